@@ -63,6 +63,14 @@ type Module struct {
 // target returns the width of the targets' rows.
 func (m Module) target() int { return cmp.Or(m.InTarget, m.In) }
 
+// loops are those of graph attention: PyG's layers replace stored ones by one for each vertex.
+func (m Module) loops() Loops {
+	if m.Plain || m.InTarget != 0 {
+		return StoredLoops
+	}
+	return OneLoop
+}
+
 // bias makes the bias that is added before m.Norm, or the last bias if there is no norm.
 func (m Module) bias(name string, n int, init nn.Init) *nn.Param {
 	return m.biasThrough("", name, n, init)

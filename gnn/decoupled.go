@@ -51,7 +51,7 @@ func NewPropagation(m Module, r Reduce, k Rounds) *Propagation {
 // weights have another value.
 func NewGINPropagation(m Module, k Rounds) *Propagation {
 	return &Propagation{
-		p: m.Propagator, r: Reduce{KindSum, 1},
+		p: m.Propagator, r: Reduce{Kind: KindSum, Self: 1},
 		epsilon: m.Params.Buffer(m.Path+".eps", 1, 0), rounds: k,
 	}
 }
@@ -107,7 +107,7 @@ func (c *AttentionPropagation) Forward(s State) State {
 	}
 	return s.with(c.p.Attend(Attention{
 		Source: z, SourceScore: score(c.aSource), TargetScore: score(c.aTarget),
-		Heads: 1, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: true,
+		Heads: 1, Slope: 0.2, Dropout: c.o.Dropout, Loops: OneLoop,
 	}, c.o.Rounds))
 }
 

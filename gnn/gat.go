@@ -28,7 +28,7 @@ type GAT struct {
 	p                               Propagator
 	o                               GATOptions
 	dropout, targetDropout          nn.Dropout
-	selfLoops                       bool
+	loops                           Loops
 }
 
 // GATOptions are the settings of a graph attention layer. If the heads are averaged, the Module's Out is the
@@ -56,7 +56,7 @@ func NewGAT(m Module, o GATOptions) *GAT {
 		return m.Params.Weight(m.Path+name, in, n, nn.Glorot(in, n))
 	}
 	c := &GAT{
-		p: m.Propagator, o: o, selfLoops: !m.Plain && m.InTarget == 0,
+		p: m.Propagator, o: o, loops: m.loops(),
 		dropout:       nn.Dropout{Path: m.Path + ".source", P: o.TransformDropout},
 		targetDropout: nn.Dropout{Path: m.Path + ".target", P: o.TransformDropout},
 	}
@@ -83,7 +83,7 @@ func (c *GAT) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Bet
 func (c *GAT) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 	t := source.Tape()
 	z := autograd.Dropout(autograd.Linear(source, c.w.On(t)), c.dropout.Mask(source))
-	a := Attention{Source: z, Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: c.selfLoops}
+	a := Attention{Source: z, Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, Loops: c.loops}
 	if c.wTarget == nil {
 		a.Target, a.ASource, a.ATarget = z, c.aSource.On(t), c.aTarget.On(t)
 	} else {

@@ -26,7 +26,7 @@ type GATv2 struct {
 	p                                      Propagator
 	o                                      GATOptions
 	sourceDropout, targetDropout           nn.Dropout
-	selfLoops                              bool
+	loops                                  Loops
 }
 
 // NewGATv2 makes a GATv2 layer.
@@ -37,7 +37,7 @@ func NewGATv2(m Module, o GATOptions) *GATv2 {
 			".bias", n, nn.FanIn(in))
 	}
 	c := &GATv2{
-		p: m.Propagator, o: o, selfLoops: !m.Plain && m.InTarget == 0,
+		p: m.Propagator, o: o, loops: m.loops(),
 		sourceDropout: nn.Dropout{Path: m.Path + ".source", P: o.TransformDropout},
 		targetDropout: nn.Dropout{Path: m.Path + ".target", P: o.TransformDropout},
 	}
@@ -63,7 +63,7 @@ func (c *GATv2) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param)
 	a := Attention{
 		Source:  transform(source, c.source, c.sourceB, c.sourceDropout),
 		Target:  transform(target, c.target, c.targetB, c.targetDropout),
-		ASource: c.a.On(t), Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: c.selfLoops,
+		ASource: c.a.On(t), Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, Loops: c.loops,
 	}
 	if c.wEdge != nil {
 		a.EdgeWeight = c.wEdge.On(t)

@@ -33,7 +33,7 @@ func (c *GIN) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 	own := c.own()
 	w := c.w1.On(t)
 	if source == target {
-		return c.after(c.p.AggregateLinear(source, w, Reduce{KindSum, own}))
+		return c.after(c.p.AggregateLinear(source, w, Reduce{Kind: KindSum, Self: own}))
 	}
 	return c.after(autograd.AddLinear(c.p.AggregateLinear(source, w, Sum), target, autograd.Scale(own, w)))
 }

@@ -32,12 +32,14 @@ func TestMessageCheck(t *testing.T) {
 	}{
 		{func(*gnn.Message) {}, ""},
 		{func(m *gnn.Message) { m.Target, m.Columns, m.Parameters = nil, 7, []*nn.Param{{}} }, ""},
-		{func(m *gnn.Message) { m.Target, m.Columnwise, m.Reduce = nil, true, gnn.KindMax }, ""},
-		{func(m *gnn.Message) { m.Source = nil }, "set Message.Source"},
-		{func(m *gnn.Message) { m.Function = nil }, "set Message.Source and Message.Function"},
+		{func(m *gnn.Message) { m.Target, m.Columnwise, m.Reduce = nil, true, gnn.KindMin }, ""},
+		{func(m *gnn.Message) { m.Source = nil }, ""},
+		{func(m *gnn.Message) { m.Source, m.Columnwise = nil, true }, ""},
+		{func(m *gnn.Message) { m.Source, m.Target = nil, nil }, "set Message.Source or Message.Target"},
+		{func(m *gnn.Message) { m.Function = nil }, "and Message.Function"},
 		{func(m *gnn.Message) { m.Columns = 0 }, "messages of 0 columns"},
 		{func(m *gnn.Message) { m.Target = rows(5, 3) }, "rows of 5 targets for the worker's 6 vertices"},
-		{func(m *gnn.Message) { m.Reduce = gnn.KindSymmetric }, "take KindSum, KindMean or KindMax"},
+		{func(m *gnn.Message) { m.Reduce = gnn.KindSymmetric }, "take KindSum, KindMean, KindMax or KindMin"},
 		{func(m *gnn.Message) {
 			m.Columnwise, m.Parameters = true, []*nn.Param{{Value: rows(1, 2).Value()}}
 		}, "a parameter of another number"},

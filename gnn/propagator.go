@@ -16,6 +16,11 @@ import (
 // counts once for each of its edges.
 type Reduce struct {
 	Kind ReduceKind
+	// Loops says which self loops are edges. KindSymmetric has loops of its own.
+	Loops Loops
+	// Weighted multiplies the rows of a sum or mean by the weights of their edges: 1 for added loops, and in
+	// a relation without weights. A mean is divided by the number of edges all the same.
+	Weighted bool
 	// Self is the weight of the vertex's own row, in addition to stored self loops. In a sum it is a factor.
 	// In a mean it is how many times the row is counted.
 	Self float32
@@ -29,13 +34,45 @@ const (
 	KindSum  ReduceKind = iota
 	KindMean            // (Σ x_j + Self·x_i) / (in-degree + Self)
 	KindMax             // the largest of each column
+	KindMin             // the smallest of each column
 	// KindSymmetric is GCN's normalisation (Kipf & Welling 2017): Σ_j w_ij / √(d_i·d_j) · x_j. Every vertex
 	// has one self loop; stored ones are merged into it. d is the weighted in-degree with that loop, for both
 	// ends, as PyG computes it on directed graphs. It uses edge weights.
 	KindSymmetric
-	// KindSymmetricNoLoops adds no self loops; stored ones count as edges.
+	// KindSymmetricNoLoops has the loops of Reduce.Loops: by default stored ones count as edges.
 	KindSymmetricNoLoops
 )
+
+// Linear reports whether the aggregation is a matrix.
+func (r Reduce) Linear() bool { return r.Kind != KindMax && r.Kind != KindMin }
+
+// Loops says which self loops are edges.
+type Loops uint8
+
+// The self loops. In a relation between two vertex types there are none, and none can be added.
+const (
+	StoredLoops  Loops = iota // those that the graph stores
+	RemovedLoops              // none: stored ones are left out
+	OneLoop                   // one for each vertex; stored ones are left out
+	AddedLoops                // those that the graph stores, and one more for each vertex
+)
+
+// Keep reports whether stored loops are edges.
+func (l Loops) Keep() bool { return l == StoredLoops || l == AddedLoops }
+
+// Add reports whether each vertex gets a loop that the graph does not store.
+func (l Loops) Add() bool { return l == OneLoop || l == AddedLoops }
+
+// Of returns how many loops a vertex has that has so many stored ones.
+func (l Loops) Of(stored int) (n int) {
+	if l.Keep() {
+		n = stored
+	}
+	if l.Add() {
+		n++
+	}
+	return n
+}
 
 // The aggregations as values.
 var (
@@ -79,8 +116,7 @@ func (k Rounds) Of(x *autograd.Var, step func(h *autograd.Var) *autograd.Var) *a
 // masks belong to a layer.
 type Propagator interface {
 	// AggregateLinear returns Â(xW) = (Âx)W, for x rows × in (dense, or sparse input features) and w in ×
-	// out: rows × out. The implementation chooses the order of work. The aggregation must be linear, so it
-	// must not be Max.
+	// out: rows × out. The implementation chooses the order of work. The aggregation must be Linear.
 	AggregateLinear(x, w *autograd.Var, r Reduce) *autograd.Var
 	// Propagate applies the aggregation in rounds: rows × the columns of x.
 	Propagate(x *autograd.Var, r Reduce, k Rounds) *autograd.Var
@@ -102,8 +138,8 @@ type Propagator interface {
 //
 // The features e_ji of the edges count where EdgeVector (GATv1) or EdgeWeight (others) is given:
 // e_ji·EdgeVector is added to GATv1's score before LeakyReLU, e_ji·EdgeWeight to source_j + target_i in
-// GATv2, and with dot products to key_j and to source_j. With SelfLoops a vertex's loop has the means of the
-// features of its other in-edges, and zeros without any.
+// GATv2, and with dot products to key_j and to source_j. With OneLoop a vertex's loop has the means of the
+// features of its other in-edges, and zeros without any; AddedLoops have no features.
 //
 // The caller may also give GATv1's two products as scores. Target, ASource and ATarget are then nil, and
 // Source, SourceScore and TargetScore must be three different values; so must Source, Key and Target.
@@ -123,9 +159,7 @@ type Attention struct {
 	FirstHead, LayerHeads int
 	Slope                 float64 // of LeakyReLU
 	Dropout               float64 // probability that a coefficient is dropped
-	// SelfLoops replaces stored self loops by one loop for each vertex; otherwise stored loops count as
-	// edges.
-	SelfLoops bool
+	Loops                 Loops
 }
 
 // OfFeatures returns what the features of edges are multiplied by; nil: they are not used.
@@ -165,8 +199,8 @@ func (a Attention) EachRound(k Rounds, once func(a Attention) *autograd.Var) *au
 
 // Message describes a message function: z_i = ⊕_{j→i} f(source_j, target_i, w_ji, e_ji).
 type Message struct {
-	Source *autograd.Var // rows × any columns: what a vertex sends
-	Target *autograd.Var // rows × any columns: what the receiver knows; nil: nothing
+	// rows × any columns: what a vertex sends, and what the receiver knows; nil: nothing, for one of them
+	Source, Target *autograd.Var
 	// Function computes the messages of some edges, one row for each: edges × Columns. It is called for a few
 	// thousand edges at a time, and again in the backward pass. It must depend only on its argument and
 	// Parameters. The message of an edge must depend on that edge's rows alone, so Function cannot use batch
@@ -182,11 +216,19 @@ type Message struct {
 	Columnwise bool
 	// FirstColumn is the index of the first column in the layer, if these columns are a slice of it.
 	FirstColumn int
-	// KindSum, KindMean or KindMax. Among equal messages the source with the smallest id wins a maximum.
+	// KindSum, KindMean, KindMax or KindMin. Among equal messages the source with the smallest id wins.
 	Reduce ReduceKind
-	// SelfLoops replaces stored self loops by one loop for each vertex; otherwise stored loops count as
-	// edges.
-	SelfLoops bool
+	Loops  Loops
+}
+
+// Ends returns the values that there are of Source and Target.
+func (m Message) Ends() (ends []*autograd.Var) {
+	for _, v := range []*autograd.Var{m.Source, m.Target} {
+		if v != nil {
+			ends = append(ends, v)
+		}
+	}
+	return ends
 }
 
 // Check returns a refusal if the messages of the layer with that module path cannot be computed, and nil
@@ -196,20 +238,21 @@ func (m Message) Check(path string, targets int) error {
 		return refusal.Errorf("%s: a message function %s", path, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case m.Source == nil || m.Function == nil:
-		return refuse("is nothing without sources; set Message.Source and Message.Function")
+	case len(m.Ends()) == 0 || m.Function == nil:
+		return refuse("is nothing without rows; set Message.Source or Message.Target, and Message.Function")
 	case m.Columns < 1:
 		return refuse("has messages of %d columns; set Message.Columns", m.Columns)
 	case m.Target != nil && m.Target.Rows() != targets:
 		return refuse("has rows of %d targets for the worker's %d vertices; give a row for each",
 			m.Target.Rows(), targets)
-	case m.Reduce != KindSum && m.Reduce != KindMean && m.Reduce != KindMax:
-		return refuse("has messages that are aggregated as none can be; take KindSum, KindMean or KindMax")
+	case m.Reduce > KindMin:
+		return refuse("has messages that are aggregated as none can be; take KindSum, KindMean, KindMax or " +
+			"KindMin")
 	case !m.Columnwise:
 	case slices.ContainsFunc(m.Parameters, func(q *nn.Param) bool { return q.Value.Cols != m.Columns }):
 		return refuse("that is said to be columnwise has messages of %d columns and a parameter of "+
 			"another number; leave Columnwise out", m.Columns)
-	case m.Source.Cols() != m.Columns:
+	case m.Source != nil && m.Source.Cols() != m.Columns:
 		return refuse("that is said to be columnwise has messages of %d columns and sources of %d; "+
 			"make them equal", m.Columns, m.Source.Cols())
 	case m.Target != nil && m.Target.Cols() != m.Columns:
@@ -221,9 +264,11 @@ func (m Message) Check(path string, targets int) error {
 
 // Edges are some edges, as a message function sees them.
 type Edges struct {
-	Tape   *autograd.Tape // where the function's operations are recorded
-	Source *autograd.Var  // edges × columns of Message.Source
-	Target *autograd.Var  // edges × columns of Message.Target; nil if that is nil
+	Tape *autograd.Tape // where the function's operations are recorded
+	// edges × columns of Message.Source and of Message.Target; nil where these are
+	Source, Target *autograd.Var
+	// Loops says that these are added self loops. Otherwise all of them are edges of the graph.
+	Loops bool
 	// Weight (edges × 1) holds the edges' weights, 1 for added self loops; nil if the relation has no weights
 	Weight *autograd.Var
 	// Features (edges × columns) holds the features of the edges; nil if the relation has none, if no
@@ -239,10 +284,11 @@ type Edges struct {
 // Slice returns the columns of w that these edges' columns of the layer have. w has a column for each of the
 // layer's, as the parameters of a columnwise function do.
 func (e Edges) Slice(w *autograd.Var) *autograd.Var {
-	if e.Source.Cols() == w.Cols() {
+	n := cmp.Or(e.Source, e.Target).Cols()
+	if n == w.Cols() {
 		return w
 	}
-	return autograd.Columns(w, e.FirstColumn, e.Source.Cols())
+	return autograd.Columns(w, e.FirstColumn, n)
 }
 
 // Along is a relation and an edge direction.

@@ -10,7 +10,7 @@ var sageModel = ModelKind{
 	blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
 	convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSAGE(at, s.aggregation()) },
 	propagation: func(s *Spec, at Module) Block {
-		return NewPropagation(at, Reduce{KindMean, 1}, s.rounds())
+		return NewPropagation(at, Reduce{Kind: KindMean, Self: 1}, s.rounds())
 	},
 	cost: func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 	root: true,

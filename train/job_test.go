@@ -81,7 +81,7 @@ func TestIdentityBlock(t *testing.T) {
 				t := x.Tape()
 				z := p.Attend(gnn.Attention{
 					Source: x, Target: x, ASource: a.On(t), ATarget: b.On(t),
-					Heads: 1, Slope: 0.2, SelfLoops: true,
+					Heads: 1, Slope: 0.2, Loops: gnn.OneLoop,
 				}, gnn.Once)
 				return autograd.Linear(z, w.On(t)), nil
 			}), gnn.TypeLayer{})

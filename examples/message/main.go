@@ -56,7 +56,7 @@ func attentive(e gnn.Env, path string, in, out int) gnn.Convolution {
 		m := gnn.Message{
 			Source: autograd.Linear(x, left.On(t)), Target: autograd.Linear(x, right.On(t)),
 			Parameters: []*nn.Param{a},
-			Columns:    1, Reduce: gnn.KindMax, SelfLoops: true, Function: score,
+			Columns:    1, Reduce: gnn.KindMax, Loops: gnn.OneLoop, Function: score,
 		}
 		largest := autograd.Detach(p.Message(m))
 		m.Target = autograd.Join(m.Target, largest)

@@ -73,33 +73,6 @@ func WithoutLoops(indptr []int64, indices []int32) ([]int64, []int32) {
 	return p, s
 }
 
-// WithOneLoop replaces the self loops by one added edge for each row. Its features are the means of those of
-// the row's other edges, and 0 without any: PyG's fill_value "mean".
-func (a *Attention) WithOneLoop() *Attention {
-	b := *a
-	b.SelfEdge = true
-	b.Indptr, b.Indices = WithoutLoops(a.Indptr, a.Indices)
-	if a.Features == nil {
-		return &b
-	}
-	b.Features, b.SelfFeatures = New(0, a.Features.Cols), New(a.Rows(), a.Features.Cols)
-	for i := range a.Rows() {
-		others := float64(b.Indptr[i+1] - b.Indptr[i])
-		for e := a.Indptr[i]; e < a.Indptr[i+1]; e++ {
-			if int(a.Indices[e]) == i {
-				continue
-			}
-			for c := range a.Features.Cols {
-				x := a.Features.At(int(e), c)
-				b.Features.Data = append(b.Features.Data, x)
-				b.SelfFeatures.Add(i, c, x/others)
-			}
-			b.Features.Rows++
-		}
-	}
-	return &b
-}
-
 // edges lists the edges into row i as head h sees them, the added self edge last.
 func (a *Attention) edges(i, h int) (list []edge) {
 	row := func(m *Matrix, k int) []float64 {

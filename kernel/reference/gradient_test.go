@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 )
 
@@ -244,21 +243,6 @@ func TestAttentionGradient(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// An added self edge has the mean features of the row's other edges, and zeros where there are none.
-func TestWithOneLoop(t *testing.T) {
-	a := &Attention{
-		Indptr: []int64{0, 3, 4, 6}, Indices: []int32{0, 1, 2, 1, 0, 1}, Heads: 1,
-		Features: From32(6, 1, []float32{8, 2, 3, 5, 4, 7}),
-	}
-	b := a.WithOneLoop()
-	wantClose(t, "features", b.Features.Data, []float64{2, 3, 4, 7})
-	wantClose(t, "features of the loops", b.SelfFeatures.Data, []float64{2.5, 0, 5.5})
-	if !slices.Equal(b.Indptr, []int64{0, 2, 2, 4}) ||
-		!slices.Equal(b.Indices, []int32{1, 2, 0, 1}) || !b.SelfEdge {
-		t.Errorf("edges %v %v", b.Indptr, b.Indices)
 	}
 }
 

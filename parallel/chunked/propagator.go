@@ -36,4 +36,4 @@ func (p propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 }
 
 // Message implements gnn.Propagator.
-func (p propagator) Message(m gnn.Message) *autograd.Var { return p[m.Source.RowSet()].Message(m) }
+func (p propagator) Message(m gnn.Message) *autograd.Var { return p[m.Ends()[0].RowSet()].Message(m) }

@@ -215,7 +215,5 @@ func (t *Thin) forget() {
 	for _, m := range t.made {
 		m.Release()
 	}
-	one := t.one
 	t.reset()
-	t.one = one
 }

@@ -52,12 +52,12 @@ type Edges struct {
 	loopFeatures *tensor.Matrix
 
 	// The following are made at their first use.
-	one         *tensor.Matrix // Int32, Rows × 1 of ones
+	counts      map[gnn.Loops]*tensor.Matrix // Int32, Rows × 1: self loops of each vertex
 	operators   map[gnn.Reduce]Operator
 	meanFactors map[meanOf]*tensor.Matrix    // 1/degree of each local row
-	roots       map[SelfLoops]*tensor.Matrix // 1/√degree of each local row
-	loopBlocks  map[SelfLoops]*Block         // self loops as edges
-	made        []*tensor.Matrix             // the matrices of all these but one
+	roots       map[gnn.Loops]*tensor.Matrix // 1/√degree of each local row
+	loopBlocks  map[bool]*Block              // self loops as edges, by Added
+	made        []*tensor.Matrix             // the matrices of all these
 }
 
 // Ends says whether both ends of a relation are of one vertex type.
@@ -84,6 +84,7 @@ type Block struct {
 	// Features are those of the edges, in the order of the entries of In: entries × columns. nil: the
 	// relation has none, or its Source does not copy them.
 	Features *tensor.Matrix
+	Added    bool // the edges are self loops that the graph does not store
 
 	featureRows *tensor.Matrix // made at its first use
 }
@@ -417,8 +418,9 @@ func (e *Edges) Reversed() *Edges {
 
 // reset clears what is made at its first use.
 func (e *Edges) reset() {
-	e.one, e.operators, e.meanFactors = nil, map[gnn.Reduce]Operator{}, map[meanOf]*tensor.Matrix{}
-	e.roots, e.loopBlocks, e.made = map[SelfLoops]*tensor.Matrix{}, map[SelfLoops]*Block{}, nil
+	e.operators, e.meanFactors = map[gnn.Reduce]Operator{}, map[meanOf]*tensor.Matrix{}
+	e.counts, e.roots = map[gnn.Loops]*tensor.Matrix{}, map[gnn.Loops]*tensor.Matrix{}
+	e.loopBlocks, e.made = map[bool]*Block{}, nil
 }
 
 // Picker copies a block's rows out of matrices with a row for each local row, and releases the copies

@@ -81,12 +81,12 @@ func (b *Block) listFeatureRows(team *kernel.Team) {
 	})
 }
 
-// featuresOfLoops returns the features of the entries of loopMatrix. With OneEach they are the means of the
-// features of the edges into each vertex, without its stored loops, and zeros where there are none: PyG's
+// featuresOfLoops returns the features of the entries of loopMatrix. Those of added loops are the means of
+// the features of the edges into each vertex, without its stored loops, and zeros where there are none: PyG's
 // fill_value "mean", which its attention layers have.
-func (e *Edges) featuresOfLoops(loops SelfLoops) *tensor.Matrix {
+func (e *Edges) featuresOfLoops(added bool) *tensor.Matrix {
 	switch {
-	case loops == Stored:
+	case !added:
 		return e.loopFeatures
 	case e.Local().Features == nil:
 		return nil

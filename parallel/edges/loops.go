@@ -4,18 +4,14 @@ import (
 	"math"
 	"slices"
 
+	"weft/gnn"
 	"weft/kernel"
 	"weft/tensor"
 )
 
-// SelfLoops says which self loops an aggregation uses.
-type SelfLoops bool
-
-// Stored: the loops that the graph stores. OneEach: one loop for each vertex instead.
-const (
-	Stored  SelfLoops = false
-	OneEach SelfLoops = true
-)
+// merged are GCN's self loops: one for each vertex, with the weight of the last stored loop, or 1 if the
+// vertex has none, as PyG's add_remaining_self_loops makes them.
+const merged gnn.Loops = 255
 
 // needsOneType panics if the relation joins two vertex types, as it then has no self loops and no common
 // degrees.
@@ -25,33 +21,54 @@ func (e *Edges) needsOneType(what string) {
 	}
 }
 
-// OneLoop counts one self loop for each vertex: Int32, Rows × 1 of ones.
-func (e *Edges) OneLoop() *tensor.Matrix {
-	e.needsOneType("self loops")
-	if e.one == nil {
-		e.one = e.team.Memory.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
-		e.team.Fill(e.one, 1)
-	}
-	return e.one
-}
-
-// LoopBlock returns the self loops as a block of edges; nil if there are none.
-func (e *Edges) LoopBlock(loops SelfLoops) *Block {
-	if loops == Stored && e.Loops == nil {
+// LoopCounts returns how many self loops each vertex has: Int32, Rows × 1; nil: none.
+func (e *Edges) LoopCounts(loops gnn.Loops) *tensor.Matrix {
+	switch {
+	case loops == gnn.StoredLoops:
+		return e.Loops
+	case loops == gnn.RemovedLoops:
 		return nil
 	}
 	e.needsOneType("self loops")
-	if e.loopBlocks[loops] == nil {
-		e.loopBlocks[loops] = &Block{In: e.loopMatrix(loops), IDs: e.IDs, Features: e.featuresOfLoops(loops)}
+	if e.counts[loops] == nil {
+		stored := e.loopCounts()
+		m := e.team.Memory.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
+		for v, counts := 0, m.WriteInt32s(); v < len(counts); v++ {
+			counts[v] = int32(loops.Of(stored(v)))
+		}
+		e.counts[loops] = m
+		e.made = append(e.made, m)
 	}
-	return e.loopBlocks[loops]
+	return e.counts[loops]
 }
 
-// loopMatrix returns the self loops as entries of a matrix.
-func (e *Edges) loopMatrix(loops SelfLoops) *kernel.CSR {
+// LoopBlocks returns the self loops as blocks of edges: the stored ones, and then the added ones.
+func (e *Edges) LoopBlocks(loops gnn.Loops) (blocks []*Block) {
+	if loops.Keep() && e.Loops != nil {
+		blocks = append(blocks, e.loopBlock(false))
+	}
+	if loops.Add() {
+		blocks = append(blocks, e.loopBlock(true))
+	}
+	return blocks
+}
+
+// loopBlock returns the self loops that are stored, or one for each vertex, as a block.
+func (e *Edges) loopBlock(added bool) *Block {
+	e.needsOneType("self loops")
+	if e.loopBlocks[added] == nil {
+		e.loopBlocks[added] = &Block{
+			In: e.loopMatrix(added), IDs: e.IDs, Features: e.featuresOfLoops(added), Added: added,
+		}
+	}
+	return e.loopBlocks[added]
+}
+
+// loopMatrix returns the self loops of loopBlock as entries of a matrix.
+func (e *Edges) loopMatrix(added bool) *kernel.CSR {
 	team := e.team
 	entries := e.loopCount
-	if loops == OneEach {
+	if added {
 		entries = e.Rows
 	}
 	a := newCSR(team.Memory.NewElement, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
@@ -63,7 +80,7 @@ func (e *Edges) loopMatrix(loops SelfLoops) *kernel.CSR {
 	}
 	for v := range e.Rows {
 		switch {
-		case loops == OneEach:
+		case added:
 			fill.add(v, int32(v), 1)
 		case e.loopW == nil:
 			for range counts(v) {
@@ -99,39 +116,37 @@ func entriesOf(list *tensor.Matrix) func(i int) int {
 // loopWeights returns the weights of a vertex's self loops, for a relation with edge weights.
 func (e *Edges) loopWeights(v int) []float32 { return e.loopW[e.loopStart[v]:e.loopStart[v+1]] }
 
-// totalLoopWeight returns the sum of the weights of a vertex's n self loops. With OneEach it returns the
-// weight of the last stored loop, or 1 if the vertex has none, as PyG's add_remaining_self_loops does.
-func (e *Edges) totalLoopWeight(v, n int, loops SelfLoops) (sum float64) {
+// loopWeight returns the sum of the weights of the self loops of a vertex that has n stored ones.
+func (e *Edges) loopWeight(v, n int, loops gnn.Loops) (sum float64) {
 	switch {
-	case loops == OneEach && (n == 0 || e.loopW == nil):
+	case loops == merged && (n == 0 || e.loopW == nil):
 		return 1
-	case loops == OneEach:
+	case loops == merged:
 		return float64(e.loopWeights(v)[n-1])
 	case e.loopW == nil:
-		return float64(n)
+		return float64(loops.Of(n))
 	}
-	for _, w := range e.loopWeights(v) {
-		sum += float64(w)
+	if loops.Keep() {
+		for _, w := range e.loopWeights(v) {
+			sum += float64(w)
+		}
 	}
-	return sum
+	return sum + float64(loops.Of(0))
 }
 
 // meanOf says what a mean is taken over: a vertex's in-neighbours, with these self loops, and its own row
 // with the weight self.
 type meanOf struct {
-	loops SelfLoops
+	loops gnn.Loops
 	self  float32
 }
 
 // MeanFactors returns 1/(in-degree + self) of the local rows, self loops included: Rows × 1.
-func (e *Edges) MeanFactors(loops SelfLoops, self float32) *tensor.Matrix {
+func (e *Edges) MeanFactors(loops gnn.Loops, self float32) *tensor.Matrix {
 	of := meanOf{loops, self}
 	if e.meanFactors[of] == nil {
 		e.meanFactors[of] = e.degreeColumn(countEdges, func(_, stored int, degree float64) float64 {
-			if loops == OneEach {
-				return 1 / (degree + 1 + float64(self))
-			}
-			return inverse(degree + float64(stored) + float64(self))
+			return inverse(degree + float64(loops.Of(stored)) + float64(self))
 		})
 	}
 	return e.meanFactors[of]
@@ -139,10 +154,10 @@ func (e *Edges) MeanFactors(loops SelfLoops, self float32) *tensor.Matrix {
 
 // inverseRoots returns 1/√d of the local rows, where d is the weighted in-degree with these self loops: Rows
 // × 1.
-func (e *Edges) inverseRoots(loops SelfLoops) *tensor.Matrix {
+func (e *Edges) inverseRoots(loops gnn.Loops) *tensor.Matrix {
 	if e.roots[loops] == nil {
 		e.roots[loops] = e.degreeColumn(sumWeights, func(v, stored int, degree float64) float64 {
-			return inverseRoot(degree + e.totalLoopWeight(v, stored, loops))
+			return inverseRoot(degree + e.loopWeight(v, stored, loops))
 		})
 	}
 	return e.roots[loops]

@@ -81,26 +81,38 @@ func (e *Edges) Operator(r gnn.Reduce) (o Operator, err error) {
 
 func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 	o := Operator{team: e.team, factors: map[*Block]factors{}}
-	if r.Self != 0 || r.Kind == gnn.KindSymmetric || r.Kind == gnn.KindSymmetricNoLoops {
+	loops := r.Loops
+	if r.Kind == gnn.KindSymmetric {
+		loops = merged
+	}
+	symmetric := r.Kind == gnn.KindSymmetric || r.Kind == gnn.KindSymmetricNoLoops
+	o.weighted = r.Weighted || symmetric
+	if r.Self != 0 || symmetric || loops.Add() {
 		e.needsOneType("an aggregation with own rows or degrees")
 	}
-	self := func(_, stored int) float64 { return float64(r.Self) + float64(stored) }
+	looped := r.Self != 0 || e.Loops != nil && loops.Keep() || loops.Add() || loops == merged
+	self := func(v, stored int) float64 {
+		if o.weighted {
+			return float64(r.Self) + e.loopWeight(v, stored, loops)
+		}
+		return float64(r.Self) + float64(loops.Of(stored))
+	}
 	switch r.Kind {
 	case gnn.KindSum:
 		var own factors
-		if e.Loops != nil || r.Self != 0 {
+		if looped {
 			own.forward.Self = e.column(self)
 			own.backward.Self = own.forward.Self
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindMean:
-		factor := e.MeanFactors(Stored, r.Self)
+		factor := e.MeanFactors(loops, r.Self)
 		for _, b := range e.Remote() {
 			its := e.ofTargets(b, factor)
 			o.factors[b] = factors{kernel.Scales{Row: its}, kernel.Scales{Col: its}}
 		}
 		own := factors{kernel.Scales{Row: factor}, kernel.Scales{Col: factor}}
-		if e.Loops != nil || r.Self != 0 {
+		if looped {
 			own.forward.Self = e.column(self)
 			factors := factor.ReadFloats()
 			own.backward.Self = e.column(func(v, stored int) float64 {
@@ -109,8 +121,6 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
-		o.weighted = true
-		loops := SelfLoops(r.Kind == gnn.KindSymmetric)
 		root := e.inverseRoots(loops)
 		remote, err := e.others.Columns(e, func(e *Edges) *tensor.Matrix { return e.inverseRoots(loops) })
 		if err != nil {
@@ -133,11 +143,9 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 			}
 		}
 		own := kernel.Scales{Row: root, Col: root}
-		if r.Kind == gnn.KindSymmetric || e.Loops != nil {
+		if looped {
 			roots := root.ReadFloats()
-			own.Self = e.column(func(v, stored int) float64 {
-				return e.totalLoopWeight(v, stored, loops) * float64(roots[v])
-			})
+			own.Self = e.column(func(v, stored int) float64 { return self(v, stored) * float64(roots[v]) })
 		}
 		o.factors[e.Local()] = factors{own, own}
 	default:

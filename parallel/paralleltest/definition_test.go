@@ -327,7 +327,7 @@ func (t *chunkTurn) aggregateLinear(path string, r gnn.Reduce, x *chunkRows, wei
 
 // attend is GATv1 along the stored edges, with self loops added.
 func (t *chunkTurn) attend(path string, heads int, x *chunkRows, source, target string) *chunkRows {
-	return t.exactly(path, t.stored(), exactGAT(heads, true), x.value.Cols, x, source, target)
+	return t.exactly(path, t.stored(), exactGAT(heads).looped(gnn.OneLoop), x.value.Cols, x, source, target)
 }
 
 // linear is x·W.

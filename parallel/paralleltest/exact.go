@@ -1,6 +1,7 @@
 package paralleltest
 
 import (
+	"math"
 	"slices"
 
 	"weft/gnn"
@@ -64,8 +65,11 @@ func exactLinear(r gnn.Reduce) exact {
 
 // exactRounds is Â·x in rounds.
 func exactRounds(r gnn.Reduce, k gnn.Rounds) exact {
-	return func(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
+	return exact(func(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
 		a := reference.Linear(kinds[r.Kind], float64(r.Self), e.indptr, e.sources, e.weights)
+		if r.Weighted && e.weights != nil {
+			a.Weights = e.weights
+		}
 		step := func(h *reference.Matrix) *reference.Matrix {
 			z := reference.New(h.Rows, h.Cols)
 			reference.SpMM(z, a, h)
@@ -77,7 +81,7 @@ func exactRounds(r gnn.Reduce, k gnn.Rounds) exact {
 			return dh
 		})
 		return &Outcome{Out: reference.Rounds(k).Forward(x, step).Data, DX: dx.Data}
-	}
+	}).looped(r.Loops)
 }
 
 // exactKept is Sum(xw) + Mean(xw) + Sum(−3xw) + Sum(xw) of a constant x.
@@ -109,15 +113,35 @@ func (f exact) ofPositive() exact {
 	}
 }
 
-// exactMax is the largest of the in-neighbours' values.
-func exactMax(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
-	z, arg := reference.Max(e.indptr, e.sources, x)
-	return &Outcome{Out: z.Data, DX: reference.MaxBackward(x.Rows, arg, dz).Data}
+// exactExtreme is the largest or the smallest of the in-neighbours' values.
+func exactExtreme(r gnn.Reduce) exact {
+	sign := map[gnn.ReduceKind]float64{gnn.KindMax: 1, gnn.KindMin: -1}[r.Kind]
+	return exact(func(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
+		signed := func(v float64) float64 { return sign * v }
+		z, arg := reference.Max(e.indptr, e.sources, x.Map(signed))
+		return &Outcome{Out: z.Map(signed).Data, DX: reference.MaxBackward(x.Rows, arg, dz).Data}
+	}).looped(r.Loops)
 }
 
-// exactGINE is the sum of relu(x_j + e_ji·w0 + w1). With loops it is the mean instead, and every vertex has
-// one self loop, with the mean of the features of the other edges into it.
-func exactGINE(loops bool) exact {
+// exactOfTargets is tanh of the vertex's own row, times the weights of its in-edges and of one loop.
+func exactOfTargets(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
+	e = e.looped(gnn.OneLoop)
+	o := &Outcome{Out: make([]float64, len(x.Data)), DX: make([]float64, len(x.Data))}
+	for i, v := range x.Data {
+		for k := e.indptr[i/x.Cols]; k < e.indptr[i/x.Cols+1]; k++ {
+			w := 1.
+			if e.weights != nil {
+				w = e.weights[k]
+			}
+			o.Out[i] += w * math.Tanh(v)
+			o.DX[i] += w * (1 - math.Tanh(v)*math.Tanh(v)) * dz.Data[i]
+		}
+	}
+	return o
+}
+
+// exactGINE is the sum or mean of relu(x_j + e_ji·w0 + w1).
+func exactGINE(reduce gnn.ReduceKind) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
 		n := x.Cols
 		o := &Outcome{
@@ -127,8 +151,7 @@ func exactGINE(loops bool) exact {
 		for v := range x.Rows {
 			sources, features := e.sources[e.indptr[v]:e.indptr[v+1]], e.features[e.indptr[v]:e.indptr[v+1]]
 			share := 1.
-			if loops {
-				sources, features = withOneLoop(v, sources, features)
+			if reduce == gnn.KindMean {
 				share = 1 / float64(len(sources))
 			}
 			for k, u := range sources {
@@ -154,41 +177,63 @@ func exactGINE(loops bool) exact {
 	}
 }
 
-// withOneLoop are the edges into v without its self loops, and last one self loop with their mean features.
-func withOneLoop(v int, sources []int32, features [][]float64) (s []int32, f [][]float64) {
-	mean := make([]float64, edgeColumns)
-	for k, u := range sources {
-		if int(u) != v {
-			s = append(s, u)
-			f = append(f, features[k])
+// looped are the edges with these self loops. Added ones come last, weigh 1, and have the means of the
+// features of the edges between two vertices.
+func (e *inEdges) looped(l gnn.Loops) *inEdges {
+	o := &inEdges{indptr: []int64{0}}
+	add := func(source int32, weight float64, features []float64) {
+		o.sources = append(o.sources, source)
+		if e.weights != nil {
+			o.weights = append(o.weights, weight)
+		}
+		if e.features != nil {
+			o.features = append(o.features, features)
 		}
 	}
-	for _, of := range f {
-		for c, x := range of {
-			mean[c] += x / float64(len(f))
+	for v := range len(e.indptr) - 1 {
+		mean, others := make([]float64, edgeColumns), 0.
+		for k := e.indptr[v]; k < e.indptr[v+1]; k++ {
+			loop := int(e.sources[k]) == v
+			if !loop && e.features != nil {
+				others++
+				for c, x := range e.features[k] {
+					mean[c] += (x - mean[c]) / others
+				}
+			}
+			if !loop || l.Keep() {
+				add(e.sources[k], optional(e.weights, int(k)), optional(e.features, int(k)))
+			}
 		}
+		if l.Add() {
+			add(int32(v), 1, mean)
+		}
+		o.indptr = append(o.indptr, int64(len(o.sources)))
 	}
-	return append(s, int32(v)), append(f, mean)
+	return o
+}
+
+// looped is f of the edges with these self loops.
+func (f exact) looped(l gnn.Loops) exact {
+	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
+		return f(e.looped(l), x, dz, w)
+	}
 }
 
 // attention is softmax attention over these edges.
-func (e *inEdges) attention(heads int, loops bool) *reference.Attention {
+func (e *inEdges) attention(heads int) *reference.Attention {
 	a := &reference.Attention{Indptr: e.indptr, Indices: e.sources, Heads: heads, Slope: slope}
 	if e.features != nil {
 		a.Features = matrix(len(e.features), len(e.features[0]), slices.Concat(e.features...))
 	}
-	if loops {
-		return a.WithOneLoop()
-	}
 	return a
 }
 
-// optional is weight i, or nil if there are fewer.
-func optional(w []*reference.Matrix, i int) *reference.Matrix {
+// optional is number i of a list, or the zero value if there are fewer.
+func optional[T any](w []T, i int) (v T) {
 	if i < len(w) {
-		return w[i]
+		v = w[i]
 	}
-	return nil
+	return v
 }
 
 // and adds the gradient of an optional weight, unless it is nil.
@@ -200,9 +245,9 @@ func (o *Outcome) and(dw *reference.Matrix) *Outcome {
 }
 
 // exactGAT is GATv1, with a vector for the edges' features if there is a third weight.
-func exactGAT(heads int, loops bool) exact {
+func exactGAT(heads int) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a := e.attention(heads, loops)
+		a := e.attention(heads)
 		vector := optional(w, 2)
 		z, _ := reference.GAT(a, x, w[0].Data, w[1].Data, vector)
 		dx, dSource, dTarget, dVector := reference.GATBackward(a, x, w[0].Data, w[1].Data, vector, dz)
@@ -217,7 +262,7 @@ func exactScored(a gnn.Attention, k gnn.Rounds, have scores) exact {
 		columns := func(from, count int) *reference.Matrix {
 			return reference.PickColumns(x, nil, from, count)
 		}
-		edges := e.attention(a.Heads, a.SelfLoops)
+		edges := e.attention(a.Heads)
 		source, target := columns(n, a.Heads), columns(n+a.Heads, a.Heads)
 		dSource, dTarget := reference.New(x.Rows, a.Heads), reference.New(x.Rows, a.Heads)
 		rows := columns(0, n)
@@ -242,9 +287,9 @@ func exactScored(a gnn.Attention, k gnn.Rounds, have scores) exact {
 
 // exactGATv2 is GATv2 of the sources x and the targets x·w0, with a weight of the edges' features if there is
 // a third one.
-func exactGATv2(heads int, loops bool) exact {
+func exactGATv2(heads int) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a := e.attention(heads, loops)
+		a := e.attention(heads)
 		target := reference.MatMul(x, w[0])
 		weight := optional(w, 2)
 		z, _ := reference.GATv2(a, x, target, w[1].Data, weight)
@@ -257,9 +302,9 @@ func exactGATv2(heads int, loops bool) exact {
 // exactDotProducts is attention by dot products. The first half of the columns of x are the sources, and the
 // other half the keys. The targets are a product of the sources with w0. There is a weight of the edges'
 // features if there is a second one.
-func exactDotProducts(heads int, loops bool) exact {
+func exactDotProducts(heads int) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a := e.attention(heads, loops)
+		a := e.attention(heads)
 		weight := optional(w, 1)
 		n := dz.Cols
 		source, key := reference.PickColumns(x, nil, 0, n), reference.PickColumns(x, nil, n, n)

@@ -39,6 +39,8 @@ const Columnwise = "Message of a column"
 var Layers = slices.Concat([]Layer{
 	linear("linear sum", 6, 3, gnn.Reduce{Kind: gnn.KindSum, Self: 1.25}, input),
 	linear("linear mean", 3, 6, gnn.Mean, input),
+	linear("linear weighted sum without loops", 6, 3,
+		gnn.Reduce{Kind: gnn.KindSum, Weighted: true, Loops: gnn.RemovedLoops}, input),
 	linear("fixed", 5, 4, gnn.Symmetric, fixed),
 	linear("fixed and too wide", 8, 3, gnn.Symmetric, fixed),
 	linear("sparse", 8, 20, gnn.Symmetric, sparse),
@@ -56,40 +58,51 @@ var Layers = slices.Concat([]Layer{
 	propagate("symmetric twice", gnn.Symmetric, 2),
 	propagate("symmetric, no loops", gnn.SymmetricNoLoops, 1),
 	propagate("symmetric, no loops, twice", gnn.SymmetricNoLoops, 2),
+	propagate("symmetric, loops added", gnn.Reduce{Kind: gnn.KindSymmetricNoLoops, Loops: gnn.AddedLoops}, 1),
+	propagate("sum, one loop", gnn.Reduce{Kind: gnn.KindSum, Loops: gnn.OneLoop}, 1),
+	propagate("mean, loops removed, twice", gnn.Reduce{Kind: gnn.KindMean, Loops: gnn.RemovedLoops}, 2),
+	propagate("weighted sum", gnn.Reduce{Kind: gnn.KindSum, Weighted: true}, 1),
+	propagate("weighted sum, one loop", gnn.Reduce{Kind: gnn.KindSum, Weighted: true, Loops: gnn.OneLoop}, 1),
+	propagate("weighted mean, loops added",
+		gnn.Reduce{Kind: gnn.KindMean, Weighted: true, Loops: gnn.AddedLoops}, 1),
 	propagate("maximum", gnn.Max, 1),
+	propagate("maximum, loops removed", gnn.Reduce{Kind: gnn.KindMax, Loops: gnn.RemovedLoops}, 1),
+	propagate("minimum, loops added", gnn.Reduce{Kind: gnn.KindMin, Loops: gnn.AddedLoops}, 1),
 	Attention("attention", gnn.Attention{Heads: 1}, 5),
-	Attention("attention with loops", gnn.Attention{Heads: 3, SelfLoops: true}, 4),
-	Attention("attention with loops and dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, 4),
+	Attention("attention, loops removed", gnn.Attention{Heads: 2, Loops: gnn.RemovedLoops}, 3),
+	Attention("attention, loops added", gnn.Attention{Heads: 2, Loops: gnn.AddedLoops}, 3),
+	Attention("attention with loops", gnn.Attention{Heads: 3, Loops: gnn.OneLoop}, 4),
+	Attention("attention with loops and dropout", gnn.Attention{Heads: 3, Loops: gnn.OneLoop, Dropout: .4}, 4),
 	Attention("attention with edge features", gnn.Attention{Heads: 2}, 3).withEdgeFeatures(edgeColumns, 2),
-	Attention("attention with loops and edge features", gnn.Attention{Heads: 3, SelfLoops: true},
+	Attention("attention with loops and edge features", gnn.Attention{Heads: 3, Loops: gnn.OneLoop},
 		4).withEdgeFeatures(edgeColumns, 3),
 	Attention("attention with edge features and dropout",
-		gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, 4).withEdgeFeatures(edgeColumns, 3),
+		gnn.Attention{Heads: 3, Loops: gnn.OneLoop, Dropout: .4}, 4).withEdgeFeatures(edgeColumns, 3),
 	AttentionV2("attention 2", gnn.Attention{Heads: 2}, 3),
-	AttentionV2("attention 2 with loops and edge features", gnn.Attention{Heads: 2, SelfLoops: true},
+	AttentionV2("attention 2 with loops and edge features", gnn.Attention{Heads: 2, Loops: gnn.OneLoop},
 		3).withEdgeFeatures(edgeColumns, 6),
 	AttentionV2("attention 2 with edge features and dropout", gnn.Attention{Heads: 3, Dropout: .4},
 		3).withEdgeFeatures(edgeColumns, 9),
 	dotProducts("dot products", gnn.Attention{Heads: 2}, 3),
 	dotProducts("dot products with dropout", gnn.Attention{Heads: 4, Dropout: .4}, 2),
-	dotProducts("dot products with loops and edge features", gnn.Attention{Heads: 2, SelfLoops: true},
+	dotProducts("dot products with loops and edge features", gnn.Attention{Heads: 2, Loops: gnn.OneLoop},
 		3).withEdgeFeatures(edgeColumns, 6),
 	dotProducts("dot products with edge features", gnn.Attention{Heads: 3},
 		3).withEdgeFeatures(edgeColumns, 9),
 	AttentionV2("attention 2 with dropout", gnn.Attention{Heads: 2, Dropout: .4}, 3),
-	AttentionV2("attention 2 and loops", gnn.Attention{Heads: 1, SelfLoops: true}, 7),
+	AttentionV2("attention 2 and loops", gnn.Attention{Heads: 1, Loops: gnn.OneLoop}, 7),
 	attentionOfOne("attention 2 of one value", 6),
 	Scored("given scores", gnn.Attention{Heads: 2}, gnn.Once, 3, withGradient),
-	Scored("given scores with loops", gnn.Attention{Heads: 3, SelfLoops: true}, gnn.Once, 4, withGradient),
-	Scored("given scores without a gradient", gnn.Attention{Heads: 1, SelfLoops: true},
+	Scored("given scores with loops", gnn.Attention{Heads: 3, Loops: gnn.OneLoop}, gnn.Once, 4, withGradient),
+	Scored("given scores without a gradient", gnn.Attention{Heads: 1, Loops: gnn.OneLoop},
 		gnn.Once, 5, constant),
-	Scored("given scores, three rounds", gnn.Attention{Heads: 1, SelfLoops: true},
+	Scored("given scores, three rounds", gnn.Attention{Heads: 1, Loops: gnn.OneLoop},
 		gnn.Rounds{Count: 3}, 5, withGradient),
-	Scored("given scores, rounds with a teleport", gnn.Attention{Heads: 2, SelfLoops: true},
+	Scored("given scores, rounds with a teleport", gnn.Attention{Heads: 2, Loops: gnn.OneLoop},
 		gnn.Rounds{Count: 3, Teleport: .1}, 3, withGradient),
 	Scored("given scores, rounds without a gradient", gnn.Attention{Heads: 2},
 		gnn.Rounds{Count: 2, Teleport: .1}, 3, constant),
-	Scored("given scores, rounds with dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4},
+	Scored("given scores, rounds with dropout", gnn.Attention{Heads: 3, Loops: gnn.OneLoop, Dropout: .4},
 		gnn.Rounds{Count: 2}, 4, withGradient),
 }, messages)
 
@@ -180,8 +193,8 @@ func rounds(name string, columns int, r gnn.Reduce, k gnn.Rounds) Layer {
 		Name: name, In: columns, Out: columns, method: "Propagate", rounds: k != gnn.Once,
 		exact: exactRounds(r, k),
 	}
-	if r.Kind == gnn.KindMax {
-		l.exact = exactMax
+	if !r.Linear() {
+		l.exact = exactExtreme(r)
 	}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
 		return p.Propagate(x, r, k)
@@ -197,7 +210,7 @@ func Attention(name string, a gnn.Attention, width int) Layer {
 	n := a.Heads * width
 	l := Layer{Name: name, In: n, Out: n, Weights: [][2]int{{1, n}, {1, n}}, method: "Attend", coarse: 8}
 	if a.Dropout == 0 {
-		l.exact = exactGAT(a.Heads, a.SelfLoops)
+		l.exact = exactGAT(a.Heads).looped(a.Loops)
 	}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		b := a
@@ -222,7 +235,7 @@ func AttentionV2(name string, a gnn.Attention, width int) Layer {
 	n := a.Heads * width
 	l := Layer{Name: name, In: n, Out: n, Weights: [][2]int{{n, n}, {1, n}}, method: "Attend", coarse: 8}
 	if a.Dropout == 0 {
-		l.exact = exactGATv2(a.Heads, a.SelfLoops)
+		l.exact = exactGATv2(a.Heads).looped(a.Loops)
 	}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		b := a
@@ -244,7 +257,7 @@ func dotProducts(name string, a gnn.Attention, width int) Layer {
 	n := a.Heads * width
 	l := Layer{Name: name, In: 2 * n, Out: n, Weights: [][2]int{{n, n}}, method: "Attend", coarse: 8}
 	if a.Dropout == 0 {
-		l.exact = exactDotProducts(a.Heads, a.SelfLoops)
+		l.exact = exactDotProducts(a.Heads).looped(a.Loops)
 	}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		b := a
@@ -283,7 +296,7 @@ func Scored(name string, a gnn.Attention, k gnn.Rounds, width int, have scores) 
 	n := a.Heads * width
 	l := Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend", rounds: k != gnn.Once, coarse: 8}
 	if a.Dropout == 0 {
-		l.exact = exactScored(a, k, have)
+		l.exact = exactScored(a, k, have).looped(a.Loops)
 	}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
 		b := a
@@ -445,22 +458,34 @@ func vertex(row int, ids []int32) int {
 var messages = []Layer{
 	Message("message sum", 4, 3, [][2]int{{4, 3}, {4, 3}}, gnn.Message{}, both),
 	Message("message mean", 4, 3, [][2]int{{4, 3}, {4, 3}},
-		gnn.Message{Reduce: gnn.KindMean, SelfLoops: true}, both),
+		gnn.Message{Reduce: gnn.KindMean, Loops: gnn.OneLoop}, both),
 	Message("message maximum", 4, 3, [][2]int{{4, 3}, {4, 3}}, gnn.Message{Reduce: gnn.KindMax}, both),
-	Message("message maximum, tied", 4, 4, nil, gnn.Message{Reduce: gnn.KindMax, SelfLoops: true},
+	Message("message maximum, tied", 4, 4, nil, gnn.Message{Reduce: gnn.KindMax, Loops: gnn.OneLoop},
 		func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
 			return autograd.Activate(e.Source, kernel.ReLU)
 		}),
 	Message("sum of messages", 5, 5, nil, gnn.Message{}, plain).like(exactRounds(gnn.Sum, gnn.Once)),
 	Message("mean of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMean},
 		plain).like(exactRounds(gnn.Mean, gnn.Once)),
-	Message("maximum of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMax}, plain).like(exactMax),
+	Message("maximum of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMax}, plain).like(exactExtreme(gnn.Max)),
 	Message("columnwise messages", 5, 5, nil,
 		gnn.Message{Columnwise: true, Reduce: gnn.KindMean}, columnwise),
-	gine("messages with edge features", 5, gnn.Message{}).like(exactGINE(false)),
+	Message("sum of messages, loops removed", 5, 5, nil, gnn.Message{Loops: gnn.RemovedLoops},
+		plain).like(exactRounds(gnn.Reduce{Kind: gnn.KindSum, Loops: gnn.RemovedLoops}, gnn.Once)),
+	Message("mean of messages, loops added", 5, 5, nil,
+		gnn.Message{Reduce: gnn.KindMean, Loops: gnn.AddedLoops, Columnwise: true},
+		plain).like(exactRounds(gnn.Reduce{Kind: gnn.KindMean, Loops: gnn.AddedLoops}, gnn.Once)),
+	Message("minimum of messages, loops added", 5, 5, nil,
+		gnn.Message{Reduce: gnn.KindMin, Loops: gnn.AddedLoops},
+		plain).like(exactExtreme(gnn.Reduce{Kind: gnn.KindMin, Loops: gnn.AddedLoops})),
+	Message("messages of loops", 5, 5, nil, gnn.Message{Loops: gnn.AddedLoops}, weighed).like(
+		exactRounds(gnn.Reduce{Kind: gnn.KindSum, Weighted: true, Self: 2}, gnn.Once)),
+	ofTargets("messages of targets", false),
+	ofTargets("columnwise messages of targets", true),
+	gine("messages with edge features", 5, gnn.Message{}).like(exactGINE(gnn.KindSum)),
 	gine("mean of messages with edge features and loops", 3,
-		gnn.Message{Reduce: gnn.KindMean, SelfLoops: true}).like(exactGINE(true)),
-	gatv2(2, 3).like(exactGATv2(2, true)),
+		gnn.Message{Reduce: gnn.KindMean, Loops: gnn.OneLoop}).like(exactGINE(gnn.KindMean).looped(gnn.OneLoop)),
+	gatv2(2, 3).like(exactGATv2(2).looped(gnn.OneLoop)),
 	resGated(4),
 }
 
@@ -514,6 +539,35 @@ func gine(name string, n int, m gnn.Message) Layer {
 
 func plain(e gnn.Edges, _ []*nn.Param) *autograd.Var { return e.Source }
 
+// weighed is the source times the weight of an edge if there is one, and twice the source of an added loop.
+func weighed(e gnn.Edges, _ []*nn.Param) *autograd.Var {
+	switch {
+	case e.Loops:
+		return autograd.Scale(2, e.Source)
+	case e.Weight != nil:
+		return autograd.HeadScale(e.Source, e.Weight)
+	}
+	return e.Source
+}
+
+// ofTargets is the sum of tanh(target), times an edge's weight if there is one. It has no sources.
+func ofTargets(name string, columnwise bool) Layer {
+	l := Message(name, 4, 4, nil, gnn.Message{Columnwise: columnwise}, nil).like(exactOfTargets)
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
+		return p.Message(gnn.Message{
+			Target: x, Columns: 4, Columnwise: columnwise, Loops: gnn.OneLoop,
+			Function: func(e gnn.Edges) *autograd.Var {
+				z := autograd.Activate(e.Target, kernel.Tanh)
+				if e.Weight != nil {
+					z = autograd.HeadScale(z, e.Weight)
+				}
+				return z
+			},
+		})
+	}
+	return l
+}
+
 // both is tanh(source·w0 + target·w1), times an edge's weight if there is one, with dropout.
 func both(e gnn.Edges, w []*nn.Param) *autograd.Var {
 	z := autograd.AddLinear(autograd.Linear(e.Source, w[0].On(e.Tape)), e.Target, w[1].On(e.Tape))
@@ -555,12 +609,12 @@ func gatv2(heads, width int) Layer {
 					a[0].On(e.Tape), heads)
 			}
 			top := autograd.Detach(p.Message(gnn.Message{
-				Source: x, Target: target, Columns: heads, Reduce: gnn.KindMax, SelfLoops: true,
+				Source: x, Target: target, Columns: heads, Reduce: gnn.KindMax, Loops: gnn.OneLoop,
 				Parameters: a, Function: score,
 			}))
 			sums := p.Message(gnn.Message{
 				Source: x, Target: autograd.Join(target, top), Columns: n + heads, Reduce: gnn.KindSum,
-				SelfLoops: true, Parameters: a,
+				Loops: gnn.OneLoop, Parameters: a,
 				Function: func(e gnn.Edges) *autograd.Var {
 					s := autograd.Exp(autograd.Combine(-1, autograd.Columns(e.Target, n, heads), 1, score(e)))
 					return autograd.Join(autograd.HeadScale(e.Source, s), s)

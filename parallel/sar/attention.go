@@ -38,6 +38,10 @@ func (at *attention) vars() []*autograd.Var {
 // checkFeatures refuses edges without the features that are asked for.
 func (at *attention) checkFeatures(path string, e *edges.Edges) {
 	columns := at.OfFeatures().Rows()
+	if at.Loops == gnn.AddedLoops {
+		exchange.Must(refusal.Errorf("%s: attention with edge features has no features for loops beside the "+
+			"stored ones; take stored loops, or one for each vertex", path))
+	}
 	if slices.ContainsFunc(e.Blocks, func(b *edges.Block) bool {
 		return b.Features == nil || b.Features.Cols != columns
 	}) {

@@ -24,6 +24,7 @@ type batch struct {
 	keys     *tensor.Matrix // Int32, 1 × n: keys of the dropout masks
 	weights  *tensor.Matrix // n × 1, or nil
 	features *tensor.Matrix // n × columns, a part of Block.Features, or nil
+	added    bool           // Block.Added
 	lo, hi   int            // all targets are local rows lo … hi−1
 	into     *kernel.CSR    // hi−lo rows × n: the edges into each row
 	outOf    *kernel.CSR    // distinct sources × n: the edges from each
@@ -49,7 +50,7 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	for lo := 0; lo < there; lo += size {
 		n := min(size, there-lo)
 		m.tape.Team.Host(func() { m.fill(buffer, n, at, from) })
-		f(buffer.index(m.tape.Team, n).with(block.Features, lo))
+		f(buffer.index(m.tape.Team, n).with(block, lo))
 	}
 }
 
@@ -72,11 +73,12 @@ func (m *messages) newBatch(n int, weighted bool) *batch {
 	return b
 }
 
-// with gives the batch its part of the features of a block's edges, from an entry on.
-func (b *batch) with(features *tensor.Matrix, entry int) *batch {
-	if features != nil {
-		b.features = features.RowRange(entry, entry+b.n)
+// with gives the batch its part of what a block says of its edges, from an entry on.
+func (b *batch) with(block *edges.Block, entry int) *batch {
+	if block.Features != nil {
+		b.features = block.Features.RowRange(entry, entry+b.n)
 	}
+	b.added = block.Added
 	return b
 }
 
@@ -101,14 +103,19 @@ type listed struct {
 	weights        []float32 // nil: there are none
 	rows           []int32   // the local row of each row of the matrix; nil: the same
 	ids, targetIDs []int32   // vertices of the sources' and of the local rows; nil: the row numbers
+	before         []int32   // by row: how many edges like its first one other blocks have; nil: none
 }
 
 func (m *messages) listed(block *edges.Block) *listed {
-	return &listed{
+	l := &listed{
 		indptr: block.In.Indptr.ReadInt64s(), columns: block.In.Indices.ReadInt32s(),
 		weights: block.In.Values.ReadFloats(), rows: block.Targets.ReadInt32s(),
 		ids: block.IDs.ReadInt32s(), targetIDs: m.targetIDs.ReadInt32s(),
 	}
+	if block.Added {
+		l.before = m.stored.ReadInt32s()
+	}
+	return l
 }
 
 // fill writes the ends and the keys of the next n edges.
@@ -127,6 +134,9 @@ func (m *messages) fill(b *batch, n int, at *position, from *listed) {
 			at.occurrence++
 		} else {
 			at.occurrence = 0
+			if from.before != nil {
+				at.occurrence = int64(from.before[at.row])
+			}
 		}
 		sources[k], targets[k] = columns[e], int32(entryOf(from.rows, int32(at.row)))
 		source, target := entryOf(from.ids, columns[e]), entryOf(from.targetIDs, targets[k])

@@ -21,32 +21,46 @@ const messageEdges = 1 << 13
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	_, target := p.part.Ends(p.along)
 	exchange.Must(m.Check(p.layer.Path, p.part.Types()[target].Here))
-	t := m.Source.Tape()
-	c := p.call(m.Source.Tape())
+	if m.Reduce == gnn.KindMin {
+		f := m.Function
+		m.Function = func(e gnn.Edges) *autograd.Var { return negated(f(e)) }
+		m.Reduce = gnn.KindMax
+		return negated(p.Message(m))
+	}
+	t := m.Ends()[0].Tape()
+	c := p.call(t)
 	e := c.Edges
-	loops := edges.SelfLoops(m.SelfLoops)
 	p.layer.Explain(func() string {
-		return fmt.Sprintf("messages of %d columns, a function of %d of the source",
-			m.Columns, m.Source.Cols())
+		columns := 0
+		if m.Source != nil {
+			columns = m.Source.Cols()
+		}
+		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, columns)
 	})
 	run := &messages{
 		Message: m, tape: t, path: p.layer.Path, rows: e.Rows, targetIDs: e.IDs,
-		vertices: p.part.vertices(p.along), own: []*edges.Block{e.Local()},
+		vertices: p.part.vertices(p.along), own: append([]*edges.Block{e.Local()}, e.LoopBlocks(m.Loops)...),
 	}
 	if m.Reduce == gnn.KindMean {
-		run.factors = e.MeanFactors(loops, 0)
+		run.factors = e.MeanFactors(m.Loops, 0)
+	}
+	if m.Loops == gnn.AddedLoops {
+		run.stored = e.Loops
 	}
 	c.count(m.Columns)
-	visits := c.fetchAgain(m.Source.Value())
+	var x *tensor.Matrix
+	visits := func(func(Visit) bool) {}
+	if m.Source == nil { // nothing is received
+		run.own = append(run.own, e.Remote()...)
+	} else {
+		x = m.Source.Value()
+		visits = c.fetchAgain(x)
+	}
 	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns) // Float32, as batch after batch is added
 	if m.Reduce == gnn.KindMax {
 		run.arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, e.Rows, m.Columns)
 		t.Team.Fill(run.arg, -1)
 	}
-	if b := e.LoopBlock(loops); b != nil {
-		run.own = append(run.own, b)
-	}
-	x := m.Source.Value()
 	for _, block := range run.own {
 		run.each(block, func(b *batch) { run.forward(b, x, z) })
 	}
@@ -55,12 +69,8 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	}
 
 	op := autograd.Op{
-		Value: t.Rounded(z), Inputs: []*autograd.Var{m.Source}, Rows: p.targets(),
-		Keeps: []*autograd.Var{m.Source}, Buffers: append(c.buffers, run.arg),
+		Value: t.Rounded(z), Inputs: m.Ends(), Rows: p.targets(), Keeps: m.Ends(), Buffers: append(c.buffers, run.arg),
 		Backward: func(g *tensor.Matrix) { run.messageBackward(c, g) },
-	}
-	if m.Target != nil {
-		op.Inputs, op.Keeps = append(op.Inputs, m.Target), append(op.Keeps, m.Target)
 	}
 	for _, q := range m.Parameters {
 		op.Inputs = append(op.Inputs, q.On(t))
@@ -73,7 +83,8 @@ type messages struct {
 	gnn.Message
 	tape      *autograd.Tape
 	path      string
-	own       []*edges.Block // the edges between local rows, and the self loops if these are apart
+	own       []*edges.Block // those whose sources are local or not read, and self loops
+	stored    *tensor.Matrix // Int32: loops of each vertex that come before an added one; nil: none
 	rows      int
 	vertices  int            // the graph's, of the sources' type
 	targetIDs *tensor.Matrix // Int32: the vertices of the local rows; nil: the row numbers
@@ -87,21 +98,26 @@ func (m *messages) messageBackward(c *Call, g *tensor.Matrix) {
 	c.count(m.Columns)
 	var dx, dTarget *tensor.Matrix
 	var from []*autograd.Var
-	var wanted []*tensor.Matrix
-	if m.Source.Wants() {
+	var grads []*tensor.Matrix
+	if wanted(m.Source) {
 		dx = m.Source.BlockGradSum(batches)
 		from = append(from, m.Source)
-		wanted = append(wanted, dx)
+		grads = append(grads, dx)
 	}
-	if m.Target != nil && m.Target.Wants() {
+	if wanted(m.Target) {
 		dTarget = separateGradient(m.Target, m.Source, batches)
 	}
-	x := m.Source.Value()
+	var x *tensor.Matrix
+	visits := func(func(Visit) bool) {}
+	if m.Source != nil {
+		x = m.Source.Value()
+		visits = c.rematerialize([]*tensor.Matrix{x}, from, grads)
+	}
 	team := m.tape.Team
 	for _, block := range m.own {
 		m.each(block, func(b *batch) { m.backward(b, x, dx, dTarget, g) })
 	}
-	for v := range c.rematerialize([]*tensor.Matrix{x}, from, wanted) {
+	for v := range visits {
 		var dSource *tensor.Matrix
 		if len(v.Grads) > 0 {
 			dSource = m.sum(v.Grads[0])
@@ -121,6 +137,9 @@ func (m *messages) messageBackward(c *Call, g *tensor.Matrix) {
 	}
 	g.Release()
 }
+
+// wanted reports whether there is a value that needs a gradient.
+func wanted(v *autograd.Var) bool { return v != nil && v.Wants() }
 
 // batches says that gradients are added up over several batches of edges.
 const batches = 2
@@ -155,22 +174,24 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 	for _, q := range m.Parameters {
 		tape.Announced[q.Grad] = true
 	}
-	gathered := func(from, list *tensor.Matrix, wants bool) *autograd.Var {
+	gathered := func(of *autograd.Var, from, list *tensor.Matrix) *autograd.Var {
+		if of == nil {
+			return nil
+		}
 		x := t.Memory().NewElement(tensor.Buffers, from.Element, b.n, from.Cols)
 		t.Team.Gather(x, from, list)
 		x = m.inFloat32(x)
 		rows = append(rows, x)
-		if !wants {
+		if !of.Wants() {
 			return tape.Constant(x, set)
 		}
 		return tape.Input(x, set)
 	}
 	e = gnn.Edges{
-		Tape: tape, Source: gathered(source, b.sources, m.Source.Wants()),
-		FirstColumn: m.FirstColumn,
+		Tape: tape, Source: gathered(m.Source, source, b.sources), FirstColumn: m.FirstColumn, Loops: b.added,
 	}
 	if m.Target != nil {
-		e.Target = gathered(m.Target.Value(), b.targets, m.Target.Wants())
+		e.Target = gathered(m.Target, m.Target.Value(), b.targets)
 	}
 	if b.weights != nil {
 		e.Weight = tape.Constant(b.weights, set)
@@ -237,7 +258,7 @@ func (m *messages) backward(b *batch, source, dSource, dTarget, g *tensor.Matrix
 		team.SpMM(d, b.spread, g.RowRange(b.lo, b.hi), kernel.Scales{Col: m.meanFactors(b)}, kernel.Replace)
 	}
 	e.Tape.Backward(autograd.Root{Var: out, Grad: d})
-	if m.Source.Wants() {
+	if wanted(m.Source) {
 		b.bySource(team)
 		sums := mem.New(tensor.Buffers, b.n, source.Cols)
 		grad := e.Source.TakeGrad()

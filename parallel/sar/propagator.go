@@ -60,12 +60,29 @@ func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Redu
 	exchange.Release(c.buffers...)
 }
 
+// opposite is −f(−x).
+func opposite(x *autograd.Var, f func(x *autograd.Var) *autograd.Var) *autograd.Var {
+	x = autograd.Scale(-1, x)
+	z := f(x)
+	x.Drop()
+	return negated(z)
+}
+
+// negated is −z, in place of z.
+func negated(z *autograd.Var) *autograd.Var {
+	defer z.Drop()
+	return autograd.Scale(-1, z)
+}
+
 // Propagate implements gnn.Propagator.
 func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
 	p.layer.Explain(func() string { return order.Aggregation(x.Cols(), k) })
 	return k.Of(autograd.Dense(x), func(h *autograd.Var) *autograd.Var {
-		if r.Kind == gnn.KindMax {
-			return p.max(h)
+		switch r.Kind {
+		case gnn.KindMax:
+			return p.max(h, r.Loops)
+		case gnn.KindMin:
+			return opposite(h, func(h *autograd.Var) *autograd.Var { return p.max(h, r.Loops) })
 		}
 		return p.Aggregate(h, r)
 	})

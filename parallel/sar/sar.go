@@ -37,7 +37,6 @@ import (
 	"weft/gnn"
 	"weft/kernel"
 	"weft/nn"
-	"weft/parallel/edges"
 	"weft/parallel/order"
 	"weft/tensor"
 )
@@ -106,14 +105,15 @@ func (c *Call) sumTransposed(g *tensor.Matrix, sent tensor.Element,
 
 // max computes the largest value of each column over the in-neighbours (case 1). It keeps, for each element,
 // the vertex that has the maximum. So the backward pass needs no rows.
-func (p *propagator) max(x *autograd.Var) *autograd.Var {
+func (p *propagator) max(x *autograd.Var, of gnn.Loops) *autograd.Var {
 	t := x.Tape()
 	c := p.call(x.Tape())
+	loops := c.Edges.LoopCounts(of)
 	visits := c.fetch(x.Value())
 	z := t.New(c.Edges.Rows, x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, c.Edges.Rows, x.Cols())
 	c.count(x.Cols())
-	t.Team.Max(z, arg, c.Edges.Local().In, x.Value(), c.Edges.Local().IDs, c.Edges.Loops, kernel.Replace)
+	t.Team.Max(z, arg, c.Edges.Local().In, x.Value(), c.Edges.Local().IDs, loops, kernel.Replace)
 	for v := range visits {
 		v.Within(t.Team, z, arg, func(z, arg *tensor.Matrix) {
 			t.Team.Max(z, arg, v.In, v.Rows[0], v.IDs, nil, kernel.Accumulate)
@@ -129,7 +129,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 				v.Team.MaxBackward(v.Grads[0], v.Out, v.Pick(g), v.Pick(arg), v.IDs, nil)
 			})
 			dx := x.BlockGradSum(c.sums())
-			t.Team.MaxBackward(dx, c.Edges.Local().Out, g, arg, c.Edges.Local().IDs, c.Edges.Loops)
+			t.Team.MaxBackward(dx, c.Edges.Local().Out, g, arg, c.Edges.Local().IDs, loops)
 			add(dx)
 			x.AddBlockGrad(dx)
 			g.Release()
@@ -156,19 +156,18 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	alone := len(e.Blocks) == 1
 	width := x.Cols / a.Heads
 	c.count(x.Cols)
-	at := &attention{Attention: a, tape: t, loops: e.Loops, kernel: kernel.Attention{
+	at := &attention{Attention: a, tape: t, loops: e.LoopCounts(a.Loops), kernel: kernel.Attention{
 		Heads: a.Heads, FirstHead: a.FirstHead, LayerHeads: a.LayerHeads, Width: width, Slope: a.Slope,
 		Whole: alone, TargetIDs: e.IDs,
 		Mask: nn.Dropout{Path: p.layer.Path + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
 	at.by = scoringOf(at)
 	c.scored = a.SourceScore != nil
-	if a.SelfLoops {
-		at.loops = e.OneLoop()
-	}
 	if a.OfFeatures() != nil {
 		at.checkFeatures(p.layer.Path, e)
-		at.looped = e.LoopBlock(edges.SelfLoops(a.SelfLoops))
+		for _, b := range e.LoopBlocks(a.Loops) {
+			at.looped = b
+		}
 	}
 	storage := tensor.Float32
 	if alone {

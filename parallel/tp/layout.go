@@ -72,10 +72,12 @@ type input struct {
 	scores bool // which are sent as they are stored
 }
 
-// inputs makes inputs from values of the sources and, unless nil or the same, of the targets. Their spans are
-// the same and do not overlap.
-func (m module) inputs(cut []span, source, target *autograd.Var) []input {
-	list := []input{{x: source, of: m.from, cut: cut, back: kernel.Replace}}
+// inputs makes inputs from values of the sources and of the targets, unless one is nil or they are the same.
+// Their spans are the same and do not overlap.
+func (m module) inputs(cut []span, source, target *autograd.Var) (list []input) {
+	if source != nil {
+		list = append(list, input{x: source, of: m.from, cut: cut, back: kernel.Replace})
+	}
 	if target != nil && target != source {
 		list = append(list, input{x: target, of: m.to, cut: cut, back: kernel.Replace})
 	}

@@ -37,7 +37,7 @@ type overlap struct {
 // overlaps reports whether an aggregation can be computed in chunks: it must be linear, and read no rows of
 // other partitions.
 func (p *propagator) overlaps(r gnn.Reduce, k gnn.Rounds) bool {
-	return p.axis.overlapping && r.Kind != gnn.KindMax && k.Count > 0
+	return p.axis.overlapping && r.Linear() && k.Count > 0
 }
 
 // newOverlap returns the overlap of a tape's forward or backward pass, for a matrix of so many columns.

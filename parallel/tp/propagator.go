@@ -76,7 +76,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	}
 	// on workers without columns, too: gradients are complete in the same order on all workers
 	for _, q := range m.Parameters {
-		autograd.Columns(q.On(m.Source.Tape()), 0, 0)
+		autograd.Columns(q.On(m.Ends()[0].Tape()), 0, 0)
 	}
 	cut := p.cut(m.Columns)
 	p.order.Explain(func() string {
@@ -86,7 +86,9 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		mine := cut[p.axis.comm.Rank()]
 		some := m
 		some.Columns, some.FirstColumn, some.Columnwise = mine.count, m.FirstColumn+mine.from, false
-		some.Source = own[0]
+		if m.Source != nil {
+			some.Source = own[0]
+		}
 		if m.Target != nil {
 			some.Target = own[len(own)-1]
 		}

@@ -41,7 +41,7 @@ func TestTranscripts(t *testing.T) {
 	}
 	type layer = paralleltest.Layer
 	plain := func(l layer) func(func(string)) layer { return func(func(string)) layer { return l } }
-	attention := paralleltest.Attention("", gnn.Attention{Heads: 1, SelfLoops: true}, 2)
+	attention := paralleltest.Attention("", gnn.Attention{Heads: 1, Loops: gnn.OneLoop}, 2)
 	for name, c := range map[string]struct {
 		shows   string
 		edges   graph.Edges
@@ -303,7 +303,7 @@ func TestPeakWithoutHalo(t *testing.T) {
 		whole float64 // local rows' tensors besides input and output
 	}{
 		"case 1": {paralleltest.Propagation("", width, gnn.Mean, 1), 0},
-		"case 2": {paralleltest.Attention("", gnn.Attention{Heads: 1, SelfLoops: true}, width), .5},
+		"case 2": {paralleltest.Attention("", gnn.Attention{Heads: 1, Loops: gnn.OneLoop}, width), .5},
 	} {
 		var peaks [3]float64
 		for i, o := range []axis.Options{

@@ -128,7 +128,7 @@ func twoEnds(heads, width int) paralleltest.Layer {
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		return p.Attend(gnn.Attention{
 			Source: autograd.Columns(x, 0, n), Target: autograd.Columns(x, n, n), ASource: w[0], Heads: heads,
-			Slope: .2, SelfLoops: true,
+			Slope: .2, Loops: gnn.OneLoop,
 		}, gnn.Once)
 	}
 	return l
