@@ -46,29 +46,38 @@ DEVICE float mask_one(const weft_mask &m, uint32_t vertex, uint32_t column) {
 }
 
 // The eight columns of a counter: first, + 16, … + 112, of which those from 0 to cols − 1 are the slice's. A
-// thread has a counter, and neighbours have neighbouring columns.
-struct counter {
-	int64_t row, first;
+// thread has a counter of a row, or of so many rows from there on, and neighbours have neighbouring columns.
+template <typename T> struct counter {
+	enum { N = 8 };
+	weft_mask m;
+	int64_t cols, row, first;
 	uint32_t batch, lane;
-	DEVICE counter(const weft_mask &m, int64_t cols, int64_t number) {
+	DEVICE counter(const weft_mask &mask, int64_t cols, int64_t first_row, int64_t number, int rows = 1)
+	    : m(mask), cols(cols) {
 		const int64_t of_row = LANES * ((m.first % BATCH + cols + BATCH - 1) / BATCH), k = number % of_row;
-		row = number / of_row, lane = (uint32_t)k % LANES, batch = (uint32_t)(m.first / BATCH + k / LANES);
+		row = first_row + number / of_row * rows;
+		lane = (uint32_t)k % LANES, batch = (uint32_t)(m.first / BATCH + k / LANES);
 		first = (int64_t)batch * BATCH + lane - m.first;
 	}
-	DEVICE random_words bits(const weft_mask &m, int64_t row) const {
-		return random_bits(m.key, vertex_of(m, row), batch, lane, 0);
+	DEVICE bool has(int i) const { return first + i * LANES >= 0 && first + i * LANES < cols; }
+	// The numbers of these columns in a row of a matrix, or in a vector; 0 where it has none.
+	template <typename elem> DEVICE void load_columns(float (&x)[N], const elem *p) const {
+		UNROLL for (int i = 0; i < N; i++)
+			x[i] = has(i) ? number(p[first + i * LANES]) : 0;
 	}
-	DEVICE bool has(int i, int64_t cols) const {
-		return first + i * LANES >= 0 && first + i * LANES < cols;
+	DEVICE void load(float (&x)[N], const void *p, int r = 0) const {
+		load_columns(x, (const T *)p + (row + r) * cols);
 	}
-	// The numbers of these columns in a row; 0 where it has none.
-	template <typename T> DEVICE void load(float (&x)[8], const T *row, int64_t cols) const {
-		UNROLL for (int i = 0; i < 8; i++)
-			x[i] = has(i, cols) ? number(row[first + i * LANES]) : 0;
+	DEVICE void store(void *p, const float (&x)[N], int r = 0) const {
+		UNROLL for (int i = 0; i < N; i++)
+			if (has(i))
+				round_to((T *)p + (row + r) * cols + first + i * LANES, x[i]);
 	}
-	template <typename T> DEVICE void store(T *row, const float (&x)[8], int64_t cols) const {
-		UNROLL for (int i = 0; i < 8; i++)
-			if (has(i, cols))
-				round_to(row + first + i * LANES, x[i]);
+	DEVICE void drop(float (&x)[N], int r = 0) const {
+		if (!m.threshold)
+			return;
+		const random_words words = random_bits(m.key, vertex_of(m, row + r), batch, lane, 0);
+		UNROLL for (int i = 0; i < N; i++)
+			x[i] *= keep(m, words, i);
 	}
 };

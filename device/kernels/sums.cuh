@@ -21,14 +21,16 @@ DEVICE int piece_rows(int64_t cols) {
 // A lane's columns: first, + 32, …, of which those from 0 to cols − 1 are the matrix's.
 struct lane_columns {
 	int64_t first, cols;
-	DEVICE lane_columns(int64_t block_first, int64_t n)
-		: first(block_first + threadIdx.x % 32), cols(n) {}
+	DEVICE lane_columns(int64_t block_first, int64_t n) : first(block_first + threadIdx.x % 32), cols(n) {}
 	DEVICE bool has(int q) const { return first + 32 * q >= 0 && first + 32 * q < cols; }
 	// x_q = f of element q of those from k on, which is its row's first; or nothing.
 	template <typename element, int N, typename function>
 	DEVICE void load(element (&x)[N], int64_t k, function f) const {
 		UNROLL for (int q = 0; q < N; q++)
 			x[q] = has(q) ? f(k + first + 32 * q) : element();
+	}
+	template <int N> DEVICE void load(float (&x)[N], const float *p) const {
+		load(x, 0, [&](int64_t c) { return p[c]; });
 	}
 };
 
@@ -43,19 +45,17 @@ struct tile_part {
 	}
 };
 
-// sum = SUMS sums over the tile's rows, of the block's column number threadIdx.x in the threads that have
-// one. f.load gives what a lane needs of an element, and f.add adds what its columns of a row give to their
-// sums. Where there are several PIECES, so many are added up first, if all are whole, and then their sum is
-// added.
-template <int PIECES, int SUMS, typename terms>
-DEVICE void tile_sums(double (&sum)[SUMS], const tile_part &of, const lane_columns &columns, terms f) {
+// Calls done(c, at, sum) with SUMS sums over the tile's rows for each column, whose place among the tiles' is
+// `at`. load gives what a lane needs of an element, and add adds what its columns of a row give to their sums.
+// Where there are several PIECES, so many are added up first, if all are whole, and then their sum is added.
+template <typename element, int PIECES, int SUMS, typename L, typename A, typename D>
+DEVICE void tile_sums(const tile_part &of, const lane_columns &columns, L load, A add, D done) {
 	enum { AHEAD = 4 };
 	__shared__ shared_cell<float> places[SUMS][PLACES][COLUMNS];
-	const int64_t cols = columns.cols;
+	const int64_t cols = columns.cols, c = of.column + threadIdx.x;
 	const int side = piece_rows(cols), span = PIECES * PARTIAL * side, rows = (int)(of.end - of.begin);
 	const int all = (rows + span - 1) / span * side;
-	UNROLL for (int s = 0; s < SUMS; s++)
-		sum[s] = 0;
+	double sum[SUMS] = {};
 	for (int from = 0; from < all; from += PLACES) {
 		const int to = min(all, from + PLACES);
 		for (int p = from + threadIdx.x / 32; p < to; p += blockDim.x / 32) {
@@ -65,15 +65,14 @@ DEVICE void tile_sums(double (&sum)[SUMS], const tile_part &of, const lane_colum
 			const int n = (left - p % side + side - 1) / side, whole = left / (PIECES * side) * PIECES;
 			float s[OF_LANE][SUMS] = {};
 			for (int k = 0; k < n; k += AHEAD) {
-				typename terms::element x[AHEAD][OF_LANE];
+				element x[AHEAD][OF_LANE];
 				UNROLL for (int b = 0; b < AHEAD; b++)
-					columns.load(x[b], (first + min(k + b, n - 1) * side) * cols,
-					             [&](int64_t at) { return f.load(at); });
+					columns.load(x[b], (first + min(k + b, n - 1) * side) * cols, load);
 				float group[OF_LANE][SUMS] = {};
 				UNROLL for (int b = 0; b < AHEAD; b++) {
 					if (k + b >= n)
 						break;
-					f.add(PIECES == 1 ? s : group, x[b], first + (k + b) * side);
+					add(PIECES == 1 ? s : group, x[b], first + (k + b) * side);
 					if (PIECES > 1 && (b % PIECES == PIECES - 1 || k + b >= whole))
 						UNROLL for (int i = 0; i < OF_LANE * SUMS; i++)
 							s[i / SUMS][i % SUMS] += group[i / SUMS][i % SUMS], group[i / SUMS][i % SUMS] = 0;
@@ -84,69 +83,54 @@ DEVICE void tile_sums(double (&sum)[SUMS], const tile_part &of, const lane_colum
 		}
 		__syncthreads();
 		for (int p = 0; threadIdx.x < COLUMNS && p < to - from; p++)
-			for (int s = 0; s < SUMS; s++)
+			UNROLL for (int s = 0; s < SUMS; s++)
 				sum[s] += (float)places[s][p][threadIdx.x];
 		__syncthreads();
 	}
+	if (threadIdx.x < COLUMNS && c >= 0 && c < cols)
+		done(c, of.tile * cols + c, sum);
 }
 
 // Σ x, or Σ x·y.
-template <typename T> struct column_terms {
+STORAGE_KERNEL(column_sum, weft_column_sum_args) {
 	struct element { T x, y; };
-	const T *x, *y;
-	DEVICE element load(int64_t k) const { return {x[k], y ? y[k] : T()}; }
-	DEVICE void add(float (&s)[OF_LANE][1], const element (&e)[OF_LANE], int64_t) const {
+	const T *x = (const T *)a.x, *y = (const T *)a.y;
+	const tile_part of(first, a.rows, a.cols);
+	const auto add = [&](float (&s)[OF_LANE][1], const element (&e)[OF_LANE], int64_t) {
 		UNROLL for (int q = 0; q < OF_LANE; q++)
 			s[q][0] = y ? fmaf(number(e[q].x), number(e[q].y), s[q][0]) : s[q][0] + number(e[q].x);
-	}
-};
-template <typename T> DEVICE void column_sum(const over_rows<weft_column_sum_args> &l) {
-	const int64_t cols = l.a.cols;
-	const tile_part of(l.first, l.a.rows, cols);
-	const int64_t c = of.column + threadIdx.x;
-	double sum[1];
-	tile_sums<2>(sum, of, lane_columns(of.column, cols), column_terms<T>{(const T *)l.a.x, (const T *)l.a.y});
-	if (threadIdx.x < COLUMNS && c < cols)
-		l.a.tiles[of.tile * cols + c] = sum[0];
+	};
+	tile_sums<element, 2, 1>(
+	    of, lane_columns(of.column, a.cols), [&](int64_t k) { return element{x[k], y ? y[k] : T()}; }, add,
+	    [&](int64_t, int64_t at, const double *sum) { a.tiles[at] = sum[0]; });
 }
-STORAGE_KERNELS(column_sum, weft_column_sum_args, column_sum)
 
 // Σ d and Σ d² for d = x − x_0, where x_0 is the median of three rows of the tile (kernel/native/norm.h).
-template <typename T> struct deviations {
-	typedef T element;
-	const T *x;
+STORAGE_KERNEL(moments, weft_moments_args) {
+	const T *x = (const T *)a.x;
+	const tile_part of(first, a.rows, a.cols);
+	const lane_columns columns(of.column, a.cols);
+	const int64_t halfway = of.begin + (of.end - of.begin) / 2;
+	const auto middle_of = [&](int64_t c) {
+		const float p = number(x[of.begin * a.cols + c]), q = number(x[halfway * a.cols + c]);
+		const float end = number(x[(of.end - 1) * a.cols + c]), low = p < q ? p : q, high = p < q ? q : p;
+		return end < low ? low : end > high ? high : end;
+	};
 	float middle[OF_LANE];
-	DEVICE T load(int64_t k) const { return x[k]; }
-	DEVICE void add(float (&s)[OF_LANE][2], const T (&e)[OF_LANE], int64_t) const {
+	columns.load(middle, 0, middle_of);
+	const auto add = [&](float (&s)[OF_LANE][2], const T (&e)[OF_LANE], int64_t) {
 		UNROLL for (int q = 0; q < OF_LANE; q++) {
 			const float d = number(e[q]) - middle[q];
 			s[q][0] += d, s[q][1] = fmaf(d, d, s[q][1]);
 		}
-	}
-};
-template <typename T> DEVICE float middle_of(const T *x, const tile_part &of, int64_t cols, int64_t c) {
-	const int64_t halfway = of.begin + (of.end - of.begin) / 2;
-	const float a = number(x[of.begin * cols + c]), b = number(x[halfway * cols + c]);
-	const float last = number(x[(of.end - 1) * cols + c]), low = a < b ? a : b, high = a < b ? b : a;
-	return last < low ? low : last > high ? high : last;
+	};
+	tile_sums<T, 2, 2>(of, columns, [&](int64_t k) { return x[k]; }, add,
+	                   [&](int64_t c, int64_t at, const double *sum) {
+		                   const double mean = sum[0] / (double)(of.end - of.begin);
+		                   const double m2 = fma(-sum[0], mean, sum[1]);
+		                   a.tile_m2[at] = m2 < 0 ? 0 : m2, a.tile_mean[at] = middle_of(c) + mean;
+	                   });
 }
-template <typename T> DEVICE void moments(const over_rows<weft_moments_args> &l) {
-	const int64_t cols = l.a.cols;
-	const tile_part of(l.first, l.a.rows, cols);
-	const lane_columns columns(of.column, cols);
-	const T *x = (const T *)l.a.x;
-	deviations<T> f = {x};
-	columns.load(f.middle, 0, [&](int64_t c) { return middle_of(x, of, cols, c); });
-	double sum[2];
-	tile_sums<2>(sum, of, columns, f);
-	const int64_t c = of.column + threadIdx.x, at = of.tile * cols + c;
-	if (threadIdx.x < COLUMNS && c < cols) {
-		const double each = sum[0] / (double)(of.end - of.begin), m2 = fma(-sum[0], each, sum[1]);
-		l.a.tile_m2[at] = m2 < 0 ? 0 : m2;
-		l.a.tile_mean[at] = middle_of(x, of, cols, c) + each;
-	}
-}
-STORAGE_KERNELS(moments, weft_moments_args, moments)
 
 // The tile's sum of squares, in the 16 sums of AVX-512, one a lane.
 KERNEL(sum_squares_float32, weft_column_sum_args) {

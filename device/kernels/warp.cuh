@@ -58,7 +58,13 @@ template <typename args> struct over_segments {
 	REGISTER(name, over_segments<args>) \
 	extern "C" __global__ void __launch_bounds__(BLOCK, 2) name(const __grid_constant__ over_segments<args> l)
 
-// The same function for both types of storage.
+// The same for both types T of storage, of whose arguments and rows the body speaks.
+#define STORAGE_KERNEL(name, args, ...) \
+	template <typename T> DEVICE void name##__VA_ARGS__##_of(const args &a, int64_t first, int64_t last); \
+	KERNEL(name##_float32##__VA_ARGS__, args) { name##__VA_ARGS__##_of<float>(l.a, l.first, l.last); } \
+	KERNEL(name##_bfloat16##__VA_ARGS__, args) { name##__VA_ARGS__##_of<bfloat16>(l.a, l.first, l.last); } \
+	template <typename T> DEVICE void name##__VA_ARGS__##_of(const args &a, int64_t first, int64_t last)
+
 #define STORAGE_KERNELS(name, args, function) \
 	KERNEL(name##_float32, args) { function<float>(l); } \
 	KERNEL(name##_bfloat16, args) { function<bfloat16>(l); }
@@ -73,8 +79,10 @@ DEVICE int afresh(int x) {
 }
 
 DEVICE float number(float x) { return x; }
+DEVICE float number(uint16_t x) { return x; }
 DEVICE float number(bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
 DEVICE void round_to(float *z, float x) { *z = x; }
+DEVICE void round_to(uint16_t *z, float x) { *z = (uint16_t)x; }
 // To nearest, of two to the even one; NaN stays NaN.
 DEVICE void round_to(bfloat16 *z, float x) {
 	const unsigned b = __float_as_uint(x);
@@ -181,17 +189,6 @@ template <typename T, int N> DEVICE void put(T *p, const float (&x)[N], int64_t 
 	UNROLL for (int i = 0; i < N; i++)
 		if (i < n)
 			round_to(p + i, x[i]);
-}
-
-// The same n elements in another place.
-template <int N, typename T> DEVICE void copy(T *z, const T *x, int64_t n) {
-	if (are_together<T, N>(z, n) && are_together<T, N>(x, n)) {
-		*(together<T, N> *)z = *(const together<T, N> *)x;
-		return;
-	}
-	UNROLL for (int i = 0; i < N; i++)
-		if (i < n)
-			z[i] = x[i];
 }
 
 template <typename T> DEVICE T sum_of_warp(T x) {
