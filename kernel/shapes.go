@@ -244,7 +244,7 @@ func attentionShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 	}
 	if a.width%4 == 0 && aligned(unsafe.Pointer(a.a), unsafe.Pointer(a.source), unsafe.Pointer(a.target),
 		unsafe.Pointer(a.g), a.z, a.d_source, a.d_target) {
-		variant, columns = "quads", 128
+		variant, columns = "vector", 128
 	}
 	together := min(max(1, columns/int(a.width)), 8)
 	return shape{variant, n * parts(int(a.heads), together) * 32, 128}

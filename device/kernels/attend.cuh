@@ -19,36 +19,6 @@ struct attend_cells {
 // a > b ? a : b; where a is NaN b
 DEVICE float larger(float a, float b) { return a > b ? a : b; }
 
-// A lane's columns: four neighbours from 4·lane on where QUADS, which wants a width that is a multiple of
-// four; else those of numbers lane, lane + 32, … So a lane has columns of one head alone. `left` is how many
-// columns there are from its first on.
-template <bool QUADS, typename T> DEVICE void load_columns(float (&x)[4], const T *p, int left) {
-	together<T, 4> v = {};
-	if constexpr (QUADS) {
-		if (left > 0)
-			v = *(const together<T, 4> *)p;
-	} else {
-		UNROLL for (int j = 0; j < 4; j++)
-			if (32 * j < left)
-				v.e[j] = p[32 * j];
-	}
-	UNROLL for (int j = 0; j < 4; j++)
-		x[j] = number(v.e[j]);
-}
-template <bool QUADS> DEVICE void load_columns(float (&x)[4], const void *p, int32_t type, int64_t at,
-                                               int left) {
-	if (type == WEFT_FLOAT32)
-		load_columns<QUADS>(x, (const float *)p + at, left);
-	else
-		load_columns<QUADS>(x, (const bfloat16 *)p + at, left);
-}
-template <bool QUADS> DEVICE void store_columns(void *p, int32_t type, int64_t at, const float (&x)[4],
-                                                int left) {
-	UNROLL for (int j = 0; j < 4; j++)
-		if (QUADS ? left > 0 : 32 * j < left)
-			store_either(p, type, at + (QUADS ? j : 32 * j), x[j]);
-}
-
 // Calls f<P>(…) for the places of an edge among coefficients: the warp's heads, rounded up to a power of two.
 // Lane l has head l mod P of edges l/P, 32/P + l/P, …
 #define OF_PLACES(places, f, ...) \
@@ -70,8 +40,12 @@ template <int P> DEVICE float over_edges(float x[P]) {
 	return sum;
 }
 
-// A row, or a segment of one, and those of its heads that a warp has.
-template <typename T, bool QUADS> struct attention {
+// A row, or a segment of one, and those of its heads that a warp has. A lane has four neighbours of its columns
+// from 4·lane on where they are QUADS, which wants a width that is a multiple of four; else those of numbers
+// lane, lane + 32, … So a lane has columns of one head alone.
+template <typename vec> struct attention {
+	typedef typename vec::elem T;
+	enum { QUADS = vec::N > 1 };
 	const weft_attention_args &a;
 	shared_cell<float> *coef;
 	shared_cell<int> *other;
@@ -85,7 +59,8 @@ template <typename T, bool QUADS> struct attention {
 	int n;               // edges of this batch
 	int same;            // where in the row the last one's equal edges begin
 
-	DEVICE attention(const weft_attention_args &args, attend_cells *cells) : a(args) {
+	DEVICE attention(const weft_attention_args &args) : a(args) {
+		__shared__ attend_cells cells[ATTEND_WARPS];
 		attend_cells &own = cells[threadIdx.x / 32];
 		coef = own.coef, other = own.other, lane = threadIdx.x % 32;
 		width = (int)a.width, cols = (int)a.heads * width, same = 0;
@@ -135,10 +110,43 @@ template <typename T, bool QUADS> struct attention {
 		return (int64_t)row * cols + (head * width + first);
 	}
 	// The place of the lane's own head in a row of a number for each, and whether it has one.
-	DEVICE int64_t at_head(int row) const {
-		return (int64_t)row * (int)a.heads + (head + lane % places);
-	}
+	DEVICE int64_t at_head(int row) const { return (int64_t)row * (int)a.heads + (head + lane % places); }
 	DEVICE bool has_head() const { return lane % places < heads; }
+	// The lane's column number j in the slab, and whether it has one.
+	DEVICE int column(int j) const { return QUADS ? 4 * lane + j : lane + 32 * j; }
+	DEVICE bool has(int j) const { return QUADS ? left > 0 : 32 * j < left; }
+	// The lane's columns of a row of a matrix.
+	template <typename elem> DEVICE void load_of(float (&x)[4], const elem *matrix, int row) const {
+		const elem *p = matrix + at(row);
+		together<elem, 4> v = {};
+		if constexpr (!QUADS) {
+			UNROLL for (int j = 0; j < 4; j++)
+				if (has(j))
+					v.e[j] = p[32 * j];
+		} else if (left > 0)
+			v = *(const together<elem, 4> *)p;
+		each(x, [&](float, int j) { return number(v.e[j]); });
+	}
+	DEVICE void load(float (&x)[4], const void *matrix, int row) const { load_of(x, (const T *)matrix, row); }
+	DEVICE void load(float (&x)[4], const void *matrix, int32_t type, int row) const {
+		if (type == WEFT_FLOAT32)
+			load_of(x, (const float *)matrix, row);
+		else
+			load_of(x, (const bfloat16 *)matrix, row);
+	}
+	DEVICE void store(void *matrix, int32_t type, int row, const float (&x)[4]) const {
+		UNROLL for (int j = 0; j < 4; j++)
+			if (has(j))
+				store_either(matrix, type, at(row) + (QUADS ? j : 32 * j), x[j]);
+	}
+	// The result's place in the matrix becomes x, or x is added to it.
+	DEVICE void add_to(void *matrix, int32_t type, float (&x)[4]) const {
+		float old[4] = {};
+		if (adds)
+			load(old, matrix, type, place);
+		each(x, [&](float v, int j) { return v + old[j]; });
+		store(matrix, type, place, x);
+	}
 
 	// Takes the edges from number k on: 32, or those that are left. Self loops are a row's last.
 	DEVICE void take_edges(int k) {
@@ -190,13 +198,13 @@ template <typename T, bool QUADS> struct attention {
 
 	// Calls f(c, x) for the coefficient and the columns of each edge's row, but not where the coefficient is
 	// 0: such a row is not read.
-	template <typename F> DEVICE void each_row(const shared_cell<float> *coefs, const T *rows, F f) const {
+	template <typename F> DEVICE void each_row(const shared_cell<float> *coefs, const void *rows, F f) const {
 		UNROLL_BY(1) for (int e = 0; e < n; e += ATTEND_AHEAD) {
 			float c[ATTEND_AHEAD], x[ATTEND_AHEAD][4];
 			UNROLL for (int i = 0; i < ATTEND_AHEAD; i++) {
 				c[i] = e + i < n ? (float)coefs[(e + i) * places + of] : 0.0f;
 				if (c[i] != 0)
-					load_columns<QUADS>(x[i], rows + (int64_t)other[e + i] * cols, left);
+					load(x[i], rows, other[e + i]);
 			}
 			UNROLL for (int i = 0; i < ATTEND_AHEAD; i++)
 				if (c[i] != 0)
@@ -204,11 +212,21 @@ template <typename T, bool QUADS> struct attention {
 		}
 	}
 	// sum += Σ_e c_e · row_e
-	DEVICE void add_rows(float (&sum)[4], const T *rows) const {
+	DEVICE void add_rows(float (&sum)[4], const void *rows) const {
 		each_row(coef, rows, [&](float c, const float *x) {
-			UNROLL for (int j = 0; j < 4; j++)
-				sum[j] = fmaf(c, x[j], sum[j]);
+			each(sum, [&](float s, int j) { return fmaf(c, x[j], s); });
 		});
+	}
+	// s_v = f(e, v) for the edges e and the head in the lane's places, and `nothing` where there is none.
+	template <int P, typename F> DEVICE void each_place(float (&s)[P], float nothing, F f) const {
+		UNROLL for (int v = 0; v < P; v++) {
+			const int e = v * (32 / P) + lane / P;
+			s[v] = e < n && has_head() ? f(e, v) : nothing;
+		}
+	}
+	template <int P> DEVICE void set_coefficients(const float (&s)[P]) const {
+		UNROLL for (int v = 0; v < P; v++)
+			coef[v * 32 + lane] = s[v];
 	}
 };
 
@@ -221,44 +239,35 @@ struct attend_state {
 // Scores are GATv1's, or in the coefficients' places.
 template <int P, typename W> DEVICE void extend(const W &w, bool given, float own, attend_state &state) {
 	float s[P], top = state.maximum;
-	UNROLL for (int v = 0; v < P; v++) {
-		const int e = v * (32 / P) + w.lane / P;
-		s[v] = -INFINITY;
-		if (e < w.n && w.has_head()) {
-			const float t = given ? w.coef[v * 32 + w.lane] : w.a.source_score[w.at_head(w.other[e])] + own;
-			s[v] = given ? t : larger(t * w.a.slope, t);
-		}
-	}
+	w.each_place(s, -INFINITY, [&](int e, int v) {
+		const float t = given ? w.coef[v * 32 + w.lane] : w.a.source_score[w.at_head(w.other[e])] + own;
+		return given ? t : larger(t * w.a.slope, t);
+	});
 	UNROLL for (int v = 0; v < P; v++)
 		top = larger(s[v], top);
 	UNROLL for (int with = 16; with >= P; with /= 2)
 		top = larger(__shfl_xor_sync(ALL, top, with), top);
-	UNROLL for (int v = 0; v < P; v++) {
-		s[v] = exponential(s[v] - top);
-		w.coef[v * 32 + w.lane] = s[v];
-	}
+	each(s, [&](float t, int) { return exponential(t - top); });
+	w.set_coefficients(s);
 	state.scale = exponential(state.maximum - top), state.maximum = top;
 	state.sum = fmaf(state.sum, state.scale, over_edges<P>(s));
 }
 
 // With first set the state is begun, and with last set z becomes the output and maximum the log-sum-exp. A
-// row without edges gives 0.
-// GATv2's scores come from `score`.
-template <typename T, bool QUADS, bool V2, typename L, typename F>
-DEVICE void attend_rows(const L &l, F score) {
-	__shared__ attend_cells cells[ATTEND_WARPS];
+// row without edges gives 0. GATv2's scores come from `score`.
+template <typename vec, bool V2, typename L, typename F> DEVICE void attend_rows(const L &l, F score) {
 	const weft_attention_args &a = l.a;
-	attention<T, QUADS> w(a, cells);
+	attention<vec> w(a);
 	if (!w.take(l))
 		return;
 	const float own = !V2 && w.has_head() ? a.target_score[w.at_head(w.row)] : 0.0f;
 	attend_state s;
 	for (int slab = 0; slab < w.slabs(); slab++) {
 		w.take_slab(slab);
-		float z[4] = {0, 0, 0, 0};
+		float z[4] = {};
 		s.maximum = -3.402823466e38f, s.sum = 0; // finite, so that scores of −∞ have no weight
 		if (!a.first) {
-			load_columns<QUADS>(z, a.z, a.z_type, w.at(w.place), w.left);
+			w.load(z, a.z, a.z_type, w.place);
 			if (w.has_head())
 				s.maximum = a.maximum[w.at_head(w.place)], s.sum = a.sum[w.at_head(w.place)];
 		}
@@ -269,14 +278,12 @@ DEVICE void attend_rows(const L &l, F score) {
 			OF_PLACES(w.places, extend, w, V2, own, s)
 			w.template drop<false>(k);
 			const float scale = __shfl_sync(ALL, s.scale, w.of);
-			UNROLL for (int j = 0; j < 4; j++)
-				z[j] *= scale;
-			w.add_rows(z, (const T *)a.source + w.at(0));
+			each(z, [&](float v, int) { return v * scale; });
+			w.add_rows(z, a.source);
 		}
 		const float all = __shfl_sync(ALL, s.sum, w.of), scale = !a.last ? 1.0f : all == 0 ? 0.0f : 1 / all;
-		UNROLL for (int j = 0; j < 4; j++)
-			z[j] *= scale;
-		store_columns<QUADS>(a.z, a.z_type, w.at(w.place), z, w.left);
+		each(z, [&](float v, int) { return v * scale; });
+		w.store(a.z, a.z_type, w.place, z);
 	}
 	__syncwarp(); // all have read the state
 	if (w.lane >= w.heads)
@@ -288,21 +295,10 @@ DEVICE void attend_rows(const L &l, F score) {
 	a.maximum[w.at_head(w.place)] = s.maximum;
 }
 
-template <typename T, bool QUADS, typename L> DEVICE void attend(const L &l) {
-	attend_rows<T, QUADS, false>(l, [](attention<T, QUADS> &) {});
+template <typename vec, typename L> DEVICE void attend(const L &l) {
+	attend_rows<vec, false>(l, [](attention<vec> &) {});
 }
-
-// All kernels of one pass over edges: over rows and segments, of both types of elements.
-#define ATTEND_KERNELS(name, f) \
-	KERNEL(name##_float32, weft_attention_args) { f<float, false>(l); } \
-	KERNEL(name##_float32_quads, weft_attention_args) { f<float, true>(l); } \
-	KERNEL(name##_bfloat16, weft_attention_args) { f<bfloat16, false>(l); } \
-	KERNEL(name##_bfloat16_quads, weft_attention_args) { f<bfloat16, true>(l); } \
-	SEGMENTS_KERNEL(name##_float32_segments, weft_attention_args) { f<float, false>(l); } \
-	SEGMENTS_KERNEL(name##_float32_quads_segments, weft_attention_args) { f<float, true>(l); } \
-	SEGMENTS_KERNEL(name##_bfloat16_segments, weft_attention_args) { f<bfloat16, false>(l); } \
-	SEGMENTS_KERNEL(name##_bfloat16_quads_segments, weft_attention_args) { f<bfloat16, true>(l); }
-ATTEND_KERNELS(attend, attend)
+EDGE_KERNELS(attend, weft_attention_args, attend)
 
 // The end of a running softmax: a thread has a column of a row.
 KERNEL(attend_end_float32, weft_attend_end_args) {

@@ -25,13 +25,10 @@ struct attend_packed {
 };
 
 // Σ_c x_c · sum_c over the columns of a slab, by head: lane l has that of head l mod places.
-template <typename T, bool QUADS> DEVICE float column_products(const attention<T, QUADS> &w, const float *x,
-                                                               const float *sum) {
+template <typename W> DEVICE float column_products(const W &w, const float *x, const float *sum) {
 	__syncwarp();
-	UNROLL for (int j = 0; j < 4; j++) {
-		const int c = QUADS ? 4 * w.lane + j : w.lane + 32 * j;
-		w.coef[c] = (QUADS ? w.left > 0 : 32 * j < w.left) ? x[j] * sum[j] : 0.0f;
-	}
+	UNROLL for (int j = 0; j < 4; j++)
+		w.coef[w.column(j)] = w.has(j) ? x[j] * sum[j] : 0.0f;
 	__syncwarp();
 	const int width = min(w.width, (int)ATTEND_COLUMNS);
 	float dot = 0;
@@ -46,27 +43,19 @@ template <typename T, bool QUADS> DEVICE float column_products(const attention<T
 // others; sum += Σ ±α.
 template <int P, typename W> DEVICE void one_side(const W &w, const attend_packed &own, float &sum) {
 	float s[P];
-	UNROLL for (int v = 0; v < P; v++) {
-		const int e = v * (32 / P) + w.lane / P;
-		s[v] = 0;
-		if (e < w.n && w.has_head()) {
-			const float t = w.a.source_score[w.at_head(w.other[e])] + own.target_score;
-			s[v] = t > 0 ? t : t * w.a.slope;
-			s[v] = exponential(s[v] - own.log_sum);
-			const float up = t > 0 ? s[v] : 0.0f;
-			s[v] = own.target_score > 0 ? up - s[v] : up;
-		}
-	}
-	UNROLL for (int v = 0; v < P; v++)
-		w.coef[v * 32 + w.lane] = s[v];
+	w.each_place(s, 0, [&](int e, int) {
+		const float t = w.a.source_score[w.at_head(w.other[e])] + own.target_score;
+		const float alpha = exponential((t > 0 ? t : t * w.a.slope) - own.log_sum), up = t > 0 ? alpha : 0.0f;
+		return own.target_score > 0 ? up - alpha : up;
+	});
+	w.set_coefficients(s);
 	sum += over_edges<P>(s);
 }
 
 // ∂target_score, of the side that target_score's sign says: there are mostly fewer edges on it.
-template <typename T, bool QUADS, typename L> DEVICE void attend_back_target(const L &l) {
-	__shared__ attend_cells cells[ATTEND_WARPS];
+template <typename vec, typename L> DEVICE void attend_back_target(const L &l) {
 	const weft_attention_args &a = l.a;
-	attention<T, QUADS> w(a, cells);
+	attention<vec> w(a);
 	if (!w.take(l))
 		return;
 	const attend_packed own(w, w.row, w.has_head());
@@ -74,14 +63,14 @@ template <typename T, bool QUADS, typename L> DEVICE void attend_back_target(con
 	for (int slab = 0; slab < w.slabs(); slab++) {
 		w.take_slab(slab);
 		for (int from = 0; from < w.edges; from += BACK_EDGES) {
-			float sum[4] = {0, 0, 0, 0}, g[4], side = 0;
+			float sum[4] = {}, g[4], side = 0;
 			for (int k = from; k < w.edges && k < from + BACK_EDGES; k += 32) {
 				w.take_edges(k);
 				OF_PLACES(w.places, one_side, w, own, side)
 				w.template drop<false>(k);
-				w.add_rows(sum, (const T *)a.source + w.at(0));
+				w.add_rows(sum, a.source);
 			}
-			load_columns<QUADS>(g, (const T *)a.g + w.at(w.row), w.left);
+			w.load(g, a.g, w.row);
 			d += column_products(w, g, sum) - (slab ? 0.0f : side * own.g_dot_out);
 		}
 	}
@@ -90,65 +79,53 @@ template <typename T, bool QUADS, typename L> DEVICE void attend_back_target(con
 	float *to = a.d_target_score + w.at_head(w.place);
 	*to = fmaf(1 - a.slope, d, w.adds ? *to : 0.0f);
 }
-ATTEND_KERNELS(attend_back_target, attend_back_target)
+EDGE_KERNELS(attend_back_target, weft_attention_args, attend_back_target)
 
 // The coefficients of ∂source: α·mask, negative where t ≤ 0; sum += Σ α·LeakyReLU'(t)·⟨g_i, o_i⟩.
 template <int P, typename W> DEVICE void both_sides(const W &w, float source_score, float &sum) {
-	float s[P], d[P];
-	UNROLL for (int v = 0; v < P; v++) {
-		const int e = v * (32 / P) + w.lane / P;
-		s[v] = d[v] = 0;
-		if (e < w.n && w.has_head()) {
-			const attend_packed target(w, w.other[e], true);
-			const float t = target.target_score + source_score, rise = t > 0 ? 1.0f : w.a.slope;
-			const float alpha = exponential(t * rise - target.log_sum);
-			s[v] = t > 0 ? alpha : -alpha, d[v] = alpha * rise * target.g_dot_out;
-		}
-	}
-	UNROLL for (int v = 0; v < P; v++)
-		w.coef[v * 32 + w.lane] = s[v];
+	float s[P], d[P] = {};
+	w.each_place(s, 0, [&](int e, int v) {
+		const attend_packed target(w, w.other[e], true);
+		const float t = target.target_score + source_score, rise = t > 0 ? 1.0f : w.a.slope;
+		const float alpha = exponential(t * rise - target.log_sum);
+		d[v] = alpha * rise * target.g_dot_out;
+		return t > 0 ? alpha : -alpha;
+	});
+	w.set_coefficients(s);
 	sum += over_edges<P>(d);
 }
 
 // ∂source and ∂source_score, on the transposed matrix.
-template <typename T, bool QUADS, typename L> DEVICE void attend_back_source(const L &l) {
-	__shared__ attend_cells cells[ATTEND_WARPS];
+template <typename vec, typename L> DEVICE void attend_back_source(const L &l) {
 	const weft_attention_args &a = l.a;
-	attention<T, QUADS> w(a, cells);
+	attention<vec> w(a);
 	if (!w.take(l))
 		return;
 	const float source_score = w.has_head() ? a.source_score[w.at_head(w.row)] : 0.0f;
 	float d = 0;
 	for (int slab = 0; slab < w.slabs(); slab++) {
 		w.take_slab(slab);
-		float sum[4] = {0, 0, 0, 0}, x[4] = {0, 0, 0, 0};
+		float sum[4] = {}, x[4] = {};
 		for (int from = 0; from < w.edges; from += BACK_EDGES) {
-			float sum2[4] = {0, 0, 0, 0}, less = 0;
+			float sum2[4] = {}, less = 0;
 			for (int k = from; k < w.edges && k < from + BACK_EDGES; k += 32) {
 				w.take_edges(k);
 				OF_PLACES(w.places, both_sides, w, source_score, less)
 				w.template drop<true>(k);
-				w.each_row(w.coef, (const T *)a.g + w.at(0), [&](float c, const float *x) {
+				w.each_row(w.coef, a.g, [&](float c, const float *x) {
 					const float c2 = c < 0 ? -c * a.slope : c;
-					UNROLL for (int j = 0; j < 4; j++) {
-						sum[j] = fmaf(fabsf(c), x[j], sum[j]);
-						sum2[j] = fmaf(c2, x[j], sum2[j]);
-					}
+					each(sum, [&](float s, int j) { return fmaf(fabsf(c), x[j], s); });
+					each(sum2, [&](float s, int j) { return fmaf(c2, x[j], s); });
 				});
 			}
-			load_columns<QUADS>(x, (const T *)a.source + w.at(w.row), w.left);
+			w.load(x, a.source, w.row);
 			d += column_products(w, x, sum2) - (slab ? 0.0f : less);
 		}
-		if (w.adds) {
-			load_columns<QUADS>(x, a.d_source, a.d_type, w.at(w.place), w.left);
-			UNROLL for (int j = 0; j < 4; j++)
-				sum[j] += x[j];
-		}
-		store_columns<QUADS>(a.d_source, a.d_type, w.at(w.place), sum, w.left);
+		w.add_to(a.d_source, a.d_type, sum);
 	}
 	if (w.lane < w.heads) {
 		float *to = a.d_source_score + w.at_head(w.place);
 		*to = d + (w.adds ? *to : 0.0f);
 	}
 }
-ATTEND_KERNELS(attend_back_source, attend_back_source)
+EDGE_KERNELS(attend_back_source, weft_attention_args, attend_back_source)

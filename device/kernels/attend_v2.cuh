@@ -5,11 +5,10 @@
 #include "attend_back.cuh"
 
 // What GATv2 needs of a row beside those at the other ends, in a lane's columns.
-template <bool QUADS> struct own_columns {
+struct own_columns {
 	float x[4], a[4];
-	template <typename W, typename T> DEVICE own_columns(const W &w, const T *of) {
-		load_columns<QUADS>(x, of + w.at(w.row), w.left);
-		load_columns<QUADS>(a, w.a.a + w.at(0), w.left);
+	template <typename W> DEVICE own_columns(const W &w, const void *of) {
+		w.load(x, of, w.row), w.load_of(a, w.a.a, 0);
 	}
 	// Σ_c a_c · LeakyReLU(row_c + x_c)
 	DEVICE float score(const float *row, float slope) const {
@@ -29,13 +28,12 @@ DEVICE float dot4(const float *x, const float *y) {
 // K sums over the columns of each head, for each of the batch's edges: of_slab() returns an f with f(p, x) what
 // a lane's columns x of an edge's row give to them. Lanes write that, and each lane then adds up what those of
 // one head have of one edge. The slab is another then.
-template <int K, typename T, bool QUADS, typename F>
-DEVICE void edge_products(attention<T, QUADS> &w, shared_cell<float> *const (&to)[K],
-                          const T *rows, F of_slab) {
+template <int K, typename W, typename F>
+DEVICE void edge_products(W &w, shared_cell<float> *const (&to)[K], const void *rows, F of_slab) {
 	enum { EDGES = 8, STRIDE = 33 }; // so that places of a head's lanes are in different banks
 	__shared__ shared_cell<float> all[ATTEND_WARPS][K][EDGES * STRIDE];
 	shared_cell<float>(*parts)[EDGES * STRIDE] = all[threadIdx.x / 32];
-	const int lanes = min(QUADS ? w.width / 4 : w.width, 32);
+	const int lanes = min(w.QUADS ? w.width / 4 : w.width, 32);
 	for (int slab = 0; slab < w.slabs(); slab++) {
 		w.take_slab(slab);
 		const auto f = of_slab();
@@ -44,7 +42,7 @@ DEVICE void edge_products(attention<T, QUADS> &w, shared_cell<float> *const (&to
 				float x[ATTEND_AHEAD][4];
 				UNROLL for (int i = 0; i < ATTEND_AHEAD; i++)
 					if (from + e + i < w.n)
-						load_columns<QUADS>(x[i], rows + w.at(w.other[from + e + i]), w.left);
+						w.load(x[i], rows, w.other[from + e + i]);
 				UNROLL for (int i = 0; i < ATTEND_AHEAD; i++)
 					if (from + e + i < w.n) {
 						float p[K];
@@ -68,16 +66,24 @@ DEVICE void edge_products(attention<T, QUADS> &w, shared_cell<float> *const (&to
 		}
 	}
 }
-
-template <typename T, bool QUADS, typename L> DEVICE void attend_v2(const L &l) {
-	attend_rows<T, QUADS, true>(l, [&](attention<T, QUADS> &w) {
-		edge_products(w, {w.coef}, (const T *)l.a.source, [&] {
-			const own_columns<QUADS> own(w, (const T *)l.a.target);
-			return [=, &w](float (&p)[1], const float *x) { p[0] = own.score(x, w.a.slope); };
-		});
+// Scores of the batch's edges, of the rows at the other ends and at this one.
+template <typename W> DEVICE void scores(W &w, const void *rows, const void *own_rows) {
+	edge_products(w, {w.coef}, rows, [&] {
+		const own_columns own(w, own_rows);
+		return [=, &w](float (&p)[1], const float *x) { p[0] = own.score(x, w.a.slope); };
 	});
 }
-ATTEND_KERNELS(attend_v2, attend_v2)
+
+template <typename vec, typename L> DEVICE void attend_v2(const L &l) {
+	attend_rows<vec, true>(l, [&](attention<vec> &w) { scores(w, l.a.source, l.a.target); });
+}
+EDGE_KERNELS(attend_v2, weft_attention_args, attend_v2)
+
+// What a warp keeps of ∂s beside coefficients.
+DEVICE shared_cell<float> *more_coefficients() {
+	__shared__ shared_cell<float> all[ATTEND_WARPS][32 * ATTEND_HEADS];
+	return all[threadIdx.x / 32];
+}
 
 // Of scores and of ⟨g_i, source_j⟩, which are in coef and ds, makes α·mask and ∂s.
 template <bool TRANSPOSED, typename W> DEVICE void v2_coefficients(W &w, shared_cell<float> *ds, int k) {
@@ -97,11 +103,11 @@ template <bool TRANSPOSED, typename W> DEVICE void v2_coefficients(W &w, shared_
 }
 
 // Adds to the sums for ∂a that have this number.
-template <bool QUADS, typename W> DEVICE void add_to_sums(const W &w, int64_t number, const double (&da)[4]) {
+template <typename W> DEVICE void add_to_sums(const W &w, int64_t number, const double (&da)[4]) {
 	double *d = w.a.d_a + number * w.a.sum_stride + w.at(0);
 	UNROLL for (int j = 0; j < 4; j++)
-		if (QUADS ? w.left > 0 : 32 * j < w.left)
-			d[QUADS ? j : 32 * j] += da[j];
+		if (w.has(j))
+			d[w.QUADS ? j : 32 * j] += da[j];
 }
 DEVICE int64_t sums_of(const over_rows<weft_attention_args> &l, int64_t tile) {
 	return l.a.first_sum + l.first / WEFT_TILE + tile;
@@ -109,34 +115,31 @@ DEVICE int64_t sums_of(const over_rows<weft_attention_args> &l, int64_t tile) {
 DEVICE int64_t sums_of(const over_segments<weft_attention_args> &, int64_t) { return -1; }
 
 // ∂target, and ∂a of a tile of rows, or of a segment: a block has such a tile, or all segments, and some heads.
-template <typename T, bool QUADS, typename L> DEVICE void attend_back_target_v2(const L &l) {
-	__shared__ attend_cells cells[ATTEND_WARPS];
-	__shared__ shared_cell<float> all_ds[ATTEND_WARPS][32 * ATTEND_HEADS];
+template <typename vec, typename L> DEVICE void attend_back_target_v2(const L &l) {
 	__shared__ shared_cell<double> sums[ATTEND_WARPS][ATTEND_COLUMNS];
 	const weft_attention_args &a = l.a;
 	const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
-	shared_cell<float> *ds = all_ds[warp];
-	attention<T, QUADS> w(a, cells);
+	shared_cell<float> *ds = more_coefficients();
+	attention<vec> w(a);
 	const int64_t tile = w.take_heads(blockIdx.x);
 	for (int slab = 0; slab < w.slabs(); slab++) {
-		double da[4] = {0, 0, 0, 0};
+		double da[4] = {};
 		for (int r = warp; r < WEFT_TILE; r += warps) {
 			if (!w.take_row(l, tile * WEFT_TILE + r))
 				continue;
-			float sum[4] = {0, 0, 0, 0}, sum_a[4] = {0, 0, 0, 0}, old[4] = {0, 0, 0, 0};
+			float sum[4] = {}, sum_a[4] = {}, old[4] = {};
 			for (int k = 0; k < w.edges; k += 32) {
 				w.take_edges(k);
-				edge_products(w, {w.coef, ds}, (const T *)a.source, [&] {
-					const own_columns<QUADS> own(w, (const T *)a.target);
-					const own_columns<QUADS> grad(w, (const T *)a.g);
+				edge_products(w, {w.coef, ds}, a.source, [&] {
+					const own_columns own(w, a.target), grad(w, a.g);
 					return [=, &w](float (&p)[2], const float *x) {
 						p[0] = own.score(x, w.a.slope), p[1] = dot4(x, grad.x);
 					};
 				});
 				v2_coefficients<false>(w, ds, k);
 				w.take_slab(slab);
-				const own_columns<QUADS> own(w, (const T *)a.target);
-				w.each_row(ds, (const T *)a.source + w.at(0), [&](float c, const float *x) {
+				const own_columns own(w, a.target);
+				w.each_row(ds, a.source, [&](float c, const float *x) {
 					UNROLL for (int j = 0; j < 4; j++) {
 						const float t = x[j] + own.x[j], d = t > 0 ? c : c * a.slope;
 						sum[j] += d, sum_a[j] = fmaf(d, t, sum_a[j]);
@@ -144,16 +147,14 @@ template <typename T, bool QUADS, typename L> DEVICE void attend_back_target_v2(
 				});
 			}
 			w.take_slab(slab);
-			const own_columns<QUADS> own(w, (const T *)a.target);
+			const own_columns own(w, a.target);
 			if (w.adds)
-				load_columns<QUADS>(old, a.d_target, a.d_type, w.at(w.place), w.left);
-			UNROLL for (int j = 0; j < 4; j++) {
-				old[j] = fmaf(own.a[j], sum[j], old[j]);
-				da[j] += sum_a[j];
-			}
-			store_columns<QUADS>(a.d_target, a.d_type, w.at(w.place), old, w.left);
+				w.load(old, a.d_target, a.d_type, w.place);
+			UNROLL for (int j = 0; j < 4; j++)
+				old[j] = fmaf(own.a[j], sum[j], old[j]), da[j] += sum_a[j];
+			w.store(a.d_target, a.d_type, w.place, old);
 			if (!w.adds) {
-				add_to_sums<QUADS>(w, a.first_sum + w.place, da);
+				add_to_sums(w, a.first_sum + w.place, da);
 				da[0] = da[1] = da[2] = da[3] = 0;
 			}
 		}
@@ -162,55 +163,46 @@ template <typename T, bool QUADS, typename L> DEVICE void attend_back_target_v2(
 			continue;
 		w.take_slab(slab);
 		UNROLL for (int j = 0; j < 4; j++)
-			sums[warp][QUADS ? 4 * w.lane + j : w.lane + 32 * j] = da[j];
+			sums[warp][w.column(j)] = da[j];
 		__syncthreads();
 		for (int j = 0; warp == 0 && j < 4; j++)
 			for (int k = 1; k < warps; k++)
-				da[j] += sums[k][QUADS ? 4 * w.lane + j : w.lane + 32 * j];
+				da[j] += sums[k][w.column(j)];
 		if (warp == 0)
-			add_to_sums<QUADS>(w, number, da);
+			add_to_sums(w, number, da);
 		__syncthreads();
 	}
 }
-ATTEND_KERNELS(attend_back_target_v2, attend_back_target_v2)
+EDGE_KERNELS(attend_back_target_v2, weft_attention_args, attend_back_target_v2)
 
 // ∂source, on the transposed matrix.
-template <typename T, bool QUADS, typename L> DEVICE void attend_back_source_v2(const L &l) {
-	__shared__ attend_cells cells[ATTEND_WARPS];
-	__shared__ shared_cell<float> all_ds[ATTEND_WARPS][32 * ATTEND_HEADS];
+template <typename vec, typename L> DEVICE void attend_back_source_v2(const L &l) {
 	const weft_attention_args &a = l.a;
-	shared_cell<float> *ds = all_ds[threadIdx.x / 32];
-	attention<T, QUADS> w(a, cells);
+	shared_cell<float> *ds = more_coefficients();
+	attention<vec> w(a);
 	if (!w.take(l))
 		return;
 	for (int slab = 0; slab < w.slabs(); slab++) {
-		float sum[4] = {0, 0, 0, 0}, slopes[4] = {0, 0, 0, 0}, old[4] = {0, 0, 0, 0};
+		float sum[4] = {}, slopes[4] = {};
 		for (int k = 0; k < w.edges; k += 32) {
 			w.take_edges(k);
-			edge_products(w, {w.coef}, (const T *)a.target, [&] {
-				const own_columns<QUADS> own(w, (const T *)a.source);
-				return [=, &w](float (&p)[1], const float *x) { p[0] = own.score(x, w.a.slope); };
-			});
-			edge_products(w, {ds}, (const T *)a.g, [&] {
-				const own_columns<QUADS> own(w, (const T *)a.source);
+			scores(w, a.target, a.source);
+			edge_products(w, {ds}, a.g, [&] {
+				const own_columns own(w, a.source);
 				return [=](float (&p)[1], const float *x) { p[0] = dot4(x, own.x); };
 			});
 			v2_coefficients<true>(w, ds, k);
 			w.take_slab(slab);
-			w.add_rows(sum, (const T *)a.g + w.at(0));
-			const own_columns<QUADS> own(w, (const T *)a.source);
-			w.each_row(ds, (const T *)a.target + w.at(0), [&](float c, const float *x) {
-				UNROLL for (int j = 0; j < 4; j++)
-					slopes[j] += x[j] + own.x[j] > 0 ? c : c * a.slope;
+			w.add_rows(sum, a.g);
+			const own_columns own(w, a.source);
+			w.each_row(ds, a.target, [&](float c, const float *x) {
+				each(slopes, [&](float s, int j) { return s + (x[j] + own.x[j] > 0 ? c : c * a.slope); });
 			});
 		}
 		w.take_slab(slab);
-		const own_columns<QUADS> own(w, (const T *)a.source);
-		if (w.adds)
-			load_columns<QUADS>(old, a.d_source, a.d_type, w.at(w.place), w.left);
-		UNROLL for (int j = 0; j < 4; j++)
-			old[j] += fmaf(own.a[j], slopes[j], sum[j]);
-		store_columns<QUADS>(a.d_source, a.d_type, w.at(w.place), old, w.left);
+		const own_columns own(w, a.source);
+		each(sum, [&](float s, int j) { return fmaf(own.a[j], slopes[j], s); });
+		w.add_to(a.d_source, a.d_type, sum);
 	}
 }
-ATTEND_KERNELS(attend_back_source_v2, attend_back_source_v2)
+EDGE_KERNELS(attend_back_source_v2, weft_attention_args, attend_back_source_v2)

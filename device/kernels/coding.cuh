@@ -63,14 +63,12 @@ DEVICE int64_t coded(int64_t count, int bits) {
 	return RANGE_BYTES + (count * bits + 7) / 8;
 }
 
-template <typename T> DEVICE void encode(const over_rows<weft_encode_args> &l) {
-	const weft_encode_args &a = l.a;
-	const int64_t i = l.first + thread_number() / 32;
+STORAGE_KERNEL(encode, weft_encode_args) {
+	const int64_t i = first + thread_number() / 32, row = i < last && a.rows ? a.rows[i] : i;
 	const int lane = threadIdx.x % 32, bits = a.format == WEFT_FORMAT_INT8 ? 8 : 4;
-	if (i >= l.last)
-		return;
-	const int64_t row = a.rows ? a.rows[i] : i;
 	const T *x = (const T *)a.x + row * a.cols;
+	if (i >= last)
+		return;
 	if (a.format == WEFT_FORMAT_FLOAT32 || a.format == WEFT_FORMAT_BFLOAT16)
 		for (int64_t c = lane; c < a.count; c += 32)
 			store_either(a.z, a.format, i * a.count + c, number(x[a.columns ? a.columns[c] : c]));
@@ -78,13 +76,11 @@ template <typename T> DEVICE void encode(const over_rows<weft_encode_args> &l) {
 		encode_integers((uint8_t *)a.z + i * coded(a.count, bits), x, a, (uint32_t)(a.ids ? a.ids[row] : row),
 		                bits, lane);
 }
-STORAGE_KERNELS(encode, weft_encode_args, encode)
 
-template <typename T> DEVICE void decode(const over_rows<weft_decode_args> &l) {
-	const weft_decode_args &a = l.a;
-	const int64_t i = l.first + thread_number() / 32;
+STORAGE_KERNEL(decode, weft_decode_args) {
+	const int64_t i = first + thread_number() / 32;
 	const int lane = threadIdx.x % 32, bits = a.format == WEFT_FORMAT_INT8 ? 8 : 4;
-	if (i >= l.last)
+	if (i >= last)
 		return;
 	const bool numbers = a.format == WEFT_FORMAT_FLOAT32 || a.format == WEFT_FORMAT_BFLOAT16;
 	const uint8_t *codes = (const uint8_t *)a.x + i * coded(a.count, bits);
@@ -94,17 +90,11 @@ template <typename T> DEVICE void decode(const over_rows<weft_decode_args> &l) {
 	const float step = r.range / (float)((1 << bits) - 1);
 	T *z = (T *)a.z + (a.rows ? a.rows[i] : i) * a.cols;
 	for (int64_t c = lane; c < a.count; c += 32) {
-		float v;
-		if (numbers)
-			v = load_either(a.x, a.format, i * a.count + c);
-		else if (bits == 8)
-			v = fmaf((float)codes[RANGE_BYTES + c], step, r.least);
-		else
-			v = fmaf((float)(codes[RANGE_BYTES + c / 2] >> c % 2 * 4 & 15), step, r.least);
+		const auto code = [&] {
+			return (float)(bits == 8 ? codes[RANGE_BYTES + c] : codes[RANGE_BYTES + c / 2] >> c % 2 * 4 & 15);
+		};
+		const float v = numbers ? load_either(a.x, a.format, i * a.count + c) : fmaf(code(), step, r.least);
 		T *to = z + (a.columns ? a.columns[c] : c);
-		if (a.accumulate || a.columns)
-			v += a.accumulate ? number(*to) : 0.0f;
-		round_to(to, v);
+		round_to(to, a.accumulate ? v + number(*to) : a.columns ? v + 0.0f : v); // −0 becomes 0 in columns
 	}
 }
-STORAGE_KERNELS(decode, weft_decode_args, decode)

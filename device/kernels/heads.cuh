@@ -13,62 +13,53 @@ DEVICE int lanes_of_head(int64_t width) {
 
 // out_ih = Σ_c z_ihc · a_hc, or with a row of y in place of a.
 template <typename T, typename Y>
-DEVICE void dot_each(const over_rows<weft_head_dot_args> &l, const Y *of, bool by_row) {
-	const int64_t heads = l.a.heads, width = l.a.width;
-	const int lanes = lanes_of_head(width), lane = threadIdx.x % lanes;
-	const int64_t k = l.first * heads + thread_number() / lanes;
-	const bool inside = k < l.last * heads;
-	const T *z = (const T *)l.a.z + k * width;
-	const Y *y = of + (by_row ? k : k % heads) * width;
+DEVICE void dot_each(const weft_head_dot_args &a, int64_t first, int64_t last, const Y *of, bool by_row) {
+	const int lanes = lanes_of_head(a.width), lane = threadIdx.x % lanes;
+	const int64_t k = first * a.heads + thread_number() / lanes;
+	const bool inside = k < last * a.heads;
+	const T *z = (const T *)a.z + k * a.width;
+	const Y *y = of + (by_row ? k : k % a.heads) * a.width;
 	float sum = 0;
-	for (int64_t c = 4 * lane; inside && c < width; c += 4 * lanes) {
-		float a[4], b[4];
-		part(a, z + c, width - c);
-		part(b, y + c, width - c);
+	for (int64_t c = 4 * lane; inside && c < a.width; c += 4 * lanes) {
+		float p[4], q[4];
+		part(p, z + c, a.width - c);
+		part(q, y + c, a.width - c);
 		UNROLL for (int i = 0; i < 4; i++)
-			sum = fmaf(a[i], b[i], sum);
+			sum = fmaf(p[i], q[i], sum);
 	}
 	for (int with = lanes / 2; with; with /= 2)
 		sum += __shfl_xor_sync(ALL, sum, with);
 	if (inside && lane == 0)
-		l.a.out[k] = sum;
+		a.out[k] = sum;
 }
-template <typename T> DEVICE void head_dot(const over_rows<weft_head_dot_args> &l) {
-	dot_each<T>(l, l.a.a, false);
-}
-template <typename T> DEVICE void row_dots(const over_rows<weft_head_dot_args> &l) {
-	dot_each<T>(l, (const T *)l.a.y, true);
-}
-STORAGE_KERNELS(head_dot, weft_head_dot_args, head_dot)
-STORAGE_KERNELS(row_dots, weft_head_dot_args, row_dots)
+STORAGE_KERNEL(head_dot, weft_head_dot_args) { dot_each<T>(a, first, last, a.a, false); }
+STORAGE_KERNEL(row_dots, weft_head_dot_args) { dot_each<T>(a, first, last, (const T *)a.y, true); }
 
 // z_ihc += s_ih · a_hc
-template <typename T> DEVICE void head_outer(const over_rows<weft_head_outer_args> &l) {
-	const row_part<T> at(l.first * l.a.heads, l.last * l.a.heads, l.a.width);
-	T *z = (T *)l.a.z + at.k * l.a.width + at.c;
-	const float *a = l.a.a + at.k % l.a.heads * l.a.width + at.c, s = at.n > 0 ? l.a.s[at.k] : 0;
-	float x[at.N];
-	part(x, z, at.n);
-	each(x, [&](float v, int i) { return i < at.n ? fmaf(s, a[i], v) : v; });
-	put(z, x, at.n);
+STORAGE_KERNEL(head_outer, weft_head_outer_args) {
+	const row_part<T> at(first * a.heads, last * a.heads, a.width);
+	const float s = at.n > 0 ? a.s[at.k] : 0;
+	float z[at.N], of_head[at.N];
+	at.load(z, a.z, at.k), part(of_head, a.a + at.k % a.heads * a.width + at.c, at.n);
+	each(z, [&](float v, int i) { return fmaf(s, of_head[i], v); });
+	at.store(a.z, z, at.k);
 }
-STORAGE_KERNELS(head_outer, weft_head_outer_args, head_outer)
 
 // tiles_tc = Σ over the tile's rows of s_ih · z_ihc: a block has 32 columns of a tile. As on the CPU so many
 // rows are added in single precision, which warps do beside each other, and these sums in double precision.
-template <typename T> DEVICE void head_outer_back(const over_rows<weft_head_outer_args> &l) {
+STORAGE_KERNEL(head_outer_back, weft_head_outer_args) {
 	__shared__ shared_cell<float> some[WEFT_TILE / 8][32];
-	const int64_t heads = l.a.heads, cols = heads * l.a.width, blocks = (cols + 31) / 32;
-	const int64_t t = l.first + blockIdx.x / blocks, c = blockIdx.x % blocks * 32 + threadIdx.x % 32;
-	const int64_t begin = t * WEFT_TILE, rows = min(l.a.rows - begin, (int64_t)WEFT_TILE);
-	const int few = l.a.rows * cols > WEFT_CACHED ? 8 : 32, parts = (int)(rows + few - 1) / few;
-	const T *z = (const T *)l.a.z + begin * cols + c;
-	const float *s = l.a.s + begin * heads + c / l.a.width;
+	const int64_t cols = a.heads * a.width, blocks = (cols + 31) / 32;
+	const int64_t t = first + blockIdx.x / blocks, c = blockIdx.x % blocks * 32 + threadIdx.x % 32;
+	const int64_t begin = t * WEFT_TILE, rows = min(a.rows - begin, (int64_t)WEFT_TILE);
+	const int few = a.rows * cols > WEFT_CACHED ? 8 : 32, parts = (int)(rows + few - 1) / few;
+	const T *z = (const T *)a.z + begin * cols + c;
+	const float *s = a.s + begin * a.heads + c / a.width;
 	for (int k = threadIdx.x / 32; c < cols && k < parts; k += blockDim.x / 32) {
 		float sum = 0;
 		UNROLL_BY(8) for (int r = k * few; r < (k + 1) * few; r++)
 			if (r < rows)
-				sum = fmaf(s[r * heads], number(z[r * cols]), sum);
+				sum = fmaf(s[r * a.heads], number(z[r * cols]), sum);
 		some[k][threadIdx.x % 32] = sum;
 	}
 	__syncthreads();
@@ -77,6 +68,5 @@ template <typename T> DEVICE void head_outer_back(const over_rows<weft_head_oute
 	double sum = 0;
 	for (int k = 0; k < parts; k++)
 		sum += some[k][threadIdx.x];
-	l.a.tiles[t * cols + c] = sum;
+	a.tiles[t * cols + c] = sum;
 }
-STORAGE_KERNELS(head_outer_back, weft_head_outer_args, head_outer_back)

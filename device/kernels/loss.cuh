@@ -3,17 +3,18 @@
 #pragma once
 #include "pointwise.cuh"
 
-// Thread 0 gets the sum over the block.
-DEVICE double sum_of_block(double x) {
+// Writes the sum over the block.
+DEVICE void sum_of_block(double x, double *to) {
 	__shared__ shared_cell<double> of_warp[BLOCK / 32];
 	x = sum_of_warp(x);
 	if (threadIdx.x % 32 == 0)
 		of_warp[threadIdx.x / 32] = x;
 	__syncthreads();
-	if (threadIdx.x == 0)
-		for (int w = 1; w < BLOCK / 32; w++)
-			x += of_warp[w];
-	return x;
+	if (threadIdx.x != 0)
+		return;
+	for (int w = 1; w < BLOCK / 32; w++)
+		x += of_warp[w];
+	*to = x;
 }
 
 // The lanes that have a row: eight columns each, or more of wide ones.
@@ -72,9 +73,7 @@ KERNEL(cross_entropy_float32, weft_loss_args) {
 			}
 		}
 	}
-	loss = sum_of_block(loss);
-	if (threadIdx.x == 0)
-		l.a.tile_loss[t] = loss;
+	sum_of_block(loss, l.a.tile_loss + t);
 }
 
 // Binary cross-entropy of logits. A thread takes a logarithm of a product of so many factors 1 + e^−|x|.
@@ -105,9 +104,7 @@ KERNEL(binary_cross_entropy_float32, weft_loss_args) {
 		if ((factors += BESIDE) % 512 == 0)
 			loss += log1p(product), product = 0;
 	}
-	loss = sum_of_block(loss + log1p(product) + linear);
-	if (threadIdx.x == 0)
-		l.a.tile_loss[t] = loss;
+	sum_of_block(loss + log1p(product) + linear, l.a.tile_loss + t);
 }
 
 // A lane compares its columns with the label's. Its order decides between equal ones.
@@ -128,24 +125,20 @@ KERNEL(hits_float32, weft_loss_args) {
 			hit &= __shfl_xor_sync(ALL, hit, with);
 		hits += lane == 0 ? hit : 0;
 	}
-	const double sum = sum_of_block(hits);
-	if (threadIdx.x == 0)
-		l.a.tile_loss[t] = sum;
+	sum_of_block(hits, l.a.tile_loss + t);
 }
 
-template <typename T> DEVICE void finite(const over_rows<weft_column_sum_args> &l) {
+// The sum of x − x, which is 0 where all are finite.
+STORAGE_KERNEL(finite, weft_column_sum_args) {
 	enum { N = vector<T>::N };
-	const int64_t t = l.first + blockIdx.x, rows = min(l.a.rows - t * WEFT_TILE, (int64_t)WEFT_TILE);
-	const T *x = (const T *)l.a.x + t * WEFT_TILE * l.a.cols;
+	const int64_t t = first + blockIdx.x, n = min(a.rows - t * WEFT_TILE, (int64_t)WEFT_TILE) * a.cols;
+	const T *x = (const T *)a.x + t * WEFT_TILE * a.cols;
 	float sum = 0;
-	UNROLL_BY(4) for (int64_t i = threadIdx.x * N; i < rows * l.a.cols; i += BLOCK * N) {
+	UNROLL_BY(4) for (int64_t i = threadIdx.x * N; i < n; i += BLOCK * N) {
 		float v[N];
-		part(v, x + i, rows * l.a.cols - i);
+		part(v, x + i, n - i);
 		UNROLL for (int k = 0; k < N; k++)
 			sum += v[k] - v[k];
 	}
-	const double all = sum_of_block(sum);
-	if (threadIdx.x == 0)
-		l.a.tiles[t] = all;
+	sum_of_block(sum, a.tiles + t);
 }
-STORAGE_KERNELS(finite, weft_column_sum_args, finite)

@@ -2,16 +2,6 @@
 #pragma once
 #include "random.cuh"
 
-// z += x for N numbers.
-template <int N, typename to, typename from> DEVICE void add(to *z, const from *x) {
-	float sum[N], more[N];
-	part(sum, z, N);
-	part(more, x, N);
-	UNROLL for (int i = 0; i < N; i++)
-		sum[i] += more[i];
-	put(z, sum, N);
-}
-
 // z_i,from_z+c = [the same +] x_i,from_x+c, in the rows that are listed. A thread has N columns of a row,
 // which lie at a multiple of their size.
 template <typename T, int N> DEVICE void columns(const weft_columns_args &a, int64_t first, int64_t last) {
@@ -20,21 +10,26 @@ template <typename T, int N> DEVICE void columns(const weft_columns_args &a, int
 		return;
 	const T *x = (const T *)a.x + (a.x_rows ? a.x_rows[i] : i) * a.x_cols + a.from_x + c;
 	const int64_t to = (a.z_rows ? a.z_rows[i] : i) * a.z_cols + a.from_z + c;
+	const auto add = [&](auto *z) {
+		float sum[N], more[N];
+		part(sum, z, N), part(more, x, N);
+		UNROLL for (int k = 0; k < N; k++)
+			sum[k] += more[k];
+		put(z, sum, N);
+	};
 	if (!a.accumulate)
 		*(together<T, N> *)((T *)a.z + to) = *(const together<T, N> *)x;
 	else if (a.z_type == WEFT_BFLOAT16)
-		add<N>((bfloat16 *)a.z + to, x);
+		add((bfloat16 *)a.z + to);
 	else
-		add<N>((float *)a.z + to, x);
+		add((float *)a.z + to);
 }
 
 // The same for whole rows.
 template <typename T, int N> DEVICE void rows(const over_rows<weft_rows_args> &l, const int32_t *z_rows,
                                               const int32_t *x_rows, int accumulate) {
 	const weft_rows_args &a = l.a;
-	const weft_columns_args whole = {a.z, a.x, z_rows, x_rows, a.cols,  a.cols,
-	                                 0,   0,   a.cols, a.z_type, accumulate};
-	columns<T, N>(whole, l.first, l.last);
+	columns<T, N>({a.z, a.x, z_rows, x_rows, a.cols, a.cols, 0, 0, a.cols, a.z_type, accumulate}, l.first, l.last);
 }
 #define ROWS_KERNELS(suffix, T, N) \
 	KERNEL(columns##suffix, weft_columns_args) { columns<T, N>(l.a, l.first, l.last); } \
@@ -73,17 +68,16 @@ KERNEL(sparse_mask_float32, weft_sparse_mask_args) {
 }
 
 // The first of the entries of one place adds up all of them, which lie side by side.
-template <typename T> DEVICE void densify(const over_rows<weft_densify_args> &l) {
-	const entry e(l.a.edges, l.first, l.last);
-	if (e.row >= l.last)
+STORAGE_KERNEL(densify, weft_densify_args) {
+	const entry e(a.edges, first, last);
+	if (e.row >= last)
 		return;
-	const int64_t begin = l.a.edges.indptr[e.row], end = l.a.edges.indptr[e.row + 1];
-	const int32_t *indices = l.a.edges.indices, column = indices[e.k];
+	const int64_t begin = a.edges.indptr[e.row], end = a.edges.indptr[e.row + 1];
+	const int32_t *indices = a.edges.indices, column = indices[e.k];
 	if (e.k > begin && indices[e.k - 1] == column)
 		return;
 	float sum = 0;
 	for (int64_t k = e.k; k < end && indices[k] == column; k++)
-		sum += l.a.values ? l.a.values[k] : 1.0f;
-	round_to((T *)l.a.z + e.row * l.a.cols + column, sum);
+		sum += a.values ? a.values[k] : 1.0f;
+	round_to((T *)a.z + e.row * a.cols + column, sum);
 }
-STORAGE_KERNELS(densify, weft_densify_args, densify)

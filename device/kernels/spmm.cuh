@@ -7,53 +7,22 @@
 // A row of more edges would keep its few threads at work when others are through.
 enum { SHARED_ROW = 512 };
 
-// Runs over rows, cols / N threads for each, which have N columns c … of a row whose edges are begin … end−1:
-// wide(row, begin, end, c). All threads of the block that a row of many edges ends in share it, a column
-// each: narrow(row, begin, end, c).
-template <int N, typename vectors, typename columns>
-DEVICE void each_row(int64_t first, int64_t last, int64_t cols, const weft_edges &edges,
-                     const int64_t *ends, vectors wide, columns narrow) {
-	const int64_t across = cols / N, t = thread_number(), row = first + t / across;
-	bool share = false;
-	if (row < last) {
-		const int64_t begin = edges.indptr[row], end = ends[row];
-		share = end - begin > SHARED_ROW && across < BLOCK;
-		if (!share && !(edges.skip_long && end - begin > WEFT_LONG))
-			wide(row, begin, end, (t - (row - first) * across) * N);
-	}
-	if (!__syncthreads_or(share))
-		return;
-	const int64_t begins = t - threadIdx.x, stop = min(last, first + (begins + BLOCK) / across);
-	for (int64_t r = first + begins / across; r < stop; r++) {
-		const int64_t begin = edges.indptr[r], end = ends[r];
-		if (end - begin > SHARED_ROW && !(edges.skip_long && end - begin > WEFT_LONG))
-			for (int64_t c = threadIdx.x; c < cols; c += BLOCK)
-				narrow(r, begin, end, c);
-	}
-}
+// Edges begin … end−1 of a row, whose result is row `place`. last: the row's last is there.
+struct edge_range {
+	int64_t row, place, begin, end;
+	bool whole, last;
+};
 
-// Runs over segments of rows, as many threads for each: f(segment, whether it is the row's last, c).
-template <int N, typename args, typename function>
-DEVICE void each_segment(const over_segments<args> &l, function f) {
-	const int64_t across = l.a.cols / N, t = thread_number(), number = t / across;
-	if (number >= l.count)
-		return;
-	const weft_segment &s = l.of[number];
-	f(s, s.end == l.a.edges.indptr[s.row + 1], (t - number * across) * N);
-}
-
-// Columns c … of a row whose edges are begin … end−1; the result is row `to` of z. The rows of AHEAD edges are
-// asked for before the first of them is added.
-template <typename elem, template <typename> class vec, int AHEAD>
-DEVICE void spmm_columns(const weft_spmm_args &a, int64_t row, int64_t begin, int64_t end,
-                         const float *self, int64_t to, int64_t c) {
-	enum { N = vec<elem>::N };
-	typedef typename vec<elem>::raw raw;
-	float sum[N] = {};
+// Columns c … of a row. The rows of AHEAD edges are asked for before the first of them is added.
+template <typename vec> DEVICE void aggregate_columns(const weft_spmm_args &a, const edge_range &e, int64_t c) {
+	enum { N = vec::N, AHEAD = N > 1 ? 8 : 16 };
+	typedef typename vec::elem elem;
+	typedef typename vec::raw raw;
 	const char *x = (const char *)((const elem *)a.x + c);
 	const int32_t stride = (int32_t)(a.x_stride * sizeof(elem));
-	for (int64_t k = begin; k < end; k += AHEAD) {
-		const int n = (int)min(end - k, (int64_t)AHEAD);
+	float sum[N] = {};
+	for (int64_t k = e.begin; k < e.end; k += AHEAD) {
+		const int n = (int)min(e.end - k, (int64_t)AHEAD);
 		const int32_t *indices = a.edges.indices + k;
 		const float *weights = a.weights ? a.weights + k : nullptr;
 		int32_t other[AHEAD];
@@ -70,53 +39,68 @@ DEVICE void spmm_columns(const weft_spmm_args &a, int64_t row, int64_t begin, in
 		}
 		UNROLL for (int u = 0; u < AHEAD; u++)
 			if (u < n) {
-				vec<elem> v;
+				vec v;
 				v.of(r[u]);
 				UNROLL for (int i = 0; i < N; i++)
 					sum[i] = fmaf(weight[u], v.x[i], sum[i]);
 			}
 	}
-	const float own = self ? self[row] : 0, scale = a.row_scale ? a.row_scale[row] : 1;
-	if (a.accumulate && begin == end && own == 0)
+	const float own = a.self && e.last ? a.self[e.row] : 0, scale = a.row_scale ? a.row_scale[e.row] : 1;
+	if (a.accumulate && e.begin == e.end && own == 0)
 		return;
+	vec v;
 	if (own != 0) {
-		vec<elem> r;
-		r.load((const elem *)a.own + row * a.z_stride + a.from + c);
+		v.load((const elem *)a.own + e.row * a.z_stride + a.from + c);
 		UNROLL for (int i = 0; i < N; i++)
-			sum[i] = fmaf(own, r.x[i], sum[i]);
+			sum[i] = fmaf(own, v.x[i], sum[i]);
 	}
-	const int64_t z = to * a.z_stride + a.from + c;
-	vec<elem> r;
+	const int64_t z = e.place * a.z_stride + a.from + c;
 	if (a.accumulate)
-		load_either(r, a.z, a.z_type, z);
+		load_either(v, a.z, a.z_type, z);
 	UNROLL for (int i = 0; i < N; i++) {
 		sum[i] *= scale;
-		r.x[i] = a.accumulate ? sum[i] + r.x[i] : sum[i];
+		v.x[i] = a.accumulate ? sum[i] + v.x[i] : sum[i];
 	}
-	store_either(a.z, a.z_type, z, r);
+	store_either(a.z, a.z_type, z, v);
 }
 
-template <typename elem, template <typename> class vec, int AHEAD>
-DEVICE void spmm(const over_rows<weft_spmm_args> &l) {
-	const weft_spmm_args &a = l.a;
-	each_row<vec<elem>::N>(l.first, l.last, a.cols, a.edges, a.end,
-	    [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
-		    spmm_columns<elem, vec, AHEAD>(a, row, begin, end, a.self, row, c);
-	    }, [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
-		    spmm_columns<elem, single, 16>(a, row, begin, end, a.self, row, c);
-	    });
-}
-template <typename elem, template <typename> class vec, int AHEAD>
-DEVICE void spmm_segments(const over_segments<weft_spmm_args> &l) {
-	each_segment<vec<elem>::N>(l, [&](const weft_segment &s, bool last, int64_t c) {
-		spmm_columns<elem, vec, AHEAD>(l.a, s.row, s.begin, s.end, last ? l.a.self : nullptr, s.place, c);
-	});
-}
+template <typename args> DEVICE const int64_t *ends(const args &a) { return a.edges.indptr + 1; }
+DEVICE const int64_t *ends(const weft_spmm_args &a) { return a.end; }
 
-#define SPMM(name, elem, vec, AHEAD) \
-	KERNEL(name, weft_spmm_args) { spmm<elem, vec, AHEAD>(l); } \
-	SEGMENTS_KERNEL(name##_segments, weft_spmm_args) { spmm_segments<elem, vec, AHEAD>(l); }
-SPMM(spmm_float32, float, single, 16)
-SPMM(spmm_float32_vector, float, vector, 8)
-SPMM(spmm_bfloat16, bfloat16, single, 16)
-SPMM(spmm_bfloat16_vector, bfloat16, vector, 8)
+// Runs over rows, cols / N threads for each. All threads of the block that a row of many edges ends in share
+// it, a column each.
+template <typename vec, typename args> DEVICE void aggregate(const over_rows<args> &l) {
+	const args &a = l.a;
+	const int64_t across = a.cols / vec::N, t = thread_number(), begins = t - threadIdx.x;
+	const auto range = [&](int64_t row) {
+		return edge_range{row, row, a.edges.indptr[row], ends(a)[row], true, true};
+	};
+	const auto is_taken = [&](const edge_range &e) { return a.edges.skip_long && e.end - e.begin > WEFT_LONG; };
+	const int64_t row = l.first + t / across;
+	bool share = false;
+	if (row < l.last) {
+		const edge_range e = range(row);
+		share = e.end - e.begin > SHARED_ROW && across < BLOCK;
+		if (!share && !is_taken(e))
+			aggregate_columns<vec>(a, e, (t - (row - l.first) * across) * vec::N);
+	}
+	if (!__syncthreads_or(share))
+		return;
+	const int64_t stop = min(l.last, l.first + (begins + BLOCK) / across);
+	for (int64_t r = l.first + begins / across; r < stop; r++) {
+		const edge_range e = range(r);
+		if (e.end - e.begin > SHARED_ROW && !is_taken(e))
+			for (int64_t c = threadIdx.x; c < a.cols; c += BLOCK)
+				aggregate_columns<single<typename vec::elem>>(a, e, c);
+	}
+}
+// Runs over segments of rows, as many threads for each.
+template <typename vec, typename args> DEVICE void aggregate(const over_segments<args> &l) {
+	const int64_t across = l.a.cols / vec::N, t = thread_number(), number = t / across;
+	if (number >= l.count)
+		return;
+	const weft_segment &s = l.of[number];
+	const bool last = s.end == l.a.edges.indptr[s.row + 1];
+	aggregate_columns<vec>(l.a, {s.row, s.place, s.begin, s.end, false, last}, (t - number * across) * vec::N);
+}
+EDGE_KERNELS(spmm, weft_spmm_args, aggregate)

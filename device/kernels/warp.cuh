@@ -49,14 +49,12 @@ template <typename args> struct over_segments {
 
 // A kernel is found by its name: that in weft.h, _float32 or _bfloat16 for the elements of storage, and where
 // kernel/shapes.go says so a variant's. Over segments _segments follows.
-#define KERNEL(name, args) \
-	extern "C" __global__ void name(const __grid_constant__ over_rows<args> l); \
-	REGISTER(name, over_rows<args>) \
-	extern "C" __global__ void __launch_bounds__(BLOCK, 2) name(const __grid_constant__ over_rows<args> l)
-#define SEGMENTS_KERNEL(name, args) \
-	extern "C" __global__ void name(const __grid_constant__ over_segments<args> l); \
-	REGISTER(name, over_segments<args>) \
-	extern "C" __global__ void __launch_bounds__(BLOCK, 2) name(const __grid_constant__ over_segments<args> l)
+#define LAUNCHED(name, over) \
+	extern "C" __global__ void name(const __grid_constant__ over l); \
+	REGISTER(name, over) \
+	extern "C" __global__ void __launch_bounds__(BLOCK, 2) name(const __grid_constant__ over l)
+#define KERNEL(name, args) LAUNCHED(name, over_rows<args>)
+#define SEGMENTS_KERNEL(name, args) LAUNCHED(name##_segments, over_segments<args>)
 
 // The same for both types T of storage, of whose arguments and rows the body speaks.
 #define STORAGE_KERNEL(name, args, ...) \
@@ -65,9 +63,16 @@ template <typename args> struct over_segments {
 	KERNEL(name##_bfloat16##__VA_ARGS__, args) { name##__VA_ARGS__##_of<bfloat16>(l.a, l.first, l.last); } \
 	template <typename T> DEVICE void name##__VA_ARGS__##_of(const args &a, int64_t first, int64_t last)
 
-#define STORAGE_KERNELS(name, args, function) \
-	KERNEL(name##_float32, args) { function<float>(l); } \
-	KERNEL(name##_bfloat16, args) { function<bfloat16>(l); }
+// The kernels of a pass over edges: over rows and segments of them, for both types of storage, with single
+// elements or vectors of them.
+#define EDGE_KERNELS_OF(name, args, function, vec) \
+	KERNEL(name, args) { function<vec>(l); } \
+	SEGMENTS_KERNEL(name, args) { function<vec>(l); }
+#define EDGE_KERNELS(name, args, function) \
+	EDGE_KERNELS_OF(name##_float32, args, function, single<float>) \
+	EDGE_KERNELS_OF(name##_float32_vector, args, function, vector<float>) \
+	EDGE_KERNELS_OF(name##_bfloat16, args, function, single<bfloat16>) \
+	EDGE_KERNELS_OF(name##_bfloat16_vector, args, function, vector<bfloat16>)
 
 // The number of this thread in the launch.
 DEVICE int64_t thread_number() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
@@ -105,6 +110,7 @@ DEVICE void store_either(void *p, int32_t type, int64_t k, float x) {
 template <typename T> struct vector;
 template <> struct vector<float> {
 	enum { N = 4 };
+	typedef float elem;
 	typedef float4 raw;
 	float x[4];
 	DEVICE void of(const raw &v) { x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w; }
@@ -113,6 +119,7 @@ template <> struct vector<float> {
 };
 template <> struct vector<bfloat16> {
 	enum { N = 8 };
+	typedef bfloat16 elem;
 	typedef uint4 raw;
 	float x[8];
 	DEVICE void of(const raw &v) {
@@ -134,6 +141,7 @@ template <> struct vector<bfloat16> {
 // One number: for rows that are no multiple of a vector.
 template <typename T> struct single {
 	enum { N = 1 };
+	typedef T elem;
 	typedef T raw;
 	float x[1];
 	DEVICE void of(const raw &v) { x[0] = number(v); }
