@@ -102,6 +102,9 @@ func (m *Matrix) BFloat16s() []uint16 { return elements[uint16](m, BFloat16, tru
 // Bytes are Floats of a matrix of whatever type, for callers that only move them.
 func (m *Matrix) Bytes() []byte { return elements[byte](m, Byte, true) }
 
+// Outgoing are Bytes to be read only: those of a message to others.
+func (m *Matrix) Outgoing() []byte { return elements[byte](m, Byte, false) }
+
 // ReadFloats are the elements of a Float32 matrix, to be read only, valid until Release. A plan has none, and
 // nil has none: the slice is empty.
 func (m *Matrix) ReadFloats() []float32 { return held[float32](m, Float32) }

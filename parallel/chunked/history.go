@@ -244,7 +244,7 @@ func (c *Chunk) exchange(kind comm.Kind, of exchange.Form, out, in side) {
 		for m, part := range of.Parts(sent[replica]) {
 			out.move(replica, m, part)
 		}
-		receive[replica], send[replica] = received[replica].Bytes(), sent[replica].Bytes()
+		receive[replica], send[replica] = received[replica].Bytes(), sent[replica].Outgoing()
 	}
 	exchange.Must(g.replicas.AllToAll(kind, send, receive))
 	for step := 1; step < n; step++ {

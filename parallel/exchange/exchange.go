@@ -80,7 +80,7 @@ func (s *Sender) Buffer(rows, cols int) (value *tensor.Matrix, err error) {
 
 // Send starts to send the elements that Buffer returned last.
 func (s *Sender) Send(peer int) {
-	p := s.Comm.Send(s.Kind, s.value.Bytes(), peer)
+	p := s.Comm.Send(s.Kind, s.value.Outgoing(), peer)
 	if s.next < len(s.pending) {
 		s.pending[s.next] = p
 	} else {

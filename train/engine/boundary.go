@@ -272,7 +272,7 @@ func (b *outbox) send(values []*tensor.Matrix, of *pass) {
 			m.encoded = append(m.encoded, e)
 			v = e
 		}
-		m.pending = append(m.pending, b.p.Groups.Stages.Send(comm.Stage, v.Bytes(), b.peer))
+		m.pending = append(m.pending, b.p.Groups.Stages.Send(comm.Stage, v.Outgoing(), b.peer))
 		m.padding = append(m.padding, b.bound.padding(v))
 	}
 	if m.encoded != nil {
