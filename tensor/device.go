@@ -81,12 +81,13 @@ const (
 // On has the elements of all matrices on a device, in an arena of so many bytes; a plan has no Mover. It must
 // be called before the first allocation.
 func (t *Meter) On(d Mover, bytes int64) error {
-	t.device = &onDevice{mover: d, size: bytes, use: DeviceUse{OnCPU: map[string]int64{}}}
+	size := bytes + bytes*guard/PageSize // with room for a gap behind each page
+	t.device = &onDevice{mover: d, size: size, use: DeviceUse{OnCPU: map[string]int64{}}}
 	if d == nil {
 		return nil
 	}
 	var err error
-	t.device.base, err = d.Alloc(bytes)
+	t.device.base, err = d.Alloc(t.device.size)
 	return err
 }
 
@@ -123,6 +124,7 @@ func (t *account) takePlace(m *Matrix) {
 	}
 	p := &place{m: m}
 	d.extend(p)
+	d.blank(p, 0)
 	at, _ := d.named(m.data)
 	d.names = slices.Insert(d.names, at, p)
 	m.place = p
@@ -135,6 +137,7 @@ func (t *account) leavePlace(m *Matrix) {
 		return
 	}
 	d.leaveHost(p)
+	d.mustBeBlank(p)
 	protectHost(m, true)
 	at, _ := d.named(m.data)
 	d.names = slices.Delete(d.names, at, at+1)
@@ -144,9 +147,14 @@ func (t *account) leavePlace(m *Matrix) {
 
 // shrinkPlace says that a matrix will have fewer bytes. The caller holds mu.
 func (t *account) shrinkPlace(m *Matrix, bytes int) {
-	if p := m.place; p != nil && p.valid.Load()&onTheHost != 0 {
+	p := m.place
+	if p == nil {
+		return
+	}
+	if p.valid.Load()&onTheHost != 0 {
 		t.device.onHost -= int64(m.bytes - bytes)
 	}
+	t.device.blank(p, len(p.m.content()))
 }
 
 // leavePlaces is leavePlace for all matrices of a Meter. The caller holds mu.
@@ -182,13 +190,16 @@ func (d *onDevice) end(k int) int64 {
 		return 0
 	}
 	p := d.extents[k]
-	return p.offset + int64(p.m.bytes)
+	return p.offset + p.room()
 }
+
+// room is how many bytes an extent has, with the gap behind it.
+func (p *place) room() int64 { return int64(p.m.bytes) + guard }
 
 // extend takes the smallest range of the arena that is large enough. If there is none though enough is free,
 // all extents slide together.
 func (d *onDevice) extend(p *place) {
-	need := int64(p.m.bytes)
+	need := p.room()
 	find := func() (best int, found bool) {
 		smallest := int64(0)
 		for k := range len(d.extents) + 1 {
@@ -216,9 +227,9 @@ func (d *onDevice) extend(p *place) {
 // slide moves all extents to the front.
 func (d *onDevice) slide() {
 	for k, p := range d.extents {
-		to, bytes := d.end(k-1), int64(p.m.bytes)
+		to, bytes := d.end(k-1), p.room()
 		gap := p.offset - to
-		if gap > 0 && p.valid.Load()&onTheDevice != 0 {
+		if gap > 0 && (guard > 0 || p.valid.Load()&onTheDevice != 0) {
 			for done := int64(0); done < bytes; done += gap {
 				from := d.base + uint64(p.offset+done)
 				d.check(d.mover.Copy(from-uint64(gap), from, min(gap, bytes-done)))
@@ -281,6 +292,13 @@ func (t *Meter) ToHost(kernel string, operands []Operand) {
 		}
 	}
 	t.device.use.OnCPU[kernel] += t.device.use.ToHost - before
+}
+
+// Holds reports whether an address is of a matrix of the worker, on a device.
+func (t *Meter) Holds(address unsafe.Pointer) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.device.placeOf(address) != nil
 }
 
 func (d *onDevice) places(operands []Operand) (places []*place, ok bool) {

@@ -13,3 +13,7 @@ func forbidWrites(unsafe.Pointer, int) {}
 func protectHost(*Matrix, bool) {}
 
 func hideHost(*Matrix) {}
+
+func (*onDevice) blank(*place, int) {}
+
+func (*onDevice) mustBeBlank(*place) {}

@@ -3,6 +3,7 @@
 package tensor
 
 import (
+	"bytes"
 	"fmt"
 	"unsafe"
 
@@ -40,3 +41,31 @@ func protectHost(m *Matrix, writable bool) {
 
 // hideHost has a use of the host's copy fault: the elements are on the device alone.
 func hideHost(m *Matrix) { allow(m.data, m.bytes, unix.PROT_NONE) }
+
+// blanks are what a kernel finds where it must not read: each word is NaN, or as a number of a row far too
+// large.
+var blanks = bytes.Repeat([]byte{0xff, 0xff, 0xff, 0x7f}, PageSize/4)
+
+// blank fills the bytes of an extent from one on, and the gap behind it.
+func (d *onDevice) blank(p *place, from int) {
+	for at := int64(from); at < p.room(); {
+		n := min(int64(PageSize)-at%PageSize, p.room()-at)
+		d.check(d.mover.ToDevice(d.addressOf(p)+uint64(at), blanks[at%PageSize:][:n]))
+		at += n
+	}
+}
+
+// mustBeBlank panics where a kernel wrote behind the elements of a matrix. A device that failed is not asked.
+func (d *onDevice) mustBeBlank(p *place) {
+	from := len(p.m.content())
+	behind := make([]byte, int(p.room())-from)
+	if d.mover.ToHost(behind, d.addressOf(p)+uint64(from)) != nil {
+		return
+	}
+	for at, b := range behind {
+		if b != blanks[(from+at)%4] {
+			panic(fmt.Sprintf("tensor: byte %d behind a matrix of %d×%d was written on the device", at, p.m.Rows,
+				p.m.Cols))
+		}
+	}
+}

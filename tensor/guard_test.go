@@ -3,11 +3,13 @@
 package tensor_test
 
 import (
+	"encoding/binary"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"unsafe"
 
+	"weft/internal/assert"
 	"weft/tensor"
 )
 
@@ -52,4 +54,29 @@ func TestPlanFaults(t *testing.T) {
 		}
 	}()
 	m.Floats()[0] = 1
+}
+
+// TestExtentsAreBlank: in a debug build a kernel finds numbers that show in a new matrix and behind one, and
+// must not write there.
+func TestExtentsAreBlank(t *testing.T) {
+	m, d := newOnDevice(t, 8)
+	for written, want := range map[uint64]any{
+		0: nil, 24: "tensor: byte 0 behind a matrix of 2×3 was written on the device",
+		2*page - 1: "tensor: byte 8167 behind a matrix of 2×3 was written on the device",
+	} {
+		x := m.New(tensor.Activations, 2, 3)
+		x.Floats()[0] = 1
+		at := onDevice(t, m, false, x)[0]
+		for p := at + 24; p < at+2*page; p += 4 {
+			assert.Equal(t, 0x7fffffff, binary.LittleEndian.Uint32(d.at(p, 4)))
+		}
+		there := &d.at(at+written, 1)[0]
+		before := *there
+		*there = 1
+		func() {
+			defer func() { assert.Equal(t, want, recover()) }()
+			x.Release()
+		}()
+		*there = before
+	}
 }
