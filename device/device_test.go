@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 
 var buildLibrary = sync.OnceValue(func() error {
 	build := exec.Command("oncpu/build", filepath.Join(libraries, "libcuda.so"), "device/oncpu/testdata")
+	build.Env = append(os.Environ(), "CXXFLAGS=-O1 -fsanitize=alignment")
 	said, err := build.CombinedOutput()
 	if err != nil {
 		return errors.New(string(said))
@@ -47,7 +48,7 @@ var buildLibrary = sync.OnceValue(func() error {
 func library(t *testing.T) string {
 	t.Helper()
 	devicetest.Compiler(t)
-	t.Cleanup(device.CloseCards)
+	t.Cleanup(func() { _ = device.CloseCards() }) // a card that has failed says so once more
 	if err := buildLibrary(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +144,7 @@ func TestFails(t *testing.T) {
 		{"ON_CPU_MEMORY", "511", "the card's memory is full: no 512 bytes are free"},
 		{"ON_CPU_FAIL", "cuDeviceGetCount 1 999", "starting the driver: CUDA's error 999: " +
 			"does nvidia-smi list the card?"},
+		{"ON_CPU_FAIL", "cuInit 1 999", "starting the driver: CUDA's error 999: does nvidia-smi list the card?"},
 		{"ON_CPU_FAIL", "cuDeviceGet 1 1", "selecting cuda:0" + invalid},
 		{"ON_CPU_FAIL", "cuDeviceGetName 1 1", "selecting cuda:0" + invalid},
 		{"ON_CPU_FAIL", "cuDeviceGetAttribute 2 1", "selecting cuda:0" + invalid},
@@ -159,6 +161,10 @@ func TestFails(t *testing.T) {
 		{"ON_CPU_FAIL", "cuStreamSynchronize 1 1", "waiting for the card" + invalid + launched},
 		{"ON_CPU_FAIL", "cuCtxSetCurrent 1 1", "loading the kernels" + invalid},
 		{"ON_CPU_FAIL", "cuCtxSetCurrent 3 1", "allocating 512 bytes on the card" + invalid},
+		{"ON_CPU_FAIL", "cuCtxSetCurrent 4 1", "copying to the card" + invalid},
+		{"ON_CPU_FAIL", "cuStreamDestroy_v2 1 1", "closing the device" + invalid},
+		{"ON_CPU_FAIL", "cuModuleUnload 1 1", "closing the card" + invalid},
+		{"ON_CPU_FAIL", "cuDevicePrimaryCtxRelease_v2 1 1", "closing the card" + invalid},
 		{"ON_CPU_FAIL", "cuLaunchKernel 1 1", "launching fill_float32" + invalid},
 		{"ON_CPU_FAIL", "cuLaunchKernel 1 700", "copying on the card: " + late + launched},
 		{"ON_CPU_PAGEABLE", "1", "copying to the card" + invalid},
@@ -174,6 +180,7 @@ func TestFails(t *testing.T) {
 			}
 			t.Setenv(c.name, c.value)
 			_, err := launch("fill_float32")
+			err = cmp.Or(err, device.CloseCards())
 			assert.EqualError(t, err, c.said)
 			assert.Equal(t, c.name == "ON_CPU_MEMORY", errors.Is(err, device.ErrOutOfMemory))
 			assert.Equal(t, strings.Contains("ON_CPU_CARDS ON_CPU_DRIVER ON_CPU_CAPABILITY", c.name) ||
@@ -228,7 +235,7 @@ func TestCode(t *testing.T) {
 		d, err := device.Open(0)
 		if err == nil {
 			assert.NoError(t, d.Close())
-			device.CloseCards()
+			assert.NoError(t, device.CloseCards())
 			err = errors.New("")
 		}
 		assert.ErrorContains(t, err, want)

@@ -1,9 +1,12 @@
 package device
 
-// CloseCards has the next Open be the first. A card that has failed says so once more.
-func CloseCards() {
+import "cmp"
+
+// CloseCards has the next Open be the first.
+func CloseCards() (err error) {
 	for _, c := range openCards {
-		_ = c.close()
+		err = cmp.Or(err, c.close())
 	}
 	clear(openCards)
+	return err
 }

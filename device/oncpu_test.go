@@ -36,6 +36,8 @@ var wrong = []struct{ kernel, line string }{
 		"address … is 0 bytes past the end of an allocation of 512"},
 	{"before_the_beginning", "kernels.cu:76, block 0, thread 0: " +
 		"address … is 4144 bytes before an allocation of 512"},
+	{"not_aligned", "kernels.cu:91, block 0, thread 1: " +
+		"address … is no multiple of the size of what it loads or stores there"},
 	{"wild", "kernels.cu:77, block 0, thread 0: address … is no memory of the device"},
 }
 

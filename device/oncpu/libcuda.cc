@@ -174,7 +174,7 @@ extern "C" {
 int weft_on_cpu() { return !*setting("ON_CPU_IMAGE", ""); }
 
 result cuInit(unsigned) {
-	std::lock_guard<std::mutex> hold(mu);
+	std::unique_lock<std::mutex> hold(mu);
 	machine.cards = atoi(setting("ON_CPU_CARDS", "1"));
 	machine.driver = atoi(setting("ON_CPU_DRIVER", "13000"));
 	machine.capability = atoi(setting("ON_CPU_CAPABILITY", "90"));
@@ -198,6 +198,8 @@ result cuInit(unsigned) {
 	}();
 	if (!handles)
 		misused("sigaction: %m");
+	hold.unlock();
+	BEFORE;
 	return machine.cards ? OK : NO_DEVICE;
 }
 result cuDriverGetVersion(int *v) { return *v = atoi(setting("ON_CPU_DRIVER", "13000")), OK; }
@@ -231,11 +233,12 @@ result cuDevicePrimaryCtxRetain(void **c, int) {
 	std::lock_guard<std::mutex> hold(mu);
 	return retained++, *c = (void *)1, OK;
 }
-result cuDevicePrimaryCtxRelease_v2(int) {
+result cuDevicePrimaryCtxRelease_v2(int) { // also where it fails
+	const result status = before(__func__);
 	std::lock_guard<std::mutex> hold(mu);
 	if (!--retained)
 		broken = OK;
-	return OK;
+	return status;
 }
 result cuCtxSetCurrent(void *) { BEFORE; return OK; }
 result cuMemGetInfo_v2(size_t *free, size_t *total) {
@@ -288,14 +291,14 @@ result cuMemcpyDtoDAsync_v2(address to, address from, size_t n, void *) {
 	return memmove((void *)to, (void *)from, n), OK;
 }
 result cuStreamCreate(void **s, unsigned) { BEFORE; return *s = new std::mutex, OK; }
-result cuStreamDestroy_v2(void *s) { return delete (std::mutex *)s, OK; }
+result cuStreamDestroy_v2(void *s) { BEFORE; return delete (std::mutex *)s, OK; }
 result cuStreamSynchronize(void *) { BEFORE; return OK; }
 result cuModuleLoadData(void **m, const void *image) {
 	BEFORE;
 	const char *begin = setting("ON_CPU_IMAGE", "");
 	return *m = (void *)image, strncmp((const char *)image, begin, strlen(begin)) ? INVALID_IMAGE : OK;
 }
-result cuModuleUnload(void *) { return OK; }
+result cuModuleUnload(void *) { BEFORE; return OK; }
 result cuModuleGetFunction(void **f, void *, const char *name) {
 	BEFORE;
 	for (const kernel &k : kernels())

@@ -88,3 +88,4 @@ WRONG(lanes_read_one_writes) {
 	if (threadIdx.x < 32 && s == 1 && threadIdx.x == 31)
 		s = 2;
 }
+WRONG(not_aligned) { out(l)[threadIdx.x] = (*(const float4 *)(out(l) + threadIdx.x)).y; }
