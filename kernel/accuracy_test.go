@@ -46,7 +46,7 @@ func TestExp(t *testing.T) {
 	})
 }
 
-// TestGELU holds Φ to 1e-7, before the rounding of x·Φ(x), and GELU's derivative to 2e-7 on [−8, 8]. It looks
+// TestGELU holds Φ to 1e-7, before the rounding of x·Φ(x), and GELU's derivative to 2e-7 on [−12, 12]. It looks
 // at the ends too.
 func TestGELU(t *testing.T) {
 	with(t, func(s *suite) {
@@ -54,7 +54,7 @@ func TestGELU(t *testing.T) {
 		x, one, z, slope := s.blank(1, n), s.blank(1, n), s.blank(1, n), s.blank(1, n)
 		s.team.Fill(one, 1)
 		for i := range n {
-			x.Floats()[i] = 16*float32(i)/n - 8
+			x.Floats()[i] = 24*float32(i)/n - 12
 		}
 		s.team.GELU(z, x)
 		s.team.GELUBackward(slope, one, x)
@@ -72,9 +72,14 @@ func TestGELU(t *testing.T) {
 			t.Errorf("Φ is up to %.1e off, and the derivative %.1e", worst, steepest)
 		}
 		inf := float32(math.Inf(1))
-		ends := s.of(inf, -3e38, 3e38, float32(math.NaN()))
+		ends := s.of(inf, -inf, -3e38, 3e38, float32(math.NaN()))
+		slope = s.blank(1, ends.Len())
+		s.team.GELUBackward(slope, s.ones(1, ends.Len()), ends)
+		if e := slope.Floats(); e[0] != 1 || e[1] != 0 || e[2] != 0 || e[3] != 1 || e[4] == e[4] {
+			t.Errorf("the derivative at the ends: %v", e)
+		}
 		s.team.GELU(ends, ends)
-		if e := ends.Floats(); e[0] != inf || e[1] != 0 || e[2] != 3e38 || e[3] == e[3] {
+		if e := ends.Floats(); e[0] != inf || e[1] == e[1] || e[2] != 0 || e[3] != 3e38 || e[4] == e[4] {
 			t.Errorf("at the ends: %v", e)
 		}
 	})

@@ -4,6 +4,7 @@ package kernel
 import "C"
 
 import (
+	"fmt"
 	"iter"
 	"unsafe"
 
@@ -80,10 +81,32 @@ func (d *device) parallel(n int, work func(k int)) { d.cpu.parallel(n, work) }
 func (d *device) run(l launch) {
 	for one := range l.each() {
 		if k := one.links[0]; !d.launch(one) {
+			d.mustHaveCPU(k)
 			d.memory.ToHost(names[k.name], operands(k))
 			d.cpu.run(one)
 		}
 	}
+}
+
+// mustHaveCPU panics for a kernel that teams launch with a device's arguments, where it has one: on a CPU other
+// code does its work.
+func (d *device) mustHaveCPU(k link) {
+	switch k.name {
+	case C.weft_gelu, C.weft_gelu_back, C.weft_sqrt, C.weft_sqrt_back, C.weft_product, C.weft_weight, C.weft_weight_sum:
+		if !d.has(k.name) {
+			return
+		}
+	default:
+		return
+	}
+	pointers, _ := k.pointers()
+	for _, f := range pointers {
+		p := *(*unsafe.Pointer)(unsafe.Add(k.args, f.offset))
+		if p != nil && !d.memory.Holds(p) {
+			panic(fmt.Sprintf("kernel: %s: %s is no matrix of the device's memory", names[k.name], f.name))
+		}
+	}
+	panic(fmt.Sprintf("kernel: the device lacks %s for its operands", names[k.name]))
 }
 
 // each are the kernels of a launch by themselves.
@@ -144,11 +167,11 @@ func (all shapeTable) cut(l launch) (name string, s shape, has bool) {
 // launch runs the one kernel of a launch on the device. It returns false where the device does not have it.
 func (d *device) launch(l launch) bool {
 	name, s, has := d.shapes.cut(l)
-	if !has || s.threads == 0 {
-		return has
-	}
-	if !d.card.Has(name) {
+	if !has || name != "" && !d.card.Has(name) {
 		return false
+	}
+	if s.threads == 0 {
+		return true
 	}
 	k := l.links[0]
 	args := d.arguments(k)

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,35 @@ func NewTeamElsewhere(kernels bool) func(threads int, memory *tensor.Meter) *Tea
 type asked struct {
 	Card
 	lacks []string
+	next  string // what a launch is cut for, until it is launched
+}
+
+// cut has next be a kernel.
+func (c *asked) cut(kernel string) {
+	if c.next != "" {
+		c.lacks = append(c.lacks, c.next)
+	}
+	c.next = kernel
+}
+
+func (c *asked) Launch(kernel string, blocks, threads int, args unsafe.Pointer, bytes int) error {
+	c.next = ""
+	return c.Card.Launch(kernel, blocks, threads, args, bytes)
+}
+
+// asks is the shape of a kernel, which is to be launched then, but for attention with features of edges.
+func asks[T any](c *asked, k routine, f func(unsafe.Pointer, T, int) shape) func(unsafe.Pointer, T, int) shape {
+	return func(args unsafe.Pointer, of T, n int) shape {
+		s, features := f(args, of, n), false
+		pointers, _ := k.pointers()
+		for _, p := range pointers {
+			features = features || strings.HasPrefix(p.name, "edge_") && *(*unsafe.Pointer)(unsafe.Add(args, p.offset)) != nil
+		}
+		if s.threads > 0 || s.block == 0 && !features {
+			c.cut(names[k.name])
+		}
+		return s
+	}
 }
 
 func (c *asked) Has(kernel string) bool {
@@ -56,8 +86,16 @@ func FellBack(t *Team, run func()) (fell []string) {
 		return nil
 	}
 	card := &asked{Card: d.card}
-	d.card = card
+	d.card, d.shapes = card, maps.Clone(d.shapes)
+	for k := range names {
+		r := routine{}
+		set(&r.name, k)
+		if d.shapes[r.name] != nil {
+			d.shapes[r.name] = asks(card, r, d.shapes[r.name])
+		}
+	}
 	run()
+	card.cut("")
 	for k, name := range names {
 		kernel := routine{}
 		set(&kernel.name, k)
@@ -176,5 +214,35 @@ func TestWaits(t *testing.T) {
 			assert.Equal(t, waits, card.waits-before)
 		}
 		team.Fill(m, 1)
+	}
+}
+
+// everything is a card that says it has all kernels.
+type everything struct{ Card }
+
+func (everything) Has(string) bool { return true }
+
+// TestNoMatrix: a kernel that no CPU has refuses an operand that is no matrix of its memory.
+func TestNoMatrix(t *testing.T) {
+	memory, other := tensor.NewMeter(), tensor.NewMeter()
+	defer memory.Close()
+	defer other.Close()
+	card := &elsewhere{}
+	assert.NoError(t, memory.On(card, 1<<20))
+	team := NewDeviceTeam(everything{card}, 1, memory)
+	m, strange := memory.New(tensor.Buffers, 3, 3), other.New(tensor.Buffers, 3, 3)
+	for said, run := range map[string]func(){
+		"gelu: x":      func() { team.GELU(m, strange) },
+		"gelu_back: y": func() { team.GELUBackward(m, m, strange) },
+		"sqrt: z":      func() { team.Sqrt(strange, m, 0) },
+		"product: w":   func() { team.MatMul(m, m, strange, Straight, Replace) },
+		"weight: g":    func() { team.MatMulT(m, m, strange, Replace) },
+	} {
+		func() {
+			defer func() {
+				assert.Equal(t, any("kernel: "+said+" is no matrix of the device's memory"), recover())
+			}()
+			run()
+		}()
 	}
 }

@@ -17,7 +17,7 @@ func TestHubRow(t *testing.T) {
 	with(t, func(s *suite) {
 		const degree = 50_001
 		for _, c := range []struct{ sources, rows, long, cols, segments int }{
-			{300, 300, 0, 37, 25}, {20, 50, 49, 7, 20}, // one for the entries of each source
+			{300, 300, 0, 257, 25}, {20, 50, 49, 7, 20}, // one for the entries of each source
 		} {
 			lists := make([][]int32, c.rows)
 			for range degree {
