@@ -88,11 +88,12 @@ func (d *device) run(l launch) {
 	}
 }
 
-// mustHaveCPU panics for a kernel that teams launch with a device's arguments, where it has one: on a CPU other
-// code does its work.
+// mustHaveCPU panics for a kernel that teams launch with a device's arguments, where it has one: on a CPU
+// other code does its work.
 func (d *device) mustHaveCPU(k link) {
 	switch k.name {
-	case C.weft_gelu, C.weft_gelu_back, C.weft_sqrt, C.weft_sqrt_back, C.weft_product, C.weft_weight, C.weft_weight_sum:
+	case C.weft_gelu, C.weft_gelu_back, C.weft_sqrt, C.weft_sqrt_back, C.weft_product, C.weft_weight,
+		C.weft_weight_sum:
 		if !d.has(k.name) {
 			return
 		}

@@ -55,12 +55,14 @@ func (c *asked) Launch(kernel string, blocks, threads int, args unsafe.Pointer, 
 }
 
 // asks is the shape of a kernel, which is to be launched then, but for attention with features of edges.
-func asks[T any](c *asked, k routine, f func(unsafe.Pointer, T, int) shape) func(unsafe.Pointer, T, int) shape {
-	return func(args unsafe.Pointer, of T, n int) shape {
-		s, features := f(args, of, n), false
+func asks[T any](c *asked, k routine, of func(unsafe.Pointer, T, int) shape) func(unsafe.Pointer, T, int) shape {
+	return func(args unsafe.Pointer, element T, n int) shape {
+		s, features := of(args, element, n), false
 		pointers, _ := k.pointers()
 		for _, p := range pointers {
-			features = features || strings.HasPrefix(p.name, "edge_") && *(*unsafe.Pointer)(unsafe.Add(args, p.offset)) != nil
+			if strings.HasPrefix(p.name, "edge_") {
+				features = features || *(*unsafe.Pointer)(unsafe.Add(args, p.offset)) != nil
+			}
 		}
 		if s.threads > 0 || s.block == 0 && !features {
 			c.cut(names[k.name])
