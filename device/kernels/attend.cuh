@@ -16,9 +16,6 @@ struct attend_cells {
 	shared_cell<int> other[32];
 };
 
-// a > b ? a : b; where a is NaN b
-DEVICE float larger(float a, float b) { return a > b ? a : b; }
-
 // Calls f<P>(…) for the places of an edge among coefficients: the warp's heads, rounded up to a power of two.
 // Lane l has head l mod P of edges l/P, 32/P + l/P, …
 #define OF_PLACES(places, f, ...) \
@@ -96,9 +93,7 @@ template <typename vec> struct attention {
 		return take_row(l, take_heads(thread_number() / 32));
 	}
 	// Slabs are the columns that a warp has at a time: all of its heads', or a part of a wide one's.
-	DEVICE int slabs() const {
-		return (heads * width + ATTEND_COLUMNS - 1) / ATTEND_COLUMNS;
-	}
+	DEVICE int slabs() const { return (heads * width + ATTEND_COLUMNS - 1) / ATTEND_COLUMNS; }
 	DEVICE void take_slab(int slab) {
 		const int lane_first = QUADS ? 4 * lane : lane;
 		first = slab * ATTEND_COLUMNS + lane_first;
@@ -106,9 +101,7 @@ template <typename vec> struct attention {
 		of = left > 0 ? first / width : 0;
 	}
 	// The lane's first column in a row of a matrix.
-	DEVICE int64_t at(int row) const {
-		return (int64_t)row * cols + (head * width + first);
-	}
+	DEVICE int64_t at(int row) const { return (int64_t)row * cols + (head * width + first); }
 	// The place of the lane's own head in a row of a number for each, and whether it has one.
 	DEVICE int64_t at_head(int row) const { return (int64_t)row * (int)a.heads + (head + lane % places); }
 	DEVICE bool has_head() const { return lane % places < heads; }
@@ -125,7 +118,7 @@ template <typename vec> struct attention {
 					v.e[j] = p[32 * j];
 		} else if (left > 0)
 			v = *(const together<elem, 4> *)p;
-		each(x, [&](float, int j) { return number(v.e[j]); });
+		unpack(x, v);
 	}
 	DEVICE void load(float (&x)[4], const void *matrix, int row) const { load_of(x, (const T *)matrix, row); }
 	DEVICE void load(float (&x)[4], const void *matrix, int32_t type, int row) const {
@@ -139,7 +132,7 @@ template <typename vec> struct attention {
 			if (has(j))
 				store_either(matrix, type, at(row) + (QUADS ? j : 32 * j), x[j]);
 	}
-	// The result's place in the matrix becomes x, or x is added to it.
+	// x is a segment's result, or is added to the row's.
 	DEVICE void add_to(void *matrix, int32_t type, float (&x)[4]) const {
 		float old[4] = {};
 		if (adds)

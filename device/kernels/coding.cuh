@@ -59,9 +59,7 @@ template <typename T> DEVICE void encode_integers(uint8_t *z, const T *x, const 
 	}
 }
 
-DEVICE int64_t coded(int64_t count, int bits) {
-	return RANGE_BYTES + (count * bits + 7) / 8;
-}
+DEVICE int64_t coded(int64_t count, int bits) { return RANGE_BYTES + (count * bits + 7) / 8; }
 
 STORAGE_KERNEL(encode, weft_encode_args) {
 	const int64_t i = first + thread_number() / 32, row = i < last && a.rows ? a.rows[i] : i;

@@ -25,53 +25,41 @@ DEVICE int lanes_of_row(int64_t cols) {
 	return lanes;
 }
 
-// Columns c, c + lanes, … of a row, which are loaded beside each other; −∞ behind its end.
+// Calls f(x_c, c) for columns c = lane, lane + lanes, …, which are loaded beside each other; −∞ behind the end.
 enum { BESIDE = 8 };
-DEVICE void row_values(float (&v)[BESIDE], const float *x, int64_t c, int lanes, int64_t end) {
-	each(v, [&](float, int i) { return c + i * lanes < end ? x[c + i * lanes] : -INFINITY; });
+template <typename F> DEVICE void each_value(const float *x, int lane, int lanes, int64_t end, F f) {
+	for (int64_t c = lane; c < end; c += BESIDE * lanes) {
+		float v[BESIDE];
+		each(v, [&](float, int i) { return c + i * lanes < end ? x[c + i * lanes] : -INFINITY; });
+		UNROLL for (int i = 0; i < BESIDE; i++)
+			f(v[i], c + i * lanes);
+	}
 }
 
 // Cross-entropy of softmax.
 KERNEL(cross_entropy_float32, weft_loss_args) {
 	const int64_t cols = l.a.cols, t = l.first + blockIdx.x, count = l.a.count - t * WEFT_TILE;
-	const int lanes = lanes_of_row(cols), lane = threadIdx.x % lanes, step = BESIDE * lanes;
+	const int lanes = lanes_of_row(cols), lane = threadIdx.x % lanes;
 	double loss = 0;
 	for (int k = threadIdx.x / lanes; k < WEFT_TILE; k += BLOCK / lanes) { // as often in each lane
 		const bool inside = k < count;
 		const int64_t i = inside ? l.a.rows[t * WEFT_TILE + k] : 0, end = inside ? cols : 0;
 		const int64_t label = inside ? l.a.labels[i] : 0;
 		const float *x = l.a.logits + i * cols;
-		float top = -INFINITY, sum = 0, v[BESIDE];
-		for (int64_t c = lane; c < end; c += step) {
-			row_values(v, x, c, lanes, end);
-			UNROLL for (int j = 0; j < BESIDE; j++)
-				top = v[j] > top ? v[j] : top;
-		}
-		for (int with = 1; with < lanes; with *= 2) {
-			const float other = __shfl_xor_sync(ALL, top, with);
-			top = other > top ? other : top;
-		}
-		for (int64_t c = lane; c < end; c += step) {
-			row_values(v, x, c, lanes, end);
-			UNROLL for (int j = 0; j < BESIDE; j++)
-				sum += exponential(v[j] - top);
-		}
+		float top = -INFINITY, sum = 0;
+		each_value(x, lane, lanes, end, [&](float v, int64_t) { top = larger(v, top); });
+		for (int with = 1; with < lanes; with *= 2)
+			top = larger(__shfl_xor_sync(ALL, top, with), top);
+		each_value(x, lane, lanes, end, [&](float v, int64_t) { sum += exponential(v - top); });
 		for (int with = 1; with < lanes; with *= 2)
 			sum += __shfl_xor_sync(ALL, sum, with);
 		if (inside && lane == 0)
 			loss += log((double)sum) + top - x[label];
-		if (!l.a.grad)
-			continue;
 		const float scale = l.a.scale / sum;
-		for (int64_t c = lane; c < end; c += step) {
-			row_values(v, x, c, lanes, end);
-			UNROLL for (int j = 0; j < BESIDE; j++) {
-				const int64_t at = c + j * lanes;
-				const float one = at == label ? l.a.scale : 0.0f;
-				if (at < end)
-					l.a.grad[i * cols + at] = exponential(v[j] - top) * scale - one;
-			}
-		}
+		each_value(x, lane, lanes, l.a.grad ? end : 0, [&](float v, int64_t c) {
+			if (c < end)
+				l.a.grad[i * cols + c] = exponential(v - top) * scale - (c == label ? l.a.scale : 0.0f);
+		});
 	}
 	sum_of_block(loss, l.a.tile_loss + t);
 }

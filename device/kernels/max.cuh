@@ -12,28 +12,25 @@ DEVICE void extend(float &z, int32_t &arg, float x, int32_t id) {
 
 // N words at a multiple of 16 bytes, or one word.
 template <int N> struct words {
-	int32_t w[N];
 	enum { AT_ONCE = N < 4 ? N : 4 };
 	typedef together<int32_t, AT_ONCE> some;
+	some of[N / AT_ONCE];
+	DEVICE int32_t &operator[](int i) { return of[i / AT_ONCE].e[i % AT_ONCE]; }
+	DEVICE int32_t operator[](int i) const { return of[i / AT_ONCE].e[i % AT_ONCE]; }
 	DEVICE void load(const int32_t *p) {
-		UNROLL for (int i = 0; i < N; i++)
-			w[i] = ((const some *)p)[i / AT_ONCE].e[i % AT_ONCE];
+		UNROLL for (int i = 0; i < N / AT_ONCE; i++)
+			of[i] = ((const some *)p)[i];
 	}
 	DEVICE void store(int32_t *p) const {
-		UNROLL for (int i = 0; i < N; i += AT_ONCE) {
-			some s;
-			UNROLL for (int k = 0; k < AT_ONCE; k++)
-				s.e[k] = w[i + k];
-			((some *)p)[i / AT_ONCE] = s;
-		}
+		UNROLL for (int i = 0; i < N / AT_ONCE; i++)
+			((some *)p)[i] = of[i];
 	}
 };
 
-DEVICE int32_t id_of(const int32_t *ids, int64_t row) {
-	return ids ? ids[row] : (int32_t)row;
-}
+DEVICE int32_t id_of(const int32_t *ids, int64_t row) { return ids ? ids[row] : (int32_t)row; }
 
-template <typename vec> DEVICE void aggregate_columns(const weft_max_args &a, const edge_range &e, int64_t c) {
+template <typename vec>
+DEVICE void aggregate_columns(const weft_max_args &a, const edge_range &e, int64_t c) {
 	enum { N = vec::N, AHEAD = 8 };
 	typedef typename vec::elem elem;
 	typedef typename vec::raw raw;
@@ -43,11 +40,11 @@ template <typename vec> DEVICE void aggregate_columns(const weft_max_args &a, co
 	words<N> arg;
 	const auto extend_by = [&](const vec &v, int32_t id) {
 		UNROLL for (int i = 0; i < N; i++)
-			extend(z.x[i], arg.w[i], v.x[i], id);
+			extend(z.x[i], arg[i], v.x[i], id);
 	};
 	if (a.first)
 		UNROLL for (int i = 0; i < N; i++)
-			arg.w[i] = -1;
+			arg[i] = -1;
 	else
 		z.load((const elem *)a.z + at), arg.load(a.arg + at);
 	for (int64_t k = e.begin; k < e.end; k += AHEAD) {
@@ -77,7 +74,7 @@ DEVICE void aggregate_columns(const weft_max_back_args &a, const edge_range &e, 
 	vec sum = {}, v;
 	const auto add = [&](const words<N> &arg) {
 		UNROLL for (int i = 0; i < N; i++)
-			sum.x[i] += arg.w[i] == id ? v.x[i] : 0;
+			sum.x[i] += arg[i] == id ? v.x[i] : 0;
 	};
 	if (e.whole)
 		load_either(sum, a.dx, a.dx_type, e.place * a.cols + c);

@@ -164,10 +164,12 @@ template <typename T> struct layer_columns : lane_columns {
 		load(gamma, a.gamma), load(beta, a.beta);
 	}
 	DEVICE void load_row(element_pair<T> (&e)[HELD], int64_t row) const {
-		load(e, row * cols, [&](int64_t k) { return element_pair<T>{((const T *)a.x)[k], ((const T *)a.g)[k]}; });
+		const T *x = (const T *)a.x, *g = (const T *)a.g;
+		load(e, row * cols, [&](int64_t k) { return element_pair<T>{x[k], g[k]}; });
 	}
 	// x̂, and g' = dLoss/dy
-	DEVICE void both(float (&hat)[HELD], float (&d)[HELD], const element_pair<T> (&e)[HELD], int64_t row) const {
+	DEVICE void both(float (&hat)[HELD], float (&d)[HELD], const element_pair<T> (&e)[HELD],
+	                 int64_t row) const {
 		const float mean = a.mean[row], rstd = a.rstd[row];
 		float y[HELD];
 		each(hat, [&](float, int q) { return (number(e[q].x) - mean) * rstd; });

@@ -20,9 +20,7 @@ struct exponent {
 		p = fmaf(p, r, 5.0000001201e-1f);
 		rest = fmaf(p, r * r, r);
 	}
-	DEVICE float whole() const {
-		return __uint_as_float(__float_as_uint(rest + 1.0f) + power);
-	}
+	DEVICE float whole() const { return __uint_as_float(__float_as_uint(rest + 1.0f) + power); }
 };
 
 // e^x within 2 units in the last place, 0 below the normal numbers.
@@ -188,8 +186,9 @@ template <typename T> struct row_part {
 		const int64_t across = (width + N - 1) / N, t = thread_number();
 		k = first + t / across, c = t % across * N, n = k < last ? min(width - c, (int64_t)N) : 0;
 	}
-	DEVICE void load(float (&x)[N], const void *p, int64_t k) const { part(x, (const T *)p + k * width + c, n); }
-	DEVICE void store(void *p, const float (&x)[N], int64_t k) const { put((T *)p + k * width + c, x, n); }
+	// These columns of row i of a matrix.
+	DEVICE void load(float (&x)[N], const void *p, int64_t i) const { part(x, (const T *)p + i * width + c, n); }
+	DEVICE void store(void *p, const float (&x)[N], int64_t i) const { put((T *)p + i * width + c, x, n); }
 };
 
 // out_ic = mean over heads of z_ihc

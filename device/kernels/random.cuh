@@ -35,9 +35,7 @@ DEVICE float keep(const weft_mask &m, const random_words &r, int word) {
 	return word_of(r, word) >= m.threshold ? m.scale : 0.0f;
 }
 
-DEVICE uint32_t vertex_of(const weft_mask &m, int64_t row) {
-	return (uint32_t)(m.ids ? m.ids[row] : row);
-}
+DEVICE uint32_t vertex_of(const weft_mask &m, int64_t row) { return (uint32_t)(m.ids ? m.ids[row] : row); }
 
 // The mask of one element; column is that of the slice.
 DEVICE float mask_one(const weft_mask &m, uint32_t vertex, uint32_t column) {

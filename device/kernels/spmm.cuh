@@ -7,14 +7,16 @@
 // A row of more edges would keep its few threads at work when others are through.
 enum { SHARED_ROW = 512 };
 
-// Edges begin … end−1 of a row, whose result is row `place`. last: the row's last is there.
+// Edges begin … end−1 of a row, whose result is row `place`: those of a whole row, or of a segment. last: they end
+// the row.
 struct edge_range {
 	int64_t row, place, begin, end;
 	bool whole, last;
 };
 
 // Columns c … of a row. The rows of AHEAD edges are asked for before the first of them is added.
-template <typename vec> DEVICE void aggregate_columns(const weft_spmm_args &a, const edge_range &e, int64_t c) {
+template <typename vec>
+DEVICE void aggregate_columns(const weft_spmm_args &a, const edge_range &e, int64_t c) {
 	enum { N = vec::N, AHEAD = N > 1 ? 8 : 16 };
 	typedef typename vec::elem elem;
 	typedef typename vec::raw raw;
@@ -75,13 +77,13 @@ template <typename vec, typename args> DEVICE void aggregate(const over_rows<arg
 	const auto range = [&](int64_t row) {
 		return edge_range{row, row, a.edges.indptr[row], ends(a)[row], true, true};
 	};
-	const auto is_taken = [&](const edge_range &e) { return a.edges.skip_long && e.end - e.begin > WEFT_LONG; };
+	const auto is_cut = [&](const edge_range &e) { return a.edges.skip_long && e.end - e.begin > WEFT_LONG; };
 	const int64_t row = l.first + t / across;
 	bool share = false;
 	if (row < l.last) {
 		const edge_range e = range(row);
 		share = e.end - e.begin > SHARED_ROW && across < BLOCK;
-		if (!share && !is_taken(e))
+		if (!share && !is_cut(e))
 			aggregate_columns<vec>(a, e, (t - (row - l.first) * across) * vec::N);
 	}
 	if (!__syncthreads_or(share))
@@ -89,7 +91,7 @@ template <typename vec, typename args> DEVICE void aggregate(const over_rows<arg
 	const int64_t stop = min(l.last, l.first + (begins + BLOCK) / across);
 	for (int64_t r = l.first + begins / across; r < stop; r++) {
 		const edge_range e = range(r);
-		if (e.end - e.begin > SHARED_ROW && !is_taken(e))
+		if (e.end - e.begin > SHARED_ROW && !is_cut(e))
 			for (int64_t c = threadIdx.x; c < a.cols; c += BLOCK)
 				aggregate_columns<single<typename vec::elem>>(a, e, c);
 	}
@@ -101,6 +103,7 @@ template <typename vec, typename args> DEVICE void aggregate(const over_segments
 		return;
 	const weft_segment &s = l.of[number];
 	const bool last = s.end == l.a.edges.indptr[s.row + 1];
-	aggregate_columns<vec>(l.a, {s.row, s.place, s.begin, s.end, false, last}, (t - number * across) * vec::N);
+	const edge_range e = {s.row, s.place, s.begin, s.end, false, last};
+	aggregate_columns<vec>(l.a, e, (t - number * across) * vec::N);
 }
 EDGE_KERNELS(spmm, weft_spmm_args, aggregate)

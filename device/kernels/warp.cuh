@@ -88,11 +88,12 @@ DEVICE float number(uint16_t x) { return x; }
 DEVICE float number(bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
 DEVICE void round_to(float *z, float x) { *z = x; }
 DEVICE void round_to(uint16_t *z, float x) { *z = (uint16_t)x; }
-// To nearest, of two to the even one; NaN stays NaN.
-DEVICE void round_to(bfloat16 *z, float x) {
+// x as a bfloat16 in the upper half: to nearest, of two to the even one; NaN stays NaN.
+DEVICE unsigned rounded(float x) {
 	const unsigned b = __float_as_uint(x);
-	z->bits = x != x ? (uint16_t)(b >> 16 | 0x40) : (uint16_t)((b + 0x7fff + (b >> 16 & 1)) >> 16);
+	return x != x ? b | 0x400000 : b + 0x7fff + (b >> 16 & 1);
 }
+DEVICE void round_to(bfloat16 *z, float x) { z->bits = (uint16_t)(rounded(x) >> 16); }
 
 // Element k of a matrix of a type.
 DEVICE float load_either(const void *p, int32_t type, int64_t k) {
@@ -105,98 +106,79 @@ DEVICE void store_either(void *p, int32_t type, int64_t k, float x) {
 		round_to((bfloat16 *)p + k, x);
 }
 
-// N numbers that lie together, at a multiple of their size: 4 floats or 8 bfloat16s are 16 bytes. raw is what a
-// load brings: many that are under way take as many registers.
-template <typename T> struct vector;
-template <> struct vector<float> {
-	enum { N = 4 };
-	typedef float elem;
-	typedef float4 raw;
-	float x[4];
-	DEVICE void of(const raw &v) { x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w; }
-	DEVICE void load(const float *p) { of(*(const raw *)p); }
-	DEVICE void store(float *p) const { *(raw *)p = make_float4(x[0], x[1], x[2], x[3]); }
-};
-template <> struct vector<bfloat16> {
-	enum { N = 8 };
-	typedef bfloat16 elem;
-	typedef uint4 raw;
-	float x[8];
-	DEVICE void of(const raw &v) {
-		const unsigned w[4] = {v.x, v.y, v.z, v.w};
-		for (int i = 0; i < 4; i++)
-			x[2 * i] = __uint_as_float(w[i] << 16), x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
-	}
-	DEVICE void load(const bfloat16 *p) { of(*(const raw *)p); }
-	DEVICE void store(bfloat16 *p) const {
-		union {
-			uint4 v;
-			bfloat16 e[8];
-		} u;
-		for (int i = 0; i < 8; i++)
-			round_to(&u.e[i], x[i]);
-		*(uint4 *)p = u.v;
-	}
-};
-// One number: for rows that are no multiple of a vector.
-template <typename T> struct single {
-	enum { N = 1 };
-	typedef T elem;
-	typedef T raw;
-	float x[1];
-	DEVICE void of(const raw &v) { x[0] = number(v); }
-	DEVICE void load(const T *p) { of(*p); }
-	DEVICE void store(T *p) const { round_to(p, x[0]); }
-};
-
-// The same of a matrix of a type, at once where that is T.
-template <typename T, template <typename> class vec>
-DEVICE void load_either(vec<T> &v, const void *p, int32_t type, int64_t k) {
-	if ((type == WEFT_FLOAT32) == (sizeof(T) == sizeof(float)))
-		v.load((const T *)p + k);
-	else
-		UNROLL for (int i = 0; i < vec<T>::N; i++)
-			v.x[i] = load_either(p, type, k + i);
-}
-template <typename T, template <typename> class vec>
-DEVICE void store_either(void *p, int32_t type, int64_t k, const vec<T> &v) {
-	if ((type == WEFT_FLOAT32) == (sizeof(T) == sizeof(float)))
-		v.store((T *)p + k);
-	else
-		UNROLL for (int i = 0; i < vec<T>::N; i++)
-			store_either(p, type, k + i, v.x[i]);
-}
-
 // N elements side by side, which are loaded or stored at once where they lie at a multiple of their size.
 template <typename T, int N> struct alignas(N * sizeof(T)) together {
 	T e[N];
 };
-template <typename T, int N> DEVICE bool are_together(const T *p, int64_t n) {
-	return n >= N && (uint64_t)p % sizeof(together<T, N>) == 0;
+template <typename T, int N> DEVICE void unpack(float (&x)[N], const together<T, N> v) {
+	UNROLL for (int i = 0; i < N; i++)
+		x[i] = number(v.e[i]);
+}
+template <int N> DEVICE void unpack(float (&x)[N], together<bfloat16, N> v) { // of words
+	UNROLL for (int i = 0; i < N; i++)
+		x[i] = i % 2 ? __uint_as_float(((const unsigned *)v.e)[i / 2] & 0xffff0000u) : number(v.e[i]);
+}
+template <typename T, int N> DEVICE void pack(together<T, N> *p, const float (&x)[N]) {
+	together<T, N> v;
+	UNROLL for (int i = 0; i < N; i++)
+		round_to(&v.e[i], x[i]);
+	*p = v;
+}
+template <int N> DEVICE void pack(together<bfloat16, N> *p, const float (&x)[N]) { // as words: halves go apart
+	together<unsigned, (N + 1) / 2> v;
+	UNROLL for (int i = 0; i < N / 2; i++)
+		v.e[i] = rounded(x[2 * i]) >> 16 | (rounded(x[2 * i + 1]) & 0xffff0000u);
+	if constexpr (N == 1)
+		round_to(p->e, x[0]);
+	else
+		*(decltype(v) *)p = v;
 }
 
 // The first n of N numbers at p; 0 in place of the others.
+template <typename T, int N> DEVICE bool are_together(const T *p, int64_t n) {
+	return n >= N && (uint64_t)p % sizeof(together<T, N>) == 0;
+}
 template <typename T, int N> DEVICE void part(float (&x)[N], const T *p, int64_t n) {
-	if (are_together<T, N>(p, n)) {
-		const together<T, N> v = *(const together<T, N> *)p;
-		UNROLL for (int i = 0; i < N; i++)
-			x[i] = number(v.e[i]);
-		return;
-	}
+	if (are_together<T, N>(p, n))
+		return unpack(x, *(const together<T, N> *)p);
 	UNROLL for (int i = 0; i < N; i++)
 		x[i] = i < n ? number(p[i]) : 0;
 }
 template <typename T, int N> DEVICE void put(T *p, const float (&x)[N], int64_t n) {
-	if (are_together<T, N>(p, n)) {
-		together<T, N> v;
-		UNROLL for (int i = 0; i < N; i++)
-			round_to(&v.e[i], x[i]);
-		*(together<T, N> *)p = v;
-		return;
-	}
+	if (are_together<T, N>(p, n))
+		return pack((together<T, N> *)p, x);
 	UNROLL for (int i = 0; i < N; i++)
 		if (i < n)
 			round_to(p + i, x[i]);
+}
+
+// Numbers that lie together, at a multiple of their size: what 16 bytes hold, or single ones, for rows that are no
+// multiple of that. raw is what a load brings: many that are under way take as many registers.
+template <typename T, int COUNT> struct several {
+	enum { N = COUNT };
+	typedef T elem;
+	typedef together<T, N> raw;
+	float x[N];
+	DEVICE void of(const raw v) { unpack(x, v); }
+	DEVICE void load(const T *p) { of(*(const raw *)p); }
+	DEVICE void store(T *p) const { pack((raw *)p, x); }
+};
+template <typename T> using vector = several<T, 16 / sizeof(T)>;
+template <typename T> using single = several<T, 1>;
+
+// The same of a matrix of a type, at once where that is T.
+template <typename T, int N> DEVICE void load_either(several<T, N> &v, const void *p, int32_t type, int64_t k) {
+	if ((type == WEFT_FLOAT32) == (sizeof(T) == sizeof(float)))
+		return v.load((const T *)p + k);
+	UNROLL for (int i = 0; i < N; i++)
+		v.x[i] = load_either(p, type, k + i);
+}
+template <typename T, int N>
+DEVICE void store_either(void *p, int32_t type, int64_t k, const several<T, N> &v) {
+	if ((type == WEFT_FLOAT32) == (sizeof(T) == sizeof(float)))
+		return v.store((T *)p + k);
+	UNROLL for (int i = 0; i < N; i++)
+		store_either(p, type, k + i, v.x[i]);
 }
 
 template <typename T> DEVICE T sum_of_warp(T x) {
@@ -204,10 +186,10 @@ template <typename T> DEVICE T sum_of_warp(T x) {
 		x += __shfl_xor_sync(ALL, x, with);
 	return x;
 }
+// a > b ? a : b; where a is NaN b
+DEVICE float larger(float a, float b) { return a > b ? a : b; }
 DEVICE float largest_of_warp(float x) {
-	for (int with = 16; with; with /= 2) {
-		const float y = __shfl_xor_sync(ALL, x, with);
-		x = y > x ? y : x;
-	}
+	for (int with = 16; with; with /= 2)
+		x = larger(__shfl_xor_sync(ALL, x, with), x);
 	return x;
 }
