@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device device-kit check-device
+.PHONY: help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -77,9 +77,22 @@ test: packages ## formatting, tracked files and every test: what every change pa
 ONDEVICE = WEFT_DEVICE=cuda ON_CPU_MEMORY=68719476736 WEFT_CUDA='$(CURDIR)/bin/libcuda-on-cpu.so' $(GOTEST)
 
 test-device: packages bin/libcuda-on-cpu.so ## tests of kernels, layers, models and meshes on a card that is this machine's CPU
-	$(ONDEVICE) ./kernel -run '^Test(Conformance|Hub)'
+	ON_CPU_ORDER=backward $(ONDEVICE) ./kernel -run '^TestConformance$$'
+	ON_CPU_ORDER=drawn $(ONDEVICE) ./kernel -run '^Test(ConformanceBFloat16|Hub|GELU|Infinity|NaNStays)'
 	$(ONDEVICE) ./autograd ./nn ./gnn ./optim
 	$(ONDEVICE) ./parallel/paralleltest -run '^Test((Graph|Tensor)Axis|(Graph|Tensor)AxisPropagators|TypedEngines|Stages)$$' -skip 'TensorAxisPropagators/.*/many|GraphAxisPropagators/[134] .*/many'
+
+# C alone reads the order: what go test remembers does not depend on it.
+guard-device: packages ## kernels on such a card in three orders of threads, in a debug build with a gap behind each matrix and a check of addresses' alignment: ten minutes
+	@scripts/install-packages g++
+	@mkdir -p bin
+	@CXXFLAGS='-O2 -fsanitize=alignment' device/oncpu/build bin/libcuda-guard.so
+	for order in forward backward drawn; do \
+		ON_CPU_ORDER=$$order $(subst on-cpu,guard,$(ONDEVICE)) -tags weftdebug -count=1 ./kernel -run '^Test(Conformance|Hub|GELU|Infinity|NaNStays|Mask|EdgeMask)' || exit; \
+	done
+
+mutants-device: guard-device ## mutants of the kernels for cards and of the shim to the driver, of which tests should notice nine tenths: twenty minutes; ARGS="spmm.cuh"
+	@python3 -B scripts/device/mutants.py $(ARGS)
 
 device-kit: packages ## put what check-device needs, on a machine that can build and fetch nothing, into bin/device-kit
 	@GO='$(GO)' scripts/device/kit '$(VERSION)' '$(STAMP)' '$(WEFT_DATA)'
