@@ -66,6 +66,9 @@ type Env struct {
 	Epochs int
 	// EdgeData says whether message functions get the features of the edges.
 	EdgeData edges.EdgeData
+	// Own lists, for each vertex type, the rows of the share for which this worker computes messages of
+	// complete rows, ascending; nil: all. Other workers of Groups.Slices have the other rows.
+	Own [][]int32
 	// Tile is the number of columns of a BFloat16 sum over several partitions that are Float32 at a time; 0
 	// chooses it for each aggregation. It changes no bits.
 	Tile int

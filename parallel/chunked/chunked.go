@@ -107,6 +107,7 @@ type Chunk struct {
 type aggregator interface {
 	Vertices() []int32
 	Rows() *autograd.RowSet
+	Places(kind int) []int32
 	Propagator(path string, along gnn.Along) gnn.Propagator
 	BeginEpoch(epoch int)
 }

@@ -122,22 +122,26 @@ func (s *span) symmetric(start int32) bool {
 
 // newLocal makes the block of the edges between local rows, from the span of the worker's own partition. It
 // also sets the self loops.
-func (e *Edges) newLocal(from *Source, s *span) *Block {
+func (e *Edges) newLocal(from *Source, s *span, owns []bool) *Block {
 	team, mem := e.team, e.team.Memory
-	inner, all := 0, 0
+	inner, all, owned, ownedOut := 0, 0, 0, 0
+	ownsSources := among(from.OwnSources, from.sources())
 	loops := make([]int32, e.Rows)
 	isLoop := func(v int, k int64) bool { return from.isLoop(v, s.r.Sources[k]) }
 	s.each(func(v int, k int64) {
 		all++
 		if isLoop(v, k) {
 			loops[v]++
+			e.ownLoops += oneIf(owns, v)
 		} else {
 			inner++
+			owned += oneIf(owns, v)
+			ownedOut += oneIf(ownsSources, int(s.r.Sources[k])-from.Starts[from.Me])
 		}
 	})
 	b := &Block{
 		In:       newCSR(mem.NewCommon, e.Rows, e.Sources, inner, s.r.Weights != nil),
-		Features: from.Data.features(team, s.r, inner),
+		Features: from.Data.features(team, s.r, inner), Owned: owned, ownedOut: ownedOut,
 	}
 	e.loopCount = all - inner
 	if inner < all {
@@ -164,6 +168,14 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 	})
 	fill.finish()
 	return b
+}
+
+// oneIf is 1 for a row that is one of these, and 0 for others and if there is no list.
+func oneIf(are []bool, row int) int {
+	if are != nil && are[row] {
+		return 1
+	}
+	return 0
 }
 
 // readLoopWeights returns the weights of the self loops, and where each vertex's begin; nil if the edges have
@@ -225,6 +237,7 @@ type outline struct {
 	step    int // the most items of a message
 	of      *graph.Relation
 	data    EdgeData
+	owns    []bool // by row: it is one of Source.Own; nil: there is no such list
 }
 
 // newBlocks makes the blocks of some entries. It also returns the list of the items. all (nil: the same)
@@ -261,7 +274,7 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 	}
 	count := func(list entryList) []blockCount {
 		counts := make([]blockCount, len(columns))
-		list(func(v int, item int32, _ int64) { counts[int(index[item])/o.step].add(int32(v)) })
+		list(func(v int, item int32, _ int64) { counts[int(index[item])/o.step].add(int32(v), o.owns) })
 		return counts
 	}
 	counts := count(some)
@@ -276,7 +289,7 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 			blocks = append(blocks, nil)
 			continue
 		}
-		b := &Block{Peer: o.peer}
+		b := &Block{Peer: o.peer, Owned: counts[message].owned}
 		if o.sources > 0 {
 			b.IDs = mem.NewElement(tensor.Graph, tensor.Int32, 1, sources[message])
 		}
@@ -309,12 +322,13 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 
 // blockCount counts a block's edges, and lists their destination rows. Edges are added row by row.
 type blockCount struct {
-	edges int
-	rows  []int32
+	edges, owned int
+	rows         []int32
 }
 
-func (c *blockCount) add(row int32) {
+func (c *blockCount) add(row int32, owns []bool) {
 	c.edges++
+	c.owned += oneIf(owns, int(row))
 	if n := len(c.rows); n == 0 || c.rows[n-1] != row {
 		c.rows = append(c.rows, row)
 	}

@@ -45,9 +45,12 @@ type Edges struct {
 	team      *kernel.Team
 	comm      *comm.Comm // the workers that hold the other rows; nil: this worker holds them
 	others    Others
-	loopCount int       // of all vertices
-	loopStart []int64   // len Rows+1: where each vertex's loops begin in loopW; nil: no weights
-	loopW     []float32 // weights of the self loops, vertex by vertex
+	loopCount int // of all vertices
+	// of the rows of Source.Own: how many there are, and their stored self loops
+	own, ownLoops int
+	ownSources    int       // of Source.OwnSources
+	loopStart     []int64   // len Rows+1: where each vertex's loops begin in loopW; nil: no weights
+	loopW         []float32 // weights of the self loops, vertex by vertex
 	// loopFeatures are those of the self loops, vertex by vertex; nil: there are no loops, or no features
 	loopFeatures *tensor.Matrix
 
@@ -85,6 +88,10 @@ type Block struct {
 	// relation has none, or its Source does not copy them.
 	Features *tensor.Matrix
 	Added    bool // the edges are self loops that the graph does not store
+	// Owned counts the entries of In in the rows of Source.Own; 0 without these.
+	Owned int
+
+	ownedOut int // entries of Out in the rows of Source.OwnSources
 
 	featureRows *tensor.Matrix // made at its first use
 }
@@ -129,6 +136,9 @@ type Source struct {
 	BackStarts []int
 	// Some selects the rows to compute on; IDs and SourceIDs then belong to these rows. nil: all rows.
 	Some *Some
+	// Own and OwnSources are some of the rows, and of the local rows of the sources' type, ascending, for
+	// which this worker computes messages; nil: all.
+	Own, OwnSources []int32
 	// Data says whether the features of the edges are copied, too.
 	Data EdgeData
 	// Common connects the workers that have the same partition, and its edges in common, as the Meters of
@@ -252,14 +262,14 @@ func (e *Edges) written(common *comm.Comm) error {
 // Among makes the edges of a worker that itself holds the rows of all sources. r numbers the sources: first
 // the rows of r itself, then others more rows. ids are the vertices of the rows of r. Among also returns
 // which of the other rows are sources, ascending, in the order of the remote blocks. The IDs of remote blocks
-// are undefined.
-func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix,
+// are undefined. messagesInto is Source.Own.
+func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix, messagesInto []int32,
 	o Others,
 ) (e *Edges, sources []int32) {
 	own := len(r.Indptr) - 1
 	e, needed, _ := read(team, Source{
 		Relation: r, Starts: []int{0, own, own + others}, Holders: []int{0, 1},
-		IDs: ids, held: true,
+		IDs: ids, held: true, Own: messagesInto,
 	})
 	e.others = o
 	return e, needed[1]
@@ -282,7 +292,9 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 	n := len(at.to)
 	e = &Edges{
 		Rows: n, IDs: s.IDs, Sources: n, SourceIDs: s.IDs, Blocks: []*Block{nil}, ends: s.Ends, team: team,
+		own: len(s.Own), ownSources: len(s.OwnSources),
 	}
+	owns := among(s.Own, n)
 	if s.Ends == TwoTypes {
 		e.Sources = s.sources()
 		e.SourceIDs = s.SourceIDs
@@ -307,9 +319,9 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 		}
 		if q == s.Me {
 			symmetric = s.Ends == OneType && s.Some == nil && at.symmetric(int32(s.Starts[q]))
-			e.Blocks[0] = e.newLocal(&s, at)
+			e.Blocks[0] = e.newLocal(&s, at, owns)
 		} else {
-			if remote[q], needed[q], err = s.newRemote(team, at, all, q,
+			if remote[q], needed[q], err = s.newRemote(team, at, all, owns, q,
 				rowsOfBlock(s.Starts[q+1]-s.Starts[q], least)); err != nil {
 				return nil, nil, err
 			}
@@ -331,15 +343,26 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 	return e, needed, nil
 }
 
+// among says which of n rows are in a list; nil for nil.
+func among(list []int32, n int) (are []bool) {
+	if list != nil {
+		are = make([]bool, n)
+	}
+	for _, row := range list {
+		are[row] = true
+	}
+	return are
+}
+
 // newRemote makes the blocks of the span's edges, whose sources are in partition q. It also returns the list
 // of the rows that travel. all is the span in all rows.
-func (s *Source) newRemote(team *kernel.Team, at, all *span, q,
+func (s *Source) newRemote(team *kernel.Team, at, all *span, owns []bool, q,
 	step int,
 ) (blocks []*Block, needed []int32, err error) {
 	start, sources := int32(s.Starts[q]), s.Starts[q+1]-s.Starts[q]
 	o := outline{
 		peer: s.Holders[q], items: sources, sources: sources, rows: len(at.to), allRows: len(all.to),
-		step: step, of: s.Relation, data: s.Data,
+		step: step, of: s.Relation, data: s.Data, owns: owns,
 	}
 	c, err := s.cutFrom(q, at)
 	if err != nil {
@@ -397,6 +420,14 @@ func (e *Edges) Entries() (n int64) {
 	return n
 }
 
+// OwnEntries is Entries for messages into the rows of Source.Own.
+func (e *Edges) OwnEntries() (n int64) {
+	for _, b := range e.Blocks {
+		n += int64(b.Owned)
+	}
+	return n
+}
+
 // Alone reports whether no rows are exchanged: the worker is the only one, or no edge joins its partition to
 // another.
 func (e *Edges) Alone() bool { return len(e.Blocks)+len(e.Needed) == 1 }
@@ -410,7 +441,11 @@ func (e *Edges) Remote() []*Block { return e.Blocks[1:] }
 func (e *Edges) Reversed() *Edges {
 	r := *e
 	r.Rows, r.IDs, r.Sources, r.SourceIDs = e.Sources, e.SourceIDs, e.Rows, e.IDs
-	r.Blocks = []*Block{{In: e.Local().Out, Out: e.Local().In, IDs: r.SourceIDs}}
+	b := e.Local()
+	r.Blocks = []*Block{{
+		In: b.Out, Out: b.In, IDs: r.SourceIDs, Owned: b.ownedOut, ownedOut: b.Owned,
+	}}
+	r.own, r.ownSources = e.ownSources, e.own
 	r.loopFeatures = nil
 	r.reset()
 	return &r

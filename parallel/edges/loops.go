@@ -59,6 +59,10 @@ func (e *Edges) loopBlock(added bool) *Block {
 	if e.loopBlocks[added] == nil {
 		e.loopBlocks[added] = &Block{
 			In: e.loopMatrix(added), IDs: e.IDs, Features: e.featuresOfLoops(added), Added: added,
+			Owned: e.ownLoops,
+		}
+		if added {
+			e.loopBlocks[added].Owned = e.own
 		}
 	}
 	return e.loopBlocks[added]

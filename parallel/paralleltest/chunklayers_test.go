@@ -13,6 +13,7 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/chunked"
 	"weft/parallel/exchange"
+	"weft/parallel/mesh"
 	"weft/tensor"
 	"weft/train/engine"
 )
@@ -20,8 +21,8 @@ import (
 // TestChunks compares the Propagators of chunks with the definition of each layer that aggregates once:
 // outputs from this epoch's rows and from the history, the gradients of all rows read, and the gradients of
 // parameters. It does so in both directions, with other rows in each epoch. Vertices are divided among the
-// replicas in turn, and among chunks at random. Each treatment of the chunks has one replica and three, and
-// one of these has the graph with edge weights.
+// replicas in turn, and among chunks at random. Each treatment of the chunks has one replica, three, and two
+// of two slices; one of the first two has the graph with edge weights.
 func TestChunks(t *testing.T) {
 	for i, given := range []struct {
 		chunks int
@@ -33,10 +34,10 @@ func TestChunks(t *testing.T) {
 		{3, axis.Options{HistoryPeriod: 2, StaleGradients: axis.Drop}},
 		{3, axis.Options{HistoryPeriod: 2, StaleGradients: axis.Keep}},
 	} {
-		for k, replicas := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%d replicas, %+v", replicas, given), func(t *testing.T) {
+		for k, m := range []mesh.Mesh{Grid(1, 1, 1), Grid(1, 3, 1), Grid(1, 2, 2)} {
+			t.Run(fmt.Sprintf("%s, %+v", Name(m), given), func(t *testing.T) {
 				t.Parallel()
-				c := newChunks(Small(t, true, (i+k)%2 == 0), replicas, given.chunks, given.Options)
+				c := newChunks(Small(t, true, (i+k)%2 == 0), m, given.chunks, given.Options)
 				c.which, c.rows = Layer.aggregatesOnce,
 					func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
 				c.run(t)
@@ -50,7 +51,7 @@ func TestChunks(t *testing.T) {
 // own. The rows stay the same, and each epoch takes a snapshot, so that in the end all rows read are exact.
 func TestChunkRounds(t *testing.T) {
 	for _, replicas := range []int{1, 2} {
-		c := newChunks(Small(t, true, true), replicas, 3, axis.Options{HistoryPeriod: 1})
+		c := newChunks(Small(t, true, true), Grid(1, replicas, 1), 3, axis.Options{HistoryPeriod: 1})
 		c.which = func(l Layer) bool { return l.rounds && l.method == "Propagate" }
 		c.rows = func(int) float64 { return 1 }
 		c.run(t)
@@ -62,13 +63,13 @@ func TestChunkRounds(t *testing.T) {
 	}
 }
 
-func newChunks(g *graph.Graph, replicas, count int, o axis.Options) *chunks {
-	c := &chunks{graph: g, replicas: replicas, options: o, of: Dividings(g.Vertices(), replicas)["in turn"]}
+func newChunks(g *graph.Graph, m mesh.Mesh, count int, o axis.Options) *chunks {
+	c := &chunks{graph: g, mesh: m, options: o, of: Dividings(g.Vertices(), m.Partitions)["in turn"]}
 	r := rand.New(rand.NewPCG(6, uint64(count)))
 	for range g.Vertices() {
 		c.chunk = append(c.chunk, r.Int32N(int32(count)))
 	}
-	c.division = chunked.Division{Of: inPartitions(c.of, replicas, c.chunk), Count: count}
+	c.division = chunked.Division{Of: inPartitions(c.of, m.Partitions, c.chunk), Count: count}
 	for e := range c.got {
 		c.got[e] = map[string]*Outcome{}
 	}
@@ -95,7 +96,7 @@ func (l Layer) aggregatesOnce() bool {
 // chunks are layers on a graph in chunks.
 type chunks struct {
 	graph     *graph.Graph
-	replicas  int
+	mesh      mesh.Mesh
 	of, chunk []int32 // each vertex's partition, and chunk of it
 	options   axis.Options
 	division  chunked.Division
@@ -124,7 +125,7 @@ func (c *chunks) layers(f func(Layer, gnn.Along)) {
 }
 
 func (c *chunks) run(t *testing.T) {
-	w := Workers{Mesh: Grid(1, c.replicas, 1), Graph: c.graph, Of: c.of}
+	w := Workers{Mesh: c.mesh, Graph: c.graph, Of: c.of}
 	w.Run(t, func(config engine.Config) {
 		g, err := chunked.New(config.Env, c.options, c.division)
 		exchange.Must(err)

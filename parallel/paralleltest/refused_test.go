@@ -17,13 +17,13 @@ import (
 )
 
 // TestMessagesRefused: every worker refuses the same message functions with the same error, before it sends
-// anything. The tensor axis names a mesh of as many workers that can compute them.
+// anything.
 func TestMessagesRefused(t *testing.T) {
 	g := Small(t, false, false)
-	messages := func(columns int, columnwise bool) func(x *autograd.Var) gnn.Message {
+	messages := func(columns int) func(x *autograd.Var) gnn.Message {
 		return func(x *autograd.Var) gnn.Message {
 			return gnn.Message{
-				Source: x, Columns: columns, Columnwise: columnwise,
+				Source: x, Columns: columns, Columnwise: true,
 				Function: func(e gnn.Edges) *autograd.Var { return e.Source },
 			}
 		}
@@ -33,11 +33,9 @@ func TestMessagesRefused(t *testing.T) {
 		message func(x *autograd.Var) gnn.Message
 		want    string
 	}{
-		{Grid(1, 2, 1), messages(3, true), "messages of 3 columns and sources of 4"},
-		{Grid(1, 1, 2), messages(3, true), "messages of 3 columns and sources of 4"},
-		{Grid(1, 1, 3), messages(5, true), "messages of 5 columns and sources of 4"},
-		{Grid(1, 1, 2), messages(4, false), "take --parallel graph=2"},
-		{Grid(1, 2, 3), messages(4, false), "take --parallel graph=6"},
+		{Grid(1, 2, 1), messages(3), "messages of 3 columns and sources of 4"},
+		{Grid(1, 1, 2), messages(3), "messages of 3 columns and sources of 4"},
+		{Grid(1, 1, 3), messages(5), "messages of 5 columns and sources of 4"},
 	} {
 		eachRefuses(t, c.mesh, g, c.want, func(a engine.Axis, tape *autograd.Tape) {
 			x := tape.Constant(tape.Team.Zeros(tensor.Features, a.Rows().Here, 4), a.Rows())

@@ -64,7 +64,7 @@ func TestTensorAxisPropagators(t *testing.T) {
 	for _, m := range []mesh.Mesh{Grid(1, 1, 6), Grid(1, 2, 2)} {
 		t.Run(Name(m), func(t *testing.T) {
 			t.Parallel()
-			Propagators(t, m, newSlice, "AggregateLinear", "Propagate", "Attend", Columnwise)
+			Propagators(t, m, newSlice)
 		})
 	}
 }

@@ -17,15 +17,19 @@ import (
 // and ones that sum the edges' rows by target and by source.
 type batch struct {
 	n                int
-	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and local rows
+	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and of messages.Into
 	// ids (Int32, 1 × n) are the vertices of the sources. The k-th parallel edge (from 0) has k·V added to
 	// its id, so that the first of equal messages wins a maximum.
 	ids      *tensor.Matrix
 	keys     *tensor.Matrix // Int32, 1 × n: keys of the dropout masks
 	weights  *tensor.Matrix // n × 1, or nil
-	features *tensor.Matrix // n × columns, a part of Block.Features, or nil
+	features *tensor.Matrix // a part of Block.Features, or nil
+	// entries (Int32, 1 × n) are the edges' rows of features; nil: one after the other. first is the entry
+	// of the block that the first of these rows belongs to.
+	entries  *tensor.Matrix
+	first    int
 	added    bool           // Block.Added
-	lo, hi   int            // all targets are local rows lo … hi−1
+	lo, hi   int            // all targets are rows lo … hi−1
 	into     *kernel.CSR    // hi−lo rows × n: the edges into each row
 	outOf    *kernel.CSR    // distinct sources × n: the edges from each
 	distinct *tensor.Matrix // Int32, 1 × distinct sources: their rows
@@ -36,26 +40,29 @@ type batch struct {
 // largest size, which is more than a run's where an epoch drops edges.
 func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	entries := block.In.Entries()
+	if m.Places != nil {
+		entries = block.Owned
+	}
 	size := min(messageEdges, entries)
 	if size == 0 {
 		return
 	}
-	buffer := m.newBatch(size, block.In.Values != nil)
+	buffer := m.newBatch(size, block)
 	from := m.listed(block)
 	defer buffer.release()
 	at, there := &position{}, size
-	if rows := len(from.indptr) - 1; rows >= 0 {
-		there = int(from.indptr[rows]) // fewer than entries where an epoch drops some
+	if len(from.indptr) > 0 {
+		there = from.entries() // fewer than in a plan where an epoch drops some
 	}
 	for lo := 0; lo < there; lo += size {
 		n := min(size, there-lo)
 		m.tape.Team.Host(func() { m.fill(buffer, n, at, from) })
-		f(buffer.index(m.tape.Team, n).with(block, lo))
+		f(buffer.index(m.tape.Team, n).with(block))
 	}
 }
 
-// newBatch makes a batch for n edges into any local rows.
-func (m *messages) newBatch(n int, weighted bool) *batch {
+// newBatch makes a batch for n edges of a block.
+func (m *messages) newBatch(n int, of *edges.Block) *batch {
 	mem := m.tape.Memory()
 	ints := func() *tensor.Matrix { return mem.NewElement(tensor.Buffers, tensor.Int32, 1, n) }
 	matrix := func(rows, cols int) *kernel.CSR {
@@ -63,20 +70,27 @@ func (m *messages) newBatch(n int, weighted bool) *batch {
 			rows+1), Indices: ints()}
 	}
 	b := &batch{
-		n: n, hi: m.rows, sources: ints(), targets: ints(), ids: ints(),
+		n: n, hi: m.Rows.Here, sources: ints(), targets: ints(), ids: ints(),
 		keys: ints(), distinct: ints(),
 	}
-	if weighted {
+	if of.In.Values != nil {
 		b.weights = mem.New(tensor.Buffers, n, 1)
 	}
-	b.into, b.outOf, b.spread = matrix(m.rows, n), matrix(n, n), matrix(n, m.rows)
+	if of.Features != nil && m.Places != nil {
+		b.entries = ints()
+	}
+	b.into, b.outOf, b.spread = matrix(b.hi, n), matrix(n, n), matrix(n, b.hi)
 	return b
 }
 
-// with gives the batch its part of what a block says of its edges, from an entry on.
-func (b *batch) with(block *edges.Block, entry int) *batch {
-	if block.Features != nil {
-		b.features = block.Features.RowRange(entry, entry+b.n)
+// with gives the batch its part of what a block says of its edges.
+func (b *batch) with(block *edges.Block) *batch {
+	switch f := block.Features; {
+	case f == nil:
+	case b.entries != nil:
+		b.features = f.RowRange(b.first, f.Rows)
+	default:
+		b.features = f.RowRange(b.first, b.first+b.n)
 	}
 	b.added = block.Added
 	return b
@@ -86,7 +100,7 @@ func (b *batch) release() {
 	for _, a := range []*kernel.CSR{b.into, b.outOf, b.spread} {
 		a.Release()
 	}
-	exchange.Release(b.sources, b.targets, b.ids, b.keys, b.distinct, b.weights)
+	exchange.Release(b.sources, b.targets, b.ids, b.keys, b.distinct, b.weights, b.entries)
 }
 
 // position says where the next edges of a block begin: the entry, its row, and how many entries of that row
@@ -94,6 +108,7 @@ func (b *batch) release() {
 type position struct {
 	entry, row int
 	occurrence int64
+	place      int // of the row among messages.Into, or where it would be
 }
 
 // listed is the arrays of a block that batches are filled from.
@@ -103,6 +118,7 @@ type listed struct {
 	weights        []float32 // nil: there are none
 	rows           []int32   // the local row of each row of the matrix; nil: the same
 	ids, targetIDs []int32   // vertices of the sources' and of the local rows; nil: the row numbers
+	places         []int32   // of messages.Into; nil: all
 	before         []int32   // by row: how many edges like its first one other blocks have; nil: none
 }
 
@@ -110,12 +126,35 @@ func (m *messages) listed(block *edges.Block) *listed {
 	l := &listed{
 		indptr: block.In.Indptr.ReadInt64s(), columns: block.In.Indices.ReadInt32s(),
 		weights: block.In.Values.ReadFloats(), rows: block.Targets.ReadInt32s(),
-		ids: block.IDs.ReadInt32s(), targetIDs: m.targetIDs.ReadInt32s(),
+		ids: block.IDs.ReadInt32s(), targetIDs: m.Rows.IDs.ReadInt32s(), places: m.Places.ReadInt32s(),
 	}
 	if block.Added {
 		l.before = m.stored.ReadInt32s()
 	}
 	return l
+}
+
+// takes reports whether messages are computed into the position's row, and finds its place.
+func (l *listed) takes(at *position) bool {
+	row := int32(entryOf(l.rows, int32(at.row)))
+	if l.places == nil {
+		at.place = int(row)
+		return true
+	}
+	for at.place < len(l.places) && l.places[at.place] < row {
+		at.place++
+	}
+	return at.place < len(l.places) && l.places[at.place] == row
+}
+
+// entries counts the entries of the rows that messages are computed into.
+func (l *listed) entries() (n int) {
+	for at := (position{}); at.row+1 < len(l.indptr); at.row++ {
+		if l.takes(&at) {
+			n += int(l.indptr[at.row+1] - l.indptr[at.row])
+		}
+	}
+	return n
 }
 
 // fill writes the ends and the keys of the next n edges.
@@ -124,11 +163,18 @@ func (m *messages) fill(b *batch, n int, at *position, from *listed) {
 	sources, targets := b.sources.WriteInt32s(), b.targets.WriteInt32s()
 	ids := b.ids.WriteInt32s()
 	keys := b.keys.WriteInt32s()
-	weights := b.weights.WriteFloats()
+	weights, entries := b.weights.WriteFloats(), b.entries.WriteInt32s()
 	for k := range n {
-		e := at.entry
-		for indptr[at.row+1] <= int64(e) {
+		for indptr[at.row+1] <= int64(at.entry) || !from.takes(at) {
 			at.row++
+			at.entry = int(indptr[at.row])
+		}
+		e := at.entry
+		if k == 0 {
+			b.first = e
+		}
+		if entries != nil {
+			entries[k] = int32(e - b.first)
 		}
 		if int64(e) > indptr[at.row] && columns[e] == columns[e-1] {
 			at.occurrence++
@@ -138,7 +184,7 @@ func (m *messages) fill(b *batch, n int, at *position, from *listed) {
 				at.occurrence = int64(from.before[at.row])
 			}
 		}
-		sources[k], targets[k] = columns[e], int32(entryOf(from.rows, int32(at.row)))
+		sources[k], targets[k] = columns[e], int32(at.place)
 		source, target := entryOf(from.ids, columns[e]), entryOf(from.targetIDs, targets[k])
 		ids[k] = m.idOf(source, at.occurrence)
 		keys[k] = edgeKey(source, target, at.occurrence)
@@ -203,11 +249,14 @@ func (b *batch) index(team *kernel.Team, n int) *batch {
 	}
 	p := &batch{
 		n: n, lo: lo, hi: hi, sources: b.sources.Prefix(1, n), targets: b.targets.Prefix(1, n),
-		ids: b.ids.Prefix(1, n), keys: b.keys.Prefix(1, n),
+		ids: b.ids.Prefix(1, n), keys: b.keys.Prefix(1, n), first: b.first,
 		distinct: b.distinct, into: part(b.into, hi-lo, n), outOf: b.outOf, spread: part(b.spread, n, hi-lo),
 	}
 	if b.weights != nil {
 		p.weights = b.weights.RowRange(0, n)
+	}
+	if b.entries != nil {
+		p.entries = b.entries.Prefix(1, n)
 	}
 	return p
 }

@@ -134,7 +134,7 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 // resume sets the layer that errors name. Each forward and each backward pass of the layer begins with it.
 func (c *Call) resume() { c.part.comm.At(c.part.epoch, c.Path) }
 
-func (c *Call) count(columns int) { c.part.Count(c.Path, c.Edges, columns) }
+func (c *Call) count(columns int) { c.part.Count(c.Path, c.Edges.Entries(), columns) }
 
 // fetch visits every remote block with its sources' rows of the matrices xs, which share a message. With
 // KeepHalo the rows stay in c.buffers, and the caller releases them.

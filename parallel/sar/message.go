@@ -15,17 +15,29 @@ import (
 // memory of the function's tape.
 const messageEdges = 1 << 13
 
-// Message implements gnn.Propagator. It computes the messages of a few edges at a time, aggregates them, and
-// drops them. The backward pass fetches the source rows again and recomputes each edge's message on a tape of
-// its own (case 2).
+// Into are rows of a partition that messages are computed into.
+type Into struct {
+	Rows *autograd.RowSet
+	// Places (Int32, 1 × n) are the rows, ascending: those of axis.Env.Own. nil: all.
+	Places *tensor.Matrix
+}
+
+// Message implements gnn.Propagator.
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	_, target := p.part.Ends(p.along)
-	exchange.Must(m.Check(p.layer.Path, p.part.Types()[target].Here))
+	return p.MessageInto(m, Into{Rows: p.part.Types()[target]})
+}
+
+// MessageInto is Message for some targets: m.Target and the result have rows of these. It computes the messages of a few edges at a time, aggregates them, and
+// drops them. The backward pass fetches the source rows again and recomputes each edge's message on a tape of
+// its own (case 2).
+func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
+	exchange.Must(m.Check(p.layer.Path, into.Rows.Here))
 	if m.Reduce == gnn.KindMin {
 		f := m.Function
 		m.Function = func(e gnn.Edges) *autograd.Var { return negated(f(e)) }
 		m.Reduce = gnn.KindMax
-		return negated(p.Message(m))
+		return negated(p.MessageInto(m, into))
 	}
 	t := m.Ends()[0].Tape()
 	c := p.call(t)
@@ -38,16 +50,21 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, columns)
 	})
 	run := &messages{
-		Message: m, tape: t, path: p.layer.Path, rows: e.Rows, targetIDs: e.IDs,
+		Message: m, Into: into, tape: t, path: p.layer.Path,
 		vertices: p.part.vertices(p.along), own: append([]*edges.Block{e.Local()}, e.LoopBlocks(m.Loops)...),
 	}
+	var some *tensor.Matrix
 	if m.Reduce == gnn.KindMean {
 		run.factors = e.MeanFactors(m.Loops, 0)
+		if into.Places != nil {
+			some = t.Team.Picked(run.factors, into.Places)
+			run.factors = some
+		}
 	}
 	if m.Loops == gnn.AddedLoops {
 		run.stored = e.Loops
 	}
-	c.count(m.Columns)
+	run.count(c)
 	var x *tensor.Matrix
 	visits := func(func(Visit) bool) {}
 	if m.Source == nil { // nothing is received
@@ -56,9 +73,9 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		x = m.Source.Value()
 		visits = c.fetchAgain(x)
 	}
-	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns) // Float32, as batch after batch is added
+	z := t.Team.Zeros(tensor.Activations, into.Rows.Here, m.Columns) // Float32, as batch after batch is added
 	if m.Reduce == gnn.KindMax {
-		run.arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, e.Rows, m.Columns)
+		run.arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, into.Rows.Here, m.Columns)
 		t.Team.Fill(run.arg, -1)
 	}
 	for _, block := range run.own {
@@ -69,7 +86,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	}
 
 	op := autograd.Op{
-		Value: t.Rounded(z), Inputs: m.Ends(), Rows: p.targets(), Keeps: m.Ends(), Buffers: append(c.buffers, run.arg),
+		Value: t.Rounded(z), Inputs: m.Ends(), Rows: into.Rows, Keeps: m.Ends(), Buffers: append(c.buffers, run.arg, some),
 		Backward: func(g *tensor.Matrix) { run.messageBackward(c, g) },
 	}
 	for _, q := range m.Parameters {
@@ -81,21 +98,29 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 // messages is one call of Message on a tape.
 type messages struct {
 	gnn.Message
-	tape      *autograd.Tape
-	path      string
-	own       []*edges.Block // those whose sources are local or not read, and self loops
-	stored    *tensor.Matrix // Int32: loops of each vertex that come before an added one; nil: none
-	rows      int
-	vertices  int            // the graph's, of the sources' type
-	targetIDs *tensor.Matrix // Int32: the vertices of the local rows; nil: the row numbers
-	factors   *tensor.Matrix // 1/in-degree for a mean, else nil
-	arg       *tensor.Matrix // Int32: the vertices that have a maximum, else nil
+	Into
+	tape     *autograd.Tape
+	path     string
+	own      []*edges.Block // those whose sources are local or not read, and self loops
+	stored   *tensor.Matrix // Int32: loops of each vertex that come before an added one; nil: none
+	vertices int            // the graph's, of the sources' type
+	factors  *tensor.Matrix // 1/in-degree for a mean, else nil
+	arg      *tensor.Matrix // Int32: the vertices that have a maximum, else nil
+}
+
+// count counts a pass over the edges.
+func (m *messages) count(c *Call) {
+	entries := c.Edges.Entries()
+	if m.Places != nil {
+		entries = c.Edges.OwnEntries()
+	}
+	c.part.Count(c.Path, entries, m.Columns)
 }
 
 // messageBackward adds all gradients of Message. g is the gradient of its result; messageBackward owns it.
 func (m *messages) messageBackward(c *Call, g *tensor.Matrix) {
 	c.resume()
-	c.count(m.Columns)
+	m.count(c)
 	var dx, dTarget *tensor.Matrix
 	var from []*autograd.Var
 	var grads []*tensor.Matrix
@@ -174,14 +199,18 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 	for _, q := range m.Parameters {
 		tape.Announced[q.Grad] = true
 	}
-	gathered := func(of *autograd.Var, from, list *tensor.Matrix) *autograd.Var {
-		if of == nil {
-			return nil
-		}
+	picked := func(from, list *tensor.Matrix) *tensor.Matrix {
 		x := t.Memory().NewElement(tensor.Buffers, from.Element, b.n, from.Cols)
 		t.Team.Gather(x, from, list)
 		x = m.inFloat32(x)
 		rows = append(rows, x)
+		return x
+	}
+	gathered := func(of *autograd.Var, from, list *tensor.Matrix) *autograd.Var {
+		if of == nil {
+			return nil
+		}
+		x := picked(from, list)
 		if !of.Wants() {
 			return tape.Constant(x, set)
 		}
@@ -196,9 +225,12 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 	if b.weights != nil {
 		e.Weight = tape.Constant(b.weights, set)
 	}
-	if b.features != nil {
-		f := m.sum(b.features)
-		if f != b.features {
+	switch f := b.features; {
+	case f == nil:
+	case b.entries != nil:
+		e.Features = tape.Constant(picked(f, b.entries), set)
+	default:
+		if f = m.sum(b.features); f != b.features {
 			t.Team.Convert(f, b.features)
 			rows = append(rows, f)
 		}

@@ -200,10 +200,10 @@ func (p *Partition) Propagator(path string, along gnn.Along) gnn.Propagator {
 	return &propagator{part: p, layer: p.costs.Layer(path), along: along}
 }
 
-// Count calls Env.Aggregated for one pass of a layer over all of e's edges, for so many columns.
-func (p *Partition) Count(path string, e *edges.Edges, columns int) {
+// Count calls Env.Aggregated for one pass of a layer over so many edges, for so many columns.
+func (p *Partition) Count(path string, entries int64, columns int) {
 	if tell := p.env.Aggregated; tell != nil {
-		tell(path, e.Entries()*int64(columns))
+		tell(path, entries*int64(columns))
 	}
 }
 
@@ -256,6 +256,9 @@ func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edg
 		IDs:     p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs,
 		Halo: h, Back: &r.Out, BackStarts: s.Edges.Types[target].Starts, Data: p.env.EdgeData,
 		Common: g.Common,
+	}
+	if own := p.env.Own; own != nil {
+		from.Own, from.OwnSources = own[target], own[source]
 	}
 	if some != nil {
 		from.Some = &edges.Some{Rows: some.Rows[target], Into: some.Into[target], Sources: some.Rows[source]}

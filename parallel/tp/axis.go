@@ -77,14 +77,20 @@ type vertexRows struct {
 func New(e axis.Env, o axis.Options) (*Axis, error) {
 	inside, within := e, o
 	inside.Explain, within.AggregationOrder = nil, order.Auto // the whole columns decide
+	g, s := e.Groups, e.Share
+	var lists [][][]int32
+	for kind := range s.Edges.Types {
+		list := ownersOf(&s.Edges, kind, g.Mesh.Slices)
+		lists = append(lists, list)
+		inside.Own = append(inside.Own, list[g.Slice])
+	}
 	inner, err := sar.New(inside, within)
 	if err != nil {
 		return nil, err
 	}
-	g, s := e.Groups, e.Share
 	a := newAxis(e, inner, o)
 	for kind, t := range s.Edges.Types {
-		a.slice(g, ownersOf(&s.Edges, kind, g.Mesh.Slices), t.IDs, inner.Schema().Types[kind].Vertices)
+		a.slice(g, lists[kind], t.IDs, inner.Schema().Types[kind].Vertices)
 	}
 	a.overlapping, a.common = g.Mesh.Partitions == 1, g.Common != nil
 	a.costs = NewCosts(e, o)

@@ -51,7 +51,7 @@ func (p *propagator) newOverlap(t *autograd.Tape, of pass, columns int, r gnn.Re
 		rounds: k, pass: of,
 	}
 	o.arrived, o.ready, o.computed = o.signals(), o.signals(), o.signals()
-	o.count = func(columns int) { p.axis.inner.Count(o.path, e, columns) }
+	o.count = func(columns int) { p.axis.inner.Count(o.path, e.Entries(), columns) }
 	all, some := op.Apply, op.ApplyRows
 	if of == backward {
 		all, some = op.ApplyTransposed, op.ApplyTransposedRows

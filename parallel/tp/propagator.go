@@ -2,12 +2,14 @@ package tp
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
-	"weft/internal/refusal"
+	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/parallel/order"
+	"weft/parallel/sar"
 	"weft/tensor"
 )
 
@@ -66,13 +68,13 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *aut
 	})
 }
 
-// Message implements gnn.Propagator, for functions that compute each column from that column alone.
+// Message implements gnn.Propagator. A function that computes each column from that column alone gets slices.
+// For another one the workers send each other complete rows of the sources, and each computes the messages
+// into its own rows.
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	exchange.Must(m.Check(p.path, p.to.own.Here))
 	if !m.Columnwise {
-		exchange.Must(refusal.Errorf("%s: the message function needs complete rows, and may be given "+
-			"slices only where it is said to be columnwise; take --parallel graph=%d", p.path,
-			p.axis.mesh.Workers()))
+		return p.messageOfRows(m)
 	}
 	// on workers without columns, too: gradients are complete in the same order on all workers
 	for _, q := range m.Parameters {
@@ -94,4 +96,22 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		}
 		return []*autograd.Var{p.inner.Message(some)}
 	})
+}
+
+// messageOfRows is Message for functions of complete rows. The gradients of the sources are summed over the
+// workers.
+func (p *propagator) messageOfRows(m gnn.Message) *autograd.Var {
+	p.order.Explain(func() string {
+		return fmt.Sprintf("messages of %d columns, computed for this worker's rows from complete rows",
+			m.Columns)
+	})
+	if m.Source != nil {
+		complete := slices.Repeat([]span{{0, m.Source.Cols()}}, p.axis.comm.Size())
+		m.Source = p.toSlices([]input{{x: m.Source, of: p.from, cut: complete, back: kernel.Accumulate}})[0]
+		defer m.Source.Drop()
+	}
+	into := sar.Into{Rows: p.to.own, Places: p.to.rowsOf[p.axis.comm.Rank()]}
+	return p.inner.(interface {
+		MessageInto(m gnn.Message, into sar.Into) *autograd.Var
+	}).MessageInto(m, into)
 }
