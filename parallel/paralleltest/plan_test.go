@@ -9,8 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/autograd"
+	"weft/gnn"
 	"weft/graph/generate"
 	"weft/internal/require"
+	"weft/kernel"
+	"weft/nn"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
@@ -154,5 +158,74 @@ func TestPriceOfOrders(t *testing.T) {
 				t.Errorf("%s, %s: %q and %q", mesh, site, p, q)
 			}
 		}
+	}
+}
+
+// TestMessagesOfRows: on any mesh a model of message functions of complete rows has one worker's losses and,
+// on any threads, the same bits. It takes and sends the bytes of its plan, which explains it.
+func TestMessagesOfRows(t *testing.T) {
+	g := Tangled(t)
+	o := small("gcn", "")
+	one := run(t, &train.Job{Graph: g, Options: o, Model: mixing})
+	for _, settings := range []string{
+		"", "parallel=graph=3", "parallel=tensor=3", "parallel=tensor=3 aggregation-chunks=3 recompute=blocks",
+		"parallel=graph=2,tensor=2 keep-halo=true", "parallel=tensor=2,pipeline=2 chunks=1 recompute=none",
+		"parallel=tensor=2 partitions=3 offload=" + t.TempDir(),
+	} {
+		t.Run(settings, func(t *testing.T) {
+			j := &train.Job{Graph: g, Options: with(o, settings), Model: mixing}
+			r := asPlanned(t, j)
+			near(t, "losses", r.Losses, one.Losses, 2e-5)
+			if got, want := sumOf(r.EdgeColumns), sumOf(one.EdgeColumns); got != want {
+				t.Errorf("%d edges × columns, want %d", got, want)
+			}
+			j.Options.Threads = 3
+			sameBits(t, "three threads", run(t, j), r)
+			if !strings.Contains(settings, "tensor") {
+				return
+			}
+			plan, err := j.Plan(context.Background())
+			require.NoError(t, err)
+			const want = "messages of 10 columns, computed for this worker's rows from complete rows"
+			if got := plan.Workers[0].Layers[0].What; got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func sumOf(list []int64) (sum int64) {
+	for _, n := range list {
+		sum += n
+	}
+	return sum
+}
+
+// mixing is a model of two layers of messages of complete rows. The first reads features of edges and of
+// added loops. The second has a maximum, along reversed edges, which have no features.
+func mixing(features, classes int) []gnn.BlockSpec {
+	layer := func(path string, in, out int, reversed bool, m gnn.Message) gnn.BlockSpec {
+		return gnn.BlockSpec{In: in, Out: out, EdgeFeatures: true, Build: func(e gnn.Env) gnn.Block {
+			w := e.Params.Weight(path+".w", in, out, nn.Glorot(in, out))
+			edge := e.Params.Weight(path+".edge", edgeColumns, out, nn.Glorot(edgeColumns, out))
+			p := e.Propagators(path, gnn.Along{Relation: e.Only(), Reversed: reversed})
+			return gnn.NewLayer(gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
+				m := m
+				m.Source, m.Target = autograd.Dense(x), autograd.Linear(x, w.On(x.Tape()))
+				m.Columns, m.Parameters = out, []*nn.Param{w, edge}
+				m.Function = func(e gnn.Edges) *autograd.Var {
+					z := autograd.AddLinear(e.Target, e.Source, w.On(e.Tape))
+					if !reversed {
+						z = autograd.AddLinear(z, e.Features, edge.On(e.Tape))
+					}
+					return autograd.Activate(z, kernel.Tanh)
+				}
+				return p.Message(m), nil
+			}), gnn.TypeLayer{})
+		}}
+	}
+	return []gnn.BlockSpec{
+		layer("first", features, 10, false, gnn.Message{Reduce: gnn.KindMean, Loops: gnn.AddedLoops}),
+		layer("second", 10, classes, true, gnn.Message{Reduce: gnn.KindMax}),
 	}
 }
