@@ -6,6 +6,7 @@ import (
 	"weft/autograd"
 	"weft/kernel"
 	"weft/nn"
+	"weft/tensor"
 )
 
 var gcniiModel = ModelKind{
@@ -81,10 +82,13 @@ func (c *GCNII) Forward(s State) State {
 // rows.
 func (c *GCNII) identityMap(t *autograd.Tape, w *nn.Param, scale float32) *autograd.Var {
 	m := autograd.Scale(scale*c.beta, w.On(t))
-	values := m.Value().WriteFloats()
-	for at := 0; at < len(values); at += m.Cols() + 1 {
-		values[at] += scale * (1 - c.beta)
-	}
+	// The diagonal is a column of rows that are longer by one, and the last element.
+	all, n := m.Value().Reshape(1, m.Rows()*m.Cols()), m.Cols()
+	more := t.Memory().New(tensor.Buffers, n, 1)
+	t.Team.Fill(more, scale*(1-c.beta))
+	t.Team.Columns(all.Prefix(n-1, n+1), 0, more.RowRange(1, n), 0, 1, kernel.Accumulate)
+	t.Team.Columns(all, all.Cols-1, more.RowRange(0, 1), 0, 1, kernel.Accumulate)
+	more.Release()
 	return m
 }
 

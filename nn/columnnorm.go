@@ -101,8 +101,8 @@ func (c *columnNorm) forward(x *autograd.Var, use Use, act kernel.Activation, ma
 			sumG, sumGX := c.sums[:cols], c.sums[cols:]
 			t.Team.NormalizeSums(sumG, sumGX, g, x.Value(), norm, act, mask)
 			if gamma != nil {
-				addTo(beta.GradSum(), sumG)
-				addTo(gamma.GradSum(), sumGX)
+				addGrad(beta, sumG)
+				addGrad(gamma, sumGX)
 			}
 			s.backward(c.sums)
 			meanG, meanGX := row(t, tensor.Buffers, sumG), row(t, tensor.Buffers, sumGX)
@@ -135,10 +135,9 @@ func row(t *autograd.Tape, kind tensor.Kind, values []float64) *tensor.Matrix {
 	return m
 }
 
-// addTo adds values to a row.
-func addTo(row *tensor.Matrix, values []float64) {
-	to := row.WriteFloats()
-	for i := range to {
-		to[i] += float32(values[i])
-	}
+// addGrad adds values to the gradient of a row.
+func addGrad(v *autograd.Var, values []float64) {
+	sum, more := v.GradSum(), row(v.Tape(), tensor.Buffers, values)
+	v.Tape().Team.Add(sum, 1, sum, 1, more)
+	more.Release()
 }

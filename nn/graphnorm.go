@@ -65,9 +65,9 @@ func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation
 			sumD := gamma[c] * rstd[c] * (sumG[c] - left[c]*sumGX[c])
 			dAlpha[c], dBias[c] = -mu*sumD, (1-scale[c])*sumD
 		}
-		addTo(alpha.GradSum(), dAlpha)
+		addGrad(alpha, dAlpha)
 		if bias != nil {
-			addTo(bias.GradSum(), dBias)
+			addGrad(bias, dBias)
 		}
 		meansOf(rows, sums)
 		for c := range mean {
