@@ -190,6 +190,18 @@ func TestMessagesOfRows(t *testing.T) {
 			if got := plan.Workers[0].Layers[0].What; got != want {
 				t.Errorf("%q, want %q", got, want)
 			}
+			if settings != "parallel=tensor=3" {
+				return
+			}
+			sent := map[string]int64{} // by each worker to two others, and the gradients of what needs them
+			for _, w := range plan.Workers {
+				for path, bytes := range w.LayoutBytes {
+					sent[path] += bytes
+				}
+			}
+			if rows := int64(2 * 4 * g.Vertices()); sent["first"] != rows*13 || sent["second"] != rows*(10+10) {
+				t.Errorf("bytes of complete rows: %v", sent)
+			}
 		})
 	}
 }

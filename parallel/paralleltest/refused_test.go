@@ -74,16 +74,25 @@ func eachRefuses(t *testing.T, m mesh.Mesh, g *graph.Graph, want string,
 // reversed ones.
 func TestEdgeFeaturesRefused(t *testing.T) {
 	g := Small(t, false, false)
-	for _, along := range []gnn.Along{Stored, Reversed} {
+	for _, c := range []struct {
+		along    gnn.Along
+		loops    gnn.Loops
+		features int
+		want     string
+	}{
+		{Stored, gnn.StoredLoops, 7, "attention is asked to use 7 features of each edge"},
+		{Reversed, gnn.StoredLoops, 7, "attention is asked to use 7 features of each edge"},
+		{Stored, gnn.AddedLoops, edgeColumns, "no features for loops beside the stored ones"},
+	} {
 		for _, m := range []mesh.Mesh{Grid(1, 2, 1), Grid(1, 1, 2)} {
-			const want = "attention is asked to use 7 features of each edge"
-			eachRefuses(t, m, g, want, func(a engine.Axis, tape *autograd.Tape) {
+			eachRefuses(t, m, g, c.want, func(a engine.Axis, tape *autograd.Tape) {
 				constant := func(rows int, of *autograd.RowSet) *autograd.Var {
 					return tape.Constant(tape.Team.Zeros(tensor.Features, rows, 4), of)
 				}
 				rows := func() *autograd.Var { return constant(a.Rows().Here, a.Rows()) }
-				a.Propagator("convs.1", along).Attend(gnn.Attention{
-					Source: rows(), Key: rows(), Target: rows(), EdgeWeight: constant(7, nil), Heads: 2,
+				a.Propagator("convs.1", c.along).Attend(gnn.Attention{
+					Source: rows(), Key: rows(), Target: rows(), EdgeWeight: constant(c.features, nil),
+					Heads: 2, Loops: c.loops,
 				}, gnn.Once)
 			})
 		}

@@ -34,6 +34,8 @@ const betweenColumns = 4
 
 var betweens = []between{
 	propagated("sum", gnn.Sum), propagated("mean", gnn.Mean), propagated("maximum", gnn.Max),
+	propagated("weighted sum without loops",
+		gnn.Reduce{Kind: gnn.KindSum, Weighted: true, Loops: gnn.RemovedLoops}),
 	{"transformed mean", [][2]int{{4, 4}}, func(
 		p gnn.Propagator, x, _ *autograd.Var, w []*autograd.Var,
 	) *autograd.Var {
@@ -56,6 +58,17 @@ var betweens = []between{
 		return p.Message(gnn.Message{
 			Source: x, Target: y, Columns: betweenColumns, Columnwise: true, Reduce: gnn.KindMean,
 			Function: func(e gnn.Edges) *autograd.Var { return autograd.Multiply(e.Source, e.Target) },
+		})
+	}},
+	{"messages of rows", [][2]int{{4, 4}}, func(
+		p gnn.Propagator, x, y *autograd.Var, w []*autograd.Var,
+	) *autograd.Var {
+		own := params(w)
+		return p.Message(gnn.Message{
+			Source: x, Target: y, Columns: betweenColumns, Reduce: gnn.KindMin, Parameters: own,
+			Function: func(e gnn.Edges) *autograd.Var {
+				return autograd.Multiply(autograd.Linear(e.Source, own[0].On(e.Tape)), e.Target)
+			},
 		})
 	}},
 }
