@@ -238,10 +238,10 @@ class _Builder:
         rows = next(((o.rows, o.axis) for o in others if o.rows is not None), (None, 0))
         if x.rows is not None or rows[0] is None:
             return x
-        shape = (
-            x.shape[: rows[1]] + x.shape[rows[1] + 1 :] if len(x.shape) > len(others[0].shape) else x.shape
-        )
-        return replace(self.pointwise("mul", self.ones(rows[0]), self.reshape(x, shape)), axis=rows[1])
+        if len(x.shape) > len(others[0].shape):
+            x = self.reshape(x, x.shape[: rows[1]] + x.shape[rows[1] + 1 :])
+        ones = self.reshape(self.ones(rows[0]), (1,) * len(x.shape))
+        return self.emit("mul", [ones, x], rows[0], x.shape, rows[1])
 
     def pointwise(self, name: str, *given: Value, **attributes: Any) -> Value:
         """An operation element by element, with PyTorch's broadcasting of rows and columns."""
@@ -261,6 +261,9 @@ class _Builder:
                 "each pair of vertices meets: a function of all pairs takes memory and time of their square"
             )
         (right_of,), inputs = right, []
+        single = [v for v in given if self.same_everywhere(v)]
+        if single and len([v for v in given if v.rows is not None]) > len(single):
+            given = tuple(self.same_everywhere(v) or v for v in given)
         for v in given:
             at = len(v.shape) - right_of - 1
             if v.rows is None and at >= 0:  # PyTorch's dimension of rows, of size 1 here
@@ -268,6 +271,13 @@ class _Builder:
             inputs.append(v)
         shape = torch.broadcast_shapes(*(v.shape for v in inputs))
         return self.simple(name, inputs, next(iter(rows)), shape, len(shape) - right_of, attributes)
+
+    def same_everywhere(self, x: Value) -> Value | None:
+        """What filled has put in each row."""
+        if x.rows is None or self.of(x)["op"] != "mul" or self.of(self.bare(self.inputs(x)[0]))["op"] != "ones":
+            return None
+        one = self.inputs(x)[1]
+        return self.reshape(one, (*x.shape[: x.axis], 1, *x.shape[x.axis :])) if one.rows is None and one.shape == x.shape else None
 
     def simple(
         self,
@@ -516,9 +526,21 @@ class _Lowering(_Builder):
         for node in graph.nodes:
             if node.op == "output":
                 return torch.fx.node.map_arg(node.args[0], lambda n: self.env[n])
-            if node.op == "call_function":
+            if node.op == "get_attr":
+                self.env[node] = operator.attrgetter(node.target)(graph.owning_module)
+            elif node.op == "call_function":
                 self.env[node] = self.call(node)
         return None
+
+    def block(self, target: Any, *args: Any) -> Any:
+        """A part of forward under torch.no_grad, torch.autocast or a checkpoint."""
+        at = next(k for k, a in enumerate(args) if isinstance(a, torch.fx.GraphModule))
+        inner, given = args[at].graph, args[at + 1 :]
+        self.env.update(zip((n for n in inner.nodes if n.op == "placeholder"), given))
+        result = self.run(inner)
+        if "grad" in target.__name__ and args[0] is False:
+            return torch.utils._pytree.tree_map_only(Value, lambda v: replace(self.emit("detach", [v], v.rows, v.shape), axis=v.axis), result)
+        return result
 
     def call(self, node: Any) -> Any:
         self.node, target = node, node.target
@@ -529,6 +551,8 @@ class _Lowering(_Builder):
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
         if target is operator.getitem:
             return args[0][args[1]]
+        if isinstance(target, torch._ops.HigherOrderOperator) and any(isinstance(a, torch.fx.GraphModule) for a in args):
+            return self.block(target, *args)
         if not isinstance(target, torch._ops.OpOverload):
             if isinstance(meta, (int, float, bool)) or meta is None:
                 return meta
@@ -877,8 +901,8 @@ class _Lowering(_Builder):
         )
 
     def is_mask(self, index: Value, indices: list[Any]) -> bool:
-        node = self.node.args[1][indices.index(index)]
-        return bool(node.meta["val"].dtype == torch.bool)
+        node = self.node.args[1]
+        return isinstance(node, (list, tuple)) and bool(node[indices.index(index)].meta["val"].dtype == torch.bool)
 
     def whole(self, view: Any) -> bool:
         return bool(view.meta["val"].shape == view.args[0].meta["val"].shape)
@@ -1061,6 +1085,15 @@ def _same(to: _Lowering, self: Any, **more: Any) -> Any:
                 "mul", to.elementwise("sign", self), to.elementwise("floor", to.elementwise("abs", self))
             )
     return self
+
+
+@_lowers("copy")
+def _copy(to: _Lowering, self: Any, src: Any, **_: Any) -> Any:
+    rows, shape, axis = to.layout()
+    if isinstance(src, Fill):
+        return Fill(src.number, rows, shape, axis)
+    x = to.filled(to.value(src), [Value(0, rows, shape, axis)])
+    return to.expand(to.reshape(x, (1,) * (len(shape) - len(x.shape)) + x.shape, axis), shape)
 
 
 @_lowers("dropout", "native_dropout")
@@ -1289,6 +1322,9 @@ def _index(to: _Lowering, self: Any, indices: list[Any]) -> Any:
     if isinstance(self, Fill):
         return Fill(self.number, *to.layout())
     x = to.value(self)
+    if isinstance(index, Fill) and x.rows is None and dim == 0:  # one group of all vertices
+        row = to.slice(x, 0, int(index.number), int(index.number) + 1)
+        return to.filled(to.reshape(row, row.shape[1:]), [Value(0, *to.layout())])
     if isinstance(index, (Ends, Vertices)):
         if x.rows is None or dim != x.axis:
             raise _No(
@@ -1427,6 +1463,12 @@ def _scatter(to: _Lowering, self: Any, dim: int, index: Any, src: Any = None, so
     if name == "scatter" and not isinstance(index, Ends) and reduce == "sum":
         return _put_columns(to, self, dim, index, src)
     if not isinstance(index, Ends):
+        sizes = to.layout()[1]
+        if isinstance(index, Fill) and index.rows == "vertices" and dim == 0 and sizes[0] == 1 and reduce in ("sum", "mean", "amax", "amin"):
+            x = to.value(src)  # one group of all vertices
+            name = {"amax": "max", "amin": "min"}.get(reduce, reduce)
+            out = to.reshape(to.emit("row_" + name, [x], None, x.shape), sizes)
+            return to.elementwise("add", out, self) if reduce == "sum" else out
         if isinstance(index, Vertices):
             raise _No("vertices are added to by their numbers: add the rows")
         raise _No(
@@ -1819,6 +1861,18 @@ def _normalised(
     return out if bias is None else to.pointwise("add", out, spread(bias))
 
 
+@_lowers("group_norm")
+def _group_norm(to: _Lowering, input: Any, num_groups: int, weight: Any, bias: Any, eps: float, **_: Any) -> Any:
+    x = to.value(input)
+    if x.rows is None or x.axis:
+        raise _No("group norm over the vertices: use GraphNorm, or normalise the last dimensions")
+    parts = to.reshape(x, (num_groups, x.shape[0] // num_groups * math.prod(x.shape[1:])))
+    out = to.reshape(to.emit("layer_norm", [parts], x.rows, parts.shape, dims=[1], eps=eps), x.shape)
+    for name, v in (("mul", weight), ("add", bias)):
+        out = out if v is None else to.pointwise(name, out, to.reshape(v, (*v.shape, *(1,) * (len(x.shape) - 1))))
+    return out
+
+
 @_lowers("layer_norm", "native_layer_norm")
 def _layer_norm(
     to: _Lowering,
@@ -1936,6 +1990,9 @@ def trace(
             f"model: {type(module).__name__} is no torch.nn.Module: give a module, or the name of a model"
         )
     given = _arguments_of(module, features, edge_features, edge_weight)
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
+        with _quiet(), torch.no_grad():  # lazy layers take their sizes from a first call
+            _call(module, given)
     lowered = _lower(module, given, True, vertices, set())
     evaluated = _lower(module, given, False, vertices, lowered[0].frozen)
     program = _program(module, *lowered)
@@ -1982,6 +2039,11 @@ class _OfData(nn.Module):  # type: ignore[misc]
 
     def forward(self, **given: Any) -> Any:
         return self.of(self.make(**given))
+
+
+def _call(module: nn.Module, given: dict[str, Any]) -> Any:
+    first = next(iter(given.values()))
+    return module(_graph_object(**first)) if isinstance(first, dict) else module(**given)
 
 
 def _graph_object(**given: Any) -> Any:
@@ -2074,11 +2136,15 @@ def _exported(module: nn.Module, given: dict[str, Any]) -> tuple[Any, dict[Any, 
     }
     dynamic = {name: {1 if v.dtype == torch.int64 else 0: sizes[rows[name]]} for name, v in given.items()}
     dynamic_shapes = {"given": dynamic} if isinstance(module, _OfData) else dynamic
+    apply = torch.autograd.Function.__dict__.get("apply")
     with _quiet():
         try:
+            torch.autograd.Function.apply = classmethod(_own_gradient)
             exported = export(module, (), given, dynamic_shapes=dynamic_shapes, strict=False)
         except Exception as error:  # whatever the module raises
-            raise _why(error) from None
+            raise _why(error, given) from None
+        finally:
+            torch.autograd.Function.apply = apply
     inputs = [
         n
         for n in exported.graph.nodes
@@ -2114,7 +2180,13 @@ def _quiet() -> Iterator[None]:
     logging.disable(level)
 
 
-def _why(error: BaseException) -> Refused:
+def _own_gradient(function: Any, *_: Any) -> None:
+    raise _No(
+        f"{function.__name__} has a gradient of its own: write it by plain operations (checkpoint: use_reentrant=False)"
+    )
+
+
+def _why(error: BaseException, given: Iterable[str]) -> Refused:
     """What torch.export, or the module in it, raised, in the words of who wrote the module."""
     if isinstance(error, Refused):
         return error
@@ -2133,6 +2205,10 @@ def _why(error: BaseException) -> Refused:
         if own
         else ""
     )
+    if isinstance(error, _No):
+        return Refused(f"model: {at}{error}")
+    if any(".max()) + 1" in (f.line or "") for f in frames):
+        return Refused(f"model: {at}the number of vertices is found from the largest in edge_index: give num_nodes=x.size(0), as in softmax(src, index, num_nodes=x.size(0))")
     if "data-dependent" in text or "DataDependent" in kind or "Pending unbacked" in kind:
         return Refused(
             f"model: {at}forward's course, or a size, depends on values: write a comparison and torch.where, and take sizes from x.size(0)"
@@ -2142,7 +2218,7 @@ def _why(error: BaseException) -> Refused:
             "model: forward works for one number of vertices or edges alone: take sizes from x.size(0), not from numbers that the module holds"
         )
     return Refused(
-        f"model: {at}{kind}: {' '.join(text.split())[:300]}; see that module(x, edge_index) works on such a graph"
+        f"model: {at}{kind}: {' '.join(text.split())[:300]}; weft calls module({', '.join(given)})"
     )
 
 
