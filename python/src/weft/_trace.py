@@ -152,6 +152,8 @@ class _Builder:
         /,
         **attributes: Any,
     ) -> Value:
+        if op == "detach" and self.of(inputs[0])["op"] == "detach":
+            return inputs[0]
         shape = tuple(int(n) for n in shape)
         base = rows[0] if isinstance(rows, tuple) else rows
         key = (op, tuple(v.op for v in inputs), repr(attributes), base)
@@ -714,6 +716,7 @@ class _Lowering(_Builder):
         meta = self.node.meta.get("val")
         if isinstance(result, (Value, Fill)) and isinstance(meta, Tensor):
             rows, shape, axis = self.layout()
+            result = result if result.rows is not None else replace(result, axis=0)
             if (_base(result.rows), result.shape, result.axis) != (_base(rows), shape, axis):
                 raise _No(
                     f"{self.node.target} became {result.rows} × {result.shape} instead of {rows} × {shape}: this is a fault of weft"
@@ -1667,11 +1670,11 @@ def _addmm(to: _Lowering, self: Any, mat1: Any = None, mat2: Any = None, batch1:
            vec: Any = None, beta: Any = 1, alpha: Any = 1) -> Any:  # fmt: skip
     x = next(v for v in (mat1, batch1, mat) if v is not None)
     y = next(v for v in (mat2, batch2, vec) if v is not None)
-    out = _product(to, to.value(x), to.value(y))
+    out, b = _product(to, to.value(x), to.value(y)), to.value(self)
+    if to.of(out)["op"] == "linear" and (alpha, beta, b.rows, b.shape) == (1, 1, None, out.shape[-1:]):
+        return to.emit("linear", [*to.inputs(out), b], out.rows, out.shape, out.axis)
     out = out if alpha == 1 else to.pointwise("mul", out, to.constant(alpha))
-    return (
-        out if beta == 0 else to.pointwise("add", out, to.pointwise("mul", to.value(self), to.constant(beta)))
-    )
+    return out if beta == 0 else to.pointwise("add", out, to.pointwise("mul", b, to.constant(beta)))
 
 
 def _product(to: _Lowering, x: Value, y: Value) -> Value:
@@ -1959,7 +1962,7 @@ def _sizes(meta: Any) -> Sequence[Any]:
 
 def _path(node: Any) -> str:
     stack = node.meta.get("nn_module_stack") or {}
-    return next((str(path) for path, _ in reversed(stack.values())), "")
+    return next((str(path) for path, _ in reversed(stack.values())), "").removeprefix("of").removeprefix(".")
 
 
 def _line(node: Any) -> str:
@@ -1973,146 +1976,108 @@ def _line(node: Any) -> str:
 
 
 def trace(
-    module: nn.Module,
-    *,
-    features: int,
-    edge_features: int | None = None,
-    edge_weight: bool = False,
-    vertices: int | None = None,
+    module: nn.Module, *, features: int, edge_features: int | None = None, edge_weight: bool = False, vertices: int | None = None
 ) -> Program:
-    """The program of a module that is called as module(x, edge_index), with edge_attr and edge_weight where forward names them.
+    """The program of a module that is called as module(x, edge_index) or, if it is over DGL, as module(graph, x).
 
-    The graph has features numbers a vertex, edge_features a edge, if any, and perhaps edge weights. Raises
-    Refused with the line of the module's source, the reason, and what to write in its place.
+    The graph has features numbers a vertex, edge_features a edge, if any, and perhaps edge weights, which
+    forward gets where it names edge_attr and edge_weight. Raises Refused with the line of the module's
+    source, the reason, and what to write in its place.
     """
     if not isinstance(module, nn.Module):
-        raise Refused(
-            f"model: {type(module).__name__} is no torch.nn.Module: give a module, or the name of a model"
-        )
-    given = _arguments_of(module, features, edge_features, edge_weight)
+        raise Refused(f"model: {type(module).__name__} is no torch.nn.Module: give a module, or the name of a model")
+    kind = next((p.dtype for p in module.parameters() if p.dtype.is_floating_point), torch.float32)
+    v, e = _EXAMPLE["vertices"], _EXAMPLE["edges"]
+    given = {"x": torch.zeros(v, features, dtype=kind), "edge_index": torch.arange(2 * e).view(2, e) % v}
+    if edge_features:
+        given["edge_attr"] = torch.zeros(e, edge_features, dtype=kind)
+    if edge_weight:
+        given["edge_weight"] = torch.ones(e, dtype=kind)
+    called = _Called(module, given)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         with _quiet(), torch.no_grad():  # lazy layers take their sizes from a first call
-            _call(module, given)
-    lowered = _lower(module, given, True, vertices, set())
-    evaluated = _lower(module, given, False, vertices, lowered[0].frozen)
-    program = _program(module, *lowered)
-    _same_in_evaluation(lowered, evaluated)
+            called(**given)
+    trained = _lower(called, True, set())
+    evaluated = _lower(called, False, trained[0].frozen)
+    program = _program(module, *trained)
+    _same_in_evaluation(trained, evaluated)
     return program
 
 
-def _arguments_of(
-    module: nn.Module, features: int, edge_features: int | None, edge_weight: bool
-) -> dict[str, Any]:
-    """Example tensors by the names of forward's parameters."""
-    kind = next((p.dtype for p in module.parameters() if p.dtype.is_floating_point), torch.float32)
-    v, e = _EXAMPLE["vertices"], _EXAMPLE["edges"]
-    edges: dict[str, Any] = {"edge_attr": torch.zeros(e, edge_features, dtype=kind) if edge_features else None,
-                             "edge_weight": torch.ones(e, dtype=kind) if edge_weight else None}  # fmt: skip
-    given = {
-        "x": torch.zeros(v, features, dtype=kind),
-        "edge_index": torch.arange(2 * e).view(2, e) % v,
-        **edges,
-    }
-    parameters = list(inspect.signature(module.forward).parameters.values())
-    free = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    if len(free) == 1 and free[0].name != "x":
-        return {free[0].name: given}
-    names = {p.name: p.name for p in free if p.name in given} | dict(
-        zip((p.name for p in free[:2]), ("x", "edge_index"))
-    )
-    for p in free:
-        if p.name in names and given[names[p.name]] is None and p.default is p.empty:
-            raise Refused(f"model: forward takes {p.name}, which the graph lacks: give {p.name}")
-        if p.name not in names and p.default is p.empty:
-            raise Refused(
-                f"model: forward takes {p.name}: weft gives x, edge_index, edge_attr and edge_weight, by these names"
-            )
-    return {name: given[of] for name, of in names.items() if given[of] is not None}
+class _Called(nn.Module):  # type: ignore[misc]
+    """A module with what its forward is called with: tensors of a graph by their names, or a graph that holds them."""
 
-
-class _OfData(nn.Module):  # type: ignore[misc]
-    """A module whose forward takes a graph as one object, PyG's Data."""
-
-    def __init__(self, module: nn.Module, make: Callable[..., Any]) -> None:
+    def __init__(self, module: nn.Module, given: dict[str, Tensor]) -> None:
         super().__init__()
-        self.of, self.make = module, make
+        self.of, self.given = module, given
+        every = inspect.signature(module.forward).parameters.values()
+        free = [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        self.dgl = bool(free) and (free[0].name in _GRAPHS or "DGLGraph" in str(free[0].annotation))
+        self.data = not self.dgl and len(free) == 1 and free[0].name != "x"
+        order = ["graph", "x"] if self.dgl else ["data"] if self.data else ["x", "edge_index"]
+        self.names = {p.name: p.name for p in free if p.name in given} | dict(zip((p.name for p in free), order))
+        if self.dgl:
+            self.names |= {p.name: weft for p in free[2:] for weft, names in _EDGES_OF_DGL.items() if p.name in names and weft in given}
+        for p in free:
+            if p.default is not p.empty or p.name in self.names:
+                continue
+            if p.name in ("edge_attr", "edge_weight"):
+                raise Refused(f"model: forward takes {p.name}, which the graph lacks: give {p.name}")
+            raise Refused(f"model: forward takes {p.name}: weft gives x, edge_index, edge_attr and edge_weight, by these names")
 
-    def forward(self, **given: Any) -> Any:
-        return self.of(self.make(**given))
+    def forward(self, graph: Any = None, **tensors: Tensor) -> Any:
+        whole = tensors | {"graph": graph, "data": _data(tensors) if self.data else None}
+        return self.of(**{name: whole[of] for name, of in self.names.items()})
 
 
-def _call(module: nn.Module, given: dict[str, Any]) -> Any:
-    first = next(iter(given.values()))
-    return module(_graph_object(**first)) if isinstance(first, dict) else module(**given)
+_GRAPHS = ("graph", "g", "block", "blocks", "bg")
+_EDGES_OF_DGL = {
+    "edge_weight": ("edge_weight", "eweight", "weight"),
+    "edge_attr": ("edge_feat", "edge_feats", "edge_attr", "efeat", "efeats", "pseudo"),
+}
 
 
-def _graph_object(**given: Any) -> Any:
+def _data(tensors: dict[str, Tensor]) -> Any:
     from torch_geometric.data import Data
 
-    return Data(**given)
+    return Data(**tensors)
 
 
-def _lower(
-    module: nn.Module, given: dict[str, Any], training: bool, vertices: int | None, frozen: set[str]
-) -> tuple[_Lowering, Value]:
+def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[_Lowering, Value]:
     """The operations of a module in training, or in evaluation."""
-    tensors = {id(t): t for t in (*module.parameters(), *module.buffers())}
-    own = copy.deepcopy(module, tensors).train(training)
-    if not training:
-        own.eval()
-    prefix = ""
-    (first, *_), *_ = (list(given.values()), None)
-    if isinstance(first, dict):
-        own, prefix, given = (
-            _OfData(own, _graph_object),
-            "of.",
-            {k: v for k, v in first.items() if v is not None},
-        )
-    exported, rows = _exported(own, given)
-    to = _Lowering(rows, _said_of)
+    tensors = {id(t): t for t in (*called.parameters(), *called.buffers())}
+    own = copy.deepcopy(called, tensors).train(training)
+    graph, inputs = _exported(own)
+    rows = {"x": "vertices", "edge_index": "stored", "edge_attr": "stored", "edge_weight": "stored"}
+    sizes = {}
+    for node, kind in inputs.items():
+        if kind in called.given:
+            size = node.meta["val"].shape[int(kind == "edge_index")]
+            if isinstance(size, int):
+                raise Refused(f"model: forward works for {size} rows of {kind} alone: take sizes from x.size(0), not from numbers")
+            sizes[size.node.expr] = rows[kind]
+    v, e = (next((k for k, r in sizes.items() if r == of), sympy.Symbol(of)) for of in ("vertices", "stored"))
+    to = _Lowering({v: "vertices", **sizes, sympy.expand(v + e): "added"}, _said_of)
     to.training, to.frozen = training, set(frozen)
-    names = _canonical(module)
-    signature = exported.graph_signature
-    stored = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    for node in exported.graph.nodes:
-        if node.op != "placeholder":
-            continue
-        to.node, to.where = node, {}
-        if node.name in stored:
-            name = stored[node.name].removeprefix(prefix)
-            shape = tuple(node.meta["val"].shape)
-            if name in names:
-                to.env[node] = to.emit("parameter", (), None, shape, name=names[name])
-            else:  # a buffer that is not saved
-                to.env[node] = dict(own.named_buffers())[stored[node.name]].detach().clone()
-        elif node.name in signature.inputs_to_lifted_tensor_constants:
-            to.env[node] = exported.constants[signature.inputs_to_lifted_tensor_constants[node.name]].clone()
-        else:
-            to.env[node] = _input(to, node, given)
-    try:
-        output = to.run(exported.graph)
-    except RecursionError:
-        raise Refused("model: forward is nested too deeply: write fewer layers in one module") from None
+    names, buffers = _canonical(called.of), dict(own.named_buffers())
+    for node, kind in inputs.items():
+        if isinstance(kind, Tensor):
+            to.env[node] = kind
+        elif kind == "edge_index":
+            to.env[node] = Edges("stored")
+        elif kind in called.given:
+            rows_, shape, _ = to.layout(node)
+            op, shapes = {"x": ("features", {"shape": list(shape)}), "edge_attr": ("edge_features", {"shape": list(shape)})}.get(kind, (kind, {}))
+            to.env[node] = to.emit(op, (), rows_, shape, **shapes)
+        elif (name := kind.removeprefix("of.")) in names:
+            to.env[node] = to.emit("parameter", (), None, node.meta["val"].shape, name=names[name])
+        else:  # a buffer that is not saved
+            to.env[node] = buffers[kind].detach().clone()
+    output = to.run(graph)
     output = output[0] if isinstance(output, (list, tuple)) and len(output) == 1 else output
     if not isinstance(output, Value) or output.rows != "vertices" or output.axis or len(output.shape) > 1:
-        raise Refused(
-            "model: forward returns something else than one tensor of vertices × classes: return the logits of all vertices, and nothing else"
-        )
+        raise Refused("model: forward returns something else than one tensor of vertices × classes: return the logits of all vertices, and nothing else")
     return to, output
-
-
-def _input(to: _Lowering, node: Any, given: dict[str, Any]) -> Any:
-    value = node.meta.get("val")
-    if not isinstance(value, Tensor):
-        return None
-    if not value.dtype.is_floating_point:
-        return Edges("stored")
-    rows, shape, _ = to.layout(node)
-    if rows == "vertices":
-        return to.emit("features", (), rows, shape, shape=list(shape))
-    if len(shape) == 1:
-        return to.emit("edge_features", (), rows, shape, shape=list(shape))
-    return to.emit("edge_weight", (), rows, ())
 
 
 def _canonical(module: nn.Module) -> dict[str, str]:
@@ -2125,44 +2090,28 @@ def _canonical(module: nn.Module) -> dict[str, str]:
     return names
 
 
-def _exported(module: nn.Module, given: dict[str, Any]) -> tuple[Any, dict[Any, Rows]]:
-    """The graph of ATen's operations, and what the symbols of its sizes count."""
-    from torch.export import Dim, export
-
-    sizes = {"vertices": Dim("V", min=2, max=2**40), "stored": Dim("E", min=2, max=2**40)}
-    rows = {
-        name: "stored" if v.dtype == torch.int64 or v.shape[0] == _EXAMPLE["edges"] else "vertices"
-        for name, v in given.items()
-    }
-    dynamic = {name: {1 if v.dtype == torch.int64 else 0: sizes[rows[name]]} for name, v in given.items()}
-    dynamic_shapes = {"given": dynamic} if isinstance(module, _OfData) else dynamic
-    apply = torch.autograd.Function.__dict__.get("apply")
+def _exported(called: _Called) -> tuple[Any, dict[Any, Any]]:
+    """The graph of ATen's operations, and what its inputs are: names of the state or of what is given, or a constant."""
+    apply = torch.autograd.Function.__dict__["apply"]
     with _quiet():
         try:
             torch.autograd.Function.apply = classmethod(_own_gradient)
-            exported = export(module, (), given, dynamic_shapes=dynamic_shapes, strict=False)
+            if called.dgl:
+                from . import _dgl
+
+                return _dgl.exported(called, called.given)
+            v, e = (torch.export.Dim(name, min=2, max=2**40) for name in "VE")
+            varies = {name: {0: v} if name == "x" else {int(name == "edge_index"): e} for name in called.given}
+            shapes = {"tensors": varies}
+            exported = torch.export.export(called, (), called.given, dynamic_shapes=shapes, strict=False)
         except Exception as error:  # whatever the module raises
-            raise _why(error, given) from None
+            raise _why(error, called.names) from None
         finally:
             torch.autograd.Function.apply = apply
-    inputs = [
-        n
-        for n in exported.graph.nodes
-        if n.op == "placeholder" and n.name in exported.graph_signature.user_inputs
-    ]
-    symbols: dict[Any, Rows] = {}
-    for node, name in zip(inputs, given):
-        size = node.meta["val"].shape[1 if given[name].dtype == torch.int64 else 0]
-        if isinstance(size, int):
-            raise Refused(
-                f"model: forward works for {size} rows of {name} alone: take sizes from x.size(0), not from numbers"
-            )
-        symbols[size.node.expr] = rows[name]
-    v, e = (
-        next((k for k, r in symbols.items() if r == rows), sympy.Symbol("none"))
-        for rows in ("vertices", "stored")
-    )
-    return exported, symbols | {sympy.expand(v + e): "added"}
+    signature = exported.graph_signature
+    kinds = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **dict(zip(signature.user_inputs, called.given))}
+    kinds |= {k: exported.constants[name].clone() for k, name in signature.inputs_to_lifted_tensor_constants.items()}
+    return exported.graph, {n: kinds[n.name] for n in exported.graph.nodes if n.op == "placeholder" and n.name in kinds}
 
 
 @contextlib.contextmanager
