@@ -121,9 +121,55 @@ func TestGradients(t *testing.T) {
 		"some columns twice": {of(x), one(func(a v) v {
 			return autograd.Add(autograd.Columns(a, 0, 2), autograd.Columns(a, 1, 2))
 		})},
-		"joined":     {of(x, y), two(func(a, b v) v { return autograd.Join(a, b, a) })},
-		"stacked":    {of(x, x), two(func(a, b v) v { return autograd.Stack(a, b, a) })},
-		"a residual": {of(x, square), two(func(a, b v) v { return autograd.Add(a, autograd.Linear(a, b)) })},
+		"pointwise": {of(x, x), two(func(a, b v) v {
+			return pointwise(autograd.Operand{Var: a}, autograd.Operand{Var: b})
+		})},
+		"pointwise with itself": {of(x), one(func(a v) v {
+			return pointwise(autograd.Operand{Var: a}, autograd.Operand{Var: a})
+		})},
+		"pointwise with a row": {of(x, [2]int{1, inner}), two(func(a, b v) v {
+			return pointwise(autograd.Operand{Var: a}, autograd.Operand{Var: b})
+		})},
+		"pointwise of columns": {of(x, x), two(func(a, b v) v {
+			return pointwise(autograd.Operand{Var: a, Columns: []int32{2, 0, 2, 2}},
+				autograd.Operand{Var: b, Columns: []int32{1, 1, 0, 1}})
+		})},
+		"pointwise of columns of a row": {of(y, [2]int{1, 2}), two(func(a, b v) v {
+			return pointwise(autograd.Operand{Var: b, Columns: []int32{1, 1, 0, 1}}, autograd.Operand{Var: a})
+		})},
+		"pointwise of rows alone": {of([2]int{1, inner}, [2]int{1, 1}), two(func(a, b v) v {
+			return pointwise(autograd.Operand{Var: a}, autograd.Operand{Var: b, Columns: []int32{0, 0, 0}})
+		})},
+		"mapped columns": {of(x), one(func(a v) v {
+			return autograd.MapColumns(a, kernel.NewColumnMap(inner, .5, []int32{0, 2}, []int32{2}, nil))
+		})},
+		"softmax": {of([2]int{rows, 6}), one(func(a v) v {
+			return autograd.Groups(a, 2, kernel.GroupSoftmax)
+		})},
+		"log-softmax": {of([2]int{rows, 6}), one(func(a v) v {
+			return autograd.Groups(a, 2, kernel.GroupLogSoftmax)
+		})},
+		"log-sum-exp": {of([2]int{rows, 6}), one(func(a v) v {
+			return autograd.Groups(a, 2, kernel.GroupLogSumExp)
+		})},
+		"maximum": {of(x), one(func(a v) v { return autograd.Groups(a, 1, kernel.GroupMax) })},
+		"product of rows": {of([2]int{rows, 12}, [2]int{rows, 8}), two(func(a, b v) v {
+			return autograd.RowProduct(a, b, kernel.RowProduct{Groups: 2, Rows: 3, Inner: 2, Cols: 2})
+		})},
+		"sums over rows": {of(x), one(func(a v) v {
+			h := autograd.Rows(autograd.Scale(.2, a), 0, rows, autograd.AllHere(rows))
+			return pointwise(autograd.Operand{Var: h}, autograd.Operand{Var: autograd.SumRows(h)})
+		})},
+		"reshaped": {of(x, square), two(func(a, b v) v {
+			flat := autograd.Reshape(autograd.Scale(2, a), 1, rows*inner)
+			return autograd.Linear(autograd.Reshape(flat, rows, inner), b)
+		})},
+		"a reshaped input": {of(x), one(func(a v) v { return autograd.Reshape(a, inner, rows) })},
+		"joined":           {of(x, y), two(func(a, b v) v { return autograd.Join(a, b, a) })},
+		"stacked":          {of(x, x), two(func(a, b v) v { return autograd.Stack(a, b, a) })},
+		"a residual": {of(x, square), two(func(a, b v) v {
+			return autograd.Add(a, autograd.Linear(a, b))
+		})},
 		"a residual, reversed": {of(x, square), two(func(a, b v) v {
 			return autograd.Add(autograd.Linear(a, b), a)
 		})},
@@ -292,5 +338,93 @@ func TestUnwantedGradients(t *testing.T) {
 			b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
 			b.live("the backward pass", 0)
 		})
+	}
+}
+
+// pointwise is tanh(a·b) + a/4.
+func pointwise(a, b autograd.Operand) *autograd.Var {
+	e := &kernel.Expression{Inputs: 2}
+	product := e.Op(kernel.OpTanh, e.Op(kernel.OpMul, 0, 1))
+	e.Results = []int{e.Op(kernel.OpAdd, product, e.Op(kernel.OpMul, 0, e.Constant(.25)))}
+	return autograd.Pointwise(e, a, b)
+}
+
+// TestPointwiseKeeps: an expression keeps what its gradients depend on, and no more.
+func TestPointwiseKeeps(t *testing.T) {
+	b := newBench(t)
+	w := b.leaf(rows, cols)
+	out := b.tape.Scope(func() *autograd.Var {
+		e := &kernel.Expression{Inputs: 2}
+		e.Results = []int{e.Op(kernel.OpSub, e.Op(kernel.OpTanh, 0), 1)}
+		return autograd.Pointwise(e, autograd.Operand{Var: autograd.Scale(2, w)},
+			autograd.Operand{Var: autograd.Scale(3, w)})
+	})
+	b.live("the scope's end", 2) // the first operand and the result
+	b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
+	b.live("the backward pass", 0)
+}
+
+// TestReshaped: a value of another shape is in the same memory, has the rows of as many, and neither
+// overwrites the other.
+func TestReshaped(t *testing.T) {
+	b := newBench(t)
+	set := autograd.AllHere(rows)
+	x := autograd.Scale(1, b.tape.Constant(b.matrix(rows, cols), set))
+	z, same := autograd.Reshape(x, cols, rows), autograd.Reshape(x, rows, cols)
+	if z.Value().Pointer() != x.Value().Pointer() || z.RowSet() != nil || same.RowSet() != set {
+		t.Error("another place, or other rows")
+	}
+	b.live("both", 1)
+	before := x.Value().Floats()[0]
+	y := autograd.Finish(z, nil, kernel.Sigmoid, kernel.Mask{})
+	if x.Value().Floats()[0] != before {
+		t.Error("a value that is read elsewhere was overwritten")
+	}
+	y.Drop()
+	z.Drop()
+	x.Drop()
+	b.live("two dropped", 1)
+	same.Drop()
+	b.live("the other dropped", 0)
+}
+
+// TestSumRows: the sum is that over all workers, forward and backward, and no value of rows.
+func TestSumRows(t *testing.T) {
+	b := newBench(t)
+	peers := &doubled{}
+	set := autograd.RowsOf(b.team, nil, rows, 2*rows, peers)
+	x := b.tape.Input(b.matrix(rows, cols), set)
+	sum := autograd.SumRows(x)
+	want := make([]float64, cols)
+	for i, v := range x.Value().Floats() {
+		want[i%cols] += 2 * float64(v)
+	}
+	for c, got := range sum.Value().Floats() {
+		if math.Abs(float64(got)-want[c]) > 1e-5 {
+			t.Errorf("column %d sums to %v, want %v", c, got, want[c])
+		}
+	}
+	if sum.RowSet() != nil || sum.Rows() != 1 {
+		t.Error("a sum has rows")
+	}
+	b.tape.Backward(autograd.Root{Var: sum, Grad: b.ones(sum)})
+	for _, g := range x.TakeGrad().Floats() {
+		if g != 2 {
+			t.Fatalf("a row's gradient is %v, want that of both workers", g)
+		}
+	}
+	if peers.calls != 2 {
+		t.Errorf("%d sums over the workers", peers.calls)
+	}
+	panics(t, "not vertices", func() { autograd.SumRows(b.leaf(rows, cols)) })
+}
+
+// doubled are two workers with the same numbers.
+type doubled struct{ calls int }
+
+func (d *doubled) Sum(values []float64) {
+	d.calls++
+	for i := range values {
+		values[i] *= 2
 	}
 }

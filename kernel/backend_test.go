@@ -45,7 +45,7 @@ func TestPointers(t *testing.T) {
 	require.NoError(t, err)
 	within := map[string]string{
 		"weft_edges": "indptr indices", "weft_mask": "ids", "weft_normalization": "mean rstd gamma beta",
-		"weft_workspaces": "*first",
+		"weft_workspaces": "*first", "weft_operand": "x columns",
 	}
 	comment := regexp.MustCompile(`//.*`)
 	field := regexp.MustCompile(`(const )?(\w+) ([^;]+);`)
@@ -60,8 +60,16 @@ func TestPointers(t *testing.T) {
 		for _, f := range field.FindAllStringSubmatch(m[1], -1) {
 			written := map[bool]string{true: "W", false: "R"}
 			for _, name := range strings.Split(f[3], ",") {
-				name = strings.TrimSpace(name)
+				name, array := strings.CutSuffix(strings.TrimSpace(name), "[WEFT_OPERANDS]")
+				if name[0] == '*' && array {
+					want = append(want, fmt.Sprintf("OPERANDS(%s, S, %s,)", written[f[1] == ""], name[1:]))
+					continue
+				}
 				for _, part := range strings.Fields(within[f[2]]) {
+					if array {
+						want = append(want, fmt.Sprintf("OPERANDS(R, S, %s, .%s)", name, part))
+						continue
+					}
 					want = append(want, fmt.Sprintf("%s(%s.%s)", written[part[0] == '*'], name, strings.Trim(part, "*")))
 				}
 				if f[2] != "weft_onednn" && name[0] == '*' {

@@ -66,6 +66,11 @@ var conformance = map[string]func(s *suite){
 	"coding":                conformCoding,
 	"head scale":            conformHeadScale,
 	"elements":              conformElements,
+	"pointwise":             conformPointwise,
+	"mapped columns":        conformMapColumns,
+	"groups":                conformGroups,
+	"row product":           conformRowProduct,
+	"sums of rows":          conformSumRows,
 }
 
 // widths are numbers of columns: every remainder of every vector length, with and without whole vectors

@@ -146,6 +146,14 @@ func (t *Team) ColumnSums(sum, x, y *tensor.Matrix) {
 	s.end()
 }
 
+// SumRows makes sums Σ_i x_ic, in double precision.
+func (t *Team) SumRows(sums []float64, x *tensor.Matrix) {
+	partial := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
+	s := t.tileSums(partial, x, nil)
+	t.overTiles(s.routine, s.args, x.Rows, x.Cols)
+	t.readTiles(sums, partial)
+}
+
 // columnSums are sums over rows, of which the kernel makes those of each tile. end adds these to the result.
 type columnSums struct {
 	link
@@ -155,14 +163,16 @@ type columnSums struct {
 func (t *Team) columnSums(sum, x, y *tensor.Matrix) columnSums {
 	check("sum", sum, 1, x.Cols)
 	partial := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
+	return columnSums{t.tileSums(partial, x, y), func() { t.addTiles(sum, partial) }}
+}
+
+// tileSums makes partial the sums of each tile's rows.
+func (t *Team) tileSums(partial, x, y *tensor.Matrix) link {
 	args := &C.weft_column_sum_args{
 		tiles: doubles(partial), x: storage(x), y: storage(y),
 		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 	}
-	return columnSums{
-		link{on(C.weft_column_sum, x, y).streams(x, y), unsafe.Pointer(args), true},
-		func() { t.addTiles(sum, partial) },
-	}
+	return link{on(C.weft_column_sum, x, y).streams(x, y), unsafe.Pointer(args), true}
 }
 
 // SumSquares is Σ x², in double precision.

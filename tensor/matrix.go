@@ -59,6 +59,7 @@ type Matrix struct {
 	data     unsafe.Pointer
 	meter    *Meter  // nil for a view
 	of       *Matrix // of a view of a matrix that may rest, or is on a device: that matrix
+	held     *Matrix // of a view that holds a matrix: that matrix
 	rest     *rest   // nil: the matrix does not rest
 	place    *place  // nil: the matrix is on the host
 	kind     Kind
@@ -246,19 +247,23 @@ func (m *Matrix) Retain() *Matrix {
 }
 
 // Shared reports whether there is more than one holder.
-func (m *Matrix) Shared() bool { return m.retained > 0 }
+func (m *Matrix) Shared() bool { return m.retained > 0 || m.held != nil && m.held.Shared() }
 
 // Release gives the memory back, when the last holder calls it. A further Release, and the release of a view
-// or of nil, does nothing.
+// that holds nothing, or of nil, does nothing.
 func (m *Matrix) Release() {
-	if m == nil || m.meter == nil || m.data == nil {
+	if m == nil || m.meter == nil && m.held == nil || m.data == nil {
 		return
 	}
 	if m.retained > 0 {
 		m.retained--
 		return
 	}
-	m.meter.free(m)
+	if m.held != nil {
+		m.held.Release()
+	} else {
+		m.meter.free(m)
+	}
 	m.data = nil
 }
 

@@ -77,7 +77,7 @@ func (m *Matrix) UnpinFrom(least int) *Matrix {
 
 // SetReadOnly says that nobody changes the elements before SetWritable.
 func (m *Matrix) SetReadOnly() {
-	if m != nil && m.rest != nil {
+	if m = m.whole(); m != nil && m.rest != nil {
 		m.meter.mu.Lock()
 		defer m.meter.mu.Unlock()
 		m.rest.readOnly = true
@@ -86,7 +86,7 @@ func (m *Matrix) SetReadOnly() {
 
 // SetWritable says that the elements may change again.
 func (m *Matrix) SetWritable() {
-	if m != nil && m.rest != nil {
+	if m = m.whole(); m != nil && m.rest != nil {
 		m.meter.mu.Lock()
 		defer m.meter.mu.Unlock()
 		m.rest.used.Store(m.meter.offload.turn.Load())
@@ -140,7 +140,10 @@ func (m *Matrix) Leave() {
 }
 
 // Rests reports whether the matrix rests now.
-func (m *Matrix) Rests() bool { return m.rest != nil && m.rest.absent.Load() }
+func (m *Matrix) Rests() bool {
+	m = m.whole()
+	return m.rest != nil && m.rest.absent.Load()
+}
 
 // use brings a matrix back if it rests, and keeps it for this turn.
 func (m *Matrix) use() {
@@ -175,7 +178,7 @@ func (t *account) fetch(m *Matrix) {
 // Ahead begins to read a matrix that rests and will be used in this turn, if it fits the limit beside all
 // that is here.
 func (m *Matrix) Ahead() {
-	if m == nil || !m.Rests() {
+	if m = m.whole(); m == nil || !m.Rests() {
 		return
 	}
 	t := m.meter.account

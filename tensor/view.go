@@ -24,3 +24,19 @@ func (m *Matrix) Narrow() {
 	m.Element = BFloat16
 	m.meter.shrink(m, pages(m.Rows*m.Cols*m.Element.Size()))
 }
+
+// Hold is Reshape for a view that takes over the caller's hold of the matrix: its Release
+// releases the matrix.
+func (m *Matrix) Hold(rows, cols int) *Matrix {
+	v := m.Reshape(rows, cols)
+	v.held = m
+	return v
+}
+
+// whole is the matrix that a view holds, else the matrix itself.
+func (m *Matrix) whole() *Matrix {
+	for m != nil && m.held != nil {
+		m = m.held
+	}
+	return m
+}

@@ -75,6 +75,15 @@ const char *weft_name(int kernel) {
 	return names[kernel];
 }
 
+const char *weft_operation_name(int operation) {
+	static const char *const names[] = {
+#define X(name) #name,
+		WEFT_OPERATIONS(X)
+#undef X
+	};
+	return names[operation];
+}
+
 void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi) {
 	switch (kernel) {
 	case weft_product_pack: weft_product_pack_run(args, lo, hi); break;

@@ -196,10 +196,13 @@ static inline const weft_narrow *narrower(int64_t cols) {
 #include "heads.h"
 #include "attention.h"
 #include "segment.h"
+#include "functions.h"
+#include "groups.h"
 #if !defined(WEFT_OF_BFLOAT16)
 #include "ends.h"
 #include "loss.h"
 #include "step.h"
+#include "expression.h"
 #include "weight.h"
 #endif
 

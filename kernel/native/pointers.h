@@ -19,7 +19,10 @@
 	X(combine, weft_combine_args) X(exp, weft_combine_args) X(reciprocal, weft_combine_args) \
 	X(gelu, weft_combine_args) X(gelu_back, weft_combine_args) \
 	X(sqrt, weft_combine_args) X(sqrt_back, weft_combine_args) \
-	X(fill, weft_fill_args) \
+	X(fill, weft_fill_args) X(pointwise, weft_pointwise_args) \
+	X(map_columns, weft_map_columns_args) \
+	X(groups, weft_groups_args) X(groups_back, weft_groups_back_args) \
+	X(row_product, weft_row_product_args) \
 	X(column_sum, weft_column_sum_args) X(finite, weft_column_sum_args) X(sum_squares, weft_column_sum_args) \
 	X(moments, weft_moments_args) \
 	X(normalize, weft_normalize_args) \
@@ -136,6 +139,23 @@
 	W(S, z) W(S, total) R(S, sum)
 #define POINTERS_OF_weft_fill_args(S, R, W) \
 	W(S, p)
+#define OPERANDS(F, S, of, field) \
+	F(S, of[0] field) F(S, of[1] field) F(S, of[2] field) F(S, of[3] field) F(S, of[4] field) F(S, of[5] field) \
+	F(S, of[6] field) F(S, of[7] field) F(S, of[8] field) F(S, of[9] field) F(S, of[10] field) F(S, of[11] field) \
+	F(S, of[12] field) F(S, of[13] field) F(S, of[14] field) F(S, of[15] field) F(S, of[16] field) \
+	F(S, of[17] field) F(S, of[18] field) F(S, of[19] field) F(S, of[20] field) F(S, of[21] field) \
+	F(S, of[22] field) F(S, of[23] field) F(S, of[24] field) F(S, of[25] field) F(S, of[26] field) \
+	F(S, of[27] field) F(S, of[28] field) F(S, of[29] field) F(S, of[30] field) F(S, of[31] field)
+#define POINTERS_OF_weft_pointwise_args(S, R, W) \
+	OPERANDS(W, S, z,) OPERANDS(R, S, x, .x) OPERANDS(R, S, x, .columns) R(S, code) W(S, workspaces.first)
+#define POINTERS_OF_weft_map_columns_args(S, R, W) \
+	W(S, z) R(S, x) R(S, begin) R(S, columns) R(S, weights)
+#define POINTERS_OF_weft_groups_args(S, R, W) \
+	W(S, z) R(S, x)
+#define POINTERS_OF_weft_groups_back_args(S, R, W) \
+	W(S, dx) R(S, g) R(S, x) R(S, z)
+#define POINTERS_OF_weft_row_product_args(S, R, W) \
+	W(S, z) R(S, x) R(S, y)
 #define POINTERS_OF_weft_product_pack_args(S, R, W) \
 	R(S, w) W(S, packed)
 #define POINTERS_OF_weft_product_args(S, R, W) \

@@ -543,6 +543,90 @@ typedef struct {
 	int64_t count, cols, from;
 } weft_merge_tiles_args;
 
+// The operations of an expression, in the order of package kernel's.
+#define WEFT_OPERATIONS(X) \
+	X(constant) \
+	X(neg) X(abs) X(sign) X(exp) X(log) X(log1p) X(expm1) X(sqrt) X(rsqrt) X(reciprocal) X(square) X(sin) X(cos) \
+	X(tanh) X(sigmoid) X(relu) X(elu) X(selu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) \
+	X(floor) X(ceil) X(round) X(logsigmoid) X(logical_not) X(detach) \
+	X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(gt) X(ge) X(lt) X(le) X(eq) X(ne) X(logical_and) X(logical_or) \
+	X(where)
+
+enum weft_operation {
+#define X(name) weft_op_##name,
+	WEFT_OPERATIONS(X)
+#undef X
+};
+
+// Register z becomes the operation's result of registers a, b and c, as many as it has, and of value.
+typedef struct {
+	int32_t operation, z, a, b, c;
+	float value;
+} weft_instruction;
+
+enum { WEFT_OPERANDS = 32 }; // at most so many inputs, and results
+
+// An input of an expression, of a type: it has as many rows as the results, or with stride 0 one row for all.
+typedef struct {
+	const void *x;
+	const int32_t *columns; // which column of x is the results' column c; may be NULL: column c
+	int64_t stride;         // between x's rows
+	int32_t type;
+} weft_operand;
+
+// z_k = register results_k, of z_types_k, for rows × cols numbers. The inputs are the first registers; the first
+// `constants` of the instructions set registers that no other one does. A z may be an input without columns
+// that has its shape and type.
+typedef struct {
+	void *z[WEFT_OPERANDS];
+	weft_operand x[WEFT_OPERANDS];
+	const weft_instruction *code;
+	int32_t z_types[WEFT_OPERANDS], results[WEFT_OPERANDS];
+	int64_t rows, cols;
+	int32_t inputs, outputs, constants, instructions, registers;
+	weft_workspaces workspaces; // of weft_pointwise_workspace bytes
+} weft_pointwise_args;
+
+// z_ic = Σ over k of column c of weight_k · x_i,column_k, for the k from begin_c to begin_c+1.
+typedef struct {
+	void *z;       // of z_type
+	const void *x; // of x_type
+	const int32_t *begin, *columns;
+	const float *weights;
+	int64_t z_cols, x_cols;
+	int32_t z_type, x_type;
+	int32_t single; // each column is one of x's
+} weft_map_columns_args;
+
+// A function of each group of `width` columns. A maximum, a minimum and the logarithm of a sum of exponentials
+// are one number for each group.
+enum weft_group_function { WEFT_GROUP_MAX, WEFT_GROUP_MIN, WEFT_GROUP_SOFTMAX, WEFT_GROUP_LOG_SOFTMAX, WEFT_GROUP_LOG_SUM_EXP };
+
+typedef struct {
+	elem *z;
+	const elem *x;
+	int64_t groups, width;
+	int32_t function;
+} weft_groups_args;
+
+// dx from dLoss/dz and the output z; dx may be g, where that has as many columns. Those of equal largest, or
+// smallest, numbers have equal parts of g.
+typedef struct {
+	elem *dx;
+	const elem *g, *x, *z;
+	int64_t groups, width;
+	int32_t function;
+} weft_groups_back_args;
+
+// Products of the matrices that each row has, group after group: z = x·y, rows × inner times inner × cols. A
+// factor that is transposed has its columns as rows; one of them at most is.
+typedef struct {
+	elem *z;
+	const elem *x, *y;
+	int64_t groups, rows, inner, cols;
+	int32_t x_transposed, y_transposed;
+} weft_row_product_args;
+
 // Sets elements' bits.
 typedef struct {
 	elem *p;
@@ -582,10 +666,11 @@ typedef struct {
 	X(finish) X(finish_back) X(combine) X(exp) X(reciprocal) X(fill) \
 	X(column_sum) X(finite) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
 	X(densify) X(gather) X(scatter) X(scatter_add) X(columns) X(encode) X(decode) \
+	X(groups) X(groups_back) X(row_product) \
 	X(attend) X(attend_v2) X(attend_back_target) X(attend_back_target_edges) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(attend_dot) X(attend_back_target_dot) X(attend_back_source_dot)
 #define WEFT_OTHER_KERNELS(X) \
-	X(ends) X(attend_pack) X(attend_end) X(merge_sums) X(merge_states) X(merge_tiles) \
+	X(ends) X(attend_pack) X(attend_end) X(merge_sums) X(merge_states) X(merge_tiles) X(pointwise) X(map_columns) \
 	X(cross_entropy) X(binary_cross_entropy) X(hits) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
 #define WEFT_PRODUCT_KERNELS(X) X(product_pack) X(product) // oneDNN's, at any SIMD level
 #define WEFT_DEVICE_KERNELS(X) X(gelu) X(gelu_back) X(sqrt) X(sqrt_back) // over storage; on a CPU they are Go
@@ -617,6 +702,7 @@ void weft_set_level(int level);   // before the first weft_run
 int weft_can_multiply(int level, enum weft_products by);
 enum weft_products weft_best_products(int level);
 const char *weft_name(int kernel);
+const char *weft_operation_name(int operation);
 // Runs a kernel for elements of a type; a kernel that is not over storage, for WEFT_FLOAT32.
 void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi);
 // Runs a kernel over a segment: spmm, max, max_back, or one of attention's.

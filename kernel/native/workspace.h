@@ -37,4 +37,11 @@ enum { WEFT_KEPT = 4096 };
 static inline int64_t weft_layer_norm_workspace(int64_t cols) {
 	return 2 * weft_greater(WEFT_KEPT, WEFT_LANES * cols) * (int64_t)sizeof(float);
 }
+
+// Of an expression: registers of so many numbers, and for each input where a register's numbers are in it.
+enum { WEFT_REGISTER = 512 };
+
+static inline int64_t weft_pointwise_workspace(int32_t registers, int32_t inputs) {
+	return (registers + inputs) * WEFT_REGISTER * (int64_t)sizeof(float);
+}
 #endif

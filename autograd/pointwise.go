@@ -1,0 +1,268 @@
+package autograd
+
+import (
+	"slices"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Operand is an input of an expression. One without rows of its own, such as a parameter, has one row, which
+// is the same for all rows. Columns says which of the Var's columns is each column of the result; nil: the
+// same.
+type Operand struct {
+	*Var
+	Columns []int32
+}
+
+// Pointwise returns the one result of an expression of some operands, element by element. It has the rows of
+// those that have rows, and else one row. Only operands that gradients depend on are kept for the backward
+// pass.
+func Pointwise(e *kernel.Expression, in ...Operand) *Var {
+	t := in[0].tape
+	p := &pointwise{t: t, e: e, in: in, rows: 1, cols: in[0].cols, result: tensor.Float32}
+	if c := in[0].Columns; c != nil {
+		p.cols = len(c)
+	}
+	op := Op{Reads: true, Forward: p.forward, Backward: p.backward}
+	p.wanted = make([]bool, len(in))
+	withRows := slices.ContainsFunc(in, func(o Operand) bool { return o.set != nil })
+	if withRows {
+		p.result = t.Storage
+	}
+	for k, o := range in {
+		if o.set != nil || !withRows && o.rows != 1 {
+			p.rows = o.rows
+		}
+		op.Inputs = append(op.Inputs, o.Var)
+		p.wanted[k] = o.wants
+	}
+	adjoint := e.Adjoint(p.wanted)
+	for k, o := range in {
+		if adjoint.Reads(k) {
+			op.Keeps = append(op.Keeps, o.Var)
+		}
+		op.Reads = op.Reads && !p.over(o)
+	}
+	return t.Record(op)
+}
+
+// pointwise is an expression of operands.
+type pointwise struct {
+	t          *Tape
+	e          *kernel.Expression
+	in         []Operand
+	rows, cols int
+	result     tensor.Element
+	wanted     []bool
+}
+
+// alike reports whether an operand is read element by element, as it has the result's shape.
+func (p *pointwise) alike(o Operand) bool { return o.Columns == nil && o.rows == p.rows }
+
+// over reports whether the operand's gradient can take the place of the result's.
+func (p *pointwise) over(o Operand) bool { return o.wants && p.alike(o) && o.element == p.result }
+
+// operands are the inputs that an expression reads, and lists to be released.
+func (p *pointwise) operands(e *kernel.Expression) (x []kernel.Operand, lists []*tensor.Matrix) {
+	x = make([]kernel.Operand, len(p.in))
+	for k, o := range p.in {
+		if !e.Reads(k) {
+			continue
+		}
+		x[k].X = o.Value()
+		if o.Columns != nil {
+			x[k].Columns = kernel.List(p.t.Team, tensor.Buffers, o.Columns)
+			lists = append(lists, x[k].Columns)
+		}
+	}
+	return x, lists
+}
+
+func (p *pointwise) forward() *tensor.Matrix {
+	z := p.t.element(p.result, p.rows, p.cols)
+	x, lists := p.operands(p.e)
+	p.t.Team.Pointwise([]*tensor.Matrix{z}, p.e, x)
+	release(lists)
+	return z
+}
+
+// backward makes all gradients in one pass. Those of one row, or of columns that the result has several
+// times, are sums of what each of the result's elements gives.
+func (p *pointwise) backward(g *tensor.Matrix) {
+	team, adjoint := p.t.Team, p.e.Adjoint(p.wanted)
+	x, lists := p.operands(adjoint)
+	x = append(x, kernel.Operand{X: g})
+	var z []*tensor.Matrix
+	taken := false
+	for _, o := range p.in {
+		switch {
+		case !o.wants:
+		case p.over(o) && !taken:
+			z, taken = append(z, g), true
+		case p.alike(o):
+			z = append(z, o.newGrad())
+		default:
+			z = append(z, p.t.Memory().New(tensor.Buffers, p.rows, p.cols))
+		}
+	}
+	team.Pointwise(z, adjoint, x)
+	release(lists)
+	if !taken {
+		g.Release()
+	}
+	for _, o := range p.in {
+		if !o.wants {
+			continue
+		}
+		dx := z[0]
+		z = z[1:]
+		if !p.alike(o) {
+			dx = p.sums(o, dx)
+		}
+		o.AddGrad(dx)
+	}
+}
+
+// sums returns an operand's gradient from those of the result's elements, which it owns.
+func (p *pointwise) sums(o Operand, each *tensor.Matrix) *tensor.Matrix {
+	team := p.t.Team
+	if o.rows != p.rows {
+		sum := team.Zeros(tensor.Buffers, 1, p.cols)
+		team.ColumnSums(sum, each, nil)
+		each.Release()
+		each = sum
+	}
+	dx := o.newGrad()
+	if o.Columns != nil {
+		team.MapColumns(dx, each, kernel.Selection(o.cols, o.Columns).Transpose())
+	} else {
+		team.Convert(dx, each)
+	}
+	each.Release()
+	return dx
+}
+
+func release(matrices []*tensor.Matrix) {
+	for _, m := range matrices {
+		m.Release()
+	}
+}
+
+// MapColumns returns the columns that a map makes of those of x, row by row.
+func MapColumns(x *Var, m *kernel.ColumnMap) *Var {
+	t := x.tape
+	return t.Record(Op{Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
+		z := t.NewLike(x, x.rows, m.To())
+		t.Team.MapColumns(z, x.Value(), m)
+		return z
+	}, Backward: func(g *tensor.Matrix) {
+		dx := x.newGrad()
+		t.Team.MapColumns(dx, g, m.Transpose())
+		g.Release()
+		x.AddGrad(dx)
+	}})
+}
+
+// Groups returns a function of each of so many groups of columns.
+func Groups(x *Var, groups int, f kernel.GroupFunction) *Var {
+	t := x.tape
+	op := Op{Inputs: []*Var{x}, KeepsResult: true}
+	if !f.Softmax() {
+		op.Keeps, op.Reads = []*Var{x}, true
+	}
+	var z *tensor.Matrix
+	op.Forward = func() *tensor.Matrix {
+		z = t.NewLike(x, x.rows, f.Columns(groups, x.cols))
+		t.Team.Groups(z, x.Value(), groups, f)
+		return z
+	}
+	op.Backward = func(g *tensor.Matrix) {
+		if f.Softmax() {
+			t.Team.GroupsBackward(g, g, nil, z, groups, f)
+			x.AddGrad(g)
+			return
+		}
+		dx := x.newGrad()
+		t.Team.GroupsBackward(dx, g, x.Value(), z, groups, f)
+		g.Release()
+		x.AddGrad(dx)
+	}
+	return t.Record(op)
+}
+
+// RowProduct returns the products of the matrices that the rows of x and y hold.
+func RowProduct(x, y *Var, p kernel.RowProduct) *Var {
+	y = convert(y, x.element)
+	t := x.tape
+	return t.Record(Op{
+		Inputs: []*Var{x, y}, Keeps: []*Var{x, y}, Reads: true, Forward: func() *tensor.Matrix {
+			z := t.NewLike(x, x.rows, p.Groups*p.Rows*p.Cols)
+			t.Team.RowProduct(z, x.Value(), y.Value(), p)
+			return z
+		}, Backward: func(g *tensor.Matrix) {
+			var dx, dy *tensor.Matrix
+			if x.wants {
+				dx = x.newGrad()
+			}
+			if y.wants {
+				dy = y.newGrad()
+			}
+			t.Team.RowProductBackward(dx, dy, g, x.Value(), y.Value(), p)
+			g.Release()
+			x.AddGrad(dx)
+			y.AddGrad(dy)
+		},
+	})
+}
+
+// Reshape returns x in the same memory with other numbers of rows and columns. It has the rows of x if there
+// are as many.
+func Reshape(x *Var, rows, cols int) *Var {
+	of := x.set
+	if rows != x.rows {
+		of = nil
+	}
+	v := x.tape.Record(Op{
+		Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
+			return x.Value().Retain().Hold(rows, cols)
+		}, Backward: func(g *tensor.Matrix) { x.AddGrad(g.Hold(x.rows, x.cols)) },
+	})
+	v.set = of
+	return v
+}
+
+// SumRows returns the sum over the rows on all workers, 1 × cols and Float32. Like a parameter it has no
+// rows: each worker's gradient is a part of the whole, and the rows of all workers get the sum.
+func SumRows(x *Var) *Var {
+	t, rows := x.tape, x.set
+	if rows == nil || rows.Total == NotVertices {
+		panic("autograd: a sum over all vertices of rows that are not vertices")
+	}
+	sums := make([]float64, x.cols)
+	t.Team.SumRows(sums, x.Value())
+	v := t.Record(Op{Value: t.sumOf(rows, sums), Inputs: []*Var{x}, Backward: func(g *tensor.Matrix) {
+		for c, d := range g.ReadFloats() {
+			sums[c] = float64(d)
+		}
+		g.Release()
+		all := t.sumOf(rows, sums)
+		dx := x.newGrad()
+		spread := &kernel.Expression{Inputs: 1, Results: []int{0}}
+		t.Team.Pointwise([]*tensor.Matrix{dx}, spread, []kernel.Operand{{X: all}})
+		all.Release()
+		x.AddGrad(dx)
+	}})
+	v.set = nil
+	return v
+}
+
+// sumOf returns the sum of numbers over all workers of some rows.
+func (t *Tape) sumOf(rows *RowSet, numbers []float64) *tensor.Matrix {
+	rows.Sum(numbers)
+	z := t.element(tensor.Float32, 1, len(numbers))
+	for c := range z.WriteFloats() {
+		z.Floats()[c] = float32(numbers[c])
+	}
+	return z
+}

@@ -1,0 +1,217 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+)
+
+// Adjoint returns the expression of the gradients of those inputs that are wanted, in their order, for an
+// expression of one result. Its inputs are those of the expression, and the gradient of the result after
+// them. It computes the registers again. Where a derivative does not exist it is PyTorch's.
+func (e *Expression) Adjoint(wanted []bool) *Expression {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := fmt.Sprint(wanted)
+	if known := e.adjoints[key]; known != nil {
+		return known
+	}
+	a := &Expression{Inputs: e.Inputs + 1}
+	moved := func(r int) int { // the adjoint's register for one of the expression
+		if r >= e.Inputs {
+			r++
+		}
+		return r
+	}
+	depends := append([]bool(nil), wanted...) // on a wanted input, by register
+	for _, i := range e.Code {
+		some := false
+		for _, r := range i.operands() {
+			some = some || depends[*r]
+			*r = moved(*r)
+		}
+		depends = append(depends, some && i.Op != OpDetach)
+		a.append(i)
+	}
+	gradients := map[int]int{e.Results[0]: e.Inputs} // by register
+	for k := len(e.Code) - 1; k >= 0; k-- {
+		r := e.Inputs + k
+		g, reached := gradients[r]
+		if !reached || !depends[r] {
+			continue
+		}
+		b := adjointBuilder{Expression: a, Instruction: a.Code[k], y: moved(r), g: g}
+		for n, of := range e.Code[k].operands() {
+			if !depends[*of] {
+				continue
+			}
+			term, some := b.term(n)
+			if !some {
+				continue
+			}
+			if before, others := gradients[*of]; others {
+				term = a.Op(OpAdd, before, term)
+			}
+			gradients[*of] = term
+		}
+	}
+	for k, wants := range wanted {
+		if wants {
+			g, reached := gradients[k]
+			if !reached {
+				g = a.Constant(0)
+			}
+			a.Results = append(a.Results, g)
+		}
+	}
+	if e.adjoints == nil {
+		e.adjoints = map[string]*Expression{}
+	}
+	e.adjoints[key] = a
+	return a
+}
+
+// adjointBuilder appends the derivatives of an instruction whose registers are those of the adjoint: its
+// result is y, with the gradient g.
+type adjointBuilder struct {
+	*Expression
+	Instruction
+	y, g int
+}
+
+func (b *adjointBuilder) times(x, y int) int           { return b.Expression.Op(OpMul, x, y) }
+func (b *adjointBuilder) scaled(x int, by float64) int { return b.times(x, b.Constant(float32(by))) }
+func (b *adjointBuilder) plus(x int, more float64) int {
+	return b.Expression.Op(OpAdd, x, b.Constant(float32(more)))
+}
+func (b *adjointBuilder) minus(from float64, x int) int {
+	return b.Expression.Op(OpSub, b.Constant(float32(from)), x)
+}
+func (b *adjointBuilder) of(o Operation, x ...int) int { return b.Expression.Op(o, x...) }
+
+// where is x where the condition is true, else y.
+func (b *adjointBuilder) where(condition, x, y int) int { return b.of(OpWhere, condition, x, y) }
+
+// above is g where the operand is above a number, else other.
+func (b *adjointBuilder) above(than float32, g, other int) int {
+	return b.where(b.of(OpGt, b.A, b.Constant(than)), g, other)
+}
+
+// term returns the register of the gradient that the instruction gives its operand n; ok says that it is
+// not 0 everywhere.
+func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
+	g, x, y := b.g, b.A, b.y
+	switch b.Instruction.Op {
+	case OpNeg:
+		return b.of(OpNeg, g), true
+	case OpAbs:
+		return b.times(g, b.of(OpSign, x)), true
+	case OpExp:
+		return b.times(g, y), true
+	case OpLog:
+		return b.of(OpDiv, g, x), true
+	case OpLog1p:
+		return b.of(OpDiv, g, b.plus(x, 1)), true
+	case OpExpm1:
+		return b.times(g, b.plus(y, 1)), true
+	case OpSqrt:
+		return b.of(OpDiv, g, b.scaled(y, 2)), true
+	case OpRsqrt:
+		return b.times(b.scaled(g, -.5), b.times(b.of(OpSquare, y), y)), true
+	case OpReciprocal:
+		return b.times(b.of(OpNeg, g), b.of(OpSquare, y)), true
+	case OpSquare:
+		return b.times(g, b.scaled(x, 2)), true
+	case OpSin:
+		return b.times(g, b.of(OpCos, x)), true
+	case OpCos:
+		return b.times(g, b.of(OpNeg, b.of(OpSin, x))), true
+	case OpTanh:
+		return b.times(g, b.minus(1, b.of(OpSquare, y))), true
+	case OpSigmoid:
+		return b.times(g, b.times(y, b.minus(1, y))), true
+	case OpReLU:
+		return b.above(0, g, b.Constant(0)), true
+	case OpELU:
+		return b.above(0, g, b.times(g, b.scaled(b.of(OpExp, x), float64(b.Value)))), true
+	case OpSELU:
+		const scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+		return b.above(0, b.scaled(g, scale), b.times(g, b.scaled(b.of(OpExp, x), scale*alpha))), true
+	case OpLeakyReLU:
+		return b.above(0, g, b.scaled(g, float64(b.Value))), true
+	case OpGELU:
+		area := b.scaled(b.plus(b.of(OpErf, b.scaled(x, math.Sqrt2/2)), 1), .5)
+		density := b.scaled(b.of(OpExp, b.scaled(b.of(OpSquare, x), -.5)), 1/math.Sqrt(2*math.Pi))
+		return b.times(g, b.of(OpAdd, area, b.times(x, density))), true
+	case OpGELUTanh: // d/dx x·σ(2u), u = √(2/π)·(x + 0.044715·x³)
+		const scale = 2 * math.Sqrt2 / 1.7724538509055160272981674833411 // √π
+		square := b.of(OpSquare, x)
+		s := b.of(OpSigmoid, b.times(x, b.plus(b.scaled(square, scale*.044715), scale)))
+		slope := b.plus(b.scaled(square, 3*scale*.044715), scale)
+		return b.times(g, b.times(s, b.plus(b.times(b.times(x, slope), b.minus(1, s)), 1))), true
+	case OpSiLU:
+		s := b.of(OpSigmoid, x)
+		return b.times(g, b.times(s, b.plus(b.times(x, b.minus(1, s)), 1))), true
+	case OpSoftplus:
+		return b.above(20, g, b.times(g, b.of(OpSigmoid, x))), true
+	case OpErf:
+		return b.times(g, b.scaled(b.of(OpExp, b.of(OpNeg, b.of(OpSquare, x))), 2/math.Sqrt(math.Pi))), true
+	case OpLogSigmoid:
+		return b.times(g, b.of(OpSigmoid, b.of(OpNeg, x))), true
+	case OpAdd:
+		return g, true
+	case OpSub:
+		if n == 1 {
+			g = b.of(OpNeg, g)
+		}
+		return g, true
+	case OpMul:
+		return b.times(g, []int{b.B, b.A}[n]), true
+	case OpDiv:
+		if n == 1 {
+			return b.of(OpNeg, b.times(g, b.of(OpDiv, y, b.B))), true
+		}
+		return b.of(OpDiv, g, b.B), true
+	case OpPow:
+		zero := b.Constant(0)
+		if n == 1 { // 0 at 0 to no negative exponent, where the logarithm is infinite
+			none := b.of(OpAnd, b.of(OpEq, x, zero), b.of(OpGe, b.B, zero))
+			return b.times(g, b.where(none, zero, b.times(y, b.of(OpLog, x)))), true
+		}
+		slope := b.times(b.B, b.of(OpPow, x, b.plus(b.B, -1)))
+		if constant := b.constant(b.B); constant != nil {
+			if slope = zero; constant.Value != 0 {
+				slope = b.scaled(b.of(OpPow, x, b.Constant(constant.Value-1)), float64(constant.Value))
+			}
+			return b.times(g, slope), true
+		}
+		return b.where(b.of(OpEq, b.B, zero), zero, b.times(g, slope)), true
+	case OpMaximum, OpMinimum: // a tie is half each one's
+		other, less := b.A, OpLt
+		if b.Instruction.Op == OpMinimum {
+			less = OpGt
+		}
+		if n == 0 {
+			x, other = b.A, b.B
+		} else {
+			x, other = b.B, b.A
+		}
+		tied := b.where(b.of(OpEq, x, other), b.scaled(g, .5), g)
+		return b.where(b.of(less, x, other), b.Constant(0), tied), true
+	case OpWhere:
+		switch zero := b.Constant(0); n {
+		case 1:
+			return b.where(b.A, g, zero), true
+		case 2:
+			return b.where(b.A, zero, g), true
+		}
+	}
+	return 0, false // a step, or a comparison
+}
+
+// constant returns the instruction of a register that is a constant.
+func (b *adjointBuilder) constant(r int) *Instruction {
+	if r < b.Inputs || b.Code[r-b.Inputs].Op != OpConstant {
+		return nil
+	}
+	return &b.Code[r-b.Inputs]
+}

@@ -1,0 +1,214 @@
+// Expressions: a small program over registers, each of which holds one number for each element of a tile. A
+// tile is whole rows where these are short, else a part of one, so that its registers stay in the first-level
+// caches. What is behind a tile's numbers in the last vector of a register has no meaning.
+
+typedef struct {
+	const float *in[WEFT_OPERANDS]; // the numbers of an input
+	float *registers;
+	int inputs;
+} register_file;
+
+static inline const float *read_register(const register_file *r, int k) { return k < r->inputs ? r->in[k] : r->registers + k * WEFT_REGISTER; }
+
+// Runs instructions over n numbers.
+static void run_code(const weft_instruction *code, int count, const register_file *r, int64_t n) {
+	for (const weft_instruction *q = code; q < code + count; q++) {
+		const float *a = read_register(r, q->a), *b = read_register(r, q->b), *c = read_register(r, q->c);
+		float *z = r->registers + q->z * WEFT_REGISTER;
+		const float value = q->value;
+		switch ((enum weft_operation)q->operation) {
+#define OF_NONE(name, f) \
+	case weft_op_##name: \
+		for (int64_t p = 0; p < n; p += VW) \
+			store(z + p, f); \
+		break;
+#define OF_ONE(name, f) \
+	case weft_op_##name: \
+		for (int64_t p = 0; p < n; p += VW) { \
+			const vf x = load(a + p); \
+			store(z + p, f); \
+		} \
+		break;
+#define OF_TWO(name, f) \
+	case weft_op_##name: \
+		for (int64_t p = 0; p < n; p += VW) { \
+			const vf x = load(a + p), y = load(b + p); \
+			store(z + p, f); \
+		} \
+		break;
+#define OF_LIBM(name, f) \
+	case weft_op_##name: \
+		for (int64_t p = 0; p < n; p++) \
+			z[p] = f; \
+		break;
+			OF_NONE(constant, all(value))
+			OF_ONE(detach, x)
+			OF_ONE(neg, -x)
+			OF_ONE(abs, magnitude(x))
+			OF_ONE(sign, truth(x > 0) - truth(x < 0))
+			OF_ONE(exp, full_exp(x))
+			OF_ONE(log, full_log(x))
+			OF_ONE(log1p, vlog1p(x))
+			OF_ONE(expm1, full_expm1(x))
+			OF_ONE(sqrt, vsqrt(x))
+			OF_ONE(rsqrt, 1.0f / vsqrt(x))
+			OF_ONE(reciprocal, 1.0f / x)
+			OF_ONE(square, x * x)
+			OF_LIBM(sin, sinf(a[p]))
+			OF_LIBM(cos, cosf(a[p]))
+			OF_ONE(tanh, vtanh(x))
+			OF_ONE(sigmoid, full_sigmoid(x))
+			OF_ONE(relu, choose(x <= 0, (vf){0}, x))
+			OF_ONE(elu, choose(x > 0, x, value * full_expm1(x)))
+			OF_ONE(selu, vselu(x))
+			OF_ONE(leaky_relu, choose(x > 0, x, value * x))
+			OF_ONE(gelu, vgelu(x))
+			OF_ONE(gelu_tanh, vgelu_tanh(x))
+			OF_ONE(silu, x / (1.0f + full_exp(-x)))
+			OF_ONE(softplus, vsoftplus(x))
+			OF_ONE(erf, verf(x))
+			OF_ONE(floor, vfloor(x))
+			OF_ONE(ceil, vceil(x))
+			OF_ONE(round, vround(x))
+			OF_ONE(logsigmoid, vlogsigmoid(x))
+			OF_ONE(logical_not, truth(x == 0))
+			OF_TWO(add, x + y)
+			OF_TWO(sub, x - y)
+			OF_TWO(mul, x * y)
+			OF_TWO(div, x / y)
+			OF_LIBM(pow, powf(a[p], b[p]))
+			OF_TWO(maximum, choose((x > y) | (x != x), x, y))
+			OF_TWO(minimum, choose((x < y) | (x != x), x, y))
+			OF_TWO(gt, truth(x > y))
+			OF_TWO(ge, truth(x >= y))
+			OF_TWO(lt, truth(x < y))
+			OF_TWO(le, truth(x <= y))
+			OF_TWO(eq, truth(x == y))
+			OF_TWO(ne, truth(x != y))
+			OF_TWO(logical_and, truth((x != 0) & (y != 0)))
+			OF_TWO(logical_or, truth((x != 0) | (y != 0)))
+			OF_TWO(where, choose(x != 0, y, load(c + p)))
+#undef OF_NONE
+#undef OF_ONE
+#undef OF_TWO
+#undef OF_LIBM
+		}
+	}
+}
+
+// Copies n numbers of either type.
+INLINE void copy_numbers(void *z, int z_type, const void *x, int x_type, int64_t n) {
+#define COPY(to, from) \
+	for (int64_t p = 0; p < n; p += VW) { \
+		const int left = lesser(n - p, VW); \
+		put((to)z + p, part((from)x + p, left), left); \
+	}
+	if (x_type == WEFT_BFLOAT16) {
+		COPY(float *, const bfloat16 *)
+	} else if (z_type == WEFT_BFLOAT16) {
+		COPY(bfloat16 *, const float *)
+	} else {
+		COPY(float *, const float *)
+	}
+#undef COPY
+}
+
+// The numbers at places of x.
+static void pick_numbers(float *z, const void *x, int type, const int32_t *places, int64_t n) {
+	if (type == WEFT_BFLOAT16)
+		for (int64_t p = 0; p < n; p++)
+			z[p] = number_bfloat16((const bfloat16 *)x + places[p]);
+	else
+		for (int64_t p = 0; p < n; p++)
+			z[p] = ((const float *)x)[places[p]];
+}
+
+// A tile: columns first … first+width−1 of rows row … row+rows−1.
+typedef struct {
+	int64_t row, rows, first, width;
+} element_tile;
+
+// The numbers of an input: where they are, if a register's vectors may be loaded there, else copied to it. Those
+// of the same row for all are copied for the first tile of short rows, which has the most.
+static const float *read_input(const weft_pointwise_args *a, const weft_operand *o, float *to, int32_t *places, element_tile t, int is_first) {
+	const int whole = a->cols <= WEFT_REGISTER;
+	const int64_t n = t.rows * t.width, size = o->type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float);
+	if (!o->columns && (o->stride == a->cols || !whole)) {
+		const int64_t at = t.row * o->stride + t.first, end = o->stride ? a->rows * a->cols : a->cols;
+		const char *x = (const char *)o->x + at * size;
+		if (o->type == WEFT_FLOAT32 && at + (n + VW - 1) / VW * VW <= end)
+			return (const float *)x;
+		copy_numbers(to, WEFT_FLOAT32, x, o->type, n);
+		return to;
+	}
+	const char *x = (const char *)o->x + t.row * o->stride * size;
+	if (!whole) {
+		pick_numbers(to, x, o->type, o->columns + t.first, n);
+		return to;
+	}
+	if (is_first)
+		for (int64_t r = 0, p = 0; r < t.rows; r++)
+			for (int64_t c = 0; c < a->cols; c++)
+				places[p++] = r * o->stride + (o->columns ? o->columns[c] : c);
+	if (is_first || o->stride)
+		pick_numbers(to, x, o->type, places, n);
+	return to;
+}
+
+static void k_pointwise(const void *args, int64_t lo, int64_t hi) {
+	const weft_pointwise_args *a = args;
+	float *const registers = weft_take_workspace(&a->workspaces);
+	int32_t *const places = (int32_t *)(registers + a->registers * WEFT_REGISTER);
+	register_file r = {.registers = registers, .inputs = a->inputs};
+	run_code(a->code, a->constants, &r, WEFT_REGISTER);
+	element_tile t = {.row = lo};
+	for (; t.row < hi; t.row += t.rows) {
+		t.rows = lesser(hi - t.row, a->cols <= WEFT_REGISTER ? WEFT_REGISTER / (a->cols ? a->cols : 1) : 1);
+		for (t.first = 0; t.first < a->cols; t.first += t.width) {
+			t.width = lesser(a->cols - t.first, WEFT_REGISTER);
+			for (int k = 0; k < a->inputs; k++)
+				if (a->x[k].x)
+					r.in[k] = read_input(a, &a->x[k], registers + k * WEFT_REGISTER, places + k * WEFT_REGISTER, t, t.row == lo);
+			run_code(a->code + a->constants, a->instructions - a->constants, &r, t.rows * t.width);
+			// results that are inputs come first, as another may take an input's place
+			for (int j = 0; j < 2 * a->outputs; j++) {
+				const int k = j % a->outputs;
+				if ((a->results[k] < a->inputs) != (j < a->outputs))
+					continue;
+				const int64_t at = t.row * a->cols + t.first, size = a->z_types[k] == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float);
+				copy_numbers((char *)a->z[k] + at * size, a->z_types[k], read_register(&r, a->results[k]), WEFT_FLOAT32, t.rows * t.width);
+			}
+		}
+	}
+	weft_leave_workspace(&a->workspaces, registers);
+}
+
+#define MAP_COLUMNS(to, from) \
+	for (int64_t i = lo; i < hi; i++) { \
+		to z = (to)a->z + i * a->z_cols; \
+		from x = (from)a->x + i * a->x_cols; \
+		for (int64_t c = 0; c < a->z_cols; c++) { \
+			if (a->single) { \
+				put(z + c, all(a->weights[c] * number(x + a->columns[c])), 1); \
+				continue; \
+			} \
+			double sum = 0; \
+			for (int32_t k = a->begin[c]; k < a->begin[c + 1]; k++) \
+				sum += (double)a->weights[k] * number(x + a->columns[k]); \
+			put(z + c, all(sum), 1); \
+		} \
+	}
+
+static void k_map_columns(const void *args, int64_t lo, int64_t hi) {
+	const weft_map_columns_args *a = args;
+	if (a->z_type == WEFT_BFLOAT16 && a->x_type == WEFT_BFLOAT16) {
+		MAP_COLUMNS(bfloat16 *, const bfloat16 *)
+	} else if (a->z_type == WEFT_BFLOAT16) {
+		MAP_COLUMNS(bfloat16 *, const float *)
+	} else if (a->x_type == WEFT_BFLOAT16) {
+		MAP_COLUMNS(float *, const bfloat16 *)
+	} else {
+		MAP_COLUMNS(float *, const float *)
+	}
+}
+#undef MAP_COLUMNS

@@ -1,0 +1,121 @@
+// Functions of groups of columns, and products of the matrices that rows are.
+
+// The largest of n numbers times sign; NaN where one is NaN.
+static float group_extreme(const elem *x, int64_t n, float sign) {
+	vf most = all(-INFINITY);
+	for (int64_t c = 0; c < n; c += VW) {
+		const int left = lesser(n - c, VW);
+		const vf v = first_lanes(sign * part(x + c, left), left, all(-INFINITY));
+		most = choose((v > most) | (v != v), v, most);
+	}
+	float m = most[0];
+	for (int k = 1; k < VW; k++)
+		m = most[k] > m || most[k] != most[k] ? most[k] : m;
+	return m;
+}
+
+// Σ e^(x − m) over n numbers.
+static float group_sum_exp(const elem *x, int64_t n, float m) {
+	vf sum = {0};
+	for (int64_t c = 0; c < n; c += VW) {
+		const int left = lesser(n - c, VW);
+		sum += only(full_exp(part(x + c, left) - m), left);
+	}
+	return lane_sum(sum);
+}
+
+static inline float log_of(float x) { return full_log(all(x))[0]; }
+
+static void k_groups(const void *args, int64_t lo, int64_t hi) {
+	const weft_groups_args *a = args;
+	const int64_t n = a->width;
+	for (int64_t k = lo * a->groups; k < hi * a->groups; k++) {
+		const elem *x = a->x + k * n;
+		const float sign = a->function == WEFT_GROUP_MIN ? -1 : 1;
+		float m = group_extreme(x, n, sign);
+		if (a->function == WEFT_GROUP_MAX || a->function == WEFT_GROUP_MIN) {
+			put(a->z + k, all(sign * m), 1);
+			continue;
+		}
+		if (a->function == WEFT_GROUP_LOG_SUM_EXP) {
+			m = isinf(m) ? 0 : m;
+			put(a->z + k, all(m + log_of(group_sum_exp(x, n, m))), 1);
+			continue;
+		}
+		const float sum = group_sum_exp(x, n, m), log_sum = log_of(sum);
+		for (int64_t c = 0; c < n; c += VW) {
+			const int left = lesser(n - c, VW);
+			const vf v = part(x + c, left) - m;
+			put(a->z + k * n + c, a->function == WEFT_GROUP_SOFTMAX ? full_exp(v) / sum : v - log_sum, left);
+		}
+	}
+}
+
+static void k_groups_back(const void *args, int64_t lo, int64_t hi) {
+	const weft_groups_back_args *a = args;
+	const int64_t n = a->width;
+	const int softmax = a->function == WEFT_GROUP_SOFTMAX, log_softmax = a->function == WEFT_GROUP_LOG_SOFTMAX;
+	for (int64_t k = lo * a->groups; k < hi * a->groups; k++) {
+		const int64_t at = k * n;
+		vf sum = {0}, g = {0}, z = {0};
+		if (softmax || log_softmax)
+			for (int64_t c = 0; c < n; c += VW) {
+				const int left = lesser(n - c, VW);
+				vf v = part(a->g + at + c, left);
+				if (softmax)
+					v *= part(a->z + at + c, left);
+				sum += v;
+			}
+		else {
+			g = all(number(a->g + k)), z = all(number(a->z + k));
+			if (a->function != WEFT_GROUP_LOG_SUM_EXP)
+				for (int64_t c = 0; c < n; c += VW) {
+					const int left = lesser(n - c, VW);
+					sum += only(truth(part(a->x + at + c, left) == z), left);
+				}
+		}
+		const vf total = all(lane_sum(sum));
+		for (int64_t c = 0; c < n; c += VW) {
+			const int left = lesser(n - c, VW);
+			vf d;
+			if (softmax)
+				d = part(a->z + at + c, left) * (part(a->g + at + c, left) - total);
+			else if (log_softmax)
+				d = part(a->g + at + c, left) - full_exp(part(a->z + at + c, left)) * total;
+			else if (a->function == WEFT_GROUP_LOG_SUM_EXP)
+				d = g * full_exp(part(a->x + at + c, left) - z);
+			else
+				d = choose(part(a->x + at + c, left) == z, g / total, (vf){0});
+			put(a->dx + at + c, d, left);
+		}
+	}
+}
+
+static void k_row_product(const void *args, int64_t lo, int64_t hi) {
+	const weft_row_product_args *a = args;
+	const int64_t rows = a->rows, inner = a->inner, cols = a->cols;
+	const int64_t x_row = a->x_transposed ? 1 : inner, x_next = a->x_transposed ? rows : 1;
+	for (int64_t k = lo * a->groups; k < hi * a->groups; k++)
+		for (int64_t p = 0; p < rows; p++) {
+			const elem *x = a->x + k * rows * inner + p * x_row, *y = a->y + k * inner * cols;
+			elem *z = a->z + (k * rows + p) * cols;
+			if (a->y_transposed) {
+				for (int64_t q = 0; q < cols; q++) {
+					vf s = {0};
+					for (int64_t r = 0; r < inner; r += VW) {
+						const int left = lesser(inner - r, VW);
+						s += part(x + r, left) * part(y + q * inner + r, left);
+					}
+					put(z + q, all(lane_sum(s)), 1);
+				}
+				continue;
+			}
+			for (int64_t q = 0; q < cols; q += VW) {
+				const int left = lesser(cols - q, VW);
+				vf s = {0};
+				for (int64_t r = 0; r < inner; r++)
+					s += number(x + r * x_next) * part(y + r * cols + q, left);
+				put(z + q, s, left);
+			}
+		}
+}
