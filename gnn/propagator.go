@@ -21,6 +21,8 @@ type Reduce struct {
 	// Weighted multiplies the rows of a sum or mean by the weights of their edges: 1 for added loops, and in
 	// a relation without weights. A mean is divided by the number of edges all the same.
 	Weighted bool
+	// Unweighted leaves the weights of edges out of a normalisation, as in a relation without weights.
+	Unweighted bool
 	// Self is the weight of the vertex's own row, in addition to stored self loops. In a sum it is a factor.
 	// In a mean it is how many times the row is counted.
 	Self float32

@@ -57,10 +57,10 @@ type Edges struct {
 	// The following are made at their first use.
 	counts      map[gnn.Loops]*tensor.Matrix // Int32, Rows × 1: self loops of each vertex
 	operators   map[gnn.Reduce]Operator
-	meanFactors map[meanOf]*tensor.Matrix    // 1/degree of each local row
-	roots       map[gnn.Loops]*tensor.Matrix // 1/√degree of each local row
-	loopBlocks  map[bool]*Block              // self loops as edges, by Added
-	made        []*tensor.Matrix             // the matrices of all these
+	meanFactors map[meanOf]*tensor.Matrix     // 1/degree of each local row
+	roots       map[gnn.Reduce]*tensor.Matrix // 1/√degree of each local row
+	loopBlocks  map[bool]*Block               // self loops as edges, by Added
+	made        []*tensor.Matrix              // the matrices of all these
 }
 
 // Ends says whether both ends of a relation are of one vertex type.
@@ -454,7 +454,7 @@ func (e *Edges) Reversed() *Edges {
 // reset clears what is made at its first use.
 func (e *Edges) reset() {
 	e.operators, e.meanFactors = map[gnn.Reduce]Operator{}, map[meanOf]*tensor.Matrix{}
-	e.counts, e.roots = map[gnn.Loops]*tensor.Matrix{}, map[gnn.Loops]*tensor.Matrix{}
+	e.counts, e.roots = map[gnn.Loops]*tensor.Matrix{}, map[gnn.Reduce]*tensor.Matrix{}
 	e.loopBlocks, e.made = map[bool]*Block{}, nil
 }
 

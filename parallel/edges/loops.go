@@ -156,15 +156,23 @@ func (e *Edges) MeanFactors(loops gnn.Loops, self float32) *tensor.Matrix {
 	return e.meanFactors[of]
 }
 
-// inverseRoots returns 1/√d of the local rows, where d is the weighted in-degree with these self loops: Rows
-// × 1.
-func (e *Edges) inverseRoots(loops gnn.Loops) *tensor.Matrix {
-	if e.roots[loops] == nil {
-		e.roots[loops] = e.degreeColumn(sumWeights, func(v, stored int, degree float64) float64 {
+// inverseRoots returns 1/√d of the local rows, where d is the in-degree with these self loops: the sum of the
+// edges' weights, or the number of edges: Rows × 1.
+func (e *Edges) inverseRoots(loops gnn.Loops, unweighted bool) *tensor.Matrix {
+	of := gnn.Reduce{Loops: loops, Unweighted: unweighted}
+	if e.roots[of] == nil {
+		count := sumWeights
+		if unweighted {
+			count = countEdges
+		}
+		e.roots[of] = e.degreeColumn(count, func(v, stored int, degree float64) float64 {
+			if unweighted {
+				return inverseRoot(degree + float64(loops.Of(stored)))
+			}
 			return inverseRoot(degree + e.loopWeight(v, stored, loops))
 		})
 	}
-	return e.roots[loops]
+	return e.roots[of]
 }
 
 // degreeOf says what an in-degree counts.

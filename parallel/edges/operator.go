@@ -84,9 +84,12 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 	loops := r.Loops
 	if r.Kind == gnn.KindSymmetric {
 		loops = merged
+		if r.Unweighted {
+			loops = gnn.OneLoop
+		}
 	}
 	symmetric := r.Kind == gnn.KindSymmetric || r.Kind == gnn.KindSymmetricNoLoops
-	o.weighted = r.Weighted || symmetric
+	o.weighted = r.Weighted || symmetric && !r.Unweighted
 	if r.Self != 0 || symmetric || loops.Add() {
 		e.needsOneType("an aggregation with own rows or degrees")
 	}
@@ -121,8 +124,8 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
-		root := e.inverseRoots(loops)
-		remote, err := e.others.Columns(e, func(e *Edges) *tensor.Matrix { return e.inverseRoots(loops) })
+		root := e.inverseRoots(loops, r.Unweighted)
+		remote, err := e.others.Columns(e, func(e *Edges) *tensor.Matrix { return e.inverseRoots(loops, r.Unweighted) })
 		if err != nil {
 			return o, err
 		}

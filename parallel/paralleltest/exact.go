@@ -66,7 +66,11 @@ func exactLinear(r gnn.Reduce) exact {
 // exactRounds is Â·x in rounds.
 func exactRounds(r gnn.Reduce, k gnn.Rounds) exact {
 	return exact(func(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
-		a := reference.Linear(kinds[r.Kind], float64(r.Self), e.indptr, e.sources, e.weights)
+		weights := e.weights
+		if r.Unweighted {
+			weights = nil
+		}
+		a := reference.Linear(kinds[r.Kind], float64(r.Self), e.indptr, e.sources, weights)
 		if r.Weighted && e.weights != nil {
 			a.Weights = e.weights
 		}

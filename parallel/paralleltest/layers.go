@@ -59,6 +59,8 @@ var Layers = slices.Concat([]Layer{
 	propagate("symmetric, no loops", gnn.SymmetricNoLoops, 1),
 	propagate("symmetric, no loops, twice", gnn.SymmetricNoLoops, 2),
 	propagate("symmetric, loops added", gnn.Reduce{Kind: gnn.KindSymmetricNoLoops, Loops: gnn.AddedLoops}, 1),
+	propagate("symmetric without weights, one loop",
+		gnn.Reduce{Kind: gnn.KindSymmetricNoLoops, Unweighted: true, Loops: gnn.OneLoop}, 1),
 	propagate("sum, one loop", gnn.Reduce{Kind: gnn.KindSum, Loops: gnn.OneLoop}, 1),
 	propagate("mean, loops removed, twice", gnn.Reduce{Kind: gnn.KindMean, Loops: gnn.RemovedLoops}, 2),
 	propagate("weighted sum", gnn.Reduce{Kind: gnn.KindSum, Weighted: true}, 1),
