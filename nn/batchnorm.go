@@ -7,38 +7,59 @@ import (
 	"weft/kernel"
 )
 
-const normMomentum = 0.1
-
-// BatchNorm normalises each column over all vertices (Ioffe & Szegedy 2015), as PyTorch's BatchNorm1d with
-// its defaults: y = γ·(x − mean)/√(var + 1e-5) + β. Training uses the batch's mean and biased variance. It
-// also moves the running statistics by a tenth towards the batch's mean and unbiased variance. Evaluation
-// uses the running statistics. The batch is all rows on all workers.
+// BatchNorm normalises each column over all vertices (Ioffe & Szegedy 2015), as PyTorch's BatchNorm1d: y =
+// γ·(x − mean)/√(var + ε) + β. Training uses the batch's mean and biased variance. It also moves the running
+// statistics by the momentum towards the batch's mean and unbiased variance. Evaluation uses the running
+// statistics. The batch is all rows on all workers.
 type BatchNorm struct {
 	columnNorm
-	runningMean, runningVar *Buffer
+	options                 BatchNormOptions
+	runningMean, runningVar *Buffer // nil: evaluation uses the batch's statistics, too
 	batches                 *Buffer
 	mean, variance          []float64 // of each column in the last training pass; the variance is unbiased
 }
 
-// NewBatchNorm makes a batch norm of the given width. Its tensors are called path.module.weight and so on, as
-// in PyG.
+// BatchNormOptions are PyTorch's settings of a batch norm, and the names of its tensors; an empty name stands
+// for none. Weight and Bias, and Mean and Variance, are there together.
+type BatchNormOptions struct {
+	Weight, Bias, Mean, Variance, Batches string
+	Epsilon, Momentum                     float64
+	// Cumulative replaces the momentum by 1/(number of batches so far), PyTorch's momentum=None.
+	Cumulative bool
+}
+
+// NewBatchNorm makes a batch norm of the given width, with PyTorch's defaults. Its tensors are called
+// path.module.weight and so on, as in PyG.
 func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 	path += ".module"
-	b := &BatchNorm{
-		columnNorm: newColumnNorm(width, ps.Bias(path+".weight", width, Constant(1)),
-			ps.Bias(path+".bias", width, Constant(0))),
-		runningMean: ps.Buffer(path+".running_mean", width, 0),
-		runningVar:  ps.Buffer(path+".running_var", width, 1),
-		batches:     ps.Counter(path + ".num_batches_tracked"), mean: make([]float64, width),
-		variance: make([]float64, width),
+	return NewBatchNormOf(ps, BatchNormOptions{
+		Weight: path + ".weight", Bias: path + ".bias", Mean: path + ".running_mean",
+		Variance: path + ".running_var", Batches: path + ".num_batches_tracked",
+		Epsilon: normEpsilon, Momentum: .1,
+	}, width)
+}
+
+// NewBatchNormOf makes a batch norm of the given width.
+func NewBatchNormOf(ps *Params, o BatchNormOptions, width int) *BatchNorm {
+	b := &BatchNorm{options: o, mean: make([]float64, width), variance: make([]float64, width)}
+	var gamma, beta *Param
+	if o.Weight != "" {
+		gamma, beta = ps.Bias(o.Weight, width, Constant(1)), ps.Bias(o.Bias, width, Constant(0))
 	}
-	ps.OnCommit(b.commit)
+	b.columnNorm = newColumnNorm(width, gamma, beta)
+	if o.Mean != "" {
+		b.runningMean, b.runningVar = ps.Buffer(o.Mean, width, 0), ps.Buffer(o.Variance, width, 1)
+		ps.OnCommit(b.commit)
+	}
+	if o.Batches != "" {
+		b.batches = ps.Counter(o.Batches)
+	}
 	return b
 }
 
 // Forward returns mask(act(y)), where y is the normalised x.
 func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
-	if x.Tape().Training {
+	if x.Tape().Training || b.runningMean == nil {
 		return b.forward(x, use, act, mask, b.batch(x))
 	}
 	return b.forward(x, use, act, mask, b.running())
@@ -51,7 +72,7 @@ func (b *BatchNorm) batch(x *autograd.Var) statistics {
 	mean, m2 := b.momentsOf(x)
 	rstd := make([]float64, len(m2))
 	for c, sum := range m2 {
-		rstd[c] = 1 / math.Sqrt(sum/n+normEpsilon)
+		rstd[c] = 1 / math.Sqrt(sum/n+b.options.Epsilon)
 		b.mean[c], b.variance[c] = mean[c], sum/math.Max(1, n-1)
 	}
 	return statistics{shift: mean, rstd: rstd, backward: func(sums []float64) { meansOf(rows, sums) }}
@@ -62,7 +83,7 @@ func (b *BatchNorm) running() statistics {
 	s := statistics{backward: func(sums []float64) { clear(sums) }}
 	for c, variance := range b.runningVar.Values {
 		s.shift = append(s.shift, float64(b.runningMean.Values[c]))
-		s.rstd = append(s.rstd, 1/math.Sqrt(float64(variance)+normEpsilon))
+		s.rstd = append(s.rstd, 1/math.Sqrt(float64(variance)+b.options.Epsilon))
 	}
 	return s
 }
@@ -70,9 +91,15 @@ func (b *BatchNorm) running() statistics {
 // commit moves the running statistics towards those of the last training pass.
 func (b *BatchNorm) commit() {
 	mean, variance := b.runningMean.Values, b.runningVar.Values
-	for c := range mean {
-		mean[c] += float32(normMomentum * (b.mean[c] - float64(mean[c])))
-		variance[c] += float32(normMomentum * (b.variance[c] - float64(variance[c])))
+	if b.batches != nil {
+		*b.batches.Count++
 	}
-	*b.batches.Count++
+	momentum := b.options.Momentum
+	if b.options.Cumulative {
+		momentum = 1 / float64(*b.batches.Count)
+	}
+	for c := range mean {
+		mean[c] += float32(momentum * (b.mean[c] - float64(mean[c])))
+		variance[c] += float32(momentum * (b.variance[c] - float64(variance[c])))
+	}
 }

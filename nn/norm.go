@@ -26,16 +26,21 @@ const (
 // normEpsilon is added to variances before the square root, as in PyTorch and PyG.
 const normEpsilon = 1e-5
 
-// LayerNorm normalises each row over its columns (Ba et al. 2016), with PyTorch's epsilon of 1e-5. It is
-// PyG's LayerNorm with mode="node".
+// LayerNorm normalises each row over its columns (Ba et al. 2016), with PyTorch's epsilon of 1e-5 unless it
+// has another. It is PyG's LayerNorm with mode="node".
 type LayerNorm struct {
 	gamma, beta *Param
+	epsilon     float64
 }
 
 // NewLayerNorm makes a layer norm of the given width. Its tensors are called path.weight and path.bias.
 func NewLayerNorm(ps *Params, path string, width int) *LayerNorm {
-	return &LayerNorm{ps.Bias(path+".weight", width, Constant(1)), ps.Bias(path+".bias", width, Constant(0))}
+	return LayerNormOf(ps.Bias(path+".weight", width, Constant(1)), ps.Bias(path+".bias", width, Constant(0)),
+		normEpsilon)
 }
+
+// LayerNormOf makes a layer norm of parameters that are there.
+func LayerNormOf(gamma, beta *Param, epsilon float64) *LayerNorm { return &LayerNorm{gamma, beta, epsilon} }
 
 // Forward returns mask(act(y)), where y is the normalised x.
 func (l *LayerNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
@@ -54,7 +59,7 @@ func (l *LayerNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 		Buffers: []*tensor.Matrix{norm.Mean, norm.Rstd},
 		Forward: func() *tensor.Matrix {
 			from, z := x.Value(), output(x, use)
-			t.Team.LayerNorm(z, from, norm, normEpsilon, act, mask)
+			t.Team.LayerNorm(z, from, norm, l.epsilon, act, mask)
 			return z
 		},
 		Backward: func(g *tensor.Matrix) {

@@ -63,6 +63,16 @@ type Buffer struct {
 	Name   string
 	Values []float32
 	Count  *int64 // instead of Values: an integer scalar
+
+	shape []int // in files; nil: that of a vector
+}
+
+// inFiles is the buffer's shape in files.
+func (b *Buffer) inFiles() []int {
+	if b.shape == nil {
+		return []int{len(b.Values)}
+	}
+	return b.shape
 }
 
 // Params are a model's parameters and buffers, in the order in which they were made.
@@ -204,6 +214,21 @@ func (ps *Params) Tensor(name string, shape []int, init Init) *Param {
 	return p
 }
 
+// Any makes a parameter of any shape, with weight decay: the rows of all axes but the last, or the transpose of a
+// matrix that files hold as [out, in]. Its values are those of a file.
+func (ps *Params) Any(name string, shape []int, transposed bool) *Param {
+	rows, cols := 1, 1
+	for _, n := range shape {
+		rows, cols = rows*cols, n
+	}
+	if transposed {
+		rows, cols = cols, rows
+	}
+	p := ps.add(name, rows, cols, Constant(0))
+	p.shape, p.transposed, p.Decay = shape, transposed, WeightDecay
+	return p
+}
+
 // Table makes an embedding, which has a row for each vertex in one table or several. Files hold it as
 // [tables, vertices, columns], or as [vertices, columns] if tables is 0, which means one. The initial values
 // of each row are drawn from the seed, the name, the table and the vertex's id, so that they are the same on
@@ -295,6 +320,20 @@ func hash(name string) uint64 {
 // Buffer makes a buffer of n equal values.
 func (ps *Params) Buffer(name string, n int, value float32) *Buffer {
 	return ps.buffer(&Buffer{Name: name, Values: slices.Repeat([]float32{value}, n)})
+}
+
+// Frozen makes a buffer of any shape, or returns the one of that name. Its values are those of a file.
+func (ps *Params) Frozen(name string, shape []int) *Buffer {
+	if i := slices.IndexFunc(ps.Buffers, func(b *Buffer) bool { return b.Name == name }); i >= 0 {
+		return ps.Buffers[i]
+	}
+	n := 1
+	for _, size := range shape {
+		n *= size
+	}
+	b := ps.Buffer(name, n, 0)
+	b.shape = append([]int{}, shape...)
+	return b
 }
 
 // Counter makes an integer buffer.
@@ -414,7 +453,7 @@ func (ps *Params) State() State {
 		if b.Count != nil {
 			state[b.Name] = Tensor{Shape: []int{}, Int64: []int64{*b.Count}}
 		} else {
-			state[b.Name] = Tensor{Shape: []int{len(b.Values)}, Float32: slices.Clone(b.Values)}
+			state[b.Name] = Tensor{Shape: b.inFiles(), Float32: slices.Clone(b.Values)}
 		}
 	}
 	for _, c := range ps.cancelled {
@@ -541,7 +580,7 @@ func (ps *Params) Load(state State) error {
 			*b.Count = v.Int64[0]
 			continue
 		}
-		values, err := floats(b.Name, []int{len(b.Values)})
+		values, err := floats(b.Name, b.inFiles())
 		if err != nil {
 			return err
 		}
