@@ -1,0 +1,166 @@
+package program
+
+import "slices"
+
+// attention says what the operands of softmax attention are. The first operand is what is summed.
+type attention struct {
+	form    form
+	slope   float64 // of LeakyReLU
+	dropout float64 // of the coefficients
+	path    string  // of the dropout
+}
+
+// form is one of the forms of scores that gnn.Attention has.
+type form uint8
+
+const (
+	additive form = iota // GATv1: LeakyReLU(a_j + b_i); operands: source, a, b
+	combined             // GATv2: a·LeakyReLU(source_j + target_i); operands: source, target, a
+	products             // q_i·k_j; operands: source, q, k
+)
+
+// attends is a sum over the edges into the targets that is softmax attention in one of gnn's forms; nil: it is
+// none.
+func (b *builder) attends(o Operation, x *value) *value {
+	if o.Reduce != "sum" || o.End != "target" || x.Loops != stored && x.Loops != one {
+		return nil
+	}
+	var source, soft *value
+	var after []*value
+	var a attention
+	for _, f := range b.factors(x) {
+		switch e := b.coefficients(f, &a); {
+		case e != nil && soft == nil:
+			soft = e
+		case f.op == "gather" && f.o.End == "source" && source == nil:
+			source = f.in[0]
+		case f.Rows == None:
+			after = append(after, f)
+		case f.op == "gather" && f.o.End == "target":
+			after = append(after, f.in[0])
+		default:
+			return nil
+		}
+	}
+	if source == nil || soft == nil || !perHead(soft, source, x) {
+		return nil
+	}
+	in := b.scores(soft.in[0], source, &a)
+	if in == nil {
+		return nil
+	}
+	t := Type{Rows: Vertices, Loops: x.Loops, Shape: source.Shape}
+	z := b.attend(&a, t, o.Path, append([]*value{source}, in...))
+	return b.product(o, append([]*value{z}, after...)...)
+}
+
+// attend makes the value of attention. Its type has the set of edges.
+func (b *builder) attend(a *attention, t Type, path string, in []*value) *value {
+	return b.add(&value{op: opAttend, o: Operation{Op: opAttend, Path: path, Loops: t.Loops}, Type: t, in: in, attention: a})
+}
+
+// coefficients is the softmax over the edges of which a factor has the elements; nil: it is none. It notes the
+// dropout.
+func (b *builder) coefficients(f *value, a *attention) *value {
+	switch f.op {
+	case "edge_softmax":
+		if f.o.End != "source" {
+			return f
+		}
+	case "reshape":
+		return b.coefficients(f.in[0], a)
+	case "dropout":
+		if e := b.coefficients(f.in[0], a); e != nil && a.dropout == 0 {
+			a.dropout, a.path = f.o.P, f.o.Path
+			return e
+		}
+	}
+	return nil
+}
+
+// perHead reports whether a softmax has a number for each head of the source, and x the source's shape.
+func perHead(soft, source, x *value) bool {
+	n := len(source.Shape)
+	return n > 0 && slices.Equal(source.Shape, x.Shape) && soft.size()*source.Shape[n-1] == source.size()
+}
+
+// scores returns the operands of the scores, in the form that it notes in a; nil: gnn has no such form.
+func (b *builder) scores(s, source *value, a *attention) []*value {
+	for s.op == "reshape" {
+		s = s.in[0]
+	}
+	if s.op == "leaky_relu" && s.in[0].op == "add" {
+		from, to := ends(s.in[0])
+		if from == nil || from.size() != s.size() || to.size() != s.size() {
+			return nil
+		}
+		a.form, a.slope = additive, slope(s)
+		return []*value{from, to}
+	}
+	scale := 1.
+	for {
+		var c float64
+		is := false
+		if s.op == "mul" || s.op == "div" {
+			c, is = s.in[1].isConstant()
+		}
+		if !is {
+			break
+		}
+		if s.op == "div" {
+			c = 1 / c
+		}
+		scale, s = scale*c, s.in[0]
+	}
+	last := len(source.Shape) - 1
+	if s.op != "sum" || !slices.Equal(s.o.Dims, []int{last}) || s.in[0].op != "mul" || scale != 1 && scale <= 0 ||
+		!slices.Equal(s.in[0].Shape, source.Shape) {
+		return nil
+	}
+	x, y := s.in[0].in[0], s.in[0].in[1]
+	if x.op == "leaky_relu" {
+		x, y = y, x
+	}
+	if y.op == "leaky_relu" && y.in[0].op == "add" && x.Rows == None && x.size() == source.size() && scale == 1 {
+		from, to := ends(y.in[0])
+		if from != source || to == source || !slices.Equal(to.Shape, source.Shape) {
+			return nil
+		}
+		a.form, a.slope = combined, slope(y)
+		return []*value{to, x}
+	}
+	key, query := x, y
+	if key.op == "gather" && key.o.End == "target" {
+		key, query = query, key
+	}
+	if key.op != "gather" || query.op != "gather" || key.o.End != "source" || query.o.End != "target" ||
+		!slices.Equal(key.Shape, source.Shape) || !slices.Equal(query.Shape, source.Shape) {
+		return nil
+	}
+	k, q := key.in[0], b.product(s.o, query.in[0], b.constant(scale))
+	if k == source || q == source || k == q {
+		return nil
+	}
+	a.form = products
+	return []*value{q, k}
+}
+
+// ends are the rows of vertices that a sum adds for an edge: those of its source and of its target; nil: it adds
+// others.
+func ends(sum *value) (source, target *value) {
+	x, y := sum.in[0], sum.in[1]
+	if x.op == "gather" && x.o.End == "target" {
+		x, y = y, x
+	}
+	if x.op != "gather" || y.op != "gather" || x.o.End != "source" || y.o.End != "target" {
+		return nil, nil
+	}
+	return x.in[0], y.in[0]
+}
+
+func slope(v *value) float64 {
+	if v.o.Slope == nil {
+		return .01
+	}
+	return *v.o.Slope
+}

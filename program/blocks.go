@@ -1,0 +1,387 @@
+package program
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/nn"
+)
+
+// block is consecutive operations of a program, as a block of a model.
+type block struct {
+	program     *Program
+	code        *code
+	given, made []*value // what it reads from before, and what later blocks read of it: the rows of a gnn.State
+	relation    string
+	params      map[string]*nn.Param
+	frozen      map[string]*nn.Buffer
+	norms       map[*value]*nn.BatchNorm
+	propagators map[*value]gnn.Propagator
+	regions     map[*value]*region
+	maps        map[columnKey]*kernel.ColumnMap
+	broadcasts  map[string][]int32
+}
+
+// Blocks describes the program for a graph, as blocks that a pipeline of so many stages can be cut between. It
+// refuses what the graph does not allow.
+func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpec, error) {
+	if err := p.fits(schema, outputs); err != nil {
+		return nil, err
+	}
+	output := p.build()
+	values := newCode([]*value{output}, storage(false), func(*value) bool { return false })
+	level, levels := levelsOf(values)
+	var specs []gnn.BlockSpec
+	first, given := 0, []*value{}
+	for _, v := range values.steps {
+		if v.op == "features" {
+			given = []*value{v.value}
+		}
+	}
+	for last := 1; last <= levels; last++ {
+		made := []*value{storage(false)(output)}
+		if last < levels {
+			made = crossing(values, level, last)
+			if !mayCut(values, level, last, made, stages) {
+				continue
+			}
+		}
+		specs = append(specs, p.spec(given, made, last-first))
+		first, given = last, made
+	}
+	return specs, nil
+}
+
+// fits refuses a graph that lacks what the program reads, or has other outputs.
+func (p *Program) fits(schema gnn.Schema, outputs int) error {
+	if len(schema.Types) != 1 || len(schema.Relations) > 1 {
+		return refusal.Errorf("the model %s is for one type of vertices and of edges, and the graph has more; take "+
+			"a graph of one type, or a model known by name", p.Class)
+	}
+	for _, o := range p.Operations {
+		columns, of := 0, ""
+		switch o.Op {
+		case "features":
+			columns, of = schema.Types[0].Columns, "features of vertices"
+		case "edge_features":
+			if len(schema.Relations) == 0 { // the edges are not read yet
+				continue
+			}
+			columns, of = schema.Relations[0].Columns, "features of edges"
+		default:
+			continue
+		}
+		if columns != o.Shape[0] {
+			return refusal.Errorf("the model %s reads %d %s, and the graph has %d; trace it for this graph",
+				p.Class, o.Shape[0], of, columns)
+		}
+	}
+	if n := p.types[p.Output].size(); outputs > 0 && n != outputs {
+		return refusal.Errorf("the model %s has %d outputs, and the graph's labels need %d; change its last layer",
+			p.Class, n, outputs)
+	}
+	return nil
+}
+
+// Outputs returns the number of columns of the output.
+func (p *Program) Outputs() int { return p.types[p.Output].size() }
+
+// Reads reports whether the program reads the features and the weights of edges.
+func (p *Program) Reads() (edgeFeatures, edgeWeights bool) {
+	for _, o := range p.Operations {
+		edgeFeatures = edgeFeatures || o.Op == "edge_features"
+		edgeWeights = edgeWeights || o.Op == "edge_weight"
+	}
+	return edgeFeatures, edgeWeights
+}
+
+// aggregates reports whether rows of the result depend on other vertices' rows along edges.
+func (v *value) aggregates() bool {
+	return v.op == "scatter" || v.op == opAggregate || v.op == opAttend
+}
+
+// aggregations are the operations of a step that aggregate.
+func (s *step) aggregations() (all []*value) {
+	operations := []*value{s.value}
+	if s.fused != nil {
+		operations = append(operations, s.fused.parts()...)
+	}
+	for _, v := range operations {
+		if v.aggregates() {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// levelsOf returns how many aggregations each value depends on, one after the other, at least 1, and the most
+// of all.
+func levelsOf(c *code) (level map[*value]int, levels int) {
+	level = map[*value]int{}
+	depth := map[*value]int{}
+	for _, s := range c.steps {
+		for _, x := range s.reads {
+			depth[s.value] = max(depth[s.value], depth[c.alias(x)])
+		}
+		if len(s.aggregations()) > 0 {
+			depth[s.value]++
+		}
+		level[s.value] = max(1, depth[s.value])
+		levels = max(levels, level[s.value])
+	}
+	return level, levels
+}
+
+// crossing are the rows of vertices of the first levels that later ones read.
+func crossing(c *code, level map[*value]int, last int) (values []*value) {
+	for _, s := range c.steps {
+		if level[s.value] <= last {
+			continue
+		}
+		for _, x := range s.reads {
+			if x = c.alias(x); level[x] <= last && (x.Rows != None || ofRows(x)) && !slices.Contains(values, x) {
+				values = append(values, x)
+			}
+		}
+	}
+	slices.SortFunc(values, func(x, y *value) int { return x.number - y.number })
+	return values
+}
+
+// mayCut reports whether blocks may be cut after a level. Tensors without rows do not cross, nor in a pipeline
+// do parameters; elsewhere only as many rows as a gnn.State holds without a copy.
+func mayCut(c *code, level map[*value]int, last int, made []*value, stages int) bool {
+	if len(made) == 0 || slices.ContainsFunc(made, func(v *value) bool { return v.Rows == None }) {
+		return false
+	}
+	if stages == 1 {
+		return len(made) <= 2
+	}
+	before, after := map[string]bool{}, map[string]bool{}
+	for _, s := range c.steps {
+		used := before
+		if level[s.value] > last {
+			used = after
+		}
+		for _, name := range parametersOf(s) {
+			used[name] = true
+		}
+	}
+	for name := range before {
+		if after[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// parametersOf are the names of the parameters that a step reads, other than through steps before it.
+func parametersOf(s step) (names []string) {
+	var visit func(v *value)
+	visit = func(v *value) {
+		if v.op == "parameter" {
+			names = append(names, v.o.Name)
+		}
+		if v.Rows == None && !ofRows(v) {
+			for _, x := range v.in {
+				visit(x)
+			}
+		}
+	}
+	for _, x := range s.reads {
+		visit(x)
+	}
+	if s.op == "scatter" {
+		names = append(names, regionOf(s.value).parameters...)
+	}
+	if s.op == "batch_norm" {
+		names = append(names, s.o.Weight, s.o.Bias, s.o.Mean)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+// spec describes the block between values that are given and values that it makes, with so many aggregations
+// that depend on each other.
+func (p *Program) spec(given, made []*value, rounds int) gnn.BlockSpec {
+	c := codeBetween(given, made)
+	s := gnn.BlockSpec{Out: width(made[:1]), H0: width(given[min(1, len(given)):]), Rounds: rounds}
+	s.In = width(given[:min(1, len(given))])
+	for _, st := range c.steps {
+		s.Cost.Vertex += st.cost()
+		if st.op == "scatter" {
+			r := regionOf(st.value)
+			r.compile(st.value)
+			s.EdgeFeatures = s.EdgeFeatures || r.edgeFeatures
+			for _, inner := range r.edges.steps {
+				s.Cost.Edge += inner.cost()
+			}
+		}
+		for _, v := range st.aggregations() {
+			s.Cost.Edge += v.size()
+		}
+	}
+	s.Build = func(e gnn.Env) gnn.Block { return p.newBlock(e, given, made) }
+	return s
+}
+
+func codeBetween(given, made []*value) *code {
+	return newCode(made, storage(false), func(v *value) bool { return slices.Contains(given, v) })
+}
+
+func width(values []*value) (n int) {
+	for _, v := range values {
+		n += v.size()
+	}
+	return n
+}
+
+// cost is the multiply-adds of a step for one row.
+func (s *step) cost() (n int) {
+	operations := []*value{s.value}
+	if s.fused != nil {
+		operations = append(operations, s.fused.parts()...)
+	}
+	for _, v := range operations {
+		switch {
+		case v.Rows == None:
+		case v.op == "linear":
+			n += v.size() * v.in[1].Shape[1]
+		case v.op == "matmul":
+			n += v.size() * v.in[1].Shape[len(v.in[1].Shape)-2]
+		default:
+			n += v.size()
+		}
+	}
+	return n
+}
+
+// newBlock builds a block. The code is made anew, as nothing of it is shared between workers.
+func (p *Program) newBlock(e gnn.Env, given, made []*value) *block {
+	b := &block{
+		program: p, code: codeBetween(given, made), given: given, made: made, params: map[string]*nn.Param{},
+		frozen: map[string]*nn.Buffer{}, norms: map[*value]*nn.BatchNorm{},
+		propagators: map[*value]gnn.Propagator{}, regions: map[*value]*region{},
+		maps: map[columnKey]*kernel.ColumnMap{}, broadcasts: map[string][]int32{},
+	}
+	paths := map[string]int{}
+	for _, s := range b.code.steps {
+		for _, name := range parametersOf(s) {
+			if s.op != "batch_norm" || p.parameter(name) == nil {
+				b.makeParameter(e.Params, name)
+			}
+		}
+		if s.op == "batch_norm" {
+			b.norms[s.value] = p.newNorm(e.Params, s.value)
+		}
+		for _, v := range s.aggregations() {
+			if v.op == "scatter" {
+				r := regionOf(v)
+				r.compile(v)
+				b.regions[v] = r
+			}
+			path := cmp.Or(v.o.Path, "propagate")
+			if paths[path]++; paths[path] > 1 {
+				path = fmt.Sprintf("%s#%d", path, paths[path])
+			}
+			b.propagators[v] = e.Propagators(path, gnn.Along{Relation: e.Only(), Reversed: v.o.End == "source"})
+		}
+	}
+	return b
+}
+
+// makeParameter makes a parameter or a buffer of the program, unless another block has.
+func (b *block) makeParameter(ps *nn.Params, name string) {
+	q := b.program.parameter(name)
+	if !q.Trained {
+		b.frozen[name] = ps.Frozen(name, q.Shape)
+		return
+	}
+	if b.params[name] = ps.Named(name); b.params[name] == nil {
+		b.params[name] = ps.Any(name, q.Shape, b.program.weights[name])
+	}
+}
+
+// newNorm makes a batch norm.
+func (p *Program) newNorm(ps *nn.Params, v *value) *nn.BatchNorm {
+	o := nn.BatchNormOptions{
+		Weight: v.o.Weight, Bias: v.o.Bias, Mean: v.o.Mean, Variance: v.o.Variance, Batches: v.o.Batches,
+		Epsilon: v.o.Eps,
+	}
+	if v.o.Momentum != nil {
+		o.Momentum = *v.o.Momentum
+	} else {
+		o.Cumulative = true
+	}
+	return nn.NewBatchNormOf(ps, o, v.size())
+}
+
+// Forward implements gnn.Block.
+func (b *block) Forward(s gnn.State) gnn.State {
+	p := &pass{block: b, code: b.code, rows: s.Rows[0], tape: s.Rows[0].Tape(), vars: map[*value]*autograd.Var{}}
+	for i, v := range b.given {
+		switch {
+		case i == 0:
+			p.vars[v] = autograd.Dense(s.Rows[0])
+		default:
+			p.vars[v] = part(s.H0, b.given[1:], v)
+		}
+	}
+	p.run()
+	out := gnn.StateOf(p.of(b.made[0]))
+	if len(b.made) > 1 {
+		out.H0 = p.joined(b.made[1:])
+	}
+	return out
+}
+
+// reduceOf is the aggregation of a scatter, or of rows of vertices.
+func reduceOf(v *value) gnn.Reduce {
+	r := gnn.Reduce{Loops: loopsOf(v.setOfEdges()), Weighted: v.o.Weighted}
+	switch v.o.Reduce {
+	case "sum":
+		r.Kind = gnn.KindSum
+	case "mean":
+		r.Kind = gnn.KindMean
+	case "max":
+		r.Kind = gnn.KindMax
+	case "min":
+		r.Kind = gnn.KindMin
+	case "merged":
+		r = gnn.Symmetric
+	case "symmetric":
+		r.Kind, r.Weighted, r.Unweighted = gnn.KindSymmetricNoLoops, false, !v.o.Weighted
+	}
+	return r
+}
+
+// setOfEdges is the set of edges that a value aggregates along.
+func (v *value) setOfEdges() string {
+	if v.op == "scatter" {
+		return v.in[0].Loops
+	}
+	return v.o.Loops
+}
+
+// loopsOf returns the loops of a set of edges.
+func loopsOf(set string) gnn.Loops {
+	return map[string]gnn.Loops{
+		stored: gnn.StoredLoops, removed: gnn.RemovedLoops, one: gnn.OneLoop, added: gnn.AddedLoops,
+	}[set]
+}
+
+// describe names a value in errors.
+func (v *value) describe() string {
+	text := v.op
+	if v.o.Path != "" {
+		text += " of " + v.o.Path
+	}
+	if v.o.Line != "" {
+		text += " (" + v.o.Line + ")"
+	}
+	return text
+}

@@ -1,0 +1,177 @@
+package program
+
+import (
+	"slices"
+
+	"weft/autograd"
+	"weft/kernel"
+)
+
+// code is values in the order in which they are computed: those of a block's vertices, or those of some edges
+// in a message function.
+type code struct {
+	steps []step
+	uses  map[*value]int // how many steps, and results, read a value
+	alias func(*value) *value
+}
+
+// step computes a value.
+type step struct {
+	*value
+	reads []*value // the values that must be there
+	fused fused    // with operations before it; nil: alone
+}
+
+// storage returns the value whose elements x has, in the same order. In a message function, those of added
+// loops differ from those of the graph's edges.
+func storage(loops bool) func(x *value) *value {
+	return func(x *value) *value {
+		for {
+			switch {
+			case x.op == "with_loops" && loops:
+				x = x.in[1]
+			case x.op == "reshape" || x.op == "without_loops" || x.op == "with_loops":
+				x = x.in[0]
+			default:
+				return x
+			}
+		}
+	}
+}
+
+// newCode orders the values that results depend on, up to those that are given.
+func newCode(results []*value, alias func(*value) *value, given func(*value) bool) *code {
+	c := &code{uses: map[*value]int{}, alias: alias}
+	var all []*value
+	seen, readers := map[*value]bool{}, map[*value]int{}
+	var visit func(v *value)
+	visit = func(v *value) {
+		if v = alias(v); seen[v] || given(v) {
+			return
+		}
+		seen[v] = true
+		for _, x := range operands(v) {
+			readers[alias(x)]++
+			visit(x)
+		}
+		all = append(all, v)
+	}
+	for _, v := range results {
+		readers[alias(v)] += 2 // a result is a value apart
+		visit(v)
+	}
+	slices.SortFunc(all, func(x, y *value) int { return x.number - y.number })
+	alone := func(x *value) bool { return seen[x] && readers[x] == 1 }
+	absorbed := map[*value]bool{}
+	for _, v := range slices.Backward(all) {
+		if absorbed[v] {
+			continue
+		}
+		s := step{value: v, reads: operands(v)}
+		if s.fused = fuse(v, alone); s.fused != nil {
+			s.reads = s.fused.reads()
+			for _, x := range s.fused.parts() {
+				absorbed[x] = true
+			}
+		}
+		c.steps = append(c.steps, s)
+		for _, x := range s.reads {
+			c.uses[alias(x)]++
+		}
+	}
+	for _, v := range results {
+		c.uses[alias(v)]++
+	}
+	slices.Reverse(c.steps)
+	return c
+}
+
+// operands are the values that a value is computed from. An aggregation of messages reads what its function
+// gathers.
+func operands(v *value) []*value {
+	if v.op == "scatter" {
+		r := regionOf(v)
+		return slices.Concat(r.sources, r.targets)
+	}
+	return v.in
+}
+
+// cluster is pointwise operations that are computed together, of which only the last one's result is kept.
+type cluster struct {
+	last       *value
+	expression kernel.Expression
+	inputs     []*value
+	absorbed   []*value
+}
+
+// mostInstructions is how many operations and inputs an expression may have. One operation more has at most
+// three inputs more.
+const mostInstructions = kernel.MaxInputs - 3
+
+// newCluster makes the cluster of v and the values before it that are read by it alone.
+func newCluster(v *value, alone func(*value) bool) *cluster {
+	c := &cluster{last: v}
+	var instructions []*value
+	var collect func(x *value)
+	collect = func(x *value) {
+		_, number := x.isConstant()
+		switch {
+		case slices.Contains(instructions, x) || slices.Contains(c.inputs, x):
+			return
+		case number:
+		case x == v || isPointwise(x.op) && alone(x) && x.Rows == v.Rows && sameColumns(x.Shape, v.Shape) &&
+			len(instructions)+len(c.inputs) < mostInstructions:
+			for _, y := range x.in {
+				collect(y)
+			}
+			if x != v {
+				c.absorbed = append(c.absorbed, x)
+			}
+		default:
+			c.inputs = append(c.inputs, x)
+			return
+		}
+		instructions = append(instructions, x)
+	}
+	collect(v)
+	registers := map[*value]int{}
+	for i, x := range c.inputs {
+		registers[x] = i
+	}
+	c.expression.Inputs = len(c.inputs)
+	for _, x := range instructions {
+		var of []int
+		for _, y := range x.in {
+			of = append(of, registers[y])
+		}
+		registers[x] = emit(&c.expression, x, of)
+	}
+	c.expression.Results = []int{registers[v]}
+	return c
+}
+
+// sameColumns reports whether two shapes are the same but for sizes of 1 in front.
+func sameColumns(a, b []int) bool { return slices.Equal(withoutOnes(a), withoutOnes(b)) }
+
+func withoutOnes(shape []int) []int {
+	for len(shape) > 0 && shape[0] == 1 {
+		shape = shape[1:]
+	}
+	return shape
+}
+
+func (c *cluster) parts() []*value { return c.absorbed }
+
+func (c *cluster) reads() []*value { return c.inputs }
+
+func (c *cluster) compute(p *pass) *autograd.Var {
+	var operands []autograd.Operand
+	for _, x := range c.inputs {
+		operands = append(operands, autograd.Operand{Var: p.of(x), Columns: p.broadcast(x.Shape, c.last.Shape)})
+	}
+	if len(operands) == 0 { // of constants alone
+		c.expression.Inputs = 1
+		operands = append(operands, autograd.Operand{Var: p.row(make([]float32, c.last.size()))})
+	}
+	return autograd.Pointwise(&c.expression, operands...)
+}

@@ -1,0 +1,117 @@
+package program_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/internal/require"
+	"weft/internal/safetensors"
+	"weft/kernel"
+	"weft/nn"
+	"weft/program"
+	"weft/tensor"
+)
+
+// TestDamaged reads 500 damaged programs. Each is refused in one line, or is another program, which is then
+// built. Neither takes much memory.
+func TestDamaged(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.safetensors")
+	require.NoError(t, err)
+	r := rand.New(rand.NewPCG(1, 2))
+	refused := 0
+	for k := range 500 {
+		_, meta, err := safetensors.ReadFile(files[k%len(files)])
+		require.NoError(t, err)
+		text := damaged(t, r, meta["program"])
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := buildOf(text); err != nil {
+			refused++
+			if !refusal.Is(err) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 2200 {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
+			t.Errorf("%d MB for %s", n>>20, text)
+		}
+	}
+	if refused < 300 {
+		t.Errorf("%d of 500 are refused", refused)
+	}
+}
+
+// buildOf reads a program and builds its blocks in a plan.
+func buildOf(text string) error {
+	p, err := program.Read(strings.NewReader(text))
+	if err != nil {
+		return err
+	}
+	schema := gnn.OneType(7, 4)
+	schema.Types[0].Vertices = 30
+	specs, err := p.Blocks(schema, 3, 1)
+	if err != nil {
+		return err
+	}
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	gnn.Build(specs, 0, len(specs), gnn.Env{
+		Params: nn.NewParams(kernel.NewPlan(1, mem), 0), Schema: schema,
+		Rows:        []*autograd.RowSet{autograd.AllHere(30)},
+		Propagators: func(string, gnn.Along) gnn.Propagator { return nil },
+	})
+	return nil
+}
+
+// damaged changes one thing in a program: its bytes, or a value of its JSON.
+func damaged(t *testing.T, r *rand.Rand, text string) string {
+	switch r.IntN(8) {
+	case 0:
+		return text[:r.IntN(len(text))]
+	case 1:
+		i := r.IntN(len(text))
+		return text[:i] + string(rune(32+r.IntN(95))) + text[i+1:]
+	}
+	var p map[string]any
+	require.NoError(t, json.Unmarshal([]byte(text), &p))
+	operations := p["operations"].([]any)
+	at := r.IntN(len(operations))
+	o := operations[at].(map[string]any)
+	names := make([]string, 0, len(o))
+	for name := range o {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	name := names[r.IntN(len(names))]
+	other := operations[r.IntN(len(operations))].(map[string]any)
+	numbers := []any{-1, 0, 1, 2, 7, 1 << 20, 1 << 40, 1e300, "inf", "", "x", nil, true, []any{}, []any{1, 1 << 30}, []any{-3}}
+	switch r.IntN(6) {
+	case 0:
+		delete(o, name)
+	case 1:
+		o[name] = numbers[r.IntN(len(numbers))]
+	case 2:
+		if list, is := o[name].([]any); is && len(list) > 0 {
+			list[r.IntN(len(list))] = numbers[r.IntN(len(numbers))]
+		} else {
+			o[name] = other[name]
+		}
+	case 3:
+		operations[at] = other
+	case 4:
+		p["operations"] = slices.Delete(operations, at, at+1)
+	case 5:
+		o["op"] = other["op"]
+	}
+	changed, err := json.Marshal(p)
+	require.NoError(t, err)
+	return string(changed)
+}

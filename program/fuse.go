@@ -1,0 +1,266 @@
+package program
+
+import (
+	"slices"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/nn"
+)
+
+// Steps of several operations, for which autograd has one.
+
+// fused is a step of several operations; nil: there is none of this kind.
+type fused interface {
+	// parts are the operations but the last.
+	parts() []*value
+	// reads are the values that must be there.
+	reads() []*value
+	// compute computes the last operation.
+	compute(p *pass) *autograd.Var
+}
+
+// fuse returns the step of several operations whose last is v, if only it reads the others; nil: there is none.
+func fuse(v *value, alone func(*value) bool) fused {
+	if f := aggregatedLinear(v, alone); f != nil {
+		return f
+	}
+	if f := headDot(v, alone); f != nil {
+		return f
+	}
+	if f := scored(v, alone); f != nil {
+		return f
+	}
+	if f := finishOf(v, alone); f != nil {
+		return f
+	}
+	if isPointwise(v.op) {
+		return newCluster(v, alone)
+	}
+	return nil
+}
+
+// productAlong is an aggregation of rows times a weight, Â(xW) or (Âx)W.
+type productAlong struct{ first, aggregate, linear *value }
+
+func aggregatedLinear(v *value, alone func(*value) bool) fused {
+	f := &productAlong{linear: v, aggregate: v}
+	switch {
+	case len(v.in) == 0:
+		return nil
+	case v.op == "linear":
+		f.aggregate = v.in[0]
+	default:
+		f.linear = v.in[0]
+	}
+	f.first = v.in[0]
+	if f.aggregate.op != opAggregate || f.linear.op != "linear" || !reduceOf(f.aggregate).Linear() ||
+		f.linear.Rows != Vertices || len(f.linear.in) != 2 || len(f.linear.Shape) != 1 || !alone(f.first) {
+		return nil
+	}
+	return f
+}
+
+func (f *productAlong) parts() []*value { return []*value{f.first} }
+
+func (f *productAlong) reads() []*value { return []*value{f.first.in[0], f.linear.in[1]} }
+
+func (f *productAlong) compute(p *pass) *autograd.Var {
+	return p.propagators[f.aggregate].AggregateLinear(p.of(f.first.in[0]), p.weight(f.linear.in[1]), reduceOf(f.aggregate))
+}
+
+// dot is the sum of each head's products with a vector.
+type dot struct{ sum, x, vector *value }
+
+func headDot(v *value, alone func(*value) bool) fused {
+	if d := dotOf(v); d != nil && alone(d.sum.in[0]) {
+		return d
+	}
+	return nil
+}
+
+// dotOf returns the sum of each head's products with a vector; nil: v is none.
+func dotOf(v *value) *dot {
+	if v.op != "sum" || v.Rows != Vertices || v.in[0].op != "mul" || !slices.Equal(v.o.Dims, []int{len(v.in[0].Shape) - 1}) {
+		return nil
+	}
+	x, a := v.in[0].in[0], v.in[0].in[1]
+	if x.Rows == None {
+		x, a = a, x
+	}
+	if x.Rows != Vertices || a.Rows != None || x.size() != v.in[0].size() || a.size() != x.size() {
+		return nil
+	}
+	return &dot{v, x, a}
+}
+
+func (f *dot) parts() []*value { return []*value{f.sum.in[0]} }
+
+func (f *dot) reads() []*value { return []*value{f.x, f.vector} }
+
+func (f *dot) compute(p *pass) *autograd.Var {
+	return autograd.HeadDot(p.of(f.x), p.of(f.vector), f.sum.size())
+}
+
+// scores is attention whose scores are products of its source's rows with two vectors.
+type scores struct {
+	attend         *value
+	source, target *dot
+}
+
+func scored(v *value, alone func(*value) bool) fused {
+	if v.op != opAttend || v.attention.form != additive {
+		return nil
+	}
+	root := storage(false)
+	f := &scores{v, dotOf(root(v.in[1])), dotOf(root(v.in[2]))}
+	for _, d := range []*dot{f.source, f.target} {
+		if d == nil || root(d.x) != root(v.in[0]) || !alone(d.sum) || !alone(d.sum.in[0]) {
+			return nil
+		}
+	}
+	return f
+}
+
+func (f *scores) parts() []*value {
+	return []*value{f.source.sum, f.source.sum.in[0], f.target.sum, f.target.sum.in[0]}
+}
+
+func (f *scores) reads() []*value {
+	return []*value{f.attend.in[0], f.source.vector, f.target.vector}
+}
+
+func (f *scores) compute(p *pass) *autograd.Var {
+	a := p.attentionOf(f.attend)
+	a.Target, a.ASource, a.ATarget = a.Source, p.of(f.source.vector), p.of(f.target.vector)
+	return p.propagators[f.attend].Attend(a, gnn.Once)
+}
+
+// finish is mask(act(Σ terms + Σ products + Σ biases)).
+type finish struct {
+	all           []*value // the operations but the last
+	terms, biases []*value
+	products      []product
+	act           kernel.Activation
+	mask          nn.Dropout
+}
+
+// product is x·W, or that of an aggregation.
+type product struct {
+	linear *value
+	along  *productAlong // nil: x·W
+}
+
+// activations are those that a sum's bias and dropout are computed with.
+var activations = map[string]kernel.Activation{
+	"relu": kernel.ReLU, "tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid, "elu": kernel.ELU,
+}
+
+func finishOf(v *value, alone func(*value) bool) fused {
+	if v.Rows != Vertices {
+		return nil
+	}
+	f, x := &finish{}, v
+	within := func() bool {
+		y := x.in[0]
+		if !alone(y) || y.op != "add" && y.op != "linear" && (x.op != "dropout" || activations[y.op] == 0) {
+			return false
+		}
+		x = y
+		f.all = append(f.all, y)
+		return true
+	}
+	if v.op == "dropout" && within() {
+		f.mask = nn.Dropout{Path: v.o.Path, P: v.o.P}
+	}
+	if act := activations[x.op]; act != 0 && (x.o.Alpha == nil || *x.o.Alpha == 1) && within() {
+		f.act = act
+	}
+	if x.op != "add" && x.op != "linear" || !f.collect(x, v, alone) || len(f.biases)+len(f.products) == 0 ||
+		len(f.terms)+len(f.products) == 0 {
+		return nil
+	}
+	return f
+}
+
+// collect notes the terms of a sum. It returns false if one of them is better computed with the sum, or has
+// another shape.
+func (f *finish) collect(x, v *value, alone func(*value) bool) bool {
+	switch {
+	case x.size() != v.size():
+		return false
+	case x.Rows == None:
+		f.biases = append(f.biases, x)
+		return true
+	case x != v && !slices.Contains(f.all, x) && (x.op == "add" || x.op == "linear") && alone(x):
+		f.all = append(f.all, x)
+	case x != v && !slices.Contains(f.all, x):
+		f.terms = append(f.terms, x)
+		return !isPointwise(x.op)
+	}
+	if x.op == "add" {
+		return f.collect(x.in[0], v, alone) && f.collect(x.in[1], v, alone)
+	}
+	if len(x.Shape) != 1 || len(x.in[0].Shape) != 1 {
+		return false
+	}
+	p := product{linear: x}
+	if y := x.in[0]; y.op == opAggregate && reduceOf(y).Linear() && alone(y) {
+		p.along = &productAlong{first: y, aggregate: y, linear: x}
+		f.all = append(f.all, y)
+	}
+	f.products = append(f.products, p)
+	if len(x.in) == 3 {
+		f.biases = append(f.biases, x.in[2])
+	}
+	return true
+}
+
+func (f *finish) parts() []*value { return f.all }
+
+func (f *finish) reads() []*value {
+	all := slices.Concat(f.terms, f.biases)
+	for _, x := range f.products {
+		if x.along != nil {
+			all = append(all, x.along.reads()...)
+		} else {
+			all = append(all, x.linear.in[:2]...)
+		}
+	}
+	return all
+}
+
+func (f *finish) compute(p *pass) *autograd.Var {
+	var z *autograd.Var
+	for _, x := range f.terms {
+		if z == nil {
+			z = p.again(x)
+		} else {
+			z = autograd.Add(p.of(x), z)
+		}
+	}
+	for _, x := range f.products {
+		switch {
+		case x.along != nil && z == nil:
+			z = x.along.compute(p)
+		case x.along != nil:
+			z = autograd.Add(x.along.compute(p), z)
+		case z == nil:
+			z = autograd.Linear(p.of(x.linear.in[0]), p.weight(x.linear.in[1]))
+		default:
+			z = autograd.AddLinear(z, p.of(x.linear.in[0]), p.weight(x.linear.in[1]))
+		}
+	}
+	var bias *autograd.Var
+	for _, b := range f.biases {
+		if bias == nil {
+			bias = p.of(b)
+			continue
+		}
+		e := &kernel.Expression{Inputs: 2}
+		e.Results = []int{e.Op(kernel.OpAdd, 0, 1)}
+		bias = autograd.Pointwise(e, autograd.Operand{Var: bias}, autograd.Operand{Var: p.of(b)})
+	}
+	return autograd.Finish(z, bias, f.act, f.mask.Mask(z))
+}

@@ -1,0 +1,275 @@
+// Package program holds models as data: lists of operations on rows of vertices, rows of edges and
+// parameters, as a tracer of somebody's own model makes them. It checks a program, finds the aggregations in
+// it, and describes it as blocks of package gnn, so that it runs on every axis.
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"weft/internal/refusal"
+)
+
+// version is that of the format.
+const version = 1
+
+// What a file may hold at most.
+const (
+	maxBytes      = 64 << 20
+	maxOperations = 100_000
+	maxNumbers    = 1_000_000 // in all constants
+	maxDims       = 8
+	maxSize       = 1 << 31 // numbers of a parameter
+	maxTensor     = 1 << 24 // of a tensor that is computed of parameters
+	maxRow        = 1 << 20 // of a row
+)
+
+// Program is a model: operations of which each makes one value from those before it.
+type Program struct {
+	Version    int         `json:"version"`
+	Class      string      `json:"class"` // the name of the model's class
+	Parameters []Parameter `json:"parameters"`
+	Operations []Operation `json:"operations"`
+	Output     int         `json:"output"` // the value that is the model's output
+
+	types   []Type          // of the values
+	weights map[string]bool // the parameters that nothing reads but products, as their weights
+}
+
+// Parameter is a tensor that comes with the program, in a file of weights: a parameter or a buffer of the
+// model.
+type Parameter struct {
+	Name    string `json:"name"`
+	Shape   []int  `json:"shape"`
+	Trained bool   `json:"trained,omitempty"` // has a gradient
+	// Aliases are other names of the same tensor in the model
+	Aliases []string `json:"aliases,omitempty"`
+	// Rate is a factor of the learning rate, and Decay a weight decay, of its own; nil: those of all
+	Rate  *float64 `json:"rate,omitempty"`
+	Decay *float64 `json:"decay,omitempty"`
+}
+
+// Operation makes a value from those that In numbers. Which of the other attributes it has depends on Op.
+type Operation struct {
+	Op   string `json:"op"`
+	In   []int  `json:"in,omitempty"`
+	Path string `json:"path,omitempty"` // the module path: it names dropout masks and caches
+	Line string `json:"line,omitempty"` // the line of the model's source, for messages
+
+	Name        string   `json:"name,omitempty"`
+	Shape       []int    `json:"shape,omitempty"`
+	Values      []number `json:"values,omitempty"`
+	Rows        string   `json:"rows,omitempty"`
+	End         string   `json:"end,omitempty"`
+	Loops       string   `json:"loops,omitempty"`
+	Reduce      string   `json:"reduce,omitempty"`
+	Dim         int      `json:"dim,omitempty"`
+	Dims        []int    `json:"dims,omitempty"`
+	Keep        bool     `json:"keep,omitempty"`
+	Start       int      `json:"start,omitempty"`
+	Stop        int      `json:"stop,omitempty"`
+	Step        int      `json:"step,omitempty"`
+	P           float64  `json:"p,omitempty"`
+	Alpha       *float64 `json:"alpha,omitempty"`
+	Slope       *float64 `json:"slope,omitempty"`
+	Beta        *float64 `json:"beta,omitempty"`
+	Threshold   *float64 `json:"threshold,omitempty"`
+	Min         *number  `json:"min,omitempty"`
+	Max         *number  `json:"max,omitempty"`
+	Approximate string   `json:"approximate,omitempty"`
+	Eps         float64  `json:"eps,omitempty"`
+	Momentum    *float64 `json:"momentum,omitempty"`
+	Weight      string   `json:"weight,omitempty"`
+	Bias        string   `json:"bias,omitempty"`
+	Mean        string   `json:"mean,omitempty"`
+	Variance    string   `json:"variance,omitempty"`
+	Batches     string   `json:"batches,omitempty"`
+
+	Weighted bool `json:"-"` // of an aggregation: each row counts as much as its edge's weight
+}
+
+// number is a number of which JSON writes those that are not finite as strings.
+type number float64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *number) UnmarshalJSON(text []byte) error {
+	switch string(text) {
+	case `"inf"`:
+		*n = number(math.Inf(1))
+	case `"-inf"`:
+		*n = number(math.Inf(-1))
+	case `"nan"`:
+		*n = number(math.NaN())
+	default:
+		return json.Unmarshal(text, (*float64)(n))
+	}
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (n number) MarshalJSON() ([]byte, error) {
+	switch f := float64(n); {
+	case math.IsInf(f, 1):
+		return []byte(`"inf"`), nil
+	case math.IsInf(f, -1):
+		return []byte(`"-inf"`), nil
+	case math.IsNaN(f):
+		return []byte(`"nan"`), nil
+	default:
+		return json.Marshal(f)
+	}
+}
+
+// Read reads a program and checks it. An error is a refusal.
+func Read(r io.Reader) (*Program, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxBytes {
+		return nil, refusal.Errorf("a program of more than %d MB; trace a smaller model", maxBytes>>20)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	p := &Program{}
+	if err := d.Decode(p); err != nil {
+		return nil, refusal.Errorf("no program: %s; trace the model again", plain(err))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, refusal.Errorf("no program: text follows its end; trace the model again")
+	}
+	if p.Version != version {
+		return nil, refusal.Errorf("a program of version %d, and this weft reads version %d; trace the model "+
+			"again with the Python package of this version", p.Version, version)
+	}
+	if err := p.check(); err != nil {
+		return nil, refusal.Errorf("program: %w; trace the model again", err)
+	}
+	return p, nil
+}
+
+// plain takes the names of Go's types out of an error of package json.
+func plain(err error) string {
+	return strings.NewReplacer("json: ", "", "Go struct field Program.", "", "Go struct field Operation.", "",
+		"Go value of type ", "").Replace(err.Error())
+}
+
+// Text returns the program as JSON.
+func (p *Program) Text() []byte {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // all fields have a form in JSON
+	}
+	return text
+}
+
+// check checks everything but what depends on the graph, and sets the values' types.
+func (p *Program) check() error {
+	if err := p.checkParameters(); err != nil {
+		return err
+	}
+	switch n := len(p.Operations); {
+	case n > maxOperations:
+		return fmt.Errorf("%d operations, and at most %d are read", n, maxOperations)
+	case p.Output < 0 || p.Output >= n:
+		return fmt.Errorf("output: there is no value %d, as there are %d operations", p.Output, n)
+	}
+	numbers := 0
+	for i := range p.Operations {
+		o := &p.Operations[i]
+		if numbers += len(o.Values); numbers > maxNumbers {
+			return fmt.Errorf("constants of more than %d numbers", maxNumbers)
+		}
+		t, err := p.infer(i)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.describe(i), err)
+		}
+		most := maxTensor
+		switch {
+		case t.Rows != None:
+			most = maxRow
+		case o.Op == "parameter":
+			most = maxSize
+		}
+		if len(t.Shape) > maxDims || t.size() > most {
+			return fmt.Errorf("%s: a shape of %v is too large", p.describe(i), t.Shape)
+		}
+		p.types = append(p.types, t)
+	}
+	p.weights = p.onlyWeights()
+	if t := p.types[p.Output]; t.Rows != Vertices || len(t.Shape) > 1 || size(t.Shape) == 0 {
+		return fmt.Errorf("output: %s, and a model's output has a row of numbers for each vertex", t)
+	}
+	return nil
+}
+
+func (p *Program) checkParameters() error {
+	names := map[string]bool{}
+	for _, q := range p.Parameters {
+		switch {
+		case q.Name == "" || names[q.Name]:
+			return fmt.Errorf("two parameters or none called %q", q.Name)
+		case len(q.Shape) > maxDims || size(q.Shape) > maxSize || slices.ContainsFunc(q.Shape, notPositive):
+			return fmt.Errorf("parameter %q: impossible shape %v", q.Name, q.Shape)
+		case q.Rate != nil && *q.Rate < 0 || q.Decay != nil && *q.Decay < 0:
+			return fmt.Errorf("parameter %q: a rate or a decay below 0", q.Name)
+		}
+		names[q.Name] = true
+	}
+	return nil
+}
+
+func notPositive(n int) bool { return n < 1 }
+
+// describe names operation i in an error.
+func (p *Program) describe(i int) string {
+	o := &p.Operations[i]
+	text := fmt.Sprintf("operation %d (%s)", i, o.Op)
+	if o.Line != "" {
+		text += " of " + o.Line
+	}
+	return text
+}
+
+// parameter returns the parameter of that name; nil: there is none.
+func (p *Program) parameter(name string) *Parameter {
+	i := slices.IndexFunc(p.Parameters, func(q Parameter) bool { return q.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.Parameters[i]
+}
+
+// size returns the number of elements of a shape, or more than maxSize if it is larger than that.
+func size(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		if d != 0 && n > maxSize/max(1, d) {
+			return maxSize + 1
+		}
+		n *= d
+	}
+	return n
+}
+
+// onlyWeights returns the parameters that nothing reads but products, as their weights.
+func (p *Program) onlyWeights() map[string]bool {
+	only := map[string]bool{}
+	for _, q := range p.Parameters {
+		only[q.Name] = len(q.Shape) == 2
+	}
+	for _, o := range p.Operations {
+		for k, v := range o.In {
+			if x := p.Operations[v]; x.Op == "parameter" && !(o.Op == "linear" && k == 1) {
+				only[x.Name] = false
+			}
+		}
+	}
+	return only
+}

@@ -1,0 +1,127 @@
+package program
+
+import (
+	"slices"
+
+	"weft/autograd"
+	"weft/gnn"
+)
+
+// region is the message function of a scatter: the operations on rows of edges between the rows of vertices
+// that it gathers and the sum.
+type region struct {
+	leaves           []leaf
+	sources, targets []*value // what the leaves are rows of, each once
+	parameters       []string
+	edgeFeatures     bool
+	edgeWeight       bool
+	columnwise       bool
+	edges, loops     *code // of the messages of the graph's edges, and of those of added loops
+}
+
+// leaf is rows that a message function reads at an end of the edges.
+type leaf struct {
+	*value
+	of     *value // rows of vertices, or a tensor that depends on some
+	target bool
+}
+
+// regionOf returns the region of a scatter, without its code.
+func regionOf(v *value) *region {
+	r := &region{columnwise: true}
+	x := v.in[0]
+	seen := map[*value]bool{}
+	var visit func(x *value)
+	visit = func(x *value) {
+		if seen[x] {
+			return
+		}
+		seen[x] = true
+		_, number := x.isConstant()
+		switch {
+		case x.op == "gather":
+			r.leaf(x, x.in[0], x.o.End == v.o.End)
+			return
+		case x.Rows == Vertices || x.Rows == None && ofRows(x):
+			r.leaf(x, x, true)
+			return
+		case x.op == "parameter":
+			r.parameters = append(r.parameters, x.o.Name)
+		case x.op == "edge_features":
+			r.edgeFeatures = true
+		case x.op == "edge_weight":
+			r.edgeWeight = true
+		}
+		r.columnwise = r.columnwise && (number || isPointwise(x.op) && slices.Equal(x.Shape, v.Shape))
+		for _, y := range x.in {
+			visit(y)
+		}
+	}
+	visit(x)
+	r.columnwise = r.columnwise && len(r.sources) == 1 && len(r.targets) <= 1 &&
+		!slices.ContainsFunc(r.leaves, func(l leaf) bool { return !slices.Equal(l.of.Shape, v.Shape) })
+	return r
+}
+
+// leaf notes rows that the function reads at an end.
+func (r *region) leaf(x, of *value, target bool) {
+	r.leaves = append(r.leaves, leaf{x, of, target})
+	to := &r.sources
+	if target {
+		to = &r.targets
+	}
+	if !slices.Contains(*to, of) {
+		*to = append(*to, of)
+	}
+}
+
+// ofRows reports whether a tensor depends on sums over all vertices.
+func ofRows(v *value) bool {
+	return v.op == "row_sum" || v.op == "row_mean" || v.Rows == None && slices.ContainsFunc(v.in, ofRows)
+}
+
+// compile makes the region's code.
+func (r *region) compile(v *value) {
+	given := func(x *value) bool {
+		return slices.ContainsFunc(r.leaves, func(l leaf) bool { return l.value == x })
+	}
+	r.edges = newCode(v.in, storage(false), given)
+	r.loops = newCode(v.in, storage(true), given)
+}
+
+// function computes the messages of some edges.
+func (r *region) function(b *block, v *value) func(e gnn.Edges) *autograd.Var {
+	return func(e gnn.Edges) *autograd.Var {
+		c := r.edges
+		if e.Loops {
+			c = r.loops
+		}
+		p := &pass{block: b, tape: e.Tape, edges: &e, rows: e.Source, code: c, vars: map[*value]*autograd.Var{}}
+		if e.Source == nil {
+			p.rows = e.Target
+		}
+		for _, l := range r.leaves {
+			of, from := r.sources, e.Source
+			if l.target {
+				of, from = r.targets, e.Target
+			}
+			p.vars[l.value] = part(from, of, l.of)
+		}
+		return p.result(v.in[0])
+	}
+}
+
+// part is the columns of a value in a row of several.
+func part(row *autograd.Var, of []*value, v *value) *autograd.Var {
+	if len(of) == 1 {
+		return row
+	}
+	at := 0
+	for _, x := range of {
+		if x == v {
+			break
+		}
+		at += x.size()
+	}
+	return autograd.Columns(row, at, v.size())
+}

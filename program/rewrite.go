@@ -1,0 +1,463 @@
+package program
+
+import (
+	"math"
+	"slices"
+)
+
+// rewritten returns a value that equals an operation's and costs less; nil: the operation stays as it is.
+func (b *builder) rewritten(o Operation, in []*value) *value {
+	for _, rule := range []func(*builder, Operation, []*value) *value{
+		(*builder).sameShape, (*builder).withoutOnes, (*builder).hoisted, (*builder).loopsOfRows, (*builder).scattered,
+		(*builder).lowered, (*builder).normalized, (*builder).valuesOfLoops,
+	} {
+		if v := rule(b, o, in); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// isRowLocal reports whether each row of the result depends on that row of the operands alone.
+func isRowLocal(op string) bool {
+	switch op {
+	case "features", "edge_features", "edge_weight", "ones", "gather", "scatter", "edge_softmax", "without_loops",
+		"with_loops", "loop_values", "dropout", "row_sum", "row_mean", "batch_norm", opAggregate, opAttend, opSpread:
+		return false
+	}
+	return true
+}
+
+// isPointwise reports whether the operation broadcasts its operands and combines them element by element.
+func isPointwise(op string) bool {
+	_, known := unary[op]
+	return known || op == "where" || slices.Contains(binary, op)
+}
+
+// sameShape leaves out changes of the shape that change nothing, and joins two of them.
+func (b *builder) sameShape(o Operation, in []*value) *value {
+	switch {
+	case (o.Op == "reshape" || o.Op == "expand") && slices.Equal(o.Shape, in[0].Shape):
+		return in[0]
+	case o.Op == "reshape" && in[0].op == "reshape":
+		return b.make(o, in[0].in[0])
+	}
+	return nil
+}
+
+// withoutOnes leaves out factors of 1, and rows of ones beside others of the same edges.
+func (b *builder) withoutOnes(o Operation, in []*value) *value {
+	if !isPointwise(o.Op) {
+		return nil
+	}
+	for i, x := range in {
+		if x.op == "ones" && slices.ContainsFunc(in, func(y *value) bool { return y.Rows == x.Rows && y.op != "ones" }) {
+			in = slices.Clone(in)
+			in[i] = b.constant(1)
+			return b.make(o, in...)
+		}
+	}
+	if o.Op == "mul" {
+		for i, x := range in {
+			y := in[1-i]
+			if c, is := x.isConstant(); is && c == 1 && len(x.Shape) == 0 && (y.Rows != None || x.Rows == None) {
+				return y
+			}
+		}
+	}
+	return nil
+}
+
+// hoisted gathers the result of an operation on rows of vertices in place of its operands: a graph has fewer
+// vertices than edges.
+func (b *builder) hoisted(o Operation, in []*value) *value {
+	if !isRowLocal(o.Op) {
+		return nil
+	}
+	var from *value
+	rows := slices.Clone(in)
+	for i, x := range in {
+		if x.Rows != Edges {
+			continue
+		}
+		if x.op != "gather" || from != nil && (x.o.End != from.o.End || x.o.loops() != from.o.loops()) {
+			return nil
+		}
+		from, rows[i] = x, x.in[0]
+	}
+	if from == nil {
+		return nil
+	}
+	return b.make(from.o, b.make(o, rows...))
+}
+
+// loopsOfRows has gathers read the set of edges that they are wanted for.
+func (b *builder) loopsOfRows(o Operation, in []*value) *value {
+	if o.Op != "without_loops" && o.Op != "with_loops" {
+		return nil
+	}
+	x := in[0]
+	to := map[string]string{"without_loops": removed}[o.Op]
+	if o.Op == "with_loops" {
+		to = map[string]string{stored: added, removed: one}[x.Loops]
+	}
+	again := x.o
+	again.Loops = to
+	c, isNumber := in[len(in)-1].isConstant()
+	switch {
+	case x.op == "ones" && (o.Op == "without_loops" || isNumber && c == 1 || in[1].op == "ones"):
+		return b.make(again)
+	case x.op == "gather" && (o.Op == "without_loops" || in[1] == x.in[0]):
+		return b.make(again, x.in...)
+	}
+	return nil
+}
+
+// scattered takes out of an aggregation what does not depend on the other end of an edge, and finds those
+// that are linear, maxima and attention.
+func (b *builder) scattered(o Operation, in []*value) *value {
+	if o.Op != "scatter" {
+		return nil
+	}
+	x := in[0]
+	switch o.Reduce {
+	case "max", "min":
+		switch {
+		case x.op == "gather" && x.o.End != o.End:
+			return b.aggregate(o, x)
+		case x.op == "gather": // the vertex's own row, if it has an edge
+			return b.make(o.op("mul"), x.in[0], b.make(o, b.ones(x.Loops)))
+		case x.op == "ones":
+			return b.aggregate(o, b.gathered(x.Loops, o))
+		}
+	case "sum", "mean":
+		if v := b.attends(o, x); v != nil {
+			return v
+		}
+		return b.factored(o, x)
+	}
+	return nil
+}
+
+// ones are rows of ones for the edges of a set.
+func (b *builder) ones(loops string) *value {
+	return b.plain(Operation{Op: "ones", Rows: "edges", Loops: loops})
+}
+
+// gathered are ones for the edges of a set, from the end that an aggregation reads.
+func (b *builder) gathered(loops string, o Operation) *value {
+	return b.plain(Operation{Op: "gather", End: otherEnd(o.End), Loops: loops},
+		b.plain(Operation{Op: "ones", Rows: "vertices"}))
+}
+
+func otherEnd(end string) string {
+	if end == "source" {
+		return "target"
+	}
+	return "source"
+}
+
+// aggregate is the aggregation of the rows of vertices that x gathers; weighted: each counts as much as its
+// edge's weight.
+func (b *builder) aggregate(o Operation, x *value) *value {
+	o.Op, o.Loops = opAggregate, x.Loops
+	return b.plain(o, x.in[0])
+}
+
+// factors are those of a product of rows of edges.
+func (b *builder) factors(x *value) []*value {
+	if x.Rows != Edges {
+		return []*value{x}
+	}
+	switch x.op {
+	case "mul":
+		return append(b.factors(x.in[0]), b.factors(x.in[1])...)
+	case "div":
+		if y := x.in[1]; y.Rows == None || y.op == "gather" {
+			return append(b.factors(x.in[0]), b.make(x.o.op("reciprocal"), y))
+		}
+	case "neg":
+		return append(b.factors(x.in[0]), b.constant(-1))
+	case "reshape":
+		return b.reshaped(x)
+	}
+	return []*value{x}
+}
+
+// reshaped are the factors of a product in another shape.
+func (b *builder) reshaped(x *value) (factors []*value) {
+	for _, f := range b.factors(x.in[0]) {
+		switch {
+		case slices.Equal(f.Shape, x.in[0].Shape):
+			factors = append(factors, b.make(x.o, f))
+		case f.size() == 1:
+			factors = append(factors, b.make(Operation{Op: "reshape", Shape: []int{}, Path: x.o.Path}, f))
+		default:
+			return []*value{x}
+		}
+	}
+	return factors
+}
+
+// factored is a sum or mean of rows of edges. Factors that are the same for all edges of a vertex come after
+// it.
+func (b *builder) factored(o Operation, x *value) *value {
+	var gathers, others, after []*value
+	for _, f := range b.factors(x) {
+		switch {
+		case f.Rows == None:
+			after = append(after, f)
+		case f.op == "gather" && f.o.End == o.End:
+			after = append(after, b.finite(f.in[0], x.Loops, o))
+		case f.op == "gather":
+			gathers = append(gathers, f)
+		default:
+			if p, inverse := b.unnormalized(f, o); p != nil {
+				others, after = append(others, p), append(after, inverse)
+				continue
+			}
+			if f.op != "ones" {
+				others = append(others, f)
+			}
+		}
+	}
+	if z := b.symmetric(o, gathers, others, after); z != nil {
+		return z
+	}
+	inside := append(gathers, others...)
+	if len(inside) == 0 {
+		inside = append(inside, b.gathered(x.Loops, o))
+	}
+	return b.product(o, append([]*value{b.summed(o, b.product(o, inside...))}, after...)...)
+}
+
+// summed is a sum or mean of products that depend on the other end, or on the edge.
+func (b *builder) summed(o Operation, x *value) *value {
+	switch {
+	case x.op == "gather":
+		return b.aggregate(o, x)
+	case isWeight(x):
+		o.Weighted = true
+		return b.aggregate(o, b.gathered(x.Loops, o))
+	case x.op == "mul" && x.in[0].op == "gather" && x.in[0].o.End != o.End && isWeight(x.in[1]):
+		o.Weighted = true
+		z := b.aggregate(o, x.in[0])
+		if !slices.Equal(z.Shape, x.Shape) { // of weights that are rows of one number
+			z = b.make(Operation{Op: "reshape", Shape: x.Shape}, z)
+		}
+		return z
+	}
+	return b.plain(o, x)
+}
+
+// isWeight reports whether rows of edges are their weights, and 1 for added loops.
+func isWeight(x *value) bool {
+	switch x.op {
+	case "edge_weight":
+		return true
+	case "reshape":
+		return x.size() == 1 && isWeight(x.in[0])
+	case "without_loops":
+		return isWeight(x.in[0])
+	case "with_loops":
+		c, is := x.in[1].isConstant()
+		return isWeight(x.in[0]) && (is && c == 1 || x.in[1].op == "ones")
+	}
+	return false
+}
+
+// symmetric is GCN's aggregation (Kipf & Welling 2017): of products with 1/√(d_i·d_j), and with the edges'
+// weights, where d is the sum of the edges' weights into a vertex; nil: it is another.
+func (b *builder) symmetric(o Operation, gathers, others, after []*value) *value {
+	var weight *value
+	if len(others) == 1 {
+		weight = withoutReshape(others[0])
+	}
+	if o.Reduce != "sum" || len(others) > 1 || weight != nil && !isWeight(weight) && !isMerged(weight) {
+		return nil
+	}
+	for s, from := range gathers {
+		root := withoutReshape(from.in[0])
+		loops := from.o.loops()
+		if loops != one && loops != stored || !isInverseRoot(root, o.End, loops, weight) {
+			continue
+		}
+		t := slices.IndexFunc(after, func(f *value) bool { return withoutReshape(f) == root })
+		if t < 0 {
+			continue
+		}
+		rest := slices.Delete(slices.Clone(gathers), s, s+1)
+		if len(rest) == 0 {
+			rest = append(rest, b.gathered(loops, o))
+		}
+		o.Reduce, o.Weighted = "symmetric", weight != nil
+		if weight != nil && isMerged(weight) {
+			o.Reduce = "merged"
+		}
+		z := b.aggregate(o, b.product(o, rest...))
+		return b.product(o, append([]*value{z}, slices.Delete(slices.Clone(after), t, t+1)...)...)
+	}
+	return nil
+}
+
+func withoutReshape(v *value) *value {
+	for v.op == "reshape" && v.size() == 1 {
+		v = v.in[0]
+	}
+	return v
+}
+
+// isInverseRoot reports whether v is 1/√d of the vertices' degrees, and 0 for a degree of 0.
+func isInverseRoot(v *value, end, loops string, weight *value) bool {
+	if v.op == "where" && v.in[0].op == "eq" {
+		zero, is := v.in[1].isConstant()
+		infinite, isToo := v.in[0].in[1].isConstant()
+		if !is || !isToo || zero != 0 || !math.IsInf(infinite, 1) || v.in[0].in[0] != v.in[2] {
+			return false
+		}
+		v = v.in[2]
+	} else if loops != one {
+		return false
+	}
+	switch v.op {
+	case "rsqrt":
+	case "pow":
+		if power, is := v.in[1].isConstant(); !is || power != -.5 {
+			return false
+		}
+	default:
+		return false
+	}
+	d := withoutReshape(v.in[0])
+	if weight != nil && isMerged(weight) {
+		return d.op == "scatter" && d.o.Reduce == "sum" && d.o.End == end && d.in[0] == weight
+	}
+	return d.op == opAggregate && d.o.Reduce == "sum" && d.o.End == end && d.o.loops() == loops &&
+		d.o.Weighted == (weight != nil) && d.in[0].op == "ones"
+}
+
+// isMerged reports whether rows of edges are their weights, where each vertex has one loop, with the weight of
+// the one that is stored, or 1 without any.
+func isMerged(x *value) bool {
+	if x.op != "with_loops" || x.in[0].op != "without_loops" || x.in[0].in[0].op != "edge_weight" {
+		return false
+	}
+	y := x.in[1]
+	if y.op != "loop_values" || y.in[0].op != "edge_weight" {
+		return false
+	}
+	c, is := y.in[1].isConstant()
+	return is && c == 1 || y.in[1].op == "ones"
+}
+
+// valuesOfLoops makes the values of stored loops, or others where there are none: the sum over all edges
+// without those that are no loops, divided by the number of loops.
+func (b *builder) valuesOfLoops(o Operation, in []*value) *value {
+	if o.Op != "loop_values" || !b.lowers {
+		return nil
+	}
+	loops := func(x *value) *value {
+		sum := o.op("scatter")
+		sum.Reduce = "sum"
+		return b.make(o.op("sub"), b.make(sum, x), b.make(sum, b.make(o.op("without_loops"), x)))
+	}
+	count := loops(b.ones(stored))
+	mean := b.make(o.op("div"), loops(in[0]), b.make(o.op("maximum"), count, b.constant(1)))
+	return b.make(o.op("where"), b.make(o.op("gt"), count, b.constant(0)), mean, in[1])
+}
+
+// finite is a factor of vertices' sums of edges, with 0 where it may be infinite and a vertex has no edge.
+func (b *builder) finite(f *value, loops string, o Operation) *value {
+	if loops == one || loops == added || !mayBeInfinite(f) {
+		return f
+	}
+	o.Reduce = "sum"
+	edges := b.aggregate(o, b.gathered(loops, o))
+	return b.make(o.op("where"), b.make(o.op("gt"), edges, b.constant(0)), f, b.constant(0))
+}
+
+// mayBeInfinite reports whether finite rows of vertices can give infinite ones.
+func mayBeInfinite(v *value) bool {
+	switch v.op {
+	case "div", "reciprocal", "rsqrt", "pow", "log", "log1p", "logsigmoid":
+		return true
+	case "where":
+		if c := v.in[0]; c.op == "eq" {
+			if x, is := c.in[1].isConstant(); is && math.IsInf(x, 1) {
+				return false
+			}
+		}
+	}
+	return isRowLocal(v.op) && slices.ContainsFunc(v.in, mayBeInfinite)
+}
+
+// unnormalized returns p and 1/d for a factor p/d that is a softmax over the edges of a vertex, after
+// operations that keep its elements; nil: it is none.
+func (b *builder) unnormalized(f *value, o Operation) (p, inverse *value) {
+	switch f.op {
+	case "edge_softmax":
+		if f.o.End != o.End {
+			return nil, nil
+		}
+		p, sum := b.softmax(f)
+		return p, b.make(o.op("reciprocal"), sum)
+	case "reshape", "permute", "expand", "dropout":
+		p, inverse = b.unnormalized(f.in[0], o)
+		if p == nil {
+			return nil, nil
+		}
+		if f.op != "dropout" {
+			inverse = b.make(f.o, inverse)
+		}
+		return b.make(f.o, p), inverse
+	}
+	return nil, nil
+}
+
+// softmax returns exp(e − max e) of the edges, and its sum over those of a vertex, of a softmax over them.
+func (b *builder) softmax(f *value) (p, sum *value) {
+	e := f.in[0]
+	scatter := f.o.op("scatter")
+	gather := f.o.op("gather")
+	scatter.End, gather.End, gather.Loops = f.o.End, f.o.End, e.Loops
+	scatter.Reduce = "max"
+	largest := b.make(f.o.op("detach"), b.make(scatter, e))
+	p = b.make(f.o.op("exp"), b.make(f.o.op("sub"), e, b.make(gather, largest)))
+	scatter.Reduce = "sum"
+	return p, b.make(f.o.op("add"), b.make(scatter, p), b.constant(1e-16))
+}
+
+// lowered makes a softmax over edges that no sum reads from its parts.
+func (b *builder) lowered(o Operation, in []*value) *value {
+	if o.Op != "edge_softmax" || !b.lowers {
+		return nil
+	}
+	f := &value{op: o.Op, o: o, Type: in[0].Type, in: in}
+	p, sum := b.softmax(f)
+	gather := o.op("gather")
+	gather.End, gather.Loops = o.End, in[0].Loops
+	return b.make(o.op("div"), p, b.make(gather, sum))
+}
+
+// normalized makes a layer norm from its parts, but for rows of vertices with a weight and a bias for each
+// column, which a kernel normalises.
+func (b *builder) normalized(o Operation, in []*value) *value {
+	if o.Op != "layer_norm" || in[0].Rows == Vertices && len(in) == 3 && b.trained(in[1]) && b.trained(in[2]) {
+		return nil
+	}
+	mean := o.op("mean")
+	mean.Dims, mean.Keep = o.Dims, true
+	d := b.make(o.op("sub"), in[0], b.make(mean, in[0]))
+	variance := b.make(mean, b.make(o.op("square"), d))
+	rstd := b.make(o.op("rsqrt"), b.make(o.op("add"), variance, b.constant(o.Eps)))
+	z := b.product(o, append([]*value{d, rstd}, in[1:min(2, len(in))]...)...)
+	if len(in) == 3 {
+		z = b.make(o.op("add"), z, in[2])
+	}
+	return z
+}
+
+// trained reports whether a value is a parameter that is trained.
+func (b *builder) trained(v *value) bool {
+	return v.op == "parameter" && b.program.parameter(v.o.Name).Trained
+}

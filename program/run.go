@@ -1,0 +1,310 @@
+package program
+
+import (
+	"slices"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/nn"
+	"weft/tensor"
+)
+
+// pass computes values once: those of a block, or those of some edges in a message function.
+type pass struct {
+	*block
+	code  *code
+	tape  *autograd.Tape
+	rows  *autograd.Var // any rows of the vertices, or of the edges
+	edges *gnn.Edges    // nil: the rows are vertices
+	vars  map[*value]*autograd.Var
+	left  map[*value]int // how many readers are still to come
+}
+
+// of returns a value that was computed: rows × the size of its shape, or one row for a tensor without rows.
+func (p *pass) of(v *value) *autograd.Var { return p.vars[p.code.alias(v)] }
+
+// result computes everything and returns a value.
+func (p *pass) result(v *value) *autograd.Var {
+	p.run()
+	return p.of(v)
+}
+
+// run computes all values of the code. It drops each after its last reader.
+func (p *pass) run() {
+	p.left = map[*value]int{}
+	for v, n := range p.code.uses {
+		p.left[v] = n
+	}
+	made := map[*value]bool{}
+	for _, s := range p.code.steps {
+		p.vars[s.value] = tensorOf(p, s)
+		made[s.value] = s.op != "parameter"
+		for _, x := range s.reads {
+			x = p.code.alias(x)
+			if p.left[x]--; p.left[x] == 0 && made[x] {
+				p.vars[x].Drop()
+			}
+		}
+	}
+}
+
+// tensorOf computes a step. A panic names the operation.
+func tensorOf(p *pass, s step) (z *autograd.Var) {
+	tensor.Within(s.describe(), func() { z = p.compute(s) })
+	return z
+}
+
+// again returns x, or a copy if somebody reads it later, for an operation that may reuse its memory.
+func (p *pass) again(x *value) *autograd.Var {
+	v := p.of(x)
+	if p.left[p.code.alias(x)] > 1 {
+		return autograd.Copy(v)
+	}
+	return v
+}
+
+// compute computes a step from values that are there.
+func (p *pass) compute(s step) *autograd.Var {
+	v := s.value
+	if s.fused != nil {
+		return s.fused.compute(p)
+	}
+	switch v.op {
+	case "edge_features":
+		return p.edges.Features
+	case "edge_weight":
+		return p.edges.Weight
+	case "without_loops", "with_loops", "reshape":
+		panic("program: " + v.op + " has the elements of another value")
+	case "vertices":
+		return p.row([]float32{float32(p.rows.RowSet().Total)})
+	case "constant":
+		return p.row(v.numbers())
+	case "parameter":
+		return p.parameter(v.o.Name)
+	case "ones":
+		return autograd.Ones(p.rows)
+	case opAggregate:
+		return p.propagators[v].Propagate(p.of(v.in[0]), reduceOf(v), gnn.Once)
+	case opAttend:
+		return p.attend(v)
+	case "scatter":
+		return p.message(v)
+	case "dropout":
+		x := p.again(v.in[0])
+		return autograd.Dropout(x, nn.Dropout{Path: v.o.Path, P: v.o.P}.Mask(x))
+	case "linear":
+		return p.linear(v)
+	case "matmul":
+		return p.matmul(v)
+	case "batch_norm":
+		return p.batchNorm(v)
+	case "layer_norm":
+		x, n := p.of(v.in[0]), v.in[1].size()
+		norm := nn.LayerNormOf(p.params[v.in[1].o.Name], p.params[v.in[2].o.Name], v.o.Eps)
+		z := norm.Forward(reshaped(x, x.Rows()*(x.Cols()/n), n), nn.LeaveWhole, kernel.Identity, kernel.Mask{})
+		return reshaped(z, x.Rows(), x.Cols())
+	case "row_sum":
+		return autograd.SumRows(p.of(v.in[0]))
+	case "row_mean":
+		x := p.of(v.in[0])
+		return autograd.Scale(1/float32(x.RowSet().Total), autograd.SumRows(x))
+	case "max", "min", "softmax", "log_softmax", "logsumexp":
+		return p.grouped(v)
+	}
+	return p.columns(v)
+}
+
+// row is numbers as a tensor without rows.
+func (p *pass) row(numbers []float32) *autograd.Var {
+	m := p.tape.Memory().New(tensor.Activations, 1, len(numbers))
+	p.tape.Team.Host(func() { copy(m.WriteFloats(), numbers) })
+	return p.tape.Record(autograd.Op{Value: m})
+}
+
+// numbers are the elements of a constant.
+func (v *value) numbers() []float32 {
+	numbers := make([]float32, v.size())
+	for i := range numbers {
+		numbers[i] = float32(v.o.Values[min(i, len(v.o.Values)-1)])
+	}
+	return numbers
+}
+
+// parameter is a parameter or buffer as one row.
+func (p *pass) parameter(name string) *autograd.Var {
+	if b := p.frozen[name]; b != nil {
+		return p.row(b.Values)
+	}
+	q := p.params[name].On(p.tape)
+	return autograd.Reshape(q, 1, q.Rows()*q.Cols())
+}
+
+// linear is a product with a weight, and its bias.
+func (p *pass) linear(v *value) *autograd.Var {
+	x, w := p.of(v.in[0]), p.weight(v.in[1])
+	n := v.in[0].Shape[len(v.in[0].Shape)-1]
+	rows := x.Rows()
+	z := autograd.Linear(reshaped(x, rows*(x.Cols()/n), n), w)
+	if len(v.in) == 3 {
+		z = autograd.Finish(z, p.of(v.in[2]), kernel.Identity, kernel.Mask{})
+	}
+	return reshaped(z, rows, v.size())
+}
+
+// reshaped is x in another shape.
+func reshaped(x *autograd.Var, rows, cols int) *autograd.Var {
+	if x.Rows() == rows && x.Cols() == cols {
+		return x
+	}
+	return autograd.Reshape(x, rows, cols)
+}
+
+// weight is a tensor [out, in] as a matrix in × out.
+func (p *pass) weight(w *value) *autograd.Var {
+	if q := p.params[w.o.Name]; w.op == "parameter" && q != nil && p.program.weights[w.o.Name] {
+		return q.On(p.tape)
+	}
+	m := autograd.MapColumns(p.of(w), p.mapOf(columnKey{"transpose", w.number}, func() *kernel.ColumnMap {
+		return permuted(w.Shape, []int{1, 0})
+	}))
+	return autograd.Reshape(m, w.Shape[1], w.Shape[0])
+}
+
+// attentionOf is softmax attention without its scores.
+func (p *pass) attentionOf(v *value) gnn.Attention {
+	return gnn.Attention{
+		Source: p.of(v.in[0]), Slope: v.attention.slope, Dropout: v.attention.dropout,
+		Heads: v.size() / v.Shape[len(v.Shape)-1], Loops: loopsOf(v.o.Loops),
+	}
+}
+
+// attend is softmax attention of scores that are computed apart.
+func (p *pass) attend(v *value) *autograd.Var {
+	a := p.attentionOf(v)
+	x, y := p.of(v.in[1]), p.of(v.in[2])
+	switch v.attention.form {
+	case additive:
+		a.SourceScore, a.TargetScore = x, y
+	case combined:
+		a.Target, a.ASource = x, y
+	case products:
+		a.Target, a.Key = x, y
+	}
+	return p.propagators[v].Attend(a, gnn.Once)
+}
+
+// message aggregates messages.
+func (p *pass) message(v *value) *autograd.Var {
+	r := p.regions[v]
+	m := gnn.Message{
+		Source: p.joined(r.sources), Target: p.joined(r.targets), Function: r.function(p.block, v),
+		Columns: v.size(), Columnwise: r.columnwise, Reduce: reduceOf(v).Kind, Loops: loopsOf(v.setOfEdges()),
+	}
+	for _, name := range r.parameters {
+		if q := p.params[name]; q != nil {
+			m.Parameters = append(m.Parameters, q)
+		}
+	}
+	return p.propagators[v].Message(m)
+}
+
+// joined is values side by side; nil: there are none.
+func (p *pass) joined(values []*value) *autograd.Var {
+	var xs []*autograd.Var
+	for _, v := range values {
+		x := p.of(v)
+		if v.Rows == None {
+			x = p.spread(x)
+		}
+		xs = append(xs, x)
+	}
+	switch len(xs) {
+	case 0:
+		return nil
+	case 1:
+		return xs[0]
+	}
+	return autograd.Join(xs...)
+}
+
+// spread is a tensor as a row of each vertex.
+func (p *pass) spread(x *autograd.Var) *autograd.Var {
+	e := &kernel.Expression{Inputs: 2}
+	e.Results = []int{e.Op(kernel.OpMul, 0, 1)}
+	return autograd.Pointwise(e, autograd.Operand{Var: autograd.Ones(p.rows), Columns: p.broadcast([]int{}, []int{x.Cols()})},
+		autograd.Operand{Var: x})
+}
+
+// matmul is a product of the last dimensions.
+func (p *pass) matmul(v *value) *autograd.Var {
+	x, y := v.in[0], v.in[1]
+	n := len(y.Shape)
+	lead, k, out := size(y.Shape[:n-2]), y.Shape[n-2], y.Shape[n-1]
+	if y.Rows != None {
+		rows := 1
+		if m := len(x.Shape); m > 1 {
+			rows = x.Shape[m-2]
+		}
+		return autograd.RowProduct(p.of(x), p.of(y), kernel.RowProduct{Groups: lead, Rows: rows, Inner: k, Cols: out})
+	}
+	rows := p.of(x).Rows()
+	w := autograd.Reshape(p.of(y), lead*k, out)
+	if lead == 1 {
+		z := autograd.Linear(reshaped(p.of(x), rows*(x.size()/k), k), w)
+		return reshaped(z, rows, v.size())
+	}
+	return autograd.Linear(p.of(x), autograd.BlockDiagonal(w, lead))
+}
+
+// batchNorm normalises columns over all vertices.
+func (p *pass) batchNorm(v *value) *autograd.Var {
+	return p.norms[v].Forward(p.of(v.in[0]), nn.LeaveWhole, kernel.Identity, kernel.Mask{})
+}
+
+// grouped are operations along dimensions of a row.
+func (p *pass) grouped(v *value) *autograd.Var {
+	x, dims := v.in[0], v.o.Dims
+	if v.op == "softmax" || v.op == "log_softmax" {
+		dims = []int{v.o.Dim}
+	}
+	if len(dims) == 0 {
+		for d := range x.Shape {
+			dims = append(dims, d)
+		}
+	}
+	var order []int
+	width := 1
+	for d, n := range x.Shape {
+		if !slices.Contains(dims, d) {
+			order = append(order, d)
+		} else {
+			width *= n
+		}
+	}
+	order = append(order, slices.Sorted(slices.Values(dims))...)
+	in := p.of(x)
+	sorted := slices.IsSorted(order)
+	if !sorted { // what is reduced comes last
+		in = autograd.MapColumns(in, p.mapOf(columnKey{"last", v.number}, func() *kernel.ColumnMap { return permuted(x.Shape, order) }))
+	}
+	z := autograd.Groups(in, in.Cols()/width, groups[v.op])
+	if !sorted && z.Cols() == in.Cols() {
+		var shape, back []int
+		for _, d := range order {
+			shape = append(shape, x.Shape[d])
+		}
+		for d := range order {
+			back = append(back, slices.Index(order, d))
+		}
+		z = autograd.MapColumns(z, p.mapOf(columnKey{"back", v.number}, func() *kernel.ColumnMap { return permuted(shape, back) }))
+	}
+	return z
+}
+
+// groups are the operations on groups of columns.
+var groups = map[string]kernel.GroupFunction{
+	"max": kernel.GroupMax, "min": kernel.GroupMin, "softmax": kernel.GroupSoftmax,
+	"log_softmax": kernel.GroupLogSoftmax, "logsumexp": kernel.GroupLogSumExp,
+}

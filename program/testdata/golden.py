@@ -1,0 +1,149 @@
+# Writes the golden files: logits and gradients of modules of PyTorch, and their programs. How to run:
+#   PYTHONPATH=python/src $(scripts/peers/environment pyg ~/.cache/weft-peers)/bin/python program/testdata/golden.py
+"""Golden files of programs, from PyTorch and PyTorch Geometric.
+
+Each .safetensors file beside this script is one module on one small directed graph (isolated vertices, self loops, parallel edges),
+computed in float64 from inputs that are exact in float32. Tensors: x, edge_index, edge_attr or edge_weight where forward reads it;
+param.NAME of the state_dict before the step; cotangent, from which gradients are taken; logits; grad.NAME, and grad.x;
+after.NAME the buffers after it. The metadata has the program.
+"""
+import copy
+import pathlib
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import nn
+from torch_geometric.nn import (EdgeConv, FiLMConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GENConv, GINConv, GraphConv,
+                                JumpingKnowledge, MessagePassing, PNAConv, ResGatedGraphConv, SAGEConv, TransformerConv)
+from torch_geometric.utils import softmax
+
+from weft._trace import trace
+
+HERE = pathlib.Path(__file__).parent
+V, E, X, C, A = 30, 160, 7, 3, 4
+
+
+class Two(nn.Module):
+    def __init__(self, first, last, between=torch.relu):
+        super().__init__()
+        self.first, self.last, self.between = first, last, between
+
+    def forward(self, x, edge_index):
+        return self.last(self.between(self.first(x, edge_index)), edge_index)
+
+
+class TwoWeighted(Two):
+    def forward(self, x, edge_index, edge_weight):
+        return self.last(self.between(self.first(x, edge_index, edge_weight)), edge_index, edge_weight)
+
+
+class TwoFeatures(Two):
+    def forward(self, x, edge_index, edge_attr):
+        return self.last(self.between(self.first(x, edge_index, edge_attr)), edge_index, edge_attr)
+
+
+class Own(MessagePassing):
+    """Messages of both ends, the edge's features and a parameter, aggregated as aggr says."""
+
+    def __init__(self, width, out, aggr, flow="source_to_target"):
+        super().__init__(aggr=aggr, flow=flow)
+        self.root, self.key, self.query, self.value = (nn.Linear(width, out) for _ in range(4))
+        self.scale = nn.Parameter(torch.rand(out) + 0.5)
+
+    def forward(self, x, edge_index):
+        return self.root(x) + self.propagate(edge_index, x=x)
+
+    def message(self, x_i, x_j):
+        return torch.sigmoid(self.key(x_i) + self.query(x_j)) * torch.tanh(self.value(x_j - x_i)) * self.scale
+
+
+class Attentive(MessagePassing):
+    """Attention of a form that weft has no kernel for."""
+
+    def __init__(self, width, out, edge, heads=3):
+        super().__init__(aggr="add", node_dim=0)
+        self.heads, self.out = heads, out
+        self.lin, self.edge = nn.Linear(width, heads * out), nn.Linear(edge, heads * out)
+        self.vector = nn.Parameter(torch.randn(1, heads, out) / 3)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.propagate(edge_index, x=self.lin(x).view(-1, self.heads, self.out), edge_attr=edge_attr).mean(1)
+
+    def message(self, x_i, x_j, edge_attr, index, ptr, size_i):
+        e = self.edge(edge_attr).view(-1, self.heads, self.out)
+        score = (self.vector * F.elu(x_i + x_j + e)).sum(-1)
+        return (x_j + e) * softmax(score, index, ptr, size_i).unsqueeze(-1)
+
+
+class Deep(nn.Module):
+    """Shared layers, skips, norms, and the largest of all layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.out = nn.Linear(X, 8), nn.Linear(8, C)
+        self.layers = nn.ModuleList(GCN2Conv(8, alpha=0.2, theta=0.5, layer=k + 1) for k in range(2))
+        self.norm, self.share, self.jump = nn.LayerNorm(8), nn.Parameter(torch.rand(8)), JumpingKnowledge("max")
+
+    def forward(self, x, edge_index):
+        h = h0 = self.into(x).relu()
+        hs = []
+        for layer in (*self.layers, self.layers[0]):
+            h = h + F.silu(self.norm(layer(h, h0, edge_index)))
+            hs.append(h - self.share * h.mean(0))  # as GraphNorm
+        return self.out(self.jump(hs))
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.norm = SAGEConv(X, 8), GCNConv(8, C, add_self_loops=False), nn.BatchNorm1d(8)
+
+    def forward(self, x, edge_index):
+        return self.last(F.gelu(self.norm(self.first(x, edge_index))), edge_index).log_softmax(-1)
+
+
+def modules():
+    torch.manual_seed(3)
+    yield "gcn", Two(GCNConv(X, 8), GCNConv(8, C))
+    yield "gcn-weighted", TwoWeighted(GCNConv(X, 8), GraphConv(8, C))
+    yield "sage", Two(SAGEConv(X, 8), SAGEConv(8, C, aggr="max"))
+    yield "gat", Two(GATConv(X, 4, heads=2), GATConv(8, C, heads=2, concat=False), F.elu)
+    yield "gatv2", Two(GATv2Conv(X, 4, heads=2), GATv2Conv(8, C))
+    yield "transformer", Two(TransformerConv(X, 4, heads=2), TransformerConv(8, C, heads=2, concat=False))
+    yield "edge", Two(EdgeConv(nn.Sequential(nn.Linear(2 * X, 8), nn.ReLU(), nn.Linear(8, 8))), EdgeConv(nn.Linear(16, C), aggr="mean"))
+    yield "gated", Two(ResGatedGraphConv(X, 8), FiLMConv(8, C))
+    yield "gen", Two(GENConv(X, 8), GINConv(nn.Linear(8, C)))
+    yield "pna", Two(PNAConv(X, 8, ["mean", "min", "max", "std"], ["identity", "amplification"], torch.tensor([1, 2, 5, 3])), Own(8, C, "min"))
+    yield "own", Two(Own(X, 8, "max"), Own(8, C, "add", "target_to_source"))
+    yield "attentive", TwoFeatures(Attentive(X, 5, A), Attentive(5, C, A))
+    yield "deep", Deep()
+    yield "normed", Normed()
+
+
+def main():
+    torch.manual_seed(1)
+    e = torch.randint(1, V - 1, (2, E))  # the first and the last vertex are isolated
+    e[1, :5] = e[0, :5]
+    e[:, 5:8] = e[:, 8:11]
+    x = torch.randn(V, X)
+    given = {"edge_attr": torch.randn(E, A), "edge_weight": torch.rand(E) + 0.25}
+    given["edge_weight"][:5] = 1
+    for name, module in modules():
+        more = {k: v for k, v in given.items() if k in module.forward.__code__.co_varnames}
+        program = trace(module, features=X, edge_features=A if "edge_attr" in more else None, edge_weight="edge_weight" in more, vertices=V)
+        exact = copy.deepcopy(module).double().train()
+        inputs = x.double().requires_grad_()
+        logits = exact(inputs, e, *(m.double() for m in more.values()))
+        cotangent = torch.randn(logits.shape)
+        logits.backward(cotangent.double())
+        tensors = {"x": x, "edge_index": e, **more, "cotangent": cotangent, "logits": logits, "grad.x": inputs.grad}
+        tensors |= {"param." + k: v for k, v in module.state_dict().items()}
+        tensors |= {"grad." + k: v.grad for k, v in exact.named_parameters() if v.grad is not None}
+        tensors |= {"after." + k: v for k, v in exact.named_buffers()}
+        tensors = {k: v.detach().float() if v.is_floating_point() else v for k, v in tensors.items()}
+        save_file({k: v.contiguous().clone() for k, v in tensors.items()}, HERE / f"{name}.safetensors", {"program": program.text})
+        print(name)
+
+
+main()

@@ -1,0 +1,521 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Rows says what a value has rows for.
+type Rows uint8
+
+// What a value has rows for.
+const (
+	None     Rows = iota // parameters, constants, what depends on them alone, and sums over all vertices
+	Vertices             // every vertex
+	Edges                // every edge of a set
+)
+
+// Type is what is known of a value before the program runs.
+type Type struct {
+	Rows  Rows
+	Loops string // of the set of edges; empty: stored
+	Shape []int  // of one row; empty: a number
+}
+
+// String describes the type in messages.
+func (t Type) String() string {
+	of := []string{"a tensor", "rows of vertices", "rows of edges"}[t.Rows]
+	if t.Rows == Edges && t.Loops != stored {
+		of += " with " + t.Loops + " loops"
+	}
+	return fmt.Sprintf("%s of shape %v", of, t.Shape)
+}
+
+func (t Type) with(shape ...int) Type {
+	t.Shape = shape
+	return t
+}
+
+func (t Type) size() int { return size(t.Shape) }
+
+// The sets of edges: what is done with self loops.
+const (
+	stored  = ""        // as the graph has them
+	removed = "removed" // left out
+	one     = "one"     // left out, and one for each vertex
+	added   = "added"   // stored, and one more for each vertex
+)
+
+// kind describes operations of one name: how many operands they have, which attributes, and the type of the
+// result.
+type kind struct {
+	least, most int    // operands
+	attributes  string // separated by spaces
+	infer       func(p *Program, o *Operation, in []Type) (Type, error)
+}
+
+// kinds are the operations by name.
+var kinds = map[string]kind{
+	"features":      {0, 0, "shape", inferFeatures(Vertices)},
+	"edge_features": {0, 0, "shape", inferFeatures(Edges)},
+	"edge_weight":   {0, 0, "", func(*Program, *Operation, []Type) (Type, error) { return Type{Rows: Edges}, nil }},
+	"vertices":      {0, 0, "", func(*Program, *Operation, []Type) (Type, error) { return Type{}, nil }},
+	"parameter":     {0, 0, "name", inferParameter},
+	"constant":      {0, 0, "shape values", inferConstant},
+	"ones":          {0, 0, "rows loops", inferOnes},
+	"gather":        {1, 1, "end loops", inferGather},
+	"scatter":       {1, 1, "end reduce", inferScatter},
+	"edge_softmax":  {1, 1, "end", inferEdgeSoftmax},
+	"without_loops": {1, 1, "", inferWithoutLoops},
+	"with_loops":    {2, 2, "", inferWithLoops},
+	"loop_values":   {2, 2, "", inferLoopValues},
+	"where":         {3, 3, "", inferPointwise},
+	"dropout":       {1, 1, "p", inferDropout},
+	"reshape":       {1, 1, "shape", inferReshape},
+	"permute":       {1, 1, "dims", inferPermute},
+	"expand":        {1, 1, "shape", inferExpand},
+	"slice":         {1, 1, "dim start stop step", inferSlice},
+	"cat":           {1, 1 << 16, "dim", inferCat},
+	"flip":          {1, 1, "dims", inferSame},
+	"sum":           {1, 1, "dims keep", inferReduction},
+	"mean":          {1, 1, "dims keep", inferReduction},
+	"max":           {1, 1, "dims keep", inferReduction},
+	"min":           {1, 1, "dims keep", inferReduction},
+	"logsumexp":     {1, 1, "dims keep", inferReduction},
+	"softmax":       {1, 1, "dim", inferAlong},
+	"log_softmax":   {1, 1, "dim", inferAlong},
+	"row_sum":       {1, 1, "", inferRowSum},
+	"row_mean":      {1, 1, "", inferRowSum},
+	"linear":        {2, 3, "", inferLinear},
+	"matmul":        {2, 2, "", inferMatmul},
+	"batch_norm":    {1, 1, "weight bias mean variance batches eps momentum", inferBatchNorm},
+	"layer_norm":    {1, 3, "dims eps", inferLayerNorm},
+}
+
+// unary are the pointwise operations of one operand, and their attributes.
+var unary = map[string]string{
+	"neg": "", "abs": "", "sign": "", "exp": "", "log": "", "log1p": "", "expm1": "", "sqrt": "", "rsqrt": "",
+	"reciprocal": "", "square": "", "sin": "", "cos": "", "tanh": "", "sigmoid": "", "relu": "", "selu": "",
+	"silu": "", "softplus": "beta threshold", "softsign": "", "erf": "", "floor": "", "ceil": "", "round": "",
+	"logsigmoid": "", "not": "", "gelu": "approximate", "elu": "alpha", "celu": "alpha", "leaky_relu": "slope",
+	"clamp": "min max", "detach": "",
+}
+
+// binary are the pointwise operations of two operands.
+var binary = []string{
+	"add", "sub", "mul", "div", "pow", "maximum", "minimum", "gt", "ge", "lt", "le", "eq", "ne", "and", "or",
+}
+
+func init() {
+	for name, attributes := range unary {
+		kinds[name] = kind{1, 1, attributes, inferPointwise}
+	}
+	for _, name := range binary {
+		kinds[name] = kind{2, 2, "", inferPointwise}
+	}
+}
+
+// infer returns the type of operation i, whose operands' types are known.
+func (p *Program) infer(i int) (Type, error) {
+	o := &p.Operations[i]
+	k, known := kinds[o.Op]
+	if !known {
+		return Type{}, errors.New("no operation has this name")
+	}
+	if n := len(o.In); n < k.least || n > k.most {
+		return Type{}, fmt.Errorf("has %d operands", n)
+	}
+	var in []Type
+	for _, v := range o.In {
+		if v < 0 || v >= i {
+			return Type{}, fmt.Errorf("reads value %d, which is none before it", v)
+		}
+		in = append(in, p.types[v])
+	}
+	if err := o.checkAttributes(strings.Fields(k.attributes)); err != nil {
+		return Type{}, err
+	}
+	return k.infer(p, o, in)
+}
+
+// checkAttributes refuses attributes that an operation does not have, and words that are none.
+func (o *Operation) checkAttributes(allowed []string) error {
+	has := map[string]bool{
+		"name": o.Name != "", "shape": o.Shape != nil, "values": o.Values != nil, "rows": o.Rows != "",
+		"end": o.End != "", "loops": o.Loops != "", "reduce": o.Reduce != "", "dim": o.Dim != 0,
+		"dims": o.Dims != nil, "keep": o.Keep, "start": o.Start != 0, "stop": o.Stop != 0, "step": o.Step != 0,
+		"p": o.P != 0, "alpha": o.Alpha != nil, "slope": o.Slope != nil, "beta": o.Beta != nil,
+		"threshold": o.Threshold != nil, "min": o.Min != nil, "max": o.Max != nil,
+		"approximate": o.Approximate != "", "eps": o.Eps != 0, "momentum": o.Momentum != nil,
+		"weight": o.Weight != "", "bias": o.Bias != "", "mean": o.Mean != "", "variance": o.Variance != "",
+		"batches": o.Batches != "",
+	}
+	for name, given := range has {
+		if given && !slices.Contains(allowed, name) {
+			return fmt.Errorf("has no attribute %s", name)
+		}
+	}
+	words := []struct {
+		name, value string
+		choices     []string
+	}{
+		{"end", o.End, []string{"", "source", "target"}},
+		{"loops", o.Loops, []string{"", "stored", removed, one, added}},
+		{"reduce", o.Reduce, []string{"", "sum", "mean", "max", "min", "mul"}},
+		{"approximate", o.Approximate, []string{"", "none", "tanh"}},
+		{"rows", o.Rows, []string{"", "vertices", "edges"}},
+	}
+	for _, w := range words {
+		if !slices.Contains(w.choices, w.value) {
+			return fmt.Errorf("%s: no %q; it is one of %s", w.name, w.value, strings.Join(w.choices[1:], ", "))
+		}
+	}
+	return nil
+}
+
+// loops returns the set of edges of an operation.
+func (o *Operation) loops() string {
+	if o.Loops == "stored" {
+		return stored
+	}
+	return o.Loops
+}
+
+func inferFeatures(rows Rows) func(*Program, *Operation, []Type) (Type, error) {
+	return func(_ *Program, o *Operation, _ []Type) (Type, error) {
+		if len(o.Shape) != 1 || o.Shape[0] < 1 {
+			return Type{}, fmt.Errorf("a shape of %v, and rows of features have one size", o.Shape)
+		}
+		return Type{Rows: rows, Shape: o.Shape}, nil
+	}
+}
+
+func inferParameter(p *Program, o *Operation, _ []Type) (Type, error) {
+	q := p.parameter(o.Name)
+	if q == nil {
+		return Type{}, fmt.Errorf("there is no parameter %q", o.Name)
+	}
+	return Type{Shape: q.Shape}, nil
+}
+
+func inferConstant(_ *Program, o *Operation, _ []Type) (Type, error) {
+	if slices.ContainsFunc(o.Shape, notPositive) || len(o.Values) != 1 && len(o.Values) != size(o.Shape) {
+		return Type{}, fmt.Errorf("%d values for a shape of %v", len(o.Values), o.Shape)
+	}
+	return Type{Shape: o.Shape}, nil
+}
+
+func inferOnes(_ *Program, o *Operation, _ []Type) (Type, error) {
+	switch {
+	case o.Rows == "":
+		return Type{}, errors.New("lacks rows: vertices or edges")
+	case o.Rows == "vertices":
+		return Type{Rows: Vertices}, nil
+	}
+	return Type{Rows: Edges, Loops: o.loops()}, nil
+}
+
+func inferGather(_ *Program, o *Operation, in []Type) (Type, error) {
+	switch {
+	case in[0].Rows != Vertices:
+		return Type{}, fmt.Errorf("of %s, and it reads rows of vertices", in[0])
+	case o.End == "":
+		return Type{}, errors.New("lacks an end: source or target")
+	}
+	return Type{Rows: Edges, Loops: o.loops(), Shape: in[0].Shape}, nil
+}
+
+func inferScatter(_ *Program, o *Operation, in []Type) (Type, error) {
+	switch {
+	case in[0].Rows != Edges:
+		return Type{}, fmt.Errorf("of %s, and it reads rows of edges", in[0])
+	case o.Reduce == "":
+		return Type{}, errors.New("lacks what it reduces by: sum, mean, max, min or mul")
+	case o.Reduce == "mul":
+		return Type{}, errors.New("aggregates by products, which weft does not; take sums of logarithms")
+	}
+	return Type{Rows: Vertices, Shape: in[0].Shape}, nil
+}
+
+func inferEdgeSoftmax(_ *Program, _ *Operation, in []Type) (Type, error) {
+	if in[0].Rows != Edges {
+		return Type{}, fmt.Errorf("of %s, and it reads rows of edges", in[0])
+	}
+	return in[0], nil
+}
+
+func inferWithoutLoops(_ *Program, _ *Operation, in []Type) (Type, error) {
+	if in[0].Rows != Edges || in[0].Loops != stored {
+		return Type{}, fmt.Errorf("of %s, and it reads rows of stored edges", in[0])
+	}
+	t := in[0]
+	t.Loops = removed
+	return t, nil
+}
+
+func inferWithLoops(_ *Program, _ *Operation, in []Type) (Type, error) {
+	t := in[0]
+	to := map[string]string{stored: added, removed: one}[t.Loops]
+	switch {
+	case t.Rows != Edges || to == "":
+		return Type{}, fmt.Errorf("of %s, and it reads rows of edges without added loops", t)
+	case in[1].Rows == Edges || !slices.Equal(in[1].Shape, t.Shape):
+		return Type{}, fmt.Errorf("the loops have %s, and the edges rows of shape %v", in[1], t.Shape)
+	}
+	t.Loops = to
+	return t, nil
+}
+
+func inferLoopValues(_ *Program, _ *Operation, in []Type) (Type, error) {
+	if in[0].Rows != Edges || in[0].Loops != stored || in[1].Rows == Edges || !slices.Equal(in[0].Shape, in[1].Shape) {
+		return Type{}, fmt.Errorf("of %s and %s, and it reads rows of stored edges and of vertices", in[0], in[1])
+	}
+	return Type{Rows: Vertices, Shape: in[0].Shape}, nil
+}
+
+func inferSame(_ *Program, o *Operation, in []Type) (Type, error) {
+	return in[0], checkDims(o.Dims, in[0].Shape)
+}
+
+func inferDropout(_ *Program, o *Operation, in []Type) (Type, error) {
+	switch {
+	case in[0].Rows == None:
+		return Type{}, errors.New("drops elements of rows, and this is a tensor without rows")
+	case !(o.P >= 0 && o.P <= 1):
+		return Type{}, fmt.Errorf("p: %v is no probability", o.P)
+	}
+	return in[0], nil
+}
+
+// inferPointwise is the type of operations that broadcast.
+func inferPointwise(_ *Program, _ *Operation, in []Type) (Type, error) { return together(in) }
+
+// together returns the rows and the broadcast shape of operands that an operation combines row by row.
+func together(in []Type) (t Type, err error) {
+	for i, x := range in {
+		switch {
+		case x.Rows == None:
+		case t.Rows == None:
+			t.Rows, t.Loops = x.Rows, x.Loops
+		case t.Rows != x.Rows || t.Loops != x.Loops:
+			return t, fmt.Errorf("combines %s and %s", t, x)
+		}
+		if i == 0 {
+			t.Shape = x.Shape
+		} else if t.Shape, err = broadcast(t.Shape, x.Shape); err != nil {
+			return t, err
+		}
+	}
+	return t, nil
+}
+
+// broadcast returns the shape to which both shapes are broadcast, as NumPy does.
+func broadcast(a, b []int) ([]int, error) {
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	shape := slices.Clone(a)
+	for i, d := range b {
+		at := len(a) - len(b) + i
+		switch {
+		case shape[at] == 1:
+			shape[at] = d
+		case d != 1 && d != shape[at]:
+			return nil, fmt.Errorf("shapes %v and %v do not fit each other", a, b)
+		}
+	}
+	return shape, nil
+}
+
+func inferReshape(_ *Program, o *Operation, in []Type) (Type, error) {
+	if slices.ContainsFunc(o.Shape, negative) || size(o.Shape) != in[0].size() {
+		return Type{}, fmt.Errorf("%s has no shape %v", in[0], o.Shape)
+	}
+	return in[0].with(o.Shape...), nil
+}
+
+func negative(n int) bool { return n < 0 }
+
+// checkDims refuses numbers that are no different dimensions of a shape.
+func checkDims(dims, shape []int) error {
+	for i, d := range dims {
+		if d < 0 || d >= len(shape) || slices.Contains(dims[:i], d) {
+			return fmt.Errorf("dims %v of the shape %v", dims, shape)
+		}
+	}
+	return nil
+}
+
+func inferPermute(_ *Program, o *Operation, in []Type) (Type, error) {
+	if len(o.Dims) != len(in[0].Shape) {
+		return Type{}, fmt.Errorf("dims %v of the shape %v", o.Dims, in[0].Shape)
+	}
+	shape := []int{}
+	if err := checkDims(o.Dims, in[0].Shape); err != nil {
+		return Type{}, err
+	}
+	for _, d := range o.Dims {
+		shape = append(shape, in[0].Shape[d])
+	}
+	return in[0].with(shape...), nil
+}
+
+func inferExpand(_ *Program, o *Operation, in []Type) (Type, error) {
+	shape, err := broadcast(o.Shape, in[0].Shape)
+	if err != nil || !slices.Equal(shape, o.Shape) {
+		return Type{}, fmt.Errorf("%s cannot be expanded to %v", in[0], o.Shape)
+	}
+	return in[0].with(o.Shape...), nil
+}
+
+func inferSlice(_ *Program, o *Operation, in []Type) (Type, error) {
+	if err := checkDims([]int{o.Dim}, in[0].Shape); err != nil {
+		return Type{}, err
+	}
+	shape := slices.Clone(in[0].Shape)
+	step := max(1, o.Step)
+	if o.Step < 0 || o.Start < 0 || o.Start >= o.Stop || o.Stop > shape[o.Dim] {
+		return Type{}, fmt.Errorf("from %d to %d by %d of the shape %v", o.Start, o.Stop, step, shape)
+	}
+	shape[o.Dim] = (o.Stop - o.Start + step - 1) / step
+	return in[0].with(shape...), nil
+}
+
+func inferCat(_ *Program, o *Operation, in []Type) (Type, error) {
+	t := in[0]
+	if err := checkDims([]int{o.Dim}, t.Shape); err != nil {
+		return Type{}, err
+	}
+	shape := slices.Clone(t.Shape)
+	for _, x := range in[1:] {
+		switch {
+		case x.Rows == None:
+		case t.Rows == None:
+			t.Rows, t.Loops = x.Rows, x.Loops
+		case t.Rows != x.Rows || t.Loops != x.Loops:
+			return t, fmt.Errorf("combines %s and %s", t, x)
+		}
+		if len(x.Shape) != len(shape) {
+			return t, fmt.Errorf("shapes %v and %v do not fit each other", t.Shape, x.Shape)
+		}
+		for d := range shape {
+			if d != o.Dim && shape[d] != x.Shape[d] {
+				return t, fmt.Errorf("shapes %v and %v do not fit each other", t.Shape, x.Shape)
+			}
+		}
+		shape[o.Dim] += x.Shape[o.Dim]
+	}
+	return t.with(shape...), nil
+}
+
+func inferReduction(_ *Program, o *Operation, in []Type) (Type, error) {
+	if err := checkDims(o.Dims, in[0].Shape); err != nil {
+		return Type{}, err
+	}
+	if in[0].size() == 0 {
+		return Type{}, fmt.Errorf("of no numbers: the shape is %v", in[0].Shape)
+	}
+	shape := []int{}
+	for d, n := range in[0].Shape {
+		switch reduced := len(o.Dims) == 0 || slices.Contains(o.Dims, d); {
+		case !reduced:
+			shape = append(shape, n)
+		case o.Keep:
+			shape = append(shape, 1)
+		}
+	}
+	return in[0].with(shape...), nil
+}
+
+func inferAlong(_ *Program, o *Operation, in []Type) (Type, error) {
+	return in[0], checkDims([]int{o.Dim}, in[0].Shape)
+}
+
+func inferRowSum(_ *Program, _ *Operation, in []Type) (Type, error) {
+	if in[0].Rows != Vertices {
+		return Type{}, fmt.Errorf("of %s, and it reads rows of vertices", in[0])
+	}
+	return Type{Shape: in[0].Shape}, nil
+}
+
+func inferLinear(_ *Program, _ *Operation, in []Type) (Type, error) {
+	x, w := in[0], in[1]
+	n := len(x.Shape)
+	if n == 0 || w.Rows != None || len(w.Shape) != 2 || w.Shape[1] != x.Shape[n-1] {
+		return Type{}, fmt.Errorf("%s, and a weight that is %s", x, w)
+	}
+	if len(in) == 3 && (in[2].Rows != None || !slices.Equal(in[2].Shape, w.Shape[:1])) {
+		return Type{}, fmt.Errorf("a weight of shape %v, and a bias that is %s", w.Shape, in[2])
+	}
+	return x.with(append(slices.Clone(x.Shape[:n-1]), w.Shape[0])...), nil
+}
+
+// inferMatmul is the type of products of the last two dimensions; a first operand of one is a vector.
+func inferMatmul(_ *Program, _ *Operation, in []Type) (Type, error) {
+	x, y := in[0].Shape, in[1].Shape
+	vector := len(x) == 1
+	if vector {
+		x = []int{1, x[0]}
+	}
+	t, err := together([]Type{in[0].with(), in[1].with()})
+	if err != nil {
+		return t, err
+	}
+	n, m := len(x), len(y)
+	if n < 2 || m < 2 || x[n-1] != y[m-2] {
+		return t, fmt.Errorf("a product of shapes %v and %v", in[0].Shape, in[1].Shape)
+	}
+	shape, err := broadcast(x[:n-2], y[:m-2])
+	if err != nil {
+		return t, err
+	}
+	if !vector {
+		shape = append(shape, x[n-2])
+	}
+	return t.with(append(shape, y[m-1])...), nil
+}
+
+func inferBatchNorm(p *Program, o *Operation, in []Type) (Type, error) {
+	t := in[0]
+	if t.Rows != Vertices || len(t.Shape) != 1 {
+		return t, fmt.Errorf("of %s, and it reads rows of vertices of one size", t)
+	}
+	for _, name := range []string{o.Weight, o.Bias, o.Mean, o.Variance} {
+		if q := p.parameter(name); name != "" && (q == nil || !slices.Equal(q.Shape, t.Shape)) {
+			return t, fmt.Errorf("there is no parameter %q of shape %v", name, t.Shape)
+		}
+	}
+	if q := p.parameter(o.Batches); o.Batches != "" && (q == nil || len(q.Shape) > 0) {
+		return t, fmt.Errorf("there is no parameter %q that is a number", o.Batches)
+	}
+	switch {
+	case (o.Mean == "") != (o.Variance == ""):
+		return t, errors.New("has a running mean and a running variance, or neither")
+	case !(o.Eps > 0):
+		return t, fmt.Errorf("eps: %v is not above 0", o.Eps)
+	case o.Momentum != nil && !(*o.Momentum >= 0 && *o.Momentum <= 1):
+		return t, fmt.Errorf("momentum: %v is not between 0 and 1", *o.Momentum)
+	}
+	return t, nil
+}
+
+func inferLayerNorm(_ *Program, o *Operation, in []Type) (Type, error) {
+	t := in[0]
+	first := len(t.Shape) - len(o.Dims)
+	for i, d := range o.Dims {
+		if first < 0 || d != first+i {
+			return t, fmt.Errorf("dims %v are not the last of the shape %v", o.Dims, t.Shape)
+		}
+	}
+	if len(o.Dims) == 0 || !(o.Eps >= 0) {
+		return t, fmt.Errorf("dims %v, eps %v", o.Dims, o.Eps)
+	}
+	for _, w := range in[1:] {
+		if w.Rows != None || !slices.Equal(w.Shape, t.Shape[first:]) {
+			return t, fmt.Errorf("of %s, and a weight that is %s", t, w)
+		}
+	}
+	return t, nil
+}

@@ -1,0 +1,173 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// value is a value of a program after it was rewritten: an operation on other values.
+type value struct {
+	op string
+	o  Operation
+	Type
+	in        []*value
+	number    int        // in the order in which values were made, so that operands come first
+	attention *attention // of an operation attend
+}
+
+// Operations that no file has, which rewriting makes.
+const (
+	opAggregate = "aggregate" // a linear aggregation, or a maximum, of rows of vertices
+	opAttend    = "attend"    // softmax attention
+	opSpread    = "spread"    // a tensor as a row of each vertex
+)
+
+// builder makes values. Equal ones are one.
+type builder struct {
+	program *Program
+	values  []*value
+	known   map[string]*value
+	lowers  bool // softmax over edges becomes the operations that it stands for
+}
+
+// build returns the program's output as a value, first with each softmax over edges as one operation, which
+// attention is found by, and then without.
+func (p *Program) build() *value {
+	b := &builder{program: p, known: map[string]*value{}}
+	made := make([]*value, len(p.Operations))
+	for i, o := range p.Operations {
+		var in []*value
+		for _, v := range o.In {
+			in = append(in, made[v])
+		}
+		made[i] = b.make(o, in...)
+	}
+	lower, again := &builder{program: p, known: map[string]*value{}, lowers: true}, map[*value]*value{}
+	output := made[p.Output]
+	for _, v := range reachable(output) {
+		again[v] = lower.again(v, again)
+	}
+	output = again[output]
+	all := reachable(output)
+	for i, v := range all {
+		v.number = i
+	}
+	return output
+}
+
+// again makes a value from operands that were made again.
+func (b *builder) again(v *value, made map[*value]*value) *value {
+	in := make([]*value, len(v.in))
+	for i, x := range v.in {
+		in[i] = made[x]
+	}
+	if v.attention != nil {
+		return b.attend(v.attention, v.Type, v.o.Path, in)
+	}
+	return b.make(v.o, in...)
+}
+
+// reachable returns the values that output depends on, operands first.
+func reachable(output *value) (all []*value) {
+	seen := map[*value]bool{}
+	var visit func(v *value)
+	visit = func(v *value) {
+		if seen[v] {
+			return
+		}
+		seen[v] = true
+		for _, x := range v.in {
+			visit(x)
+		}
+		all = append(all, v)
+	}
+	visit(output)
+	slices.SortFunc(all, func(x, y *value) int { return x.number - y.number })
+	return all
+}
+
+// make makes the value of an operation, or one that equals it and costs less.
+func (b *builder) make(o Operation, in ...*value) *value {
+	o.Loops = o.loops()
+	if o.End == "" && (o.Op == "scatter" || o.Op == "edge_softmax") {
+		o.End = "target"
+	}
+	if v := b.rewritten(o, in); v != nil {
+		return v
+	}
+	return b.plain(o, in...)
+}
+
+// plain makes the value of an operation as it is.
+func (b *builder) plain(o Operation, in ...*value) *value {
+	var types []Type
+	for _, x := range in {
+		types = append(types, x.Type)
+	}
+	t, err := b.typeOf(&o, types)
+	if err != nil {
+		panic(fmt.Sprintf("program: %s made of %v: %v", o.Op, types, err))
+	}
+	return b.add(&value{op: o.Op, o: o, Type: t, in: in})
+}
+
+func (b *builder) typeOf(o *Operation, in []Type) (Type, error) {
+	switch o.Op {
+	case opAggregate:
+		return in[0], nil
+	case opSpread:
+		t := in[0]
+		t.Rows = Vertices
+		return t, nil
+	}
+	return kinds[o.Op].infer(b.program, o, in)
+}
+
+// add returns the value, or the one that is known and equal.
+func (b *builder) add(v *value) *value {
+	o := v.o
+	o.In, o.Line = nil, ""
+	if o.Op != "dropout" {
+		o.Path = "" // masks differ by the path
+	}
+	key, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	text := fmt.Sprintf("%s %v %+v", key, o.Weighted, v.attention)
+	for _, x := range v.in {
+		text += fmt.Sprintf(" %d", x.number)
+	}
+	if same, known := b.known[text]; known {
+		return same
+	}
+	v.number = len(b.values)
+	b.values, b.known[text] = append(b.values, v), v
+	return v
+}
+
+// op is an operation without attributes, for the module and line of another.
+func (o Operation) op(name string) Operation { return Operation{Op: name, Path: o.Path, Line: o.Line} }
+
+// constant makes a number.
+func (b *builder) constant(x float64) *value {
+	return b.plain(Operation{Op: "constant", Values: []number{number(x)}})
+}
+
+// isConstant reports whether the value is one number everywhere, and which.
+func (v *value) isConstant() (float64, bool) {
+	if v.op != "constant" || len(v.o.Values) != 1 {
+		return 0, false
+	}
+	return float64(v.o.Values[0]), true
+}
+
+// product makes the product of values.
+func (b *builder) product(of Operation, xs ...*value) *value {
+	z := xs[0]
+	for _, x := range xs[1:] {
+		z = b.make(of.op("mul"), z, x)
+	}
+	return z
+}
