@@ -214,8 +214,8 @@ func (ps *Params) Tensor(name string, shape []int, init Init) *Param {
 	return p
 }
 
-// Any makes a parameter of any shape, with weight decay: the rows of all axes but the last, or the transpose of a
-// matrix that files hold as [out, in]. Its values are those of a file.
+// Any makes a parameter of any shape, with weight decay: the rows of all axes but the last, or the transpose
+// of a matrix that files hold as [out, in]. Its values are those of a file.
 func (ps *Params) Any(name string, shape []int, transposed bool) *Param {
 	rows, cols := 1, 1
 	for _, n := range shape {

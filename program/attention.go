@@ -19,8 +19,8 @@ const (
 	products             // q_i·k_j; operands: source, q, k
 )
 
-// attends is a sum over the edges into the targets that is softmax attention in one of gnn's forms; nil: it is
-// none.
+// attends is a sum over the edges into the targets that is softmax attention in one of gnn's forms; nil: it
+// is none.
 func (b *builder) attends(o Operation, x *value) *value {
 	if o.Reduce != "sum" || o.End != "target" || x.Loops != stored && x.Loops != one {
 		return nil
@@ -59,8 +59,8 @@ func (b *builder) attend(a *attention, t Type, path string, in []*value) *value 
 	return b.add(&value{op: opAttend, o: Operation{Op: opAttend, Path: path, Loops: t.Loops}, Type: t, in: in, attention: a})
 }
 
-// coefficients is the softmax over the edges of which a factor has the elements; nil: it is none. It notes the
-// dropout.
+// coefficients is the softmax over the edges of which a factor has the elements; nil: it is none. It notes
+// the dropout.
 func (b *builder) coefficients(f *value, a *attention) *value {
 	switch f.op {
 	case "edge_softmax":
@@ -145,8 +145,8 @@ func (b *builder) scores(s, source *value, a *attention) []*value {
 	return []*value{q, k}
 }
 
-// ends are the rows of vertices that a sum adds for an edge: those of its source and of its target; nil: it adds
-// others.
+// ends are the rows of vertices that a sum adds for an edge: those of its source and of its target; nil: it
+// adds others.
 func ends(sum *value) (source, target *value) {
 	x, y := sum.in[0], sum.in[1]
 	if x.op == "gather" && x.o.End == "target" {

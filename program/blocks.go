@@ -27,8 +27,8 @@ type block struct {
 	broadcasts  map[string][]int32
 }
 
-// Blocks describes the program for a graph, as blocks that a pipeline of so many stages can be cut between. It
-// refuses what the graph does not allow.
+// Blocks describes the program for a graph, as blocks that a pipeline of so many stages can be cut between.
+// It refuses what the graph does not allow.
 func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpec, error) {
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
@@ -153,8 +153,8 @@ func crossing(c *code, level map[*value]int, last int) (values []*value) {
 	return values
 }
 
-// mayCut reports whether blocks may be cut after a level. Tensors without rows do not cross, nor in a pipeline
-// do parameters; elsewhere only as many rows as a gnn.State holds without a copy.
+// mayCut reports whether blocks may be cut after a level. Tensors without rows do not cross, nor in a
+// pipeline do parameters; elsewhere only as many rows as a gnn.State holds without a copy.
 func mayCut(c *code, level map[*value]int, last int, made []*value, stages int) bool {
 	if len(made) == 0 || slices.ContainsFunc(made, func(v *value) bool { return v.Rows == None }) {
 		return false

@@ -21,7 +21,8 @@ type fused interface {
 	compute(p *pass) *autograd.Var
 }
 
-// fuse returns the step of several operations whose last is v, if only it reads the others; nil: there is none.
+// fuse returns the step of several operations whose last is v, if only it reads the others; nil: there is
+// none.
 func fuse(v *value, alone func(*value) bool) fused {
 	if f := aggregatedLinear(v, alone); f != nil {
 		return f

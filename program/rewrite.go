@@ -336,8 +336,8 @@ func isInverseRoot(v *value, end, loops string, weight *value) bool {
 		d.o.Weighted == (weight != nil) && d.in[0].op == "ones"
 }
 
-// isMerged reports whether rows of edges are their weights, where each vertex has one loop, with the weight of
-// the one that is stored, or 1 without any.
+// isMerged reports whether rows of edges are their weights, where each vertex has one loop, with the weight
+// of the one that is stored, or 1 without any.
 func isMerged(x *value) bool {
 	if x.op != "with_loops" || x.in[0].op != "without_loops" || x.in[0].in[0].op != "edge_weight" {
 		return false

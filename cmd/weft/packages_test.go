@@ -50,7 +50,7 @@ var floors = []string{
 	"tensor", "tensor/offload", "kernel/native", "device", "kernel", "kernel/reference",
 	"graph/columns", "graph", "graph/appended", "graph/tables", "graph/planetoid", "graph/generate",
 	"comm", "comm/mpi", "comm/commtest", "partition",
-	"autograd", "checkpoint", "nn", "optim", "gnn",
+	"autograd", "checkpoint", "nn", "optim", "gnn", "program",
 	"parallel/mesh", "parallel/edges", "parallel/exchange", "parallel/order", "parallel/axis", "parallel/sar",
 	"parallel/turns", "parallel/mfg", "parallel/tp", "parallel/chunked", "parallel/links",
 	"train/metric", "train/task", "configs", "train/setting", "train/engine", "train/worker", "train/plan",
