@@ -40,7 +40,9 @@ func NewLayerNorm(ps *Params, path string, width int) *LayerNorm {
 }
 
 // LayerNormOf makes a layer norm of parameters that are there.
-func LayerNormOf(gamma, beta *Param, epsilon float64) *LayerNorm { return &LayerNorm{gamma, beta, epsilon} }
+func LayerNormOf(gamma, beta *Param, epsilon float64) *LayerNorm {
+	return &LayerNorm{gamma, beta, epsilon}
+}
 
 // Forward returns mask(act(y)), where y is the normalised x.
 func (l *LayerNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
