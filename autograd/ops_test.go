@@ -428,3 +428,27 @@ func (d *doubled) Sum(values []float64) {
 		values[i] *= 2
 	}
 }
+
+// TestPlanned: a plan knows the memory of expressions, maps and functions of columns, and of sums over rows.
+func TestPlanned(t *testing.T) {
+	peak := func(team *kernel.Team) int64 {
+		defer team.Memory.Close()
+		tape := autograd.NewTrainingTape(team, autograd.Random{})
+		x := tape.Input(team.Zeros(tensor.Parameters, 3000, 60), autograd.AllHere(3000))
+		out := tape.Scope(func() *autograd.Var {
+			first := autograd.MapColumns(x, kernel.Selection(60, make([]int32, 90)))
+			h := autograd.Groups(first, 3, kernel.GroupMax)
+			z := pointwise(autograd.Operand{Var: h}, autograd.Operand{Var: autograd.SumRows(h)})
+			of := autograd.Operand{Var: x, Columns: []int32{3, 1, 4}}
+			return autograd.Reshape(autograd.RowProduct(z, pointwise(of, autograd.Operand{Var: z}),
+				kernel.RowProduct{Groups: 3, Rows: 1, Inner: 1, Cols: 1}), 9000, 1)
+		})
+		tape.Backward(autograd.Root{Var: out, Grad: team.Zeros(tensor.Gradients, 9000, 1)})
+		x.TakeGrad().Release()
+		return team.Memory.Peak()
+	}
+	planned, taken := peak(kernel.NewPlan(2, tensor.NewMeter())), peak(kernel.NewTeam(2, tensor.NewMeter()))
+	if planned != taken || taken < 3000*60*4*2 {
+		t.Errorf("planned %d bytes, took %d", planned, taken)
+	}
+}

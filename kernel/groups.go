@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"weft/tensor"
@@ -106,6 +107,7 @@ type ColumnMap struct {
 	Begin, Columns []int32
 	Weights        []float32
 
+	once       sync.Once
 	transposed *ColumnMap
 }
 
@@ -145,11 +147,12 @@ func (m *ColumnMap) To() int { return len(m.Begin) - 1 }
 
 // Transpose returns the map of gradients, which it keeps.
 func (m *ColumnMap) Transpose() *ColumnMap {
-	if m.transposed == nil {
+	m.once.Do(func() {
 		z := &ColumnMap{
 			From: m.To(), Begin: make([]int32, m.From+1), Columns: make([]int32, len(m.Columns)),
-			Weights: make([]float32, len(m.Columns)), transposed: m,
+			Weights: make([]float32, len(m.Columns)),
 		}
+		z.once.Do(func() { z.transposed = m })
 		for _, c := range m.Columns {
 			z.Begin[c+1]++
 		}
@@ -165,7 +168,7 @@ func (m *ColumnMap) Transpose() *ColumnMap {
 			}
 		}
 		m.transposed = z
-	}
+	})
 	return m.transposed
 }
 

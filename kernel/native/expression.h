@@ -118,9 +118,15 @@ static void pick_numbers(float *z, const void *x, int type, const int32_t *place
 	if (type == WEFT_BFLOAT16)
 		for (int64_t p = 0; p < n; p++)
 			z[p] = number_bfloat16((const bfloat16 *)x + places[p]);
-	else
-		for (int64_t p = 0; p < n; p++)
+	else {
+		int64_t p = 0;
+#if defined(GATHER)
+		for (; p + VW <= n; p += VW)
+			store(z + p, GATHER((const float *)x, places + p));
+#endif
+		for (; p < n; p++)
 			z[p] = ((const float *)x)[places[p]];
+	}
 }
 
 // A tile: columns first … first+width−1 of rows row … row+rows−1.
@@ -183,6 +189,20 @@ static void k_pointwise(const void *args, int64_t lo, int64_t hi) {
 	weft_leave_workspace(&a->workspaces, registers);
 }
 
+#if defined(GATHER)
+static void select_columns(const weft_map_columns_args *a, int64_t lo, int64_t hi) {
+	for (int64_t i = lo; i < hi; i++) {
+		float *z = (float *)a->z + i * a->z_cols;
+		const float *x = (const float *)a->x + i * a->x_cols;
+		int64_t c = 0;
+		for (; c + VW <= a->z_cols; c += VW)
+			store(z + c, load(a->weights + c) * GATHER(x, a->columns + c));
+		for (; c < a->z_cols; c++)
+			z[c] = a->weights[c] * x[a->columns[c]];
+	}
+}
+#endif
+
 #define MAP_COLUMNS(to, from) \
 	for (int64_t i = lo; i < hi; i++) { \
 		to z = (to)a->z + i * a->z_cols; \
@@ -201,6 +221,12 @@ static void k_pointwise(const void *args, int64_t lo, int64_t hi) {
 
 static void k_map_columns(const void *args, int64_t lo, int64_t hi) {
 	const weft_map_columns_args *a = args;
+#if defined(GATHER)
+	if (a->single && a->z_type == WEFT_FLOAT32 && a->x_type == WEFT_FLOAT32) {
+		select_columns(a, lo, hi);
+		return;
+	}
+#endif
 	if (a->z_type == WEFT_BFLOAT16 && a->x_type == WEFT_BFLOAT16) {
 		MAP_COLUMNS(bfloat16 *, const bfloat16 *)
 	} else if (a->z_type == WEFT_BFLOAT16) {

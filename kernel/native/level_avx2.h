@@ -12,6 +12,8 @@ static inline vf load_float(const float *p) { return _mm256_loadu_ps(p); }
 static inline void store_float(float *p, vf v) { _mm256_storeu_ps(p, v); }
 static inline vf load_n_float(const float *p, int n) { return _mm256_maskload_ps(p, first(n)); }
 static inline void store_n_float(float *p, vf v, int n) { _mm256_maskstore_ps(p, first(n), v); }
+// The floats at VW places of x.
+#define GATHER(x, places) _mm256_i32gather_ps(x, _mm256_loadu_si256((const __m256i *)(places)), 4)
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return _mm256_max_ps(a, b); }
 // x > y ? a : b

@@ -19,6 +19,8 @@ static inline void store_halves(bfloat16 *p, vh halves, int n) { _mm256_mask_sto
 #define TILES
 // The first VW/2 numbers at p, in double precision.
 #define WIDE(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
+// The floats at VW places of x.
+#define GATHER(x, places) _mm512_i32gather_ps(_mm512_loadu_si512(places), x, 4)
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return _mm512_max_ps(a, b); }
 // x > y ? a : b
