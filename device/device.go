@@ -67,8 +67,8 @@ type card struct {
 	functions    map[string]unsafe.Pointer // nil for a name that no kernel has
 }
 
-// openCards are open until the process ends, by their numbers and the driver's library: a card takes a third of
-// a second to make what it has for a process, and its kernels may have to be compiled.
+// openCards are open until the process ends, by their numbers and the driver's library: a card takes a third
+// of a second to make what it has for a process, and its kernels may have to be compiled.
 var (
 	openCards = map[string]*card{}
 	opening   sync.Mutex

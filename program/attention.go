@@ -56,7 +56,8 @@ func (b *builder) attends(o Operation, x *value) *value {
 
 // attend makes the value of attention. Its type has the set of edges.
 func (b *builder) attend(a *attention, t Type, path string, in []*value) *value {
-	return b.add(&value{op: opAttend, o: Operation{Op: opAttend, Path: path, Loops: t.Loops}, Type: t, in: in, attention: a})
+	o := Operation{Op: opAttend, Path: path, Loops: t.Loops}
+	return b.add(&value{op: opAttend, o: o, Type: t, in: in, attention: a})
 }
 
 // coefficients is the softmax over the edges of which a factor has the elements; nil: it is none. It notes
@@ -121,7 +122,8 @@ func (b *builder) scores(s, source *value, a *attention) []*value {
 	if x.op == "leaky_relu" {
 		x, y = y, x
 	}
-	if y.op == "leaky_relu" && y.in[0].op == "add" && x.Rows == None && x.size() == source.size() && scale == 1 {
+	if y.op == "leaky_relu" && y.in[0].op == "add" && x.Rows == None && x.size() == source.size() &&
+		scale == 1 {
 		from, to := ends(y.in[0])
 		if from != source || to == source || !slices.Equal(to.Shape, source.Shape) {
 			return nil

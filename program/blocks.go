@@ -16,7 +16,7 @@ import (
 type block struct {
 	program     *Program
 	code        *code
-	given, made []*value // what it reads from before, and what later blocks read of it: the rows of a gnn.State
+	given, made []*value // the rows of a gnn.State: what it reads, and what later blocks read of it
 	relation    string
 	params      map[string]*nn.Param
 	frozen      map[string]*nn.Buffer
@@ -144,7 +144,8 @@ func crossing(c *code, level map[*value]int, last int) (values []*value) {
 			continue
 		}
 		for _, x := range s.reads {
-			if x = c.alias(x); level[x] <= last && (x.Rows != None || ofRows(x)) && !slices.Contains(values, x) {
+			x = c.alias(x)
+			if level[x] <= last && (x.Rows != None || ofRows(x)) && !slices.Contains(values, x) {
 				values = append(values, x)
 			}
 		}
@@ -288,7 +289,8 @@ func (p *Program) newBlock(e gnn.Env, given, made []*value) *block {
 			if paths[path]++; paths[path] > 1 {
 				path = fmt.Sprintf("%s#%d", path, paths[path])
 			}
-			b.propagators[v] = e.Propagators(path, gnn.Along{Relation: e.Only(), Reversed: v.o.End == "source"})
+			along := gnn.Along{Relation: e.Only(), Reversed: v.o.End == "source"}
+			b.propagators[v] = e.Propagators(path, along)
 		}
 	}
 	return b
@@ -322,11 +324,12 @@ func (p *Program) newNorm(ps *nn.Params, v *value) *nn.BatchNorm {
 
 // Forward implements gnn.Block.
 func (b *block) Forward(s gnn.State) gnn.State {
-	p := &pass{block: b, code: b.code, rows: s.Rows[0], tape: s.Rows[0].Tape(), vars: map[*value]*autograd.Var{}}
+	x := s.Rows[0]
+	p := &pass{block: b, code: b.code, rows: x, tape: x.Tape(), vars: map[*value]*autograd.Var{}}
 	for i, v := range b.given {
 		switch {
 		case i == 0:
-			p.vars[v] = autograd.Dense(s.Rows[0])
+			p.vars[v] = autograd.Dense(x)
 		default:
 			p.vars[v] = part(s.H0, b.given[1:], v)
 		}

@@ -167,7 +167,8 @@ func (c *cluster) reads() []*value { return c.inputs }
 func (c *cluster) compute(p *pass) *autograd.Var {
 	var operands []autograd.Operand
 	for _, x := range c.inputs {
-		operands = append(operands, autograd.Operand{Var: p.of(x), Columns: p.broadcast(x.Shape, c.last.Shape)})
+		columns := p.broadcast(x.Shape, c.last.Shape)
+		operands = append(operands, autograd.Operand{Var: p.of(x), Columns: columns})
 	}
 	if len(operands) == 0 { // of constants alone
 		c.expression.Inputs = 1

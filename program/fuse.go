@@ -68,7 +68,8 @@ func (f *productAlong) parts() []*value { return []*value{f.first} }
 func (f *productAlong) reads() []*value { return []*value{f.first.in[0], f.linear.in[1]} }
 
 func (f *productAlong) compute(p *pass) *autograd.Var {
-	return p.propagators[f.aggregate].AggregateLinear(p.of(f.first.in[0]), p.weight(f.linear.in[1]), reduceOf(f.aggregate))
+	x, w := p.of(f.first.in[0]), p.weight(f.linear.in[1])
+	return p.propagators[f.aggregate].AggregateLinear(x, w, reduceOf(f.aggregate))
 }
 
 // dot is the sum of each head's products with a vector.

@@ -123,7 +123,8 @@ func graphOf(t *testing.T, tensors map[string]safetensors.Tensor) *graph.Graph {
 	n := index.Shape[1]
 	e := graph.Edges{Weights: tensors["edge_weight"].Float32}
 	for k := range n {
-		e.Source, e.Target = append(e.Source, int32(index.Int64[k])), append(e.Target, int32(index.Int64[n+k]))
+		e.Source = append(e.Source, int32(index.Int64[k]))
+		e.Target = append(e.Target, int32(index.Int64[n+k]))
 	}
 	if of, has := tensors["edge_attr"]; has {
 		e.Features, e.FeatureColumns = of.Float32, of.Shape[1]

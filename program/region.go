@@ -96,7 +96,9 @@ func (r *region) function(b *block, v *value) func(e gnn.Edges) *autograd.Var {
 		if e.Loops {
 			c = r.loops
 		}
-		p := &pass{block: b, tape: e.Tape, edges: &e, rows: e.Source, code: c, vars: map[*value]*autograd.Var{}}
+		p := &pass{
+			block: b, tape: e.Tape, edges: &e, rows: e.Source, code: c, vars: map[*value]*autograd.Var{},
+		}
 		if e.Source == nil {
 			p.rows = e.Target
 		}

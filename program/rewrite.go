@@ -8,8 +8,8 @@ import (
 // rewritten returns a value that equals an operation's and costs less; nil: the operation stays as it is.
 func (b *builder) rewritten(o Operation, in []*value) *value {
 	for _, rule := range []func(*builder, Operation, []*value) *value{
-		(*builder).sameShape, (*builder).withoutOnes, (*builder).hoisted, (*builder).loopsOfRows, (*builder).scattered,
-		(*builder).lowered, (*builder).normalized, (*builder).valuesOfLoops,
+		(*builder).sameShape, (*builder).withoutOnes, (*builder).hoisted, (*builder).loopsOfRows,
+		(*builder).scattered, (*builder).lowered, (*builder).normalized, (*builder).valuesOfLoops,
 	} {
 		if v := rule(b, o, in); v != nil {
 			return v
@@ -21,8 +21,9 @@ func (b *builder) rewritten(o Operation, in []*value) *value {
 // isRowLocal reports whether each row of the result depends on that row of the operands alone.
 func isRowLocal(op string) bool {
 	switch op {
-	case "features", "edge_features", "edge_weight", "ones", "gather", "scatter", "edge_softmax", "without_loops",
-		"with_loops", "loop_values", "dropout", "row_sum", "row_mean", "batch_norm", opAggregate, opAttend, opSpread:
+	case "features", "edge_features", "edge_weight", "ones", "gather", "scatter", "edge_softmax",
+		"without_loops", "with_loops", "loop_values", "dropout", "row_sum", "row_mean", "batch_norm",
+		opAggregate, opAttend, opSpread:
 		return false
 	}
 	return true
@@ -60,7 +61,8 @@ func (b *builder) withoutOnes(o Operation, in []*value) *value {
 	if o.Op == "mul" {
 		for i, x := range in {
 			y := in[1-i]
-			if c, is := x.isConstant(); is && c == 1 && len(x.Shape) == 0 && (y.Rows != None || x.Rows == None) {
+			c, is := x.isConstant()
+			if is && c == 1 && len(x.Shape) == 0 && (y.Rows != None || x.Rows == None) {
 				return y
 			}
 		}
@@ -442,7 +444,8 @@ func (b *builder) lowered(o Operation, in []*value) *value {
 // normalized makes a layer norm from its parts, but for rows of vertices with a weight and a bias for each
 // column, which a kernel normalises.
 func (b *builder) normalized(o Operation, in []*value) *value {
-	if o.Op != "layer_norm" || in[0].Rows == Vertices && len(in) == 3 && b.trained(in[1]) && b.trained(in[2]) {
+	if o.Op != "layer_norm" ||
+		in[0].Rows == Vertices && len(in) == 3 && b.trained(in[1]) && b.trained(in[2]) {
 		return nil
 	}
 	mean := o.op("mean")

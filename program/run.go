@@ -103,7 +103,8 @@ func (p *pass) compute(s step) *autograd.Var {
 	case "layer_norm":
 		x, n := p.of(v.in[0]), v.in[1].size()
 		norm := nn.LayerNormOf(p.params[v.in[1].o.Name], p.params[v.in[2].o.Name], v.o.Eps)
-		z := norm.Forward(reshaped(x, x.Rows()*(x.Cols()/n), n), nn.LeaveWhole, kernel.Identity, kernel.Mask{})
+		groups := reshaped(x, x.Rows()*(x.Cols()/n), n)
+		z := norm.Forward(groups, nn.LeaveWhole, kernel.Identity, kernel.Mask{})
 		return reshaped(z, x.Rows(), x.Cols())
 	case "row_sum":
 		return autograd.SumRows(p.of(v.in[0]))
@@ -233,8 +234,8 @@ func (p *pass) joined(values []*value) *autograd.Var {
 func (p *pass) spread(x *autograd.Var) *autograd.Var {
 	e := &kernel.Expression{Inputs: 2}
 	e.Results = []int{e.Op(kernel.OpMul, 0, 1)}
-	return autograd.Pointwise(e, autograd.Operand{Var: autograd.Ones(p.rows), Columns: p.broadcast([]int{}, []int{x.Cols()})},
-		autograd.Operand{Var: x})
+	ones := autograd.Operand{Var: autograd.Ones(p.rows), Columns: p.broadcast([]int{}, []int{x.Cols()})}
+	return autograd.Pointwise(e, ones, autograd.Operand{Var: x})
 }
 
 // matmul is a product of the last dimensions.
@@ -247,7 +248,8 @@ func (p *pass) matmul(v *value) *autograd.Var {
 		if m := len(x.Shape); m > 1 {
 			rows = x.Shape[m-2]
 		}
-		return autograd.RowProduct(p.of(x), p.of(y), kernel.RowProduct{Groups: lead, Rows: rows, Inner: k, Cols: out})
+		shape := kernel.RowProduct{Groups: lead, Rows: rows, Inner: k, Cols: out}
+		return autograd.RowProduct(p.of(x), p.of(y), shape)
 	}
 	rows := p.of(x).Rows()
 	w := autograd.Reshape(p.of(y), lead*k, out)
@@ -287,7 +289,9 @@ func (p *pass) grouped(v *value) *autograd.Var {
 	in := p.of(x)
 	sorted := slices.IsSorted(order)
 	if !sorted { // what is reduced comes last
-		in = autograd.MapColumns(in, p.mapOf(columnKey{"last", v.number}, func() *kernel.ColumnMap { return permuted(x.Shape, order) }))
+		in = autograd.MapColumns(in, p.mapOf(columnKey{"last", v.number}, func() *kernel.ColumnMap {
+			return permuted(x.Shape, order)
+		}))
 	}
 	z := autograd.Groups(in, in.Cols()/width, groups[v.op])
 	if !sorted && z.Cols() == in.Cols() {
@@ -298,7 +302,9 @@ func (p *pass) grouped(v *value) *autograd.Var {
 		for d := range order {
 			back = append(back, slices.Index(order, d))
 		}
-		z = autograd.MapColumns(z, p.mapOf(columnKey{"back", v.number}, func() *kernel.ColumnMap { return permuted(shape, back) }))
+		z = autograd.MapColumns(z, p.mapOf(columnKey{"back", v.number}, func() *kernel.ColumnMap {
+			return permuted(shape, back)
+		}))
 	}
 	return z
 }

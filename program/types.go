@@ -60,8 +60,8 @@ type kind struct {
 var kinds = map[string]kind{
 	"features":      {0, 0, "shape", inferFeatures(Vertices)},
 	"edge_features": {0, 0, "shape", inferFeatures(Edges)},
-	"edge_weight":   {0, 0, "", func(*Program, *Operation, []Type) (Type, error) { return Type{Rows: Edges}, nil }},
-	"vertices":      {0, 0, "", func(*Program, *Operation, []Type) (Type, error) { return Type{}, nil }},
+	"edge_weight":   {0, 0, "", inferNumber(Edges)},
+	"vertices":      {0, 0, "", inferNumber(None)},
 	"parameter":     {0, 0, "name", inferParameter},
 	"constant":      {0, 0, "shape values", inferConstant},
 	"ones":          {0, 0, "rows loops", inferOnes},
@@ -99,8 +99,8 @@ var unary = map[string]string{
 	"neg": "", "abs": "", "sign": "", "exp": "", "log": "", "log1p": "", "expm1": "", "sqrt": "", "rsqrt": "",
 	"reciprocal": "", "square": "", "sin": "", "cos": "", "tanh": "", "sigmoid": "", "relu": "", "selu": "",
 	"silu": "", "softplus": "beta threshold", "softsign": "", "erf": "", "floor": "", "ceil": "", "round": "",
-	"logsigmoid": "", "not": "", "gelu": "approximate", "elu": "alpha", "celu": "alpha", "leaky_relu": "slope",
-	"clamp": "min max", "detach": "",
+	"logsigmoid": "", "not": "", "gelu": "approximate", "elu": "alpha", "celu": "alpha",
+	"leaky_relu": "slope", "clamp": "min max", "detach": "",
 }
 
 // binary are the pointwise operations of two operands.
@@ -145,8 +145,9 @@ func (o *Operation) checkAttributes(allowed []string) error {
 	has := map[string]bool{
 		"name": o.Name != "", "shape": o.Shape != nil, "values": o.Values != nil, "rows": o.Rows != "",
 		"end": o.End != "", "loops": o.Loops != "", "reduce": o.Reduce != "", "dim": o.Dim != 0,
-		"dims": o.Dims != nil, "keep": o.Keep, "start": o.Start != 0, "stop": o.Stop != 0, "step": o.Step != 0,
-		"p": o.P != 0, "alpha": o.Alpha != nil, "slope": o.Slope != nil, "beta": o.Beta != nil,
+		"dims": o.Dims != nil, "keep": o.Keep, "start": o.Start != 0, "stop": o.Stop != 0,
+		"step": o.Step != 0, "p": o.P != 0, "alpha": o.Alpha != nil,
+		"slope": o.Slope != nil, "beta": o.Beta != nil,
 		"threshold": o.Threshold != nil, "min": o.Min != nil, "max": o.Max != nil,
 		"approximate": o.Approximate != "", "eps": o.Eps != 0, "momentum": o.Momentum != nil,
 		"weight": o.Weight != "", "bias": o.Bias != "", "mean": o.Mean != "", "variance": o.Variance != "",
@@ -190,6 +191,11 @@ func inferFeatures(rows Rows) func(*Program, *Operation, []Type) (Type, error) {
 		}
 		return Type{Rows: rows, Shape: o.Shape}, nil
 	}
+}
+
+// inferNumber is the type of one number for each of these rows.
+func inferNumber(rows Rows) func(*Program, *Operation, []Type) (Type, error) {
+	return func(*Program, *Operation, []Type) (Type, error) { return Type{Rows: rows}, nil }
 }
 
 func inferParameter(p *Program, o *Operation, _ []Type) (Type, error) {
@@ -269,7 +275,8 @@ func inferWithLoops(_ *Program, _ *Operation, in []Type) (Type, error) {
 }
 
 func inferLoopValues(_ *Program, _ *Operation, in []Type) (Type, error) {
-	if in[0].Rows != Edges || in[0].Loops != stored || in[1].Rows == Edges || !slices.Equal(in[0].Shape, in[1].Shape) {
+	if in[0].Rows != Edges || in[0].Loops != stored || in[1].Rows == Edges ||
+		!slices.Equal(in[0].Shape, in[1].Shape) {
 		return Type{}, fmt.Errorf("of %s and %s, and it reads rows of stored edges and of vertices", in[0], in[1])
 	}
 	return Type{Rows: Vertices, Shape: in[0].Shape}, nil

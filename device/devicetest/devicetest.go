@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Library makes bin/libcuda-on-cpu.so and has WEFT_CUDA name it during a test, unless that names one. The test
-// is skipped on a machine that cannot compile it.
+// Library makes bin/libcuda-on-cpu.so and has WEFT_CUDA name it during a test, unless that names one. The
+// test is skipped on a machine that cannot compile it.
 func Library(t testing.TB) {
 	t.Helper()
 	if os.Getenv("WEFT_CUDA") != "" {

@@ -61,7 +61,8 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 		return nil, err
 	}
 	for k, c := range g.Chunks {
-		e, needed := edges.Among(g.team, g.into(k, in, position), st.rows(), c.part.Rows().IDs, c.aggregator.Places(0), st)
+		e, needed := edges.Among(g.team, g.into(k, in, position), st.rows(), c.part.Rows().IDs,
+			c.aggregator.Places(0), st)
 		var sources []*tensor.Matrix
 		for _, b := range e.Remote() {
 			list := needed[:b.In.Cols]

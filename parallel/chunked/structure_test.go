@@ -114,7 +114,8 @@ func (d *divided) checkWeights(t rapid.TB, st *structure, a gnn.Along) {
 		}
 	}
 	for k, e := range st.edges {
-		own, blocks := st.graph.Chunks[k].Vertices(), append(slices.Clone(e.Blocks), e.LoopBlocks(gnn.StoredLoops)...)
+		own := st.graph.Chunks[k].Vertices()
+		blocks := append(slices.Clone(e.Blocks), e.LoopBlocks(gnn.StoredLoops)...)
 		for _, b := range blocks {
 			indptr := b.In.Indptr.Int64s()
 			for row := range b.In.Rows {

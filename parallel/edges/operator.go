@@ -125,7 +125,9 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		o.factors[e.Local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
 		root := e.inverseRoots(loops, r.Unweighted)
-		remote, err := e.others.Columns(e, func(e *Edges) *tensor.Matrix { return e.inverseRoots(loops, r.Unweighted) })
+		remote, err := e.others.Columns(e, func(e *Edges) *tensor.Matrix {
+			return e.inverseRoots(loops, r.Unweighted)
+		})
 		if err != nil {
 			return o, err
 		}

@@ -469,7 +469,8 @@ var messages = []Layer{
 	Message("sum of messages", 5, 5, nil, gnn.Message{}, plain).like(exactRounds(gnn.Sum, gnn.Once)),
 	Message("mean of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMean},
 		plain).like(exactRounds(gnn.Mean, gnn.Once)),
-	Message("maximum of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMax}, plain).like(exactExtreme(gnn.Max)),
+	Message("maximum of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMax}, plain).
+		like(exactExtreme(gnn.Max)),
 	Message("columnwise messages", 5, 5, nil,
 		gnn.Message{Columnwise: true, Reduce: gnn.KindMean}, columnwise),
 	Message("sum of messages, loops removed", 5, 5, nil, gnn.Message{Loops: gnn.RemovedLoops},
@@ -486,7 +487,8 @@ var messages = []Layer{
 	ofTargets("columnwise messages of targets", true),
 	gine("messages with edge features", 5, gnn.Message{}).like(exactGINE(gnn.KindSum)),
 	gine("mean of messages with edge features and loops", 3,
-		gnn.Message{Reduce: gnn.KindMean, Loops: gnn.OneLoop}).like(exactGINE(gnn.KindMean).looped(gnn.OneLoop)),
+		gnn.Message{Reduce: gnn.KindMean, Loops: gnn.OneLoop}).
+		like(exactGINE(gnn.KindMean).looped(gnn.OneLoop)),
 	gatv2(2, 3).like(exactGATv2(2).looped(gnn.OneLoop)),
 	resGated(4),
 }

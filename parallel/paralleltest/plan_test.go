@@ -199,7 +199,8 @@ func TestMessagesOfRows(t *testing.T) {
 					sent[path] += bytes
 				}
 			}
-			if rows := int64(2 * 4 * g.Vertices()); sent["first"] != rows*13 || sent["second"] != rows*(10+10) {
+			rows := int64(2 * 4 * g.Vertices())
+			if sent["first"] != rows*13 || sent["second"] != rows*(10+10) {
 				t.Errorf("bytes of complete rows: %v", sent)
 			}
 		})

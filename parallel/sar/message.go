@@ -28,9 +28,9 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	return p.MessageInto(m, Into{Rows: p.part.Types()[target]})
 }
 
-// MessageInto is Message for some targets: m.Target and the result have rows of these. It computes the messages of a few edges at a time, aggregates them, and
-// drops them. The backward pass fetches the source rows again and recomputes each edge's message on a tape of
-// its own (case 2).
+// MessageInto is Message for some targets: m.Target and the result have rows of these. It computes the
+// messages of a few edges at a time, aggregates them, and drops them. The backward pass fetches the source
+// rows again and recomputes each edge's message on a tape of its own (case 2).
 func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
 	exchange.Must(m.Check(p.layer.Path, into.Rows.Here))
 	if m.Reduce == gnn.KindMin {
@@ -86,7 +86,8 @@ func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
 	}
 
 	op := autograd.Op{
-		Value: t.Rounded(z), Inputs: m.Ends(), Rows: into.Rows, Keeps: m.Ends(), Buffers: append(c.buffers, run.arg, some),
+		Value: t.Rounded(z), Inputs: m.Ends(), Rows: into.Rows, Keeps: m.Ends(),
+		Buffers:  append(c.buffers, run.arg, some),
 		Backward: func(g *tensor.Matrix) { run.messageBackward(c, g) },
 	}
 	for _, q := range m.Parameters {

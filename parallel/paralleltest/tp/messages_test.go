@@ -190,7 +190,8 @@ func TestAttentionReleasesSlices(t *testing.T) {
 		x, source, target := zeros(a.Rows().Here, a.Rows()), zeros(1, nil), zeros(1, nil)
 		before := e.Team.Memory.LiveTensors()
 		a.Propagator("attention", paralleltest.Stored).Attend(gnn.Attention{
-			Source: x, Target: x, ASource: source, ATarget: target, Heads: heads, Slope: .2, Loops: gnn.OneLoop,
+			Source: x, Target: x, ASource: source, ATarget: target, Heads: heads, Slope: .2,
+			Loops: gnn.OneLoop,
 		}, gnn.Once).Drop()
 		if after := e.Team.Memory.LiveTensors(); after != before {
 			t.Errorf("worker %d: %d bytes are live, %d before", e.Groups.Slice, after, before)
