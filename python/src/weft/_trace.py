@@ -34,8 +34,8 @@ from torch import Tensor, nn
 
 from ._errors import Refused
 
-_EXAMPLE = {"vertices": 11, "edges": 23}  # the sizes that forward sees while it is traced
-_PRIVATE = re.compile(r"/(torch|torch_geometric|dgl|weft|sympy)/|^<|/python3[.\d]*/[a-z_]+\.py$")
+_VERTICES, _EDGES = 10007, 20011  # the sizes that forward sees while it is traced, if it has no better
+_PRIVATE = re.compile(r"/(torch|torch_geometric|dgl|weft|sympy)/|/torch_geometric\.nn\.|^<|/python3[.\d]*/[a-z_]+\.py$")
 
 
 @dataclass(frozen=True)
@@ -482,7 +482,8 @@ _REFUSED = {
     **dict.fromkeys(
         ("sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "unique", "_unique2", "unique_consecutive", "unique_dim",
          "searchsorted", "bucketize", "cumsum", "cumprod", "cummax", "cummin", "repeat_interleave", "sort_out"),
-        "orders, ranks or accumulates rows: aggregate the edges of a vertex by sum, mean, max, min, mul or softmax",
+        "orders, ranks or accumulates rows: aggregate a vertex's edges by sum, mean, max, min, mul or softmax, "
+        "and make other edges (to_undirected, coalesce) before training",
     ),
     **dict.fromkeys(
         ("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "_native_multi_head_attention", "cdist",
@@ -561,8 +562,7 @@ class _Lowering(_Builder):
             raise self.no(f"{getattr(target, '__name__', target)} is not an operation of tensors")
         name = target._schema.name.split("::")[1]
         base = name.removesuffix("_") if target._schema.is_mutable and not name.endswith("__") else name
-        if why := _REFUSED.get(base):
-            raise self.no(f"{base.lstrip('_')} {why}")
+        self.possible()
         if base in _NOTHING:
             return None
         try:
@@ -586,6 +586,8 @@ class _Lowering(_Builder):
             return result
         except _No as why:
             raise self.no(str(why)) from None
+        except Refused:
+            raise
         except (
             ArithmeticError,
             AssertionError,
@@ -599,6 +601,13 @@ class _Lowering(_Builder):
             raise self.no(
                 f"{base} is called in a way that weft does not know ({' '.join(str(why).split())[:120]}): write it by other operations"
             ) from why
+
+    def possible(self) -> None:
+        """Refuses by name what no program has."""
+        if isinstance(self.node.target, torch._ops.OpOverload):
+            name = self.node.target._schema.name.split("::")[1].rstrip("_")
+            if why := _REFUSED.get(name):
+                raise self.no(f"{name.lstrip('_')} {why}")
 
     def lowered(self, name: str, node: Any, named: dict[str, Any]) -> Any:
         x = next(iter(named.values()), None)
@@ -1102,15 +1111,13 @@ def _copy(to: _Lowering, self: Any, src: Any, **_: Any) -> Any:
 @_lowers("dropout", "native_dropout")
 def _dropout(to: _Lowering, input: Any, p: float, train: bool) -> Any:
     x, path = to.value(input), to.where["path"]
-    if not train or p == 0:
-        return x
-    if x.rows is None or isinstance(x.rows, tuple):
-        raise _No(
-            "dropout of parameters, or of rows that a mask chose: apply it to rows of vertices or of edges"
-        )
-    to.dropouts[path] = to.dropouts.get(path, 0) + 1
-    name = path if to.dropouts[path] == 1 else f"{path}#{to.dropouts[path]}"
-    return to.emit("dropout", [x], x.rows, x.shape, x.axis, p=float(p), path=name)
+    if train and p:
+        if x.rows is None or isinstance(x.rows, tuple):
+            raise _No("dropout of parameters, or of rows that a mask chose: apply it to rows of vertices or of edges")
+        to.dropouts[path] = to.dropouts.get(path, 0) + 1
+        name = path if to.dropouts[path] == 1 else f"{path}#{to.dropouts[path]}"
+        x = to.emit("dropout", [x], x.rows, x.shape, x.axis, p=float(p), path=name)
+    return [x, None] if isinstance(to.node.meta["val"], (list, tuple)) else x
 
 
 # -- sizes and constants
@@ -1987,12 +1994,10 @@ def trace(
     if not isinstance(module, nn.Module):
         raise Refused(f"model: {type(module).__name__} is no torch.nn.Module: give a module, or the name of a model")
     kind = next((p.dtype for p in module.parameters() if p.dtype.is_floating_point), torch.float32)
-    v, e = _EXAMPLE["vertices"], _EXAMPLE["edges"]
+    v, e = min(vertices or _VERTICES, 1_000_000), _EDGES
     given = {"x": torch.zeros(v, features, dtype=kind), "edge_index": torch.arange(2 * e).view(2, e) % v}
-    if edge_features:
-        given["edge_attr"] = torch.zeros(e, edge_features, dtype=kind)
-    if edge_weight:
-        given["edge_weight"] = torch.ones(e, dtype=kind)
+    given |= {"edge_attr": torch.zeros(e, edge_features, dtype=kind)} if edge_features else {}
+    given |= {"edge_weight": torch.ones(e, dtype=kind)} if edge_weight else {}
     called = _Called(module, given)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         with _quiet(), torch.no_grad():  # lazy layers take their sizes from a first call
@@ -2048,16 +2053,22 @@ def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[_Lowering
     tensors = {id(t): t for t in (*called.parameters(), *called.buffers())}
     own = copy.deepcopy(called, tensors).train(training)
     graph, inputs = _exported(own)
+    to = _Lowering({}, _said_of)
+    for to.node in graph.nodes:
+        to.possible()
     rows = {"x": "vertices", "edge_index": "stored", "edge_attr": "stored", "edge_weight": "stored"}
     sizes = {}
     for node, kind in inputs.items():
         if kind in called.given:
             size = node.meta["val"].shape[int(kind == "edge_index")]
             if isinstance(size, int):
-                raise Refused(f"model: forward works for {size} rows of {kind} alone: take sizes from x.size(0), not from numbers")
+                raise Refused(
+                    "model: forward works for one number of vertices or edges alone: take sizes from x.size(0), and give "
+                    "a table with a row for each vertex, as an embedding is, as features"
+                )
             sizes[size.node.expr] = rows[kind]
     v, e = (next((k for k, r in sizes.items() if r == of), sympy.Symbol(of)) for of in ("vertices", "stored"))
-    to = _Lowering({v: "vertices", **sizes, sympy.expand(v + e): "added"}, _said_of)
+    to.rows = {v: "vertices", **sizes, sympy.expand(v + e): "added"}
     to.training, to.frozen = training, set(frozen)
     names, buffers = _canonical(called.of), dict(own.named_buffers())
     for node, kind in inputs.items():
@@ -2075,6 +2086,8 @@ def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[_Lowering
             to.env[node] = buffers[kind].detach().clone()
     output = to.run(graph)
     output = output[0] if isinstance(output, (list, tuple)) and len(output) == 1 else output
+    if isinstance(output, Value) and isinstance(output.rows, tuple):
+        raise Refused("model: forward returns some of the vertices: return the logits of all; train_mask says which count")
     if not isinstance(output, Value) or output.rows != "vertices" or output.axis or len(output.shape) > 1:
         raise Refused("model: forward returns something else than one tensor of vertices × classes: return the logits of all vertices, and nothing else")
     return to, output
@@ -2100,8 +2113,7 @@ def _exported(called: _Called) -> tuple[Any, dict[Any, Any]]:
                 from . import _dgl
 
                 return _dgl.exported(called, called.given)
-            v, e = (torch.export.Dim(name, min=2, max=2**40) for name in "VE")
-            varies = {name: {0: v} if name == "x" else {int(name == "edge_index"): e} for name in called.given}
+            varies = {name: {int(name == "edge_index"): torch.export.Dim.AUTO} for name in called.given}
             shapes = {"tensors": varies}
             exported = torch.export.export(called, (), called.given, dynamic_shapes=shapes, strict=False)
         except Exception as error:  # whatever the module raises
@@ -2157,7 +2169,9 @@ def _why(error: BaseException, given: Iterable[str]) -> Refused:
     if isinstance(error, _No):
         return Refused(f"model: {at}{error}")
     if any(".max()) + 1" in (f.line or "") for f in frames):
-        return Refused(f"model: {at}the number of vertices is found from the largest in edge_index: give num_nodes=x.size(0), as in softmax(src, index, num_nodes=x.size(0))")
+        return Refused(f"model: {at}the number of vertices is found from the largest in edge_index: give num_nodes=x.size(0), as in softmax(src, index, num_nodes=x.size(0)), and make other edges (to_undirected) before training")
+    if "must match the size" in text and re.search(r"\(s\d+\)", text):
+        return Refused(f"model: {at}a table of a fixed number of rows meets all vertices: give the table's rows as features, x")
     if "data-dependent" in text or "DataDependent" in kind or "Pending unbacked" in kind:
         return Refused(
             f"model: {at}forward's course, or a size, depends on values: write a comparison and torch.where, and take sizes from x.size(0)"

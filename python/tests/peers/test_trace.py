@@ -1,0 +1,449 @@
+"""Programs of PyG's convolutions and of modules that users write: outputs and gradients are the modules', in float64.
+
+    python python/tests/peers/test_trace.py     # prints which convolutions are programs
+"""
+
+import inspect
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric
+import torch_geometric.nn as g
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv, MessagePassing, SAGEConv
+from torch_geometric.utils import add_remaining_self_loops, add_self_loops, degree, dropout_edge, scatter, softmax
+from traced import EDGE, OUT, WIDTH, compare, perceptron
+
+import weft
+from weft._trace import trace
+
+DEGREES = torch.tensor([1, 3, 5, 2])
+
+
+class Call(nn.Module):
+    """A module over parts, by one function: of self, x and edge_index, and of what else its parameters name."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        self.lin, self.conv = nn.Linear(WIDTH, OUT), GCNConv(OUT, OUT)
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x, edge_index):
+        return self.function(self, x, edge_index)
+
+
+class CallAttr(Call):
+    def forward(self, x, edge_index, edge_attr):
+        return self.function(self, x, edge_index, edge_attr)
+
+
+class CallWeight(Call):
+    def forward(self, x, edge_index, edge_weight):
+        return self.function(self, x, edge_index, edge_weight)
+
+
+def by(conv, function, kind=Call):
+    return kind(function, c=conv)
+
+
+def typed(conv):
+    return by(conv, lambda s, x, e, a: s.c(x, e, (a[:, 0] > 0).long()), CallAttr)
+
+
+# Of torch_geometric.nn.conv, those that work on vertices and edge_index.
+CONVOLUTIONS = {
+    "SimpleConv": lambda: g.SimpleConv("mean", combine_root="cat"),
+    "GCNConv": lambda: g.GCNConv(WIDTH, OUT),
+    "ChebConv": lambda: g.ChebConv(WIDTH, OUT, 3),
+    "SAGEConv": lambda: g.SAGEConv(WIDTH, OUT),
+    "GraphConv": lambda: g.GraphConv(WIDTH, OUT),
+    "GatedGraphConv": lambda: g.GatedGraphConv(WIDTH, 2),
+    "ResGatedGraphConv": lambda: g.ResGatedGraphConv(WIDTH, OUT),
+    "GATConv": lambda: g.GATConv(WIDTH, 3, heads=2),
+    "GATv2Conv": lambda: g.GATv2Conv(WIDTH, 3, heads=2),
+    "TransformerConv": lambda: g.TransformerConv(WIDTH, 3, heads=2, beta=True),
+    "AGNNConv": lambda: g.AGNNConv(),
+    "TAGConv": lambda: g.TAGConv(WIDTH, OUT),
+    "GINConv": lambda: g.GINConv(perceptron(WIDTH, OUT), train_eps=True),
+    "GINEConv": lambda: by(g.GINEConv(perceptron(WIDTH, OUT), edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr),
+    "ARMAConv": lambda: g.ARMAConv(WIDTH, OUT, num_stacks=2, num_layers=2),
+    "SGConv": lambda: g.SGConv(WIDTH, OUT, K=2),
+    "SSGConv": lambda: g.SSGConv(WIDTH, OUT, alpha=0.2, K=2),
+    "APPNP": lambda: g.APPNP(3, 0.1),
+    "MFConv": lambda: g.MFConv(WIDTH, OUT, max_degree=4),
+    "RGCNConv": lambda: typed(g.RGCNConv(WIDTH, OUT, 3)),
+    "FastRGCNConv": lambda: typed(g.FastRGCNConv(WIDTH, OUT, 3)),
+    "RGATConv": lambda: typed(g.RGATConv(WIDTH, OUT, 3)),
+    "DNAConv": lambda: by(g.DNAConv(WIDTH, heads=2), lambda s, x, e: s.c(torch.stack([x, x.relu()], 1), e)),
+    "PointNetConv": lambda: by(g.PointNetConv(perceptron(WIDTH + 3, OUT)), lambda s, x, e: s.c(x, x[:, :3], e)),
+    "GMMConv": lambda: g.GMMConv(WIDTH, OUT, EDGE, 2),
+    "NNConv": lambda: g.NNConv(WIDTH, OUT, perceptron(EDGE, WIDTH * OUT)),
+    "CGConv": lambda: g.CGConv(WIDTH, dim=EDGE, batch_norm=True),
+    "EdgeConv": lambda: g.EdgeConv(perceptron(2 * WIDTH, OUT)),
+    "PPFConv": lambda: by(g.PPFConv(perceptron(WIDTH + 4, OUT)), lambda s, x, e: s.c(x, x[:, :3], x[:, 3:6], e)),
+    "FeaStConv": lambda: g.FeaStConv(WIDTH, OUT, heads=2),
+    "PointTransformerConv": lambda: by(g.PointTransformerConv(WIDTH, OUT), lambda s, x, e: s.c(x, x[:, :3], e)),
+    "LEConv": lambda: g.LEConv(WIDTH, OUT),
+    "PNAConv": lambda: g.PNAConv(WIDTH, OUT, ["mean", "min", "max", "std"], ["identity", "amplification", "attenuation", "linear"], DEGREES, edge_dim=EDGE, towers=2),
+    "ClusterGCNConv": lambda: g.ClusterGCNConv(WIDTH, OUT, diag_lambda=0.1),
+    "GENConv": lambda: g.GENConv(WIDTH, OUT, learn_t=True, edge_dim=EDGE, msg_norm=True, learn_msg_scale=True),
+    "GCN2Conv": lambda: by(g.GCN2Conv(WIDTH, 0.2, 0.5, 1), lambda s, x, e: s.c(x, x.relu(), e)),
+    "WLConvContinuous": lambda: g.WLConvContinuous(),
+    "FiLMConv": lambda: g.FiLMConv(WIDTH, OUT),
+    "SuperGATConv": lambda: g.SuperGATConv(WIDTH, 3, heads=2),
+    "FAConv": lambda: by(g.FAConv(WIDTH), lambda s, x, e: s.c(x, x.relu(), e)),
+    "EGConv": lambda: g.EGConv(WIDTH, OUT, ["symnorm", "max", "std"], num_heads=2, num_bases=3),
+    "PDNConv": lambda: g.PDNConv(WIDTH, OUT, EDGE, 8),
+    "GeneralConv": lambda: g.GeneralConv(WIDTH, OUT, EDGE, attention=True, heads=2),
+    "HEATConv": lambda: by(g.HEATConv(WIDTH, OUT, 2, 2, 3, EDGE, 3, heads=2), lambda s, x, e, a: s.c(x, e, (x[:, 0] > 0).long(), (a[:, 0] > 0).long(), a), CallAttr),
+    "LGConv": lambda: g.LGConv(),
+    "PointGNNConv": lambda: by(g.PointGNNConv(perceptron(WIDTH, 3), perceptron(WIDTH + 3, 5), perceptron(5, WIDTH)), lambda s, x, e: s.c(x, x[:, :3], e)),
+    "GPSConv": lambda: g.GPSConv(WIDTH, g.GCNConv(WIDTH, WIDTH), heads=2),
+    "AntiSymmetricConv": lambda: g.AntiSymmetricConv(WIDTH),
+    "DirGNNConv": lambda: g.DirGNNConv(g.SAGEConv(WIDTH, OUT)),
+    "MixHopConv": lambda: g.MixHopConv(WIDTH, OUT),
+}
+
+ATTRIBUTED = {"GMMConv", "NNConv", "CGConv", "PNAConv", "GENConv", "PDNConv", "GeneralConv"}
+NOT = {
+    "PPFConv": "atan2",
+    "SuperGATConv": "depends on values",  # it samples edges in forward
+    "HEATConv": "depends on values",  # it sorts by type
+    "GPSConv": "all pairs",
+}
+
+
+def call(module, x, edge_index, *more):
+    if isinstance(module, OfData):
+        return module(Data(x=x, edge_index=edge_index))
+    names = [n for n in ("edge_attr", "edge_weight") if n in inspect.signature(module.forward).parameters]
+    return module(x, edge_index, **dict(zip(names[-len(more) :] if len(names) != len(more) else names, more)))
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch):
+    torch.manual_seed(0)
+    monkeypatch.setattr(torch_geometric.backend, "use_segment_matmul", False)  # RGCNConv chooses by the counts of edges
+    kept = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(kept)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolution(name):
+    module = CONVOLUTIONS[name]()
+    attr = name in ATTRIBUTED or isinstance(module, CallAttr)
+    if name in NOT:
+        with pytest.raises(weft.Refused, match=NOT[name]):
+            compare(module, call, attr)
+        return
+    compare(module, call, attr)
+    if "edge_weight" in inspect.signature(module.forward).parameters:
+        compare(CONVOLUTIONS[name](), call, weight=True)
+
+
+def test_most_convolutions():
+    assert len(CONVOLUTIONS) == 50 and len(NOT) <= 4
+
+
+# ---- modules that a user writes
+
+
+class Aggregate(MessagePassing):
+    def __init__(self, aggr, **settings):
+        super().__init__(aggr=aggr, **settings)
+        self.lin = nn.Linear(WIDTH, OUT)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=self.lin(x))
+
+
+class Gated(MessagePassing):
+    def __init__(self):
+        super().__init__(aggr="max")
+        self.root, self.key, self.query, self.value = (nn.Linear(WIDTH, OUT) for _ in range(4))
+
+    def forward(self, x, edge_index):
+        return self.root(x) + self.propagate(edge_index, x=x)
+
+    def message(self, x_i, x_j):
+        return torch.sigmoid(self.key(x_i) + self.query(x_j)) * torch.tanh(self.value(x_j - x_i))
+
+
+class Attentive(MessagePassing):
+    def __init__(self, heads=3):
+        super().__init__(aggr="add", node_dim=0)
+        self.heads, self.lin, self.edge = heads, nn.Linear(WIDTH, heads * OUT), nn.Linear(EDGE, heads * OUT)
+        self.vector, self.temperature = nn.Parameter(torch.randn(1, heads, OUT)), nn.Parameter(torch.ones(heads))
+
+    def forward(self, x, edge_index, edge_attr):
+        x = self.lin(x).view(-1, self.heads, OUT)
+        return self.propagate(edge_index, x=x, edge_attr=edge_attr).mean(1)
+
+    def message(self, x_i, x_j, edge_attr, index, ptr, size_i):
+        e = self.edge(edge_attr).view(-1, self.heads, OUT)
+        score = (self.vector * F.elu(x_i + x_j + e)).sum(-1) * self.temperature
+        return (x_j + e) * softmax(score, index, ptr, size_i).unsqueeze(-1)
+
+
+class Deep(nn.Module):
+    """GCNII's layers, one of them twice, with skips, and the largest of all layers at the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.out = nn.Linear(WIDTH, 16), nn.Linear(16, OUT)
+        self.layers = nn.ModuleList(g.GCN2Conv(16, alpha=0.2, theta=0.5, layer=k + 1) for k in range(3))
+        self.jump = g.JumpingKnowledge("max")
+
+    def forward(self, x, edge_index):
+        h = h0 = self.into(x).relu()
+        hs = []
+        for layer in (*self.layers, self.layers[1]):
+            h = h + F.relu(layer(h, h0, edge_index))
+            hs.append(h)
+        return self.out(self.jump(hs))
+
+
+class Stack(nn.Module):
+    def __init__(self, *layers):
+        super().__init__()
+        self.first, self.layers, self.last = GCNConv(WIDTH, OUT), nn.ModuleList(layers), SAGEConv(OUT, 3)
+
+    def forward(self, x, edge_index):
+        x = self.first(x, edge_index)
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(F.elu(x), edge_index)
+
+
+class OfData(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = GCNConv(WIDTH, 4)
+
+    def forward(self, data):
+        return F.log_softmax(self.conv(data.x, data.edge_index), dim=1)
+
+
+def normalised(self, x, edges):
+    edges, _ = add_self_loops(edges, num_nodes=x.size(0))
+    row, col = edges
+    scale = degree(col, x.size(0), dtype=x.dtype).pow(-0.5)
+    scale[scale == float("inf")] = 0
+    weight, h = scale[row] * scale[col], self.lin(x)
+    return torch.zeros_like(h).index_add(0, col, weight.view(-1, 1) * h[row])
+
+
+def in_place(self, x, edges):
+    h = self.lin(x).clone()
+    h[:, 0] = 0
+    h[:, 1:3] += 1
+    h[:, 2:].mul_(2)
+    return h
+
+
+def over_vertices(self, x, edges):
+    h = self.lin(x) - self.lin(x).mean(0)
+    return h / (1e-5 + h.pow(2).mean(0, keepdim=True).sqrt()) + h.std(0) + h.mean() + h.var() + h.sum() / x.size(0)
+
+
+def chosen(self, x, edges):
+    h, some = self.lin(x), edges[:, x[edges[0]][:, 0] > 0]
+    parts = (scatter(h[some[0]], some[1], dim=0, dim_size=x.size(0), reduce=r) for r in ("max", "mean", "min", "mul", "sum"))
+    return sum(parts)
+
+
+def linear_attention(self, x, edges):
+    q, k, v = self.lin(x).softmax(-1), self.lin(x).sigmoid(), self.lin(x)
+    return q @ (k.t() @ v) / x.size(0) + (self.conv.lin.weight @ v.t()).t()
+
+
+def checkpointed(self, x, edges):
+    with torch.no_grad():
+        shift = self.lin(x).mean(0)
+    return torch.utils.checkpoint.checkpoint(self.conv, self.lin(x) - shift, edges, use_reentrant=False)
+
+
+def reversed_edges(self, x, edges):
+    h = self.lin(x)
+    return self.conv(h, edges.flip(0)) + self.conv(h, edges[[1, 0]]) + self.conv(h, torch.stack([edges[1], edges[0]]))
+
+
+def recurrent(self, x, edges):
+    h, c = self.cell(self.lin(x))
+    return self.gru(self.cell(h, (h, c))[0], h)
+
+
+def columns(self, x, edges):
+    h = torch.einsum("nhc,hc->nh", self.lin(x).view(-1, 2, 3), self.lin.bias.view(2, 3)).repeat(1, 3)
+    a, b = torch.stack([h, -h], 1).unbind(1)
+    c = torch.cat(h.split([2, 4], 1)[::-1], -1).flip(-1).norm(dim=-1, keepdim=True)
+    return torch.where(a > 0, a, b * 0.5) + c + F.normalize(h[:, ::6], dim=-1).amax(-1, True)
+
+
+def means_of_loops(self, x, edges, attr):
+    edges, attr = add_self_loops(edges, attr, fill_value="mean", num_nodes=x.size(0))
+    return scatter(F.gelu(self.lin(x)[edges[0]] + self.edge(attr)), edges[1], 0, x.size(0), "max")
+
+
+def remaining(self, x, edges, weight):
+    other, w = add_remaining_self_loops(edges, weight, 2.0, x.size(0))
+    own = scatter(w.view(-1, 1) * self.lin(x)[other[0]], other[1], 0, x.size(0), "sum")
+    return own + self.conv(self.lin(x), edges, weight)
+
+
+ACTIVATIONS = "PReLU GELU SiLU SELU CELU Softplus Mish Hardswish Hardtanh Tanhshrink LogSigmoid Softsign ReLU6".split()
+MODULES = {
+    "gated": Gated,
+    "attentive": Attentive,
+    "deep": Deep,
+    **{f"aggr {a}": lambda a=a: Aggregate(a) for a in "sum mean max min mul std var softmax powermean".split()},
+    "aggr of several": lambda: Aggregate(["mean", "max", "std"]),
+    "aggr by degree": lambda: Aggregate(g.aggr.DegreeScalerAggregation(["mean", "max"], ["identity", "amplification"], DEGREES)),
+    "flow": lambda: Aggregate("mean", flow="target_to_source"),
+    "norms of PyG": lambda: Stack(g.BatchNorm(OUT), g.LayerNorm(OUT), g.LayerNorm(OUT, mode="node"), g.GraphNorm(OUT), g.InstanceNorm(OUT, affine=True), g.DiffGroupNorm(OUT, 2)),
+    "other norms": lambda: Stack(g.MeanSubtractionNorm(), g.PairNorm(), g.PairNorm(scale_individually=True), nn.LayerNorm(OUT), nn.GroupNorm(2, OUT)),
+    "norms without": lambda: Stack(nn.BatchNorm1d(OUT, affine=False), nn.BatchNorm1d(OUT, track_running_stats=False)),
+    "activations": lambda: Stack(*(getattr(nn, a)() for a in ACTIVATIONS), nn.PReLU(OUT), nn.GLU(), nn.Linear(3, OUT)),
+    "GCN, jumping": lambda: g.GCN(WIDTH, 8, 2, 3, norm="batch", jk="cat"),
+    "PNA": lambda: g.PNA(WIDTH, 8, 2, 3, aggregators=["mean", "std"], scalers=["identity"], deg=DEGREES),
+    "EdgeCNN": lambda: g.EdgeCNN(WIDTH, 8, 2, 3),
+    "DeepGCN": lambda: Call(lambda s, x, e: s.d(s.lin(x), e), d=g.DeepGCNLayer(g.GENConv(OUT, OUT), nn.LayerNorm(OUT), nn.ReLU())),
+    "lazy": lambda: GCNConv(-1, 4),
+    "cached": lambda: GCNConv(WIDTH, 4, cached=True),
+    "GAT of edges": lambda: by(g.GATConv(WIDTH, 4, 2, edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr),
+    "Transformer of edges": lambda: by(g.TransformerConv(WIDTH, 4, 2, edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr),
+    "embedding": lambda: Call(lambda s, x, e: s.lin(x) + s.t((x[:, 0] > 0).long()), t=nn.Embedding(3, OUT)),
+    "recurrent": lambda: Call(recurrent, cell=nn.LSTMCell(OUT, OUT), gru=nn.GRUCell(OUT, OUT)),
+    "loops of edges": lambda: CallAttr(means_of_loops, edge=nn.Linear(EDGE, OUT)),
+    "remaining loops": lambda: CallWeight(remaining),
+    "one object": OfData,
+    **{f.__name__: lambda f=f: Call(f) for f in (normalised, in_place, over_vertices, chosen, linear_attention, checkpointed, reversed_edges, columns)},
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module(name):
+    module = MODULES[name]()
+    names = inspect.signature(module.forward).parameters
+    compare(module, call, "edge_attr" in names and not isinstance(module, g.models.basic_gnn.BasicGNN), isinstance(module, CallWeight))
+
+
+def operations(module, **graph):
+    return [o["op"] for o in json.loads(trace(module, features=WIDTH, **graph).text)["operations"]]
+
+
+def test_folds():
+    """What PyG writes by several operations is one of the program's, and GCNConv scales by degrees that no parameter enters."""
+    assert operations(g.GATConv(WIDTH, 3)).count("edge_softmax") == 1 and "exp" not in operations(g.GATConv(WIDTH, 3))
+    assert "div" not in operations(SAGEConv(WIDTH, OUT))
+    assert operations(Stack(g.BatchNorm(OUT))).count("batch_norm") == 1
+    assert operations(Stack(nn.LayerNorm(OUT), nn.Dropout())).count("dropout") == 1
+    text = trace(GCNConv(WIDTH, OUT), features=WIDTH).text
+    assert [o["loops"] for o in json.loads(text)["operations"] if o["op"] == "gather"] == ["one"] * 3
+
+
+def test_state():
+    """Of a tensor with two names one is kept, and dropout of one module has a name for each call."""
+    module = Call(lambda s, x, e: s.drop(s.drop(s.b(s.lin(x), e))), drop=nn.Dropout(0.5))
+    module.b = module.conv
+    program = trace(module, features=WIDTH)
+    assert "b.lin.weight" not in program.state and program.state["conv.lin.weight"].dtype == "float32"
+    document = json.loads(program.text)
+    assert [o["path"] for o in document["operations"] if o["op"] == "dropout"] == ["drop", "drop#2"]
+    assert [p["name"] for p in document["parameters"]] == ["lin.weight", "lin.bias", "conv.bias", "conv.lin.weight"]
+    assert all(p["trained"] for p in document["parameters"])
+
+
+# ---- refusals: what a module does, and what its message says
+
+
+class Batch(nn.Module):
+    def forward(self, x, edge_index, batch):
+        return x
+
+
+class Attr(nn.Module):
+    def forward(self, x, edge_index, edge_attr):
+        return x
+
+
+def branch(self, x, edges):
+    return self.lin(x) if x.mean() > 0 else -self.lin(x)
+
+
+def dropped(self, x, edges):
+    edges, _ = dropout_edge(edges, p=0.2)
+    return scatter(self.lin(x)[edges[0]], edges[1], 0, x.size(0))
+
+
+class InvertedSquare(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+REFUSALS = {
+    "noise": (lambda s, x, e: s.lin(x + torch.randn_like(x)), "randn_like draws random numbers"),
+    "dropped edges": (dropped, "draws random numbers"),
+    "largest": (lambda s, x, e: s.lin(x[x.sum(-1).topk(3)[1]]), "topk orders"),
+    "sorted": (lambda s, x, e: s.lin(x.sort(0)[0]), "sort orders"),
+    "all pairs": (lambda s, x, e: (x @ x.t()).softmax(-1) @ s.lin(x), "each pair of vertices"),
+    "distances": (lambda s, x, e: torch.cdist(x, x) @ s.lin(x), "all pairs of vertices"),
+    "attention": (lambda s, x, e: s.lin(nn.functional.scaled_dot_product_attention(x, x, x)), "all pairs|each pair"),
+    "branch": (branch, r"test_trace.py:\d+: .*if x.mean.*depends on values"),
+    "number": (lambda s, x, e: s.lin(x) * float(x.max()), "depends on values"),
+    "some vertices": (lambda s, x, e: s.lin(x[x[:, 0] > 0]), "some of the vertices"),
+    "first vertex": (lambda s, x, e: s.lin(x) - s.lin(x)[0], "by its position"),
+    "first vertices": (lambda s, x, e: s.lin(x)[:5], "by their position"),
+    "pooling": (lambda s, x, e: g.global_mean_pool(s.lin(x), (x[:, 0] > 0).long(), 2), "pooling of vertices"),
+    "table": (lambda s, x, e: s.lin(x) + s.conv.lin.weight[:, :1].repeat(2, OUT), "as features"),
+    "vertex numbers": (lambda s, x, e: s.lin(x) + torch.arange(x.size(0)).view(-1, 1), "numbers of vertices"),
+    "dropout in evaluation": (lambda s, x, e: F.dropout(s.lin(x)), "training=self.training"),
+    "evaluation": (lambda s, x, e: s.lin(x) if s.training else s.lin(x).relu(), "in evaluation than in training"),
+    "two results": (lambda s, x, e: (s.lin(x), x), "one tensor of vertices × classes"),
+    "softmax of vertices": (lambda s, x, e: s.lin(x).softmax(0), "softmax over all vertices"),
+    "counted vertices": (lambda s, x, e: softmax(s.lin(x)[e[0]], e[1]), "num_nodes=x.size"),
+    "sparse": (lambda s, x, e: torch.sparse_coo_tensor(e, torch.ones(e.size(1)), (len(x), len(x))) @ s.lin(x), "sparse matrix"),
+    "batch norm of edges": (lambda s, x, e: scatter(nn.functional.batch_norm(s.lin(x)[e[0]], s.m, s.v, training=s.training), e[1], 0, x.size(0)), "batch norm of other rows"),
+    "own gradient": (lambda s, x, e: InvertedSquare.apply(s.lin(x)), "gradient of its own"),
+    "algebra": (lambda s, x, e: s.lin(x) @ torch.linalg.inv(s.conv.lin.weight), "linear algebra"),
+    "sequence": (lambda s, x, e: SAGEConv(WIDTH, OUT, "lstm").to(x)(x, e), "depends on values|sequence"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refuses(name):
+    function, words = REFUSALS[name]
+    module = Call(function)
+    module.register_buffer("m", torch.zeros(OUT))
+    module.register_buffer("v", torch.ones(OUT))
+    with pytest.raises(weft.Refused, match=words) as refused:
+        trace(module, features=WIDTH)
+    assert str(refused.value).startswith("model: ") and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("module", "words"), [(Batch(), "forward takes batch"), (Attr(), "edge_attr, which the graph lacks"), ("gcn", "no torch.nn.Module"), (GCNConv(5, 3), r"weft calls module\(x, edge_index\)")])
+def test_refuses_a_call(module, words):
+    with pytest.raises(weft.Refused, match=words):
+        trace(module, features=WIDTH)
+
+
+if __name__ == "__main__":
+    torch_geometric.backend.use_segment_matmul = False
+    for name, make in CONVOLUTIONS.items():
+        try:
+            trace(make(), features=WIDTH, edge_features=EDGE if name in ATTRIBUTED or isinstance(make(), CallAttr) else None)
+            print(f"| {name} | yes |")
+        except weft.Refused as why:
+            print(f"| {name} | {str(why).removeprefix('model: ')} |")

@@ -1,0 +1,141 @@
+"""Programs of DGL's convolutions and of modules over its messages: outputs and gradients are the modules', in float64."""
+
+import inspect
+
+import dgl
+import dgl.function as fn
+import dgl.nn.pytorch as d
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from traced import EDGE, OUT, WIDTH, compare, perceptron
+
+import weft
+
+ZERO = {"allow_zero_in_degree": True}
+
+
+class Call(nn.Module):
+    """A module over parts, by one function."""
+
+    def __init__(self, function, *parts):
+        super().__init__()
+        self.function, self.parts = function, nn.ModuleList(parts)
+
+    def forward(self, graph, x):
+        return self.function(*self.parts, graph, x)
+
+
+class CallAttr(Call):
+    def forward(self, graph, x, edge_feat):
+        return self.function(*self.parts, graph, x, edge_feat)
+
+
+def heads(conv):
+    return Call(lambda c, g, x: c(g, x).flatten(1), conv)
+
+
+CONVOLUTIONS = {
+    "AGNNConv": lambda: d.AGNNConv(**ZERO),
+    "APPNPConv": lambda: d.APPNPConv(3, 0.1),
+    "CFConv": lambda: d.CFConv(WIDTH, EDGE, 8, OUT),
+    "DotGatConv": lambda: heads(d.DotGatConv(WIDTH, 3, 2, **ZERO)),
+    "EdgeConv": lambda: d.EdgeConv(WIDTH, OUT, **ZERO),
+    "EdgeGATConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, a).flatten(1), d.EdgeGATConv(WIDTH, EDGE, 3, 2, **ZERO)),
+    "EGATConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, a)[0].flatten(1), d.EGATConv(WIDTH, EDGE, 3, 3, 2)),
+    "EGNNConv": lambda: CallAttr(lambda c, g, x, a: torch.cat(c(g, x, x[:, :3], a), 1), d.EGNNConv(WIDTH, 8, OUT, EDGE)),
+    "GATConv": lambda: heads(d.GATConv(WIDTH, 3, 2, residual=True, **ZERO)),
+    "GatedGCNConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, a)[0], d.GatedGCNConv(WIDTH, EDGE, OUT, batch_norm=False)),
+    "GATv2Conv": lambda: heads(d.GATv2Conv(WIDTH, 3, 2, **ZERO)),
+    "GCN2Conv": lambda: Call(lambda c, g, x: c(g, x, x.relu()), d.GCN2Conv(WIDTH, 1, **ZERO)),
+    "GINConv": lambda: d.GINConv(perceptron(WIDTH, OUT), "max", learn_eps=True),
+    "GINEConv": lambda: CallAttr(lambda c, e, g, x, a: c(g, x, e(a)), d.GINEConv(perceptron(WIDTH, OUT)), nn.Linear(EDGE, WIDTH)),
+    "GMMConv": lambda: d.GMMConv(WIDTH, OUT, EDGE, 2, "mean", **ZERO),
+    "GraphConv": lambda: d.GraphConv(WIDTH, OUT),
+    "HGTConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (x[:, 0] > 0).long(), (a[:, 0] > 0).long()), d.HGTConv(WIDTH, 4, 2, 2, 2, dropout=0.0)),
+    "NNConv": lambda: d.NNConv(WIDTH, OUT, perceptron(EDGE, WIDTH * OUT)),
+    "RelGraphConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (a[:, 0] > 0).long()), d.RelGraphConv(WIDTH, OUT, 2, "basis", 2)),
+    **{f"SAGEConv, {kind}": lambda kind=kind: d.SAGEConv(WIDTH, OUT, kind) for kind in ("mean", "pool", "gcn")},
+    "SGConv": lambda: d.SGConv(WIDTH, OUT, 2),
+    "TAGConv": lambda: d.TAGConv(WIDTH, OUT),
+    "TWIRLSConv": lambda: d.TWIRLSConv(WIDTH, OUT, 8, 2),
+}
+EDGES = {"CFConv", "GMMConv", "NNConv"}
+
+
+def call(module, x, edge_index, *more):
+    graph = dgl.graph((edge_index[0], edge_index[1]), num_nodes=len(x))
+    return module(graph, x, *more)
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolution(name):
+    module = CONVOLUTIONS[name]()
+    compare(module, call, name in EDGES or isinstance(module, CallAttr), loops=12)  # each vertex has an edge
+
+
+class Own(nn.Module):
+    """z_i = W·(x_i ‖ Σ_j→i σ(a·x_j − b·x_i) x_j), by apply_edges and update_all."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.out = nn.Linear(WIDTH, 1), nn.Linear(WIDTH, 1), nn.Linear(2 * WIDTH, OUT)
+
+    def forward(self, graph, x):
+        with graph.local_scope():
+            graph.ndata["x"], graph.ndata["a"], graph.ndata["b"] = x, self.a(x), self.b(x)
+            graph.apply_edges(fn.u_sub_v("a", "b", "s"))
+            graph.edata["s"] = torch.sigmoid(graph.edata["s"])
+            graph.update_all(fn.u_mul_e("x", "s", "m"), fn.sum("m", "z"))
+            return self.out(torch.cat([x, graph.ndata["z"]], -1))
+
+
+def of_python(part, graph, x):
+    """Functions of messages in Python, on edges with self loops that are not the stored ones."""
+    graph = dgl.add_self_loop(dgl.remove_self_loop(graph))
+    with graph.local_scope():
+        graph.srcdata["h"] = part(x)
+        graph.update_all(lambda edges: {"m": edges.src["h"] * edges.dst["h"].tanh()}, lambda nodes: {"z": nodes.mailbox["m"].sum(1)})
+        graph.update_all(fn.copy_u("z", "m"), fn.max("m", "most"))
+        degrees = graph.in_degrees().clamp(min=1).view(-1, 1)
+        return F.dropout(graph.dstdata["most"], 0.0) + graph.dstdata["z"] / degrees + x.shape[0] / graph.num_edges()
+
+
+@pytest.mark.parametrize("make", [Own, lambda: Call(of_python, nn.Linear(WIDTH, OUT))])
+def test_module(make):
+    compare(make(), call)
+
+
+def pulled(part, graph, x):
+    graph.pull([0, 1], fn.copy_u("h", "m"), fn.sum("m", "h"))
+    return part(x)
+
+
+REFUSALS = {
+    "vertices pulled": (pulled, "DGLGraph.pull is not known"),
+    "lstm": (lambda part, g, x: d.SAGEConv(WIDTH, OUT, "lstm").to(x)(g, x), "mailbox|_Mailbox"),
+    "dropout": (lambda part, g, x: F.dropout(part(x)), "training=self.training"),
+    "noise": (lambda part, g, x: part(x + torch.randn_like(x)), "draws random numbers"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refuses(name):
+    function, words = REFUSALS[name]
+    with pytest.raises(weft.Refused, match=words):
+        weft._trace.trace(Call(function, nn.Linear(WIDTH, OUT)), features=WIDTH)
+
+
+def test_edges_that_lack():
+    assert "edge_feat" in inspect.signature(CallAttr.forward).parameters
+    with pytest.raises(weft.Refused, match="forward takes edge_feat"):
+        weft._trace.trace(CallAttr(lambda part, g, x, a: part(x), nn.Linear(WIDTH, OUT)), features=WIDTH)
