@@ -452,3 +452,36 @@ func TestPlanned(t *testing.T) {
 		t.Errorf("planned %d bytes, took %d", planned, taken)
 	}
 }
+
+// TestPointwiseOfTypes: values in BFloat16, scores and parameters meet, and each has a gradient of its type.
+func TestPointwiseOfTypes(t *testing.T) {
+	var results [2][]float32
+	for k, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
+		b := newBench(t)
+		b.tape.Storage = storage
+		set := autograd.AllHere(rows)
+		leaves := []*autograd.Var{
+			b.tape.ParameterRows(b.matrix(rows, cols), b.team.Zeros(tensor.Parameters, rows, cols), set),
+			b.leaf(1, cols),
+			b.tape.ParameterRows(b.matrix(rows, 1), b.team.Zeros(tensor.Parameters, rows, 1), set),
+		}
+		x, score := autograd.Operand{Var: autograd.Stored(leaves[0])},
+			autograd.Operand{Var: leaves[2], Columns: make([]int32, cols)}
+		out := pointwise(x, autograd.Operand{Var: pointwise(score, autograd.Operand{Var: leaves[1]})})
+		if out.Element() != storage {
+			t.Errorf("a result of element type %d", out.Element())
+		}
+		z := autograd.Float32(out)
+		results[k] = append(results[k], z.Value().Floats()...)
+		b.tape.Backward(autograd.Root{Var: z, Grad: b.ones(z)})
+		for _, leaf := range leaves {
+			g, _ := leaf.Grad()
+			results[k] = append(results[k], g.Floats()...)
+		}
+	}
+	for i, want := range results[0] {
+		if got := results[1][i]; !(math.Abs(float64(got-want)) <= .04) || want == 0 {
+			t.Errorf("number %d is %v, in Float32 %v", i, got, want)
+		}
+	}
+}
