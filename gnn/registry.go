@@ -136,6 +136,8 @@ var (
 		"residual", "drop-edge",
 	}
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
+	// of all models that are known by name
+	namedSettings = []string{"model", "input-dropout", "node-embedding", "init-scheme"}
 	// of all models with hidden layers
 	hiddenSettings = []string{"layers", "hidden", "dropout", "activation", "decay-first-layer-only"}
 )
@@ -201,8 +203,8 @@ func OfLayer(weight string) bool {
 // Uses reports whether the model uses a setting that only some models use, in its coupled or its decoupled
 // form.
 func (k ModelKind) Uses(setting string) bool {
-	if slices.Contains(hiddenSettings, setting) {
-		return !k.single
+	if slices.Contains(hiddenSettings, setting) || slices.Contains(namedSettings, setting) {
+		return k.Name != "" && (!k.single || slices.Contains(namedSettings, setting))
 	}
 	return slices.Contains(k.Settings, setting) || slices.Contains(k.Decoupled, setting)
 }
@@ -211,7 +213,7 @@ func (k ModelKind) Uses(setting string) bool {
 func (s Spec) Uses(setting string) bool {
 	kind, _ := KindOf(s.Model)
 	switch {
-	case slices.Contains(hiddenSettings, setting):
+	case slices.Contains(hiddenSettings, setting) || slices.Contains(namedSettings, setting):
 		return kind.Uses(setting)
 	case s.Decoupled:
 		return slices.Contains(kind.Decoupled, setting)

@@ -25,6 +25,8 @@ type Param struct {
 	Value, Grad *tensor.Matrix
 	Decay       Decay
 	Layer       int // index of the layer that it belongs to, from 0
+	// Fixed: an optimizer leaves it as it is
+	Fixed bool
 	// Rows are set for an embedding, which has a row for each vertex: each worker holds the rows of its own
 	// vertices. nil: every replica holds the whole parameter.
 	Rows *autograd.RowSet

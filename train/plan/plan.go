@@ -799,14 +799,13 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	p.Chunks = chunks(w)
 	p.widths = widths(w)
 	p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
-	kind, _ := gnn.KindOf(w.Model)
 	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
 	if !gnn.ReadEdgeFeatures(w.Blocks) {
 		for i := range share.Edges.Relations {
 			p.UnusedEdgeFeatures = max(p.UnusedEdgeFeatures, share.Edges.Relations[i].In.EdgeColumns)
 		}
 	}
-	p.UnusedWeights = w.OwnModel == nil && !kind.EdgeWeights &&
+	p.UnusedWeights = w.OwnModel == nil && !w.ReadsWeights() &&
 		slices.ContainsFunc(share.Edges.Relations, weighted)
 	for i := range share.Edges.Relations {
 		if name := share.Edges.Relations[i].Name; !gnn.ReadRelation(w.Blocks, name) {

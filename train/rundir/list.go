@@ -91,7 +91,7 @@ func (l *Listed) Setting(name string) string {
 	switch {
 	case name == datasetColumn:
 		return l.Dataset
-	case !setting.UsedBy(l.Settings["model"], name):
+	case !setting.UsedBy(l.Settings, name):
 		return ""
 	}
 	return l.Settings[name]

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -40,6 +41,9 @@ const (
 	runFile     = "run.json" // written last: a directory without it is not a complete run
 	configFile  = "run.yaml"
 	metricsFile = "metrics.jsonl"
+	programFile = setting.ProgramFile
+	// tensors of the model whose program it is that no operation reads; the weights have them, too
+	unreadFile = "unread.safetensors"
 	// Written first of the results: without the others it is still of use
 	weightsFile     = "model.safetensors"
 	predictionsFile = "predictions.npy"
@@ -47,7 +51,10 @@ const (
 
 // Files are the names of the files of a run directory.
 func Files() []string {
-	return []string{runFile, stateFile, configFile, metricsFile, profileFile, weightsFile, predictionsFile}
+	return []string{
+		runFile, stateFile, configFile, metricsFile, profileFile, programFile, unreadFile, weightsFile,
+		predictionsFile,
+	}
 }
 
 // Paths are the paths of the files of a run directory.
@@ -80,7 +87,7 @@ type Dir struct {
 // new folder under runs/, named by time, dataset and model; otherwise out must be new or empty. version is
 // that of the program, and store the path of the graph, "" for one that was made in memory.
 func New(out string, now time.Time, job *train.Job, version, store string) (*Dir, error) {
-	config, err := configOf(job)
+	settings, err := job.Options.On(job.Mesh)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +96,7 @@ func New(out string, now time.Time, job *train.Job, version, store string) (*Dir
 		return nil, err
 	}
 	d.state = begins(job, version, store, now)
-	if err := d.begin(config); err != nil {
+	if err := d.begin(settings); err != nil {
 		d.Discard()
 		return nil, d.fail(err)
 	}
@@ -106,17 +113,51 @@ func configOf(job *train.Job) ([]byte, error) {
 }
 
 // begin makes the files that a run has from its start.
-func (d *Dir) begin(config []byte) (err error) {
+func (d *Dir) begin(settings *setting.Resolved) (err error) {
 	if d.root, err = os.OpenRoot(d.Path); err != nil {
 		return err
 	}
 	if d.metrics, err = d.claim(); err != nil {
 		return err
 	}
+	if settings.Program.Path != "" {
+		if err := d.writeProgram(settings); err != nil {
+			return err
+		}
+	}
+	config, err := settings.YAML()
+	if err != nil {
+		return err
+	}
 	if err := d.write(configFile, config); err != nil {
 		return err
 	}
 	return d.writeState() // last: a directory with it can continue
+}
+
+// writeProgram writes the program, and what the weights that the run starts from have besides.
+func (d *Dir) writeProgram(settings *setting.Resolved) error {
+	if err := d.write(programFile, settings.Program.Text()); err != nil || settings.Init == "" {
+		return err
+	}
+	unread, err := worker.ReadInit(settings.Init)
+	if err != nil {
+		return err
+	}
+	settings.Program.Unread(unread)
+	if len(unread) == 0 {
+		return nil
+	}
+	return atomicfile.WriteIn(d.root, unreadFile, func(w io.Writer) error { return nn.EncodeState(w, unread) })
+}
+
+// ReadProgram reads the program of the run in a directory into its options, if it has one.
+func ReadProgram(dir string, o *setting.Options) error {
+	if o.Program.Path == "" {
+		return nil
+	}
+	o.Program.Path = filepath.Join(dir, programFile)
+	return o.ReadProgram()
 }
 
 // claim makes metrics.jsonl, and locks it: of two runs that found the same folder empty, the second fails
@@ -162,7 +203,7 @@ func refuseOut(out, format string, args ...any) error {
 
 func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	if out == "" {
-		return makeNamed(filepath.Join("runs", now.Format("20060102-150405")+"-"+fileName(dataset)+"-"+model))
+		return makeNamed(filepath.Join("runs", now.Format("20060102-150405")+"-"+fileName(dataset)+"-"+fileName(model)))
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
 		return nil, refuseOut(out, "%w; name another folder", err)
@@ -276,7 +317,7 @@ func hardlyBegun(entries []fs.DirEntry) bool {
 			return false
 		case e.Name() == metricsFile && info.Size() == 0:
 			begun = true
-		case e.Name() != configFile:
+		case !slices.Contains([]string{configFile, programFile, unreadFile}, e.Name()):
 			return false
 		}
 	}
@@ -468,6 +509,13 @@ func (d *Dir) Weights(version string, of columns.ByType, weights nn.State) error
 	if d.Gone() { // somebody may be about to remove the rest
 		return d.fail(errGone)
 	}
+	switch unread, err := nn.ReadState(d.file(unreadFile)); {
+	case err == nil:
+		weights = maps.Clone(weights)
+		maps.Copy(weights, unread)
+	case !errors.Is(err, fs.ErrNotExist):
+		return d.fail(err)
+	}
 	metadata := map[string]string{"format": "pt", "weft": version}
 	if of != nil {
 		text, err := of.Encode()
@@ -553,7 +601,7 @@ func (d *Dir) Discard() {
 		_ = d.writeState() // else the run seems to have been killed
 	}
 	if d.metrics != nil && !d.reopened {
-		for _, name := range []string{stateFile, configFile, metricsFile, Checkpoints} {
+		for _, name := range []string{stateFile, configFile, programFile, unreadFile, metricsFile, Checkpoints} {
 			_ = d.root.Remove(name) // that of the checkpoints fails where one was written
 		}
 	}
@@ -636,6 +684,9 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w; put the settings of the run there, or train again in another folder", err)
 		}
+		return run, o, "", err
+	}
+	if err := ReadProgram(dir, &o); err != nil {
 		return run, o, "", err
 	}
 	if o.Model == "" {

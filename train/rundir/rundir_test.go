@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -47,6 +48,50 @@ func newDir(t *testing.T, out string) *Dir {
 	d, err := New(out, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}, "test", "g")
 	require.NoError(t, err)
 	return d
+}
+
+// ofProgram is a job whose model is a program. The weights that it starts from have a tensor that no
+// operation reads.
+func ofProgram(t *testing.T) *train.Job {
+	t.Helper()
+	file, init := filepath.Join(t.TempDir(), "linear.json"), filepath.Join(t.TempDir(), "init.safetensors")
+	require.NoError(t, os.WriteFile(file, []byte(`{"version":1,"class":"gcn","parameters":[{"name":"w","shape":[5,13],
+		"trained":true}],"operations":[{"op":"features","shape":[13]},{"op":"parameter","name":"w"},
+		{"op":"linear","in":[0,1]}],"output":2}`), 0o666))
+	var weights bytes.Buffer
+	require.NoError(t, nn.EncodeState(&weights, nn.State{
+		"w":     {Shape: []int{5, 13}, Float32: make([]float32, 65)},
+		"count": {Shape: []int{}, Int64: []int64{7}},
+	}))
+	require.NoError(t, os.WriteFile(init, weights.Bytes(), 0o666))
+	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
+	job.Options.Program.Path, job.Options.Init = file, init
+	return job
+}
+
+// TestProgram: a run of a program keeps the program, under the name of its class, and the tensors that no
+// operation reads, which its weights have, too. It is the same in another place.
+func TestProgram(t *testing.T) {
+	dir, job := t.TempDir(), ofProgram(t)
+	d, err := New(filepath.Join(dir, "run"), time.Now(), job, "test", "g")
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(d.Weights("v1", nil, nn.State{"w": {Shape: []int{1}, Float32: []float32{1}}}),
+		d.Predictions(smallLogits()), d.Finish(smallRun())))
+	require.NoError(t, os.Rename(d.Path, filepath.Join(dir, "moved")))
+	_, o, weights, err := Read(filepath.Join(dir, "moved"))
+	require.NoError(t, err)
+	assert.Equal(t, "gcn (program)", o.Model, "the model, which is not weft's GCN")
+	assert.Equal(t, filepath.Join(dir, "moved", programFile), o.Program.Path)
+	state, err := nn.ReadState(weights)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"count", "w"}, slices.Sorted(maps.Keys(state)))
+	assert.Equal(t, []int64{7}, state["count"].Int64)
+	recorded := o.Texts()
+	assert.Equal(t, "gcn-", recorded["program"][:4], "what identifies the program, wherever it is")
+	require.NoError(t, job.Options.ReadProgram())
+	assert.Equal(t, job.Options.Texts()["program"], recorded["program"])
+	listed := Listed{Settings: recorded}
+	assert.Equal(t, "gcn (program), ", listed.Setting("model")+", "+listed.Setting("hidden"))
 }
 
 // small is a graph to train on.
@@ -429,7 +474,8 @@ func TestRunDirFollowsNoLinks(t *testing.T) {
 	dir := t.TempDir()
 	precious := filepath.Join(dir, "precious")
 	require.NoError(t, os.WriteFile(precious, []byte("mine"), 0o666))
-	d := newDir(t, filepath.Join(dir, "run"))
+	d, err := New(filepath.Join(dir, "run"), time.Now(), ofProgram(t), "test", "g")
+	require.NoError(t, err)
 	for _, name := range []string{weightsFile, predictionsFile, runFile} {
 		require.NoError(t, os.Symlink("../precious", d.file(name)))
 	}
@@ -494,9 +540,11 @@ func TestRunDirOfAKilledRun(t *testing.T) {
 func TestRunDirOfARunThatHardlyBegan(t *testing.T) {
 	dir, job := t.TempDir(), &train.Job{Dataset: "cora", Options: train.Defaults()}
 	first := &Dir{Path: dir}
-	require.NoError(t, first.begin([]byte("model: gcn\n")))
+	settings, err := job.Options.Resolve()
+	require.NoError(t, err)
+	require.NoError(t, first.begin(settings))
 	require.NoError(t, first.root.Remove(stateFile))
-	_, err := New(dir, time.Now(), job, "test", "g")
+	_, err = New(dir, time.Now(), job, "test", "g")
 	assert.Refused(t, err, "another run is under way", "beside a run that begins")
 	require.NoError(t, first.metrics.Close()) // as a process's end does
 	d := newDir(t, dir)

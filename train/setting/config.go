@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -49,7 +50,7 @@ func readNamed(name string, o *Options) error {
 		}
 		return fmt.Errorf("%s: neither a file nor a configuration of that name; %s", name, way)
 	}
-	if err := parseConfig(text, o); err != nil {
+	if err := parseConfig(text, "", o); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
@@ -61,7 +62,7 @@ func ReadRun(path string, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if err := parseConfig(text, o); err != nil {
+	if err := parseConfig(text, filepath.Dir(path), o); err != nil {
 		return refusal.Errorf("%s: %w", path, err)
 	}
 	return nil
@@ -70,7 +71,8 @@ func ReadRun(path string, o *Options) error {
 // ErrSeveralDocuments refuses a file of several YAML documents.
 var ErrSeveralDocuments = errors.New("holds several YAML documents; one was expected")
 
-func parseConfig(text []byte, o *Options) error {
+// parseConfig reads the text of a file in that folder.
+func parseConfig(text []byte, folder string, o *Options) error {
 	file, err := parseYAML(text)
 	if err != nil {
 		return YAMLError(err)
@@ -94,7 +96,7 @@ func parseConfig(text []byte, o *Options) error {
 	}
 	for _, pair := range pairs {
 		name := pair.Key.GetToken()
-		if err := setFromYAML(o, name.Value, pair.Value, seen[name.Value]); err != nil {
+		if err := setFromYAML(o, name.Value, folder, pair.Value, seen[name.Value]); err != nil {
 			return fmt.Errorf("line %d: %w", name.Position.Line, err)
 		}
 		seen[name.Value] = true
@@ -102,7 +104,7 @@ func parseConfig(text []byte, o *Options) error {
 	return nil
 }
 
-func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
+func setFromYAML(o *Options, key, folder string, value ast.Node, again bool) error {
 	switch value.(type) {
 	case *ast.AnchorNode, *ast.AliasNode:
 		return fmt.Errorf("%s: YAML's anchors and aliases (& and *) are not read; write the value itself",
@@ -119,7 +121,11 @@ func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 	if !ok || scalar.GetValue() == nil {
 		return fmt.Errorf("%s: a single value was expected", key)
 	}
-	if err := setting.Set(o, fmt.Sprint(scalar.GetValue())); err != nil {
+	text := fmt.Sprint(scalar.GetValue())
+	if setting.relative && text != "" && !filepath.IsAbs(text) {
+		text = filepath.Join(folder, text)
+	}
+	if err := setting.Set(o, text); err != nil {
 		return fmt.Errorf("%s %q: %w", key, fmt.Sprint(scalar.GetValue()), err)
 	}
 	if reason := setting.reject(o); reason != "" {
@@ -190,14 +196,17 @@ func (r *Resolved) YAML() ([]byte, error) {
 	var file yaml.MapSlice
 	left := map[string]bool{
 		"init": true, "parallel": o.Parallel == "", "partitions": o.Partitions == 0,
-		"offload": o.Offload == "",
+		"offload": o.Offload == "", "program": o.Program.Path == "",
 	}
 	for _, s := range settings {
 		if left[s.Name] || !s.Applies(o) || !s.appliesTo(r.Mesh) {
 			continue
 		}
 		value := s.Value(o)
-		if _, words := value.(fmt.Stringer); words {
+		switch value.(type) {
+		case Program: // that of the run's directory
+			value = ProgramFile
+		case fmt.Stringer:
 			value = s.Text(o)
 			if n, err := strconv.Atoi(s.Text(o)); err == nil { // a number stands without quotes
 				value = n

@@ -12,8 +12,9 @@ import (
 var modelSettings = []Setting{
 	{Name: "task", Choices: task.Names(), Meaning: "what to learn: classes or values of vertices, or " +
 		"for link prediction which vertices an edge joins"},
-	{Name: "model", byDefault: "sage", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " +
+	{Name: "model", byDefault: "sage", some: true, Choices: gnn.Names(), Meaning: "model to train (edge weights count in " +
 		WeightedModels() + "; edge features in " + modelsWith(usesFeatures) + ")"},
+	programSetting,
 	{Name: "layers", byDefault: "2", some: true, limits: between(1, 1000), Meaning: "number of layers"},
 	{Name: "hidden", byDefault: "64", some: true, limits: between(1, 1<<20), Meaning: "width of the hidden layers, the " +
 		"total over heads"},
@@ -35,7 +36,7 @@ var modelSettings = []Setting{
 		ownPass: func(r *Resolved) bool { return r.Dropout > 0 },
 	},
 	{
-		Name: "input-dropout", limits: fraction, Meaning: "dropout on the input features",
+		Name: "input-dropout", some: true, limits: fraction, Meaning: "dropout on the input features",
 		ownPass: func(r *Resolved) bool { return r.InputDropout > 0 },
 	},
 	{
@@ -107,7 +108,7 @@ var modelSettings = []Setting{
 	},
 	{Name: "bases", some: true, limits: atLeast(0), Meaning: "bases of the relations' weights (basis " +
 		"decomposition), 0: a weight for each relation"},
-	{Name: "node-embedding", limits: between(0, 1<<20), Meaning: "columns of a learned embedding for " +
+	{Name: "node-embedding", some: true, limits: between(0, 1<<20), Meaning: "columns of a learned embedding for " +
 		"each vertex of a type without features, 0: none"},
 	{Name: "jk", some: true, Choices: gnn.Jumps, Meaning: "jumping knowledge: a linear layer reads the " +
 		"outputs of all layers, side by side (cat) or the largest of each column (max)"},
@@ -162,7 +163,12 @@ var modelSettings = []Setting{
 		Name: "decoder", task: task.Link, Choices: task.Decoders, Meaning: "how an edge is scored from " +
 			"the embeddings of its ends; distmult has a weight for each relation and column",
 		check: func(s Setting, r *Resolved) error {
-			if r.Decoder == task.DistMult && r.BlockForm != gnn.BlockForms[0] {
+			switch {
+			case r.Decoder != task.DistMult:
+			case r.Program.parameter("decoder.weight") != nil:
+				return s.refuse(&r.Options, "its weights have the name of a parameter of the program, "+
+					"decoder.weight; take --decoder dot, or call the parameter otherwise")
+			case r.BlockForm != gnn.BlockForms[0]:
 				return s.refuse(&r.Options, "its weights have the name of the linear decoder of --blocks "+
 					"%s, decoder.weight; take --decoder dot, or --blocks plain", r.BlockForm)
 			}

@@ -21,7 +21,9 @@ type Options struct {
 	optim.Settings
 	axis.Options
 
-	NormalizeFeatures string `yaml:"normalize-features"` // one of normalizations
+	// Program: the model in the place of that of the Spec, empty: none. It starts from Init
+	Program           Program `yaml:"program"`
+	NormalizeFeatures string  `yaml:"normalize-features"` // one of normalizations
 	// of the weights of linear layers, one of nn.InitSchemes
 	InitScheme      string  `yaml:"init-scheme"`
 	Schedule        string  `yaml:"schedule"`

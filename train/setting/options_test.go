@@ -510,7 +510,7 @@ func TestYAMLRoundTrip(t *testing.T) {
 		}
 		written := writtenYAML(t, &o)
 		again := Defaults()
-		require.NoError(t, parseConfig(written, &again), "in\n%s", written)
+		require.NoError(t, parseConfig(written, "", &again), "in\n%s", written)
 		require.Equal(t, o, again, written)
 	})
 }
@@ -577,7 +577,7 @@ func TestConfigInLittleMemory(t *testing.T) {
 func parsedInLittleMemory(t *testing.T, text string, o *Options) error {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	err := parseConfig([]byte(text), o)
+	err := parseConfig([]byte(text), "", o)
 	runtime.ReadMemStats(&after)
 	took := after.TotalAlloc - before.TotalAlloc
 	if most := uint64(1<<20 + len(text)*8<<10); took > most {
@@ -633,7 +633,7 @@ func FuzzConfig(f *testing.F) {
 		written, err := r.YAML()
 		require.NoError(t, err)
 		again := Defaults()
-		require.NoError(t, parseConfig(written, &again), "in\n%s", written)
+		require.NoError(t, parseConfig(written, "", &again), "in\n%s", written)
 		r, err = again.Resolve()
 		require.NoError(t, err)
 		if twice, err := r.YAML(); err != nil || string(twice) != string(written) {

@@ -82,7 +82,7 @@ func TestSettingsOfAPipeline(t *testing.T) {
 		axis.Keep, RecomputeNone
 	written := writtenYAML(t, &o)
 	again := Defaults()
-	require.NoError(t, parseConfig(written, &again))
+	require.NoError(t, parseConfig(written, "", &again))
 	assert.Equal(t, o, again, written)
 	for _, name := range []string{"prefetch", "keep-halo", "halo", "aggregation-chunks"} {
 		if strings.Contains(string(written), "\n"+name+":") {

@@ -36,7 +36,7 @@ type Resolved struct {
 // a file for several: see Unused.
 func (o *Options) Resolve(given ...string) (*Resolved, error) {
 	r, err := o.on(mesh.Mesh{}, given)
-	if err != nil || r.Mesh.Stages == 1 {
+	if err != nil || r.Mesh.Stages == 1 || r.Program.Program != nil { // which fits one number of features
 		return r, err
 	}
 	spec := r.Spec
@@ -57,10 +57,12 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, refusal.Errorf("the options are all zero: begin with those of Defaults, and change " +
 			"what you want")
 	}
-	if err := o.CheckValues(); err != nil {
+	r = &Resolved{Options: *o, Mesh: m}
+	o = &r.Options
+	if err := cmp.Or(o.ReadProgram(), o.CheckValues()); err != nil {
 		return nil, err
 	}
-	r = &Resolved{Options: *o, Mesh: m, Kind: o.kind()}
+	r.Kind = o.kind()
 	if err := r.checkModel(given); err != nil {
 		return nil, err
 	}
@@ -101,7 +103,7 @@ func (r *Resolved) apply() []Setting {
 // CheckValues refuses a value that its setting never has, on whatever mesh.
 func (o *Options) CheckValues() error {
 	for _, s := range settings {
-		if reason := s.reject(o); reason != "" {
+		if reason := s.reject(o); reason != "" && (s.Name != "model" || o.Program.Path == "") {
 			return s.refuse(o, "%s", reason)
 		}
 	}
@@ -196,6 +198,10 @@ func (r *Resolved) checkNeeds() error {
 func (r *Resolved) checkModel(given []string) error {
 	o := &r.Options
 	kind, _ := gnn.KindOf(o.Model)
+	own := o.Program.Path != ""
+	if own && slices.Contains(given, "model") {
+		return refusal.Errorf("--program %s: it is the model; leave --model out", o.Program)
+	}
 	if o.Decoupled {
 		if err := gnn.CheckDecoupled(o.Model); err != nil {
 			return refusal.Errorf("--decoupled: %w", err)
@@ -203,7 +209,10 @@ func (r *Resolved) checkModel(given []string) error {
 	}
 	for _, s := range settings {
 		switch {
-		case s.Applies(o) || s.task != "" || !s.differs(o):
+		case s.Applies(o) || s.task != "" || !s.differs(o) && !own:
+		case own && slices.Contains(given, s.Name):
+			return s.refuse(o, "is for models that weft knows by name, and --program %s is the model; leave it "+
+				"out", o.Program)
 		case !kind.Uses(s.Name):
 			if slices.Contains(given, s.Name) {
 				return s.refuse(o, "the model %s does not use it; leave it out, or take --model %s", o.Model,
@@ -248,7 +257,7 @@ func (r *Resolved) Exact() bool {
 func (o *Options) Given() string {
 	text := ""
 	for _, s := range settings {
-		if s.Name == "model" || s.differs(o) {
+		if s.Name == "model" && s.Applies(o) || s.Name != "model" && s.differs(o) {
 			text += " --" + s.Name + " " + s.Text(o)
 		}
 	}
@@ -260,7 +269,7 @@ func (o *Options) Given() string {
 func (o *Options) Unused() []string {
 	var names []string
 	for _, s := range settings {
-		if !s.Applies(o) && s.differs(o) {
+		if !s.Applies(o) && s.differs(o) && s.Name != "model" {
 			names = append(names, s.Name)
 		}
 	}
@@ -321,9 +330,9 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 
 // CheckSome refuses a model or a mesh that cannot predict some vertices alone.
 func (r *Resolved) CheckSome() error {
-	if gnn.OverAll(r.Norm) && r.Uses("norm") {
-		return refusal.Errorf("--norm %s takes its mean over all vertices, so that no vertex can be "+
-			"predicted without the others; predict all, without --vertices and --unlabelled", r.Norm)
+	if mean := r.OverAll(); mean != "" {
+		return refusal.Errorf("%s takes its mean over all vertices, so that no vertex can be "+
+			"predicted without the others; predict all, without --vertices and --unlabelled", mean)
 	}
 	if r.Mesh.Slices == 1 && r.Mesh.Stages == 1 {
 		return nil
@@ -406,6 +415,8 @@ func (r *Resolved) Standardises(t *partition.WholeType) []bool {
 // kind is the kind of task.
 func (o *Options) kind() task.Kind {
 	goal := o.Goal
-	goal.OutFeatures = cmp.Or(goal.OutFeatures, o.Hidden)
+	if goal.OutFeatures = cmp.Or(goal.OutFeatures, o.Hidden); o.Program.Program != nil {
+		_, goal.OutFeatures = o.Program.Widths()
+	}
 	return task.New(goal)
 }

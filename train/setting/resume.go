@@ -9,11 +9,19 @@ import (
 	"weft/parallel/mesh"
 )
 
+// recorded is the text of the setting in records of a run: a program is told by what it holds.
+func (s Setting) recorded(o *Options) string {
+	if _, is := s.pointer(o).(*Program); is {
+		return o.Program.id()
+	}
+	return s.Text(o)
+}
+
 // Texts are the texts of all settings, by name.
 func (o *Options) Texts() map[string]string {
 	texts := map[string]string{}
 	for _, s := range settings {
-		texts[s.Name] = s.Text(o)
+		texts[s.Name] = s.recorded(o)
 	}
 	return texts
 }
@@ -38,7 +46,7 @@ func FromTexts(texts map[string]string) (o Options, err error) {
 func (r *Resolved) CheckContinues(before *Options, m mesh.Mesh) error {
 	for _, s := range settings {
 		applies := s.Applies(&r.Options) && s.appliesTo(r.Mesh) && s.appliesTo(m)
-		was, is := s.Text(before), s.Text(&r.Options)
+		was, is := s.recorded(before), s.recorded(&r.Options)
 		moved := s.isFile != nil && s.isFile(was) && s.isFile(is)
 		if !s.changes && !moved && applies && was != is {
 			return refusal.Errorf("--"+s.Name+" %s: the run to continue has %s; leave it out, or begin a "+

@@ -51,6 +51,8 @@ type Setting struct {
 	axis   string // the axis of the mesh that it is for, "": any mesh
 	beside string // an axis of the mesh beside which it has no effect, "": none
 	shared bool   // it is for a mesh of more than one worker
+	// relative: a configuration file names a file relative to its own folder
+	relative bool
 	// changes: a run that continues from a checkpoint may have another value
 	changes bool
 	// isFile reports whether a value is a file, which a run that continues may find elsewhere; nil: none is
@@ -175,10 +177,11 @@ func withFields(table [][]Setting) (all []Setting) {
 // Task is the only one that the setting is for, "" where it is for any.
 func (s Setting) Task() string { return s.task }
 
-// UsedBy reports whether a model uses a setting, decoupled or not. A model that is not known uses all.
-func UsedBy(model, name string) bool {
-	kind, known := gnn.KindOf(model)
-	return !known || kind.Uses(name) || !slices.ContainsFunc(settings, func(s Setting) bool {
+// UsedBy reports whether the model of a run with these Texts uses a setting, decoupled or not. A model that
+// is not known uses all.
+func UsedBy(run map[string]string, name string) bool {
+	kind, known := gnn.KindOf(run["model"])
+	return !known && run["program"] == "" || kind.Uses(name) || name == "model" || !slices.ContainsFunc(settings, func(s Setting) bool {
 		return s.some && s.Name == name
 	})
 }

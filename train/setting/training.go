@@ -18,7 +18,7 @@ import (
 var trainingSettings = []Setting{
 	{Name: "lr", byDefault: "0.01", limits: above(0), Meaning: "learning rate"},
 	{Name: "weight-decay", limits: atLeast(0), Meaning: "weight decay of all parameters but biases and " +
-		"norms"},
+		"norms; of a program of all"},
 	{Name: "conv-weight-decay", some: true, limits: atLeast(0), Meaning: "weight decay of the " +
 		"convolutions; weight-decay is then that of the linear layers around them"},
 	{Name: "decay-first-layer-only", some: true, Meaning: "weight decay on the first layer's weights " +
@@ -141,7 +141,7 @@ var trainingSettings = []Setting{
 			"0: all of its type",
 	},
 	{Name: "require-edge-features", Meaning: "refuse a model that does not use edge features"},
-	{Name: "init-scheme", Choices: nn.InitSchemes, Meaning: "initial weights of linear layers; auto: " +
+	{Name: "init-scheme", some: true, Choices: nn.InitSchemes, Meaning: "initial weights of linear layers; auto: " +
 		"each model's as in PyG, glorot: ±√(6/(in+out)), torch: ±1/√in as torch.nn.Linear"},
 	{Name: "init", Meaning: "safetensors `file` with the weights to start from"},
 }

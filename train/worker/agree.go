@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"slices"
 
 	"weft/comm"
@@ -72,6 +73,9 @@ func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) e
 // workers if it fails on any, or if their weights differ.
 func (w *Worker) Load(weights nn.State, err error) error {
 	if err == nil {
+		if w.Program.Path != "" { // what no operation reads stays with the weights
+			w.Params.Allow(slices.Collect(maps.Keys(weights))...)
+		}
 		err = w.Params.Load(weights)
 	}
 	if err := w.Ranks().Together(err); err != nil {

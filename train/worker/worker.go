@@ -186,6 +186,7 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 		return nil, refusal.Errorf("--schedule %s: nothing is held out for validation; give another split, "+
 			"or take --schedule %s", c.Schedule, optim.Schedules[0])
 	}
+	w.Program.Fit(w.Params.List)
 	if w.Optimizer, err = optim.New(c.Settings, team, w.Params.List); err != nil {
 		return nil, err
 	}

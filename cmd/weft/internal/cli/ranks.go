@@ -150,7 +150,7 @@ func (*OnlyErrors) Write(p []byte) (int, error) { return len(p), nil }
 func sharedSettings(o setting.Resolved) (string, error) {
 	o.Threads, o.MemoryLimit = 0, 0
 	text, err := o.YAML()
-	return string(text), err
+	return string(text) + o.Texts()["program"], err
 }
 
 // Decided is what f finds on the first rank, on all ranks.

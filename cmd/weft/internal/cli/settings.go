@@ -149,6 +149,9 @@ func (s *SettingFlags) Override(o *setting.Options) error {
 			return refusal.Errorf("--%s %s: %w", g.Setting.Name, g.Text, err)
 		}
 	}
+	if err := o.ReadProgram(); err != nil {
+		return err
+	}
 	if o.Device == setting.AutoDevice {
 		if s.device == "" {
 			s.device, s.why = train.ChooseDevice(*o)

@@ -161,7 +161,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 	}
 	check := r.Kind.Check
 	if e.elsewhere { // it may have nothing to train on
-		warnOfWeights(warnings, r.Model, e.Run, e.Weighted, e.Graph, g)
+		warnOfWeights(warnings, r, e.Run, e.Weighted, e.Graph, g)
 		check = r.Kind.CheckMeasured
 		if e.counts.Values == 0 && !g.Labels.Continuous() {
 			if err := e.Learned.Warn(warnings, e.Graph, g); err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
-	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -49,7 +48,7 @@ func (p *predictCommand) describe(
 		return nil, err
 	}
 	if asked.Run != "" {
-		warnOfWeights(warnings, asked.Options.Model, asked.Run, asked.Weighted, s.Store, d.graph)
+		warnOfWeights(warnings, asked.Options, asked.Run, asked.Weighted, s.Store, d.graph)
 	}
 	rows, err := EmbeddingsOf(asked.Options, d.graph, p.files.embeddings != "")
 	if err != nil {
@@ -119,10 +118,9 @@ func (d *predicted) standFor(weights nn.State) bool {
 
 // warnOfWeights warns where a model that reads the edges' weights meets a graph without, and its run had one
 // with them, or the other way round.
-func warnOfWeights(to io.Writer, model, run string, trained bool, store string, g *graph.Graph) {
-	kind, _ := gnn.KindOf(model)
+func warnOfWeights(to io.Writer, o *setting.Resolved, run string, trained bool, store string, g *graph.Graph) {
 	there := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
-	if !kind.EdgeWeights || there == trained {
+	if !o.ReadsWeights() || there == trained {
 		return
 	}
 	said := "has edge weights, and %s was trained without any; give a graph without, or train on one " +

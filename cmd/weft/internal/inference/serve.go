@@ -13,7 +13,6 @@ import (
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
-	"weft/gnn"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/serve"
@@ -131,9 +130,9 @@ func (s *serveCommand) prepare(args []string) (asked session.Request, weights nn
 	if asked.Options, err = cli.Resolved(&o, s.settings.GivenNames()...); err != nil {
 		return asked, nil, err
 	}
-	if r := asked.Options; gnn.OverAll(r.Norm) && r.Uses("norm") {
-		return asked, nil, refusal.Errorf("serve %s: --norm %s takes its mean over all vertices, and so a "+
-			"prediction depends on all; weft predict %s predicts all", args[0], r.Norm,
+	if mean := asked.Options.OverAll(); mean != "" {
+		return asked, nil, refusal.Errorf("serve %s: %s takes its mean over all vertices, and so a "+
+			"prediction depends on all; weft predict %s predicts all", args[0], mean,
 			refusal.ShellWord(args[0]))
 	}
 	weights, err = asked.ReadWeights()
@@ -145,7 +144,7 @@ func (s *serveCommand) model(
 	cmd *cobra.Command, opened *session.Session, asked *session.Request, weights nn.State,
 ) (m serve.Model, err error) {
 	d := predicted{asked: asked, graph: opened.Job.Graph}
-	warnOfWeights(cmd.ErrOrStderr(), asked.Options.Model, asked.Run, asked.Weighted, opened.Store, d.graph)
+	warnOfWeights(cmd.ErrOrStderr(), asked.Options, asked.Run, asked.Weighted, opened.Store, d.graph)
 	if d.Table, err = EmbeddingsOf(asked.Options, d.graph, false); err != nil {
 		return m, err
 	}

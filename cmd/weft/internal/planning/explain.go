@@ -186,8 +186,11 @@ func (p Planned) Warnings() []string {
 			ui.When(s.Type != "", " of "+s.Type), s.Least.Column, s.Least.Deviation, s.Most.Column,
 			s.Most.Deviation, setting.Standard)
 	}
-	t.say(first.UnusedWeights, "the graph has edge weights, which %s does not use; %s do", o.Model,
-		setting.WeightedModels())
+	use := setting.WeightedModels() + " do"
+	if o.Program.Path != "" {
+		use = "a forward with a parameter edge_weight does"
+	}
+	t.say(first.UnusedWeights, "the graph has edge weights, which %s does not use; %s", o.Model, use)
 	kind, _ := gnn.KindOf(o.Model)
 	t.say(first.UnusedEdgeFeatures > 0, "the graph has edge features, which %s does not use%s%s", o.Model,
 		ui.When(o.Uses("use-edge-features"), "; --use-edge-features has it use them"),
@@ -225,9 +228,13 @@ func (p Planned) model(t *rows) {
 	if c := p.Card; c != nil {
 		kernels = fmt.Sprintf("%s, of whose memory a worker may have %s", c.Name, ui.Megabytes(c.Bytes))
 	}
-	t.say(true, "%s%s%s, %d layers, %d parameters, %s with %s%s, kernels for %s",
+	depth := fmt.Sprintf("%d layers", o.Depth())
+	if of := o.Program.Program; of != nil {
+		depth = fmt.Sprintf("%d operations", len(of.Operations))
+	}
+	t.say(true, "%s%s%s, %s, %d parameters, %s with %s%s, kernels for %s",
 		ui.When(o.Decoupled, "decoupled "),
-		o.Model, ui.When(!o.Decoupled && o.BlockForm != gnn.BlockForms[0], " in residual blocks"), o.Depth(),
+		o.Model, ui.When(!o.Decoupled && o.BlockForm != gnn.BlockForms[0], " in residual blocks"), depth,
 		p.Parameters(grid), workers, threads, ui.When(o.Workers > 1, " each"), kernels)
 	short := o.Storage == tensor.BFloat16
 	t.say(short, "values of vertices are stored and sent as bfloat16")

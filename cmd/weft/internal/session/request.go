@@ -128,7 +128,7 @@ func (r *Request) Fits(job *train.Job, weights nn.State, notes io.Writer) error 
 	whole := job.Counts()
 	features := whole.Types[0].FeatureColumns
 	names := slices.Sorted(maps.Keys(weights))
-	if len(names) > 0 && !slices.ContainsFunc(names, gnn.OfLayer) {
+	if len(names) > 0 && r.Options.Program.Path == "" && !slices.ContainsFunc(names, gnn.OfLayer) {
 		return refusal.Errorf("%s: the weights hold %s, where names like convs.0.bias were expected; "+
 			"rename them as PyTorch Geometric's models do",
 			r.Weights, names[0])
@@ -165,9 +165,9 @@ func (r *Request) AdmitsAddition() error {
 	case o.Workers > 1:
 		return refusal.Errorf("--add-vertices and --add-edges: one worker answers, and the mesh has %d; "+
 			"give --parallel graph=1", o.Workers)
-	case gnn.OverAll(o.Norm) && o.Uses("norm"):
-		return refusal.Errorf("--add-vertices and --add-edges: --norm %s takes its mean over all "+
-			"vertices, so that each addition changes every prediction; import the whole again and predict all", o.Norm)
+	case o.OverAll() != "":
+		return refusal.Errorf("--add-vertices and --add-edges: %s takes its mean over all "+
+			"vertices, so that each addition changes every prediction; import the whole again and predict all", o.OverAll())
 	}
 	return nil
 }

@@ -69,6 +69,9 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 	if r.before, err = setting.FromTexts(r.state.Settings); err != nil {
 		return nil, refusal.Errorf("%s: %w", r.path, err)
 	}
+	if err := rundir.ReadProgram(r.path, &r.before); err != nil {
+		return nil, err
+	}
 	if t.resume != resumeAuto {
 		t.settings.Base = &r.before
 	}

@@ -425,7 +425,12 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r cli.Ranks, settings *set
 	run *resumption,
 ) error {
 	if run == nil || run.from == nil {
-		if err := r.Together(cli.CheckInit(settings.Init)); err != nil {
+		err := cli.CheckInit(settings.Init)
+		if settings.Program.Path != "" && settings.Init == "" && !t.explain {
+			err = refusal.Errorf("--program %s: a program has no initial values; give those of the model: "+
+				"--init FILE.safetensors", settings.Program)
+		}
+		if err := r.Together(err); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,158 @@
+package setting
+
+import (
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strings"
+
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/internal/regular"
+	"weft/nn"
+	"weft/program"
+)
+
+// ProgramFile is the name of a run's program in its directory, and in its configuration.
+const ProgramFile = "program.json"
+
+// Program is a file with a model of the caller's own, as package program reads it. The zero value is none.
+type Program struct {
+	Path             string
+	*program.Program // nil: there is none, or it has not been read
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Program) UnmarshalText(text []byte) error {
+	*p = Program{Path: string(text)}
+	return nil
+}
+
+// String is the path.
+func (p Program) String() string { return p.Path }
+
+// id identifies what the file holds: the name of the class, and a checksum.
+func (p Program) id() string {
+	if p.Program == nil {
+		return p.Path
+	}
+	return fmt.Sprintf("%s-%08x", p.Class, crc32.Checksum(p.Text(), crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// has reports whether the program has one of the operations.
+func (p Program) has(operations ...string) bool {
+	return p.Program != nil && slices.ContainsFunc(p.Operations, func(o program.Operation) bool {
+		return slices.Contains(operations, o.Op)
+	})
+}
+
+// parameter returns the parameter of that name; nil: there is none.
+func (p Program) parameter(name string) *program.Parameter {
+	if p.Program == nil {
+		return nil
+	}
+	for i := range p.Parameters {
+		if p.Parameters[i].Name == name {
+			return &p.Parameters[i]
+		}
+	}
+	return nil
+}
+
+// Unread removes from weights what the program has. What is left belongs to the caller's model, and no
+// operation reads it.
+func (p Program) Unread(weights nn.State) {
+	for _, q := range p.Parameters {
+		delete(weights, q.Name)
+	}
+}
+
+// Fit gives the parameters of a program the decay of all, as PyTorch's optimizers do, and fixes those that
+// it does not train.
+func (p Program) Fit(params []*nn.Param) {
+	for _, of := range params {
+		if q := p.parameter(of.Name); q != nil {
+			of.Decay, of.Fixed = nn.WeightDecay, !q.Trained
+		}
+	}
+}
+
+// ReadProgram reads the program that the options name, unless it has been read. The model then has the name
+// of its class.
+func (o *Options) ReadProgram() error {
+	if o.Program.Path == "" || o.Program.Program != nil {
+		return nil
+	}
+	f, _, err := regular.Open(o.Program.Path)
+	if err != nil {
+		return refusal.Errorf("--program %w; it names the program.json of a run", err)
+	}
+	defer f.Close()
+	if o.Program.Program, err = program.Read(f); err != nil {
+		return refusal.Errorf("--program %s: %w", o.Program.Path, err)
+	}
+	o.Model = o.Program.Class
+	if _, known := gnn.KindOf(o.Model); known {
+		o.Model += " (program)"
+	}
+	return nil
+}
+
+// ReadsWeights reports whether the model uses the weights of edges.
+func (o *Options) ReadsWeights() bool {
+	if o.Program.Program != nil {
+		_, weights := o.Program.Reads()
+		return weights
+	}
+	kind, _ := gnn.KindOf(o.Model)
+	return kind.EdgeWeights
+}
+
+// OverAll are the flags of what takes a mean over all vertices, so that no vertex can be predicted without
+// the others; "": nothing does.
+func (o *Options) OverAll() string {
+	switch {
+	case gnn.OverAll(o.Norm) && o.Uses("norm"):
+		return "--norm " + o.Norm
+	case o.Program.has(overAll...):
+		return "--program " + o.Program.Path
+	}
+	return ""
+}
+
+// overAll are the operations of a program over all vertices, in training and in evaluation.
+var overAll = []string{"row_sum", "row_mean"}
+
+// Blocks describes the model: the program, or the one that is known by name.
+func (o *Options) Blocks(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, error) {
+	switch {
+	case o.Program.Program == nil:
+		return o.Spec.Blocks(schema, outputs)
+	case schema.Typed():
+		return nil, refusal.Errorf("--program %s: a program is for one type of vertices and of edges, and "+
+			"the graph has several (%s); take --model rgcn", o.Program, strings.Join(schema.Names(), ", "))
+	}
+	return o.Program.Blocks(schema, outputs)
+}
+
+// Widths returns the numbers of features and outputs of the model, as its weights or its program tell; 0:
+// they do not.
+func (o *Options) Widths(weights nn.State) (features, outputs int) {
+	if o.Program.Program == nil {
+		return o.Spec.Widths(weights)
+	}
+	return o.Program.Widths()
+}
+
+var programSetting = Setting{
+	Name: "program", relative: true, Meaning: "`file` with a model of your own, which the Python " +
+		"package writes, in place of --model; its weights come from --init",
+	ownPass: func(r *Resolved) bool { return r.Program.has("dropout", "batch_norm") },
+	check: func(s Setting, r *Resolved) error {
+		if of := append([]string{"batch_norm"}, overAll...); r.Mesh.Stages > 1 && inChunks(r) && r.Program.has(of...) {
+			return s.refuseOnMesh(r, "it takes a mean over all vertices, of which a stage has one chunk at a "+
+				"time; take --chunks %[3]d: a chunk for each partition", r.Mesh.Partitions)
+		}
+		return nil
+	},
+}
