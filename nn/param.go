@@ -27,6 +27,10 @@ type Param struct {
 	Layer       int // index of the layer that it belongs to, from 0
 	// Fixed: an optimizer leaves it as it is
 	Fixed bool
+	// Rate is a factor of the learning rate; 0: 1. OwnDecay is a weight decay in place of that of Decay; nil:
+	// there is none
+	Rate     float64
+	OwnDecay *float64
 	// Rows are set for an embedding, which has a row for each vertex: each worker holds the rows of its own
 	// vertices. nil: every replica holds the whole parameter.
 	Rows *autograd.RowSet

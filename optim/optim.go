@@ -2,6 +2,7 @@
 package optim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -88,7 +89,7 @@ func (o *Optimizer) Step(factor float64) {
 		if p.Fixed {
 			continue
 		}
-		o.update(p, o.state[i], rate, clip)
+		o.update(p, o.state[i], rate*cmp.Or(p.Rate, 1), clip)
 		for _, m := range o.state[i] {
 			if m != nil {
 				m.DontNeed()
@@ -116,6 +117,8 @@ func (o *Optimizer) update(p *nn.Param, state [2]*tensor.Matrix, rate, clip floa
 // decay returns a parameter's weight decay.
 func (s *Settings) decay(p *nn.Param) float64 {
 	switch {
+	case p.OwnDecay != nil:
+		return *p.OwnDecay
 	case s.DecayFirstLayerOnly && p.Layer > 0:
 		return 0
 	case p.Decay == nn.WeightDecay:

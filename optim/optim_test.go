@@ -357,6 +357,19 @@ func TestPlateau(t *testing.T) {
 	}
 }
 
+// TestOwnRate: a parameter may have a rate and a decay of its own.
+func TestOwnRate(t *testing.T) {
+	team, ps := newParams(t)
+	decay := .25
+	for _, name := range []string{"plain", "own"} {
+		ps.Weight(name, 1, 1, nn.Constant(1))
+	}
+	ps.List[1].Rate, ps.List[1].OwnDecay = .5, &decay
+	newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: .5, WeightDecay: 1}, team, ps).Step(1)
+	assert.Equal(t, float32(1-.5), ps.List[0].Value.Floats()[0])
+	assert.Equal(t, float32(1-.25*.25), ps.List[1].Value.Floats()[0])
+}
+
 // TestFixed: a parameter that is not trained stays as it is, with decay and momentum, and its gradient counts
 // in no norm.
 func TestFixed(t *testing.T) {

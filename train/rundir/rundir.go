@@ -485,7 +485,10 @@ func (d *Dir) Record(ctx context.Context, job *train.Job, planned *plan.Plan,
 			cancel()
 		}
 	}
-	job.OnWeights = func(weights nn.State) error { return d.Weights(version, job.Columns(), weights) }
+	job.OnWeights = func(weights nn.State) error {
+		job.Options.Program.Alias(weights)
+		return d.Weights(version, job.Columns(), weights)
+	}
 	job.OnLogits = d.Predictions
 	result, err := job.RunPlanned(ctx, planned)
 	switch {

@@ -63,16 +63,36 @@ func (p Program) parameter(name string) *program.Parameter {
 // operation reads it.
 func (p Program) Unread(weights nn.State) {
 	for _, q := range p.Parameters {
-		delete(weights, q.Name)
+		for _, name := range append(q.Aliases, q.Name) {
+			delete(weights, name)
+		}
 	}
 }
 
-// Fit gives the parameters of a program the decay of all, as PyTorch's optimizers do, and fixes those that
-// it does not train.
+// Alias gives the weights of a program all their names in the caller's model.
+func (p Program) Alias(weights nn.State) {
+	if p.Program == nil {
+		return
+	}
+	for _, q := range p.Parameters {
+		for _, name := range q.Aliases {
+			weights[name] = weights[q.Name]
+		}
+	}
+}
+
+// Fit gives the parameters of a program the decay of all, as PyTorch's optimizers do, or their own rates and
+// decays, and fixes those that it does not train.
 func (p Program) Fit(params []*nn.Param) {
 	for _, of := range params {
-		if q := p.parameter(of.Name); q != nil {
-			of.Decay, of.Fixed = nn.WeightDecay, !q.Trained
+		q := p.parameter(of.Name)
+		if q == nil {
+			continue
+		}
+		of.Decay, of.Fixed, of.OwnDecay = nn.WeightDecay, !q.Trained, q.Decay
+		if q.Rate != nil {
+			of.Rate = *q.Rate
+			of.Fixed = of.Fixed || of.Rate == 0
 		}
 	}
 }

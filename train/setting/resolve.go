@@ -211,8 +211,7 @@ func (r *Resolved) checkModel(given []string) error {
 		switch {
 		case s.Applies(o) || s.task != "" || !s.differs(o) && !own:
 		case own && slices.Contains(given, s.Name):
-			return s.refuse(o, "is for models that weft knows by name, and --program %s is the model; leave it "+
-				"out", o.Program)
+			return s.refuse(o, "is for models that weft knows by name, and not for --program %s; leave it out", o.Program)
 		case !kind.Uses(s.Name):
 			if slices.Contains(given, s.Name) {
 				return s.refuse(o, "the model %s does not use it; leave it out, or take --model %s", o.Model,

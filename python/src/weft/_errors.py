@@ -80,6 +80,8 @@ _words = [
         (r"the same command goes on", "the same call goes on"),
         (r"with --split (random:[0-9/]+)(, for a training or in an import)?", r'with split="\1"'),
         (r"leave empty lines out, and give ids", "give ids"),
+        (r"--program program\.json", "the module"),
+        (r"^--program(?=: )", "model"),
         (r"--quiet leaves out progress, and there is no more", "progress=False leaves out progress, and there is no more"),
         (r"save (it|a mask) with (\.astype\()", r"give \1 as \2"),
         (

@@ -12,6 +12,7 @@ from . import _program
 from ._arrays import Array
 from ._errors import Refused
 from ._graph import Data, Graph, graph_of
+from ._module import is_module, name_of
 from ._run import Run
 from ._train import _TAKEN, Callback, train
 
@@ -37,7 +38,7 @@ class _Estimator:
 
     def __init__(
         self,
-        model: str = "sage",
+        model: Any = "sage",
         *,
         out: str | os.PathLike[str] | None = None,
         progress: bool = False,
@@ -75,6 +76,8 @@ class _Estimator:
             for name, value in self.get_params().items()
             if name not in ("out", "progress", "callbacks")
         }
+        if is_module(changed.get("model")):
+            changed["model"] = name_of(changed["model"])
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
     def __sklearn_tags__(self) -> Any:

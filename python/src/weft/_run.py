@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from . import _program, _weights
+from . import _module, _program, _weights
 from ._arrays import Array, array
 from ._errors import Refused, reading
 from ._graph import Data, Graph, argument, graph_of
@@ -106,10 +106,16 @@ class Run:
     the vertices in the order of the data; of a graph of several types, those of the type with labels.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], graph: Graph | None = None):
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        graph: Graph | None = None,
+        module: torch.nn.Module | None = None,
+    ):
         #: The directory of the run, absolute. ``reference.md`` lists its files.
         self.directory = Path(directory).absolute()
         self._graph = graph  # whose store lives as long as this
+        self._module = module  # that was trained
         file = self.directory / "run.json"
         if not file.is_file():
             begun = (self.directory / "state.json").exists()
@@ -362,6 +368,30 @@ class Run:
     def state_dict(self) -> dict[str, Array]:
         """The weights of the best epoch, under PyTorch Geometric's names and shapes."""
         return _weights.read(self.directory / "model.safetensors")
+
+    def module(self, module: torch.nn.Module | None = None) -> torch.nn.Module:
+        """The module that was trained, with the weights of the run: a copy, whose ``state_dict`` has the same names.
+
+        A training goes on from it: ``weft.train(data, model=run.module())``.
+
+        Args:
+            module: a module that is made like the one that was trained, of whose class the directory of a run
+                knows no more than the name; None: that of the call of ``weft.train`` that returned this run.
+
+        Example:
+            >>> weft.load("runs/first").module(MyNet(128, 40))         # doctest: +SKIP
+
+        Raises:
+            Refused: the run is of a model that weft knows by name; the module is made otherwise; or it is not at
+                hand, as where the run was loaded.
+        """
+        name = self.summary["model"]
+        if not self.settings.get("program"):
+            raise Refused(f"module: the run is of weft's own model {name}; to_pyg() gives PyG's with its weights")
+        module = module if module is not None else self._module
+        if module is None:
+            raise Refused(f"module: {self.directory} has the weights and no class: give a module to load them into, as run.module({name}(…))")
+        return _module.with_weights(module, self.directory)
 
     def to_pyg(self) -> torch.nn.Module:
         """PyTorch Geometric's own model with the weights of the run; torch and torch_geometric must be

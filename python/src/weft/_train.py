@@ -13,7 +13,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, overload
 
-from . import _program, _weights
+from . import _module, _program, _weights
 from ._arrays import array
 from ._errors import Interrupted, Refused, reading
 from ._graph import Data, Graph, argument, graph_of
@@ -88,7 +88,9 @@ def train(
         resume: a run or its directory, which continues from its last checkpoint; ``"auto"``: the run in
             ``out``, if there is one. Settings that are not given are those of the run.
         settings: the flags of ``weft train`` with ``_`` for ``-``, as ``model="gcn"``, ``hidden=128``,
-            ``weight_decay=5e-4``, ``device="cuda"``. To list them, type ``weft train --help-all`` in a shell, or
+            ``weight_decay=5e-4``, ``device="cuda"``. ``model`` may also be a module of PyTorch whose forward takes
+            ``(x, edge_index)``, and ``edge_attr`` or ``edge_weight`` besides: it is traced, and stays as it is;
+            :meth:`Run.module` gives it back with the trained weights. To list them, type ``weft train --help-all`` in a shell, or
             ``!weft train --help-all`` in a notebook. None is the default. ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a
             relation or a list of them, ``class_weights`` a list of numbers, ``init`` a run or a dict of
             arrays, ``validate`` a graph.
@@ -126,9 +128,12 @@ def train(
         raise
     finally:
         scratch.close()
+    model = settings.get("model") if _module.is_module(settings.get("model")) else None
+    if model is None and isinstance(resume, Run):
+        model = resume._module
     if "runs" in results:
-        return Runs((Run(path, graph) for path in results["runs"]), results)
-    return Run(results["run_dir"], graph)
+        return Runs((Run(path, graph, model) for path in results["runs"]), results)
+    return Run(results["run_dir"], graph, model)
 
 
 def _followed(arguments: list[str], bar: _Bar, calls: list[Callback]) -> str:
@@ -200,6 +205,7 @@ def _arguments(
                 'edge_label_index: is that of one part of a split: give the three, as weft.train([train, val, test], task="link")'
             )
         arguments.append(argument(data, graph))
+    settings = _module.in_place(settings, arguments[1] if len(arguments) > 1 else None, scratch)
     if out is not None and not (continues and os.path.realpath(out) == os.path.realpath(resumed)):
         arguments.append(_program.flag("out", out))
     if resumed is not None:
@@ -272,7 +278,7 @@ class _Bar:
         with reading(state):
             if resumed is not None and state.exists():
                 base = json.loads(state.read_text(encoding="utf-8"))["settings"]
-            self.name = str(settings.get("model") or settings.get("config") or base["model"])
+            self.name = _module.name_of(settings.get("model") or settings.get("config") or base["model"])
             epochs = settings.get("epochs")
             if epochs is None and settings.get("config") is None:
                 epochs = int(base["epochs"])
@@ -460,14 +466,16 @@ def sweep(
         file["config"] = config
     scratch = Scratch()
     try:
+        graph = graph_of(data)
+        given = argument(data, graph)
+        file["settings"] = _module.in_place(file["settings"], given, scratch)
         file["settings"] = {
             key: _written(_value(key.replace("-", "_"), value, scratch))
             for key, value in file["settings"].items()
         }
         path = scratch.path / "sweep.yaml"
         path.write_text(json.dumps(file, default=_written))  # JSON is YAML
-        graph = graph_of(data)
-        arguments = ["sweep", str(path), argument(data, graph), f"--out={out}", f"--jobs={jobs}", "--json"]
+        arguments = ["sweep", str(path), given, f"--out={out}", f"--jobs={jobs}", "--json"]
         if max_time is not None:
             arguments.append(f"--max-time={max_time}")
         try:
@@ -482,7 +490,8 @@ def sweep(
     below = sorted(path.parent for path in Path(out).rglob("run.json"))
     order = {os.path.realpath(one["run_dir"]): k for k, one in enumerate(told["runs"]) if "run_dir" in one}
     below.sort(key=lambda path: order.get(os.path.realpath(path), len(order)))
-    return Runs((Run(path, graph) for path in below), told)
+    model = settings.get("model") if _module.is_module(settings.get("model")) else None
+    return Runs((Run(path, graph, model) for path in below), told)
 
 
 def _written(value: Any) -> Any:

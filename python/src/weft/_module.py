@@ -1,0 +1,219 @@
+"""Modules of PyTorch as models: what a training is given in their place, and what it leaves of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _program, _weights
+from ._arrays import Array
+from ._errors import Refused, reading
+from ._graph import Graph
+from ._scratch import Scratch
+
+if TYPE_CHECKING:
+    import torch
+
+# Arrays of other types are not in files of weights: the module itself has them.
+_STORED = ("<f8", "<f4", "<f2", "<i8", "<i4")
+
+# By how much the program may differ from the module in float32, of the largest logit.
+_APART = 1e-3
+
+
+def is_module(model: Any) -> bool:
+    """Whether a model is a module of PyTorch, which is not imported for that."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    if isinstance(model, type) and issubclass(model, torch.nn.Module):
+        raise TypeError(f"model: {model.__name__} is a class: give a module of it, as {model.__name__}(…)")
+    return isinstance(model, torch.nn.Module)
+
+
+def name_of(model: Any) -> str:
+    """The name of a model, or of its class."""
+    return type(model).__name__ if is_module(model) else str(model)
+
+
+def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -> dict[str, Any]:
+    """The settings, with a program and its initial values in the place of a module.
+
+    Args:
+        settings: of a training.
+        graph: how the program is given the graph; None: settings have its counts.
+        scratch: where the files go.
+    """
+    module, optimizer = settings.get("model"), settings.get("optimizer")
+    groups = hasattr(optimizer, "param_groups")
+    if not is_module(module):
+        if groups:
+            raise Refused("optimizer: is of the parameters of a module; give it as model, or the optimizer by its name")
+        return dict(settings)
+    from ._trace import trace
+
+    flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})
+
+    counts = {"vertices": settings.get("vertices"), "features": settings.get("features")}
+    if graph is not None:
+        counts = json.loads(_program.run(["inspect", graph, "--json"]))
+    if "features" not in counts:
+        raise Refused(
+            "model: a module is for one type of vertices and of edges, and the graph has several; give a model by its name"
+        )
+    traced = trace(
+        module,
+        features=int(counts["features"] or 0),
+        edge_features=int(counts.get("edge_features", 0)),
+        edge_weight=bool(counts.get("weighted", False)),
+        vertices=int(counts["vertices"]),
+    )
+    file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
+    program = json.loads(traced.text)
+    shared: dict[int, list[str]] = {}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        shared.setdefault(id(tensor), []).append(name)
+    names = {name: group for group in shared.values() for name in group}
+    for parameter in program["parameters"]:
+        others = [name for name in names[parameter["name"]] if name != parameter["name"]]
+        if others:
+            parameter["aliases"] = others
+        if groups and parameter.get("trained"):
+            parameter.update(of_parameters.get(min(names[parameter["name"]], key=list(names).index), {"trained": False}))
+    file.write_text(json.dumps(program), encoding="utf-8")
+    _weights.write(weights, {name: of for name, of in traced.state.items() if of.dtype.str in _STORED})
+    _compare(module, counts, file, weights)
+    made = {name: value for name, value in settings.items() if name != "model"} | flags | {"program": file}
+    return made if made.get("init") is not None else made | {"init": weights}
+
+
+# What weft has of each optimizer: flags by the names of PyTorch's options.
+_OPTIONS = {
+    "SGD": {"momentum": "momentum"},
+    "Adam": {"betas": "adam_beta2"},
+    "AdamW": {"betas": "adam_beta2"},
+}
+
+# The options that change no result, and the values of others that weft has.
+_IGNORED = ("params", "lr", "weight_decay", "foreach", "capturable", "differentiable", "fused", "initial_lr", "param_names")
+_FIXED = {"dampening": 0, "nesterov": False, "maximize": False, "amsgrad": False, "eps": 1e-8}
+
+
+def _optimized(
+    module: torch.nn.Module, optimizer: torch.optim.Optimizer, settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The settings of an optimizer, and the rate and the decay of each parameter by its name."""
+    import torch
+
+    kind = type(optimizer).__name__
+    if kind not in _OPTIONS or type(optimizer) is not getattr(torch.optim, kind):
+        raise Refused(f"optimizer: {kind} is none of torch.optim's {', '.join(_OPTIONS)}; give one of these")
+    names = {id(parameter): name for name, parameter in module.named_parameters()}
+    first, of = optimizer.param_groups[0], {}
+    flags: dict[str, Any] = {"optimizer": kind.lower(), "lr": float(first["lr"])}
+    for group in optimizer.param_groups:
+        for name, value in group.items():
+            if name in _IGNORED:
+                continue
+            option = _OPTIONS[kind].get(name)
+            if option and value == first[name] and (name != "betas" or value[0] == 0.9):
+                flags[option] = float(value[1] if name == "betas" else value)
+            elif option or value != (_FIXED | {"decoupled_weight_decay": kind == "AdamW"}).get(name):
+                raise Refused(f"optimizer: {name}={value!r} is not what weft has: {_said(kind, name)}")
+        for parameter in group["params"]:
+            if id(parameter) not in names:
+                raise Refused("optimizer: has a parameter that is none of the model; make it of model.parameters()")
+            rate = float(group["lr"]) / flags["lr"] if flags["lr"] else 1.0
+            of[names[id(parameter)]] = {"rate": rate, "decay": float(group["weight_decay"])}
+    for name in ("weight_decay", *flags):
+        if name != "optimizer" and settings.get(name) is not None:
+            raise Refused(f"{name}: the optimizer has its own; leave it out, or give the optimizer by its name")
+    return {name: value for name, value in flags.items() if (name, value) != ("momentum", 0.0)}, of
+
+
+def _said(kind: str, name: str) -> str:
+    """What to give for an option of an optimizer."""
+    if name == "betas":
+        return "give (0.9, β₂), the same in all groups"
+    if name in _OPTIONS[kind]:
+        return "give the same in all groups"
+    return f"give {name}={_FIXED[name]!r}" if name in _FIXED else "leave it out"
+
+
+def _compare(module: torch.nn.Module, counts: Mapping[str, Any], file: Path, weights: Path) -> None:
+    """Refuses a program that computes something else than its module, on a small graph."""
+    import torch
+
+    random, vertices, edges = np.random.default_rng(1), 19, 47
+    ends = random.integers(0, vertices - 1, (2, edges))  # the last vertex has no edges
+    ends[:, -2:] = ends[:, [0, 0]]  # which stands there three times
+    ends[1, 1] = ends[0, 1]
+    arrays: dict[str, Array] = {"x": random.normal(size=(vertices, counts["features"])).astype(np.float32)}
+    of_edges: dict[str, Array] = {}
+    if counts.get("edge_features"):
+        of_edges["edge_attr"] = random.normal(size=(edges, counts["edge_features"])).astype(np.float32)
+    if counts.get("weighted"):
+        of_edges["edge_weight"] = random.uniform(0.5, 1.5, edges).astype(np.float32)
+    graph = Graph(ends, **arrays, **of_edges)
+    scratch = Scratch()
+    try:
+        out = scratch.path / "logits.npy"
+        _program.run(["predict", str(graph.store), f"--program={file}", f"--init={weights}", f"--out={out}", "--threads=1"])
+        ours = np.load(out)
+    finally:
+        scratch.close()
+    own = copy.deepcopy(module).cpu().float().eval()
+    given = [torch.from_numpy(arrays["x"]), torch.from_numpy(ends)]
+    with torch.no_grad():
+        theirs = own(*given, **_passed(module, of_edges)).numpy().reshape(len(ours), -1)
+    apart = float(np.abs(ours - theirs).max() / max(1.0, np.abs(theirs).max()))
+    if not apart <= _APART:
+        raise Refused(
+            f"model: on a small graph the program of {type(module).__name__} computes logits that differ from those of its forward by {apart:.1e}; this is a mistake of weft: please report it with the module"
+        )
+
+
+def _passed(module: torch.nn.Module, of_edges: Mapping[str, Array]) -> dict[str, Any]:
+    """What forward takes of edges, by the names of its parameters."""
+    import inspect
+
+    import torch
+
+    takes = inspect.signature(module.forward).parameters
+    return {name: torch.from_numpy(value) for name, value in of_edges.items() if name in takes}
+
+
+def with_weights(module: torch.nn.Module, directory: Path) -> torch.nn.Module:
+    """A copy of a module with the weights of the run in a directory."""
+    import torch
+
+    made, of = copy.deepcopy(module), type(module).__name__
+    own = made.state_dict()
+    with reading(directory / "program.json"):
+        program = json.loads((directory / "program.json").read_text(encoding="utf-8"))
+        read = {parameter["name"] for parameter in program["parameters"]}
+    # Beside those of the module there are weft's own, as of standardised features.
+    weights = {
+        name: value
+        for name, value in _weights.read(directory / "model.safetensors").items()
+        if name in read or name in own
+    }
+    for name, value in weights.items():
+        if name not in own or tuple(own[name].shape) != value.shape:
+            there = f"as {tuple(own[name].shape)}" if name in own else "not at all"
+            raise Refused(
+                f"module: {directory} has {name} as {value.shape}, and the {of} that was given has it {there}; give one that is made like the one that was trained"
+            )
+    for name, parameter in made.named_parameters():
+        if name not in weights:
+            raise Refused(
+                f"module: the {of} that was given has {name} {tuple(parameter.shape)}, and {directory} has not; give one that is made like the one that was trained"
+            )
+    made.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()}, strict=False)
+    return made
