@@ -148,7 +148,9 @@ func (d *Dir) writeProgram(settings *setting.Resolved) error {
 	if len(unread) == 0 {
 		return nil
 	}
-	return atomicfile.WriteIn(d.root, unreadFile, func(w io.Writer) error { return nn.EncodeState(w, unread) })
+	return atomicfile.WriteIn(d.root, unreadFile, func(to io.Writer) error {
+		return nn.EncodeState(to, unread)
+	})
 }
 
 // ReadProgram reads the program of the run in a directory into its options, if it has one.
@@ -203,7 +205,8 @@ func refuseOut(out, format string, args ...any) error {
 
 func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	if out == "" {
-		return makeNamed(filepath.Join("runs", now.Format("20060102-150405")+"-"+fileName(dataset)+"-"+fileName(model)))
+		name := now.Format("20060102-150405") + "-" + fileName(dataset) + "-" + fileName(model)
+		return makeNamed(filepath.Join("runs", name))
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
 		return nil, refuseOut(out, "%w; name another folder", err)
@@ -604,7 +607,9 @@ func (d *Dir) Discard() {
 		_ = d.writeState() // else the run seems to have been killed
 	}
 	if d.metrics != nil && !d.reopened {
-		for _, name := range []string{stateFile, configFile, programFile, unreadFile, metricsFile, Checkpoints} {
+		for _, name := range []string{
+			stateFile, configFile, programFile, unreadFile, metricsFile, Checkpoints,
+		} {
 			_ = d.root.Remove(name) // that of the checkpoints fails where one was written
 		}
 	}

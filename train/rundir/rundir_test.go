@@ -75,8 +75,8 @@ func TestProgram(t *testing.T) {
 	dir, job := t.TempDir(), ofProgram(t)
 	d, err := New(filepath.Join(dir, "run"), time.Now(), job, "test", "g")
 	require.NoError(t, err)
-	require.NoError(t, errors.Join(d.Weights("v1", nil, nn.State{"w": {Shape: []int{1}, Float32: []float32{1}}}),
-		d.Predictions(smallLogits()), d.Finish(smallRun())))
+	trained := nn.State{"w": {Shape: []int{1}, Float32: []float32{1}}}
+	require.NoError(t, errors.Join(d.Weights("v1", nil, trained), d.Predictions(smallLogits()), d.Finish(smallRun())))
 	require.NoError(t, os.Rename(d.Path, filepath.Join(dir, "moved")))
 	_, o, weights, err := Read(filepath.Join(dir, "moved"))
 	require.NoError(t, err)

@@ -169,7 +169,8 @@ var programSetting = Setting{
 		"package writes, in place of --model; its weights come from --init",
 	ownPass: func(r *Resolved) bool { return r.Program.has("dropout", "batch_norm") },
 	check: func(s Setting, r *Resolved) error {
-		if of := append([]string{"batch_norm"}, overAll...); r.Mesh.Stages > 1 && inChunks(r) && r.Program.has(of...) {
+		of := append([]string{"batch_norm"}, overAll...)
+		if r.Mesh.Stages > 1 && inChunks(r) && r.Program.has(of...) {
 			return s.refuseOnMesh(r, "it takes a mean over all vertices, of which a stage has one chunk at a "+
 				"time; take --chunks %[3]d: a chunk for each partition", r.Mesh.Partitions)
 		}

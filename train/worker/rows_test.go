@@ -187,7 +187,8 @@ func TestLoadRefused(t *testing.T) {
 		defer mem.Close()
 		team := kernel.NewTeam(1, mem)
 		w := &Worker{
-			Team: team, Groups: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(c),
+			Config: Config{Resolved: &setting.Resolved{}},
+			Team:   team, Groups: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(c),
 			Params: nn.NewParams(team, 1),
 		}
 		var mine error

@@ -85,7 +85,7 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
         if others:
             parameter["aliases"] = others
         if groups and parameter.get("trained"):
-            parameter.update(of_parameters.get(min(names[parameter["name"]], key=list(names).index), {"trained": False}))
+            parameter.update(of_parameters.get(names[parameter["name"]][0], {"trained": False}))
     file.write_text(json.dumps(program), encoding="utf-8")
     _weights.write(weights, {name: of for name, of in traced.state.items() if of.dtype.str in _STORED})
     _compare(module, counts, file, weights)

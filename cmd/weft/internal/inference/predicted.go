@@ -118,7 +118,9 @@ func (d *predicted) standFor(weights nn.State) bool {
 
 // warnOfWeights warns where a model that reads the edges' weights meets a graph without, and its run had one
 // with them, or the other way round.
-func warnOfWeights(to io.Writer, o *setting.Resolved, run string, trained bool, store string, g *graph.Graph) {
+func warnOfWeights(
+	to io.Writer, o *setting.Resolved, run string, trained bool, store string, g *graph.Graph,
+) {
 	there := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
 	if !o.ReadsWeights() || there == trained {
 		return

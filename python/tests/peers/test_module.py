@@ -1,0 +1,207 @@
+"""Modules of PyTorch as models: they train as in PyTorch, and come back with their weights."""
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch_geometric.nn import GCNConv, MessagePassing
+
+import weft
+
+V, FEATURES, CLASSES = 90, 6, 3
+BRIEF = {"epochs": 6, "optimizer": "sgd", "lr": 0.05, "progress": False, "checkpoint_every": 0}
+
+
+class Largest(MessagePassing):
+    """The largest of tanh(W·(x_j − x_i) + U·e)."""
+
+    def __init__(self, width, out, edge):
+        super().__init__(aggr="max")
+        self.lin, self.edge = nn.Linear(width, out), nn.Linear(edge, out, bias=False)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.propagate(edge_index, x=x, edge_attr=edge_attr)
+
+    def message(self, x_i, x_j, edge_attr):
+        return torch.tanh(self.lin(x_j - x_i) + self.edge(edge_attr))
+
+
+class Net(nn.Module):
+    """A convolution of one's own, a layer that is called twice under two names, and what no operation reads."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.into, self.out = Largest(FEATURES, width, 2), nn.Linear(width, CLASSES)
+        self.convs = nn.ModuleList([GCNConv(width, width)] * 2)
+        self.norm = nn.BatchNorm1d(width)
+        self.unused = nn.Linear(2, 2)
+        self.register_buffer("steps", torch.tensor([3, 4]))
+        self.register_buffer("mask", torch.tensor([True, False]))
+
+    def forward(self, x, edge_index, edge_attr=None):
+        h = self.norm(self.into(x, edge_index, edge_attr))
+        for conv in self.convs:
+            h = h + F.relu(conv(h, edge_index))
+        return self.out(h)
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    random = torch.Generator().manual_seed(3)
+    y = torch.randint(CLASSES, (V,), generator=random)
+    part = torch.rand(V, generator=random)
+    return {
+        "edge_index": torch.randint(V - 3, (2, 400), generator=random),
+        "x": torch.randn(V, FEATURES, generator=random) + F.one_hot(y, CLASSES).repeat(1, 2),
+        "y": y,
+        "edge_attr": torch.randn(400, 2, generator=random),
+        "train_mask": part < 0.6,
+        "val_mask": (part >= 0.6) & (part < 0.8),
+    }
+
+
+@pytest.fixture(scope="module")
+def graph(arrays):
+    return weft.Graph(**arrays)
+
+
+def made(**kwargs):
+    torch.manual_seed(4)
+    return Net(**kwargs)
+
+
+def losses_of(module, arrays, make, epochs):
+    """The losses of PyTorch in float64."""
+    module = copy.deepcopy(module).double().train()
+    optimizer, losses = make(module), []
+    for _ in range(epochs):
+        optimizer.zero_grad()
+        logits = module(arrays["x"].double(), arrays["edge_index"], arrays["edge_attr"].double())
+        loss = F.cross_entropy(logits[arrays["train_mask"]], arrays["y"][arrays["train_mask"]])
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def logits_of(module, arrays):
+    with torch.no_grad():
+        return copy.deepcopy(module).eval()(arrays["x"], arrays["edge_index"], arrays["edge_attr"]).numpy()
+
+
+def sgd(module):
+    return torch.optim.SGD(module.parameters(), lr=0.05)
+
+
+@pytest.mark.parametrize("parallel", [None, "graph=3", "tensor=2", "pipeline=2,chunks"])
+def test_trains_as_pytorch(arrays, graph, parallel):
+    """The losses are PyTorch's, the module stays as it is, and comes back with the weights of the run."""
+    module = made()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    settings = BRIEF | ({"parallel": "pipeline=2", "chunks": 1} if parallel and "chunks" in parallel else {"parallel": parallel})
+    try:
+        run = weft.train(graph, model=module, out="run", **settings)
+    except weft.Refused as why:
+        assert parallel == "tensor=2" and "graph=" in str(why), why
+        return
+    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
+    np.testing.assert_allclose(run.history["loss"], losses_of(module, arrays, sgd, 6), rtol=1e-5)
+    trained = run.module()
+    np.testing.assert_allclose(logits_of(trained, arrays), run.logits, atol=1e-4)
+    assert list(trained.state_dict()) == list(before)
+    assert {name for name, value in trained.state_dict().items() if torch.equal(value, before[name])} == {
+        *("unused.weight", "unused.bias", "steps", "mask")
+    }
+
+
+def test_comes_back(arrays, graph):
+    """A run that was loaded has its weights for another module that is made like it, and a training goes on."""
+    run = weft.train(graph, model=made(), out="run", **BRIEF)
+    loaded = pickle.loads(pickle.dumps(run))
+    again = loaded.module(Net())
+    for name, value in run.module().state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+    stored = {name: torch.from_numpy(value) for name, value in run.state_dict().items()}
+    assert set(run.module().state_dict()) - set(stored) == {"mask"}  # files of weights have no truth values
+    with pytest.raises(weft.Refused, match=r"run\.module\(Net\(…\)\)"):
+        loaded.module()
+    with pytest.raises(weft.Refused, match="made like the one that was trained"):
+        loaded.module(Net(width=9))
+    assert run.settings["model"] == run.summary["model"] == "Net"
+    assert json.loads((run.directory / "program.json").read_text())["class"] == "Net"
+    longer = weft.train(graph, model=again, out="longer", **BRIEF)
+    assert longer.history["loss"][0] == pytest.approx(losses_of(run.module(), arrays, sgd, 1)[0], rel=1e-5)
+    resumed = weft.train(graph, out="some", model=made(), **BRIEF | {"checkpoint_every": 1, "epochs": 3})
+    resumed = weft.train(graph, resume=resumed, epochs=6, progress=False)
+    assert resumed.history["loss"].tolist() == run.history["loss"].tolist()
+    np.testing.assert_array_equal(logits_of(resumed.module(), arrays), logits_of(run.module(), arrays))
+
+
+def test_everywhere(arrays, graph):
+    """Whatever takes a model takes a module."""
+    settings = {"epochs": 2, "progress": False}
+    assert weft.explain(graph, model=made()).startswith("Net, ")
+    assert weft.plan(graph, workers=2, model=made())["meshes"]
+    runs = weft.sweep(graph, grid={"lr": [0.1, 0.2]}, model=made(), out="sweep", **settings)
+    assert {type(run.module()) for run in runs} == {Net}
+    assert {type(run.module()) for run in weft.train(graph, model=made(), seeds=2, out="seeds", **settings)} == {Net}
+    fitted = weft.NodeClassifier(model=made(), epochs=2, out="fitted").fit(graph)
+    assert "model='Net'" in repr(fitted)
+    predicted = fitted.predict(weft.Graph(arrays["edge_index"], arrays["x"], edge_attr=arrays["edge_attr"]))
+    np.testing.assert_array_equal(predicted, fitted.run_.predictions)
+    np.testing.assert_array_equal(fitted.run_.predict(vertices=[3, 1]), predicted[[3, 1]])
+    assert fitted.run_.evaluate()["val"]["accuracy"] == pytest.approx(fitted.run_.summary["val"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda m: torch.optim.SGD([{"params": m.into.parameters(), "lr": 0.1, "weight_decay": 0.01}, {"params": m.out.parameters()}], lr=0.02, momentum=0.9),
+        lambda m: torch.optim.Adam(m.parameters(), lr=0.02, betas=(0.9, 0.99), weight_decay=0.1),
+        lambda m: torch.optim.AdamW([{"params": m.out.parameters()}, {"params": m.norm.parameters(), "lr": 0}], lr=0.05),
+    ],
+)
+def test_optimizers(arrays, graph, make):
+    """An optimizer of torch.optim says the rate and the decay of each parameter; those that it lacks stay."""
+    module = made()
+    module.into.requires_grad_(True)
+    run = weft.train(graph, model=module, **BRIEF | {"optimizer": make(module), "lr": None})
+    np.testing.assert_allclose(run.history["loss"], losses_of(module, arrays, make, 6), rtol=2e-5)
+
+
+def test_fixed(arrays, graph):
+    """Parameters without requires_grad stay as they are, with weight decay, too."""
+    module = made()
+    module.into.requires_grad_(False)
+    run = weft.train(graph, model=module, weight_decay=0.1, **BRIEF)
+    np.testing.assert_allclose(
+        run.history["loss"],
+        losses_of(module, arrays, lambda m: torch.optim.SGD(m.parameters(), lr=0.05, weight_decay=0.1), 6),
+        rtol=1e-5,
+    )
+    trained = run.module()
+    assert torch.equal(trained.into.lin.weight, module.into.lin.weight)
+    assert not trained.into.lin.weight.requires_grad and trained.out.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "says"),
+    [
+        (Net, {}, r"model: Net is a class: give a module of it, as Net\(…\)"),
+        (made, {"hidden": 64}, "hidden 64: is for models that weft knows by name, and not for the module"),
+        (made, {"optimizer": lambda m: torch.optim.RMSprop(m.parameters())}, "optimizer: RMSprop is none of torch.optim's SGD"),
+        (made, {"optimizer": lambda m: torch.optim.Adam(m.parameters(), amsgrad=True)}, "amsgrad=True is not what weft has: give amsgrad=False"),
+        (made, {"optimizer": lambda m: torch.optim.SGD(made().parameters()), "lr": None}, "has a parameter that is none of the model"),
+        (made, {"optimizer": sgd, "lr": 0.1}, "lr: the optimizer has its own"),
+    ],
+)
+def test_refuses(graph, model, settings, says):
+    model = model() if model is made else model
+    settings = {name: value(model) if callable(value) else value for name, value in settings.items()}
+    with pytest.raises((weft.Refused, TypeError), match=says):
+        weft.train(graph, model=model, **settings)
