@@ -82,6 +82,9 @@ func (p *predictCommand) understand(args []string) (asked session.Request, err e
 		if asked, given, err = p.ofRun(args); err != nil {
 			return asked, err
 		}
+		if p.added.there() { // one worker answers, with the whole graph
+			given.Partitions, given.Offload = 0, ""
+		}
 	}
 	used := p.settings.Names(func(s setting.Setting) bool { return s.Group != setting.TrainingGroup })
 	if asked.Options, err = cli.Resolved(&given, used...); err != nil || !p.files.listed {

@@ -122,7 +122,7 @@ func (s *serveCommand) prepare(args []string) (asked session.Request, weights nn
 	if err := asked.HasGraph("serve", args); err != nil {
 		return asked, nil, err
 	}
-	o.Parallel, o.Partitions = setting.Defaults().Parallel, setting.Defaults().Partitions
+	o.Parallel, o.Partitions, o.Offload = "", 0, ""
 	o.ResetOtherAxes(func(string) bool { return false })
 	if err := s.settings.Override(&o); err != nil {
 		return asked, nil, err
