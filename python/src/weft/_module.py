@@ -29,12 +29,12 @@ _APART = 1e-3
 
 def is_module(model: Any) -> bool:
     """Whether a model is a module of PyTorch, which is not imported for that."""
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
     if torch is None:
         return False
     if isinstance(model, type) and issubclass(model, torch.nn.Module):
         raise TypeError(f"model: {model.__name__} is a class: give a module of it, as {model.__name__}(…)")
-    return isinstance(model, torch.nn.Module)
+    return bool(isinstance(model, torch.nn.Module))
 
 
 def name_of(model: Any) -> str:
@@ -50,7 +50,8 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
         graph: how the program is given the graph; None: settings have its counts.
         scratch: where the files go.
     """
-    module, optimizer = settings.get("model"), settings.get("optimizer")
+    module: Any = settings.get("model")
+    optimizer: Any = settings.get("optimizer")
     groups = hasattr(optimizer, "param_groups")
     if not is_module(module):
         if groups:
@@ -60,7 +61,7 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
 
     flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})
 
-    counts = {"vertices": settings.get("vertices"), "features": settings.get("features")}
+    counts: dict[str, Any] = {"vertices": settings.get("vertices"), "features": settings.get("features")}
     if graph is not None:
         counts = json.loads(_program.run(["inspect", graph, "--json"]))
     if "features" not in counts:
