@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
-	"strings"
 
 	"weft/gnn"
 	"weft/internal/refusal"
@@ -82,17 +81,16 @@ func (p Program) Alias(weights nn.State) {
 }
 
 // Fit gives the parameters of a program the decay of all, as PyTorch's optimizers do, or their own rates and
-// decays, and fixes those that it does not train.
+// decays.
 func (p Program) Fit(params []*nn.Param) {
 	for _, of := range params {
 		q := p.parameter(of.Name)
 		if q == nil {
 			continue
 		}
-		of.Decay, of.Fixed, of.OwnDecay = nn.WeightDecay, !q.Trained, q.Decay
+		of.Decay, of.OwnDecay = nn.WeightDecay, q.Decay
 		if q.Rate != nil {
 			of.Rate = *q.Rate
-			of.Fixed = of.Fixed || of.Rate == 0
 		}
 	}
 }
@@ -144,15 +142,11 @@ func (o *Options) OverAll() string {
 var overAll = []string{"row_sum", "row_mean"}
 
 // Blocks describes the model: the program, or the one that is known by name.
-func (o *Options) Blocks(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, error) {
-	switch {
-	case o.Program.Program == nil:
-		return o.Spec.Blocks(schema, outputs)
-	case schema.Typed():
-		return nil, refusal.Errorf("--program %s: a program is for one type of vertices and of edges, and "+
-			"the graph has several (%s); take --model rgcn", o.Program, strings.Join(schema.Names(), ", "))
+func (r *Resolved) Blocks(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, error) {
+	if r.Program.Program == nil {
+		return r.Spec.Blocks(schema, outputs)
 	}
-	return o.Program.Blocks(schema, outputs)
+	return r.Program.Blocks(schema, outputs, r.Mesh.Stages)
 }
 
 // Widths returns the numbers of features and outputs of the model, as its weights or its program tell; 0:
@@ -161,7 +155,12 @@ func (o *Options) Widths(weights nn.State) (features, outputs int) {
 	if o.Program.Program == nil {
 		return o.Spec.Widths(weights)
 	}
-	return o.Program.Widths()
+	for _, one := range o.Program.Operations {
+		if one.Op == "features" {
+			features = one.Shape[0]
+		}
+	}
+	return features, o.Program.Outputs()
 }
 
 var programSetting = Setting{

@@ -60,15 +60,15 @@ func TestProgramAsModel(t *testing.T) {
 	assert.Equal(t, "Net 4 3", fmt.Sprint(r.Model, " ", features, " ", outputs))
 	assert.Equal(t, 3, r.Kind.Outputs(nil), "columns of embeddings")
 	_, err = r.Blocks(gnn.Schema{Types: make([]gnn.VertexType, 2), Relations: make([]gnn.Relation, 1)}, 3)
-	assert.Refused(t, err, "one type of vertices and of edges, and the graph has several", "typed")
+	assert.Refused(t, err, "one type of vertices", "typed")
 	o.Decoder = "distmult"
 	_, err = o.Resolve()
 	assert.NoError(t, err)
 
 	params := []*nn.Param{{Name: "w"}, {Name: "b"}, {Name: "of the task"}}
 	r.Program.Fit(params)
-	assert.Equal(t, "0.5 0.25 false, 0 true 1, 0", fmt.Sprint(params[0].Rate, *params[0].OwnDecay, params[0].Fixed,
-		", ", params[1].Rate, params[1].Fixed, params[1].Decay, ", ", params[2].Decay))
+	assert.Equal(t, "0.5 0.25, 0 true 1, 0", fmt.Sprint(params[0].Rate, " ", *params[0].OwnDecay, ", ",
+		params[1].Rate, params[1].OwnDecay == nil, params[1].Decay, ", ", params[2].Decay))
 	weights := nn.State{"w": {}, "v": {}, "b": {}, "other": {}}
 	r.Program.Unread(weights)
 	assert.Equal(t, 1, len(weights))

@@ -415,7 +415,7 @@ func (r *Resolved) Standardises(t *partition.WholeType) []bool {
 func (o *Options) kind() task.Kind {
 	goal := o.Goal
 	if goal.OutFeatures = cmp.Or(goal.OutFeatures, o.Hidden); o.Program.Program != nil {
-		_, goal.OutFeatures = o.Program.Widths()
+		goal.OutFeatures = o.Program.Outputs()
 	}
 	return task.New(goal)
 }

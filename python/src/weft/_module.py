@@ -117,7 +117,8 @@ def _optimized(
         raise Refused(f"optimizer: {kind} is none of torch.optim's {', '.join(_OPTIONS)}; give one of these")
     names = {id(parameter): name for name, parameter in module.named_parameters()}
     first, of = optimizer.param_groups[0], {}
-    flags: dict[str, Any] = {"optimizer": kind.lower(), "lr": float(first["lr"])}
+    rate = next((float(group["lr"]) for group in optimizer.param_groups if group["lr"]), 0.0)
+    flags: dict[str, Any] = {"optimizer": kind.lower(), "lr": rate}
     for group in optimizer.param_groups:
         for name, value in group.items():
             if name in _IGNORED:
@@ -130,8 +131,9 @@ def _optimized(
         for parameter in group["params"]:
             if id(parameter) not in names:
                 raise Refused("optimizer: has a parameter that is none of the model; make it of model.parameters()")
-            rate = float(group["lr"]) / flags["lr"] if flags["lr"] else 1.0
-            of[names[id(parameter)]] = {"rate": rate, "decay": float(group["weight_decay"])}
+            if group["lr"]:  # else it stays as it is
+                own = {"rate": float(group["lr"]) / rate, "decay": float(group["weight_decay"])}
+                of[names[id(parameter)]] = own
     for name in ("weight_decay", *flags):
         if name != "optimizer" and settings.get(name) is not None:
             raise Refused(f"{name}: the optimizer has its own; leave it out, or give the optimizer by its name")
