@@ -153,7 +153,7 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 			func(word string) bool { return word == v || word == "auto" || word == optim.PlateauSchedule })
 	}
 	switch v := s.Value(o).(type) {
-	case string: // of which the test does not know another
+	case string, setting.Program: // of which the test does not know another
 		return nil
 	case bool:
 		return []string{strconv.FormatBool(!v)}
