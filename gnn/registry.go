@@ -203,8 +203,11 @@ func OfLayer(weight string) bool {
 // Uses reports whether the model uses a setting that only some models use, in its coupled or its decoupled
 // form.
 func (k ModelKind) Uses(setting string) bool {
-	if slices.Contains(hiddenSettings, setting) || slices.Contains(namedSettings, setting) {
-		return k.Name != "" && (!k.single || slices.Contains(namedSettings, setting))
+	switch {
+	case slices.Contains(namedSettings, setting):
+		return k.Name != ""
+	case slices.Contains(hiddenSettings, setting):
+		return k.Name != "" && !k.single
 	}
 	return slices.Contains(k.Settings, setting) || slices.Contains(k.Decoupled, setting)
 }

@@ -18,6 +18,9 @@ const (
 	unitDeviations = "target.deviation"
 )
 
+// UnitNames are these names.
+func UnitNames() []string { return []string{unitMeans, unitDeviations} }
+
 // NewUnits adds units of so many columns to a set: means of 0 and deviations of 1.
 func NewUnits(ps *Params, columns int) *Units {
 	return &Units{ps.Buffer(unitMeans, columns, 0), ps.Buffer(unitDeviations, columns, 1)}

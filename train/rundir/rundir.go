@@ -145,6 +145,9 @@ func (d *Dir) writeProgram(settings *setting.Resolved) error {
 		return err
 	}
 	settings.Program.Unread(unread)
+	for _, name := range worker.OwnNames() { // where they are weights of a run
+		delete(unread, name)
+	}
 	if len(unread) == 0 {
 		return nil
 	}
@@ -517,8 +520,8 @@ func (d *Dir) Weights(version string, of columns.ByType, weights nn.State) error
 	}
 	switch unread, err := nn.ReadState(d.file(unreadFile)); {
 	case err == nil:
-		weights = maps.Clone(weights)
-		maps.Copy(weights, unread)
+		maps.Copy(unread, weights)
+		weights = unread
 	case !errors.Is(err, fs.ErrNotExist):
 		return d.fail(err)
 	}

@@ -61,7 +61,7 @@ func ofProgram(t *testing.T) *train.Job {
 	var weights bytes.Buffer
 	require.NoError(t, nn.EncodeState(&weights, nn.State{
 		"w":     {Shape: []int{5, 13}, Float32: make([]float32, 65)},
-		"count": {Shape: []int{}, Int64: []int64{7}},
+		"count": {Shape: []int{}, Int64: []int64{7}}, "features.mean": {Shape: []int{1}, Float32: []float32{1}},
 	}))
 	require.NoError(t, os.WriteFile(init, weights.Bytes(), 0o666))
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
@@ -76,7 +76,8 @@ func TestProgram(t *testing.T) {
 	d, err := New(filepath.Join(dir, "run"), time.Now(), job, "test", "g")
 	require.NoError(t, err)
 	trained := nn.State{"w": {Shape: []int{1}, Float32: []float32{1}}}
-	require.NoError(t, errors.Join(d.Weights("v1", nil, trained), d.Predictions(smallLogits()), d.Finish(smallRun())))
+	require.NoError(t, errors.Join(d.Weights("v1", nil, trained), d.Predictions(smallLogits()),
+		d.Finish(smallRun())))
 	require.NoError(t, os.Rename(d.Path, filepath.Join(dir, "moved")))
 	_, o, weights, err := Read(filepath.Join(dir, "moved"))
 	require.NoError(t, err)

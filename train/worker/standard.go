@@ -20,6 +20,13 @@ func standardNames(types []partition.WholeType, kind int) (means, deviations str
 	return of + "mean", of + "deviation"
 }
 
+// OwnNames are the names in files of weights, of a graph of one vertex type, of what belongs to no model: the
+// means and deviations of features and of values to predict.
+func OwnNames() []string {
+	means, deviations := standardNames(nil, 0)
+	return append(nn.UnitNames(), means, deviations)
+}
+
 // StandardIn returns the means and deviations by which weights expect the features of each vertex type to be
 // standardised: nil where they expect none. With normalize-features standard they must have all.
 func StandardIn(weights nn.State, r *setting.Resolved, whole *partition.Whole) ([]*engine.Standard, error) {
