@@ -67,6 +67,8 @@ type Buffer struct {
 	Name   string
 	Values []float32
 	Count  *int64 // instead of Values: an integer scalar
+	// Keeps: a state without it leaves the values as they are
+	Keeps bool
 
 	shape []int // in files; nil: that of a vector
 }
@@ -568,8 +570,12 @@ func (ps *Params) Load(state State) error {
 		p.take(values)
 	}
 	for _, b := range ps.Buffers {
-		if _, there := names[b.Name]; b.Count != nil && !there {
+		_, there := names[b.Name]
+		if b.Count != nil && !there {
 			*b.Count = 0
+			continue
+		}
+		if b.Keeps && !there {
 			continue
 		}
 		if b.Count != nil {

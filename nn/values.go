@@ -21,9 +21,12 @@ const (
 // UnitNames are these names.
 func UnitNames() []string { return []string{unitMeans, unitDeviations} }
 
-// NewUnits adds units of so many columns to a set: means of 0 and deviations of 1.
+// NewUnits adds units of so many columns to a set: means of 0 and deviations of 1. Weights that do not have
+// any, as those of a module of PyTorch, leave them as they are.
 func NewUnits(ps *Params, columns int) *Units {
-	return &Units{ps.Buffer(unitMeans, columns, 0), ps.Buffer(unitDeviations, columns, 1)}
+	u := &Units{ps.Buffer(unitMeans, columns, 0), ps.Buffer(unitDeviations, columns, 1)}
+	u.mean.Keeps, u.deviation.Keeps = true, true
+	return u
 }
 
 // UnitsIn returns the number of columns of the Units that a state holds, 0 if it holds none.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weft/autograd"
+	"weft/internal/require"
 	"weft/nn"
 	"weft/tensor"
 )
@@ -19,8 +20,10 @@ func TestValueLosses(t *testing.T) {
 		return m
 	}
 	nan := float32(math.NaN())
-	units := nn.NewUnits(nn.NewParams(team, 1), 2)
+	params := nn.NewParams(team, 1)
+	units := nn.NewUnits(params, 2)
 	units.Set([]float64{100, -4}, []float64{8, .5})
+	require.NoError(t, params.Load(nn.State{})) // of a module, which has none
 	z := matrix(.5, -2, 9, 9, 1.5, .25, -.75, 3)
 	// 0, 1, 1, .25, −2.5 and 2.5 in these units; row 1 is not listed
 	rows := matrix(100, -3.5, 0, 0, 108, -3.875, 80, -2.75)
