@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import sys
 from collections.abc import Mapping
@@ -19,9 +20,6 @@ from ._scratch import Scratch
 
 if TYPE_CHECKING:
     import torch
-
-# Arrays of other types are not in files of weights: the module itself has them.
-_STORED = ("<f8", "<f4", "<f2", "<i8", "<i4")
 
 # By how much the program may differ from the module in float32, of the largest logit.
 _APART = 1e-3
@@ -88,10 +86,27 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
         if groups and parameter.get("trained"):
             parameter.update(of_parameters.get(names[parameter["name"]][0], {"trained": False}))
     file.write_text(json.dumps(program), encoding="utf-8")
-    _weights.write(weights, {name: of for name, of in traced.state.items() if of.dtype.str in _STORED})
+    _weights.write(weights, _state(module, program))
     _compare(module, counts, file, weights)
     made = {name: value for name, value in settings.items() if name != "model"} | flags | {"program": file}
     return made if made.get("init") is not None else made | {"init": weights}
+
+
+def _state(module: torch.nn.Module, program: Mapping[str, Any]) -> dict[str, Array]:
+    """The arrays of a module: floats, and as integers the counters, and what the program does not read.
+
+    A file of weights has no truth values, and no other types: the module itself has these.
+    """
+    read = {parameter["name"] for parameter in program["parameters"]}
+    counters = {operation.get("batches") for operation in program["operations"]}
+    arrays = {}
+    for name, tensor in module.state_dict().items():
+        tensor = tensor.detach().cpu()
+        if tensor.is_floating_point() or name in read - counters:
+            arrays[name] = tensor.float().numpy()
+        elif tensor.dtype.itemsize > 1 and not tensor.is_complex():
+            arrays[name] = tensor.long().numpy()
+    return arrays
 
 
 # What weft has of each optimizer: flags by the names of PyTorch's options.
@@ -172,9 +187,9 @@ def _compare(module: torch.nn.Module, counts: Mapping[str, Any], file: Path, wei
     finally:
         scratch.close()
     own = copy.deepcopy(module).cpu().float().eval()
-    given = [torch.from_numpy(arrays["x"]), torch.from_numpy(ends)]
+    given = {name: torch.from_numpy(of) for name, of in ({"x": arrays["x"], "edge_index": ends} | of_edges).items()}
     with torch.no_grad():
-        theirs = own(*given, **_passed(module, of_edges)).numpy().reshape(len(ours), -1)
+        theirs = _called(own, given).numpy().reshape(len(ours), -1)
     apart = float(np.abs(ours - theirs).max() / max(1.0, np.abs(theirs).max()))
     if not apart <= _APART:
         raise Refused(
@@ -182,14 +197,15 @@ def _compare(module: torch.nn.Module, counts: Mapping[str, Any], file: Path, wei
         )
 
 
-def _passed(module: torch.nn.Module, of_edges: Mapping[str, Array]) -> dict[str, Any]:
-    """What forward takes of edges, by the names of its parameters."""
-    import inspect
+def _called(module: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """What forward returns for what it takes of a graph, by the names of its parameters."""
+    takes = [p.name for p in inspect.signature(module.forward).parameters.values() if p.kind < p.VAR_POSITIONAL]
+    if len(takes) == 1 and takes != ["x"]:
+        from torch_geometric.data import Data
 
-    import torch
-
-    takes = inspect.signature(module.forward).parameters
-    return {name: torch.from_numpy(value) for name, value in of_edges.items() if name in takes}
+        return module(Data(**given))
+    ends = [given["x"], given["edge_index"]][: len(takes)]
+    return module(*ends, **{name: of for name, of in given.items() if name in takes[2:]})
 
 
 def with_weights(module: torch.nn.Module, directory: Path) -> torch.nn.Module:
