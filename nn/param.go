@@ -25,6 +25,8 @@ type Param struct {
 	Value, Grad *tensor.Matrix
 	Decay       Decay
 	Layer       int // index of the layer that it belongs to, from 0
+	// Fixed: an optimizer leaves it as it is
+	Fixed bool
 	// Rate is a factor of the learning rate; 0: 1. OwnDecay is a weight decay in place of that of Decay; nil:
 	// there is none
 	Rate     float64

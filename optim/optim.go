@@ -68,6 +68,9 @@ func New(s Settings, team *kernel.Team, params []*nn.Param) (*Optimizer, error) 
 	}
 	o := &Optimizer{s: s, team: team, params: params, state: make([][2]*tensor.Matrix, len(params))}
 	for i, p := range params {
+		if p.Fixed {
+			continue
+		}
 		for b := range buffers {
 			o.state[i][b] = team.Zeros(tensor.Optimizer, p.Value.Rows, p.Value.Cols)
 		}
@@ -83,6 +86,9 @@ func (o *Optimizer) Step(factor float64) {
 		clip = math.Min(1, o.s.Clip/(o.norm()+1e-6))
 	}
 	for i, p := range o.params {
+		if p.Fixed {
+			continue
+		}
 		o.update(p, o.state[i], rate*cmp.Or(p.Rate, 1), clip)
 		for _, m := range o.state[i] {
 			if m != nil {
@@ -127,7 +133,9 @@ func (s *Settings) decay(p *nn.Param) float64 {
 func (o *Optimizer) norm() float64 {
 	squares := make([]float64, len(o.params))
 	for i, p := range o.params {
-		squares[i] = o.team.SumSquares(p.Grad)
+		if !p.Fixed {
+			squares[i] = o.team.SumSquares(p.Grad)
+		}
 	}
 	if o.Squares != nil {
 		squares = o.Squares(squares)

@@ -369,3 +369,27 @@ func TestOwnRate(t *testing.T) {
 	assert.Equal(t, float32(1-.5), ps.List[0].Value.Floats()[0])
 	assert.Equal(t, float32(1-.25*.25), ps.List[1].Value.Floats()[0])
 }
+
+// TestFixed: a parameter that is not trained stays as it is, with decay and momentum, and its gradient counts
+// in no norm.
+func TestFixed(t *testing.T) {
+	for _, name := range optim.Names {
+		team, ps := newParams(t)
+		ps.Weight("w", 1, 1, nn.Constant(1))
+		ps.Weight("fixed", 1, 1, nn.Constant(1)).Fixed = true
+		ps.List[0].Grad.Floats()[0], ps.List[1].Grad.Floats()[0] = .5, 7
+		s := optim.Settings{Optimizer: name, LR: 1, AdamBeta2: .999, WeightDecay: .5, Clip: 1}
+		if name == "sgd" {
+			s.Momentum = .9
+		}
+		o := newOptimizer(t, s, team, ps)
+		o.Step(1)
+		assert.Equal(t, 1, ps.List[1].Value.Floats()[0], name)
+		if name == "sgd" {
+			near(t, "w", ps.List[0].Value.Floats(), []float32{1 - .5 - .5})
+		}
+		for _, a := range o.Arrays() {
+			assert.Equal(t, false, strings.HasSuffix(a.Name, "/fixed"), a.Name)
+		}
+	}
+}

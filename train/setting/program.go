@@ -81,14 +81,14 @@ func (p Program) Alias(weights nn.State) {
 }
 
 // Fit gives the parameters of a program the decay of all, as PyTorch's optimizers do, or their own rates and
-// decays.
+// decays, and fixes those that it does not train.
 func (p Program) Fit(params []*nn.Param) {
 	for _, of := range params {
 		q := p.parameter(of.Name)
 		if q == nil {
 			continue
 		}
-		of.Decay, of.OwnDecay = nn.WeightDecay, q.Decay
+		of.Decay, of.OwnDecay, of.Fixed = nn.WeightDecay, q.Decay, !q.Trained
 		if q.Rate != nil {
 			of.Rate = *q.Rate
 		}

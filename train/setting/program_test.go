@@ -68,7 +68,7 @@ func TestProgramAsModel(t *testing.T) {
 	params := []*nn.Param{{Name: "w"}, {Name: "b"}, {Name: "of the task"}}
 	r.Program.Fit(params)
 	assert.Equal(t, "0.5 0.25, 0 true 1, 0", fmt.Sprint(params[0].Rate, " ", *params[0].OwnDecay, ", ",
-		params[1].Rate, params[1].OwnDecay == nil, params[1].Decay, ", ", params[2].Decay))
+		params[1].Rate, params[1].OwnDecay == nil && params[1].Fixed, params[1].Decay, ", ", params[2].Decay))
 	weights := nn.State{"w": {}, "v": {}, "b": {}, "other": {}}
 	r.Program.Unread(weights)
 	assert.Equal(t, 1, len(weights))
