@@ -38,11 +38,15 @@ func (p *pass) run() {
 	}
 	made := map[*value]bool{}
 	for _, s := range p.code.steps {
-		p.vars[s.value] = tensorOf(p, s)
-		made[s.value] = s.op != "parameter"
+		z := tensorOf(p, s)
+		p.vars[s.value], made[s.value] = z, s.op != "parameter"
 		for _, x := range s.reads {
 			x = p.code.alias(x)
-			if p.left[x]--; p.left[x] == 0 && made[x] {
+			p.left[x]--
+			switch {
+			case p.vars[x] == z: // dropout without a mask
+				made[s.value] = made[x]
+			case p.left[x] == 0 && made[x]:
 				p.vars[x].Drop()
 			}
 		}
