@@ -155,6 +155,7 @@ type Relation struct {
 	Name           string // as in Along; unique
 	Source, Target int    // indices into Types
 	Columns        int    // of the edges' features; 0: they have none
+	Unweighted     bool   // the edges are known to have no weights
 }
 
 // outputs returns Outputs, or what nil stands for.

@@ -20,7 +20,7 @@ type BatchNorm struct {
 }
 
 // BatchNormOptions are PyTorch's settings of a batch norm, and the names of its tensors; an empty name stands
-// for none. Weight and Bias, and Mean and Variance, are there together.
+// for none. Weight and Bias, and Mean and Variance, are there together. Norms of the same names share them.
 type BatchNormOptions struct {
 	Weight, Bias, Mean, Variance, Batches string
 	Epsilon, Momentum                     float64
@@ -44,7 +44,7 @@ func NewBatchNormOf(ps *Params, o BatchNormOptions, width int) *BatchNorm {
 	b := &BatchNorm{options: o, mean: make([]float64, width), variance: make([]float64, width)}
 	var gamma, beta *Param
 	if o.Weight != "" {
-		gamma, beta = ps.Bias(o.Weight, width, Constant(1)), ps.Bias(o.Bias, width, Constant(0))
+		gamma, beta = ps.shared(o.Weight, width, 1), ps.shared(o.Bias, width, 0)
 	}
 	b.columnNorm = newColumnNorm(width, gamma, beta)
 	if o.Mean != "" {

@@ -283,6 +283,14 @@ func (ps *Params) Bias(name string, n int, init Init) *Param {
 	return p
 }
 
+// shared is the vector of that name, or a new one of n equal values.
+func (ps *Params) shared(name string, n int, value float32) *Param {
+	if p := ps.Named(name); p != nil {
+		return p
+	}
+	return ps.Bias(name, n, Constant(value))
+}
+
 // Attention makes a vector of n values with weight decay that files hold as [1, heads, n/heads].
 func (ps *Params) Attention(name string, heads, n int) *Param {
 	p := ps.add(name, 1, n, Glorot(heads, n/heads))
@@ -325,31 +333,29 @@ func hash(name string) uint64 {
 	return h.Sum64()
 }
 
-// Buffer makes a buffer of n equal values.
+// Buffer makes a buffer of n equal values, or returns the one of that name.
 func (ps *Params) Buffer(name string, n int, value float32) *Buffer {
 	return ps.buffer(&Buffer{Name: name, Values: slices.Repeat([]float32{value}, n)})
 }
 
-// Frozen makes a buffer of any shape, or returns the one of that name. Its values are those of a file.
+// Frozen is Buffer of any shape. Its values are those of a file.
 func (ps *Params) Frozen(name string, shape []int) *Buffer {
-	if i := slices.IndexFunc(ps.Buffers, func(b *Buffer) bool { return b.Name == name }); i >= 0 {
-		return ps.Buffers[i]
-	}
 	n := 1
 	for _, size := range shape {
 		n *= size
 	}
-	b := ps.Buffer(name, n, 0)
-	b.shape = append([]int{}, shape...)
-	return b
+	return ps.buffer(&Buffer{Name: name, Values: make([]float32, n), shape: append([]int{}, shape...)})
 }
 
-// Counter makes an integer buffer.
+// Counter makes an integer buffer, or returns the one of that name.
 func (ps *Params) Counter(name string) *Buffer {
 	return ps.buffer(&Buffer{Name: name, Count: new(int64)})
 }
 
 func (ps *Params) buffer(b *Buffer) *Buffer {
+	if i := slices.IndexFunc(ps.Buffers, func(of *Buffer) bool { return of.Name == b.Name }); i >= 0 {
+		return ps.Buffers[i]
+	}
 	if ps.like != nil {
 		b = ps.like.Buffers[len(ps.Buffers)]
 	}

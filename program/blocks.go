@@ -73,6 +73,12 @@ func (p *Program) fits(schema gnn.Schema, outputs int) error {
 				continue
 			}
 			columns, of = schema.Relations[0].Columns, "features of edges"
+		case "edge_weight":
+			if len(schema.Relations) > 0 && schema.Relations[0].Unweighted {
+				return refusal.Errorf("the model %s reads the weights of edges, and the graph has none; store "+
+					"weights, or trace the model without", p.Class)
+			}
+			continue
 		default:
 			continue
 		}
@@ -272,9 +278,7 @@ func (p *Program) newBlock(e gnn.Env, given, made []*value) *block {
 	paths := map[string]int{}
 	for _, s := range b.code.steps {
 		for _, name := range parametersOf(s) {
-			if s.op != "batch_norm" || p.parameter(name) == nil {
-				b.makeParameter(e.Params, name)
-			}
+			b.makeParameter(e.Params, name)
 		}
 		if s.op == "batch_norm" {
 			b.norms[s.value] = p.newNorm(e.Params, s.value)

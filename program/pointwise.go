@@ -15,7 +15,8 @@ var instructions = map[string]kernel.Operation{
 	"silu": kernel.OpSiLU, "erf": kernel.OpErf, "floor": kernel.OpFloor, "ceil": kernel.OpCeil,
 	"round": kernel.OpRound, "logsigmoid": kernel.OpLogSigmoid, "not": kernel.OpNot,
 	"detach": kernel.OpDetach,
-	"add":    kernel.OpAdd, "sub": kernel.OpSub, "mul": kernel.OpMul, "div": kernel.OpDiv, "pow": kernel.OpPow,
+
+	"add": kernel.OpAdd, "sub": kernel.OpSub, "mul": kernel.OpMul, "div": kernel.OpDiv, "pow": kernel.OpPow,
 	"maximum": kernel.OpMaximum, "minimum": kernel.OpMinimum, "gt": kernel.OpGt, "ge": kernel.OpGe,
 	"lt": kernel.OpLt, "le": kernel.OpLe, "eq": kernel.OpEq, "ne": kernel.OpNe, "and": kernel.OpAnd,
 	"or": kernel.OpOr, "where": kernel.OpWhere,

@@ -202,9 +202,27 @@ func (p *Program) check() error {
 		}
 		p.types = append(p.types, t)
 	}
+	if err := p.checkReversed(); err != nil {
+		return err
+	}
 	p.weights = p.onlyWeights()
 	if t := p.types[p.Output]; t.Rows != Vertices || len(t.Shape) > 1 || size(t.Shape) == 0 {
 		return fmt.Errorf("output: %s, and a model's output has a row of numbers for each vertex", t)
+	}
+	return nil
+}
+
+// checkReversed refuses features of edges where the edges are reversed: features are stored for the edges as
+// they are.
+func (p *Program) checkReversed() error {
+	featured := make([]bool, len(p.Operations))
+	for i, o := range p.Operations {
+		reads := o.Op == "edge_features" || slices.ContainsFunc(o.In, func(v int) bool { return featured[v] })
+		if reads && o.End == "source" {
+			return fmt.Errorf("%s: aggregates features of edges at the edges' sources, which weft does not; "+
+				"reverse the edges of the graph, and aggregate at their targets", p.describe(i))
+		}
+		featured[i] = reads && p.types[i].Rows == Edges
 	}
 	return nil
 }

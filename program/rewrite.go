@@ -9,7 +9,8 @@ import (
 func (b *builder) rewritten(o Operation, in []*value) *value {
 	for _, rule := range []func(*builder, Operation, []*value) *value{
 		(*builder).sameShape, (*builder).withoutOnes, (*builder).hoisted, (*builder).loopsOfRows,
-		(*builder).scattered, (*builder).lowered, (*builder).normalized, (*builder).valuesOfLoops,
+		(*builder).scattered, (*builder).lowered, (*builder).normalized, (*builder).scaledAfter,
+		(*builder).valuesOfLoops,
 	} {
 		if v := rule(b, o, in); v != nil {
 			return v
@@ -444,8 +445,8 @@ func (b *builder) lowered(o Operation, in []*value) *value {
 // normalized makes a layer norm from its parts, but for rows of vertices with a weight and a bias for each
 // column, which a kernel normalises.
 func (b *builder) normalized(o Operation, in []*value) *value {
-	if o.Op != "layer_norm" ||
-		in[0].Rows == Vertices && len(in) == 3 && b.trained(in[1]) && b.trained(in[2]) {
+	trained := func(v *value) bool { return v.op == "parameter" && b.trained(v.o.Name) }
+	if o.Op != "layer_norm" || in[0].Rows == Vertices && len(in) == 3 && trained(in[1]) && trained(in[2]) {
 		return nil
 	}
 	mean := o.op("mean")
@@ -460,7 +461,26 @@ func (b *builder) normalized(o Operation, in []*value) *value {
 	return z
 }
 
-// trained reports whether a value is a parameter that is trained.
-func (b *builder) trained(v *value) bool {
-	return v.op == "parameter" && b.program.parameter(v.o.Name).Trained
+// scaledAfter takes a weight and a bias out of a batch norm whose kernel would train both.
+func (b *builder) scaledAfter(o Operation, in []*value) *value {
+	weight, bias := o.Weight, o.Bias
+	if o.Op != "batch_norm" || weight == "" && bias == "" || b.trained(weight) && b.trained(bias) {
+		return nil
+	}
+	o.Weight, o.Bias = "", ""
+	z := b.make(o, in...)
+	parameter := o.op("parameter")
+	if parameter.Name = weight; weight != "" {
+		z = b.make(o.op("mul"), z, b.make(parameter))
+	}
+	if parameter.Name = bias; bias != "" {
+		z = b.make(o.op("add"), z, b.make(parameter))
+	}
+	return z
+}
+
+// trained reports whether there is a parameter of that name that is trained.
+func (b *builder) trained(name string) bool {
+	q := b.program.parameter(name)
+	return q != nil && q.Trained
 }

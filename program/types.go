@@ -88,6 +88,8 @@ var kinds = map[string]kind{
 	"log_softmax":   {1, 1, "dim", inferAlong},
 	"row_sum":       {1, 1, "", inferRowSum},
 	"row_mean":      {1, 1, "", inferRowSum},
+	"row_max":       {1, 1, "", inferRowMax},
+	"row_min":       {1, 1, "", inferRowMax},
 	"linear":        {2, 3, "", inferLinear},
 	"matmul":        {2, 2, "", inferMatmul},
 	"batch_norm":    {1, 1, "weight bias mean variance batches eps momentum", inferBatchNorm},
@@ -447,6 +449,11 @@ func inferRowSum(_ *Program, _ *Operation, in []Type) (Type, error) {
 	return Type{Shape: in[0].Shape}, nil
 }
 
+func inferRowMax(_ *Program, _ *Operation, in []Type) (Type, error) {
+	return Type{}, fmt.Errorf("is the largest or smallest of %s over the whole graph, which weft does not "+
+		"compute; write the number itself (lambda_max of a ChebConv), or take a mean", in[0])
+}
+
 func inferLinear(_ *Program, _ *Operation, in []Type) (Type, error) {
 	x, w := in[0], in[1]
 	n := len(x.Shape)
@@ -489,9 +496,13 @@ func inferBatchNorm(p *Program, o *Operation, in []Type) (Type, error) {
 	if t.Rows != Vertices || len(t.Shape) != 1 {
 		return t, fmt.Errorf("of %s, and it reads rows of vertices of one size", t)
 	}
-	for _, name := range []string{o.Weight, o.Bias, o.Mean, o.Variance} {
-		if q := p.parameter(name); name != "" && (q == nil || !slices.Equal(q.Shape, t.Shape)) {
+	for i, name := range []string{o.Weight, o.Bias, o.Mean, o.Variance} {
+		switch q := p.parameter(name); {
+		case name == "":
+		case q == nil || !slices.Equal(q.Shape, t.Shape):
 			return t, fmt.Errorf("there is no parameter %q of shape %v", name, t.Shape)
+		case i >= 2 && q.Trained:
+			return t, fmt.Errorf("%q is trained, and running statistics are not", name)
 		}
 	}
 	if q := p.parameter(o.Batches); o.Batches != "" && (q == nil || len(q.Shape) > 0) {
@@ -500,6 +511,8 @@ func inferBatchNorm(p *Program, o *Operation, in []Type) (Type, error) {
 	switch {
 	case (o.Mean == "") != (o.Variance == ""):
 		return t, errors.New("has a running mean and a running variance, or neither")
+	case o.Mean != "" && o.Momentum == nil && o.Batches == "":
+		return t, errors.New("has running statistics with neither a momentum nor a number of batches")
 	case !(o.Eps > 0):
 		return t, fmt.Errorf("eps: %v is not above 0", o.Eps)
 	case o.Momentum != nil && !(*o.Momentum >= 0 && *o.Momentum <= 1):

@@ -143,8 +143,10 @@ func SchemaOf(s *partition.Share) (schema gnn.Schema) {
 			gnn.VertexType{Name: t.Type, Vertices: t.Vertices, Columns: t.FeatureColumns})
 	}
 	for _, r := range s.Edges.Relations {
-		schema.Relations = append(schema.Relations,
-			gnn.Relation{Name: r.Name, Source: r.Source, Target: r.Target, Columns: r.In.EdgeColumns})
+		schema.Relations = append(schema.Relations, gnn.Relation{
+			Name: r.Name, Source: r.Source, Target: r.Target, Columns: r.In.EdgeColumns,
+			Unweighted: r.In.Weights == nil && len(r.In.Sources) > 0,
+		})
 	}
 	return schema
 }

@@ -103,6 +103,26 @@ class Normed(nn.Module):
         return self.last(F.gelu(self.norm(self.first(x, edge_index))), edge_index).log_softmax(-1)
 
 
+class Shared(nn.Module):
+    """A norm that is called twice, norms that are not trained, a number, and a weight that is read in two ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = SAGEConv(X, 8), GCNConv(8, C)
+        self.norm, self.still, self.layer = nn.BatchNorm1d(8), nn.BatchNorm1d(8), nn.LayerNorm(8)
+        self.scale, self.both = nn.Parameter(torch.tensor(0.7)), nn.Parameter(torch.randn(8, 8) / 3)
+        for norm in (self.norm, self.still, self.layer):
+            nn.init.uniform_(norm.weight, 0.5, 1.5)
+            nn.init.uniform_(norm.bias)
+        self.still.requires_grad_(False)
+        self.layer.weight.requires_grad_(False)
+
+    def forward(self, x, edge_index):
+        h = self.norm(self.first(x, edge_index)).relu()
+        h = self.norm(F.linear(h, self.both)) * self.scale + h * self.both.sum(0)
+        return self.last(self.layer(self.still(h)), edge_index)
+
+
 def modules():
     torch.manual_seed(3)
     yield "gcn", Two(GCNConv(X, 8), GCNConv(8, C))
@@ -119,6 +139,7 @@ def modules():
     yield "attentive", TwoFeatures(Attentive(X, 5, A), Attentive(5, C, A))
     yield "deep", Deep()
     yield "normed", Normed()
+    yield "shared", Shared()
 
 
 def main():
