@@ -33,7 +33,7 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
-	output := p.build()
+	output := p.built
 	values := newCode([]*value{output}, storage(false), func(*value) bool { return false })
 	level, levels := levelsOf(values)
 	var specs []gnn.BlockSpec

@@ -39,6 +39,7 @@ type Program struct {
 	Output     int         `json:"output"` // the value that is the model's output
 
 	types   []Type          // of the values
+	built   *value          // the output, of operations that were rewritten
 	weights map[string]bool // the parameters that nothing reads but products, as their weights
 }
 
@@ -205,10 +206,11 @@ func (p *Program) check() error {
 	if err := p.checkReversed(); err != nil {
 		return err
 	}
-	p.weights = p.onlyWeights()
 	if t := p.types[p.Output]; t.Rows != Vertices || len(t.Shape) > 1 || size(t.Shape) == 0 {
 		return fmt.Errorf("output: %s, and a model's output has a row of numbers for each vertex", t)
 	}
+	p.built = p.build()
+	p.weights = p.onlyWeights()
 	return nil
 }
 
@@ -282,10 +284,10 @@ func (p *Program) onlyWeights() map[string]bool {
 	for _, q := range p.Parameters {
 		only[q.Name] = len(q.Shape) == 2
 	}
-	for _, o := range p.Operations {
-		for k, v := range o.In {
-			if x := p.Operations[v]; x.Op == "parameter" && !(o.Op == "linear" && k == 1) {
-				only[x.Name] = false
+	for _, v := range reachable(p.built) {
+		for k, x := range v.in {
+			if x.op == "parameter" && !(v.op == "linear" && k == 1) {
+				only[x.o.Name] = false
 			}
 		}
 	}

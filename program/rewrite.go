@@ -3,13 +3,14 @@ package program
 import (
 	"math"
 	"slices"
+	"strings"
 )
 
 // rewritten returns a value that equals an operation's and costs less; nil: the operation stays as it is.
 func (b *builder) rewritten(o Operation, in []*value) *value {
 	for _, rule := range []func(*builder, Operation, []*value) *value{
-		(*builder).sameShape, (*builder).withoutOnes, (*builder).hoisted, (*builder).loopsOfRows,
-		(*builder).scattered, (*builder).lowered, (*builder).normalized, (*builder).scaledAfter,
+		(*builder).sameShape, (*builder).withoutOnes, (*builder).hoisted, (*builder).distributed,
+		(*builder).loopsOfRows, (*builder).scattered, (*builder).lowered, (*builder).normalized, (*builder).scaledAfter,
 		(*builder).valuesOfLoops,
 	} {
 		if v := rule(b, o, in); v != nil {
@@ -92,6 +93,83 @@ func (b *builder) hoisted(o Operation, in []*value) *value {
 		return nil
 	}
 	return b.make(from.o, b.make(o, rows...))
+}
+
+// distributed is a product with rows of edges as the sum of products with the rows that they are made of, if all
+// of these but one are gathered: a graph has fewer vertices than edges.
+func (b *builder) distributed(o Operation, in []*value) *value {
+	if o.Op != "linear" || in[0].Rows != Edges || len(in[0].Shape) != 1 || ofRows(in[1]) {
+		return nil
+	}
+	terms := b.terms(o, in[0], in[1], 1)
+	others := 0
+	for _, t := range terms {
+		if t.x.op != "gather" {
+			others++
+		}
+	}
+	if len(terms) < 2 || others > 1 {
+		return nil
+	}
+	var z *value
+	for _, t := range terms {
+		y := b.make(o.op("linear"), t.x, t.weight)
+		switch {
+		case z == nil && t.sign < 0:
+			z = b.make(o.op("neg"), y)
+		case z == nil:
+			z = y
+		case t.sign < 0:
+			z = b.make(o.op("sub"), z, y)
+		default:
+			z = b.make(o.op("add"), z, y)
+		}
+	}
+	if len(in) == 3 {
+		z = b.make(o.op("add"), z, in[2])
+	}
+	return z
+}
+
+// term is ±x·wᵀ.
+type term struct {
+	x, weight *value
+	sign      int
+}
+
+// terms are those of ±x·wᵀ, in the order of the ends that they are gathered from, so that rows of one end are
+// added before they are gathered.
+func (b *builder) terms(o Operation, x, w *value, sign int) (all []term) {
+	switch {
+	case x.Rows != Edges || x.op == "gather":
+	case x.op == "neg":
+		all = b.terms(o, x.in[0], w, -sign)
+	case (x.op == "add" || x.op == "sub") && slices.Equal(x.in[0].Shape, x.Shape) && slices.Equal(x.in[1].Shape, x.Shape):
+		second := sign
+		if x.op == "sub" {
+			second = -sign
+		}
+		all = append(b.terms(o, x.in[0], w, sign), b.terms(o, x.in[1], w, second)...)
+	case x.op == "cat" && !slices.ContainsFunc(x.in, func(y *value) bool { return y.Rows != Edges }):
+		at := 0
+		for _, y := range x.in {
+			part := o.op("slice")
+			part.Dim, part.Start, part.Stop = 1, at, at+y.Shape[0]
+			at = part.Stop
+			all = append(all, b.terms(o, y, b.make(part, w), sign)...)
+		}
+	}
+	if all == nil {
+		return []term{{x, w, sign}}
+	}
+	end := func(t term) string {
+		if t.x.op == "gather" {
+			return t.x.o.End
+		}
+		return ""
+	}
+	slices.SortStableFunc(all, func(s, t term) int { return strings.Compare(end(s), end(t)) })
+	return all
 }
 
 // loopsOfRows has gathers read the set of edges that they are wanted for.
@@ -239,6 +317,12 @@ func (b *builder) summed(o Operation, x *value) *value {
 	switch {
 	case x.op == "gather":
 		return b.aggregate(o, x)
+	case x.op == "linear" && len(x.Shape) == 1 && !ofRows(x.in[1]): // Σ (x·W + b) = (Σ x)·W + (Σ 1)·b
+		z := b.make(x.o, b.make(o, x.in[0]), x.in[1])
+		if len(x.in) == 3 {
+			z = b.make(o.op("add"), z, b.make(o.op("mul"), b.make(o, b.ones(x.Loops)), x.in[2]))
+		}
+		return z
 	case isWeight(x):
 		o.Weighted = true
 		return b.aggregate(o, b.gathered(x.Loops, o))
