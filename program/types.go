@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -27,8 +28,9 @@ type Type struct {
 // String describes the type in messages.
 func (t Type) String() string {
 	of := []string{"a tensor", "rows of vertices", "rows of edges"}[t.Rows]
-	if t.Rows == Edges && t.Loops != stored {
-		of += " with " + t.Loops + " loops"
+	if t.Rows == Edges {
+		loops := map[string]string{removed: " (no loops)", one: " (one loop each)", added: " (added loops)"}
+		of += loops[t.Loops]
 	}
 	return fmt.Sprintf("%s of shape %v", of, t.Shape)
 }
@@ -56,6 +58,20 @@ type kind struct {
 	infer       func(p *Program, o *Operation, in []Type) (Type, error)
 }
 
+// operands says how many there are.
+func (k kind) operands() string {
+	switch {
+	case k.least == k.most:
+		return strconv.Itoa(k.least)
+	case k.most == mostParts:
+		return fmt.Sprintf("%d or more", k.least)
+	}
+	return fmt.Sprintf("%d to %d", k.least, k.most)
+}
+
+// mostParts is how many values can be put side by side.
+const mostParts = 1 << 16
+
 // kinds are the operations by name.
 var kinds = map[string]kind{
 	"features":      {0, 0, "shape", inferFeatures(Vertices)},
@@ -77,7 +93,7 @@ var kinds = map[string]kind{
 	"permute":       {1, 1, "dims", inferPermute},
 	"expand":        {1, 1, "shape", inferExpand},
 	"slice":         {1, 1, "dim start stop step", inferSlice},
-	"cat":           {1, 1 << 16, "dim", inferCat},
+	"cat":           {1, mostParts, "dim", inferCat},
 	"flip":          {1, 1, "dims", inferSame},
 	"sum":           {1, 1, "dims keep", inferReduction},
 	"mean":          {1, 1, "dims keep", inferReduction},
@@ -127,7 +143,7 @@ func (p *Program) infer(i int) (Type, error) {
 		return Type{}, errors.New("no operation has this name")
 	}
 	if n := len(o.In); n < k.least || n > k.most {
-		return Type{}, fmt.Errorf("has %d operands", n)
+		return Type{}, fmt.Errorf("reads %d values, and it takes %s", n, k.operands())
 	}
 	var in []Type
 	for _, v := range o.In {
@@ -228,7 +244,7 @@ func inferOnes(_ *Program, o *Operation, _ []Type) (Type, error) {
 func inferGather(_ *Program, o *Operation, in []Type) (Type, error) {
 	switch {
 	case in[0].Rows != Vertices:
-		return Type{}, fmt.Errorf("of %s, and it reads rows of vertices", in[0])
+		return Type{}, fmt.Errorf("reads %s, and it takes rows of vertices", in[0])
 	case o.End == "":
 		return Type{}, errors.New("lacks an end: source or target")
 	}
@@ -238,7 +254,7 @@ func inferGather(_ *Program, o *Operation, in []Type) (Type, error) {
 func inferScatter(_ *Program, o *Operation, in []Type) (Type, error) {
 	switch {
 	case in[0].Rows != Edges:
-		return Type{}, fmt.Errorf("of %s, and it reads rows of edges", in[0])
+		return Type{}, fmt.Errorf("reads %s, and it takes rows of edges", in[0])
 	case o.Reduce == "":
 		return Type{}, errors.New("lacks what it reduces by: sum, mean, max, min or mul")
 	case o.Reduce == "mul":
@@ -249,14 +265,14 @@ func inferScatter(_ *Program, o *Operation, in []Type) (Type, error) {
 
 func inferEdgeSoftmax(_ *Program, _ *Operation, in []Type) (Type, error) {
 	if in[0].Rows != Edges {
-		return Type{}, fmt.Errorf("of %s, and it reads rows of edges", in[0])
+		return Type{}, fmt.Errorf("reads %s, and it takes rows of edges", in[0])
 	}
 	return in[0], nil
 }
 
 func inferWithoutLoops(_ *Program, _ *Operation, in []Type) (Type, error) {
 	if in[0].Rows != Edges || in[0].Loops != stored {
-		return Type{}, fmt.Errorf("of %s, and it reads rows of stored edges", in[0])
+		return Type{}, fmt.Errorf("reads %s, and it takes rows of stored edges", in[0])
 	}
 	t := in[0]
 	t.Loops = removed
@@ -268,7 +284,7 @@ func inferWithLoops(_ *Program, _ *Operation, in []Type) (Type, error) {
 	to := map[string]string{stored: added, removed: one}[t.Loops]
 	switch {
 	case t.Rows != Edges || to == "":
-		return Type{}, fmt.Errorf("of %s, and it reads rows of edges without added loops", t)
+		return Type{}, fmt.Errorf("reads %s, and it takes rows of edges without added loops", t)
 	case in[1].Rows == Edges || !slices.Equal(in[1].Shape, t.Shape):
 		return Type{}, fmt.Errorf("the loops have %s, and the edges rows of shape %v", in[1], t.Shape)
 	}
@@ -279,7 +295,7 @@ func inferWithLoops(_ *Program, _ *Operation, in []Type) (Type, error) {
 func inferLoopValues(_ *Program, _ *Operation, in []Type) (Type, error) {
 	if in[0].Rows != Edges || in[0].Loops != stored || in[1].Rows == Edges ||
 		!slices.Equal(in[0].Shape, in[1].Shape) {
-		return Type{}, fmt.Errorf("of %s and %s, and it reads rows of stored edges and of vertices", in[0], in[1])
+		return Type{}, fmt.Errorf("reads %s and %s, and it takes rows of stored edges and of vertices", in[0], in[1])
 	}
 	return Type{Rows: Vertices, Shape: in[0].Shape}, nil
 }
@@ -340,7 +356,7 @@ func broadcast(a, b []int) ([]int, error) {
 
 func inferReshape(_ *Program, o *Operation, in []Type) (Type, error) {
 	if slices.ContainsFunc(o.Shape, negative) || size(o.Shape) != in[0].size() {
-		return Type{}, fmt.Errorf("%s has no shape %v", in[0], o.Shape)
+		return Type{}, fmt.Errorf("%s cannot have the shape %v", in[0], o.Shape)
 	}
 	return in[0].with(o.Shape...), nil
 }
@@ -351,7 +367,7 @@ func negative(n int) bool { return n < 0 }
 func checkDims(dims, shape []int) error {
 	for i, d := range dims {
 		if d < 0 || d >= len(shape) || slices.Contains(dims[:i], d) {
-			return fmt.Errorf("dims %v of the shape %v", dims, shape)
+			return fmt.Errorf("dims %v are not different ones of the shape %v", dims, shape)
 		}
 	}
 	return nil
@@ -359,7 +375,7 @@ func checkDims(dims, shape []int) error {
 
 func inferPermute(_ *Program, o *Operation, in []Type) (Type, error) {
 	if len(o.Dims) != len(in[0].Shape) {
-		return Type{}, fmt.Errorf("dims %v of the shape %v", o.Dims, in[0].Shape)
+		return Type{}, fmt.Errorf("dims %v are not those of the shape %v", o.Dims, in[0].Shape)
 	}
 	shape := []int{}
 	if err := checkDims(o.Dims, in[0].Shape); err != nil {
@@ -386,7 +402,7 @@ func inferSlice(_ *Program, o *Operation, in []Type) (Type, error) {
 	shape := slices.Clone(in[0].Shape)
 	step := max(1, o.Step)
 	if o.Step < 0 || o.Start < 0 || o.Start >= o.Stop || o.Stop > shape[o.Dim] {
-		return Type{}, fmt.Errorf("from %d to %d by %d of the shape %v", o.Start, o.Stop, step, shape)
+		return Type{}, fmt.Errorf("takes %d to %d by %d of the shape %v", o.Start, o.Stop, step, shape)
 	}
 	shape[o.Dim] = (o.Stop - o.Start + step - 1) / step
 	return in[0].with(shape...), nil
@@ -444,7 +460,7 @@ func inferAlong(_ *Program, o *Operation, in []Type) (Type, error) {
 
 func inferRowSum(_ *Program, _ *Operation, in []Type) (Type, error) {
 	if in[0].Rows != Vertices {
-		return Type{}, fmt.Errorf("of %s, and it reads rows of vertices", in[0])
+		return Type{}, fmt.Errorf("reads %s, and it takes rows of vertices", in[0])
 	}
 	return Type{Shape: in[0].Shape}, nil
 }
@@ -458,10 +474,10 @@ func inferLinear(_ *Program, _ *Operation, in []Type) (Type, error) {
 	x, w := in[0], in[1]
 	n := len(x.Shape)
 	if n == 0 || w.Rows != None || len(w.Shape) != 2 || w.Shape[1] != x.Shape[n-1] {
-		return Type{}, fmt.Errorf("%s, and a weight that is %s", x, w)
+		return Type{}, fmt.Errorf("multiplies %s by %s", x, w)
 	}
 	if len(in) == 3 && (in[2].Rows != None || !slices.Equal(in[2].Shape, w.Shape[:1])) {
-		return Type{}, fmt.Errorf("a weight of shape %v, and a bias that is %s", w.Shape, in[2])
+		return Type{}, fmt.Errorf("has a weight of shape %v and adds %s", w.Shape, in[2])
 	}
 	return x.with(append(slices.Clone(x.Shape[:n-1]), w.Shape[0])...), nil
 }
@@ -473,13 +489,10 @@ func inferMatmul(_ *Program, _ *Operation, in []Type) (Type, error) {
 	if vector {
 		x = []int{1, x[0]}
 	}
-	t, err := together([]Type{in[0].with(), in[1].with()})
-	if err != nil {
-		return t, err
-	}
 	n, m := len(x), len(y)
-	if n < 2 || m < 2 || x[n-1] != y[m-2] {
-		return t, fmt.Errorf("a product of shapes %v and %v", in[0].Shape, in[1].Shape)
+	t, err := together([]Type{in[0].with(), in[1].with()})
+	if err != nil || n < 2 || m < 2 || x[n-1] != y[m-2] {
+		return t, fmt.Errorf("multiplies %s by %s", in[0], in[1])
 	}
 	shape, err := broadcast(x[:n-2], y[:m-2])
 	if err != nil {
@@ -494,7 +507,7 @@ func inferMatmul(_ *Program, _ *Operation, in []Type) (Type, error) {
 func inferBatchNorm(p *Program, o *Operation, in []Type) (Type, error) {
 	t := in[0]
 	if t.Rows != Vertices || len(t.Shape) != 1 {
-		return t, fmt.Errorf("of %s, and it reads rows of vertices of one size", t)
+		return t, fmt.Errorf("reads %s, and it takes rows of vertices of one size", t)
 	}
 	for i, name := range []string{o.Weight, o.Bias, o.Mean, o.Variance} {
 		switch q := p.parameter(name); {
@@ -529,12 +542,15 @@ func inferLayerNorm(_ *Program, o *Operation, in []Type) (Type, error) {
 			return t, fmt.Errorf("dims %v are not the last of the shape %v", o.Dims, t.Shape)
 		}
 	}
-	if len(o.Dims) == 0 || !(o.Eps >= 0) {
-		return t, fmt.Errorf("dims %v, eps %v", o.Dims, o.Eps)
+	switch {
+	case len(o.Dims) == 0:
+		return t, errors.New("lacks the dims that it normalises")
+	case !(o.Eps >= 0):
+		return t, fmt.Errorf("eps: %v is below 0", o.Eps)
 	}
 	for _, w := range in[1:] {
 		if w.Rows != None || !slices.Equal(w.Shape, t.Shape[first:]) {
-			return t, fmt.Errorf("of %s, and a weight that is %s", t, w)
+			return t, fmt.Errorf("normalises %s with a weight that is %s", t, w)
 		}
 	}
 	return t, nil
