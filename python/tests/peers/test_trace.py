@@ -14,7 +14,14 @@ import torch_geometric.nn as g
 from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, MessagePassing, SAGEConv
-from torch_geometric.utils import add_remaining_self_loops, add_self_loops, degree, dropout_edge, scatter, softmax
+from torch_geometric.utils import (
+    add_remaining_self_loops,
+    add_self_loops,
+    degree,
+    dropout_edge,
+    scatter,
+    softmax,
+)
 from traced import EDGE, OUT, WIDTH, compare, perceptron
 
 import weft
