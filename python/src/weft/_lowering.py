@@ -1,0 +1,667 @@
+"""From a graph of ATen's operations to those of a program.
+
+`Lowering` goes through the nodes that torch.export has written down, and knows of each value whether its rows are
+vertices, edges or neither. `_aten` has a function for each operation that is not the same in both.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sympy
+import torch
+from torch import Tensor, nn
+
+from ._errors import Refused
+from ._operations import (
+    WITH_LOOPS,
+    Builder,
+    Chosen,
+    Edges,
+    Ends,
+    Fill,
+    Loops,
+    Number,
+    Rows,
+    Unlowerable,
+    Value,
+    Vertices,
+    base_of,
+    in_words,
+)
+
+LOWERED: dict[str, Callable[..., Any]] = {}
+
+
+def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def put(function: Callable[..., Any]) -> Callable[..., Any]:
+        LOWERED.update(dict.fromkeys(names, function))
+        return function
+
+    return put
+
+
+_SAME = {"neg", "abs", "sign", "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "square", "sin", "cos", "tanh",
+         "sigmoid", "relu", "silu", "erf", "floor", "ceil", "round", "maximum", "minimum", "gt", "ge", "lt", "le", "ne", "selu"}  # fmt: skip
+_RENAMED = {"logical_not": "not", "bitwise_not": "not", "log_sigmoid": "logsigmoid", "logical_and": "and", "bitwise_and": "and",
+            "logical_or": "or", "bitwise_or": "or", "__and__": "and", "__or__": "or", "absolute": "abs"}  # fmt: skip
+_KEEPS = {
+    "detach",
+    "alias",
+    "clone",
+    "contiguous",
+    "to",
+    "_to_copy",
+    "lift_fresh_copy",
+    "lift_fresh",
+    "type_as",
+}
+_VIEWS = {
+    "view",
+    "_unsafe_view",
+    "reshape",
+    "unsqueeze",
+    "squeeze",
+    "flatten",
+    "unflatten",
+    "_reshape_alias",
+    "view_as",
+    "reshape_as",
+}
+_MOVES = {"permute", "transpose", "t", "swapaxes", "movedim"}
+_ALIASES = _KEEPS | _VIEWS | _MOVES | {"slice", "select", "expand", "expand_as"}
+_NOTHING = {
+    "_assert_scalar",
+    "_assert_tensor_metadata",
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+}
+
+# What no program has: what it is, and what to write in its place.
+_REFUSED = {
+    **dict.fromkeys(
+        ("rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "randperm", "bernoulli", "multinomial", "normal",
+         "normal_functional", "uniform", "exponential", "rrelu_with_noise", "alpha_dropout", "feature_dropout", "poisson"),
+        "draws random numbers: nn.Dropout is the one random layer that weft has; draw the others before training, as features",
+    ),
+    **dict.fromkeys(
+        ("sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "unique", "_unique2", "unique_consecutive", "unique_dim",
+         "searchsorted", "bucketize", "cumsum", "cumprod", "cummax", "cummin", "repeat_interleave"),
+        "orders, ranks or accumulates rows: aggregate a vertex's edges by sum, mean, max, min, mul or softmax, "
+        "and make other edges (to_undirected, coalesce) before training",
+    ),
+    **dict.fromkeys(
+        ("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "_native_multi_head_attention", "cdist",
+         "_cdist_forward", "pdist"),
+        "compares all pairs of vertices, which takes memory and time of their square: attend over edges, by propagate",
+    ),
+    **dict.fromkeys(
+        ("lstm", "gru", "rnn_tanh", "rnn_relu"),
+        "runs over a sequence: weft has nn.GRUCell and nn.LSTMCell over rows, and no sequence of a vertex's edges",
+    ),
+    **dict.fromkeys(
+        ("argmax", "argmin", "nonzero_static", "masked_select"),
+        "gives positions, which depend on the values: write a comparison and torch.where",
+    ),
+    **dict.fromkeys(
+        ("_sparse_mm", "sparse_coo_tensor", "_sparse_coo_tensor_unsafe", "to_sparse", "spmm", "_sparse_csr_tensor_unsafe", "sparse_csr_tensor"),
+        "makes a sparse matrix: give edge_index to propagate",
+    ),
+    **dict.fromkeys(
+        ("linalg_inv_ex", "linalg_solve", "_linalg_svd", "_linalg_eigh", "linalg_qr", "inverse"),
+        "is linear algebra that no program has: compute it before training, as features",
+    ),
+}  # fmt: skip
+
+
+class Lowering(Builder):
+    """Goes through the nodes of a graph of ATen. env has what each node is."""
+
+    def __init__(self, rows: dict[sympy.Expr, Rows], said: Callable[[Any], str]) -> None:
+        super().__init__()
+        self.rows = rows  # what the symbols of sizes count
+        self.numbers: dict[sympy.Expr, Value] = {}  # and those that are values of tensors
+        self.env: dict[Any, Any] = {}
+        self.views: dict[Any, list[Any]] = {}
+        self.node: Any = None
+        self.said = said
+        self.dropouts: dict[str, int] = {}
+        self.training, self.frozen = True, set[str]()
+
+    # -- nodes
+
+    def run(self, graph: torch.fx.Graph) -> Any:
+        for node in graph.nodes:
+            if node.op == "output":
+                return torch.fx.node.map_arg(node.args[0], lambda n: self.env[n])
+            if node.op == "get_attr":
+                self.env[node] = operator.attrgetter(node.target)(graph.owning_module)
+            elif node.op == "call_function":
+                self.env[node] = self.call(node)
+        return None
+
+    def block(self, target: Any, *args: Any) -> Any:
+        """A part of forward under torch.no_grad, torch.autocast or a checkpoint."""
+        at = next(k for k, a in enumerate(args) if isinstance(a, torch.fx.GraphModule))
+        inner, given = args[at].graph, args[at + 1 :]
+        self.env.update(zip((n for n in inner.nodes if n.op == "placeholder"), given))
+        result = self.run(inner)
+        if "grad" in target.__name__ and args[0] is False:
+            return torch.utils._pytree.tree_map_only(
+                Value, lambda v: replace(self.emit("detach", [v], v.rows, v.shape), axis=v.axis), result
+            )
+        return result
+
+    def call(self, node: Any) -> Any:
+        self.node, target = node, node.target
+        self.where = {"path": path_of(node), "line": line_of(node)}
+        meta = node.meta.get("val")
+        if isinstance(meta, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.scalar(node, meta)
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
+        if target is operator.getitem:
+            return args[0][args[1]]
+        if isinstance(target, torch._ops.HigherOrderOperator) and any(
+            isinstance(a, torch.fx.GraphModule) for a in args
+        ):
+            return self.block(target, *args)
+        if not isinstance(target, torch._ops.OpOverload):
+            if isinstance(meta, (int, float, bool)) or meta is None:
+                return meta
+            raise self.no(f"{getattr(target, '__name__', target)} is not an operation of tensors")
+        name = target._schema.name.split("::")[1]
+        base = name.removesuffix("_") if target._schema.is_mutable and not name.endswith("__") else name
+        self.possible()
+        if base in _NOTHING:
+            return None
+        try:
+            if not target._schema.is_mutable and base in _ALIASES and isinstance(node.args[0], torch.fx.Node):
+                self.views.setdefault(node.args[0], []).append(node)
+            known = every(args, kwargs)
+            if not any(
+                isinstance(a, (Value, Fill, Edges, Ends, Vertices, Loops, Chosen, Number)) for a in known
+            ):
+                result = (
+                    target(*args, **kwargs)
+                    if not any(a is None for a in map(self.env.get, node.all_input_nodes))
+                    else None
+                )
+            else:
+                named = operands(target._schema, args, kwargs)
+                result = self.lowered(base, node, named)
+            if target._schema.is_mutable and isinstance(node.args[0], torch.fx.Node):
+                self.views.setdefault(node.args[0], []).append(node)
+                self.assign(node.args[0], result)
+            return result
+        except Unlowerable as why:
+            raise self.no(str(why)) from None
+        except Refused:
+            raise
+        except (
+            ArithmeticError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            RuntimeError,
+            StopIteration,
+            TypeError,
+            ValueError,
+        ) as why:
+            raise self.no(
+                f"{base} is called in a way that weft does not know ({' '.join(str(why).split())[:120]}): write it by other operations"
+            ) from why
+
+    def possible(self) -> None:
+        """Refuses by name what no program has."""
+        if isinstance(self.node.target, torch._ops.OpOverload):
+            name = self.node.target._schema.name.split("::")[1].rstrip("_")
+            if why := _REFUSED.get(name):
+                raise self.no(f"{name.lstrip('_')} {why}")
+
+    def lowered(self, name: str, node: Any, named: dict[str, Any]) -> Any:
+        x = next(iter(named.values()), None)
+        if name in LOWERED:
+            result = LOWERED[name](self, **named)
+        elif name in _SAME or name in _RENAMED:
+            tensors = [v for v in named.values() if not isinstance(v, (str, type(None)))]
+            result = self.elementwise(_RENAMED.get(name, name), *tensors)
+        elif name in _VIEWS | _MOVES | {"expand", "expand_as"}:
+            result = self.shaped(name, x, named)
+        else:
+            result = self.expanded(node)
+        return self.checked(result)
+
+    def expanded(self, node: Any) -> Any:
+        """An operation that is several others, by PyTorch's own definition."""
+        from torch._decomp import core_aten_decompositions
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        table = core_aten_decompositions()
+        target = node.target
+
+        def do(*tensors: Any) -> Any:
+            values = iter(tensors)
+            args, kwargs = torch.fx.node.map_arg(
+                (node.args, node.kwargs),
+                lambda n: next(values) if isinstance(n.meta["val"], Tensor) else n.meta["val"],
+            )
+            with torch.enable_grad():
+                result = NotImplemented if target in table else target.decompose(*args, **kwargs)
+            return table[target](*args, **kwargs) if result is NotImplemented else result
+
+        nodes: list[Any] = []
+        torch.fx.node.map_arg(
+            (node.args, node.kwargs), lambda n: nodes.append(n) if isinstance(n.meta["val"], Tensor) else None
+        )
+        name = target._schema.name.split("::")[1].strip("_")
+        try:
+            if target not in table and not target._can_decompose():
+                raise NotImplementedError
+            fake = nodes[0].meta["val"].fake_mode
+            with fake:
+                graph = make_fx(do, tracing_mode="real")(*(n.meta["val"] for n in nodes)).graph
+        except (NotImplementedError, RuntimeError, TypeError, StopIteration, AttributeError):
+            raise Unlowerable(
+                f"{name} is not among a program's operations (docs/program.md): write it by those"
+            ) from None
+        where, outer = self.where, self.node
+        for inner in graph.nodes:
+            if inner.op == "placeholder":
+                self.env[inner] = self.env[nodes.pop(0)]
+            elif inner.op == "call_function":
+                inner.meta["stack_trace"], inner.meta["nn_module_stack"] = (
+                    outer.meta.get("stack_trace"),
+                    outer.meta.get("nn_module_stack"),
+                )
+                self.env[inner] = self.call(inner)
+            elif inner.op == "output":
+                self.node, self.where = outer, where
+                return torch.fx.node.map_arg(inner.args[0], lambda n: self.env[n])
+        raise Unlowerable(f"{name} is not among a program's operations")
+
+    def no(self, why: str) -> Refused:
+        return Refused(f"model: {self.said(self.node)}{why}")
+
+    def scalar(self, node: Any, meta: Any) -> Any:
+        """A size, or what Python makes of sizes and of tensors' numbers."""
+        expression = meta.node.expr
+        if not expression.free_symbols:
+            return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(meta)](expression)
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in (
+            "aten::item",
+            "aten::_local_scalar_dense",
+        ):
+            of = self.env[node.args[0]]
+            if isinstance(of, Ends):  # max of all numbers of vertices, by PyG's maybe_num_nodes
+                self.rows[expression + 1] = "vertices"
+            elif isinstance(of, Value):
+                self.numbers[expression] = self.emit("detach", [of], of.rows, of.shape)
+        return Number(expression)
+
+    # -- what a node is
+
+    def layout(self, node: Any = None) -> tuple[Rows, tuple[int, ...], int]:
+        """Rows, shape and axis by the sizes that PyTorch has found."""
+        sizes = (node or self.node).meta["val"].shape
+        free = [d for d, n in enumerate(sizes) if not isinstance(n, int) and n.node.expr.free_symbols]
+        shape = tuple(int(n) for d, n in enumerate(sizes) if d not in free)
+        if not free:
+            return None, shape, 0
+        if len(free) > 1:
+            raise Unlowerable(
+                "each pair of vertices meets: a function of all pairs takes memory and time of their square"
+            )
+        return self.counted(sizes[free[0]]), shape, free[0]
+
+    def counted(self, size: Any) -> Rows:
+        expression = sympy.expand(size.expression if isinstance(size, Number) else size.node.expr)
+        if expression not in self.rows:
+            raise Unlowerable(
+                "a size depends on values or joins several edge sets: weft has all vertices, and all edges with or without self loops"
+            )
+        return self.rows[expression]
+
+    def count(self, size: Any, rows: Rows) -> Rows:
+        """Notes what a size that PyTorch knows nothing of counts."""
+        self.rows[size.node.expr] = rows
+        vertices = next(e for e, r in self.rows.items() if r == "vertices" and e.is_Symbol)
+        if rows in WITH_LOOPS:
+            self.rows[sympy.expand(size.node.expr + vertices)] = WITH_LOOPS[rows]
+        return rows
+
+    def checked(self, result: Any) -> Any:
+        """A value has the sizes that PyTorch has found: a slip of this file is refused here, and trains nothing."""
+        meta = self.node.meta.get("val")
+        if isinstance(result, (Value, Fill)) and isinstance(meta, Tensor):
+            rows, shape, axis = self.layout()
+            result = result if result.rows is not None else replace(result, axis=0)
+            if (base_of(result.rows), result.shape, result.axis) != (base_of(rows), shape, axis):
+                raise Unlowerable(
+                    f"{self.node.target} became {result.rows} × {result.shape} instead of {rows} × {shape}: this is a fault of weft"
+                )
+        return result
+
+    def value(self, x: Any) -> Value:
+        """An operand as a value."""
+        if isinstance(x, Value):
+            return x
+        if isinstance(x, Fill):
+            return self.full(x)
+        if isinstance(x, (Tensor, int, float, bool)):
+            return self.constant(x)
+        if isinstance(x, Number):
+            return self.computed(x.expression)
+        if isinstance(x, Loops):
+            if x.rows not in ("one", "removed"):
+                raise Unlowerable(
+                    "stored self loops are told from other edges: remove them first, by remove_self_loops"
+                )
+            flags = self.constant(0), self.ones("vertices")
+            is_loop = (
+                self.emit("with_loops", [self.full(Fill(0, "removed", ())), flags[1]], "one", ())
+                if x.rows == "one"
+                else self.full(Fill(0, "removed", ()))
+            )
+            return self.pointwise("not", is_loop) if x.inverse else is_loop
+        if isinstance(x, (Ends, Vertices, Edges)):
+            raise Unlowerable(
+                "numbers of vertices are used as values: only rows of vertices are read by them"
+            )
+        raise Unlowerable(f"{type(x).__name__} is not a value")
+
+    def computed(self, e: sympy.Expr) -> Value:
+        """A number of Python that depends on sizes."""
+        if e in self.numbers:
+            return self.numbers[e]
+        if e.is_Number:
+            return self.constant(float(e))
+        rows = self.rows.get(sympy.expand(e))
+        if rows is not None:
+            count = self.emit("vertices", (), None, ())
+            return (
+                count
+                if rows == "vertices"
+                else self.emit("row_sum", [self.scatter(self.ones(rows), "target", "sum")], None, ())
+            )
+        parts = [self.computed(a) for a in e.args]
+        name = {
+            "Add": "add",
+            "Mul": "mul",
+            "Pow": "pow",
+            "PowByNatural": "pow",
+            "FloatTrueDiv": "div",
+            "IntTrueDiv": "div",
+        }.get(type(e).__name__)
+        if type(e).__name__ == "ToFloat":
+            return parts[0]
+        if name is None or not parts:
+            raise Unlowerable(
+                f"a number is computed from sizes by {type(e).__name__}: use sums, products and quotients"
+            )
+        result = parts[0]
+        for p in parts[1:]:
+            result = self.pointwise(name, result, p)
+        return result
+
+    def elementwise(self, name: str, *given: Any, **attributes: Any) -> Any:
+        if name in ("eq", "ne") and len(given) == 2 and all(isinstance(v, Ends) for v in given):
+            if given[0].rows != given[1].rows or given[0].end == given[1].end:
+                raise Unlowerable("the ends of different edges are compared")
+            return Loops(given[0].rows, inverse=name == "ne")
+        if name == "not" and isinstance(given[0], Loops):
+            return replace(given[0], inverse=not given[0].inverse)
+        if all(
+            isinstance(v, (Fill, int, float, bool)) or (isinstance(v, Tensor) and v.numel() == 1)
+            for v in given
+        ) and any(isinstance(v, Fill) for v in given):
+            numbers = [
+                torch.tensor(v.number if isinstance(v, Fill) else float(v), dtype=torch.float64)
+                for v in given
+            ]
+            done = _NUMBER.get(name) or getattr(torch, name)
+            return Fill(float(done(*numbers, **_arguments(attributes))), *self.layout())
+        rows = next((v.rows for v in given if isinstance(v, Value) and v.rows is not None), None)
+        values = []
+        for v in given:  # a number in every row is a constant, where another operand has the rows
+            alone = isinstance(v, Fill) and rows == v.rows
+            values.append(
+                self.constant(torch.full((1,) * len(v.shape), v.number)) if alone else self.value(v)
+            )
+        result = self.pointwise(name, *values, **attributes)
+        if any(isinstance(v, Fill) for v in given) and isinstance(self.node.meta.get("val"), Tensor):
+            result = self.expand(result, self.layout()[1])
+        return result
+
+    # -- views, and writing in place
+
+    def shaped(self, name: str, x: Any, named: dict[str, Any]) -> Any:
+        """A view: rows stay, and the row's columns get another shape."""
+        if isinstance(x, (Ends, Loops, Chosen)):
+            return x
+        if isinstance(x, (Edges, Vertices)):
+            if len(self.node.meta["val"].shape) == 2 and name == "expand" and isinstance(x, Vertices):
+                return Vertices(pairs=True)
+            if name in _MOVES:
+                raise Unlowerable("edge_index is transposed: take its rows, edge_index[0] and edge_index[1]")
+            return x
+        rows, shape, axis = self.layout()
+        if isinstance(x, Fill):
+            return Fill(x.number, x.rows, shape, axis)
+        x = self.value(x)
+        if name in _MOVES:
+            order = _order(name, named, x.dim)
+            if x.rows is None:
+                return self.permute(x, order)
+            return self.permute(x, [d - (d > x.axis) for d in order if d != x.axis], order.index(x.axis))
+        if name.startswith("expand"):
+            if x.rows is None and rows is not None:
+                x = self.filled(
+                    self.reshape(x, (1,) * (len(shape) + 1 - len(x.shape)) + x.shape),
+                    [Value(0, rows, shape, axis)],
+                )
+            x = self.reshape(x, (1,) * (len(shape) - len(x.shape)) + x.shape, axis)
+            return self.expand(x, shape)
+        if x.rows is not None and math.prod(x.shape[: x.axis]) != math.prod(shape[:axis]):
+            raise Unlowerable(
+                "a view mixes vertices or edges with columns: keep the first dimension, as in x.view(x.size(0), -1)"
+            )
+        return self.reshape(x, shape, axis)
+
+    def assign(self, node: Any, result: Any) -> None:
+        """Writes in place: the tensor that node is, what it is a view of, and all views of that."""
+        base = (
+            node.args[0]
+            if node.op == "call_function" and node in self.views.get(node.args[0] if node.args else None, ())
+            else None
+        )
+        if base is None:
+            self.env[node] = result
+            self.again(node)
+        else:
+            self.assign(base, self.written(node, base, result))
+
+    def again(self, base: Any) -> None:
+        current = self.node
+        for view in self.views.get(base, ()):
+            if view in self.env:
+                if view.target._schema.is_mutable:
+                    self.env[view] = self.env[base]
+                else:
+                    self.node = view
+                    args, kwargs = torch.fx.node.map_arg((view.args, view.kwargs), lambda n: self.env[n])
+                    self.env[view] = self.lowered(
+                        view.target._schema.name.split("::")[1],
+                        view,
+                        operands(view.target._schema, args, kwargs),
+                    )
+                self.again(view)
+        self.node = current
+
+    def written(self, view: Any, base: Any, new: Any) -> Any:
+        """The base with new values in a view of it."""
+        name = view.target._schema.name.split("::")[1]
+        old = self.env[base]
+        if name in _KEEPS or view.target._schema.is_mutable:
+            return new
+        old, new = self.value(old), self.value(new)
+        new = self.filled(new, [old])
+        if name in _VIEWS:
+            return self.reshape(new, old.shape, old.axis)
+        if name in ("slice", "select"):
+            _, dim, *rest = view.args
+            dim = int(dim if name == "select" or len(view.args) > 1 else 0) % old.dim
+            if old.rows is not None and dim == old.axis:
+                if name == "slice" and self.whole(view):
+                    return new
+                raise Unlowerable("some of the vertices or edges are written by their position")
+            at = dim - (old.rows is not None and dim > old.axis)
+            size = old.shape[at]
+            start, stop = (rest[0] % size, rest[0] % size + 1) if name == "select" else bounds(rest, size)
+            new = self.reshape(new, (*old.shape[:at], stop - start, *old.shape[at + 1 :]), old.axis)
+            return self.cat([self.slice(old, at, 0, start), new, self.slice(old, at, stop, size)], at)
+        raise Unlowerable(
+            f"values are written through a view by {name}: make a new tensor by torch.cat or torch.where"
+        )
+
+    def is_mask(self, index: Value, indices: list[Any]) -> bool:
+        node = self.node.args[1]
+        return isinstance(node, (list, tuple)) and bool(
+            node[indices.index(index)].meta["val"].dtype == torch.bool
+        )
+
+    def whole(self, view: Any) -> bool:
+        return bool(view.meta["val"].shape == view.args[0].meta["val"].shape)
+
+    # -- helpers of handlers
+
+    def dims(self, x: Value, dims: Any) -> tuple[bool, list[int]]:
+        """Whether the rows' dimension is among PyTorch's dims, and which of a row are."""
+        dims = range(x.dim) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
+        dims = [d % max(x.dim, 1) for d in dims] if x.dim else []
+        if x.rows is None:
+            return False, dims
+        return x.axis in dims, [d - (d > x.axis) for d in dims if d != x.axis]
+
+    def over(self, x: Value, dims: Any, keep: bool, name: str) -> Value:
+        """A reduction by sum or mean, over rows too."""
+        rows, columns = self.dims(x, dims)
+        if rows and x.rows != "vertices":
+            if isinstance(x.rows, tuple):
+                raise Unlowerable(f"a {name} over {in_words(x.rows)}: multiply by the mask, and sum")
+            count = self.computed(next(e for e, r in self.rows.items() if r == x.rows))
+            x = self.scatter(self.reduce(name, x, columns, True), "target", "sum")
+            x = self.emit("row_sum", [x], None, x.shape)
+            x = self.pointwise("div", x, count) if name == "mean" else x
+        elif rows:
+            x = self.reduce(name, x, columns, True)
+            x = self.emit("row_" + name, [x], None, x.shape)
+        else:
+            return self.reduce(name, x, columns, keep)
+        return self.reshape(x, self.layout()[1])
+
+    def variance(self, x: Value, dims: Any, keep: bool, correction: float) -> Value:
+        rows, columns = self.dims(x, dims)
+        own = self.node
+        centre = self.kept(x, rows, columns, x)
+        squares = self.pointwise("square", self.pointwise("sub", x, centre))
+        out = self.kept(squares, rows, columns, x)
+        if correction:
+            count: Value = self.constant(math.prod(x.shape[d] for d in columns))
+            if rows:
+                count = self.pointwise(
+                    "mul", count, self.computed(next(e for e, r in self.rows.items() if r == x.rows))
+                )
+            rest = self.pointwise("sub", count, self.constant(correction))
+            out = self.pointwise("mul", out, self.pointwise("div", count, rest))
+        self.node = own
+        _, shape, axis = self.layout()
+        return self.reshape(out, shape, axis)
+
+    def kept(self, x: Value, rows: bool, columns: list[int], like: Value) -> Value:
+        """The mean with the dimensions kept, so that it meets x again."""
+        x = self.reduce("mean", x, columns, True)
+        if not rows:
+            return x
+        if x.rows != "vertices":
+            raise Unlowerable("a variance over edges: aggregate to vertices first")
+        out = self.emit("row_mean", [x], None, x.shape)
+        return self.reshape(out, (*x.shape[: like.axis], 1, *x.shape[like.axis :]))
+
+
+_NUMBER = {"div": torch.div, "where": lambda c, x, y: x if c else y, "and": torch.logical_and, "or": torch.logical_or, "not": torch.logical_not, "leaky_relu": nn.functional.leaky_relu,
+           "elu": nn.functional.elu, "gelu": nn.functional.gelu, "softplus": nn.functional.softplus, "silu": nn.functional.silu,
+           "logsigmoid": nn.functional.logsigmoid}  # fmt: skip
+
+
+def _arguments(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {{"slope": "negative_slope"}.get(k, k): v for k, v in attributes.items()}
+
+
+def every(*nested: Any) -> list[Any]:
+    found: list[Any] = []
+    for v in nested:
+        found += (
+            every(*(v.values() if isinstance(v, dict) else v)) if isinstance(v, (list, tuple, dict)) else [v]
+        )
+    return found
+
+
+def operands(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Operands by their names in the schema, with those that change a value."""
+    named = dict(zip((a.name for a in schema.arguments), args)) | kwargs
+    for a in schema.arguments:
+        if a.name not in named and a.has_default_value():
+            named[a.name] = a.default_value
+    for name in (
+        "dtype",
+        "layout",
+        "device",
+        "pin_memory",
+        "memory_format",
+        "non_blocking",
+        "copy",
+        "half_to_float",
+        "out_int32",
+    ):
+        named.pop(name, None)
+    return named
+
+
+def bounds(bounds: Sequence[Any], size: int) -> tuple[int, int]:
+    start, stop, _ = slice(*(None if b is None else int(b) for b in (*bounds, None, None)[:2])).indices(size)
+    return start, max(start, stop)
+
+
+def _order(name: str, named: dict[str, Any], dim: int) -> list[int]:
+    order = list(range(dim))
+    if name == "permute":
+        return [d % dim for d in named["dims"]]
+    if name == "movedim":
+        raise Unlowerable("movedim is not among a program's operations: use permute or transpose")
+    a, b = (0, 1) if name == "t" else [named[k] % dim for k in named if k.startswith(("dim", "axis"))]
+    if dim > 1:
+        order[a], order[b] = order[b], order[a]
+    return order
+
+
+def path_of(node: Any) -> str:
+    stack = node.meta.get("nn_module_stack") or {}
+    return next((str(path) for path, _ in reversed(stack.values())), "").removeprefix("of").removeprefix(".")
+
+
+PRIVATE = re.compile(
+    r"/(torch|torch_geometric|dgl|weft|sympy)/|/torch_geometric\.nn\.|^<|/python3[.\d]*/[a-z_]+\.py$"
+)
+
+
+def line_of(node: Any) -> str:
+    """The last line that is the user's own, or else the last line."""
+    frames = re.findall(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)', node.meta.get("stack_trace") or "")
+    own = [f for f in frames if not PRIVATE.search(f[0])] or frames
+    return f"{os.path.basename(own[-1][0])}:{own[-1][1]}: {own[-1][2].strip()}" if own else ""

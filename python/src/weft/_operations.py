@@ -1,0 +1,396 @@
+"""The list of operations that a program is (docs/program.md), and the values that it is built from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy
+import torch
+from torch import Tensor
+
+Rows = Any  # None, "vertices", the loops of an edge set, or one of these with the operation that chooses among its rows
+
+
+@dataclass(frozen=True)
+class Value:
+    """The value of an operation. shape is that of a row, and axis says where PyTorch has the rows' dimension."""
+
+    op: int
+    rows: Rows
+    shape: tuple[int, ...]
+    axis: int = 0
+
+    @property
+    def dim(self) -> int:
+        return len(self.shape) + (self.rows is not None)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """One number in every element of rows: no operation, until it must be one."""
+
+    number: float
+    rows: Rows
+    shape: tuple[int, ...]
+    axis: int = 0
+
+    dim = Value.dim
+
+
+@dataclass(frozen=True)
+class Edges:
+    """An edge_index. Reversed edges swap the ends."""
+
+    rows: Rows
+    reverse: bool = False
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The numbers of the vertices at one end of edges, in any shape that broadcasts one number per edge."""
+
+    rows: Rows
+    end: str
+
+
+@dataclass(frozen=True)
+class Vertices:
+    """The numbers of all vertices in order; pairs, if they stand twice, as the edge_index of self loops."""
+
+    pairs: bool = False
+
+
+@dataclass(frozen=True)
+class Loops:
+    """Which edges of a set are self loops (or, inverse, are not)."""
+
+    rows: Rows
+    inverse: bool
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The places where a mask is true."""
+
+    mask: Value | Loops
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that depends on the graph, as the count of vertices."""
+
+    expression: sympy.Expr
+
+
+WITHOUT_LOOPS = {"stored": "removed", "removed": "removed", "one": "removed", "added": "removed"}
+WITH_LOOPS = {"removed": "one", "stored": "added"}
+
+
+class Unlowerable(Exception):
+    """What cannot be lowered, and what to write in its place."""
+
+
+# ---- operations of a program ------------------------------------------------------------------------------
+
+
+class Builder:
+    """The list of operations. Equal operations are one, and where an operation changes nothing there is none."""
+
+    def __init__(self) -> None:
+        self.operations: list[dict[str, Any]] = []
+        self.shapes: list[Value] = []
+        self.known: dict[Any, Value] = {}
+        self.where: dict[str, str] = {}  # path and line of what is being lowered
+
+    def emit(
+        self,
+        op: str,
+        inputs: Sequence[Value],
+        rows: Rows,
+        shape: Iterable[int],
+        axis: int = 0,
+        /,
+        **attributes: Any,
+    ) -> Value:
+        if op == "detach" and self.of(inputs[0])["op"] == "detach":
+            return inputs[0]
+        shape = tuple(int(n) for n in shape)
+        base = rows[0] if isinstance(rows, tuple) else rows
+        key = (op, tuple(v.op for v in inputs), repr(attributes), base)
+        if key not in self.known or op == "dropout":
+            entry = {"op": op} | ({"in": [v.op for v in inputs]} if inputs else {}) | attributes
+            self.operations.append(entry | {k: v for k, v in self.where.items() if v and k not in entry})
+            self.shapes.append(Value(len(self.operations) - 1, base, shape))
+            self.known[key] = self.shapes[-1]
+        return Value(self.known[key].op, rows, shape, axis if rows is not None else 0)
+
+    def of(self, value: Value) -> dict[str, Any]:
+        return self.operations[value.op]
+
+    def inputs(self, value: Value) -> list[Value]:
+        return [self.shapes[k] for k in self.of(value).get("in", ())]
+
+    def constant(self, number: Tensor | float) -> Value:
+        given = torch.as_tensor(number, dtype=torch.float64)
+        flat = given.flatten().tolist()
+        if len(flat) > 1_000_000:
+            raise Unlowerable(f"a constant of {len(flat):,} numbers: make it a parameter or a buffer")
+        values = [v if math.isfinite(v) else str(v) for v in (flat[:1] if len(set(flat)) == 1 else flat)]
+        return self.emit("constant", (), None, given.shape, shape=list(given.shape), values=values)
+
+    def number(self, value: Any) -> float | None:
+        """The number that a constant of one value is."""
+        if isinstance(value, Fill):
+            return value.number
+        if isinstance(value, Value):
+            while self.of(value)["op"] in ("reshape", "expand"):
+                value = self.inputs(value)[0]
+            entry = self.of(value)
+            return (
+                float(entry["values"][0]) if entry["op"] == "constant" and len(entry["values"]) == 1 else None
+            )
+        return float(value) if isinstance(value, (int, float)) else None
+
+    def ones(self, rows: Rows) -> Value:
+        if rows == "vertices" or rows[0] == "vertices":
+            return self.emit("ones", (), rows, (), rows="vertices")
+        return self.emit("ones", (), rows, (), rows="edges", loops=base_of(rows))
+
+    def full(self, fill: Fill) -> Value:
+        value = self.ones(fill.rows)
+        if fill.number != 1:
+            value = self.pointwise("mul", value, self.constant(fill.number))
+        return replace(self.expand(self.reshape(value, (1,) * len(fill.shape)), fill.shape), axis=fill.axis)
+
+    def reshape(self, x: Value, shape: Iterable[int], axis: int | None = None) -> Value:
+        shape, axis = tuple(shape), x.axis if axis is None else axis
+        if math.prod(shape) != math.prod(x.shape):
+            raise Unlowerable("a view mixes vertices or edges with columns")
+        while self.of(x)["op"] == "reshape":
+            x = replace(x, op=self.inputs(x)[0].op, shape=self.inputs(x)[0].shape)
+        if shape == x.shape:
+            return replace(x, axis=axis if x.rows is not None else 0)
+        return self.emit("reshape", [x], x.rows, shape, axis, shape=list(shape))
+
+    def expand(self, x: Value, shape: tuple[int, ...]) -> Value:
+        return x if x.shape == shape else self.emit("expand", [x], x.rows, shape, x.axis, shape=list(shape))
+
+    def permute(self, x: Value, order: Sequence[int], axis: int | None = None) -> Value:
+        axis = x.axis if axis is None else axis
+        if list(order) == sorted(order):
+            return replace(x, axis=axis)
+        return self.emit("permute", [x], x.rows, [x.shape[d] for d in order], axis, dims=list(order))
+
+    def slice(self, x: Value, dim: int, start: int, stop: int, step: int = 1) -> Value:
+        if (start, stop, step) == (0, x.shape[dim], 1):
+            return x
+        shape = (*x.shape[:dim], len(range(start, stop, step)), *x.shape[dim + 1 :])
+        return self.emit("slice", [x], x.rows, shape, x.axis, dim=dim, start=start, stop=stop, step=step)
+
+    def cat(self, parts: Sequence[Value], dim: int) -> Value:
+        parts = [self.filled(p, parts) for p in parts if p.shape[dim]]
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        shape = (*first.shape[:dim], sum(p.shape[dim] for p in parts), *first.shape[dim + 1 :])
+        return self.emit("cat", parts, first.rows, shape, first.axis, dim=dim)
+
+    def filled(self, x: Value, others: Sequence[Value]) -> Value:
+        """The value on the rows of the others: what has no rows is the same in each."""
+        rows = next(((o.rows, o.axis) for o in others if o.rows is not None), (None, 0))
+        if x.rows is not None or rows[0] is None:
+            return x
+        if len(x.shape) > len(others[0].shape):
+            x = self.reshape(x, x.shape[: rows[1]] + x.shape[rows[1] + 1 :])
+        ones = self.reshape(self.ones(rows[0]), (1,) * len(x.shape))
+        return self.emit("mul", [ones, x], rows[0], x.shape, rows[1])
+
+    def pointwise(self, name: str, *given: Value, **attributes: Any) -> Value:
+        """An operation element by element, with PyTorch's broadcasting of rows and columns."""
+        rows = {v.rows for v in given if v.rows is not None}
+        if len(rows) > 1:
+            raise Unlowerable(
+                "rows of "
+                + " and of ".join(sorted(in_words(r) for r in rows))
+                + " meet in one operation: move rows along edges by propagate"
+            )
+        if not rows:
+            shape = torch.broadcast_shapes(*(v.shape for v in given))
+            return self.simple(name, given, None, shape, 0, attributes)
+        right = {len(v.shape) - v.axis for v in given if v.rows is not None}
+        if len(right) > 1:
+            raise Unlowerable(
+                "each pair of vertices meets: a function of all pairs takes memory and time of their square"
+            )
+        (right_of,), inputs = right, []
+        single = [v for v in given if self.same_everywhere(v)]
+        if single and len([v for v in given if v.rows is not None]) > len(single):
+            given = tuple(self.same_everywhere(v) or v for v in given)
+        for v in given:
+            at = len(v.shape) - right_of - 1
+            if v.rows is None and at >= 0:  # PyTorch's dimension of rows, of size 1 here
+                v = self.reshape(v, v.shape[:at] + v.shape[at + 1 :])
+            inputs.append(v)
+        shape = torch.broadcast_shapes(*(v.shape for v in inputs))
+        return self.simple(name, inputs, next(iter(rows)), shape, len(shape) - right_of, attributes)
+
+    def same_everywhere(self, x: Value) -> Value | None:
+        """What filled has put in each row."""
+        if (
+            x.rows is None
+            or self.of(x)["op"] != "mul"
+            or self.of(self.bare(self.inputs(x)[0]))["op"] != "ones"
+        ):
+            return None
+        one = self.inputs(x)[1]
+        return (
+            self.reshape(one, (*x.shape[: x.axis], 1, *x.shape[x.axis :]))
+            if one.rows is None and one.shape == x.shape
+            else None
+        )
+
+    def simple(
+        self,
+        name: str,
+        given: Sequence[Value],
+        rows: Rows,
+        shape: Sequence[int],
+        axis: int,
+        attributes: dict[str, Any],
+    ) -> Value:
+        """The operation, unless it changes nothing, or is a known one by several."""
+        x, shape = given[0], tuple(shape)
+        numbers = [self.number(v) for v in given] if len(given) == 2 else [None, None]
+        for k, other in ((1, given[0]), (0, given[-1])):
+            if len(given) == 2 and numbers[k] is not None and other.rows == rows:
+                if (name, numbers[k]) in (("mul", 1), ("add", 0)) or (
+                    k == 1 and (name, numbers[k]) in (("div", 1), ("sub", 0), ("pow", 1))
+                ):
+                    return replace(
+                        self.expand(
+                            self.reshape(other, (1,) * (len(shape) - len(other.shape)) + other.shape), shape
+                        ),
+                        axis=axis,
+                    )
+        if name == "pow" and numbers[1] in _POWERS and x.shape == shape:
+            return self.emit(_POWERS[numbers[1]], [x], rows, shape, axis)
+        if (
+            name == "div"
+            and len(given) == 2
+            and (known := self.quotient(x, given[1], rows, shape)) is not None
+        ):
+            return replace(known, axis=axis)
+        return self.emit(name, given, rows, shape, axis, **attributes)
+
+    def quotient(self, x: Value, y: Value, rows: Rows, shape: tuple[int, ...]) -> Value | None:
+        """softmax over the edges of each vertex, and the mean over them, which are written as quotients."""
+        top, bottom = self.of(x), self.of(self.bare(y))
+        if top["op"] == "scatter" and bottom["op"] in ("clamp", "maximum"):
+            count = self.bare(self.inputs(self.bare(y))[0])
+            least = (
+                bottom.get("min") if bottom["op"] == "clamp" else self.number(self.inputs(self.bare(y))[1])
+            )
+            each = self.of(count)
+            if (
+                (top["reduce"], least, each["op"]) == ("sum", 1, "scatter")
+                and each["reduce"] == "sum"
+                and "max" not in bottom
+            ):
+                ones = self.of(self.bare(self.inputs(count)[0]))
+                of = self.inputs(x)[0]
+                if (
+                    ones["op"] == "ones"
+                    and ones["loops"] == of.rows
+                    and each["end"] == top["end"]
+                    and x.shape == shape
+                ):
+                    return self.emit("scatter", [of], rows, shape, end=top["end"], reduce="mean")
+        if top["op"] == "exp" and bottom["op"] == "gather":
+            total = self.inputs(self.bare(y))[0]
+            if (
+                self.of(total)["op"] == "add"
+                and (small := self.number(self.inputs(total)[1])) is not None
+                and small <= 1e-12
+            ):
+                total = self.inputs(total)[0]
+            apart = self.inputs(x)[0]
+            if (
+                self.of(total)["op"] == "scatter"
+                and self.of(total)["reduce"] == "sum"
+                and self.inputs(total)[0].op == x.op
+                and self.of(apart)["op"] == "sub"
+            ):
+                score, most = self.inputs(apart)
+                high = self.inputs(most)[0] if self.of(most)["op"] == "gather" else most
+                raw = (
+                    self.inputs(high)[0]
+                    if self.of(high)["op"] == "scatter" and self.of(high)["reduce"] == "max"
+                    else high
+                )
+                raw = self.inputs(raw)[0] if self.of(raw)["op"] == "detach" else raw
+                ends = {self.of(v).get("end") for v in (self.bare(y), total, most, high)}
+                if raw.op == score.op and len(ends) == 1 and x.shape == shape:
+                    return self.emit("edge_softmax", [score], rows, shape, end=ends.pop())
+        return None
+
+    def bare(self, x: Value) -> Value:
+        """The value below reshapes and expansions of its columns."""
+        while self.of(x)["op"] in ("reshape", "expand"):
+            x = self.inputs(x)[0]
+        return x
+
+    def reduce(self, name: str, x: Value, dims: Sequence[int], keep: bool, **attributes: Any) -> Value:
+        """Over dimensions of a row."""
+        if not dims:
+            return x
+        kept = [1 if d in dims else n for d, n in enumerate(x.shape) if keep or d not in dims]
+        axis = x.axis if keep else x.axis - sum(d < x.axis for d in dims)
+        return self.emit(name, [x], x.rows, kept, axis, dims=sorted(dims), keep=keep, **attributes)
+
+    def gather(self, x: Value, ends: Ends) -> Value:
+        if x.rows != "vertices":
+            what = "a table with a row for each vertex" if x.rows is None else f"rows of {in_words(x.rows)}"
+            raise Unlowerable(
+                f"{what} is read by the ends of edges: only rows of vertices are; concatenate it to x beforehand"
+            )
+        return self.emit("gather", [x], ends.rows, x.shape, x.axis, end=ends.end, loops=base_of(ends.rows))
+
+    def scatter(self, x: Value, end: str, reduce: str) -> Value:
+        """To vertices. Of rows that a mask chose, the others count as nothing."""
+        chosen, axis = x.rows, x.axis
+        x = replace(x, rows=base_of(x.rows), axis=0)
+        if isinstance(chosen, tuple):
+            mask = replace(self.shapes[chosen[1]], axis=0)
+            mask = self.reshape(mask, mask.shape + (1,) * (len(x.shape) - len(mask.shape)))
+            none = {"max": -3e38, "min": 3e38, "mul": 1}.get(reduce, 0)
+            x = self.pointwise("where", mask, x, self.constant(none))
+            out = self.scatter(x, end, "sum" if reduce == "mean" else reduce)
+            if reduce in ("max", "min", "mean"):
+                count = self.scatter(mask, end, "sum")
+                if reduce == "mean":
+                    return replace(self.pointwise("div", out, self.clamp(count, 1, None)), axis=axis)
+                out = self.pointwise(
+                    "where", self.pointwise("gt", count, self.constant(0)), out, self.constant(0)
+                )
+            return replace(out, axis=axis)
+        return self.emit("scatter", [x], "vertices", x.shape, axis, end=end, reduce=reduce)
+
+    def clamp(self, x: Value, low: float | None, high: float | None) -> Value:
+        limits = {k: float(v) for k, v in (("min", low), ("max", high)) if v is not None}
+        return self.pointwise("clamp", x, **limits)
+
+
+_POWERS = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+
+
+def base_of(rows: Rows) -> Any:
+    return rows[0] if isinstance(rows, tuple) else rows
+
+
+def in_words(rows: Rows) -> str:
+    if isinstance(rows, tuple):
+        return f"some {in_words(rows[0])}"
+    return "vertices" if rows == "vertices" else "edges" if rows == "stored" else f"edges (self loops {rows})"
