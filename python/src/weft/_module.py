@@ -6,6 +6,7 @@ import copy
 import json
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,8 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
         if groups:
             raise Refused("optimizer: is of the parameters of a module; give it as model, or the optimizer by its name")
         return dict(settings)
+    if find_spec("torch.export") is None:
+        raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks; install PyTorch 2.6 or later")
     from ._trace import trace
 
     flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})

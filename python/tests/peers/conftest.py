@@ -17,7 +17,7 @@ NEEDS = {
     "test_pyg.py": "torch_geometric",
     "test_links.py": "torch_geometric",
     "test_to_pyg.py": "torch_geometric",
-    "test_module.py": "torch_geometric",
+    "test_module.py": "torch_geometric torch.export",
     "test_dgl.py": "dgl",
     "test_trace.py": "torch_geometric torch.export",
     "test_trace_dgl.py": "dgl",
