@@ -253,14 +253,13 @@ func (t *Team) HeadDotsBackward(dz, z *tensor.Matrix, vectors ...HeadGradient) {
 		check("da", v.DA, 1, z.Cols)
 		check("dscore", v.DScore, z.Rows, heads)
 		partial[k] = t.scratch(tensor.Float64, tiles(z.Rows), z.Cols)
-		from := C.weft_head_outer_args{
-			z: storage(z), s: floats(v.DScore), a: floats(v.A), tiles: doubles(partial[k]),
+		from := &C.weft_head_outer_back_args{
+			z: storage(z), s: floats(v.DScore), tiles: doubles(partial[k]),
 			rows: C.int64_t(z.Rows), heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads),
 		}
-		to := from
-		to.z = storage(dz)
-		sums = append(sums, link{on(C.weft_head_outer_back, z), unsafe.Pointer(&from), true})
-		adds = append(adds, link{on(C.weft_head_outer, dz), unsafe.Pointer(&to), false})
+		to := &C.weft_head_outer_args{z: storage(dz), s: from.s, a: floats(v.A), heads: from.heads, width: from.width}
+		sums = append(sums, link{on(C.weft_head_outer_back, z), unsafe.Pointer(from), true})
+		adds = append(adds, link{on(C.weft_head_outer, dz), unsafe.Pointer(to), false})
 		bytes = bytes.streams(v.DScore)
 	}
 	sums[0].bytes = bytes.bytes

@@ -109,7 +109,7 @@ var shapes = shapeTable{
 		return inParts(of, n*int(a.heads), a.width)
 	},
 	C.weft_head_outer_back: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
-		a := (*C.weft_head_outer_args)(args)
+		a := (*C.weft_head_outer_back_args)(args)
 		return shape{"", n * parts(int(a.heads*a.width), 32) * 256, 256}
 	},
 

@@ -47,7 +47,7 @@ STORAGE_KERNEL(head_outer, weft_head_outer_args) {
 
 // tiles_tc = Σ over the tile's rows of s_ih · z_ihc: a block has 32 columns of a tile. As on the CPU so many
 // rows are added in single precision, which warps do beside each other, and these sums in double precision.
-STORAGE_KERNEL(head_outer_back, weft_head_outer_args) {
+STORAGE_KERNEL(head_outer_back, weft_head_outer_back_args) {
 	__shared__ shared_cell<float> some[WEFT_TILE / 8][32];
 	const int64_t cols = a.heads * a.width, blocks = (cols + 31) / 32;
 	const int64_t t = first + blockIdx.x / blocks, c = blockIdx.x % blocks * 32 + threadIdx.x % 32;

@@ -11,7 +11,7 @@
 	X(merge_sums, weft_merge_sums_args) X(merge_maxima, weft_merge_maxima_args) \
 	X(merge_states, weft_merge_states_args) X(merge_tiles, weft_merge_tiles_args) \
 	X(head_dot, weft_head_dot_args) X(row_dots, weft_head_dot_args) \
-	X(head_outer, weft_head_outer_args) X(head_outer_back, weft_head_outer_args) \
+	X(head_outer, weft_head_outer_args) X(head_outer_back, weft_head_outer_back_args) \
 	X(head_mean, weft_head_mean_args) X(head_mean_back, weft_head_mean_args) \
 	X(head_scale, weft_head_scale_args) \
 	X(finish, weft_finish_args) \
@@ -81,7 +81,9 @@
 #define POINTERS_OF_weft_head_dot_args(S, R, W) \
 	W(S, out) R(S, z) R(S, y) R(S, a)
 #define POINTERS_OF_weft_head_outer_args(S, R, W) \
-	W(S, z) R(S, s) R(S, a) W(S, tiles)
+	W(S, z) R(S, s) R(S, a)
+#define POINTERS_OF_weft_head_outer_back_args(S, R, W) \
+	R(S, z) R(S, s) W(S, tiles)
 #define POINTERS_OF_weft_head_mean_args(S, R, W) \
 	W(S, out) R(S, in)
 #define POINTERS_OF_weft_finish_args(S, R, W) \

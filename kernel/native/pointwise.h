@@ -236,7 +236,7 @@ static void k_head_outer(const void *args, int64_t lo, int64_t hi) {
 
 // So many rows at a time, whose sums of a column meet in a register while these rows, and those ahead that
 // are fetched, stay in the first-level cache.
-INLINE void head_outer_back_tiles(const weft_head_outer_args *a, int64_t lo, int64_t hi, const int rows, const int ahead) {
+INLINE void head_outer_back_tiles(const weft_head_outer_back_args *a, int64_t lo, int64_t hi, const int rows, const int ahead) {
 	int64_t heads = a->heads, width = a->width, cols = heads * width;
 	for (int64_t t = lo; t < hi; t++) {
 		double *sum = a->tiles + t * cols;
@@ -263,7 +263,7 @@ INLINE void head_outer_back_tiles(const weft_head_outer_args *a, int64_t lo, int
 }
 
 static void k_head_outer_back(const void *args, int64_t lo, int64_t hi) {
-	const weft_head_outer_args *a = args;
+	const weft_head_outer_back_args *a = args;
 	if (a->rows * a->heads * a->width > WEFT_CACHED)
 		head_outer_back_tiles(a, lo, hi, 8, FETCH);
 	else

@@ -212,13 +212,20 @@ typedef struct {
 	int64_t heads, width;
 } weft_head_dot_args;
 
-// z_ihc = [z_ihc +] s_ih · a_hc, and its reduction da_hc = Σ_i s_ih · z_ihc per tile
+// z_ihc += s_ih · a_hc
 typedef struct {
 	elem *z;
 	const float *s, *a;
+	int64_t heads, width;
+} weft_head_outer_args;
+
+// da_hc = Σ_i s_ih · z_ihc per tile
+typedef struct {
+	const elem *z;
+	const float *s;
 	double *tiles;
 	int64_t rows, heads, width;
-} weft_head_outer_args;
+} weft_head_outer_back_args;
 
 // out_ic = mean over heads of z_ihc; backward spreads g.
 typedef struct {
