@@ -50,6 +50,7 @@ MUTANTS = [
     ("product.cuh", "stride % 4 == 0 && (uint64_t)p % (type == WEFT_FLOAT32 ? 16 : 8) == 0", "stride % 4 == 0", "TestConformance/product"),
     ("product.cuh", "first ? e[q] : to[q] + e[q]", "e[q]", "TestConformance/transposed_product"),
     ("sums.cuh", "[p][threadIdx.x];\n\t\t__syncthreads();", "[p][threadIdx.x];", "TestConformance/column_sums"),
+    ("sums.cuh", "tile_sums<T, 2, 2>", "tile_sums<T, 1, 2>", "TestSameBitsOnACard"),
     ("sums.cuh", "int64_t t = 1; t < l.a.count; t++", "int64_t t = l.a.count - 1; t > 0; t--", "TestSameBitsOnACard"),
     ("sums.cuh", "s += __shfl_xor_sync(ALL, s, 8)", "s += __shfl_xor_sync(ALL, s, 4)", "TestConformance/sum_of_squares"),
     ("sums.cuh", "extend = m.complete && !a.first", "extend = m.complete", "TestHubAttention$"),
