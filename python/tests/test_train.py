@@ -22,6 +22,8 @@ from processes import weft as command
 import weft
 from weft import _graph, _program, _train
 
+CARD = Path(__file__).parents[2] / "bin" / "libcuda-on-cpu.so"
+
 
 @pytest.fixture
 def graph(arrays):
@@ -45,6 +47,19 @@ def test_bits_of_the_command(arrays, graph, capfd):
     assert train("store", epochs=5, decoupled=True).summary["losses"] == summary["losses"]
     assert train(Path("graph.npz"), epochs=5, decoupled=True).summary["losses"] == summary["losses"]
     assert len(os.listdir("runs")) == 2
+
+
+@pytest.mark.skipif(not CARD.exists(), reason="there is no bin/libcuda-on-cpu.so, which make compiles")
+def test_card(graph, monkeypatch):
+    monkeypatch.setenv("WEFT_CUDA", str(CARD))
+    run, there = train(graph, epochs=5), train(graph, epochs=5, device="cuda")
+    assert there.summary["device"]["name"] == "CPU in place of a GPU"
+    assert there.summary["losses"] == pytest.approx(run.summary["losses"], rel=1e-5)
+    assert there.logits == pytest.approx(run.logits, abs=1e-5)
+    assert there.predict(output="logits", device="cuda") == pytest.approx(run.logits, abs=1e-5)
+    monkeypatch.setenv("WEFT_CUDA", "/missing.so")
+    with pytest.raises(weft.Refused, match="^device cuda: WEFT_CUDA: /missing.so: .*, or take device cpu$"):
+        train(graph, device="cuda")
 
 
 def test_callbacks(graph):
