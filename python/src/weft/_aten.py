@@ -31,14 +31,14 @@ from ._operations import (
 
 @lowers("add", "sub", "rsub")
 def _sum(to: Lowering, self: Any, other: Any, alpha: Any = 1) -> Any:
-    name = to.node.target._schema.name.split("::")[1].rstrip("_")
+    name = to.name
     other = other if alpha == 1 else to.elementwise("mul", other, alpha)
     return to.elementwise("sub", other, self) if name == "rsub" else to.elementwise(name, self, other)
 
 
 @lowers("mul", "multiply", "eq", "pow", "true_divide")
 def _binary(to: Lowering, self: Any, other: Any = None, exponent: Any = None) -> Any:
-    name = to.node.target._schema.name.split("::")[1].rstrip("_")
+    name = to.name
     return to.elementwise(
         {"multiply": "mul", "true_divide": "div"}.get(name, name), self, exponent if other is None else other
     )
@@ -49,7 +49,7 @@ def _div(to: Lowering, self: Any, other: Any, rounding_mode: str | None = None) 
     if rounding_mode == "trunc":
         raise Unlowerable("a quotient is truncated: write torch.floor")
     result = to.elementwise("div", self, other)
-    floor = rounding_mode == "floor" or "floor" in to.node.target._schema.name
+    floor = rounding_mode == "floor" or "floor" in to.name
     return to.elementwise("floor", result) if floor else result
 
 
@@ -91,9 +91,7 @@ def _elu(to: Lowering, self: Any, alpha: float, scale: float = 1, input_scale: f
         if abs(scale - 1.0507009873554805) > 1e-6 or input_scale != 1:
             return to.expanded(to.node)
         return to.elementwise("selu", self)
-    return to.elementwise(
-        "elu" if "celu" not in to.node.target._schema.name else "celu", self, alpha=float(alpha)
-    )
+    return to.elementwise("elu" if "celu" not in to.name else "celu", self, alpha=float(alpha))
 
 
 @lowers("gelu")
@@ -121,7 +119,7 @@ def _mish(to: Lowering, self: Any) -> Any:
 
 @lowers("isinf", "isnan", "isfinite")
 def _is(to: Lowering, self: Any) -> Any:
-    name, size = to.node.target._schema.name.split("::")[1], to.elementwise("abs", self)
+    name, size = to.name, to.elementwise("abs", self)
     if name == "isinf":
         return to.elementwise("eq", size, math.inf)
     return to.elementwise("ne", self, self) if name == "isnan" else to.elementwise("lt", size, math.inf)
@@ -129,14 +127,12 @@ def _is(to: Lowering, self: Any) -> Any:
 
 @lowers("log2", "log10")
 def _log(to: Lowering, self: Any) -> Any:
-    return to.elementwise(
-        "mul", to.elementwise("log", self), 1 / math.log(2 if "log2" in to.node.target._schema.name else 10)
-    )
+    return to.elementwise("mul", to.elementwise("log", self), 1 / math.log(2 if "log2" in to.name else 10))
 
 
 @lowers("detach", "alias", "clone", "contiguous", "to", "_to_copy", "type_as", "lift_fresh_copy")
 def _same(to: Lowering, self: Any, **more: Any) -> Any:
-    name, of = to.node.target._schema.name.split("::")[1], to.node.args[0].meta["val"].dtype
+    name, of = to.name, to.node.args[0].meta["val"].dtype
     if name == "detach" and isinstance(self, Value):
         return to.emit("detach", [self], self.rows, self.shape, self.axis)
     if isinstance(self, Value) and of.is_floating_point:
@@ -181,7 +177,7 @@ def _dropout(to: Lowering, input: Any, p: float, train: bool) -> Any:
 def _filled(
     to: Lowering, self: Any = None, fill_value: Any = None, value: Any = None, s: Any = None, **_: Any
 ) -> Any:
-    name = to.node.target._schema.name.split("::")[1]
+    name = to.name
     number = next((v for v in (fill_value, value, s) if v is not None), 1 if "ones" in name else 0)
     rows, shape, axis = to.layout()
     if isinstance(number, (Value, Number)):
@@ -257,7 +253,7 @@ def _slice(to: Lowering, self: Any, dim: int = 0, start: Any = None, end: Any = 
 
 @lowers("split", "split_with_sizes", "chunk", "unbind", "unsafe_split", "unsafe_chunk", "tensor_split")
 def _split(to: Lowering, self: Any, dim: int = 0, **_: Any) -> Any:
-    name = to.node.target._schema.name.split("::")[1]
+    name = to.name
     if isinstance(self, (Edges, Vertices)) and name == "unbind":
         return (
             [_select(to, self, 0, k) for k in (0, 1)] if isinstance(self, Edges) else [Vertices(), Vertices()]
@@ -282,7 +278,7 @@ def _split(to: Lowering, self: Any, dim: int = 0, **_: Any) -> Any:
 
 @lowers("cat", "concat", "stack")
 def _cat(to: Lowering, tensors: list[Any], dim: int = 0) -> Any:
-    stack = to.node.target._schema.name.endswith("stack")
+    stack = to.name.endswith("stack")
     if any(isinstance(t, (Edges, Ends, Vertices)) for t in tensors):
         return _joined(to, tensors, dim % 2, stack)
     rows, shape, axis = to.layout()
@@ -536,7 +532,7 @@ def _nonzero(to: Lowering, self: Any) -> Any:
 def _scatter(to: Lowering, self: Any, dim: int, index: Any, src: Any = None, source: Any = None, reduce: str = "sum",
              include_self: bool = True, alpha: Any = 1, value: Any = None) -> Any:  # fmt: skip
     src = next((v for v in (src, source, value) if v is not None), None)
-    name = to.node.target._schema.name.split("::")[1].rstrip("_")
+    name = to.name
     if name == "scatter" and not isinstance(index, Ends) and reduce == "sum":
         return _put_columns(to, self, dim, index, src)
     if not isinstance(index, Ends):
@@ -636,14 +632,12 @@ def _index_put(to: Lowering, self: Any, indices: Any = None, values: Any = None,
 
 @lowers("sum", "mean")
 def _over(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
-    return to.over(to.value(self), dim, keepdim, to.node.target._schema.name.split("::")[1])
+    return to.over(to.value(self), dim, keepdim, to.name)
 
 
 @lowers("amax", "amin", "max", "min", "logsumexp", "any", "all")
 def _most(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, other: Any = None) -> Any:
-    name = {"amax": "max", "amin": "min", "any": "max", "all": "min"}.get(
-        given := to.node.target._schema.name.split("::")[1], given
-    )
+    name = {"amax": "max", "amin": "min", "any": "max", "all": "min"}.get(given := to.name, given)
     if other is not None:
         return to.elementwise({"max": "maximum", "min": "minimum"}[given], self, other)
     if isinstance(self, Ends) and given == "max":
@@ -672,7 +666,7 @@ def _softmax(to: Lowering, self: Any, dim: int, **_: Any) -> Any:
         raise Unlowerable(
             "softmax over all vertices or edges at once: softmax over the edges of a vertex is torch_geometric.utils.softmax(src, index)"
         )
-    name = "log_softmax" if "log" in to.node.target._schema.name else "softmax"
+    name = "log_softmax" if "log" in to.name else "softmax"
     return to.emit(name, [x], x.rows, x.shape, x.axis, dim=columns[0])
 
 
@@ -687,7 +681,7 @@ def _variance(
 ) -> Any:
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    x, name = to.value(self), to.node.target._schema.name.split("::")[1]
+    x, name = to.value(self), to.name
     node = to.node
     if name == "var_mean":
         return to.expanded(node)
@@ -847,7 +841,7 @@ def _squeezed(to: Lowering, x: Value, dim: int) -> Value:
 def _cell(to: Lowering, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
     """The equations of torch.nn.GRUCell, LSTMCell and RNNCell."""
     name, (h, *more) = (
-        to.node.target._schema.name.split("::")[1],
+        to.name,
         hx if isinstance(hx, (list, tuple)) else [hx],
     )
 

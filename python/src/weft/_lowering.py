@@ -134,6 +134,12 @@ class Lowering(Builder):
         self.dropouts: dict[str, int] = {}
         self.training, self.frozen = True, set[str]()
 
+    @property
+    def name(self) -> str:
+        """The operation's name, also of the one that writes in place."""
+        name: str = self.node.target._schema.name.split("::")[1]
+        return name if name.endswith("__") else name.removesuffix("_")
+
     # -- nodes
 
     def run(self, graph: torch.fx.Graph) -> Any:
@@ -220,9 +226,8 @@ class Lowering(Builder):
     def possible(self) -> None:
         """Refuses by name what no program has."""
         if isinstance(self.node.target, torch._ops.OpOverload):
-            name = self.node.target._schema.name.split("::")[1].rstrip("_")
-            if why := _REFUSED.get(name):
-                raise self.no(f"{name.lstrip('_')} {why}")
+            if why := _REFUSED.get(self.name):
+                raise self.no(f"{self.name.lstrip('_')} {why}")
 
     def lowered(self, name: str, node: Any, named: dict[str, Any]) -> Any:
         x = next(iter(named.values()), None)

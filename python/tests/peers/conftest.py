@@ -20,6 +20,7 @@ NEEDS = {
     "test_module.py": "torch_geometric torch.export",
     "test_dgl.py": "dgl",
     "test_trace.py": "torch_geometric torch.export",
+    "test_trace_random.py": "torch_geometric torch.export",
     "test_trace_dgl.py": "dgl",
 }
 
