@@ -64,11 +64,7 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
     counts: dict[str, Any] = {"vertices": settings.get("vertices"), "features": settings.get("features")}
     if graph is not None:
         counts = json.loads(_program.run(["inspect", graph, "--json"]))
-    if "features" not in counts:
-        raise Refused(
-            "model: a module is for one type of vertices and of edges, and the graph has several; give a model by its name"
-        )
-    if not counts["features"]:
+    if not counts.get("features"):
         raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
     traced = trace(
         module,
