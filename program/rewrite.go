@@ -215,9 +215,14 @@ func (b *builder) scattered(o Operation, in []*value) *value {
 		if v := b.attends(o, x); v != nil {
 			return v
 		}
-		return b.factored(o, x)
+		return b.inShape(b.factored(o, x), x.Shape)
 	}
 	return nil
+}
+
+// inShape is a value in another shape of as many elements.
+func (b *builder) inShape(v *value, shape []int) *value {
+	return b.make(Operation{Op: "reshape", Shape: shape, Path: v.o.Path}, v)
 }
 
 // ones are rows of ones for the edges of a set.
@@ -272,7 +277,7 @@ func (b *builder) reshaped(x *value) (factors []*value) {
 		case slices.Equal(f.Shape, x.in[0].Shape):
 			factors = append(factors, b.make(x.o, f))
 		case f.size() == 1:
-			factors = append(factors, b.make(Operation{Op: "reshape", Shape: []int{}, Path: x.o.Path}, f))
+			factors = append(factors, b.inShape(f, []int{}))
 		default:
 			return []*value{x}
 		}
@@ -297,7 +302,7 @@ func (b *builder) factored(o Operation, x *value) *value {
 				others, after = append(others, p), append(after, inverse)
 				continue
 			}
-			if f.op != "ones" {
+			if withoutReshape(f).op != "ones" {
 				others = append(others, f)
 			}
 		}
@@ -328,11 +333,7 @@ func (b *builder) summed(o Operation, x *value) *value {
 		return b.aggregate(o, b.gathered(x.Loops, o))
 	case x.op == "mul" && x.in[0].op == "gather" && x.in[0].o.End != o.End && isWeight(x.in[1]):
 		o.Weighted = true
-		z := b.aggregate(o, x.in[0])
-		if !slices.Equal(z.Shape, x.Shape) { // of weights that are rows of one number
-			z = b.make(Operation{Op: "reshape", Shape: x.Shape}, z)
-		}
-		return z
+		return b.aggregate(o, x.in[0])
 	}
 	return b.plain(o, x)
 }

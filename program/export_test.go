@@ -1,0 +1,106 @@
+package program
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Steps lists the steps that compute the program, but for leaves, with those of a message function after it.
+func (p *Program) Steps() string {
+	return stepsOf(newCode([]*value{p.build()}, storage(false), func(*value) bool { return false }))
+}
+
+func stepsOf(c *code) string {
+	var steps []string
+	for _, s := range c.steps {
+		switch s.op {
+		case "features", "parameter", "constant", "edge_features", "edge_weight", "ones", "vertices":
+			continue
+		}
+		text := s.text()
+		if s.op == "scatter" {
+			r := regionOf(s.value)
+			r.compile(s.value)
+			text += " (" + stepsOf(r.edges) + ")"
+		}
+		steps = append(steps, text)
+	}
+	return strings.Join(steps, "; ")
+}
+
+// text describes a step in a line.
+func (s *step) text() string {
+	switch f := s.fused.(type) {
+	case *productAlong:
+		return f.text()
+	case *dot:
+		return "dot of heads"
+	case *scores:
+		return textOf(f.attend) + " with its scores"
+	case *finish:
+		var of []string
+		for _, x := range f.terms {
+			of = append(of, x.op)
+		}
+		for _, x := range f.products {
+			if x.along != nil {
+				of = append(of, x.along.text())
+			} else {
+				of = append(of, "linear")
+			}
+		}
+		of = append(of, slices.Repeat([]string{"bias"}, len(f.biases))...)
+		text := strings.Join(of, " + ")
+		for act := range activations {
+			if activations[act] == f.act {
+				text = act + "(" + text + ")"
+			}
+		}
+		if f.mask.P > 0 {
+			text = "dropout(" + text + ")"
+		}
+		return text
+	case *cluster:
+		names := []string{s.op}
+		for _, x := range f.absorbed {
+			names = append(names, x.op)
+		}
+		slices.Sort(names)
+		return "pointwise " + strings.Join(names, " ")
+	}
+	return textOf(s.value)
+}
+
+func (f *productAlong) text() string { return textOf(f.aggregate) + " of linear" }
+
+// textOf describes an operation that aggregates, or names another.
+func textOf(v *value) string {
+	switch v.op {
+	case opAggregate, "scatter":
+		text := fmt.Sprintf("%s %s", v.op, v.o.Reduce)
+		if v.op == "scatter" {
+			text = "messages " + v.o.Reduce
+			if regionOf(v).columnwise {
+				text += ", columnwise"
+			}
+		}
+		if v.o.Weighted {
+			text += ", weighted"
+		}
+		if set := v.setOfEdges(); set != stored {
+			text += ", loops " + set
+		}
+		if v.o.End == "source" {
+			text += ", reversed"
+		}
+		return text
+	case opAttend:
+		text := "attention " + []string{"of sums", "of combined rows", "of products"}[v.attention.form]
+		if v.o.Loops != stored {
+			text += ", loops " + v.o.Loops
+		}
+		return text
+	}
+	return v.op
+}

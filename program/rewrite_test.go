@@ -1,0 +1,161 @@
+package program_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/internal/safetensors"
+	"weft/program"
+)
+
+// leaves are what the programs of TestRules read: rows of vertices (0) as the source (1) and as the target (2)
+// of each edge, a weight (3), a vector (4), and the edges' weights as numbers (5) and as rows (6).
+const leaves = `{"version": 1, "class": "Net", "parameters": [
+	{"name": "w", "shape": [4, 4], "trained": true}, {"name": "b", "shape": [4], "trained": true}],
+	"operations": [{"op": "features", "shape": [4]}, {"op": "gather", "in": [0], "end": "source"},
+	{"op": "gather", "in": [0], "end": "target"}, {"op": "parameter", "name": "w"},
+	{"op": "parameter", "name": "b"}, {"op": "edge_weight"}, {"op": "reshape", "in": [5], "shape": [1]}, `
+
+// TestRules: each rule gives the steps that cost least.
+func TestRules(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		operations []string // from number 7
+		want       string
+	}{
+		{"reshapes that undo each other", []string{
+			`"op": "reshape", "in": [0], "shape": [2, 2]`, `"op": "reshape", "in": [7], "shape": [4]`,
+			`"op": "linear", "in": [8, 3]`, `"op": "linear", "in": [0, 3]`, `"op": "matmul", "in": [9, 3]`,
+			`"op": "matmul", "in": [10, 3]`, `"op": "add", "in": [11, 12]`,
+		}, "linear; matmul; pointwise add"},
+		{"a factor of 1", []string{
+			`"op": "constant", "shape": [], "values": [1]`, `"op": "mul", "in": [0, 7]`,
+			`"op": "linear", "in": [8, 3]`,
+		}, "linear"},
+		{"rows of ones", []string{
+			`"op": "ones", "rows": "edges"`, `"op": "reshape", "in": [7], "shape": [1]`,
+			`"op": "mul", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
+		}, "aggregate sum"},
+		{"a function of the source", []string{
+			`"op": "relu", "in": [1]`, `"op": "linear", "in": [7, 3]`,
+			`"op": "scatter", "in": [8], "reduce": "sum"`,
+		}, "pointwise relu; aggregate sum of linear"},
+		{"a function of both ends", []string{
+			`"op": "sub", "in": [1, 2]`, `"op": "tanh", "in": [7]`, `"op": "scatter", "in": [8], "reduce": "sum"`,
+		}, "messages sum, columnwise (pointwise sub tanh)"},
+		{"a factor of the target", []string{
+			`"op": "mul", "in": [1, 2]`, `"op": "neg", "in": [7]`, `"op": "scatter", "in": [8], "reduce": "mean"`,
+		}, "aggregate mean; pointwise mul mul"},
+		{"a factor that is infinite without edges", []string{
+			`"op": "reciprocal", "in": [0]`, `"op": "gather", "in": [7], "end": "target"`,
+			`"op": "mul", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
+		}, "aggregate sum; pointwise gt; aggregate sum; pointwise mul reciprocal where"},
+		{"a factor of parameters", []string{
+			`"op": "mul", "in": [6, 4]`, `"op": "scatter", "in": [7], "reduce": "sum"`,
+		}, "aggregate sum, weighted; pointwise mul"},
+		{"weights", []string{
+			`"op": "mul", "in": [6, 1]`, `"op": "scatter", "in": [7], "reduce": "mean"`,
+		}, "aggregate mean, weighted"},
+		{"weights of added loops", []string{
+			`"op": "constant", "shape": [], "values": [1]`, `"op": "with_loops", "in": [5, 7]`,
+			`"op": "reshape", "in": [8], "shape": [1]`,
+			`"op": "gather", "in": [0], "end": "source", "loops": "added"`, `"op": "mul", "in": [9, 10]`,
+			`"op": "scatter", "in": [11], "reduce": "sum"`,
+		}, "aggregate sum, weighted, loops added"},
+		{"loops", []string{
+			`"op": "without_loops", "in": [1]`, `"op": "with_loops", "in": [7, 0]`,
+			`"op": "scatter", "in": [8], "reduce": "sum"`,
+		}, "aggregate sum, loops one"},
+		{"loops of ones", []string{
+			`"op": "ones", "rows": "edges"`, `"op": "without_loops", "in": [7]`,
+			`"op": "scatter", "in": [8], "reduce": "sum"`, `"op": "reshape", "in": [9], "shape": [1]`,
+		}, "aggregate sum, loops removed"},
+		{"loops of other values", []string{
+			`"op": "with_loops", "in": [1, 4]`, `"op": "scatter", "in": [7], "reduce": "sum"`,
+		}, "messages sum, loops added ()"},
+		{"the largest", []string{
+			`"op": "scatter", "in": [1], "reduce": "max"`,
+		}, "aggregate max"},
+		{"the smallest, reversed", []string{
+			`"op": "scatter", "in": [2], "reduce": "min", "end": "source"`,
+		}, "aggregate min, reversed"},
+		{"the largest of own rows", []string{
+			`"op": "scatter", "in": [2], "reduce": "max"`,
+		}, "aggregate max; pointwise mul"},
+		{"a softmax that no sum reads", []string{
+			`"op": "edge_softmax", "in": [1]`, `"op": "scatter", "in": [7], "reduce": "max"`,
+		}, "aggregate max; pointwise detach; messages sum, columnwise (pointwise exp sub); " +
+			"pointwise add; messages max (pointwise div exp sub)"},
+		{"a softmax of the sources' edges", []string{
+			`"op": "edge_softmax", "in": [2], "end": "source"`, `"op": "mul", "in": [7, 2]`,
+			`"op": "scatter", "in": [8], "reduce": "sum", "end": "source"`,
+		}, "aggregate max, reversed; pointwise detach; messages sum, columnwise, reversed " +
+			"(pointwise exp sub); messages sum, columnwise, reversed (pointwise exp mul sub); " +
+			"pointwise add mul reciprocal"},
+		{"values of loops", []string{
+			`"op": "ones", "rows": "vertices"`, `"op": "loop_values", "in": [5, 7]`,
+			`"op": "reshape", "in": [8], "shape": [1]`,
+		}, "aggregate sum; aggregate sum, loops removed; pointwise sub; aggregate sum, weighted; " +
+			"aggregate sum, weighted, loops removed; pointwise div gt maximum sub where"},
+		{"one step of a layer's end", []string{
+			`"op": "scatter", "in": [1], "reduce": "mean"`, `"op": "linear", "in": [7, 3, 4]`,
+			`"op": "linear", "in": [0, 3]`, `"op": "add", "in": [8, 9]`, `"op": "tanh", "in": [10]`,
+			`"op": "dropout", "in": [11], "p": 0.5`,
+		}, "dropout(tanh(aggregate mean of linear + linear + bias))"},
+		{"products with a vector", []string{
+			`"op": "reshape", "in": [0], "shape": [2, 2]`, `"op": "reshape", "in": [4], "shape": [2, 2]`,
+			`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1]`,
+		}, "dot of heads"},
+		{"a value that is read twice", []string{
+			`"op": "exp", "in": [0]`, `"op": "sin", "in": [7]`, `"op": "mul", "in": [8, 7]`,
+		}, "pointwise exp; pointwise mul sin"},
+	} {
+		last := len(c.operations) + 6
+		text := leaves + "{" + strings.Join(c.operations, "}, {") + fmt.Sprintf(`}], "output": %d}`, last)
+		assert.Equal(t, c.want, steps(t, text), c.name)
+	}
+}
+
+// TestModels: the layers of PyG become the aggregations that the named models have.
+func TestModels(t *testing.T) {
+	for name, want := range map[string]string{
+		"gcn": "aggregate symmetric, loops one of linear; relu(aggregate + bias); aggregate " +
+			"symmetric, loops one of linear; aggregate + bias",
+		"gcn-weighted": "aggregate merged, weighted, loops one of linear; relu(aggregate + bias); aggregate " +
+			"sum, weighted of linear + linear + bias",
+		"sage": "relu(aggregate mean of linear + linear + bias); aggregate max; linear + linear + bias",
+		"gat": "linear; attention of sums, loops one with its scores; elu(reshape + bias); linear; " +
+			"attention of sums, loops one with its scores; mean; mean + bias",
+		"gatv2": "linear + bias; linear + bias; attention of combined rows, loops one; relu(reshape + " +
+			"bias); linear + bias; linear + bias; attention of combined rows, loops one; reshape + " +
+			"bias",
+		"transformer": "linear + bias; linear + bias; linear + bias; pointwise mul; attention of products; " +
+			"relu(reshape + linear + bias); linear + bias; linear + bias; linear + bias; pointwise " +
+			"mul; attention of products; mean; mean + linear + bias",
+		"gen": "linear; pointwise add relu; aggregate max; pointwise detach; messages sum, columnwise " +
+			"(pointwise exp sub); messages sum, columnwise (pointwise exp mul sub); linear; " +
+			"pointwise add add mul reciprocal; linear; batch_norm; pointwise relu; relu(linear); " +
+			"aggregate sum; pointwise add; pointwise add mul; linear + bias",
+		"edge": "slice; slice; linear; linear; messages max (pointwise add add relu sub; linear); " +
+			"pointwise relu; slice; slice; linear; linear; messages mean (pointwise add add sub)",
+		"gated": "linear + bias; linear + bias; linear + bias; messages sum (pointwise add mul " +
+			"sigmoid); relu(scatter + linear + bias); linear; slice; slice; linear; linear + bias; " +
+			"slice; slice; linear; messages mean (pointwise add mul relu); pointwise add add mul " +
+			"relu",
+	} {
+		_, meta, err := safetensors.ReadFile("testdata/" + name + ".safetensors")
+		require.NoError(t, err)
+		assert.Equal(t, want, steps(t, meta["program"]), name)
+	}
+}
+
+// steps are those of a program.
+func steps(t *testing.T, text string) string {
+	t.Helper()
+	p, err := program.Read(strings.NewReader(text))
+	require.NoError(t, err)
+	return p.Steps()
+}
