@@ -10,7 +10,8 @@ import (
 func (b *builder) rewritten(o Operation, in []*value) *value {
 	for _, rule := range []func(*builder, Operation, []*value) *value{
 		(*builder).sameShape, (*builder).withoutOnes, (*builder).hoisted, (*builder).distributed,
-		(*builder).loopsOfRows, (*builder).scattered, (*builder).lowered, (*builder).normalized, (*builder).scaledAfter,
+		(*builder).loopsOfRows, (*builder).scattered, (*builder).lowered, (*builder).normalized,
+		(*builder).scaledAfter,
 		(*builder).valuesOfLoops,
 	} {
 		if v := rule(b, o, in); v != nil {
@@ -54,7 +55,8 @@ func (b *builder) withoutOnes(o Operation, in []*value) *value {
 		return nil
 	}
 	for i, x := range in {
-		if x.op == "ones" && slices.ContainsFunc(in, func(y *value) bool { return y.Rows == x.Rows && y.op != "ones" }) {
+		if x.op == "ones" && slices.ContainsFunc(in,
+			func(y *value) bool { return y.Rows == x.Rows && y.op != "ones" }) {
 			in = slices.Clone(in)
 			in[i] = b.constant(1)
 			return b.make(o, in...)
@@ -95,8 +97,8 @@ func (b *builder) hoisted(o Operation, in []*value) *value {
 	return b.make(from.o, b.make(o, rows...))
 }
 
-// distributed is a product with rows of edges as the sum of products with the rows that they are made of, if all
-// of these but one are gathered: a graph has fewer vertices than edges.
+// distributed is a product with rows of edges as the sum of products with the rows that they are made of, if
+// all of these but one are gathered: a graph has fewer vertices than edges.
 func (b *builder) distributed(o Operation, in []*value) *value {
 	if o.Op != "linear" || in[0].Rows != Edges || len(in[0].Shape) != 1 || ofRows(in[1]) {
 		return nil
@@ -144,7 +146,8 @@ func (b *builder) terms(o Operation, x, w *value, sign int) (all []term) {
 	case x.Rows != Edges || x.op == "gather":
 	case x.op == "neg":
 		all = b.terms(o, x.in[0], w, -sign)
-	case (x.op == "add" || x.op == "sub") && slices.Equal(x.in[0].Shape, x.Shape) && slices.Equal(x.in[1].Shape, x.Shape):
+	case (x.op == "add" || x.op == "sub") && slices.Equal(x.in[0].Shape, x.Shape) &&
+		slices.Equal(x.in[1].Shape, x.Shape):
 		second := sign
 		if x.op == "sub" {
 			second = -sign

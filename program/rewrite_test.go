@@ -11,8 +11,8 @@ import (
 	"weft/program"
 )
 
-// leaves are what the programs of TestRules read: rows of vertices (0) as the source (1) and as the target (2)
-// of each edge, a weight (3), a vector (4), and the edges' weights as numbers (5) and as rows (6).
+// leaves are what the programs of TestRules read: rows of vertices (0) as the source (1) and as the target
+// (2) of each edge, a weight (3), a vector (4), and the edges' weights as numbers (5) and as rows (6).
 const leaves = `{"version": 1, "class": "Net", "parameters": [
 	{"name": "w", "shape": [4, 4], "trained": true}, {"name": "b", "shape": [4], "trained": true}],
 	"operations": [{"op": "features", "shape": [4]}, {"op": "gather", "in": [0], "end": "source"},
