@@ -2,6 +2,7 @@ package autograd_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"weft/autograd"
@@ -427,6 +428,33 @@ func (d *doubled) Sum(values []float64) {
 	for i := range values {
 		values[i] *= 2
 	}
+}
+
+// Max has another worker with zeros.
+func (d *doubled) Max(values []float64) {
+	d.calls++
+	for i := range values {
+		values[i] = max(values[i], 0)
+	}
+}
+
+// TestLargestOfRows: the largest are those of all workers, and no value of rows, and have no gradient.
+func TestLargestOfRows(t *testing.T) {
+	b := newBench(t)
+	for _, n := range []int{0, 1, 2, 7} {
+		peers := &doubled{}
+		m := b.team.Memory.New(tensor.Features, n, 2)
+		for i := range n {
+			m.WriteFloats()[2*i], m.WriteFloats()[2*i+1] = float32((3*i+1)%7), float32(-1-i)
+		}
+		x := b.tape.Input(m, autograd.RowsOf(b.team, nil, n, 2*n, peers))
+		got := autograd.LargestOfRows(x)
+		want := map[int][]float32{0: {0, 0}, 1: {1, 0}, 2: {4, 0}, 7: {6, 0}}[n]
+		if !slices.Equal(got.Value().Floats(), want) || got.RowSet() != nil || peers.calls != 1 {
+			t.Errorf("%d rows: %v, want %v, of %d workers", n, got.Value().Floats(), want, peers.calls)
+		}
+	}
+	panics(t, "not vertices", func() { autograd.LargestOfRows(b.leaf(rows, cols)) })
 }
 
 // TestPlanned: a plan knows the memory of expressions, maps and functions of columns, and of sums over rows.

@@ -1,6 +1,7 @@
 package autograd
 
 import (
+	"math"
 	"slices"
 
 	"weft/kernel"
@@ -235,10 +236,7 @@ func Reshape(x *Var, rows, cols int) *Var {
 // SumRows returns the sum over the rows on all workers, 1 × cols and Float32. Like a parameter it has no
 // rows: each worker's gradient is a part of the whole, and the rows of all workers get the sum.
 func SumRows(x *Var) *Var {
-	t, rows := x.tape, x.set
-	if rows == nil || rows.Total == NotVertices {
-		panic("autograd: a sum over all vertices of rows that are not vertices")
-	}
+	t, rows := x.tape, vertices(x)
 	sums := make([]float64, x.cols)
 	t.Team.SumRows(sums, x.Value())
 	v := t.Record(Op{Value: t.sumOf(rows, sums), Inputs: []*Var{x}, Backward: func(g *tensor.Matrix) {
@@ -257,9 +255,52 @@ func SumRows(x *Var) *Var {
 	return v
 }
 
+// LargestOfRows returns the largest element of each column over the rows on all workers, 1 × cols and
+// Float32, without a gradient.
+func LargestOfRows(x *Var) *Var {
+	t, rows := x.tape, vertices(x)
+	largest := make([]float64, x.cols)
+	for c := range largest {
+		largest[c] = math.Inf(-1)
+	}
+	if x.rows > 0 {
+		e := &kernel.Expression{Inputs: 2}
+		e.Results = []int{e.Op(kernel.OpMaximum, 0, 1)}
+		m := x.Value().Retain()
+		for m.Rows > 1 || m.Element != tensor.Float32 { // of both halves, which may overlap
+			half := (m.Rows + 1) / 2
+			z := t.element(tensor.Float32, half, x.cols)
+			t.Team.Pointwise([]*tensor.Matrix{z}, e, []kernel.Operand{
+				{X: m.RowRange(0, half)}, {X: m.RowRange(m.Rows-half, m.Rows)},
+			})
+			m.Release()
+			m = z
+		}
+		for c, v := range m.ReadFloats() {
+			largest[c] = float64(v)
+		}
+		m.Release()
+	}
+	rows.Max(largest)
+	return t.Record(Op{Value: t.row(largest)})
+}
+
+// vertices returns the row set of rows of vertices.
+func vertices(x *Var) *RowSet {
+	if x.set == nil || x.set.Total == NotVertices {
+		panic("autograd: over all vertices, of rows that are not vertices")
+	}
+	return x.set
+}
+
 // sumOf returns the sum of numbers over all workers of some rows.
 func (t *Tape) sumOf(rows *RowSet, numbers []float64) *tensor.Matrix {
 	rows.Sum(numbers)
+	return t.row(numbers)
+}
+
+// row is numbers as a Float32 row.
+func (t *Tape) row(numbers []float64) *tensor.Matrix {
 	z := t.element(tensor.Float32, 1, len(numbers))
 	for c := range z.WriteFloats() {
 		z.Floats()[c] = float32(numbers[c])

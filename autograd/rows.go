@@ -20,10 +20,12 @@ type RowSet struct {
 // NotVertices is the Total of rows that no worker may sum over, such as rows that are edges.
 const NotVertices = -1
 
-// Peers sums over the workers that hold the rows of one matrix.
+// Peers combines numbers of the workers that hold the rows of one matrix.
 type Peers interface {
 	// Sum replaces each value by its sum over all workers, added in rank order.
 	Sum(values []float64)
+	// Max replaces each value by the largest of all workers.
+	Max(values []float64)
 }
 
 // AllHere returns the RowSet of the vertices 0 … n−1, all on this worker.
@@ -44,6 +46,13 @@ func RowsOf(team *kernel.Team, ids []int32, here, total int, peers Peers) *RowSe
 func (r *RowSet) Sum(values []float64) {
 	if r.Peers != nil {
 		r.Peers.Sum(values)
+	}
+}
+
+// Max replaces each value by the largest of all workers.
+func (r *RowSet) Max(values []float64) {
+	if r.Peers != nil {
+		r.Peers.Max(values)
 	}
 }
 

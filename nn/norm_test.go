@@ -236,6 +236,8 @@ func (p peers) Sum(values []float64) {
 	}
 }
 
+func (p peers) Max([]float64) { panic("no norm asks") }
+
 // TestNormsOfTwoWorkers: two workers with unequal shares of the rows compute what one computes with all of
 // them; their gradients of parameters are shares. One of the workers may have no rows at all.
 func TestNormsOfTwoWorkers(t *testing.T) {

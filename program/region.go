@@ -77,7 +77,11 @@ func (r *region) leaf(x, of *value, target bool) {
 
 // ofRows reports whether a tensor depends on sums over all vertices.
 func ofRows(v *value) bool {
-	return v.op == "row_sum" || v.op == "row_mean" || v.Rows == None && slices.ContainsFunc(v.in, ofRows)
+	switch v.op {
+	case "row_sum", "row_mean", opLargest:
+		return true
+	}
+	return v.Rows == None && slices.ContainsFunc(v.in, ofRows)
 }
 
 // compile makes the region's code.

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -10,9 +11,8 @@ import (
 func (b *builder) rewritten(o Operation, in []*value) *value {
 	for _, rule := range []func(*builder, Operation, []*value) *value{
 		(*builder).sameShape, (*builder).withoutOnes, (*builder).hoisted, (*builder).distributed,
-		(*builder).loopsOfRows, (*builder).scattered, (*builder).lowered, (*builder).normalized,
-		(*builder).scaledAfter,
-		(*builder).valuesOfLoops,
+		(*builder).loopsOfRows, (*builder).scattered, (*builder).multiplied, (*builder).extremes,
+		(*builder).lowered, (*builder).normalized, (*builder).scaledAfter, (*builder).valuesOfLoops,
 	} {
 		if v := rule(b, o, in); v != nil {
 			return v
@@ -26,7 +26,7 @@ func isRowLocal(op string) bool {
 	switch op {
 	case "features", "edge_features", "edge_weight", "ones", "gather", "scatter", "edge_softmax",
 		"without_loops", "with_loops", "loop_values", "dropout", "row_sum", "row_mean", "batch_norm",
-		opAggregate, opAttend, opSpread:
+		"row_max", "row_min", opAggregate, opAttend, opLargest:
 		return false
 	}
 	return true
@@ -462,9 +462,13 @@ func (b *builder) finite(f *value, loops string, o Operation) *value {
 	if loops == one || loops == added || !mayBeInfinite(f) {
 		return f
 	}
-	o.Reduce = "sum"
-	edges := b.aggregate(o, b.gathered(loops, o))
-	return b.make(o.op("where"), b.make(o.op("gt"), edges, b.constant(0)), f, b.constant(0))
+	return b.make(o.op("where"), b.hasEdges(loops, o), f, b.constant(0))
+}
+
+// hasEdges is 1 for vertices at which an aggregation has edges, and 0 for others.
+func (b *builder) hasEdges(loops string, o Operation) *value {
+	o.Reduce, o.End = "sum", cmp.Or(o.End, "target")
+	return b.make(o.op("gt"), b.aggregate(o, b.gathered(loops, o)), b.constant(0))
 }
 
 // mayBeInfinite reports whether finite rows of vertices can give infinite ones.
@@ -571,4 +575,81 @@ func (b *builder) scaledAfter(o Operation, in []*value) *value {
 func (b *builder) trained(name string) bool {
 	q := b.program.parameter(name)
 	return q != nil && q.Trained
+}
+
+// multiplied makes products of matrices in one of three forms: by one matrix, [.., a, k]·[k, m]; of a tensor
+// that is a matrix for each of several rows, [.., g, 1, k]·[g, k, m]; and of two matrices in each row of the
+// graph, [g, a, k]·[g, k, m].
+func (b *builder) multiplied(o Operation, in []*value) *value {
+	if o.Op != "matmul" {
+		return nil
+	}
+	x, y := in[0], in[1]
+	lead, k, cols := y.Shape[:len(y.Shape)-2], y.Shape[len(y.Shape)-2], y.Shape[len(y.Shape)-1]
+	rows, own := 1, x.Shape[:max(0, len(x.Shape)-2)]
+	if n := len(x.Shape); n > 1 {
+		rows = x.Shape[n-2]
+	}
+	if y.Rows == None && (size(lead) == 1 || rows == 1 && len(own) >= len(lead) &&
+		slices.Equal(own[len(own)-len(lead):], lead)) {
+		return nil
+	}
+	shaped := func(op string, v *value, shape ...int) *value {
+		to := o.op(op)
+		to.Shape = shape
+		return b.make(to, v)
+	}
+	permuted := func(v *value, dims ...int) *value {
+		to := o.op("permute")
+		to.Dims = dims
+		return b.make(to, v)
+	}
+	batch, err := broadcast(own, lead)
+	t, errOf := b.typeOf(&o, []Type{x.Type, y.Type})
+	if err != nil || errOf != nil {
+		panic("program: a product that was not checked")
+	}
+	groups := size(batch)
+	if y.Rows == None && size(own) == 1 { // the matrices side by side
+		w := shaped("reshape", permuted(shaped("reshape", y, groups, k, cols), 0, 2, 1), groups*cols, k)
+		z := b.make(o.op("linear"), shaped("reshape", x, rows, k), w)
+		return shaped("reshape", permuted(shaped("reshape", z, rows, groups, cols), 1, 0, 2), t.Shape...)
+	}
+	each := func(v *value, own []int, height, width int) *value {
+		v = shaped("reshape", v, append(slices.Clone(own), height, width)...)
+		v = shaped("expand", v, append(slices.Clone(batch), height, width)...)
+		return shaped("reshape", v, groups, height, width)
+	}
+	x, y = each(x, own, rows, k), each(y, lead, k, cols)
+	if y.Rows == None && rows > 1 {
+		z := b.make(o, shaped("reshape", permuted(x, 1, 0, 2), rows, groups, 1, k), y)
+		return shaped("reshape", permuted(shaped("reshape", z, rows, groups, cols), 1, 0, 2), t.Shape...)
+	}
+	if x == in[0] && y == in[1] {
+		return nil
+	}
+	return shaped("reshape", b.make(o, x, y), t.Shape...)
+}
+
+// extremes makes the largest and smallest of all rows. Like PyTorch's, their gradient is shared by the rows
+// that are equally large.
+func (b *builder) extremes(o Operation, in []*value) *value {
+	switch o.Op {
+	case "row_min":
+		return b.make(o.op("neg"), b.make(o.op("row_max"), b.make(o.op("neg"), in[0])))
+	case "row_max":
+	default:
+		return nil
+	}
+	x := in[0]
+	if x.Rows == Edges { // of each vertex's edges first
+		most := o.op("scatter")
+		most.Reduce = "max"
+		none := b.constant(math.Inf(-1))
+		return b.make(o, b.make(o.op("where"), b.hasEdges(x.Loops, most), b.make(most, x), none))
+	}
+	largest := b.make(o.op("eq"), x, b.plain(o.op(opLargest), x))
+	sum := o.op("row_sum")
+	equal := b.make(sum, b.make(o.op("where"), largest, x, b.constant(0)))
+	return b.make(o.op("div"), equal, b.make(sum, largest))
 }

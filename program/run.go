@@ -112,6 +112,8 @@ func (p *pass) compute(s step) *autograd.Var {
 		return reshaped(z, x.Rows(), x.Cols())
 	case "row_sum":
 		return autograd.SumRows(p.of(v.in[0]))
+	case opLargest:
+		return autograd.LargestOfRows(p.of(v.in[0]))
 	case "row_mean":
 		x := p.of(v.in[0])
 		return autograd.Scale(1/float32(x.RowSet().Total), autograd.SumRows(x))
@@ -206,6 +208,9 @@ func (p *pass) message(v *value) *autograd.Var {
 	m := gnn.Message{
 		Source: p.joined(r.sources), Target: p.joined(r.targets), Function: r.function(p.block, v),
 		Columns: v.size(), Columnwise: r.columnwise, Reduce: reduceOf(v).Kind, Loops: loopsOf(v.setOfEdges()),
+	}
+	if m.Source == nil && m.Target == nil { // of the edges alone
+		m.Target = autograd.Ones(p.rows)
 	}
 	for _, name := range r.parameters {
 		if q := p.params[name]; q != nil {

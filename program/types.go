@@ -466,8 +466,10 @@ func inferRowSum(_ *Program, _ *Operation, in []Type) (Type, error) {
 }
 
 func inferRowMax(_ *Program, _ *Operation, in []Type) (Type, error) {
-	return Type{}, fmt.Errorf("is the largest or smallest of %s over the whole graph, which weft does not "+
-		"compute; write the number itself (lambda_max of a ChebConv), or take a mean", in[0])
+	if in[0].Rows == None {
+		return Type{}, fmt.Errorf("reads %s, and it takes rows of vertices or edges", in[0])
+	}
+	return Type{Shape: in[0].Shape}, nil
 }
 
 func inferLinear(_ *Program, _ *Operation, in []Type) (Type, error) {

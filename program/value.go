@@ -20,7 +20,7 @@ type value struct {
 const (
 	opAggregate = "aggregate" // a linear aggregation, or a maximum, of rows of vertices
 	opAttend    = "attend"    // softmax attention
-	opSpread    = "spread"    // a tensor as a row of each vertex
+	opLargest   = "largest"   // the largest elements of all rows, without a gradient
 )
 
 // builder makes values. Equal ones are one.
@@ -116,10 +116,8 @@ func (b *builder) typeOf(o *Operation, in []Type) (Type, error) {
 	switch o.Op {
 	case opAggregate:
 		return in[0], nil
-	case opSpread:
-		t := in[0]
-		t.Rows = Vertices
-		return t, nil
+	case opLargest:
+		return inferRowSum(b.program, o, in)
 	}
 	return kinds[o.Op].infer(b.program, o, in)
 }

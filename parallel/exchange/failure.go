@@ -32,5 +32,18 @@ func PeersOf(c *comm.Comm) autograd.Peers {
 	return Peers{Comm: c}
 }
 
+// Max replaces each value by the largest of the group.
+func (p Peers) Max(values []float64) {
+	all := make([][]byte, p.Comm.Size())
+	of := make([]float64, len(values)*len(all))
+	for r := range all {
+		all[r] = comm.Bytes(of[r*len(values) : (r+1)*len(values)])
+	}
+	Must(p.Comm.AllGather(comm.Statistics, comm.Bytes(values), all))
+	for i, v := range of {
+		values[i%len(values)] = max(values[i%len(values)], v)
+	}
+}
+
 // Sum replaces each value by its sum over the group, added in rank order.
 func (p Peers) Sum(values []float64) { Must(p.Comm.SumDoubles(comm.Statistics, values)) }

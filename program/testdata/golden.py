@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
-from torch_geometric.nn import (EdgeConv, FiLMConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GENConv, GINConv, GraphConv,
-                                JumpingKnowledge, MessagePassing, PNAConv, ResGatedGraphConv, SAGEConv, TransformerConv)
+from torch_geometric.nn import (ARMAConv, ChebConv, EdgeConv, FiLMConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GENConv, GINConv, GraphConv,
+                                JumpingKnowledge, MessagePassing, PDNConv, PNAConv, ResGatedGraphConv, SAGEConv, TransformerConv)
 from torch_geometric.utils import softmax
 
 from weft._trace import trace
@@ -123,6 +123,25 @@ class Shared(nn.Module):
         return self.last(self.layer(self.still(h)), edge_index)
 
 
+class Extremes(nn.Module):
+    """The largest and smallest of all rows, products with a matrix for each head, and sums of what edges have alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.edges = nn.Linear(X, 8), PDNConv(8, C, A, 5, add_self_loops=False), nn.Linear(A, 4)
+        self.heads, self.mixes = nn.Parameter(torch.randn(2, 4, 3) / 2), nn.Parameter(torch.randn(2, 6, 4) / 2)
+
+    def forward(self, x, edge_index, edge_attr):
+        h = self.first(x)
+        h = (h - h.amin(0)) / (h.amax(0, keepdim=True) - h.min())
+        e = self.edges(edge_attr)
+        sums = torch.zeros_like(h[:, :4]).index_add_(0, edge_index[1], e / e.max())
+        per_head = torch.einsum("nhc,hcd->nhd", h.view(-1, 2, 4), self.heads).flatten(1)
+        each = (h.view(-1, 1, 2, 4) @ self.heads).view(-1, 2, 1, 6) @ self.mixes
+        own = h.view(-1, 1, 2, 4) @ torch.stack([h.view(-1, 4, 2), -h.view(-1, 4, 2).abs()], 1)
+        return self.last(torch.cat([sums + per_head[:, :4], each.flatten(1)[:, :4] + own.flatten(1)[:, :4]], 1), edge_index, edge_attr)
+
+
 def modules():
     torch.manual_seed(3)
     yield "gcn", Two(GCNConv(X, 8), GCNConv(8, C))
@@ -140,6 +159,8 @@ def modules():
     yield "deep", Deep()
     yield "normed", Normed()
     yield "shared", Shared()
+    yield "arma", Two(ARMAConv(X, 8, num_stacks=2, num_layers=2), ChebConv(8, C, 3))
+    yield "extremes", Extremes()
 
 
 def main():
