@@ -79,7 +79,7 @@ func TestOrder(t *testing.T) {
 	for order, want := range last {
 		t.Setenv("ON_CPU_ORDER", order)
 		got, err := launch("last_writes")
-		device.CloseCards()
+		require.NoError(t, device.CloseCards())
 		if err != nil || binary.LittleEndian.Uint32(got) != want {
 			t.Errorf("%s: thread %d wrote last, not %d, %v", order, binary.LittleEndian.Uint32(got), want, err)
 		}

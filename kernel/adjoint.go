@@ -80,9 +80,11 @@ type adjointBuilder struct {
 
 func (b *adjointBuilder) times(x, y int) int           { return b.Expression.Op(OpMul, x, y) }
 func (b *adjointBuilder) scaled(x int, by float64) int { return b.times(x, b.Constant(float32(by))) }
+
 func (b *adjointBuilder) plus(x int, more float64) int {
 	return b.Expression.Op(OpAdd, x, b.Constant(float32(more)))
 }
+
 func (b *adjointBuilder) minus(from float64, x int) int {
 	return b.Expression.Op(OpSub, b.Constant(float32(from)), x)
 }
@@ -186,14 +188,13 @@ func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
 		}
 		return b.where(b.of(OpEq, b.B, zero), zero, b.times(g, slope)), true
 	case OpMaximum, OpMinimum: // a tie is half each one's
-		other, less := b.A, OpLt
+		less := OpLt
 		if b.Instruction.Op == OpMinimum {
 			less = OpGt
 		}
-		if n == 0 {
-			x, other = b.A, b.B
-		} else {
-			x, other = b.B, b.A
+		x, other := b.A, b.B
+		if n == 1 {
+			x, other = other, x
 		}
 		tied := b.where(b.of(OpEq, x, other), b.scaled(g, .5), g)
 		return b.where(b.of(less, x, other), b.Constant(0), tied), true

@@ -149,8 +149,13 @@ func conformGroups(s *suite) {
 func conformRowProduct(s *suite) {
 	s.each([]int{0, 1, 9}, func(s *suite, rows int) {
 		for _, p := range []kernel.RowProduct{
-			{1, 1, 1, 1}, {2, 3, 4, 5}, {1, 1, 33, 1}, {3, 7, 1, 17}, {1, 4, 20, 35},
-			{2, 1, 602, 3}, {2, 2, 0, 3},
+			{1, 1, 1, 1},
+			{2, 3, 4, 5},
+			{1, 1, 33, 1},
+			{3, 7, 1, 17},
+			{1, 4, 20, 35},
+			{2, 1, 602, 3},
+			{2, 2, 0, 3},
 		} {
 			z, x, y := s.unwritten(rows, p.Groups*p.Rows*p.Cols), s.stored(rows, p.Groups*p.Rows*p.Inner),
 				s.stored(rows, p.Groups*p.Inner*p.Cols)

@@ -17,7 +17,6 @@ type block struct {
 	program     *Program
 	code        *code
 	given, made []*value // the rows of a gnn.State: what it reads, and what later blocks read of it
-	relation    string
 	params      map[string]*nn.Param
 	frozen      map[string]*nn.Buffer
 	norms       map[*value]*nn.BatchNorm
@@ -64,7 +63,8 @@ func (p *Program) fits(schema gnn.Schema, outputs int) error {
 			"a graph of one type, or a model known by name", p.Class)
 	}
 	for _, o := range p.Operations {
-		columns, of := 0, ""
+		var columns int
+		var of string
 		switch o.Op {
 		case "features":
 			columns, of = schema.Types[0].Columns, "features of vertices"
@@ -331,10 +331,9 @@ func (b *block) Forward(s gnn.State) gnn.State {
 	x := s.Rows[0]
 	p := &pass{block: b, code: b.code, rows: x, tape: x.Tape(), vars: map[*value]*autograd.Var{}}
 	for i, v := range b.given {
-		switch {
-		case i == 0:
+		if i == 0 {
 			p.vars[v] = autograd.Dense(x)
-		default:
+		} else {
 			p.vars[v] = part(s.H0, b.given[1:], v)
 		}
 	}

@@ -94,7 +94,9 @@ func damaged(t *testing.T, r *rand.Rand, text string) string {
 	other := operations[r.IntN(len(operations))].(map[string]any)
 	numbers := []any{
 		-1, 0, 1, 2, 7, 1 << 20, 1 << 40, 1e300, "inf", "", "x", nil, true,
-		[]any{}, []any{1, 1 << 30}, []any{-3},
+		[]any{},
+		[]any{1, 1 << 30},
+		[]any{-3},
 	}
 	switch r.IntN(6) {
 	case 0:

@@ -286,7 +286,7 @@ func (p *Program) onlyWeights() map[string]bool {
 	}
 	for _, v := range reachable(p.built) {
 		for k, x := range v.in {
-			if x.op == "parameter" && !(v.op == "linear" && k == 1) {
+			if x.op == "parameter" && (v.op != "linear" || k != 1) {
 				only[x.o.Name] = false
 			}
 		}

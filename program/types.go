@@ -232,10 +232,10 @@ func inferConstant(_ *Program, o *Operation, _ []Type) (Type, error) {
 }
 
 func inferOnes(_ *Program, o *Operation, _ []Type) (Type, error) {
-	switch {
-	case o.Rows == "":
+	switch o.Rows {
+	case "":
 		return Type{}, errors.New("lacks rows: vertices or edges")
-	case o.Rows == "vertices":
+	case "vertices":
 		return Type{Rows: Vertices}, nil
 	}
 	return Type{Rows: Edges, Loops: o.loops()}, nil

@@ -23,10 +23,10 @@ func (e *Edges) needsOneType(what string) {
 
 // LoopCounts returns how many self loops each vertex has: Int32, Rows × 1; nil: none.
 func (e *Edges) LoopCounts(loops gnn.Loops) *tensor.Matrix {
-	switch {
-	case loops == gnn.StoredLoops:
+	switch loops {
+	case gnn.StoredLoops:
 		return e.Loops
-	case loops == gnn.RemovedLoops:
+	case gnn.RemovedLoops:
 		return nil
 	}
 	e.needsOneType("self loops")
