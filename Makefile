@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers programs bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -158,6 +158,11 @@ test-python-peers: build ## the Python package in a notebook, and beside PyTorch
 		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py || exit; \
 	done
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && PATH="$$environment/bin:$$PATH" $(GOTEST) -run TestPlainTensors ./graph/pyg
+
+programs: packages ## 500 random modules beside PyTorch in float64, on one worker and on partitions: half an hour; fetches 5 GB of Python packages, those of bench-peers; ARGS="7 1" is chain 7 alone
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+		PYTHONPATH=python/src "$$environment/bin/python" -W ignore program/testdata/chains.py "$$folder" $(or $(ARGS),0 500) && \
+		WEFT_CHAINS="$$folder" $(GOTEST) -count=1 -run '^TestChains$$' ./program
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)

@@ -1,28 +1,34 @@
 package program_test
 
 import (
+	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"weft/autograd"
+	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/internal/safetensors"
-	"weft/kernel/kerneltest"
 	"weft/nn"
+	"weft/parallel/axis"
+	"weft/parallel/exchange"
 	"weft/parallel/paralleltest"
+	"weft/parallel/sar"
 	"weft/program"
 	"weft/tensor"
+	"weft/train/engine"
 )
 
 // TestGolden compares the logits, gradients and running statistics of programs with those of the modules of
 // PyTorch that they were traced from, on a directed graph with isolated vertices, self loops and parallel
-// edges, as one block and as several.
+// edges, as one block, as several, and on partitions of the graph.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.safetensors")
 	require.NoError(t, err)
@@ -30,74 +36,135 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("%d golden files", len(files))
 	}
 	for _, file := range files {
-		for _, stages := range []int{1, 2} {
-			name := strings.TrimSuffix(filepath.Base(file), ".safetensors")
-			t.Run(name, func(t *testing.T) { testGolden(t, file, stages) })
-		}
+		name := strings.TrimSuffix(filepath.Base(file), ".safetensors")
+		t.Run(name, func(t *testing.T) {
+			g := readGolden(t, file)
+			g.test(t, 1, 1)
+			g.test(t, 2, 1)
+			g.test(t, 1, 3)
+		})
 	}
 }
 
-func testGolden(t *testing.T, file string, stages int) {
+// TestChains is TestGolden for the random modules of testdata/chains.py in a folder, as `make programs` writes
+// them.
+func TestChains(t *testing.T) {
+	folder := os.Getenv("WEFT_CHAINS")
+	if folder == "" {
+		t.Skip("WEFT_CHAINS names no folder of programs: make programs does")
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.safetensors"))
+	require.NoError(t, err)
+	if len(files) == 0 {
+		t.Fatalf("no programs in %s", folder)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			g := readGolden(t, file)
+			g.test(t, 1, 1)
+			g.test(t, 1, 3)
+		})
+	}
+}
+
+// golden is a golden file.
+type golden struct {
+	program *program.Program
+	tensors map[string]safetensors.Tensor
+}
+
+func readGolden(t *testing.T, file string) golden {
 	tensors, meta, err := safetensors.ReadFile(file)
 	require.NoError(t, err)
-	with := func(prefix string) nn.State {
-		state := nn.State{}
-		for name, v := range tensors {
-			if rest, ok := strings.CutPrefix(name, prefix); ok {
-				state[rest] = v
-			}
-		}
-		return state
-	}
 	p, err := program.Read(strings.NewReader(meta["program"]))
 	require.NoError(t, err)
-	team := kerneltest.Team(t, 2, tensor.NewMeter())
-	defer team.Memory.Close()
-	x := tensors["x"]
-	part := paralleltest.Whole(t, team, graphOf(t, tensors))
-	classes := tensors["logits"].Shape[1]
-	specs, err := p.Blocks(part.Schema(), classes, stages)
-	require.NoError(t, err)
-	params := nn.NewParams(team, 1)
-	model := gnn.Build(specs, 0, len(specs), gnn.Env{
-		Params: params, Schema: part.Schema(), Rows: part.Types(), Propagators: part.Propagator,
-	})
-	state := with("param.")
-	known := params.Names()
-	for name := range state { // those that no operation reads
-		if !slices.Contains(known, name) {
-			delete(state, name)
+	return golden{p, tensors}
+}
+
+// with are the tensors of which the names begin so, by the rest of their names.
+func (g golden) with(prefix string) nn.State {
+	state := nn.State{}
+	for name, v := range g.tensors {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			state[rest] = v
 		}
 	}
-	require.NoError(t, params.Load(state))
-	tape := autograd.NewTrainingTape(team, autograd.Random{})
-	features := tape.Input(matrix(team.Memory, x), part.Types()[0])
-	live := team.Memory.LiveTensors()
-	logits := model.Forward(gnn.StateOf(features)).Output()
-	near(t, "logits", logits.Value().ReadFloats(), tensors["logits"].Float32)
-	tape.Backward(autograd.Root{Var: logits, Grad: matrix(team.Memory, tensors["cotangent"])})
-	grads := with("grad.")
-	near(t, "grad.x", features.TakeGrad().ReadFloats(), grads["x"].Float32)
-	for name, g := range gradientsOf(params) {
-		near(t, "grad."+name, g.Float32, grads[name].Float32)
+	return state
+}
+
+// test compares a step of training in so many stages, one after the other, on so many partitions of the graph.
+func (g golden) test(t *testing.T, stages, partitions int) {
+	t.Helper()
+	x, want := g.tensors["x"], g.tensors["logits"]
+	logits, dx := make([]float32, len(want.Float32)), make([]float32, len(x.Float32))
+	var gradients, after nn.State
+	paralleltest.Workers{
+		Mesh: paralleltest.Grid(1, partitions, 1), Graph: graphOf(t, g.tensors),
+		Of: paralleltest.Dividings(x.Shape[0], partitions)["unevenly"],
+	}.Run(t, func(c engine.Config) {
+		part, err := sar.New(c.Env, axis.Options{})
+		exchange.Must(err)
+		specs, err := g.program.Blocks(part.Schema(), want.Shape[1], stages)
+		exchange.Must(err)
+		params := nn.NewParams(c.Team, 1)
+		model := gnn.Build(specs, 0, len(specs), gnn.Env{
+			Params: params, Schema: part.Schema(), Rows: part.Types(), Propagators: part.Propagator,
+		})
+		state := g.with("param.")
+		known := params.Names()
+		for name := range state { // those that no operation reads
+			if !slices.Contains(known, name) {
+				delete(state, name)
+			}
+		}
+		exchange.Must(params.Load(state))
+		tape := autograd.NewTrainingTape(c.Team, autograd.Random{})
+		memory := c.Team.Memory
+		rows := part.Vertices()
+		if rows == nil { // all of them
+			for v := range x.Shape[0] {
+				rows = append(rows, int32(v))
+			}
+		}
+		features := tape.Input(matrix(memory, x, rows), part.Rows())
+		live := memory.LiveTensors()
+		output := model.Forward(gnn.StateOf(features)).Output()
+		place(logits, output.Value(), rows)
+		tape.Backward(autograd.Root{Var: output, Grad: matrix(memory, g.tensors["cotangent"], rows)})
+		place(dx, features.TakeGrad(), rows)
+		for _, q := range params.List {
+			exchange.Must(c.Groups.Replicas.SumFloats(comm.Gradient, q.Grad.WriteFloats()))
+		}
+		params.Commit()
+		if c.Groups.Replicas.Rank() == 0 {
+			gradients, after = gradientsOf(params), params.State()
+		}
+		if extra := memory.LiveTensors() - live; extra > 8*4096 {
+			t.Errorf("%d bytes are still live after the backward pass", extra)
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	what := fmt.Sprintf("%d stages, %d partitions: ", stages, partitions)
+	near(t, what+"logits", logits, want.Float32)
+	grads := g.with("grad.")
+	near(t, what+"grad.x", dx, grads["x"].Float32)
+	for name, v := range gradients {
+		near(t, what+"grad."+name, v.Float32, grads[name].Float32)
 		delete(grads, name)
 	}
 	delete(grads, "x")
-	for name, g := range grads {
-		if slices.ContainsFunc(g.Float32, func(v float32) bool { return v != 0 }) {
+	for name, v := range grads {
+		if slices.ContainsFunc(v.Float32, func(v float32) bool { return v != 0 }) {
 			t.Errorf("PyTorch's logits depend on %s, which the program lacks", name)
 		}
 	}
-	params.Commit()
-	after := params.State()
-	for name, v := range with("after.") {
+	for name, v := range g.with("after.") {
 		if ours, has := after[name]; has {
 			assert.Equal(t, v.Int64, ours.Int64, name)
-			near(t, name, ours.Float32, v.Float32)
+			near(t, what+name, ours.Float32, v.Float32)
 		}
-	}
-	if extra := team.Memory.LiveTensors() - live; extra > 8*4096 {
-		t.Errorf("%d bytes are still live after the backward pass", extra)
 	}
 }
 
@@ -135,10 +202,23 @@ func graphOf(t *testing.T, tensors map[string]safetensors.Tensor) *graph.Graph {
 	return g
 }
 
-func matrix(memory *tensor.Meter, v safetensors.Tensor) *tensor.Matrix {
-	m := memory.New(tensor.Features, v.Shape[0], v.Shape[1])
-	copy(m.WriteFloats(), v.Float32)
+// matrix is the rows of some vertices.
+func matrix(memory *tensor.Meter, v safetensors.Tensor, vertices []int32) *tensor.Matrix {
+	n := v.Shape[1]
+	m := memory.New(tensor.Features, len(vertices), n)
+	to := m.WriteFloats()
+	for i, at := range vertices {
+		copy(to[i*n:][:n], v.Float32[int(at)*n:])
+	}
 	return m
+}
+
+// place copies rows to the places of their vertices.
+func place(to []float32, rows *tensor.Matrix, vertices []int32) {
+	n, all := rows.Cols, rows.ReadFloats()
+	for i, at := range vertices {
+		copy(to[int(at)*n:], all[i*n:][:n])
+	}
 }
 
 // near fails unless got is within 1e-5 of the largest wanted value.

@@ -163,7 +163,8 @@ def modules():
     yield "extremes", Extremes()
 
 
-def main():
+def graph():
+    """The features and edges of the graph, and what else its edges have."""
     torch.manual_seed(1)
     e = torch.randint(1, V - 1, (2, E))  # the first and the last vertex are isolated
     e[1, :5] = e[0, :5]
@@ -171,21 +172,35 @@ def main():
     x = torch.randn(V, X)
     given = {"edge_attr": torch.randn(E, A), "edge_weight": torch.rand(E) + 0.25}
     given["edge_weight"][:5] = 1
+    return x, e, given
+
+
+def computed(module, x, e, more, cotangent=None, dtype=torch.float64):
+    """A step of a copy of the module in that precision."""
+    exact = copy.deepcopy(module).to(dtype).train()
+    inputs = x.to(dtype).requires_grad_()
+    logits = exact(inputs, e, *(m.to(dtype) for m in more.values()))
+    cotangent = torch.randn(logits.shape) if cotangent is None else cotangent
+    logits.backward(cotangent.to(dtype))
+    tensors = {"cotangent": cotangent, "logits": logits, "grad.x": inputs.grad}
+    tensors |= {"grad." + k: v.grad for k, v in exact.named_parameters() if v.grad is not None}
+    return tensors | {"after." + k: v for k, v in exact.named_buffers()}
+
+
+def write(path, module, x, e, more, tensors):
+    program = trace(module, features=X, edge_features=A if "edge_attr" in more else None, edge_weight="edge_weight" in more, vertices=V)
+    tensors = {"x": x, "edge_index": e, **more, **tensors, **{"param." + k: v for k, v in module.state_dict().items()}}
+    tensors = {k: v.detach().float() if v.is_floating_point() else v for k, v in tensors.items()}
+    save_file({k: v.contiguous().clone() for k, v in tensors.items()}, path, {"program": program.text})
+
+
+def main():
+    x, e, given = graph()
     for name, module in modules():
         more = {k: v for k, v in given.items() if k in module.forward.__code__.co_varnames}
-        program = trace(module, features=X, edge_features=A if "edge_attr" in more else None, edge_weight="edge_weight" in more, vertices=V)
-        exact = copy.deepcopy(module).double().train()
-        inputs = x.double().requires_grad_()
-        logits = exact(inputs, e, *(m.double() for m in more.values()))
-        cotangent = torch.randn(logits.shape)
-        logits.backward(cotangent.double())
-        tensors = {"x": x, "edge_index": e, **more, "cotangent": cotangent, "logits": logits, "grad.x": inputs.grad}
-        tensors |= {"param." + k: v for k, v in module.state_dict().items()}
-        tensors |= {"grad." + k: v.grad for k, v in exact.named_parameters() if v.grad is not None}
-        tensors |= {"after." + k: v for k, v in exact.named_buffers()}
-        tensors = {k: v.detach().float() if v.is_floating_point() else v for k, v in tensors.items()}
-        save_file({k: v.contiguous().clone() for k, v in tensors.items()}, HERE / f"{name}.safetensors", {"program": program.text})
+        write(HERE / f"{name}.safetensors", module, x, e, more, computed(module, x, e, more))
         print(name)
 
 
-main()
+if __name__ == "__main__":
+    main()
