@@ -138,7 +138,7 @@ func newCluster(v *value, alone func(*value) bool) *cluster {
 	for i, x := range c.inputs {
 		registers[x] = i
 	}
-	c.expression.Inputs = len(c.inputs)
+	c.expression.Inputs = max(1, len(c.inputs)) // of constants alone: one that nothing reads
 	for _, x := range instructions {
 		var of []int
 		for _, y := range x.in {
@@ -170,8 +170,7 @@ func (c *cluster) compute(p *pass) *autograd.Var {
 		columns := p.broadcast(x.Shape, c.last.Shape)
 		operands = append(operands, autograd.Operand{Var: p.of(x), Columns: columns})
 	}
-	if len(operands) == 0 { // of constants alone
-		c.expression.Inputs = 1
+	if len(operands) == 0 {
 		operands = append(operands, autograd.Operand{Var: p.row(make([]float32, c.last.size()))})
 	}
 	return autograd.Pointwise(&c.expression, operands...)
