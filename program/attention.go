@@ -25,13 +25,13 @@ func (b *builder) attends(o Operation, x *value) *value {
 	if o.Reduce != "sum" || o.End != "target" || x.Loops != stored && x.Loops != one {
 		return nil
 	}
-	var source, soft *value
+	var source, soft, shaped *value
 	var after []*value
 	var a attention
 	for _, f := range b.factors(x) {
 		switch e := b.coefficients(f, &a); {
 		case e != nil && soft == nil:
-			soft = e
+			soft, shaped = e, f
 		case f.op == "gather" && f.o.End == "source" && source == nil:
 			source = f.in[0]
 		case f.Rows == None:
@@ -42,21 +42,20 @@ func (b *builder) attends(o Operation, x *value) *value {
 			return nil
 		}
 	}
-	if source == nil || soft == nil || !perHead(soft, source, x) {
+	if source == nil || soft == nil || !perHead(shaped, source, x) {
 		return nil
 	}
 	in := b.scores(soft.in[0], source, &a)
 	if in == nil {
 		return nil
 	}
-	t := Type{Rows: Vertices, Loops: x.Loops, Shape: source.Shape}
-	z := b.attend(&a, t, o.Path, append([]*value{source}, in...))
+	z := b.attend(&a, x.Loops, o.Path, append([]*value{source}, in...))
 	return b.product(o, append([]*value{z}, after...)...)
 }
 
-// attend makes the value of attention. Its type has the set of edges.
-func (b *builder) attend(a *attention, t Type, path string, in []*value) *value {
-	o := Operation{Op: opAttend, Path: path, Loops: t.Loops}
+// attend makes the value of attention along a set of edges.
+func (b *builder) attend(a *attention, loops, path string, in []*value) *value {
+	o, t := Operation{Op: opAttend, Path: path, Loops: loops}, Type{Rows: Vertices, Shape: in[0].Shape}
 	return b.add(&value{op: opAttend, o: o, Type: t, in: in, attention: a})
 }
 
@@ -79,10 +78,11 @@ func (b *builder) coefficients(f *value, a *attention) *value {
 	return nil
 }
 
-// perHead reports whether a softmax has a number for each head of the source, and x the source's shape.
-func perHead(soft, source, x *value) bool {
+// perHead reports whether a factor has a number for each head of the source, and x the source's shape.
+func perHead(f, source, x *value) bool {
 	n := len(source.Shape)
-	return n > 0 && slices.Equal(source.Shape, x.Shape) && soft.size()*source.Shape[n-1] == source.size()
+	return n > 0 && slices.Equal(source.Shape, x.Shape) &&
+		sameColumns(f.Shape, append(slices.Clone(source.Shape[:n-1]), 1))
 }
 
 // scores returns the operands of the scores, in the form that it notes in a; nil: gnn has no such form.

@@ -292,7 +292,9 @@ func (b *builder) reshaped(x *value) (factors []*value) {
 // it.
 func (b *builder) factored(o Operation, x *value) *value {
 	var gathers, others, after []*value
-	for _, f := range b.factors(x) {
+	for factors := b.factors(x); len(factors) > 0; {
+		f := factors[0]
+		factors = factors[1:]
 		switch {
 		case f.Rows == None:
 			after = append(after, f)
@@ -302,7 +304,7 @@ func (b *builder) factored(o Operation, x *value) *value {
 			gathers = append(gathers, f)
 		default:
 			if p, inverse := b.unnormalized(f, o); p != nil {
-				others, after = append(others, p), append(after, inverse)
+				factors, after = append(factors, b.factors(p)...), append(after, inverse)
 				continue
 			}
 			if withoutReshape(f).op != "ones" {

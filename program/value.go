@@ -63,7 +63,7 @@ func (b *builder) again(v *value, made map[*value]*value) *value {
 		in[i] = made[x]
 	}
 	if v.attention != nil {
-		return b.attend(v.attention, v.Type, v.o.Path, in)
+		return b.attend(v.attention, v.o.Loops, v.o.Path, in)
 	}
 	return b.make(v.o, in...)
 }

@@ -104,6 +104,8 @@ class Drawn:
         self.r = random.Random(seed)
         torch.manual_seed(seed)
         self.x, self.e, given = graph()
+        self.e[1] = torch.where(self.e[0] == self.e[1], self.e[1] % 28 + 1, self.e[1])
+        self.e[:, :5] = torch.arange(3, 8)  # of several loops of a vertex, PyTorch's gradient is that of each
         kind = self.r.choices([Chain, WithFeatures, WithWeights, WithBoth], [3, 2, 2, 1])[0]
         self.more = {k: v for k, v in given.items() if k in kind.forward.__code__.co_varnames}
         torch.manual_seed(seed)
@@ -111,6 +113,7 @@ class Drawn:
         self.values = [self.x.double(), *(v.double() for v in self.more.values())]
         self.rows = ["v"] + ["stored"] * len(self.more)
         self.sets = {"stored": self.e, "n": len(self.x)}
+        self.featured = {1} if "edge_attr" in self.more else set()  # values that depend on them, and have their rows
 
     def add(self, f, of, rows):
         """Appends a step, unless its values are no good."""
@@ -121,6 +124,8 @@ class Drawn:
         if value.dim() > 3 or not 1 <= value[0].numel() <= 24 or not value.isfinite().all() or value.abs().max() > 12 or value.std() < 0.05:
             return False
         self.chain.steps.append((f, of))
+        if rows != "v" and self.featured.intersection(of):
+            self.featured.add(len(self.values))
         self.values.append(value)
         self.rows.append(rows)
         return True
@@ -195,6 +200,8 @@ class Drawn:
         if rows == "v":
             of = r.choice([k for k in self.sets if k != "n"])
             return self.add(lambda c, s, x: x[index(s, of)] if flip else x.index_select(0, index(s, of)), [i], of)
+        if i in self.featured and end == flip and draw < 0.8:  # at the edges' sources: refused
+            end = 1 - end
         if draw < 0.6:
             reduce = r.choice(["sum", "sum", "sum", "mean", "max", "min"])
             return self.add(lambda c, s, x: scatter(x, index(s, rows), 0, s["n"], reduce), [i], "v")
@@ -210,7 +217,7 @@ class Drawn:
                 s[new], x = way(s["stored"], x) if way is remove_self_loops else way(s["stored"], x, s["n"])
                 return x
 
-            return self.add(looped, [i], new)
+            return self.add(looped, [i], new) or self.sets.pop(new, None)
         return False
 
     def step(self, i):
