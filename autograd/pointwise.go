@@ -224,6 +224,16 @@ func Reshape(x *Var, rows, cols int) *Var {
 	if rows != x.rows {
 		of = nil
 	}
+	return reshape(x, rows, cols, of)
+}
+
+// ReshapeLike returns x in the same memory with the rows of y, and so many columns.
+func ReshapeLike(x, y *Var, cols int) *Var { return reshape(x, y.rows, cols, y.set) }
+
+func reshape(x *Var, rows, cols int, of *RowSet) *Var {
+	if rows == x.rows && cols == x.cols && of == x.set {
+		return x
+	}
 	v := x.tape.Record(Op{
 		Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
 			return x.Value().Retain().Hold(rows, cols)

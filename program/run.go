@@ -107,9 +107,9 @@ func (p *pass) compute(s step) *autograd.Var {
 	case "layer_norm":
 		x, n := p.of(v.in[0]), v.in[1].size()
 		norm := nn.LayerNormOf(p.params[v.in[1].o.Name], p.params[v.in[2].o.Name], v.o.Eps)
-		groups := reshaped(x, x.Rows()*(x.Cols()/n), n)
+		groups := inGroups(x, n)
 		z := norm.Forward(groups, nn.LeaveWhole, kernel.Identity, kernel.Mask{})
-		return reshaped(z, x.Rows(), x.Cols())
+		return autograd.ReshapeLike(z, x, x.Cols())
 	case "row_sum":
 		return autograd.SumRows(p.of(v.in[0]))
 	case opLargest:
@@ -152,21 +152,15 @@ func (p *pass) parameter(name string) *autograd.Var {
 func (p *pass) linear(v *value) *autograd.Var {
 	x, w := p.of(v.in[0]), p.weight(v.in[1])
 	n := v.in[0].Shape[len(v.in[0].Shape)-1]
-	rows := x.Rows()
-	z := autograd.Linear(reshaped(x, rows*(x.Cols()/n), n), w)
+	z := autograd.Linear(inGroups(x, n), w)
 	if len(v.in) == 3 {
 		z = autograd.Finish(z, p.of(v.in[2]), kernel.Identity, kernel.Mask{})
 	}
-	return reshaped(z, rows, v.size())
+	return autograd.ReshapeLike(z, x, v.size())
 }
 
-// reshaped is x in another shape.
-func reshaped(x *autograd.Var, rows, cols int) *autograd.Var {
-	if x.Rows() == rows && x.Cols() == cols {
-		return x
-	}
-	return autograd.Reshape(x, rows, cols)
-}
+// inGroups has a row for each n columns of x.
+func inGroups(x *autograd.Var, n int) *autograd.Var { return autograd.Reshape(x, x.Rows()*(x.Cols()/n), n) }
 
 // weight is a tensor [out, in] as a matrix in × out.
 func (p *pass) weight(w *value) *autograd.Var {
@@ -260,11 +254,9 @@ func (p *pass) matmul(v *value) *autograd.Var {
 		shape := kernel.RowProduct{Groups: lead, Rows: rows, Inner: k, Cols: out}
 		return autograd.RowProduct(p.of(x), p.of(y), shape)
 	}
-	rows := p.of(x).Rows()
 	w := autograd.Reshape(p.of(y), lead*k, out)
 	if lead == 1 {
-		z := autograd.Linear(reshaped(p.of(x), rows*(x.size()/k), k), w)
-		return reshaped(z, rows, v.size())
+		return autograd.ReshapeLike(autograd.Linear(inGroups(p.of(x), k), w), p.of(x), v.size())
 	}
 	return autograd.Linear(p.of(x), autograd.BlockDiagonal(w, lead))
 }

@@ -217,7 +217,10 @@ class Drawn:
                 s[new], x = way(s["stored"], x) if way is remove_self_loops else way(s["stored"], x, s["n"])
                 return x
 
-            return self.add(looped, [i], new) or self.sets.pop(new, None)
+            kept = self.add(looped, [i], new)
+            if not kept:
+                self.sets.pop(new, None)
+            return kept
         return False
 
     def step(self, i):
