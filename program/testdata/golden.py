@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch_geometric.nn import (ARMAConv, ChebConv, EdgeConv, FiLMConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GENConv, GINConv, GraphConv,
                                 JumpingKnowledge, MessagePassing, PDNConv, PNAConv, ResGatedGraphConv, SAGEConv, TransformerConv)
-from torch_geometric.utils import softmax
+from torch_geometric.utils import scatter, softmax
 
 from weft._trace import trace
 
@@ -142,6 +142,24 @@ class Extremes(nn.Module):
         return self.last(torch.cat([sums + per_head[:, :4], each.flatten(1)[:, :4] + own.flatten(1)[:, :4]], 1), edge_index, edge_attr)
 
 
+class Corners(nn.Module):
+    """What random modules have found to be computed wrongly."""
+
+    def __init__(self):
+        super().__init__()
+        self.attend, self.skip, self.heads = GATConv(X, 8), nn.Linear(X, 8), nn.Linear(4, 4, bias=False)
+        self.out = nn.Linear(28, C)
+
+    def forward(self, x, edge_index, edge_attr):
+        source, target = edge_index
+        h = self.attend(x, edge_index) + self.skip(x)  # along other edges than those of edge_index
+        of = scatter(edge_attr.sigmoid(), target, 0, x.size(0))  # of the edges alone; 0 for some vertices
+        of = F.normalize(of, dim=-1) + of / (of.std(-1, keepdim=True) + 1)
+        soft = scatter(h[target] * softmax(h[source], source, num_nodes=x.size(0)), source, 0, x.size(0))
+        heads = self.heads(h.view(-1, 2, 4))
+        return self.out(torch.cat([F.relu6(4 * h), of, soft, (heads - heads.mean(0)).flatten(1)], 1))
+
+
 def modules():
     torch.manual_seed(3)
     yield "gcn", Two(GCNConv(X, 8), GCNConv(8, C))
@@ -158,6 +176,7 @@ def modules():
     yield "attentive", TwoFeatures(Attentive(X, 5, A), Attentive(5, C, A))
     yield "deep", Deep()
     yield "normed", Normed()
+    yield "corners", Corners()
     yield "shared", Shared()
     yield "arma", Two(ARMAConv(X, 8, num_stacks=2, num_layers=2), ChebConv(8, C, 3))
     yield "extremes", Extremes()

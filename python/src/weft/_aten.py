@@ -73,6 +73,8 @@ def _clamp(
     to: Lowering, self: Any, min: Any = None, max: Any = None, min_val: Any = None, max_val: Any = None
 ) -> Any:
     low, high = (min_val if min is None else min), (max_val if max is None else max)
+    if to.name == "relu6":
+        low, high = 0, 6
     for name, limit in (("maximum", low), ("minimum", high)):
         if isinstance(limit, (Value, Fill, Number, Tensor)):
             self = to.elementwise(name, self, limit)
@@ -686,7 +688,7 @@ def _variance(
     if name == "var_mean":
         return to.expanded(node)
     out = to.variance(x, dim, keepdim, float(unbiased) if correction is None else float(correction))
-    return to.pointwise("sqrt", out) if name == "std" else out
+    return to.root(out) if name == "std" else out
 
 
 @lowers("norm", "linalg_vector_norm")
@@ -695,7 +697,7 @@ def _norm(
 ) -> Any:
     x, p = to.value(self), 2 if p is None and ord is None else float(p if ord is None else ord)
     if p == 2:
-        return to.pointwise("sqrt", to.over(to.pointwise("square", x), dim, keepdim, "sum"))
+        return to.root(to.over(to.pointwise("square", x), dim, keepdim, "sum"))
     size = to.pointwise("abs", x)
     if p == 1:
         return to.over(size, dim, keepdim, "sum")

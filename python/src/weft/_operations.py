@@ -378,6 +378,12 @@ class Builder:
             return replace(out, axis=axis)
         return self.emit("scatter", [x], "vertices", x.shape, axis, end=end, reduce=reduce)
 
+    def root(self, x: Value) -> Value:
+        """The square root of a norm or of a standard deviation: PyTorch's have no gradient where they are 0."""
+        zero = self.pointwise("eq", x, self.constant(0))
+        root = self.pointwise("sqrt", self.pointwise("where", zero, self.constant(1), x))
+        return self.pointwise("where", zero, self.constant(0), root)
+
     def clamp(self, x: Value, low: float | None, high: float | None) -> Value:
         limits = {k: float(v) for k, v in (("min", low), ("max", high)) if v is not None}
         return self.pointwise("clamp", x, **limits)
