@@ -46,8 +46,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestChains is TestGolden for the random modules of testdata/chains.py in a folder, as `make programs` writes
-// them.
+// TestChains is TestGolden for the random modules of testdata/chains.py in a folder, as `make programs`
+// writes them.
 func TestChains(t *testing.T) {
 	folder := os.Getenv("WEFT_CHAINS")
 	if folder == "" {
@@ -92,7 +92,8 @@ func (g golden) with(prefix string) nn.State {
 	return state
 }
 
-// test compares a step of training in so many stages, one after the other, on so many partitions of the graph.
+// test compares a step of training in so many stages, one after the other, on so many partitions of the
+// graph.
 func (g golden) test(t *testing.T, stages, partitions int) {
 	t.Helper()
 	x, want := g.tensors["x"], g.tensors["logits"]

@@ -109,7 +109,7 @@ func (p *pass) compute(s step) *autograd.Var {
 		norm := nn.LayerNormOf(p.params[v.in[1].o.Name], p.params[v.in[2].o.Name], v.o.Eps)
 		groups := inGroups(x, n)
 		z := norm.Forward(groups, nn.LeaveWhole, kernel.Identity, kernel.Mask{})
-		return autograd.ReshapeLike(z, x, x.Cols())
+		return outOfGroups(z, x, x.Cols())
 	case "row_sum":
 		return autograd.SumRows(p.of(v.in[0]))
 	case opLargest:
@@ -156,11 +156,24 @@ func (p *pass) linear(v *value) *autograd.Var {
 	if len(v.in) == 3 {
 		z = autograd.Finish(z, p.of(v.in[2]), kernel.Identity, kernel.Mask{})
 	}
-	return autograd.ReshapeLike(z, x, v.size())
+	return outOfGroups(z, x, v.size())
 }
 
 // inGroups has a row for each n columns of x.
-func inGroups(x *autograd.Var, n int) *autograd.Var { return autograd.Reshape(x, x.Rows()*(x.Cols()/n), n) }
+func inGroups(x *autograd.Var, n int) *autograd.Var {
+	if x.Cols() == n {
+		return x
+	}
+	return autograd.Reshape(x, x.Rows()*(x.Cols()/n), n)
+}
+
+// outOfGroups has the rows of x, of which z has those of groups, and so many columns.
+func outOfGroups(z, x *autograd.Var, cols int) *autograd.Var {
+	if z.Rows() == x.Rows() && z.Cols() == cols {
+		return z
+	}
+	return autograd.ReshapeLike(z, x, cols)
+}
 
 // weight is a tensor [out, in] as a matrix in × out.
 func (p *pass) weight(w *value) *autograd.Var {
@@ -256,7 +269,7 @@ func (p *pass) matmul(v *value) *autograd.Var {
 	}
 	w := autograd.Reshape(p.of(y), lead*k, out)
 	if lead == 1 {
-		return autograd.ReshapeLike(autograd.Linear(inGroups(p.of(x), k), w), p.of(x), v.size())
+		return outOfGroups(autograd.Linear(inGroups(p.of(x), k), w), p.of(x), v.size())
 	}
 	return autograd.Linear(p.of(x), autograd.BlockDiagonal(w, lead))
 }
