@@ -176,10 +176,10 @@ def modules():
     yield "attentive", TwoFeatures(Attentive(X, 5, A), Attentive(5, C, A))
     yield "deep", Deep()
     yield "normed", Normed()
-    yield "corners", Corners()
     yield "shared", Shared()
     yield "arma", Two(ARMAConv(X, 8, num_stacks=2, num_layers=2), ChebConv(8, C, 3))
     yield "extremes", Extremes()
+    yield "corners", Corners()
 
 
 def graph():
