@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers programs bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers programs bench-axes bench-serve papers convolutions reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -163,6 +163,10 @@ programs: packages ## 500 random modules beside PyTorch in float64, on one worke
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 		PYTHONPATH=python/src "$$environment/bin/python" -W ignore program/testdata/chains.py "$$folder" $(or $(ARGS),0 500) && \
 		WEFT_CHAINS="$$folder" $(GOTEST) -count=1 -run '^TestChains$$' ./program
+
+convolutions: build ## docs/convolutions.md anew: PyG's convolutions beside PyTorch on meshes; fetches 5 GB of Python packages, those of bench-peers: half an hour
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
+		"$$environment/bin/python" -B python/tests/peers/convolutions.py --write docs/convolutions.md
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)

@@ -1,0 +1,157 @@
+"""Trains a model of each of PyG's convolutions in weft and in PyTorch in float64, and lists what agrees.
+
+    python python/tests/peers/convolutions.py --write docs/convolutions.md
+"""
+
+import argparse
+import copy
+import pathlib
+import re
+import tempfile
+
+import torch
+import torch.nn.functional as F
+import torch_geometric
+from test_trace import ATTRIBUTED, CONVOLUTIONS, CallAttr
+from torch import nn
+from traced import EDGE, WIDTH
+
+import weft
+
+VERTICES, CLASSES, EPOCHS, NEAR = 200, 4, 20, 1e-5
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+RATES = {"sgd": 0.05, "adam": 0.01}
+MARKS = "<!-- table -->", "<!-- end of table -->"
+MESHES = {
+    "one worker": {},
+    "graph=3": {"parallel": "graph=3"},
+    "tensor=2": {"parallel": "tensor=2"},
+    "pipeline=2": {"parallel": "pipeline=2", "chunks": 1},
+    "--offload": {"partitions": 3, "offload": True},
+}
+
+
+class Net(nn.Module):
+    """Two convolutions, and products before, between and after them."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.first, self.last = nn.Linear(WIDTH, WIDTH), nn.LazyLinear(CLASSES)
+        self.between, self.convs = nn.LazyLinear(WIDTH), nn.ModuleList([make(), make()])
+
+    def forward(self, x, edge_index):
+        return self.through(x, edge_index)
+
+    def through(self, x, edge_index, **more):
+        h = self.between(self.convs[0](self.first(x), edge_index, **more))
+        return self.last(self.convs[1](torch.tanh(h), edge_index, **more))
+
+
+class NetOfEdges(Net):
+    def forward(self, x, edge_index, edge_attr):
+        return self.through(x, edge_index, edge_attr=edge_attr)
+
+
+def arrays():
+    """A directed graph with equal edges, self loops and isolated vertices."""
+    random = torch.Generator().manual_seed(7)
+    y = torch.randint(CLASSES, (VERTICES,), generator=random)
+    edges = torch.randint(VERTICES - 3, (2, 1000), generator=random)
+    edges = edges[:, (y[edges[0]] == y[edges[1]]) | (torch.rand(1000, generator=random) < 0.4)]
+    edges = torch.cat([edges, edges[:, :9], torch.arange(0, 40, 4).repeat(2, 1)], 1)
+    part = torch.rand(VERTICES, generator=random)
+    return {
+        "edge_index": edges,
+        "x": torch.randn(VERTICES, WIDTH, generator=random) + F.one_hot(y, CLASSES).repeat(1, WIDTH // CLASSES),
+        "y": y,
+        "train_mask": part < 0.6,
+        "val_mask": part >= 0.6,
+    }, torch.randn(edges.shape[1], EDGE, generator=random)
+
+
+def make(name):
+    """The model, and the arrays of its graph."""
+    torch_geometric.backend.use_segment_matmul = False  # RGCNConv chooses by the counts of edges
+    graph, attr = arrays()
+    of_edges = name in ATTRIBUTED or isinstance(CONVOLUTIONS[name](), CallAttr)
+    torch.manual_seed(1)
+    if of_edges:
+        graph["edge_attr"] = attr
+    net = (NetOfEdges if of_edges else Net)(CONVOLUTIONS[name])
+    with torch.no_grad():
+        net.eval()(graph["x"], graph["edge_index"], *([attr] if of_edges else []))  # lazy layers take their sizes
+    return net, graph
+
+
+def pytorch(net, graph, optimizer):
+    """The losses of PyTorch in float64."""
+    net = copy.deepcopy(net).double().train()
+    steps, losses = OPTIMIZERS[optimizer](net.parameters(), lr=RATES[optimizer]), []
+    inputs = [graph["x"].double(), graph["edge_index"]] + [graph[k].double() for k in graph if k == "edge_attr"]
+    for _ in range(EPOCHS):
+        steps.zero_grad()
+        loss = F.cross_entropy(net(*inputs)[graph["train_mask"]], graph["y"][graph["train_mask"]])
+        loss.backward()
+        steps.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def apart(net, graph, optimizer, mesh, wanted):
+    """The largest relative difference of the losses, or why weft refuses."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            run = weft.train(weft.Graph(**graph), model=net, optimizer=optimizer, lr=RATES[optimizer], epochs=EPOCHS, out=folder + "/run",
+                             progress=False, checkpoint_every=0, **MESHES[mesh])
+        except (weft.Refused, weft.Failed) as why:
+            return " ".join(str(why).split())
+        ours = [float(v) for v in run.history["loss"]]
+        return max(abs(a - b) / abs(a) for a, b in zip(wanted, ours, strict=True))
+
+
+def results(names, optimizers, meshes):
+    """For each convolution, mesh and optimizer the largest relative difference of the losses, or why weft refuses."""
+    for name in names:
+        net, graph = make(name)
+        for optimizer in optimizers:
+            wanted = pytorch(net, graph, optimizer)
+            for mesh in meshes:
+                yield name, optimizer, mesh, apart(net, graph, optimizer, mesh, wanted)
+
+
+def table(found):
+    """The table of the documents: yes, or the number of the reason below."""
+    cells, reasons = {}, []
+    for name, _, mesh, result in found:
+        if isinstance(result, str):
+            why = re.sub(r"^.*?\.py:\d+: .*?\),?: |\n.*", "", result)
+            reasons += [why] if why not in reasons else []
+            cells[name, mesh] = f"no ({1 + reasons.index(why)})"
+        elif result > NEAR:
+            cells[name, mesh] = "no"
+        else:
+            cells.setdefault((name, mesh), "yes")
+    rows = [f"| {name} | " + " | ".join(cells.get((name, mesh), "") for mesh in MESHES) + " |" for name in dict.fromkeys(n for n, _ in cells)]
+    head = ["| convolution | " + " | ".join(MESHES) + " |", "|---" * (1 + len(MESHES)) + "|"]
+    return "\n".join(head + rows + [""] + [f"{i}. {why}" for i, why in enumerate(reasons, 1)])
+
+
+def write(path, text):
+    """Replaces what is between the markers of a document."""
+    before, _, rest = path.read_text().partition(MARKS[0])
+    path.write_text(before + MARKS[0] + "\n" + text + "\n" + MARKS[1] + rest.partition(MARKS[1])[2])
+
+
+if __name__ == "__main__":
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("--only", default=",".join(CONVOLUTIONS), help="convolutions")
+    p.add_argument("--optimizers", default=",".join(OPTIMIZERS))
+    p.add_argument("--meshes", default=",".join(MESHES))
+    p.add_argument("--write", type=pathlib.Path, help="the document whose table is written anew")
+    a = p.parse_args()
+    found = []
+    for name, optimizer, mesh, result in results(a.only.split(","), a.optimizers.split(","), a.meshes.split(",")):
+        print(f"{name:22}{optimizer:6}{mesh:12}", result if isinstance(result, str) else f"{result:.1e}", flush=True)
+        found.append((name, optimizer, mesh, result))
+    if a.write:
+        write(a.write, table(found))
