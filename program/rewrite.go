@@ -511,15 +511,22 @@ func (b *builder) unnormalized(f *value, o Operation) (p, inverse *value) {
 	return nil, nil
 }
 
-// softmax returns exp(e − max e) of the edges, and its sum over those of a vertex, of a softmax over them.
+// softmax returns exp(e − max e) of the edges, and its sum over those of a vertex, of a softmax over them. It is
+// 1 where all edges of a vertex have the same e: the vertex may have none, and so neither a maximum.
 func (b *builder) softmax(f *value) (p, sum *value) {
 	e := f.in[0]
 	scatter := f.o.op("scatter")
 	gather := f.o.op("gather")
 	scatter.End, gather.End, gather.Loops = f.o.End, f.o.End, e.Loops
-	scatter.Reduce = "max"
-	largest := b.make(f.o.op("detach"), b.make(scatter, e))
-	p = b.make(f.o.op("exp"), b.make(f.o.op("sub"), e, b.make(gather, largest)))
+	if e.op == "gather" && e.o.End == f.o.End {
+		expand := f.o.op("expand")
+		expand.Shape = e.Shape
+		p = b.make(expand, b.ones(e.Loops))
+	} else {
+		scatter.Reduce = "max"
+		largest := b.make(f.o.op("detach"), b.make(scatter, e))
+		p = b.make(f.o.op("exp"), b.make(f.o.op("sub"), e, b.make(gather, largest)))
+	}
 	scatter.Reduce = "sum"
 	return p, b.make(f.o.op("add"), b.make(scatter, p), b.constant(1e-16))
 }
