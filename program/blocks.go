@@ -171,6 +171,9 @@ func mayCut(c *code, level map[*value]int, last int, made []*value, stages int) 
 	}
 	before, after := map[string]bool{}, map[string]bool{}
 	for _, s := range c.steps {
+		if s.Rows == None && !ofRows(s.value) { // each block computes it for itself
+			continue
+		}
 		used := before
 		if level[s.value] > last {
 			used = after
@@ -267,6 +270,22 @@ func (s *step) cost() (n int) {
 	return n
 }
 
+// pathsOf names the layers of a program that aggregate: each has caches, masks and history of its own.
+func pathsOf(output *value) map[*value]string {
+	paths, known := map[*value]string{}, map[string]int{}
+	for _, v := range reachable(output) {
+		if !v.aggregates() {
+			continue
+		}
+		path := cmp.Or(v.o.Path, "propagate")
+		if known[path]++; known[path] > 1 {
+			path = fmt.Sprintf("%s#%d", path, known[path])
+		}
+		paths[v] = path
+	}
+	return paths
+}
+
 // newBlock builds a block. The code is made anew, as nothing of it is shared between workers.
 func (p *Program) newBlock(e gnn.Env, given, made []*value) *block {
 	b := &block{
@@ -275,7 +294,6 @@ func (p *Program) newBlock(e gnn.Env, given, made []*value) *block {
 		propagators: map[*value]gnn.Propagator{}, regions: map[*value]*region{},
 		maps: map[columnKey]*kernel.ColumnMap{}, broadcasts: map[string][]int32{},
 	}
-	paths := map[string]int{}
 	for _, s := range b.code.steps {
 		for _, name := range parametersOf(s) {
 			b.makeParameter(e.Params, name)
@@ -289,12 +307,8 @@ func (p *Program) newBlock(e gnn.Env, given, made []*value) *block {
 				r.compile(v)
 				b.regions[v] = r
 			}
-			path := cmp.Or(v.o.Path, "propagate")
-			if paths[path]++; paths[path] > 1 {
-				path = fmt.Sprintf("%s#%d", path, paths[path])
-			}
 			along := gnn.Along{Relation: e.Only(), Reversed: v.o.End == "source"}
-			b.propagators[v] = e.Propagators(path, along)
+			b.propagators[v] = e.Propagators(p.paths[v], along)
 		}
 	}
 	return b

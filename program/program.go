@@ -38,9 +38,10 @@ type Program struct {
 	Operations []Operation `json:"operations"`
 	Output     int         `json:"output"` // the value that is the model's output
 
-	types   []Type          // of the values
-	built   *value          // the output, of operations that were rewritten
-	weights map[string]bool // the parameters that nothing reads but products, as their weights
+	types   []Type            // of the values
+	built   *value            // the output, of operations that were rewritten
+	paths   map[*value]string // of the layers that aggregate
+	weights map[string]bool   // the parameters that nothing reads but products, as their weights
 }
 
 // Parameter is a tensor that comes with the program, in a file of weights: a parameter or a buffer of the
@@ -210,7 +211,7 @@ func (p *Program) check() error {
 		return fmt.Errorf("output: %s, and a model's output has a row of numbers for each vertex", t)
 	}
 	p.built = p.build()
-	p.weights = p.onlyWeights()
+	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
 	return nil
 }
 

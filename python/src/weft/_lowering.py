@@ -273,7 +273,7 @@ class Lowering(Builder):
                 graph = make_fx(do, tracing_mode="real")(*(n.meta["val"] for n in nodes)).graph
         except (NotImplementedError, RuntimeError, TypeError, StopIteration, AttributeError):
             raise Unlowerable(
-                f"{name} is not among a program's operations (docs/program.md): write it by those"
+                f"{name} is not among a program's operations: write it by those"
             ) from None
         where, outer = self.where, self.node
         for inner in graph.nodes:

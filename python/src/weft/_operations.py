@@ -1,4 +1,4 @@
-"""The list of operations that a program is (docs/program.md), and the values that it is built from."""
+"""The list of operations that a program is (weft's package program has their types), and the values that it is built from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of programs (docs/program.md): each operation in PyTorch, by loops over a dictionary. Dropout is off."""
+"""The reference of programs (the operations are those of package program): each operation in PyTorch, by loops over a dictionary. Dropout is off."""
 
 import json
 import math
