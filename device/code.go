@@ -101,8 +101,8 @@ func (c *card) image() ([]byte, error) {
 	return kept(10*c.major+c.minor, library, version)
 }
 
-// Compiling is called with a line on what is done before kernels are compiled, which takes 45 seconds, and end
-// after that.
+// Compiling is called with a line on what is done before kernels are compiled, which takes 45 seconds, and
+// end after that.
 var Compiling = func(string) (end func()) { return func() {} }
 
 // kept returns the kernels from the cache folder. Such a file has a hash of its content first: one that is

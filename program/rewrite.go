@@ -511,8 +511,8 @@ func (b *builder) unnormalized(f *value, o Operation) (p, inverse *value) {
 	return nil, nil
 }
 
-// softmax returns exp(e − max e) of the edges, and its sum over those of a vertex, of a softmax over them. It is
-// 1 where all edges of a vertex have the same e: the vertex may have none, and so neither a maximum.
+// softmax returns exp(e − max e) of the edges, and its sum over those of a vertex, of a softmax over them.
+// It is 1 where all edges of a vertex have the same e: the vertex may have none, and so neither a maximum.
 func (b *builder) softmax(f *value) (p, sum *value) {
 	e := f.in[0]
 	scatter := f.o.op("scatter")
