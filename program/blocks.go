@@ -21,7 +21,6 @@ type block struct {
 	frozen      map[string]*nn.Buffer
 	norms       map[*value]*nn.BatchNorm
 	propagators map[*value]gnn.Propagator
-	regions     map[*value]*region
 	maps        map[columnKey]*kernel.ColumnMap
 	broadcasts  map[string][]int32
 }
@@ -97,13 +96,9 @@ func (p *Program) fits(schema gnn.Schema, outputs int) error {
 // Outputs returns the number of columns of the output.
 func (p *Program) Outputs() int { return p.types[p.Output].size() }
 
-// Reads reports whether the program reads the features and the weights of edges.
-func (p *Program) Reads() (edgeFeatures, edgeWeights bool) {
-	for _, o := range p.Operations {
-		edgeFeatures = edgeFeatures || o.Op == "edge_features"
-		edgeWeights = edgeWeights || o.Op == "edge_weight"
-	}
-	return edgeFeatures, edgeWeights
+// ReadsWeights reports whether the program reads the weights of edges.
+func (p *Program) ReadsWeights() bool {
+	return slices.ContainsFunc(p.Operations, func(o Operation) bool { return o.Op == "edge_weight" })
 }
 
 // aggregates reports whether rows of the result depend on other vertices' rows along edges.
@@ -111,13 +106,17 @@ func (v *value) aggregates() bool {
 	return v.op == "scatter" || v.op == opAggregate || v.op == opAttend
 }
 
+// operations are those of a step.
+func (s *step) operations() []*value {
+	if s.fused == nil {
+		return []*value{s.value}
+	}
+	return append([]*value{s.value}, s.fused.parts()...)
+}
+
 // aggregations are the operations of a step that aggregate.
 func (s *step) aggregations() (all []*value) {
-	operations := []*value{s.value}
-	if s.fused != nil {
-		operations = append(operations, s.fused.parts()...)
-	}
-	for _, v := range operations {
+	for _, v := range s.operations() {
 		if v.aggregates() {
 			all = append(all, v)
 		}
@@ -151,7 +150,7 @@ func crossing(c *code, level map[*value]int, last int) (values []*value) {
 		}
 		for _, x := range s.reads {
 			x = c.alias(x)
-			if level[x] <= last && (x.Rows != None || ofRows(x)) && !slices.Contains(values, x) {
+			if level[x] <= last && (x.Rows != None || x.ofRows) && !slices.Contains(values, x) {
 				values = append(values, x)
 			}
 		}
@@ -171,7 +170,7 @@ func mayCut(c *code, level map[*value]int, last int, made []*value, stages int) 
 	}
 	before, after := map[string]bool{}, map[string]bool{}
 	for _, s := range c.steps {
-		if s.Rows == None && !ofRows(s.value) { // each block computes it for itself
+		if s.Rows == None && !s.ofRows { // each block computes it for itself
 			continue
 		}
 		used := before
@@ -192,12 +191,17 @@ func mayCut(c *code, level map[*value]int, last int, made []*value, stages int) 
 
 // parametersOf are the names of the parameters that a step reads, other than through steps before it.
 func parametersOf(s step) (names []string) {
+	seen := map[*value]bool{}
 	var visit func(v *value)
 	visit = func(v *value) {
+		if seen[v] {
+			return
+		}
+		seen[v] = true
 		if v.op == "parameter" {
 			names = append(names, v.o.Name)
 		}
-		if v.Rows == None && !ofRows(v) {
+		if v.Rows == None && !v.ofRows {
 			for _, x := range v.in {
 				visit(x)
 			}
@@ -207,7 +211,7 @@ func parametersOf(s step) (names []string) {
 		visit(x)
 	}
 	if s.op == "scatter" {
-		names = append(names, regionOf(s.value).parameters...)
+		names = append(names, s.region.parameters...)
 	}
 	if s.op == "batch_norm" {
 		names = append(names, s.o.Weight, s.o.Bias, s.o.Mean)
@@ -218,16 +222,14 @@ func parametersOf(s step) (names []string) {
 // spec describes the block between values that are given and values that it makes, with so many aggregations
 // that depend on each other.
 func (p *Program) spec(given, made []*value, rounds int) gnn.BlockSpec {
-	c := codeBetween(given, made)
+	c := newCode(made, storage(false), func(v *value) bool { return slices.Contains(given, v) })
 	s := gnn.BlockSpec{Out: width(made[:1]), H0: width(given[min(1, len(given)):]), Rounds: rounds}
 	s.In = width(given[:min(1, len(given))])
 	for _, st := range c.steps {
 		s.Cost.Vertex += st.cost()
 		if st.op == "scatter" {
-			r := regionOf(st.value)
-			r.compile(st.value)
-			s.EdgeFeatures = s.EdgeFeatures || r.edgeFeatures
-			for _, inner := range r.edges.steps {
+			s.EdgeFeatures = s.EdgeFeatures || st.region.edgeFeatures
+			for _, inner := range st.region.edges.steps {
 				s.Cost.Edge += inner.cost()
 			}
 		}
@@ -235,12 +237,8 @@ func (p *Program) spec(given, made []*value, rounds int) gnn.BlockSpec {
 			s.Cost.Edge += v.size()
 		}
 	}
-	s.Build = func(e gnn.Env) gnn.Block { return p.newBlock(e, given, made) }
+	s.Build = func(e gnn.Env) gnn.Block { return p.newBlock(e, c, given, made) }
 	return s
-}
-
-func codeBetween(given, made []*value) *code {
-	return newCode(made, storage(false), func(v *value) bool { return slices.Contains(given, v) })
 }
 
 func width(values []*value) (n int) {
@@ -252,11 +250,7 @@ func width(values []*value) (n int) {
 
 // cost is the multiply-adds of a step for one row.
 func (s *step) cost() (n int) {
-	operations := []*value{s.value}
-	if s.fused != nil {
-		operations = append(operations, s.fused.parts()...)
-	}
-	for _, v := range operations {
+	for _, v := range s.operations() {
 		switch {
 		case v.Rows == None:
 		case v.op == "linear":
@@ -286,13 +280,13 @@ func pathsOf(output *value) map[*value]string {
 	return paths
 }
 
-// newBlock builds a block. The code is made anew, as nothing of it is shared between workers.
-func (p *Program) newBlock(e gnn.Env, given, made []*value) *block {
+// newBlock builds a block of code that nobody changes, as workers share it.
+func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 	b := &block{
-		program: p, code: codeBetween(given, made), given: given, made: made, params: map[string]*nn.Param{},
+		program: p, code: c, given: given, made: made, params: map[string]*nn.Param{},
 		frozen: map[string]*nn.Buffer{}, norms: map[*value]*nn.BatchNorm{},
-		propagators: map[*value]gnn.Propagator{}, regions: map[*value]*region{},
-		maps: map[columnKey]*kernel.ColumnMap{}, broadcasts: map[string][]int32{},
+		propagators: map[*value]gnn.Propagator{},
+		maps:        map[columnKey]*kernel.ColumnMap{}, broadcasts: map[string][]int32{},
 	}
 	for _, s := range b.code.steps {
 		for _, name := range parametersOf(s) {
@@ -302,11 +296,6 @@ func (p *Program) newBlock(e gnn.Env, given, made []*value) *block {
 			b.norms[s.value] = p.newNorm(e.Params, s.value)
 		}
 		for _, v := range s.aggregations() {
-			if v.op == "scatter" {
-				r := regionOf(v)
-				r.compile(v)
-				b.regions[v] = r
-			}
 			along := gnn.Along{Relation: e.Only(), Reversed: v.o.End == "source"}
 			b.propagators[v] = e.Propagators(p.paths[v], along)
 		}

@@ -90,8 +90,7 @@ func newCode(results []*value, alias func(*value) *value, given func(*value) boo
 // gathers.
 func operands(v *value) []*value {
 	if v.op == "scatter" {
-		r := regionOf(v)
-		return slices.Concat(r.sources, r.targets)
+		return slices.Concat(v.region.sources, v.region.targets)
 	}
 	return v.in
 }

@@ -2,8 +2,10 @@ package program_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -33,7 +35,7 @@ func TestDamaged(t *testing.T) {
 		text := damaged(t, r, meta["program"])
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if err := buildOf(text); err != nil {
+		if err := buildOf(text, 3); err != nil {
 			refused++
 			if !refusal.Is(err) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 2200 {
 				t.Errorf("%s: %v", text, err)
@@ -49,15 +51,52 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// TestDoubled reads programs of a few operations that stand for 2⁶⁰ factors, terms or paths.
+func TestDoubled(t *testing.T) {
+	for _, of := range []string{
+		// what is doubled, from value 4 on, and what reads it then, as the last value %d
+		`{"op": "mul", "in": [2, 3]} mul {"op": "scatter", "in": [%d], "reduce": "sum"}`,
+		`{"op": "reshape", "in": [2], "shape": [7]} mul {"op": "scatter", "in": [%d], "reduce": "mean"}`,
+		`{"op": "sub", "in": [2, 3]} add {"op": "linear", "in": [%d, 1]}`,
+		`{"op": "exp", "in": [1]} add {"op": "linear", "in": [2, %d]}`,
+		`{"op": "row_sum", "in": [0]} mul {"op": "mul", "in": [2, %d]}`,
+		`{"op": "reciprocal", "in": [0]} sub {"op": "gather", "in": [%d], "end": "target"}`,
+	} {
+		parts := regexp.MustCompile(` (mul|add|sub) `).Split(of, -1)
+		double := regexp.MustCompile(` (mul|add|sub) `).FindStringSubmatch(of)[1]
+		operations := []string{
+			`{"op": "features", "shape": [7]}`, `{"op": "parameter", "name": "w"}`,
+			`{"op": "gather", "in": [0], "end": "source"}`, `{"op": "gather", "in": [0], "end": "target"}`,
+			parts[0],
+		}
+		for range 60 {
+			last := len(operations) - 1
+			operations = append(operations, fmt.Sprintf(`{"op": %q, "in": [%d, %d]}`, double, last, last))
+		}
+		operations = append(operations, fmt.Sprintf(parts[1], len(operations)-1))
+		last := len(operations) - 1
+		if !strings.Contains(parts[1], "scatter") {
+			operations = append(operations, fmt.Sprintf(`{"op": "mul", "in": [%d, 2]}`, last),
+				fmt.Sprintf(`{"op": "scatter", "in": [%d], "reduce": "sum"}`, last+1))
+			last += 2
+		}
+		text := fmt.Sprintf(`{"version": 1, "class": "Net", "parameters": [{"name": "w", "shape": [7, 7]}],
+			"operations": [%s], "output": %d}`, strings.Join(operations, ", "), last)
+		if err := buildOf(text, 7); err != nil {
+			t.Errorf("%s: %v", of, err)
+		}
+	}
+}
+
 // buildOf reads a program and builds its blocks in a plan.
-func buildOf(text string) error {
+func buildOf(text string, outputs int) error {
 	p, err := program.Read(strings.NewReader(text))
 	if err != nil {
 		return err
 	}
 	schema := gnn.OneType(7, 4)
 	schema.Types[0].Vertices = 30
-	specs, err := p.Blocks(schema, 3, 1)
+	specs, err := p.Blocks(schema, outputs, 1)
 	if err != nil {
 		return err
 	}

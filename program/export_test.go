@@ -20,9 +20,7 @@ func stepsOf(c *code) string {
 		}
 		text := s.text()
 		if s.op == "scatter" {
-			r := regionOf(s.value)
-			r.compile(s.value)
-			text += " (" + stepsOf(r.edges) + ")"
+			text += " (" + stepsOf(s.region.edges) + ")"
 		}
 		steps = append(steps, text)
 	}
@@ -81,7 +79,7 @@ func textOf(v *value) string {
 		text := fmt.Sprintf("%s %s", v.op, v.o.Reduce)
 		if v.op == "scatter" {
 			text = "messages " + v.o.Reduce
-			if regionOf(v).columnwise {
+			if v.region.columnwise {
 				text += ", columnwise"
 			}
 		}

@@ -260,9 +260,8 @@ func (f *finish) compute(p *pass) *autograd.Var {
 			bias = p.of(b)
 			continue
 		}
-		e := &kernel.Expression{Inputs: 2}
-		e.Results = []int{e.Op(kernel.OpAdd, 0, 1)}
-		bias = autograd.Pointwise(e, autograd.Operand{Var: bias}, autograd.Operand{Var: p.of(b)})
+		bias = autograd.Pointwise(ofTwo(kernel.OpAdd), autograd.Operand{Var: bias},
+			autograd.Operand{Var: p.of(b)})
 	}
 	return autograd.Finish(z, bias, f.act, f.mask.Mask(z))
 }

@@ -6,28 +6,16 @@ import (
 	"weft/kernel"
 )
 
-// instructions are the pointwise operations that are one instruction.
-var instructions = map[string]kernel.Operation{
-	"neg": kernel.OpNeg, "abs": kernel.OpAbs, "sign": kernel.OpSign, "exp": kernel.OpExp, "log": kernel.OpLog,
-	"log1p": kernel.OpLog1p, "expm1": kernel.OpExpm1, "sqrt": kernel.OpSqrt, "rsqrt": kernel.OpRsqrt,
-	"reciprocal": kernel.OpReciprocal, "square": kernel.OpSquare, "sin": kernel.OpSin, "cos": kernel.OpCos,
-	"tanh": kernel.OpTanh, "sigmoid": kernel.OpSigmoid, "relu": kernel.OpReLU, "selu": kernel.OpSELU,
-	"silu": kernel.OpSiLU, "erf": kernel.OpErf, "floor": kernel.OpFloor, "ceil": kernel.OpCeil,
-	"round": kernel.OpRound, "logsigmoid": kernel.OpLogSigmoid, "not": kernel.OpNot,
-	"detach": kernel.OpDetach,
-
-	"add": kernel.OpAdd, "sub": kernel.OpSub, "mul": kernel.OpMul, "div": kernel.OpDiv, "pow": kernel.OpPow,
-	"maximum": kernel.OpMaximum, "minimum": kernel.OpMinimum, "gt": kernel.OpGt, "ge": kernel.OpGe,
-	"lt": kernel.OpLt, "le": kernel.OpLe, "eq": kernel.OpEq, "ne": kernel.OpNe, "and": kernel.OpAnd,
-	"or": kernel.OpOr, "where": kernel.OpWhere,
+// ofTwo is an operation on two inputs.
+func ofTwo(o kernel.Operation) *kernel.Expression {
+	e := &kernel.Expression{Inputs: 2}
+	e.Results = []int{e.Op(o, 0, 1)}
+	return e
 }
 
 // emit appends the instructions of an operation on registers to an expression, and returns the result's
 // register.
 func emit(e *kernel.Expression, v *value, of []int) int {
-	if o, known := instructions[v.op]; known {
-		return e.Op(o, of...)
-	}
 	number := func(x *float64, byDefault float64) float32 {
 		if x == nil {
 			return float32(byDefault)
@@ -41,7 +29,6 @@ func emit(e *kernel.Expression, v *value, of []int) int {
 		if x.Approximate == "tanh" {
 			return e.Op(kernel.OpGELUTanh, of...)
 		}
-		return e.Op(kernel.OpGELU, of...)
 	case "leaky_relu":
 		return e.OpOf(kernel.OpLeakyReLU, number(x.Slope, .01), of...)
 	case "elu":
@@ -66,5 +53,9 @@ func emit(e *kernel.Expression, v *value, of []int) int {
 		}
 		return e.Clamp(of[0], float32(least), float32(most))
 	}
-	panic("program: no instruction of " + v.op)
+	o, known := kernel.Operations[v.op]
+	if !known {
+		panic("program: no instruction of " + v.op)
+	}
+	return e.Op(o, of...)
 }

@@ -14,7 +14,6 @@ type region struct {
 	sources, targets []*value // what the leaves are rows of, each once
 	parameters       []string
 	edgeFeatures     bool
-	edgeWeight       bool
 	columnwise       bool
 	edges, loops     *code // of the messages of the graph's edges, and of those of added loops
 }
@@ -26,8 +25,8 @@ type leaf struct {
 	target bool
 }
 
-// regionOf returns the region of a scatter, without its code.
-func regionOf(v *value) *region {
+// newRegion returns the region of a scatter.
+func newRegion(v *value) *region {
 	r := &region{columnwise: true}
 	x := v.in[0]
 	seen := map[*value]bool{}
@@ -42,15 +41,13 @@ func regionOf(v *value) *region {
 		case x.op == "gather":
 			r.leaf(x, x.in[0], x.o.End == v.o.End)
 			return
-		case x.Rows == Vertices || x.Rows == None && ofRows(x):
+		case x.Rows == Vertices || x.ofRows:
 			r.leaf(x, x, true)
 			return
 		case x.op == "parameter":
 			r.parameters = append(r.parameters, x.o.Name)
 		case x.op == "edge_features":
 			r.edgeFeatures = true
-		case x.op == "edge_weight":
-			r.edgeWeight = true
 		}
 		r.columnwise = r.columnwise && (number || isPointwise(x.op) && slices.Equal(x.Shape, v.Shape))
 		for _, y := range x.in {
@@ -60,6 +57,11 @@ func regionOf(v *value) *region {
 	visit(x)
 	r.columnwise = r.columnwise && len(r.sources) == 1 && len(r.targets) <= 1 &&
 		!slices.ContainsFunc(r.leaves, func(l leaf) bool { return !slices.Equal(l.of.Shape, v.Shape) })
+	given := func(x *value) bool {
+		return slices.ContainsFunc(r.leaves, func(l leaf) bool { return l.value == x })
+	}
+	r.edges = newCode(v.in, storage(false), given)
+	r.loops = newCode(v.in, storage(true), given)
 	return r
 }
 
@@ -73,24 +75,6 @@ func (r *region) leaf(x, of *value, target bool) {
 	if !slices.Contains(*to, of) {
 		*to = append(*to, of)
 	}
-}
-
-// ofRows reports whether a tensor depends on sums over all vertices.
-func ofRows(v *value) bool {
-	switch v.op {
-	case "row_sum", "row_mean", opLargest:
-		return true
-	}
-	return v.Rows == None && slices.ContainsFunc(v.in, ofRows)
-}
-
-// compile makes the region's code.
-func (r *region) compile(v *value) {
-	given := func(x *value) bool {
-		return slices.ContainsFunc(r.leaves, func(l leaf) bool { return l.value == x })
-	}
-	r.edges = newCode(v.in, storage(false), given)
-	r.loops = newCode(v.in, storage(true), given)
 }
 
 // function computes the messages of some edges.

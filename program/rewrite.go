@@ -65,8 +65,7 @@ func (b *builder) withoutOnes(o Operation, in []*value) *value {
 	if o.Op == "mul" {
 		for i, x := range in {
 			y := in[1-i]
-			c, is := x.isConstant()
-			if is && c == 1 && len(x.Shape) == 0 && (y.Rows != None || x.Rows == None) {
+			if x.op == "constant" && x.isOne() && len(x.Shape) == 0 {
 				return y
 			}
 		}
@@ -100,10 +99,10 @@ func (b *builder) hoisted(o Operation, in []*value) *value {
 // distributed is a product with rows of edges as the sum of products with the rows that they are made of, if
 // all of these but one are gathered: a graph has fewer vertices than edges.
 func (b *builder) distributed(o Operation, in []*value) *value {
-	if o.Op != "linear" || in[0].Rows != Edges || len(in[0].Shape) != 1 || ofRows(in[1]) {
+	if o.Op != "linear" || in[0].Rows != Edges || len(in[0].Shape) != 1 || in[1].ofRows {
 		return nil
 	}
-	terms := b.terms(o, in[0], in[1], 1)
+	terms := b.terms(o, term{in[0], in[1], 1})
 	others := 0
 	for _, t := range terms {
 		if t.x.op != "gather" {
@@ -139,31 +138,16 @@ type term struct {
 	sign      int
 }
 
-// terms are those of ±x·wᵀ, in the order of the ends that they are gathered from, so that rows of one end are
-// added before they are gathered.
-func (b *builder) terms(o Operation, x, w *value, sign int) (all []term) {
-	switch {
-	case x.Rows != Edges || x.op == "gather":
-	case x.op == "neg":
-		all = b.terms(o, x.in[0], w, -sign)
-	case (x.op == "add" || x.op == "sub") && slices.Equal(x.in[0].Shape, x.Shape) &&
-		slices.Equal(x.in[1].Shape, x.Shape):
-		second := sign
-		if x.op == "sub" {
-			second = -sign
+// terms are those of a product, in the order of the ends that they are gathered from, so that rows of one end
+// are added before they are gathered.
+func (b *builder) terms(o Operation, of term) []term {
+	terms := []term{of}
+	for i := 0; i < len(terms); {
+		if of := b.termsOf(o, terms[i]); of != nil && len(terms) < mostFactors {
+			terms = slices.Replace(terms, i, i+1, of...)
+		} else {
+			i++
 		}
-		all = append(b.terms(o, x.in[0], w, sign), b.terms(o, x.in[1], w, second)...)
-	case x.op == "cat" && !slices.ContainsFunc(x.in, func(y *value) bool { return y.Rows != Edges }):
-		at := 0
-		for _, y := range x.in {
-			part := o.op("slice")
-			part.Dim, part.Start, part.Stop = 1, at, at+y.Shape[0]
-			at = part.Stop
-			all = append(all, b.terms(o, y, b.make(part, w), sign)...)
-		}
-	}
-	if all == nil {
-		return []term{{x, w, sign}}
 	}
 	end := func(t term) string {
 		if t.x.op == "gather" {
@@ -171,8 +155,40 @@ func (b *builder) terms(o Operation, x, w *value, sign int) (all []term) {
 		}
 		return ""
 	}
-	slices.SortStableFunc(all, func(s, t term) int { return strings.Compare(end(s), end(t)) })
-	return all
+	slices.SortStableFunc(terms, func(s, t term) int { return strings.Compare(end(s), end(t)) })
+	return terms
+}
+
+// termsOf are those of a product with what an operation adds, or has side by side; nil: it does neither.
+func (b *builder) termsOf(o Operation, t term) (terms []term) {
+	x := t.x
+	if x.Rows != Edges {
+		return nil
+	}
+	switch x.op {
+	case "neg":
+		return []term{{x.in[0], t.weight, -t.sign}}
+	case "add", "sub":
+		second := t.sign
+		if x.op == "sub" {
+			second = -second
+		}
+		if slices.Equal(x.in[0].Shape, x.Shape) && slices.Equal(x.in[1].Shape, x.Shape) {
+			return []term{{x.in[0], t.weight, t.sign}, {x.in[1], t.weight, second}}
+		}
+	case "cat":
+		if slices.ContainsFunc(x.in, func(y *value) bool { return y.Rows != Edges }) {
+			return nil
+		}
+		at := 0
+		for _, y := range x.in {
+			part := o.op("slice")
+			part.Dim, part.Start, part.Stop = 1, at, at+y.Shape[0]
+			at = part.Stop
+			terms = append(terms, term{y, b.make(part, t.weight), t.sign})
+		}
+	}
+	return terms
 }
 
 // loopsOfRows has gathers read the set of edges that they are wanted for.
@@ -187,9 +203,8 @@ func (b *builder) loopsOfRows(o Operation, in []*value) *value {
 	}
 	again := x.o
 	again.Loops = to
-	c, isNumber := in[len(in)-1].isConstant()
 	switch {
-	case x.op == "ones" && (o.Op == "without_loops" || isNumber && c == 1 || in[1].op == "ones"):
+	case x.op == "ones" && (o.Op == "without_loops" || in[1].isOne()):
 		return b.make(again)
 	case x.op == "gather" && (o.Op == "without_loops" || in[1] == x.in[0]):
 		return b.make(again, x.in...)
@@ -253,36 +268,53 @@ func (b *builder) aggregate(o Operation, x *value) *value {
 	return b.plain(o, x.in[0])
 }
 
+// mostFactors bounds the factors, and the terms, that a value is taken apart into. One that is multiplied by
+// itself, time after time, has more than can be listed.
+const mostFactors = 64
+
 // factors are those of a product of rows of edges.
 func (b *builder) factors(x *value) []*value {
+	factors := []*value{x}
+	for i := 0; i < len(factors); {
+		if of := b.factorsOf(factors[i]); of != nil && len(factors) < mostFactors {
+			factors = slices.Replace(factors, i, i+1, of...)
+		} else {
+			i++
+		}
+	}
+	return factors
+}
+
+// factorsOf are those that an operation multiplies; nil: it is no product.
+func (b *builder) factorsOf(x *value) []*value {
 	if x.Rows != Edges {
-		return []*value{x}
+		return nil
 	}
 	switch x.op {
 	case "mul":
-		return append(b.factors(x.in[0]), b.factors(x.in[1])...)
+		return x.in
 	case "div":
 		if y := x.in[1]; y.Rows == None || y.op == "gather" {
-			return append(b.factors(x.in[0]), b.make(x.o.op("reciprocal"), y))
+			return []*value{x.in[0], b.make(x.o.op("reciprocal"), y)}
 		}
 	case "neg":
-		return append(b.factors(x.in[0]), b.constant(-1))
+		return []*value{x.in[0], b.constant(-1)}
 	case "reshape":
 		return b.reshaped(x)
 	}
-	return []*value{x}
+	return nil
 }
 
-// reshaped are the factors of a product in another shape.
+// reshaped are the factors of a product in another shape; nil: it is no product, or one that is broadcast.
 func (b *builder) reshaped(x *value) (factors []*value) {
-	for _, f := range b.factors(x.in[0]) {
+	for _, f := range b.factorsOf(x.in[0]) {
 		switch {
 		case slices.Equal(f.Shape, x.in[0].Shape):
 			factors = append(factors, b.make(x.o, f))
 		case f.size() == 1:
 			factors = append(factors, b.inShape(f, []int{}))
 		default:
-			return []*value{x}
+			return nil
 		}
 	}
 	return factors
@@ -327,7 +359,7 @@ func (b *builder) summed(o Operation, x *value) *value {
 	switch {
 	case x.op == "gather":
 		return b.aggregate(o, x)
-	case x.op == "linear" && len(x.Shape) == 1 && !ofRows(x.in[1]): // Σ (x·W + b) = (Σ x)·W + (Σ 1)·b
+	case x.op == "linear" && len(x.Shape) == 1 && !x.in[1].ofRows: // Σ (x·W + b) = (Σ x)·W + (Σ 1)·b
 		z := b.make(x.o, b.make(o, x.in[0]), x.in[1])
 		if len(x.in) == 3 {
 			z = b.make(o.op("add"), z, b.make(o.op("mul"), b.make(o, b.ones(x.Loops)), x.in[2]))
@@ -353,8 +385,7 @@ func isWeight(x *value) bool {
 	case "without_loops":
 		return isWeight(x.in[0])
 	case "with_loops":
-		c, is := x.in[1].isConstant()
-		return isWeight(x.in[0]) && (is && c == 1 || x.in[1].op == "ones")
+		return isWeight(x.in[0]) && x.in[1].isOne()
 	}
 	return false
 }
@@ -436,11 +467,7 @@ func isMerged(x *value) bool {
 		return false
 	}
 	y := x.in[1]
-	if y.op != "loop_values" || y.in[0].op != "edge_weight" {
-		return false
-	}
-	c, is := y.in[1].isConstant()
-	return is && c == 1 || y.in[1].op == "ones"
+	return y.op == "loop_values" && y.in[0].op == "edge_weight" && y.in[1].isOne()
 }
 
 // valuesOfLoops makes the values of stored loops, or others where there are none: the sum over all edges
@@ -461,7 +488,7 @@ func (b *builder) valuesOfLoops(o Operation, in []*value) *value {
 
 // finite is a factor of vertices' sums of edges, with 0 where it may be infinite and a vertex has no edge.
 func (b *builder) finite(f *value, loops string, o Operation) *value {
-	if loops == one || loops == added || !mayBeInfinite(f) {
+	if loops == one || loops == added || !f.infinite {
 		return f
 	}
 	return b.make(o.op("where"), b.hasEdges(loops, o), f, b.constant(0))
@@ -473,7 +500,17 @@ func (b *builder) hasEdges(loops string, o Operation) *value {
 	return b.make(o.op("gt"), b.aggregate(o, b.gathered(loops, o)), b.constant(0))
 }
 
-// mayBeInfinite reports whether finite rows of vertices can give infinite ones.
+// isOfRows reports whether a value of known operands is a tensor that depends on sums over all vertices.
+func isOfRows(v *value) bool {
+	switch v.op {
+	case "row_sum", "row_mean", opLargest:
+		return true
+	}
+	return v.Rows == None && slices.ContainsFunc(v.in, func(x *value) bool { return x.ofRows })
+}
+
+// mayBeInfinite reports whether finite rows of vertices can give infinite ones, for a value of known
+// operands.
 func mayBeInfinite(v *value) bool {
 	switch v.op {
 	case "div", "reciprocal", "rsqrt", "pow", "log", "log1p", "logsigmoid":
@@ -485,7 +522,7 @@ func mayBeInfinite(v *value) bool {
 			}
 		}
 	}
-	return isRowLocal(v.op) && slices.ContainsFunc(v.in, mayBeInfinite)
+	return isRowLocal(v.op) && slices.ContainsFunc(v.in, func(x *value) bool { return x.infinite })
 }
 
 // unnormalized returns p and 1/d for a factor p/d that is a softmax over the edges of a vertex, after

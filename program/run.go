@@ -211,7 +211,7 @@ func (p *pass) attend(v *value) *autograd.Var {
 
 // message aggregates messages.
 func (p *pass) message(v *value) *autograd.Var {
-	r := p.regions[v]
+	r := v.region
 	m := gnn.Message{
 		Source: p.joined(r.sources), Target: p.joined(r.targets), Function: r.function(p.block, v),
 		Columns: v.size(), Columnwise: r.columnwise, Reduce: reduceOf(v).Kind, Loops: loopsOf(v.setOfEdges()),
@@ -248,10 +248,8 @@ func (p *pass) joined(values []*value) *autograd.Var {
 
 // spread is a tensor as a row of each vertex.
 func (p *pass) spread(x *autograd.Var) *autograd.Var {
-	e := &kernel.Expression{Inputs: 2}
-	e.Results = []int{e.Op(kernel.OpMul, 0, 1)}
 	ones := autograd.Operand{Var: autograd.Ones(p.rows), Columns: p.broadcast([]int{}, []int{x.Cols()})}
-	return autograd.Pointwise(e, ones, autograd.Operand{Var: x})
+	return autograd.Pointwise(ofTwo(kernel.OpMul), ones, autograd.Operand{Var: x})
 }
 
 // matmul is a product of the last dimensions.

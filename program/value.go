@@ -14,6 +14,10 @@ type value struct {
 	in        []*value
 	number    int        // in the order in which values were made, so that operands come first
 	attention *attention // of an operation attend
+	region    *region    // of a scatter of the built program
+
+	ofRows   bool // a tensor that depends on sums over all vertices
+	infinite bool // finite rows of vertices can make it infinite
 }
 
 // Operations that no file has, which rewriting makes.
@@ -52,6 +56,11 @@ func (p *Program) build() *value {
 	all := reachable(output)
 	for i, v := range all {
 		v.number = i
+	}
+	for _, v := range all {
+		if v.op == "scatter" {
+			v.region = newRegion(v)
+		}
 	}
 	return output
 }
@@ -140,7 +149,7 @@ func (b *builder) add(v *value) *value {
 	if same, known := b.known[text]; known {
 		return same
 	}
-	v.number = len(b.values)
+	v.number, v.ofRows, v.infinite = len(b.values), isOfRows(v), mayBeInfinite(v)
 	b.values, b.known[text] = append(b.values, v), v
 	return v
 }
@@ -159,6 +168,12 @@ func (v *value) isConstant() (float64, bool) {
 		return 0, false
 	}
 	return float64(v.o.Values[0]), true
+}
+
+// isOne reports whether the value is 1 everywhere.
+func (v *value) isOne() bool {
+	c, is := v.isConstant()
+	return is && c == 1 || v.op == "ones"
 }
 
 // product makes the product of values.

@@ -119,8 +119,7 @@ func (o *Options) ReadProgram() error {
 // ReadsWeights reports whether the model uses the weights of edges.
 func (o *Options) ReadsWeights() bool {
 	if o.Program.Program != nil {
-		_, weights := o.Program.Reads()
-		return weights
+		return o.Program.ReadsWeights()
 	}
 	kind, _ := gnn.KindOf(o.Model)
 	return kind.EdgeWeights
