@@ -604,6 +604,8 @@ func (s *suite) attention(what string, g network, form form, heads, width, featu
 			EdgeVector: s.zeros(features, heads), EdgeWeight: s.zeros(features, cols),
 		},
 	}
+	s.team.Fill(run.d.SourceScore, 1./1024) // scores' gradients are added to what is there, too
+	s.team.Fill(run.d.TargetScore, 1./1024)
 	terms := max(longest(g.a), longest(g.transposed))
 	if s.storage == tensor.BFloat16 {
 		s.storedAttention(what, run, form, terms)
@@ -653,6 +655,7 @@ func (s *suite) attention(what string, g network, form form, heads, width, featu
 		if form == v1 {
 			got["source vector"], got["target vector"] = s.zeros(1, cols), s.zeros(1, cols)
 			for end, vector := range map[string]*tensor.Matrix{"source": aSource, "target": aTarget} {
+				s.team.Axpy(got[end+" score"], -1, start[end+" score"])
 				s.team.HeadDotBackward(got["source"], got[end+" vector"], got[end+" score"], k.Source, vector)
 			}
 		}
