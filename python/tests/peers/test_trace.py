@@ -1,7 +1,4 @@
-"""Programs of PyG's convolutions and of modules that users write: outputs and gradients are the modules', in float64.
-
-    python python/tests/peers/test_trace.py     # prints which convolutions are programs
-"""
+"""Programs of PyG's convolutions and of modules that users write: outputs and gradients are the modules', in float64."""
 
 import inspect
 import json
@@ -444,13 +441,3 @@ def test_refuses(name):
 def test_refuses_a_call(module, words):
     with pytest.raises(weft.Refused, match=words):
         trace(module, features=WIDTH)
-
-
-if __name__ == "__main__":
-    torch_geometric.backend.use_segment_matmul = False
-    for name, make in CONVOLUTIONS.items():
-        try:
-            trace(make(), features=WIDTH, edge_features=EDGE if name in ATTRIBUTED or isinstance(make(), CallAttr) else None)
-            print(f"| {name} | yes |")
-        except weft.Refused as why:
-            print(f"| {name} | {str(why).removeprefix('model: ')} |")
