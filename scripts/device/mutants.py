@@ -66,7 +66,7 @@ MUTANTS = [
     ("rows.cuh", "* a.z_cols + a.from_z", "* a.x_cols + a.from_z", "TestConformance/columns"),
     ("rows.cuh", "if (e.k > begin && indices[e.k - 1] == column)", "if (false)", "TestConformance/dense_form"),
     ("pointwise.cuh", "p[(c + i) % cols]", "p[c + i]", "TestConformance/finish"),
-    ("pointwise.cuh", "n(min(last * cols - k, (int64_t)N))", "n(N)", "TestConformance/combine"),
+    ("pointwise.cuh", "n(min(last * cols - k, (int64_t)N))", "n(N)", "TestConformance/fill"),
     ("pointwise.cuh", "fabsf(x) > 9 ? distribution(x) :", "", "TestGELU"),
     ("pointwise.cuh", "at.load(x, a.in, at.k * a.heads + h)", "at.load(x, a.in, at.k + h)", "TestConformance/head_mean"),
     ("coding.cuh", "a.ids ? a.ids[row] : row", "row", "TestConformance/coding"),
