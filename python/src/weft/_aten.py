@@ -1,9 +1,8 @@
-"""ATen's operations in those of a program: a function each, of operands by the names of ATen's schema."""
+"""ATen's operations in those of a program: tables of those that take a line, and functions, of operands by the names of ATen's schema."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from ._lowering import Lowering, bounds, lowers
 from ._operations import (
+    PAIRS,
     WITH_LOOPS,
     WITHOUT_LOOPS,
     Chosen,
@@ -28,20 +28,45 @@ from ._operations import (
     in_words,
 )
 
+# -- element by element
+
+# Operations that a program has, by ATen's names where they are others; operands of these names are attributes.
+_POINTWISE = {name: name for name in (
+    "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid relu silu erf floor ceil round selu "
+    "mul pow maximum minimum eq ne gt ge lt le where leaky_relu gelu softplus celu").split()} | {
+    "absolute": "abs", "multiply": "mul", "true_divide": "div", "logical_not": "not", "bitwise_not": "not", "log_sigmoid": "logsigmoid",
+    "logical_and": "and", "bitwise_and": "and", "__and__": "and", "logical_or": "or", "bitwise_or": "or", "__or__": "or"}  # fmt: skip
+_ATTRIBUTES = {"negative_slope": "slope", "approximate": "approximate", "beta": "beta", "threshold": "threshold", "alpha": "alpha"}
+
+# Those that are several of a program's.
+_FORMULAS = {
+    "mish": lambda do, x: do("mul", x, do("tanh", do("softplus", x))),
+    "relu6": lambda do, x: do("clamp", x, min=0.0, max=6.0),
+    "log2": lambda do, x: do("mul", do("log", x), 1 / math.log(2)),
+    "log10": lambda do, x: do("mul", do("log", x), 1 / math.log(10)),
+    "isinf": lambda do, x: do("eq", do("abs", x), math.inf),
+    "isfinite": lambda do, x: do("lt", do("abs", x), math.inf),
+    "isnan": lambda do, x: do("ne", x, x),
+    "masked_fill": lambda do, x, mask, value: do("where", mask, value, x),
+}
+
+
+@lowers(*_POINTWISE)
+def _pointwise(to: Lowering, **named: Any) -> Any:
+    given = [v for k, v in named.items() if k not in _ATTRIBUTES and v is not None]
+    numbers = {_ATTRIBUTES[k]: v if isinstance(v, str) else float(v) for k, v in named.items() if k in _ATTRIBUTES}
+    return to.elementwise(_POINTWISE[to.name], *given, **numbers)
+
+
+@lowers(*_FORMULAS)
+def _formula(to: Lowering, **named: Any) -> Any:
+    return _FORMULAS[to.name](to.elementwise, *named.values())
+
 
 @lowers("add", "sub", "rsub")
 def _sum(to: Lowering, self: Any, other: Any, alpha: Any = 1) -> Any:
-    name = to.name
-    other = other if alpha == 1 else to.elementwise("mul", other, alpha)
-    return to.elementwise("sub", other, self) if name == "rsub" else to.elementwise(name, self, other)
-
-
-@lowers("mul", "multiply", "eq", "pow", "true_divide")
-def _binary(to: Lowering, self: Any, other: Any = None, exponent: Any = None) -> Any:
-    name = to.name
-    return to.elementwise(
-        {"multiply": "mul", "true_divide": "div"}.get(name, name), self, exponent if other is None else other
-    )
+    given = [self, other if alpha == 1 else to.elementwise("mul", other, alpha)]
+    return to.elementwise("sub", *given[::-1]) if to.name == "rsub" else to.elementwise(to.name, *given)
 
 
 @lowers("div", "divide", "floor_divide")
@@ -49,61 +74,25 @@ def _div(to: Lowering, self: Any, other: Any, rounding_mode: str | None = None) 
     if rounding_mode == "trunc":
         raise Unlowerable("a quotient is truncated: write torch.floor")
     result = to.elementwise("div", self, other)
-    floor = rounding_mode == "floor" or "floor" in to.name
-    return to.elementwise("floor", result) if floor else result
+    return to.elementwise("floor", result) if rounding_mode or to.name == "floor_divide" else result
 
 
-@lowers("square")
-def _square(to: Lowering, self: Any) -> Any:
-    return to.elementwise("square", self)
+@lowers("clamp", "clip", "clamp_min", "clamp_max", "hardtanh")
+def _clamp(to: Lowering, self: Any, **limits: Any) -> Any:
+    numbers = {k[:3]: float(v) for k, v in limits.items() if isinstance(v, (int, float))}
+    for name, limit in limits.items():
+        if limit is not None and name[:3] not in numbers:
+            self = to.elementwise({"min": "maximum", "max": "minimum"}[name[:3]], self, limit)
+    return to.elementwise("clamp", self, **numbers) if numbers else self
 
 
-@lowers("where")
-def _where(to: Lowering, condition: Any, self: Any, other: Any) -> Any:
-    return to.elementwise("where", condition, self, other)
-
-
-@lowers("masked_fill")
-def _masked_fill(to: Lowering, self: Any, mask: Any, value: Any) -> Any:
-    return to.elementwise("where", mask, value, self)
-
-
-@lowers("clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "relu6")
-def _clamp(
-    to: Lowering, self: Any, min: Any = None, max: Any = None, min_val: Any = None, max_val: Any = None
-) -> Any:
-    low, high = (min_val if min is None else min), (max_val if max is None else max)
-    if to.name == "relu6":
-        low, high = 0, 6
-    for name, limit in (("maximum", low), ("minimum", high)):
-        if isinstance(limit, (Value, Fill, Number, Tensor)):
-            self = to.elementwise(name, self, limit)
-    limits = {k: float(v) for k, v in (("min", low), ("max", high)) if isinstance(v, (int, float))}
-    return to.elementwise("clamp", self, **limits) if limits else self
-
-
-@lowers("leaky_relu")
-def _leaky_relu(to: Lowering, self: Any, negative_slope: float) -> Any:
-    return to.elementwise("leaky_relu", self, slope=negative_slope)
-
-
-@lowers("elu", "celu")
-def _elu(to: Lowering, self: Any, alpha: float, scale: float = 1, input_scale: float = 1) -> Any:
-    if (scale, input_scale) != (1, 1):
-        if abs(scale - 1.0507009873554805) > 1e-6 or input_scale != 1:
-            return to.expanded(to.node)
-        return to.elementwise("selu", self)
-    return to.elementwise("elu" if "celu" not in to.name else "celu", self, alpha=float(alpha))
-
-
-@lowers("gelu")
-def _gelu(to: Lowering, self: Any, approximate: str) -> Any:
-    return to.elementwise("gelu", self, approximate=approximate)
-
-
-@lowers("softplus")
-def _softplus(to: Lowering, self: Any, beta: float, threshold: float) -> Any:
-    return to.elementwise("softplus", self, beta=float(beta), threshold=float(threshold))
+@lowers("elu")
+def _elu(to: Lowering, self: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    if scale == input_scale == 1:
+        return to.elementwise("elu", self, alpha=float(alpha))
+    if abs(scale - 1.0507009873554805) > 1e-6 or input_scale != 1:
+        return to.expanded(to.node)
+    return to.elementwise("selu", self)
 
 
 @lowers("prelu", "_prelu_kernel")
@@ -114,38 +103,17 @@ def _prelu(to: Lowering, self: Any, weight: Any) -> Any:
     return to.pointwise("where", to.pointwise("gt", x, to.constant(0)), x, to.pointwise("mul", weight, x))
 
 
-@lowers("mish")
-def _mish(to: Lowering, self: Any) -> Any:
-    return to.elementwise("mul", self, to.elementwise("tanh", to.elementwise("softplus", self)))
-
-
-@lowers("isinf", "isnan", "isfinite")
-def _is(to: Lowering, self: Any) -> Any:
-    name, size = to.name, to.elementwise("abs", self)
-    if name == "isinf":
-        return to.elementwise("eq", size, math.inf)
-    return to.elementwise("ne", self, self) if name == "isnan" else to.elementwise("lt", size, math.inf)
-
-
-@lowers("log2", "log10")
-def _log(to: Lowering, self: Any) -> Any:
-    return to.elementwise("mul", to.elementwise("log", self), 1 / math.log(2 if "log2" in to.name else 10))
-
-
 @lowers("detach", "alias", "clone", "contiguous", "to", "_to_copy", "type_as", "lift_fresh_copy")
-def _same(to: Lowering, self: Any, **more: Any) -> Any:
-    name, of = to.name, to.node.args[0].meta["val"].dtype
-    if name == "detach" and isinstance(self, Value):
+def _same(to: Lowering, self: Any, **_: Any) -> Any:
+    if to.name == "detach" and isinstance(self, Value):
         return to.emit("detach", [self], self.rows, self.shape, self.axis)
-    if isinstance(self, Value) and of.is_floating_point:
-        kind = to.node.meta["val"].dtype
-        if kind == torch.bool:
-            return to.elementwise("ne", self, 0)
-        if not kind.is_floating_point:  # towards zero
-            return to.elementwise(
-                "mul", to.elementwise("sign", self), to.elementwise("floor", to.elementwise("abs", self))
-            )
-    return self
+    kind = to.node.meta["val"].dtype
+    if not isinstance(self, Value) or not to.node.args[0].meta["val"].dtype.is_floating_point or kind.is_floating_point:
+        return self
+    if kind == torch.bool:
+        return to.elementwise("ne", self, 0)
+    # towards zero
+    return to.elementwise("mul", to.elementwise("sign", self), to.elementwise("floor", to.elementwise("abs", self)))
 
 
 @lowers("copy")
@@ -162,13 +130,11 @@ def _dropout(to: Lowering, input: Any, p: float, train: bool) -> Any:
     x, path = to.value(input), to.where["path"]
     if train and p:
         if x.rows is None or isinstance(x.rows, tuple):
-            raise Unlowerable(
-                "dropout of parameters, or of rows that a mask chose: apply it to rows of vertices or of edges"
-            )
+            raise Unlowerable("dropout of parameters, or of rows that a mask chose: apply it to rows of vertices or of edges")
         to.dropouts[path] = to.dropouts.get(path, 0) + 1
         name = path if to.dropouts[path] == 1 else f"{path}#{to.dropouts[path]}"
         x = to.emit("dropout", [x], x.rows, x.shape, x.axis, p=float(p), path=name)
-    return [x, None] if isinstance(to.node.meta["val"], (list, tuple)) else x
+    return x
 
 
 # -- sizes and constants
@@ -176,17 +142,12 @@ def _dropout(to: Lowering, input: Any, p: float, train: bool) -> Any:
 
 @lowers("zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty", "zeros_like", "ones_like",
          "full_like", "empty_like", "empty_permuted", "scalar_tensor", "fill", "zero")  # fmt: skip
-def _filled(
-    to: Lowering, self: Any = None, fill_value: Any = None, value: Any = None, s: Any = None, **_: Any
-) -> Any:
-    name = to.name
-    number = next((v for v in (fill_value, value, s) if v is not None), 1 if "ones" in name else 0)
+def _filled(to: Lowering, self: Any = None, fill_value: Any = None, value: Any = None, s: Any = None, **_: Any) -> Any:
+    number = next((v for v in (fill_value, value, s) if v is not None), 1 if "ones" in to.name else 0)
     rows, shape, axis = to.layout()
     if isinstance(number, (Value, Number)):
-        like = Value(0, rows, shape, axis)
-        return to.expand(
-            to.filled(to.reshape(to.value(number), (1,) * (len(shape) + (rows is not None))), [like]), shape
-        )
+        one = to.reshape(to.value(number), (1,) * (len(shape) + (rows is not None)))
+        return to.expand(to.filled(one, [Value(0, rows, shape, axis)]), shape)
     if rows is None:
         return torch.full(shape, number, dtype=to.node.meta["val"].dtype)
     return Fill(float(number), rows, shape, axis)
@@ -194,13 +155,7 @@ def _filled(
 
 @lowers("arange")
 def _arange(to: Lowering, end: Any, start: Any = 0, step: Any = 1, **_: Any) -> Any:
-    if (
-        start == 0
-        and step == 1
-        and isinstance(end, Number)
-        and to.counted(end) == "vertices"
-        and len(end.expression.args) == 0
-    ):
+    if (start, step) == (0, 1) and isinstance(end, Number) and to.counted(end) == "vertices" and not end.expression.args:
         return Vertices()
     raise Unlowerable("a range that is not of all vertices: give num_nodes=x.size(0)")
 
@@ -221,60 +176,37 @@ def _select(to: Lowering, self: Any, dim: int, index: int) -> Any:
         return Ends(self.rows, ("source", "target")[(index % 2) != self.reverse])
     if isinstance(self, Vertices):
         return Vertices()
-    if isinstance(self, Fill):
-        return Fill(self.number, *to.layout())
     x = to.value(self)
-    dim %= x.dim
-    if x.rows is not None and dim == x.axis:
-        raise Unlowerable("one vertex or edge is taken by its position: weft's vertices have no order")
-    at = dim - (x.rows is not None and dim > x.axis)
-    index %= x.shape[at]
-    part = to.slice(x, at, index, index + 1)
-    return to.reshape(
-        part, part.shape[:at] + part.shape[at + 1 :], x.axis - (x.rows is not None and dim < x.axis)
-    )
+    at = to.column(x, dim, "one vertex or edge is taken by its position: weft's vertices have no order")
+    return to.dropped(to.slice(x, at, index % x.shape[at], index % x.shape[at] + 1), at)
 
 
 @lowers("slice")
 def _slice(to: Lowering, self: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     if to.whole(to.node) and step == 1:
         return self
-    if isinstance(self, Fill):
-        return Fill(self.number, *to.layout())
     if isinstance(self, (Edges, Ends, Vertices)):
         raise Unlowerable("some of the edges are taken by their position: weft's edges have no order")
     x = to.value(self)
-    dim %= x.dim
-    if x.rows is not None and dim == x.axis:
-        raise Unlowerable(
-            "some of the vertices or edges are taken by their position: weft's rows have no order"
-        )
-    at = dim - (x.rows is not None and dim > x.axis)
+    at = to.column(x, dim, _BY_POSITION)
     return to.slice(x, at, *bounds([start, end], x.shape[at]), step)
+
+
+_BY_POSITION = "some of the vertices or edges are taken by their position: weft's rows have no order"
 
 
 @lowers("split", "split_with_sizes", "chunk", "unbind", "unsafe_split", "unsafe_chunk", "tensor_split")
 def _split(to: Lowering, self: Any, dim: int = 0, **_: Any) -> Any:
-    name = to.name
-    if isinstance(self, (Edges, Vertices)) and name == "unbind":
-        return (
-            [_select(to, self, 0, k) for k in (0, 1)] if isinstance(self, Edges) else [Vertices(), Vertices()]
-        )
-    x, at = to.value(self), 0
-    dim %= x.dim
-    if x.rows is not None and dim == x.axis:
-        raise Unlowerable("vertices or edges are split by their position: weft's rows have no order")
-    at = dim - (x.rows is not None and dim > x.axis)
-    parts, start = [], 0
+    single = to.name == "unbind"
+    if isinstance(self, (Edges, Vertices)) and single:
+        return [_select(to, self, 0, k) for k in (0, 1)]
+    x = to.value(self)
+    at = to.column(x, dim, "vertices or edges are split by their position: weft's rows have no order")
+    parts, stop = [], 0
     for tensor in to.node.meta["val"]:
-        size = 1 if name == "unbind" else int(tensor.shape[dim])
-        part = to.slice(x, at, start, start + size)
-        if name == "unbind":
-            part = to.reshape(
-                part, part.shape[:at] + part.shape[at + 1 :], x.axis - (x.rows is not None and dim < x.axis)
-            )
-        parts.append(part)
-        start += size
+        start, stop = stop, stop + (1 if single else int(tensor.shape[dim]))
+        part = to.slice(x, at, start, stop)
+        parts.append(to.dropped(part, at) if single else part)
     return parts
 
 
@@ -300,18 +232,13 @@ def _cat(to: Lowering, tensors: list[Any], dim: int = 0) -> Any:
 
 def _joined(to: Lowering, parts: list[Any], dim: int, stack: bool) -> Any:
     """edge_index of other edges: with loops, or from its two rows."""
-    if all(isinstance(p, Ends) for p in parts) and len(parts) == 2 and dim == 0:
+    if len(parts) == 2 and dim == 0 and all(isinstance(p, Ends) for p in parts):
         a, b = parts
         if a.rows == b.rows and a.end != b.end:
             return Edges(a.rows, reverse=a.end == "target")
-    if all(isinstance(p, Vertices) for p in parts) and dim == 0:
+    if dim == 0 and all(isinstance(p, Vertices) for p in parts):
         return Vertices(pairs=True)
-    if (
-        len(parts) == 2
-        and isinstance(parts[0], (Edges, Ends))
-        and isinstance(parts[1], Vertices)
-        and not stack
-    ):
+    if len(parts) == 2 and isinstance(parts[0], (Edges, Ends)) and isinstance(parts[1], Vertices) and not stack:
         if parts[0].rows not in WITH_LOOPS:
             raise Unlowerable("self loops are added to edges that have them: add them once")
         return replace(parts[0], rows=to.counted(to.node.meta["val"].shape[-1]))
@@ -327,17 +254,13 @@ def _joined(to: Lowering, parts: list[Any], dim: int, stack: bool) -> Any:
 def _with_loops(to: Lowering, tensors: list[Any], rows: Rows) -> Any:
     """Values of edges, and of the self loops that follow them."""
     if len(tensors) != 2 or rows not in ("one", "added"):
-        raise Unlowerable(
-            "rows of vertices or edges are joined one after another: concatenate columns (dim=-1)"
-        )
+        raise Unlowerable("rows of vertices or edges are joined one after another: concatenate columns (dim=-1)")
     edges, loops = tensors
     if isinstance(edges, Fill) and isinstance(loops, Fill) and edges.number == loops.number:
         return Fill(edges.number, *to.layout())
     edges, loops = to.value(edges), to.value(loops)
     if edges.axis:
-        raise Unlowerable(
-            "values of self loops are joined to those of edges in another dimension than the first"
-        )
+        raise Unlowerable("values of self loops are joined to those of edges in another dimension than the first")
     return to.emit("with_loops", [edges, loops], rows, edges.shape)
 
 
@@ -346,9 +269,7 @@ def _flip(to: Lowering, self: Any, dims: list[int]) -> Any:
     if isinstance(self, Edges) and [d % 2 for d in dims] == [0]:
         return replace(self, reverse=not self.reverse)
     x = to.value(self)
-    rows, columns = to.dims(x, dims)
-    if rows:
-        raise Unlowerable("the order of vertices or edges is reversed: weft's rows have no order")
+    columns = to.columns(x, dims, "the order of vertices or edges is reversed: weft's rows have no order")
     return to.emit("flip", [x], x.rows, x.shape, x.axis, dims=sorted(columns))
 
 
@@ -391,85 +312,62 @@ def _index(to: Lowering, self: Any, indices: list[Any]) -> Any:
     x = to.value(self)
     if isinstance(index, Fill) and x.rows is None and dim == 0:  # one group of all vertices
         row = to.slice(x, 0, int(index.number), int(index.number) + 1)
-        return to.filled(to.reshape(row, row.shape[1:]), [Value(0, *to.layout())])
+        return to.filled(to.dropped(row, 0), [Value(0, *to.layout())])
     if isinstance(index, (Ends, Vertices)):
         if x.rows is None or dim != x.axis:
-            raise Unlowerable(
-                "a table with a row for each vertex is read by their numbers: concatenate it to x beforehand"
-            )
+            raise Unlowerable("a table with a row for each vertex is read by their numbers: concatenate it to x beforehand")
         return x if isinstance(index, Vertices) else to.gather(x, index)
     if isinstance(index, Tensor):
-        at = dim - (x.rows is not None and dim > x.axis)
-        if index.dtype == torch.bool:
-            index = index.nonzero().flatten()
-        if (x.rows is not None and dim == x.axis) or index.dim() != 1:
-            raise Unlowerable(
-                "some of the vertices or edges are taken by their position: weft's rows have no order"
-            )
-        return to.cat([to.slice(x, at, int(k) % x.shape[at], int(k) % x.shape[at] + 1) for k in index], at)
+        places = index.nonzero().flatten() if index.dtype == torch.bool else index
+        if places.dim() != 1:
+            raise Unlowerable(_BY_POSITION)
+        at = to.column(x, dim, _BY_POSITION)
+        return to.cat([to.slice(x, at, int(k) % x.shape[at], int(k) % x.shape[at] + 1) for k in places], at)
     return _lookup(to, x, dim, to.value(index))
 
 
 def _edges_of(to: Lowering, self: Any, dim: int, index: Any) -> Any:
-    if (
-        isinstance(self, Edges)
-        and dim == 0
-        and isinstance(index, Tensor)
-        and index.tolist() in ([1, 0], [0, 1])
-    ):
+    if isinstance(self, Edges) and dim == 0 and isinstance(index, Tensor) and sorted(index.tolist()) == [0, 1]:
         return replace(self, reverse=self.reverse != (index.tolist() == [1, 0]))
-    if isinstance(index, Chosen):
-        index = index.mask
-    if isinstance(index, Loops):
-        if index.rows != self.rows:
+    mask = index.mask if isinstance(index, Chosen) else index
+    if isinstance(mask, Loops):
+        if mask.rows != self.rows:
             raise Unlowerable("a mask of other edges")
-        rows = WITHOUT_LOOPS[self.rows] if index.inverse else ("loops", self.rows)
-    elif isinstance(index, Value) and index.rows == self.rows:
-        rows = (self.rows, index.op)
+        rows = WITHOUT_LOOPS[self.rows] if mask.inverse else ("loops", self.rows)
+    elif isinstance(mask, Value) and mask.rows == self.rows:
+        rows = (self.rows, mask.op)
     else:
-        raise Unlowerable(
-            "some of the edges are taken by their position: choose edges by a mask of their values"
-        )
+        raise Unlowerable("some of the edges are taken by their position: choose edges by a mask of their values")
     return replace(self, rows=to.count(to.node.meta["val"].shape[-1], rows))
 
 
-def _chosen(to: Lowering, self: Any, mask: Any) -> Any:
+def _chosen(to: Lowering, x: Any, mask: Any) -> Any:
     """Rows that a mask chooses."""
-    x, size = self, next(n for n in to.node.meta["val"].shape if not isinstance(n, int))
-    if isinstance(mask, Loops):
-        whole = mask.rows in ("one", "added") and not mask.inverse
-        rows = to.count(
-            size,
-            "vertices"
-            if mask.rows == "one" and whole
-            else WITHOUT_LOOPS[mask.rows]
-            if mask.inverse
-            else ("loops", mask.rows),
-        )
+    if isinstance(mask, Value):
+        rows: Rows = (mask.rows, mask.op)
+    elif mask.inverse:
+        rows = WITHOUT_LOOPS[mask.rows]
     else:
-        rows = to.count(size, (mask.rows, mask.op))
+        rows = "vertices" if mask.rows == "one" else ("loops", mask.rows)
+    to.count(next(n for n in to.node.meta["val"].shape if not isinstance(n, int)), rows)
     if isinstance(x, Fill):
         return Fill(x.number, rows, x.shape, x.axis)
     x = to.value(x)
     if x.rows != mask.rows or x.axis:
         raise Unlowerable(f"a mask of {in_words(mask.rows)} chooses among {in_words(x.rows)}")
     of = to.of(x)
-    if isinstance(mask, Value):
-        return replace(x, rows=rows)
-    if not mask.inverse and mask.rows == "one":  # each vertex has one loop
+    if rows == "vertices":  # each vertex has one loop
         if of["op"] == "gather":
             return to.inputs(x)[0]
-        return to.scatter(
-            to.pointwise("mul", to.reshape(to.value(mask), (1,) * len(x.shape)), x), "target", "sum"
-        )
-    if not mask.inverse or mask.rows == "removed":
+        loops = to.reshape(to.value(mask), (1,) * len(x.shape))
+        return to.scatter(to.pointwise("mul", loops, x), "target", "sum")
+    if isinstance(mask, Value) or not mask.inverse or mask.rows == "removed":
         return replace(x, rows=rows)  # only loop_values reads stored loops
-    if mask.rows != "stored" and of["op"] == "with_loops":
-        x = to.inputs(x)[0]
-    elif mask.rows != "stored":
-        raise Unlowerable(
-            "self loops are removed from values of edges that had them added: remove them first"
-        )
+    if mask.rows == "stored":
+        return to.emit("without_loops", [x], "removed", x.shape)
+    if of["op"] != "with_loops":
+        raise Unlowerable("self loops are removed from values of edges that had them added: remove them first")
+    x = to.inputs(x)[0]
     return x if mask.rows == "one" else to.emit("without_loops", [x], "removed", x.shape)
 
 
@@ -482,8 +380,7 @@ def _lookup(to: Lowering, table: Value, dim: int, index: Value) -> Value:
         raise Unlowerable(
             f"an embedding of {count:,} rows: weft has those of at most 4096; give the embedding's rows as features"
         )
-    ids = to.reshape(index, (*index.shape, 1))
-    which = to.pointwise("eq", ids, to.constant(torch.arange(count)))
+    which = _one_hot(to, index, count)
     flat = to.reshape(table, (count, math.prod(rest)))
     out = to.emit("matmul", [which, flat], index.rows, (*index.shape, math.prod(rest)), index.axis)
     return to.reshape(out, (*index.shape, *rest))
@@ -496,102 +393,95 @@ def _embedding(to: Lowering, weight: Any, indices: Any, **_: Any) -> Any:
     return _lookup(to, to.value(weight), 0, to.value(indices))
 
 
-@lowers("gather")
-def _gather(to: Lowering, self: Any, dim: int, index: Any, **_: Any) -> Any:
-    if isinstance(index, Ends):
-        return _index_select(to, self, dim, index)
-    x, ids = to.value(self), to.value(index)
-    at = dim % x.dim - (x.rows is not None and dim % x.dim > x.axis)
-    if (x.rows is not None and dim % x.dim == x.axis) or at != len(x.shape) - 1 or ids.shape[at] != 1:
-        raise Unlowerable(
-            "values are picked by numbers that are computed: write a comparison and torch.where"
-        )
-    which = to.pointwise("eq", ids, to.constant(torch.arange(x.shape[at])))
-    return to.reduce("sum", to.pointwise("mul", which, x), [at], True)
-
-
 @lowers("one_hot")
 def _one_hot(to: Lowering, self: Any, num_classes: int) -> Any:
     if num_classes < 0:
         raise Unlowerable("one_hot without num_classes depends on the values: give num_classes")
     ids = to.value(self)
-    return to.pointwise("eq", to.reshape(ids, (*ids.shape, 1)), to.constant(torch.arange(num_classes)))
+    return _which(to, to.reshape(ids, (*ids.shape, 1)), num_classes)
+
+
+def _which(to: Lowering, ids: Value, count: int) -> Value:
+    """1 in the column that each row names."""
+    return to.pointwise("eq", ids, to.constant(torch.arange(count)))
+
+
+@lowers("gather")
+def _gather(to: Lowering, self: Any, dim: int, index: Any, **_: Any) -> Any:
+    if isinstance(index, Ends):
+        return _index_select(to, self, dim, index)
+    x, ids = to.value(self), to.value(index)
+    computed = "values are picked by numbers that are computed: write a comparison and torch.where"
+    at = to.column(x, dim, computed)
+    if at != len(x.shape) - 1 or ids.shape[at] != 1:
+        raise Unlowerable(computed)
+    return to.reduce("sum", to.pointwise("mul", _which(to, ids, x.shape[at]), x), [at], True)
 
 
 @lowers("nonzero", "nonzero_numpy")
 def _nonzero(to: Lowering, self: Any) -> Any:
     if isinstance(self, Value) and self.rows is not None and self.shape == ():
-        to.count(next(n for n in _sizes(to.node.meta["val"]) if not isinstance(n, int)), (self.rows, self.op))
-        chosen = Chosen(self)
-    elif isinstance(self, Loops):
-        chosen = Chosen(self)
-    else:
+        found = to.node.meta["val"]
+        sizes = (found[0] if isinstance(found, (list, tuple)) else found).shape
+        to.count(next(n for n in sizes if not isinstance(n, int)), (self.rows, self.op))
+    elif not isinstance(self, Loops):
         raise Unlowerable("positions depend on the values: write a comparison and torch.where")
-    return [chosen] if isinstance(to.node.meta["val"], (list, tuple)) else chosen
+    return Chosen(self)
+
+
+_REDUCTIONS = {"amax": "max", "amin": "min", "any": "max", "all": "min", "prod": "mul", "add": "sum", "multiply": "mul"}
 
 
 @lowers("scatter_add", "index_add", "scatter_reduce", "index_reduce", "scatter")
 def _scatter(to: Lowering, self: Any, dim: int, index: Any, src: Any = None, source: Any = None, reduce: str = "sum",
              include_self: bool = True, alpha: Any = 1, value: Any = None) -> Any:  # fmt: skip
     src = next((v for v in (src, source, value) if v is not None), None)
-    name = to.name
-    if name == "scatter" and not isinstance(index, Ends) and reduce == "sum":
-        return _put_columns(to, self, dim, index, src)
     if not isinstance(index, Ends):
-        sizes = to.layout()[1]
-        if (
-            isinstance(index, Fill)
-            and index.rows == "vertices"
-            and dim == 0
-            and sizes[0] == 1
-            and reduce in ("sum", "mean", "amax", "amin")
-        ):
-            x = to.value(src)  # one group of all vertices
-            name = {"amax": "max", "amin": "min"}.get(reduce, reduce)
-            out = to.reshape(to.emit("row_" + name, [x], None, x.shape), sizes)
-            return to.elementwise("add", out, self) if reduce == "sum" else out
-        if isinstance(index, Vertices):
-            raise Unlowerable("vertices are added to by their numbers: add the rows")
-        raise Unlowerable(
-            "rows are added up by numbers that are computed, as in a pooling of vertices: only the ends of edges say which vertices meet"
-        )
-    if alpha != 1:
-        src = to.elementwise("mul", src, alpha)
-    src = to.value(src)
-    reduce = {"amax": "max", "amin": "min", "prod": "mul", "add": "sum", "multiply": "mul"}.get(
-        reduce, reduce
-    )
+        return _put_columns(to, self, dim, index, src) if to.name == "scatter" and reduce == "sum" else _grouped(to, self, dim, index, src, reduce)
+    src, reduce = to.value(src if alpha == 1 else to.elementwise("mul", src, alpha)), _REDUCTIONS.get(reduce, reduce)
     if src.rows != index.rows or to.layout()[0] != "vertices":
         raise Unlowerable(
             f"rows of {in_words(src.rows)} are aggregated to {in_words(to.layout()[0])}: edges aggregate to vertices"
         )
-    if name == "scatter":
+    if to.name == "scatter":
         raise Unlowerable("rows are written over each other: aggregate them by scatter_add or scatter_reduce")
-    out = to.scatter(src, index.end, reduce)
-    start = to.number(self)
-    empty = 1.0 if reduce == "mul" else 0.0
-    if reduce in ("sum", "mul") and (include_self or start != empty):
+    out, start, empty = to.scatter(src, index.end, reduce), to.number(self), 1.0 if reduce == "mul" else 0.0
+    if reduce in ("sum", "mul"):
+        if start == empty and not include_self:
+            return out
         if not include_self:
-            raise Unlowerable(f"{name} with include_self=False: start from {empty:g}")
-        return to.elementwise({"sum": "add", "mul": "mul"}[reduce], out, self)
-    if start != empty:  # vertices without edges keep what they had
+            raise Unlowerable(f"{to.name} with include_self=False: start from {empty:g}")
+    elif start != empty:  # vertices without edges keep what they had
         count = to.scatter(to.reshape(to.ones(index.rows), (1,) * len(src.shape)), index.end, "sum")
         some = to.pointwise("gt", replace(count, axis=out.axis), to.constant(0))
         out = to.elementwise("where", some, out, self)
-    if include_self and reduce == "mean":
+    if not include_self:
+        return out
+    if reduce == "mean":
         raise Unlowerable("scatter_reduce by mean with include_self=True: give include_self=False")
-    return to.elementwise({"max": "maximum", "min": "minimum"}[reduce], out, self) if include_self else out
+    return to.elementwise({"sum": "add", "mul": "mul", "max": "maximum", "min": "minimum"}[reduce], out, self)
+
+
+def _grouped(to: Lowering, self: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
+    """An aggregation of all vertices, as one group."""
+    sizes, reduce = to.layout()[1], _REDUCTIONS.get(reduce, reduce)
+    if isinstance(index, Fill) and (index.rows, dim, sizes[:1]) == ("vertices", 0, (1,)) and reduce in ("sum", "mean", "max", "min"):
+        x = to.value(src)
+        out = to.reshape(to.emit("row_" + reduce, [x], None, x.shape), sizes)
+        return to.elementwise("add", out, self) if reduce == "sum" else out
+    if isinstance(index, Vertices):
+        raise Unlowerable("vertices are added to by their numbers: add the rows")
+    raise Unlowerable(
+        "rows are added up by numbers that are computed, as in a pooling of vertices: only the ends of edges say which vertices meet"
+    )
 
 
 def _put_columns(to: Lowering, self: Any, dim: int, index: Any, number: Any) -> Any:
     """A number at a column that each row names, as one_hot writes it."""
-    ids, x = to.value(index), self
-    if dim % x.dim == x.axis or ids.shape != (1,) or isinstance(number, (Value, Fill)):
-        raise Unlowerable(
-            "values are written at positions that are computed: write a comparison and torch.where"
-        )
-    which = to.pointwise("eq", ids, to.constant(torch.arange(x.shape[-1])))
-    return to.elementwise("where", which, number, x)
+    ids = to.value(index)
+    if dim % self.dim == self.axis or ids.shape != (1,) or isinstance(number, (Value, Fill)):
+        raise Unlowerable("values are written at positions that are computed: write a comparison and torch.where")
+    return to.elementwise("where", _which(to, ids, self.shape[-1]), number, self)
 
 
 @lowers("index_put", "_unsafe_index_put", "index_copy", "_index_put_impl")
@@ -609,24 +499,17 @@ def _index_put(to: Lowering, self: Any, indices: Any = None, values: Any = None,
         old, new = to.value(self), to.value(values)
         return to.emit("loop_values", [replace(new, rows="stored"), old], "vertices", old.shape)
     mask = at.mask if isinstance(at, Chosen) else at
-    if isinstance(mask, Loops) and mask.rows == "one" and not mask.inverse:
-        x, new = to.value(self), to.value(values)
-        new = to.gather(new, Ends("one", "target")) if new.rows == "vertices" else new
-        return to.pointwise(
-            "where",
-            to.reshape(to.value(mask), (1,) * len(x.shape)),
-            to.pointwise("add", x, new) if accumulate else new,
-            x,
-        )
-    if isinstance(mask, Value) and mask.rows is not None:
-        x, new = to.value(self), to.value(values)
-        mask = to.reshape(mask, mask.shape + (1,) * (len(x.shape) - len(mask.shape)))
-        if new.rows is not None:
-            new = replace(new, rows=base_of(new.rows))
-        return to.pointwise("where", mask, to.pointwise("add", x, new) if accumulate else new, x)
-    raise Unlowerable(
-        "rows are written by numbers that are computed: aggregate by scatter_add, or choose by torch.where"
-    )
+    loops = isinstance(mask, Loops) and mask.rows == "one" and not mask.inverse
+    if not loops and not (isinstance(mask, Value) and mask.rows is not None):
+        raise Unlowerable("rows are written by numbers that are computed: aggregate by scatter_add, or choose by torch.where")
+    x, new = to.value(self), to.value(values)
+    if loops and new.rows == "vertices":
+        new = to.gather(new, Ends("one", "target"))
+    elif new.rows is not None:
+        new = replace(new, rows=base_of(new.rows))
+    mask = to.value(mask)
+    mask = to.reshape(mask, mask.shape + (1,) * (len(x.shape) - len(mask.shape)))
+    return to.pointwise("where", mask, to.pointwise("add", x, new) if accumulate else new, x)
 
 
 # -- sums over columns and rows
@@ -639,73 +522,53 @@ def _over(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, **_: 
 
 @lowers("amax", "amin", "max", "min", "logsumexp", "any", "all")
 def _most(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, other: Any = None) -> Any:
-    name = {"amax": "max", "amin": "min", "any": "max", "all": "min"}.get(given := to.name, given)
     if other is not None:
-        return to.elementwise({"max": "maximum", "min": "minimum"}[given], self, other)
-    if isinstance(self, Ends) and given == "max":
+        return to.elementwise(to.name + "imum", self, other)
+    if isinstance(self, Ends) and to.name == "max":
         return self
-    x = to.value(self)
+    x, name = to.value(self), _REDUCTIONS.get(to.name, to.name)
     rows, columns = to.dims(x, dim)
-    if rows and name == "logsumexp":
+    if not rows:
+        return to.reduce(name, x, columns, keepdim)
+    if name == "logsumexp":
         raise Unlowerable("logsumexp over all vertices or edges: take sums or means over them")
-    if rows:
-        out = to.emit(
-            "row_" + name,
-            [to.reduce(name, x, columns, True)],
-            None,
-            [1 if d in columns else n for d, n in enumerate(x.shape)],
-        )
-        return to.reshape(out, to.layout()[1])
-    out = to.reduce(name, x, columns, keepdim)
-    return [out, None] if isinstance(to.node.meta["val"], (list, tuple)) else out
+    part = to.reduce(name, x, columns, True)
+    return to.reshape(to.emit("row_" + name, [part], None, part.shape), to.layout()[1])
 
 
 @lowers("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax")
 def _softmax(to: Lowering, self: Any, dim: int, **_: Any) -> Any:
     x = to.value(self)
-    rows, columns = to.dims(x, dim)
-    if rows:
-        raise Unlowerable(
-            "softmax over all vertices or edges at once: softmax over the edges of a vertex is torch_geometric.utils.softmax(src, index)"
-        )
-    name = "log_softmax" if "log" in to.name else "softmax"
-    return to.emit(name, [x], x.rows, x.shape, x.axis, dim=columns[0])
+    at = to.column(
+        x,
+        dim,
+        "softmax over all vertices or edges at once: softmax over the edges of a vertex is torch_geometric.utils.softmax(src, index)",
+    )
+    return to.emit("log_softmax" if "log" in to.name else "softmax", [x], x.rows, x.shape, x.axis, dim=at)
 
 
 @lowers("var", "std", "var_mean")
 def _variance(
-    to: Lowering,
-    self: Any,
-    dim: Any = None,
-    correction: Any = None,
-    keepdim: bool = False,
-    unbiased: bool = True,
+    to: Lowering, self: Any, dim: Any = None, correction: Any = None, keepdim: bool = False, unbiased: bool = True
 ) -> Any:
+    if to.name == "var_mean":
+        return to.expanded(to.node)
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    x, name = to.value(self), to.name
-    node = to.node
-    if name == "var_mean":
-        return to.expanded(node)
-    out = to.variance(x, dim, keepdim, float(unbiased) if correction is None else float(correction))
-    return to.root(out) if name == "std" else out
+    out = to.variance(to.value(self), dim, keepdim, float(unbiased if correction is None else correction))
+    return to.root(out) if to.name == "std" else out
 
 
 @lowers("norm", "linalg_vector_norm")
-def _norm(
-    to: Lowering, self: Any, p: Any = 2, ord: Any = None, dim: Any = None, keepdim: bool = False, **_: Any
-) -> Any:
-    x, p = to.value(self), 2 if p is None and ord is None else float(p if ord is None else ord)
+def _norm(to: Lowering, self: Any, p: Any = None, ord: Any = None, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+    x, p = to.value(self), float(next((v for v in (ord, p) if v is not None), 2))
     if p == 2:
         return to.root(to.over(to.pointwise("square", x), dim, keepdim, "sum"))
     size = to.pointwise("abs", x)
-    if p == 1:
-        return to.over(size, dim, keepdim, "sum")
     if math.isinf(p):
         return to.reduce("max" if p > 0 else "min", size, to.dims(x, dim)[1], keepdim)
-    return to.pointwise(
-        "pow", to.over(to.pointwise("pow", size, to.constant(p)), dim, keepdim, "sum"), to.constant(1 / p)
-    )
+    total = to.over(to.pointwise("pow", size, to.constant(p)), dim, keepdim, "sum")
+    return to.pointwise("pow", total, to.constant(1 / p))
 
 
 @lowers("prod")
@@ -714,11 +577,10 @@ def _prod(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, **_: 
     rows, columns = to.dims(x, dim)
     if rows or len(columns) != 1:
         raise Unlowerable("a product over all vertices or edges")
-    at = columns[0]
-    parts = [to.slice(x, at, k, k + 1) for k in range(x.shape[at])]
-    out = parts[0]
-    for p in parts[1:]:
-        out = to.pointwise("mul", out, p)
+    (at,) = columns
+    out, *rest = (to.slice(x, at, k, k + 1) for k in range(x.shape[at]))
+    for part in rest:
+        out = to.pointwise("mul", out, part)
     return out if keepdim else to.reshape(out, to.layout()[1], to.layout()[2])
 
 
@@ -735,20 +597,13 @@ def _linear(to: Lowering, input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 @lowers("mm", "bmm", "matmul", "mv", "dot")
-def _matmul(
-    to: Lowering, self: Any, mat2: Any = None, other: Any = None, vec: Any = None, tensor: Any = None
-) -> Any:
-    return _product(
-        to, to.value(self), to.value(next(v for v in (mat2, other, vec, tensor) if v is not None))
-    )
+def _matmul(to: Lowering, **named: Any) -> Any:
+    return _product(to, *map(to.value, named.values()))
 
 
 @lowers("addmm", "baddbmm", "addmv")
-def _addmm(to: Lowering, self: Any, mat1: Any = None, mat2: Any = None, batch1: Any = None, batch2: Any = None, mat: Any = None,
-           vec: Any = None, beta: Any = 1, alpha: Any = 1) -> Any:  # fmt: skip
-    x = next(v for v in (mat1, batch1, mat) if v is not None)
-    y = next(v for v in (mat2, batch2, vec) if v is not None)
-    out, b = _product(to, to.value(x), to.value(y)), to.value(self)
+def _addmm(to: Lowering, self: Any, beta: Any = 1, alpha: Any = 1, **factors: Any) -> Any:
+    out, b = _product(to, *map(to.value, factors.values())), to.value(self)
     if to.of(out)["op"] == "linear" and (alpha, beta, b.rows, b.shape) == (1, 1, None, out.shape[-1:]):
         return to.emit("linear", [*to.inputs(out), b], out.rows, out.shape, out.axis)
     out = out if alpha == 1 else to.pointwise("mul", out, to.constant(alpha))
@@ -758,17 +613,20 @@ def _addmm(to: Lowering, self: Any, mat1: Any = None, mat2: Any = None, batch1: 
 def _product(to: Lowering, x: Value, y: Value) -> Value:
     """x @ y, wherever the rows' dimension stands: among the leading ones, or one of the product's own."""
     one, two = x.dim == 1, y.dim == 1
-    x = _unsqueezed(to, x, 0) if one else x
-    y = _unsqueezed(to, y, 1) if two else y
-    out = _matrices(to, x, y)
-    out = _squeezed(to, out, out.dim - 1) if two else out
-    return _squeezed(to, out, out.dim - (1 if two else 2)) if one else out
+    out = _matrices(to, _matrix(to, x, 0) if one else x, _matrix(to, y, 1) if two else y)
+    for at in [out.dim - 1] * two + [out.dim - 2] * one:
+        out = to.dropped(out, at - (out.rows is not None and at > out.axis))
+    return out
+
+
+def _matrix(to: Lowering, x: Value, at: int) -> Value:
+    """A vector with one more dimension."""
+    return to.reshape(x, (1,) if x.rows is not None else (*x.shape[:at], 1, *x.shape[at:]), axis=1 - at)
 
 
 def _matrices(to: Lowering, x: Value, y: Value) -> Value:
-    at_x, at_y = (
-        v.dim - v.axis if v.rows is not None else 0 for v in (x, y)
-    )  # from the right: 1 is the last dimension
+    # where the rows' dimension is, from the right: 1 is the last dimension, 0 is none
+    at_x, at_y = (v.dim - v.axis if v.rows is not None else 0 for v in (x, y))
     if at_x == 2 and not at_y:  # (…, V, k) @ (…, k, m)
         if len(y.shape) == 2:
             return _by_weight(to, x, y)
@@ -776,8 +634,7 @@ def _matrices(to: Lowering, x: Value, y: Value) -> Value:
         out = _rowwise(to, row, y, x.rows, 0)
         return to.reshape(out, (*out.shape[:-2], out.shape[-1]), len(out.shape) - 2)
     if at_y == 1 and not at_x:  # (…, a, k) @ (…, k, V): the transposed product
-        other = _swapped(to, x)
-        out = _matrices(to, _moved(to, y), other)
+        out = _matrices(to, replace(y, axis=y.axis - 1), _swapped(to, x))
         return replace(out, axis=out.axis + 1)
     if at_x == 1 and at_y == 2:  # a sum over rows
         if x.rows != y.rows or x.rows != "vertices":
@@ -793,12 +650,9 @@ def _matrices(to: Lowering, x: Value, y: Value) -> Value:
     if not at_x and at_y:  # parameters @ rows
         return _swapped(to, _matrices(to, _swapped(to, y), _swapped(to, x)))
     if at_x and not at_y and len(y.shape) >= at_x:
-        d = len(y.shape) - at_x
-        y = to.reshape(y, y.shape[:d] + y.shape[d + 1 :])
+        y = to.dropped(y, len(y.shape) - at_x)
     elif at_x != at_y and at_y:
-        raise Unlowerable(
-            "each pair of vertices meets: a function of all pairs takes memory and time of their square"
-        )
+        raise Unlowerable(PAIRS)
     return _rowwise(to, x, y, x.rows, at_x - 1 if at_x else 0)
 
 
@@ -811,10 +665,9 @@ def _rowwise(to: Lowering, x: Value, y: Value, rows: Rows, right: int) -> Value:
 
 def _by_weight(to: Lowering, x: Value, w: Value) -> Value:
     """A product with one matrix: linear, if it is a transposed one."""
-    of = to.of(w)
-    if of["op"] == "permute" and of["dims"] == [1, 0]:
-        return to.emit("linear", [x, to.inputs(w)[0]], x.rows, (*x.shape[:-1], w.shape[1]), x.axis)
-    return to.emit("matmul", [x, w], x.rows, (*x.shape[:-1], w.shape[1]), x.axis)
+    transposed = to.of(w)["op"] == "permute" and to.of(w)["dims"] == [1, 0]
+    op, w_of = ("linear", to.inputs(w)[0]) if transposed else ("matmul", w)
+    return to.emit(op, [x, w_of], x.rows, (*x.shape[:-1], w.shape[1]), x.axis)
 
 
 def _swapped(to: Lowering, x: Value) -> Value:
@@ -823,37 +676,15 @@ def _swapped(to: Lowering, x: Value) -> Value:
     return to.permute(x, [*range(n - 2), n - 1, n - 2])
 
 
-def _moved(to: Lowering, x: Value) -> Value:
-    """(…, k, V) as (…, V, k)."""
-    return replace(x, axis=x.axis - 1)
-
-
-def _unsqueezed(to: Lowering, x: Value, at: int) -> Value:
-    if x.rows is None:
-        return to.reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
-    return to.reshape(x, (1,), axis=1 if at == 0 else 0)
-
-
-def _squeezed(to: Lowering, x: Value, dim: int) -> Value:
-    at = dim - (x.rows is not None and dim > x.axis)
-    return to.reshape(x, x.shape[:at] + x.shape[at + 1 :], x.axis - (x.rows is not None and dim < x.axis))
-
-
 @lowers("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")
 def _cell(to: Lowering, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
     """The equations of torch.nn.GRUCell, LSTMCell and RNNCell."""
-    name, (h, *more) = (
-        to.name,
-        hx if isinstance(hx, (list, tuple)) else [hx],
-    )
+    name, do, (h, *more) = to.name, to.pointwise, hx if isinstance(hx, (list, tuple)) else [hx]
 
     def parts(x: Any, w: Any, b: Any) -> list[Value]:
         y, count = _linear(to, x, w, b), {"gru": 3, "lst": 4, "rnn": 1}[name[:3]]
         wide = y.shape[-1] // count
         return [to.slice(y, len(y.shape) - 1, k * wide, (k + 1) * wide) for k in range(count)]
-
-    def do(op: str, *values: Value) -> Value:
-        return to.pointwise(op, *values)
 
     state = to.filled(to.value(h), [to.value(input)])
     a, b = parts(input, w_ih, b_ih), parts(state, w_hh, b_hh)
@@ -872,63 +703,39 @@ def _cell(to: Lowering, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = N
 # -- norms
 
 
-@lowers(
-    "batch_norm",
-    "_native_batch_norm_legit_functional",
-    "_native_batch_norm_legit",
-    "native_batch_norm",
-    "cudnn_batch_norm",
-)
+@lowers("batch_norm", "_native_batch_norm_legit_functional", "_native_batch_norm_legit", "native_batch_norm", "cudnn_batch_norm")
 def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: Any = None, running_var: Any = None,
                 training: bool = True, momentum: float | None = 0.1, eps: float = 1e-5, **_: Any) -> Any:  # fmt: skip
     x = to.value(input)
-    names = [
-        None if v is None else to.of(v).get("name", "") for v in (weight, bias, running_mean, running_var)
-    ]
+    names = [None if v is None else to.of(v).get("name", "") for v in (weight, bias, running_mean, running_var)]
     stored = names[2] is not None
-    live = training or (not to.training and names[2] not in to.frozen)
-    if stored and live:
-        if x.rows != "vertices" or x.axis or len(x.shape) != 1:
-            raise Unlowerable(
-                "batch norm of other rows than those of vertices: normalise after the aggregation, or by nn.LayerNorm"
-            )
-        counter = str(names[2]).removesuffix("running_mean") + "num_batches_tracked"
-        given = dict(zip(("weight", "bias", "mean", "variance", "batches"), (*names, counter)))
-        result = to.emit(
-            "batch_norm",
-            [x],
-            "vertices",
-            x.shape,
-            eps=eps,
-            momentum=momentum,
-            **{k: v for k, v in given.items() if v},
-        )
-    else:
+    if not stored or not (training or (not to.training and names[2] not in to.frozen)):
         to.frozen |= {str(names[2])} if stored else set()
-        result = _normalised(to, x, 1, weight, bias, eps, running_mean if stored else None, running_var)
-    return [result, None, None, None, None] if isinstance(to.node.meta["val"], (list, tuple)) else result
+        return _normalised(to, x, weight, bias, eps, running_mean, running_var)
+    if x.rows != "vertices" or x.axis or len(x.shape) != 1:
+        raise Unlowerable(
+            "batch norm of other rows than those of vertices: normalise after the aggregation, or by nn.LayerNorm"
+        )
+    counter = str(names[2]).removesuffix("running_mean") + "num_batches_tracked"
+    given = {k: v for k, v in zip(("weight", "bias", "mean", "variance", "batches"), (*names, counter)) if v}
+    return to.emit("batch_norm", [x], "vertices", x.shape, eps=eps, momentum=momentum, **given)
 
 
 @lowers("instance_norm")
-def _instance_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, use_input_stats: bool,
-                   momentum: float, eps: float, **_: Any) -> Any:  # fmt: skip
+def _instance_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: Any, eps: float, **_: Any) -> Any:
     if running_mean is not None:
         raise Unlowerable("instance norm with running statistics: give track_running_stats=False")
-    return _normalised(to, to.value(input), 1, weight, bias, eps, None, None)
+    return _normalised(to, to.value(input), weight, bias, eps, None, None)
 
 
-def _normalised(
-    to: Lowering, x: Value, channel: int, weight: Any, bias: Any, eps: float, mean: Any, variance: Any
-) -> Value:
+def _normalised(to: Lowering, x: Value, weight: Any, bias: Any, eps: float, mean: Any, variance: Any) -> Value:
     """By the mean and variance of each channel, or given ones."""
-    shape = [1] * x.dim
 
     def spread(v: Any) -> Value:
-        shape[channel] = v.shape[0]
-        return to.reshape(v, shape)
+        return to.reshape(v, [v.shape[0] if d == 1 else 1 for d in range(x.dim)])
 
     if mean is None:
-        over = [d for d in range(x.dim) if d != channel and (d != 0 or x.dim == 2 or x.axis == 0)]
+        over = [d for d in range(x.dim) if d != 1 and (d != 0 or x.dim == 2 or x.axis == 0)]
         rows, columns = to.dims(x, over)
         mean = to.kept(x, rows, columns, x)
         variance = to.kept(to.pointwise("square", to.pointwise("sub", x, mean)), rows, columns, x)
@@ -941,44 +748,25 @@ def _normalised(
 
 
 @lowers("group_norm")
-def _group_norm(
-    to: Lowering, input: Any, num_groups: int, weight: Any, bias: Any, eps: float, **_: Any
-) -> Any:
+def _group_norm(to: Lowering, input: Any, num_groups: int, weight: Any, bias: Any, eps: float, **_: Any) -> Any:
     x = to.value(input)
     if x.rows is None or x.axis:
         raise Unlowerable("group norm over the vertices: use GraphNorm, or normalise the last dimensions")
-    parts = to.reshape(x, (num_groups, x.shape[0] // num_groups * math.prod(x.shape[1:])))
+    parts = to.reshape(x, (num_groups, math.prod(x.shape) // num_groups))
     out = to.reshape(to.emit("layer_norm", [parts], x.rows, parts.shape, dims=[1], eps=eps), x.shape)
     for name, v in (("mul", weight), ("add", bias)):
-        out = (
-            out
-            if v is None
-            else to.pointwise(name, out, to.reshape(v, (*v.shape, *(1,) * (len(x.shape) - 1))))
-        )
+        if v is not None:
+            out = to.pointwise(name, out, to.reshape(v, (*v.shape, *(1,) * (len(x.shape) - 1))))
     return out
 
 
 @lowers("layer_norm", "native_layer_norm")
-def _layer_norm(
-    to: Lowering,
-    input: Any,
-    normalized_shape: list[int],
-    weight: Any = None,
-    bias: Any = None,
-    eps: float = 1e-5,
-    **_: Any,
-) -> Any:
-    x = to.value(input)
-    last = len(normalized_shape)
+def _layer_norm(to: Lowering, input: Any, normalized_shape: list[int], weight: Any, bias: Any, eps: float, **_: Any) -> Any:
+    x, last = to.value(input), len(normalized_shape)
     if x.rows is not None and x.axis >= x.dim - last:
         raise Unlowerable("layer norm over the vertices: use GraphNorm, or normalise the last dimensions")
-    more = [to.value(v) for v in (weight, bias) if v is not None]
     if bias is not None and weight is None:
         raise Unlowerable("layer norm with a bias and no weight")
+    more = [to.value(v) for v in (weight, bias) if v is not None]
     dims = list(range(len(x.shape) - last, len(x.shape)))
-    out = to.emit("layer_norm", [x, *more], x.rows, x.shape, x.axis, dims=dims, eps=eps)
-    return [out, None, None] if isinstance(to.node.meta["val"], (list, tuple)) else out
-
-
-def _sizes(meta: Any) -> Sequence[Any]:
-    return (meta[0] if isinstance(meta, (list, tuple)) else meta).shape  # type: ignore[no-any-return]
+    return to.emit("layer_norm", [x, *more], x.rows, x.shape, x.axis, dims=dims, eps=eps)

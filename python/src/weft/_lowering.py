@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ._errors import Refused
 from ._operations import (
+    PAIRS,
     WITH_LOOPS,
     Builder,
     Chosen,
@@ -47,41 +48,12 @@ def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return put
 
 
-_SAME = {"neg", "abs", "sign", "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "square", "sin", "cos", "tanh",
-         "sigmoid", "relu", "silu", "erf", "floor", "ceil", "round", "maximum", "minimum", "gt", "ge", "lt", "le", "ne", "selu"}  # fmt: skip
-_RENAMED = {"logical_not": "not", "bitwise_not": "not", "log_sigmoid": "logsigmoid", "logical_and": "and", "bitwise_and": "and",
-            "logical_or": "or", "bitwise_or": "or", "__and__": "and", "__or__": "or", "absolute": "abs"}  # fmt: skip
-_KEEPS = {
-    "detach",
-    "alias",
-    "clone",
-    "contiguous",
-    "to",
-    "_to_copy",
-    "lift_fresh_copy",
-    "lift_fresh",
-    "type_as",
-}
-_VIEWS = {
-    "view",
-    "_unsafe_view",
-    "reshape",
-    "unsqueeze",
-    "squeeze",
-    "flatten",
-    "unflatten",
-    "_reshape_alias",
-    "view_as",
-    "reshape_as",
-}
-_MOVES = {"permute", "transpose", "t", "swapaxes", "movedim"}
-_ALIASES = _KEEPS | _VIEWS | _MOVES | {"slice", "select", "expand", "expand_as"}
-_NOTHING = {
-    "_assert_scalar",
-    "_assert_tensor_metadata",
-    "sym_constrain_range",
-    "sym_constrain_range_for_size",
-}
+_KEEPS = set("detach alias clone contiguous to _to_copy lift_fresh_copy lift_fresh type_as".split())
+_VIEWS = set("view _unsafe_view reshape unsqueeze squeeze flatten unflatten _reshape_alias view_as reshape_as".split())
+_MOVES = set("permute transpose t swapaxes movedim".split())
+_SHAPED = _VIEWS | _MOVES | {"expand", "expand_as"}
+_ALIASES = _KEEPS | _SHAPED | {"slice", "select"}
+_NOTHING = {"_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size"}
 
 # What no program has: what it is, and what to write in its place.
 _REFUSED = {
@@ -173,122 +145,80 @@ class Lowering(Builder):
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
         if target is operator.getitem:
             return args[0][args[1]]
-        if isinstance(target, torch._ops.HigherOrderOperator) and any(
-            isinstance(a, torch.fx.GraphModule) for a in args
-        ):
+        if isinstance(target, torch._ops.HigherOrderOperator) and any(isinstance(a, torch.fx.GraphModule) for a in args):
             return self.block(target, *args)
         if not isinstance(target, torch._ops.OpOverload):
             if isinstance(meta, (int, float, bool)) or meta is None:
                 return meta
             raise self.no(f"{getattr(target, '__name__', target)} is not an operation of tensors")
-        name = target._schema.name.split("::")[1]
-        base = name.removesuffix("_") if target._schema.is_mutable and not name.endswith("__") else name
         self.possible()
-        if base in _NOTHING:
+        name, writes = self.name, target._schema.is_mutable
+        if name in _NOTHING:
             return None
         try:
-            if not target._schema.is_mutable and base in _ALIASES and isinstance(node.args[0], torch.fx.Node):
+            if (writes or name in _ALIASES) and isinstance(node.args[0], torch.fx.Node):
                 self.views.setdefault(node.args[0], []).append(node)
-            known = every(args, kwargs)
-            if not any(
-                isinstance(a, (Value, Fill, Edges, Ends, Vertices, Loops, Chosen, Number)) for a in known
-            ):
-                result = (
-                    target(*args, **kwargs)
-                    if not any(a is None for a in map(self.env.get, node.all_input_nodes))
-                    else None
-                )
+            if any(isinstance(a, (Value, Fill, Edges, Ends, Vertices, Loops, Chosen, Number)) for a in every(args, kwargs)):
+                result = self.lowered(node, args, kwargs)
             else:
-                named = operands(target._schema, args, kwargs)
-                result = self.lowered(base, node, named)
-            if target._schema.is_mutable and isinstance(node.args[0], torch.fx.Node):
-                self.views.setdefault(node.args[0], []).append(node)
+                known = all(self.env.get(n) is not None for n in node.all_input_nodes)
+                result = target(*args, **kwargs) if known else None
+            if writes and isinstance(node.args[0], torch.fx.Node):
                 self.assign(node.args[0], result)
             return result
         except Unlowerable as why:
             raise self.no(str(why)) from None
         except Refused:
             raise
-        except (
-            ArithmeticError,
-            AssertionError,
-            AttributeError,
-            LookupError,
-            RuntimeError,
-            StopIteration,
-            TypeError,
-            ValueError,
-        ) as why:
-            raise self.no(
-                f"{base} is called in a way that weft does not know ({' '.join(str(why).split())[:120]}): write it by other operations"
-            ) from why
+        except Exception as why:  # whatever a call raises that nobody thought of
+            text = " ".join(str(why).split())[:120]
+            raise self.no(f"{name} is called in a way that weft does not know ({text}): write it by other operations") from why
 
     def possible(self) -> None:
         """Refuses by name what no program has."""
-        if isinstance(self.node.target, torch._ops.OpOverload):
-            if why := _REFUSED.get(self.name):
-                raise self.no(f"{self.name.lstrip('_')} {why}")
+        if isinstance(self.node.target, torch._ops.OpOverload) and (why := _REFUSED.get(self.name)):
+            raise self.no(f"{self.name.lstrip('_')} {why}")
 
-    def lowered(self, name: str, node: Any, named: dict[str, Any]) -> Any:
+    def lowered(self, node: Any, args: Any, kwargs: Any) -> Any:
+        name, named = self.name, operands(node.target._schema, args, kwargs)
         x = next(iter(named.values()), None)
+        if isinstance(x, Fill) and name in ("slice", "select"):
+            return Fill(x.number, *self.layout())
         if name in LOWERED:
-            result = LOWERED[name](self, **named)
-        elif name in _SAME or name in _RENAMED:
-            tensors = [v for v in named.values() if not isinstance(v, (str, type(None)))]
-            result = self.elementwise(_RENAMED.get(name, name), *tensors)
-        elif name in _VIEWS | _MOVES | {"expand", "expand_as"}:
-            result = self.shaped(name, x, named)
-        else:
-            result = self.expanded(node)
-        return self.checked(result)
+            return self.checked(LOWERED[name](self, **named))
+        return self.checked(self.shaped(name, x, named) if name in _SHAPED else self.expanded(node))
 
     def expanded(self, node: Any) -> Any:
         """An operation that is several others, by PyTorch's own definition."""
         from torch._decomp import core_aten_decompositions
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        table = core_aten_decompositions()
-        target = node.target
+        table, target = core_aten_decompositions(), node.target
+        nodes = [n for n in node.all_input_nodes if isinstance(n.meta["val"], Tensor)]
 
         def do(*tensors: Any) -> Any:
-            values = iter(tensors)
-            args, kwargs = torch.fx.node.map_arg(
-                (node.args, node.kwargs),
-                lambda n: next(values) if isinstance(n.meta["val"], Tensor) else n.meta["val"],
-            )
+            values = dict(zip(nodes, tensors))
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: values.get(n, n.meta["val"]))
             with torch.enable_grad():
                 result = NotImplemented if target in table else target.decompose(*args, **kwargs)
             return table[target](*args, **kwargs) if result is NotImplemented else result
 
-        nodes: list[Any] = []
-        torch.fx.node.map_arg(
-            (node.args, node.kwargs), lambda n: nodes.append(n) if isinstance(n.meta["val"], Tensor) else None
-        )
         name = target._schema.name.split("::")[1].strip("_")
         try:
             if target not in table and not target._can_decompose():
                 raise NotImplementedError
-            fake = nodes[0].meta["val"].fake_mode
-            with fake:
+            with nodes[0].meta["val"].fake_mode:
                 graph = make_fx(do, tracing_mode="real")(*(n.meta["val"] for n in nodes)).graph
-        except (NotImplementedError, RuntimeError, TypeError, StopIteration, AttributeError):
-            raise Unlowerable(
-                f"{name} is not among a program's operations: write it by those"
-            ) from None
-        where, outer = self.where, self.node
+        except (NotImplementedError, RuntimeError, TypeError, IndexError, AttributeError):
+            raise Unlowerable(f"{name} is not among a program's operations: write it by those") from None
+        where = self.where
+        for inner, of in zip(graph.nodes, nodes):
+            self.env[inner] = self.env[of]
         for inner in graph.nodes:
-            if inner.op == "placeholder":
-                self.env[inner] = self.env[nodes.pop(0)]
-            elif inner.op == "call_function":
-                inner.meta["stack_trace"], inner.meta["nn_module_stack"] = (
-                    outer.meta.get("stack_trace"),
-                    outer.meta.get("nn_module_stack"),
-                )
-                self.env[inner] = self.call(inner)
-            elif inner.op == "output":
-                self.node, self.where = outer, where
-                return torch.fx.node.map_arg(inner.args[0], lambda n: self.env[n])
-        raise Unlowerable(f"{name} is not among a program's operations")
+            inner.meta |= {k: node.meta.get(k) for k in ("stack_trace", "nn_module_stack")}
+        result = self.run(graph)
+        self.node, self.where = node, where
+        return result
 
     def no(self, why: str) -> Refused:
         return Refused(f"model: {self.said(self.node)}{why}")
@@ -298,10 +228,7 @@ class Lowering(Builder):
         expression = meta.node.expr
         if not expression.free_symbols:
             return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(meta)](expression)
-        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in (
-            "aten::item",
-            "aten::_local_scalar_dense",
-        ):
+        if isinstance(node.target, torch._ops.OpOverload) and self.name in ("item", "_local_scalar_dense"):
             of = self.env[node.args[0]]
             if isinstance(of, Ends):  # max of all numbers of vertices, by PyG's maybe_num_nodes
                 self.rows[expression + 1] = "vertices"
@@ -319,9 +246,7 @@ class Lowering(Builder):
         if not free:
             return None, shape, 0
         if len(free) > 1:
-            raise Unlowerable(
-                "each pair of vertices meets: a function of all pairs takes memory and time of their square"
-            )
+            raise Unlowerable(PAIRS)
         return self.counted(sizes[free[0]]), shape, free[0]
 
     def counted(self, size: Any) -> Rows:
@@ -350,6 +275,8 @@ class Lowering(Builder):
                 raise Unlowerable(
                     f"{self.node.target} became {result.rows} × {result.shape} instead of {rows} × {shape}: this is a fault of weft"
                 )
+        elif isinstance(meta, (list, tuple)) and not isinstance(result, (list, tuple)):
+            return [result] + [None] * (len(meta) - 1)
         return result
 
     def value(self, x: Any) -> Value:
@@ -367,12 +294,11 @@ class Lowering(Builder):
                 raise Unlowerable(
                     "stored self loops are told from other edges: remove them first, by remove_self_loops"
                 )
-            flags = self.constant(0), self.ones("vertices")
-            is_loop = (
-                self.emit("with_loops", [self.full(Fill(0, "removed", ())), flags[1]], "one", ())
-                if x.rows == "one"
-                else self.full(Fill(0, "removed", ()))
-            )
+            self.constant(0)
+            own = self.ones("vertices")
+            is_loop = self.full(Fill(0, "removed", ()))
+            if x.rows == "one":
+                is_loop = self.emit("with_loops", [is_loop, own], "one", ())
             return self.pointwise("not", is_loop) if x.inverse else is_loop
         if isinstance(x, (Ends, Vertices, Edges)):
             raise Unlowerable(
@@ -389,22 +315,13 @@ class Lowering(Builder):
         rows = self.rows.get(sympy.expand(e))
         if rows is not None:
             count = self.emit("vertices", (), None, ())
-            return (
-                count
-                if rows == "vertices"
-                else self.emit("row_sum", [self.scatter(self.ones(rows), "target", "sum")], None, ())
-            )
+            if rows != "vertices":
+                count = self.emit("row_sum", [self.scatter(self.ones(rows), "target", "sum")], None, ())
+            return count
         parts = [self.computed(a) for a in e.args]
-        name = {
-            "Add": "add",
-            "Mul": "mul",
-            "Pow": "pow",
-            "PowByNatural": "pow",
-            "FloatTrueDiv": "div",
-            "IntTrueDiv": "div",
-        }.get(type(e).__name__)
         if type(e).__name__ == "ToFloat":
             return parts[0]
+        name = _OF_NUMBERS.get(type(e).__name__)
         if name is None or not parts:
             raise Unlowerable(
                 f"a number is computed from sizes by {type(e).__name__}: use sums, products and quotients"
@@ -421,25 +338,20 @@ class Lowering(Builder):
             return Loops(given[0].rows, inverse=name == "ne")
         if name == "not" and isinstance(given[0], Loops):
             return replace(given[0], inverse=not given[0].inverse)
-        if all(
-            isinstance(v, (Fill, int, float, bool)) or (isinstance(v, Tensor) and v.numel() == 1)
-            for v in given
-        ) and any(isinstance(v, Fill) for v in given):
-            numbers = [
-                torch.tensor(v.number if isinstance(v, Fill) else float(v), dtype=torch.float64)
-                for v in given
-            ]
+        filled = any(isinstance(v, Fill) for v in given)
+        numbers = [v.number if isinstance(v, Fill) else v for v in given]
+        if filled and all(isinstance(v, (int, float)) or (isinstance(v, Tensor) and v.numel() == 1) for v in numbers):
             done = _NUMBER.get(name) or getattr(torch, name)
-            return Fill(float(done(*numbers, **_arguments(attributes))), *self.layout())
+            arguments = {{"slope": "negative_slope"}.get(k, k): v for k, v in attributes.items()}
+            number = done(*(torch.tensor(float(v), dtype=torch.float64) for v in numbers), **arguments)
+            return Fill(float(number), *self.layout())
         rows = next((v.rows for v in given if isinstance(v, Value) and v.rows is not None), None)
         values = []
         for v in given:  # a number in every row is a constant, where another operand has the rows
             alone = isinstance(v, Fill) and rows == v.rows
-            values.append(
-                self.constant(torch.full((1,) * len(v.shape), v.number)) if alone else self.value(v)
-            )
+            values.append(self.constant(torch.full((1,) * len(v.shape), v.number)) if alone else self.value(v))
         result = self.pointwise(name, *values, **attributes)
-        if any(isinstance(v, Fill) for v in given) and isinstance(self.node.meta.get("val"), Tensor):
+        if filled and isinstance(self.node.meta.get("val"), Tensor):
             result = self.expand(result, self.layout()[1])
         return result
 
@@ -480,16 +392,11 @@ class Lowering(Builder):
 
     def assign(self, node: Any, result: Any) -> None:
         """Writes in place: the tensor that node is, what it is a view of, and all views of that."""
-        base = (
-            node.args[0]
-            if node.op == "call_function" and node in self.views.get(node.args[0] if node.args else None, ())
-            else None
-        )
-        if base is None:
+        if node.op == "call_function" and node.args and node in self.views.get(node.args[0], ()):
+            self.assign(node.args[0], self.written(node, node.args[0], result))
+        else:
             self.env[node] = result
             self.again(node)
-        else:
-            self.assign(base, self.written(node, base, result))
 
     def again(self, base: Any) -> None:
         current = self.node
@@ -500,11 +407,7 @@ class Lowering(Builder):
                 else:
                     self.node = view
                     args, kwargs = torch.fx.node.map_arg((view.args, view.kwargs), lambda n: self.env[n])
-                    self.env[view] = self.lowered(
-                        view.target._schema.name.split("::")[1],
-                        view,
-                        operands(view.target._schema, args, kwargs),
-                    )
+                    self.env[view] = self.lowered(view, args, kwargs)
                 self.again(view)
         self.node = current
 
@@ -521,11 +424,9 @@ class Lowering(Builder):
         if name in ("slice", "select"):
             _, dim, *rest = view.args
             dim = int(dim if name == "select" or len(view.args) > 1 else 0) % old.dim
-            if old.rows is not None and dim == old.axis:
-                if name == "slice" and self.whole(view):
-                    return new
-                raise Unlowerable("some of the vertices or edges are written by their position")
-            at = dim - (old.rows is not None and dim > old.axis)
+            if name == "slice" and self.whole(view):
+                return new
+            at = self.column(old, dim, "some of the vertices or edges are written by their position")
             size = old.shape[at]
             start, stop = (rest[0] % size, rest[0] % size + 1) if name == "select" else bounds(rest, size)
             new = self.reshape(new, (*old.shape[:at], stop - start, *old.shape[at + 1 :]), old.axis)
@@ -553,40 +454,48 @@ class Lowering(Builder):
             return False, dims
         return x.axis in dims, [d - (d > x.axis) for d in dims if d != x.axis]
 
+    def columns(self, x: Value, dims: Any, why: str) -> list[int]:
+        """Which dimensions of a row PyTorch's are. Refuses, saying why, that of the rows."""
+        rows, columns = self.dims(x, dims)
+        if rows:
+            raise Unlowerable(why)
+        return columns
+
+    def column(self, x: Value, dim: int, why: str) -> int:
+        return self.columns(x, [dim], why)[0]
+
     def over(self, x: Value, dims: Any, keep: bool, name: str) -> Value:
         """A reduction by sum or mean, over rows too."""
         rows, columns = self.dims(x, dims)
-        if rows and x.rows != "vertices":
-            if isinstance(x.rows, tuple):
-                raise Unlowerable(f"a {name} over {in_words(x.rows)}: multiply by the mask, and sum")
-            count = self.computed(next(e for e, r in self.rows.items() if r == x.rows))
-            x = self.scatter(self.reduce(name, x, columns, True), "target", "sum")
-            x = self.emit("row_sum", [x], None, x.shape)
-            x = self.pointwise("div", x, count) if name == "mean" else x
-        elif rows:
+        if not rows:
+            return self.reduce(name, x, columns, keep)
+        if isinstance(x.rows, tuple):
+            raise Unlowerable(f"a {name} over {in_words(x.rows)}: multiply by the mask, and sum")
+        if x.rows == "vertices":
             x = self.reduce(name, x, columns, True)
             x = self.emit("row_" + name, [x], None, x.shape)
         else:
-            return self.reduce(name, x, columns, keep)
+            count = self.count_of(x.rows)
+            x = self.scatter(self.reduce(name, x, columns, True), "target", "sum")
+            x = self.emit("row_sum", [x], None, x.shape)
+            x = self.pointwise("div", x, count) if name == "mean" else x
         return self.reshape(x, self.layout()[1])
+
+    def count_of(self, rows: Rows) -> Value:
+        return self.computed(next(e for e, r in self.rows.items() if r == rows))
 
     def variance(self, x: Value, dims: Any, keep: bool, correction: float) -> Value:
         rows, columns = self.dims(x, dims)
-        own = self.node
         centre = self.kept(x, rows, columns, x)
         squares = self.pointwise("square", self.pointwise("sub", x, centre))
         out = self.kept(squares, rows, columns, x)
         if correction:
             count: Value = self.constant(math.prod(x.shape[d] for d in columns))
             if rows:
-                count = self.pointwise(
-                    "mul", count, self.computed(next(e for e, r in self.rows.items() if r == x.rows))
-                )
+                count = self.pointwise("mul", count, self.count_of(x.rows))
             rest = self.pointwise("sub", count, self.constant(correction))
             out = self.pointwise("mul", out, self.pointwise("div", count, rest))
-        self.node = own
-        _, shape, axis = self.layout()
-        return self.reshape(out, shape, axis)
+        return self.reshape(out, *self.layout()[1:])
 
     def kept(self, x: Value, rows: bool, columns: list[int], like: Value) -> Value:
         """The mean with the dimensions kept, so that it meets x again."""
@@ -599,13 +508,9 @@ class Lowering(Builder):
         return self.reshape(out, (*x.shape[: like.axis], 1, *x.shape[like.axis :]))
 
 
-_NUMBER = {"div": torch.div, "where": lambda c, x, y: x if c else y, "and": torch.logical_and, "or": torch.logical_or, "not": torch.logical_not, "leaky_relu": nn.functional.leaky_relu,
-           "elu": nn.functional.elu, "gelu": nn.functional.gelu, "softplus": nn.functional.softplus, "silu": nn.functional.silu,
-           "logsigmoid": nn.functional.logsigmoid}  # fmt: skip
-
-
-def _arguments(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {{"slope": "negative_slope"}.get(k, k): v for k, v in attributes.items()}
+_OF_NUMBERS = {"Add": "add", "Mul": "mul", "Pow": "pow", "PowByNatural": "pow", "FloatTrueDiv": "div", "IntTrueDiv": "div"}
+_NUMBER = {name: getattr(nn.functional, name) for name in "leaky_relu elu gelu softplus silu logsigmoid".split()} | {
+    name: getattr(torch, "logical_" + name) for name in ("and", "or", "not")} | {"where": lambda c, x, y: x if c else y}  # fmt: skip
 
 
 def every(*nested: Any) -> list[Any]:
@@ -617,25 +522,14 @@ def every(*nested: Any) -> list[Any]:
     return found
 
 
+_OF_MEMORY = set("dtype layout device pin_memory memory_format non_blocking copy half_to_float out_int32".split())
+
+
 def operands(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Operands by their names in the schema, with those that change a value."""
-    named = dict(zip((a.name for a in schema.arguments), args)) | kwargs
-    for a in schema.arguments:
-        if a.name not in named and a.has_default_value():
-            named[a.name] = a.default_value
-    for name in (
-        "dtype",
-        "layout",
-        "device",
-        "pin_memory",
-        "memory_format",
-        "non_blocking",
-        "copy",
-        "half_to_float",
-        "out_int32",
-    ):
-        named.pop(name, None)
-    return named
+    given = dict(zip((a.name for a in schema.arguments), args)) | kwargs
+    known = [a for a in schema.arguments if a.name not in _OF_MEMORY and (a.name in given or a.has_default_value())]
+    return {a.name: given[a.name] if a.name in given else a.default_value for a in known}
 
 
 def bounds(bounds: Sequence[Any], size: int) -> tuple[int, int]:

@@ -85,6 +85,7 @@ class Number:
     expression: sympy.Expr
 
 
+PAIRS = "each pair of vertices meets: a function of all pairs takes memory and time of their square"
 WITHOUT_LOOPS = {"stored": "removed", "removed": "removed", "one": "removed", "added": "removed"}
 WITH_LOOPS = {"removed": "one", "stored": "added"}
 
@@ -106,14 +107,7 @@ class Builder:
         self.where: dict[str, str] = {}  # path and line of what is being lowered
 
     def emit(
-        self,
-        op: str,
-        inputs: Sequence[Value],
-        rows: Rows,
-        shape: Iterable[int],
-        axis: int = 0,
-        /,
-        **attributes: Any,
+        self, op: str, inputs: Sequence[Value], rows: Rows, shape: Iterable[int], axis: int = 0, /, **attributes: Any
     ) -> Value:
         if op == "detach" and self.of(inputs[0])["op"] == "detach":
             return inputs[0]
@@ -143,15 +137,11 @@ class Builder:
 
     def number(self, value: Any) -> float | None:
         """The number that a constant of one value is."""
-        if isinstance(value, Fill):
-            return value.number
         if isinstance(value, Value):
-            while self.of(value)["op"] in ("reshape", "expand"):
-                value = self.inputs(value)[0]
-            entry = self.of(value)
-            return (
-                float(entry["values"][0]) if entry["op"] == "constant" and len(entry["values"]) == 1 else None
-            )
+            entry = self.of(self.bare(value))
+            value = entry["values"][0] if entry["op"] == "constant" and len(entry["values"]) == 1 else None
+            return None if value is None else float(value)
+        value = value.number if isinstance(value, Fill) else value
         return float(value) if isinstance(value, (int, float)) else None
 
     def ones(self, rows: Rows) -> Value:
@@ -177,6 +167,10 @@ class Builder:
 
     def expand(self, x: Value, shape: tuple[int, ...]) -> Value:
         return x if x.shape == shape else self.emit("expand", [x], x.rows, shape, x.axis, shape=list(shape))
+
+    def dropped(self, x: Value, at: int) -> Value:
+        """Without a dimension of size 1."""
+        return self.reshape(x, x.shape[:at] + x.shape[at + 1 :], x.axis - (at < x.axis))
 
     def permute(self, x: Value, order: Sequence[int], axis: int | None = None) -> Value:
         axis = x.axis if axis is None else axis
@@ -212,19 +206,14 @@ class Builder:
         """An operation element by element, with PyTorch's broadcasting of rows and columns."""
         rows = {v.rows for v in given if v.rows is not None}
         if len(rows) > 1:
-            raise Unlowerable(
-                "rows of "
-                + " and of ".join(sorted(in_words(r) for r in rows))
-                + " meet in one operation: move rows along edges by propagate"
-            )
+            which = " and of ".join(sorted(in_words(r) for r in rows))
+            raise Unlowerable(f"rows of {which} meet in one operation: move rows along edges by propagate")
         if not rows:
             shape = torch.broadcast_shapes(*(v.shape for v in given))
             return self.simple(name, given, None, shape, 0, attributes)
         right = {len(v.shape) - v.axis for v in given if v.rows is not None}
         if len(right) > 1:
-            raise Unlowerable(
-                "each pair of vertices meets: a function of all pairs takes memory and time of their square"
-            )
+            raise Unlowerable(PAIRS)
         (right_of,), inputs = right, []
         single = [v for v in given if self.same_everywhere(v)]
         if single and len([v for v in given if v.rows is not None]) > len(single):
@@ -239,102 +228,55 @@ class Builder:
 
     def same_everywhere(self, x: Value) -> Value | None:
         """What filled has put in each row."""
-        if (
-            x.rows is None
-            or self.of(x)["op"] != "mul"
-            or self.of(self.bare(self.inputs(x)[0]))["op"] != "ones"
-        ):
+        if x.rows is None or not self.is_a(x, "mul") or not self.is_a(self.bare(self.inputs(x)[0]), "ones"):
             return None
         one = self.inputs(x)[1]
-        return (
-            self.reshape(one, (*x.shape[: x.axis], 1, *x.shape[x.axis :]))
-            if one.rows is None and one.shape == x.shape
-            else None
-        )
+        if one.rows is not None or one.shape != x.shape:
+            return None
+        return self.reshape(one, (*x.shape[: x.axis], 1, *x.shape[x.axis :]))
 
     def simple(
-        self,
-        name: str,
-        given: Sequence[Value],
-        rows: Rows,
-        shape: Sequence[int],
-        axis: int,
-        attributes: dict[str, Any],
+        self, name: str, given: Sequence[Value], rows: Rows, shape: Sequence[int], axis: int, attributes: dict[str, Any]
     ) -> Value:
         """The operation, unless it changes nothing, or is a known one by several."""
         x, shape = given[0], tuple(shape)
-        numbers = [self.number(v) for v in given] if len(given) == 2 else [None, None]
-        for k, other in ((1, given[0]), (0, given[-1])):
-            if len(given) == 2 and numbers[k] is not None and other.rows == rows:
-                if (name, numbers[k]) in (("mul", 1), ("add", 0)) or (
-                    k == 1 and (name, numbers[k]) in (("div", 1), ("sub", 0), ("pow", 1))
-                ):
-                    return replace(
-                        self.expand(
-                            self.reshape(other, (1,) * (len(shape) - len(other.shape)) + other.shape), shape
-                        ),
-                        axis=axis,
-                    )
+        numbers = [self.number(v) for v in given] if len(given) == 2 else []
+        for k in (1, 0) if numbers else ():
+            other, does = given[1 - k], (name, numbers[k])
+            if other.rows == rows and (does in _NEUTRAL or (k == 1 and does in _NEUTRAL_LAST)):
+                other = self.reshape(other, (1,) * (len(shape) - len(other.shape)) + other.shape)
+                return replace(self.expand(other, shape), axis=axis)
         if name == "pow" and numbers[1] in _POWERS and x.shape == shape:
             return self.emit(_POWERS[numbers[1]], [x], rows, shape, axis)
-        if (
-            name == "div"
-            and len(given) == 2
-            and (known := self.quotient(x, given[1], rows, shape)) is not None
-        ):
-            return replace(known, axis=axis)
+        if name == "div" and x.shape == shape and (known := self.quotient(x, given[1])):
+            return self.emit(known[0], [known[1]], rows, shape, axis, **known[2])
         return self.emit(name, given, rows, shape, axis, **attributes)
 
-    def quotient(self, x: Value, y: Value, rows: Rows, shape: tuple[int, ...]) -> Value | None:
+    def quotient(self, x: Value, y: Value) -> tuple[str, Value, dict[str, Any]] | None:
         """softmax over the edges of each vertex, and the mean over them, which are written as quotients."""
-        top, bottom = self.of(x), self.of(self.bare(y))
-        if top["op"] == "scatter" and bottom["op"] in ("clamp", "maximum"):
-            count = self.bare(self.inputs(self.bare(y))[0])
-            least = (
-                bottom.get("min") if bottom["op"] == "clamp" else self.number(self.inputs(self.bare(y))[1])
-            )
-            each = self.of(count)
-            if (
-                (top["reduce"], least, each["op"]) == ("sum", 1, "scatter")
-                and each["reduce"] == "sum"
-                and "max" not in bottom
-            ):
-                ones = self.of(self.bare(self.inputs(count)[0]))
-                of = self.inputs(x)[0]
-                if (
-                    ones["op"] == "ones"
-                    and ones["loops"] == of.rows
-                    and each["end"] == top["end"]
-                    and x.shape == shape
-                ):
-                    return self.emit("scatter", [of], rows, shape, end=top["end"], reduce="mean")
-        if top["op"] == "exp" and bottom["op"] == "gather":
-            total = self.inputs(self.bare(y))[0]
-            if (
-                self.of(total)["op"] == "add"
-                and (small := self.number(self.inputs(total)[1])) is not None
-                and small <= 1e-12
-            ):
-                total = self.inputs(total)[0]
-            apart = self.inputs(x)[0]
-            if (
-                self.of(total)["op"] == "scatter"
-                and self.of(total)["reduce"] == "sum"
-                and self.inputs(total)[0].op == x.op
-                and self.of(apart)["op"] == "sub"
-            ):
-                score, most = self.inputs(apart)
-                high = self.inputs(most)[0] if self.of(most)["op"] == "gather" else most
-                raw = (
-                    self.inputs(high)[0]
-                    if self.of(high)["op"] == "scatter" and self.of(high)["reduce"] == "max"
-                    else high
-                )
-                raw = self.inputs(raw)[0] if self.of(raw)["op"] == "detach" else raw
-                ends = {self.of(v).get("end") for v in (self.bare(y), total, most, high)}
-                if raw.op == score.op and len(ends) == 1 and x.shape == shape:
-                    return self.emit("edge_softmax", [score], rows, shape, end=ends.pop())
+        is_a, below = self.is_a, self.inputs
+        y = self.bare(y)
+        if is_a(x, "scatter", reduce="sum") and (is_a(y, "clamp") or is_a(y, "maximum")) and "max" not in self.of(y):
+            least = self.of(y).get("min") if is_a(y, "clamp") else self.number(below(y)[1])
+            count, of, end = self.bare(below(y)[0]), below(x)[0], self.of(x)["end"]
+            if least == 1 and is_a(count, "scatter", reduce="sum", end=end):
+                if is_a(self.bare(below(count)[0]), "ones", loops=of.rows):
+                    return "scatter", of, {"end": end, "reduce": "mean"}
+        if is_a(x, "exp") and is_a(y, "gather") and is_a(below(x)[0], "sub"):
+            total, (score, most) = below(y)[0], below(below(x)[0])
+            if is_a(total, "add") and (small := self.number(below(total)[1])) is not None and small <= 1e-12:
+                total = below(total)[0]
+            if is_a(total, "scatter", reduce="sum") and below(total)[0].op == x.op:
+                high = below(most)[0] if is_a(most, "gather") else most
+                raw = below(high)[0] if is_a(high, "scatter", reduce="max") else high
+                raw = below(raw)[0] if is_a(raw, "detach") else raw
+                ends = {self.of(v).get("end") for v in (y, total, most, high)}
+                if raw.op == score.op and len(ends) == 1:
+                    return "edge_softmax", score, {"end": ends.pop()}
         return None
+
+    def is_a(self, x: Value, op: str, **attributes: Any) -> bool:
+        return self.of(x)["op"] == op and all(self.of(x).get(k) == v for k, v in attributes.items())
 
     def bare(self, x: Value) -> Value:
         """The value below reshapes and expansions of its columns."""
@@ -372,9 +314,7 @@ class Builder:
                 count = self.scatter(mask, end, "sum")
                 if reduce == "mean":
                     return replace(self.pointwise("div", out, self.clamp(count, 1, None)), axis=axis)
-                out = self.pointwise(
-                    "where", self.pointwise("gt", count, self.constant(0)), out, self.constant(0)
-                )
+                out = self.pointwise("where", self.pointwise("gt", count, self.constant(0)), out, self.constant(0))
             return replace(out, axis=axis)
         return self.emit("scatter", [x], "vertices", x.shape, axis, end=end, reduce=reduce)
 
@@ -389,6 +329,7 @@ class Builder:
         return self.pointwise("clamp", x, **limits)
 
 
+_NEUTRAL, _NEUTRAL_LAST = {("mul", 1), ("add", 0)}, {("div", 1), ("sub", 0), ("pow", 1)}
 _POWERS = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
 
 
