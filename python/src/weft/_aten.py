@@ -1,8 +1,9 @@
-"""ATen's operations in those of a program: tables of those that take a line, and functions, of operands by the names of ATen's schema."""
+"""ATen's operations in those of a program: tables, and functions of operands by the names of ATen's schema."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -32,14 +33,15 @@ from ._operations import (
 
 # Operations that a program has, by ATen's names where they are others; operands of these names are attributes.
 _POINTWISE = {name: name for name in (
-    "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid relu silu erf floor ceil round selu "
-    "mul pow maximum minimum eq ne gt ge lt le where leaky_relu gelu softplus celu").split()} | {
-    "absolute": "abs", "multiply": "mul", "true_divide": "div", "logical_not": "not", "bitwise_not": "not", "log_sigmoid": "logsigmoid",
-    "logical_and": "and", "bitwise_and": "and", "__and__": "and", "logical_or": "or", "bitwise_or": "or", "__or__": "or"}  # fmt: skip
-_ATTRIBUTES = {"negative_slope": "slope", "approximate": "approximate", "beta": "beta", "threshold": "threshold", "alpha": "alpha"}
+    "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid relu silu selu erf floor ceil "
+    "round mul pow maximum minimum eq ne gt ge lt le where leaky_relu gelu softplus celu").split()} | {
+    "absolute": "abs", "multiply": "mul", "true_divide": "div", "log_sigmoid": "logsigmoid",
+    "logical_not": "not", "bitwise_not": "not", "logical_and": "and", "bitwise_and": "and", "__and__": "and",
+    "logical_or": "or", "bitwise_or": "or", "__or__": "or"}  # fmt: skip
+_ATTRIBUTES = {"negative_slope": "slope"} | {name: name for name in "approximate beta threshold alpha".split()}
 
 # Those that are several of a program's.
-_FORMULAS = {
+_FORMULAS: dict[str, Callable[..., Any]] = {
     "mish": lambda do, x: do("mul", x, do("tanh", do("softplus", x))),
     "relu6": lambda do, x: do("clamp", x, min=0.0, max=6.0),
     "log2": lambda do, x: do("mul", do("log", x), 1 / math.log(2)),
@@ -54,8 +56,8 @@ _FORMULAS = {
 @lowers(*_POINTWISE)
 def _pointwise(to: Lowering, **named: Any) -> Any:
     given = [v for k, v in named.items() if k not in _ATTRIBUTES and v is not None]
-    numbers = {_ATTRIBUTES[k]: v if isinstance(v, str) else float(v) for k, v in named.items() if k in _ATTRIBUTES}
-    return to.elementwise(_POINTWISE[to.name], *given, **numbers)
+    more = {_ATTRIBUTES[k]: v if isinstance(v, str) else float(v) for k, v in named.items() if k in _ATTRIBUTES}
+    return to.elementwise(_POINTWISE[to.name], *given, **more)
 
 
 @lowers(*_FORMULAS)
@@ -108,12 +110,13 @@ def _same(to: Lowering, self: Any, **_: Any) -> Any:
     if to.name == "detach" and isinstance(self, Value):
         return to.emit("detach", [self], self.rows, self.shape, self.axis)
     kind = to.node.meta["val"].dtype
-    if not isinstance(self, Value) or not to.node.args[0].meta["val"].dtype.is_floating_point or kind.is_floating_point:
+    whole = kind.is_floating_point or not to.node.args[0].meta["val"].dtype.is_floating_point
+    if whole or not isinstance(self, Value):
         return self
     if kind == torch.bool:
         return to.elementwise("ne", self, 0)
-    # towards zero
-    return to.elementwise("mul", to.elementwise("sign", self), to.elementwise("floor", to.elementwise("abs", self)))
+    towards_zero = to.elementwise("sign", self), to.elementwise("floor", to.elementwise("abs", self))
+    return to.elementwise("mul", *towards_zero)
 
 
 @lowers("copy")
@@ -130,7 +133,9 @@ def _dropout(to: Lowering, input: Any, p: float, train: bool) -> Any:
     x, path = to.value(input), to.where["path"]
     if train and p:
         if x.rows is None or isinstance(x.rows, tuple):
-            raise Unlowerable("dropout of parameters, or of rows that a mask chose: apply it to rows of vertices or of edges")
+            raise Unlowerable(
+                "dropout of parameters, or of rows that a mask chose: apply it to rows of vertices or of edges"
+            )
         to.dropouts[path] = to.dropouts.get(path, 0) + 1
         name = path if to.dropouts[path] == 1 else f"{path}#{to.dropouts[path]}"
         x = to.emit("dropout", [x], x.rows, x.shape, x.axis, p=float(p), path=name)
@@ -140,10 +145,11 @@ def _dropout(to: Lowering, input: Any, p: float, train: bool) -> Any:
 # -- sizes and constants
 
 
-@lowers("zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty", "zeros_like", "ones_like",
-         "full_like", "empty_like", "empty_permuted", "scalar_tensor", "fill", "zero")  # fmt: skip
-def _filled(to: Lowering, self: Any = None, fill_value: Any = None, value: Any = None, s: Any = None, **_: Any) -> Any:
-    number = next((v for v in (fill_value, value, s) if v is not None), 1 if "ones" in to.name else 0)
+@lowers(*"zeros ones full empty new_zeros new_ones new_full new_empty zeros_like ones_like full_like".split(),
+        *"empty_like empty_permuted scalar_tensor fill zero".split())  # fmt: skip
+def _filled(to: Lowering, **named: Any) -> Any:
+    given = (named.get(k) for k in ("fill_value", "value", "s"))
+    number = next((v for v in given if v is not None), 1 if "ones" in to.name else 0)
     rows, shape, axis = to.layout()
     if isinstance(number, (Value, Number)):
         one = to.reshape(to.value(number), (1,) * (len(shape) + (rows is not None)))
@@ -155,8 +161,9 @@ def _filled(to: Lowering, self: Any = None, fill_value: Any = None, value: Any =
 
 @lowers("arange")
 def _arange(to: Lowering, end: Any, start: Any = 0, step: Any = 1, **_: Any) -> Any:
-    if (start, step) == (0, 1) and isinstance(end, Number) and to.counted(end) == "vertices" and not end.expression.args:
-        return Vertices()
+    if (start, step) == (0, 1) and isinstance(end, Number) and to.counted(end) == "vertices":
+        if not end.expression.args:
+            return Vertices()
     raise Unlowerable("a range that is not of all vertices: give num_nodes=x.size(0)")
 
 
@@ -315,7 +322,9 @@ def _index(to: Lowering, self: Any, indices: list[Any]) -> Any:
         return to.filled(to.dropped(row, 0), [Value(0, *to.layout())])
     if isinstance(index, (Ends, Vertices)):
         if x.rows is None or dim != x.axis:
-            raise Unlowerable("a table with a row for each vertex is read by their numbers: concatenate it to x beforehand")
+            raise Unlowerable(
+                "a table with a row for each vertex is read by their numbers: concatenate it to x beforehand"
+            )
         return x if isinstance(index, Vertices) else to.gather(x, index)
     if isinstance(index, Tensor):
         places = index.nonzero().flatten() if index.dtype == torch.bool else index
@@ -429,16 +438,20 @@ def _nonzero(to: Lowering, self: Any) -> Any:
     return Chosen(self)
 
 
-_REDUCTIONS = {"amax": "max", "amin": "min", "any": "max", "all": "min", "prod": "mul", "add": "sum", "multiply": "mul"}
+_REDUCTIONS = {"amax": "max", "amin": "min", "any": "max", "all": "min", "prod": "mul", "add": "sum",
+               "multiply": "mul"}  # fmt: skip
 
 
 @lowers("scatter_add", "index_add", "scatter_reduce", "index_reduce", "scatter")
-def _scatter(to: Lowering, self: Any, dim: int, index: Any, src: Any = None, source: Any = None, reduce: str = "sum",
-             include_self: bool = True, alpha: Any = 1, value: Any = None) -> Any:  # fmt: skip
-    src = next((v for v in (src, source, value) if v is not None), None)
+def _scatter(to: Lowering, self: Any, dim: int, index: Any, *, reduce: str = "sum", include_self: bool = True,
+             alpha: Any = 1, **given: Any) -> Any:  # fmt: skip
+    (src,) = given.values()
     if not isinstance(index, Ends):
-        return _put_columns(to, self, dim, index, src) if to.name == "scatter" and reduce == "sum" else _grouped(to, self, dim, index, src, reduce)
-    src, reduce = to.value(src if alpha == 1 else to.elementwise("mul", src, alpha)), _REDUCTIONS.get(reduce, reduce)
+        if to.name == "scatter" and reduce == "sum":
+            return _put_columns(to, self, dim, index, src)
+        return _grouped(to, self, dim, index, src, reduce)
+    src = to.value(src if alpha == 1 else to.elementwise("mul", src, alpha))
+    reduce = _REDUCTIONS.get(reduce, reduce)
     if src.rows != index.rows or to.layout()[0] != "vertices":
         raise Unlowerable(
             f"rows of {in_words(src.rows)} are aggregated to {in_words(to.layout()[0])}: edges aggregate to vertices"
@@ -465,7 +478,8 @@ def _scatter(to: Lowering, self: Any, dim: int, index: Any, src: Any = None, sou
 def _grouped(to: Lowering, self: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
     """An aggregation of all vertices, as one group."""
     sizes, reduce = to.layout()[1], _REDUCTIONS.get(reduce, reduce)
-    if isinstance(index, Fill) and (index.rows, dim, sizes[:1]) == ("vertices", 0, (1,)) and reduce in ("sum", "mean", "max", "min"):
+    one = isinstance(index, Fill) and (index.rows, dim, sizes[:1]) == ("vertices", 0, (1,))
+    if one and reduce in ("sum", "mean", "max", "min"):
         x = to.value(src)
         out = to.reshape(to.emit("row_" + reduce, [x], None, x.shape), sizes)
         return to.elementwise("add", out, self) if reduce == "sum" else out
@@ -501,7 +515,9 @@ def _index_put(to: Lowering, self: Any, indices: Any = None, values: Any = None,
     mask = at.mask if isinstance(at, Chosen) else at
     loops = isinstance(mask, Loops) and mask.rows == "one" and not mask.inverse
     if not loops and not (isinstance(mask, Value) and mask.rows is not None):
-        raise Unlowerable("rows are written by numbers that are computed: aggregate by scatter_add, or choose by torch.where")
+        raise Unlowerable(
+            "rows are written by numbers that are computed: aggregate by scatter_add, or choose by torch.where"
+        )
     x, new = to.value(self), to.value(values)
     if loops and new.rows == "vertices":
         new = to.gather(new, Ends("one", "target"))
@@ -539,11 +555,8 @@ def _most(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, other
 @lowers("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax")
 def _softmax(to: Lowering, self: Any, dim: int, **_: Any) -> Any:
     x = to.value(self)
-    at = to.column(
-        x,
-        dim,
-        "softmax over all vertices or edges at once: softmax over the edges of a vertex is torch_geometric.utils.softmax(src, index)",
-    )
+    at = to.column(x, dim, "softmax over all vertices or edges at once: softmax over the edges of a vertex is "
+                   "torch_geometric.utils.softmax(src, index)")  # fmt: skip
     return to.emit("log_softmax" if "log" in to.name else "softmax", [x], x.rows, x.shape, x.axis, dim=at)
 
 
@@ -560,8 +573,8 @@ def _variance(
 
 
 @lowers("norm", "linalg_vector_norm")
-def _norm(to: Lowering, self: Any, p: Any = None, ord: Any = None, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
-    x, p = to.value(self), float(next((v for v in (ord, p) if v is not None), 2))
+def _norm(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, **order: Any) -> Any:
+    x, p = to.value(self), float(next((v for v in order.values() if v is not None), 2))
     if p == 2:
         return to.root(to.over(to.pointwise("square", x), dim, keepdim, "sum"))
     size = to.pointwise("abs", x)
@@ -703,9 +716,10 @@ def _cell(to: Lowering, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = N
 # -- norms
 
 
-@lowers("batch_norm", "_native_batch_norm_legit_functional", "_native_batch_norm_legit", "native_batch_norm", "cudnn_batch_norm")
+@lowers("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional",
+        "cudnn_batch_norm")  # fmt: skip
 def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: Any = None, running_var: Any = None,
-                training: bool = True, momentum: float | None = 0.1, eps: float = 1e-5, **_: Any) -> Any:  # fmt: skip
+                training: bool = True, momentum: Any = 0.1, eps: float = 1e-5, **_: Any) -> Any:  # fmt: skip
     x = to.value(input)
     names = [None if v is None else to.of(v).get("name", "") for v in (weight, bias, running_mean, running_var)]
     stored = names[2] is not None
@@ -722,8 +736,8 @@ def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: 
 
 
 @lowers("instance_norm")
-def _instance_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: Any, eps: float, **_: Any) -> Any:
-    if running_mean is not None:
+def _instance_norm(to: Lowering, input: Any, weight: Any, bias: Any, eps: float, **more: Any) -> Any:
+    if more["running_mean"] is not None:
         raise Unlowerable("instance norm with running statistics: give track_running_stats=False")
     return _normalised(to, to.value(input), weight, bias, eps, None, None)
 
@@ -761,7 +775,7 @@ def _group_norm(to: Lowering, input: Any, num_groups: int, weight: Any, bias: An
 
 
 @lowers("layer_norm", "native_layer_norm")
-def _layer_norm(to: Lowering, input: Any, normalized_shape: list[int], weight: Any, bias: Any, eps: float, **_: Any) -> Any:
+def _layer_norm(to: Lowering, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, **_: Any) -> Any:
     x, last = to.value(input), len(normalized_shape)
     if x.rows is not None and x.axis >= x.dim - last:
         raise Unlowerable("layer norm over the vertices: use GraphNorm, or normalise the last dimensions")

@@ -49,47 +49,37 @@ def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 _KEEPS = set("detach alias clone contiguous to _to_copy lift_fresh_copy lift_fresh type_as".split())
-_VIEWS = set("view _unsafe_view reshape unsqueeze squeeze flatten unflatten _reshape_alias view_as reshape_as".split())
+_VIEWS = set("view view_as _unsafe_view reshape reshape_as _reshape_alias unsqueeze squeeze flatten unflatten".split())
 _MOVES = set("permute transpose t swapaxes movedim".split())
 _SHAPED = _VIEWS | _MOVES | {"expand", "expand_as"}
 _ALIASES = _KEEPS | _SHAPED | {"slice", "select"}
 _NOTHING = {"_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size"}
 
 # What no program has: what it is, and what to write in its place.
-_REFUSED = {
-    **dict.fromkeys(
-        ("rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "randperm", "bernoulli", "multinomial", "normal",
-         "normal_functional", "uniform", "exponential", "rrelu_with_noise", "alpha_dropout", "feature_dropout", "poisson"),
-        "draws random numbers: nn.Dropout is the one random layer that weft has; draw the others before training, as features",
-    ),
-    **dict.fromkeys(
-        ("sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "unique", "_unique2", "unique_consecutive", "unique_dim",
-         "searchsorted", "bucketize", "cumsum", "cumprod", "cummax", "cummin", "repeat_interleave"),
-        "orders, ranks or accumulates rows: aggregate a vertex's edges by sum, mean, max, min, mul or softmax, "
-        "and make other edges (to_undirected, coalesce) before training",
-    ),
-    **dict.fromkeys(
-        ("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "_native_multi_head_attention", "cdist",
-         "_cdist_forward", "pdist"),
-        "compares all pairs of vertices, which takes memory and time of their square: attend over edges, by propagate",
-    ),
-    **dict.fromkeys(
-        ("lstm", "gru", "rnn_tanh", "rnn_relu"),
-        "runs over a sequence: weft has nn.GRUCell and nn.LSTMCell over rows, and no sequence of a vertex's edges",
-    ),
-    **dict.fromkeys(
-        ("argmax", "argmin", "nonzero_static", "masked_select"),
-        "gives positions, which depend on the values: write a comparison and torch.where",
-    ),
-    **dict.fromkeys(
-        ("_sparse_mm", "sparse_coo_tensor", "_sparse_coo_tensor_unsafe", "to_sparse", "spmm", "_sparse_csr_tensor_unsafe", "sparse_csr_tensor"),
-        "makes a sparse matrix: give edge_index to propagate",
-    ),
-    **dict.fromkeys(
-        ("linalg_inv_ex", "linalg_solve", "_linalg_svd", "_linalg_eigh", "linalg_qr", "inverse"),
-        "is linear algebra that no program has: compute it before training, as features",
-    ),
-}  # fmt: skip
+_REFUSED = {name: why for names, why in (
+    ("rand randn randint rand_like randn_like randint_like randperm bernoulli multinomial normal "
+     "normal_functional uniform exponential rrelu_with_noise alpha_dropout feature_dropout poisson",
+     "draws random numbers: nn.Dropout is the one random layer that weft has; draw the others before "
+     "training, as features"),
+    ("sort argsort topk kthvalue median nanmedian unique _unique2 unique_consecutive unique_dim "
+     "searchsorted bucketize cumsum cumprod cummax cummin repeat_interleave",
+     "orders, ranks or accumulates rows: aggregate a vertex's edges by sum, mean, max, min, mul or "
+     "softmax, and make other edges (to_undirected, coalesce) before training"),
+    ("scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu "
+     "_native_multi_head_attention cdist _cdist_forward pdist",
+     "compares all pairs of vertices, which takes memory and time of their square: attend over edges, by "
+     "propagate"),
+    ("lstm gru rnn_tanh rnn_relu",
+     "runs over a sequence: weft has nn.GRUCell and nn.LSTMCell over rows, and no sequence of a vertex's "
+     "edges"),
+    ("argmax argmin nonzero_static masked_select",
+     "gives positions, which depend on the values: write a comparison and torch.where"),
+    ("_sparse_mm sparse_coo_tensor _sparse_coo_tensor_unsafe to_sparse spmm _sparse_csr_tensor_unsafe "
+     "sparse_csr_tensor",
+     "makes a sparse matrix: give edge_index to propagate"),
+    ("linalg_inv_ex linalg_solve _linalg_svd _linalg_eigh linalg_qr inverse",
+     "is linear algebra that no program has: compute it before training, as features"),
+) for name in names.split()}  # fmt: skip
 
 
 class Lowering(Builder):
@@ -145,7 +135,7 @@ class Lowering(Builder):
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
         if target is operator.getitem:
             return args[0][args[1]]
-        if isinstance(target, torch._ops.HigherOrderOperator) and any(isinstance(a, torch.fx.GraphModule) for a in args):
+        if any(isinstance(a, torch.fx.GraphModule) for a in args):
             return self.block(target, *args)
         if not isinstance(target, torch._ops.OpOverload):
             if isinstance(meta, (int, float, bool)) or meta is None:
@@ -158,7 +148,7 @@ class Lowering(Builder):
         try:
             if (writes or name in _ALIASES) and isinstance(node.args[0], torch.fx.Node):
                 self.views.setdefault(node.args[0], []).append(node)
-            if any(isinstance(a, (Value, Fill, Edges, Ends, Vertices, Loops, Chosen, Number)) for a in every(args, kwargs)):
+            if any(isinstance(a, _LOWERED) for a in every(args, kwargs)):
                 result = self.lowered(node, args, kwargs)
             else:
                 known = all(self.env.get(n) is not None for n in node.all_input_nodes)
@@ -172,7 +162,9 @@ class Lowering(Builder):
             raise
         except Exception as why:  # whatever a call raises that nobody thought of
             text = " ".join(str(why).split())[:120]
-            raise self.no(f"{name} is called in a way that weft does not know ({text}): write it by other operations") from why
+            raise self.no(
+                f"{name} is called in a way that weft does not know ({text}): write it by other operations"
+            ) from why
 
     def possible(self) -> None:
         """Refuses by name what no program has."""
@@ -340,7 +332,7 @@ class Lowering(Builder):
             return replace(given[0], inverse=not given[0].inverse)
         filled = any(isinstance(v, Fill) for v in given)
         numbers = [v.number if isinstance(v, Fill) else v for v in given]
-        if filled and all(isinstance(v, (int, float)) or (isinstance(v, Tensor) and v.numel() == 1) for v in numbers):
+        if filled and all(isinstance(v, (int, float)) or isinstance(v, Tensor) and v.numel() == 1 for v in numbers):
             done = _NUMBER.get(name) or getattr(torch, name)
             arguments = {{"slope": "negative_slope"}.get(k, k): v for k, v in attributes.items()}
             number = done(*(torch.tensor(float(v), dtype=torch.float64) for v in numbers), **arguments)
@@ -508,9 +500,12 @@ class Lowering(Builder):
         return self.reshape(out, (*x.shape[: like.axis], 1, *x.shape[like.axis :]))
 
 
-_OF_NUMBERS = {"Add": "add", "Mul": "mul", "Pow": "pow", "PowByNatural": "pow", "FloatTrueDiv": "div", "IntTrueDiv": "div"}
-_NUMBER = {name: getattr(nn.functional, name) for name in "leaky_relu elu gelu softplus silu logsigmoid".split()} | {
-    name: getattr(torch, "logical_" + name) for name in ("and", "or", "not")} | {"where": lambda c, x, y: x if c else y}  # fmt: skip
+_OF_NUMBERS = {"Add": "add", "Mul": "mul", "Pow": "pow", "PowByNatural": "pow", "FloatTrueDiv": "div",
+               "IntTrueDiv": "div"}  # fmt: skip
+_NUMBER = {name: getattr(nn.functional, name) for name in "leaky_relu elu gelu softplus silu logsigmoid".split()}
+_NUMBER |= {name: getattr(torch, "logical_" + name) for name in ("and", "or", "not")}
+_NUMBER["where"] = lambda c, x, y: x if c else y
+_LOWERED = Value, Fill, Edges, Ends, Vertices, Loops, Chosen, Number  # what is known while the module is traced alone
 
 
 def every(*nested: Any) -> list[Any]:
@@ -528,8 +523,8 @@ _OF_MEMORY = set("dtype layout device pin_memory memory_format non_blocking copy
 def operands(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Operands by their names in the schema, with those that change a value."""
     given = dict(zip((a.name for a in schema.arguments), args)) | kwargs
-    known = [a for a in schema.arguments if a.name not in _OF_MEMORY and (a.name in given or a.has_default_value())]
-    return {a.name: given[a.name] if a.name in given else a.default_value for a in known}
+    known = [a for a in schema.arguments if a.name in given or a.has_default_value()]
+    return {a.name: given.get(a.name, a.default_value) for a in known if a.name not in _OF_MEMORY}
 
 
 def bounds(bounds: Sequence[Any], size: int) -> tuple[int, int]:

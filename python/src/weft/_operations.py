@@ -106,9 +106,8 @@ class Builder:
         self.known: dict[Any, Value] = {}
         self.where: dict[str, str] = {}  # path and line of what is being lowered
 
-    def emit(
-        self, op: str, inputs: Sequence[Value], rows: Rows, shape: Iterable[int], axis: int = 0, /, **attributes: Any
-    ) -> Value:
+    def emit(self, op: str, inputs: Sequence[Value], rows: Rows, shape: Iterable[int], axis: int = 0, /,
+             **attributes: Any) -> Value:  # fmt: skip
         if op == "detach" and self.of(inputs[0])["op"] == "detach":
             return inputs[0]
         shape = tuple(int(n) for n in shape)
@@ -235,9 +234,8 @@ class Builder:
             return None
         return self.reshape(one, (*x.shape[: x.axis], 1, *x.shape[x.axis :]))
 
-    def simple(
-        self, name: str, given: Sequence[Value], rows: Rows, shape: Sequence[int], axis: int, attributes: dict[str, Any]
-    ) -> Value:
+    def simple(self, name: str, given: Sequence[Value], rows: Rows, shape: Sequence[int], axis: int,
+               attributes: dict[str, Any]) -> Value:  # fmt: skip
         """The operation, unless it changes nothing, or is a known one by several."""
         x, shape = given[0], tuple(shape)
         numbers = [self.number(v) for v in given] if len(given) == 2 else []
@@ -256,7 +254,7 @@ class Builder:
         """softmax over the edges of each vertex, and the mean over them, which are written as quotients."""
         is_a, below = self.is_a, self.inputs
         y = self.bare(y)
-        if is_a(x, "scatter", reduce="sum") and (is_a(y, "clamp") or is_a(y, "maximum")) and "max" not in self.of(y):
+        if is_a(x, "scatter", reduce="sum") and self.of(y)["op"] in ("clamp", "maximum") and "max" not in self.of(y):
             least = self.of(y).get("min") if is_a(y, "clamp") else self.number(below(y)[1])
             count, of, end = self.bare(below(y)[0]), below(x)[0], self.of(x)["end"]
             if least == 1 and is_a(count, "scatter", reduce="sum", end=end):
