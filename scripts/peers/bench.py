@@ -17,18 +17,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import processes
-from models import MODELS, Model
+from models import LEARNING_RATE, MODELS, OWN, Model
 from processes import GIB
 
 HERE = Path(__file__).parent
 COMPARED_LOSSES = 3
 OUT_OF_MEMORY = 3  # exit status of peer.py
-# Each peer, and the environment that it runs in. compile is PyG under torch.compile.
-PEERS = {"dgl": "dgl", "pyg": "pyg", "compile": "pyg", "torch": "pyg"}
+# Each peer, and the environment that it runs in. compile is PyG under torch.compile; named is weft's own model with a module's layers.
+PEERS = {"dgl": "dgl", "pyg": "pyg", "compile": "pyg", "torch": "pyg", "named": ""}
 FALLBACK = "torch"
 # How weft runs: the name in the table, and what it adds to the command. The peers run in float32 beside each.
 SETTINGS = {"f32": (), "bf16": ("--precision", "bf16"), "blocks": ("--precision", "bf16", "--recompute", "blocks")}
@@ -64,6 +65,7 @@ GRAPHS = [
     Graph("physics", PHYSICS, source="npz/coauthor_physics.npz"),
 ]
 SMALL = [Graph("small-uniform", uniform(4_000, 15)), Graph("small-rmat", rmat(12))]
+OF_OWN = ("uniform-15", "small-uniform")  # the graphs of own.py's modules
 
 
 class Failure(Exception):
@@ -133,22 +135,25 @@ class Bench:
         weights = self.scratch / f"{graph.name}-{model.name}.safetensors"
         if not weights.exists():
             self.prepare("weights", model.name, str(store), str(weights))
-        ours, peers = {name: Runs() for name in self.options.settings}, {peer: Runs() for peer in self.options.peers}
+        ours, peers = {name: Runs() for name in self.options.settings}, {peer: Runs() for peer in self.options.peers if peer in model.peers}
         for _ in range(self.options.rounds):
             for settings, runs in ours.items():
-                self.run_weft(runs, store, model, threads, weights, SETTINGS[settings])
+                of = ("--program", str(weights.with_suffix(".json"))) if model.own else model.weft_flags()
+                self.run_weft(runs, store, model, threads, weights, (*of, *SETTINGS[settings]))
             for peer, runs in peers.items():
-                if not runs.failure:
+                if peer == "named":
+                    self.run_weft(runs, store, model, threads, weights, model.weft_flags())
+                elif not runs.failure:
                     self.run_peer(runs, peer, store, model, threads, weights)
-        if all(runs.failure for runs in peers.values()) and FALLBACK not in peers:
+        if all(runs.failure for runs in peers.values()) and FALLBACK not in peers and not model.own:
             peers[FALLBACK] = Runs()
             self.run_peer(peers[FALLBACK], FALLBACK, store, model, threads, weights)
         return [row(graph, model, threads, name, mine, peer, runs, peers) for name, mine in ours.items() for peer, runs in peers.items()]
 
-    def run_weft(self, runs: Runs, store: Path, model: Model, threads: int, weights: Path, settings: tuple[str, ...]) -> None:
+    def run_weft(self, runs: Runs, store: Path, model: Model, threads: int, weights: Path, flags: Sequence[str]) -> None:
         epochs, folder = str(self.options.epochs), self.scratch / "run"
-        command = [self.weft, "train", str(store), *model.weft_flags(), "--epochs", epochs, "--eval-every", epochs]
-        command += ["--init", str(weights), "--threads", str(threads), "--json", "--out", str(folder), *settings]
+        command = [self.weft, "train", str(store), "--lr", str(LEARNING_RATE), "--epochs", epochs, "--eval-every", epochs]
+        command += ["--init", str(weights), "--threads", str(threads), "--json", "--out", str(folder), *flags]
         output = self.scratch / "weft.json"
         outcome = self.process(command, dict(os.environ), output, "weft")
         shutil.rmtree(folder, ignore_errors=True)
@@ -211,11 +216,11 @@ def row(
         "fastest_peer": runs.median() == min(other.median() for other in peers.values() if not other.failure),
         "peer_epoch_seconds": runs.median(),
         "peer_peak_rss_bytes": runs.peak_bytes,
-        "peer_rss_bytes_before_first_epoch": runs.report["resident_bytes_before_first_epoch"],
+        "peer_rss_bytes_before_first_epoch": runs.report.get("resident_bytes_before_first_epoch"),
         "peer_losses": runs.losses[:COMPARED_LOSSES],
         "peer_all_epoch_seconds": runs.seconds,
-        "peer_versions": runs.report["versions"],
-        "peer_build": runs.report["build"],
+        "peer_versions": runs.report.get("versions"),
+        "peer_build": runs.report.get("build"),
         "time_ratio": runs.median() / ours.median(),
         "memory_ratio": runs.peak_bytes / ours.peak_bytes,
         "loss_difference": max(abs(mine - theirs) / abs(theirs) for mine, theirs in pairs),
@@ -223,14 +228,14 @@ def row(
 
 
 HEADER = (
-    f"{'graph':<14}{'model':<6}{'threads':>7}  {'weft':<7}{'weft s':>9}{'weft GiB':>10}  {'peer':<9}{'peer s':>8}{'peer GiB':>10}"
+    f"{'graph':<14}{'model':<9}{'threads':>7}  {'weft':<7}{'weft s':>9}{'weft GiB':>10}  {'peer':<9}{'peer s':>8}{'peer GiB':>10}"
     f"{'time ×':>8}{'memory ×':>10}{'loss diff':>11}{'other load':>12}"
 )
 
 
 def text(line: dict) -> str:
     head = (
-        f"{line['graph']:<14}{line['model']:<6}{line['threads']:>7}  {line['settings']:<7}{line['weft_epoch_seconds']:>9.3f}"
+        f"{line['graph']:<14}{line['model']:<9}{line['threads']:>7}  {line['settings']:<7}{line['weft_epoch_seconds']:>9.3f}"
         f"{line['weft_peak_rss_bytes'] / GIB:>10.2f}  "
     )
     if line["failure"]:
@@ -255,15 +260,17 @@ def main() -> None:
                 print(f"{graph.name:<14}left out: there is no {Path(options.data) / graph.source}", flush=True)
                 continue
             store = bench.store(graph)
-            for name in options.models:
+            for model in ((MODELS | OWN)[name] for name in options.models):
+                if model.own and graph.name not in OF_OWN or not set(options.peers) & set(model.peers):
+                    continue
                 for threads in options.threads:
-                    found = bench.compare(graph, store, MODELS[name], threads)
+                    found = bench.compare(graph, store, model, threads)
                     lines += found
                     print("\n".join(text(line) for line in found), flush=True)
                     write(file, lines)
     print(
         "weft: f32, bf16 (--precision bf16), blocks (this with --recompute blocks); the peers run in float32; compile is PyG\n"
-        "under torch.compile.\n"
+        "under torch.compile, named weft's own model with the layers of a module.\n"
         "* the fastest peer. time × and memory × are peer ÷ weft; loss diff is relative, the largest of the first "
         f"{COMPARED_LOSSES} epochs;\n  other load is the number of cores that were busy with something else."
     )
@@ -298,8 +305,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--weft", default="bin/weft", help="the command to measure (default %(default)s)")
     parser.add_argument("--data", default="../shared/data", help="folder of the public graphs (default %(default)s)")
     parser.add_argument("--graphs", type=names([graph.name for graph in GRAPHS + SMALL]), help="some of the graphs")
-    parser.add_argument("--models", type=names(MODELS), default=list(MODELS), help="some of " + ",".join(MODELS))
-    parser.add_argument("--peers", type=names(PEERS), default=["dgl", "pyg", "compile"], help="default dgl,pyg,compile, and torch where all fail")
+    models, peers = list(MODELS | OWN), [peer for peer in PEERS if peer != FALLBACK]
+    parser.add_argument("--models", type=names(models), default=models, help="some of " + ",".join(models))
+    parser.add_argument("--peers", type=names(PEERS), default=peers, help=f"default {','.join(peers)}, and {FALLBACK} where all fail")
     parser.add_argument("--settings", type=names(SETTINGS), default=["f32", "bf16"], help="of weft, of " + ",".join(SETTINGS))
     parser.add_argument("--threads", type=counts, default=[os.cpu_count()], help="such as 1,2 (default: all cores)")
     parser.add_argument("--rounds", type=int, default=2, help="processes of each system (default %(default)s)")

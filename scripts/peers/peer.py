@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import graphs
-from models import LEARNING_RATE, MODELS
+from models import LEARNING_RATE, MODELS, OWN
 
 OUT_OF_MEMORY = 3
 
@@ -28,7 +28,7 @@ def main() -> None:
     module = importlib.import_module(f"peer_{peer}")
 
     graph = graphs.read(Path(store))
-    net = module.build(MODELS[model], graph, load_file(weights))
+    net = module.build((MODELS | OWN)[model], graph, load_file(weights))
     features, labels, train = (torch.from_numpy(a) for a in (graph.features, graph.labels, graph.train))
     del graph
     resident = _resident_bytes()

@@ -5,13 +5,16 @@ import torch_geometric
 from torch import nn
 from torch_geometric.nn import models as pyg
 
+import own
 from graphs import Graph
 from models import LAYERS, Model
 
 
 def network(model: Model, features: int, classes: int) -> nn.Module:
     """The model without its graph. Self loops and GCN's factors are left to the graph: by default PyG makes them anew in each layer
-    and epoch."""
+    and epoch. A module of own.py does so."""
+    if model.own:
+        return own.Net(model, features, classes)
     kind, arguments = {
         "sage": (pyg.GraphSAGE, {}),
         "gcn": (pyg.GCN, {"normalize": False, "add_self_loops": False}),
@@ -26,13 +29,13 @@ def build(model: Model, graph: Graph, weights: dict[str, torch.Tensor], listed: 
     unless they get the list of edges. Attention has values for each edge and needs that list."""
     net = network(model, graph.features.shape[1], graph.classes)
     net.load_state_dict(weights)
-    structure = graph.structure if model.name == "sage" else graph.structure.with_self_loops()
+    structure = graph.structure if model.own or model.name == "sage" else graph.structure.with_self_loops()
     sources, destinations = torch.from_numpy(structure.sources), torch.from_numpy(structure.destinations())
     values = None
     if model.name == "gcn":
         scale = torch.from_numpy(structure.degrees()).float().rsqrt()
         values = scale[sources.long()] * scale[destinations.long()]
-    if listed or model.name == "gat":
+    if listed or model.own or model.name == "gat":
         return OnGraph(net, torch.stack([sources.long(), destinations.long()]), values)
     indptr, size = torch.from_numpy(structure.indptr), (structure.vertices, structure.vertices)
     if model.name == "gcn":
@@ -49,7 +52,7 @@ class OnGraph(nn.Module):
         self.register_buffer("values", values, persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.net(x, self.adjacency, edge_weight=self.values)
+        return self.net(x, self.adjacency) if self.values is None else self.net(x, self.adjacency, edge_weight=self.values)
 
 
 def versions() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What the driver needs beforehand, run by the Python of the PyG environment.
 
-prepare.py weights MODEL STORE FILE    initial weights as PyG draws them (seed 0), a safetensors file with PyG's names
+prepare.py weights MODEL STORE FILE    initial weights as PyG draws them (seed 0), a safetensors file with PyG's names; of a module of
+                                       own.py the program, too, beside it
 prepare.py github EDGES ARCHIVE        Map of GitHub has neither features nor labels: an archive with both, for `weft import npz`"""
 
 import sys
@@ -16,11 +17,18 @@ def weights(model: str, store: str, file: str) -> None:
     from safetensors.torch import save_file
 
     import graphs
-    from models import MODELS
+    from models import MODELS, OWN
     from peer_pyg import network
 
     torch.manual_seed(0)
-    save_file(network(MODELS[model], *graphs.shape(Path(store))).state_dict(), file)
+    features, classes = graphs.shape(Path(store))
+    net = network((MODELS | OWN)[model], features, classes)
+    save_file(net.state_dict(), file)
+    if model in OWN:
+        sys.path.insert(0, str(Path(__file__).parents[2] / "python" / "src"))
+        from weft._trace import trace
+
+        Path(file).with_suffix(".json").write_text(trace(net, features=features).text)
 
 
 def github(edges: str, archive: str) -> None:
