@@ -251,6 +251,7 @@ def main() -> None:
     options = parse()
     graphs = SMALL if options.small else GRAPHS
     graphs = [graph for graph in graphs if not options.graphs or graph.name in options.graphs]
+    models = [model for name, model in (MODELS | OWN).items() if name in options.models and set(options.peers) & set(model.peers)]
     file, lines = Path(options.json), []
     with tempfile.TemporaryDirectory(prefix="weft-peers-") as scratch:
         bench = Bench(options, Path(scratch))
@@ -259,12 +260,11 @@ def main() -> None:
             if graph.source and not (Path(options.data) / graph.source).exists():
                 print(f"{graph.name:<14}left out: there is no {Path(options.data) / graph.source}", flush=True)
                 continue
-            store = bench.store(graph)
-            for model in ((MODELS | OWN)[name] for name in options.models):
-                if model.own and graph.name not in OF_OWN or not set(options.peers) & set(model.peers):
+            for model in models:
+                if model.own and graph.name not in OF_OWN:
                     continue
                 for threads in options.threads:
-                    found = bench.compare(graph, store, model, threads)
+                    found = bench.compare(graph, bench.store(graph), model, threads)
                     lines += found
                     print("\n".join(text(line) for line in found), flush=True)
                     write(file, lines)
