@@ -59,30 +59,42 @@ func NewBatchNormOf(ps *Params, o BatchNormOptions, width int) *BatchNorm {
 
 // Forward returns mask(act(y)), where y is the normalised x.
 func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
-	if x.Tape().Training || b.runningMean == nil {
-		return b.forward(x, use, act, mask, b.batch(x))
-	}
-	return b.forward(x, use, act, mask, b.running())
+	return b.Biased(x, nil, use, act, mask)
 }
 
-// batch returns the statistics of the rows.
-func (b *BatchNorm) batch(x *autograd.Var) statistics {
+// Biased is Forward for x + bias, a row that may be nil. With the batch's statistics y does not depend on the
+// bias, and so its gradient is 0, without rounding.
+func (b *BatchNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation,
+	mask kernel.Mask,
+) *autograd.Var {
+	added := make([]float64, x.Cols())
+	if bias != nil {
+		added = values(bias.Value())
+	}
+	if x.Tape().Training || b.runningMean == nil {
+		return b.forward(x, use, act, mask, b.batch(x, added))
+	}
+	return b.forward(x, use, act, mask, b.running(added))
+}
+
+// batch returns the statistics of the rows, of which x + added has the mean that is noted.
+func (b *BatchNorm) batch(x *autograd.Var, added []float64) statistics {
 	rows := vertices(x)
 	n := float64(x.RowSet().Total)
 	mean, m2 := b.momentsOf(x)
 	rstd := make([]float64, len(m2))
 	for c, sum := range m2 {
 		rstd[c] = 1 / math.Sqrt(sum/n+b.options.Epsilon)
-		b.mean[c], b.variance[c] = mean[c], sum/math.Max(1, n-1)
+		b.mean[c], b.variance[c] = mean[c]+added[c], sum/math.Max(1, n-1)
 	}
 	return statistics{shift: mean, rstd: rstd, backward: func(sums []float64) { meansOf(rows, sums) }}
 }
 
-// running returns the running statistics. They are constants.
-func (b *BatchNorm) running() statistics {
+// running returns the running statistics of x + added, for x. They are constants.
+func (b *BatchNorm) running(added []float64) statistics {
 	s := statistics{backward: func(sums []float64) { clear(sums) }}
 	for c, variance := range b.runningVar.Values {
-		s.shift = append(s.shift, float64(b.runningMean.Values[c]))
+		s.shift = append(s.shift, float64(b.runningMean.Values[c])-added[c])
 		s.rstd = append(s.rstd, 1/math.Sqrt(float64(variance)+b.options.Epsilon))
 	}
 	return s

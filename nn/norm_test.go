@@ -116,6 +116,24 @@ func batchNorm(width int) func(ps *nn.Params) nn.Norm {
 	return func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norm", width) }
 }
 
+// biasedNorm is a batch norm of x − 2 with a bias of 2.
+func biasedNorm(width int) func(ps *nn.Params) nn.Norm {
+	return func(ps *nn.Params) nn.Norm { return biased{nn.NewBatchNorm(ps, "norm", width)} }
+}
+
+type biased struct{ *nn.BatchNorm }
+
+func (b biased) Forward(x *autograd.Var, use nn.Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+	row := func(v float32) *autograd.Var {
+		team := x.Tape().Team
+		m := team.Zeros(tensor.Activations, 1, x.Cols())
+		team.Fill(m, v)
+		return x.Tape().Constant(m, nil)
+	}
+	x = autograd.Finish(autograd.Copy(x), row(-2), kernel.Identity, kernel.Mask{})
+	return b.Biased(x, row(2), use, act, mask)
+}
+
 func layerNorm(width int) func(ps *nn.Params) nn.Norm {
 	return func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norm", width) }
 }
@@ -186,11 +204,12 @@ func TestCommitMovesOnce(t *testing.T) {
 }
 
 func TestBatchNorm(t *testing.T) {
-	for _, training := range []bool{true, false} {
+	for i, norm := range []func(width int) func(*nn.Params) nn.Norm{batchNorm, batchNorm, biasedNorm, biasedNorm} {
+		training := i%2 == 0
 		for _, shape := range [][2]int{{2, 1}, {7, 3}, {1100, 6}} {
 			team := newTeam(t)
 			x, g := normal(team, 1, shape[0], shape[1], 2), normal(team, 2, shape[0], shape[1], 0)
-			got := pass(team, training, batchNorm(shape[1]), x, g, autograd.AllHere(shape[0]))
+			got := pass(team, training, norm(shape[1]), x, g, autograd.AllHere(shape[0]))
 			fresh := func(at float64) []float64 {
 				v := make([]float64, shape[1])
 				for i := range v {

@@ -213,8 +213,10 @@ func parametersOf(s step) (names []string) {
 	if s.op == "scatter" {
 		names = append(names, s.region.parameters...)
 	}
-	if s.op == "batch_norm" {
-		names = append(names, s.o.Weight, s.o.Bias, s.o.Mean)
+	for _, v := range s.operations() {
+		if v.op == "batch_norm" {
+			names = append(names, v.o.Weight, v.o.Bias, v.o.Mean)
+		}
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
@@ -292,8 +294,10 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 		for _, name := range parametersOf(s) {
 			b.makeParameter(e.Params, name)
 		}
-		if s.op == "batch_norm" {
-			b.norms[s.value] = p.newNorm(e.Params, s.value)
+		for _, v := range s.operations() {
+			if v.op == "batch_norm" {
+				b.norms[v] = p.newNorm(e.Params, v)
+			}
 		}
 		for _, v := range s.aggregations() {
 			along := gnn.Along{Relation: e.Only(), Reversed: v.o.End == "source"}

@@ -50,6 +50,9 @@ func (s *step) text() string {
 		}
 		of = append(of, slices.Repeat([]string{"bias"}, len(f.biases))...)
 		text := strings.Join(of, " + ")
+		if f.norm != nil {
+			text = f.norm.op + "(" + text + ")"
+		}
 		for act := range activations {
 			if activations[act] == f.act {
 				text = act + "(" + text + ")"

@@ -139,11 +139,12 @@ func (f *scores) compute(p *pass) *autograd.Var {
 	return p.propagators[f.attend].Attend(a, gnn.Once)
 }
 
-// finish is mask(act(Σ terms + Σ products + Σ biases)).
+// finish is mask(act(norm(Σ terms + Σ products + Σ biases))).
 type finish struct {
 	all           []*value // the operations but the last
 	terms, biases []*value
 	products      []product
+	norm          *value // nil: none
 	act           kernel.Activation
 	mask          nn.Dropout
 }
@@ -166,7 +167,8 @@ func finishOf(v *value, alone func(*value) bool) fused {
 	f, x := &finish{}, v
 	within := func() bool {
 		y := x.in[0]
-		if !alone(y) || y.op != "add" && y.op != "linear" && (x.op != "dropout" || activations[y.op] == 0) {
+		if !alone(y) || y.op != "add" && y.op != "linear" && !isWholeNorm(y) &&
+			(x.op != "dropout" || activations[y.op] == 0) {
 			return false
 		}
 		x = y
@@ -179,10 +181,35 @@ func finishOf(v *value, alone func(*value) bool) fused {
 	if act := activations[x.op]; act != 0 && (x.o.Alpha == nil || *x.o.Alpha == 1) && within() {
 		f.act = act
 	}
+	if isNorm(x) {
+		f.norm = x
+		return f.normed(v, alone)
+	}
 	if x.op != "add" && x.op != "linear" || !f.collect(x, v, alone) || len(f.biases)+len(f.products) == 0 ||
 		len(f.terms)+len(f.products) == 0 {
 		return nil
 	}
+	return f
+}
+
+func isNorm(v *value) bool { return v.op == "batch_norm" || v.op == "layer_norm" }
+
+// isWholeNorm reports whether a value is normalised, and not some groups of its columns.
+func isWholeNorm(v *value) bool {
+	return v.op == "batch_norm" || v.op == "layer_norm" && v.in[1].size() == v.size()
+}
+
+// normed is the step with a norm. A batch norm takes the terms of a sum, as its statistics cancel the biases.
+func (f *finish) normed(v *value, alone func(*value) bool) fused {
+	x := f.norm.in[0]
+	if f.norm.op == "batch_norm" && (x.op == "add" || x.op == "linear") && alone(x) {
+		of := *f
+		of.all = append(slices.Clone(f.all), x)
+		if of.collect(x, v, alone) && len(of.biases) > 0 && len(of.terms)+len(of.products) > 0 {
+			return &of
+		}
+	}
+	f.terms = []*value{x}
 	return f
 }
 
@@ -223,6 +250,9 @@ func (f *finish) parts() []*value { return f.all }
 
 func (f *finish) reads() []*value {
 	all := slices.Concat(f.terms, f.biases)
+	if f.norm != nil {
+		all = append(all, f.norm.in[1:]...)
+	}
 	for _, x := range f.products {
 		if x.along != nil {
 			all = append(all, x.along.reads()...)
@@ -234,7 +264,31 @@ func (f *finish) reads() []*value {
 }
 
 func (f *finish) compute(p *pass) *autograd.Var {
-	var z *autograd.Var
+	if f.norm == nil {
+		z := f.sum(p)
+		return autograd.Finish(z, f.bias(p), f.act, f.mask.Mask(z))
+	}
+	var x *autograd.Var
+	use := nn.GiveAway
+	if len(f.terms) == 1 && len(f.products) == 0 { // a recorded norm makes its own copy
+		x = p.of(f.terms[0])
+		if p.left[p.code.alias(f.terms[0])] > 1 {
+			use = nn.LeaveWhole
+		}
+	} else {
+		x = f.sum(p)
+	}
+	if f.norm.op == "batch_norm" {
+		return p.norms[f.norm].Biased(x, f.bias(p), use, f.act, f.mask.Mask(x))
+	}
+	weight, bias := p.params[f.norm.in[1].o.Name], p.params[f.norm.in[2].o.Name]
+	norm := nn.LayerNormOf(weight, bias, f.norm.o.Eps)
+	z := norm.Forward(inGroups(x, f.norm.in[1].size()), use, f.act, f.mask.Mask(x))
+	return outOfGroups(z, x, x.Cols())
+}
+
+// sum is the sum of the terms and products.
+func (f *finish) sum(p *pass) (z *autograd.Var) {
 	for _, x := range f.terms {
 		if z == nil {
 			z = p.again(x)
@@ -254,14 +308,18 @@ func (f *finish) compute(p *pass) *autograd.Var {
 			z = autograd.AddLinear(z, p.of(x.linear.in[0]), p.weight(x.linear.in[1]))
 		}
 	}
-	var bias *autograd.Var
+	return z
+}
+
+// bias is the sum of the biases; nil: there are none.
+func (f *finish) bias(p *pass) (sum *autograd.Var) {
 	for _, b := range f.biases {
-		if bias == nil {
-			bias = p.of(b)
+		if sum == nil {
+			sum = p.of(b)
 			continue
 		}
-		bias = autograd.Pointwise(ofTwo(kernel.OpAdd), autograd.Operand{Var: bias},
+		sum = autograd.Pointwise(ofTwo(kernel.OpAdd), autograd.Operand{Var: sum},
 			autograd.Operand{Var: p.of(b)})
 	}
-	return autograd.Finish(z, bias, f.act, f.mask.Mask(z))
+	return sum
 }

@@ -31,6 +31,19 @@ func TestRules(t *testing.T) {
 			`"op": "linear", "in": [8, 3]`, `"op": "linear", "in": [0, 3]`, `"op": "matmul", "in": [9, 3]`,
 			`"op": "matmul", "in": [10, 3]`, `"op": "add", "in": [11, 12]`,
 		}, "linear; matmul; pointwise add"},
+		{"a norm of a sum, whose bias it cancels", []string{
+			`"op": "linear", "in": [0, 3, 4]`, `"op": "add", "in": [7, 0]`, `"op": "batch_norm", "in": [8], "eps": 1`,
+			`"op": "relu", "in": [9]`, `"op": "dropout", "in": [10], "p": 0.5`,
+		}, "dropout(relu(batch_norm(features + linear + bias)))"},
+		{"a norm of what is read again", []string{
+			`"op": "linear", "in": [0, 3, 4]`, `"op": "batch_norm", "in": [7], "eps": 1`,
+			`"op": "tanh", "in": [8]`,
+			`"op": "linear", "in": [9, 3]`, `"op": "add", "in": [10, 7]`,
+		}, "linear + bias; tanh(batch_norm(linear)); linear + linear"},
+		{"a norm of rows", []string{
+			`"op": "linear", "in": [0, 3, 4]`, `"op": "layer_norm", "in": [7, 4, 4], "dims": [0], "eps": 1`,
+			`"op": "relu", "in": [8]`,
+		}, "linear + bias; relu(layer_norm(linear))"},
 		{"a factor of 1", []string{
 			`"op": "constant", "shape": [], "values": [1]`, `"op": "mul", "in": [0, 7]`,
 			`"op": "linear", "in": [8, 3]`,
@@ -137,7 +150,7 @@ func TestModels(t *testing.T) {
 			"mul; attention of products; mean; mean + linear + bias",
 		"gen": "linear; pointwise add relu; aggregate max; pointwise detach; messages sum, columnwise " +
 			"(pointwise exp sub); messages sum, columnwise (pointwise exp mul sub); linear; " +
-			"pointwise add add mul reciprocal; linear; batch_norm; pointwise relu; relu(linear); " +
+			"pointwise add add mul reciprocal; linear; relu(batch_norm(linear)); relu(linear); " +
 			"aggregate sum; pointwise add; pointwise add mul; linear + bias",
 		"edge": "slice; slice; linear; linear; messages max (pointwise add add relu sub; linear); " +
 			"pointwise relu; slice; slice; linear; linear; messages mean (pointwise add add sub)",

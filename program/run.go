@@ -102,14 +102,6 @@ func (p *pass) compute(s step) *autograd.Var {
 		return p.linear(v)
 	case "matmul":
 		return p.matmul(v)
-	case "batch_norm":
-		return p.batchNorm(v)
-	case "layer_norm":
-		x, n := p.of(v.in[0]), v.in[1].size()
-		norm := nn.LayerNormOf(p.params[v.in[1].o.Name], p.params[v.in[2].o.Name], v.o.Eps)
-		groups := inGroups(x, n)
-		z := norm.Forward(groups, nn.LeaveWhole, kernel.Identity, kernel.Mask{})
-		return outOfGroups(z, x, x.Cols())
 	case "row_sum":
 		return autograd.SumRows(p.of(v.in[0]))
 	case opLargest:
@@ -270,11 +262,6 @@ func (p *pass) matmul(v *value) *autograd.Var {
 		return outOfGroups(autograd.Linear(inGroups(p.of(x), k), w), p.of(x), v.size())
 	}
 	return autograd.Linear(p.of(x), autograd.BlockDiagonal(w, lead))
-}
-
-// batchNorm normalises columns over all vertices.
-func (p *pass) batchNorm(v *value) *autograd.Var {
-	return p.norms[v].Forward(p.of(v.in[0]), nn.LeaveWhole, kernel.Identity, kernel.Mask{})
 }
 
 // grouped are operations along dimensions of a row.
