@@ -105,3 +105,12 @@ func textOf(v *value) string {
 	}
 	return v.op
 }
+
+// Described are the operations by name: how many values they read, and their attributes.
+func Described() map[string]string {
+	described := map[string]string{}
+	for name, k := range kinds {
+		described[name] = strings.Join(append([]string{k.operands()}, strings.Fields(k.attributes)...), " ")
+	}
+	return described
+}

@@ -72,7 +72,7 @@ func (k kind) operands() string {
 // mostParts is how many values can be put side by side.
 const mostParts = 1 << 16
 
-// kinds are the operations by name.
+// kinds are the operations by name. docs/program.md says what each gives.
 var kinds = map[string]kind{
 	"features":      {0, 0, "shape", inferFeatures(Vertices)},
 	"edge_features": {0, 0, "shape", inferFeatures(Edges)},

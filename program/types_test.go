@@ -2,11 +2,14 @@ package program_test
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/parallel/paralleltest"
@@ -289,4 +292,18 @@ func TestUnfit(t *testing.T) {
 			t.Errorf("got:  %v\nwant: %s", err, c.want)
 		}
 	}
+}
+
+// TestDocument: docs/program.md lists each operation, how many values it reads, and its attributes.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../docs/program.md")
+	require.NoError(t, err)
+	listed := map[string]string{}
+	rows := regexp.MustCompile(`(?m)^\| ([a-z][^|]*) \| (\d[^|]*) \|([^|]*) \|`)
+	for _, row := range rows.FindAllStringSubmatch(strings.ReplaceAll(string(text), "`", ""), -1) {
+		for _, name := range strings.Fields(row[1]) {
+			listed[name] = strings.TrimSpace(row[2] + row[3])
+		}
+	}
+	assert.Equal(t, program.Described(), listed)
 }

@@ -277,7 +277,7 @@ func TestSnippets(t *testing.T) {
 		"weft train cora --config configs/cora-gcn.yaml --epochs 1 --out first && cp first/model.safetensors "+weights)
 	require.NoError(t, os.WriteFile(filepath.Join(s.folder, "model.yaml"), []byte(model), 0o666))
 	for _, document := range []string{
-		"README.md", "docs/reference.md", "docs/performance.md", "docs/data.md",
+		"README.md", "docs/reference.md", "docs/performance.md", "docs/data.md", "docs/program.md",
 	} {
 		s.shell(document, "rm -rf stores/* runs/*") // each makes its own
 		for _, b := range snippets(t, document) {
