@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,7 +32,6 @@ except ImportError as e:
     ) from None
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch_geometric.nn import (
     APPNP,
     BatchNorm,
@@ -86,13 +86,21 @@ class _Convolution(NamedTuple):
     weights: Weights
     path: str
     out: int
-    last: bool  # it computes the logits
-    typed: bool  # it is one of several relations
+    last: bool = False  # it computes the logits
+    typed: bool = False  # it is one of several relations
+
+    @property
+    def made(self) -> nn.Module:
+        return KINDS[self.s.model].make(self)
 
     @property
     def reads(self) -> tuple[int, int]:
         """The columns of the rows that it reads, of an edge's source and target."""
-        return _reads(self.s, self.weights, self.path)
+        kind, columns = KINDS[self.s.model], []
+        for names in kind.reads:
+            weights = (self.weights.get(f"{self.path}.{name}") for name in names.split("|"))
+            columns += [weight.shape[kind.axis] for weight in weights if weight is not None]
+        return (columns[0], columns[-1]) if columns else (0, 0)
 
     @property
     def ends(self) -> int | tuple[int, int]:
@@ -104,11 +112,18 @@ class _Convolution(NamedTuple):
         return models.MLP([self.reads[0], self.out, self.out], act=act, norm=norm)
 
 
+def _sage(c: _Convolution) -> nn.Module:
+    root = f"{c.path}.lin_r.weight" in c.weights
+    return SAGEConv(c.ends, c.out, aggr=c.s.aggregation, root_weight=root)
+
+
 def _gat(c: _Convolution, conv: type[nn.Module], **more: Any) -> nn.Module:
     """A convolution of graph attention."""
     heads, concat = (c.s.output_heads, False) if c.last else (c.s.heads, True)
     if (edges := f"{c.path}.lin_edge.weight") in c.weights:
         more["edge_dim"] = c.weights[edges].shape[1]
+    if conv is not TransformerConv:
+        more["add_self_loops"] = not c.typed
     width = c.out // heads if concat else c.out
     return conv(c.ends, width, heads=heads, concat=concat, dropout=c.s.attention_dropout, **more)
 
@@ -135,32 +150,16 @@ class _Kind(NamedTuple):
     own: type[nn.Module] | None = None  # PyG's own model, if it has one of these convolutions
     takes: str | None = None  # what the convolutions take besides rows and edges
     axis: int = 1  # the axis of these weights that counts the columns of the rows
-    more: dict[str, Any] | None = None  # arguments of own
 
 
+_BOTH = ("lin_l.weight", "lin_r.weight")
+_ENDS = ("lin.weight|lin_src.weight", "lin.weight|lin_dst.weight")
 KINDS = {
     "mlp": _Kind(),
-    "gcn": _Kind(
-        lambda c: GCNConv(c.reads[0], c.out, add_self_loops=not c.typed),
-        ("lin.weight",),
-        models.GCN,
-        "edge_weight",
-    ),
-    "sage": _Kind(
-        lambda c: SAGEConv(
-            c.ends, c.out, aggr=c.s.aggregation, root_weight=f"{c.path}.lin_r.weight" in c.weights
-        ),
-        ("lin_l.weight", "lin_r.weight"),
-        models.GraphSAGE,
-    ),
-    "gat": _Kind(
-        lambda c: _gat(c, GATConv, add_self_loops=not c.typed),
-        ("lin.weight|lin_src.weight", "lin.weight|lin_dst.weight"),
-        models.GAT,
-    ),
-    "gatv2": _Kind(
-        lambda c: _gat(c, GATv2Conv, add_self_loops=not c.typed), ("lin_l.weight", "lin_r.weight"), models.GAT
-    ),
+    "gcn": _Kind(lambda c: GCNConv(c.reads[0], c.out, add_self_loops=not c.typed), ("lin.weight",), models.GCN, "edge_weight"),
+    "sage": _Kind(_sage, _BOTH, models.GraphSAGE),
+    "gat": _Kind(lambda c: _gat(c, GATConv), _ENDS, models.GAT),
+    "gatv2": _Kind(lambda c: _gat(c, GATv2Conv), _BOTH, models.GAT),
     "transformer": _Kind(lambda c: _gat(c, TransformerConv), ("lin_key.weight", "lin_query.weight")),
     "gin": _Kind(lambda c: GINConv(c.perceptron), ("nn.lins.0.weight",), models.GIN),
     "gine": _Kind(
@@ -168,16 +167,12 @@ KINDS = {
         ("nn.lins.0.weight",),
         takes="edge_attr",
     ),
-    "pna": _Kind(
-        lambda c: PNAConv(c.reads[0], c.out, **_PNA), ("pre_nns.0.0.weight",), models.PNA, axis=0, more=_PNA
-    ),
+    "pna": _Kind(lambda c: PNAConv(c.reads[0], c.out, **_PNA), ("pre_nns.0.0.weight",), models.PNA, axis=0),
     "rgcn": _Kind(_rgcn, ("root",), axis=0, takes="edge_type"),
     "gcnii": _Kind(takes="edge_weight"),
     "resgcn": _Kind(),
     "appnp": _Kind(takes="edge_weight"),
-    "sgc": _Kind(
-        lambda c: SGConv(c.reads[0], c.out, K=c.s.rounds or 2), ("lin.weight",), takes="edge_weight"
-    ),
+    "sgc": _Kind(lambda c: SGConv(c.reads[0], c.out, K=c.s.rounds or 2), ("lin.weight",), takes="edge_weight"),
 }
 
 
@@ -233,6 +228,7 @@ def to_pyg(run: Run) -> nn.Module:
     graph = run.summary["graph"]
     s.types, s.relations = graph.get("types", []), graph.get("relations", [])
     s.predicted = [t["type"] for t in run.summary.get("links", {}).get("types", [])] or s.types[:1]
+    s.takes = "edge_attr" if s.use_edge_features else KINDS[s.model].takes
     s.weighted = graph.get("weighted", False) and KINDS[s.model].takes == "edge_weight"
     s.outputs = (s.out_features or s.hidden) if s.task == "link" else graph.get("values") or graph["classes"]
     if s.norm == "auto":
@@ -316,112 +312,85 @@ def _network(s: SimpleNamespace, weights: Weights) -> nn.Module:
     """The module that has these weights' names and shapes."""
     if s.model == "rgcn" and s.decoupled:
         raise Refused("decoupled: PyG has no rounds of R-GCN; train rgcn without it for to_pyg")
+    if s.relations and s.model not in ("rgcn", "mlp"):
+        return TypedLayers(s, weights)
     if s.types[1:] and s.model == "rgcn":
         return TypedRGCN(s, weights)
-    if s.relations and s.model not in ("rgcn", "mlp"):
-        return TypedLayers(s, weights) if s.types[1:] else NumberedLayers(s, weights)
-    if s.relations and s.model == "mlp":
-        return TypedPerceptron(s, weights)
     if s.model in ("mlp", "appnp") or s.decoupled:
         return Perceptron(s, weights)
     if s.blocks == "residual":
         return Blocks(s, weights)
-    if s.model == "gcnii":
-        return GCNII(s, weights)
-    if s.model == "resgcn":
-        return ResGCN(s, weights)
-    return _basic(s, weights) or Layers(s, weights)
+    made = {"gcnii": GCNII, "resgcn": ResGCN}.get(s.model)
+    return made(s, weights) if made else _basic(s, weights) or Layers(s, weights)
 
 
 def _basic(s: SimpleNamespace, weights: Weights) -> nn.Module | None:
     """PyG's own model with the run's convolutions, or None where its forward computes something else."""
-    kind = KINDS[s.model]
-    if kind.own is None or s.residual or s.direction == "both" or s.use_edge_features:
+    own = KINDS[s.model].own
+    if own is None or s.residual or s.direction == "both" or s.use_edge_features:
         return None
-    net = kind.own(
-        _reads(s, weights, "convs.0")[0],
-        s.hidden,
-        s.layers,
-        s.outputs,
-        dropout=s.dropout,
-        act=_ACTIVATIONS[s.activation](),
-        norm=_NORMS[s.norm](s.hidden),
-        jk=s.jk,
-        **(kind.more or {}),
-    )
+    reads, more = _Convolution(s, weights, "convs.0", 0).reads[0], {**_PNA} if own is models.PNA else {}
+    more |= {"dropout": s.dropout, "act": _ACTIVATIONS[s.activation](), "norm": _NORMS[s.norm](s.hidden)}
+    net = own(reads, s.hidden, s.layers, s.outputs, jk=s.jk, **more)
     # PyG's last layer has as many heads as the others, and their coefficients its dropout.
-    net.convs = _convolutions(s, weights, _convolution)
+    net.convs = _convolutions(s, weights)
     return net
 
 
-def _convolutions(s: SimpleNamespace, weights: Weights, make: Callable[..., nn.Module]) -> nn.ModuleList:
+def _convolutions(s: SimpleNamespace, weights: Weights) -> nn.ModuleList:
     """All convolutions of a model without encoder and decoder."""
     layers = 1 if s.model == "sgc" else s.layers
     hidden = layers if s.jk else layers - 1
-    return nn.ModuleList(
-        make(s, weights, f"convs.{i}", s.hidden if i < hidden else s.outputs, i >= hidden)
-        for i in range(layers)
-    )
+    outs = [s.hidden] * hidden + [s.outputs] * (layers - hidden)
+    all = (_Convolution(s, weights, f"convs.{i}", out, last=i >= hidden) for i, out in enumerate(outs))
+    return nn.ModuleList(map(_directed, all))
 
 
-def _reads(s: SimpleNamespace, weights: Weights, path: str) -> tuple[int, int]:
-    """The columns of the rows that a convolution reads, of an edge's source and target."""
-    kind, columns = KINDS[s.model], []
-    for names in kind.reads:
-        keys = [f"{path}.{name}" for name in names.split("|")]
-        columns += [weights[key].shape[kind.axis] for key in keys if key in weights]
-    return (columns[0], columns[-1]) if columns else (0, 0)
+def _directed(c: _Convolution) -> nn.Module:
+    """The convolution along the edges, or in both directions."""
+    return Both(c) if c.s.direction == "both" and c.s.model != "rgcn" else c.made
 
 
-def _convolution(
-    s: SimpleNamespace, weights: Weights, path: str, out: int, last: bool, typed: bool = False
-) -> nn.Module:
-    """PyG's convolution to so many columns. last says that it computes the logits; typed, that it is one of several relations."""
-    return KINDS[s.model].make(_Convolution(s, weights, path, out, last, typed))
+def _norm_of(s: SimpleNamespace) -> nn.Module:
+    return _NORMS[s.norm](s.hidden) or nn.Identity()
 
 
-def _taken(s: SimpleNamespace) -> str | None:
-    """What the model's convolutions take besides rows and edges."""
-    return "edge_attr" if s.use_edge_features else KINDS[s.model].takes
+_MISSING = {
+    "edge_attr": "the features of the edges, edges × columns",
+    "edge_type": "the number of each edge's relation, from 0",
+}
 
 
-def _given(
-    takes: str | None, edge_weight: Tensor | None, edge_attr: Tensor | None, edge_type: Tensor | None
-) -> dict[str, Tensor]:
+def _given(takes: str | None, value: Tensor | None) -> dict[str, Tensor]:
     """The argument that the convolutions take. Only weights may be left out."""
-    if takes is None:
-        return {}
-    value = {"edge_weight": edge_weight, "edge_attr": edge_attr, "edge_type": edge_type}[takes]
-    if value is None and takes != "edge_weight":
-        what = {
-            "edge_attr": "the features of the edges, edges × columns",
-            "edge_type": "the number of each edge's relation, from 0",
-        }[takes]
-        raise Refused(f"{takes}: the run's model reads it; give {what}")
+    if value is None and takes in _MISSING:
+        raise Refused(f"{takes}: the run's model reads it; give {_MISSING[takes]}")
     if value is not None and takes == "edge_attr" and value.dim() == 1:  # one column, as in the run
         value = value[:, None]
-    return {} if value is None else {takes: value}
+    return {} if takes is None or value is None else {takes: value}
 
 
-def _check_numbers(edge_type: Tensor, count: int) -> None:
-    """Refuses numbers of relations that the run does not have."""
-    if len(edge_type) > 0 and (top := int(edge_type.max())) >= count:
+def _numbered(edge_type: Tensor | None, count: int) -> Tensor:
+    """The numbers of edges' relations. Refuses those that the run does not have."""
+    numbers = _given("edge_type", edge_type)["edge_type"]
+    if len(numbers) > 0 and (top := int(numbers.max())) >= count:
         raise Refused(
             f"edge_type: the run has {count} relations, and a number is {top}; number them from 0, as the run's graph lists them"
         )
+    return numbers
 
 
 class Both(DirGNNConv):
     """PyG's DirGNNConv, whose convolutions also get the weights of the edges."""
 
-    def __init__(self, s: SimpleNamespace, weights: Weights, path: str, out: int, last: bool):
-        conv = _convolution(s, weights, path + ".conv_in", out, last)
-        columns = weights[path + ".lin.weight"].shape[1]
+    def __init__(self, c: _Convolution):
+        conv = c._replace(path=c.path + ".conv_in").made
+        columns = c.weights[c.path + ".lin.weight"].shape[1]
         if not hasattr(conv, "in_channels"):  # DirGNNConv reads them, and GINConv has none
-            conv.in_channels, conv.out_channels = columns, out
+            conv.in_channels, conv.out_channels = columns, c.out
         super().__init__(conv)
-        self.lin = nn.Linear(columns, out)  # DirGNNConv's has the width of one head
-        if s.model == "transformer":  # DirGNNConv switches the map off, and keeps it
+        self.lin = nn.Linear(columns, c.out)  # DirGNNConv's has the width of one head
+        if c.s.model == "transformer":  # DirGNNConv switches the map off, and keeps it
             self.conv_in.lin_skip = self.conv_out.lin_skip = None
 
     def forward(self, x: Tensor, edge_index: Tensor, **given: Tensor) -> Tensor:
@@ -429,7 +398,47 @@ class Both(DirGNNConv):
         return 0.5 * x_in + 0.5 * x_out + self.lin(x)
 
 
-class Layers(nn.Module):
+class Net(nn.Module):
+    """What the modules of this file have in common: their call, and what stands between two layers."""
+
+    def __init__(self, s: SimpleNamespace):
+        super().__init__()
+        self.act, self.dropout = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout)
+        self.residual, self.takes, self.predicted = s.residual, s.takes, s.predicted
+
+    def forward(
+        self,
+        x: Any,
+        edge_index: Any = None,
+        edge_weight: Any = None,
+        edge_attr: Any = None,
+        edge_type: Tensor | None = None,
+        edge_weight_dict: Edges | None = None,
+        edge_attr_dict: Edges | None = None,
+    ) -> Any:
+        values = {"edge_weight": edge_weight_dict or edge_weight, "edge_attr": edge_attr_dict or edge_attr}
+        values["edge_type"] = edge_type
+        return self.rows(x, edge_index, values.get(self.takes))
+
+    def convolved(self, conv: nn.Module, edge_index: Any, given: Any, *x: Any) -> Any:
+        return conv(*x, edge_index, **_given(self.takes, given))
+
+    def between(self, x: Any, layers: Iterable[Callable[[Any], Any]]) -> list[Any]:
+        """What each layer but the last gives: with norm, activation and dropout, and with residual connections its input."""
+        outputs: list[Any] = []
+        for norm, layer in zip(self.norms, layers):
+            z = _each(lambda h: self.dropout(self.act(h)), norm(layer(x)))
+            x = _each(torch.add, z, x) if self.residual and outputs else z
+            outputs.append(x)
+        return outputs
+
+
+def _each(f: Callable[..., Tensor], z: Any, *more: Any) -> Any:
+    """f of rows, or of those of each type."""
+    return {t: f(z[t], *(m[t] for m in more)) for t in z} if isinstance(z, dict) else f(z, *more)
+
+
+class Layers(Net):
     """PyG's convolutions, with norm, activation and dropout after each but the last.
 
     With residual connections the input of each of these but the first is added to its output. With jumping
@@ -437,164 +446,94 @@ class Layers(nn.Module):
     """
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
-        super().__init__()
-        make = Both if s.direction == "both" and s.model != "rgcn" else _convolution
-        self.convs = _convolutions(s, weights, make)
+        super().__init__(s)
+        self.convs = _convolutions(s, weights)
         layers = len(self.convs)
-        self.norms = nn.ModuleList(
-            _NORMS[s.norm](s.hidden) or nn.Identity() for _ in range(layers if s.jk else layers - 1)
-        )
-        self.act, self.dropout = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout)
-        self.residual, self.takes = s.residual, _taken(s)
+        self.norms = nn.ModuleList(_norm_of(s) for _ in range(layers if s.jk else layers - 1))
         self.jk = JumpingKnowledge(s.jk) if s.jk else None
         self.lin = nn.Linear(s.hidden * layers if s.jk == "cat" else s.hidden, s.outputs) if s.jk else None
 
-    def forward(
-        self,
-        x: Tensor | None,
-        edge_index: Tensor,
-        edge_weight: Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        edge_type: Tensor | None = None,
-    ) -> Tensor:
-        given = _given(self.takes, edge_weight, edge_attr, edge_type)
+    def rows(self, x: Any, edge_index: Any, given: Any) -> Any:
         if self.takes == "edge_type":
-            _check_numbers(edge_type, self.convs[0].num_relations)
-        outputs = []
-        for i, norm in enumerate(self.norms):
-            z = self.dropout(self.act(norm(self.convs[i](x, edge_index, **given))))
-            x = x + z if self.residual and i > 0 else z
-            outputs.append(x)
-        if self.jk is not None:
-            return self.lin(self.jk(outputs))
-        return self.convs[-1](x, edge_index, **given)
+            given = _numbered(given, self.convs[0].num_relations)
+        layers = [partial(self.convolved, conv, edge_index, given) for conv in self.convs]
+        outputs = self.between(x, layers)
+        return self.lin(self.jk(outputs)) if self.jk else layers[-1](outputs[-1] if outputs else x)
 
 
-class TypedLayers(nn.Module):
+class TypedLayers(Layers):
     """Layers for a graph of several types: a convolution for each relation, whose results are summed by target type.
 
-    A layer has the relations that the run's result depends on.
+    A layer has the relations that the run's result depends on. With one type of vertices the edges are in
+    dictionaries or have numbers.
     """
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
-        super().__init__()
-        self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
-        for i in range(s.layers):
-            last = i == s.layers - 1
-            out = s.outputs if last else s.hidden
-            names = [_key(r) for r in s.relations]
-            relations = [r for r in names if any(name.startswith(f"convs.{i}.{r}.") for name in weights)]
-            self.convs.append(
-                nn.ModuleDict(
-                    {r: _convolution(s, weights, f"convs.{i}.{r}", out, last, typed=True) for r in relations}
-                )
-            )
-            if not last:
-                self.norms.append(_norms_by_type(s, weights, i))
-        self.act, self.dropout = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout)
-        self.residual, self.takes, self.predicted, self.relations = (
-            s.residual,
-            _taken(s),
-            s.predicted,
-            s.relations,
-        )
+        Net.__init__(self, s)
+        self.convs = nn.ModuleList(self.layer(s, weights, i) for i in range(s.layers))
+        self.norms = nn.ModuleList(Norms(s, weights, i) for i in range(s.layers - 1))
+        self.types, self.relations, self.jk = s.types, s.relations, None
         self.one = s.model == "gcn"  # its convolution takes the rows of one type
 
-    def forward(
-        self,
-        x_dict: Weights,
-        edge_index_dict: Edges,
-        edge_weight_dict: Edges | None = None,
-        edge_attr_dict: Edges | None = None,
-    ) -> Tensor | Weights:
-        x = x_dict
-        for i, convs in enumerate(self.convs):
-            sums: Weights = {}
-            for r in _listed([r for r in self.relations if _key(r) in convs], edge_index_dict):
-                given = _given(
-                    self.takes, (edge_weight_dict or {}).get(r), (edge_attr_dict or {}).get(r), None
-                )
-                z = convs[_key("__".join(r))](
-                    x[r[0]] if self.one else (x[r[0]], x[r[2]]), edge_index_dict[r], **given
-                )
-                sums[r[2]] = sums[r[2]] + z if r[2] in sums else z
-            if i == len(self.norms):
-                return _predicted(sums, self.predicted)
-            z = {t: self.dropout(self.act(self.norms[i][_key(t)](h))) for t, h in sums.items()}
-            x = {t: x[t] + h if self.residual and i > 0 else h for t, h in z.items()}
-        raise AssertionError("a model has layers")
+    def layer(self, s: SimpleNamespace, weights: Weights, i: int) -> nn.Module:
+        convs, last = nn.ModuleDict(), i == s.layers - 1
+        for r in map(_key, s.relations):
+            if any(name.startswith(f"convs.{i}.{r}.") for name in weights):
+                out = s.outputs if last else s.hidden
+                convs[r] = _Convolution(s, weights, f"convs.{i}.{r}", out, last, typed=True).made
+        return convs
+
+    def forward(self, x: Any, edge_index: Any = None, edge_weight: Any = None, edge_attr: Any = None,
+                edge_type: Tensor | None = None, **by_type: Any) -> Any:  # fmt: skip
+        if not self.types[1:] and not isinstance(edge_index, dict):
+            (kind,), numbers = self.types, _numbered(edge_type, len(self.relations))
+            x, end = {kind: x}, len(kind) + len("__")
+            names = [(kind, name[end:-end], kind) for name in self.relations]
+
+            def divided(values: Tensor | None, at: Any = ()) -> Edges | None:
+                return values if values is None else {r: values[(*at, numbers == k)] for k, r in enumerate(names)}
+
+            edge_index = divided(edge_index, (slice(None),))
+            edge_weight, edge_attr = divided(edge_weight), divided(edge_attr)
+        return super().forward(x, edge_index, edge_weight, edge_attr, **by_type)
+
+    def rows(self, x: Any, edge_index: Any, given: Any) -> Any:
+        """The rows of the types that the run predicts, a dictionary of several types."""
+        z = super().rows(x, edge_index, given)
+        return z[self.predicted[0]] if len(self.predicted) == 1 else {t: z[t] for t in self.predicted}
+
+    def convolved(self, conv: nn.ModuleDict, edge_index: Edges, given: Edges | None, x: Weights) -> Weights:
+        sums: Weights = {}
+        for r in _listed([r for r in self.relations if _key(r) in conv], edge_index):
+            ends = x[r[0]] if self.one else (x[r[0]], x[r[2]])
+            z = super().convolved(conv[_key("__".join(r))], edge_index[r], (given or {}).get(r), ends)
+            sums[r[2]] = sums[r[2]] + z if r[2] in sums else z
+        return sums
 
 
-class NumberedLayers(TypedLayers):
-    """Layers for one type of vertices and several of edges, which are in dictionaries or have numbers."""
-
-    def __init__(self, s: SimpleNamespace, weights: Weights):
-        super().__init__(s, weights)
-        self.kind = s.predicted[0]
-
-    def forward(  # type: ignore[override]
-        self,
-        x: Weights | Tensor,
-        edge_index: Edges | Tensor,
-        edge_weight: Edges | Tensor | None = None,
-        edge_attr: Edges | Tensor | None = None,
-        edge_type: Tensor | None = None,
-        edge_weight_dict: Edges | None = None,
-        edge_attr_dict: Edges | None = None,
-    ) -> Tensor | Weights:
-        if isinstance(edge_index, dict):
-            return super().forward(
-                x, edge_index, edge_weight_dict or edge_weight, edge_attr_dict or edge_attr
-            )  # type: ignore[arg-type]
-        numbers = _given("edge_type", None, None, edge_type)["edge_type"]
-        _check_numbers(numbers, len(self.relations))
-        end = len(self.kind) + len("__")
-
-        def divided(values: Tensor | None) -> Edges:
-            """By relation: the last dimension of the ends, and the first of others, are edges."""
-            if values is None:
-                return {}
-            return {
-                (self.kind, name[end:-end], self.kind): values[:, numbers == k]
-                if values is edge_index
-                else values[numbers == k]
-                for k, name in enumerate(self.relations)
-            }
-
-        return super().forward(
-            {self.kind: x},  # type: ignore[dict-item]
-            divided(edge_index),
-            divided(edge_weight),  # type: ignore[arg-type]
-            divided(edge_attr),  # type: ignore[arg-type]
-        )
-
-
-def _norms_by_type(s: SimpleNamespace, weights: Weights, i: int) -> nn.ModuleDict:
+class Norms(nn.ModuleDict):
     """The norms of a layer by type of vertices: those of which the run has the weights, if they have some."""
-    norms = {_key(t): _NORMS[s.norm](s.hidden) or nn.Identity() for t in s.types}
-    return nn.ModuleDict(
-        {
-            t: norm
-            for t, norm in sorted(norms.items())
-            if not norm.state_dict() or any(name.startswith(f"norms.{i}.{t}.") for name in weights)
-        }
-    )
+
+    def __init__(self, s: SimpleNamespace, weights: Weights, i: int):
+        norms = {_key(t): _norm_of(s) for t in sorted(s.types, key=_key)}
+        read = {t for t in norms if any(name.startswith(f"norms.{i}.{t}.") for name in weights)}
+        super().__init__({t: norm for t, norm in norms.items() if t in read or not norm.state_dict()})
+
+    def forward(self, z: Weights) -> Weights:
+        return {t: self[_key(t)](h) for t, h in z.items() if _key(t) in self}
 
 
 def _listed(names: Iterable[str], edges: Edges) -> list[tuple[str, str, str]]:
     """The relations with these names. Raises Refused if one is missing."""
-    given = {"__".join(r): r for r in edges}
-    relations = []
-    for name in names:
-        if name not in given:
-            raise Refused(
-                f"edge_index_dict: the run's model reads the relation {name}, and it is missing; give it, with no edges if it has none"
-            )
-        relations.append(given[name])
-    return relations
+    given, names = {"__".join(r): r for r in edges}, list(names)
+    if missing := [name for name in names if name not in given]:
+        raise Refused(
+            f"edge_index_dict: the run's model reads the relation {missing[0]}, and it is missing; give it, with no edges if it has none"
+        )
+    return [given[name] for name in names]
 
 
-class TypedRGCN(nn.Module):
+class TypedRGCN(TypedLayers):
     """R-GCN for several types of vertices: PyG's RGCNConv has one weight for the rows of all types.
 
     A relation's part is the mean of PyG's SimpleConv times the relation's weight. x_dict lacks the types
@@ -602,47 +541,23 @@ class TypedRGCN(nn.Module):
     """
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
-        super().__init__()
-        self.types, self.relations, self.predicted = s.types, s.relations, s.predicted
-        self.convs = nn.ModuleList(RelationWeights(s, weights, f"convs.{i}") for i in range(s.layers))
-        self.norms = nn.ModuleList(_norms_by_type(s, weights, i) for i in range(s.layers - 1))
-        self.mean = SimpleConv(aggr="mean")
-        self.act, self.dropout, self.residual = (
-            _ACTIVATIONS[s.activation](),
-            nn.Dropout(s.dropout),
-            s.residual,
-        )
+        super().__init__(s, weights)
+        self.takes, self.mean = None, SimpleConv(aggr="mean")
 
-    def forward(
-        self,
-        x_dict: Weights,
-        edge_index_dict: Edges,
-        edge_weight_dict: Edges | None = None,
-        edge_attr_dict: Edges | None = None,
-    ) -> Tensor | Weights:
-        relations = _listed(self.relations, edge_index_dict)
-        x = x_dict
-        for i, conv in enumerate(self.convs):
-            z = {t: conv.own(t, x.get(t)) for t in self.types if conv.of("root", t) is not None}
-            before = dict.fromkeys(self.types, 0)  # relations so far, by source type
-            for k, r in enumerate(relations):
-                weight = conv.relation(r[0], k, before[r[0]])
-                before[r[0]] += 1
-                if weight is None or r[2] not in z:  # the run's result does not depend on it
-                    continue
-                if r[0] in x:
-                    z[r[2]] = z[r[2]] + self.mean((x[r[0]], z[r[2]]), edge_index_dict[r]) @ weight
-                else:
-                    z[r[2]] = z[r[2]] + self.mean((weight, z[r[2]]), edge_index_dict[r])
-            if i == len(self.norms):
-                return _predicted(z, self.predicted)
-            z = {
-                t: self.dropout(self.act(self.norms[i][_key(t)](h)))
-                for t, h in z.items()
-                if _key(t) in self.norms[i]
-            }
-            x = {t: x[t] + h if self.residual and i > 0 else h for t, h in z.items()}
-        raise AssertionError("a model has layers")
+    def layer(self, s: SimpleNamespace, weights: Weights, i: int) -> nn.Module:
+        return RelationWeights(s, weights, f"convs.{i}")
+
+    def convolved(self, conv: RelationWeights, edge_index: Edges, given: None, x: Weights) -> Weights:
+        z = {t: conv.own(t, x.get(t)) for t in self.types if conv.of("root", t) is not None}
+        before = dict.fromkeys(self.types, 0)  # relations so far, by source type
+        for k, r in enumerate(_listed(self.relations, edge_index)):
+            weight = conv.relation(r[0], k, before[r[0]])
+            before[r[0]] += 1
+            if weight is None or r[2] not in z:  # the run's result does not depend on it
+                continue
+            mean = self.mean((x.get(r[0], weight), z[r[2]]), edge_index[r])
+            z[r[2]] = z[r[2]] + (mean @ weight if r[0] in x else mean)
+        return z
 
 
 class RelationWeights(nn.Module):
@@ -655,18 +570,14 @@ class RelationWeights(nn.Module):
             if f"{path}.{name}" in weights:
                 self.register_parameter(name, nn.Parameter(weights[f"{path}.{name}"]))
             else:
-                of = {_key(t): f"{path}.{name}.{_key(t)}" for t in s.types}
-                self.add_module(
-                    name,
-                    nn.ParameterDict({t: nn.Parameter(weights[w]) for t, w in of.items() if w in weights}),
-                )
+                of = {_key(t): weights.get(f"{path}.{name}.{_key(t)}") for t in s.types}
+                of = {t: nn.Parameter(weight) for t, weight in of.items() if weight is not None}
+                self.add_module(name, nn.ParameterDict(of))
 
     def of(self, name: str, kind: str) -> Tensor | None:
         """The weight of a type of vertices; None if it has none."""
         weight = getattr(self, name)
-        if isinstance(weight, nn.ParameterDict):
-            return weight.get(_key(kind))
-        return weight
+        return weight.get(_key(kind)) if isinstance(weight, nn.ParameterDict) else weight
 
     def own(self, kind: str, x: Tensor | None) -> Tensor:
         """What a type's vertices have of their own rows; None: one-hot rows."""
@@ -684,168 +595,93 @@ class RelationWeights(nn.Module):
         return torch.block_diag(*matrix) if self.blocks else matrix
 
 
-def _predicted(rows: Weights, types: list[str]) -> Tensor | Weights:
-    """The rows of the types that the run predicts, a dictionary of several types."""
-    return rows[types[0]] if len(types) == 1 else {t: rows[t] for t in types}
+class Perceptron(Net):
+    """Linear layers under the names of PyG's MLP, with residual connections if the run has them, then rounds of APPNP.
 
-
-class Perceptron(nn.Module):
-    """Linear layers under the names of PyG's MLP, with residual connections if the run has them, then rounds of APPNP."""
+    On a graph of several types it reads the rows of the type that the run predicts, by type or alone.
+    """
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         if s.decoupled and s.model != "gcn":
             raise Refused(
                 f"decoupled: PyG has no rounds of {s.model}'s aggregation; take a decoupled gcn, or appnp, for to_pyg"
             )
-        super().__init__()
+        super().__init__(s)
         widths = [weights["lins.0.weight"].shape[1], *[s.hidden] * (s.layers - 1), s.outputs]
         self.lins = nn.ModuleList(nn.Linear(read, out) for read, out in pairwise(widths))
-        self.norms = nn.ModuleList(_NORMS[s.norm](s.hidden) or nn.Identity() for _ in range(s.layers - 1))
-        self.act, self.dropout, self.residual = (
-            _ACTIVATIONS[s.activation](),
-            nn.Dropout(s.dropout),
-            s.residual,
-        )
+        self.norms = nn.ModuleList(_norm_of(s) for _ in range(s.layers - 1))
         self.propagation = None
-        if s.decoupled:
-            self.propagation = APPNP(s.rounds or s.layers, s.teleport)
-        elif s.model == "appnp":
-            self.propagation = APPNP(s.rounds or 10, s.alpha)
+        if s.decoupled or s.model == "appnp":
+            rounds = s.rounds or (s.layers if s.decoupled else 10)
+            self.propagation = APPNP(rounds, s.teleport if s.decoupled else s.alpha)
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        edge_weight: Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        edge_type: Tensor | None = None,
-    ) -> Tensor:
-        for i, norm in enumerate(self.norms):
-            z = self.dropout(self.act(norm(self.lins[i](x))))
-            x = x + z if self.residual and i > 0 else z
-        z = self.lins[-1](x)
-        return z if self.propagation is None else self.propagation(z, edge_index, edge_weight)
+    def rows(self, x: Any, edge_index: Any, given: Any) -> Tensor:
+        x = x[self.predicted[0]] if isinstance(x, dict) else x
+        z = self.lins[-1]([x, *self.between(x, self.lins)][-1])
+        return z if self.propagation is None else self.convolved(self.propagation, edge_index, given, z)
 
 
-class TypedPerceptron(Perceptron):
-    """A perceptron on a graph of several types: it reads the rows of the type that the run predicts."""
-
-    def __init__(self, s: SimpleNamespace, weights: Weights):
-        super().__init__(s, weights)
-        self.predicted = s.predicted[0]
-
-    def forward(  # type: ignore[override]
-        self,
-        x_dict: Weights | Tensor,
-        edge_index_dict: Any = None,
-        edge_weight_dict: Any = None,
-        edge_attr_dict: Any = None,
-        edge_type: Tensor | None = None,
-    ) -> Tensor:
-        """The rows of the type that the run predicts, given those by type or alone."""
-        return super().forward(x_dict[self.predicted] if isinstance(x_dict, dict) else x_dict)
-
-
-class GCNII(nn.Module):
+class GCNII(Net):
     """PyG's GCN2Conv between two linear layers, as in its example gcn2_cora.py."""
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
-        super().__init__()
-        self.lins = nn.ModuleList(
-            [nn.Linear(weights["lins.0.weight"].shape[1], s.hidden), nn.Linear(s.hidden, s.outputs)]
-        )
+        super().__init__(s)
+        self.lins = nn.ModuleList(_ends(s, weights, "lins.0"))
         self.convs = nn.ModuleList(
             GCN2Conv(s.hidden, s.alpha, s.theta, i + 1, s.shared_weights) for i in range(s.layers)
         )
-        self.act, self.dropout = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout)
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        edge_weight: Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        edge_type: Tensor | None = None,
-    ) -> Tensor:
+    def rows(self, x: Tensor, edge_index: Tensor, given: Tensor | None) -> Tensor:
         x_0 = self.act(self.lins[0](x))
         x = self.dropout(x_0)
         for conv in self.convs:
-            x = self.dropout(self.act(conv(x, x_0, edge_index, edge_weight)))
+            x = self.dropout(self.act(self.convolved(conv, edge_index, given, x, x_0)))
         return self.lins[1](x)
 
 
-def _hidden_convolution(s: SimpleNamespace, weights: Weights, path: str) -> nn.Module:
-    """A convolution between the encoder and the decoder."""
-    return (Both if s.direction == "both" else _convolution)(s, weights, path, s.hidden, False)
+def _ends(s: SimpleNamespace, weights: Weights, encoder: str) -> tuple[nn.Linear, nn.Linear]:
+    """The linear layers before and after hidden ones."""
+    return nn.Linear(weights[encoder + ".weight"].shape[1], s.hidden), nn.Linear(s.hidden, s.outputs)
 
 
-class ResGCN(nn.Module):
+class ResGCN(Net):
     """PyG's DeepGCNLayer of SAGEConv between two linear layers, as in its example ogbn_proteins_deepgcn.py."""
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
-        super().__init__()
-        self.node_encoder, self.lin = (
-            nn.Linear(weights["node_encoder.weight"].shape[1], s.hidden),
-            nn.Linear(s.hidden, s.outputs),
-        )
+        super().__init__(s)
+        self.node_encoder, self.lin = _ends(s, weights, "node_encoder")
         sage = SimpleNamespace(**vars(s) | {"model": "sage", "aggregation": "mean"})
-        self.layers = nn.ModuleList(
-            DeepGCNLayer(
-                _hidden_convolution(sage, weights, f"layers.{i}.conv"),
-                _NORMS[s.norm](s.hidden),
-                _ACTIVATIONS[s.activation](),
-                block="res+",
-                dropout=s.dropout,
-            )
-            for i in range(s.layers)
-        )
+        convs = (_directed(_Convolution(sage, weights, f"layers.{i}.conv", s.hidden)) for i in range(s.layers))
+        more = {"block": "res+", "dropout": s.dropout}
+        self.layers = nn.ModuleList(DeepGCNLayer(c, _NORMS[s.norm](s.hidden), self.act, **more) for c in convs)
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        edge_weight: Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        edge_type: Tensor | None = None,
-    ) -> Tensor:
+    def rows(self, x: Tensor, edge_index: Tensor, given: None) -> Tensor:
         first = self.layers[0]
         x = first.conv(self.node_encoder(x), edge_index)
         for layer in self.layers[1:]:
             x = layer(x, edge_index)
-        x = first.act(x if first.norm is None else first.norm(x))
-        return self.lin(F.dropout(x, first.dropout, self.training))
+        return self.lin(self.dropout(self.act(x if first.norm is None else first.norm(x))))
 
 
-class Blocks(nn.Module):
+class Blocks(Net):
     """The residual blocks of Platonov et al. (2023) around PyG's convolutions."""
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
-        super().__init__()
-        self.encoder, self.decoder = (
-            nn.Linear(weights["encoder.weight"].shape[1], s.hidden),
-            nn.Linear(s.hidden, s.outputs),
-        )
-        self.convs = nn.ModuleList(_hidden_convolution(s, weights, f"convs.{i}") for i in range(s.layers))
-        self.norms = nn.ModuleList(_NORMS[s.norm](s.hidden) or nn.Identity() for _ in range(s.layers + 1))
+        super().__init__(s)
+        self.encoder, self.decoder = _ends(s, weights, "encoder")
+        hidden = (_Convolution(s, weights, f"convs.{i}", s.hidden) for i in range(s.layers))
+        self.convs = nn.ModuleList(map(_directed, hidden))
+        self.norms = nn.ModuleList(_norm_of(s) for _ in range(s.layers + 1))
         maps = ["0", "1"] if s.model == "gat" else ["1"]
         self.feed_forwards = nn.ModuleList(
             nn.ModuleDict({"lins": nn.ModuleDict({k: nn.Linear(s.hidden, s.hidden) for k in maps})})
             for _ in range(s.layers)
         )
-        self.act, self.dropout, self.takes = _ACTIVATIONS[s.activation](), nn.Dropout(s.dropout), _taken(s)
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        edge_weight: Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        edge_type: Tensor | None = None,
-    ) -> Tensor:
-        given = _given(self.takes, edge_weight, edge_attr, edge_type)
+    def rows(self, x: Tensor, edge_index: Tensor, given: Tensor | None) -> Tensor:
         x = self.dropout(self.act(self.encoder(x)))
         for norm, conv, feed_forward in zip(self.norms, self.convs, self.feed_forwards):
-            z, lins = conv(norm(x), edge_index, **given), feed_forward["lins"]
+            z, lins = self.convolved(conv, edge_index, given, norm(x)), feed_forward["lins"]
             if "0" in lins:
                 z = lins["0"](z)
             x = x + self.dropout(lins["1"](self.dropout(self.act(z))))
@@ -879,40 +715,14 @@ class Model(nn.Module):
             use; or None.
     """
 
-    def __init__(
-        self,
-        net: nn.Module,
-        weighted: bool = False,
-        reverse: bool = False,
-        normalize: str = "none",
-        mean: Tensor | None = None,
-        deviation: Tensor | None = None,
-        labels: int = 0,
-        embed: Weights | None = None,
-        decoder: Tensor | None = None,
-        target_mean: Tensor | None = None,
-        target_deviation: Tensor | None = None,
-    ):
+    def __init__(self, net: nn.Module, weighted: bool = False, reverse: bool = False, normalize: str = "none",
+                 labels: int = 0, embed: Weights | None = None, **buffers: Tensor):  # fmt: skip
         super().__init__()
-        self.net, self.weighted, self.reverse, self.normalize, self.labels = (
-            net,
-            weighted,
-            reverse,
-            normalize,
-            labels,
-        )
+        self.net, self.weighted, self.reverse, self.normalize, self.labels = net, weighted, reverse, normalize, labels
         self.bare = list(embed or {})
-        self.embed = nn.ParameterDict(
-            {_key(name): nn.Parameter(rows) for name, rows in (embed or {}).items()}
-        )
-        for name, values in (
-            ("mean", mean),
-            ("deviation", deviation),
-            ("target_mean", target_mean),
-            ("target_deviation", target_deviation),
-            ("decoder", decoder),
-        ):
-            self.register_buffer(name, values)
+        self.embed = nn.ParameterDict({_key(t): nn.Parameter(rows) for t, rows in (embed or {}).items()})
+        for name in _AROUND.values():
+            self.register_buffer(name, buffers.get(name))
 
     @staticmethod
     def taken(s: SimpleNamespace, weights: Weights) -> dict[str, Any]:
@@ -971,15 +781,11 @@ class Model(nn.Module):
         return torch.cat([x, labels], 1)
 
     def extra_repr(self) -> str:
-        notes = []
-        if self.weighted:
-            notes.append("weighted=True")
-        if self.normalize != "none":
-            notes.append(f"normalize={self.normalize!r}")
-        if self.reverse:
-            notes.append("reverse=True")
-        if self.embed:
-            notes.append(f"embed={self.bare}")
-        if self.target_mean is not None:
-            notes.append("target_mean + target_deviation * net")
-        return ", ".join(notes)
+        notes = {
+            "weighted=True": self.weighted,
+            f"normalize={self.normalize!r}": self.normalize != "none",
+            "reverse=True": self.reverse,
+            f"embed={self.bare}": self.bare,
+            "target_mean + target_deviation * net": self.target_mean is not None,
+        }
+        return ", ".join(note for note, holds in notes.items() if holds)
