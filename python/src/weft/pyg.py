@@ -25,36 +25,13 @@ if TYPE_CHECKING:
 
 try:
     import torch
-    import torch_geometric  # noqa: F401
+    import torch_geometric.nn as g
 except ImportError as e:
     raise ImportError(
         f"to_pyg: {e.name} is not installed; pip install torch torch_geometric", name=e.name
     ) from None
 
 from torch import Tensor, nn
-from torch_geometric.nn import (
-    APPNP,
-    BatchNorm,
-    DeepGCNLayer,
-    DirGNNConv,
-    GATConv,
-    GATv2Conv,
-    GCN2Conv,
-    GCNConv,
-    GINConv,
-    GINEConv,
-    GraphNorm,
-    JumpingKnowledge,
-    LayerNorm,
-    PairNorm,
-    PNAConv,
-    RGCNConv,
-    SAGEConv,
-    SGConv,
-    SimpleConv,
-    TransformerConv,
-    models,
-)
 
 __all__ = ["Model", "to_pyg"]
 
@@ -72,10 +49,10 @@ _ACTIVATIONS = {
 }
 _NORMS: dict[str, Callable[[int], nn.Module | None]] = {
     "none": lambda width: None,
-    "batch": BatchNorm,
-    "layer": lambda width: LayerNorm(width, mode="node"),
-    "graph": GraphNorm,
-    "pair": lambda width: PairNorm(),
+    "batch": g.BatchNorm,
+    "layer": lambda width: g.LayerNorm(width, mode="node"),
+    "graph": g.GraphNorm,
+    "pair": lambda width: g.PairNorm(),
 }
 
 
@@ -107,14 +84,14 @@ class _Convolution(NamedTuple):
         return self.reads if self.typed else self.reads[0]
 
     @property
-    def perceptron(self) -> models.MLP:
+    def perceptron(self) -> g.models.MLP:
         act, norm = _ACTIVATIONS[self.s.activation](), _NORMS[self.s.norm](self.out)
-        return models.MLP([self.reads[0], self.out, self.out], act=act, norm=norm)
+        return g.models.MLP([self.reads[0], self.out, self.out], act=act, norm=norm)
 
 
 def _sage(c: _Convolution) -> nn.Module:
     root = f"{c.path}.lin_r.weight" in c.weights
-    return SAGEConv(c.ends, c.out, aggr=c.s.aggregation, root_weight=root)
+    return g.SAGEConv(c.ends, c.out, aggr=c.s.aggregation, root_weight=root)
 
 
 def _gat(c: _Convolution, conv: type[nn.Module], **more: Any) -> nn.Module:
@@ -122,7 +99,7 @@ def _gat(c: _Convolution, conv: type[nn.Module], **more: Any) -> nn.Module:
     heads, concat = (c.s.output_heads, False) if c.last else (c.s.heads, True)
     if (edges := f"{c.path}.lin_edge.weight") in c.weights:
         more["edge_dim"] = c.weights[edges].shape[1]
-    if conv is not TransformerConv:
+    if conv is not g.TransformerConv:
         more["add_self_loops"] = not c.typed
     width = c.out // heads if concat else c.out
     return conv(c.ends, width, heads=heads, concat=concat, dropout=c.s.attention_dropout, **more)
@@ -131,7 +108,7 @@ def _gat(c: _Convolution, conv: type[nn.Module], **more: Any) -> nn.Module:
 def _rgcn(c: _Convolution) -> nn.Module:
     relations = c.weights[f"{c.path}.comp" if c.s.bases else f"{c.path}.weight"].shape[0]
     bases, blocks = c.s.bases or None, c.s.num_blocks or None
-    return RGCNConv(c.reads[0], c.out, relations, num_bases=bases, num_blocks=blocks)
+    return g.RGCNConv(c.reads[0], c.out, relations, num_bases=bases, num_blocks=blocks)
 
 
 _PNA = {
@@ -156,23 +133,23 @@ _BOTH = ("lin_l.weight", "lin_r.weight")
 _ENDS = ("lin.weight|lin_src.weight", "lin.weight|lin_dst.weight")
 KINDS = {
     "mlp": _Kind(),
-    "gcn": _Kind(lambda c: GCNConv(c.reads[0], c.out, add_self_loops=not c.typed), ("lin.weight",), models.GCN, "edge_weight"),
-    "sage": _Kind(_sage, _BOTH, models.GraphSAGE),
-    "gat": _Kind(lambda c: _gat(c, GATConv), _ENDS, models.GAT),
-    "gatv2": _Kind(lambda c: _gat(c, GATv2Conv), _BOTH, models.GAT),
-    "transformer": _Kind(lambda c: _gat(c, TransformerConv), ("lin_key.weight", "lin_query.weight")),
-    "gin": _Kind(lambda c: GINConv(c.perceptron), ("nn.lins.0.weight",), models.GIN),
+    "gcn": _Kind(lambda c: g.GCNConv(c.reads[0], c.out, add_self_loops=not c.typed), ("lin.weight",), g.models.GCN, "edge_weight"),
+    "sage": _Kind(_sage, _BOTH, g.models.GraphSAGE),
+    "gat": _Kind(lambda c: _gat(c, g.GATConv), _ENDS, g.models.GAT),
+    "gatv2": _Kind(lambda c: _gat(c, g.GATv2Conv), _BOTH, g.models.GAT),
+    "transformer": _Kind(lambda c: _gat(c, g.TransformerConv), ("lin_key.weight", "lin_query.weight")),
+    "gin": _Kind(lambda c: g.GINConv(c.perceptron), ("nn.lins.0.weight",), g.models.GIN),
     "gine": _Kind(
-        lambda c: GINEConv(c.perceptron, edge_dim=c.weights[f"{c.path}.lin.weight"].shape[1]),
+        lambda c: g.GINEConv(c.perceptron, edge_dim=c.weights[f"{c.path}.lin.weight"].shape[1]),
         ("nn.lins.0.weight",),
         takes="edge_attr",
     ),
-    "pna": _Kind(lambda c: PNAConv(c.reads[0], c.out, **_PNA), ("pre_nns.0.0.weight",), models.PNA, axis=0),
+    "pna": _Kind(lambda c: g.PNAConv(c.reads[0], c.out, **_PNA), ("pre_nns.0.0.weight",), g.models.PNA, axis=0),
     "rgcn": _Kind(_rgcn, ("root",), axis=0, takes="edge_type"),
     "gcnii": _Kind(takes="edge_weight"),
     "resgcn": _Kind(),
     "appnp": _Kind(takes="edge_weight"),
-    "sgc": _Kind(lambda c: SGConv(c.reads[0], c.out, K=c.s.rounds or 2), ("lin.weight",), takes="edge_weight"),
+    "sgc": _Kind(lambda c: g.SGConv(c.reads[0], c.out, K=c.s.rounds or 2), ("lin.weight",), takes="edge_weight"),
 }
 
 
@@ -329,7 +306,7 @@ def _basic(s: SimpleNamespace, weights: Weights) -> nn.Module | None:
     own = KINDS[s.model].own
     if own is None or s.residual or s.direction == "both" or s.use_edge_features:
         return None
-    reads, more = _Convolution(s, weights, "convs.0", 0).reads[0], {**_PNA} if own is models.PNA else {}
+    reads, more = _Convolution(s, weights, "convs.0", 0).reads[0], {**_PNA} if own is g.models.PNA else {}
     more |= {"dropout": s.dropout, "act": _ACTIVATIONS[s.activation](), "norm": _NORMS[s.norm](s.hidden)}
     net = own(reads, s.hidden, s.layers, s.outputs, jk=s.jk, **more)
     # PyG's last layer has as many heads as the others, and their coefficients its dropout.
@@ -380,7 +357,7 @@ def _numbered(edge_type: Tensor | None, count: int) -> Tensor:
     return numbers
 
 
-class Both(DirGNNConv):
+class Both(g.DirGNNConv):
     """PyG's DirGNNConv, whose convolutions also get the weights of the edges."""
 
     def __init__(self, c: _Convolution):
@@ -450,7 +427,7 @@ class Layers(Net):
         self.convs = _convolutions(s, weights)
         layers = len(self.convs)
         self.norms = nn.ModuleList(_norm_of(s) for _ in range(layers if s.jk else layers - 1))
-        self.jk = JumpingKnowledge(s.jk) if s.jk else None
+        self.jk = g.JumpingKnowledge(s.jk) if s.jk else None
         self.lin = nn.Linear(s.hidden * layers if s.jk == "cat" else s.hidden, s.outputs) if s.jk else None
 
     def rows(self, x: Any, edge_index: Any, given: Any) -> Any:
@@ -542,7 +519,7 @@ class TypedRGCN(TypedLayers):
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         super().__init__(s, weights)
-        self.takes, self.mean = None, SimpleConv(aggr="mean")
+        self.takes, self.mean = None, g.SimpleConv(aggr="mean")
 
     def layer(self, s: SimpleNamespace, weights: Weights, i: int) -> nn.Module:
         return RelationWeights(s, weights, f"convs.{i}")
@@ -613,7 +590,7 @@ class Perceptron(Net):
         self.propagation = None
         if s.decoupled or s.model == "appnp":
             rounds = s.rounds or (s.layers if s.decoupled else 10)
-            self.propagation = APPNP(rounds, s.teleport if s.decoupled else s.alpha)
+            self.propagation = g.APPNP(rounds, s.teleport if s.decoupled else s.alpha)
 
     def rows(self, x: Any, edge_index: Any, given: Any) -> Tensor:
         x = x[self.predicted[0]] if isinstance(x, dict) else x
@@ -628,7 +605,7 @@ class GCNII(Net):
         super().__init__(s)
         self.lins = nn.ModuleList(_ends(s, weights, "lins.0"))
         self.convs = nn.ModuleList(
-            GCN2Conv(s.hidden, s.alpha, s.theta, i + 1, s.shared_weights) for i in range(s.layers)
+            g.GCN2Conv(s.hidden, s.alpha, s.theta, i + 1, s.shared_weights) for i in range(s.layers)
         )
 
     def rows(self, x: Tensor, edge_index: Tensor, given: Tensor | None) -> Tensor:
@@ -653,7 +630,7 @@ class ResGCN(Net):
         sage = SimpleNamespace(**vars(s) | {"model": "sage", "aggregation": "mean"})
         convs = (_directed(_Convolution(sage, weights, f"layers.{i}.conv", s.hidden)) for i in range(s.layers))
         more = {"block": "res+", "dropout": s.dropout}
-        self.layers = nn.ModuleList(DeepGCNLayer(c, _NORMS[s.norm](s.hidden), self.act, **more) for c in convs)
+        self.layers = nn.ModuleList(g.DeepGCNLayer(c, _NORMS[s.norm](s.hidden), self.act, **more) for c in convs)
 
     def rows(self, x: Tensor, edge_index: Tensor, given: None) -> Tensor:
         first = self.layers[0]
