@@ -37,6 +37,7 @@ func TestMessageCheck(t *testing.T) {
 		{func(m *gnn.Message) { m.Source, m.Columnwise = nil, true }, ""},
 		{func(m *gnn.Message) { m.Source, m.Target = nil, nil }, "set Message.Source or Message.Target"},
 		{func(m *gnn.Message) { m.Function = nil }, "and Message.Function"},
+		{func(m *gnn.Message) { m.Loops = gnn.LastLoops }, "has sources for loops, whose source is the target"},
 		{func(m *gnn.Message) { m.Columns = 0 }, "messages of 0 columns"},
 		{func(m *gnn.Message) { m.Target = rows(5, 3) }, "rows of 5 targets for the worker's 6 vertices"},
 		{func(m *gnn.Message) { m.Reduce = gnn.KindSymmetric }, "take KindSum, KindMean, KindMax or KindMin"},

@@ -57,10 +57,16 @@ const (
 	RemovedLoops              // none: stored ones are left out
 	OneLoop                   // one for each vertex; stored ones are left out
 	AddedLoops                // those that the graph stores, and one more for each vertex
+	// Of messages alone: those that the graph stores, or the last one of each vertex, and no other edges.
+	OnlyLoops
+	LastLoops
 )
 
 // Keep reports whether stored loops are edges.
 func (l Loops) Keep() bool { return l == StoredLoops || l == AddedLoops }
+
+// Only reports whether there are no other edges.
+func (l Loops) Only() bool { return l == OnlyLoops || l == LastLoops }
 
 // Add reports whether each vertex gets a loop that the graph does not store.
 func (l Loops) Add() bool { return l == OneLoop || l == AddedLoops }
@@ -242,6 +248,8 @@ func (m Message) Check(path string, targets int) error {
 	switch {
 	case len(m.Ends()) == 0 || m.Function == nil:
 		return refuse("is nothing without rows; set Message.Source or Message.Target, and Message.Function")
+	case m.Loops.Only() && m.Source != nil:
+		return refuse("has sources for loops, whose source is the target; set Message.Target")
 	case m.Columns < 1:
 		return refuse("has messages of %d columns; set Message.Columns", m.Columns)
 	case m.Target != nil && m.Target.Rows() != targets:

@@ -374,7 +374,7 @@ func reduceOf(v *value) gnn.Reduce {
 
 // setOfEdges is the set of edges that a value aggregates along.
 func (v *value) setOfEdges() string {
-	if v.op == "scatter" {
+	if v.op == "scatter" && !loopsOf(v.o.Loops).Only() {
 		return v.in[0].Loops
 	}
 	return v.o.Loops
@@ -384,6 +384,7 @@ func (v *value) setOfEdges() string {
 func loopsOf(set string) gnn.Loops {
 	return map[string]gnn.Loops{
 		stored: gnn.StoredLoops, removed: gnn.RemovedLoops, one: gnn.OneLoop, added: gnn.AddedLoops,
+		onlyLoops: gnn.OnlyLoops, lastLoops: gnn.LastLoops,
 	}[set]
 }
 

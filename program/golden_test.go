@@ -234,9 +234,7 @@ func near(t *testing.T, what string, got, want []float32) {
 	largest, worst := 1e-3, 0.
 	for i := range want {
 		largest = math.Max(largest, math.Abs(float64(want[i])))
-		if d := math.Abs(float64(got[i]) - float64(want[i])); !(d <= worst) {
-			worst = d
-		}
+		worst = max(worst, math.Abs(float64(got[i])-float64(want[i]))) // NaN stays
 	}
 	if !(worst <= max(1e-5*largest, 5e-7)) { // the rounding of sums whose terms of about 1 cancel
 		t.Errorf("%s: off by %.3g where the largest value is %.3g", what, worst, largest)

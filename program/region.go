@@ -28,7 +28,7 @@ type leaf struct {
 // newRegion returns the region of a scatter.
 func newRegion(v *value) *region {
 	r := &region{columnwise: true}
-	x := v.in[0]
+	x, own := v.in[0], loopsOf(v.o.Loops).Only()
 	seen := map[*value]bool{}
 	var visit func(x *value)
 	visit = func(x *value) {
@@ -39,7 +39,7 @@ func newRegion(v *value) *region {
 		_, number := x.isConstant()
 		switch {
 		case x.op == "gather":
-			r.leaf(x, x.in[0], x.o.End == v.o.End)
+			r.leaf(x, x.in[0], own || x.o.End == v.o.End)
 			return
 		case x.Rows == Vertices || x.ofRows:
 			r.leaf(x, x, true)

@@ -93,7 +93,32 @@ func (b *builder) hoisted(o Operation, in []*value) *value {
 	if from == nil {
 		return nil
 	}
+	if k := singular(o.Op); k >= 0 && in[k].Rows == Edges {
+		rows[k] = b.regular(rows[k], from)
+	}
 	return b.make(from.o, b.make(o, rows...))
+}
+
+// singular is the operand that may be so that the derivatives are infinite; -1: there is none.
+func singular(op string) int {
+	switch op {
+	case "div":
+		return 1
+	case "pow", "reciprocal", "rsqrt", "sqrt", "log", "log1p":
+		return 0
+	}
+	return -1
+}
+
+// regular is an operand that edges gather, with 1 for vertices that no edge reads, of which the gradient is
+// to stay 0.
+func (b *builder) regular(x, gather *value) *value {
+	if !x.graded || gather.Loops == one || gather.Loops == added {
+		return x
+	}
+	o := gather.o.op("scatter")
+	o.End = gather.o.End
+	return b.make(o.op("where"), b.hasEdges(gather.Loops, o), x, b.constant(1))
 }
 
 // distributed is a product with rows of edges as the sum of products with the rows that they are made of, if
@@ -229,6 +254,8 @@ func (b *builder) scattered(o Operation, in []*value) *value {
 		case x.op == "ones":
 			return b.aggregate(o, b.gathered(x.Loops, o))
 		}
+	case "mul":
+		return b.productOf(o, x)
 	case "sum", "mean":
 		if v := b.attends(o, x); v != nil {
 			return v
@@ -236,6 +263,21 @@ func (b *builder) scattered(o Operation, in []*value) *value {
 		return b.inShape(b.factored(o, x), x.Shape)
 	}
 	return nil
+}
+
+// productOf is the product of rows of edges: the exponential of the sum of their logarithms, with the sign of
+// so many negative ones. Of a row with one 0, the gradient at this 0 is the product of the others.
+func (b *builder) productOf(o Operation, x *value) *value {
+	o.Reduce = "sum"
+	of := func(name string, xs ...*value) *value { return b.make(o.op(name), xs...) }
+	is0, no0, no1 := of("eq", x, b.constant(0)), b.constant(0), b.constant(1)
+	logarithms := b.make(o, of("log", of("where", is0, no1, of("abs", x))))
+	pairs := of("mul", b.make(o, of("lt", x, no0)), b.constant(.5)) // of negative ones, or half a pair more
+	sign := of("where", of("eq", pairs, of("floor", pairs)), no1, b.constant(-1))
+	others := of("mul", of("exp", logarithms), sign)
+	zeros := b.make(o, is0)
+	withOne := of("where", of("eq", zeros, no1), of("mul", others, b.make(o, of("where", is0, x, no0))), no0)
+	return of("where", of("eq", zeros, no0), others, withOne)
 }
 
 // inShape is a value in another shape of as many elements.
@@ -470,20 +512,24 @@ func isMerged(x *value) bool {
 	return y.op == "loop_values" && y.in[0].op == "edge_weight" && y.in[1].isOne()
 }
 
-// valuesOfLoops makes the values of stored loops, or others where there are none: the sum over all edges
-// without those that are no loops, divided by the number of loops.
+// valuesOfLoops makes the values of vertices' last stored loops, or others where there are none. As in
+// PyTorch, each stored loop of a vertex has the gradient of the last.
 func (b *builder) valuesOfLoops(o Operation, in []*value) *value {
 	if o.Op != "loop_values" || !b.lowers {
 		return nil
 	}
-	loops := func(x *value) *value {
+	loops := func(set string, x *value) *value {
 		sum := o.op("scatter")
-		sum.Reduce = "sum"
-		return b.make(o.op("sub"), b.make(sum, x), b.make(sum, b.make(o.op("without_loops"), x)))
+		sum.Reduce, sum.End, sum.Loops = "sum", "target", set
+		return b.plain(sum, x)
 	}
-	count := loops(b.ones(stored))
-	mean := b.make(o.op("div"), loops(in[0]), b.make(o.op("maximum"), count, b.constant(1)))
-	return b.make(o.op("where"), b.make(o.op("gt"), count, b.constant(0)), mean, in[1])
+	last, any := loops(lastLoops, in[0]), loops(lastLoops, b.ones(stored))
+	if in[0].graded {
+		each := loops(onlyLoops, in[0])
+		nothing := b.make(o.op("sub"), each, b.make(o.op("detach"), each)) // but for its gradient
+		last = b.make(o.op("add"), b.make(o.op("detach"), last), nothing)
+	}
+	return b.make(o.op("where"), b.make(o.op("gt"), any, b.constant(0)), last, in[1])
 }
 
 // finite is a factor of vertices' sums of edges, with 0 where it may be infinite and a vertex has no edge.

@@ -111,8 +111,7 @@ func TestRules(t *testing.T) {
 		{"values of loops", []string{
 			`"op": "ones", "rows": "vertices"`, `"op": "loop_values", "in": [5, 7]`,
 			`"op": "reshape", "in": [8], "shape": [1]`,
-		}, "aggregate sum; aggregate sum, loops removed; pointwise sub; aggregate sum, weighted; " +
-			"aggregate sum, weighted, loops removed; pointwise div gt maximum sub where"},
+		}, "messages sum, loops last (); messages sum, loops last (); pointwise gt where"},
 		{"one step of a layer's end", []string{
 			`"op": "scatter", "in": [1], "reduce": "mean"`, `"op": "linear", "in": [7, 3, 4]`,
 			`"op": "linear", "in": [0, 3]`, `"op": "add", "in": [8, 9]`, `"op": "tanh", "in": [10]`,

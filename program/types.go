@@ -48,6 +48,9 @@ const (
 	removed = "removed" // left out
 	one     = "one"     // left out, and one for each vertex
 	added   = "added"   // stored, and one more for each vertex
+	// Sets that no file has.
+	onlyLoops = "only" // those that the graph has, and no other edges
+	lastLoops = "last" // the last one of each vertex, and no other edges
 )
 
 // kind describes operations of one name: how many operands they have, which attributes, and the type of the
@@ -257,8 +260,6 @@ func inferScatter(_ *Program, o *Operation, in []Type) (Type, error) {
 		return Type{}, fmt.Errorf("reads %s, and it takes rows of edges", in[0])
 	case o.Reduce == "":
 		return Type{}, errors.New("lacks what it reduces by: sum, mean, max, min or mul")
-	case o.Reduce == "mul":
-		return Type{}, errors.New("aggregates by products, which weft does not; take sums of logarithms")
 	}
 	return Type{Rows: Vertices, Shape: in[0].Shape}, nil
 }

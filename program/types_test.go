@@ -62,10 +62,6 @@ func TestWrong(t *testing.T) {
 			`reduce: no "median"; it is one of sum, mean, max, min, mul`,
 		},
 		{
-			`"op": "scatter", "in": [1], "reduce": "mul"`,
-			"aggregates by products, which weft does not; take sums of logarithms",
-		},
-		{
 			`"op": "scatter", "in": [4], "reduce": "sum", "end": "source"`,
 			"aggregates features of edges at the edges' sources, which weft does not; reverse the edges of the graph, and aggregate at their targets",
 		},

@@ -18,6 +18,7 @@ type value struct {
 
 	ofRows   bool // a tensor that depends on sums over all vertices
 	infinite bool // finite rows of vertices can make it infinite
+	graded   bool // it has a gradient
 }
 
 // Operations that no file has, which rewriting makes.
@@ -149,9 +150,22 @@ func (b *builder) add(v *value) *value {
 	if same, known := b.known[text]; known {
 		return same
 	}
-	v.number, v.ofRows, v.infinite = len(b.values), isOfRows(v), mayBeInfinite(v)
+	v.number, v.ofRows, v.infinite, v.graded = len(b.values), isOfRows(v), mayBeInfinite(v), b.isGraded(v)
 	b.values, b.known[text] = append(b.values, v), v
 	return v
+}
+
+// isGraded reports whether a value of known operands depends on features of vertices or on what is trained.
+func (b *builder) isGraded(v *value) bool {
+	switch v.op {
+	case "features":
+		return true
+	case "parameter":
+		return b.trained(v.o.Name)
+	case "detach", opLargest:
+		return false
+	}
+	return slices.ContainsFunc(v.in, func(x *value) bool { return x.graded })
 }
 
 // op is an operation without attributes, for the module and line of another.

@@ -59,7 +59,7 @@ type Edges struct {
 	operators   map[gnn.Reduce]Operator
 	meanFactors map[meanOf]*tensor.Matrix     // 1/degree of each local row
 	roots       map[gnn.Reduce]*tensor.Matrix // 1/√degree of each local row
-	loopBlocks  map[bool]*Block               // self loops as edges, by Added
+	loopBlocks  map[gnn.Loops]*Block          // self loops as edges: OnlyLoops, LastLoops, OneLoop
 	made        []*tensor.Matrix              // the matrices of all these
 }
 
@@ -455,7 +455,7 @@ func (e *Edges) Reversed() *Edges {
 func (e *Edges) reset() {
 	e.operators, e.meanFactors = map[gnn.Reduce]Operator{}, map[meanOf]*tensor.Matrix{}
 	e.counts, e.roots = map[gnn.Loops]*tensor.Matrix{}, map[gnn.Reduce]*tensor.Matrix{}
-	e.loopBlocks, e.made = map[bool]*Block{}, nil
+	e.loopBlocks, e.made = map[gnn.Loops]*Block{}, nil
 }
 
 // Picker copies a block's rows out of matrices with a row for each local row, and releases the copies

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/kernel"
@@ -84,10 +85,12 @@ func (b *Block) listFeatureRows(team *kernel.Team) {
 // featuresOfLoops returns the features of the entries of loopMatrix. Those of added loops are the means of
 // the features of the edges into each vertex, without its stored loops, and zeros where there are none: PyG's
 // fill_value "mean", which its attention layers have.
-func (e *Edges) featuresOfLoops(added bool) *tensor.Matrix {
+func (e *Edges) featuresOfLoops(loops gnn.Loops) *tensor.Matrix {
 	switch {
-	case !added:
+	case loops == gnn.OnlyLoops || loops == gnn.LastLoops && e.loopFeatures == nil:
 		return e.loopFeatures
+	case loops == gnn.LastLoops:
+		return e.featuresOfLast()
 	case e.Local().Features == nil:
 		return nil
 	}
@@ -118,6 +121,23 @@ func (e *Edges) featuresOfLoops(added bool) *tensor.Matrix {
 				mean[c] = float32(sums[v*columns+c] * inverse(float64(n)))
 			}
 			setRow(m, v, mean)
+		}
+	})
+	return m
+}
+
+// featuresOfLast returns the features of each vertex's last stored loop.
+func (e *Edges) featuresOfLast() *tensor.Matrix {
+	all := e.loopFeatures
+	m := e.team.Memory.NewElement(tensor.Features, all.Element, all.Rows, all.Cols)
+	e.made = append(e.made, m)
+	count, row := e.loopCounts(), rowsOf(all)
+	e.team.Host(func() {
+		for v, at, to := 0, 0, 0; v < e.Rows; v++ {
+			if at += count(v); count(v) > 0 {
+				setRow(m, to, row(at-1))
+				to++
+			}
 		}
 	})
 	return m

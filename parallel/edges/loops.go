@@ -44,35 +44,40 @@ func (e *Edges) LoopCounts(loops gnn.Loops) *tensor.Matrix {
 
 // LoopBlocks returns the self loops as blocks of edges: the stored ones, and then the added ones.
 func (e *Edges) LoopBlocks(loops gnn.Loops) (blocks []*Block) {
-	if loops.Keep() && e.Loops != nil {
-		blocks = append(blocks, e.loopBlock(false))
+	switch {
+	case loops.Only() && e.Loops != nil:
+		blocks = append(blocks, e.loopBlock(loops))
+	case loops.Keep() && e.Loops != nil:
+		blocks = append(blocks, e.loopBlock(gnn.OnlyLoops))
 	}
 	if loops.Add() {
-		blocks = append(blocks, e.loopBlock(true))
+		blocks = append(blocks, e.loopBlock(gnn.OneLoop))
 	}
 	return blocks
 }
 
-// loopBlock returns the self loops that are stored, or one for each vertex, as a block.
-func (e *Edges) loopBlock(added bool) *Block {
+// loopBlock returns the self loops that are stored, the last ones, or one for each vertex, as a block.
+func (e *Edges) loopBlock(loops gnn.Loops) *Block {
 	e.needsOneType("self loops")
-	if e.loopBlocks[added] == nil {
-		e.loopBlocks[added] = &Block{
-			In: e.loopMatrix(added), IDs: e.IDs, Features: e.featuresOfLoops(added), Added: added,
+	if e.loopBlocks[loops] == nil {
+		b := &Block{
+			In: e.loopMatrix(loops), IDs: e.IDs, Features: e.featuresOfLoops(loops), Added: loops.Add(),
 			Owned: e.ownLoops,
 		}
-		if added {
-			e.loopBlocks[added].Owned = e.own
+		if b.Added {
+			b.Owned = e.own
 		}
+		e.loopBlocks[loops] = b
 	}
-	return e.loopBlocks[added]
+	return e.loopBlocks[loops]
 }
 
-// loopMatrix returns the self loops of loopBlock as entries of a matrix.
-func (e *Edges) loopMatrix(added bool) *kernel.CSR {
+// loopMatrix returns the self loops of loopBlock as entries of a matrix, which has room for more if they are
+// the last ones.
+func (e *Edges) loopMatrix(loops gnn.Loops) *kernel.CSR {
 	team := e.team
 	entries := e.loopCount
-	if added {
+	if loops.Add() {
 		entries = e.Rows
 	}
 	a := newCSR(team.Memory.NewElement, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
@@ -83,21 +88,29 @@ func (e *Edges) loopMatrix(added bool) *kernel.CSR {
 		return a
 	}
 	for v := range e.Rows {
-		switch {
-		case added:
+		if loops.Add() {
 			fill.add(v, int32(v), 1)
-		case e.loopW == nil:
-			for range counts(v) {
-				fill.add(v, int32(v), 1)
+			continue
+		}
+		n := counts(v)
+		for k := firstOf(loops, n); k < n; k++ {
+			w := float32(1)
+			if e.loopW != nil {
+				w = e.loopWeights(v)[k]
 			}
-		default:
-			for _, w := range e.loopWeights(v) {
-				fill.add(v, int32(v), w)
-			}
+			fill.add(v, int32(v), w)
 		}
 	}
 	fill.finish()
 	return a
+}
+
+// firstOf is the first of a vertex's n stored loops that counts.
+func firstOf(loops gnn.Loops, n int) int {
+	if loops == gnn.LastLoops {
+		return max(0, n-1)
+	}
+	return 0
 }
 
 // loopCounts returns a function that gives the number of a vertex's stored self loops.

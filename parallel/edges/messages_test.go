@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/gnn"
 	"weft/graph"
 	"weft/internal/require"
 	"weft/kernel"
@@ -80,15 +81,16 @@ func TestLoopBlock(t *testing.T) {
 	e, err := New(kernel.NewTeam(1, mem), comm.Alone(),
 		Source{Relation: &r, Starts: []int{0, 4}, Holders: []int{0}})
 	require.NoError(t, err)
-	for added, want := range map[bool]struct {
+	for loops, want := range map[gnn.Loops]struct {
 		indptr  []int64
 		columns []int32
 		weights []float32
 	}{
-		false: {[]int64{0, 0, 2, 3, 3}, []int32{1, 1, 2}, []float32{3, 4, 5}},
-		true:  {[]int64{0, 1, 2, 3, 4}, []int32{0, 1, 2, 3}, []float32{1, 1, 1, 1}},
+		gnn.OnlyLoops: {[]int64{0, 0, 2, 3, 3}, []int32{1, 1, 2}, []float32{3, 4, 5}},
+		gnn.LastLoops: {[]int64{0, 0, 1, 2, 2}, []int32{1, 2, 0}, []float32{4, 5, 0}}, // room for all
+		gnn.OneLoop:   {[]int64{0, 1, 2, 3, 4}, []int32{0, 1, 2, 3}, []float32{1, 1, 1, 1}},
 	} {
-		a := e.loopBlock(added).In
+		a := e.loopBlock(loops).In
 		if !slices.Equal(a.Indptr.Int64s(), want.indptr) || !slices.Equal(a.Indices.Int32s(), want.columns) ||
 			!slices.Equal(a.Values.Floats(), want.weights) {
 			t.Errorf("%v %v %v, want %v", a.Indptr.Int64s(), a.Indices.Int32s(), a.Values.Floats(), want)

@@ -51,7 +51,10 @@ func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
 	})
 	run := &messages{
 		Message: m, Into: into, tape: t, path: p.layer.Path,
-		vertices: p.part.vertices(p.along), own: append([]*edges.Block{e.Local()}, e.LoopBlocks(m.Loops)...),
+		vertices: p.part.vertices(p.along), own: e.LoopBlocks(m.Loops),
+	}
+	if !m.Loops.Only() {
+		run.own = append([]*edges.Block{e.Local()}, run.own...)
 	}
 	var some *tensor.Matrix
 	if m.Reduce == gnn.KindMean {
@@ -67,9 +70,11 @@ func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
 	run.count(c)
 	var x *tensor.Matrix
 	visits := func(func(Visit) bool) {}
-	if m.Source == nil { // nothing is received
+	switch {
+	case m.Loops.Only():
+	case m.Source == nil: // nothing is received
 		run.own = append(run.own, e.Remote()...)
-	} else {
+	default:
 		x = m.Source.Value()
 		visits = c.fetchAgain(x)
 	}

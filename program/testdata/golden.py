@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch_geometric.nn import (ARMAConv, ChebConv, EdgeConv, FiLMConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GENConv, GINConv, GraphConv,
                                 JumpingKnowledge, MessagePassing, PDNConv, PNAConv, ResGatedGraphConv, SAGEConv, TransformerConv)
-from torch_geometric.utils import scatter, softmax
+from torch_geometric.utils import add_remaining_self_loops, scatter, softmax
 
 from weft._trace import trace
 
@@ -148,7 +148,7 @@ class Corners(nn.Module):
     def __init__(self):
         super().__init__()
         self.attend, self.skip, self.heads = GATConv(X, 8), nn.Linear(X, 8), nn.Linear(4, 4, bias=False)
-        self.out = nn.Linear(28, C)
+        self.edges, self.out = nn.Linear(A, 2), nn.Linear(34, C)
 
     def forward(self, x, edge_index, edge_attr):
         source, target = edge_index
@@ -157,7 +157,11 @@ class Corners(nn.Module):
         of = F.normalize(of, dim=-1) + of / (of.std(-1, keepdim=True) + 1)
         soft = scatter(h[target] * softmax(h[source], source, num_nodes=x.size(0)), source, 0, x.size(0))
         heads = self.heads(h.view(-1, 2, 4))
-        return self.out(torch.cat([F.relu6(4 * h), of, soft, (heads - heads.mean(0)).flatten(1)], 1))
+        squares = scatter(self.heads(h[:, :4])[target].square(), source, 0, x.size(0))  # 0 for isolated vertices alone
+        logs = scatter((squares * self.heads.weight[0].exp())[source].log(), target, 0, x.size(0)) / 10
+        other, w = add_remaining_self_loops(edge_index, self.edges(edge_attr), 0.5, x.size(0))
+        looped = scatter(w * x[other[0]][:, :2], other[1], 0, x.size(0))  # of several loops of a vertex the last one counts
+        return self.out(torch.cat([F.relu6(4 * h), of, soft, (heads - heads.mean(0)).flatten(1), looped, logs], 1))
 
 
 def modules():
