@@ -13,8 +13,10 @@ import torch
 import torch.nn.functional as F
 from golden import C, computed, graph, write
 from torch import nn
-from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GENConv, GraphConv, SAGEConv, TransformerConv
-from torch_geometric.utils import add_remaining_self_loops, add_self_loops, remove_self_loops, scatter, softmax
+from torch.utils.checkpoint import checkpoint
+from torch_geometric import nn as pyg
+from torch_geometric.nn import aggr
+from torch_geometric.utils import add_remaining_self_loops, add_self_loops, degree, remove_self_loops, scatter, softmax
 
 from weft._errors import Refused
 
@@ -89,13 +91,47 @@ HEADS = [
 ROWS = [
     lambda x: x - x.mean(0), lambda x: x / (x.var(0, unbiased=False) + 0.5).sqrt(), lambda x: x.mean(0, keepdim=True) * x, lambda x: x * x.mean(0).sigmoid() + x,
     lambda x: (x - x.mean(0)) / (1 + x.square().mean()), lambda x: torch.cat([x, x.mean(0, keepdim=True).expand_as(x)], -1), lambda x: x * (x.sum(0) / x.size(0)),
-    lambda x: x + x.tanh().mean(0).softmax(-1), lambda x: x * x.std(0), lambda x: x - x.mean(),
+    lambda x: x + x.tanh().mean(0).softmax(-1), lambda x: x * x.std(0), lambda x: x - x.mean(), lambda x: x / (1 + x.abs().amax(0)), lambda x: x - x.min(),
 ]  # fmt: skip
 PAIRS = [
     torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, lambda a, b: a / (b.abs() + 0.5), lambda a, b: torch.where(a > b, a, 0.5 * b),
     lambda a, b: torch.where(b > 0.1, a, a.tanh()), lambda a, b: a * (a <= b) + 0.3 * b, lambda a, b: a * b.sigmoid(), lambda a, b: (a.abs() + 0.5) ** b.tanh(),
     lambda a, b: torch.lerp(a, b.expand_as(a), 0.4), lambda a, b: a.sub(b, alpha=0.5), lambda a, b: b.tanh() - a, lambda a, b: torch.where((a > 0) != (b > 0), a, b),
 ]  # fmt: skip
+# Aggregations of x by an index over n vertices.
+SUMS = [
+    *(lambda x, i, n, how=how: scatter(x, i, 0, n, how) for how in ("sum", "sum", "sum", "mean", "mean", "max", "min")),
+    lambda x, i, n: scatter(1 + x.tanh() / 2, i, 0, n, "mul"), lambda x, i, n: x.new_zeros(n, *x.shape[1:]).index_add(0, i, x),
+    lambda x, i, n: x.new_zeros(n, *x.shape[1:]).scatter_add_(0, i.view(-1, *(1,) * (x.dim() - 1)).expand_as(x), x),
+    lambda x, i, n: scatter(x, i, 0, n, "sum") / degree(i, n, x.dtype).clamp(1).view(-1, *(1,) * (x.dim() - 1)),
+    lambda x, i, n: scatter(x * softmax(x.detach(), i, num_nodes=n), i, 0, n), lambda x, i, n: x.new_ones(n, *x.shape[1:]).index_add(0, i, x, alpha=0.5),
+]  # fmt: skip
+AGGREGATIONS = [
+    aggr.StdAggregation, aggr.VarAggregation, lambda: aggr.SoftmaxAggregation(0.7, learn=True), lambda: aggr.SoftmaxAggregation(1.3, semi_grad=True),
+    lambda: aggr.MultiAggregation(["mean", "max", "std"]), lambda: aggr.MultiAggregation(["sum", "min"], mode="sum"),
+    lambda: aggr.DegreeScalerAggregation(["mean", "max"], ["identity", "amplification", "attenuation"], torch.tensor([1, 2, 5, 3, 2])),
+]  # fmt: skip
+NORMS = [
+    lambda d: nn.Dropout(1e-12), lambda d: nn.GroupNorm(2 - d % 2, d), pyg.GraphNorm, lambda d: pyg.InstanceNorm(d, affine=True), lambda d: pyg.LayerNorm(d), lambda d: pyg.PairNorm(),
+    lambda d: pyg.LayerNorm(d, mode="node"), lambda d: pyg.MeanSubtractionNorm(), lambda d: pyg.DiffGroupNorm(d, 2), lambda d: pyg.PairNorm(scale_individually=True),
+]  # fmt: skip
+mlp = lambda d, out: nn.Sequential(nn.Linear(d, out), nn.Tanh(), nn.Linear(out, out))
+CONVS = [
+    *(lambda d, out, how=how: pyg.SAGEConv(d, out, how) for how in ("mean", "max", "sum", "std")), lambda d, out: pyg.GraphConv(d, out, "max"),
+    pyg.GCNConv, lambda d, out: pyg.GCNConv(d, out, improved=True), lambda d, out: pyg.GCNConv(d, out, add_self_loops=False), pyg.GENConv, pyg.LEConv,
+    pyg.GATConv, lambda d, out: pyg.GATConv(d, out, 2, add_self_loops=False), lambda d, out: pyg.GATv2Conv(d, out, 2, concat=False), pyg.TransformerConv,
+    lambda d, out: pyg.TransformerConv(d, out, 2, beta=True), lambda d, out: pyg.GINConv(mlp(d, out), train_eps=True), lambda d, out: pyg.EdgeConv(mlp(2 * d, out)),
+    pyg.ResGatedGraphConv, pyg.FiLMConv, pyg.TAGConv, pyg.SGConv, lambda d, out: pyg.ChebConv(d, out, 3), pyg.ARMAConv, pyg.FeaStConv, pyg.ClusterGCNConv,
+    lambda d, out: pyg.GatedGraphConv(d, 2), lambda d, out: pyg.DirGNNConv(pyg.SAGEConv(d, out)), lambda d, out: pyg.APPNP(2, 0.1), pyg.AGNNConv,
+    lambda d, out: pyg.EGConv(d, 4 * out, ["symnorm", "max", "std"], num_heads=2, num_bases=2), lambda d, out: pyg.PNAConv(d, out, ["mean", "std"], ["identity", "linear"], torch.tensor([1, 3, 2])),
+]  # fmt: skip
+WEIGHTED = [pyg.GCNConv, pyg.GraphConv, pyg.TAGConv, pyg.LEConv, lambda d, out: pyg.ChebConv(d, out, 2), pyg.ARMAConv, pyg.SGConv, lambda d, out: pyg.GatedGraphConv(d, 1)]
+FEATURED = [
+    *(lambda d, out, k, conv=conv: conv(d, out, edge_dim=k) for conv in (pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv, pyg.GENConv, pyg.ResGatedGraphConv)),
+    lambda d, out, k: pyg.GINEConv(mlp(d, out), edge_dim=k), lambda d, out, k: pyg.CGConv(d, k), lambda d, out, k: pyg.NNConv(d, out, nn.Linear(k, d * out)),
+    lambda d, out, k: pyg.GMMConv(d, out, k, 2), lambda d, out, k: pyg.PDNConv(d, out, k, 5), lambda d, out, k: pyg.GeneralConv(d, out, k, attention=True),
+]  # fmt: skip
+JUMPS = [lambda d: pyg.JumpingKnowledge("cat"), lambda d: pyg.JumpingKnowledge("max")]
 
 
 class Drawn:
@@ -105,8 +141,7 @@ class Drawn:
         self.r = random.Random(seed)
         torch.manual_seed(seed)
         self.x, self.e, given = graph()
-        self.e[1] = torch.where(self.e[0] == self.e[1], self.e[1] % 28 + 1, self.e[1])
-        self.e[:, :5] = torch.arange(3, 8)  # of several loops of a vertex, PyTorch's gradient is that of each
+        self.e[:, :5] = torch.tensor([3, 4, 5, 6, 6])  # several loops of a vertex
         kind = self.r.choices([Chain, WithFeatures, WithWeights, WithBoth], [3, 2, 2, 1])[0]
         self.more = {k: v for k, v in given.items() if k in kind.forward.__code__.co_varnames}
         torch.manual_seed(seed)
@@ -114,6 +149,7 @@ class Drawn:
         self.values = [self.x.double(), *(v.double() for v in self.more.values())]
         self.rows = ["v"] + ["stored"] * len(self.more)
         self.sets = {"stored": self.e, "n": len(self.x)}
+        self.layers = []  # steps of modules
         self.featured = {1} if "edge_attr" in self.more else set()  # values that depend on them, and have their rows
 
     def add(self, f, of, rows):
@@ -122,11 +158,12 @@ class Drawn:
         try:
             nearby = f(self.chain, self.sets, *(x + 1e-6 * x.abs().max() * torch.randn_like(x) for x in inputs)).detach()
             value = f(self.chain, self.sets, *inputs).detach()
+            jump = (value - nearby).abs().max() > 1e-3
         except (RuntimeError, IndexError, ValueError):
             return False
-        if value.dim() > 3 or not 1 <= value[0].numel() <= 24 or not value.isfinite().all() or value.abs().max() > 12 or value.std() < 0.05:
+        if rows == "v" and len(value) != len(self.x):
             return False
-        if (value - nearby).abs().max() > 1e-3:  # beside a jump
+        if value.dim() > 3 or not 1 <= value[0].numel() <= 24 or not value.isfinite().all() or value.abs().max() > 12 or value.std() < 0.05 or jump:
             return False
         self.chain.steps.append((f, of))
         if rows != "v" and self.featured.intersection(of):
@@ -138,6 +175,17 @@ class Drawn:
     def module(self, m):
         self.chain.m.append(m.double())
         return len(self.chain.m) - 1
+
+    def layer(self, m, of, rows, f=None):
+        """A step that calls a module, perhaps below a checkpoint, which later ones may call again."""
+        k, kept = self.module(m), self.r.random() < 0.1 and not any(isinstance(n, nn.BatchNorm1d) for n in m.modules())
+        call = f or (lambda m, s, *xs: m(*xs))
+        step = lambda c, s, *xs: checkpoint(call, c.m[k], s, *xs, use_reentrant=False) if kept else call(c.m[k], s, *xs)
+        if not self.add(step, of, rows):
+            self.chain.m = self.chain.m[:k]
+            return False
+        self.layers.append((step, of, self.values[of[0]].shape, self.rows[of[0]], rows))
+        return True
 
     def parameter(self, *shape):
         self.chain.p.append(nn.Parameter(torch.randn(shape).double() / 1.5))
@@ -160,10 +208,11 @@ class Drawn:
         x, draw = self.values[i], self.r.random()
         d, rows = x.size(-1), self.rows[i]
         out = self.r.choice([1, 3, 4, 6, 8])
+        if self.layers and draw < 0.15:
+            step, of, shape, here, to = self.r.choice(self.layers)
+            return shape == x.shape and here == rows and self.add(step, [i, *of[1:]], to)
         if draw < 0.3:
-            same = [k for k, m in enumerate(self.chain.m) if isinstance(m, nn.Linear) and m.in_features == d]
-            k = self.r.choice(same) if same and self.r.random() < 0.4 else self.module(nn.Linear(d, out, bias=self.r.random() < 0.6))
-            return self.add(lambda c, s, x: c.m[k](x), [i], rows)
+            return self.layer(nn.Linear(d, out, bias=self.r.random() < 0.6), [i], rows)
         if draw < 0.4 and x.dim() == 3:
             k = self.parameter(x.size(1), d, out)
             f = self.r.choice([lambda x, w: torch.einsum("nhd,hdk->nhk", x, w), lambda x, w: (x.unsqueeze(2) @ w).squeeze(2)])
@@ -176,26 +225,37 @@ class Drawn:
             k = self.parameter(*self.r.choice([x.shape[1:], x.shape[-1:], (1, *x.shape[1:]), (1,), ()]))
             f = self.r.choice([torch.mul, torch.add, lambda x, w: x * w.sigmoid() + x, lambda x, w: torch.where(x > w, x, w), lambda x, w: x * (1 + w) - w.exp()])
             return self.add(lambda c, s, x: f(x, c.p[k]), [i], rows)
-        if draw < 0.72:
-            k = self.module(nn.LayerNorm(list(x.shape[self.r.choice([1, -1]):]), elementwise_affine=self.r.random() < 0.7))
-        elif draw < 0.8 and x.dim() == 2 and rows == "v":
-            k = self.module(nn.BatchNorm1d(d, affine=self.r.random() < 0.7, track_running_stats=self.r.random() < 0.7))
-        elif draw < 0.86:
-            k = self.module(nn.PReLU(x.size(1) if self.r.random() < 0.5 else 1))
-        elif draw < 0.92 and x.dim() == 2 and self.values[(met := self.like(x, rows))[0]].shape == x.shape:
-            cell = self.r.choice([nn.GRUCell, nn.LSTMCell, nn.RNNCell])
-            k = self.module(cell(d, d))
-            if cell is nn.LSTMCell:
-                return self.add(lambda c, s, x, h: torch.cat(c.m[k](x, (h, h.tanh())), -1), [i, met[0]], rows)
-            return self.add(lambda c, s, x, h: c.m[k](x, h), [i, met[0]], rows)
-        elif draw < 0.96 and x.dim() == 2 and rows == "v":
-            conv = self.r.choice([GCNConv, SAGEConv, GraphConv, GENConv, GATConv, GATv2Conv, TransformerConv])
-            aggr = {"aggr": self.r.choice(["add", "mean", "max"])} if conv in (SAGEConv, GraphConv) else {}
-            k = self.module(conv(d, out, **aggr))
-            return self.add(lambda c, s, x: c.m[k](x, s["stored"]), [i], rows)
-        else:
-            k = self.module(nn.Sequential(nn.Linear(d, out), nn.ReLU(), nn.Linear(out, d)))
-        return self.add(lambda c, s, x: c.m[k](x), [i], rows)
+        if draw < 0.7:
+            return self.layer(nn.LayerNorm(list(x.shape[self.r.choice([1, -1]):]), elementwise_affine=self.r.random() < 0.7), [i], rows)
+        if draw < 0.74:
+            return self.layer(nn.PReLU(x.size(1) if self.r.random() < 0.5 else 1), [i], rows)
+        if draw < 0.78 and x.dim() == 2 and self.values[(met := self.like(x, rows))[0]].shape == x.shape:
+            if self.r.random() < 0.5:
+                return self.layer(nn.LSTMCell(d, d), [i, met[0]], rows, lambda m, s, x, h: torch.cat(m(x, (h, h.tanh())), -1))
+            return self.layer(self.r.choice([nn.GRUCell, nn.RNNCell])(d, d), [i, met[0]], rows)
+        if draw < 0.82:
+            return self.layer(mlp(d, out), [i], rows)
+        if x.dim() != 2 or rows != "v":
+            return False
+        if draw < 0.88:
+            norm = lambda d: nn.BatchNorm1d(d, affine=self.r.random() < 0.7, track_running_stats=self.r.random() < 0.7)
+            return self.layer(self.r.choice([norm, norm, norm, *NORMS])(d), [i], rows)
+        if draw < 0.9:
+            same = [k for k, y in enumerate(self.values) if self.rows[k] == rows and y.shape == x.shape][-3:]
+            return self.layer(self.r.choice(JUMPS)(d), [i, *same], rows, lambda m, s, *xs: m([*xs]))
+        if draw < 0.92:
+            return self.layer(nn.Embedding(3, out), [0], rows, lambda m, s, x: m((x[:, :2] > 0).long().sum(1)))
+        return self.convolution(i, d, out)
+
+    def convolution(self, i, d, out):
+        """A step of a layer of PyG's, perhaps with numbers or rows of the edges."""
+        s = self.r.choice([lambda e: e, lambda e: e, lambda e: e.flip(0)])
+        of_edges = [k for k, rows in enumerate(self.rows) if rows == "stored" and self.values[k].dim() < 3]
+        if not of_edges or self.r.random() < 0.4:
+            return self.layer(self.r.choice(CONVS)(d, out), [i], "v", lambda m, sets, x: m(x, s(sets["stored"])))
+        k = self.r.choice(of_edges)
+        conv = self.r.choice(WEIGHTED)(d, out) if self.values[k].dim() == 1 else self.r.choice(FEATURED)(d, out, self.values[k].size(1))
+        return self.layer(conv, [i, k], "v", lambda m, sets, x, e: m(x, sets["stored"], e))
 
     def moved(self, i):
         """A step between vertices and edges."""
@@ -207,15 +267,17 @@ class Drawn:
             return self.add(lambda c, s, x: x[index(s, of)] if flip else x.index_select(0, index(s, of)), [i], of)
         if i in self.featured and end == flip and draw < 0.8:  # at the edges' sources: refused
             end = 1 - end
+        if draw < 0.45:
+            f = r.choice(SUMS)
+            return self.add(lambda c, s, x: f(x, index(s, rows), s["n"]), [i], "v")
         if draw < 0.6:
-            reduce = r.choice(["sum", "sum", "sum", "mean", "max", "min"])
-            return self.add(lambda c, s, x: scatter(x, index(s, rows), 0, s["n"], reduce), [i], "v")
+            return x.dim() == 2 and self.layer(r.choice(AGGREGATIONS)(), [i], "v", lambda m, s, x: m(x, index(s, rows), dim_size=s["n"]))
         if draw < 0.8:
             return self.add(lambda c, s, x: softmax(x, index(s, rows), num_nodes=s["n"]), [i], rows)
         if rows == "stored" and draw < 0.9:
             new, fill = f"edges {len(self.values)}", r.choice([1.0, 0.5, "mean", "add"])
             way = r.choice([
-                remove_self_loops, lambda e, x, n: add_self_loops(e, x, fill, n), lambda e, x, n: add_self_loops(*remove_self_loops(e, x), fill, n),
+                remove_self_loops, lambda e, x, n: (e[:, x.flatten(1)[:, 0] > 0.1], x[x.flatten(1)[:, 0] > 0.1]), lambda e, x, n: add_self_loops(e, x, fill, n), lambda e, x, n: add_self_loops(*remove_self_loops(e, x), fill, n),
                 lambda e, x, n: add_remaining_self_loops(e, x, 1.0, n)])  # fmt: skip
 
             def looped(c, s, x):
@@ -257,7 +319,7 @@ class Drawn:
         ends = [k for k, rows in enumerate(self.rows) if rows == "v"][-3:]
         heads = [self.module(nn.Linear(self.values[k][0].numel(), C)) for k in ends]
         self.chain.steps.append((lambda c, s, *xs: sum(c.m[k](x.reshape(x.size(0), -1)) for k, x in zip(heads, xs)), ends))
-        for m in self.chain.m:
+        for m in self.chain.modules():
             if isinstance(m, nn.BatchNorm1d):
                 m.reset_running_stats()
         return self.chain.float()

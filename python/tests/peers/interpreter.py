@@ -160,6 +160,9 @@ class Interpreter:
     def row_max(self, v):
         return None, v[1].amax(0)
 
+    def row_min(self, v):
+        return None, v[1].amin(0)
+
     def matmul(self, x, y):
         return x[0] or y[0], self._matmul(x, y)
 

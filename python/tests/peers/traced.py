@@ -23,11 +23,11 @@ def perceptron(width, out):
     return nn.Sequential(nn.Linear(width, 8), nn.ReLU(), nn.Linear(8, out))
 
 
-def compare(module, call, attr=False, weight=False, loops=0, tolerance=1e-9):
-    """Outputs and gradients of the module's program are the module's. Returns the program."""
+def compare(module, call, attr=False, weight=False, loops=0, tolerance=1e-9, of=None):
+    """Outputs and gradients of the module's program are the module's, on the graph `of`. Returns the program."""
     module = module.double().train()
-    x, edge_index, edge_attr, edge_weight = graph(loops)
-    program = trace(module, features=WIDTH, edge_features=EDGE if attr else None, edge_weight=weight)
+    x, edge_index, edge_attr, edge_weight = of or graph(loops)
+    program = trace(module, features=x.shape[1], edge_features=EDGE if attr else None, edge_weight=weight)
     state = {
         name: t.detach().clone().requires_grad_(t.requires_grad)
         for name, t in module.state_dict(keep_vars=True).items()
