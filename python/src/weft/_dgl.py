@@ -24,20 +24,20 @@ class Graph:
     """Stands for a homogeneous DGLGraph in the forward of a module."""
 
     is_block, is_homogeneous, is_multigraph = False, True, True
+    __class__ = property(lambda self: sys.modules["dgl"].DGLGraph)  # what modules ask by isinstance
     ntypes, etypes, canonical_etypes, srctypes, dsttypes = ["_N"], ["_E"], [("_N", "_E", "_N")], ["_N"], ["_N"]
     idtype, batch_size = torch.int64, 1
 
     def __init__(self, edge_index: Tensor, vertices: Any) -> None:
         self.edge_index, self.vertices, self.device = edge_index, vertices, edge_index.device
-        self.ndata: dict[str, Any] = {}
-        self.edata: dict[str, Any] = {}
+        self.ndata, self.edata = _Fields(), _Fields()
         self._graph = SimpleNamespace(number_of_etypes=lambda: 1, of=self)
 
     srcdata = dstdata = property(lambda self: self.ndata)
 
     @contextlib.contextmanager
     def local_scope(self) -> Iterator[None]:
-        kept = dict(self.ndata), dict(self.edata)
+        kept = _Fields(self.ndata), _Fields(self.edata)
         try:
             yield
         finally:
@@ -45,7 +45,7 @@ class Graph:
 
     def local_var(self) -> Graph:
         own = Graph(self.edge_index, self.vertices)
-        own.ndata, own.edata = dict(self.ndata), dict(self.edata)
+        own.ndata, own.edata = _Fields(self.ndata), _Fields(self.edata)
         return own
 
     # -- sizes
@@ -82,18 +82,18 @@ class Graph:
 
     def reverse(self, *_: Any, copy_ndata: bool = True, **__: Any) -> Graph:
         other = Graph(self.edge_index.flip(0), self.vertices)
-        other.ndata = dict(self.ndata) if copy_ndata else {}
+        other.ndata = _Fields(self.ndata) if copy_ndata else _Fields()
         return other
 
     def add_self_loop(self, *_: Any, **__: Any) -> Graph:
         loops = torch.arange(self.vertices).view(1, -1).repeat(2, 1)
         other = Graph(torch.cat([self.edge_index, loops], 1), self.vertices)
-        other.ndata = dict(self.ndata)
+        other.ndata = _Fields(self.ndata)
         return other
 
     def remove_self_loop(self, *_: Any, **__: Any) -> Graph:
         other = Graph(self.edge_index[:, self.edge_index[0] != self.edge_index[1]], self.vertices)
-        other.ndata = dict(self.ndata)
+        other.ndata = _Fields(self.ndata)
         return other
 
     def __getattr__(self, name: str) -> Any:
@@ -103,9 +103,7 @@ class Graph:
 
     def at(self, frame: str, field: str) -> Tensor:
         """The field of sources (u), targets (v) or edges (e), for each edge."""
-        if frame == "e":
-            return self.edata[field]
-        return self.ndata[field][self.edge_index[int(frame == "v")]]
+        return self.along((self.edata if frame == "e" else self.ndata)[field], frame)
 
     def messages(self, function: Any) -> dict[str, Tensor]:
         if not hasattr(function, "out_field"):  # one of Python
@@ -114,12 +112,11 @@ class Graph:
         if not hasattr(function, "lhs_field"):
             return {function.out_field: self.at(function.name[-1], function.in_field)}
         left, operator, right = function.name.split("_")
-        a, b = self.at(left, function.lhs_field), self.at(right, function.rhs_field)
-        wide = max(a.dim(), b.dim())
-        a, b = (t.reshape(t.shape[:1] + (1,) * (wide - t.dim()) + t.shape[1:]) for t in (a, b))
-        if operator == "dot":
-            return {function.out_field: (a * b).sum(-1, keepdim=True)}
-        return {function.out_field: getattr(torch, operator)(a, b)}
+        return {function.out_field: _pairs(operator, self.at(left, function.lhs_field), self.at(right, function.rhs_field))}
+
+    def along(self, values: Any, frame: str) -> Any:
+        """Values of sources (u), targets (v) or edges (e), for each edge."""
+        return values if values is None or frame == "e" else values[self.edge_index[int(frame == "v")]]
 
     def apply_edges(self, function: Any, edges: Any = "__ALL__", **_: Any) -> None:
         if not isinstance(edges, str):
@@ -156,6 +153,22 @@ class Graph:
         index = by.edge_index[1]
         apart = (values - by.reduced(values.detach(), "max")[index]).exp()
         return apart / by.reduced(apart, "sum")[index]
+
+
+class _Fields(dict[str, Any]):
+    """Of vertices or edges, by their names."""
+
+    def __missing__(self, field: str) -> Any:
+        raise NotImplementedError(f"the field {field!r} of the graph is set outside of forward: compute it in forward, or give it as features")
+
+
+def _pairs(operator: str, a: Any, b: Any) -> Any:
+    """DGL's binary operators: dimensions are aligned at the first."""
+    if operator.startswith("copy"):
+        return a if operator == "copy_lhs" else b
+    wide = max(a.dim(), b.dim())
+    a, b = (t.reshape(t.shape[:1] + (1,) * (wide - t.dim()) + t.shape[1:]) for t in (a, b))
+    return (a * b).sum(-1, keepdim=True) if operator == "dot" else getattr(torch, operator)(a, b)
 
 
 class _Frame:
@@ -237,16 +250,28 @@ def stood_in() -> Iterator[None]:
     import dgl
 
     softmax: Any = sys.modules["dgl.ops.edge_softmax"]
-    kept = [(softmax, "edge_softmax_internal", softmax.edge_softmax_internal)]
-    kept += [(dgl, name, getattr(dgl, name)) for name in ("add_self_loop", "remove_self_loop", "reverse")]
 
     def normalised(graph: Any, values: Tensor, eids: Any = None, norm_by: str = "dst") -> Tensor:
         of: Graph = graph.of
         return of.softmax(values, int(norm_by == "dst"))
 
-    softmax.edge_softmax_internal = normalised
-    for name in ("add_self_loop", "remove_self_loop", "reverse"):
-        setattr(dgl, name, getattr(Graph, name))
+    def reduced(graph: Graph, operator: str, reduce: str, ends: Any, edges: Any) -> Tensor:
+        return graph.reduced(_pairs(operator, graph.along(ends, "u"), edges), reduce)
+
+    def pairs(graph: Graph, operator: str, left: Any, right: Any, of: str = "u", other: str = "v") -> Any:
+        return _pairs(operator, graph.along(left, of), graph.along(right, other))
+
+    def spread(graph: Graph, values: Any, **_: Any) -> Tensor:
+        return values.expand(graph.vertices, *values.shape[1:])
+
+    replaced: list[tuple[Any, str, Any]] = [(softmax, "edge_softmax_internal", normalised)]
+    replaced += [(dgl, name, getattr(Graph, name)) for name in ("add_self_loop", "remove_self_loop", "reverse")]
+    for module, name, function in (("spmm", "gspmm", reduced), ("sddmm", "gsddmm", pairs)):
+        replaced += [(of, name, function) for of in (sys.modules[f"dgl.ops.{module}"], dgl.ops)]
+    replaced += [(sys.modules["dgl.nn.pytorch.conv.chebconv"], "broadcast_nodes", spread), (dgl, "broadcast_nodes", spread)]
+    kept = [(module, name, getattr(module, name)) for module, name, _ in replaced]
+    for module, name, function in replaced:
+        setattr(module, name, function)
     try:
         yield
     finally:

@@ -33,6 +33,7 @@ from . import _aten  # noqa: F401  its functions are Lowering's
 from ._errors import Refused
 from ._lowering import PRIVATE, Lowering, line_of
 from ._operations import Edges, Unlowerable, Value
+from ._written import Written
 
 _VERTICES, _EDGES = 10007, 20011  # the sizes that forward sees while it is traced, if it has no better
 
@@ -192,7 +193,7 @@ def _canonical(module: nn.Module) -> dict[str, str]:
 def _exported(called: _Called) -> tuple[Any, dict[Any, Any]]:
     """The graph of ATen's operations, and what its inputs are: names of the state or of what is given, or a constant."""
     apply = torch.autograd.Function.__dict__["apply"]
-    with _quiet():
+    with _quiet(), Written():
         try:
             torch.autograd.Function.apply = classmethod(_own_gradient)
             if called.dgl:
@@ -235,7 +236,15 @@ def _quiet() -> Iterator[None]:
     logging.disable(level)
 
 
-def _own_gradient(function: Any, *_: Any) -> None:
+# Functions that compute again, in the backward pass, what the first of their arguments gives: its gradient is theirs.
+_AGAIN = ("torch.utils.checkpoint", "torch_geometric.nn.models.rev_gnn", "dgl.nn.pytorch.conv.grouprevres")
+
+
+def _own_gradient(function: Any, *given: Any) -> Any:
+    if function.__module__ in _AGAIN:
+        named = list(inspect.signature(function.forward).parameters)[1:-1]  # ctx comes before, and the inputs after
+        inputs = given[len(named) :]
+        return given[0](*inputs[: dict(zip(named, given)).get("num_inputs")])
     raise Unlowerable(
         f"{function.__name__} has a gradient of its own: write it by plain operations (checkpoint: use_reentrant=False)"
     )

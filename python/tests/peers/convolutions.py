@@ -1,27 +1,38 @@
-"""Trains a model of each of PyG's convolutions in weft and in PyTorch in float64, and lists what agrees.
+"""Trains a model of each of the convolutions of PyG, or of DGL, in weft and in PyTorch in float64, and lists what agrees.
 
     python python/tests/peers/convolutions.py --write docs/convolutions.md
+
+Which of the two the environment has is the one that is compared.
 """
 
 import argparse
 import copy
+import importlib.util
 import pathlib
 import re
 import tempfile
 
 import torch
 import torch.nn.functional as F
-import torch_geometric
-from test_trace import ATTRIBUTED, CONVOLUTIONS, CallAttr
 from torch import nn
 from traced import EDGE, WIDTH
 
 import weft
 
+LIBRARY = "pyg" if importlib.util.find_spec("torch_geometric") else "dgl"
+if LIBRARY == "pyg":
+    import torch_geometric
+    from test_trace import ATTRIBUTED, CONVOLUTIONS, CallAttr
+
+    torch_geometric.backend.use_segment_matmul = False  # RGCNConv chooses by the counts of edges
+else:
+    import dgl
+    from test_trace_dgl import ATTRIBUTED, CONVOLUTIONS, CallAttr
+
 VERTICES, CLASSES, EPOCHS, NEAR = 200, 4, 20, 1e-5
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 RATES = {"sgd": 0.05, "adam": 0.01}
-MARKS = "<!-- table -->", "<!-- end of table -->"
+MARKS = f"<!-- table of {LIBRARY} -->", f"<!-- end of table of {LIBRARY} -->"
 MESHES = {
     "one worker": {},
     "graph=3": {"parallel": "graph=3"},
@@ -40,25 +51,43 @@ class Net(nn.Module):
         self.between, self.convs = nn.LazyLinear(WIDTH), nn.ModuleList([make(), make()])
 
     def forward(self, x, edge_index):
-        return self.through(x, edge_index)
+        return self.through(x, lambda conv, h: conv(h, edge_index))
 
-    def through(self, x, edge_index, **more):
-        h = self.between(self.convs[0](self.first(x), edge_index, **more))
-        return self.last(self.convs[1](torch.tanh(h), edge_index, **more))
+    def through(self, x, call):
+        h = self.between(call(self.convs[0], self.first(x)))
+        return self.last(call(self.convs[1], torch.tanh(h)))
 
 
 class NetOfEdges(Net):
     def forward(self, x, edge_index, edge_attr):
-        return self.through(x, edge_index, edge_attr=edge_attr)
+        return self.through(x, lambda conv, h: conv(h, edge_index, edge_attr=edge_attr))
+
+
+class NetOfDGL(Net):
+    def forward(self, graph, x):
+        return self.through(x, lambda conv, h: conv(graph, h))
+
+
+class NetOfEdgesOfDGL(Net):
+    def forward(self, graph, x, edge_feat):
+        return self.through(x, lambda conv, h: conv(graph, h, edge_feat))
+
+
+NETS = {"pyg": (Net, NetOfEdges), "dgl": (NetOfDGL, NetOfEdgesOfDGL)}[LIBRARY]
 
 
 def arrays():
-    """A directed graph with equal edges, self loops and isolated vertices."""
+    """A directed graph with equal edges and, for PyG, self loops and isolated vertices, at which some of DGL's layers fail."""
     random = torch.Generator().manual_seed(7)
     y = torch.randint(CLASSES, (VERTICES,), generator=random)
     edges = torch.randint(VERTICES - 3, (2, 1000), generator=random)
     edges = edges[:, (y[edges[0]] == y[edges[1]]) | (torch.rand(1000, generator=random) < 0.4)]
-    edges = torch.cat([edges, edges[:, :9], torch.arange(0, 40, 4).repeat(2, 1)], 1)
+    if LIBRARY == "pyg":
+        more = torch.arange(0, 40, 4).repeat(2, 1)
+    else:
+        edges, ring = edges[:, edges[0] != edges[1]], torch.arange(VERTICES)
+        more = torch.stack([ring, ring.roll(1)])
+    edges = torch.cat([edges, edges[:, :9], more], 1)
     part = torch.rand(VERTICES, generator=random)
     return {
         "edge_index": edges,
@@ -71,29 +100,38 @@ def arrays():
 
 def make(name):
     """The model, and the arrays of its graph."""
-    torch_geometric.backend.use_segment_matmul = False  # RGCNConv chooses by the counts of edges
     graph, attr = arrays()
     of_edges = name in ATTRIBUTED or isinstance(CONVOLUTIONS[name](), CallAttr)
     torch.manual_seed(1)
     if of_edges:
         graph["edge_attr"] = attr
-    net = (NetOfEdges if of_edges else Net)(CONVOLUTIONS[name])
+    net = NETS[of_edges](CONVOLUTIONS[name])
     with torch.no_grad():
-        net.eval()(graph["x"], graph["edge_index"], *([attr] if of_edges else []))  # lazy layers take their sizes
+        net.eval()(*inputs(graph, torch.float32))  # lazy layers take their sizes
     return net, graph
+
+
+def inputs(graph, kind):
+    """What the model is called with."""
+    given = [graph["x"].to(kind), graph["edge_index"]]
+    if LIBRARY == "dgl":
+        given = [dgl.graph(tuple(graph["edge_index"]), num_nodes=VERTICES), given[0]]
+    return given + [graph[k].to(kind) for k in graph if k == "edge_attr"]
 
 
 def pytorch(net, graph, optimizer):
     """The losses of PyTorch in float64."""
     net = copy.deepcopy(net).double().train()
     steps, losses = OPTIMIZERS[optimizer](net.parameters(), lr=RATES[optimizer]), []
-    inputs = [graph["x"].double(), graph["edge_index"]] + [graph[k].double() for k in graph if k == "edge_attr"]
+    given = inputs(graph, torch.float64)
+    torch.set_default_dtype(torch.float64)  # of numbers that layers make
     for _ in range(EPOCHS):
         steps.zero_grad()
-        loss = F.cross_entropy(net(*inputs)[graph["train_mask"]], graph["y"][graph["train_mask"]])
+        loss = F.cross_entropy(net(*given)[graph["train_mask"]], graph["y"][graph["train_mask"]])
         loss.backward()
         steps.step()
         losses.append(float(loss.detach()))
+    torch.set_default_dtype(torch.float32)
     return losses
 
 

@@ -284,6 +284,28 @@ def recurrent(self, x, edges):
     return self.gru(self.cell(h, (h, c))[0], h)
 
 
+def sequences(self, x, edges):
+    steps, state = torch.stack([self.lin(x), self.lin(-x), self.lin(x * x)], 1), self.lin(x)[None].repeat(4, 1, 1)
+    out, last = self.gru(steps, state)
+    more, (_, cell) = self.lstm(steps.transpose(0, 1))
+    return torch.cat([out[:, -1], last[1], more[0], cell[0], self.plain(steps)[1][0]], 1)
+
+
+def along_columns(self, x, edges):
+    return self.lin(x).cumsum(-1) + x[:, :3].repeat_interleave(2, dim=1) + self.lin(x).view(-1, 3, 2).cumsum(1).flatten(1)
+
+
+def sparse(self, x, edges):
+    v = x.size(0)
+    adjacency = torch.sparse_coo_tensor(edges, self.lin(x)[edges[0], 0], (v, v)).coalesce()
+    return adjacency @ self.lin(x) + torch.sparse.mm(adjacency.t(), x[:, :OUT]) + torch.spmm(adjacency, x[:, 2:])
+
+
+def reversible(self, x, edges):
+    h = self.lin(x).repeat(1, 2)
+    return self.rev(1 * h, edges) + torch.utils.checkpoint.checkpoint(self.again, h, edges, use_reentrant=True)
+
+
 def columns(self, x, edges):
     h = torch.einsum("nhc,hc->nh", self.lin(x).view(-1, 2, 3), self.lin.bias.view(2, 3)).repeat(1, 3)
     a, b = torch.stack([h, -h], 1).unbind(1)
@@ -325,10 +347,12 @@ MODULES = {
     "Transformer of edges": lambda: by(g.TransformerConv(WIDTH, 4, 2, edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr),
     "embedding": lambda: Call(lambda s, x, e: s.lin(x) + s.t((x[:, 0] > 0).long()), t=nn.Embedding(3, OUT)),
     "recurrent": lambda: Call(recurrent, cell=nn.LSTMCell(OUT, OUT), gru=nn.GRUCell(OUT, OUT)),
+    "sequences": lambda: Call(sequences, gru=nn.GRU(OUT, OUT, 2, batch_first=True, bidirectional=True), lstm=nn.LSTM(OUT, 4, bias=False), plain=nn.RNN(OUT, 3, batch_first=True)),
+    "reversible": lambda: Call(reversible, rev=g.GroupAddRev(GCNConv(OUT, OUT), num_groups=2), again=GCNConv(2 * OUT, 2 * OUT)),
     "loops of edges": lambda: CallAttr(means_of_loops, edge=nn.Linear(EDGE, OUT)),
     "remaining loops": lambda: CallWeight(remaining),
     "one object": OfData,
-    **{f.__name__: lambda f=f: Call(f) for f in (normalised, in_place, over_vertices, chosen, linear_attention, checkpointed, reversed_edges, columns)},
+    **{f.__name__: lambda f=f: Call(f) for f in (normalised, in_place, over_vertices, chosen, linear_attention, checkpointed, reversed_edges, columns, along_columns, sparse)},
 }
 
 
@@ -418,11 +442,13 @@ REFUSALS = {
     "two results": (lambda s, x, e: (s.lin(x), x), "one tensor of vertices × classes"),
     "softmax of vertices": (lambda s, x, e: s.lin(x).softmax(0), "softmax over all vertices"),
     "counted vertices": (lambda s, x, e: softmax(s.lin(x)[e[0]], e[1]), "num_nodes=x.size"),
-    "sparse": (lambda s, x, e: torch.sparse_coo_tensor(e, torch.ones(e.size(1)), (len(x), len(x))) @ s.lin(x), "sparse matrix"),
+    "sparse": (lambda s, x, e: torch.sparse.sum(torch.sparse_coo_tensor(e, x[e[0], 0], (x.size(0),) * 2), 1), "sparse matrix: .* propagate"),
     "batch norm of edges": (lambda s, x, e: scatter(nn.functional.batch_norm(s.lin(x)[e[0]], s.m, s.v, training=s.training), e[1], 0, x.size(0)), "batch norm of other rows"),
     "own gradient": (lambda s, x, e: InvertedSquare.apply(s.lin(x)), "gradient of its own"),
     "algebra": (lambda s, x, e: s.lin(x) @ torch.linalg.inv(s.conv.lin.weight), "linear algebra"),
     "sequence": (lambda s, x, e: SAGEConv(WIDTH, OUT, "lstm").to(x)(x, e), "depends on values|sequence"),
+    "sequence of vertices": (lambda s, x, e: nn.GRU(WIDTH, OUT).to(x)(x)[0], "over all vertices"),
+    "sum along vertices": (lambda s, x, e: s.lin(x).cumsum(0), "cumsum orders"),
 }
 
 

@@ -56,12 +56,12 @@ CONVOLUTIONS = {
     "HGTConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (x[:, 0] > 0).long(), (a[:, 0] > 0).long()), d.HGTConv(WIDTH, 4, 2, 2, 2, dropout=0.0)),
     "NNConv": lambda: d.NNConv(WIDTH, OUT, perceptron(EDGE, WIDTH * OUT)),
     "RelGraphConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (a[:, 0] > 0).long()), d.RelGraphConv(WIDTH, OUT, 2, "basis", 2)),
-    **{f"SAGEConv, {kind}": lambda kind=kind: d.SAGEConv(WIDTH, OUT, kind) for kind in ("mean", "pool", "gcn")},
+    **{f"SAGEConv {kind}": lambda kind=kind: d.SAGEConv(WIDTH, OUT, kind) for kind in ("mean", "pool", "gcn")},
     "SGConv": lambda: d.SGConv(WIDTH, OUT, 2),
     "TAGConv": lambda: d.TAGConv(WIDTH, OUT),
     "TWIRLSConv": lambda: d.TWIRLSConv(WIDTH, OUT, 8, 2),
 }
-EDGES = {"CFConv", "GMMConv", "NNConv"}
+ATTRIBUTED = {"CFConv", "GMMConv", "NNConv"}
 
 
 def call(module, x, edge_index, *more):
@@ -80,7 +80,7 @@ def settings():
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolution(name):
     module = CONVOLUTIONS[name]()
-    compare(module, call, name in EDGES or isinstance(module, CallAttr), loops=12)  # each vertex has an edge
+    compare(module, call, name in ATTRIBUTED or isinstance(module, CallAttr), loops=12)  # each vertex has an edge
 
 
 class Own(nn.Module):

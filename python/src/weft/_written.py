@@ -1,0 +1,165 @@
+"""Functions of PyTorch that are written out while a module is traced, as operations that a program has.
+
+torch.export would leave them whole, or fail at them: recurrent layers over sequences of a fixed length, sums and
+repetitions along columns, and products with sparse matrices whose indices are edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ._operations import Unlowerable
+
+
+class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+    """Calls the function of this file that has the name of one of PyTorch's, if it has one."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        of = _WRITTEN.get(getattr(function, "__name__", ""))
+        done = NotImplemented if of is None else of(*args, **(kwargs or {}))
+        return function(*args, **(kwargs or {})) if done is NotImplemented else done
+
+
+# -- recurrent layers: the equations of torch.nn
+
+
+def _gates(x: Tensor, h: Tensor, weights: Sequence[Any], count: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """What x and h add to each gate."""
+    w, v, *biases = weights
+    b, c = biases or (None, None)
+    return zip(F.linear(x, w, b).chunk(count, -1), F.linear(h, v, c).chunk(count, -1))
+
+
+def _gru_cell(x: Tensor, h: Tensor, *weights: Any) -> Tensor:
+    (a, b), (c, d), (e, f) = _gates(x, h, weights, 3)
+    new = torch.tanh(e + torch.sigmoid(a + b) * f)
+    return new + torch.sigmoid(c + d) * (h - new)
+
+
+def _lstm_cell(x: Tensor, state: tuple[Tensor, Tensor], *weights: Any) -> tuple[Tensor, Tensor]:
+    into, keep, new, out = (a + b for a, b in _gates(x, state[0], weights, 4))
+    cell = torch.sigmoid(keep) * state[1] + torch.sigmoid(into) * torch.tanh(new)
+    return torch.sigmoid(out) * torch.tanh(cell), cell
+
+
+def _rnn_cell(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    def cell(x: Tensor, h: Tensor, *weights: Any) -> Tensor:
+        ((a, b),) = _gates(x, h, weights, 1)
+        return activation(a + b)
+
+    return cell
+
+
+def _sequence(cell: Callable[..., Any], states: int) -> Callable[..., Any]:
+    """A recurrent layer: each state is layers · directions × rows × width."""
+
+    def run(x: Any, hx: Any, weights: Any, biases: Any, layers: int, dropout: float, train: bool, both: bool, first: bool) -> Any:
+        if not isinstance(biases, bool) or isinstance(x.shape[int(first)], torch.SymInt):
+            raise Unlowerable(
+                "a recurrent layer runs over all vertices or edges, or over some of each row's: give it rows × length × width with "
+                "batch_first=True, of one length"
+            )
+        of, steps = 2 + 2 * biases, list(x.unbind(int(first)))
+        if len(weights) != of * layers * (1 + both):
+            raise Unlowerable("a recurrent layer has proj_size: project by nn.Linear")
+        given, last = (hx,) if states == 1 else tuple(hx), []
+        for layer in range(layers):
+            if layer and dropout and train:
+                steps = [F.dropout(s, dropout, True) for s in steps]
+            ways = []
+            for way in range(1 + both):
+                k = layer * (1 + both) + way
+                state = given[0][k] if states == 1 else tuple(s[k] for s in given)
+                made = []
+                for step in steps[::-1] if way else steps:
+                    state = cell(step, state, *weights[of * k : of * k + of])
+                    made.append(state if states == 1 else state[0])
+                ways.append(made[::-1] if way else made)
+                last.append((state,) if states == 1 else state)
+            steps = [torch.cat(s, -1) for s in zip(*ways)] if both else ways[0]
+        return torch.stack(steps, int(first)), *(torch.stack(s) for s in zip(*last))
+
+    return run
+
+
+# -- along columns
+
+
+def _along(x: Tensor, dim: int) -> bool:
+    return not isinstance(x.shape[dim], torch.SymInt)
+
+
+def _cumsum(x: Tensor, dim: int, **_: Any) -> Any:
+    if not _along(x, dim):
+        return NotImplemented
+    until = torch.ones(x.shape[dim], x.shape[dim], dtype=x.dtype).triu()
+    return (x.transpose(dim, -1) @ until).transpose(dim, -1)
+
+
+def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, **_: Any) -> Any:
+    if not isinstance(repeats, int) or dim is None or not _along(x, dim):
+        return NotImplemented
+    dim %= x.dim()
+    return torch.stack([x] * repeats, dim + 1).flatten(dim, dim + 1)
+
+
+# -- sparse matrices
+
+
+class _Sparse:
+    """A matrix whose indices are edges: row · column, of all vertices."""
+
+    layout = torch.sparse_coo
+
+    def __init__(self, indices: Tensor, entries: Tensor, size: Any) -> None:
+        self.edges, self.entries, self.shape = indices, entries, tuple(size)
+
+    def coalesce(self) -> _Sparse:
+        return self
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def t(self) -> _Sparse:
+        return _Sparse(self.edges.flip(0), self.entries, self.shape[::-1])
+
+    def transpose(self, *_: int) -> _Sparse:
+        return self.t()
+
+    T = property(t)
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        messages = self.entries.view(-1, *(1,) * (x.dim() - 1)) * x[self.edges[1]]
+        return x.new_zeros((self.shape[0], *x.shape[1:])).index_add(0, self.edges[0], messages)
+
+    def __getattr__(self, name: str) -> Any:
+        raise Unlowerable(f"{name} of a sparse matrix: a program multiplies rows by such, adj @ x; give edge_index to propagate")
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        if name not in _PRODUCTS:
+            raise Unlowerable(f"{name.strip('_')} of a sparse matrix: a program multiplies rows by such, adj @ x; give edge_index to propagate")
+        return args[0] @ args[1]
+
+
+_PRODUCTS = ("mm", "spmm", "matmul", "_sparse_mm", "__matmul__", "mv")
+
+
+def _sparse(indices: Tensor, entries: Tensor, size: Any = None, **_: Any) -> Any:
+    return NotImplemented if size is None else _Sparse(indices, entries, size)
+
+
+_CELLS = {"gru": _gru_cell, "lstm": _lstm_cell, "rnn_tanh": _rnn_cell(torch.tanh), "rnn_relu": _rnn_cell(torch.relu)}
+_WRITTEN: dict[str, Callable[..., Any]] = {
+    **{f"{name}_cell": cell for name, cell in _CELLS.items()},
+    **{name: _sequence(cell, 1 + (name == "lstm")) for name, cell in _CELLS.items()},
+    "cumsum": _cumsum,
+    "repeat_interleave": _repeat_interleave,
+    "sparse_coo_tensor": _sparse,
+}
