@@ -258,10 +258,10 @@ func (p *pass) matmul(v *value) *autograd.Var {
 		return autograd.RowProduct(p.of(x), p.of(y), shape)
 	}
 	w := autograd.Reshape(p.of(y), lead*k, out)
-	if lead == 1 {
-		return outOfGroups(autograd.Linear(inGroups(p.of(x), k), w), p.of(x), v.size())
+	if lead > 1 {
+		w = autograd.BlockDiagonal(w, lead)
 	}
-	return autograd.Linear(p.of(x), autograd.BlockDiagonal(w, lead))
+	return outOfGroups(autograd.Linear(inGroups(p.of(x), lead*k), w), p.of(x), v.size())
 }
 
 // grouped are operations along dimensions of a row.

@@ -689,30 +689,6 @@ def _swapped(to: Lowering, x: Value) -> Value:
     return to.permute(x, [*range(n - 2), n - 1, n - 2])
 
 
-@lowers("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell")
-def _cell(to: Lowering, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    """The equations of torch.nn.GRUCell, LSTMCell and RNNCell."""
-    name, do, (h, *more) = to.name, to.pointwise, hx if isinstance(hx, (list, tuple)) else [hx]
-
-    def parts(x: Any, w: Any, b: Any) -> list[Value]:
-        y, count = _linear(to, x, w, b), {"gru": 3, "lst": 4, "rnn": 1}[name[:3]]
-        wide = y.shape[-1] // count
-        return [to.slice(y, len(y.shape) - 1, k * wide, (k + 1) * wide) for k in range(count)]
-
-    state = to.filled(to.value(h), [to.value(input)])
-    a, b = parts(input, w_ih, b_ih), parts(state, w_hh, b_hh)
-    if name == "gru_cell":
-        reset, update = (do("sigmoid", do("add", a[k], b[k])) for k in (0, 1))
-        new = do("tanh", do("add", a[2], do("mul", reset, b[2])))
-        return do("add", new, do("mul", update, do("sub", state, new)))
-    gates = [do("add", *g) for g in zip(a, b)]
-    if name != "lstm_cell":
-        return do(name.split("_")[1], gates[0])
-    i, f, o = (do("sigmoid", gates[k]) for k in (0, 1, 3))
-    cell = do("add", do("mul", f, to.filled(to.value(more[0]), [state])), do("mul", i, do("tanh", gates[2])))
-    return [do("mul", o, do("tanh", cell)), cell]
-
-
 # -- norms
 
 

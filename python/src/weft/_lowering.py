@@ -27,6 +27,7 @@ from ._operations import (
     Edges,
     Ends,
     Fill,
+    Flat,
     Loops,
     Number,
     Rows,
@@ -69,9 +70,6 @@ _REFUSED = {name: why for names, why in (
      "_native_multi_head_attention cdist _cdist_forward pdist",
      "compares all pairs of vertices, which takes memory and time of their square: attend over edges, by "
      "propagate"),
-    ("lstm gru rnn_tanh rnn_relu",
-     "runs over a sequence: weft has nn.GRUCell and nn.LSTMCell over rows, and no sequence of a vertex's "
-     "edges"),
     ("argmax argmin nonzero_static masked_select",
      "gives positions, which depend on the values: write a comparison and torch.where"),
     ("_sparse_mm sparse_coo_tensor _sparse_coo_tensor_unsafe to_sparse spmm _sparse_csr_tensor_unsafe "
@@ -243,6 +241,9 @@ class Lowering(Builder):
 
     def counted(self, size: Any) -> Rows:
         expression = sympy.expand(size.expression if isinstance(size, Number) else size.node.expr)
+        count, each = expression.as_content_primitive()
+        if expression not in self.rows and each in self.rows and count.is_Integer:
+            return Flat(self.rows[each], int(count))
         if expression not in self.rows:
             raise Unlowerable(
                 "a size depends on values or joins several edge sets: weft has all vertices, and all edges with or without self loops"
@@ -263,7 +264,8 @@ class Lowering(Builder):
         if isinstance(result, (Value, Fill)) and isinstance(meta, Tensor):
             rows, shape, axis = self.layout()
             result = result if result.rows is not None else replace(result, axis=0)
-            if (base_of(result.rows), result.shape, result.axis) != (base_of(rows), shape, axis):
+            of, wanted = (r if isinstance(r, Flat) else base_of(r) for r in (result.rows, rows))
+            if (of, result.shape, result.axis) != (wanted, shape, axis):
                 raise Unlowerable(
                     f"{self.node.target} became {result.rows} × {result.shape} instead of {rows} × {shape}: this is a fault of weft"
                 )
@@ -361,7 +363,7 @@ class Lowering(Builder):
             return x
         rows, shape, axis = self.layout()
         if isinstance(x, Fill):
-            return Fill(x.number, x.rows, shape, axis)
+            return Fill(x.number, rows, shape, axis)
         x = self.value(x)
         if name in _MOVES:
             order = _order(name, named, x.dim)
@@ -380,6 +382,8 @@ class Lowering(Builder):
             raise Unlowerable(
                 "a view mixes vertices or edges with columns: keep the first dimension, as in x.view(x.size(0), -1)"
             )
+        if x.rows != rows:
+            return self.regrouped(x, rows, shape, axis)
         return self.reshape(x, shape, axis)
 
     def assign(self, node: Any, result: Any) -> None:
@@ -461,6 +465,8 @@ class Lowering(Builder):
         rows, columns = self.dims(x, dims)
         if not rows:
             return self.reduce(name, x, columns, keep)
+        if isinstance(x.rows, Flat):
+            x, columns = Value(x.op, x.rows.rows, (x.rows.count, *x.shape)), [0, *(d + 1 for d in columns)]
         if isinstance(x.rows, tuple):
             raise Unlowerable(f"a {name} over {in_words(x.rows)}: multiply by the mask, and sum")
         if x.rows == "vertices":
@@ -474,6 +480,8 @@ class Lowering(Builder):
         return self.reshape(x, self.layout()[1])
 
     def count_of(self, rows: Rows) -> Value:
+        if isinstance(rows, Flat):
+            return self.pointwise("mul", self.count_of(rows.rows), self.constant(rows.count))
         return self.computed(next(e for e, r in self.rows.items() if r == rows))
 
     def variance(self, x: Value, dims: Any, keep: bool, correction: float) -> Value:
@@ -494,6 +502,8 @@ class Lowering(Builder):
         x = self.reduce("mean", x, columns, True)
         if not rows:
             return x
+        if isinstance(x.rows, Flat):
+            x = self.reduce("mean", Value(x.op, x.rows.rows, (x.rows.count, *x.shape)), [0], False)
         if x.rows != "vertices":
             raise Unlowerable("a variance over edges: aggregate to vertices first")
         out = self.emit("row_mean", [x], None, x.shape)

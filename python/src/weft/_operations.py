@@ -11,7 +11,7 @@ import sympy
 import torch
 from torch import Tensor
 
-Rows = Any  # None, "vertices", the loops of an edge set, or one of these with the operation that chooses among its rows
+Rows = Any  # None, "vertices", the loops of an edge set, one of these with the operation that chooses among its rows, or Flat
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,15 @@ class Fill:
     axis: int = 0
 
     dim = Value.dim
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Rows of which each stands for several, one after another, as a view of (rows, count, …) as (rows · count, …)
+    makes them: a program's operations have these as the first dimension of a row."""
+
+    rows: Rows
+    count: int
 
 
 @dataclass(frozen=True)
@@ -110,13 +119,16 @@ class Builder:
              **attributes: Any) -> Value:  # fmt: skip
         if op == "detach" and self.of(inputs[0])["op"] == "detach":
             return inputs[0]
-        shape = tuple(int(n) for n in shape)
-        base = rows[0] if isinstance(rows, tuple) else rows
+        shape = whole = tuple(int(n) for n in shape)
+        base = base_of(rows)
+        if isinstance(rows, Flat):
+            whole = (rows.count, *shape)
+            attributes = _deeper(op, attributes, rows.count)
         key = (op, tuple(v.op for v in inputs), repr(attributes), base)
         if key not in self.known or op == "dropout":
             entry = {"op": op} | ({"in": [v.op for v in inputs]} if inputs else {}) | attributes
             self.operations.append(entry | {k: v for k, v in self.where.items() if v and k not in entry})
-            self.shapes.append(Value(len(self.operations) - 1, base, shape))
+            self.shapes.append(Value(len(self.operations) - 1, base, whole))
             self.known[key] = self.shapes[-1]
         return Value(self.known[key].op, rows, shape, axis if rows is not None else 0)
 
@@ -144,6 +156,9 @@ class Builder:
         return float(value) if isinstance(value, (int, float)) else None
 
     def ones(self, rows: Rows) -> Value:
+        if isinstance(rows, Flat):
+            own = self.reshape(self.ones(rows.rows), (1,))
+            return replace(self.expand(own, (rows.count,)), rows=rows, shape=())
         if rows == "vertices" or rows[0] == "vertices":
             return self.emit("ones", (), rows, (), rows="vertices")
         return self.emit("ones", (), rows, (), rows="edges", loops=base_of(rows))
@@ -159,10 +174,23 @@ class Builder:
         if math.prod(shape) != math.prod(x.shape):
             raise Unlowerable("a view mixes vertices or edges with columns")
         while self.of(x)["op"] == "reshape":
-            x = replace(x, op=self.inputs(x)[0].op, shape=self.inputs(x)[0].shape)
-        if shape == x.shape:
-            return replace(x, axis=axis if x.rows is not None else 0)
+            x = replace(x, op=self.inputs(x)[0].op)
+        if self.shapes[x.op].shape == ((x.rows.count, *shape) if isinstance(x.rows, Flat) else shape):
+            return replace(x, shape=shape, axis=axis if x.rows is not None else 0)
         return self.emit("reshape", [x], x.rows, shape, axis, shape=list(shape))
+
+    def regrouped(self, x: Value, rows: Rows, shape: tuple[int, ...], axis: int) -> Value:
+        """A view of which each row stands for several, or for one of several, other rows."""
+        if isinstance(x.rows, Flat):  # the several, which are a row's first dimension, come where PyTorch has the rows
+            count, before = x.rows.count, x.axis
+            x = Value(x.op, x.rows.rows, (count, *x.shape))
+            x = self.permute(x, [*range(1, before + 1), 0, *range(before + 1, len(x.shape))], before)
+        if isinstance(rows, Flat):
+            first = math.prod(shape[:axis])
+            x = self.reshape(x, (first, rows.count, math.prod(shape) // first), 1)
+            x = self.reshape(self.permute(x, [1, 0, 2], 0), (rows.count, *shape))
+            return Value(x.op, rows, shape, axis)
+        return self.reshape(x, shape, axis)
 
     def expand(self, x: Value, shape: tuple[int, ...]) -> Value:
         return x if x.shape == shape else self.emit("expand", [x], x.rows, shape, x.axis, shape=list(shape))
@@ -328,14 +356,29 @@ class Builder:
 
 
 _NEUTRAL, _NEUTRAL_LAST = {("mul", 1), ("add", 0)}, {("div", 1), ("sub", 0), ("pow", 1)}
+def _deeper(op: str, attributes: dict[str, Any], count: int) -> dict[str, Any]:
+    """The attributes of an operation on rows that have another first dimension, of that size."""
+    made = dict(attributes)
+    if "dims" in made:
+        made["dims"] = [0] * (op == "permute") + [d + 1 for d in made["dims"]]
+    if "dim" in made:
+        made["dim"] += 1
+    if "shape" in made:
+        made["shape"] = [count, *made["shape"]]
+    return made
+
+
 _POWERS = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
 
 
 def base_of(rows: Rows) -> Any:
+    rows = rows.rows if isinstance(rows, Flat) else rows
     return rows[0] if isinstance(rows, tuple) else rows
 
 
 def in_words(rows: Rows) -> str:
+    if isinstance(rows, Flat):
+        return f"{in_words(rows.rows)} × {rows.count}"
     if isinstance(rows, tuple):
         return f"some {in_words(rows[0])}"
     return "vertices" if rows == "vertices" else "edges" if rows == "stored" else f"edges (self loops {rows})"

@@ -295,6 +295,19 @@ def along_columns(self, x, edges):
     return self.lin(x).cumsum(-1) + x[:, :3].repeat_interleave(2, dim=1) + self.lin(x).view(-1, 3, 2).cumsum(1).flatten(1)
 
 
+def regrouped(self, x, edges):
+    """Views in which each row of the graph is several rows of a matrix."""
+    v, h = x.size(0), self.lin(x).view(-1, 2, 3)
+    a = self.three(h.reshape(-1, 3)).relu().view(v, 6)
+    b = self.norm(h.reshape(2 * v, 3)[:, [2, 0, 1]]).softmax(-1).view(-1, 6)
+    m = h[edges[0]].view(-1, 3)
+    m = torch.cat([m, m.sum(-1, keepdim=True)], 1) * torch.ones(m.size(0), 1)
+    c = h.permute(1, 0, 2).contiguous().view(2, -1)
+    c = (c * 2 + c.mean(1, keepdim=True)).view(2, v, 3).sum(0)
+    parts = [a, b, scatter(m.view(-1, 2, 4).sum(-1), edges[1], 0, v, "sum"), c]
+    return torch.cat(parts, 1) + h.reshape(-1, 3).mean() + h.view(-1, 3).std(0).sum()
+
+
 def sparse(self, x, edges):
     v = x.size(0)
     adjacency = torch.sparse_coo_tensor(edges, self.lin(x)[edges[0], 0], (v, v)).coalesce()
@@ -348,6 +361,7 @@ MODULES = {
     "embedding": lambda: Call(lambda s, x, e: s.lin(x) + s.t((x[:, 0] > 0).long()), t=nn.Embedding(3, OUT)),
     "recurrent": lambda: Call(recurrent, cell=nn.LSTMCell(OUT, OUT), gru=nn.GRUCell(OUT, OUT)),
     "sequences": lambda: Call(sequences, gru=nn.GRU(OUT, OUT, 2, batch_first=True, bidirectional=True), lstm=nn.LSTM(OUT, 4, bias=False), plain=nn.RNN(OUT, 3, batch_first=True)),
+    "regrouped": lambda: Call(regrouped, three=nn.Linear(3, 3), norm=nn.LayerNorm(3)),
     "reversible": lambda: Call(reversible, rev=g.GroupAddRev(GCNConv(OUT, OUT), num_groups=2), again=GCNConv(2 * OUT, 2 * OUT)),
     "loops of edges": lambda: CallAttr(means_of_loops, edge=nn.Linear(EDGE, OUT)),
     "remaining loops": lambda: CallWeight(remaining),
@@ -446,8 +460,8 @@ REFUSALS = {
     "batch norm of edges": (lambda s, x, e: scatter(nn.functional.batch_norm(s.lin(x)[e[0]], s.m, s.v, training=s.training), e[1], 0, x.size(0)), "batch norm of other rows"),
     "own gradient": (lambda s, x, e: InvertedSquare.apply(s.lin(x)), "gradient of its own"),
     "algebra": (lambda s, x, e: s.lin(x) @ torch.linalg.inv(s.conv.lin.weight), "linear algebra"),
-    "sequence": (lambda s, x, e: SAGEConv(WIDTH, OUT, "lstm").to(x)(x, e), "depends on values|sequence"),
-    "sequence of vertices": (lambda s, x, e: nn.GRU(WIDTH, OUT).to(x)(x)[0], "over all vertices"),
+    "sequence": (lambda s, x, e: s.mailbox(x, e), "depends on values|sequence"),
+    "sequence of vertices": (lambda s, x, e: s.gru(x)[0], "over all vertices"),
     "sum along vertices": (lambda s, x, e: s.lin(x).cumsum(0), "cumsum orders"),
 }
 
@@ -455,7 +469,7 @@ REFUSALS = {
 @pytest.mark.parametrize("name", REFUSALS)
 def test_refuses(name):
     function, words = REFUSALS[name]
-    module = Call(function)
+    module = Call(function, gru=nn.GRU(WIDTH, OUT), mailbox=SAGEConv(WIDTH, OUT, "lstm"))
     module.register_buffer("m", torch.zeros(OUT))
     module.register_buffer("v", torch.ones(OUT))
     with pytest.raises(weft.Refused, match=words) as refused:
