@@ -34,6 +34,9 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	output := p.built
 	values := newCode([]*value{output}, storage(false), func(*value) bool { return false })
 	level, levels := levelsOf(values)
+	if stages > 1 {
+		raise(values, level)
+	}
 	var specs []gnn.BlockSpec
 	first, given := 0, []*value{}
 	for _, v := range values.steps {
@@ -45,11 +48,11 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 		made := []*value{storage(false)(output)}
 		if last < levels {
 			made = crossing(values, level, last)
-			if !mayCut(values, level, last, made, stages) {
+			if !aggregates(values, level, first, last) || !mayCross(made, stages) {
 				continue
 			}
 		}
-		specs = append(specs, p.spec(given, made, last-first))
+		specs = append(specs, p.spec(given, made))
 		first, given = last, made
 	}
 	return specs, nil
@@ -159,34 +162,52 @@ func crossing(c *code, level map[*value]int, last int) (values []*value) {
 	return values
 }
 
-// mayCut reports whether blocks may be cut after a level. Tensors without rows do not cross, nor in a
-// pipeline do parameters; elsewhere only as many rows as a gnn.State holds without a copy.
-func mayCut(c *code, level map[*value]int, last int, made []*value, stages int) bool {
-	if len(made) == 0 || slices.ContainsFunc(made, func(v *value) bool { return v.Rows == None }) {
-		return false
-	}
-	if stages == 1 {
-		return len(made) <= 2
-	}
-	before, after := map[string]bool{}, map[string]bool{}
+// raise has all that reads a parameter in one level, as parameters do not cross the stages of a pipeline: that
+// of the last reader. What depends on it comes no earlier.
+func raise(c *code, level map[*value]int) {
+	of := map[string]int{} // by parameter
+	parameters := map[*value][]string{}
 	for _, s := range c.steps {
-		if s.Rows == None && !s.ofRows { // each block computes it for itself
-			continue
-		}
-		used := before
-		if level[s.value] > last {
-			used = after
-		}
-		for _, name := range parametersOf(s) {
-			used[name] = true
+		if s.Rows != None || s.ofRows { // others are computed by each block for itself
+			parameters[s.value] = parametersOf(s)
 		}
 	}
-	for name := range before {
-		if after[name] {
-			return false
+	for again := true; again; {
+		again = false
+		for _, s := range c.steps {
+			names, known := parameters[s.value]
+			if !known {
+				continue
+			}
+			at := level[s.value]
+			for _, x := range s.reads {
+				at = max(at, level[c.alias(x)])
+			}
+			for _, name := range names {
+				at = max(at, of[name])
+			}
+			for _, name := range names {
+				again = again || of[name] < at
+				of[name] = at
+			}
+			again = again || level[s.value] < at
+			level[s.value] = at
 		}
 	}
-	return true
+}
+
+// aggregates reports whether a step of the levels after first, up to last, aggregates.
+func aggregates(c *code, level map[*value]int, first, last int) bool {
+	return slices.ContainsFunc(c.steps, func(s step) bool {
+		return level[s.value] > first && level[s.value] <= last && len(s.aggregations()) > 0
+	})
+}
+
+// mayCross reports whether values may be what later blocks read. Tensors without rows do not cross; and in
+// one stage only as many rows as a gnn.State holds without a copy.
+func mayCross(made []*value, stages int) bool {
+	return len(made) > 0 && (stages > 1 || len(made) <= 2) &&
+		!slices.ContainsFunc(made, func(v *value) bool { return v.Rows == None })
 }
 
 // parametersOf are the names of the parameters that a step reads, other than through steps before it.
@@ -221,10 +242,10 @@ func parametersOf(s step) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// spec describes the block between values that are given and values that it makes, with so many aggregations
-// that depend on each other.
-func (p *Program) spec(given, made []*value, rounds int) gnn.BlockSpec {
+// spec describes the block between values that are given and values that it makes.
+func (p *Program) spec(given, made []*value) gnn.BlockSpec {
 	c := newCode(made, storage(false), func(v *value) bool { return slices.Contains(given, v) })
+	_, rounds := levelsOf(c)
 	s := gnn.BlockSpec{Out: width(made[:1]), H0: width(given[min(1, len(given)):]), Rounds: rounds}
 	s.In = width(given[:min(1, len(given))])
 	for _, st := range c.steps {

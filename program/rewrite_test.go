@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/gnn"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/internal/safetensors"
@@ -161,6 +162,33 @@ func TestModels(t *testing.T) {
 		_, meta, err := safetensors.ReadFile("testdata/" + name + ".safetensors")
 		require.NoError(t, err)
 		assert.Equal(t, want, steps(t, meta["program"]), name)
+	}
+}
+
+// TestStages: where blocks may be cut, and how many aggregations each has. In a pipeline no parameter crosses
+// a cut: what reads one comes late.
+func TestStages(t *testing.T) {
+	operations := strings.Join([]string{
+		`"op": "scatter", "in": [1], "reduce": "max"`, `"op": "linear", "in": [7, 3, 4]`,
+		`"op": "gather", "in": [8], "end": "source"`, `"op": "add", "in": [9, 2]`, `"op": "mul", "in": [10, 6]`,
+		`"op": "add", "in": [11, 4]`, `"op": "tanh", "in": [12]`, `"op": "scatter", "in": [13], "reduce": "max"`,
+		`"op": "linear", "in": [14, 3]`,
+	}, "}, {")
+	for output, want := range map[int][2][]int{ // rounds in one stage, and in a pipeline
+		8: {{1}, {1}}, 14: {{1, 1}, {1, 1}}, 15: {{1, 1}, {1, 1}}, // the product 8 comes after the cut
+	} {
+		text := leaves + "{" + operations + fmt.Sprintf(`}], "output": %d}`, output)
+		p, err := program.Read(strings.NewReader(text))
+		require.NoError(t, err)
+		for stages, want := range want {
+			specs, err := p.Blocks(gnn.OneType(4, 0), 4, stages+1)
+			require.NoError(t, err)
+			var rounds []int
+			for _, s := range specs {
+				rounds = append(rounds, s.Rounds)
+			}
+			assert.Equal(t, want, rounds, fmt.Sprint(output))
+		}
 	}
 }
 
