@@ -40,6 +40,9 @@ func TestMessageCheck(t *testing.T) {
 		{func(m *gnn.Message) { m.Loops = gnn.LastLoops }, "has sources for loops, whose source is the target"},
 		{func(m *gnn.Message) { m.Columns = 0 }, "messages of 0 columns"},
 		{func(m *gnn.Message) { m.Target = rows(5, 3) }, "rows of 5 targets for the worker's 6 vertices"},
+		{func(m *gnn.Message) { m.SourceParts, m.TargetParts = []int{2, 1}, []int{3} }, ""},
+		{func(m *gnn.Message) { m.SourceParts = []int{2, 2} }, "make them add up"},
+		{func(m *gnn.Message) { m.Target, m.TargetParts = nil, []int{3} }, "make them add up"},
 		{func(m *gnn.Message) { m.Reduce = gnn.KindSymmetric }, "take KindSum, KindMean, KindMax or KindMin"},
 		{func(m *gnn.Message) {
 			m.Columnwise, m.Parameters = true, []*nn.Param{{Value: rows(1, 2).Value()}}

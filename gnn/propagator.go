@@ -209,6 +209,9 @@ func (a Attention) EachRound(k Rounds, once func(a Attention) *autograd.Var) *au
 type Message struct {
 	// rows × any columns: what a vertex sends, and what the receiver knows; nil: nothing, for one of them
 	Source, Target *autograd.Var
+	// SourceParts and TargetParts are the numbers of columns of the values that Source and Target are joined
+	// of. Function then gets these apart, as Edges.Sources and Edges.Targets. nil: it gets them whole
+	SourceParts, TargetParts []int
 	// Function computes the messages of some edges, one row for each: edges × Columns. It is called for a few
 	// thousand edges at a time, and again in the backward pass. It must depend only on its argument and
 	// Parameters. The message of an edge must depend on that edge's rows alone, so Function cannot use batch
@@ -255,6 +258,8 @@ func (m Message) Check(path string, targets int) error {
 	case m.Target != nil && m.Target.Rows() != targets:
 		return refuse("has rows of %d targets for the worker's %d vertices; give a row for each",
 			m.Target.Rows(), targets)
+	case !addUp(m.SourceParts, m.Source) || !addUp(m.TargetParts, m.Target):
+		return refuse("has parts of other columns than Message.Source or Message.Target; make them add up")
 	case m.Reduce > KindMin:
 		return refuse("has messages that are aggregated as none can be; take KindSum, KindMean, KindMax or " +
 			"KindMin")
@@ -272,11 +277,21 @@ func (m Message) Check(path string, targets int) error {
 	return nil
 }
 
+// addUp reports whether parts are all columns of a value; nil: of any.
+func addUp(parts []int, of *autograd.Var) bool {
+	sum := 0
+	for _, columns := range parts {
+		sum += columns
+	}
+	return parts == nil || of != nil && sum == of.Cols()
+}
+
 // Edges are some edges, as a message function sees them.
 type Edges struct {
 	Tape *autograd.Tape // where the function's operations are recorded
-	// edges × columns of Message.Source and of Message.Target; nil where these are
-	Source, Target *autograd.Var
+	// edges × columns of Message.Source and of Message.Target; nil where these are. Of parts it is the first
+	Source, Target   *autograd.Var
+	Sources, Targets []*autograd.Var // the parts, or the whole
 	// Loops says that these are added self loops. Otherwise all of them are edges of the graph.
 	Loops bool
 	// Weight (edges × 1) holds the edges' weights, 1 for added self loops; nil if the relation has no weights

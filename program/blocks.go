@@ -373,6 +373,21 @@ func (b *block) Forward(s gnn.State) gnn.State {
 	return out
 }
 
+// part is the columns of a value in a row of several.
+func part(row *autograd.Var, of []*value, v *value) *autograd.Var {
+	if len(of) == 1 {
+		return row
+	}
+	at := 0
+	for _, x := range of {
+		if x == v {
+			break
+		}
+		at += x.size()
+	}
+	return autograd.Columns(row, at, v.size())
+}
+
 // reduceOf is the aggregation of a scatter, or of rows of vertices.
 func reduceOf(v *value) gnn.Reduce {
 	r := gnn.Reduce{Loops: loopsOf(v.setOfEdges()), Weighted: v.o.Weighted}

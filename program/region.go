@@ -91,27 +91,12 @@ func (r *region) function(b *block, v *value) func(e gnn.Edges) *autograd.Var {
 			p.rows = e.Target
 		}
 		for _, l := range r.leaves {
-			of, from := r.sources, e.Source
+			of, from := r.sources, e.Sources
 			if l.target {
-				of, from = r.targets, e.Target
+				of, from = r.targets, e.Targets
 			}
-			p.vars[l.value] = part(from, of, l.of)
+			p.vars[l.value] = from[slices.Index(of, l.of)]
 		}
 		return p.result(v.in[0])
 	}
-}
-
-// part is the columns of a value in a row of several.
-func part(row *autograd.Var, of []*value, v *value) *autograd.Var {
-	if len(of) == 1 {
-		return row
-	}
-	at := 0
-	for _, x := range of {
-		if x == v {
-			break
-		}
-		at += x.size()
-	}
-	return autograd.Columns(row, at, v.size())
 }

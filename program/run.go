@@ -205,7 +205,8 @@ func (p *pass) attend(v *value) *autograd.Var {
 func (p *pass) message(v *value) *autograd.Var {
 	r := v.region
 	m := gnn.Message{
-		Source: p.joined(r.sources), Target: p.joined(r.targets), Function: r.function(p.block, v),
+		Source: p.joined(r.sources), SourceParts: widths(r.sources), Target: p.joined(r.targets),
+		TargetParts: widths(r.targets), Function: r.function(p.block, v),
 		Columns: v.size(), Columnwise: r.columnwise, Reduce: reduceOf(v).Kind, Loops: loopsOf(v.setOfEdges()),
 	}
 	if m.Source == nil && m.Target == nil { // of the edges alone
@@ -217,6 +218,17 @@ func (p *pass) message(v *value) *autograd.Var {
 		}
 	}
 	return p.propagators[v].Message(m)
+}
+
+// widths are the numbers of columns of several values; nil: it is one, or none.
+func widths(values []*value) (of []int) {
+	if len(values) < 2 {
+		return nil
+	}
+	for _, v := range values {
+		of = append(of, v.size())
+	}
+	return of
 }
 
 // joined is values side by side; nil: there are none.

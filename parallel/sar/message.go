@@ -205,28 +205,41 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 	for _, q := range m.Parameters {
 		tape.Announced[q.Grad] = true
 	}
-	picked := func(from, list *tensor.Matrix) *tensor.Matrix {
-		x := t.Memory().NewElement(tensor.Buffers, from.Element, b.n, from.Cols)
-		t.Team.Gather(x, from, list)
+	picked := func(from, list *tensor.Matrix, at, cols int) *tensor.Matrix {
+		x := t.Memory().NewElement(tensor.Buffers, from.Element, b.n, cols)
+		if cols == from.Cols {
+			t.Team.Gather(x, from, list)
+		} else {
+			t.Team.PickColumns(x, from, list, at)
+		}
 		x = m.inFloat32(x)
 		rows = append(rows, x)
 		return x
 	}
-	gathered := func(of *autograd.Var, from, list *tensor.Matrix) *autograd.Var {
-		if of == nil {
-			return nil
+	gathered := func(of *autograd.Var, from, list *tensor.Matrix, parts []int) (vars []*autograd.Var) {
+		if parts == nil {
+			parts = []int{from.Cols}
 		}
-		x := picked(from, list)
-		if !of.Wants() {
-			return tape.Constant(x, set)
+		at := 0
+		for _, cols := range parts {
+			x := picked(from, list, at, cols)
+			at += cols
+			if of.Wants() {
+				vars = append(vars, tape.Input(x, set))
+			} else {
+				vars = append(vars, tape.Constant(x, set))
+			}
 		}
-		return tape.Input(x, set)
+		return vars
 	}
-	e = gnn.Edges{
-		Tape: tape, Source: gathered(m.Source, source, b.sources), FirstColumn: m.FirstColumn, Loops: b.added,
+	e = gnn.Edges{Tape: tape, FirstColumn: m.FirstColumn, Loops: b.added}
+	if m.Source != nil {
+		e.Sources = gathered(m.Source, source, b.sources, m.SourceParts)
+		e.Source = e.Sources[0]
 	}
 	if m.Target != nil {
-		e.Target = gathered(m.Target, m.Target.Value(), b.targets)
+		e.Targets = gathered(m.Target, m.Target.Value(), b.targets, m.TargetParts)
+		e.Target = e.Targets[0]
 	}
 	if b.weights != nil {
 		e.Weight = tape.Constant(b.weights, set)
@@ -234,7 +247,7 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 	switch f := b.features; {
 	case f == nil:
 	case b.entries != nil:
-		e.Features = tape.Constant(picked(f, b.entries), set)
+		e.Features = tape.Constant(picked(f, b.entries, 0, f.Cols), set)
 	default:
 		if f = m.sum(b.features); f != b.features {
 			t.Team.Convert(f, b.features)
@@ -299,16 +312,35 @@ func (m *messages) backward(b *batch, source, dSource, dTarget, g *tensor.Matrix
 	if wanted(m.Source) {
 		b.bySource(team)
 		sums := mem.New(tensor.Buffers, b.n, source.Cols)
-		grad := e.Source.TakeGrad()
+		grad := m.takeGrads(e.Sources, b.n)
 		team.SpMM(sums.RowRange(0, b.distinct.Cols), b.outOf, grad, kernel.Scales{}, kernel.Replace)
 		grad.Release()
 		team.ScatterAdd(dSource, sums, b.distinct)
 		sums.Release()
 	}
 	if dTarget != nil {
-		grad := e.Target.TakeGrad()
+		grad := m.takeGrads(e.Targets, b.n)
 		team.SpMM(dTarget.RowRange(b.lo, b.hi), b.into, grad, kernel.Scales{}, kernel.Accumulate)
 		grad.Release()
 	}
 	exchange.Release(rows...)
+}
+
+// takeGrads returns the gradients of the parts of an end's rows, side by side. The caller owns the matrix.
+func (m *messages) takeGrads(parts []*autograd.Var, n int) *tensor.Matrix {
+	if len(parts) == 1 {
+		return parts[0].TakeGrad()
+	}
+	cols := 0
+	for _, x := range parts {
+		cols += x.Cols()
+	}
+	all, at := m.tape.Memory().New(tensor.Gradients, n, cols), 0
+	for _, x := range parts {
+		grad := x.TakeGrad()
+		m.tape.Team.Columns(all, at, grad, 0, x.Cols(), kernel.Replace)
+		grad.Release()
+		at += x.Cols()
+	}
+	return all
 }
