@@ -128,31 +128,34 @@ func (b *builder) distributed(o Operation, in []*value) *value {
 		return nil
 	}
 	terms := b.terms(o, term{in[0], in[1], 1})
+	if len(terms) < 2 {
+		return nil
+	}
+	terms = b.merged(o, terms)
 	others := 0
 	for _, t := range terms {
 		if t.x.op != "gather" {
 			others++
 		}
 	}
-	if len(terms) < 2 || others > 1 {
+	if others > 1 {
 		return nil
 	}
 	var z *value
-	for _, t := range terms {
-		y := b.make(o.op("linear"), t.x, t.weight)
-		switch {
-		case z == nil && t.sign < 0:
-			z = b.make(o.op("neg"), y)
-		case z == nil:
-			z = y
-		case t.sign < 0:
-			z = b.make(o.op("sub"), z, y)
-		default:
-			z = b.make(o.op("add"), z, y)
+	bias := in[2:]
+	for i := 0; i < len(terms); {
+		end := terms[i].end()
+		var of *value // what is gathered from one end
+		for ; i < len(terms) && terms[i].end() == end; i++ {
+			of = b.plus(o, of, b.make(o.op("linear"), terms[i].x, terms[i].weight), terms[i].sign)
 		}
+		if len(bias) > 0 && end != "" {
+			of, bias = b.plus(o, of, bias[0], 1), nil
+		}
+		z = b.plus(o, z, of, 1)
 	}
-	if len(in) == 3 {
-		z = b.make(o.op("add"), z, in[2])
+	if len(bias) > 0 {
+		z = b.plus(o, z, bias[0], 1)
 	}
 	return z
 }
@@ -161,6 +164,41 @@ func (b *builder) distributed(o Operation, in []*value) *value {
 type term struct {
 	x, weight *value
 	sign      int
+}
+
+// end is the end that a term is gathered from; "": none.
+func (t term) end() string {
+	if t.x.op == "gather" {
+		return t.x.o.End
+	}
+	return ""
+}
+
+// plus is z ± x; z may be nil.
+func (b *builder) plus(o Operation, z, x *value, sign int) *value {
+	switch {
+	case z == nil && sign < 0:
+		return b.make(o.op("neg"), x)
+	case z == nil:
+		return x
+	case sign < 0:
+		return b.make(o.op("sub"), z, x)
+	}
+	return b.make(o.op("add"), z, x)
+}
+
+// merged are terms of different rows: of the same rows the weights are added.
+func (b *builder) merged(o Operation, terms []term) (all []term) {
+	for _, t := range terms {
+		same := slices.IndexFunc(all, func(s term) bool { return s.x == t.x })
+		if same < 0 {
+			all = append(all, t)
+			continue
+		}
+		s := &all[same]
+		s.weight = b.plus(o, s.weight, t.weight, s.sign*t.sign)
+	}
+	return all
 }
 
 // terms are those of a product, in the order of the ends that they are gathered from, so that rows of one end
@@ -174,13 +212,7 @@ func (b *builder) terms(o Operation, of term) []term {
 			i++
 		}
 	}
-	end := func(t term) string {
-		if t.x.op == "gather" {
-			return t.x.o.End
-		}
-		return ""
-	}
-	slices.SortStableFunc(terms, func(s, t term) int { return strings.Compare(end(s), end(t)) })
+	slices.SortStableFunc(terms, func(s, t term) int { return strings.Compare(s.end(), t.end()) })
 	return terms
 }
 

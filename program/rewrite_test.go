@@ -60,6 +60,14 @@ func TestRules(t *testing.T) {
 		{"a function of both ends", []string{
 			`"op": "sub", "in": [1, 2]`, `"op": "tanh", "in": [7]`, `"op": "scatter", "in": [8], "reduce": "sum"`,
 		}, "messages sum, columnwise (pointwise sub tanh)"},
+		{"a product with the same rows twice", []string{
+			`"op": "sub", "in": [2, 1]`, `"op": "add", "in": [7, 2]`, `"op": "linear", "in": [8, 3, 4]`,
+			`"op": "scatter", "in": [9], "reduce": "max"`,
+		}, "pointwise add; linear; pointwise add neg; linear; messages max, columnwise (pointwise add)"},
+		{"a product with the same rows of edges twice", []string{
+			`"op": "exp", "in": [6]`, `"op": "mul", "in": [7, 4]`, `"op": "add", "in": [8, 8]`,
+			`"op": "linear", "in": [9, 3, 4]`, `"op": "scatter", "in": [10], "reduce": "max"`,
+		}, "messages max (pointwise exp; pointwise mul; pointwise add; linear; pointwise add)"},
 		{"a factor of the target", []string{
 			`"op": "mul", "in": [1, 2]`, `"op": "neg", "in": [7]`, `"op": "scatter", "in": [8], "reduce": "mean"`,
 		}, "aggregate mean; pointwise mul mul"},
@@ -152,8 +160,9 @@ func TestModels(t *testing.T) {
 			"(pointwise exp sub); messages sum, columnwise (pointwise exp mul sub); linear; " +
 			"pointwise add add mul reciprocal; linear; relu(batch_norm(linear)); relu(linear); " +
 			"aggregate sum; pointwise add; pointwise add mul; linear + bias",
-		"edge": "slice; slice; linear; linear; messages max (pointwise add add relu sub; linear); " +
-			"pointwise relu; slice; slice; linear; linear; messages mean (pointwise add add sub)",
+		"edge": "slice; slice; pointwise sub; linear + bias; linear; messages max (pointwise add relu; " +
+			"linear); pointwise relu; slice; slice; pointwise sub; linear + bias; linear; messages " +
+			"mean, columnwise (pointwise add)",
 		"gated": "linear + bias; linear + bias; linear + bias; messages sum (pointwise add mul " +
 			"sigmoid); relu(scatter + linear + bias); linear; slice; slice; linear; linear + bias; " +
 			"slice; slice; linear; messages mean (pointwise add mul relu); pointwise add add mul " +
