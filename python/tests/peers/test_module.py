@@ -158,6 +158,25 @@ def test_everywhere(arrays, graph):
     assert fitted.run_.evaluate()["val"]["accuracy"] == pytest.approx(fitted.run_.summary["val"])
 
 
+class Tables(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.of_vertices, self.of_edges, self.out = nn.Embedding(4, 8), nn.Embedding(2, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x, edge_index, edge_attr):
+        messages = self.of_vertices(x[:, 0].long())[edge_index[0]] * self.of_edges(edge_attr[:, 0].long())
+        return self.out(x.new_zeros(x.size(0), 8).index_add(0, edge_index[1], messages))
+
+
+def test_tables(arrays):
+    """Numbers that features hold choose rows of tables."""
+    arrays = arrays | {"x": torch.arange(V).view(-1, 1).float() % 4, "edge_attr": (arrays["edge_attr"] > 0).float()}
+    torch.manual_seed(4)
+    module = Tables()
+    run = weft.train(weft.Graph(**arrays), model=module, **BRIEF)
+    np.testing.assert_allclose(run.history["loss"], losses_of(module, arrays, sgd, 6), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "make",
     [
