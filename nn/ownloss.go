@@ -22,6 +22,37 @@ type Labels struct {
 	Vertices []int32
 }
 
+// AsRows returns the labels as rows of numbers beside the model's output: the number of a class, or a number
+// for each column.
+func (l Labels) AsRows(output *autograd.Var) *autograd.Var {
+	switch {
+	case l.Values != nil:
+		return output.Tape().Constant(l.Values, output.RowSet())
+	case l.Multi != nil:
+		return output.Tape().Constant(l.Multi, output.RowSet())
+	}
+	return autograd.Filled(output, 1, func(values []float32) {
+		for row, c := range l.Class.ReadInt32s() {
+			values[row] = float32(c)
+		}
+	})
+}
+
+// Listed are the rows of a model's output that a loss is of.
+type Listed struct {
+	Rows  *tensor.Matrix // Int32, 1 × n: those of this worker
+	All   int            // how many all workers have
+	Total float64        // the number of their labels, by which a sum is divided
+}
+
+// OwnLoss is a loss that the settings do not name, on a worker. All workers call its methods together.
+type OwnLoss interface {
+	// Loss returns this worker's part of the loss of listed rows, whose labels are given.
+	Loss(output *autograd.Var, labels Labels, of Listed) (part float64)
+	// LossGradient returns Loss and dLoss/doutput.
+	LossGradient(output *autograd.Var, labels Labels, of Listed) (part float64, grad *tensor.Matrix)
+}
+
 // LossFunc is a loss of the caller's own. It gets the model's output of some vertices, rows × columns in
 // Float32, and their labels, and computes on the output's tape. The sum of all elements of what it returns,
 // such as rows × 1, is the loss of these vertices. Each worker calls it with the labelled vertices that it
@@ -30,46 +61,100 @@ type Labels struct {
 // matrices by their Read accessors, which give nothing in a plan.
 type LossFunc func(output *autograd.Var, labels Labels) *autograd.Var
 
-// Loss returns this worker's part of the loss over the listed rows (Int32, 1 × n), divided by total. labels
-// are those of the listed rows.
-func (f LossFunc) Loss(output *autograd.Var, labels Labels, rows *tensor.Matrix,
-	total float64,
-) (part float64) {
-	if rows.Cols == 0 || total == 0 {
+// Loss implements OwnLoss: a part is divided by the number of labels.
+func (f LossFunc) Loss(output *autograd.Var, labels Labels, of Listed) (part float64) {
+	if of.Rows.Cols == 0 || of.Total == 0 {
 		return 0
 	}
-	t := autograd.NewTape(output.Tape().Team)
-	t.Storage = tensor.Float32
-	loss := t.Scope(func() *autograd.Var { return f.of(listed(t, output, rows), labels) })
-	defer loss.Drop()
-	return 1 / total * sumOf(loss)
+	return f.part(output, labels, of.Rows, f.rows(of), 1/of.Total)
 }
 
-// LossGradient returns Loss and dLoss/doutput.
-func (f LossFunc) LossGradient(output *autograd.Var, labels Labels, rows *tensor.Matrix,
-	total float64,
+// LossGradient implements OwnLoss.
+func (f LossFunc) LossGradient(output *autograd.Var, labels Labels, of Listed) (part float64, grad *tensor.Matrix) {
+	if of.Rows.Cols == 0 || of.Total == 0 {
+		return 0, noGradient(output)
+	}
+	return f.gradient(output, labels, of.Rows, f.rows(of), 1/of.Total)
+}
+
+// rows are rows that no worker sums over.
+func (LossFunc) rows(of Listed) *autograd.RowSet {
+	return &autograd.RowSet{Here: of.Rows.Cols, Total: autograd.NotVertices}
+}
+
+// WholeLoss is a loss of the rows of all workers together, by a function that returns one number: it may sum
+// over the rows of its values, and returns the same on each worker.
+type WholeLoss struct {
+	Of    LossFunc
+	Peers autograd.Peers
+	First bool // this worker's part is the loss, and that of others 0
+}
+
+// Loss implements OwnLoss.
+func (l WholeLoss) Loss(output *autograd.Var, labels Labels, of Listed) (part float64) {
+	if of.All == 0 {
+		return 0
+	}
+	return l.Of.part(output, labels, of.Rows, l.rows(of), l.scale())
+}
+
+// LossGradient implements OwnLoss.
+func (l WholeLoss) LossGradient(output *autograd.Var, labels Labels, of Listed) (part float64, grad *tensor.Matrix) {
+	if of.All == 0 {
+		return 0, noGradient(output)
+	}
+	return l.Of.gradient(output, labels, of.Rows, l.rows(of), l.scale())
+}
+
+func (l WholeLoss) rows(of Listed) *autograd.RowSet {
+	return &autograd.RowSet{Here: of.Rows.Cols, Total: of.All, Peers: l.Peers}
+}
+
+func (l WholeLoss) scale() float64 {
+	if l.First {
+		return 1
+	}
+	return 0
+}
+
+// noGradient is the gradient of an output that no loss depends on.
+func noGradient(output *autograd.Var) *tensor.Matrix {
+	return output.Tape().Team.Zeros(tensor.Gradients, output.Rows(), output.Cols())
+}
+
+// part is the loss of listed rows (Int32, 1 × n), which are those of set, times scale.
+func (f LossFunc) part(output *autograd.Var, labels Labels, rows *tensor.Matrix, set *autograd.RowSet,
+	scale float64,
+) float64 {
+	t := autograd.NewTape(output.Tape().Team)
+	t.Storage = tensor.Float32
+	loss := t.Scope(func() *autograd.Var { return f.of(listed(t, output, rows, set), labels) })
+	defer loss.Drop()
+	return scale * sumOf(loss)
+}
+
+// gradient returns part and its gradient.
+func (f LossFunc) gradient(output *autograd.Var, labels Labels, rows *tensor.Matrix, set *autograd.RowSet,
+	scale float64,
 ) (part float64, grad *tensor.Matrix) {
 	team := output.Tape().Team
-	grad = team.Zeros(tensor.Gradients, output.Rows(), output.Cols())
-	if rows.Cols == 0 || total == 0 {
-		return 0, grad
-	}
+	grad = noGradient(output)
 	t := autograd.NewTrainingTape(team, autograd.Random{})
 	t.Storage = tensor.Float32
 	var of *autograd.Var
 	loss := t.Scope(func() *autograd.Var {
-		of = listed(t, output, rows)
+		of = listed(t, output, rows, set)
 		return f.of(of, labels)
 	})
-	part = 1 / total * sumOf(loss)
+	part = scale * sumOf(loss)
 	root := team.Memory.NewElement(tensor.Gradients, loss.Element(), loss.Rows(), loss.Cols())
 	if root.Element == tensor.Float64 {
 		each := root.WriteDoubles()
 		for i := range each {
-			each[i] = 1 / total
+			each[i] = scale
 		}
 	} else {
-		team.Fill(root, float32(1/total))
+		team.Fill(root, float32(scale))
 	}
 	t.Backward(autograd.Root{Var: loss, Grad: root})
 	g := of.TakeGrad()
@@ -85,10 +170,10 @@ func (f LossFunc) of(output *autograd.Var, labels Labels) (loss *autograd.Var) {
 }
 
 // listed puts the listed rows of a model's output on a tape.
-func listed(t *autograd.Tape, output *autograd.Var, rows *tensor.Matrix) *autograd.Var {
+func listed(t *autograd.Tape, output *autograd.Var, rows *tensor.Matrix, set *autograd.RowSet) *autograd.Var {
 	x := t.Memory().New(tensor.Activations, rows.Cols, output.Cols())
 	t.Team.Gather(x, output.Value(), rows)
-	return t.Received(x, &autograd.RowSet{Here: x.Rows, Total: autograd.NotVertices})
+	return t.Received(x, set)
 }
 
 // sumOf is the sum of all elements, over tiles of rows in their order.

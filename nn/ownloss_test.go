@@ -51,8 +51,9 @@ func TestOwnLossGradient(t *testing.T) {
 	})
 	output := autograd.NewTape(team).Constant(z, autograd.AllHere(vertices))
 	want, wantGrad := LossGradient(output, y, rows, total)
-	got, grad := own.LossGradient(output, labels, rows, total)
-	if again := own.Loss(output, labels, rows, total); math.Abs(got-want) > 1e-7*want || again != got {
+	of := Listed{Rows: rows, Total: total}
+	got, grad := own.LossGradient(output, labels, of)
+	if again := own.Loss(output, labels, of); math.Abs(got-want) > 1e-7*want || again != got {
 		t.Errorf("loss %v, without a gradient %v, want %v", got, again, want)
 	}
 	for i, g := range grad.Floats() {
@@ -69,8 +70,8 @@ func TestOwnLossOfNoRows(t *testing.T) {
 	output := autograd.NewTape(team).Constant(team.Zeros(tensor.Activations, 3, 2), autograd.AllHere(3))
 	none := kernel.List(team, tensor.Buffers, []int32{})
 	f := LossFunc(func(*autograd.Var, Labels) *autograd.Var { panic("called for no row") })
-	loss, grad := f.LossGradient(output, Labels{}, none, 5)
-	if loss != 0 || f.Loss(output, Labels{}, none, 5) != 0 || grad.Rows != 3 {
+	loss, grad := f.LossGradient(output, Labels{}, Listed{Rows: none, Total: 5})
+	if loss != 0 || f.Loss(output, Labels{}, Listed{Rows: none, Total: 5}) != 0 || grad.Rows != 3 {
 		t.Errorf("loss %v, gradient of %d rows", loss, grad.Rows)
 	}
 }

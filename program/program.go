@@ -5,6 +5,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,7 +130,9 @@ func (n number) MarshalJSON() ([]byte, error) {
 }
 
 // Read reads a program and checks it. An error is a refusal.
-func Read(r io.Reader) (*Program, error) {
+func Read(r io.Reader) (*Program, error) { return read(r, (*Program).check) }
+
+func read(r io.Reader, check func(*Program) error) (*Program, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
 		return nil, err
@@ -150,7 +153,7 @@ func Read(r io.Reader) (*Program, error) {
 		return nil, refusal.Errorf("a program of version %d, and this weft reads version %d; trace the model "+
 			"again with the Python package of this version", p.Version, version)
 	}
-	if err := p.check(); err != nil {
+	if err := check(p); err != nil {
 		return nil, refusal.Errorf("program: %w; trace the model again", err)
 	}
 	return p, nil
@@ -173,9 +176,27 @@ func (p *Program) Text() []byte {
 
 // check checks everything but what depends on the graph, and sets the values' types.
 func (p *Program) check() error {
-	if err := p.checkParameters(); err != nil {
+	if err := cmp.Or(p.checkParameters(), p.checkOperations()); err != nil {
 		return err
 	}
+	if err := p.checkReversed(); err != nil {
+		return err
+	}
+	for i, o := range p.Operations {
+		if o.Op == opLogits || o.Op == opLabels {
+			return fmt.Errorf("%s: is read by a loss alone", p.describe(i))
+		}
+	}
+	if t := p.types[p.Output]; t.Rows != Vertices || len(t.Shape) > 1 || size(t.Shape) == 0 {
+		return fmt.Errorf("output: %s, and a model's output has a row of numbers for each vertex", t)
+	}
+	p.built = p.build()
+	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
+	return nil
+}
+
+// checkOperations checks each operation, and sets the values' types.
+func (p *Program) checkOperations() error {
 	switch n := len(p.Operations); {
 	case n > maxOperations:
 		return fmt.Errorf("%d operations, and at most %d are read", n, maxOperations)
@@ -204,14 +225,6 @@ func (p *Program) check() error {
 		}
 		p.types = append(p.types, t)
 	}
-	if err := p.checkReversed(); err != nil {
-		return err
-	}
-	if t := p.types[p.Output]; t.Rows != Vertices || len(t.Shape) > 1 || size(t.Shape) == 0 {
-		return fmt.Errorf("output: %s, and a model's output has a row of numbers for each vertex", t)
-	}
-	p.built = p.build()
-	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
 	return nil
 }
 

@@ -26,7 +26,7 @@ func isRowLocal(op string) bool {
 	switch op {
 	case "features", "edge_features", "edge_weight", "ones", "gather", "scatter", "edge_softmax",
 		"without_loops", "with_loops", "loop_values", "dropout", "row_sum", "row_mean", "batch_norm",
-		"row_max", "row_min", opAggregate, opAttend, opLargest:
+		"row_max", "row_min", opAggregate, opAttend, opLargest, opLogits, opLabels:
 		return false
 	}
 	return true

@@ -80,6 +80,8 @@ var kinds = map[string]kind{
 	"features":      {0, 0, "shape", inferFeatures(Vertices)},
 	"edge_features": {0, 0, "shape", inferFeatures(Edges)},
 	"edge_weight":   {0, 0, "", inferNumber(Edges)},
+	opLogits:        {0, 0, "shape", inferOfLoss},
+	opLabels:        {0, 0, "shape", inferOfLoss},
 	"vertices":      {0, 0, "", inferNumber(None)},
 	"parameter":     {0, 0, "name", inferParameter},
 	"constant":      {0, 0, "shape values", inferConstant},

@@ -104,7 +104,7 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 		return nil, err
 	}
 	if weights == nil {
-		err = cmp.Or(j.checkLoss(), j.checkOwn(r), r.Kind.Check(s.whole))
+		err = cmp.Or(j.checkLoss(), j.checkOwn(r), r.Kind.Check(s.whole), checkLossFile(r, s.whole))
 		s.Passing = r.Kind.Passing()
 	} else {
 		err = j.checkVertices(s)
@@ -152,6 +152,18 @@ func (j *Job) checkLoss() error {
 	}
 	return refusal.Errorf("%s %s: the job has a loss of its own in its place; leave one of them out", given,
 		text)
+}
+
+// checkLossFile refuses a graph that the loss of a file is not for.
+func checkLossFile(r *setting.Resolved, whole *partition.Whole) error {
+	l := r.LossFile()
+	if l == nil {
+		return nil
+	}
+	if err := l.Check(r.Kind.Outputs(whole), whole.SeveralLabels || whole.ValueColumns > 0); err != nil {
+		return refusal.Errorf("--loss %s: %w", r.Loss, err)
+	}
+	return nil
 }
 
 // checkOwn refuses to train a model or a loss of the job's own on a card.

@@ -41,7 +41,6 @@ const (
 	runFile     = "run.json" // written last: a directory without it is not a complete run
 	configFile  = "run.yaml"
 	metricsFile = "metrics.jsonl"
-	programFile = setting.ProgramFile
 	// tensors of the model whose program it is that no operation reads; the weights have them, too
 	unreadFile = "unread.safetensors"
 	// Written first of the results: without the others it is still of use
@@ -51,10 +50,8 @@ const (
 
 // Files are the names of the files of a run directory.
 func Files() []string {
-	return []string{
-		runFile, stateFile, configFile, metricsFile, profileFile, programFile, unreadFile, weightsFile,
-		predictionsFile,
-	}
+	return append(setting.KeptNames(), runFile, stateFile, configFile, metricsFile, profileFile, unreadFile,
+		weightsFile, predictionsFile)
 }
 
 // Paths are the paths of the files of a run directory.
@@ -120,8 +117,13 @@ func (d *Dir) begin(settings *setting.Resolved) (err error) {
 	if d.metrics, err = d.claim(); err != nil {
 		return err
 	}
-	if settings.Program.Path != "" {
-		if err := d.writeProgram(settings); err != nil {
+	for name, text := range settings.Kept() {
+		if err := d.write(name, text); err != nil {
+			return err
+		}
+	}
+	if settings.Program.Path != "" && settings.Init != "" {
+		if err := d.writeUnread(settings); err != nil {
 			return err
 		}
 	}
@@ -135,11 +137,8 @@ func (d *Dir) begin(settings *setting.Resolved) (err error) {
 	return d.writeState() // last: a directory with it can continue
 }
 
-// writeProgram writes the program, and what the weights that the run starts from have besides.
-func (d *Dir) writeProgram(settings *setting.Resolved) error {
-	if err := d.write(programFile, settings.Program.Text()); err != nil || settings.Init == "" {
-		return err
-	}
+// writeUnread writes what the weights that the run of a program starts from have besides.
+func (d *Dir) writeUnread(settings *setting.Resolved) error {
 	unread, err := worker.ReadInit(settings.Init)
 	if err != nil {
 		return err
@@ -154,15 +153,6 @@ func (d *Dir) writeProgram(settings *setting.Resolved) error {
 	return atomicfile.WriteIn(d.root, unreadFile, func(to io.Writer) error {
 		return nn.EncodeState(to, unread)
 	})
-}
-
-// ReadProgram reads the program of the run in a directory into its options, if it has one.
-func ReadProgram(dir string, o *setting.Options) error {
-	if o.Program.Path == "" {
-		return nil
-	}
-	o.Program.Path = filepath.Join(dir, programFile)
-	return o.ReadProgram()
 }
 
 // claim makes metrics.jsonl, and locks it: of two runs that found the same folder empty, the second fails
@@ -323,7 +313,7 @@ func hardlyBegun(entries []fs.DirEntry) bool {
 			return false
 		case e.Name() == metricsFile && info.Size() == 0:
 			begun = true
-		case !slices.Contains([]string{configFile, programFile, unreadFile}, e.Name()):
+		case !slices.Contains(append(setting.KeptNames(), configFile, unreadFile), e.Name()):
 			return false
 		}
 	}
@@ -610,9 +600,8 @@ func (d *Dir) Discard() {
 		_ = d.writeState() // else the run seems to have been killed
 	}
 	if d.metrics != nil && !d.reopened {
-		for _, name := range []string{
-			stateFile, configFile, programFile, unreadFile, metricsFile, Checkpoints,
-		} {
+		for _, name := range append(setting.KeptNames(), stateFile, configFile, unreadFile, metricsFile,
+			Checkpoints) {
 			_ = d.root.Remove(name) // that of the checkpoints fails where one was written
 		}
 	}
@@ -697,7 +686,7 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 		}
 		return run, o, "", err
 	}
-	if err := ReadProgram(dir, &o); err != nil {
+	if err := o.ReadKept(dir); err != nil {
 		return run, o, "", err
 	}
 	if o.Model == "" {

@@ -31,6 +31,7 @@ import (
 	"weft/nn"
 	"weft/partition"
 	"weft/train"
+	"weft/train/setting"
 	"weft/train/metric"
 	"weft/train/worker"
 )
@@ -50,11 +51,14 @@ func newDir(t *testing.T, out string) *Dir {
 	return d
 }
 
-// ofProgram is a job whose model is a program. The weights that it starts from have a tensor that no
+// ofProgram is a job whose model is a program, with a loss of its own. The weights that it starts from have a tensor that no
 // operation reads.
 func ofProgram(t *testing.T) *train.Job {
 	t.Helper()
 	file, init := filepath.Join(t.TempDir(), "linear.json"), filepath.Join(t.TempDir(), "init.safetensors")
+	loss := filepath.Join(t.TempDir(), "mean.json")
+	require.NoError(t, os.WriteFile(loss, []byte(`{"version":1,"class":"mean","operations":[
+		{"op":"logits","shape":[1]},{"op":"row_mean","in":[0]}],"output":1}`), 0o666))
 	require.NoError(t, os.WriteFile(file, []byte(`{"version":1,"class":"gcn","parameters":[{"name":"w","shape":[5,13],
 		"trained":true}],"operations":[{"op":"features","shape":[13]},{"op":"parameter","name":"w"},
 		{"op":"linear","in":[0,1]}],"output":2}`), 0o666))
@@ -65,12 +69,12 @@ func ofProgram(t *testing.T) *train.Job {
 	}))
 	require.NoError(t, os.WriteFile(init, weights.Bytes(), 0o666))
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
-	job.Options.Program.Path, job.Options.Init = file, init
+	job.Options.Program.Path, job.Options.Init, job.Options.Loss = file, init, loss
 	return job
 }
 
-// TestProgram: a run of a program keeps the program, under the name of its class, and the tensors that no
-// operation reads, which its weights have, too. It is the same in another place.
+// TestProgram: a run of a program keeps the program, under the name of its class, its loss, and the tensors
+// that no operation reads, which its weights have, too. It is the same in another place.
 func TestProgram(t *testing.T) {
 	dir, job := t.TempDir(), ofProgram(t)
 	d, err := New(filepath.Join(dir, "run"), time.Now(), job, "test", "g")
@@ -82,15 +86,18 @@ func TestProgram(t *testing.T) {
 	_, o, weights, err := Read(filepath.Join(dir, "moved"))
 	require.NoError(t, err)
 	assert.Equal(t, "gcn (program)", o.Model, "the model, which is not weft's GCN")
-	assert.Equal(t, filepath.Join(dir, "moved", programFile), o.Program.Path)
+	assert.Equal(t, filepath.Join(dir, "moved", setting.ProgramFile), o.Program.Path)
 	state, err := nn.ReadState(weights)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"count", "w"}, slices.Sorted(maps.Keys(state)))
 	assert.Equal(t, []int64{7}, state["count"].Int64)
 	recorded := o.Texts()
-	assert.Equal(t, "gcn-", recorded["program"][:4], "what identifies the program, wherever it is")
-	require.NoError(t, job.Options.ReadProgram())
-	assert.Equal(t, job.Options.Texts()["program"], recorded["program"])
+	assert.Equal(t, filepath.Join(dir, "moved", "loss.json"), o.Loss)
+	require.NoError(t, job.Options.ReadFiles())
+	for name, class := range map[string]string{"program": "gcn-", "loss": "mean-"} {
+		assert.Equal(t, class, recorded[name][:len(class)], "what identifies the file, wherever it is")
+		assert.Equal(t, job.Options.Texts()[name], recorded[name])
+	}
 	listed := Listed{Settings: recorded}
 	assert.Equal(t, "gcn (program), ", listed.Setting("model")+", "+listed.Setting("hidden"))
 }

@@ -122,10 +122,11 @@ func setFromYAML(o *Options, key, folder string, value ast.Node, again bool) err
 		return fmt.Errorf("%s: a single value was expected", key)
 	}
 	text := fmt.Sprint(scalar.GetValue())
-	if setting.relative && text != "" && !filepath.IsAbs(text) {
-		text = filepath.Join(folder, text)
+	err := setting.Set(o, text)
+	if err == nil && setting.namesFile(o) && !filepath.IsAbs(text) {
+		err = setting.Set(o, filepath.Join(folder, text))
 	}
-	if err := setting.Set(o, text); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s %q: %w", key, fmt.Sprint(scalar.GetValue()), err)
 	}
 	if reason := setting.reject(o); reason != "" {
@@ -203,9 +204,11 @@ func (r *Resolved) YAML() ([]byte, error) {
 			continue
 		}
 		value := s.Value(o)
+		if s.namesFile(o) { // that of the run's directory
+			file = append(file, yaml.MapItem{Key: s.Name, Value: s.keeps.name})
+			continue
+		}
 		switch value.(type) {
-		case Program: // that of the run's directory
-			value = ProgramFile
 		case fmt.Stringer:
 			value = s.Text(o)
 			if n, err := strconv.Atoi(s.Text(o)); err == nil { // a number stands without quotes

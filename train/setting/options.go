@@ -68,6 +68,8 @@ type Options struct {
 	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
 
 	ChunkMethod string `yaml:"chunk-method"` // one of partition.ChunkMethods
+
+	lossFile lossFile // that Loss names
 }
 
 // What finds the best epoch: the best validation metric, or the lowest validation loss.

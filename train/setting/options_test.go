@@ -34,7 +34,7 @@ func writtenYAML(t rapid.TB, o *Options) []byte {
 func TestEveryFieldIsASetting(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
 		s, ok := settingNamed(f.Tag.Get("yaml"))
-		if f.Anonymous { // whose fields follow
+		if f.Anonymous || !f.IsExported() { // whose fields follow, or what a file has that a setting names
 			continue
 		}
 		if !ok || s.Meaning == "" {

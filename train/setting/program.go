@@ -1,8 +1,6 @@
 package setting
 
 import (
-	"fmt"
-	"hash/crc32"
 	"slices"
 
 	"weft/gnn"
@@ -12,7 +10,7 @@ import (
 	"weft/program"
 )
 
-// ProgramFile is the name of a run's program in its directory, and in its configuration.
+// ProgramFile is the name of a run's program in its directory.
 const ProgramFile = "program.json"
 
 // Program is a file with a model of the caller's own, as package program reads it. The zero value is none.
@@ -29,14 +27,6 @@ func (p *Program) UnmarshalText(text []byte) error {
 
 // String is the path.
 func (p Program) String() string { return p.Path }
-
-// id identifies what the file holds: the name of the class, and a checksum.
-func (p Program) id() string {
-	if p.Program == nil {
-		return p.Path
-	}
-	return fmt.Sprintf("%s-%08x", p.Class, crc32.Checksum(p.Text(), crc32.MakeTable(crc32.Castagnoli)))
-}
 
 // has reports whether the program has one of the operations.
 func (p Program) has(operations ...string) bool {
@@ -95,9 +85,9 @@ func (p Program) Fit(params []*nn.Param) {
 	}
 }
 
-// ReadProgram reads the program that the options name, unless it has been read. The model then has the name
+// readProgram reads the program that the options name, unless it has been read. The model then has the name
 // of its class.
-func (o *Options) ReadProgram() error {
+func (o *Options) readProgram() error {
 	if o.Program.Path == "" || o.Program.Program != nil {
 		return nil
 	}
@@ -163,7 +153,12 @@ func (o *Options) Widths(weights nn.State) (features, outputs int) {
 }
 
 var programSetting = Setting{
-	Name: "program", relative: true, Meaning: "`file` with a model of your own, which the Python " +
+	Name: "program", keeps: &kept{ProgramFile, func(o *Options) (string, []byte) {
+		if o.Program.Program == nil {
+			return "", nil
+		}
+		return o.Program.Class, o.Program.Text()
+	}}, Meaning: "`file` with a model of your own, which the Python " +
 		"package writes, in place of --model; its weights come from --init",
 	ownPass: func(r *Resolved) bool { return r.Program.has("dropout", "batch_norm") },
 	check: func(s Setting, r *Resolved) error {

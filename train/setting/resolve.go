@@ -59,7 +59,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	}
 	r = &Resolved{Options: *o, Mesh: m}
 	o = &r.Options
-	if err := cmp.Or(o.ReadProgram(), o.CheckValues()); err != nil {
+	if err := cmp.Or(o.ReadFiles(), o.CheckValues()); err != nil {
 		return nil, err
 	}
 	r.Kind = o.kind()

@@ -9,14 +9,6 @@ import (
 	"weft/parallel/mesh"
 )
 
-// recorded is the text of the setting in records of a run: a program is told by what it holds.
-func (s Setting) recorded(o *Options) string {
-	if _, is := s.pointer(o).(*Program); is {
-		return o.Program.id()
-	}
-	return s.Text(o)
-}
-
 // Texts are the texts of all settings, by name.
 func (o *Options) Texts() map[string]string {
 	texts := map[string]string{}

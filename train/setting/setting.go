@@ -51,8 +51,9 @@ type Setting struct {
 	axis   string // the axis of the mesh that it is for, "": any mesh
 	beside string // an axis of the mesh beside which it has no effect, "": none
 	shared bool   // it is for a mesh of more than one worker
-	// relative: a configuration file names a file relative to its own folder
-	relative bool
+	// keeps: it may name a file, which a run keeps; a configuration names it relative to its own folder. nil:
+	// it does not
+	keeps *kept
 	// changes: a run that continues from a checkpoint may have another value
 	changes bool
 	// isFile reports whether a value is a file, which a run that continues may find elsewhere; nil: none is
@@ -361,7 +362,7 @@ func parseBool(text string) (bool, error) {
 func (s Setting) reject(o *Options) string {
 	switch v := s.Value(o).(type) {
 	case string:
-		if s.Choices == nil || slices.Contains(s.Choices, v) {
+		if s.Choices == nil || slices.Contains(s.Choices, v) || s.keeps != nil {
 			return ""
 		}
 		return s.unknown(v)

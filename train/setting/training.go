@@ -80,8 +80,18 @@ var trainingSettings = []Setting{
 	},
 	{Name: "warmup", limits: between(0, 1e9), Meaning: "epochs in which the learning rate rises " +
 		"linearly to lr, before the schedule begins"},
-	{Name: "loss", task: task.Vertex, Choices: task.LossNames(), Meaning: "loss of the training vertices; " +
-		"auto: cross-entropy for classes, mse for values. Losses of values are of standard scores"},
+	{
+		Name: "loss", task: task.Vertex, Choices: task.LossNames(), keeps: lossKept, Meaning: "loss of the " +
+			"training vertices, or a `file` with one of your own, which the Python package writes; auto: " +
+			"cross-entropy for classes, mse for values. Losses of values are of standard scores",
+		check: func(s Setting, r *Resolved) error {
+			if r.LossFile() != nil && r.ClassWeights != task.NoClassWeights {
+				return s.refuse(&r.Options, "it has weights of its own, and --class-weights are for losses known by "+
+					"name; leave one of them out")
+			}
+			return nil
+		},
+	},
 	{
 		Name: "focal-gamma", byDefault: "2", task: task.Vertex, needs: need{"loss", []string{task.Focal}}, limits: above(0),
 		Meaning: "γ of loss focal, −(1−p)^γ·ln p: how much less vertices count whose class is likely",

@@ -143,7 +143,7 @@ func (c *classes) hide(epoch int) vertexSet {
 	room := c.hidden.WriteInt32s()
 	shows := c.input.Shows(epoch)
 	set := c.train
-	total := []float64{0}
+	totals := []float64{0}
 	c.Team.Host(func() {
 		n := 0
 		for _, row := range c.train.ids {
@@ -154,13 +154,16 @@ func (c *classes) hide(epoch int) vertexSet {
 			if !shows(v) {
 				room[n] = int32(row)
 				n++
-				total[0] += c.terms(row)
+				totals[0] += c.terms(row)
 			}
+		}
+		if c.Env.Loss != nil {
+			totals = append(totals, float64(n))
 		}
 		set.rows = c.hidden.Prefix(1, n)
 	})
-	exchange.Must(c.World.SumDoubles(comm.Statistics, total))
-	c.Team.Host(func() { set.total = total[0] })
+	exchange.Must(c.World.SumDoubles(comm.Statistics, totals))
+	c.Team.Host(func() { set.total, set.all = totals[0], int(totals[len(totals)-1]) })
 	return set
 }
 

@@ -55,8 +55,8 @@ type Env struct {
 	Vertices []int32          // the vertices of this worker's outputs, as engine.Inference has them; nil: all
 	Params   *nn.Params       // the model's; the task adds its own
 	Fetches  *links.Fetches   // of a plan, from the function Fetches; nil: a run
-	// Loss is a loss of the caller's own for vertices, instead of the kind's. It may be nil.
-	Loss nn.LossFunc
+	// Loss is a loss for vertices in place of the kind's. It may be nil.
+	Loss nn.OwnLoss
 	// Trained is the task of the graph that is trained on, if this one validates its model: the metric, the
 	// number of classes and their weights are those of Trained. nil: this graph is trained on.
 	Trained Task
@@ -120,7 +120,7 @@ type Goal struct {
 	// Of Vertex.
 	Split          Split   `yaml:"split"`
 	SplitSeed      uint64  `yaml:"split-seed"`      // of a Split by a rule
-	Loss           string  `yaml:"loss"`            // one of LossNames
+	Loss           string  `yaml:"loss"`            // one of LossNames, or a file
 	FocalGamma     float64 `yaml:"focal-gamma"`     // γ of Focal, above 0
 	ClassWeights   string  `yaml:"class-weights"`   // NoClassWeights, Balanced or a file
 	LabelSmoothing float64 `yaml:"label-smoothing"` // in [0, 1)

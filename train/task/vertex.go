@@ -157,7 +157,7 @@ func (v *vertices) Loss(epoch int, output *autograd.Var) (float64, *tensor.Matri
 	}
 	labels, free := v.target.labelsOf(of.rows)
 	defer free()
-	return v.Env.Loss.LossGradient(output, labels, of.rows, of.total)
+	return v.Env.Loss.LossGradient(output, labels, of.listed())
 }
 
 func (v *vertices) ValidationLoss(output *autograd.Var) float64 {
@@ -166,7 +166,7 @@ func (v *vertices) ValidationLoss(output *autograd.Var) float64 {
 	}
 	labels, free := v.target.labelsOf(v.val.rows)
 	defer free()
-	return v.Env.Loss.Loss(output, labels, v.val.rows, v.val.total)
+	return v.Env.Loss.Loss(output, labels, v.val.listed())
 }
 
 func (v *vertices) Validates() bool { return v.validates || v.val.total > 0 }
@@ -213,10 +213,14 @@ func (v *vertices) verticesOf(rows *tensor.Matrix) []int32 {
 type vertexSet struct {
 	ids  []int64
 	rows *tensor.Matrix // Int32, 1 × n
+	all  int            // the number of vertices in all workers' lists
 	// the number of vertices in all workers' lists, or of their labels or values if there may be several
 	total float64
 }
 
 func (v *vertices) vertexSet(ids []int64, total int) vertexSet {
-	return vertexSet{ids, kernel.List(v.Team, tensor.Buffers, ids), float64(total)}
+	return vertexSet{ids, kernel.List(v.Team, tensor.Buffers, ids), total, float64(total)}
 }
+
+// listed are the rows, for a loss that the settings do not name.
+func (of vertexSet) listed() nn.Listed { return nn.Listed{Rows: of.rows, All: of.all, Total: of.total} }

@@ -157,7 +157,7 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 	}
 	w.Task, err = c.Kind.Begin(task.Env{
 		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params,
-		Fetches: c.Fetches, Loss: c.OwnLoss,
+		Fetches: c.Fetches, Loss: w.ownLoss(),
 	})
 	if err != nil {
 		return nil, err
@@ -194,6 +194,18 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 	return w, nil
 }
 
+// ownLoss is the loss of the caller, or of the file that the settings name; nil: it is one known by name.
+func (w *Worker) ownLoss() nn.OwnLoss {
+	world := w.Groups.World
+	switch of := w.LossFile(); {
+	case w.OwnLoss != nil:
+		return w.OwnLoss
+	case of != nil:
+		return nn.WholeLoss{Of: of.For(), Peers: exchange.PeersOf(world), First: world.Rank() == 0}
+	}
+	return nil
+}
+
 // onOther makes the worker of the model on another graph.
 func (w *Worker) onOther(other *Validation, world *comm.Comm) (*Worker, error) {
 	c := other.Config
@@ -204,7 +216,7 @@ func (w *Worker) onOther(other *Validation, world *comm.Comm) (*Worker, error) {
 	}
 	v.Task, err = c.Kind.Begin(task.Env{
 		Team: w.Team, World: v.Groups.World, Share: other.Share, Vertices: v.Inference.Vertices(),
-		Params: v.Params, Trained: w.Task, Loss: c.OwnLoss,
+		Params: v.Params, Trained: w.Task, Loss: v.ownLoss(),
 	})
 	if err != nil {
 		return nil, other.named(err)

@@ -149,7 +149,7 @@ func (s *SettingFlags) Override(o *setting.Options) error {
 			return refusal.Errorf("--%s %s: %w", g.Setting.Name, g.Text, err)
 		}
 	}
-	if err := o.ReadProgram(); err != nil {
+	if err := o.ReadFiles(); err != nil {
 		return err
 	}
 	if o.Device == setting.AutoDevice {

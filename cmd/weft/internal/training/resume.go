@@ -69,7 +69,7 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 	if r.before, err = setting.FromTexts(r.state.Settings); err != nil {
 		return nil, refusal.Errorf("%s: %w", r.path, err)
 	}
-	if err := rundir.ReadProgram(r.path, &r.before); err != nil {
+	if err := r.before.ReadKept(r.path); err != nil {
 		return nil, err
 	}
 	if t.resume != resumeAuto {

@@ -1,0 +1,113 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/nn"
+)
+
+// Loss is a loss as data: operations on the logits and the labels of some vertices, of which the last makes
+// one number. The rows of its values are these vertices, and sums over rows are over those of all workers.
+// Numbers of classes are labels of shape [], and those of several columns have a shape [columns].
+type Loss struct {
+	*Program
+	logits, labels []int // their shapes
+	code           *code
+}
+
+// Operations that only a loss has.
+const (
+	opLogits = "logits"
+	opLabels = "labels"
+)
+
+// notInLosses are the operations that a loss cannot have, beside those that read rows of edges.
+var notInLosses = []string{
+	"features", "edge_features", "edge_weight", "parameter", "gather", "dropout", "batch_norm",
+}
+
+// inferOfLoss is the type of what a loss reads.
+func inferOfLoss(_ *Program, o *Operation, _ []Type) (Type, error) {
+	if len(o.Shape) > 1 || slices.ContainsFunc(o.Shape, notPositive) {
+		return Type{}, fmt.Errorf("a shape of %v, and rows have one size", o.Shape)
+	}
+	return Type{Rows: Vertices, Shape: o.Shape}, nil
+}
+
+// ReadLoss reads a loss and checks it. An error is a refusal.
+func ReadLoss(r io.Reader) (*Loss, error) {
+	l := &Loss{}
+	var err error
+	l.Program, err = read(r, func(p *Program) error { l.Program = p; return l.check() })
+	return l, err
+}
+
+func (l *Loss) check() error {
+	p := l.Program
+	if len(p.Parameters) > 0 {
+		return errors.New("a loss has no parameters")
+	}
+	if err := p.checkOperations(); err != nil {
+		return err
+	}
+	read := map[string]*[]int{opLogits: &l.logits, opLabels: &l.labels}
+	for i, o := range p.Operations {
+		if slices.Contains(notInLosses, o.Op) || p.types[i].Rows == Edges {
+			return fmt.Errorf("%s: a loss reads logits and labels alone", p.describe(i))
+		}
+		if shape := read[o.Op]; shape != nil {
+			if *shape != nil && !slices.Equal(*shape, o.Shape) {
+				return fmt.Errorf("%s: %s of two shapes", p.describe(i), o.Op)
+			}
+			*shape = append([]int{}, o.Shape...)
+		}
+	}
+	if t := p.types[p.Output]; t.Rows != None || t.size() != 1 {
+		return fmt.Errorf("output: %s, and a loss is one number", t)
+	}
+	p.built = p.build()
+	given := func(v *value) bool { return v.op == opLogits || v.op == opLabels }
+	if !slices.ContainsFunc(reachable(p.built), func(v *value) bool { return v.op == opLogits }) {
+		return errors.New("output: does not depend on the logits")
+	}
+	l.code = newCode([]*value{p.built}, storage(false), given)
+	return nil
+}
+
+// Check refuses a graph with other labels, of so many classes or columns: several columns where a vertex has
+// several labels, or values.
+func (l *Loss) Check(columns int, several bool) error {
+	fits := l.labels == nil || several && size(l.labels) == columns || !several && len(l.labels) == 0
+	switch {
+	case size(l.logits) != columns:
+		return refusal.Errorf("the loss %s reads %d logits of a vertex, and the graph's labels need %d; trace it "+
+			"for this graph", l.Class, size(l.logits), columns)
+	case !fits:
+		return refusal.Errorf("the loss %s reads labels of shape %v, and those of the graph are other ones; trace "+
+			"it for this graph", l.Class, l.labels)
+	}
+	return nil
+}
+
+// For returns the loss as one worker computes it.
+func (l *Loss) For() nn.LossFunc {
+	b := l.newBlock(gnn.Env{}, l.code, nil, nil)
+	return func(output *autograd.Var, labels nn.Labels) *autograd.Var {
+		p := &pass{block: b, code: l.code, rows: output, tape: output.Tape(), vars: map[*value]*autograd.Var{}}
+		for _, v := range reachable(l.built) {
+			switch v.op {
+			case opLogits:
+				p.vars[v] = output
+			case opLabels:
+				p.vars[v] = labels.AsRows(output)
+			}
+		}
+		return p.result(l.built)
+	}
+}
