@@ -307,6 +307,10 @@ def _index_select(to: Lowering, self: Any, dim: int, index: Any) -> Any:
 @lowers("index")
 def _index(to: Lowering, self: Any, indices: list[Any]) -> Any:
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if len(given) == 2 and isinstance(given[0][1], Vertices) and given[0][0] == 0 and isinstance(given[1][1], Value):
+        ids = to.reshape(given[1][1], (*given[1][1].shape, 1))  # x[torch.arange(V), ids]
+        picked = _gather(to, self, 1, ids)
+        return to.reshape(picked, picked.shape[:-1])
     if len(given) != 1:
         raise Unlowerable("several indices at once: take the columns one after another")
     (dim, index), = given  # fmt: skip
@@ -420,6 +424,8 @@ def _gather(to: Lowering, self: Any, dim: int, index: Any, **_: Any) -> Any:
     if isinstance(index, Ends):
         return _index_select(to, self, dim, index)
     x, ids = to.value(self), to.value(index)
+    if x.rows is None and x.dim == 1:
+        return _lookup(to, x, 0, ids)
     computed = "values are picked by numbers that are computed: write a comparison and torch.where"
     at = to.column(x, dim, computed)
     if at != len(x.shape) - 1 or ids.shape[at] != 1:

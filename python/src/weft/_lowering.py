@@ -135,6 +135,8 @@ class Lowering(Builder):
             return args[0][args[1]]
         if any(isinstance(a, torch.fx.GraphModule) for a in args):
             return self.block(target, *args)
+        if isinstance(target, type) and issubclass(target, tuple):
+            return list(args)
         if not isinstance(target, torch._ops.OpOverload):
             if isinstance(meta, (int, float, bool)) or meta is None:
                 return meta
@@ -468,6 +470,8 @@ class Lowering(Builder):
         if isinstance(x.rows, Flat):
             x, columns = Value(x.op, x.rows.rows, (x.rows.count, *x.shape)), [0, *(d + 1 for d in columns)]
         if isinstance(x.rows, tuple):
+            if base_of(x.rows) == "vertices":
+                return self.over_some(x, columns, name)
             raise Unlowerable(f"a {name} over {in_words(x.rows)}: multiply by the mask, and sum")
         if x.rows == "vertices":
             x = self.reduce(name, x, columns, True)
@@ -483,6 +487,17 @@ class Lowering(Builder):
         if isinstance(rows, Flat):
             return self.pointwise("mul", self.count_of(rows.rows), self.constant(rows.count))
         return self.computed(next(e for e, r in self.rows.items() if r == rows))
+
+    def over_some(self, x: Value, columns: list[int], name: str) -> Value:
+        """A sum or mean over the vertices that a mask chose."""
+        mask = replace(self.shapes[x.rows[1]], axis=0)
+        x = replace(self.reduce(name, x, columns, True), rows="vertices", axis=0)
+        each = self.reshape(mask, (1,) * len(x.shape))
+        total = self.pointwise("where", each, x, self.constant(0))
+        out = self.emit("row_sum", [total], None, x.shape)
+        if name == "mean":
+            out = self.pointwise("div", out, self.emit("row_sum", [each], None, each.shape))
+        return self.reshape(out, self.layout()[1])
 
     def variance(self, x: Value, dims: Any, keep: bool, correction: float) -> Value:
         rows, columns = self.dims(x, dims)

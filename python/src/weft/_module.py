@@ -51,19 +51,19 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
     module: Any = settings.get("model")
     optimizer: Any = settings.get("optimizer")
     groups = hasattr(optimizer, "param_groups")
+    counts: dict[str, Any] = {name: settings.get(name) for name in ("vertices", "features", "classes")}
+    if graph is not None and (is_module(module) or callable(settings.get("loss"))):
+        counts = json.loads(_program.run(["inspect", graph, "--json"]))
     if not is_module(module):
         if groups:
             raise Refused("optimizer: is of the parameters of a module; give it as model, or the optimizer by its name")
-        return dict(settings)
+        return dict(settings) | _of_loss(settings, counts, None, scratch)
     if find_spec("torch.export") is None:
         raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks; install PyTorch 2.6 or later")
     from ._trace import trace
 
     flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})
     module = copy.deepcopy(module).cpu()
-    counts: dict[str, Any] = {"vertices": settings.get("vertices"), "features": settings.get("features")}
-    if graph is not None:
-        counts = json.loads(_program.run(["inspect", graph, "--json"]))
     if not counts.get("features"):
         raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
     traced = trace(
@@ -88,8 +88,18 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
     file.write_text(json.dumps(program), encoding="utf-8")
     _weights.write(weights, _state(module, program))
     _compare(module, counts, file, weights)
+    flags |= _of_loss(settings, counts, traced.shape, scratch)
     made = {name: value for name, value in settings.items() if name != "model"} | flags | {"program": file}
     return made if made.get("init") is not None else made | {"init": weights}
+
+
+def _of_loss(settings: Mapping[str, Any], counts: Mapping[str, Any], shape: Any, scratch: Scratch) -> dict[str, Any]:
+    """The settings of a loss that is a function."""
+    if not callable(settings.get("loss")):
+        return {}
+    from . import _loss
+
+    return _loss.flags(settings["loss"], counts, shape, scratch)
 
 
 def _state(module: torch.nn.Module, program: Mapping[str, Any]) -> dict[str, Array]:

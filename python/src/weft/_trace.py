@@ -44,6 +44,7 @@ class Program:
 
     text: str
     state: dict[str, np.ndarray[Any, Any]]
+    shape: tuple[int, ...]  # of a row of the output
 
 
 def trace(
@@ -75,6 +76,8 @@ def trace(
             called(**given)
     trained = _lower(called, True, set())
     evaluated = _lower(called, False, trained[0].frozen)
+    for _, output in (trained, evaluated):
+        _check_logits(output)
     program = _program(module, *trained)
     _same_in_evaluation(trained, evaluated)
     return program
@@ -128,15 +131,25 @@ def _data(tensors: dict[str, Tensor]) -> Any:
     return Data(**tensors)
 
 
-def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[Lowering, Value]:
-    """The operations of a module in training, or in evaluation."""
+# What an operation that reads what is given is called, and what rows it has.
+_GIVEN = {
+    "x": ("features", "vertices"),
+    "edge_index": ("edge_index", "stored"),
+    "edge_attr": ("edge_features", "stored"),
+    "edge_weight": ("edge_weight", "stored"),
+    "logits": ("logits", "vertices"),
+    "labels": ("labels", "vertices"),
+}
+
+
+def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[Lowering, Any]:
+    """The operations of a module in training, or in evaluation, and what it returns."""
     tensors = {id(t): t for t in (*called.parameters(), *called.buffers())}
     own = copy.deepcopy(called, tensors).train(training)
     graph, inputs = _exported(own)
     to = Lowering({}, _said_of)
     for to.node in graph.nodes:
         to.possible()
-    rows = {"x": "vertices", "edge_index": "stored", "edge_attr": "stored", "edge_weight": "stored"}
     sizes = {}
     for node, kind in inputs.items():
         if kind in called.given:
@@ -146,7 +159,7 @@ def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[Lowering,
                     "model: forward works for one number of vertices or edges alone: take sizes from x.size(0), and give "
                     "a table with a row for each vertex, as an embedding is, as features"
                 )
-            sizes[size.node.expr] = rows[kind]
+            sizes[size.node.expr] = _GIVEN[kind][1]
     v, e = (next((k for k, r in sizes.items() if r == of), sympy.Symbol(of)) for of in ("vertices", "stored"))
     to.rows = {v: "vertices", **sizes, sympy.expand(v + e): "added"}
     to.training, to.frozen = training, set(frozen)
@@ -158,17 +171,17 @@ def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[Lowering,
             to.env[node] = Edges("stored")
         elif kind in called.given:
             rows_, shape, _ = to.layout(node)
-            op, shapes = {
-                "x": ("features", {"shape": list(shape)}),
-                "edge_attr": ("edge_features", {"shape": list(shape)}),
-            }.get(kind, (kind, {}))
-            to.env[node] = to.emit(op, (), rows_, shape, **shapes)
+            shapes = {} if kind == "edge_weight" else {"shape": list(shape)}
+            to.env[node] = to.emit(_GIVEN[kind][0], (), rows_, shape, **shapes)
         elif (name := kind.removeprefix("of.")) in names:
             to.env[node] = to.emit("parameter", (), None, node.meta["val"].shape, name=names[name])
         else:  # a buffer that is not saved
             to.env[node] = buffers[kind].detach().clone()
     output = to.run(graph)
-    output = output[0] if isinstance(output, (list, tuple)) and len(output) == 1 else output
+    return to, output[0] if isinstance(output, (list, tuple)) and len(output) == 1 else output
+
+
+def _check_logits(output: Any) -> None:
     if isinstance(output, Value) and isinstance(output.rows, tuple):
         raise Refused(
             "model: forward returns some of the vertices: return the logits of all; train_mask says which count"
@@ -177,7 +190,6 @@ def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[Lowering,
         raise Refused(
             "model: forward returns something else than one tensor of vertices × classes: return the logits of all vertices, and nothing else"
         )
-    return to, output
 
 
 def _canonical(module: nn.Module) -> dict[str, str]:
@@ -192,10 +204,12 @@ def _canonical(module: nn.Module) -> dict[str, str]:
 
 def _exported(called: _Called) -> tuple[Any, dict[Any, Any]]:
     """The graph of ATen's operations, and what its inputs are: names of the state or of what is given, or a constant."""
-    apply = torch.autograd.Function.__dict__["apply"]
+    apply, tracer = torch.autograd.Function.__dict__["apply"], torch.fx.proxy.TracerBase
+    frames = getattr(tracer, "_filter_traceback_frames", None)
     with _quiet(), Written():
         try:
             torch.autograd.Function.apply = classmethod(_own_gradient)
+            tracer._filter_traceback_frames = _from_forward
             if called.dgl:
                 from . import _dgl
 
@@ -207,6 +221,7 @@ def _exported(called: _Called) -> tuple[Any, dict[Any, Any]]:
             raise _why(error, called.names) from None
         finally:
             torch.autograd.Function.apply = apply
+            tracer._filter_traceback_frames = frames
     signature = exported.graph_signature
     kinds = {
         **signature.inputs_to_parameters,
@@ -219,6 +234,12 @@ def _exported(called: _Called) -> tuple[Any, dict[Any, Any]]:
     return exported.graph, {
         n: kinds[n.name] for n in exported.graph.nodes if n.op == "placeholder" and n.name in kinds
     }
+
+
+def _from_forward(_: Any, frames: traceback.StackSummary) -> traceback.StackSummary:
+    """The frames of forward, and of the functions that it calls."""
+    first = next((k for k, frame in enumerate(frames) if frame.name == "forward"), len(frames))
+    return traceback.StackSummary.from_list(frames[first:])
 
 
 @contextlib.contextmanager
@@ -297,10 +318,10 @@ def _said_of(node: Any) -> str:
     return f"{line}: " if line else ""
 
 
-def _program(module: nn.Module, to: Lowering, output: Value) -> Program:
-    """Without operations that nothing uses."""
+def _used(to: Lowering, outputs: list[int]) -> tuple[list[dict[str, Any]], list[int]]:
+    """The operations that outputs depend on, and the outputs' numbers among them."""
     used: set[int] = set()
-    left = [output.op]
+    left = list(outputs)
     while left:
         if (k := left.pop()) not in used:
             used.add(k)
@@ -311,6 +332,11 @@ def _program(module: nn.Module, to: Lowering, output: Value) -> Program:
         | ({"in": [number[i] for i in to.operations[k]["in"]]} if "in" in to.operations[k] else {})
         for k in sorted(used)
     ]
+    return operations, [number[k] for k in outputs]
+
+
+def _program(module: nn.Module, to: Lowering, output: Value) -> Program:
+    operations, (last,) = _used(to, [output.op])
     names = {o["name"] for o in operations if o["op"] == "parameter"}
     for o in operations:
         names |= {
@@ -331,13 +357,13 @@ def _program(module: nn.Module, to: Lowering, output: Value) -> Program:
             "class": type(module).__name__,
             "parameters": parameters,
             "operations": operations,
-            "output": number[output.op],
+            "output": last,
         }
     )
     arrays = {
         n: t.detach().cpu().to(torch.float32).numpy() for n, t in state.items() if canonical.get(n) == n
     }
-    return Program(text, arrays)
+    return Program(text, arrays, output.shape)
 
 
 def _same_in_evaluation(trained: tuple[Lowering, Value], evaluated: tuple[Lowering, Value]) -> None:

@@ -160,6 +160,8 @@ _WRITTEN: dict[str, Callable[..., Any]] = {
     **{f"{name}_cell": cell for name, cell in _CELLS.items()},
     **{name: _sequence(cell, 1 + (name == "lstm")) for name, cell in _CELLS.items()},
     "cumsum": _cumsum,
+    "cosh": lambda x: (x.exp() + (-x).exp()) / 2,
+    "sinh": lambda x: (x.exp() - (-x).exp()) / 2,
     "repeat_interleave": _repeat_interleave,
     "sparse_coo_tensor": _sparse,
 }

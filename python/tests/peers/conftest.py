@@ -18,6 +18,7 @@ NEEDS = {
     "test_links.py": "torch_geometric",
     "test_to_pyg.py": "torch_geometric",
     "test_module.py": "torch_geometric torch.export",
+    "test_loss.py": "torch_geometric torch.export",
     "test_dgl.py": "dgl",
     "test_convolutions.py": "torch_geometric torch.export",
     "test_trace.py": "torch_geometric torch.export",

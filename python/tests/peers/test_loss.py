@@ -1,0 +1,145 @@
+"""Losses of one's own: they are PyTorch's in float64, on every mesh."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch_geometric.nn import GCNConv
+
+import weft
+
+V, FEATURES, CLASSES = 200, 8, 5
+BRIEF = {"epochs": 20, "optimizer": "sgd", "lr": 0.1, "progress": False, "checkpoint_every": 0}
+MESHES = [{}, {"parallel": "graph=3"}, {"parallel": "tensor=2"}, {"parallel": "pipeline=2", "chunks": 1}]
+WEIGHTS = torch.linspace(0.5, 2, CLASSES)
+
+
+class Net(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.first, self.last = GCNConv(FEATURES, 16), GCNConv(16, columns)
+
+    def forward(self, x, edge_index):
+        return self.last(self.first(x, edge_index).relu(), edge_index)
+
+
+def focal(z, y, gamma=2.0):
+    ce = F.cross_entropy(z, y, reduction="none")
+    return ((1 - torch.exp(-ce)) ** gamma * ce).mean()
+
+
+def smoothed(z, y):
+    target = F.one_hot(y).double().to(z) * 0.9 + 0.1 / z.size(1)
+    return -(target * z.log_softmax(-1)).sum(-1)
+
+
+def ordinal(z, y):
+    return F.binary_cross_entropy_with_logits(z[:, 1:], (y[:, None] > torch.arange(z.size(1) - 1)).to(z))
+
+
+def hinge(z, y):
+    return (z - z.gather(1, y[:, None]) + 1).clamp(min=0).sum(1).mean()
+
+
+def asymmetric(z, y):
+    rest = (z.sigmoid() - 0.05).clamp(min=0)
+    return -(y * F.logsigmoid(z) + (1 - y) * rest**4 * torch.log1p(-rest)).sum(1).mean()
+
+
+def dice(z, y):
+    return 1 - (2 * (z.sigmoid() * y).sum() + 1) / (z.sigmoid().sum() + y.sum() + 1)
+
+
+CLASSIFY = {
+    "cross-entropy with weights and smoothing": nn.CrossEntropyLoss(weight=WEIGHTS, label_smoothing=0.1),
+    "cross-entropy without a class": nn.CrossEntropyLoss(ignore_index=2),
+    "cross-entropy as a sum": lambda z, y: F.cross_entropy(z, y, reduction="sum") / y.size(0),
+    "cross-entropy of probabilities": lambda z, y: F.cross_entropy(z, F.one_hot(y, CLASSES).to(z) * 0.9 + 0.02),
+    "cross-entropy and confidence": lambda z, y: F.cross_entropy(z, y) + 0.1 * (z.softmax(1) * z.log_softmax(1)).sum(1).mean(),
+    "likelihood": lambda z, y: F.nll_loss(F.log_softmax(z, 1), y, weight=WEIGHTS.to(z)),
+    "focal": focal,
+    "smoothed by hand": smoothed,
+    "ordinal": ordinal,
+    "earth mover": lambda z, y: (z.softmax(1).cumsum(1) - F.one_hot(y, CLASSES).cumsum(1)).square().sum(1).mean(),
+    "hinge": hinge,
+    "margin": nn.MultiMarginLoss(),
+    "by weights of classes": lambda z, y: (WEIGHTS.to(z)[y] * F.cross_entropy(z, y, reduction="none")).sum() / WEIGHTS.to(z)[y].sum(),
+    "of picked columns": lambda z, y: -z.log_softmax(1)[torch.arange(y.size(0)), y].mean(),
+    "of some vertices": lambda z, y: F.cross_entropy(z[y != 0], y[y != 0]),
+    "of statistics of all": lambda z, y: F.cross_entropy(z - z.mean(0), y) + z.std(0).mean(),
+    "the largest": lambda z, y: F.cross_entropy(z, y, reduction="none").max(),
+}  # fmt: skip
+SEVERAL = {
+    "binary": nn.BCEWithLogitsLoss(),
+    "binary with weights": nn.BCEWithLogitsLoss(pos_weight=WEIGHTS),
+    "asymmetric": asymmetric,
+    "margin": nn.MultiLabelSoftMarginLoss(),
+    "dice": dice,
+}
+VALUES = {
+    "squared": nn.MSELoss(),
+    "absolute": nn.L1Loss(),
+    "smooth": nn.SmoothL1Loss(beta=0.5),
+    "huber": nn.HuberLoss(delta=2),
+    "log cosh": lambda z, y: torch.log(torch.cosh(z - y)).mean(),
+    "by size": lambda z, y: ((1 + y.abs()) * (z - y) ** 2).mean(),
+    "quantile": lambda z, y: torch.maximum(0.9 * (y - z), -0.1 * (y - z)).mean(),
+}
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    random = torch.Generator().manual_seed(3)
+    y = torch.randint(CLASSES, (V,), generator=random)
+    part = torch.rand(V, generator=random)
+    return {
+        "edge_index": torch.randint(V, (2, 900), generator=random),
+        "x": torch.randn(V, FEATURES, generator=random),
+        "train_mask": part < 0.6,
+        "val_mask": part >= 0.6,
+    }, {
+        "classes": y,
+        "several": torch.randint(2, (V, CLASSES), generator=random).float(),
+        "values": torch.randn(V, 2, generator=random) * 3 + 1,
+    }  # fmt: skip
+
+
+def made(columns=CLASSES):
+    torch.manual_seed(4)
+    return Net(columns)
+
+
+def pytorch(module, arrays, y, loss, make=lambda m: torch.optim.SGD(m.parameters(), lr=0.1), epochs=20, also=None):
+    """The losses of PyTorch in float64."""
+    module, mask = copy.deepcopy(module).double(), arrays["train_mask"]
+    loss = copy.deepcopy(loss).double() if isinstance(loss, nn.Module) else loss
+    optimizer, losses = make(module), []
+    for _ in range(epochs):
+        optimizer.zero_grad()
+        value = loss(module(arrays["x"].double(), arrays["edge_index"])[mask], y[mask]).mean()
+        value = value if also is None else value + also(module)
+        value.backward()
+        optimizer.step()
+        losses.append(value.item())
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(k, name) for k, of in (("classes", CLASSIFY), ("several", SEVERAL), ("values", VALUES)) for name in of]
+)
+def test_losses(arrays, tmp_path, kind, name):
+    """A loss of one's own, or of torch.nn, trains as in PyTorch; one of values is of standard scores."""
+    graph, y = arrays[0], arrays[1][kind]
+    loss, module = {"classes": CLASSIFY, "several": SEVERAL, "values": VALUES}[kind][name], made(2 if kind == "values" else CLASSES)
+    scores = y if y.dtype == torch.long else y.double()
+    if kind == "values":
+        of = scores[graph["train_mask"]]
+        scores = (scores - of.mean(0)) / of.std(0, correction=0)
+    wanted = pytorch(module, graph, scores, loss)
+    for mesh in [*MESHES, {"partitions": 3, "offload": tmp_path / "rest"}]:
+        (tmp_path / "rest").mkdir(exist_ok=True)
+        run = weft.train(weft.Graph(y=y, **graph), model=module, loss=loss, **BRIEF, **mesh)
+        np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5, err_msg=str(mesh))
