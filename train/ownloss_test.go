@@ -2,8 +2,11 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,6 +14,7 @@ import (
 	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/nn"
 )
 
@@ -154,6 +158,97 @@ func TestOwnLossOfValues(t *testing.T) {
 			assert.Near(t, builtin.Losses[k], loss, 1e-5*loss, "%s: losses %v, built in %v", parallel,
 				own.Losses, builtin.Losses)
 		}
+	}
+}
+
+// crossEntropy is the cross-entropy of so many classes as a file, with an operation more before the sum over
+// rows.
+func crossEntropy(t *testing.T, classes int, last string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ce.json")
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `{"version":1,"class":"ce","output":9,"operations":[
+		{"op":"logits","shape":[%d]},{"op":"labels"},{"op":"log_softmax","in":[0]},{"op":"reshape","in":[1],"shape":[1]},
+		{"op":"constant","shape":[%[1]d],"values":[%s]},{"op":"eq","in":[3,4]},{"op":"mul","in":[2,5]},
+		{"op":"sum","in":[6]},{"op":"%s","in":[7]},{"op":"row_mean","in":[8]}]}`, classes,
+		strings.Trim(strings.ReplaceAll(fmt.Sprint(seq(classes)), " ", ","), "[]"), last), 0o666))
+	return path
+}
+
+func seq(n int) (all []int) {
+	for k := range n {
+		all = append(all, k)
+	}
+	return all
+}
+
+// TestLossFile: the cross-entropy from a file is the built-in one up to rounding, on every mesh, with
+// partitions that take turns, in bfloat16, with labels in the input, where some workers have no training
+// vertex, and with another graph to validate on. The plan is what the run takes, to the byte.
+func TestLossFile(t *testing.T) {
+	file := crossEntropy(t, 5, "neg")
+	for _, c := range []struct{ model, parallel, words string }{
+		{"sage", "graph=1", ""},
+		{"gat", "graph=4", ""},
+		{"gcn", "graph=2,tensor=2", ""},
+		{"resgcn", "pipeline=2", ""},
+		{"resgcn", "pipeline=2,graph=2", ""},
+		{"sage", "", "partitions 3"},
+		{"sage", "graph=2", "precision bf16"},
+		{"sage", "graph=2", "label-input .5"},
+		{"sage", "graph=3", "few"},
+		{"sage", "", "another graph"},
+	} {
+		t.Run(fmt.Sprint(c.model, " ", c.parallel, " ", c.words), func(t *testing.T) {
+			job := func(loss string) *Job {
+				j := &Job{Graph: tangle(t, 700, 3000), Options: ownOptions(c.model, c.parallel)}
+				j.Options.Loss = loss
+				switch c.words {
+				case "few":
+					split := &j.Graph.Splits[0]
+					split.Train, split.Val = split.Train[:1], split.Val[:2]
+				case "another graph":
+					j.Validate = &Job{Graph: elsewhereGraph(t, 300), Dataset: "other"}
+				default:
+					j.Options = given(j.Options, c.words)
+				}
+				return j
+			}
+			own, builtin := job(file), mustRun(t, job("auto"))
+			got := mustRun(t, own)
+			if own.Options.LabelInput == 0 { // with it fewer labels are hidden than the plan has
+				got, _ = planAndRun(t, own)
+			}
+			for k, loss := range builtin.Losses {
+				assert.Near(t, loss, got.Losses[k], 1e-6*loss, "losses %v, built in %v", got.Losses, builtin.Losses)
+			}
+			assert.Near(t, builtin.ValLoss, got.ValLoss, 1e-6*builtin.ValLoss, "validation loss")
+		})
+	}
+}
+
+// TestLossFileRefuses graphs that it is not for, and settings beside it. A loss that is no number ends the run.
+func TestLossFileRefuses(t *testing.T) {
+	for _, c := range []struct{ file, words, want string }{
+		{crossEntropy(t, 4, "neg"), "", "--loss %s: the loss ce reads 4 logits of a vertex, and the graph's labels need 5"},
+		{crossEntropy(t, 5, "neg"), "class-weights balanced", "--loss %s: it has weights of its own"},
+		{crossEntropy(t, 5, "neg"), "label-smoothing .1", "--label-smoothing 0.1: belongs to --loss auto"},
+		{crossEntropy(t, 5, "neg"), "task link", "--loss %s: belongs to --task vertex"},
+		{crossEntropy(t, 5, "dropout"), "", "--loss %s: program: operation 8 (dropout): a loss reads logits"},
+		{"hinge", "", "--loss hinge: unknown loss"},
+		{"none.json", "", "--loss none.json: no such file or directory; it names the loss.json of a run"},
+	} {
+		o := ownOptions("sage", "graph=1")
+		o = given(o, c.words)
+		o.Loss = c.file
+		_, err := (&Job{Graph: tangle(t, 300, 10), Options: o}).Run(context.Background())
+		assert.Refused(t, err, strings.ReplaceAll(c.want, "%s", c.file), c.words)
+	}
+	o := ownOptions("sage", "graph=2")
+	o.Loss = crossEntropy(t, 5, "sqrt")
+	_, err := (&Job{Graph: tangle(t, 300, 10), Options: o}).Run(context.Background())
+	var diverged *Diverged
+	if !errors.As(err, &diverged) || diverged.Epoch != 1 {
+		t.Errorf("%v, want a run that diverges in its first epoch", err)
 	}
 }
 

@@ -31,8 +31,8 @@ import (
 	"weft/nn"
 	"weft/partition"
 	"weft/train"
-	"weft/train/setting"
 	"weft/train/metric"
+	"weft/train/setting"
 	"weft/train/worker"
 )
 

@@ -90,7 +90,8 @@ def train(
         settings: the flags of ``weft train`` with ``_`` for ``-``, as ``model="gcn"``, ``hidden=128``,
             ``weight_decay=5e-4``, ``device="cuda"``. ``model`` may also be a module of PyTorch whose forward takes
             ``(x, edge_index)``, and ``edge_attr`` or ``edge_weight`` besides: it is traced, and stays as it is;
-            :meth:`Run.module` gives it back with the trained weights. To list them, type ``weft train --help-all`` in a shell, or
+            :meth:`Run.module` gives it back with the trained weights. ``loss`` may also be a function of
+            (logits, labels), or a loss of ``torch.nn``. To list them, type ``weft train --help-all`` in a shell, or
             ``!weft train --help-all`` in a notebook. None is the default. ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a
             relation or a list of them, ``class_weights`` a list of numbers, ``init`` a run or a dict of
             arrays, ``validate`` a graph.
@@ -451,7 +452,7 @@ def sweep(
     if "epochs" in tried:
         bar.total = None
     file: dict[str, Any] = {
-        "settings": {name.replace("_", "-"): value for name, value in settings.items() if value is not None}
+        "settings": {name: value for name, value in settings.items() if value is not None}
     }
     if grid is not None:
         file["grid"] = {name.replace("_", "-"): values for name, values in lists.items()}
@@ -470,8 +471,8 @@ def sweep(
         given = argument(data, graph)
         file["settings"] = _module.in_place(file["settings"], given, scratch)
         file["settings"] = {
-            key: _written(_value(key.replace("-", "_"), value, scratch))
-            for key, value in file["settings"].items()
+            name.replace("_", "-"): _written(_value(name, value, scratch))
+            for name, value in file["settings"].items()
         }
         path = scratch.path / "sweep.yaml"
         path.write_text(json.dumps(file, default=_written))  # JSON is YAML

@@ -127,10 +127,11 @@ def pytorch(module, arrays, y, loss, make=lambda m: torch.optim.SGD(m.parameters
     return losses
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [(k, name) for k, of in (("classes", CLASSIFY), ("several", SEVERAL), ("values", VALUES)) for name in of]
-)
-def test_losses(arrays, tmp_path, kind, name):
+LOSSES = [(kind, name) for kind, of in (("classes", CLASSIFY), ("several", SEVERAL), ("values", VALUES)) for name in of]
+
+
+@pytest.mark.parametrize(("number", "kind", "name"), [(k, *of) for k, of in enumerate(LOSSES)])
+def test_losses(arrays, tmp_path, number, kind, name):
     """A loss of one's own, or of torch.nn, trains as in PyTorch; one of values is of standard scores."""
     graph, y = arrays[0], arrays[1][kind]
     loss, module = {"classes": CLASSIFY, "several": SEVERAL, "values": VALUES}[kind][name], made(2 if kind == "values" else CLASSES)
@@ -139,7 +140,54 @@ def test_losses(arrays, tmp_path, kind, name):
         of = scores[graph["train_mask"]]
         scores = (scores - of.mean(0)) / of.std(0, correction=0)
     wanted = pytorch(module, graph, scores, loss)
-    for mesh in [*MESHES, {"partitions": 3, "offload": tmp_path / "rest"}]:
-        (tmp_path / "rest").mkdir(exist_ok=True)
-        run = weft.train(weft.Graph(y=y, **graph), model=module, loss=loss, **BRIEF, **mesh)
-        np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5, err_msg=str(mesh))
+    meshes = [*MESHES, {"partitions": 3, "offload": tmp_path}]
+    run = weft.train(weft.Graph(y=y, **graph), model=module, loss=loss, **BRIEF, **meshes[number % len(meshes)])
+    np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5)
+
+
+def test_everywhere(arrays):
+    """Whatever takes a loss takes a function: named models, sweeps, plans and estimators; the run keeps it."""
+    graph, settings = weft.Graph(y=arrays[1]["classes"], **arrays[0]), {"epochs": 4, "progress": False}
+    run = weft.train(graph, model="gcn", loss=focal, out="run", **settings)
+    assert run.settings["loss"].startswith("focal-")
+    short = weft.train(graph, model="gcn", loss=focal, out="short", **settings | {"epochs": 2}, checkpoint_every=1)
+    resumed = weft.train(graph, resume=short, epochs=4, progress=False)
+    assert resumed.history["loss"].tolist() == run.history["loss"].tolist()
+    with pytest.raises(weft.Refused, match="the run to continue has focal-"):
+        weft.train(graph, resume=short, loss=hinge, epochs=4, progress=False)
+    file = weft.train(graph, model="gcn", loss=run.directory / "loss.json", **settings)
+    assert file.history["loss"].tolist() == run.history["loss"].tolist()
+    assert weft.plan(graph, workers=2, loss=focal)["meshes"]
+    assert weft.plan(workers=2, vertices=1000, edges=9000, features=8, classes=5, loss=focal)["meshes"]
+    runs = weft.sweep(graph, grid={"lr": [0.1, 0.2]}, loss=nn.CrossEntropyLoss(label_smoothing=0.1), out="sweep", **settings)
+    assert {of.settings["label_smoothing"] for of in runs} == {"0.1"}
+    assert weft.NodeClassifier(loss=hinge, epochs=2, out="fitted").fit(graph).run_.settings["loss"].startswith("hinge-")
+
+
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        (nn.CrossEntropyLoss, r"loss: CrossEntropyLoss is a class: give a loss, as CrossEntropyLoss\(\)"),
+        (nn.Linear(2, 2), "loss: Linear has parameters of its own, which nothing would train"),
+        (lambda z, y: z.sum(0), "returns neither a number nor one for each vertex: return the mean"),
+        (lambda z, y: y.float().mean(), "does not depend on the logits"),
+        (lambda z, y: z.detach().mean(), "of random logits and labels it is no finite number"),
+        (lambda z, y: (-z.square()).log().mean(), r"is no finite number \(it is nan\): write it for any logits"),
+        (lambda z, y: (z * torch.rand_like(z)).mean(), r"test_loss.py:\d+: .*: rand_like draws random numbers"),
+        (lambda z, y: F.cross_entropy(F.dropout(z), y), "draws random numbers: a loss is the same in each epoch"),
+        (lambda z, y: (z @ z.t()).mean(), "each pair of vertices, .*: a loss is of each vertex's logits and labels"),
+        (lambda z, y: F.cross_entropy(z, y, reduction="none").topk(9)[0].mean(), "topk orders, .*: a loss is of each"),
+        (lambda z, y: z[torch.tensor([0, 1])].mean(), "taken by their position: a loss is of each vertex's"),
+        (lambda z, y: F.cross_entropy(z, y) + NET.last.lin.weight.norm(), "a parameter of a module is read: .* as regularization"),
+        (lambda z, y: F.cross_entropy(z, y, reduction="sum") / len(y), r"len\(\) is one number for all graphs: write labels.size\(0\)"),
+        (lambda z, y: F.mse_loss(z, y), r"weft calls the loss as f\(logits, labels\)"),
+        (lambda z: z.mean(), r"takes 1 positional argument but 2 were given; weft calls the loss as f\(logits, labels\)"),
+        (lambda z, y: z.sum() if z.sum() > 0 else z.mean(), "depends on values: write a comparison and torch.where"),
+    ],
+)
+def test_refuses(arrays, loss, says):
+    with pytest.raises((weft.Refused, TypeError), match=says):
+        weft.train(weft.Graph(y=arrays[1]["classes"], **arrays[0]), model="gcn", loss=loss, **BRIEF)
+
+
+NET = made()
