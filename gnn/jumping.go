@@ -14,7 +14,7 @@ const noJump = "none"
 // Jumping is a layer whose output is also combined with those of the layers before it, side by side or by the
 // largest of each column. State.H0 holds what is combined so far.
 type Jumping struct {
-	Layer   *Layer
+	Layer   Block
 	Maximum bool
 	Last    bool // the state after it is the combined outputs alone
 }
@@ -43,31 +43,24 @@ func maximum(a, b *autograd.Var) *autograd.Var {
 	return autograd.Add(a, more)
 }
 
-// jumping describes the layers of a jumping knowledge network, all of the hidden width, on edges with so many
-// columns of features, and the linear layer after them.
-func (s Spec) jumping(kind ModelKind, features, edge, classes int) (specs []BlockSpec) {
-	in, all := s.read(features), 0 // columns that are read, and that are combined so far
-	for i := range s.Layers {
-		b := BlockSpec{
-			In: in, Out: s.Hidden, H0: all, Cost: s.cost(kind, in, s.Hidden, edge, false),
-			EdgeFeatures: s.readsEdges(kind), Degrees: kind.degrees,
-		}
-		b.Build = func(e Env) Block {
-			return &Jumping{
-				Layer: s.layer(kind, i, b.In, b.Out, e), Maximum: s.Jump == "max",
-				Last: i == s.Layers-1,
-			}
-		}
-		in = s.Hidden
+// jumping makes of layers a jumping knowledge network, with the linear layer after them.
+func (s Spec) jumping(layers []BlockSpec, classes int) []BlockSpec {
+	all := 0 // columns that are combined so far
+	for i := range layers {
+		b := &layers[i]
+		b.H0 = all
 		if s.Jump == "max" {
 			all = s.Hidden
 		} else {
 			all += s.Hidden
 		}
-		specs = append(specs, b)
+		layer, last := b.Build, i == s.Layers-1
+		b.Build = func(e Env) Block {
+			return &Jumping{Layer: layer(e), Maximum: s.Jump == "max", Last: last}
+		}
 	}
-	specs[s.Layers-1].Out = all
-	return append(specs, BlockSpec{
+	layers[s.Layers-1].Out = all
+	return append(layers, BlockSpec{
 		In: all, Out: classes, Cost: Cost{Vertex: all * classes},
 		Build: func(e Env) Block {
 			at := Module{Path: "lin", In: all, Out: classes, Params: e.Params}

@@ -160,14 +160,18 @@ var kinds = []ModelKind{
 	sgcModel,
 }
 
-// Names are the models that are known by name.
-func Names() []string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = k.Name
+// named returns the names of some of the models.
+func named(some func(ModelKind) bool) (names []string) {
+	for _, k := range kinds {
+		if some(k) {
+			names = append(names, k.Name)
+		}
 	}
 	return names
 }
+
+// Names are the models that are known by name.
+func Names() []string { return named(func(ModelKind) bool { return true }) }
 
 // KindOf returns the model of that name; known is false if there is none.
 func KindOf(name string) (k ModelKind, known bool) {
@@ -183,13 +187,9 @@ func (k ModelKind) ofTypes() bool { return k.deep == nil && k.rounds == 0 && !k.
 
 // ofAnyTypes lists the models for relations between whatever types.
 func ofAnyTypes() string {
-	var names []string
-	for _, k := range kinds {
-		if (k.relations != nil || k.Uses("direction")) && k.ofTypes() && !k.oneType && !k.sameWidth {
-			names = append(names, k.Name)
-		}
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(named(func(k ModelKind) bool {
+		return (k.relations != nil || k.Uses("direction")) && k.ofTypes() && !k.oneType && !k.sameWidth
+	}), ", ")
 }
 
 // ResidualBlocks reports whether the model has a form with residual blocks.
@@ -254,24 +254,10 @@ func (s *Spec) made(kind ModelKind) *deep {
 }
 
 // Decouplable returns the models that have a decoupled form.
-func Decouplable() (names []string) {
-	for _, k := range kinds {
-		if k.Decoupled != nil {
-			names = append(names, k.Name)
-		}
-	}
-	return names
-}
+func Decouplable() []string { return named(func(k ModelKind) bool { return k.Decoupled != nil }) }
 
 // Featureless returns the models that need no features.
-func Featureless() (names []string) {
-	for _, k := range kinds {
-		if k.Featureless {
-			names = append(names, k.Name)
-		}
-	}
-	return names
-}
+func Featureless() []string { return named(func(k ModelKind) bool { return k.Featureless }) }
 
 // CheckDecoupled refuses a model without a decoupled form.
 func CheckDecoupled(model string) error {
@@ -331,9 +317,6 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 			s.Norm = "layer"
 		}
 		return d.blocks(&s, kind, features, classes), nil
-	}
-	if s.jumps(kind) {
-		return s.jumping(kind, features, edge, classes), nil
 	}
 	return s.layers(kind, features, edge, classes), nil
 }
@@ -407,21 +390,26 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 	return nil
 }
 
-// layers describes the layers of a model, on edges with so many columns of features.
+// layers describes the layers of a model, on edges with so many columns of features. Those of a jumping
+// knowledge network are all of the hidden width, and a linear layer follows them.
 func (s Spec) layers(kind ModelKind, features, edge, classes int) (specs []BlockSpec) {
-	in := s.read(features)
+	in, jumps := s.read(features), s.jumps(kind)
 	for i := range s.Layers {
+		last := i == s.Layers-1 && !jumps
 		b := BlockSpec{In: in, Out: s.Hidden, EdgeFeatures: s.readsEdges(kind), Degrees: kind.degrees}
-		if i == s.Layers-1 {
+		if last {
 			b.Out = classes
 		}
-		b.Cost = s.cost(kind, b.In, b.Out, edge, i == s.Layers-1)
+		b.Cost = s.cost(kind, b.In, b.Out, edge, last)
 		if kind.rounds > 0 {
 			b.Rounds, b.Cost.Edge = s.Rounds, b.Cost.Edge*s.Rounds
 		}
-		b.Build = func(e Env) Block { return s.layer(kind, i, b.In, b.Out, e) }
+		b.Build = func(e Env) Block { return s.layer(kind, i, b.In, b.Out, last, e) }
 		specs = append(specs, b)
 		in = b.Out
+	}
+	if jumps {
+		return s.jumping(specs, classes)
 	}
 	return specs
 }
@@ -505,9 +493,8 @@ func (s *Spec) cost(kind ModelKind, in, out, edge int, last bool) Cost {
 	return c
 }
 
-// layer builds layer i.
-func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
-	last := i == s.Layers-1 && !s.jumps(kind)
+// layer builds layer i. The last computes the logits.
+func (s *Spec) layer(kind ModelKind, i, in, out int, last bool, e Env) *Layer {
 	at := Module{
 		Path: kind.path(i), In: in, Out: out, EdgeColumns: e.edgeColumns(), Params: e.Params,
 		Degrees: e.Degrees, Activation: Activations[s.Activation], Inner: s.norms(e),
