@@ -208,6 +208,24 @@ def test_fixed(arrays, graph):
     assert not trained.into.lin.weight.requires_grad and trained.out.weight.requires_grad
 
 
+NAMED = [
+    *("mlp", "gcn", "gcn jk=cat", "gcn decoupled=true", "gcn blocks=residual", "sage", "sage aggregation=max"),
+    *("sage norm=batch", "gat heads=2", "gatv2 heads=2"),
+]
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_named(arrays, named):
+    """A module of PyG is the model that weft knows by a name, to the bit."""
+    model, *more = named.split()
+    graph = weft.Graph(**{k: v for k, v in arrays.items() if k != "edge_attr"})
+    settings = BRIEF | {"hidden": 8, "dropout": 0, "weight_decay": 0} | dict(m.split("=") for m in more)
+    module = weft.train(graph, model=model, out="first", **settings).to_pyg()
+    own = weft.train(graph, model=module, out="own", **BRIEF)
+    again = weft.train(graph, model=model, init=module.state_dict(), out="named", **settings)
+    assert own.history["loss"].tolist() == again.history["loss"].tolist()
+
+
 @pytest.mark.parametrize(
     ("model", "settings", "says"),
     [
