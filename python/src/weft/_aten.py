@@ -280,6 +280,26 @@ def _flip(to: Lowering, self: Any, dims: list[int]) -> Any:
     return to.emit("flip", [x], x.rows, x.shape, x.axis, dims=sorted(columns))
 
 
+@lowers("pad")
+def _pad_by(to: Lowering, self: Any, pad: list[int], mode: str = "constant", value: float | None = None) -> Any:
+    if mode != "constant":
+        raise Unlowerable(f"columns are added by {mode}: write torch.cat")
+    return _pad(to, self, pad, value or 0.0)
+
+
+@lowers("constant_pad_nd")
+def _pad(to: Lowering, self: Any, pad: list[int], value: float = 0.0) -> Any:
+    x = to.value(self)
+    for k in range(len(pad) // 2):
+        before, after = pad[2 * k : 2 * k + 2]
+        if before or after:
+            d = to.column(x, x.dim - 1 - k, "rows are added to those of vertices or edges: add columns")
+            sizes = [(*x.shape[:d], max(0, n), *x.shape[d + 1 :]) for n in (before, after)]
+            first, last = (to.constant(torch.full(size, value)) for size in sizes)
+            x = to.cat([first, to.slice(x, d, max(0, -before), x.shape[d] - max(0, -after)), last], d)
+    return x
+
+
 @lowers("repeat")
 def _repeat(to: Lowering, self: Any, repeats: list[Any]) -> Any:
     if isinstance(self, Vertices):

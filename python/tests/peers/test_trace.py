@@ -326,6 +326,12 @@ def columns(self, x, edges):
     return torch.where(a > 0, a, b * 0.5) + c + F.normalize(h[:, ::6], dim=-1).amax(-1, True)
 
 
+def padded(self, x, edges):
+    h = self.lin(x).view(-1, 2, 3)
+    wide = F.pad(F.pad(h, (1, -1, 0, 2), value=0.5), (-1, 2)) + F.pad(h, (0, 1, 2, 0))
+    return wide.flatten(1)[:, :OUT] + F.pad(self.lin.bias, (2, -2))
+
+
 def means_of_loops(self, x, edges, attr):
     edges, attr = add_self_loops(edges, attr, fill_value="mean", num_nodes=x.size(0))
     return scatter(F.gelu(self.lin(x)[edges[0]] + self.edge(attr)), edges[1], 0, x.size(0), "max")
@@ -366,7 +372,7 @@ MODULES = {
     "loops of edges": lambda: CallAttr(means_of_loops, edge=nn.Linear(EDGE, OUT)),
     "remaining loops": lambda: CallWeight(remaining),
     "one object": OfData,
-    **{f.__name__: lambda f=f: Call(f) for f in (normalised, in_place, over_vertices, chosen, linear_attention, checkpointed, reversed_edges, columns, along_columns, sparse)},
+    **{f.__name__: lambda f=f: Call(f) for f in (normalised, in_place, over_vertices, chosen, linear_attention, checkpointed, padded, reversed_edges, columns, along_columns, sparse)},
 }
 
 
