@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._lowering import Lowering, bounds, lowers
+from ._lowering import Lowering, bounds, free_sizes, lowers
 from ._operations import (
     PAIRS,
     WITH_LOOPS,
@@ -21,6 +21,7 @@ from ._operations import (
     Fill,
     Loops,
     Number,
+    Parts,
     Rows,
     Unlowerable,
     Value,
@@ -220,12 +221,14 @@ def _split(to: Lowering, self: Any, dim: int = 0, **_: Any) -> Any:
 @lowers("cat", "concat", "stack")
 def _cat(to: Lowering, tensors: list[Any], dim: int = 0) -> Any:
     stack = to.name.endswith("stack")
+    dim %= len(to.node.meta["val"].shape)
+    along = not stack and not isinstance(to.node.meta["val"].shape[dim], int)
     if any(isinstance(t, (Edges, Ends, Vertices)) for t in tensors):
-        return _joined(to, tensors, dim % 2, stack)
+        made = _with_vertices(to, tensors) if along else _pair(tensors)
+        return made or _joined(to, tensors)
+    if along:
+        return _with_loops(to, tensors) or _joined(to, tensors)
     rows, shape, axis = to.layout()
-    dim %= len(shape) + (rows is not None)
-    if rows is not None and dim == axis and not stack:
-        return _with_loops(to, tensors, rows)
     if all(isinstance(t, Fill) and t.number == tensors[0].number for t in tensors):
         return Fill(tensors[0].number, rows, shape, axis)
     parts = [to.value(t) for t in tensors if not (isinstance(t, Tensor) and t.shape == (0,))]
@@ -237,38 +240,49 @@ def _cat(to: Lowering, tensors: list[Any], dim: int = 0) -> Any:
     return to.cat(parts, at)
 
 
-def _joined(to: Lowering, parts: list[Any], dim: int, stack: bool) -> Any:
-    """edge_index of other edges: with loops, or from its two rows."""
-    if len(parts) == 2 and dim == 0 and all(isinstance(p, Ends) for p in parts):
-        a, b = parts
-        if a.rows == b.rows and a.end != b.end:
-            return Edges(a.rows, reverse=a.end == "target")
-    if dim == 0 and all(isinstance(p, Vertices) for p in parts):
+def _pair(ends: list[Any]) -> Any:
+    """edge_index from its two rows."""
+    if all(isinstance(e, Vertices) for e in ends):
         return Vertices(pairs=True)
-    if len(parts) == 2 and isinstance(parts[0], (Edges, Ends)) and isinstance(parts[1], Vertices) and not stack:
-        if parts[0].rows not in WITH_LOOPS:
-            raise Unlowerable("self loops are added to edges that have them: add them once")
-        return replace(parts[0], rows=to.counted(to.node.meta["val"].shape[-1]))
-    if any(isinstance(p, (Edges, Ends)) for p in parts[1:]):
-        raise Unlowerable(
-            "edges are joined with others, as of both directions: make the graph undirected before, by to_undirected, or call the layer twice"
-        )
-    raise Unlowerable(
-        "edge_index is joined with other numbers: weft adds self loops only, add_self_loops(edge_index, num_nodes=x.size(0))"
-    )
+    if [type(e) for e in ends] == [Ends, Ends] and ends[0].rows == ends[1].rows and ends[0].end != ends[1].end:
+        return Edges(ends[0].rows, reverse=ends[0].end == "target")
+    return None
 
 
-def _with_loops(to: Lowering, tensors: list[Any], rows: Rows) -> Any:
+def _with_vertices(to: Lowering, parts: list[Any]) -> Any:
+    """Edges, and a self loop for each vertex after them."""
+    known = len(parts) == 2 and isinstance(parts[0], (Edges, Ends)) and isinstance(parts[1], Vertices)
+    if not known or parts[0].rows not in WITH_LOOPS:
+        return None
+    return replace(parts[0], rows=to.counted(to.node.meta["val"].shape[-1]))
+
+
+def _with_loops(to: Lowering, tensors: list[Any]) -> Any:
     """Values of edges, and of the self loops that follow them."""
-    if len(tensors) != 2 or rows not in ("one", "added"):
-        raise Unlowerable("rows of vertices or edges are joined one after another: concatenate columns (dim=-1)")
+    (size,) = free_sizes(to.node)
+    if to.rows.get(size) not in ("one", "added") or len(tensors) != 2 or isinstance(tensors[0], Parts):
+        return None
     edges, loops = tensors
     if isinstance(edges, Fill) and isinstance(loops, Fill) and edges.number == loops.number:
         return Fill(edges.number, *to.layout())
     edges, loops = to.value(edges), to.value(loops)
     if edges.axis:
         raise Unlowerable("values of self loops are joined to those of edges in another dimension than the first")
-    return to.emit("with_loops", [edges, loops], rows, edges.shape)
+    return to.emit("with_loops", [edges, loops], to.rows[size], edges.shape)
+
+
+def _joined(to: Lowering, parts: list[Any]) -> Parts:
+    """Edges of several sets, as of both directions, or what they have."""
+    sizes, flat = free_sizes(to.node), []
+    for p in parts:
+        flat += p.of if isinstance(p, Parts) else [p]
+    ends = [isinstance(p, (Edges, Ends, Vertices)) for p in flat]
+    if len(sizes) != 1 or not (all(ends) or all(isinstance(p, (Value, Fill)) and p.rows is not None for p in flat)):
+        raise Unlowerable("edge_index is joined with other numbers than those of edges and self loops")
+    made = Parts(tuple(flat), sizes[0])
+    if any(ends):
+        to.joined[made.size] = made.rows
+    return made
 
 
 @lowers("flip")
@@ -472,6 +486,9 @@ _REDUCTIONS = {"amax": "max", "amin": "min", "any": "max", "all": "min", "prod":
 def _scatter(to: Lowering, self: Any, dim: int, index: Any, *, reduce: str = "sum", include_self: bool = True,
              alpha: Any = 1, **given: Any) -> Any:  # fmt: skip
     (src,) = given.values()
+    if isinstance(index, Vertices) and to.name != "scatter":
+        made = {"sum": "add", "mul": "mul", "max": "maximum", "min": "minimum"}.get(_REDUCTIONS.get(reduce, reduce))
+        return to.elementwise(made, self, src) if include_self and made else src
     if not isinstance(index, Ends):
         if to.name == "scatter" and reduce == "sum":
             return _put_columns(to, self, dim, index, src)
@@ -509,8 +526,6 @@ def _grouped(to: Lowering, self: Any, dim: int, index: Any, src: Any, reduce: st
         x = to.value(src)
         out = to.reshape(to.emit("row_" + reduce, [x], None, x.shape), sizes)
         return to.elementwise("add", out, self) if reduce == "sum" else out
-    if isinstance(index, Vertices):
-        raise Unlowerable("vertices are added to by their numbers: add the rows")
     raise Unlowerable(
         "rows are added up by numbers that are computed, as in a pooling of vertices: only the ends of edges say which vertices meet"
     )

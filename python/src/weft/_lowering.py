@@ -6,6 +6,7 @@ vertices, edges or neither. `_aten` has a function for each operation that is no
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import os
@@ -30,6 +31,7 @@ from ._operations import (
     Flat,
     Loops,
     Number,
+    Parts,
     Rows,
     Unlowerable,
     Value,
@@ -86,6 +88,7 @@ class Lowering(Builder):
     def __init__(self, rows: dict[sympy.Expr, Rows], said: Callable[[Any], str]) -> None:
         super().__init__()
         self.rows = rows  # what the symbols of sizes count
+        self.joined: dict[sympy.Expr, tuple[Rows, ...]] = {}  # and those of several edge sets
         self.numbers: dict[sympy.Expr, Value] = {}  # and those that are values of tensors
         self.env: dict[Any, Any] = {}
         self.views: dict[Any, list[Any]] = {}
@@ -172,6 +175,9 @@ class Lowering(Builder):
             raise self.no(f"{self.name.lstrip('_')} {why}")
 
     def lowered(self, node: Any, args: Any, kwargs: Any) -> Any:
+        size = self.parted(node, args, kwargs)
+        if size is not None:
+            return self.by_part(size, node, args, kwargs)
         name, named = self.name, operands(node.target._schema, args, kwargs)
         x = next(iter(named.values()), None)
         if isinstance(x, Fill) and name in ("slice", "select"):
@@ -179,6 +185,61 @@ class Lowering(Builder):
         if name in LOWERED:
             return self.checked(LOWERED[name](self, **named))
         return self.checked(self.shaped(name, x, named) if name in _SHAPED else self.expanded(node))
+
+    def parted(self, node: Any, args: Any, kwargs: Any) -> sympy.Expr | None:
+        """The size of the edges of several sets that an operation is done on, if it is."""
+        if self.name in _MAKES:
+            return next((e for e in free_sizes(node) if e in self.joined and e not in self.rows), None)
+        size = next((a.size for a in every(args, kwargs) if isinstance(a, Parts)), None)
+        longer = size is not None and self.name in ("cat", "concat") and size not in free_sizes(node)
+        return None if longer else size
+
+    def by_part(self, size: sympy.Expr, node: Any, args: Any, kwargs: Any) -> Any:
+        """An operation on the edges of several sets: on each, and what aggregates goes on with what came before."""
+        every_part = [a for a in every(args, kwargs) if isinstance(a, Parts)]
+        several = every_part[0].rows if every_part else self.joined[size]
+        if any(a.size != size or a.rows != several for a in every_part):
+            raise Unlowerable("edges of several sets meet others: join both in the same order")
+        aggregates = self.name in _AGGREGATES
+        args, kwargs, finished = self.from_least(node, args, kwargs) if aggregates else (args, kwargs, None)
+        known, made = dict(self.rows), []
+        for k, rows in enumerate(several):
+            self.rows[size] = rows
+            of = torch.utils._pytree.tree_map_only(Parts, lambda p, k=k: p.of[k], (args, kwargs))
+            if aggregates and k:
+                of = ((made[-1], *of[0][1:]), of[1])
+            made.append(self.lowered(node, *of))
+        self.rows = known
+        if finished:
+            return finished(made[-1])
+        lists = made if isinstance(made[0], (list, tuple)) else [[m] for m in made]
+        results = []
+        for parts in zip(*lists):
+            result = Parts(parts, next((e for e in free_sizes(node) if e not in known), size))
+            if None in result.rows and not isinstance(parts[0], Chosen):
+                combined = {"sum": "add", "max": "maximum", "amax": "maximum", "min": "minimum", "amin": "minimum"}
+                if self.name not in combined:
+                    raise Unlowerable(f"{self.name} over edges of several sets: aggregate to vertices first")
+                return functools.reduce(functools.partial(self.elementwise, combined[self.name]), made)
+            self.joined.setdefault(result.size, result.rows)
+            results.append(result)
+        return results if isinstance(made[0], (list, tuple)) else results[0]
+
+    def from_least(self, node: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
+        """The largest and smallest of several sets begin at one that no value has, of which they are cleared."""
+        named = operands(node.target._schema, args, kwargs)
+        least = {"amax": -3e38, "amin": 3e38}.get(named.get("reduce", ""))
+        if named.get("include_self", True) or named["reduce"] not in ("amax", "amin", "mean"):
+            return args, kwargs, lambda out: out
+        if least is None:
+            raise Unlowerable("a mean over edges of several sets: divide their sum by their number")
+        begin = Fill(least, *self.layout())
+
+        def cleared(out: Any) -> Any:
+            none = self.pointwise("eq", out, self.constant(least))
+            return self.elementwise("where", none, named["self"], out)
+
+        return (begin, *args[1:]), kwargs | {"include_self": True}, cleared
 
     def expanded(self, node: Any) -> Any:
         """An operation that is several others, by PyTorch's own definition."""
@@ -328,6 +389,8 @@ class Lowering(Builder):
         return result
 
     def elementwise(self, name: str, *given: Any, **attributes: Any) -> Any:
+        if name in ("eq", "ne") and len(given) == 2 and all(isinstance(v, Vertices) for v in given):
+            raise Unlowerable("self loops are told from edges of several sets: add them after what looks for them")
         if name in ("eq", "ne") and len(given) == 2 and all(isinstance(v, Ends) for v in given):
             if given[0].rows != given[1].rows or given[0].end == given[1].end:
                 raise Unlowerable("the ends of different edges are compared")
@@ -530,7 +593,18 @@ _OF_NUMBERS = {"Add": "add", "Mul": "mul", "Pow": "pow", "PowByNatural": "pow", 
 _NUMBER = {name: getattr(nn.functional, name) for name in "leaky_relu elu gelu softplus silu logsigmoid".split()}
 _NUMBER |= {name: getattr(torch, "logical_" + name) for name in ("and", "or", "not")}
 _NUMBER["where"] = lambda c, x, y: x if c else y
-_LOWERED = Value, Fill, Edges, Ends, Vertices, Loops, Chosen, Number  # what is known while the module is traced alone
+_LOWERED = Value, Fill, Edges, Ends, Vertices, Loops, Chosen, Number, Parts  # what is known while the module is traced alone
+
+
+_MAKES = set("zeros ones full empty new_zeros new_ones new_full new_empty".split())
+_AGGREGATES = set("scatter_add index_add scatter_reduce index_put".split())
+
+
+def free_sizes(node: Any) -> list[sympy.Expr]:
+    """The sizes of what a node makes that are no numbers."""
+    made = node.meta["val"]
+    sizes = (made[0] if isinstance(made, (list, tuple)) else made).shape
+    return [sympy.expand(n.node.expr) for n in sizes if not isinstance(n, int) and n.node.expr.free_symbols]
 
 
 def every(*nested: Any) -> list[Any]:

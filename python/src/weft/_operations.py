@@ -88,6 +88,18 @@ class Chosen:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """What edges of several sets have, one set after another; the vertices, as self loops, are such a set, too."""
+
+    of: tuple[Any, ...]
+    size: sympy.Expr
+
+    @property
+    def rows(self) -> tuple[Rows, ...]:
+        return tuple("vertices" if isinstance(p, Vertices) else getattr(p, "rows", None) for p in self.of)
+
+
+@dataclass(frozen=True)
 class Number:
     """A number that depends on the graph, as the count of vertices."""
 
