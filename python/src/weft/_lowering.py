@@ -51,7 +51,7 @@ def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return put
 
 
-_KEEPS = set("detach alias clone contiguous to _to_copy lift_fresh_copy lift_fresh type_as".split())
+_KEEPS = set("detach alias contiguous to lift_fresh type_as".split())
 _VIEWS = set("view view_as _unsafe_view reshape reshape_as _reshape_alias unsqueeze squeeze flatten unflatten".split())
 _MOVES = set("permute transpose t swapaxes movedim".split())
 _SHAPED = _VIEWS | _MOVES | {"expand", "expand_as"}

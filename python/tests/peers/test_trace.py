@@ -245,11 +245,24 @@ def normalised(self, x, edges):
 
 
 def in_place(self, x, edges):
-    h = self.lin(x).clone()
-    h[:, 0] = 0
+    kept = self.lin(x)
+    h = kept.clone()
+    h[:, 0] = kept[:, 1] * 2
+    h[:, 0] = kept[:, 0] - h[:, 0]
     h[:, 1:3] += 1
     h[:, 2:].mul_(2)
     return h
+
+
+def both_directions(self, x, edges):
+    h, (row, col) = self.lin(x), edges
+    both, w = torch.cat([edges, edges.flip(0)], 1), torch.cat([h[row, :1] - h[col, 1:2], h[col, 2:3].tanh()])
+    largest = scatter(w * h[both[0]], both[1], 0, x.size(0), "max")
+    loops, w = add_self_loops(both, w[:, 0], fill_value=2.0, num_nodes=x.size(0))
+    sums = scatter(w.view(-1, 1) * h[loops[0]], loops[1], 0, x.size(0))
+    again, w = add_self_loops(*add_self_loops(edges, h[row, 0], -1.0, x.size(0)), 0.5, x.size(0))
+    sums = sums + scatter(w.view(-1, 1) * h[again[1]], again[0], 0, x.size(0))
+    return largest + sums + self.c(self.conv(h, both), torch.stack([torch.cat([col, row]), torch.cat([row, col])])) + w.max()
 
 
 def over_vertices(self, x, edges):
@@ -367,6 +380,7 @@ MODULES = {
     "embedding": lambda: Call(lambda s, x, e: s.lin(x) + s.t((x[:, 0] > 0).long()), t=nn.Embedding(3, OUT)),
     "recurrent": lambda: Call(recurrent, cell=nn.LSTMCell(OUT, OUT), gru=nn.GRUCell(OUT, OUT)),
     "sequences": lambda: Call(sequences, gru=nn.GRU(OUT, OUT, 2, batch_first=True, bidirectional=True), lstm=nn.LSTM(OUT, 4, bias=False), plain=nn.RNN(OUT, 3, batch_first=True)),
+    "both directions": lambda: Call(both_directions, c=g.GATConv(OUT, 3, heads=2)),
     "regrouped": lambda: Call(regrouped, three=nn.Linear(3, 3), norm=nn.LayerNorm(3)),
     "reversible": lambda: Call(reversible, rev=g.GroupAddRev(GCNConv(OUT, OUT), num_groups=2), again=GCNConv(2 * OUT, 2 * OUT)),
     "loops of edges": lambda: CallAttr(means_of_loops, edge=nn.Linear(EDGE, OUT)),
