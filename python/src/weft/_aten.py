@@ -273,7 +273,8 @@ def _with_loops(to: Lowering, tensors: list[Any]) -> Any:
 
 def _joined(to: Lowering, parts: list[Any]) -> Parts:
     """Edges of several sets, as of both directions, or what they have."""
-    sizes, flat = free_sizes(to.node), []
+    sizes = free_sizes(to.node)
+    flat: list[Any] = []
     for p in parts:
         flat += p.of if isinstance(p, Parts) else [p]
     ends = [isinstance(p, (Edges, Ends, Vertices)) for p in flat]
@@ -734,12 +735,13 @@ def _swapped(to: Lowering, x: Value) -> Value:
 
 
 @lowers("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional",
-        "cudnn_batch_norm")  # fmt: skip
+        "_native_batch_norm_legit_no_training", "cudnn_batch_norm")  # fmt: skip
 def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: Any = None, running_var: Any = None,
                 training: bool = True, momentum: Any = 0.1, eps: float = 1e-5, **_: Any) -> Any:  # fmt: skip
     x = to.value(input)
     names = [None if v is None else to.of(v).get("name", "") for v in (weight, bias, running_mean, running_var)]
     stored = names[2] is not None
+    training = training and not to.name.endswith("no_training")
     if not stored or not (training or (not to.training and names[2] not in to.frozen)):
         to.frozen |= {str(names[2])} if stored else set()
         return _normalised(to, x, weight, bias, eps, running_mean, running_var)

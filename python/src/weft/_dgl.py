@@ -258,8 +258,14 @@ def stood_in() -> Iterator[None]:
     def reduced(graph: Graph, operator: str, reduce: str, ends: Any, edges: Any) -> Tensor:
         return graph.reduced(_pairs(operator, graph.along(ends, "u"), edges), reduce)
 
-    def pairs(graph: Graph, operator: str, left: Any, right: Any, of: str = "u", other: str = "v") -> Any:
-        return _pairs(operator, graph.along(left, of), graph.along(right, other))
+    def pairs(graph: Graph, operator: str, left: Any, right: Any, lhs_target: str = "u", rhs_target: str = "v") -> Any:
+        return _pairs(operator, graph.along(left, lhs_target), graph.along(right, rhs_target))
+
+    def typed(values: Tensor, weights: Tensor, idx_a: Any = None, idx_b: Any = None) -> Tensor:
+        if idx_a is not None:
+            raise NotImplementedError("gather_mm with idx_a is not known to weft: choose the rows first")
+        by_type = [(idx_b == k).view(-1, 1) * (values @ weights[k]) for k in range(weights.shape[0])]
+        return torch.stack(by_type).sum(0)
 
     def spread(graph: Graph, values: Any, **_: Any) -> Tensor:
         return values.expand(graph.vertices, *values.shape[1:])
@@ -268,6 +274,7 @@ def stood_in() -> Iterator[None]:
     replaced += [(dgl, name, getattr(Graph, name)) for name in ("add_self_loop", "remove_self_loop", "reverse")]
     for module, name, function in (("spmm", "gspmm", reduced), ("sddmm", "gsddmm", pairs)):
         replaced += [(of, name, function) for of in (sys.modules[f"dgl.ops.{module}"], dgl.ops)]
+    replaced += [(of, "gather_mm", typed) for of in (sys.modules["dgl.nn.pytorch.linear"], dgl.ops)]
     replaced += [(sys.modules["dgl.nn.pytorch.conv.chebconv"], "broadcast_nodes", spread), (dgl, "broadcast_nodes", spread)]
     kept = [(module, name, getattr(module, name)) for module, name, _ in replaced]
     for module, name, function in replaced:
@@ -277,6 +284,13 @@ def stood_in() -> Iterator[None]:
     finally:
         for module, name, function in kept:
             setattr(module, name, function)
+
+
+def filled(graph: Any, given: dict[str, Tensor]) -> Any:
+    """The graph with features where modules that take a graph alone look for them."""
+    graph.ndata["feat"] = given["x"]
+    graph.edata.update({of: given[name] for name, of in (("edge_attr", "feat"), ("edge_weight", "weight")) if name in given})
+    return graph
 
 
 def exported(called: nn.Module, given: dict[str, Tensor]) -> tuple[Any, dict[Any, str]]:
@@ -298,9 +312,7 @@ def exported(called: nn.Module, given: dict[str, Tensor]) -> tuple[Any, dict[Any
 
     def run(*tensors: Tensor) -> Any:
         values = dict(zip([*state, *given], tensors))
-        graph = Graph(values["edge_index"], values["x"].shape[0])
-        graph.ndata["feat"] = values["x"]
-        graph.edata |= {of: values[name] for name, of in (("edge_attr", "feat"), ("edge_weight", "weight")) if name in given}
+        graph = filled(Graph(values["edge_index"], values["x"].shape[0]), {name: values[name] for name in given})
         tensors_of = {name: values[name] for name in given}
         return torch.func.functional_call(called, {k: values[k] for k in state}, (graph,), tensors_of)
 
@@ -337,7 +349,7 @@ class _Lines(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         path = self.paths[-1] if self.paths else ""
         meta["nn_module_stack"] = {path: (path, "")}
         frames = traceback.extract_stack()
-        last = max((k for k, f in enumerate(frames) if f.filename.endswith("_trace.py")), default=-1)
+        last = max((k for k, f in enumerate(frames) if f.filename.endswith(_OWN + "_trace.py")), default=-1)
         meta["stack_trace"] = "".join(traceback.format_list(f for f in frames[last + 1 :] if _OWN not in f.filename))
         if getattr(function, "__name__", "") == "dropout":  # one operation, which PyTorch would write as several
             (x, p, on), _ = (*args, *(kwargs or {}).values())[:3], None

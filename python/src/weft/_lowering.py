@@ -145,7 +145,7 @@ class Lowering(Builder):
                 return meta
             raise self.no(f"{getattr(target, '__name__', target)} is not an operation of tensors")
         self.possible()
-        name, writes = self.name, target._schema.is_mutable
+        name, writes = self.name, writes_first(target)
         if name in _NOTHING:
             return None
         try:
@@ -202,7 +202,8 @@ class Lowering(Builder):
             raise Unlowerable("edges of several sets meet others: join both in the same order")
         aggregates = self.name in _AGGREGATES
         args, kwargs, finished = self.from_least(node, args, kwargs) if aggregates else (args, kwargs, None)
-        known, made = dict(self.rows), []
+        known = dict(self.rows)
+        made: list[Any] = []
         for k, rows in enumerate(several):
             self.rows[size] = rows
             of = torch.utils._pytree.tree_map_only(Parts, lambda p, k=k: p.of[k], (args, kwargs))
@@ -463,7 +464,7 @@ class Lowering(Builder):
         current = self.node
         for view in self.views.get(base, ()):
             if view in self.env:
-                if view.target._schema.is_mutable:
+                if writes_first(view.target):
                     self.env[view] = self.env[base]
                 else:
                     self.node = view
@@ -476,7 +477,7 @@ class Lowering(Builder):
         """The base with new values in a view of it."""
         name = view.target._schema.name.split("::")[1]
         old = self.env[base]
-        if name in _KEEPS or view.target._schema.is_mutable:
+        if name in _KEEPS or writes_first(view.target):
             return new
         old, new = self.value(old), self.value(new)
         new = self.filled(new, [old])
@@ -594,6 +595,12 @@ _NUMBER = {name: getattr(nn.functional, name) for name in "leaky_relu elu gelu s
 _NUMBER |= {name: getattr(torch, "logical_" + name) for name in ("and", "or", "not")}
 _NUMBER["where"] = lambda c, x, y: x if c else y
 _LOWERED = Value, Fill, Edges, Ends, Vertices, Loops, Chosen, Number, Parts  # what is known while the module is traced alone
+
+
+def writes_first(target: Any) -> bool:
+    """Whether an operation writes in its first operand: batch norms write in others, their statistics."""
+    of = target._schema.arguments[0].alias_info if target._schema.arguments else None
+    return bool(of and of.is_write)
 
 
 _MAKES = set("zeros ones full empty new_zeros new_ones new_full new_empty".split())

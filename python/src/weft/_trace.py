@@ -14,10 +14,12 @@ import contextlib
 import copy
 import inspect
 import io
+import itertools
 import json
 import logging
 import os
 import re
+import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
@@ -91,12 +93,17 @@ class _Called(nn.Module):  # type: ignore[misc]
         self.of, self.given = module, given
         every = inspect.signature(module.forward).parameters.values()
         free = [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        self.dgl = bool(free) and (free[0].name in _GRAPHS or "DGLGraph" in str(free[0].annotation))
+        first = free[0] if free else inspect.Parameter("", inspect.Parameter.POSITIONAL_ONLY)
+        takes_graph = first.name in _GRAPHS or "DGLGraph" in str(first.annotation)
+        graphs = getattr(sys.modules.get("dgl"), "DGLGraph", ())
+        held = [] if takes_graph else [(m, name) for m in module.modules() for name, of in vars(m).items() if isinstance(of, graphs)]
+        self.held, self.dgl = held, takes_graph or bool(held)
         self.data = not self.dgl and len(free) == 1 and free[0].name != "x"
-        order = ["graph", "x"] if self.dgl else ["data"] if self.data else ["x", "edge_index"]
-        self.names = {p.name: p.name for p in free if p.name in given} | dict(
-            zip((p.name for p in free), order)
-        )
+        graph = "blocks" if first.name == "blocks" or "List" in str(first.annotation) else "graph"
+        order = [graph, "x"] if takes_graph else ["x"] if held else ["data"] if self.data else ["x", "edge_index"]
+        self.names = dict(zip((p.name for p in free), order)) | {p.name: p.name for p in free if p.name in given}
+        if "edge_attr" in given and given["edge_attr"].shape[1] == 1:
+            self.names |= {p.name: "edge_type" for p in free if p.name in _TYPES_OF_EDGES}
         if self.dgl:
             self.names |= {
                 p.name: weft
@@ -109,15 +116,42 @@ class _Called(nn.Module):  # type: ignore[misc]
                 continue
             if p.name in ("edge_attr", "edge_weight"):
                 raise Refused(f"model: forward takes {p.name}, which the graph lacks: give {p.name}")
+            if p.name in _TYPES_OF_EDGES:
+                raise Refused(f"model: forward takes {p.name}: give the types of edges as edge_attr, one column of 0, 1, …")
             raise Refused(
                 f"model: forward takes {p.name}: weft gives x, edge_index, edge_attr and edge_weight, by these names"
             )
+        if not free:
+            raise Refused("model: forward takes nothing: weft calls it with (x, edge_index), and not on a graph of its own")
 
     def forward(self, graph: Any = None, **tensors: Tensor) -> Any:
-        whole = tensors | {"graph": graph, "data": _data(tensors) if self.data else None}
+        whole = tensors | {"graph": graph, "blocks": _Blocks(graph)}
+        if self.data:
+            whole["data"] = _data(tensors)
+        if "edge_type" in self.names.values():
+            whole["edge_type"] = tensors["edge_attr"][:, 0].long()
+        for module, name in self.held:
+            setattr(module, name, graph)
         return self.of(**{name: whole[of] for name, of in self.names.items()})
 
 
+class _Blocks:
+    """A list of as many graphs as are asked for: a block for each layer is the whole graph."""
+
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+
+    def __getitem__(self, _: int) -> Any:
+        return self.graph
+
+    def __len__(self) -> int:
+        raise Unlowerable("how many blocks there are is not known: go through the layers")
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.repeat(self.graph)
+
+
+_TYPES_OF_EDGES = ("edge_type", "edge_types", "etype", "etypes")
 _GRAPHS = ("graph", "g", "block", "blocks", "bg")
 _EDGES_OF_DGL = {
     "edge_weight": ("edge_weight", "eweight", "weight"),

@@ -397,6 +397,19 @@ def test_module(name):
     compare(module, call, "edge_attr" in names and not isinstance(module, g.models.basic_gnn.BasicGNN), isinstance(module, CallWeight))
 
 
+class Typed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = g.RGCNConv(WIDTH, OUT, 2, num_bases=2)
+
+    def forward(self, edge_index, edge_type, x):
+        return self.conv(x, edge_index, edge_type)
+
+
+def test_types_of_edges():
+    compare(Typed(), lambda module, x, e, attr: module(e, attr[:, 0].long(), x), types=True)
+
+
 def operations(module, **graph):
     return [o["op"] for o in json.loads(trace(module, features=WIDTH, **graph).text)["operations"]]
 
@@ -434,6 +447,11 @@ class Batch(nn.Module):
 class Attr(nn.Module):
     def forward(self, x, edge_index, edge_attr):
         return x
+
+
+class Nothing(nn.Module):
+    def forward(self):
+        return DEGREES
 
 
 def branch(self, x, edges):
@@ -497,7 +515,7 @@ def test_refuses(name):
     assert str(refused.value).startswith("model: ") and "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("module", "words"), [(Batch(), "forward takes batch"), (Attr(), "edge_attr, which the graph lacks"), ("gcn", "no torch.nn.Module"), (GCNConv(5, 3), r"weft calls module\(x, edge_index\)")])
+@pytest.mark.parametrize(("module", "words"), [(Batch(), "forward takes batch"), (Attr(), "edge_attr, which the graph lacks"), (Typed(), "types of edges as edge_attr"), (Nothing(), "forward takes nothing"), ("gcn", "no torch.nn.Module"), (GCNConv(5, 3), r"weft calls module\(x, edge_index\)")])
 def test_refuses_a_call(module, words):
     with pytest.raises(weft.Refused, match=words):
         trace(module, features=WIDTH)

@@ -39,6 +39,7 @@ def heads(conv):
 CONVOLUTIONS = {
     "AGNNConv": lambda: d.AGNNConv(**ZERO),
     "APPNPConv": lambda: d.APPNPConv(3, 0.1),
+    "ChebConv": lambda: d.ChebConv(WIDTH, OUT, 3),
     "CFConv": lambda: d.CFConv(WIDTH, EDGE, 8, OUT),
     "DotGatConv": lambda: heads(d.DotGatConv(WIDTH, 3, 2, **ZERO)),
     "EdgeConv": lambda: d.EdgeConv(WIDTH, OUT, **ZERO),
@@ -47,12 +48,14 @@ CONVOLUTIONS = {
     "EGNNConv": lambda: CallAttr(lambda c, g, x, a: torch.cat(c(g, x, x[:, :3], a), 1), d.EGNNConv(WIDTH, 8, OUT, EDGE)),
     "GATConv": lambda: heads(d.GATConv(WIDTH, 3, 2, residual=True, **ZERO)),
     "GatedGCNConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, a)[0], d.GatedGCNConv(WIDTH, EDGE, OUT, batch_norm=False)),
+    "GatedGraphConv": lambda: d.GatedGraphConv(WIDTH, WIDTH, 2, 1),
     "GATv2Conv": lambda: heads(d.GATv2Conv(WIDTH, 3, 2, **ZERO)),
     "GCN2Conv": lambda: Call(lambda c, g, x: c(g, x, x.relu()), d.GCN2Conv(WIDTH, 1, **ZERO)),
     "GINConv": lambda: d.GINConv(perceptron(WIDTH, OUT), "max", learn_eps=True),
     "GINEConv": lambda: CallAttr(lambda c, e, g, x, a: c(g, x, e(a)), d.GINEConv(perceptron(WIDTH, OUT)), nn.Linear(EDGE, WIDTH)),
     "GMMConv": lambda: d.GMMConv(WIDTH, OUT, EDGE, 2, "mean", **ZERO),
     "GraphConv": lambda: d.GraphConv(WIDTH, OUT),
+    "GroupRevRes": lambda: d.GroupRevRes(d.GraphConv(WIDTH // 2, WIDTH // 2), 2),
     "HGTConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (x[:, 0] > 0).long(), (a[:, 0] > 0).long()), d.HGTConv(WIDTH, 4, 2, 2, 2, dropout=0.0)),
     "NNConv": lambda: d.NNConv(WIDTH, OUT, perceptron(EDGE, WIDTH * OUT)),
     "RelGraphConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (a[:, 0] > 0).long()), d.RelGraphConv(WIDTH, OUT, 2, "basis", 2)),
@@ -66,7 +69,10 @@ ATTRIBUTED = {"CFConv", "GMMConv", "NNConv"}
 
 def call(module, x, edge_index, *more):
     graph = dgl.graph((edge_index[0], edge_index[1]), num_nodes=len(x))
-    return module(graph, x, *more)
+    if isinstance(module, Held):
+        module.g = graph
+        return module(x)
+    return module([graph] * 2 if isinstance(module, Blocks) else graph, x, *more)
 
 
 @pytest.fixture(autouse=True)
@@ -110,9 +116,52 @@ def of_python(part, graph, x):
         return F.dropout(graph.dstdata["most"], 0.0) + graph.dstdata["z"] / degrees + x.shape[0] / graph.num_edges()
 
 
-@pytest.mark.parametrize("make", [Own, lambda: Call(of_python, nn.Linear(WIDTH, OUT))])
+@pytest.mark.parametrize("make", [Own, Held, Blocks, lambda: Call(of_python, nn.Linear(WIDTH, OUT)), lambda: Call(ops, nn.Linear(WIDTH, OUT))])
 def test_module(make):
-    compare(make(), call)
+    compare(make(), call, loops=12)
+
+
+def test_types_of_edges():
+    compare(Typed(), lambda module, x, e, attr: call(module, x, e, attr[:, 0].long()), types=True, loops=12)
+
+
+def ops(part, graph, x):
+    h, degrees = part(x), graph.out_degrees().to(x)
+    scores = d.functional.edge_softmax(graph, dgl.ops.u_dot_v(graph, h, h) / dgl.ops.u_mul_v(graph, degrees, degrees).sqrt().view(-1, 1))
+    return dgl.ops.u_mul_e_sum(graph, h, scores) + dgl.ops.copy_u_mean(graph, h) + F.batch_norm(h, None, None, training=True)
+
+
+class Blocks(nn.Module):
+    """As of a model that is trained on sampled blocks, too: a graph for each layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([d.GraphConv(WIDTH, 8), d.SAGEConv(8, OUT, "mean")])
+
+    def forward(self, blocks, x):
+        for k, (layer, block) in enumerate(zip(self.layers, blocks)):
+            x = layer(block, x) + layer(blocks[k], x)
+        return x
+
+
+class Held(nn.Module):
+    """A module that holds its graph, of which weft takes another in its place."""
+
+    def __init__(self):
+        super().__init__()
+        self.g, self.layers = dgl.graph(([0, 1], [1, 0])), nn.ModuleList([d.Sequential(d.GraphConv(WIDTH, OUT), d.GATConv(OUT, OUT, 1)), nn.Linear(OUT, OUT)])
+
+    def forward(self, features):
+        return self.layers[1](self.layers[0](self.g, features).squeeze(1))
+
+
+class Typed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = d.RelGraphConv(WIDTH, OUT, 2)
+
+    def forward(self, graph, x, etypes):
+        return self.conv(graph, x, etypes)
 
 
 def pulled(part, graph, x):
@@ -120,7 +169,12 @@ def pulled(part, graph, x):
     return part(x)
 
 
+def outside(part, graph, x):
+    return part(x) * graph.ndata["norm"]
+
+
 REFUSALS = {
+    "fields": (outside, "test_trace_dgl.py.*the field 'norm' of the graph is set outside of forward"),
     "vertices pulled": (pulled, "DGLGraph.pull is not known"),
     "lstm": (lambda part, g, x: d.SAGEConv(WIDTH, OUT, "lstm").to(x)(g, x), "mailbox|_Mailbox"),
     "dropout": (lambda part, g, x: F.dropout(part(x)), "training=self.training"),
