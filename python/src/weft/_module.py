@@ -205,16 +205,19 @@ def _compare(module: torch.nn.Module, counts: Mapping[str, Any], file: Path, wei
             made: Array = copy.deepcopy(own)(graph, **given).numpy()  # a copy: layers may keep what they find of a graph
         return made
 
-    theirs: Array | None = None
-    if not own.dgl:  # whose layers refuse vertices without edges into them
-        try:
-            theirs = called()
-        except IndexError:  # of rows of a table by numbers that features hold: each table has 0 and 1
-            for features in (*arrays.values(), *of_edges.values()):
-                features[:] = features > 0
-            theirs = called()
-    if theirs is None or not np.isfinite(theirs).all():  # where a vertex has no edges
+    def each_has_edges() -> None:
         ends[:, 2 : 2 + vertices] = np.roll(np.arange(vertices), 1), np.arange(vertices)
+
+    if own.dgl:  # whose layers refuse vertices without edges into them
+        each_has_edges()
+    try:
+        theirs = called()
+    except IndexError:  # of rows of a table by numbers that features hold: each table has 0 and 1
+        for features in (*arrays.values(), *of_edges.values()):
+            features[:] = features > 0
+        theirs = called()
+    if not np.isfinite(theirs).all():  # as of a quotient by the number of edges
+        each_has_edges()
         theirs = called()
     graph = Graph(ends, **arrays, **of_edges)
     scratch = Scratch()

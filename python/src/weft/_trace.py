@@ -93,7 +93,9 @@ class _Called(nn.Module):  # type: ignore[misc]
         self.of, self.given = module, given
         every = inspect.signature(module.forward).parameters.values()
         free = [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        first = free[0] if free else inspect.Parameter("", inspect.Parameter.POSITIONAL_ONLY)
+        if not free:
+            raise Refused("model: forward takes nothing: weft calls it with (x, edge_index), and not on a graph of its own")
+        first = free[0]
         takes_graph = first.name in _GRAPHS or "DGLGraph" in str(first.annotation)
         graphs = getattr(sys.modules.get("dgl"), "DGLGraph", ())
         held = [] if takes_graph else [(m, name) for m in module.modules() for name, of in vars(m).items() if isinstance(of, graphs)]
@@ -101,9 +103,11 @@ class _Called(nn.Module):  # type: ignore[misc]
         self.data = not self.dgl and len(free) == 1 and free[0].name != "x"
         graph = "blocks" if first.name == "blocks" or "List" in str(first.annotation) else "graph"
         order = [graph, "x"] if takes_graph else ["x"] if held else ["data"] if self.data else ["x", "edge_index"]
-        self.names = dict(zip((p.name for p in free), order)) | {p.name: p.name for p in free if p.name in given}
+        self.names = {p.name: p.name for p in free if p.name in given}
         if "edge_attr" in given and given["edge_attr"].shape[1] == 1:
             self.names |= {p.name: "edge_type" for p in free if p.name in _TYPES_OF_EDGES}
+        others = (p.name for p in free if p.name not in (*self.names, *_TYPES_OF_EDGES))
+        self.names |= dict(zip(others, [o for o in order if o not in self.names]))
         if self.dgl:
             self.names |= {
                 p.name: weft
@@ -121,8 +125,6 @@ class _Called(nn.Module):  # type: ignore[misc]
             raise Refused(
                 f"model: forward takes {p.name}: weft gives x, edge_index, edge_attr and edge_weight, by these names"
             )
-        if not free:
-            raise Refused("model: forward takes nothing: weft calls it with (x, edge_index), and not on a graph of its own")
 
     def forward(self, graph: Any = None, **tensors: Tensor) -> Any:
         whole = tensors | {"graph": graph, "blocks": _Blocks(graph)}

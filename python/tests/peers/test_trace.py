@@ -19,7 +19,7 @@ from torch_geometric.utils import (
     scatter,
     softmax,
 )
-from traced import EDGE, OUT, WIDTH, compare, perceptron
+from traced import EDGE, OUT, WIDTH, compare, perceptron, typed
 
 import weft
 from weft._trace import trace
@@ -55,7 +55,7 @@ def by(conv, function, kind=Call):
     return kind(function, c=conv)
 
 
-def typed(conv):
+def of_types(conv):
     return by(conv, lambda s, x, e, a: s.c(x, e, (a[:, 0] > 0).long()), CallAttr)
 
 
@@ -80,9 +80,9 @@ CONVOLUTIONS = {
     "SSGConv": lambda: g.SSGConv(WIDTH, OUT, alpha=0.2, K=2),
     "APPNP": lambda: g.APPNP(3, 0.1),
     "MFConv": lambda: g.MFConv(WIDTH, OUT, max_degree=4),
-    "RGCNConv": lambda: typed(g.RGCNConv(WIDTH, OUT, 3)),
-    "FastRGCNConv": lambda: typed(g.FastRGCNConv(WIDTH, OUT, 3)),
-    "RGATConv": lambda: typed(g.RGATConv(WIDTH, OUT, 3)),
+    "RGCNConv": lambda: of_types(g.RGCNConv(WIDTH, OUT, 3)),
+    "FastRGCNConv": lambda: of_types(g.FastRGCNConv(WIDTH, OUT, 3)),
+    "RGATConv": lambda: of_types(g.RGATConv(WIDTH, OUT, 3)),
     "DNAConv": lambda: by(g.DNAConv(WIDTH, heads=2), lambda s, x, e: s.c(torch.stack([x, x.relu()], 1), e)),
     "PointNetConv": lambda: by(g.PointNetConv(perceptron(WIDTH + 3, OUT)), lambda s, x, e: s.c(x, x[:, :3], e)),
     "GMMConv": lambda: g.GMMConv(WIDTH, OUT, EDGE, 2),
@@ -407,7 +407,7 @@ class Typed(nn.Module):
 
 
 def test_types_of_edges():
-    compare(Typed(), lambda module, x, e, attr: module(e, attr[:, 0].long(), x), types=True)
+    compare(Typed(), lambda module, x, e, attr: module(e, attr[:, 0].long(), x), True, of=typed())
 
 
 def operations(module, **graph):

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from traced import EDGE, OUT, WIDTH, compare, perceptron
+from traced import EDGE, OUT, WIDTH, compare, perceptron, typed
 
 import weft
 
@@ -116,18 +116,9 @@ def of_python(part, graph, x):
         return F.dropout(graph.dstdata["most"], 0.0) + graph.dstdata["z"] / degrees + x.shape[0] / graph.num_edges()
 
 
-@pytest.mark.parametrize("make", [Own, Held, Blocks, lambda: Call(of_python, nn.Linear(WIDTH, OUT)), lambda: Call(ops, nn.Linear(WIDTH, OUT))])
-def test_module(make):
-    compare(make(), call, loops=12)
-
-
-def test_types_of_edges():
-    compare(Typed(), lambda module, x, e, attr: call(module, x, e, attr[:, 0].long()), types=True, loops=12)
-
-
 def ops(part, graph, x):
     h, degrees = part(x), graph.out_degrees().to(x)
-    scores = d.functional.edge_softmax(graph, dgl.ops.u_dot_v(graph, h, h) / dgl.ops.u_mul_v(graph, degrees, degrees).sqrt().view(-1, 1))
+    scores = dgl.nn.functional.edge_softmax(graph, dgl.ops.u_dot_v(graph, h, h) / dgl.ops.u_mul_v(graph, degrees, degrees).sqrt().view(-1, 1))
     return dgl.ops.u_mul_e_sum(graph, h, scores) + dgl.ops.copy_u_mean(graph, h) + F.batch_norm(h, None, None, training=True)
 
 
@@ -162,6 +153,15 @@ class Typed(nn.Module):
 
     def forward(self, graph, x, etypes):
         return self.conv(graph, x, etypes)
+
+
+@pytest.mark.parametrize("make", [Own, Held, Blocks, lambda: Call(of_python, nn.Linear(WIDTH, OUT)), lambda: Call(ops, nn.Linear(WIDTH, OUT))])
+def test_module(make):
+    compare(make(), call, loops=12)
+
+
+def test_types_of_edges():
+    compare(Typed(), lambda module, x, e, attr: call(module, x, e, attr[:, 0].long()), True, of=typed(12))
 
 
 def pulled(part, graph, x):

@@ -19,6 +19,12 @@ def graph(loops=0):
     return torch.randn(v, WIDTH, **numbers), edges, torch.randn(e, EDGE, **numbers), torch.rand(e, **numbers) + 0.5
 
 
+def typed(loops=0):
+    """The graph with a type of each edge, 0 or 1, as its features."""
+    x, edges, attr, weight = graph(loops)
+    return x, edges, (attr[:, :1] > 0).to(attr), weight
+
+
 def perceptron(width, out):
     return nn.Sequential(nn.Linear(width, 8), nn.ReLU(), nn.Linear(8, out))
 
@@ -27,7 +33,7 @@ def compare(module, call, attr=False, weight=False, loops=0, tolerance=1e-9, of=
     """Outputs and gradients of the module's program are the module's, on the graph `of`. Returns the program."""
     module = module.double().train()
     x, edge_index, edge_attr, edge_weight = of or graph(loops)
-    program = trace(module, features=x.shape[1], edge_features=EDGE if attr else None, edge_weight=weight)
+    program = trace(module, features=x.shape[1], edge_features=edge_attr.shape[1] if attr else None, edge_weight=weight)
     state = {
         name: t.detach().clone().requires_grad_(t.requires_grad)
         for name, t in module.state_dict(keep_vars=True).items()
