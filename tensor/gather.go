@@ -1,10 +1,6 @@
 package tensor
 
-import (
-	"cmp"
-	"iter"
-	"slices"
-)
+import "iter"
 
 // run is consecutive pages of a matrix at rest, as bytes from lo to hi−1, and the first of the listed rows
 // that they are read for.
@@ -46,43 +42,27 @@ func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 	if !m.AtRest() {
 		return false
 	}
-	row, n := m.Cols*m.Element.Size(), 0
-	all := slices.Collect(runs(rows, row))
-	for _, r := range all {
-		n += r.hi - r.lo
-	}
-	m.readAtRest(n, func() error {
-		return inParts(len(all), func(from, to int) error { return m.gather(into, rows, all[from:to]) })
-	})
+	t := m.meter.account
+	t.readAtRest(t.gathers(m, rows), func(below level) error { return below.gather(m, into, rows) })
 	return true
 }
 
-// gather copies the rows that begin in some runs of pages.
-func (m *Matrix) gather(into *Matrix, rows []int32, some []run) error {
-	o := m.meter.offload
-	to := into.Bytes()
+// gathers is how many bytes the level below reads to gather rows.
+func (t *account) gathers(m *Matrix, rows []int32) (n int) {
 	row := m.Cols * m.Element.Size()
-	buffer, done := o.staging(max(longestRun, row+2*PageSize))
-	defer done()
-	for _, r := range some {
-		pages := buffer[:r.hi-r.lo]
-		err := o.disk.Read(pages, m.rest.offset+int64(r.lo), m.rest.sums[r.lo/PageSize:r.hi/PageSize])
-		if err != nil {
-			return err
-		}
-		for k := r.first; k < len(rows) && (int(rows[k])+1)*row <= r.hi; k++ {
-			copy(to[k*row:(k+1)*row], pages[int(rows[k])*row-r.lo:])
-		}
+	if t.device != nil {
+		return len(rows) * row
 	}
-	return nil
+	for r := range runs(rows, row) {
+		n += r.hi - r.lo
+	}
+	return n
 }
 
 // CopyAtRest copies a matrix for which AtRest holds into the memory of another one, of at least m.Memory()
 // bytes. It returns the copy.
 func (m *Matrix) CopyAtRest(into *Matrix) *Matrix {
-	m.readAtRest(m.bytes, func() error {
-		return m.meter.offload.readPages(into.Prefix(1, m.bytes).Bytes(), m.rest)
-	})
+	m.meter.readAtRest(m.bytes, func(below level) error { return below.copy(m, into) })
 	return into.Prefix(1, m.Len()*m.Element.Size()).As(m.Element, m.Rows, m.Cols)
 }
 
@@ -101,23 +81,23 @@ func (m *Matrix) AtRest() bool {
 	for m.rest.state == leaving || m.rest.state == coming {
 		o.changed.Wait()
 	}
-	return m.rest.state == away && t.metered()-t.idle.bytes+int64(m.bytes) > o.limit && o.err == nil
+	return m.rest.state == away && t.metered()-t.idleBytes()+int64(m.bytes) > o.limit && o.err == nil
 }
 
 // readAtRest counts so many bytes that read reads of a matrix that is away, and calls it; in a plan it only
 // counts.
-func (m *Matrix) readAtRest(bytes int, read func() error) {
-	t, o := m.meter.account, m.meter.offload
+func (t *account) readAtRest(bytes int, read func(level) error) {
+	o := t.offload
 	t.mu.Lock()
 	o.moved.Read += int64(bytes)
 	t.mu.Unlock()
-	if o.disk == nil {
+	if o.below == nil {
 		return
 	}
-	if err := o.watched("read", bytes, read); err != nil {
+	if err := o.watched("read", bytes, func() error { return read(o.below) }); err != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		o.err = cmp.Or(o.err, err)
+		o.failed(err)
 		o.check()
 	}
 }

@@ -159,7 +159,7 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	}
 	m.data = t.idle.take(size)
 	if err := t.makeRoom(int64(size)); err != nil {
-		panic(DiskFailure{err})
+		panic(err)
 	}
 	t.freeIdle(int64(size))
 	if m.data == nil && !whole(size) {

@@ -27,15 +27,25 @@ type Moved struct {
 // Plus is the sum.
 func (m Moved) Plus(more Moved) Moved { return Moved{m.Written + more.Written, m.Read + more.Read} }
 
-// Disk is where matrices rest, in pages of PageSize bytes. Several goroutines may use it, each other pages.
-type Disk interface {
-	// Write writes pages at an offset, and returns the checksum of each.
-	Write(pages []byte, offset int64) (sums []uint32, err error)
-	// Read reads pages at an offset, which must have these checksums.
-	Read(pages []byte, offset int64, sums []uint32) error
+// level is memory below that of the matrices, where they rest: each in an extent of its own. write and read
+// are called with the mutex of the account, and what they return without it, once.
+type level interface {
+	// write begins to write the elements of a matrix, and end returns when they are there.
+	write(m *Matrix) (end func() error)
+	// read begins to read them back. nil: all that uses them from now on waits by itself.
+	read(m *Matrix) (end func() error)
+	// leave gives the memory of a matrix back, and keeps its addresses.
+	leave(m *Matrix) error
+	// gather copies the listed rows, which ascend, of a matrix that rests into those of another one. It reads
+	// as many bytes as gathers says.
+	gather(m, into *Matrix, rows []int32) error
+	// copy copies all memory of a matrix that rests into that of another one.
+	copy(m, into *Matrix) error
+	// holds panics unless a matrix has the elements that are saved.
+	holds(m *Matrix)
 }
 
-// extents are the ranges of bytes on a Disk that matrices have. A free one is used again for as many bytes.
+// extents are the ranges of bytes below that matrices have. A free one is used again for as many bytes.
 type extents struct {
 	end  int64
 	free map[int][]int64 // by the number of bytes
@@ -53,18 +63,10 @@ func (e *extents) take(bytes int) (offset int64) {
 
 func (e *extents) put(offset int64, bytes int) { e.free[bytes] = append(e.free[bytes], offset) }
 
-// DiskFailure is the panic value of an allocation or a use of a matrix for which the Disk failed.
-type DiskFailure struct{ Err error }
-
-func (e DiskFailure) Error() string { return e.Err.Error() }
-
-// Unwrap returns the error of the Disk.
-func (e DiskFailure) Unwrap() error { return e.Err }
-
 // offload is the part of an account that keeps within the limit. All but atomic fields are under the mutex of
 // the account.
 type offload struct {
-	disk     Disk // nil: a plan, whose matrices have no elements
+	below    level // nil: a plan, whose matrices have no elements
 	limit    int64
 	reserved int64         // of split, within the limit
 	split    *Meter        // nil: there is none
@@ -77,7 +79,6 @@ type offload struct {
 	changed  *sync.Cond
 	moved    Moved
 	extents  extents
-	staged   sync.Pool // of staging
 	err      error
 	watch    atomic.Pointer[func(what string, bytes int64) (end func())]
 
@@ -91,8 +92,16 @@ type offload struct {
 // allocation. Memory that the turn at work uses is never taken from it, so that a limit which is too low is
 // exceeded. In a plan d is nil: matrices leave and come as in a run, and nothing is written and read.
 func (t *Meter) Offload(d Disk, limit int64) {
+	var below level
+	if d != nil {
+		below = &onDisk{disk: d, account: t.account}
+	}
+	t.rest(below, limit)
+}
+
+func (t *Meter) rest(below level, limit int64) {
 	t.offload = &offload{
-		disk: d, limit: limit, rests: map[*Matrix]struct{}{}, changed: sync.NewCond(&t.mu),
+		below: below, limit: limit, rests: map[*Matrix]struct{}{}, changed: sync.NewCond(&t.mu),
 		extents: extents{free: map[int][]int64{}},
 	}
 }
@@ -150,7 +159,6 @@ func (t *Meter) EndTurn() {
 	slices.SortFunc(final, func(a, b *Matrix) int { return cmp.Compare(a.rest.number, b.rest.number) })
 	for _, m := range final {
 		m.rest.state = cleaning
-		m.rest.absent.Store(true)
 		t.write(m)
 	}
 }
@@ -168,7 +176,7 @@ func (t *Meter) Level() {
 	all := slices.SortedFunc(maps.Keys(o.rests), func(a, b *Matrix) int {
 		return cmp.Compare(a.rest.number, b.rest.number)
 	})
-	room := o.limit - t.metered() + t.idle.bytes
+	room := o.limit - t.metered() + t.idleBytes()
 	for i, m := range all {
 		t.settled(m)
 		m.rest.used.Store(uint64(i))
@@ -232,17 +240,18 @@ func (t *Meter) DiskBytes() int64 {
 	return t.offload.extents.end
 }
 
-// beside lets the disk move a matrix's elements in a goroutine of its own, and calls done at its end. A plan
-// moves none. The caller holds mu, and so does done.
-func (t *account) beside(move func() error, done func(error)) {
-	o := t.offload
-	if o.disk == nil {
+// beside ends a move in a goroutine of its own, and calls done at its end. nil is done at once. The caller
+// holds mu, and so does done.
+func (t *account) beside(what string, m *Matrix, end func() error, done func(error)) {
+	if end == nil {
 		done(nil)
 		return
 	}
+	o := t.offload
 	o.busy++
+	bytes := m.bytes
 	go func() {
-		err := move()
+		err := o.watched(what, bytes, end)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		o.busy--
@@ -250,10 +259,21 @@ func (t *account) beside(move func() error, done func(error)) {
 	}()
 }
 
-// check panics if the disk has failed.
+// failed keeps the first failure of the level below, as the panic of what needs it from now on.
+func (o *offload) failed(err error) {
+	switch err.(type) {
+	case nil:
+	case OutOfMemory, DeviceFailure:
+		o.err = cmp.Or(o.err, err)
+	default:
+		o.err = cmp.Or(o.err, error(DiskFailure{err}))
+	}
+}
+
+// check panics if the level below has failed.
 func (o *offload) check() {
 	if o.err != nil {
-		panic(DiskFailure{o.err})
+		panic(o.err)
 	}
 }
 
@@ -278,7 +298,8 @@ func (t *account) makeRoom(size int64) error {
 func (t *account) shrinkTo(limit int64) {
 	o := t.offload
 	for t.metered() > limit {
-		if s, found := t.idle.cut(pages(int(t.metered() - limit))); found {
+		if t.idleBytes() > 0 {
+			s, _ := t.idle.cut(pages(int(t.metered() - limit)))
 			t.spareOrGiveBack(s)
 			continue
 		}
@@ -341,7 +362,7 @@ func (t *account) evict(m *Matrix) {
 	r, o := m.rest, t.offload
 	r.absent.Store(true)
 	if r.used.Load() == o.turn.Load() { // by another goroutine, since next looked
-		r.absent.Store(r.state == cleaning)
+		r.absent.Store(false)
 		return
 	}
 	switch {
@@ -349,8 +370,8 @@ func (t *account) evict(m *Matrix) {
 		r.state = leaving
 		o.leaving[m.kind] += int64(m.bytes)
 	case r.saved:
-		if guard > 0 {
-			o.compare(m)
+		if guard > 0 && o.below != nil {
+			o.below.holds(m)
 		}
 		t.leave(m)
 	default:

@@ -27,22 +27,22 @@ func inParts(n int, read func(from, to int) error) (err error) {
 const leastParted = 1 << 20
 
 // readPages reads all pages of a matrix at rest.
-func (o *offload) readPages(pages []byte, r *rest) error {
+func (d *onDisk) readPages(pages []byte, r *rest) error {
 	if len(pages) < leastParted {
-		return o.disk.Read(pages, r.offset, r.sums)
+		return d.disk.Read(pages, r.offset, r.sums)
 	}
 	return inParts(len(pages)/PageSize, func(from, to int) error {
 		lo, hi := from*PageSize, to*PageSize
-		return o.disk.Read(pages[lo:hi], r.offset+int64(lo), r.sums[from:to])
+		return d.disk.Read(pages[lo:hi], r.offset+int64(lo), r.sums[from:to])
 	})
 }
 
 // staging is memory for so many bytes that are read and do not stay. done takes it back.
-func (o *offload) staging(bytes int) (memory []byte, done func()) {
-	kept, _ := o.staged.Get().(*[]byte)
+func (d *onDisk) staging(bytes int) (memory []byte, done func()) {
+	kept, _ := d.staged.Get().(*[]byte)
 	if kept == nil || len(*kept) < bytes {
 		kept = new([]byte)
 		*kept = make([]byte, bytes)
 	}
-	return *kept, func() { o.staged.Put(kept) }
+	return *kept, func() { d.staged.Put(kept) }
 }

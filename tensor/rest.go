@@ -1,13 +1,8 @@
 package tensor
 
 import (
-	"bytes"
-	"cmp"
-	"fmt"
 	"sync/atomic"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // rest is what a matrix needs to rest (offload.go). It is nil for one that stays.
@@ -21,7 +16,7 @@ type rest struct {
 	offset   int64
 	saved    bool        // the disk has the elements there
 	sums     []uint32    // checksums of its pages there
-	absent   atomic.Bool // state is not here
+	absent   atomic.Bool // state is neither here nor cleaning
 }
 
 // state says where the elements of a matrix are.
@@ -166,9 +161,12 @@ func (t *account) fetch(m *Matrix) {
 		if m.rest.state != away {
 			o.changed.Wait()
 		} else if t.come(m) == nil {
-			t.mu.Unlock()
-			err := o.read(m)
-			t.mu.Lock()
+			var err error
+			if end := o.read(m); end != nil {
+				t.mu.Unlock()
+				err = o.watched("read", m.bytes, end)
+				t.mu.Lock()
+			}
 			t.came(m, err)
 		}
 	}
@@ -188,13 +186,13 @@ func (m *Matrix) Ahead() {
 	for r.state == leaving {
 		o.changed.Wait() // so that it comes when that of a plan does
 	}
-	if r.state != away || t.metered()-t.idle.bytes+int64(m.bytes) > o.limit {
+	if r.state != away || t.metered()-t.idleBytes()+int64(m.bytes) > o.limit {
 		return
 	}
 	r.used.Store(o.turn.Load())
 	if t.come(m) == nil {
 		r.ahead = true
-		t.beside(func() error { return o.read(m) }, func(err error) { t.came(m, err) })
+		t.beside("read", m, o.read(m), func(err error) { t.came(m, err) })
 	}
 }
 
@@ -207,33 +205,25 @@ func (t *account) come(m *Matrix) error {
 		return err
 	}
 	t.live[m.kind] += int64(m.bytes)
-	t.supply(m)
-	t.trimSpares()
 	t.raise()
 	t.tell(0)
 	t.offload.moved.Read += int64(m.bytes)
 	return nil
 }
 
-// read reads the elements. In a plan there are none.
-func (o *offload) read(m *Matrix) error {
-	if o.disk == nil {
+// read begins to read the elements of a matrix that has come. In a plan there are none.
+func (o *offload) read(m *Matrix) (end func() error) {
+	if o.below == nil {
 		return nil
 	}
-	if err := unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE); err != nil {
-		return err
-	}
-	adviseHuge(m.data, m.bytes)
-	return o.watched("read", m.bytes, func() error {
-		return o.readPages(m.memory(), m.rest)
-	})
+	return o.below.read(m)
 }
 
 // came says that a matrix was read. One that the disk failed to read stays away, so that nobody computes with
 // it: each use fails.
 func (t *account) came(m *Matrix, err error) {
 	r, o := m.rest, t.offload
-	o.err = cmp.Or(o.err, err)
+	o.failed(err)
 	r.ahead = false
 	if err != nil {
 		t.leave(m)
@@ -245,18 +235,6 @@ func (t *account) came(m *Matrix, err error) {
 	o.changed.Broadcast()
 }
 
-// compare panics where a matrix has other elements than the disk, though nobody should have changed them.
-func (o *offload) compare(m *Matrix) {
-	if o.disk == nil {
-		return
-	}
-	saved := make([]byte, m.bytes)
-	if err := o.disk.Read(saved, m.rest.offset, m.rest.sums); err != nil || !bytes.Equal(saved, m.memory()) {
-		panic(fmt.Sprintf("tensor: a read-only matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows,
-			m.Cols, m.kind, err))
-	}
-}
-
 // write writes a matrix's elements, beside the caller. The caller holds mu.
 func (t *account) write(m *Matrix) {
 	r, o := m.rest, t.offload
@@ -265,13 +243,13 @@ func (t *account) write(m *Matrix) {
 		r.placed = true
 		r.offset = o.extents.take(m.bytes)
 	}
-	t.beside(func() (err error) {
-		return o.watched("write", m.bytes, func() error {
-			r.sums, err = o.disk.Write(m.memory(), r.offset)
-			return err
-		})
-	}, func(err error) {
-		r.saved, o.err = true, cmp.Or(o.err, err)
+	var end func() error
+	if o.below != nil {
+		end = o.below.write(m)
+	}
+	t.beside("write", m, end, func(err error) {
+		r.saved = true
+		o.failed(err)
 		if r.state == leaving {
 			o.leaving[m.kind] -= int64(m.bytes)
 			t.leave(m)
@@ -288,16 +266,8 @@ func (t *account) leave(m *Matrix) {
 	m.rest.state = away
 	t.live[m.kind] -= int64(m.bytes)
 	t.tell(0)
-	o := t.offload
-	if o.disk == nil {
-		return
-	}
-	err := unix.Mprotect(m.memory(), unix.PROT_NONE)
-	if err == nil && !t.addSpare(spare{span{m.data, m.bytes}, m}) {
-		err = unix.Madvise(m.memory(), unix.MADV_DONTNEED)
-	}
-	if err != nil {
-		o.err = cmp.Or(o.err, fmt.Errorf("memory is not given back: %w", err))
+	if o := t.offload; o.below != nil {
+		o.failed(o.below.leave(m))
 	}
 }
 

@@ -79,7 +79,7 @@ func (t *account) spareOrGiveBack(s span) {
 }
 
 // planned reports whether matrices hold nothing.
-func (t *account) planned() bool { return t.plan || t.offload != nil && t.offload.disk == nil }
+func (t *account) planned() bool { return t.plan || t.offload != nil && t.offload.below == nil }
 
 // trimSpares gives spares back until they are within the limit and the peak, beside all that is charged.
 func (t *account) trimSpares() {
@@ -129,7 +129,7 @@ func (t *account) refused(err error) {
 	case t.offload == nil:
 		panic(fmt.Sprintf("tensor: %v", err))
 	default:
-		t.offload.err = cmp.Or(t.offload.err, err)
+		t.offload.failed(err)
 	}
 }
 
