@@ -56,6 +56,8 @@ type onDevice struct {
 	extents []*place // by offset
 	names   []*place // by address of the host
 	watch   func(Moving) (end func())
+	asked   int64 // of the queue of kernels so far: launches and copies
+	ram     *ram  // nil: no matrix rests
 }
 
 // Moving is a copy between a device and the host.
@@ -68,9 +70,13 @@ type Moving struct {
 // place is where the elements of a matrix are.
 type place struct {
 	m      *Matrix
-	offset int64 // in the arena
+	offset int64 // in the arena; nowhere: it has no extent, as the matrix rests
 	valid  atomic.Uint32
+	used   int64  // onDevice.asked, at the last use
+	coming uint64 // a mark after the copy that brings the elements back, where no kernel waits for that yet
 }
+
+const nowhere = -1
 
 // What place.valid has: neither for undefined elements.
 const (
@@ -103,6 +109,9 @@ func (t *Meter) DeviceUse() DeviceUse {
 	}
 	use := t.device.use
 	use.PeakBytes, use.OnCPU = t.peak, maps.Clone(use.OnCPU)
+	if t.offload != nil {
+		use.HostBytes += t.offload.extents.end
+	}
 	return use
 }
 
@@ -123,8 +132,7 @@ func (t *account) takePlace(m *Matrix) {
 		return
 	}
 	p := &place{m: m}
-	d.extend(p)
-	d.blank(p, 0)
+	d.check(d.extend(p))
 	at, _ := d.named(m.data)
 	d.names = slices.Insert(d.names, at, p)
 	m.place = p
@@ -136,13 +144,25 @@ func (t *account) leavePlace(m *Matrix) {
 	if p == nil {
 		return
 	}
-	d.leaveHost(p)
-	d.mustBeBlank(p)
-	protectHost(m, true)
+	d.vacate(p)
 	at, _ := d.named(m.data)
 	d.names = slices.Delete(d.names, at, at+1)
-	d.extents = slices.Delete(d.extents, d.at(p.offset), d.at(p.offset)+1)
 	m.place = nil
+}
+
+// vacate takes the extent of a place, and the pages of the host's copy.
+func (d *onDevice) vacate(p *place) {
+	if p.offset == nowhere {
+		return
+	}
+	_ = d.await(p) // the next wait for the device says what fails
+	d.leaveHost(p)
+	d.mustBeBlank(p)
+	protectHost(p.m, true)
+	at := d.at(p.offset)
+	d.extents = slices.Delete(d.extents, at, at+1)
+	p.offset = nowhere
+	p.valid.Store(0)
 }
 
 // shrinkPlace says that a matrix will have fewer bytes. The caller holds mu.
@@ -198,7 +218,7 @@ func (p *place) room() int64 { return int64(p.m.bytes) + guard }
 
 // extend takes the smallest range of the arena that is large enough. If there is none though enough is free,
 // all extents slide together.
-func (d *onDevice) extend(p *place) {
+func (d *onDevice) extend(p *place) error {
 	need := p.room()
 	find := func() (best int, found bool) {
 		smallest := int64(0)
@@ -215,32 +235,52 @@ func (d *onDevice) extend(p *place) {
 	}
 	k, found := find()
 	if !found {
-		d.slide()
+		if err := d.slide(); err != nil {
+			return DeviceFailure{err}
+		}
 		if k, found = find(); !found {
-			panic(OutOfMemory{p.m.bytes, fmt.Errorf("the device has %d bytes for this worker", d.size)})
+			return OutOfMemory{p.m.bytes, fmt.Errorf("the device has %d bytes for this worker", d.size)}
 		}
 	}
 	p.offset = d.end(k - 1)
 	d.extents = slices.Insert(d.extents, k, p)
+	d.blank(p, 0)
+	return nil
 }
 
-// slide moves all extents to the front.
-func (d *onDevice) slide() {
+// slide moves all extents to the front, when what is copied beside kernels is there.
+func (d *onDevice) slide() error {
+	d.asked++
+	if err := d.ram.awaitDown(); err != nil {
+		return err
+	}
 	for k, p := range d.extents {
+		if err := d.await(p); err != nil {
+			return err
+		}
+		p.used = d.asked
 		to, bytes := d.end(k-1), p.room()
 		gap := p.offset - to
 		if gap > 0 && (guard > 0 || p.valid.Load()&onTheDevice != 0) {
 			for done := int64(0); done < bytes; done += gap {
 				from := d.base + uint64(p.offset+done)
-				d.check(d.mover.Copy(from-uint64(gap), from, min(gap, bytes-done)))
+				if err := d.mover.Copy(from-uint64(gap), from, min(gap, bytes-done)); err != nil {
+					return err
+				}
 			}
 		}
 		p.offset = to
 	}
+	return nil
 }
 
+// check panics with an error of the device, or of its memory.
 func (d *onDevice) check(err error) {
-	if err != nil {
+	switch err.(type) {
+	case nil:
+	case OutOfMemory, DeviceFailure:
+		panic(err)
+	default:
 		panic(DeviceFailure{err})
 	}
 }
@@ -270,10 +310,8 @@ func (t *Meter) ToDevice(operands []Operand, launch func(addresses []uint64) err
 			t.device.addressOf(p)+uint64(uintptr(operands[k].Address)-uintptr(p.m.data)))
 	}
 	for k, p := range places {
-		if operands[k].Written && p.valid.Load() != onTheDevice {
-			t.device.leaveHost(p)
-			hideHost(p.m)
-			p.valid.Store(onTheDevice)
+		if operands[k].Written {
+			t.device.written(p)
 		}
 	}
 	t.device.check(launch(addresses))
@@ -307,6 +345,9 @@ func (d *onDevice) places(operands []Operand) (places []*place, ok bool) {
 		if p == nil {
 			return nil, false
 		}
+		if p.offset == nowhere {
+			panic(fmt.Sprintf("tensor: a kernel takes a matrix of %d×%d that rests", p.m.Rows, p.m.Cols))
+		}
 		places = append(places, p)
 	}
 	return places, true
@@ -324,7 +365,11 @@ func (d *onDevice) placeOf(address unsafe.Pointer) *place {
 	return d.names[at]
 }
 
+// toDevice has the elements be valid on the device for what the queue of kernels is asked next.
 func (d *onDevice) toDevice(p *place) {
+	d.check(d.await(p))
+	d.asked++
+	p.used = d.asked
 	if p.valid.Load() == onTheHost {
 		d.use.ToDevice += int64(len(p.m.content()))
 		d.move(p, true, func() error { return d.mover.ToDevice(d.addressOf(p), p.m.content()) })
@@ -333,17 +378,29 @@ func (d *onDevice) toDevice(p *place) {
 	p.valid.Or(onTheDevice)
 }
 
+// written says that the elements are valid on the device alone.
+func (d *onDevice) written(p *place) {
+	if p.valid.Load() != onTheDevice {
+		d.leaveHost(p)
+		hideHost(p.m)
+		p.valid.Store(onTheDevice)
+	}
+}
+
 func (d *onDevice) toHost(p *place, written bool) {
 	valid := p.valid.Load()
 	if valid&onTheHost == 0 {
 		protectHost(p.m, true)
-		if valid == onTheDevice {
+		if saved := d.ram.saved(p.m); saved != nil {
+			copy(p.m.content(), saved)
+		} else if valid == onTheDevice {
+			d.check(d.await(p))
 			d.use.ToHost += int64(len(p.m.content()))
 			d.use.Waits++
 			d.move(p, false, func() error { return d.mover.ToHost(p.m.content(), d.addressOf(p)) })
-			if !written {
-				protectHost(p.m, false)
-			}
+		}
+		if valid == onTheDevice && !written {
+			protectHost(p.m, false)
 		}
 		d.onHost += int64(p.m.bytes)
 		d.use.HostBytes = max(d.use.HostBytes, d.onHost)

@@ -3,6 +3,7 @@ package tensor_test
 import (
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -16,6 +17,9 @@ type memory struct {
 	bytes  []byte
 	copies []int64 // by Copy
 	fail   error
+
+	mu      sync.Mutex
+	pending []func() // copies beside kernels: each is made when its mark is waited for
 }
 
 const firstAddress = 1 << 40
@@ -45,6 +49,38 @@ func (d *memory) Copy(to, from uint64, bytes int64) error {
 	d.copies = append(d.copies, bytes)
 	return d.fail
 }
+
+func (d *memory) Pinned(bytes int64) ([]byte, error) { return make([]byte, bytes), d.fail }
+func (d *memory) Mark() (uint64, error)              { return 0, d.fail }
+
+func (d *memory) Up(to uint64, from []byte, _ uint64) (uint64, error) {
+	return d.later(func() { copy(d.at(to, len(from)), from) })
+}
+
+func (d *memory) Down(to []byte, from uint64, _ uint64) (uint64, error) {
+	return d.later(func() { copy(to, d.at(from, len(to))) })
+}
+
+func (d *memory) later(f func()) (mark uint64, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pending = append(d.pending, f)
+	return uint64(len(d.pending)), d.fail
+}
+
+func (d *memory) After(mark uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if mark > 0 {
+		if f := d.pending[mark-1]; f != nil {
+			f()
+			d.pending[mark-1] = nil
+		}
+	}
+	return d.fail
+}
+
+func (d *memory) Wait(mark uint64) error { return d.After(mark) }
 
 // kernel has the device read from, and write to, matrices. It returns their addresses.
 func onDevice(t *testing.T, m *tensor.Meter, written bool, of ...*tensor.Matrix) []uint64 {

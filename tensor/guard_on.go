@@ -48,6 +48,7 @@ var blanks = bytes.Repeat([]byte{0xff, 0xff, 0xff, 0x7f}, PageSize/4)
 
 // blank fills the bytes of an extent from one on, and the gap behind it.
 func (d *onDevice) blank(p *place, from int) {
+	d.asked++
 	for at := int64(from); at < p.room(); {
 		n := min(int64(PageSize)-at%PageSize, p.room()-at)
 		d.check(d.mover.ToDevice(d.addressOf(p)+uint64(at), blanks[at%PageSize:][:n]))

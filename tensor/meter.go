@@ -265,22 +265,23 @@ func (t *Meter) free(m *Matrix) {
 		return // given back by Close
 	}
 	delete(t.used, m.data)
+	rests := m.rest != nil && m.rest.state == away
 	if m.rest != nil {
-		rests := m.rest.state == away
 		t.forget(m)
-		switch {
-		case rests && t.planned():
-			t.spareOrGiveBack(span{m.data, m.bytes})
-			return
-		case rests:
-			giveBack(m.data, m.bytes)
-			return
-		}
 	}
 	t.leavePlace(m)
-	t.live[m.kind] -= int64(m.bytes)
-	t.idle.put(span{m.data, m.bytes})
-	t.tell(0)
+	switch {
+	case !rests:
+		t.live[m.kind] -= int64(m.bytes)
+		fallthrough
+	case t.device != nil:
+		t.idle.put(span{m.data, m.bytes})
+		t.tell(0)
+	case t.planned():
+		t.spareOrGiveBack(span{m.data, m.bytes})
+	default:
+		giveBack(m.data, m.bytes)
+	}
 }
 
 // shrink takes the memory of a matrix from size on.

@@ -106,12 +106,14 @@ func (t *Meter) rest(below level, limit int64) {
 	}
 }
 
-// Split returns a Meter of its own for matrices in so many bytes, which the limit loses: what rests
-// of all others does not depend on them. Unless d is nil they may rest, on a Disk of their own. It must be
+// Split returns a Meter of its own for matrices in so many bytes, which the limit loses, unless it is
+// of a device: what rests of all others does not depend on them. Unless d is nil they may rest, on a Disk of their own. It must be
 // called before the first allocation.
 func (t *Meter) Split(d Disk, bytes int64) *Meter {
 	o := t.offload
-	o.reserved = bytes
+	if t.device == nil {
+		o.reserved = bytes
+	}
 	o.split = NewMeter()
 	if d != nil {
 		o.split.Offload(d, bytes)
@@ -140,6 +142,11 @@ func (t *Meter) BeginTurn(first bool) {
 		t.offload.turn.Add(round)
 	}
 	t.offload.turn.Add(1)
+	if t.device != nil && t.device.ram != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.offload.failed(t.device.ram.turns())
+	}
 }
 
 // EndTurn ends a turn: what nobody changes any more is written beside the next one, if memory is short.
