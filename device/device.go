@@ -47,7 +47,8 @@ var ErrOutOfMemory = errors.New("the card's memory is full")
 // open on a card. Its methods may be called from any goroutine.
 type Device struct {
 	*card
-	stream            unsafe.Pointer
+	stream            unsafe.Pointer // of kernels
+	beside            beside
 	waitAfterLaunches bool
 	mu                sync.Mutex
 	memory            []uint64 // what Alloc returned and Free did not get
@@ -218,7 +219,7 @@ func (d *Device) Memory() (free, total int64, err error) {
 
 // Close gives back the memory that was not freed. The card stays open.
 func (d *Device) Close() error {
-	var failed error
+	failed := d.beside.end(d)
 	for _, address := range slices.Clone(d.memory) {
 		failed = cmp.Or(failed, d.Free(address))
 	}

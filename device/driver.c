@@ -4,7 +4,7 @@
 
 // Numbers of NVIDIA's cuda.h.
 enum { COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76, PAGEABLE_MEMORY_ACCESS = 88 };
-enum { STREAM_NON_BLOCKING = 1 };
+enum { STREAM_NON_BLOCKING = 1, EVENT_BLOCKING_SYNC = 1, EVENT_DISABLE_TIMING = 2 };
 #define LAUNCH_BUFFER_POINTER ((void *)1)
 #define LAUNCH_BUFFER_SIZE ((void *)2)
 
@@ -81,9 +81,7 @@ int weft_alloc(const weft_driver *d, device_address *address, size_t bytes) {
 }
 int weft_free(const weft_driver *d, device_address address) { IN_CONTEXT(cuMemFree_v2(address)); }
 int weft_to_device(const weft_driver *d, void *stream, device_address to, const void *from, size_t bytes) {
-	int status = d->cuCtxSetCurrent(d->context);
-	if (!status)
-		status = d->cuMemcpyHtoDAsync_v2(to, from, bytes, stream);
+	int status = weft_up(d, stream, to, from, bytes);
 	return status || !d->reads_pageable ? status : d->cuStreamSynchronize(stream);
 }
 int weft_to_host(const weft_driver *d, void *stream, void *to, device_address from, size_t bytes) {
@@ -98,3 +96,15 @@ int weft_launch(const weft_driver *d, void *stream, void *function, unsigned blo
 	IN_CONTEXT(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, NULL, extra));
 }
 int weft_wait(const weft_driver *d, void *stream) { IN_CONTEXT(cuStreamSynchronize(stream)); }
+int weft_pinned(const weft_driver *d, void **memory, size_t bytes) { IN_CONTEXT(cuMemHostAlloc(memory, bytes, 0)); }
+int weft_free_pinned(const weft_driver *d, void *memory) { IN_CONTEXT(cuMemFreeHost(memory)); }
+int weft_up(const weft_driver *d, void *stream, device_address to, const void *from, size_t bytes) {
+	IN_CONTEXT(cuMemcpyHtoDAsync_v2(to, from, bytes, stream));
+}
+int weft_event(const weft_driver *d, void **event) {
+	IN_CONTEXT(cuEventCreate(event, EVENT_BLOCKING_SYNC | EVENT_DISABLE_TIMING));
+}
+int weft_end_event(const weft_driver *d, void *event) { IN_CONTEXT(cuEventDestroy_v2(event)); }
+int weft_record(const weft_driver *d, void *event, void *stream) { IN_CONTEXT(cuEventRecord(event, stream)); }
+int weft_after(const weft_driver *d, void *stream, void *event) { IN_CONTEXT(cuStreamWaitEvent(stream, event, 0)); }
+int weft_wait_event(const weft_driver *d, void *event) { IN_CONTEXT(cuEventSynchronize(event)); }

@@ -27,6 +27,13 @@ typedef unsigned long long device_address;
 	F(cuStreamCreate, (void **stream, unsigned flags)) \
 	F(cuStreamDestroy_v2, (void *stream)) \
 	F(cuStreamSynchronize, (void *stream)) \
+	F(cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags)) \
+	F(cuMemFreeHost, (void *memory)) \
+	F(cuEventCreate, (void **event, unsigned flags)) \
+	F(cuEventDestroy_v2, (void *event)) \
+	F(cuEventRecord, (void *event, void *stream)) \
+	F(cuEventSynchronize, (void *event)) \
+	F(cuStreamWaitEvent, (void *stream, void *event, unsigned flags)) \
 	F(cuModuleLoadData, (void **module, const void *image)) \
 	F(cuModuleUnload, (void *module)) \
 	F(cuModuleGetFunction, (void **function, void *module, const char *name)) \
@@ -67,4 +74,13 @@ int weft_copy(const weft_driver *d, void *stream, device_address to, device_addr
 int weft_launch(const weft_driver *d, void *stream, void *function, unsigned blocks, unsigned threads,
 	void *args, size_t bytes);
 int weft_wait(const weft_driver *d, void *stream);
+// Pinned memory of the host. A copy from there may go on after its call.
+int weft_pinned(const weft_driver *d, void **memory, size_t bytes);
+int weft_free_pinned(const weft_driver *d, void *memory);
+int weft_up(const weft_driver *d, void *stream, device_address to, const void *from, size_t bytes);
+int weft_event(const weft_driver *d, void **event);
+int weft_end_event(const weft_driver *d, void *event);
+int weft_record(const weft_driver *d, void *event, void *stream);
+int weft_after(const weft_driver *d, void *stream, void *event);
+int weft_wait_event(const weft_driver *d, void *event);
 #endif

@@ -106,9 +106,9 @@ func (t *Meter) rest(below level, limit int64) {
 	}
 }
 
-// Split returns a Meter of its own for matrices in so many bytes, which the limit loses, unless it is
-// of a device: what rests of all others does not depend on them. Unless d is nil they may rest, on a Disk of their own. It must be
-// called before the first allocation.
+// Split returns a Meter of its own for matrices in so many bytes of the host's memory, which the limit loses
+// unless it is of a device: what rests of all others does not depend on them. Unless d is nil they may rest,
+// on a Disk of their own. It must be called before the first allocation.
 func (t *Meter) Split(d Disk, bytes int64) *Meter {
 	o := t.offload
 	if t.device == nil {
@@ -263,6 +263,7 @@ func (t *account) beside(what string, m *Matrix, end func() error, done func(err
 		defer t.mu.Unlock()
 		o.busy--
 		done(err)
+		o.changed.Broadcast()
 	}()
 }
 

@@ -71,8 +71,12 @@ var levels = []struct {
 	plan bool
 	of   func(t *testing.T, limit int64) *tensor.Meter
 }{
-	{"a disk", false, func(t *testing.T, limit int64) *tensor.Meter { return offloaded(t, newDrum(), limit) }},
-	{"the plan of a disk", true, func(t *testing.T, limit int64) *tensor.Meter { return offloaded(t, nil, limit) }},
+	{"a disk", false, func(t *testing.T, limit int64) *tensor.Meter {
+		return offloaded(t, newDrum(), limit)
+	}},
+	{"the plan of a disk", true, func(t *testing.T, limit int64) *tensor.Meter {
+		return offloaded(t, nil, limit)
+	}},
 	{"memory below a device", false, func(t *testing.T, limit int64) *tensor.Meter {
 		mem, d := newOnDevice(t, 3*limit/tensor.PageSize) // what is not at rest may exceed the limit
 		require.NoError(t, mem.OffloadToHost(d, 4<<20, limit))

@@ -257,7 +257,6 @@ func (t *account) write(m *Matrix) {
 			r.state = here
 			r.absent.Store(false)
 		}
-		o.changed.Broadcast()
 	})
 }
 

@@ -77,7 +77,7 @@ type seat struct {
 func (s *shared) seats(n int) (seats []*seat, end func() error, err error) {
 	end = func() (failed error) {
 		for _, at := range seats {
-			failed = errors.Join(failed, at.close())
+			failed = errors.Join(failed, AboutDevice(s.Device, at.close()))
 		}
 		return failed
 	}

@@ -48,6 +48,21 @@ func TestOnCard(t *testing.T) {
 	}
 }
 
+// TestRestsBelowCard is TestRests of a card, whose matrices rest in the host's memory.
+func TestRestsBelowCard(t *testing.T) {
+	devicetest.Library(t)
+	models, types := networks(), severalTypes(t)
+	models["rgcn"] = typesInTurns(types)["rgcn"]
+	for _, name := range []string{"gcn", "sage", "gat", "gcnii", "rgcn"} {
+		c := resting{g: tangle(t, 600, 100), mesh: "graph=1/4", limits: []float64{0, .3}}
+		if c.Options = models[name]; name == "rgcn" {
+			c.g, c.resumes = types, true
+		}
+		c.Hidden, c.Epochs = 32, 2
+		t.Run(name, func(t *testing.T) { c.run(t, setting.RAM) })
+	}
+}
+
 // TestMessagesOnCard: chunks of stages, and of their partitions, have what kernels wrote into messages.
 func TestMessagesOnCard(t *testing.T) {
 	devicetest.Library(t)

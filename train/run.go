@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -100,8 +101,11 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 		}
 		p = &made
 	}
-	s.Limit, s.Reserves = p.Limit, p.Reserves()
-	if s.Card != nil { // with some room, so that extents move less often
+	s.Limit, s.Reserves, s.Rests = p.Limit, p.Reserves(), nil
+	for i := range p.Workers {
+		s.Rests = append(s.Rests, p.Workers[i].DiskBytes)
+	}
+	if s.Card != nil && (s.Offload == "" || p.InMemory) { // with some room, so that extents move less often
 		_, needs := p.Most()
 		card := *p.Card
 		card.Bytes = min(card.Bytes, needs+needs/8)
@@ -110,7 +114,8 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 	if p.InMemory {
 		s.inMemory()
 	}
-	return p.Savings, ranks.Together(p.CheckLimit(s.MemoryLimit))
+	return p.Savings, ranks.Together(cmp.Or(p.CheckLimit(s.MemoryLimit),
+		p.CheckHost(s.HostMemoryLimit, j.LocalWorkers)))
 }
 
 // standards has features standardised as they were before: as the run was that continues, or as the weights

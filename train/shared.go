@@ -23,6 +23,7 @@ type shared struct {
 	whole    *partition.Whole
 	Limit    int64           // of a plan: the memory beyond which matrices rest
 	Reserves []turns.Reserve // of a plan, for messages between workers: by worker. nil: as many rest as can
+	Rests    []int64         // of a plan: bytes that rest at the peak, by worker
 	// open opens the share of a partition for use. Opening reads its arrays and allocates tensors.
 	open func(p int, use func(*partition.Share) error) error
 	// validate is what the workers share of the graph that the model is validated on. nil: it is the same.
@@ -92,9 +93,9 @@ func (j *Job) guarded(share *partition.Share, f func() error) (err error) {
 		case exchange.Failure:
 			err = p.Err
 		case tensor.DiskFailure:
-			err = p.Err
+			err = p
 		case tensor.DeviceFailure:
-			err = AboutDevice(j.Options.Device, p.Err)
+			err = p
 		case tensor.Mismatch:
 			if j.Model == nil && j.Loss == nil {
 				panic(p)
@@ -102,6 +103,14 @@ func (j *Job) guarded(share *partition.Share, f func() error) (err error) {
 			err = refusal.Errorf("%w", p)
 		default:
 			panic(p)
+		}
+		var disk tensor.DiskFailure // or of what a worker does beside
+		var card tensor.DeviceFailure
+		switch {
+		case errors.As(err, &disk):
+			err = disk.Err
+		case errors.As(err, &card):
+			err = AboutDevice(j.Options.Device, card.Err)
 		}
 	}()
 	return share.Guard(f)
@@ -157,8 +166,8 @@ func (j *Job) inTurns(s *shared,
 	disks := make([][files]*offload.File, len(links))
 	for i := range disks {
 		for k := range files {
-			if s.Offload != "" && failed == nil {
-				disks[i][k], failed = offload.Open(s.Offload)
+			if folder := s.OffloadFolder(); folder != "" && failed == nil {
+				disks[i][k], failed = offload.Open(folder)
 				if failed == nil {
 					defer func() { failed = errors.Join(failed, disks[i][k].Close()) }()
 				}
@@ -173,7 +182,7 @@ func (j *Job) inTurns(s *shared,
 	if err != nil {
 		return err
 	}
-	at := map[int]*seat{} // by worker
+	at := map[int]*seat{} // by rank
 	var hosts []*comm.Host
 	for i, link := range links {
 		mem := seats[i].memory
@@ -185,22 +194,30 @@ func (j *Job) inTurns(s *shared,
 			spool.Reserve = s.Reserves[link.Rank()]
 		}
 		host := comm.NewHost(link, holders, spool)
-		at[link.Rank()] = seats[i]
+		for rank, holder := range holders {
+			if holder == link.Rank() {
+				mine := *seats[i]
+				mine.memory = mem.Another()
+				defer mine.memory.Close() // when all have ended, as they read each other's
+				at[rank] = &mine
+			}
+		}
 		hosts = append(hosts, host)
-		if s.Offload != "" {
+		switch {
+		case s.OffloadFolder() != "":
 			spool.Offload(host, disks[i][0], disks[i][1], s.Limit)
+		case s.Offload != "":
+			err := spool.OffloadToHost(host, seats[i].card, s.Rests[link.Rank()], s.Limit)
+			if err != nil {
+				return AboutDevice(s.Device, err)
+			}
+		}
+		if spool.Messages != nil {
 			defer spool.Messages.Close()
 		}
 	}
 	return launch.Hosts(hosts, s.CommTimeout, func(c *comm.Comm) error {
-		mine := *at[holders[c.Rank()]]
-		mine.memory = mine.memory.Another()
-		defer mine.memory.Close()
-		err := one(c.Rank(), c, &mine)
-		if err == nil {
-			c.LocalBarrier() // others may be reading of this one's memory
-		}
-		return err
+		return one(c.Rank(), c, at[c.Rank()])
 	})
 }
 

@@ -191,80 +191,101 @@ type planned = plan.Worker
 // one without a disk, and with as much as that nothing rests.
 func TestRests(t *testing.T) {
 	for name, c := range allResting(t) {
-		t.Run(name+" on "+c.mesh, func(t *testing.T) {
-			o := c.Options
-			want := mustRun(t, onMesh(c.g, o, c.mesh))
-			o.Offload = t.TempDir()
-			var bounds plan.Plan
-			if c.near || slices.Max(c.limits) != fastest {
-				asks := onMesh(c.g, o, c.mesh)
-				var err error
-				bounds, err = asks.PlanWith(t.Context(), plan.Asks{Range: true})
-				require.NoError(t, err)
-				if took := want.PeakTensorBytes[0] + want.GraphBytes[0]; want.Workers == 1 &&
-					took != bounds.All {
-					t.Errorf("nothing rests with %d bytes, and without offload it took %d", bounds.All, took)
-				}
-				if bounds.All-bounds.Least < c.tables {
-					t.Errorf("%d bytes at least, %d without a disk, and tables take %d", bounds.Least,
-						bounds.All, c.tables)
+		t.Run(name+" on "+c.mesh, func(t *testing.T) { c.run(t, t.TempDir()) })
+	}
+}
+
+// run is TestRests of one of them, where matrices rest in a folder, or below a card.
+func (c *resting) run(t *testing.T, offload string) {
+	t.Helper()
+	o := c.Options
+	card := offload == setting.RAM
+	if card {
+		o.Device = setting.FirstCard
+	}
+	want := mustRun(t, onMesh(c.g, o, c.mesh))
+	o.Offload = offload
+	var bounds plan.Plan
+	if c.near || slices.Max(c.limits) != fastest || card {
+		asks := onMesh(c.g, o, c.mesh)
+		var err error
+		bounds, err = asks.PlanWith(t.Context(), plan.Asks{Range: true})
+		require.NoError(t, err)
+		if took := want.PeakTensorBytes[0] + want.GraphBytes[0]; want.Workers == 1 &&
+			took != bounds.All {
+			t.Errorf("nothing rests with %d bytes, and without offload it took %d", bounds.All, took)
+		}
+		if bounds.All-bounds.Least < c.tables && !card {
+			t.Errorf("%d bytes at least, %d without a disk, and tables take %d", bounds.Least,
+				bounds.All, c.tables)
+		}
+	}
+	for _, share := range c.limits {
+		if card { // which has a limit
+			share = max(share, 0)
+		}
+		limit := int64(0) // of a worker
+		if share != fastest {
+			limit = bounds.Least + int64(share*float64(bounds.All-bounds.Least))
+		}
+		o.MemoryLimit = setting.Bytes(limit)
+		if card { // of all
+			o.MemoryLimit *= setting.Bytes(want.Workers)
+		}
+		j := onMesh(c.g, o, c.mesh)
+		plan, err := j.Plan(t.Context())
+		require.NoError(t, err)
+		got, err := j.RunPlanned(t.Context(), &plan)
+		require.NoError(t, err)
+		sameResults(t, got, want)
+		assert.Equal(t, want.Weights, got.Weights, "with a limit of %d bytes: other weights",
+			o.MemoryLimit)
+		for k, tensors := range got.PeakTensorBytes {
+			took, planned := tensors+got.GraphBytes[k], plan.PeakTensorBytes[k]+plan.GraphBytes[k]
+			if took > planned || took < planned && !c.any && share < inMemory ||
+				limit > 0 && took > limit {
+				t.Errorf("worker %d took %d bytes of %d, planned %d", k, took, limit, planned)
+			}
+		}
+		moved, most := got.Disk, plan.Disk()
+		if got.Device != nil {
+			moved = got.Device.RAM
+			if kept := got.Device.RAMBytes; kept > plan.DiskBytes() || kept < plan.DiskBytes() && !c.any {
+				t.Errorf("%d bytes rest, planned %d", kept, plan.DiskBytes())
+			}
+		}
+		if rests := moved != (tensor.Moved{}); rests != (share < inMemory) && !c.any {
+			t.Errorf("with a limit of %d bytes something rests: %v", limit, rests)
+		}
+		rests := slices.ContainsFunc(plan.Workers, func(w planned) bool { return w.Reserve.Rests })
+		if c.messages && rests != (share == 0 && !card) {
+			t.Errorf("with a limit of %d bytes messages rest: %v", limit, rests)
+		}
+		more := moved.Read > most.Read || moved.Written > most.Written
+		if more || moved != most && !c.any || moved == (tensor.Moved{}) != plan.InMemory {
+			t.Errorf("with a limit of %d bytes moved %+v, planned %+v", limit, moved, most)
+		}
+	}
+	o.MemoryLimit = 0
+	for _, percent := range []int64{99, 101} {
+		if tight := o; c.near {
+			tight.MemoryLimit = setting.Bytes(bounds.Least * percent / 100)
+			plan, err := onMesh(c.g, tight, c.mesh).Plan(t.Context())
+			require.NoError(t, err)
+			for k, tensors := range plan.PeakTensorBytes {
+				if needs := tensors + plan.GraphBytes[k]; needs > max(
+					int64(tight.MemoryLimit), bounds.Least,
+				) {
+					t.Errorf(
+						"a limit of %d bytes needs %d, and the least is %d", tight.MemoryLimit, needs,
+						bounds.Least,
+					)
 				}
 			}
-			for _, share := range c.limits {
-				if o.MemoryLimit = 0; share != fastest {
-					between := share * float64(bounds.All-bounds.Least)
-					o.MemoryLimit = setting.Bytes(bounds.Least + int64(between))
-				}
-				j := onMesh(c.g, o, c.mesh)
-				plan, err := j.Plan(t.Context())
-				require.NoError(t, err)
-				got, err := j.RunPlanned(t.Context(), &plan)
-				require.NoError(t, err)
-				sameResults(t, got, want)
-				assert.Equal(t, want.Weights, got.Weights, "with a limit of %d bytes: other weights",
-					o.MemoryLimit)
-				for k, tensors := range got.PeakTensorBytes {
-					took, planned := tensors+got.GraphBytes[k], plan.PeakTensorBytes[k]+plan.GraphBytes[k]
-					if took > planned || took < planned && !c.any && share < inMemory ||
-						o.MemoryLimit > 0 && took > int64(o.MemoryLimit) {
-						t.Errorf("worker %d took %d bytes of %d, planned %d", k, took, o.MemoryLimit, planned)
-					}
-				}
-				moved, most := got.Disk, plan.Disk()
-				if rests := moved != (tensor.Moved{}); rests != (share < inMemory) && !c.any {
-					t.Errorf("with a limit of %d bytes something rests: %v", o.MemoryLimit, rests)
-				}
-				rests := slices.ContainsFunc(plan.Workers, func(w planned) bool { return w.Reserve.Rests })
-				if c.messages && rests != (share == 0) {
-					t.Errorf("with a limit of %d bytes messages rest: %v", o.MemoryLimit, rests)
-				}
-				more := moved.Read > most.Read || moved.Written > most.Written
-				if more || moved != most && !c.any || moved == (tensor.Moved{}) != plan.InMemory {
-					t.Errorf("with a limit of %d bytes moved %+v, planned %+v", o.MemoryLimit, moved, most)
-				}
-			}
-			o.MemoryLimit = 0
-			for _, percent := range []int64{99, 101} {
-				if tight := o; c.near {
-					tight.MemoryLimit = setting.Bytes(bounds.Least * percent / 100)
-					plan, err := onMesh(c.g, tight, c.mesh).Plan(t.Context())
-					require.NoError(t, err)
-					for k, tensors := range plan.PeakTensorBytes {
-						if needs := tensors + plan.GraphBytes[k]; needs > max(
-							int64(tight.MemoryLimit), bounds.Least,
-						) {
-							t.Errorf(
-								"a limit of %d bytes needs %d, and the least is %d", tight.MemoryLimit, needs,
-								bounds.Least,
-							)
-						}
-					}
-				}
-			}
-			if c.resumes {
-				c.resume(t, o, want)
-			}
-		})
+		}
+	}
+	if c.resumes {
+		c.resume(t, o, want)
 	}
 }
 

@@ -2,8 +2,8 @@
 // it in place of the driver's (WEFT_CUDA names it), so that everything from the Go of an operation to the
 // launch of its kernel is what runs on a GPU. Memory of the device is apart from the host's, between pages
 // that fault, and filled with NaN. A kernel's code is not in the module: it is found by its name. What a
-// stream is asked for is done at once. A call that a GPU's driver may or may not survive ends the process
-// with a line.
+// stream is asked for is done when somebody waits for it, and not before, so that a missing wait shows as
+// other bits. A call that a GPU's driver may or may not survive ends the process with a line.
 //
 // The environment says what the machine is like; it is read by cuInit:
 //
@@ -18,8 +18,12 @@
 //	                   719 stays, as a GPU's does, until nobody has the context; of a launch, the call after it tells
 #include "on_cpu.h"
 #include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,7 +77,7 @@ static struct {
 	std::string fail, failing; // ON_CPU_FAIL, and its function
 	int until, status;         // calls until it fails, and how
 } machine;
-static std::map<address, size_t> live; // by the address of their first byte
+static std::map<address, size_t> live, pinned; // of the device and of the host, by the address of their first byte
 static size_t used;
 static int retained, broken; // the context, and what stays wrong there
 
@@ -107,7 +111,7 @@ static result before(const char *function) {
 	return status
 
 // Whether all these bytes are one allocation's.
-static bool inside(address p, size_t bytes) {
+static bool inside(address p, size_t bytes, const std::map<address, size_t> &live = ::live) {
 	std::lock_guard<std::mutex> hold(mu);
 	auto after = live.upper_bound(p);
 	if (after == live.begin())
@@ -142,6 +146,56 @@ static char *new_memory(size_t bytes) {
 	return m;
 }
 static size_t room_of(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+// A stream, with what it was asked for and has not begun.
+struct stream {
+	std::deque<std::function<void()>> waiting;
+	uint64_t asked, done;
+	bool busy; // somebody does the next
+};
+struct event {
+	stream *of;
+	uint64_t number; // of what it was asked for; 0: the event was not recorded
+};
+static std::set<stream *> streams;
+static std::mutex queues; // of streams
+static std::condition_variable ended;
+static void ask(void *of, std::function<void()> what) {
+	std::lock_guard<std::mutex> hold(queues);
+	stream *s = (stream *)of;
+	s->waiting.push_back(what), s->asked++;
+}
+// Does what a stream was asked for, up to a number.
+static void await(stream *s, uint64_t number) {
+	std::unique_lock<std::mutex> hold(queues);
+	while (s && s->done < number) {
+		if (s->busy) {
+			ended.wait(hold);
+			continue;
+		}
+		s->busy = true;
+		const std::function<void()> next = std::move(s->waiting.front());
+		s->waiting.pop_front();
+		hold.unlock();
+		next();
+		hold.lock();
+		s->busy = false, s->done++;
+		ended.notify_all();
+	}
+}
+static void await(void *s) {
+	std::unique_lock<std::mutex> hold(queues);
+	const uint64_t all = ((stream *)s)->asked;
+	hold.unlock();
+	await((stream *)s, all);
+}
+static void await_all() {
+	std::unique_lock<std::mutex> hold(queues);
+	const std::set<stream *> all = streams;
+	hold.unlock();
+	for (stream *s : all)
+		await(s);
+}
 
 // A kernel that touches a page that is nobody's, or that others may not write.
 static struct sigaction others[2]; // of SIGSEGV, SIGBUS
@@ -262,6 +316,7 @@ result cuMemAlloc_v2(address *p, size_t n) {
 }
 result cuMemFree_v2(address p) {
 	BEFORE;
+	await_all();
 	std::lock_guard<std::mutex> hold(mu);
 	auto it = live.find(p);
 	if (it == live.end())
@@ -275,24 +330,81 @@ result cuMemFree_v2(address p) {
 	live.erase(it);
 	return OK;
 }
-result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *) {
+// Of memory that is not pinned a card has a copy when the call returns, unless it reads all of the host's.
+result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *stream) {
 	BEFORE;
 	must_be_inside(__func__, to, n), must_be_host(__func__, from);
-	return memcpy((void *)to, from, n), OK;
+	if (inside((address)from, n, pinned) || atoi(setting("ON_CPU_PAGEABLE", "0")))
+		return ask(stream, [=] { memcpy((void *)to, from, n); }), OK;
+	const std::string copy((const char *)from, n);
+	return ask(stream, [=] { memcpy((void *)to, copy.data(), n); }), OK;
 }
-result cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, void *) {
+result cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, void *stream) {
 	BEFORE;
 	must_be_inside(__func__, from, n), must_be_host(__func__, to);
-	return memcpy(to, (void *)from, n), OK;
+	ask(stream, [=] { memcpy(to, (void *)from, n); });
+	if (!inside((address)to, n, pinned))
+		await(stream);
+	return OK;
 }
-result cuMemcpyDtoDAsync_v2(address to, address from, size_t n, void *) {
+result cuMemcpyDtoDAsync_v2(address to, address from, size_t n, void *stream) {
 	BEFORE;
 	must_be_inside(__func__, from, n), must_be_inside(__func__, to, n);
-	return memmove((void *)to, (void *)from, n), OK;
+	return ask(stream, [=] { memmove((void *)to, (void *)from, n); }), OK;
 }
-result cuStreamCreate(void **s, unsigned) { BEFORE; return *s = new std::mutex, OK; }
-result cuStreamDestroy_v2(void *s) { BEFORE; return delete (std::mutex *)s, OK; }
-result cuStreamSynchronize(void *) { BEFORE; return OK; }
+result cuMemHostAlloc(void **p, size_t n, unsigned) {
+	BEFORE;
+	*p = mmap(nullptr, room_of(n), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (*p == MAP_FAILED)
+		return OUT_OF_MEMORY;
+	std::lock_guard<std::mutex> hold(mu);
+	return pinned[(address)*p] = n, OK;
+}
+result cuMemFreeHost(void *p) {
+	BEFORE;
+	await_all();
+	std::lock_guard<std::mutex> hold(mu);
+	auto it = pinned.find((address)p);
+	if (it == pinned.end())
+		misused("cuMemFreeHost: %p is not the address of an allocation", p);
+	munmap(p, room_of(it->second));
+	pinned.erase(it);
+	return OK;
+}
+result cuStreamCreate(void **s, unsigned) {
+	BEFORE;
+	std::lock_guard<std::mutex> hold(queues);
+	return *s = *streams.insert(new stream()).first, OK;
+}
+result cuStreamDestroy_v2(void *s) {
+	BEFORE;
+	await(s);
+	std::lock_guard<std::mutex> hold(queues);
+	streams.erase((stream *)s);
+	return delete (stream *)s, OK;
+}
+result cuStreamSynchronize(void *s) { BEFORE; return await(s), OK; }
+result cuEventCreate(void **e, unsigned) { BEFORE; return *e = new event(), OK; }
+result cuEventDestroy_v2(void *e) { BEFORE; return delete (event *)e, OK; }
+result cuEventRecord(void *e, void *s) {
+	BEFORE;
+	std::lock_guard<std::mutex> hold(queues);
+	return *(event *)e = {(stream *)s, ((stream *)s)->asked}, OK;
+}
+static event last_record(void *e) {
+	std::lock_guard<std::mutex> hold(queues);
+	return *(event *)e;
+}
+result cuEventSynchronize(void *e) {
+	BEFORE;
+	const event now = last_record(e);
+	return await(now.of, now.number), OK;
+}
+result cuStreamWaitEvent(void *s, void *e, unsigned) {
+	BEFORE;
+	const event now = last_record(e);
+	return ask(s, [=] { await(now.of, now.number); }), OK;
+}
 result cuModuleLoadData(void **m, const void *image) {
 	BEFORE;
 	const char *begin = setting("ON_CPU_IMAGE", "");
@@ -319,8 +431,9 @@ result cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned b
 		return INVALID_VALUE;
 	if (const size_t bytes = *(size_t *)extra[3]; bytes != k->bytes)
 		misused("%s: a launch passes %zu bytes, and it takes %zu", k->name, bytes, k->bytes);
-	std::lock_guard<std::mutex> hold(*(std::mutex *)stream);
-	on_cpu::run(k->run, extra[1], gx, bx, 0, gx, machine.order, machine.seed, k->name);
-	return OK;
+	const std::string args((const char *)extra[1], k->bytes);
+	return ask(stream, [=] {
+		on_cpu::run(k->run, args.data(), gx, bx, 0, gx, machine.order, machine.seed, k->name);
+	}), OK;
 }
 }

@@ -9,6 +9,20 @@ import (
 // which messages between workers have memory reserved. In a plan the disks are nil.
 func (s *Spool) Offload(h *comm.Host, matrices, messages tensor.Disk, limit int64) {
 	s.Memory.Offload(matrices, limit)
+	s.turns(h, messages)
+}
+
+// OffloadToHost is Offload for matrices on a device, which rest in so many bytes of the host's memory.
+func (s *Spool) OffloadToHost(h *comm.Host, d tensor.Queues, bytes, limit int64) error {
+	err := s.Memory.OffloadToHost(d, bytes, limit)
+	if err == nil {
+		s.turns(h, nil)
+	}
+	return err
+}
+
+// turns tells the memory of the turns of a host.
+func (s *Spool) turns(h *comm.Host, messages tensor.Disk) {
 	if !s.Reserve.Rests {
 		messages = nil
 	}

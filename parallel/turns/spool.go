@@ -159,6 +159,8 @@ func refused(err *error) {
 		*err = p
 	case tensor.DiskFailure:
 		*err = p.Err
+	case tensor.DeviceFailure:
+		*err = p
 	default:
 		panic(p)
 	}

@@ -67,7 +67,7 @@ type Worker struct {
 	Sent   worker.Communication
 	Counts Counts       `json:"-"` // of such a pass, on the process that planned it, if Inputs.Counts asked
 	Disk   tensor.Moved // in such an epoch, with the evaluation before it
-	// that rest on disk at the peak, or a bound with messages of other workers
+	// that rest on disk, or in the host's memory, at the peak, or a bound with messages of other workers
 	DiskBytes   int64
 	Reserve     turns.Reserve    // of messages between workers, where matrices may rest
 	OnCPU       map[string]int64 // the kernels that no card has
@@ -166,6 +166,9 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	p.Turns, p.Rests, p.Card, p.OnCPU = in.TakesTurns(), in.Offload != "", in.Card, worker.OnCPU{}
 	p.AtMost = p.Turns && in.Workers > 1 && in.Task == task.Link && !in.Fetches.Known()
 	if p.Rests {
+		if p.Card != nil {
+			in = in.with(setting.Bytes(p.Card.Bytes), in.Offload)
+		}
 		if err := p.rest(ctx, in); err != nil {
 			return Plan{}, err
 		}
@@ -445,8 +448,15 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 			all := setting.Bytes(need * int64(given) / int64(limit))
 			raise = fmt.Sprintf("raise the limit to %s, ", all.RoundedUp())
 		}
+		try := p.Less()
+		switch {
+		case p.Rests:
+			try = "another number of --partitions"
+		case p.Turns:
+			try = "--offload " + setting.RAM + ", by which matrices rest in the host's memory"
+		}
 		return Exceeds{refusal.Errorf("%s: worker %d would need %s of the card, and may have %s; %stry %s, or "+
-			"--device %s", at, worker, needs, limit.Rounded(), raise, p.Less(), setting.CPU), need}
+			"--device %s", at, worker, needs, limit.Rounded(), raise, try, setting.CPU), need}
 	}
 	during, try := "", p.Less()+" or more workers"
 	switch {
@@ -459,6 +469,31 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		"raise the limit to %s, or try %s", limit, worker, needs, during,
 		setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(),
 		needs, try), need}
+}
+
+// HostBytes is what rests in the host's memory of the workers on a machine, so many (0: all), with messages
+// between workers.
+func (p *Plan) HostBytes(here int) (all int64) {
+	if p.Card == nil {
+		return 0
+	}
+	for i := range p.Workers {
+		all += p.Workers[i].DiskBytes + p.Workers[i].Reserve.Bytes
+	}
+	if here > 0 {
+		all = all / int64(len(p.Workers)) * int64(here)
+	}
+	return all
+}
+
+// CheckHost refuses a plan of which more rests in a machine's memory than the limit, 0: none; here is as for
+// HostBytes.
+func (p *Plan) CheckHost(limit setting.Bytes, here int) error {
+	if rests := setting.Bytes(p.HostBytes(here)); limit > 0 && rests > limit {
+		return refusal.Errorf("--host-memory-limit %s: %s would rest in the host's memory; raise the limit to "+
+			"that, or raise --memory-limit, so that less rests", limit, rests.RoundedUp())
+	}
+	return nil
 }
 
 // savings lists what the settings allow, the fastest first.
@@ -568,7 +603,7 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 	}
 	reserves := []turns.Reserve{{Bytes: queued}}
 	atOnce := 2*(in.Workers-1) + in.Prefetch + 2
-	if less := stay + int64(atOnce)*host.Largest(); less < queued {
+	if less := stay + int64(atOnce)*host.Largest(); less < queued && in.Offload != setting.RAM {
 		reserves = append(reserves, turns.Reserve{Bytes: less, Rests: true})
 	}
 	for _, reserve := range reserves {

@@ -80,7 +80,9 @@ func ReadState(dir string) (s State, err error) {
 // for one that was made in memory. Paths are absolute: whoever continues the run may be in another folder.
 func begins(job *train.Job, version, store string, now time.Time) State {
 	settings := job.Options.Texts()
-	settings["offload"] = absolute(settings["offload"])
+	if job.Options.OffloadFolder() != "" {
+		settings["offload"] = absolute(settings["offload"])
+	}
 	if _, err := os.Stat(settings["validate"]); err == nil { // else a graph that is known by name
 		settings["validate"] = absolute(settings["validate"])
 	}

@@ -14,8 +14,18 @@ var graphAxisSettings = []Setting{
 		Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for " +
 			"each worker along the graph axis",
 	},
-	{Name: "offload", changes: true, Meaning: "`folder` on a disk of each machine for matrices of " +
-		"partitions that are not at work, as far as the memory limit needs it"},
+	{
+		Name: "offload", changes: true, Meaning: "`folder` on a disk of each machine for matrices of " +
+			"partitions that are not at work, as far as the memory limit needs it; with a card " + RAM +
+			", the host's memory",
+		check: func(s Setting, r *Resolved) error {
+			if r.Offload == RAM && !r.OnCard() {
+				return s.refuse(&r.Options, "without a card all matrices are in the host's memory; take --device "+
+					"%s, or name a folder, as ./%s for one of that name", FirstCard, RAM)
+			}
+			return nil
+		},
+	},
 	{
 		Name: "partition", changes: true, axis: "graph",
 		Choices: append([]string{autoPartition}, partition.StoredMethods()...),

@@ -67,13 +67,27 @@ func (o *Options) NoCard() string {
 		},
 		{o.Parallel == Auto, "--parallel " + Auto, "it compares times of CPUs"},
 		{o.HaloDelay > 0, fmt.Sprintf("--halo-delay %d", o.HaloDelay), "the CPU keeps late rows"},
-		{o.Offload != "", "--offload " + o.Offload, "matrices of a card do not rest yet"},
+		{
+			o.OffloadFolder() != "", "--offload " + o.Offload,
+			"matrices of a card rest in the host's memory, by --offload " + RAM,
+		},
 	} {
 		if other.there {
 			return other.flag + ": " + other.why
 		}
 	}
 	return ""
+}
+
+// RAM is the Offload to the host's memory, from a card's.
+const RAM = "ram"
+
+// OffloadFolder is the folder where matrices rest; "": they rest in none.
+func (o *Options) OffloadFolder() string {
+	if o.Offload == RAM {
+		return ""
+	}
+	return o.Offload
 }
 
 // CheckCard refuses options whose workers compute on a card that does not do what they ask for.

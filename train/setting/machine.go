@@ -25,6 +25,10 @@ var machineSettings = []Setting{
 	{Name: "memory-limit", changes: true, Meaning: "refuse a run in which a worker would need more " +
 		"memory, as in 4GiB; with a card, all workers together of the card's"},
 	{
+		Name: "host-memory-limit", changes: true, needs: need{"offload", []string{RAM}},
+		Meaning: "refuse a run of which more would rest in the memory of a machine, of all its workers",
+	},
+	{
 		Name: "recompute", changes: true,
 		Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
 		Meaning: "what the backward pass computes again instead of keeping it: the values within each " +

@@ -59,7 +59,9 @@ type Options struct {
 
 	// Partitions: of the graph, at least as many as workers, 0: as many
 	Partitions int `yaml:"partitions"`
-	// Offload: the folder where what is not at work rests, empty: none
+	// HostMemoryLimit: of a machine, what rests there of all its workers with Offload RAM, 0: none
+	HostMemoryLimit Bytes `yaml:"host-memory-limit"`
+	// Offload: the folder where what is not at work rests, or RAM, empty: none
 	Offload string `yaml:"offload"`
 	// a method, or "auto": what is stored, or else metis or stream
 	Partition string `yaml:"partition"`

@@ -219,8 +219,11 @@ type DeviceUsage struct {
 	HostBytes     int64  `json:"host_bytes"`      // of matrices in the host's memory, at most over the run
 	ToDeviceBytes int64  `json:"to_device_bytes"` // from the host
 	ToHostBytes   int64  `json:"to_host_bytes"`
-	Waits         int    `json:"waits"` // of the host for the card
-	OnCPU         OnCPU  `json:"on_cpu"`
+	// RAM: of matrices that rest in the host's memory, RAMBytes at most over the run
+	RAM      tensor.Moved `json:"ram,omitzero"`
+	RAMBytes int64        `json:"ram_bytes,omitempty"`
+	Waits    int          `json:"waits"` // of the host for the card
+	OnCPU    OnCPU        `json:"on_cpu"`
 }
 
 // OnCPU are kernels that run on the CPU, between copies, by name.
@@ -268,17 +271,20 @@ type Totals struct {
 func (w *Worker) Totals() (t Totals, err error) {
 	type took struct {
 		Peak, Graph, Live int64 // bytes
+		Rests             int64 // bytes in the host's memory, of the first rank of a worker
 		Pass              Tally
 		Spent             engine.StageReport
 		Profile           *profile
 	}
 	mem := w.Team.Memory
+	rests := int64(0)
 	if w.countsDisk() {
+		rests = mem.DiskBytes()
 		now := mem.DeviceUse()
 		w.Pass.Device.PeakBytes, w.Pass.Device.HostBytes = now.PeakBytes, now.HostBytes
 	}
 	mine := took{
-		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent, w.profile(),
+		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), rests, w.Pass, w.spent, w.profile(),
 	}
 	all, err := ToFirst(w.Groups.World, mine)
 	if err != nil {
@@ -321,9 +327,12 @@ func (w *Worker) Totals() (t Totals, err error) {
 			one.Profile.Memory = memory[rank]
 			t.Profile = t.Profile.with(one.Profile, at, n)
 		}
-		t.Disk = t.Disk.Plus(one.Pass.Disk)
-		if t.Device != nil {
+		if t.Device == nil {
+			t.Disk = t.Disk.Plus(one.Pass.Disk)
+		} else {
 			t.Device.add(one.Pass.Device)
+			t.Device.RAM = t.Device.RAM.Plus(one.Pass.Disk)
+			t.Device.RAMBytes += one.Rests
 		}
 	}
 	for _, s := range w.Stages() {

@@ -31,8 +31,8 @@ func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 	if r == nil {
 		return team
 	}
-	team.Memory.WatchDisk(func(what string, bytes int64) func() { return r.Disk(what, bytes).End })
 	if r.Traces() {
+		team.Memory.WatchDisk(func(what string, bytes int64) func() { return r.Disk(what, bytes).End })
 		team.Memory.WatchMoves(func(m tensor.Moving) func() {
 			name := "to host"
 			if m.ToDevice {

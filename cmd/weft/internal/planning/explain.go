@@ -38,6 +38,10 @@ func PlanOf(job *train.Job, settings *setting.Resolved, p *plan.Plan) Planned {
 func (p Planned) Print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		var ofLinks []int64
+		onDisk, bytes := p.Disk(), p.DiskBytes()
+		if p.Card != nil {
+			onDisk, bytes = tensor.Moved{}, 0
+		}
 		if p.Settings.Task == task.Link && !p.Settings.TakesTurns() {
 			ofLinks = p.sentBytes(links)
 		}
@@ -61,7 +65,7 @@ func (p Planned) Print(out io.Writer, asJSON bool) error {
 			p.PeakTensorBytes, p.GraphBytes, p.sentBytes(halo), p.sentBytes(layout),
 			p.sentBytes(stage), ofLinks,
 			p.EdgeColumns, p.layerBytes(),
-			p.Disk(), p.DiskBytes(),
+			onDisk, bytes,
 			p.Least, p.All, p.Stages, p.device(), p.lines(),
 		})
 	}
@@ -83,6 +87,8 @@ type plannedDevice struct {
 	Name      string       `json:"name"`
 	Driver    string       `json:"driver"`
 	PeakBytes int64        `json:"peak_bytes"`
+	RAM       tensor.Moved `json:"ram,omitzero"`
+	RAMBytes  int64        `json:"ram_bytes,omitempty"`
 	OnCPU     worker.OnCPU `json:"on_cpu"`
 }
 
@@ -92,7 +98,7 @@ func (p Planned) device() *plannedDevice {
 		return nil
 	}
 	_, most := p.Most()
-	return &plannedDevice{p.Card.Name, p.Card.Driver, most, p.OnCPU}
+	return &plannedDevice{p.Card.Name, p.Card.Driver, most, p.Disk(), p.DiskBytes(), p.OnCPU}
 }
 
 // rows are those of a table that apply, in words.
@@ -328,10 +334,14 @@ func Who(s *worker.Stage) string {
 // rests says what rests on disk. Where processes that hold several partitions plan, messages of link
 // prediction between them are planned at their largest.
 func (p Planned) rests() string {
-	line := "nothing rests on disk, as all fits in memory"
+	where, memory := "on disk", "memory"
+	if p.Card != nil {
+		where, memory = "in the host's memory", "the card's memory"
+	}
+	line := fmt.Sprintf("nothing rests %s, as all fits in %s", where, memory)
 	if moved := p.Disk(); moved != (tensor.Moved{}) {
-		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %s%s written and %s "+
-			"read an epoch, %s there at the peak", ui.When(p.AtMost, "at most "), ui.Megabytes(moved.Written),
+		line = fmt.Sprintf("matrices of partitions that are not at work rest %s: %s%s written and %s "+
+			"read an epoch, %s there at the peak", where, ui.When(p.AtMost, "at most "), ui.Megabytes(moved.Written),
 			ui.Megabytes(moved.Read), ui.Megabytes(p.DiskBytes()))
 	}
 	return line + ui.When(p.All > 0, fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest",

@@ -297,9 +297,9 @@ func (t *trainCommand) train(
 	if err != nil || t.explain {
 		return err
 	}
-	if _, err := os.Lstat(settings.Offload); settings.Offload != "" && errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(show, "--offload %s: there is no such folder; the run makes it\n",
-			ui.Printable(settings.Offload))
+	folder := settings.OffloadFolder()
+	if _, err := os.Lstat(folder); folder != "" && errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(show, "--offload %s: there is no such folder; the run makes it\n", ui.Printable(folder))
 	}
 	started := time.Now()
 	progress := ui.NewProgress(show, &settings.Options)
@@ -434,8 +434,8 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r cli.Ranks, settings *set
 			return err
 		}
 	}
-	if settings.Offload != "" {
-		if err := r.Together(offload.Check(settings.Offload)); err != nil {
+	if folder := settings.OffloadFolder(); folder != "" {
+		if err := r.Together(offload.Check(folder)); err != nil {
 			return err
 		}
 	}
@@ -466,7 +466,8 @@ func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job
 	}
 	return said, r.Together(cmp.Or(made.CheckLimit(settings.MemoryLimit),
 		checkMachine(&made, &settings.Options, job.LocalWorkers),
-		checkDisk(&made, settings.Offload, job.LocalWorkers),
+		made.CheckHost(settings.HostMemoryLimit, job.LocalWorkers),
+		checkDisk(&made, settings.OffloadFolder(), job.LocalWorkers),
 		cli.CheckFiles((settings.Mesh.Workers()+r.Comm.Size()-1)/r.Comm.Size())))
 }
 
@@ -488,7 +489,7 @@ func (t *trainCommand) directory(cmd *cobra.Command, r cli.Ranks, run *resumptio
 		return dir, nil, err
 	}
 	dir.Needs, t.out = planned.ResultBytes, dir.Path
-	err = checkResults(planned, dir.Path, job.Options.Offload, job.LocalWorkers)
+	err = checkResults(planned, dir.Path, job.Options.OffloadFolder(), job.LocalWorkers)
 	if err == nil {
 		e, err = t.newEvents(cmd.ErrOrStderr()) // its folder may be that of the run
 	}
