@@ -285,3 +285,67 @@ func TestCode(t *testing.T) {
 	open("", 0, "ON_CPU_CAPABILITY", "92") // a later card of the same major number
 	open("/nowhere", 0, "ON_CPU_CAPABILITY", "100")
 }
+
+// TestBeside: copies wait for kernels, kernels for copies, and the host for both; what fails is said.
+func TestBeside(t *testing.T) {
+	const invalid = ": CUDA_ERROR_INVALID_VALUE: invalid argument"
+	const launched = " (launched last: fill_float32; WEFT_DEVICE_SYNC=1 finds the kernel)"
+	for fail, said := range map[string]string{
+		"":                         "",
+		"cuStreamCreate 2 1":       "opening a queue of copies" + invalid,
+		"cuEventCreate 7 1":        "opening a queue of copies" + invalid,
+		"cuMemHostAlloc 1 1":       "allocating 512 bytes of the host's memory" + invalid,
+		"cuEventRecord 1 1":        "marking a queue" + invalid + launched,
+		"cuStreamWaitEvent 1 1":    "having a queue wait" + invalid + launched,
+		"cuStreamWaitEvent 3 1":    "having a queue wait" + invalid + launched,
+		"cuMemcpyDtoHAsync_v2 1 1": "copying beside kernels" + invalid + launched,
+		"cuMemcpyHtoDAsync_v2 1 1": "copying beside kernels" + invalid + launched,
+		"cuEventSynchronize 1 1":   "waiting for a copy" + invalid,
+		"cuMemFreeHost 1 1":        "closing the queues of copies" + invalid,
+		"cuEventDestroy_v2 9 1":    "closing the queues of copies" + invalid,
+		"cuStreamDestroy_v2 1 1":   "closing the queues of copies" + invalid,
+	} {
+		t.Setenv("WEFT_CUDA", library(t))
+		t.Setenv("ON_CPU_FAIL", fail)
+		down, there, err := beside()
+		err = cmp.Or(err, device.CloseCards())
+		if fail != "" {
+			assert.EqualError(t, err, said)
+			continue
+		}
+		assert.NoError(t, err)
+		assert.Equal(t, bytes.Repeat([]byte{4, 3, 2, 1}, 64), down)
+		assert.Equal(t, bytes.Repeat([]byte{9}, 256), there)
+	}
+}
+
+// beside has a kernel write, copies what it wrote down, and other bytes up in its place. It returns what the
+// host and the device have then.
+func beside() (down, there []byte, err error) {
+	d, err := device.Open(0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = cmp.Or(err, d.Close()) }()
+	pinned, err := d.Pinned(512)
+	if err != nil {
+		return nil, nil, err
+	}
+	copy(pinned[256:], bytes.Repeat([]byte{9}, 256))
+	p, err := d.Alloc(256)
+	args, there, mark := fillArgs{p: p, bits: 0x01020304, last: 64}, make([]byte, 256), uint64(0)
+	for _, f := range []func() error{
+		func() error { return d.Launch("fill_float32", 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args))) },
+		func() (err error) { mark, err = d.Mark(); return err },
+		func() (err error) { mark, err = d.Down(pinned[:256], p, mark); return err },
+		func() (err error) { mark, err = d.Up(p, pinned[256:], mark); return err },
+		func() error { return d.After(mark) },
+		func() error { return d.ToHost(there, p) },
+		func() error { return d.Wait(mark) },
+	} {
+		if err == nil {
+			err = f()
+		}
+	}
+	return bytes.Clone(pinned[:256]), there, err
+}
