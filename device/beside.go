@@ -97,8 +97,8 @@ func (b *beside) eventOf(mark uint64) unsafe.Pointer {
 	return b.events[mark%queues][mark/queues%events]
 }
 
-// Up begins to copy from pinned memory to the card when a mark has been passed, beside all else. The mark that
-// it returns is passed when the bytes are there.
+// Up begins to copy from pinned memory to the card when a mark has been passed, beside all else. The mark
+// that it returns is passed when the bytes are there.
 func (d *Device) Up(to uint64, from []byte, after uint64) (mark uint64, err error) {
 	return d.copyBeside(up, after, func(stream unsafe.Pointer) C.int {
 		return C.weft_up(d.driver, stream, C.device_address(to), unsafe.Pointer(unsafe.SliceData(from)),
@@ -114,7 +114,9 @@ func (d *Device) Down(to []byte, from uint64, after uint64) (mark uint64, err er
 	})
 }
 
-func (d *Device) copyBeside(queue int, after uint64, copies func(stream unsafe.Pointer) C.int) (uint64, error) {
+func (d *Device) copyBeside(queue int, after uint64, copies func(stream unsafe.Pointer) C.int) (mark uint64,
+	err error,
+) {
 	if err := d.follow(queue, after); err != nil {
 		return 0, err
 	}

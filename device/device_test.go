@@ -335,7 +335,9 @@ func beside() (down, there []byte, err error) {
 	p, err := d.Alloc(256)
 	args, there, mark := fillArgs{p: p, bits: 0x01020304, last: 64}, make([]byte, 256), uint64(0)
 	for _, f := range []func() error{
-		func() error { return d.Launch("fill_float32", 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args))) },
+		func() error {
+			return d.Launch("fill_float32", 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args)))
+		},
 		func() (err error) { mark, err = d.Mark(); return err },
 		func() (err error) { mark, err = d.Down(pinned[:256], p, mark); return err },
 		func() (err error) { mark, err = d.Up(p, pinned[256:], mark); return err },
