@@ -129,16 +129,20 @@ func (r *Recorder) Kernel(name string, shape Shape, entries int) Span {
 	return s
 }
 
-// Disk begins a span of a matrix that is written or read, on a track of the disk.
-func (r *Recorder) Disk(name string, bytes int64) Span {
+// Rest begins a span of a matrix that leaves to rest, or comes back: on a track of the disk or, for a Copy, of
+// those beside a device's kernels.
+func (r *Recorder) Rest(c Category, name string, bytes int64) Span {
 	if !r.Traces() {
 		return Span{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.begin(Event{Category: Disk, Name: name, Args: Args{Bytes: bytes}})
+	s, sort := r.begin(Event{Category: c, Name: name, Args: Args{Bytes: bytes}}), diskLanes
+	if c == Copy {
+		sort = copyLanes
+	}
 	if s.index >= 0 {
-		r.events[s.index].Lane = Lane{diskLanes, r.disk.take()}
+		r.events[s.index].Lane = Lane{sort, r.disk.take()}
 	}
 	return s
 }
@@ -282,7 +286,7 @@ func (s Span) End() {
 	switch e.Lane.Sort {
 	case kernelLanes:
 		r.kernels.leave(e.Lane.Number)
-	case diskLanes:
+	case diskLanes, copyLanes:
 		r.disk.leave(e.Lane.Number)
 	}
 }

@@ -92,11 +92,12 @@ const (
 	besideLanes
 	diskLanes
 	deviceLanes
+	copyLanes
 )
 
 // String is the name of the track.
 func (l Lane) String() string {
-	name := [...]string{"work", "kernels", "beside", "disk", "device"}[l.Sort]
+	name := [...]string{"work", "kernels", "beside", "disk", "device", "copies"}[l.Sort]
 	if l.Number > 0 {
 		name += fmt.Sprintf(" (%d)", l.Number+1)
 	}

@@ -32,7 +32,12 @@ func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 		return team
 	}
 	if r.Traces() {
-		team.Memory.WatchDisk(func(what string, bytes int64) func() { return r.Disk(what, bytes).End })
+		team.Memory.WatchDisk(func(what string, bytes int64) func() {
+			if team.Memory.OnDevice() {
+				return r.Rest(trace.Copy, map[string]string{"write": "to host", "read": "to device"}[what], bytes).End
+			}
+			return r.Rest(trace.Disk, what, bytes).End
+		})
 		team.Memory.WatchMoves(func(m tensor.Moving) func() {
 			name := "to host"
 			if m.ToDevice {
