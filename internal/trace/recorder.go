@@ -129,8 +129,8 @@ func (r *Recorder) Kernel(name string, shape Shape, entries int) Span {
 	return s
 }
 
-// Rest begins a span of a matrix that leaves to rest, or comes back: on a track of the disk or, for a Copy, of
-// those beside a device's kernels.
+// Rest begins a span of a matrix that leaves to rest, or comes back: on a track of the disk or, for a Copy,
+// of those beside a device's kernels.
 func (r *Recorder) Rest(c Category, name string, bytes int64) Span {
 	if !r.Traces() {
 		return Span{}

@@ -34,7 +34,8 @@ func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 	if r.Traces() {
 		team.Memory.WatchDisk(func(what string, bytes int64) func() {
 			if team.Memory.OnDevice() {
-				return r.Rest(trace.Copy, map[string]string{"write": "to host", "read": "to device"}[what], bytes).End
+				what = map[string]string{"write": "to host", "read": "to device"}[what]
+				return r.Rest(trace.Copy, what, bytes).End
 			}
 			return r.Rest(trace.Disk, what, bytes).End
 		})
