@@ -162,8 +162,8 @@ func crossing(c *code, level map[*value]int, last int) (values []*value) {
 	return values
 }
 
-// raise has all that reads a parameter in one level, as parameters do not cross the stages of a pipeline: that
-// of the last reader. What depends on it comes no earlier.
+// raise has all that reads a parameter in one level, that of the last reader, as parameters do not cross the
+// stages of a pipeline. What depends on it comes no earlier.
 func raise(c *code, level map[*value]int) {
 	of := map[string]int{} // by parameter
 	parameters := map[*value][]string{}
