@@ -27,6 +27,9 @@ import (
 func TestDamaged(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.safetensors")
 	require.NoError(t, err)
+	chains, err := filepath.Glob("testdata/chains/*.safetensors")
+	require.NoError(t, err)
+	files = append(files, chains...)
 	r := rand.New(rand.NewPCG(1, 2))
 	refused := 0
 	for k := range 500 {
