@@ -751,7 +751,9 @@ def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: 
         )
     counter = str(names[2]).removesuffix("running_mean") + "num_batches_tracked"
     given = {k: v for k, v in zip(("weight", "bias", "mean", "variance", "batches"), (*names, counter)) if v}
-    return to.emit("batch_norm", [x], "vertices", x.shape, eps=eps, momentum=momentum, **given)
+    if not math.isnan(momentum):  # else by the number of batches
+        given["momentum"] = momentum
+    return to.emit("batch_norm", [x], "vertices", x.shape, eps=eps, **given)
 
 
 @lowers("instance_norm")

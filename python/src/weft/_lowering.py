@@ -643,7 +643,10 @@ def _order(name: str, named: dict[str, Any], dim: int) -> list[int]:
     if name == "permute":
         return [d % dim for d in named["dims"]]
     if name == "movedim":
-        raise Unlowerable("movedim is not among a program's operations: use permute or transpose")
+        source, target = ([d] if isinstance(d, int) else d for d in (named["source"], named["destination"]))
+        moved = {t % dim: s % dim for s, t in zip(source, target)}
+        rest = iter(d for d in order if d not in moved.values())
+        return [moved[d] if d in moved else next(rest) for d in order]
     a, b = (0, 1) if name == "t" else [named[k] % dim for k in named if k.startswith(("dim", "axis"))]
     if dim > 1:
         order[a], order[b] = order[b], order[a]

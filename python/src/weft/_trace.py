@@ -17,6 +17,7 @@ import io
 import itertools
 import json
 import logging
+import math
 import os
 import re
 import sys
@@ -67,6 +68,8 @@ def trace(
         raise Refused(
             f"model: {type(module).__name__} is no torch.nn.Module: give a module, or the name of a model"
         )
+    if scripted := [name for name, m in module.named_modules() if isinstance(m, torch.jit.ScriptModule)]:
+        raise Refused(f"model: {scripted[0] or type(module).__name__} is of torch.jit.script: give the module that was scripted")
     kind = next((p.dtype for p in module.parameters() if p.dtype.is_floating_point), torch.float32)
     v, e = min(vertices or _VERTICES, 1_000_000), _EDGES
     given = {"x": torch.zeros(v, features, dtype=kind), "edge_index": torch.arange(2 * e).view(2, e) % v}
@@ -134,7 +137,13 @@ class _Called(nn.Module):  # type: ignore[misc]
             whole["edge_type"] = tensors["edge_attr"][:, 0].long()
         for module, name in self.held:
             setattr(module, name, graph)
-        return self.of(**{name: whole[of] for name, of in self.names.items()})
+        made = self.of(**{name: whole[of] for name, of in self.names.items()})
+        if not isinstance(made, Tensor):
+            raise Refused(
+                f"model: forward returns a {type(made).__name__}, instead of one tensor of vertices × classes: give a "
+                "module around this one, whose forward returns the logits of all vertices alone"
+            )
+        return made
 
 
 class _Blocks:
@@ -182,6 +191,9 @@ def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[Lowering,
     """The operations of a module in training, or in evaluation, and what it returns."""
     tensors = {id(t): t for t in (*called.parameters(), *called.buffers())}
     own = copy.deepcopy(called, tensors).train(training)
+    for part in own.modules():
+        if isinstance(part, nn.modules.batchnorm._NormBase) and part.momentum is None:
+            part.momentum = math.nan  # else forward would read its counter
     graph, inputs = _exported(own)
     to = Lowering({}, _said_of)
     for to.node in graph.nodes:
@@ -213,8 +225,27 @@ def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[Lowering,
             to.env[node] = to.emit("parameter", (), None, node.meta["val"].shape, name=names[name])
         else:  # a buffer that is not saved
             to.env[node] = buffers[kind].detach().clone()
-    output = to.run(graph)
-    return to, output[0] if isinstance(output, (list, tuple)) and len(output) == 1 else output
+    try:
+        output = to.run(graph)
+    except Refused as why:
+        raise _fixed(graph, called) or why from None
+    output = output[0] if isinstance(output, (list, tuple)) and len(output) == 1 else output
+    if isinstance(output, Value) and output.rows is None and (why_fixed := _fixed(graph, called)):
+        raise why_fixed
+    return to, output
+
+
+def _fixed(graph: Any, called: _Called) -> Refused | None:
+    """What to write where a number of vertices became a number of the program, if there is such a place."""
+    count = next((t.shape[0] for name, t in called.given.items() if name == "x"), 0)
+    if count in {n for t in (*called.parameters(), *called.buffers()) for n in t.shape}:
+        return None
+    for node in graph.nodes:
+        made = node.meta.get("val")
+        sizes = made.shape[:1] if node.op == "call_function" and isinstance(made, Tensor) else ()
+        if any(isinstance(n, int) and n == count for n in sizes):
+            return Refused(f"model: {_said_of(node)}the number of vertices is a fixed number here, as len(x) is: write x.size(0)")
+    return None
 
 
 def _check_logits(output: Any) -> None:
@@ -335,6 +366,14 @@ def _why(error: BaseException, given: Iterable[str]) -> Refused:
     if "must match the size" in text and re.search(r"\(s\d+\)", text):
         return Refused(
             f"model: {at}a table of a fixed number of rows meets all vertices: give the table's rows as features, x"
+        )
+    if "fake tensor" in text and "constant" in text:
+        return Refused(f"model: {at}forward reads or sets .data of a tensor, which no trace shows: write .detach(), and set values before training")
+    matrix = next((name for name in given if name.startswith("adj")), None)
+    if matrix:
+        return Refused(
+            f"model: {at}{kind}: {matrix} is edge_index, 2 × E: make a matrix of it in forward, by "
+            "torch.sparse_coo_tensor(edge_index, edge_weight, (n, n)) with n = x.size(0), or call propagate"
         )
     if "data-dependent" in text or "DataDependent" in kind or "Pending unbacked" in kind:
         return Refused(

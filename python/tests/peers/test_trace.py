@@ -336,6 +336,7 @@ def columns(self, x, edges):
     h = torch.einsum("nhc,hc->nh", self.lin(x).view(-1, 2, 3), self.lin.bias.view(2, 3)).repeat(1, 3)
     a, b = torch.stack([h, -h], 1).unbind(1)
     c = torch.cat(h.split([2, 4], 1)[::-1], -1).flip(-1).norm(dim=-1, keepdim=True)
+    a = a.view(-1, 2, 3).movedim(1, -1).flatten(1)
     return torch.where(a > 0, a, b * 0.5) + c + F.normalize(h[:, ::6], dim=-1).amax(-1, True)
 
 
@@ -367,7 +368,7 @@ MODULES = {
     "flow": lambda: Aggregate("mean", flow="target_to_source"),
     "norms of PyG": lambda: Stack(g.BatchNorm(OUT), g.LayerNorm(OUT), g.LayerNorm(OUT, mode="node"), g.GraphNorm(OUT), g.InstanceNorm(OUT, affine=True), g.DiffGroupNorm(OUT, 2)),
     "other norms": lambda: Stack(g.MeanSubtractionNorm(), g.PairNorm(), g.PairNorm(scale_individually=True), nn.LayerNorm(OUT), nn.GroupNorm(2, OUT)),
-    "norms without": lambda: Stack(nn.BatchNorm1d(OUT, affine=False), nn.BatchNorm1d(OUT, track_running_stats=False)),
+    "norms without": lambda: Stack(nn.BatchNorm1d(OUT, affine=False), nn.BatchNorm1d(OUT, track_running_stats=False), nn.BatchNorm1d(OUT, momentum=None)),
     "activations": lambda: Stack(*(getattr(nn, a)() for a in ACTIVATIONS), nn.PReLU(OUT), nn.GLU(), nn.Linear(3, OUT)),
     "GCN, jumping": lambda: g.GCN(WIDTH, 8, 2, 3, norm="batch", jk="cat"),
     "PNA": lambda: g.PNA(WIDTH, 8, 2, 3, aggregators=["mean", "std"], scalers=["identity"], deg=DEGREES),
@@ -449,6 +450,11 @@ class Attr(nn.Module):
         return x
 
 
+class Adjacency(nn.Module):
+    def forward(self, x, adj):
+        return torch.spmm(adj, x)
+
+
 class Nothing(nn.Module):
     def forward(self):
         return DEGREES
@@ -491,7 +497,7 @@ REFUSALS = {
     "vertex numbers": (lambda s, x, e: s.lin(x) + torch.arange(x.size(0)).view(-1, 1), "numbers of vertices"),
     "dropout in evaluation": (lambda s, x, e: F.dropout(s.lin(x)), "training=self.training"),
     "evaluation": (lambda s, x, e: s.lin(x) if s.training else s.lin(x).relu(), "in evaluation than in training"),
-    "two results": (lambda s, x, e: (s.lin(x), x), "one tensor of vertices × classes"),
+    "two results": (lambda s, x, e: (s.lin(x), x), "a tuple, instead of one tensor"),
     "softmax of vertices": (lambda s, x, e: s.lin(x).softmax(0), "softmax over all vertices"),
     "counted vertices": (lambda s, x, e: softmax(s.lin(x)[e[0]], e[1]), "num_nodes=x.size"),
     "sparse": (lambda s, x, e: torch.sparse.sum(torch.sparse_coo_tensor(e, x[e[0], 0], (x.size(0),) * 2), 1), "sparse matrix: .* propagate"),
@@ -499,6 +505,11 @@ REFUSALS = {
     "own gradient": (lambda s, x, e: InvertedSquare.apply(s.lin(x)), "gradient of its own"),
     "algebra": (lambda s, x, e: s.lin(x) @ torch.linalg.inv(s.conv.lin.weight), "linear algebra"),
     "sequence": (lambda s, x, e: s.mailbox(x, e), "depends on values|sequence"),
+    "length": (lambda s, x, e: x.new_zeros(len(x), OUT) + s.lin(x), "len.x.*x.size"),
+    "length in a scatter": (lambda s, x, e: scatter(s.lin(x)[e[0]], e[1], 0, len(x)), "len.x.*x.size"),
+    "data": (lambda s, x, e: x @ s.lin.weight.data.t(), r"write \.detach"),
+    "dict": (lambda s, x, e: {"logits": s.lin(x)}, "a dict, instead of one tensor"),
+    "scripted": (lambda s, x, e: s.scripted(x), r"scripted is of torch\.jit"),
     "sequence of vertices": (lambda s, x, e: s.gru(x)[0], "over all vertices"),
     "sum along vertices": (lambda s, x, e: s.lin(x).cumsum(0), "cumsum orders"),
 }
@@ -510,12 +521,14 @@ def test_refuses(name):
     module = Call(function, gru=nn.GRU(WIDTH, OUT), mailbox=SAGEConv(WIDTH, OUT, "lstm"))
     module.register_buffer("m", torch.zeros(OUT))
     module.register_buffer("v", torch.ones(OUT))
+    if name == "scripted":
+        module.scripted = torch.jit.script(nn.Linear(WIDTH, OUT))
     with pytest.raises(weft.Refused, match=words) as refused:
         trace(module, features=WIDTH)
     assert str(refused.value).startswith("model: ") and "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("module", "words"), [(Batch(), "forward takes batch"), (Attr(), "edge_attr, which the graph lacks"), (Typed(), "types of edges as edge_attr"), (Nothing(), "forward takes nothing"), ("gcn", "no torch.nn.Module"), (GCNConv(5, 3), r"weft calls module\(x, edge_index\)")])
+@pytest.mark.parametrize(("module", "words"), [(Batch(), "forward takes batch"), (Attr(), "edge_attr, which the graph lacks"), (Typed(), "types of edges as edge_attr"), (Nothing(), "forward takes nothing"), (Adjacency(), "adj is edge_index, 2 × E: .*sparse_coo_tensor"), ("gcn", "no torch.nn.Module"), (GCNConv(5, 3), r"weft calls module\(x, edge_index\)")])
 def test_refuses_a_call(module, words):
     with pytest.raises(weft.Refused, match=words):
         trace(module, features=WIDTH)
