@@ -50,8 +50,8 @@ func ReadLoss(r io.Reader) (*Loss, error) {
 
 func (l *Loss) check() error {
 	p := l.Program
-	if len(p.Parameters) > 0 {
-		return errors.New("a loss has no parameters")
+	if len(p.Parameters) > 0 || p.Regularization != nil {
+		return errors.New("a loss has no parameters, and no regularization")
 	}
 	if err := p.checkOperations(); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (l *Loss) check() error {
 	if t := p.types[p.Output]; t.Rows != None || t.size() != 1 {
 		return fmt.Errorf("output: %s, and a loss is one number", t)
 	}
-	p.built = p.build()
+	p.built = p.build(p.Output)
 	given := func(v *value) bool { return v.op == opLogits || v.op == opLabels }
 	if !slices.ContainsFunc(reachable(p.built), func(v *value) bool { return v.op == opLogits }) {
 		return errors.New("output: does not depend on the logits")

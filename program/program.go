@@ -38,9 +38,12 @@ type Program struct {
 	Parameters []Parameter `json:"parameters"`
 	Operations []Operation `json:"operations"`
 	Output     int         `json:"output"` // the value that is the model's output
+	// Regularization is the value, of parameters alone, that training adds to the loss; nil: none
+	Regularization *int `json:"regularization,omitempty"`
 
 	types   []Type            // of the values
 	built   *value            // the output, of operations that were rewritten
+	added   *value            // the regularization
 	paths   map[*value]string // of the layers that aggregate
 	weights map[string]bool   // the parameters that nothing reads but products, as their weights
 }
@@ -190,9 +193,9 @@ func (p *Program) check() error {
 	if t := p.types[p.Output]; t.Rows != Vertices || len(t.Shape) > 1 || size(t.Shape) == 0 {
 		return fmt.Errorf("output: %s, and a model's output has a row of numbers for each vertex", t)
 	}
-	p.built = p.build()
+	p.built = p.build(p.Output)
 	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
-	return nil
+	return p.checkRegularization()
 }
 
 // checkOperations checks each operation, and sets the values' types.

@@ -137,7 +137,13 @@ func (p *pass) parameter(name string) *autograd.Var {
 		return p.row(b.Values)
 	}
 	q := p.params[name].On(p.tape)
-	return autograd.Reshape(q, 1, q.Rows()*q.Cols())
+	z := autograd.Reshape(q, 1, q.Rows()*q.Cols())
+	if p.rows != nil || !p.program.weights[name] {
+		return z
+	}
+	return autograd.MapColumns(z, p.mapOf(columnKey{name, 0}, func() *kernel.ColumnMap { // a weight lies in × out
+		return permuted([]int{q.Rows(), q.Cols()}, []int{1, 0})
+	}))
 }
 
 // linear is a product with a weight, and its bias.

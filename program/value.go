@@ -36,9 +36,9 @@ type builder struct {
 	lowers  bool // softmax over edges becomes the operations that it stands for
 }
 
-// build returns the program's output as a value, first with each softmax over edges as one operation, which
+// build returns an operation's result as a value, first with each softmax over edges as one operation, which
 // attention is found by, and then without.
-func (p *Program) build() *value {
+func (p *Program) build(of int) *value {
 	b := &builder{program: p, known: map[string]*value{}}
 	made := make([]*value, len(p.Operations))
 	for i, o := range p.Operations {
@@ -49,7 +49,7 @@ func (p *Program) build() *value {
 		made[i] = b.make(o, in...)
 	}
 	lower, again := &builder{program: p, known: map[string]*value{}, lowers: true}, map[*value]*value{}
-	output := made[p.Output]
+	output := made[of]
 	for _, v := range reachable(output) {
 		again[v] = lower.again(v, again)
 	}

@@ -23,6 +23,7 @@ import (
 	"weft/parallel/links"
 	"weft/parallel/mesh"
 	"weft/partition"
+	"weft/program"
 	"weft/tensor"
 	"weft/train/engine"
 	"weft/train/metric"
@@ -110,7 +111,8 @@ type Worker struct {
 	Optimizer *optim.Optimizer
 	// the model on the graph that it is validated on; nil: the one that it is trained on
 	validates *Worker
-	Rate      optim.Schedule // of the optimizer's learning rate
+	Rate      optim.Schedule          // of the optimizer's learning rate
+	adds      *program.Regularization // to the loss; nil: nothing
 	engine    engine.Engine
 	epoch     int   // the last one trained, from 1; 0: none
 	read      *read // of the training pass under way; nil: nothing is
@@ -187,6 +189,9 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 			"or take --schedule %s", c.Schedule, optim.Schedules[0])
 	}
 	w.Program.Fit(w.Params.List)
+	if w.adds, err = w.Program.NewRegularization(w.Params, w.Groups.Stage == 0); err != nil {
+		return nil, &launch.Common{Err: refusal.Errorf("--program %s: %w", c.Program, err)}
+	}
 	if w.Optimizer, err = optim.New(c.Settings, team, w.Params.List); err != nil {
 		return nil, err
 	}
@@ -413,6 +418,11 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 			return 0, 0, nil
 		}
 		start = start.Add(time.Since(began) + found.took) // others are told meanwhile
+	}
+	if w.adds != nil {
+		if added := w.adds.AddGradient(w.Team); w.Groups.Replicas.Rank() == 0 {
+			loss += added
+		}
 	}
 	step := w.phase("optimizer step")
 	w.Params.Keep()

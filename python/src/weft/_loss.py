@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,24 +96,69 @@ class _Function(nn.Module):  # type: ignore[misc]
             return self.function(*tensors.values())
 
 
+class _Regularized(nn.Module):  # type: ignore[misc]
+    """A function of a module, as what is traced."""
+
+    dgl = False
+
+    def __init__(self, function: Callable[..., Any], module: nn.Module) -> None:
+        super().__init__()
+        self.of, self.function = module, function
+        self.names: dict[str, str] = {}
+        self.given: dict[str, Tensor] = {}
+
+    def forward(self) -> Any:
+        with _Watched(None, {id(p) for p in self.of.parameters()}):
+            return self.function(self.of)
+
+
 class _Watched(TorchFunctionMode):  # type: ignore[misc]
     """Gives one_hot the number of classes, and refuses parameters that a function has from elsewhere."""
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int | None, own: Collection[int] = ()) -> None:
         super().__init__()
-        self.columns = columns
+        self.columns, self.own = columns, own
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if any(isinstance(t, nn.Parameter) and t.requires_grad for t in _pytree.tree_leaves((args, kwargs))):
-            raise Unlowerable(
-                "a parameter of a module is read: a loss is of logits and labels; give what is of parameters as regularization"
-            )
+        leaves = _pytree.tree_leaves((args, kwargs))
+        if any(isinstance(t, nn.Parameter) and t.requires_grad and id(t) not in self.own for t in leaves):
+            raise Unlowerable(_ELSEWHERE if self.columns is None else _IN_LOSS)
         if function is Tensor.__len__ and not isinstance(args[0].shape[0], int):
             raise Unlowerable("len() is one number for all graphs: write labels.size(0)")
         if function is nn.functional.one_hot and len(args) + len(kwargs) == 1:
             kwargs = {**kwargs, "num_classes": self.columns}
         return function(*args, **kwargs)
+
+
+_ELSEWHERE = "a parameter is read that the function was not given: read those of its argument, the module"
+_IN_LOSS = "a parameter of a module is read: a loss is of logits and labels; give what is of parameters as regularization"
+
+
+def regularize(function: Any, module: nn.Module, program: dict[str, Any]) -> None:
+    """Adds to a program of the module what training adds to the loss: a function of the module, as operations."""
+    if not callable(function) or isinstance(function, (type, nn.Module)):
+        raise TypeError(f"regularization: {function!r} is no function: give a function of the module that returns a number")
+    try:
+        to, output = _lower(_Regularized(function, module), True, set())
+    except Refused as error:
+        why = str(error).removeprefix("model: ").replace("weft calls module(", "weft calls the function as f(module")
+        raise Refused(f"regularization: {why}") from None
+    if not isinstance(output, Value) or output.rows is not None or np.prod(output.shape) > 1:
+        raise Refused("regularization: the function returns something else than one number of parameters: return a sum")
+    read = {p["name"] for p in program["parameters"]}
+    added, (last,) = _used(to, [output.op])
+    for o in added:
+        if o["op"] == "dropout":
+            raise Refused(f"regularization: {o.get('line', '')}: draws random numbers: it is the same in each epoch")
+        if o["op"] == "parameter" and o["name"] not in read:
+            raise Refused(f"regularization: reads {o['name']}, which forward does not: leave it out, as nothing trains it")
+    value = function(copy.deepcopy(module)).item()
+    if not np.isfinite(value):
+        raise Refused(f"regularization: of the module as it is it is {value}: write it for any parameters")
+    first = len(program["operations"])
+    program["operations"] += [o | ({"in": [first + k for k in o["in"]]} if "in" in o else {}) for o in added]
+    program["regularization"] = first + last
 
 
 def _traced(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> str:

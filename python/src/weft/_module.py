@@ -57,6 +57,8 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
     if not is_module(module):
         if groups:
             raise Refused("optimizer: is of the parameters of a module; give it as model, or the optimizer by its name")
+        if settings.get("regularization") is not None:
+            raise Refused("regularization: is of the parameters of a module; give it as model, or take weight_decay")
         return dict(settings) | _of_loss(settings, counts, None, scratch)
     if find_spec("torch.export") is None:
         raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks; install PyTorch 2.6 or later")
@@ -85,11 +87,15 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
             parameter["aliases"] = others
         if groups and parameter.get("trained"):
             parameter.update(of_parameters.get(names[parameter["name"]][0], {"trained": False}))
+    if settings.get("regularization") is not None:
+        from . import _loss
+
+        _loss.regularize(settings["regularization"], module, program)
     file.write_text(json.dumps(program), encoding="utf-8")
     _weights.write(weights, _state(module, program))
     _compare(module, counts, file, weights)
     flags |= _of_loss(settings, counts, traced.shape, scratch)
-    made = {name: value for name, value in settings.items() if name != "model"} | flags | {"program": file}
+    made = {name: value for name, value in settings.items() if name not in ("model", *_program.OURS)} | flags | {"program": file}
     return made if made.get("init") is not None else made | {"init": weights}
 
 

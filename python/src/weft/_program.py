@@ -105,6 +105,10 @@ def flags_of(command: str) -> dict[str, dict[str, Any]]:
     return _described(program, changed, command)
 
 
+# Keywords of a training that are no flags: they are functions, and objects of PyTorch.
+OURS = ("regularization",)
+
+
 def check_keywords(command: str, keywords: Iterable[str], taken: Iterable[str] = ()) -> None:
     """Refuses keywords that are no flags of a command, or that the caller has other means for.
 
@@ -113,7 +117,7 @@ def check_keywords(command: str, keywords: Iterable[str], taken: Iterable[str] =
     """
     known = flags_of(command)
     for name in keywords:
-        if name in known and name not in taken:
+        if name in known and name not in taken or name in OURS and command in ("train", "plan"):
             continue
         why = "it is not for Python"
         if name == "target" or command in ("train", "plan") and name in flags_of("import npz"):

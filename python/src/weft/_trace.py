@@ -282,7 +282,7 @@ def _exported(called: _Called) -> tuple[Any, dict[Any, Any]]:
 
                 return _dgl.exported(called, called.given)
             varies = {name: {int(name == "edge_index"): torch.export.Dim.AUTO} for name in called.given}
-            shapes = {"tensors": varies}
+            shapes = {"tensors": varies} if varies else None
             exported = torch.export.export(called, (), called.given, dynamic_shapes=shapes, strict=False)
         except Exception as error:  # whatever the module raises
             raise _why(error, called.names) from None

@@ -145,6 +145,32 @@ def test_losses(arrays, tmp_path, number, kind, name):
     np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5)
 
 
+def squares(module):
+    return 1e-3 * sum(p.square().sum() for p in module.parameters())
+
+
+def groups(module):
+    return 1e-3 * module.first.lin.weight.norm(dim=0).sum() + 1e-2 * module.last.bias.abs().sum()
+
+
+def orthogonal(module):
+    w = module.last.lin.weight
+    return 0.01 * (w @ w.t() - torch.eye(w.size(0), dtype=w.dtype)).square().sum()
+
+
+@pytest.mark.parametrize(("regularization", "mesh"), [(squares, MESHES[1]), (groups, MESHES[3]), (orthogonal, MESHES[2])])
+def test_regularization(arrays, regularization, mesh):
+    """What is added to the loss of a module is PyTorch's, on a mesh, too, and in a run that continues."""
+    graph, y = arrays[0], arrays[1]["classes"]
+    run = weft.train(weft.Graph(y=y, **graph), model=made(), regularization=regularization, **BRIEF, **mesh)
+    wanted = pytorch(made(), graph, y, F.cross_entropy, also=regularization)
+    np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5)
+    with_state = BRIEF | {"checkpoint_every": 1, "epochs": 10}
+    half = weft.train(weft.Graph(y=y, **graph), model=made(), regularization=regularization, out="half", **with_state, **mesh)
+    resumed = weft.train(weft.Graph(y=y, **graph), resume=half, epochs=20, progress=False)
+    assert resumed.history["loss"].tolist() == run.history["loss"].tolist()
+
+
 def test_everywhere(arrays):
     """Whatever takes a loss takes a function: named models, sweeps, plans and estimators; the run keeps it."""
     graph, settings = weft.Graph(y=arrays[1]["classes"], **arrays[0]), {"epochs": 4, "progress": False}
@@ -188,6 +214,26 @@ def test_everywhere(arrays):
 def test_refuses(arrays, loss, says):
     with pytest.raises((weft.Refused, TypeError), match=says):
         weft.train(weft.Graph(y=arrays[1]["classes"], **arrays[0]), model="gcn", loss=loss, **BRIEF)
+
+
+@pytest.mark.parametrize(
+    ("regularization", "says"),
+    [
+        (3.0, r"regularization: 3.0 is no function: give a function of the module"),
+        (lambda m: m.first.bias, "returns something else than one number of parameters: return a sum"),
+        (lambda m: 3.0, "returns something else than one number of parameters"),
+        (lambda m: NET.first.bias.sum(), "a parameter is read that the function was not given"),
+        (lambda m: (torch.rand(16) * m.first.bias).sum(), "rand draws random numbers"),
+        (lambda m: (m.first.bias - 1).log().sum(), "of the module as it is it is nan"),
+        (lambda m: m.first.bias.sum() + m.unused.sum(), "reads unused, which forward does not"),
+        (lambda m: m.first.bias.square().sum() * m.last.bias.square().sum(), "a term of parameters of several stages"),
+    ],
+)
+def test_refuses_regularization(arrays, regularization, says):
+    module = made()
+    module.unused = nn.Parameter(torch.ones(3))
+    with pytest.raises((weft.Refused, TypeError), match=says):
+        weft.train(weft.Graph(y=arrays[1]["classes"], **arrays[0]), model=module, regularization=regularization, **BRIEF, **MESHES[3])
 
 
 NET = made()
