@@ -15,11 +15,16 @@ type Schedule struct {
 	Epochs  int    // of the run
 	Warmup  int    // epochs before the schedule begins, over which the rate rises linearly
 	Plateau Plateau
+	// Factors are those of the epochs, in place of a name; epochs beyond them have the last. nil: Name counts
+	Factors []float64
 }
 
 // Factor returns the factor of the learning rate at an epoch, counted from 1. In w epochs of
 // warm-up it is 1/(w+1), 2/(w+1), ... w/(w+1). Then the schedule goes over the other epochs.
 func (s *Schedule) Factor(epoch int) float64 {
+	if n := len(s.Factors); n > 0 {
+		return s.Factors[min(epoch, n)-1]
+	}
 	if epoch <= s.Warmup {
 		return float64(epoch) / float64(s.Warmup+1)
 	}

@@ -51,7 +51,7 @@ func newDir(t *testing.T, out string) *Dir {
 	return d
 }
 
-// ofProgram is a job whose model is a program, with a loss of its own. The weights that it starts from have a tensor that no
+// ofProgram is a job whose model is a program, with a loss and a schedule of its own. The weights that it starts from have a tensor that no
 // operation reads.
 func ofProgram(t *testing.T) *train.Job {
 	t.Helper()
@@ -68,13 +68,16 @@ func ofProgram(t *testing.T) *train.Job {
 		"count": {Shape: []int{}, Int64: []int64{7}}, "features.mean": {Shape: []int{1}, Float32: []float32{1}},
 	}))
 	require.NoError(t, os.WriteFile(init, weights.Bytes(), 0o666))
+	schedule := filepath.Join(t.TempDir(), "rates.txt")
+	require.NoError(t, os.WriteFile(schedule, []byte("1\n.5\n"), 0o666))
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
+	job.Options.Schedule = schedule
 	job.Options.Program.Path, job.Options.Init, job.Options.Loss = file, init, loss
 	return job
 }
 
-// TestProgram: a run of a program keeps the program, under the name of its class, its loss, and the tensors
-// that no operation reads, which its weights have, too. It is the same in another place.
+// TestProgram: a run of a program keeps the program, under the name of its class, its loss and schedule,
+// and the tensors that no operation reads, which its weights have, too. It is the same in another place.
 func TestProgram(t *testing.T) {
 	dir, job := t.TempDir(), ofProgram(t)
 	d, err := New(filepath.Join(dir, "run"), time.Now(), job, "test", "g")
@@ -93,8 +96,9 @@ func TestProgram(t *testing.T) {
 	assert.Equal(t, []int64{7}, state["count"].Int64)
 	recorded := o.Texts()
 	assert.Equal(t, filepath.Join(dir, "moved", "loss.json"), o.Loss)
+	assert.Equal(t, []float64{1, .5}, o.Factors())
 	require.NoError(t, job.Options.ReadFiles())
-	for name, class := range map[string]string{"program": "gcn-", "loss": "mean-"} {
+	for name, class := range map[string]string{"program": "gcn-", "loss": "mean-", "schedule": "factors-"} {
 		assert.Equal(t, class, recorded[name][:len(class)], "what identifies the file, wherever it is")
 		assert.Equal(t, job.Options.Texts()[name], recorded[name])
 	}

@@ -1,10 +1,13 @@
 package setting
 
 import (
+	"bytes"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -69,12 +72,22 @@ func (o *Options) ReadKept(dir string) error {
 	return o.ReadFiles()
 }
 
-// ReadFiles reads the program and the loss that the options name, unless they have been read.
+// ReadFiles reads the program, the loss and the schedule that the options name, unless they have been read.
 func (o *Options) ReadFiles() error {
-	if err := o.readProgram(); err != nil {
-		return err
+	for _, read := range []func() error{o.readProgram, o.readLoss, o.readSchedule} {
+		if err := read(); err != nil {
+			return err
+		}
 	}
-	return o.readLoss()
+	return nil
+}
+
+// refuseName refuses a word that is none of the choices, and no name of a file.
+func (s Setting) refuseName(o *Options) error {
+	if text := s.Text(o); filepath.Ext(text) == "" {
+		return s.refuse(o, "%s", s.unknown(text))
+	}
+	return nil
 }
 
 // lossFile is a file with a loss of the caller's own that has been read.
@@ -104,8 +117,8 @@ func (o *Options) readLoss() error {
 	if !s.namesFile(o) || o.LossFile() != nil {
 		return nil
 	}
-	if filepath.Ext(o.Loss) == "" { // no file, but a name
-		return s.refuse(o, "%s", s.unknown(o.Loss))
+	if err := s.refuseName(o); err != nil {
+		return err
 	}
 	f, _, err := regular.Open(o.Loss)
 	if err != nil {
@@ -117,5 +130,55 @@ func (o *Options) readLoss() error {
 		return refusal.Errorf("--loss %s: %w", o.Loss, err)
 	}
 	o.lossFile = lossFile{o.Loss, l}
+	return nil
+}
+
+// scheduleFile is a file with a factor of the learning rate for each epoch that has been read.
+type scheduleFile struct {
+	path    string
+	text    []byte
+	factors []float64
+}
+
+// Factors are those of the learning rate in each epoch that a file has; nil: the schedule is one of
+// optim.Schedules.
+func (o *Options) Factors() []float64 {
+	if o.scheduleFile.path != o.Schedule {
+		return nil
+	}
+	return o.scheduleFile.factors
+}
+
+var scheduleKept = &kept{"schedule.txt", func(o *Options) (string, []byte) {
+	if o.Factors() == nil {
+		return "", nil
+	}
+	return "factors", o.scheduleFile.text
+}}
+
+func (o *Options) readSchedule() error {
+	s, _ := settingNamed("schedule")
+	if !s.namesFile(o) || o.Factors() != nil {
+		return nil
+	}
+	if err := s.refuseName(o); err != nil {
+		return err
+	}
+	text, err := regular.ReadFile(o.Schedule)
+	if err != nil {
+		return refusal.Errorf("--schedule %w; it is a name, or a text file with a factor for each epoch", err)
+	}
+	var factors []float64
+	for _, field := range bytes.Fields(text) {
+		x, err := strconv.ParseFloat(string(field), 64)
+		if err != nil || !(x >= 0) || math.IsInf(x, 0) {
+			return s.refuse(o, "%.40q is no factor, which is a number from 0", field)
+		}
+		factors = append(factors, x)
+	}
+	if factors == nil {
+		return s.refuse(o, "it is empty, and has a factor of the learning rate for each epoch")
+	}
+	o.scheduleFile = scheduleFile{o.Schedule, text, factors}
 	return nil
 }

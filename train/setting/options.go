@@ -71,7 +71,8 @@ type Options struct {
 
 	ChunkMethod string `yaml:"chunk-method"` // one of partition.ChunkMethods
 
-	lossFile lossFile // that Loss names
+	lossFile     lossFile     // that Loss names
+	scheduleFile scheduleFile // that Schedule names
 }
 
 // What finds the best epoch: the best validation metric, or the lowest validation loss.

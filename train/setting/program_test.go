@@ -10,6 +10,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
+	"weft/optim"
 )
 
 // programOf writes a program of so many features into a file: an operation on them, and a product with w.
@@ -84,4 +85,30 @@ func TestProgramAsModel(t *testing.T) {
 	r, err = read.Resolve()
 	require.NoError(t, err)
 	assert.Equal(t, []string{"layers"}, r.Unused())
+}
+
+// TestScheduleFile: a schedule may be a file with a factor for each epoch, of which the last holds on.
+func TestScheduleFile(t *testing.T) {
+	for text, want := range map[string]string{
+		"1\n0.5 0.25\n": "", "": "it is empty", "1 -2": `"-2" is no factor`, "1 x": `"x" is no factor`, "inf": "is no factor",
+	} {
+		o := Defaults()
+		o.Schedule = filepath.Join(t.TempDir(), "rates.txt")
+		require.NoError(t, os.WriteFile(o.Schedule, []byte(text), 0o666))
+		r, err := o.Resolve()
+		if want != "" {
+			assert.Refused(t, err, want, text)
+			continue
+		}
+		require.NoError(t, err)
+		schedule := optim.Schedule{Factors: r.Factors(), Epochs: 3}
+		assert.Equal(t, []float64{1, .25, .25}, []float64{schedule.Factor(1), schedule.Factor(3), schedule.Factor(9)})
+		o.Warmup = 3
+		_, err = o.Resolve()
+		assert.Refused(t, err, "it has a factor for each epoch, and --warmup others", text)
+	}
+	o := Defaults()
+	o.Schedule = "linear"
+	_, err := o.Resolve()
+	assert.Refused(t, err, "--schedule linear: unknown schedule", "")
 }

@@ -65,8 +65,17 @@ var trainingSettings = []Setting{
 		limits:  bounds{low: 0, high: 1, openLow: true, openHigh: true},
 		Meaning: "β₂ of adam and adamw; .9 often needs fewer epochs",
 	},
-	{Name: "schedule", Choices: optim.Schedules, Meaning: "how the learning rate changes; plateau " +
-		"lowers it where the validation metric, or loss, that select takes stops improving"},
+	{
+		Name: "schedule", Choices: optim.Schedules, keeps: scheduleKept, Meaning: "how the learning rate " +
+			"changes: a name, or a text `file` with a factor for each epoch; plateau lowers it where the " +
+			"validation metric, or loss, that select takes stops improving",
+		check: func(s Setting, r *Resolved) error {
+			if r.Factors() != nil && r.Warmup > 0 {
+				return s.refuse(&r.Options, "it has a factor for each epoch, and --warmup others; leave one of them out")
+			}
+			return nil
+		},
+	},
 	{
 		Name: "plateau-factor", byDefault: "0.1", needs: need{"schedule", []string{optim.PlateauSchedule}},
 		limits:  bounds{low: 0, high: 1, openLow: true, openHigh: true},

@@ -172,7 +172,7 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 	team.Memory.SetAllReadOnly(tensor.Graph)
 	team.Memory.SetAllReadOnly(tensor.Features)
 	w.Rate = optim.Schedule{
-		Name: c.Schedule, Epochs: c.Epochs, Warmup: c.Warmup,
+		Name: c.Schedule, Epochs: c.Epochs, Warmup: c.Warmup, Factors: c.Factors(),
 		Plateau: optim.Plateau{
 			Factor: c.PlateauFactor, Patience: c.PlateauPatience,
 			Highest: c.Select == setting.SelectMetric && !metric.SmallerIsBetter(w.Task.Metric()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import sys
+import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,7 +51,12 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
     """
     module: Any = settings.get("model")
     optimizer: Any = settings.get("optimizer")
+    scheduler: Any = settings.get("scheduler")
+    if scheduler is not None and optimizer is None:
+        optimizer = getattr(scheduler, "optimizer", None)
     groups = hasattr(optimizer, "param_groups")
+    if scheduler is not None and (not groups or getattr(scheduler, "optimizer", None) is not optimizer):
+        raise Refused("scheduler: is of no optimizer, or of another one: give its own as optimizer, an object of torch.optim")
     counts: dict[str, Any] = {name: settings.get(name) for name in ("vertices", "features", "classes")}
     if graph is not None and (is_module(module) or callable(settings.get("loss"))):
         counts = json.loads(_program.run(["inspect", graph, "--json"]))
@@ -65,6 +71,8 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
     from ._trace import trace
 
     flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})
+    if scheduler is not None:
+        flags |= _scheduled(scheduler, settings, scratch)
     module = copy.deepcopy(module).cpu()
     if not counts.get("features"):
         raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
@@ -133,7 +141,8 @@ _OPTIONS = {
 }
 
 # The options that change no result, and the values of others that weft has.
-_IGNORED = ("params", "lr", "weight_decay", "foreach", "capturable", "differentiable", "fused", "initial_lr", "param_names")
+_IGNORED = ("params", "lr", "weight_decay", "foreach", "capturable", "differentiable", "fused", "initial_lr", "param_names",
+            "max_lr", "min_lr", "max_momentum", "base_momentum")  # fmt: skip
 _FIXED = {"dampening": 0, "nesterov": False, "maximize": False, "amsgrad": False, "eps": 1e-8}
 
 
@@ -148,7 +157,7 @@ def _optimized(
         raise Refused(f"optimizer: {kind} is none of torch.optim's {', '.join(_OPTIONS)}; give one of these")
     names = {id(parameter): name for name, parameter in module.named_parameters()}
     first, of = optimizer.param_groups[0], {}
-    rate = next((float(group["lr"]) for group in optimizer.param_groups if group["lr"]), 0.0)
+    rate = next((_rate(group) for group in optimizer.param_groups if _rate(group)), 0.0)
     flags: dict[str, Any] = {"optimizer": kind.lower(), "lr": rate}
     for group in optimizer.param_groups:
         for name, value in group.items():
@@ -162,13 +171,56 @@ def _optimized(
         for parameter in group["params"]:
             if id(parameter) not in names:
                 raise Refused("optimizer: has a parameter that is none of the model; make it of model.parameters()")
-            if group["lr"]:  # else it stays as it is
-                own = {"rate": float(group["lr"]) / rate, "decay": float(group["weight_decay"])}
+            if _rate(group):  # else it stays as it is
+                own = {"rate": _rate(group) / rate, "decay": float(group["weight_decay"])}
                 of[names[id(parameter)]] = own
     for name in ("weight_decay", *flags):
         if name != "optimizer" and settings.get(name) is not None:
             raise Refused(f"{name}: the optimizer has its own; leave it out, or give the optimizer by its name")
     return {name: value for name, value in flags.items() if (name, value) != ("momentum", 0.0)}, of
+
+
+def _rate(group: Mapping[str, Any]) -> float:
+    """The rate of a group, before a scheduler changes it."""
+    return float(group.get("initial_lr", group["lr"]))
+
+
+def _scheduled(scheduler: Any, settings: Mapping[str, Any], scratch: Scratch) -> dict[str, Any]:
+    """The settings of a scheduler: a file with a factor for each epoch, or those of a plateau."""
+    import torch
+
+    kind = type(scheduler).__name__
+    for name in ("schedule", "warmup", "plateau_factor", "plateau_patience"):
+        if settings.get(name) is not None:
+            raise Refused(f"{name}: the scheduler says how the rate changes; leave one of them out")
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        fixed = {"threshold": 1e-4, "threshold_mode": "rel", "cooldown": 0}
+        for name, value in fixed.items():
+            if getattr(scheduler, name) != value:
+                raise Refused(f"scheduler: {name}={getattr(scheduler, name)!r} is not what weft has: give {name}={value!r}")
+        if any(scheduler.min_lrs):
+            raise Refused("scheduler: weft has no least rate: give min_lr=0")
+        select = {"select": "loss"} if scheduler.mode == "min" and settings.get("select") is None else {}
+        return {"schedule": "plateau", "plateau_factor": scheduler.factor, "plateau_patience": scheduler.patience} | select
+    scheduler, epochs = copy.deepcopy(scheduler), settings.get("epochs")
+    groups, factors = scheduler.optimizer.param_groups, []
+    others = [{k: v for k, v in group.items() if k in ("momentum", "betas")} for group in groups]
+    for _ in range(int(_program.flags_of("train")["epochs"]["default"] if epochs is None else epochs)):
+        now = [float(group["lr"]) / _rate(group) for group in groups if _rate(group)] or [1.0]
+        if max(now) - min(now) > 1e-9 * max(now):
+            raise Refused(f"scheduler: {kind} changes the groups' rates by different factors; give the same for all")
+        if others != [{k: group[k] for k in other} for group, other in zip(groups, others)]:
+            raise Refused(f"scheduler: {kind} changes the momentum, too: give cycle_momentum=False")
+        factors.append(now[0])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that the optimizer has made no step
+                scheduler.step()
+        except TypeError:
+            raise Refused(f"scheduler: the step of {kind} takes something: weft has ReduceLROnPlateau, and schedulers of epochs") from None
+    file = scratch.path / "schedule.txt"
+    file.write_text("".join(f"{factor!r}\n" for factor in factors))
+    return {"schedule": file}
 
 
 def _said(kind: str, name: str) -> str:

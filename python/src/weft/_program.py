@@ -106,7 +106,7 @@ def flags_of(command: str) -> dict[str, dict[str, Any]]:
 
 
 # Keywords of a training that are no flags: they are functions, and objects of PyTorch.
-OURS = ("regularization",)
+OURS = ("regularization", "scheduler")
 
 
 def check_keywords(command: str, keywords: Iterable[str], taken: Iterable[str] = ()) -> None:

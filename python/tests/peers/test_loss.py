@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.optim import lr_scheduler
 from torch_geometric.nn import GCNConv
 
 import weft
@@ -169,6 +170,51 @@ def test_regularization(arrays, regularization, mesh):
     half = weft.train(weft.Graph(y=y, **graph), model=made(), regularization=regularization, out="half", **with_state, **mesh)
     resumed = weft.train(weft.Graph(y=y, **graph), resume=half, epochs=20, progress=False)
     assert resumed.history["loss"].tolist() == run.history["loss"].tolist()
+
+
+SCHEDULERS = {
+    "step": lambda o: lr_scheduler.StepLR(o, 5, 0.3),
+    "one cycle": lambda o: lr_scheduler.OneCycleLR(o, [0.4, 0.2], total_steps=25, cycle_momentum=False),
+    "from nothing": lambda o: lr_scheduler.LambdaLR(o, lambda k: min(1, k / 4)),
+    "several": lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.LinearLR(o, 0.1, 1, 4), lr_scheduler.ExponentialLR(o, 0.9)], [4]),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_schedulers(arrays, name):
+    """A scheduler of torch.optim says the rate of each epoch, and a run that continues keeps them."""
+    graph, y, module = arrays[0], arrays[1]["classes"], made()
+
+    def sgd(m):
+        return torch.optim.SGD([{"params": m.first.parameters(), "lr": 0.2}, {"params": m.last.parameters()}], lr=0.1)
+
+    def make(m):
+        optimizer = sgd(m)
+        scheduler = SCHEDULERS[name](optimizer)
+        optimizer.register_step_post_hook(lambda *_: scheduler.step())
+        return optimizer
+
+    optimizer = sgd(module)
+    run = weft.train(weft.Graph(y=y, **graph), model=module, scheduler=SCHEDULERS[name](optimizer), epochs=20, progress=False)
+    np.testing.assert_allclose(run.history["loss"], pytorch(module, graph, y, F.cross_entropy, make), rtol=1e-5)
+    assert run.settings["schedule"].startswith("factors-")
+
+
+def test_schedulers_refuse(arrays):
+    graph, module = weft.Graph(y=arrays[1]["classes"], **arrays[0]), made()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+    step = lr_scheduler.StepLR(optimizer, 5)
+    plateau = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=3)
+    run = weft.train(graph, model=module, scheduler=plateau, epochs=2, progress=False)
+    assert [run.settings[k] for k in ("schedule", "plateau_factor", "plateau_patience", "select")] == ["plateau", "0.5", "3", "loss"]
+    for says, settings in {
+        "scheduler: is of no optimizer, or of another one": {"scheduler": step, "optimizer": "adam"},
+        "warmup: the scheduler says how the rate changes": {"scheduler": step, "warmup": 3},
+        "OneCycleLR changes the momentum, too: give cycle_momentum=False": {"scheduler": lr_scheduler.OneCycleLR(optimizer, 0.3, total_steps=25)},
+        "cooldown=2 is not what weft has: give cooldown=0": {"scheduler": lr_scheduler.ReduceLROnPlateau(optimizer, cooldown=2)},
+    }.items():
+        with pytest.raises(weft.Refused, match=says):
+            weft.train(graph, model=module, epochs=4, progress=False, **settings)
 
 
 def test_everywhere(arrays):
