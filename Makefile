@@ -159,7 +159,7 @@ test-python-peers: build ## the Python package in a notebook, and beside PyTorch
 	done
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && PATH="$$environment/bin:$$PATH" $(GOTEST) -run TestPlainTensors ./graph/pyg
 
-programs: packages ## 500 random modules beside PyTorch in float64, on one worker and on partitions: half an hour; fetches 5 GB of Python packages, those of bench-peers; ARGS="7 1" is chain 7 alone
+programs: packages ## 500 random modules beside PyTorch in float64, on one worker and on meshes: half an hour; fetches 5 GB of Python packages, those of bench-peers; ARGS="7 1" is chain 7 alone
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 		PYTHONPATH=python/src "$$environment/bin/python" -W ignore program/testdata/chains.py "$$folder" $(or $(ARGS),0 500) && \
 		WEFT_CHAINS="$$folder" $(GOTEST) -count=1 -run '^TestChains$$' ./program

@@ -20,8 +20,10 @@ import (
 	"weft/nn"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
+	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
+	"weft/parallel/tp"
 	"weft/program"
 	"weft/tensor"
 	"weft/train/engine"
@@ -29,7 +31,7 @@ import (
 
 // TestGolden compares the logits, gradients and running statistics of programs with those of the modules of
 // PyTorch that they were traced from, on a directed graph with isolated vertices, self loops and parallel
-// edges, as one block, as several, and on partitions of the graph.
+// edges, as one block, as several, on partitions of the graph, and on slices of the columns.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.safetensors")
 	require.NoError(t, err)
@@ -39,10 +41,7 @@ func TestGolden(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".safetensors")
 		t.Run(name, func(t *testing.T) {
-			g := readGolden(t, file)
-			g.test(t, 1, 1)
-			g.test(t, 2, 1)
-			g.test(t, 1, 3)
+			readGolden(t, file).test(t)
 		})
 	}
 }
@@ -58,10 +57,7 @@ func TestChains(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			g := readGolden(t, file)
-			g.test(t, 1, 1)
-			g.test(t, 2, 1)
-			g.test(t, 1, 3)
+			readGolden(t, file).test(t)
 		})
 	}
 }
@@ -91,19 +87,37 @@ func (g golden) with(prefix string) nn.State {
 	return state
 }
 
-// test compares a step of training in so many stages, one after the other, on so many partitions of the
-// graph.
-func (g golden) test(t *testing.T, stages, partitions int) {
+// test compares a step of training on one worker, in one stage and in two, and on meshes.
+func (g golden) test(t *testing.T) {
+	t.Helper()
+	g.step(t, 1, paralleltest.Grid(1, 1, 1))
+	g.step(t, 2, paralleltest.Grid(1, 1, 1))
+	g.step(t, 1, paralleltest.Grid(1, 3, 1))
+	g.step(t, 1, paralleltest.Grid(1, 1, 2))
+}
+
+// axisOf is the axis of a worker.
+func axisOf(c engine.Config, m mesh.Mesh) engine.Axis {
+	if m.Slices > 1 {
+		slice, err := tp.New(c.Env, axis.Options{})
+		exchange.Must(err)
+		return slice
+	}
+	part, err := sar.New(c.Env, axis.Options{})
+	exchange.Must(err)
+	return part
+}
+
+// step compares a step in so many stages, one after the other.
+func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 	t.Helper()
 	x, want := g.tensors["x"], g.tensors["logits"]
 	logits, dx := make([]float32, len(want.Float32)), make([]float32, len(x.Float32))
 	var gradients, after nn.State
 	paralleltest.Workers{
-		Mesh: paralleltest.Grid(1, partitions, 1), Graph: graphOf(t, g.tensors),
-		Of: paralleltest.Dividings(x.Shape[0], partitions)["unevenly"],
+		Mesh: m, Graph: graphOf(t, g.tensors), Of: paralleltest.Dividings(x.Shape[0], m.Partitions)["unevenly"],
 	}.Run(t, func(c engine.Config) {
-		part, err := sar.New(c.Env, axis.Options{})
-		exchange.Must(err)
+		part := axisOf(c, m)
 		specs, err := g.program.Blocks(part.Schema(), want.Shape[1], stages)
 		exchange.Must(err)
 		params := nn.NewParams(c.Team, 1)
@@ -146,7 +160,7 @@ func (g golden) test(t *testing.T, stages, partitions int) {
 	if t.Failed() {
 		return
 	}
-	what := fmt.Sprintf("%d stages, %d partitions: ", stages, partitions)
+	what := fmt.Sprintf("%d stages, %d partitions, %d slices: ", stages, m.Partitions, m.Slices)
 	near(t, what+"logits", logits, want.Float32)
 	grads := g.with("grad.")
 	near(t, what+"grad.x", dx, grads["x"].Float32)
