@@ -778,8 +778,8 @@ func conformMatMulT(s *suite) {
 			{700, 530, 40},
 			{300, 41, 515},
 			{1100, 29, 77},
-			{210, 533, 530},
-			{1100, 300, 520}, // several blocks both ways, of several sums
+			{210, 290, 514},
+			{1030, 290, 514}, // several blocks both ways, of several sums
 			{9000, 16, 33},
 			{8800, 530, 5},
 			{600, 547, 7},

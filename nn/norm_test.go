@@ -204,7 +204,7 @@ func TestCommitMovesOnce(t *testing.T) {
 }
 
 func TestBatchNorm(t *testing.T) {
-	for i, norm := range []func(width int) func(*nn.Params) nn.Norm{batchNorm, batchNorm, biasedNorm, biasedNorm} {
+	for i, norm := range []func(int) func(*nn.Params) nn.Norm{batchNorm, batchNorm, biasedNorm, biasedNorm} {
 		training := i%2 == 0
 		for _, shape := range [][2]int{{2, 1}, {7, 3}, {1100, 6}} {
 			team := newTeam(t)

@@ -24,7 +24,7 @@ import (
 // and the memory of its plan to the byte.
 func TestOnCard(t *testing.T) {
 	devicetest.Library(t)
-	g := tangle(t, 300, 100)
+	g := tangle(t, 120, 100)
 	all, meshes := networks(), []string{"graph=2", "tensor=2", "/3"}
 	for k, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {

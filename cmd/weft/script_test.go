@@ -81,11 +81,6 @@ func stuck() {
 
 // TestScripts runs the command as a user would: each file below testdata/script is a session.
 func TestScripts(t *testing.T) {
-	const memory = "/dev/shm"
-	var room unix.Statfs_t
-	if err := unix.Statfs(memory, &room); err == nil && int64(room.Bavail)*room.Bsize > 4<<30 {
-		t.Setenv("TMPDIR", memory) // where files take less processor time than on a disk
-	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {

@@ -38,8 +38,11 @@ func TestChunks(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %+v", Name(m), given), func(t *testing.T) {
 				t.Parallel()
 				c := newChunks(Small(t, true, (i+k)%2 == 0), m, given.chunks, given.Options)
-				c.which, c.rows = Layer.aggregatesOnce,
-					func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
+				c.which = func(l Layer) bool { // every second layer, the others on the next mesh
+					number := slices.IndexFunc(Layers, func(other Layer) bool { return other.Name == l.Name })
+					return l.aggregatesOnce() && (number+i+k)%2 == 0
+				}
+				c.rows = func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
 				c.run(t)
 				c.layers(func(l Layer, along gnn.Along) { c.check(t, l, along) })
 			})
