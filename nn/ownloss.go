@@ -70,7 +70,9 @@ func (f LossFunc) Loss(output *autograd.Var, labels Labels, of Listed) (part flo
 }
 
 // LossGradient implements OwnLoss.
-func (f LossFunc) LossGradient(output *autograd.Var, labels Labels, of Listed) (part float64, grad *tensor.Matrix) {
+func (f LossFunc) LossGradient(output *autograd.Var, labels Labels,
+	of Listed,
+) (part float64, grad *tensor.Matrix) {
 	if of.Rows.Cols == 0 || of.Total == 0 {
 		return 0, noGradient(output)
 	}
@@ -99,7 +101,9 @@ func (l WholeLoss) Loss(output *autograd.Var, labels Labels, of Listed) (part fl
 }
 
 // LossGradient implements OwnLoss.
-func (l WholeLoss) LossGradient(output *autograd.Var, labels Labels, of Listed) (part float64, grad *tensor.Matrix) {
+func (l WholeLoss) LossGradient(output *autograd.Var, labels Labels,
+	of Listed,
+) (part float64, grad *tensor.Matrix) {
 	if of.All == 0 {
 		return 0, noGradient(output)
 	}

@@ -99,7 +99,8 @@ func (l *Loss) Check(columns int, several bool) error {
 func (l *Loss) For() nn.LossFunc {
 	b := l.newBlock(gnn.Env{}, l.code, nil, nil)
 	return func(output *autograd.Var, labels nn.Labels) *autograd.Var {
-		p := &pass{block: b, code: l.code, rows: output, tape: output.Tape(), vars: map[*value]*autograd.Var{}}
+		p := &pass{block: b, code: l.code, rows: output, tape: output.Tape()}
+		p.vars = map[*value]*autograd.Var{}
 		for _, v := range reachable(l.built) {
 			switch v.op {
 			case opLogits:

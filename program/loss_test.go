@@ -119,7 +119,8 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// TestDamagedLosses reads damaged losses: each is refused in one line, or is another loss, which can be planned.
+// TestDamagedLosses reads damaged losses: each is refused in one line, or is another loss, which can be
+// planned.
 func TestDamagedLosses(t *testing.T) {
 	all, r, refused := goldenLosses(t), rand.New(rand.NewPCG(1, 2)), 0
 	for k := range 300 {
@@ -138,7 +139,8 @@ func TestDamagedLosses(t *testing.T) {
 		}
 		memory := tensor.NewMeter()
 		team := kernel.NewPlan(1, memory)
-		output := autograd.NewTape(team).Constant(memory.New(tensor.Activations, 3, g.columns), autograd.AllHere(3))
+		z := memory.New(tensor.Activations, 3, g.columns)
+		output := autograd.NewTape(team).Constant(z, autograd.AllHere(3))
 		own := nn.WholeLoss{Of: l.For(), First: true}
 		own.LossGradient(output, g.labels(team, []int32{0, 1, 2}), nn.Listed{
 			Rows: memory.NewElement(tensor.Buffers, tensor.Int32, 1, 3), All: 3,
@@ -165,7 +167,8 @@ func TestReadLossRefuses(t *testing.T) {
 	} {
 		last := strings.Count(c.operations, `"op"`) - 1
 		text, err := json.Marshal(map[string]any{
-			"version": 1, "class": "mean", "output": last, "operations": json.RawMessage("[" + c.operations + "]"),
+			"version": 1, "class": "mean", "output": last,
+			"operations": json.RawMessage("[" + c.operations + "]"),
 		})
 		require.NoError(t, err)
 		_, err = program.ReadLoss(strings.NewReader(string(text)))

@@ -30,7 +30,9 @@ const sums = `{"op":"abs","in":[1]},{"op":"sum","in":[7]},{"op":"square","in":[2
 	{"op":"sub","in":[14,12]}`
 
 // added adds the gradient of the regularization of parameters with these names, of the values 1, −2, 3, ….
-func added(t *testing.T, text string, first bool, names ...string) (value float64, gradients map[string][]float32, err error) {
+func added(t *testing.T, text string, first bool,
+	names ...string,
+) (value float64, gradients map[string][]float32, err error) {
 	p, err := program.Read(strings.NewReader(text))
 	require.NoError(t, err)
 	team := kerneltest.Team(t, 1, tensor.NewMeter())
@@ -99,7 +101,8 @@ func TestRegularizationRefuses(t *testing.T) {
 		_, err := program.Read(strings.NewReader(regularized(operations)))
 		assert.Refused(t, err, want, operations)
 	}
-	_, err := program.Read(strings.NewReader(strings.Replace(regularized(sums), `"regularization":15`, `"regularization":99`, 1)))
+	beyond := strings.Replace(regularized(sums), `"regularization":15`, `"regularization":99`, 1)
+	_, err := program.Read(strings.NewReader(beyond))
 	assert.Refused(t, err, "regularization: there is no value 99", "")
 	doubled := []string{`{"op":"sum","in":[2]}`} // 2⁶⁰ terms
 	for k := range 60 {

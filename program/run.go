@@ -141,7 +141,8 @@ func (p *pass) parameter(name string) *autograd.Var {
 	if p.rows != nil || !p.program.weights[name] {
 		return z
 	}
-	return autograd.MapColumns(z, p.mapOf(columnKey{name, 0}, func() *kernel.ColumnMap { // a weight lies in × out
+	// a weight lies in × out
+	return autograd.MapColumns(z, p.mapOf(columnKey{name, 0}, func() *kernel.ColumnMap {
 		return permuted([]int{q.Rows(), q.Cols()}, []int{1, 0})
 	}))
 }

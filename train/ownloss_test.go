@@ -219,14 +219,16 @@ func TestLossFile(t *testing.T) {
 				got, _ = planAndRun(t, own)
 			}
 			for k, loss := range builtin.Losses {
-				assert.Near(t, loss, got.Losses[k], 1e-6*loss, "losses %v, built in %v", got.Losses, builtin.Losses)
+				assert.Near(t, loss, got.Losses[k], 1e-6*loss, "losses %v, built in %v", got.Losses,
+					builtin.Losses)
 			}
 			assert.Near(t, builtin.ValLoss, got.ValLoss, 1e-6*builtin.ValLoss, "validation loss")
 		})
 	}
 }
 
-// TestLossFileRefuses graphs that it is not for, and settings beside it. A loss that is no number ends the run.
+// TestLossFileRefuses graphs that it is not for, and settings beside it. A loss that is no number ends the
+// run.
 func TestLossFileRefuses(t *testing.T) {
 	for _, c := range []struct{ file, words, want string }{
 		{crossEntropy(t, 4, "neg"), "", "--loss %s: the loss ce reads 4 logits of a vertex, and the graph's labels need 5"},

@@ -51,8 +51,8 @@ func newDir(t *testing.T, out string) *Dir {
 	return d
 }
 
-// ofProgram is a job whose model is a program, with a loss and a schedule of its own. The weights that it starts from have a tensor that no
-// operation reads.
+// ofProgram is a job whose model is a program, with a loss and a schedule of its own. The weights that it
+// starts from have a tensor that no operation reads.
 func ofProgram(t *testing.T) *train.Job {
 	t.Helper()
 	file, init := filepath.Join(t.TempDir(), "linear.json"), filepath.Join(t.TempDir(), "init.safetensors")

@@ -90,7 +90,8 @@ func TestProgramAsModel(t *testing.T) {
 // TestScheduleFile: a schedule may be a file with a factor for each epoch, of which the last holds on.
 func TestScheduleFile(t *testing.T) {
 	for text, want := range map[string]string{
-		"1\n0.5 0.25\n": "", "": "it is empty", "1 -2": `"-2" is no factor`, "1 x": `"x" is no factor`, "inf": "is no factor",
+		"1\n0.5 0.25\n": "", "": "it is empty", "1 -2": `"-2" is no factor`,
+		"1 x": `"x" is no factor`, "inf": "is no factor",
 	} {
 		o := Defaults()
 		o.Schedule = filepath.Join(t.TempDir(), "rates.txt")
@@ -102,7 +103,8 @@ func TestScheduleFile(t *testing.T) {
 		}
 		require.NoError(t, err)
 		schedule := optim.Schedule{Factors: r.Factors(), Epochs: 3}
-		assert.Equal(t, []float64{1, .25, .25}, []float64{schedule.Factor(1), schedule.Factor(3), schedule.Factor(9)})
+		got := []float64{schedule.Factor(1), schedule.Factor(3), schedule.Factor(9)}
+		assert.Equal(t, []float64{1, .25, .25}, got)
 		o.Warmup = 3
 		_, err = o.Resolve()
 		assert.Refused(t, err, "it has a factor for each epoch, and --warmup others", text)

@@ -77,9 +77,11 @@ func labelsOf(whole *partition.Whole) labels {
 	return ofClasses{}
 }
 
-// loss is the loss that the goal asks for on labels of a kind. A file has another, and its graph what the first
-// loss has.
+// loss is the loss that the goal asks for on labels of a kind. A file has another, and its graph what the
+// first loss has.
 func (k ofVertices) loss(of labels) loss {
 	named := k.Loss != AutoLoss && slices.Contains(LossNames(), k.Loss)
-	return losses[slices.IndexFunc(losses, func(l loss) bool { return l.name == k.Loss || !named && l.of == of })]
+	return losses[slices.IndexFunc(losses, func(l loss) bool {
+		return l.name == k.Loss || !named && l.of == of
+	})]
 }
