@@ -164,9 +164,12 @@ programs: packages ## 500 random modules beside PyTorch in float64, on one worke
 		PYTHONPATH=python/src "$$environment/bin/python" -W ignore program/testdata/chains.py "$$folder" $(or $(ARGS),0 500) && \
 		WEFT_CHAINS="$$folder" $(GOTEST) -count=1 -run '^TestChains$$' ./program
 
-convolutions: build ## docs/convolutions.md anew: PyG's convolutions beside PyTorch on meshes; fetches 5 GB of Python packages, those of bench-peers: half an hour
-	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
-		"$$environment/bin/python" -B python/tests/peers/convolutions.py --write docs/convolutions.md
+convolutions: build ## docs/convolutions.md anew: PyG's and DGL's convolutions beside PyTorch on meshes; fetches 10 GB of Python packages, those of bench-peers: an hour
+	@for name in pyg dgl; do \
+		environment=$$(scripts/peers/environment $$name '$(PEERS)') || exit; \
+		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
+			"$$environment/bin/python" -B python/tests/peers/convolutions.py --write docs/convolutions.md || exit; \
+	done
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)

@@ -164,6 +164,22 @@ class Corners(nn.Module):
         return self.out(torch.cat([F.relu6(4 * h), of, soft, (heads - heads.mean(0)).flatten(1), looped, logs], 1))
 
 
+class Regrouped(nn.Module):
+    """Edges of both directions, rows of which each is several, and products of more matrices than one side has."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.each = GATConv(X, 4, heads=2), SAGEConv(8, C, aggr="max"), nn.Linear(4, 4)
+        self.mixes = nn.Parameter(torch.randn(2, 2, 3) / 2)
+
+    def forward(self, x, edge_index):
+        both = torch.cat([edge_index, edge_index.flip(0)], 1)
+        h = self.first(x, both)
+        h = h + self.each(h.view(-1, 4)).tanh().view(-1, 8)
+        several = h.view(-1, 2, 2, 1, 2) @ self.mixes
+        return self.last(h + several.reshape(-1, 12)[:, 2:10], both)
+
+
 def modules():
     torch.manual_seed(3)
     yield "gcn", Two(GCNConv(X, 8), GCNConv(8, C))
@@ -184,6 +200,7 @@ def modules():
     yield "arma", Two(ARMAConv(X, 8, num_stacks=2, num_layers=2), ChebConv(8, C, 3))
     yield "extremes", Extremes()
     yield "corners", Corners()
+    yield "regrouped", Regrouped()
 
 
 def graph():
