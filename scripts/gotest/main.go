@@ -41,8 +41,8 @@ func main() {
 	}
 }
 
-// inMemory has tests keep their files in memory, where they take less processor time than on a disk, if it has
-// room for them and may hold programs. What go itself builds stays where it was.
+// inMemory has tests keep their files in memory, where they take less processor time than on a disk, if it
+// has room for them and may hold programs. What go itself builds stays where it was.
 func inMemory() []string {
 	const memory, enough = "/dev/shm", 4 << 30
 	var room unix.Statfs_t
