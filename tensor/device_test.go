@@ -1,6 +1,7 @@
 package tensor_test
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"sync"
@@ -19,7 +20,9 @@ type memory struct {
 	fail   error
 
 	mu      sync.Mutex
-	pending []func() // copies beside kernels: each is made when its mark is waited for
+	pending []func()      // copies beside kernels: each is made when its mark is waited for
+	up      uint64        // where the last one up copies to
+	late    chan struct{} // until it is closed the host waits; nil: it need not
 }
 
 const firstAddress = 1 << 40
@@ -54,6 +57,7 @@ func (d *memory) Pinned(bytes int64) ([]byte, error) { return make([]byte, bytes
 func (d *memory) Mark() (uint64, error)              { return 0, d.fail }
 
 func (d *memory) Up(to uint64, from []byte, _ uint64) (uint64, error) {
+	d.up = to
 	return d.later(func() { copy(d.at(to, len(from)), from) })
 }
 
@@ -80,7 +84,12 @@ func (d *memory) After(mark uint64) error {
 	return d.fail
 }
 
-func (d *memory) Wait(mark uint64) error { return d.After(mark) }
+func (d *memory) Wait(mark uint64) error {
+	if d.late != nil {
+		<-d.late
+	}
+	return d.After(mark)
+}
 
 // kernel has the device read from, and write to, matrices. It returns their addresses.
 func onDevice(t *testing.T, m *tensor.Meter, written bool, of ...*tensor.Matrix) []uint64 {
@@ -172,4 +181,77 @@ func TestPlanOnDevice(t *testing.T) {
 	run, _ := newOnDevice(t, 1000)
 	assert.Equal(t, peak(run), peak(plan))
 	assert.Equal(t, int64(24576+102400), peak(run))
+}
+
+// TestBeside: what is copied beside kernels is what they wrote, wherever extents slide meanwhile, and a copy
+// that comes late changes nothing that they write.
+func TestBeside(t *testing.T) {
+	const four = tensor.LeastResting
+	mem, d := newOnDevice(t, 3*four/tensor.PageSize)
+	require.NoError(t, mem.OffloadToHost(d, 1<<20, 3*four))
+	mem.BeginTurn(true)
+	of := func(n int, written byte) *tensor.Matrix {
+		m := mem.NewElement(tensor.Activations, tensor.Byte, n, four)
+		copy(d.at(onDevice(t, mem, true, m)[0], n*four), bytes.Repeat([]byte{written}, n*four))
+		return m
+	}
+	holds := func(m *tensor.Matrix, want byte) {
+		t.Helper()
+		at := onDevice(t, mem, false, m)[0]
+		assert.Equal(t, bytes.Repeat([]byte{want}, m.Len()), d.at(at, m.Len()))
+		for mark := range d.pending {
+			require.NoError(t, d.After(uint64(mark+1))) // also those that nobody waits for
+		}
+		assert.Equal(t, bytes.Repeat([]byte{want}, m.Len()), d.at(at, m.Len()))
+	}
+	next := func() { mem.EndTurn(); mem.BeginTurn(false) }
+
+	a := of(1, 1)
+	a.SetReadOnly()
+	next()
+	e, b, c := of(1, 2), of(1, 3), of(1, 4) // for the last a leaves
+	require.Equal(t, true, a.Rests(), "it rests")
+	e.Release()
+	a.Ahead()
+	b.Release()
+	c.Release()
+	f := of(2, 5) // for which a slides, that comes
+	holds(a, 1)
+	holds(f, 5)
+	f.Release()
+
+	next()
+	e, b = of(2, 6), of(1, 7) // a leaves
+	b.Release()
+	a.Ahead()
+	at := d.up
+	a.Release()
+	c = of(1, 8)
+	assert.Equal(t, at, onDevice(t, mem, true, c)[0], "the address of one that came and was not used")
+	holds(c, 8)
+	c.Release()
+	e.Release()
+
+	c, m := of(1, 9), of(1, 10)
+	m.SetReadOnly()
+	d.late = make(chan struct{})
+	next() // m is copied down
+	c.Release()
+	f = of(2, 11) // for which m slides
+	close(d.late)
+	holds(f, 11)
+	next()
+	f.Release()
+	f = of(3, 12) // m leaves
+	require.Equal(t, true, m.Rests(), "it rests")
+	f.Release()
+	m.SetWritable()
+	next()
+	f = of(3, 13)
+	f.Release()
+	m.Ahead() // and is not used
+	next()
+	f = of(3, 14)
+	f.Release()
+	holds(m, 10)
 }
