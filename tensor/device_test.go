@@ -22,10 +22,12 @@ type memory struct {
 	mu      sync.Mutex
 	pending []func()      // copies beside kernels: each is made when its mark is waited for
 	up      uint64        // where the last one up copies to
+	marks   uint64        // of the queue of kernels, below firstMark
+	after   uint64        // which of these the last copy down waits for
 	late    chan struct{} // until it is closed the host waits; nil: it need not
 }
 
-const firstAddress = 1 << 40
+const firstAddress, firstMark = 1 << 40, 1 << 20
 
 func (d *memory) Alloc(bytes int64) (uint64, error) {
 	d.bytes = slices.Repeat([]byte{0xff}, int(bytes))
@@ -54,14 +56,19 @@ func (d *memory) Copy(to, from uint64, bytes int64) error {
 }
 
 func (d *memory) Pinned(bytes int64) ([]byte, error) { return make([]byte, bytes), d.fail }
-func (d *memory) Mark() (uint64, error)              { return 0, d.fail }
+
+func (d *memory) Mark() (uint64, error) {
+	d.marks++
+	return d.marks, d.fail
+}
 
 func (d *memory) Up(to uint64, from []byte, _ uint64) (uint64, error) {
 	d.up = to
 	return d.later(func() { copy(d.at(to, len(from)), from) })
 }
 
-func (d *memory) Down(to []byte, from uint64, _ uint64) (uint64, error) {
+func (d *memory) Down(to []byte, from uint64, after uint64) (uint64, error) {
+	d.after = after
 	return d.later(func() { copy(to, d.at(from, len(to))) })
 }
 
@@ -69,16 +76,16 @@ func (d *memory) later(f func()) (mark uint64, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pending = append(d.pending, f)
-	return uint64(len(d.pending)), d.fail
+	return firstMark + uint64(len(d.pending)) - 1, d.fail
 }
 
 func (d *memory) After(mark uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if mark > 0 {
-		if f := d.pending[mark-1]; f != nil {
+	if mark >= firstMark {
+		if f := d.pending[mark-firstMark]; f != nil {
 			f()
-			d.pending[mark-1] = nil
+			d.pending[mark-firstMark] = nil
 		}
 	}
 	return d.fail
@@ -200,7 +207,7 @@ func TestBeside(t *testing.T) {
 		at := onDevice(t, mem, false, m)[0]
 		assert.Equal(t, bytes.Repeat([]byte{want}, m.Len()), d.at(at, m.Len()))
 		for mark := range d.pending {
-			require.NoError(t, d.After(uint64(mark+1))) // also those that nobody waits for
+			require.NoError(t, d.After(firstMark+uint64(mark))) // also those that nobody waits for
 		}
 		assert.Equal(t, bytes.Repeat([]byte{want}, m.Len()), d.at(at, m.Len()))
 	}
@@ -254,4 +261,9 @@ func TestBeside(t *testing.T) {
 	f = of(3, 14)
 	f.Release()
 	holds(m, 10)
+
+	before := d.marks
+	m.DontNeed()
+	f = of(3, 15) // m leaves in the turn that used it
+	assert.Equal(t, before+1, d.after, "the mark that its copy waits for")
 }
