@@ -58,6 +58,15 @@ func (c *Comm) LocalBarrier() {
 	})
 }
 
+// Aborted is why the rank's worker was aborted, of which LocalBarrier says nothing: what others exposed may
+// then be of another call, or in part. nil: it was not.
+func (c *Comm) Aborted() error {
+	if m := c.member(); m != nil {
+		return m.aborted()
+	}
+	return nil
+}
+
 // Publish lets the nearby ranks of the group see a value, by Published, from the next LocalBarrier on. They
 // use it in their turns. For a rank that has its worker for itself, Publish does nothing.
 func (c *Comm) Publish(value any) {

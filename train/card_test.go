@@ -17,6 +17,7 @@ import (
 	"weft/internal/require"
 	"weft/internal/trace"
 	"weft/nn"
+	"weft/train/plan"
 	"weft/train/setting"
 )
 
@@ -61,6 +62,54 @@ func TestRestsBelowCard(t *testing.T) {
 		c.Hidden, c.Epochs = 32, 2
 		t.Run(name, func(t *testing.T) { c.run(t, setting.RAM) })
 	}
+}
+
+// TestCardFailsWhileRanksRest: whichever call of the driver fails, the error names the device, and no rank
+// waits for another.
+func TestCardFailsWhileRanksRest(t *testing.T) {
+	devicetest.Library(t)
+	j := onMesh(tangle(t, 600, 100), given(Defaults(), "model gcn, hidden 32, epochs 2"), "graph=1/4")
+	j.Options.Device, j.Options.Offload = setting.FirstCard, setting.RAM
+	p, err := j.PlanWith(t.Context(), plan.Asks{Range: true})
+	require.NoError(t, err)
+	j.Options.MemoryLimit = setting.Bytes(p.Least)
+	folder, library := t.TempDir(), os.Getenv("WEFT_CUDA")
+	for k, call := range []string{
+		"cuMemHostAlloc 1", "cuLaunchKernel 300", "cuEventRecord 9", "cuEventRecord 40", "cuStreamWaitEvent 20",
+		"cuMemcpyHtoDAsync_v2 60", "cuMemcpyDtoHAsync_v2 7", "cuMemcpyDtoHAsync_v2 40", "cuEventSynchronize 5",
+		"cuMemFreeHost 1",
+	} {
+		another := fmt.Sprint(folder, "/", k) // a card of another library is opened anew
+		require.NoError(t, os.Symlink(library, another))
+		t.Setenv("WEFT_CUDA", another)
+		t.Setenv("ON_CPU_FAIL", call+" 1")
+		_, err := j.Run(context.Background())
+		text := fmt.Sprint(err)
+		if !strings.HasPrefix(text, "--device cuda: ") || !strings.Contains(text, "CUDA_ERROR_INVALID_VALUE") {
+			t.Errorf("%s: %s", call, text)
+		}
+	}
+	t.Setenv("ON_CPU_FAIL", "")
+	t.Setenv("WEFT_CUDA", library)
+	for limit, want := range map[setting.Bytes]string{
+		setting.Bytes(p.Least): fmt.Sprintf("--host-memory-limit 1kB: %s would rest in the host's memory",
+			setting.Bytes(restsOf(t, j)).RoundedUp()),
+		setting.Bytes(p.Least * 9 / 10): fmt.Sprintf("would need %[1]s of the card, and may have %[2]s; raise "+
+			"the limit to %[1]s, try another number of --partitions", setting.Bytes(p.Least).RoundedUp(),
+			setting.Bytes(p.Least*9/10).Rounded()),
+	} {
+		j.Options.MemoryLimit, j.Options.HostMemoryLimit = limit, 1000
+		_, err := j.Run(context.Background())
+		assert.Refused(t, err, want)
+	}
+}
+
+// restsOf is what rests of a job in the host's memory, as planned.
+func restsOf(t *testing.T, j *Job) int64 {
+	t.Helper()
+	p, err := j.Plan(t.Context())
+	require.NoError(t, err)
+	return p.HostBytes(0)
 }
 
 // TestMessagesOnCard: chunks of stages, and of their partitions, have what kernels wrote into messages.

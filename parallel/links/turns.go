@@ -28,6 +28,7 @@ func (w *window) fetchInTurns() {
 	})
 	buffer.Release()
 	w.comm.LocalBarrier()
+	exchange.Must(w.comm.Aborted())
 	defer w.comm.KeepTurn()()
 	w.allFrom(remote, w.x, comm.Incoming)
 }
@@ -37,6 +38,7 @@ func (w *window) sendGradientsInTurns(grad *tensor.Matrix) {
 	remote := w.remote()
 	w.allFrom(remote, w.dx, comm.Outgoing)
 	w.comm.LocalBarrier()
+	exchange.Must(w.comm.Aborted())
 	defer w.comm.KeepTurn()()
 	buffer := w.bufferFor(remote)
 	defer buffer.Release()

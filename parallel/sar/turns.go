@@ -74,7 +74,7 @@ func (w *wire) firstTurn(call *Call, t Transfer, visit func(Visit) bool) error {
 	}
 	w.comm.Expose(o)
 	w.comm.LocalBarrier()
-	return nil
+	return w.comm.Aborted()
 }
 
 // secondTurn visits the remote blocks, and adds gradients to those of the local rows. What has to come from
@@ -90,6 +90,9 @@ func (w *wire) secondTurn(call *Call, t Transfer, yield func(Visit) bool) error 
 			return err
 		}
 		w.comm.LocalBarrier()
+		if err := w.comm.Aborted(); err != nil {
+			return err
+		}
 	}
 	into := w.forGradients(call, t)
 	near := w.giver(call, t)
