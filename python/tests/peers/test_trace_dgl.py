@@ -55,7 +55,6 @@ CONVOLUTIONS = {
     "GINEConv": lambda: CallAttr(lambda c, e, g, x, a: c(g, x, e(a)), d.GINEConv(perceptron(WIDTH, OUT)), nn.Linear(EDGE, WIDTH)),
     "GMMConv": lambda: d.GMMConv(WIDTH, OUT, EDGE, 2, "mean", **ZERO),
     "GraphConv": lambda: d.GraphConv(WIDTH, OUT),
-    "GroupRevRes": lambda: d.GroupRevRes(d.GraphConv(WIDTH // 2, WIDTH // 2), 2),
     "HGTConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (x[:, 0] > 0).long(), (a[:, 0] > 0).long()), d.HGTConv(WIDTH, 4, 2, 2, 2, dropout=0.0)),
     "NNConv": lambda: d.NNConv(WIDTH, OUT, perceptron(EDGE, WIDTH * OUT)),
     "RelGraphConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (a[:, 0] > 0).long()), d.RelGraphConv(WIDTH, OUT, 2, "basis", 2)),
@@ -155,7 +154,7 @@ class Typed(nn.Module):
         return self.conv(graph, x, etypes)
 
 
-@pytest.mark.parametrize("make", [Own, Held, Blocks, lambda: Call(of_python, nn.Linear(WIDTH, OUT)), lambda: Call(ops, nn.Linear(WIDTH, OUT))])
+@pytest.mark.parametrize("make", [Own, Held, Blocks, lambda: d.GroupRevRes(d.GraphConv(WIDTH // 2, WIDTH // 2), 2), lambda: Call(of_python, nn.Linear(WIDTH, OUT)), lambda: Call(ops, nn.Linear(WIDTH, OUT))])
 def test_module(make):
     compare(make(), call, loops=12)
 
