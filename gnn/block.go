@@ -158,6 +158,24 @@ type Relation struct {
 	Unweighted     bool   // the edges are known to have no weights
 }
 
+// TypeOf returns the number of the vertex type of that name, of the only one if it is empty; −1: there is
+// none.
+func (s Schema) TypeOf(name string) int {
+	return slices.IndexFunc(s.Types, func(t VertexType) bool {
+		return name == t.Name && name != "" || name == "" && len(s.Types) == 1
+	})
+}
+
+// RelationOf returns the relation of that name, or the only one if it is empty; nil: there is none.
+func (s Schema) RelationOf(name string) *Relation {
+	for i := range s.Relations {
+		if r := &s.Relations[i]; name == r.Name || name == "" && len(s.Relations) == 1 {
+			return r
+		}
+	}
+	return nil
+}
+
 // outputs returns Outputs, or what nil stands for.
 func (s Schema) outputs() []int {
 	if s.Outputs == nil {

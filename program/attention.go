@@ -49,13 +49,15 @@ func (b *builder) attends(o Operation, x *value) *value {
 	if in == nil {
 		return nil
 	}
-	z := b.attend(&a, x.Loops, o.Path, append([]*value{source}, in...))
+	along := Operation{Path: o.Path, Of: x.Of, Loops: x.Loops}
+	z := b.attend(&a, along, append([]*value{source}, in...))
 	return b.product(o, append([]*value{z}, after...)...)
 }
 
 // attend makes the value of attention along a set of edges.
-func (b *builder) attend(a *attention, loops, path string, in []*value) *value {
-	o, t := Operation{Op: opAttend, Path: path, Loops: loops}, Type{Rows: Vertices, Shape: in[0].Shape}
+func (b *builder) attend(a *attention, o Operation, in []*value) *value {
+	o.Op = opAttend
+	t := b.program.aggregated(o.Of, o.End, in[0].Shape)
 	return b.add(&value{op: opAttend, o: o, Type: t, in: in, attention: a})
 }
 

@@ -10,6 +10,7 @@ import (
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
+	"weft/tensor"
 )
 
 // block is consecutive operations of a program, as a block of a model.
@@ -17,6 +18,8 @@ type block struct {
 	program     *Program
 	code        *code
 	given, made []*value // the rows of a gnn.State: what it reads, and what later blocks read of it
+	types       []*autograd.RowSet
+	typeOf      func(of string) int // the number of a vertex type
 	params      map[string]*nn.Param
 	frozen      map[string]*nn.Buffer
 	norms       map[*value]*nn.BatchNorm
@@ -41,18 +44,18 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	first, given := 0, []*value{}
 	for _, v := range values.steps {
 		if v.op == "features" {
-			given = []*value{v.value}
+			given = append(given, v.value)
 		}
 	}
 	for last := 1; last <= levels; last++ {
 		made := []*value{storage(false)(output)}
 		if last < levels {
 			made = crossing(values, level, last)
-			if !aggregates(values, level, first, last) || !mayCross(made, stages) {
+			if !aggregates(values, level, first, last) || !mayCross(made, stages, output.Of) {
 				continue
 			}
 		}
-		specs = append(specs, p.spec(given, made))
+		specs = append(specs, p.spec(schema, given, made))
 		first, given = last, made
 	}
 	return specs, nil
@@ -60,34 +63,19 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 
 // fits refuses a graph that lacks what the program reads, or has other outputs.
 func (p *Program) fits(schema gnn.Schema, outputs int) error {
-	if len(schema.Types) != 1 || len(schema.Relations) > 1 {
+	if len(p.Relations) == 0 && schema.Typed() {
 		return refusal.Errorf("the model %s is for one type of vertices and of edges, and the graph has more; take "+
-			"a graph of one type, or a model known by name", p.Class)
+			"a graph of one type, or trace it for this graph", p.Class)
 	}
-	for _, o := range p.Operations {
-		var columns int
-		var of string
-		switch o.Op {
-		case "features":
-			columns, of = schema.Types[0].Columns, "features of vertices"
-		case "edge_features":
-			if len(schema.Relations) == 0 { // the edges are not read yet
-				continue
-			}
-			columns, of = schema.Relations[0].Columns, "features of edges"
-		case "edge_weight":
-			if len(schema.Relations) > 0 && schema.Relations[0].Unweighted {
-				return refusal.Errorf("the model %s reads the weights of edges, and the graph has none; store "+
-					"weights, or trace the model without", p.Class)
-			}
-			continue
-		default:
-			continue
+	for i := range p.Operations {
+		if err := p.fitsOperation(schema, &p.Operations[i], p.types[i]); err != nil {
+			return err
 		}
-		if columns != o.Shape[0] {
-			return refusal.Errorf("the model %s reads %d %s, and the graph has %d; trace it for this graph",
-				p.Class, o.Shape[0], of, columns)
-		}
+	}
+	if of := p.OutputType(); schema.TypeOf(of) != 0 || len(schema.Outputs) > 0 &&
+		!slices.Equal(schema.Outputs, []int{0}) {
+		return refusal.Errorf("the model %s has outputs for the vertices of type %q alone, and others are to be "+
+			"learned; return the logits of these", p.Class, of)
 	}
 	if n := p.types[p.Output].size(); outputs > 0 && n != outputs {
 		return refusal.Errorf("the model %s has %d outputs, and the graph's labels need %d; change its last layer",
@@ -96,8 +84,54 @@ func (p *Program) fits(schema gnn.Schema, outputs int) error {
 	return nil
 }
 
+// fitsOperation refuses a graph that lacks what an operation reads.
+func (p *Program) fitsOperation(schema gnn.Schema, o *Operation, t Type) error {
+	refuse := func(format string, args ...any) error {
+		return refusal.Errorf("the model %s %s; trace it for this graph", p.Class, fmt.Sprintf(format, args...))
+	}
+	fits := func(of string, there, wanted int) error {
+		if there == wanted {
+			return nil
+		}
+		if t.Of != "" {
+			of += fmt.Sprintf(" of %q", t.Of)
+		}
+		return refuse("reads %d %s, and the graph has %d", wanted, of, there)
+	}
+	switch t.Rows {
+	case Vertices:
+		i := schema.TypeOf(t.Of)
+		switch {
+		case i < 0:
+			return refuse("reads vertices of type %q, and the graph has none", t.Of)
+		case o.Op == "features":
+			return fits("features of vertices", schema.Types[i].Columns, o.Shape[0])
+		case o.Op == "table":
+			return fits("vertices", schema.Types[i].Vertices, p.parameter(o.Name).Shape[0])
+		}
+	case Edges:
+		if len(schema.Relations) == 0 { // the edges are not read yet
+			return nil
+		}
+		r, of := schema.RelationOf(t.Of), p.relation(t.Of)
+		switch {
+		case r == nil || schema.TypeOf(of.Source) != r.Source || schema.TypeOf(of.Target) != r.Target:
+			return refuse("reads the relation %q from %q to %q, and the graph has none", t.Of, of.Source, of.Target)
+		case o.Op == "edge_features":
+			return fits("features of edges", r.Columns, o.Shape[0])
+		case o.Op == "edge_weight" && r.Unweighted:
+			return refusal.Errorf("the model %s reads the weights of edges, and the graph has none; store "+
+				"weights, or trace the model without", p.Class)
+		}
+	}
+	return nil
+}
+
 // Outputs returns the number of columns of the output.
 func (p *Program) Outputs() int { return p.types[p.Output].size() }
+
+// OutputType returns the vertex type of the output's rows; empty: there is one.
+func (p *Program) OutputType() string { return p.types[p.Output].Of }
 
 // ReadsWeights reports whether the program reads the weights of edges.
 func (p *Program) ReadsWeights() bool {
@@ -204,10 +238,12 @@ func aggregates(c *code, level map[*value]int, first, last int) bool {
 }
 
 // mayCross reports whether values may be what later blocks read. Tensors without rows do not cross; and in
-// one stage only as many rows as a gnn.State holds without a copy.
-func mayCross(made []*value, stages int) bool {
-	return len(made) > 0 && (stages > 1 || len(made) <= 2) &&
-		!slices.ContainsFunc(made, func(v *value) bool { return v.Rows == None })
+// one stage only as many rows as a gnn.State holds without a copy: two of the first type, one of the others.
+func mayCross(made []*value, stages int, first string) bool {
+	return len(made) > 0 && !slices.ContainsFunc(made, func(v *value) bool {
+		n := len(ofType(made, v.Of))
+		return v.Rows == None || stages == 1 && (n > 2 || n > 1 && v.Of != first)
+	})
 }
 
 // parametersOf are the names of the parameters that a step reads, other than through steps before it.
@@ -243,11 +279,15 @@ func parametersOf(s step) (names []string) {
 }
 
 // spec describes the block between values that are given and values that it makes.
-func (p *Program) spec(given, made []*value) gnn.BlockSpec {
+func (p *Program) spec(schema gnn.Schema, given, made []*value) gnn.BlockSpec {
 	c := newCode(made, storage(false), func(v *value) bool { return slices.Contains(given, v) })
 	_, rounds := levelsOf(c)
-	s := gnn.BlockSpec{Out: width(made[:1]), H0: width(given[min(1, len(given)):]), Rounds: rounds}
-	s.In = width(given[:min(1, len(given))])
+	in, out := ofType(given, p.built.Of), ofType(made, p.built.Of)
+	s := gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}
+	s.H0 = width(in[min(1, len(in)):])
+	if schema.Typed() {
+		s.Relations = []string{}
+	}
 	for _, st := range c.steps {
 		s.Cost.Vertex += st.cost()
 		if st.op == "scatter" {
@@ -258,10 +298,23 @@ func (p *Program) spec(given, made []*value) gnn.BlockSpec {
 		}
 		for _, v := range st.aggregations() {
 			s.Cost.Edge += v.size()
+			if name := v.relation(); schema.Typed() && !slices.Contains(s.Relations, name) {
+				s.Relations = append(s.Relations, name)
+			}
 		}
 	}
 	s.Build = func(e gnn.Env) gnn.Block { return p.newBlock(e, c, given, made) }
 	return s
+}
+
+// ofType are the values that are rows of a vertex type.
+func ofType(values []*value, of string) (all []*value) {
+	for _, v := range values {
+		if v.Of == of {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 func width(values []*value) (n int) {
@@ -306,7 +359,8 @@ func pathsOf(output *value) map[*value]string {
 // newBlock builds a block of code that nobody changes, as workers share it.
 func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 	b := &block{
-		program: p, code: c, given: given, made: made, params: map[string]*nn.Param{},
+		program: p, code: c, given: given, made: made, types: e.Rows, typeOf: e.TypeOf,
+		params: map[string]*nn.Param{},
 		frozen: map[string]*nn.Buffer{}, norms: map[*value]*nn.BatchNorm{},
 		propagators: map[*value]gnn.Propagator{},
 		maps:        map[columnKey]*kernel.ColumnMap{}, broadcasts: map[string][]int32{},
@@ -320,8 +374,14 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 				b.norms[v] = p.newNorm(e.Params, v)
 			}
 		}
+		if s.op == "table" {
+			b.params[s.o.Name] = e.Params.Table(s.o.Name, e.Rows[e.TypeOf(s.Of)], 0, s.size(), nn.Constant(0))
+		}
 		for _, v := range s.aggregations() {
-			along := gnn.Along{Relation: e.Only(), Reversed: v.o.End == "source"}
+			along := gnn.Along{Relation: v.relation(), Reversed: v.o.End == "source"}
+			if along.Relation == "" {
+				along.Relation = e.Only()
+			}
 			b.propagators[v] = e.Propagators(p.paths[v], along)
 		}
 	}
@@ -356,19 +416,23 @@ func (p *Program) newNorm(ps *nn.Params, v *value) *nn.BatchNorm {
 
 // Forward implements gnn.Block.
 func (b *block) Forward(s gnn.State) gnn.State {
-	x := s.Rows[0]
-	p := &pass{block: b, code: b.code, rows: x, tape: x.Tape(), vars: map[*value]*autograd.Var{}}
-	for i, v := range b.given {
-		if i == 0 {
-			p.vars[v] = autograd.Dense(x)
+	tape := s.Vars()[0].Tape()
+	p := &pass{block: b, code: b.code, all: s.Rows, tape: tape, vars: map[*value]*autograd.Var{}}
+	for _, v := range b.given {
+		if all := ofType(b.given, v.Of); v == all[0] {
+			p.vars[v] = autograd.Dense(s.Rows[b.typeOf(v.Of)])
 		} else {
-			p.vars[v] = part(s.H0, b.given[1:], v)
+			p.vars[v] = part(s.H0, all[1:], v)
 		}
 	}
 	p.run()
-	out := gnn.StateOf(p.of(b.made[0]))
-	if len(b.made) > 1 {
-		out.H0 = p.joined(b.made[1:])
+	out := gnn.State{Rows: make([]*autograd.Var, len(b.types))}
+	for _, v := range b.made {
+		all, i := ofType(b.made, v.Of), b.typeOf(v.Of)
+		if out.Rows[i] == nil && len(all) > 1 {
+			out.H0 = p.joined(all[1:], v.Of)
+		}
+		out.Rows[i] = p.of(all[0])
 	}
 	return out
 }
@@ -386,6 +450,19 @@ func part(row *autograd.Var, of []*value, v *value) *autograd.Var {
 		at += x.size()
 	}
 	return autograd.Columns(row, at, v.size())
+}
+
+// rowsOf returns any rows of the vertices of a type, or of the edges in a message function.
+func (p *pass) rowsOf(of string) *autograd.Var {
+	if p.rows != nil {
+		return p.rows
+	}
+	i := p.typeOf(of)
+	if x := p.all[i]; x != nil {
+		return x
+	}
+	none := p.tape.Memory().New(tensor.Activations, p.types[i].Here, 0)
+	return p.tape.Record(autograd.Op{Value: none, Rows: p.types[i]})
 }
 
 // reduceOf is the aggregation of a scatter, or of rows of vertices.
@@ -414,6 +491,14 @@ func (v *value) setOfEdges() string {
 		return v.in[0].Loops
 	}
 	return v.o.Loops
+}
+
+// relation is the relation that a value aggregates along.
+func (v *value) relation() string {
+	if v.op == "scatter" {
+		return v.in[0].Of
+	}
+	return v.o.Of
 }
 
 // loopsOf returns the loops of a set of edges.

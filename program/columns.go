@@ -167,7 +167,7 @@ func (p *pass) cat(v *value) *autograd.Var {
 	for _, x := range v.in {
 		y := p.of(x)
 		if x.Rows == None && v.Rows != None {
-			y = p.spread(y)
+			y = p.spread(y, v.Of)
 		}
 		xs = append(xs, y)
 		joined += x.size()

@@ -66,6 +66,7 @@ func TestChains(t *testing.T) {
 type golden struct {
 	program *program.Program
 	tensors map[string]safetensors.Tensor
+	types   []string // of vertices, the output's first; nil: there is one
 }
 
 func readGolden(t *testing.T, file string) golden {
@@ -73,8 +74,22 @@ func readGolden(t *testing.T, file string) golden {
 	require.NoError(t, err)
 	p, err := program.Read(strings.NewReader(meta["program"]))
 	require.NoError(t, err)
-	return golden{p, tensors}
+	g := golden{program: p, tensors: tensors}
+	if p.OutputType() != "" {
+		g.types = append(g.types, p.OutputType())
+	}
+	for _, r := range p.Relations {
+		for _, of := range []string{r.Source, r.Target} {
+			if !slices.Contains(g.types, of) {
+				g.types = append(g.types, of)
+			}
+		}
+	}
+	return g
 }
+
+// named is the name of what a vertex type or a relation has.
+func named(what, of string) string { return strings.TrimSpace(what + " " + of) }
 
 // with are the tensors of which the names begin so, by the rest of their names.
 func (g golden) with(prefix string) nn.State {
@@ -91,7 +106,9 @@ func (g golden) with(prefix string) nn.State {
 func (g golden) test(t *testing.T) {
 	t.Helper()
 	g.step(t, 1, paralleltest.Grid(1, 1, 1))
-	g.step(t, 2, paralleltest.Grid(1, 1, 1))
+	if g.types == nil { // a pipeline has one type
+		g.step(t, 2, paralleltest.Grid(1, 1, 1))
+	}
 	g.step(t, 1, paralleltest.Grid(1, 3, 1))
 	g.step(t, 1, paralleltest.Grid(1, 1, 2))
 }
@@ -111,11 +128,19 @@ func axisOf(c engine.Config, m mesh.Mesh) engine.Axis {
 // step compares a step in so many stages, one after the other.
 func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 	t.Helper()
-	x, want := g.tensors["x"], g.tensors["logits"]
-	logits, dx := make([]float32, len(want.Float32)), make([]float32, len(x.Float32))
+	want, all := g.tensors["logits"], g.graph(t)
+	logits := make([]float32, len(want.Float32))
+	ofRows := map[string][]float32{} // gradients of what has a row for each vertex
+	for name, v := range g.with("grad.") {
+		ofRows[name] = make([]float32, len(v.Float32))
+	}
 	var gradients, after nn.State
+	vertices := 0
+	for _, v := range all.Types {
+		vertices += v.Count
+	}
 	paralleltest.Workers{
-		Mesh: m, Graph: graphOf(t, g.tensors), Of: paralleltest.Dividings(x.Shape[0], m.Partitions)["unevenly"],
+		Mesh: m, Graph: all, Of: paralleltest.Dividings(vertices, m.Partitions)["unevenly"],
 	}.Run(t, func(c engine.Config) {
 		part := axisOf(c, m)
 		specs, err := g.program.Blocks(part.Schema(), want.Shape[1], stages)
@@ -134,20 +159,37 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 		exchange.Must(params.Load(state))
 		tape := autograd.NewTrainingTape(c.Team, autograd.Random{})
 		memory := c.Team.Memory
-		rows := part.Vertices()
-		if rows == nil { // all of them
-			for v := range x.Shape[0] {
-				rows = append(rows, int32(v))
+		var rows [][]int32
+		var features []*autograd.Var
+		for i, v := range part.Types() {
+			ids := c.Share.Edges.Types[i].IDs
+			if places := part.Places(i); places != nil {
+				ids = c.Share.Edges.Types[i].Vertices(places)
+			}
+			if ids == nil { // all of them
+				for v := range all.Types[i].Count {
+					ids = append(ids, int32(v))
+				}
+			}
+			rows = append(rows, ids)
+			features = append(features, tape.Input(matrix(memory, all.Types[i].Features, ids), v))
+		}
+		live := memory.LiveTensors()
+		output := model.Forward(gnn.StateOf(features...)).Output()
+		place(logits, output.Value(), rows[0])
+		cotangent := featuresOf(g.tensors["cotangent"])
+		tape.Backward(autograd.Root{Var: output, Grad: matrix(memory, cotangent, rows[0])})
+		for i, v := range features {
+			if to := ofRows[named("x", all.Types[i].Type)]; to != nil {
+				place(to, v.TakeGrad(), rows[i])
 			}
 		}
-		features := tape.Input(matrix(memory, x, rows), part.Rows())
-		live := memory.LiveTensors()
-		output := model.Forward(gnn.StateOf(features)).Output()
-		place(logits, output.Value(), rows)
-		tape.Backward(autograd.Root{Var: output, Grad: matrix(memory, g.tensors["cotangent"], rows)})
-		place(dx, features.TakeGrad(), rows)
 		for _, q := range params.List {
-			exchange.Must(c.Groups.Replicas.SumFloats(comm.Gradient, q.Grad.WriteFloats()))
+			if i := slices.Index(part.Types(), q.Rows); i >= 0 {
+				place(ofRows[q.Name], q.Grad, rows[i])
+			} else {
+				exchange.Must(c.Groups.Replicas.SumFloats(comm.Gradient, q.Grad.WriteFloats()))
+			}
 		}
 		params.Commit()
 		if c.Groups.Replicas.Rank() == 0 {
@@ -163,16 +205,21 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 	what := fmt.Sprintf("%d stages, %d partitions, %d slices: ", stages, m.Partitions, m.Slices)
 	near(t, what+"logits", logits, want.Float32)
 	grads := g.with("grad.")
-	near(t, what+"grad.x", dx, grads["x"].Float32)
-	for name, v := range gradients {
-		theirs := grads[name].Float32
-		if theirs == nil {
-			theirs = make([]float32, len(v.Float32))
+	for _, name := range append(g.types, "") {
+		if v, has := grads[named("x", name)]; has {
+			gradients[named("x", name)] = v
 		}
-		near(t, what+"grad."+name, v.Float32, theirs)
+	}
+	for name, v := range gradients {
+		theirs, ours := grads[name].Float32, v.Float32
+		if theirs == nil {
+			theirs = make([]float32, len(ours))
+		} else if len(ours) != len(theirs) || strings.HasPrefix(name, "x") { // of each worker's rows
+			ours = ofRows[name]
+		}
+		near(t, what+"grad."+name, ours, theirs)
 		delete(grads, name)
 	}
-	delete(grads, "x")
 	for name, v := range grads {
 		if slices.ContainsFunc(v.Float32, func(v float32) bool { return v != 0 }) {
 			t.Errorf("PyTorch's logits depend on %s, which the program lacks", name)
@@ -202,31 +249,59 @@ func gradientsOf(params *nn.Params) nn.State {
 	return gradients
 }
 
-// graphOf is the graph of a golden file.
-func graphOf(t *testing.T, tensors map[string]safetensors.Tensor) *graph.Graph {
-	index := tensors["edge_index"]
+// graph is the graph of a golden file.
+func (g golden) graph(t *testing.T) *graph.Graph {
+	if g.types == nil {
+		x := featuresOf(g.tensors["x"])
+		made := paralleltest.GraphOf(t, len(x.Dense)/x.Columns, g.edges(""))
+		made.Types[0].Features = x
+		return made
+	}
+	made, counts := &graph.Graph{}, map[string]int{}
+	for _, name := range g.types {
+		v := graph.VertexType{Type: name, Features: featuresOf(g.tensors[named("x", name)])}
+		v.Count = len(g.tensors[named("n_id", name)].Int64)
+		made.Types, counts[name] = append(made.Types, v), v.Count
+	}
+	for _, r := range g.program.Relations {
+		of, err := graph.NewBipartite(counts[r.Source], counts[r.Target], g.edges(r.Name))
+		require.NoError(t, err)
+		of.Source, of.Target = r.Source, r.Target
+		of.Name = strings.TrimSuffix(strings.TrimPrefix(r.Name, r.Source+"__"), "__"+r.Target)
+		made.Relations = append(made.Relations, of)
+	}
+	return made
+}
+
+// edges are those of a relation.
+func (g golden) edges(relation string) graph.Edges {
+	index, e := g.tensors[named("edge_index", relation)], graph.Edges{}
+	e.Weights = g.tensors[named("edge_weight", relation)].Float32
 	n := index.Shape[1]
-	e := graph.Edges{Weights: tensors["edge_weight"].Float32}
 	for k := range n {
 		e.Source = append(e.Source, int32(index.Int64[k]))
 		e.Target = append(e.Target, int32(index.Int64[n+k]))
 	}
-	if of, has := tensors["edge_attr"]; has {
+	if of, has := g.tensors[named("edge_attr", relation)]; has {
 		e.Features, e.FeatureColumns = of.Float32, of.Shape[1]
 	}
-	x := tensors["x"]
-	g := paralleltest.GraphOf(t, x.Shape[0], e)
-	g.Types[0].Features = graph.Features{Columns: x.Shape[1], Dense: x.Float32}
-	return g
+	return e
+}
+
+func featuresOf(v safetensors.Tensor) graph.Features {
+	if v.Shape == nil {
+		return graph.Features{}
+	}
+	return graph.Features{Columns: v.Shape[1], Dense: v.Float32}
 }
 
 // matrix is the rows of some vertices.
-func matrix(memory *tensor.Meter, v safetensors.Tensor, vertices []int32) *tensor.Matrix {
-	n := v.Shape[1]
+func matrix(memory *tensor.Meter, v graph.Features, vertices []int32) *tensor.Matrix {
+	n := v.Columns
 	m := memory.New(tensor.Features, len(vertices), n)
 	to := m.WriteFloats()
 	for i, at := range vertices {
-		copy(to[i*n:][:n], v.Float32[int(at)*n:])
+		copy(to[i*n:][:n], v.Dense[int(at)*n:])
 	}
 	return m
 }

@@ -29,7 +29,7 @@ const (
 
 // notInLosses are the operations that a loss cannot have, beside those that read rows of edges.
 var notInLosses = []string{
-	"features", "edge_features", "edge_weight", "parameter", "gather", "dropout", "batch_norm",
+	"features", "edge_features", "edge_weight", "parameter", "table", "gather", "dropout", "batch_norm",
 }
 
 // inferOfLoss is the type of what a loss reads.

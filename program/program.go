@@ -33,8 +33,10 @@ const (
 
 // Program is a model: operations of which each makes one value from those before it.
 type Program struct {
-	Version    int         `json:"version"`
-	Class      string      `json:"class"` // the name of the model's class
+	Version int    `json:"version"`
+	Class   string `json:"class"` // the name of the model's class
+	// Relations are those of a graph of several types, each with its vertex types
+	Relations  []Relation  `json:"relations,omitempty"`
 	Parameters []Parameter `json:"parameters"`
 	Operations []Operation `json:"operations"`
 	Output     int         `json:"output"` // the value that is the model's output
@@ -61,6 +63,21 @@ type Parameter struct {
 	Decay *float64 `json:"decay,omitempty"`
 }
 
+// Relation is one type of edges, with the types of the vertices at its ends.
+type Relation struct {
+	Name   string `json:"name"`
+	Source string `json:"source"`
+	Target string `json:"target"`
+}
+
+// end returns the vertex type at an end.
+func (r *Relation) end(end string) string {
+	if end == "source" {
+		return r.Source
+	}
+	return r.Target
+}
+
 // Operation makes a value from those that In numbers. Which of the other attributes it has depends on Op.
 type Operation struct {
 	Op   string `json:"op"`
@@ -69,6 +86,7 @@ type Operation struct {
 	Line string `json:"line,omitempty"` // the line of the model's source, for messages
 
 	Name        string   `json:"name,omitempty"`
+	Of          string   `json:"of,omitempty"` // in a graph of several types, the vertex type or the relation
 	Shape       []int    `json:"shape,omitempty"`
 	Values      []number `json:"values,omitempty"`
 	Rows        string   `json:"rows,omitempty"`
@@ -179,7 +197,7 @@ func (p *Program) Text() []byte {
 
 // check checks everything but what depends on the graph, and sets the values' types.
 func (p *Program) check() error {
-	if err := cmp.Or(p.checkParameters(), p.checkOperations()); err != nil {
+	if err := cmp.Or(p.checkParameters(), p.checkRelations(), p.checkOperations()); err != nil {
 		return err
 	}
 	if err := p.checkReversed(); err != nil {
@@ -262,6 +280,17 @@ func (p *Program) checkParameters() error {
 	return nil
 }
 
+func (p *Program) checkRelations() error {
+	names := map[string]bool{}
+	for _, r := range p.Relations {
+		if r.Name == "" || r.Source == "" || r.Target == "" || names[r.Name] {
+			return fmt.Errorf("two relations called %q, or one without a name or the types of its ends", r.Name)
+		}
+		names[r.Name] = true
+	}
+	return nil
+}
+
 func notPositive(n int) bool { return n < 1 }
 
 // describe names operation i in an error.
@@ -281,6 +310,19 @@ func (p *Program) parameter(name string) *Parameter {
 		return nil
 	}
 	return &p.Parameters[i]
+}
+
+// relation returns the relation of that name; of a graph of one, that between vertices without a type; nil:
+// there is none.
+func (p *Program) relation(name string) *Relation {
+	if name == "" && len(p.Relations) == 0 {
+		return &Relation{}
+	}
+	i := slices.IndexFunc(p.Relations, func(r Relation) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.Relations[i]
 }
 
 // size returns the number of elements of a shape, or more than maxSize if it is larger than that.

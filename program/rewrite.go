@@ -24,7 +24,7 @@ func (b *builder) rewritten(o Operation, in []*value) *value {
 // isRowLocal reports whether each row of the result depends on that row of the operands alone.
 func isRowLocal(op string) bool {
 	switch op {
-	case "features", "edge_features", "edge_weight", "ones", "gather", "scatter", "edge_softmax",
+	case "features", "edge_features", "edge_weight", "table", "ones", "gather", "scatter", "edge_softmax",
 		"without_loops", "with_loops", "loop_values", "dropout", "row_sum", "row_mean", "batch_norm",
 		"row_max", "row_min", opAggregate, opAttend, opLargest, opLogits, opLabels:
 		return false
@@ -118,7 +118,7 @@ func (b *builder) regular(x, gather *value) *value {
 	}
 	o := gather.o.op("scatter")
 	o.End = gather.o.End
-	return b.make(o.op("where"), b.hasEdges(gather.Loops, o), x, b.constant(1))
+	return b.make(o.op("where"), b.hasEdges(gather.Type, o), x, b.constant(1))
 }
 
 // distributed is a product with rows of edges as the sum of products with the rows that they are made of, if
@@ -282,9 +282,9 @@ func (b *builder) scattered(o Operation, in []*value) *value {
 		case x.op == "gather" && x.o.End != o.End:
 			return b.aggregate(o, x)
 		case x.op == "gather": // the vertex's own row, if it has an edge
-			return b.make(o.op("mul"), x.in[0], b.make(o, b.ones(x.Loops)))
+			return b.make(o.op("mul"), x.in[0], b.make(o, b.ones(x.Type)))
 		case x.op == "ones":
-			return b.aggregate(o, b.gathered(x.Loops, o))
+			return b.aggregate(o, b.gathered(x.Type, o))
 		}
 	case "mul":
 		return b.productOf(o, x)
@@ -318,14 +318,15 @@ func (b *builder) inShape(v *value, shape []int) *value {
 }
 
 // ones are rows of ones for the edges of a set.
-func (b *builder) ones(loops string) *value {
-	return b.plain(Operation{Op: "ones", Rows: "edges", Loops: loops})
+func (b *builder) ones(edges Type) *value {
+	return b.plain(Operation{Op: "ones", Rows: "edges", Of: edges.Of, Loops: edges.Loops})
 }
 
 // gathered are ones for the edges of a set, from the end that an aggregation reads.
-func (b *builder) gathered(loops string, o Operation) *value {
-	return b.plain(Operation{Op: "gather", End: otherEnd(o.End), Loops: loops},
-		b.plain(Operation{Op: "ones", Rows: "vertices"}))
+func (b *builder) gathered(edges Type, o Operation) *value {
+	end := otherEnd(o.End)
+	return b.plain(Operation{Op: "gather", End: end, Of: edges.Of, Loops: edges.Loops},
+		b.plain(Operation{Op: "ones", Rows: "vertices", Of: b.program.relation(edges.Of).end(end)}))
 }
 
 func otherEnd(end string) string {
@@ -338,7 +339,7 @@ func otherEnd(end string) string {
 // aggregate is the aggregation of the rows of vertices that x gathers; weighted: each counts as much as its
 // edge's weight.
 func (b *builder) aggregate(o Operation, x *value) *value {
-	o.Op, o.Loops = opAggregate, x.Loops
+	o.Op, o.Of, o.Loops = opAggregate, x.Of, x.Loops
 	return b.plain(o, x.in[0])
 }
 
@@ -405,7 +406,7 @@ func (b *builder) factored(o Operation, x *value) *value {
 		case f.Rows == None:
 			after = append(after, f)
 		case f.op == "gather" && f.o.End == o.End:
-			after = append(after, b.finite(f.in[0], x.Loops, o))
+			after = append(after, b.finite(f.in[0], x.Type, o))
 		case f.op == "gather":
 			gathers = append(gathers, f)
 		default:
@@ -423,7 +424,7 @@ func (b *builder) factored(o Operation, x *value) *value {
 	}
 	inside := append(gathers, others...)
 	if len(inside) == 0 {
-		inside = append(inside, b.gathered(x.Loops, o))
+		inside = append(inside, b.gathered(x.Type, o))
 	}
 	return b.product(o, append([]*value{b.summed(o, b.product(o, inside...))}, after...)...)
 }
@@ -436,12 +437,12 @@ func (b *builder) summed(o Operation, x *value) *value {
 	case x.op == "linear" && len(x.Shape) == 1 && !x.in[1].ofRows: // Σ (x·W + b) = (Σ x)·W + (Σ 1)·b
 		z := b.make(x.o, b.make(o, x.in[0]), x.in[1])
 		if len(x.in) == 3 {
-			z = b.make(o.op("add"), z, b.make(o.op("mul"), b.make(o, b.ones(x.Loops)), x.in[2]))
+			z = b.make(o.op("add"), z, b.make(o.op("mul"), b.make(o, b.ones(x.Type)), x.in[2]))
 		}
 		return z
 	case isWeight(x):
 		o.Weighted = true
-		return b.aggregate(o, b.gathered(x.Loops, o))
+		return b.aggregate(o, b.gathered(x.Type, o))
 	case x.op == "mul" && x.in[0].op == "gather" && x.in[0].o.End != o.End && isWeight(x.in[1]):
 		o.Weighted = true
 		return b.aggregate(o, x.in[0])
@@ -477,7 +478,7 @@ func (b *builder) symmetric(o Operation, gathers, others, after []*value) *value
 	for s, from := range gathers {
 		root := withoutReshape(from.in[0])
 		loops := from.o.loops()
-		if loops != one && loops != stored || !isInverseRoot(root, o.End, loops, weight) {
+		if loops != one && loops != stored || !isInverseRoot(root, o.End, from.Type, weight) {
 			continue
 		}
 		t := slices.IndexFunc(after, func(f *value) bool { return withoutReshape(f) == root })
@@ -486,7 +487,7 @@ func (b *builder) symmetric(o Operation, gathers, others, after []*value) *value
 		}
 		rest := slices.Delete(slices.Clone(gathers), s, s+1)
 		if len(rest) == 0 {
-			rest = append(rest, b.gathered(loops, o))
+			rest = append(rest, b.gathered(from.Type, o))
 		}
 		o.Reduce, o.Weighted = "symmetric", weight != nil
 		if weight != nil && isMerged(weight) {
@@ -505,8 +506,9 @@ func withoutReshape(v *value) *value {
 	return v
 }
 
-// isInverseRoot reports whether v is 1/√d of the vertices' degrees, and 0 for a degree of 0.
-func isInverseRoot(v *value, end, loops string, weight *value) bool {
+// isInverseRoot reports whether v is 1/√d of the vertices' degrees along a set of edges, and 0 for a degree
+// of 0.
+func isInverseRoot(v *value, end string, edges Type, weight *value) bool {
 	if v.op == "where" && v.in[0].op == "eq" {
 		zero, is := v.in[1].isConstant()
 		infinite, isToo := v.in[0].in[1].isConstant()
@@ -514,7 +516,7 @@ func isInverseRoot(v *value, end, loops string, weight *value) bool {
 			return false
 		}
 		v = v.in[2]
-	} else if loops != one {
+	} else if edges.Loops != one {
 		return false
 	}
 	switch v.op {
@@ -530,8 +532,8 @@ func isInverseRoot(v *value, end, loops string, weight *value) bool {
 	if weight != nil && isMerged(weight) {
 		return d.op == "scatter" && d.o.Reduce == "sum" && d.o.End == end && d.in[0] == weight
 	}
-	return d.op == opAggregate && d.o.Reduce == "sum" && d.o.End == end && d.o.loops() == loops &&
-		d.o.Weighted == (weight != nil) && d.in[0].op == "ones"
+	return d.op == opAggregate && d.o.Reduce == "sum" && d.o.End == end && d.o.Of == edges.Of &&
+		d.o.loops() == edges.Loops && d.o.Weighted == (weight != nil) && d.in[0].op == "ones"
 }
 
 // isMerged reports whether rows of edges are their weights, where each vertex has one loop, with the weight
@@ -555,7 +557,7 @@ func (b *builder) valuesOfLoops(o Operation, in []*value) *value {
 		sum.Reduce, sum.End, sum.Loops = "sum", "target", set
 		return b.plain(sum, x)
 	}
-	last, any := loops(lastLoops, in[0]), loops(lastLoops, b.ones(stored))
+	last, any := loops(lastLoops, in[0]), loops(lastLoops, b.ones(in[0].Type))
 	if in[0].graded {
 		each := loops(onlyLoops, in[0])
 		nothing := b.make(o.op("sub"), each, b.make(o.op("detach"), each)) // but for its gradient
@@ -565,17 +567,17 @@ func (b *builder) valuesOfLoops(o Operation, in []*value) *value {
 }
 
 // finite is a factor of vertices' sums of edges, with 0 where it may be infinite and a vertex has no edge.
-func (b *builder) finite(f *value, loops string, o Operation) *value {
-	if loops == one || loops == added || !f.infinite {
+func (b *builder) finite(f *value, edges Type, o Operation) *value {
+	if edges.Loops == one || edges.Loops == added || !f.infinite {
 		return f
 	}
-	return b.make(o.op("where"), b.hasEdges(loops, o), f, b.constant(0))
+	return b.make(o.op("where"), b.hasEdges(edges, o), f, b.constant(0))
 }
 
 // hasEdges is 1 for vertices at which an aggregation has edges, and 0 for others.
-func (b *builder) hasEdges(loops string, o Operation) *value {
+func (b *builder) hasEdges(edges Type, o Operation) *value {
 	o.Reduce, o.End = "sum", cmp.Or(o.End, "target")
-	return b.make(o.op("gt"), b.aggregate(o, b.gathered(loops, o)), b.constant(0))
+	return b.make(o.op("gt"), b.aggregate(o, b.gathered(edges, o)), b.constant(0))
 }
 
 // isOfRows reports whether a value of known operands is a tensor that depends on sums over all vertices.
@@ -632,11 +634,11 @@ func (b *builder) softmax(f *value) (p, sum *value) {
 	e := f.in[0]
 	scatter := f.o.op("scatter")
 	gather := f.o.op("gather")
-	scatter.End, gather.End, gather.Loops = f.o.End, f.o.End, e.Loops
+	scatter.End, gather.End, gather.Of, gather.Loops = f.o.End, f.o.End, e.Of, e.Loops
 	if e.op == "gather" && e.o.End == f.o.End {
 		expand := f.o.op("expand")
 		expand.Shape = e.Shape
-		p = b.make(expand, b.ones(e.Loops))
+		p = b.make(expand, b.ones(e.Type))
 	} else {
 		scatter.Reduce = "max"
 		largest := b.make(f.o.op("detach"), b.make(scatter, e))
@@ -654,7 +656,7 @@ func (b *builder) lowered(o Operation, in []*value) *value {
 	f := &value{op: o.Op, o: o, Type: in[0].Type, in: in}
 	p, sum := b.softmax(f)
 	gather := o.op("gather")
-	gather.End, gather.Loops = o.End, in[0].Loops
+	gather.End, gather.Of, gather.Loops = o.End, in[0].Of, in[0].Loops
 	return b.make(o.op("div"), p, b.make(gather, sum))
 }
 
@@ -770,7 +772,7 @@ func (b *builder) extremes(o Operation, in []*value) *value {
 		most := o.op("scatter")
 		most.Reduce = "max"
 		none := b.constant(math.Inf(-1))
-		return b.make(o, b.make(o.op("where"), b.hasEdges(x.Loops, most), b.make(most, x), none))
+		return b.make(o, b.make(o.op("where"), b.hasEdges(x.Type, most), b.make(most, x), none))
 	}
 	largest := b.make(o.op("eq"), x, b.plain(o.op(opLargest), x))
 	sum := o.op("row_sum")

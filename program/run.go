@@ -15,8 +15,9 @@ type pass struct {
 	*block
 	code  *code
 	tape  *autograd.Tape
-	rows  *autograd.Var // any rows of the vertices, or of the edges
-	edges *gnn.Edges    // nil: the rows are vertices
+	all   []*autograd.Var // the rows of a block's gnn.State
+	rows  *autograd.Var   // in a message function any rows of the edges, in a loss of the vertices
+	edges *gnn.Edges      // nil: the rows are vertices
 	vars  map[*value]*autograd.Var
 	left  map[*value]int // how many readers are still to come
 }
@@ -82,13 +83,15 @@ func (p *pass) compute(s step) *autograd.Var {
 	case "without_loops", "with_loops", "reshape":
 		panic("program: " + v.op + " has the elements of another value")
 	case "vertices":
-		return p.row([]float32{float32(p.rows.RowSet().Total)})
+		return p.row([]float32{float32(p.rowsOf(v.o.Of).RowSet().Total)})
 	case "constant":
 		return p.row(v.numbers())
 	case "parameter":
 		return p.parameter(v.o.Name)
 	case "ones":
-		return autograd.Ones(p.rows)
+		return autograd.Ones(p.rowsOf(v.Of))
+	case "table":
+		return autograd.Stored(p.params[v.o.Name].On(p.tape))
 	case opAggregate:
 		return p.propagators[v].Propagate(p.of(v.in[0]), reduceOf(v), gnn.Once)
 	case opAttend:
@@ -212,12 +215,12 @@ func (p *pass) attend(v *value) *autograd.Var {
 func (p *pass) message(v *value) *autograd.Var {
 	r := v.region
 	m := gnn.Message{
-		Source: p.joined(r.sources), SourceParts: widths(r.sources), Target: p.joined(r.targets),
+		Source: p.joined(r.sources, ""), SourceParts: widths(r.sources), Target: p.joined(r.targets, v.Of),
 		TargetParts: widths(r.targets), Function: r.function(p.block, v),
 		Columns: v.size(), Columnwise: r.columnwise, Reduce: reduceOf(v).Kind, Loops: loopsOf(v.setOfEdges()),
 	}
 	if m.Source == nil && m.Target == nil { // of the edges alone
-		m.Target = autograd.Ones(p.rows)
+		m.Target = autograd.Ones(p.rowsOf(v.Of))
 	}
 	for _, name := range r.parameters {
 		if q := p.params[name]; q != nil {
@@ -238,13 +241,13 @@ func widths(values []*value) (of []int) {
 	return of
 }
 
-// joined is values side by side; nil: there are none.
-func (p *pass) joined(values []*value) *autograd.Var {
+// joined is values side by side, on rows of a vertex type; nil: there are none.
+func (p *pass) joined(values []*value, of string) *autograd.Var {
 	var xs []*autograd.Var
 	for _, v := range values {
 		x := p.of(v)
 		if v.Rows == None {
-			x = p.spread(x)
+			x = p.spread(x, of)
 		}
 		xs = append(xs, x)
 	}
@@ -257,9 +260,9 @@ func (p *pass) joined(values []*value) *autograd.Var {
 	return autograd.Join(xs...)
 }
 
-// spread is a tensor as a row of each vertex.
-func (p *pass) spread(x *autograd.Var) *autograd.Var {
-	ones := autograd.Operand{Var: autograd.Ones(p.rows), Columns: p.broadcast([]int{}, []int{x.Cols()})}
+// spread is a tensor as a row of each vertex of a type, or of each edge.
+func (p *pass) spread(x *autograd.Var, of string) *autograd.Var {
+	ones := autograd.Operand{Var: autograd.Ones(p.rowsOf(of)), Columns: p.broadcast([]int{}, []int{x.Cols()})}
 	return autograd.Pointwise(ofTwo(kernel.OpMul), ones, autograd.Operand{Var: x})
 }
 

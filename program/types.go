@@ -21,6 +21,7 @@ const (
 // Type is what is known of a value before the program runs.
 type Type struct {
 	Rows  Rows
+	Of    string // the vertex type, or the relation; empty: there is one
 	Loops string // of the set of edges; empty: stored
 	Shape []int  // of one row; empty: a number
 }
@@ -28,12 +29,18 @@ type Type struct {
 // String describes the type in messages.
 func (t Type) String() string {
 	of := []string{"a tensor", "rows of vertices", "rows of edges"}[t.Rows]
+	if t.Of != "" {
+		of += fmt.Sprintf(" of %q", t.Of)
+	}
 	if t.Rows == Edges {
 		loops := map[string]string{removed: " (no loops)", one: " (one loop each)", added: " (added loops)"}
 		of += loops[t.Loops]
 	}
 	return fmt.Sprintf("%s of shape %v", of, t.Shape)
 }
+
+// along reports whether both have the same rows.
+func (t Type) along(x Type) bool { return t.Rows == x.Rows && t.Of == x.Of && t.Loops == x.Loops }
 
 func (t Type) with(shape ...int) Type {
 	t.Shape = shape
@@ -77,16 +84,17 @@ const mostParts = 1 << 16
 
 // kinds are the operations by name. docs/program.md says what each gives.
 var kinds = map[string]kind{
-	"features":      {0, 0, "shape", inferFeatures(Vertices)},
-	"edge_features": {0, 0, "shape", inferFeatures(Edges)},
-	"edge_weight":   {0, 0, "", inferNumber(Edges)},
+	"features":      {0, 0, "shape of", inferFeatures(Vertices)},
+	"edge_features": {0, 0, "shape of", inferFeatures(Edges)},
+	"edge_weight":   {0, 0, "of", inferWeight},
 	opLogits:        {0, 0, "shape", inferOfLoss},
 	opLabels:        {0, 0, "shape", inferOfLoss},
-	"vertices":      {0, 0, "", inferNumber(None)},
+	"vertices":      {0, 0, "of", inferVertices},
 	"parameter":     {0, 0, "name", inferParameter},
+	"table":         {0, 0, "name of", inferTable},
 	"constant":      {0, 0, "shape values", inferConstant},
-	"ones":          {0, 0, "rows loops", inferOnes},
-	"gather":        {1, 1, "end loops", inferGather},
+	"ones":          {0, 0, "rows loops of", inferOnes},
+	"gather":        {1, 1, "end loops of", inferGather},
 	"scatter":       {1, 1, "end reduce", inferScatter},
 	"edge_softmax":  {1, 1, "end", inferEdgeSoftmax},
 	"without_loops": {1, 1, "", inferWithoutLoops},
@@ -166,8 +174,9 @@ func (p *Program) infer(i int) (Type, error) {
 // checkAttributes refuses attributes that an operation does not have, and words that are none.
 func (o *Operation) checkAttributes(allowed []string) error {
 	has := map[string]bool{
-		"name": o.Name != "", "shape": o.Shape != nil, "values": o.Values != nil, "rows": o.Rows != "",
-		"end": o.End != "", "loops": o.Loops != "", "reduce": o.Reduce != "", "dim": o.Dim != 0,
+		"name": o.Name != "", "of": o.Of != "", "shape": o.Shape != nil, "values": o.Values != nil,
+		"rows": o.Rows != "",
+		"end":  o.End != "", "loops": o.Loops != "", "reduce": o.Reduce != "", "dim": o.Dim != 0,
 		"dims": o.Dims != nil, "keep": o.Keep, "start": o.Start != 0, "stop": o.Stop != 0,
 		"step": o.Step != 0, "p": o.P != 0, "alpha": o.Alpha != nil,
 		"slope": o.Slope != nil, "beta": o.Beta != nil,
@@ -208,17 +217,40 @@ func (o *Operation) loops() string {
 }
 
 func inferFeatures(rows Rows) func(*Program, *Operation, []Type) (Type, error) {
-	return func(_ *Program, o *Operation, _ []Type) (Type, error) {
+	return func(p *Program, o *Operation, _ []Type) (Type, error) {
 		if len(o.Shape) != 1 || o.Shape[0] < 1 {
 			return Type{}, fmt.Errorf("a shape of %v, and rows of features have one size", o.Shape)
 		}
-		return Type{Rows: rows, Shape: o.Shape}, nil
+		return p.rows(rows, o, o.Shape...)
 	}
 }
 
-// inferNumber is the type of one number for each of these rows.
-func inferNumber(rows Rows) func(*Program, *Operation, []Type) (Type, error) {
-	return func(*Program, *Operation, []Type) (Type, error) { return Type{Rows: rows}, nil }
+// rows is the type of rows of the vertex type or the relation that an operation names.
+func (p *Program) rows(rows Rows, o *Operation, shape ...int) (Type, error) {
+	t := Type{Rows: rows, Of: o.Of, Shape: shape}
+	if rows != Edges {
+		return t, nil
+	}
+	r := p.relation(o.Of)
+	switch t.Loops = o.loops(); {
+	case r == nil:
+		return t, fmt.Errorf("there is no relation %q", o.Of)
+	case r.Source != r.Target && t.Loops != stored:
+		return t, fmt.Errorf("edges of %q have no loops: their ends are of two types", o.Of)
+	}
+	return t, nil
+}
+
+func inferWeight(p *Program, o *Operation, _ []Type) (Type, error) { return p.rows(Edges, o) }
+
+func inferVertices(*Program, *Operation, []Type) (Type, error) { return Type{}, nil }
+
+func inferTable(p *Program, o *Operation, _ []Type) (Type, error) {
+	q := p.parameter(o.Name)
+	if q == nil || len(q.Shape) != 2 {
+		return Type{}, fmt.Errorf("there is no parameter %q that is a table", o.Name)
+	}
+	return Type{Rows: Vertices, Of: o.Of, Shape: q.Shape[1:]}, nil
 }
 
 func inferParameter(p *Program, o *Operation, _ []Type) (Type, error) {
@@ -236,34 +268,44 @@ func inferConstant(_ *Program, o *Operation, _ []Type) (Type, error) {
 	return Type{Shape: o.Shape}, nil
 }
 
-func inferOnes(_ *Program, o *Operation, _ []Type) (Type, error) {
+func inferOnes(p *Program, o *Operation, _ []Type) (Type, error) {
 	switch o.Rows {
 	case "":
 		return Type{}, errors.New("lacks rows: vertices or edges")
 	case "vertices":
-		return Type{Rows: Vertices}, nil
+		return p.rows(Vertices, o)
 	}
-	return Type{Rows: Edges, Loops: o.loops()}, nil
+	return p.rows(Edges, o)
 }
 
-func inferGather(_ *Program, o *Operation, in []Type) (Type, error) {
+func inferGather(p *Program, o *Operation, in []Type) (Type, error) {
+	t, err := p.rows(Edges, o, in[0].Shape...)
 	switch {
+	case err != nil:
+		return t, err
 	case in[0].Rows != Vertices:
-		return Type{}, fmt.Errorf("reads %s, and it takes rows of vertices", in[0])
+		return t, fmt.Errorf("reads %s, and it takes rows of vertices", in[0])
 	case o.End == "":
-		return Type{}, errors.New("lacks an end: source or target")
+		return t, errors.New("lacks an end: source or target")
+	case in[0].Of != p.relation(o.Of).end(o.End):
+		return t, fmt.Errorf("reads %s, and the %ss of %q are of another type", in[0], o.End, o.Of)
 	}
-	return Type{Rows: Edges, Loops: o.loops(), Shape: in[0].Shape}, nil
+	return t, nil
 }
 
-func inferScatter(_ *Program, o *Operation, in []Type) (Type, error) {
+func inferScatter(p *Program, o *Operation, in []Type) (Type, error) {
 	switch {
 	case in[0].Rows != Edges:
 		return Type{}, fmt.Errorf("reads %s, and it takes rows of edges", in[0])
 	case o.Reduce == "":
 		return Type{}, errors.New("lacks what it reduces by: sum, mean, max, min or mul")
 	}
-	return Type{Rows: Vertices, Shape: in[0].Shape}, nil
+	return p.aggregated(in[0].Of, o.End, in[0].Shape), nil
+}
+
+// aggregated is the type of what is aggregated at an end of a relation.
+func (p *Program) aggregated(relation, end string, shape []int) Type {
+	return Type{Rows: Vertices, Of: p.relation(relation).end(end), Shape: shape}
 }
 
 func inferEdgeSoftmax(_ *Program, _ *Operation, in []Type) (Type, error) {
@@ -273,8 +315,8 @@ func inferEdgeSoftmax(_ *Program, _ *Operation, in []Type) (Type, error) {
 	return in[0], nil
 }
 
-func inferWithoutLoops(_ *Program, _ *Operation, in []Type) (Type, error) {
-	if in[0].Rows != Edges || in[0].Loops != stored {
+func inferWithoutLoops(p *Program, _ *Operation, in []Type) (Type, error) {
+	if in[0].Rows != Edges || in[0].Loops != stored || !p.mayLoop(in[0]) {
 		return Type{}, fmt.Errorf("reads %s, and it takes rows of stored edges", in[0])
 	}
 	t := in[0]
@@ -282,25 +324,36 @@ func inferWithoutLoops(_ *Program, _ *Operation, in []Type) (Type, error) {
 	return t, nil
 }
 
-func inferWithLoops(_ *Program, _ *Operation, in []Type) (Type, error) {
+// mayLoop reports whether both ends of the edges are of one type.
+func (p *Program) mayLoop(t Type) bool {
+	r := p.relation(t.Of)
+	return r.Source == r.Target
+}
+
+// atLoops reports whether a value has numbers for the loops of edges: a row for each vertex, or one for all.
+func (p *Program) atLoops(x, edges Type) bool {
+	return p.mayLoop(edges) && slices.Equal(x.Shape, edges.Shape) &&
+		(x.Rows == None || x.along(p.aggregated(edges.Of, "", nil)))
+}
+
+func inferWithLoops(p *Program, _ *Operation, in []Type) (Type, error) {
 	t := in[0]
 	to := map[string]string{stored: added, removed: one}[t.Loops]
 	switch {
 	case t.Rows != Edges || to == "":
 		return Type{}, fmt.Errorf("reads %s, and it takes rows of edges without added loops", t)
-	case in[1].Rows == Edges || !slices.Equal(in[1].Shape, t.Shape):
+	case !p.atLoops(in[1], t):
 		return Type{}, fmt.Errorf("the loops have %s, and the edges rows of shape %v", in[1], t.Shape)
 	}
 	t.Loops = to
 	return t, nil
 }
 
-func inferLoopValues(_ *Program, _ *Operation, in []Type) (Type, error) {
-	if in[0].Rows != Edges || in[0].Loops != stored || in[1].Rows == Edges ||
-		!slices.Equal(in[0].Shape, in[1].Shape) {
+func inferLoopValues(p *Program, _ *Operation, in []Type) (Type, error) {
+	if in[0].Rows != Edges || in[0].Loops != stored || !p.atLoops(in[1], in[0]) {
 		return Type{}, fmt.Errorf("reads %s and %s, and it takes rows of stored edges and of vertices", in[0], in[1])
 	}
-	return Type{Rows: Vertices, Shape: in[0].Shape}, nil
+	return p.aggregated(in[0].Of, "", in[0].Shape), nil
 }
 
 func inferSame(_ *Program, o *Operation, in []Type) (Type, error) {
@@ -326,8 +379,8 @@ func together(in []Type) (t Type, err error) {
 		switch {
 		case x.Rows == None:
 		case t.Rows == None:
-			t.Rows, t.Loops = x.Rows, x.Loops
-		case t.Rows != x.Rows || t.Loops != x.Loops:
+			t.Rows, t.Of, t.Loops = x.Rows, x.Of, x.Loops
+		case !t.along(x):
 			return t, fmt.Errorf("combines %s and %s", t, x)
 		}
 		if i == 0 {
@@ -421,8 +474,8 @@ func inferCat(_ *Program, o *Operation, in []Type) (Type, error) {
 		switch {
 		case x.Rows == None:
 		case t.Rows == None:
-			t.Rows, t.Loops = x.Rows, x.Loops
-		case t.Rows != x.Rows || t.Loops != x.Loops:
+			t.Rows, t.Of, t.Loops = x.Rows, x.Of, x.Loops
+		case !t.along(x):
 			return t, fmt.Errorf("combines %s and %s", t, x)
 		}
 		if len(x.Shape) != len(shape) {

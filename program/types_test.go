@@ -182,6 +182,55 @@ func TestWrong(t *testing.T) {
 	}
 }
 
+// ofTypes are operations of a program of several types.
+const ofTypes = `{"version": 1, "class": "Net", "relations": [
+	{"name": "writes", "source": "author", "target": "paper"}, {"name": "cites", "source": "paper", "target": "paper"}],
+	"parameters": [{"name": "w", "shape": [4]}, {"name": "t", "shape": [5, 4]}], "operations": [
+	{"op": "features", "shape": [4], "of": "paper"}, {"op": "table", "name": "t", "of": "author"},
+	{"op": "gather", "in": [1], "end": "source", "of": "writes"},
+	{"op": "gather", "in": [0], "end": "source", "of": "cites"}, {"op": "scatter", "in": [2], "reduce": "sum", "end": "source"}, `
+
+// TestWrongType: an operation that does not fit the vertex types and the relations is refused by name.
+func TestWrongType(t *testing.T) {
+	for _, c := range []struct{ operation, want string }{
+		{
+			`"op": "gather", "in": [0], "end": "source", "of": "writes"`,
+			`reads rows of vertices of "paper" of shape [4], and the sources of "writes" are of another type`,
+		},
+		{`"op": "gather", "in": [0], "end": "source"`, `there is no relation ""`},
+		{`"op": "edge_weight", "of": "reads"`, `there is no relation "reads"`},
+		{
+			`"op": "ones", "rows": "edges", "of": "writes", "loops": "one"`,
+			`edges of "writes" have no loops: their ends are of two types`,
+		},
+		{
+			`"op": "without_loops", "in": [2]`,
+			`reads rows of edges of "writes" of shape [4], and it takes rows of stored edges`,
+		},
+		{
+			`"op": "with_loops", "in": [3, 1]`,
+			`the loops have rows of vertices of "author" of shape [4], and the edges rows of shape [4]`,
+		},
+		{
+			`"op": "add", "in": [2, 3]`,
+			`combines rows of edges of "writes" of shape [4] and rows of edges of "cites" of shape [4]`,
+		},
+		{
+			`"op": "cat", "in": [0, 4]`,
+			`combines rows of vertices of "paper" of shape [4] and rows of vertices of "author" of shape [4]`,
+		},
+		{`"op": "table", "name": "w", "of": "author"`, `there is no parameter "w" that is a table`},
+		{`"op": "relu", "in": [0], "of": "paper"`, "has no attribute of"},
+	} {
+		_, err := program.Read(strings.NewReader(ofTypes + "{" + c.operation + `}], "output": 5}`))
+		name := strings.Split(c.operation, `"`)[3]
+		want := fmt.Sprintf("program: operation 5 (%s): %s; trace the model again", name, c.want)
+		if err == nil || err.Error() != want {
+			t.Errorf("%s:\ngot:  %v\nwant: %s", c.operation, err, want)
+		}
+	}
+}
+
 // TestRefused: a program that is none, or that is too large, is refused in one line.
 func TestRefused(t *testing.T) {
 	operations := func(more string, output int) string {
@@ -246,6 +295,30 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestUnfitTypes: a program of several types is refused for a graph that has others.
+func TestUnfitTypes(t *testing.T) {
+	p, err := program.Read(strings.NewReader(strings.TrimSuffix(ofTypes, ", ") + `], "output": 0}`))
+	require.NoError(t, err)
+	for want, change := range map[string]func(s *gnn.Schema){
+		"": func(*gnn.Schema) {},
+		`reads vertices of type "author", and the graph has none`:                            func(s *gnn.Schema) { s.Types = s.Types[:1] },
+		`reads 4 features of vertices of "paper", and the graph has 3`:                       func(s *gnn.Schema) { s.Types[0].Columns = 3 },
+		`reads 5 vertices of "author", and the graph has 6`:                                  func(s *gnn.Schema) { s.Types[1].Vertices = 6 },
+		`reads the relation "writes" from "author" to "paper", and the graph has none`:       func(s *gnn.Schema) { s.Relations[0].Target = 1 },
+		`has outputs for the vertices of type "paper" alone, and others are to be learned; `: func(s *gnn.Schema) { s.Outputs = []int{0, 1} },
+	} {
+		s := gnn.Schema{
+			Types:     []gnn.VertexType{{Name: "paper", Vertices: 7, Columns: 4}, {Name: "author", Vertices: 5}},
+			Relations: []gnn.Relation{{Name: "writes", Source: 1}, {Name: "cites"}},
+		}
+		change(&s)
+		if _, err := p.Blocks(s, 4, 1); want == "" && err != nil || want != "" && !refusal.Is(err) ||
+			want != "" && !strings.HasPrefix(err.Error(), "the model Net "+want) {
+			t.Errorf("got:  %v\nwant: %s", err, want)
+		}
+	}
+}
+
 // TestUnfit: a program is refused for a graph that lacks what it reads.
 func TestUnfit(t *testing.T) {
 	p, err := program.Read(strings.NewReader(strings.TrimSuffix(before, ", ") + `], "output": 0}`))
@@ -264,7 +337,7 @@ func TestUnfit(t *testing.T) {
 	}{
 		{
 			several, 4,
-			"the model Net is for one type of vertices and of edges, and the graph has more; take a graph of one type, or a model known by name",
+			"the model Net is for one type of vertices and of edges, and the graph has more; take a graph of one type, or trace it for this graph",
 		},
 		{
 			gnn.OneType(5, 2), 4,

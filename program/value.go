@@ -73,7 +73,7 @@ func (b *builder) again(v *value, made map[*value]*value) *value {
 		in[i] = made[x]
 	}
 	if v.attention != nil {
-		return b.attend(v.attention, v.o.Loops, v.o.Path, in)
+		return b.attend(v.attention, v.o, in)
 	}
 	return b.make(v.o, in...)
 }
@@ -125,7 +125,7 @@ func (b *builder) plain(o Operation, in ...*value) *value {
 func (b *builder) typeOf(o *Operation, in []Type) (Type, error) {
 	switch o.Op {
 	case opAggregate:
-		return in[0], nil
+		return b.program.aggregated(o.Of, o.End, in[0].Shape), nil
 	case opLargest:
 		return inferRowSum(b.program, o, in)
 	}
@@ -160,7 +160,7 @@ func (b *builder) isGraded(v *value) bool {
 	switch v.op {
 	case "features":
 		return true
-	case "parameter":
+	case "parameter", "table":
 		return b.trained(v.o.Name)
 	case "detach", opLargest:
 		return false

@@ -3,7 +3,8 @@
 """Golden files of programs, from PyTorch and PyTorch Geometric.
 
 Each .safetensors file beside this script is one module on one small directed graph (isolated vertices, self loops, parallel edges),
-computed in float64 from inputs that are exact in float32. Tensors: x, edge_index, edge_attr or edge_weight where forward reads it;
+computed in float64 from inputs that are exact in float32. Tensors: x, edge_index, edge_attr or edge_weight where forward reads it, of
+a graph of several types each followed by the type or relation, as "x paper";
 param.NAME of the state_dict before the step; cotangent, from which gradients are taken; logits; grad.NAME, and grad.x;
 after.NAME the buffers after it. The metadata has the program.
 """
@@ -15,10 +16,11 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
 from torch_geometric.nn import (ARMAConv, ChebConv, EdgeConv, FiLMConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GENConv, GINConv, GraphConv,
-                                JumpingKnowledge, MessagePassing, PDNConv, PNAConv, ResGatedGraphConv, SAGEConv, TransformerConv)
+                                HeteroConv, JumpingKnowledge, MessagePassing, PDNConv, PNAConv, ResGatedGraphConv, SAGEConv, TransformerConv,
+                                to_hetero)
 from torch_geometric.utils import add_remaining_self_loops, scatter, softmax
 
-from weft._trace import trace
+from weft._trace import Called, Given, Relation, Schema, trace
 
 HERE = pathlib.Path(__file__).parent
 V, E, X, C, A = 30, 160, 7, 3, 4
@@ -180,6 +182,77 @@ class Regrouped(nn.Module):
         return self.last(h + several.reshape(-1, 12)[:, 2:10], both)
 
 
+RELATIONS = {
+    ("author", "writes", "paper"): 70, ("paper", "rev_writes", "author"): 60, ("paper", "cites", "paper"): 90,
+    ("venue", "prints", "paper"): 40, ("paper", "appears", "venue"): 30, ("author", "knows", "author"): 25,
+}
+NAMES = {"__".join(key): key for key in RELATIONS}
+COUNTS, COLUMNS = {"paper": V, "author": 13, "venue": 6}, {"paper": X, "author": 5, "venue": 0}
+TYPES = Schema(COLUMNS, COUNTS, {
+    name: Relation(key[0], key[2], key, A if "appears" in key else 0, "prints" in key) for name, key in NAMES.items()
+})
+
+
+class Several(nn.Module):
+    """A convolution of its own for each relation, edge weights and features, and a table for a type without features."""
+
+    def __init__(self):
+        super().__init__()
+        writes, back, cites, prints, appears, knows = RELATIONS
+        self.table = nn.Embedding(COUNTS["venue"], 4)
+        self.first = HeteroConv({writes: SAGEConv((5, X), 8), back: GATConv((X, 5), 4, heads=2, add_self_loops=False),
+                                 cites: GCNConv(X, 8), knows: EdgeConv(nn.Linear(10, 8)), appears: TransformerConv((X, 4), 8, edge_dim=A)})
+        self.last = HeteroConv({writes: GATv2Conv((8, 8), 8, add_self_loops=False), cites: GATConv(8, 8), prints: GraphConv((8, 8), 8)}, "max")
+        self.norm, self.out = nn.BatchNorm1d(8), nn.Linear(16, C)
+
+    def forward(self, x_dict, edge_index_dict, edge_attr_dict, edge_weight_dict):
+        x = {**x_dict, "venue": self.table.weight}
+        x = {key: h.tanh() for key, h in self.first(x, edge_index_dict, edge_attr_dict=edge_attr_dict).items()}
+        x["venue"] = x["venue"] * x["author"].mean(0) + x["paper"].size(0) / COUNTS["paper"]
+        h = self.last(x, edge_index_dict, edge_weight_dict=edge_weight_dict)["paper"]
+        return self.out(torch.cat([self.norm(h), x["paper"]], 1))
+
+
+def several():
+    torch.manual_seed(4)
+    yield "several", Several()
+    metadata = ["paper", "author"], [key for key in RELATIONS if "venue" not in key]
+    yield "to-hetero", to_hetero(Two(SAGEConv((-1, -1), 8), SAGEConv((-1, -1), C)), metadata, "mean")
+
+
+def typed_graph():
+    """The tensors of a graph of several types, whose first and last vertices are isolated."""
+    torch.manual_seed(2)
+    given = {Given("x", name): torch.randn(COUNTS[name], n) for name, n in COLUMNS.items() if n}
+    given |= {Given("n_id", name): torch.arange(n) for name, n in COUNTS.items()}
+    for name, key in NAMES.items():
+        source, target = (torch.randint(1, COUNTS[key[end]] - 1, (RELATIONS[key],)) for end in (0, 2))
+        if key[0] == key[2]:
+            target[:3] = source[:3]
+        given[Given("edge_index", name)] = e = torch.stack([source, target])
+        e[:, 3:6] = e[:, 6:9]
+        if TYPES.relations[name].features:
+            given[Given("edge_attr", name)] = torch.randn(e.shape[1], A)
+        if TYPES.relations[name].weighted:
+            given[Given("edge_weight", name)] = torch.rand(e.shape[1]) + 0.25
+    return given
+
+
+def write_typed(path, module, given):
+    with torch.no_grad():
+        Called(module, TYPES, given)(**Called(module, TYPES, given).tensors)  # lazy layers take their sizes
+    program, exact = trace(module, schema=TYPES), copy.deepcopy(module).double().train()
+    inputs = {of: t.double().requires_grad_(of.what == "x") if t.is_floating_point() else t for of, t in given.items()}
+    own = Called(exact, TYPES, inputs)
+    logits = own(**own.tensors)
+    cotangent = torch.randn(logits.shape)
+    logits.backward(cotangent.double())
+    tensors = {"cotangent": cotangent, "logits": logits, **{f"{of.what} {of.of}": t for of, t in given.items()}}
+    tensors |= {f"grad.x {of.of}": t.grad for of, t in inputs.items() if t.grad is not None}
+    tensors |= {"grad." + k: v.grad for k, v in exact.named_parameters() if v.grad is not None}
+    save(path, program, tensors | {"after." + k: v for k, v in exact.named_buffers()}, module)
+
+
 def modules():
     torch.manual_seed(3)
     yield "gcn", Two(GCNConv(X, 8), GCNConv(8, C))
@@ -229,7 +302,11 @@ def computed(module, x, e, more, cotangent=None, dtype=torch.float64):
 
 def write(path, module, x, e, more, tensors):
     program = trace(module, features=X, edge_features=A if "edge_attr" in more else None, edge_weight="edge_weight" in more, vertices=V)
-    tensors = {"x": x, "edge_index": e, **more, **tensors, **{"param." + k: v for k, v in module.state_dict().items()}}
+    save(path, program, {"x": x, "edge_index": e, **more, **tensors}, module)
+
+
+def save(path, program, tensors, module):
+    tensors = tensors | {"param." + k: v for k, v in module.state_dict().items()}
     tensors = {k: v.detach().float() if v.is_floating_point() else v for k, v in tensors.items()}
     save_file({k: v.contiguous().clone() for k, v in tensors.items()}, path, {"program": program.text})
 
@@ -239,6 +316,10 @@ def main():
     for name, module in modules():
         more = {k: v for k, v in given.items() if k in module.forward.__code__.co_varnames}
         write(HERE / f"{name}.safetensors", module, x, e, more, computed(module, x, e, more))
+        print(name)
+    given = typed_graph()
+    for name, module in several():
+        write_typed(HERE / f"{name}.safetensors", module, given)
         print(name)
 
 

@@ -145,7 +145,7 @@ func (o *Options) Widths(weights nn.State) (features, outputs int) {
 		return o.Spec.Widths(weights)
 	}
 	for _, one := range o.Program.Operations {
-		if one.Op == "features" {
+		if one.Op == "features" && one.Of == o.Program.OutputType() {
 			features = one.Shape[0]
 		}
 	}
@@ -162,6 +162,10 @@ var programSetting = Setting{
 		"package writes, in place of --model; its weights come from --init",
 	ownPass: func(r *Resolved) bool { return r.Program.has("dropout", "batch_norm") },
 	check: func(s Setting, r *Resolved) error {
+		if r.Mesh.Stages > 1 && r.Program.has("table") {
+			return s.refuse(&r.Options, "it has a table with a row for each vertex, which a pipeline does not "+
+				"divide; take --parallel graph=%d or tensor=%[2]d", r.Workers)
+		}
 		of := append([]string{"batch_norm"}, overAll...)
 		if r.Mesh.Stages > 1 && inChunks(r) && r.Program.has(of...) {
 			return s.refuseOnMesh(r, "it takes a mean over all vertices, of which a stage has one chunk at a "+

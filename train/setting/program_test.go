@@ -36,6 +36,7 @@ func TestProgramOperations(t *testing.T) {
 		`{"op":"dropout","in":[0],"p":0.5}`:       {true, false, ""},
 		`{"op":"batch_norm","in":[0],"eps":1e-5}`: {true, false, "a stage has one chunk at a time; take --chunks 1"},
 		`{"op":"row_mean","in":[0]}`:              {false, true, "a stage has one chunk at a time; take --chunks 1"},
+		`{"op":"table","name":"w"}`:               {false, false, "a table with a row for each vertex, which a pipeline does not divide; take --parallel graph=2"},
 	} {
 		o := programOf(t, operation)
 		r, err := o.Resolve()

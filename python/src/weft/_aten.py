@@ -28,6 +28,7 @@ from ._operations import (
     Vertices,
     base_of,
     in_words,
+    kind_of,
 )
 
 # -- element by element
@@ -162,9 +163,9 @@ def _filled(to: Lowering, **named: Any) -> Any:
 
 @lowers("arange")
 def _arange(to: Lowering, end: Any, start: Any = 0, step: Any = 1, **_: Any) -> Any:
-    if (start, step) == (0, 1) and isinstance(end, Number) and to.counted(end) == "vertices":
-        if not end.expression.args:
-            return Vertices()
+    if (start, step) == (0, 1) and isinstance(end, Number) and not end.expression.args:
+        if kind_of(rows := to.counted(end)) == "vertices":
+            return Vertices(rows)
     raise Unlowerable("a range that is not of all vertices: give num_nodes=x.size(0)")
 
 
@@ -183,7 +184,7 @@ def _select(to: Lowering, self: Any, dim: int, index: int) -> Any:
             raise Unlowerable("one edge is taken from edge_index")
         return Ends(self.rows, ("source", "target")[(index % 2) != self.reverse])
     if isinstance(self, Vertices):
-        return Vertices()
+        return Vertices(self.rows)
     x = to.value(self)
     at = to.column(x, dim, "one vertex or edge is taken by its position: weft's vertices have no order")
     return to.dropped(to.slice(x, at, index % x.shape[at], index % x.shape[at] + 1), at)
@@ -243,7 +244,7 @@ def _cat(to: Lowering, tensors: list[Any], dim: int = 0) -> Any:
 def _pair(ends: list[Any]) -> Any:
     """edge_index from its two rows."""
     if all(isinstance(e, Vertices) for e in ends):
-        return Vertices(pairs=True)
+        return replace(ends[0], pairs=True)
     if [type(e) for e in ends] == [Ends, Ends] and ends[0].rows == ends[1].rows and ends[0].end != ends[1].end:
         return Edges(ends[0].rows, reverse=ends[0].end == "target")
     return None
@@ -252,7 +253,7 @@ def _pair(ends: list[Any]) -> Any:
 def _with_vertices(to: Lowering, parts: list[Any]) -> Any:
     """Edges, and a self loop for each vertex after them."""
     known = len(parts) == 2 and isinstance(parts[0], (Edges, Ends)) and isinstance(parts[1], Vertices)
-    if not known or parts[0].rows not in WITH_LOOPS:
+    if not known or kind_of(parts[0].rows) not in WITH_LOOPS:
         return None
     return replace(parts[0], rows=to.counted(to.node.meta["val"].shape[-1]))
 
@@ -260,7 +261,7 @@ def _with_vertices(to: Lowering, parts: list[Any]) -> Any:
 def _with_loops(to: Lowering, tensors: list[Any]) -> Any:
     """Values of edges, and of the self loops that follow them."""
     (size,) = free_sizes(to.node)
-    if to.rows.get(size) not in ("one", "added") or len(tensors) != 2 or isinstance(tensors[0], Parts):
+    if kind_of(to.rows.get(size)) not in ("one", "added") or len(tensors) != 2 or isinstance(tensors[0], Parts):
         return None
     edges, loops = tensors
     if isinstance(edges, Fill) and isinstance(loops, Fill) and edges.number == loops.number:
@@ -318,7 +319,7 @@ def _pad(to: Lowering, self: Any, pad: list[int], value: float = 0.0) -> Any:
 @lowers("repeat")
 def _repeat(to: Lowering, self: Any, repeats: list[Any]) -> Any:
     if isinstance(self, Vertices):
-        return Vertices(pairs=True)
+        return replace(self, pairs=True)
     x = to.value(self)
     rows, shape, axis = to.layout()
     if x.rows is None and rows is not None:
@@ -364,7 +365,11 @@ def _index(to: Lowering, self: Any, indices: list[Any]) -> Any:
             raise Unlowerable(
                 "a table with a row for each vertex is read by their numbers: concatenate it to x beforehand"
             )
-        return x if isinstance(index, Vertices) else to.gather(x, index)
+        if isinstance(index, Ends):
+            return to.gather(x, index)
+        if x.rows != index.rows:
+            raise Unlowerable(f"rows of {in_words(x.rows)} are read by the numbers of {in_words(index.rows)}")
+        return x
     if isinstance(index, Tensor):
         places = index.nonzero().flatten() if index.dtype == torch.bool else index
         if places.dim() != 1:
@@ -378,10 +383,11 @@ def _edges_of(to: Lowering, self: Any, dim: int, index: Any) -> Any:
     if isinstance(self, Edges) and dim == 0 and isinstance(index, Tensor) and sorted(index.tolist()) == [0, 1]:
         return replace(self, reverse=self.reverse != (index.tolist() == [1, 0]))
     mask = index.mask if isinstance(index, Chosen) else index
+    rows: Rows
     if isinstance(mask, Loops):
         if mask.rows != self.rows:
             raise Unlowerable("a mask of other edges")
-        rows = WITHOUT_LOOPS[self.rows] if mask.inverse else ("loops", self.rows)
+        rows = replace(mask.rows, kind=WITHOUT_LOOPS[mask.rows.kind]) if mask.inverse else (self.rows, "loops")
     elif isinstance(mask, Value) and mask.rows == self.rows:
         rows = (self.rows, mask.op)
     else:
@@ -394,9 +400,9 @@ def _chosen(to: Lowering, x: Any, mask: Any) -> Any:
     if isinstance(mask, Value):
         rows: Rows = (mask.rows, mask.op)
     elif mask.inverse:
-        rows = WITHOUT_LOOPS[mask.rows]
+        rows = replace(mask.rows, kind=WITHOUT_LOOPS[mask.rows.kind])
     else:
-        rows = "vertices" if mask.rows == "one" else ("loops", mask.rows)
+        rows = to.at(mask.rows, "target") if mask.rows.kind == "one" else (mask.rows, "loops")
     to.count(next(n for n in to.node.meta["val"].shape if not isinstance(n, int)), rows)
     if isinstance(x, Fill):
         return Fill(x.number, rows, x.shape, x.axis)
@@ -404,19 +410,19 @@ def _chosen(to: Lowering, x: Any, mask: Any) -> Any:
     if x.rows != mask.rows or x.axis:
         raise Unlowerable(f"a mask of {in_words(mask.rows)} chooses among {in_words(x.rows)}")
     of = to.of(x)
-    if rows == "vertices":  # each vertex has one loop
+    if kind_of(rows) == "vertices":  # each vertex has one loop
         if of["op"] == "gather":
             return to.inputs(x)[0]
         loops = to.reshape(to.value(mask), (1,) * len(x.shape))
         return to.scatter(to.pointwise("mul", loops, x), "target", "sum")
-    if isinstance(mask, Value) or not mask.inverse or mask.rows == "removed":
+    if isinstance(mask, Value) or not mask.inverse or mask.rows.kind == "removed":
         return replace(x, rows=rows)  # only loop_values reads stored loops
-    if mask.rows == "stored":
-        return to.emit("without_loops", [x], "removed", x.shape)
+    if mask.rows.kind == "stored":
+        return to.emit("without_loops", [x], rows, x.shape)
     if of["op"] != "with_loops":
         raise Unlowerable("self loops are removed from values of edges that had them added: remove them first")
     x = to.inputs(x)[0]
-    return x if mask.rows == "one" else to.emit("without_loops", [x], "removed", x.shape)
+    return x if mask.rows.kind == "one" else to.emit("without_loops", [x], rows, x.shape)
 
 
 def _lookup(to: Lowering, table: Value, dim: int, index: Value) -> Value:
@@ -436,6 +442,10 @@ def _lookup(to: Lowering, table: Value, dim: int, index: Value) -> Value:
 
 @lowers("embedding")
 def _embedding(to: Lowering, weight: Any, indices: Any, **_: Any) -> Any:
+    if isinstance(weight, Value) and kind_of(weight.rows) == "vertices":
+        if isinstance(indices, Tensor):
+            raise Unlowerable("an embedding of all vertices is read by numbers that the module holds: take its weight")
+        return _index(to, weight, [indices])
     if isinstance(indices, (Ends, Vertices)):
         raise Unlowerable("an embedding has a row for each vertex: give these as features, x")
     return _lookup(to, to.value(weight), 0, to.value(indices))
@@ -496,7 +506,7 @@ def _scatter(to: Lowering, self: Any, dim: int, index: Any, *, reduce: str = "su
         return _grouped(to, self, dim, index, src, reduce)
     src = to.value(src if alpha == 1 else to.elementwise("mul", src, alpha))
     reduce = _REDUCTIONS.get(reduce, reduce)
-    if src.rows != index.rows or to.layout()[0] != "vertices":
+    if src.rows != index.rows or to.layout()[0] != to.at(index.rows, index.end):
         raise Unlowerable(
             f"rows of {in_words(src.rows)} are aggregated to {in_words(to.layout()[0])}: edges aggregate to vertices"
         )
@@ -522,7 +532,7 @@ def _scatter(to: Lowering, self: Any, dim: int, index: Any, *, reduce: str = "su
 def _grouped(to: Lowering, self: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
     """An aggregation of all vertices, as one group."""
     sizes, reduce = to.layout()[1], _REDUCTIONS.get(reduce, reduce)
-    one = isinstance(index, Fill) and (index.rows, dim, sizes[:1]) == ("vertices", 0, (1,))
+    one = isinstance(index, Fill) and (kind_of(index.rows), dim, sizes[:1]) == ("vertices", 0, (1,))
     if one and reduce in ("sum", "mean", "max", "min"):
         x = to.value(src)
         out = to.reshape(to.emit("row_" + reduce, [x], None, x.shape), sizes)
@@ -549,20 +559,20 @@ def _index_put(to: Lowering, self: Any, indices: Any = None, values: Any = None,
         raise Unlowerable("several indices at once are written: write torch.where")
     if isinstance(at, Ends) and accumulate:
         return to.elementwise("add", to.scatter(to.value(values), at.end, "sum"), self)
-    if isinstance(at, Ends) and at.rows == ("loops", "stored"):  # PyG's add_remaining_self_loops
+    if isinstance(at, Ends) and isinstance(at.rows, tuple) and at.rows[1] == "loops":  # PyG's add_remaining_self_loops
         if isinstance(values, Fill) and isinstance(self, Fill) and values.number == self.number:
             return self
         old, new = to.value(self), to.value(values)
-        return to.emit("loop_values", [replace(new, rows="stored"), old], "vertices", old.shape)
+        return to.emit("loop_values", [replace(new, rows=at.rows[0]), old], to.at(at.rows, "target"), old.shape)
     mask = at.mask if isinstance(at, Chosen) else at
-    loops = isinstance(mask, Loops) and mask.rows == "one" and not mask.inverse
+    loops = isinstance(mask, Loops) and kind_of(mask.rows) == "one" and not mask.inverse
     if not loops and not (isinstance(mask, Value) and mask.rows is not None):
         raise Unlowerable(
             "rows are written by numbers that are computed: aggregate by scatter_add, or choose by torch.where"
         )
     x, new = to.value(self), to.value(values)
-    if loops and new.rows == "vertices":
-        new = to.gather(new, Ends("one", "target"))
+    if loops and kind_of(new.rows) == "vertices":
+        new = to.gather(new, Ends(mask.rows, "target"))
     elif new.rows is not None:
         new = replace(new, rows=base_of(new.rows))
     mask = to.value(mask)
@@ -587,7 +597,8 @@ def _most(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, other
     x, name = to.value(self), _REDUCTIONS.get(to.name, to.name)
     rows, columns = to.dims(x, dim)
     if not rows:
-        return to.reduce(name, x, columns, keepdim)
+        first = "first " * (to.name in ("max", "min") and len(columns) == 1)  # of equal ones, by torch.max(x, dim)
+        return to.reduce(first + name, x, columns, keepdim)
     if name == "logsumexp":
         raise Unlowerable("logsumexp over all vertices or edges: take sums or means over them")
     part = to.reduce(name, x, columns, True)
@@ -692,7 +703,7 @@ def _matrices(to: Lowering, x: Value, y: Value) -> Value:
         out = _matrices(to, replace(y, axis=y.axis - 1), _swapped(to, x))
         return replace(out, axis=out.axis + 1)
     if at_x == 1 and at_y == 2:  # a sum over rows
-        if x.rows != y.rows or x.rows != "vertices":
+        if x.rows != y.rows or kind_of(x.rows) != "vertices":
             raise Unlowerable("a product sums over edges")
         a = to.reshape(x, (*x.shape, 1))
         b = to.reshape(y, (*y.shape[:-1], 1, y.shape[-1]))
@@ -745,7 +756,7 @@ def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: 
     if not stored or not (training or (not to.training and names[2] not in to.frozen)):
         to.frozen |= {str(names[2])} if stored else set()
         return _normalised(to, x, weight, bias, eps, running_mean, running_var)
-    if x.rows != "vertices" or x.axis or len(x.shape) != 1:
+    if kind_of(x.rows) != "vertices" or x.axis or len(x.shape) != 1:
         raise Unlowerable(
             "batch norm of other rows than those of vertices: normalise after the aggregation, or by nn.LayerNorm"
         )
@@ -753,7 +764,7 @@ def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: 
     given = {k: v for k, v in zip(("weight", "bias", "mean", "variance", "batches"), (*names, counter)) if v}
     if not math.isnan(momentum):  # else by the number of batches
         given["momentum"] = momentum
-    return to.emit("batch_norm", [x], "vertices", x.shape, eps=eps, **given)
+    return to.emit("batch_norm", [x], x.rows, x.shape, eps=eps, **given)
 
 
 @lowers("instance_norm")

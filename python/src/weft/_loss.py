@@ -20,7 +20,7 @@ from ._errors import Refused
 from ._graph import Graph
 from ._operations import Flat, Unlowerable, Value
 from ._scratch import Scratch
-from ._trace import _lower, _used
+from ._trace import Given, Schema, _lower, _used
 
 # How many vertices see a loss while it is traced, and before it trains.
 _TRACED, _TRIED = 10007, 23
@@ -88,7 +88,8 @@ class _Function(nn.Module):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any], given: dict[str, Tensor], columns: int) -> None:
         super().__init__()
-        self.of, self.function, self.given, self.columns = nn.Module(), function, given, columns
+        self.of, self.function, self.tensors, self.columns = nn.Module(), function, given, columns
+        self.given, self.schema = {name: Given(name) for name in given}, Schema({}, {}, {})
         self.names = dict(zip(given, given))
 
     def forward(self, **tensors: Tensor) -> Any:
@@ -105,7 +106,9 @@ class _Regularized(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.of, self.function = module, function
         self.names: dict[str, str] = {}
-        self.given: dict[str, Tensor] = {}
+        self.given: dict[str, Given] = {}
+        self.tensors: dict[str, Tensor] = {}
+        self.schema = Schema({}, {}, {})
 
     def forward(self) -> Any:
         with _Watched(None, {id(p) for p in self.of.parameters()}):

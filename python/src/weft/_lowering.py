@@ -38,6 +38,7 @@ from ._operations import (
     Vertices,
     base_of,
     in_words,
+    kind_of,
 )
 
 LOWERED: dict[str, Callable[..., Any]] = {}
@@ -285,7 +286,7 @@ class Lowering(Builder):
         if isinstance(node.target, torch._ops.OpOverload) and self.name in ("item", "_local_scalar_dense"):
             of = self.env[node.args[0]]
             if isinstance(of, Ends):  # max of all numbers of vertices, by PyG's maybe_num_nodes
-                self.rows[expression + 1] = "vertices"
+                self.rows[expression + 1] = self.at(of.rows, of.end)
             elif isinstance(of, Value):
                 self.numbers[expression] = self.emit("detach", [of], of.rows, of.shape)
         return Number(expression)
@@ -317,9 +318,10 @@ class Lowering(Builder):
     def count(self, size: Any, rows: Rows) -> Rows:
         """Notes what a size that PyTorch knows nothing of counts."""
         self.rows[size.node.expr] = rows
-        vertices = next(e for e, r in self.rows.items() if r == "vertices" and e.is_Symbol)
-        if rows in WITH_LOOPS:
-            self.rows[sympy.expand(size.node.expr + vertices)] = WITH_LOOPS[rows]
+        if kind_of(rows) in WITH_LOOPS:
+            of = self.at(rows, "target")
+            vertices = next(e for e, r in self.rows.items() if r == of and e.is_Symbol)
+            self.rows[sympy.expand(size.node.expr + vertices)] = replace(rows, kind=WITH_LOOPS[rows.kind])
         return rows
 
     def checked(self, result: Any) -> Any:
@@ -348,15 +350,15 @@ class Lowering(Builder):
         if isinstance(x, Number):
             return self.computed(x.expression)
         if isinstance(x, Loops):
-            if x.rows not in ("one", "removed"):
+            if kind_of(x.rows) not in ("one", "removed"):
                 raise Unlowerable(
                     "stored self loops are told from other edges: remove them first, by remove_self_loops"
                 )
             self.constant(0)
-            own = self.ones("vertices")
-            is_loop = self.full(Fill(0, "removed", ()))
-            if x.rows == "one":
-                is_loop = self.emit("with_loops", [is_loop, own], "one", ())
+            own = self.ones(self.at(x.rows, "target"))
+            is_loop = self.full(Fill(0, replace(x.rows, kind="removed"), ()))
+            if x.rows.kind == "one":
+                is_loop = self.emit("with_loops", [is_loop, own], x.rows, ())
             return self.pointwise("not", is_loop) if x.inverse else is_loop
         if isinstance(x, (Ends, Vertices, Edges)):
             raise Unlowerable(
@@ -372,10 +374,9 @@ class Lowering(Builder):
             return self.constant(float(e))
         rows = self.rows.get(sympy.expand(e))
         if rows is not None:
-            count = self.emit("vertices", (), None, ())
-            if rows != "vertices":
-                count = self.emit("row_sum", [self.scatter(self.ones(rows), "target", "sum")], None, ())
-            return count
+            if rows.kind == "vertices":
+                return self.emit("vertices", (), None, (), **rows.named)
+            return self.emit("row_sum", [self.scatter(self.ones(rows), "target", "sum")], None, ())
         parts = [self.computed(a) for a in e.args]
         if type(e).__name__ == "ToFloat":
             return parts[0]
@@ -423,7 +424,7 @@ class Lowering(Builder):
             return x
         if isinstance(x, (Edges, Vertices)):
             if len(self.node.meta["val"].shape) == 2 and name == "expand" and isinstance(x, Vertices):
-                return Vertices(pairs=True)
+                return replace(x, pairs=True)
             if name in _MOVES:
                 raise Unlowerable("edge_index is transposed: take its rows, edge_index[0] and edge_index[1]")
             return x
@@ -534,10 +535,10 @@ class Lowering(Builder):
         if isinstance(x.rows, Flat):
             x, columns = Value(x.op, x.rows.rows, (x.rows.count, *x.shape)), [0, *(d + 1 for d in columns)]
         if isinstance(x.rows, tuple):
-            if base_of(x.rows) == "vertices":
+            if base_of(x.rows).kind == "vertices":
                 return self.over_some(x, columns, name)
             raise Unlowerable(f"a {name} over {in_words(x.rows)}: multiply by the mask, and sum")
-        if x.rows == "vertices":
+        if x.rows.kind == "vertices":
             x = self.reduce(name, x, columns, True)
             x = self.emit("row_" + name, [x], None, x.shape)
         else:
@@ -555,7 +556,7 @@ class Lowering(Builder):
     def over_some(self, x: Value, columns: list[int], name: str) -> Value:
         """A sum or mean over the vertices that a mask chose."""
         mask = replace(self.shapes[x.rows[1]], axis=0)
-        x = replace(self.reduce(name, x, columns, True), rows="vertices", axis=0)
+        x = replace(self.reduce(name, x, columns, True), rows=base_of(x.rows), axis=0)
         each = self.reshape(mask, (1,) * len(x.shape))
         total = self.pointwise("where", each, x, self.constant(0))
         out = self.emit("row_sum", [total], None, x.shape)
@@ -583,7 +584,7 @@ class Lowering(Builder):
             return x
         if isinstance(x.rows, Flat):
             x = self.reduce("mean", Value(x.op, x.rows.rows, (x.rows.count, *x.shape)), [0], False)
-        if x.rows != "vertices":
+        if kind_of(x.rows) != "vertices":
             raise Unlowerable("a variance over edges: aggregate to vertices first")
         out = self.emit("row_mean", [x], None, x.shape)
         return self.reshape(out, (*x.shape[: like.axis], 1, *x.shape[like.axis :]))

@@ -22,6 +22,8 @@ from ._scratch import Scratch
 if TYPE_CHECKING:
     import torch
 
+    from ._trace import Schema
+
 # By how much the program may differ from the module in float32, of the largest logit.
 _APART = 1e-3
 
@@ -68,21 +70,16 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
         return dict(settings) | _of_loss(settings, counts, None, scratch)
     if find_spec("torch.export") is None:
         raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks; install PyTorch 2.6 or later")
-    from ._trace import trace
+    from ._trace import Schema, tables_of, trace
 
     flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})
     if scheduler is not None:
         flags |= _scheduled(scheduler, settings, scratch)
     module = copy.deepcopy(module).cpu()
-    if not counts.get("features"):
+    schema = Schema.of(counts)
+    if not any(schema.features.values()) and not tables_of(module, schema):
         raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
-    traced = trace(
-        module,
-        features=int(counts["features"]),
-        edge_features=int(counts.get("edge_features", 0)),
-        edge_weight=bool(counts.get("weighted", False)),
-        vertices=int(counts["vertices"] or 0),
-    )
+    traced = trace(module, schema=schema)
     file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
     program = json.loads(traced.text)
     shared: dict[int, list[str]] = {}
@@ -101,7 +98,7 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
         _loss.regularize(settings["regularization"], module, program)
     file.write_text(json.dumps(program), encoding="utf-8")
     _weights.write(weights, _state(module, program))
-    _compare(module, counts, file, weights)
+    _compare(module, schema, file, weights)
     flags |= _of_loss(settings, counts, traced.shape, scratch)
     made = {name: value for name, value in settings.items() if name not in ("model", *_program.OURS)} | flags | {"program": file}
     return made if made.get("init") is not None else made | {"init": weights}
@@ -232,52 +229,75 @@ def _said(kind: str, name: str) -> str:
     return f"give {name}={_FIXED[name]!r}" if name in _FIXED else "leave it out"
 
 
-def _compare(module: torch.nn.Module, counts: Mapping[str, Any], file: Path, weights: Path) -> None:
+def _compare(module: torch.nn.Module, schema: Schema, file: Path, weights: Path) -> None:
     """Refuses a program that computes something else than its module, on a small graph."""
     import torch
 
-    from ._trace import _Called
+    from ._trace import Called, Given
 
-    random, vertices, edges = np.random.default_rng(1), 19, 47
-    ends = random.integers(0, vertices - 1, (2, edges))  # the last vertex has no edges
-    ends[:, -2:] = ends[:, [0, 0]]  # which stands there three times
-    ends[1, 1] = ends[0, 1]
-    arrays: dict[str, Array] = {"x": random.normal(size=(vertices, counts["features"])).astype(np.float32)}
-    of_edges: dict[str, Array] = {}
-    if counts.get("edge_features"):
-        of_edges["edge_attr"] = random.normal(size=(edges, counts["edge_features"])).astype(np.float32)
-    if counts.get("weighted"):
-        of_edges["edge_weight"] = random.uniform(0.5, 1.5, edges).astype(np.float32)
-    given = {name: torch.from_numpy(of) for name, of in (arrays | {"edge_index": ends} | of_edges).items()}
-    own = _Called(module.float().eval(), given)
+    random, edges = np.random.default_rng(1), 47
+    vertices = {name: 19 + 4 * k for k, name in enumerate(schema.features)}
+    program = json.loads(file.read_text(encoding="utf-8"))
+    tables = {o["name"]: o.get("of", "") for o in program["operations"] if o["op"] == "table"}
+    if tables:  # of fewer vertices
+        parameters = dict(module.named_parameters())
+        for name, of in tables.items():
+            rows = vertices[of] = min(vertices[of], schema.vertices[of])
+            parameters[name].data = parameters[name].data[:rows]
+        for parameter in program["parameters"]:
+            if parameter["name"] in tables:
+                parameter["shape"][0] = vertices[tables[parameter["name"]]]
+        file, weights = file.with_name("small.json"), weights.with_name("small.safetensors")
+        file.write_text(json.dumps(program), encoding="utf-8")
+        _weights.write(weights, _state(module, program))
+    arrays: dict[Given, Array] = {}
+    for name, width in schema.features.items():
+        arrays[Given("n_id", name)] = np.arange(vertices[name])
+        if width:
+            arrays[Given("x", name)] = random.normal(size=(vertices[name], width)).astype(np.float32)
+    for name, of in schema.relations.items():
+        most = [[max(1, vertices[end] - 1)] for end in (of.source, of.target)]  # the last vertex has no edges
+        ends = arrays[Given("edge_index", name)] = random.integers(0, most, (2, edges))
+        ends[:, -2:] = ends[:, [0, 0]]  # which stands there three times
+        if of.source == of.target:
+            ends[1, 1] = ends[0, 1]
+        if of.features:
+            arrays[Given("edge_attr", name)] = random.normal(size=(edges, of.features)).astype(np.float32)
+        if of.weighted:
+            arrays[Given("edge_weight", name)] = random.uniform(0.5, 1.5, edges).astype(np.float32)
+    own = Called(module.float().eval(), schema, {of: torch.from_numpy(array) for of, array in arrays.items()})
     if "edge_type" in own.names.values():
-        of_edges["edge_attr"][:] = random.integers(0, 2, (edges, 1))
+        arrays[Given("edge_attr")][:] = random.integers(0, 2, (edges, 1))
 
     def called() -> Array:
         graph = None
         if own.dgl:
             from . import _dgl
 
-            graph = _dgl.filled(sys.modules["dgl"].graph(tuple(given["edge_index"]), num_nodes=vertices), given)
+            graph = _dgl.filled(sys.modules["dgl"].graph(tuple(own.tensors["edge_index"]), num_nodes=vertices[""]), own.tensors)
         with torch.no_grad():
-            made: Array = copy.deepcopy(own)(graph, **given).numpy()  # a copy: layers may keep what they find of a graph
+            made: Array = copy.deepcopy(own)(graph, **own.tensors).numpy()  # a copy: layers may keep what they find of a graph
         return made
 
     def each_has_edges() -> None:
-        ends[:, 2 : 2 + vertices] = np.roll(np.arange(vertices), 1), np.arange(vertices)
+        for name, of in schema.relations.items():
+            into = min(edges - 2, vertices[of.target])
+            arrays[Given("edge_index", name)][:, 2 : 2 + into] = np.arange(1, into + 1) % vertices[of.source], np.arange(into)
 
     if own.dgl:  # whose layers refuse vertices without edges into them
         each_has_edges()
     try:
         theirs = called()
     except IndexError:  # of rows of a table by numbers that features hold: each table has 0 and 1
-        for features in (*arrays.values(), *of_edges.values()):
-            features[:] = features > 0
+        for given, features in arrays.items():
+            if given.what not in ("edge_index", "n_id"):
+                features[:] = features > 0
         theirs = called()
     if not np.isfinite(theirs).all():  # as of a quotient by the number of edges
         each_has_edges()
         theirs = called()
-    graph = Graph(ends, **arrays, **of_edges)
+    of_graph = own.by_type({given: array for given, array in arrays.items() if given.what != "n_id"})
+    graph = Graph(**of_graph, num_nodes=vertices if own.typed else vertices[""])
     scratch = Scratch()
     try:
         out = scratch.path / "logits.npy"

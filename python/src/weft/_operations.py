@@ -11,7 +11,21 @@ import sympy
 import torch
 from torch import Tensor
 
-Rows = Any  # None, "vertices", the loops of an edge set, one of these with the operation that chooses among its rows, or Flat
+
+@dataclass(frozen=True)
+class Set:
+    """Rows: all vertices, or all edges with what is done about self loops. of: the vertex type, or the relation."""
+
+    kind: str  # "vertices", or "stored", "removed", "one" and "added" of edges
+    of: str = ""
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The attribute of an operation that names them."""
+        return {"of": self.of} if self.of else {}
+
+
+Rows = Any  # None, a Set, one with the operation that chooses among its rows, or Flat
 
 
 @dataclass(frozen=True)
@@ -69,6 +83,7 @@ class Ends:
 class Vertices:
     """The numbers of all vertices in order; pairs, if they stand twice, as the edge_index of self loops."""
 
+    rows: Rows
     pairs: bool = False
 
 
@@ -96,7 +111,7 @@ class Parts:
 
     @property
     def rows(self) -> tuple[Rows, ...]:
-        return tuple("vertices" if isinstance(p, Vertices) else getattr(p, "rows", None) for p in self.of)
+        return tuple(getattr(p, "rows", None) for p in self.of)
 
 
 @dataclass(frozen=True)
@@ -126,6 +141,7 @@ class Builder:
         self.shapes: list[Value] = []
         self.known: dict[Any, Value] = {}
         self.where: dict[str, str] = {}  # path and line of what is being lowered
+        self.ends = {"": ("", "")}  # the vertex types of the sources and targets of each relation
 
     def emit(self, op: str, inputs: Sequence[Value], rows: Rows, shape: Iterable[int], axis: int = 0, /,
              **attributes: Any) -> Value:  # fmt: skip
@@ -171,9 +187,14 @@ class Builder:
         if isinstance(rows, Flat):
             own = self.reshape(self.ones(rows.rows), (1,))
             return replace(self.expand(own, (rows.count,)), rows=rows, shape=())
-        if rows == "vertices" or rows[0] == "vertices":
-            return self.emit("ones", (), rows, (), rows="vertices")
-        return self.emit("ones", (), rows, (), rows="edges", loops=base_of(rows))
+        of = base_of(rows)
+        if of.kind == "vertices":
+            return self.emit("ones", (), rows, (), rows="vertices", **of.named)
+        return self.emit("ones", (), rows, (), rows="edges", loops=of.kind, **of.named)
+
+    def at(self, rows: Rows, end: str) -> Set:
+        """The vertices at an end of edges."""
+        return Set("vertices", self.ends[base_of(rows).of][end == "target"])
 
     def full(self, fill: Fill) -> Value:
         value = self.ones(fill.rows)
@@ -298,7 +319,7 @@ class Builder:
             least = self.of(y).get("min") if is_a(y, "clamp") else self.number(below(y)[1])
             count, of, end = self.bare(below(y)[0]), below(x)[0], self.of(x)["end"]
             if least == 1 and is_a(count, "scatter", reduce="sum", end=end):
-                if is_a(self.bare(below(count)[0]), "ones", loops=of.rows):
+                if is_a(self.bare(below(count)[0]), "ones", loops=of.rows.kind, **of.rows.named):
                     return "scatter", of, {"end": end, "reduce": "mean"}
         if is_a(x, "exp") and is_a(y, "gather") and is_a(below(x)[0], "sub"):
             total, (score, most) = below(y)[0], below(below(x)[0])
@@ -328,15 +349,35 @@ class Builder:
             return x
         kept = [1 if d in dims else n for d, n in enumerate(x.shape) if keep or d not in dims]
         axis = x.axis if keep else x.axis - sum(d < x.axis for d in dims)
+        if (parts := self.stacked(x, dims)) and name in ("sum", "mean", "first max", "first min"):
+            out = parts[0]
+            for p in parts[1:]:
+                if name in ("sum", "mean"):
+                    out = self.pointwise("add", out, p)
+                else:
+                    out = self.pointwise("where", self.pointwise({"max": "ge", "min": "le"}[name[6:]], out, p), out, p)
+            if name == "mean":
+                out = self.pointwise("mul", out, self.constant(1 / len(parts)))
+            return self.reshape(out, kept, axis)
+        name = name.removeprefix("first ")
         return self.emit(name, [x], x.rows, kept, axis, dims=sorted(dims), keep=keep, **attributes)
 
+    def stacked(self, x: Value, dims: Sequence[int]) -> list[Value]:
+        """What torch.stack has put side by side in a dimension, if it has."""
+        of = self.of(x)
+        if of["op"] != "cat" or isinstance(x.rows, Flat) or list(dims) != [of["dim"]]:
+            return []
+        parts = self.inputs(x)
+        return [replace(p, rows=x.rows, axis=x.axis) for p in parts if all(q.shape[of["dim"]] == 1 for q in parts)]
+
     def gather(self, x: Value, ends: Ends) -> Value:
-        if x.rows != "vertices":
+        if x.rows != self.at(ends.rows, ends.end):
             what = "a table with a row for each vertex" if x.rows is None else f"rows of {in_words(x.rows)}"
             raise Unlowerable(
                 f"{what} is read by the ends of edges: only rows of vertices are; concatenate it to x beforehand"
             )
-        return self.emit("gather", [x], ends.rows, x.shape, x.axis, end=ends.end, loops=base_of(ends.rows))
+        of = base_of(ends.rows)
+        return self.emit("gather", [x], ends.rows, x.shape, x.axis, end=ends.end, loops=of.kind, **of.named)
 
     def scatter(self, x: Value, end: str, reduce: str) -> Value:
         """To vertices. Of rows that a mask chose, the others count as nothing."""
@@ -354,7 +395,7 @@ class Builder:
                     return replace(self.pointwise("div", out, self.clamp(count, 1, None)), axis=axis)
                 out = self.pointwise("where", self.pointwise("gt", count, self.constant(0)), out, self.constant(0))
             return replace(out, axis=axis)
-        return self.emit("scatter", [x], "vertices", x.shape, axis, end=end, reduce=reduce)
+        return self.emit("scatter", [x], self.at(x.rows, end), x.shape, axis, end=end, reduce=reduce)
 
     def root(self, x: Value) -> Value:
         """The square root of a norm or of a standard deviation: PyTorch's have no gradient where they are 0."""
@@ -388,9 +429,19 @@ def base_of(rows: Rows) -> Any:
     return rows[0] if isinstance(rows, tuple) else rows
 
 
+def kind_of(rows: Rows) -> str | None:
+    """The kind of all rows of a set; None: of some, or none."""
+    return rows.kind if isinstance(rows, Set) else None
+
+
 def in_words(rows: Rows) -> str:
     if isinstance(rows, Flat):
         return f"{in_words(rows.rows)} × {rows.count}"
     if isinstance(rows, tuple):
         return f"some {in_words(rows[0])}"
-    return "vertices" if rows == "vertices" else "edges" if rows == "stored" else f"edges (self loops {rows})"
+    if rows is None:
+        return "parameters"
+    of = f" of {rows.of}" if rows.of else ""
+    if rows.kind in ("vertices", "stored"):
+        return ("vertices" if rows.kind == "vertices" else "edges") + of
+    return f"edges{of} (self loops {rows.kind})"

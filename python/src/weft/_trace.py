@@ -23,7 +23,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from . import _aten  # noqa: F401  its functions are Lowering's
 from ._errors import Refused
 from ._lowering import PRIVATE, Lowering, line_of
-from ._operations import Edges, Unlowerable, Value
+from ._operations import Edges, Set, Unlowerable, Value, Vertices, kind_of
 from ._written import Written
 
 _VERTICES, _EDGES = 10007, 20011  # the sizes that forward sees while it is traced, if it has no better
@@ -50,19 +50,74 @@ class Program:
     shape: tuple[int, ...]  # of a row of the output
 
 
+@dataclass(frozen=True)
+class Given:
+    """What forward is given of a graph: x, edge_index, edge_attr, edge_weight, the numbers of vertices (n_id), or a
+    table: a parameter of the module with a row for each vertex. A loss is given logits and labels."""
+
+    what: str
+    of: str = ""  # the vertex type, or the relation
+    name: str = ""  # of the parameter
+
+    @property
+    def rows(self) -> Set:
+        return Set("stored" if self.what.startswith("edge") else "vertices", self.of)
+
+    @property
+    def varies(self) -> int:
+        """Its dimension that has the rows."""
+        return int(self.what == "edge_index")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The types of a graph: columns of features by type, and what is known of edges by relation."""
+
+    features: dict[str, int]  # 0: none
+    vertices: dict[str, int]  # 0: any number
+    relations: dict[str, Relation]
+
+    @classmethod
+    def of(cls, counts: Mapping[str, Any]) -> Schema:
+        """Of a graph as the program inspects it."""
+        if "types" not in counts:
+            edges = Relation("", "", None, int(counts.get("edge_features") or 0), bool(counts.get("weighted")))
+            first, second = ({"": int(counts.get(key) or 0)} for key in ("features", "vertices"))
+            return cls(first, second, {"": edges})
+        relations = {}
+        for r in counts["relations"]:
+            key = r["source"], r["name"], r["target"]
+            relations["__".join(key)] = Relation(key[0], key[2], key, r["edge_features"], r["weighted"])
+        features, vertices = ({t["type"]: t[of] for t in counts["types"]} for of in ("features", "vertices"))
+        return cls(features, vertices, relations)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The edges from one type to another. key: as dicts of PyG name it."""
+
+    source: str
+    target: str
+    key: Any
+    features: int = 0
+    weighted: bool = False
+
+
 def trace(
     module: nn.Module,
     *,
-    features: int,
+    features: int = 0,
     edge_features: int | None = None,
     edge_weight: bool = False,
     vertices: int | None = None,
+    schema: Schema | None = None,
 ) -> Program:
     """The program of a module that is called as module(x, edge_index) or, if it is over DGL, as module(graph, x).
 
     The graph has features numbers a vertex, edge_features a edge, if any, and perhaps edge weights, which
-    forward gets where it names edge_attr and edge_weight. Raises Refused with the line of the module's
-    source, the reason, and what to write in its place.
+    forward gets where it names edge_attr and edge_weight. A schema says it of a graph of several types, of which
+    forward gets dicts by type. Raises Refused with the line of the module's source, the reason, and what to
+    write in its place.
     """
     if not isinstance(module, nn.Module):
         raise Refused(
@@ -70,30 +125,88 @@ def trace(
         )
     if scripted := [name for name, m in module.named_modules() if isinstance(m, torch.jit.ScriptModule)]:
         raise Refused(f"model: {scripted[0] or type(module).__name__} is of torch.jit.script: give the module that was scripted")
+    counts = {"features": features, "vertices": vertices, "edge_features": edge_features, "weighted": edge_weight}
+    schema = schema or Schema.of(counts)
     kind = next((p.dtype for p in module.parameters() if p.dtype.is_floating_point), torch.float32)
-    v, e = min(vertices or _VERTICES, 1_000_000), _EDGES
-    given = {"x": torch.zeros(v, features, dtype=kind), "edge_index": torch.arange(2 * e).view(2, e) % v}
-    given |= {"edge_attr": torch.zeros(e, edge_features, dtype=kind)} if edge_features else {}
-    given |= {"edge_weight": torch.ones(e, dtype=kind)} if edge_weight else {}
-    called = _Called(module, given)
+    tables = tables_of(module, schema)
+    try:
+        return _traced(module, schema, tables, kind)
+    except Refused:
+        if not tables:
+            raise
+    return _traced(module, schema, {}, kind)  # none is read as a table
+
+
+def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
+    """The parameters that may have a row for each vertex, and of which type: embeddings of as many, and all of as
+    many rows as there are vertices of a type without features."""
+    tables = {}
+    for path, part in module.named_modules():
+        for name, p in part.named_parameters(path, recurse=False):
+            types = [
+                of
+                for of, count in schema.vertices.items()
+                if not isinstance(p, nn.parameter.UninitializedParameter)
+                and p.dim() == 2
+                and p.shape[0] == count
+                and (isinstance(part, nn.Embedding) or not schema.features[of])
+            ]
+            if types:
+                tables[name] = next((of for of in types if of in name.split(".")), types[0])
+    return tables
+
+
+def _traced(module: nn.Module, schema: Schema, tables: dict[str, str], kind: torch.dtype) -> Program:
+    called = Called(module, schema, _tensors(module, schema, tables, kind))
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         with _quiet(), torch.no_grad():  # lazy layers take their sizes from a first call
-            called(**given)
+            called(**called.tensors)
     trained = _lower(called, True, set())
     evaluated = _lower(called, False, trained[0].frozen)
     for _, output in (trained, evaluated):
         _check_logits(output)
-    program = _program(module, *trained)
+    program = _program(module, schema, *trained)
     _same_in_evaluation(trained, evaluated)
     return program
 
 
-class _Called(nn.Module):  # type: ignore[misc]
+def _tensors(
+    module: nn.Module, schema: Schema, tables: dict[str, str], dtype: torch.dtype
+) -> dict[Given, Tensor]:
+    """Tensors of which all types and relations have another number of rows, but for tables."""
+    given: dict[Given, Tensor] = {}
+    sizes = {}
+    parameters = dict(module.named_parameters())
+    for n, (name, count) in enumerate(schema.vertices.items()):
+        v = min(count or _VERTICES, 1_000_000) + 101 * n
+        if name in tables.values():
+            v = count
+        sizes[name] = v
+        if schema.features[name]:
+            given[Given("x", name)] = torch.zeros(v, schema.features[name], dtype=dtype)
+        given[Given("n_id", name)] = torch.arange(v)
+    for name, vertices in tables.items():
+        given[Given("table", vertices, name)] = parameters[name].detach()
+    for n, (name, of) in enumerate(schema.relations.items()):
+        e = _EDGES + 10 * n
+        ends = torch.arange(2 * e).view(2, e)
+        most = torch.tensor([[sizes[of.source]], [sizes[of.target]]])
+        given[Given("edge_index", name)] = ends % most
+        if of.features:
+            given[Given("edge_attr", name)] = torch.zeros(e, of.features, dtype=dtype)
+        if of.weighted:
+            given[Given("edge_weight", name)] = torch.ones(e, dtype=dtype)
+    return given
+
+
+class Called(nn.Module):  # type: ignore[misc]
     """A module with what its forward is called with: tensors of a graph by their names, or a graph that holds them."""
 
-    def __init__(self, module: nn.Module, given: dict[str, Tensor]) -> None:
+    def __init__(self, module: nn.Module, schema: Schema, given: dict[Given, Tensor]) -> None:
         super().__init__()
-        self.of, self.given = module, given
+        self.of, self.schema = module, schema
+        self.typed = "" not in schema.features
+        there = {of.what for of in given}
         every = inspect.signature(module.forward).parameters.values()
         free = [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         if not free:
@@ -103,47 +216,96 @@ class _Called(nn.Module):  # type: ignore[misc]
         graphs = getattr(sys.modules.get("dgl"), "DGLGraph", ())
         held = [] if takes_graph else [(m, name) for m in module.modules() for name, of in vars(m).items() if isinstance(of, graphs)]
         self.held, self.dgl = held, takes_graph or bool(held)
-        self.data = not self.dgl and len(free) == 1 and free[0].name != "x"
+        self.data = not self.dgl and len(free) == 1 and first.name not in ("x", "x_dict")
         graph = "blocks" if first.name == "blocks" or "List" in str(first.annotation) else "graph"
         order = [graph, "x"] if takes_graph else ["x"] if held else ["data"] if self.data else ["x", "edge_index"]
-        self.names = {p.name: p.name for p in free if p.name in given}
-        if "edge_attr" in given and given["edge_attr"].shape[1] == 1:
+        dicts = "_dict" * self.typed
+        named = {p.name: p.name.removesuffix(dicts).replace("node_id", "n_id") for p in free}
+        self.names = {name: what for name, what in named.items() if what in there}
+        if (kinds := given.get(Given("edge_attr"))) is not None and kinds.shape[1] == 1:
             self.names |= {p.name: "edge_type" for p in free if p.name in _TYPES_OF_EDGES}
         others = (p.name for p in free if p.name not in (*self.names, *_TYPES_OF_EDGES))
-        self.names |= dict(zip(others, [o for o in order if o not in self.names]))
+        self.names |= dict(zip(others, [o for o in order if o not in self.names.values()]))
+        self.given = {
+            " ".join(filter(None, (of.what, of.of, of.name))): of
+            for of in given
+            if of.what != "n_id" or self.data or "n_id" in self.names.values()
+        }
+        self.tensors = {name: given[of] for name, of in self.given.items()}
+        if self.dgl and self.typed:
+            raise Refused(
+                "model: is over a graph of DGL with several types, which weft does not read yet: write it over "
+                "x_dict and edge_index_dict, as HeteroConv of PyTorch Geometric is"
+            )
         if self.dgl:
             self.names |= {
                 p.name: weft
                 for p in free[2:]
                 for weft, names in _EDGES_OF_DGL.items()
-                if p.name in names and weft in given
+                if p.name in names and weft in there
             }
         for p in free:
             if p.default is not p.empty or p.name in self.names:
                 continue
-            if p.name in ("edge_attr", "edge_weight"):
+            if p.name.removesuffix("_dict") in ("edge_attr", "edge_weight"):
                 raise Refused(f"model: forward takes {p.name}, which the graph lacks: give {p.name}")
             if p.name in _TYPES_OF_EDGES:
                 raise Refused(f"model: forward takes {p.name}: give the types of edges as edge_attr, one column of 0, 1, …")
             raise Refused(
-                f"model: forward takes {p.name}: weft gives x, edge_index, edge_attr and edge_weight, by these names"
+                f"model: forward takes {p.name}: weft gives x{dicts}, edge_index{dicts}, edge_attr{dicts} and "
+                f"edge_weight{dicts}, by these names"
             )
 
     def forward(self, graph: Any = None, **tensors: Tensor) -> Any:
-        whole = tensors | {"graph": graph, "blocks": _Blocks(graph)}
-        if self.data:
-            whole["data"] = _data(tensors)
+        given = {self.given[name]: tensor for name, tensor in tensors.items()}
+        tables = {of.name: tensor for of, tensor in given.items() if of.what == "table"}
+        whole = self.by_type({of: tensor for of, tensor in given.items() if of.what != "table"})
+        whole |= {"graph": graph, "blocks": _Blocks(graph), "data": self.data_of(whole) if self.data else None}
         if "edge_type" in self.names.values():
-            whole["edge_type"] = tensors["edge_attr"][:, 0].long()
+            whole["edge_type"] = whole["edge_attr"][:, 0].long()
         for module, name in self.held:
             setattr(module, name, graph)
-        made = self.of(**{name: whole[of] for name, of in self.names.items()})
+        named = {name: whole.get(of, {} if self.typed else None) for name, of in self.names.items()}
+        made = self.output(torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named))
         if not isinstance(made, Tensor):
             raise Refused(
                 f"model: forward returns a {type(made).__name__}, instead of one tensor of vertices × classes: give a "
                 "module around this one, whose forward returns the logits of all vertices alone"
             )
         return made
+
+    def by_type(self, given: Mapping[Given, Any]) -> dict[str, Any]:
+        """What is given by its name, in a graph of several types as a dict of these."""
+        made: dict[str, Any] = {}
+        for of, value in given.items():
+            if self.typed:
+                key = self.schema.relations[of.of].key if of.rows.kind == "stored" else of.of
+                made.setdefault(of.what, {})[key] = value
+            else:
+                made[of.what] = value
+        return made
+
+    def data_of(self, whole: Mapping[str, Any]) -> Any:
+        from torch_geometric.data import Data, HeteroData
+
+        if not self.typed:
+            return Data(**whole, num_nodes=whole["n_id"].shape[0])
+        data = HeteroData()
+        for what, by_type in whole.items():
+            for key, value in by_type.items():
+                data[key][what] = value
+                if what == "n_id":
+                    data[key].node_id, data[key].num_nodes = value, value.shape[0]
+        return data
+
+    def output(self, returned: Any) -> Any:
+        """The logits: what the module returns, or of a dict those of the first type, which has the labels."""
+        first = next(iter(self.schema.features))
+        if not isinstance(returned, Mapping):
+            return returned
+        if first not in returned:
+            raise Unlowerable(f"forward returns nothing for {first}, whose vertices have the labels: return its logits")
+        return returned[first]
 
 
 class _Blocks:
@@ -170,24 +332,11 @@ _EDGES_OF_DGL = {
 }
 
 
-def _data(tensors: dict[str, Tensor]) -> Any:
-    from torch_geometric.data import Data
-
-    return Data(**tensors)
+# What an operation that reads what is given is called.
+_READS = {"x": "features", "edge_attr": "edge_features"}
 
 
-# What an operation that reads what is given is called, and what rows it has.
-_GIVEN = {
-    "x": ("features", "vertices"),
-    "edge_index": ("edge_index", "stored"),
-    "edge_attr": ("edge_features", "stored"),
-    "edge_weight": ("edge_weight", "stored"),
-    "logits": ("logits", "vertices"),
-    "labels": ("labels", "vertices"),
-}
-
-
-def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[Lowering, Any]:
+def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any]:
     """The operations of a module in training, or in evaluation, and what it returns."""
     tensors = {id(t): t for t in (*called.parameters(), *called.buffers())}
     own = copy.deepcopy(called, tensors).train(training)
@@ -198,29 +347,40 @@ def _lower(called: _Called, training: bool, frozen: set[str]) -> tuple[Lowering,
     to = Lowering({}, _said_of)
     for to.node in graph.nodes:
         to.possible()
-    sizes = {}
     for node, kind in inputs.items():
-        if kind in called.given:
-            size = node.meta["val"].shape[int(kind == "edge_index")]
+        of = called.given.get(kind) if isinstance(kind, str) else None
+        if of is not None:
+            size = node.meta["val"].shape[of.varies]
             if isinstance(size, int):
                 raise Refused(
                     "model: forward works for one number of vertices or edges alone: take sizes from x.size(0), and give "
                     "a table with a row for each vertex, as an embedding is, as features"
                 )
-            sizes[size.node.expr] = _GIVEN[kind][1]
-    v, e = (next((k for k, r in sizes.items() if r == of), sympy.Symbol(of)) for of in ("vertices", "stored"))
-    to.rows = {v: "vertices", **sizes, sympy.expand(v + e): "added"}
+            to.rows[size.node.expr] = of.rows
+    to.ends = {name: (r.source, r.target) for name, r in called.schema.relations.items()}
+    for name, relation in called.schema.relations.items():
+        if relation.source == relation.target:
+            v, e = (
+                [k for k, of in to.rows.items() if of == rows] or [sympy.Symbol(str(rows))]
+                for rows in (Set("vertices", relation.source), Set("stored", name))
+            )
+            to.rows |= {sympy.expand(a + b): Set("added", name) for a in v for b in e}
     to.training, to.frozen = training, set(frozen)
     names, buffers = _canonical(called.of), dict(own.named_buffers())
     for node, kind in inputs.items():
         if isinstance(kind, Tensor):
             to.env[node] = kind
-        elif kind == "edge_index":
-            to.env[node] = Edges("stored")
-        elif kind in called.given:
-            rows_, shape, _ = to.layout(node)
-            shapes = {} if kind == "edge_weight" else {"shape": list(shape)}
-            to.env[node] = to.emit(_GIVEN[kind][0], (), rows_, shape, **shapes)
+        elif (of := called.given.get(kind)) is not None:
+            rows, shape, _ = to.layout(node)
+            if of.what == "edge_index":
+                to.env[node] = Edges(of.rows)
+            elif of.what == "n_id":
+                to.env[node] = Vertices(of.rows)
+            elif of.what == "table":
+                to.env[node] = to.emit("table", (), rows, shape, name=names[of.name], **rows.named)
+            else:
+                shapes = {} if of.what == "edge_weight" else {"shape": list(shape)}
+                to.env[node] = to.emit(_READS.get(of.what, of.what), (), rows, shape, **shapes, **rows.named)
         elif (name := kind.removeprefix("of.")) in names:
             to.env[node] = to.emit("parameter", (), None, node.meta["val"].shape, name=names[name])
         else:  # a buffer that is not saved
@@ -253,7 +413,7 @@ def _check_logits(output: Any) -> None:
         raise Refused(
             "model: forward returns some of the vertices: return the logits of all; train_mask says which count"
         )
-    if not isinstance(output, Value) or output.rows != "vertices" or output.axis or len(output.shape) > 1:
+    if not isinstance(output, Value) or kind_of(output.rows) != "vertices" or output.axis or len(output.shape) > 1:
         raise Refused(
             "model: forward returns something else than one tensor of vertices × classes: return the logits of all vertices, and nothing else"
         )
@@ -269,7 +429,7 @@ def _canonical(module: nn.Module) -> dict[str, str]:
     return names
 
 
-def _exported(called: _Called) -> tuple[Any, dict[Any, Any]]:
+def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
     """The graph of ATen's operations, and what its inputs are: names of the state or of what is given, or a constant."""
     apply, tracer = torch.autograd.Function.__dict__["apply"], torch.fx.proxy.TracerBase
     frames = getattr(tracer, "_filter_traceback_frames", None)
@@ -280,10 +440,10 @@ def _exported(called: _Called) -> tuple[Any, dict[Any, Any]]:
             if called.dgl:
                 from . import _dgl
 
-                return _dgl.exported(called, called.given)
-            varies = {name: {int(name == "edge_index"): torch.export.Dim.AUTO} for name in called.given}
+                return _dgl.exported(called, called.tensors)
+            varies = {name: {of.varies: torch.export.Dim.AUTO} for name, of in called.given.items()}
             shapes = {"tensors": varies} if varies else None
-            exported = torch.export.export(called, (), called.given, dynamic_shapes=shapes, strict=False)
+            exported = torch.export.export(called, (), called.tensors, dynamic_shapes=shapes, strict=False)
         except Exception as error:  # whatever the module raises
             raise _why(error, called.names) from None
         finally:
@@ -410,9 +570,9 @@ def _used(to: Lowering, outputs: list[int]) -> tuple[list[dict[str, Any]], list[
     return operations, [number[k] for k in outputs]
 
 
-def _program(module: nn.Module, to: Lowering, output: Value) -> Program:
+def _program(module: nn.Module, schema: Schema, to: Lowering, output: Value) -> Program:
     operations, (last,) = _used(to, [output.op])
-    names = {o["name"] for o in operations if o["op"] == "parameter"}
+    names = {o["name"] for o in operations if o["op"] in ("parameter", "table")}
     for o in operations:
         names |= {
             o[k]
@@ -426,10 +586,14 @@ def _program(module: nn.Module, to: Lowering, output: Value) -> Program:
         for n in state
         if n in names
     ]
+    relations = [
+        {"name": name, "source": r.source, "target": r.target} for name, r in schema.relations.items() if name
+    ]
     text = json.dumps(
         {
             "version": 1,
             "class": type(module).__name__,
+            **({"relations": relations} if relations else {}),
             "parameters": parameters,
             "operations": operations,
             "output": last,

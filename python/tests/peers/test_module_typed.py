@@ -1,0 +1,179 @@
+"""Modules over graphs of several types: they train as in PyTorch on every mesh that divides such graphs."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from convolutions import EPOCHS, MESHES, OPTIMIZERS, RATES
+from torch import nn
+from torch_geometric.data import HeteroData
+from torch_geometric.nn import (
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GraphConv,
+    HeteroConv,
+    HeteroDictLinear,
+    Linear,
+    SAGEConv,
+    TransformerConv,
+    to_hetero,
+)
+
+import weft
+
+COUNTS = {"paper": 60, "author": 25, "venue": 7}
+RELATIONS = {
+    ("author", "writes", "paper"): 140,
+    ("paper", "rev_writes", "author"): 120,
+    ("paper", "cites", "paper"): 200,
+    ("venue", "prints", "paper"): 60,
+    ("paper", "appears", "venue"): 50,
+}
+WRITES, BACK, CITES, PRINTS, APPEARS = RELATIONS
+BRIEF = {"epochs": EPOCHS, "progress": False, "checkpoint_every": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Papers and authors have features, venues have none; the last vertices are isolated, and edges stand twice."""
+    torch.manual_seed(1)
+    made = HeteroData()
+    y = torch.randint(3, (COUNTS["paper"],))
+    made["paper"].x, made["paper"].y = torch.randn(60, 6) + F.one_hot(y, 3).repeat(1, 2), y
+    made["author"].x = torch.randn(25, 4)
+    made["venue"].num_nodes = 7
+    part = torch.rand(60)
+    made["paper"].train_mask, made["paper"].val_mask = part < 0.6, part >= 0.6
+    for key, n in RELATIONS.items():
+        edges = torch.stack([torch.randint(COUNTS[of] - 1, (n,)) for of in (key[0], key[2])])
+        edges[:, :5] = edges[:, 5:10]
+        made[key].edge_index = edges
+    made[CITES].edge_index[1, :9] = made[CITES].edge_index[0, :9]
+    made[PRINTS].edge_weight = torch.rand(60) + 0.5
+    made[APPEARS].edge_attr = torch.randn(50, 3)
+    return made
+
+
+class Convs(nn.Module):
+    """A convolution of its own for each relation, and an embedding of what has no features."""
+
+    def __init__(self):
+        super().__init__()
+        self.venues = nn.Embedding(COUNTS["venue"], 5)
+        self.first = HeteroConv(
+            {
+                WRITES: SAGEConv((4, 6), 8),
+                BACK: GATConv((6, 4), 4, heads=2, add_self_loops=False),
+                CITES: GCNConv(6, 8),
+                APPEARS: TransformerConv((6, 5), 8, edge_dim=3),
+            },
+        )
+        self.last = HeteroConv(
+            {
+                WRITES: GATv2Conv((8, 8), 8, add_self_loops=False),
+                CITES: SAGEConv(8, 8, aggr="max"),
+                PRINTS: GraphConv((8, 8), 8),
+            },
+            aggr="mean",
+        )
+        self.out = Linear(-1, 3)
+
+    def forward(self, x_dict, edge_index_dict, edge_attr_dict, edge_weight_dict):
+        x = {**x_dict, "venue": self.venues.weight}
+        x = {key: h.tanh() for key, h in self.first(x, edge_index_dict, edge_attr_dict=edge_attr_dict).items()}
+        x = self.last(x, edge_index_dict, edge_weight_dict=edge_weight_dict)
+        return {key: self.out(h) for key, h in x.items()}
+
+
+class OfData(nn.Module):
+    """Over the graph itself, whose vertices are numbered; types that share a layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.ModuleDict({name: nn.Embedding(n, 8) for name, n in COUNTS.items()})
+        self.into = HeteroDictLinear({"paper": 6, "author": 4}, 8)
+        self.conv, self.norm, self.out = SAGEConv(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+
+    def forward(self, data):
+        into = self.into(data.x_dict)
+        x = {name: of(data[name].n_id) + into.get(name, 0) for name, of in self.embed.items()}
+        h = x["paper"]
+        for key in (WRITES, CITES, PRINTS):
+            h = h + self.conv((x[key[0]], x["paper"]), data[key].edge_index).relu()
+        return self.out(self.norm(h))
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = SAGEConv((-1, -1), 8), SAGEConv((-1, -1), 3)
+
+    def forward(self, x, edge_index):
+        return self.last(F.relu(self.first(x, edge_index)), edge_index)
+
+
+MODULES = {
+    "HeteroConv": Convs,
+    "to_hetero": lambda: to_hetero(Plain(), (["paper", "author"], [WRITES, BACK, CITES])),
+    "HeteroData": OfData,
+}
+
+
+def called(module, data):
+    if isinstance(module, OfData):
+        data = data.clone()
+        for name, n in COUNTS.items():
+            data[name].n_id = torch.arange(n)
+        return module(data)
+    of_edges = isinstance(module, Convs)
+    more = [data.edge_attr_dict, data.edge_weight_dict] if of_edges else []
+    logits = module(data.x_dict, data.edge_index_dict, *more)
+    return logits["paper"]
+
+
+def made(name, data):
+    torch.manual_seed(2)
+    module = MODULES[name]()
+    with torch.no_grad():
+        called(module.eval(), data)  # lazy layers take their sizes
+    return module
+
+
+def in_double(data):
+    return data.clone().apply(lambda t: t.double() if t.is_floating_point() else t)
+
+
+def losses_of(module, data, optimizer):
+    module, data, losses = copy.deepcopy(module).double().train(), in_double(data), []
+    steps, mask = OPTIMIZERS[optimizer](module.parameters(), lr=RATES[optimizer]), data["paper"].train_mask
+    for _ in range(EPOCHS):
+        steps.zero_grad()
+        loss = F.cross_entropy(called(module, data)[mask], data["paper"].y[mask])
+        loss.backward()
+        steps.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", MODULES)
+def test_trains_as_pytorch(name, optimizer, data):
+    """The losses are PyTorch's on each mesh, and the module comes back with the weights of the run."""
+    module = made(name, data)
+    wanted = losses_of(module, data, optimizer)
+    for mesh, settings in MESHES.items():
+        settings = BRIEF | settings | {"optimizer": optimizer, "lr": RATES[optimizer], "out": f"run-{mesh}"}
+        if mesh == "pipeline=2":
+            with pytest.raises(weft.Refused, match="a pipeline does not divide; take parallel graph=2 or tensor=2|of one vertex type"):
+                weft.train(data, model=module, **settings)
+            continue
+        if optimizer == "sgd" and mesh not in ("one worker", "graph=3"):
+            continue
+        run = weft.train(data, model=module, **settings)
+        np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5, err_msg=mesh)
+        with torch.no_grad():
+            logits = called(run.module().eval(), data)
+        np.testing.assert_allclose(logits.numpy(), run.logits, atol=1e-4, err_msg=mesh)
