@@ -395,9 +395,9 @@ def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any
     return to, output
 
 
-def _fixed(graph: Any, called: _Called) -> Refused | None:
+def _fixed(graph: Any, called: Called) -> Refused | None:
     """What to write where a number of vertices became a number of the program, if there is such a place."""
-    count = next((t.shape[0] for name, t in called.given.items() if name == "x"), 0)
+    count = next((t.shape[0] for name, t in called.tensors.items() if name == "x"), 0)
     if count in {n for t in (*called.parameters(), *called.buffers()) for n in t.shape}:
         return None
     for node in graph.nodes:
@@ -433,7 +433,7 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
     """The graph of ATen's operations, and what its inputs are: names of the state or of what is given, or a constant."""
     apply, tracer = torch.autograd.Function.__dict__["apply"], torch.fx.proxy.TracerBase
     frames = getattr(tracer, "_filter_traceback_frames", None)
-    with _quiet(), Written():
+    with _quiet(), Written(), _one_by_one():
         try:
             torch.autograd.Function.apply = classmethod(_own_gradient)
             tracer._filter_traceback_frames = _from_forward
@@ -461,6 +461,18 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
     return exported.graph, {
         n: kinds[n.name] for n in exported.graph.nodes if n.op == "placeholder" and n.name in kinds
     }
+
+
+@contextlib.contextmanager
+def _one_by_one() -> Iterator[None]:
+    """PyG's layers of several relations multiply by each weight alone, and not by which makes the fewest products."""
+    backend: Any = sys.modules.get("torch_geometric.backend")
+    kept = getattr(backend, "use_segment_matmul", None)
+    if backend:
+        backend.use_segment_matmul = False
+    yield
+    if backend:
+        backend.use_segment_matmul = kept
 
 
 def _from_forward(_: Any, frames: traceback.StackSummary) -> traceback.StackSummary:
