@@ -470,9 +470,11 @@ def _one_by_one() -> Iterator[None]:
     kept = getattr(backend, "use_segment_matmul", None)
     if backend:
         backend.use_segment_matmul = False
-    yield
-    if backend:
-        backend.use_segment_matmul = kept
+    try:
+        yield
+    finally:
+        if backend:
+            backend.use_segment_matmul = kept
 
 
 def _from_forward(_: Any, frames: traceback.StackSummary) -> traceback.StackSummary:
