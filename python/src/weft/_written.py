@@ -1,7 +1,7 @@
 """Functions of PyTorch that are written out while a module is traced, as operations that a program has.
 
-torch.export would leave them whole, or fail at them: recurrent layers over sequences of a fixed length, sums and
-repetitions along columns, and products with sparse matrices whose indices are edges.
+torch.export would leave them whole, or fail at them: recurrent layers over sequences of a fixed length, sums
+and repetitions along columns, and products with sparse matrices whose indices are edges.
 """
 
 from __future__ import annotations
