@@ -14,6 +14,7 @@ from torch_geometric.nn import (
     GATv2Conv,
     GCNConv,
     GraphConv,
+    HANConv,
     HeteroConv,
     HeteroDictLinear,
     Linear,
@@ -115,10 +116,24 @@ class Plain(nn.Module):
         return self.last(F.relu(self.first(x, edge_index)), edge_index)
 
 
+class Attention(nn.Module):
+    """Attention along each relation, and then over the relations."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.out = HeteroDictLinear({"paper": 6, "author": 4}, 8), nn.Linear(8, 3)
+        self.conv = HANConv(8, 8, (["paper", "author"], [WRITES, BACK, CITES]), heads=2)
+
+    def forward(self, x_dict, edge_index_dict):
+        h = self.conv(self.into(x_dict), {key: edge_index_dict[key] for key in (WRITES, BACK, CITES)})
+        return {"paper": self.out(h["paper"])}
+
+
 MODULES = {
     "HeteroConv": Convs,
     "to_hetero": lambda: to_hetero(Plain(), (["paper", "author"], [WRITES, BACK, CITES])),
     "HeteroData": OfData,
+    "HANConv": Attention,
 }
 
 
@@ -177,3 +192,28 @@ def test_trains_as_pytorch(name, optimizer, data):
         with torch.no_grad():
             logits = called(run.module().eval(), data)
         np.testing.assert_allclose(logits.numpy(), run.logits, atol=1e-4, err_msg=mesh)
+
+
+def test_goes_on(data):
+    """A run is resumed to the bit, and predicts, evaluates and is planned as those of other models."""
+    module, settings = made("HeteroConv", data), {"epochs": 4, "progress": False}
+    run = weft.train(data, model=module, out="run", **settings)
+    part = weft.train(data, model=module, out="part", **settings | {"epochs": 2, "checkpoint_every": 1})
+    resumed = weft.train(data, resume=part, **settings)
+    assert resumed.history["loss"].tolist() == run.history["loss"].tolist()
+    np.testing.assert_array_equal(run.predict(vertices=[3, 1]), run.predictions[[3, 1]])
+    assert run.evaluate()["val"]["accuracy"] == pytest.approx(run.summary["val"])
+    (planned,) = (m for m in weft.plan(data, workers=2, model=module)["meshes"] if m["parallel"] == "graph=2")
+    two = weft.train(data, model=module, out="two", parallel="graph=2", **settings)
+    assert planned["peak_tensor_bytes"] == max(two.summary["peak_tensor_bytes"])
+
+
+def test_refuses(data):
+    """A module that returns nothing for the type with the labels, and one that is over DGL's heterographs."""
+    module = made("HeteroConv", data)
+    module.forward = lambda x_dict, edge_index_dict: {"author": x_dict["author"]}
+    with pytest.raises(weft.Refused, match="forward returns nothing for paper, whose vertices have the labels"):
+        weft.train(data, model=module, **BRIEF)
+    module.forward = lambda graph, x: x
+    with pytest.raises(weft.Refused, match="over a graph of DGL with several types"):
+        weft.train(data, model=module, **BRIEF)
