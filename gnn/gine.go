@@ -7,7 +7,8 @@ import (
 )
 
 var gineModel = ModelKind{
-	Name: "gine", Settings: append([]string{"jk"}, graphSettings...), EdgeFeatures: true, sameWidth: true, list: "convs",
+	Name: "gine", Settings: append([]string{"jk"}, graphSettings...), EdgeFeatures: true, sameWidth: true,
+	list:   "convs",
 	weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 	convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGINE(at) },
 	cost:        func(in, out, edge int) Cost { return Cost{in*out + out*out, edge*in + in} },

@@ -372,10 +372,12 @@ func TestFailureOfTheDiskLeavesNothing(t *testing.T) {
 func TestImpossibleGraphsAreRefused(t *testing.T) {
 	parent := t.TempDir()
 	for name, g := range map[string]Graph{
-		"vertices": {Types: []VertexType{{Count: 1 << 31}}}, "negative vertices": {Types: []VertexType{{Count: -1}}},
-		"columns": {Types: []VertexType{{Features: Features{Columns: -1}}}},
-		"classes": {Labels: Labels{Classes: -1}}, "many classes": {Labels: Labels{Classes: 1 << 40}},
-		"metric": {Metric: "luck"},
+		"vertices":          {Types: []VertexType{{Count: 1 << 31}}},
+		"negative vertices": {Types: []VertexType{{Count: -1}}},
+		"columns":           {Types: []VertexType{{Features: Features{Columns: -1}}}},
+		"classes":           {Labels: Labels{Classes: -1}},
+		"many classes":      {Labels: Labels{Classes: 1 << 40}},
+		"metric":            {Metric: "luck"},
 	} {
 		g.Relations = []Relation{{Indptr: []int64{0}}}
 		if g.Types == nil {

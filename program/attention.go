@@ -116,8 +116,8 @@ func (b *builder) scores(s, source *value, a *attention) []*value {
 		scale, s = scale*c, s.in[0]
 	}
 	last := len(source.Shape) - 1
-	if s.op != "sum" || !slices.Equal(s.o.Dims, []int{last}) || s.in[0].op != "mul" || scale != 1 && scale <= 0 ||
-		!slices.Equal(s.in[0].Shape, source.Shape) {
+	if s.op != "sum" || !slices.Equal(s.o.Dims, []int{last}) || s.in[0].op != "mul" ||
+		scale != 1 && scale <= 0 || !slices.Equal(s.in[0].Shape, source.Shape) {
 		return nil
 	}
 	x, y := s.in[0].in[0], s.in[0].in[1]

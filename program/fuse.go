@@ -84,7 +84,8 @@ func headDot(v *value, alone func(*value) bool) fused {
 
 // dotOf returns the sum of each head's products with a vector; nil: v is none.
 func dotOf(v *value) *dot {
-	if v.op != "sum" || v.Rows != Vertices || v.in[0].op != "mul" || !slices.Equal(v.o.Dims, []int{len(v.in[0].Shape) - 1}) {
+	if v.op != "sum" || v.Rows != Vertices || v.in[0].op != "mul" ||
+		!slices.Equal(v.o.Dims, []int{len(v.in[0].Shape) - 1}) {
 		return nil
 	}
 	x, a := v.in[0].in[0], v.in[0].in[1]

@@ -202,7 +202,8 @@ func (o *Operation) checkAttributes(allowed []string) error {
 	}
 	for _, w := range words {
 		if !slices.Contains(w.choices, w.value) {
-			return fmt.Errorf("%s: no %q; it is one of %s", w.name, w.value, strings.Join(w.choices[1:], ", "))
+			return fmt.Errorf("%s: no %q; it is one of %s", w.name, w.value,
+				strings.Join(w.choices[1:], ", "))
 		}
 	}
 	return nil

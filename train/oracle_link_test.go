@@ -171,7 +171,11 @@ func shop(t *testing.T, times int) (g *graph.Graph, items, users, tags links.Ran
 		return f
 	}
 	g = &graph.Graph{
-		Types: []graph.VertexType{{Type: "item", Count: 70 * times, Features: features(items, 5)}, {Type: "user", Count: 90 * times, Features: features(users, 3)}, {Type: "tag", Count: 30 * times, Features: features(tags, 4)}},
+		Types: []graph.VertexType{
+			{Type: "item", Count: 70 * times, Features: features(items, 5)},
+			{Type: "user", Count: 90 * times, Features: features(users, 3)},
+			{Type: "tag", Count: 30 * times, Features: features(tags, 4)},
+		},
 	}
 	for _, of := range []struct {
 		source, name, target string

@@ -72,7 +72,10 @@ func TestOwnCrossEntropy(t *testing.T) {
 		{"resgcn", "pipeline=2,graph=2", "", plain, ""},
 		{"sage", "graph=2", "several labels", plain, ""},
 		{"sage", "graph=2", "", with(func(y *nn.Targets) { y.Smoothing = .1 }), "label-smoothing .1"},
-		{"gcn", "tensor=2", "", with(func(y *nn.Targets) { y.Loss = nn.Focal(2) }), "loss focal, focal-gamma 2"},
+		{
+			"gcn", "tensor=2", "", with(func(y *nn.Targets) { y.Loss = nn.Focal(2) }),
+			"loss focal, focal-gamma 2",
+		},
 		{"sage", "", "partitions 3", plain, ""},
 		{"sage", "graph=2", "precision bf16", plain, ""},
 		{"sage", "graph=2", "label-input .5", plain, ""},

@@ -209,7 +209,9 @@ func TestUnusedRelations(t *testing.T) {
 	ring := graph.Edges{Source: []int32{0, 1, 2}, Target: []int32{1, 2, 0}}
 	features := graph.Features{Columns: 2, Dense: make([]float32, 6)}
 	g := &graph.Graph{
-		Types: []graph.VertexType{{Type: "paper", Count: 3, Features: features}, {Type: "venue", Count: 3, Features: features}},
+		Types: []graph.VertexType{
+			{Type: "paper", Count: 3, Features: features}, {Type: "venue", Count: 3, Features: features},
+		},
 		Relations: []graph.Relation{
 			relation("paper", "cites", "paper", ring),
 			relation("paper", "in", "venue", ring),

@@ -13,7 +13,7 @@ import (
 )
 
 // longLiteral is a literal that a line may hold whole, however long the line is.
-var longLiteral = regexp.MustCompile("^[^/]*(\"(\\\\.|[^\"\\\\]){30,}\"|`[^`]{30,}`)")
+var longLiteral = regexp.MustCompile("^([^/\"`]|\"(\\\\.|[^\"\\\\])*\"|`[^`]*`)*?(\"(\\\\.|[^\"\\\\]){30,}\"|`[^`]{30,}`)")
 
 // TestLines: a line of Go has at most 110 columns, a tab taking four, but for long literals.
 func TestLines(t *testing.T) {

@@ -132,7 +132,8 @@ func TestFormats(t *testing.T) {
 			}
 			g := ring()
 			g.Relations[0].Formats, g.Old = formats, old
-			path := graphtest.File(t, "g.dgl", dgltest.Graphs(dgltest.Tensors{"glabel": dgltest.Of([]int64{1})}, g))
+			tensors := dgltest.Tensors{"glabel": dgltest.Of([]int64{1})}
+			path := graphtest.File(t, "g.dgl", dgltest.Graphs(tensors, g))
 			got, _ := read(t, path, only)
 			same(t, got, want)
 			inStream(t, path, only)
@@ -209,7 +210,8 @@ func refused(t *testing.T, path string, o Options, want string) {
 func TestTypes(t *testing.T) {
 	want, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, shop())), only)
 	require.NoError(t, want.Check())
-	if want.Types[0].Type != "game" || want.Types[0].Count != 4 || len(want.Types) != 3 || want.Types[1].Name() != "dev" ||
+	if want.Types[0].Type != "game" || want.Types[0].Count != 4 || len(want.Types) != 3 ||
+		want.Types[1].Name() != "dev" ||
 		want.Types[2].Features.Columns != 2 {
 		t.Errorf("types %+v", want.Types)
 	}

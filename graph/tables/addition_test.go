@@ -42,7 +42,9 @@ func TestAdd(t *testing.T) {
 			nil,
 			"k.csv:2: the graph has a vertex of the id \"b\"",
 		},
-		"lacks": {[]string{graphtest.File(t, "l.csv", "id,city\nd,Rome\n")}, nil, "l.csv: there is no column age"},
+		"lacks": {
+			[]string{graphtest.File(t, "l.csv", "id,city\nd,Rome\n")}, nil, "l.csv: there is no column age",
+		},
 		"twice": {more.Vertices, []string{more.Edges[0], more.Edges[0]}, "a second list of new edges"},
 	} {
 		_, err := Add(Options{Vertices: c.vertices, Edges: c.edges}, g)

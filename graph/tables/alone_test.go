@@ -153,7 +153,9 @@ func TestEdgeColumns(t *testing.T) {
 			numbers("weight"),
 			"size, note, when",
 		},
-		"names.csv": {list{Strings: true}, []float32{.5, -.25, 3}, nil, numbers("weight"), "size, note, when"},
+		"names.csv": {
+			list{Strings: true}, []float32{.5, -.25, 3}, nil, numbers("weight"), "size, note, when",
+		},
 		"e.parquet": {
 			list{EdgeFeatures: []string{"note", "size"}},
 			[]float32{-.25, .5, 3},
@@ -308,8 +310,9 @@ func TestDamagedIsRefused(t *testing.T) {
 		{list{Path: edges, Features: graphtest.File(t, "x.csv", "1\n2\n")}, "x.csv: has 2 rows, the graph of "},
 		{
 			list{
-				Path:     edges,
-				Features: graphtest.File(t, "x.csv.gz", graphtest.Zipped(t, strings.Repeat("1,2\n", 1000))[:20]),
+				Path: edges,
+				Features: graphtest.File(t, "x.csv.gz",
+					graphtest.Zipped(t, strings.Repeat("1,2\n", 1000))[:20]),
 			},
 			"damaged or cut short",
 		},

@@ -56,7 +56,8 @@ func TestValuesOfWholeNumbers(t *testing.T) {
 		{"id,kind\n2,1.0\n0,0.0\n1,\n", false, graph.Labels{Classes: 2, Class: []int64{0, -1, 1}}},
 	} {
 		g, err := readList(list{
-			Path: graphtest.File(t, "e.csv", chain(3)), Labels: graphtest.File(t, "y.csv", c.labels), Values: c.values,
+			Path:   graphtest.File(t, "e.csv", chain(3)),
+			Labels: graphtest.File(t, "y.csv", c.labels), Values: c.values,
 		})
 		if err != nil {
 			t.Errorf("%q: %v", c.labels, err)
@@ -251,7 +252,8 @@ func TestRowsByIDRefused(t *testing.T) {
 			edges = "0,1\n1,2\n2,zed\n"
 		}
 		_, err := readList(list{
-			Path: graphtest.File(t, "e.csv", edges), Labels: graphtest.File(t, "y.csv", c.text), Strings: c.names,
+			Path:   graphtest.File(t, "e.csv", edges),
+			Labels: graphtest.File(t, "y.csv", c.text), Strings: c.names,
 		})
 		assert.Refused(t, err, want, "%q", c.text)
 	}

@@ -104,7 +104,9 @@ func TestThere(t *testing.T) {
 	fails := errors.New("the disk is gone")
 	defer func() { Fsync = (*os.File).Sync }()
 	for name, act := range map[string]func(root *os.Root) error{
-		"write":    func(root *os.Root) error { return Write(filepath.Join(root.Name(), "old"), text("new")) },
+		"write": func(root *os.Root) error {
+			return Write(filepath.Join(root.Name(), "old"), text("new"))
+		},
 		"write in": func(root *os.Root) error { return WriteIn(root, "old", text("new")) },
 		"rename":   func(root *os.Root) error { return Rename(root, "new", "old") },
 		"exchange": func(root *os.Root) error { return Exchange(root, "new", "old") },

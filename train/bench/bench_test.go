@@ -50,7 +50,10 @@ func TestBound(t *testing.T) {
 			"a", bf16, " V=0 E=0", "attention back", "50×7", 3, 20, 0, 100. / 20 / 1e9, "memory", 10 / 20., 1,
 			.1,
 		},
-		{"a", bf16, " V=0 E=0", "product", "50×2×3", 3, 5, 600. / 5 / 1e9, 20. / 5 / 1e9, "memory", 4.5 / 5, 1, .09},
+		{
+			"a", bf16, " V=0 E=0", "product", "50×2×3", 3, 5, 600. / 5 / 1e9, 20. / 5 / 1e9, "memory",
+			4.5 / 5, 1, .09,
+		},
 	}, m.Kernels)
 	k := here.kernel(product, f32, 12)
 	assert.Equal(t, "compute", k.Bound)

@@ -64,8 +64,9 @@ func ofProgram(t *testing.T) *train.Job {
 		{"op":"linear","in":[0,1]}],"output":2}`), 0o666))
 	var weights bytes.Buffer
 	require.NoError(t, nn.EncodeState(&weights, nn.State{
-		"w":     {Shape: []int{5, 13}, Float32: make([]float32, 65)},
-		"count": {Shape: []int{}, Int64: []int64{7}}, "features.mean": {Shape: []int{1}, Float32: []float32{1}},
+		"w":             {Shape: []int{5, 13}, Float32: make([]float32, 65)},
+		"count":         {Shape: []int{}, Int64: []int64{7}},
+		"features.mean": {Shape: []int{1}, Float32: []float32{1}},
 	}))
 	require.NoError(t, os.WriteFile(init, weights.Bytes(), 0o666))
 	schedule := filepath.Join(t.TempDir(), "rates.txt")

@@ -134,8 +134,10 @@ var pipelineAxisSettings = []Setting{
 		Meaning: "how vertices are divided into chunks; merged joins four parts of metis, chosen at " +
 			"random",
 	},
-	{Name: "history-period", byDefault: "23", axis: "pipeline", limits: between(1, 1e9), Meaning: "epochs between two " +
-		"renewals of the history, the embeddings of earlier epochs"},
+	{
+		Name: "history-period", byDefault: "23", axis: "pipeline", limits: between(1, 1e9),
+		Meaning: "epochs between two renewals of the history, the embeddings of earlier epochs",
+	},
 	{
 		Name: "history-start", axis: "pipeline", Choices: axis.HistoryStarts,
 		Meaning: "first content of the history: zeros, or the embeddings of an exact forward pass (warm)",

@@ -182,9 +182,8 @@ func (s Setting) Task() string { return s.task }
 // is not known uses all.
 func UsedBy(run map[string]string, name string) bool {
 	kind, known := gnn.KindOf(run["model"])
-	return !known && run["program"] == "" || kind.Uses(name) || name == "model" || !slices.ContainsFunc(settings, func(s Setting) bool {
-		return s.some && s.Name == name
-	})
+	of, _ := settingNamed(name)
+	return !known && run["program"] == "" || kind.Uses(name) || name == "model" || !of.some
 }
 
 // Models are those that use the setting, decoupled or not.

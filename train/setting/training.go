@@ -102,7 +102,8 @@ var trainingSettings = []Setting{
 		},
 	},
 	{
-		Name: "focal-gamma", byDefault: "2", task: task.Vertex, needs: need{"loss", []string{task.Focal}}, limits: above(0),
+		Name: "focal-gamma", byDefault: "2", task: task.Vertex, needs: need{"loss", []string{task.Focal}},
+		limits:  above(0),
 		Meaning: "γ of loss focal, −(1−p)^γ·ln p: how much less vertices count whose class is likely",
 	},
 	{
@@ -118,7 +119,10 @@ var trainingSettings = []Setting{
 	},
 	{Name: "clip", limits: atLeast(0), Meaning: "largest norm of the gradient; a longer one is scaled " +
 		"down to it. 0: no limit"},
-	{Name: "epochs", byDefault: "200", changes: true, limits: between(1, 1e9), Meaning: "passes over the graph"},
+	{
+		Name: "epochs", byDefault: "200", changes: true, limits: between(1, 1e9),
+		Meaning: "passes over the graph",
+	},
 	{Name: "patience", changes: true, limits: atLeast(0), Meaning: "stop after so many epochs without " +
 		"a lower validation loss or (select metric) a better validation metric, 0: never"},
 	{Name: "eval-every", limits: between(0, 1e9), Meaning: "`number` of epochs from one evaluation to " +

@@ -32,8 +32,12 @@ func TestReadLabels(t *testing.T) {
 		},
 		"# from a table\nphysics\nArt\n\nphysics\nüber uns\n": cat,
 		"label\nphysics\nArt\nnan\nphysics\nüber uns\n":       cat,
-		"label\nNaN\nb\nNaN\n":                                {Classes: 1, Class: []int64{-1, 0, -1}, Names: []string{"b"}},
-		"\nb\n7\n":                                            {Classes: 2, Class: []int64{-1, 1, 0}, Names: []string{"7", "b"}},
+		"label\nNaN\nb\nNaN\n": {
+			Classes: 1, Class: []int64{-1, 0, -1}, Names: []string{"b"},
+		},
+		"\nb\n7\n": {
+			Classes: 2, Class: []int64{-1, 1, 0}, Names: []string{"7", "b"},
+		},
 		"open grass\n\nb\nopen grass\n": {
 			Classes: 2, Class: []int64{1, -1, 0, 1}, Names: []string{"b", "open grass"},
 		},

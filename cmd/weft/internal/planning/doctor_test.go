@@ -213,7 +213,9 @@ func TestCards(t *testing.T) {
 		t.Errorf("%v bytes a second to the card, %v back", c.ToDevice, c.ToHost)
 	}
 	c.ToDevice, c.ToHost = 0, 0
-	assert.Equal(t, cardFinding{Name: "CPU in place of a GPU", Driver: "13.0", Total: 8e9, Free: 8e9, Capability: "9.0"}, c)
+	assert.Equal(t, cardFinding{
+		Name: "CPU in place of a GPU", Driver: "13.0", Total: 8e9, Free: 8e9, Capability: "9.0",
+	}, c)
 	found, advice := f.describe()
 	assert.Contains(t, found, "CPU in place of a GPU, 8.0 GB, CUDA 13.0; ")
 	assert.Contains(t, found, " back; 1 more")

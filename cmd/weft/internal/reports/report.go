@@ -486,7 +486,8 @@ func thinned[T any](all []T) (some []T) {
 
 // onPage are the functions of the page's template.
 var onPage = template.FuncMap{
-	"percent": ui.Percent, "measured": ui.Measured[metric.Number], "megabytes": ui.Megabytes, "count": ui.Count[int64],
+	"percent": ui.Percent, "measured": ui.Measured[metric.Number], "megabytes": ui.Megabytes,
+	"count":    ui.Count[int64],
 	"duration": ui.Duration, "seconds": ui.Seconds, "brief": ui.Brief, "linkRows": ui.LinkRows,
 	"used":      ui.Used,
 	"largest":   func(bytes []int64) int64 { return slices.Max(append(bytes, 0)) },
