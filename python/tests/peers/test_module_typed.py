@@ -194,6 +194,23 @@ def test_trains_as_pytorch(name, optimizer, data):
         np.testing.assert_allclose(logits.numpy(), run.logits, atol=1e-4, err_msg=mesh)
 
 
+def test_relations_of_one_type(data):
+    """Relations between vertices of one type are divided by a pipeline, too."""
+    of, keys = data["paper"], [("paper", name, "paper") for name in ("cites", "likes")]
+    edges = dict(zip(keys, (data[CITES].edge_index, data[CITES].edge_index[:, :70].flip(0))))
+    masks = {name: {"paper": of[name]} for name in ("train_mask", "val_mask")}
+    graph = weft.Graph(edges, {"paper": of.x}, {"paper": of.y}, **masks)
+    torch.manual_seed(2)
+    module = to_hetero(Plain(), (["paper"], keys))
+    with torch.no_grad():
+        module({"paper": of.x}, edges)
+    one, two = (
+        weft.train(graph, model=module, out=f"{mesh}", optimizer="sgd", **BRIEF | MESHES[mesh])
+        for mesh in ("one worker", "pipeline=2")
+    )
+    np.testing.assert_allclose(two.history["loss"], one.history["loss"], rtol=1e-6)
+
+
 def test_goes_on(data):
     """A run is resumed to the bit, and predicts, evaluates and is planned as those of other models."""
     module, settings = made("HeteroConv", data), {"epochs": 4, "progress": False}
