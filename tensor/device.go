@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -276,13 +277,18 @@ func (d *onDevice) slide() error {
 
 // check panics with an error of the device, or of its memory.
 func (d *onDevice) check(err error) {
-	switch err.(type) {
-	case nil:
-	case OutOfMemory, DeviceFailure:
+	switch {
+	case err == nil:
+	case ofMemory(err):
 		panic(err)
 	default:
 		panic(DeviceFailure{err})
 	}
+}
+
+// ofMemory reports whether an error says already what has failed.
+func ofMemory(err error) bool {
+	return errors.As(err, &OutOfMemory{}) || errors.As(err, &DeviceFailure{})
 }
 
 func (d *onDevice) addressOf(p *place) uint64 { return d.base + uint64(p.offset) }

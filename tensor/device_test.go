@@ -264,6 +264,6 @@ func TestBeside(t *testing.T) {
 
 	before := d.marks
 	m.DontNeed()
-	f = of(3, 15) // m leaves in the turn that used it
+	of(3, 15) // m leaves in the turn that used it
 	assert.Equal(t, before+1, d.after, "the mark that its copy waits for")
 }

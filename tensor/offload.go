@@ -269,9 +269,9 @@ func (t *account) beside(what string, m *Matrix, end func() error, done func(err
 
 // failed keeps the first failure of the level below, as the panic of what needs it from now on.
 func (o *offload) failed(err error) {
-	switch err.(type) {
-	case nil:
-	case OutOfMemory, DeviceFailure:
+	switch {
+	case err == nil:
+	case ofMemory(err):
 		o.err = cmp.Or(o.err, err)
 	default:
 		o.err = cmp.Or(o.err, error(DiskFailure{err}))

@@ -263,7 +263,7 @@ func TestFailingDisk(t *testing.T) {
 func TestPlannedRest(t *testing.T) {
 	var moved []tensor.Moved
 	var most []int64
-	onLevels(t, 3*unit, func(t *testing.T, mem *tensor.Meter, _ bool) {
+	onLevels(t, 3*unit, func(_ *testing.T, mem *tensor.Meter, _ bool) {
 		var all []*tensor.Matrix
 		for turn := range 12 {
 			mem.BeginTurn(turn%4 == 0)

@@ -75,17 +75,17 @@ func TestCardFailsWhileRanksRest(t *testing.T) {
 	j.Options.MemoryLimit = setting.Bytes(p.Least)
 	folder, library := t.TempDir(), os.Getenv("WEFT_CUDA")
 	for k, call := range []string{
-		"cuMemHostAlloc 1", "cuLaunchKernel 300", "cuEventRecord 9", "cuEventRecord 40", "cuStreamWaitEvent 20",
-		"cuMemcpyHtoDAsync_v2 60", "cuMemcpyDtoHAsync_v2 7", "cuMemcpyDtoHAsync_v2 40", "cuEventSynchronize 5",
-		"cuMemFreeHost 1",
+		"cuMemHostAlloc 1", "cuLaunchKernel 300", "cuEventRecord 9", "cuEventRecord 40",
+		"cuStreamWaitEvent 20", "cuMemcpyHtoDAsync_v2 60", "cuMemcpyDtoHAsync_v2 7",
+		"cuMemcpyDtoHAsync_v2 40", "cuEventSynchronize 5", "cuMemFreeHost 1",
 	} {
 		another := fmt.Sprint(folder, "/", k) // a card of another library is opened anew
 		require.NoError(t, os.Symlink(library, another))
 		t.Setenv("WEFT_CUDA", another)
 		t.Setenv("ON_CPU_FAIL", call+" 1")
 		_, err := j.Run(context.Background())
-		text := fmt.Sprint(err)
-		if !strings.HasPrefix(text, "--device cuda: ") || !strings.Contains(text, "CUDA_ERROR_INVALID_VALUE") {
+		text, says := fmt.Sprint(err), "CUDA_ERROR_INVALID_VALUE"
+		if !strings.HasPrefix(text, "--device cuda: ") || !strings.Contains(text, says) {
 			t.Errorf("%s: %s", call, text)
 		}
 	}
