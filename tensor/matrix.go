@@ -4,10 +4,12 @@
 //
 // A Meter of a plan makes matrices without elements: it charges their bytes, and touches no memory. A Meter
 // with a limit (Offload) moves matrices to a Disk when others need their memory, and back when they are used.
+// One on a device (On) may move them to the host's memory in the same way.
 //
 // Reading order: matrix.go, and meter.go, which makes matrices. memory.go asks the operating system. idle.go
-// and spare.go use released memory again. offload.go says which matrices leave for the disk, rest.go moves
-// them, and gather.go reads single rows there. common.go is memory that several workers of a machine map.
+// and spare.go use released memory again. offload.go says which matrices leave, rest.go moves them, and
+// gather.go reads single rows; disk.go and ram.go are the levels where they rest. common.go is memory that
+// several workers of a machine map.
 package tensor
 
 import (

@@ -9,16 +9,16 @@ import (
 )
 
 // A worker whose partitions take turns (comm.Host) may need more memory than its limit. Matrices that the
-// partition at work does not use then rest on a Disk. Their addresses stay: views and lists of rows remain
-// valid. Pointer brings a matrix back, so that no code above knows about it. Memory of a matrix at rest may
-// not be read or written; a slice that was taken before faults.
+// partition at work does not use then rest on a level below, as a Disk. Their addresses stay: views and lists
+// of rows remain valid. Pointer brings a matrix back, so that no code above knows about it. Memory of a
+// matrix at rest may not be read or written; a slice that was taken before faults.
 //
 // Matrices leave when others need their room, and not before. Of those that were not used in this turn the
 // ones that were last used in the earliest round of turns leave first, and of these the ones that were used
 // last: all partitions have a turn in each round, so that these are used again last. What most turns of the
 // next round read (Wanted) leaves after what one of them does.
 
-// Moved counts bytes between memory and disk.
+// Moved counts bytes between memory and the level below.
 type Moved struct {
 	Written int64 `json:"written"`
 	Read    int64 `json:"read"`

@@ -118,7 +118,7 @@ func (m *Matrix) WillNeed() {
 	}
 }
 
-// Leave writes the elements to the disk, and gives the memory back before it returns.
+// Leave writes the elements to the level below, and gives the memory back before it returns.
 func (m *Matrix) Leave() {
 	m.meter.mu.Lock()
 	defer m.meter.mu.Unlock()

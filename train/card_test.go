@@ -94,9 +94,9 @@ func TestCardFailsWhileRanksRest(t *testing.T) {
 	for limit, want := range map[setting.Bytes]string{
 		setting.Bytes(p.Least): fmt.Sprintf("--host-memory-limit 1kB: %s would rest in the host's memory",
 			setting.Bytes(restsOf(t, j)).RoundedUp()),
-		setting.Bytes(p.Least * 9 / 10): fmt.Sprintf("would need %[1]s of the card, and may have %[2]s; raise "+
-			"the limit to %[1]s, try another number of --partitions", setting.Bytes(p.Least).RoundedUp(),
-			setting.Bytes(p.Least*9/10).Rounded()),
+		setting.Bytes(p.Least * 9 / 10): fmt.Sprintf("would need %[1]s of the card, and may have %[2]s; "+
+			"raise the limit to %[1]s, try another number of --partitions",
+			setting.Bytes(p.Least).RoundedUp(), setting.Bytes(p.Least*9/10).Rounded()),
 	} {
 		j.Options.MemoryLimit, j.Options.HostMemoryLimit = limit, 1000
 		_, err := j.Run(context.Background())
