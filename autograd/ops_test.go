@@ -161,6 +161,11 @@ func TestGradients(t *testing.T) {
 			h := autograd.Rows(autograd.Scale(.2, a), 0, rows, autograd.AllHere(rows))
 			return pointwise(autograd.Operand{Var: h}, autograd.Operand{Var: autograd.SumRows(h)})
 		})},
+		"a product over rows": {of(x, x), two(func(a, b v) v {
+			here := autograd.AllHere(rows)
+			a, b = autograd.Rows(autograd.Scale(.2, a), 0, rows, here), autograd.Rows(b, 0, rows, here)
+			return autograd.Reshape(autograd.ProductOverRows(a, b), inner, inner)
+		})},
 		"reshaped": {of(x, square), two(func(a, b v) v {
 			flat := autograd.Reshape(autograd.Scale(2, a), 1, rows*inner)
 			return autograd.Linear(autograd.Reshape(flat, rows, inner), b)
@@ -466,7 +471,8 @@ func TestPlanned(t *testing.T) {
 		out := tape.Scope(func() *autograd.Var {
 			first := autograd.MapColumns(x, kernel.Selection(60, make([]int32, 90)))
 			h := autograd.Groups(first, 3, kernel.GroupMax)
-			z := pointwise(autograd.Operand{Var: h}, autograd.Operand{Var: autograd.SumRows(h)})
+			sums := autograd.MapColumns(autograd.ProductOverRows(h, h), kernel.Selection(9, make([]int32, 3)))
+			z := pointwise(autograd.Operand{Var: h}, autograd.Operand{Var: autograd.Add(sums, autograd.SumRows(h))})
 			of := autograd.Operand{Var: x, Columns: []int32{3, 1, 4}}
 			return autograd.Reshape(autograd.RowProduct(z, pointwise(of, autograd.Operand{Var: z}),
 				kernel.RowProduct{Groups: 3, Rows: 1, Inner: 1, Cols: 1}), 9000, 1)

@@ -262,6 +262,38 @@ func SumRows(x *Var) *Var {
 	return v
 }
 
+// ProductOverRows returns xᵀ·y, the sum over the rows on all workers of the products of each column of x with
+// each of y, as one row of x's columns times y's, Float32. Nothing grows with rows times that. It has no rows,
+// as SumRows has none.
+func ProductOverRows(x, y *Var) *Var {
+	t, rows := x.tape, vertices(x)
+	sum := func(m *tensor.Matrix) *tensor.Matrix {
+		numbers := make([]float64, m.Len())
+		for i, v := range m.ReadFloats() {
+			numbers[i] = float64(v)
+		}
+		m.Release()
+		return t.sumOf(rows, numbers)
+	}
+	z := t.element(tensor.Float32, x.cols, y.cols)
+	t.Team.MatMulT(z, x.Value(), y.Value(), kernel.Replace)
+	v := t.Record(Op{Value: sum(z), Inputs: []*Var{x, y}, Keeps: []*Var{x, y}, Backward: func(g *tensor.Matrix) {
+		all := sum(g).Hold(x.cols, y.cols)
+		defer all.Release()
+		add := func(of, by *Var, read kernel.Orientation) {
+			if of.wants {
+				d := of.newGrad()
+				t.Team.MatMul(d, by.Value(), all, read, kernel.Replace)
+				of.AddGrad(d)
+			}
+		}
+		add(x, y, kernel.Transposed)
+		add(y, x, kernel.Straight)
+	}})
+	v.set = nil
+	return v
+}
+
 // LargestOfRows returns the largest element of each column over the rows on all workers, 1 × cols and
 // Float32, without a gradient.
 func LargestOfRows(x *Var) *Var {

@@ -34,6 +34,8 @@ func (s *step) text() string {
 		return f.text()
 	case *dot:
 		return "dot of heads"
+	case *productOverRows:
+		return "product over rows"
 	case *scores:
 		return textOf(f.attend) + " with its scores"
 	case *finish:

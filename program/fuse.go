@@ -33,6 +33,9 @@ func fuse(v *value, alone func(*value) bool) fused {
 	if f := scored(v, alone); f != nil {
 		return f
 	}
+	if f := overRows(v, alone); f != nil {
+		return f
+	}
 	if f := finishOf(v, alone); f != nil {
 		return f
 	}
@@ -104,6 +107,36 @@ func (f *dot) reads() []*value { return []*value{f.x, f.vector} }
 
 func (f *dot) compute(p *pass) *autograd.Var {
 	return autograd.HeadDot(p.of(f.x), p.of(f.vector), f.sum.size())
+}
+
+// productOverRows is the sum over rows of the products of columns of two values.
+type productOverRows struct{ sum, x, y *value }
+
+// overRows returns the product of which v is the sum, if each row has more products than either has columns.
+func overRows(v *value, alone func(*value) bool) fused {
+	if v.op != "row_sum" || v.in[0].op != "mul" || !alone(v.in[0]) {
+		return nil
+	}
+	x, y := v.in[0].in[0], v.in[0].in[1]
+	if x.Rows != Vertices || y.Rows != Vertices || max(x.size(), y.size()) >= v.size() {
+		return nil
+	}
+	return &productOverRows{v, x, y}
+}
+
+func (f *productOverRows) parts() []*value { return []*value{f.sum.in[0]} }
+
+func (f *productOverRows) reads() []*value { return []*value{f.x, f.y} }
+
+func (f *productOverRows) compute(p *pass) *autograd.Var {
+	all := autograd.ProductOverRows(p.of(f.x), p.of(f.y))
+	return autograd.MapColumns(all, p.mapOf(columnKey{"over rows", f.sum.number}, func() *kernel.ColumnMap {
+		columns := expanded(f.y.Shape, f.sum.Shape)
+		for c, of := range expanded(f.x.Shape, f.sum.Shape) {
+			columns[c] += of * int32(f.y.size())
+		}
+		return kernel.Selection(all.Cols(), columns)
+	}))
 }
 
 // scores is attention whose scores are products of its source's rows with two vectors.

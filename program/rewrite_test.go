@@ -163,6 +163,10 @@ func TestModels(t *testing.T) {
 		"edge": "slice; slice; pointwise sub; linear + bias; linear; messages max (pointwise add relu; " +
 			"linear); pointwise relu; slice; slice; pointwise sub; linear + bias; linear; messages " +
 			"mean, columnwise (pointwise add)",
+		"whole": "tanh(aggregate mean of linear + linear + bias); linear + bias; slice; slice; slice; softmax; " +
+			"permute; permute; product over rows; permute; pointwise div; pointwise sigmoid; permute; permute; " +
+			"permute; permute; matmul; permute; pointwise add; product over rows; pointwise div; matmul; " +
+			"linear + bias",
 		"gated": "linear + bias; linear + bias; linear + bias; messages sum (pointwise add mul " +
 			"sigmoid); relu(scatter + linear + bias); linear; slice; slice; linear; linear + bias; " +
 			"slice; slice; linear; messages mean (pointwise add mul relu); pointwise add add mul " +

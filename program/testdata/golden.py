@@ -182,6 +182,21 @@ class Regrouped(nn.Module):
         return self.last(h + several.reshape(-1, 12)[:, 2:10], both)
 
 
+class Whole(nn.Module):
+    """Linear attention of all pairs by heads, and a Gram matrix: products of columns, summed over all vertices."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.qkv = SAGEConv(X, 8), nn.Linear(8, C), nn.Linear(8, 20)
+
+    def forward(self, x, edge_index):
+        h = self.first(x, edge_index).tanh()
+        q, k, v = (t.view(-1, 2, t.shape[1] // 2) for t in self.qkv(h).split([6, 6, 8], 1))
+        pairs = torch.einsum("nhd,nhm->hdm", k.softmax(-1), v) / x.size(0)
+        h = h + torch.einsum("nhd,hdm->nhm", q.sigmoid(), pairs).flatten(1)
+        return self.last(h @ (h.t() @ h / x.size(0)))
+
+
 RELATIONS = {
     ("author", "writes", "paper"): 70, ("paper", "rev_writes", "author"): 60, ("paper", "cites", "paper"): 90,
     ("venue", "prints", "paper"): 40, ("paper", "appears", "venue"): 30, ("author", "knows", "author"): 25,
@@ -274,6 +289,7 @@ def modules():
     yield "extremes", Extremes()
     yield "corners", Corners()
     yield "regrouped", Regrouped()
+    yield "whole", Whole()
 
 
 def graph():
