@@ -100,21 +100,7 @@ func (b *builder) scores(s, source *value, a *attention) []*value {
 		a.form, a.slope = additive, slope(s)
 		return []*value{from, to}
 	}
-	scale := 1.
-	for {
-		var c float64
-		is := false
-		if s.op == "mul" || s.op == "div" {
-			c, is = s.in[1].isConstant()
-		}
-		if !is {
-			break
-		}
-		if s.op == "div" {
-			c = 1 / c
-		}
-		scale, s = scale*c, s.in[0]
-	}
+	s, scale := unscaled(s)
 	last := len(source.Shape) - 1
 	if s.op != "sum" || !slices.Equal(s.o.Dims, []int{last}) || s.in[0].op != "mul" ||
 		scale != 1 && scale <= 0 || !slices.Equal(s.in[0].Shape, source.Shape) {
@@ -147,6 +133,22 @@ func (b *builder) scores(s, source *value, a *attention) []*value {
 	}
 	a.form = products
 	return []*value{q, k}
+}
+
+// unscaled takes s apart into a value and a number that it is multiplied by.
+func unscaled(s *value) (x *value, scale float64) {
+	scale = 1
+	for s.op == "mul" || s.op == "div" {
+		c, is := s.in[1].isConstant()
+		if !is {
+			break
+		}
+		if s.op == "div" {
+			c = 1 / c
+		}
+		scale, s = scale*c, s.in[0]
+	}
+	return s, scale
 }
 
 // ends are the rows of vertices that a sum adds for an edge: those of its source and of its target; nil: it

@@ -107,7 +107,7 @@ func (p *Program) fitsOperation(schema gnn.Schema, o *Operation, t Type) error {
 		case o.Op == "features":
 			return fits("features of vertices", schema.Types[i].Columns, o.Shape[0])
 		case o.Op == "table":
-			return fits("vertices", schema.Types[i].Vertices, p.parameter(o.Name).Shape[0])
+			return fits("vertices", schema.Types[i].Vertices, p.Parameter(o.Name).Shape[0])
 		}
 	case Edges:
 		if len(schema.Relations) == 0 { // the edges are not read yet
@@ -390,7 +390,7 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 
 // makeParameter makes a parameter or a buffer of the program, unless another block has.
 func (b *block) makeParameter(ps *nn.Params, name string) {
-	q := b.program.parameter(name)
+	q := b.program.Parameter(name)
 	if !q.Trained {
 		b.frozen[name] = ps.Frozen(name, q.Shape)
 		return

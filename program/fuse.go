@@ -9,9 +9,7 @@ import (
 	"weft/nn"
 )
 
-// Steps of several operations, for which autograd has one.
-
-// fused is a step of several operations; nil: there is none of this kind.
+// fused is a step of several operations, for which autograd has one; nil: there is none of this kind.
 type fused interface {
 	// parts are the operations but the last.
 	parts() []*value
@@ -24,20 +22,12 @@ type fused interface {
 // fuse returns the step of several operations whose last is v, if only it reads the others; nil: there is
 // none.
 func fuse(v *value, alone func(*value) bool) fused {
-	if f := aggregatedLinear(v, alone); f != nil {
-		return f
-	}
-	if f := headDot(v, alone); f != nil {
-		return f
-	}
-	if f := scored(v, alone); f != nil {
-		return f
-	}
-	if f := overRows(v, alone); f != nil {
-		return f
-	}
-	if f := finishOf(v, alone); f != nil {
-		return f
+	for _, find := range []func(*value, func(*value) bool) fused{
+		aggregatedLinear, headDot, scored, overRows, finishOf,
+	} {
+		if f := find(v, alone); f != nil {
+			return f
+		}
 	}
 	if isPointwise(v.op) {
 		return newCluster(v, alone)
@@ -45,7 +35,8 @@ func fuse(v *value, alone func(*value) bool) fused {
 	return nil
 }
 
-// productAlong is an aggregation of rows times a weight, Â(xW) or (Âx)W.
+// productAlong is an aggregation of rows times a weight, Â(xW) or (Âx)W; first is that of both which the
+// other reads.
 type productAlong struct{ first, aggregate, linear *value }
 
 func aggregatedLinear(v *value, alone func(*value) bool) fused {
@@ -199,7 +190,7 @@ func finishOf(v *value, alone func(*value) bool) fused {
 		return nil
 	}
 	f, x := &finish{}, v
-	within := func() bool {
+	within := func() bool { // moves x to its operand, if a step has both
 		y := x.in[0]
 		if !alone(y) || y.op != "add" && y.op != "linear" && !isWholeNorm(y) &&
 			(x.op != "dropout" || activations[y.op] == 0) {
@@ -325,7 +316,7 @@ func (f *finish) compute(p *pass) *autograd.Var {
 func (f *finish) sum(p *pass) (z *autograd.Var) {
 	for _, x := range f.terms {
 		if z == nil {
-			z = p.again(x)
+			z = p.own(x)
 		} else {
 			z = autograd.Add(p.of(x), z)
 		}

@@ -43,15 +43,14 @@ func inferOfLoss(_ *Program, o *Operation, _ []Type) (Type, error) {
 // ReadLoss reads a loss and checks it. An error is a refusal.
 func ReadLoss(r io.Reader) (*Loss, error) {
 	l := &Loss{}
-	var err error
-	l.Program, err = read(r, func(p *Program) error { l.Program = p; return l.check() })
+	_, err := read(r, func(p *Program) error { l.Program = p; return l.check() })
 	return l, err
 }
 
 func (l *Loss) check() error {
 	p := l.Program
-	if len(p.Parameters) > 0 || p.Regularization != nil {
-		return errors.New("a loss has no parameters, and no regularization")
+	if len(p.Parameters)+len(p.Relations) > 0 || p.Regularization != nil {
+		return errors.New("a loss has no parameters, relations or regularization")
 	}
 	if err := p.checkOperations(); err != nil {
 		return err

@@ -179,6 +179,10 @@ func TestReadLossRefuses(t *testing.T) {
 		_, err = program.Read(strings.NewReader(string(text)))
 		assert.Refused(t, err, "program: ", "as a model")
 	}
+	for _, more := range []string{`"parameters":[{}]`, `"relations":[{}]`, `"regularization":0`} {
+		_, err := program.ReadLoss(strings.NewReader(`{"version":1,"class":"mean",` + more + "}"))
+		assert.Refused(t, err, "a loss has no parameters, relations or regularization", more)
+	}
 	read := func(labels string) *program.Loss {
 		l, err := program.ReadLoss(strings.NewReader(`{"version": 1, "class": "mean", "output": 4, "operations": [` +
 			logits + `, {"op": "labels"` + labels + `}, {"op": "sub", "in": [0, 1]}, {"op": "row_mean", "in": [2]},

@@ -5,7 +5,6 @@ package program
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -197,11 +196,12 @@ func (p *Program) Text() []byte {
 
 // check checks everything but what depends on the graph, and sets the values' types.
 func (p *Program) check() error {
-	if err := cmp.Or(p.checkParameters(), p.checkRelations(), p.checkOperations()); err != nil {
-		return err
-	}
-	if err := p.checkReversed(); err != nil {
-		return err
+	for _, check := range []func() error{
+		p.checkParameters, p.checkRelations, p.checkOperations, p.checkReversed,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	for i, o := range p.Operations {
 		if o.Op == opLogits || o.Op == opLabels {
@@ -303,8 +303,11 @@ func (p *Program) describe(i int) string {
 	return text
 }
 
-// parameter returns the parameter of that name; nil: there is none.
-func (p *Program) parameter(name string) *Parameter {
+// Parameter returns the parameter of that name; nil: there is none, as where there is no program.
+func (p *Program) Parameter(name string) *Parameter {
+	if p == nil {
+		return nil
+	}
 	i := slices.IndexFunc(p.Parameters, func(q Parameter) bool { return q.Name == name })
 	if i < 0 {
 		return nil

@@ -59,7 +59,7 @@ func (p *Program) NewRegularization(ps *nn.Params, first bool) (*Regularization,
 	if p == nil || p.added == nil {
 		return nil, nil
 	}
-	total, err := p.termsOf(first, func(name string) bool { return ps.Named(name) != nil })
+	total, err := p.termsHere(first, func(name string) bool { return ps.Named(name) != nil })
 	if total == nil || err != nil {
 		return nil, err
 	}
@@ -67,9 +67,9 @@ func (p *Program) NewRegularization(ps *nn.Params, first bool) (*Regularization,
 	return &Regularization{p.newBlock(gnn.Env{Params: ps}, c, nil, nil), total}, nil
 }
 
-// termsOf is the sum of the terms of which all trained parameters are here, and on the first stage of those
+// termsHere is the sum of the terms of which all trained parameters are here, and on the first stage of those
 // that have none.
-func (p *Program) termsOf(first bool, here func(name string) bool) (total *value, err error) {
+func (p *Program) termsHere(first bool, here func(name string) bool) (total *value, err error) {
 	b := &builder{program: p, known: map[string]*value{}}
 	again := map[*value]*value{}
 	for _, v := range reachable(p.added) {
@@ -89,7 +89,7 @@ func (p *Program) termsOf(first bool, here func(name string) bool) (total *value
 		}
 		held, trained := 0, 0
 		for _, x := range reachable(v) {
-			if x.op == "parameter" && p.parameter(x.o.Name).Trained {
+			if x.op == "parameter" && p.Parameter(x.o.Name).Trained {
 				trained++
 				if here(x.o.Name) {
 					held++
@@ -147,7 +147,7 @@ func (r *Regularization) AddGradient(team *kernel.Team) (added float64) {
 		p := &pass{block: r.block, code: r.block.code, tape: t, vars: map[*value]*autograd.Var{}}
 		return p.result(r.total)
 	})
-	for _, x := range z.Value().ReadFloats() {
+	for _, x := range z.Value().ReadFloats() { // one, and none in a plan
 		added = float64(x)
 	}
 	root := team.Memory.New(tensor.Gradients, 1, 1)

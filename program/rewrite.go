@@ -254,12 +254,11 @@ func (b *builder) loopsOfRows(o Operation, in []*value) *value {
 		return nil
 	}
 	x := in[0]
-	to := map[string]string{"without_loops": removed}[o.Op]
-	if o.Op == "with_loops" {
-		to = map[string]string{stored: added, removed: one}[x.Loops]
-	}
 	again := x.o
-	again.Loops = to
+	again.Loops = removed
+	if o.Op == "with_loops" {
+		again.Loops = withLoops[x.Loops]
+	}
 	switch {
 	case x.op == "ones" && (o.Op == "without_loops" || in[1].isOne()):
 		return b.make(again)
@@ -699,7 +698,7 @@ func (b *builder) scaledAfter(o Operation, in []*value) *value {
 
 // trained reports whether there is a parameter of that name that is trained.
 func (b *builder) trained(name string) bool {
-	q := b.program.parameter(name)
+	q := b.program.Parameter(name)
 	return q != nil && q.Trained
 }
 

@@ -39,7 +39,8 @@ func (p *pass) run() {
 	}
 	made := map[*value]bool{}
 	for _, s := range p.code.steps {
-		z := tensorOf(p, s)
+		var z *autograd.Var
+		tensor.Within(s.describe(), func() { z = p.compute(s) }) // a panic names the operation
 		p.vars[s.value], made[s.value] = z, s.op != "parameter"
 		for _, x := range s.reads {
 			x = p.code.alias(x)
@@ -54,14 +55,8 @@ func (p *pass) run() {
 	}
 }
 
-// tensorOf computes a step. A panic names the operation.
-func tensorOf(p *pass, s step) (z *autograd.Var) {
-	tensor.Within(s.describe(), func() { z = p.compute(s) })
-	return z
-}
-
-// again returns x, or a copy if somebody reads it later, for an operation that may reuse its memory.
-func (p *pass) again(x *value) *autograd.Var {
+// own returns x, or a copy if somebody reads it later, for an operation that may reuse its memory.
+func (p *pass) own(x *value) *autograd.Var {
 	v := p.of(x)
 	if p.left[p.code.alias(x)] > 1 {
 		return autograd.Copy(v)
@@ -99,7 +94,7 @@ func (p *pass) compute(s step) *autograd.Var {
 	case "scatter":
 		return p.message(v)
 	case "dropout":
-		x := p.again(v.in[0])
+		x := p.own(v.in[0])
 		return autograd.Dropout(x, nn.Dropout{Path: v.o.Path, P: v.o.P}.Mask(x))
 	case "linear":
 		return p.linear(v)

@@ -60,6 +60,9 @@ const (
 	lastLoops = "last" // the last one of each vertex, and no other edges
 )
 
+// withLoops are the sets of edges that get a loop for each vertex, and what they become.
+var withLoops = map[string]string{stored: added, removed: one}
+
 // kind describes operations of one name: how many operands they have, which attributes, and the type of the
 // result.
 type kind struct {
@@ -247,7 +250,7 @@ func inferWeight(p *Program, o *Operation, _ []Type) (Type, error) { return p.ro
 func inferVertices(*Program, *Operation, []Type) (Type, error) { return Type{}, nil }
 
 func inferTable(p *Program, o *Operation, _ []Type) (Type, error) {
-	q := p.parameter(o.Name)
+	q := p.Parameter(o.Name)
 	if q == nil || len(q.Shape) != 2 {
 		return Type{}, fmt.Errorf("there is no parameter %q that is a table", o.Name)
 	}
@@ -255,7 +258,7 @@ func inferTable(p *Program, o *Operation, _ []Type) (Type, error) {
 }
 
 func inferParameter(p *Program, o *Operation, _ []Type) (Type, error) {
-	q := p.parameter(o.Name)
+	q := p.Parameter(o.Name)
 	if q == nil {
 		return Type{}, fmt.Errorf("there is no parameter %q", o.Name)
 	}
@@ -339,7 +342,7 @@ func (p *Program) atLoops(x, edges Type) bool {
 
 func inferWithLoops(p *Program, _ *Operation, in []Type) (Type, error) {
 	t := in[0]
-	to := map[string]string{stored: added, removed: one}[t.Loops]
+	to := withLoops[t.Loops]
 	switch {
 	case t.Rows != Edges || to == "":
 		return Type{}, fmt.Errorf("reads %s, and it takes rows of edges without added loops", t)
@@ -377,12 +380,8 @@ func inferPointwise(_ *Program, _ *Operation, in []Type) (Type, error) { return 
 // together returns the rows and the broadcast shape of operands that an operation combines row by row.
 func together(in []Type) (t Type, err error) {
 	for i, x := range in {
-		switch {
-		case x.Rows == None:
-		case t.Rows == None:
-			t.Rows, t.Of, t.Loops = x.Rows, x.Of, x.Loops
-		case !t.along(x):
-			return t, fmt.Errorf("combines %s and %s", t, x)
+		if err := t.meet(x); err != nil {
+			return t, err
 		}
 		if i == 0 {
 			t.Shape = x.Shape
@@ -391,6 +390,18 @@ func together(in []Type) (t Type, err error) {
 		}
 	}
 	return t, nil
+}
+
+// meet gives t the rows of x, if it has none, for an operation that combines both row by row.
+func (t *Type) meet(x Type) error {
+	switch {
+	case x.Rows == None:
+	case t.Rows == None:
+		t.Rows, t.Of, t.Loops = x.Rows, x.Of, x.Loops
+	case !t.along(x):
+		return fmt.Errorf("combines %s and %s", t, x)
+	}
+	return nil
 }
 
 // broadcast returns the shape to which both shapes are broadcast, as NumPy does.
@@ -472,12 +483,8 @@ func inferCat(_ *Program, o *Operation, in []Type) (Type, error) {
 	}
 	shape := slices.Clone(t.Shape)
 	for _, x := range in[1:] {
-		switch {
-		case x.Rows == None:
-		case t.Rows == None:
-			t.Rows, t.Of, t.Loops = x.Rows, x.Of, x.Loops
-		case !t.along(x):
-			return t, fmt.Errorf("combines %s and %s", t, x)
+		if err := t.meet(x); err != nil {
+			return t, err
 		}
 		if len(x.Shape) != len(shape) {
 			return t, fmt.Errorf("shapes %v and %v do not fit each other", t.Shape, x.Shape)
@@ -569,7 +576,7 @@ func inferBatchNorm(p *Program, o *Operation, in []Type) (Type, error) {
 		return t, fmt.Errorf("reads %s, and it takes rows of vertices of one size", t)
 	}
 	for i, name := range []string{o.Weight, o.Bias, o.Mean, o.Variance} {
-		switch q := p.parameter(name); {
+		switch q := p.Parameter(name); {
 		case name == "":
 		case q == nil || !slices.Equal(q.Shape, t.Shape):
 			return t, fmt.Errorf("there is no parameter %q of shape %v", name, t.Shape)
@@ -577,7 +584,7 @@ func inferBatchNorm(p *Program, o *Operation, in []Type) (Type, error) {
 			return t, fmt.Errorf("%q is trained, and running statistics are not", name)
 		}
 	}
-	if q := p.parameter(o.Batches); o.Batches != "" && (q == nil || len(q.Shape) > 0) {
+	if q := p.Parameter(o.Batches); o.Batches != "" && (q == nil || len(q.Shape) > 0) {
 		return t, fmt.Errorf("there is no parameter %q that is a number", o.Batches)
 	}
 	switch {

@@ -308,7 +308,9 @@ func TestUnfitTypes(t *testing.T) {
 		`has outputs for the vertices of type "paper" alone, and others are to be learned; `: func(s *gnn.Schema) { s.Outputs = []int{0, 1} },
 	} {
 		s := gnn.Schema{
-			Types:     []gnn.VertexType{{Name: "paper", Vertices: 7, Columns: 4}, {Name: "author", Vertices: 5}},
+			Types: []gnn.VertexType{
+				{Name: "paper", Vertices: 7, Columns: 4}, {Name: "author", Vertices: 5},
+			},
 			Relations: []gnn.Relation{{Name: "writes", Source: 1}, {Name: "cites"}},
 		}
 		change(&s)

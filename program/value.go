@@ -31,7 +31,7 @@ const (
 // builder makes values. Equal ones are one.
 type builder struct {
 	program *Program
-	values  []*value
+	made    int // values
 	known   map[string]*value
 	lowers  bool // softmax over edges becomes the operations that it stands for
 }
@@ -150,8 +150,9 @@ func (b *builder) add(v *value) *value {
 	if same, known := b.known[text]; known {
 		return same
 	}
-	v.number, v.ofRows, v.infinite, v.graded = len(b.values), isOfRows(v), mayBeInfinite(v), b.isGraded(v)
-	b.values, b.known[text] = append(b.values, v), v
+	v.number, v.ofRows, v.infinite, v.graded = b.made, isOfRows(v), mayBeInfinite(v), b.isGraded(v)
+	b.known[text] = v
+	b.made++
 	return v
 }
 

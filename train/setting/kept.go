@@ -177,7 +177,7 @@ func (o *Options) readSchedule() error {
 		factors = append(factors, x)
 	}
 	if factors == nil {
-		return s.refuse(o, "it is empty, and has a factor of the learning rate for each epoch")
+		return s.refuse(o, "it is empty; write a factor of the learning rate for each epoch")
 	}
 	o.scheduleFile = scheduleFile{o.Schedule, text, factors}
 	return nil

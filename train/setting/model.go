@@ -165,7 +165,7 @@ var modelSettings = []Setting{
 		check: func(s Setting, r *Resolved) error {
 			switch {
 			case r.Decoder != task.DistMult:
-			case r.Program.parameter("decoder.weight") != nil:
+			case r.Program.Parameter("decoder.weight") != nil:
 				return s.refuse(&r.Options, "its weights have the name of a parameter of the program, "+
 					"decoder.weight; take --decoder dot, or call the parameter otherwise")
 			case r.BlockForm != gnn.BlockForms[0]:

@@ -35,19 +35,6 @@ func (p Program) has(operations ...string) bool {
 	})
 }
 
-// parameter returns the parameter of that name; nil: there is none.
-func (p Program) parameter(name string) *program.Parameter {
-	if p.Program == nil {
-		return nil
-	}
-	for i := range p.Parameters {
-		if p.Parameters[i].Name == name {
-			return &p.Parameters[i]
-		}
-	}
-	return nil
-}
-
 // Unread removes from weights what the program has. What is left belongs to the caller's model, and no
 // operation reads it.
 func (p Program) Unread(weights nn.State) {
@@ -74,7 +61,7 @@ func (p Program) Alias(weights nn.State) {
 // decays, and fixes those that it does not train.
 func (p Program) Fit(params []*nn.Param) {
 	for _, of := range params {
-		q := p.parameter(of.Name)
+		q := p.Parameter(of.Name)
 		if q == nil {
 			continue
 		}
