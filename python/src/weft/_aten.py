@@ -441,14 +441,23 @@ def _lookup(to: Lowering, table: Value, dim: int, index: Value) -> Value:
 
 
 @lowers("embedding")
-def _embedding(to: Lowering, weight: Any, indices: Any, **_: Any) -> Any:
+def _embedding(to: Lowering, weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, **_: Any) -> Any:
+    if scale_grad_by_freq:
+        raise Unlowerable("scale_grad_by_freq divides a row's gradient by how often it is read: leave it out")
     if isinstance(weight, Value) and kind_of(weight.rows) == "vertices":
+        if padding_idx >= 0:
+            raise Unlowerable("an embedding of all vertices has a padding_idx, of which no gradient is: leave it out")
         if isinstance(indices, Tensor):
             raise Unlowerable("an embedding of all vertices is read by numbers that the module holds: take its weight")
         return _index(to, weight, [indices])
     if isinstance(indices, (Ends, Vertices)):
         raise Unlowerable("an embedding has a row for each vertex: give these as features, x")
-    return _lookup(to, to.value(weight), 0, to.value(indices))
+    table, at = to.value(weight), padding_idx
+    if at >= 0:  # a row without a gradient
+        row = to.slice(table, 0, at, at + 1)
+        row = to.emit("detach", [row], None, row.shape)
+        table = to.cat([to.slice(table, 0, 0, at), row, to.slice(table, 0, at + 1, table.shape[0])], 0)
+    return _lookup(to, table, 0, to.value(indices))
 
 
 @lowers("one_hot")

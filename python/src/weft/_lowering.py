@@ -83,6 +83,10 @@ _REFUSED = {name: why for names, why in (
 ) for name in names.split()}  # fmt: skip
 
 
+# Why forward may not change what a module keeps.
+KEEPS = "of what a module keeps from call to call weft has the statistics of batch norm alone; change it outside of forward, between trainings"
+
+
 class Lowering(Builder):
     """Goes through the nodes of a graph of ATen. env has what each node is."""
 
@@ -95,6 +99,8 @@ class Lowering(Builder):
         self.views: dict[Any, list[Any]] = {}
         self.node: Any = None
         self.said = said
+        self.state: dict[Any, str] = {}  # names of what the module keeps, by the nodes that are it
+        self.outer: dict[Any, Any] = {}  # nodes by those that stand for them in a block
         self.dropouts: dict[str, int] = {}
         self.training, self.frozen = True, set[str]()
 
@@ -120,7 +126,9 @@ class Lowering(Builder):
         """A part of forward under torch.no_grad, torch.autocast or a checkpoint."""
         at = next(k for k, a in enumerate(args) if isinstance(a, torch.fx.GraphModule))
         inner, given = args[at].graph, args[at + 1 :]
-        self.env.update(zip((n for n in inner.nodes if n.op == "placeholder"), given))
+        inside = [n for n in inner.nodes if n.op == "placeholder"]
+        self.env.update(zip(inside, given))
+        self.outer.update(zip(inside, self.node.args[at + 1 :]))
         result = self.run(inner)
         if "grad" in target.__name__ and args[0] is False:
             return torch.utils._pytree.tree_map_only(
@@ -159,6 +167,8 @@ class Lowering(Builder):
                 result = target(*args, **kwargs) if known else None
             if writes and isinstance(node.args[0], torch.fx.Node):
                 self.assign(node.args[0], result)
+            if isinstance(out := node.kwargs.get("out"), torch.fx.Node):
+                self.assign(out, result)
             return result
         except Unlowerable as why:
             raise self.no(str(why)) from None
@@ -295,7 +305,8 @@ class Lowering(Builder):
 
     def layout(self, node: Any = None) -> tuple[Rows, tuple[int, ...], int]:
         """Rows, shape and axis by the sizes that PyTorch has found."""
-        sizes = (node or self.node).meta["val"].shape
+        made = (node or self.node).meta["val"]
+        sizes = (made[0] if isinstance(made, (list, tuple)) else made).shape
         free = [d for d, n in enumerate(sizes) if not isinstance(n, int) and n.node.expr.free_symbols]
         shape = tuple(int(n) for d, n in enumerate(sizes) if d not in free)
         if not free:
@@ -457,9 +468,13 @@ class Lowering(Builder):
         """Writes in place: the tensor that node is, what it is a view of, and all views of that."""
         if node.op == "call_function" and node.args and node in self.views.get(node.args[0], ()):
             self.assign(node.args[0], self.written(node, node.args[0], result))
-        else:
-            self.env[node] = result
-            self.again(node)
+            return
+        if name := self.state.get(node):
+            raise Unlowerable(f"forward changes {name}: {KEEPS}")
+        self.env[node] = result
+        self.again(node)
+        if node in self.outer:
+            self.assign(self.outer[node], result)
 
     def again(self, base: Any) -> None:
         current = self.node
@@ -624,7 +639,7 @@ def every(*nested: Any) -> list[Any]:
     return found
 
 
-_OF_MEMORY = set("dtype layout device pin_memory memory_format non_blocking copy half_to_float out_int32".split())
+_OF_MEMORY = set("out dtype layout device pin_memory memory_format non_blocking copy half_to_float out_int32".split())
 
 
 def operands(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -660,7 +675,8 @@ def path_of(node: Any) -> str:
 
 
 PRIVATE = re.compile(
-    r"/(torch|torch_geometric|dgl|weft|sympy)/|/torch_geometric\.nn\.|^<|/python3[.\d]*/[a-z_]+\.py$"
+    r"/(torch|torch_geometric|dgl|weft|sympy)/|/torch_geometric\.nn\.|_(propagate|edge_updater)_\w+\.py$"
+    r"|^<(frozen|eval|lambdif)|/python3[.\d]*/[a-z_]+\.py$"
 )
 
 

@@ -75,7 +75,9 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
     flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})
     if scheduler is not None:
         flags |= _scheduled(scheduler, settings, scratch)
-    module = copy.deepcopy(module).cpu()
+    if hooked := [name for name, p in module.named_parameters() if p._backward_hooks or p._post_accumulate_grad_hooks]:
+        raise Refused(f"model: {hooked[0]} has a hook on its gradient: remove it; a rate of its own is given by an optimizer")
+    module = _copied(module).cpu()
     schema = Schema.of(counts)
     if not any(schema.features.values()) and not tables_of(module, schema):
         raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
@@ -96,12 +98,37 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
         from . import _loss
 
         _loss.regularize(settings["regularization"], module, program)
+    if not _learns(program):
+        raise Refused("model: no parameter has a gradient: forward is under torch.no_grad, or all have requires_grad=False")
     file.write_text(json.dumps(program), encoding="utf-8")
     _weights.write(weights, _state(module, program))
     _compare(module, schema, file, weights)
     flags |= _of_loss(settings, counts, traced.shape, scratch)
     made = {name: value for name, value in settings.items() if name not in ("model", *_program.OURS)} | flags | {"program": file}
     return made if made.get("init") is not None else made | {"init": weights}
+
+
+def _learns(program: Mapping[str, Any]) -> bool:
+    """Whether the output depends on a parameter that is trained."""
+    trained = {p["name"] for p in program["parameters"] if p["trained"]}
+    left, seen = [program["output"]], set()
+    while left:
+        k = left.pop()
+        operation = program["operations"][k]
+        if trained & {of for of in operation.values() if isinstance(of, str)}:
+            return True
+        left += [] if k in seen or operation["op"] == "detach" else operation.get("in", [])
+        seen.add(k)
+    return False
+
+
+def _copied(module: torch.nn.Module) -> torch.nn.Module:
+    """A copy of a module, also where layers keep what a call has computed, as attention."""
+    import torch
+
+    held = torch.utils._pytree.tree_leaves([list(vars(layer).values()) for layer in module.modules()])
+    computed = {id(t): t.detach().clone() for t in held if isinstance(t, torch.Tensor) and not t.is_leaf}
+    return copy.deepcopy(module, computed)
 
 
 def _of_loss(settings: Mapping[str, Any], counts: Mapping[str, Any], shape: Any, scratch: Scratch) -> dict[str, Any]:
@@ -317,7 +344,7 @@ def with_weights(module: torch.nn.Module, directory: Path) -> torch.nn.Module:
     """A copy of a module with the weights of the run in a directory."""
     import torch
 
-    made, of = copy.deepcopy(module), type(module).__name__
+    made, of = _copied(module), type(module).__name__
     own = made.state_dict()
     with reading(directory / "program.json"):
         program = json.loads((directory / "program.json").read_text(encoding="utf-8"))

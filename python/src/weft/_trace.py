@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from . import _aten  # noqa: F401  its functions are Lowering's
 from ._errors import Refused
-from ._lowering import PRIVATE, Lowering, line_of
+from ._lowering import KEEPS, PRIVATE, Lowering, line_of
 from ._operations import Edges, Set, Unlowerable, Value, Vertices, kind_of
 from ._written import Written
 
@@ -207,7 +207,10 @@ class Called(nn.Module):  # type: ignore[misc]
         self.of, self.schema = module, schema
         self.typed = "" not in schema.features
         there = {of.what for of in given}
-        every = inspect.signature(module.forward).parameters.values()
+        inner: Any = module
+        while type(inner).__name__ in _AROUND:
+            inner = getattr(inner, "_orig_mod", None) or inner.module
+        every = inspect.signature(inner.forward).parameters.values()
         free = [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         if not free:
             raise Refused("model: forward takes nothing: weft calls it with (x, edge_index), and not on a graph of its own")
@@ -266,7 +269,12 @@ class Called(nn.Module):  # type: ignore[misc]
         for module, name in self.held:
             setattr(module, name, graph)
         named = {name: whole.get(of, {} if self.typed else None) for name, of in self.names.items()}
+        lazy = any(map(nn.parameter.is_lazy, self.of.parameters()))  # which take their sizes from a first call
+        kept = {} if lazy else _kept(self.of)
         made = self.output(torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named))
+        after = _kept(self.of)
+        if changed := [name for name, of in kept.items() if [of] != [after.get(name)]]:
+            raise Unlowerable(f"forward changes {changed[0]}: {KEEPS}")
         if not isinstance(made, Tensor):
             raise Refused(
                 f"model: forward returns a {type(made).__name__}, instead of one tensor of vertices × classes: give a "
@@ -308,6 +316,17 @@ class Called(nn.Module):  # type: ignore[misc]
         return returned[first]
 
 
+def _kept(module: nn.Module) -> dict[str, Any]:
+    """What a module keeps that a call of it may change: which tensors, numbers, and lengths of lists."""
+    numbers = {
+        f"{name}.{key}".removeprefix("."): len(of) if isinstance(of, list) else of
+        for name, layer in module.named_modules()
+        for key, of in vars(layer).items()
+        if isinstance(of, (int, float, list))
+    }
+    return numbers | {name: id(of) for name, of in module.named_buffers()}
+
+
 class _Blocks:
     """A list of as many graphs as are asked for: a block for each layer is the whole graph."""
 
@@ -324,6 +343,8 @@ class _Blocks:
         return itertools.repeat(self.graph)
 
 
+# Modules of PyTorch around another one, which they call with what they are given.
+_AROUND = ("OptimizedModule", "DataParallel", "DistributedDataParallel")
 _TYPES_OF_EDGES = ("edge_type", "edge_types", "etype", "etypes")
 _GRAPHS = ("graph", "g", "block", "blocks", "bg")
 _EDGES_OF_DGL = {
@@ -351,7 +372,7 @@ def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any
         of = called.given.get(kind) if isinstance(kind, str) else None
         if of is not None:
             size = node.meta["val"].shape[of.varies]
-            if isinstance(size, int):
+            if isinstance(size, int) or size.node.expr.is_number:
                 raise Refused(
                     "model: forward works for one number of vertices or edges alone: take sizes from x.size(0), and give "
                     "a table with a row for each vertex, as an embedding is, as features"
@@ -385,6 +406,8 @@ def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any
             to.env[node] = to.emit("parameter", (), None, node.meta["val"].shape, name=names[name])
         else:  # a buffer that is not saved
             to.env[node] = buffers[kind].detach().clone()
+    to.state = {n: k.removeprefix("of.") for n, k in inputs.items() if isinstance(k, str) and k not in called.given}
+    to.state = {n: name for n, name in to.state.items() if not name.endswith("num_batches_tracked")}
     try:
         output = to.run(graph)
     except Refused as why:
@@ -541,6 +564,8 @@ def _why(error: BaseException, given: Iterable[str]) -> Refused:
         return Refused(
             f"model: {at}a table of a fixed number of rows meets all vertices: give the table's rows as features, x"
         )
+    if ".numpy()" in text:
+        return Refused(f"model: {at}forward leaves PyTorch by .numpy(): write what follows by torch's operations")
     if "fake tensor" in text and "constant" in text:
         return Refused(f"model: {at}forward reads or sets .data of a tensor, which no trace shows: write .detach(), and set values before training")
     matrix = next((name for name in given if name.startswith("adj")), None)

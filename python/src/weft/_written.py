@@ -155,6 +155,10 @@ def _sparse(indices: Tensor, entries: Tensor, size: Any = None, **_: Any) -> Any
     return NotImplemented if size is None else _Sparse(indices, entries, size)
 
 
+def _hook(*_: Any) -> Any:
+    raise Unlowerable("a hook changes a gradient: write it by plain operations, as h.detach() + s * (h - h.detach())")
+
+
 _CELLS = {"gru": _gru_cell, "lstm": _lstm_cell, "rnn_tanh": _rnn_cell(torch.tanh), "rnn_relu": _rnn_cell(torch.relu)}
 _WRITTEN: dict[str, Callable[..., Any]] = {
     **{f"{name}_cell": cell for name, cell in _CELLS.items()},
@@ -164,4 +168,5 @@ _WRITTEN: dict[str, Callable[..., Any]] = {
     "sinh": lambda x: (x.exp() - (-x).exp()) / 2,
     "repeat_interleave": _repeat_interleave,
     "sparse_coo_tensor": _sparse,
+    "register_hook": _hook,
 }
