@@ -676,7 +676,7 @@ def path_of(node: Any) -> str:
 
 PRIVATE = re.compile(
     r"/(torch|torch_geometric|dgl|weft|sympy)/|/torch_geometric\.nn\.|_(propagate|edge_updater)_\w+\.py$"
-    r"|^<(frozen|eval|lambdif)|/python3[.\d]*/[a-z_]+\.py$"
+    r"|^<(frozen|eval|lambdif|string)|/python3[.\d]*/[a-z_]+\.py$"
 )
 
 

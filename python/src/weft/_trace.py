@@ -322,7 +322,7 @@ def _kept(module: nn.Module) -> dict[str, Any]:
         f"{name}.{key}".removeprefix("."): len(of) if isinstance(of, list) else of
         for name, layer in module.named_modules()
         for key, of in vars(layer).items()
-        if isinstance(of, (int, float, list))
+        if type(of) in (int, float, list)
     }
     return numbers | {name: id(of) for name, of in module.named_buffers()}
 
@@ -373,7 +373,7 @@ def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any
         if of is not None:
             size = node.meta["val"].shape[of.varies]
             if isinstance(size, int) or size.node.expr.is_number:
-                raise Refused(
+                raise _fixed(graph, called) or Refused(
                     "model: forward works for one number of vertices or edges alone: take sizes from x.size(0), and give "
                     "a table with a row for each vertex, as an embedding is, as features"
                 )

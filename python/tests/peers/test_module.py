@@ -208,6 +208,33 @@ def test_fixed(arrays, graph):
     assert not trained.into.lin.weight.requires_grad and trained.out.weight.requires_grad
 
 
+class Remembering(Net):
+    def forward(self, x, edge_index, edge_attr=None):
+        self.last = super().forward(x, edge_index, edge_attr)
+        return self.last
+
+
+def test_keeps_what_it_computed(arrays, graph):
+    """A module that holds results of a call trains, and comes back."""
+    module = Remembering()
+    logits_of(module, arrays)
+    module(arrays["x"], arrays["edge_index"], arrays["edge_attr"])
+    wanted = losses_of(weft._module._copied(module), arrays, sgd, 6)
+    run = weft.train(graph, model=module, **BRIEF)
+    np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5)
+    np.testing.assert_allclose(logits_of(run.module(), arrays), run.logits, atol=1e-4)
+
+
+def fixed():
+    return made().requires_grad_(False)
+
+
+def hooked():
+    module = made()
+    module.out.weight.register_hook(lambda gradient: 2 * gradient)
+    return module
+
+
 NAMED = [
     *("mlp", "gcn", "gcn jk=cat", "gcn decoupled=true", "gcn blocks=residual", "sage", "sage aggregation=max"),
     *("sage norm=batch", "gat heads=2", "gatv2 heads=2"),
@@ -230,6 +257,8 @@ def test_named(arrays, named):
     ("model", "settings", "says"),
     [
         (Net, {}, r"model: Net is a class: give a module of it, as Net\(…\)"),
+        (fixed, {}, "model: no parameter has a gradient: forward is under torch.no_grad, or all have requires_grad=False"),
+        (hooked, {}, "model: out.weight has a hook on its gradient: remove it"),
         (made, {"hidden": 64}, "hidden 64: is for models that weft knows by name, and not for the module"),
         (made, {"optimizer": lambda m: torch.optim.RMSprop(m.parameters())}, "optimizer: RMSprop is none of torch.optim's SGD"),
         (made, {"optimizer": lambda m: torch.optim.Adam(m.parameters(), amsgrad=True)}, "amsgrad=True is not what weft has: give amsgrad=False"),
@@ -238,7 +267,7 @@ def test_named(arrays, named):
     ],
 )
 def test_refuses(graph, model, settings, says):
-    model = model() if model is made else model
+    model = model if model is Net else model()
     settings = {name: value(model) if callable(value) else value for name, value in settings.items()}
     with pytest.raises((weft.Refused, TypeError), match=says):
         weft.train(graph, model=model, **settings)

@@ -379,6 +379,9 @@ MODULES = {
     "GAT of edges": lambda: by(g.GATConv(WIDTH, 4, 2, edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr),
     "Transformer of edges": lambda: by(g.TransformerConv(WIDTH, 4, 2, edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr),
     "embedding": lambda: Call(lambda s, x, e: s.lin(x) + s.t((x[:, 0] > 0).long()), t=nn.Embedding(3, OUT)),
+    "table with padding": lambda: Call(lambda s, x, e: s.lin(x) + s.t((x[:, 0] > 0).long()), t=nn.Embedding(3, OUT, padding_idx=1)),
+    "largest of all": lambda: Call(lambda s, x, e: s.lin(x) - s.lin(x).max(0)[0] * s.lin(x).max(1, keepdim=True)[0]),
+    "in another": lambda: nn.DataParallel(Call(lambda s, x, e: s.conv(s.lin(x), e))),
     "recurrent": lambda: Call(recurrent, cell=nn.LSTMCell(OUT, OUT), gru=nn.GRUCell(OUT, OUT)),
     "sequences": lambda: Call(sequences, gru=nn.GRU(OUT, OUT, 2, batch_first=True, bidirectional=True), lstm=nn.LSTM(OUT, 4, bias=False), plain=nn.RNN(OUT, 3, batch_first=True)),
     "both directions": lambda: Call(both_directions, c=g.GATConv(OUT, 3, heads=2)),
@@ -479,7 +482,37 @@ class InvertedSquare(torch.autograd.Function):
         return -gradient
 
 
+def counted(self, x, edges):
+    self.calls += 1
+    return self.lin(x) / self.calls
+
+
+def averaged(self, x, edges):
+    self.m = 0.9 * self.m + 0.1 * self.lin(x).mean(0)
+    return self.lin(x) - self.m
+
+
+def clamped(self, x, edges):
+    with torch.no_grad():
+        self.lin.weight.clamp_(-0.1, 0.1)
+    return self.lin(x)
+
+
+def hooked(self, x, edges):
+    h = self.lin(x)
+    h.register_hook(lambda gradient: 2 * gradient)
+    return h
+
+
 REFUSALS = {
+    "number that changes": (counted, "forward changes calls: .* weft has the statistics of batch norm alone"),
+    "buffer that changes": (averaged, "forward changes m: "),
+    "buffer that is written": (lambda s, x, e: s.lin(x) - s.m.mul_(0.9), r"m.mul_.*forward changes m: "),
+    "weight that is written": (clamped, r"clamp_.*forward changes lin.weight: "),
+    "spectral norm": (lambda s, x, e: s.spectral(x), "forward changes spectral.parametrizations.weight.0._u: "),
+    "hook": (hooked, "a hook changes a gradient"),
+    "gradient by frequency": (lambda s, x, e: F.embedding((x[:, 0] > 0).long(), s.lin.weight, scale_grad_by_freq=True), "scale_grad_by_freq divides"),
+    "numpy": (lambda s, x, e: s.lin(x) * float(x.numpy().mean()), r"forward leaves PyTorch by .numpy\(\)"),
     "noise": (lambda s, x, e: s.lin(x + torch.randn_like(x)), "randn_like draws random numbers"),
     "dropped edges": (dropped, "draws random numbers"),
     "largest": (lambda s, x, e: s.lin(x[x.sum(-1).topk(3)[1]]), "topk orders"),
@@ -518,7 +551,8 @@ REFUSALS = {
 @pytest.mark.parametrize("name", REFUSALS)
 def test_refuses(name):
     function, words = REFUSALS[name]
-    module = Call(function, gru=nn.GRU(WIDTH, OUT), mailbox=SAGEConv(WIDTH, OUT, "lstm"))
+    module = Call(function, gru=nn.GRU(WIDTH, OUT), mailbox=SAGEConv(WIDTH, OUT, "lstm"), spectral=torch.nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, OUT)))
+    module.calls = 0
     module.register_buffer("m", torch.zeros(OUT))
     module.register_buffer("v", torch.ones(OUT))
     if name == "scripted":
