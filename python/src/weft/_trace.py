@@ -309,7 +309,7 @@ class Called(nn.Module):  # type: ignore[misc]
     def output(self, returned: Any) -> Any:
         """The logits: what the module returns, or of a dict those of the first type, which has the labels."""
         first = next(iter(self.schema.features))
-        if not isinstance(returned, Mapping):
+        if not self.typed or not isinstance(returned, Mapping):
             return returned
         if first not in returned:
             raise Unlowerable(f"forward returns nothing for {first}, whose vertices have the labels: return its logits")
