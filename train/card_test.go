@@ -54,13 +54,16 @@ func TestRestsBelowCard(t *testing.T) {
 	devicetest.Library(t)
 	models, types := networks(), severalTypes(t)
 	models["rgcn"] = typesInTurns(types)["rgcn"]
-	for _, name := range []string{"gcn", "sage", "gat", "gcnii", "rgcn"} {
+	for k, name := range []string{"gcn", "sage", "gat", "gcnii", "rgcn"} {
 		c := resting{g: tangle(t, 600, 100), mesh: "graph=1/4", limits: []float64{0, .3}}
 		if c.Options = models[name]; name == "rgcn" {
 			c.g, c.resumes = types, true
 		}
 		c.Hidden, c.Epochs = 32, 2
-		t.Run(name, func(t *testing.T) { c.run(t, setting.RAM) })
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("ON_CPU_EARLY", fmt.Sprint(k%2))
+			c.run(t, setting.RAM)
+		})
 	}
 }
 

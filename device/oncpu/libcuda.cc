@@ -13,6 +13,7 @@
 //	ON_CPU_DRIVER      what cuDriverGetVersion says, 13000
 //	ON_CPU_CAPABILITY  of the cards, 90
 //	ON_CPU_IMAGE       what a module begins with; without it a module needs no code
+//	ON_CPU_EARLY       1: a copy from pinned memory is made at once, with what its stream waits for
 //	ON_CPU_PAGEABLE    1: cards read all of the host's memory, as by HMM
 //	ON_CPU_FAIL        "cuMemAlloc_v2 3 2": the third call of that function fails with status 2. A status of 700 to
 //	                   719 stays, as a GPU's does, until nobody has the context; of a launch, the call after it tells
@@ -334,8 +335,12 @@ result cuMemFree_v2(address p) {
 result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *stream) {
 	BEFORE;
 	must_be_inside(__func__, to, n), must_be_host(__func__, from);
-	if (inside((address)from, n, pinned) || atoi(setting("ON_CPU_PAGEABLE", "0")))
-		return ask(stream, [=] { memcpy((void *)to, from, n); }), OK;
+	if (inside((address)from, n, pinned) || atoi(setting("ON_CPU_PAGEABLE", "0"))) {
+		ask(stream, [=] { memcpy((void *)to, from, n); });
+		if (atoi(setting("ON_CPU_EARLY", "0")))
+			await(stream);
+		return OK;
+	}
 	const std::string copy((const char *)from, n);
 	return ask(stream, [=] { memcpy((void *)to, copy.data(), n); }), OK;
 }
