@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._lowering import Lowering, bounds, free_sizes, lowers
+from ._lowering import Lowering, bounds, free_sizes, lowers, named
 from ._operations import (
     PAIRS,
     WITH_LOOPS,
@@ -34,13 +34,13 @@ from ._operations import (
 # -- element by element
 
 # Operations that a program has, by ATen's names where they are others; operands of these names are attributes.
-_POINTWISE = {name: name for name in (
-    "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid relu silu selu erf floor ceil "
-    "round mul pow maximum minimum eq ne gt ge lt le where leaky_relu gelu softplus celu").split()} | {
-    "absolute": "abs", "multiply": "mul", "true_divide": "div", "log_sigmoid": "logsigmoid",
-    "logical_not": "not", "bitwise_not": "not", "logical_and": "and", "bitwise_and": "and", "__and__": "and",
-    "logical_or": "or", "bitwise_or": "or", "__or__": "or"}  # fmt: skip
-_ATTRIBUTES = {"negative_slope": "slope"} | {name: name for name in "approximate beta threshold alpha".split()}
+_POINTWISE = named(
+    "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid relu silu selu erf floor "
+    "ceil round mul pow maximum minimum eq ne gt ge lt le where leaky_relu gelu softplus celu absolute:abs "
+    "multiply:mul true_divide:div log_sigmoid:logsigmoid logical_not:not bitwise_not:not logical_and:and "
+    "bitwise_and:and __and__:and logical_or:or bitwise_or:or __or__:or"
+)
+_ATTRIBUTES = named("negative_slope:slope approximate beta threshold alpha")
 
 # Those that are several of a program's.
 _FORMULAS: dict[str, Callable[..., Any]] = {
@@ -147,8 +147,10 @@ def _dropout(to: Lowering, input: Any, p: float, train: bool) -> Any:
 # -- sizes and constants
 
 
-@lowers(*"zeros ones full empty new_zeros new_ones new_full new_empty zeros_like ones_like full_like".split(),
-        *"empty_like empty_permuted scalar_tensor fill zero".split())  # fmt: skip
+@lowers(
+    *"zeros ones full empty new_zeros new_ones new_full new_empty zeros_like ones_like full_like".split(),
+    *"empty_like empty_permuted scalar_tensor fill zero".split(),
+)
 def _filled(to: Lowering, **named: Any) -> Any:
     given = (named.get(k) for k in ("fill_value", "value", "s"))
     number = next((v for v in given if v is not None), 1 if "ones" in to.name else 0)
@@ -349,7 +351,7 @@ def _index(to: Lowering, self: Any, indices: list[Any]) -> Any:
         return to.reshape(picked, picked.shape[:-1])
     if len(given) != 1:
         raise Unlowerable("several indices at once: take the columns one after another")
-    (dim, index), = given  # fmt: skip
+    ((dim, index),) = given
     if isinstance(self, (Edges, Ends)):
         return _edges_of(to, self, dim, index)
     if isinstance(index, (Chosen, Loops)) or (isinstance(index, Value) and to.is_mask(index, indices)):
@@ -498,13 +500,12 @@ def _nonzero(to: Lowering, self: Any) -> Any:
     return Chosen(self)
 
 
-_REDUCTIONS = {"amax": "max", "amin": "min", "any": "max", "all": "min", "prod": "mul", "add": "sum",
-               "multiply": "mul"}  # fmt: skip
+_REDUCTIONS = named("amax:max amin:min any:max all:min prod:mul add:sum multiply:mul")
 
 
 @lowers("scatter_add", "index_add", "scatter_reduce", "index_reduce", "scatter")
 def _scatter(to: Lowering, self: Any, dim: int, index: Any, *, reduce: str = "sum", include_self: bool = True,
-             alpha: Any = 1, **given: Any) -> Any:  # fmt: skip
+             alpha: Any = 1, **given: Any) -> Any:
     (src,) = given.values()
     if isinstance(index, Vertices) and to.name != "scatter":
         made = {"sum": "add", "mul": "mul", "max": "maximum", "min": "minimum"}.get(_REDUCTIONS.get(reduce, reduce))
@@ -561,7 +562,7 @@ def _put_columns(to: Lowering, self: Any, dim: int, index: Any, number: Any) -> 
 
 @lowers("index_put", "_unsafe_index_put", "index_copy", "_index_put_impl")
 def _index_put(to: Lowering, self: Any, indices: Any = None, values: Any = None, accumulate: bool = False,
-               dim: int = 0, index: Any = None, source: Any = None, **_: Any) -> Any:  # fmt: skip
+               dim: int = 0, index: Any = None, source: Any = None, **_: Any) -> Any:
     indices = [index] if indices is None else [i for i in indices if i is not None]
     values, at = source if values is None else values, indices[0]
     if len(indices) > 1:
@@ -618,7 +619,7 @@ def _most(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, other
 def _softmax(to: Lowering, self: Any, dim: int, **_: Any) -> Any:
     x = to.value(self)
     at = to.column(x, dim, "softmax over all vertices or edges at once: softmax over the edges of a vertex is "
-                   "torch_geometric.utils.softmax(src, index)")  # fmt: skip
+                   "torch_geometric.utils.softmax(src, index)")
     return to.emit("log_softmax" if "log" in to.name else "softmax", [x], x.rows, x.shape, x.axis, dim=at)
 
 
@@ -755,9 +756,9 @@ def _swapped(to: Lowering, x: Value) -> Value:
 
 
 @lowers("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional",
-        "_native_batch_norm_legit_no_training", "cudnn_batch_norm")  # fmt: skip
+        "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
 def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: Any = None, running_var: Any = None,
-                training: bool = True, momentum: Any = 0.1, eps: float = 1e-5, **_: Any) -> Any:  # fmt: skip
+                training: bool = True, momentum: Any = 0.1, eps: float = 1e-5, **_: Any) -> Any:
     x = to.value(input)
     names = [None if v is None else to.of(v).get("name", "") for v in (weight, bias, running_mean, running_var)]
     stored = names[2] is not None

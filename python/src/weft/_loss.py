@@ -26,7 +26,9 @@ from ._trace import Given, Schema, _lower, _used
 _TRACED, _TRIED = 10007, 23
 
 
-def flags(loss: Any, counts: Mapping[str, Any], shape: tuple[int, ...] | None, scratch: Scratch) -> dict[str, Any]:
+def flags(
+    loss: Any, counts: Mapping[str, Any], shape: tuple[int, ...] | None, scratch: Scratch
+) -> dict[str, Any]:
     """The settings of a loss: that of weft where it has the same, or else a file that the function is traced to.
 
     Args:
@@ -63,7 +65,11 @@ def _known(loss: Any, kind: str) -> dict[str, Any] | None:
         return {"loss": "cross-entropy"}
     if kind == "several" and loss is f.binary_cross_entropy_with_logits:
         return {"loss": "cross-entropy"}
-    if kind == "values" and (name := {f.mse_loss: "mse", f.l1_loss: "mae", f.smooth_l1_loss: "huber", f.huber_loss: "huber"}.get(loss)):
+    if kind == "values" and (
+        name := {f.mse_loss: "mse", f.l1_loss: "mae", f.smooth_l1_loss: "huber", f.huber_loss: "huber"}.get(
+            loss
+        )
+    ):
         return {"loss": name}
     if getattr(loss, "reduction", None) != "mean":
         return None
@@ -76,7 +82,9 @@ def _known(loss: Any, kind: str) -> dict[str, Any] | None:
         return {"loss": "cross-entropy"}
     if kind == "values" and of in (nn.MSELoss, nn.L1Loss):
         return {"loss": "mse" if of is nn.MSELoss else "mae"}
-    if kind == "values" and (of is nn.SmoothL1Loss and loss.beta == 1 or of is nn.HuberLoss and loss.delta == 1):
+    if kind == "values" and (
+        of is nn.SmoothL1Loss and loss.beta == 1 or of is nn.HuberLoss and loss.delta == 1
+    ):
         return {"loss": "huber"}
     return None
 
@@ -141,21 +149,33 @@ _IN_LOSS = "a parameter of a module is read: a loss is of logits and labels; giv
 def regularize(function: Any, module: nn.Module, program: dict[str, Any]) -> None:
     """Adds to a program of the module what training adds to the loss: a function of the module, as operations."""
     if not callable(function) or isinstance(function, (type, nn.Module)):
-        raise TypeError(f"regularization: {function!r} is no function: give a function of the module that returns a number")
+        raise TypeError(
+            f"regularization: {function!r} is no function: give a function of the module that returns a number"
+        )
     try:
         to, output = _lower(_Regularized(function, module), True, set())
     except Refused as error:
-        why = str(error).removeprefix("model: ").replace("weft calls module(", "weft calls the function as f(module")
+        why = (
+            str(error)
+            .removeprefix("model: ")
+            .replace("weft calls module(", "weft calls the function as f(module")
+        )
         raise Refused(f"regularization: {why}") from None
     if not isinstance(output, Value) or output.rows is not None or np.prod(output.shape) > 1:
-        raise Refused("regularization: the function returns something else than one number of parameters: return a sum")
+        raise Refused(
+            "regularization: the function returns something else than one number of parameters: return a sum"
+        )
     read = {p["name"] for p in program["parameters"]}
     added, (last,) = _used(to, [output.op])
     for o in added:
         if o["op"] == "dropout":
-            raise Refused(f"regularization: {o.get('line', '')}: draws random numbers: it is the same in each epoch")
+            raise Refused(
+                f"regularization: {o.get('line', '')}: draws random numbers: it is the same in each epoch"
+            )
         if o["op"] == "parameter" and o["name"] not in read:
-            raise Refused(f"regularization: reads {o['name']}, which forward does not: leave it out, as nothing trains it")
+            raise Refused(
+                f"regularization: reads {o['name']}, which forward does not: leave it out, as nothing trains it"
+            )
     value = function(copy.deepcopy(module)).item()
     if not np.isfinite(value):
         raise Refused(f"regularization: of the module as it is it is {value}: write it for any parameters")
@@ -175,7 +195,12 @@ def _traced(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> str:
         to, output = _lower(_Function(loss, {"logits": logits, "labels": labels}, columns), True, set())
     except Refused as error:
         raise _said(error) from None
-    if not isinstance(output, Value) or isinstance(output.rows, tuple) or output.rows is None and np.prod(output.shape) > 1:
+    if (
+        not isinstance(output, Value)
+        or isinstance(output.rows, tuple)
+        or output.rows is None
+        and np.prod(output.shape) > 1
+    ):
         raise Refused(
             f"loss: {name} returns neither a number nor one for each vertex: return the mean, or the losses of all vertices"
         )
@@ -187,7 +212,9 @@ def _traced(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> str:
     operations, (last,) = _used(to, [output.op])
     for o in operations:
         if o["op"] == "dropout":
-            raise Refused(f"loss: {o.get('line', '')}: draws random numbers: a loss is the same in each epoch")
+            raise Refused(
+                f"loss: {o.get('line', '')}: draws random numbers: a loss is the same in each epoch"
+            )
     if not any(o["op"] == "logits" for o in operations):
         raise Refused(f"loss: {name} does not depend on the logits: return a function of its first argument")
     return json.dumps({"version": 1, "class": name, "operations": operations, "output": last})
@@ -234,26 +261,58 @@ def _try(loss: Any, kind: str, shape: tuple[int, ...], columns: int, file: Path)
         if np.isfinite(value):
             break
     if not np.isfinite(value):
-        raise Refused(f"loss: of random logits and labels it is no finite number ({failed}): write it for any logits")
+        raise Refused(
+            f"loss: of random logits and labels it is no finite number ({failed}): write it for any logits"
+        )
     scratch = Scratch()
     try:
         at = np.arange(n)
-        graph = Graph(np.zeros((2, 1), int), x.astype(np.float32), y, train_mask=at < train,
-                      val_mask=at == train, test_mask=at > train)  # fmt: skip
-        linear = [{"op": "features", "shape": [width]}, {"op": "parameter", "name": "w"}, {"op": "linear", "in": [0, 1]}]
-        program = {"version": 1, "class": "linear", "operations": linear, "output": 2,
-                   "parameters": [{"name": "w", "shape": [width, width], "trained": True}]}  # fmt: skip
+        graph = Graph(
+            np.zeros((2, 1), int),
+            x.astype(np.float32),
+            y,
+            train_mask=at < train,
+            val_mask=at == train,
+            test_mask=at > train,
+        )
+        linear = [
+            {"op": "features", "shape": [width]},
+            {"op": "parameter", "name": "w"},
+            {"op": "linear", "in": [0, 1]},
+        ]
+        program = {
+            "version": 1,
+            "class": "linear",
+            "operations": linear,
+            "output": 2,
+            "parameters": [{"name": "w", "shape": [width, width], "trained": True}],
+        }
         (scratch.path / "linear.json").write_text(json.dumps(program), encoding="utf-8")
         _weights.write(scratch.path / "init.safetensors", {"w": np.eye(width, dtype=np.float32)})
-        told = _program.run(["train", str(graph.store), f"--program={scratch.path}/linear.json", f"--init={scratch.path}/init.safetensors",
-                             f"--loss={file}", "--optimizer=sgd", "--lr=1", "--epochs=1", "--threads=1", "--json",
-                             f"--out={scratch.path}/run"])  # fmt: skip
+        told = _program.run(
+            [
+                "train",
+                str(graph.store),
+                f"--program={scratch.path}/linear.json",
+                f"--init={scratch.path}/init.safetensors",
+                f"--loss={file}",
+                "--optimizer=sgd",
+                "--lr=1",
+                "--epochs=1",
+                "--threads=1",
+                "--json",
+                f"--out={scratch.path}/run",
+            ]
+        )
         ours = json.loads(told.splitlines()[-1])["losses"][0]
         step = np.eye(width) - _weights.read(scratch.path / "run" / "model.safetensors")["w"]
     finally:
         scratch.close()
     gradient = logits.grad.reshape(train, width).T.double().numpy() @ x[:train].astype(np.float32)
-    apart = max(abs(ours - value) / max(1.0, abs(value)), np.abs(step - gradient).max() / max(1.0, np.abs(gradient).max()))
+    apart = max(
+        abs(ours - value) / max(1.0, abs(value)),
+        np.abs(step - gradient).max() / max(1.0, np.abs(gradient).max()),
+    )
     if not apart <= 1e-3:
         raise Refused(
             f"loss: on a small graph weft computes a loss, or a gradient, that differs from PyTorch's by {apart:.1e}; "

@@ -52,6 +52,12 @@ def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return put
 
 
+def named(words: str) -> dict[str, str]:
+    """Words by other names of theirs: of name:word, or of a name that is the word."""
+    pairs = (word.partition(":") for word in words.split())
+    return {name: word or name for name, _, word in pairs}
+
+
 _KEEPS = set("detach alias contiguous to lift_fresh type_as".split())
 _VIEWS = set("view view_as _unsafe_view reshape reshape_as _reshape_alias unsqueeze squeeze flatten unflatten".split())
 _MOVES = set("permute transpose t swapaxes movedim".split())
@@ -60,27 +66,43 @@ _ALIASES = _KEEPS | _SHAPED | {"slice", "select"}
 _NOTHING = {"_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size"}
 
 # What no program has: what it is, and what to write in its place.
-_REFUSED = {name: why for names, why in (
-    ("rand randn randint rand_like randn_like randint_like randperm bernoulli multinomial normal "
-     "normal_functional uniform exponential rrelu_with_noise alpha_dropout feature_dropout poisson",
-     "draws random numbers: nn.Dropout is the one random layer that weft has; draw the others before "
-     "training, as features"),
-    ("sort argsort topk kthvalue median nanmedian unique _unique2 unique_consecutive unique_dim "
-     "searchsorted bucketize cumsum cumprod cummax cummin repeat_interleave",
-     "orders, ranks or accumulates rows: aggregate a vertex's edges by sum, mean, max, min, mul or "
-     "softmax, and make other edges (to_undirected, coalesce) before training"),
-    ("scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu "
-     "_native_multi_head_attention cdist _cdist_forward pdist",
-     "compares all pairs of vertices, which takes memory and time of their square: attend over edges, by "
-     "propagate"),
-    ("argmax argmin nonzero_static masked_select",
-     "gives positions, which depend on the values: write a comparison and torch.where"),
-    ("_sparse_mm sparse_coo_tensor _sparse_coo_tensor_unsafe to_sparse spmm _sparse_csr_tensor_unsafe "
-     "sparse_csr_tensor",
-     "makes a sparse matrix: give edge_index to propagate"),
-    ("linalg_inv_ex linalg_solve _linalg_svd _linalg_eigh linalg_qr inverse",
-     "is linear algebra that no program has: compute it before training, as features"),
-) for name in names.split()}  # fmt: skip
+_REFUSED = {
+    name: why
+    for names, why in (
+        (
+            "rand randn randint rand_like randn_like randint_like randperm bernoulli multinomial normal "
+            "normal_functional uniform exponential rrelu_with_noise alpha_dropout feature_dropout poisson",
+            "draws random numbers: nn.Dropout is the one random layer that weft has; draw the others "
+            "before training, as features",
+        ),
+        (
+            "sort argsort topk kthvalue median nanmedian unique _unique2 unique_consecutive unique_dim "
+            "searchsorted bucketize cumsum cumprod cummax cummin repeat_interleave",
+            "orders, ranks or accumulates rows: aggregate a vertex's edges by sum, mean, max, min, mul or "
+            "softmax, and make other edges (to_undirected, coalesce) before training",
+        ),
+        (
+            "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu "
+            "_native_multi_head_attention cdist _cdist_forward pdist",
+            "compares all pairs of vertices, which takes memory and time of their square: attend over "
+            "edges, by propagate",
+        ),
+        (
+            "argmax argmin nonzero_static masked_select",
+            "gives positions, which depend on the values: write a comparison and torch.where",
+        ),
+        (
+            "_sparse_mm sparse_coo_tensor _sparse_coo_tensor_unsafe to_sparse spmm "
+            "_sparse_csr_tensor_unsafe sparse_csr_tensor",
+            "makes a sparse matrix: give edge_index to propagate",
+        ),
+        (
+            "linalg_inv_ex linalg_solve _linalg_svd _linalg_eigh linalg_qr inverse",
+            "is linear algebra that no program has: compute it before training, as features",
+        ),
+    )
+    for name in names.split()
+}
 
 
 # Why forward may not change what a module keeps.
@@ -605,8 +627,7 @@ class Lowering(Builder):
         return self.reshape(out, (*x.shape[: like.axis], 1, *x.shape[like.axis :]))
 
 
-_OF_NUMBERS = {"Add": "add", "Mul": "mul", "Pow": "pow", "PowByNatural": "pow", "FloatTrueDiv": "div",
-               "IntTrueDiv": "div"}  # fmt: skip
+_OF_NUMBERS = named("Add:add Mul:mul Pow:pow PowByNatural:pow FloatTrueDiv:div IntTrueDiv:div")
 _NUMBER = {name: getattr(nn.functional, name) for name in "leaky_relu elu gelu softplus silu logsigmoid".split()}
 _NUMBER |= {name: getattr(torch, "logical_" + name) for name in ("and", "or", "not")}
 _NUMBER["where"] = lambda c, x, y: x if c else y

@@ -165,8 +165,10 @@ _OPTIONS = {
 }
 
 # The options that change no result, and the values of others that weft has.
-_IGNORED = ("params", "lr", "weight_decay", "foreach", "capturable", "differentiable", "fused", "initial_lr", "param_names",
-            "max_lr", "min_lr", "max_momentum", "base_momentum")  # fmt: skip
+_IGNORED = (
+    "params lr weight_decay foreach capturable differentiable fused initial_lr param_names max_lr min_lr max_momentum "
+    "base_momentum"
+).split()
 _FIXED = {"dampening": 0, "nesterov": False, "maximize": False, "amsgrad": False, "eps": 1e-8}
 
 

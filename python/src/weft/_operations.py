@@ -143,8 +143,16 @@ class Builder:
         self.where: dict[str, str] = {}  # path and line of what is being lowered
         self.ends = {"": ("", "")}  # the vertex types of the sources and targets of each relation
 
-    def emit(self, op: str, inputs: Sequence[Value], rows: Rows, shape: Iterable[int], axis: int = 0, /,
-             **attributes: Any) -> Value:  # fmt: skip
+    def emit(
+        self,
+        op: str,
+        inputs: Sequence[Value],
+        rows: Rows,
+        shape: Iterable[int],
+        axis: int = 0,
+        /,
+        **attributes: Any,
+    ) -> Value:
         if op == "detach" and self.of(inputs[0])["op"] == "detach":
             return inputs[0]
         shape = whole = tuple(int(n) for n in shape)
@@ -214,7 +222,9 @@ class Builder:
 
     def regrouped(self, x: Value, rows: Rows, shape: tuple[int, ...], axis: int) -> Value:
         """A view of which each row stands for several, or for one of several, other rows."""
-        if isinstance(x.rows, Flat):  # the several, which are a row's first dimension, come where PyTorch has the rows
+        if isinstance(
+            x.rows, Flat
+        ):  # the several, which are a row's first dimension, come where PyTorch has the rows
             count, before = x.rows.count, x.axis
             x = Value(x.op, x.rows.rows, (count, *x.shape))
             x = self.permute(x, [*range(1, before + 1), 0, *range(before + 1, len(x.shape))], before)
@@ -295,8 +305,15 @@ class Builder:
             return None
         return self.reshape(one, (*x.shape[: x.axis], 1, *x.shape[x.axis :]))
 
-    def simple(self, name: str, given: Sequence[Value], rows: Rows, shape: Sequence[int], axis: int,
-               attributes: dict[str, Any]) -> Value:  # fmt: skip
+    def simple(
+        self,
+        name: str,
+        given: Sequence[Value],
+        rows: Rows,
+        shape: Sequence[int],
+        axis: int,
+        attributes: dict[str, Any],
+    ) -> Value:
         """The operation, unless it changes nothing, or is a known one by several."""
         x, shape = given[0], tuple(shape)
         numbers = [self.number(v) for v in given] if len(given) == 2 else []
@@ -315,7 +332,11 @@ class Builder:
         """softmax over the edges of each vertex, and the mean over them, which are written as quotients."""
         is_a, below = self.is_a, self.inputs
         y = self.bare(y)
-        if is_a(x, "scatter", reduce="sum") and self.of(y)["op"] in ("clamp", "maximum") and "max" not in self.of(y):
+        if (
+            is_a(x, "scatter", reduce="sum")
+            and self.of(y)["op"] in ("clamp", "maximum")
+            and "max" not in self.of(y)
+        ):
             least = self.of(y).get("min") if is_a(y, "clamp") else self.number(below(y)[1])
             count, of, end = self.bare(below(y)[0]), below(x)[0], self.of(x)["end"]
             if least == 1 and is_a(count, "scatter", reduce="sum", end=end):
@@ -355,7 +376,9 @@ class Builder:
                 if name in ("sum", "mean"):
                     out = self.pointwise("add", out, p)
                 else:
-                    out = self.pointwise("where", self.pointwise({"max": "ge", "min": "le"}[name[6:]], out, p), out, p)
+                    out = self.pointwise(
+                        "where", self.pointwise({"max": "ge", "min": "le"}[name[6:]], out, p), out, p
+                    )
             if name == "mean":
                 out = self.pointwise("mul", out, self.constant(1 / len(parts)))
             return self.reshape(out, kept, axis)
@@ -368,7 +391,9 @@ class Builder:
         if of["op"] != "cat" or isinstance(x.rows, Flat) or list(dims) != [of["dim"]]:
             return []
         parts = self.inputs(x)
-        return [replace(p, rows=x.rows, axis=x.axis) for p in parts if all(q.shape[of["dim"]] == 1 for q in parts)]
+        return [
+            replace(p, rows=x.rows, axis=x.axis) for p in parts if all(q.shape[of["dim"]] == 1 for q in parts)
+        ]
 
     def gather(self, x: Value, ends: Ends) -> Value:
         if x.rows != self.at(ends.rows, ends.end):
@@ -393,7 +418,9 @@ class Builder:
                 count = self.scatter(mask, end, "sum")
                 if reduce == "mean":
                     return replace(self.pointwise("div", out, self.clamp(count, 1, None)), axis=axis)
-                out = self.pointwise("where", self.pointwise("gt", count, self.constant(0)), out, self.constant(0))
+                out = self.pointwise(
+                    "where", self.pointwise("gt", count, self.constant(0)), out, self.constant(0)
+                )
             return replace(out, axis=axis)
         return self.emit("scatter", [x], self.at(x.rows, end), x.shape, axis, end=end, reduce=reduce)
 
@@ -409,6 +436,8 @@ class Builder:
 
 
 _NEUTRAL, _NEUTRAL_LAST = {("mul", 1), ("add", 0)}, {("div", 1), ("sub", 0), ("pow", 1)}
+
+
 def _deeper(op: str, attributes: dict[str, Any], count: int) -> dict[str, Any]:
     """The attributes of an operation on rows that have another first dimension, of that size."""
     made = dict(attributes)

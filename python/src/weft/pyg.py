@@ -461,7 +461,7 @@ class TypedLayers(Layers):
         return convs
 
     def forward(self, x: Any, edge_index: Any = None, edge_weight: Any = None, edge_attr: Any = None,
-                edge_type: Tensor | None = None, **by_type: Any) -> Any:  # fmt: skip
+                edge_type: Tensor | None = None, **by_type: Any) -> Any:
         if not self.types[1:] and not isinstance(edge_index, dict):
             (kind,), numbers = self.types, _numbered(edge_type, len(self.relations))
             x, end = {kind: x}, len(kind) + len("__")
@@ -693,7 +693,7 @@ class Model(nn.Module):
     """
 
     def __init__(self, net: nn.Module, weighted: bool = False, reverse: bool = False, normalize: str = "none",
-                 labels: int = 0, embed: Weights | None = None, **buffers: Tensor):  # fmt: skip
+                 labels: int = 0, embed: Weights | None = None, **buffers: Tensor):
         super().__init__()
         self.net, self.weighted, self.reverse, self.normalize, self.labels = net, weighted, reverse, normalize, labels
         self.bare = list(embed or {})

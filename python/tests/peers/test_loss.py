@@ -72,7 +72,7 @@ CLASSIFY = {
     "of some vertices": lambda z, y: F.cross_entropy(z[y != 0], y[y != 0]),
     "of statistics of all": lambda z, y: F.cross_entropy(z - z.mean(0), y) + z.std(0).mean(),
     "the largest": lambda z, y: F.cross_entropy(z, y, reduction="none").max(),
-}  # fmt: skip
+}
 SEVERAL = {
     "binary": nn.BCEWithLogitsLoss(),
     "binary with weights": nn.BCEWithLogitsLoss(pos_weight=WEIGHTS),
@@ -105,7 +105,7 @@ def arrays():
         "classes": y,
         "several": torch.randint(2, (V, CLASSES), generator=random).float(),
         "values": torch.randn(V, 2, generator=random) * 3 + 1,
-    }  # fmt: skip
+    }
 
 
 def made(columns=CLASSES):
