@@ -213,7 +213,7 @@ class Called(nn.Module):  # type: ignore[misc]
         every = inspect.signature(inner.forward).parameters.values()
         free = [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         if not free:
-            raise Refused("model: forward takes nothing: weft calls it with (x, edge_index), and not on a graph of its own")
+            raise Refused("model: forward takes nothing by name: weft calls it with (x, edge_index), and not on a graph of its own")
         first = free[0]
         takes_graph = first.name in _GRAPHS or "DGLGraph" in str(first.annotation)
         graphs = getattr(sys.modules.get("dgl"), "DGLGraph", ())

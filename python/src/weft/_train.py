@@ -280,7 +280,8 @@ class _Bar:
         with reading(state):
             if resumed is not None and state.exists():
                 base = json.loads(state.read_text(encoding="utf-8"))["settings"]
-            self.name = _module.name_of(settings.get("model") or settings.get("config") or base["model"])
+            named = (settings.get("model"), settings.get("config"), base["model"])
+            self.name = _module.name_of(next(of for of in named if of is not None))
             epochs = settings.get("epochs")
             if epochs is None and settings.get("config") is None:
                 epochs = int(base["epochs"])

@@ -208,6 +208,11 @@ def test_fixed(arrays, graph):
     assert not trained.into.lin.weight.requires_grad and trained.out.weight.requires_grad
 
 
+def test_compiled(arrays, graph):
+    run = weft.train(graph, model=torch.compile(made()), **BRIEF)
+    np.testing.assert_allclose(run.history["loss"], losses_of(made(), arrays, sgd, 6), rtol=1e-5)
+
+
 class Remembering(Net):
     def forward(self, x, edge_index, edge_attr=None):
         self.last = super().forward(x, edge_index, edge_attr)
