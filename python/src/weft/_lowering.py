@@ -233,6 +233,9 @@ class Lowering(Builder):
         several = every_part[0].rows if every_part else self.joined[size]
         if any(a.size != size or a.rows != several for a in every_part):
             raise Unlowerable("edges of several sets meet others: join both in the same order")
+        if self.name == "index" and (masks := [a for a in every_part if all(isinstance(m, Fill) for m in a.of)][-1:]):
+            if self.is_mask(masks[0], args[1]):
+                return self.of_some_sets(masks[0], node, args)
         aggregates = self.name in _AGGREGATES
         args, kwargs, finished = self.from_least(node, args, kwargs) if aggregates else (args, kwargs, None)
         known = dict(self.rows)
@@ -258,6 +261,21 @@ class Lowering(Builder):
             self.joined.setdefault(result.size, result.rows)
             results.append(result)
         return results if isinstance(made[0], (list, tuple)) else results[0]
+
+    def of_some_sets(self, mask: Parts, node: Any, args: Any) -> Any:
+        """What those of several sets have of which a mask is true in each row, as of one type of edges."""
+        if not isinstance(args[0], Parts):
+            raise Unlowerable("a mask of edges of several sets chooses among others")
+        (size,) = free_sizes(node)
+        kept = tuple(of for of, m in zip(args[0].of, mask.of) if m.number)
+        if not kept:  # those of the first set, of which none counts
+            return self.lowered(node, (args[0].of[0], [i and self.value(mask.of[0]) for i in args[1]]), {})
+        if len(kept) > 1:
+            made = Parts(kept, size)
+            self.joined.setdefault(size, made.rows)
+            return made
+        self.rows[size] = kept[0].rows
+        return kept[0]
 
     def from_least(self, node: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
         """The largest and smallest of several sets begin at one that no value has, of which they are cleared."""
@@ -535,7 +553,7 @@ class Lowering(Builder):
             f"values are written through a view by {name}: make a new tensor by torch.cat or torch.where"
         )
 
-    def is_mask(self, index: Value, indices: list[Any]) -> bool:
+    def is_mask(self, index: Value | Parts, indices: list[Any]) -> bool:
         node = self.node.args[1]
         return isinstance(node, (list, tuple)) and bool(
             node[indices.index(index)].meta["val"].dtype == torch.bool

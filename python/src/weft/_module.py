@@ -295,7 +295,7 @@ def _compare(module: torch.nn.Module, schema: Schema, file: Path, weights: Path)
         if of.weighted:
             arrays[Given("edge_weight", name)] = random.uniform(0.5, 1.5, edges).astype(np.float32)
     own = Called(module.float().eval(), schema, {of: torch.from_numpy(array) for of, array in arrays.items()})
-    if "edge_type" in own.names.values():
+    if "edge_type" in own.names.values() and not own.joined:
         arrays[Given("edge_attr")][:] = random.integers(0, 2, (edges, 1))
 
     def called() -> Array:

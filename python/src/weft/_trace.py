@@ -222,10 +222,16 @@ class Called(nn.Module):  # type: ignore[misc]
         self.data = not self.dgl and len(free) == 1 and first.name not in ("x", "x_dict")
         graph = "blocks" if first.name == "blocks" or "List" in str(first.annotation) else "graph"
         order = [graph, "x"] if takes_graph else ["x"] if held else ["data"] if self.data else ["x", "edge_index"]
-        dicts = "_dict" * self.typed
+        self.joined = len(schema.features) == 1 and self.typed and any(p.name in _TYPES_OF_EDGES for p in free)
+        dicts = "_dict" * (self.typed and not self.joined)
+        if self.joined:
+            widths = {what: [r.features if what == "edge_attr" else r.weighted for r in schema.relations.values()]
+                      for what in ("edge_attr", "edge_weight")}  # fmt: skip
+            there -= {what for what, of in widths.items() if len(set(of)) > 1}
         named = {p.name: p.name.removesuffix(dicts).replace("node_id", "n_id") for p in free}
         self.names = {name: what for name, what in named.items() if what in there}
-        if (kinds := given.get(Given("edge_attr"))) is not None and kinds.shape[1] == 1:
+        kinds = given.get(Given("edge_attr"))
+        if self.joined or (kinds is not None and kinds.shape[1] == 1):
             self.names |= {p.name: "edge_type" for p in free if p.name in _TYPES_OF_EDGES}
         others = (p.name for p in free if p.name not in (*self.names, *_TYPES_OF_EDGES))
         self.names |= dict(zip(others, [o for o in order if o not in self.names.values()]))
@@ -263,12 +269,13 @@ class Called(nn.Module):  # type: ignore[misc]
         given = {self.given[name]: tensor for name, tensor in tensors.items()}
         tables = {of.name: tensor for of, tensor in given.items() if of.what == "table"}
         whole = self.by_type({of: tensor for of, tensor in given.items() if of.what != "table"})
+        whole = self.of_one_type(whole) if self.joined else whole
         whole |= {"graph": graph, "blocks": _Blocks(graph), "data": self.data_of(whole) if self.data else None}
-        if "edge_type" in self.names.values():
+        if "edge_type" in self.names.values() and not self.joined:
             whole["edge_type"] = whole["edge_attr"][:, 0].long()
         for module, name in self.held:
             setattr(module, name, graph)
-        named = {name: whole.get(of, {} if self.typed else None) for name, of in self.names.items()}
+        named = {name: whole.get(of, {} if self.typed and not self.joined else None) for name, of in self.names.items()}
         lazy = any(map(nn.parameter.is_lazy, self.of.parameters()))  # which take their sizes from a first call
         kept = {} if lazy else _kept(self.of)
         made = self.output(torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named))
@@ -292,6 +299,14 @@ class Called(nn.Module):  # type: ignore[misc]
             else:
                 made[of.what] = value
         return made
+
+    def of_one_type(self, whole: Mapping[str, Any]) -> dict[str, Any]:
+        """The edges of all relations one after another, and their relations' numbers: the names, if these are numbers."""
+        names = [of.key[1] for of in self.schema.relations.values()]
+        numbers = map(int, names) if all(name.isdecimal() for name in names) else range(len(names))
+        whole = {what: list(of.values()) for what, of in whole.items() if what in self.names.values()}
+        whole["edge_type"] = [torch.full_like(ends[0], k) for k, ends in zip(numbers, whole["edge_index"])]
+        return {what: torch.cat(of, int(what == "edge_index")) if len(of) > 1 else of[0] for what, of in whole.items()}
 
     def data_of(self, whole: Mapping[str, Any]) -> Any:
         from torch_geometric.data import Data, HeteroData

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from convolutions import EPOCHS, MESHES, OPTIMIZERS, RATES
 from torch import nn
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import (
     GATConv,
     GATv2Conv,
@@ -18,6 +18,7 @@ from torch_geometric.nn import (
     HeteroConv,
     HeteroDictLinear,
     Linear,
+    RGCNConv,
     SAGEConv,
     TransformerConv,
     to_hetero,
@@ -209,6 +210,40 @@ def test_relations_of_one_type(data):
         for mesh in ("one worker", "pipeline=2")
     )
     np.testing.assert_allclose(two.history["loss"], one.history["loss"], rtol=1e-6)
+
+
+class OfTypes(nn.Module):
+    """Over all edges and their types, some of which a layer leaves out, and one of which no edge has."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.some = RGCNConv(6, 8, 5), RGCNConv(8, 3, 5, num_bases=2), SAGEConv(8, 8)
+
+    def forward(self, x, edge_index, edge_type):
+        h = self.first(x, edge_index, edge_type).tanh()
+        h = h + self.some(h, edge_index[:, edge_type != 3])
+        return self.last(h, edge_index, edge_type)
+
+
+def test_types_of_edges_are_numbers(data):
+    """A module over edge_type, as RGCN's are, on relations whose names are numbers."""
+    of, edges = data["paper"], data[CITES].edge_index
+    kinds = torch.tensor([0, 1, 3])[torch.arange(edges.shape[1]) % 3]  # none is 2 or 4
+    graph = Data(of.x, edges, y=of.y, edge_type=kinds, train_mask=of.train_mask, val_mask=of.val_mask)
+    torch.manual_seed(2)
+    module = OfTypes()
+    own, wanted = copy.deepcopy(module).double(), []
+    steps = torch.optim.SGD(own.parameters(), lr=0.05)
+    for _ in range(3):
+        steps.zero_grad()
+        loss = F.cross_entropy(own(of.x.double(), edges, kinds)[of.train_mask], of.y[of.train_mask])
+        loss.backward()
+        steps.step()
+        wanted.append(float(loss.detach()))
+    for mesh in ("one worker", "graph=3"):
+        settings = BRIEF | MESHES[mesh] | {"epochs": 3, "optimizer": "sgd", "lr": 0.05, "out": f"run-{mesh}"}
+        run = weft.train(graph, model=module, **settings)
+        np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5, err_msg=mesh)
 
 
 def test_goes_on(data):
