@@ -277,7 +277,8 @@ func ProductOverRows(x, y *Var) *Var {
 	}
 	z := t.element(tensor.Float32, x.cols, y.cols)
 	t.Team.MatMulT(z, x.Value(), y.Value(), kernel.Replace)
-	v := t.Record(Op{Value: sum(z), Inputs: []*Var{x, y}, Keeps: []*Var{x, y}, Backward: func(g *tensor.Matrix) {
+	in := []*Var{x, y}
+	v := t.Record(Op{Value: sum(z), Inputs: in, Keeps: in, Backward: func(g *tensor.Matrix) {
 		all := sum(g).Hold(x.cols, y.cols)
 		defer all.Release()
 		add := func(of, by *Var, read kernel.Orientation) {
