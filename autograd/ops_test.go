@@ -472,7 +472,8 @@ func TestPlanned(t *testing.T) {
 			first := autograd.MapColumns(x, kernel.Selection(60, make([]int32, 90)))
 			h := autograd.Groups(first, 3, kernel.GroupMax)
 			sums := autograd.MapColumns(autograd.ProductOverRows(h, h), kernel.Selection(9, make([]int32, 3)))
-			z := pointwise(autograd.Operand{Var: h}, autograd.Operand{Var: autograd.Add(sums, autograd.SumRows(h))})
+			sums = autograd.Add(sums, autograd.SumRows(h))
+			z := pointwise(autograd.Operand{Var: h}, autograd.Operand{Var: sums})
 			of := autograd.Operand{Var: x, Columns: []int32{3, 1, 4}}
 			return autograd.Reshape(autograd.RowProduct(z, pointwise(of, autograd.Operand{Var: z}),
 				kernel.RowProduct{Groups: 3, Rows: 1, Inner: 1, Cols: 1}), 9000, 1)

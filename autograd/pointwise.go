@@ -263,8 +263,8 @@ func SumRows(x *Var) *Var {
 }
 
 // ProductOverRows returns xᵀ·y, the sum over the rows on all workers of the products of each column of x with
-// each of y, as one row of x's columns times y's, Float32. Nothing grows with rows times that. It has no rows,
-// as SumRows has none.
+// each of y, as one row of x's columns times y's, Float32. Nothing grows with rows times that. It has no
+// rows, as SumRows has none.
 func ProductOverRows(x, y *Var) *Var {
 	t, rows := x.tape, vertices(x)
 	sum := func(m *tensor.Matrix) *tensor.Matrix {
