@@ -111,15 +111,18 @@ const mostInstructions = kernel.MaxInputs - 3
 func newCluster(v *value, alone func(*value) bool) *cluster {
 	c := &cluster{last: v}
 	var instructions []*value
+	left := 1 // operands of instructions that are not yet collected: each may be one more input
 	var collect func(x *value)
 	collect = func(x *value) {
+		left--
 		_, number := x.isConstant()
 		switch {
 		case slices.Contains(instructions, x) || slices.Contains(c.inputs, x):
 			return
 		case number:
 		case x == v || isPointwise(x.op) && alone(x) && x.Rows == v.Rows && sameColumns(x.Shape, v.Shape) &&
-			len(instructions)+len(c.inputs) < mostInstructions:
+			len(instructions)+len(c.inputs) < mostInstructions && len(c.inputs)+left+len(x.in) <= kernel.MaxInputs:
+			left += len(x.in)
 			for _, y := range x.in {
 				collect(y)
 			}

@@ -2,6 +2,7 @@ package program_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +86,17 @@ func TestRegularization(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 14+(2+3)*-32+4*77-(1-4+9-16.), value)
 	assert.Equal(t, []float32{-1, -2, -3, -4}, gradients["w"])
+	// Σₖ Σ kv of more terms than an expression has inputs
+	terms, total := `{"op":"sum","in":[1]}`, "7"
+	for k := 8; k < 8+4*40; k += 4 {
+		terms += fmt.Sprintf(`,{"op":"constant","values":[%d]},{"op":"mul","in":[1,%d]},{"op":"sum","in":[%d]},
+			{"op":"add","in":[%s,%d]}`, k/4-1, k, k+1, total, k+2)
+		total = fmt.Sprint(k + 3)
+	}
+	value, gradients, err = added(t, regularized(terms), true, "v")
+	require.NoError(t, err)
+	assert.Equal(t, (1+40*41/2)*-3, value)
+	assert.Equal(t, slices.Repeat([]float32{1 + 40*41/2}, 6), gradients["v"])
 	_, _, err = added(t, regularized(product), true, "v")
 	assert.Contains(t, err.Error(), "a term of parameters of several stages")
 }
