@@ -167,7 +167,13 @@ def regularize(function: Any, module: nn.Module, program: dict[str, Any]) -> Non
         )
     read = {p["name"] for p in program["parameters"]}
     added, (last,) = _used(to, [output.op])
+    tables = {o["name"] for o in program["operations"] if o["op"] == "table"}
     for o in added:
+        if o["op"] == "parameter" and o["name"] in tables:
+            raise Refused(
+                f"regularization: reads {o['name']}, of which each worker has the rows of its own vertices: leave it "
+                "out, and give it a weight_decay in the groups of the optimizer"
+            )
         if o["op"] == "dropout":
             raise Refused(
                 f"regularization: {o.get('line', '')}: draws random numbers: it is the same in each epoch"

@@ -261,8 +261,10 @@ def test_goes_on(data):
 
 
 def test_refuses(data):
-    """A module that returns nothing for the type with the labels, and one that is over DGL's heterographs."""
+    """What reads all rows of a table, returns nothing for the type with the labels, or is over DGL's heterographs."""
     module = made("HeteroConv", data)
+    with pytest.raises(weft.Refused, match="regularization: reads venues.weight, of which each worker has the rows of its own"):
+        weft.train(data, model=module, regularization=lambda net: net.venues.weight.square().sum(), **BRIEF)
     module.forward = lambda x_dict, edge_index_dict: {"author": x_dict["author"]}
     with pytest.raises(weft.Refused, match="forward returns nothing for paper, whose vertices have the labels"):
         weft.train(data, model=module, **BRIEF)
