@@ -121,7 +121,8 @@ func newCluster(v *value, alone func(*value) bool) *cluster {
 			return
 		case number:
 		case x == v || isPointwise(x.op) && alone(x) && x.Rows == v.Rows && sameColumns(x.Shape, v.Shape) &&
-			len(instructions)+len(c.inputs) < mostInstructions && len(c.inputs)+left+len(x.in) <= kernel.MaxInputs:
+			len(instructions)+len(c.inputs) < mostInstructions &&
+			len(c.inputs)+left+len(x.in) <= kernel.MaxInputs:
 			left += len(x.in)
 			for _, y := range x.in {
 				collect(y)
