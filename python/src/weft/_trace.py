@@ -590,6 +590,11 @@ def _why(error: BaseException, given: Iterable[str]) -> Refused:
             "torch.sparse_coo_tensor(edge_index, edge_weight, (n, n)) with n = x.size(0), or call propagate"
         )
     if "data-dependent" in text or "DataDependent" in kind or "Pending unbacked" in kind:
+        if any(f.filename.endswith("/torch_geometric/nn/dense/linear.py") for f in frames):
+            return Refused(
+                f"model: {at}a layer joins the rows of all types and sorts them by type, as HGTConv and HeteroLinear "
+                "do: take HANConv, or HeteroConv with a layer for each relation, as TransformerConv is"
+            )
         return Refused(
             f"model: {at}forward's course, or a size, depends on values: write a comparison and torch.where, and take sizes from x.size(0)"
         )

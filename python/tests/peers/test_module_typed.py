@@ -17,6 +17,7 @@ from torch_geometric.nn import (
     HANConv,
     HeteroConv,
     HeteroDictLinear,
+    HGTConv,
     Linear,
     RGCNConv,
     SAGEConv,
@@ -265,6 +266,10 @@ def test_refuses(data):
     module = made("HeteroConv", data)
     with pytest.raises(weft.Refused, match="regularization: reads venues.weight, of which each worker has the rows of its own"):
         weft.train(data, model=module, regularization=lambda net: net.venues.weight.square().sum(), **BRIEF)
+    module.graph = HGTConv({"paper": 6, "author": 4}, 4, (["paper", "author"], [WRITES, BACK, CITES]))
+    module.forward = lambda x_dict, edge_index_dict: module.graph(x_dict, {WRITES: edge_index_dict[WRITES]})
+    with pytest.raises(weft.Refused, match="sorts them by type, as HGTConv and HeteroLinear do: take HANConv"):
+        weft.train(data, model=module, **BRIEF)
     module.forward = lambda x_dict, edge_index_dict: {"author": x_dict["author"]}
     with pytest.raises(weft.Refused, match="forward returns nothing for paper, whose vertices have the labels"):
         weft.train(data, model=module, **BRIEF)
