@@ -19,6 +19,7 @@ NEEDS = {
     "test_to_pyg.py": "torch_geometric",
     "test_module.py": "torch_geometric torch.export",
     "test_loss.py": "torch_geometric torch.export",
+    "test_module_typed.py": "torch_geometric torch.export",
     "test_dgl.py": "dgl",
     "test_convolutions.py": "torch_geometric torch.export",
     "test_trace.py": "torch_geometric torch.export",
