@@ -117,7 +117,7 @@ ATTRIBUTED = {"GMMConv", "NNConv", "CGConv", "PNAConv", "GENConv", "PDNConv", "G
 NOT = {
     "PPFConv": "atan2",
     "SuperGATConv": "depends on values",  # it samples edges in forward
-    "HEATConv": "depends on values",  # it sorts by type
+    "HEATConv": "sorts them by type",
     "GPSConv": "all pairs",
 }
 
