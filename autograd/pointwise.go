@@ -247,11 +247,7 @@ func SumRows(x *Var) *Var {
 	sums := make([]float64, x.cols)
 	t.Team.SumRows(sums, x.Value())
 	v := t.Record(Op{Value: t.sumOf(rows, sums), Inputs: []*Var{x}, Backward: func(g *tensor.Matrix) {
-		for c, d := range g.ReadFloats() {
-			sums[c] = float64(d)
-		}
-		g.Release()
-		all := t.sumOf(rows, sums)
+		all := t.overWorkers(rows, g)
 		dx := x.newGrad()
 		spread := &kernel.Expression{Inputs: 1, Results: []int{0}}
 		t.Team.Pointwise([]*tensor.Matrix{dx}, spread, []kernel.Operand{{X: all}})
@@ -267,19 +263,11 @@ func SumRows(x *Var) *Var {
 // rows, as SumRows has none.
 func ProductOverRows(x, y *Var) *Var {
 	t, rows := x.tape, vertices(x)
-	sum := func(m *tensor.Matrix) *tensor.Matrix {
-		numbers := make([]float64, m.Len())
-		for i, v := range m.ReadFloats() {
-			numbers[i] = float64(v)
-		}
-		m.Release()
-		return t.sumOf(rows, numbers)
-	}
 	z := t.element(tensor.Float32, x.cols, y.cols)
 	t.Team.MatMulT(z, x.Value(), y.Value(), kernel.Replace)
 	in := []*Var{x, y}
-	v := t.Record(Op{Value: sum(z), Inputs: in, Keeps: in, Backward: func(g *tensor.Matrix) {
-		all := sum(g).Hold(x.cols, y.cols)
+	v := t.Record(Op{Value: t.overWorkers(rows, z), Inputs: in, Keeps: in, Backward: func(g *tensor.Matrix) {
+		all := t.overWorkers(rows, g).Hold(x.cols, y.cols)
 		defer all.Release()
 		add := func(of, by *Var, read kernel.Orientation) {
 			if of.wants {
@@ -337,6 +325,16 @@ func vertices(x *Var) *RowSet {
 func (t *Tape) sumOf(rows *RowSet, numbers []float64) *tensor.Matrix {
 	rows.Sum(numbers)
 	return t.row(numbers)
+}
+
+// overWorkers is sumOf for the elements of a matrix, which it releases.
+func (t *Tape) overWorkers(rows *RowSet, m *tensor.Matrix) *tensor.Matrix {
+	numbers := make([]float64, m.Len())
+	for i, x := range m.ReadFloats() {
+		numbers[i] = float64(x)
+	}
+	m.Release()
+	return t.sumOf(rows, numbers)
 }
 
 // row is numbers as a Float32 row.
