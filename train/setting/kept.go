@@ -2,13 +2,16 @@ package setting
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
 
+	"weft/internal/memory"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 	"weft/program"
@@ -18,8 +21,10 @@ import (
 // the file in its directory.
 type kept struct {
 	name string // of the run's copy
+	is   string // what the file is, for whoever named another
 	// text is what the file holds, nil: it has not been read, and label a name for that
 	text func(o *Options) (label string, text []byte)
+	read func(o *Options, f io.Reader) error
 }
 
 // namesFile reports whether the setting's value is a file to keep.
@@ -74,18 +79,37 @@ func (o *Options) ReadKept(dir string) error {
 
 // ReadFiles reads the program, the loss and the schedule that the options name, unless they have been read.
 func (o *Options) ReadFiles() error {
-	for _, read := range []func() error{o.readProgram, o.readLoss, o.readSchedule} {
-		if err := read(); err != nil {
+	for _, s := range settings {
+		if !s.namesFile(o) {
+			continue
+		}
+		if err := s.readFile(o); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// refuseName refuses a word that is none of the choices, and no name of a file.
-func (s Setting) refuseName(o *Options) error {
-	if text := s.Text(o); filepath.Ext(text) == "" {
-		return s.refuse(o, "%s", s.unknown(text))
+// readFile reads the file that the setting names, unless it has been read. It refuses a word that is none of
+// the choices, and no name of a file.
+func (s Setting) readFile(o *Options) error {
+	path := s.Text(o)
+	switch _, text := s.keeps.text(o); {
+	case text != nil:
+		return nil
+	case s.Choices != nil && filepath.Ext(path) == "":
+		return s.refuse(o, "%s", s.unknown(path))
+	}
+	f, size, err := regular.Open(path)
+	if err != nil {
+		return refusal.Errorf("--%s %w; %s", s.Name, err, s.keeps.is)
+	}
+	defer f.Close()
+	if err = memory.Need(size); err == nil {
+		err = s.keeps.read(o, f)
+	}
+	if err != nil {
+		return refusal.Errorf("--%s %s: %w", s.Name, path, err)
 	}
 	return nil
 }
@@ -104,33 +128,22 @@ func (o *Options) LossFile() *program.Loss {
 	return o.lossFile.Loss
 }
 
-var lossKept = &kept{"loss.json", func(o *Options) (string, []byte) {
-	l := o.LossFile()
-	if l == nil {
-		return "", nil
-	}
-	return l.Class, l.Text()
-}}
-
-func (o *Options) readLoss() error {
-	s, _ := settingNamed("loss")
-	if !s.namesFile(o) || o.LossFile() != nil {
-		return nil
-	}
-	if err := s.refuseName(o); err != nil {
+var lossKept = &kept{
+	name: "loss.json", is: "it names the loss.json of a run",
+	text: func(o *Options) (string, []byte) {
+		l := o.LossFile()
+		if l == nil {
+			return "", nil
+		}
+		return l.Class, l.Text()
+	},
+	read: func(o *Options, f io.Reader) error {
+		l, err := program.ReadLoss(f)
+		if err == nil {
+			o.lossFile = lossFile{o.Loss, l}
+		}
 		return err
-	}
-	f, _, err := regular.Open(o.Loss)
-	if err != nil {
-		return refusal.Errorf("--loss %w; it names the loss.json of a run", err)
-	}
-	defer f.Close()
-	l, err := program.ReadLoss(f)
-	if err != nil {
-		return refusal.Errorf("--loss %s: %w", o.Loss, err)
-	}
-	o.lossFile = lossFile{o.Loss, l}
-	return nil
+	},
 }
 
 // scheduleFile is a file with a factor of the learning rate for each epoch that has been read.
@@ -149,36 +162,31 @@ func (o *Options) Factors() []float64 {
 	return o.scheduleFile.factors
 }
 
-var scheduleKept = &kept{"schedule.txt", func(o *Options) (string, []byte) {
-	if o.Factors() == nil {
-		return "", nil
-	}
-	return "factors", o.scheduleFile.text
-}}
-
-func (o *Options) readSchedule() error {
-	s, _ := settingNamed("schedule")
-	if !s.namesFile(o) || o.Factors() != nil {
-		return nil
-	}
-	if err := s.refuseName(o); err != nil {
-		return err
-	}
-	text, err := regular.ReadFile(o.Schedule)
-	if err != nil {
-		return refusal.Errorf("--schedule %w; it is a name, or a text file with a factor for each epoch", err)
-	}
-	var factors []float64
-	for _, field := range bytes.Fields(text) {
-		x, err := strconv.ParseFloat(string(field), 64)
-		if err != nil || !(x >= 0) || math.IsInf(x, 0) {
-			return s.refuse(o, "%.40q is no factor, which is a number from 0", field)
+var scheduleKept = &kept{
+	name: "schedule.txt", is: "it is a name, or a text file with a factor for each epoch",
+	text: func(o *Options) (string, []byte) {
+		if o.Factors() == nil {
+			return "", nil
 		}
-		factors = append(factors, x)
-	}
-	if factors == nil {
-		return s.refuse(o, "it is empty; write a factor of the learning rate for each epoch")
-	}
-	o.scheduleFile = scheduleFile{o.Schedule, text, factors}
-	return nil
+		return "factors", o.scheduleFile.text
+	},
+	read: func(o *Options, f io.Reader) error {
+		text, err := io.ReadAll(f)
+		if err != nil {
+			return err
+		}
+		var factors []float64
+		for _, field := range bytes.Fields(text) {
+			x, err := strconv.ParseFloat(string(field), 64)
+			if err != nil || !(x >= 0) || math.IsInf(x, 0) {
+				return fmt.Errorf("%.40q is no factor, which is a number from 0", field)
+			}
+			factors = append(factors, x)
+		}
+		if factors == nil {
+			return errors.New("it is empty; write a factor of the learning rate for each epoch")
+		}
+		o.scheduleFile = scheduleFile{o.Schedule, text, factors}
+		return nil
+	},
 }

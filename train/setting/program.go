@@ -1,11 +1,10 @@
 package setting
 
 import (
+	"io"
 	"slices"
 
 	"weft/gnn"
-	"weft/internal/refusal"
-	"weft/internal/regular"
 	"weft/nn"
 	"weft/program"
 )
@@ -72,19 +71,10 @@ func (p Program) Fit(params []*nn.Param) {
 	}
 }
 
-// readProgram reads the program that the options name, unless it has been read. The model then has the name
-// of its class.
-func (o *Options) readProgram() error {
-	if o.Program.Path == "" || o.Program.Program != nil {
-		return nil
-	}
-	f, _, err := regular.Open(o.Program.Path)
-	if err != nil {
-		return refusal.Errorf("--program %w; it names the program.json of a run", err)
-	}
-	defer f.Close()
+// readProgram reads a program. The model then has the name of its class.
+func (o *Options) readProgram(f io.Reader) (err error) {
 	if o.Program.Program, err = program.Read(f); err != nil {
-		return refusal.Errorf("--program %s: %w", o.Program.Path, err)
+		return err
 	}
 	o.Model = o.Program.Class
 	if _, known := gnn.KindOf(o.Model); known {
@@ -140,12 +130,16 @@ func (o *Options) Widths(weights nn.State) (features, outputs int) {
 }
 
 var programSetting = Setting{
-	Name: "program", keeps: &kept{ProgramFile, func(o *Options) (string, []byte) {
-		if o.Program.Program == nil {
-			return "", nil
-		}
-		return o.Program.Class, o.Program.Text()
-	}}, Meaning: "`file` with a model of your own, which the Python " +
+	Name: "program", keeps: &kept{
+		name: ProgramFile, is: "it names the program.json of a run",
+		text: func(o *Options) (string, []byte) {
+			if o.Program.Program == nil {
+				return "", nil
+			}
+			return o.Program.Class, o.Program.Text()
+		},
+		read: (*Options).readProgram,
+	}, Meaning: "`file` with a model of your own, which the Python " +
 		"package writes, in place of --model; its weights come from --init",
 	ownPass: func(r *Resolved) bool { return r.Program.has("dropout", "batch_norm") },
 	check: func(s Setting, r *Resolved) error {
