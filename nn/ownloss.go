@@ -63,25 +63,23 @@ type LossFunc func(output *autograd.Var, labels Labels) *autograd.Var
 
 // Loss implements OwnLoss: a part is divided by the number of labels.
 func (f LossFunc) Loss(output *autograd.Var, labels Labels, of Listed) (part float64) {
-	if of.Rows.Cols == 0 || of.Total == 0 {
-		return 0
-	}
-	return f.part(output, labels, of.Rows, f.rows(of), 1/of.Total)
+	return f.share(of).loss(output, labels)
 }
 
 // LossGradient implements OwnLoss.
 func (f LossFunc) LossGradient(output *autograd.Var, labels Labels,
 	of Listed,
 ) (part float64, grad *tensor.Matrix) {
-	if of.Rows.Cols == 0 || of.Total == 0 {
-		return 0, noGradient(output)
-	}
-	return f.gradient(output, labels, of.Rows, f.rows(of), 1/of.Total)
+	return f.share(of).gradient(output, labels)
 }
 
-// rows are rows that no worker sums over.
-func (LossFunc) rows(of Listed) *autograd.RowSet {
-	return &autograd.RowSet{Here: of.Rows.Cols, Total: autograd.NotVertices}
+// share has rows that no worker sums over.
+func (f LossFunc) share(of Listed) share {
+	if of.Rows.Cols == 0 || of.Total == 0 {
+		return share{}
+	}
+	set := &autograd.RowSet{Here: of.Rows.Cols, Total: autograd.NotVertices}
+	return share{f, of.Rows, set, 1 / of.Total}
 }
 
 // WholeLoss is a loss of the rows of all workers together, by a function that returns one number: it may sum
@@ -94,75 +92,74 @@ type WholeLoss struct {
 
 // Loss implements OwnLoss.
 func (l WholeLoss) Loss(output *autograd.Var, labels Labels, of Listed) (part float64) {
-	if of.All == 0 {
-		return 0
-	}
-	return l.Of.part(output, labels, of.Rows, l.rows(of), l.scale())
+	return l.share(of).loss(output, labels)
 }
 
 // LossGradient implements OwnLoss.
 func (l WholeLoss) LossGradient(output *autograd.Var, labels Labels,
 	of Listed,
 ) (part float64, grad *tensor.Matrix) {
+	return l.share(of).gradient(output, labels)
+}
+
+func (l WholeLoss) share(of Listed) share {
 	if of.All == 0 {
-		return 0, noGradient(output)
+		return share{}
 	}
-	return l.Of.gradient(output, labels, of.Rows, l.rows(of), l.scale())
-}
-
-func (l WholeLoss) rows(of Listed) *autograd.RowSet {
-	return &autograd.RowSet{Here: of.Rows.Cols, Total: of.All, Peers: l.Peers}
-}
-
-func (l WholeLoss) scale() float64 {
+	set := &autograd.RowSet{Here: of.Rows.Cols, Total: of.All, Peers: l.Peers}
 	if l.First {
-		return 1
+		return share{l.Of, of.Rows, set, 1}
 	}
-	return 0
+	return share{l.Of, of.Rows, set, 0}
 }
 
-// noGradient is the gradient of an output that no loss depends on.
-func noGradient(output *autograd.Var) *tensor.Matrix {
-	return output.Tape().Team.Zeros(tensor.Gradients, output.Rows(), output.Cols())
+// share is the loss of listed rows (Int32, 1 × n), which are those of set, times scale. The zero value is
+// that of no rows.
+type share struct {
+	function LossFunc
+	rows     *tensor.Matrix
+	set      *autograd.RowSet
+	scale    float64
 }
 
-// part is the loss of listed rows (Int32, 1 × n), which are those of set, times scale.
-func (f LossFunc) part(output *autograd.Var, labels Labels, rows *tensor.Matrix, set *autograd.RowSet,
-	scale float64,
-) float64 {
+func (s share) loss(output *autograd.Var, labels Labels) (part float64) {
+	if s.set == nil {
+		return 0
+	}
 	t := autograd.NewTape(output.Tape().Team)
 	t.Storage = tensor.Float32
-	loss := t.Scope(func() *autograd.Var { return f.of(listed(t, output, rows, set), labels) })
+	loss := t.Scope(func() *autograd.Var { return s.function.of(s.listed(t, output), labels) })
 	defer loss.Drop()
-	return scale * sumOf(loss)
+	return s.scale * sumOf(loss)
 }
 
-// gradient returns part and its gradient.
-func (f LossFunc) gradient(output *autograd.Var, labels Labels, rows *tensor.Matrix, set *autograd.RowSet,
-	scale float64,
-) (part float64, grad *tensor.Matrix) {
+// gradient returns loss and its gradient.
+func (s share) gradient(output *autograd.Var, labels Labels) (part float64, grad *tensor.Matrix) {
 	team := output.Tape().Team
-	grad = noGradient(output)
+	grad = team.Zeros(tensor.Gradients, output.Rows(), output.Cols())
+	if s.set == nil {
+		return 0, grad
+	}
 	t := autograd.NewTrainingTape(team, autograd.Random{})
 	t.Storage = tensor.Float32
 	var of *autograd.Var
 	loss := t.Scope(func() *autograd.Var {
-		of = listed(t, output, rows, set)
-		return f.of(of, labels)
+		of = s.listed(t, output)
+		return s.function.of(of, labels)
 	})
-	part = scale * sumOf(loss)
+	part = s.scale * sumOf(loss)
 	root := team.Memory.NewElement(tensor.Gradients, loss.Element(), loss.Rows(), loss.Cols())
 	if root.Element == tensor.Float64 {
 		each := root.WriteDoubles()
 		for i := range each {
-			each[i] = scale
+			each[i] = s.scale
 		}
 	} else {
-		team.Fill(root, float32(scale))
+		team.Fill(root, float32(s.scale))
 	}
 	t.Backward(autograd.Root{Var: loss, Grad: root})
 	g := of.TakeGrad()
-	team.Scatter(grad, g, rows)
+	team.Scatter(grad, g, s.rows)
 	g.Release()
 	return part, grad
 }
@@ -174,10 +171,10 @@ func (f LossFunc) of(output *autograd.Var, labels Labels) (loss *autograd.Var) {
 }
 
 // listed puts the listed rows of a model's output on a tape.
-func listed(t *autograd.Tape, output *autograd.Var, rows *tensor.Matrix, set *autograd.RowSet) *autograd.Var {
-	x := t.Memory().New(tensor.Activations, rows.Cols, output.Cols())
-	t.Team.Gather(x, output.Value(), rows)
-	return t.Received(x, set)
+func (s share) listed(t *autograd.Tape, output *autograd.Var) *autograd.Var {
+	x := t.Memory().New(tensor.Activations, s.rows.Cols, output.Cols())
+	t.Team.Gather(x, output.Value(), s.rows)
+	return t.Received(x, s.set)
 }
 
 // sumOf is the sum of all elements, over tiles of rows in their order.
