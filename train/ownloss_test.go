@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
+	"weft/internal/safetensors"
 	"weft/nn"
 )
 
@@ -271,6 +273,54 @@ func TestOwnLossRefuses(t *testing.T) {
 		_, err := (&Job{Graph: g, Options: o, Loss: weighted}).Run(context.Background())
 		if !refusal.Is(err) || !strings.HasPrefix(fmt.Sprint(err), want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestRegularizationOnMeshes: what a program adds to the loss, Σv + 2·Σw of the weights of two layers, counts
+// once on any mesh, in the loss and in the weights' gradients, which are 1 and 2.
+func TestRegularizationOnMeshes(t *testing.T) {
+	operations := `"operations":[{"op":"features","shape":[13]},{"op":"parameter","name":"v"},
+		{"op":"parameter","name":"w"},{"op":"linear","in":[0,1]},{"op":"gather","in":[3],"end":"source"},
+		{"op":"scatter","in":[4],"reduce":"mean"},{"op":"linear","in":[5,2]},{"op":"gather","in":[6],"end":"source"},
+		{"op":"scatter","in":[7],"reduce":"mean"},{"op":"sum","in":[1]},{"op":"sum","in":[2]},
+		{"op":"constant","values":[2]},{"op":"mul","in":[10,11]},{"op":"add","in":[9,12]}],"output":8`
+	init, added, factors := nn.State{}, 0., map[string]float64{"v": 1, "w": 2}
+	for name, shape := range map[string][]int{"v": {8, 13}, "w": {5, 8}} {
+		of := nn.Tensor{Shape: shape}
+		for k := range shape[0] * shape[1] {
+			of.Float32 = append(of.Float32, float32(k%7-2)/16)
+			added += factors[name] * float64(of.Float32[k])
+		}
+		init[name] = of
+	}
+	var weights bytes.Buffer
+	require.NoError(t, safetensors.Write(&weights, init, nil))
+	folder := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.WriteFile(path, content, 0o666))
+		return path
+	}
+	for _, parallel := range []string{"graph=1", "graph=4", "tensor=2", "graph=2,tensor=2", "pipeline=2"} {
+		var results [2]*Result
+		for k, more := range []string{"", `,"regularization":13`} {
+			o := Defaults()
+			o.Epochs, o.LR, o.Optimizer, o.Parallel = 1, .5, "sgd", parallel
+			if parallel == "pipeline=2" {
+				o.Chunks = 1
+			}
+			o.Init = file("init.safetensors", weights.Bytes())
+			o.Program.Path = file("program.json", []byte(`{"version":1,"class":"Net","parameters":[
+				{"name":"v","shape":[8,13],"trained":true},{"name":"w","shape":[5,8],"trained":true}],`+operations+more+"}"))
+			results[k] = mustRun(t, &Job{Graph: tangle(t, 700, 3000), Options: o})
+		}
+		assert.Near(t, results[0].Losses[0]+added, results[1].Losses[0], 1e-5, "%s: the loss", parallel)
+		for name, factor := range factors {
+			for k, x := range results[0].Weights[name].Float32 {
+				assert.Near(t, float64(x)-.5*factor, float64(results[1].Weights[name].Float32[k]), 1e-5,
+					"%s: number %d of %s", parallel, k, name)
+			}
 		}
 	}
 }
