@@ -2,6 +2,7 @@ package nn
 
 import (
 	"math"
+	"slices"
 
 	"weft/autograd"
 	"weft/tensor"
@@ -24,9 +25,10 @@ func UnitNames() []string { return []string{unitMeans, unitDeviations} }
 // NewUnits adds units of so many columns to a set: means of 0 and deviations of 1. Weights that do not have
 // any, as those of a module of PyTorch, leave them as they are.
 func NewUnits(ps *Params, columns int) *Units {
-	u := &Units{ps.Buffer(unitMeans, columns, 0), ps.Buffer(unitDeviations, columns, 1)}
-	u.mean.Keeps, u.deviation.Keeps = true, true
-	return u
+	buffer := func(name string, value float32) *Buffer {
+		return ps.buffer(&Buffer{Name: name, Values: slices.Repeat([]float32{value}, columns), Keeps: true})
+	}
+	return &Units{buffer(unitMeans, 0), buffer(unitDeviations, 1)}
 }
 
 // UnitsIn returns the number of columns of the Units that a state holds, 0 if it holds none.
