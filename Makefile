@@ -97,7 +97,7 @@ mutants-device: guard-device ## mutants of the kernels for cards and of the shim
 device-kit: packages ## put what check-device needs, on a machine that can build and fetch nothing, into bin/device-kit
 	@GO='$(GO)' scripts/device/kit '$(VERSION)' '$(STAMP)' '$(WEFT_DATA)'
 
-check-device: ## on a machine with a card: conformance, bits, curves, rates, kernels, and epochs beside PyG's, in ten minutes; needs device-kit's folder alone; ARGS="--only bits,kernels"
+check-device: ## on a machine with a card: conformance, bits, curves, rates, kernels, epochs beside PyG's, and published shapes beside published figures, in ten minutes; needs device-kit's folder alone; ARGS="--only bits,kernels"
 	@python3 -B scripts/device/check.py --kit bin/device-kit --out runs/check-device $(ARGS)
 
 # The programs are linked of what the tests of Go have compiled.
@@ -105,7 +105,7 @@ test-python: packages ## the Python package's tests, with NumPy and pytest alone
 	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft
 	@$(GO) test $(TESTFLAGS) -c -o .cache/kernel.test ./kernel
 	@environment=$$(scripts/python-environment test) && \
-		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py scripts/sampling/test_*.py scripts/device/test_*.py
+		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py scripts/sampling/test_*.py scripts/device/test_*.py scripts/papers/test_*.py
 
 check: test test-python-torch test-device check-cuda lint race levels guard ## `make test` and what takes longer: test-python-torch, test-device, check-cuda, lint, race, levels, guard
 
@@ -144,7 +144,7 @@ bench-axes: build ## meshes of workers beside one worker, here and over virtual 
 bench-serve: build ## `weft serve` under load, on Map of GitHub in WEFT_DATA: how long answers take, and whether they are those of predict
 	$(GO) run ./scripts/serve --data '$(WEFT_DATA)' $(ARGS)
 
-papers: build ## graphs of the shapes of ogbn-papers100M and IGB-medium, as much of them as the disk has space for, from disk and on virtual hosts: hours, 60 GB of disk; needs root; ARGS="--share 0.01"
+papers: build ## graphs of the shapes of ogbn-papers100M and IGB-medium, as much of them as the disk has space for, from disk and on virtual hosts: hours, 60 GB of disk; needs root; ARGS="--share 0.01"; ARGS="--device cuda" trains these and other published shapes on a card instead
 	@python3 -B scripts/papers/papers.py $(ARGS)
 
 # PEERS has the environments of bench-peers, which these tests share.

@@ -26,7 +26,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "peers"))
+sys.path[:0] = [str(HERE.parent / "peers"), str(HERE.parent / "papers")]
+import card
+from card import Failed, Skipped
 from models import MODELS
 
 FEATURES, CLASSES = "128", "16"
@@ -43,16 +45,6 @@ EIGHT = {
     "sage, graph=4": ("--model", "sage", "--norm", "batch", "--parallel", "graph=4"),
 }
 CLOSE, ALIKE = 1e-5, 1e-3  # relative differences of losses in float32: from the CPU's, and from PyG's of three epochs
-
-
-class Failed(Exception):
-    def __init__(self, line: str, said: str = ""):
-        super().__init__(line)
-        self.said = said
-
-
-class Skipped(Exception):
-    """Why."""
 
 
 class Check:
@@ -92,12 +84,15 @@ class Check:
             "uniform-15": ("generate", "uniform", ("--vertices", sized(40, 200_000), "--degree", "15", *NOISE)),
             "github": ("import", "npz", ("--symmetrize", "--random-features", FEATURES, "--split", "random:60/20/20")),
             "rmat-20": ("generate", "rmat", ("--scale", sized(5, 20), *NOISE)),
-            "rmat-22": ("generate", "rmat", ("--scale", sized(6, 22), *NOISE)),
+            "rmat-22": ("generate", "rmat", ("--scale", sized(9, 22), *NOISE)),
+            **{name: ("generate", "uniform", graph.flags(self.quick)) for name, graph in card.GRAPHS.items()},
         }
 
     def make(self, name: str) -> Path:
         *kind, flags = self.graphs()[name]
-        store = self.work / name
+        store = self.work / name.replace("/", "-")
+        if name in card.GRAPHS and not self.quick:
+            card.room(name, self.work)
         if name == "github":
             if self.quick or not self.edges.exists():
                 raise Skipped("the kit has no edges.npz, or --quick")
@@ -222,10 +217,8 @@ class Check:
             return f"{line}, kept {', '.join(kept)}", figures | {"kept": kept, "library": str(found[:1])}
 
         def doctor():
-            card = json.loads(self.call([self.weft, "doctor", "--json"]))["gpu"]
-            if card.get("not_found"):
-                raise Failed(card["not_found"])
-            return "; ".join(f"{of['name']}, CUDA {of['driver']}, sm {of['capability']}" for of in card["cards"]), card
+            cards = self.doctor["cards"]
+            return "; ".join(f"{of['name']}, CUDA {of['driver']}, sm {of['capability']}" for of in cards), self.doctor
 
         return [("the kit's code", lambda: used(self.weft)), ("NVRTC", nvrtc), ("weft doctor", doctor)]
 
@@ -339,7 +332,28 @@ class Check:
         return self.models(STEPS["epochs"][1], ("f32", "bf16"), 20)
 
     def rmat(self):
-        return self.models(STEPS["rmat"][1], ("f32",), 5)
+        return self.models(STEPS["rmat"][1], ("f32",), card.EPOCHS)
+
+    def papers(self):
+        """Graphs of published shapes, in the card's memory and from the host's, beside what was published."""
+        return card.parts(self, STEPS["papers"][1])
+
+    def larger(self):
+        return card.parts(self, STEPS["larger"][1])
+
+    @functools.cached_property
+    def doctor(self) -> dict:
+        """What weft doctor says of cards."""
+        found = json.loads(self.call([self.weft, "doctor", "--json"]))["gpu"]
+        if "not_found" in found:
+            raise Failed(found["not_found"])
+        return found
+
+    @property
+    def link(self) -> dict[str, float]:
+        """Bytes a second between pinned memory of the host and the card."""
+        first = self.doctor["cards"][0]
+        return {way: first[f"pinned_{way}_bytes_per_second"] for way in ("to_device", "to_host")}
 
     def models(self, graphs, precisions, epochs):
         def run(graph, model, precision):
@@ -348,7 +362,7 @@ class Check:
             flags += ["--hidden", "8"] if self.quick else ["--init", weights] if weights.exists() else []
             report = self.train(self.store(graph), *flags)
             figures = {key: report[key] for key in ("losses", "epoch_seconds", "device", "graph")}
-            median, peak = statistics.median(report["epoch_seconds"][1:]), report["device"]["peak_bytes"] / 1e6
+            median, peak = card.steady(report["epoch_seconds"]), report["device"]["peak_bytes"] / 1e6
             return f"{1e3 * median:.1f} ms, {peak:.0f} MB{said(report['device']['on_cpu'])}", figures | {"median": median}
 
         every = [(graph, model, of) for graph in graphs for model in MODELS.values() for of in precisions]
@@ -386,7 +400,7 @@ class Check:
         return [("uniform-15", lambda: peers("uniform-15", 0.5)), ("github", lambda: peers("github", 1))]
 
 
-# The steps in their order, with their limits in seconds and the graphs that they need.
+# The steps in their order, with their limits in seconds and the graphs that they need. The last is made if it is named.
 STEPS = {
     "rates": (50, ()),
     "first": (40, ("sbm",)),
@@ -396,7 +410,10 @@ STEPS = {
     "kernels": (100, ()),
     "pyg": (110, ("uniform-15", "github")),
     "rmat": (60, ("rmat-20", "rmat-22")),
+    "papers": (100, ("rmat-22", "products", "Reddit")),
+    "larger": (7200, ("papers100M/10", "IGB-medium")),
 }
+USUAL = [*STEPS][:-1]
 
 
 def apart(a: list[float], b: list[float]) -> float:
@@ -413,7 +430,7 @@ def main() -> int:
     parser.add_argument("--kit", required=True, help="the folder of make device-kit")
     parser.add_argument("--out", required=True, type=Path, help="where device.json is written")
     parser.add_argument("--quick", action="store_true", help="the same steps on tiny graphs")
-    parser.add_argument("--only", default=",".join(STEPS), help="some of the steps (default %(default)s)")
+    parser.add_argument("--only", default=",".join(USUAL), help=f"some of the steps, of {', '.join(STEPS)} (default %(default)s)")
     parser.add_argument("--limit", type=float, default=570, help="seconds of all steps together (default %(default)s)")
     options = parser.parse_args()
     options.only = options.only.split(",")

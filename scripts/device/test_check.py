@@ -36,18 +36,24 @@ def check(tmp_path):
 
 def test_quick(check):
     programs = {"weft": os.environ["WEFT_PROGRAM"], "kernel.test": ROOT / ".cache" / "kernel.test"}
-    status, figures, table = check(programs)
+    steps = ["rates", "first", "conformance", "bits", "epochs", "kernels", "pyg", "rmat", "papers", "larger"]
+    status, figures, table = check(programs, "--only", ",".join(steps))
     assert status == 0, table
     parts = {step: set(of) for step, of in figures.items()}
     skipped = {(step, part) for step, of in figures.items() for part, found in of.items() if "skipped" in found}
     assert all(step == "pyg" or part in HAS_NO_CARD or part.startswith("github") for step, part in skipped)
-    assert list(parts) == ["rates", "first", "conformance", "bits", "epochs", "kernels", "pyg", "rmat"]
+    assert list(parts) == steps
     assert figures["conformance"]["whole"]["passed"] == 3 and not figures["conformance"]["whole"]["alone"]
     assert {"two runs", "a resume", "gcn", "rgcn", "sage, graph=4"} < parts["bits"]
     assert all(found["apart"] < 1e-5 for found in figures["bits"].values() if "apart" in found)
     for precision in ("f32", "bf16"):
         found = figures["epochs"][f"uniform-15 sage {precision}"]
         assert len(found["losses"]) == 3 and found["device"]["peak_bytes"] > 0 and found["median"] > 0
+    rests = {name: found for step in ("papers", "larger") for name, found in figures[step].items() if "RAM" in name}
+    assert len(rests) == 4
+    for found in rests.values():
+        assert found["memory_limit"] < found["in_memory_bytes"] and found["device"]["ram"]["read"] > 0
+        assert 0 <= found["beside_kernels"] <= 1 and found["times_bound"] > 0 and found["copies_seconds"] > 0
     assert figures["kernels"]["rmat"]["machine"]["card"] == "CPU in place of a GPU"
     assert {kernel["graph"] for kernel in figures["kernels"]["rmat"]["kernels"]} == {"rmat V=64 E=1024"}
     assert [line.split()[0] for line in table.splitlines() if line[0] != " "] == [step for step in parts for _ in parts[step]]
@@ -77,7 +83,16 @@ def test_failure(check, tmp_path):
     assert "FAILED" in table.splitlines()[0]
 
 
+def test_small_card(check, monkeypatch):
+    """What does not fit a card is skipped by its plan, with the reason."""
+    monkeypatch.setenv("ON_CPU_MEMORY", "400000")
+    status, figures, table = check({"weft": os.environ["WEFT_PROGRAM"]}, "--only", "papers")
+    assert status == 0, table
+    assert "would need 1.4 MB of the card, and may have 200 kB" in figures["papers"]["products GCN 3×256, 4 parts from RAM"]["skipped"]
+    assert all("of the card" in found["skipped"] for found in figures["papers"].values())
+
+
 def test_time(check):
-    status, figures, table = check({"weft": os.environ["WEFT_PROGRAM"]}, "--only", "rmat", "--limit", "0")
+    status, figures, table = check({"weft": os.environ["WEFT_PROGRAM"]}, "--only", "rmat,papers", "--limit", "0")
     assert status == 0
-    assert {found["skipped"] for found in figures["rmat"].values()} == {"no time is left"}
+    assert {found["skipped"] for of in figures.values() for found in of.values()} == {"no time is left"}

@@ -15,7 +15,7 @@ type cardsFinding struct {
 	NotFound string        `json:"not_found,omitempty"`
 }
 
-// cardFinding is a card. Rates are of copies from and to memory that is not pinned.
+// cardFinding is a card. Rates are of copies from and to memory that is not pinned, and that is.
 type cardFinding struct {
 	Name       string  `json:"name"`
 	Driver     string  `json:"driver"` // its version of CUDA
@@ -23,6 +23,8 @@ type cardFinding struct {
 	Free       int64   `json:"free_bytes"`
 	ToDevice   float64 `json:"to_device_bytes_per_second"`
 	ToHost     float64 `json:"to_host_bytes_per_second"`
+	PinnedTo   float64 `json:"pinned_to_device_bytes_per_second"`
+	PinnedFrom float64 `json:"pinned_to_host_bytes_per_second"`
 	Capability string  `json:"capability"`
 }
 
@@ -57,12 +59,19 @@ func findCard(number int) (f cardFinding, err error) {
 	}
 	defer func() { err = errors.Join(err, d.Free(at)) }()
 	here := make([]byte, bytes)
+	pinned, err := d.Pinned(bytes)
+	if err != nil {
+		return f, err
+	}
+	done := func(mark uint64, err error) error { return errors.Join(err, d.Wait(mark)) }
 	for _, c := range []struct {
 		rate *float64
 		copy func() error
 	}{
 		{&f.ToDevice, func() error { return errors.Join(d.ToDevice(at, here), d.Sync()) }},
 		{&f.ToHost, func() error { return d.ToHost(here, at) }},
+		{&f.PinnedTo, func() error { return done(d.Up(at, pinned, 0)) }},
+		{&f.PinnedFrom, func() error { return done(d.Down(pinned, at, 0)) }},
 	} {
 		for range 3 { // the first may find pages that are not there yet
 			start := time.Now()
@@ -80,8 +89,9 @@ func (f cardsFinding) describe() (found, advice string) {
 		return "none: " + f.NotFound, ""
 	}
 	c := f.Cards[0]
-	found = fmt.Sprintf("%s, %s, CUDA %s; %s/s to it, %s/s back%s", c.Name, ui.Megabytes(c.Total), c.Driver,
-		ui.Megabytes(int64(c.ToDevice)), ui.Megabytes(int64(c.ToHost)),
+	rate := func(of float64) string { return ui.Megabytes(int64(of)) + "/s" }
+	found = fmt.Sprintf("%s, %s, CUDA %s; %s to it, %s back, of pinned memory %s and %s%s", c.Name,
+		ui.Megabytes(c.Total), c.Driver, rate(c.ToDevice), rate(c.ToHost), rate(c.PinnedTo), rate(c.PinnedFrom),
 		ui.When(len(f.Cards) > 1, fmt.Sprintf("; %d more", len(f.Cards)-1)))
 	return found, "weft train --device cuda computes on it"
 }

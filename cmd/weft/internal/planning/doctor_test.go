@@ -209,16 +209,19 @@ func TestCards(t *testing.T) {
 	f := findCards()
 	assert.Equal(t, 2, len(f.Cards))
 	c := f.Cards[1]
-	if !(c.ToDevice > 1e6 && c.ToHost > 1e6) {
-		t.Errorf("%v bytes a second to the card, %v back", c.ToDevice, c.ToHost)
+	for _, rate := range []*float64{&c.ToDevice, &c.ToHost, &c.PinnedTo, &c.PinnedFrom} {
+		if !(*rate > 1e6) {
+			t.Errorf("%v bytes a second in %+v", *rate, c)
+		}
+		*rate = 0
 	}
-	c.ToDevice, c.ToHost = 0, 0
 	assert.Equal(t, cardFinding{
 		Name: "CPU in place of a GPU", Driver: "13.0", Total: 8e9, Free: 8e9, Capability: "9.0",
 	}, c)
 	found, advice := f.describe()
 	assert.Contains(t, found, "CPU in place of a GPU, 8.0 GB, CUDA 13.0; ")
-	assert.Contains(t, found, " back; 1 more")
+	assert.Contains(t, found, " back, of pinned memory ")
+	assert.Contains(t, found, "; 1 more")
 	assert.Equal(t, "weft train --device cuda computes on it", advice)
 }
 
