@@ -52,15 +52,25 @@ func TestOnCard(t *testing.T) {
 // TestRestsBelowCard is TestRests of a card, whose matrices rest in the host's memory.
 func TestRestsBelowCard(t *testing.T) {
 	devicetest.Library(t)
-	models, types := networks(), severalTypes(t)
+	models, types, g := networks(), severalTypes(t), tangle(t, 600, 100)
 	models["rgcn"] = typesInTurns(types)["rgcn"]
-	for k, name := range []string{"gcn", "sage", "gat", "gcnii", "rgcn"} {
-		c := resting{g: tangle(t, 600, 100), mesh: "graph=1/4", limits: []float64{0, .3}}
-		if c.Options = models[name]; name == "rgcn" {
-			c.g, c.resumes = types, true
-		}
+	deep := given(models["rgcn"], "layers 3")
+	for k, c := range []resting{
+		{g: g, Options: models["gcn"]},
+		{g: g, Options: models["sage"]},
+		{g: g, Options: models["gat"]},
+		{g: g, Options: models["gcnii"]},
+		{g: types, Options: models["rgcn"], resumes: true, limits: []float64{0, .1, .3, .6, inMemory}},
+		{g: types, Options: deep, mesh: "graph=4/9", limits: []float64{0, .05, .1, .15, inMemory}},
+	} {
 		c.Hidden, c.Epochs = 32, 2
-		t.Run(name, func(t *testing.T) {
+		if c.mesh == "" {
+			c.mesh = "graph=1/4"
+		}
+		if c.limits == nil {
+			c.limits = []float64{0, .3}
+		}
+		t.Run(c.Model+" on "+c.mesh, func(t *testing.T) {
 			t.Setenv("ON_CPU_EARLY", fmt.Sprint(k%2))
 			c.run(t, setting.RAM)
 		})
@@ -115,16 +125,35 @@ func restsOf(t *testing.T, j *Job) int64 {
 	return p.HostBytes(0)
 }
 
-// TestMessagesOnCard: chunks of stages, and of their partitions, have what kernels wrote into messages.
+// TestMessagesOnCard: chunks of stages, and of their partitions, have what kernels wrote into messages. The
+// card encodes and decodes these, and makes partial sums: nothing of them runs on the CPU.
 func TestMessagesOnCard(t *testing.T) {
 	devicetest.Library(t)
-	for _, mesh := range []string{"pipeline=2", "graph=2,pipeline=2", "graph=2,tensor=2"} {
-		j := onMesh(tangle(t, 300, 100), given(Defaults(), "model sage, layers 3, norm layer, epochs 4"), mesh)
-		j.Options.LR = .001
-		want := mustRun(t, j)
-		j.Options.Device = setting.FirstCard
-		if d := away(mustRun(t, j).Losses, want.Losses); d > 1e-5 {
-			t.Errorf("%s: losses differ from the CPU's by %.1e", mesh, d)
+	g := tangle(t, 300, 1500) // one of whose vertices has so many edges that they are cut into segments
+	for mesh, settings := range map[string][]string{
+		"pipeline=2":         {"norm layer", "wire int8", "wire bf16"},
+		"graph=2,pipeline=2": {"norm layer", "wire int4"},
+		"graph=2,tensor=2":   {"norm layer", "wire int8"},
+		"tensor=2":           {"wire int4", "wire bf16", "wire int8, model gat, heads 2"},
+		"graph=2": {
+			"wire int8", "wire int4", "wire bf16", "halo cover", "halo cover, wire int8, model gcn",
+			"wire-schedule varco:slope=1.5,from=4", "wire int8, model gat, heads 2",
+		},
+		"graph=4": {"wire int4, halo cover", "wire bf16, precision bf16, model gcn"},
+		"/3":      {"wire int8", "halo cover, wire int4"},
+	} {
+		for _, words := range settings {
+			j := onMesh(g, given(given(Defaults(), "model sage, layers 3, epochs 4"), words), mesh)
+			j.Options.LR = .001
+			want := mustRun(t, j)
+			j.Options.Device = setting.FirstCard
+			got := mustRun(t, j)
+			if d := away(got.Losses, want.Losses); d > 1e-5 {
+				t.Errorf("%s, %s: losses differ from the CPU's by %.1e", mesh, words, d)
+			}
+			if len(got.Device.OnCPU) > 0 {
+				t.Errorf("%s, %s: on the CPU: %v", mesh, words, got.Device.OnCPU)
+			}
 		}
 	}
 }
