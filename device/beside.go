@@ -100,25 +100,27 @@ func (b *beside) eventOf(mark uint64) unsafe.Pointer {
 // Up begins to copy from pinned memory to the card when a mark has been passed, beside all else. The mark
 // that it returns is passed when the bytes are there.
 func (d *Device) Up(to uint64, from []byte, after uint64) (mark uint64, err error) {
-	return d.copyBeside(up, after, func(stream unsafe.Pointer) C.int {
+	return d.copyBeside(up, []uint64{after}, func(stream unsafe.Pointer) C.int {
 		return C.weft_up(d.driver, stream, C.device_address(to), unsafe.Pointer(unsafe.SliceData(from)),
 			C.size_t(len(from)))
 	})
 }
 
-// Down is Up from the card to pinned memory.
-func (d *Device) Down(to []byte, from uint64, after uint64) (mark uint64, err error) {
+// Down is Up from the card to pinned memory, when all of the marks have been passed.
+func (d *Device) Down(to []byte, from uint64, after ...uint64) (mark uint64, err error) {
 	return d.copyBeside(down, after, func(stream unsafe.Pointer) C.int {
 		return C.weft_to_host(d.driver, stream, unsafe.Pointer(unsafe.SliceData(to)), C.device_address(from),
 			C.size_t(len(to)))
 	})
 }
 
-func (d *Device) copyBeside(queue int, after uint64, copies func(stream unsafe.Pointer) C.int) (mark uint64,
+func (d *Device) copyBeside(queue int, after []uint64, copies func(stream unsafe.Pointer) C.int) (mark uint64,
 	err error,
 ) {
-	if err := d.follow(queue, after); err != nil {
-		return 0, err
+	for _, a := range after {
+		if err := d.follow(queue, a); err != nil {
+			return 0, err
+		}
 	}
 	if err := d.note("copying beside kernels", copies(d.beside.streams[queue])); err != nil {
 		return 0, err

@@ -244,6 +244,7 @@ func (d *onDevice) extend(p *place) error {
 		}
 	}
 	p.offset = d.end(k - 1)
+	p.used = d.asked // in which the extent may be another's
 	d.extents = slices.Insert(d.extents, k, p)
 	d.blank(p, 0)
 	return nil

@@ -23,7 +23,8 @@ type memory struct {
 	pending []func()      // copies beside kernels: each is made when its mark is waited for
 	up      uint64        // where the last one up copies to
 	marks   uint64        // of the queue of kernels, below firstMark
-	after   uint64        // which of these the last copy down waits for
+	after   []uint64      // which marks the last copy waits for
+	waits   []uint64      // the marks that the host waited for
 	late    chan struct{} // until it is closed the host waits; nil: it need not
 }
 
@@ -62,12 +63,12 @@ func (d *memory) Mark() (uint64, error) {
 	return d.marks, d.fail
 }
 
-func (d *memory) Up(to uint64, from []byte, _ uint64) (uint64, error) {
-	d.up = to
+func (d *memory) Up(to uint64, from []byte, after uint64) (uint64, error) {
+	d.up, d.after = to, []uint64{after}
 	return d.later(func() { copy(d.at(to, len(from)), from) })
 }
 
-func (d *memory) Down(to []byte, from uint64, after uint64) (uint64, error) {
+func (d *memory) Down(to []byte, from uint64, after ...uint64) (uint64, error) {
 	d.after = after
 	return d.later(func() { copy(to, d.at(from, len(to))) })
 }
@@ -95,6 +96,7 @@ func (d *memory) Wait(mark uint64) error {
 	if d.late != nil {
 		<-d.late
 	}
+	d.waits = append(d.waits, mark)
 	return d.After(mark)
 }
 
@@ -265,5 +267,37 @@ func TestBeside(t *testing.T) {
 	before := d.marks
 	m.DontNeed()
 	of(3, 15) // m leaves in the turn that used it
-	assert.Equal(t, before+1, d.after, "the mark that its copy waits for")
+	assert.Equal(t, before+1, d.after[0], "the mark that its copy waits for")
+}
+
+// TestGathersBeside: of two buffers one gets rows while a kernel uses those in the other, and the host waits
+// for none of the two copies before. What leaves to where rows came from waits for their copies.
+func TestGathersBeside(t *testing.T) {
+	const four = tensor.LeastResting
+	mem, d := newOnDevice(t, 8*four/tensor.PageSize)
+	require.NoError(t, mem.OffloadToHost(d, four, 2*four))
+	mem.BeginTurn(true)
+	m := mem.NewElement(tensor.Activations, tensor.Byte, 4, four/4)
+	onDevice(t, mem, true, m)
+	m.SetReadOnly()
+	mem.BeginTurn(false)
+	other := mem.NewElement(tensor.Activations, tensor.Byte, 1, four)
+	onDevice(t, mem, true, other)
+	var into []*tensor.Matrix
+	for range 2 { // for which m leaves
+		into = append(into, mem.NewElement(tensor.Buffers, tensor.Byte, 1, four/4))
+	}
+	d.waits = nil
+	first, marks := uint64(len(d.pending))+firstMark, d.marks
+	for k, after := range []uint64{marks + 1, marks + 1, marks + 2, marks + 3, marks + 4} {
+		require.Equal(t, true, m.GatherAtRest(into[k%2], []int32{1}), "it rests")
+		assert.Equal(t, []uint64{after}, d.after, "the mark that copy %d waits for", k)
+		onDevice(t, mem, false, into[k%2])
+	}
+	assert.Equal(t, []uint64{0, 0, first, first + 1, first + 2}, d.waits, "the copies that the host waits for")
+	m.Release()
+	other.DontNeed()
+	mem.BeginTurn(false)
+	mem.NewElement(tensor.Activations, tensor.Byte, 1, four) // the other leaves to where m was
+	assert.Equal(t, first+4, d.after[1], "the copy that this one waits for")
 }

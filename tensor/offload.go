@@ -145,7 +145,7 @@ func (t *Meter) BeginTurn(first bool) {
 	if t.device != nil && t.device.ram != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.offload.failed(t.device.ram.turns())
+		t.offload.failed(t.device.ram.now())
 	}
 }
 

@@ -2,13 +2,15 @@ package tensor
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 )
 
 // Matrices on a device rest in pinned memory of the host. They are copied beside kernels, in two queues of
-// the device: down to the host, and up. A copy down begins after the last kernel that used the matrix. The
-// extent is free when it has ended. A copy up begins after all kernels so far, which may use what the extent
-// was before, and a kernel that uses the matrix waits for it. No goroutine waits for a copy up.
+// the device: down to the host, and up. A copy down begins after the last kernel that used the matrix, and
+// after the last copy up from where it writes. The extent is free when it has ended. A copy up begins after
+// the last kernel that used the matrix, or where it has a new extent after all kernels so far, which may use
+// what that was before. A kernel that uses the matrix waits for it, and no goroutine does.
 
 // Queues is a device that copies beside its kernels. A mark is a moment of one of its queues; 0: long ago.
 type Queues interface {
@@ -19,8 +21,8 @@ type Queues interface {
 	Mark() (mark uint64, err error)
 	// Up begins to copy to the device after a mark, and returns one at the end. from must not change before.
 	Up(to uint64, from []byte, after uint64) (mark uint64, err error)
-	// Down begins to copy from the device in the same way.
-	Down(to []byte, from uint64, after uint64) (mark uint64, err error)
+	// Down begins to copy from the device in the same way, after some marks.
+	Down(to []byte, from uint64, after ...uint64) (mark uint64, err error)
 	// After has the queue of kernels wait for a mark.
 	After(mark uint64) error
 	// Wait waits for a mark.
@@ -31,12 +33,22 @@ type Queues interface {
 type ram struct {
 	*account
 	queues Queues
-	pool   []byte // of all matrices, by their offsets
+	pool   []byte           // of all matrices, by their offsets
+	lastUp map[int64]uint64 // by offset: a mark after the last copy up from there
 	staged [2]staged
-	mark   uint64 // of the queue of kernels
-	marked int64  // onDevice.asked then
-	down   uint64 // after the last copy down
+	next   int      // of staged
+	marks  []moment // the last ones of the queue of kernels
+	down   uint64   // after the last copy down
 }
+
+// moment is a mark of the queue of kernels, and onDevice.asked then.
+type moment struct {
+	asked int64
+	mark  uint64
+}
+
+// moments is how many are kept.
+const moments = 8
 
 // staged is memory for rows that are gathered.
 type staged struct {
@@ -54,7 +66,7 @@ func (t *Meter) OffloadToHost(d Queues, bytes, limit int64) error {
 	if err != nil {
 		return err
 	}
-	r := &ram{account: t.account, queues: d, pool: pool[:bytes]}
+	r := &ram{account: t.account, queues: d, pool: pool[:bytes], lastUp: map[int64]uint64{}}
 	for k := range r.staged {
 		r.staged[k].memory = pool[bytes+int64(k)*stage:][:stage]
 	}
@@ -66,6 +78,9 @@ func (t *Meter) OffloadToHost(d Queues, bytes, limit int64) error {
 // at is where the elements of a matrix rest.
 func (r *ram) at(m *Matrix) []byte { return r.pool[m.rest.offset:][:len(m.content())] }
 
+// GathersBeside reports whether kernels work while GatherAtRest copies rows that they do not use.
+func (t *Meter) GathersBeside() bool { return t.device != nil && t.offload != nil }
+
 // saved are the elements of a matrix, if they are in the host's memory.
 func (r *ram) saved(m *Matrix) []byte {
 	if r == nil || m.rest == nil || !m.rest.saved {
@@ -74,20 +89,26 @@ func (r *ram) saved(m *Matrix) []byte {
 	return r.at(m)
 }
 
-// since returns a mark after what the queue of kernels was asked up to a number.
+// since returns the first mark after what the queue of kernels was asked up to a number.
 func (r *ram) since(asked int64) (mark uint64, err error) {
-	if r.marked < asked {
-		if r.mark, err = r.queues.Mark(); err == nil {
-			r.marked = r.device.asked
+	for _, m := range r.marks {
+		if m.asked >= asked {
+			return m.mark, nil
 		}
 	}
-	return r.mark, err
+	if mark, err = r.queues.Mark(); err == nil {
+		r.marks = append(r.marks[max(0, len(r.marks)+1-moments):], moment{r.device.asked, mark})
+	}
+	return mark, err
 }
 
-// turns marks the end of a turn: what the next one lets leave was last used before, mostly.
-func (r *ram) turns() error {
-	_, err := r.since(r.device.asked)
-	return err
+// now marks a moment that copies may begin after: what leaves in a turn was last used before it, mostly, and
+// rows that are gathered come to where others were used before the last ones were.
+func (r *ram) now() error {
+	if _, err := r.since(r.device.asked); err != nil {
+		return DeviceFailure{err}
+	}
+	return nil
 }
 
 // await has the queue of kernels wait for the elements of a place that come.
@@ -114,14 +135,15 @@ func (r *ram) write(m *Matrix) (end func() error) {
 	if int(m.rest.offset)+m.bytes > len(r.pool) {
 		return failing(fmt.Errorf("the host's memory has %d bytes for this worker, and more rests", len(r.pool)))
 	}
-	to := r.at(m)
+	to, read := r.at(m), r.lastUp[m.rest.offset] // perhaps of another matrix, which was released
 	switch valid := p.valid.Load(); {
 	case valid == 0:
 		return failing(nil)
 	case valid&onTheHost != 0:
 		return func() error {
+			err := r.wait(read)
 			copy(to, m.content())
-			return nil
+			return err
 		}
 	}
 	err := d.await(p)
@@ -130,7 +152,7 @@ func (r *ram) write(m *Matrix) (end func() error) {
 		mark, err = r.since(p.used)
 	}
 	if err == nil {
-		r.down, err = r.queues.Down(to, d.addressOf(p), mark)
+		r.down, err = r.queues.Down(to, d.addressOf(p), mark, read)
 	}
 	if err != nil {
 		return failing(DeviceFailure{err})
@@ -156,7 +178,7 @@ func (r *ram) read(m *Matrix) (end func() error) {
 		return failing(err)
 	}
 	p.valid.Store(onTheDevice)
-	if err := r.up(p, d.addressOf(p), r.at(m), d.asked); err != nil {
+	if err := r.up(m, p, 0, r.at(m)); err != nil {
 		return failing(err)
 	}
 	if mark := p.coming; r.offload.watch.Load() != nil {
@@ -165,16 +187,17 @@ func (r *ram) read(m *Matrix) (end func() error) {
 	return nil
 }
 
-// up copies elements of a place after what the queue of kernels was asked up to a number. The caller holds
-// mu.
-func (r *ram) up(p *place, to uint64, from []byte, asked int64) error {
-	mark, err := r.since(asked)
+// up copies elements of a matrix that rests to a place, from so many bytes there on, after what used the place
+// last. The caller holds mu.
+func (r *ram) up(m *Matrix, p *place, at uintptr, from []byte) error {
+	mark, err := r.since(p.used)
 	if err == nil {
-		p.coming, err = r.queues.Up(to, from, mark)
+		p.coming, err = r.queues.Up(r.device.addressOf(p)+uint64(at), from, mark)
 	}
 	if err != nil {
 		return DeviceFailure{err}
 	}
+	r.lastUp[m.rest.offset] = p.coming
 	r.device.use.ToDevice += int64(len(from))
 	return nil
 }
@@ -194,38 +217,42 @@ func (r *ram) holds(m *Matrix) {
 	}
 }
 
-// into returns the place of a matrix whose elements will come, and its first address.
-func (r *ram) into(m *Matrix) (p *place, at uint64) {
+// into returns the place of a matrix some of whose elements will come, and where there these begin.
+func (r *ram) into(m *Matrix) (p *place, at uintptr) {
 	first := m.Pointer()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	d := r.device
 	p = d.placeOf(first)
-	d.toDevice(p)
+	if p.valid.Load() == onTheHost {
+		d.toDevice(p)
+	}
 	d.written(p)
-	return p, d.addressOf(p) + uint64(uintptr(first)-uintptr(p.m.data))
+	return p, uintptr(first) - uintptr(p.m.data)
 }
 
 func (r *ram) copy(m, into *Matrix) error {
 	p, at := r.into(into)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.up(p, at, r.at(m), p.used)
+	return r.up(m, p, at, r.at(m))
 }
 
 func (r *ram) gather(m, into *Matrix, rows []int32) error {
 	p, at := r.into(into)
+	r.mu.Lock()
+	err := r.now()
+	r.mu.Unlock()
 	from, row := r.at(m), m.Cols*m.Element.Size()
 	most := max(1, stage/row)
-	for k := 0; len(rows) > 0; k++ {
+	for err == nil && len(rows) > 0 {
 		some := rows[:min(most, len(rows))]
 		rows = rows[len(some):]
-		s := &r.staged[k%len(r.staged)]
+		s := &r.staged[r.next%len(r.staged)]
+		r.next++
 		pieces := from[int(some[0])*row:][:row]
 		if most > 1 {
-			if err := r.wait(s.mark); err != nil {
-				return err
-			}
+			err = r.wait(s.mark)
 			pieces = s.memory[:len(some)*row]
 			_ = inParts(len(some), func(lo, hi int) error {
 				for i := lo; i < hi; i++ {
@@ -235,13 +262,10 @@ func (r *ram) gather(m, into *Matrix, rows []int32) error {
 			})
 		}
 		r.mu.Lock()
-		err := r.up(p, at, pieces, p.used)
+		err = cmp.Or(err, r.up(m, p, at, pieces))
 		s.mark = p.coming
 		r.mu.Unlock()
-		if err != nil {
-			return err
-		}
-		at += uint64(len(pieces))
+		at += uintptr(len(pieces))
 	}
-	return nil
+	return err
 }

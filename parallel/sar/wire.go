@@ -120,7 +120,11 @@ func (v *visits) buffers(messages int) {
 			}
 		}
 	} else {
-		made = v.rows.New(memory, min(1, near), e.MostIn)
+		making := 1
+		if memory.GathersBeside() && !v.rows.Encodes() {
+			making = 2 // the rows of a block come while those of the one before are used
+		}
+		made = v.rows.New(memory, min(making, near), e.MostIn)
 		received = v.rows.New(memory, min(v.prefetch+1, far), e.MostIn)
 		v.own = slices.Concat(v.own, made, received)
 	}
