@@ -80,6 +80,11 @@ type Call struct {
 	Bytes   Bytes
 }
 
+// Operations is the floating-point operations of a product, and 0 of any other kernel.
+func (c Call) Operations() float64 {
+	return 2 * float64(c.Shape[0]) * float64(c.Shape[1]) * float64(c.Shape[2])
+}
+
 // Bytes are what a call reads and writes of its operands. An operand counts as often as the call passes over
 // it: what is added to counts twice.
 type Bytes struct {

@@ -31,13 +31,16 @@ func findCard(o *setting.Options, workers int) (*worker.Card, error) {
 	if err := errors.Join(err, d.Close()); err != nil {
 		return nil, err
 	}
+	return CardOf(o, d.Name(), d.Driver(), free, workers), nil
+}
+
+// CardOf is a card with so much free memory, of which so many workers have equal parts.
+func CardOf(o *setting.Options, name, driver string, free int64, workers int) *worker.Card {
 	limit := max(free-spared, free/2)
 	if o.MemoryLimit > 0 {
 		limit = int64(o.MemoryLimit)
 	}
-	return &worker.Card{
-		Device: o.Device, Name: d.Name(), Driver: d.Driver(), Bytes: limit / int64(workers),
-	}, nil
+	return &worker.Card{Device: o.Device, Name: name, Driver: driver, Bytes: limit / int64(workers)}
 }
 
 // AboutDevice puts the setting before an error of a card; nil stays none.

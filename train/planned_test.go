@@ -125,8 +125,8 @@ func TestPlannedMessages(t *testing.T) {
 	}
 }
 
-// TestPlannedKernels: a plan counts the kernel calls of a training pass, by name and widths, and their work.
-// On several workers it takes rows to be equally long. Here two runs differ by one such pass.
+// TestPlannedKernels: a plan counts the kernel calls of a training pass, by name and widths, and their work
+// and bytes. On several workers it takes rows to be equally long. Here two runs differ by one such pass.
 func TestPlannedKernels(t *testing.T) {
 	g := tangle(t, 700, 1000)
 	for name, words := range map[string]string{
@@ -146,6 +146,7 @@ func TestPlannedKernels(t *testing.T) {
 					k, work := one.Add(c)
 					want[k] = plan.Calls{
 						Number: want[k].Number + sign*one[k].Number, Work: want[k].Work + float64(sign)*work,
+						Bytes: want[k].Bytes + float64(sign)*one[k].Bytes,
 					}
 					mu.Unlock()
 					run()
@@ -156,12 +157,13 @@ func TestPlannedKernels(t *testing.T) {
 			require.NoError(t, err)
 			for _, w := range p.Workers {
 				for k, c := range w.Counts.Kernels {
-					got[k] = plan.Calls{Number: got[k].Number + c.Number, Work: got[k].Work + c.Work}
+					got[k] = got[k].Plus(c)
 				}
 			}
 			for k, c := range want {
 				assert.Equal(t, c.Number, got[k].Number, "%s %s: calls of %v", name, mesh, k)
 				assert.Near(t, 1, got[k].Work/c.Work, .05, "%s %s: work of %v", name, mesh, k)
+				assert.Near(t, c.Bytes, got[k].Bytes, .05*c.Bytes, "%s %s: bytes of %v", name, mesh, k)
 			}
 			assert.Len(t, got, len(want), "%s %s", name, mesh)
 		}

@@ -22,9 +22,11 @@ func (j *Job) begin(ctx context.Context, weights *nn.State, alike bool) (*shared
 	if err != nil { // before waiting for processes that do not exist
 		return nil, err
 	}
-	card, err := findCard(&r.Options, cmp.Or(j.LocalWorkers, r.Workers))
-	if err != nil {
-		return nil, AboutDevice(r.Device, err)
+	card := j.Card
+	if card == nil {
+		if card, err = findCard(&r.Options, cmp.Or(j.LocalWorkers, r.Workers)); err != nil {
+			return nil, AboutDevice(r.Device, err)
+		}
 	}
 	s, err := j.share(ctx, r, weights, alike)
 	if err == nil {

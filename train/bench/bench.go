@@ -115,18 +115,13 @@ func (m *Machine) bound(c kernel.Call, inOrder int, precision string) Bound {
 		flops = m.BFloat16Flops
 	}
 	b := Bound{
-		Products: operations(c) / flops,
+		Products: c.Operations() / flops,
 		Streamed: float64(inOrder-c.Bytes.Written)/m.Read + float64(c.Bytes.Written)/m.Write,
 	}
 	if c.Bytes.Gathered > 0 {
 		b.Gathered = float64(c.Entries) * m.Row(float64(c.Bytes.Gathered)/float64(c.Entries))
 	}
 	return b
-}
-
-// operations is the floating-point operations of a product, and 0 of any other kernel.
-func operations(c kernel.Call) float64 {
-	return 2 * float64(c.Shape[0]) * float64(c.Shape[1]) * float64(c.Shape[2])
 }
 
 // Run is a model that is trained on a graph.
@@ -405,7 +400,7 @@ func (m *Machine) kernel(c kernel.Call, precision string, seconds float64) Kerne
 	b := m.bound(c, c.Bytes.Streamed, precision)
 	k := Kernel{
 		Name: names.Replace(c.Kernel), Shape: c.Shape.String(), Threads: m.Threads, Seconds: seconds,
-		GFLOPS: operations(c) / seconds / 1e9, Bound: "memory", Fraction: b.seconds() / seconds,
+		GFLOPS: c.Operations() / seconds / 1e9, Bound: "memory", Fraction: b.seconds() / seconds,
 		GBytesPerSec: float64(c.Bytes.Streamed+c.Bytes.Gathered) / seconds / 1e9,
 	}
 	if b.Products > b.Gathered+b.Streamed {

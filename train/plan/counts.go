@@ -33,6 +33,18 @@ func (c *Counts) Steps() (steps int) {
 	return steps
 }
 
+// add adds those of another rank of the same worker.
+func (c *Counts) add(rank *Counts) {
+	c.Rows, c.Edges, c.Remote = c.Rows+rank.Rows, c.Edges+rank.Edges, c.Remote+rank.Remote
+	for k, calls := range rank.Kernels {
+		c.Kernels[k] = c.Kernels[k].Plus(calls)
+	}
+	for k, sent := range rank.Traffic {
+		c.Traffic[k].Bytes += sent.Bytes
+		c.Traffic[k].Messages += sent.Messages
+	}
+}
+
 // Kernels are kernel calls.
 type Kernels map[Kernel]Calls
 
@@ -45,8 +57,16 @@ type Kernel struct {
 // Calls are the calls of a kernel. Their work is about how many elements they read: for each row and edge the
 // widths.
 type Calls struct {
-	Number int
-	Work   float64
+	Number            int
+	Work              float64
+	Bytes, Operations float64 // that pass and are gathered; of products
+}
+
+// Plus returns the sums.
+func (c Calls) Plus(more Calls) Calls {
+	return Calls{
+		c.Number + more.Number, c.Work + more.Work, c.Bytes + more.Bytes, c.Operations + more.Operations,
+	}
 }
 
 // Add counts a call, but for those over segments and those that merge partial results: they belong to calls
@@ -57,7 +77,7 @@ func (k Kernels) Add(c kernel.Call) (of Kernel, work float64) {
 	}
 	of = Kernel{c.Kernel, [2]int{c.Shape[1], max(1, c.Shape[2])}}
 	work = float64(c.Shape[0]+c.Entries) * float64(of.Widths[0]) * float64(of.Widths[1])
-	k[of] = Calls{k[of].Number + 1, k[of].Work + work}
+	k[of] = k[of].Plus(Calls{1, work, float64(c.Bytes.Streamed + c.Bytes.Gathered), c.Operations()})
 	return of, work
 }
 

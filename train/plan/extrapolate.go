@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"weft/comm"
+	"weft/tensor"
 	"weft/train/worker"
 )
 
 // Extrapolate returns the plan of a larger graph from the plans a and b of two smaller ones with the same
 // degree, halo and settings: what grows with the graph grows as from a to b. The larger one has at times the
-// difference of b and a more vertices than a. It has Tensors, Graph, Kinds, Sent, Counts, Checkpoint and the
-// numbers that do not grow.
+// difference of b and a more vertices than a. It has Tensors, Graph, Kinds, Sent, Counts, Checkpoint, Disk,
+// DiskBytes, Reserve and the numbers that do not grow.
 func Extrapolate(a, b *Plan, at float64) Plan {
 	p := *b
 	whole := line{at}.whole
@@ -24,6 +25,11 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 		from := &a.Workers[i]
 		w.Tensors, w.Graph = whole(from.Tensors, w.Tensors), whole(from.Graph, w.Graph)
 		w.Checkpoint = whole(from.Checkpoint, w.Checkpoint)
+		w.Disk = tensor.Moved{
+			Written: whole(from.Disk.Written, w.Disk.Written), Read: whole(from.Disk.Read, w.Disk.Read),
+		}
+		w.DiskBytes = whole(from.DiskBytes, w.DiskBytes)
+		w.Reserve.Bytes = whole(from.Reserve.Bytes, w.Reserve.Bytes)
 		w.Kinds = slices.Clone(w.Kinds)
 		for k := range w.Kinds {
 			w.Kinds[k] = whole(from.Kinds[k], w.Kinds[k])
@@ -99,6 +105,7 @@ func (l line) counts(a, b *Counts) Counts {
 		from := a.Kernels[k]
 		c.Kernels[k] = Calls{
 			int(l.whole(int64(from.Number), int64(of.Number))), l.value(from.Work, of.Work),
+			l.value(from.Bytes, of.Bytes), l.value(from.Operations, of.Operations),
 		}
 	}
 	for k := range c.Traffic {

@@ -661,6 +661,7 @@ func (p *Worker) add(rank *Worker) {
 	p.EdgeColumns, p.LayoutBytes = p.EdgeColumns.Plus(rank.EdgeColumns), p.LayoutBytes.Plus(rank.LayoutBytes)
 	p.Bytes = sumOf(p.Bytes, rank.Bytes)
 	p.Checkpoint += rank.Checkpoint
+	p.Counts.add(&rank.Counts)
 	p.Disk = p.Disk.Plus(rank.Disk)
 	p.DiskBytes = max(p.DiskBytes, rank.DiskBytes)
 }

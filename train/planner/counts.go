@@ -118,6 +118,9 @@ func (c *Counts) rows(grid mesh.Mesh) int {
 func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (plan.Plan, error) {
 	o, grid := r.Options, r.Mesh
 	o.MemoryLimit = 0
+	if o.Offload == setting.RAM {
+		return c.resting(ctx, r, on)
+	}
 	chunks, _ := r.ChunksOfPartition([]int{0, c.Vertices / grid.Partitions})
 	if grid.Stages == 1 || grid.Slices == 1 || chunks <= mostChunks {
 		return c.ofSize(ctx, o, r, on)
@@ -129,20 +132,58 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (pl
 	return between(with, mostChunks/2, mostChunks, chunks, plan.MoreChunks)
 }
 
+// resting plans a mesh of partitions that take turns on a card. If the card has no room for all, as large a
+// part rests of each smaller graph as of the graph itself.
+func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) (plan.Plan, error) {
+	o, sharing := r.Options, on.onOne(r.Workers)
+	o.MemoryLimit, o.Offload = 0, ""
+	needs := map[int]int64{}
+	all, err := c.ofSizes(r, func(vertices int) (plan.Plan, error) {
+		p, err := c.ofVertices(ctx, vertices, o, r, on)
+		_, needs[vertices] = p.Most()
+		return p, err
+	})
+	if err != nil {
+		return all, err
+	}
+	card := on.Card.of(&r.Options, sharing)
+	_, need := all.Most()
+	if need <= card.Bytes {
+		return all, nil
+	}
+	o.Offload = r.Offload
+	return c.ofSizes(r, func(vertices int) (plan.Plan, error) {
+		part := float64(needs[vertices]) / float64(need)
+		o.MemoryLimit = setting.Bytes(part*float64(card.Bytes)) * setting.Bytes(sharing)
+		return c.ofVertices(ctx, vertices, o, r, on)
+	})
+}
+
 // ofSize plans the graph with some options, or two smaller ones in its place.
 func (c *Counts) ofSize(ctx context.Context, o setting.Options, r *setting.Resolved,
 	on *Machine,
 ) (plan.Plan, error) {
-	of := func(vertices int) (plan.Plan, error) {
-		job, err := c.within(r.Mesh.Partitions, vertices).Job(o)
-		if err != nil {
-			return plan.Plan{}, err
-		}
-		on.prepare(job, r.Workers)
-		return job.PlanWith(ctx, plan.Asks{
-			Counts: true, Alike: true, LargerBy: float64(c.Vertices) / float64(vertices),
-		})
+	return c.ofSizes(r, func(vertices int) (plan.Plan, error) {
+		return c.ofVertices(ctx, vertices, o, r, on)
+	})
+}
+
+// ofVertices plans so many vertices in place of the graph's.
+func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options, r *setting.Resolved,
+	on *Machine,
+) (plan.Plan, error) {
+	job, err := c.within(r.Mesh.Partitions, vertices).Job(o)
+	if err != nil {
+		return plan.Plan{}, err
 	}
+	on.prepare(job, r.Workers)
+	return job.PlanWith(ctx, plan.Asks{
+		Counts: true, Alike: true, LargerBy: float64(c.Vertices) / float64(vertices),
+	})
+}
+
+// ofSizes plans the graph, or two smaller ones in its place.
+func (c *Counts) ofSizes(r *setting.Resolved, of func(vertices int) (plan.Plan, error)) (plan.Plan, error) {
 	first := c.rows(r.Mesh) * r.Mesh.Partitions
 	second := int(further * float64(first))
 	if c.Vertices <= second {

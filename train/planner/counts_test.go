@@ -16,6 +16,7 @@ import (
 	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/partition"
+	"weft/tensor"
 	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"
@@ -134,10 +135,13 @@ func TestExtrapolate(t *testing.T) {
 	of := func(n int64) *plan.Plan {
 		w := plan.Worker{
 			Tensors: 10 + 2*n, Graph: n, Kinds: []int64{n}, Costs: []float64{float64(n)}, Checkpoint: 8 + 4*n,
+			DiskBytes: 6 * n, Disk: tensor.Moved{Written: 3 * n, Read: 4 * n},
 		}
 		w.Sent.Halo.Bytes, w.Sent.Halo.Messages, w.Sent.Layout.Bytes = 3*n, 6, 2*n
 		w.Counts = plan.Counts{Rows: int(n), Edges: 5 * n, Remote: 3 * n}
-		w.Counts.Kernels = plan.Kernels{spmm: {Number: 4, Work: 7 * float64(n)}}
+		w.Counts.Kernels = plan.Kernels{spmm: {
+			Number: 4, Work: 7 * float64(n), Bytes: 9 * float64(n), Operations: 5 * float64(n),
+		}}
 		w.Counts.Traffic[0].Bytes = 3 * n
 		return &plan.Plan{Workers: []plan.Worker{w}}
 	}

@@ -15,7 +15,11 @@ type Machine struct {
 	Cores   int // that the workers of a machine share
 	Threads int // of each worker
 	Sharers int // the workers of a machine
-	Links
+	Links       // with Card without rates: workers are on one machine
+	// Card is what the workers compute on, Cards of a machine; nil: cores. Each worker has a card of its own
+	// if Cards is 0.
+	Card  *Card
+	Cards int
 }
 
 // Times say where the time of an epoch goes, in seconds. All but Epoch are means over the workers, and add up
@@ -23,6 +27,7 @@ type Machine struct {
 type Times struct {
 	Epoch     float64
 	Compute   float64 // kernels
+	Copies    float64 // between a card and the host's memory, beyond the kernels beside them
 	Link      float64 // waiting for messages that no kernels hide
 	Imbalance float64 // waiting for others, while the worker with most to compute computes more than the mean
 	Bubble    float64 // the rest of the waiting for others in a pipeline
@@ -31,14 +36,19 @@ type Times struct {
 
 // LimitedBy names the largest part.
 func (t *Times) LimitedBy() string {
-	parts := []float64{t.Compute, t.Link, t.Imbalance, t.Bubble, t.Wait}
-	return []string{"compute", "link", "imbalance", "bubble", "wait"}[slices.Index(parts, slices.Max(parts))]
+	parts := []float64{t.Compute, 0, t.Link, t.Imbalance, t.Bubble, t.Wait}
+	if t.Copies > 0 { // kernels take no longer than these
+		parts[0], parts[1] = 0, t.Compute+t.Copies
+	}
+	names := []string{"compute", "copies", "link", "imbalance", "bubble", "wait"}
+	return names[slices.Index(parts, slices.Max(parts))]
 }
 
 // load is what a worker does in a training pass.
 type load struct {
 	kernels float64 // seconds, with cores for all threads
-	beside  float64 // of these: aggregations that go on while vertex rows move
+	copies  float64 // that take longer than the kernels beside them
+	beside  float64 // of the kernels: aggregations that go on while vertex rows move
 	rounds  int     // that divide these rows: an aggregation waits for the rows of a round
 	sent    [comm.Kinds]comm.Traffic
 }
@@ -106,13 +116,14 @@ func (f *formula) times() (t Times) {
 		l := &f.loads[rank]
 		s := &stages[f.Mesh.Place(rank).Stage]
 		exposed := f.exposed(l)
-		busy := l.kernels + f.handled(l, comm.Stage)
+		busy := l.kernels + l.copies + f.handled(l, comm.Stage)
 		s.kernels, s.exposed = max(s.kernels, busy), max(s.exposed, exposed)
 		s.boundary = max(s.boundary, f.moves(l, comm.Stage))
 		if len(stages) > 1 {
 			s.ends = max(s.ends, f.moves(l, comm.Gradient))
 		}
 		mean += busy / float64(len(f.loads))
+		t.Copies += l.copies * f.crowd(len(f.loads)) / float64(len(f.loads))
 		t.Link += exposed / float64(len(f.loads))
 		most = max(most, busy)
 	}
@@ -125,6 +136,7 @@ func (f *formula) times() (t Times) {
 	t.Link = min(t.Link, t.Epoch-t.Compute) // a stage may wait for messages while a slower one computes
 	rest := t.Epoch - t.Compute - t.Link
 	t.Imbalance = min(rest, most-mean)
+	t.Compute -= t.Copies
 	if len(stages) > 1 {
 		t.Bubble = rest - t.Imbalance
 	} else {
@@ -169,7 +181,18 @@ func (f *formula) pipeline(t *Times, stages []stage, mean float64) {
 
 // crowd is how many times as long kernels take while so many workers of all are at work.
 func (f *formula) crowd(workers int) float64 {
+	if f.Card != nil {
+		return float64(f.onOne(workers))
+	}
 	return max(1, float64(min(workers, f.Sharers)*f.Threads)/float64(f.Cores))
+}
+
+// onOne is how many of so many workers are on a card.
+func (m *Machine) onOne(workers int) int {
+	if m.Cards == 0 {
+		return 1
+	}
+	return (min(workers, max(1, m.Sharers)) + m.Cards - 1) / m.Cards
 }
 
 // exposed is how long a worker waits for messages, but for those to other stages. Gradients of weights are
@@ -198,6 +221,9 @@ func (f *formula) exposed(l *load) float64 {
 // handled is how much longer a worker's kernels take while messages of some kinds are handled, as many as it
 // sends and as many that come: as far as its machine has no cores left for that.
 func (f *formula) handled(l *load, kinds ...comm.Kind) (seconds float64) {
+	if f.Card != nil {
+		return 0
+	}
 	left := float64(f.Cores-f.Sharers*f.Threads) / float64(f.Sharers)
 	for _, kind := range kinds {
 		const ends = 2
@@ -212,15 +238,23 @@ func wait(messages, work float64, rounds int) float64 {
 	return max(messages, work) + min(messages, work)/float64(max(1, rounds)) - work
 }
 
-// moves is how long messages of some kinds move that a worker sends: as many come.
+// moves is how long messages of some kinds move that a worker sends: as many come. A message between cards is
+// copied to the host's memory, and from there to the other card.
 func (f *formula) moves(l *load, kinds ...comm.Kind) (seconds float64) {
-	rate := min(f.Sends, f.Receives)
+	rate, latency := min(f.Sends, f.Receives), f.Latency
 	if f.Handling > 0 { // one thread of each worker handles what it sends and what comes
 		rate = min(rate, 1/(2*f.Handling*max(1, float64(f.Sharers)/float64(f.Cores))))
 	}
+	ofByte := 1 / rate
+	if c := f.Card; c != nil {
+		if rate == 0 {
+			ofByte = 0
+		}
+		ofByte, latency = ofByte+1/c.ToHost+1/c.ToDevice, latency+2*c.Launch
+	}
 	for _, kind := range kinds {
 		sent := l.sent[kind]
-		seconds += float64(sent.Bytes)/rate + f.Latency*float64(sent.Messages)/float64(max(1, f.atOnce(kind)))
+		seconds += float64(sent.Bytes)*ofByte + latency*float64(sent.Messages)/float64(max(1, f.atOnce(kind)))
 	}
 	return seconds
 }

@@ -23,6 +23,8 @@ func TestTimes(t *testing.T) {
 	slow.Latency, shared.Sharers, handling.Handling, handled.Handling = .5, 2, .2, .01
 	free := handled
 	free.Cores = 2
+	onCard, onCards := usual, shared
+	onCard.Card, onCards.Card, onCards.Cards = &slowCard, &slowCard, 1
 	sends := func(kernels float64, kind comm.Kind, bytes, messages int64) (l load) {
 		l.kernels, l.rounds = kernels, 1
 		l.sent[kind] = comm.Traffic{Bytes: bytes, Messages: messages}
@@ -44,6 +46,16 @@ func TestTimes(t *testing.T) {
 		chunks  int
 		want    Times
 	}{
+		// Of 20 bytes a card copies 10 a second to the host, 20 from there, and 10 pass the link, after two
+		// launches; two workers are on a card.
+		"messages of cards": {
+			of(1, 2, 1), onCards, twice(sends(4, comm.Halo, 20, 1)), 0,
+			Times{Epoch: 8 + 6, Compute: 8, Link: 2 + 1 + 2 + 1},
+		},
+		// Kernels go on for 4 of 6 s of copies.
+		"copies": {
+			mesh.One, onCard, []load{{kernels: 4, copies: 2}}, 0, Times{Epoch: 6, Compute: 4, Copies: 2},
+		},
 		"kernels": {mesh.One, usual, []load{computes(3)}, 0, Times{Epoch: 3, Compute: 3}},
 		// The mean is 3 s, and the other worker has one more.
 		"imbalance": {
@@ -145,6 +157,7 @@ func TestTimes(t *testing.T) {
 		for i, d := range []float64{
 			got.Epoch - c.want.Epoch, got.Compute - c.want.Compute, got.Link - c.want.Link,
 			got.Imbalance - c.want.Imbalance, got.Bubble - c.want.Bubble, got.Wait - c.want.Wait,
+			got.Copies - c.want.Copies,
 		} {
 			if math.Abs(d) > 1e-9 {
 				t.Errorf("%s: %+v, want %+v: number %d", name, got, c.want, i)

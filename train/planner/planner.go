@@ -71,6 +71,12 @@ type Mesh struct {
 	haloRows float64 // of all partitions of the graph together, for each vertex
 }
 
+// CardBytes is what the worker with most takes of a card.
+func (m *Mesh) CardBytes() int64 {
+	_, bytes := m.Plan.Most()
+	return bytes
+}
+
 // PeakTensorBytes is that of the worker with most.
 func (m *Mesh) PeakTensorBytes() int64 { return slices.Max(m.Plan.PeakTensorBytes) }
 
@@ -205,19 +211,26 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 	if m.Plan, err = job.PlanWith(ctx, asks); err != nil {
 		return nil, err
 	}
-	if err := m.Plan.CheckLimit(r.MemoryLimit); err != nil {
+	if err := p.checkLimits(m); err != nil {
 		return nil, err
 	}
 	if job.Parts != nil {
 		m.Balance = job.Parts.Balance
 		m.haloRows = job.Parts.Whole.Statistics.Replication() - 1
 	}
-	m.Rates, err = p.rates(ctx, p.options(fewer(grid)), m.work(), p.machine(r), say)
-	if err != nil {
+	if card := p.Machine.Card; card != nil {
+		m.Rates = card.ratesOn(m)
+	} else if m.Rates, err = p.rates(ctx, p.options(fewer(grid)), m.work(), p.machine(r), say); err != nil {
 		return nil, err
 	}
 	p.predict(m)
 	return m, nil
+}
+
+// checkLimits refuses a mesh that takes more memory than it may.
+func (p *Planner) checkLimits(m *Mesh) error {
+	return cmp.Or(m.Plan.CheckLimit(m.Settings.MemoryLimit),
+		m.Plan.CheckHost(m.Settings.HostMemoryLimit, min(p.Machine.Sharers, m.Settings.Workers)))
 }
 
 func (p *Planner) newMesh(r *setting.Resolved) *Mesh {
@@ -231,6 +244,9 @@ func (m *Machine) prepare(job *train.Job, workers int) {
 		job.Machines = append(job.Machines, worker/max(1, m.Sharers))
 	}
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
+	if m.Card != nil {
+		job.Card = m.Card.of(&job.Options, m.onOne(workers))
+	}
 }
 
 // work is how many multiply-adds a forward pass has.
@@ -258,6 +274,9 @@ func (p *Planner) predict(m *Mesh) {
 		if w := &m.Plan.Workers[i]; w.Like == i {
 			m.steps += w.Counts.Steps()
 			f.loads[i] = loadOf(&w.Counts, m.Settings, m.Rates)
+			if card := p.Machine.Card; card != nil {
+				f.loads[i].copies = max(0, card.copies(w.Disk)-f.loads[i].kernels)
+			}
 		}
 	}
 	for i := range f.loads {

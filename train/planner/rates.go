@@ -24,12 +24,18 @@ type Rates struct {
 	Beside float64 `json:"beside"`
 	Call   float64 `json:"call_seconds"`
 	Unkept error   `json:"-"` // why they are not kept
+
+	card *onCard // what kernels take on it; nil: on this machine, as measured
 }
 
 // Of returns the seconds of calls of a kernel, with their part of the work beside kernels. One of widths that
 // were not measured takes the rate of the most similar ones; one that was not measured takes the mean rate of
 // all.
 func (r *Rates) Of(k plan.Kernel, calls plan.Calls) float64 {
+	if r.card != nil {
+		of := r.card.seconds(k, calls)
+		return of[moving] + of[multiplying] + of[launching] + of[onTheCPU]
+	}
 	apart := func(a, b int) float64 { return math.Abs(math.Log(float64(a) / float64(b))) }
 	rate, sum, least := 0.0, 0.0, math.Inf(1)
 	for _, known := range slices.SortedFunc(maps.Keys(r.Kernels), plan.Kernel.Compare) {

@@ -82,14 +82,19 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 		if m.Plan, err = s.Counts.plan(ctx, &with, &s.Machine); err != nil {
 			return err
 		}
-		if err = m.Plan.CheckLimit(r.MemoryLimit); err == nil {
+		if card := s.Machine.Card; card != nil {
+			m.Plan.Card = card.of(&r.Options, s.Machine.onOne(r.Workers))
+		}
+		if err = s.checkLimits(m); err == nil {
 			break
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if m.Rates, err = s.ratesLike(ctx, grid, m.work(), say); err != nil {
+	if card := s.Machine.Card; card != nil {
+		m.Rates = card.ratesOn(m)
+	} else if m.Rates, err = s.ratesLike(ctx, grid, m.work(), say); err != nil {
 		return err
 	}
 	s.predict(m)

@@ -50,6 +50,8 @@ type planCommand struct {
 	sharers  int
 	exactly  int
 	link     string
+	rates    string        // a file with those of a card
+	card     *planner.Card // that has given rates; nil: none has
 	json     bool
 	counts   countsGiven
 }
@@ -152,13 +154,18 @@ training.
 An epoch is limited by compute (kernels), link (messages on their way), imbalance (waiting for the worker with most to compute), bubble
 (waiting while a pipeline fills and drains) or wait (other waiting for workers).
 
+With --device each worker computes on a card of its own, which need not be here: one whose rates are published, or --device-rates has, or
+on the one that is here, whose rates are measured once. In place of compute an epoch is then limited by memory (the card's), products,
+launches, or CPU (kernels that no card has).
+
 Flags stay on each mesh: one without the axis that a flag such as --halo is for is left out, as train refuses it. Settings of --config have
 their defaults there.`,
 		Example: `  weft plan stores/sbm --workers 4 --link 1gbit
   weft plan stores/sbm --workers 4 --link 100mbit --model gcnii --layers 16 --json
   mpirun --map-by ppr:1:node --bind-to none weft plan stores/sbm --json > plan.json
   weft plan stores/sbm --workers 16 --link plan.json
-  weft plan --vertices 10M --edges 200M --features 128 --classes 40 --workers 16 --link 10gbps`,
+  weft plan --vertices 10M --edges 200M --features 128 --classes 40 --workers 16 --link 10gbps
+  weft plan stores/sbm --workers 4 --device h100`,
 		Annotations:       map[string]string{cli.JoinsRanks: ""},
 		ValidArgsFunction: cli.CompleteInOrder(cli.CompleteGraph),
 		Args:              p.tables.Arguments(0, 1),
@@ -170,6 +177,13 @@ their defaults there.`,
 	p.settings.Add(flags)
 	p.tables.Add(flags, false)
 	flags.Lookup("parallel").Hidden = true // refused: all meshes are compared
+	device := flags.Lookup("device")
+	device.Value = cardValue{device.Value, &p.card}
+	device.Usage += ", or a card that need not be here: " + strings.Join(planner.PublishedNames(), ", ")
+	device.Annotations[cli.FlagChoices] = slices.Concat(device.Annotations[cli.FlagChoices],
+		planner.PublishedNames())
+	flags.StringVar(&p.rates, "device-rates", "", "JSON `file` with the rates of a card on which the workers "+
+		"compute, as card of plan --json has them; it need not be here")
 	flags.IntVar(&p.workers, "workers", 0, "number of workers (default: the processes that a "+
 		"launcher started)")
 	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in "+
@@ -189,6 +203,10 @@ their defaults there.`,
 // run predicts and prints. Processes that a launcher started measure the links between them, and the first
 // one predicts.
 func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
+	err := p.readRates(cmd.Flags().Lookup("device"))
+	if err != nil {
+		return err
+	}
 	o, settings, links, err := p.understand()
 	var counts *planner.Counts
 	if err == nil {
@@ -198,7 +216,7 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 		err = p.checkCounts(cmd, counts, &o)
 	}
 	return cli.AsRank(cmd, settings, err, func(r cli.Ranks) error {
-		machine, err := p.machine(r, links)
+		machine, err := p.machine(r, &o, links)
 		if err := r.Together(err); err != nil {
 			return err
 		}
@@ -233,14 +251,59 @@ func (p *planCommand) checkCounts(cmd *cobra.Command, counts *planner.Counts, o 
 
 // machine is what the workers run on, with the given links; nil: those between the ranks. All ranks call it
 // together.
-func (p *planCommand) machine(r cli.Ranks, links *planner.Links) (planner.Machine, error) {
+func (p *planCommand) machine(r cli.Ranks, o *setting.Options,
+	links *planner.Links,
+) (planner.Machine, error) {
 	sharers := p.workers
-	if links != nil { // of other machines
+	switch {
+	case links != nil: // of other machines
 		sharers = 1
+	case o.OnCard() && r.Comm.Size() == 1: // links of cards pass messages on
+		links = &planner.Links{}
 	}
 	m, err := r.Machine(sharers, links)
 	m.Sharers = cmp.Or(p.sharers, min(m.Sharers, p.workers))
+	m.Card = p.card
 	return m, err
+}
+
+// cardValue is --device, which may also be a card whose rates are published.
+type cardValue struct {
+	pflag.Value
+	card **planner.Card
+}
+
+// Set implements pflag.Value.
+func (v cardValue) Set(text string) error {
+	if *v.card = planner.Published(text); *v.card != nil {
+		text = string(setting.FirstCard)
+	}
+	if err := v.Value.Set(text); err != nil {
+		return fmt.Errorf("%w, or a card: %s", err, strings.Join(planner.PublishedNames(), ", "))
+	}
+	return nil
+}
+
+// readRates reads the rates of a card in a file.
+func (p *planCommand) readRates(device *pflag.Flag) (err error) {
+	switch {
+	case p.rates == "":
+		return nil
+	case p.card != nil:
+		return refusal.Errorf("--device-rates %s: --device %s has rates already; leave one of them out", p.rates,
+			p.card.Name)
+	case !device.Changed:
+		if err = device.Value.Set(string(setting.FirstCard)); err != nil {
+			return err
+		}
+	case !setting.Device(device.Value.String()).IsCard():
+		return refusal.Errorf("--device-rates %s: --device %s is no card; leave one of them out", p.rates,
+			device.Value)
+	}
+	if p.card, err = planner.ReadCard(p.rates); err != nil {
+		return refusal.Errorf("--device-rates %w", err)
+	}
+	return nil
 }
 
 // onGraph predicts for a graph that is there, and prints.
@@ -274,6 +337,14 @@ func (p *planCommand) onGraph(cmd *cobra.Command, dataset string, o setting.Opti
 // predict predicts and prints. A signal ends it with what is known.
 func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPlanner) error {
 	workers := cmp.Or(p.at, p.workers)
+	if plans.Options.OnCard() && p.card == nil {
+		number, _ := plans.Options.Device.Card()
+		card, err := planner.MeasureCard(number, plans.Cache)
+		if err != nil {
+			return train.AboutDevice(plans.Options.Device, err)
+		}
+		plans.Machine.Card, plans.Machine.Cards = card, 1
+	}
 	ctx, stop := cli.UntilSignal(cmd.Context(), func(os.Signal) {}, nil)
 	defer stop()
 	meshes, refused, err := plans.Meshes(ctx, workers)
@@ -290,7 +361,7 @@ func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPla
 	}
 	out := cmd.OutOrStdout()
 	if p.json {
-		return cmp.Or(err, ui.PrintJSON(out, planForPrograms(meshes, plans.Machine.Links, p.at > 0)))
+		return cmp.Or(err, ui.PrintJSON(out, planForPrograms(meshes, &plans.Machine, p.at > 0)))
 	}
 	printMeshes(out, meshes, refused)
 	if p.at > 0 {
@@ -327,6 +398,9 @@ func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, link
 		p.workers = cmp.Or(p.workers, mpi.Ranks())
 		one = fmt.Sprintf("graph=%d", mpi.Ranks())
 	}
+	if o.OnCard() { // whose rates are the same for any number of workers
+		p.workers, p.at = cmp.Or(p.at, p.workers), 0
+	}
 	r, err = p.settings.OnAnyMesh(one)
 	switch {
 	case p.workers < 1 || p.workers > mesh.MaxWorkers:
@@ -337,8 +411,6 @@ func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, link
 	case o.Parallel != "":
 		err = refusal.Errorf("--parallel %s: plan compares all meshes of --workers N; leave it out",
 			o.Parallel)
-	case o.OnCard():
-		err = refusal.Errorf("--device %s: plan predicts times of CPUs; leave it out", o.Device)
 	case p.exactly < 0:
 		err = refusal.Errorf("--exactly %d: give 0 or more", p.exactly)
 	case p.sharers < 0 || p.sharers > p.workers:
@@ -467,6 +539,9 @@ func (p *meshPlanner) inMemory(ctx context.Context, r *setting.Resolved) (*train
 
 // assumed says what predictions rest on.
 func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
+	if card := p.Machine.Card; card != nil {
+		return p.assumedOf(card)
+	}
 	r := meshes[0].Rates
 	kept := "kept in " + p.Cache.Folder
 	switch {
@@ -481,6 +556,20 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 		ui.Megabytes(int64(m.Sends)), ui.Megabytes(int64(m.Receives)), 1e3*m.Latency, 1e9*m.Handling,
 		ui.Counted(m.Sharers, "worker", "workers"), ui.Counted(m.Cores, "core", "cores"),
 		r.Measured.Format("2006-01-02 15:04"), ui.Printable(kept))
+}
+
+// assumedOf says what predictions for a card rest on.
+func (p *meshPlanner) assumedOf(c *planner.Card) string {
+	gigabytes := func(rate float64) string { return fmt.Sprintf("%.4g GB/s", rate/1e9) }
+	said := fmt.Sprintf("%s: %s, copies of %s in it, %s to it and %s back; products of %.3g TFLOP/s, of "+
+		"bfloat16 %.3g; kernels reach %.0f %% of these, after %.2g µs for each launch", c.Name,
+		ui.Megabytes(int64(c.Memory)), gigabytes(c.Copy), gigabytes(c.ToDevice), gigabytes(c.ToHost),
+		c.Flops/1e12, c.BFloat16Flops/1e12, 100*c.Reached(), 1e6*c.Launch)
+	if m := p.Machine; m.Sends > 0 {
+		said += fmt.Sprintf("; links that send %s and receive %s, %.2g ms for each message", gigabytes(m.Sends),
+			gigabytes(m.Receives), 1e3*m.Latency)
+	}
+	return said
 }
 
 // NoMesh is the refusal if no mesh is possible. If a memory limit is why, the mesh that needs least tells it.
@@ -533,22 +622,38 @@ type plannedMesh struct {
 	Extrapolated bool   `json:"extrapolated"`      // from fewer workers
 	Balance      string `json:"balance,omitempty"` // of partitions
 	ByCounts     bool   `json:"by_counts"`         // of the graph: bytes and memory are not those of a run
+	*onCard
+}
+
+// onCard is what a mesh takes of cards.
+type onCard struct {
+	CardBytes   int64   `json:"card_bytes"`      // of the worker with most
+	RAMBytes    int64   `json:"ram_bytes"`       // that rest in the host's memory, of all workers
+	CopySeconds float64 `json:"copy_seconds"`    // that no kernels hide
+	WasRead     int64   `json:"to_device_bytes"` // from there, by all workers in an epoch
+	WasWritten  int64   `json:"to_host_bytes"`
 }
 
 // planForPrograms is a plan as --json prints it.
-func planForPrograms(meshes []planner.Mesh, links planner.Links, extrapolated bool) any {
+func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bool) any {
 	var list []plannedMesh
 	for _, m := range meshes {
 		exact := m.Exact && len(Approximations([]planner.Mesh{m})) == 0
-		list = append(list, plannedMesh{
+		of := plannedMesh{
 			m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(),
-			m.Times.LimitedBy(), exact, extrapolated, m.Balance, m.ByCounts,
-		})
+			m.LimitedBy(), exact, extrapolated, m.Balance, m.ByCounts, nil,
+		}
+		if on.Card != nil {
+			moved := m.Plan.Disk()
+			of.onCard = &onCard{m.CardBytes(), m.Plan.HostBytes(0), m.Times.Copies, moved.Read, moved.Written}
+		}
+		list = append(list, of)
 	}
 	return struct {
 		Meshes []plannedMesh `json:"meshes"`
-		Links  planner.Links `json:"links"`
-	}{list, links}
+		Links  planner.Links `json:"links,omitzero"`
+		Card   *planner.Card `json:"card,omitempty"`
+	}{list, on.Links, on.Card}
 }
 
 // Approximations says how what workers send makes training approximate on some of the meshes.
@@ -565,7 +670,7 @@ func Approximations(meshes []planner.Mesh) (lines []string) {
 
 func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused) {
 	rows := [][]string{{
-		"mesh", "epoch", "compute", "link", "others", "memory", "sent",
+		"mesh", "epoch", "compute", "link", "copies", "others", "memory", "sent",
 		"limited by", "balance", "by",
 	}}
 	var approximate []string
@@ -578,13 +683,22 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 		if m.ByCounts {
 			by = "counts"
 		}
+		memory := m.PeakTensorBytes()
+		if m.Plan.Card != nil {
+			memory = m.CardBytes()
+		}
 		rows = append(rows, []string{
 			m.Parallel, ui.Duration(ui.Seconds(t.Epoch)), ui.Duration(ui.Seconds(t.Compute)),
 			ui.Duration(ui.Seconds(t.Link)),
-			ui.Duration(ui.Seconds(t.Imbalance + t.Bubble + t.Wait)),
-			ui.Megabytes(m.PeakTensorBytes()), ui.Megabytes(m.SentBytes()), t.LimitedBy(),
+			ui.Duration(ui.Seconds(t.Copies)), ui.Duration(ui.Seconds(t.Imbalance + t.Bubble + t.Wait)),
+			ui.Megabytes(memory), ui.Megabytes(m.SentBytes()), m.LimitedBy(),
 			cmp.Or(m.Balance, "–"), by,
 		})
+	}
+	if !slices.ContainsFunc(meshes, func(m planner.Mesh) bool { return m.Plan.Rests }) {
+		for k := range rows {
+			rows[k] = slices.Delete(rows[k], 4, 5)
+		}
 	}
 	ui.PrintNumbers(out, rows, "by", "balance", "others", "link")
 	if len(approximate) > 0 {

@@ -1,0 +1,273 @@
+package planner
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"weft/device"
+	"weft/internal/document"
+	"weft/internal/machine"
+	"weft/internal/refusal"
+	"weft/tensor"
+	"weft/train"
+	"weft/train/plan"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// Card is what a card does. A kernel takes the longer of two times there, and a launch:
+//
+//	max(bytes ÷ Copy, operations of products ÷ their rate) ÷ Efficiency
+type Card struct {
+	Name          string  `json:"name"`
+	Memory        float64 `json:"memory_bytes"`
+	Copy          float64 `json:"copy_bytes_per_second"` // in its memory, read and written
+	Flops         float64 `json:"flops_per_second"`      // of float32 products
+	BFloat16Flops float64 `json:"bfloat16_flops_per_second"`
+	ToDevice      float64 `json:"to_device_bytes_per_second"` // from the host's pinned memory
+	ToHost        float64 `json:"to_host_bytes_per_second"`
+	Launch        float64 `json:"launch_seconds"`
+	// Efficiency is the part of Copy and of the rates of products that kernels reach; 0: usualEfficiency.
+	Efficiency float64 `json:"efficiency,omitzero"`
+}
+
+// Reached is the Efficiency.
+func (c *Card) Reached() float64 { return cmp.Or(c.Efficiency, usualEfficiency) }
+
+// usualEfficiency is what weft's kernels are built for: an epoch of 1.6 times its bound. It is not measured.
+const usualEfficiency = 1 / 1.6
+
+// The part that copies reach of what 16 lanes of PCIe 4.0 and 5.0 move each way, 31.5 and 63 GB/s; and what a
+// launch takes. Makers do not say either.
+const (
+	pcie4, pcie5 = 25e9, 50e9
+	perLaunch    = 4e-6
+)
+
+// published are cards by the names of --device, after NVIDIA's data sheets: memory, its rate, and the rates
+// of float32 and of dense bfloat16 products that float32 sums. A100 (2021; SXM), H100 (2023; SXM), H200
+// (2024; SXM), L4 (2023), L40S (2023), A10 (2021), and the white paper "NVIDIA Ada GPU Architecture" (2022).
+var published = []Card{
+	{"a10", 24e9, 600e9, 31.2e12, 125e12, pcie4, pcie4, perLaunch, 0},
+	{"a100-40", 40e9, 1555e9, 19.5e12, 312e12, pcie4, pcie4, perLaunch, 0},
+	{"a100-80", 80e9, 2039e9, 19.5e12, 312e12, pcie4, pcie4, perLaunch, 0},
+	{"h100", 80e9, 3350e9, 67e12, 989e12, pcie5, pcie5, perLaunch, 0},
+	{"h200", 141e9, 4800e9, 67e12, 989e12, pcie5, pcie5, perLaunch, 0},
+	{"l4", 24e9, 300e9, 30.3e12, 121e12, pcie4, pcie4, perLaunch, 0},
+	{"l40s", 48e9, 864e9, 91.6e12, 362e12, pcie4, pcie4, perLaunch, 0},
+	{"rtx4090", 24e9, 1008e9, 82.6e12, 165.2e12, pcie4, pcie4, perLaunch, 0},
+}
+
+// Published is a card whose maker says its rates; nil: none has that name.
+func Published(name string) *Card {
+	for _, c := range published {
+		if c.Name == strings.ToLower(name) {
+			return &c
+		}
+	}
+	return nil
+}
+
+// PublishedNames are those of the cards whose makers say their rates.
+func PublishedNames() (names []string) {
+	for _, c := range published {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// ReadCard reads the rates of a card, a JSON object. It refuses one that lacks a rate, or has another key.
+func ReadCard(path string) (*Card, error) {
+	const most = 1 << 20
+	text, err := document.Read(path, most)
+	if err != nil {
+		return nil, err
+	}
+	c := &Card{}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(c); err != nil {
+		return nil, refusal.Errorf("%s: %s; it has the keys of card in weft plan --json", path,
+			strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, refusal.Errorf("%s: it has more than one JSON object", path)
+	}
+	if err := c.check(); err != nil {
+		return nil, refusal.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// check refuses rates that no card has.
+func (c *Card) check() error {
+	for _, of := range []struct {
+		key         string
+		value, most float64
+	}{
+		{"memory_bytes", c.Memory, 1 << 50},
+		{"copy_bytes_per_second", c.Copy, 1e18},
+		{"flops_per_second", c.Flops, 1e21},
+		{"bfloat16_flops_per_second", c.BFloat16Flops, 1e21},
+		{"to_device_bytes_per_second", c.ToDevice, 1e18},
+		{"to_host_bytes_per_second", c.ToHost, 1e18},
+		{"launch_seconds", c.Launch, 1},
+		{"efficiency", c.Reached(), 1},
+	} {
+		if !(of.value > 0 && of.value <= of.most) {
+			return refusal.Errorf("%s: %g; give more than 0, and at most %g", of.key, of.value, of.most)
+		}
+	}
+	return nil
+}
+
+// MeasureCard measures the rates of a card of this machine, or returns those that cache has of its name and
+// driver.
+func MeasureCard(number int, cache machine.Cache) (*Card, error) {
+	d, err := device.Open(number)
+	if err != nil {
+		return nil, err
+	}
+	possible := func(c Card) bool { return c.check() == nil }
+	key := fmt.Appendf(nil, "card %s, CUDA %s", d.Name(), d.Driver())
+	c, _, err := machine.Kept(cache, key, possible, func() (Card, error) { return measureCard(d) })
+	return &c, errors.Join(err, d.Close())
+}
+
+// measureCard measures with ever more bytes, until that takes long enough to tell rates.
+func measureCard(d *device.Device) (c Card, err error) {
+	const first, most, enough, launches = 16 << 10, 64 << 20, 100 * time.Millisecond, 1000
+	c.Name = d.Name()
+	_, total, err := d.Memory()
+	if err != nil {
+		return c, err
+	}
+	c.Memory = float64(total)
+	bytes := first
+	for start := time.Now(); ; bytes *= 4 {
+		rates, err := machine.MeasureCard(d, bytes)
+		if err != nil {
+			return c, err
+		}
+		c.Copy, c.Flops, c.BFloat16Flops = rates.Read, rates.Flops, rates.BFloat16Flops
+		if bytes >= most || time.Since(start) > enough {
+			break
+		}
+	}
+	at, err := d.Alloc(int64(bytes))
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, d.Free(at)) }()
+	host, err := d.Pinned(int64(bytes))
+	if err != nil {
+		return c, err
+	}
+	least := func(work func() error) float64 {
+		const samples = 5
+		seconds := math.Inf(1)
+		for range samples {
+			start := time.Now()
+			err = errors.Join(err, work())
+			seconds = min(seconds, time.Since(start).Seconds())
+		}
+		return seconds
+	}
+	c.ToDevice = float64(bytes) / least(func() error {
+		mark, err := d.Up(at, host, 0)
+		return errors.Join(err, d.Wait(mark))
+	})
+	c.ToHost = float64(bytes) / least(func() error {
+		mark, err := d.Down(host, at, 0)
+		return errors.Join(err, d.Wait(mark))
+	})
+	c.Launch = least(func() (err error) { // a copy of a few bytes is launched as a kernel is
+		for range launches {
+			err = errors.Join(err, d.Copy(at, at+first/2, 4))
+		}
+		return errors.Join(err, d.Sync())
+	}) / launches
+	return c, err
+}
+
+// of is the card of a worker of a run with these options, on which so many have equal parts of the memory.
+func (c *Card) of(o *setting.Options, workers int) *worker.Card {
+	card := train.CardOf(o, c.Name, "", int64(c.Memory), workers)
+	if Published(c.Name) != nil {
+		card.Device = setting.Device(c.Name)
+	}
+	return card
+}
+
+// onCard is a card for the kernels of a plan.
+type onCard struct {
+	*Card
+	flops float64 // of its products
+	onCPU []string
+}
+
+// The parts of a kernel's time on a card.
+const (
+	moving      = iota // bytes in its memory
+	multiplying        // products
+	launching
+	onTheCPU // of what has no kernel for cards: as long as its operands take to move
+)
+
+// seconds is what calls of a kernel take, and in which part.
+func (c *onCard) seconds(k plan.Kernel, calls plan.Calls) (all [4]float64) {
+	if slices.Contains(c.onCPU, k.Name) {
+		all[onTheCPU] = calls.Bytes / min(c.ToDevice, c.ToHost)
+		return all
+	}
+	move, multiply := calls.Bytes/c.Copy/c.Reached(), calls.Operations/c.flops/c.Reached()
+	if move >= multiply {
+		all[moving] = move
+	} else {
+		all[multiplying] = multiply
+	}
+	all[launching] = float64(calls.Number) * c.Launch
+	return all
+}
+
+// LimitedBy is that of the times, and on a card the largest part of its kernels' in place of compute.
+func (m *Mesh) LimitedBy() string {
+	by := m.Times.LimitedBy()
+	if by != "compute" || m.Rates.card == nil {
+		return by
+	}
+	var all [4]float64
+	for i := range m.Plan.Workers {
+		for k, calls := range m.Plan.Workers[i].Counts.Kernels {
+			for part, seconds := range m.Rates.card.seconds(k, calls) {
+				all[part] += seconds
+			}
+		}
+	}
+	return []string{"memory", "products", "launches", "CPU"}[slices.Index(all[:], slices.Max(all[:]))]
+}
+
+// ratesOn are those of a mesh's kernels on a card.
+func (c *Card) ratesOn(m *Mesh) *Rates {
+	on := &onCard{Card: c, flops: c.Flops}
+	if m.Settings.Storage == tensor.BFloat16 {
+		on.flops = c.BFloat16Flops
+	}
+	for _, k := range m.Plan.OnCPU {
+		on.onCPU = append(on.onCPU, k.Kernel)
+	}
+	return &Rates{card: on}
+}
+
+// copies is how long a worker copies between the card and the host's memory in an epoch: both ways at once.
+func (c *Card) copies(moved tensor.Moved) float64 {
+	return max(float64(moved.Written)/c.ToHost, float64(moved.Read)/c.ToDevice)
+}

@@ -1,0 +1,160 @@
+package planner
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"weft/device/devicetest"
+	"weft/internal/assert"
+	"weft/internal/machine"
+	"weft/internal/require"
+	"weft/tensor"
+	"weft/train"
+	"weft/train/plan"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// slowCard is one whose times are told by hand.
+var slowCard = Card{
+	Name: "slow", Memory: 1 << 30, Copy: 100, Flops: 10, BFloat16Flops: 40, ToDevice: 20, ToHost: 10, Launch: .5,
+	Efficiency: .5,
+}
+
+// TestKernelsOnCard: by hand, the longer one of 1000 bytes at 100 a second and 30 operations at 10, or at 40
+// in bfloat16, at half of these rates, and .5 s for each of 2 launches. What the CPU runs moves at 10 bytes a
+// second.
+func TestKernelsOnCard(t *testing.T) {
+	calls := func(bytes, operations float64) plan.Calls {
+		return plan.Calls{Number: 2, Bytes: bytes, Operations: operations}
+	}
+	for name, c := range map[string]struct {
+		calls   plan.Calls
+		storage tensor.Element
+		onCPU   worker.OnCPU
+		seconds float64
+		by      string
+	}{
+		"memory":      {calls(1000, 30), tensor.Float32, nil, 20 + 1, "memory"},
+		"products":    {calls(10, 30), tensor.Float32, nil, 6 + 1, "products"},
+		"of bfloat16": {calls(10, 120), tensor.BFloat16, nil, 6 + 1, "products"},
+		"launches":    {calls(10, 1), tensor.Float32, nil, .2 + 1, "launches"},
+		"on the CPU":  {calls(1000, 30), tensor.Float32, worker.OnCPU{{Kernel: "spmm"}}, 100, "CPU"},
+	} {
+		k := plan.Kernel{Name: "spmm", Widths: [2]int{4, 1}}
+		m := &Mesh{Settings: &setting.Resolved{Storage: c.storage}, Plan: plan.Plan{OnCPU: c.onCPU}}
+		m.Plan.Workers = []plan.Worker{{Counts: plan.Counts{Kernels: plan.Kernels{k: c.calls}}}}
+		m.Rates, m.Times.Compute = slowCard.ratesOn(m), 1
+		assert.Near(t, c.seconds, m.Rates.Of(k, c.calls), 1e-9, name)
+		assert.Equal(t, c.by, m.LimitedBy(), name)
+	}
+	assert.Near(t, 4, slowCard.copies(tensor.Moved{Written: 40, Read: 40}), 1e-9, "copies up beside copies down")
+	assert.Near(t, 5, slowCard.copies(tensor.Moved{Written: 40, Read: 100}), 1e-9, "more copies up")
+	by := (&Times{Epoch: 9, Compute: 4, Copies: 3, Link: 2}).LimitedBy()
+	assert.Equal(t, "copies", by, "7 s of copies, 4 of which hide kernels")
+}
+
+// onCards predicts by counts for a card with changed rates.
+func onCards(t *testing.T, workers int, c Card) []Mesh {
+	t.Helper()
+	p := planner(nil)
+	p.Options.Device, p.Options.Model, p.Options.Layers, p.Options.Hidden = setting.FirstCard, "sage", 2, 32
+	p.Counts, p.Machine = random(100_000, 20), Machine{Sharers: workers, Card: &c}
+	p.Options.Chunks = 0
+	meshes, _, err := p.Meshes(context.Background(), workers)
+	require.NoError(t, err)
+	return meshes
+}
+
+// TestCopyRate: where the card's memory limits an epoch, twice the rate halves it. Better cards take less.
+func TestCopyRate(t *testing.T) {
+	c := *Published("h100")
+	c.Flops, c.Launch = 1e20, 1e-15
+	once := onCards(t, 1, c)[0]
+	assert.Equal(t, "memory", once.LimitedBy())
+	c.Copy *= 2
+	assert.Near(t, .5, onCards(t, 1, c)[0].Times.Epoch/once.Times.Epoch, 1e-3, "of twice the rate")
+	var epochs []float64
+	for _, name := range []string{"h200", "h100", "a100-80", "a100-40", "a10", "l4"} {
+		epochs = append(epochs, onCards(t, 1, *Published(name))[0].Times.Epoch)
+	}
+	if !slices.IsSorted(epochs) {
+		t.Errorf("epochs of worse and worse cards: %v", epochs)
+	}
+}
+
+// TestMessagesOfCards: without links of its own a message is copied to the host and back, and one that has a
+// slow link takes that too. Nobody shares cores.
+func TestMessagesOfCards(t *testing.T) {
+	c := *Published("h100")
+	for _, m := range onCards(t, 2, c) {
+		sent := m.Plan.Sent[0].Bytes()
+		least := float64(sent) * (1/c.ToHost + 1/c.ToDevice)
+		if alone := m.Times.Link; m.Settings.Mesh.Stages == 1 && alone < .4*least || m.Times.Epoch < least {
+			t.Errorf("%s: %v, where messages alone take %v", m.Parallel, m.Times, least)
+		}
+	}
+	p := &Planner{Machine: Machine{Cores: 2, Threads: 2, Sharers: 4, Card: &c, Cards: 2}}
+	f := formula{Machine: p.Machine}
+	assert.Near(t, 2, f.crowd(4), 0, "four workers on two cards")
+	f.Cards = 0
+	assert.Near(t, 1, f.crowd(4), 0, "four workers on four cards")
+}
+
+// TestMemoryOfCards: what a mesh takes of a card is what its run takes there.
+func TestMemoryOfCards(t *testing.T) {
+	devicetest.Library(t)
+	p := planner(small(t))
+	p.Options.Device, p.Options.Epochs = setting.FirstCard, 3
+	card, err := MeasureCard(0, machine.Cache{Folder: t.TempDir()})
+	require.NoError(t, err)
+	p.Machine.Card, p.Machine.Cards, p.Machine.Sharers = card, 1, 2
+	meshes, _, err := p.Meshes(context.Background(), 2)
+	require.NoError(t, err)
+	assert.Len(t, meshes, 3)
+	for _, m := range meshes {
+		r, err := (&train.Job{
+			Graph: p.Graph, Options: p.options(m.Settings.Mesh), Checkpoints: &train.Checkpoints{},
+		}).Run(context.Background())
+		require.NoError(t, err, m.Parallel)
+		assert.Equal(t, r.Device.PeakBytes, m.CardBytes(), m.Parallel)
+		assert.Equal(t, r.Communication.Bytes(), m.SentBytes(), m.Parallel)
+	}
+	p.Options.MemoryLimit = setting.Bytes(meshes[0].CardBytes())
+	_, refused, err := p.Meshes(context.Background(), 2)
+	require.NoError(t, err)
+	assert.Len(t, refused, 3) // two workers share it
+}
+
+// TestReadCard: what a file lacks, or has beside a card's rates, is refused by its key.
+func TestReadCard(t *testing.T) {
+	rates := `"name": "mine", "memory_bytes": 8e9, "copy_bytes_per_second": 4e11, "flops_per_second": 2e13,
+		"bfloat16_flops_per_second": 8e13, "to_device_bytes_per_second": 1.2e10,
+		"to_host_bytes_per_second": 1.1e10`
+	for text, want := range map[string]string{
+		`{` + rates + `, "launch_seconds": 5e-6, "efficiency": 0.5}`: "",
+		`{` + rates + `, "launch_seconds": 5e-6}`:                    "",
+		`{` + rates + `}`: `launch_seconds: 0; give more than 0, and at most 1`,
+		`{` + rates + `, "launch_seconds": 1, "efficiency": 2}`: `efficiency: 2; give more than 0, and at most 1`,
+		`{` + rates + `, "latency": 1}`:                         `unknown field "latency"; it has the keys of card in weft plan --json`,
+		`{` + rates + `, "launch_seconds": 5e-6} {}`:            `it has more than one JSON object`,
+		`{"memory_bytes": "8 GB"}`:                              `cannot unmarshal string`,
+		`[]`:                                                    `cannot unmarshal array`,
+	} {
+		path := filepath.Join(t.TempDir(), "card.json")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+		c, err := ReadCard(path)
+		if want != "" {
+			assert.Refused(t, err, want, text)
+			continue
+		}
+		require.NoError(t, err, text)
+		assert.Equal(t, Card{"mine", 8e9, 4e11, 2e13, 8e13, 1.2e10, 1.1e10, 5e-6, c.Efficiency}, *c)
+	}
+	for _, name := range PublishedNames() {
+		require.NoError(t, Published(name).check(), name)
+	}
+}
