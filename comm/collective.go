@@ -141,12 +141,12 @@ func (c *Comm) exchange(k Kind, send, receive [][]byte, within string) error {
 	receives, sends := make([]*Pending, 0, n), make([]*Pending, 0, n)
 	for i := 1; i < n; i++ {
 		if from := (c.rank + n - i) % n; len(receive[from]) > 0 {
-			receives = append(receives, c.receive(k, receive[from], from, within))
+			receives = append(receives, c.receive(k, receive[from], nil, from, within))
 		}
 	}
 	for i := 1; i < n; i++ {
 		if to := (c.rank + i) % n; len(send[to]) > 0 {
-			sends = append(sends, c.send(k, send[to], to, within))
+			sends = append(sends, c.send(k, send[to], nil, to, within))
 		}
 	}
 	if n > 1 && k != Setup { // in set-up ranks may do different things

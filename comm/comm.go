@@ -54,6 +54,8 @@ type end struct {
 	waits  []*Pending     // in progress, the oldest first
 	groups int            // the number of the next group, from 1
 	traced map[stream]int // how many messages were started while recording
+	// postponed has the last request of each stream, from the first one on that had to wait
+	postponed map[stream]*postponed
 }
 
 // stream identifies messages that are matched in order.
@@ -66,7 +68,7 @@ type stream struct {
 // sets no limit.
 func New(t Transport, timeout time.Duration) *Comm {
 	e := &end{
-		transport: t, timeout: timeout, groups: 1, traced: map[stream]int{},
+		transport: t, timeout: timeout, groups: 1, traced: map[stream]int{}, postponed: map[stream]*postponed{},
 		sentTo: make([]atomic.Int64, t.Size()),
 	}
 	switch t := t.(type) {

@@ -29,17 +29,21 @@ type Pending struct {
 // Send starts to send data to a rank of the group. data must stay unchanged until Wait returns. A Receive of
 // the same kind takes the message. Only then does the send end: wait for it after the receives that its
 // receiver may be waiting for.
-func (c *Comm) Send(k Kind, data []byte, to int) *Pending { return c.send(k, data, to, "") }
+func (c *Comm) Send(k Kind, data []byte, to int) *Pending { return c.send(k, data, nil, to, "") }
 
 // Receive starts to receive a message of exactly len(data) bytes from a rank of the group. data is valid when
 // Wait has returned.
-func (c *Comm) Receive(k Kind, data []byte, from int) *Pending { return c.receive(k, data, from, "") }
+func (c *Comm) Receive(k Kind, data []byte, from int) *Pending {
+	return c.receive(k, data, nil, from, "")
+}
 
-func (c *Comm) send(k Kind, data []byte, to int, within string) *Pending {
+func (c *Comm) send(k Kind, data []byte, ready func() error, to int, within string) *Pending {
 	p := c.pending(k, to, within)
 	p.sends = true
 	span := p.begins(len(data))
-	p.request = c.end.transport.Send(data, p.peer, c.tags+int(k))
+	p.request = c.end.when(ready, p.stream(), func() Request {
+		return c.end.transport.Send(data, p.peer, c.tags+int(k))
+	})
 	span.End()
 	if len(data) > 0 && c.leaves(p.peer) {
 		c.end.sent[k].bytes.Add(int64(len(data)))
@@ -57,10 +61,12 @@ func (c *Comm) leaves(to int) bool {
 	return to != c.end.transport.Rank() && (m == nil || !m.beside(to))
 }
 
-func (c *Comm) receive(k Kind, data []byte, from int, within string) *Pending {
+func (c *Comm) receive(k Kind, data []byte, ready func() error, from int, within string) *Pending {
 	p := c.pending(k, from, within)
 	span := p.begins(len(data))
-	p.request = c.end.transport.Receive(data, p.peer, c.tags+int(k))
+	p.request = c.end.when(ready, p.stream(), func() Request {
+		return c.end.transport.Receive(data, p.peer, c.tags+int(k))
+	})
 	span.End()
 	return p
 }
@@ -135,13 +141,15 @@ func (p *Pending) operation() string {
 	return verb + " of " + kindNames[p.kind].what
 }
 
+func (p *Pending) stream() stream { return stream{p.peer, p.comm.tags + int(p.kind), p.sends} }
+
 // begins numbers a recorded message, and begins the span of its start.
 func (p *Pending) begins(bytes int) trace.Span {
 	c := p.comm
 	if c.track.Off() {
 		return trace.Span{}
 	}
-	w := stream{p.peer, c.tags + int(p.kind), p.sends}
+	w := p.stream()
 	c.end.mu.Lock()
 	p.bytes, p.number = bytes, c.end.traced[w]
 	c.end.traced[w]++

@@ -15,11 +15,11 @@ const patience = 2
 // toFirst sends mine to rank 0, where of[r] becomes what rank r > 0 sent.
 func (c *Comm) toFirst(k Kind, mine []byte, of [][]byte, within string) error {
 	if c.rank > 0 {
-		return c.send(k, mine, 0, within).Wait()
+		return c.send(k, mine, nil, 0, within).Wait()
 	}
 	ps := make([]*Pending, 0, c.Size())
 	for r := 1; r < c.Size(); r++ {
-		ps = append(ps, c.receive(k, of[r], r, within))
+		ps = append(ps, c.receive(k, of[r], nil, r, within))
 	}
 	return waitAll(ps)
 }
@@ -27,13 +27,13 @@ func (c *Comm) toFirst(k Kind, mine []byte, of [][]byte, within string) error {
 // fromFirst sends each rank its entry of rank 0's answers.
 func (c *Comm) fromFirst(k Kind, answers [][]byte, mine []byte, within string) error {
 	if c.rank > 0 {
-		p := c.receive(k, mine, 0, within)
+		p := c.receive(k, mine, nil, 0, within)
 		p.patience = patience
 		return p.Wait()
 	}
 	ps := make([]*Pending, 0, c.Size())
 	for r := 1; r < c.Size(); r++ {
-		ps = append(ps, c.send(k, answers[r], r, within))
+		ps = append(ps, c.send(k, answers[r], nil, r, within))
 	}
 	return waitAll(ps)
 }

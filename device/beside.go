@@ -20,7 +20,7 @@ const (
 // events is how many a queue has. A mark that is older stands for a later moment of its queue.
 const events = 64
 
-// beside is what copies beside kernels need; nothing before the first call of Pinned.
+// beside is what copies beside kernels need; nothing before the first one is asked for.
 type beside struct {
 	pinned  []unsafe.Pointer
 	streams [queues]unsafe.Pointer
@@ -30,10 +30,8 @@ type beside struct {
 
 // Pinned returns so many bytes of the host's memory, from and to which Up and Down copy. Close frees them.
 func (d *Device) Pinned(bytes int64) ([]byte, error) {
-	if d.beside.pinned == nil {
-		if err := d.beside.begin(d); err != nil {
-			return nil, err
-		}
+	if err := d.beside.begin(d); err != nil {
+		return nil, err
 	}
 	var p unsafe.Pointer
 	if status := C.weft_pinned(d.driver, &p, C.size_t(bytes)); status != 0 {
@@ -44,7 +42,9 @@ func (d *Device) Pinned(bytes int64) ([]byte, error) {
 }
 
 func (b *beside) begin(d *Device) error {
-	b.streams[ofKernels] = d.stream
+	if b.streams[ofKernels] != nil {
+		return nil
+	}
 	for q := range b.streams {
 		if q != ofKernels {
 			if status := C.weft_stream(d.driver, &b.streams[q]); status != 0 {
@@ -57,6 +57,7 @@ func (b *beside) begin(d *Device) error {
 			}
 		}
 	}
+	b.streams[ofKernels] = d.stream
 	return nil
 }
 
@@ -81,9 +82,14 @@ func (b *beside) end(d *Device) (failed error) {
 	return failed
 }
 
-// Mark marks what was asked so far, but for Up and Down. One goroutine at a time calls Mark, Up, Down and
-// After.
-func (d *Device) Mark() (mark uint64, err error) { return d.mark(ofKernels) }
+// Mark marks what was asked so far, but for Up and Down. One goroutine at a time calls Pinned, Mark, Up, Down
+// and After. Any number call Wait.
+func (d *Device) Mark() (mark uint64, err error) {
+	if err := d.beside.begin(d); err != nil {
+		return 0, err
+	}
+	return d.mark(ofKernels)
+}
 
 // mark marks what a queue was asked so far.
 func (d *Device) mark(queue int) (mark uint64, err error) {
@@ -139,10 +145,15 @@ func (d *Device) follow(queue int, mark uint64) error {
 		C.weft_after(d.driver, d.beside.streams[queue], d.beside.eventOf(mark)))
 }
 
-// Wait returns when a mark has been passed.
+// Wait returns when a mark has been passed. Close waits for it, and fails those that come later.
 func (d *Device) Wait(mark uint64) error {
-	if mark == 0 {
+	d.waits.RLock()
+	defer d.waits.RUnlock()
+	switch {
+	case mark == 0:
 		return nil
+	case d.closed:
+		return errClosed
 	}
 	return d.note("waiting for a copy", C.weft_wait_event(d.driver, d.beside.eventOf(mark)))
 }

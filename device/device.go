@@ -51,10 +51,14 @@ type Device struct {
 	beside            beside
 	waitAfterLaunches bool
 	mu                sync.Mutex
-	memory            []uint64 // what Alloc returned and Free did not get
-	sinceWait         []string // the last kernels that were launched, at most recent
-	failed            error    // the first failure since the last wait
+	memory            []uint64     // what Alloc returned and Free did not get
+	sinceWait         []string     // the last kernels that were launched, at most recent
+	failed            error        // the first failure since the last wait
+	waits             sync.RWMutex // held by those that wait for a mark
+	closed            bool         // under waits
 }
+
+var errClosed = errors.New("the device is closed")
 
 const recent = 4
 
@@ -219,6 +223,9 @@ func (d *Device) Memory() (free, total int64, err error) {
 
 // Close gives back the memory that was not freed. The card stays open.
 func (d *Device) Close() error {
+	d.waits.Lock()
+	defer d.waits.Unlock()
+	d.closed = true
 	failed := d.beside.end(d)
 	for _, address := range slices.Clone(d.memory) {
 		failed = cmp.Or(failed, d.Free(address))

@@ -14,9 +14,10 @@ import (
 
 // elsewhere is a card of other memory of this machine, whose kernels are the CPU's.
 type elsewhere struct {
-	arena   []byte // begins as NaNs
-	kernels bool   // has them all; otherwise none
-	waits   int    // how often Sync was called
+	tensor.Mover        // copies beside kernels: none is asked for
+	arena        []byte // begins as NaNs
+	kernels      bool   // has them all; otherwise none
+	waits        int    // how often Sync was called
 }
 
 // NewTeamElsewhere returns what makes a team on a card that is this machine, with kernels or without.

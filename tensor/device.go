@@ -18,7 +18,8 @@ import (
 // moved to the device, and what it writes is valid there alone. An accessor moves them back. No code above
 // knows about it.
 
-// Mover is a device's memory. Addresses are the device's.
+// Mover is a device's memory, and copies beside its kernels. Addresses are the device's. A mark is a moment of
+// one of its queues; 0: long ago.
 type Mover interface {
 	Alloc(bytes int64) (address uint64, err error)
 	// ToDevice returns when from may change.
@@ -27,6 +28,19 @@ type Mover interface {
 	ToHost(to []byte, from uint64) error
 	// Copy copies between ranges that do not overlap.
 	Copy(to, from uint64, bytes int64) error
+
+	// Pinned returns memory of the host that copies beside kernels are from and to.
+	Pinned(bytes int64) ([]byte, error)
+	// Mark marks what the queue of kernels was asked so far.
+	Mark() (mark uint64, err error)
+	// Up begins to copy to the device after a mark, and returns one at the end. from must not change before.
+	Up(to uint64, from []byte, after uint64) (mark uint64, err error)
+	// Down begins to copy from the device in the same way, after some marks.
+	Down(to []byte, from uint64, after ...uint64) (mark uint64, err error)
+	// After has the queue of kernels wait for a mark.
+	After(mark uint64) error
+	// Wait waits for a mark.
+	Wait(mark uint64) error
 }
 
 // DeviceFailure is the panic value of a use of a matrix for which the device failed.
@@ -41,8 +55,9 @@ func (e DeviceFailure) Unwrap() error { return e.Err }
 type DeviceUse struct {
 	PeakBytes        int64 // the graph's structure among them
 	HostBytes        int64 // the most that was valid on the host at a time; not known to a plan
+	StagedBytes      int64 // pinned memory for messages, of HostBytes
 	ToDevice, ToHost int64 // bytes
-	Waits            int   // for the device
+	Waits            int   // for all that the device was asked
 	// OnCPU has the kernels that ran on the CPU, by name, and the bytes that each had brought back.
 	OnCPU map[string]int64
 }
@@ -57,8 +72,18 @@ type onDevice struct {
 	extents []*place // by offset
 	names   []*place // by address of the host
 	watch   func(Moving) (end func())
-	asked   int64 // of the queue of kernels so far: launches and copies
-	ram     *ram  // nil: no matrix rests
+	asked   int64    // of the queue of kernels so far: launches and copies
+	marks   []marked // of the queue of kernels, the last ones
+	down    uint64   // a mark after the last copy down
+	ram     *ram     // nil: no matrix rests
+	staging staging
+	direct  bool // transports take addresses of the device
+}
+
+// marked is a mark after the queue of kernels was asked so often.
+type marked struct {
+	asked int64
+	mark  uint64
 }
 
 // Moving is a copy between a device and the host.
@@ -66,6 +91,7 @@ type Moving struct {
 	Matrix   *Matrix
 	Bytes    int
 	ToDevice bool
+	Message  bool // beside kernels, of a message between workers
 }
 
 // place is where the elements of a matrix are.
@@ -74,7 +100,8 @@ type place struct {
 	offset int64 // in the arena; nowhere: it has no extent, as the matrix rests
 	valid  atomic.Uint32
 	used   int64  // onDevice.asked, at the last use
-	coming uint64 // a mark after the copy that brings the elements back, where no kernel waits for that yet
+	coming uint64 // a mark after the copy that brings the elements, where no kernel waits for that yet
+	fixed  bool   // a transport has its addresses
 }
 
 const nowhere = -1
@@ -89,7 +116,9 @@ const (
 // be called before the first allocation.
 func (t *Meter) On(d Mover, bytes int64) error {
 	size := bytes + bytes*guard/PageSize // with room for a gap behind each page
-	t.device = &onDevice{mover: d, size: size, use: DeviceUse{OnCPU: map[string]int64{}}}
+	t.device = &onDevice{
+		mover: d, size: size, use: DeviceUse{OnCPU: map[string]int64{}}, staging: staging{free: map[int][]*staged{}},
+	}
 	if d == nil {
 		return nil
 	}
@@ -109,7 +138,8 @@ func (t *Meter) DeviceUse() DeviceUse {
 		return DeviceUse{}
 	}
 	use := t.device.use
-	use.PeakBytes, use.OnCPU = t.peak, maps.Clone(use.OnCPU)
+	use.PeakBytes, use.OnCPU, use.StagedBytes = t.peak, maps.Clone(use.OnCPU), t.device.staging.bytes
+	use.HostBytes += use.StagedBytes
 	if t.offload != nil {
 		use.HostBytes += t.offload.extents.end
 	}
@@ -142,6 +172,9 @@ func (t *account) takePlace(m *Matrix) {
 // leavePlace ends takePlace. The caller holds mu.
 func (t *account) leavePlace(m *Matrix) {
 	d, p := t.device, m.place
+	if d != nil {
+		d.unstage(m)
+	}
 	if p == nil {
 		return
 	}
@@ -218,7 +251,7 @@ func (d *onDevice) end(k int) int64 {
 func (p *place) room() int64 { return int64(p.m.bytes) + guard }
 
 // extend takes the smallest range of the arena that is large enough. If there is none though enough is free,
-// all extents slide together.
+// extents slide together.
 func (d *onDevice) extend(p *place) error {
 	need := p.room()
 	find := func() (best int, found bool) {
@@ -250,13 +283,16 @@ func (d *onDevice) extend(p *place) error {
 	return nil
 }
 
-// slide moves all extents to the front, when what is copied beside kernels is there.
+// slide moves extents to the front, when what is copied beside kernels is there.
 func (d *onDevice) slide() error {
 	d.asked++
-	if err := d.ram.awaitDown(); err != nil {
+	if err := d.mover.After(d.down); err != nil {
 		return err
 	}
 	for k, p := range d.extents {
+		if p.fixed {
+			continue
+		}
 		if err := d.await(p); err != nil {
 			return err
 		}
@@ -424,10 +460,75 @@ func (d *onDevice) toHost(p *place, written bool) {
 
 // move copies the elements of a matrix.
 func (d *onDevice) move(p *place, toDevice bool, copy func() error) {
-	if d.watch != nil {
-		defer d.watch(Moving{p.m, len(p.m.content()), toDevice})()
-	}
+	defer d.begin(Moving{Matrix: p.m, Bytes: len(p.m.content()), ToDevice: toDevice})()
 	d.check(copy())
+}
+
+// begin tells whoever watches of a copy.
+func (d *onDevice) begin(m Moving) (end func()) {
+	if d.watch == nil {
+		return func() {}
+	}
+	return d.watch(m)
+}
+
+// recent is how many marks are kept.
+const recent = 32
+
+// since returns the first mark after what the queue of kernels was asked up to a number.
+func (d *onDevice) since(asked int64) (uint64, error) {
+	for _, m := range d.marks {
+		if m.asked >= asked {
+			return m.mark, nil
+		}
+	}
+	mark, err := d.mover.Mark()
+	if err != nil {
+		return 0, DeviceFailure{err}
+	}
+	d.marks = append(d.marks[max(0, len(d.marks)+1-recent):], marked{d.asked, mark})
+	return mark, nil
+}
+
+// copyUp begins to copy elements of a place after what used it last. The caller holds mu.
+func (d *onDevice) copyUp(p *place, to uint64, from []byte) error {
+	mark, err := d.since(p.used)
+	if err != nil {
+		return err
+	}
+	if p.coming, err = d.mover.Up(to, from, mark); err != nil {
+		return DeviceFailure{err}
+	}
+	d.use.ToDevice += int64(len(from))
+	return nil
+}
+
+// copyDown begins to copy to the host. The caller holds mu.
+func (d *onDevice) copyDown(to []byte, from uint64, after ...uint64) (mark uint64, err error) {
+	if d.down, err = d.mover.Down(to, from, after...); err != nil {
+		return 0, DeviceFailure{err}
+	}
+	d.use.ToHost += int64(len(to))
+	return d.down, nil
+}
+
+// await has the queue of kernels wait for the elements of a place that come.
+func (d *onDevice) await(p *place) error {
+	if p.coming == 0 {
+		return nil
+	}
+	mark := p.coming
+	d.asked++
+	p.coming, p.used = 0, d.asked
+	return d.mover.After(mark)
+}
+
+// wait waits for a mark.
+func (d *onDevice) wait(mark uint64) error {
+	if err := d.mover.Wait(mark); err != nil {
+		return DeviceFailure{err}
+	}
+	return nil
 }
 
 // leaveHost says that the elements are not valid on the host any more, whose pages go.

@@ -197,7 +197,7 @@ func TestPlanOnDevice(t *testing.T) {
 func TestBeside(t *testing.T) {
 	const four = tensor.LeastResting
 	mem, d := newOnDevice(t, 3*four/tensor.PageSize)
-	require.NoError(t, mem.OffloadToHost(d, 1<<20, 3*four))
+	require.NoError(t, mem.OffloadToHost(1<<20, 3*four))
 	mem.BeginTurn(true)
 	of := func(n int, written byte) *tensor.Matrix {
 		m := mem.NewElement(tensor.Activations, tensor.Byte, n, four)

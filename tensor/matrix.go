@@ -64,6 +64,7 @@ type Matrix struct {
 	held     *Matrix // of a view that holds a matrix: that matrix
 	rest     *rest   // nil: the matrix does not rest
 	place    *place  // nil: the matrix is on the host
+	staged   *staged // nil: it had no message yet
 	kind     Kind
 	retained int // holders besides the first
 	bytes    int // what the operating system gave, a whole number of pages
@@ -104,9 +105,6 @@ func (m *Matrix) BFloat16s() []uint16 { return elements[uint16](m, BFloat16, tru
 
 // Bytes are Floats of a matrix of whatever type, for callers that only move them.
 func (m *Matrix) Bytes() []byte { return elements[byte](m, Byte, true) }
-
-// Outgoing are Bytes to be read only: those of a message to others.
-func (m *Matrix) Outgoing() []byte { return elements[byte](m, Byte, false) }
 
 // ReadFloats are the elements of a Float32 matrix, to be read only, valid until Release. A plan has none, and
 // nil has none: the slice is empty.
@@ -224,7 +222,7 @@ func (m *Matrix) view() *Matrix {
 		Rows: m.Rows, Cols: m.Cols, Element: m.Element,
 		planned: m.planned, others: m.others, data: m.Pointer(), of: m.of,
 	}
-	if m.rest != nil || m.place != nil {
+	if m.rest != nil || m.meter != nil && m.meter.device != nil {
 		v.of = m
 	}
 	return v

@@ -78,8 +78,8 @@ var levels = []struct {
 		return offloaded(t, nil, limit)
 	}},
 	{"memory below a device", false, func(t *testing.T, limit int64) *tensor.Meter {
-		mem, d := newOnDevice(t, 3*limit/tensor.PageSize) // what is not at rest may exceed the limit
-		require.NoError(t, mem.OffloadToHost(d, 4<<20, limit))
+		mem, _ := newOnDevice(t, 3*limit/tensor.PageSize) // what is not at rest may exceed the limit
+		require.NoError(t, mem.OffloadToHost(4<<20, limit))
 		mem.BeginTurn(true)
 		return mem
 	}},

@@ -12,48 +12,13 @@ import (
 // the last kernel that used the matrix, or where it has a new extent after all kernels so far, which may use
 // what that was before. A kernel that uses the matrix waits for it, and no goroutine does.
 
-// Queues is a device that copies beside its kernels. A mark is a moment of one of its queues; 0: long ago.
-type Queues interface {
-	Mover
-	// Pinned returns memory of the host that such copies are from and to.
-	Pinned(bytes int64) ([]byte, error)
-	// Mark marks what the queue of kernels was asked so far.
-	Mark() (mark uint64, err error)
-	// Up begins to copy to the device after a mark, and returns one at the end. from must not change before.
-	Up(to uint64, from []byte, after uint64) (mark uint64, err error)
-	// Down begins to copy from the device in the same way, after some marks.
-	Down(to []byte, from uint64, after ...uint64) (mark uint64, err error)
-	// After has the queue of kernels wait for a mark.
-	After(mark uint64) error
-	// Wait waits for a mark.
-	Wait(mark uint64) error
-}
-
 // ram is the level below a device's memory.
 type ram struct {
 	*account
-	queues Queues
 	pool   []byte           // of all matrices, by their offsets
 	lastUp map[int64]uint64 // by offset: a mark after the last copy up from there
-	staged [2]staged
-	next   int      // of staged
-	marks  []moment // the last ones of the queue of kernels
-	down   uint64   // after the last copy down
-}
-
-// moment is a mark of the queue of kernels, and onDevice.asked then.
-type moment struct {
-	asked int64
-	mark  uint64
-}
-
-// moments is how many are kept.
-const moments = 8
-
-// staged is memory for rows that are gathered.
-type staged struct {
-	memory []byte
-	mark   uint64 // after the copy from there
+	staged [2]staged        // for rows that are gathered
+	next   int              // of staged
 }
 
 // stage is the number of bytes that are gathered before they are copied.
@@ -61,12 +26,12 @@ const stage = 8 << 20
 
 // OffloadToHost is Offload for matrices on a device, which rest in the host's memory: in so many bytes, as a
 // plan has found. It must be called after On.
-func (t *Meter) OffloadToHost(d Queues, bytes, limit int64) error {
-	pool, err := d.Pinned(bytes + 2*stage)
+func (t *Meter) OffloadToHost(bytes, limit int64) error {
+	pool, err := t.device.mover.Pinned(bytes + 2*stage)
 	if err != nil {
 		return err
 	}
-	r := &ram{account: t.account, queues: d, pool: pool[:bytes], lastUp: map[int64]uint64{}}
+	r := &ram{account: t.account, pool: pool[:bytes], lastUp: map[int64]uint64{}}
 	for k := range r.staged {
 		r.staged[k].memory = pool[bytes+int64(k)*stage:][:stage]
 	}
@@ -89,45 +54,11 @@ func (r *ram) saved(m *Matrix) []byte {
 	return r.at(m)
 }
 
-// since returns the first mark after what the queue of kernels was asked up to a number.
-func (r *ram) since(asked int64) (mark uint64, err error) {
-	for _, m := range r.marks {
-		if m.asked >= asked {
-			return m.mark, nil
-		}
-	}
-	if mark, err = r.queues.Mark(); err == nil {
-		r.marks = append(r.marks[max(0, len(r.marks)+1-moments):], moment{r.device.asked, mark})
-	}
-	return mark, err
-}
-
 // now marks a moment that copies may begin after: what leaves in a turn was last used before it, mostly, and
 // rows that are gathered come to where others were used before the last ones were.
 func (r *ram) now() error {
-	if _, err := r.since(r.device.asked); err != nil {
-		return DeviceFailure{err}
-	}
-	return nil
-}
-
-// await has the queue of kernels wait for the elements of a place that come.
-func (d *onDevice) await(p *place) error {
-	if p.coming == 0 {
-		return nil
-	}
-	mark := p.coming
-	d.asked++
-	p.coming, p.used = 0, d.asked
-	return d.ram.queues.After(mark)
-}
-
-// awaitDown has the queue of kernels wait for all copies down.
-func (r *ram) awaitDown() error {
-	if r == nil {
-		return nil
-	}
-	return r.queues.After(r.down)
+	_, err := r.device.since(r.device.asked)
+	return err
 }
 
 func (r *ram) write(m *Matrix) (end func() error) {
@@ -141,7 +72,7 @@ func (r *ram) write(m *Matrix) (end func() error) {
 		return failing(nil)
 	case valid&onTheHost != 0:
 		return func() error {
-			err := r.wait(read)
+			err := r.device.wait(read)
 			copy(to, m.content())
 			return err
 		}
@@ -149,28 +80,18 @@ func (r *ram) write(m *Matrix) (end func() error) {
 	err := d.await(p)
 	mark := uint64(0)
 	if err == nil {
-		mark, err = r.since(p.used)
+		mark, err = d.since(p.used)
 	}
 	if err == nil {
-		r.down, err = r.queues.Down(to, d.addressOf(p), mark, read)
+		mark, err = d.copyDown(to, d.addressOf(p), mark, read)
 	}
 	if err != nil {
-		return failing(DeviceFailure{err})
+		return failing(err)
 	}
-	d.use.ToHost += int64(len(to))
-	mark = r.down
-	return func() error { return r.wait(mark) }
+	return func() error { return d.wait(mark) }
 }
 
 func failing(err error) (end func() error) { return func() error { return err } }
-
-// wait waits for a mark.
-func (r *ram) wait(mark uint64) error {
-	if err := r.queues.Wait(mark); err != nil {
-		return DeviceFailure{err}
-	}
-	return nil
-}
 
 func (r *ram) read(m *Matrix) (end func() error) {
 	p, d := m.place, r.device
@@ -182,7 +103,7 @@ func (r *ram) read(m *Matrix) (end func() error) {
 		return failing(err)
 	}
 	if mark := p.coming; r.offload.watch.Load() != nil {
-		r.beside("read", m, func() error { return r.wait(mark) }, r.offload.failed)
+		r.beside("read", m, func() error { return r.device.wait(mark) }, r.offload.failed)
 	}
 	return nil
 }
@@ -190,16 +111,9 @@ func (r *ram) read(m *Matrix) (end func() error) {
 // up copies elements of a matrix that rests to a place, from so many bytes there on, after what used the place
 // last. The caller holds mu.
 func (r *ram) up(m *Matrix, p *place, at uintptr, from []byte) error {
-	mark, err := r.since(p.used)
-	if err == nil {
-		p.coming, err = r.queues.Up(r.device.addressOf(p)+uint64(at), from, mark)
-	}
-	if err != nil {
-		return DeviceFailure{err}
-	}
+	err := r.device.copyUp(p, r.device.addressOf(p)+uint64(at), from)
 	r.lastUp[m.rest.offset] = p.coming
-	r.device.use.ToDevice += int64(len(from))
-	return nil
+	return err
 }
 
 func (r *ram) leave(m *Matrix) error {
@@ -252,7 +166,7 @@ func (r *ram) gather(m, into *Matrix, rows []int32) error {
 		r.next++
 		pieces := from[int(some[0])*row:][:row]
 		if most > 1 {
-			err = r.wait(s.mark)
+			err = r.device.wait(s.mark)
 			pieces = s.memory[:len(some)*row]
 			_ = inParts(len(some), func(lo, hi int) error {
 				for i := lo; i < hi; i++ {

@@ -207,7 +207,7 @@ func (j *Job) inTurns(s *shared,
 		case s.OffloadFolder() != "":
 			spool.Offload(host, disks[i][0], disks[i][1], s.Limit)
 		case s.Offload != "":
-			err := spool.OffloadToHost(host, seats[i].card, s.Rests[link.Rank()], s.Limit)
+			err := spool.OffloadToHost(host, s.Rests[link.Rank()], s.Limit)
 			if err != nil {
 				return AboutDevice(s.Device, err)
 			}

@@ -129,18 +129,26 @@ func (r *Recorder) Kernel(name string, shape Shape, entries int) Span {
 	return s
 }
 
-// Rest begins a span of a matrix that leaves to rest, or comes back: on a track of the disk or, for a Copy,
-// of those beside a device's kernels.
-func (r *Recorder) Rest(c Category, name string, bytes int64) Span {
+// Rest begins a span of a matrix that leaves to rest on disk, or comes back.
+func (r *Recorder) Rest(name string, bytes int64) Span {
+	return r.moved(Event{Category: Disk, Name: name, Args: Args{Bytes: bytes}}, diskLanes)
+}
+
+// Beside is Copy beside a device's kernels.
+func (r *Recorder) Beside(name string, s Shape, bytes int64, caller string) Span {
+	return r.moved(Event{
+		Category: Copy, Name: name, Args: Args{Bytes: bytes, Shape: s, Caller: caller},
+	}, copyLanes)
+}
+
+// moved begins a span on a track of a sort.
+func (r *Recorder) moved(e Event, sort laneSort) Span {
 	if !r.Traces() {
 		return Span{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s, sort := r.begin(Event{Category: c, Name: name, Args: Args{Bytes: bytes}}), diskLanes
-	if c == Copy {
-		sort = copyLanes
-	}
+	s := r.begin(e)
 	if s.index >= 0 {
 		r.events[s.index].Lane = Lane{sort, r.disk.take()}
 	}

@@ -234,7 +234,7 @@ func (c *Chunk) exchange(kind comm.Kind, of exchange.Form, out, in side) {
 	g := c.graph
 	n := c.graph.replicas.Size()
 	received, sent := make([]*tensor.Matrix, n), make([]*tensor.Matrix, n)
-	receive, send := make([][]byte, n), make([][]byte, n)
+	receives, sends := make([]exchange.Arriving, n), make([]*comm.Pending, n)
 	message := func(replica int, s side) *tensor.Matrix {
 		return of.New(g.team.Memory, 1, s.rows(replica))[0]
 	}
@@ -244,14 +244,18 @@ func (c *Chunk) exchange(kind comm.Kind, of exchange.Form, out, in side) {
 		for m, part := range of.Parts(sent[replica]) {
 			out.move(replica, m, part)
 		}
-		receive[replica], send[replica] = received[replica].Bytes(), sent[replica].Outgoing()
+		receives[step] = exchange.Receive(g.replicas, kind, received[replica], replica)
+		sends[step] = exchange.Send(g.replicas, kind, sent[replica], replica)
 	}
-	exchange.Must(g.replicas.AllToAll(kind, send, receive))
 	for step := 1; step < n; step++ {
 		replica := (g.me - step + n) % n
+		exchange.Must(receives[step].Wait())
 		for m, part := range of.Parts(received[replica]) {
 			in.move(replica, m, part)
 		}
+	}
+	for step := 1; step < n; step++ {
+		exchange.Must(sends[step].Wait())
 	}
 	exchange.Release(received...)
 	exchange.Release(sent...)

@@ -12,6 +12,33 @@ import (
 	"weft/tensor"
 )
 
+// Send starts to send the elements of a matrix, which nobody changes until they are sent.
+func Send(c *comm.Comm, k comm.Kind, m *tensor.Matrix, to int) *comm.Pending {
+	data, made := m.Outgoing(tensor.Transport)
+	return c.SendWhen(k, data, made, to)
+}
+
+// Arriving is a message whose bytes become the elements of a matrix.
+type Arriving struct {
+	pending *comm.Pending
+	value   *tensor.Matrix
+}
+
+// Receive starts to receive the elements of a matrix, which nobody uses until Wait has returned.
+func Receive(c *comm.Comm, k comm.Kind, m *tensor.Matrix, from int) Arriving {
+	data, free := m.Incoming(tensor.Transport)
+	return Arriving{c.ReceiveWhen(k, data, free, from), m}
+}
+
+// Wait waits for the message. One goroutine calls it, once.
+func (a Arriving) Wait() error {
+	err := a.pending.Wait()
+	if err == nil {
+		a.value.Arrived()
+	}
+	return err
+}
+
 // Receiver receives messages of one kind, in the order in which they are expected. At most as many are being
 // received at a time as there are buffers.
 type Receiver struct {
@@ -24,8 +51,7 @@ type Receiver struct {
 
 type message struct {
 	peer, rows, cols int
-	value            *tensor.Matrix
-	pending          *comm.Pending
+	Arriving
 }
 
 // Expect announces a message of rows × cols elements from a peer, after those announced before.
@@ -38,15 +64,14 @@ func (r *Receiver) Expect(peer, rows, cols int) {
 
 func (r *Receiver) ask(i int) {
 	m := &r.expected[i]
-	m.value = r.Buffers[i%len(r.Buffers)].Prefix(m.rows, m.cols)
-	m.pending = r.Comm.Receive(r.Kind, m.value.Bytes(), m.peer)
+	m.Arriving = Receive(r.Comm, r.Kind, r.Buffers[i%len(r.Buffers)].Prefix(m.rows, m.cols), m.peer)
 }
 
 // Next waits for the next message. Its rows are valid until Free.
 func (r *Receiver) Next() (rows *tensor.Matrix, err error) {
 	m := r.expected[r.taken]
 	r.taken++
-	return m.value, m.pending.Wait()
+	return m.value, m.Wait()
 }
 
 // Free says that the rows of the last message are no longer needed. Their buffer receives another expected
@@ -80,7 +105,7 @@ func (s *Sender) Buffer(rows, cols int) (value *tensor.Matrix, err error) {
 
 // Send starts to send the elements that Buffer returned last.
 func (s *Sender) Send(peer int) {
-	p := s.Comm.Send(s.Kind, s.value.Outgoing(), peer)
+	p := Send(s.Comm, s.Kind, s.value, peer)
 	if s.next < len(s.pending) {
 		s.pending[s.next] = p
 	} else {

@@ -167,7 +167,7 @@ func (m *mailbox) outbox() outbox { return &lateOutbox{mailbox: m} }
 func (b *lateOutbox) Buffer(int, int) (*tensor.Matrix, error) { return b.out[b.next], b.leave(b.next) }
 
 func (b *lateOutbox) Send(peer int) {
-	b.sent[b.next] = b.comm.Send(b.kind, b.out[b.next].Outgoing(), peer)
+	b.sent[b.next] = exchange.Send(b.comm, b.kind, b.out[b.next], peer)
 	b.next++
 }
 

@@ -13,8 +13,8 @@ func (s *Spool) Offload(h *comm.Host, matrices, messages tensor.Disk, limit int6
 }
 
 // OffloadToHost is Offload for matrices on a device, which rest in so many bytes of the host's memory.
-func (s *Spool) OffloadToHost(h *comm.Host, d tensor.Queues, bytes, limit int64) error {
-	err := s.Memory.OffloadToHost(d, bytes, limit)
+func (s *Spool) OffloadToHost(h *comm.Host, bytes, limit int64) error {
+	err := s.Memory.OffloadToHost(bytes, limit)
 	if err == nil {
 		s.turns(h, nil)
 	}

@@ -169,7 +169,7 @@ type message struct {
 	values  []*tensor.Matrix // nil: they are sent, encoded
 	encoded []*tensor.Matrix // nil: the values are sent as they are
 	padding []*tensor.Matrix // in a plan: memory besides the values
-	pending []*comm.Pending
+	pending []interface{ Wait() error }
 }
 
 func (m message) wait() {
@@ -223,7 +223,7 @@ func (b *inbox) ask() {
 				v = form.New(b.p.Team.Memory, 1, rows)[0]
 				m.encoded, m.padding = append(m.encoded, v), append(m.padding, b.bound.padding(v))
 			}
-			m.pending = append(m.pending, b.p.Groups.Stages.Receive(comm.Stage, v.Bytes(), b.peer))
+			m.pending = append(m.pending, exchange.Receive(b.p.Groups.Stages, comm.Stage, v, b.peer))
 		}
 		b.come = append(b.come, m)
 	}
@@ -272,7 +272,7 @@ func (b *outbox) send(values []*tensor.Matrix, of *pass) {
 			m.encoded = append(m.encoded, e)
 			v = e
 		}
-		m.pending = append(m.pending, b.p.Groups.Stages.Send(comm.Stage, v.Outgoing(), b.peer))
+		m.pending = append(m.pending, exchange.Send(b.p.Groups.Stages, comm.Stage, v, b.peer))
 		m.padding = append(m.padding, b.bound.padding(v))
 	}
 	if m.encoded != nil {

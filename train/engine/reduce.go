@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"unsafe"
+
 	"weft/autograd"
 	"weft/comm"
 	"weft/kernel"
@@ -20,12 +22,17 @@ type reducer struct {
 	bucket *tensor.Matrix
 	all    int                     // the number of parameters
 	apart  map[*tensor.Matrix]bool // gradients that are not summed
-	next   []*tensor.Matrix
-	size   int            // elements of next
-	lists  chan gradients // lists to sum
+	next   []gradient
+	size   int             // elements of next
+	lists  chan []gradient // lists to sum
 }
 
-type gradients = []*tensor.Matrix
+// gradient is a complete gradient, whose elements the host has when made has returned; nil: it has them.
+type gradient struct {
+	*tensor.Matrix
+	elements []float32
+	made     func() error
+}
 
 // bucketFloats is how many elements one all-reduce sums.
 const bucketFloats = 1 << 18
@@ -66,11 +73,11 @@ func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 		return nil
 	}
 	// The pass never waits for a sum
-	r.lists = make(chan gradients, r.all)
+	r.lists = make(chan []gradient, r.all)
 	lists := r.lists
 	sums := func(aside *comm.Comm) error {
 		for {
-			var list gradients
+			var list []gradient
 			aside.Await(func() { list = <-lists })
 			if list == nil {
 				return nil
@@ -97,7 +104,8 @@ func (r *reducer) add(grad *tensor.Matrix) {
 	if r.size+grad.Len() > r.bucket.Cols {
 		r.flush()
 	}
-	r.next, r.size = append(r.next, grad), r.size+grad.Len()
+	data, made := grad.Outgoing(tensor.Host)
+	r.next, r.size = append(r.next, gradient{grad, tensor.FloatsOf(data), made}), r.size+grad.Len()
 }
 
 func (r *reducer) flush() {
@@ -108,23 +116,50 @@ func (r *reducer) flush() {
 }
 
 // sum sums gradients that fit the bucket together, or one that does not fit.
-func (r *reducer) sum(c *comm.Comm, list []*tensor.Matrix) error {
-	if len(list) == 1 {
-		return c.SumFloats(comm.Gradient, list[0].Floats())
-	}
-	bucket := r.bucket.Floats()
-	at := 0
+func (r *reducer) sum(c *comm.Comm, list []gradient) error {
 	for _, grad := range list {
-		copy(bucket[at:], grad.ReadFloats())
-		at += grad.Len()
+		if grad.made == nil {
+			continue
+		}
+		if err := grad.made(); err != nil {
+			return err
+		}
 	}
-	if err := c.SumFloats(comm.Gradient, bucket[:at]); err != nil {
+	terms := list[0].elements
+	if len(list) > 1 {
+		terms = r.bucket.Floats()
+		at := 0
+		for _, grad := range list {
+			copy(terms[at:], grad.elements)
+			at += grad.Len()
+		}
+		terms = terms[:at]
+	} else if terms == nil {
+		terms = list[0].Floats() // of a plan
+	}
+	if err := c.SumFloats(comm.Gradient, terms); err != nil {
 		return err
 	}
-	at = 0
 	for _, grad := range list {
-		copy(grad.WriteFloats(), bucket[at:])
-		at += grad.Len()
+		if err := grad.become(terms[:grad.Len()]); err != nil {
+			return err
+		}
+		terms = terms[grad.Len():]
 	}
+	return nil
+}
+
+// become sets the elements.
+func (g gradient) become(sums []float32) error {
+	data, free := g.Incoming(tensor.Host)
+	if free != nil {
+		if err := free(); err != nil {
+			return err
+		}
+	}
+	if to := tensor.FloatsOf(data); unsafe.SliceData(to) != unsafe.SliceData(sums) {
+		copy(to, sums)
+	}
+	g.Arrived()
 	return nil
 }

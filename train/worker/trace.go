@@ -35,16 +35,19 @@ func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 		team.Memory.WatchDisk(func(what string, bytes int64) func() {
 			if team.Memory.OnDevice() {
 				what = map[string]string{"write": "to host", "read": "to device"}[what]
-				return r.Rest(trace.Copy, what, bytes).End
+				return r.Beside(what, trace.Shape{}, bytes, "").End
 			}
-			return r.Rest(trace.Disk, what, bytes).End
+			return r.Rest(what, bytes).End
 		})
 		team.Memory.WatchMoves(func(m tensor.Moving) func() {
-			name := "to host"
+			name, copies := "to host", r.Copy
 			if m.ToDevice {
 				name = "to device"
 			}
-			return r.Copy(name, trace.Shape{m.Matrix.Rows, m.Matrix.Cols}, int64(m.Bytes), caller()).End
+			if m.Message {
+				name, copies = "message "+name, r.Beside
+			}
+			return copies(name, trace.Shape{m.Matrix.Rows, m.Matrix.Cols}, int64(m.Bytes), caller()).End
 		})
 	}
 	watch := team.Watch

@@ -1,0 +1,204 @@
+package tensor
+
+import (
+	"math/bits"
+	"unsafe"
+)
+
+// Messages to and from other workers are bytes of the host. Those of a matrix on a device are staged in pinned
+// memory. A copy down begins after what the queue of kernels was asked before Outgoing, and a copy up after
+// what it was asked before Incoming: later kernels do not delay it. A kernel that reads a message waits for
+// its copy in the device's queue. A matrix has its pinned memory, a power of two bytes, until its release.
+// Another one has it then, so that it is allocated in the first epoch alone.
+//
+// Nothing is cut here. A partition's halo is up to six messages (package sar), rows for slices are messages of
+// 256 kB (package tp), and those of stages are chunks: one is copied while others travel.
+//
+// With DirectMessages a transport reads and writes the elements on the device. Their extent stays then.
+
+// MessageUser says who reads the bytes of a message, or writes them.
+type MessageUser uint8
+
+// The users of messages.
+const (
+	Transport MessageUser = iota // it may take addresses of the device
+	Host                         // in a plan it gets no bytes
+)
+
+// staging is the pinned memory of a worker's messages.
+type staging struct {
+	free  map[int][]*staged // by the number of bytes
+	bytes int64             // of all
+}
+
+// staged is pinned memory, from which elements are copied to the device.
+type staged struct {
+	bytes  int
+	memory []byte // nil in a plan
+	mark   uint64 // after the last copy from there, perhaps for another matrix
+}
+
+// DirectMessages says that transports take addresses of the device. It must be called after On.
+func (t *Meter) DirectMessages() { t.device.direct = true }
+
+// Outgoing returns the elements as the bytes of a message. Unless made is nil they are there when it has
+// returned without an error. Nobody changes the elements before the message is sent.
+func (m *Matrix) Outgoing(by MessageUser) (data []byte, made func() error) {
+	x := m.exchanged()
+	if x.account == nil {
+		return x.onHost(by), nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	d, p := x.device, x.of.place
+	direct := x.stages(by)
+	if p == nil || p.valid.Load() != onTheDevice {
+		return x.onHost(by), nil
+	}
+	d.check(d.await(p))
+	mark, err := d.since(p.used)
+	d.check(err)
+	if direct {
+		return x.direct(), func() error { return d.wait(mark) }
+	}
+	end := d.begin(Moving{Matrix: m, Bytes: len(x.host), Message: true})
+	mark, err = d.copyDown(x.staged(), x.address(), mark, x.of.staged.mark)
+	d.check(err)
+	return x.staged(), func() error {
+		defer end()
+		return d.wait(mark)
+	}
+}
+
+// Incoming returns where the bytes of a message are received that Arrived makes the elements. Unless free is
+// nil they may be written when it has returned without an error. Nobody uses the elements before Arrived.
+func (m *Matrix) Incoming(by MessageUser) (data []byte, free func() error) {
+	x := m.exchanged()
+	if x.account == nil {
+		return x.onHost(by), nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	d, p := x.device, x.of.place
+	direct := x.stages(by)
+	if p == nil {
+		return x.onHost(by), nil
+	}
+	if p.valid.Load() == onTheHost {
+		d.toDevice(p)
+	}
+	d.written(p)
+	mark, err := d.since(p.used) // also for Arrived
+	d.check(err)
+	if direct {
+		return x.direct(), func() error { return d.wait(mark) }
+	}
+	mark = x.of.staged.mark
+	return x.staged(), func() error { return d.wait(mark) }
+}
+
+// Arrived makes the bytes of Incoming the elements.
+func (m *Matrix) Arrived() {
+	x := m.exchanged()
+	if x.account == nil || x.of.place == nil || x.of.staged == nil {
+		return
+	}
+	end, mark := x.up(m)
+	defer end()
+	if x.device.watch != nil { // its span has the time of the copy
+		x.device.check(x.device.wait(mark))
+	}
+}
+
+// exchanged is a message of elements.
+type exchanged struct {
+	*account         // nil: the elements are the message
+	of       *Matrix // that has the memory
+	host     []byte  // the elements there
+}
+
+// onHost is the message on the host.
+func (x *exchanged) onHost(by MessageUser) []byte {
+	if by == Host && x.of.planned {
+		return nil
+	}
+	return x.host
+}
+
+func (m *Matrix) exchanged() (x exchanged) {
+	x.host = unsafe.Slice((*byte)(m.Pointer()), m.Len()*m.Element.Size())
+	if x.of = m; m.of != nil {
+		x.of = m.of
+	}
+	if of := x.of.meter; of != nil && of.device != nil && len(x.host) > 0 {
+		x.account = of.account
+	}
+	return x
+}
+
+// stages gives the matrix pinned memory, unless the user takes the device's addresses. The caller holds mu.
+func (x *exchanged) stages(by MessageUser) (direct bool) {
+	d, m := x.device, x.of
+	switch {
+	case d.direct && by == Transport:
+		if m.place != nil {
+			m.place.fixed = true
+		}
+		return true
+	case m.staged != nil:
+		return false
+	}
+	bytes := 1 << bits.Len(uint(m.bytes-1))
+	if free := d.staging.free[bytes]; len(free) > 0 {
+		m.staged = free[len(free)-1]
+		d.staging.free[bytes] = free[:len(free)-1]
+	} else {
+		m.staged = &staged{bytes: bytes}
+		d.staging.bytes += int64(bytes)
+		if d.mover != nil {
+			var err error
+			m.staged.memory, err = d.mover.Pinned(int64(bytes))
+			d.check(err)
+		}
+	}
+	return false
+}
+
+// unstage ends stages, of a matrix that has no elements any more. The caller holds mu.
+func (d *onDevice) unstage(m *Matrix) {
+	if s := m.staged; s != nil {
+		d.staging.free[s.bytes] = append(d.staging.free[s.bytes], s)
+		m.staged = nil
+	}
+}
+
+// offset is where the message is in its matrix.
+func (x *exchanged) offset() int {
+	return int(uintptr(unsafe.Pointer(unsafe.SliceData(x.host))) - uintptr(x.of.data))
+}
+
+func (x *exchanged) address() uint64 { return x.device.addressOf(x.of.place) + uint64(x.offset()) }
+
+func (x *exchanged) staged() []byte { return x.of.staged.memory[x.offset():][:len(x.host)] }
+
+// direct is the message at the device's addresses.
+func (x *exchanged) direct() []byte {
+	at := x.address()
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), len(x.host))
+}
+
+// up begins to copy the message to the device.
+func (x *exchanged) up(m *Matrix) (end func(), mark uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	d, p := x.device, x.of.place
+	end = d.begin(Moving{Matrix: m, Bytes: len(x.host), ToDevice: true, Message: true})
+	d.check(d.copyUp(p, x.address(), x.staged()))
+	x.of.staged.mark = p.coming
+	return end, p.coming
+}
+
+// FloatsOf is the memory of a message of Float32s.
+func FloatsOf(data []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/Float32.Size())
+}
