@@ -25,6 +25,9 @@ type memory struct {
 	marks   uint64        // of the queue of kernels, below firstMark
 	after   []uint64      // which marks the last copy waits for
 	waits   []uint64      // the marks that the host waited for
+	kernels int           // that the test says were launched
+	before  []int         // of these, by mark
+	reached int           // of these, the last that somebody has waited for
 	late    chan struct{} // until it is closed the host waits; nil: it need not
 }
 
@@ -43,6 +46,7 @@ func (d *memory) ToDevice(to uint64, from []byte) error {
 }
 
 func (d *memory) ToHost(to []byte, from uint64) error {
+	d.reached = d.kernels
 	copy(to, d.at(from, len(to)))
 	return d.fail
 }
@@ -60,6 +64,7 @@ func (d *memory) Pinned(bytes int64) ([]byte, error) { return make([]byte, bytes
 
 func (d *memory) Mark() (uint64, error) {
 	d.marks++
+	d.before = append(d.before, d.kernels)
 	return d.marks, d.fail
 }
 
@@ -70,7 +75,10 @@ func (d *memory) Up(to uint64, from []byte, after uint64) (uint64, error) {
 
 func (d *memory) Down(to []byte, from uint64, after ...uint64) (uint64, error) {
 	d.after = after
-	return d.later(func() { copy(to, d.at(from, len(to))) })
+	return d.later(func() {
+		d.reached = max(d.reached, d.before[after[0]-1])
+		copy(to, d.at(from, len(to)))
+	})
 }
 
 func (d *memory) later(f func()) (mark uint64, err error) {
@@ -88,6 +96,8 @@ func (d *memory) After(mark uint64) error {
 			f()
 			d.pending[mark-firstMark] = nil
 		}
+	} else if mark > 0 {
+		d.reached = max(d.reached, d.before[mark-1])
 	}
 	return d.fail
 }
@@ -275,7 +285,7 @@ func TestBeside(t *testing.T) {
 func TestGathersBeside(t *testing.T) {
 	const four = tensor.LeastResting
 	mem, d := newOnDevice(t, 8*four/tensor.PageSize)
-	require.NoError(t, mem.OffloadToHost(d, four, 2*four))
+	require.NoError(t, mem.OffloadToHost(four, 2*four))
 	mem.BeginTurn(true)
 	m := mem.NewElement(tensor.Activations, tensor.Byte, 4, four/4)
 	onDevice(t, mem, true, m)

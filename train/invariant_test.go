@@ -234,6 +234,9 @@ func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 		t.Errorf("planned to send %+v, sent %+v", planned, sent)
 	}
 	assert.Equal(t, r.EdgeColumns, plan.EdgeColumns, "planned to aggregate")
+	if r.Device != nil {
+		assert.Equal(t, plan.MessageBytes(), r.Device.MessageBytes, "planned for messages")
+	}
 	// The first of several ranks on a worker measures before the others have kept their best weights
 	if !turns && slices.Min(live) != slices.Max(live) {
 		t.Errorf("live bytes after each epoch: %d", live)

@@ -67,7 +67,15 @@ func newReducer(c Config, params []*nn.Param) *reducer {
 func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 	// Ranks that take turns sum in the memory of their matrices, where a plan has none
 	if r.bucket == nil || r.replicas.TakesTurns() && len(r.bucket.ReadFloats()) == 0 {
-		pass(nil)
+		var summed *autograd.Ledger
+		if r.bucket != nil {
+			summed = autograd.NewLedger(func(grad *tensor.Matrix) {
+				if !r.apart[grad] {
+					begin(grad)
+				}
+			})
+		}
+		pass(summed)
 		r.replicas.LocalBarrier() // as the end of the sums does
 		r.replicas.LocalBarrier()
 		return nil
@@ -104,8 +112,13 @@ func (r *reducer) add(grad *tensor.Matrix) {
 	if r.size+grad.Len() > r.bucket.Cols {
 		r.flush()
 	}
+	r.next, r.size = append(r.next, begin(grad)), r.size+grad.Len()
+}
+
+// begin has the host get a gradient's elements.
+func begin(grad *tensor.Matrix) gradient {
 	data, made := grad.Outgoing(tensor.Host)
-	r.next, r.size = append(r.next, gradient{grad, tensor.FloatsOf(data), made}), r.size+grad.Len()
+	return gradient{grad, tensor.FloatsOf(data), made}
 }
 
 func (r *reducer) flush() {

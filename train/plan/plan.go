@@ -69,6 +69,7 @@ type Worker struct {
 	Disk   tensor.Moved // in such an epoch, with the evaluation before it
 	// that rest on disk, or in the host's memory, at the peak, or a bound with messages of other workers
 	DiskBytes   int64
+	Messages    int64            // bytes of the host's pinned memory, through which a card's messages pass
 	Reserve     turns.Reserve    // of messages between workers, where matrices may rest
 	OnCPU       map[string]int64 // the kernels that no card has
 	EdgeColumns worker.ByLayer   // aggregated edges × columns in such a pass
@@ -277,8 +278,8 @@ func (p *Plan) rest(ctx context.Context, in Inputs) error {
 
 // outline is what all processes know of the plans of the workers.
 type outline struct {
-	First                                 Worker
-	Tensors, Graph, DiskBytes, Parameters []int64 // per worker
+	First                                           Worker
+	Tensors, Graph, DiskBytes, Messages, Parameters []int64 // per worker
 }
 
 // together returns the plans of all workers on the first process. On others it returns the first worker's and
@@ -294,8 +295,8 @@ func together(c *comm.Comm, mine Worker) ([]Worker, error) {
 			o.First = w
 		}
 		o.Tensors, o.Graph = append(o.Tensors, w.Tensors), append(o.Graph, w.Graph)
-		o.DiskBytes, o.Parameters = append(o.DiskBytes, w.DiskBytes),
-			append(o.Parameters, int64(w.Parameters))
+		o.DiskBytes, o.Messages = append(o.DiskBytes, w.DiskBytes), append(o.Messages, w.Messages)
+		o.Parameters = append(o.Parameters, int64(w.Parameters))
 	}
 	if o, err = worker.FromFirst(c, o); c.Rank() == 0 || err != nil {
 		return all, err
@@ -304,7 +305,7 @@ func together(c *comm.Comm, mine Worker) ([]Worker, error) {
 	for rank := 1; rank < c.Size(); rank++ {
 		all = append(all, Worker{
 			Tensors: o.Tensors[rank], Graph: o.Graph[rank], DiskBytes: o.DiskBytes[rank],
-			Parameters: int(o.Parameters[rank]),
+			Messages: o.Messages[rank], Parameters: int(o.Parameters[rank]),
 		})
 	}
 	all[c.Rank()] = mine
@@ -471,6 +472,14 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		needs, try), need}
 }
 
+// MessageBytes is the host's pinned memory, through which messages of all workers pass.
+func (p *Plan) MessageBytes() (all int64) {
+	for i := range p.Workers {
+		all += p.Workers[i].Messages
+	}
+	return all
+}
+
 // HostBytes is what rests in the host's memory of the workers on a machine, so many (0: all), with messages
 // between workers.
 func (p *Plan) HostBytes(here int) (all int64) {
@@ -478,7 +487,7 @@ func (p *Plan) HostBytes(here int) (all int64) {
 		return 0
 	}
 	for i := range p.Workers {
-		all += p.Workers[i].DiskBytes + p.Workers[i].Reserve.Bytes
+		all += p.Workers[i].DiskBytes + p.Workers[i].Messages + p.Workers[i].Reserve.Bytes
 	}
 	if here > 0 {
 		all = all / int64(len(p.Workers)) * int64(here)
@@ -663,7 +672,7 @@ func (p *Worker) add(rank *Worker) {
 	p.Checkpoint += rank.Checkpoint
 	p.Counts.add(&rank.Counts)
 	p.Disk = p.Disk.Plus(rank.Disk)
-	p.DiskBytes = max(p.DiskBytes, rank.DiskBytes)
+	p.DiskBytes, p.Messages = max(p.DiskBytes, rank.DiskBytes), max(p.Messages, rank.Messages)
 }
 
 // sumOf returns the sums of two workers' bytes.
@@ -815,7 +824,8 @@ func (p *Worker) measure(w *worker.Worker) {
 	mem := w.Team.Memory
 	p.Tensors, p.Graph, p.DiskBytes, p.Parameters = mem.Peak(), mem.GraphBytes(),
 		mem.DiskBytes(), w.Params.Count()
-	p.OnCPU = mem.DeviceUse().OnCPU
+	use := mem.DeviceUse()
+	p.OnCPU, p.Messages = use.OnCPU, use.StagedBytes
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}

@@ -219,10 +219,12 @@ type DeviceUsage struct {
 	HostBytes     int64  `json:"host_bytes"`      // of matrices in the host's memory, at most over the run
 	ToDeviceBytes int64  `json:"to_device_bytes"` // from the host
 	ToHostBytes   int64  `json:"to_host_bytes"`
+	// MessageBytes: of pinned memory, through which messages of all workers pass; among HostBytes
+	MessageBytes int64 `json:"message_bytes,omitempty"`
 	// RAM: of matrices that rest in the host's memory, RAMBytes at most over the run
 	RAM      tensor.Moved `json:"ram,omitzero"`
 	RAMBytes int64        `json:"ram_bytes,omitempty"`
-	Waits    int          `json:"waits"` // of the host for the card
+	Waits    int          `json:"waits"` // of the host for all that the card was asked
 	OnCPU    OnCPU        `json:"on_cpu"`
 }
 
@@ -250,7 +252,7 @@ func (all *OnCPU) Add(kernels map[string]int64) {
 // add adds what a rank used. That of a worker which holds several is the first's.
 func (d *DeviceUsage) add(use tensor.DeviceUse) {
 	d.PeakBytes = max(d.PeakBytes, use.PeakBytes)
-	d.HostBytes += use.HostBytes
+	d.HostBytes, d.MessageBytes = d.HostBytes+use.HostBytes, d.MessageBytes+use.StagedBytes
 	d.ToDeviceBytes += use.ToDevice
 	d.ToHostBytes += use.ToHost
 	d.Waits += use.Waits
@@ -281,7 +283,8 @@ func (w *Worker) Totals() (t Totals, err error) {
 	if w.countsDisk() {
 		rests = mem.DiskBytes()
 		now := mem.DeviceUse()
-		w.Pass.Device.PeakBytes, w.Pass.Device.HostBytes = now.PeakBytes, now.HostBytes
+		of := &w.Pass.Device
+		of.PeakBytes, of.HostBytes, of.StagedBytes = now.PeakBytes, now.HostBytes, now.StagedBytes
 	}
 	mine := took{
 		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), rests, w.Pass, w.spent, w.profile(),

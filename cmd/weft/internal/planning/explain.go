@@ -87,6 +87,7 @@ type plannedDevice struct {
 	Name      string       `json:"name"`
 	Driver    string       `json:"driver"`
 	PeakBytes int64        `json:"peak_bytes"`
+	Messages  int64        `json:"message_bytes,omitempty"`
 	RAM       tensor.Moved `json:"ram,omitzero"`
 	RAMBytes  int64        `json:"ram_bytes,omitempty"`
 	OnCPU     worker.OnCPU `json:"on_cpu"`
@@ -98,7 +99,7 @@ func (p Planned) device() *plannedDevice {
 		return nil
 	}
 	_, most := p.Most()
-	return &plannedDevice{p.Card.Name, p.Card.Driver, most, p.Disk(), p.DiskBytes(), p.OnCPU}
+	return &plannedDevice{p.Card.Name, p.Card.Driver, most, p.MessageBytes(), p.Disk(), p.DiskBytes(), p.OnCPU}
 }
 
 // rows are those of a table that apply, in words.
@@ -140,6 +141,8 @@ func (p Planned) lines() []string {
 	t.say(sliced && first.Common > 0, "%d workers of a machine have the edges of the partition that they "+
 		"slice in common, as the graph of the first", first.Common)
 	t.say(p.Rests, "%s", p.rests())
+	t.say(p.MessageBytes() > 0, "messages between workers pass through %s of the host's memory",
+		ui.Megabytes(p.MessageBytes()))
 	t.say(len(p.OnCPU) > 0, "%s, between copies: no card has kernels for that", ui.RunsOnCPU(p.OnCPU))
 	var peaks [tensor.Graph]int64
 	saved, buffers := int64(0), int64(0)

@@ -1,0 +1,124 @@
+package tensor_test
+
+import (
+	"bytes"
+	"testing"
+	"unsafe"
+
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/tensor"
+)
+
+// TestMessages: whoever sends elements of a device waits for the kernels before, and not for those after. The
+// copy of what is received waits for the kernels before it was asked for, and a kernel that reads it for the
+// copy.
+func TestMessages(t *testing.T) {
+	const n = 3000
+	mem, d := newOnDevice(t, 8)
+	buffer, other := mem.NewElement(tensor.Buffers, tensor.Byte, 2, n), mem.New(tensor.Buffers, 1, 1)
+	x := buffer.RowRange(1, 2)
+	launch := func(of *tensor.Matrix) (at uint64) {
+		d.kernels++
+		return onDevice(t, mem, true, of)[0]
+	}
+	of := func(b byte) []byte { return bytes.Repeat([]byte{b}, n) }
+	for k, by := range []tensor.MessageUser{tensor.Transport, tensor.Host} {
+		copy(d.at(launch(x), n), of(1))
+		before := d.kernels
+		data, made := x.Outgoing(by)
+		launch(other)
+		require.NoError(t, made())
+		assert.Equal(t, of(1), data)
+		assert.Equal(t, before, d.reached, "the last kernel that the sender waits for")
+
+		at := launch(x)
+		before = d.kernels
+		into, free := x.Incoming(by)
+		launch(other)
+		require.NoError(t, free())
+		copy(into, of(2))
+		x.Arrived()
+		assert.Equal(t, before, d.before[d.after[0]-1], "the last kernel that the copy waits for")
+		assert.Equal(t, true, d.at(at, 1)[0] != 2, "the copy goes on beside the host")
+		onDevice(t, mem, false, x)
+		assert.Equal(t, of(2), d.at(at, n))
+		use := mem.DeviceUse()
+		assert.Equal(t, []int64{int64(k+1) * n, int64(k+1) * n}, []int64{use.ToHost, use.ToDevice})
+		assert.Equal(t, 0, use.Waits)
+	}
+}
+
+// TestMessagesOnHost: elements that the host has are the message, and what is received replaces them.
+func TestMessagesOnHost(t *testing.T) {
+	mem, d := newOnDevice(t, 8)
+	for _, m := range []*tensor.Meter{mem, tensor.NewMeter()} {
+		x := m.New(tensor.Buffers, 1, 3)
+		copy(x.Floats(), []float32{1, 2, 3})
+		data, made := x.Outgoing(tensor.Host)
+		assert.Equal(t, []float32{1, 2, 3}, tensor.FloatsOf(data))
+		assert.Equal(t, true, made == nil, "nobody waits")
+		into, _ := x.RowRange(0, 1).Incoming(tensor.Host)
+		copy(tensor.FloatsOf(into), []float32{4, 5, 6})
+		x.Arrived()
+		for mark := range d.pending {
+			require.NoError(t, d.After(firstMark+uint64(mark)))
+		}
+		assert.Equal(t, []float32{4, 5, 6}, x.ReadFloats())
+		x.Release()
+		m.Close()
+	}
+}
+
+// TestStaged: pinned memory of messages is used again, and a plan knows how much it is.
+func TestStaged(t *testing.T) {
+	plan := tensor.NewMeter()
+	plan.Plan()
+	require.NoError(t, plan.On(nil, 0))
+	run, _ := newOnDevice(t, 100)
+	for _, m := range []*tensor.Meter{plan, run} {
+		var kept *tensor.Matrix
+		for _, pages := range []int{1, 3, 4, 2} { // 3 and 4 have the same memory, one after the other
+			x := m.NewElement(tensor.Buffers, tensor.Byte, pages, tensor.PageSize)
+			x.RowRange(0, 1).Incoming(tensor.Transport)
+			x.Outgoing(tensor.Transport)
+			if pages == 2 {
+				kept = x
+			} else {
+				x.Release()
+			}
+		}
+		kept.Outgoing(tensor.Host)
+		m.New(tensor.Buffers, 0, 3).Outgoing(tensor.Transport)
+		assert.Equal(t, int64(7*tensor.PageSize), m.DeviceUse().StagedBytes)
+		kept.Release()
+	}
+	assert.Equal(t, int64(7*tensor.PageSize), run.DeviceUse().HostBytes)
+}
+
+// TestDirectMessages: a transport that takes addresses of the device gets them, and they stay.
+func TestDirectMessages(t *testing.T) {
+	mem, d := newOnDevice(t, 5)
+	mem.DirectMessages()
+	page := func() *tensor.Matrix { return mem.NewElement(tensor.Buffers, tensor.Byte, 1, tensor.PageSize) }
+	a, x, b := page(), page(), page()
+	page()
+	at := onDevice(t, mem, true, x)[0]
+	for _, message := range []func(tensor.MessageUser) ([]byte, func() error){x.Outgoing, x.Incoming} {
+		d.kernels++
+		onDevice(t, mem, true, x)
+		data, ready := message(tensor.Transport)
+		require.NoError(t, ready())
+		assert.Equal(t, at, uint64(uintptr(unsafe.Pointer(&data[0]))))
+		x.Arrived()
+	}
+	assert.Equal(t, []int{1, 2}, d.before, "the kernels that transports wait for")
+	assert.Equal(t, 0, len(d.pending))
+	a.Release()
+	b.Release()
+	mem.NewElement(tensor.Buffers, tensor.Byte, 2, tensor.PageSize) // for which the last page slides
+	assert.Equal(t, at, onDevice(t, mem, true, x)[0])
+	assert.Equal(t, int64(0), mem.DeviceUse().StagedBytes)
+	data, _ := x.Outgoing(tensor.Host)
+	assert.Equal(t, true, at != uint64(uintptr(unsafe.Pointer(&data[0]))), "the host takes none")
+}
