@@ -68,7 +68,8 @@ type stream struct {
 // sets no limit.
 func New(t Transport, timeout time.Duration) *Comm {
 	e := &end{
-		transport: t, timeout: timeout, groups: 1, traced: map[stream]int{}, postponed: map[stream]*postponed{},
+		transport: t, timeout: timeout, groups: 1,
+		traced: map[stream]int{}, postponed: map[stream]*postponed{},
 		sentTo: make([]atomic.Int64, t.Size()),
 	}
 	switch t := t.(type) {

@@ -18,8 +18,8 @@ import (
 // moved to the device, and what it writes is valid there alone. An accessor moves them back. No code above
 // knows about it.
 
-// Mover is a device's memory, and copies beside its kernels. Addresses are the device's. A mark is a moment of
-// one of its queues; 0: long ago.
+// Mover is a device's memory, and copies beside its kernels. Addresses are the device's. A mark is a moment
+// of one of its queues; 0: long ago.
 type Mover interface {
 	Alloc(bytes int64) (address uint64, err error)
 	// ToDevice returns when from may change.
@@ -117,7 +117,8 @@ const (
 func (t *Meter) On(d Mover, bytes int64) error {
 	size := bytes + bytes*guard/PageSize // with room for a gap behind each page
 	t.device = &onDevice{
-		mover: d, size: size, use: DeviceUse{OnCPU: map[string]int64{}}, staging: staging{free: map[int][]*staged{}},
+		mover: d, size: size, use: DeviceUse{OnCPU: map[string]int64{}},
+		staging: staging{free: map[int][]*staged{}},
 	}
 	if d == nil {
 		return nil

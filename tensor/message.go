@@ -5,14 +5,14 @@ import (
 	"unsafe"
 )
 
-// Messages to and from other workers are bytes of the host. Those of a matrix on a device are staged in pinned
-// memory. A copy down begins after what the queue of kernels was asked before Outgoing, and a copy up after
-// what it was asked before Incoming: later kernels do not delay it. A kernel that reads a message waits for
-// its copy in the device's queue. A matrix has its pinned memory, a power of two bytes, until its release.
-// Another one has it then, so that it is allocated in the first epoch alone.
+// Messages to and from other workers are bytes of the host. Those of a matrix on a device are staged in
+// pinned memory. A copy down begins after what the queue of kernels was asked before Outgoing, and a copy up
+// after what it was asked before Incoming: later kernels do not delay it. A kernel that reads a message waits
+// for its copy in the device's queue. A matrix has its pinned memory, a power of two bytes, until its
+// release. Another one has it then, so that it is allocated in the first epoch alone.
 //
-// Nothing is cut here. A partition's halo is up to six messages (package sar), rows for slices are messages of
-// 256 kB (package tp), and those of stages are chunks: one is copied while others travel.
+// Nothing is cut here. The rows of another partition come in up to six messages (package edges), those of a
+// slice in some of 256 kB (package tp), and those of a stage by chunk: one is copied while another travels.
 //
 // With DirectMessages a transport reads and writes the elements on the device. Their extent stays then.
 

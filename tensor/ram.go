@@ -108,8 +108,8 @@ func (r *ram) read(m *Matrix) (end func() error) {
 	return nil
 }
 
-// up copies elements of a matrix that rests to a place, from so many bytes there on, after what used the place
-// last. The caller holds mu.
+// up copies elements of a matrix that rests to a place, from so many bytes there on, after what used the
+// place last. The caller holds mu.
 func (r *ram) up(m *Matrix, p *place, at uintptr, from []byte) error {
 	err := r.device.copyUp(p, r.device.addressOf(p)+uint64(at), from)
 	r.lastUp[m.rest.offset] = p.coming

@@ -99,7 +99,9 @@ func (p Planned) device() *plannedDevice {
 		return nil
 	}
 	_, most := p.Most()
-	return &plannedDevice{p.Card.Name, p.Card.Driver, most, p.MessageBytes(), p.Disk(), p.DiskBytes(), p.OnCPU}
+	return &plannedDevice{
+		p.Card.Name, p.Card.Driver, most, p.MessageBytes(), p.Disk(), p.DiskBytes(), p.OnCPU,
+	}
 }
 
 // rows are those of a table that apply, in words.
