@@ -410,7 +410,7 @@ STEPS = {
     "kernels": (100, ()),
     "pyg": (110, ("uniform-15", "github")),
     "rmat": (60, ("rmat-20", "rmat-22")),
-    "papers": (100, ("rmat-22", "products", "Reddit")),
+    "papers": (130, ("rmat-22", "products", "Reddit")),
     "larger": (7200, ("papers100M/10", "IGB-medium")),
 }
 USUAL = [*STEPS][:-1]
