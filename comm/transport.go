@@ -26,6 +26,15 @@ type Transport interface {
 	Close() error
 }
 
+// DeviceTransport is a Transport that may send from a device's memory, and receive into it.
+type DeviceTransport interface {
+	Transport
+	// TakesDevice says why it does not; nil: it does.
+	TakesDevice() error
+	// UseDevice calls use, which makes a device that of the calling thread, on the one that moves the bytes.
+	UseDevice(use func() error) error
+}
+
 // Request is a message in flight.
 type Request interface {
 	// Done is closed when the message has been moved, or has failed. Its caller is about to wait, which a

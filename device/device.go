@@ -212,6 +212,9 @@ func (d *Device) Driver() string { return d.cuda }
 // Capability returns which of NVIDIA's generations the card is of, as 9, 0 for sm_90.
 func (d *Device) Capability() (major, minor int) { return d.major, d.minor }
 
+// Use makes the card that of the calling thread, for other libraries.
+func (d *Device) Use() error { return d.note("selecting the card", C.weft_use(d.driver)) }
+
 // Memory returns how many bytes the card has.
 func (d *Device) Memory() (free, total int64, err error) {
 	var f, t C.size_t

@@ -57,6 +57,7 @@ int weft_begin(weft_driver *d) {
 		d->context = NULL;
 	return status;
 }
+int weft_use(const weft_driver *d) { return d->cuCtxSetCurrent(d->context); }
 int weft_end(weft_driver *d) {
 	if (!d->context)
 		return 0;

@@ -60,6 +60,7 @@ int weft_start(const weft_driver *d, int *cards);
 void weft_error(const weft_driver *d, int status, const char **name, const char **text);
 int weft_select(weft_driver *d, int number, char *name, int bytes, int *major, int *minor);
 int weft_begin(weft_driver *d);
+int weft_use(const weft_driver *d);
 int weft_end(weft_driver *d);
 int weft_stream(const weft_driver *d, void **stream);
 int weft_end_stream(const weft_driver *d, void *stream);

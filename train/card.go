@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"weft/comm"
 	"weft/device"
 	"weft/internal/refusal"
 	"weft/kernel"
@@ -100,6 +101,19 @@ func (s *shared) seats(n int) (seats []*seat, end func() error, err error) {
 		}
 	}
 	return seats, end, nil
+}
+
+// CheckMessages refuses --device-messages where a Comm does not send from the memory of cards.
+func CheckMessages(c *comm.Comm) error {
+	t := c.Device()
+	if t == nil {
+		return refusal.Errorf("--device-messages: only MPI sends from the memory of cards: start the workers with " +
+			"mpirun, or leave it out")
+	}
+	if err := t.TakesDevice(); err != nil {
+		return refusal.Errorf("--device-messages: %w, or leave it out", err)
+	}
+	return nil
 }
 
 // close gives the memory back.

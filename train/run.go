@@ -54,6 +54,11 @@ func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, er
 	if err := j.standards(s); err != nil {
 		return nil, err
 	}
+	if s.DeviceMessages {
+		if err := j.ranks().Together(CheckMessages(j.peers())); err != nil {
+			return nil, err
+		}
+	}
 	if s.Savings, err = j.checkLimit(ctx, s, planned); err != nil {
 		return nil, err
 	}

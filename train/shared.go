@@ -142,6 +142,12 @@ func (j *Job) eachWorker(s *shared,
 	if err != nil {
 		return err
 	}
+	if s.DeviceMessages && CheckMessages(c) == nil {
+		seats[0].memory.DirectMessages()
+		if err := c.Device().UseDevice(seats[0].card.Use); err != nil {
+			return err
+		}
+	}
 	if n == 1 {
 		return ranks.Run(func() error { return one(ranks.Rank(), c, seats[0]) })
 	}

@@ -52,6 +52,7 @@ static struct {
 } mpi;
 
 static void *loaded; // as dlopen gives it
+static int takes_device; // it says that it does
 
 // Finds the functions and what else differs, and returns a name that is missing, or NULL.
 static const char *find(void *from)
@@ -173,8 +174,15 @@ int weft_mpi_init(int *rank, int *size)
 	if ((error = mpi.Comm_set_errhandler(ours, mpi.errors_return))) return error;
 	if ((wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0) return mpi.err_other;
 	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); // this thread rests to the microsecond, not to 50
+	int (*query)(void) = dlsym(loaded, "MPIX_Query_cuda_support");
+	takes_device = query && query() == 1;
 	if ((error = mpi.Comm_rank(ours, rank))) return error;
 	return mpi.Comm_size(ours, size);
+}
+
+int weft_mpi_takes_device(void)
+{
+	return takes_device;
 }
 
 static char *request(int slot)

@@ -15,6 +15,9 @@ int weft_mpi_is_mpich(void);
 // Begins, and duplicates MPI_COMM_WORLD, so that no other code's messages meet ours.
 int weft_mpi_init(int *rank, int *size);
 
+// Whether the library says, after the start, that it takes addresses of a GPU of NVIDIA's.
+int weft_mpi_takes_device(void);
+
 // Start a message in a free slot.
 int weft_mpi_send(const void *data, int bytes, int to, int tag, int slot);
 int weft_mpi_receive(void *data, int bytes, int from, int tag, int slot);

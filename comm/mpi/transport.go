@@ -68,9 +68,11 @@ func Exit(status int) {
 type world struct {
 	library    Library
 	rank, size int
+	device     bool // it says that it takes addresses of a device
 
 	mu      sync.Mutex
 	posted  []*transfer        // handed over, not yet started
+	calls   []func()           // for serve's thread
 	live    map[*transfer]bool // not yet done; after an abort, what MPI may still refer to
 	err     error              // why this rank was aborted
 	closing bool
@@ -142,6 +144,30 @@ func (w *world) post(t *transfer) *transfer {
 	return t
 }
 
+// TakesDevice implements comm.DeviceTransport.
+func (w *world) TakesDevice() error {
+	if w.device {
+		return nil
+	}
+	return refusal.Errorf("%s (%s) does not say that it takes addresses of cards (MPIX_Query_cuda_support): "+
+		"name one that was built with CUDA by %s", w.library.Name, w.library.File, Variable)
+}
+
+// UseDevice implements comm.DeviceTransport.
+func (w *world) UseDevice(use func() error) error {
+	used := make(chan error, 1)
+	w.mu.Lock()
+	w.calls = append(w.calls, func() { used <- use() })
+	C.weft_mpi_wake()
+	w.mu.Unlock()
+	select {
+	case err := <-used:
+		return err
+	case <-w.stopped:
+		return errors.New("MPI has ended")
+	}
+}
+
 // Abort ends this rank's requests. The other ranks notice that this rank ends, or their deadlines pass. MPI
 // cannot be used afterwards.
 func (w *world) Abort(err error) {
@@ -206,9 +232,12 @@ func (w *world) serve(started chan<- error) {
 	e := engine{links: map[link]*queue{}}
 	for {
 		w.mu.Lock()
-		posted, aborted, closing := w.posted, w.err != nil, w.closing
-		w.posted = nil
+		posted, calls, aborted, closing := w.posted, w.calls, w.err != nil, w.closing
+		w.posted, w.calls = nil, nil
 		w.mu.Unlock()
+		for _, f := range calls {
+			f()
+		}
 		if aborted {
 			close(w.stopped)
 			select {} // the thread must stay: MPI still runs, and may need it
@@ -237,7 +266,7 @@ func (w *world) begin() error {
 	if err := failure(C.weft_mpi_init(&rank, &size)); err != nil {
 		return fmt.Errorf("MPI does not start: %w", err)
 	}
-	w.rank, w.size = int(rank), int(size)
+	w.rank, w.size, w.device = int(rank), int(size), C.weft_mpi_takes_device() != 0
 	if w.size == Ranks() && w.rank == Rank() {
 		return nil
 	}

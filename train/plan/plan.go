@@ -589,6 +589,9 @@ func (in *Inputs) meter() *tensor.Meter {
 	mem.Plan()
 	if in.Card != nil {
 		_ = mem.On(nil, in.Card.Bytes) // asks no card for memory
+		if in.DeviceMessages {
+			mem.DirectMessages()
+		}
 	}
 	return mem
 }

@@ -29,6 +29,21 @@ var machineSettings = []Setting{
 		Meaning: "refuse a run of which more would rest in the memory of a machine, of all its workers",
 	},
 	{
+		Name: "device-messages", changes: true, shared: true, Meaning: "have MPI send from and receive into the " +
+			"memory of cards, where its library says that it does",
+		check: func(s Setting, r *Resolved) error {
+			switch {
+			case !r.DeviceMessages:
+			case !r.OnCard():
+				return s.refuse(&r.Options, "the CPU computes; take --device %s, or leave it out", FirstCard)
+			case r.TakesTurns():
+				return s.refuse(&r.Options, "partitions that take turns send from the host's memory; take as many "+
+					"workers as partitions, or leave it out")
+			}
+			return nil
+		},
+	},
+	{
 		Name: "recompute", changes: true,
 		Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
 		Meaning: "what the backward pass computes again instead of keeping it: the values within each " +

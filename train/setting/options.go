@@ -61,6 +61,8 @@ type Options struct {
 	Partitions int `yaml:"partitions"`
 	// HostMemoryLimit: of a machine, what rests there of all its workers with Offload RAM, 0: none
 	HostMemoryLimit Bytes `yaml:"host-memory-limit"`
+	// DeviceMessages: MPI sends from and receives into the memory of cards
+	DeviceMessages bool `yaml:"device-messages"`
 	// Offload: the folder where what is not at work rests, or RAM, empty: none
 	Offload string `yaml:"offload"`
 	// a method, or "auto": what is stored, or else metis or stream

@@ -439,6 +439,11 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r cli.Ranks, settings *set
 			return err
 		}
 	}
+	if settings.DeviceMessages && !t.explain {
+		if err := r.Together(train.CheckMessages(r.Comm)); err != nil {
+			return err
+		}
+	}
 	cli.WarnUnused(cmd.ErrOrStderr(), settings)
 	return r.OnFirst(func() error { return t.checkBeside(settings.Init) })
 }
