@@ -48,6 +48,19 @@ func Elements(arrays []Array) []Array {
 	return all
 }
 
+// Copies are Elements in memory of their own, as their matrices may not all be in a device's at a time.
+func Copies(arrays []Array) []Array {
+	all := slices.Clone(arrays)
+	for i, a := range arrays {
+		all[i].elements(func(m *tensor.Matrix) []float32 { return slices.Clone(m.ReadFloats()) },
+			func(m *tensor.Matrix) []uint16 { return slices.Clone(m.ReadBFloat16s()) })
+		if a.Of != nil {
+			a.Of.DontNeed()
+		}
+	}
+	return all
+}
+
 // elements has Floats or BFloat16s be the elements.
 func (a *Array) elements(floats func(*tensor.Matrix) []float32, halves func(*tensor.Matrix) []uint16) {
 	if a.Of == nil {

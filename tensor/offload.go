@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// A worker whose partitions take turns (comm.Host) may need more memory than its limit. Matrices that the
-// partition at work does not use then rest on a level below, as a Disk. Their addresses stay: views and lists
-// of rows remain valid. Pointer brings a matrix back, so that no code above knows about it. Memory of a
-// matrix at rest may not be read or written; a slice that was taken before faults.
+// A worker whose partitions take turns (comm.Host), or a stage's chunks, may need more memory than its
+// limit. Matrices that the one at work does not use then rest on a level below, as a Disk. Their addresses
+// stay: views and lists of rows remain valid. Pointer brings a matrix back, so that no code above knows
+// about it. Memory of a matrix at rest may not be read or written; a slice that was taken before faults.
 //
 // Matrices leave when others need their room, and not before. Of those that were not used in this turn the
 // ones that were last used in the earliest round of turns leave first, and of these the ones that were used
@@ -133,6 +133,14 @@ func (t *Meter) Count(m Moved) {
 func (t *Meter) Takes(bytes, least int) (memory int64, rests bool) {
 	size := pages(bytes)
 	return int64(size), t.offload != nil && size >= least
+}
+
+// NextTurn ends a turn and begins another one. Where nothing rests it does nothing.
+func (t *Meter) NextTurn(first bool) {
+	if t.offload != nil {
+		t.EndTurn()
+		t.BeginTurn(first)
+	}
 }
 
 // BeginTurn begins another turn, which may be the first of a round.

@@ -48,11 +48,11 @@ func (t *account) mayRest(m *Matrix, least int) {
 // Pin keeps the matrix in memory until Unpin or Release. A goroutine that reads or writes a matrix in other
 // turns than those of its rank pins it.
 func (m *Matrix) Pin() *Matrix {
-	if m.rest != nil {
-		m.meter.mu.Lock()
-		defer m.meter.mu.Unlock()
-		m.meter.fetch(m)
-		m.meter.forget(m)
+	if w := m.whole(); w.rest != nil {
+		w.meter.mu.Lock()
+		defer w.meter.mu.Unlock()
+		w.meter.fetch(w)
+		w.meter.forget(w)
 	}
 	return m
 }
@@ -62,10 +62,12 @@ func (m *Matrix) Unpin() *Matrix { return m.UnpinFrom(LeastResting) }
 
 // UnpinFrom is Unpin where matrices rest from so many bytes on.
 func (m *Matrix) UnpinFrom(least int) *Matrix {
-	m.meter.mu.Lock()
-	defer m.meter.mu.Unlock()
-	if m.rest == nil {
-		m.meter.mayRest(m, least)
+	if w := m.whole(); w.meter != nil {
+		w.meter.mu.Lock()
+		defer w.meter.mu.Unlock()
+		if w.rest == nil {
+			w.meter.mayRest(w, least)
+		}
 	}
 	return m
 }

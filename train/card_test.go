@@ -55,15 +55,29 @@ func TestRestsBelowCard(t *testing.T) {
 	models, types, g := networks(), severalTypes(t), tangle(t, 600, 100)
 	models["rgcn"] = typesInTurns(types)["rgcn"]
 	deep := given(models["rgcn"], "layers 3")
+	stages := func(words string) Options {
+		return given(Defaults(), "layers 3, chunk-order fixed, lr .001, "+words)
+	}
 	for k, c := range []resting{
 		{g: g, Options: models["gcn"]},
 		{g: g, Options: models["sage"]},
 		{g: g, Options: models["gat"]},
 		{g: g, Options: models["gcnii"]},
-		{g: types, Options: models["rgcn"], resumes: true, limits: []float64{0, .1, .3, .6, inMemory}},
+		{g: types, Options: models["rgcn"], again: "graph=2/4", limits: []float64{0, .1, .3, .6, inMemory}},
 		{g: types, Options: deep, mesh: "graph=4/9", limits: []float64{0, .05, .1, .15, inMemory}},
+		{
+			g: g, Options: stages("model sage, norm layer, chunks 3, history-period 1"), mesh: "pipeline=2",
+			again: "pipeline=2", limits: []float64{0, .3, .6, inMemory},
+		},
+		{
+			g: g, Options: stages("model gcnii, chunks 4, stale-gradients keep, history-start warm"),
+			mesh: "graph=2,pipeline=2", again: "graph=2,pipeline=2",
+		},
+		{g: g, Options: stages("model gcn, chunks 3, recompute blocks"), mesh: "tensor=2,pipeline=2"},
 	} {
-		c.Hidden, c.Epochs = 32, 2
+		if c.Hidden, c.Epochs = 32, 2; c.again != "" {
+			c.Epochs = 3
+		}
 		if c.mesh == "" {
 			c.mesh = "graph=1/4"
 		}

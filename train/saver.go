@@ -205,7 +205,11 @@ func (s *saver) begin(of *progress, take func() []checkpoint.Array) error {
 	if err := w.Groups.World.SumInts(bytes); err != nil {
 		return err
 	}
-	arrays := checkpoint.Elements(take()) // others had their turns; it panics where the disk fails
+	elements := checkpoint.Elements
+	if w.Offload == setting.RAM {
+		elements = checkpoint.Copies
+	}
+	arrays := elements(take()) // others had their turns; it panics where the disk fails
 	s.last = time.Now()
 	p := &writing{epoch: of.epoch, needs: s.Spare + bytes[0], begun: s.last, done: make(chan struct{})}
 	if w.Ranks().First() {

@@ -142,6 +142,13 @@ func (j *Job) eachWorker(s *shared,
 	if err != nil {
 		return err
 	}
+	if s.Offload != "" {
+		for i, at := range seats {
+			if err := at.memory.OffloadToHost(s.Rests[ranks.Rank()+i], s.Limit); err != nil {
+				return AboutDevice(s.Device, err)
+			}
+		}
+	}
 	if s.DeviceMessages && CheckMessages(c) == nil {
 		seats[0].memory.DirectMessages()
 		if err := c.Device().UseDevice(seats[0].card.Use); err != nil {

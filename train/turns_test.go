@@ -172,10 +172,10 @@ type resting struct {
 	mesh string // with partitions in turns
 	// limits are shares of what lies between the least memory and that in which nothing rests. Below 0 there
 	// is no limit: the run takes the least of the fastest settings.
-	limits  []float64
-	near    bool // limits beside the least are kept
-	any     bool // messages of several workers come at any time: the plan is a bound
-	resumes bool // a run that continues has the bits of one that does not
+	limits []float64
+	near   bool   // limits beside the least are kept
+	any    bool   // messages of several workers come at any time: the plan is a bound
+	again  string // the mesh on which a run that continues has the bits of one that does not; "": not tried
 	// messages of several workers rest with the least memory alone.
 	messages bool
 	tables   int64 // what lies between both bounds, at least: what tables of all vertices take
@@ -284,12 +284,15 @@ func (c *resting) run(t *testing.T, offload string) {
 			}
 		}
 	}
-	if c.resumes {
+	if c.again == c.mesh {
+		o.MemoryLimit = setting.Bytes(bounds.Least * int64(want.Workers))
+	}
+	if c.again != "" {
 		c.resume(t, o, want)
 	}
 }
 
-// resume continues after two epochs, on two workers instead of one.
+// resume continues after two epochs.
 func (c *resting) resume(t *testing.T, o Options, want *Result) {
 	t.Helper()
 	folder := t.TempDir()
@@ -298,7 +301,7 @@ func (c *resting) resume(t *testing.T, o Options, want *Result) {
 	if r, err := first.Run(stopAfter(first, 2)); err != nil || r.Epochs != 2 {
 		t.Fatalf("%v after %d epochs", err, r.Epochs)
 	}
-	second := onMesh(c.g, o, "graph=2/4")
+	second := onMesh(c.g, o, c.again)
 	follow(second, folder, openLast(t, folder))
 	got := mustRun(t, second)
 	sameResults(t, got, want)
@@ -415,7 +418,7 @@ func allResting(t *testing.T) map[string]*resting {
 			o.Hidden = 16
 		}
 		c := add("tables, "+name, &bare, o, "graph=1/4", 0)
-		c.resumes = true
+		c.again = "graph=2/4"
 		if name == "sage" { // more than values, gradients and two moments
 			c.tables = int64(4 * 4 * 64 * bare.Vertices())
 		}

@@ -1,8 +1,11 @@
 package chunked
 
 import (
+	"fmt"
 	"iter"
+	"maps"
 	"slices"
+	"strings"
 
 	"weft/comm"
 	"weft/kernel"
@@ -69,6 +72,7 @@ func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) b
 	if t.Returns() {
 		c.collect(r, call, &t)
 	}
+	r.dontNeed()
 	if g.phase == inference {
 		g.releaseRead(key, r)
 	}
@@ -84,6 +88,28 @@ func (g *Graph) history(key sar.Key) *history {
 		in[key] = &history{key: key, st: g.made[key.Along]}
 	}
 	return in[key]
+}
+
+// ordered are histories in the same order in every run.
+func ordered(of map[sar.Key]*history) []*history {
+	return slices.SortedFunc(maps.Values(of), func(a, b *history) int {
+		return strings.Compare(fmt.Sprint(a.key), fmt.Sprint(b.key))
+	})
+}
+
+// resting lets matrices of a history rest.
+func resting(ms []*tensor.Matrix) []*tensor.Matrix {
+	for _, m := range ms {
+		m.Unpin()
+	}
+	return ms
+}
+
+// dontNeed says that the turn at work does not use the history any more.
+func (r *history) dontNeed() {
+	for _, m := range slices.Concat(r.rows, r.other, r.grads) {
+		m.DontNeed()
+	}
 }
 
 // releaseRead releases the history of an aggregation once the last chunk of an inference has read it.
@@ -105,7 +131,7 @@ func (c *Chunk) publish(r *history, call *sar.Call, xs []*tensor.Matrix) {
 	}
 	if len(g.Chunks) > 1 && g.phase == forward {
 		if r.other == nil {
-			r.other = exchange.Like(g.team.Memory, st.rows(), xs)
+			r.other = resting(exchange.Like(g.team.Memory, st.rows(), xs))
 		}
 		for m, rows := range r.rows {
 			g.team.Copy(stored.of(r.other[m]), stored.of(rows))
@@ -273,7 +299,7 @@ func (g *Graph) zeros(st *structure, like []*tensor.Matrix) []*tensor.Matrix {
 // EndEpoch ends an epoch's training. Every Period epochs it makes the epoch's rows the new snapshot. It
 // releases what only the passes of an epoch use.
 func (g *Graph) EndEpoch(epoch int) {
-	for _, r := range g.training {
+	for _, r := range ordered(g.training) {
 		g.rewind(r, 0) // now all of this epoch's rows are in other
 		switch {
 		case len(g.Chunks) == 1:
@@ -287,6 +313,7 @@ func (g *Graph) EndEpoch(epoch int) {
 			exchange.Release(r.grads...)
 			r.grads = nil
 		}
+		r.dontNeed()
 	}
 }
 
@@ -314,7 +341,7 @@ func (g *Graph) Warm(pass func(k int)) {
 
 // forget releases the history of an inference.
 func (g *Graph) forget() {
-	for _, r := range g.inferring {
+	for _, r := range ordered(g.inferring) {
 		exchange.Release(r.rows...)
 	}
 	clear(g.inferring)
@@ -342,7 +369,8 @@ func (g *Graph) inLockstep(pass func(k int)) {
 		running = append(running, next)
 	}
 	for more := true; more; {
-		for _, next := range running {
+		for k, next := range running {
+			g.team.Memory.NextTurn(k == 0)
 			_, more = next()
 		}
 	}

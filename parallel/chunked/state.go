@@ -2,6 +2,7 @@ package chunked
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"weft/checkpoint"
@@ -12,10 +13,11 @@ import (
 // Arrays lists what the next epoch reads of this one: the snapshot of each aggregation and, with Keep, the
 // gradients. Names hold the partition, whose rows these are, and the slice, whose columns, but not the stage.
 func (g *Graph) Arrays() (all []checkpoint.Array) {
-	for key, r := range g.training {
-		for part, matrices := range r.parts() {
-			for m, matrix := range matrices {
-				a := checkpoint.Matrix(g.saved.Name(key, part, m), matrix)
+	for _, r := range ordered(g.training) {
+		parts := r.parts()
+		for _, part := range slices.Sorted(maps.Keys(parts)) {
+			for m, matrix := range parts[part] {
+				a := checkpoint.Matrix(g.saved.Name(r.key, part, m), matrix)
 				a.Own = true
 				all = append(all, a)
 			}
@@ -58,7 +60,7 @@ func (g *Graph) initial(key sar.Key, part string, zeros func() []*tensor.Matrix)
 		matrices = g.saved.Take(key, part)
 	}
 	if matrices == nil {
-		return zeros()
+		matrices = zeros()
 	}
-	return matrices
+	return resting(matrices)
 }

@@ -61,6 +61,7 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 		return nil, err
 	}
 	for k, c := range g.Chunks {
+		g.team.Memory.NextTurn(true)
 		e, needed := edges.Among(g.team, g.into(k, in, position), st.rows(), c.part.Rows().IDs,
 			c.aggregator.Places(0), st)
 		var sources []*tensor.Matrix

@@ -58,10 +58,11 @@ func (s *Saved) Restore(memory *tensor.Meter, from *checkpoint.Checkpoint, paths
 		if len(shape) != 2 {
 			return refusal.Damaged("%s: damaged: %s has the shape %v", from.Path, name, shape)
 		}
-		m := memory.NewElement(tensor.Buffers, from.Element(name), shape[0], shape[1])
+		m := memory.NewElement(tensor.Buffers, from.Element(name), shape[0], shape[1]).Unpin()
 		if err := from.Load([]checkpoint.Array{checkpoint.Matrix(name, m)}); err != nil {
 			return err
 		}
+		m.DontNeed()
 		s.restored[name] = m
 	}
 	return nil

@@ -217,7 +217,7 @@ func (b *inbox) ask() {
 		var m message
 		for _, width := range b.widths {
 			rows := b.rows[len(b.come)]
-			v := b.p.Team.Memory.NewElement(b.kind, b.p.Team.Storage, rows, width)
+			v := b.p.Team.Memory.NewElement(b.kind, b.p.Team.Storage, rows, width).Pin()
 			m.values, m.padding = append(m.values, v), append(m.padding, b.bound.padding(v))
 			if form := b.form(width); form.Encodes() {
 				v = form.New(b.p.Team.Memory, 1, rows)[0]
@@ -239,6 +239,7 @@ func (b *inbox) take() []*tensor.Matrix {
 	b.taken++
 	b.ask()
 	m.wait()
+	unpin(m.values)
 	for i, e := range m.encoded {
 		b.form(m.values[i].Cols).Decode(b.p.Team, m.values[i], e)
 	}
@@ -272,7 +273,7 @@ func (b *outbox) send(values []*tensor.Matrix, of *pass) {
 			m.encoded = append(m.encoded, e)
 			v = e
 		}
-		m.pending = append(m.pending, exchange.Send(b.p.Groups.Stages, comm.Stage, v, b.peer))
+		m.pending = append(m.pending, exchange.Send(b.p.Groups.Stages, comm.Stage, v.Pin(), b.peer))
 		m.padding = append(m.padding, b.bound.padding(v))
 	}
 	if m.encoded != nil {
@@ -293,11 +294,19 @@ func (b *outbox) finish() {
 func (b *outbox) settle(n int) {
 	for _, m := range b.gone[:n] {
 		m.wait()
+		unpin(m.values)
 		exchange.Release(m.values...)
 		exchange.Release(m.encoded...)
 		exchange.Release(m.padding...)
 	}
 	b.gone = b.gone[n:]
+}
+
+// unpin ends Pin: what travels stays in memory.
+func unpin(values []*tensor.Matrix) {
+	for _, v := range values {
+		v.Unpin()
+	}
 }
 
 // held returns the values of Vars, and retains them for another owner.

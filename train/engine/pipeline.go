@@ -45,6 +45,7 @@ func newPipeline(c Config) (*Pipeline, error) {
 	p := &Pipeline{Config: c, from: from, graph: g, params: nn.NewParams(c.Team, c.Seed)}
 	p.params.InitScheme = c.InitScheme
 	for _, chunk := range g.Chunks {
+		c.Team.Memory.NextTurn(true)
 		c := &pass{Chunk: chunk}
 		if p.first() {
 			c.features = loadFeatures(p.Config, chunk.Rows(), chunk.Vertices())
@@ -170,8 +171,11 @@ func (p *Pipeline) inOrder() []int {
 	return order
 }
 
-// span begins a chunk's part of a pass. What is recorded from then on has the chunk's number.
+// span begins a chunk's part of a pass. What is recorded from then on has the chunk's number. Where matrices
+// rest, the part is a turn and a round of its own: the backward pass takes the chunks in the reverse order,
+// so that what was used first is needed last.
 func (p *Pipeline) span(direction string, k int) trace.Span {
+	p.Team.Memory.NextTurn(true)
 	p.Trace.Chunk(trace.At(k))
 	return p.Trace.Begin(trace.Phase, direction, trace.Args{})
 }

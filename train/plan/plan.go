@@ -451,10 +451,15 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		}
 		try := p.Less()
 		switch {
+		case p.Rests && !p.Turns:
+			try = "more --chunks"
 		case p.Rests:
 			try = "another number of --partitions"
 		case p.Turns:
 			try = "--offload " + setting.RAM + ", by which matrices rest in the host's memory"
+		case p.Stages != nil:
+			try = fmt.Sprintf("--offload %s and --chunk-order %s, by which matrices rest in the host's memory",
+				setting.RAM, axis.Fixed)
 		}
 		return Exceeds{refusal.Errorf("%s: worker %d would need %s of the card, and may have %s; %stry %s, or "+
 			"--device %s", at, worker, needs, limit.Rounded(), raise, try, setting.CPU), need}
@@ -574,6 +579,9 @@ func (in *Inputs) worker(ctx context.Context, number int) (one Worker, err error
 	} else {
 		mem := in.meter()
 		defer mem.Close()
+		if in.Offload != "" {
+			mem.Offload(nil, int64(in.MemoryLimit))
+		}
 		one, err = in.rank(ctx, comm.New(comm.Plan(ctx, number, in.Mesh.Workers()), 0), mem)
 	}
 	if err != nil {

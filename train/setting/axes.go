@@ -17,7 +17,7 @@ var graphAxisSettings = []Setting{
 	{
 		Name: "offload", changes: true, Meaning: "`folder` on a disk of each machine for matrices of " +
 			"partitions that are not at work, as far as the memory limit needs it; with a card " + RAM +
-			", the host's memory",
+			", the host's memory, also for a pipeline's chunks",
 		check: func(s Setting, r *Resolved) error {
 			if r.Offload == RAM && !r.OnCard() {
 				return s.refuse(&r.Options, "without a card all matrices are in the host's memory; take --device "+
@@ -142,8 +142,17 @@ var pipelineAxisSettings = []Setting{
 		Name: "history-start", axis: "pipeline", Choices: axis.HistoryStarts,
 		Meaning: "first content of the history: zeros, or the embeddings of an exact forward pass (warm)",
 	},
-	{Name: "chunk-order", axis: "pipeline", Choices: axis.ChunkOrders, Meaning: "order of the chunks; " +
-		"shuffle draws another one in each epoch"},
+	{
+		Name: "chunk-order", axis: "pipeline", Choices: axis.ChunkOrders,
+		Meaning: "order of the chunks; shuffle draws another one in each epoch",
+		check: func(s Setting, r *Resolved) error {
+			if r.Offload != "" && r.ChunkOrder != axis.Fixed {
+				return s.refuse(&r.Options, "--offload %s copies other bytes for each order, and plans one; take "+
+					"--chunk-order %s", r.Offload, axis.Fixed)
+			}
+			return nil
+		},
+	},
 	{
 		Name: "stale-gradients", axis: "pipeline", Choices: axis.StaleNames,
 		Meaning: "what to do with gradients to chunks that are already done; drop-scale drops them and " +

@@ -115,6 +115,12 @@ func (r *Resolved) divide() error {
 	n, grid := r.Partitions, r.Mesh
 	r.Workers = grid.Workers()
 	switch {
+	case grid.Stages > 1 && n == 0 && r.OffloadFolder() != "":
+		return refusal.Errorf("--offload %s on the mesh %s: matrices of a stage rest in the host's memory alone, "+
+			"below a card; take --device %s with --offload %s, or --parallel graph=%d with --partitions",
+			r.Offload, Axes(grid), FirstCard, RAM, r.Workers)
+	case grid.Stages > 1 && n == 0:
+		return nil
 	case r.Offload != "" && n <= grid.Partitions:
 		return refusal.Errorf("--offload %s: matrices rest while other partitions of their worker are at "+
 			"work; give --partitions N, more than the %d of the mesh, or an empty folder name for none",

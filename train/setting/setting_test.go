@@ -170,6 +170,8 @@ func TestPartitionsAreRefused(t *testing.T) {
 		want                          string
 	}{
 		{"pipeline=2", 4, 0, "", "partitions 4 on the mesh pipeline=2: a stage divides its rows into chunks"},
+		{"pipeline=2", 0, 0, "d", "matrices of a stage rest in the host's memory alone, below a card"},
+		{"pipeline=2", 0, 0, RAM, "--offload ram copies other bytes for each order, and plans one"},
 		{"graph=3,tensor=2", 2, 0, "", "take --partitions 3 or more"},
 		{"tensor=4", 257, 0, "", "take --partitions 256 or less"},
 		{"tensor=2", 4, 3, "", "each of the 4 partitions is aggregated in one chunk"},
@@ -178,7 +180,9 @@ func TestPartitionsAreRefused(t *testing.T) {
 	} {
 		o := Defaults()
 		o.Layers, o.Parallel, o.Partitions, o.Offload = 3, c.parallel, c.partitions, c.offload
-		o.AggregationChunks = axis.Chunks(c.aggregationChunks)
+		if o.AggregationChunks = axis.Chunks(c.aggregationChunks); c.offload == RAM {
+			o.Device = FirstCard
+		}
 		_, err := o.Resolve()
 		assert.ErrorContains(t, err, c.want, "%s, %d partitions", c.parallel, c.partitions)
 	}

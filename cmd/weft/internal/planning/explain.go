@@ -345,9 +345,13 @@ func (p Planned) rests() string {
 	}
 	line := fmt.Sprintf("nothing rests %s, as all fits in %s", where, memory)
 	if moved := p.Disk(); moved != (tensor.Moved{}) {
-		line = fmt.Sprintf("matrices of partitions that are not at work rest %s: %s%s written and %s "+
-			"read an epoch, %s there at the peak", where, ui.When(p.AtMost, "at most "), ui.Megabytes(moved.Written),
-			ui.Megabytes(moved.Read), ui.Megabytes(p.DiskBytes()))
+		of := "partitions"
+		if p.Stages != nil {
+			of = "chunks"
+		}
+		line = fmt.Sprintf("matrices of %s that are not at work rest %s: %s%s written and %s "+
+			"read an epoch, %s there at the peak", of, where, ui.When(p.AtMost, "at most "),
+			ui.Megabytes(moved.Written), ui.Megabytes(moved.Read), ui.Megabytes(p.DiskBytes()))
 	}
 	return line + ui.When(p.All > 0, fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest",
 		enough(p.Least), enough(p.All)))
