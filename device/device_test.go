@@ -320,20 +320,25 @@ func TestBeside(t *testing.T) {
 }
 
 // beside has a kernel write, copies what it wrote down, and other bytes up in its place. It returns what the
-// host and the device have then.
+// host and the device have then. A wait that comes after the end fails.
 func beside() (down, there []byte, err error) {
 	d, err := device.Open(0)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = cmp.Or(err, d.Close()) }()
+	mark := uint64(0)
+	defer func() {
+		if err = cmp.Or(err, d.Close()); err == nil && d.Wait(mark) == nil {
+			err = errors.New("a closed device is waited for")
+		}
+	}()
 	pinned, err := d.Pinned(512)
 	if err != nil {
 		return nil, nil, err
 	}
 	copy(pinned[256:], bytes.Repeat([]byte{9}, 256))
 	p, err := d.Alloc(256)
-	args, there, mark := fillArgs{p: p, bits: 0x01020304, last: 64}, make([]byte, 256), uint64(0)
+	args, there := fillArgs{p: p, bits: 0x01020304, last: 64}, make([]byte, 256)
 	for _, f := range []func() error{
 		func() error {
 			return d.Launch("fill_float32", 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args)))

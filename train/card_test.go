@@ -100,12 +100,27 @@ func TestCardFailsWhileRanksRest(t *testing.T) {
 	p, err := j.PlanWith(t.Context(), plan.Asks{Range: true})
 	require.NoError(t, err)
 	j.Options.MemoryLimit = setting.Bytes(p.Least)
-	folder, library := t.TempDir(), os.Getenv("WEFT_CUDA")
-	for k, call := range []string{
-		"cuMemHostAlloc 1", "cuLaunchKernel 300", "cuEventRecord 9", "cuEventRecord 40",
+	failCalls(t, j, "cuMemHostAlloc 1", "cuLaunchKernel 300", "cuEventRecord 9", "cuEventRecord 40",
 		"cuStreamWaitEvent 20", "cuMemcpyHtoDAsync_v2 60", "cuMemcpyDtoHAsync_v2 7",
-		"cuMemcpyDtoHAsync_v2 40", "cuEventSynchronize 5", "cuMemFreeHost 1",
+		"cuMemcpyDtoHAsync_v2 40", "cuEventSynchronize 5", "cuMemFreeHost 1")
+	for limit, want := range map[setting.Bytes]string{
+		setting.Bytes(p.Least): fmt.Sprintf("--host-memory-limit 1kB: %s would rest in the host's memory",
+			setting.Bytes(restsOf(t, j)).RoundedUp()),
+		setting.Bytes(p.Least * 9 / 10): fmt.Sprintf("would need %[1]s of the card, and may have %[2]s; "+
+			"raise the limit to %[1]s, try another number of --partitions",
+			setting.Bytes(p.Least).RoundedUp(), setting.Bytes(p.Least*9/10).Rounded()),
 	} {
+		j.Options.MemoryLimit, j.Options.HostMemoryLimit = limit, 1000
+		_, err := j.Run(context.Background())
+		assert.Refused(t, err, want)
+	}
+}
+
+// failCalls runs a job on a card of whose driver one call fails, each time another one.
+func failCalls(t *testing.T, j *Job, calls ...string) {
+	t.Helper()
+	folder, library := t.TempDir(), os.Getenv("WEFT_CUDA")
+	for k, call := range calls {
 		another := fmt.Sprint(folder, "/", k) // a card of another library is opened anew
 		require.NoError(t, os.Symlink(library, another))
 		t.Setenv("WEFT_CUDA", another)
@@ -118,16 +133,24 @@ func TestCardFailsWhileRanksRest(t *testing.T) {
 	}
 	t.Setenv("ON_CPU_FAIL", "")
 	t.Setenv("WEFT_CUDA", library)
-	for limit, want := range map[setting.Bytes]string{
-		setting.Bytes(p.Least): fmt.Sprintf("--host-memory-limit 1kB: %s would rest in the host's memory",
-			setting.Bytes(restsOf(t, j)).RoundedUp()),
-		setting.Bytes(p.Least * 9 / 10): fmt.Sprintf("would need %[1]s of the card, and may have %[2]s; "+
-			"raise the limit to %[1]s, try another number of --partitions",
-			setting.Bytes(p.Least).RoundedUp(), setting.Bytes(p.Least*9/10).Rounded()),
+}
+
+// TestCardFailsInMessages: whichever call of the driver for a message fails, the error names the device, and
+// no worker waits for another.
+func TestCardFailsInMessages(t *testing.T) {
+	devicetest.Library(t)
+	for mesh, calls := range map[string][]string{
+		"graph=2": {
+			"cuMemHostAlloc 3", "cuEventCreate 70", "cuEventRecord 3", "cuMemcpyDtoHAsync_v2 2", "cuEventSynchronize 2",
+			"cuMemcpyHtoDAsync_v2 20", "cuStreamWaitEvent 7", "cuEventDestroy_v2 1",
+		},
+		"tensor=2":   {"cuEventSynchronize 9", "cuMemcpyDtoHAsync_v2 5"},
+		"pipeline=2": {"cuEventSynchronize 3", "cuEventRecord 20"},
 	} {
-		j.Options.MemoryLimit, j.Options.HostMemoryLimit = limit, 1000
-		_, err := j.Run(context.Background())
-		assert.Refused(t, err, want)
+		o := given(Defaults(), "model sage, layers 3, hidden 8, epochs 3")
+		j := onMesh(tangle(t, 120, 100), o, mesh)
+		j.Options.Device, j.Options.CommTimeout = setting.FirstCard, 0
+		failCalls(t, j, calls...)
 	}
 }
 
