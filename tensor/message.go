@@ -22,7 +22,7 @@ type MessageUser uint8
 // The users of messages.
 const (
 	Transport MessageUser = iota // it may take addresses of the device
-	Host                         // in a plan it gets no bytes
+	Host                         // it may change them, and has none in a plan
 )
 
 // staging is the pinned memory of a worker's messages.
@@ -81,7 +81,7 @@ func (m *Matrix) Incoming(by MessageUser) (data []byte, free func() error) {
 	defer x.mu.Unlock()
 	d, p := x.device, x.of.place
 	direct := x.stages(by)
-	if p == nil {
+	if p == nil || by == Host && p.valid.Load()&onTheHost != 0 {
 		return x.onHost(by), nil
 	}
 	if p.valid.Load() == onTheHost {
@@ -100,7 +100,7 @@ func (m *Matrix) Incoming(by MessageUser) (data []byte, free func() error) {
 // Arrived makes the bytes of Incoming the elements.
 func (m *Matrix) Arrived() {
 	x := m.exchanged()
-	if x.account == nil || x.of.place == nil || x.of.staged == nil {
+	if x.account == nil || x.of.place == nil || x.of.staged == nil || x.of.place.valid.Load() == onTheHost {
 		return
 	}
 	end, mark := x.up(m)
@@ -119,8 +119,11 @@ type exchanged struct {
 
 // onHost is the message on the host.
 func (x *exchanged) onHost(by MessageUser) []byte {
-	if by == Host && x.of.planned {
+	switch {
+	case by == Host && x.of.planned:
 		return nil
+	case by == Host && x.account != nil:
+		x.device.toHost(x.of.place, true)
 	}
 	return x.host
 }

@@ -51,14 +51,31 @@ func TestMessages(t *testing.T) {
 
 // TestMessagesOnHost: elements that the host has are the message, and what is received replaces them.
 func TestMessagesOnHost(t *testing.T) {
-	mem, d := newOnDevice(t, 8)
-	for _, m := range []*tensor.Meter{mem, tensor.NewMeter()} {
-		x := m.New(tensor.Buffers, 1, 3)
-		copy(x.Floats(), []float32{1, 2, 3})
+	mem, d := newOnDevice(t, 32)
+	for k, m := range []*tensor.Meter{mem, tensor.NewMeter()} {
+		x := m.New(tensor.Buffers, 1, tensor.LeastResting) // with pages that go
+		x.Floats()[0] = 1
+		if k == 0 {
+			onDevice(t, m, false, x) // valid in both
+		}
 		data, made := x.Outgoing(tensor.Host)
+		assert.Equal(t, true, made == nil, "nobody waits")
+		tensor.FloatsOf(data)[0] = 2
+		into, _ := x.Incoming(tensor.Host)
+		copy(into, data)
+		x.Arrived()
+		if k == 0 {
+			onDevice(t, m, false, x)
+		}
+		assert.Equal(t, float32(2), x.ReadFloats()[0])
+		x.Release()
+
+		x = m.New(tensor.Buffers, 1, 3)
+		copy(x.Floats(), []float32{1, 2, 3})
+		data, made = x.Outgoing(tensor.Transport)
 		assert.Equal(t, []float32{1, 2, 3}, tensor.FloatsOf(data))
 		assert.Equal(t, true, made == nil, "nobody waits")
-		into, _ := x.RowRange(0, 1).Incoming(tensor.Host)
+		into, _ = x.Incoming(tensor.Transport)
 		copy(tensor.FloatsOf(into), []float32{4, 5, 6})
 		x.Arrived()
 		for mark := range d.pending {
@@ -89,7 +106,7 @@ func TestStaged(t *testing.T) {
 			}
 		}
 		kept.Outgoing(tensor.Host)
-		m.New(tensor.Buffers, 0, 3).Outgoing(tensor.Transport)
+		m.New(tensor.Buffers, 0, 3).Outgoing(tensor.Host)
 		assert.Equal(t, int64(7*tensor.PageSize), m.DeviceUse().StagedBytes)
 		kept.Release()
 	}
