@@ -94,7 +94,7 @@ func (c *card) image() ([]byte, error) {
 			return code, err
 		}
 	}
-	library, version, err := findNVRTC(c.cudaMajor)
+	library, version, err := findNVRTC(c.version / 1000)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,28 @@ const (
 // ErrOutOfMemory is what Alloc's error wraps where the card has too little free memory.
 var ErrOutOfMemory = errors.New("the card's memory is full")
 
+// Numbers returns the numbers of the cards that are listed, or of all cards of this machine if none is. It
+// refuses a card that the machine lacks.
+func Numbers(listed []int) ([]int, error) {
+	driver := (*C.weft_driver)(C.calloc(1, C.sizeof_weft_driver))
+	defer C.free(unsafe.Pointer(driver))
+	cards, _, err := start(driver)
+	if err != nil {
+		return nil, err
+	}
+	if listed == nil {
+		for number := range max(cards, 1) {
+			listed = append(listed, number)
+		}
+	}
+	for _, number := range listed {
+		if err := lacks(number, cards); err != nil {
+			return nil, err
+		}
+	}
+	return listed, nil
+}
+
 // A Device is a card, with a stream of its own: what is asked of it happens there in order. Several may be
 // open on a card. Its methods may be called from any goroutine.
 type Device struct {
@@ -64,10 +86,11 @@ const recent = 4
 
 // A card has what its devices share.
 type card struct {
+	number       int
 	driver       *C.weft_driver
-	name, cuda   string
+	name, id     string
+	version      int // of the driver: 1000 times that of CUDA
 	major, minor int
-	cudaMajor    int // of the driver
 	mu           sync.Mutex
 	functions    map[string]unsafe.Pointer // nil for a name that no kernel has
 }
@@ -87,7 +110,7 @@ func Open(number int) (*Device, error) {
 	}
 	d := &Device{card: c, waitAfterLaunches: os.Getenv("WEFT_DEVICE_SYNC") == "1"}
 	if status := C.weft_stream(d.driver, &d.stream); status != 0 {
-		return nil, d.failure(fmt.Sprintf("opening cuda:%d", number), status)
+		return nil, d.failure("opening the device", status)
 	}
 	return d, nil
 }
@@ -101,10 +124,11 @@ func openCard(number int) (*card, error) {
 		return c, nil
 	}
 	c := &card{
+		number:    number,
 		driver:    (*C.weft_driver)(C.calloc(1, C.sizeof_weft_driver)),
 		functions: map[string]unsafe.Pointer{},
 	}
-	if err := c.open(number); err != nil {
+	if err := c.open(); err != nil {
 		if left := c.close(); left != nil {
 			err = fmt.Errorf("%w; %w", err, left)
 		}
@@ -122,45 +146,67 @@ func (c *card) close() (err error) {
 	return err
 }
 
-func (c *card) open(number int) error {
-	if err := c.load(); err != nil {
+// start opens the driver, and counts the cards.
+func start(driver *C.weft_driver) (cards, version int, err error) {
+	if err := load(driver); err != nil {
+		return 0, 0, err
+	}
+	var v, n C.int
+	if status := C.weft_version(driver, &v); status != 0 {
+		return 0, 0, failure(driver, "asking for the driver's version", status)
+	}
+	if v < leastCUDA {
+		return 0, 0, refusal.Errorf("the driver is too old: it is one of CUDA %s; "+
+			"install NVIDIA's driver 525 (CUDA %d.0) or later", cuda(int(v)), leastCUDA/1000)
+	}
+	switch status := C.weft_start(driver, &n); {
+	case status == noCard:
+		n = 0
+	case status != 0:
+		return 0, 0, refusal.Errorf("%w: does nvidia-smi list the card?",
+			failure(driver, "starting the driver", status))
+	}
+	return int(n), int(v), nil
+}
+
+// cuda writes a version of CUDA.
+func cuda(version int) string { return fmt.Sprintf("%d.%d", version/1000, version%1000/10) }
+
+// lacks refuses a number that is none of so many cards.
+func lacks(number, cards int) error {
+	switch {
+	case number >= 0 && number < cards:
+		return nil
+	case cards == 1:
+		return refusal.Errorf("cuda:%d: this machine has 1 card", number)
+	}
+	return refusal.Errorf("cuda:%d: this machine has %d cards", number, cards)
+}
+
+func (c *card) open() error {
+	cards, version, err := start(c.driver)
+	if err == nil {
+		err = lacks(c.number, cards)
+	}
+	if err != nil {
 		return err
 	}
-	var version, cards C.int
-	if status := C.weft_version(c.driver, &version); status != 0 {
-		return c.failure("asking for the driver's version", status)
-	}
-	c.cudaMajor = int(version / 1000)
-	if c.cuda = fmt.Sprintf("%d.%d", version/1000, version%1000/10); version < leastCUDA {
-		return refusal.Errorf("the driver is too old: it is one of CUDA %s; "+
-			"install NVIDIA's driver 525 (CUDA %d.0) or later", c.cuda, leastCUDA/1000)
-	}
-	switch status := C.weft_start(c.driver, &cards); {
-	case status == noCard:
-		cards = 0
-	case status != 0:
-		return refusal.Errorf("%w: does nvidia-smi list the card?", c.failure("starting the driver", status))
-	}
-	if number < 0 || number >= int(cards) {
-		has := fmt.Sprintf("%d cards", cards)
-		if cards == 1 {
-			has = "1 card"
-		}
-		return refusal.Errorf("cuda:%d: this machine has %s", number, has)
-	}
+	c.version = version
 	var name [256]C.char
+	var id [16]C.char
 	var major, minor C.int
-	status := C.weft_select(c.driver, C.int(number), &name[0], C.int(len(name)), &major, &minor)
+	status := C.weft_select(c.driver, C.int(c.number), &name[0], C.int(len(name)), &id[0], &major, &minor)
 	if status != 0 {
-		return c.failure(fmt.Sprintf("selecting cuda:%d", number), status)
+		return c.failure("selecting the card", status)
 	}
-	c.name, c.major, c.minor = C.GoString(&name[0]), int(major), int(minor)
+	c.name, c.id = C.GoString(&name[0]), fmt.Sprintf("%x", C.GoBytes(unsafe.Pointer(&id), C.int(len(id))))
+	c.major, c.minor = int(major), int(minor)
 	if c.major < leastMajor {
 		return refusal.Errorf("cuda:%d: %s is of sm_%d%d: needs %d.0, as A100 and RTX 30 have, or later",
-			number, c.name, c.major, c.minor, leastMajor)
+			c.number, c.name, c.major, c.minor, leastMajor)
 	}
 	if status := C.weft_begin(c.driver); status != 0 {
-		return c.failure(fmt.Sprintf("opening cuda:%d", number), status)
+		return c.failure("opening the card", status)
 	}
 	image, err := c.image()
 	if err != nil {
@@ -173,13 +219,13 @@ func (c *card) open(number int) error {
 }
 
 // load opens the driver's library.
-func (c *card) load() error {
+func load(driver *C.weft_driver) error {
 	const usual = "libcuda.so.1"
 	name := cmp.Or(os.Getenv("WEFT_CUDA"), usual)
 	library := C.CString(name)
 	defer C.free(unsafe.Pointer(library))
 	var loader, missing *C.char
-	switch status := C.weft_load(c.driver, library, &loader, &missing); {
+	switch status := C.weft_load(driver, library, &loader, &missing); {
 	case status == 0:
 		return nil
 	case missing != nil:
@@ -194,20 +240,31 @@ func (c *card) load() error {
 }
 
 // failure is the error of a status of the driver's.
-func (c *card) failure(doing string, status C.int) error {
+func failure(driver *C.weft_driver, doing string, status C.int) error {
 	var name, text *C.char
-	C.weft_error(c.driver, status, &name, &text)
+	C.weft_error(driver, status, &name, &text)
 	if name == nil {
 		return fmt.Errorf("%s: CUDA's error %d", doing, status)
 	}
 	return fmt.Errorf("%s: %s: %s", doing, C.GoString(name), C.GoString(text))
 }
 
+// failure is that of a call about the card, which it names.
+func (c *card) failure(doing string, status C.int) error {
+	return fmt.Errorf("cuda:%d: %w", c.number, failure(c.driver, doing, status))
+}
+
 // Name returns the card's name.
 func (d *Device) Name() string { return d.name }
 
+// Number returns the card's number.
+func (d *Device) Number() int { return d.number }
+
+// ID returns what tells the card from all others, of other machines too.
+func (d *Device) ID() string { return d.id }
+
 // Driver returns the driver's version of CUDA.
-func (d *Device) Driver() string { return d.cuda }
+func (d *Device) Driver() string { return cuda(d.version) }
 
 // Capability returns which of NVIDIA's generations the card is of, as 9, 0 for sm_90.
 func (d *Device) Capability() (major, minor int) { return d.major, d.minor }
@@ -249,7 +306,7 @@ func (d *Device) Alloc(bytes int64) (address uint64, err error) {
 		d.memory = append(d.memory, uint64(p))
 		return uint64(p), nil
 	case outOfMemory:
-		return 0, fmt.Errorf("%w: no %d bytes are free", ErrOutOfMemory, bytes)
+		return 0, fmt.Errorf("cuda:%d: %w: no %d bytes are free", d.number, ErrOutOfMemory, bytes)
 	default:
 		return 0, d.failure(fmt.Sprintf("allocating %d bytes on the card", bytes), status)
 	}

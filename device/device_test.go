@@ -127,6 +127,82 @@ func TestLaunch(t *testing.T) {
 	assert.Equal(t, "CPU in place of a GPU 13.0 9.0", fmt.Sprintf("%s %s %d.%d", d.Name(), d.Driver(), major, minor))
 }
 
+// elsewhere has what is of card 0 used by card 1, and what is said when the process ends. p is there.
+var elsewhere = map[string]struct {
+	use  func(there, here *device.Device, p uint64) error
+	line string
+}{
+	"copy": {
+		func(_, here *device.Device, p uint64) error { return here.ToHost(make([]byte, 8), p) },
+		"cuMemcpyDtoHAsync_v2: the context is that of cuda:1, and an address is of cuda:0",
+	},
+	"free": {
+		func(_, here *device.Device, p uint64) error { return here.Free(p) },
+		"cuMemFree_v2: the context is that of cuda:1, and an address is of cuda:0",
+	},
+	"argument": {
+		func(_, here *device.Device, p uint64) error {
+			args := fillArgs{p: p, last: 1}
+			return here.Launch("fill_float32", 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args)))
+		},
+		"fill_float32: the context is that of cuda:1, and an address is of cuda:0",
+	},
+	"stream": {
+		func(there, here *device.Device, _ uint64) error { return device.Mixed(here, there, here).Sync() },
+		"cuStreamSynchronize: the context is that of cuda:1, and the stream is of cuda:0",
+	},
+	"function": {
+		func(there, here *device.Device, _ uint64) error {
+			there.Has("fill_float32")
+			return device.Mixed(here, here, there).Launch("fill_float32", 1, 64, nil, 0)
+		},
+		"cuLaunchKernel: the context is that of cuda:1, and the function is of cuda:0",
+	},
+	"event": {
+		func(there, here *device.Device, _ uint64) error {
+			_, err := there.Pinned(8)
+			_, err2 := device.Mixed(here, there, here).Mark()
+			return cmp.Or(err, err2)
+		},
+		"cuEventRecord: the context is that of cuda:1, and the event is of cuda:0",
+	},
+}
+
+// TestCards: each card has its memory, whichever thread asks. A process that uses what is of one card on
+// another ends with a line.
+func TestCards(t *testing.T) {
+	t.Setenv("WEFT_CUDA", library(t))
+	t.Setenv("ON_CPU_CARDS", "2")
+	var devices [2]*device.Device
+	for number := range devices {
+		d, err := device.Open(number)
+		assert.NoError(t, err)
+		devices[number] = d
+	}
+	p, err := devices[0].Alloc(1000)
+	assert.NoError(t, err)
+	free, total, err := devices[1].Memory()
+	assert.NoError(t, err)
+	assert.Equal(t, total, free)
+	if use := elsewhere[os.Getenv("TEST_USE")].use; use != nil {
+		t.Fatal(use(devices[0], devices[1], p))
+	}
+	if devices[0].ID() == devices[1].ID() {
+		t.Errorf("both cards are %s", devices[0].ID())
+	}
+	for _, d := range devices {
+		assert.NoError(t, d.Close())
+	}
+	for name, c := range elsewhere {
+		run := exec.Command(os.Args[0], "-test.run=^TestCards$")
+		run.Env = append(os.Environ(), "TEST_USE="+name)
+		said, err := run.CombinedOutput()
+		if want := "libcuda-on-cpu: " + c.line + "\n"; string(said) != want {
+			t.Errorf("%s: %v\n%s\nnot\n%s", name, err, said, want)
+		}
+	}
+}
+
 // Each way in which a driver fails, and what is said. fail is ON_CPU_FAIL: a call of a function and its
 // status.
 func TestFails(t *testing.T) {
@@ -145,12 +221,12 @@ func TestFails(t *testing.T) {
 		{"ON_CPU_FAIL", "cuDeviceGetCount 1 999", "starting the driver: CUDA's error 999: " +
 			"does nvidia-smi list the card?"},
 		{"ON_CPU_FAIL", "cuInit 1 999", "starting the driver: CUDA's error 999: does nvidia-smi list the card?"},
-		{"ON_CPU_FAIL", "cuDeviceGet 1 1", "selecting cuda:0" + invalid},
-		{"ON_CPU_FAIL", "cuDeviceGetName 1 1", "selecting cuda:0" + invalid},
-		{"ON_CPU_FAIL", "cuDeviceGetAttribute 2 1", "selecting cuda:0" + invalid},
-		{"ON_CPU_FAIL", "cuDevicePrimaryCtxRetain 1 2", "opening cuda:0: " +
+		{"ON_CPU_FAIL", "cuDeviceGet 1 1", "selecting the card" + invalid},
+		{"ON_CPU_FAIL", "cuDeviceGetName 1 1", "selecting the card" + invalid},
+		{"ON_CPU_FAIL", "cuDeviceGetAttribute 2 1", "selecting the card" + invalid},
+		{"ON_CPU_FAIL", "cuDevicePrimaryCtxRetain 1 2", "opening the card: " +
 			"CUDA_ERROR_OUT_OF_MEMORY: out of memory"},
-		{"ON_CPU_FAIL", "cuStreamCreate 1 1", "opening cuda:0" + invalid},
+		{"ON_CPU_FAIL", "cuStreamCreate 1 1", "opening the device" + invalid},
 		{"ON_CPU_FAIL", "cuModuleLoadData 1 1", "loading the kernels" + invalid},
 		{"ON_CPU_FAIL", "cuModuleGetFunction 1 1", "finding the kernel fill_float32" + invalid},
 		{"ON_CPU_FAIL", "cuMemAlloc_v2 1 1", "allocating 512 bytes on the card" + invalid},
@@ -181,6 +257,9 @@ func TestFails(t *testing.T) {
 			t.Setenv(c.name, c.value)
 			_, err := launch("fill_float32")
 			err = cmp.Or(err, device.CloseCards())
+			if !refusal.Is(err) {
+				c.said = "cuda:0: " + c.said
+			}
 			assert.EqualError(t, err, c.said)
 			assert.Equal(t, c.name == "ON_CPU_MEMORY", errors.Is(err, device.ErrOutOfMemory))
 			assert.Equal(t, strings.Contains("ON_CPU_CARDS ON_CPU_DRIVER ON_CPU_CAPABILITY", c.name) ||
@@ -202,9 +281,17 @@ func TestOtherLibraries(t *testing.T) {
 	}
 	t.Setenv("WEFT_CUDA", library(t))
 	for _, number := range []int{7, -1} {
-		_, err := device.Open(number)
-		assert.EqualRefusal(t, err, fmt.Sprintf("cuda:%d: this machine has 1 card", number))
+		for _, f := range []func() error{
+			func() error { _, err := device.Open(number); return err },
+			func() error { _, err := device.Numbers([]int{0, number}); return err },
+		} {
+			assert.EqualRefusal(t, f(), fmt.Sprintf("cuda:%d: this machine has 1 card", number))
+		}
 	}
+	t.Setenv("ON_CPU_CARDS", "3")
+	all, err := device.Numbers(nil)
+	assert.NoError(t, err)
+	assert.Equal(t, []int{0, 1, 2}, all)
 }
 
 // Code comes from beside the program, from the cache folder, or from NVRTC, which is asked once.
@@ -310,7 +397,7 @@ func TestBeside(t *testing.T) {
 		down, there, err := beside()
 		err = cmp.Or(err, device.CloseCards())
 		if fail != "" {
-			assert.EqualError(t, err, said)
+			assert.EqualError(t, err, "cuda:0: "+said)
 			continue
 		}
 		assert.NoError(t, err)

@@ -41,10 +41,12 @@ void weft_error(const weft_driver *d, int status, const char **name, const char 
 	if (d->cuGetErrorString(status, text))
 		*text = NULL;
 }
-int weft_select(weft_driver *d, int number, char *name, int bytes, int *major, int *minor) {
+int weft_select(weft_driver *d, int number, char *name, int bytes, char uuid[16], int *major, int *minor) {
 	int status = d->cuDeviceGet(&d->device, number);
 	if (!status)
 		status = d->cuDeviceGetName(name, bytes, d->device);
+	if (!status)
+		status = d->cuDeviceGetUuid_v2(uuid, d->device);
 	if (!status)
 		status = d->cuDeviceGetAttribute(major, COMPUTE_CAPABILITY_MAJOR, d->device);
 	if (!status)

@@ -14,6 +14,7 @@ typedef unsigned long long device_address;
 	F(cuDeviceGetCount, (int *count)) \
 	F(cuDeviceGet, (int *device, int number)) \
 	F(cuDeviceGetName, (char *name, int bytes, int device)) \
+	F(cuDeviceGetUuid_v2, (char uuid[16], int device)) \
 	F(cuDeviceGetAttribute, (int *value, int which, int device)) \
 	F(cuDevicePrimaryCtxRetain, (void **context, int device)) \
 	F(cuDevicePrimaryCtxRelease_v2, (int device)) \
@@ -58,7 +59,7 @@ int weft_load(weft_driver *d, const char *library, const char **loader, const ch
 int weft_version(const weft_driver *d, int *version);
 int weft_start(const weft_driver *d, int *cards);
 void weft_error(const weft_driver *d, int status, const char **name, const char **text);
-int weft_select(weft_driver *d, int number, char *name, int bytes, int *major, int *minor);
+int weft_select(weft_driver *d, int number, char *name, int bytes, char uuid[16], int *major, int *minor);
 int weft_begin(weft_driver *d);
 int weft_use(const weft_driver *d);
 int weft_end(weft_driver *d);

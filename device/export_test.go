@@ -10,3 +10,11 @@ func CloseCards() (err error) {
 	clear(openCards)
 	return err
 }
+
+// Mixed returns a device of a card with the streams and events of another, and the kernels of a third.
+func Mixed(of, streams, kernels *Device) *Device {
+	return &Device{
+		card:   &card{number: of.number, driver: of.driver, functions: kernels.functions},
+		stream: streams.stream, beside: streams.beside,
+	}
+}

@@ -1,8 +1,11 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"weft/comm"
@@ -17,58 +20,122 @@ import (
 // spared is how much of a card's free memory is left to others where there is no memory limit, in bytes.
 const spared = 512 << 20
 
-// findCard returns the card that the options name, of whose memory so many workers have equal parts; nil: the
-// CPU computes.
-func findCard(o *setting.Options, workers int) (*worker.Card, error) {
-	if !o.OnCard() {
+// found is the card of a worker.
+type found struct {
+	Number           int
+	ID, Name, Driver string
+	Bytes            int64 // of its memory, for all workers there
+}
+
+// findCards returns the cards that the options name, for the workers of the job; nil: the CPU computes. All
+// processes call it together.
+func (j *Job) findCards(r *setting.Resolved) (c *worker.Card, err error) {
+	if !r.OnCard() {
 		return nil, nil
 	}
-	number, _ := o.Device.Card()
-	d, err := device.Open(number)
+	here := r.Workers
+	if j.peers().Size() > 1 {
+		here = 1
+	}
+	ranks := j.ranks()
+	var devices []*device.Device
+	err = ranks.Each(func() (err error) { // kernels may have to be compiled
+		devices, err = OpenCards(r.Device, j.LocalRank, here)
+		return AboutDevice(r.Device, err)
+	})
+	var failed error
+	var mine []found
+	for _, d := range devices { // of which each takes memory: all are open
+		free, _, err := d.Memory()
+		failed = cmp.Or(failed, err, d.Close())
+		mine = append(mine, found{d.Number(), d.ID(), d.Name(), d.Driver(), allowed(&r.Options, free)})
+	}
+	if err == nil {
+		err = ranks.Together(AboutDevice(r.Device, failed))
+	}
 	if err != nil {
 		return nil, err
 	}
-	free, _, err := d.Memory()
-	if err := errors.Join(err, d.Close()); err != nil {
+	all, err := worker.ToFirst(ranks.Comm, mine)
+	if err != nil {
 		return nil, err
 	}
-	return CardOf(o, d.Name(), d.Driver(), free, workers), nil
+	if ranks.First() {
+		c = together(r.Device, slices.Concat(all...))
+	}
+	return worker.FromFirst(ranks.Comm, c)
+}
+
+// OpenCards opens the cards of so many workers of this machine, from the first on.
+func OpenCards(of setting.Device, first, workers int) (devices []*device.Device, err error) {
+	listed, _ := of.Cards()
+	numbers, err := device.Numbers(listed)
+	for k := 0; k < workers && err == nil; k++ {
+		var d *device.Device
+		if d, err = device.Open(numbers[(first+k)%len(numbers)]); err == nil {
+			devices = append(devices, d)
+		}
+	}
+	return devices, err
+}
+
+// allowed is what workers may have of so much free memory of a card.
+func allowed(o *setting.Options, free int64) int64 {
+	return cmp.Or(int64(o.MemoryLimit), max(free-spared, free/2))
 }
 
 // CardOf is a card with so much free memory, of which so many workers have equal parts.
 func CardOf(o *setting.Options, name, driver string, free int64, workers int) *worker.Card {
-	limit := max(free-spared, free/2)
-	if o.MemoryLimit > 0 {
-		limit = int64(o.MemoryLimit)
+	return &worker.Card{
+		Device: o.Device, Name: name, Driver: driver, Bytes: allowed(o, free) / int64(workers),
 	}
-	return &worker.Card{Device: o.Device, Name: name, Driver: driver, Bytes: limit / int64(workers)}
 }
 
-// AboutDevice puts the setting before an error of a card; nil stays none.
+// together is what all workers found, by worker. All have equal parts of memory: the least that one may have.
+func together(of setting.Device, all []found) *worker.Card {
+	c := &worker.Card{Device: of, Driver: all[0].Driver, Bytes: math.MaxInt64}
+	sharers := map[string]int64{}
+	var names []string
+	for _, w := range all {
+		sharers[w.ID]++
+		if !slices.Contains(names, w.Name) {
+			names = append(names, w.Name)
+		}
+	}
+	for _, w := range all {
+		c.Bytes = min(c.Bytes, w.Bytes/sharers[w.ID])
+		c.Numbers = append(c.Numbers, w.Number)
+	}
+	c.Name = strings.Join(names, ", ")
+	return c
+}
+
+// AboutDevice puts the setting before an error of a card, which names it; nil stays none.
 func AboutDevice(of setting.Device, err error) error {
 	if err == nil {
 		return nil
 	}
-	number, _ := of.Card()
-	text := strings.TrimPrefix(err.Error(), fmt.Sprintf("cuda:%d: ", number))
+	text := strings.TrimPrefix(err.Error(), string(of)+": ")
 	if refusal.Is(err) {
 		return refusal.Errorf("--device %s: %s, or take --device %s", of, text, setting.CPU)
 	}
 	return fmt.Errorf("--device %s: %s", of, text)
 }
 
-// ChooseDevice decides --device auto: the first card, if there is one and it computes what the options ask
-// for, or else the CPU, and why.
+// ChooseDevice decides --device auto: cards, if there is one and it computes what the options ask for, or
+// else the CPU, and why.
 func ChooseDevice(o setting.Options) (d setting.Device, why string) {
 	if why = o.NoCard(); why != "" {
 		return setting.CPU, why
 	}
-	o.Device = setting.FirstCard
-	card, err := findCard(&o, 1)
+	devices, err := OpenCards(setting.AllCards, 0, 1)
+	if err == nil {
+		why, err = devices[0].Name(), devices[0].Close()
+	}
 	if err != nil {
 		return setting.CPU, err.Error()
 	}
-	return o.Device, card.Name
+	return setting.AllCards, why
 }
 
 // seat is where a worker computes.
@@ -77,21 +144,20 @@ type seat struct {
 	card   *device.Device // nil: the CPU
 }
 
-// seats makes those of so many workers. end gives their memory back.
-func (s *shared) seats(n int) (seats []*seat, end func() error, err error) {
+// seats makes those of so many workers, from one on. end gives their memory back.
+func (s *shared) seats(first, n int) (seats []*seat, end func() error, err error) {
 	end = func() (failed error) {
 		for _, at := range seats {
 			failed = errors.Join(failed, AboutDevice(s.Device, at.close()))
 		}
 		return failed
 	}
-	for range n {
+	for k := range n {
 		at := &seat{memory: tensor.NewMeter()}
 		if seats = append(seats, at); s.Card == nil {
 			continue
 		}
-		number, _ := s.Device.Card()
-		d, err := device.Open(number)
+		d, err := device.Open(s.Card.Numbers[first+k])
 		if err != nil {
 			return seats, end, AboutDevice(s.Device, err)
 		}

@@ -19,6 +19,7 @@ import (
 	"weft/nn"
 	"weft/train/plan"
 	"weft/train/setting"
+	"weft/train/worker"
 )
 
 // TestOnCard: on a card every network has the CPU's losses, but for rounding, on one worker and on a mesh,
@@ -34,7 +35,7 @@ func TestOnCard(t *testing.T) {
 				j.Options.LR, j.Options.Epochs = .001, 3
 				want, err := j.Run(context.Background())
 				require.NoError(t, err)
-				j.Options.Device = setting.FirstCard
+				j.Options.Device = setting.AllCards
 				got, _ := planAndRun(t, j)
 				if d := away(got.Losses, want.Losses); d > 1e-5 {
 					t.Errorf("%s: losses differ from the CPU's by %.1e", mesh, d)
@@ -47,6 +48,59 @@ func TestOnCard(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOnCards: meshes have the same bits on any number of cards, and the memory of their plans. A card that
+// fails ends all workers, and the error names it.
+func TestOnCards(t *testing.T) {
+	devicetest.Library(t)
+	t.Setenv("ON_CPU_CARDS", "4")
+	g := tangle(t, 120, 100)
+	for mesh, settings := range map[string]string{
+		"graph=4": "model gat, heads 4", "tensor=4": "model sage, norm batch",
+		"graph=2,tensor=2": "model gcn", "graph=2/3": "model gcn", "pipeline=2": "model gcnii, layers 4, chunk-order fixed",
+	} {
+		j := onMesh(g, given(Defaults(), settings+", epochs 2, hidden 16"), mesh)
+		var first *Result
+		for _, on := range []setting.Device{"cuda:2", "cuda:1,0", "cuda:0,1,3", setting.AllCards} {
+			j.Options.Device = on
+			r, _ := planAndRun(t, j)
+			if first == nil {
+				first = r
+			}
+			assert.Equal(t, first.Losses, r.Losses, mesh, on)
+			numbers, _ := on.Cards()
+			if numbers == nil {
+				numbers = []int{0, 1, 2, 3}
+			}
+			for worker, number := range r.Device.Cards {
+				assert.Equal(t, numbers[worker%len(numbers)], number, mesh, on)
+			}
+			assert.Len(t, r.Device.Cards, r.Workers)
+		}
+	}
+	t.Setenv("ON_CPU_FAIL", "cuLaunchKernel 20 1 2")
+	_, err := onMesh(g, given(Defaults(), "model gcn, device cuda"), "graph=4").Run(t.Context())
+	assert.ErrorContains(t, err, "--device cuda: cuda:2: ")
+	assert.ErrorContains(t, err, "CUDA_ERROR_INVALID_VALUE")
+}
+
+// TestTogether: all workers have the part of a card's memory that the worker with least has, and cards of
+// several kinds are named.
+func TestTogether(t *testing.T) {
+	on := func(id string, number int, bytes int64) found {
+		return found{Number: number, ID: id, Name: "H" + id[:1], Driver: "13.0", Bytes: bytes}
+	}
+	c := together("cuda", []found{on("1a", 0, 90), on("1b", 1, 90), on("1a", 0, 90)})
+	assert.Equal(t, &worker.Card{
+		Device: "cuda", Name: "H1", Driver: "13.0", Bytes: 45, Numbers: []int{0, 1, 0},
+	}, c)
+	assert.Equal(t, "H1 (workers 0, 2 on cuda:0; 1 on cuda:1)", c.String())
+	// processes that see one card each, of two machines
+	c = together("cuda", []found{on("1a", 0, 90), on("1b", 0, 80), on("2a", 0, 70)})
+	assert.Equal(t, int64(70), c.Bytes)
+	assert.Equal(t, "H1, H2 (workers 0, 1, 2 on cuda:0)", c.String())
+	assert.Equal(t, "H1", together("cuda:3", []found{on("1c", 3, 5)}).String())
 }
 
 // TestRestsBelowCard is TestRests of a card, whose matrices rest in the host's memory.
@@ -96,7 +150,7 @@ func TestRestsBelowCard(t *testing.T) {
 func TestCardFailsWhileRanksRest(t *testing.T) {
 	devicetest.Library(t)
 	j := onMesh(tangle(t, 600, 100), given(Defaults(), "model gcn, hidden 32, epochs 2"), "graph=1/4")
-	j.Options.Device, j.Options.Offload = setting.FirstCard, setting.RAM
+	j.Options.Device, j.Options.Offload = setting.AllCards, setting.RAM
 	p, err := j.PlanWith(t.Context(), plan.Asks{Range: true})
 	require.NoError(t, err)
 	j.Options.MemoryLimit = setting.Bytes(p.Least)
@@ -183,7 +237,7 @@ func TestMessagesOnCard(t *testing.T) {
 			j := onMesh(g, given(given(Defaults(), "model sage, layers 3, epochs 4"), words), mesh)
 			j.Options.LR = .001
 			want := mustRun(t, j)
-			j.Options.Device = setting.FirstCard
+			j.Options.Device = setting.AllCards
 			got := mustRun(t, j)
 			if d := away(got.Losses, want.Losses); d > 1e-5 {
 				t.Errorf("%s, %s: losses differ from the CPU's by %.1e", mesh, words, d)
@@ -201,7 +255,7 @@ func TestBestOnCard(t *testing.T) {
 	o := given(Defaults(), "model sage, dropout 0, epochs 60, patience 4")
 	o.LR = .1
 	j := onMesh(tangle(t, 300, 100), o, "")
-	j.Options.Device = setting.FirstCard
+	j.Options.Device = setting.AllCards
 	r := mustRun(t, j)
 	require.Equal(t, EndedPatience, r.Ended)
 	j.Options.Device = setting.CPU

@@ -110,10 +110,12 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 	for i := range p.Workers {
 		s.Rests = append(s.Rests, p.Workers[i].DiskBytes)
 	}
-	if s.Card != nil && (s.Offload == "" || p.InMemory) { // with some room, so that extents move less often
-		_, needs := p.Most()
+	if s.Card != nil {
 		card := *p.Card
-		card.Bytes = min(card.Bytes, needs+needs/8)
+		if s.Offload == "" || p.InMemory { // with some room, so that extents move less often
+			_, needs := p.Most()
+			card.Bytes = min(card.Bytes, needs+needs/8)
+		}
 		s.Card = &card
 	}
 	if p.InMemory {

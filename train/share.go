@@ -24,8 +24,8 @@ func (j *Job) begin(ctx context.Context, weights *nn.State, alike bool) (*shared
 	}
 	card := j.Card
 	if card == nil {
-		if card, err = findCard(&r.Options, cmp.Or(j.LocalWorkers, r.Workers)); err != nil {
-			return nil, AboutDevice(r.Device, err)
+		if card, err = j.findCards(r); err != nil {
+			return nil, err
 		}
 	}
 	s, err := j.share(ctx, r, weights, alike)

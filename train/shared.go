@@ -136,7 +136,7 @@ func (j *Job) eachWorker(s *shared,
 	if n > 1 && c.Size() > 1 {
 		n = 1 // of this process
 	}
-	seats, end, err := s.seats(n)
+	seats, end, err := s.seats(ranks.Rank(), n)
 	// After all are done, as they copy from each other's memory. On a card that has failed that fails, too.
 	defer func() { failed = cmp.Or(failed, end()) }()
 	if err != nil {
@@ -190,7 +190,7 @@ func (j *Job) inTurns(s *shared,
 	if err := j.ranks().Together(failed); err != nil { // before a host waits for those of other processes
 		return err
 	}
-	seats, end, err := s.seats(len(links))
+	seats, end, err := s.seats(j.peers().Rank(), len(links))
 	defer func() { failed = cmp.Or(failed, end()) }()
 	if err != nil {
 		return err

@@ -201,7 +201,7 @@ func (c *resting) run(t *testing.T, offload string) {
 	o := c.Options
 	card := offload == setting.RAM
 	if card {
-		o.Device = setting.FirstCard
+		o.Device = setting.AllCards
 	}
 	want := mustRun(t, onMesh(c.g, o, c.mesh))
 	o.Offload = offload

@@ -3,7 +3,8 @@
 // launch of its kernel is what runs on a GPU. Memory of the device is apart from the host's, between pages
 // that fault, and filled with NaN. A kernel's code is not in the module: it is found by its name. What a
 // stream is asked for is done when somebody waits for it, and not before, so that a missing wait shows as
-// other bits. A call that a GPU's driver may or may not survive ends the process with a line.
+// other bits. A call that a GPU's driver may or may not survive ends the process with a line, and so does
+// what is of one card in the context of another.
 //
 // The environment says what the machine is like; it is read by cuInit:
 //
@@ -15,8 +16,9 @@
 //	ON_CPU_IMAGE       what a module begins with; without it a module needs no code
 //	ON_CPU_EARLY       1: a copy from pinned memory is made at once, with what its stream waits for
 //	ON_CPU_PAGEABLE    1: cards read all of the host's memory, as by HMM
-//	ON_CPU_FAIL        "cuMemAlloc_v2 3 2": the third call of that function fails with status 2. A status of 700 to
-//	                   719 stays, as a GPU's does, until nobody has the context; of a launch, the call after it tells
+//	ON_CPU_FAIL        "cuMemAlloc_v2 3 2": the third call of that function fails with status 2; "cuMemAlloc_v2 3 2 1":
+//	                   of those on card 1. A status of 700 to 719 stays, as a GPU's does, until nobody has the context;
+//	                   of a launch, the call after it tells
 #include "on_cpu.h"
 #include <algorithm>
 #include <condition_variable>
@@ -76,11 +78,20 @@ static struct {
 	on_cpu::order order;
 	uint64_t seed;
 	std::string fail, failing; // ON_CPU_FAIL, and its function
-	int until, status;         // calls until it fails, and how
+	int until, status, on;     // calls until it fails, how, and on which card; −1: on any
 } machine;
-static std::map<address, size_t> live, pinned; // of the device and of the host, by the address of their first byte
-static size_t used;
-static int retained, broken; // the context, and what stays wrong there
+// A card. It is the context of all that is made there.
+static struct card {
+	size_t used; // of its memory
+	int retained, broken; // who has the context, and what stays wrong there
+} cards[64];
+static thread_local card *current; // the context of this thread of the system
+struct allocation {
+	size_t bytes;
+	const card *of;
+};
+// of the cards and of the host, by the address of their first byte
+static std::map<address, allocation> live, pinned;
 
 [[noreturn]] __attribute__((format(printf, 1, 2))) static void misused(const char *what, ...) {
 	va_list rest;
@@ -96,33 +107,46 @@ static const char *setting(const char *name, const char *otherwise) {
 	return value && *value ? value : otherwise;
 }
 
-// What a call returns before it does anything.
-static result before(const char *function) {
+static card *must_be_here(const char *function, const char *what, const card *of) {
+	if (!current)
+		misused("%s: the thread has no context", function);
+	if (of != current)
+		misused("%s: the context is that of cuda:%td, and %s is of cuda:%td", function, current - cards, what, of - cards);
+	return current;
+}
+
+// What a call, on a card or on none, returns before it does anything.
+static result before(const char *function, card *on) {
 	std::lock_guard<std::mutex> hold(mu);
+	int none = OK, &broken = on ? on->broken : none;
 	const result now = broken;
-	if (machine.failing != function || --machine.until)
+	if (machine.failing != function || (machine.on >= 0 && on != &cards[machine.on]) || --machine.until)
 		return now;
 	if (machine.status < STICKY || machine.status > LAUNCH_FAILED)
 		return machine.status;
 	broken = machine.status;
 	return machine.failing == "cuLaunchKernel" ? now : broken;
 }
-#define BEFORE \
-	if (const result status = before(__func__)) \
+#define BEFORE_ON(card) \
+	if (const result status = before(__func__, card)) \
 	return status
+#define BEFORE BEFORE_ON(must_be_here(__func__, "", current))
+#define HERE(what) must_be_here(__func__, "the " #what, what->on)
 
-// Whether all these bytes are one allocation's.
-static bool inside(address p, size_t bytes, const std::map<address, size_t> &live = ::live) {
+// The allocation that has all these bytes, NULL if none has.
+static const allocation *inside(address p, size_t bytes, const std::map<address, allocation> &live = ::live) {
 	std::lock_guard<std::mutex> hold(mu);
 	auto after = live.upper_bound(p);
 	if (after == live.begin())
-		return false;
+		return nullptr;
 	--after;
-	return p + bytes <= after->first + after->second;
+	return p + bytes <= after->first + after->second.bytes ? &after->second : nullptr;
 }
 static void must_be_inside(const char *function, address p, size_t bytes) {
-	if (!inside(p, bytes))
+	const allocation *a = inside(p, bytes);
+	if (!a)
 		misused("%s: %zu bytes at %#llx are not within one allocation of the device", function, bytes, p);
+	must_be_here(function, "an address", a->of);
 }
 static void must_be_host(const char *function, const void *p) {
 	if (inside((address)p, 1))
@@ -150,20 +174,29 @@ static size_t room_of(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
 // A stream, with what it was asked for and has not begun.
 struct stream {
+	const card *on;
 	std::deque<std::function<void()>> waiting;
 	uint64_t asked, done;
 	bool busy; // somebody does the next
 };
 struct event {
+	const card *on;
 	stream *of;
 	uint64_t number; // of what it was asked for; 0: the event was not recorded
+};
+struct function {
+	const card *on;
+	const kernel *runs;
+};
+struct module {
+	const card *on;
+	std::map<std::string, function> functions; // that were asked for
 };
 static std::set<stream *> streams;
 static std::mutex queues; // of streams
 static std::condition_variable ended;
-static void ask(void *of, std::function<void()> what) {
+static void ask(stream *s, std::function<void()> what) {
 	std::lock_guard<std::mutex> hold(queues);
-	stream *s = (stream *)of;
 	s->waiting.push_back(what), s->asked++;
 }
 // Does what a stream was asked for, up to a number.
@@ -184,18 +217,19 @@ static void await(stream *s, uint64_t number) {
 		ended.notify_all();
 	}
 }
-static void await(void *s) {
+static void await(stream *s) {
 	std::unique_lock<std::mutex> hold(queues);
-	const uint64_t all = ((stream *)s)->asked;
+	const uint64_t all = s->asked;
 	hold.unlock();
-	await((stream *)s, all);
+	await(s, all);
 }
-static void await_all() {
+static void await_all(const card *on = nullptr) {
 	std::unique_lock<std::mutex> hold(queues);
 	const std::set<stream *> all = streams;
 	hold.unlock();
 	for (stream *s : all)
-		await(s);
+		if (!on || s->on == on)
+			await(s);
 }
 
 // A kernel that touches a page that is nobody's, or that others may not write.
@@ -211,11 +245,11 @@ static void fault(int signal, siginfo_t *info, void *context) {
 	}
 	const address p = (address)info->si_addr;
 	char what[128] = "no memory of the device";
-	for (auto &[start, bytes] : live)
-		if (p >= start + bytes && p - start - bytes < 2 * PAGE)
-			snprintf(what, sizeof what, "%llu bytes past the end of an allocation of %zu", p - start - bytes, bytes);
+	for (auto &[start, a] : live)
+		if (p >= start + a.bytes && p - start - a.bytes < 2 * PAGE)
+			snprintf(what, sizeof what, "%llu bytes past the end of an allocation of %zu", p - start - a.bytes, a.bytes);
 		else if (p < start && start - p < 2 * PAGE)
-			snprintf(what, sizeof what, "%llu bytes before an allocation of %zu", start - p, bytes);
+			snprintf(what, sizeof what, "%llu bytes before an allocation of %zu", start - p, a.bytes);
 #ifdef __x86_64__
 	const void *pc = (const void *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
 #else
@@ -242,7 +276,8 @@ result cuInit(unsigned) {
 	const std::string fail = setting("ON_CPU_FAIL", "");
 	if (fail != machine.fail) {
 		char name[64] = "";
-		if (sscanf(fail.c_str(), "%63s %d %d", name, &machine.until, &machine.status) != 3 && !fail.empty())
+		machine.on = -1;
+		if (sscanf(fail.c_str(), "%63s %d %d %d", name, &machine.until, &machine.status, &machine.on) < 3 && !fail.empty())
 			misused("ON_CPU_FAIL=%s: a function, the number of a call, a status", fail.c_str());
 		machine.fail = fail, machine.failing = name;
 	}
@@ -254,7 +289,7 @@ result cuInit(unsigned) {
 	if (!handles)
 		misused("sigaction: %m");
 	hold.unlock();
-	BEFORE;
+	BEFORE_ON(nullptr);
 	return machine.cards ? OK : NO_DEVICE;
 }
 result cuDriverGetVersion(int *v) { return *v = atoi(setting("ON_CPU_DRIVER", "13000")), OK; }
@@ -270,11 +305,11 @@ result cuGetErrorString(int status, const char **text) {
 			return *text = e.text, OK;
 	return INVALID_VALUE;
 }
-result cuDeviceGetCount(int *n) { BEFORE; return *n = machine.cards, OK; }
-result cuDeviceGet(int *d, int k) { BEFORE; return *d = k, k < 0 || k >= machine.cards ? INVALID_VALUE : OK; }
-result cuDeviceGetName(char *name, int n, int) { BEFORE; return snprintf(name, n, "CPU in place of a GPU"), OK; }
+result cuDeviceGetCount(int *n) { BEFORE_ON(nullptr); return *n = machine.cards, OK; }
+result cuDeviceGet(int *d, int k) { BEFORE_ON(nullptr); return *d = k, k < 0 || k >= machine.cards ? INVALID_VALUE : OK; }
+result cuDeviceGetName(char *name, int n, int) { BEFORE_ON(nullptr); return snprintf(name, n, "CPU in place of a GPU"), OK; }
 result cuDeviceGetAttribute(int *v, int what, int) {
-	BEFORE;
+	BEFORE_ON(nullptr);
 	switch (what) {
 	case 16: return *v = 2, OK; // multiprocessors
 	case 75: return *v = machine.capability / 10, OK;
@@ -283,58 +318,64 @@ result cuDeviceGetAttribute(int *v, int what, int) {
 	}
 	return INVALID_VALUE;
 }
-result cuDevicePrimaryCtxRetain(void **c, int) {
-	BEFORE;
+result cuDeviceGetUuid_v2(char uuid[16], int d) { BEFORE_ON(nullptr); return memset(uuid, d + 1, 16), OK; }
+result cuDevicePrimaryCtxRetain(void **c, int d) {
+	BEFORE_ON(&cards[d]);
 	std::lock_guard<std::mutex> hold(mu);
-	return retained++, *c = (void *)1, OK;
+	return cards[d].retained++, *c = &cards[d], OK;
 }
-result cuDevicePrimaryCtxRelease_v2(int) { // also where it fails
-	const result status = before(__func__);
+result cuDevicePrimaryCtxRelease_v2(int d) { // also where it fails
+	const result status = before(__func__, &cards[d]);
 	std::lock_guard<std::mutex> hold(mu);
-	if (!--retained)
-		broken = OK;
+	if (!--cards[d].retained)
+		cards[d].broken = OK;
 	return status;
 }
-result cuCtxSetCurrent(void *) { BEFORE; return OK; }
+result cuCtxSetCurrent(void *c) {
+	current = (card *)c;
+	BEFORE;
+	return OK;
+}
 result cuMemGetInfo_v2(size_t *free, size_t *total) {
 	BEFORE;
 	std::lock_guard<std::mutex> hold(mu);
-	return *total = machine.memory, *free = machine.memory - used, OK;
+	return *total = machine.memory, *free = machine.memory - current->used, OK;
 }
 result cuMemAlloc_v2(address *p, size_t n) {
 	BEFORE;
 	std::lock_guard<std::mutex> hold(mu);
 	if (!n)
 		return INVALID_VALUE;
-	if (n > machine.memory - used)
+	if (n > machine.memory - current->used)
 		return OUT_OF_MEMORY;
 	char *m = new_memory(room_of(n));
 	if (!m)
 		return OUT_OF_MEMORY;
 	*p = (address)(m + (room_of(n) - n) / 256 * 256); // the end is near the page that faults
-	live[*p] = n, used += n;
+	live[*p] = {n, current}, current->used += n;
 	return OK;
 }
 result cuMemFree_v2(address p) {
 	BEFORE;
-	await_all();
+	await_all(current);
 	std::lock_guard<std::mutex> hold(mu);
 	auto it = live.find(p);
 	if (it == live.end())
 		misused("cuMemFree: %#llx is not the address of an allocation", p);
-	const size_t n = it->second;
+	const auto [n, of] = it->second;
+	must_be_here(__func__, "an address", of);
 	for (const unsigned char *c = (unsigned char *)p + n; (size_t)c % PAGE; c++)
 		if (*c != 0xff)
 			misused("a kernel wrote byte %zu of an allocation of %zu", (size_t)(c - (unsigned char *)p), n);
 	munmap((char *)(p / PAGE * PAGE) - PAGE, room_of(n) + 2 * PAGE);
-	used -= n;
+	current->used -= n;
 	live.erase(it);
 	return OK;
 }
 // Of memory that is not pinned a card has a copy when the call returns, unless it reads all of the host's.
-result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *stream) {
+result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, stream *stream) {
 	BEFORE;
-	must_be_inside(__func__, to, n), must_be_host(__func__, from);
+	HERE(stream), must_be_inside(__func__, to, n), must_be_host(__func__, from);
 	if (inside((address)from, n, pinned) || atoi(setting("ON_CPU_PAGEABLE", "0"))) {
 		ask(stream, [=] { memcpy((void *)to, from, n); });
 		if (atoi(setting("ON_CPU_EARLY", "0")))
@@ -344,17 +385,17 @@ result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *stream
 	const std::string copy((const char *)from, n);
 	return ask(stream, [=] { memcpy((void *)to, copy.data(), n); }), OK;
 }
-result cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, void *stream) {
+result cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, stream *stream) {
 	BEFORE;
-	must_be_inside(__func__, from, n), must_be_host(__func__, to);
+	HERE(stream), must_be_inside(__func__, from, n), must_be_host(__func__, to);
 	ask(stream, [=] { memcpy(to, (void *)from, n); });
 	if (!inside((address)to, n, pinned))
 		await(stream);
 	return OK;
 }
-result cuMemcpyDtoDAsync_v2(address to, address from, size_t n, void *stream) {
+result cuMemcpyDtoDAsync_v2(address to, address from, size_t n, stream *stream) {
 	BEFORE;
-	must_be_inside(__func__, from, n), must_be_inside(__func__, to, n);
+	HERE(stream), must_be_inside(__func__, from, n), must_be_inside(__func__, to, n);
 	return ask(stream, [=] { memmove((void *)to, (void *)from, n); }), OK;
 }
 result cuMemHostAlloc(void **p, size_t n, unsigned) {
@@ -363,7 +404,7 @@ result cuMemHostAlloc(void **p, size_t n, unsigned) {
 	if (*p == MAP_FAILED)
 		return OUT_OF_MEMORY;
 	std::lock_guard<std::mutex> hold(mu);
-	return pinned[(address)*p] = n, OK;
+	return pinned[(address)*p] = {n, current}, OK;
 }
 result cuMemFreeHost(void *p) {
 	BEFORE;
@@ -372,64 +413,70 @@ result cuMemFreeHost(void *p) {
 	auto it = pinned.find((address)p);
 	if (it == pinned.end())
 		misused("cuMemFreeHost: %p is not the address of an allocation", p);
-	munmap(p, room_of(it->second));
+	munmap(p, room_of(it->second.bytes));
 	pinned.erase(it);
 	return OK;
 }
-result cuStreamCreate(void **s, unsigned) {
+result cuStreamCreate(stream **s, unsigned) {
 	BEFORE;
 	std::lock_guard<std::mutex> hold(queues);
-	return *s = *streams.insert(new stream()).first, OK;
+	return *s = *streams.insert(new stream{current}).first, OK;
 }
-result cuStreamDestroy_v2(void *s) {
+result cuStreamDestroy_v2(stream *stream) {
 	BEFORE;
-	await(s);
+	HERE(stream), await(stream);
 	std::lock_guard<std::mutex> hold(queues);
-	streams.erase((stream *)s);
-	return delete (stream *)s, OK;
+	streams.erase(stream);
+	return delete stream, OK;
 }
-result cuStreamSynchronize(void *s) { BEFORE; return await(s), OK; }
-result cuEventCreate(void **e, unsigned) { BEFORE; return *e = new event(), OK; }
-result cuEventDestroy_v2(void *e) { BEFORE; return delete (event *)e, OK; }
-result cuEventRecord(void *e, void *s) {
+result cuStreamSynchronize(stream *stream) { BEFORE; return HERE(stream), await(stream), OK; }
+result cuEventCreate(event **e, unsigned) { BEFORE; return *e = new event{current}, OK; }
+result cuEventDestroy_v2(event *event) { BEFORE; return HERE(event), delete event, OK; }
+result cuEventRecord(event *event, stream *stream) {
 	BEFORE;
+	HERE(event), HERE(stream);
 	std::lock_guard<std::mutex> hold(queues);
-	return *(event *)e = {(stream *)s, ((stream *)s)->asked}, OK;
+	return event->of = stream, event->number = stream->asked, OK;
 }
-static event last_record(void *e) {
+static event last_record(event *e) {
 	std::lock_guard<std::mutex> hold(queues);
-	return *(event *)e;
+	return *e;
 }
-result cuEventSynchronize(void *e) {
+result cuEventSynchronize(event *event) {
 	BEFORE;
-	const event now = last_record(e);
+	HERE(event);
+	const auto now = last_record(event);
 	return await(now.of, now.number), OK;
 }
-result cuStreamWaitEvent(void *s, void *e, unsigned) {
+result cuStreamWaitEvent(stream *stream, event *event, unsigned) {
 	BEFORE;
-	const event now = last_record(e);
-	return ask(s, [=] { await(now.of, now.number); }), OK;
+	HERE(stream), HERE(event);
+	const auto now = last_record(event);
+	return ask(stream, [=] { await(now.of, now.number); }), OK;
 }
-result cuModuleLoadData(void **m, const void *image) {
+result cuModuleLoadData(module **m, const void *image) {
 	BEFORE;
 	const char *begin = setting("ON_CPU_IMAGE", "");
-	return *m = (void *)image, strncmp((const char *)image, begin, strlen(begin)) ? INVALID_IMAGE : OK;
+	return *m = new module{current}, strncmp((const char *)image, begin, strlen(begin)) ? INVALID_IMAGE : OK;
 }
-result cuModuleUnload(void *) { BEFORE; return OK; }
-result cuModuleGetFunction(void **f, void *, const char *name) {
+result cuModuleUnload(module *module) { BEFORE; return HERE(module), delete module, OK; }
+result cuModuleGetFunction(function **f, module *module, const char *name) {
 	BEFORE;
+	HERE(module);
+	std::lock_guard<std::mutex> hold(mu);
 	for (const kernel &k : kernels())
 		if (!strcmp(k.name, name))
-			return *f = (void *)&k, OK;
+			return *f = &(module->functions[name] = {current, &k}), OK;
 	return NOT_FOUND;
 }
 // A kernel takes one struct. extra has it as a GPU's driver takes it: CU_LAUNCH_PARAM_BUFFER_POINTER, its
 // address, …_SIZE, the address of its size, …_END.
-result cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, void *stream, void **, void **extra) {
+result cuLaunchKernel(function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, stream *stream, void **, void **extra) {
 	BEFORE;
-	const kernel *k = (const kernel *)f;
-	if (!k)
+	if (!function)
 		return INVALID_HANDLE;
+	HERE(function), HERE(stream);
+	const kernel *k = function->runs;
 	if (gy != 1 || gz != 1 || by != 1 || bz != 1 || !gx || gx > 0x7fffffff || !bx || bx > on_cpu::MOST_THREADS)
 		misused("%s: a launch of %u×%u×%u blocks of %u×%u×%u threads", k->name, gx, gy, gz, bx, by, bz);
 	if (!extra || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4])
@@ -437,6 +484,12 @@ result cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned b
 	if (const size_t bytes = *(size_t *)extra[3]; bytes != k->bytes)
 		misused("%s: a launch passes %zu bytes, and it takes %zu", k->name, bytes, k->bytes);
 	const std::string args((const char *)extra[1], k->bytes);
+	for (size_t at = 0; at + sizeof(address) <= args.size(); at += sizeof(address)) {
+		address p;
+		memcpy(&p, &args[at], sizeof p);
+		if (const allocation *a = inside(p, 1))
+			must_be_here(k->name, "an address", a->of);
+	}
 	return ask(stream, [=] {
 		on_cpu::run(k->run, args.data(), gx, bx, 0, gx, machine.order, machine.seed, k->name);
 	}), OK;

@@ -80,6 +80,7 @@ MUTANTS = [
     ("driver.c", "if (!status)\n\t\tstatus = d->cuDeviceGetName", "status = d->cuDeviceGetName", "TestFails"),
     ("driver.c", "return status ? status : d->cuDeviceGetCount(cards)", "return d->cuDeviceGetCount(cards)", "TestFails"),
     ("driver.c", "status ? status : d->call", "d->call", "TestFails"),
+    ("driver.c", "int status = d->cuCtxSetCurrent(d->context); \\", "int status = 0; \\", "TestCards"),
     ("driver.c", "d->cuDeviceGetAttribute(minor,", "d->cuDeviceGetAttribute(major,", "TestLaunch"),
     ("driver.c", "if (!d->context)\n\t\treturn 0;", "", "TestFails"),
     ("driver.c", "first = first ? first : status;", "", "TestFails"),

@@ -26,7 +26,6 @@ import (
 	"strings"
 	"time"
 
-	"weft/device"
 	"weft/graph/generate"
 	"weft/internal/machine"
 	"weft/internal/refusal"
@@ -265,11 +264,11 @@ func (m *Machine) measure(o Options) (err error) {
 	if o.Quick {
 		bytes = 16 << 10
 	}
-	number, _ := o.Device.Card()
-	card, err := device.Open(number)
+	cards, err := train.OpenCards(o.Device, 0, 1)
 	if err != nil {
 		return train.AboutDevice(o.Device, err)
 	}
+	card := cards[0]
 	defer func() { err = errors.Join(err, card.Close()) }()
 	m.Card = card.Name()
 	m.Rates, err = machine.MeasureCard(card, bytes)

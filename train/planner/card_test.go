@@ -61,7 +61,7 @@ func TestKernelsOnCard(t *testing.T) {
 func onCards(t *testing.T, workers int, c Card) []Mesh {
 	t.Helper()
 	p := planner(nil)
-	p.Options.Device, p.Options.Model, p.Options.Layers, p.Options.Hidden = setting.FirstCard, "sage", 2, 32
+	p.Options.Device, p.Options.Model, p.Options.Layers, p.Options.Hidden = setting.AllCards, "sage", 2, 32
 	p.Counts, p.Machine = random(100_000, 20), Machine{Sharers: workers, Card: &c}
 	p.Options.Chunks = 0
 	meshes, _, err := p.Meshes(context.Background(), workers)
@@ -108,7 +108,7 @@ func TestMessagesOfCards(t *testing.T) {
 func TestMemoryOfCards(t *testing.T) {
 	devicetest.Library(t)
 	p := planner(small(t))
-	p.Options.Device, p.Options.Epochs = setting.FirstCard, 3
+	p.Options.Device, p.Options.Epochs = setting.AllCards, 3
 	card, err := MeasureCard(0, machine.Cache{Folder: t.TempDir()})
 	require.NoError(t, err)
 	p.Machine.Card, p.Machine.Cards, p.Machine.Sharers = card, 1, 2

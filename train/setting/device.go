@@ -3,6 +3,7 @@ package setting
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,46 +11,54 @@ import (
 	"weft/train/task"
 )
 
-// Device is where workers compute: CPU, AutoDevice, "cuda", or "cuda:N" for card N of the machine.
+// Device is where workers compute: CPU, AutoDevice, AllCards, or cards by number, as in "cuda:0,2". The
+// workers of a machine are on its cards in turn: the first is on the first card.
 type Device string
 
-// CPU and AutoDevice, a card if there is one, are Devices.
+// CPU, AutoDevice, which is AllCards or the CPU, and AllCards of a machine are Devices.
 const (
 	CPU        Device = "cpu"
 	AutoDevice Device = "auto"
+	AllCards   Device = "cuda"
 )
 
-// FirstCard is the Device of card 0.
-const FirstCard Device = "cuda"
+var devices = []string{string(CPU), string(AllCards), string(AutoDevice)}
 
-var devices = []string{string(CPU), string(FirstCard), string(AutoDevice)}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
+// UnmarshalText implements encoding.TextUnmarshaler. Each number may have cuda: before it.
 func (d *Device) UnmarshalText(text []byte) error {
-	of := Device(strings.ToLower(string(text)))
-	number, is := of.Card()
-	if of != CPU && of != AutoDevice && !is || number < 0 {
-		return errors.New("must be cpu, cuda, cuda:N for card N from 0, or auto")
+	of := Device(strings.ReplaceAll(strings.ToLower(string(text)), ",cuda:", ","))
+	cards, is := of.Cards()
+	if of != CPU && of != AutoDevice && !is || slices.Contains(cards, -1) {
+		return errors.New("must be cpu, cuda, cuda:N for card N from 0, cuda:N,M for several, or auto")
+	}
+	for k, number := range cards {
+		if slices.Contains(cards[:k], number) {
+			return fmt.Errorf("has card %d twice; name each card once", number)
+		}
 	}
 	*d = of
 	return nil
 }
 
-// Card is the number of the card; is says whether it is one. A number that cannot be read is −1.
-func (d Device) Card() (number int, is bool) {
-	text, numbered := strings.CutPrefix(string(d), string(FirstCard)+":")
-	if !numbered {
-		return 0, d == FirstCard
+// Cards are the numbers of the cards, nil for all; are says whether it is cards. A number that cannot be read
+// is −1.
+func (d Device) Cards() (numbers []int, are bool) {
+	list, listed := strings.CutPrefix(string(d), string(AllCards)+":")
+	if !listed {
+		return nil, d == AllCards
 	}
-	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return -1, true
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return []int{-1}, true
+		}
+		numbers = append(numbers, int(n))
 	}
-	return int(n), true
+	return numbers, true
 }
 
-// IsCard reports whether it is a card.
-func (d Device) IsCard() bool { _, is := d.Card(); return is }
+// IsCard reports whether it is one or several cards.
+func (d Device) IsCard() bool { _, are := d.Cards(); return are }
 
 // OnCard reports whether workers compute on a card.
 func (o *Options) OnCard() bool { return o.Device.IsCard() }

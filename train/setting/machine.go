@@ -16,14 +16,14 @@ var machineSettings = []Setting{
 		"which the command stops with a checkpoint, over all its runs, 0: no limit"},
 	{
 		Name: "device", byDefault: string(CPU), changes: true, Choices: devices, others: true,
-		Meaning: "what workers compute on; cuda is NVIDIA's first card, cuda:N card N from 0, and auto the " +
-			"first card, or the CPU if there is none",
+		Meaning: "what workers compute on; cuda is all of NVIDIA's cards, a worker on each in turn, cuda:N card N " +
+			"from 0, cuda:N,M several, and auto cuda, or the CPU if there is no card",
 		check: func(_ Setting, r *Resolved) error { return r.CheckCard() },
 	},
 	{Name: "threads", changes: true, limits: between(0, 1<<12), Meaning: "threads of each worker, 0: " +
 		"an equal share of all cores"},
 	{Name: "memory-limit", changes: true, Meaning: "refuse a run in which a worker would need more " +
-		"memory, as in 4GiB; with a card, all workers together of the card's"},
+		"memory, as in 4GiB; with cards, the workers of a card together of its memory"},
 	{
 		Name: "host-memory-limit", changes: true, needs: need{"offload", []string{RAM}},
 		Meaning: "refuse a run of which more would rest in the memory of a machine, of all its workers",
@@ -35,7 +35,7 @@ var machineSettings = []Setting{
 			switch {
 			case !r.DeviceMessages:
 			case !r.OnCard():
-				return s.refuse(&r.Options, "the CPU computes; take --device %s, or leave it out", FirstCard)
+				return s.refuse(&r.Options, "the CPU computes; take --device %s, or leave it out", AllCards)
 			case r.TakesTurns():
 				return s.refuse(&r.Options, "partitions that take turns send from the host's memory; take as many "+
 					"workers as partitions, or leave it out")

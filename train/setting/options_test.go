@@ -361,20 +361,26 @@ func read(t *testing.T, value encoding.TextUnmarshaler, text string) {
 	assert.NoError(t, value.UnmarshalText([]byte(text)))
 }
 
-// TestDevice: a card has its number, 0 without one, and others are no cards.
+// TestDevice: cards have their numbers, all have none, and others are no cards.
 func TestDevice(t *testing.T) {
-	for text, want := range map[string]int{"cpu": -1, "auto": -1, "cuda": 0, "cuda:0": 0, "Cuda:12": 12} {
+	for text, want := range map[string][]int{
+		"cpu": nil, "auto": nil, "cuda": nil, "cuda:0": {0}, "Cuda:12": {12}, "cuda:3,0": {3, 0},
+		"cuda:1,cuda:0,2": {1, 0, 2},
+	} {
 		var d Device
 		read(t, &d, text)
-		n, is := d.Card()
-		assert.Equal(t, want >= 0, is, text)
-		assert.Equal(t, max(want, 0), n, text)
+		numbers, are := d.Cards()
+		assert.Equal(t, strings.HasPrefix(strings.ToLower(text), "cuda"), are, text)
+		assert.Equal(t, want, numbers, text)
 	}
-	for _, text := range []string{"", "gpu", "1", "cuda:", "cuda:-1", "cuda:1.5", "cuda:99999", "cuda1"} {
-		if err := new(Device).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is read", text)
-		}
+	for _, text := range []string{
+		"", "gpu", "1", "cuda:", "cuda:-1", "cuda:1.5", "cuda:99999", "cuda1", "cuda:0,", "cuda,cuda:1",
+	} {
+		err := new(Device).UnmarshalText([]byte(text))
+		assert.EqualError(t, err, "must be cpu, cuda, cuda:N for card N from 0, cuda:N,M for several, or auto")
 	}
+	err := new(Device).UnmarshalText([]byte("cuda:1,0,cuda:1"))
+	assert.EqualError(t, err, "has card 1 twice; name each card once")
 }
 
 func TestParseBytes(t *testing.T) {

@@ -118,7 +118,7 @@ func (r *Resolved) divide() error {
 	case grid.Stages > 1 && n == 0 && r.OffloadFolder() != "":
 		return refusal.Errorf("--offload %s on the mesh %s: matrices of a stage rest in the host's memory alone, "+
 			"below a card; take --device %s with --offload %s, or --parallel graph=%d with --partitions",
-			r.Offload, Axes(grid), FirstCard, RAM, r.Workers)
+			r.Offload, Axes(grid), AllCards, RAM, r.Workers)
 	case grid.Stages > 1 && n == 0:
 		return nil
 	case r.Offload != "" && n <= grid.Partitions:

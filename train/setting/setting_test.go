@@ -181,7 +181,7 @@ func TestPartitionsAreRefused(t *testing.T) {
 		o := Defaults()
 		o.Layers, o.Parallel, o.Partitions, o.Offload = 3, c.parallel, c.partitions, c.offload
 		if o.AggregationChunks = axis.Chunks(c.aggregationChunks); c.offload == RAM {
-			o.Device = FirstCard
+			o.Device = AllCards
 		}
 		_, err := o.Resolve()
 		assert.ErrorContains(t, err, c.want, "%s, %d partitions", c.parallel, c.partitions)

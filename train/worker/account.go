@@ -211,10 +211,11 @@ type Usage struct {
 	Device *DeviceUsage `json:"device,omitempty"` // nil: the CPU computes
 }
 
-// DeviceUsage is what the workers of a run used of a card, in the last epoch with the evaluation before it.
+// DeviceUsage is what the workers of a run used of cards, in the last epoch with the evaluation before it.
 type DeviceUsage struct {
 	Name          string `json:"name"`
 	Driver        string `json:"driver"`          // its version of CUDA
+	Cards         []int  `json:"cards"`           // by worker: which card of its machine
 	PeakBytes     int64  `json:"peak_bytes"`      // of the worker with most, over the run
 	HostBytes     int64  `json:"host_bytes"`      // of matrices in the host's memory, at most over the run
 	ToDeviceBytes int64  `json:"to_device_bytes"` // from the host
@@ -310,7 +311,9 @@ func (w *Worker) Totals() (t Totals, err error) {
 		t.SentTo[at] = make([]int64, n)
 	}
 	if w.Card != nil {
-		t.Device = &DeviceUsage{Name: w.Card.Name, Driver: w.Card.Driver, OnCPU: OnCPU{}}
+		t.Device = &DeviceUsage{
+			Name: w.Card.Name, Driver: w.Card.Driver, Cards: w.Card.Numbers, OnCPU: OnCPU{},
+		}
 	}
 	var sent []Communication
 	for rank, at := range w.Holders() { // the ranks of a worker have its memory in common

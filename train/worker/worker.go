@@ -6,7 +6,10 @@
 package worker
 
 import (
+	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"weft/autograd"
@@ -58,7 +61,7 @@ type Config struct {
 	// Loaded is the model of an inference for Vertices, with its weights. nil: the worker makes its own.
 	Loaded  *engine.Loaded
 	Savings Savings
-	// Card is what the worker computes on. nil: the CPU.
+	// Card is what the workers compute on. nil: the CPU.
 	Card *Card
 	// Standard standardises the columns of dense features, by the number of the vertex type. nil: by the
 	// means and deviations of the graph, where the settings ask for it.
@@ -88,11 +91,33 @@ type Savings struct {
 	Recompute bool // the backward pass computes values again (engine.Config.Recompute)
 }
 
-// Card is a card of this machine.
+// Card is the cards that the workers of a run compute on.
 type Card struct {
-	Device       setting.Device
-	Name, Driver string
-	Bytes        int64 // of its memory that each worker has
+	Device  setting.Device
+	Name    string // of all: that of each kind, if there are several
+	Driver  string // its version of CUDA
+	Bytes   int64  // of a card's memory that each worker has
+	Numbers []int  // by worker: which card of its machine; nil: in a plan of cards that need not be there
+}
+
+// String is the name, and where there are several workers which cards they are on.
+func (c *Card) String() string {
+	if len(c.Numbers) < 2 {
+		return c.Name
+	}
+	var numbers []int
+	workers := map[int][]string{}
+	for worker, number := range c.Numbers {
+		if workers[number] == nil {
+			numbers = append(numbers, number)
+		}
+		workers[number] = append(workers[number], strconv.Itoa(worker))
+	}
+	list := make([]string, len(numbers))
+	for k, number := range numbers {
+		list[k] = fmt.Sprintf("%s on cuda:%d", strings.Join(workers[number], ", "), number)
+	}
+	return fmt.Sprintf("%s (workers %s)", c.Name, strings.Join(list, "; "))
 }
 
 // Worker is one worker of a run. All workers call its methods together.

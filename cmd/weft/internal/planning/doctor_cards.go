@@ -88,10 +88,13 @@ func (f cardsFinding) describe() (found, advice string) {
 	if f.Cards == nil {
 		return "none: " + f.NotFound, ""
 	}
-	c := f.Cards[0]
+	c, n := f.Cards[0], len(f.Cards)
 	rate := func(of float64) string { return ui.Megabytes(int64(of)) + "/s" }
 	found = fmt.Sprintf("%s, %s, CUDA %s; %s to it, %s back, of pinned memory %s and %s%s", c.Name,
-		ui.Megabytes(c.Total), c.Driver, rate(c.ToDevice), rate(c.ToHost), rate(c.PinnedTo), rate(c.PinnedFrom),
-		ui.When(len(f.Cards) > 1, fmt.Sprintf("; %d more", len(f.Cards)-1)))
+		ui.Megabytes(c.Total), c.Driver, rate(c.ToDevice), rate(c.ToHost), rate(c.PinnedTo),
+		rate(c.PinnedFrom), ui.When(n > 1, fmt.Sprintf("; %d more", n-1)))
+	if n > 1 {
+		return found, fmt.Sprintf("weft train --device cuda --parallel graph=%d computes on all", n)
+	}
 	return found, "weft train --device cuda computes on it"
 }

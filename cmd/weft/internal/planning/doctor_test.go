@@ -222,6 +222,8 @@ func TestCards(t *testing.T) {
 	assert.Contains(t, found, "CPU in place of a GPU, 8.0 GB, CUDA 13.0; ")
 	assert.Contains(t, found, " back, of pinned memory ")
 	assert.Contains(t, found, "; 1 more")
+	assert.Equal(t, "weft train --device cuda --parallel graph=2 computes on all", advice)
+	_, advice = cardsFinding{Cards: f.Cards[:1]}.describe()
 	assert.Equal(t, "weft train --device cuda computes on it", advice)
 }
 

@@ -86,6 +86,7 @@ func (p Planned) Print(out io.Writer, asJSON bool) error {
 type plannedDevice struct {
 	Name      string       `json:"name"`
 	Driver    string       `json:"driver"`
+	Cards     []int        `json:"cards"`
 	PeakBytes int64        `json:"peak_bytes"`
 	Messages  int64        `json:"message_bytes,omitempty"`
 	RAM       tensor.Moved `json:"ram,omitzero"`
@@ -100,7 +101,7 @@ func (p Planned) device() *plannedDevice {
 	}
 	_, most := p.Most()
 	return &plannedDevice{
-		p.Card.Name, p.Card.Driver, most, p.MessageBytes(), p.Disk(), p.DiskBytes(), p.OnCPU,
+		p.Card.Name, p.Card.Driver, p.Card.Numbers, most, p.MessageBytes(), p.Disk(), p.DiskBytes(), p.OnCPU,
 	}
 }
 
@@ -237,7 +238,7 @@ func (p Planned) model(t *rows) {
 	}
 	kernels := kernel.SIMD()
 	if c := p.Card; c != nil {
-		kernels = fmt.Sprintf("%s, of whose memory a worker may have %s", c.Name, ui.Megabytes(c.Bytes))
+		kernels = fmt.Sprintf("%s, of whose memory a worker may have %s", c, ui.Megabytes(c.Bytes))
 	}
 	depth := fmt.Sprintf("%d layers", o.Depth())
 	if of := o.Program.Program; of != nil {

@@ -23,6 +23,7 @@ import (
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
+	"weft/device"
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/cache"
@@ -276,7 +277,7 @@ type cardValue struct {
 // Set implements pflag.Value.
 func (v cardValue) Set(text string) error {
 	if *v.card = planner.Published(text); *v.card != nil {
-		text = string(setting.FirstCard)
+		text = string(setting.AllCards)
 	}
 	if err := v.Value.Set(text); err != nil {
 		return fmt.Errorf("%w, or a card: %s", err, strings.Join(planner.PublishedNames(), ", "))
@@ -293,7 +294,7 @@ func (p *planCommand) readRates(device *pflag.Flag) (err error) {
 		return refusal.Errorf("--device-rates %s: --device %s has rates already; leave one of them out", p.rates,
 			p.card.Name)
 	case !device.Changed:
-		if err = device.Value.Set(string(setting.FirstCard)); err != nil {
+		if err = device.Value.Set(string(setting.AllCards)); err != nil {
 			return err
 		}
 	case !setting.Device(device.Value.String()).IsCard():
@@ -338,12 +339,16 @@ func (p *planCommand) onGraph(cmd *cobra.Command, dataset string, o setting.Opti
 func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPlanner) error {
 	workers := cmp.Or(p.at, p.workers)
 	if plans.Options.OnCard() && p.card == nil {
-		number, _ := plans.Options.Device.Card()
-		card, err := planner.MeasureCard(number, plans.Cache)
+		listed, _ := plans.Options.Device.Cards()
+		numbers, err := device.Numbers(listed)
+		var card *planner.Card
+		if err == nil {
+			card, err = planner.MeasureCard(numbers[0], plans.Cache)
+		}
 		if err != nil {
 			return train.AboutDevice(plans.Options.Device, err)
 		}
-		plans.Machine.Card, plans.Machine.Cards = card, 1
+		plans.Machine.Card, plans.Machine.Cards = card, len(numbers)
 	}
 	ctx, stop := cli.UntilSignal(cmd.Context(), func(os.Signal) {}, nil)
 	defer stop()

@@ -43,7 +43,7 @@ func Open(
 	job := &train.Job{Dataset: of.Name, Options: o.Options, Comm: r.Comm}
 	s = &Session{Ranks: r, Job: job, Of: of}
 	if r.Comm.Size() > 1 {
-		job.LocalWorkers = mpi.LocalRanks()
+		job.LocalWorkers, job.LocalRank = mpi.LocalRanks(), mpi.LocalRank()
 		n, err := r.Neighbours()
 		if err != nil {
 			return nil, err

@@ -288,7 +288,7 @@ func (t *trainCommand) train(
 	t.settings.SayDevice(show)
 	if run != nil {
 		fmt.Fprintln(show, ui.Printable(run.line(settings.Epochs)))
-		if was := run.before.Device; run.from != nil && was != settings.Device {
+		if was := run.before.Device; run.from != nil && was.IsCard() != settings.OnCard() {
 			fmt.Fprintf(show, "--device %s: the run was on %s, so that its numbers are the same up to rounding, "+
 				"and not to the bit\n", settings.Device, was)
 		}
@@ -322,6 +322,9 @@ func (t *trainCommand) train(
 		if s.Err != nil {
 			progress.Say("weft: no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
 		}
+	}
+	if said.Card != nil && settings.Workers > 1 {
+		fmt.Fprintf(show, "--device %s: %s\n", settings.Device, said.Card)
 	}
 	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", ui.Printable(job.Dataset),
 		eachWorker(said.PeakTensorBytes), ui.Megabytes(slices.Max(said.GraphBytes)))
