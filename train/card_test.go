@@ -203,7 +203,7 @@ func TestCardFailsInMessages(t *testing.T) {
 	} {
 		o := given(Defaults(), "model sage, layers 3, hidden 8, epochs 3")
 		j := onMesh(tangle(t, 120, 100), o, mesh)
-		j.Options.Device, j.Options.CommTimeout = setting.FirstCard, 0
+		j.Options.Device, j.Options.CommTimeout = setting.AllCards, 0
 		failCalls(t, j, calls...)
 	}
 }
