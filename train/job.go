@@ -62,7 +62,7 @@ type Job struct {
 	Comm *comm.Comm
 	// LocalWorkers is how many workers run on this machine and share its memory; 0: all.
 	LocalWorkers int
-	// LocalRank is this process's number among those of this machine: workers take turns on its cards.
+	// LocalRank is this process's number among those of this machine, from which its card follows.
 	LocalRank int
 	// Machines has for each worker the number of its machine, whose processes can map each other's memory.
 	// nil: goroutines are on one machine, and processes each on its own.

@@ -11,8 +11,8 @@ import (
 	"weft/train/task"
 )
 
-// Device is where workers compute: CPU, AutoDevice, AllCards, or cards by number, as in "cuda:0,2". The
-// workers of a machine are on its cards in turn: the first is on the first card.
+// Device is where workers compute: CPU, AutoDevice, AllCards, or cards by number, as in "cuda:0,2". Each
+// worker of a machine is on the next one: the first on the first.
 type Device string
 
 // CPU, AutoDevice, which is AllCards or the CPU, and AllCards of a machine are Devices.

@@ -16,7 +16,7 @@ var machineSettings = []Setting{
 		"which the command stops with a checkpoint, over all its runs, 0: no limit"},
 	{
 		Name: "device", byDefault: string(CPU), changes: true, Choices: devices, others: true,
-		Meaning: "what workers compute on; cuda is all of NVIDIA's cards, a worker on each in turn, cuda:N card N " +
+		Meaning: "what workers compute on; cuda is all of NVIDIA's cards, each worker on the next one, cuda:N card N " +
 			"from 0, cuda:N,M several, and auto cuda, or the CPU if there is no card",
 		check: func(_ Setting, r *Resolved) error { return r.CheckCard() },
 	},
