@@ -139,3 +139,25 @@ func TestDirectMessages(t *testing.T) {
 	data, _ := x.Outgoing(tensor.Host)
 	assert.Equal(t, true, at != uint64(uintptr(unsafe.Pointer(&data[0]))), "the host takes none")
 }
+
+// TestStagedAgain: pinned memory that another matrix had is written when the copy from there has ended.
+func TestStagedAgain(t *testing.T) {
+	for _, by := range []string{"the device", "the host"} {
+		mem, d := newOnDevice(t, 8)
+		x, y := mem.New(tensor.Buffers, 1, 9), mem.New(tensor.Buffers, 1, 9)
+		onDevice(t, mem, true, y)
+		x.Incoming(tensor.Transport)
+		x.Arrived()
+		copies := firstMark + uint64(len(d.pending)) - 1
+		x.Release()
+		if by == "the device" {
+			y.Outgoing(tensor.Transport)
+			assert.Equal(t, []uint64{1, copies}, d.after, by)
+			continue
+		}
+		_, free := y.Incoming(tensor.Transport)
+		d.waits = nil
+		require.NoError(t, free())
+		assert.Equal(t, []uint64{copies}, d.waits, by)
+	}
+}

@@ -36,6 +36,9 @@ var machineSettings = []Setting{
 			case !r.DeviceMessages:
 			case !r.OnCard():
 				return s.refuse(&r.Options, "the CPU computes; take --device %s, or leave it out", AllCards)
+			case r.Offload != "":
+				return s.refuse(&r.Options, "with --offload %s what is sent may be in the host's memory; leave one out",
+					r.Offload)
 			case r.TakesTurns():
 				return s.refuse(&r.Options, "partitions that take turns send from the host's memory; take as many "+
 					"workers as partitions, or leave it out")

@@ -325,6 +325,7 @@ func TestFormsRefuse(t *testing.T) {
 		{"device cuda, device-messages", "--device-messages true: belongs to a mesh of more than one worker"},
 		{"parallel graph=2, device-messages", "--device-messages true: the CPU computes; take --device cuda"},
 		{"device cuda, parallel graph=2, partitions 4, device-messages", "--device-messages true: partitions that take turns"},
+		{"device cuda, parallel pipeline=2, layers 3, chunk-order fixed, offload ram, device-messages", "--device-messages true: with --offload ram"},
 		{"device cuda, model gcn, decoupled", ""},
 		{"device cpu, task link", ""},
 		{"device auto, task link", ""},
