@@ -32,9 +32,9 @@ func TestWhen(t *testing.T) {
 				for k, p := range all[late] {
 					select {
 					case <-p.request.Done():
-						assert.Equal(t, true, k < want, "message", k, "has gone")
+						assert.Equal(t, true, k < want, "message %d has gone", k)
 					default:
-						assert.Equal(t, false, k < want, "message", k, "has not gone")
+						assert.Equal(t, false, k < want, "message %d has not gone", k)
 					}
 				}
 			}
