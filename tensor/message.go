@@ -103,18 +103,37 @@ func (m *Matrix) Arrived() {
 	if x.account == nil || x.of.place == nil || x.of.staged == nil || x.of.place.valid.Load() == onTheHost {
 		return
 	}
-	end, mark := x.up(m)
-	defer end()
-	if x.device.watch != nil { // its span has the time of the copy
-		x.device.check(x.device.wait(mark))
+	x.mu.Lock()
+	d, s := x.device, x.of.staged
+	end := d.begin(Moving{Matrix: m, Bytes: len(x.host), ToDevice: true, Message: true})
+	err := d.copyUp(x.of.place, x.address(), x.staged())
+	s.mark = x.of.place.coming
+	mark, watched := s.mark, d.watch != nil
+	x.mu.Unlock()
+	if err == nil && watched { // the span has the time of the copy
+		err = d.wait(mark)
 	}
+	end()
+	d.check(err)
 }
 
 // exchanged is a message of elements.
 type exchanged struct {
 	*account         // nil: the elements are the message
 	of       *Matrix // that has the memory
-	host     []byte  // the elements there
+	host     []byte  // the elements there, of as many bytes
+	offset   uintptr // of the first one
+}
+
+func (m *Matrix) exchanged() (x exchanged) {
+	x.host = unsafe.Slice((*byte)(m.Pointer()), m.Len()*m.Element.Size())
+	if x.of = m; m.of != nil {
+		x.of = m.of
+	}
+	if of := x.of.meter; of != nil && of.device != nil && len(x.host) > 0 {
+		x.account, x.offset = of.account, uintptr(m.data)-uintptr(x.of.data)
+	}
+	return x
 }
 
 // onHost is the message on the host.
@@ -126,17 +145,6 @@ func (x *exchanged) onHost(by MessageUser) []byte {
 		x.device.toHost(x.of.place, true)
 	}
 	return x.host
-}
-
-func (m *Matrix) exchanged() (x exchanged) {
-	x.host = unsafe.Slice((*byte)(m.Pointer()), m.Len()*m.Element.Size())
-	if x.of = m; m.of != nil {
-		x.of = m.of
-	}
-	if of := x.of.meter; of != nil && of.device != nil && len(x.host) > 0 {
-		x.account = of.account
-	}
-	return x
 }
 
 // stages gives the matrix pinned memory, unless the user takes the device's addresses. The caller holds mu.
@@ -175,30 +183,14 @@ func (d *onDevice) unstage(m *Matrix) {
 	}
 }
 
-// offset is where the message is in its matrix.
-func (x *exchanged) offset() int {
-	return int(uintptr(unsafe.Pointer(unsafe.SliceData(x.host))) - uintptr(x.of.data))
-}
+func (x *exchanged) address() uint64 { return x.device.addressOf(x.of.place) + uint64(x.offset) }
 
-func (x *exchanged) address() uint64 { return x.device.addressOf(x.of.place) + uint64(x.offset()) }
-
-func (x *exchanged) staged() []byte { return x.of.staged.memory[x.offset():][:len(x.host)] }
+func (x *exchanged) staged() []byte { return x.of.staged.memory[x.offset:][:len(x.host)] }
 
 // direct is the message at the device's addresses.
 func (x *exchanged) direct() []byte {
 	at := x.address()
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), len(x.host))
-}
-
-// up begins to copy the message to the device.
-func (x *exchanged) up(m *Matrix) (end func(), mark uint64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	d, p := x.device, x.of.place
-	end = d.begin(Moving{Matrix: m, Bytes: len(x.host), ToDevice: true, Message: true})
-	d.check(d.copyUp(p, x.address(), x.staged()))
-	x.of.staged.mark = p.coming
-	return end, p.coming
 }
 
 // FloatsOf is the memory of a message of Float32s.
