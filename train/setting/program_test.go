@@ -11,6 +11,7 @@ import (
 	"weft/internal/require"
 	"weft/nn"
 	"weft/optim"
+	"weft/program"
 )
 
 // programOf writes a program of so many features into a file: an operation on them, and a product with w.
@@ -77,6 +78,11 @@ func TestProgramAsModel(t *testing.T) {
 	weights["w"] = nn.Tensor{Shape: []int{7}}
 	r.Program.Alias(weights)
 	assert.Equal(t, []int{7}, weights["v"].Shape)
+
+	bare := counts(1, 0, 1)
+	assert.Refused(t, r.CheckCounts(&bare, 3), "the graph has no features", "the program reads some")
+	r.Program.Operations[0] = program.Operation{Op: "table", Name: "w"}
+	assert.NoError(t, r.CheckCounts(&bare, 3), "the program reads none")
 
 	path := filepath.Join(filepath.Dir(o.Program.Path), "c.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("program: of.json\nmodel: gcn\nlayers: 3\n"), 0o666))

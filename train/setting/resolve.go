@@ -395,7 +395,12 @@ func (r *Resolved) InputColumns(features, outputs int) int {
 // checkFeatures refuses a graph whose first vertex type has no features where the model needs some.
 func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	kind, _ := gnn.KindOf(r.Model)
-	if whole.Types[0].FeatureColumns > 0 || kind.Featureless || r.NodeEmbedding > 0 {
+	needs := !kind.Featureless
+	if r.Program.Program != nil {
+		columns, _ := r.Widths(nil)
+		needs = columns > 0
+	}
+	if whole.Types[0].FeatureColumns > 0 || !needs || r.NodeEmbedding > 0 {
 		return nil
 	}
 	return refusal.Graph.Errorf("the graph has no features; import it with --random-features N, or with "+
