@@ -375,7 +375,17 @@ class Both(g.DirGNNConv):
         return 0.5 * x_in + 0.5 * x_out + self.lin(x)
 
 
-class Net(nn.Module):
+class Called(nn.Module):
+    """A module that is called with x and edge_index, which may be named as the dictionaries that they are."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return super().__call__(*given, **{_PLAIN.get(name, name): value for name, value in named.items()})
+
+
+_PLAIN = {"x_dict": "x", "edge_index_dict": "edge_index"}
+
+
+class Net(Called):
     """What the modules of this file have in common: their call, and what stands between two layers."""
 
     def __init__(self, s: SimpleNamespace):
@@ -675,7 +685,7 @@ _AROUND = {
 }
 
 
-class Model(nn.Module):
+class Model(Called):
     """A model of PyG's layers, ``net``, with what the run does before and after it.
 
     It takes what ``net`` takes (:func:`to_pyg`), with the features and the edges as the run's graph has them.

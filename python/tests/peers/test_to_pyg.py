@@ -508,7 +508,7 @@ def test_types(trained, flags):
         if name in data.edge_stores[0]
     }
     with torch.no_grad():
-        assert far(model(x, edges, **given).numpy(), logits(run)) < 1e-5
+        assert far(model(x_dict=x, edge_index_dict=edges, **given).numpy(), logits(run)) < 1e-5
         if "mlp" in flags:  # it reads the rows of one type, and may be given these alone
             predicted = next(name for name in x if "y" in data[name])
             assert torch.equal(model(x[predicted]), model(x, edges))
