@@ -7,10 +7,12 @@ kind of graph.
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,90 +22,179 @@ from torch import Tensor, nn
 _OWN = f"{os.sep}weft{os.sep}"
 
 
-class Graph:
-    """Stands for a homogeneous DGLGraph in the forward of a module."""
+Key = tuple[str, str, str]
 
-    is_block, is_homogeneous, is_multigraph = False, True, True
+# Stands for the infinity that DGL has where a vertex has no message to take the largest or smallest of.
+_INFINITE = 1e30
+
+
+class Graph:
+    """Stands for a DGLGraph in the forward of a module.
+
+    Args:
+        ends: of each relation, 2 × E, sources above targets.
+        numbers: those of the vertices, from 0, by type.
+    """
+
+    is_block, is_multigraph = False, True
     __class__ = property(lambda self: sys.modules["dgl"].DGLGraph)  # what modules ask by isinstance
-    ntypes, etypes, canonical_etypes, srctypes, dsttypes = ["_N"], ["_E"], [("_N", "_E", "_N")], ["_N"], ["_N"]
     idtype, batch_size = torch.int64, 1
 
-    def __init__(self, edge_index: Tensor, vertices: Any) -> None:
-        self.edge_index, self.vertices, self.device = edge_index, vertices, edge_index.device
-        self.ndata, self.edata = _Fields(), _Fields()
-        self._graph = SimpleNamespace(number_of_etypes=lambda: 1, of=self)
+    def __init__(self, ends: Mapping[Key, Tensor], numbers: Mapping[str, Tensor]) -> None:
+        self.ends, self.numbers = dict(ends), dict(sorted(numbers.items()))
+        self.of_vertices = {name: _Fields() for name in self.numbers}
+        self.of_edges = {key: _Fields() for key in self.ends}
+        self.device = next(iter(self.numbers.values())).device
+        self._graph = SimpleNamespace(number_of_etypes=lambda: len(self.ends), of=self)
+        self.ntypes, self.canonical_etypes = list(self.numbers), list(self.ends)
+        self.etypes = [name for _, name, _ in self.ends]
+        self.is_homogeneous = len(self.ntypes) == len(self.etypes) == 1
+        targets = {target for _, _, target in self.ends}
+        apart = targets.isdisjoint(source for source, _, _ in self.ends)
+        self.srctypes = [name for name in self.ntypes if not apart or name not in targets]
+        self.dsttypes = [name for name in self.ntypes if not apart or name in targets]
 
-    srcdata = dstdata = property(lambda self: self.ndata)
+    ndata = property(lambda self: _fields(self.of_vertices, self.ntypes))
+    srcdata = property(lambda self: _fields(self.of_vertices, self.srctypes))
+    dstdata = property(lambda self: _fields(self.of_vertices, self.dsttypes))
+    edata = property(lambda self: _fields(self.of_edges, self.canonical_etypes))
+    nodes = property(lambda self: self.view(self.ntypes))
+    srcnodes = property(lambda self: self.view(self.srctypes))
+    dstnodes = property(lambda self: self.view(self.dsttypes))
+    edges = property(lambda self: _View(lambda etype: self[etype].frame("e"), self.all_edges))
+
+    def view(self, types: list[str]) -> _View:
+        def one(name: str | None = None) -> str:
+            if name is None and len(types) > 1:
+                raise NotImplementedError(f"the graph has {len(types)} types, and this takes one: name it")
+            return types[0] if name is None else name
+
+        return _View(lambda name: self.of_vertices[one(name)], lambda name=None: self.numbers[one(name)])
+
+    def over(self, ends: Mapping[Key, Tensor], copied: bool = True) -> Graph:
+        """A graph of these edges between the same vertices, with a copy of the fields."""
+        other = Graph(ends, self.numbers)
+        if copied:
+            other.of_vertices = _copies(self.of_vertices)
+        kept = [key for key in ends if ends[key] is self.ends.get(key)]
+        other.of_edges |= _copies({key: self.of_edges[key] for key in kept})
+        return other
 
     @contextlib.contextmanager
     def local_scope(self) -> Iterator[None]:
-        kept = _Fields(self.ndata), _Fields(self.edata)
+        kept = self.of_vertices, self.of_edges
+        self.of_vertices, self.of_edges = _copies(kept[0]), _copies(kept[1])
         try:
             yield
         finally:
-            self.ndata, self.edata = kept
+            self.of_vertices, self.of_edges = kept
 
     def local_var(self) -> Graph:
-        own = Graph(self.edge_index, self.vertices)
-        own.ndata, own.edata = _Fields(self.ndata), _Fields(self.edata)
-        return own
+        return self.over(self.ends)
+
+    # -- types
+
+    def to_canonical_etype(self, etype: Any = None) -> Key:
+        every = slice(None)
+        asked = etype if isinstance(etype, tuple) else (every, every if etype is None else etype, every)
+        found = [key for key in self.ends if all(a in (of, every) for a, of in zip(asked, key))]
+        if len(found) != 1:
+            of = "" if etype is None else f" {etype!r}"
+            raise NotImplementedError(
+                f"the graph has {len(found)} relations{of}, and this takes one: name it, by etype=(source type, name, "
+                "target type) or graph[etype]"
+            )
+        return found[0]
+
+    def get_etype_id(self, etype: Any) -> int:
+        return self.canonical_etypes.index(self.to_canonical_etype(etype))
+
+    def edge_type_subgraph(self, etypes: Iterable[Any]) -> Graph:
+        """Some relations with their types, which share the fields."""
+        keys = [self.to_canonical_etype(etype) for etype in etypes]
+        numbers = {name: self.numbers[name] for key in keys for name in key[::2]}
+        of = Graph({key: self.ends[key] for key in keys}, numbers)
+        of.of_vertices = {name: self.of_vertices[name] for name in of.ntypes}
+        of.of_edges = {key: self.of_edges[key] for key in keys}
+        return of
+
+    def __getitem__(self, etype: Any) -> Graph:
+        return self.edge_type_subgraph([etype])
 
     # -- sizes
 
-    def num_nodes(self, *_: Any) -> Any:
-        return self.vertices
+    def num_nodes(self, ntype: str | None = None) -> Any:
+        return self.count(ntype, self.ntypes)
 
-    number_of_nodes = num_src_nodes = num_dst_nodes = number_of_src_nodes = number_of_dst_nodes = num_nodes
+    def num_src_nodes(self, ntype: str | None = None) -> Any:
+        return self.count(ntype, self.srctypes)
 
-    def num_edges(self, *_: Any) -> Any:
-        return self.edge_index.shape[1]
+    def num_dst_nodes(self, ntype: str | None = None) -> Any:
+        return self.count(ntype, self.dsttypes)
+
+    number_of_nodes, number_of_src_nodes, number_of_dst_nodes = num_nodes, num_src_nodes, num_dst_nodes
+
+    def count(self, ntype: str | None, all_of: list[str]) -> Any:
+        counts = [self.numbers[name].shape[0] for name in (all_of if ntype is None else [ntype])]
+        return functools.reduce(operator.add, counts)
+
+    def num_edges(self, etype: Any = None) -> Any:
+        of = self if etype is None else self[etype]
+        return functools.reduce(operator.add, (ends.shape[1] for ends in of.ends.values()))
 
     number_of_edges = num_edges
 
-    def batch_num_nodes(self, *_: Any) -> list[Any]:
-        return [self.vertices]
+    def batch_num_nodes(self, ntype: str | None = None) -> list[Any]:
+        return [self.num_nodes(ntype)]
 
-    def edges(self, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        return self.edge_index[0], self.edge_index[1]
+    def all_edges(self, form: str = "uv", order: str = "eid", etype: Any = None) -> tuple[Tensor, Tensor]:
+        ends = self.ends[self.to_canonical_etype(etype)]
+        return ends[0], ends[1]
 
-    all_edges = edges
+    def in_degrees(self, v: Any = None, etype: Any = None) -> Degrees:
+        return Degrees(self[etype].counted(1))
 
-    def in_degrees(self, *_: Any, **__: Any) -> Degrees:
-        return Degrees(self.counted(1))
-
-    def out_degrees(self, *_: Any, **__: Any) -> Degrees:
-        return Degrees(self.counted(0))
-
-    def counted(self, end: int) -> Tensor:
-        ones = torch.ones(self.edge_index.shape[1])
-        return torch.zeros(self.vertices).index_add(0, self.edge_index[end], ones)
+    def out_degrees(self, u: Any = None, etype: Any = None) -> Degrees:
+        return Degrees(self[etype].counted(0))
 
     # -- other graphs
 
-    def reverse(self, *_: Any, copy_ndata: bool = True, **__: Any) -> Graph:
-        other = Graph(self.edge_index.flip(0), self.vertices)
-        other.ndata = _Fields(self.ndata) if copy_ndata else _Fields()
-        return other
+    def reverse(self, copy_ndata: bool = True, **_: Any) -> Graph:
+        return self.over({key[::-1]: ends.flip(0) for key, ends in self.ends.items()}, copy_ndata)
 
-    def add_self_loop(self, *_: Any, **__: Any) -> Graph:
-        loops = torch.arange(self.vertices).view(1, -1).repeat(2, 1)
-        other = Graph(torch.cat([self.edge_index, loops], 1), self.vertices)
-        other.ndata = _Fields(self.ndata)
-        return other
+    def add_self_loop(self, *_: Any, etype: Any = None, **__: Any) -> Graph:
+        key = self.to_canonical_etype(etype)
+        loops = torch.arange(self[key].rows(1)).view(1, -1).repeat(2, 1)
+        return self.over(self.ends | {key: torch.cat([self.ends[key], loops], 1)})
 
-    def remove_self_loop(self, *_: Any, **__: Any) -> Graph:
-        other = Graph(self.edge_index[:, self.edge_index[0] != self.edge_index[1]], self.vertices)
-        other.ndata = _Fields(self.ndata)
-        return other
+    def remove_self_loop(self, etype: Any = None) -> Graph:
+        key = self.to_canonical_etype(etype)
+        ends = self.ends[key]
+        return self.over(self.ends | {key: ends[:, ends[0] != ends[1]]})
 
     def __getattr__(self, name: str) -> Any:
         raise NotImplementedError(f"DGLGraph.{name} is not known to weft: use update_all, apply_edges, ndata and edata")
 
-    # -- messages
+    # -- messages of one relation
+
+    edge_index = property(lambda self: self.ends[self.to_canonical_etype()])
+
+    def rows(self, end: int) -> Any:
+        """The number of sources (0) or targets (1)."""
+        return self.numbers[self.to_canonical_etype()[2 * end]].shape[0]
+
+    def counted(self, end: int) -> Tensor:
+        ones = torch.ones(self.edge_index.shape[1])
+        return torch.zeros(self.rows(end)).index_add(0, self.edge_index[end], ones)
+
+    def frame(self, name: str) -> _Fields:
+        """The fields of sources (u), targets (v) or edges (e)."""
+        key = self.to_canonical_etype()
+        return self.of_edges[key] if name == "e" else self.of_vertices[key[2 * (name == "v")]]
 
     def at(self, frame: str, field: str) -> Tensor:
         """The field of sources (u), targets (v) or edges (e), for each edge."""
-        return self.along((self.edata if frame == "e" else self.ndata)[field], frame)
+        return self.along(self.frame(frame)[field], frame)
 
     def messages(self, function: Any) -> dict[str, Tensor]:
         if not hasattr(function, "out_field"):  # one of Python
@@ -118,31 +209,28 @@ class Graph:
         """Values of sources (u), targets (v) or edges (e), for each edge."""
         return values if values is None or frame == "e" else values[self.edge_index[int(frame == "v")]]
 
-    def apply_edges(self, function: Any, edges: Any = "__ALL__", **_: Any) -> None:
-        if not isinstance(edges, str):
-            raise NotImplementedError("apply_edges of some edges is not known to weft: choose by torch.where")
-        self.edata.update(self.messages(function))
-
-    def apply_nodes(self, function: Any, *_: Any, **__: Any) -> None:
-        self.ndata.update(function(SimpleNamespace(data=self.ndata)))
-
-    def update_all(self, message: Any, reduce: Any, apply: Any = None, **_: Any) -> None:
-        sent = self.messages(message)
+    def received(self, message: Any, reduce: Any, apply: Any = None) -> dict[str, Tensor]:
+        """The fields that targets get."""
+        sent, data = self.messages(message), self.frame("v")
         if hasattr(reduce, "out_field"):
-            self.ndata[reduce.out_field] = self.reduced(sent[reduce.msg_field], reduce.name)
+            made = {reduce.out_field: self.reduced(sent[reduce.msg_field], reduce.name)}
         else:
             box = {name: _Mailbox(self, value) for name, value in sent.items()}
-            self.ndata.update(reduce(SimpleNamespace(mailbox=box, data=self.ndata, batch_size=lambda: self.vertices)))
-        if apply is not None:
-            self.apply_nodes(apply)
+            made = reduce(SimpleNamespace(mailbox=box, data=data, batch_size=lambda: self.rows(1)))
+            made = {field: self.where_any(value, 0) for field, value in made.items()}  # DGL calls it for no others
+        return made if apply is None else made | apply(SimpleNamespace(data=_Fields({**data, **made})))
+
+    def where_any(self, values: Tensor, none: float) -> Tensor:
+        """Values of targets, and another one of those without edges."""
+        return torch.where(_beside(self.counted(1) > 0, values), values, none)
 
     def reduced(self, values: Tensor, name: str) -> Tensor:
         index = self.edge_index[1]
-        zeros = torch.zeros((self.vertices, *values.shape[1:]), dtype=values.dtype)
+        zeros = torch.zeros((self.rows(1), *values.shape[1:]), dtype=values.dtype)
         if name in ("sum", "mean"):
             out = zeros.index_add(0, index, values)
-            return out if name == "sum" else out / self.counted(1).clamp(min=1).view(-1, *(1,) * (values.dim() - 1))
-        index = index.view(-1, *(1,) * (values.dim() - 1)).expand_as(values)
+            return out if name == "sum" else out / _beside(self.counted(1).clamp(min=1), values)
+        index = _beside(index, values).expand_as(values)
         kind = {"max": "amax", "min": "amin", "prod": "prod", "mul": "prod"}[name]
         start = torch.ones_like(zeros) if kind == "prod" else zeros
         return start.scatter_reduce(0, index, values, kind, include_self=kind == "prod")
@@ -153,6 +241,107 @@ class Graph:
         index = by.edge_index[1]
         apart = (values - by.reduced(values.detach(), "max")[index]).exp()
         return apart / by.reduced(apart, "sum")[index]
+
+    # -- and of several
+
+    def apply_edges(self, func: Any, edges: Any = "__ALL__", etype: Any = None) -> None:
+        if not isinstance(edges, str):
+            raise NotImplementedError("apply_edges of some edges is not known to weft: choose by torch.where")
+        for key in self.ends if etype is None else [self.to_canonical_etype(etype)]:
+            self.of_edges[key].update(self[key].messages(func))
+
+    def apply_nodes(self, func: Any, v: Any = "__ALL__", ntype: str | None = None) -> None:
+        data = self.nodes[ntype].data
+        data.update(func(SimpleNamespace(data=data)))
+
+    def update_all(self, message_func: Any, reduce_func: Any, apply_node_func: Any = None, etype: Any = None) -> None:
+        functions = message_func, reduce_func, apply_node_func
+        if etype is None and len(self.ends) > 1 and getattr(reduce_func, "name", "") in ("sum", "max", "min"):
+            return self.multi_update_all(dict.fromkeys(self.ends, functions), reduce_func.name)
+        of = self[etype]
+        of.frame("v").update(of.received(*functions))
+
+    def multi_update_all(self, etype_dict: Mapping[Any, Any], cross_reducer: Any, apply_node_func: Any = None) -> None:
+        got: dict[str, dict[str, list[Tensor]]] = {}
+        stacks, limited = cross_reducer == "stack", False
+        into = [self.to_canonical_etype(etype)[2] for etype in etype_dict]
+        for etype in sorted(etype_dict, key=self.get_etype_id) if stacks else etype_dict:
+            of, (message, reduce, *apply) = self[etype], etype_dict[etype]
+            made, target = of.received(message, reduce, *apply), of.canonical_etypes[0][2]
+            none = {"max": -_INFINITE, "min": _INFINITE}.get(getattr(reduce, "name", ""))
+            if none and into.count(target) > 1 and not stacks:
+                limited, made = True, {field: of.where_any(value, none) for field, value in made.items()}
+            for field, value in made.items():
+                got.setdefault(target, {}).setdefault(field, []).append(value)
+        for target, fields in got.items():
+            for field, values in fields.items():
+                value = values[0] if len(values) == 1 and not stacks else _crossed(cross_reducer, values)
+                value = torch.where(value.abs() < _INFINITE / 1e9, value, 0) if limited else value
+                self.of_vertices[target][field] = value
+            if apply_node_func is not None:
+                self.apply_nodes(apply_node_func, ntype=target)
+
+
+def _crossed(reducer: Any, values: list[Tensor]) -> Tensor:
+    """What vertices get along several relations, in one."""
+    if callable(reducer):
+        made: Any = reducer(values)
+    else:
+        made = torch.stack(values, 1) if reducer == "stack" else getattr(torch.stack(values), reducer)(0)
+    return made[0] if isinstance(made, tuple) else made  # of the largest, values and indices
+
+
+def _beside(of_rows: Tensor, values: Tensor) -> Tensor:
+    """A number of each row, in as many dimensions as the values."""
+    return of_rows.view(-1, *(1,) * (values.dim() - 1))
+
+
+def _copies(frames: Mapping[Any, _Fields]) -> dict[Any, _Fields]:
+    return {key: _Fields(of) for key, of in frames.items()}
+
+
+def _fields(frames: Mapping[Any, _Fields], types: list[Any]) -> Any:
+    return frames[types[0]] if len(types) == 1 else _ByType({name: frames[name] for name in types})
+
+
+class _ByType(MutableMapping[str, Any]):
+    """Fields of several types: each a dict by type."""
+
+    def __init__(self, frames: Mapping[Any, _Fields]) -> None:
+        self.frames = frames
+
+    def __getitem__(self, field: str) -> Any:
+        return {name: of[field] for name, of in self.frames.items() if field in of} or _Fields()[field]
+
+    def __setitem__(self, field: str, values: Mapping[Any, Any]) -> None:
+        for name, value in values.items():
+            self.frames[name][field] = value
+
+    def __delitem__(self, field: str) -> None:
+        for of in self.frames.values():
+            of.pop(field, None)
+
+    def __contains__(self, field: object) -> bool:
+        return any(field in of for of in self.frames.values())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(field for of in self.frames.values() for field in of))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+class _View:
+    """graph.nodes, graph.edges: [type].data has the fields of a type, and a call gives the numbers or the ends."""
+
+    def __init__(self, fields: Callable[[Any], _Fields], called: Callable[..., Any]) -> None:
+        self.fields, self.called = fields, called
+
+    def __getitem__(self, name: Any) -> Any:
+        return SimpleNamespace(data=self.fields(name))
+
+    def __call__(self, *of: Any, **named: Any) -> Any:
+        return self.called(*of, **named)
 
 
 class _Fields(dict[str, Any]):
@@ -181,7 +370,7 @@ class _Frame:
         return self.graph.at(self.frame, field)
 
     def __contains__(self, field: str) -> bool:
-        return field in (self.graph.edata if self.frame == "e" else self.graph.ndata)
+        return field in self.graph.frame(self.frame)
 
 
 class _Mailbox:
@@ -191,7 +380,7 @@ class _Mailbox:
         self.graph, self.values = graph, values
 
     def size(self, dim: int) -> Any:
-        return self.values.shape[dim - 1] if dim > 1 else self.graph.vertices
+        return self.values.shape[dim - 1] if dim > 1 else self.graph.rows(1)
 
     def reduced(self, name: str, dim: int = 1) -> Tensor:
         if dim != 1:
@@ -245,7 +434,29 @@ class Degrees:
 
 
 @contextlib.contextmanager
-def stood_in() -> Iterator[None]:
+def graph_of(whole: Mapping[str, Any], own: bool) -> Iterator[Any]:
+    """The graph of what is given by type: DGL's own, or one that stands for it in a trace.
+
+    It has features where modules that take a graph alone look for them.
+    """
+    import dgl
+
+    ends: Mapping[Key, Tensor] = whole["edge_index"]
+    if own:
+        counts = {name: len(of) for name, of in whole["n_id"].items()}
+        graph = dgl.heterograph({key: tuple(of) for key, of in ends.items()}, counts)
+        graph = graph if graph.canonical_etypes == list(ends) else dgl.edge_type_subgraph(graph, list(ends))
+    else:
+        graph = Graph(ends, whole["n_id"])
+    for what, field in (("x", "feat"), ("edge_attr", "feat"), ("edge_weight", "weight")):
+        for key, value in whole.get(what, {}).items():
+            (graph.nodes if what == "x" else graph.edges)[key].data[field] = value
+    with contextlib.nullcontext() if own else _stood_in():
+        yield graph
+
+
+@contextlib.contextmanager
+def _stood_in() -> Iterator[None]:
     """DGL's functions of graphs take a Graph, too."""
     import dgl
 
@@ -268,10 +479,12 @@ def stood_in() -> Iterator[None]:
         return torch.stack(by_type).sum(0)
 
     def spread(graph: Graph, values: Any, **_: Any) -> Tensor:
-        return values.expand(graph.vertices, *values.shape[1:])
+        return values.expand(graph.num_nodes(), *values.shape[1:])
 
     replaced: list[tuple[Any, str, Any]] = [(softmax, "edge_softmax_internal", normalised)]
-    replaced += [(dgl, name, getattr(Graph, name)) for name in ("add_self_loop", "remove_self_loop", "reverse")]
+    replaced += [(softmax, "edge_softmax_hetero_internal", lambda graph, *_: graph.of.edge_index)]  # refuses several
+    of_graphs = ("add_self_loop", "remove_self_loop", "reverse", "edge_type_subgraph")
+    replaced += [(dgl, name, getattr(Graph, name)) for name in of_graphs]
     for module, name, function in (("spmm", "gspmm", reduced), ("sddmm", "gsddmm", pairs)):
         replaced += [(of, name, function) for of in (sys.modules[f"dgl.ops.{module}"], dgl.ops)]
     replaced += [(of, "gather_mm", typed) for of in (sys.modules["dgl.nn.pytorch.linear"], dgl.ops)]
@@ -286,14 +499,7 @@ def stood_in() -> Iterator[None]:
             setattr(module, name, function)
 
 
-def filled(graph: Any, given: dict[str, Tensor]) -> Any:
-    """The graph with features where modules that take a graph alone look for them."""
-    graph.ndata["feat"] = given["x"]
-    graph.edata.update({of: given[name] for name, of in (("edge_attr", "feat"), ("edge_weight", "weight")) if name in given})
-    return graph
-
-
-def exported(called: nn.Module, given: dict[str, Tensor]) -> tuple[Any, dict[Any, str]]:
+def exported(called: Any, given: dict[str, Tensor]) -> tuple[Any, dict[Any, str]]:
     """The graph of ATen's operations, and what its inputs are: names of the state, or of what is given."""
     from torch._dynamo.source import ConstantSource
     from torch._subclasses import FakeTensorMode
@@ -305,19 +511,18 @@ def exported(called: nn.Module, given: dict[str, Tensor]) -> tuple[Any, dict[Any
     state = {**dict(called.named_parameters()), **dict(called.named_buffers())}
 
     def faked(name: str, tensor: Tensor) -> Tensor:
-        varies = int(name == "edge_index") if name in given else None
+        varies = called.given[name].varies if name in given else None
         dims = [DimDynamic.DUCK if d == varies else DimDynamic.STATIC for d in range(tensor.dim())]
         context = StatelessSymbolicContext(dynamic_sizes=dims)
         return fake.from_tensor(tensor, source=ConstantSource(name), symbolic_context=context)
 
     def run(*tensors: Tensor) -> Any:
         values = dict(zip([*state, *given], tensors))
-        graph = filled(Graph(values["edge_index"], values["x"].shape[0]), {name: values[name] for name in given})
-        tensors_of = {name: values[name] for name in given}
-        return torch.func.functional_call(called, {k: values[k] for k in state}, (graph,), tensors_of)
+        own, tensors_of = ({name: values[name] for name in of} for of in (state, given))
+        return torch.func.functional_call(called, own, (), tensors_of)
 
     inputs = [faked(name, t) for name, t in (*state.items(), *given.items())]
-    with stood_in(), fake, _Lines(called):
+    with fake, _Lines(called):
         graph = make_fx(run, tracing_mode="real")(*inputs).graph
     return graph, dict(zip((n for n in graph.nodes if n.op == "placeholder"), [*state, *given]))
 

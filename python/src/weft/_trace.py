@@ -173,22 +173,21 @@ def _traced(module: nn.Module, schema: Schema, tables: dict[str, str], kind: tor
 def _tensors(
     module: nn.Module, schema: Schema, tables: dict[str, str], dtype: torch.dtype
 ) -> dict[Given, Tensor]:
-    """Tensors of which all types and relations have another number of rows, but for tables."""
+    """Tensors of which all types and relations have another number of rows."""
     given: dict[Given, Tensor] = {}
-    sizes = {}
+    sizes: dict[str, int] = {}
     parameters = dict(module.named_parameters())
     for n, (name, count) in enumerate(schema.vertices.items()):
-        v = min(count or _VERTICES, 1_000_000) + 101 * n
-        if name in tables.values():
-            v = count
-        sizes[name] = v
+        least = min(count or _VERTICES, 1_000_000) + 101 * n
+        sizes[name] = v = next(v for v in itertools.count(least) if v not in sizes.values())
         if schema.features[name]:
             given[Given("x", name)] = torch.zeros(v, schema.features[name], dtype=dtype)
         given[Given("n_id", name)] = torch.arange(v)
     for name, vertices in tables.items():
-        given[Given("table", vertices, name)] = parameters[name].detach()
+        table = parameters[name].detach()
+        given[Given("table", vertices, name)] = table.new_zeros(sizes[vertices], table.shape[1])
     for n, (name, of) in enumerate(schema.relations.items()):
-        e = _EDGES + 10 * n
+        e = next(e for e in itertools.count(_EDGES + 10 * n) if e not in sizes.values())
         ends = torch.arange(2 * e).view(2, e)
         most = torch.tensor([[sizes[of.source]], [sizes[of.target]]])
         given[Given("edge_index", name)] = ends % most
@@ -215,15 +214,16 @@ class Called(nn.Module):  # type: ignore[misc]
         if not free:
             raise Refused("model: forward takes nothing by name: weft calls it with (x, edge_index), and not on a graph of its own")
         first = free[0]
-        takes_graph = first.name in _GRAPHS or "DGLGraph" in str(first.annotation)
+        takes_graph = first.name.lower() in _GRAPHS or "DGLGraph" in str(first.annotation)
         graphs = getattr(sys.modules.get("dgl"), "DGLGraph", ())
         held = [] if takes_graph else [(m, name) for m in module.modules() for name, of in vars(m).items() if isinstance(of, graphs)]
-        self.held, self.dgl = held, takes_graph or bool(held)
+        self.held, self.dgl, self.compared = held, takes_graph or bool(held), False
         self.data = not self.dgl and len(free) == 1 and first.name not in ("x", "x_dict")
         graph = "blocks" if first.name == "blocks" or "List" in str(first.annotation) else "graph"
         order = [graph, "x"] if takes_graph else ["x"] if held else ["data"] if self.data else ["x", "edge_index"]
         self.joined = len(schema.features) == 1 and self.typed and any(p.name in _TYPES_OF_EDGES for p in free)
-        dicts = "_dict" * (self.typed and not self.joined)
+        self.by_types = self.typed and not self.joined
+        dicts = "_dict" * self.by_types
         if self.joined:
             widths = {what: [r.features if what == "edge_attr" else r.weighted for r in schema.relations.values()]
                       for what in ("edge_attr", "edge_weight")}  # fmt: skip
@@ -233,19 +233,19 @@ class Called(nn.Module):  # type: ignore[misc]
         kinds = given.get(Given("edge_attr"))
         if self.joined or (kinds is not None and kinds.shape[1] == 1):
             self.names |= {p.name: "edge_type" for p in free if p.name in _TYPES_OF_EDGES}
-        others = (p.name for p in free if p.name not in (*self.names, *_TYPES_OF_EDGES))
-        self.names |= dict(zip(others, [o for o in order if o not in self.names.values()]))
+        others = (
+            p
+            for p in free
+            if p.name not in (*self.names, *_TYPES_OF_EDGES) and (p.default is p.empty or p.default is None)
+        )
+        found = zip(others, [o for o in order if o not in self.names.values()])
+        self.names |= {p.name: o for p, o in found if o != "x" or o in there or p.default is p.empty}
         self.given = {
             " ".join(filter(None, (of.what, of.of, of.name))): of
             for of in given
-            if of.what != "n_id" or self.data or "n_id" in self.names.values()
+            if of.what != "n_id" or self.data or self.dgl or "n_id" in self.names.values()
         }
         self.tensors = {name: given[of] for name, of in self.given.items()}
-        if self.dgl and self.typed:
-            raise Refused(
-                "model: is over a graph of DGL with several types, which weft does not read yet: write it over "
-                "x_dict and edge_index_dict, as HeteroConv of PyTorch Geometric is"
-            )
         if self.dgl:
             self.names |= {
                 p.name: weft
@@ -265,20 +265,23 @@ class Called(nn.Module):  # type: ignore[misc]
                 f"edge_weight{dicts}, by these names"
             )
 
-    def forward(self, graph: Any = None, **tensors: Tensor) -> Any:
+    def forward(self, **tensors: Tensor) -> Any:
         given = {self.given[name]: tensor for name, tensor in tensors.items()}
         tables = {of.name: tensor for of, tensor in given.items() if of.what == "table"}
         whole = self.by_type({of: tensor for of, tensor in given.items() if of.what != "table"})
         whole = self.of_one_type(whole) if self.joined else whole
-        whole |= {"graph": graph, "blocks": _Blocks(graph), "data": self.data_of(whole) if self.data else None}
         if "edge_type" in self.names.values() and not self.joined:
             whole["edge_type"] = whole["edge_attr"][:, 0].long()
-        for module, name in self.held:
-            setattr(module, name, graph)
-        named = {name: whole.get(of, {} if self.typed and not self.joined else None) for name, of in self.names.items()}
         lazy = any(map(nn.parameter.is_lazy, self.of.parameters()))  # which take their sizes from a first call
         kept = {} if lazy else _kept(self.of)
-        made = self.output(torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named))
+        with self.graph_of(whole) as graph:
+            data = self.data_of(whole) if self.data else None
+            whole |= {"graph": graph, "blocks": _Blocks(graph), "data": data}
+            for module, name in self.held:
+                setattr(module, name, graph)
+            named = {name: whole.get(of, {} if self.by_types else None) for name, of in self.names.items()}
+            made = torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named)
+        made = self.output(made)
         after = _kept(self.of)
         if changed := [name for name, of in kept.items() if [of] != [after.get(name)]]:
             raise Unlowerable(f"forward changes {changed[0]}: {KEEPS}")
@@ -304,9 +307,21 @@ class Called(nn.Module):  # type: ignore[misc]
         """The edges of all relations one after another, and their relations' numbers: the names, if these are numbers."""
         names = [of.key[1] for of in self.schema.relations.values()]
         numbers = map(int, names) if all(name.isdecimal() for name in names) else range(len(names))
-        whole = {what: list(of.values()) for what, of in whole.items() if what in self.names.values()}
+        read = {*self.names.values(), *(("x", "edge_index", "n_id") if self.dgl else ())}
+        whole = {what: list(of.values()) for what, of in whole.items() if what in read}
         whole["edge_type"] = [torch.full_like(ends[0], k) for k, ends in zip(numbers, whole["edge_index"])]
         return {what: torch.cat(of, int(what == "edge_index")) if len(of) > 1 else of[0] for what, of in whole.items()}
+
+    def graph_of(self, whole: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
+        """The graph that a module over DGL is called with."""
+        if not self.dgl:
+            return contextlib.nullcontext()
+        from . import _dgl
+
+        if not self.by_types:
+            keys = {what: ("_N", "_E", "_N") if what.startswith("edge") else "_N" for what in whole}
+            whole = {what: {keys[what]: value} for what, value in whole.items()}
+        return _dgl.graph_of(whole, own=self.compared)
 
     def data_of(self, whole: Mapping[str, Any]) -> Any:
         from torch_geometric.data import Data, HeteroData
@@ -361,7 +376,7 @@ class _Blocks:
 # Modules of PyTorch around another one, which they call with what they are given.
 _AROUND = ("OptimizedModule", "DataParallel", "DistributedDataParallel")
 _TYPES_OF_EDGES = ("edge_type", "edge_types", "etype", "etypes")
-_GRAPHS = ("graph", "g", "block", "blocks", "bg")
+_GRAPHS = ("graph", "g", "hg", "heterograph", "block", "blocks", "bg")
 _EDGES_OF_DGL = {
     "edge_weight": ("edge_weight", "eweight", "weight"),
     "edge_attr": ("edge_feat", "edge_feats", "edge_attr", "efeat", "efeats", "pseudo"),
@@ -479,6 +494,11 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
                 from . import _dgl
 
                 return _dgl.exported(called, called.tensors)
+            if not hasattr(torch.export.Dim, "AUTO"):
+                raise Refused(
+                    "model: by PyTorch 2.5 or earlier weft reads modules over DGL alone: call forward's first parameter "
+                    "graph, or install PyTorch 2.6 or later"
+                )
             varies = {name: {of.varies: torch.export.Dim.AUTO} for name, of in called.given.items()}
             shapes = {"tensors": varies} if varies else None
             exported = torch.export.export(called, (), called.tensors, dynamic_shapes=shapes, strict=False)

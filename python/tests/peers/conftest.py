@@ -25,6 +25,7 @@ NEEDS = {
     "test_trace.py": "torch_geometric torch.export",
     "test_trace_random.py": "torch_geometric torch.export",
     "test_trace_dgl.py": "dgl",
+    "test_trace_dgl_typed.py": "dgl",
 }
 
 
