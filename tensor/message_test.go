@@ -121,15 +121,15 @@ func TestDirectMessages(t *testing.T) {
 	a, x, b := page(), page(), page()
 	page()
 	at := onDevice(t, mem, true, x)[0]
-	for _, message := range []func(tensor.MessageUser) ([]byte, func() error){x.Outgoing, x.Incoming} {
+	for k, message := range []func(tensor.MessageUser) ([]byte, func() error){x.Outgoing, x.Incoming} {
 		d.kernels++
 		onDevice(t, mem, true, x)
 		data, ready := message(tensor.Transport)
 		require.NoError(t, ready())
 		assert.Equal(t, at, uint64(uintptr(unsafe.Pointer(&data[0]))))
+		assert.Equal(t, []int{k + 1, k + 1}, []int{d.kernels, d.reached}, "the kernels that transports wait for")
 		x.Arrived()
 	}
-	assert.Equal(t, []int{1, 2}, d.before, "the kernels that transports wait for")
 	assert.Equal(t, 0, len(d.pending))
 	a.Release()
 	b.Release()
