@@ -47,6 +47,12 @@ func TestMessages(t *testing.T) {
 		assert.Equal(t, []int64{int64(k+1) * n, int64(k+1) * n}, []int64{use.ToHost, use.ToDevice})
 		assert.Equal(t, 0, use.Waits)
 	}
+	into, _ := x.Incoming(tensor.Transport) // what arrives, and no kernel reads, is sent on
+	copy(into, of(3))
+	x.Arrived()
+	data, made := x.Outgoing(tensor.Transport)
+	require.NoError(t, made())
+	assert.Equal(t, of(3), data)
 }
 
 // TestMessagesOnHost: elements that the host has are the message, and what is received replaces them.
