@@ -4,9 +4,11 @@ what an epoch takes beside one in memory. Then the plan for the whole ogbn-paper
     papers.py [--shapes papers100M,igb-medium] [--share X] [--folder stores/papers] [--partitions 16] [--epochs 3] [--hosts 4]
               [--rate 1gbit] [--workers 16,32,64,128] [--keep] [--json]
     papers.py --device cuda [--quick]
+    papers.py --table
 
 With --device nothing of this happens: graphs of these and other published shapes are trained on a card (card.py), by ../device/check.py,
 which prints a table and writes runs/papers/device.json. With --quick they have some vertices, for bin/libcuda-on-cpu.so in WEFT_CUDA.
+--table prints what graphs of these shapes take on cards, by plans (table.py): minutes.
 
 For each shape a fiftieth is trained in memory, and then a larger share from disk:
 
@@ -38,6 +40,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "hosts"))
+import table  # noqa: E402
 from network import GRACE, NotDone, Rate, command, hosts, last_line  # noqa: E402
 
 SILENT = 5 if sys.stderr.isatty() else 60  # seconds
@@ -80,6 +83,7 @@ def main():
     parser.add_argument("--rate", type=Rate, default="1gbit", help="at which a host sends (default 1gbit)")
     parser.add_argument("--workers", type=numbers, default="16,32,64,128", metavar="N,…", help="to plan for, or none; N takes some 80 GB of memory divided by N (default 16,32,64,128)")
     parser.add_argument("--device", choices=["cuda"], help="published shapes on a card instead, without any other flag but --quick")
+    parser.add_argument("--table", action="store_true", help="print what graphs take on cards instead, without any other flag")
     parser.add_argument("--quick", action="store_true", help="with --device: tiny graphs")
     parser.add_argument("--keep", action="store_true", help="keep the folder at the end")
     parser.add_argument("--json", action="store_true", help="print one object")
@@ -89,6 +93,10 @@ def main():
     if options.device:
         on_card = [sys.executable, "-B", HERE.parent / "device" / "check.py", "--kit", HERE.parents[1], "--out", "runs/papers", "--only", "papers,larger"]
         return subprocess.run([*on_card, "--limit", "7200", *["--quick"][: options.quick]]).returncode
+    if options.table:
+        for k, row in enumerate(table.rows("bin/weft")):
+            print(f"| {' | '.join(row)} |" + f"\n|{'---|' * len(row)}" * (k == 0), flush=True)
+        return 0
     if options.hosts and os.geteuid() != 0:
         raise NotDone("virtual hosts need root; --hosts none does without")
     kept = Kept(options.folder)
