@@ -144,7 +144,7 @@ bench-axes: build ## meshes of workers beside one worker, here and over virtual 
 bench-serve: build ## `weft serve` under load, on Map of GitHub in WEFT_DATA: how long answers take, and whether they are those of predict
 	$(GO) run ./scripts/serve --data '$(WEFT_DATA)' $(ARGS)
 
-papers: build ## graphs of the shapes of ogbn-papers100M and IGB-medium, as much of them as the disk has space for, from disk and on virtual hosts: hours, 60 GB of disk; needs root; ARGS="--share 0.01"; ARGS="--device cuda" trains these and other published shapes on a card instead
+papers: build bin/libcuda-on-cpu.so ## graphs of the shapes of ogbn-papers100M and IGB-medium, as much of them as the disk has space for, from disk and on virtual hosts: hours, 60 GB of disk; needs root; ARGS="--share 0.01"; ARGS="--device cuda" trains these and other published shapes on a card instead, and ARGS=--table prints what they take on cards
 	@python3 -B scripts/papers/papers.py $(ARGS)
 
 # PEERS has the environments of bench-peers, which these tests share.
