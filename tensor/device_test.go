@@ -20,7 +20,8 @@ type memory struct {
 	fail   error
 
 	mu      sync.Mutex
-	pending []func()      // copies beside kernels: each is made when its mark is waited for
+	pending []func()      // copies beside kernels: each is made when its mark, or a later one, is waited for
+	last    [2]uint64     // the marks of the last copies up and down
 	up      uint64        // where the last one up copies to
 	marks   uint64        // of the queue of kernels, below firstMark
 	after   []uint64      // which marks the last copy waits for
@@ -70,33 +71,43 @@ func (d *memory) Mark() (uint64, error) {
 
 func (d *memory) Up(to uint64, from []byte, after uint64) (uint64, error) {
 	d.up, d.after = to, []uint64{after}
-	return d.later(func() { copy(d.at(to, len(from)), from) })
+	return d.later(0, func() { copy(d.at(to, len(from)), from) })
 }
 
 func (d *memory) Down(to []byte, from uint64, after ...uint64) (uint64, error) {
 	d.after = after
-	return d.later(func() {
+	return d.later(1, func() {
 		d.reached = max(d.reached, d.before[after[0]-1])
 		copy(to, d.at(from, len(to)))
 	})
 }
 
-func (d *memory) later(f func()) (mark uint64, err error) {
+func (d *memory) later(queue int, f func()) (mark uint64, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pending = append(d.pending, f)
-	return firstMark + uint64(len(d.pending)) - 1, d.fail
+	before := d.last[queue]
+	d.pending = append(d.pending, func() {
+		d.make(before)
+		f()
+	})
+	d.last[queue] = firstMark + uint64(len(d.pending)) - 1
+	return d.last[queue], d.fail
+}
+
+// make makes the copy before a mark.
+func (d *memory) make(mark uint64) {
+	if mark >= firstMark {
+		if f := d.pending[mark-firstMark]; f != nil {
+			d.pending[mark-firstMark] = nil
+			f()
+		}
+	}
 }
 
 func (d *memory) After(mark uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if mark >= firstMark {
-		if f := d.pending[mark-firstMark]; f != nil {
-			f()
-			d.pending[mark-firstMark] = nil
-		}
-	} else if mark > 0 {
+	if d.make(mark); mark > 0 && mark < firstMark {
 		d.reached = max(d.reached, d.before[mark-1])
 	}
 	return d.fail
@@ -280,6 +291,29 @@ func TestBeside(t *testing.T) {
 	assert.Equal(t, before+1, d.after[0], "the mark that its copy waits for")
 }
 
+// TestGathersMuch: more rows than a pinned buffer holds come in pieces.
+func TestGathersMuch(t *testing.T) {
+	const rows, columns = 1300, 16 << 10 // 21 MB
+	mem, d := newOnDevice(t, 3*rows*columns/tensor.PageSize)
+	require.NoError(t, mem.OffloadToHost(rows*columns, 2*rows*columns))
+	mem.BeginTurn(true)
+	m := mem.NewElement(tensor.Activations, tensor.Byte, rows, columns)
+	list, want := make([]int32, rows), make([]byte, 0, rows*columns)
+	for k := range list {
+		list[k] = int32(k)
+		want = append(want, bytes.Repeat([]byte{byte(k % 251)}, columns)...)
+	}
+	copy(d.at(onDevice(t, mem, true, m)[0], len(want)), want)
+	mem.BeginTurn(false)
+	whole := mem.NewElement(tensor.Buffers, tensor.Byte, 1+rows, columns)
+	whole.WriteBytes()[0] = 7
+	into := whole.RowRange(1, 1+rows)
+	mem.NewElement(tensor.Buffers, tensor.Byte, rows, columns) // for which m leaves
+	require.Equal(t, true, m.GatherAtRest(into, list), "it rests")
+	assert.Equal(t, true, bytes.Equal(want, d.at(onDevice(t, mem, false, into)[0], len(want))), "the rows are there")
+	assert.Equal(t, byte(7), whole.ReadBytes()[0], "beside them")
+}
+
 // TestGathersBeside: of two buffers one gets rows while a kernel uses those in the other, and the host waits
 // for none of the two copies before. What leaves to where rows came from waits for their copies.
 func TestGathersBeside(t *testing.T) {
@@ -308,6 +342,11 @@ func TestGathersBeside(t *testing.T) {
 	m.Release()
 	other.DontNeed()
 	mem.BeginTurn(false)
-	mem.NewElement(tensor.Activations, tensor.Byte, 1, four) // the other leaves to where m was
+	last := mem.NewElement(tensor.Activations, tensor.Byte, 1, four) // the other leaves to where m was
 	assert.Equal(t, first+4, d.after[1], "the copy that this one waits for")
+	other.Release()
+	last.WriteBytes()[0] = 1
+	mem.BeginTurn(false)
+	mem.NewElement(tensor.Activations, tensor.Byte, 2, four) // the last one leaves from the host
+	assert.Equal(t, first+4, d.waits[len(d.waits)-1], "the copy that the host waits for")
 }

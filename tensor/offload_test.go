@@ -310,6 +310,47 @@ func TestWanted(t *testing.T) {
 	})
 }
 
+// TestEndTurn: when a turn ends, what it used and nobody changes any more is written once, if something has
+// left.
+func TestEndTurn(t *testing.T) {
+	onLevels(t, 4*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
+		made := func(readOnly bool) *tensor.Matrix {
+			m := unitOf(mem, tensor.Activations)
+			if !plan {
+				m.Floats()[0] = 1
+			}
+			if readOnly {
+				m.SetReadOnly()
+			}
+			return m
+		}
+		written := func(units int64) {
+			t.Helper()
+			mem.NextTurn(false)
+			assert.Equal(t, units*unit, mem.OnDisk().Written)
+		}
+		before, frozen := made(true), made(true)
+		written(0)
+		made(false)
+		frozen.Pointer()
+		made(false)
+		made(false).Release() // for which one of the turn before leaves
+		require.Equal(t, true, before.Rests(), "it rests")
+		written(2) // it, and the frozen one
+		written(2)
+	})
+}
+
+// TestSplit: what is reserved for messages is within the limit, unless that is a device's.
+func TestSplit(t *testing.T) {
+	for k, level := range levels {
+		mem := level.of(t, 4*unit)
+		mem.Split(nil, unit)
+		unitOf(mem, tensor.Activations)
+		assert.Equal(t, []int64{2 * unit, unit}[k/2], mem.Peak(), level.name)
+	}
+}
+
 // TestReadAheadOfALateWrite: what is still being written is read ahead, as in a plan.
 func TestReadAheadOfALateWrite(t *testing.T) { synctest.Test(t, readAheadOfALateWrite) }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/device/devicetest"
+	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/tensor"
@@ -78,5 +79,33 @@ func TestMovedBelowCard(t *testing.T) {
 				t.Error("nothing moves")
 			}
 		})
+	}
+}
+
+// TestLeastOfAStage: on a card a stage needs at least what the chunk at work needs. What others keep, and the
+// history that no aggregation reads now, may rest, and so may their features and edges.
+func TestLeastOfAStage(t *testing.T) {
+	devicetest.Library(t)
+	for _, c := range []struct {
+		degree   float64
+		features int
+		words    string
+		times    float64 // as much as that is needed where nothing rests, at least
+	}{
+		{6, 16, "hidden 128, layers 6", 2.5},
+		{2, 512, "hidden 16, layers 2", 1.9},
+		{400, 4, "hidden 16, layers 2", 2.3},
+	} {
+		g, err := generate.Graph(generate.Options{
+			Kind: generate.Uniform, Vertices: 600, Degree: c.degree, Features: c.features, Classes: 5, Seed: 3,
+		})
+		require.NoError(t, err)
+		o := given(Defaults(), "model sage, norm layer, chunks 12, chunk-order fixed, recompute none, "+
+			"device cuda, offload ram, "+c.words)
+		p, err := onMesh(g, o, "pipeline=2").PlanWith(t.Context(), plan.Asks{Range: true})
+		require.NoError(t, err)
+		if times := float64(p.All) / float64(p.Least); times < c.times {
+			t.Errorf("%+v: %d bytes where nothing rests, %.2f times those that are needed", c, p.All, times)
+		}
 	}
 }
