@@ -5,14 +5,13 @@ import (
 	"slices"
 
 	"weft/comm"
-	"weft/tensor"
 	"weft/train/worker"
 )
 
 // Extrapolate returns the plan of a larger graph from the plans a and b of two smaller ones with the same
 // degree, halo and settings: what grows with the graph grows as from a to b. The larger one has at times the
-// difference of b and a more vertices than a. It has Tensors, Graph, Kinds, Sent, Counts, Checkpoint, Disk,
-// DiskBytes, Reserve and the numbers that do not grow.
+// difference of b and a more vertices than a. It has Tensors, Graph, Kinds, Sent, Counts, Checkpoint and the
+// numbers that do not grow.
 func Extrapolate(a, b *Plan, at float64) Plan {
 	p := *b
 	whole := line{at}.whole
@@ -25,11 +24,6 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 		from := &a.Workers[i]
 		w.Tensors, w.Graph = whole(from.Tensors, w.Tensors), whole(from.Graph, w.Graph)
 		w.Checkpoint = whole(from.Checkpoint, w.Checkpoint)
-		w.Disk = tensor.Moved{
-			Written: whole(from.Disk.Written, w.Disk.Written), Read: whole(from.Disk.Read, w.Disk.Read),
-		}
-		w.DiskBytes = whole(from.DiskBytes, w.DiskBytes)
-		w.Reserve.Bytes = whole(from.Reserve.Bytes, w.Reserve.Bytes)
 		w.Kinds = slices.Clone(w.Kinds)
 		for k := range w.Kinds {
 			w.Kinds[k] = whole(from.Kinds[k], w.Kinds[k])
@@ -47,6 +41,27 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 		w := &p.Workers[i]
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
 		p.Sent = append(p.Sent, w.Sent)
+	}
+	return p
+}
+
+// Resting returns the plan of a graph of which some rests, from three others: of the graph and of one that is
+// so many times smaller, where nothing rests; and of the smaller one, of which as large a part rests.
+func Resting(all, small, rests *Plan, times float64) Plan {
+	p := *rests
+	more := func(bytes int64) int64 { return line{times}.whole(0, bytes) }
+	of := func(all, before, after int64) int64 {
+		return int64(float64(all) * float64(after) / float64(max(1, before)))
+	}
+	p.PeakTensorBytes, p.GraphBytes, p.Sent, p.EdgeColumns = nil, nil, all.Sent, all.EdgeColumns
+	p.Workers = slices.Clone(all.Workers)
+	for i := range p.Workers {
+		w, before, after := &p.Workers[i], &small.Workers[i], &rests.Workers[i]
+		w.Tensors = of(w.Tensors, before.Tensors, after.Tensors)
+		w.Graph = of(w.Graph, before.Graph, after.Graph)
+		w.Disk.Written, w.Disk.Read = more(after.Disk.Written), more(after.Disk.Read)
+		w.DiskBytes, w.Reserve.Bytes = more(after.DiskBytes), more(after.Reserve.Bytes)
+		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
 	}
 	return p
 }

@@ -49,8 +49,13 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 	for number := range by {
 		by[number] = number
 	}
-	holdSeveral := in.Workers < in.Mesh.Workers() // partitions: no worker is alike
-	if holdSeveral || !in.Alike && (in.Most == 0 || in.Workers <= in.Most) {
+	if in.TakesTurns() {
+		if in.Alike {
+			in.representHolders(by)
+		}
+		return by, nil
+	}
+	if !in.Alike && (in.Most == 0 || in.Workers <= in.Most) {
 		return by, nil
 	}
 	byWork, err := in.byWork()
@@ -80,6 +85,22 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 	}
 	by[0] = 0
 	return by, nil
+}
+
+// representHolders has the first worker with a slice represent those that hold equally many partitions.
+func (in *Inputs) representHolders(by []int) {
+	held := make([]int, in.Workers)
+	for _, worker := range in.Holders() {
+		held[worker]++
+	}
+	for number := range by {
+		for like := number % in.Mesh.Slices; like < number; like += in.Mesh.Slices {
+			if held[like] == held[number] {
+				by[number] = like
+				break
+			}
+		}
+	}
 }
 
 // copyPlanned makes each worker what the one that was planned in its place is.

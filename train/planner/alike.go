@@ -3,6 +3,7 @@ package planner
 import (
 	"math"
 	"slices"
+	"sync"
 
 	"weft/graph"
 	"weft/internal/refusal"
@@ -11,7 +12,8 @@ import (
 )
 
 // Alike describes a graph in equal partitions by counts: all have equally many vertices and edges, and need
-// equally many rows of each other. So they have one share, which stands for each of them in a plan.
+// equally many rows of each other. So the share of one stands for each of them in a plan, unless they take
+// turns on a worker, where each has its own.
 type Alike struct {
 	Partitions      int
 	partition.Whole         // Vertices, Edges, and what a vertex has; of Splits the first
@@ -45,9 +47,12 @@ func (a *Alike) Job(o train.Options) (*train.Job, error) {
 	if a.Partitions == 1 {
 		return &train.Job{Options: o, Graph: g}, nil
 	}
-	share := a.share(g)
-	open := func(int) (*partition.Share, error) { return share, nil }
-	return &train.Job{Options: o, Parts: &train.Parts{Whole: share.Whole, Open: open}}, nil
+	shares := make([]func() *partition.Share, a.Partitions)
+	for number := range shares {
+		shares[number] = sync.OnceValue(func() *partition.Share { return a.share(g, number) })
+	}
+	open := func(number int) (*partition.Share, error) { return shares[number](), nil }
+	return &train.Job{Options: o, Parts: &train.Parts{Whole: a.Whole, Open: open}}, nil
 }
 
 // rows is the number of rows of the first partition.
@@ -62,10 +67,23 @@ func (a *Alike) Halo() int {
 	return int(math.Round(a.HaloRows * float64(a.Vertices) / max(1, k*(k-1))))
 }
 
-// share is the share of the first partition, whose vertices and edges g has.
-func (a *Alike) share(g *graph.Graph) *partition.Share {
+// share is the share of a partition. g has the vertices and edges of the first; those of another are as far
+// from it as its rows, for which all must have equally many.
+func (a *Alike) share(g *graph.Graph, number int) *partition.Share {
+	if first := int32(a.start(number)); number > 0 {
+		g = &graph.Graph{
+			Types: g.Types, Metric: g.Metric, Labels: g.Labels, Splits: g.Splits,
+			Relations: slices.Clone(g.Relations),
+		}
+		r := &g.Relations[0]
+		r.Sources = slices.Clone(r.Sources)
+		for k, source := range r.Sources {
+			r.Sources[k] = (source + first) % int32(a.Vertices)
+		}
+		sortSources(r)
+	}
 	s := partition.All(g)
-	s.Whole = a.Whole
+	s.Whole, s.Edges.P = a.Whole, number
 	rows := &s.Edges.Types[0]
 	rows.Starts = nil
 	halos := make([][]int, a.Partitions)
@@ -78,7 +96,7 @@ func (a *Alike) share(g *graph.Graph) *partition.Share {
 	}
 	rows.IDs = make([]int32, rows.Rows)
 	for row := range rows.IDs {
-		rows.IDs[row] = int32(row)
+		rows.IDs[row] = int32(a.start(number) + row)
 	}
 	s.Types[0].IDs = rows.IDs
 	r := &s.Edges.Relations[0]
@@ -138,9 +156,7 @@ func (a *Alike) edges() graph.Relation {
 		r.Indptr[row+1]++ // ends as the first edge of the next row
 	})
 	r.Indptr = r.Indptr[:a.rows()+1]
-	for row := range a.rows() {
-		slices.Sort(r.Sources[r.Indptr[row]:r.Indptr[row+1]])
-	}
+	sortSources(&r)
 	if a.Weighted {
 		r.Weights = slices.Repeat([]float32{1}, len(r.Sources))
 	}
@@ -149,6 +165,13 @@ func (a *Alike) edges() graph.Relation {
 		r.EdgeFeatures = make([]float32, len(r.Sources)*r.EdgeColumns)
 	}
 	return r
+}
+
+// sortSources sorts the sources of each row.
+func sortSources(r *graph.Relation) {
+	for row := range len(r.Indptr) - 1 {
+		slices.Sort(r.Sources[r.Indptr[row]:r.Indptr[row+1]])
+	}
 }
 
 // join calls f for each edge into the rows of the first partition, with the position of its source. Edges

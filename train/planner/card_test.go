@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/machine"
 	"weft/internal/require"
+	"weft/parallel/mesh"
 	"weft/tensor"
 	"weft/train"
 	"weft/train/plan"
@@ -20,8 +22,8 @@ import (
 
 // slowCard is one whose times are told by hand.
 var slowCard = Card{
-	Name: "slow", Memory: 1 << 30, Copy: 100, Flops: 10, BFloat16Flops: 40, ToDevice: 20, ToHost: 10, Launch: .5,
-	Efficiency: .5,
+	Name: "slow", Memory: 1 << 30, Copy: 100, Flops: 10, BFloat16Flops: 40, ToDevice: 20, ToHost: 10,
+	Launch: .5, Efficiency: .5,
 }
 
 // TestKernelsOnCard: by hand, the longer one of 1000 bytes at 100 a second and 30 operations at 10, or at 40
@@ -51,7 +53,7 @@ func TestKernelsOnCard(t *testing.T) {
 		assert.Near(t, c.seconds, m.Rates.Of(k, c.calls), 1e-9, name)
 		assert.Equal(t, c.by, m.LimitedBy(), name)
 	}
-	assert.Near(t, 4, slowCard.copies(tensor.Moved{Written: 40, Read: 40}), 1e-9, "copies up beside copies down")
+	assert.Near(t, 4, slowCard.copies(tensor.Moved{Written: 40, Read: 40}), 1e-9, "copies each way")
 	assert.Near(t, 5, slowCard.copies(tensor.Moved{Written: 40, Read: 100}), 1e-9, "more copies up")
 	by := (&Times{Epoch: 9, Compute: 4, Copies: 3, Link: 2}).LimitedBy()
 	assert.Equal(t, "copies", by, "7 s of copies, 4 of which hide kernels")
@@ -61,9 +63,9 @@ func TestKernelsOnCard(t *testing.T) {
 func onCards(t *testing.T, workers int, c Card) []Mesh {
 	t.Helper()
 	p := planner(nil)
-	p.Options.Device, p.Options.Model, p.Options.Layers, p.Options.Hidden = setting.AllCards, "sage", 2, 32
+	o := &p.Options
+	o.Device, o.Model, o.Layers, o.Hidden, o.Chunks = setting.AllCards, "sage", 2, 32, 0
 	p.Counts, p.Machine = random(100_000, 20), Machine{Sharers: workers, Card: &c}
-	p.Options.Chunks = 0
 	meshes, _, err := p.Meshes(context.Background(), workers)
 	require.NoError(t, err)
 	return meshes
@@ -127,6 +129,80 @@ func TestMemoryOfCards(t *testing.T) {
 	_, refused, err := p.Meshes(context.Background(), 2)
 	require.NoError(t, err)
 	assert.Len(t, refused, 3) // two workers share it
+
+	p.Options.Model, p.Options.Partitions, p.Options.Offload = "sage", 4, setting.RAM
+	p.Options.MemoryLimit, p.Options.Chunks = 1, 0
+	_, refused, err = p.Meshes(context.Background(), 1)
+	require.NoError(t, err)
+	var exceeds plan.Exceeds
+	if !errors.As(refused[0].Reason, &exceeds) {
+		t.Fatal(refused)
+	}
+	p.Options.MemoryLimit = setting.Bytes(exceeds.Need)
+	meshes, _, err = p.Meshes(context.Background(), 1)
+	require.NoError(t, err)
+	o := p.options(mesh.One)
+	r, err := (&train.Job{Graph: p.Graph, Options: o, Checkpoints: &train.Checkpoints{}}).
+		Run(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, r.Device.RAM, meshes[0].Plan.Disk(), "copied")
+	assert.Equal(t, r.Device.RAMBytes, meshes[0].Plan.DiskBytes(), "rests")
+	copies := max(float64(r.Device.RAM.Read)/card.ToDevice, float64(r.Device.RAM.Written)/card.ToHost)
+	busy := max(copies, meshes[0].Times.Compute)
+	assert.Near(t, 1, (meshes[0].Times.Compute+meshes[0].Times.Copies)/busy, 1e-9, "kernels beside copies")
+}
+
+// TestRestingByCounts: where a smaller graph stands for one of which a part rests, memory, copies and what
+// rests are about those of its own plan.
+func TestRestingByCounts(t *testing.T) {
+	c, on := random(2*3*leastRows, 5), &Machine{Card: Published("h100")}
+	o := train.Defaults()
+	o.Model, o.Hidden, o.Layers, o.Device, o.Partitions = "sage", 32, 3, setting.AllCards, 2
+	r, err := o.Resolve()
+	require.NoError(t, err)
+	whole, err := c.ofVertices(context.Background(), c.Vertices, o, r, on)
+	require.NoError(t, err)
+	_, needs := whole.Most()
+	o.Offload, o.MemoryLimit = setting.RAM, setting.Bytes(.7*float64(needs))
+	r, err = o.Resolve()
+	require.NoError(t, err)
+	want, err := c.ofVertices(context.Background(), c.Vertices, o, r, on)
+	require.NoError(t, err)
+	got, err := c.plan(context.Background(), r, on)
+	require.NoError(t, err)
+	_, most := got.Most()
+	_, wants := want.Most()
+	for name, of := range map[string][2]int64{
+		"memory": {most, wants}, "rests": {got.DiskBytes(), want.DiskBytes()},
+		"read": {got.Disk().Read, want.Disk().Read}, "written": {got.Disk().Written, want.Disk().Written},
+		"calls": {int64(got.Workers[0].Counts.Steps()), int64(want.Workers[0].Counts.Steps())},
+	} {
+		assert.Near(t, 1, float64(of[0])/float64(of[1]), .1, "%s: %d of %d", name, of[0], of[1])
+	}
+}
+
+// TestFewestPartitions: a graph that a card has no room for fits in partitions that take turns. Where it has
+// room, or the caller says how many, none are proposed.
+func TestFewestPartitions(t *testing.T) {
+	c := *Published("h100")
+	c.Memory = 250e6
+	p := planner(nil)
+	o := &p.Options
+	o.Device, o.Model, o.Layers, o.Hidden, o.Chunks = setting.AllCards, "sage", 2, 64, 0
+	p.Counts, p.Machine = random(200_000, 5), Machine{Sharers: 1, Card: &c}
+	meshes, _, err := p.Meshes(context.Background(), 1)
+	require.NoError(t, err)
+	assert.Len(t, meshes, 0)
+	m, err := p.Fewest(context.Background(), 1)
+	require.NoError(t, err)
+	if m == nil || m.CardBytes() > 250e6 || m.Plan.HostBytes(0) == 0 {
+		t.Fatalf("%+v", m)
+	}
+	p.Options.Partitions = 4
+	m, err = p.Fewest(context.Background(), 1)
+	if m != nil || err != nil {
+		t.Errorf("%v, %v", m, err)
+	}
 }
 
 // TestReadCard: what a file lacks, or has beside a card's rates, is refused by its key.

@@ -97,14 +97,18 @@ const (
 )
 
 // rows is how many rows a partition of the smaller graph has on a mesh. Where a slice would have too few for
-// all lanes, its sums have equally many in both graphs, so that they do not seem to grow.
-func (c *Counts) rows(grid mesh.Mesh) int {
+// all lanes, its sums have equally many in both graphs, so that they do not seem to grow. All partitions are
+// planned where they take turns: there it has few.
+func (c *Counts) rows(grid mesh.Mesh, turns bool) int {
 	const half, mostHalves = 512, 4 // of a tile of rows, as lanes add them; of a slice
 	of := func(edges float64) int { return max(fewestRows, int(edges/max(1, c.degree()))) }
 	if grid.Stages > 1 && grid.Slices > 1 {
 		return of(fewEdges)
 	}
 	most := of(mostEdges)
+	if turns {
+		return min(max(fewestRows, leastRows/grid.Slices), most)
+	}
 	if rows := max(leastRows, fewestRows*grid.Slices); rows <= most || grid.Slices == 1 {
 		return min(rows, most)
 	}
@@ -132,31 +136,34 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (pl
 	return between(with, mostChunks/2, mostChunks, chunks, plan.MoreChunks)
 }
 
-// resting plans a mesh of partitions that take turns on a card. If the card has no room for all, as large a
-// part rests of each smaller graph as of the graph itself.
+// resting plans a mesh of partitions that take turns on a card. If the card has no room for all, a part of a
+// smaller graph rests that is as large as the one that has to rest of the graph itself.
 func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) (plan.Plan, error) {
 	o, sharing := r.Options, on.onOne(r.Workers)
-	o.MemoryLimit, o.Offload = 0, ""
-	needs := map[int]int64{}
-	all, err := c.ofSizes(r, func(vertices int) (plan.Plan, error) {
-		p, err := c.ofVertices(ctx, vertices, o, r, on)
-		_, needs[vertices] = p.Most()
-		return p, err
+	o.MemoryLimit, o.HostMemoryLimit, o.Offload = 0, 0, ""
+	var small plan.Plan
+	size := 0 // the larger of two
+	all, err := c.ofSizes(r, func(vertices int) (p plan.Plan, err error) {
+		size = vertices
+		small, err = c.ofVertices(ctx, vertices, o, r, on)
+		return small, err
 	})
 	if err != nil {
 		return all, err
 	}
-	card := on.Card.of(&r.Options, sharing)
-	_, need := all.Most()
-	if need <= card.Bytes {
+	_, smaller := small.Most()
+	_, needs := all.Most()
+	limit := on.Card.of(&r.Options, sharing).Bytes
+	if needs <= limit {
 		return all, nil
 	}
+	o.MemoryLimit = setting.Bytes(float64(smaller)*float64(limit)/float64(needs)) * setting.Bytes(sharing)
 	o.Offload = r.Offload
-	return c.ofSizes(r, func(vertices int) (plan.Plan, error) {
-		part := float64(needs[vertices]) / float64(need)
-		o.MemoryLimit = setting.Bytes(part*float64(card.Bytes)) * setting.Bytes(sharing)
-		return c.ofVertices(ctx, vertices, o, r, on)
-	})
+	rests, err := c.ofVertices(ctx, size, o, r, on)
+	if err != nil {
+		return all, err
+	}
+	return plan.Resting(&all, &small, &rests, float64(c.Vertices)/float64(size)), nil
 }
 
 // ofSize plans the graph with some options, or two smaller ones in its place.
@@ -184,9 +191,13 @@ func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options
 
 // ofSizes plans the graph, or two smaller ones in its place.
 func (c *Counts) ofSizes(r *setting.Resolved, of func(vertices int) (plan.Plan, error)) (plan.Plan, error) {
-	first := c.rows(r.Mesh) * r.Mesh.Partitions
-	second := int(further * float64(first))
-	if c.Vertices <= second {
+	rows, k := c.rows(r.Mesh, r.TakesTurns()), r.Mesh.Partitions
+	first, second := rows*k, int(further*float64(rows))*k
+	switch {
+	case c.Vertices > second:
+	case r.TakesTurns(): // with equal partitions
+		return of(c.Vertices / k * k)
+	default:
 		return of(c.Vertices)
 	}
 	return between(of, first, second, c.Vertices, plan.Extrapolate)

@@ -16,7 +16,6 @@ import (
 	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/partition"
-	"weft/tensor"
 	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"
@@ -135,7 +134,6 @@ func TestExtrapolate(t *testing.T) {
 	of := func(n int64) *plan.Plan {
 		w := plan.Worker{
 			Tensors: 10 + 2*n, Graph: n, Kinds: []int64{n}, Costs: []float64{float64(n)}, Checkpoint: 8 + 4*n,
-			DiskBytes: 6 * n, Disk: tensor.Moved{Written: 3 * n, Read: 4 * n},
 		}
 		w.Sent.Halo.Bytes, w.Sent.Halo.Messages, w.Sent.Layout.Bytes = 3*n, 6, 2*n
 		w.Counts = plan.Counts{Rows: int(n), Edges: 5 * n, Remote: 3 * n}
@@ -181,7 +179,7 @@ func TestMemoryByCounts(t *testing.T) {
 		}
 		r, err := options.Resolve()
 		require.NoError(t, err, name)
-		if c.Vertices <= int(further*float64(c.rows(r.Mesh)*r.Mesh.Partitions)) {
+		if c.Vertices <= int(further*float64(c.rows(r.Mesh, false)*r.Mesh.Partitions)) {
 			t.Fatalf("%s: the graph is planned as it is", name)
 		}
 		counted, err := c.plan(context.Background(), r, &Machine{})

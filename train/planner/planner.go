@@ -167,7 +167,7 @@ func (p *Planner) options(grid mesh.Mesh) setting.Options {
 func (p *Planner) resolve(grid mesh.Mesh) (*setting.Resolved, error) {
 	o := p.options(grid)
 	r, err := o.Resolve(p.Given...)
-	if err == nil && r.TakesTurns() {
+	if err == nil && r.TakesTurns() && p.Machine.Card == nil {
 		return nil, refusal.Errorf("--partitions %d: only meshes whose workers hold one partition each are "+
 			"compared; leave it out", r.Partitions)
 	}

@@ -102,6 +102,29 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 	return nil
 }
 
+// Fewest is the mesh of so many workers with the fewest partitions, up to eight of a worker, of which a part
+// rests in the host's memory so that it fits the card, by counts; nil: none does, or what is asked for has no
+// choice.
+func (p *Planner) Fewest(ctx context.Context, workers int) (*Mesh, error) {
+	const most = 8
+	if p.Machine.Card == nil || p.Counts == nil || p.Options.Partitions > 0 {
+		return nil, nil
+	}
+	grid := mesh.Mesh{Stages: 1, Partitions: workers, Slices: 1}
+	for each := 2; each <= most; each *= 2 {
+		in := *p
+		in.Options.Partitions, in.Options.Offload = each*workers, setting.RAM
+		s := &search{Planner: &in, counted: map[mesh.Mesh]*Mesh{}, found: map[mesh.Mesh]*Mesh{}}
+		err := s.count(ctx, grid, s.say(grid, 0, 1))
+		if err == nil {
+			return s.found[grid], nil
+		} else if !refusal.Is(err) || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
 // ratesLike are about those of a mesh, as two workers have them on each of its axes, on a graph smaller than
 // that of a measured mesh.
 func (s *search) ratesLike(ctx context.Context, grid mesh.Mesh, work float64,

@@ -358,7 +358,7 @@ func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPla
 		return data.About(of, err)
 	}
 	if len(meshes) == 0 {
-		return NoMesh(workers, refused)
+		return p.noMesh(ctx, plans, workers, refused)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %s predicted, %d on the graph itself", launch.ErrInterrupted,
@@ -381,6 +381,22 @@ func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPla
 		ui.Note(out, line)
 	}
 	return err
+}
+
+// noMesh is NoMesh, with the partitions by which the graph fits a card, if there are such.
+func (p *planCommand) noMesh(ctx context.Context, plans *meshPlanner, workers int,
+	refused []planner.Refused,
+) error {
+	no := NoMesh(workers, refused)
+	m, err := plans.Fewest(ctx, workers)
+	plans.Shown.Erase()
+	if m == nil || err != nil {
+		return cmp.Or(err, no)
+	}
+	return refusal.Errorf("%w; --partitions %d --offload %s fits on %s, with %s of a card, about %s in the "+
+		"host's memory and %s an epoch", no, m.Settings.Mesh.Partitions, setting.RAM, m.Parallel,
+		ui.Megabytes(m.CardBytes()), ui.Megabytes(m.Plan.HostBytes(0)),
+		ui.Duration(ui.Seconds(m.Times.Epoch)))
 }
 
 // byCounts is how many of the meshes are predicted by counts alone.
@@ -675,7 +691,7 @@ func Approximations(meshes []planner.Mesh) (lines []string) {
 
 func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused) {
 	rows := [][]string{{
-		"mesh", "epoch", "compute", "link", "copies", "others", "memory", "sent",
+		"mesh", "epoch", "compute", "link", "copies", "others", "memory", "host", "sent",
 		"limited by", "balance", "by",
 	}}
 	var approximate []string
@@ -696,13 +712,14 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 			m.Parallel, ui.Duration(ui.Seconds(t.Epoch)), ui.Duration(ui.Seconds(t.Compute)),
 			ui.Duration(ui.Seconds(t.Link)),
 			ui.Duration(ui.Seconds(t.Copies)), ui.Duration(ui.Seconds(t.Imbalance + t.Bubble + t.Wait)),
-			ui.Megabytes(memory), ui.Megabytes(m.SentBytes()), m.LimitedBy(),
+			ui.Megabytes(memory), ui.Megabytes(m.Plan.HostBytes(0)), ui.Megabytes(m.SentBytes()),
+			m.LimitedBy(),
 			cmp.Or(m.Balance, "–"), by,
 		})
 	}
 	if !slices.ContainsFunc(meshes, func(m planner.Mesh) bool { return m.Plan.Rests }) {
 		for k := range rows {
-			rows[k] = slices.Delete(rows[k], 4, 5)
+			rows[k] = slices.Delete(slices.Delete(rows[k], 7, 8), 4, 5) // copies and host
 		}
 	}
 	ui.PrintNumbers(out, rows, "by", "balance", "others", "link")
