@@ -23,7 +23,7 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 		}
 		from := &a.Workers[i]
 		w.Tensors, w.Graph = whole(from.Tensors, w.Tensors), whole(from.Graph, w.Graph)
-		w.Checkpoint = whole(from.Checkpoint, w.Checkpoint)
+		w.Checkpoint, w.Messages = whole(from.Checkpoint, w.Checkpoint), whole(from.Messages, w.Messages)
 		w.Kinds = slices.Clone(w.Kinds)
 		for k := range w.Kinds {
 			w.Kinds[k] = whole(from.Kinds[k], w.Kinds[k])
@@ -60,7 +60,8 @@ func Resting(all, small, rests *Plan, times float64) Plan {
 		w.Tensors = of(w.Tensors, before.Tensors, after.Tensors)
 		w.Graph = of(w.Graph, before.Graph, after.Graph)
 		w.Disk.Written, w.Disk.Read = more(after.Disk.Written), more(after.Disk.Read)
-		w.DiskBytes, w.Reserve.Bytes = more(after.DiskBytes), more(after.Reserve.Bytes)
+		w.DiskBytes, w.Messages = more(after.DiskBytes), more(after.Messages)
+		w.Reserve.Bytes = more(after.Reserve.Bytes)
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
 	}
 	return p

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/comm"
 	"weft/device/devicetest"
 	"weft/internal/assert"
 	"weft/internal/machine"
@@ -104,6 +105,14 @@ func TestMessagesOfCards(t *testing.T) {
 	assert.Near(t, 2, f.crowd(4), 0, "four workers on two cards")
 	f.Cards = 0
 	assert.Near(t, 1, f.crowd(4), 0, "four workers on four cards")
+
+	f.Links, f.Card = Links{Sends: 10, Receives: 10}, &slowCard
+	var l load
+	l.sent[comm.Stage] = comm.Traffic{Bytes: 20}
+	for direct, want := range map[bool]float64{false: 2 + 2 + 1, true: 2} {
+		f.Resolved = &setting.Resolved{Options: setting.Options{DeviceMessages: direct}}
+		assert.Near(t, want, f.moves(&l, comm.Stage), 1e-9, direct)
+	}
 }
 
 // TestMemoryOfCards: what a mesh takes of a card is what its run takes there.

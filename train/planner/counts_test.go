@@ -134,6 +134,7 @@ func TestExtrapolate(t *testing.T) {
 	of := func(n int64) *plan.Plan {
 		w := plan.Worker{
 			Tensors: 10 + 2*n, Graph: n, Kinds: []int64{n}, Costs: []float64{float64(n)}, Checkpoint: 8 + 4*n,
+			Messages: 3*n + 1,
 		}
 		w.Sent.Halo.Bytes, w.Sent.Halo.Messages, w.Sent.Layout.Bytes = 3*n, 6, 2*n
 		w.Counts = plan.Counts{Rows: int(n), Edges: 5 * n, Remote: 3 * n}

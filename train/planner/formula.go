@@ -239,7 +239,7 @@ func wait(messages, work float64, rounds int) float64 {
 }
 
 // moves is how long messages of some kinds move that a worker sends: as many come. A message between cards is
-// copied to the host's memory, and from there to the other card.
+// copied to the host's memory, and from there to the other card, unless links send from cards.
 func (f *formula) moves(l *load, kinds ...comm.Kind) (seconds float64) {
 	rate, latency := min(f.Sends, f.Receives), f.Latency
 	if f.Handling > 0 { // one thread of each worker handles what it sends and what comes
@@ -250,7 +250,9 @@ func (f *formula) moves(l *load, kinds ...comm.Kind) (seconds float64) {
 		if rate == 0 {
 			ofByte = 0
 		}
-		ofByte, latency = ofByte+1/c.ToHost+1/c.ToDevice, latency+2*c.Launch
+		if rate == 0 || !f.DeviceMessages {
+			ofByte, latency = ofByte+1/c.ToHost+1/c.ToDevice, latency+2*c.Launch
+		}
 	}
 	for _, kind := range kinds {
 		sent := l.sent[kind]

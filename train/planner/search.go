@@ -70,6 +70,10 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 	if err != nil {
 		return err
 	}
+	if r.Offload != "" && !r.TakesTurns() {
+		return refusal.Errorf("--offload %s: counts do not tell what rests of a pipeline; leave it out, or name "+
+			"a graph", r.Offload)
+	}
 	say("planning it by counts")
 	m := s.newMesh(r)
 	m.ByCounts = true

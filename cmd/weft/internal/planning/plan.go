@@ -649,7 +649,7 @@ type plannedMesh struct {
 // onCard is what a mesh takes of cards.
 type onCard struct {
 	CardBytes   int64   `json:"card_bytes"`      // of the worker with most
-	RAMBytes    int64   `json:"ram_bytes"`       // that rest in the host's memory, of all workers
+	HostBytes   int64   `json:"host_bytes"`      // of what rests there, and of messages, of all workers
 	CopySeconds float64 `json:"copy_seconds"`    // that no kernels hide
 	WasRead     int64   `json:"to_device_bytes"` // from there, by all workers in an epoch
 	WasWritten  int64   `json:"to_host_bytes"`
