@@ -382,13 +382,13 @@ func TestBeside(t *testing.T) {
 		"cuStreamCreate 2 1":       "opening a queue of copies" + invalid,
 		"cuStreamCreate 4 1":       "", // they are opened once
 		"cuEventCreate 7 1":        "opening a queue of copies" + invalid,
-		"cuMemHostAlloc 1 1":       "allocating 512 bytes of the host's memory" + invalid,
+		"cuMemHostAlloc 1 1":       "allocating 768 bytes of the host's memory" + invalid,
 		"cuEventRecord 1 1":        "marking a queue" + invalid + launched,
 		"cuStreamWaitEvent 1 1":    "having a queue wait" + invalid + launched,
-		"cuStreamWaitEvent 3 1":    "having a queue wait" + invalid + launched,
+		"cuStreamWaitEvent 4 1":    "having a queue wait" + invalid + launched,
 		"cuMemcpyDtoHAsync_v2 1 1": "copying beside kernels" + invalid + launched,
 		"cuMemcpyHtoDAsync_v2 1 1": "copying beside kernels" + invalid + launched,
-		"cuEventSynchronize 1 1":   "waiting for a copy" + invalid,
+		"cuEventSynchronize 1 1":   "waiting for a copy" + invalid + launched,
 		"cuMemFreeHost 1 1":        "closing the queues of copies" + invalid,
 		"cuEventDestroy_v2 9 1":    "closing the queues of copies" + invalid,
 		"cuStreamDestroy_v2 1 1":   "closing the queues of copies" + invalid,
@@ -402,38 +402,41 @@ func TestBeside(t *testing.T) {
 			continue
 		}
 		assert.NoError(t, err)
-		assert.Equal(t, bytes.Repeat([]byte{4, 3, 2, 1}, 64), down)
+		assert.Equal(t, bytes.Repeat([]byte{4, 3, 2, 1}, 64), down[:256])
+		assert.Equal(t, there, down[256:])
 		assert.Equal(t, bytes.Repeat([]byte{9}, 256), there)
 	}
 }
 
-// beside has a kernel write, copies what it wrote down, and other bytes up in its place. It returns what the
-// host and the device have then. A wait that comes after the end fails.
+// beside has a kernel write, copies that down with what was copied up beside it, and other bytes up in its
+// place. It returns what the host and the device have then. A wait that comes after the end fails.
 func beside() (down, there []byte, err error) {
 	d, err := device.Open(0)
 	if err != nil {
 		return nil, nil, err
 	}
-	mark := uint64(0)
+	kernels, mark := uint64(0), uint64(0)
 	defer func() {
 		if err = cmp.Or(err, d.Close()); err == nil && d.Wait(mark) == nil {
 			err = errors.New("a closed device is waited for")
 		}
 	}()
-	pinned, err := d.Pinned(512)
+	pinned, err := d.Pinned(768)
 	if err != nil {
 		return nil, nil, err
 	}
-	copy(pinned[256:], bytes.Repeat([]byte{9}, 256))
-	p, err := d.Alloc(256)
+	copy(pinned[512:], bytes.Repeat([]byte{9}, 256))
+	p, err := d.Alloc(512)
 	args, there := fillArgs{p: p, bits: 0x01020304, last: 64}, make([]byte, 256)
 	for _, f := range []func() error{
 		func() error {
 			return d.Launch("fill_float32", 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args)))
 		},
-		func() (err error) { mark, err = d.Mark(); return err },
-		func() (err error) { mark, err = d.Down(pinned[:256], p, mark); return err },
-		func() (err error) { mark, err = d.Up(p, pinned[256:], mark); return err },
+		func() (err error) { kernels, err = d.Mark(); return err },
+		func() (err error) { mark, err = d.Up(p+256, pinned[512:], 0); return err },
+		func() (err error) { mark, err = d.Down(pinned[:512], p, kernels, mark); return err },
+		func() error { return d.Wait(mark) },
+		func() (err error) { mark, err = d.Up(p, pinned[512:], mark); return err },
 		func() error { return d.After(mark) },
 		func() error { return d.ToHost(there, p) },
 		func() error { return d.Wait(mark) },
@@ -442,5 +445,5 @@ func beside() (down, there []byte, err error) {
 			err = f()
 		}
 	}
-	return bytes.Clone(pinned[:256]), there, err
+	return bytes.Clone(pinned[:512]), there, err
 }

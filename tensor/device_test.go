@@ -287,8 +287,9 @@ func TestBeside(t *testing.T) {
 
 	before := d.marks
 	m.DontNeed()
-	of(3, 15) // m leaves in the turn that used it
+	f = of(3, 15) // m leaves in the turn that used it
 	assert.Equal(t, before+1, d.after[0], "the mark that its copy waits for")
+	assert.Equal(t, byte(15), f.ReadBytes()[0], "what a kernel wrote")
 }
 
 // TestGathersMuch: more rows than a pinned buffer holds come in pieces.
