@@ -195,8 +195,8 @@ func TestCardFailsInMessages(t *testing.T) {
 	devicetest.Library(t)
 	for mesh, calls := range map[string][]string{
 		"graph=2": {
-			"cuMemHostAlloc 3", "cuEventCreate 70", "cuEventRecord 3", "cuMemcpyDtoHAsync_v2 2", "cuEventSynchronize 2",
-			"cuMemcpyHtoDAsync_v2 20", "cuStreamWaitEvent 7", "cuEventDestroy_v2 1",
+			"cuMemHostAlloc 3", "cuEventCreate 70", "cuEventRecord 3", "cuMemcpyDtoHAsync_v2 2",
+			"cuEventSynchronize 2", "cuMemcpyHtoDAsync_v2 20", "cuStreamWaitEvent 7", "cuEventDestroy_v2 1",
 		},
 		"tensor=2":   {"cuEventSynchronize 9", "cuMemcpyDtoHAsync_v2 5"},
 		"pipeline=2": {"cuEventSynchronize 3", "cuEventRecord 20"},

@@ -97,7 +97,8 @@ func TestLeastOfAStage(t *testing.T) {
 		{400, 4, "hidden 16, layers 2", 2.3},
 	} {
 		g, err := generate.Graph(generate.Options{
-			Kind: generate.Uniform, Vertices: 600, Degree: c.degree, Features: c.features, Classes: 5, Seed: 3,
+			Kind: generate.Uniform, Vertices: 600, Degree: c.degree, Features: c.features, Classes: 5,
+			Seed: 3,
 		})
 		require.NoError(t, err)
 		o := given(Defaults(), "model sage, norm layer, chunks 12, chunk-order fixed, recompute none, "+
