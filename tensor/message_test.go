@@ -76,18 +76,19 @@ func TestMessagesOnHost(t *testing.T) {
 		assert.Equal(t, float32(2), x.ReadFloats()[0])
 		x.Release()
 
-		x = m.New(tensor.Buffers, 1, 3)
-		copy(x.Floats(), []float32{1, 2, 3})
-		data, made = x.Outgoing(tensor.Transport)
-		assert.Equal(t, []float32{1, 2, 3}, tensor.FloatsOf(data))
+		x = m.New(tensor.Buffers, 2, 3)
+		copy(x.Floats(), []float32{1, 2, 3, 4, 5, 6})
+		row := x.RowRange(1, 2)
+		data, made = row.Outgoing(tensor.Transport)
+		assert.Equal(t, []float32{4, 5, 6}, tensor.FloatsOf(data))
 		assert.Equal(t, true, made == nil, "nobody waits")
-		into, _ = x.Incoming(tensor.Transport)
-		copy(tensor.FloatsOf(into), []float32{4, 5, 6})
-		x.Arrived()
+		into, _ = row.Incoming(tensor.Transport)
+		copy(tensor.FloatsOf(into), []float32{7, 8, 9})
+		row.Arrived()
 		for mark := range d.pending {
 			require.NoError(t, d.After(firstMark+uint64(mark)))
 		}
-		assert.Equal(t, []float32{4, 5, 6}, x.ReadFloats())
+		assert.Equal(t, []float32{1, 2, 3, 7, 8, 9}, x.ReadFloats())
 		x.Release()
 		m.Close()
 	}
