@@ -45,6 +45,8 @@ func TestWhen(t *testing.T) {
 			came(2)
 			assert.Equal(t, []byte{1, 2, 0, 0}, into)
 			gates[2] <- broken
+			came(4)
+			assert.Equal(t, []byte{1, 2, 0, 0}, into)
 			for _, p := range all[late][2:] {
 				assert.ErrorIs(t, p.Wait(), broken)
 			}
