@@ -271,7 +271,7 @@ func (d *onDevice) extend(p *place) error {
 	k, found := find()
 	if !found {
 		if err := d.slide(); err != nil {
-			return DeviceFailure{err}
+			return ofDevice(err)
 		}
 		if k, found = find(); !found {
 			return OutOfMemory{p.m.bytes, fmt.Errorf("the device has %d bytes for this worker", d.size)}
@@ -315,17 +315,21 @@ func (d *onDevice) slide() error {
 
 // check panics with an error of the device, or of its memory.
 func (d *onDevice) check(err error) {
-	switch {
-	case err == nil:
-	case ofMemory(err):
-		panic(err)
-	default:
-		panic(DeviceFailure{err})
+	if err != nil {
+		panic(ofDevice(err))
 	}
 }
 
-// ofMemory reports whether an error says already what has failed.
-func ofMemory(err error) bool {
+// ofDevice is a DeviceFailure of an error that does not say yet what has failed; nil stays none.
+func ofDevice(err error) error {
+	if err == nil || saysWhat(err) {
+		return err
+	}
+	return DeviceFailure{err}
+}
+
+// saysWhat reports whether an error says already what has failed.
+func saysWhat(err error) bool {
 	return errors.As(err, &OutOfMemory{}) || errors.As(err, &DeviceFailure{})
 }
 
@@ -485,7 +489,7 @@ func (d *onDevice) since(asked int64) (uint64, error) {
 	}
 	mark, err := d.mover.Mark()
 	if err != nil {
-		return 0, DeviceFailure{err}
+		return 0, ofDevice(err)
 	}
 	d.marks = append(d.marks[max(0, len(d.marks)+1-recent):], marked{d.asked, mark})
 	return mark, nil
@@ -497,20 +501,18 @@ func (d *onDevice) copyUp(p *place, to uint64, from []byte) error {
 	if err != nil {
 		return err
 	}
-	if p.coming, err = d.mover.Up(to, from, mark); err != nil {
-		return DeviceFailure{err}
+	if p.coming, err = d.mover.Up(to, from, mark); err == nil {
+		d.use.ToDevice += int64(len(from))
 	}
-	d.use.ToDevice += int64(len(from))
-	return nil
+	return ofDevice(err)
 }
 
 // copyDown begins to copy to the host. The caller holds mu.
 func (d *onDevice) copyDown(to []byte, from uint64, after ...uint64) (mark uint64, err error) {
-	if d.down, err = d.mover.Down(to, from, after...); err != nil {
-		return 0, DeviceFailure{err}
+	if d.down, err = d.mover.Down(to, from, after...); err == nil {
+		d.use.ToHost += int64(len(to))
 	}
-	d.use.ToHost += int64(len(to))
-	return d.down, nil
+	return d.down, ofDevice(err)
 }
 
 // await has the queue of kernels wait for the elements of a place that come.
@@ -521,16 +523,11 @@ func (d *onDevice) await(p *place) error {
 	mark := p.coming
 	d.asked++
 	p.coming, p.used = 0, d.asked
-	return d.mover.After(mark)
+	return ofDevice(d.mover.After(mark))
 }
 
 // wait waits for a mark.
-func (d *onDevice) wait(mark uint64) error {
-	if err := d.mover.Wait(mark); err != nil {
-		return DeviceFailure{err}
-	}
-	return nil
-}
+func (d *onDevice) wait(mark uint64) error { return ofDevice(d.mover.Wait(mark)) }
 
 // leaveHost says that the elements are not valid on the host any more, whose pages go.
 func (d *onDevice) leaveHost(p *place) {

@@ -290,6 +290,13 @@ func TestBeside(t *testing.T) {
 	f = of(3, 15) // m leaves in the turn that used it
 	assert.Equal(t, before+1, d.after[0], "the mark that its copy waits for")
 	assert.Equal(t, byte(15), f.ReadBytes()[0], "what a kernel wrote")
+
+	f.Release()
+	m.Ahead()
+	next()
+	d.fail = errors.New("the card fell off")
+	err := failure(func() { of(3, 16) }) // m leaves, which still comes
+	assert.Equal(t, true, errors.As(err, &tensor.DeviceFailure{}) && errors.Is(err, d.fail), "what failed: %v", err)
 }
 
 // TestGathersMuch: more rows than a pinned buffer holds come in pieces.

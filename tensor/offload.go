@@ -279,7 +279,7 @@ func (t *account) beside(what string, m *Matrix, end func() error, done func(err
 func (o *offload) failed(err error) {
 	switch {
 	case err == nil:
-	case ofMemory(err):
+	case saysWhat(err):
 		o.err = cmp.Or(o.err, err)
 	default:
 		o.err = cmp.Or(o.err, error(DiskFailure{err}))
