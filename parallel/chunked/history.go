@@ -1,7 +1,6 @@
 package chunked
 
 import (
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -90,10 +89,10 @@ func (g *Graph) history(key sar.Key) *history {
 	return in[key]
 }
 
-// ordered are histories in the same order in every run.
-func ordered(of map[sar.Key]*history) []*history {
+// ordered are histories by their names in a checkpoint: in the same order in every run.
+func (g *Graph) ordered(of map[sar.Key]*history) []*history {
 	return slices.SortedFunc(maps.Values(of), func(a, b *history) int {
-		return strings.Compare(fmt.Sprint(a.key), fmt.Sprint(b.key))
+		return strings.Compare(g.saved.Name(a.key, "", 0), g.saved.Name(b.key, "", 0))
 	})
 }
 
@@ -299,7 +298,7 @@ func (g *Graph) zeros(st *structure, like []*tensor.Matrix) []*tensor.Matrix {
 // EndEpoch ends an epoch's training. Every Period epochs it makes the epoch's rows the new snapshot. It
 // releases what only the passes of an epoch use.
 func (g *Graph) EndEpoch(epoch int) {
-	for _, r := range ordered(g.training) {
+	for _, r := range g.ordered(g.training) {
 		g.rewind(r, 0) // now all of this epoch's rows are in other
 		switch {
 		case len(g.Chunks) == 1:
@@ -341,7 +340,7 @@ func (g *Graph) Warm(pass func(k int)) {
 
 // forget releases the history of an inference.
 func (g *Graph) forget() {
-	for _, r := range ordered(g.inferring) {
+	for _, r := range g.ordered(g.inferring) {
 		exchange.Release(r.rows...)
 	}
 	clear(g.inferring)
