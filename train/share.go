@@ -37,6 +37,10 @@ func (j *Job) begin(ctx context.Context, weights *nn.State, alike bool) (*shared
 
 // beginPrediction is begin for a prediction with the weights.
 func (j *Job) beginPrediction(ctx context.Context, weights nn.State) (*shared, error) {
+	if j.Options.Offload == setting.RAM {
+		return nil, refusal.Errorf("--offload %s: predictions keep all matrices in the card's memory; "+
+			"leave it out", setting.RAM)
+	}
 	s, err := j.begin(ctx, &weights, false)
 	if err != nil {
 		return nil, err

@@ -60,6 +60,14 @@ func (d Device) Cards() (numbers []int, are bool) {
 // IsCard reports whether it is one or several cards.
 func (d Device) IsCard() bool { _, are := d.Cards(); return are }
 
+// LeaveCards has the CPU compute, without the settings that only cards have.
+func (o *Options) LeaveCards() {
+	o.Device, o.DeviceMessages, o.HostMemoryLimit = CPU, false, 0
+	if o.Offload == RAM {
+		o.Offload = ""
+	}
+}
+
 // OnCard reports whether workers compute on a card.
 func (o *Options) OnCard() bool { return o.Device.IsCard() }
 

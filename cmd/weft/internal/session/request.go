@@ -57,7 +57,7 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 	if run, o, asked.Weights, err = rundir.Read(args[0]); err != nil {
 		return asked, o, run, err
 	}
-	o.Device = setting.CPU // unless given: a run goes to other machines
+	o.LeaveCards() // unless given: a run goes to other machines
 	asked.Run, asked.Graph = args[0], run.Store
 	asked.Learned = learnedClasses{run.Store, run.ClassNames}
 	asked.relations, asked.Weighted = run.Summary.Graph.Relations, run.Summary.Graph.Weighted
