@@ -66,21 +66,25 @@ demo: build ## train on this machine's own Debian package index
 TESTFLAGS = -timeout 60m -vet=off -ldflags='-s -w'
 GOTEST = GOGC=800 $(GO) test $(TESTFLAGS)
 
-test: packages ## formatting, tracked files and every test: what every change passes; seven to nine minutes of processor time after make build
+# Of the tests in ./train these take longest: test-device has them.
+ONLYONDEVICE = ^Test(RestsBelowCard|MovedBelowCard|MessagesOnCard)$$
+
+test: packages ## formatting, tracked files and tests: what every change passes; seven to nine minutes of processor time after make build
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
 	$(GO) run ./scripts/tracked
-	GOGC=800 $(GO) run ./scripts/gotest $(TESTFLAGS) ./...
+	GOGC=800 $(GO) run ./scripts/gotest $(TESTFLAGS) -skip '$(ONLYONDEVICE)' ./...
 	$(MAKE) --no-print-directory test-python
 
 # What runs is the source of a card's kernels and all that calls them; libcuda is the one whose threads run on the CPU.
 # Its memory takes pages of the machine's where it is written to. Propagators have rows of many edges on one mesh there.
 ONDEVICE = WEFT_DEVICE=cuda ON_CPU_MEMORY=68719476736 WEFT_CUDA='$(CURDIR)/bin/libcuda-on-cpu.so' $(GOTEST)
 
-test-device: packages bin/libcuda-on-cpu.so ## tests of kernels, layers, models and meshes on a card that is this machine's CPU
+test-device: packages bin/libcuda-on-cpu.so ## tests of kernels, layers, models, meshes and memory on a card that is this machine's CPU
 	ON_CPU_ORDER=backward $(ONDEVICE) ./kernel -run '^TestConformance$$'
 	ON_CPU_ORDER=drawn $(ONDEVICE) ./kernel -run '^Test(ConformanceBFloat16|Hub|GELU|Infinity|NaNStays)'
 	$(ONDEVICE) ./autograd ./nn ./gnn ./optim
 	$(ONDEVICE) ./parallel/paralleltest -run '^Test((Graph|Tensor)Axis|(Graph|Tensor)AxisPropagators|TypedEngines|Stages)$$' -skip 'TensorAxisPropagators/.*/many|GraphAxisPropagators/[134] .*/many'
+	$(ONDEVICE) ./train -run '$(ONLYONDEVICE)'
 
 # C alone reads the order: what go test remembers does not depend on it.
 guard-device: packages ## kernels on such a card in three orders of threads, in a debug build with a gap behind each matrix and a check of addresses' alignment: ten minutes
