@@ -200,6 +200,12 @@ func (c *Comm) Waiting() (what string, lasted time.Duration) {
 	return fmt.Sprintf("%s, peer rank %d%s", p.operation(), p.peer, p.place), time.Since(p.since)
 }
 
+// Device is the transport, if it may send from a device's memory; else nil.
+func (c *Comm) Device() DeviceTransport {
+	t, _ := c.end.transport.(DeviceTransport)
+	return t
+}
+
 // Abort ends every pending and later call with an error that wraps ErrAborted and err: of every rank in one
 // process, or of this rank with MPI. When it returns no transfer uses a buffer any more.
 func (c *Comm) Abort(err error) { c.end.transport.Abort(err) }

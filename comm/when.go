@@ -65,9 +65,3 @@ func (p *postponed) run(before *postponed, ready func() error, request func() Re
 	<-r.Done()
 	p.err = r.Err()
 }
-
-// Device is the transport that may send from a device's memory; nil: it does not.
-func (c *Comm) Device() DeviceTransport {
-	t, _ := c.end.transport.(DeviceTransport)
-	return t
-}

@@ -51,7 +51,7 @@ func (m *Matrix) Outgoing(by MessageUser) (data []byte, made func() error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	d, p := x.device, x.of.place
-	direct := x.stages(by)
+	direct := x.stages(by) // wherever the elements are, which a plan does not know
 	if p == nil || p.valid.Load() != onTheDevice {
 		return x.onHost(by), nil
 	}
@@ -88,7 +88,7 @@ func (m *Matrix) Incoming(by MessageUser) (data []byte, free func() error) {
 		d.toDevice(p)
 	}
 	d.written(p)
-	mark, err := d.since(p.used) // also for Arrived
+	mark, err := d.since(p.used) // now: what Arrived begins waits for no later kernel
 	d.check(err)
 	if direct {
 		return x.direct(), func() error { return d.wait(mark) }

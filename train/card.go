@@ -157,12 +157,10 @@ func (s *shared) seats(first, n int) (seats []*seat, end func() error, err error
 		if seats = append(seats, at); s.Card == nil {
 			continue
 		}
-		d, err := device.Open(s.Card.Numbers[first+k])
-		if err != nil {
-			return seats, end, AboutDevice(s.Device, err)
+		if at.card, err = device.Open(s.Card.Numbers[first+k]); err == nil {
+			err = at.memory.On(at.card, s.Card.Bytes)
 		}
-		at.card = d
-		if err := at.memory.On(at.card, s.Card.Bytes); err != nil {
+		if err != nil {
 			return seats, end, AboutDevice(s.Device, err)
 		}
 	}

@@ -149,7 +149,7 @@ func (j *Job) eachWorker(s *shared,
 			}
 		}
 	}
-	if s.DeviceMessages && CheckMessages(c) == nil {
+	if s.DeviceMessages && CheckMessages(c) == nil { // predictions may be without MPI
 		seats[0].memory.DirectMessages()
 		if err := c.Device().UseDevice(seats[0].card.Use); err != nil {
 			return err
