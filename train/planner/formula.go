@@ -15,7 +15,7 @@ type Machine struct {
 	Cores   int // that the workers of a machine share
 	Threads int // of each worker
 	Sharers int // the workers of a machine
-	Links       // with Card without rates: workers are on one machine
+	Links       // without rates, which a Card may have: all workers are on one machine
 	// Card is what the workers compute on, Cards of a machine; nil: cores. Each worker has a card of its own
 	// if Cards is 0.
 	Card  *Card
@@ -241,22 +241,20 @@ func wait(messages, work float64, rounds int) float64 {
 // moves is how long messages of some kinds move that a worker sends: as many come. A message between cards is
 // copied to the host's memory, and from there to the other card, unless links send from cards.
 func (f *formula) moves(l *load, kinds ...comm.Kind) (seconds float64) {
-	rate, latency := min(f.Sends, f.Receives), f.Latency
+	rate := min(f.Sends, f.Receives)
 	if f.Handling > 0 { // one thread of each worker handles what it sends and what comes
 		rate = min(rate, 1/(2*f.Handling*max(1, float64(f.Sharers)/float64(f.Cores))))
 	}
-	ofByte := 1 / rate
-	if c := f.Card; c != nil {
-		if rate == 0 {
-			ofByte = 0
-		}
-		if rate == 0 || !f.DeviceMessages {
-			ofByte, latency = ofByte+1/c.ToHost+1/c.ToDevice, latency+2*c.Launch
-		}
+	perByte, latency := 0.0, f.Latency
+	if rate > 0 {
+		perByte = 1 / rate
+	}
+	if c := f.Card; c != nil && (rate == 0 || !f.DeviceMessages) {
+		perByte, latency = perByte+1/c.ToHost+1/c.ToDevice, latency+2*c.Launch
 	}
 	for _, kind := range kinds {
 		sent := l.sent[kind]
-		seconds += float64(sent.Bytes)*ofByte + latency*float64(sent.Messages)/float64(max(1, f.atOnce(kind)))
+		seconds += float64(sent.Bytes)*perByte + latency*float64(sent.Messages)/float64(max(1, f.atOnce(kind)))
 	}
 	return seconds
 }

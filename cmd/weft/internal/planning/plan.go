@@ -718,8 +718,11 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 		})
 	}
 	if !slices.ContainsFunc(meshes, func(m planner.Mesh) bool { return m.Plan.Rests }) {
-		for k := range rows {
-			rows[k] = slices.Delete(slices.Delete(rows[k], 7, 8), 4, 5) // copies and host
+		for _, name := range []string{"copies", "host"} {
+			at := slices.Index(rows[0], name)
+			for k := range rows {
+				rows[k] = slices.Delete(rows[k], at, at+1)
+			}
 		}
 	}
 	ui.PrintNumbers(out, rows, "by", "balance", "others", "link")
