@@ -34,7 +34,7 @@ RATES = {"name": "card", "launch_seconds": 1e-6} | dict.fromkeys(
 def rows(weft, graphs=GRAPHS, cards=CARDS, several=SEVERAL):
     """The rows of the table, each as soon as it is known."""
     yield ["SAGE 3×256", *(f"all in {of}" for of in WHOLE), *(f"{gb} GB" for gb in cards), *(f"cards of {gb} GB" for gb in several)]
-    for counts in graphs.values():
+    for name, counts in graphs.items():
         whole = [planned(weft, counts, 10**15, "--workers=1", "--recompute=none", *flags) for flags in WHOLE.values()]
 
         def fits(gb, *flags, counts=counts):
@@ -43,7 +43,6 @@ def rows(weft, graphs=GRAPHS, cards=CARDS, several=SEVERAL):
         def least(n, counts=counts):
             return of_partitions(weft, counts, n)
 
-        name = next(name for name, of in graphs.items() if of is counts)
         yield [name, *map(size, whole), *(one_card(fits, least, gb) for gb in cards), *(how_many(fits, gb) for gb in several)]
 
 
