@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 _OWN = f"{os.sep}weft{os.sep}"
 
-
 Key = tuple[str, str, str]
 
 # Stands for the infinity that DGL has where a vertex has no message to take the largest or smallest of.
@@ -45,6 +44,7 @@ class Graph:
         self.of_vertices = {name: _Fields() for name in self.numbers}
         self.of_edges = {key: _Fields() for key in self.ends}
         self.device = next(iter(self.numbers.values())).device
+        # What edge_softmax gives the functions that _stood_in replaces
         self._graph = SimpleNamespace(number_of_etypes=lambda: len(self.ends), of=self)
         self.ntypes, self.canonical_etypes = list(self.numbers), list(self.ends)
         self.etypes = [name for _, name, _ in self.ends]
@@ -328,7 +328,7 @@ class _ByType(MutableMapping[str, Any]):
         return iter(dict.fromkeys(field for of in self.frames.values() for field in of))
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return sum(1 for _ in self)
 
 
 class _View:
