@@ -229,13 +229,17 @@ func (t *account) reserved() int64 {
 }
 
 // Reserve raises the peak to where it would be if Buffers of so many bytes each were taken now, and released:
-// scratch of which a computation takes less on some computers or data then counts in full on all.
+// scratch of which a computation takes less on some computers or data then counts in full on all. Matrices
+// leave as they would then.
 func (t *Meter) Reserve(bytes ...int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	more := int64(0)
 	for _, n := range bytes {
 		more += int64(pages(n))
+	}
+	if err := t.makeRoom(more); err != nil {
+		panic(err)
 	}
 	t.tell(more)
 	if then := t.metered() - t.idleBytes() + more; then > t.peak { // idle memory would be freed first

@@ -351,6 +351,19 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// TestReserveWithinLimit: matrices leave for buffers that count and are not there, so that the limit is kept.
+func TestReserveWithinLimit(t *testing.T) {
+	onLevels(t, 2*unit, func(t *testing.T, mem *tensor.Meter, _ bool) {
+		a, b := unitOf(mem, tensor.Activations), unitOf(mem, tensor.Activations)
+		mem.BeginTurn(false)
+		mem.Reserve(tensor.PageSize)
+		assert.Equal(t, int64(2*unit), mem.Peak())
+		assert.Equal(t, tensor.Moved{Written: unit}, mem.OnDisk())
+		a.Release()
+		b.Release()
+	})
+}
+
 // TestReadAheadOfALateWrite: what is still being written is read ahead, as in a plan.
 func TestReadAheadOfALateWrite(t *testing.T) { synctest.Test(t, readAheadOfALateWrite) }
 

@@ -57,8 +57,10 @@ func Resting(all, small, rests *Plan, times float64) Plan {
 	p.Workers = slices.Clone(all.Workers)
 	for i := range p.Workers {
 		w, before, after := &p.Workers[i], &small.Workers[i], &rests.Workers[i]
-		w.Tensors = of(w.Tensors, before.Tensors, after.Tensors)
-		w.Graph = of(w.Graph, before.Graph, after.Graph)
+		// the limit is of both
+		both := of(w.Tensors+w.Graph, before.Tensors+before.Graph, after.Tensors+after.Graph)
+		w.Graph = min(both, of(w.Graph, before.Graph, after.Graph))
+		w.Tensors = both - w.Graph
 		w.Disk.Written, w.Disk.Read = more(after.Disk.Written), more(after.Disk.Read)
 		w.DiskBytes, w.Messages = more(after.DiskBytes), more(after.Messages)
 		w.Reserve.Bytes = more(after.Reserve.Bytes)
