@@ -57,6 +57,7 @@ type Plan struct {
 	AtMost   bool         // Disk bounds what messages of link prediction between workers move
 
 	recomputes bool // values computed again are among what was planned
+	halves     bool // values of vertices would take half as much in bfloat16
 }
 
 // Worker is the plan of one worker. The numbers of the graph are its partition's.
@@ -165,6 +166,7 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 		return Plan{}, err
 	}
 	p.Turns, p.Rests, p.Card, p.OnCPU = in.TakesTurns(), in.Offload != "", in.Card, worker.OnCPU{}
+	p.halves = in.Storage != tensor.BFloat16
 	p.AtMost = p.Turns && in.Workers > 1 && in.Task == task.Link && !in.Fetches.Known()
 	if p.Rests {
 		if p.Card != nil {
@@ -450,6 +452,9 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 			raise = fmt.Sprintf("raise the limit to %s, ", all.RoundedUp())
 		}
 		try := p.Less()
+		if p.halves {
+			try = "--precision bf16, " + try
+		}
 		switch {
 		case p.Rests && !p.Turns:
 			try = "more --chunks"
@@ -485,15 +490,24 @@ func (p *Plan) MessageBytes() (all int64) {
 	return all
 }
 
+// WaitingBytes bounds what messages have of the host's memory below a card while they wait for the turn of
+// their partition, of all workers.
+func (p *Plan) WaitingBytes() (all int64) {
+	for i := range p.Workers {
+		if p.Card != nil {
+			all += p.Workers[i].Reserve.Bytes
+		}
+	}
+	return all
+}
+
 // HostBytes is what rests in the host's memory of the workers on a machine, so many (0: all), with messages
 // between workers.
 func (p *Plan) HostBytes(here int) (all int64) {
 	if p.Card == nil {
 		return 0
 	}
-	for i := range p.Workers {
-		all += p.Workers[i].DiskBytes + p.Workers[i].Messages + p.Workers[i].Reserve.Bytes
-	}
+	all = p.DiskBytes() + p.MessageBytes() + p.WaitingBytes()
 	if here > 0 {
 		all = all / int64(len(p.Workers)) * int64(here)
 	}
@@ -503,9 +517,16 @@ func (p *Plan) HostBytes(here int) (all int64) {
 // CheckHost refuses a plan of which more rests in a machine's memory than the limit, 0: none; here is as for
 // HostBytes.
 func (p *Plan) CheckHost(limit setting.Bytes, here int) error {
-	if rests := setting.Bytes(p.HostBytes(here)); limit > 0 && rests > limit {
-		return refusal.Errorf("--host-memory-limit %s: %s would rest in the host's memory; raise the limit to "+
-			"that, or raise --memory-limit, so that less rests", limit, rests.RoundedUp())
+	if needs := setting.Bytes(p.HostBytes(here)); limit > 0 && needs > limit {
+		messages, less := "", ""
+		if all := p.MessageBytes() + p.WaitingBytes(); all > 0 {
+			messages = fmt.Sprintf(", %d %% of that messages", 100*all/p.HostBytes(0))
+		}
+		if p.DiskBytes() > 0 {
+			less = ", or raise --memory-limit, so that less rests"
+		}
+		return refusal.Errorf("--host-memory-limit %s: %s would rest in the host's memory%s; raise the limit to that%s",
+			limit, needs.RoundedUp(), messages, less)
 	}
 	return nil
 }

@@ -89,6 +89,7 @@ type plannedDevice struct {
 	Cards     []int        `json:"cards"`
 	PeakBytes int64        `json:"peak_bytes"`
 	Messages  int64        `json:"message_bytes,omitempty"`
+	Waiting   int64        `json:"waiting_bytes,omitempty"`
 	RAM       tensor.Moved `json:"ram,omitzero"`
 	RAMBytes  int64        `json:"ram_bytes,omitempty"`
 	OnCPU     worker.OnCPU `json:"on_cpu"`
@@ -101,7 +102,8 @@ func (p Planned) device() *plannedDevice {
 	}
 	_, most := p.Most()
 	return &plannedDevice{
-		p.Card.Name, p.Card.Driver, p.Card.Numbers, most, p.MessageBytes(), p.Disk(), p.DiskBytes(), p.OnCPU,
+		p.Card.Name, p.Card.Driver, p.Card.Numbers, most, p.MessageBytes(), p.WaitingBytes(), p.Disk(),
+		p.DiskBytes(), p.OnCPU,
 	}
 }
 
@@ -144,8 +146,9 @@ func (p Planned) lines() []string {
 	t.say(sliced && first.Common > 0, "%d workers of a machine have the edges of the partition that they "+
 		"slice in common, as the graph of the first", first.Common)
 	t.say(p.Rests, "%s", p.rests())
-	t.say(p.MessageBytes() > 0, "messages between workers pass through %s of the host's memory",
-		ui.Megabytes(p.MessageBytes()))
+	t.say(p.MessageBytes() > 0, "messages between workers pass through %s of the host's memory%s",
+		ui.Megabytes(p.MessageBytes()), ui.When(p.WaitingBytes() > 0, fmt.Sprintf(
+			", and those to partitions that wait for their turn take %s at most", ui.Megabytes(p.WaitingBytes()))))
 	t.say(len(p.OnCPU) > 0, "%s, between copies: no card has kernels for that", ui.RunsOnCPU(p.OnCPU))
 	var peaks [tensor.Graph]int64
 	saved, buffers := int64(0), int64(0)

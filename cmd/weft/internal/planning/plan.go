@@ -147,10 +147,10 @@ than 16 workers, of which some stand for others. Times come from the kernel call
 and messages of each worker, from the rates of kernels, which are measured on this machine, and from the links: those of --link, or
 those between the processes that a launcher started, which are measured.
 
-All meshes are predicted by counts of the graph first, of up to 64 workers within seconds, and then the fastest on the graph itself:
---exactly says how many. --vertices and the flags beside it give the counts of a graph that is not there yet. Then its partitions are
-equal, an edge leads from any vertex to any other unless --halo-rows says how few rows they receive, and 60 % of the vertices are for
-training.
+All meshes are predicted by counts of the graph first, of up to 64 workers within seconds (of partitions that take turns, within minutes),
+and then the fastest on the graph itself: --exactly says how many. --vertices and the flags beside it give the counts of a graph that is
+not there yet. Then its partitions are equal, an edge leads from any vertex to any other unless --halo-rows says how few rows they
+receive, and 60 % of the vertices are for training.
 
 An epoch is limited by compute (kernels), link (messages on their way), imbalance (waiting for the worker with most to compute), bubble
 (waiting while a pipeline fills and drains) or wait (other waiting for workers).
