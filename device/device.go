@@ -163,7 +163,7 @@ func start(driver *C.weft_driver) (cards, version int, err error) {
 	case status == noCard:
 		n = 0
 	case status != 0:
-		return 0, 0, refusal.Errorf("%w: does nvidia-smi list the card?",
+		return 0, 0, refusal.Errorf("%w: look at nvidia-smi",
 			failure(driver, "starting the driver", status))
 	}
 	return int(n), int(v), nil
@@ -177,10 +177,12 @@ func lacks(number, cards int) error {
 	switch {
 	case number >= 0 && number < cards:
 		return nil
+	case cards == 0:
+		return refusal.Errorf("no card is visible on this machine: look at nvidia-smi and CUDA_VISIBLE_DEVICES")
 	case cards == 1:
-		return refusal.Errorf("cuda:%d: this machine has 1 card", number)
+		return refusal.Errorf("cuda:%d: this machine has 1 card: name cuda:0", number)
 	}
-	return refusal.Errorf("cuda:%d: this machine has %d cards", number, cards)
+	return refusal.Errorf("cuda:%d: this machine has %d cards: name cuda:0 to cuda:%d", number, cards, cards-1)
 }
 
 func (c *card) open() error {

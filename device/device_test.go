@@ -212,15 +212,14 @@ func TestFails(t *testing.T) {
 		launched = " (launched last: fill_float32; WEFT_DEVICE_SYNC=1 finds the kernel)"
 	)
 	for _, c := range []struct{ name, value, said string }{
-		{"ON_CPU_CARDS", "0", "cuda:0: this machine has 0 cards"},
+		{"ON_CPU_CARDS", "0", "no card is visible on this machine: look at nvidia-smi and CUDA_VISIBLE_DEVICES"},
 		{"ON_CPU_DRIVER", "11040", "the driver is too old: it is one of CUDA 11.4; " +
 			"install NVIDIA's driver 525 (CUDA 12.0) or later"},
 		{"ON_CPU_CAPABILITY", "75", "cuda:0: CPU in place of a GPU is of sm_75: " +
 			"needs 8.0, as A100 and RTX 30 have, or later"},
 		{"ON_CPU_MEMORY", "511", "the card's memory is full: no 512 bytes are free"},
-		{"ON_CPU_FAIL", "cuDeviceGetCount 1 999", "starting the driver: CUDA's error 999: " +
-			"does nvidia-smi list the card?"},
-		{"ON_CPU_FAIL", "cuInit 1 999", "starting the driver: CUDA's error 999: does nvidia-smi list the card?"},
+		{"ON_CPU_FAIL", "cuDeviceGetCount 1 999", "starting the driver: CUDA's error 999: look at nvidia-smi"},
+		{"ON_CPU_FAIL", "cuInit 1 999", "starting the driver: CUDA's error 999: look at nvidia-smi"},
 		{"ON_CPU_FAIL", "cuDeviceGet 1 1", "selecting the card" + invalid},
 		{"ON_CPU_FAIL", "cuDeviceGetName 1 1", "selecting the card" + invalid},
 		{"ON_CPU_FAIL", "cuDeviceGetAttribute 2 1", "selecting the card" + invalid},
@@ -285,7 +284,7 @@ func TestOtherLibraries(t *testing.T) {
 			func() error { _, err := device.Open(number); return err },
 			func() error { _, err := device.Numbers([]int{0, number}); return err },
 		} {
-			assert.EqualRefusal(t, f(), fmt.Sprintf("cuda:%d: this machine has 1 card", number))
+			assert.EqualRefusal(t, f(), fmt.Sprintf("cuda:%d: this machine has 1 card: name cuda:0", number))
 		}
 	}
 	t.Setenv("ON_CPU_CARDS", "3")

@@ -24,7 +24,7 @@ const spared = 512 << 20
 type found struct {
 	Number           int
 	ID, Name, Driver string
-	Bytes            int64 // of its memory, for all workers there
+	Bytes, Free      int64 // of its memory, for all workers there: may be used, and is free
 }
 
 // findCards returns the cards that the options name, for the workers of the job; nil: the CPU computes. All
@@ -32,6 +32,10 @@ type found struct {
 func (j *Job) findCards(r *setting.Resolved) (c *worker.Card, err error) {
 	if !r.OnCard() {
 		return nil, nil
+	}
+	if cards, _ := r.Device.Cards(); len(cards) > r.Workers {
+		return nil, refusal.Errorf("--device %s: %d cards, and each worker takes one; give --parallel graph=%[2]d, "+
+			"or name as many cards as workers", r.Device, len(cards))
 	}
 	here := r.Workers
 	if j.peers().Size() > 1 {
@@ -48,7 +52,7 @@ func (j *Job) findCards(r *setting.Resolved) (c *worker.Card, err error) {
 	for _, d := range devices { // of which each takes memory: all are open
 		free, _, err := d.Memory()
 		failed = cmp.Or(failed, err, d.Close())
-		mine = append(mine, found{d.Number(), d.ID(), d.Name(), d.Driver(), allowed(&r.Options, free)})
+		mine = append(mine, found{d.Number(), d.ID(), d.Name(), d.Driver(), allowed(&r.Options, free), free})
 	}
 	if err == nil {
 		err = ranks.Together(AboutDevice(r.Device, failed))
@@ -81,19 +85,20 @@ func OpenCards(of setting.Device, first, workers int) (devices []*device.Device,
 
 // allowed is what workers may have of so much free memory of a card.
 func allowed(o *setting.Options, free int64) int64 {
-	return cmp.Or(int64(o.MemoryLimit), max(free-spared, free/2))
+	return min(cmp.Or(int64(o.MemoryLimit), max(free-spared, free/2)), free)
 }
 
 // CardOf is a card with so much free memory, of which so many workers have equal parts.
 func CardOf(o *setting.Options, name, driver string, free int64, workers int) *worker.Card {
 	return &worker.Card{
-		Device: o.Device, Name: name, Driver: driver, Bytes: allowed(o, free) / int64(workers),
+		Device: o.Device, Name: name, Driver: driver,
+		Bytes: allowed(o, free) / int64(workers), Free: free / int64(workers),
 	}
 }
 
 // together is what all workers found, by worker. All have equal parts of memory: the least that one may have.
 func together(of setting.Device, all []found) *worker.Card {
-	c := &worker.Card{Device: of, Driver: all[0].Driver, Bytes: math.MaxInt64}
+	c := &worker.Card{Device: of, Driver: all[0].Driver, Bytes: math.MaxInt64, Free: math.MaxInt64}
 	sharers := map[string]int64{}
 	var names []string
 	for _, w := range all {
@@ -103,7 +108,7 @@ func together(of setting.Device, all []found) *worker.Card {
 		}
 	}
 	for _, w := range all {
-		c.Bytes = min(c.Bytes, w.Bytes/sharers[w.ID])
+		c.Bytes, c.Free = min(c.Bytes, w.Bytes/sharers[w.ID]), min(c.Free, w.Free/sharers[w.ID])
 		c.Numbers = append(c.Numbers, w.Number)
 	}
 	c.Name = strings.Join(names, ", ")

@@ -62,7 +62,7 @@ func TestOnCards(t *testing.T) {
 	} {
 		j := onMesh(g, given(Defaults(), settings+", epochs 2, hidden 16"), mesh)
 		var first *Result
-		for _, on := range []setting.Device{"cuda:2", "cuda:1,0", "cuda:0,1,3", setting.AllCards} {
+		for _, on := range []setting.Device{"cuda:2", "cuda:1,0", "cuda:0,3", setting.AllCards} {
 			j.Options.Device = on
 			r, _ := planAndRun(t, j)
 			if first == nil {
@@ -79,8 +79,10 @@ func TestOnCards(t *testing.T) {
 			assert.Len(t, r.Device.Cards, r.Workers)
 		}
 	}
+	_, err := onMesh(g, given(Defaults(), "model gcn, device cuda:3,1,0"), "graph=2").Run(t.Context())
+	assert.Refused(t, err, "--device cuda:3,1,0: 3 cards, and each worker takes one; give --parallel graph=3, or name as many ")
 	t.Setenv("ON_CPU_FAIL", "cuLaunchKernel 20 1 2")
-	_, err := onMesh(g, given(Defaults(), "model gcn, device cuda"), "graph=4").Run(t.Context())
+	_, err = onMesh(g, given(Defaults(), "model gcn, device cuda"), "graph=4").Run(t.Context())
 	assert.ErrorContains(t, err, "--device cuda: cuda:2: ")
 	assert.ErrorContains(t, err, "CUDA_ERROR_INVALID_VALUE")
 }
@@ -89,11 +91,11 @@ func TestOnCards(t *testing.T) {
 // several kinds are named.
 func TestTogether(t *testing.T) {
 	on := func(id string, number int, bytes int64) found {
-		return found{Number: number, ID: id, Name: "H" + id[:1], Driver: "13.0", Bytes: bytes}
+		return found{Number: number, ID: id, Name: "H" + id[:1], Driver: "13.0", Bytes: bytes, Free: bytes + 10}
 	}
 	c := together("cuda", []found{on("1a", 0, 90), on("1b", 1, 90), on("1a", 0, 90)})
 	assert.Equal(t, &worker.Card{
-		Device: "cuda", Name: "H1", Driver: "13.0", Bytes: 45, Numbers: []int{0, 1, 0},
+		Device: "cuda", Name: "H1", Driver: "13.0", Bytes: 45, Free: 50, Numbers: []int{0, 1, 0},
 	}, c)
 	assert.Equal(t, "H1 (workers 0, 2 on cuda:0; 1 on cuda:1)", c.String())
 	// processes that see one card each, of two machines

@@ -123,7 +123,7 @@ func TestCard(t *testing.T) {
 	}
 	o.Device = "cuda:3"
 	_, err = Measure(t.Context(), o, nil, nil)
-	assert.EqualRefusal(t, err, "--device cuda:3: this machine has 1 card, or take --device cpu")
+	assert.EqualRefusal(t, err, "--device cuda:3: this machine has 1 card: name cuda:0, or take --device cpu")
 }
 
 // TestRuns: a filter chooses among models, precisions and graphs of a part. One that leaves nothing is

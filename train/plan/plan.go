@@ -440,16 +440,18 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	if p.Card != nil {
 		limit = setting.Bytes(p.Card.Bytes)
 	}
-	if limit == 0 || need <= int64(limit) {
+	if limit == 0 && p.Card == nil || need <= int64(limit) {
 		return nil
 	}
 	needs := setting.Bytes(need).RoundedUp()
 	if p.Card != nil {
 		at, raise := fmt.Sprintf("--device %s", p.Card.Device), ""
-		if given > 0 {
+		if given > 0 && p.Card.Bytes < p.Card.Free {
 			at = fmt.Sprintf("--memory-limit %s", given)
-			all := setting.Bytes(need * int64(given) / int64(limit))
-			raise = fmt.Sprintf("raise the limit to %s, ", all.RoundedUp())
+			if need <= p.Card.Free {
+				all := setting.Bytes(need) * (given / limit) // of the workers on a card
+				raise = fmt.Sprintf("raise the limit to %s, ", all.RoundedUp())
+			}
 		}
 		try := p.Less()
 		if p.halves {

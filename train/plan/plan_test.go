@@ -12,6 +12,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train/setting"
+	"weft/train/worker"
 )
 
 // TestLimit: a limit holds a worker's tensors and its part of the graph together, to the byte; 0 is none.
@@ -34,6 +35,26 @@ func TestLimit(t *testing.T) {
 	}
 	assert.Equal(t, 110, most([]Worker{{Tensors: 100, Graph: 7}, {Tensors: 60, Graph: 50}}),
 		"the worker that needs most takes")
+}
+
+// TestLimitOfCard: the limit that suffices is of all workers on a card, and is told where the card has as much.
+// What the flag limits names the flag, and what the card limits names the device.
+func TestLimitOfCard(t *testing.T) {
+	const may, out = "--memory-limit 24GB: worker 0 would need 7.1 TB of the card, and may have 8.0 GB; ",
+		"try --recompute blocks, a smaller model, or --device cpu"
+	p := Plan{PeakTensorBytes: []int64{7e12}, GraphBytes: []int64{1e11}}
+	for _, c := range []struct {
+		bytes, free int64
+		want        string
+	}{
+		{8e9, 8e12, may + "raise the limit to 22 TB, " + out},
+		{8e9, 7e12, may + out},
+		{7e9, 7e9, "--device cuda: worker 0 would need 7.1 TB of the card, and may have 7.0 GB; " + out},
+		{0, 0, "--device cuda: worker 0 would need 7.1 TB of the card, and may have 0 B; " + out},
+	} {
+		p.Card = &worker.Card{Device: setting.AllCards, Bytes: c.bytes, Free: c.free}
+		assert.EqualRefusal(t, p.CheckLimit(24e9), c.want)
+	}
 }
 
 // TestParametersOfStages: the parameters of a stage are counted once, however many workers have them.

@@ -110,20 +110,20 @@ func ReadCard(path string) (*Card, error) {
 // check refuses rates that no card has.
 func (c *Card) check() error {
 	for _, of := range []struct {
-		key         string
-		value, most float64
+		key                string
+		value, least, most float64
 	}{
-		{"memory_bytes", c.Memory, 1 << 50},
-		{"copy_bytes_per_second", c.Copy, 1e18},
-		{"flops_per_second", c.Flops, 1e21},
-		{"bfloat16_flops_per_second", c.BFloat16Flops, 1e21},
-		{"to_device_bytes_per_second", c.ToDevice, 1e18},
-		{"to_host_bytes_per_second", c.ToHost, 1e18},
-		{"launch_seconds", c.Launch, 1},
-		{"efficiency", c.Reached(), 1},
+		{"memory_bytes", c.Memory, 1, 1e15},
+		{"copy_bytes_per_second", c.Copy, 1e6, 1e18},
+		{"flops_per_second", c.Flops, 1e6, 1e21},
+		{"bfloat16_flops_per_second", c.BFloat16Flops, 1e6, 1e21},
+		{"to_device_bytes_per_second", c.ToDevice, 1e6, 1e18},
+		{"to_host_bytes_per_second", c.ToHost, 1e6, 1e18},
+		{"launch_seconds", c.Launch, 1e-9, 1},
+		{"efficiency", c.Reached(), 1e-3, 1},
 	} {
-		if !(of.value > 0 && of.value <= of.most) {
-			return refusal.Errorf("%s: %g; give more than 0, and at most %g", of.key, of.value, of.most)
+		if !(of.value >= of.least && of.value <= of.most) {
+			return refusal.Errorf("%s: %g; give %g to %g", of.key, of.value, of.least, of.most)
 		}
 	}
 	return nil

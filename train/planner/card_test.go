@@ -222,8 +222,9 @@ func TestReadCard(t *testing.T) {
 	for text, want := range map[string]string{
 		`{` + rates + `, "launch_seconds": 5e-6, "efficiency": 0.5}`: "",
 		`{` + rates + `, "launch_seconds": 5e-6}`:                    "",
-		`{` + rates + `}`: `launch_seconds: 0; give more than 0, and at most 1`,
-		`{` + rates + `, "launch_seconds": 1, "efficiency": 2}`: `efficiency: 2; give more than 0, and at most 1`,
+		`{` + rates + `}`: `launch_seconds: 0; give 1e-09 to 1`,
+		`{` + rates + `, "launch_seconds": 1, "efficiency": 2}`: `efficiency: 2; give 0.001 to 1`,
+		`{` + rates + `, "copy_bytes_per_second": 1e-300}`:      `copy_bytes_per_second: 1e-300; give 1e+06 to 1e+18`,
 		`{` + rates + `, "latency": 1}`:                         `unknown field "latency"; it has the keys of card in weft plan --json`,
 		`{` + rates + `, "launch_seconds": 5e-6} {}`:            `it has more than one JSON object`,
 		`{"memory_bytes": "8 GB"}`:                              `cannot unmarshal string`,

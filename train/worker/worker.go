@@ -97,6 +97,7 @@ type Card struct {
 	Name    string // of all: that of each kind, if there are several
 	Driver  string // its version of CUDA
 	Bytes   int64  // of a card's memory that each worker has
+	Free    int64  // that it could have with a higher limit
 	Numbers []int  // by worker: which card of its machine; nil: in a plan of cards that need not be there
 }
 

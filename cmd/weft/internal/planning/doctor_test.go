@@ -204,7 +204,7 @@ func TestCards(t *testing.T) {
 	devicetest.Library(t)
 	t.Setenv("ON_CPU_CARDS", "0")
 	found, _ := findCards().describe()
-	assert.Equal(t, "none: cuda:0: this machine has 0 cards", found)
+	assert.Equal(t, "none: no card is visible on this machine: look at nvidia-smi and CUDA_VISIBLE_DEVICES", found)
 	t.Setenv("ON_CPU_CARDS", "2")
 	f := findCards()
 	assert.Equal(t, 2, len(f.Cards))

@@ -146,7 +146,7 @@ func (p Planned) lines() []string {
 	t.say(sliced && first.Common > 0, "%d workers of a machine have the edges of the partition that they "+
 		"slice in common, as the graph of the first", first.Common)
 	t.say(p.Rests, "%s", p.rests())
-	t.say(p.MessageBytes() > 0, "messages between workers pass through %s of the host's memory%s",
+	t.say(p.MessageBytes() > 0, "messages pass through %s of the host's memory%s",
 		ui.Megabytes(p.MessageBytes()), ui.When(p.WaitingBytes() > 0, fmt.Sprintf(
 			", and those to partitions that wait for their turn take %s at most", ui.Megabytes(p.WaitingBytes()))))
 	t.say(len(p.OnCPU) > 0, "%s, between copies: no card has kernels for that", ui.RunsOnCPU(p.OnCPU))

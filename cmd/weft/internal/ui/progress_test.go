@@ -196,8 +196,8 @@ func TestWords(t *testing.T) {
 		Duration(1234 * time.Microsecond): "1.2 ms", Duration(250 * time.Millisecond): "250 ms",
 		Duration(3400 * time.Millisecond): "3.4 s",
 		Duration(59 * time.Second):        "59 s", Duration(125 * time.Second): "2 min 05 s",
-		Duration(2*time.Hour + 5*time.Minute): "2 h 05 min",
-		Percent(0.8125):                       "81.25 %",
+		Duration(2*time.Hour + 5*time.Minute): "2 h 05 min", Duration(Seconds(1e30)): "1281023 h 53 min",
+		Percent(0.8125): "81.25 %",
 	} {
 		assert.Equal(t, want, got)
 	}

@@ -242,8 +242,8 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%d h %02d min", int(s)/3600, int(s)/60%60)
 }
 
-// Seconds is s as a time.Duration.
-func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// Seconds is s as a time.Duration, of 146 years at most.
+func Seconds(s float64) time.Duration { return time.Duration(min(s*float64(time.Second), 1<<62)) }
 
 // Brief writes a time that may be very short; a dash for none.
 func Brief(s float64) string {
