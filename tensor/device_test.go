@@ -296,7 +296,8 @@ func TestBeside(t *testing.T) {
 	next()
 	d.fail = errors.New("the card fell off")
 	err := failure(func() { of(3, 16) }) // m leaves, which still comes
-	assert.Equal(t, true, errors.As(err, &tensor.DeviceFailure{}) && errors.Is(err, d.fail), "what failed: %v", err)
+	assert.ErrorIs(t, err, d.fail)
+	assert.Equal(t, true, errors.As(err, &tensor.DeviceFailure{}), "the device failed")
 }
 
 // TestGathersMuch: more rows than a pinned buffer holds come in pieces.

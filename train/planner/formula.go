@@ -254,7 +254,8 @@ func (f *formula) moves(l *load, kinds ...comm.Kind) (seconds float64) {
 	}
 	for _, kind := range kinds {
 		sent := l.sent[kind]
-		seconds += float64(sent.Bytes)*perByte + latency*float64(sent.Messages)/float64(max(1, f.atOnce(kind)))
+		seconds += float64(sent.Bytes) * perByte
+		seconds += latency * float64(sent.Messages) / float64(max(1, f.atOnce(kind)))
 	}
 	return seconds
 }
