@@ -21,7 +21,7 @@ var graphAxisSettings = []Setting{
 		check: func(s Setting, r *Resolved) error {
 			if r.Offload == RAM && !r.OnCard() {
 				return s.refuse(&r.Options, "without a card all matrices are in the host's memory; take --device "+
-					"%s, or name a folder, as ./%s for one of that name", AllCards, RAM)
+					"%s, or name a folder, as ./%s for one of that name, or '' for none", AllCards, RAM)
 			}
 			return nil
 		},
