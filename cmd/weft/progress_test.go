@@ -14,8 +14,8 @@ import (
 	"weft/internal/require"
 )
 
-// TestProgressOfSetUp: the commands that make, divide and check a store show their stages in order on a
-// terminal, take the line off in the end, and show nothing elsewhere.
+// TestProgressOfSetUp: the commands that make, divide and check a store, and that plan a run, show their
+// stages in order on a terminal, take the line off in the end, and show nothing elsewhere.
 func TestProgressOfSetUp(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	dir := t.TempDir()
@@ -29,6 +29,7 @@ func TestProgressOfSetUp(t *testing.T) {
 			"generate sbm %s/made --vertices 20000 --degree 6",
 			[]string{"counting edges", "making edges", "making features"},
 		},
+		{"train %s/made --explain", []string{"planning the run"}},
 		{"partition %s/made -k 2", []string{"dividing by METIS", "dividing edges"}},
 		{"partition %s/made -k 2 --method range", []string{"dividing edges", "reversing edges"}},
 		{

@@ -458,7 +458,12 @@ func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job
 ) (said planning.Planned, err error) {
 	var made plan.Plan
 	if err = session.DivideOnce(cmd.Context(), settings, job, job.Validate); err == nil {
+		shown := ui.NewStages(ui.BesideResults(cmd))
+		if r.First() {
+			shown.Show("planning the run", 0, 0)
+		}
 		made, err = job.PlanWith(cmd.Context(), plan.Asks{Range: t.explain})
+		shown.Erase()
 	}
 	if err := r.Together(data.About(t.source(dataset), session.Advised(err))); err != nil {
 		return said, err
