@@ -91,7 +91,9 @@ func TestOnCards(t *testing.T) {
 // several kinds are named.
 func TestTogether(t *testing.T) {
 	on := func(id string, number int, bytes int64) found {
-		return found{Number: number, ID: id, Name: "H" + id[:1], Driver: "13.0", Bytes: bytes, Free: bytes + 10}
+		return found{
+			Number: number, ID: id, Name: "H" + id[:1], Driver: "13.0", Bytes: bytes, Free: bytes + 10,
+		}
 	}
 	c := together("cuda", []found{on("1a", 0, 90), on("1b", 1, 90), on("1a", 0, 90)})
 	assert.Equal(t, &worker.Card{

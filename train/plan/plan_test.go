@@ -37,7 +37,8 @@ func TestLimit(t *testing.T) {
 		"the worker that needs most takes")
 }
 
-// TestLimitOfCard: the limit that suffices is of all workers on a card, and is told where the card has as much.
+// TestLimitOfCard: the limit that suffices is of all workers on a card, and is told where the card has as
+// much.
 // What the flag limits names the flag, and what the card limits names the device.
 func TestLimitOfCard(t *testing.T) {
 	const may, out = "--memory-limit 24GB: worker 0 would need 7.1 TB of the card, and may have 8.0 GB; ",
