@@ -34,8 +34,8 @@ func (j *Job) findCards(r *setting.Resolved) (c *worker.Card, err error) {
 		return nil, nil
 	}
 	if cards, _ := r.Device.Cards(); len(cards) > r.Workers {
-		return nil, refusal.Errorf("--device %s: %d cards, and each worker takes one; give --parallel graph=%[2]d, "+
-			"or name as many cards as workers", r.Device, len(cards))
+		return nil, refusal.Errorf("--device %s: %d cards, and each worker takes one; name no more than workers, "+
+			"or train with --parallel graph=%[2]d", r.Device, len(cards))
 	}
 	here := r.Workers
 	if j.peers().Size() > 1 {

@@ -80,7 +80,7 @@ func TestOnCards(t *testing.T) {
 		}
 	}
 	_, err := onMesh(g, given(Defaults(), "model gcn, device cuda:3,1,0"), "graph=2").Run(t.Context())
-	assert.Refused(t, err, "--device cuda:3,1,0: 3 cards, and each worker takes one; give --parallel graph=3, or name as many ")
+	assert.Refused(t, err, "--device cuda:3,1,0: 3 cards, and each worker takes one; name no more than workers, ")
 	t.Setenv("ON_CPU_FAIL", "cuLaunchKernel 20 1 2")
 	_, err = onMesh(g, given(Defaults(), "model gcn, device cuda"), "graph=4").Run(t.Context())
 	assert.ErrorContains(t, err, "--device cuda: cuda:2: ")

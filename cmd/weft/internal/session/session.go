@@ -198,10 +198,13 @@ func (s *Session) UntilSignal(
 
 // Failed is the error of work on the graph, or interrupted where a signal has ended it.
 func (s *Session) Failed(err, interrupted error) error {
-	if err = Advised(err); errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) {
 		return s.Part(interrupted)
 	}
-	return data.About(s.Of, err)
+	if s.Job.Options.OnCard() && errors.As(err, &tensor.OutOfMemory{}) {
+		return fmt.Errorf("--device %s: %w; take --device %s", s.Job.Options.Device, err, setting.CPU)
+	}
+	return data.About(s.Of, Advised(err))
 }
 
 // OpenValidation gives the job the graph that its model is validated on, if the options name one. Classes are
@@ -337,7 +340,7 @@ func PartitionMethod(o *setting.Options) string {
 // Advised adds to an error of memory that was refused how to find out what is needed.
 func Advised(err error) error {
 	if errors.As(err, &tensor.OutOfMemory{}) {
-		return fmt.Errorf("%w; see what the run needs with --explain", err)
+		return fmt.Errorf("%w; see what the run needs with weft train --explain", err)
 	}
 	return err
 }
