@@ -117,13 +117,13 @@ class Check:
 
     def call(self, command, status=(0,), until: float = 0, **environment) -> str:
         """The standard output of a command, which ends with the step. A failure has it as said."""
-        errors = tempfile.TemporaryFile()
+        errors, left = tempfile.TemporaryFile(), self.left(until)
         process = subprocess.Popen(
             [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
             env=self.environment | environment, cwd=self.work, start_new_session=True,
         )
         try:
-            said, stopped = process.communicate(timeout=self.left(until))[0], ""
+            said, stopped = process.communicate(timeout=left)[0], ""
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             said, stopped = process.communicate()[0], "stopped at the step's limit"
