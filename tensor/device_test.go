@@ -47,6 +47,8 @@ func (d *memory) ToDevice(to uint64, from []byte) error {
 }
 
 func (d *memory) ToHost(to []byte, from uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.reached = d.kernels
 	copy(to, d.at(from, len(to)))
 	return d.fail
@@ -64,6 +66,8 @@ func (d *memory) Copy(to, from uint64, bytes int64) error {
 func (d *memory) Pinned(bytes int64) ([]byte, error) { return make([]byte, bytes), d.fail }
 
 func (d *memory) Mark() (uint64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.marks++
 	d.before = append(d.before, d.kernels)
 	return d.marks, d.fail
@@ -117,7 +121,9 @@ func (d *memory) Wait(mark uint64) error {
 	if d.late != nil {
 		<-d.late
 	}
+	d.mu.Lock()
 	d.waits = append(d.waits, mark)
+	d.mu.Unlock()
 	return d.After(mark)
 }
 

@@ -243,7 +243,11 @@ func TestMessagesOnCard(t *testing.T) {
 			want := mustRun(t, j)
 			j.Options.Device = setting.AllCards
 			got := mustRun(t, j)
-			if d := away(got.Losses, want.Losses); d > 1e-5 {
+			bound := 1e-5
+			if strings.Contains(words, "int") || strings.Contains(words, "bf16") {
+				bound = 1e-3 // a number that differs by rounding may become the next code
+			}
+			if d := away(got.Losses, want.Losses); d > bound {
 				t.Errorf("%s, %s: losses differ from the CPU's by %.1e", mesh, words, d)
 			}
 			if len(got.Device.OnCPU) > 0 {
