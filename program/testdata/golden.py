@@ -255,11 +255,11 @@ def typed_graph():
 
 def write_typed(path, module, given):
     with torch.no_grad():
-        Called(module, TYPES, given)(**Called(module, TYPES, given).tensors)  # lazy layers take their sizes
+        Called(module, TYPES, given)(Called(module, TYPES, given).tensors)  # lazy layers take their sizes
     program, exact = trace(module, schema=TYPES), copy.deepcopy(module).double().train()
     inputs = {of: t.double().requires_grad_(of.what == "x") if t.is_floating_point() else t for of, t in given.items()}
     own = Called(exact, TYPES, inputs)
-    logits = own(**own.tensors)
+    logits = own(own.tensors)
     cotangent = torch.randn(logits.shape)
     logits.backward(cotangent.double())
     tensors = {"cotangent": cotangent, "logits": logits, **{f"{of.what} {of.of}": t for of, t in given.items()}}

@@ -100,7 +100,7 @@ class _Function(nn.Module):  # type: ignore[misc]
         self.given, self.schema = {name: Given(name) for name in given}, Schema({}, {}, {})
         self.names = dict(zip(given, given))
 
-    def forward(self, **tensors: Tensor) -> Any:
+    def forward(self, tensors: Mapping[str, Tensor]) -> Any:
         with _Watched(self.columns):
             return self.function(*tensors.values())
 
@@ -118,7 +118,7 @@ class _Regularized(nn.Module):  # type: ignore[misc]
         self.tensors: dict[str, Tensor] = {}
         self.schema = Schema({}, {}, {})
 
-    def forward(self) -> Any:
+    def forward(self, _: Mapping[str, Tensor]) -> Any:
         with _Watched(None, {id(p) for p in self.of.parameters()}):
             return self.function(self.of)
 

@@ -301,7 +301,7 @@ def _compare(module: torch.nn.Module, schema: Schema, file: Path, weights: Path)
 
     def called() -> Array:
         with torch.no_grad():
-            made: Array = copy.deepcopy(own)(**own.tensors).numpy()  # a copy: layers may keep what they find of a graph
+            made: Array = copy.deepcopy(own)(own.tensors).numpy()  # a copy: layers may keep what they find of a graph
         return made
 
     def each_has_edges() -> None:

@@ -160,7 +160,7 @@ def _traced(module: nn.Module, schema: Schema, tables: dict[str, str], kind: tor
     called = Called(module, schema, _tensors(module, schema, tables, kind))
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         with _quiet(), torch.no_grad():  # lazy layers take their sizes from a first call
-            called(**called.tensors)
+            called(called.tensors)
     trained = _lower(called, True, set())
     evaluated = _lower(called, False, trained[0].frozen)
     for _, output in (trained, evaluated):
@@ -265,7 +265,7 @@ class Called(nn.Module):  # type: ignore[misc]
                 f"edge_weight{dicts}, by these names"
             )
 
-    def forward(self, **tensors: Tensor) -> Any:
+    def forward(self, tensors: Mapping[str, Tensor]) -> Any:
         given = {self.given[name]: tensor for name, tensor in tensors.items()}
         tables = {of.name: tensor for of, tensor in given.items() if of.what == "table"}
         whole = self.by_type({of: tensor for of, tensor in given.items() if of.what != "table"})
@@ -500,8 +500,9 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
                     "graph, or install PyTorch 2.6 or later"
                 )
             varies = {name: {of.varies: torch.export.Dim.AUTO} for name, of in called.given.items()}
-            shapes = {"tensors": varies} if varies else None
-            exported = torch.export.export(called, (), called.tensors, dynamic_shapes=shapes, strict=False)
+            # One dict as an argument: names of **keywords stand in dynamic_shapes otherwise from version to version.
+            shapes = (varies,) if varies else None
+            exported = torch.export.export(called, (called.tensors,), dynamic_shapes=shapes, strict=False)
         except Exception as error:  # whatever the module raises
             raise _why(error, called.names) from None
         finally:
@@ -523,16 +524,30 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
 
 @contextlib.contextmanager
 def _one_by_one() -> Iterator[None]:
-    """PyG's layers of several relations multiply by each weight alone, and not by which makes the fewest products."""
+    """PyG's layers of several relations multiply by each weight alone, and not by which makes the fewest products; self
+    loops are plain tensors, and no EdgeIndex as PyG 2.5 makes them."""
     backend: Any = sys.modules.get("torch_geometric.backend")
+    loops: Any = sys.modules.get("torch_geometric.utils.loop")
+    edges = getattr(loops, "EdgeIndex", None)
     kept = getattr(backend, "use_segment_matmul", None)
     if backend:
         backend.use_segment_matmul = False
+    if edges:
+        loops.EdgeIndex = _Plain
     try:
         yield
     finally:
         if backend:
             backend.use_segment_matmul = kept
+        if edges:
+            loops.EdgeIndex = edges
+
+
+class _Plain:
+    """In the place of a class of tensors: makes the tensor that it is given."""
+
+    def __new__(cls, data: Tensor, **_: Any) -> Tensor:  # type: ignore[misc]
+        return data
 
 
 def _from_forward(_: Any, frames: traceback.StackSummary) -> traceback.StackSummary:
