@@ -123,6 +123,15 @@ type WholeType struct {
 	Columns columns.List `json:"columns,omitempty"`
 }
 
+// TypeLike is the number of the vertex type that one of another graph is like: that of its name, or the only
+// one, if each graph has one. −1: there is none.
+func (w *Whole) TypeLike(other *Whole, kind int) int {
+	if len(w.Types) == 1 && len(other.Types) == 1 {
+		return 0
+	}
+	return slices.IndexFunc(w.Types, func(t WholeType) bool { return t.Type == other.Types[kind].Type })
+}
+
 // WholeOf describes a graph, without the statistics of partitions.
 func WholeOf(g *graph.Graph) Whole {
 	w := Whole{

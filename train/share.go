@@ -192,7 +192,7 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	}
 	v, err := o.share(ctx, s.Resolved, &nn.State{}, false)
 	if err == nil {
-		err = s.Kind.CheckMeasured(v.whole)
+		err = cmp.Or(s.Kind.CheckMeasured(v.whole), s.checkFeatures(v.whole))
 	}
 	if err != nil {
 		return nil, o.named(err)
@@ -200,9 +200,6 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	switch w := v.whole; {
 	case w.Splits[s.Split.Number].Val == 0:
 		err = refusal.Errorf("--split %v has no validation vertices; import it with --split val", s.Split)
-	case w.Types[0].FeatureColumns != whole.Types[0].FeatureColumns:
-		err = refusal.Errorf("it has %d features, and the graph that is trained on has %d; give graphs "+
-			"with the same features", w.Types[0].FeatureColumns, whole.Types[0].FeatureColumns)
 	case v.Outputs > s.Outputs || (w.ValueColumns > 0) != (whole.ValueColumns > 0):
 		err = refusal.Errorf("its labels are of %d classes or columns, and those of the graph that is "+
 			"trained on of %d; give graphs with the same labels", v.Outputs, s.Outputs)
@@ -212,6 +209,32 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	}
 	v.Outputs, v.dataset = s.Outputs, o.Dataset
 	return v, o.named(err)
+}
+
+// checkFeatures refuses a graph to validate on of other vertex types, or other features, than the one that is
+// trained on.
+func (s *shared) checkFeatures(validated *partition.Whole) error {
+	for kind := range validated.Types {
+		t, like := &validated.Types[kind], s.whole.TypeLike(validated, kind)
+		if like < 0 {
+			return refusal.Errorf("it has vertices of the type %q, and the graph that is trained on has "+
+				"none; give graphs with the same vertex types", t.Type)
+		}
+		of := ""
+		if len(validated.Types) > 1 {
+			of = fmt.Sprintf(" of the vertex type %q", t.Type)
+		}
+		trained := &s.whole.Types[like]
+		switch {
+		case t.FeatureColumns != trained.FeatureColumns:
+			return refusal.Errorf("it has %d features%s, and the graph that is trained on has %d; give "+
+				"graphs with the same features", t.FeatureColumns, of, trained.FeatureColumns)
+		case t.FeatureValues > 0 && s.Standardises(trained) != nil:
+			return refusal.Errorf("its features%s are sparse, and those of the graph that is trained on are "+
+				"standardised; import it with --dense-features", of)
+		}
+	}
+	return nil
 }
 
 // named puts the setting and the graph before a refusal of the graph that the model is validated on. It is

@@ -251,6 +251,47 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
+// TestValidateTypes: a graph of the same vertex types in another order has the metrics that it has in the order
+// of the one that is trained on. Other types, and other features of one that is not the first, are refused.
+func TestValidateTypes(t *testing.T) {
+	g := severalTypes(t)
+	o := given(networks()["gcn"], "model rgcn, residual false, norm none, normalize-features standard, epochs 2")
+	validate := func(change func(g *graph.Graph)) (*Result, error) {
+		other := *g
+		other.Types, other.Relations = slices.Clone(g.Types), slices.Clone(g.Relations)
+		change(&other)
+		j, _ := validated(g, &other, o)
+		return j.Run(context.Background())
+	}
+	aside := func(g *graph.Graph) {
+		g.Types = append(g.Types, graph.VertexType{
+			Type: "c", Count: 4, Features: graph.Features{Columns: 1, Dense: make([]float32, 4)},
+		})
+	}
+	same, err := validate(func(*graph.Graph) {})
+	require.NoError(t, err)
+	three := severalTypes(t)
+	aside(three)
+	swapped := *three
+	swapped.Types = []graph.VertexType{three.Types[0], three.Types[2], three.Types[1]}
+	j, _ := validated(three, &swapped, o)
+	r, err := j.Run(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, same.ValLoss, r.ValLoss)
+
+	for want, change := range map[string]func(g *graph.Graph){
+		`it has vertices of the type "c", and the graph that is trained on has none`: aside,
+		`it has 3 features of the vertex type "b", and the graph that is trained on has 2`: func(g *graph.Graph) {
+			g.Types[1].Features = graph.Features{Columns: 3, Dense: make([]float32, 3*g.Types[1].Count)}
+		},
+	} {
+		_, err := validate(change)
+		if !refusal.Is(err) || !strings.Contains(err.Error(), "--validate other: "+want) {
+			t.Errorf("%v, want a refusal with %q", err, want)
+		}
+	}
+}
+
 // TestValidateResumes: a run that continues has the validation metrics of one that never stopped, to the bit.
 func TestValidateResumes(t *testing.T) {
 	g, other, dir := tangle(t, 700, 3000), elsewhereGraph(t, 150), t.TempDir()

@@ -44,6 +44,9 @@ func StandardIn(weights nn.State, r *setting.Resolved, whole *partition.Whole) (
 			return nil, refusal.Weights.Errorf("the weights lack %s and %s of the %d features that they were "+
 				"trained on; was the model trained with --normalize-features standard?", means, deviations,
 				t.FeatureColumns)
+		case t.FeatureValues > 0:
+			return nil, refusal.Weights.Errorf("the weights are of standardised features, and those of the " +
+				"graph are sparse; import it with --dense-features")
 		}
 		all = append(all, s)
 	}

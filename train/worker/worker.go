@@ -240,7 +240,10 @@ func (w *Worker) ownLoss() nn.OwnLoss {
 // onOther makes the worker of the model on another graph.
 func (w *Worker) onOther(other *Validation, world *comm.Comm) (*Worker, error) {
 	c := other.Config
-	c.Savings, c.Standard = w.Savings, w.Standard
+	c.Savings = w.Savings
+	for kind := range other.Share.Whole.Types {
+		c.Standard = append(c.Standard, w.Standard[w.Share.Whole.TypeLike(&other.Share.Whole, kind)])
+	}
 	v, err := NewInference(c, w.Team, world, other.Share)
 	if err != nil {
 		return nil, other.named(err)
