@@ -54,7 +54,7 @@ type end struct {
 	waits  []*Pending     // in progress, the oldest first
 	groups int            // the number of the next group, from 1
 	traced map[stream]int // how many messages were started while recording
-	// postponed has the last request of each stream, from the first one on that had to wait
+	// postponed has the last request of each stream, until it has its place among the messages of the stream
 	postponed map[stream]*postponed
 }
 
@@ -64,8 +64,8 @@ type stream struct {
 	sends     bool
 }
 
-// New returns one rank's end of the group of all ranks of the transport. A wait fails after the timeout; 0
-// sets no limit.
+// New returns one rank's end of the group of all ranks of the transport. A wait fails after the timeout, in
+// which times do not count while this process is stopped (Deadline); 0 sets no limit.
 func New(t Transport, timeout time.Duration) *Comm {
 	e := &end{
 		transport: t, timeout: timeout, groups: 1,
@@ -221,24 +221,19 @@ func (c *Comm) Close() error {
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- c.end.transport.Close() }()
-	deadline, stop := deadline(c.end.timeout)
-	defer stop()
-	select {
-	case err := <-closed:
-		return err
-	case <-deadline:
-		return fmt.Errorf("rank %d: end of communication: %w (%v): a rank died while the run ended", c.rank,
-			ErrTimeout, c.end.timeout)
+	deadline := NewDeadline(c.end.timeout)
+	defer deadline.Stop()
+	for {
+		select {
+		case err := <-closed:
+			return err
+		case <-deadline.C:
+			if deadline.Passed() {
+				return fmt.Errorf("rank %d: end of communication: %w (%v): a rank died while the run ended",
+					c.rank, ErrTimeout, c.end.timeout)
+			}
+		}
 	}
-}
-
-// deadline is a channel that receives when a wait that begins now must end; nil without a limit.
-func deadline(timeout time.Duration) (passed <-chan time.Time, stop func()) {
-	if timeout == 0 {
-		return nil, func() {}
-	}
-	timer := time.NewTimer(timeout)
-	return timer.C, func() { timer.Stop() }
 }
 
 // Bytes is the memory of s.

@@ -146,15 +146,19 @@ func (h *Host) Close() error {
 		h.carrying.Wait()
 		close(ended)
 	}()
+	deadline := NewDeadline(h.workers.Timeout())
+	defer deadline.Stop()
+	carried := h.carried.Load()
 	for {
-		carried := h.carried.Load()
-		passed, stop := deadline(h.workers.Timeout())
 		select {
 		case <-ended:
-			stop()
 			return h.aborted()
-		case <-passed:
-			if h.carried.Load() == carried {
+		case <-deadline.C:
+			if !deadline.Passed() {
+				continue
+			}
+			before := carried
+			if carried = h.carried.Load(); carried == before {
 				err := fmt.Errorf("rank %d: end of the links between workers: %w (%v): a rank died after "+
 					"its last epoch; see what the others printed",
 					h.workers.Rank(), ErrTimeout, h.workers.Timeout())

@@ -100,14 +100,14 @@ func (p *Pending) Wait() error {
 		return p.outcome()
 	}
 	defer p.comm.countWait(p.since)
+	deadline := NewDeadline(timeout)
+	defer deadline.Stop()
 	for {
-		deadline, stop := deadline(timeout)
 		select {
 		case <-p.request.Done():
-			stop()
 			return p.outcome()
-		case <-deadline:
-			if !p.comm.otherAtWork() {
+		case <-deadline.C:
+			if deadline.Passed() && !p.comm.otherAtWork() {
 				return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, timeout))
 			}
 		}

@@ -262,13 +262,16 @@ func (m *member) waitFor(r Request, timeout time.Duration) (done bool) {
 
 // expire sets expired once no rank of the worker is at work at the end of a timeout.
 func (m *member) expire(timeout time.Duration, stopped <-chan struct{}, expired *bool) {
-	tick := time.NewTicker(timeout)
-	defer tick.Stop()
+	deadline := NewDeadline(timeout)
+	defer deadline.Stop()
 	for {
 		select {
 		case <-stopped:
 			return
-		case <-tick.C:
+		case <-deadline.C:
+			if !deadline.Passed() {
+				continue
+			}
 		}
 		m.mu.Lock()
 		*expired = m.turn == nil

@@ -43,11 +43,11 @@ func (e *end) when(ready func() error, s stream, request func() Request) Request
 	p := &postponed{made: make(chan struct{}), done: make(chan struct{})}
 	e.postponed[s] = p
 	e.mu.Unlock()
-	go p.run(before, ready, request)
+	go e.run(p, s, before, ready, request)
 	return p
 }
 
-func (p *postponed) run(before *postponed, ready func() error, request func() Request) {
+func (e *end) run(p *postponed, s stream, before *postponed, ready func() error, request func() Request) {
 	defer close(p.done)
 	if ready != nil {
 		p.failed = ready()
@@ -62,6 +62,11 @@ func (p *postponed) run(before *postponed, ready func() error, request func() Re
 	}
 	r := request()
 	close(p.made)
+	e.mu.Lock()
+	if e.postponed[s] == p { // the next one need not wait
+		delete(e.postponed, s)
+	}
+	e.mu.Unlock()
 	<-r.Done()
 	p.err = r.Err()
 }

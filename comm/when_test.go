@@ -44,6 +44,7 @@ func TestWhen(t *testing.T) {
 			gates[0] <- nil
 			came(2)
 			assert.Equal(t, []byte{1, 2, 0, 0}, into)
+			assert.Equal(t, 1, len(from.end.postponed)+len(to.end.postponed), "streams of which one waits")
 			gates[2] <- broken
 			came(4)
 			assert.Equal(t, []byte{1, 2, 0, 0}, into)
@@ -52,4 +53,24 @@ func TestWhen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPlaced: a message whose memory was not ready holds up none that is asked for when it has its place.
+func TestPlaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ends := InProcess(2)
+		from, to := New(ends[0], 0), New(ends[1], 0)
+		first := from.SendWhen(Halo, []byte{1}, func() error { return nil }, 1)
+		synctest.Wait()
+		second := from.SendWhen(Halo, []byte{2}, nil, 1)
+		if _, postponed := second.request.(*postponed); postponed {
+			t.Error("the second is made in a goroutine of its own")
+		}
+		into := make([]byte, 2)
+		for k, p := range []*Pending{first, second} {
+			assert.NoError(t, to.Receive(Halo, into[k:k+1], 0).Wait())
+			assert.NoError(t, p.Wait())
+		}
+		assert.Equal(t, []byte{1, 2}, into)
+	})
 }

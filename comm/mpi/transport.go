@@ -34,21 +34,22 @@ func Start(timeout time.Duration) (comm.Transport, error) {
 	w := &world{library: library, live: map[*transfer]bool{}, stopped: make(chan struct{})}
 	started := make(chan error, 1)
 	go w.serve(started)
-	var passed <-chan time.Time
-	if timeout > 0 {
-		passed = time.After(timeout)
-	}
-	select {
-	case err := <-started:
-		if err != nil {
-			return nil, err
+	deadline := comm.NewDeadline(timeout)
+	defer deadline.Stop()
+	for {
+		select {
+		case err := <-started:
+			if err != nil {
+				return nil, err
+			}
+			return w, nil
+		case <-deadline.C:
+			if deadline.Passed() {
+				return nil, fmt.Errorf("rank %d: start of MPI: %w (%v): a rank is stopped, dead or slow, or "+
+					"its machine is not reached: see what the others printed; slow ones need a longer "+
+					"--comm-timeout", Rank(), comm.ErrTimeout, timeout)
+			}
 		}
-		return w, nil
-	case <-passed:
-		return nil, fmt.Errorf("rank %d: start of MPI: %w (%v): a rank is stopped, dead or slow, or its "+
-			"machine is not reached: see what the others printed; slow ones need a longer --comm-timeout",
-			Rank(),
-			comm.ErrTimeout, timeout)
 	}
 }
 
