@@ -59,7 +59,7 @@ func (m *Matrix) Outgoing(by MessageUser) (data []byte, made func() error) {
 	mark, err := d.since(p.used)
 	d.check(err)
 	if direct {
-		return x.direct(), func() error { return d.wait(mark) }
+		return x.there(), func() error { return d.wait(mark) }
 	}
 	end := d.begin(Moving{Matrix: m, Bytes: len(x.host), Message: true})
 	mark, err = d.copyDown(x.staged(), x.address(), mark, x.of.staged.mark)
@@ -91,16 +91,16 @@ func (m *Matrix) Incoming(by MessageUser) (data []byte, free func() error) {
 	mark, err := d.since(p.used) // now: what Arrived begins waits for no later kernel
 	d.check(err)
 	if direct {
-		return x.direct(), func() error { return d.wait(mark) }
+		return x.there(), func() error { return d.wait(mark) }
 	}
 	mark = x.of.staged.mark
 	return x.staged(), func() error { return d.wait(mark) }
 }
 
-// Arrived makes the bytes of Incoming the elements.
-func (m *Matrix) Arrived() {
+// Arrived makes the bytes of Incoming, which was called by the same user, the elements.
+func (m *Matrix) Arrived(by MessageUser) {
 	x := m.exchanged()
-	if x.account == nil || x.of.place == nil || x.of.staged == nil || x.of.place.valid.Load() == onTheHost {
+	if x.account == nil || x.of.place == nil || x.direct(by) || x.of.place.valid.Load() == onTheHost {
 		return
 	}
 	x.mu.Lock()
@@ -151,7 +151,7 @@ func (x *exchanged) onHost(by MessageUser) []byte {
 func (x *exchanged) stages(by MessageUser) (direct bool) {
 	d, m := x.device, x.of
 	switch {
-	case d.direct && by == Transport:
+	case x.direct(by):
 		if m.place != nil {
 			m.place.fixed = true
 		}
@@ -183,12 +183,15 @@ func (d *onDevice) unstage(m *Matrix) {
 	}
 }
 
+// direct reports whether the user takes the device's addresses.
+func (x *exchanged) direct(by MessageUser) bool { return x.device.direct && by == Transport }
+
 func (x *exchanged) address() uint64 { return x.device.addressOf(x.of.place) + uint64(x.offset) }
 
 func (x *exchanged) staged() []byte { return x.of.staged.memory[x.offset:][:len(x.host)] }
 
-// direct is the message at the device's addresses.
-func (x *exchanged) direct() []byte {
+// there is the message at the device's addresses.
+func (x *exchanged) there() []byte {
 	at := x.address()
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), len(x.host))
 }

@@ -38,7 +38,7 @@ func TestMessages(t *testing.T) {
 		launch(other)
 		require.NoError(t, free())
 		copy(into, of(2))
-		x.Arrived()
+		x.Arrived(by)
 		assert.Equal(t, before, d.before[d.after[0]-1], "the last kernel that the copy waits for")
 		assert.Equal(t, true, d.at(at, 1)[0] != 2, "the copy goes on beside the host")
 		onDevice(t, mem, false, x)
@@ -49,7 +49,7 @@ func TestMessages(t *testing.T) {
 	}
 	into, _ := x.Incoming(tensor.Transport) // what arrives, and no kernel reads, is sent on
 	copy(into, of(3))
-	x.Arrived()
+	x.Arrived(tensor.Transport)
 	data, made := x.Outgoing(tensor.Transport)
 	require.NoError(t, made())
 	assert.Equal(t, of(3), data)
@@ -69,7 +69,7 @@ func TestMessagesOnHost(t *testing.T) {
 		tensor.FloatsOf(data)[0] = 2
 		into, _ := x.Incoming(tensor.Host)
 		copy(into, data)
-		x.Arrived()
+		x.Arrived(tensor.Host)
 		if k == 0 {
 			onDevice(t, m, false, x)
 		}
@@ -84,7 +84,7 @@ func TestMessagesOnHost(t *testing.T) {
 		assert.Equal(t, true, made == nil, "nobody waits")
 		into, _ = row.Incoming(tensor.Transport)
 		copy(tensor.FloatsOf(into), []float32{7, 8, 9})
-		row.Arrived()
+		row.Arrived(tensor.Transport)
 		for mark := range d.pending {
 			require.NoError(t, d.After(firstMark+uint64(mark)))
 		}
@@ -135,7 +135,7 @@ func TestDirectMessages(t *testing.T) {
 		require.NoError(t, ready())
 		assert.Equal(t, at, uint64(uintptr(unsafe.Pointer(&data[0]))))
 		assert.Equal(t, []int{k + 1, k + 1}, []int{d.kernels, d.reached}, "the kernels that transports wait for")
-		x.Arrived()
+		x.Arrived(tensor.Transport)
 	}
 	assert.Equal(t, 0, len(d.pending))
 	a.Release()
@@ -145,6 +145,14 @@ func TestDirectMessages(t *testing.T) {
 	assert.Equal(t, int64(0), mem.DeviceUse().StagedBytes)
 	data, _ := x.Outgoing(tensor.Host)
 	assert.Equal(t, true, at != uint64(uintptr(unsafe.Pointer(&data[0]))), "the host takes none")
+	for range 2 { // what the host has had of a message is none of the next one
+		into, free := x.Incoming(tensor.Transport)
+		require.NoError(t, free())
+		copy(d.at(uint64(uintptr(unsafe.Pointer(&into[0]))), 1), []byte{7})
+		x.Arrived(tensor.Transport)
+		onDevice(t, mem, false, x)
+		assert.Equal(t, byte(7), d.at(at, 1)[0])
+	}
 }
 
 // TestStagedAgain: pinned memory that another matrix had is written when the copy from there has ended.
@@ -154,7 +162,7 @@ func TestStagedAgain(t *testing.T) {
 		x, y := mem.New(tensor.Buffers, 1, 9), mem.New(tensor.Buffers, 1, 9)
 		onDevice(t, mem, true, y)
 		x.Incoming(tensor.Transport)
-		x.Arrived()
+		x.Arrived(tensor.Transport)
 		copies := firstMark + uint64(len(d.pending)) - 1
 		x.Release()
 		if by == "the device" {

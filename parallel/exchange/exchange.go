@@ -34,7 +34,7 @@ func Receive(c *comm.Comm, k comm.Kind, m *tensor.Matrix, from int) Arriving {
 func (a Arriving) Wait() error {
 	err := a.pending.Wait()
 	if err == nil {
-		a.value.Arrived()
+		a.value.Arrived(tensor.Transport)
 	}
 	return err
 }

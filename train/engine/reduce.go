@@ -166,5 +166,5 @@ func (g gradient) become(sums []float32) {
 	if to := tensor.FloatsOf(data); unsafe.SliceData(to) != unsafe.SliceData(sums) {
 		copy(to, sums)
 	}
-	g.Arrived()
+	g.Arrived(tensor.Host)
 }
