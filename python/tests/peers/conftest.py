@@ -10,7 +10,7 @@ import pytest
 
 import weft
 
-# An environment has some of them.
+# What these files need, of which an environment has some.
 NEEDS = {
     "test_pandas.py": "pandas",
     "test_scikit_learn.py": "sklearn",
@@ -36,7 +36,17 @@ def has(module):
         return False
 
 
-collect_ignore = [name for name, modules in NEEDS.items() if not all(map(has, modules.split()))]
+class Lacking(pytest.Module):
+    """A file that needs what the environment lacks: it is skipped by its name."""
+
+    def collect(self):
+        lacks = [module for module in NEEDS[self.path.name].split() if not has(module)]
+        pytest.skip(f"there is no {' and no '.join(lacks)}", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    if not all(map(has, NEEDS.get(module_path.name, "").split())):
+        return Lacking.from_parent(parent, path=module_path)
 
 BRIEF = {"epochs": 3, "hidden": 8, "checkpoint_every": 0}
 
