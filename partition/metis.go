@@ -31,6 +31,9 @@ func Auto(g *graph.Graph) (method, why string) {
 	return Metis, ""
 }
 
+// Slow says that METIS may take minutes, as it does where the graph has hubs, and Stream takes seconds.
+func Slow(g *graph.Graph) bool { return g.Edges() > mostByMetis/40 }
+
 // metisMemory estimates the bytes that METIS takes for a graph. It depends on how well METIS can coarsen it:
 // 35 for each entry of a neighbour list were measured on a graph with communities, 69 on an R-MAT graph. An
 // edge has two entries, unless the opposite edge is there too.
@@ -48,11 +51,7 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	stage := "dividing by METIS" // which tells nobody how far it is
-	if g.Edges() > mostByMetis/10 {
-		stage += " (stream is faster)"
-	}
-	o.Progress.Of(stage, 0, 0)
+	o.Progress.Of("dividing by METIS", 0, 0) // which tells nobody how far it is
 	d := division{in: in, k: o.K, seed: o.Seed, timeout: o.Timeout}
 	if w := weights(g, o); len(w) > 1 { // METIS divides the vertices evenly by itself
 		d.weights = w

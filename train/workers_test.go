@@ -43,7 +43,7 @@ func divided(t *testing.T, g *graph.Graph, o Options, k int, of []int32) *Job {
 func onMesh(g *graph.Graph, o Options, mesh string) *Job {
 	mesh, partitions, turns := strings.Cut(mesh, "/")
 	if o.Parallel, o.Threads = mesh, 1; turns {
-		o.Partitions = int(partitions[0] - '0')
+		o.Partitions = setting.Partitions(partitions[0] - '0')
 	}
 	if turns || strings.Contains(mesh, "graph=") {
 		o.Partition = partition.Random

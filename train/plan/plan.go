@@ -414,6 +414,20 @@ func (p *Plan) Less() string {
 	return fmt.Sprintf("--recompute %s, a smaller model", setting.RecomputeBlocks)
 }
 
+// Resting is Less, with partitions that take turns before it, where the mesh has none that do.
+func (p *Plan) Resting() string {
+	if p.Stages != nil || p.Rests || p.Turns {
+		return p.Less()
+	}
+	return p.resting("DIR", "on disk") + ", " + p.Less()
+}
+
+// resting names the way in which matrices of partitions that are not at work rest somewhere.
+func (p *Plan) resting(offload, where string) string {
+	return fmt.Sprintf("--partitions %s --offload %s, by which partitions take turns and rest %s", setting.Auto,
+		offload, where)
+}
+
 // Exceeds is that a worker would need more memory than the limit.
 type Exceeds struct {
 	error
@@ -464,7 +478,9 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 			try = "another number of --partitions"
 		case p.Turns:
 			try = "--offload " + setting.RAM + ", by which matrices rest in the host's memory"
-		case p.Stages != nil:
+		case p.Stages == nil:
+			try = p.resting(setting.RAM, "in the host's memory") + ", " + try
+		default:
 			try = fmt.Sprintf("--offload %s and --chunk-order %s, by which matrices rest in the host's memory",
 				setting.RAM, axis.Fixed)
 		}
@@ -477,6 +493,8 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		during, try = " while a partition is at work", "another number of --partitions"
 	case p.Turns:
 		try = "--offload DIR, by which matrices rest on disk"
+	case p.Stages == nil:
+		try = p.resting("DIR", "on disk") + ", " + try
 	}
 	return Exceeds{refusal.Errorf("--memory-limit %s: worker %d would need %s%s (tensors %s, graph %s); "+
 		"raise the limit to %s, or try %s", limit, worker, needs, during,

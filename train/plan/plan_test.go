@@ -29,7 +29,8 @@ func TestLimit(t *testing.T) {
 		if limit == 109 && !strings.Contains(fmt.Sprint(err), "worker 1 would need") {
 			t.Errorf("%v, want that of worker 1", err)
 		}
-		if limit == 109 && !strings.Contains(fmt.Sprint(err), "; raise the limit to 110 B, or try ") {
+		if limit == 109 && !strings.Contains(fmt.Sprint(err), "; raise the limit to 110 B, or try "+
+			"--partitions auto --offload DIR, by which partitions take turns and rest on disk, ") {
 			t.Errorf("%v, want the limit that suffices", err)
 		}
 	}
@@ -42,7 +43,8 @@ func TestLimit(t *testing.T) {
 // What the flag limits names the flag, and what the card limits names the device.
 func TestLimitOfCard(t *testing.T) {
 	const may, out = "--memory-limit 24GB: worker 0 would need 7.1 TB of the card, and may have 8.0 GB; ",
-		"try --recompute blocks, a smaller model, or --device cpu"
+		"try --partitions auto --offload ram, by which partitions take turns and rest in the host's memory, " +
+			"--recompute blocks, a smaller model, or --device cpu"
 	p := Plan{PeakTensorBytes: []int64{7e12}, GraphBytes: []int64{1e11}}
 	for _, c := range []struct {
 		bytes, free int64

@@ -117,7 +117,7 @@ func (p *Planner) Fewest(ctx context.Context, workers int) (*Mesh, error) {
 	grid := mesh.Mesh{Stages: 1, Partitions: workers, Slices: 1}
 	for each := 2; each <= most; each *= 2 {
 		in := *p
-		in.Options.Partitions, in.Options.Offload = each*workers, setting.RAM
+		in.Options.Partitions, in.Options.Offload = setting.Partitions(each*workers), setting.RAM
 		s := &search{Planner: &in, counted: map[mesh.Mesh]*Mesh{}, found: map[mesh.Mesh]*Mesh{}}
 		err := s.count(ctx, grid, s.say(grid, 0, 1))
 		if err == nil {

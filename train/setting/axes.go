@@ -4,15 +4,14 @@ import (
 	"weft/internal/refusal"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
-	"weft/parallel/mesh"
 	"weft/partition"
 )
 
 var graphAxisSettings = []Setting{
 	{
-		Name: "partitions", changes: true, limits: between(0, mesh.MaxWorkers),
+		Name: "partitions", byDefault: "0", changes: true,
 		Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for " +
-			"each worker along the graph axis",
+			"each worker along the graph axis; auto: the fewest that memory has room for",
 	},
 	{
 		Name: "offload", changes: true, Meaning: "`folder` on a disk of each machine for matrices of " +

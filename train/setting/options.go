@@ -58,7 +58,7 @@ type Options struct {
 	Recompute string `yaml:"recompute"`
 
 	// Partitions: of the graph, at least as many as workers, 0: as many
-	Partitions int `yaml:"partitions"`
+	Partitions Partitions `yaml:"partitions"`
 	// HostMemoryLimit: of a machine, what rests there of all its workers with Offload RAM, 0: none
 	HostMemoryLimit Bytes `yaml:"host-memory-limit"`
 	// DeviceMessages: MPI sends from and receives into the memory of cards

@@ -218,7 +218,7 @@ func TestDelayRefuses(t *testing.T) {
 		},
 	} {
 		o := Defaults()
-		o.Parallel, o.HaloDelay, o.Partitions = c.mesh, c.delay, c.partitions
+		o.Parallel, o.HaloDelay, o.Partitions = c.mesh, c.delay, Partitions(c.partitions)
 		read(t, &o.HaloSmoothing, c.smoothing)
 		if _, err := o.Resolve(); c.want == "" && err != nil ||
 			c.want != "" && (err == nil || !refusal.Is(err) || err.Error() != c.want) {

@@ -112,9 +112,11 @@ func (o *Options) CheckValues() error {
 
 // divide divides the graph into as many partitions as Partitions says.
 func (r *Resolved) divide() error {
-	n, grid := r.Partitions, r.Mesh
+	n, grid := int(r.Partitions), r.Mesh
 	r.Workers = grid.Workers()
 	switch {
+	case r.Partitions == AutoPartitions:
+		return refusal.Errorf("--partitions %s: weft train alone chooses how many; give a number", r.Partitions)
 	case grid.Stages > 1 && n == 0 && r.OffloadFolder() != "":
 		return refusal.Errorf("--offload %s on the mesh %s: matrices of a stage rest in the host's memory alone, "+
 			"below a card; take --device %s with --offload %s, or --parallel graph=%d with --partitions",

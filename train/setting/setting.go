@@ -218,7 +218,7 @@ func (o *Options) ResetOtherAxes(keep func(name string) bool) {
 	if err != nil {
 		return // Resolve says why
 	}
-	mesh.Partitions = max(mesh.Partitions, o.Partitions)
+	mesh.Partitions = max(mesh.Partitions, int(o.Partitions))
 	for _, s := range settings {
 		if !s.appliesTo(mesh) && !keep(s.Name) {
 			reflect.ValueOf(o).Elem().FieldByIndex(s.field).

@@ -130,7 +130,7 @@ func TestMorePartitionsThanVertices(t *testing.T) {
 		{"graph=2", 7, "--partitions 7: "},
 	} {
 		o := Defaults()
-		o.Parallel, o.Partitions = c.parallel, c.partitions
+		o.Parallel, o.Partitions = c.parallel, Partitions(c.partitions)
 		r, err := o.Resolve()
 		require.NoError(t, err)
 		if err := r.CheckGraph(g); err == nil || !strings.HasPrefix(err.Error(), c.named) {
@@ -154,7 +154,7 @@ func TestHolders(t *testing.T) {
 		{"pipeline=2", 0, []int{0, 1}},
 	} {
 		o := Defaults()
-		o.Parallel, o.Partitions = c.parallel, c.partitions
+		o.Parallel, o.Partitions = c.parallel, Partitions(c.partitions)
 		r, err := o.Resolve()
 		require.NoError(t, err)
 		assert.Equal(t, c.want, r.Holders(), "%s, %d partitions", c.parallel, c.partitions)

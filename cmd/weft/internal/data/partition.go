@@ -241,11 +241,14 @@ func FindPartitions(store string, k int, method string) (d partition.Description
 	return d, found, err
 }
 
-// InsteadOfMetis says why a graph is divided by another method than METIS where no flag asks for one; "":
-// METIS divides it.
+// InsteadOfMetis says why a graph is divided by another method than METIS where no flag asks for one, or how
+// to ask for one where METIS may take long; "": METIS divides it soon.
 func InsteadOfMetis(g *graph.Graph, flag string) string {
 	_, why := partition.Auto(g)
-	if why == "" {
+	switch {
+	case why == "" && partition.Slow(g):
+		return fmt.Sprintf(" (it may take minutes; %s %s takes seconds)", flag, partition.Stream)
+	case why == "":
 		return ""
 	}
 	return fmt.Sprintf(" (%s for %s; %s metis asks for it)", why, ui.Counted(g.Edges(), "edge", "edges"), flag)

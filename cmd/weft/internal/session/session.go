@@ -37,8 +37,28 @@ type Session struct {
 // may be nil.
 func Open(
 	parent context.Context, r cli.Ranks, of data.Source, o *setting.Resolved, show io.Writer,
-	admit func(store string) error,
-	check func(*graph.Graph) error,
+	admit func(store string) error, check func(*graph.Graph) error,
+) (s *Session, err error) {
+	return opening{admit, check, false}.open(parent, r, of, o, show)
+}
+
+// OpenDry is Open for a plan. Partitions of a large graph that are not stored are streamed, and not kept.
+func OpenDry(
+	parent context.Context, r cli.Ranks, of data.Source, o *setting.Resolved, show io.Writer,
+	admit func(store string) error, check func(*graph.Graph) error,
+) (s *Session, err error) {
+	return opening{admit, check, true}.open(parent, r, of, o, show)
+}
+
+// opening says how a session is opened.
+type opening struct {
+	admit func(store string) error
+	check func(*graph.Graph) error
+	dry   bool // nothing runs
+}
+
+func (h opening) open(
+	parent context.Context, r cli.Ranks, of data.Source, o *setting.Resolved, show io.Writer,
 ) (s *Session, err error) {
 	job := &train.Job{Dataset: of.Name, Options: o.Options, Comm: r.Comm}
 	s = &Session{Ranks: r, Job: job, Of: of}
@@ -53,13 +73,13 @@ func Open(
 	grid := o.Mesh
 	err = r.OnFirst(func() error {
 		s.Store, err = data.Resolve(parent, of, show)
-		if err == nil && admit != nil {
-			err = admit(s.Store)
+		if err == nil && h.admit != nil {
+			err = h.admit(s.Store)
 		}
 		if err != nil || grid.Partitions == 1 {
 			return err
 		}
-		return preparePartition(parent, s, grid.Partitions, show, check)
+		return h.preparePartition(parent, s, grid.Partitions, show)
 	})
 	if err != nil || job.Graph != nil {
 		return s, err
@@ -247,9 +267,7 @@ func storedPartitions(store string, k int, o *setting.Options) (partition.Descri
 
 // preparePartition makes sure that the store has that number of partitions. If nothing can be stored, a
 // single process makes them in memory: the job then has the graph.
-func preparePartition(parent context.Context, s *Session, k int, show io.Writer,
-	check func(*graph.Graph) error,
-) error {
+func (h opening) preparePartition(parent context.Context, s *Session, k int, show io.Writer) error {
 	store, job := s.Store, s.Job
 	o := &job.Options
 	d, found, err := data.FindPartitions(store, k, PartitionMethod(o))
@@ -274,8 +292,8 @@ func preparePartition(parent context.Context, s *Session, k int, show io.Writer,
 	}
 	divided := *g // what is stored are partitions of the graph as it is
 	err = o.Divide(&divided)
-	if err == nil && check != nil {
-		err = check(&divided)
+	if err == nil && h.check != nil {
+		err = h.check(&divided)
 	}
 	if err != nil {
 		return errors.Join(data.About(s.Of, err), g.Close())
@@ -284,6 +302,12 @@ func preparePartition(parent context.Context, s *Session, k int, show io.Writer,
 	instead := ""
 	if PartitionMethod(o) == "" {
 		instead = data.InsteadOfMetis(g, "--partition")
+		if h.dry && asked.Method == partition.Metis && partition.Slow(g) && job.Comm.Size() == 1 {
+			fmt.Fprintf(show, "%s: planning with %d partitions by %s, which are not kept; a run divides it by %s, "+
+				"and may take a little less\n", name, k, partition.Stream, partition.Metis)
+			job.Graph, o.Partition = &divided, partition.Stream
+			return nil
+		}
 	}
 	readOnly := partition.CheckWritable(store)
 	if readOnly != nil && job.Comm.Size() == 1 {

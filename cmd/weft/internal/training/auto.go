@@ -22,6 +22,10 @@ import (
 // choose finds may have. A run that continues has its mesh.
 func (t *trainCommand) settle() (r *setting.Resolved, auto bool, err error) {
 	o, err := t.settings.Merge()
+	if err == nil && o.Partitions == setting.AutoPartitions {
+		r, err = t.undivided(o)
+		return r, false, err
+	}
 	if err != nil || o.Parallel != setting.Auto {
 		r, err = t.settings.Resolve()
 		return r, false, err

@@ -52,6 +52,8 @@ type trainCommand struct {
 	cpuProfile  string
 	watch       int
 	follow      bool
+	turns       bool     // --partitions auto: partitions are to be chosen
+	offload     string   // where they are to rest
 	live        *live    // of the first rank, over several runs
 	of          *several // the runs of which this is one; nil: it is the only one
 }
@@ -171,6 +173,11 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 				return err
 			}
 		}
+		if t.turns {
+			if settings, err = t.chooseTurns(cmd, r, args[0], settings); err != nil {
+				return err
+			}
+		}
 		if several {
 			return t.trainSeveral(cmd, r, args, settings)
 		}
@@ -241,7 +248,11 @@ func (t *trainCommand) open(
 		})
 	}
 	of := t.source(dataset)
-	s, err := session.Open(cmd.Context(), r, of, settings, show, admit, settings.CheckGraph)
+	open := session.Open
+	if t.explain {
+		open = session.OpenDry
+	}
+	s, err := open(cmd.Context(), r, of, settings, show, admit, settings.CheckGraph)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +304,7 @@ func (t *trainCommand) train(
 				"and not to the bit\n", settings.Device, was)
 		}
 	}
-	said, err := t.plan(cmd, r, dataset, job, settings)
+	said, err := t.plan(cmd, r, dataset, job, settings, opened)
 	if err != nil || t.explain {
 		return err
 	}
@@ -454,7 +465,7 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r cli.Ranks, settings *set
 // plan plans the job, prints the plan with --explain, and refuses a run for which memory or the disk is too
 // small.
 func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job *train.Job,
-	settings *setting.Resolved,
+	settings *setting.Resolved, opened *session.Session,
 ) (said planning.Planned, err error) {
 	var made plan.Plan
 	if err = session.DivideOnce(cmd.Context(), settings, job, job.Validate); err == nil {
@@ -477,8 +488,12 @@ func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job
 			return said, err
 		}
 	}
-	return said, r.Together(cmp.Or(made.CheckLimit(settings.MemoryLimit),
-		checkMachine(&made, &settings.Options, job.LocalWorkers),
+	exceeds := cmp.Or(made.CheckLimit(settings.MemoryLimit),
+		checkMachine(&made, &settings.Options, job.LocalWorkers))
+	if exceeds != nil && !t.turns {
+		exceeds = wayOut(cmd, job, settings, opened, &made, exceeds)
+	}
+	return said, r.Together(cmp.Or(exceeds,
 		made.CheckHost(settings.HostMemoryLimit, job.LocalWorkers),
 		checkDisk(&made, settings.OffloadFolder(), job.LocalWorkers),
 		cli.CheckFiles((settings.Mesh.Workers()+r.Comm.Size()-1)/r.Comm.Size())))
@@ -662,7 +677,7 @@ func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 	if o.MemoryLimit == 0 && !o.OnCard() && machine > 0 && all > machine {
 		return refusal.Errorf("the run would need %s, and this machine has %s of memory; take %s, or try "+
 			"all the same with a --memory-limit",
-			setting.Bytes(all).RoundedUp(), ui.Megabytes(machine), p.Less())
+			setting.Bytes(all).RoundedUp(), ui.Megabytes(machine), p.Resting())
 	}
 	return nil
 }

@@ -1,0 +1,115 @@
+package planning
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/session"
+	"weft/cmd/weft/internal/ui"
+	"weft/internal/refusal"
+	"weft/partition"
+	"weft/train"
+	"weft/train/plan"
+	"weft/train/setting"
+)
+
+// Fit are settings with which a run fits into memory, and what it then takes.
+type Fit struct {
+	Settings *setting.Resolved
+	limits   bool // they have a memory limit that those of the caller lack
+	plan     plan.Plan
+}
+
+// mostTurns is how many partitions of a worker Fitting tries.
+const mostTurns = 64
+
+// Fitting finds the fewest partitions that take turns with which a run has room in memory: by plans of the
+// whole graph of job, in partitions that nobody keeps, within 95 % of the memory, as other partitions may
+// differ. Matrices rest in the host's memory below a card, else in folder. On the CPU limit is what a worker
+// may have. It returns nil if none fits, or where partitions do not take turns.
+func Fitting(ctx context.Context, job *train.Job, s *setting.Resolved, limit setting.Bytes, folder string,
+	shown *ui.Stages,
+) (*Fit, error) {
+	const spared = 20 // a twentieth of the memory
+	of := *job
+	of.Parts, of.Comm, of.Machines = nil, nil, nil
+	o := s.Options
+	if o.Partition == setting.Defaults().Partition {
+		o.Partition = partition.Stream
+	}
+	o.MemoryLimit = limit - limit/spared
+	if o.Offload = folder; s.OnCard() {
+		o.Offload, o.MemoryLimit = setting.RAM, s.MemoryLimit-s.MemoryLimit/spared
+	}
+	if job.Card != nil {
+		card := *job.Card
+		card.Bytes -= card.Bytes / spared
+		of.Card = &card
+	}
+	if s.Mesh.Stages > 1 {
+		return nil, nil
+	}
+	defer shown.Erase()
+	for turns := 2; turns <= mostTurns; turns *= 2 {
+		o.Partitions = setting.Partitions(turns * s.Workers / s.Mesh.Slices)
+		shown.Show(fmt.Sprintf("planning the run in %v partitions that take turns", o.Partitions), 0, 0)
+		fit, err := fits(ctx, of, o)
+		switch {
+		case err == nil:
+			with := s.Options
+			with.Partitions, with.Offload = o.Partitions, o.Offload
+			if !s.OnCard() {
+				with.MemoryLimit = limit
+			}
+			fit.limits = with.MemoryLimit != s.MemoryLimit
+			fit.Settings, err = with.Resolve()
+			return fit, err
+		case !refusal.Is(err) || ctx.Err() != nil:
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// fits plans a job with some options. It refuses those that memory has no room for.
+func fits(ctx context.Context, job train.Job, o setting.Options) (*Fit, error) {
+	r, err := o.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	job.Options = o
+	if other := job.Validate; other != nil {
+		of := *other
+		of.Options, job.Validate = o, &of
+	}
+	if err := session.DivideOnce(ctx, r, &job, job.Validate); err != nil {
+		return nil, err
+	}
+	p, err := job.PlanWith(ctx, plan.Asks{})
+	if err != nil {
+		return nil, err
+	}
+	host := cmp.Or(o.HostMemoryLimit, setting.Bytes(cli.MachineMemory()))
+	return &Fit{plan: p}, cmp.Or(p.CheckLimit(o.MemoryLimit), p.CheckHost(host, job.LocalWorkers))
+}
+
+// Flags are those of the command line by which the run fits.
+func (f *Fit) Flags() string {
+	o, limit := &f.Settings.Options, ""
+	if f.limits {
+		limit = fmt.Sprintf(" --memory-limit %s", o.MemoryLimit)
+	}
+	return fmt.Sprintf("--partitions %v --offload %s%s", o.Partitions, cmp.Or(o.Offload, "DIR"), limit)
+}
+
+// Memory says what a worker takes.
+func (f *Fit) Memory() string {
+	_, most := f.plan.Most()
+	if f.plan.Card != nil {
+		return fmt.Sprintf("%s of a card and %s of the host's memory", ui.Megabytes(most),
+			ui.Megabytes(f.plan.HostBytes(0)))
+	}
+	return ui.Megabytes(most) + " of memory"
+}

@@ -1,0 +1,161 @@
+package training
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/planning"
+	"weft/cmd/weft/internal/session"
+	"weft/cmd/weft/internal/ui"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/train"
+	"weft/train/plan"
+	"weft/train/setting"
+)
+
+// undivided are the settings of a run with --partitions auto before partitions are chosen: without any. A run
+// that continues has its own.
+func (t *trainCommand) undivided(o setting.Options) (*setting.Resolved, error) {
+	if base := t.settings.Base; base != nil {
+		o.Partitions, o.Offload = base.Partitions, cmp.Or(o.Offload, base.Offload)
+		return o.Resolve()
+	}
+	if o.Parallel == setting.Auto {
+		return nil, refusal.Errorf("--partitions %s: one of both is chosen for the other; give a --parallel, as "+
+			"in graph=4, or leave that out", o.Partitions)
+	}
+	t.turns, t.offload = true, o.Offload
+	o.Partitions, o.Offload = 0, ""
+	return o.Resolve()
+}
+
+// chosenTurns is what chooseTurns chooses.
+type chosenTurns struct {
+	Partitions  int
+	Offload     string
+	MemoryLimit int64
+}
+
+// chooseTurns takes the fewest partitions with which the run has room in memory, none if it has room without,
+// and says so. All ranks call it together.
+func (t *trainCommand) chooseTurns(cmd *cobra.Command, r cli.Ranks, dataset string, s *setting.Resolved,
+) (*setting.Resolved, error) {
+	chosen, err := cli.Decided(r, func() (chosenTurns, error) { return t.fewestTurns(cmd, dataset, s) })
+	if err != nil {
+		return nil, err
+	}
+	o := s.Options
+	o.Partitions, o.Offload = setting.Partitions(chosen.Partitions), chosen.Offload
+	o.MemoryLimit = setting.Bytes(chosen.MemoryLimit)
+	s, err = o.Resolve()
+	return s, r.Together(err)
+}
+
+func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *setting.Resolved) (c chosenTurns,
+	err error,
+) {
+	c.MemoryLimit = int64(s.MemoryLimit)
+	show := cmd.ErrOrStderr()
+	g, _, err := data.OpenDataset(cmd.Context(), t.source(dataset), show, nil)
+	if err != nil {
+		return c, err
+	}
+	defer g.Close()
+	if err := s.Divide(g); err != nil {
+		return c, data.About(t.source(dataset), err)
+	}
+	job := &train.Job{Dataset: dataset, Options: s.Options, Graph: g, Checkpoints: &train.Checkpoints{}}
+	if s.Validate != "" {
+		other, _, err := data.OpenDataset(cmd.Context(), data.Source{Name: s.Validate}, io.Discard, nil)
+		if err != nil {
+			return c, err
+		}
+		defer other.Close()
+		job.Validate = &train.Job{Dataset: s.Validate, Graph: other}
+	}
+	shown := ui.NewStages(ui.BesideResults(cmd))
+	limit := limitOf(s, 0)
+	of := *job
+	if err := session.DivideOnce(cmd.Context(), s, &of, of.Validate); err != nil {
+		return c, err
+	}
+	made, err := of.PlanWith(cmd.Context(), plan.Asks{})
+	if err != nil {
+		return c, data.About(t.source(dataset), err)
+	}
+	exceeds := made.CheckLimit(limit)
+	if exceeds == nil {
+		fmt.Fprintf(show, "--partitions %s: none take turns, as all fits into memory\n", setting.Auto)
+		return c, nil
+	}
+	job.Card = made.Card
+	fit, err := planning.Fitting(cmd.Context(), job, s, limit, t.offload, shown)
+	switch {
+	case err != nil:
+		return c, data.About(t.source(dataset), err)
+	case fit == nil:
+		return c, refusal.Errorf("--partitions %s: none suffice; %w", setting.Auto, exceeds)
+	}
+	fmt.Fprintf(show, "%s: the fewest partitions that fit, with %s for a worker\n", fit.Flags(), fit.Memory())
+	o := &fit.Settings.Options
+	return chosenTurns{int(o.Partitions), o.Offload, int64(o.MemoryLimit)}, nil
+}
+
+// limitOf is what a worker may have of the memory where so many are on this machine (0: all); 0: unknown.
+func limitOf(s *setting.Resolved, here int) setting.Bytes {
+	if s.MemoryLimit > 0 || s.OnCard() {
+		return s.MemoryLimit
+	}
+	return setting.Bytes(cli.MachineMemory()) / setting.Bytes(cmp.Or(here, s.Workers))
+}
+
+// mostEdges are so many that the streamed partitions which wayOut makes take seconds.
+const mostEdges = 20_000_000
+
+// wayOut adds to the refusal of a run that has no room the partitions with which it has, if there are such,
+// and they are found soon.
+func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *session.Session, made *plan.Plan,
+	exceeds error,
+) error {
+	if job.Comm != nil && job.Comm.Size() > 1 || s.Mesh.Stages > 1 {
+		return exceeds
+	}
+	of := *job
+	of.Card = made.Card
+	g, err := graphOf(job, opened)
+	if err == nil && job.Validate != nil {
+		validate := *job.Validate
+		validate.Graph, err = graphOf(job.Validate, opened.Validated)
+		of.Validate = &validate
+	}
+	if err != nil || g.Edges() > mostEdges {
+		return exceeds
+	}
+	of.Graph = g
+	shown := ui.NewStages(ui.BesideResults(cmd))
+	fit, err := planning.Fitting(cmd.Context(), &of, s, limitOf(s, job.LocalWorkers), cmp.Or(s.Offload, "DIR"),
+		shown)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case fit == nil || err != nil: // the refusal is right without
+		return exceeds
+	}
+	return refusal.Errorf("%w; %s fits, with %s for a worker", exceeds, fit.Flags(), fit.Memory())
+}
+
+// graphOf is the whole graph of a job, which a session has opened.
+func graphOf(job *train.Job, opened *session.Session) (*graph.Graph, error) {
+	if job.Graph != nil {
+		return job.Graph, nil
+	}
+	return opened.Graph()
+}
