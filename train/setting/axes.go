@@ -10,7 +10,7 @@ import (
 var graphAxisSettings = []Setting{
 	{
 		Name: "partitions", byDefault: "0", changes: true,
-		Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for " +
+		Meaning: "`number` of partitions, of which a worker may hold several that take turns, 0: one for " +
 			"each worker along the graph axis; auto: the fewest that memory has room for",
 	},
 	{
