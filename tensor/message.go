@@ -12,7 +12,7 @@ import (
 // release. Another one has it then, so that it is allocated in the first epoch alone.
 //
 // Nothing is cut here. The rows of another partition come in up to six messages (package edges), those of a
-// slice in some of 256 kB (package tp), and those of a stage by chunk: one is copied while another travels.
+// slice in up to eight (package tp), and those of a stage by chunk: one is copied while another travels.
 //
 // With DirectMessages a transport reads and writes the elements on the device. Their extent stays then.
 
@@ -29,6 +29,8 @@ const (
 type staging struct {
 	free  map[int][]*staged // by the number of bytes
 	bytes int64             // of all
+	// larger is how many times longer transports' messages are than those of a plan; 0: as long.
+	larger float64
 }
 
 // staged is pinned memory, from which elements are copied to the device.
@@ -37,6 +39,10 @@ type staged struct {
 	memory []byte // nil in a plan
 	mark   uint64 // after the last copy from there, perhaps for another matrix
 }
+
+// LargerMessages says that a plan's messages between workers stand for ones that are so many times longer; 0:
+// as long. Pinned is a part of their memory that is as many times smaller. It must be called after On.
+func (t *Meter) LargerMessages(times float64) { t.device.staging.larger = times }
 
 // DirectMessages says that transports take addresses of the device. It must be called after On.
 func (t *Meter) DirectMessages() { t.device.direct = true }
@@ -159,13 +165,17 @@ func (x *exchanged) stages(by MessageUser) (direct bool) {
 	case m.staged != nil:
 		return false
 	}
-	bytes := 1 << bits.Len(uint(m.bytes-1))
+	larger := 1.
+	if by == Transport {
+		larger = max(1, d.staging.larger)
+	}
+	bytes := 1 << bits.Len(uint(larger*float64(m.bytes))-1)
 	if free := d.staging.free[bytes]; len(free) > 0 {
 		m.staged = free[len(free)-1]
 		d.staging.free[bytes] = free[:len(free)-1]
 	} else {
 		m.staged = &staged{bytes: bytes}
-		d.staging.bytes += int64(bytes)
+		d.staging.bytes += int64(float64(bytes) / larger)
 		if d.mover != nil {
 			var err error
 			m.staged.memory, err = d.mover.Pinned(int64(bytes))

@@ -257,6 +257,21 @@ func TestMessagesOnCard(t *testing.T) {
 	}
 }
 
+// TestChunksOnCard: on a card, too, the number of aggregation chunks changes no bit.
+func TestChunksOnCard(t *testing.T) {
+	devicetest.Library(t)
+	g := tangle(t, 60, 90)
+	var want []float64
+	for _, chunks := range []string{"1", "2", "5"} {
+		r := mustRun(t, &Job{Graph: g, Options: given(Defaults(), "model gcn, layers 2, hidden 4, epochs 3, "+
+			"threads 1, device cuda, parallel tensor=2, aggregation-chunks "+chunks)})
+		if want == nil {
+			want = r.Losses
+		}
+		assert.Equal(t, want, r.Losses, "%s chunks", chunks)
+	}
+}
+
 // TestBestOnCard: predictions are of the best weights, which come back after an epoch without a step.
 func TestBestOnCard(t *testing.T) {
 	devicetest.Library(t)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/device/devicetest"
 	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/refusal"
@@ -125,6 +126,36 @@ func TestPlannedMessages(t *testing.T) {
 	}
 }
 
+// kernelsOf returns the kernel calls of a training pass of all workers, as planned and as two runs differ.
+func kernelsOf(t *testing.T, g *graph.Graph, o Options) (planned, ran plan.Kernels) {
+	t.Helper()
+	planned, ran = plan.Kernels{}, plan.Kernels{}
+	for epochs, sign := range map[int]int{3: -1, 4: 1} {
+		var mu sync.Mutex
+		o.Epochs = epochs
+		mustRun(t, &Job{Graph: g, Options: o, Watch: func(c kernel.Call, run func()) {
+			mu.Lock()
+			one := plan.Kernels{}
+			k, work := one.Add(c)
+			ran[k] = plan.Calls{
+				Number: ran[k].Number + sign*one[k].Number, Work: ran[k].Work + float64(sign)*work,
+				Bytes: ran[k].Bytes + float64(sign)*one[k].Bytes,
+			}
+			mu.Unlock()
+			run()
+		}})
+	}
+	maps.DeleteFunc(ran, func(_ plan.Kernel, c plan.Calls) bool { return c.Number == 0 })
+	p, err := (&Job{Graph: g, Options: o}).PlanWith(t.Context(), plan.Asks{Counts: true})
+	require.NoError(t, err)
+	for _, w := range p.Workers {
+		for k, c := range w.Counts.Kernels {
+			planned[k] = planned[k].Plus(c)
+		}
+	}
+	return planned, ran
+}
+
 // TestPlannedKernels: a plan counts the kernel calls of a training pass, by name and widths, and their work
 // and bytes. On several workers it takes rows to be equally long. Here two runs differ by one such pass.
 func TestPlannedKernels(t *testing.T) {
@@ -136,30 +167,7 @@ func TestPlannedKernels(t *testing.T) {
 		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
 			o := given(Defaults(), "layers 3, hidden 12, threads 1, eval-every 100, "+words)
 			o.Parallel = mesh
-			got, want := plan.Kernels{}, plan.Kernels{}
-			for epochs, sign := range map[int]int{3: -1, 4: 1} {
-				var mu sync.Mutex
-				o.Epochs = epochs
-				mustRun(t, &Job{Graph: g, Options: o, Watch: func(c kernel.Call, run func()) {
-					mu.Lock()
-					one := plan.Kernels{}
-					k, work := one.Add(c)
-					want[k] = plan.Calls{
-						Number: want[k].Number + sign*one[k].Number, Work: want[k].Work + float64(sign)*work,
-						Bytes: want[k].Bytes + float64(sign)*one[k].Bytes,
-					}
-					mu.Unlock()
-					run()
-				}})
-			}
-			maps.DeleteFunc(want, func(_ plan.Kernel, c plan.Calls) bool { return c.Number == 0 })
-			p, err := (&Job{Graph: g, Options: o}).PlanWith(t.Context(), plan.Asks{Counts: true})
-			require.NoError(t, err)
-			for _, w := range p.Workers {
-				for k, c := range w.Counts.Kernels {
-					got[k] = got[k].Plus(c)
-				}
-			}
+			got, want := kernelsOf(t, g, o)
 			for k, c := range want {
 				assert.Equal(t, c.Number, got[k].Number, "%s %s: calls of %v", name, mesh, k)
 				assert.Near(t, 1, got[k].Work/c.Work, .05, "%s %s: work of %v", name, mesh, k)
@@ -167,6 +175,23 @@ func TestPlannedKernels(t *testing.T) {
 			}
 			assert.Len(t, got, len(want), "%s %s", name, mesh)
 		}
+	}
+}
+
+// TestPlannedLaunches: a plan has the launches of a run on a card, whose messages have other sizes, to the last
+// one; with aggregation chunks about as many, as it does not know in which of them a row is sent.
+func TestPlannedLaunches(t *testing.T) {
+	devicetest.Library(t)
+	g := tangle(t, 60, 90)
+	for words, apart := range map[string]float64{
+		"parallel tensor=2, model sage": 0, "parallel tensor=2, model gcn, aggregation-chunks 3": .2,
+	} {
+		o := given(Defaults(), "layers 2, hidden 4, threads 1, eval-every 100, device cuda, "+words)
+		planned, ran := kernelsOf(t, g, o)
+		for k, c := range ran {
+			assert.Near(t, 1, float64(planned[k].Number)/float64(c.Number), apart, "%s: launches of %v", words, k)
+		}
+		assert.Len(t, planned, len(ran), words)
 	}
 }
 

@@ -1,6 +1,7 @@
 package tp
 
 import (
+	"math"
 	"slices"
 
 	"weft/autograd"
@@ -55,7 +56,22 @@ const (
 	// messageElements it bounds the memory of the buffers. Two messages to each of seven others keep all
 	// links busy.
 	maxInFlight = 2 * (8 - 1)
+	// messagesOnCard bounds in how many messages a worker sends its rows to each other one on a card. A message
+	// takes launches and copies there, which take longer than to move few rows: large graphs have larger
+	// messages, and not more of them.
+	messagesOnCard = 8
+	// inFlightOnCard is maxInFlight on a card: one is packed, one copied and one unpacked while another is on a
+	// link.
+	inFlightOnCard = 4
 )
+
+// AtOnce bounds to how many others a slice sends messages at a time: two to each but, on a card, one.
+func AtOnce(card bool) int {
+	if card {
+		return inFlightOnCard
+	}
+	return maxInFlight / 2
+}
 
 // message is some consecutive rows that one worker sends another. It has the columns of all parts side by
 // side.
@@ -139,12 +155,31 @@ func (t *allToAll) roundRobin(direction int, messages func(q int) []message) (li
 	return list
 }
 
-// elements returns a bound of a message's size, for rows of a width, in the graph for which a plan may take a
-// smaller one. It does not depend on the chunks, which a plan does not know.
+// elements returns a bound of a message's size, for rows of a width. It does not depend on the chunks, which a
+// plan does not know. Where messages have the same size in any large graph it is that in the graph for which a
+// plan may take a smaller one.
 func (t *allToAll) elements(sender, receiver int, width func(exchange.Form) int) int {
 	owner, slice := t.ends(sender, receiver)
-	rows := min(max(1, t.axis.largerBy)*float64(t.rowsOf[owner].Cols), float64(t.maxRows))
-	return int(rows) * width(t.form(slice))
+	rows := float64(t.rowsOf[owner].Cols)
+	if !t.axis.team.Memory.OnDevice() {
+		rows *= max(1, t.axis.largerBy)
+	}
+	return int(min(rows, float64(t.maxRows))) * width(t.form(slice))
+}
+
+// rowsOfMessage is the maxRows of messages with rows of at most so many elements.
+func (t *allToAll) rowsOfMessage(widest int) int {
+	most := max(1, messageElements/widest)
+	if !t.axis.team.Memory.OnDevice() {
+		return most
+	}
+	rows := 0
+	for _, list := range t.rowsOf {
+		rows = max(rows, list.Cols)
+	}
+	larger := max(1, t.axis.largerBy) * float64(rows)
+	messages := min(messagesOnCard, int(math.Ceil(larger/float64(most))))
+	return max(1, (rows+messages-1)/max(1, messages))
 }
 
 // report passes the bytes that this worker sends to Options.Redistributed.
@@ -173,7 +208,7 @@ func (m module) newAllToAll(t allToAll) *allToAll {
 		widest = max(widest, t.form(q).Stored().Width())
 		encodes = encodes || t.form(q).Encodes()
 	}
-	t.maxRows = max(1, messageElements/widest)
+	t.maxRows = t.rowsOfMessage(widest)
 	t.list()
 	t.report()
 	sent := exchange.Form.Width
@@ -189,7 +224,11 @@ func (m module) newAllToAll(t allToAll) *allToAll {
 	memory := a.team.Memory
 	inFlight := 2 * (a.comm.Size() - 1)
 	form := t.form(me)
-	if !a.comm.TakesTurns() {
+	switch {
+	case a.comm.TakesTurns():
+	case memory.OnDevice():
+		inFlight = min(inFlight, inFlightOnCard)
+	default:
 		inFlight = min(inFlight, maxInFlight)
 	}
 	t.sendBuffers = exchange.Buffers(memory, inFlight, form.Element(), 1, maxOut)

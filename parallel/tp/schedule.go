@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxChunks bounds the number of chunks that chunksFor chooses.
+	// maxChunks bounds the number of chunks that chunksFor chooses; on a card, messagesOnCard does.
 	maxChunks = 16
 	// minChunkRows is the smallest mean number of rows of each worker in such a chunk: messages stay large.
 	minChunkRows = 1024
@@ -46,7 +46,11 @@ func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 	if min(communication, computation) < leastHidden*(communication+computation) {
 		return 1
 	}
-	return min(matrix.Rows/(workers*minChunkRows), maxChunks)
+	most := maxChunks
+	if a.team.Memory.OnDevice() {
+		most = messagesOnCard
+	}
+	return min(int(max(1, a.largerBy)*float64(matrix.Rows))/(workers*minChunkRows), most)
 }
 
 // schedule is the order in which workers send the rows that an aggregation along one direction reads. Each
@@ -131,7 +135,11 @@ func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, of p
 		for _, row := range read {
 			s.offsets[q][first[row]+1]++
 		}
-		s.offsets[q][1] += list.Cols - len(read) // a plan, which knows none, sends all with the first chunk
+		if len(read) < list.Cols { // a plan, which knows none, sends equally many with each chunk
+			for j, c := range evenly(list.Cols, n) {
+				s.offsets[q][j+1] = c.hi - c.lo
+			}
+		}
 		for j := range n {
 			s.offsets[q][j+1] += s.offsets[q][j]
 		}
@@ -144,14 +152,23 @@ func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, of p
 			}
 			*at++
 		}
-		for _, c := range s.chunks {
-			lo, _ := slices.BinarySearch(computed, int32(c.lo))
-			hi, _ := slices.BinarySearch(computed, int32(c.hi))
-			s.results[q] = append(s.results[q], rows{lo, hi})
-		}
-		s.results[q][0].hi += to.rowsOf[q].Cols - len(computed)
+		s.results[q] = evenly(to.rowsOf[q].Cols, n) // of a plan
+		a.team.Host(func() {
+			for j, c := range s.chunks {
+				s.results[q][j].lo, _ = slices.BinarySearch(computed, int32(c.lo))
+				s.results[q][j].hi, _ = slices.BinarySearch(computed, int32(c.hi))
+			}
+		})
 	}
 	return s
+}
+
+// evenly divides so many rows into n chunks.
+func evenly(all, n int) (list []rows) {
+	for j := range n {
+		list = append(list, rows{all * j / n, all * (j + 1) / n})
+	}
+	return list
 }
 
 // chunksOf divides the rows into n chunks of about equal work, or of equal numbers of rows in a plan.

@@ -638,6 +638,7 @@ func (in *Inputs) meter() *tensor.Meter {
 	mem.Plan()
 	if in.Card != nil {
 		_ = mem.On(nil, in.Card.Bytes) // asks no card for memory
+		mem.LargerMessages(in.Asks.LargerBy)
 		if in.DeviceMessages {
 			mem.DirectMessages()
 		}

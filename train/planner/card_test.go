@@ -161,6 +161,41 @@ func TestMemoryOfCards(t *testing.T) {
 	assert.Near(t, 1, (meshes[0].Times.Compute+meshes[0].Times.Copies)/busy, 1e-9, "kernels beside copies")
 }
 
+// TestLaunchesByCounts: of ten times the vertices an epoch on cards has the same launches and messages, as
+// messages grow instead. Plans of smaller graphs have the host's memory of the graph's own, too.
+func TestLaunchesByCounts(t *testing.T) {
+	const few = 200_000
+	for _, mesh := range []string{"tensor=8", "graph=2,tensor=4"} {
+		o := train.Defaults()
+		o.Parallel, o.Model, o.Hidden, o.Layers, o.Threads, o.Device = mesh, "sage", 256, 3, 1, setting.AllCards
+		r, err := o.Resolve()
+		require.NoError(t, err)
+		var all []plan.Plan
+		on := &Machine{Card: Published("h200")}
+		wide := func(vertices int) *Counts {
+			c := random(vertices, 2)
+			c.Classes, c.Types[0].FeatureColumns = 172, 128
+			return c
+		}
+		for _, vertices := range []int{few, 10 * few} {
+			p, err := wide(vertices).plan(t.Context(), r, on)
+			require.NoError(t, err, mesh)
+			all = append(all, p)
+		}
+		of, larger := all[0].Workers[0].Counts, all[1].Workers[0].Counts
+		assert.Equal(t, of.Steps(), larger.Steps(), mesh)
+		real, err := wide(few).ofVertices(t.Context(), few, o, r, on)
+		require.NoError(t, err, mesh)
+		assert.Equal(t, of.Steps(), real.Workers[0].Counts.Steps(), "%s: the graph's own plan", mesh)
+		for name, of := range map[string][2]int64{
+			"pinned": {all[0].MessageBytes(), real.MessageBytes()},
+			"memory": {all[0].PeakTensorBytes[0], real.PeakTensorBytes[0]},
+		} {
+			assert.Near(t, 1, float64(of[0])/float64(of[1]), .01, "%s: %s", mesh, name)
+		}
+	}
+}
+
 // TestRestingByCounts: where a smaller graph stands for one of which a part rests, memory, copies and what
 // rests are about those of its own plan.
 func TestRestingByCounts(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/comm"
+	"weft/parallel/tp"
 	"weft/train/plan"
 	"weft/train/setting"
 )
@@ -270,7 +271,7 @@ func (f *formula) atOnce(kind comm.Kind) int {
 		}
 		return min(grid.Partitions-1, f.Prefetch+1, 2)
 	case comm.ToSlices, comm.ToRows:
-		return min(grid.Slices-1, 7)
+		return min(grid.Slices-1, tp.AtOnce(f.Card != nil))
 	case comm.Stage:
 		return 1
 	case comm.Gradient:
