@@ -65,6 +65,15 @@ func Is(dir string) bool {
 	})
 }
 
+// Begun reports whether a folder holds a run that has a state, in state.json or in a checkpoint.
+func Begun(dir string) bool {
+	if _, err := os.Lstat(filepath.Join(dir, stateFile)); !errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	_, found := stateOfCheckpoint(dir)
+	return found
+}
+
 // Look tells where the run in a directory stands. It changes nothing, and the run may be under way.
 func Look(dir string) (*Standing, error) {
 	state, err := lookState(dir)

@@ -3,6 +3,7 @@
 package rundir
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,6 +79,10 @@ type Dir struct {
 	state   State
 	// reopened is the directory of a run that continues: it stays as it is where that does no work
 	reopened bool
+	worked   bool     // an epoch has been made since it was made, or reopened
+	unread   nn.State // what unread.safetensors held when the run began or continued
+	// texts are the files of settings, by their names, which Finish writes again where they have changed
+	texts map[string][]byte
 }
 
 // New makes the directory of a job's run that starts now, with its configuration in it. An empty out means a
@@ -100,13 +105,28 @@ func New(out string, now time.Time, job *train.Job, version, store string) (*Dir
 	return d, nil
 }
 
-// configOf is the text of run.yaml.
-func configOf(job *train.Job) ([]byte, error) {
-	settings, err := job.Options.On(job.Mesh)
+// holdTexts holds run.yaml and the files that the settings have beside it.
+func (d *Dir) holdTexts(settings *setting.Resolved) error {
+	config, err := settings.YAML()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return settings.YAML()
+	d.texts = map[string][]byte{configFile: config}
+	maps.Copy(d.texts, settings.Kept())
+	return nil
+}
+
+// restoreTexts writes those again that somebody has damaged since: without them the results cannot be read.
+func (d *Dir) restoreTexts() error {
+	for name, text := range d.texts {
+		if now, err := d.root.ReadFile(name); err == nil && bytes.Equal(now, text) {
+			continue
+		}
+		if err := d.write(name, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // begin makes the files that a run has from its start.
@@ -117,8 +137,11 @@ func (d *Dir) begin(settings *setting.Resolved) (err error) {
 	if d.metrics, err = d.claim(); err != nil {
 		return err
 	}
-	for name, text := range settings.Kept() {
-		if err := d.write(name, text); err != nil {
+	if err := d.holdTexts(settings); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.texts)) {
+		if err := d.write(name, d.texts[name]); err != nil {
 			return err
 		}
 	}
@@ -126,13 +149,6 @@ func (d *Dir) begin(settings *setting.Resolved) (err error) {
 		if err := d.writeUnread(settings); err != nil {
 			return err
 		}
-	}
-	config, err := settings.YAML()
-	if err != nil {
-		return err
-	}
-	if err := d.write(configFile, config); err != nil {
-		return err
 	}
 	return d.writeState() // last: a directory with it can continue
 }
@@ -150,9 +166,19 @@ func (d *Dir) writeUnread(settings *setting.Resolved) error {
 	if len(unread) == 0 {
 		return nil
 	}
+	d.unread = unread
 	return atomicfile.WriteIn(d.root, unreadFile, func(to io.Writer) error {
 		return nn.EncodeState(to, unread)
 	})
+}
+
+// readUnread reads what writeUnread has written.
+func (d *Dir) readUnread() (err error) {
+	d.unread, err = nn.ReadState(d.file(unreadFile))
+	if errors.Is(err, fs.ErrNotExist) { // there was nothing to write
+		return nil
+	}
+	return refusal.Advise(err, "restore the file, or remove it: the weights of the run then lack what it has")
 }
 
 // claim makes metrics.jsonl, and locks it: of two runs that found the same folder empty, the second fails
@@ -381,7 +407,8 @@ func (d *Dir) each(steps ...func() error) error {
 // Epoch appends the line of an epoch to metrics.jsonl. It fails where the directory has been removed or
 // replaced, cannot be written to, or has no room for the results any more.
 func (d *Dir) Epoch(e train.Epoch) error {
-	return d.each(func() error { return d.line(e) }, d.check)
+	d.worked = true
+	return d.each(d.checkMetrics, func() error { return d.line(e) }, d.check)
 }
 
 func (d *Dir) line(e train.Epoch) error {
@@ -436,15 +463,45 @@ func (d *Dir) append(line []byte) error {
 
 var errGone = errors.New("it was removed or replaced while the run went on")
 
-// Gone reports whether the path does not lead to the run's files any more: they are removed, or have another
-// name.
+// errChanged is of metrics.jsonl alone.
+var errChanged = errors.New(metricsFile + " was removed, replaced or cut while the run went on")
+
+// Gone reports whether the path does not lead to the run's files any more: the folder is removed or has
+// another name, or is being removed.
 func (d *Dir) Gone() bool {
-	there, err := os.Lstat(d.file(metricsFile))
+	there, err := os.Lstat(d.Path)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 	}
-	mine, err := d.root.Lstat(metricsFile)
-	return err != nil || !os.SameFile(there, mine)
+	mine, err := d.root.Stat(".")
+	if err != nil || !os.SameFile(there, mine) {
+		return true
+	}
+	return !slices.ContainsFunc([]string{metricsFile, stateFile, configFile}, func(name string) bool {
+		_, err := d.root.Lstat(name)
+		return err == nil
+	})
+}
+
+// checkMetrics says that metrics.jsonl is another file, or has another length, than the run has written; nil:
+// it is not.
+func (d *Dir) checkMetrics() error {
+	if d.Gone() {
+		return errGone
+	}
+	there, err := d.root.Lstat(metricsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errChanged
+	}
+	mine, failed := d.metrics.Stat()
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	end, err := d.metrics.Seek(0, io.SeekCurrent)
+	if err == nil && (!os.SameFile(there, mine) || mine.Size() != end) {
+		err = errChanged
+	}
+	return err
 }
 
 // Results are the names of those that are there: of a run that failed, and of none where the directory is
@@ -508,12 +565,10 @@ func (d *Dir) Weights(version string, of columns.ByType, weights nn.State) error
 	if d.Gone() { // somebody may be about to remove the rest
 		return d.fail(errGone)
 	}
-	switch unread, err := nn.ReadState(d.file(unreadFile)); {
-	case err == nil:
-		maps.Copy(unread, weights)
-		weights = unread
-	case !errors.Is(err, fs.ErrNotExist):
-		return d.fail(err)
+	if len(d.unread) > 0 {
+		all := maps.Clone(d.unread)
+		maps.Copy(all, weights)
+		weights = all
 	}
 	metadata := map[string]string{"format": "pt", "weft": version}
 	if of != nil {
@@ -586,15 +641,22 @@ func (d *Dir) Finish(run *Run) error {
 	run.Summary.RunDir = d.Path
 	d.state.Status = run.status()
 	d.state.Reason = run.Reason
-	return d.each(d.metrics.Sync,
+	return d.each(d.metrics.Sync, d.restoreTexts,
 		func() error { return d.writeProfile(run.Profile) },
 		func() error { return d.writeJSON(runFile, run) },
 		d.writeState, d.metrics.Close, d.root.Close)
 }
 
+// Worked reports whether the run has made an epoch since it began, or continued.
+func (d *Dir) Worked() bool { return d.worked }
+
 // Discard takes back the directory of a run that did no work: what New made and nothing else. A run that was
-// to continue can do so again.
+// to continue can do so again. What an epoch has made stays.
 func (d *Dir) Discard() {
+	if d.worked {
+		_ = errors.Join(d.metrics.Close(), d.root.Close()) // nothing is written any more
+		return
+	}
 	if d.reopened && d.state.Status == Running {
 		d.state.Status, d.state.Reason = Interrupted, "before its first epoch since it continued"
 		_ = d.writeState() // else the run seems to have been killed

@@ -509,7 +509,10 @@ func TestRunDirIsGone(t *testing.T) {
 	for name, remove := range map[string]func(path string) error{
 		"removed": os.RemoveAll,
 		"moved":   func(path string) error { return os.Rename(path, path+"-moved") },
-		"emptied": func(path string) error { return os.Remove(filepath.Join(path, metricsFile)) },
+		"emptied": func(path string) error {
+			return errors.Join(os.Remove(filepath.Join(path, metricsFile)),
+				os.Remove(filepath.Join(path, configFile)), os.Remove(filepath.Join(path, stateFile)))
+		},
 		"replaced": func(path string) error {
 			return errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o666))
 		},
@@ -528,6 +531,53 @@ func TestRunDirIsGone(t *testing.T) {
 		if err := d.Weights("v1", nil, smallWeights); err == nil || len(d.Results()) > 0 {
 			t.Errorf("%s: weights were written, %v, of which are kept %v", name, err, d.Results())
 		}
+	}
+}
+
+// TestRunDirWithoutMetrics: a run whose metrics.jsonl is removed, replaced or cut says so at the next epoch,
+// and keeps its results.
+func TestRunDirWithoutMetrics(t *testing.T) {
+	for name, damage := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"replaced": func(path string) error {
+			return errors.Join(os.Rename(path, path+"-moved"), os.WriteFile(path, []byte("{}"), 0o666))
+		},
+		"a folder": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o777)) },
+		"cut":      func(path string) error { return os.Truncate(path, 5) },
+	} {
+		d := newDir(t, filepath.Join(t.TempDir(), "run"))
+		require.NoError(t, d.Epoch(train.Epoch{Epoch: 1}))
+		require.NoError(t, damage(d.file(metricsFile)))
+		if err := d.Epoch(train.Epoch{Epoch: 2}); !errors.Is(err, errChanged) || d.Gone() {
+			t.Errorf("%s: %v", name, err)
+		}
+		assert.NoError(t, d.Weights("v1", nil, smallWeights))
+		assert.Equal(t, []string{weightsFile}, d.Results(), name)
+	}
+}
+
+// TestDiscardKeepsEpochs: what an epoch has made stays.
+func TestDiscardKeepsEpochs(t *testing.T) {
+	d := newDir(t, filepath.Join(t.TempDir(), "run"))
+	require.NoError(t, d.Epoch(train.Epoch{Epoch: 1}))
+	d.Discard()
+	assert.Equal(t, []string{metricsFile, configFile, stateFile}, names(t, d.Path))
+}
+
+// TestFinishRestoresSettings: settings that were damaged while the run went on are written again.
+func TestFinishRestoresSettings(t *testing.T) {
+	for name, damage := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"rubbish": func(path string) error { return os.WriteFile(path, []byte("{"), 0o666) },
+	} {
+		d := newDir(t, filepath.Join(t.TempDir(), "run"))
+		want, err := os.ReadFile(d.file(configFile))
+		require.NoError(t, errors.Join(err, damage(d.file(configFile))))
+		require.NoError(t, errors.Join(d.Weights("v1", nil, smallWeights), d.Predictions(smallLogits()),
+			d.Finish(smallRun())))
+		now, err := os.ReadFile(d.file(configFile))
+		require.NoError(t, err)
+		assert.Equal(t, string(want), string(now), name)
 	}
 }
 

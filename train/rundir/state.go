@@ -34,6 +34,9 @@ type State struct {
 	Metric   string            `json:"metric,omitempty"` // that of the results, once there are some
 	Status   Status            `json:"status"`
 	Reason   string            `json:"reason,omitempty"` // why the run ended
+	// Lost is why state.json could not be read, where the state is that of the last checkpoint, which names
+	// no graph; nil: it is that of state.json.
+	Lost error `json:"-"`
 }
 
 // Status is where a run stands.
@@ -49,8 +52,38 @@ const (
 	Killed Status = "killed"
 )
 
-// ReadState reads state.json of a run directory.
+// ReadState reads state.json of a run directory. Where that is missing or damaged, the last checkpoint has
+// the settings.
 func ReadState(dir string) (s State, err error) {
+	s, err = readState(dir)
+	if err == nil || errors.Is(err, fs.ErrPermission) {
+		return s, err
+	}
+	if last, found := stateOfCheckpoint(dir); found {
+		last.Lost = err
+		return last, nil
+	}
+	return s, err
+}
+
+// stateOfCheckpoint is what the last checkpoint whose manifest can be read says of a run.
+func stateOfCheckpoint(dir string) (s State, found bool) {
+	folder := filepath.Join(dir, Checkpoints)
+	epochs, _ := checkpoint.Epochs(folder) // a folder that cannot be read has none
+	for _, epoch := range epochs {
+		c, err := checkpoint.Read(folder, epoch)
+		if err != nil {
+			continue
+		}
+		var record train.Record
+		if c.State(&record) == nil {
+			return State{Weft: record.Weft, Settings: record.Settings, Status: Running}, true
+		}
+	}
+	return s, false
+}
+
+func readState(dir string) (s State, err error) {
 	const remedy = "restore it, or begin a new run in another folder"
 	there, err := readJSON(dir, stateFile, 1<<20, &s, remedy)
 	if err != nil {
@@ -140,13 +173,16 @@ func Reopen(path string) (d *Dir, err error) {
 
 // Continue makes the directory that of a job's run which continues, or begins again, now.
 func (d *Dir) Continue(now time.Time, job *train.Job, version, store string) error {
-	config, err := configOf(job)
+	settings, err := job.Options.On(job.Mesh)
+	if err == nil {
+		err = errors.Join(d.holdTexts(settings), d.readUnread())
+	}
 	if err != nil {
 		return err
 	}
 	return d.each(
 		func() error { return d.cleanCheckpoints(job) },
-		func() error { return d.write(configFile, config) },
+		func() error { return d.write(configFile, d.texts[configFile]) },
 		func() error {
 			before, _ := ReadState(d.Path) // what is damaged is written anew
 			d.state = begins(job, version, store, now)

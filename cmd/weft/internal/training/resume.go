@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,7 +58,7 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 	r = &resumption{path: t.resume}
 	if t.resume == resumeAuto {
 		r.path = t.out
-		if _, err := os.Lstat(filepath.Join(r.path, "state.json")); errors.Is(err, fs.ErrNotExist) {
+		if !rundir.Begun(r.path) {
 			return nil, nil
 		}
 	}
@@ -185,6 +184,10 @@ func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 
 // checkGraph refuses a run whose graph is not there.
 func (r *resumption) checkGraph() error {
+	if r.graph == "" && r.state.Lost != nil {
+		return refusal.Errorf("%w; its last checkpoint can continue, on the graph of the run: weft train STORE --resume %s",
+			r.state.Lost, refusal.ShellWord(r.path))
+	}
 	if r.graph == "" {
 		return refusal.Errorf("%s: the graph of the run was made in memory; the program that made it can "+
 			"continue the run", r.path)

@@ -574,7 +574,7 @@ func (t *trainCommand) checkpoints(s *session.Session, job *train.Job, run *resu
 func (t *trainCommand) failed(dataset, store string, dir *rundir.Dir, err error) error {
 	switch {
 	case dir == nil:
-	case refusal.Is(err), errors.Is(err, launch.ErrInterrupted): // before the first epoch
+	case !dir.Worked() && (refusal.Is(err) || errors.Is(err, launch.ErrInterrupted)):
 		dir.Discard()
 		err = data.About(t.source(dataset), err)
 	default:
@@ -582,6 +582,9 @@ func (t *trainCommand) failed(dataset, store string, dir *rundir.Dir, err error)
 			err = errors.Join(err, dir.Fail(err))
 		}
 		err = incomplete(dir, store, err)
+		if refusal.Is(err) { // the work has failed, whatever the error is of
+			err = errors.New(err.Error())
+		}
 	}
 	return err
 }
