@@ -65,6 +65,7 @@ type description struct {
 	Format     int                   `json:"format"`
 	Provenance string                `json:"provenance"`
 	Metric     string                `json:"metric,omitempty"`
+	Earlier    []string              `json:"earlier,omitempty"`
 	Vertices   []vertexDescription   `json:"vertices"`
 	Relations  []relationDescription `json:"relations"`
 }
@@ -362,7 +363,7 @@ func (g *Graph) CheckStored(dir string) error {
 
 // describe returns the description that a graph is stored under.
 func describe(g *Graph) *description {
-	d := &description{Format: formatVersion, Provenance: g.Provenance, Metric: g.Metric}
+	d := &description{Format: formatVersion, Provenance: g.Provenance, Metric: g.Metric, Earlier: g.Earlier}
 	for _, t := range g.Types {
 		d.Vertices = append(d.Vertices, describeVertices(t))
 	}

@@ -29,6 +29,8 @@ type Graph struct {
 	Metric string
 	// Provenance says where the graph came from, in one line: the command and its source.
 	Provenance string
+	// Earlier are the IDs of the versions of the store to which was appended, the first one first.
+	Earlier []string
 	// Notes say how the edges, vertices and features came to differ from their source, or that they do not: a
 	// line each, in the order of the changes. They are not stored.
 	Notes []string

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"io/fs"
@@ -176,6 +177,36 @@ func Identify(dir string) (files []FileRecord, err error) {
 		files = append(files, FileRecord{name, info.Size(), info.ModTime().UTC(), digest})
 	}
 	return files, nil
+}
+
+// ID identifies what the store in dir holds: it is the same for a copy, and another where a vertex, an edge, a
+// feature, a label, a name or a split differs. It reads the files that the store has no record of.
+func ID(dir string) (string, error) {
+	files, err := Identify(dir)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, f := range files {
+		if f.Name != descriptionFile { // which also says how the store was made
+			fmt.Fprintf(h, "%s %s\n", f.Name, f.SHA256)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// IsVersion reports whether the store in dir is the one of an ID, as it was or with what was appended to it
+// since. same: as it was.
+func IsVersion(dir, id string) (is, same bool, err error) {
+	now, err := ID(dir)
+	if err != nil || now == id {
+		return err == nil, err == nil, err
+	}
+	d, err := readDescription(dir)
+	if err != nil {
+		return false, false, err
+	}
+	return slices.Contains(d.Earlier, id), false, nil
 }
 
 // Changed reports whether a file of the store in dir is another than that of the record. It compares the

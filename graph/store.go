@@ -26,7 +26,7 @@ func Open(dir string) (*Graph, error) {
 		return nil, err
 	}
 	m := &mappings{wayOut: importAgain}
-	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, path: dir, mapped: m}
+	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, Earlier: d.Earlier, path: dir, mapped: m}
 	err = guard(dir, importAgain, func() error {
 		if err := g.readTypes(m, dir, d); err != nil {
 			return err

@@ -43,6 +43,7 @@ func (g *Graph) Write(dir, provenance string, progress graph.Progress) (*streame
 func (g *Graph) announced(provenance string) (*graph.Graph, error) {
 	whole := &graph.Graph{
 		Labels: g.Labels, Splits: g.Splits, Graphs: g.Graphs, Metric: g.Metric, Provenance: provenance,
+		Earlier: g.Earlier,
 	}
 	for i, t := range g.Types {
 		rows := &g.Added.Types[i]

@@ -32,7 +32,8 @@ type Import struct {
 // Maker makes the stores of datasets.
 type Maker struct {
 	Import func(store string, i Import) error
-	Say    func(line string) // takes lines that say what takes long
+	Say    func(line string)       // takes lines that say what takes long
+	Used   func(store string) bool // as of Making
 }
 
 // NoGraph refuses an argument that names neither a store nor a dataset nor a source, unless it is a folder,
@@ -172,7 +173,7 @@ func (m *Maker) Store(ctx context.Context, d *Dataset) (string, error) {
 	if err != nil {
 		return "", refusal.Errorf("%s: its files are not here (%w): %s", d.Name, err, d.source.get)
 	}
-	return path, m.fill(ctx, d, path, sources)
+	return m.fill(ctx, d, path, sources)
 }
 
 // cached is the path of the dataset's store, there or not; empty when the user has no cache directory.
@@ -227,7 +228,7 @@ func (d *Dataset) sources() (files []string, err error) {
 // so nothing that may be removed.
 func CheckOwn(path string) error {
 	err := graph.CheckOwn(path, "graph.json", func(e fs.DirEntry) bool {
-		return e.Name() == partition.Folder || e.Name() == sourcesFile && e.Type().IsRegular()
+		return e.Name() == partition.Folder || (e.Name() == sourcesFile || e.Name() == RunsFile) && e.Type().IsRegular()
 	})
 	if err == nil {
 		err = partition.CheckOwn(path)
@@ -238,10 +239,13 @@ func CheckOwn(path string) error {
 	return err
 }
 
-// fill makes the store of the sources.
-func (m *Maker) fill(ctx context.Context, d *Dataset, path string, sources []string) error {
-	making := Making{Name: d.Name, Store: path, Sources: sources, Say: m.Say}
-	making.Replaceable = func() error { return CheckOwn(path) }
+// fill makes the store of the sources, and returns its path.
+func (m *Maker) fill(ctx context.Context, d *Dataset, path string, sources []string) (string, error) {
+	making := Making{Name: d.Name, Store: path, Sources: sources, Say: m.Say, Used: m.Used}
+	if made, err := making.Made(); err != nil || made && opens(making.Store) {
+		return making.Store, err
+	}
+	making.Replaceable = func() error { return CheckOwn(making.Store) }
 	making.Make = func(store string) error {
 		m.Say(fmt.Sprintf("%s: making its store from %s, once", d.Name, strings.TrimSpace(d.from())))
 		if err := m.write(store, d); err != nil {
@@ -254,10 +258,10 @@ func (m *Maker) fill(ctx context.Context, d *Dataset, path string, sources []str
 		err = Writable(filepath.Dir(path))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: its store goes into the cache, %s: %w; set WEFT_CACHE to another folder",
+		return "", fmt.Errorf("%s: its store goes into the cache, %s: %w; set WEFT_CACHE to another folder",
 			d.Name, cache.Root(), err)
 	}
-	return making.Do(ctx)
+	return making.Store, making.Do(ctx)
 }
 
 // write makes the store under a name of the moment.

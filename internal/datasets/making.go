@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +27,9 @@ type Making struct {
 	Name    string   // of the graph, in what Say is told
 	Store   string   // the store's path
 	Sources []string // files and folders that it is made of; none: a recipe
+	// Used reports whether a store is to be kept when the sources have changed: the new one is then made
+	// beside it. nil: none is.
+	Used func(store string) bool
 	// Replaceable refuses a store, or whatever else has the path, that may not be replaced. It accepts a path
 	// that nothing has.
 	Replaceable func() error
@@ -32,10 +38,63 @@ type Making struct {
 	Say  func(line string) // takes lines about what takes long
 }
 
-// Made reports whether the store is there, made of the sources as they are. The error is of a source.
+// Made reports whether the store is there, made of the sources as they are. The error is of a source. Store
+// is then its path, else that for a new one, beside those that are used.
 func (m *Making) Made() (bool, error) {
 	sources, err := LookAt(m.Sources)
-	return err == nil && sources.Made(m.Store), err
+	if err != nil {
+		return false, err
+	}
+	first := m.Store
+	stores := Versions(first)
+	for _, store := range stores {
+		if sources.Made(store) {
+			m.Store = store
+			return true, nil
+		}
+	}
+	for n := 1; ; n++ {
+		m.Store = version(first, n)
+		if !slices.Contains(stores, m.Store) || m.Used == nil || !m.Used(m.Store) {
+			return false, nil
+		}
+	}
+}
+
+// version is the path of the n-th version, from 1, of a store that is made of sources: STORE, STORE-2, …, and
+// for FILE.weft FILE.2.weft.
+func version(store string, n int) string {
+	if n == 1 {
+		return store
+	}
+	if base, cut := strings.CutSuffix(store, ".weft"); cut {
+		return fmt.Sprintf("%s.%d.weft", base, n)
+	}
+	return fmt.Sprintf("%s-%d", store, n)
+}
+
+// Versions are the paths of the versions of a store that are there, the first one first.
+func Versions(store string) (stores []string) {
+	entries, _ := os.ReadDir(filepath.Dir(store)) // a folder that cannot be read has none
+	var numbers []int
+	for _, e := range entries {
+		pattern := filepath.Base(version(store, math.MaxInt))
+		before, after, _ := strings.Cut(pattern, strconv.Itoa(math.MaxInt))
+		digits, begins := strings.CutPrefix(e.Name(), before)
+		digits, ends := strings.CutSuffix(digits, after)
+		n, err := strconv.Atoi(digits)
+		switch {
+		case e.Name() == filepath.Base(store):
+			numbers = append(numbers, 1)
+		case begins && ends && err == nil && n > 1 && e.Name() == filepath.Base(version(store, n)):
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	for _, n := range numbers {
+		stores = append(stores, version(store, n))
+	}
+	return stores
 }
 
 // Do makes the store, unless another process does meanwhile, for which it waits. A store that is there is

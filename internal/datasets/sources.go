@@ -8,7 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"weft/internal/atomicfile"
 	"weft/internal/document"
@@ -16,6 +19,8 @@ import (
 )
 
 const (
+	// RunsFile is the file of a store of sources that lists the runs which were trained on it.
+	RunsFile = "runs.txt"
 	// sourcesFile is the file of a store that records which files it was made of.
 	sourcesFile   = "sources.json"
 	sourcesFormat = 1
@@ -133,6 +138,44 @@ func folderOf(store string) string {
 func OfSources(store string) bool {
 	_, err := os.Lstat(filepath.Join(store, sourcesFile))
 	return err == nil
+}
+
+// Outdated reports whether a store was made of files that are there and have changed since. Those that have
+// changed are changed.
+func Outdated(store string) (changed []string) {
+	then, _ := recordOf(store) // one that is missing or damaged tells nothing
+	for _, f := range then {
+		if info, err := os.Stat(f.Path); err == nil && sourceOf(f.Path, info) != f {
+			changed = append(changed, f.Path)
+		}
+	}
+	return changed
+}
+
+// NoteRun notes in a store of sources that the run in a folder is trained on it. Where it cannot be written to,
+// nothing is noted, and nobody keeps it for the run.
+func NoteRun(store, run string) error {
+	if !OfSources(store) || slices.Contains(NotedRuns(store), run) {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(store, RunsFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o666)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(run + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// NotedRuns are the folders of the runs that a store notes, which may not be there any more.
+func NotedRuns(store string) []string {
+	text, err := document.Read(filepath.Join(store, RunsFile), maxSources)
+	if err != nil {
+		return nil // such a store notes none
+	}
+	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
 }
 
 // recordOf reads the record of a store, with the absolute paths of the files.

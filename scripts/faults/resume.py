@@ -180,7 +180,7 @@ class Room(Attempt):
         return {0, 1}
 
     def felt(self):
-        return super().felt() or "no checkpoint of epoch" in (self.folder / "stdout").read_text()
+        return super().felt() or "no checkpoint of epoch" in (self.folder / "stderr").read_text()
 
 
 class Full(Room):

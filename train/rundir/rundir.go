@@ -690,6 +690,8 @@ type Run struct {
 	Ended  train.Ended `json:"ended"`
 	Reason string      `json:"reason"`
 	Store  string      `json:"store"` // absolute path of the graph
+	// GraphID is the graph.ID of the store that was trained on; "": not known.
+	GraphID string `json:"graph_id,omitempty"`
 	// ClassNames are the names of the classes in their order; nil: they have none.
 	ClassNames []string          `json:"class_names,omitempty"`
 	Settings   map[string]string `json:"settings"`

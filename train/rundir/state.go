@@ -52,10 +52,10 @@ const (
 	Killed Status = "killed"
 )
 
-// ReadState reads state.json of a run directory. Where that is missing or damaged, the last checkpoint has
-// the settings.
-func ReadState(dir string) (s State, err error) {
-	s, err = readState(dir)
+// LastState is the state of a run that is to continue. Where state.json is missing or damaged, the last
+// checkpoint has the settings.
+func LastState(dir string) (s State, err error) {
+	s, err = ReadState(dir)
 	if err == nil || errors.Is(err, fs.ErrPermission) {
 		return s, err
 	}
@@ -83,7 +83,8 @@ func stateOfCheckpoint(dir string) (s State, found bool) {
 	return s, false
 }
 
-func readState(dir string) (s State, err error) {
+// ReadState reads state.json of a run directory.
+func ReadState(dir string) (s State, err error) {
 	const remedy = "restore it, or begin a new run in another folder"
 	there, err := readJSON(dir, stateFile, 1<<20, &s, remedy)
 	if err != nil {

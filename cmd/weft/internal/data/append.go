@@ -187,6 +187,11 @@ func (a *appendCommand) write(store string) error {
 	if of := g.Types[0].Table; of != nil {
 		a.tables.Label = of.Label
 	}
+	id, err := graph.ID(a.store)
+	if err != nil {
+		return errors.Join(err, g.Close())
+	}
+	g.Earlier = append(g.Earlier, id)
 	before, _, _ := strings.Cut(g.Provenance, appendedMark)
 	var files []string
 	for _, argument := range append(a.tables.Vertices, a.tables.Edges...) {

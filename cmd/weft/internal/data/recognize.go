@@ -220,11 +220,12 @@ func (r *recognition) storeBeside() string {
 
 // Made reports whether a store is where imported puts that of the source.
 func (r *recognition) Made(store string) bool {
-	if cli.SameFile(store, r.storeBeside()) {
+	is := func(version string) bool { return cli.SameFile(store, version) }
+	if slices.ContainsFunc(datasets.Versions(r.storeBeside()), is) {
 		return true
 	}
 	cached, err := datasets.ImportOf(r.source, r.given...)
-	return err == nil && cli.SameFile(store, cached)
+	return err == nil && slices.ContainsFunc(datasets.Versions(cached), is)
 }
 
 // imported returns the store of a source, which it imports if that has not been done, or has changed since.
@@ -235,7 +236,7 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 		return "", refusal.Errorf("%s: is one file of several; name them all by their prefix: weft train "+
 			"%s, or weft import planetoid %[2]s STORE", r.path, r.source)
 	}
-	m, into := datasets.Making{Name: ui.Printable(r.source), Store: r.storeBeside()}, "once"
+	m, into := datasets.Making{Name: ui.Printable(r.source), Store: r.storeBeside(), Used: used}, "once"
 	request, err := r.request(m.Store, nil)
 	if err != nil {
 		return "", err

@@ -100,6 +100,12 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 		return nil, err
 	}
 	defer of.on.Close()
+	if !of.elsewhere {
+		if err := checkGraph(store, run.GraphID, of.Run, "weft evaluate "+refusal.ShellWord(of.Run)+" "+
+			refusal.ShellWord(of.Graph)+" predicts on it as it is, and measures that"); err != nil {
+			return nil, err
+		}
+	}
 	if of.Changed && !of.elsewhere {
 		return nil, refusal.Errorf("%s has other vertices than the graph that %s was trained on, and the "+
 			"split of the run does not fit them: weft evaluate %s %s measures all its labelled vertices, "+
@@ -132,6 +138,17 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 		return of.edges(cmd.Context(), cmd.ErrOrStderr())
 	}
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
+}
+
+// checkGraph refuses a store that is another graph than a run with predictions was trained on. A later version
+// of the store, with what was appended, is refused where the predictions do not fit it.
+func checkGraph(store, id, run, wayOut string) error {
+	replaced, err := session.Replaced(store, id)
+	if replaced {
+		err = refusal.Errorf("%s: is another graph than %s was trained on, whose predictions are not of it; restore "+
+			"it, or %s", store, run, wayOut)
+	}
+	return err
 }
 
 // testAll takes all labelled vertices of a graph without a split for test vertices.

@@ -198,6 +198,9 @@ func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictReq
 	if err == nil {
 		err = asked.MatchClasses(opened, notes)
 	}
+	if err == nil && r.First() {
+		err = asked.WarnChanged("predict", notes)
+	}
 	if err := r.Together(err); err != nil {
 		opened.Close()
 		return nil, err

@@ -91,6 +91,9 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 	if err := asked.MatchClasses(opened, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
+	if err := asked.WarnChanged("serve", cmd.ErrOrStderr()); err != nil {
+		return err
+	}
 	model, err := s.model(cmd, opened, &asked, weights)
 	if err != nil {
 		return err

@@ -135,6 +135,11 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 		return asked, refusal.Errorf("%s: smooth is for classes, and this run predicts values", dir)
 	}
 	asked.store = run.Store
+	if cli.IsStore(run.Store) { // else who opens it says why
+		if err := checkGraph(run.Store, run.GraphID, dir, "train again"); err != nil {
+			return asked, err
+		}
+	}
 	o := setting.Defaults()
 	o.Split, o.SplitSeed = trained.Split, trained.SplitSeed
 	if s.split >= 0 {

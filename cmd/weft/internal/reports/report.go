@@ -2,6 +2,7 @@
 package reports
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/internal/atomicfile"
@@ -330,6 +332,9 @@ func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 		return e, err
 	}
 	defer g.Close()
+	if replaced, err := session.Replaced(r.Store, r.GraphID); err != nil || replaced {
+		return e, cmp.Or(err, fmt.Errorf("%s is another graph than the run was trained on; restore it", r.Store))
+	}
 	o, err := setting.FromTexts(r.Settings)
 	if err == nil {
 		err = o.Divide(g)

@@ -16,6 +16,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/train"
@@ -35,6 +36,8 @@ type Request struct {
 	// Changed says that the run's own graph has other vertices than it was trained on. The split that was
 	// drawn of these is then not drawn again: training vertices would be among the test vertices.
 	Changed bool
+	// graphID is the ID of the graph that the run was trained on; "": not known.
+	graphID string
 	// relations that the run was trained on, in their order; nil: one, or they are not known
 	relations []string
 	// Weighted says that the edges that the run trained on have weights.
@@ -64,16 +67,52 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 	if len(args) == 2 {
 		asked.Graph = args[1]
 	}
+	own := len(args) == 1 || cli.SameFile(args[1], run.Store)
+	if own {
+		asked.graphID = run.GraphID
+	}
 	if o.Split.Rule != "" { // it divides the run's own graph, as it was
-		own := len(args) == 1 || cli.SameFile(args[1], run.Store)
-		if n, err := graph.VerticesIn(run.Store); own && err == nil && n != run.Summary.Graph.Vertices {
-			asked.Changed = true // if it cannot be read, who opens it says why
-		}
+		replaced, err := asked.replaced()
+		n, unread := graph.VerticesIn(run.Store)
+		// if it cannot be read, who opens it says why
+		asked.Changed = own && (replaced && err == nil || unread == nil && n != run.Summary.Graph.Vertices)
 		if !own || asked.Changed {
 			o.Split.Rule = ""
 		}
 	}
 	return asked, o, run, nil
+}
+
+// replaced reports whether another graph is in the place of the run's own: one that is not the one that it was
+// trained on, nor a later version of that.
+func (r *Request) replaced() (bool, error) { return Replaced(r.Graph, r.graphID) }
+
+// Replaced reports whether a store is neither the one with the ID nor a later version of it. An empty ID, of
+// an earlier version of weft, tells nothing.
+func Replaced(store, id string) (bool, error) {
+	if id == "" {
+		return false, nil
+	}
+	is, _, err := graph.IsVersion(store, id)
+	return err == nil && !is, err
+}
+
+// WarnChanged warns where another graph is in the place of the run's own, or where the files that this was made
+// of have changed since.
+func (r *Request) WarnChanged(command string, notes io.Writer) error {
+	if changed := datasets.Outdated(r.Graph); len(changed) > 0 {
+		source := datasets.RecordedFiles(r.Graph)[0]
+		fmt.Fprintf(notes, "weft: warning: %s: has changed since %s was made of it, and the predictions are of the graph "+
+			"as it was then; weft %s %s %s, with the flags of tables, reads it as it is now\n",
+			ui.Printable(refusal.List(changed, 3)), ui.Printable(r.Graph), command,
+			ui.Printable(refusal.ShellWord(r.Run)), ui.Printable(refusal.ShellWord(source)))
+	}
+	replaced, err := r.replaced()
+	if replaced {
+		fmt.Fprintf(notes, "weft: warning: %s: is another graph than %s was trained on; the predictions are of the "+
+			"graph as it is now\n", ui.Printable(r.Graph), ui.Printable(r.Run))
+	}
+	return err
 }
 
 // HasGraph refuses the run's own graph, unless args name another, if the run names none that is there.

@@ -29,6 +29,7 @@ type Session struct {
 	Of        data.Source
 	Store     string
 	Validated *Session     // on another graph; nil: on the same
+	Stored    *Stored      // of Hold, on the first rank; nil: it was not called
 	whole     *graph.Graph // opened beside the partitions; nil: it is not
 }
 
@@ -143,6 +144,9 @@ func (s *Session) Close() {
 		if g != nil {
 			_ = g.Close()
 		}
+	}
+	if s.Stored != nil {
+		_ = s.Stored.close()
 	}
 	if s.Validated != nil {
 		s.Validated.Close()

@@ -1,6 +1,7 @@
 package training
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -95,18 +96,31 @@ func (t *trainCommand) profile(r cli.Ranks) (stop func(), err error) {
 		if err != nil {
 			return refusal.Errorf("--cpuprofile %s: %w; name another file", t.cpuProfile, err)
 		}
-		if err := pprof.StartCPUProfile(file); err != nil {
+		to := &firstError{to: file}
+		if err := pprof.StartCPUProfile(to); err != nil {
 			return errors.Join(err, file.Close())
 		}
 		stop = func() {
 			pprof.StopCPUProfile()
-			if err := file.Close(); err != nil {
+			if err := cmp.Or(to.err, file.Close()); err != nil {
 				fmt.Fprintf(os.Stderr, "weft: warning: --cpuprofile %s: %v\n", t.cpuProfile, err)
 			}
 		}
 		return nil
 	})
 	return stop, err
+}
+
+// firstError keeps the first error of what is written, for a writer that asks for none.
+type firstError struct {
+	to  io.Writer
+	err error
+}
+
+func (w *firstError) Write(p []byte) (int, error) {
+	n, err := w.to.Write(p)
+	w.err = cmp.Or(w.err, err)
+	return n, err
 }
 
 // takeEmbeddings has the job's embeddings written, and returns what says whether they are. As the results of

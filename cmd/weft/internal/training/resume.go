@@ -62,7 +62,7 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 			return nil, nil
 		}
 	}
-	if r.state, err = rundir.ReadState(r.path); err != nil {
+	if r.state, err = rundir.LastState(r.path); err != nil {
 		return nil, err
 	}
 	if r.before, err = setting.FromTexts(r.state.Settings); err != nil {
@@ -292,14 +292,18 @@ func (r *resumption) continues(o *setting.Resolved) error {
 }
 
 // checkStore refuses graphs that have changed: the one to train on and, if there is one, the one to validate
-// on. It returns their checksum.
-func (r *resumption) checkStore(stores []string) (now string, err error) {
-	now, err = checksum(stores...)
+// on.
+func (r *resumption) checkStore(s *session.Session) error {
+	now, err := s.Stored.Checksum()
 	if err == nil && now != r.record.Store {
+		stores := s.Store
+		if s.Validated != nil {
+			stores += " or " + s.Validated.Store
+		}
 		err = refusal.Errorf("%s: the graph has changed since %s was written; restore it, or begin a new "+
-			"run in another folder", strings.Join(stores, " or "), r.from.Path)
+			"run in another folder", stores, r.from.Path)
 	}
-	return now, err
+	return err
 }
 
 // checksum is that of the graphs in some stores.

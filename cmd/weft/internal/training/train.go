@@ -25,6 +25,7 @@ import (
 	"weft/cmd/weft/internal/ui"
 	"weft/graph/columns"
 	"weft/internal/atomicfile"
+	"weft/internal/datasets"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/tensor"
@@ -260,6 +261,12 @@ func (t *trainCommand) open(
 		s.Close()
 		return nil, err
 	}
+	if !t.explain {
+		if err := s.Hold(); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
@@ -298,6 +305,10 @@ func (t *trainCommand) train(
 	}
 	t.settings.SayDevice(show)
 	if run != nil {
+		if changed := datasets.Outdated(store); len(changed) > 0 && r.First() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s: has changed since the run began, which continues on the "+
+				"graph as it was\n", ui.Printable(refusal.List(changed, 3)))
+		}
 		fmt.Fprintln(show, ui.Printable(run.line(settings.Epochs)))
 		if was := run.before.Device; run.from != nil && was.IsCard() != settings.OnCard() {
 			fmt.Fprintf(show, "--device %s: the run was on %s, so that its numbers are the same up to rounding, "+
@@ -329,9 +340,10 @@ func (t *trainCommand) train(
 		return err
 	}
 	job.Checkpoints.Spare = said.ResultBytes
+	warn := func(format string, args ...any) { progress.Warn(cmd.ErrOrStderr(), format, args...) }
 	job.Started, job.Checkpoints.OnSaved = ui.ProcessStart, func(s train.Saved) {
-		if s.Err != nil {
-			progress.Say("weft: no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
+		if s.Err != nil && !dir.Gone() { // else the run says so itself
+			warn("no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
 		}
 	}
 	if said.Card != nil && settings.Workers > 1 {
@@ -349,7 +361,7 @@ func (t *trainCommand) train(
 	if t.live != nil {
 		t.live.begin(t.out)
 		t.live.tell(&job.Options, progress.Remaining)
-		t.live.reportTo(progress.Say)
+		t.live.reportTo(warn)
 		fmt.Fprintf(show, "%s: live at %s\n", ui.Printable(t.out), t.live.url())
 	}
 	follower, signalled := newFollower(cmd, t.follow), ctx
@@ -394,11 +406,7 @@ func (t *trainCommand) train(
 		t.out = dir.Path
 		run := rundir.NewRun(cli.Version, store, started, job, result)
 		run.Summary.PeakRSSBytes = resident
-		learned, err := opened.Graph()
-		if err != nil {
-			return err
-		}
-		run.ClassNames = learned.Labels.Names
+		run.ClassNames, run.GraphID = opened.Stored.ClassNames(), opened.Stored.ID
 		if stopped {
 			run.Reason = "stopped by a callback"
 		}
@@ -517,6 +525,13 @@ func (t *trainCommand) directory(cmd *cobra.Command, r cli.Ranks, run *resumptio
 		return dir, nil, err
 	}
 	dir.Needs, t.out = planned.ResultBytes, dir.Path
+	if whole, unknown := filepath.Abs(dir.Path); unknown == nil {
+		err = datasets.NoteRun(store, whole)
+	}
+	if err != nil {
+		dir.Discard()
+		return dir, nil, err
+	}
 	err = checkResults(planned, dir.Path, job.Options.OffloadFolder(), job.LocalWorkers)
 	if err == nil {
 		e, err = t.newEvents(cmd.ErrOrStderr()) // its folder may be that of the run
@@ -545,13 +560,9 @@ func (t *trainCommand) interrupted(result *train.Result, o *setting.Options) err
 func (t *trainCommand) checkpoints(s *session.Session, job *train.Job, run *resumption) (*train.Checkpoints,
 	error,
 ) {
-	stores := []string{s.Store}
-	if s.Validated != nil {
-		stores = append(stores, s.Validated.Store)
-	}
-	c := &train.Checkpoints{
-		Version: cli.Version,
-		Store:   func() (string, error) { return checksum(stores...) },
+	c := &train.Checkpoints{Version: cli.Version}
+	if s.Stored != nil {
+		c.Store = s.Stored.Checksum
 	}
 	if job.Parts != nil {
 		c.Partition = job.Parts.ID
@@ -564,9 +575,7 @@ func (t *trainCommand) checkpoints(s *session.Session, job *train.Job, run *resu
 		return c, nil
 	}
 	return c, s.OnFirst(func() error {
-		sum, err := run.checkStore(stores)
-		c.Store = func() (string, error) { return sum, nil }
-		return err
+		return run.checkStore(s)
 	})
 }
 

@@ -132,7 +132,7 @@ func (l *live) fail(what string) {
 	l.mu.Unlock()
 	if say != nil {
 		what, _, _ = strings.Cut(what, "\n")
-		say("weft: the live page: %s; the run goes on", what)
+		say("the live page: %s; the run goes on", what)
 	}
 }
 

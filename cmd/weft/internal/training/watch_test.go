@@ -197,7 +197,7 @@ func TestLiveReaders(t *testing.T) {
 	for range 2 {
 		l.server.ErrorLog.Print("accept4: too many open files\nin its second line")
 	}
-	assert.Equal(t, []string{"weft: the live page: accept4: too many open files; the run goes on"}, said,
+	assert.Equal(t, []string{"the live page: accept4: too many open files; the run goes on"}, said,
 		"said")
 }
 

@@ -237,6 +237,14 @@ func (p *Progress) Say(format string, args ...any) {
 	fmt.Fprintln(p.Out, Printable(InOneLine(fmt.Sprintf(format, args...))))
 }
 
+// Warn prints a warning as a line of its own on standard error, also where no progress is shown.
+func (p *Progress) Warn(stderr io.Writer, format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.erase()
+	fmt.Fprintln(stderr, "weft: "+Printable(InOneLine(fmt.Sprintf(format, args...))))
+}
+
 // End removes the live line for good.
 func (p *Progress) End() {
 	p.mu.Lock()

@@ -1,0 +1,64 @@
+package session
+
+import (
+	"errors"
+	"strings"
+
+	"weft/graph"
+)
+
+// Stored are the stores of a session as they were when it was opened, whatever takes their place meanwhile:
+// that of the graph and, if there is one, that of the graph to validate on.
+type Stored struct {
+	ID     string // of the graph's, by graph.ID
+	graphs []*graph.Graph
+	sum    string // "": not known yet
+}
+
+// Hold keeps the stores of a session as they are now, on the first rank.
+func (s *Session) Hold() error {
+	return s.OnFirst(func() (err error) {
+		s.Stored = &Stored{}
+		stores := []string{s.Store}
+		if s.Validated != nil {
+			stores = append(stores, s.Validated.Store)
+		}
+		for _, store := range stores {
+			g, err := graph.Open(store)
+			if err != nil {
+				return err
+			}
+			s.Stored.graphs = append(s.Stored.graphs, g)
+		}
+		s.Stored.ID, err = graph.ID(s.Store)
+		return err
+	})
+}
+
+// Checksum is that of the graphs. It reads all of them.
+func (s *Stored) Checksum() (string, error) {
+	if s.sum != "" {
+		return s.sum, nil
+	}
+	var sums []string
+	for _, g := range s.graphs {
+		sum, err := g.Checksum()
+		if err != nil {
+			return "", err
+		}
+		sums = append(sums, sum)
+	}
+	s.sum = strings.Join(sums, " ")
+	return s.sum, nil
+}
+
+// ClassNames are the names of the graph's classes in their order; nil: they have none.
+func (s *Stored) ClassNames() []string { return s.graphs[0].Labels.Names }
+
+// close closes the graphs.
+func (s *Stored) close() (err error) {
+	for _, g := range s.graphs {
+		err = errors.Join(err, g.Close())
+	}
+	return err
+}
