@@ -202,7 +202,8 @@ func TestRecomputeWhereItHelps(t *testing.T) {
 		t.Errorf("%d bytes, recomputed: %v, %v", p.PeakTensorBytes[0], p.Recompute, err)
 	}
 	if err := p.CheckLimit(o.MemoryLimit); err == nil ||
-		!strings.HasSuffix(err.Error(), "; raise the limit to 771 kB, or try a smaller model or more workers") {
+		!strings.HasSuffix(err.Error(), "; raise the limit to 771 kB, or try --partitions auto --offload DIR, "+
+			"by which partitions take turns and rest on disk, a smaller model or more workers") {
 		t.Errorf("%v", err)
 	}
 	o.MemoryLimit = setting.Bytes(all)

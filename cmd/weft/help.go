@@ -103,6 +103,9 @@ func useTemplates(root *cobra.Command) {
 func flagGroups(cmd *cobra.Command) string {
 	groups, headings, others := map[string]*pflag.FlagSet{}, []string{}, 0
 	add := func(f *pflag.Flag) {
+		if f.Hidden { // alone it would leave a heading without flags
+			return
+		}
 		if left(cmd, f) {
 			others++
 			return
@@ -152,5 +155,5 @@ func left(cmd *cobra.Command, f *pflag.Flag) bool {
 	if all == nil || all.Value.String() == "true" || f.Changed {
 		return false
 	}
-	return !f.Hidden && !slices.Contains(basic, f.Name)
+	return !slices.Contains(basic, f.Name)
 }

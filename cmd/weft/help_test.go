@@ -1,9 +1,11 @@
 package main
 
 import (
+	"regexp"
 	"slices"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"weft/cmd/weft/internal/cli"
@@ -46,4 +48,21 @@ func TestBasicFlags(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 30, ofTrain, "train")
+}
+
+// TestHeadingsHaveFlags: no help text has a heading without a flag below it, as one whose flags are all
+// hidden would be.
+func TestHeadingsHaveFlags(t *testing.T) {
+	empty := regexp.MustCompile(`\n[^\n]+:\n(\n|$)`)
+	var each func(*cobra.Command)
+	each = func(cmd *cobra.Command) {
+		if text := flagGroups(cmd) + "\n"; empty.MatchString(text) {
+			t.Errorf("%s: a heading has no flags: %q", cmd.CommandPath(), empty.FindString(text))
+		}
+		for _, of := range cmd.Commands() {
+			each(of)
+		}
+	}
+	root, _ := newRoot()
+	each(root)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,7 +37,7 @@ func TestReport(t *testing.T) {
 		"the title is not that of --title")
 	var charts []struct {
 		Series []struct {
-			X []int
+			X []float64
 			Y []metric.Number
 		}
 	}
@@ -45,6 +46,13 @@ func TestReport(t *testing.T) {
 		t.Fatal("the page has no curves")
 	}
 	folders := []string{filepath.Join(runs, "seed-0"), filepath.Join(runs, "seed-1")}
+	slices.SortStableFunc(folders, func(a, b string) int { // the best by validation comes first
+		first, _, _, err := rundir.Read(a)
+		require.NoError(t, err)
+		second, _, _, err := rundir.Read(b)
+		require.NoError(t, err)
+		return cmp.Compare(second.Summary.Val, first.Summary.Val)
+	})
 	var last float64 // loss of the first run
 	for k, folder := range folders {
 		run, _, _, err := rundir.Read(folder)
@@ -58,7 +66,7 @@ func TestReport(t *testing.T) {
 			last = curve[len(curve)-1].Loss
 		}
 		for i, e := range curve {
-			if losses.X[i] != e.Epoch || float64(losses.Y[i]) != e.Loss || float64(tests.Y[i]) != 100*e.Test {
+			if losses.X[i] != float64(e.Epoch) || float64(losses.Y[i]) != e.Loss || float64(tests.Y[i]) != 100*e.Test {
 				t.Errorf("run %d, epoch %d: loss %v and test accuracy %v, want %v and %v", k, e.Epoch,
 					losses.Y[i], tests.Y[i], e.Loss, 100*e.Test)
 			}
@@ -66,6 +74,7 @@ func TestReport(t *testing.T) {
 	}
 	b := uitest.NewBrowser(t)
 	b.Open("file://" + page)
+	b.Evaluate(`[...document.querySelectorAll("details.run")].filter(run => run.open = true).length`, new(int))
 	b.Check(len(charts)+len(folders), []string{
 		"seed-0", "seed-1", "± ", "epochs 7 parallel graph=2", "learning rate: 0.01, in all epochs",
 	})
@@ -76,7 +85,7 @@ func TestReport(t *testing.T) {
 	b.Evaluate(`[...document.querySelectorAll("#charts .u-value")].slice(0, 2).map(v => v.innerText)`, &shown)
 	assert.Equal(t, []string{"7", fmt.Sprintf("%.5g", last)}, shown, "the last epoch, and its loss")
 	var left int
-	b.Evaluate(`document.querySelector("details .settings").textContent.includes("hidden 64") ? 1 : 0`, &left)
+	b.Evaluate(`document.querySelector("details details .settings").textContent.includes("hidden 64") ? 1 : 0`, &left)
 	assert.Equal(t, 1, left, "the settings at their defaults")
 	for k, folder := range folders {
 		checkProfileOf(t, b, k, folder)
@@ -120,17 +129,18 @@ func TestReportOfStrangeNames(t *testing.T) {
 	}
 	var charts []struct {
 		Series []struct {
-			X []int
+			X []float64
 			Y []metric.Number
 		}
 	}
 	data := regexp.MustCompile(`<script>const curves = (.*);</script>`).FindSubmatch(text)
 	if data == nil || json.Unmarshal(data[1], &charts) != nil ||
-		!slices.Equal(charts[0].Series[1].X, []int{3, 6}) {
+		!slices.Equal(charts[0].Series[1].X, []float64{3, 6}) {
 		t.Errorf("validation losses, which stand in every third epoch: %s", data)
 	}
 	b := uitest.NewBrowser(t)
 	b.Open("file://" + page)
+	b.Evaluate(`[...document.querySelectorAll("details.run")].filter(run => run.open = true).length`, new(int))
 	b.Do("Emulation.setDeviceMetricsOverride",
 		map[string]any{"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": false}, nil)
 	var beyond int

@@ -70,7 +70,7 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 		}
 		for k, words := range [2][]string{o.Source, o.Target} {
 			e := &l.ends[k]
-			if e.asked, err = each(endNames[k], words, i, len(o.Edges)); err != nil {
+			if e.asked, err = o.endOf(endNames[k], words, i, all); err != nil {
 				return nil, err
 			}
 			if len(all) == 1 {
@@ -83,9 +83,61 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 				e.of, e.asked = all[t], after
 			}
 		}
+		for _, before := range lists {
+			if before.path == l.path && before.ends == l.ends {
+				return nil, refusal.Errorf("%s: the relations %s and %s would be the same edges: name the columns of "+
+					"each, as in --source %[3]s:COLUMN and --target %[3]s:COLUMN", l.path, before.name, l.name)
+			}
+		}
 		lists = append(lists, l)
 	}
 	return lists, nil
+}
+
+// endOf is the column of an end that the words of --source or --target ask for in the i-th list of edges. A
+// word RELATION:COLUMN or RELATION:TYPE:COLUMN is for one list, and others are for those that have none.
+func (o *Options) endOf(setting string, words []string, i int, all []*vertexTable) (string, error) {
+	of := func(word string) (list int, column string) {
+		before, after, given := strings.Cut(word, ":")
+		list = slices.IndexFunc(o.Edges, func(argument string) bool {
+			name, _ := Named(argument)
+			return name == before
+		})
+		if !given || slices.ContainsFunc(all, func(t *vertexTable) bool { return t.name == before }) {
+			list = -1
+		}
+		return list, after
+	}
+	own := make([]string, len(o.Edges))
+	var others []string
+	for _, word := range words {
+		switch list, column := of(word); {
+		case list < 0:
+			others = append(others, word)
+		case own[list] != "":
+			return "", refusal.Errorf("--%s %s: the relation has %s already; give one column", setting, word,
+				own[list])
+		default:
+			own[list] = column
+		}
+	}
+	number, without := 0, 0 // of the list, among those that have none of their own
+	for k, column := range own {
+		if column == "" {
+			if k < i {
+				number++
+			}
+			without++
+		}
+	}
+	switch {
+	case without == 0 && others != nil:
+		return "", refusal.Errorf("--%s %s: each relation has a column of its own; leave it out", setting,
+			others[0])
+	case own[i] != "":
+		return own[i], nil
+	}
+	return each(setting, others, number, without)
 }
 
 // edges are those of the list.

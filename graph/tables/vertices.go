@@ -97,8 +97,12 @@ func (o *Options) findLabel(all []*vertexTable) error {
 		found = i
 	}
 	if found < 0 {
-		return refusal.Columns.Errorf("--label %s: no table of vertices has this column; %s", o.Label,
-			all[0].described())
+		var have []string
+		for _, t := range all {
+			have = append(have, t.described())
+		}
+		return refusal.Columns.Errorf("--label %s: no table of vertices has this column; %s%s", o.Label,
+			strings.Join(have, "; "), typed(all))
 	}
 	t := all[found]
 	t.label = slices.Index(t.header, column)
@@ -107,6 +111,14 @@ func (o *Options) findLabel(all []*vertexTable) error {
 	}
 	first(all, found)
 	return nil
+}
+
+// typed says how a column of one of several tables is named.
+func typed(all []*vertexTable) string {
+	if len(all) == 1 {
+		return ""
+	}
+	return fmt.Sprintf("; a column of one table is TYPE:COLUMN, as in %s:COLUMN", all[0].name)
 }
 
 // first moves the i-th table to the begin.

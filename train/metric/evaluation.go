@@ -1,8 +1,10 @@
 package metric
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
+	"slices"
 
 	"weft/comm"
 	"weft/graph"
@@ -19,7 +21,13 @@ type Evaluation struct {
 	// Confusion counts the vertices of each true class (row) by the predicted class (column), nil where a
 	// vertex may have several labels, and for values.
 	Confusion [][]int
+	// ROC and PrecisionRecall are the curves over all thresholds, where vertices have one of two classes: the
+	// share of class 1 that is found (Y) by that of class 0 that is taken for it, and precision (Y) by recall.
+	ROC, PrecisionRecall []Point
 }
+
+// Point is one of a curve.
+type Point struct{ X, Y float64 }
 
 // ClassScores are those of a class: with TP vertices that have it and are predicted to, FP others that are
 // predicted to, and FN others that have it, precision TP/(TP+FP), recall TP/(TP+FN) and
@@ -96,8 +104,44 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64) (e Evalu
 	for _, v := range vertices {
 		e.Confusion[l.Class[v]][argmax(predictions[int(v)*l.Classes:(int(v)+1)*l.Classes])]++
 	}
+	if l.Classes == 2 {
+		e.ROC, e.PrecisionRecall = curves(predictions, l, vertices)
+	}
 	e.Scores[CalibrationError] = calibrationError(predictions, l, vertices)
 	return e, nil
+}
+
+// curves are those of the logits of two classes, with a point for each score, the largest first. Of points
+// with the same X the highest counts. They are nil where a class has no vertex.
+func curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precisionRecall []Point) {
+	score := func(v int64) float64 { return float64(logits[2*v+1]) - float64(logits[2*v]) }
+	sorted := slices.Clone(vertices)
+	slices.SortFunc(sorted, func(a, b int64) int { return cmp.Compare(score(b), score(a)) })
+	var all, found [2]float64 // vertices of each class, and those with a score so large
+	for _, v := range sorted {
+		all[l.Class[v]]++
+	}
+	if all[0] == 0 || all[1] == 0 {
+		return nil, nil
+	}
+	add := func(to []Point, x, y float64) []Point {
+		if last := len(to) - 1; last >= 0 && to[last].X == x {
+			to[last].Y = max(to[last].Y, y)
+			return to
+		}
+		return append(to, Point{x, y})
+	}
+	roc, precisionRecall = []Point{{0, 0}}, []Point{{0, 1}}
+	for k, v := range sorted {
+		found[l.Class[v]]++
+		if k+1 < len(sorted) && score(sorted[k+1]) == score(v) {
+			continue
+		}
+		recall := found[1] / all[1]
+		roc = add(roc, found[0]/all[0], recall)
+		precisionRecall = add(precisionRecall, recall, found[1]/(found[0]+found[1]))
+	}
+	return roc, precisionRecall
 }
 
 // CalibrationError is the expected calibration error with 15 bins (Guo et al. 2017, equation 3): the mean

@@ -64,7 +64,7 @@ func ParseAnswers(words []string) ([]Answer, error) {
 	for _, word := range words {
 		a := Answer(strings.TrimSpace(word))
 		switch {
-		case !slices.Contains(answers, a):
+		case !slices.Contains(answers, a) && !a.single():
 			return nil, refusal.Errorf("--columns %s: unknown; %s", word,
 				suggest.OneOf(word, texts(answers)))
 		case slices.Contains(asked, a):
@@ -75,13 +75,37 @@ func ParseAnswers(words []string) ([]Answer, error) {
 	return asked, nil
 }
 
+// single reports whether a word may name one of several columns, of which Table.Check knows the names.
+func (a Answer) single() bool {
+	return slices.ContainsFunc([]string{"probability_", "label_", "value_"}, func(prefix string) bool {
+		return strings.HasPrefix(string(a), prefix)
+	})
+}
+
+// columnOf is the place of an answer that is one of several columns, for rows of so many numbers.
+func (t *Table) columnOf(a Answer, numbers int) (of Key, there bool) {
+	columns, _ := t.keys(numbers)
+	at := slices.IndexFunc(columns, func(k Key) bool {
+		return k.Column == string(a) && (k.answer == AllProbabilities || k.answer == Value)
+	})
+	if at < 0 || slices.Contains(answers, a) {
+		return of, false
+	}
+	return columns[at], true
+}
+
 // Check refuses answers that the table's columns do not give. It returns what the table is sorted by, for
 // rows of so many numbers.
 func (t *Table) Check(numbers int) (Key, error) {
 	what := t.what()
 	given := t.given()
 	for _, a := range t.Answers {
+		_, single := t.columnOf(a, numbers)
 		switch {
+		case single:
+		case a.single() && (slices.Contains(given, AllProbabilities) || slices.Contains(given, Value)):
+			return Key{}, refusal.Errorf("--columns %s: the table has no such column; %s", a,
+				suggest.OneOf(string(a), t.several(numbers)))
 		case a == Change && t.Before == nil:
 			return Key{}, noChange()
 		case len(given) == 0:
@@ -102,6 +126,16 @@ func (t *Table) Check(numbers int) (Key, error) {
 // noChange refuses the answer without an earlier prediction.
 func noChange() error {
 	return refusal.Errorf("%s: compares with the predictions before an addition; give --changed, too", Change)
+}
+
+// several are the names of the columns that probabilities and values have.
+func (t *Table) several(numbers int) (names []string) {
+	for _, a := range []Answer{AllProbabilities, Value} {
+		if slices.Contains(t.given(), a) {
+			names = append(names, t.numbers(a, numbers)...)
+		}
+	}
+	return names
 }
 
 // what says what the model does.

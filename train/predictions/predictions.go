@@ -44,7 +44,8 @@ type Table struct {
 	// other ones had none. nil: the table compares with nothing.
 	Before  *Kept
 	Order   Order
-	scratch string // a file beside which rows may wait on disk; empty: that for temporary files
+	singles map[Answer]Key // the answers that are one of several columns, while rows are written
+	scratch string         // a file beside which rows may wait on disk; empty: that for temporary files
 }
 
 // Type is a vertex type of a table.
@@ -102,6 +103,7 @@ func CheckEnding(flag, path string) error {
 //	LABEL, …                           of each label: its probability, under its name
 //	value, or value_0, value_1, …      of values
 //	embedding_0, embedding_1, …        of embeddings
+//	one of probability_CLASS, label_0, value_1, …   alone, where Answers names it
 //	change                             the largest difference of a probability, or value, to Before
 //
 // By default these are class and probability of classes, and all of labels, values or embeddings.
@@ -220,6 +222,12 @@ func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 
 		answers, compared = t.answers(), t.compared()
 	)
+	t.singles = map[Answer]Key{}
+	for _, a := range t.Answers {
+		if of, single := t.columnOf(a, rows.Columns); single {
+			t.singles[a] = of
+		}
+	}
 	if slices.Contains(t.Answers, Hidden) {
 		hidden = make([]float32, t.Embeddings.columns)
 	}
@@ -278,7 +286,12 @@ func (t *Table) fieldsOf(to []field, a Answer, of *Outcome, hidden []float32) []
 			to = append(to, field{number: x})
 		}
 	}
+	single, one := t.singles[a]
 	switch {
+	case one && single.answer == Value:
+		numbers(of.row[single.number : single.number+1])
+	case one:
+		to = append(to, field{number: float32(of.Probabilities[single.number])})
 	case a == Class && t.Classes != nil:
 		to = append(to, field{text: t.Classes[of.Top]})
 	case a == Class:

@@ -26,7 +26,8 @@ const ColumnsOfFlag = "columns-of"
 // edgeFlags declares the flags of the columns of lists of edges.
 func edgeFlags(flags *pflag.FlagSet, o *tables.Options) {
 	flags.StringArrayVar(&o.Source, "source", nil,
-		"`column` of the list of edges with the sources' ids (default: one called source, src, from, …)")
+		"`column` of the list of edges with the sources' ids (default: one called source, src, from, …); of one "+
+			"of several relations RELATION:COLUMN")
 	flags.StringArrayVar(&o.Target, "target", nil, "`column` of the list of edges with the targets' ids")
 	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of the list of edges with their weights")
 	flags.StringSliceVar(&o.EdgeFeatures, "edge-features", nil, "`columns` of the list of edges that are "+

@@ -373,6 +373,7 @@ func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPla
 		ui.Note(out, fmt.Sprintf("extrapolated from %s to %s: kernels were measured on fewer",
 			ui.Counted(p.workers, "worker", "workers"), ui.Count(p.at)))
 	}
+	ui.Note(out, ofModel(&meshes[0]))
 	if byCounts(meshes) > 0 {
 		ui.Note(out, plans.counted())
 	}
@@ -397,6 +398,15 @@ func (p *planCommand) noMesh(ctx context.Context, plans *meshPlanner, workers in
 		"host's memory and %s an epoch", no, m.Settings.Mesh.Partitions, setting.RAM, m.Parallel,
 		ui.Megabytes(m.CardBytes()), ui.Megabytes(m.Plan.HostBytes(0)),
 		ui.Duration(ui.Seconds(m.Times.Epoch)))
+}
+
+// ofModel says which model was planned.
+func ofModel(m *planner.Mesh) string {
+	o := m.Settings
+	return fmt.Sprintf("the model is %s%s, %s%s, %s: --config or --model, --layers and --hidden "+
+		"plan another", ui.When(o.Decoupled, "decoupled "), o.Model,
+		ui.Counted(o.Depth(), "layer", "layers"), ui.When(o.Uses("hidden"), fmt.Sprintf(", hidden width %d", o.Hidden)),
+		ui.Counted(m.Plan.Parameters(o.Mesh), "parameter", "parameters"))
 }
 
 // byCounts is how many of the meshes are predicted by counts alone.
@@ -670,11 +680,16 @@ func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bo
 		}
 		list = append(list, of)
 	}
+	o := meshes[0].Settings
 	return struct {
-		Meshes []plannedMesh `json:"meshes"`
-		Links  planner.Links `json:"links,omitzero"`
-		Card   *planner.Card `json:"card,omitempty"`
-	}{list, on.Links, on.Card}
+		Model      string        `json:"model"`
+		Layers     int           `json:"layers"`
+		Hidden     int           `json:"hidden"`
+		Parameters int           `json:"parameters"`
+		Meshes     []plannedMesh `json:"meshes"`
+		Links      planner.Links `json:"links,omitzero"`
+		Card       *planner.Card `json:"card,omitempty"`
+	}{o.Model, o.Depth(), o.Hidden, meshes[0].Plan.Parameters(o.Mesh), list, on.Links, on.Card}
 }
 
 // Approximations says how what workers send makes training approximate on some of the meshes.

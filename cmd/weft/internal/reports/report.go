@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -143,6 +144,7 @@ type reportRun struct {
 	NotMeasured string       // why there are no classes
 	Profile     *profileView // nil: the run has none
 	Listed      *rundir.Listed
+	roc, pr     []metric.Point // of two classes, over the test vertices
 	Given, Left []settingShown // those that the model uses: chosen, and left at their defaults
 	curve       []train.Epoch
 }
@@ -154,13 +156,23 @@ type chart struct {
 	Title  string   `json:"title"`
 	Unit   string   `json:"unit"`
 	Series []series `json:"series"`
+	Best   []mark   `json:"best"` // the best epochs of the runs
+	// Log has a logarithmic axis, as all values are above 0. X is what the x axis has, in place of epochs.
+	Log bool   `json:"log"`
+	X   string `json:"x,omitempty"`
+}
+
+// mark is a line at an epoch.
+type mark struct {
+	X     int    `json:"x"`
+	Color string `json:"color"`
 }
 
 type series struct {
 	Name  string          `json:"name"`
 	Color string          `json:"color"`
 	Dash  []int           `json:"dash"`
-	X     []int           `json:"x"`
+	X     []metric.Number `json:"x"`
 	Y     []metric.Number `json:"y"`
 	of    string          // what of a run it is
 }
@@ -178,6 +190,21 @@ type reportContents struct {
 
 // colors tell runs apart on light and dark pages; the palette is that of Okabe and Ito, but black and yellow.
 var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
+
+// colorOf is the color of the k-th run. Beyond the palette hues are the golden angle apart, so that none
+// comes twice.
+func colorOf(k int) string {
+	if k < len(colors) {
+		return colors[k]
+	}
+	const golden, lightness, chroma = 137.508, .5, .35
+	hue := math.Mod(float64(k-len(colors))*golden, 360)
+	channel := func(at float64) int { // of HSL
+		x := math.Mod(at+hue/30, 12)
+		return int(math.Round(255 * (lightness - chroma*max(-1, min(x-3, 9-x, 1)))))
+	}
+	return fmt.Sprintf("#%02x%02x%02x", channel(0), channel(8), channel(4))
+}
 
 // newReportPage reads the runs. What is missing of one is told to unread.
 func newReportPage(dirs []string, title string, now time.Time, unread func(error)) (*reportContents, error) {
@@ -199,16 +226,13 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 			unread(err)
 			continue
 		}
-		r.Color = colors[len(p.Runs)%len(colors)]
 		p.Runs = append(p.Runs, r)
-		if r.Profile != nil && r.Profile.Chart != nil {
-			p.Memory = append(p.Memory, r.Profile.Chart)
-		}
 		listed = append(listed, r.Listed)
 		if !r.Diverged {
 			tests = append(tests, float64(r.Summary.Test))
 		}
 	}
+	p.sort()
 	p.nameRuns(dirs)
 	p.Differ = rundir.Differ(listed)
 	if name := p.Runs[0].Summary.Metric; len(p.Runs) > 1 &&
@@ -221,6 +245,21 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 	}
 	p.draw()
 	return p, nil
+}
+
+// sort puts the runs of a metric together, the best by validation first, and gives them colors.
+func (p *reportContents) sort() {
+	slices.SortStableFunc(p.Runs, func(a, b *reportRun) int {
+		s, t := &a.Summary, &b.Summary
+		return cmp.Or(cmp.Compare(s.Metric, t.Metric),
+			rundir.CompareMetric(s.Metric, float64(s.Val), float64(t.Val)))
+	})
+	for k, r := range p.Runs {
+		r.Color = colorOf(k)
+		if r.Profile != nil && r.Profile.Chart != nil {
+			p.Memory = append(p.Memory, r.Profile.Chart)
+		}
+	}
 }
 
 // nameRuns names the runs by what their paths do not share.
@@ -306,7 +345,7 @@ func (r *reportRun) evaluate() {
 		r.NotMeasured = "The classes are not measured: " + err.Error()
 		return
 	}
-	r.Classes = e.Classes
+	r.Classes, r.roc, r.pr = e.Classes, e.ROC, e.PrecisionRecall
 	if len(e.Confusion) == 0 || len(e.Confusion) > most {
 		return
 	}
@@ -357,13 +396,17 @@ func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 	return e, err
 }
 
-// stroke is how a curve is drawn, and the words for it in its chart's legend.
+// stroke is how a curve is drawn, and the words for it in its chart's legend. color is that of a run alone.
 type stroke struct {
-	name string
-	dash []int
+	name  string
+	dash  []int
+	color int
 }
 
-var solid, dashed, dotted = stroke{}, stroke{" (dashes)", []int{6, 4}}, stroke{" (dots)", []int{2, 3}}
+var (
+	solid, dashed = stroke{}, stroke{" (dashes)", []int{6, 4}, 1}
+	dotted        = stroke{" (dots)", []int{2, 3}, 2}
+)
 
 // draw makes the charts.
 func (p *reportContents) draw() {
@@ -376,6 +419,10 @@ func (p *reportContents) draw() {
 				}
 			}
 		}
+		for _, r := range p.Runs {
+			c.Best = append(c.Best, mark{r.Summary.BestEpoch, r.Color})
+		}
+		c.Log = title == "loss" && !slices.ContainsFunc(c.Series, func(s series) bool { return slices.Min(s.Y) <= 0 })
 		if said := c.level(); said != "" {
 			p.Level = append(p.Level, said)
 		} else if len(c.Series) > 0 {
@@ -385,7 +432,13 @@ func (p *reportContents) draw() {
 	line := func(suffix string, drawn stroke, scale float64,
 		value func(*train.Epoch) float64,
 	) func(*reportRun) series {
-		return func(r *reportRun) series { return r.series(suffix, drawn, scale, value) }
+		return func(r *reportRun) series {
+			s := r.series(suffix, drawn, scale, value)
+			if len(p.Runs) == 1 {
+				s.Color = colors[drawn.color]
+			}
+			return s
+		}
 	}
 	// evaluated is a value of the epochs that have an evaluation
 	evaluated := func(value func(*train.Epoch) float64) func(*train.Epoch) float64 {
@@ -408,7 +461,7 @@ func (p *reportContents) draw() {
 		) func(*reportRun) series {
 			return func(r *reportRun) (s series) {
 				if r.Summary.Metric == name {
-					s = r.series(suffix, drawn, scale, evaluated(value))
+					s = line(suffix, drawn, scale, evaluated(value))(r)
 				}
 				return s
 			}
@@ -417,12 +470,36 @@ func (p *reportContents) draw() {
 			measured(" validation", dashed, func(e *train.Epoch) float64 { return e.Val }),
 			measured(" test", solid, func(e *train.Epoch) float64 { return e.Test }))
 	}
+	p.thresholds()
 	of("learning rate", "", line("", solid, 1, func(e *train.Epoch) float64 { return e.LR }))
 	of("seconds of an epoch", " s", line("", solid, 1, func(e *train.Epoch) float64 { return e.Seconds }))
 	of("tensors of worker 0, at the peak", " MB",
 		line("", solid, 1e-6, func(e *train.Epoch) float64 { return float64(e.PeakBytes) }),
 		line(" after the epoch", dashed, 1e-6,
 			func(e *train.Epoch) float64 { return float64(e.LiveBytes) }))
+}
+
+// thresholds draws the curves of all thresholds, of runs with two classes.
+func (p *reportContents) thresholds() {
+	draw := func(title, x, unit string, of func(*reportRun) []metric.Point) {
+		c := chart{Title: title, X: x, Unit: unit}
+		for _, r := range p.Runs {
+			s := series{Name: r.Name, Color: r.Color}
+			for _, at := range thinned(of(r)) {
+				s.X, s.Y = append(s.X, metric.Number(100*at.X)), append(s.Y, metric.Number(100*at.Y))
+			}
+			if len(s.X) > 0 {
+				c.Series = append(c.Series, s)
+			}
+		}
+		if len(c.Series) > 0 {
+			p.Curves = append(p.Curves, c)
+		}
+	}
+	draw("ROC of the test vertices: true positives", "false positives", " %",
+		func(r *reportRun) []metric.Point { return r.roc })
+	draw("precision of the test vertices, by recall", "recall", " %",
+		func(r *reportRun) []metric.Point { return r.pr })
 }
 
 // metrics are those of the runs, each once.
@@ -465,12 +542,12 @@ func (r *reportRun) series(suffix string, drawn stroke, scale float64,
 ) series {
 	s := series{
 		Name: r.Name + suffix + drawn.name, Color: r.Color, Dash: drawn.dash,
-		X: []int{}, Y: []metric.Number{}, of: suffix,
+		X: []metric.Number{}, Y: []metric.Number{}, of: suffix,
 	}
 	for k := range r.curve {
 		e := &r.curve[k]
 		if y := value(e) * scale; !math.IsNaN(y) && !math.IsInf(y, 0) {
-			s.X, s.Y = append(s.X, e.Epoch), append(s.Y, metric.Number(y))
+			s.X, s.Y = append(s.X, metric.Number(e.Epoch)), append(s.Y, metric.Number(y))
 		}
 	}
 	s.X, s.Y = thinned(s.X), thinned(s.Y)
@@ -495,10 +572,22 @@ var onPage = template.FuncMap{
 	"count":    ui.Count[int64],
 	"duration": ui.Duration, "seconds": ui.Seconds, "brief": ui.Brief, "linkRows": ui.LinkRows,
 	"used":      ui.Used,
+	"words":     words,
 	"largest":   func(bytes []int64) int64 { return slices.Max(append(bytes, 0)) },
 	"bytesAt":   at(ui.Megabytes),
 	"countAt":   at(ui.Count[int64]),
 	"secondsAt": at(func(s float64) string { return ui.Duration(ui.Seconds(s)) }),
+}
+
+// words divides a name where a line may break: behind what is no letter and no digit, as of a path.
+func words(name string) (parts []string) {
+	from := 0
+	for at, r := range name {
+		if next := at + utf8.RuneLen(r); r > 0 && strings.ContainsRune("/_-=,.", r) {
+			parts, from = append(parts, name[from:next]), next
+		}
+	}
+	return append(parts, name[from:])
 }
 
 // at writes an entry of a list; a dash where it has none.

@@ -27,8 +27,8 @@ func TestCurvesAreThinned(t *testing.T) {
 		if c.Title == "accuracy" {
 			want = len(r.curve) / 25
 		}
-		if x := c.Series[0].X; len(x) != want || x[len(x)-1] != len(r.curve) {
-			t.Errorf("%s: %d points up to epoch %d, want %d", c.Title, len(x), x[len(x)-1], want)
+		if x := c.Series[0].X; len(x) != want || x[len(x)-1] != metric.Number(len(r.curve)) {
+			t.Errorf("%s: %d points up to epoch %d, want %d", c.Title, len(x), int(x[len(x)-1]), want)
 		}
 	}
 }
@@ -114,4 +114,64 @@ func TestCurvesHaveUnits(t *testing.T) {
 		"tensors of worker 0, at the peak ( MB): run after the epoch (dashes) [1 0.5] at [1 2]",
 	}
 	assert.Equal(t, want, got)
+}
+
+// TestColorsOfRuns: no two of many runs have the same color.
+func TestColorsOfRuns(t *testing.T) {
+	seen := map[string]int{}
+	for k := range 64 {
+		color := colorOf(k)
+		if before, twice := seen[color]; twice || len(color) != 7 {
+			t.Errorf("run %d has %s, as run %d", k, color, before)
+		}
+		seen[color] = k
+	}
+}
+
+// TestRunsAreSorted: the best run by validation comes first, and its color is the first.
+func TestRunsAreSorted(t *testing.T) {
+	p := &reportContents{}
+	for _, val := range []metric.Number{.2, .9, .5} {
+		r := &reportRun{}
+		r.Summary.Metric, r.Summary.Val = "accuracy", val
+		p.Runs = append(p.Runs, r)
+	}
+	p.sort()
+	for k, want := range []metric.Number{.9, .5, .2} {
+		assert.Equal(t, want, p.Runs[k].Summary.Val)
+		assert.Equal(t, colors[k], p.Runs[k].Color)
+	}
+}
+
+// TestPartsOfARun: training, validation and test of a run alone have a color each, those of several runs the
+// run's; each best epoch is marked.
+func TestPartsOfARun(t *testing.T) {
+	of := func() *reportRun {
+		r := &reportRun{Color: "#123456"}
+		r.Summary.Metric, r.Summary.BestEpoch = "accuracy", 2
+		for k := 1; k <= 3; k++ {
+			n := float64(k) / 4
+			r.curve = append(r.curve, train.Epoch{
+				Epoch: k, Loss: n, Evaluated: true,
+				Scores: metric.Scores{ValLoss: n, Train: n, Val: n, Test: n},
+			})
+		}
+		return r
+	}
+	for _, runs := range [][]*reportRun{{of()}, {of(), of()}} {
+		p := &reportContents{Runs: runs}
+		p.draw()
+		seen := map[string]bool{}
+		for _, s := range p.Curves[1].Series {
+			seen[s.Color] = true
+		}
+		assert.Equal(t, len(runs) == 1, len(seen) == 3, "%d colors of %d runs", len(seen), len(runs))
+		assert.Equal(t, mark{2, "#123456"}, p.Curves[1].Best[0])
+		assert.Equal(t, true, p.Curves[0].Log, "a loss above 0 is logarithmic")
+	}
+}
+
+// TestNamesBreakBetweenWords: a line breaks behind a separator, and the parts are the name.
+func TestNamesBreakBetweenWords(t *testing.T) {
+	assert.Equal(t, []string{"sweep/", "run-", "0001_", "é"}, words("sweep/run-0001_é"))
 }

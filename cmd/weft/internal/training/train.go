@@ -315,6 +315,20 @@ func (t *trainCommand) train(
 				"and not to the bit\n", settings.Device, was)
 		}
 	}
+	if err := r.OnFirst(func() error {
+		g, err := opened.Graph()
+		if err != nil {
+			return err
+		}
+		return g.Guard(func() error {
+			if line := skewed(g, &settings.Options); line != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+line)
+			}
+			return nil
+		})
+	}); err != nil {
+		return err
+	}
 	said, err := t.plan(cmd, r, dataset, job, settings, opened)
 	if err != nil || t.explain {
 		return err

@@ -4,3 +4,5 @@
 const color = name => getComputedStyle(document.documentElement).getPropertyValue(name);
 const axis = { stroke: () => color("--text"), grid: { stroke: () => color("--line"), width: 1 }, ticks: { stroke: () => color("--line"), width: 1 } };
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.forEach(plot => plot.redraw()));
+// A loss falls by orders of magnitude. Ticks of a logarithmic axis are numbered where there is room.
+const logarithmic = { distr: 3, log: 10 };

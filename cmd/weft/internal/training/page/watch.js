@@ -26,17 +26,26 @@ function chart(title, unit, series) {
   const box = document.createElement("div");
   document.getElementById("charts").append(box);
   const plot = new uPlot({
-    title, width: box.clientWidth, height: 280, scales: { x: { time: false } },
+    title, width: box.clientWidth, height: 280, scales: { x: { time: false }, y: title == "loss" ? logarithmic : {} },
+    hooks: { setCursor: [plot => plot.cursor.idx == null && rest(plot)] },
     axes: [axis, { ...axis, size: 70, values: (u, all) => all.map(v => number(v, unit)) }],
     series: [{ label: "epoch" }, ...series.map(([label, , stroke]) => ({ label, stroke, width: 1.5, spanGaps: true, value: (u, v) => number(v, unit) }))],
   }, [[], ...series.map(() => [])], box);
   const resized = new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 280 }));
   resized.observe(box);
   return {
-    draw: () => plot.setData([points.map(p => p.epoch), ...series.map(([, key, , scale]) => points.map(p => p[key] == null ? null : p[key] * scale))]),
+    draw: () => {
+      plot.setData([points.map(p => p.epoch), ...series.map(([, key, , scale]) => points.map(p => p[key] == null || title == "loss" && p[key] <= 0 ? null : p[key] * scale))]);
+      if (plot.cursor.idx == null) rest(plot);
+    },
     redraw: () => plot.redraw(),
     end: () => { resized.disconnect(); plot.destroy(); },
   };
+}
+
+// Without a pointer the legend has the last values of the curves.
+function rest(plot) {
+  if (plot.data[0].length > 0) plot.setLegend({ idxs: plot.data.map(y => y.findLastIndex(v => v != null)) });
 }
 
 let drawing = false;
