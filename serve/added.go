@@ -95,11 +95,11 @@ func (s *Server) typeOf(v *newVertex) (kind int, err error) {
 	if v.Type == "" {
 		return 0, nil
 	}
+	if kind, is := s.kinds[v.Type]; is {
+		return kind, nil
+	}
 	var known []string
-	for kind, t := range s.types {
-		if t.Name() == v.Type {
-			return kind, nil
-		}
+	for _, t := range s.types {
 		known = append(known, t.Name())
 	}
 	return 0, refusal.Errorf("there is no vertex type %.40q; types are %s", v.Type, strings.Join(known, ", "))
@@ -175,21 +175,20 @@ func fieldOf(value json.RawMessage) (field []byte, err error) {
 }
 
 // edge adds an edge from a new vertex to another one or, unless out, from that one.
-func (a *addition) edge(kind int, of id, e *end, out bool) error {
-	g := a.server.model.Graph
-	relation, other, err := relationOf(g, kind, e.Relation, out)
+func (a *addition) edge(kind int, near id, e *end, out bool) error {
+	of, err := a.server.relationOf(way{kind, out, e.Relation})
 	if err != nil {
 		return err
 	}
-	far, err := a.find(other, e.ID)
+	far, err := a.find(of.other, e.ID)
 	if err != nil {
 		return err
 	}
-	source, target := a.added[kind][of.trimmed()], far
+	source, target := a.added[kind][near.trimmed()], far
 	if !out {
 		source, target = target, source
 	}
-	to, r := &a.Edges[relation], &g.Relations[relation]
+	to, r := &a.Edges[of.relation], &a.server.model.Graph.Relations[of.relation]
 	to.Source, to.Target = append(to.Source, source), append(to.Target, target)
 	switch {
 	case e.Weight != nil:
@@ -205,32 +204,48 @@ func (a *addition) edge(kind int, of id, e *end, out bool) error {
 	return nil
 }
 
-// relationOf is the relation of that name, empty: the only one, from or into vertices of a type, and the type
-// of its other end.
-func relationOf(g *graph.Graph, kind int, name string, out bool) (relation, other int, err error) {
-	var known []string
+// way is how a request names the relations that join vertices of a type, in a direction. An empty name is all.
+type way struct {
+	kind int
+	out  bool
+	name string
+}
+
+// joined is a relation, and the type of its other end.
+type joined struct{ relation, other int }
+
+// ways finds what edges of new vertices may be of. kinds are the numbers of vertex types.
+func ways(g *graph.Graph, kinds map[string]int) map[way][]joined {
+	ways := map[way][]joined{}
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		from, to, err := g.Joins(r)
-		if err != nil {
-			return 0, 0, err
-		}
-		if !out {
-			from, to = to, from
-		}
-		if _, short, _ := r.Ends(); from == kind && (name == "" || name == short || name == r.FullName()) {
-			known = append(known, r.FullName())
-			relation = i
-			other = to
+		from, short, to := r.Ends()
+		source, target := kinds[from], kinds[to]
+		names := []string{"", short, r.FullName()}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			out, in := way{source, true, name}, way{target, false, name}
+			ways[out] = append(ways[out], joined{i, target})
+			ways[in] = append(ways[in], joined{i, source})
 		}
 	}
-	switch {
-	case len(known) == 0:
-		return 0, 0, refusal.Errorf("no relation %.40q joins such vertices in this direction; see weft "+
-			"inspect", name)
-	case len(known) > 1:
-		return 0, 0, refusal.Errorf("an edge may be of several relations; give it as an object with id and "+
-			"relation: one of %s", strings.Join(known, ", "))
+	return ways
+}
+
+// relationOf is the relation of that name, empty: the only one, from or into vertices of a type.
+func (s *Server) relationOf(asked way) (joined, error) {
+	switch known := s.ways[asked]; len(known) {
+	case 0:
+		return joined{}, refusal.Errorf("no relation %.40q joins such vertices in this direction; see weft "+
+			"inspect", asked.name)
+	case 1:
+		return known[0], nil
+	default:
+		var names []string
+		for _, j := range known {
+			names = append(names, s.model.Graph.Relations[j.relation].FullName())
+		}
+		return joined{}, refusal.Errorf("an edge may be of several relations; give it as an object with id "+
+			"and relation: one of %s", strings.Join(names, ", "))
 	}
-	return relation, other, nil
 }

@@ -68,15 +68,20 @@ const (
 	valueBytes  = 48
 )
 
-// respond is the response to what was asked, whose memory it counts.
-func (s *Server) respond(asked *asked, a answer, h *holding) (r *response, err error) {
+// respond is the body of the response to what was asked, whose memory it counts, unless the client is gone.
+func (s *Server) respond(asked *asked, a answer, h *holding, gone <-chan struct{}) ([]byte, error) {
 	table := &s.model.Table
-	r = &response{Unknown: asked.unknown}
+	r := response{Unknown: asked.unknown}
 	names := 0 // bytes of the classes' names, as JSON
 	for _, name := range table.Classes {
 		names += 2 * len(name)
 	}
 	for i, id := range asked.ids {
+		select {
+		case <-gone:
+			return nil, errLeft
+		default:
+		}
 		one, row, bytes := prediction{Vertex: id}, a.results[i], answerBytes
 		var of predictions.Outcome
 		of.Of(table.Columns, row)
@@ -117,5 +122,5 @@ func (s *Server) respond(asked *asked, a answer, h *holding) (r *response, err e
 		r.Predictions = append(r.Predictions, one)
 	}
 	s.metrics.unknown(asked.unknown)
-	return r, nil
+	return json.Marshal(&r)
 }

@@ -28,8 +28,22 @@ func (s *Server) answer(batch []*question) {
 		if a.err != nil && len(batch) > 1 {
 			a = s.infer(q.vertices, q)(q)
 		}
-		q.answered <- a
+		q.answered <- s.finish(q, a)
 	}
+}
+
+// finish encodes an answer. Each inference has one at a time.
+func (s *Server) finish(q *question, a answer) (finished answer) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			finished.err = fmt.Errorf("an answer failed: %v", fault)
+			s.options.Log.Printf("%v\n%s", finished.err, debug.Stack())
+		}
+	}()
+	if finished = a; a.err == nil && q.respond != nil {
+		finished.text, finished.err = q.respond(a)
+	}
+	return finished
 }
 
 // infer computes vertices, of which some may be listed more than once, with the addition and the outputs of a

@@ -14,7 +14,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -309,7 +311,7 @@ func failing(s *Server, with answer) {
 	go func() {
 		for batch := s.queue.take(); batch != nil; batch = s.queue.take() {
 			for _, q := range batch {
-				q.answered <- with
+				q.answered <- s.finish(q, with)
 			}
 		}
 	}()
@@ -458,6 +460,34 @@ func TestHalfClosed(t *testing.T) {
 		assert.Contains(t, string(text), `{"predictions":[{"vertex":"v1","class":`)
 		assert.NoError(t, end())
 	})
+}
+
+// TestLeft: what a client asks that resets its connection waits no more, so that others wait for less. Its
+// answer is not encoded if it is computed already.
+func TestLeft(t *testing.T) {
+	m, _ := trained(t, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s, l, end := serving(t, m.Model, Options{Queue: 1})
+		const body = `{"vertices": ["v1"]}`
+		for range 3 {
+			_, there := net.Pipe()
+			l.conns <- &halfClosed{there, io.MultiReader(strings.NewReader(fmt.Sprintf(head+body, len(body))),
+				iotest.ErrReader(syscall.ECONNRESET))}
+			synctest.Wait()
+			assert.Equal(t, 0, s.queue.length())
+		}
+		stays := l.connect()
+		send(stays)
+		synctest.Wait()
+		go s.compute()
+		assert.Equal(t, http.StatusOK, answerOn(t, stays).StatusCode)
+		assert.NoError(t, end())
+	})
+	s := New(m.Model, Options{Workers: 1, Queue: 1})
+	gone := make(chan struct{})
+	close(gone)
+	_, err := s.respond(&asked{ids: []any{"v1"}}, answer{results: [][]float32{{1, 2}}}, &holding{all: &s.memory}, gone)
+	assert.ErrorIs(t, err, errLeft)
 }
 
 // TestManyRequests: of 50,000 requests over a few connections, some of them wrong, each is answered in order,

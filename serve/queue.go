@@ -17,6 +17,8 @@ type question struct {
 	added    *appended.Graph // with new vertices; nil: the graph alone
 	outputs  train.Outputs
 	answered chan answer // takes one
+	// respond encodes the answer, which takes time; nil: nobody reads it
+	respond func(answer) ([]byte, error)
 }
 
 // size is how much a question asks for: its vertices, and the edges that it adds.
@@ -33,6 +35,7 @@ func (q *question) size() int {
 // answer has a row for each vertex of a question, in its order.
 type answer struct {
 	results, embeddings [][]float32
+	text                []byte // of the response
 	err                 error
 }
 
@@ -109,6 +112,16 @@ func (q *queue) take() (batch []*question) {
 		return takes
 	})
 	return batch
+}
+
+// drop ends a question that waits, as its client has left. One that is computed gets its answer.
+func (q *queue) drop(one *question) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if at := slices.Index(q.waiting, one); at >= 0 {
+		q.waiting = slices.Delete(q.waiting, at, at+1)
+		one.answered <- answer{err: errLeft}
+	}
 }
 
 // length is how many questions wait.

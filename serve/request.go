@@ -158,7 +158,10 @@ func (s *Server) check(body *request, h *holding) (a asked, err error) {
 		a.columns = predictions.ByDefault(s.model.Table.Columns)
 		return a, nil
 	}
-	for _, name := range body.Columns {
+	for k, name := range body.Columns {
+		if slices.Contains(body.Columns[:k], name) {
+			return a, refusal.Errorf("the column %.100q comes twice; name it once", name)
+		}
 		a.columns = append(a.columns, predictions.Answer(name))
 		if !slices.Contains(given, predictions.Answer(name)) {
 			return a, refusal.Errorf("%.100q is no column of these predictions; give some of %v", name, given)

@@ -7,7 +7,7 @@
 //
 // A request is read up to the first thing that is too much. It then waits in a queue of limited length for a
 // fixed number of goroutines, each of which computes an inference at a time, on the message-flow graph of the
-// vertices. Small requests that wait share one. What is wrong with a request is answered by a status of 400
+// vertices, and encodes its answers. Small requests that wait share one. What is wrong with a request is answered by a status of 400
 // and above, and a JSON object whose only key is error. Once a file of the store has changed, no request is
 // answered.
 //
@@ -66,6 +66,8 @@ type Server struct {
 	model   Model
 	options Options
 	types   []graph.VertexType
+	kinds   map[string]int // their numbers
+	ways    map[way][]joined
 	ids     []*ids         // by vertex type
 	columns columns.ByType // that features are made of
 	queue   *queue
@@ -104,18 +106,23 @@ var errEnds = badRequest{
 	errors.New("the server ends, and this answer took longer than its end may"), http.StatusServiceUnavailable,
 }
 
+// errLeft ends what a client asks that has reset its connection. It never hears the status, which is nginx'.
+var errLeft = badRequest{errors.New("the client has left"), 499}
+
 // New returns a server of a model. Its goroutines run within Serve.
 func New(m Model, o Options) *Server {
 	s := &Server{
-		model: m, options: o, types: m.Graph.Types,
+		model: m, options: o, types: m.Graph.Types, kinds: map[string]int{},
 		columns: m.Predictor.Columns(), queue: newQueue(o.Queue), rests: make(chan struct{}, 1),
 		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)),
 	}
 	s.options.Log = cmp.Or(o.Log, log.Default())
 	s.working, s.stop = context.WithCancel(context.Background())
-	for _, t := range s.types {
+	for kind, t := range s.types {
 		s.ids = append(s.ids, newIDs(t.Count, t.Names))
+		s.kinds[t.Name()] = kind
 	}
+	s.ways = ways(m.Graph, s.kinds)
 	s.metrics = newFigures(s)
 	return s
 }
@@ -301,11 +308,9 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 
 // answerTo computes the answer to a request for predictions: its status and body.
 func (s *Server) answerTo(r *http.Request, h *holding) (status int, text []byte) {
-	response, err := s.response(r, h)
+	text, err := s.response(r, h)
 	if err == nil {
-		if text, err = json.Marshal(response); err == nil {
-			return http.StatusOK, text
-		}
+		return http.StatusOK, text
 	}
 	var bad badRequest
 	status = http.StatusInternalServerError
@@ -318,8 +323,8 @@ func (s *Server) answerTo(r *http.Request, h *holding) (status int, text []byte)
 	return status, problem(err.Error())
 }
 
-// response computes the answer to a request for predictions.
-func (s *Server) response(r *http.Request, h *holding) (*response, error) {
+// response computes the body of the answer to a request for predictions.
+func (s *Server) response(r *http.Request, h *holding) ([]byte, error) {
 	if err := takes(r); err != nil {
 		return nil, err
 	}
@@ -330,18 +335,23 @@ func (s *Server) response(r *http.Request, h *holding) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := s.question(&asked)
+	q, gone := s.question(&asked), gate.Of(r).Gone()
+	q.respond = func(a answer) ([]byte, error) { return s.respond(&asked, a, h, gone) }
 	s.queue.put(q)
-	a := <-q.answered
+	var a answer
+	select {
+	case a = <-q.answered:
+	case <-gone:
+		s.queue.drop(q)
+		a = <-q.answered
+	}
 	switch {
 	case errors.Is(a.err, context.Canceled):
 		return nil, errEnds
 	case a.err != nil && s.changed() != nil:
 		return nil, badRequest{a.err, http.StatusServiceUnavailable}
-	case a.err != nil:
-		return nil, a.err
 	}
-	return s.respond(&asked, a, h)
+	return a.text, a.err
 }
 
 // takes refuses a body that is not JSON by its header. A page elsewhere cannot send what is without being

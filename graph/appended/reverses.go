@@ -2,7 +2,6 @@ package appended
 
 import (
 	"fmt"
-	"slices"
 
 	"weft/graph"
 )
@@ -10,13 +9,15 @@ import (
 // AddReverses adds the reverses of new edges to the relations of the graph that hold the reverses of others,
 // but for those that have new edges of their own. Notes say which.
 func (a *Addition) AddReverses(g *graph.Graph) (notes []string) {
+	numbers := map[[3]string]int{}
+	for i := range g.Relations {
+		source, name, target := g.Relations[i].Ends()
+		numbers[[3]string{source, name, target}] = i
+	}
 	for i := range g.Relations {
 		source, name, target, ok := g.Relations[i].ReverseOf()
-		forward := slices.IndexFunc(g.Relations, func(r graph.Relation) bool {
-			s, n, t := r.Ends()
-			return s == source && n == name && t == target
-		})
-		if !ok || forward < 0 || a.Edges[i].Len() > 0 || a.Edges[forward].Len() == 0 {
+		forward, known := numbers[[3]string{source, name, target}]
+		if !ok || !known || a.Edges[i].Len() > 0 || a.Edges[forward].Len() == 0 {
 			continue
 		}
 		e := a.Edges[forward]

@@ -5,6 +5,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -73,14 +74,26 @@ func Of(r *http.Request) *Conn {
 	return c
 }
 
-// Accept waits for a connection, and until there is room for it.
+// Accept waits for a connection, and until there is room for it. Where the process may open no more files,
+// one that has waited long makes room.
 func (g *Gate) Accept() (net.Conn, error) {
 	c, err := g.Listener.Accept()
+	for ; errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE); c, err = g.Listener.Accept() {
+		g.mu.Lock()
+		g.makeRoom()
+		g.mu.Unlock()
+		select {
+		case <-time.After(look):
+		case <-g.shut:
+			return nil, net.ErrClosed
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	time.Sleep(g.pace)
 	one := &Conn{Conn: c, gate: g, gone: make(chan struct{})}
+	one.leave = sync.OnceFunc(func() { close(one.gone) })
 	for one.Waits(); !g.admit(one); {
 		select {
 		case <-time.After(look):
@@ -96,22 +109,28 @@ func (g *Gate) Accept() (net.Conn, error) {
 func (g *Gate) admit(one *Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.conns) >= g.most {
-		first := (*Conn)(nil)
-		since := time.Now().Add(-patience).UnixNano()
-		for c := range g.conns {
-			if at := c.waits.Load(); at > 0 && at <= since {
-				first, since = c, at
-			}
-		}
-		if first == nil {
-			return false
-		}
-		delete(g.conns, first)
-		close(first.gone)
-		_ = first.Conn.Close() // its server sees that it is closed
+	if len(g.conns) >= g.most && !g.makeRoom() {
+		return false
 	}
 	g.conns[one] = true
+	return true
+}
+
+// makeRoom closes the connection that has waited longest, if one has waited too long. The caller holds mu.
+func (g *Gate) makeRoom() bool {
+	first := (*Conn)(nil)
+	since := time.Now().Add(-patience).UnixNano()
+	for c := range g.conns {
+		if at := c.waits.Load(); at > 0 && at <= since {
+			first, since = c, at
+		}
+	}
+	if first == nil {
+		return false
+	}
+	delete(g.conns, first)
+	first.leave()
+	_ = first.Conn.Close() // its server sees that it is closed
 	return true
 }
 
@@ -131,9 +150,18 @@ type Conn struct {
 	gate  *Gate
 	waits atomic.Int64 // since when it waits for its client, by Unix time; 0: the server works for it
 	gone  chan struct{}
+	leave func() // closes gone
 }
 
-// Gone is closed once the connection has made room for another.
+// Read reads. One that fails because the client has reset the connection says that it is gone.
+func (c *Conn) Read(p []byte) (n int, err error) {
+	if n, err = c.Conn.Read(p); errors.Is(err, unix.ECONNRESET) {
+		c.leave()
+	}
+	return n, err
+}
+
+// Gone is closed once the connection has made room for another, or its client has reset it.
 func (c *Conn) Gone() <-chan struct{} {
 	if c == nil {
 		return nil

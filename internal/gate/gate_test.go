@@ -3,9 +3,13 @@ package gate
 import (
 	"net"
 	"net/http"
+	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -92,5 +96,59 @@ func TestGate(t *testing.T) {
 		for range in {
 		}
 		assert.Equal(t, 3, g.Open())
+	})
+}
+
+// full is a listener of a process that may open no more files, but for those that its connections give back.
+type full struct {
+	pipes
+	left *atomic.Int32
+}
+
+func (f full) Accept() (net.Conn, error) {
+	if f.left.Load() == 0 {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", unix.EMFILE)}
+	}
+	c, err := f.pipes.Accept()
+	f.left.Add(-1)
+	return &counted{c, f.left}, err
+}
+
+// counted gives its file back.
+type counted struct {
+	net.Conn
+	left *atomic.Int32
+}
+
+func (c *counted) Close() error { c.left.Add(1); return c.Conn.Close() }
+
+// TestNoFiles: where the process may open no more files, a connection that has waited long makes room, as one
+// does where all places are taken.
+func TestNoFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := full{make(pipes, 3), new(atomic.Int32)}
+		l.left.Store(2)
+		g := New(l, 9, 0)
+		for range 3 {
+			here, there := net.Pipe()
+			defer here.Close()
+			l.pipes <- there
+		}
+		began := time.Now()
+		first, err := g.Accept()
+		require.NoError(t, err)
+		first.(*Conn).Works()
+		second, err := g.Accept()
+		require.NoError(t, err)
+		_, err = g.Accept()
+		require.NoError(t, err)
+		<-second.(*Conn).Gone()
+		if took := time.Since(began); took < patience || took > patience+2*look {
+			t.Errorf("it waited %s", took)
+		}
+		assert.Equal(t, 2, g.Open())
+		require.NoError(t, g.Close())
+		_, err = g.Accept()
+		assert.ErrorIs(t, err, net.ErrClosed)
 	})
 }
