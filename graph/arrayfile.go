@@ -44,10 +44,25 @@ func newArray[T element](s *Folder, file string, shape ...int) *arrayFile {
 		s: s, name: filepath.Join(s.sub, file), f: f, hash: sha256.New(),
 		growing: shape[0] == npy.Growing,
 	}
-	a.b = bufio.NewWriterSize(&summed{f: f, hash: a.hash, tell: s.tell}, 1<<20)
+	a.b = bufio.NewWriterSize(&summed{f: f, hash: a.hash, tell: s.tell}, bufferFor(shape))
 	s.open = append(s.open, a)
 	a.w, s.err = npy.NewWriter(a.b, npy.Descr[T](), shape...)
+	s.sent -= int64(a.b.Buffered()) // the header, which is none of s.all
 	return a
+}
+
+// bufferFor is how many bytes of an array are written at a time: few of a small one, of which a graph of many
+// relations has thousands.
+func bufferFor(shape []int) int {
+	const most, header = 1 << 20, 1 << 10
+	bytes := 8
+	for _, n := range shape {
+		if n < 0 || n > most/bytes { // npy.Growing is any number
+			return most
+		}
+		bytes *= max(n, 1)
+	}
+	return min(most, bytes+header)
 }
 
 // put appends elements to an array.
@@ -63,7 +78,11 @@ func put[T element](a *arrayFile, elements []T) {
 // tell shows that so many more bytes of arrays are written.
 func (s *Folder) tell(bytes int) {
 	s.sent += int64(bytes)
-	s.progress.Of("writing", s.sent, s.all)
+	done := s.sent
+	if s.all > 0 { // which lacks splits
+		done = min(done, s.all)
+	}
+	s.progress.Of("writing", done, s.all)
 }
 
 // close checks that the array is complete. It is on disk after completed.

@@ -223,3 +223,18 @@ func TestRelationsOfOneFolder(t *testing.T) {
 	const want = `two relations would have the folder "edges/paper__cites__too__paper": rename one of them`
 	assert.Refused(t, g.Check(), want)
 }
+
+// TestProgressOfWriting: what is written is at most what there is to write, whose headers do not count, and all
+// of it in the end.
+func TestProgressOfWriting(t *testing.T) {
+	written, all := int64(0), int64(0)
+	progress := func(_ string, done, of int64) {
+		if done > of {
+			t.Errorf("%d of %d bytes are written", done, of)
+		}
+		written, all = done, of
+	}
+	require.NoError(t, typed().WriteWith(filepath.Join(t.TempDir(), "s"), progress,
+		func(string) error { return nil }))
+	assert.Equal(t, all, written)
+}

@@ -521,7 +521,10 @@ func (ps *Params) Names() []string {
 // namesIn returns the names of this set's tensors in a state. An older name is translated if this set knows
 // the newer one and the state does not hold both.
 func (ps *Params) namesIn(state State) map[string]string {
-	known := ps.Names()
+	known := map[string]bool{}
+	for _, name := range ps.Names() {
+		known[name] = true
+	}
 	names := map[string]string{}
 	for name := range state {
 		here := name
@@ -530,7 +533,7 @@ func (ps *Params) namesIn(state State) map[string]string {
 				here = path + newer
 			}
 		}
-		if _, both := state[here]; both || !slices.Contains(known, here) {
+		if _, both := state[here]; both || !known[here] {
 			here = name
 		}
 		names[here] = name

@@ -111,16 +111,17 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 	if err != nil {
 		return nil, nil, err
 	}
-	known := []string{vertexTypesKey, edgeTypesKey}
+	known, numbers := map[string]bool{vertexTypesKey: true, edgeTypesKey: true}, map[string]int{}
 	for k, name := range names {
-		if slices.Contains(names[:k], name) {
+		if _, twice := numbers[name]; twice {
 			return nil, nil, refusal.Errorf("%s: array %q has %.60q twice: name each type once", a.Path,
 				vertexTypesKey, name)
 		}
+		numbers[name] = k
 		v := vertexType{Archive: a.In("vertices/" + graph.FolderName(name)), name: name}
 		vertices = append(vertices, v)
 		for _, key := range vertexKeys {
-			known = append(known, v.Key(key))
+			known[v.Key(key)] = true
 		}
 	}
 	for triple := range slices.Chunk(ends, 3) {
@@ -128,8 +129,8 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 		r := relation{Archive: a.In(folder), name: triple[1], key: arrays.EdgeIndexKey}
 		for i, to := range []*int{&r.source, &r.target} {
 			end := triple[2*i]
-			*to = slices.Index(names, end)
-			if *to < 0 {
+			at, listed := numbers[end]
+			if *to = at; !listed {
 				return nil, nil, refusal.Errorf("%s: array %q joins vertices of the type %.60q, which %q "+
 					"does not list", a.Path, edgeTypesKey, end, vertexTypesKey)
 			}
@@ -140,7 +141,7 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 		}
 		relations = append(relations, r)
 		for _, key := range edgeKeys {
-			known = append(known, r.Key(key))
+			known[r.Key(key)] = true
 		}
 	}
 	if len(vertices) == 0 || len(relations) == 0 {
@@ -148,7 +149,7 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 			"one of each", a.Path, len(vertices), len(relations))
 	}
 	for _, key := range a.Names() {
-		if !slices.Contains(known, key) {
+		if !known[key] {
 			return nil, nil, refusal.Errorf("%s: array %.80q is not read: leave it out; a type has %s, and "+
 				"a relation %s", a.Path, key, arrays.Listed(vertexKeys), arrays.Listed(edgeKeys))
 		}
@@ -209,7 +210,7 @@ func (a *archive) countByEdges(vertices []vertexType, k int, relations []relatio
 	edges []streamed.Relation, total int,
 ) error {
 	v, largest := &vertices[k], int32(-1)
-	for i, r := range relations {
+	for i, r := range relations { // fewer than a thousand, as each has an array
 		if r.source != k && r.target != k {
 			continue
 		}

@@ -687,3 +687,16 @@ func TestClassNames(t *testing.T) {
 		refused(t, want, entries...)
 	}
 }
+
+// TestManyTypes: a short file of many names takes as long as it is, and no square of that.
+func TestManyTypes(t *testing.T) {
+	const n = 100_000
+	var names []string
+	for k := range n {
+		names = append(names, fmt.Sprint(k))
+	}
+	refused(t, `0 vertices of the type "2" for 2 edges: give their number as`,
+		array("vertex_types", "<U5", fmt.Sprintf("(%d,)", n), text(5, names...)),
+		array("edge_types", "<U2", "(1, 3)", text(2, "0", "to", "1")),
+		array("edges/0__to__1/edge_index", "<i8", "(2, 2)", []int64{0, 1, 1, 0}))
+}

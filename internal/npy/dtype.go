@@ -36,6 +36,10 @@ func Descr[T element]() string {
 // ErrObjects is what is wrong with an array of Python objects: its data is a pickle.
 var ErrObjects = errors.New("it holds Python objects, which are never read; " + foreign.Conversion)
 
+// mostText bounds the texts of an array, which all take the room of its longest: a file of a megabyte may be
+// some gigabytes of them.
+const mostText = 1 << 16 // characters
+
 func parseDtype(descr string) (dtype, error) {
 	if len(descr) == 2 && descr[1] == 'O' {
 		return dtype{}, refusal.Errorf("%w", ErrObjects)
@@ -63,6 +67,10 @@ func parseDtype(descr string) (dtype, error) {
 	case 'U':
 		known = size <= math.MaxInt32/4
 		d.size *= 4
+	}
+	if known && (d.kind == 'S' || d.kind == 'U') && size > mostText {
+		return dtype{}, refusal.Errorf("dtype %q has texts of up to %d characters, and at most %d are read: save "+
+			"shorter ones", descr, size, mostText)
 	}
 	switch order {
 	case '<':

@@ -106,6 +106,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{"long double", of("<f16", "False", "(0,)"), "is not read"},
 		{"leading zero", of("<i08", "False", "(0,)"), "unknown dtype"},
 		{"order missing", of("|i4", "False", "(0,)"), "is not read"},
+		{"long text", of("<U65537", "False", "(0,)"), "texts of up to 65537 characters, and at most 65536 are read"},
 		{"empty text", of("|S0", "False", "(1000000000000,)"), "no bytes"},
 		{"lying shape", of("<f8", "False", "(1000000000000,)"), "are there"},
 	} {
