@@ -53,7 +53,7 @@ func (o *offload) next() *Matrix {
 				return nil
 			}
 			o.list, o.listed, o.listedUnused = o.list[:0], turn, unused
-			for m := range o.rests {
+			for _, m := range o.rests {
 				if c, may := m.mayLeave(turn); may {
 					o.list = append(o.list, c)
 				}

@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -430,7 +431,7 @@ func (t *Meter) Close() {
 		o.changed.Wait()
 	}
 	if t.offload != nil { // other Meters of the worker go on
-		for m := range t.offload.rests {
+		for _, m := range slices.Clone(t.offload.rests) {
 			if m.meter == t {
 				if m.rest.state != away {
 					t.live[m.kind] -= int64(m.bytes)

@@ -2,7 +2,6 @@ package tensor
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -72,10 +71,10 @@ type offload struct {
 	split    *Meter        // nil: there is none
 	turn     atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
 	unused   atomic.Uint64 // calls of DontNeed
-	rests    map[*Matrix]struct{}
-	short    bool         // a matrix has left
-	leaving  [kinds]int64 // bytes that are being written, and leave then
-	busy     int          // matrices that are being written, or read ahead
+	rests    []*Matrix     // in any order: each turn goes through all
+	short    bool          // a matrix has left
+	leaving  [kinds]int64  // bytes that are being written, and leave then
+	busy     int           // matrices that are being written, or read ahead
 	changed  *sync.Cond
 	moved    Moved
 	extents  extents
@@ -101,7 +100,7 @@ func (t *Meter) Offload(d Disk, limit int64) {
 
 func (t *Meter) rest(below level, limit int64) {
 	t.offload = &offload{
-		below: below, limit: limit, rests: map[*Matrix]struct{}{}, changed: sync.NewCond(&t.mu),
+		below: below, limit: limit, changed: sync.NewCond(&t.mu),
 		extents: extents{free: map[int][]int64{}},
 	}
 }
@@ -166,7 +165,7 @@ func (t *Meter) EndTurn() {
 		return
 	}
 	var final []*Matrix
-	for m := range o.rests {
+	for _, m := range o.rests {
 		if r := m.rest; r.state == here && r.readOnly && !r.saved && r.used.Load() == o.turn.Load() {
 			final = append(final, m)
 		}
@@ -188,7 +187,7 @@ func (t *Meter) Level() {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := slices.SortedFunc(maps.Keys(o.rests), func(a, b *Matrix) int {
+	all := slices.SortedFunc(slices.Values(o.rests), func(a, b *Matrix) int {
 		return cmp.Compare(a.rest.number, b.rest.number)
 	})
 	room := o.limit - t.metered() + t.idleBytes()
@@ -365,7 +364,7 @@ func (t *Meter) SetAllReadOnly(k Kind) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for m := range t.offload.rests {
+	for _, m := range t.offload.rests {
 		if m.kind == k && m.meter == t {
 			m.rest.readOnly = true
 		}

@@ -8,6 +8,7 @@ import (
 // rest is what a matrix needs to rest (offload.go). It is nil for one that stays.
 type rest struct {
 	state    state
+	index    int           // in offload.rests
 	number   uint64        // by rank, and of one rank in the order of creation
 	used     atomic.Uint64 // the turn of the last use
 	readOnly bool          // nobody changes the elements
@@ -42,7 +43,8 @@ func (t *account) mayRest(m *Matrix, least int) {
 	m.rest = &rest{number: m.meter.made}
 	m.rest.used.Store(o.turn.Load())
 	m.meter.made++
-	o.rests[m] = struct{}{}
+	m.rest.index = len(o.rests)
+	o.rests = append(o.rests, m)
 }
 
 // Pin keeps the matrix in memory until Unpin or Release. A goroutine that reads or writes a matrix in other
@@ -282,7 +284,10 @@ func (t *account) settled(m *Matrix) {
 // forget makes a matrix, which must be settled, one that does not rest. The caller holds mu.
 func (t *account) forget(m *Matrix) {
 	t.dropSpares(m)
-	delete(t.offload.rests, m)
+	o, last := t.offload, len(t.offload.rests)-1
+	o.rests[last].rest.index = m.rest.index
+	o.rests[m.rest.index], o.rests[last] = o.rests[last], nil
+	o.rests = o.rests[:last]
 	if m.rest.placed {
 		t.offload.extents.put(m.rest.offset, m.bytes)
 	}
