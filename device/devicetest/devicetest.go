@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Library makes bin/libcuda-on-cpu.so and has WEFT_CUDA name it during a test, unless that names one. The
@@ -33,13 +35,22 @@ func Compiler(t testing.TB) {
 	}
 }
 
-// Build makes bin/libcuda-on-cpu.so, and returns its path.
+// Build makes bin/libcuda-on-cpu.so, and returns its path. Of several processes that want it one compiles it,
+// which takes a minute of a processor, and the others wait.
 var Build = sync.OnceValues(func() (string, error) {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return "", fmt.Errorf("go list: %w", err)
 	}
 	root, library := string(module[:len(module)-1]), filepath.Join("bin", "libcuda-on-cpu.so")
+	one, err := os.Open(root)
+	if err != nil {
+		return "", err
+	}
+	defer one.Close() // which unlocks
+	if err := unix.Flock(int(one.Fd()), unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("%s: %w", root, err)
+	}
 	said, err := exec.Command("make", "--no-print-directory", "-C", root, library).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("make %s: %w\n%s", library, err, said)
