@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"math"
 	"net"
 	"net/http"
@@ -222,6 +223,19 @@ func TestTogether(t *testing.T) {
 			assert.Equal(t, all.Logits[v*3:v*3+3], a.results[i])
 		}
 	}
+}
+
+// TestApart: of questions that share an inference, which fails, each has the answer that it has alone.
+func TestApart(t *testing.T) {
+	m, all := trained(t, nil)
+	s := New(m.Model, Options{Workers: 1, Queue: 4, Log: log.New(io.Discard, "", 0)})
+	good := &question{vertices: []int32{3}, answered: make(chan answer, 1)}
+	bad := &question{vertices: []int32{1 << 20}, answered: make(chan answer, 1)}
+	s.answer([]*question{good, bad})
+	a := <-good.answered
+	require.NoError(t, a.err)
+	assert.Equal(t, all.Logits[9:12], a.results[0])
+	assert.Error(t, (<-bad.answered).err, "a vertex that is not there")
 }
 
 // TestQueue: inferences take turns between the oldest question and the smallest. Where one too many waits,

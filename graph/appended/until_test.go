@@ -1,6 +1,7 @@
 package appended
 
 import (
+	"slices"
 	"testing"
 
 	"weft/graph"
@@ -48,6 +49,18 @@ func TestUntil(t *testing.T) {
 			assert.Equal(t, r.Indptr[v+1], at)
 		}
 	}
+	between := *g // new ones stand before the parallel ones that were there
+	between.Relations = slices.Clone(g.Relations)
+	knows := &between.Relations[1]
+	split := knows.EdgeSplit
+	*knows, err = graph.NewRelation(2, graph.Edges{
+		Source: []int32{1, 1, 1}, Target: []int32{0, 0, 0}, FeatureColumns: 2, Features: []float32{9, 9, 1, 2, 3, 4},
+	})
+	require.NoError(t, err)
+	knows.Source, knows.Name, knows.Target, knows.EdgeSplit = "person", "knows", "person", split
+	_, err = On(g).Until(&between)
+	assert.Refused(t, err,
+		"the edges of person__knows__person into vertex 0 are not those of before and others")
 	_, err = On(later).Until(g)
 	assert.Refused(t, err, "the vertices of person are not those of before and others behind them")
 	g.Types[0].Features.Dense[1] = 9

@@ -197,6 +197,24 @@ class Whole(nn.Module):
         return self.last(h @ (h.t() @ h / x.size(0)))
 
 
+class Picked(nn.Module):
+    """Products of negative numbers, softmax over the edges out of a vertex, ELU's other form, and columns by steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin, self.out, self.act = nn.Linear(X, 8), nn.Linear(24, C), nn.ELU(0.5)
+        self.sources, self.targets = nn.Linear(8, 2), nn.Linear(8, 2)
+
+    def forward(self, x, edge_index):
+        source, target = edge_index
+        h = self.act(self.lin(x))
+        product = scatter(h[source] * 2, target, 0, x.size(0), "mul").tanh()
+        scores = F.leaky_relu(self.sources(h)[source] + self.targets(h)[target], 0.2)
+        soft = softmax(scores, source, num_nodes=x.size(0)).unsqueeze(-1)
+        heads = scatter(h.view(-1, 2, 4)[source] * soft, target, 0, x.size(0)).flatten(1)
+        return self.out(torch.cat([product, heads, h[:, ::2], h[:, 1::2]], 1))
+
+
 RELATIONS = {
     ("author", "writes", "paper"): 70, ("paper", "rev_writes", "author"): 60, ("paper", "cites", "paper"): 90,
     ("venue", "prints", "paper"): 40, ("paper", "appears", "venue"): 30, ("author", "knows", "author"): 25,
@@ -290,6 +308,7 @@ def modules():
     yield "corners", Corners()
     yield "regrouped", Regrouped()
     yield "whole", Whole()
+    yield "picked", Picked()
 
 
 def graph():

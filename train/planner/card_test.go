@@ -111,7 +111,11 @@ func TestMessagesOfCards(t *testing.T) {
 	l.sent[comm.Stage] = comm.Traffic{Bytes: 20}
 	for direct, want := range map[bool]float64{false: 2 + 2 + 1, true: 2} {
 		f.Resolved = &setting.Resolved{Options: setting.Options{DeviceMessages: direct}}
-		assert.Near(t, want, f.moves(&l, comm.Stage), 1e-9, direct)
+		for _, f.Links = range []Links{{Sends: 10, Receives: 10}, {Sends: 10, Receives: 40}, {Sends: 40, Receives: 10}} {
+			assert.Near(t, want, f.moves(&l, comm.Stage), 1e-9, "%v, %+v", direct, f.Links)
+		}
+		f.Links = Links{} // within the host's memory, which the cards' copies pass in any case
+		assert.Near(t, 2+1, f.moves(&l, comm.Stage), 1e-9, "%v, no link", direct)
 	}
 }
 
@@ -199,15 +203,23 @@ func TestLaunchesByCounts(t *testing.T) {
 // TestRestingByCounts: where a smaller graph stands for one of which a part rests, memory, copies and what
 // rests are about those of its own plan.
 func TestRestingByCounts(t *testing.T) {
-	c, on := random(2*3*leastRows, 5), &Machine{Card: Published("h100")}
-	o := train.Defaults()
-	o.Model, o.Hidden, o.Layers, o.Device, o.Partitions = "sage", 32, 3, setting.AllCards, 2
+	restsByCounts(t, &Machine{Card: Published("h100")}, "", 2)
+	restsByCounts(t, &Machine{Card: Published("h100"), Cards: 1, Sharers: 2}, "graph=2", 4) // on one card
+}
+
+// restsByCounts compares the plan by counts of a run with too little memory on cards with the plan of its own
+// graph.
+func restsByCounts(t *testing.T, on *Machine, parallel string, partitions int) {
+	t.Helper()
+	c, o := random(2*3*leastRows, 5), train.Defaults()
+	o.Model, o.Hidden, o.Layers, o.Device = "sage", 32, 3, setting.AllCards
+	o.Parallel, o.Partitions = parallel, setting.Partitions(partitions)
 	r, err := o.Resolve()
 	require.NoError(t, err)
 	whole, err := c.ofVertices(context.Background(), c.Vertices, o, r, on)
 	require.NoError(t, err)
 	_, needs := whole.Most()
-	o.Offload, o.MemoryLimit = setting.RAM, setting.Bytes(.7*float64(needs))
+	o.Offload, o.MemoryLimit = setting.RAM, setting.Bytes(.7*float64(needs))*setting.Bytes(r.Workers)
 	r, err = o.Resolve()
 	require.NoError(t, err)
 	want, err := c.ofVertices(context.Background(), c.Vertices, o, r, on)

@@ -81,7 +81,7 @@ func (c *Counts) within(k, vertices int) *Alike {
 	cut := c.Mixing * float64(k-1) / float64(k)
 	return &Alike{
 		Partitions: k, Whole: whole, Symmetric: c.Symmetric, Weighted: c.Weighted, EdgeColumns: c.EdgeColumns,
-		CutShare: cut, HaloRows: min(c.HaloRows(k), cut*c.degree()),
+		CutShare: cut, HaloRows: c.HaloRows(k),
 		FarShare: min(c.Mixing/float64(k), 1-cut),
 	}
 }

@@ -173,6 +173,16 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// TestHandled: messages of 20 bytes that come and go take .4 s of one thread, as far as no core is left for them.
+func TestHandled(t *testing.T) {
+	var l load
+	l.sent[comm.Stage] = comm.Traffic{Bytes: 20}
+	for cores, want := range map[int]float64{2: .4, 3: .2, 4: 0, 5: 0} {
+		f := formula{Machine: Machine{Cores: cores, Threads: 1, Sharers: 2, Links: Links{Handling: .01}}}
+		assert.Near(t, want, f.handled(&l, comm.Stage), 1e-12, "%d cores for two workers", cores)
+	}
+}
+
 // TestLoads: what of a worker's kernels goes on while rows move, by hand: of 100 edges 40 are remote.
 func TestLoads(t *testing.T) {
 	name := func(name string) plan.Kernel { return plan.Kernel{Name: name, Widths: [2]int{2, 1}} }

@@ -82,6 +82,7 @@ SEVERAL = {
 }
 VALUES = {
     "squared": nn.MSELoss(),
+    "squared of each": nn.MSELoss(reduction="none"),
     "absolute": nn.L1Loss(),
     "smooth": nn.SmoothL1Loss(beta=0.5),
     "huber": nn.HuberLoss(delta=2),

@@ -234,6 +234,11 @@ def fixed():
     return made().requires_grad_(False)
 
 
+class Detached(Net):
+    def forward(self, x, edge_index, edge_attr=None):
+        return super().forward(x, edge_index, edge_attr).detach() * x.mean()
+
+
 def hooked():
     module = made()
     module.out.weight.register_hook(lambda gradient: 2 * gradient)
@@ -263,6 +268,7 @@ def test_named(arrays, named):
     [
         (Net, {}, r"model: Net is a class: give a module of it, as Net\(…\)"),
         (fixed, {}, "model: no parameter has a gradient: forward is under torch.no_grad, or all have requires_grad=False"),
+        (Detached, {}, "model: no parameter has a gradient"),
         (hooked, {}, "model: out.weight has a hook on its gradient: remove it"),
         (made, {"hidden": 64}, "hidden 64: is for models that weft knows by name, and not for the module"),
         (made, {"optimizer": lambda m: torch.optim.RMSprop(m.parameters())}, "optimizer: RMSprop is none of torch.optim's SGD"),

@@ -340,6 +340,15 @@ def columns(self, x, edges):
     return torch.where(a > 0, a, b * 0.5) + c + F.normalize(h[:, ::6], dim=-1).amax(-1, True)
 
 
+def measured(self, x, edges):
+    """Quotients that are rounded down, and norms and deviations of every kind."""
+    h = self.lin(x)
+    rest = h - torch.div(h, 0.3, rounding_mode="floor") * 0.3 + h.detach() // 0.7
+    sizes = [h.norm(p, dim=-1, keepdim=True) for p in (1, 3, float("inf"), float("-inf"))]
+    spread = [h.std(0, correction=0), h.var(1, correction=2, keepdim=True), h.var(unbiased=False), h.std((0, 1), correction=3)]
+    return rest + sum(sizes) + sum(spread)
+
+
 def padded(self, x, edges):
     h = self.lin(x).view(-1, 2, 3)
     wide = F.pad(F.pad(h, (1, -1, 0, 2), value=0.5), (-1, 2)) + F.pad(h, (0, 1, 2, 0))
@@ -390,7 +399,7 @@ MODULES = {
     "loops of edges": lambda: CallAttr(means_of_loops, edge=nn.Linear(EDGE, OUT)),
     "remaining loops": lambda: CallWeight(remaining),
     "one object": OfData,
-    **{f.__name__: lambda f=f: Call(f) for f in (normalised, in_place, over_vertices, chosen, linear_attention, checkpointed, padded, reversed_edges, columns, along_columns, sparse)},
+    **{f.__name__: lambda f=f: Call(f) for f in (normalised, in_place, over_vertices, chosen, linear_attention, checkpointed, measured, padded, reversed_edges, columns, along_columns, sparse)},
 }
 
 
