@@ -19,6 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ._errors import Refused
+from ._operations import SEVERAL
+
 _OWN = f"{os.sep}weft{os.sep}"
 
 Key = tuple[str, str, str]
@@ -33,13 +36,15 @@ class Graph:
     Args:
         ends: of each relation, 2 × E, sources above targets.
         numbers: those of the vertices, from 0, by type.
+        graphs: how many graphs it is of.
     """
 
     is_block, is_multigraph = False, True
     __class__ = property(lambda self: sys.modules["dgl"].DGLGraph)  # what modules ask by isinstance
-    idtype, batch_size = torch.int64, 1
+    idtype = torch.int64
 
-    def __init__(self, ends: Mapping[Key, Tensor], numbers: Mapping[str, Tensor]) -> None:
+    def __init__(self, ends: Mapping[Key, Tensor], numbers: Mapping[str, Tensor], graphs: int = 1) -> None:
+        self.graphs = graphs
         self.ends, self.numbers = dict(ends), dict(sorted(numbers.items()))
         self.of_vertices = {name: _Fields() for name in self.numbers}
         self.of_edges = {key: _Fields() for key in self.ends}
@@ -73,7 +78,7 @@ class Graph:
 
     def over(self, ends: Mapping[Key, Tensor], copied: bool = True) -> Graph:
         """A graph of these edges between the same vertices, with a copy of the fields."""
-        other = Graph(ends, self.numbers)
+        other = Graph(ends, self.numbers, self.graphs)
         if copied:
             other.of_vertices = _copies(self.of_vertices)
         kept = [key for key in ends if ends[key] is self.ends.get(key)]
@@ -113,7 +118,7 @@ class Graph:
         """Some relations with their types, which share the fields."""
         keys = [self.to_canonical_etype(etype) for etype in etypes]
         numbers = {name: self.numbers[name] for key in keys for name in key[::2]}
-        of = Graph({key: self.ends[key] for key in keys}, numbers)
+        of = Graph({key: self.ends[key] for key in keys}, numbers, self.graphs)
         of.of_vertices = {name: self.of_vertices[name] for name in of.ntypes}
         of.of_edges = {key: self.of_edges[key] for key in keys}
         return of
@@ -144,10 +149,20 @@ class Graph:
 
     number_of_edges = num_edges
 
+    @property
+    def batch_size(self) -> int:
+        if self.graphs > 1:
+            raise Refused(SEVERAL.format("forward reads the graphs of the batch"))
+        return 1
+
     def batch_num_nodes(self, ntype: str | None = None) -> list[Any]:
-        return [self.num_nodes(ntype)]
+        return [self.num_nodes(ntype)] * self.batch_size
 
     def all_edges(self, form: str = "uv", order: str = "eid", etype: Any = None) -> tuple[Tensor, Tensor]:
+        if form != "uv":
+            raise NotImplementedError(f"edges(form={form!r}) gives numbers of edges: take both ends, by form='uv', and fields by edata")
+        if order not in ("eid", None):
+            raise NotImplementedError(f"edges(order={order!r}) sorts edges: take them as they are, by order='eid'")
         ends = self.ends[self.to_canonical_etype(etype)]
         return ends[0], ends[1]
 
@@ -434,7 +449,7 @@ class Degrees:
 
 
 @contextlib.contextmanager
-def graph_of(whole: Mapping[str, Any], own: bool) -> Iterator[Any]:
+def graph_of(whole: Mapping[str, Any], own: bool, graphs: int = 1) -> Iterator[Any]:
     """The graph of what is given by type: DGL's own, or one that stands for it in a trace.
 
     It has features where modules that take a graph alone look for them.
@@ -447,7 +462,7 @@ def graph_of(whole: Mapping[str, Any], own: bool) -> Iterator[Any]:
         graph = dgl.heterograph({key: tuple(of) for key, of in ends.items()}, counts)
         graph = graph if graph.canonical_etypes == list(ends) else dgl.edge_type_subgraph(graph, list(ends))
     else:
-        graph = Graph(ends, whole["n_id"])
+        graph = Graph(ends, whole["n_id"], graphs)
     for what, field in (("x", "feat"), ("edge_attr", "feat"), ("edge_weight", "weight")):
         for key, value in whole.get(what, {}).items():
             (graph.nodes if what == "x" else graph.edges)[key].data[field] = value

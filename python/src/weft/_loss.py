@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
-from . import _program, _weights
+from . import _program, _watch, _weights
 from ._errors import Refused
 from ._graph import Graph
 from ._operations import Flat, Unlowerable, Value
@@ -235,6 +235,17 @@ def _said(error: Refused) -> Refused:
     return Refused(f"loss: {why}")
 
 
+def _check_calls(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> None:
+    """Refuses a loss that keeps something from call to call, or draws random numbers: the first call would count for all."""
+    before, drawn = _watch.kept(loss), _watch.drawn()
+    with _watch.generators(), _Watched(columns):
+        loss(logits, labels)
+        if _watch.drawn() != drawn:
+            raise Refused("loss: draws random numbers of Python or NumPy: a loss is the same in each epoch")
+    if found := _watch.changed(before, _watch.kept(loss)):
+        raise Refused(f"loss: changes {min(found)} in each call: a loss is the same in each epoch")
+
+
 def _try(loss: Any, kind: str, shape: tuple[int, ...], columns: int, file: Path) -> None:
     """Refuses a loss that is no number, or that weft computes otherwise, on a small graph.
 
@@ -270,6 +281,7 @@ def _try(loss: Any, kind: str, shape: tuple[int, ...], columns: int, file: Path)
         raise Refused(
             f"loss: of random logits and labels it is no finite number ({failed}): write it for any logits"
         )
+    _check_calls(loss, logits.detach(), labels, columns)
     scratch = Scratch()
     try:
         at = np.arange(n)

@@ -11,6 +11,7 @@ import math
 import operator
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -717,6 +718,12 @@ PRIVATE = re.compile(
     r"/(torch|torch_geometric|dgl|weft|sympy)/|/torch_geometric\.nn\.|_(propagate|edge_updater)_\w+\.py$"
     r"|^<(frozen|eval|lambdif|string)|/python3[.\d]*/[a-z_]+\.py$"
 )
+
+
+def is_library(module: str) -> bool:
+    """Whether a module of Python, by its name, is none of the user's own."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return module == "builtins" or bool(PRIVATE.search(file))
 
 
 def line_of(node: Any) -> str:

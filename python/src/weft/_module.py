@@ -11,21 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from . import _program, _weights
-from ._arrays import Array
 from ._errors import Refused, reading
-from ._graph import Graph
 from ._scratch import Scratch
 
 if TYPE_CHECKING:
     import torch
-
-    from ._trace import Schema
-
-# By how much the program may differ from the module in float32, of the largest logit.
-_APART = 1e-3
 
 
 def is_module(model: Any) -> bool:
@@ -70,6 +61,8 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
         return dict(settings) | _of_loss(settings, counts, None, scratch)
     if find_spec("torch.export") is None:
         raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks; install PyTorch 2.6 or later")
+    from . import _watch
+    from ._compare import compare, refuse_draws
     from ._trace import Schema, tables_of, trace
 
     flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})
@@ -77,11 +70,16 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
         flags |= _scheduled(scheduler, settings, scratch)
     if hooked := [name for name, p in module.named_parameters() if p._backward_hooks or p._post_accumulate_grad_hooks]:
         raise Refused(f"model: {hooked[0]} has a hook on its gradient: remove it; a rate of its own is given by an optimizer")
-    module = _copied(module).cpu()
-    schema = Schema.of(counts)
-    if not any(schema.features.values()) and not tables_of(module, schema):
-        raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
-    traced = trace(module, schema=schema)
+    with _watch.generators():  # copies of PyG's modules and lazy layers draw from them
+        module = _copied(module).cpu()
+        schema = Schema.of(counts)
+        if not any(schema.features.values()) and not tables_of(module, schema):
+            raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
+        try:
+            traced = trace(module, schema=schema)
+        except Refused:
+            refuse_draws(module, schema)
+            raise
     file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
     program = json.loads(traced.text)
     shared: dict[int, list[str]] = {}
@@ -98,37 +96,102 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
         from . import _loss
 
         _loss.regularize(settings["regularization"], module, program)
-    if not _learns(program):
-        raise Refused("model: no parameter has a gradient: forward is under torch.no_grad, or all have requires_grad=False")
+    _mark_trained(program, compare(module, schema, program))
     file.write_text(json.dumps(program), encoding="utf-8")
-    _weights.write(weights, _state(module, program))
-    _compare(module, schema, file, weights)
+    _weights.write(weights, _weights.of_module(module, program))
     flags |= _of_loss(settings, counts, traced.shape, scratch)
     made = {name: value for name, value in settings.items() if name not in ("model", *_program.OURS)} | flags | {"program": file}
     return made if made.get("init") is not None else made | {"init": weights}
 
 
-def _learns(program: Mapping[str, Any]) -> bool:
-    """Whether the output depends on a parameter that is trained."""
-    trained = {p["name"] for p in program["parameters"] if p["trained"]}
-    left, seen = [program["output"]], set()
+def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:
+    """Says which parameters are trained: those that have a gradient, as an optimizer of PyTorch leaves out the others."""
+    reached, of_loss = _reached(program, program["output"]), _reached(program, program.get("regularization"))
+    names = {parameter["name"]: {parameter["name"], *parameter.get("aliases", ())} for parameter in program["parameters"]}
+    if missing := learned.difference(*(names[name] for name in reached & names.keys())):
+        raise Refused(f"model: PyTorch has a gradient of {min(missing)}, and weft has none: this is a mistake of weft: please "
+                      "report it with the module")  # fmt: skip
+    for parameter in program["parameters"]:
+        parameter["trained"] = bool(parameter["trained"] and names[parameter["name"]] & (learned | of_loss))
+    tables = {o["name"] for o in program["operations"] if o["op"] == "table"}
+    if still := [p["name"] for p in program["parameters"] if p["name"] in tables and not p["trained"]]:
+        raise Refused(f"model: {still[0]} has a row for each vertex, and is not trained: give its rows as features, x")
+    if not any(p["trained"] and p["name"] in reached for p in program["parameters"]):
+        raise Refused("model: no parameter has a gradient: forward is under torch.no_grad, or all have requires_grad=False")
+
+
+def _reached(program: Mapping[str, Any], output: int | None) -> set[str]:
+    """The parameters that a value of a program depends on, through which gradients go."""
+    left, seen, found = [] if output is None else [output], set[int](), set[str]()
     while left:
-        k = left.pop()
-        operation = program["operations"][k]
-        if trained & {of for of in operation.values() if isinstance(of, str)}:
-            return True
-        left += [] if k in seen or operation["op"] == "detach" else operation.get("in", [])
-        seen.add(k)
-    return False
+        if (k := left.pop()) not in seen:
+            seen.add(k)
+            operation = program["operations"][k]
+            found |= {operation[key] for key in ("name", "weight", "bias") if key in operation}
+            left += [] if operation["op"] == "detach" else operation.get("in", [])
+    return found
+
+
+# What rows an operation has, where they are not those of what it reads.
+_ROWS = {"parameter": "", "constant": "", "vertices": ""} | dict.fromkeys(("row_sum", "row_mean", "row_max", "row_min"), "")
+_ROWS |= dict.fromkeys(("features", "table", "scatter", "loop_values"), "vertices")
+_ROWS |= dict.fromkeys(("gather", "edge_features", "edge_weight", "with_loops", "without_loops", "edge_softmax"), "edges")
+
+
+def hidden(program: Mapping[str, Any], of: str | None) -> tuple[dict[str, Any], str]:
+    """A program that ends at the output of a layer, or (None) at the input of the last layer with parameters, and which it is."""
+    operations, rows = program["operations"], list[str]()
+    for o in operations:
+        read = [rows[k] for k in o.get("in", ())]
+        rows.append(o.get("rows") or _ROWS.get(o["op"], next(filter(None, read), "")))
+
+    def within(path: str) -> list[int]:
+        return [k for k, o in enumerate(operations) if f"{o.get('path', '')}.".startswith(f"{path}.")]
+
+    if of is not None:
+        found = [k for k in within(of) if rows[k] == "vertices"][-1:]
+        if not found:
+            names = sorted({path for o in operations if (path := o.get("path", "").partition("#")[0])})
+            raise Refused(f"of={of!r}: the module has no such layer with rows of vertices: it has {', '.join(names)}")
+        what = f"the output of {of}"
+    else:
+        weights = {k for k, o in enumerate(operations) if o["op"] == "parameter" and _is_trained(program, o["name"])}
+        read_by = [k for k, o in enumerate(operations) if rows[k] and (weights & _without_rows(operations, rows, o) or o["op"] == "batch_norm")]
+        last = max(read_by, default=0)
+        path = operations[last].get("path", "")
+        inside = set(within(path)) if path else {last}
+        given = {k for n in inside for k in operations[n].get("in", ()) if k not in inside and rows[k] == "vertices"}
+        found, what = sorted(k for k in given if k < last), f"the input of {path or 'the last parameter'}"
+        if len(found) != 1:
+            raise Refused(f"embeddings: {path or 'the last layer'} has {len(found)} inputs of vertices: name a layer, by of=…")
+    cut = {name: value for name, value in program.items() if name != "regularization"}
+    return cut | {"operations": operations[: found[0] + 1], "output": found[0]}, what
+
+
+def _is_trained(program: Mapping[str, Any], name: str) -> bool:
+    return any(p["name"] == name and p["trained"] for p in program["parameters"])
+
+
+def _without_rows(operations: list[dict[str, Any]], rows: list[str], operation: Mapping[str, Any]) -> set[int]:
+    """The values without rows that an operation depends on by such alone."""
+    found, left = set[int](), [k for k in operation.get("in", ()) if not rows[k]]
+    while left:
+        if (k := left.pop()) not in found:
+            found.add(k)
+            left += [n for n in operations[k].get("in", ()) if not rows[n]]
+    return found
 
 
 def _copied(module: torch.nn.Module) -> torch.nn.Module:
     """A copy of a module, also where layers keep what a call has computed, as attention."""
     import torch
 
+    from ._copies import copied
+
     held = torch.utils._pytree.tree_leaves([list(vars(layer).values()) for layer in module.modules()])
-    computed = {id(t): t.detach().clone() for t in held if isinstance(t, torch.Tensor) and not t.is_leaf}
-    return copy.deepcopy(module, computed)
+    computed = {id(t): t.detach().clone().requires_grad_() for t in held if isinstance(t, torch.Tensor) and not t.is_leaf}
+    made: torch.nn.Module = copied(module, computed)
+    return made
 
 
 def _of_loss(settings: Mapping[str, Any], counts: Mapping[str, Any], shape: Any, scratch: Scratch) -> dict[str, Any]:
@@ -138,23 +201,6 @@ def _of_loss(settings: Mapping[str, Any], counts: Mapping[str, Any], shape: Any,
     from . import _loss
 
     return _loss.flags(settings["loss"], counts, shape, scratch)
-
-
-def _state(module: torch.nn.Module, program: Mapping[str, Any]) -> dict[str, Array]:
-    """The arrays of a module: floats, and as integers the counters, and what the program does not read.
-
-    A file of weights has no truth values, and no other types: the module itself has these.
-    """
-    read = {parameter["name"] for parameter in program["parameters"]}
-    counters = {operation.get("batches") for operation in program["operations"]}
-    arrays = {}
-    for name, tensor in module.state_dict().items():
-        tensor = tensor.detach().cpu()
-        if tensor.is_floating_point() or name in read - counters:
-            arrays[name] = tensor.float().numpy()
-        elif tensor.dtype.itemsize > 1 and not tensor.is_complex():
-            arrays[name] = tensor.long().numpy()
-    return arrays
 
 
 # What weft has of each optimizer: flags by the names of PyTorch's options.
@@ -256,89 +302,6 @@ def _said(kind: str, name: str) -> str:
     if name in _OPTIONS[kind]:
         return "give the same in all groups"
     return f"give {name}={_FIXED[name]!r}" if name in _FIXED else "leave it out"
-
-
-def _compare(module: torch.nn.Module, schema: Schema, file: Path, weights: Path) -> None:
-    """Refuses a program that computes something else than its module, on a small graph."""
-    import torch
-
-    from ._trace import Called, Given
-
-    random, edges = np.random.default_rng(1), 47
-    vertices = {name: 19 + 4 * k for k, name in enumerate(schema.features)}
-    program = json.loads(file.read_text(encoding="utf-8"))
-    tables = {o["name"]: o.get("of", "") for o in program["operations"] if o["op"] == "table"}
-    if tables:  # of fewer vertices
-        parameters = dict(module.named_parameters())
-        for name, of in tables.items():
-            rows = vertices[of] = min(vertices[of], schema.vertices[of])
-            parameters[name].data = parameters[name].data[:rows]
-        for parameter in program["parameters"]:
-            if parameter["name"] in tables:
-                parameter["shape"][0] = vertices[tables[parameter["name"]]]
-        file, weights = file.with_name("small.json"), weights.with_name("small.safetensors")
-        file.write_text(json.dumps(program), encoding="utf-8")
-        _weights.write(weights, _state(module, program))
-    arrays: dict[Given, Array] = {}
-    for name, width in schema.features.items():
-        arrays[Given("n_id", name)] = np.arange(vertices[name])
-        if width:
-            arrays[Given("x", name)] = random.normal(size=(vertices[name], width)).astype(np.float32)
-    for name, of in schema.relations.items():
-        most = [[max(1, vertices[end] - 1)] for end in (of.source, of.target)]  # the last vertex has no edges
-        ends = arrays[Given("edge_index", name)] = random.integers(0, most, (2, edges))
-        ends[:, -2:] = ends[:, [0, 0]]  # which stands there three times
-        if of.source == of.target:
-            ends[1, 1] = ends[0, 1]
-        if of.features:
-            arrays[Given("edge_attr", name)] = random.normal(size=(edges, of.features)).astype(np.float32)
-        if of.weighted:
-            arrays[Given("edge_weight", name)] = random.uniform(0.5, 1.5, edges).astype(np.float32)
-    own = Called(module.float().eval(), schema, {of: torch.from_numpy(array) for of, array in arrays.items()})
-    own.compared = True
-    if "edge_type" in own.names.values() and not own.joined:
-        arrays[Given("edge_attr")][:] = random.integers(0, 2, (edges, 1))
-
-    def called() -> Array:
-        with torch.no_grad():
-            made: Array = copy.deepcopy(own)(own.tensors).numpy()  # a copy: layers may keep what they find of a graph
-        return made
-
-    def each_has_edges() -> None:
-        for name, of in schema.relations.items():
-            into = min(edges - 2, vertices[of.target])
-            arrays[Given("edge_index", name)][:, 2 : 2 + into] = np.arange(1, into + 1) % vertices[of.source], np.arange(into)
-
-    if own.dgl:
-        try:
-            called()
-        except (sys.modules["dgl"].DGLError, IndexError):  # of layers that refuse vertices without edges into them
-            each_has_edges()
-    try:
-        theirs = called()
-    except IndexError:  # of rows of a table by numbers that features hold: each table has 0 and 1
-        for given, features in arrays.items():
-            if given.what not in ("edge_index", "n_id"):
-                features[:] = features > 0
-        theirs = called()
-    if not np.isfinite(theirs).all():  # as of a quotient by the number of edges
-        each_has_edges()
-        theirs = called()
-    of_graph = own.by_type({given: array for given, array in arrays.items() if given.what != "n_id"})
-    graph = Graph(**of_graph, num_nodes=vertices if own.typed else vertices[""])
-    scratch = Scratch()
-    try:
-        out = scratch.path / "logits.npy"
-        _program.run(["predict", str(graph.store), f"--program={file}", f"--init={weights}", f"--out={out}", "--threads=1"])
-        ours = np.load(out)
-    finally:
-        scratch.close()
-    theirs = theirs.reshape(len(ours), -1)
-    apart = float(np.abs(ours - theirs).max() / max(1.0, np.abs(theirs).max()))
-    if not apart <= _APART:
-        raise Refused(
-            f"model: on a small graph the program of {type(module).__name__} computes logits that differ from those of its forward by {apart:.1e}; this is a mistake of weft: please report it with the module"
-        )
 
 
 def with_weights(module: torch.nn.Module, directory: Path) -> torch.nn.Module:

@@ -11,6 +11,12 @@ import sympy
 import torch
 from torch import Tensor
 
+# What is said of a module that asks which of several graphs a vertex is of.
+SEVERAL = (
+    "model: {}, and the data are several graphs: weft gives no forward the number of each vertex's graph, so that norms and "
+    "pooling would be over all graphs together: normalise by nn.LayerNorm or nn.BatchNorm1d, or train on one graph"
+)
+
 
 @dataclass(frozen=True)
 class Set:

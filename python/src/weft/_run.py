@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -22,6 +23,8 @@ from ._scratch import Scratch, graphs_named, is_temporary
 if TYPE_CHECKING:
     import pandas
     import torch
+
+log = logging.getLogger("weft")
 
 Output = Literal["predictions", "logits", "probabilities"]
 Read = TypeVar("Read")
@@ -307,9 +310,34 @@ class Run:
         settings = settings | {"columns": ",".join(columns)}
         return self._predicted(data, vertices, settings, "out", _table)
 
-    def embeddings(self, data: Data = None, vertices: Any = None, **settings: Any) -> Array:
-        """The last hidden layer: V × hidden float32. Arguments are those of :meth:`predict`."""
-        return self._predicted(data, vertices, settings, "embeddings", _matrix)
+    def embeddings(self, data: Data = None, vertices: Any = None, of: str | None = None, **settings: Any) -> Array:
+        """The last hidden layer: V × hidden float32. Of a module of one's own: the input of its last layer with
+        parameters, whose name the log of ``weft`` says at the level INFO.
+
+        Args:
+            data, vertices, settings: as for :meth:`predict`.
+            of: of a module of one's own the name of a layer, as ``"conv2"``, whose output is returned.
+
+        Raises:
+            Refused: the module has no such layer, or its last one has no input of vertices.
+        """
+        file = self.directory / "program.json"
+        if not file.exists():
+            if of is not None:
+                raise Refused(f"of={of!r}: is for runs of a module of one's own; leave it out")
+            return self._predicted(data, vertices, settings, "embeddings", _matrix)
+        with reading(file):
+            whole = json.loads(file.read_text(encoding="utf-8"))
+        program, what = _module.hidden(whole, of)
+        log.info("embeddings: %s", what)
+        scratch = Scratch()
+        try:
+            cut = scratch.path / "program.json"
+            cut.write_text(json.dumps(program), encoding="utf-8")
+            weights = self.directory / "model.safetensors"
+            return self._predicted(data, vertices, settings | {"program": cut, "init": weights}, "out", _matrix)
+        finally:
+            scratch.close()
 
     def _predicted(
         self,
@@ -326,7 +354,8 @@ class Run:
         scratch = Scratch()
         try:
             file = scratch.path / (wanted + (".csv" if read is _table else ".npy"))
-            arguments = ["predict", str(self.directory), given, f"--{wanted}={file}"]
+            run = [] if "program" in settings else [str(self.directory)]
+            arguments = ["predict", *run, given, f"--{wanted}={file}"]
             if vertices is not None:
                 arguments.append(f"--vertices={_listed(vertices, scratch.path)}")
             arguments += [_program.flag(name, value) for name, value in settings.items() if value is not None]

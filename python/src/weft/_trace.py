@@ -11,7 +11,6 @@ scatters along edge_index is an operation on rows.
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 import io
 import itertools
@@ -24,7 +23,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,9 +32,10 @@ import torch
 from torch import Tensor, nn
 
 from . import _aten  # noqa: F401  its functions are Lowering's
+from ._copies import copied
 from ._errors import Refused
-from ._lowering import KEEPS, PRIVATE, Lowering, line_of
-from ._operations import Edges, Set, Unlowerable, Value, Vertices, kind_of
+from ._lowering import KEEPS, PRIVATE, Lowering, is_library, line_of
+from ._operations import SEVERAL, Edges, Set, Unlowerable, Value, Vertices, kind_of
 from ._written import Written
 
 _VERTICES, _EDGES = 10007, 20011  # the sizes that forward sees while it is traced, if it has no better
@@ -76,20 +76,24 @@ class Schema:
     features: dict[str, int]  # 0: none
     vertices: dict[str, int]  # 0: any number
     relations: dict[str, Relation]
+    graphs: int = 1  # that are stored as one
 
     @classmethod
     def of(cls, counts: Mapping[str, Any]) -> Schema:
         """Of a graph as the program inspects it."""
+        graphs = int(counts.get("graphs") or 1)
         if "types" not in counts:
-            edges = Relation("", "", None, int(counts.get("edge_features") or 0), bool(counts.get("weighted")))
+            edge_features, edges = (int(counts.get(key) or 0) for key in ("edge_features", "edges"))
+            relation = Relation("", "", None, edge_features, bool(counts.get("weighted")), edges)
             first, second = ({"": int(counts.get(key) or 0)} for key in ("features", "vertices"))
-            return cls(first, second, {"": edges})
+            return cls(first, second, {"": relation}, graphs)
         relations = {}
         for r in counts["relations"]:
             key = r["source"], r["name"], r["target"]
-            relations["__".join(key)] = Relation(key[0], key[2], key, r["edge_features"], r["weighted"])
+            relation = Relation(key[0], key[2], key, r["edge_features"], r["weighted"], int(r.get("edges") or 0))
+            relations["__".join(key)] = relation
         features, vertices = ({t["type"]: t[of] for t in counts["types"]} for of in ("features", "vertices"))
-        return cls(features, vertices, relations)
+        return cls(features, vertices, relations, graphs)
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class Relation:
     key: Any
     features: int = 0
     weighted: bool = False
+    edges: int = 0  # 0: any number
 
 
 def trace(
@@ -138,10 +143,11 @@ def trace(
 
 
 def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
-    """The parameters that may have a row for each vertex, and of which type: embeddings of as many, and all of as
-    many rows as there are vertices of a type without features."""
+    """The parameters that may have a row for each vertex, and of which type: embeddings of as many and those of modules of
+    the user's own, as of positions, and all of as many rows as there are vertices of a type without features."""
     tables = {}
     for path, part in module.named_modules():
+        own = isinstance(part, nn.Embedding) or not is_library(type(part).__module__)
         for name, p in part.named_parameters(path, recurse=False):
             types = [
                 of
@@ -149,7 +155,7 @@ def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
                 if not isinstance(p, nn.parameter.UninitializedParameter)
                 and p.dim() == 2
                 and p.shape[0] == count
-                and (isinstance(part, nn.Embedding) or not schema.features[of])
+                and (own or not schema.features[of])
             ]
             if types:
                 tables[name] = next((of for of in types if of in name.split(".")), types[0])
@@ -157,10 +163,8 @@ def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
 
 
 def _traced(module: nn.Module, schema: Schema, tables: dict[str, str], kind: torch.dtype) -> Program:
+    _initialise(module, schema, tables, kind)
     called = Called(module, schema, _tensors(module, schema, tables, kind))
-    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
-        with _quiet(), torch.no_grad():  # lazy layers take their sizes from a first call
-            called(called.tensors)
     trained = _lower(called, True, set())
     evaluated = _lower(called, False, trained[0].frozen)
     for _, output in (trained, evaluated):
@@ -170,8 +174,20 @@ def _traced(module: nn.Module, schema: Schema, tables: dict[str, str], kind: tor
     return program
 
 
+def _initialise(module: nn.Module, schema: Schema, tables: dict[str, str], kind: torch.dtype) -> None:
+    """Calls a module with lazy layers, which take their sizes from a first call: on a few rows."""
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
+        few = replace(schema, vertices=dict.fromkeys(schema.vertices, 7))
+        called = Called(module, few, _tensors(module, few, tables, kind, 11))
+        with _quiet(), torch.no_grad():
+            called(called.tensors)
+        for layer in module.modules():
+            if getattr(layer, "cached", False):  # what a layer of PyG keeps is of these rows
+                vars(layer).update({name: None for name in vars(layer) if name.startswith("_cached")})
+
+
 def _tensors(
-    module: nn.Module, schema: Schema, tables: dict[str, str], dtype: torch.dtype
+    module: nn.Module, schema: Schema, tables: dict[str, str], dtype: torch.dtype, edges: int = _EDGES
 ) -> dict[Given, Tensor]:
     """Tensors of which all types and relations have another number of rows."""
     given: dict[Given, Tensor] = {}
@@ -187,7 +203,7 @@ def _tensors(
         table = parameters[name].detach()
         given[Given("table", vertices, name)] = table.new_zeros(sizes[vertices], table.shape[1])
     for n, (name, of) in enumerate(schema.relations.items()):
-        e = next(e for e in itertools.count(_EDGES + 10 * n) if e not in sizes.values())
+        e = next(e for e in itertools.count(edges + 10 * n) if e not in sizes.values())
         ends = torch.arange(2 * e).view(2, e)
         most = torch.tensor([[sizes[of.source]], [sizes[of.target]]])
         given[Given("edge_index", name)] = ends % most
@@ -240,6 +256,8 @@ class Called(nn.Module):  # type: ignore[misc]
         )
         found = zip(others, [o for o in order if o not in self.names.values()])
         self.names |= {p.name: o for p, o in found if o != "x" or o in there or p.default is p.empty}
+        if schema.graphs > 1 and any(p.name.removesuffix("_dict") in ("batch", "ptr", "batch_size") for p in free):
+            raise Refused(SEVERAL.format("forward takes batch"))
         self.given = {
             " ".join(filter(None, (of.what, of.of, of.name))): of
             for of in given
@@ -273,7 +291,7 @@ class Called(nn.Module):  # type: ignore[misc]
         if "edge_type" in self.names.values() and not self.joined:
             whole["edge_type"] = whole["edge_attr"][:, 0].long()
         lazy = any(map(nn.parameter.is_lazy, self.of.parameters()))  # which take their sizes from a first call
-        kept = {} if lazy else _kept(self.of)
+        buffers = {} if lazy else {name: id(of) for name, of in self.of.named_buffers()}
         with self.graph_of(whole) as graph:
             data = self.data_of(whole) if self.data else None
             whole |= {"graph": graph, "blocks": _Blocks(graph), "data": data}
@@ -282,8 +300,8 @@ class Called(nn.Module):  # type: ignore[misc]
             named = {name: whole.get(of, {} if self.by_types else None) for name, of in self.names.items()}
             made = torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named)
         made = self.output(made)
-        after = _kept(self.of)
-        if changed := [name for name, of in kept.items() if [of] != [after.get(name)]]:
+        after = {name: id(of) for name, of in self.of.named_buffers()}
+        if changed := [name for name, of in buffers.items() if of != after.get(name)]:
             raise Unlowerable(f"forward changes {changed[0]}: {KEEPS}")
         if not isinstance(made, Tensor):
             raise Refused(
@@ -321,13 +339,14 @@ class Called(nn.Module):  # type: ignore[misc]
         if not self.by_types:
             keys = {what: ("_N", "_E", "_N") if what.startswith("edge") else "_N" for what in whole}
             whole = {what: {keys[what]: value} for what, value in whole.items()}
-        return _dgl.graph_of(whole, own=self.compared)
+        return _dgl.graph_of(whole, own=self.compared, graphs=self.schema.graphs)
 
     def data_of(self, whole: Mapping[str, Any]) -> Any:
         from torch_geometric.data import Data, HeteroData
 
+        kind = _of_several(Data) if self.schema.graphs > 1 else Data
         if not self.typed:
-            return Data(**whole, num_nodes=whole["n_id"].shape[0])
+            return kind(**whole, num_nodes=whole["n_id"].shape[0])
         data = HeteroData()
         for what, by_type in whole.items():
             for key, value in by_type.items():
@@ -346,15 +365,16 @@ class Called(nn.Module):  # type: ignore[misc]
         return returned[first]
 
 
-def _kept(module: nn.Module) -> dict[str, Any]:
-    """What a module keeps that a call of it may change: which tensors, numbers, and lengths of lists."""
-    numbers = {
-        f"{name}.{key}".removeprefix("."): len(of) if isinstance(of, list) else of
-        for name, layer in module.named_modules()
-        for key, of in vars(layer).items()
-        if type(of) in (int, float, list)
-    }
-    return numbers | {name: id(of) for name, of in module.named_buffers()}
+def _of_several(kind: type) -> type:
+    """A class of data that refuses to say which of several graphs a vertex is of."""
+
+    def asked(name: str) -> property:
+        def refuse(_: Any) -> Any:
+            raise Refused(SEVERAL.format(f"forward reads {name}"))
+
+        return property(refuse)
+
+    return type(kind.__name__, (kind,), {name: asked(name) for name in ("batch", "ptr", "num_graphs", "batch_size")})
 
 
 class _Blocks:
@@ -390,7 +410,7 @@ _READS = {"x": "features", "edge_attr": "edge_features"}
 def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any]:
     """The operations of a module in training, or in evaluation, and what it returns."""
     tensors = {id(t): t for t in (*called.parameters(), *called.buffers())}
-    own = copy.deepcopy(called, tensors).train(training)
+    own = copied(called, tensors).train(training)
     for part in own.modules():
         if isinstance(part, nn.modules.batchnorm._NormBase) and part.momentum is None:
             part.momentum = math.nan  # else forward would read its counter
@@ -416,6 +436,7 @@ def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any
                 for rows in (Set("vertices", relation.source), Set("stored", name))
             )
             to.rows |= {sympy.expand(a + b): Set("added", name) for a in v for b in e}
+    _check_sizes(graph, to.rows, called.schema)
     to.training, to.frozen = training, set(frozen)
     names, buffers = _canonical(called.of), dict(own.named_buffers())
     for node, kind in inputs.items():
@@ -446,6 +467,36 @@ def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any
     if isinstance(output, Value) and output.rows is None and (why_fixed := _fixed(graph, called)):
         raise why_fixed
     return to, output
+
+
+# Numbers of vertices and of edges: of the small graphs on which a program is compared with its module, and of a large one.
+SMALL, _LARGE = ((19, 47), (32, 38)), (4_000_007, 90_000_001)
+
+
+def _check_sizes(graph: Any, rows: Mapping[Any, Any], schema: Schema) -> None:
+    """Refuses a forward that takes another course on a graph of another size, by the conditions under which it was traced."""
+    values = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder"]
+    conditions = next((of.fake_mode.shape_env for of in values if hasattr(of, "fake_mode")), None)
+    counts = {Set("vertices", name): n for name, n in schema.vertices.items()}
+    counts |= {Set("stored", name): of.edges for name, of in schema.relations.items()}
+    symbols = {e: of for e, of in rows.items() if e.is_Symbol and of in counts}
+    small = [{of: pair[of.kind == "stored"] + 4 * k for k, of in enumerate(counts)} for pair in (*SMALL, _LARGE)]
+    for guard in getattr(conditions, "guards", ()):
+        for sizes in ({of: n or small[0][of] for of, n in counts.items()}, *small):
+            if guard.expr.subs({symbol: sizes[of] for symbol, of in symbols.items()}) == sympy.false:
+                raise Refused(
+                    f"model: {_place_of(guard)}forward takes another course at other numbers of vertices or edges: write it "
+                    "for all of them, as by torch.where, or decide it before training, as an attribute of the module"
+                )
+
+
+def _place_of(guard: Any) -> str:
+    """The line of source that a condition on sizes comes from, as file:line: ."""
+    sloc = getattr(guard, "sloc", None)
+    frame = getattr(sloc, "maybe_user_loc", None) or getattr(sloc, "framework_loc", None)
+    if not isinstance(frame, traceback.FrameSummary) or PRIVATE.search(frame.filename):
+        return ""
+    return f"{os.path.basename(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()}: "
 
 
 def _fixed(graph: Any, called: Called) -> Refused | None:
@@ -486,7 +537,7 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
     """The graph of ATen's operations, and what its inputs are: names of the state or of what is given, or a constant."""
     apply, tracer = torch.autograd.Function.__dict__["apply"], torch.fx.proxy.TracerBase
     frames = getattr(tracer, "_filter_traceback_frames", None)
-    with _quiet(), Written(), _one_by_one():
+    with _quiet(), Written(called), _one_by_one(), _no_grad_for_inference():
         try:
             torch.autograd.Function.apply = classmethod(_own_gradient)
             tracer._filter_traceback_frames = _from_forward
@@ -523,6 +574,26 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
 
 
 @contextlib.contextmanager
+def _no_grad_for_inference() -> Iterator[None]:
+    """torch.inference_mode becomes torch.no_grad, which torch.export writes down."""
+    of = torch.inference_mode
+    kept = of.__enter__, of.__exit__
+
+    def enter(self: Any) -> None:
+        self.grad = torch.is_grad_enabled()
+        torch.set_grad_enabled(not self.mode)
+
+    def leave(self: Any, *_: Any) -> None:
+        torch.set_grad_enabled(self.grad)
+
+    of.__enter__, of.__exit__ = enter, leave
+    try:
+        yield
+    finally:
+        of.__enter__, of.__exit__ = kept
+
+
+@contextlib.contextmanager
 def _one_by_one() -> Iterator[None]:
     """PyG's layers of several relations multiply by each weight alone, and not by which makes the fewest products; self
     loops are plain tensors, and no EdgeIndex as PyG 2.5 makes them."""
@@ -546,7 +617,7 @@ def _one_by_one() -> Iterator[None]:
 class _Plain:
     """In the place of a class of tensors: makes the tensor that it is given."""
 
-    def __new__(cls, data: Tensor, **_: Any) -> Tensor:  # type: ignore[misc]
+    def __new__(cls, data: Tensor, **_: Any) -> Tensor:
         return data
 
 
@@ -567,8 +638,10 @@ def _quiet() -> Iterator[None]:
         contextlib.redirect_stdout(io.StringIO()),
     ):
         warnings.simplefilter("ignore")
-        yield
-    logging.disable(level)
+        try:
+            yield
+        finally:
+            logging.disable(level)
 
 
 # Functions that compute again, in the backward pass, what the first of their arguments gives: its gradient is theirs.

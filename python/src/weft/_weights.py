@@ -6,12 +6,15 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._arrays import Array, array
 from ._errors import Refused, reading
+
+if TYPE_CHECKING:
+    import torch
 
 _TYPES = {
     "F64": "<f8",
@@ -68,3 +71,20 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
         file.write(len(text).to_bytes(8, "little") + text)
         for part in parts:
             file.write(part.tobytes())
+
+
+def of_module(module: torch.nn.Module, program: Mapping[str, Any]) -> dict[str, Array]:
+    """The arrays of a module: floats, and as integers the counters, and what the program does not read.
+
+    A file of weights has no truth values, and no other types: the module itself has these.
+    """
+    read = {parameter["name"] for parameter in program["parameters"]}
+    counters = {operation.get("batches") for operation in program["operations"]}
+    arrays = {}
+    for name, tensor in module.state_dict().items():
+        tensor = tensor.detach().cpu()
+        if tensor.is_floating_point() or name in read - counters:
+            arrays[name] = tensor.float().numpy()
+        elif tensor.dtype.itemsize > 1 and not tensor.is_complex():
+            arrays[name] = tensor.long().numpy()
+    return arrays

@@ -10,16 +10,44 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ._operations import Unlowerable
 
 
 class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
-    """Calls the function of this file that has the name of one of PyTorch's, if it has one."""
+    """Calls the function of this file that has the name of one of PyTorch's, if it has one.
+
+    A parameter that a closure, a partial or a hook holds becomes the one that stands for it in the module while that is traced.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.held: dict[int, tuple[dict[str, Any], str, Tensor]] = {}
+        for layer in module.modules():
+            for group in (layer._parameters, layer._buffers):
+                self.held |= {id(t): (group, name, t) for name, t in group.items() if t is not None}
+
+    def current(self, value: Any) -> Any:
+        """A tensor in the place of one of the module's, also in a list."""
+        if type(value) in (list, tuple):
+            return type(value)(map(self.current, value))
+        if type(value) not in (Tensor, nn.Parameter):
+            return value
+        if id(value) in self.held:
+            group, name, _ = self.held[id(value)]
+            return group.get(name, value)
+        if value.requires_grad:
+            raise Unlowerable(
+                f"a parameter of {tuple(value.shape)} is read that is none of the module's: register it, as by self.w = w, or read "
+                "it by self and not by a global name"
+            )
+        return value
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args = tuple(map(self.current, args))
+        kwargs = {name: self.current(value) for name, value in (kwargs or {}).items()}
         of = _WRITTEN.get(getattr(function, "__name__", ""))
         done = NotImplemented if of is None else of(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {})) if done is NotImplemented else done

@@ -1,6 +1,7 @@
 """Losses of one's own: they are PyTorch's in float64, on every mesh."""
 
 import copy
+import random
 
 import numpy as np
 import pytest
@@ -213,6 +214,7 @@ def test_schedulers_refuse(arrays):
         "warmup: the scheduler says how the rate changes": {"scheduler": step, "warmup": 3},
         "OneCycleLR changes the momentum, too: give cycle_momentum=False": {"scheduler": lr_scheduler.OneCycleLR(optimizer, 0.3, total_steps=25)},
         "cooldown=2 is not what weft has: give cooldown=0": {"scheduler": lr_scheduler.ReduceLROnPlateau(optimizer, cooldown=2)},
+        "weft has no least rate: give min_lr=0": {"scheduler": lr_scheduler.ReduceLROnPlateau(optimizer, min_lr=1e-3)},
     }.items():
         with pytest.raises(weft.Refused, match=says):
             weft.train(graph, model=module, epochs=4, progress=False, **settings)
@@ -237,6 +239,18 @@ def test_everywhere(arrays):
     assert weft.NodeClassifier(loss=hinge, epochs=2, out="fitted").fit(graph).run_.settings["loss"].startswith("hinge-")
 
 
+CALLS = {"n": 0}
+
+
+def annealed(z, y):
+    CALLS["n"] += 1
+    return F.cross_entropy(z, y) * (2 if CALLS["n"] > 9 else 1)
+
+
+def by_coin(z, y):
+    return F.cross_entropy(z, y) * (1 if random.random() < 2 else 2)
+
+
 @pytest.mark.parametrize(
     ("loss", "says"),
     [
@@ -248,6 +262,8 @@ def test_everywhere(arrays):
         (lambda z, y: (-z.square()).log().mean(), r"is no finite number \(it is nan\): write it for any logits"),
         (lambda z, y: (z * torch.rand_like(z)).mean(), r"test_loss.py:\d+: .*: rand_like draws random numbers"),
         (lambda z, y: F.cross_entropy(F.dropout(z), y), "draws random numbers: a loss is the same in each epoch"),
+        (annealed, "loss: changes CALLS in each call: a loss is the same in each epoch"),
+        (by_coin, "loss: draws random numbers of Python or NumPy"),
         (lambda z, y: (z @ z.t()).mean(), "each pair of vertices, .*: a loss is of each vertex's logits and labels"),
         (lambda z, y: F.cross_entropy(z, y, reduction="none").topk(9)[0].mean(), "topk orders, .*: a loss is of each"),
         (lambda z, y: z[torch.tensor([0, 1])].mean(), "taken by their position: a loss is of each vertex's"),

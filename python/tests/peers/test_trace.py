@@ -449,6 +449,30 @@ def test_state():
     assert all(p["trained"] for p in document["parameters"])
 
 
+def test_momentum():
+    """Batch norm without momentum counts its batches, and others have their own."""
+    module = Stack(nn.BatchNorm1d(OUT, momentum=None), nn.BatchNorm1d(OUT, momentum=0.3))
+    norms = [o for o in json.loads(trace(module, features=WIDTH).text)["operations"] if o["op"] == "batch_norm"]
+    assert [o.get("momentum") for o in norms] == [None, 0.3]
+
+
+def test_lazy():
+    """A lazy module takes its sizes from a call on a few rows, and not on all of the graph."""
+    seen = []
+    module = Call(lambda s, x, e: seen.append(x.shape[0]) or s.c(x, e), c=GCNConv(-1, OUT))
+    trace(module, features=WIDTH, vertices=500_000)
+    assert seen[0] < 50
+
+
+def test_quiet():
+    """A refusal leaves the logging of the process as it was."""
+    import logging
+
+    with pytest.raises(weft.Refused):
+        trace(Call(lambda s, x, e: s.lin(x).sort(0)[0] if s.lin(x).sum() > 0 else x), features=WIDTH)
+    assert logging.root.manager.disable == logging.NOTSET
+
+
 # ---- refusals: what a module does, and what its message says
 
 
@@ -491,11 +515,6 @@ class InvertedSquare(torch.autograd.Function):
         return -gradient
 
 
-def counted(self, x, edges):
-    self.calls += 1
-    return self.lin(x) / self.calls
-
-
 def averaged(self, x, edges):
     self.m = 0.9 * self.m + 0.1 * self.lin(x).mean(0)
     return self.lin(x) - self.m
@@ -514,7 +533,6 @@ def hooked(self, x, edges):
 
 
 REFUSALS = {
-    "number that changes": (counted, "forward changes calls: .* weft has the statistics of batch norm alone"),
     "buffer that changes": (averaged, "forward changes m: "),
     "buffer that is written": (lambda s, x, e: s.lin(x) - s.m.mul_(0.9), r"m.mul_.*forward changes m: "),
     "weight that is written": (clamped, r"clamp_.*forward changes lin.weight: "),
@@ -561,7 +579,6 @@ REFUSALS = {
 def test_refuses(name):
     function, words = REFUSALS[name]
     module = Call(function, gru=nn.GRU(WIDTH, OUT), mailbox=SAGEConv(WIDTH, OUT, "lstm"), spectral=torch.nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, OUT)))
-    module.calls = 0
     module.register_buffer("m", torch.zeros(OUT))
     module.register_buffer("v", torch.ones(OUT))
     if name == "scripted":

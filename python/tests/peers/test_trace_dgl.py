@@ -174,6 +174,8 @@ def outside(part, graph, x):
 
 REFUSALS = {
     "fields": (outside, "test_trace_dgl.py.*the field 'norm' of the graph is set outside of forward"),
+    "numbers of edges": (lambda part, g, x: part(x) + g.edges(form="all")[2].sum(), "form='all'. gives numbers of edges"),
+    "sorted edges": (lambda part, g, x: part(x) + g.edges("uv", "srcdst")[0].sum(), "order='srcdst'. sorts edges"),
     "vertices pulled": (pulled, "DGLGraph.pull is not known"),
     "lstm": (lambda part, g, x: d.SAGEConv(WIDTH, OUT, "lstm").to(x)(g, x), "mailbox|_Mailbox"),
     "dropout": (lambda part, g, x: F.dropout(part(x)), "training=self.training"),

@@ -145,8 +145,9 @@ class Messages(nn.Module):
             graph.apply_edges(fn.e_mul_u("a", "h", "b"), etype="cites")
             graph.apply_edges(lambda edges: {"b": edges.src["h"] - edges.dst["h"]}, etype="writes")
             graph.edges["of"].data["b"] = graph["of"].srcdata["h"][graph.edges(etype="of")[0]]
-            graph.multi_update_all({name: (fn.copy_e("b", "m"), fn.sum("m", "y")) for name in ("cites", "of", "writes")}, "stack")
-            graph.nodes["paper"].data["y"] = graph.nodes["paper"].data["y"].sum(1) / (1 + graph.in_degrees(etype="cites").view(-1, 1))
+            graph.multi_update_all({name: (fn.copy_e("b", "m"), fn.sum("m", "y")) for name in ("writes", "of", "cites")}, "stack")
+            stacked = graph.nodes["paper"].data["y"] * torch.tensor([1.0, 0.5, 0.25]).view(1, 3, 1)  # in the order of the graph
+            graph.nodes["paper"].data["y"] = stacked.sum(1) / (1 + graph.in_degrees(etype="cites").view(-1, 1))
             graph.update_all(fn.copy_u("h", "m"), fn.sum("m", "x"))
             graph.update_all(lambda edges: {"m": edges.src["h"]}, lambda nodes: {"w": nodes.mailbox["m"].mean(1).exp()}, etype="of")
             assert set(graph.ndata["x"]) == {"author", "field", "paper"} and "venue" not in graph.dstdata["x"]

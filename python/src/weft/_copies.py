@@ -1,0 +1,113 @@
+"""Copies of modules, whose functions read the copy and not the module that was copied."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import operator
+import types
+from typing import Any
+
+import torch
+from torch import nn
+
+from ._errors import Refused
+
+
+def copied(of: Any, memo: dict[int, Any] | None = None) -> Any:
+    """A deep copy, in which functions that a module holds, as hooks and replaced methods, have the copy in their closures.
+
+    Args:
+        of: a module, or an object that has some.
+        memo: what stands for objects by their id, as copy.deepcopy takes it.
+    """
+    memo = {} if memo is None else memo
+    try:
+        made = copy.deepcopy(of, memo)
+    except (TypeError, RuntimeError) as why:  # of what no copy can be made
+        raise Refused(f"model: the module cannot be copied: {' '.join(str(why).split())[:200]}") from None
+    for part in (*memo.values(), *made.modules(), *made.parameters(), *made.buffers()):
+        memo.setdefault(id(part), part)  # what a function of the copy holds already is no other copy
+    functions = _Functions(memo)
+    for layer in made.modules():
+        for name, value in list(vars(layer).items()):
+            vars(layer)[name] = functions.of(value)
+    return made
+
+
+class _Functions:
+    """Functions in the place of others, whose closures and defaults hold what a memo of copy.deepcopy has for them."""
+
+    def __init__(self, memo: dict[int, Any]) -> None:
+        self.memo, self.known, self.kept = memo, dict[int, Any](), list[Any]()
+
+    def of(self, value: Any) -> Any:
+        """A value whose functions are replaced: dicts, lists and objects in place."""
+        if not isinstance(value, _HOLDERS) and not _is_plain(value):
+            return value
+        if id(value) not in self.known:
+            self.known[id(value)] = value
+            self.kept.append(value)  # so that no other object gets its id
+            self.known[id(value)] = self.replaced(value)
+        return self.known[id(value)]
+
+    def replaced(self, value: Any) -> Any:
+        if isinstance(value, types.FunctionType):
+            return self.function(value)
+        if isinstance(value, types.MethodType):
+            function = self.of(value.__func__)
+            return value if function is value.__func__ else types.MethodType(function, value.__self__)
+        if isinstance(value, functools.partial):
+            held = (value.func, *value.args), value.keywords
+            first, named = (self.of(v) for v in held)
+            return functools.partial(*first, **named) if first is not held[0] else value
+        if isinstance(value, tuple):
+            made = [self.of(v) for v in value]
+            if all(a is b for a, b in zip(made, value)):
+                return value
+            return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
+        items = value if isinstance(value, (dict, list)) else vars(value)
+        for key, of in list(items.items() if isinstance(items, dict) else enumerate(items)):
+            items[key] = self.of(of)
+        return value
+
+    def function(self, of: types.FunctionType) -> types.FunctionType:
+        cells = of.__closure__ or ()
+        if not cells and not of.__defaults__ and not of.__kwdefaults__:
+            return of
+        made = types.FunctionType(of.__code__, of.__globals__, of.__name__, None, tuple(types.CellType() for _ in cells))
+        self.known[id(of)] = made
+        same = True
+        for cell, old in zip(made.__closure__ or (), cells):
+            try:
+                held = old.cell_contents
+            except ValueError:  # it is empty yet
+                continue
+            cell.cell_contents = self.copy(held)
+            same = same and cell.cell_contents is held
+        defaults, named = of.__defaults__ or (), of.__kwdefaults__ or {}
+        made.__defaults__ = tuple(map(self.copy, defaults)) or None
+        made.__kwdefaults__ = {name: self.copy(value) for name, value in named.items()}
+        same = same and all(map(operator.is_, made.__defaults__ or (), defaults))
+        if same and all(value is named[name] for name, value in made.__kwdefaults__.items()):
+            return of
+        for name in ("__qualname__", "__module__", "__doc__", "__annotations__"):
+            setattr(made, name, getattr(of, name))
+        made.__dict__.update(of.__dict__)
+        return made
+
+    def copy(self, held: Any) -> Any:
+        """What a closure holds, of the copy."""
+        try:
+            return self.of(copy.deepcopy(held, self.memo))
+        except (TypeError, RuntimeError):  # as of a lock, which the copy shares
+            return held
+
+
+_HOLDERS = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is an object of a class of the user's own, which is no module."""
+    library = type(value).__module__.partition(".")[0] in ("torch", "torch_geometric", "dgl", "numpy", "builtins", "weft")
+    return hasattr(value, "__dict__") and not library and not isinstance(value, (type, types.ModuleType, nn.Module, torch.Tensor))

@@ -1,0 +1,293 @@
+"""What forward does beside computing its output: what it keeps from call to call, and what it draws.
+
+A trace sees one call of a module. What a later call would do otherwise is found here, by calling it several
+times, and is refused by the name of what changes and the line that changes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import itertools
+import linecache
+import os
+import random
+import sys
+import types
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ._lowering import PRIVATE, is_library
+
+# What every module has, of which parameters, buffers and layers are looked at as such.
+_OWN = set(vars(nn.Module()))
+
+
+class Same:
+    """An object that is compared by its identity, and stays as long as this."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.of is other.of
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Rows(Same):
+    """A tensor, as long as nothing is written into it."""
+
+    def __init__(self, of: Tensor) -> None:
+        super().__init__(of)
+        self.version = None if of.is_inference() else of._version
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(other) and self.version == getattr(other, "version", None)
+
+    __hash__ = None
+
+
+def kept(of: Any) -> dict[str, Any]:
+    """What a call of a module, or of a function, may leave for the next one, by its name: attributes of all layers, and what
+    their methods read of globals, classes and closures."""
+    found: dict[str, Any] = {}
+    layers = dict(of.named_modules()) if isinstance(of, nn.Module) else {}
+    seen = {id(layer): Same(layer) for layer in layers.values()}
+    for path, layer in layers.items():
+        for name, value in vars(layer).items():
+            if name not in _OWN:
+                found[f"{path}.{name}".removeprefix(".")] = state_of(value, dict(seen))
+    outer = _of_classes(layers.values())
+    for function in _functions_of(of, layers):
+        outer |= _outer(function)
+    return {name: state_of(value, dict(seen)) for name, value in outer.items()} | found
+
+
+def outer(names: Iterable[str], module: nn.Module) -> set[str]:
+    """Those of the names that are of no layer's attribute: of which it is not noted whether a call reads them."""
+    layers = module.named_modules()
+    return set(names) - {f"{path}.{name}".removeprefix(".") for path, layer in layers for name in vars(layer)}
+
+
+def state_of(value: Any, seen: dict[int, Same], deep: int = 8) -> Any:
+    """A value that equals the later one if nothing in it has changed."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return type(value), value if value == value else repr(value)
+    if id(value) in seen or deep == 0:
+        return Same(value)
+    seen[id(value)] = Same(value)
+    inner = functools.partial(state_of, seen=seen, deep=deep - 1)
+    if isinstance(value, Tensor):
+        return Rows(value)
+    if isinstance(value, np.ndarray):
+        some = value.ravel()[:: 1 + value.size // _MANY]
+        return Same(value) if value.dtype == object else (value.shape, value.dtype, zlib.crc32(some.tobytes()))
+    drawn = generator_state(value)
+    if drawn is not None:
+        return Same(value), drawn
+    if isinstance(value, Mapping):
+        return type(value), [(state_of(k, {}), inner(v)) for k, v in value.items()]
+    if isinstance(value, (set, frozenset)):
+        return type(value), sorted(map(repr, value))
+    if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
+        return type(value), len(value), [inner(v) for v in itertools.islice(value, _MANY)]
+    if isinstance(value, functools.partial):
+        return Same(value), inner(value.args), inner(value.keywords)
+    if isinstance(value, types.FunctionType):
+        return Same(value.__code__), [inner(v) for v in _held(value)]
+    if isinstance(value, types.MethodType):
+        return Same(value.__func__), inner(value.__self__)
+    if type(value).__module__ == "itertools":
+        return Same(value), repr(value)
+    library = type(value).__module__.partition(".")[0] in _LIBRARIES
+    if isinstance(value, (type, types.ModuleType)) or library and not isinstance(value, nn.Module):
+        return Same(value)
+    return Same(value), [(name, inner(v)) for name, v in _attributes(value) if not (library and name in _OWN)]
+
+
+_MANY = 100_000  # of which more than these are not looked at one by one
+_LIBRARIES = ("torch", "torch_geometric", "dgl", "numpy", "scipy", "inspect", "typing", "jinja2", "logging", "threading")
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    slots = [name for kind in type(value).__mro__ for name in (getattr(kind, "__slots__", None) or ()) if isinstance(name, str)]
+    return [*getattr(value, "__dict__", {}).items(), *((name, getattr(value, name)) for name in slots if hasattr(value, name))]
+
+
+def generator_state(of: Any) -> Any:
+    """The state of a generator of random numbers; None: it is none."""
+    if isinstance(of, random.Random):
+        return of.getstate()
+    if isinstance(of, np.random.Generator):
+        return repr(of.bit_generator.state)
+    if isinstance(of, np.random.RandomState):
+        return repr(of.get_state(legacy=False))
+    return of.get_state().numpy().tobytes() if isinstance(of, torch.Generator) else None
+
+
+def _held(function: types.FunctionType) -> list[Any]:
+    """What a function holds: in its closure, in its defaults and as attributes."""
+    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
+    return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values()]
+
+
+def _is_full(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _functions_of(of: Any, layers: Mapping[str, nn.Module]) -> list[types.FunctionType]:
+    """The functions of the user's own that a call may run: methods of the layers' classes, and what these read by a name."""
+    left = [] if layers else [of]
+    for layer in layers.values():
+        for kind in type(layer).__mro__:
+            if kind is not object and not is_library(kind.__module__):
+                left += [v for name, v in vars(kind).items() if name != "__init__"]
+        left += [v for name, v in vars(layer).items() if name not in _OWN]
+        left += [hook for name in ("_forward_hooks", "_forward_pre_hooks") for hook in vars(layer)[name].values()]
+    found: dict[int, types.FunctionType] = {}
+    while left:
+        value = left.pop()
+        value = getattr(value, "__func__", None) or getattr(value, "fget", None) or getattr(value, "func", None) or value
+        if not isinstance(value, types.FunctionType) or id(value) in found or is_library(value.__module__ or ""):
+            continue
+        found[id(value)] = value
+        left += [*_held(value), *(value.__globals__.get(name) for name in _names(value.__code__))]
+    return list(found.values())
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The names that a function reads, and those that functions in it do."""
+    return set(code.co_names).union(*(_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
+
+
+def _of_classes(layers: Iterable[nn.Module]) -> dict[str, Any]:
+    """What the layers' classes have that is neither a method nor of one object, by its name."""
+    kinds = {kind for layer in layers for kind in type(layer).__mro__ if not is_library(kind.__module__)}
+    every = [(f"{kind.__name__}.{name}", value) for kind in kinds for name, value in vars(kind).items() if not name.startswith("__")]
+    return {name: value for name, value in every if not _is_of_class(value)}
+
+
+def _is_of_class(value: Any) -> bool:
+    """Whether an attribute of a class is a method, or a property."""
+    return callable(value) or isinstance(value, (staticmethod, classmethod, property))
+
+
+def _outer(function: types.FunctionType) -> dict[str, Any]:
+    """What a function reads and may change that is no attribute: variables of its file, of its closure, and of classes."""
+    found = {}
+    names = _names(function.__code__)
+    for name in names:
+        value = function.__globals__.get(name)
+        if isinstance(value, type) and not is_library(value.__module__):
+            for key, of in vars(value).items():
+                if key in names and not _is_of_class(of):
+                    found[f"{name}.{key}"] = of
+        elif value is not None and not isinstance(value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)):
+            found[name] = value
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        if _is_full(cell) and not isinstance(cell.cell_contents, (type, types.ModuleType)):
+            found[name] = cell.cell_contents
+    defaults = [name for name, p in inspect.signature(function).parameters.items() if p.default is not p.empty]
+    values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    found |= {name: value for name, value in zip(defaults, values) if isinstance(value, (list, dict, set))}
+    return found
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
+    """The names of what is not as it was."""
+    return {name for name in before.keys() | after.keys() if name not in before or name not in after or before[name] != after[name]}
+
+
+def without_tensors(state: Any) -> Any:
+    """A state in which any tensor equals any other: what is computed from one would show in the output."""
+    if isinstance(state, Rows):
+        return None
+    if isinstance(state, dict):
+        return {name: without_tensors(of) for name, of in state.items()}
+    return type(state)(map(without_tensors, state)) if type(state) in (list, tuple) else state
+
+
+@contextlib.contextmanager
+def reads(module: nn.Module, into: set[str]) -> Iterator[None]:
+    """Notes the attributes of layers that are read in a call of the module before they are set in it."""
+    paths = {id(layer): path for path, layer in module.named_modules()}
+    first: set[tuple[int, str]] = set()
+    set_by = nn.Module.__setattr__
+
+    def read(layer: Any, name: str) -> Any:
+        if name not in _OWN and (id(layer), name) not in first:
+            first.add((id(layer), name))
+            if id(layer) in paths:
+                into.add(f"{paths[id(layer)]}.{name}".removeprefix("."))
+        return object.__getattribute__(layer, name)
+
+    def write(layer: Any, name: str, value: Any) -> None:
+        first.add((id(layer), name))
+        set_by(layer, name, value)
+
+    nn.Module.__getattribute__, nn.Module.__setattr__ = read, write
+    try:
+        yield
+    finally:
+        nn.Module.__setattr__ = set_by
+        del nn.Module.__getattribute__
+
+
+@contextlib.contextmanager
+def generators() -> Iterator[None]:
+    """Leaves Python's, NumPy's and PyTorch's generators of random numbers as they were."""
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])
+
+
+def seed(number: int) -> None:
+    """Begins Python's and NumPy's generators anew."""
+    random.seed(number)
+    np.random.seed(number)
+
+
+def drawn() -> Any:
+    """The state of Python's and of NumPy's generators."""
+    return random.getstate(), repr(np.random.get_state(legacy=False))
+
+
+def line_that_changes(call: Callable[[], Any], look: Callable[[], Any]) -> str:
+    """The line of source of the user's own after which something is not as it was, as file:line: text."""
+    state, found, last = look(), list[str](), dict[int, int]()
+
+    def of(frame: types.FrameType, event: str, _: Any) -> Any:
+        if PRIVATE.search(frame.f_code.co_filename) or found:
+            return None
+        if event == "return" or event == "line":
+            at = last.get(id(frame))
+            if at is not None and look() != state:
+                file = frame.f_code.co_filename
+                found.append(f"{os.path.basename(file)}:{at}: {linecache.getline(file, at).strip()}")
+            last[id(frame)] = frame.f_lineno
+        else:
+            last[id(frame)] = frame.f_lineno
+        return of
+
+    before = sys.gettrace()
+    sys.settrace(of)
+    try:
+        with contextlib.suppress(Exception):  # what is looked for came before
+            call()
+    finally:
+        sys.settrace(before)
+    return found[0] if found else ""
