@@ -208,7 +208,7 @@ mutants: packages ## mutation testing, pinned in internal/tools: hours; ARGS="./
 			--workers 1 --timeout-coefficient 10 --invert-assignments --invert-logical $$package || exit; \
 	done
 
-faults: build ## signals, full disks, lost folders and readers, at random moments of runs under mpirun (4 minutes); ARGS="--trials 100 --only disk"; ARGS="--resume --trials 200" resumes them (10 minutes); ARGS="--append --trials 100" breaks off weft append (1 minute)
+faults: build ## signals, full disks, lost folders and readers, at random moments of runs under mpirun (4 minutes); ARGS="--trials 100 --only disk"; ARGS="--resume --trials 200" resumes them (10 minutes); ARGS="--append --trials 100" breaks off weft append (1 minute); ARGS="--damage --trials 234" damages their folders (4 minutes)
 	@python3 -B scripts/faults/faults.py $(ARGS)
 
 hosts: build ## the demo over virtual hosts that send at a limited rate, beside one process; needs root; ARGS="--rate 1gbit --hosts 4 --axes graph"

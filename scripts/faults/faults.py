@@ -51,7 +51,13 @@ append (instead of all of these with --append): weft append gets SIGKILL or SIGT
 - SIGTERM (status 130) and a full disk (status 1, one line) leave the old version, and nothing beside it;
 - the same command completes what was not done, removes what was left, and is refused where it was done.
 
-    faults.py [--resume|--append] [--trials N] [--first N] [--seed S] [--only WORD] [--axis tensor|pipeline] [--transport tcp] [--weft PROGRAM]
+damage (instead of all of these with --damage): each file of a run's folder is removed, emptied, cut, filled with rubbish, made a
+folder or unreadable, while a new run goes on, while it is resumed, and between the two.
+
+- the run ends with the results of one that nothing befell, or says in a line what is damaged; it continues when that is mended;
+- no epoch before the last whole checkpoint is made again, and no folder is removed.
+
+    faults.py [--resume|--append|--damage] [--trials N] [--first N] [--seed S] [--only WORD] [--axis tensor|pipeline] [--transport tcp] [--weft PROGRAM]
 
 The exit status is 1 if a rule was broken; the trial's folder is then kept and named. Each trial draws its moments from --seed and its
 number, so that --first N --trials 1 repeats it, as far as the machine is as fast. What this machine does not allow (a disk of a
@@ -66,6 +72,7 @@ import sys
 import tempfile
 
 import appends
+import damage
 from resume import Resumed, make_uninterrupted, tally
 from signals import Signal
 from surroundings import Disk, Folder, Limit, Metis, Reader
@@ -85,6 +92,7 @@ def main():
     parser.add_argument("--axis", choices=list(AXES), default="graph", help="along which four workers divide the work")
     parser.add_argument("--transport", choices=["default", "tcp"], default="default", help="tcp: as between machines")
     parser.add_argument("--append", action="store_true", help="appends that are broken off and run again")
+    parser.add_argument("--damage", action="store_true", help="runs whose folder is damaged")
     options = parser.parse_args()
     if options.resume and options.axis != "graph":
         parser.error("--resume takes runs along all axes: leave out --axis")
@@ -92,6 +100,8 @@ def main():
     setting = Setting(str(pathlib.Path(options.weft).resolve()), folder / "stores", options.transport, options.axis)
     if options.append:
         return appends.main(setting, options, folder)
+    if options.damage:
+        return damage.main(setting, options, folder)
     setting.stores.mkdir()
     trials = plan(options)
     if options.resume:
