@@ -44,6 +44,23 @@ func open(t *testing.T, path string, epoch int) *Checkpoint {
 	return c
 }
 
+// TestRowsOfAllVertices: a table of all vertices has more rows than are read at a time, each at its vertex.
+func TestRowsOfAllVertices(t *testing.T) {
+	const n = 5000
+	want := make([]float32, n)
+	for v := range want {
+		want[v] = float32(v)
+	}
+	table := func(floats []float32) []Array {
+		return []Array{{Name: "table", Shape: []int{n, 1}, Floats: floats, Rows: autograd.AllHere(n)}}
+	}
+	path := filepath.Join(t.TempDir(), "checkpoints")
+	save(t, path, 1, table(want))
+	got := make([]float32, n)
+	require.NoError(t, open(t, path, 1).Load(table(got)))
+	assert.Equal(t, want, got)
+}
+
 // TestRowsOfAnyDivision: the rows of two tables for vertices 0 … 4 have the value 10·table + vertex. They
 // are written by two workers, and read by one, by two that divide them otherwise, and by one with none.
 func TestRowsOfAnyDivision(t *testing.T) {

@@ -87,6 +87,7 @@ func resumes() map[string]Options {
 	add("sage", "", "norm batch, schedule cosine, clip 1")
 	add("sage", "graph=3", "norm batch")
 	add("plateau", "graph=2", "schedule plateau, plateau-patience 0, eval-every 1, lr .3, warmup 1")
+	add("plateau, rarely evaluated", "", "schedule plateau, plateau-patience 0, eval-every 3, lr .3")
 	add("gat", "graph=3", "model gat, heads 2, optimizer adamw")
 	add("scheduled", "graph=3", "model gcn, halo cover, wire int8, wire-schedule varco:slope=1,from=8")
 	add("gcn", "tensor=2", "model gcn, select loss")

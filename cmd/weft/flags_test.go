@@ -5,7 +5,14 @@ import (
 	"testing"
 
 	"weft/cmd/weft/internal/cli"
+	"weft/internal/assert"
 )
+
+// TestLongOut: -o is --out, with its value or before it, but for what comes behind --.
+func TestLongOut(t *testing.T) {
+	args := []string{"predict", "-o", "x", "-o=y", "-optimizer", "--", "-o", "-o=z"}
+	assert.Equal(t, []string{"predict", "--out", "x", "--out=y", "-optimizer", "--", "-o", "-o=z"}, longOut(args))
+}
 
 func TestFlagErrors(t *testing.T) {
 	for _, c := range []struct {
