@@ -29,7 +29,7 @@ func TestMovedByFormula(t *testing.T) {
 		o.EvalEvery = setting.Every(own)
 		o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads = model, layers, hidden, 0, 1
 		o.Epochs, o.Select, o.Offload = 3, "loss", t.TempDir()
-		o.Partitions, o.Partition = partitions, partition.Random
+		o.Partitions, o.Partition = setting.Partitions(partitions), partition.Random
 		job := &Job{Graph: g, Options: o}
 		a, err := partition.Assign(t.Context(), g, o.Assignment(g, partitions))
 		require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/tensor"
+	"weft/train/setting"
 )
 
 // TestProfile: on any mesh the times of each worker add up to the training pass and to no more than the
@@ -38,7 +39,7 @@ func TestProfile(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %d %v %s", c.mesh, c.partitions, c.offload, model), func(t *testing.T) {
 				o := Defaults()
 				o.Model, o.Layers, o.Hidden, o.Epochs, o.Norm, o.Partitions = model, 3, 12, 4,
-					"layer", c.partitions
+					"layer", setting.Partitions(c.partitions)
 				if c.offload {
 					o.Offload = t.TempDir()
 				}

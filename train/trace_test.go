@@ -15,6 +15,7 @@ import (
 	"weft/internal/require"
 	"weft/internal/trace"
 	"weft/internal/trace/tracetest"
+	"weft/train/setting"
 )
 
 // written writes a trace as a file, and checks it.
@@ -49,7 +50,7 @@ func TestTrace(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %d %s", mesh, c.partitions, model), func(t *testing.T) {
 				o := Defaults()
 				o.Model, o.Hidden, o.Heads, o.Epochs, o.Norm, o.Partitions = model, 12, 1, 2,
-					"layer", c.partitions
+					"layer", setting.Partitions(c.partitions)
 				want := mustRun(t, onMesh(g, o, mesh))
 				j := onMesh(g, o, mesh)
 				j.Trace = true

@@ -500,7 +500,7 @@ func TestMovedAsPlanned(t *testing.T) {
 		}
 		j := divided(t, c.g, o, k, parts)
 		j.Options.Parallel = []string{"graph=1", "graph=2", "graph=3", "tensor=2"}[draw.IntN(4)]
-		j.Options.Partitions = k
+		j.Options.Partitions = setting.Partitions(k)
 		fetches := plan.Asks{Range: o.Task == task.Link} // it has what workers fetch of each other
 		p, err := j.PlanWith(t.Context(), plan.Asks{Range: fetches.Range || share > 0})
 		require.NoError(t, err)

@@ -84,7 +84,7 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 			}
 		}
 		for _, before := range lists {
-			if before.path == l.path && before.ends == l.ends {
+			if before.path == l.path && before.name != l.name && before.ends == l.ends {
 				return nil, refusal.Errorf("%s: the relations %s and %s would be the same edges: name the columns of "+
 					"each, as in --source %[3]s:COLUMN and --target %[3]s:COLUMN", l.path, before.name, l.name)
 			}

@@ -179,7 +179,7 @@ func TestPartitionsAreRefused(t *testing.T) {
 		{"tensor=2", 0, 0, "d", "give --partitions N, more than the 1 of the mesh"},
 	} {
 		o := Defaults()
-		o.Layers, o.Parallel, o.Partitions, o.Offload = 3, c.parallel, c.partitions, c.offload
+		o.Layers, o.Parallel, o.Partitions, o.Offload = 3, c.parallel, Partitions(c.partitions), c.offload
 		if o.AggregationChunks = axis.Chunks(c.aggregationChunks); c.offload == RAM {
 			o.Device = AllCards
 		}
@@ -192,7 +192,7 @@ func TestPartitionsAreRefused(t *testing.T) {
 func TestPartitionOfTurns(t *testing.T) {
 	for partitions, want := range map[int]string{0: autoPartition, 4: "random"} {
 		o := Defaults()
-		o.Parallel, o.Partitions, o.Partition = "tensor=2", partitions, "random"
+		o.Parallel, o.Partitions, o.Partition = "tensor=2", Partitions(partitions), "random"
 		o.ResetOtherAxes(func(string) bool { return false })
 		assert.Equal(t, want, o.Partition, "%d partitions by", partitions)
 	}

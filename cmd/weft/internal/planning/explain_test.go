@@ -103,7 +103,7 @@ func TestIdleSlices(t *testing.T) {
 		{"mlp", "tensor=7", 0, nil},
 	} {
 		o := train.Defaults()
-		o.Model, o.Parallel, o.Partitions, o.Heads = c.model, c.mesh, c.partitions, 2
+		o.Model, o.Parallel, o.Partitions, o.Heads = c.model, c.mesh, setting.Partitions(c.partitions), 2
 		idle := slices.DeleteFunc(plannedOf(t, g, o).Warnings(),
 			func(w string) bool { return !strings.Contains(w, " slices") })
 		assert.Equal(t, c.want, idle, "%s on %s", c.model, c.mesh)
