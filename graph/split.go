@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weft/internal/memory"
+	"weft/internal/number"
 	"weft/internal/refusal"
 )
 
@@ -83,7 +84,7 @@ func parsePercent(spec string, kind splitKind, example string, parts []string) (
 	}
 	sum := 0.0
 	for i, part := range parts {
-		p, err := strconv.ParseFloat(part, 64)
+		p, err := number.Parse(part, 64)
 		if err != nil || !(p >= 0 && p <= 100) {
 			return SplitRule{}, refusal.Errorf("--split %q: %q is no percentage: give three, for instance %s",
 				spec, part, example)

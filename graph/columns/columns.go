@@ -16,10 +16,10 @@ package columns
 import (
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"weft/internal/number"
 	"weft/internal/refusal"
 )
 
@@ -169,11 +169,8 @@ func (l List) Append(to []float32, field func(column int) ([]byte, error),
 func (c *Column) parse(field []byte) (x float64, at time.Time, ok bool) {
 	switch c.Kind {
 	case Number:
-		x, err := strconv.ParseFloat(string(field), 64)
+		x, err := number.Parse(string(field), 64)
 		ok := err == nil || math.IsInf(x, 0) // too large for float64
-		for _, b := range field {
-			ok = ok && b != '_' && b != 'x' && b != 'X' // as 1_000 and 0x1p4, which only Go reads
-		}
 		return x, at, ok && !math.IsNaN(x)
 	case Boolean:
 		switch strings.ToLower(string(field)) {

@@ -12,6 +12,7 @@ import (
 	"weft/graph/columns"
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
+	"weft/internal/number"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 )
@@ -131,7 +132,7 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 
 // isNumber reports whether a word is a number, as the fields of a line without names are.
 func isNumber(word string) bool {
-	_, err := strconv.ParseFloat(word, 64)
+	_, err := number.Parse(word, 64)
 	return err == nil || errors.Is(err, strconv.ErrRange)
 }
 

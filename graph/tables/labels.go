@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 
 	"weft/graph"
@@ -13,6 +12,7 @@ import (
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/names"
 	"weft/internal/memory"
+	"weft/internal/number"
 	"weft/internal/refusal"
 )
 
@@ -113,7 +113,7 @@ func (l *labels) like(of *graph.Labels, vertices int) (made graph.Labels, err er
 		k := slices.Index(of.Names, name)
 		if k < 0 && numbers != nil {
 			k = slices.IndexFunc(of.Names, func(known string) bool {
-				x, err := strconv.ParseFloat(known, 64)
+				x, err := number.Parse(known, 64)
 				return err == nil && x == numbers[word]
 			})
 		}
@@ -147,7 +147,7 @@ func (l *labels) values(numbers []float64, vertices int) graph.Labels {
 func (l *labels) numbers() (numbers []float64, whole bool) {
 	numbers, whole = []float64{}, true
 	for _, word := range l.words.Names {
-		x, err := strconv.ParseFloat(word, 64)
+		x, err := number.Parse(word, 64)
 		if err != nil || math.IsInf(float64(float32(x)), 0) {
 			return nil, false
 		}

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
+
+	"weft/internal/number"
 )
 
 // WireSchedule says how many columns of halo rows are sent in each epoch: variable communication rates
@@ -44,8 +45,8 @@ func (s *WireSchedule) UnmarshalText(text []byte) error {
 	}
 	given := map[string]bool{}
 	for part := range strings.SplitSeq(list, ",") {
-		name, number, _ := strings.Cut(part, "=")
-		value, err := strconv.ParseFloat(number, 64)
+		name, text, _ := strings.Cut(part, "=")
+		value, err := number.Parse(text, 64)
 		switch {
 		case err != nil || given[name]:
 		case name == "slope" && value >= 0 && !math.IsInf(value, 1):

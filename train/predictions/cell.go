@@ -1,12 +1,12 @@
 package predictions
 
 import (
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"weft/internal/escape"
+	numbers "weft/internal/number"
 )
 
 // cell is a name as a CSV holds it. That is shown on terminals, so control characters are escaped. It is
@@ -19,7 +19,7 @@ func cell(name string) string {
 	if size == len(name) || !strings.ContainsRune("=+-@＝＋－＠", first) {
 		return name
 	}
-	if _, err := strconv.ParseFloat(name, 64); err == nil {
+	if _, err := numbers.Parse(name, 64); err == nil {
 		return name
 	}
 	return "'" + name

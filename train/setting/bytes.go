@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
+
+	"weft/internal/number"
 )
 
 // Bytes is an amount of memory. Its text form is a number with a unit, decimal (kB, MB, GB, TB) or binary
@@ -37,11 +38,11 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 		return nil
 	}
 	for _, unit := range byteUnits {
-		number, ok := strings.CutSuffix(lower, strings.ToLower(unit.name))
+		text, ok := strings.CutSuffix(lower, strings.ToLower(unit.name))
 		if !ok {
 			continue
 		}
-		x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		x, err := number.Parse(strings.TrimSpace(text), 64)
 		x *= float64(unit.size)
 		if err != nil || !(x == 0 || x >= 1 && x < math.MaxInt64) {
 			break

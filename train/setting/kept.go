@@ -9,9 +9,9 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"weft/internal/memory"
+	"weft/internal/number"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 	"weft/program"
@@ -177,7 +177,7 @@ var scheduleKept = &kept{
 		}
 		var factors []float64
 		for _, field := range bytes.Fields(text) {
-			x, err := strconv.ParseFloat(string(field), 64)
+			x, err := number.Parse(string(field), 64)
 			if err != nil || !(x >= 0) || math.IsInf(x, 0) {
 				return fmt.Errorf("%.40q is no factor, which is a number from 0", field)
 			}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weft/gnn"
+	"weft/internal/number"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 	"weft/parallel/mesh"
@@ -327,7 +328,7 @@ func (s Setting) Set(o *Options, text string) (err error) {
 			err = errors.New("must be a whole number, 0 or more")
 		}
 	case *float64:
-		if *p, err = strconv.ParseFloat(text, 64); err != nil {
+		if *p, err = number.Parse(text, 64); err != nil {
 			err = errors.New("must be a number" + s.several(text))
 		}
 	case *bool:

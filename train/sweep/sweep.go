@@ -16,6 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"weft/internal/document"
+	"weft/internal/number"
 	"weft/internal/refusal"
 	"weft/train/setting"
 )
@@ -244,8 +245,8 @@ func distribution(item yaml.MapItem) (func(*rand.Rand) string, error) {
 	if err != nil || len(ends) != 2 {
 		return nil, fmt.Errorf(expected, item.Key)
 	}
-	low, errLow := strconv.ParseFloat(ends[0], 64)
-	high, errHigh := strconv.ParseFloat(ends[1], 64)
+	low, errLow := number.Parse(ends[0], 64)
+	high, errHigh := number.Parse(ends[1], 64)
 	kind := fmt.Sprint(between[0].Key)
 	switch {
 	case errLow != nil || errHigh != nil || !(low <= high) || math.IsInf(high-low, 0) ||
@@ -271,7 +272,7 @@ func integers(least, largest string) (func(*rand.Rand) string, error) {
 	var ends [2]int64
 	for k, text := range []string{least, largest} {
 		n, err := strconv.ParseInt(text, 10, 64)
-		if x, _ := strconv.ParseFloat(text, 64); errors.Is(err, strconv.ErrSyntax) && math.Abs(x) < 1<<63 {
+		if x, _ := number.Parse(text, 64); errors.Is(err, strconv.ErrSyntax) && math.Abs(x) < 1<<63 {
 			n, err = int64(x), nil
 		}
 		if err != nil || k > 0 && n < ends[0] {

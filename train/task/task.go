@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"weft/autograd"
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/number"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/links"
@@ -162,7 +162,7 @@ func (s *Shares) UnmarshalText(text []byte) error {
 		if len(fields) != len(read) {
 			break
 		}
-		x, err := strconv.ParseFloat(fields[i], 64)
+		x, err := number.Parse(fields[i], 64)
 		if err != nil || !(x >= 0) {
 			x = math.NaN()
 		}

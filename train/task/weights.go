@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"weft/comm"
 	"weft/internal/launch"
+	"weft/internal/number"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 )
@@ -28,7 +28,7 @@ func readClassWeights(path string, classes int) (weights []float64, err error) {
 			"each class", err)
 	}
 	for _, field := range bytes.Fields(text) {
-		w, err := strconv.ParseFloat(string(field), 64)
+		w, err := number.Parse(string(field), 64)
 		if err != nil || !(w >= 0) || math.IsInf(w, 0) {
 			return nil, refusal.Errorf("--class-weights %s: %.40q is no weight, which is a number from 0",
 				path, field)

@@ -5,10 +5,10 @@ import (
 	"bytes"
 	"math"
 	"slices"
-	"strconv"
 
 	"weft/graph/columns"
 	"weft/internal/memory"
+	"weft/internal/number"
 )
 
 // Separator is what stands between the fields of a line: a comma, a semicolon or a tab; a space is any
@@ -182,7 +182,7 @@ var powers = [...]float64{
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 }
 
-// Number is strconv.ParseFloat of a field, sooner: a quotient or product of two numbers that float64 holds
+// Number is number.Parse of a field, sooner: a quotient or product of two numbers that float64 holds
 // exactly is the nearest float64, and strconv has the others.
 func Number(field []byte) (x float64, ok bool) {
 	rest, negative := field, len(field) > 0 && field[0] == '-'
@@ -206,7 +206,7 @@ func Number(field []byte) (x float64, ok bool) {
 	}
 	const exact = 1 << 53
 	if len(rest) > 0 || digits == 0 || digits > 19 || mantissa > exact || exponent < -22 || exponent > 22 {
-		x, err := strconv.ParseFloat(string(field), 64)
+		x, err := number.Parse(string(field), 64)
 		return x, err == nil
 	}
 	x = float64(mantissa)

@@ -20,6 +20,7 @@ import (
 	"weft/graph"
 	"weft/graph/internal/lines"
 	"weft/internal/foreign"
+	"weft/internal/number"
 	"weft/internal/refusal"
 )
 
@@ -388,7 +389,7 @@ func appendDecimal(to, digits []byte, scale int) []byte {
 // Number is the number in a column, that of text the nearest float32.
 func (r *Row) Number(column int) (float64, error) {
 	if !r.parquet {
-		return strconv.ParseFloat(string(r.Decimal(r.Text(column))), 32)
+		return number.Parse(string(r.Decimal(r.Text(column))), 32)
 	}
 	switch v := r.values[column]; v.Kind() {
 	case parquet.Float:
@@ -396,10 +397,10 @@ func (r *Row) Number(column int) (float64, error) {
 	case parquet.Double:
 		return v.Double(), nil
 	case parquet.FixedLenByteArray, parquet.Int96, parquet.ByteArray:
-		return strconv.ParseFloat(string(r.Field(column)), 64)
+		return number.Parse(string(r.Field(column)), 64)
 	default:
 		if logical := r.logical[column]; scaleOf(logical) >= 0 || unsigned(logical) > 0 {
-			return strconv.ParseFloat(string(r.Field(column)), 64)
+			return number.Parse(string(r.Field(column)), 64)
 		}
 		return float64(integer(v)), nil
 	}

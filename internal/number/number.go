@@ -1,0 +1,15 @@
+// Package number reads the numbers of users' texts: tables, lists, settings.
+package number
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Parse is strconv.ParseFloat without what Go alone reads, 1_000 and 0x1p4: in a table these are names.
+func Parse(text string, bits int) (float64, error) {
+	if strings.ContainsAny(text, "_xX") {
+		return 0, &strconv.NumError{Func: "Parse", Num: text, Err: strconv.ErrSyntax}
+	}
+	return strconv.ParseFloat(text, bits)
+}
