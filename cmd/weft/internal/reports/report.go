@@ -94,8 +94,9 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	say := func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), ui.OneLine(err)) }
 	var dirs, without []string
+	var damaged []error
 	for _, arg := range args {
-		runs, err := rundir.List(arg, say)
+		runs, err := rundir.List(arg, func(err error) { damaged = append(damaged, err) })
 		if err != nil {
 			return refusal.Errorf("%s: %w; name a run or a folder of runs", arg, err)
 		}
@@ -107,6 +108,12 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 		if len(runs) == 0 {
 			without = append(without, arg)
 		}
+	}
+	if len(dirs) == 0 && len(damaged) == 1 {
+		return refusal.Errorf("%w", damaged[0])
+	}
+	for _, err := range damaged {
+		say(err)
 	}
 	if len(dirs) == 0 {
 		return refusal.Errorf("%s: no run is there; weft train DATASET begins one",

@@ -46,7 +46,15 @@ func InOneLine(text string) string {
 }
 
 // OneLine prints an error as the single line that callers rely on, also where a name in it holds line breaks.
-func OneLine(err error) string { return "weft: " + Printable(InOneLine(err.Error())) }
+// One that repeats a long name of a damaged file loses its middle: the file and the way out stay.
+func OneLine(err error) string {
+	const before, after = 2000, 1000 // bytes
+	text := InOneLine(err.Error())
+	if len(text) > before+after {
+		text = text[:before] + " … " + text[len(text)-after:]
+	}
+	return "weft: " + Printable(strings.ToValidUTF8(text, ""))
+}
 
 // When is a text that is there under a condition.
 func When(condition bool, text string) string {

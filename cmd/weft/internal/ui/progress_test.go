@@ -17,6 +17,10 @@ import (
 
 func TestOneLine(t *testing.T) {
 	assert.Equal(t, "weft: a; b; c", OneLine(errors.New("a\nb\r\n\nc\n")))
+	long := OneLine(errors.New("c.yaml: " + strings.Repeat("ä", 100_000) + ": no such setting"))
+	if len(long) > 3100 || !strings.HasPrefix(long, "weft: c.yaml: ä") || !strings.HasSuffix(long, "ä: no such setting") {
+		t.Errorf("%d bytes: %.40s", len(long), long)
+	}
 }
 
 func TestPrintable(t *testing.T) {
