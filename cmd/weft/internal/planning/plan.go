@@ -405,7 +405,8 @@ func ofModel(m *planner.Mesh) string {
 	o := m.Settings
 	return fmt.Sprintf("the model is %s%s, %s%s, %s: --config or --model, --layers and --hidden "+
 		"plan another", ui.When(o.Decoupled, "decoupled "), o.Model,
-		ui.Counted(o.Depth(), "layer", "layers"), ui.When(o.Uses("hidden"), fmt.Sprintf(", hidden width %d", o.Hidden)),
+		ui.Counted(o.Depth(), "layer", "layers"),
+		ui.When(o.Uses("hidden"), fmt.Sprintf(", hidden width %d", o.Hidden)),
 		ui.Counted(m.Plan.Parameters(o.Mesh), "parameter", "parameters"))
 }
 

@@ -431,7 +431,8 @@ func (p *reportContents) draw() {
 		for _, r := range p.Runs {
 			c.Best = append(c.Best, mark{r.Summary.BestEpoch, r.Color})
 		}
-		c.Log = title == "loss" && !slices.ContainsFunc(c.Series, func(s series) bool { return slices.Min(s.Y) <= 0 })
+		c.Log = title == "loss" &&
+			!slices.ContainsFunc(c.Series, func(s series) bool { return slices.Min(s.Y) <= 0 })
 		if said := c.level(); said != "" {
 			p.Level = append(p.Level, said)
 		} else if len(c.Series) > 0 {

@@ -14,8 +14,10 @@ import (
 // or more are of one class; "": there is no such class, or the metric was asked for.
 func skewed(g *graph.Graph, o *setting.Options) string {
 	l := &g.Labels
-	chosen := o.Metric == metric.Auto && (g.Metric == "" || g.Metric == metric.Accuracy) && o.Select != setting.SelectLoss
-	if o.Task != task.Vertex || !chosen || l.Class == nil || l.Classes < 2 || o.Split.Number >= len(g.Splits) {
+	chosen := o.Metric == metric.Auto &&
+		(g.Metric == "" || g.Metric == metric.Accuracy) && o.Select != setting.SelectLoss
+	if o.Task != task.Vertex || !chosen || l.Class == nil || l.Classes < 2 ||
+		o.Split.Number >= len(g.Splits) {
 		return ""
 	}
 	const most = .9
