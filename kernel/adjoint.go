@@ -98,6 +98,11 @@ func (b *adjointBuilder) above(than float32, g, other int) int {
 	return b.where(b.of(OpGt, b.A, b.Constant(than)), g, other)
 }
 
+// unless is g unless the operand is a number or less, where it is other: g of NaN.
+func (b *adjointBuilder) unless(most float32, other int) int {
+	return b.where(b.of(OpLe, b.A, b.Constant(most)), other, b.g)
+}
+
 // term returns the register of the gradient that the instruction gives its operand n; ok says that it is
 // not 0 everywhere.
 func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
@@ -127,17 +132,20 @@ func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
 		return b.times(g, b.of(OpCos, x)), true
 	case OpCos:
 		return b.times(g, b.of(OpNeg, b.of(OpSin, x))), true
+	case OpAtan:
+		return b.of(OpDiv, g, b.plus(b.of(OpSquare, x), 1)), true
 	case OpTanh:
 		return b.times(g, b.minus(1, b.of(OpSquare, y))), true
 	case OpSigmoid:
 		return b.times(g, b.times(y, b.minus(1, y))), true
 	case OpReLU:
-		return b.above(0, g, b.Constant(0)), true
+		return b.unless(0, b.Constant(0)), true
 	case OpELU:
-		return b.above(0, g, b.times(g, b.scaled(b.of(OpExp, x), float64(b.Value)))), true
+		return b.unless(0, b.times(g, b.scaled(b.of(OpExp, x), float64(b.Value)))), true
 	case OpSELU:
 		const scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
-		return b.above(0, b.scaled(g, scale), b.times(g, b.scaled(b.of(OpExp, x), scale*alpha))), true
+		below := b.times(g, b.scaled(b.of(OpExp, x), scale*alpha))
+		return b.where(b.of(OpLe, x, b.Constant(0)), below, b.scaled(g, scale)), true
 	case OpLeakyReLU:
 		return b.above(0, g, b.scaled(g, float64(b.Value))), true
 	case OpGELU:
@@ -145,11 +153,15 @@ func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
 		density := b.scaled(b.of(OpExp, b.scaled(b.of(OpSquare, x), -.5)), 1/math.Sqrt(2*math.Pi))
 		return b.times(g, b.of(OpAdd, area, b.times(x, density))), true
 	case OpGELUTanh: // d/dx x·σ(2u), u = √(2/π)·(x + 0.044715·x³)
-		const scale = 2 * math.Sqrt2 / 1.7724538509055160272981674833411 // √π
+		const scale = 2 * math.Sqrt2 / 1.7724538509055160272981674833411       // √π
+		far, zero := b.of(OpGt, b.of(OpAbs, x), b.Constant(20)), b.Constant(0) // there the cube may be infinite
+		step := b.where(b.of(OpGt, x, zero), g, zero)
+		x = b.where(far, zero, x)
 		square := b.of(OpSquare, x)
 		s := b.of(OpSigmoid, b.times(x, b.plus(b.scaled(square, scale*.044715), scale)))
 		slope := b.plus(b.scaled(square, 3*scale*.044715), scale)
-		return b.times(g, b.times(s, b.plus(b.times(b.times(x, slope), b.minus(1, s)), 1))), true
+		near := b.times(g, b.times(s, b.plus(b.times(b.times(x, slope), b.minus(1, s)), 1)))
+		return b.where(far, step, near), true
 	case OpSiLU:
 		s := b.of(OpSigmoid, x)
 		return b.times(g, b.times(s, b.plus(b.times(x, b.minus(1, s)), 1))), true
@@ -187,6 +199,12 @@ func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
 			return b.times(g, slope), true
 		}
 		return b.where(b.of(OpEq, b.B, zero), zero, b.times(g, slope)), true
+	case OpFmod:
+		if n == 1 { // −g times the quotient towards 0
+			q := b.of(OpDiv, x, b.B)
+			return b.of(OpNeg, b.times(g, b.times(b.of(OpSign, q), b.of(OpFloor, b.of(OpAbs, q))))), true
+		}
+		return g, true
 	case OpMaximum, OpMinimum: // a tie is half each one's
 		less := OpLt
 		if b.Instruction.Op == OpMinimum {

@@ -22,7 +22,7 @@ var special = []float32{
 // units are how many units in the last place an operation may be off, 0 where it is exact, and more the less
 // of a result is left: GELU's 1 + erf x and SELU's factors.
 var units = map[string]float64{
-	"exp": 2, "log": 2, "log1p": 4, "expm1": 3, "sin": 2, "cos": 2, "tanh": 4, "sigmoid": 4, "elu": 4,
+	"exp": 2, "log": 2, "log1p": 4, "expm1": 3, "sin": 2, "cos": 2, "atan": 2, "tanh": 4, "sigmoid": 4, "elu": 4,
 	"selu": 4, "leaky_relu": 1, "silu": 4, "softplus": 4, "erf": 3, "logsigmoid": 4, "rsqrt": 2, "sqrt": 1,
 	"reciprocal": 1,
 	"square":     1, "add": 1, "sub": 1, "mul": 1, "div": 1, "pow": 2,
@@ -244,9 +244,16 @@ func TestAdjoint(t *testing.T) {
 			s.gradientsAre(e, c.x, c.want)
 		}
 		clamp := &kernel.Expression{Inputs: 1}
-		clamp.Results = []int{clamp.Clamp(0, -1, 2)}
+		least, most := float32(-1), float32(2)
+		clamp.Results = []int{clamp.Clamp(0, kernel.Bounds{Least: &least, Most: &most})}
+		strict := &kernel.Expression{Inputs: 1}
+		strict.Results = []int{strict.Clamp(0, kernel.Bounds{Least: &least, Most: &most, Strict: true})}
 		for x, want := range map[float32]float32{-1: 3, 2: 3, 0: 3, -1.5: 0, 2.5: 0} {
 			s.gradientsAre(clamp, []float32{x}, []float32{want})
+			if x == -1 || x == 2 {
+				want = 0
+			}
+			s.gradientsAre(strict, []float32{x}, []float32{want})
 		}
 		for exponent, want := range map[float32]float32{0: 0, 1: 3, 2: -12, 3: 36, -1: -.75} { // of −2
 			e := &kernel.Expression{Inputs: 1}

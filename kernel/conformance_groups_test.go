@@ -66,7 +66,8 @@ func conformMapColumns(s *suite) {
 }
 
 var groupFunctions = map[string]kernel.GroupFunction{
-	"max": kernel.GroupMax, "min": kernel.GroupMin, "softmax": kernel.GroupSoftmax,
+	"max": kernel.GroupMax, "min": kernel.GroupMin, "first_max": kernel.GroupFirstMax,
+	"first_min": kernel.GroupFirstMin, "softmax": kernel.GroupSoftmax,
 	"log_softmax": kernel.GroupLogSoftmax, "log_sum_exp": kernel.GroupLogSumExp,
 }
 

@@ -582,6 +582,20 @@ func conformBinaryCrossEntropy(s *suite) {
 			holds("some", there)
 		}
 	})
+	with(s.t, func(s *suite) { // logits of 0 in one tile: a product of all its factors of 2 is infinite
+		const rows, cols = 1024, 300
+		list := make([]int32, rows)
+		for i := range list {
+			list[i] = int32(i)
+		}
+		z, targets := s.blank(rows, cols), s.blank(rows, cols)
+		clear(z.Floats())
+		clear(targets.Floats())
+		got, want := s.team.BinaryCrossEntropy(nil, z, s.ints(list), targets, 1), rows*cols*math.Ln2
+		if !(math.Abs(got-want) <= 1e-6*want) {
+			s.t.Errorf("%d rows of %d logits of 0: %v, want %v", rows, cols, got, want)
+		}
+	})
 }
 
 // conformHits: half of the rows have their largest logit at the label. Many logits are equal, and some are NaN.

@@ -34,6 +34,7 @@ const (
 	OpSquare     Operation = C.weft_op_square
 	OpSin        Operation = C.weft_op_sin
 	OpCos        Operation = C.weft_op_cos
+	OpAtan       Operation = C.weft_op_atan
 	OpTanh       Operation = C.weft_op_tanh
 	OpSigmoid    Operation = C.weft_op_sigmoid
 	OpReLU       Operation = C.weft_op_relu
@@ -56,6 +57,7 @@ const (
 	OpMul        Operation = C.weft_op_mul
 	OpDiv        Operation = C.weft_op_div
 	OpPow        Operation = C.weft_op_pow
+	OpFmod       Operation = C.weft_op_fmod // what a division leaves, with the sign of the first
 	OpMaximum    Operation = C.weft_op_maximum
 	OpMinimum    Operation = C.weft_op_minimum
 	OpGt         Operation = C.weft_op_gt
@@ -133,10 +135,38 @@ func (e *Expression) OpOf(o Operation, value float32, registers ...int) int {
 // Constant appends a constant and returns its register.
 func (e *Expression) Constant(value float32) int { return e.OpOf(OpConstant, value) }
 
-// Clamp appends the instructions of x between two numbers. The gradient passes between and at them.
-func (e *Expression) Clamp(x int, least, most float32) int {
-	lo, hi := e.Constant(least), e.Constant(most)
-	return e.Op(OpWhere, e.Op(OpGt, x, hi), hi, e.Op(OpWhere, e.Op(OpLt, x, lo), lo, x))
+// Bounds are those of a clamp, of which either may be nil. Strict ones have no gradient at themselves, and
+// no bounds have one beyond.
+type Bounds struct {
+	Least, Most *float32
+	Strict      bool
+}
+
+// Clamp appends the instructions of x within bounds: the upper one, where the lower one is above it.
+func (e *Expression) Clamp(x int, of Bounds) int {
+	atLeast, atMost := OpGe, OpLe
+	if of.Strict {
+		atLeast, atMost = OpGt, OpLt
+	}
+	z := x
+	var inside []int
+	if of.Least != nil {
+		lo := e.Constant(*of.Least)
+		z = e.Op(OpWhere, e.Op(OpLt, z, lo), lo, z)
+		inside = append(inside, e.Op(atLeast, x, lo))
+	}
+	if of.Most != nil {
+		hi := e.Constant(*of.Most)
+		z = e.Op(OpWhere, e.Op(OpGt, z, hi), hi, z)
+		inside = append(inside, e.Op(atMost, x, hi))
+	}
+	switch len(inside) {
+	case 0:
+		return x
+	case 2:
+		inside[0] = e.Op(OpAnd, inside[0], inside[1])
+	}
+	return e.Op(OpWhere, inside[0], x, e.Op(OpDetach, z))
 }
 
 func (e *Expression) append(i Instruction) int {

@@ -18,6 +18,8 @@ type GroupFunction int32
 const (
 	GroupMax        GroupFunction = C.WEFT_GROUP_MAX // NaN where one is NaN
 	GroupMin        GroupFunction = C.WEFT_GROUP_MIN
+	GroupFirstMax   GroupFunction = C.WEFT_GROUP_FIRST_MAX // GroupMax, whose gradient is that of the first one
+	GroupFirstMin   GroupFunction = C.WEFT_GROUP_FIRST_MIN
 	GroupSoftmax    GroupFunction = C.WEFT_GROUP_SOFTMAX
 	GroupLogSoftmax GroupFunction = C.WEFT_GROUP_LOG_SOFTMAX
 	GroupLogSumExp  GroupFunction = C.WEFT_GROUP_LOG_SUM_EXP
@@ -54,7 +56,7 @@ func (t *Team) Groups(z, x *tensor.Matrix, groups int, f GroupFunction) {
 
 // GroupsBackward is dx = dLoss/dx of Groups, from its input x, its output z and g = dLoss/dz. Softmaxes do
 // not read x, which may be nil, and their dx may be g. Numbers that are equally large have equal parts of a
-// maximum's gradient.
+// maximum's gradient, and NaN where it is NaN. The first one of GroupFirstMax, or the first NaN, has all of it.
 func (t *Team) GroupsBackward(dx, g, x, z *tensor.Matrix, groups int, f GroupFunction) {
 	tensor.SameShape(g, z)
 	width := f.check(z, dx, groups)

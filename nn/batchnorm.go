@@ -26,6 +26,8 @@ type BatchNormOptions struct {
 	Epsilon, Momentum                     float64
 	// Cumulative replaces the momentum by 1/(number of batches so far), PyTorch's momentum=None.
 	Cumulative bool
+	// Times is how often a step moves the running statistics, as a layer that is computed again does; 0: once
+	Times int
 }
 
 // NewBatchNorm makes a batch norm of the given width, with PyTorch's defaults. Its tensors are called
@@ -102,6 +104,13 @@ func (b *BatchNorm) running(added []float64) statistics {
 
 // commit moves the running statistics towards those of the last training pass.
 func (b *BatchNorm) commit() {
+	for range max(1, b.options.Times) {
+		b.move()
+	}
+}
+
+// move moves the running statistics once.
+func (b *BatchNorm) move() {
 	mean, variance := b.runningMean.Values, b.runningVar.Values
 	if b.batches != nil {
 		*b.batches.Count++

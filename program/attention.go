@@ -37,7 +37,7 @@ func (b *builder) attends(o Operation, x *value) *value {
 		case f.Rows == None:
 			after = append(after, f)
 		case f.op == "gather" && f.o.End == "target":
-			after = append(after, f.in[0])
+			after = append(after, b.finite(f.in[0], x.Type, o))
 		default:
 			return nil
 		}

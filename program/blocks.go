@@ -404,7 +404,7 @@ func (b *block) makeParameter(ps *nn.Params, name string) {
 func (p *Program) newNorm(ps *nn.Params, v *value) *nn.BatchNorm {
 	o := nn.BatchNormOptions{
 		Weight: v.o.Weight, Bias: v.o.Bias, Mean: v.o.Mean, Variance: v.o.Variance, Batches: v.o.Batches,
-		Epsilon: v.o.Eps,
+		Epsilon: v.o.Eps, Times: v.o.Times,
 	}
 	if v.o.Momentum != nil {
 		o.Momentum = *v.o.Momentum

@@ -1,10 +1,6 @@
 package program
 
-import (
-	"math"
-
-	"weft/kernel"
-)
+import "weft/kernel"
 
 // ofTwo is an operation on two inputs.
 func ofTwo(o kernel.Operation) *kernel.Expression {
@@ -44,14 +40,7 @@ func emit(e *kernel.Expression, v *value, of []int) int {
 	case "softsign":
 		return e.Op(kernel.OpDiv, of[0], e.Op(kernel.OpAdd, e.Constant(1), e.Op(kernel.OpAbs, of[0])))
 	case "clamp":
-		least, most := math.Inf(-1), math.Inf(1)
-		if x.Min != nil {
-			least = float64(*x.Min)
-		}
-		if x.Max != nil {
-			most = float64(*x.Max)
-		}
-		return e.Clamp(of[0], float32(least), float32(most))
+		return e.Clamp(of[0], kernel.Bounds{Least: x.Min.float(), Most: x.Max.float(), Strict: x.Strict})
 	}
 	o, known := kernel.Operations[v.op]
 	if !known {

@@ -28,6 +28,7 @@ const (
 	maxSize       = 1 << 31 // numbers of a parameter
 	maxTensor     = 1 << 24 // of a tensor that is computed of parameters
 	maxRow        = 1 << 20 // of a row
+	maxTimes      = 100     // that a step moves running statistics
 )
 
 // Program is a model: operations of which each makes one value from those before it.
@@ -105,9 +106,12 @@ type Operation struct {
 	Threshold   *float64 `json:"threshold,omitempty"`
 	Min         *number  `json:"min,omitempty"`
 	Max         *number  `json:"max,omitempty"`
+	Strict      bool     `json:"strict,omitempty"`
+	First       bool     `json:"first,omitempty"`
 	Approximate string   `json:"approximate,omitempty"`
 	Eps         float64  `json:"eps,omitempty"`
 	Momentum    *float64 `json:"momentum,omitempty"`
+	Times       int      `json:"times,omitempty"`
 	Weight      string   `json:"weight,omitempty"`
 	Bias        string   `json:"bias,omitempty"`
 	Mean        string   `json:"mean,omitempty"`
@@ -119,6 +123,15 @@ type Operation struct {
 
 // number is a number of which JSON writes those that are not finite as strings.
 type number float64
+
+// float is the number as float32; nil: there is none.
+func (n *number) float() *float32 {
+	if n == nil {
+		return nil
+	}
+	f := float32(*n)
+	return &f
+}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (n *number) UnmarshalJSON(text []byte) error {

@@ -102,9 +102,9 @@ func (b *builder) hoisted(o Operation, in []*value) *value {
 // singular is the operand that may be so that the derivatives are infinite; -1: there is none.
 func singular(op string) int {
 	switch op {
-	case "div":
+	case "div", "fmod":
 		return 1
-	case "pow", "reciprocal", "rsqrt", "sqrt", "log", "log1p":
+	case "pow", "reciprocal", "rsqrt", "sqrt", "exp", "expm1", "log", "log1p":
 		return 0
 	}
 	return -1
@@ -592,7 +592,7 @@ func isOfRows(v *value) bool {
 // operands.
 func mayBeInfinite(v *value) bool {
 	switch v.op {
-	case "div", "reciprocal", "rsqrt", "pow", "log", "log1p", "logsigmoid":
+	case "div", "fmod", "reciprocal", "rsqrt", "pow", "exp", "expm1", "log", "log1p", "logsigmoid":
 		return true
 	case "where":
 		if c := v.in[0]; c.op == "eq" {

@@ -121,6 +121,45 @@ func TestRules(t *testing.T) {
 			`"op": "ones", "rows": "vertices"`, `"op": "loop_values", "in": [5, 7]`,
 			`"op": "reshape", "in": [8], "shape": [1]`,
 		}, "messages sum, loops last (); messages sum, loops last (); pointwise gt where"},
+		{"attention with one dropout", []string{
+			`"op": "reshape", "in": [0], "shape": [1, 4]`, `"op": "reshape", "in": [4], "shape": [1, 4]`,
+			`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1], "keep": true`,
+			`"op": "gather", "in": [10], "end": "source"`, `"op": "gather", "in": [10], "end": "target"`,
+			`"op": "add", "in": [11, 12]`, `"op": "leaky_relu", "in": [13]`, `"op": "edge_softmax", "in": [14]`,
+			`"op": "dropout", "in": [15], "p": 0.5, "path": "a"`, `"op": "gather", "in": [7], "end": "source"`,
+			`"op": "mul", "in": [17, 16]`, `"op": "scatter", "in": [18], "reduce": "sum"`,
+			`"op": "reshape", "in": [19], "shape": [4]`,
+		}, "dot of heads; attention of sums"},
+		{"attention with two dropouts, which a kernel does not have", []string{
+			`"op": "reshape", "in": [0], "shape": [1, 4]`, `"op": "reshape", "in": [4], "shape": [1, 4]`,
+			`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1], "keep": true`,
+			`"op": "gather", "in": [10], "end": "source"`, `"op": "gather", "in": [10], "end": "target"`,
+			`"op": "add", "in": [11, 12]`, `"op": "leaky_relu", "in": [13]`, `"op": "edge_softmax", "in": [14]`,
+			`"op": "dropout", "in": [15], "p": 0.5, "path": "a"`, `"op": "dropout", "in": [16], "p": 0.2, "path": "b"`,
+			`"op": "gather", "in": [7], "end": "source"`, `"op": "mul", "in": [18, 17]`,
+			`"op": "scatter", "in": [19], "reduce": "sum"`, `"op": "reshape", "in": [20], "shape": [4]`,
+		}, "dot of heads; messages max, columnwise (pointwise add leaky_relu); pointwise detach; " +
+			"messages sum (pointwise add exp leaky_relu sub); pointwise add reciprocal; messages sum " +
+			"(pointwise add exp leaky_relu sub; dropout; dropout; pointwise mul); pointwise mul"},
+		{"attention times what is infinite without edges", []string{
+			`"op": "reshape", "in": [0], "shape": [1, 4]`, `"op": "reshape", "in": [4], "shape": [1, 4]`,
+			`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1], "keep": true`,
+			`"op": "gather", "in": [10], "end": "source"`, `"op": "gather", "in": [10], "end": "target"`,
+			`"op": "add", "in": [11, 12]`, `"op": "leaky_relu", "in": [13]`, `"op": "edge_softmax", "in": [14]`,
+			`"op": "reciprocal", "in": [7]`, `"op": "gather", "in": [16], "end": "target"`,
+			`"op": "gather", "in": [7], "end": "source"`, `"op": "mul", "in": [18, 15]`, `"op": "mul", "in": [19, 17]`,
+			`"op": "scatter", "in": [20], "reduce": "sum"`, `"op": "reshape", "in": [21], "shape": [4]`,
+		}, "dot of heads; aggregate sum; pointwise gt; attention of sums; pointwise mul reciprocal " +
+			"where"},
+		{"the other end's degree", []string{
+			`"op": "gather", "in": [0], "end": "source", "loops": "one"`,
+			`"op": "ones", "rows": "edges", "loops": "one"`, `"op": "scatter", "in": [8], "reduce": "sum", "end": "source"`,
+			`"op": "rsqrt", "in": [9]`, `"op": "gather", "in": [10], "end": "source", "loops": "one"`,
+			`"op": "gather", "in": [10], "end": "target", "loops": "one"`, `"op": "mul", "in": [11, 12]`,
+			`"op": "reshape", "in": [13], "shape": [1]`, `"op": "mul", "in": [7, 14]`,
+			`"op": "scatter", "in": [15], "reduce": "sum"`,
+		}, "aggregate sum, loops one, reversed; pointwise rsqrt; pointwise mul; aggregate sum, " +
+			"loops one; pointwise mul"},
 		{"one step of a layer's end", []string{
 			`"op": "scatter", "in": [1], "reduce": "mean"`, `"op": "linear", "in": [7, 3, 4]`,
 			`"op": "linear", "in": [0, 3]`, `"op": "add", "in": [8, 9]`, `"op": "tanh", "in": [10]`,

@@ -309,7 +309,11 @@ func (p *pass) grouped(v *value) *autograd.Var {
 			return permuted(x.Shape, order)
 		}))
 	}
-	z := autograd.Groups(in, in.Cols()/width, groups[v.op])
+	name := v.op
+	if v.o.First {
+		name = "first " + name
+	}
+	z := autograd.Groups(in, in.Cols()/width, groups[name])
 	if !sorted && z.Cols() == in.Cols() {
 		var shape, back []int
 		for _, d := range order {
@@ -327,6 +331,7 @@ func (p *pass) grouped(v *value) *autograd.Var {
 
 // groups are the operations on groups of columns.
 var groups = map[string]kernel.GroupFunction{
-	"max": kernel.GroupMax, "min": kernel.GroupMin, "softmax": kernel.GroupSoftmax,
+	"max": kernel.GroupMax, "min": kernel.GroupMin, "first max": kernel.GroupFirstMax,
+	"first min": kernel.GroupFirstMin, "softmax": kernel.GroupSoftmax,
 	"log_softmax": kernel.GroupLogSoftmax, "logsumexp": kernel.GroupLogSumExp,
 }

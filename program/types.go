@@ -113,8 +113,8 @@ var kinds = map[string]kind{
 	"flip":          {1, 1, "dims", inferSame},
 	"sum":           {1, 1, "dims keep", inferReduction},
 	"mean":          {1, 1, "dims keep", inferReduction},
-	"max":           {1, 1, "dims keep", inferReduction},
-	"min":           {1, 1, "dims keep", inferReduction},
+	"max":           {1, 1, "dims keep first", inferReduction},
+	"min":           {1, 1, "dims keep first", inferReduction},
 	"logsumexp":     {1, 1, "dims keep", inferReduction},
 	"softmax":       {1, 1, "dim", inferAlong},
 	"log_softmax":   {1, 1, "dim", inferAlong},
@@ -124,22 +124,22 @@ var kinds = map[string]kind{
 	"row_min":       {1, 1, "", inferRowMax},
 	"linear":        {2, 3, "", inferLinear},
 	"matmul":        {2, 2, "", inferMatmul},
-	"batch_norm":    {1, 1, "weight bias mean variance batches eps momentum", inferBatchNorm},
+	"batch_norm":    {1, 1, "weight bias mean variance batches eps momentum times", inferBatchNorm},
 	"layer_norm":    {1, 3, "dims eps", inferLayerNorm},
 }
 
 // unary are the pointwise operations of one operand, and their attributes.
 var unary = map[string]string{
 	"neg": "", "abs": "", "sign": "", "exp": "", "log": "", "log1p": "", "expm1": "", "sqrt": "", "rsqrt": "",
-	"reciprocal": "", "square": "", "sin": "", "cos": "", "tanh": "", "sigmoid": "", "relu": "", "selu": "",
+	"reciprocal": "", "square": "", "sin": "", "cos": "", "atan": "", "tanh": "", "sigmoid": "", "relu": "", "selu": "",
 	"silu": "", "softplus": "beta threshold", "softsign": "", "erf": "", "floor": "", "ceil": "", "round": "",
 	"logsigmoid": "", "not": "", "gelu": "approximate", "elu": "alpha", "celu": "alpha",
-	"leaky_relu": "slope", "clamp": "min max", "detach": "",
+	"leaky_relu": "slope", "clamp": "min max strict", "detach": "",
 }
 
 // binary are the pointwise operations of two operands.
 var binary = []string{
-	"add", "sub", "mul", "div", "pow", "maximum", "minimum", "gt", "ge", "lt", "le", "eq", "ne", "and", "or",
+	"add", "sub", "mul", "div", "pow", "fmod", "maximum", "minimum", "gt", "ge", "lt", "le", "eq", "ne", "and", "or",
 }
 
 func init() {
@@ -184,7 +184,9 @@ func (o *Operation) checkAttributes(allowed []string) error {
 		"step": o.Step != 0, "p": o.P != 0, "alpha": o.Alpha != nil,
 		"slope": o.Slope != nil, "beta": o.Beta != nil,
 		"threshold": o.Threshold != nil, "min": o.Min != nil, "max": o.Max != nil,
+		"strict": o.Strict, "first": o.First,
 		"approximate": o.Approximate != "", "eps": o.Eps != 0, "momentum": o.Momentum != nil,
+		"times":  o.Times != 0,
 		"weight": o.Weight != "", "bias": o.Bias != "", "mean": o.Mean != "", "variance": o.Variance != "",
 		"batches": o.Batches != "",
 	}
@@ -457,7 +459,7 @@ func inferPermute(_ *Program, o *Operation, in []Type) (Type, error) {
 
 func inferExpand(_ *Program, o *Operation, in []Type) (Type, error) {
 	shape, err := broadcast(o.Shape, in[0].Shape)
-	if err != nil || !slices.Equal(shape, o.Shape) {
+	if slices.ContainsFunc(o.Shape, negative) || err != nil || !slices.Equal(shape, o.Shape) {
 		return Type{}, fmt.Errorf("%s cannot be expanded to %v", in[0], o.Shape)
 	}
 	return in[0].with(o.Shape...), nil
@@ -472,7 +474,7 @@ func inferSlice(_ *Program, o *Operation, in []Type) (Type, error) {
 	if o.Step < 0 || o.Start < 0 || o.Start >= o.Stop || o.Stop > shape[o.Dim] {
 		return Type{}, fmt.Errorf("takes %d to %d by %d of the shape %v", o.Start, o.Stop, step, shape)
 	}
-	shape[o.Dim] = (o.Stop - o.Start + step - 1) / step
+	shape[o.Dim] = 1 + (o.Stop-o.Start-1)/step
 	return in[0].with(shape...), nil
 }
 
@@ -502,6 +504,9 @@ func inferCat(_ *Program, o *Operation, in []Type) (Type, error) {
 func inferReduction(_ *Program, o *Operation, in []Type) (Type, error) {
 	if err := checkDims(o.Dims, in[0].Shape); err != nil {
 		return Type{}, err
+	}
+	if o.First && len(o.Dims) != 1 {
+		return Type{}, fmt.Errorf("the first of several dims %v", o.Dims)
 	}
 	if in[0].size() == 0 {
 		return Type{}, fmt.Errorf("of no numbers: the shape is %v", in[0].Shape)
@@ -594,6 +599,8 @@ func inferBatchNorm(p *Program, o *Operation, in []Type) (Type, error) {
 		return t, errors.New("has running statistics with neither a momentum nor a number of batches")
 	case !(o.Eps > 0):
 		return t, fmt.Errorf("eps: %v is not above 0", o.Eps)
+	case o.Times < 0 || o.Times > maxTimes:
+		return t, fmt.Errorf("times: %d, and statistics move at most %d times in a step", o.Times, maxTimes)
 	case o.Momentum != nil && !(*o.Momentum >= 0 && *o.Momentum <= 1):
 		return t, fmt.Errorf("momentum: %v is not between 0 and 1", *o.Momentum)
 	}

@@ -118,6 +118,14 @@ func TestWrong(t *testing.T) {
 			`"op": "expand", "in": [0], "shape": [3]`,
 			"rows of vertices of shape [4] cannot be expanded to [3]",
 		},
+		{
+			`"op": "expand", "in": [6], "shape": [-5]`,
+			"a tensor of shape [] cannot be expanded to [-5]",
+		},
+		{
+			`"op": "slice", "in": [0], "start": 1, "stop": 9223372036854775807, "step": 9223372036854775807`,
+			"takes 1 to 9223372036854775807 by 9223372036854775807 of the shape [4]",
+		},
 		{`"op": "slice", "in": [0], "dim": 1, "stop": 1`, "dims [1] are not different ones of the shape [4]"},
 		{`"op": "slice", "in": [0], "start": 3, "stop": 5`, "takes 3 to 5 by 1 of the shape [4]"},
 		{
@@ -159,6 +167,17 @@ func TestWrong(t *testing.T) {
 			`"op": "batch_norm", "in": [0], "eps": 1, "mean": "m", "variance": "m"`,
 			"has running statistics with neither a momentum nor a number of batches",
 		},
+		{
+			`"op": "batch_norm", "in": [0], "eps": 1, "mean": "m", "variance": "b", "momentum": 1`,
+			`"b" is trained, and running statistics are not`,
+		},
+		{
+			`"op": "batch_norm", "in": [0], "eps": 1, "mean": "b", "variance": "m", "momentum": 1`,
+			`"b" is trained, and running statistics are not`,
+		},
+		{`"op": "batch_norm", "in": [0], "eps": 1, "times": 101`, "times: 101, and statistics move at most 100 times in a step"},
+		{`"op": "sum", "in": [0], "first": true`, "has no attribute first"},
+		{`"op": "max", "in": [8], "dims": [0, 1], "first": true`, "the first of several dims [0 1]"},
 		{`"op": "batch_norm", "in": [0]`, "eps: 0 is not above 0"},
 		{`"op": "batch_norm", "in": [0], "eps": 1, "momentum": 2`, "momentum: 2 is not between 0 and 1"},
 		{`"op": "layer_norm", "in": [8], "dims": [0]`, "dims [0] are not the last of the shape [2 2]"},
@@ -377,4 +396,12 @@ func TestDocument(t *testing.T) {
 		}
 	}
 	assert.Equal(t, program.Described(), listed)
+}
+
+// TestLargeStep: a slice by a step beyond its end takes one number.
+func TestLargeStep(t *testing.T) {
+	p, err := program.Read(strings.NewReader(before +
+		`{"op": "slice", "in": [0], "start": 1, "stop": 4, "step": 9223372036854775807}], "output": 9}`))
+	require.NoError(t, err)
+	assert.Equal(t, 1, p.Outputs())
 }

@@ -31,9 +31,9 @@ static void k_groups(const void *args, int64_t lo, int64_t hi) {
 	const int64_t n = a->width;
 	for (int64_t k = lo * a->groups; k < hi * a->groups; k++) {
 		const elem *x = a->x + k * n;
-		const float sign = a->function == WEFT_GROUP_MIN ? -1 : 1;
+		const float sign = a->function == WEFT_GROUP_MIN || a->function == WEFT_GROUP_FIRST_MIN ? -1 : 1;
 		float m = group_extreme(x, n, sign);
-		if (a->function == WEFT_GROUP_MAX || a->function == WEFT_GROUP_MIN) {
+		if (a->function <= WEFT_GROUP_FIRST_MIN) {
 			put(a->z + k, all(sign * m), 1);
 			continue;
 		}
@@ -51,12 +51,26 @@ static void k_groups(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
+// g for the first of n numbers that is z, or NaN as z is, and 0 for the others.
+static void group_first_back(elem *dx, const elem *x, int64_t n, float z, float g) {
+	int64_t first = 0;
+	while (first < n - 1 && number(x + first) != z && !(z != z && number(x + first) != number(x + first)))
+		first++;
+	for (int64_t c = 0; c < n; c += VW)
+		put(dx + c, (vf){0}, lesser(n - c, VW));
+	put(dx + first, all(g), 1);
+}
+
 static void k_groups_back(const void *args, int64_t lo, int64_t hi) {
 	const weft_groups_back_args *a = args;
 	const int64_t n = a->width;
 	const int softmax = a->function == WEFT_GROUP_SOFTMAX, log_softmax = a->function == WEFT_GROUP_LOG_SOFTMAX;
 	for (int64_t k = lo * a->groups; k < hi * a->groups; k++) {
 		const int64_t at = k * n;
+		if (a->function == WEFT_GROUP_FIRST_MAX || a->function == WEFT_GROUP_FIRST_MIN) {
+			group_first_back(a->dx + at, a->x + at, n, number(a->z + k), number(a->g + k));
+			continue;
+		}
 		vf sum = {0}, g = {0}, z = {0};
 		if (softmax || log_softmax)
 			for (int64_t c = 0; c < n; c += VW) {
@@ -85,7 +99,7 @@ static void k_groups_back(const void *args, int64_t lo, int64_t hi) {
 			else if (a->function == WEFT_GROUP_LOG_SUM_EXP)
 				d = g * full_exp(part(a->x + at + c, left) - z);
 			else
-				d = choose(part(a->x + at + c, left) == z, g / total, (vf){0});
+				d = choose(part(a->x + at + c, left) == z, g, (vf){0}) / total; // of NaN, 0/0
 			put(a->dx + at + c, d, left);
 		}
 	}

@@ -553,10 +553,10 @@ typedef struct {
 // The operations of an expression, in the order of package kernel's.
 #define WEFT_OPERATIONS(X) \
 	X(constant) \
-	X(neg) X(abs) X(sign) X(exp) X(log) X(log1p) X(expm1) X(sqrt) X(rsqrt) X(reciprocal) X(square) X(sin) X(cos) \
+	X(neg) X(abs) X(sign) X(exp) X(log) X(log1p) X(expm1) X(sqrt) X(rsqrt) X(reciprocal) X(square) X(sin) X(cos) X(atan) \
 	X(tanh) X(sigmoid) X(relu) X(elu) X(selu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) \
 	X(floor) X(ceil) X(round) X(logsigmoid) X(logical_not) X(detach) \
-	X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(gt) X(ge) X(lt) X(le) X(eq) X(ne) X(logical_and) X(logical_or) \
+	X(add) X(sub) X(mul) X(div) X(pow) X(fmod) X(maximum) X(minimum) X(gt) X(ge) X(lt) X(le) X(eq) X(ne) X(logical_and) X(logical_or) \
 	X(where)
 
 enum weft_operation {
@@ -606,8 +606,8 @@ typedef struct {
 } weft_map_columns_args;
 
 // A function of each group of `width` columns. A maximum, a minimum and the logarithm of a sum of exponentials
-// are one number for each group.
-enum weft_group_function { WEFT_GROUP_MAX, WEFT_GROUP_MIN, WEFT_GROUP_SOFTMAX, WEFT_GROUP_LOG_SOFTMAX, WEFT_GROUP_LOG_SUM_EXP };
+// are one number for each group. The first ones give their gradient to one number.
+enum weft_group_function { WEFT_GROUP_MAX, WEFT_GROUP_MIN, WEFT_GROUP_FIRST_MAX, WEFT_GROUP_FIRST_MIN, WEFT_GROUP_SOFTMAX, WEFT_GROUP_LOG_SOFTMAX, WEFT_GROUP_LOG_SUM_EXP };
 
 typedef struct {
 	elem *z;
@@ -617,7 +617,7 @@ typedef struct {
 } weft_groups_args;
 
 // dx from dLoss/dz and the output z; dx may be g, where that has as many columns. Those of equal largest, or
-// smallest, numbers have equal parts of g.
+// smallest, numbers have equal parts of g, or the first one has it.
 typedef struct {
 	elem *dx;
 	const elem *g, *x, *z;

@@ -2,9 +2,11 @@ package reference
 
 // GroupFunctions are functions of a group of columns: a number, or one for each column.
 var GroupFunctions = map[string]func(x []float64) []float64{
-	"max":     func(x []float64) []float64 { return []float64{greatest(x...)} },
-	"min":     func(x []float64) []float64 { return []float64{-greatest(negated(x)...)} },
-	"softmax": func(x []float64) []float64 { alpha, _ := softmax(x); return alpha },
+	"max":       func(x []float64) []float64 { return []float64{greatest(x...)} },
+	"min":       func(x []float64) []float64 { return []float64{-greatest(negated(x)...)} },
+	"first_max": func(x []float64) []float64 { return []float64{greatest(x...)} },
+	"first_min": func(x []float64) []float64 { return []float64{-greatest(negated(x)...)} },
+	"softmax":   func(x []float64) []float64 { alpha, _ := softmax(x); return alpha },
 	"log_softmax": func(x []float64) []float64 {
 		_, lse := softmax(x)
 		y := make([]float64, len(x))
@@ -18,8 +20,10 @@ var GroupFunctions = map[string]func(x []float64) []float64{
 
 // GroupFunctionsBackward are the gradients of a group's columns from that of the function.
 var GroupFunctionsBackward = map[string]func(x, g []float64) []float64{
-	"max": func(x, g []float64) []float64 { return tied(x, greatest(x...), g[0]) },
-	"min": func(x, g []float64) []float64 { return tied(x, -greatest(negated(x)...), g[0]) },
+	"max":       func(x, g []float64) []float64 { return tied(x, greatest(x...), g[0]) },
+	"min":       func(x, g []float64) []float64 { return tied(x, -greatest(negated(x)...), g[0]) },
+	"first_max": func(x, g []float64) []float64 { return first(x, greatest(x...), g[0]) },
+	"first_min": func(x, g []float64) []float64 { return first(x, -greatest(negated(x)...), g[0]) },
 	"softmax": func(x, g []float64) []float64 {
 		dx, mean := make([]float64, len(x)), 0.0
 		alpha, _ := softmax(x)
@@ -49,6 +53,18 @@ var GroupFunctionsBackward = map[string]func(x, g []float64) []float64{
 		}
 		return alpha
 	},
+}
+
+// first is g for the first number that is y, or NaN as y is, and 0 for the others.
+func first(x []float64, y, g float64) []float64 {
+	dx := make([]float64, len(x))
+	for k, v := range x {
+		if v == y || v != v && y != y {
+			dx[k] = g
+			break
+		}
+	}
+	return dx
 }
 
 func negated(x []float64) []float64 {
