@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ._lowering import Lowering, bounds, free_sizes, lowers, named
+from ._lowering import Lowering, bounds, free_sizes, lowers, named, times_of
 from ._operations import (
     PAIRS,
     WITH_LOOPS,
@@ -36,16 +36,32 @@ from ._operations import (
 # Operations that a program has, by ATen's names where they are others; operands of these names are attributes.
 _POINTWISE = named(
     "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid relu silu selu erf floor "
-    "ceil round mul pow maximum minimum eq ne gt ge lt le where leaky_relu gelu softplus celu absolute:abs "
+    "ceil atan fmod mul pow maximum minimum eq ne gt ge lt le where leaky_relu gelu softplus celu absolute:abs "
     "multiply:mul true_divide:div log_sigmoid:logsigmoid logical_not:not bitwise_not:not logical_and:and "
-    "bitwise_and:and __and__:and logical_or:or bitwise_or:or __or__:or"
+    "bitwise_and:and __and__:and logical_or:or bitwise_or:or __or__:or detach_copy:detach arctan:atan"
 )
 _ATTRIBUTES = named("negative_slope:slope approximate beta threshold alpha")
 
 # Those that are several of a program's.
 _FORMULAS: dict[str, Callable[..., Any]] = {
     "mish": lambda do, x: do("mul", x, do("tanh", do("softplus", x))),
-    "relu6": lambda do, x: do("clamp", x, min=0.0, max=6.0),
+    "relu6": lambda do, x: _hardtanh(do, x, 0.0, 6.0),
+    "hardtanh": lambda do, x, low, high: _hardtanh(do, x, low, high),
+    "hardsigmoid": lambda do, x: _inside(do, do("and", do("gt", x, -3.0), do("lt", x, 3.0)), _sixth(do, x), _relu6(do, x)),
+    "hardswish": lambda do, x: _hardswish(do, x),
+    "exp2": lambda do, x: do("pow", 2.0, x),
+    "ldexp": lambda do, x, exponent: do("mul", x, do("pow", 2.0, exponent)),
+    "softshrink": lambda do, x, bound: _softshrink(do, x, bound),
+    "xlogy": lambda do, x, y: _xlogy(do, x, y),
+    "sinc": lambda do, x: _sinc(do, do("mul", x, math.pi)),
+    "tan": lambda do, x: do("div", do("sin", x), do("cos", x)),
+    "trunc": lambda do, x: do("mul", do("sign", x), do("floor", do("abs", x))),
+    "frac": lambda do, x: do("sub", x, _FORMULAS["trunc"](do, x)),
+    "remainder": lambda do, x, y: _remainder(do, x, y),
+    "hypot": lambda do, x, y: _hypot(do, x, y),
+    "fmax": lambda do, x, y: _known(do, x, y, "maximum", "ge"),
+    "fmin": lambda do, x, y: _known(do, x, y, "minimum", "le"),
+    **dict.fromkeys(("logical_xor", "bitwise_xor", "__xor__"), lambda do, *of: do("ne", *(do("ne", x, 0) for x in of))),
     "log2": lambda do, x: do("mul", do("log", x), 1 / math.log(2)),
     "log10": lambda do, x: do("mul", do("log", x), 1 / math.log(10)),
     "isinf": lambda do, x: do("eq", do("abs", x), math.inf),
@@ -53,6 +69,79 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
     "isnan": lambda do, x: do("ne", x, x),
     "masked_fill": lambda do, x, mask, value: do("where", mask, value, x),
 }
+
+
+def _inside(do: Any, inside: Any, x: Any, other: Any) -> Any:
+    """x where it is inside of bounds, and elsewhere another value, of which no gradient is."""
+    return do("where", inside, x, do("detach", other))
+
+
+def _softshrink(do: Any, x: Any, bound: float) -> Any:
+    return do("where", do("le", do("abs", x), bound), 0.0, do("sub", x, do("mul", do("sign", x), bound)))
+
+
+def _xlogy(do: Any, x: Any, y: Any) -> Any:
+    """x·ln y, and 0 for 0·ln 0."""
+    none = do("and", do("eq", x, 0), do("le", y, 0))
+    return do("mul", x, do("log", do("where", none, 1.0, y)))
+
+
+def _sinc(do: Any, x: Any) -> Any:
+    small = do("lt", do("abs", x), 1e-20)
+    safe = do("where", small, 1.0, x)
+    return do("where", small, 1.0, do("div", do("sin", safe), safe))
+
+
+def _hardtanh(do: Any, x: Any, low: float, high: float) -> Any:
+    outside = do("or", do("le", x, low), do("ge", x, high))
+    return do("where", outside, do("detach", do("clamp", x, min=float(low), max=float(high))), x)
+
+
+def _sixth(do: Any, x: Any) -> Any:
+    return do("mul", do("add", x, 3.0), 1 / 6)
+
+
+def _relu6(do: Any, x: Any) -> Any:
+    return do("mul", do("clamp", do("add", x, 3.0), min=0.0, max=6.0), 1 / 6)
+
+
+def _hardswish(do: Any, x: Any) -> Any:
+    """x·relu6(x + 3)/6. Its bounds are those of the installed PyTorch."""
+    below, inside = ("lt", "le") if gradient_of(nn.functional.hardswish, -3.0) else ("le", "lt")
+    middle = do("where", do(inside, do("abs", x), 3.0), x, 0.0)  # beyond, its square is too large
+    rest = do("where", do(inside, x, 3.0), do("mul", middle, _sixth(do, middle)), x)
+    return _inside(do, do("not", do(below, x, -3.0)), rest, do("mul", x, _relu6(do, x)))
+
+
+def _remainder(do: Any, x: Any, y: Any) -> Any:
+    rest = do("fmod", x, y)
+    return do("where", _other_sign(do, rest, y), do("add", rest, y), rest)
+
+
+def _other_sign(do: Any, x: Any, y: Any) -> Any:
+    return do("and", do("ne", x, 0), do("ne", do("lt", x, 0), do("lt", y, 0)))
+
+
+def _hypot(do: Any, x: Any, y: Any) -> Any:
+    """Of the numbers divided by the larger one, so that no square is too large or too small."""
+    most = do("detach", do("maximum", do("abs", x), do("abs", y)))
+    most = do("where", do("and", do("gt", most, 0), do("lt", most, math.inf)), most, 1.0)
+    squares = (do("square", do("div", v, most)) for v in (x, y))
+    return do("mul", most, do("sqrt", do("add", *squares)))
+
+
+def _known(do: Any, x: Any, y: Any, most: str, at_least: str) -> Any:
+    """The largest or smallest of two, and of a number and NaN the number. A tie is the first one's before PyTorch 2.9."""
+    if gradient_of(lambda x: torch.fmax(x, torch.zeros_like(x)), 0.0) == 1:
+        return do("where", do("or", do(at_least, x, y), do("ne", y, y)), x, y)
+    return do("where", do("ne", y, y), x, do("where", do("ne", x, x), y, do(most, x, y)))
+
+
+def gradient_of(function: Callable[[Tensor], Tensor], at: float) -> float:
+    """What the installed PyTorch gives for a derivative where there is none: versions differ."""
+    with torch.enable_grad():
+        x = torch.tensor([at], dtype=torch.float64, requires_grad=True)
+        return float(torch.autograd.grad(function(x).sum(), x)[0])
 
 
 @lowers(*_POINTWISE)
@@ -70,24 +159,62 @@ def _formula(to: Lowering, **named: Any) -> Any:
 @lowers("add", "sub", "rsub")
 def _sum(to: Lowering, self: Any, other: Any, alpha: Any = 1) -> Any:
     given = [self, other if alpha == 1 else to.elementwise("mul", other, alpha)]
+    if to.node.meta["val"].dtype == torch.bool:
+        return to.elementwise("or", *given)
     return to.elementwise("sub", *given[::-1]) if to.name == "rsub" else to.elementwise(to.name, *given)
 
 
 @lowers("div", "divide", "floor_divide")
 def _div(to: Lowering, self: Any, other: Any, rounding_mode: str | None = None) -> Any:
-    if rounding_mode == "trunc":
-        raise Unlowerable("a quotient is truncated: write torch.floor")
-    result = to.elementwise("div", self, other)
-    return to.elementwise("floor", result) if rounding_mode or to.name == "floor_divide" else result
+    do, mode = to.elementwise, "floor" if to.name == "floor_divide" else rounding_mode
+    if mode is None:
+        return do("div", self, other)
+    x, y = (do("detach", v) if isinstance(v, Value) else v for v in (self, other))
+    quotient = do("div", x, y)
+    if mode == "trunc":
+        return _FORMULAS["trunc"](do, quotient)
+    rest = do("fmod", x, y)  # without which the quotient is whole, but for its rounding
+    whole = do("floor", do("add", do("div", do("sub", x, rest), y), 0.5))
+    return do("where", do("eq", y, 0), quotient, do("sub", whole, _other_sign(do, rest, y)))
 
 
-@lowers("clamp", "clip", "clamp_min", "clamp_max", "hardtanh")
+@lowers("round")
+def _round(to: Lowering, self: Any, decimals: int = 0) -> Any:
+    if not decimals:
+        return to.elementwise("round", self)
+    more, less = ("mul", "div") if decimals > 0 else ("div", "mul")
+    return to.elementwise(less, to.elementwise("round", to.elementwise(more, self, 10.0 ** abs(decimals))), 10.0 ** abs(decimals))
+
+
+@lowers("clamp", "clip", "clamp_min", "clamp_max")
 def _clamp(to: Lowering, self: Any, **limits: Any) -> Any:
+    passes = gradient_of(lambda x: x.clamp(min=0.0), 0.0)
     numbers = {k[:3]: float(v) for k, v in limits.items() if isinstance(v, (int, float))}
     for name, limit in limits.items():
         if limit is not None and name[:3] not in numbers:
-            self = to.elementwise({"min": "maximum", "max": "minimum"}[name[:3]], self, limit)
-    return to.elementwise("clamp", self, **numbers) if numbers else self
+            most, inside = {"min": ("maximum", "ge"), "max": ("minimum", "le")}[name[:3]]
+            clamped = to.elementwise(most, self, limit)
+            if passes:  # a tie is its own
+                unknown = to.elementwise("ne", self, self)
+                beyond = to.elementwise("where", unknown, to.elementwise("detach", clamped), limit)
+                clamped = to.elementwise("where", to.elementwise(inside, self, limit), self, beyond)
+            self = clamped
+    strict = {} if passes else {"strict": True}
+    return to.elementwise("clamp", self, **numbers, **strict) if numbers else self
+
+
+@lowers("smooth_l1_loss", "huber_loss")
+def _smooth(to: Lowering, self: Any, target: Any, reduction: int = 1, beta: float = 1.0, delta: float = 0.0) -> Any:
+    """½d² within a bound and linear beyond, of smooth_l1_loss divided by the bound."""
+    do, bound = to.elementwise, delta or beta
+    d = do("sub", self, target)
+    if not bound:
+        raise Unlowerable("a bound of 0: write l1_loss")
+    inside = do("lt", do("abs", d), bound)
+    near = do("where", inside, d, 0.0)  # beyond, its square is too large
+    made = do("where", inside, do("mul", do("square", near), 0.5), do("mul", do("sub", do("abs", d), bound / 2), bound))
+    made = made if delta else do("div", made, bound)
+    return to.over(to.value(made), None, False, {1: "mean", 2: "sum"}[reduction]) if reduction else made
 
 
 @lowers("elu")
@@ -131,8 +258,8 @@ def _copy(to: Lowering, self: Any, src: Any, **_: Any) -> Any:
 
 
 @lowers("dropout", "native_dropout")
-def _dropout(to: Lowering, input: Any, p: float, train: bool) -> Any:
-    x, path = to.value(input), to.where["path"]
+def _dropout(to: Lowering, p: float, train: bool, **given: Any) -> Any:
+    (x,), path = map(to.value, given.values()), to.where["path"]
     if train and p:
         if x.rows is None or isinstance(x.rows, tuple):
             raise Unlowerable(
@@ -373,12 +500,20 @@ def _index(to: Lowering, self: Any, indices: list[Any]) -> Any:
             raise Unlowerable(f"rows of {in_words(x.rows)} are read by the numbers of {in_words(index.rows)}")
         return x
     if isinstance(index, Tensor):
-        places = index.nonzero().flatten() if index.dtype == torch.bool else index
-        if places.dim() != 1:
-            raise Unlowerable(_BY_POSITION)
-        at = to.column(x, dim, _BY_POSITION)
+        places, at = _places(index), to.column(x, dim, _BY_POSITION)
+        if index.dtype == torch.bool:
+            size = to.node.meta["val"].shape[dim]
+            to.sizes |= {} if isinstance(size, int) else {size.node.expr: len(places)}
         return to.cat([to.slice(x, at, int(k) % x.shape[at], int(k) % x.shape[at] + 1) for k in places], at)
     return _lookup(to, x, dim, to.value(index))
+
+
+def _places(index: Tensor) -> Tensor:
+    """The places that a tensor of the module names, by numbers or by a mask."""
+    places = index.nonzero().flatten() if index.dtype == torch.bool else index
+    if index.dim() != 1:
+        raise Unlowerable(_BY_POSITION)
+    return places
 
 
 def _edges_of(to: Lowering, self: Any, dim: int, index: Any) -> Any:
@@ -486,7 +621,7 @@ def _gather(to: Lowering, self: Any, dim: int, index: Any, **_: Any) -> Any:
     at = to.column(x, dim, computed)
     if at != len(x.shape) - 1 or ids.shape[at] != 1:
         raise Unlowerable(computed)
-    return to.reduce("sum", to.pointwise("mul", _which(to, ids, x.shape[at]), x), [at], True)
+    return to.reduce("sum", to.pointwise("where", _which(to, ids, x.shape[at]), x, to.constant(0)), [at], True)
 
 
 @lowers("nonzero", "nonzero_numpy")
@@ -560,13 +695,30 @@ def _put_columns(to: Lowering, self: Any, dim: int, index: Any, number: Any) -> 
     return to.elementwise("where", _which(to, ids, self.shape[-1]), number, self)
 
 
+def _put_places(to: Lowering, x: Value, dim: int, places: Tensor, values: Any, accumulate: bool) -> Value:
+    """Columns at known places, each of which is written once."""
+    at, places = to.column(x, dim, _BY_POSITION), _places(places)
+    known = [int(k) % x.shape[at] for k in places]
+    if len(set(known)) < len(known):
+        raise Unlowerable("a column is written twice: write each once")
+    made = to.expand(to.beside(to.value(values), x), (*x.shape[:at], len(known), *x.shape[at + 1 :]))
+    columns = [to.slice(x, at, k, k + 1) for k in range(x.shape[at])]
+    for n, k in enumerate(known):
+        new = to.slice(made, at, n, n + 1)
+        columns[k] = to.pointwise("add", columns[k], new) if accumulate else new
+    return to.cat(columns, at)
+
+
 @lowers("index_put", "_unsafe_index_put", "index_copy", "_index_put_impl")
 def _index_put(to: Lowering, self: Any, indices: Any = None, values: Any = None, accumulate: bool = False,
                dim: int = 0, index: Any = None, source: Any = None, **_: Any) -> Any:
-    indices = [index] if indices is None else [i for i in indices if i is not None]
+    indices = [None] * dim + [index] if indices is None else indices
+    dim, indices = next(d for d, i in enumerate(indices) if i is not None), [i for i in indices if i is not None]
     values, at = source if values is None else values, indices[0]
     if len(indices) > 1:
         raise Unlowerable("several indices at once are written: write torch.where")
+    if isinstance(at, Tensor):
+        return _put_places(to, to.value(self), dim, at, values, accumulate)
     if isinstance(at, Ends) and accumulate:
         return to.elementwise("add", to.scatter(to.value(values), at.end, "sum"), self)
     if isinstance(at, Ends) and isinstance(at.rows, tuple) and at.rows[1] == "loops":  # PyG's add_remaining_self_loops
@@ -605,10 +757,12 @@ def _most(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, other
     if isinstance(self, Ends) and to.name == "max":
         return self
     x, name = to.value(self), _REDUCTIONS.get(to.name, to.name)
+    if to.name in ("any", "all"):
+        x = to.pointwise("ne", x, to.constant(0))
     rows, columns = to.dims(x, dim)
     if not rows:
-        first = "first " * (to.name in ("max", "min") and len(columns) == 1)  # of equal ones, by torch.max(x, dim)
-        return to.reduce(first + name, x, columns, keepdim)
+        first = {"first": True} if to.name in ("max", "min") and dim is not None else {}
+        return to.reduce(name, x, columns, keepdim, **first)
     if name == "logsumexp":
         raise Unlowerable("logsumexp over all vertices or edges: take sums or means over them")
     part = to.reduce(name, x, columns, True)
@@ -623,16 +777,15 @@ def _softmax(to: Lowering, self: Any, dim: int, **_: Any) -> Any:
     return to.emit("log_softmax" if "log" in to.name else "softmax", [x], x.rows, x.shape, x.axis, dim=at)
 
 
-@lowers("var", "std", "var_mean")
+@lowers("var", "std", "var_mean", "std_mean")
 def _variance(
     to: Lowering, self: Any, dim: Any = None, correction: Any = None, keepdim: bool = False, unbiased: bool = True
 ) -> Any:
-    if to.name == "var_mean":
-        return to.expanded(to.node)
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     out = to.variance(to.value(self), dim, keepdim, float(unbiased if correction is None else correction))
-    return to.root(out) if to.name == "std" else out
+    out = to.root(out) if to.name.startswith("std") else out
+    return [out, to.over(to.value(self), dim, keepdim, "mean")] if to.name.endswith("mean") else out
 
 
 @lowers("norm", "linalg_vector_norm")
@@ -640,11 +793,16 @@ def _norm(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, **ord
     x, p = to.value(self), float(next((v for v in order.values() if v is not None), 2))
     if p == 2:
         return to.root(to.over(to.pointwise("square", x), dim, keepdim, "sum"))
+    if p == 0:
+        return to.over(to.pointwise("ne", x, to.constant(0)), dim, keepdim, "sum")
     size = to.pointwise("abs", x)
     if math.isinf(p):
-        return to.reduce("max" if p > 0 else "min", size, to.dims(x, dim)[1], keepdim)
-    total = to.over(to.pointwise("pow", size, to.constant(p)), dim, keepdim, "sum")
-    return to.pointwise("pow", total, to.constant(1 / p))
+        most = to.reduce("max" if p > 0 else "min", size, to.dims(x, dim)[1], keepdim)
+        known = to.pointwise("eq", most, most)  # and not NaN, of which no gradient is
+        return to.pointwise("where", known, most, to.emit("detach", [most], most.rows, most.shape, most.axis))
+    power = lambda size: to.pointwise("pow", size, to.constant(p))
+    total = to.over(power(size) if p > 1 else to.unless_0(size, power), dim, keepdim, "sum")
+    return to.unless_0(total, lambda total: to.pointwise("pow", total, to.constant(1 / p)))
 
 
 @lowers("prod")
@@ -760,9 +918,12 @@ def _swapped(to: Lowering, x: Value) -> Value:
 def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: Any = None, running_var: Any = None,
                 training: bool = True, momentum: Any = 0.1, eps: float = 1e-5, **_: Any) -> Any:
     x = to.value(input)
-    names = [None if v is None else to.of(v).get("name", "") for v in (weight, bias, running_mean, running_var)]
-    stored = names[2] is not None
+    names = [to.of(v)["name"] if isinstance(v, Value) and to.is_a(v, "parameter") else None
+             for v in (weight, bias, running_mean, running_var)]
+    stored = running_mean is not None
     training = training and not to.name.endswith("no_training")
+    if stored and training and None in names[2:]:
+        raise Unlowerable("batch norm changes statistics that are no buffers of the module: give track_running_stats=False")
     if not stored or not (training or (not to.training and names[2] not in to.frozen)):
         to.frozen |= {str(names[2])} if stored else set()
         return _normalised(to, x, weight, bias, eps, running_mean, running_var)
@@ -774,7 +935,12 @@ def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: 
     given = {k: v for k, v in zip(("weight", "bias", "mean", "variance", "batches"), (*names, counter)) if v}
     if not math.isnan(momentum):  # else by the number of batches
         given["momentum"] = momentum
-    return to.emit("batch_norm", [x], x.rows, x.shape, eps=eps, **given)
+    if (times := times_of(to.node)) > 1:
+        given["times"] = times
+    out = to.emit("batch_norm", [x], x.rows, x.shape, eps=eps, **given)
+    for name, op, v in zip(names, ("mul", "add"), (weight, bias)):  # those that are computed
+        out = out if v is None or name else to.pointwise(op, out, to.value(v))
+    return out
 
 
 @lowers("instance_norm")

@@ -118,14 +118,17 @@ class Lowering(Builder):
         self.rows = rows  # what the symbols of sizes count
         self.joined: dict[sympy.Expr, tuple[Rows, ...]] = {}  # and those of several edge sets
         self.numbers: dict[sympy.Expr, Value] = {}  # and those that are values of tensors
+        self.sizes: dict[sympy.Expr, int] = {}  # and those that masks of the module say
         self.env: dict[Any, Any] = {}
         self.views: dict[Any, list[Any]] = {}
         self.node: Any = None
         self.said = said
         self.state: dict[Any, str] = {}  # names of what the module keeps, by the nodes that are it
+        self.given: dict[Any, str] = {}  # and of what forward is called with
         self.outer: dict[Any, Any] = {}  # nodes by those that stand for them in a block
         self.dropouts: dict[str, int] = {}
         self.training, self.frozen = True, set[str]()
+        self.precisions: set[torch.dtype] = set()  # of what forward is given
 
     @property
     def name(self) -> str:
@@ -165,6 +168,8 @@ class Lowering(Builder):
         meta = node.meta.get("val")
         if isinstance(meta, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self.scalar(node, meta)
+        if getattr(target, "__name__", "") == "wrap_with_autocast" and node.args[2]:
+            raise self.no("forward computes under autocast: leave it out, and give precision='bf16'")
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
         if target is operator.getitem:
             return args[0][args[1]]
@@ -212,6 +217,7 @@ class Lowering(Builder):
         size = self.parted(node, args, kwargs)
         if size is not None:
             return self.by_part(size, node, args, kwargs)
+        self.exact(node)
         name, named = self.name, operands(node.target._schema, args, kwargs)
         x = next(iter(named.values()), None)
         if isinstance(x, Fill) and name in ("slice", "select"):
@@ -219,6 +225,24 @@ class Lowering(Builder):
         if name in LOWERED:
             return self.checked(LOWERED[name](self, **named))
         return self.checked(self.shaped(name, x, named) if name in _SHAPED else self.expanded(node))
+
+    def exact(self, node: Any) -> None:
+        """Refuses numbers that float32 does not hold as PyTorch's type does: what rounds, wraps, or works on bits."""
+        made = node.meta["val"]
+        made = made[0] if isinstance(made, (list, tuple)) else made
+        kind, name = getattr(made, "dtype", torch.float32), self.name
+        if kind in _ROUNDED and kind not in self.precisions:
+            raise Unlowerable(f"{name} gives {_said(kind)}, which rounds: leave it out, and give precision='bf16'")
+        if kind.is_floating_point or kind == torch.bool or name in _SHAPED or name in _ALIASES - _KEEPS:
+            return
+        if name in _BITS:
+            raise Unlowerable(
+                f"{name.strip('_')} works on the bits of whole numbers: compare, and write logical_and, logical_or or "
+                "logical_not"
+            )
+        given = {n.meta["val"].dtype for n in node.all_input_nodes if isinstance(n.meta.get("val"), Tensor)}
+        if kind in _WRAPS and (name in _WRAPPING or name in _CASTS and given - {torch.bool, kind}):
+            raise Unlowerable(f"{name.strip('_')} gives {_said(kind)}, whose numbers wrap: write .long()")
 
     def parted(self, node: Any, args: Any, kwargs: Any) -> sympy.Expr | None:
         """The size of the edges of several sets that an operation is done on, if it is."""
@@ -347,7 +371,7 @@ class Lowering(Builder):
     def layout(self, node: Any = None) -> tuple[Rows, tuple[int, ...], int]:
         """Rows, shape and axis by the sizes that PyTorch has found."""
         made = (node or self.node).meta["val"]
-        sizes = (made[0] if isinstance(made, (list, tuple)) else made).shape
+        sizes = [self.size(n) for n in (made[0] if isinstance(made, (list, tuple)) else made).shape]
         free = [d for d, n in enumerate(sizes) if not isinstance(n, int) and n.node.expr.free_symbols]
         shape = tuple(int(n) for d, n in enumerate(sizes) if d not in free)
         if not free:
@@ -355,6 +379,11 @@ class Lowering(Builder):
         if len(free) > 1:
             raise Unlowerable(PAIRS)
         return self.counted(sizes[free[0]]), shape, free[0]
+
+    def size(self, n: Any) -> Any:
+        """A size of PyTorch's, as a number if it is known."""
+        known = None if isinstance(n, int) or not self.sizes else n.node.expr.subs(self.sizes)
+        return int(known) if known is not None and known.is_number else n
 
     def counted(self, size: Any) -> Rows:
         expression = sympy.expand(size.expression if isinstance(size, Number) else size.node.expr)
@@ -406,7 +435,6 @@ class Lowering(Builder):
                 raise Unlowerable(
                     "stored self loops are told from other edges: remove them first, by remove_self_loops"
                 )
-            self.constant(0)
             own = self.ones(self.at(x.rows, "target"))
             is_loop = self.full(Fill(0, replace(x.rows, kind="removed"), ()))
             if x.rows.kind == "one":
@@ -440,7 +468,7 @@ class Lowering(Builder):
         result = parts[0]
         for p in parts[1:]:
             result = self.pointwise(name, result, p)
-        return result
+        return self.pointwise("floor", result) if type(e).__name__ == "FloorDiv" else result
 
     def elementwise(self, name: str, *given: Any, **attributes: Any) -> Any:
         if name in ("eq", "ne") and len(given) == 2 and all(isinstance(v, Vertices) for v in given):
@@ -455,7 +483,7 @@ class Lowering(Builder):
         numbers = [v.number if isinstance(v, Fill) else v for v in given]
         if filled and all(isinstance(v, (int, float)) or isinstance(v, Tensor) and v.numel() == 1 for v in numbers):
             done = _NUMBER.get(name) or getattr(torch, name)
-            arguments = {{"slope": "negative_slope"}.get(k, k): v for k, v in attributes.items()}
+            arguments = {{"slope": "negative_slope"}.get(k, k): v for k, v in attributes.items() if k != "strict"}
             number = done(*(torch.tensor(float(v), dtype=torch.float64) for v in numbers), **arguments)
             return Fill(float(number), *self.layout())
         rows = next((v.rows for v in given if isinstance(v, Value) and v.rows is not None), None)
@@ -485,10 +513,7 @@ class Lowering(Builder):
             return Fill(x.number, rows, shape, axis)
         x = self.value(x)
         if name in _MOVES:
-            order = _order(name, named, x.dim)
-            if x.rows is None:
-                return self.permute(x, order)
-            return self.permute(x, [d - (d > x.axis) for d in order if d != x.axis], order.index(x.axis))
+            return self.moved(x, _order(name, named, x.dim))
         if name.startswith("expand"):
             if x.rows is None and rows is not None:
                 x = self.filled(
@@ -505,6 +530,12 @@ class Lowering(Builder):
             return self.regrouped(x, rows, shape, axis)
         return self.reshape(x, shape, axis)
 
+    def moved(self, x: Value, order: list[int]) -> Value:
+        """With PyTorch's dimensions in another order."""
+        if x.rows is None:
+            return self.permute(x, order)
+        return self.permute(x, [d - (d > x.axis) for d in order if d != x.axis], order.index(x.axis))
+
     def assign(self, node: Any, result: Any) -> None:
         """Writes in place: the tensor that node is, what it is a view of, and all views of that."""
         if node.op == "call_function" and node.args and node in self.views.get(node.args[0], ()):
@@ -512,6 +543,10 @@ class Lowering(Builder):
             return
         if name := self.state.get(node):
             raise Unlowerable(f"forward changes {name}: {KEEPS}")
+        if name := self.given.get(node):
+            raise Unlowerable(
+                f"forward writes into {name}, with which it is called again: begin with {name} = {name}.clone()"
+            )
         self.env[node] = result
         self.again(node)
         if node in self.outer:
@@ -540,6 +575,9 @@ class Lowering(Builder):
         new = self.filled(new, [old])
         if name in _VIEWS:
             return self.reshape(new, old.shape, old.axis)
+        if name in _MOVES:
+            order = _order(name, operands(view.target._schema, view.args, view.kwargs), old.dim)
+            return self.moved(new, [order.index(d) for d in range(old.dim)])
         if name in ("slice", "select"):
             _, dim, *rest = view.args
             dim = int(dim if name == "select" or len(view.args) > 1 else 0) % old.dim
@@ -623,6 +661,7 @@ class Lowering(Builder):
     def variance(self, x: Value, dims: Any, keep: bool, correction: float) -> Value:
         rows, columns = self.dims(x, dims)
         centre = self.kept(x, rows, columns, x)
+        centre = self.emit("detach", [centre], centre.rows, centre.shape, centre.axis)  # the deviations' sum is 0
         squares = self.pointwise("square", self.pointwise("sub", x, centre))
         out = self.kept(squares, rows, columns, x)
         if correction:
@@ -646,7 +685,10 @@ class Lowering(Builder):
         return self.reshape(out, (*x.shape[: like.axis], 1, *x.shape[like.axis :]))
 
 
-_OF_NUMBERS = named("Add:add Mul:mul Pow:pow PowByNatural:pow FloatTrueDiv:div IntTrueDiv:div")
+_OF_NUMBERS = named(
+    "Add:add Mul:mul Pow:pow PowByNatural:pow FloatPow:pow FloatTrueDiv:div IntTrueDiv:div FloorDiv:div "
+    "Max:maximum Min:minimum"
+)
 _NUMBER = {name: getattr(nn.functional, name) for name in "leaky_relu elu gelu softplus silu logsigmoid".split()}
 _NUMBER |= {name: getattr(torch, "logical_" + name) for name in ("and", "or", "not")}
 _NUMBER["where"] = lambda c, x, y: x if c else y
@@ -677,6 +719,18 @@ def every(*nested: Any) -> list[Any]:
             every(*(v.values() if isinstance(v, dict) else v)) if isinstance(v, (list, tuple, dict)) else [v]
         )
     return found
+
+
+_ROUNDED = {torch.float16, torch.bfloat16}
+_WRAPS = {torch.uint8, torch.int8, torch.int16}
+_WRAPPING = set("add sub rsub mul multiply neg pow square abs div divide floor_divide addcmul".split())
+_CASTS = set("to _to_copy type_as copy".split())
+_BITS = {f"bitwise_{of}" for of in ("not", "and", "or", "xor")} | set("__and__ __or__ __xor__ __lshift__ __rshift__".split())
+_BITS |= {"lshift", "rshift", "bitwise_left_shift", "bitwise_right_shift"}
+
+
+def _said(kind: torch.dtype) -> str:
+    return str(kind).removeprefix("torch.")
 
 
 _OF_MEMORY = set("out dtype layout device pin_memory memory_format non_blocking copy half_to_float out_int32".split())
@@ -724,6 +778,16 @@ def is_library(module: str) -> bool:
     """Whether a module of Python, by its name, is none of the user's own."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     return module == "builtins" or bool(PRIVATE.search(file))
+
+
+# How often PyTorch computes in a step what is called from these files: backward again, or from its result and again.
+_RECOMPUTES = {"torch/utils/checkpoint.py": 2, "torch_geometric/nn/models/rev_gnn.py": 3, "dgl/nn/pytorch/conv/grouprevres.py": 3}
+
+
+def times_of(node: Any) -> int:
+    """How often a step of training computes a node: batch norm counts each time."""
+    trace = node.meta.get("stack_trace") or ""
+    return max((times for file, times in _RECOMPUTES.items() if f'/{file}"' in trace), default=1)
 
 
 def line_of(node: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -168,6 +168,7 @@ class Builder:
             attributes = _deeper(op, attributes, rows.count)
         key = (op, tuple(v.op for v in inputs), repr(attributes), base)
         if key not in self.known or op == "dropout":
+            attributes = {k: _json(v) if isinstance(v, float) else v for k, v in attributes.items()}
             entry = {"op": op} | ({"in": [v.op for v in inputs]} if inputs else {}) | attributes
             self.operations.append(entry | {k: v for k, v in self.where.items() if v and k not in entry})
             self.shapes.append(Value(len(self.operations) - 1, base, whole))
@@ -185,7 +186,7 @@ class Builder:
         flat = given.flatten().tolist()
         if len(flat) > 1_000_000:
             raise Unlowerable(f"a constant of {len(flat):,} numbers: make it a parameter or a buffer")
-        values = [v if math.isfinite(v) else str(v) for v in (flat[:1] if len(set(flat)) == 1 else flat)]
+        values = [_json(v) for v in (flat[:1] if len(set(flat)) == 1 else flat)]
         return self.emit("constant", (), None, given.shape, shape=list(given.shape), values=values)
 
     def number(self, value: Any) -> float | None:
@@ -225,6 +226,12 @@ class Builder:
         if self.shapes[x.op].shape == ((x.rows.count, *shape) if isinstance(x.rows, Flat) else shape):
             return replace(x, shape=shape, axis=axis if x.rows is not None else 0)
         return self.emit("reshape", [x], x.rows, shape, axis, shape=list(shape))
+
+    def beside(self, x: Value, like: Value) -> Value:
+        """x with the rows and as many dimensions as another value, to which it is broadcast."""
+        if x.rows is None:
+            x = self.reshape(x, (1,) * (like.dim - len(x.shape)) + x.shape)
+        return self.filled(x, [like])
 
     def regrouped(self, x: Value, rows: Rows, shape: tuple[int, ...], axis: int) -> Value:
         """A view of which each row stands for several, or for one of several, other rows."""
@@ -376,19 +383,18 @@ class Builder:
             return x
         kept = [1 if d in dims else n for d, n in enumerate(x.shape) if keep or d not in dims]
         axis = x.axis if keep else x.axis - sum(d < x.axis for d in dims)
-        if (parts := self.stacked(x, dims)) and name in ("sum", "mean", "first max", "first min"):
+        if (parts := self.stacked(x, dims)) and (name in ("sum", "mean") or "first" in attributes):
             out = parts[0]
             for p in parts[1:]:
                 if name in ("sum", "mean"):
                     out = self.pointwise("add", out, p)
                 else:
-                    out = self.pointwise(
-                        "where", self.pointwise({"max": "ge", "min": "le"}[name[6:]], out, p), out, p
-                    )
+                    most = self.pointwise({"max": "ge", "min": "le"}[name], out, p)
+                    most = self.pointwise("or", most, self.pointwise("ne", out, out))
+                    out = self.pointwise("where", most, out, p)
             if name == "mean":
                 out = self.pointwise("mul", out, self.constant(1 / len(parts)))
             return self.reshape(out, kept, axis)
-        name = name.removeprefix("first ")
         return self.emit(name, [x], x.rows, kept, axis, dims=sorted(dims), keep=keep, **attributes)
 
     def stacked(self, x: Value, dims: Sequence[int]) -> list[Value]:
@@ -432,9 +438,13 @@ class Builder:
 
     def root(self, x: Value) -> Value:
         """The square root of a norm or of a standard deviation: PyTorch's have no gradient where they are 0."""
+        return self.unless_0(x, lambda x: self.pointwise("sqrt", x))
+
+    def unless_0(self, x: Value, function: Callable[[Value], Value]) -> Value:
+        """A function of x, and 0 without a gradient where x is 0."""
         zero = self.pointwise("eq", x, self.constant(0))
-        root = self.pointwise("sqrt", self.pointwise("where", zero, self.constant(1), x))
-        return self.pointwise("where", zero, self.constant(0), root)
+        made = function(self.pointwise("where", zero, self.constant(1), x))
+        return self.pointwise("where", zero, self.constant(0), made)
 
     def clamp(self, x: Value, low: float | None, high: float | None) -> Value:
         limits = {k: float(v) for k, v in (("min", low), ("max", high)) if v is not None}
@@ -442,6 +452,11 @@ class Builder:
 
 
 _NEUTRAL, _NEUTRAL_LAST = {("mul", 1), ("add", 0)}, {("div", 1), ("sub", 0), ("pow", 1)}
+
+
+def _json(number: float) -> float | str:
+    """A number as a program has it: JSON has no numbers that are not finite."""
+    return number if math.isfinite(number) else str(number)
 
 
 def _deeper(op: str, attributes: dict[str, Any], count: int) -> dict[str, Any]:

@@ -438,6 +438,7 @@ def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any
             to.rows |= {sympy.expand(a + b): Set("added", name) for a in v for b in e}
     _check_sizes(graph, to.rows, called.schema)
     to.training, to.frozen = training, set(frozen)
+    to.precisions = {t.dtype for t in (*called.parameters(), *called.tensors.values())}
     names, buffers = _canonical(called.of), dict(own.named_buffers())
     for node, kind in inputs.items():
         if isinstance(kind, Tensor):
@@ -453,12 +454,15 @@ def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any
             else:
                 shapes = {} if of.what == "edge_weight" else {"shape": list(shape)}
                 to.env[node] = to.emit(_READS.get(of.what, of.what), (), rows, shape, **shapes, **rows.named)
+        elif kind in buffers and _is_index(buffers[kind]) and not kind.endswith("num_batches_tracked"):
+            to.env[node] = buffers[kind].detach().clone()
         elif (name := kind.removeprefix("of.")) in names:
             to.env[node] = to.emit("parameter", (), None, node.meta["val"].shape, name=names[name])
         else:  # a buffer that is not saved
             to.env[node] = buffers[kind].detach().clone()
     to.state = {n: k.removeprefix("of.") for n, k in inputs.items() if isinstance(k, str) and k not in called.given}
     to.state = {n: name for n, name in to.state.items() if not name.endswith("num_batches_tracked")}
+    to.given = {n: called.given[k].what for n, k in inputs.items() if isinstance(k, str) and k in called.given}
     try:
         output = to.run(graph)
     except Refused as why:
@@ -497,6 +501,11 @@ def _place_of(guard: Any) -> str:
     if not isinstance(frame, traceback.FrameSummary) or PRIVATE.search(frame.filename):
         return ""
     return f"{os.path.basename(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()}: "
+
+
+def _is_index(buffer: Tensor) -> bool:
+    """Whether a buffer's numbers are whole, as those of columns are, and few enough for constants."""
+    return not (buffer.is_floating_point() or buffer.is_complex()) and buffer.numel() <= 4096
 
 
 def _fixed(graph: Any, called: Called) -> Refused | None:

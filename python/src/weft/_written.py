@@ -6,6 +6,7 @@ and repetitions along columns, and products with sparse matrices whose indices a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -51,6 +52,51 @@ class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         of = _WRITTEN.get(getattr(function, "__name__", ""))
         done = NotImplemented if of is None else of(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {})) if done is NotImplemented else done
+
+
+def _bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x·W_k·y for each matrix W_k."""
+    out, left, right = weight.shape
+    made = F.linear(x, weight.permute(0, 2, 1).reshape(out * right, left)).unflatten(-1, (out, right))
+    made = (made * y.unsqueeze(-2)).sum(-1)
+    return made if bias is None else made + bias
+
+
+# -- attention over the dimensions of a row, as over hops
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+               is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Any:  # fmt: skip
+    if not _is_row(query) or not _is_row(key) or is_causal or enable_gqa:
+        return NotImplemented
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    return F.dropout(scores.softmax(-1), dropout_p, dropout_p > 0) @ value
+
+
+def _is_row(x: Tensor) -> bool:
+    """Whether a sequence, the last dimension but one, is of one length in each row."""
+    return x.dim() > 2 and isinstance(x.shape[-2], int)
+
+
+def _heads(query: Tensor, key: Tensor, value: Tensor, width: int, heads: int, weight: Any, bias: Any, bias_k: Any,
+           bias_v: Any, add_zero_attn: bool, dropout_p: float, out_weight: Tensor, out_bias: Any, training: bool = True,
+           need_weights: bool = True, average_attn_weights: bool = True, **more: Any) -> Any:  # fmt: skip
+    """Of sequences of one length, which are the first dimension."""
+    others = more.get("key_padding_mask"), more.get("attn_mask"), bias_k, bias_v
+    if query.dim() != 3 or not all(isinstance(x.shape[0], int) for x in (query, key)):
+        return NotImplemented
+    if any(x is not None for x in others) or add_zero_attn or more.get("is_causal"):
+        raise Unlowerable("attention with a mask or a bias of its own: leave it out, or write softmax and products")
+    parts = weight.chunk(3) if weight is not None else [more[f"{k}_proj_weight"] for k in "qkv"]
+    biases = [None] * 3 if bias is None else bias.chunk(3)
+    q, k, v = (F.linear(x.transpose(0, 1), w, b).unflatten(-1, (heads, -1)).transpose(1, 2)
+               for x, w, b in zip((query, key, value), parts, biases))  # fmt: skip
+    weights = (q @ k.transpose(-2, -1) * (width // heads) ** -0.5).softmax(-1)
+    made = F.dropout(weights, dropout_p, training) @ v
+    made = F.linear(made.transpose(1, 2).flatten(2), out_weight, out_bias).transpose(0, 1)
+    return made, (weights.mean(1) if average_attn_weights else weights) if need_weights else None
 
 
 # -- recurrent layers: the equations of torch.nn
@@ -193,7 +239,10 @@ _WRITTEN: dict[str, Callable[..., Any]] = {
     **{name: _sequence(cell, 1 + (name == "lstm")) for name, cell in _CELLS.items()},
     "cumsum": _cumsum,
     "cosh": lambda x: (x.exp() + (-x).exp()) / 2,
-    "sinh": lambda x: (x.exp() - (-x).exp()) / 2,
+    "sinh": lambda x: (x.expm1() - (-x).expm1()) / 2,
+    "bilinear": _bilinear,
+    "scaled_dot_product_attention": _attention,
+    "multi_head_attention_forward": _heads,
     "repeat_interleave": _repeat_interleave,
     "sparse_coo_tensor": _sparse,
     "register_hook": _hook,

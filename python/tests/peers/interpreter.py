@@ -6,9 +6,19 @@ import math
 import torch
 from torch.nn import functional as F
 
+
+
+def clamp(x, min=None, max=None, strict=False):
+    """The gradient passes at the bounds, too, unless strict."""
+    low, high = (None if bound is None else torch.tensor(float(bound), dtype=x.dtype) for bound in (min, max))
+    above = torch.ones_like(x, dtype=torch.bool) if low is None else x > low if strict else x >= low
+    below = torch.ones_like(x, dtype=torch.bool) if high is None else x < high if strict else x <= high
+    return torch.where(above & below, x, torch.clamp(x, low, high).detach())
+
+
 UNARY = {
     name: getattr(torch, name)
-    for name in "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid relu selu erf floor ceil round".split()
+    for name in "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos atan tanh sigmoid relu selu erf floor ceil round".split()
 } | {
     "silu": F.silu,
     "softsign": F.softsign,
@@ -20,11 +30,11 @@ UNARY = {
     "celu": lambda x, alpha=1.0: F.celu(x, alpha),
     "leaky_relu": lambda x, slope=0.01: F.leaky_relu(x, slope),
     "softplus": lambda x, beta=1.0, threshold=20.0: F.softplus(x, beta, threshold),
-    "clamp": lambda x, min=None, max=None: torch.clamp(x, min, max),
+    "clamp": clamp,
     "dropout": lambda x, p: x,
 }
 BINARY = {
-    name: getattr(torch, name) for name in "add sub mul div pow maximum minimum gt ge lt le eq ne".split()
+    name: getattr(torch, name) for name in "add sub mul div pow fmod maximum minimum gt ge lt le eq ne".split()
 } | {"and": torch.logical_and, "or": torch.logical_or}
 
 
@@ -87,8 +97,8 @@ class Interpreter:
             ],
             "sum": lambda: x.sum(dims, keep),
             "mean": lambda: x.mean(dims, keep),
-            "max": lambda: x.amax(dims, keep),
-            "min": lambda: x.amin(dims, keep),
+            "max": lambda: x.max(*dims, keep).values if o.get("first") else x.amax(dims, keep),
+            "min": lambda: x.min(*dims, keep).values if o.get("first") else x.amin(dims, keep),
             "logsumexp": lambda: x.logsumexp(dims, keep),
             "softmax": lambda: x.softmax(o["dim"] + lead),
             "log_softmax": lambda: x.log_softmax(o["dim"] + lead),

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 import torch_geometric
 import torch_geometric.nn as g
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, MessagePassing, SAGEConv
 from torch_geometric.utils import (
@@ -366,6 +367,24 @@ def remaining(self, x, edges, weight):
     return own + self.conv(self.lin(x), edges, weight)
 
 
+def corners(self, x, edges):
+    """What has been traced wrongly, or refused."""
+    h = self.lin(x) + self.first((x[:, 0] > 0).long()) - self.lin(x)[x[:, 1] > 0].mean(0)
+    h = h * (1 + ((x[:, :OUT] * 3).long() == -1)) + x.view(-1, 2, 2, 2).movedim(1, 3).flatten(1)[:, :OUT]
+    h = F.batch_norm(h, self.norm.running_mean, self.norm.running_var, self.norm.weight.exp(), 2 * self.norm.bias, self.training)
+    h = h + self.two(x, x) + torch.hypot(h, x[:, :OUT]) + h % 2 + torch.round(h, decimals=1)
+    h = h[:, self.order] * x.size(0) ** -0.5
+    h[:, [0, 2]] = torch.atan(h[:, self.some])
+    return h.t().mul_(2).t() + h.any(1, keepdim=True) + h.view(-1, 2, 3).norm(3, dim=2).sum(1, keepdim=True)
+
+
+def hops(self, x, edges):
+    """Attention over three rows of each vertex."""
+    h = torch.stack([x, self.more(x), x.tanh()], 1)
+    h = self.layer(h) + F.scaled_dot_product_attention(h, h, h)
+    return self.lin(h.mean(1))
+
+
 ACTIVATIONS = "PReLU GELU SiLU SELU CELU Softplus Mish Hardswish Hardtanh Tanhshrink LogSigmoid Softsign ReLU6".split()
 MODULES = {
     "gated": Gated,
@@ -389,6 +408,10 @@ MODULES = {
     "Transformer of edges": lambda: by(g.TransformerConv(WIDTH, 4, 2, edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr),
     "embedding": lambda: Call(lambda s, x, e: s.lin(x) + s.t((x[:, 0] > 0).long()), t=nn.Embedding(3, OUT)),
     "table with padding": lambda: Call(lambda s, x, e: s.lin(x) + s.t((x[:, 0] > 0).long()), t=nn.Embedding(3, OUT, padding_idx=1)),
+    "corners": lambda: Call(
+        corners, first=nn.Embedding(3, OUT, padding_idx=0), norm=nn.BatchNorm1d(OUT), two=nn.Bilinear(WIDTH, WIDTH, OUT),
+        order=nn.Buffer(torch.tensor([5, 1, 0, 3, 2, 4])), some=nn.Buffer(torch.arange(OUT) % 3 == 1)),
+    "hops": lambda: Call(hops, more=nn.Linear(WIDTH, WIDTH), layer=nn.TransformerEncoderLayer(WIDTH, 2, 16, 0.0, batch_first=True)),
     "largest of all": lambda: Call(lambda s, x, e: s.lin(x) - s.lin(x).max(0)[0] * s.lin(x).max(1, keepdim=True)[0]),
     "in another": lambda: nn.DataParallel(Call(lambda s, x, e: s.conv(s.lin(x), e))),
     "recurrent": lambda: Call(recurrent, cell=nn.LSTMCell(OUT, OUT), gru=nn.GRUCell(OUT, OUT)),
@@ -435,6 +458,18 @@ def test_folds():
     assert operations(Stack(nn.LayerNorm(OUT), nn.Dropout())).count("dropout") == 1
     text = trace(GCNConv(WIDTH, OUT), features=WIDTH).text
     assert [o["loops"] for o in json.loads(text)["operations"] if o["op"] == "gather"] == ["one"] * 3
+
+
+def test_batches():
+    """Batch norm counts as often as PyTorch computes it: below a checkpoint, or a layer that is inverted, again."""
+
+    def times(call, **parts):
+        text = trace(Call(call, **parts), features=WIDTH).text
+        return [o.get("times") for o in json.loads(text)["operations"] if o["op"] == "batch_norm"]
+
+    block = nn.Sequential(nn.Linear(WIDTH, OUT), nn.BatchNorm1d(OUT), nn.ReLU())
+    for reentrant in (True, False):
+        assert times(lambda s, x, e, r=reentrant: checkpoint(s.b, x, use_reentrant=r) + s.norm(x[:, :OUT]), b=block, norm=nn.BatchNorm1d(OUT)) == [2, None]
 
 
 def test_state():
@@ -532,7 +567,24 @@ def hooked(self, x, edges):
     return h
 
 
+def mixed(self, x, edges):
+    with torch.autocast("cpu", torch.bfloat16):
+        return self.lin(x)
+
+
+def doubled(self, x, edges):
+    x *= 2
+    return self.lin(x)
+
+
 REFUSALS = {
+    "half": (lambda s, x, e: s.lin(x.half().to(x.dtype)), "float16, which rounds: .*precision='bf16'"),
+    "autocast": (mixed, "computes under autocast"),
+    "bits": (lambda s, x, e: s.lin(x) * ~x[:, :1].long(), "bitwise_not works on the bits of whole numbers"),
+    "bits of two": (lambda s, x, e: s.lin(x) * (x[:, :1].long() & 3), "and works on the bits"),
+    "bytes": (lambda s, x, e: s.lin(x) * (x[:, :1] * 99).to(torch.uint8), "uint8, whose numbers wrap"),
+    "sum of bytes": (lambda s, x, e: s.lin(x) * ((x[:, :1] > 0).byte() - 1), "sub gives uint8, whose numbers wrap"),
+    "input": (doubled, r"x \*= 2: forward writes into x, with which it is called again: begin with x = x.clone"),
     "buffer that changes": (averaged, "forward changes m: "),
     "buffer that is written": (lambda s, x, e: s.lin(x) - s.m.mul_(0.9), r"m.mul_.*forward changes m: "),
     "weight that is written": (clamped, r"clamp_.*forward changes lin.weight: "),
