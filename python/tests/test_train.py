@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import threading
 import time
 import warnings
@@ -175,6 +176,28 @@ def test_second_interrupt(graph, monkeypatch, seconds, ends):
     if ends == "in order":
         again = weft.load("run").summary
         assert again["epochs_run"] >= 5 and again["losses"][:4] == whole.summary["losses"]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_interrupt_of_the_start(graph, monkeypatch, moment):
+    """An interrupt while the program starts leaves no program, and no run under way."""
+    started = []
+
+    class Popen(subprocess.Popen):
+        def __init__(self, command, **more):
+            if trains := command[1] == "train":
+                started.append(self)
+            if trains and moment == "before":
+                signal.raise_signal(signal.SIGINT)
+            super().__init__(command, **more)
+            if trains and moment == "after":
+                signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(subprocess, "Popen", Popen)
+        train(graph, epochs=100_000, out="run")
+    assert started[0].returncode is not None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_refused(graph):

@@ -10,10 +10,11 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,7 @@ def run(arguments: Sequence[str], told: Told | None = None, answers: bool = Fals
     child = _Child(arguments, told, answers)
     try:
         try:
+            child.start()
             child.listen()
         except BaseException:
             child.end()
@@ -177,30 +179,58 @@ def _warn(line: str) -> None:
     warnings.warn(in_words_of_python(line), stacklevel=depth())
 
 
+@contextlib.contextmanager
+def _signals_later() -> Iterator[None]:
+    """Python's handlers of signals, which may raise, run after the block. They run in the main thread alone."""
+    came: list[int] = []
+    kept: dict[int, Any] = {}
+    main = threading.current_thread() is threading.main_thread()
+    try:
+        # SIGINT is the first to wait and the last that is given back.
+        for number in sorted(signal.valid_signals(), key=lambda n: n != signal.SIGINT) if main else ():
+            if callable(handler := signal.getsignal(number)):
+                kept[number] = handler
+                signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for number in reversed(kept):
+            signal.signal(number, kept[number])
+        for number in came:
+            signal.raise_signal(number)
+
+
 class _Child:
+    process: subprocess.Popen[bytes] | None = None
+
     def __init__(self, arguments: Sequence[str], told: Told | None, answers: bool):
         self.told = told
         self.stopped = False  # told has asked for the end
         self.lines: list[str] = []  # of standard output, without epochs
         self.said: deque[str] = deque(maxlen=50)  # on standard error
         self.rest: dict[int, bytes] = {}  # what has come of a line, by the stream's number
+        self.arguments, self.answers = arguments, answers
+
+    def start(self) -> None:
+        """Starts the program. An exception of a signal's handler comes before that, or when it can be ended."""
         program = find()
+        environment = {name: value for name, value in os.environ.items() if name not in _LAUNCHED}
         try:
-            self.process = subprocess.Popen(
-                [program, *arguments],
-                stdin=subprocess.PIPE if answers else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-                env={name: value for name, value in os.environ.items() if name not in _LAUNCHED}
-                | {"WEFT_PARENT": str(os.getpid())},
-            )
+            with _signals_later():
+                self.process = subprocess.Popen(
+                    [program, *self.arguments],
+                    stdin=subprocess.PIPE if self.answers else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    bufsize=0,
+                    start_new_session=True,
+                    env=environment | {"WEFT_PARENT": str(os.getpid())},
+                )
         except OSError as err:
             raise Failed(f"{program}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
 
     def listen(self) -> None:
         """Reads what the program prints until it has ended. After an exception it can be called again."""
+        assert self.process is not None
         with selectors.DefaultSelector() as streams:
             for stream, take in ((self.process.stdout, self._out), (self.process.stderr, self._err)):
                 streams.register(stream, selectors.EVENT_READ, take)  # type: ignore[arg-type]
@@ -224,7 +254,7 @@ class _Child:
         self._answer(b"stop\n" if stops else b"\n")
 
     def _answer(self, line: bytes) -> None:
-        if self.process.stdin is not None:
+        if self.process is not None and self.process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):  # it has ended, and its status says why
                 os.write(self.process.stdin.fileno(), line)
 
@@ -242,6 +272,8 @@ class _Child:
         Raises:
             KeyboardInterrupt: that interrupt.
         """
+        if self.process is None:
+            return
         begun = time.monotonic()
         self.told = lambda epoch: True
         asked = False
@@ -263,6 +295,8 @@ class _Child:
 
     def close(self) -> None:
         """Closes the streams of the program, and kills it if it has not ended."""
+        if self.process is None:
+            return
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -272,6 +306,7 @@ class _Child:
 
     def result(self) -> str:
         """The standard output of the program that has ended, or its error."""
+        assert self.process is not None
         status, out = self.process.returncode, "\n".join(self.lines)
         text = self._last()
         asked = self.stopped or text.startswith("max_time ")
