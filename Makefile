@@ -48,8 +48,8 @@ install: build ## install weft, its shell completions, manual pages, documents a
 deb: build ## make a Debian package of bin/weft in bin; ARGS=--try installs it in a clean Debian and trains there: needs root
 	scripts/deb '$(VERSION)' $(ARGS)
 
-wheel: packages ## make the Python wheel in dist; ARGS=--try installs it in a clean Debian and trains there, also with PyPI's MPIs: needs root
-	@GO='$(GO)' scripts/wheel '$(VERSION)' '$(STAMP)' $(ARGS)
+wheel: packages ## make the Python wheel in dist; CUDA=no leaves out the kernels for cards, which take ten minutes; ARGS=--try installs it in a clean Debian and trains there, also with PyPI's MPIs: needs root
+	@GO='$(GO)' scripts/wheel '$(VERSION)' '$(STAMP)' '$(CUDA)' $(ARGS)
 
 container: ## build the image of Containerfile without a registry, and train in it: needs root
 	@scripts/container

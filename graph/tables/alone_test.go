@@ -481,6 +481,7 @@ func TestVerticesByName(t *testing.T) {
 		{graphtest.File(t, "own.csv", "id\n1\n7\n"), numbers, []int32{2, 1}, "id"},
 		{graphtest.File(t, "mask.csv", "0\n1\n1\n0\n"), numbers, []int32{1, 2}, ""},
 		{array(t, []int64{1, 0}, 2), numbers, []int32{1, 0}, ""},
+		{graphtest.File(t, "unnamed.csv", "\"\"\n\"3\"\n\"1\"\n"), nil, []int32{3, 1}, ""},
 	} {
 		got, header, err := Vertices(test.list, test.names, max(4, len(test.names)))
 		require.NoError(t, err)

@@ -38,8 +38,11 @@ func Vertices(list string, names []string, vertices int) (some []int32, header s
 		return found, header, refusal.In(list, err)
 	}
 	read := func() (*npy.Array, error) { return arrays.ReadFile(list, int64(vertices)) }
-	if typed {
+	switch {
+	case typed:
 		read = func() (*npy.Array, error) { return numbersOf(list, entries) }
+	case names == nil && entries != nil: // the first is a header without a name
+		read = func() (*npy.Array, error) { return numbersOf(list, entries[1:]) }
 	}
 	a, err := read()
 	if err != nil {
@@ -65,7 +68,8 @@ type entry struct {
 	at   string // where it stands, as "line 3"
 }
 
-// entriesOf are those of a list that is typed, or of a text where vertices have names; else nil.
+// entriesOf are those of a list that is typed, of a text where vertices have names, or of one whose first line
+// has no name, as the Python package writes names; else nil.
 func entriesOf(list string, typed, named bool) (entries []entry, err error) {
 	if typed {
 		r := csv.NewReader(strings.NewReader(list)) // a name in quotes may have commas
@@ -75,9 +79,6 @@ func entriesOf(list string, typed, named bool) (entries []entry, err error) {
 			entries = append(entries, entry{strings.TrimSpace(text), fmt.Sprintf("entry %d", k+1)})
 		}
 		return entries, err
-	}
-	if !named {
-		return nil, nil
 	}
 	f, err := arrays.Open(list)
 	if err != nil {
@@ -89,7 +90,7 @@ func entriesOf(list string, typed, named bool) (entries []entry, err error) {
 	const longest = 1 << 20
 	form := lines.Form{Path: list, Text: "names of vertices, one a line", Line: "a name", Longest: longest}
 	separator := table.Separator(0)
-	return entries, lines.Each(form, func(line []byte, number int64) (err error) {
+	err = lines.Each(form, func(line []byte, number int64) (err error) {
 		if separator == 0 {
 			separator = table.SeparatorOf(line, ",;\t")
 			if separator == ' ' {
@@ -97,10 +98,20 @@ func entriesOf(list string, typed, named bool) (entries []entry, err error) {
 			}
 		}
 		name, _, _ := separator.Cut(line)
+		if !named && number == 1 && len(name) > 0 {
+			return errNumbers
+		}
 		entries, err = memory.Append(entries, entry{string(name), fmt.Sprintf("line %d", number)})
 		return err
 	})
+	if errors.Is(err, errNumbers) {
+		return nil, nil
+	}
+	return entries, err
 }
+
+// errNumbers ends the reading of a text of numbers, which its own reader reads.
+var errNumbers = errors.New("a text of numbers")
 
 // find finds the vertices that entries name. named: they are names, of which each has to be found, and no
 // numbers. The first line of a text may be a header.
@@ -172,13 +183,13 @@ func isMask(entries []entry) bool {
 	return len(entries) >= 3 && !slices.ContainsFunc(entries, func(e entry) bool { return !e.isTruth() })
 }
 
-// numbersOf are the entries of a typed list as numbers.
+// numbersOf are entries as numbers.
 func numbersOf(list string, entries []entry) (*npy.Array, error) {
 	ids := make([]int64, len(entries))
 	for k, e := range entries {
 		var err error
 		switch ids[k], err = strconv.ParseInt(e.text, 10, 64); {
-		case err != nil && len(entries) == 1:
+		case err != nil && len(entries) == 1 && e.at == "entry 1":
 			return nil, refusal.In(list, errNowhere)
 		case err != nil:
 			return nil, refusal.Errorf("%s: %s: %.60q is no number, and the vertices have no names", list,

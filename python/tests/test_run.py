@@ -65,6 +65,9 @@ def test_other_graphs(graph, arrays):
     assert (run.predict(there)[turned] == run.predictions).all()
     assert run.predict(there, "probabilities").sum(1) == pytest.approx(np.ones(60), abs=1e-5)
     assert (run.predict(output="logits", vertices=[7, 3]) == run.logits[[7, 3]]).all()
+    assert (run.predict(output="logits", vertices=["3"]) == run.logits[[3]]).all()
+    with pytest.raises(weft.Refused, match='line 2: "x" is no number, and the vertices have no names$'):
+        run.predict(vertices=["x"])
     with pytest.raises(
         weft.Refused, match="^vertices: names no vertex; give ids, or a mask that marks some$"
     ):

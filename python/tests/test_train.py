@@ -63,6 +63,31 @@ def test_card(graph, monkeypatch):
         train(graph, device="cuda")
 
 
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_launcher(graph, monkeypatch, rank):
+    """The first of several processes says that each trains by itself."""
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", rank)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert train(graph, epochs=1).summary["epochs_run"] == 1
+    ours = [str(w.message) for w in said if "launcher" in str(w.message)]
+    assert [text.partition(":")[0] for text in ours] == (
+        ["each of the 4 processes that the launcher started trains a run of its own"] if rank == "0" else []
+    )
+
+
+def test_inspect(arrays):
+    """A graph's counts, also of tables, from which a model is made."""
+    assert weft.inspect(weft.Graph(**arrays))["features"] == 5
+    rows = ["payer,payee", *(f"{a},{b}" for a, b in arrays["edge_index"].T)]
+    Path("p.csv").write_text("\n".join(rows) + "\n")
+    Path("c.csv").write_text("id,age,kind\n" + "".join(f"{v},{v / 7},{'good' if v % 3 else 'bad'}\n" for v in range(60)))
+    of = weft.inspect("p.csv", source="payer", target="payee", vertices_from="c.csv", label="kind")
+    assert (of["vertices"], of["edges"], of["features"], of["classes"]) == (60, 300, 1, 2)
+    assert of["class_names"] == ["bad", "good"]
+
+
 def test_callbacks(graph):
     told = []
     run = train(graph, epochs=100_000, out="run", callbacks=[told.append, lambda epoch: epoch["epoch"] >= 3])

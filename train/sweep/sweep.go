@@ -178,11 +178,44 @@ func list(item yaml.MapItem) (values []string, err error) {
 	return values, nil
 }
 
+// choices are the assignments of each value of an item. A value may be several settings at once, as
+// {program: a.json, init: a.safetensors} under model: the item's name is then no setting.
+func choices(item yaml.MapItem) (all [][]Assignment, err error) {
+	entries, _ := item.Value.([]any)
+	together := func(e any) bool { _, several := e.(yaml.MapSlice); return several }
+	if !slices.ContainsFunc(entries, together) {
+		entries = []any{item.Value}
+	}
+	for _, entry := range entries {
+		settings, several := entry.(yaml.MapSlice)
+		if !several {
+			values, err := list(yaml.MapItem{Key: item.Key, Value: entry})
+			if err != nil {
+				return nil, err
+			}
+			for _, v := range values {
+				all = append(all, []Assignment{{fmt.Sprint(item.Key), v, false}})
+			}
+			continue
+		}
+		var assigned []Assignment
+		for _, one := range settings {
+			values, err := list(one)
+			if err != nil || len(values) != 1 {
+				return nil, fmt.Errorf("%v: %v: a single value was expected", item.Key, one.Key)
+			}
+			assigned = append(assigned, Assignment{fmt.Sprint(one.Key), values[0], false})
+		}
+		all = append(all, assigned)
+	}
+	return all, nil
+}
+
 // grid is every combination, the last setting changing fastest.
 func grid(shared Combination, items yaml.MapSlice) ([]Combination, error) {
 	all := []Combination{shared}
 	for _, item := range items {
-		values, err := list(item)
+		values, err := choices(item)
 		if err != nil {
 			return nil, fmt.Errorf("grid: %w", err)
 		}
@@ -193,7 +226,7 @@ func grid(shared Combination, items yaml.MapSlice) ([]Combination, error) {
 		var next []Combination
 		for _, c := range all {
 			for _, v := range values {
-				next = append(next, append(slices.Clone(c), Assignment{fmt.Sprint(item.Key), v, false}))
+				next = append(next, append(slices.Clone(c), v...))
 			}
 		}
 		all = next

@@ -30,6 +30,22 @@ func TestGrid(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
+// A value of a grid may be several settings at once, beside values of one.
+func TestSettingsTogether(t *testing.T) {
+	s, err := parse([]byte("grid:\n  model: [gcn, {model: gat, heads: 2}]\n  lr: [0.1, 0.2]\n"))
+	require.NoError(t, err)
+	var got []string
+	for _, c := range s.Combinations {
+		got = append(got, strings.Join(c.Flags(), " "))
+	}
+	assert.Equal(t, []string{
+		"--model=gcn --lr=0.1", "--model=gcn --lr=0.2",
+		"--model=gat --heads=2 --lr=0.1", "--model=gat --heads=2 --lr=0.2",
+	}, got)
+	_, err = parse([]byte("grid: {model: [{heads: [1, 2]}]}\n"))
+	assert.EqualError(t, err, "grid: model: heads: a single value was expected")
+}
+
 // TestMisplacedSettings: a setting in the place of a key is told where settings stand.
 func TestMisplacedSettings(t *testing.T) {
 	const stand = "; it is a setting, and these stand under settings, as in settings: {%s: …}, or with " +

@@ -21,7 +21,7 @@ from ._errors import Failed, Interrupted, Refused
 from ._estimators import NodeClassifier, NodeRegressor
 from ._graph import Data, Graph
 from ._run import History, Report, Run, Runs, Table
-from ._train import Callback, compare, explain, load, plan, runs, sweep, train
+from ._train import Callback, compare, explain, inspect, load, plan, runs, sweep, train
 
 try:
     __version__ = version("weft")
@@ -44,6 +44,7 @@ __all__ = [
     "Table",
     "compare",
     "explain",
+    "inspect",
     "load",
     "plan",
     "runs",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,25 +23,69 @@ if TYPE_CHECKING:
 def is_module(model: Any) -> bool:
     """Whether a model is a module of PyTorch, which is not imported for that."""
     torch: Any = sys.modules.get("torch")
-    if torch is None:
-        return False
-    if isinstance(model, type) and issubclass(model, torch.nn.Module):
-        raise TypeError(f"model: {model.__name__} is a class: give a module of it, as {model.__name__}(…)")
-    return bool(isinstance(model, torch.nn.Module))
+    return torch is not None and isinstance(model, torch.nn.Module)
 
 
 def name_of(model: Any) -> str:
-    """The name of a model, or of its class."""
-    return type(model).__name__ if is_module(model) else str(model)
+    """The name of a model, of its class, or of the function that makes it."""
+    if is_module(model):
+        return type(model).__name__
+    return str(getattr(model, "__name__", type(model).__name__)) if callable(model) else str(model)
 
 
-def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -> dict[str, Any]:
-    """The settings, with a program and its initial values in the place of a module.
+def class_of(directory: Path) -> str:
+    """The name of the class of a run's module; "": it has none."""
+    file = directory / "program.json"
+    with reading(file):
+        return str(json.loads(file.read_text(encoding="utf-8"))["class"]) if file.exists() else ""
+
+
+def counts_of(settings: Mapping[str, Any], graph: str | None) -> dict[str, Any]:
+    """What ``weft inspect --json`` says of a graph, which is perhaps read from tables as settings say.
+
+    Args:
+        settings: of a training.
+        graph: how the program is given the graph; None: settings have its counts.
+    """
+    if graph is None:
+        return {name: settings.get(name) for name in ("vertices", "features", "classes")}
+    flags = _program.flags_of("train")
+    of_tables = [name for name in settings if flags.get(name, {}).get("group", "").startswith("Tables")]
+    given = [_program.flag(name, _program.listed(settings[name])) for name in of_tables if settings[name] is not None]
+    return json.loads(_program.run(["inspect", graph, "--json", *given]))  # type: ignore[no-any-return]
+
+
+def made(make: Callable[[Any, int], Any], counts: Mapping[str, Any]) -> torch.nn.Module:
+    """The module that a function makes, or a class: it is called with the graph's numbers of columns of features, by
+    vertex type where there are several, and of classes or values to predict."""
+    features: Any = int(counts.get("features") or 0)
+    if "types" in counts:
+        features = {of["type"]: int(of["features"]) for of in counts["types"]}
+    given = features, int(counts.get("classes") or counts.get("value_columns") or 0)
+    name = name_of(make)
+    try:
+        inspect.signature(make).bind(*given)
+    except (TypeError, ValueError) as error:
+        raise Refused(
+            f"model: {name} is called with (features, classes), here {given}: {error}; give a module, or "
+            f"lambda features, classes: {name}(…)"
+        ) from None
+    module = make(*given)
+    if not is_module(module):
+        raise Refused(f"model: {name}{given} returns a {type(module).__name__}: return a torch.nn.Module")
+    return module
+
+
+def in_place(
+    settings: Mapping[str, Any], graph: str | None, scratch: Scratch, name: str = ""
+) -> tuple[dict[str, Any], torch.nn.Module | None]:
+    """The settings, with a program and its initial values in the place of a module; and the module, if there is one.
 
     Args:
         settings: of a training.
         graph: how the program is given the graph; None: settings have its counts.
         scratch: where the files go.
+        name: of the files and of the model; "": that of its class.
     """
     module: Any = settings.get("model")
     optimizer: Any = settings.get("optimizer")
@@ -50,15 +95,15 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
     groups = hasattr(optimizer, "param_groups")
     if scheduler is not None and (not groups or getattr(scheduler, "optimizer", None) is not optimizer):
         raise Refused("scheduler: is of no optimizer, or of another one: give its own as optimizer, an object of torch.optim")
-    counts: dict[str, Any] = {name: settings.get(name) for name in ("vertices", "features", "classes")}
-    if graph is not None and (is_module(module) or callable(settings.get("loss"))):
-        counts = json.loads(_program.run(["inspect", graph, "--json"]))
+    counts = counts_of(settings, graph) if callable(module) or callable(settings.get("loss")) else {}
+    if callable(module) and not is_module(module):
+        module = made(module, counts)
     if not is_module(module):
         if groups:
             raise Refused("optimizer: is of the parameters of a module; give it as model, or the optimizer by its name")
         if settings.get("regularization") is not None:
             raise Refused("regularization: is of the parameters of a module; give it as model, or take weight_decay")
-        return dict(settings) | _of_loss(settings, counts, None, scratch)
+        return dict(settings) | _of_loss(settings, counts, None, scratch), None
     if find_spec("torch.export") is None:
         raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks; install PyTorch 2.6 or later")
     from . import _watch
@@ -71,7 +116,7 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
     if hooked := [name for name, p in module.named_parameters() if p._backward_hooks or p._post_accumulate_grad_hooks]:
         raise Refused(f"model: {hooked[0]} has a hook on its gradient: remove it; a rate of its own is given by an optimizer")
     with _watch.generators():  # copies of PyG's modules and lazy layers draw from them
-        module = _copied(module).cpu()
+        given, module = module, _copied(module).cpu()
         schema = Schema.of(counts)
         if not any(schema.features.values()) and not tables_of(module, schema):
             raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
@@ -80,8 +125,9 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
         except Refused:
             refuse_draws(module, schema)
             raise
-    file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
+    file, weights = (scratch.path / f"{name}{end}" for end in ("program.json", "init.safetensors"))
     program = json.loads(traced.text)
+    program["class"] = name or program["class"]
     shared: dict[int, list[str]] = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
         shared.setdefault(id(tensor), []).append(name)
@@ -100,8 +146,9 @@ def in_place(settings: Mapping[str, Any], graph: str | None, scratch: Scratch) -
     file.write_text(json.dumps(program), encoding="utf-8")
     _weights.write(weights, _weights.of_module(module, program))
     flags |= _of_loss(settings, counts, traced.shape, scratch)
-    made = {name: value for name, value in settings.items() if name not in ("model", *_program.OURS)} | flags | {"program": file}
-    return made if made.get("init") is not None else made | {"init": weights}
+    rest = {name: value for name, value in settings.items() if name not in ("model", "init", *_program.OURS)}
+    init = settings.get("init")
+    return rest | flags | {"program": file, "init": weights if init is None else init}, given
 
 
 def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:

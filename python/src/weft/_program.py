@@ -34,6 +34,22 @@ _SAME_REQUEST = 1.0
 _LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_NUM_TASKS")
 
 
+# How many processes a launcher has started.
+_STARTED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+
+
+def warn_if_launched() -> None:
+    """Warns, in the first of the processes that a launcher has started, that each trains by itself."""
+    started = max((int(text) for name in _STARTED if (text := os.environ.get(name, "")).isdecimal()), default=1)
+    ranks = (os.environ.get(name) for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"))
+    if started > 1 and all(rank in (None, "0") for rank in ranks):
+        warnings.warn(
+            f"each of the {started} processes that the launcher started trains a run of its own: start Python without "
+            'it, with parallel={"graph": N}, or start the program: mpirun -n N weft train STORE --parallel graph=N',
+            stacklevel=depth(),
+        )
+
+
 def find() -> str:
     """The path of the program.
 
@@ -76,6 +92,11 @@ def text_of(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def listed(value: Any) -> Any:
+    """What a flag of several values is given: a list, with commas between its entries."""
+    return ",".join(map(text_of, value)) if isinstance(value, (list, tuple)) else value
 
 
 def flag(name: str, value: Any) -> str:
@@ -195,8 +216,8 @@ def _signals_later() -> Iterator[None]:
     finally:
         for number in reversed(kept):
             signal.signal(number, kept[number])
-        for number in came:
-            signal.raise_signal(number)
+        for late in came:
+            signal.raise_signal(late)
 
 
 class _Child:

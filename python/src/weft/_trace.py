@@ -605,7 +605,8 @@ def _no_grad_for_inference() -> Iterator[None]:
 @contextlib.contextmanager
 def _one_by_one() -> Iterator[None]:
     """PyG's layers of several relations multiply by each weight alone, and not by which makes the fewest products; self
-    loops are plain tensors, and no EdgeIndex as PyG 2.5 makes them."""
+    loops are plain tensors, and no EdgeIndex as PyG 2.5 makes them. What torch.compile made is traced as it was, which
+    PyTorch 2.6 refuses unless told so."""
     backend: Any = sys.modules.get("torch_geometric.backend")
     loops: Any = sys.modules.get("torch_geometric.utils.loop")
     edges = getattr(loops, "EdgeIndex", None)
@@ -614,6 +615,10 @@ def _one_by_one() -> Iterator[None]:
         backend.use_segment_matmul = False
     if edges:
         loops.EdgeIndex = _Plain
+    dynamo: Any = sys.modules.get("torch._dynamo")
+    nested = dynamo and getattr(dynamo.config, "error_on_nested_fx_trace", None)
+    if nested:
+        dynamo.config.error_on_nested_fx_trace = False
     try:
         yield
     finally:
@@ -621,6 +626,8 @@ def _one_by_one() -> Iterator[None]:
             backend.use_segment_matmul = kept
         if edges:
             loops.EdgeIndex = edges
+        if nested:
+            dynamo.config.error_on_nested_fx_trace = nested
 
 
 class _Plain:
@@ -658,6 +665,8 @@ _AGAIN = ("torch.utils.checkpoint", "torch_geometric.nn.models.rev_gnn", "dgl.nn
 
 
 def _own_gradient(function: Any, *given: Any) -> Any:
+    if function.__name__ == "_NoopSaveInputs":  # of checkpoint(use_reentrant=False), in PyTorch before 2.10
+        return function.forward(*given)
     if function.__module__ in _AGAIN:
         named = list(inspect.signature(function.forward).parameters)[1:-1]  # ctx comes before, and the inputs after
         inputs = given[len(named) :]

@@ -89,7 +89,8 @@ def train(
             ``out``, if there is one. Settings that are not given are those of the run.
         settings: the flags of ``weft train`` with ``_`` for ``-``, as ``model="gcn"``, ``hidden=128``,
             ``weight_decay=5e-4``, ``device="cuda"``. ``model`` may also be a module of PyTorch whose forward takes
-            ``(x, edge_index)``, and ``edge_attr`` or ``edge_weight`` besides: it is traced, and stays as it is;
+            ``(x, edge_index)``, and ``edge_attr`` or ``edge_weight`` besides, or a class or function that is called
+            with the graph's (features, classes) and returns one: it is traced, and stays as it is;
             :meth:`Run.module` gives it back with the trained weights. ``loss`` may also be a function of
             (logits, labels), or a loss of ``torch.nn``, and ``regularization`` one of the module that returns
             what is added to the loss; ``optimizer`` and ``scheduler`` objects of ``torch.optim``. To list them, type ``weft train --help-all`` in a shell, or
@@ -116,11 +117,12 @@ def train(
         0.815
     """
     _program.check_keywords("train", settings, _TAKEN)
+    _program.warn_if_launched()
     calls = _functions(callbacks)
     resumed = _resumed(out, resume, settings)
     scratch = Scratch()
     try:
-        graph, arguments = _arguments("train", data, settings, scratch, out, resumed)
+        graph, arguments, model = _arguments("train", data, settings, scratch, out, resumed)
         arguments.append("--json")
         text = _followed(arguments, _Bar(progress, settings, resumed), calls)
         results = json.loads(text.splitlines()[-1])
@@ -130,7 +132,6 @@ def train(
         raise
     finally:
         scratch.close()
-    model = settings.get("model") if _module.is_module(settings.get("model")) else None
     if model is None and isinstance(resume, Run):
         model = resume._module
     if "runs" in results:
@@ -196,8 +197,8 @@ def _arguments(
     scratch: Scratch,
     out: Any = None,
     resumed: Any = None,
-) -> tuple[Graph | None, list[str]]:
-    """The graph in memory, if it is one, and the command's arguments."""
+) -> tuple[Graph | None, list[str], Any]:
+    """The graph in memory, if it is one, the command's arguments, and the module that is trained, if it is one."""
     arguments, graph = [command], None
     continues = resumed is not None and resumed != "auto"
     if data is not None or not (continues or command == "plan"):
@@ -207,7 +208,7 @@ def _arguments(
                 'edge_label_index: is that of one part of a split: give the three, as weft.train([train, val, test], task="link")'
             )
         arguments.append(argument(data, graph))
-    settings = _module.in_place(settings, arguments[1] if len(arguments) > 1 else None, scratch)
+    settings, module = _module.in_place(settings, arguments[1] if len(arguments) > 1 else None, scratch)
     if out is not None and not (continues and os.path.realpath(out) == os.path.realpath(resumed)):
         arguments.append(_program.flag("out", out))
     if resumed is not None:
@@ -216,7 +217,7 @@ def _arguments(
         # The weights that a run began with are in its checkpoint.
         if value is not None and not (continues and name == "init"):
             arguments.append(_program.flag(name, _value(name, value, scratch)))
-    return graph, arguments
+    return graph, arguments, module
 
 
 def _value(name: str, value: Any, scratch: Scratch) -> Any:
@@ -256,9 +257,7 @@ def _value(name: str, value: Any, scratch: Scratch) -> Any:
         return f"{value.total_seconds()}s"
     if name == "link_split" and isinstance(value, Sequence) and not isinstance(value, str):
         return "/".join(map(str, value))
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(_program.text_of, value))
-    return value
+    return _program.listed(value)
 
 
 def _is_watched() -> bool:
@@ -362,6 +361,27 @@ class _Text(str):
         return str(self)
 
 
+def inspect(data: Data, **tables: Any) -> dict[str, Any]:
+    """Counts a graph: the object of ``weft inspect --json``.
+
+    Args:
+        data: as for :func:`train`.
+        tables: how a list of edges is read, as ``source="payer"``, ``vertices_from="customers.csv"``, ``label="kind"``.
+
+    Returns:
+        ``vertices``, ``edges``, ``features`` and ``edge_features`` (columns), ``classes``, ``class_counts`` and, where
+        classes have names, ``class_names``; of values to predict ``value_columns``; of several types ``types`` and
+        ``relations``, each with its own.
+
+    Example:
+        >>> of = weft.inspect("payments.csv", source="payer", target="payee")   # doctest: +SKIP
+        >>> net = Net(of["features"], of["classes"])                          # doctest: +SKIP
+    """
+    _program.check_keywords("train", tables, _TAKEN)
+    graph = graph_of(data)
+    return _module.counts_of(tables, argument(data, graph))
+
+
 def explain(data: Data, **settings: Any) -> str:
     """What a training would do and need, without training: memory, order of work, bytes between workers.
 
@@ -370,7 +390,7 @@ def explain(data: Data, **settings: Any) -> str:
     _program.check_keywords("train", settings, _TAKEN)
     scratch = Scratch()
     try:
-        _, arguments = _arguments("train", data, settings, scratch)
+        _, arguments, _ = _arguments("train", data, settings, scratch)
         return _Text(_program.run([*arguments, "--explain"]))
     finally:
         scratch.close()
@@ -396,7 +416,7 @@ def plan(data: Data | None = None, workers: int = 4, **settings: Any) -> dict[st
     _program.check_keywords("plan", settings, ("help", "json", "workers"))
     scratch = Scratch()
     try:
-        _, arguments = _arguments("plan", data, settings, scratch)
+        _, arguments, _ = _arguments("plan", data, settings, scratch)
         return json.loads(_program.run([*arguments, f"--workers={workers}", "--json"]))  # type: ignore[no-any-return]
     finally:
         scratch.close()
@@ -419,7 +439,8 @@ def sweep(
 
     Args:
         data: as for :func:`train`.
-        grid: values by keyword, as ``{"lr": [.01, .005], "hidden": [16, 64]}``.
+        grid: values by keyword, as ``{"lr": [.01, .005], "hidden": [16, 64]}``. Those of ``model`` may be modules,
+            classes and functions that make them; the runs name each by its class and number, as ``Net-1``.
         random: in place of it ``{"runs": 20, "seed": 1, "settings": {"lr": {"log-uniform": [1e-4, .1]}}}``,
             as in a file of ``weft sweep``.
         seeds: runs of each combination; None: one.
@@ -444,6 +465,9 @@ def sweep(
     for name, values in (grid or {}).items():
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise TypeError(f"grid: {name}: {values!r} is no list: give the values to try")
+    drawn = (random or {}).get("settings", {}).get("model", ())
+    if callable(drawn) or not isinstance(drawn, str) and any(map(callable, drawn)):
+        raise TypeError("random: model: draws names of models alone; give modules as grid={'model': […]}")
     if random is not None and "settings" not in random:
         raise TypeError("random: has no settings: give the values or ranges of each, by its keyword")
     out = Path(out) if out is not None else _new_folder()
@@ -471,7 +495,18 @@ def sweep(
     try:
         graph = graph_of(data)
         given = argument(data, graph)
-        file["settings"] = _module.in_place(file["settings"], given, scratch)
+        own = {name: value for name, value in file["settings"].items() if name != "loss" or not callable(value)}
+        file["settings"], model = _module.in_place(file["settings"], given, scratch)
+        modules: dict[str, Any] = {}
+        for k, value in enumerate(lists.get("model", ())):
+            if callable(value):
+                name = f"{_module.name_of(value)}-{k + 1}"
+                made, modules[name] = _module.in_place(own | {"model": value}, given, scratch, name)
+                lists["model"][k] = {
+                    setting.replace("_", "-"): _written(_value(setting, of, scratch))
+                    for setting, of in made.items()
+                    if of is not own.get(setting)
+                }
         file["settings"] = {
             name.replace("_", "-"): _written(_value(name, value, scratch))
             for name, value in file["settings"].items()
@@ -493,8 +528,7 @@ def sweep(
     below = sorted(path.parent for path in Path(out).rglob("run.json"))
     order = {os.path.realpath(one["run_dir"]): k for k, one in enumerate(told["runs"]) if "run_dir" in one}
     below.sort(key=lambda path: order.get(os.path.realpath(path), len(order)))
-    model = settings.get("model") if _module.is_module(settings.get("model")) else None
-    return Runs((Run(path, graph, model) for path in below), told)
+    return Runs((Run(path, graph, modules.get(_module.class_of(path), model)) for path in below), told)
 
 
 def _written(value: Any) -> Any:
