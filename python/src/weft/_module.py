@@ -105,7 +105,7 @@ def in_place(
             raise Refused("regularization: is of the parameters of a module; give it as model, or take weight_decay")
         return dict(settings) | _of_loss(settings, counts, None, scratch), None
     if find_spec("torch.export") is None:
-        raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks; install PyTorch 2.6 or later")
+        raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks: install PyTorch 2.6 to 2.15")
     from . import _watch
     from ._compare import compare, refuse_draws
     from ._trace import Schema, tables_of, trace

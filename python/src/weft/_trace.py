@@ -557,7 +557,7 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
             if not hasattr(torch.export.Dim, "AUTO"):
                 raise Refused(
                     "model: by PyTorch 2.5 or earlier weft reads modules over DGL alone: call forward's first parameter "
-                    "graph, or install PyTorch 2.6 or later"
+                    "graph, or install PyTorch 2.6 to 2.15"
                 )
             varies = {name: {of.varies: torch.export.Dim.AUTO} for name, of in called.given.items()}
             # One dict as an argument: names of **keywords stand in dynamic_shapes otherwise from version to version.

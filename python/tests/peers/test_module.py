@@ -213,6 +213,32 @@ def test_compiled(arrays, graph):
     np.testing.assert_allclose(run.history["loss"], losses_of(made(), arrays, sgd, 6), rtol=1e-5)
 
 
+class OfCounts(nn.Module):
+    def __init__(self, features, classes):
+        super().__init__()
+        self.conv = GCNConv(features, classes)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)
+
+
+def test_made_of_counts(arrays, graph):
+    """A class or function makes the module of the graph's counts; a sweep names each by its class and number."""
+    torch.manual_seed(1)
+    net = OfCounts(FEATURES, CLASSES)
+    run = weft.train(graph, model=lambda features, classes: net if (features, classes) == (6, 3) else None, **BRIEF)
+    assert run.summary["losses"] == weft.train(graph, model=net, **BRIEF).summary["losses"]
+    settings = BRIEF | {"epochs": 2, "progress": False, "seeds": 1}
+    found = weft.sweep(graph, grid={"model": [OfCounts, net, "gcn"], "lr": [0.1, 0.01]}, **{k: v for k, v in settings.items() if k != "lr"})
+    names = sorted(weft._module.class_of(one.directory) for one in found)
+    assert names == ["", "", "OfCounts-1", "OfCounts-1", "OfCounts-2", "OfCounts-2"]
+    for one in found:
+        if weft._module.class_of(one.directory):
+            of = torch.from_numpy(one.state_dict()["conv.lin.weight"])
+            assert torch.equal(one.module().conv.lin.weight, of)
+    assert weft.sweep(graph, grid={"lr": [0.1]}, model=OfCounts, epochs=1, progress=False)[0].module().conv.lin.weight.shape == (3, 6)
+
+
 class Remembering(Net):
     def forward(self, x, edge_index, edge_attr=None):
         self.last = super().forward(x, edge_index, edge_attr)
@@ -266,7 +292,7 @@ def test_named(arrays, named):
 @pytest.mark.parametrize(
     ("model", "settings", "says"),
     [
-        (Net, {}, r"model: Net is a class: give a module of it, as Net\(…\)"),
+        (Net, {}, r"model: Net is called with \(features, classes\), here \(6, 3\): too many"),
         (fixed, {}, "model: no parameter has a gradient: forward is under torch.no_grad, or all have requires_grad=False"),
         (Detached, {}, "model: no parameter has a gradient"),
         (hooked, {}, "model: out.weight has a hook on its gradient: remove it"),

@@ -175,8 +175,7 @@ def losses_of(module, data, optimizer):
     return losses
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(("name", "optimizer"), [*((name, "adam") for name in MODULES), (next(iter(MODULES)), "sgd")])
 def test_trains_as_pytorch(name, optimizer, data):
     """The losses are PyTorch's on each mesh, and the module comes back with the weights of the run."""
     module = made(name, data)
