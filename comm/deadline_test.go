@@ -38,7 +38,8 @@ func TestStopped(t *testing.T) {
 			t.Run(waits, func(t *testing.T) {
 				t.Parallel()
 				cmd := exec.Command(os.Args[0], "-test.run=^TestStopped$")
-				cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), variable+"="+waits), os.Stderr, os.Stderr
+				cmd.Env = append(os.Environ(), variable+"="+waits)
+				cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 				require.NoError(t, cmd.Start())
 				var status syscall.WaitStatus
 				for !status.Stopped() {

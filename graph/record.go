@@ -179,8 +179,8 @@ func Identify(dir string) (files []FileRecord, err error) {
 	return files, nil
 }
 
-// ID identifies what the store in dir holds: it is the same for a copy, and another where a vertex, an edge, a
-// feature, a label, a name or a split differs. It reads the files that the store has no record of.
+// ID identifies what the store in dir holds. It is the same for a copy, and another where a vertex, an edge,
+// a feature, a label, a name or a split differs. It reads the files that the store has no record of.
 func ID(dir string) (string, error) {
 	files, err := Identify(dir)
 	if err != nil {

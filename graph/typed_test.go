@@ -224,8 +224,8 @@ func TestRelationsOfOneFolder(t *testing.T) {
 	assert.Refused(t, g.Check(), want)
 }
 
-// TestProgressOfWriting: what is written is at most what there is to write, whose headers do not count, and all
-// of it in the end.
+// TestProgressOfWriting: what is written is at most what there is to write, whose headers do not count, and
+// it is all of that in the end.
 func TestProgressOfWriting(t *testing.T) {
 	written, all := int64(0), int64(0)
 	progress := func(_ string, done, of int64) {

@@ -131,15 +131,17 @@ var kinds = map[string]kind{
 // unary are the pointwise operations of one operand, and their attributes.
 var unary = map[string]string{
 	"neg": "", "abs": "", "sign": "", "exp": "", "log": "", "log1p": "", "expm1": "", "sqrt": "", "rsqrt": "",
-	"reciprocal": "", "square": "", "sin": "", "cos": "", "atan": "", "tanh": "", "sigmoid": "", "relu": "", "selu": "",
-	"silu": "", "softplus": "beta threshold", "softsign": "", "erf": "", "floor": "", "ceil": "", "round": "",
+	"reciprocal": "", "square": "", "sin": "", "cos": "", "atan": "", "tanh": "", "sigmoid": "",
+	"relu": "", "selu": "", "silu": "", "softplus": "beta threshold",
+	"softsign": "", "erf": "", "floor": "", "ceil": "", "round": "",
 	"logsigmoid": "", "not": "", "gelu": "approximate", "elu": "alpha", "celu": "alpha",
 	"leaky_relu": "slope", "clamp": "min max strict", "detach": "",
 }
 
 // binary are the pointwise operations of two operands.
 var binary = []string{
-	"add", "sub", "mul", "div", "pow", "fmod", "maximum", "minimum", "gt", "ge", "lt", "le", "eq", "ne", "and", "or",
+	"add", "sub", "mul", "div", "pow", "fmod", "maximum", "minimum",
+	"gt", "ge", "lt", "le", "eq", "ne", "and", "or",
 }
 
 func init() {

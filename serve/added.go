@@ -204,7 +204,8 @@ func (a *addition) edge(kind int, near id, e *end, out bool) error {
 	return nil
 }
 
-// way is how a request names the relations that join vertices of a type, in a direction. An empty name is all.
+// way is how a request names the relations that join vertices of a type, in a direction. An empty name stands
+// for all.
 type way struct {
 	kind int
 	out  bool

@@ -486,7 +486,8 @@ func TestLeft(t *testing.T) {
 	s := New(m.Model, Options{Workers: 1, Queue: 1})
 	gone := make(chan struct{})
 	close(gone)
-	_, err := s.respond(&asked{ids: []any{"v1"}}, answer{results: [][]float32{{1, 2}}}, &holding{all: &s.memory}, gone)
+	result := answer{results: [][]float32{{1, 2}}}
+	_, err := s.respond(&asked{ids: []any{"v1"}}, result, &holding{all: &s.memory}, gone)
 	assert.ErrorIs(t, err, errLeft)
 }
 

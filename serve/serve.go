@@ -7,9 +7,9 @@
 //
 // A request is read up to the first thing that is too much. It then waits in a queue of limited length for a
 // fixed number of goroutines, each of which computes an inference at a time, on the message-flow graph of the
-// vertices, and encodes its answers. Small requests that wait share one. What is wrong with a request is answered by a status of 400
-// and above, and a JSON object whose only key is error. Once a file of the store has changed, no request is
-// answered.
+// vertices, and encodes its answers. Small requests that wait share one. What is wrong with a request is
+// answered by a status of 400 and above, and a JSON object whose only key is error. Once a file of the store
+// has changed, no request is answered.
 //
 // Nobody needs what a slow client holds. A connection that has waited long for its client gives way to
 // another. A request takes a place in the queue once its body is there, and a turn to decode a large body

@@ -178,8 +178,8 @@ func TestPlannedKernels(t *testing.T) {
 	}
 }
 
-// TestPlannedLaunches: a plan has the launches of a run on a card, whose messages have other sizes, to the last
-// one; with aggregation chunks about as many, as it does not know in which of them a row is sent.
+// TestPlannedLaunches: a plan has exactly the launches of a run on a card, whose messages have other sizes.
+// With aggregation chunks it has about as many, as it does not know in which of them a row is sent.
 func TestPlannedLaunches(t *testing.T) {
 	devicetest.Library(t)
 	g := tangle(t, 60, 90)
@@ -189,7 +189,8 @@ func TestPlannedLaunches(t *testing.T) {
 		o := given(Defaults(), "layers 2, hidden 4, threads 1, eval-every 100, device cuda, "+words)
 		planned, ran := kernelsOf(t, g, o)
 		for k, c := range ran {
-			assert.Near(t, 1, float64(planned[k].Number)/float64(c.Number), apart, "%s: launches of %v", words, k)
+			ratio := float64(planned[k].Number) / float64(c.Number)
+			assert.Near(t, 1, ratio, apart, "%s: launches of %v", words, k)
 		}
 		assert.Len(t, planned, len(ran), words)
 	}

@@ -251,8 +251,9 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
-// TestValidateTypes: a graph of the same vertex types in another order has the metrics that it has in the order
-// of the one that is trained on. Other types, and other features of one that is not the first, are refused.
+// TestValidateTypes: a graph of the same vertex types in another order has the metrics that it has in the
+// order of the one that is trained on. Other types, and other features of a type that is not the first, are
+// refused.
 func TestValidateTypes(t *testing.T) {
 	g := severalTypes(t)
 	o := given(networks()["gcn"], "model rgcn, residual false, norm none, normalize-features standard, epochs 2")

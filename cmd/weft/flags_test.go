@@ -11,7 +11,8 @@ import (
 // TestLongOut: -o is --out, with its value or before it, but for what comes behind --.
 func TestLongOut(t *testing.T) {
 	args := []string{"predict", "-o", "x", "-o=y", "-optimizer", "--", "-o", "-o=z"}
-	assert.Equal(t, []string{"predict", "--out", "x", "--out=y", "-optimizer", "--", "-o", "-o=z"}, longOut(args))
+	want := []string{"predict", "--out", "x", "--out=y", "-optimizer", "--", "-o", "-o=z"}
+	assert.Equal(t, want, longOut(args))
 }
 
 func TestFlagErrors(t *testing.T) {

@@ -66,7 +66,8 @@ func TestReport(t *testing.T) {
 			last = curve[len(curve)-1].Loss
 		}
 		for i, e := range curve {
-			if losses.X[i] != float64(e.Epoch) || float64(losses.Y[i]) != e.Loss || float64(tests.Y[i]) != 100*e.Test {
+			loss, test := float64(losses.Y[i]), float64(tests.Y[i])
+			if losses.X[i] != float64(e.Epoch) || loss != e.Loss || test != 100*e.Test {
 				t.Errorf("run %d, epoch %d: loss %v and test accuracy %v, want %v and %v", k, e.Epoch,
 					losses.Y[i], tests.Y[i], e.Loss, 100*e.Test)
 			}

@@ -54,7 +54,8 @@ func TestUntil(t *testing.T) {
 	knows := &between.Relations[1]
 	split := knows.EdgeSplit
 	*knows, err = graph.NewRelation(2, graph.Edges{
-		Source: []int32{1, 1, 1}, Target: []int32{0, 0, 0}, FeatureColumns: 2, Features: []float32{9, 9, 1, 2, 3, 4},
+		Source: []int32{1, 1, 1}, Target: []int32{0, 0, 0},
+		FeatureColumns: 2, Features: []float32{9, 9, 1, 2, 3, 4},
 	})
 	require.NoError(t, err)
 	knows.Source, knows.Name, knows.Target, knows.EdgeSplit = "person", "knows", "person", split

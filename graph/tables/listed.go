@@ -68,8 +68,8 @@ type entry struct {
 	at   string // where it stands, as "line 3"
 }
 
-// entriesOf are those of a list that is typed, of a text where vertices have names, or of one whose first line
-// has no name, as the Python package writes names; else nil.
+// entriesOf returns the entries of a list that is typed, of a text where vertices have names, or of one whose
+// first line has no name, as the Python package writes names; else nil.
 func entriesOf(list string, typed, named bool) (entries []entry, err error) {
 	if typed {
 		r := csv.NewReader(strings.NewReader(list)) // a name in quotes may have commas

@@ -26,8 +26,9 @@ type Options struct {
 	// is one list, and Beside has the rest.
 	Vertices []string
 	Beside
-	// Source and Target are the columns of the ends in each list, COLUMN or TYPE:COLUMN, with RELATION: before
-	// it of that list alone. One stands for all others. None: the column has a known name, as source or from.
+	// Source and Target are the columns of the ends in each list, COLUMN or TYPE:COLUMN, with RELATION:
+	// before it of that list alone. One stands for all others. None: the column has a known name, as source
+	// or from.
 	Source, Target []string
 	// ID are the columns of the ids in each table. One stands for all tables. None: a column of a known name,
 	// as id, else the first.

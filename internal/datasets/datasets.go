@@ -228,7 +228,8 @@ func (d *Dataset) sources() (files []string, err error) {
 // so nothing that may be removed.
 func CheckOwn(path string) error {
 	err := graph.CheckOwn(path, "graph.json", func(e fs.DirEntry) bool {
-		return e.Name() == partition.Folder || (e.Name() == sourcesFile || e.Name() == RunsFile) && e.Type().IsRegular()
+		list := e.Name() == sourcesFile || e.Name() == RunsFile
+		return e.Name() == partition.Folder || list && e.Type().IsRegular()
 	})
 	if err == nil {
 		err = partition.CheckOwn(path)

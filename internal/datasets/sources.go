@@ -152,13 +152,14 @@ func Outdated(store string) (changed []string) {
 	return changed
 }
 
-// NoteRun notes in a store of sources that the run in a folder is trained on it. Where it cannot be written to,
-// nothing is noted, and nobody keeps it for the run.
+// NoteRun notes in a store of sources that the run in a folder is trained on it. Where the store cannot be
+// written to, nothing is noted, and nobody keeps it for the run.
 func NoteRun(store, run string) error {
 	if !OfSources(store) || slices.Contains(NotedRuns(store), run) {
 		return nil
 	}
-	f, err := os.OpenFile(filepath.Join(store, RunsFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o666)
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND | unix.O_NOFOLLOW
+	f, err := os.OpenFile(filepath.Join(store, RunsFile), flags, 0o666)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
 		return nil
 	}

@@ -56,12 +56,12 @@ const (
 	// messageElements it bounds the memory of the buffers. Two messages to each of seven others keep all
 	// links busy.
 	maxInFlight = 2 * (8 - 1)
-	// messagesOnCard bounds in how many messages a worker sends its rows to each other one on a card. A message
-	// takes launches and copies there, which take longer than to move few rows: large graphs have larger
-	// messages, and not more of them.
+	// messagesOnCard bounds in how many messages a worker on a card sends its rows to each other one. A
+	// message takes launches and copies there, which take longer than to move few rows: large graphs have
+	// larger messages, and not more of them.
 	messagesOnCard = 8
-	// inFlightOnCard is maxInFlight on a card: one is packed, one copied and one unpacked while another is on a
-	// link.
+	// inFlightOnCard is maxInFlight on a card: one message is packed, one copied and one unpacked while
+	// another is on a link.
 	inFlightOnCard = 4
 )
 
@@ -155,9 +155,9 @@ func (t *allToAll) roundRobin(direction int, messages func(q int) []message) (li
 	return list
 }
 
-// elements returns a bound of a message's size, for rows of a width. It does not depend on the chunks, which a
-// plan does not know. Where messages have the same size in any large graph it is that in the graph for which a
-// plan may take a smaller one.
+// elements returns a bound of a message's size, for rows of a width. It does not depend on the chunks, which
+// a plan does not know. Where messages have the same size in any large graph, it is that size in the graph
+// for which a plan may take a smaller one.
 func (t *allToAll) elements(sender, receiver int, width func(exchange.Form) int) int {
 	owner, slice := t.ends(sender, receiver)
 	rows := float64(t.rowsOf[owner].Cols)

@@ -22,7 +22,8 @@ type Evaluation struct {
 	// vertex may have several labels, and for values.
 	Confusion [][]int
 	// ROC and PrecisionRecall are the curves over all thresholds, where vertices have one of two classes: the
-	// share of class 1 that is found (Y) by that of class 0 that is taken for it, and precision (Y) by recall.
+	// share of class 1 that is found (Y) by that of class 0 that is taken for it, and precision (Y) by
+	// recall.
 	ROC, PrecisionRecall []Point
 }
 

@@ -111,7 +111,8 @@ func TestMessagesOfCards(t *testing.T) {
 	l.sent[comm.Stage] = comm.Traffic{Bytes: 20}
 	for direct, want := range map[bool]float64{false: 2 + 2 + 1, true: 2} {
 		f.Resolved = &setting.Resolved{Options: setting.Options{DeviceMessages: direct}}
-		for _, f.Links = range []Links{{Sends: 10, Receives: 10}, {Sends: 10, Receives: 40}, {Sends: 40, Receives: 10}} {
+		links := []Links{{Sends: 10, Receives: 10}, {Sends: 10, Receives: 40}, {Sends: 40, Receives: 10}}
+		for _, f.Links = range links {
 			assert.Near(t, want, f.moves(&l, comm.Stage), 1e-9, "%v, %+v", direct, f.Links)
 		}
 		f.Links = Links{} // within the host's memory, which the cards' copies pass in any case
@@ -171,7 +172,8 @@ func TestLaunchesByCounts(t *testing.T) {
 	const few = 200_000
 	for _, mesh := range []string{"tensor=8", "graph=2,tensor=4"} {
 		o := train.Defaults()
-		o.Parallel, o.Model, o.Hidden, o.Layers, o.Threads, o.Device = mesh, "sage", 256, 3, 1, setting.AllCards
+		o.Model, o.Hidden, o.Layers = "sage", 256, 3
+		o.Parallel, o.Threads, o.Device = mesh, 1, setting.AllCards
 		r, err := o.Resolve()
 		require.NoError(t, err)
 		var all []plan.Plan
@@ -207,8 +209,8 @@ func TestRestingByCounts(t *testing.T) {
 	restsByCounts(t, &Machine{Card: Published("h100"), Cards: 1, Sharers: 2}, "graph=2", 4, .5) // on one card
 }
 
-// restsByCounts compares the plan by counts of a run on cards, which has that part of the memory that it needs,
-// with the plan of its own graph.
+// restsByCounts compares the plan by counts of a run on cards, which has that part of the memory that it
+// needs, with the plan of its own graph.
 func restsByCounts(t *testing.T, on *Machine, parallel string, partitions int, has float64) {
 	t.Helper()
 	c, o := random(2*3*leastRows, 5), train.Defaults()

@@ -173,7 +173,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestHandled: messages of 20 bytes that come and go take .4 s of one thread, as far as no core is left for them.
+// TestHandled: messages of 20 bytes that come and go take .4 s of one thread, as far as no core is left for
+// them.
 func TestHandled(t *testing.T) {
 	var l load
 	l.sent[comm.Stage] = comm.Traffic{Bytes: 20}

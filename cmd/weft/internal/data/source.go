@@ -219,7 +219,9 @@ func Resolve(parent context.Context, of Source, show io.Writer) (store string, e
 		store, err = r.imported(ctx, show)
 	} else {
 		m := datasets.Maker{
-			Import: importDataset, Used: used, Say: func(line string) { fmt.Fprintln(show, ui.Printable(line)) },
+			Import: importDataset,
+			Used:   used,
+			Say:    func(line string) { fmt.Fprintln(show, ui.Printable(line)) },
 		}
 		store, err = m.Store(ctx, dataset)
 	}

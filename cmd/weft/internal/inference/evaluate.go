@@ -140,8 +140,8 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
 }
 
-// checkGraph refuses a store that is another graph than a run with predictions was trained on. A later version
-// of the store, with what was appended, is refused where the predictions do not fit it.
+// checkGraph refuses a store that is another graph than a run with predictions was trained on. It refuses a
+// later version of the store, with what was appended, where the predictions do not fit it.
 func checkGraph(store, id, run, wayOut string) error {
 	replaced, err := session.Replaced(store, id)
 	if replaced {

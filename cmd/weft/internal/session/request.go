@@ -83,8 +83,8 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 	return asked, o, run, nil
 }
 
-// replaced reports whether another graph is in the place of the run's own: one that is not the one that it was
-// trained on, nor a later version of that.
+// replaced reports whether another graph is in the place of the run's own: neither the graph that it was
+// trained on nor a later version of that.
 func (r *Request) replaced() (bool, error) { return Replaced(r.Graph, r.graphID) }
 
 // Replaced reports whether a store is neither the one with the ID nor a later version of it. An empty ID, of
@@ -97,8 +97,8 @@ func Replaced(store, id string) (bool, error) {
 	return err == nil && !is, err
 }
 
-// WarnChanged warns where another graph is in the place of the run's own, or where the files that this was made
-// of have changed since.
+// WarnChanged warns where another graph is in the place of the run's own, or where the files that this graph
+// was made of have changed since.
 func (r *Request) WarnChanged(command string, notes io.Writer) error {
 	if changed := datasets.Outdated(r.Graph); len(changed) > 0 {
 		source := datasets.RecordedFiles(r.Graph)[0]

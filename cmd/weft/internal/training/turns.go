@@ -141,8 +141,8 @@ func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *ses
 	}
 	of.Graph = g
 	shown := ui.NewStages(ui.BesideResults(cmd))
-	fit, err := planning.Fitting(cmd.Context(), &of, s, limitOf(s, job.LocalWorkers), cmp.Or(s.Offload, "DIR"),
-		shown)
+	limit, folder := limitOf(s, job.LocalWorkers), cmp.Or(s.Offload, "DIR")
+	fit, err := planning.Fitting(cmd.Context(), &of, s, limit, folder, shown)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
