@@ -800,7 +800,10 @@ def _norm(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, **ord
         most = to.reduce("max" if p > 0 else "min", size, to.dims(x, dim)[1], keepdim)
         known = to.pointwise("eq", most, most)  # and not NaN, of which no gradient is
         return to.pointwise("where", known, most, to.emit("detach", [most], most.rows, most.shape, most.axis))
-    power = lambda size: to.pointwise("pow", size, to.constant(p))
+
+    def power(size: Any) -> Any:
+        return to.pointwise("pow", size, to.constant(p))
+
     total = to.over(power(size) if p > 1 else to.unless_0(size, power), dim, keepdim, "sum")
     return to.unless_0(total, lambda total: to.pointwise("pow", total, to.constant(1 / p)))
 

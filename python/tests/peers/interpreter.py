@@ -7,7 +7,6 @@ import torch
 from torch.nn import functional as F
 
 
-
 def clamp(x, min=None, max=None, strict=False):
     """The gradient passes at the bounds, too, unless strict."""
     low, high = (None if bound is None else torch.tensor(float(bound), dtype=x.dtype) for bound in (min, max))

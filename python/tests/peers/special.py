@@ -36,7 +36,7 @@ a = 0.25
 ELEMENTS = {
     "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "sgn": torch.sgn, "exp": torch.exp, "exp2": torch.exp2, "log": torch.log, "log1p": torch.log1p, "log2": torch.log2,
     "log10": torch.log10, "expm1": torch.expm1, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal, "square": torch.square,
-    "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, 
+    "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh,
     "atan": torch.atan, "sinc": torch.sinc,
     "sigmoid": torch.sigmoid, "logit eps": lambda x: torch.logit(x, 0.5),
     "erf": torch.erf, "floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "round 1": lambda x: torch.round(x, decimals=1),
@@ -73,7 +73,7 @@ PAIRS = {
     "where": lambda x, y: torch.where(x > y, x, y), "ldexp": lambda x, y: torch.ldexp(x, y), "squared_difference": lambda x, y: (x - y).square(), "smooth_l1": lambda x, y: F.smooth_l1_loss(x, y, reduction="none"),
     "huber": lambda x, y: F.huber_loss(x, y, reduction="none", delta=1.5), "l1": lambda x, y: F.l1_loss(x, y, reduction="none"), "bce": lambda x, y: F.binary_cross_entropy_with_logits(x, y, reduction="none"),
     "softmax of two": lambda x, y: torch.stack([x, y], 1).softmax(1)[:, 0], "max of stack": lambda x, y: torch.stack([x, y]).max(0).values, "amax of stack": lambda x, y: torch.stack([x, y]).amax(0), "min of stack": lambda x, y: torch.stack([x, y], -1).min(-1)[0],
-    "glu": lambda x, y: F.glu(torch.stack([x, y], 1), 1).squeeze(1), 
+    "glu": lambda x, y: F.glu(torch.stack([x, y], 1), 1).squeeze(1),
     "mul in place": lambda x, y: (x + 0).mul_(y), "clamp of sum": lambda x, y: (x + y).clamp(-1.5, 1.5),
 }  # fmt: skip
 
