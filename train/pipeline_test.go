@@ -19,6 +19,7 @@ import (
 	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/partition"
+	"weft/tensor"
 	"weft/train/engine"
 	"weft/train/worker"
 )
@@ -89,9 +90,18 @@ type reported struct {
 	report func()
 }
 
-func (r reported) Train(epoch int) float64 {
-	defer r.report()
-	return r.Engine.Train(epoch)
+func (r reported) Forward(epoch int) engine.Pass {
+	return reportedPass{r.Engine.Forward(epoch), r.report}
+}
+
+type reportedPass struct {
+	engine.Pass
+	report func()
+}
+
+func (p reportedPass) Backward(grad *tensor.Matrix) {
+	p.Pass.Backward(grad)
+	p.report()
 }
 
 // TestStageSummary: a stage's times are the average of its workers', and its bytes their sum.

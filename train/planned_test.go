@@ -318,11 +318,11 @@ type cancelling struct {
 
 var errEnded = errors.New("ended")
 
-func (c cancelling) Train(epoch int) float64 {
+func (c cancelling) Forward(epoch int) engine.Pass {
 	c.end(errEnded)
-	loss := c.Engine.Train(epoch)
+	pass := c.Engine.Forward(epoch)
 	*c.finished++
-	return loss
+	return pass
 }
 
 // TestPlanEndsWithinAnEpoch: the messages of a plan fail once it is cancelled, so that an epoch of many

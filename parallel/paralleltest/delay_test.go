@@ -72,12 +72,11 @@ func TestAveragesAreWhole(t *testing.T) {
 		s.workers(t, func(c engine.Config) {
 			c.HaloDelay, c.HaloSmoothing, c.Recompute, c.Wire = 1, axis.OfBoth, false, wire
 			c.AggregationOrder = order.TransformFirst
-			c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) {
-				return 0, logits.Tape().Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
-			}
 			e, err := engine.New(c)
 			exchange.Must(err)
-			e.Train(1)
+			engine.Train(e, 1, func(logits *autograd.Var) (float64, *tensor.Matrix) {
+				return 0, logits.Tape().Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
+			})
 			exchange.Must(e.Settle())
 			mu.Lock()
 			defer mu.Unlock()

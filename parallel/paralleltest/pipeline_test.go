@@ -107,12 +107,15 @@ func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	}
 }
 
+// lossOf is the loss of an engine's output.
+func (s *staged) lossOf(e engine.Engine) engine.Loss {
+	return func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
+}
+
 // run makes every worker's engine, and calls f with it.
 func (s *staged) run(t testing.TB, f func(c engine.Config, e engine.Engine)) {
 	t.Helper()
 	s.workers(t, func(c engine.Config) {
-		var e engine.Engine
-		c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
 		e, err := engine.New(c)
 		exchange.Must(err)
 		f(c, e)
@@ -142,7 +145,7 @@ func (s *staged) train(t testing.TB) []outcome {
 				}
 			}
 			before := sentBy(c.Groups.World)
-			loss := e.Train(1 + i)
+			loss := engine.Train(e, 1+i, s.lossOf(e))
 			exchange.Must(e.Settle())
 			after := sentBy(c.Groups.World)
 			if s.trained != nil {
@@ -860,7 +863,7 @@ func TestPipelineWorkerFails(t *testing.T) {
 			// Every worker has an engine before one fails, and none ends before that.
 			exchange.Must(c.Groups.World.Barrier(comm.Setup))
 			for epoch := 1; epoch <= 2; epoch++ {
-				e.Train(epoch)
+				engine.Train(e, epoch, s.lossOf(e))
 				e.Infer(0).Drop()
 			}
 			exchange.Must(c.Groups.World.Barrier(comm.Setup))

@@ -113,13 +113,6 @@ func (p *Pipeline) output(result *tensor.Matrix, without int) *autograd.Var {
 		&autograd.RowSet{Total: rows.Total})
 }
 
-// lossOf returns this worker's part of the loss, and the gradient of its logits. It releases the logits.
-func (p *Pipeline) lossOf(logits *tensor.Matrix) (loss float64, grad *tensor.Matrix) {
-	v := p.output(logits, 0)
-	defer v.Drop()
-	return p.Loss(v)
-}
-
 // rowsOf returns a chunk's rows of the logits' gradient.
 func (p *Pipeline) rowsOf(grad *tensor.Matrix, c *pass) []*tensor.Matrix {
 	part := p.Team.Memory.NewElement(tensor.Gradients, grad.Element, c.Rows().Here, grad.Cols)

@@ -40,11 +40,34 @@ type Inference interface {
 // Engine is a worker's part in training a model, and in inference for all vertices.
 type Engine interface {
 	Inference
-	// Train runs the training pass of an epoch, counted from 1. It adds to the gradients of Params, which are
-	// gradients of the whole mesh's loss. It returns this worker's part of that loss: the sum of all parts is
-	// the loss.
-	Train(epoch int) (loss float64)
+	// Forward runs the model forward, with the dropout of an epoch, counted from 1. The Pass holds what the
+	// backward pass reads.
+	Forward(epoch int) Pass
 	Lasting
+}
+
+// Pass is a training pass whose forward pass is done.
+type Pass interface {
+	// Output is this worker's rows of the model's output, (vertices of Vertices) × classes, in Float32. A
+	// worker of another stage than the last has no rows. The Pass owns it, until Backward.
+	Output() *autograd.Var
+	// Backward runs the model backward, once. grad is the gradient of Output, which Backward owns. It adds to
+	// the gradients of Params, and sums what it adds over the replicas.
+	Backward(grad *tensor.Matrix)
+}
+
+// Loss takes this worker's output of a training pass. It returns its part of the mesh's loss, and the
+// gradient of the output. All workers call it.
+type Loss func(output *autograd.Var) (loss float64, grad *tensor.Matrix)
+
+// Train runs the training pass of an epoch, counted from 1. It adds to the gradients of Params, which are
+// gradients of the whole mesh's loss. It returns this worker's part of that loss: the sum of all parts is the
+// loss.
+func Train(e Engine, epoch int, of Loss) (loss float64) {
+	pass := e.Forward(epoch)
+	loss, grad := of(pass.Output())
+	pass.Backward(grad)
+	return loss
 }
 
 // Lasting is what an engine or its axis holds from one epoch to the next, besides Params.
@@ -66,10 +89,6 @@ type Config struct {
 	// Outputs are the vertex types whose rows are the model's output, ascending. With several stages, or for
 	// some vertices, that is the first. nil is the first.
 	Outputs []int
-	// Loss takes this worker's logits, (vertices of Vertices) × classes, between the passes of an epoch. It
-	// returns their part of the mesh's loss, and their gradient. All workers call it: those of other stages
-	// than the last have no rows.
-	Loss func(logits *autograd.Var) (loss float64, grad *tensor.Matrix)
 	// Standard standardises the columns of dense features, by the number of the vertex type. nil, and a nil
 	// entry: they stay as they are.
 	Standard []*Standard

@@ -84,57 +84,71 @@ func (p *Pipeline) order(epoch int) []int {
 	return order
 }
 
-// Train implements Engine.
-func (p *Pipeline) Train(epoch int) (loss float64) {
+// chunkedPass is a Pipeline's Pass. The tapes of its chunks are in passes.
+type chunkedPass struct {
+	*Pipeline
+	epoch   int
+	order   []int // of the chunks in the backward pass
+	encoded coding
+	logits  *autograd.Var
+	spent   *spending
+}
+
+// Forward implements Engine.
+func (p *Pipeline) Forward(epoch int) Pass {
 	p.warmUp()
 	spent := p.spend()
-	exchange.Must(p.reducer.Beside(func(l *autograd.Ledger) {
-		order := p.order(epoch)
-		p.graph.Forward(epoch, order)
-		encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: epoch}}
-		states := p.states(order, encoded)
-		next := p.outbox(+1, p.bound, encoded)
-		var logits *tensor.Matrix
-		for _, k := range order {
-			c := p.passes[k]
-			span := p.span("forward", k)
-			c.came = spent.take(states, k == order[0])
-			// this chunk's backward pass is the last: gradients of weights are complete only in it
-			if k == order[0] {
-				c.ledger = l
-			}
-			p.bound.beginForward()
-			out := p.forward(c, epoch)
-			p.bound.endForward()
-			if p.last() {
-				logits = p.join(logits, c, out)
-			} else {
-				next.send(held(out.Vars()), c)
-			}
-			if p.Recompute {
-				drop(out.Vars())
-			}
-			span.End()
+	order := p.order(epoch)
+	p.graph.Forward(epoch, order)
+	encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: epoch}}
+	states := p.states(order, encoded)
+	next := p.outbox(+1, p.bound, encoded)
+	// the first chunk's backward pass is the last: gradients of weights are complete only in it
+	p.passes[order[0]].ledger = p.reducer.ledger()
+	var logits *tensor.Matrix
+	for _, k := range order {
+		c := p.passes[k]
+		span := p.span("forward", k)
+		c.came = spent.take(states, k == order[0])
+		p.bound.beginForward()
+		out := p.forward(c, epoch)
+		p.bound.endForward()
+		if p.last() {
+			logits = p.join(logits, c, out)
+		} else {
+			next.send(held(out.Vars()), c)
 		}
-		p.Trace.Chunk(0)
-		p.bound.endForwards()
-		next.finish()
+		if p.Recompute {
+			drop(out.Vars())
+		}
+		span.End()
+	}
+	p.Trace.Chunk(0)
+	p.bound.endForwards()
+	next.finish()
+	slices.Reverse(order)
+	return &chunkedPass{p, epoch, order, encoded, p.output(logits, 0), spent}
+}
 
+// Output implements Pass.
+func (p *chunkedPass) Output() *autograd.Var { return p.logits }
+
+// Backward implements Pass. It sums gradients over the replicas beside the backward pass.
+func (p *chunkedPass) Backward(grad *tensor.Matrix) {
+	p.logits.Drop()
+	exchange.Must(p.reducer.Beside(func() {
 		p.graph.Backward()
-		slices.Reverse(order)
-		grads := p.gradients(order, encoded)
-		back := p.outbox(-1, nil, encoded)
-		var dLogits *tensor.Matrix
-		loss, dLogits = p.lossOf(logits)
-		for _, k := range order {
+		grads := p.gradients(p.order, p.encoded)
+		back := p.outbox(-1, nil, p.encoded)
+		for _, k := range p.order {
 			p.bound.beginBackward()
 			c := p.passes[k]
 			span := p.span("backward", k)
-			roots := spent.take(grads, k == order[0])
+			roots := p.spent.take(grads, k == p.order[0])
 			if p.last() {
-				roots = p.rowsOf(dLogits, c)
+				roots = p.rowsOf(grad, c)
 			}
-			p.backward(c, epoch, roots)
+			p.backward(c, p.epoch, roots)
 			if !p.first() {
 				back.send(taken(c.in.Vars()), c)
 			}
@@ -143,11 +157,10 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		p.Trace.Chunk(0)
 		back.finish()
 		p.bound.end()
-		dLogits.Release()
+		grad.Release()
 	}))
-	p.graph.EndEpoch(epoch)
-	spent.report()
-	return loss
+	p.graph.EndEpoch(p.epoch)
+	p.spent.report()
 }
 
 // Arrays implements Engine: the history.

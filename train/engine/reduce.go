@@ -11,7 +11,7 @@ import (
 	"weft/tensor"
 )
 
-// reducer sums gradients over the replicas during the backward pass. It leaves out the gradients of rows that
+// reducer sums gradients over the replicas beside the backward pass. It leaves out the gradients of rows that
 // one worker holds. It lists complete gradients in next, and sums a list of bucketFloats elements while the
 // pass goes on. Gradients are complete in the same order on all replicas. With one replica nothing is summed.
 // A plan sends the messages of the sums, but for workers whose partitions take turns.
@@ -20,6 +20,7 @@ type reducer struct {
 	replicas *comm.Comm
 	// 1 × bucketFloats: a list's gradients side by side; nil: nothing is summed
 	bucket *tensor.Matrix
+	sums   bool                    // the pass under way sums
 	all    int                     // the number of parameters
 	apart  map[*tensor.Matrix]bool // gradients that are not summed
 	next   []gradient
@@ -61,21 +62,21 @@ func newReducer(c Config, params []*nn.Param) *reducer {
 	return r
 }
 
-// Beside runs a training pass, and the sums beside it. The pass's tapes share the ledger, which is nil if
-// nothing is summed. Beside returns when all is summed. If the pass or a sum fails, it aborts the connection
-// of the workers.
-func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
+// ledger is the ledger that the tapes of a training pass share; nil: nothing is summed.
+func (r *reducer) ledger() *autograd.Ledger {
+	if r.bucket == nil {
+		return nil
+	}
 	// Ranks that take turns sum in the memory of their matrices, where a plan has none
-	if r.bucket == nil || r.replicas.TakesTurns() && len(r.bucket.ReadFloats()) == 0 {
-		var summed *autograd.Ledger
-		if r.bucket != nil {
-			summed = autograd.NewLedger(func(grad *tensor.Matrix) {
-				if !r.apart[grad] {
-					begin(grad)
-				}
-			})
-		}
-		pass(summed)
+	r.sums = !r.replicas.TakesTurns() || len(r.bucket.ReadFloats()) > 0
+	return autograd.NewLedger(r.add)
+}
+
+// Beside runs a backward pass, and the sums beside it. It returns when all is summed. If the pass or a sum
+// fails, it aborts the connection of the workers.
+func (r *reducer) Beside(backward func()) error {
+	if !r.sums {
+		backward()
 		r.replicas.LocalBarrier() // as the end of the sums does
 		r.replicas.LocalBarrier()
 		return nil
@@ -83,7 +84,7 @@ func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 	// The pass never waits for a sum
 	r.lists = make(chan []gradient, r.all)
 	lists := r.lists
-	sums := func(aside *comm.Comm) error {
+	side := func(aside *comm.Comm) error {
 		for {
 			var list []gradient
 			aside.Await(func() { list = <-lists })
@@ -96,9 +97,9 @@ func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 		}
 	}
 	defer r.replicas.LocalBarrier() // whose sums end first is chance
-	return exchange.Beside(r.replicas, []exchange.Side{sums}, func() error {
+	return exchange.Beside(r.replicas, []exchange.Side{side}, func() error {
 		defer close(lists) // even if the pass panics
-		pass(autograd.NewLedger(r.add))
+		backward()
 		r.flush()
 		return nil
 	})
@@ -107,6 +108,10 @@ func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 // add takes a complete gradient.
 func (r *reducer) add(grad *tensor.Matrix) {
 	if r.apart[grad] {
+		return
+	}
+	if !r.sums {
+		begin(grad)
 		return
 	}
 	if r.size+grad.Len() > r.bucket.Cols {

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"weft/autograd"
 	"weft/comm"
 	"weft/internal/assert"
 	"weft/internal/launch"
@@ -40,7 +39,8 @@ func TestReducer(t *testing.T) {
 				for i, p := range params {
 					team.Fill(p.Grad, float32(rank+1)*float32(i+1+pass))
 				}
-				err := r.Beside(func(*autograd.Ledger) {
+				r.ledger()
+				err := r.Beside(func() {
 					for _, p := range params {
 						r.add(p.Grad)
 					}
@@ -107,7 +107,8 @@ func TestQueuedSums(t *testing.T) {
 		r := newReducer(Config{Env: axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}}, Training: true},
 			params)
 		charged += mem.Live(tensor.Buffers) - int64(4*r.bucket.Cols)
-		return r.Beside(func(*autograd.Ledger) {
+		r.ledger()
+		return r.Beside(func() {
 			for _, p := range params {
 				r.add(p.Grad)
 			}

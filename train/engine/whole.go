@@ -8,6 +8,7 @@ import (
 	"weft/parallel/exchange"
 	"weft/parallel/sar"
 	"weft/parallel/tp"
+	"weft/tensor"
 )
 
 // Whole is the Engine of a worker that holds all layers: one tape, forward and backward.
@@ -67,25 +68,35 @@ func (w *Whole) Params() *nn.Params { return w.params }
 // Vertices are the vertices whose values this worker computes.
 func (w *Whole) Vertices() []int32 { return w.vertices }
 
-// Train runs the model forward and backward. It sums gradients over the replicas during the backward pass.
-func (w *Whole) Train(epoch int) (loss float64) {
+// wholePass is a Whole's Pass: its tape.
+type wholePass struct {
+	*Whole
+	output *autograd.Var
+}
+
+// Forward implements Engine.
+func (w *Whole) Forward(epoch int) Pass {
 	w.barrier()
 	w.axis.BeginEpoch(epoch)
 	w.features[0].labels.show(epoch)
-	exchange.Must(w.reducer.Beside(func(l *autograd.Ledger) {
-		t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
-		t.Ledger, t.Recompute = l, w.Recompute
-		w.observe(t, trace.Forward)
-		span := w.Trace.Begin(trace.Phase, "forward", trace.Args{})
-		logits := inFloat32(w.model.Forward(input(w.features, t)), w.Outputs...)
-		root := autograd.Root{Var: logits}
-		loss, root.Grad = w.Loss(logits)
-		span.End()
-		span = w.Trace.Begin(trace.Phase, "backward", trace.Args{})
-		t.Backward(root)
+	t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
+	t.Ledger, t.Recompute = w.reducer.ledger(), w.Recompute
+	w.observe(t, trace.Forward)
+	span := w.Trace.Begin(trace.Phase, "forward", trace.Args{})
+	defer span.End()
+	return wholePass{w, inFloat32(w.model.Forward(input(w.features, t)), w.Outputs...)}
+}
+
+// Output implements Pass.
+func (p wholePass) Output() *autograd.Var { return p.output }
+
+// Backward implements Pass. It sums gradients over the replicas beside the backward pass.
+func (p wholePass) Backward(grad *tensor.Matrix) {
+	exchange.Must(p.reducer.Beside(func() {
+		span := p.Trace.Begin(trace.Phase, "backward", trace.Args{})
+		p.output.Tape().Backward(autograd.Root{Var: p.output, Grad: grad})
 		span.End()
 	}))
-	return loss
 }
 
 // Infer runs the model forward.

@@ -339,10 +339,6 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 		},
 		Resolved: c.Resolved, Recompute: c.Savings.Recompute, Stage: w.Stage, AnyOrder: c.AnyOrder,
 		Blocks: w.Blocks, Outputs: kinds, Degrees: degrees, Standard: w.Standard, LabelColumns: c.Outputs,
-		Loss: func(output *autograd.Var) (float64, *tensor.Matrix) {
-			w.readScores(output)
-			return w.Task.Loss(w.epoch, output)
-		},
 		Trace: world.Track(), OnLayer: c.OnLayer,
 	}, nil
 }
@@ -435,7 +431,10 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	if ends != nil {
 		w.read = &read{}
 	}
-	loss = w.engine.Train(epoch)
+	loss = engine.Train(w.engine, epoch, func(output *autograd.Var) (float64, *tensor.Matrix) {
+		w.readScores(output)
+		return w.Task.Loss(epoch, output)
+	})
 	found := w.read
 	w.read = nil
 	w.Groups.World.At(epoch, "")
