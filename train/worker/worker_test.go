@@ -146,7 +146,6 @@ func TestShadowedSettings(t *testing.T) {
 		reflect.TypeFor[setting.Options]():  "",
 		reflect.TypeFor[setting.Resolved](): "Options: itself, Options",
 		reflect.TypeFor[engine.Config](): "Epochs: Env, Resolved.Options; " + // equal
-			"Loss: itself, Resolved.Options.Goal; " + // the function, which has the loss of the name
 			ofAxes + "; Recompute: itself, Resolved.Options", // whether, as the word and the memory limit say
 		reflect.TypeFor[Config](): ofAxes,
 		reflect.TypeFor[Worker](): "Optimizer: itself, Config.Resolved.Options.Settings; " + // as it names it
