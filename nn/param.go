@@ -94,7 +94,8 @@ type Params struct {
 	seed      uint64
 	like      *Params // whose values these are; nil: they have their own
 	layer     int
-	names     map[string]bool
+	named     map[string]*Param
+	buffers   map[string]*Buffer
 	cancelled []cancelledBias
 	shifts    []shift
 	unused    []string
@@ -139,7 +140,7 @@ func (s *shift) apply(bias []float32, ps *Params) {
 
 // NewParams returns an empty set. Initial values are drawn from the seed and each parameter's name.
 func NewParams(team *kernel.Team, seed uint64) *Params {
-	return &Params{team: team, seed: seed, names: map[string]bool{}}
+	return &Params{team: team, seed: seed, named: map[string]*Param{}, buffers: map[string]*Buffer{}}
 }
 
 // Sharing returns an empty set for an inference by the same model on other rows: what is made in it has the
@@ -308,10 +309,9 @@ func (ps *Params) add(name string, rows, cols int, init Init) *Param {
 
 // make makes a parameter without values.
 func (ps *Params) make(name string, rows, cols int) *Param {
-	if ps.names[name] {
+	if ps.named[name] != nil {
 		panic("nn: two parameters called " + name)
 	}
-	ps.names[name] = true
 	p := &Param{Name: name, Layer: ps.layer}
 	if ps.like != nil {
 		of := ps.like.List[len(ps.List)]
@@ -323,7 +323,7 @@ func (ps *Params) make(name string, rows, cols int) *Param {
 		p.Value = ps.team.Memory.New(tensor.Parameters, rows, cols)
 		p.Grad = ps.team.Zeros(tensor.Gradients, rows, cols).Pin()
 	}
-	ps.List = append(ps.List, p)
+	ps.List, ps.named[name] = append(ps.List, p), p
 	return p
 }
 
@@ -353,23 +353,18 @@ func (ps *Params) Counter(name string) *Buffer {
 }
 
 func (ps *Params) buffer(b *Buffer) *Buffer {
-	if i := slices.IndexFunc(ps.Buffers, func(of *Buffer) bool { return of.Name == b.Name }); i >= 0 {
-		return ps.Buffers[i]
+	if made := ps.buffers[b.Name]; made != nil {
+		return made
 	}
 	if ps.like != nil {
 		b = ps.like.Buffers[len(ps.Buffers)]
 	}
-	ps.Buffers = append(ps.Buffers, b)
+	ps.Buffers, ps.buffers[b.Name] = append(ps.Buffers, b), b
 	return b
 }
 
 // Named is the parameter of that name; nil: there is none, as where a block is built without those before it.
-func (ps *Params) Named(name string) *Param {
-	if i := slices.IndexFunc(ps.List, func(p *Param) bool { return p.Name == name }); i >= 0 {
-		return ps.List[i]
-	}
-	return nil
-}
+func (ps *Params) Named(name string) *Param { return ps.named[name] }
 
 // CancelledBias says that a layer has no bias of this name, because the norms after it would subtract it
 // again. Files hold zeros for it. If a file has such a bias, it moves the running means of Shift.

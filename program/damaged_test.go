@@ -91,6 +91,35 @@ func TestDoubled(t *testing.T) {
 	}
 }
 
+// TestWide reads a row of 65,536 parts and one of 5,000 products with a parameter each, in memory that grows
+// with the program's text alone.
+func TestWide(t *testing.T) {
+	operations := []string{`{"op": "features", "shape": [7]}`, `{"op": "gather", "in": [0], "end": "source"}`,
+		`{"op": "gather", "in": [0], "end": "target"}`}
+	var parameters, products []string
+	for i := range 5000 {
+		last := len(operations)
+		parameters = append(parameters, fmt.Sprintf(`{"name": "p%d", "shape": [7], "trained": %t}`, i, i%2 > 0))
+		operations = append(operations, fmt.Sprintf(`{"op": "parameter", "name": "p%d"}`, i),
+			fmt.Sprintf(`{"op": "mul", "in": [%d, %d]}`, last, 1+i%4/2))
+		products = append(products, fmt.Sprint(last+1))
+	}
+	parts := strings.Repeat("1, 2, ", 1<<15)
+	for _, in := range []string{parts[:len(parts)-2], strings.Join(products, ", ")} {
+		last := len(operations)
+		text := fmt.Sprintf(`{"version": 1, "class": "Net", "parameters": [%s], "operations": [%s,
+			{"op": "cat", "in": [%s]}, {"op": "scatter", "in": [%d], "reduce": "mul"}], "output": %d}`,
+			strings.Join(parameters, ", "), strings.Join(operations, ", "), in, last, last+1)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		require.NoError(t, buildOf(text, 0))
+		runtime.ReadMemStats(&after)
+		if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 400 {
+			t.Errorf("%d MB for a program of %d kB", n, len(text)>>10)
+		}
+	}
+}
+
 // buildOf reads a program and builds its blocks in a plan.
 func buildOf(text string, outputs int) error {
 	p, err := program.Read(strings.NewReader(text))

@@ -43,11 +43,13 @@ type Program struct {
 	// Regularization is the value, of parameters alone, that training adds to the loss; nil: none
 	Regularization *int `json:"regularization,omitempty"`
 
-	types   []Type            // of the values
-	built   *value            // the output, of operations that were rewritten
-	added   *value            // the regularization
-	paths   map[*value]string // of the layers that aggregate
-	weights map[string]bool   // the parameters that nothing reads but products, as their weights
+	parameters map[string]*Parameter // by their names
+	relations  map[string]*Relation
+	types      []Type            // of the values
+	built      *value            // the output, of operations that were rewritten
+	added      *value            // the regularization
+	paths      map[*value]string // of the layers that aggregate
+	weights    map[string]bool   // the parameters that nothing reads but products, as their weights
 }
 
 // Parameter is a tensor that comes with the program, in a file of weights: a parameter or a buffer of the
@@ -278,28 +280,30 @@ func (p *Program) checkReversed() error {
 }
 
 func (p *Program) checkParameters() error {
-	names := map[string]bool{}
-	for _, q := range p.Parameters {
+	p.parameters = map[string]*Parameter{}
+	for i := range p.Parameters {
+		q := &p.Parameters[i]
 		switch {
-		case q.Name == "" || names[q.Name]:
+		case q.Name == "" || p.parameters[q.Name] != nil:
 			return fmt.Errorf("two parameters or none called %q", q.Name)
 		case len(q.Shape) > maxDims || size(q.Shape) > maxSize || slices.ContainsFunc(q.Shape, notPositive):
 			return fmt.Errorf("parameter %q: impossible shape %v", q.Name, q.Shape)
 		case q.Rate != nil && *q.Rate < 0 || q.Decay != nil && *q.Decay < 0:
 			return fmt.Errorf("parameter %q: a rate or a decay below 0", q.Name)
 		}
-		names[q.Name] = true
+		p.parameters[q.Name] = q
 	}
 	return nil
 }
 
 func (p *Program) checkRelations() error {
-	names := map[string]bool{}
-	for _, r := range p.Relations {
-		if r.Name == "" || r.Source == "" || r.Target == "" || names[r.Name] {
+	p.relations = map[string]*Relation{}
+	for i := range p.Relations {
+		r := &p.Relations[i]
+		if r.Name == "" || r.Source == "" || r.Target == "" || p.relations[r.Name] != nil {
 			return fmt.Errorf("two relations called %q, or one without a name or the types of its ends", r.Name)
 		}
-		names[r.Name] = true
+		p.relations[r.Name] = r
 	}
 	return nil
 }
@@ -321,11 +325,7 @@ func (p *Program) Parameter(name string) *Parameter {
 	if p == nil {
 		return nil
 	}
-	i := slices.IndexFunc(p.Parameters, func(q Parameter) bool { return q.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &p.Parameters[i]
+	return p.parameters[name]
 }
 
 // relation returns the relation of that name; of a graph of one, that between vertices without a type; nil:
@@ -334,11 +334,7 @@ func (p *Program) relation(name string) *Relation {
 	if name == "" && len(p.Relations) == 0 {
 		return &Relation{}
 	}
-	i := slices.IndexFunc(p.Relations, func(r Relation) bool { return r.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &p.Relations[i]
+	return p.relations[name]
 }
 
 // size returns the number of elements of a shape, or more than maxSize if it is larger than that.

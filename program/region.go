@@ -21,15 +21,20 @@ type region struct {
 // leaf is rows that a message function reads at an end of the edges.
 type leaf struct {
 	*value
-	of     *value // rows of vertices, or a tensor that depends on some
 	target bool
+	number int // of the sources or targets that it reads
 }
 
 // newRegion returns the region of a scatter.
 func newRegion(v *value) *region {
 	r := &region{columnwise: true}
 	x, own := v.in[0], loopsOf(v.o.Loops).Only()
-	seen := map[*value]bool{}
+	seen, leaves := map[*value]bool{}, map[*value]bool{}
+	numbers := map[bool]map[*value]int{false: {}, true: {}} // of sources, and of targets
+	leaf := func(x, of *value, target bool) {
+		leaves[x] = true
+		r.leaf(x, of, target, numbers[target])
+	}
 	var visit func(x *value)
 	visit = func(x *value) {
 		if seen[x] {
@@ -39,10 +44,10 @@ func newRegion(v *value) *region {
 		_, number := x.isConstant()
 		switch {
 		case x.op == "gather":
-			r.leaf(x, x.in[0], own || x.o.End == v.o.End)
+			leaf(x, x.in[0], own || x.o.End == v.o.End)
 			return
 		case x.Rows == Vertices || x.ofRows:
-			r.leaf(x, x, true)
+			leaf(x, x, true)
 			return
 		case x.op == "parameter":
 			r.parameters = append(r.parameters, x.o.Name)
@@ -56,25 +61,27 @@ func newRegion(v *value) *region {
 	}
 	visit(x)
 	r.columnwise = r.columnwise && len(r.sources) == 1 && len(r.targets) <= 1 &&
-		!slices.ContainsFunc(r.leaves, func(l leaf) bool { return !slices.Equal(l.of.Shape, v.Shape) })
-	given := func(x *value) bool {
-		return slices.ContainsFunc(r.leaves, func(l leaf) bool { return l.value == x })
-	}
+		!slices.ContainsFunc(slices.Concat(r.sources, r.targets), func(x *value) bool {
+			return !slices.Equal(x.Shape, v.Shape)
+		})
+	given := func(x *value) bool { return leaves[x] }
 	r.edges = newCode(v.in, storage(false), given)
 	r.loops = newCode(v.in, storage(true), given)
 	return r
 }
 
-// leaf notes rows that the function reads at an end.
-func (r *region) leaf(x, of *value, target bool) {
-	r.leaves = append(r.leaves, leaf{x, of, target})
+// leaf notes that the function reads as x rows of vertices, or a tensor that depends on some, at an end, and
+// the number that it has among those.
+func (r *region) leaf(x, of *value, target bool, numbers map[*value]int) {
 	to := &r.sources
 	if target {
 		to = &r.targets
 	}
-	if !slices.Contains(*to, of) {
+	if _, known := numbers[of]; !known {
+		numbers[of] = len(*to)
 		*to = append(*to, of)
 	}
+	r.leaves = append(r.leaves, leaf{x, target, numbers[of]})
 }
 
 // function computes the messages of some edges.
@@ -91,11 +98,11 @@ func (r *region) function(b *block, v *value) func(e gnn.Edges) *autograd.Var {
 			p.rows = e.Target
 		}
 		for _, l := range r.leaves {
-			of, from := r.sources, e.Sources
+			from := e.Sources
 			if l.target {
-				of, from = r.targets, e.Targets
+				from = e.Targets
 			}
-			p.vars[l.value] = from[slices.Index(of, l.of)]
+			p.vars[l.value] = from[l.number]
 		}
 		return p.result(v.in[0])
 	}

@@ -143,10 +143,11 @@ func (b *builder) add(v *value) *value {
 	if err != nil {
 		panic(err)
 	}
-	text := fmt.Sprintf("%s %v %+v", key, o.Weighted, v.attention)
+	key = fmt.Appendf(key, " %v %+v", o.Weighted, v.attention)
 	for _, x := range v.in {
-		text += fmt.Sprintf(" %d", x.number)
+		key = fmt.Appendf(key, " %d", x.number)
 	}
+	text := string(key)
 	if same, known := b.known[text]; known {
 		return same
 	}
