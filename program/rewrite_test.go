@@ -57,6 +57,11 @@ func TestRules(t *testing.T) {
 			`"op": "relu", "in": [1]`, `"op": "linear", "in": [7, 3]`,
 			`"op": "scatter", "in": [8], "reduce": "sum"`,
 		}, "pointwise relu; aggregate sum of linear"},
+		{"a product with a difference beside one of its terms", []string{
+			`"op": "sub", "in": [1, 2]`, `"op": "cat", "in": [7, 2]`, `"op": "cat", "in": [3, 3], "dim": 1`,
+			`"op": "linear", "in": [8, 9]`, `"op": "scatter", "in": [10], "reduce": "sum"`,
+		}, "cat; slice; slice; pointwise sub; linear; linear; pointwise neg; messages sum, columnwise " +
+			"(pointwise add)"},
 		{"a function of both ends", []string{
 			`"op": "sub", "in": [1, 2]`, `"op": "tanh", "in": [7]`, `"op": "scatter", "in": [8], "reduce": "sum"`,
 		}, "messages sum, columnwise (pointwise sub tanh)"},

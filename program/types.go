@@ -258,6 +258,9 @@ func inferTable(p *Program, o *Operation, _ []Type) (Type, error) {
 	if q == nil || len(q.Shape) != 2 {
 		return Type{}, fmt.Errorf("there is no parameter %q that is a table", o.Name)
 	}
+	if !q.Trained {
+		return Type{}, fmt.Errorf("the table %q is not trained; give its rows as features", o.Name)
+	}
 	return Type{Rows: Vertices, Of: o.Of, Shape: q.Shape[1:]}, nil
 }
 

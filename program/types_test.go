@@ -204,7 +204,8 @@ func TestWrong(t *testing.T) {
 // ofTypes are operations of a program of several types.
 const ofTypes = `{"version": 1, "class": "Net", "relations": [
 	{"name": "writes", "source": "author", "target": "paper"}, {"name": "cites", "source": "paper", "target": "paper"}],
-	"parameters": [{"name": "w", "shape": [4]}, {"name": "t", "shape": [5, 4]}], "operations": [
+	"parameters": [{"name": "w", "shape": [4]}, {"name": "t", "shape": [5, 4], "trained": true},
+	{"name": "fixed", "shape": [5, 4]}], "operations": [
 	{"op": "features", "shape": [4], "of": "paper"}, {"op": "table", "name": "t", "of": "author"},
 	{"op": "gather", "in": [1], "end": "source", "of": "writes"},
 	{"op": "gather", "in": [0], "end": "source", "of": "cites"}, {"op": "scatter", "in": [2], "reduce": "sum", "end": "source"}, `
@@ -238,6 +239,7 @@ func TestWrongType(t *testing.T) {
 			`"op": "cat", "in": [0, 4]`,
 			`combines rows of vertices of "paper" of shape [4] and rows of vertices of "author" of shape [4]`,
 		},
+		{`"op": "table", "name": "fixed", "of": "author"`, `the table "fixed" is not trained; give its rows as features`},
 		{`"op": "table", "name": "w", "of": "author"`, `there is no parameter "w" that is a table`},
 		{`"op": "relu", "in": [0], "of": "paper"`, "has no attribute of"},
 	} {
