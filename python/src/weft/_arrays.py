@@ -40,6 +40,15 @@ def is_sparse(value: Any) -> bool:
     )
 
 
+def dense(tensor: Any, name: str) -> Any:
+    """A tensor of PyTorch as NumPy can read it."""
+    if tensor.is_meta:
+        raise Refused(f"{name}: a tensor on the device meta has no values; give one with values")
+    if str(tensor.layout) != "torch.strided":
+        raise Refused(f"{name}: a tensor of the layout {tensor.layout} is not read here; give tensor.to_dense()")
+    return tensor.detach().cpu().resolve_conj().resolve_neg()
+
+
 def array(value: Any, name: str, gap: int | None = None) -> Array:
     """The array of a value, which shares its memory where the library allows it.
 
@@ -56,7 +65,7 @@ def array(value: Any, name: str, gap: int | None = None) -> Array:
     if is_torch(value):
         if hasattr(value, "as_tensor"):  # EdgeIndex of PyTorch Geometric
             value = value.as_tensor()
-        value = value.detach().cpu()
+        value = dense(value, name)
         if str(value.dtype) == "torch.bfloat16":
             value = value.float()
         made: Array = value.numpy()
@@ -242,6 +251,10 @@ def sparse(value: Any, name: str) -> Sparse | Coordinates:
     if len(shape) != 2:
         raise Refused(f"{name}: has {len(shape)} dimensions: a matrix has two")
     layout = str(value.layout)
+    if layout in ("torch.sparse_bsr", "torch.sparse_bsc"):
+        raise Refused(f"{name}: a matrix of blocks, {layout}, is not read; give tensor.to_dense().to_sparse_csr()")
+    if value.is_meta:
+        raise Refused(f"{name}: a tensor on the device meta has no values; give one with values")
     if layout not in ("torch.sparse_coo", "torch.sparse_csr"):
         value = value.to_sparse_csr()
         layout = "torch.sparse_csr"

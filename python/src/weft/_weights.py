@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arrays import Array, array
+from ._arrays import Array, array, dense
 from ._errors import Refused, reading
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def of_module(module: torch.nn.Module, program: Mapping[str, Any]) -> dict[str, 
     counters = {operation.get("batches") for operation in program["operations"]}
     arrays = {}
     for name, tensor in module.state_dict().items():
-        tensor = tensor.detach().cpu()
+        tensor = dense(tensor, f"model: {name}")
         if tensor.is_floating_point() or name in read - counters:
             arrays[name] = tensor.float().numpy()
         elif tensor.dtype.itemsize > 1 and not tensor.is_complex():

@@ -119,6 +119,19 @@ def test_trains_as_pytorch(arrays, graph, parallel):
     }
 
 
+def test_embeddings(arrays, graph):
+    """A layer's embeddings are what it returns in PyTorch; without a name, what the last layer is given."""
+    run = weft.train(graph, model=made(), out="run", **BRIEF)
+    trained, seen = run.module(), {}
+    trained.eval()
+    for name, layer in trained.named_modules():
+        layer.register_forward_hook(lambda _, given, out, name=name: seen.update({name: (given[0], out)}))
+    trained(arrays["x"], arrays["edge_index"], arrays["edge_attr"])
+    for name in ("into", "norm"):
+        np.testing.assert_allclose(run.embeddings(of=name), seen[name][1].detach().numpy(), atol=1e-4)
+    np.testing.assert_allclose(run.embeddings(), seen["out"][0].detach().numpy(), atol=1e-4)
+
+
 def test_comes_back(arrays, graph):
     """A run that was loaded has its weights for another module that is made like it, and a training goes on."""
     run = weft.train(graph, model=made(), out="run", **BRIEF)

@@ -9,6 +9,7 @@ from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 from torch_geometric.utils import add_remaining_self_loops, to_undirected
 
 import weft
+from weft._arrays import array
 
 V, CLASSES = 30, 3
 
@@ -216,6 +217,26 @@ def test_refused(tmp_path, name):
     with pytest.raises(weft.Refused) as e:
         weft.train(data, progress=False)
     assert words in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"x": torch.zeros(4, 2, device="meta")}, "x: a tensor on the device meta has no values"),
+        ({"adj": torch.eye(4).to_sparse_bsr((2, 2))}, "adj: a matrix of blocks, torch.sparse_bsr, is not read"),
+        ({"x": torch.eye(4).to_sparse_bsc((2, 2))}, "x: a matrix of blocks, torch.sparse_bsc, is not read"),
+    ],
+)
+def test_tensors_without_arrays(given, words):
+    with pytest.raises(weft.Refused, match=f"^{words}; give "):
+        weft.Graph(**{"edge_index": torch.tensor([[0, 1], [1, 2]])} | given if "x" in given else given)
+
+
+def test_negative_view():
+    """A view that PyTorch negates when it is read has its values."""
+    z = torch.complex(numbers(4, 2), numbers(4, 2))
+    view = z.conj().imag
+    assert view.is_neg() and (array(view, "x") == -z.imag.numpy()).all()
 
 
 def test_several_graphs(same):
