@@ -168,7 +168,7 @@ test-python-peers: build ## the Python package in a notebook, and beside PyTorch
 # Their graphs are small: one thread takes the least processor time. Nothing may be skipped.
 PYTEST = WEFT_MAY_SKIP= OMP_NUM_THREADS=1 WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
 	"$$environment/bin/python" -B -m pytest -q -p no:cacheprovider -W ignore $(ARGS)
-TRACED = $(patsubst %,python/tests/peers/test_%.py,trace module module_typed loss convolutions)
+TRACED = $(patsubst %,python/tests/peers/test_%.py,trace module module_typed loss idioms special convolutions)
 
 test-python-traced: build ## own modules beside the newest PyTorch with PyG, and beside DGL: what every change passes; fetches 5 GB of Python packages, those of bench-peers
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && $(PYTEST) $(TRACED) python/tests/test_docs.py
