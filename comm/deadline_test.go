@@ -31,7 +31,7 @@ func TestDeadline(t *testing.T) {
 // TestStopped: a process that is stopped for longer than the timeout goes on with its waits: of ranks of its
 // own, of those that take turns, and for the end of their links.
 func TestStopped(t *testing.T) {
-	const timeout = 400 * time.Millisecond
+	const timeout = 3 * time.Second // long enough for a slow machine to go on within
 	child, variable := os.Getenv("WEFT_TEST_STOPPED"), "WEFT_TEST_STOPPED"
 	if child == "" {
 		for _, waits := range []string{"message", "turn", "end"} {
@@ -57,7 +57,7 @@ func TestStopped(t *testing.T) {
 	ends := InProcess(2)
 	stop := func() { // once rank 0 waits
 		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGSTOP))
-		time.Sleep(timeout / 8) // what has expired is seen before the answer comes
+		time.Sleep(timeout / 50) // what has expired is seen before the answer comes
 	}
 	waits := func(c *Comm) {
 		for what := ""; what == ""; what, _ = c.Waiting() {
