@@ -153,7 +153,6 @@ def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
                 of
                 for of, count in schema.vertices.items()
                 if not isinstance(p, nn.parameter.UninitializedParameter)
-                and p.requires_grad
                 and p.dim() == 2
                 and p.shape[0] == count
                 and (own or not schema.features[of])

@@ -208,6 +208,7 @@ def _arguments(
                 'edge_label_index: is that of one part of a split: give the three, as weft.train([train, val, test], task="link")'
             )
         arguments.append(argument(data, graph))
+        scratch.kept.append(graph)
     settings, module = _module.in_place(settings, arguments[1] if len(arguments) > 1 else None, scratch)
     if out is not None and not (continues and os.path.realpath(out) == os.path.realpath(resumed)):
         arguments.append(_program.flag("out", out))
