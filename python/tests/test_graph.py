@@ -632,8 +632,8 @@ def test_objects():
 
 
 def test_tensors():
-    tensor = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float32", "layout": "torch.strided"})
-    tensor.detach = tensor.cpu = lambda self: self
+    tensor = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float32", "layout": "torch.strided", "is_meta": False})
+    tensor.detach = tensor.cpu = tensor.resolve_conj = tensor.resolve_neg = lambda self: self
     tensor.numpy = lambda self: np.array([1.5])
     assert _arrays.array(tensor(), "x").tolist() == [1.5]
     tensor.dtype, tensor.float = (

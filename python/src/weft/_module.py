@@ -142,6 +142,7 @@ def in_place(
         from . import _loss
 
         _loss.regularize(settings["regularization"], module, program)
+    _check_tables(program)
     _mark_trained(program, compare(module, schema, program))
     file.write_text(json.dumps(program), encoding="utf-8")
     _weights.write(weights, _weights.of_module(module, program))
@@ -160,11 +161,16 @@ def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:
                       "report it with the module")  # fmt: skip
     for parameter in program["parameters"]:
         parameter["trained"] = bool(parameter["trained"] and names[parameter["name"]] & (learned | of_loss))
+    _check_tables(program)
+    if not any(p["trained"] and p["name"] in reached for p in program["parameters"]):
+        raise Refused("model: no parameter has a gradient: forward is under torch.no_grad, or all have requires_grad=False")
+
+
+def _check_tables(program: Mapping[str, Any]) -> None:
+    """Refuses tables that are not trained."""
     tables = {o["name"] for o in program["operations"] if o["op"] == "table"}
     if still := [p["name"] for p in program["parameters"] if p["name"] in tables and not p["trained"]]:
         raise Refused(f"model: {still[0]} has a row for each vertex, and is not trained: give its rows as features, x")
-    if not any(p["trained"] and p["name"] in reached for p in program["parameters"]):
-        raise Refused("model: no parameter has a gradient: forward is under torch.no_grad, or all have requires_grad=False")
 
 
 def _reached(program: Mapping[str, Any], output: int | None) -> set[str]:

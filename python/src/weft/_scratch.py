@@ -30,8 +30,14 @@ def is_temporary(path: str) -> bool:
 
 
 def graphs_named(text: str) -> str:
-    """A text in which graphs that Python has written are called what they are."""
-    return re.sub(_FOLDER.pattern + "/graph", "a graph in memory", text)
+    """A text, perhaps a page, in which graphs that Python has written are called what they are."""
+
+    def named(word: re.Match[str]) -> str:
+        path = word[0].replace("<wbr>", "")  # which stands in names of a page where a line may break
+        found = re.sub(_FOLDER.pattern + "/graph", "a graph in memory", path)
+        return word[0] if found == path else found
+
+    return re.sub(r"(?:[^\s<>]|<wbr>)+", named, text)
 
 
 def without_folders(text: str) -> str:

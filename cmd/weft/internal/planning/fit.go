@@ -22,15 +22,15 @@ type Fit struct {
 	plan     plan.Plan
 }
 
-// mostTurns is how many partitions of a worker Fitting tries.
-const mostTurns = 64
+// MostTurns is how many partitions of a worker Fitting tries at most.
+const MostTurns = 64
 
-// Fitting finds the fewest partitions that take turns with which a run has room in memory: by plans of the
-// whole graph of job, in partitions that nobody keeps, within 95 % of the memory, as other partitions may
-// differ. Matrices rest in the host's memory below a card, else in folder. On the CPU limit is what a worker
-// may have. It returns nil if none fits, or where partitions do not take turns.
+// Fitting finds the fewest partitions that take turns, up to most of a worker, with which a run has room in
+// memory: by plans of the whole graph of job, in partitions that nobody keeps, within 95 % of the memory, as
+// other partitions may differ. Matrices rest in the host's memory below a card, else in folder. On the CPU
+// limit is what a worker may have. It returns nil if none fits, or where partitions do not take turns.
 func Fitting(ctx context.Context, job *train.Job, s *setting.Resolved, limit setting.Bytes, folder string,
-	shown *ui.Stages,
+	most int, shown *ui.Stages,
 ) (*Fit, error) {
 	const spared = 20 // a twentieth of the memory
 	of := *job
@@ -52,7 +52,7 @@ func Fitting(ctx context.Context, job *train.Job, s *setting.Resolved, limit set
 		return nil, nil
 	}
 	defer shown.Erase()
-	for turns := 2; turns <= mostTurns; turns *= 2 {
+	for turns := 2; turns <= most; turns *= 2 {
 		o.Partitions = setting.Partitions(turns * s.Workers / s.Mesh.Slices)
 		shown.Show(fmt.Sprintf("planning the run in %v partitions that take turns", o.Partitions), 0, 0)
 		fit, err := fits(ctx, of, o)

@@ -97,7 +97,7 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 		return c, nil
 	}
 	job.Card = made.Card
-	fit, err := planning.Fitting(cmd.Context(), job, s, limit, t.offload, shown)
+	fit, err := planning.Fitting(cmd.Context(), job, s, limit, t.offload, planning.MostTurns, shown)
 	switch {
 	case err != nil:
 		return c, data.About(t.source(dataset), err)
@@ -119,6 +119,9 @@ func limitOf(s *setting.Resolved, here int) setting.Bytes {
 
 // mostEdges are so many that the streamed partitions which wayOut makes take seconds.
 const mostEdges = 20_000_000
+
+// mostLayers bounds the partitions that wayOut plans, by the layers of each, so that a refusal comes soon.
+const mostLayers = 48
 
 // wayOut adds to the refusal of a run that has no room the partitions with which it has, if there are such,
 // and they are found soon.
@@ -142,7 +145,7 @@ func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *ses
 	of.Graph = g
 	shown := ui.NewStages(ui.BesideResults(cmd))
 	limit, folder := limitOf(s, job.LocalWorkers), cmp.Or(s.Offload, "DIR")
-	fit, err := planning.Fitting(cmd.Context(), &of, s, limit, folder, shown)
+	fit, err := planning.Fitting(cmd.Context(), &of, s, limit, folder, max(2, mostLayers/max(1, s.Layers)), shown)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
