@@ -145,7 +145,8 @@ func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *ses
 	of.Graph = g
 	shown := ui.NewStages(ui.BesideResults(cmd))
 	limit, folder := limitOf(s, job.LocalWorkers), cmp.Or(s.Offload, "DIR")
-	fit, err := planning.Fitting(cmd.Context(), &of, s, limit, folder, max(2, mostLayers/max(1, s.Layers)), shown)
+	most := max(2, mostLayers/max(1, s.Layers))
+	fit, err := planning.Fitting(cmd.Context(), &of, s, limit, folder, most, shown)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
