@@ -94,8 +94,10 @@ func TestDoubled(t *testing.T) {
 // TestWide reads a row of 65,536 parts and one of 5,000 products with a parameter each, in memory that grows
 // with the program's text alone.
 func TestWide(t *testing.T) {
-	operations := []string{`{"op": "features", "shape": [7]}`, `{"op": "gather", "in": [0], "end": "source"}`,
-		`{"op": "gather", "in": [0], "end": "target"}`}
+	operations := []string{
+		`{"op": "features", "shape": [7]}`, `{"op": "gather", "in": [0], "end": "source"}`,
+		`{"op": "gather", "in": [0], "end": "target"}`,
+	}
 	var parameters, products []string
 	for i := range 5000 {
 		last := len(operations)
