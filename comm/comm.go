@@ -54,7 +54,7 @@ type end struct {
 	waits  []*Pending     // in progress, the oldest first
 	groups int            // the number of the next group, from 1
 	traced map[stream]int // how many messages were started while recording
-	// postponed has the last request of each stream, until it has its place among the messages of the stream
+	// postponed has the last request of each stream that has no place among its messages yet, or has failed
 	postponed map[stream]*postponed
 }
 
@@ -65,7 +65,7 @@ type stream struct {
 }
 
 // New returns one rank's end of the group of all ranks of the transport. A wait fails after the timeout, in
-// which times do not count while this process is stopped (Deadline); 0 sets no limit.
+// which a stop of this process does not count (Deadline); 0 sets no limit.
 func New(t Transport, timeout time.Duration) *Comm {
 	e := &end{
 		transport: t, timeout: timeout, groups: 1,
@@ -223,17 +223,12 @@ func (c *Comm) Close() error {
 	go func() { closed <- c.end.transport.Close() }()
 	deadline := NewDeadline(c.end.timeout)
 	defer deadline.Stop()
-	for {
-		select {
-		case err := <-closed:
-			return err
-		case <-deadline.C:
-			if deadline.Passed() {
-				return fmt.Errorf("rank %d: end of communication: %w (%v): a rank died while the run ended",
-					c.rank, ErrTimeout, c.end.timeout)
-			}
-		}
+	err, in := InTime(deadline, closed)
+	if !in {
+		return fmt.Errorf("rank %d: end of communication: %w (%v): a rank died while the run ended",
+			c.rank, ErrTimeout, c.end.timeout)
 	}
+	return err
 }
 
 // Bytes is the memory of s.

@@ -5,13 +5,13 @@ import "time"
 // ticks is how many ticks of a Deadline are a timeout.
 const ticks = 50
 
-// Deadline ends a wait after a time in which this process ran. It counts ticks and reads no clock: of a time
-// in which the process was stopped (SIGSTOP, Slurm's scontrol suspend, a debugger) a tick is left. Processes
-// that are stopped together therefore go on together, however long it took. One that runs while its peer is
-// stopped reaches its deadline.
+// Deadline ends a wait after a time in which this process ran. It counts ticks, and reads no clock: a stop of
+// the process, however long, counts as one tick (SIGSTOP, Slurm's scontrol suspend, a debugger). Processes
+// that are stopped together therefore go on together. One that runs while its peer is stopped reaches its
+// deadline.
 type Deadline struct {
-	C      <-chan time.Time // ticks; nil: there is no deadline
-	ticker *time.Ticker
+	ticker *time.Ticker // nil: there is no deadline
+	c      <-chan time.Time
 	left   int
 }
 
@@ -20,19 +20,24 @@ func NewDeadline(timeout time.Duration) *Deadline {
 	if timeout == 0 {
 		return &Deadline{}
 	}
-	d := &Deadline{ticker: time.NewTicker((timeout + ticks - 1) / ticks), left: ticks}
-	d.C = d.ticker.C
-	return d
+	ticker := time.NewTicker((timeout + ticks - 1) / ticks)
+	return &Deadline{ticker: ticker, c: ticker.C, left: ticks}
 }
 
-// Passed counts a tick, which the caller has received. It reports whether the timeout has passed since the
-// wait began, or since Passed last reported so.
-func (d *Deadline) Passed() bool {
-	if d.left--; d.left > 0 {
-		return false
+// InTime receives from a channel. It reports false when the timeout has passed since the wait began, or since
+// InTime last reported so.
+func InTime[T any](d *Deadline, done <-chan T) (result T, in bool) {
+	for {
+		select {
+		case result = <-done:
+			return result, true
+		case <-d.c:
+			if d.left--; d.left == 0 {
+				d.left = ticks
+				return result, false
+			}
+		}
 	}
-	d.left = ticks
-	return true
 }
 
 // Stop ends the ticks.

@@ -12,19 +12,31 @@ import (
 	"weft/internal/require"
 )
 
-// TestDeadline: a timeout is as long as is said, and the next one begins when it has passed.
+// TestDeadline: a timeout is as long as is said, and the next one begins when it has passed. What is there is
+// received. Of an hour in which nobody looks at the ticks, as in a process that is stopped, one counts.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, began, passed := NewDeadline(time.Second), time.Now(), []time.Duration(nil)
 		defer d.Stop()
 		for len(passed) < 2 {
-			<-d.C
-			if d.Passed() {
-				passed = append(passed, time.Since(began))
-			}
+			_, in := InTime(d, make(chan int))
+			assert.Equal(t, false, in)
+			passed = append(passed, time.Since(began))
 		}
 		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second}, passed)
-		assert.Equal(t, true, NewDeadline(0).C == nil)
+
+		time.Sleep(time.Hour)
+		began = time.Now()
+		_, _ = InTime(d, make(chan int))
+		assert.Equal(t, time.Second-time.Second/ticks, time.Since(began))
+
+		there := make(chan int, 1)
+		for _, d := range []*Deadline{d, NewDeadline(0)} {
+			there <- 5
+			got, in := InTime(d, there)
+			assert.Equal(t, 5, got)
+			assert.Equal(t, true, in)
+		}
 	})
 }
 
@@ -93,12 +105,10 @@ func TestStopped(t *testing.T) {
 		h, c := host(0, timeout)
 		c.End()
 		go func() {
+			time.Sleep(timeout / 50) // rank 0 waits, and nothing goes or comes
+			stop()
 			other, end := host(1, 0)
 			end.End()
-			for h.carried.Load() < 1 {
-				time.Sleep(time.Millisecond)
-			}
-			stop()
 			_ = other.Close()
 		}()
 		failed = h.Close()

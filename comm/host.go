@@ -150,22 +150,17 @@ func (h *Host) Close() error {
 	defer deadline.Stop()
 	carried := h.carried.Load()
 	for {
-		select {
-		case <-ended:
+		if _, in := InTime(deadline, ended); in {
 			return h.aborted()
-		case <-deadline.C:
-			if !deadline.Passed() {
-				continue
-			}
-			before := carried
-			if carried = h.carried.Load(); carried == before {
-				err := fmt.Errorf("rank %d: end of the links between workers: %w (%v): a rank died after "+
-					"its last epoch; see what the others printed",
-					h.workers.Rank(), ErrTimeout, h.workers.Timeout())
-				h.Abort(err)
-				<-ended
-				return err
-			}
+		}
+		before := carried
+		if carried = h.carried.Load(); carried == before {
+			err := fmt.Errorf("rank %d: end of the links between workers: %w (%v): a rank died after its last "+
+				"epoch; see what the others printed",
+				h.workers.Rank(), ErrTimeout, h.workers.Timeout())
+			h.Abort(err)
+			<-ended
+			return err
 		}
 	}
 }

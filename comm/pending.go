@@ -103,13 +103,11 @@ func (p *Pending) Wait() error {
 	deadline := NewDeadline(timeout)
 	defer deadline.Stop()
 	for {
-		select {
-		case <-p.request.Done():
+		if _, in := InTime(deadline, p.request.Done()); in {
 			return p.outcome()
-		case <-deadline.C:
-			if deadline.Passed() && !p.comm.otherAtWork() {
-				return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, timeout))
-			}
+		}
+		if !p.comm.otherAtWork() {
+			return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, timeout))
 		}
 	}
 }

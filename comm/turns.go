@@ -265,13 +265,8 @@ func (m *member) expire(timeout time.Duration, stopped <-chan struct{}, expired 
 	deadline := NewDeadline(timeout)
 	defer deadline.Stop()
 	for {
-		select {
-		case <-stopped:
+		if _, in := InTime(deadline, stopped); in {
 			return
-		case <-deadline.C:
-			if !deadline.Passed() {
-				continue
-			}
 		}
 		m.mu.Lock()
 		*expired = m.turn == nil

@@ -36,21 +36,16 @@ func Start(timeout time.Duration) (comm.Transport, error) {
 	go w.serve(started)
 	deadline := comm.NewDeadline(timeout)
 	defer deadline.Stop()
-	for {
-		select {
-		case err := <-started:
-			if err != nil {
-				return nil, err
-			}
-			return w, nil
-		case <-deadline.C:
-			if deadline.Passed() {
-				return nil, fmt.Errorf("rank %d: start of MPI: %w (%v): a rank is stopped, dead or slow, or "+
-					"its machine is not reached: see what the others printed; slow ones need a longer "+
-					"--comm-timeout", Rank(), comm.ErrTimeout, timeout)
-			}
-		}
+	err, in := comm.InTime(deadline, started)
+	switch {
+	case !in:
+		return nil, fmt.Errorf("rank %d: start of MPI: %w (%v): a rank is stopped, dead or slow, or its "+
+			"machine is not reached: see what the others printed; slow ones need a longer --comm-timeout",
+			Rank(), comm.ErrTimeout, timeout)
+	case err != nil:
+		return nil, err
 	}
+	return w, nil
 }
 
 var finalized atomic.Bool
