@@ -708,7 +708,7 @@ func TestColumns(t *testing.T) {
 		return `{"id": "` + id + `", "columns": {` + columns + `}, "edges": {"in": ["v3", "v4"]}}`
 	}
 	a := predict(t, s, `{"vertices": [" v5"], "columns": ["probabilities"], "new": [`+
-		vertex("a ", `"age": 31, "city": " Rome\n", "vip": true, "shoes": 40, "notes": {"of": [1, {"no": "use"}]}`)+","+
+		vertex("a ", `"age": 31, "city": " Rome\n", "vip": true, "shoes": 40, "notes": {"of": [1, null, {"no": "use"}]}`)+","+
 		vertex("b", `"age": null, "city": "Oslo", "vip": "no"`)+","+
 		vertex("c", `"age": "31.5", "city": "Paris", "vip": null`)+`]}`)
 	whole.Types[0].Table = nil
