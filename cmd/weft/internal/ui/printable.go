@@ -50,10 +50,10 @@ func InOneLine(text string) string {
 func OneLine(err error) string {
 	const before, after = 2000, 1000 // bytes
 	text := InOneLine(err.Error())
-	if len(text) > before+after {
-		text = text[:before] + " … " + text[len(text)-after:]
+	if end := len(text) - after; end > before {
+		text = strings.ToValidUTF8(text[:before], "") + " … " + strings.ToValidUTF8(text[end:], "")
 	}
-	return "weft: " + Printable(strings.ToValidUTF8(text, ""))
+	return "weft: " + Printable(text)
 }
 
 // When is a text that is there under a condition.

@@ -17,6 +17,7 @@ import (
 
 func TestOneLine(t *testing.T) {
 	assert.Equal(t, "weft: a; b; c", OneLine(errors.New("a\nb\r\n\nc\n")))
+	assert.Equal(t, `weft: caf\xe9.csv: is no store`, OneLine(errors.New("caf\xe9.csv: is no store")))
 	long := OneLine(errors.New("c.yaml: " + strings.Repeat("ä", 100_000) + ": no such setting"))
 	ends := strings.HasPrefix(long, "weft: c.yaml: ä") && strings.HasSuffix(long, "ä: no such setting")
 	if len(long) > 3100 || !ends {
