@@ -57,6 +57,21 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 		return nil, refusal.Errorf("--edge-weights and --edge-features are columns of one list of edges, "+
 			"and there are %d", len(o.Edges))
 	}
+	var asked [2][]string
+	for k, words := range [2][]string{o.Source, o.Target} {
+		if asked[k], err = o.columnsOfEnds(endNames[k], words, all); err != nil {
+			return nil, err
+		}
+	}
+	tables := map[string]*vertexTable{}
+	for _, t := range all {
+		tables[t.name] = t
+	}
+	type edges struct {
+		path string
+		ends [2]end
+	}
+	alike := map[edges]string{} // the name of the list
 	for i, argument := range o.Edges {
 		l := &edgeList{
 			tables: all, progress: o.Progress, weighted: o.EdgeWeights != "", rounded: map[string]bool{},
@@ -68,76 +83,71 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 		for _, name := range o.EdgeFeatures {
 			l.numbers = append(l.numbers, columns.Column{Name: name})
 		}
-		for k, words := range [2][]string{o.Source, o.Target} {
+		for k := range l.ends {
 			e := &l.ends[k]
-			if e.asked, err = o.endOf(endNames[k], words, i, all); err != nil {
-				return nil, err
-			}
+			e.asked = asked[k][i]
 			if len(all) == 1 {
 				e.of = all[0]
 			}
 			before, after, given := strings.Cut(e.asked, ":")
-			if t := slices.IndexFunc(all, func(t *vertexTable) bool {
-				return t.name == before
-			}); given && t >= 0 {
-				e.of, e.asked = all[t], after
+			if t := tables[before]; given && t != nil {
+				e.of, e.asked = t, after
 			}
 		}
-		for _, before := range lists {
-			if before.path == l.path && before.name != l.name && before.ends == l.ends {
-				return nil, refusal.Errorf("%s: the relations %s and %s would be the same edges: name the columns of "+
-					"each, as in --source %[3]s:COLUMN and --target %[3]s:COLUMN", l.path, before.name, l.name)
-			}
+		these := edges{l.path, l.ends}
+		if before, found := alike[these]; found && before != l.name {
+			return nil, refusal.Errorf("%s: the relations %s and %s would be the same edges: name the columns of "+
+				"each, as in --source %[3]s:COLUMN and --target %[3]s:COLUMN", l.path, before, l.name)
 		}
+		alike[these] = l.name
 		lists = append(lists, l)
 	}
 	return lists, nil
 }
 
-// endOf is the column of an end that the words of --source or --target ask for in the i-th list of edges. A
+// columnsOfEnds are the columns that the words of --source or --target ask for, by list of edges; "": none. A
 // word RELATION:COLUMN or RELATION:TYPE:COLUMN is for one list, and others are for those that have none.
-func (o *Options) endOf(setting string, words []string, i int, all []*vertexTable) (string, error) {
-	of := func(word string) (list int, column string) {
-		before, after, given := strings.Cut(word, ":")
-		list = slices.IndexFunc(o.Edges, func(argument string) bool {
-			name, _ := Named(argument)
-			return name == before
-		})
-		if !given || slices.ContainsFunc(all, func(t *vertexTable) bool { return t.name == before }) {
-			list = -1
-		}
-		return list, after
+func (o *Options) columnsOfEnds(setting string, words []string, all []*vertexTable) ([]string, error) {
+	lists := map[string]int{}
+	for i, argument := range slices.Backward(o.Edges) {
+		name, _ := Named(argument)
+		lists[name] = i
 	}
-	own := make([]string, len(o.Edges))
+	for _, t := range all {
+		delete(lists, t.name)
+	}
+	asked := make([]string, len(o.Edges))
 	var others []string
 	for _, word := range words {
-		switch list, column := of(word); {
-		case list < 0:
+		relation, column, _ := strings.Cut(word, ":")
+		switch i, own := lists[relation]; {
+		case !own || column == "":
 			others = append(others, word)
-		case own[list] != "":
-			return "", refusal.Errorf("--%s %s: the relation has %s already; give one column", setting, word,
-				own[list])
+		case asked[i] != "":
+			return nil, refusal.Errorf("--%s %s: the relation has %s already; give one column", setting, word,
+				asked[i])
 		default:
-			own[list] = column
+			asked[i] = column
 		}
 	}
-	number, without := 0, 0 // of the list, among those that have none of their own
-	for k, column := range own {
+	var without []int
+	for i, column := range asked {
 		if column == "" {
-			if k < i {
-				number++
-			}
-			without++
+			without = append(without, i)
 		}
 	}
-	switch {
-	case without == 0 && others != nil:
-		return "", refusal.Errorf("--%s %s: each relation has a column of its own; leave it out", setting,
+	if len(without) == 0 && others != nil {
+		return nil, refusal.Errorf("--%s %s: each relation has a column of its own; leave it out", setting,
 			others[0])
-	case own[i] != "":
-		return own[i], nil
 	}
-	return each(setting, others, number, without)
+	for k, i := range without {
+		column, err := each(setting, others, k, len(without))
+		if err != nil {
+			return nil, err
+		}
+		asked[i] = column
+	}
+	return asked, nil
 }
 
 // edges are those of the list.

@@ -76,10 +76,10 @@ func version(store string, n int) string {
 // Versions are the paths of the versions of a store that are there, the first one first.
 func Versions(store string) (stores []string) {
 	entries, _ := os.ReadDir(filepath.Dir(store)) // a folder that cannot be read has none
+	pattern := filepath.Base(version(store, math.MaxInt))
+	before, after, _ := strings.Cut(pattern, strconv.Itoa(math.MaxInt))
 	var numbers []int
 	for _, e := range entries {
-		pattern := filepath.Base(version(store, math.MaxInt))
-		before, after, _ := strings.Cut(pattern, strconv.Itoa(math.MaxInt))
 		digits, begins := strings.CutPrefix(e.Name(), before)
 		digits, ends := strings.CutSuffix(digits, after)
 		n, err := strconv.Atoi(digits)

@@ -140,8 +140,7 @@ func OfSources(store string) bool {
 	return err == nil
 }
 
-// Outdated reports whether a store was made of files that are there and have changed since. Those that have
-// changed are changed.
+// Outdated lists the files that a store was made of and that have changed since. One that is gone has not.
 func Outdated(store string) (changed []string) {
 	then, _ := recordOf(store) // one that is missing or damaged tells nothing
 	for _, f := range then {

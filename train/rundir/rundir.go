@@ -486,22 +486,23 @@ func (d *Dir) Gone() bool {
 // checkMetrics says that metrics.jsonl is another file, or has another length, than the run has written; nil:
 // it is not.
 func (d *Dir) checkMetrics() error {
-	if d.Gone() {
-		return errGone
-	}
 	there, err := d.root.Lstat(metricsFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return errChanged
+	gone := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !gone {
+		return err
 	}
-	mine, failed := d.metrics.Stat()
-	if err := errors.Join(err, failed); err != nil {
+	mine, err := d.metrics.Stat()
+	if err != nil {
 		return err
 	}
 	end, err := d.metrics.Seek(0, io.SeekCurrent)
-	if err == nil && (!os.SameFile(there, mine) || mine.Size() != end) {
-		err = errChanged
+	switch {
+	case err != nil || !gone && os.SameFile(there, mine) && mine.Size() == end:
+		return err
+	case d.Gone():
+		return errGone
 	}
-	return err
+	return errChanged
 }
 
 // Results are the names of those that are there: of a run that failed, and of none where the directory is

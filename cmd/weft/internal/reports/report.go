@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -589,15 +588,15 @@ var onPage = template.FuncMap{
 	"secondsAt": at(func(s float64) string { return ui.Duration(ui.Seconds(s)) }),
 }
 
-// words divides a name where a line may break: behind what is no letter and no digit, as of a path.
+// words divides a name where a line may break: behind each mark of a path, a list or a setting.
 func words(name string) (parts []string) {
-	from := 0
-	for at, r := range name {
-		if next := at + utf8.RuneLen(r); r > 0 && strings.ContainsRune("/_-=,.", r) {
-			parts, from = append(parts, name[from:next]), next
+	for {
+		at := strings.IndexAny(name, "/_-=,.") + 1
+		if at == 0 {
+			return append(parts, name)
 		}
+		parts, name = append(parts, name[:at]), name[at:]
 	}
-	return append(parts, name[from:])
 }
 
 // at writes an entry of a list; a dash where it has none.
