@@ -98,9 +98,9 @@ func (b *adjointBuilder) above(than float32, g, other int) int {
 	return b.where(b.of(OpGt, b.A, b.Constant(than)), g, other)
 }
 
-// unless is g unless the operand is a number or less, where it is other: g of NaN.
-func (b *adjointBuilder) unless(most float32, other int) int {
-	return b.where(b.of(OpLe, b.A, b.Constant(most)), other, b.g)
+// unless is g unless the operand is 0 or less, where it is other: g of NaN.
+func (b *adjointBuilder) unless(g, other int) int {
+	return b.where(b.of(OpLe, b.A, b.Constant(0)), other, g)
 }
 
 // term returns the register of the gradient that the instruction gives its operand n; ok says that it is
@@ -139,13 +139,13 @@ func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
 	case OpSigmoid:
 		return b.times(g, b.times(y, b.minus(1, y))), true
 	case OpReLU:
-		return b.unless(0, b.Constant(0)), true
+		return b.unless(g, b.Constant(0)), true
 	case OpELU:
-		return b.unless(0, b.times(g, b.scaled(b.of(OpExp, x), float64(b.Value)))), true
+		return b.unless(g, b.times(g, b.scaled(b.of(OpExp, x), float64(b.Value)))), true
 	case OpSELU:
 		const scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 		below := b.times(g, b.scaled(b.of(OpExp, x), scale*alpha))
-		return b.where(b.of(OpLe, x, b.Constant(0)), below, b.scaled(g, scale)), true
+		return b.unless(b.scaled(g, scale), below), true
 	case OpLeakyReLU:
 		return b.above(0, g, b.scaled(g, float64(b.Value))), true
 	case OpGELU:

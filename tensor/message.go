@@ -12,7 +12,7 @@ import (
 // release. Another one has it then, so that it is allocated in the first epoch alone.
 //
 // Nothing is cut here. The rows of another partition come in up to six messages (package edges), those of a
-// slice in up to eight (package tp), and those of a stage by chunk: one is copied while another travels.
+// slice in about eight (package tp), and those of a stage by chunk: one is copied while another travels.
 //
 // With DirectMessages a transport reads and writes the elements on the device. Their extent stays then.
 

@@ -50,22 +50,22 @@ func listed(list *tensor.Matrix, from, n int) *tensor.Matrix {
 }
 
 const (
-	// messageElements bounds the size of a message.
+	// messageElements bounds the size of a message in the host's memory.
 	messageElements = 1 << 16
 	// maxInFlight bounds how many messages a worker sends at a time, and how many it receives. Together with
 	// messageElements it bounds the memory of the buffers. Two messages to each of seven others keep all
 	// links busy.
 	maxInFlight = 2 * (8 - 1)
-	// messagesOnCard bounds in how many messages a worker on a card sends its rows to each other one. A
-	// message takes launches and copies there, which take longer than to move few rows: large graphs have
-	// larger messages, and not more of them.
+	// messagesOnCard bounds in how many messages a worker on a card sends its rows to each other one; each
+	// aggregation chunk may add one. A message takes launches and copies there, which take longer than to move
+	// few rows: large graphs have larger messages, and not more of them.
 	messagesOnCard = 8
 	// inFlightOnCard is maxInFlight on a card: one message is packed, one copied and one unpacked while
 	// another is on a link.
 	inFlightOnCard = 4
 )
 
-// AtOnce bounds to how many others a slice sends messages at a time: two to each but, on a card, one.
+// AtOnce bounds to how many others a slice sends messages at a time.
 func AtOnce(card bool) int {
 	if card {
 		return inFlightOnCard

@@ -13,8 +13,8 @@ import (
 	"weft/tensor"
 )
 
-// pass is a chunk's forward and backward pass through a stage, in one epoch.
-type pass struct {
+// chunkPass is a chunk's forward and backward pass through a stage, in one epoch.
+type chunkPass struct {
 	*chunked.Chunk
 	features *features        // on the first stage
 	came     []*tensor.Matrix // on other stages: the state from the previous stage, until a tape owns it
@@ -23,14 +23,14 @@ type pass struct {
 }
 
 // forward runs the stage's blocks on a chunk. With recomputation it records nothing.
-func (p *Pipeline) forward(c *pass, epoch int) gnn.State {
+func (p *Pipeline) forward(c *chunkPass, epoch int) gnn.State {
 	t := autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch})
 	t.Recording = !p.Recompute
 	p.observe(t, trace.Forward)
 	return p.record(c, t)
 }
 
-func (p *Pipeline) record(c *pass, t *autograd.Tape) gnn.State {
+func (p *Pipeline) record(c *chunkPass, t *autograd.Tape) gnn.State {
 	if t.Recording {
 		t.Ledger = c.ledger
 	}
@@ -59,7 +59,7 @@ func (p *Pipeline) result(out gnn.State) gnn.State {
 }
 
 // begin returns the input of the stage's first block. A tape that records owns the matrices that came.
-func (p *Pipeline) begin(c *pass, t *autograd.Tape) (in gnn.State) {
+func (p *Pipeline) begin(c *chunkPass, t *autograd.Tape) (in gnn.State) {
 	if p.first() {
 		return gnn.StateOf(c.features.On(t))
 	}
@@ -76,7 +76,7 @@ func (p *Pipeline) begin(c *pass, t *autograd.Tape) (in gnn.State) {
 
 // backward adds to the gradients of the stage's weights. It takes, and owns, the gradients of the stage's
 // output.
-func (p *Pipeline) backward(c *pass, epoch int, grads []*tensor.Matrix) {
+func (p *Pipeline) backward(c *chunkPass, epoch int, grads []*tensor.Matrix) {
 	if p.Recompute {
 		c.BeginEpoch(epoch) // its messages are those of the forward pass once more, drawn alike
 		t := autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch})
@@ -92,7 +92,7 @@ func (p *Pipeline) backward(c *pass, epoch int, grads []*tensor.Matrix) {
 }
 
 // join copies a chunk's rows of the last block's result to their places among all rows.
-func (p *Pipeline) join(all *tensor.Matrix, c *pass, out gnn.State) *tensor.Matrix {
+func (p *Pipeline) join(all *tensor.Matrix, c *chunkPass, out gnn.State) *tensor.Matrix {
 	part := out.Rows[0].Value()
 	if all == nil {
 		all = p.Team.Memory.NewElement(tensor.Activations, part.Element, p.graph.Rows().Here, part.Cols)
@@ -114,7 +114,7 @@ func (p *Pipeline) output(result *tensor.Matrix, without int) *autograd.Var {
 }
 
 // rowsOf returns a chunk's rows of the logits' gradient.
-func (p *Pipeline) rowsOf(grad *tensor.Matrix, c *pass) []*tensor.Matrix {
+func (p *Pipeline) rowsOf(grad *tensor.Matrix, c *chunkPass) []*tensor.Matrix {
 	part := p.Team.Memory.NewElement(tensor.Gradients, grad.Element, c.Rows().Here, grad.Cols)
 	p.Team.Gather(part, grad, c.Places)
 	return []*tensor.Matrix{part}
@@ -198,7 +198,7 @@ func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *
 		b.widths = append(b.widths, width)
 	}
 	for _, k := range order {
-		b.rows = append(b.rows, p.passes[k].Rows().Here)
+		b.rows = append(b.rows, p.chunks[k].Rows().Here)
 	}
 	b.ask()
 	return b
@@ -251,7 +251,7 @@ func (p *Pipeline) outbox(step int, w *orderBound, c coding) *outbox {
 }
 
 // send sends a chunk's matrices, and releases them once they are sent.
-func (b *outbox) send(values []*tensor.Matrix, of *pass) {
+func (b *outbox) send(values []*tensor.Matrix, of *chunkPass) {
 	if len(b.gone) == inFlight {
 		b.settle(1)
 	}

@@ -22,7 +22,7 @@ type orderBound struct {
 
 // newOrderBound is nil if the order makes no difference, or the run's own is wanted.
 func newOrderBound(p *Pipeline) *orderBound {
-	if !p.AnyOrder || p.ChunkOrder == axis.Fixed || len(p.passes) == 1 {
+	if !p.AnyOrder || p.ChunkOrder == axis.Fixed || len(p.chunks) == 1 {
 		return nil
 	}
 	return &orderBound{Pipeline: p, least: math.MaxInt64 / 2}
@@ -86,7 +86,7 @@ func (w *orderBound) padding(message *tensor.Matrix) *tensor.Matrix {
 		return nil
 	}
 	most := 0
-	for _, c := range w.passes {
+	for _, c := range w.chunks {
 		most = max(most, c.Rows().Here)
 	}
 	return w.Team.Memory.NewElement(tensor.Gradients, message.Element, most-message.Rows, message.Cols)

@@ -27,8 +27,8 @@ type Pipeline struct {
 	params  *nn.Params
 	model   gnn.Model
 	reducer *reducer
-	passes  []*pass // by chunk
-	warm    bool    // the first snapshot is taken
+	chunks  []*chunkPass // by chunk
+	warm    bool         // the first snapshot is taken
 	bound   *orderBound
 }
 
@@ -46,11 +46,11 @@ func newPipeline(c Config) (*Pipeline, error) {
 	p.params.InitScheme = c.InitScheme
 	for _, chunk := range g.Chunks {
 		c.Team.Memory.NextTurn(true)
-		c := &pass{Chunk: chunk}
+		c := &chunkPass{Chunk: chunk}
 		if p.first() {
 			c.features = loadFeatures(p.Config, chunk.Rows(), chunk.Vertices())
 		}
-		p.passes = append(p.passes, c)
+		p.chunks = append(p.chunks, c)
 	}
 	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{
 		Params: p.params, Schema: g.Schema(), Rows: g.Types(),
@@ -84,14 +84,14 @@ func (p *Pipeline) order(epoch int) []int {
 	return order
 }
 
-// chunkedPass is a Pipeline's Pass. The tapes of its chunks are in passes.
+// chunkedPass is a Pipeline's Pass, of which there is one at a time: the chunks own its tapes.
 type chunkedPass struct {
 	*Pipeline
-	epoch   int
-	order   []int // of the chunks in the backward pass
-	encoded coding
-	logits  *autograd.Var
-	spent   *spending
+	epoch    int
+	reversed []int // the chunks in the order of the backward pass
+	encoded  coding
+	logits   *autograd.Var
+	spent    *spending
 }
 
 // Forward implements Engine.
@@ -104,10 +104,10 @@ func (p *Pipeline) Forward(epoch int) Pass {
 	states := p.states(order, encoded)
 	next := p.outbox(+1, p.bound, encoded)
 	// the first chunk's backward pass is the last: gradients of weights are complete only in it
-	p.passes[order[0]].ledger = p.reducer.ledger()
+	p.chunks[order[0]].ledger = p.reducer.ledger()
 	var logits *tensor.Matrix
 	for _, k := range order {
-		c := p.passes[k]
+		c := p.chunks[k]
 		span := p.span("forward", k)
 		c.came = spent.take(states, k == order[0])
 		p.bound.beginForward()
@@ -138,13 +138,13 @@ func (p *chunkedPass) Backward(grad *tensor.Matrix) {
 	p.logits.Drop()
 	exchange.Must(p.reducer.Beside(func() {
 		p.graph.Backward()
-		grads := p.gradients(p.order, p.encoded)
+		grads := p.gradients(p.reversed, p.encoded)
 		back := p.outbox(-1, nil, p.encoded)
-		for _, k := range p.order {
+		for _, k := range p.reversed {
 			p.bound.beginBackward()
-			c := p.passes[k]
+			c := p.chunks[k]
 			span := p.span("backward", k)
-			roots := p.spent.take(grads, k == p.order[0])
+			roots := p.spent.take(grads, k == p.reversed[0])
 			if p.last() {
 				roots = p.rowsOf(grad, c)
 			}
@@ -177,7 +177,7 @@ func (p *Pipeline) Settle() error { return nil }
 
 // inOrder is the chunks in ascending order.
 func (p *Pipeline) inOrder() []int {
-	order := make([]int, len(p.passes))
+	order := make([]int, len(p.chunks))
 	for k := range order {
 		order[k] = k
 	}
@@ -213,7 +213,7 @@ func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor
 	states := p.states(p.inOrder(), coding{})
 	next := p.outbox(+1, nil, coding{})
 	run(func(k int) {
-		c := p.passes[k]
+		c := p.chunks[k]
 		c.came = states.take()
 		out := p.result(p.model[:blocks].Forward(p.begin(c, autograd.NewTape(p.Team))))
 		if p.last() {

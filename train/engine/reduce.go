@@ -20,12 +20,11 @@ type reducer struct {
 	replicas *comm.Comm
 	// 1 × bucketFloats: a list's gradients side by side; nil: nothing is summed
 	bucket *tensor.Matrix
-	sums   bool                    // the pass under way sums
 	all    int                     // the number of parameters
 	apart  map[*tensor.Matrix]bool // gradients that are not summed
 	next   []gradient
 	size   int             // elements of next
-	lists  chan []gradient // lists to sum
+	lists  chan []gradient // lists to sum; nil: nothing is summed
 }
 
 // gradient is a complete gradient, whose elements the host has when made has returned; nil: it has them.
@@ -67,15 +66,14 @@ func (r *reducer) ledger() *autograd.Ledger {
 	if r.bucket == nil {
 		return nil
 	}
-	// Ranks that take turns sum in the memory of their matrices, where a plan has none
-	r.sums = !r.replicas.TakesTurns() || len(r.bucket.ReadFloats()) > 0
 	return autograd.NewLedger(r.add)
 }
 
 // Beside runs a backward pass, and the sums beside it. It returns when all is summed. If the pass or a sum
 // fails, it aborts the connection of the workers.
 func (r *reducer) Beside(backward func()) error {
-	if !r.sums {
+	// Ranks that take turns sum in the memory of their matrices, where a plan has none
+	if r.bucket == nil || r.replicas.TakesTurns() && len(r.bucket.ReadFloats()) == 0 {
 		backward()
 		r.replicas.LocalBarrier() // as the end of the sums does
 		r.replicas.LocalBarrier()
@@ -110,7 +108,7 @@ func (r *reducer) add(grad *tensor.Matrix) {
 	if r.apart[grad] {
 		return
 	}
-	if !r.sums {
+	if r.lists == nil { // Beside sums nothing
 		begin(grad)
 		return
 	}

@@ -39,7 +39,6 @@ func TestReducer(t *testing.T) {
 				for i, p := range params {
 					team.Fill(p.Grad, float32(rank+1)*float32(i+1+pass))
 				}
-				r.ledger()
 				err := r.Beside(func() {
 					for _, p := range params {
 						r.add(p.Grad)
@@ -107,7 +106,6 @@ func TestQueuedSums(t *testing.T) {
 		r := newReducer(Config{Env: axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}}, Training: true},
 			params)
 		charged += mem.Live(tensor.Buffers) - int64(4*r.bucket.Cols)
-		r.ledger()
 		return r.Beside(func() {
 			for _, p := range params {
 				r.add(p.Grad)

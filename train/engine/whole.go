@@ -68,9 +68,9 @@ func (w *Whole) Params() *nn.Params { return w.params }
 // Vertices are the vertices whose values this worker computes.
 func (w *Whole) Vertices() []int32 { return w.vertices }
 
-// wholePass is a Whole's Pass: its tape.
+// wholePass is a Whole's Pass. It owns the tape of the output.
 type wholePass struct {
-	*Whole
+	of     *Whole
 	output *autograd.Var
 }
 
@@ -92,8 +92,8 @@ func (p wholePass) Output() *autograd.Var { return p.output }
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.
 func (p wholePass) Backward(grad *tensor.Matrix) {
-	exchange.Must(p.reducer.Beside(func() {
-		span := p.Trace.Begin(trace.Phase, "backward", trace.Args{})
+	exchange.Must(p.of.reducer.Beside(func() {
+		span := p.of.Trace.Begin(trace.Phase, "backward", trace.Args{})
 		p.output.Tape().Backward(autograd.Root{Var: p.output, Grad: grad})
 		span.End()
 	}))

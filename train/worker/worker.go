@@ -433,6 +433,7 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	}
 	loss = engine.Train(w.engine, epoch, func(output *autograd.Var) (float64, *tensor.Matrix) {
 		w.readScores(output)
+		defer w.phase("loss").End()
 		return w.Task.Loss(epoch, output)
 	})
 	found := w.read
