@@ -188,7 +188,8 @@ func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictReq
 		return asked.Fits(&train.Job{Graph: g}, asked.state, io.Discard)
 	}
 	notes := cmd.ErrOrStderr()
-	opened, err := session.Open(cmd.Context(), r, asked.Source(), asked.Options, notes, admit, check)
+	opened, err := session.Open(cmd.Context(), r, asked.Source(), asked.Options, notes,
+		session.Opening{Admit: admit, Check: check})
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	opened, err := session.Open(cmd.Context(), cli.Alone(), asked.Source(), asked.Options, cmd.ErrOrStderr(),
-		nil, nil)
+		session.Opening{})
 	if err != nil {
 		return err
 	}

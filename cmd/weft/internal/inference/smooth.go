@@ -216,13 +216,12 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r cli.Ranks,
 	asked *smoothRequest,
 ) (metrics smoothings, err error) {
 	opened, err := session.Open(cmd.Context(), r, data.Source{Name: asked.store}, asked.options,
-		cmd.ErrOrStderr(),
-		func(store string) error {
+		cmd.ErrOrStderr(), session.Opening{Admit: func(store string) error {
 			if s.out == "" {
 				return nil
 			}
 			return cli.CheckApartFromGraph("out", s.out, asked.store, store)
-		}, nil)
+		}})
 	if err != nil {
 		return metrics, err
 	}

@@ -530,8 +530,8 @@ func GraphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 			Job: &train.Job{Dataset: dataset, Options: r.Options, Graph: g},
 		}
 		if r.Mesh.Partitions > 1 {
-			if s, err = session.Open(ctx, cli.Alone(), data.Source{Name: store}, r, show, nil,
-				r.CheckGraph); err != nil {
+			if s, err = session.Open(ctx, cli.Alone(), data.Source{Name: store}, r, show,
+				session.Opening{Check: r.CheckGraph}); err != nil {
 				return nil, err
 			}
 		}

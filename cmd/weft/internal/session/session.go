@@ -31,38 +31,25 @@ type Session struct {
 	Validated *Session     // on another graph; nil: on the same
 	Stored    *Stored      // of Hold, on the first rank; nil: it was not called
 	whole     *graph.Graph // opened beside the partitions; nil: it is not
+	dry       bool         // as its Opening
+}
+
+// Opening says how a session is opened.
+type Opening struct {
+	Admit func(store string) error // may refuse the store, before partitions are made; nil: none is refused
+	Check func(*graph.Graph) error // may refuse the graph, before partitions are made; nil: none is refused
+	// Dry says that the session is for a plan. Partitions of a large graph that are not stored are streamed,
+	// and not kept.
+	Dry bool
 }
 
 // Open opens the graph for the mesh of the options: the whole graph for one partition, else its partitions.
-// It makes partitions that are not stored. Before that admit may refuse the store, and check the graph. Both
-// may be nil.
+// It makes partitions that are not stored.
 func Open(
-	parent context.Context, r cli.Ranks, of data.Source, o *setting.Resolved, show io.Writer,
-	admit func(store string) error, check func(*graph.Graph) error,
-) (s *Session, err error) {
-	return opening{admit, check, false}.open(parent, r, of, o, show)
-}
-
-// OpenDry is Open for a plan. Partitions of a large graph that are not stored are streamed, and not kept.
-func OpenDry(
-	parent context.Context, r cli.Ranks, of data.Source, o *setting.Resolved, show io.Writer,
-	admit func(store string) error, check func(*graph.Graph) error,
-) (s *Session, err error) {
-	return opening{admit, check, true}.open(parent, r, of, o, show)
-}
-
-// opening says how a session is opened.
-type opening struct {
-	admit func(store string) error
-	check func(*graph.Graph) error
-	dry   bool // nothing runs
-}
-
-func (h opening) open(
-	parent context.Context, r cli.Ranks, of data.Source, o *setting.Resolved, show io.Writer,
+	parent context.Context, r cli.Ranks, of data.Source, o *setting.Resolved, show io.Writer, how Opening,
 ) (s *Session, err error) {
 	job := &train.Job{Dataset: of.Name, Options: o.Options, Comm: r.Comm}
-	s = &Session{Ranks: r, Job: job, Of: of}
+	s = &Session{Ranks: r, Job: job, Of: of, dry: how.Dry}
 	if r.Comm.Size() > 1 {
 		job.LocalWorkers, job.LocalRank = mpi.LocalRanks(), mpi.LocalRank()
 		n, err := r.Neighbours()
@@ -74,13 +61,13 @@ func (h opening) open(
 	grid := o.Mesh
 	err = r.OnFirst(func() error {
 		s.Store, err = data.Resolve(parent, of, show)
-		if err == nil && h.admit != nil {
-			err = h.admit(s.Store)
+		if err == nil && how.Admit != nil {
+			err = how.Admit(s.Store)
 		}
 		if err != nil || grid.Partitions == 1 {
 			return err
 		}
-		return h.preparePartition(parent, s, grid.Partitions, show)
+		return s.preparePartition(parent, how, grid.Partitions, show)
 	})
 	if err != nil || job.Graph != nil {
 		return s, err
@@ -237,7 +224,7 @@ func (s *Session) OpenValidation(ctx context.Context, o *setting.Resolved, show 
 	if o.Validate == "" {
 		return nil
 	}
-	other, err := Open(ctx, s.Ranks, data.Source{Name: o.Validate}, o, show, nil, nil)
+	other, err := Open(ctx, s.Ranks, data.Source{Name: o.Validate}, o, show, Opening{Dry: s.dry})
 	if refusal.Is(err) {
 		err = fmt.Errorf("--validate %w", err) // which begins with the graph
 	}
@@ -271,7 +258,7 @@ func storedPartitions(store string, k int, o *setting.Options) (partition.Descri
 
 // preparePartition makes sure that the store has that number of partitions. If nothing can be stored, a
 // single process makes them in memory: the job then has the graph.
-func (h opening) preparePartition(parent context.Context, s *Session, k int, show io.Writer) error {
+func (s *Session) preparePartition(parent context.Context, how Opening, k int, show io.Writer) error {
 	store, job := s.Store, s.Job
 	o := &job.Options
 	d, found, err := data.FindPartitions(store, k, PartitionMethod(o))
@@ -296,8 +283,8 @@ func (h opening) preparePartition(parent context.Context, s *Session, k int, sho
 	}
 	divided := *g // what is stored are partitions of the graph as it is
 	err = o.Divide(&divided)
-	if err == nil && h.check != nil {
-		err = h.check(&divided)
+	if err == nil && how.Check != nil {
+		err = how.Check(&divided)
 	}
 	if err != nil {
 		return errors.Join(data.About(s.Of, err), g.Close())
@@ -306,7 +293,7 @@ func (h opening) preparePartition(parent context.Context, s *Session, k int, sho
 	instead := ""
 	if PartitionMethod(o) == "" {
 		instead = data.InsteadOfMetis(g, "--partition")
-		if h.dry && asked.Method == partition.Metis && partition.Slow(g) && job.Comm.Size() == 1 {
+		if how.Dry && asked.Method == partition.Metis && partition.Slow(g) && job.Comm.Size() == 1 {
 			fmt.Fprintf(show, "%s: planning with %d partitions by %s, which are not kept; a run divides it by %s, "+
 				"and may take a little less\n", name, k, partition.Stream, partition.Metis)
 			job.Graph, o.Partition = &divided, partition.Stream

@@ -249,11 +249,8 @@ func (t *trainCommand) open(
 		})
 	}
 	of := t.source(dataset)
-	open := session.Open
-	if t.explain {
-		open = session.OpenDry
-	}
-	s, err := open(cmd.Context(), r, of, settings, show, admit, settings.CheckGraph)
+	s, err := session.Open(cmd.Context(), r, of, settings, show,
+		session.Opening{Admit: admit, Check: settings.CheckGraph, Dry: t.explain})
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +285,9 @@ func (t *trainCommand) train(
 	}
 	one, store := *opened.Job, opened.Store
 	job := &one
-	job.Options = settings.Options
+	if t.of != nil {
+		job.Options = settings.Options // with a seed and a split of its own
+	}
 	of, err := columnsOfStart(settings, run)
 	if err == nil {
 		err = data.TrainedOn(job, of, settings.Init, dataset, cmd.ErrOrStderr())
