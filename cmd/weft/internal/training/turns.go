@@ -79,7 +79,7 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 			return c, err
 		}
 		defer other.Close()
-		job.Validate = &train.Job{Dataset: s.Validate, Graph: other}
+		job.Validate = &train.Job{Dataset: s.Validate, Options: s.Options, Graph: other}
 	}
 	shown := ui.NewStages(ui.BesideResults(cmd))
 	limit := limitOf(s, 0)
