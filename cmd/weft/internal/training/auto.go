@@ -19,19 +19,19 @@ import (
 )
 
 // settle are the settings of a run. With --parallel auto they have a mesh of as many workers as the one that
-// choose finds may have. A run that continues has its mesh.
-func (t *trainCommand) settle() (r *setting.Resolved, auto bool, err error) {
+// choose finds may have. A run that continues has its mesh and its partitions; run is nil for one that begins.
+func (t *trainCommand) settle(run *resumption) (r *setting.Resolved, auto bool, err error) {
 	o, err := t.settings.Merge()
 	if err == nil && o.Partitions == setting.AutoPartitions {
-		r, err = t.undivided(o)
+		r, err = t.undivided(o, run)
 		return r, false, err
 	}
 	if err != nil || o.Parallel != setting.Auto {
 		r, err = t.settings.Resolve()
 		return r, false, err
 	}
-	if base := t.settings.Base; base != nil {
-		r, err = t.on(base.Parallel)
+	if run != nil {
+		r, err = t.on(run.before.Parallel)
 		return r, false, err
 	}
 	workers := cores.Count()

@@ -143,7 +143,7 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 		run, err = t.findRun(args)
 	}
 	if err == nil {
-		settings, auto, err = t.settle()
+		settings, auto, err = t.settle(run)
 	}
 	return cli.AsRank(cmd, settings, err, func(r cli.Ranks) error {
 		if err := run.agree(r); err != nil {

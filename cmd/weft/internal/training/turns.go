@@ -22,10 +22,14 @@ import (
 )
 
 // undivided are the settings of a run with --partitions auto before partitions are chosen: without any. A run
-// that continues has its own.
-func (t *trainCommand) undivided(o setting.Options) (*setting.Resolved, error) {
-	if base := t.settings.Base; base != nil {
-		o.Partitions, o.Offload = base.Partitions, cmp.Or(o.Offload, base.Offload)
+// that continues has its own; run is nil for one that begins.
+func (t *trainCommand) undivided(o setting.Options, run *resumption) (*setting.Resolved, error) {
+	if run != nil {
+		chosen := &run.before
+		if o.Partitions = chosen.Partitions; o.Offload == "" || chosen.OffloadFolder() == "" {
+			o.Offload = chosen.Offload
+		}
+		o.MemoryLimit = cmp.Or(o.MemoryLimit, chosen.MemoryLimit)
 		return o.Resolve()
 	}
 	if o.Parallel == setting.Auto {
