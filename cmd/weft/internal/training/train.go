@@ -583,7 +583,7 @@ func (t *trainCommand) checkpoints(s *session.Session, job *train.Job, run *resu
 	if run == nil {
 		return c, nil
 	}
-	job.Dataset = run.state.Dataset
+	job.Dataset = cmp.Or(run.state.Dataset, job.Dataset) // a state that was lost names none
 	if c.From = run.from; c.From == nil {
 		return c, nil
 	}
