@@ -26,8 +26,8 @@ It reads published datasets from the folder $WEFT_DATA, with the files as author
 weft train NAME says which files it needs and where they are published.
 
 A file that weft train names is imported into a store beside it, FILE.weft, once. When the file has changed, the next command makes a
-new store. That takes the old one's place, or is FILE.2.weft where a run was trained on the old one. --prune removes the stores of files
-that have changed since, in the cache and in the folders, but those that a run was trained on, and lists both.`,
+new store. That takes the old one's place, or is FILE.2.weft where a run was trained or validated on the old one. --prune removes the
+stores of files that have changed since, in the cache and in the folders, but those that a run needs, and lists both.`,
 		Example: "  weft datasets\n  WEFT_DATA=~/data weft train cora --config cora-gcn\n  weft datasets --prune data",
 		Args:    cli.Arguments(0, math.MaxInt),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,8 +55,8 @@ that have changed since, in the cache and in the folders, but those that a run w
 			return ui.Show(cmd.OutOrStdout(), &listed, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&prunes, "prune", false, "remove stores of files that have changed since, unless a run was "+
-		"trained on them; FOLDER… are those to look in beside the cache (default: the current one)")
+	cmd.Flags().BoolVar(&prunes, "prune", false, "remove stores of files that have changed since, unless a run "+
+		"needs them; FOLDER… are those to look in beside the cache (default: the current one)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -15,17 +15,25 @@ import (
 	"weft/train/rundir"
 )
 
-// used reports whether a run that is there was trained on the store.
+// used reports whether a run that is there needs the store.
 func used(store string) bool { return len(runsOf(store)) > 0 }
 
-// runsOf are the runs that were trained on a store of sources, of those that are where they were then.
+// runsOf are the runs that were trained or validated on a store of sources, of those that are where they were
+// then. A run whose state cannot be read may continue from a checkpoint, and counts.
 func runsOf(store string) (runs []string) {
 	for _, run := range datasets.NotedRuns(store) {
-		if state, err := rundir.ReadState(run); err == nil && cli.SameFile(state.Store, store) {
+		state, err := rundir.ReadState(run)
+		if err != nil && (rundir.Is(run) || rundir.Begun(run)) || err == nil && uses(&state, store) {
 			runs = append(runs, run)
 		}
 	}
 	return runs
+}
+
+// uses reports whether a run that a store notes is still of it, and not of another in the same folder. A run
+// may name the file that it is validated on, which does not tell the store that was made of it.
+func uses(state *rundir.State, store string) bool {
+	return cli.SameFile(state.Store, store) || state.Settings["validate"] != ""
 }
 
 // prunedStores are the stores whose sources have changed since they were made: the JSON object of `weft
@@ -38,18 +46,18 @@ type prunedStores struct {
 type prunedStore struct {
 	Store   string   `json:"store"`
 	Bytes   int64    `json:"bytes"`
-	Runs    []string `json:"runs,omitempty"` // that were trained on it
+	Runs    []string `json:"runs,omitempty"` // that need it
 	Removed bool     `json:"removed"`
 }
 
 // prune removes the stores in the cache and in folders that weft made of files which have changed since, but
-// those that a run was trained on.
+// those that a run needs.
 func prune(folders []string) (*prunedStores, error) {
 	if root := cache.Root(); root != "" {
 		folders = append(slices.Clone(folders), within(root, "stores-*")...)
 		folders = append(folders, within(root, "imports/*")...)
 	}
-	found := &prunedStores{}
+	found := &prunedStores{Stores: []prunedStore{}} // not null in JSON
 	for _, folder := range folders {
 		entries, err := os.ReadDir(folder)
 		if err != nil {
@@ -99,7 +107,7 @@ func (p *prunedStores) Print(out io.Writer) {
 		what := "removed"
 		switch {
 		case len(s.Runs) > 0:
-			what = "stays, as runs were trained on it: " + refusal.List(s.Runs, 3)
+			what = "stays, as runs need it: " + refusal.List(s.Runs, 3)
 		case !s.Removed:
 			what = "stays, as not all in it is a store's"
 		}

@@ -7,23 +7,26 @@ import (
 	"weft/graph"
 )
 
-// Stored are the stores of a session as they were when it was opened, whatever takes their place meanwhile:
-// that of the graph and, if there is one, that of the graph to validate on.
+// Stored are the stores of a session as they were when it was opened, whatever takes their place meanwhile.
 type Stored struct {
 	ID     string // of the graph's, by graph.ID
 	graphs []*graph.Graph
 	sum    string // "": not known yet
 }
 
+// Stores are that of the session's graph and, if there is one, that of the graph to validate on.
+func (s *Session) Stores() []string {
+	if s.Validated == nil {
+		return []string{s.Store}
+	}
+	return []string{s.Store, s.Validated.Store}
+}
+
 // Hold keeps the stores of a session as they are now, on the first rank.
 func (s *Session) Hold() error {
 	return s.OnFirst(func() (err error) {
 		s.Stored = &Stored{}
-		stores := []string{s.Store}
-		if s.Validated != nil {
-			stores = append(stores, s.Validated.Store)
-		}
-		for _, store := range stores {
+		for _, store := range s.Stores() {
 			g, err := graph.Open(store)
 			if err != nil {
 				return err

@@ -19,7 +19,8 @@ import (
 )
 
 // settle are the settings of a run. With --parallel auto they have a mesh of as many workers as the one that
-// choose finds may have. A run that continues has its mesh and its partitions; run is nil for one that begins.
+// choose finds may have. A run that continues has its mesh and its partitions; run is nil for one that
+// begins.
 func (t *trainCommand) settle(run *resumption) (r *setting.Resolved, auto bool, err error) {
 	o, err := t.settings.Merge()
 	if err == nil && o.Partitions == setting.AutoPartitions {

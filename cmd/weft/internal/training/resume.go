@@ -296,12 +296,8 @@ func (r *resumption) continues(o *setting.Resolved) error {
 func (r *resumption) checkStore(s *session.Session) error {
 	now, err := s.Stored.Checksum()
 	if err == nil && now != r.record.Store {
-		stores := s.Store
-		if s.Validated != nil {
-			stores += " or " + s.Validated.Store
-		}
 		err = refusal.Errorf("%s: the graph has changed since %s was written; restore it, or begin a new "+
-			"run in another folder", stores, r.from.Path)
+			"run in another folder", strings.Join(s.Stores(), " or "), r.from.Path)
 	}
 	return err
 }

@@ -343,7 +343,7 @@ func (t *trainCommand) train(
 	// Here, as no signal may end a process that has begun a folder
 	ctx, stop := UntilStopped(cmd.Context(), r, &made, store, progress)
 	defer stop()
-	dir, events, err := t.directory(cmd, r, run, started, job, said.Plan, store)
+	dir, events, err := t.directory(cmd, r, run, started, job, said.Plan, opened)
 	made.Store(dir)
 	defer func() { events.close() }()
 	if err := r.Together(err); err != nil {
@@ -523,23 +523,25 @@ func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job
 // directory makes the directory of a planned run, or continues in that of run, and opens what follows the run
 // besides. It does so on the first rank alone.
 func (t *trainCommand) directory(cmd *cobra.Command, r cli.Ranks, run *resumption, started time.Time,
-	job *train.Job, planned *plan.Plan, store string,
+	job *train.Job, planned *plan.Plan, opened *session.Session,
 ) (dir *rundir.Dir, e *events, err error) {
 	if !r.First() {
 		return nil, nil, nil
 	}
 	if run != nil {
 		dir, run.dir = run.dir, nil
-		err = dir.Continue(started, job, cli.Version, store)
+		err = dir.Continue(started, job, cli.Version, opened.Store)
 	} else {
-		dir, err = rundir.New(t.out, started, job, cli.Version, store)
+		dir, err = rundir.New(t.out, started, job, cli.Version, opened.Store)
 	}
 	if err != nil {
 		return dir, nil, err
 	}
 	dir.Needs, t.out = planned.ResultBytes, dir.Path
 	if whole, unknown := filepath.Abs(dir.Path); unknown == nil {
-		err = datasets.NoteRun(store, whole)
+		for _, store := range opened.Stores() {
+			err = errors.Join(err, datasets.NoteRun(store, whole))
+		}
 	}
 	if err != nil {
 		dir.Discard()
