@@ -32,6 +32,9 @@ const MostTurns = 64
 func Fitting(ctx context.Context, job *train.Job, s *setting.Resolved, limit setting.Bytes, folder string,
 	most int, shown *ui.Stages,
 ) (*Fit, error) {
+	if s.Mesh.Stages > 1 {
+		return nil, nil
+	}
 	const spared = 20 // a twentieth of the memory
 	of := *job
 	of.Parts, of.Comm, of.Machines = nil, nil, nil
@@ -47,9 +50,6 @@ func Fitting(ctx context.Context, job *train.Job, s *setting.Resolved, limit set
 		card := *job.Card
 		card.Bytes -= card.Bytes / spared
 		of.Card = &card
-	}
-	if s.Mesh.Stages > 1 {
-		return nil, nil
 	}
 	defer shown.Erase()
 	for turns := 2; turns <= most; turns *= 2 {

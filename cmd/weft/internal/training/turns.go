@@ -14,7 +14,6 @@ import (
 	"weft/cmd/weft/internal/planning"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
-	"weft/graph"
 	"weft/internal/refusal"
 	"weft/train"
 	"weft/train/plan"
@@ -85,8 +84,6 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 		defer other.Close()
 		job.Validate = &train.Job{Dataset: s.Validate, Options: s.Options, Graph: other}
 	}
-	shown := ui.NewStages(ui.BesideResults(cmd))
-	limit := limitOf(s, 0)
 	of := *job
 	if err := session.DivideOnce(cmd.Context(), s, &of, of.Validate); err != nil {
 		return c, err
@@ -95,13 +92,12 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 	if err != nil {
 		return c, data.About(t.source(dataset), err)
 	}
-	exceeds := made.CheckLimit(limit)
+	exceeds := made.CheckLimit(limitOf(s, 0))
 	if exceeds == nil {
 		fmt.Fprintf(show, "--partitions %s: none take turns, as all fits into memory\n", setting.Auto)
 		return c, nil
 	}
-	job.Card = made.Card
-	fit, err := planning.Fitting(cmd.Context(), job, s, limit, t.offload, planning.MostTurns, shown)
+	fit, err := fitting(cmd, job, s, &made, t.offload, planning.MostTurns)
 	switch {
 	case err != nil:
 		return c, data.About(t.source(dataset), err)
@@ -121,36 +117,38 @@ func limitOf(s *setting.Resolved, here int) setting.Bytes {
 	return setting.Bytes(cli.MachineMemory()) / setting.Bytes(cmp.Or(here, s.Workers))
 }
 
+// fitting is planning.Fitting for a job on its whole graphs, which was planned as made without room.
+func fitting(cmd *cobra.Command, job *train.Job, s *setting.Resolved, made *plan.Plan, folder string,
+	most int,
+) (*planning.Fit, error) {
+	of := *job
+	of.Card = made.Card
+	return planning.Fitting(cmd.Context(), &of, s, limitOf(s, job.LocalWorkers), folder, most,
+		ui.NewStages(ui.BesideResults(cmd)))
+}
+
 // mostEdges are so many that the streamed partitions which wayOut makes take seconds.
 const mostEdges = 20_000_000
 
-// mostLayers bounds the partitions that wayOut plans, by the layers of each, so that a refusal comes soon.
-const mostLayers = 48
+// mostTurns bounds the partitions that wayOut plans, by the layers of each, so that a refusal comes soon.
+func mostTurns(s *setting.Resolved) int {
+	const layers = 48
+	return max(2, layers/max(1, s.Depth()))
+}
 
 // wayOut adds to the refusal of a run that has no room the partitions with which it has, if there are such,
 // and they are found soon.
 func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *session.Session, made *plan.Plan,
 	exceeds error,
 ) error {
-	if job.Comm != nil && job.Comm.Size() > 1 || s.Mesh.Stages > 1 {
+	if job.Comm != nil && job.Comm.Size() > 1 {
 		return exceeds
 	}
-	of := *job
-	of.Card = made.Card
-	g, err := graphOf(job, opened)
-	if err == nil && job.Validate != nil {
-		validate := *job.Validate
-		validate.Graph, err = graphOf(job.Validate, opened.Validated)
-		of.Validate = &validate
-	}
-	if err != nil || g.Edges() > mostEdges {
+	of, err := wholeOf(job, opened)
+	if err != nil || edgesOf(of) > mostEdges {
 		return exceeds
 	}
-	of.Graph = g
-	shown := ui.NewStages(ui.BesideResults(cmd))
-	limit, folder := limitOf(s, job.LocalWorkers), cmp.Or(s.Offload, "DIR")
-	most := max(2, mostLayers/max(1, s.Layers))
-	fit, err := planning.Fitting(cmd.Context(), &of, s, limit, folder, most, shown)
+	fit, err := fitting(cmd, of, s, made, cmp.Or(s.Offload, "DIR"), mostTurns(s))
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
@@ -160,10 +158,23 @@ func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *ses
 	return refusal.Errorf("%w; %s fits, with %s for a worker", exceeds, fit.Flags(), fit.Memory())
 }
 
-// graphOf is the whole graph of a job, which a session has opened.
-func graphOf(job *train.Job, opened *session.Session) (*graph.Graph, error) {
-	if job.Graph != nil {
-		return job.Graph, nil
+// edgesOf are the edges of a job on whole graphs: with those of the graph to validate on.
+func edgesOf(job *train.Job) int64 {
+	if job.Validate == nil {
+		return job.Graph.Edges()
 	}
-	return opened.Graph()
+	return job.Graph.Edges() + edgesOf(job.Validate)
+}
+
+// wholeOf is a job on the whole graphs of a session that was opened for it.
+func wholeOf(job *train.Job, opened *session.Session) (*train.Job, error) {
+	of := *job
+	var err error
+	if of.Graph == nil {
+		of.Graph, err = opened.Graph()
+	}
+	if err == nil && job.Validate != nil {
+		of.Validate, err = wholeOf(job.Validate, opened.Validated)
+	}
+	return &of, err
 }
