@@ -2,13 +2,31 @@ package training
 
 import (
 	"fmt"
+	"io"
 
+	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/train/metric"
 	"weft/train/setting"
 	"weft/train/task"
 )
+
+// warnSkewed says on the first rank what skewed says of a session's graph: once for several runs.
+func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) error {
+	return s.OnFirst(func() error {
+		g, err := s.Graph()
+		if err != nil {
+			return err
+		}
+		return g.Guard(func() error {
+			if line := skewed(g, o); line != "" {
+				fmt.Fprintln(warnings, "weft: warning: "+line)
+			}
+			return nil
+		})
+	})
+}
 
 // skewed is the warning where accuracy chooses the epoch by itself, and nine tenths of the training vertices
 // or more are of one class; "": there is no such class, or the metric was asked for.

@@ -254,15 +254,16 @@ func (t *trainCommand) open(
 	if err != nil {
 		return nil, err
 	}
-	if err := s.OpenValidation(cmd.Context(), settings, cmd.ErrOrStderr()); err != nil {
+	err = s.OpenValidation(cmd.Context(), settings, cmd.ErrOrStderr())
+	if err == nil && !t.explain {
+		err = s.Hold()
+	}
+	if err == nil {
+		err = warnSkewed(cmd.ErrOrStderr(), s, &settings.Options)
+	}
+	if err != nil {
 		s.Close()
 		return nil, err
-	}
-	if !t.explain {
-		if err := s.Hold(); err != nil {
-			s.Close()
-			return nil, err
-		}
 	}
 	return s, nil
 }
@@ -304,29 +305,14 @@ func (t *trainCommand) train(
 	}
 	t.settings.SayDevice(show)
 	if run != nil {
-		if changed := datasets.Outdated(store); len(changed) > 0 && r.First() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s: has changed since the run began, which continues on the "+
-				"graph as it was\n", ui.Printable(refusal.List(changed, 3)))
+		if r.First() {
+			warnOutdated(cmd.ErrOrStderr(), store)
 		}
 		fmt.Fprintln(show, ui.Printable(run.line(settings.Epochs)))
 		if was := run.before.Device; run.from != nil && was.IsCard() != settings.OnCard() {
 			fmt.Fprintf(show, "--device %s: the run was on %s, so that its numbers are the same up to rounding, "+
 				"and not to the bit\n", settings.Device, was)
 		}
-	}
-	if err := r.OnFirst(func() error {
-		g, err := opened.Graph()
-		if err != nil {
-			return err
-		}
-		return g.Guard(func() error {
-			if line := skewed(g, &settings.Options); line != "" {
-				fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+line)
-			}
-			return nil
-		})
-	}); err != nil {
-		return err
 	}
 	said, err := t.plan(cmd, r, dataset, job, settings, opened)
 	if err != nil || t.explain {
@@ -441,6 +427,14 @@ func (t *trainCommand) train(
 		return r.Part(t.interrupted(result, &settings.Options))
 	}
 	return nil
+}
+
+// warnOutdated says that the files which the store of a run was made of have changed.
+func warnOutdated(warnings io.Writer, store string) {
+	if changed := datasets.Outdated(store); len(changed) > 0 {
+		fmt.Fprintf(warnings, "weft: warning: %s: has changed since the run began, which continues on the "+
+			"graph as it was\n", ui.Printable(refusal.List(changed, 3)))
+	}
 }
 
 // columnsOfStart are the columns of what training starts from: of the checkpoint that a run continues from,
