@@ -140,13 +140,13 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
 }
 
-// checkGraph refuses a store that is another graph than a run with predictions was trained on. It refuses a
-// later version of the store, with what was appended, where the predictions do not fit it.
+// checkGraph refuses a store that is another graph than the one that a run was trained on. A later version of
+// the store, with what was appended, passes: callers compare the numbers of vertices.
 func checkGraph(store, id, run, wayOut string) error {
 	replaced, err := session.Replaced(store, id)
 	if replaced {
-		err = refusal.Errorf("%s: is another graph than %s was trained on, whose predictions are not of it; restore "+
-			"it, or %s", store, run, wayOut)
+		err = refusal.Errorf("%s: is another graph than the one that %s was trained on; restore that, or %s", store,
+			run, wayOut)
 	}
 	return err
 }

@@ -378,7 +378,8 @@ func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 	}
 	defer g.Close()
 	if replaced, err := session.Replaced(r.Store, r.GraphID); err != nil || replaced {
-		return e, cmp.Or(err, fmt.Errorf("%s is another graph than the run was trained on; restore it", r.Store))
+		return e, cmp.Or(err, fmt.Errorf("%s is another graph than the one that the run was trained on; restore that",
+			r.Store))
 	}
 	o, err := setting.FromTexts(r.Settings)
 	if err == nil {
