@@ -334,8 +334,9 @@ class Run:
         try:
             cut = scratch.path / "program.json"
             cut.write_text(json.dumps(program), encoding="utf-8")
-            weights = self.directory / "model.safetensors"
-            return self._predicted(data, vertices, settings | {"program": cut, "init": weights}, "out", _matrix)
+            # A part of a module is perhaps no layer for each stage of the run's mesh: one worker computes it.
+            settings = {"parallel": "graph=1"} | settings | {"program": cut}
+            return self._predicted(data, vertices, settings, "out", _matrix)
         finally:
             scratch.close()
 
@@ -354,8 +355,7 @@ class Run:
         scratch = Scratch()
         try:
             file = scratch.path / (wanted + (".csv" if read is _table else ".npy"))
-            run = [] if "program" in settings else [str(self.directory)]
-            arguments = ["predict", *run, given, f"--{wanted}={file}"]
+            arguments = ["predict", str(self.directory), given, f"--{wanted}={file}"]
             if vertices is not None:
                 arguments.append(f"--vertices={_listed(vertices, scratch.path)}")
             arguments += [_program.flag(name, value) for name, value in settings.items() if value is not None]

@@ -132,6 +132,14 @@ def test_embeddings(arrays, graph):
     np.testing.assert_allclose(run.embeddings(), seen["out"][0].detach().numpy(), atol=1e-4)
 
 
+@pytest.mark.parametrize("of", [{"normalize_features": "row"}, {"normalize_features": "standard"}, {"precision": "bf16"}, {"parallel": "pipeline=2", "chunks": 1}])
+def test_embeddings_of_the_run(arrays, graph, of):
+    """A part of a module is computed as the run computes the whole, and on a mesh that suits the whole alone."""
+    run = weft.train(graph, model=made(), **BRIEF, **of)
+    np.testing.assert_allclose(run.embeddings(of="out"), run.logits, atol=1e-6)
+    assert run.embeddings(of="into").shape == (V, 8)
+
+
 def test_comes_back(arrays, graph):
     """A run that was loaded has its weights for another module that is made like it, and a training goes on."""
     run = weft.train(graph, model=made(), out="run", **BRIEF)
