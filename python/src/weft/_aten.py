@@ -42,35 +42,6 @@ _POINTWISE = named(
 )
 _ATTRIBUTES = named("negative_slope:slope approximate beta threshold alpha")
 
-# Those that are several of a program's.
-_FORMULAS: dict[str, Callable[..., Any]] = {
-    "mish": lambda do, x: do("mul", x, do("tanh", do("softplus", x))),
-    "relu6": lambda do, x: _hardtanh(do, x, 0.0, 6.0),
-    "hardtanh": lambda do, x, low, high: _hardtanh(do, x, low, high),
-    "hardsigmoid": lambda do, x: _inside(do, do("and", do("gt", x, -3.0), do("lt", x, 3.0)), _sixth(do, x), _relu6(do, x)),
-    "hardswish": lambda do, x: _hardswish(do, x),
-    "exp2": lambda do, x: do("pow", 2.0, x),
-    "ldexp": lambda do, x, exponent: do("mul", x, do("pow", 2.0, exponent)),
-    "softshrink": lambda do, x, bound: _softshrink(do, x, bound),
-    "xlogy": lambda do, x, y: _xlogy(do, x, y),
-    "sinc": lambda do, x: _sinc(do, do("mul", x, math.pi)),
-    "tan": lambda do, x: do("div", do("sin", x), do("cos", x)),
-    "trunc": lambda do, x: do("mul", do("sign", x), do("floor", do("abs", x))),
-    "frac": lambda do, x: do("sub", x, _FORMULAS["trunc"](do, x)),
-    "remainder": lambda do, x, y: _remainder(do, x, y),
-    "hypot": lambda do, x, y: _hypot(do, x, y),
-    "fmax": lambda do, x, y: _known(do, x, y, "maximum", "ge"),
-    "fmin": lambda do, x, y: _known(do, x, y, "minimum", "le"),
-    **dict.fromkeys(("logical_xor", "bitwise_xor", "__xor__"), lambda do, *of: do("ne", *(do("ne", x, 0) for x in of))),
-    "log2": lambda do, x: do("mul", do("log", x), 1 / math.log(2)),
-    "log10": lambda do, x: do("mul", do("log", x), 1 / math.log(10)),
-    "isinf": lambda do, x: do("eq", do("abs", x), math.inf),
-    "isfinite": lambda do, x: do("lt", do("abs", x), math.inf),
-    "isnan": lambda do, x: do("ne", x, x),
-    "masked_fill": lambda do, x, mask, value: do("where", mask, value, x),
-}
-
-
 def _inside(do: Any, inside: Any, x: Any, other: Any) -> Any:
     """x where it is inside of bounds, and elsewhere another value, of which no gradient is."""
     return do("where", inside, x, do("detach", other))
@@ -101,7 +72,8 @@ def _sixth(do: Any, x: Any) -> Any:
     return do("mul", do("add", x, 3.0), 1 / 6)
 
 
-def _relu6(do: Any, x: Any) -> Any:
+def _hardsigmoid(do: Any, x: Any) -> Any:
+    """relu6(x + 3)/6."""
     return do("mul", do("clamp", do("add", x, 3.0), min=0.0, max=6.0), 1 / 6)
 
 
@@ -110,7 +82,7 @@ def _hardswish(do: Any, x: Any) -> Any:
     below, inside = ("lt", "le") if gradient_of(nn.functional.hardswish, -3.0) else ("le", "lt")
     middle = do("where", do(inside, do("abs", x), 3.0), x, 0.0)  # beyond, its square is too large
     rest = do("where", do(inside, x, 3.0), do("mul", middle, _sixth(do, middle)), x)
-    return _inside(do, do("not", do(below, x, -3.0)), rest, do("mul", x, _relu6(do, x)))
+    return _inside(do, do("not", do(below, x, -3.0)), rest, do("mul", x, _hardsigmoid(do, x)))
 
 
 def _remainder(do: Any, x: Any, y: Any) -> Any:
@@ -135,6 +107,35 @@ def _known(do: Any, x: Any, y: Any, most: str, at_least: str) -> Any:
     if gradient_of(lambda x: torch.fmax(x, torch.zeros_like(x)), 0.0) == 1:
         return do("where", do("or", do(at_least, x, y), do("ne", y, y)), x, y)
     return do("where", do("ne", y, y), x, do("where", do("ne", x, x), y, do(most, x, y)))
+
+
+# Those that are several of a program's.
+_FORMULAS: dict[str, Callable[..., Any]] = {
+    "mish": lambda do, x: do("mul", x, do("tanh", do("softplus", x))),
+    "relu6": lambda do, x: _hardtanh(do, x, 0.0, 6.0),
+    "hardtanh": _hardtanh,
+    "hardsigmoid": lambda do, x: _inside(do, do("and", do("gt", x, -3.0), do("lt", x, 3.0)), _sixth(do, x), _hardsigmoid(do, x)),
+    "hardswish": _hardswish,
+    "exp2": lambda do, x: do("pow", 2.0, x),
+    "ldexp": lambda do, x, exponent: do("mul", x, do("pow", 2.0, exponent)),
+    "softshrink": _softshrink,
+    "xlogy": _xlogy,
+    "sinc": lambda do, x: _sinc(do, do("mul", x, math.pi)),
+    "tan": lambda do, x: do("div", do("sin", x), do("cos", x)),
+    "trunc": lambda do, x: do("mul", do("sign", x), do("floor", do("abs", x))),
+    "frac": lambda do, x: do("sub", x, _FORMULAS["trunc"](do, x)),
+    "remainder": _remainder,
+    "hypot": _hypot,
+    "fmax": lambda do, x, y: _known(do, x, y, "maximum", "ge"),
+    "fmin": lambda do, x, y: _known(do, x, y, "minimum", "le"),
+    **dict.fromkeys(("logical_xor", "bitwise_xor", "__xor__"), lambda do, *of: do("ne", *(do("ne", x, 0) for x in of))),
+    "log2": lambda do, x: do("mul", do("log", x), 1 / math.log(2)),
+    "log10": lambda do, x: do("mul", do("log", x), 1 / math.log(10)),
+    "isinf": lambda do, x: do("eq", do("abs", x), math.inf),
+    "isfinite": lambda do, x: do("lt", do("abs", x), math.inf),
+    "isnan": lambda do, x: do("ne", x, x),
+    "masked_fill": lambda do, x, mask, value: do("where", mask, value, x),
+}
 
 
 def gradient_of(function: Callable[[Tensor], Tensor], at: float) -> float:
