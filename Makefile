@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb wheel container arm64 demo test test-python test-python-torch test-python-traced test-python-versions check race levels guard bench bench-peers bench-sampling test-python-peers programs bench-axes bench-serve papers convolutions reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-traced test-python-versions check race levels guard bench bench-peers bench-sampling test-python-peers programs bench-axes bench-serve papers convolutions reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -169,10 +169,15 @@ test-python-peers: build ## the Python package in a notebook, and beside PyTorch
 PYTEST = WEFT_MAY_SKIP= OMP_NUM_THREADS=1 WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
 	"$$environment/bin/python" -B -m pytest -q -p no:cacheprovider -W ignore $(ARGS)
 TRACED = $(patsubst %,python/tests/peers/test_%.py,trace module module_typed loss idioms special convolutions)
+TRACEDDGL = $(wildcard python/tests/peers/test_*dgl*.py)
+
+# The names of the files that test-python-traced runs, for .ci/run.
+traced-files:
+	@echo $(notdir $(TRACED) $(TRACEDDGL))
 
 test-python-traced: build ## own modules beside the newest PyTorch with PyG, and beside DGL: what every change passes; fetches 5 GB of Python packages, those of bench-peers
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && $(PYTEST) $(TRACED) python/tests/test_docs.py
-	@environment=$$(scripts/peers/environment dgl '$(PEERS)') && $(PYTEST) $(wildcard python/tests/peers/test_*dgl*.py)
+	@environment=$$(scripts/peers/environment dgl '$(PEERS)') && $(PYTEST) $(TRACEDDGL)
 
 test-python-versions: build ## own modules beside the oldest PyTorch, PyG and NumPy, the newest, and versions between; fetches 8 GB of Python packages; ARGS="-k GCNConv"
 	@for name in pyg-oldest pyg-between pyg; do \
