@@ -316,7 +316,8 @@ class Run:
 
         Args:
             data, vertices, settings: as for :meth:`predict`.
-            of: of a module of one's own the name of a layer, as ``"conv2"``, whose output is returned.
+            of: of a module of one's own the name of a layer, as ``"conv2"``, whose output is returned: of its last
+                call, where forward calls it several times.
 
         Raises:
             Refused: the module has no such layer, or its last one has no input of vertices.
