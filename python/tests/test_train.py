@@ -86,6 +86,9 @@ def test_inspect(arrays):
     of = weft.inspect("p.csv", source="payer", target="payee", vertices_from="c.csv", label="kind")
     assert (of["vertices"], of["edges"], of["features"], of["classes"]) == (60, 300, 1, 2)
     assert of["class_names"] == ["bad", "good"]
+    for name, value in {"hidden": 64, "model": "gcn", "loss": "mse"}.items():
+        with pytest.raises(TypeError, match=f"unknown keyword {name}: inspect counts a graph"):
+            weft.inspect(weft.Graph(**arrays), **{name: value})
 
 
 def test_callbacks(graph):

@@ -138,11 +138,11 @@ class _Small:
     def train(self) -> set[str]:
         """Calls the same object several times in training, and then in evaluation."""
         own, read = self.own.train(), set[str]()
-        changes, late, learned = set[str](), set[str](), set[str]()
+        changes, late, learned, made_of = set[str](), set[str](), set[str](), set[str]()
         for number in range(_CALLS):
             fresh, before = self.with_state_of(own), _watch.kept(own.of)
-            theirs = self.in_training(own, number, read)
-            anew = self.in_training(fresh, number + 1000, set())
+            theirs, tensors = self.in_training(own, number, read)
+            anew, _ = self.in_training(fresh, number + 1000, set())
             after = _watch.kept(own.of)
             changes |= _watch.changed(before, after)
             outer = _watch.outer(after, own.of)
@@ -152,6 +152,7 @@ class _Small:
                 learned = self.learned(fresh, anew)
             else:
                 late |= _watch.changed(_watch.without_tensors(before), _watch.without_tensors(after))
+                made_of |= tensors.changed(before, after)
             with torch.no_grad():
                 for p in own.parameters():
                     if p.requires_grad:
@@ -161,7 +162,7 @@ class _Small:
             theirs = own.eval()(own.tensors)
         if not _apart(theirs.numpy(), fresh(own.tensors).detach().numpy()) <= _APART:
             self.refuse_change(changes & (read | outer))
-        if found := late & (read | outer):
+        if found := late & (read | outer) | made_of:
             self.refuse_change(found)
         return learned
 
@@ -174,17 +175,17 @@ class _Small:
                     new.copy_(old)
         return fresh
 
-    def in_training(self, called: Called, number: int, read: set[str]) -> Tensor:
+    def in_training(self, called: Called, number: int, read: set[str]) -> tuple[Tensor, _watch.TensorsRead]:
+        """The output of a call, and which tensors it read; the names of the attributes that it read go into a set."""
         _watch.seed(number)
-        torch.manual_seed(number % 1000)
-        before = _watch.drawn()
+        before, tensors = _watch.drawn(), _watch.TensorsRead()
         try:
-            with _watch.reads(called.of, read):
+            with _watch.reads(called.of, read), tensors:
                 made: Tensor = called(called.tensors)
         except Exception as error:  # whatever the module raises
             raise _why(error, called.names) from None
         self.refuse_draws(before)
-        return made
+        return made, tensors
 
     def refuse_draws(self, before: Any) -> None:
         """Refuses a call that drew from Python's or NumPy's generators, whose state before it is given."""

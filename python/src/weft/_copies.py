@@ -2,30 +2,61 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import operator
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
 from ._errors import Refused
+from ._library import is_plain
+from ._watch import generators
 
 
 def copied(of: Any, memo: dict[int, Any] | None = None) -> Any:
     """A deep copy, in which functions that a module holds, as hooks and replaced methods, have the copy in their closures.
+
+    What it holds of results of a call, as attention, is copied without what it was computed from. Generators of random
+    numbers stay as they are.
 
     Args:
         of: a module, or an object that has some.
         memo: what stands for objects by their id, as copy.deepcopy takes it.
     """
     memo = {} if memo is None else memo
+    with generators(), _results():
+        try:
+            made = copy.deepcopy(of, memo)
+        except (TypeError, RuntimeError) as why:  # of what no copy can be made
+            raise Refused(f"model: the module cannot be copied: {' '.join(str(why).split())[:200]}") from None
+        return _with_functions(made, memo)
+
+
+@contextlib.contextmanager
+def _results() -> Iterator[None]:
+    """Copies tensors that are results, which PyTorch refuses to copy."""
+    of_leaves = torch.Tensor.__deepcopy__
+
+    def copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+        if tensor.is_leaf or id(tensor) in memo:
+            return of_leaves(tensor, memo)
+        made = memo[id(tensor)] = tensor.detach().clone().requires_grad_()
+        return made
+
+    torch.Tensor.__deepcopy__ = copied
     try:
-        made = copy.deepcopy(of, memo)
-    except (TypeError, RuntimeError) as why:  # of what no copy can be made
-        raise Refused(f"model: the module cannot be copied: {' '.join(str(why).split())[:200]}") from None
+        yield
+    finally:
+        torch.Tensor.__deepcopy__ = of_leaves
+
+
+def _with_functions(made: Any, memo: dict[int, Any]) -> Any:
+    """A copy, with functions that have what a memo of copy.deepcopy says in their closures."""
     for part in (*memo.values(), *made.modules(), *made.parameters(), *made.buffers()):
         memo.setdefault(id(part), part)  # what a function of the copy holds already is no other copy
     functions = _Functions(memo)
@@ -43,7 +74,7 @@ class _Functions:
 
     def of(self, value: Any) -> Any:
         """A value whose functions are replaced: dicts, lists and objects in place."""
-        if not isinstance(value, _HOLDERS) and not _is_plain(value):
+        if not isinstance(value, _HOLDERS) and not _is_object(value):
             return value
         if id(value) not in self.known:
             self.known[id(value)] = value
@@ -107,7 +138,6 @@ class _Functions:
 _HOLDERS = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_object(value: Any) -> bool:
     """Whether a value is an object of a class of the user's own, which is no module."""
-    library = type(value).__module__.partition(".")[0] in ("torch", "torch_geometric", "dgl", "numpy", "builtins", "weft")
-    return hasattr(value, "__dict__") and not library and not isinstance(value, (type, types.ModuleType, nn.Module, torch.Tensor))
+    return hasattr(value, "__dict__") and is_plain(value) and not isinstance(value, (type, types.ModuleType, nn.Module, torch.Tensor))

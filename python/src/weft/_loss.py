@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
 from . import _program, _watch, _weights
+from ._copies import copied
 from ._errors import Refused
 from ._graph import Graph
 from ._operations import Flat, Unlowerable, Value
@@ -47,6 +48,7 @@ def flags(
         return known
     z = (columns,) if shape is None else shape
     of_labels = {"classes": (), "several": (columns,), "values": z}[kind]
+    _check_calls(loss, torch.linspace(0.05, 0.95, _TRIED * math.prod(z)).view(_TRIED, *z), _zeros(kind, of_labels)[:_TRIED], columns)
     text = _traced(loss, torch.zeros(_TRACED, *z), _zeros(kind, of_labels), columns)
     file = scratch.path / "loss.json"
     file.write_text(text, encoding="utf-8")
@@ -182,7 +184,7 @@ def regularize(function: Any, module: nn.Module, program: dict[str, Any]) -> Non
             raise Refused(
                 f"regularization: reads {o['name']}, which forward does not: leave it out, as nothing trains it"
             )
-    value = function(copy.deepcopy(module)).item()
+    value = function(copied(module)).item()
     if not np.isfinite(value):
         raise Refused(f"regularization: of the module as it is it is {value}: write it for any parameters")
     first = len(program["operations"])
@@ -237,12 +239,20 @@ def _said(error: Refused) -> Refused:
 
 def _check_calls(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> None:
     """Refuses a loss that keeps something from call to call, or draws random numbers: the first call would count for all."""
-    before, drawn = _watch.kept(loss), _watch.drawn()
+    tensors = _watch.TensorsRead()
     with _watch.generators(), _Watched(columns):
-        loss(logits, labels)
+        try:
+            loss(logits, labels)  # which may settle what it keeps
+            before, drawn = _watch.kept(loss), _watch.drawn()
+            with tensors:
+                loss(logits, labels)
+        except Exception:  # what the loss raises is said when it is traced
+            return
         if _watch.drawn() != drawn:
             raise Refused("loss: draws random numbers of Python or NumPy: a loss is the same in each epoch")
-    if found := _watch.changed(before, _watch.kept(loss)):
+        after = _watch.kept(loss)
+    found = _watch.changed(_watch.without_tensors(before), _watch.without_tensors(after)) | tensors.changed(before, after)
+    if found:
         raise Refused(f"loss: changes {min(found)} in each call: a loss is the same in each epoch")
 
 
@@ -281,7 +291,6 @@ def _try(loss: Any, kind: str, shape: tuple[int, ...], columns: int, file: Path)
         raise Refused(
             f"loss: of random logits and labels it is no finite number ({failed}): write it for any logits"
         )
-    _check_calls(loss, logits.detach(), labels, columns)
     scratch = Scratch()
     try:
         at = np.arange(n)

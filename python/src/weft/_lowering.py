@@ -11,7 +11,6 @@ import math
 import operator
 import os
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ._errors import Refused
+from ._library import is_library_file
 from ._operations import (
     PAIRS,
     WITH_LOOPS,
@@ -768,18 +768,6 @@ def path_of(node: Any) -> str:
     return next((str(path) for path, _ in reversed(stack.values())), "").removeprefix("of").removeprefix(".")
 
 
-PRIVATE = re.compile(
-    r"/(torch|torch_geometric|dgl|weft|sympy)/|/torch_geometric\.nn\.|_(propagate|edge_updater)_\w+\.py$"
-    r"|^<(frozen|eval|lambdif|string)|/python3[.\d]*/[a-z_]+\.py$"
-)
-
-
-def is_library(module: str) -> bool:
-    """Whether a module of Python, by its name, is none of the user's own."""
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return module == "builtins" or bool(PRIVATE.search(file))
-
-
 # How often PyTorch computes in a step what is called from these files: backward again, or from its result and again.
 _RECOMPUTES = {"torch/utils/checkpoint.py": 2, "torch_geometric/nn/models/rev_gnn.py": 3, "dgl/nn/pytorch/conv/grouprevres.py": 3}
 
@@ -793,5 +781,5 @@ def times_of(node: Any) -> int:
 def line_of(node: Any) -> str:
     """The last line that is the user's own, or else the last line."""
     frames = re.findall(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)', node.meta.get("stack_trace") or "")
-    own = [f for f in frames if not PRIVATE.search(f[0])] or frames
+    own = [f for f in frames if not is_library_file(f[0])] or frames
     return f"{os.path.basename(own[-1][0])}:{own[-1][1]}: {own[-1][2].strip()}" if own else ""

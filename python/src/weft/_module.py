@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import json
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,10 +50,14 @@ def counts_of(settings: Mapping[str, Any], graph: str | None) -> dict[str, Any]:
     """
     if graph is None:
         return {name: settings.get(name) for name in ("vertices", "features", "classes")}
-    flags = _program.flags_of("train")
-    of_tables = [name for name in settings if flags.get(name, {}).get("group", "").startswith("Tables")]
-    given = [_program.flag(name, _program.listed(settings[name])) for name in of_tables if settings[name] is not None]
+    given = [_program.flag(name, _program.listed(settings[name])) for name in of_tables(settings) if settings[name] is not None]
     return json.loads(_program.run(["inspect", graph, "--json", *given]))  # type: ignore[no-any-return]
+
+
+def of_tables(settings: Iterable[str]) -> list[str]:
+    """Those of the names of settings that say how tables are read."""
+    flags = _program.flags_of("train")
+    return [name for name in settings if flags.get(name, {}).get("group", "").startswith("Tables")]
 
 
 def made(make: Callable[[Any, int], Any], counts: Mapping[str, Any]) -> torch.nn.Module:
@@ -77,7 +82,11 @@ def made(make: Callable[[Any, int], Any], counts: Mapping[str, Any]) -> torch.nn
 
 
 def in_place(
-    settings: Mapping[str, Any], graph: str | None, scratch: Scratch, name: str = ""
+    settings: Mapping[str, Any],
+    graph: str | None,
+    scratch: Scratch,
+    name: str = "",
+    counts: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], torch.nn.Module | None]:
     """The settings, with a program and its initial values in the place of a module; and the module, if there is one.
 
@@ -86,6 +95,7 @@ def in_place(
         graph: how the program is given the graph; None: settings have its counts.
         scratch: where the files go.
         name: of the files and of the model; "": that of its class.
+        counts: of the graph; None: they are asked for where they are needed.
     """
     module: Any = settings.get("model")
     optimizer: Any = settings.get("optimizer")
@@ -95,7 +105,8 @@ def in_place(
     groups = hasattr(optimizer, "param_groups")
     if scheduler is not None and (not groups or getattr(scheduler, "optimizer", None) is not optimizer):
         raise Refused("scheduler: is of no optimizer, or of another one: give its own as optimizer, an object of torch.optim")
-    counts = counts_of(settings, graph) if callable(module) or callable(settings.get("loss")) else {}
+    if counts is None:
+        counts = counts_of(settings, graph) if callable(module) or callable(settings.get("loss")) else {}
     if callable(module) and not is_module(module):
         module = made(module, counts)
     if not is_module(module):
@@ -106,17 +117,27 @@ def in_place(
         return dict(settings) | _of_loss(settings, counts, None, scratch), None
     if find_spec("torch.export") is None:
         raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks: install PyTorch 2.6 to 2.15")
+    with _with_gradients():
+        return _traced(module, optimizer, settings, counts, scratch, name)
+
+
+def _traced(
+    module: torch.nn.Module, optimizer: Any, settings: Mapping[str, Any], counts: Mapping[str, Any], scratch: Scratch, name: str
+) -> tuple[dict[str, Any], torch.nn.Module]:
+    """The settings, with a program in the place of the module, and the module."""
     from . import _watch
     from ._compare import compare, refuse_draws
+    from ._copies import copied
     from ._trace import Schema, tables_of, trace
 
+    scheduler, groups = settings.get("scheduler"), hasattr(optimizer, "param_groups")
     flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})
     if scheduler is not None:
         flags |= _scheduled(scheduler, settings, scratch)
     if hooked := [name for name, p in module.named_parameters() if p._backward_hooks or p._post_accumulate_grad_hooks]:
         raise Refused(f"model: {hooked[0]} has a hook on its gradient: remove it; a rate of its own is given by an optimizer")
-    with _watch.generators():  # copies of PyG's modules and lazy layers draw from them
-        given, module = module, _copied(module).cpu()
+    with _watch.generators():  # lazy layers draw from them
+        given, module = module, copied(module).cpu()
         schema = Schema.of(counts)
         if not any(schema.features.values()) and not tables_of(module, schema):
             raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
@@ -150,6 +171,15 @@ def in_place(
     rest = {name: value for name, value in settings.items() if name not in ("model", "init", *_program.OURS)}
     init = settings.get("init")
     return rest | flags | {"program": file, "init": weights if init is None else init}, given
+
+
+@contextlib.contextmanager
+def _with_gradients() -> Iterator[None]:
+    """PyTorch computes gradients, also where the caller has switched that off."""
+    import torch
+
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
 
 
 def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:
@@ -235,25 +265,14 @@ def _without_rows(operations: list[dict[str, Any]], rows: list[str], operation: 
     return found
 
 
-def _copied(module: torch.nn.Module) -> torch.nn.Module:
-    """A copy of a module, also where layers keep what a call has computed, as attention."""
-    import torch
-
-    from ._copies import copied
-
-    held = torch.utils._pytree.tree_leaves([list(vars(layer).values()) for layer in module.modules()])
-    computed = {id(t): t.detach().clone().requires_grad_() for t in held if isinstance(t, torch.Tensor) and not t.is_leaf}
-    made: torch.nn.Module = copied(module, computed)
-    return made
-
-
 def _of_loss(settings: Mapping[str, Any], counts: Mapping[str, Any], shape: Any, scratch: Scratch) -> dict[str, Any]:
     """The settings of a loss that is a function."""
     if not callable(settings.get("loss")):
         return {}
     from . import _loss
 
-    return _loss.flags(settings["loss"], counts, shape, scratch)
+    with _with_gradients():
+        return _loss.flags(settings["loss"], counts, shape, scratch)
 
 
 # What weft has of each optimizer: flags by the names of PyTorch's options.
@@ -361,7 +380,10 @@ def with_weights(module: torch.nn.Module, directory: Path) -> torch.nn.Module:
     """A copy of a module with the weights of the run in a directory."""
     import torch
 
-    made, of = _copied(module), type(module).__name__
+    from ._copies import copied
+
+    made: torch.nn.Module = copied(module)
+    of = type(module).__name__
     own = made.state_dict()
     with reading(directory / "program.json"):
         program = json.loads((directory / "program.json").read_text(encoding="utf-8"))

@@ -34,7 +34,8 @@ from torch import Tensor, nn
 from . import _aten  # noqa: F401  its functions are Lowering's
 from ._copies import copied
 from ._errors import Refused
-from ._lowering import KEEPS, PRIVATE, Lowering, is_library, line_of
+from ._library import is_library, is_library_file
+from ._lowering import KEEPS, Lowering, line_of
 from ._operations import SEVERAL, Edges, Set, Unlowerable, Value, Vertices, kind_of
 from ._written import Written
 
@@ -179,8 +180,14 @@ def _initialise(module: nn.Module, schema: Schema, tables: dict[str, str], kind:
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
         few = replace(schema, vertices=dict.fromkeys(schema.vertices, 7))
         called = Called(module, few, _tensors(module, few, tables, kind, 11))
-        with _quiet(), torch.no_grad():
-            called(called.tensors)
+        modes = {layer: layer.training for layer in module.modules()}
+        module.eval()  # else statistics of batch norm would begin with these rows
+        try:
+            with _quiet(), torch.no_grad():
+                called(called.tensors)
+        finally:
+            for layer, training in modes.items():
+                layer.training = training
         for layer in module.modules():
             if getattr(layer, "cached", False):  # what a layer of PyG keeps is of these rows
                 vars(layer).update({name: None for name in vars(layer) if name.startswith("_cached")})
@@ -498,7 +505,7 @@ def _place_of(guard: Any) -> str:
     """The line of source that a condition on sizes comes from, as file:line: ."""
     sloc = getattr(guard, "sloc", None)
     frame = getattr(sloc, "maybe_user_loc", None) or getattr(sloc, "framework_loc", None)
-    if not isinstance(frame, traceback.FrameSummary) or PRIVATE.search(frame.filename):
+    if not isinstance(frame, traceback.FrameSummary) or is_library_file(frame.filename):
         return ""
     return f"{os.path.basename(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()}: "
 
@@ -687,7 +694,7 @@ def _why(error: BaseException, given: Iterable[str]) -> Refused:
         if e
         for f in traceback.extract_tb(e.__traceback__)
     ]
-    own = [f for f in frames if not PRIVATE.search(f.filename)] or [
+    own = [f for f in frames if not is_library_file(f.filename)] or [
         f for f in frames if "/torch_geometric/nn/" in f.filename
     ]
     at = (

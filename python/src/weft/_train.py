@@ -379,6 +379,8 @@ def inspect(data: Data, **tables: Any) -> dict[str, Any]:
         >>> net = Net(of["features"], of["classes"])                          # doctest: +SKIP
     """
     _program.check_keywords("train", tables, _TAKEN)
+    for name in tables.keys() - set(_module.of_tables(tables)):
+        raise TypeError(f"unknown keyword {name}: inspect counts a graph, and takes how tables are read; give it to weft.train")
     graph = graph_of(data)
     return _module.counts_of(tables, argument(data, graph))
 
@@ -497,12 +499,17 @@ def sweep(
         graph = graph_of(data)
         given = argument(data, graph)
         own = {name: value for name, value in file["settings"].items() if name != "loss" or not callable(value)}
-        file["settings"], model = _module.in_place(file["settings"], given, scratch)
+        base = file["settings"]
         modules: dict[str, Any] = {}
+        made_of = lists.get("model", ())
+        counts = _module.counts_of(base, given) if any(map(callable, (*made_of, base.get("model"), base.get("loss")))) else {}
+        if made_of and all(map(callable, made_of)):  # each has its own
+            base = {name: value for name, value in base.items() if name != "regularization"}
+        file["settings"], model = _module.in_place(base, given, scratch, counts=counts)
         for k, value in enumerate(lists.get("model", ())):
             if callable(value):
                 name = f"{_module.name_of(value)}-{k + 1}"
-                made, modules[name] = _module.in_place(own | {"model": value}, given, scratch, name)
+                made, modules[name] = _module.in_place(own | {"model": value}, given, scratch, name, counts)
                 lists["model"][k] = {
                     setting.replace("_", "-"): _written(_value(setting, of, scratch))
                     for setting, of in made.items()

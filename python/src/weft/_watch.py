@@ -22,8 +22,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree
 
-from ._lowering import PRIVATE, is_library
+from ._library import is_library, is_library_file, is_plain
 
 # What every module has, of which parameters, buffers and layers are looked at as such.
 _OWN = set(vars(nn.Module()))
@@ -55,8 +57,8 @@ class Rows(Same):
 
 
 def kept(of: Any) -> dict[str, Any]:
-    """What a call of a module, or of a function, may leave for the next one, by its name: attributes of all layers, and what
-    their methods read of globals, classes and closures."""
+    """What a call of a module, or of a function, may leave for the next one, by its name: attributes of all layers, or of what
+    is called, and what their functions read of globals, modules, classes and closures."""
     found: dict[str, Any] = {}
     layers = dict(of.named_modules()) if isinstance(of, nn.Module) else {}
     seen = {id(layer): Same(layer) for layer in layers.values()}
@@ -64,10 +66,19 @@ def kept(of: Any) -> dict[str, Any]:
         for name, value in vars(layer).items():
             if name not in _OWN:
                 found[f"{path}.{name}".removeprefix(".")] = state_of(value, dict(seen))
-    outer = _of_classes(layers.values())
-    for function in _functions_of(of, layers):
-        outer |= _outer(function)
-    return {name: state_of(value, dict(seen)) for name, value in outer.items()} | found
+    if not layers and not isinstance(of, types.FunctionType):
+        found[_name_of(of)] = state_of(of, {})
+    outer: dict[str, list[Any]] = {}  # of a name, as several files may have it
+    for part in (_of_classes(layers.values()), *map(_outer, _functions_of(of, layers))):
+        for name, value in part.items():
+            if not any(value is other for other in outer.setdefault(name, [])):
+                outer[name].append(value)
+    return {name: [state_of(value, dict(seen)) for value in values] for name, values in outer.items()} | found
+
+
+def _name_of(of: Any) -> str:
+    """The name of something that is called, or of its class."""
+    return str(getattr(of, "__qualname__", type(of).__name__))
 
 
 def outer(names: Iterable[str], module: nn.Module) -> set[str]:
@@ -93,9 +104,9 @@ def state_of(value: Any, seen: dict[int, Same], deep: int = 8) -> Any:
     if drawn is not None:
         return Same(value), drawn
     if isinstance(value, Mapping):
-        return type(value), [(state_of(k, {}), inner(v)) for k, v in value.items()]
+        return type(value), len(value), [(state_of(k, {}), inner(v)) for k, v in itertools.islice(value.items(), _MANY)]
     if isinstance(value, (set, frozenset)):
-        return type(value), sorted(map(repr, value))
+        return type(value), len(value), sorted(map(repr, itertools.islice(value, _MANY)))
     if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
         return type(value), len(value), [inner(v) for v in itertools.islice(value, _MANY)]
     if isinstance(value, functools.partial):
@@ -106,14 +117,13 @@ def state_of(value: Any, seen: dict[int, Same], deep: int = 8) -> Any:
         return Same(value.__func__), inner(value.__self__)
     if type(value).__module__ == "itertools":
         return Same(value), repr(value)
-    library = type(value).__module__.partition(".")[0] in _LIBRARIES
-    if isinstance(value, (type, types.ModuleType)) or library and not isinstance(value, nn.Module):
+    plain = is_plain(value) and not isinstance(value, (type, types.ModuleType))
+    if not plain and not isinstance(value, nn.Module):
         return Same(value)
-    return Same(value), [(name, inner(v)) for name, v in _attributes(value) if not (library and name in _OWN)]
+    return Same(value), [(name, inner(v)) for name, v in _attributes(value) if plain or name not in _OWN]
 
 
 _MANY = 100_000  # of which more than these are not looked at one by one
-_LIBRARIES = ("torch", "torch_geometric", "dgl", "numpy", "scipy", "inspect", "typing", "jinja2", "logging", "threading")
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
@@ -147,22 +157,36 @@ def _is_full(cell: Any) -> bool:
 
 def _functions_of(of: Any, layers: Mapping[str, nn.Module]) -> list[types.FunctionType]:
     """The functions of the user's own that a call may run: methods of the layers' classes, and what these read by a name."""
-    left = [] if layers else [of]
+    left: list[Any] = [] if layers else [of]
     for layer in layers.values():
-        for kind in type(layer).__mro__:
-            if kind is not object and not is_library(kind.__module__):
-                left += [v for name, v in vars(kind).items() if name != "__init__"]
+        left += _methods(type(layer))
         left += [v for name, v in vars(layer).items() if name not in _OWN]
         left += [hook for name in ("_forward_hooks", "_forward_pre_hooks") for hook in vars(layer)[name].values()]
-    found: dict[int, types.FunctionType] = {}
+    found, seen = list[types.FunctionType](), dict[int, Any]()
     while left:
         value = left.pop()
-        value = getattr(value, "__func__", None) or getattr(value, "fget", None) or getattr(value, "func", None) or value
-        if not isinstance(value, types.FunctionType) or id(value) in found or is_library(value.__module__ or ""):
+        if id(value) in seen:
             continue
-        found[id(value)] = value
-        left += [*_held(value), *(value.__globals__.get(name) for name in _names(value.__code__))]
-    return list(found.values())
+        seen[id(value)] = value
+        if isinstance(value, functools.partial):
+            left += [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, types.MethodType):
+            left += [value.__func__, value.__self__]
+        elif isinstance(value, (staticmethod, classmethod, property, functools.cached_property)):
+            left.append(getattr(value, "__func__", None) or getattr(value, "fget", None) or getattr(value, "func", None))
+        elif isinstance(value, types.FunctionType):
+            if not is_library(value.__module__ or ""):
+                found.append(value)
+                left += [*_held(value), *_variables(value).values()]
+        elif not isinstance(value, (type, types.ModuleType)):
+            left += _methods(type(value))
+    return found
+
+
+def _methods(kind: type) -> list[Any]:
+    """What the classes of the user's own have that an object is of, but for what makes the object."""
+    own = [of for of in kind.__mro__ if not is_library(of.__module__)]
+    return [value for of in own for name, value in vars(of).items() if name != "__init__"]
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -184,22 +208,32 @@ def _is_of_class(value: Any) -> bool:
 
 def _outer(function: types.FunctionType) -> dict[str, Any]:
     """What a function reads and may change that is no attribute: variables of its file, of its closure, and of classes."""
-    found = {}
-    names = _names(function.__code__)
-    for name in names:
-        value = function.__globals__.get(name)
-        if isinstance(value, type) and not is_library(value.__module__):
-            for key, of in vars(value).items():
-                if key in names and not _is_of_class(of):
-                    found[f"{name}.{key}"] = of
-        elif value is not None and not isinstance(value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)):
-            found[name] = value
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-        if _is_full(cell) and not isinstance(cell.cell_contents, (type, types.ModuleType)):
-            found[name] = cell.cell_contents
+    found = {name: value for name, value in _variables(function).items() if not isinstance(value, _CODE)}
     defaults = [name for name, p in inspect.signature(function).parameters.items() if p.default is not p.empty]
     values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     found |= {name: value for name, value in zip(defaults, values) if isinstance(value, (list, dict, set))}
+    return found
+
+
+# What has no state of its own: that of classes and modules is what their names stand for.
+_CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod, property)
+
+
+def _variables(function: types.FunctionType) -> dict[str, Any]:
+    """What a function may read by its names: variables of its file, of its closure, and of modules and classes of the user's own."""
+    names = _names(function.__code__)
+    closure = {name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()) if _is_full(cell)}
+    imported = {name: sys.modules[name] for name in names & sys.modules.keys()}  # in it
+    left: list[tuple[str, Mapping[str, Any]]] = [("", {name: of for name, of in (imported | function.__globals__).items() if name in names} | closure)]
+    found, seen = dict[str, Any](), set[int]()
+    while left:
+        prefix, scope = left.pop()
+        for name in scope if not prefix else names & scope.keys():
+            found[prefix + name] = value = scope[name]
+            of = value.__module__ if isinstance(value, type) else value.__name__ if isinstance(value, types.ModuleType) else None
+            if of is not None and not is_library(of) and id(value) not in seen:
+                seen.add(id(value))
+                left.append((f"{prefix}{name}.", vars(value)))
     return found
 
 
@@ -210,11 +244,43 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
 
 def without_tensors(state: Any) -> Any:
     """A state in which any tensor equals any other: what is computed from one would show in the output."""
-    if isinstance(state, Rows):
+    if isinstance(state, Same) and isinstance(state.of, Tensor):
         return None
     if isinstance(state, dict):
         return {name: without_tensors(of) for name, of in state.items()}
     return type(state)(map(without_tensors, state)) if type(state) in (list, tuple) else state
+
+
+class TensorsRead(TorchFunctionMode):  # type: ignore[misc]
+    """Notes the tensors whose numbers functions of PyTorch are given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids = set[int]()
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(function, "__name__", "")
+        if (function.__self__.__name__ if name == "__get__" else name) not in _SHAPES:
+            self.ids.update(map(id, _pytree.tree_leaves((args, kwargs))))
+        return function(*args, **kwargs)
+
+    def changed(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
+        """The names of what is not as it was before the call, of which it has read a tensor."""
+        return {name for name in changed(before, after) if not self.ids.isdisjoint(_tensors(before.get(name)))}
+
+
+# What tells nothing of a tensor's numbers.
+_SHAPES = frozenset("shape size dim ndim numel stride dtype device layout is_leaf requires_grad grad_fn is_floating_point __len__".split())
+
+
+def _tensors(state: Any) -> Iterator[int]:
+    """The ids of the tensors in a state, which keeps them."""
+    if isinstance(state, Same) and isinstance(state.of, Tensor):
+        yield id(state.of)
+    elif isinstance(state, (list, tuple)):
+        for of in state:
+            yield from _tensors(of)
 
 
 @contextlib.contextmanager
@@ -256,9 +322,10 @@ def generators() -> Iterator[None]:
 
 
 def seed(number: int) -> None:
-    """Begins Python's and NumPy's generators anew."""
+    """Begins Python's, NumPy's and PyTorch's generators anew, and those of no card."""
     random.seed(number)
     np.random.seed(number)
+    torch.default_generator.manual_seed(number % 1000)
 
 
 def drawn() -> Any:
@@ -271,7 +338,7 @@ def line_that_changes(call: Callable[[], Any], look: Callable[[], Any]) -> str:
     state, found, last = look(), list[str](), dict[int, int]()
 
     def of(frame: types.FrameType, event: str, _: Any) -> Any:
-        if PRIVATE.search(frame.f_code.co_filename) or found:
+        if is_library_file(frame.f_code.co_filename) or found:
             return None
         if event == "return" or event == "line":
             at = last.get(id(frame))

@@ -1,6 +1,7 @@
 """Losses of one's own: they are PyTorch's in float64, on every mesh."""
 
 import copy
+import functools
 import random
 
 import numpy as np
@@ -55,6 +56,24 @@ def dice(z, y):
     return 1 - (2 * (z.sigmoid() * y).sum() + 1) / (z.sigmoid().sum() + y.sum() + 1)
 
 
+def shown(z, y):
+    ce = F.cross_entropy(z, y, reduction="none")
+    SHOWN["ce"] = ce.detach()
+    return ce
+
+
+class Scaled:
+    """An object that is called, and keeps what it computed for who looks at it."""
+
+    def __call__(self, z, y):
+        self.last = F.cross_entropy(z, y)
+        return 2 * self.last
+
+    def half(self, z, y):
+        return self(z, y) / 4
+
+
+SHOWN = {}
 CLASSIFY = {
     "cross-entropy with weights and smoothing": nn.CrossEntropyLoss(weight=WEIGHTS, label_smoothing=0.1),
     "cross-entropy without a class": nn.CrossEntropyLoss(ignore_index=2),
@@ -72,6 +91,10 @@ CLASSIFY = {
     "of picked columns": lambda z, y: -z.log_softmax(1)[torch.arange(y.size(0)), y].mean(),
     "of some vertices": lambda z, y: F.cross_entropy(z[y != 0], y[y != 0]),
     "of statistics of all": lambda z, y: F.cross_entropy(z - z.mean(0), y) + z.std(0).mean(),
+    "shown": shown,
+    "object": Scaled(),
+    "bound method": Scaled().half,
+    "partial": functools.partial(focal, gamma=1.5),
     "the largest": lambda z, y: F.cross_entropy(z, y, reduction="none").max(),
 }
 SEVERAL = {
@@ -236,6 +259,12 @@ def test_everywhere(arrays):
     assert weft.plan(workers=2, vertices=1000, edges=9000, features=8, classes=5, loss=focal)["meshes"]
     runs = weft.sweep(graph, grid={"lr": [0.1, 0.2]}, loss=nn.CrossEntropyLoss(label_smoothing=0.1), out="sweep", **settings)
     assert {of.settings["label_smoothing"] for of in runs} == {"0.1"}
+    models = [made(), lambda features, classes: made()]
+    wanted = pytorch(made(), arrays[0], arrays[1]["classes"], focal, epochs=4, also=squares)
+    for one in weft.sweep(graph, grid={"model": models}, regularization=squares, loss=focal, out="own", lr=0.1, optimizer="sgd", **settings):
+        np.testing.assert_allclose(one.history["loss"], wanted, rtol=1e-5)
+    with pytest.raises(weft.Refused, match="regularization: is of the parameters of a module"):
+        weft.sweep(graph, grid={"model": [made(), "gcn"]}, regularization=squares, **settings)
     assert weft.NodeClassifier(loss=hinge, epochs=2, out="fitted").fit(graph).run_.settings["loss"].startswith("hinge-")
 
 
@@ -245,6 +274,33 @@ CALLS = {"n": 0}
 def annealed(z, y):
     CALLS["n"] += 1
     return F.cross_entropy(z, y) * (2 if CALLS["n"] > 9 else 1)
+
+
+class Annealed:
+    """A loss that is another after nine calls, by what it keeps."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, z, y):
+        self.calls += 1
+        return F.cross_entropy(z, y) * (2 if self.calls > 9 else 1)
+
+    def of(self, z, y):
+        return self(z, y)
+
+
+def of_list(z, y, calls):
+    calls.append(1)
+    return F.cross_entropy(z, y) * (2 if len(calls) > 9 else 1)
+
+
+def moving(z, y):
+    MEAN["ce"] = 0.9 * MEAN["ce"] + 0.1 * F.cross_entropy(z, y).detach()
+    return F.cross_entropy(z, y) * torch.where(MEAN["ce"] > 100, 2.0, 1.0)
+
+
+MEAN = {"ce": torch.zeros(())}
 
 
 def by_coin(z, y):
@@ -263,6 +319,10 @@ def by_coin(z, y):
         (lambda z, y: (z * torch.rand_like(z)).mean(), r"test_loss.py:\d+: .*: rand_like draws random numbers"),
         (lambda z, y: F.cross_entropy(F.dropout(z), y), "draws random numbers: a loss is the same in each epoch"),
         (annealed, "loss: changes CALLS in each call: a loss is the same in each epoch"),
+        (Annealed(), "loss: changes Annealed in each call"),
+        (Annealed().of, r"loss: changes Annealed.of in each call"),
+        (functools.partial(of_list, calls=[]), "loss: changes partial in each call"),
+        (moving, "loss: changes MEAN in each call"),
         (by_coin, "loss: draws random numbers of Python or NumPy"),
         (lambda z, y: (z @ z.t()).mean(), "each pair of vertices, .*: a loss is of each vertex's logits and labels"),
         (lambda z, y: F.cross_entropy(z, y, reduction="none").topk(9)[0].mean(), "topk orders, .*: a loss is of each"),

@@ -12,6 +12,7 @@ from torch import nn
 from torch_geometric.nn import GCNConv, MessagePassing
 
 import weft
+from weft._copies import copied
 
 V, FEATURES, CLASSES = 90, 6, 3
 BRIEF = {"epochs": 6, "optimizer": "sgd", "lr": 0.05, "progress": False, "checkpoint_every": 0}
@@ -271,7 +272,7 @@ def test_keeps_what_it_computed(arrays, graph):
     module = Remembering()
     logits_of(module, arrays)
     module(arrays["x"], arrays["edge_index"], arrays["edge_attr"])
-    wanted = losses_of(weft._module._copied(module), arrays, sgd, 6)
+    wanted = losses_of(copied(module), arrays, sgd, 6)
     run = weft.train(graph, model=module, **BRIEF)
     np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5)
     np.testing.assert_allclose(logits_of(run.module(), arrays), run.logits, atol=1e-4)
