@@ -81,7 +81,8 @@ func (l *limits) see(c byte) error {
 	case strings.IndexByte("[]{},: \n\r\t", c) < 0:
 		l.token = append(l.token, c)
 	default:
-		if at := &l.levels[l.depth]; l.depth > 0 && at.keys == nil && !l.inColumns() && string(l.token) == "null" {
+		inList := l.depth > 0 && l.levels[l.depth].keys == nil && !l.inColumns()
+		if inList && string(l.token) == "null" {
 			return refusal.Errorf("null stands in a list, where it has no meaning; give a value, or leave it out")
 		}
 		l.token = l.token[:0]

@@ -57,8 +57,8 @@ const (
 	// links busy.
 	maxInFlight = 2 * (8 - 1)
 	// messagesOnCard bounds in how many messages a worker on a card sends its rows to each other one; each
-	// aggregation chunk may add one. A message takes launches and copies there, which take longer than to move
-	// few rows: large graphs have larger messages, and not more of them.
+	// aggregation chunk may add one. A message takes launches and copies there, which take longer than to
+	// move few rows: large graphs have larger messages, and not more of them.
 	messagesOnCard = 8
 	// inFlightOnCard is maxInFlight on a card: one message is packed, one copied and one unpacked while
 	// another is on a link.
