@@ -43,6 +43,7 @@ const (
 )
 
 // Measure measures the rates of so many threads over so many bytes of memory: Beyond, or fewer to save time.
+// The second operands of products have at most half as many bytes.
 // It is an error if they are more than half of the available ones, or if the system refuses them.
 func Measure(threads, size int, available int64) (r Rates, err error) {
 	if int64(size) > available/2 {
@@ -67,8 +68,8 @@ func Measure(threads, size int, available int64) (r Rates, err error) {
 	r.Read = p.rate(all, p.read)
 	r.Gather = p.rate(all, p.gather)
 	r.Lines = p.rate(all/rowBytes*lineBytes, p.lines)
-	r.Flops = p.multiply(tensor.Float32)
-	r.BFloat16Flops = p.multiply(tensor.BFloat16)
+	r.Flops = p.multiply(tensor.Float32, size/2)
+	r.BFloat16Flops = p.multiply(tensor.BFloat16, size/2)
 	return r, nil
 }
 
@@ -160,10 +161,10 @@ func (p *probes) lines(thread int) {
 	p.sums[thread] += sum
 }
 
-// multiply is the rate of the fastest of some products of matrices of that element: where AMX multiplies, few
-// columns are faster than many.
-func (p *probes) multiply(e tensor.Element) (best float64) {
-	for _, n := range []int{256, 512, 1024} {
+// multiply is the rate of the fastest of some products of matrices of that element, whose second operands have
+// at most so many bytes, but 256 rows at least: where AMX multiplies, few columns are faster than many.
+func (p *probes) multiply(e tensor.Element, most int) (best float64) {
+	for n := 256; n == 256 || n <= 1024 && 4*n*n <= most; n *= 2 {
 		const rows, times = 4 * kernel.ProductRows, 4
 		type product struct {
 			team    *kernel.Team

@@ -255,7 +255,7 @@ func Measure(ctx context.Context, o Options, show func(Machine), result func(Mod
 func (m *Machine) measure(o Options) (err error) {
 	bytes := machine.Beyond
 	if o.Quick {
-		bytes = 2 << 20
+		bytes = 1 << 20
 	}
 	if !o.Device.IsCard() {
 		m.Rates, err = machine.Measure(o.Threads, bytes, math.MaxInt64)

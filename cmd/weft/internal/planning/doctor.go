@@ -15,6 +15,7 @@ import (
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/datasets"
+	"weft/internal/machine"
 	"weft/kernel"
 )
 
@@ -34,9 +35,9 @@ That takes a few seconds, in which the machine should do nothing else. weft benc
 			ui.EndWithReader()
 			out := cmd.OutOrStdout()
 			if asJSON {
-				return ui.PrintJSON(out, examine("", func(*line) {}))
+				return ui.PrintJSON(out, examine("", machine.Beyond, func(*line) {}))
 			}
-			examine("", func(l *line) { l.Print(out) })
+			examine("", machine.Beyond, func(l *line) { l.Print(out) })
 			return nil
 		},
 	}
@@ -59,7 +60,8 @@ type line struct {
 type diagnosis []*line
 
 // examine examines the machine, and shows each line when it is known. root is put before the paths of files.
-func examine(root string, show func(*line)) (d diagnosis) {
+// Rates are measured over so many bytes of memory.
+func examine(root string, bytes int, show func(*line)) (d diagnosis) {
 	add := func(key, what string, f finding) {
 		found, advice := f.describe()
 		l := &line{key, what, found, advice, f}
@@ -79,7 +81,7 @@ func examine(root string, show func(*line)) (d diagnosis) {
 		productsFinding{kernel.BFloat16Products(), os.Getenv("WEFT_BF16") != ""})
 	add("memory", "memory", memory)
 	add("huge_pages", "huge pages", hugePagesFinding{bracketed(systemFile(root, hugePagesFile))})
-	streamed, gathered, multiplied := findRates(of.Threads, memory.usable(), held)
+	streamed, gathered, multiplied := findRates(of.Threads, bytes, memory.usable(), held)
 	add("memory_streamed", "memory, streamed", streamed)
 	add("memory_gathered", "memory, gathered", gathered)
 	add("dense_arithmetic", "dense arithmetic", multiplied)

@@ -96,12 +96,12 @@ type ratesFinding struct {
 	advice   string
 }
 
-// findRates measures reads in order, of rows from all over, and dense products.
-func findRates(threads int, available int64, h hindrance) (streamed, gathered, multiplied ratesFinding) {
-	all, err := machine.Measure(threads, machine.Beyond, available)
+// findRates measures reads in order, of rows from all over so many bytes, and dense products.
+func findRates(threads, size int, available int64, h hindrance) (streamed, gathered, multiplied ratesFinding) {
+	all, err := machine.Measure(threads, size, available)
 	one := all
 	if err == nil && threads > 1 {
-		one, err = machine.Measure(1, machine.Beyond, available)
+		one, err = machine.Measure(1, size, available)
 	}
 	if err != nil {
 		missing := ratesFinding{Threads: threads, Missing: err.Error()}

@@ -253,7 +253,7 @@ func TestExamine(t *testing.T) {
 		"MPI) 4.1.4'\n"), 0o777))
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	var out bytes.Buffer
-	d := examine("", func(l *line) { l.Print(&out) })
+	d := examine("", 1<<20, func(l *line) { l.Print(&out) })
 	found := map[string]finding{}
 	for _, l := range d {
 		found[l.key] = l.finding
