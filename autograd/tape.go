@@ -290,6 +290,13 @@ func (t *Tape) SparseConstant(s *Sparse, rows *RowSet) *Var {
 	return v
 }
 
+// SparseFixed is a SparseConstant that is the same in every epoch.
+func (t *Tape) SparseFixed(s *Sparse, rows *RowSet) *Var {
+	v := t.sparse(s, rows)
+	v.origin = fixed
+	return v
+}
+
 func (t *Tape) dense(m *tensor.Matrix, rows *RowSet) *Var {
 	return &Var{tape: t, rows: m.Rows, cols: m.Cols, element: m.Element, set: rows, value: m}
 }

@@ -26,6 +26,7 @@ type block struct {
 	propagators map[*value]gnn.Propagator
 	maps        map[columnKey]*kernel.ColumnMap
 	broadcasts  map[string][]int32
+	kept        map[*autograd.Sparse]*tensor.Matrix // the dense form of features
 }
 
 // Blocks describes the program for a graph, as blocks that a pipeline of so many stages can be cut between.
@@ -364,6 +365,7 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 		frozen: map[string]*nn.Buffer{}, norms: map[*value]*nn.BatchNorm{},
 		propagators: map[*value]gnn.Propagator{},
 		maps:        map[columnKey]*kernel.ColumnMap{}, broadcasts: map[string][]int32{},
+		kept: map[*autograd.Sparse]*tensor.Matrix{},
 	}
 	for _, s := range b.code.steps {
 		for _, name := range parametersOf(s) {
@@ -420,7 +422,7 @@ func (b *block) Forward(s gnn.State) gnn.State {
 	p := &pass{block: b, code: b.code, all: s.Rows, tape: tape, vars: map[*value]*autograd.Var{}}
 	for _, v := range b.given {
 		if all := ofType(b.given, v.Of); v == all[0] {
-			p.vars[v] = autograd.Dense(s.Rows[b.typeOf(v.Of)])
+			p.vars[v] = s.Rows[b.typeOf(v.Of)]
 		} else {
 			p.vars[v] = part(s.H0, all[1:], v)
 		}

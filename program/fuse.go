@@ -62,7 +62,7 @@ func (f *productAlong) parts() []*value { return []*value{f.first} }
 func (f *productAlong) reads() []*value { return []*value{f.first.in[0], f.linear.in[1]} }
 
 func (f *productAlong) compute(p *pass) *autograd.Var {
-	x, w := p.of(f.first.in[0]), p.weight(f.linear.in[1])
+	x, w := p.factor(f.first.in[0]), p.weight(f.linear.in[1])
 	return p.propagators[f.aggregate].AggregateLinear(x, w, reduceOf(f.aggregate))
 }
 
@@ -328,9 +328,9 @@ func (f *finish) sum(p *pass) (z *autograd.Var) {
 		case x.along != nil:
 			z = autograd.Add(x.along.compute(p), z)
 		case z == nil:
-			z = autograd.Linear(p.of(x.linear.in[0]), p.weight(x.linear.in[1]))
+			z = autograd.Linear(p.factor(x.linear.in[0]), p.weight(x.linear.in[1]))
 		default:
-			z = autograd.AddLinear(z, p.of(x.linear.in[0]), p.weight(x.linear.in[1]))
+			z = autograd.AddLinear(z, p.factor(x.linear.in[0]), p.weight(x.linear.in[1]))
 		}
 	}
 	return z

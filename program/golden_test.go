@@ -17,6 +17,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/internal/safetensors"
+	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
@@ -67,6 +68,7 @@ type golden struct {
 	program *program.Program
 	tensors map[string]safetensors.Tensor
 	types   []string // of vertices, the output's first; nil: there is one
+	sparse  bool     // the features are constants in compressed rows
 }
 
 func readGolden(t *testing.T, file string) golden {
@@ -111,6 +113,8 @@ func (g golden) test(t *testing.T) {
 	}
 	g.step(t, 1, paralleltest.Grid(1, 3, 1))
 	g.step(t, 1, paralleltest.Grid(1, 1, 2))
+	g.sparse = true
+	g.step(t, 1, paralleltest.Grid(1, 1, 1))
 }
 
 // axisOf is the axis of a worker.
@@ -172,7 +176,12 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 				}
 			}
 			rows = append(rows, ids)
-			features = append(features, tape.Input(matrix(memory, all.Types[i].Features, ids), v))
+			x := matrix(memory, all.Types[i].Features, ids)
+			if g.sparse && x.Cols > 0 {
+				features = append(features, tape.SparseConstant(compressed(c.Team, x), v))
+			} else {
+				features = append(features, tape.Input(x, v))
+			}
 		}
 		live := memory.LiveTensors()
 		output := model.Forward(gnn.StateOf(features...)).Output()
@@ -180,7 +189,7 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 		cotangent := featuresOf(g.tensors["cotangent"])
 		tape.Backward(autograd.Root{Var: output, Grad: matrix(memory, cotangent, rows[0])})
 		for i, v := range features {
-			if to := ofRows[named("x", all.Types[i].Type)]; to != nil {
+			if to := ofRows[named("x", all.Types[i].Type)]; to != nil && !g.sparse {
 				place(to, v.TakeGrad(), rows[i])
 			}
 		}
@@ -202,11 +211,14 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 	if t.Failed() {
 		return
 	}
-	what := fmt.Sprintf("%d stages, %d partitions, %d slices: ", stages, m.Partitions, m.Slices)
+	what := fmt.Sprintf("%d stages, %d partitions, %d slices, sparse %v: ", stages, m.Partitions, m.Slices,
+		g.sparse)
 	near(t, what+"logits", logits, want.Float32)
 	grads := g.with("grad.")
 	for _, name := range append(g.types, "") {
-		if v, has := grads[named("x", name)]; has {
+		if v, has := grads[named("x", name)]; g.sparse {
+			delete(grads, named("x", name))
+		} else if has {
 			gradients[named("x", name)] = v
 		}
 	}
@@ -306,6 +318,31 @@ func matrix(memory *tensor.Meter, v graph.Features, vertices []int32) *tensor.Ma
 	return m
 }
 
+// compressed is a matrix in compressed rows.
+func compressed(team *kernel.Team, m *tensor.Matrix) *autograd.Sparse {
+	var indices []int32
+	var values []float32
+	indptr := []int64{0}
+	for at, x := range m.Floats() {
+		if x != 0 {
+			indices, values = append(indices, int32(at%m.Cols)), append(values, x)
+		}
+		if at%m.Cols == m.Cols-1 {
+			indptr = append(indptr, int64(len(values)))
+		}
+	}
+	memory := team.Memory
+	a := &kernel.CSR{
+		Rows: m.Rows, Cols: m.Cols, Indptr: memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
+		Indices: memory.NewElement(tensor.Features, tensor.Int32, 1, len(indices)),
+		Values:  memory.New(tensor.Features, 1, len(values)),
+	}
+	copy(a.Indptr.WriteInt64s(), indptr)
+	copy(a.Indices.WriteInt32s(), indices)
+	copy(a.Values.WriteFloats(), values)
+	return &autograd.Sparse{Rows: a, Columns: team.Transpose(a, tensor.Features)}
+}
+
 // place copies rows to the places of their vertices.
 func place(to []float32, rows *tensor.Matrix, vertices []int32) {
 	n, all := rows.Cols, rows.ReadFloats()
@@ -329,4 +366,36 @@ func near(t *testing.T, what string, got, want []float32) {
 	if !(worst <= max(1e-5*largest, 1e-6)) { // the rounding of sums whose terms of about 1 cancel
 		t.Errorf("%s: off by %.3g where the largest value is %.3g", what, worst, largest)
 	}
+}
+
+// TestKeepsDenseFeatures: training makes sparse features dense once, where an operation reads them so, and
+// evaluation alone leaves nothing.
+func TestKeepsDenseFeatures(t *testing.T) {
+	p, err := program.Read(strings.NewReader(`{"version":1,"class":"Net","parameters":[],"operations":[
+		{"op":"features","shape":[300]},{"op":"gather","in":[0],"end":"source"},
+		{"op":"scatter","in":[1],"reduce":"max"}],"output":2}`))
+	require.NoError(t, err)
+	g := paralleltest.GraphOf(t, 500, graph.Edges{Source: []int32{0, 3}, Target: []int32{2, 499}})
+	paralleltest.Workers{Mesh: paralleltest.Grid(1, 1, 1), Graph: g}.Run(t, func(c engine.Config) {
+		part := axisOf(c, paralleltest.Grid(1, 1, 1))
+		specs, err := p.Blocks(gnn.Schema{Types: []gnn.VertexType{{Vertices: 500, Columns: 300}}}, 300, 1)
+		exchange.Must(err)
+		model := gnn.Build(specs, 0, len(specs), gnn.Env{
+			Params: nn.NewParams(c.Team, 1), Schema: part.Schema(), Rows: part.Types(),
+			Propagators: part.Propagator,
+		})
+		memory := c.Team.Memory
+		m := memory.New(tensor.Features, 500, 300)
+		c.Team.Fill(m, 1)
+		x, live := compressed(c.Team, m), memory.LiveTensors()
+		for pass, training := range []bool{false, true, true, false} {
+			tape := autograd.NewTape(c.Team)
+			tape.Training = training
+			model.Forward(gnn.StateOf(tape.SparseFixed(x, part.Types()[0]))).Output().Drop()
+			kept := memory.LiveTensors() - live
+			if dense := int64(4 * 500 * 300); pass == 0 && kept != 0 || pass > 0 && kept/dense != 1 {
+				t.Errorf("after pass %d %d bytes are kept, and the dense form has %d", pass, kept, dense)
+			}
+		}
+	})
 }

@@ -19,11 +19,47 @@ type pass struct {
 	rows  *autograd.Var   // in a message function any rows of the edges, in a loss of the vertices
 	edges *gnn.Edges      // nil: the rows are vertices
 	vars  map[*value]*autograd.Var
-	left  map[*value]int // how many readers are still to come
+	dense map[*value]*autograd.Var // of those that are sparse
+	left  map[*value]int           // how many readers are still to come
 }
 
-// of returns a value that was computed: rows × the size of its shape, or one row for a tensor without rows.
-func (p *pass) of(v *value) *autograd.Var { return p.vars[p.code.alias(v)] }
+// of returns a value that was computed, dense: rows × the size of its shape, or one row for a tensor without
+// rows.
+func (p *pass) of(v *value) *autograd.Var {
+	v = p.code.alias(v)
+	x := p.vars[v]
+	if x.Sparse() == nil {
+		return x
+	}
+	if p.dense[v] == nil {
+		p.dense[v] = p.madeDense(x)
+	}
+	return p.dense[v]
+}
+
+// madeDense is the dense form of sparse features. Training keeps that of features that are the same in every
+// epoch.
+func (p *pass) madeDense(x *autograd.Var) *autograd.Var {
+	s := x.Sparse()
+	if p.kept[s] == nil {
+		if !x.Fixed() || !p.tape.Training {
+			return autograd.Dense(x)
+		}
+		m := p.tape.Memory().NewElement(tensor.Features, p.tape.Storage, x.Rows(), x.Cols())
+		p.tape.Team.Densify(m, s.Rows)
+		m.SetReadOnly()
+		p.kept[s] = m
+	}
+	return p.tape.Constant(p.kept[s], x.RowSet())
+}
+
+// factor is what a product with a weight reads: features may be sparse.
+func (p *pass) factor(v *value) *autograd.Var {
+	if x := p.vars[p.code.alias(v)]; x.Cols() == v.Shape[len(v.Shape)-1] {
+		return x
+	}
+	return p.of(v) // each row of v becomes several
+}
 
 // result computes everything and returns a value.
 func (p *pass) result(v *value) *autograd.Var {
@@ -33,7 +69,7 @@ func (p *pass) result(v *value) *autograd.Var {
 
 // run computes all values of the code. It drops each after its last reader.
 func (p *pass) run() {
-	p.left = map[*value]int{}
+	p.left, p.dense = map[*value]int{}, map[*value]*autograd.Var{}
 	for v, n := range p.code.uses {
 		p.left[v] = n
 	}
@@ -45,11 +81,15 @@ func (p *pass) run() {
 		for _, x := range s.reads {
 			x = p.code.alias(x)
 			p.left[x]--
+			last := p.left[x] == 0
 			switch {
 			case p.vars[x] == z: // dropout without a mask
 				made[s.value] = made[x]
-			case p.left[x] == 0 && made[x]:
+			case last && made[x]:
 				p.vars[x].Drop()
+			}
+			if dense := p.dense[x]; last && dense != nil {
+				dense.Drop()
 			}
 		}
 	}
@@ -94,7 +134,10 @@ func (p *pass) compute(s step) *autograd.Var {
 	case "scatter":
 		return p.message(v)
 	case "dropout":
-		x := p.own(v.in[0])
+		x := p.vars[p.code.alias(v.in[0])]
+		if x.Sparse() == nil {
+			x = p.own(v.in[0])
+		}
 		return autograd.Dropout(x, nn.Dropout{Path: v.o.Path, P: v.o.P}.Mask(x))
 	case "linear":
 		return p.linear(v)
@@ -147,7 +190,7 @@ func (p *pass) parameter(name string) *autograd.Var {
 
 // linear is a product with a weight, and its bias.
 func (p *pass) linear(v *value) *autograd.Var {
-	x, w := p.of(v.in[0]), p.weight(v.in[1])
+	x, w := p.factor(v.in[0]), p.weight(v.in[1])
 	n := v.in[0].Shape[len(v.in[0].Shape)-1]
 	z := autograd.Linear(inGroups(x, n), w)
 	if len(v.in) == 3 {
@@ -278,7 +321,8 @@ func (p *pass) matmul(v *value) *autograd.Var {
 	if lead > 1 {
 		w = autograd.BlockDiagonal(w, lead)
 	}
-	return outOfGroups(autograd.Linear(inGroups(p.of(x), lead*k), w), p.of(x), v.size())
+	rows := p.factor(x)
+	return outOfGroups(autograd.Linear(inGroups(rows, lead*k), w), rows, v.size())
 }
 
 // grouped are operations along dimensions of a row.

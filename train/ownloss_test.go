@@ -285,34 +285,21 @@ func TestRegularizationOnMeshes(t *testing.T) {
 		{"op":"scatter","in":[4],"reduce":"mean"},{"op":"linear","in":[5,2]},{"op":"gather","in":[6],"end":"source"},
 		{"op":"scatter","in":[7],"reduce":"mean"},{"op":"sum","in":[1]},{"op":"sum","in":[2]},
 		{"op":"constant","values":[2]},{"op":"mul","in":[10,11]},{"op":"add","in":[9,12]}],"output":8`
-	init, added, factors := nn.State{}, 0., map[string]float64{"v": 1, "w": 2}
-	for name, shape := range map[string][]int{"v": {8, 13}, "w": {5, 8}} {
-		of := nn.Tensor{Shape: shape}
-		for k := range shape[0] * shape[1] {
-			of.Float32 = append(of.Float32, float32(k%7-2)/16)
-			added += factors[name] * float64(of.Float32[k])
+	shapes, factors := map[string][]int{"v": {8, 13}, "w": {5, 8}}, map[string]float64{"v": 1, "w": 2}
+	added := 0.
+	for name, shape := range shapes {
+		for _, x := range sixteenths(shape) {
+			added += factors[name] * float64(x)
 		}
-		init[name] = of
-	}
-	var weights bytes.Buffer
-	require.NoError(t, safetensors.Write(&weights, init, nil))
-	folder := t.TempDir()
-	file := func(name string, content []byte) string {
-		path := filepath.Join(folder, name)
-		require.NoError(t, os.WriteFile(path, content, 0o666))
-		return path
 	}
 	for _, parallel := range []string{"graph=1", "graph=4", "tensor=2", "graph=2,tensor=2", "pipeline=2"} {
 		var results [2]*Result
 		for k, more := range []string{"", `,"regularization":13`} {
-			o := Defaults()
+			o := programOptions(t, shapes, operations+more)
 			o.Epochs, o.LR, o.Optimizer, o.Parallel = 1, .5, "sgd", parallel
 			if parallel == "pipeline=2" {
 				o.Chunks = 1
 			}
-			o.Init = file("init.safetensors", weights.Bytes())
-			o.Program.Path = file("program.json", []byte(`{"version":1,"class":"Net","parameters":[
-				{"name":"v","shape":[8,13],"trained":true},{"name":"w","shape":[5,8],"trained":true}],`+operations+more+"}"))
 			results[k] = mustRun(t, &Job{Graph: tangle(t, 700, 3000), Options: o})
 		}
 		assert.Near(t, results[0].Losses[0]+added, results[1].Losses[0], 1e-5, "%s: the loss", parallel)
@@ -323,4 +310,32 @@ func TestRegularizationOnMeshes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// programOptions are options with a program that has parameters of these shapes, with initial values, and the
+// rest of its text.
+func programOptions(t *testing.T, shapes map[string][]int, text string) Options {
+	t.Helper()
+	init, parameters := nn.State{}, []string{}
+	for name, shape := range shapes {
+		init[name] = nn.Tensor{Shape: shape, Float32: sixteenths(shape)}
+		parameters = append(parameters,
+			fmt.Sprintf(`{"name":%q,"shape":[%d,%d],"trained":true}`, name, shape[0], shape[1]))
+	}
+	var weights bytes.Buffer
+	require.NoError(t, safetensors.Write(&weights, init, nil))
+	o, folder := Defaults(), t.TempDir()
+	o.Init, o.Program.Path = filepath.Join(folder, "init.safetensors"), filepath.Join(folder, "program.json")
+	require.NoError(t, os.WriteFile(o.Init, weights.Bytes(), 0o666))
+	text = fmt.Sprintf(`{"version":1,"class":"Net","parameters":[%s],%s}`, strings.Join(parameters, ","), text)
+	require.NoError(t, os.WriteFile(o.Program.Path, []byte(text), 0o666))
+	return o
+}
+
+// sixteenths are numbers for a matrix, whose sums of few are exact.
+func sixteenths(shape []int) (values []float32) {
+	for k := range shape[0] * shape[1] {
+		values = append(values, float32(k%7-2)/16)
+	}
+	return values
 }

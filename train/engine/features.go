@@ -31,8 +31,10 @@ func input(all []*features, t *autograd.Tape) (s gnn.State) {
 // On puts the features on a tape: rows × F.
 func (f *features) On(t *autograd.Tape) *autograd.Var {
 	switch {
-	case f.sparse != nil:
+	case f.sparse != nil && f.varying:
 		return t.SparseConstant(f.sparse, f.rows)
+	case f.sparse != nil:
+		return t.SparseFixed(f.sparse, f.rows)
 	case f.varying:
 		return t.Constant(f.dense, f.rows)
 	}

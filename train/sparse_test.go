@@ -1,0 +1,90 @@
+package train
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/internal/assert"
+)
+
+// TestSparseProgram compares programs on sparse features with runs on the same features, dense.
+// Where nothing but products reads the features, no worker ever holds their dense form: memory is below it.
+func TestSparseProgram(t *testing.T) {
+	const columns = 1000
+	sparse, dense := wordy(t, columns)
+	matrix := int64(4 * columns * sparse.Vertices())
+	// conv(x) + x·u of each layer, the first on dropout(x)
+	layer := func(x, at int, v, u string) string {
+		return fmt.Sprintf(`{"op":"parameter","name":%q},{"op":"linear","in":[%d,%d]},
+			{"op":"gather","in":[%d],"end":"source"},{"op":"scatter","in":[%d],"reduce":"mean"},
+			{"op":"parameter","name":%q},{"op":"linear","in":[%d,%d]},{"op":"add","in":[%d,%d]},`,
+			v, x, at, at+1, at+2, u, x, at+4, at+3, at+5)
+	}
+	for name, c := range map[string]struct {
+		first    string // the operations on the features, of which the last has 8 columns
+		products bool
+	}{
+		"products": {`{"op":"dropout","in":[0],"p":0.5,"path":"a"},` + layer(1, 2, "v", "u") +
+			`{"op":"relu","in":[8]},`, true},
+		"aggregate, then a product": {`{"op":"gather","in":[0],"end":"source"},
+			{"op":"scatter","in":[1],"reduce":"mean"},{"op":"parameter","name":"v"},{"op":"linear","in":[2,3]},
+			{"op":"parameter","name":"u"},{"op":"linear","in":[0,5]},{"op":"constant","values":[0]},
+			{"op":"add","in":[6,7]},{"op":"add","in":[4,8]},`, true},
+		"a maximum and a product": {`{"op":"gather","in":[0],"end":"source"},
+			{"op":"scatter","in":[1],"reduce":"max"},{"op":"parameter","name":"v"},{"op":"linear","in":[2,3]},
+			{"op":"parameter","name":"u"},{"op":"linear","in":[0,5]},{"op":"reshape","in":[6],"shape":[8]},
+			{"op":"add","in":[4,7]},{"op":"relu","in":[8]},`, false},
+		"dropout and a maximum": {`{"op":"dropout","in":[0],"p":0.5,"path":"a"},
+			{"op":"gather","in":[1],"end":"source"},{"op":"scatter","in":[2],"reduce":"max"},
+			{"op":"parameter","name":"v"},{"op":"linear","in":[3,4]},{"op":"parameter","name":"u"},
+			{"op":"linear","in":[1,6]},{"op":"add","in":[5,7]},{"op":"relu","in":[8]},`, false},
+	} {
+		shapes := map[string][]int{"v": {8, columns}, "u": {8, columns}, "w": {5, 8}, "b": {5, 8}}
+		o := programOptions(t, shapes, `"operations":[{"op":"features","shape":[1000]},`+c.first+
+			strings.TrimSuffix(layer(9, 10, "w", "b"), ",")+`],"output":16`)
+		o.Optimizer, o.Epochs, o.LR, o.Threads = "sgd", 2, .1, 1
+		for _, parallel := range []string{"graph=1", "graph=2", "tensor=2", "pipeline=2"} {
+			o.Parallel = parallel
+			if o.Chunks = 0; parallel == "pipeline=2" {
+				o.Chunks = 1
+			}
+			what := name + ", " + parallel
+			want := mustRun(t, &Job{Graph: dense, Options: o})
+			got, peak := planAndRun(t, &Job{Graph: sparse, Options: o})
+			for k, loss := range got.Losses {
+				assert.Near(t, want.Losses[k], loss, 1e-6, "%s: loss %d", what, k)
+			}
+			for k, x := range got.Logits {
+				assert.Near(t, float64(want.Logits[k]), float64(x), 1e-5, "%s: logit %d", what, k)
+			}
+			if below := peak < matrix; c.products && !below {
+				t.Errorf("%s: %d bytes, and the features' dense form has %d", what, peak, matrix)
+			}
+		}
+	}
+}
+
+// wordy is a graph whose vertices have a few of many words, and the same graph with dense features.
+func wordy(t *testing.T, columns int) (sparse, dense *graph.Graph) {
+	sparse = tangle(t, 700, 3000)
+	dense = sparse.Copy()
+	s := graph.Features{Columns: columns, Indptr: []int64{0}}
+	d := graph.Features{Columns: columns, Dense: make([]float32, sparse.Vertices()*columns)}
+	for v := range sparse.Vertices() {
+		words := []int32{}
+		for k := range 9 {
+			words = append(words, int32((v*37+k*k*111+int(sparse.Labels.Class[v]))%columns))
+		}
+		slices.Sort(words)
+		for k, word := range slices.Compact(words) {
+			s.Indices, s.Data = append(s.Indices, word), append(s.Data, float32((v+k)%5-1)/4)
+			d.Dense[v*columns+int(word)] = s.Data[len(s.Data)-1]
+		}
+		s.Indptr = append(s.Indptr, int64(len(s.Data)))
+	}
+	sparse.Types[0].Features, dense.Types[0].Features = s, d
+	return sparse, dense
+}
