@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/assert"
 	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/kernel/reference"
 	"weft/tensor"
 )
@@ -730,7 +731,7 @@ func conformMatMul(s *suite) {
 			}
 			s.types(x, func(x *tensor.Matrix, of tensor.Element) {
 				factor := exact(w)
-				if x.Element == tensor.BFloat16 && kernel.MultipliesBFloat16() {
+				if x.Element == tensor.BFloat16 && (kernel.MultipliesBFloat16() || kerneltest.OnCard()) {
 					factor = exact(s.as(tensor.BFloat16, w))
 				}
 				if transposed {

@@ -59,9 +59,9 @@ const (
 )
 
 // MatMul is z = x·w for x rows × in and w in × out, or out × in where it is read transposed. z and x are
-// Float32 or BFloat16, and w is Float32. Where x is BFloat16 and the processor multiplies such numbers
-// (MultipliesBFloat16), w is rounded to BFloat16. Elsewhere ProductRows rows at a time are converted to Float32.
-// Sums are Float32, and z is rounded once.
+// Float32 or BFloat16, and w is Float32. Where x is BFloat16 and a card, or a processor that multiplies such
+// numbers (MultipliesBFloat16), computes the product, w is rounded to BFloat16. Elsewhere ProductRows rows at a
+// time are converted to Float32. Sums are Float32, and z is rounded once.
 func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	transposed, accumulate := read == Transposed, to == Accumulate
 	in, out := w.Rows, w.Cols

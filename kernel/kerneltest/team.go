@@ -24,11 +24,14 @@ type test interface {
 	Error(args ...any)
 }
 
+// OnCard reports whether tests compute on a card: $WEFT_DEVICE is cuda.
+func OnCard() bool { return os.Getenv("WEFT_DEVICE") == "cuda" }
+
 // Team is kernel.NewTeam, or where $WEFT_DEVICE is cuda a team on card 0, until the test ends. memory has no
 // matrices yet, or is that of another such team.
 func Team(t test, threads int, memory *tensor.Meter) *kernel.Team {
 	t.Helper()
-	if os.Getenv("WEFT_DEVICE") != "cuda" {
+	if !OnCard() {
 		return kernel.NewTeam(threads, memory)
 	}
 	if d, found := devices.Load(memory); found {
