@@ -15,7 +15,8 @@ import (
 // leaves are what the programs of TestRules read: rows of vertices (0) as the source (1) and as the target
 // (2) of each edge, a weight (3), a vector (4), and the edges' weights as numbers (5) and as rows (6).
 const leaves = `{"version": 1, "class": "Net", "parameters": [
-	{"name": "w", "shape": [4, 4], "trained": true}, {"name": "b", "shape": [4], "trained": true}],
+	{"name": "w", "shape": [4, 4], "trained": true}, {"name": "b", "shape": [4], "trained": true},
+	{"name": "c", "shape": [2], "trained": true}],
 	"operations": [{"op": "features", "shape": [4]}, {"op": "gather", "in": [0], "end": "source"},
 	{"op": "gather", "in": [0], "end": "target"}, {"op": "parameter", "name": "w"},
 	{"op": "parameter", "name": "b"}, {"op": "edge_weight"}, {"op": "reshape", "in": [5], "shape": [1]}, `
@@ -45,6 +46,11 @@ func TestRules(t *testing.T) {
 			`"op": "linear", "in": [0, 3, 4]`, `"op": "layer_norm", "in": [7, 4, 4], "dims": [0], "eps": 1`,
 			`"op": "relu", "in": [8]`,
 		}, "linear + bias; relu(layer_norm(linear))"},
+		{"a norm of groups, which no step has", []string{
+			`"op": "parameter", "name": "c"`, `"op": "reshape", "in": [0], "shape": [2, 2]`,
+			`"op": "layer_norm", "in": [8, 7, 7], "dims": [1], "eps": 1`, `"op": "relu", "in": [9]`,
+			`"op": "dropout", "in": [10], "p": 0.5, "path": "a"`, `"op": "reshape", "in": [11], "shape": [4]`,
+		}, "layer_norm(reshape); pointwise relu; dropout"},
 		{"a factor of 1", []string{
 			`"op": "constant", "shape": [], "values": [1]`, `"op": "mul", "in": [0, 7]`,
 			`"op": "linear", "in": [8, 3]`,

@@ -22,6 +22,7 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
+	"weft/partition"
 	"weft/train/setting"
 )
 
@@ -253,6 +254,26 @@ func TestResumeOnAnotherMesh(t *testing.T) {
 				t.Errorf("the losses differ by %.1e: %v, want %v", d, got.Losses, want.Losses)
 			}
 		})
+	}
+}
+
+// TestResumeOnOtherPartitions: a run that continues on other partitions of the same mesh tells their memory, and
+// not that of those before, which took more.
+func TestResumeOnOtherPartitions(t *testing.T) {
+	o := resumes()["sage graph=3"]
+	g := tangle(t, 1500, 0)
+	memory := func(method, folder string, from *checkpoint.Checkpoint) []int64 {
+		o.Partition = method
+		j := &Job{Graph: g, Options: o}
+		follow(j, folder, from)
+		j.Checkpoints.Partition = method
+		return mustRun(t, j).PeakTensorBytes
+	}
+	from, folder := stopped(t, g, o, 4)
+	random, metis := memory(partition.Random, t.TempDir(), nil), memory(partition.Metis, t.TempDir(), nil)
+	assert.Equal(t, metis, memory(partition.Metis, folder, from))
+	if random[0] <= metis[0] {
+		t.Errorf("worker 0 takes %d bytes of random partitions, %d of METIS's", random[0], metis[0])
 	}
 }
 
