@@ -367,35 +367,3 @@ func near(t *testing.T, what string, got, want []float32) {
 		t.Errorf("%s: off by %.3g where the largest value is %.3g", what, worst, largest)
 	}
 }
-
-// TestKeepsDenseFeatures: training makes sparse features dense once, where an operation reads them so, and
-// evaluation alone leaves nothing.
-func TestKeepsDenseFeatures(t *testing.T) {
-	p, err := program.Read(strings.NewReader(`{"version":1,"class":"Net","parameters":[],"operations":[
-		{"op":"features","shape":[300]},{"op":"gather","in":[0],"end":"source"},
-		{"op":"scatter","in":[1],"reduce":"max"}],"output":2}`))
-	require.NoError(t, err)
-	g := paralleltest.GraphOf(t, 500, graph.Edges{Source: []int32{0, 3}, Target: []int32{2, 499}})
-	paralleltest.Workers{Mesh: paralleltest.Grid(1, 1, 1), Graph: g}.Run(t, func(c engine.Config) {
-		part := axisOf(c, paralleltest.Grid(1, 1, 1))
-		specs, err := p.Blocks(gnn.Schema{Types: []gnn.VertexType{{Vertices: 500, Columns: 300}}}, 300, 1)
-		exchange.Must(err)
-		model := gnn.Build(specs, 0, len(specs), gnn.Env{
-			Params: nn.NewParams(c.Team, 1), Schema: part.Schema(), Rows: part.Types(),
-			Propagators: part.Propagator,
-		})
-		memory := c.Team.Memory
-		m := memory.New(tensor.Features, 500, 300)
-		c.Team.Fill(m, 1)
-		x, live := compressed(c.Team, m), memory.LiveTensors()
-		for pass, training := range []bool{false, true, true, false} {
-			tape := autograd.NewTape(c.Team)
-			tape.Training = training
-			model.Forward(gnn.StateOf(tape.SparseFixed(x, part.Types()[0]))).Output().Drop()
-			kept := memory.LiveTensors() - live
-			if dense := int64(4 * 500 * 300); pass == 0 && kept != 0 || pass > 0 && kept/dense != 1 {
-				t.Errorf("after pass %d %d bytes are kept, and the dense form has %d", pass, kept, dense)
-			}
-		}
-	})
-}
