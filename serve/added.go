@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/internal/refusal"
@@ -215,19 +214,18 @@ type way struct {
 // joined is a relation, and the type of its other end.
 type joined struct{ relation, other int }
 
-// ways finds what edges of new vertices may be of. kinds are the numbers of vertex types.
-func ways(g *graph.Graph, kinds map[string]int) map[way][]joined {
+// ways finds what edges of new vertices may be of.
+func ways(g *appended.Base) map[way][]joined {
 	ways := map[way][]joined{}
-	for i := range g.Relations {
+	for i, ends := range g.Ends {
 		r := &g.Relations[i]
-		from, short, to := r.Ends()
-		source, target := kinds[from], kinds[to]
+		_, short, _ := r.Ends()
 		names := []string{"", short, r.FullName()}
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
-			out, in := way{source, true, name}, way{target, false, name}
-			ways[out] = append(ways[out], joined{i, target})
-			ways[in] = append(ways[in], joined{i, source})
+			out, in := way{ends.Source, true, name}, way{ends.Target, false, name}
+			ways[out] = append(ways[out], joined{i, ends.Target})
+			ways[in] = append(ways[in], joined{i, ends.Source})
 		}
 	}
 	return ways

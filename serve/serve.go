@@ -122,7 +122,7 @@ func New(m Model, o Options) *Server {
 		s.ids = append(s.ids, newIDs(t.Count, t.Names))
 		s.kinds[t.Name()] = kind
 	}
-	s.ways = ways(m.Graph, s.kinds)
+	s.ways = ways(m.Predictor.Base())
 	s.metrics = newFigures(s)
 	return s
 }

@@ -36,8 +36,12 @@ type Base struct {
 	// Arrangements bring the graph's features, by vertex type, into the form of those that are appended. nil:
 	// they have it.
 	Arrangements []*columns.Arrangement
+	Ends         []Ends                   // by relation
 	out          []func() *graph.Relation // by relation: out-neighbours, listed at the first use
 }
+
+// Ends are the numbers of the vertex types that a relation joins.
+type Ends struct{ Source, Target int }
 
 // Graph is a graph with an addition. It reads the graph's arrays: use it within Guard.
 type Graph struct {
@@ -52,10 +56,9 @@ func On(g *graph.Graph) *Base {
 	types := g.Types
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		b.out = append(b.out, sync.OnceValue(func() *graph.Relation {
-			source, _, _ := g.Joins(r) // which an open graph has
-			return r.Reversed(types[source].Count)
-		}))
+		source, target, _ := g.Joins(r) // which an open graph has
+		b.Ends = append(b.Ends, Ends{source, target})
+		b.out = append(b.out, sync.OnceValue(func() *graph.Relation { return r.Reversed(types[source].Count) }))
 	}
 	return b
 }
@@ -126,15 +129,11 @@ func (b *Base) With(a *Addition) (*Graph, error) {
 		return nil, refusal.Errorf("%d vertices: a graph has fewer than 2³¹", all)
 	}
 	for i := range b.Relations {
-		r, e := &b.Relations[i], &a.Edges[i]
-		source, target, err := b.Joins(r)
-		if err != nil {
-			return nil, err
-		}
+		r, e, ends := &b.Relations[i], &a.Edges[i], b.Ends[i]
 		if err := checkEdges(r, e); err != nil {
 			return nil, refusal.Errorf("new edges of %s: %w", r.FullName(), err)
 		}
-		if err := e.CheckEnds(0, g.Counts[source], g.Counts[target]); err != nil {
+		if err := e.CheckEnds(0, g.Counts[ends.Source], g.Counts[ends.Target]); err != nil {
 			return nil, refusal.Errorf("new edges of %s: %w", r.FullName(), err)
 		}
 	}

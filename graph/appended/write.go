@@ -113,13 +113,9 @@ func (g *Graph) features(w *graph.Writer, kind int, progress graph.Progress) err
 // edges writes the edges of a relation: those of the graph, and new ones.
 func (g *Graph) edges(w *graph.Writer, relation int, progress graph.Progress) error {
 	r := &g.Relations[relation]
-	_, target, err := g.Joins(r)
-	if err != nil {
-		return err
-	}
 	all, done := int64(len(r.Sources)+g.Added.Edges[relation].Len()), int64(0)
 	return w.In(relation, all, r, func(write func(*graph.Relation) error) error {
-		return g.In(relation).rows(g.Counts[target], func(rows *graph.Relation) error {
+		return g.In(relation).rows(g.Counts[g.Ends[relation].Target], func(rows *graph.Relation) error {
 			progress.Of("copying edges", done, all)
 			done += int64(len(rows.Sources))
 			g.Unload() // rows are a copy
