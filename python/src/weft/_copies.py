@@ -140,4 +140,5 @@ _HOLDERS = (types.FunctionType, types.MethodType, functools.partial, tuple, list
 
 def _is_object(value: Any) -> bool:
     """Whether a value is an object of a class of the user's own, which is no module."""
-    return hasattr(value, "__dict__") and is_plain(value) and not isinstance(value, (type, types.ModuleType, nn.Module, torch.Tensor))
+    other = isinstance(value, (type, types.ModuleType, nn.Module, torch.Tensor))
+    return hasattr(value, "__dict__") and is_plain(value) and not other

@@ -9,7 +9,8 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
-# The packages that a call of a module goes through, or that a module holds objects of, beside the standard library.
+# The packages that a call of a module goes through, or that a module holds objects of, beside the standard
+# library.
 _PACKAGES = (
     "dgl jinja2 numpy pyg_lib scipy sympy torch torch_cluster torch_geometric torch_scatter torch_sparse "
     "torch_spline_conv torchgen weft"
@@ -19,14 +20,16 @@ _PACKAGES = (
 _HOLDERS = ("argparse", "collections", "functools", "queue", "types")
 
 # What is written while it runs: by PyTorch Geometric from templates, and by Python, PyTorch and SymPy.
-_WRITTEN = re.compile(r"/torch_geometric\.nn\.|_(propagate|edge_updater)_\w+\.py$|^<(frozen|eval|lambdif|string)")
+_WRITTEN = re.compile(
+    r"/torch_geometric\.nn\.|_(propagate|edge_updater)_\w+\.py$|^<(frozen|eval|lambdif|string)"
+)
 
 
 @functools.cache
 def _directories() -> tuple[str, ...]:
     """The folders of the packages that are installed."""
-    found = [find_spec(name) for name in _PACKAGES]
-    return tuple(os.path.join(of, "") for spec in found if spec and spec.origin for of in spec.submodule_search_locations or ())
+    found = [spec for name in _PACKAGES if (spec := find_spec(name)) and spec.origin]
+    return tuple(os.path.join(of, "") for spec in found for of in spec.submodule_search_locations or ())
 
 
 @functools.cache
@@ -48,6 +51,7 @@ def is_library(module: str) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether an object is what its attributes are: one of a class of the user's own, or one that holds what it is given."""
+    """Whether an object is what its attributes are: one of a class of the user's own, or one that holds what it is
+    given."""
     kind = type(value).__module__
     return kind.partition(".")[0] in _HOLDERS or not is_library(kind)

@@ -48,7 +48,8 @@ def flags(
         return known
     z = (columns,) if shape is None else shape
     of_labels = {"classes": (), "several": (columns,), "values": z}[kind]
-    _check_calls(loss, torch.linspace(0.05, 0.95, _TRIED * math.prod(z)).view(_TRIED, *z), _zeros(kind, of_labels)[:_TRIED], columns)
+    logits = torch.linspace(0.05, 0.95, _TRIED * math.prod(z)).view(_TRIED, *z)
+    _check_calls(loss, logits, _zeros(kind, of_labels)[:_TRIED], columns)
     text = _traced(loss, torch.zeros(_TRACED, *z), _zeros(kind, of_labels), columns)
     file = scratch.path / "loss.json"
     file.write_text(text, encoding="utf-8")
@@ -251,8 +252,8 @@ def _check_calls(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> Non
         if _watch.drawn() != drawn:
             raise Refused("loss: draws random numbers of Python or NumPy: a loss is the same in each epoch")
         after = _watch.kept(loss)
-    found = _watch.changed(_watch.without_tensors(before), _watch.without_tensors(after)) | tensors.changed(before, after)
-    if found:
+    found = _watch.changed(_watch.without_tensors(before), _watch.without_tensors(after))
+    if found := found | tensors.changed(before, after):
         raise Refused(f"loss: changes {min(found)} in each call: a loss is the same in each epoch")
 
 

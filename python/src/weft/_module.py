@@ -50,7 +50,8 @@ def counts_of(settings: Mapping[str, Any], graph: str | None) -> dict[str, Any]:
     """
     if graph is None:
         return {name: settings.get(name) for name in ("vertices", "features", "classes")}
-    given = [_program.flag(name, _program.listed(settings[name])) for name in of_tables(settings) if settings[name] is not None]
+    some = {name: settings[name] for name in of_tables(settings) if settings[name] is not None}
+    given = [_program.flag(name, _program.listed(value)) for name, value in some.items()]
     return json.loads(_program.run(["inspect", graph, "--json", *given]))  # type: ignore[no-any-return]
 
 
@@ -122,7 +123,12 @@ def in_place(
 
 
 def _traced(
-    module: torch.nn.Module, optimizer: Any, settings: Mapping[str, Any], counts: Mapping[str, Any], scratch: Scratch, name: str
+    module: torch.nn.Module,
+    optimizer: Any,
+    settings: Mapping[str, Any],
+    counts: Mapping[str, Any],
+    scratch: Scratch,
+    name: str,
 ) -> tuple[dict[str, Any], torch.nn.Module]:
     """The settings, with a program in the place of the module, and the module."""
     from . import _watch

@@ -380,7 +380,9 @@ def inspect(data: Data, **tables: Any) -> dict[str, Any]:
     """
     _program.check_keywords("train", tables, _TAKEN)
     for name in tables.keys() - set(_module.of_tables(tables)):
-        raise TypeError(f"unknown keyword {name}: inspect counts a graph, and takes how tables are read; give it to weft.train")
+        raise TypeError(
+            f"unknown keyword {name}: inspect counts a graph, and takes how tables are read; give it to weft.train"
+        )
     graph = graph_of(data)
     return _module.counts_of(tables, argument(data, graph))
 
@@ -502,7 +504,8 @@ def sweep(
         base = file["settings"]
         modules: dict[str, Any] = {}
         made_of = lists.get("model", ())
-        counts = _module.counts_of(base, given) if any(map(callable, (*made_of, base.get("model"), base.get("loss")))) else {}
+        ask = any(map(callable, (*made_of, base.get("model"), base.get("loss"))))
+        counts = _module.counts_of(base, given) if ask else {}
         if made_of and all(map(callable, made_of)):  # each has its own
             base = {name: value for name, value in base.items() if name != "regularization"}
         file["settings"], model = _module.in_place(base, given, scratch, counts=counts)

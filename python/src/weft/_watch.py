@@ -173,7 +173,8 @@ def _functions_of(of: Any, layers: Mapping[str, nn.Module]) -> list[types.Functi
         elif isinstance(value, types.MethodType):
             left += [value.__func__, value.__self__]
         elif isinstance(value, (staticmethod, classmethod, property, functools.cached_property)):
-            left.append(getattr(value, "__func__", None) or getattr(value, "fget", None) or getattr(value, "func", None))
+            names = ("__func__", "fget", "func")
+            left += [getattr(value, name) for name in names if hasattr(value, name)]
         elif isinstance(value, types.FunctionType):
             if not is_library(value.__module__ or ""):
                 found.append(value)
@@ -216,23 +217,30 @@ def _outer(function: types.FunctionType) -> dict[str, Any]:
 
 
 # What has no state of its own: that of classes and modules is what their names stand for.
-_CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod, property)
+_CODE = (
+    *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
+    *(staticmethod, classmethod, property),
+)
 
 
 def _variables(function: types.FunctionType) -> dict[str, Any]:
-    """What a function may read by its names: variables of its file, of its closure, and of modules and classes of the user's own."""
-    names = _names(function.__code__)
-    closure = {name: cell.cell_contents for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()) if _is_full(cell)}
-    imported = {name: sys.modules[name] for name in names & sys.modules.keys()}  # in it
-    left: list[tuple[str, Mapping[str, Any]]] = [("", {name: of for name, of in (imported | function.__globals__).items() if name in names} | closure)]
+    """What a function may read by its names: variables of its file, of its closure, and of modules and classes of
+    the user's own."""
+    code, file = function.__code__, function.__globals__
+    names = _names(code) | set(code.co_freevars)
+    cells = zip(code.co_freevars, function.__closure__ or ())
+    closure = {name: cell.cell_contents for name, cell in cells if _is_full(cell)}
+    imported = {name: sys.modules[name] for name in names & sys.modules.keys() - file.keys()}  # in the function
+    left: list[tuple[str, Mapping[str, Any]]] = [("", file | imported | closure)]
     found, seen = dict[str, Any](), set[int]()
     while left:
         prefix, scope = left.pop()
-        for name in scope if not prefix else names & scope.keys():
+        for name in names & scope.keys():
             found[prefix + name] = value = scope[name]
-            of = value.__module__ if isinstance(value, type) else value.__name__ if isinstance(value, types.ModuleType) else None
-            if of is not None and not is_library(of) and id(value) not in seen:
-                seen.add(id(value))
+            if not isinstance(value, (type, types.ModuleType)) or id(value) in seen:
+                continue
+            seen.add(id(value))
+            if not is_library(value.__module__ if isinstance(value, type) else value.__name__):
                 left.append((f"{prefix}{name}.", vars(value)))
     return found
 
@@ -243,7 +251,7 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
 
 
 def without_tensors(state: Any) -> Any:
-    """A state in which any tensor equals any other: what is computed from one would show in the output."""
+    """A state in which any tensor equals any other: which of them a call reads, TensorsRead tells."""
     if isinstance(state, Same) and isinstance(state.of, Tensor):
         return None
     if isinstance(state, dict):
@@ -271,7 +279,9 @@ class TensorsRead(TorchFunctionMode):  # type: ignore[misc]
 
 
 # What tells nothing of a tensor's numbers.
-_SHAPES = frozenset("shape size dim ndim numel stride dtype device layout is_leaf requires_grad grad_fn is_floating_point __len__".split())
+_SHAPES = frozenset(
+    "shape size dim ndim numel stride dtype device layout is_leaf requires_grad grad_fn is_floating_point __len__".split()
+)
 
 
 def _tensors(state: Any) -> Iterator[int]:
