@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from ._lowering import Lowering, bounds, free_sizes, lowers, named, times_of
 from ._operations import (
-    PAIRS,
     WITH_LOOPS,
     WITHOUT_LOOPS,
     Chosen,
@@ -29,6 +28,7 @@ from ._operations import (
     base_of,
     in_words,
     kind_of,
+    of_pairs,
 )
 
 # -- element by element
@@ -890,7 +890,7 @@ def _matrices(to: Lowering, x: Value, y: Value) -> Value:
     if at_x and not at_y and len(y.shape) >= at_x:
         y = to.dropped(y, len(y.shape) - at_x)
     elif at_x != at_y and at_y:
-        raise Unlowerable(PAIRS)
+        raise Unlowerable(of_pairs((x.rows, y.rows)))
     return _rowwise(to, x, y, x.rows, at_x - 1 if at_x else 0)
 
 

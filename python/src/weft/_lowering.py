@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from ._errors import Refused
 from ._library import is_library_file
 from ._operations import (
-    PAIRS,
     WITH_LOOPS,
     Builder,
     Chosen,
@@ -40,6 +39,7 @@ from ._operations import (
     base_of,
     in_words,
     kind_of,
+    of_pairs,
 )
 
 LOWERED: dict[str, Callable[..., Any]] = {}
@@ -377,7 +377,7 @@ class Lowering(Builder):
         if not free:
             return None, shape, 0
         if len(free) > 1:
-            raise Unlowerable(PAIRS)
+            raise Unlowerable(of_pairs(self.rows.get(sizes[d].node.expr) for d in free))
         return self.counted(sizes[free[0]]), shape, free[0]
 
     def size(self, n: Any) -> Any:
@@ -440,7 +440,12 @@ class Lowering(Builder):
             if x.rows.kind == "one":
                 is_loop = self.emit("with_loops", [is_loop, own], x.rows, ())
             return self.pointwise("not", is_loop) if x.inverse else is_loop
-        if isinstance(x, (Ends, Vertices, Edges)):
+        if isinstance(x, Edges):
+            raise Unlowerable(
+                "edge_index, 2 × E, is used as values: make a matrix of it in forward, by "
+                "torch.sparse_coo_tensor(edge_index, edge_weight, (n, n)) with n = x.size(0), or call propagate"
+            )
+        if isinstance(x, (Ends, Vertices)):
             raise Unlowerable(
                 "numbers of vertices are used as values: only rows of vertices are read by them"
             )

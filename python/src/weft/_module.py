@@ -308,6 +308,8 @@ def _optimized(
     names = {id(parameter): name for name, parameter in module.named_parameters()}
     first, of = optimizer.param_groups[0], {}
     rate = next((_rate(group) for group in optimizer.param_groups if _rate(group)), 0.0)
+    if not rate:
+        raise Refused("optimizer: its lr is 0, which leaves all parameters as they are: give one above 0")
     flags: dict[str, Any] = {"optimizer": kind.lower(), "lr": rate}
     for group in optimizer.param_groups:
         for name, value in group.items():

@@ -127,7 +127,11 @@ class Number:
     expression: sympy.Expr
 
 
-PAIRS = "each pair of vertices meets: a function of all pairs takes memory and time of their square"
+_PAIRS = "each pair of vertices meets: a function of all pairs takes memory and time of their square"
+_EDGE_PAIRS = (
+    "each pair of edges meets, E × E: edge_attr has a row for each edge and at least one column, E × 1 where it is given "
+    "as E: write edge_attr.view(-1, 1)"
+)
 WITHOUT_LOOPS = {"stored": "removed", "removed": "removed", "one": "removed", "added": "removed"}
 WITH_LOOPS = {"removed": "one", "stored": "added"}
 
@@ -296,7 +300,7 @@ class Builder:
             return self.simple(name, given, None, shape, 0, attributes)
         right = {len(v.shape) - v.axis for v in given if v.rows is not None}
         if len(right) > 1:
-            raise Unlowerable(PAIRS)
+            raise Unlowerable(of_pairs(rows))
         (right_of,), inputs = right, []
         single = [v for v in given if self.same_everywhere(v)]
         if single and len([v for v in given if v.rows is not None]) > len(single):
@@ -482,6 +486,11 @@ def base_of(rows: Rows) -> Any:
 def kind_of(rows: Rows) -> str | None:
     """The kind of all rows of a set; None: of some, or none."""
     return rows.kind if isinstance(rows, Set) else None
+
+
+def of_pairs(every: Iterable[Rows]) -> str:
+    """Why no rows meet each other."""
+    return _EDGE_PAIRS if all(kind_of(rows) not in ("vertices", None) for rows in every) else _PAIRS
 
 
 def in_words(rows: Rows) -> str:

@@ -145,10 +145,11 @@ def trace(
 
 def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
     """The parameters that may have a row for each vertex, and of which type: embeddings of as many and those of modules of
-    the user's own, as of positions, and all of as many rows as there are vertices of a type without features."""
+    the user's own, as of positions, the weight of LINKX for the graph, and all of as many rows as there are vertices of a
+    type without features."""
     tables = {}
     for path, part in module.named_modules():
-        own = isinstance(part, nn.Embedding) or not is_library(type(part).__module__)
+        own = type(part).__name__ in ("Embedding", "SparseLinear") or not is_library(type(part).__module__)
         for name, p in part.named_parameters(path, recurse=False):
             types = [
                 of
@@ -551,12 +552,14 @@ def _canonical(module: nn.Module) -> dict[str, str]:
 
 def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
     """The graph of ATen's operations, and what its inputs are: names of the state or of what is given, or a constant."""
-    apply, tracer = torch.autograd.Function.__dict__["apply"], torch.fx.proxy.TracerBase
-    frames = getattr(tracer, "_filter_traceback_frames", None)
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._traceback import CapturedTraceback
+
+    apply, summary = torch.autograd.Function.__dict__["apply"], CapturedTraceback.summary
     with _quiet(), Written(called), _one_by_one(), _no_grad_for_inference():
         try:
             torch.autograd.Function.apply = classmethod(_own_gradient)
-            tracer._filter_traceback_frames = _from_forward
+            CapturedTraceback.summary = lambda stack: _from_forward(summary(stack))
             if called.dgl:
                 from . import _dgl
 
@@ -574,16 +577,18 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
             raise _why(error, called.names) from None
         finally:
             torch.autograd.Function.apply = apply
-            tracer._filter_traceback_frames = frames
+            CapturedTraceback.summary = summary
     signature = exported.graph_signature
     kinds = {
         **signature.inputs_to_parameters,
         **signature.inputs_to_buffers,
         **dict(zip(signature.user_inputs, called.given)),
     }
-    kinds |= {
-        k: exported.constants[name].clone() for k, name in signature.inputs_to_lifted_tensor_constants.items()
-    }
+    lifted = {k: exported.constants[name] for k, name in signature.inputs_to_lifted_tensor_constants.items()}
+    for node in exported.graph.nodes:
+        if any(isinstance(lifted.get(of.name), FakeTensor) for of in node.all_input_nodes):
+            raise Refused(f"model: {_said_of(node)}{_DATA}")
+    kinds |= {k: constant.clone() for k, constant in lifted.items()}
     return exported.graph, {
         n: kinds[n.name] for n in exported.graph.nodes if n.op == "placeholder" and n.name in kinds
     }
@@ -644,10 +649,12 @@ class _Plain:
         return data
 
 
-def _from_forward(_: Any, frames: traceback.StackSummary) -> traceback.StackSummary:
-    """The frames of forward, and of the functions that it calls."""
+def _from_forward(frames: traceback.StackSummary) -> traceback.StackSummary:
+    """Frames of which those of functions that forward calls are called forward, too: torch.export notes no others."""
     first = next((k for k, frame in enumerate(frames) if frame.name == "forward"), len(frames))
-    return traceback.StackSummary.from_list(frames[first:])
+    for frame in frames[first:]:
+        frame.name = "forward"
+    return frames
 
 
 @contextlib.contextmanager
@@ -683,6 +690,14 @@ def _own_gradient(function: Any, *given: Any) -> Any:
     )
 
 
+# Whether PyTorch is 2.15 or later, which tells the most sizes from values.
+_NEWEST = tuple(int(n) for n in re.findall("[0-9]+", torch.__version__)[:2]) >= (2, 15)
+
+_DATA = (
+    "forward reads or sets .data of a tensor, which no trace shows: write .detach(), and set values before training"
+)
+
+
 def _why(error: BaseException, given: Iterable[str]) -> Refused:
     """What torch.export, or the module in it, raised, in the words of who wrote the module."""
     if isinstance(error, Refused):
@@ -715,7 +730,9 @@ def _why(error: BaseException, given: Iterable[str]) -> Refused:
     if ".numpy()" in text:
         return Refused(f"model: {at}forward leaves PyTorch by .numpy(): write what follows by torch's operations")
     if "fake tensor" in text and "constant" in text:
-        return Refused(f"model: {at}forward reads or sets .data of a tensor, which no trace shows: write .detach(), and set values before training")
+        return Refused(f"model: {at}{_DATA}")
+    if "in-place operation" in text or "functions with out=" in text:
+        return Refused(f"model: {at}forward writes into a parameter or a buffer: {KEEPS}")
     matrix = next((name for name in given if name.startswith("adj")), None)
     if matrix:
         return Refused(
@@ -728,8 +745,10 @@ def _why(error: BaseException, given: Iterable[str]) -> Refused:
                 f"model: {at}a layer joins the rows of all types and sorts them by type, as HGTConv and HeteroLinear "
                 "do: take HANConv, or HeteroConv with a layer for each relation, as TransformerConv is"
             )
+        older = f", or PyTorch {torch.__version__} takes it to, as a later one may not"
         return Refused(
-            f"model: {at}forward's course, or a size, depends on values: write a comparison and torch.where, and take sizes from x.size(0)"
+            f"model: {at}forward's course, or a size, depends on values{'' if _NEWEST else older}: write a comparison and "
+            "torch.where, and take sizes from x.size(0)"
         )
     if "Constraints violated" in text or "specialized" in text:
         return Refused(

@@ -182,6 +182,54 @@ def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, **_: Any
     return torch.stack([x] * repeats, dim + 1).flatten(dim, dim + 1)
 
 
+def _item(x: Tensor, at: Any) -> Any:
+    """x[:, …] without the colon, at which PyTorch 2.6 compares a number of rows that it does not know; and x[mask], of
+    which PyTorch before 2.15 asks later on whether it has rows."""
+    if isinstance(at, Tensor) and at.dtype == torch.bool:
+        made = x[at]
+        if isinstance(made.shape[0], torch.SymInt):
+            torch._check(made.shape[0] > 0)
+        return made
+    if type(at) is not tuple or at[:1] != (slice(None),) or not all(map(_is_number, at)):
+        return NotImplemented
+    dim = 0
+    for of in at:
+        if of is None:
+            x = x.unsqueeze(dim)
+        elif isinstance(of, slice):
+            x = x if of == slice(None) else torch.ops.aten.slice.Tensor(x, dim, of.start, of.stop, of.step or 1)
+        else:
+            x = x.select(dim, of)
+        dim += not isinstance(of, int)
+    return x
+
+
+def _is_number(at: Any) -> bool:
+    """Whether an index is a number, or a slice of such, or makes a dimension."""
+    return all(type(k) in (int, type(None)) for k in ((at.start, at.stop, at.step) if isinstance(at, slice) else (at,)))
+
+
+def _cross_entropy(x: Tensor, target: Tensor, *more: Any, **named: Any) -> Any:
+    """Of some rows, and of probabilities, as PyTorch 2.15 reads it: earlier ones take the numbers of rows of two masks
+    for different, and those of two matrices for fixed."""
+    if target.is_floating_point():
+        return _of_probabilities(x, target, *more, **named)
+    if isinstance(x.shape[0], torch.SymInt) and not x.shape[0].node.has_hint():
+        torch._check(x.shape[0] == target.shape[0])
+    return NotImplemented
+
+
+def _of_probabilities(x: Tensor, target: Tensor, weight: Tensor | None = None, *_: Any, reduction: str = "mean",
+                      label_smoothing: float = 0.0, **__: Any) -> Any:  # fmt: skip
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / x.shape[1]
+    made = x.log_softmax(1) * target
+    made = made if weight is None else made * weight
+    if reduction == "none":
+        return -made.sum(1)
+    return -made.sum() / (x.shape[0] if reduction == "mean" else 1)
+
+
 # -- sparse matrices
 
 
@@ -237,6 +285,8 @@ _CELLS = {"gru": _gru_cell, "lstm": _lstm_cell, "rnn_tanh": _rnn_cell(torch.tanh
 _WRITTEN: dict[str, Callable[..., Any]] = {
     **{f"{name}_cell": cell for name, cell in _CELLS.items()},
     **{name: _sequence(cell, 1 + (name == "lstm")) for name, cell in _CELLS.items()},
+    "__getitem__": _item,
+    "cross_entropy": _cross_entropy,
     "cumsum": _cumsum,
     "cosh": lambda x: (x.exp() + (-x).exp()) / 2,
     "sinh": lambda x: (x.expm1() - (-x).expm1()) / 2,

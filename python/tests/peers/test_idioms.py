@@ -323,6 +323,7 @@ class OnlyTraining(nn.Module):
 
 
 TRAIN = {
+    "LINKX": lambda: g.LINKX(V, WIDTH, 5, CLASSES, 1),
     # what functions hold
     "partial": lambda: Net(lambda s, h, e: s.f(h), partial_of),
     "closure of the module": lambda: Net(lambda s, h, e: s.f(h), closure_of),
@@ -682,8 +683,8 @@ REFUSED = {
     "weight that is kept": (lambda: Net(cached_weight, set_("folded", None)), "forward changes folded"),
     "buffer that is replaced": (lambda: Net(lambda s, h, e: setattr(s, "m", s.m * 2) or h + s.m, lambda s: s.register_buffer("m", torch.ones(5))), "forward changes m: "),
     "buffer in place": (lambda: Net(lambda s, h, e: h @ s.w + s.m.add_(1), lambda s: s.register_buffer("m", torch.ones(5))), "forward changes m: "),
-    "weight in place": (lambda: Net(lambda s, h, e: h @ s.w.data.clamp_(-1, 1)), "forward reads or sets .data of a tensor|matmul is called in a way that weft does not know"),
-    "spectral norm": (lambda: Net(lambda s, h, e: s.layer(h), set_("layer", lambda: parametrizations.spectral_norm(nn.Linear(5, 5)))), "forward changes layer.parametrizations.weight.0._u"),
+    "weight in place": (lambda: Net(lambda s, h, e: h @ s.w.data.clamp_(-1, 1)), "forward reads or sets .data of a tensor"),
+    "spectral norm": (lambda: Net(lambda s, h, e: s.layer(h), set_("layer", lambda: parametrizations.spectral_norm(nn.Linear(5, 5)))), "forward (changes layer.parametrizations.weight.0._u|writes into a parameter or a buffer): "),
     # parameters of others
     "global parameter": (lambda: Net(lambda s, h, e: h @ GLOBAL), "a parameter of .5, 5. is read that is none of the module's"),
     "tensor with a gradient": (lambda: Net(lambda s, h, e: h @ s.t, set_("t", lambda: torch.randn(5, 5, requires_grad=True))), "none of the module's: register it"),
@@ -814,6 +815,27 @@ def test_several_graphs(kind, as_batch, data):
     with given(normed(kind), weft.Graph.of(one)):
         pass
     with given(Net(lambda s, h, e: h @ s.w), graphs):
+        pass
+
+
+class OfEdges(Net):
+    def forward(self, x, edge_index, edge_attr):
+        messages = self.into(x)[edge_index[0]] * self.idiom(edge_attr)
+        return self.out(x.new_zeros(x.size(0), 5).index_add(0, edge_index[1], messages))
+
+
+def test_edge_attr_of_one_dimension(data):
+    """edge_attr of one dimension comes as E × 1: what would make E × E of it says so."""
+    graph = weft.Graph(**data, edge_attr=torch.rand(E))
+    with pytest.raises(weft.Refused, match=r"each pair of edges meets, E × E: .*view\(-1, 1\)"), given(OfEdges(lambda w: w.unsqueeze(-1)), graph):
+        pass
+    with given(OfEdges(lambda w: w.view(-1, 1)), graph):
+        pass
+
+
+def test_rate_of_0(graph):
+    module = Net(lambda s, h, e: h @ s.w)
+    with pytest.raises(weft.Refused, match="optimizer: its lr is 0"), given(module, graph, optimizer=torch.optim.SGD(module.parameters(), lr=0)):
         pass
 
 
