@@ -428,10 +428,10 @@ func (p *Plan) resting(offload, where string) string {
 		offload, where)
 }
 
-// Exceeds is that a worker would need more memory than the limit.
+// Exceeds is that a worker would need more memory than it may have, in bytes.
 type Exceeds struct {
 	error
-	Need int64
+	Need, Room int64
 }
 
 func (e Exceeds) Unwrap() error { return e.error }
@@ -485,7 +485,8 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 				setting.RAM, axis.Fixed)
 		}
 		return Exceeds{refusal.Errorf("%s: worker %d would need %s of the card, and may have %s; %stry %s, or "+
-			"--device %s", at, worker, needs, limit.Rounded(), raise, try, setting.CPU), need}
+			"--device %s", at, worker, needs, limit.Rounded(), raise, try, setting.CPU), need,
+			int64(limit)}
 	}
 	during, try := "", p.Less()+" or more workers"
 	switch {
@@ -499,7 +500,7 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	return Exceeds{refusal.Errorf("--memory-limit %s: worker %d would need %s%s (tensors %s, graph %s); "+
 		"raise the limit to %s, or try %s", limit, worker, needs, during,
 		setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(),
-		needs, try), need}
+		needs, try), need, int64(limit)}
 }
 
 // MessageBytes is the host's pinned memory, through which messages of all workers pass.

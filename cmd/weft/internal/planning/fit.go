@@ -3,7 +3,9 @@ package planning
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math"
 
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/session"
@@ -52,6 +54,7 @@ func Fitting(ctx context.Context, job *train.Job, s *setting.Resolved, limit set
 		of.Card = &card
 	}
 	defer shown.Erase()
+	before := int64(math.MaxInt64)
 	for turns := 2; turns <= most; turns *= 2 {
 		o.Partitions = setting.Partitions(turns * s.Workers / s.Mesh.Slices)
 		shown.Show(fmt.Sprintf("planning the run in %v partitions that take turns", o.Partitions), 0, 0)
@@ -69,8 +72,22 @@ func Fitting(ctx context.Context, job *train.Job, s *setting.Resolved, limit set
 		case !refusal.Is(err) || ctx.Err() != nil:
 			return nil, err
 		}
+		var exceeds plan.Exceeds
+		if errors.As(err, &exceeds) {
+			if inVain(before, exceeds) {
+				return nil, nil
+			}
+			before = exceeds.Need
+		}
 	}
 	return nil, nil
+}
+
+// inVain reports whether more partitions will not do for a worker that needs so much more than it has room for,
+// and needed so many bytes in half as many partitions. Of a part that does not depend on them and one that is
+// halved each time, so much is left to save as was saved last; twice that is allowed for.
+func inVain(before int64, now plan.Exceeds) bool {
+	return before < math.MaxInt64 && now.Need-2*(before-now.Need) > now.Room
 }
 
 // fits plans a job with some options. It refuses those that memory has no room for.
