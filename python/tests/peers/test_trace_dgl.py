@@ -115,6 +115,14 @@ def of_python(part, graph, x):
         return F.dropout(graph.dstdata["most"], 0.0) + graph.dstdata["z"] / degrees + x.shape[0] / graph.num_edges()
 
 
+def without_messages(part, graph, x):
+    """A function of messages in Python, which DGL does not call for vertices that get none: theirs is 0."""
+    with graph.local_scope():
+        graph.srcdata["h"] = part(x)
+        graph.update_all(fn.copy_u("h", "m"), lambda nodes: {"z": nodes.mailbox["m"].sum(1).exp()})
+        return graph.dstdata["z"]
+
+
 def ops(part, graph, x):
     h, degrees = part(x), graph.out_degrees().to(x)
     scores = dgl.nn.functional.edge_softmax(graph, dgl.ops.u_dot_v(graph, h, h) / dgl.ops.u_mul_v(graph, degrees, degrees).sqrt().view(-1, 1))
@@ -157,6 +165,10 @@ class Typed(nn.Module):
 @pytest.mark.parametrize("make", [Own, Held, Blocks, lambda: d.GroupRevRes(d.GraphConv(WIDTH // 2, WIDTH // 2), 2), lambda: Call(of_python, nn.Linear(WIDTH, OUT)), lambda: Call(ops, nn.Linear(WIDTH, OUT))])
 def test_module(make):
     compare(make(), call, loops=12)
+
+
+def test_without_messages():
+    compare(Call(without_messages, nn.Linear(WIDTH, OUT)), call)
 
 
 def test_types_of_edges():
