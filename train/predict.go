@@ -57,7 +57,7 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 	}
 	check := func(part *tensor.Matrix) error { return w.CheckPart(ctx, part) }
 	if asked != Logits {
-		if err := w.Results(1, check,
+		if err := w.Embeddings(weights, check,
 			worker.OrKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
 			return nil, err
 		}

@@ -175,3 +175,45 @@ func TestFileCut(t *testing.T) {
 		})
 	}
 }
+
+// TestEmbeddingsOfProgram: they are the input of the last layer with parameters, relu(x·vᵀ), also where weft
+// multiplies by the last weight before the aggregation, and of some vertices alone.
+func TestEmbeddingsOfProgram(t *testing.T) {
+	shapes := map[string][]int{"v": {8, 13}, "w": {5, 8}}
+	o := programOptions(t, shapes, `"operations":[{"op":"features","shape":[13]},{"op":"parameter","name":"v"},
+		{"op":"linear","in":[0,1]},{"op":"relu","in":[2]},{"op":"parameter","name":"w","path":"last"},
+		{"op":"linear","in":[3,4],"path":"last"},{"op":"gather","in":[5],"end":"source","path":"last"},
+		{"op":"scatter","in":[6],"reduce":"max","path":"last"}],"output":7`)
+	g := tangle(t, 700, 3000)
+	weights, err := nn.ReadState(o.Init)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		parallel string
+		vertices []int32
+	}{{"graph=1", nil}, {"graph=2", nil}, {"tensor=2", nil}, {"graph=1", []int32{5, 600, 17}}} {
+		o.Parallel = c.parallel
+		p, err := (&Job{Graph: g, Options: o, Vertices: c.vertices}).Predict(t.Context(), weights, WithEmbeddings)
+		require.NoError(t, err)
+		assert.Equal(t, 5, len(p.Logits)/p.Vertices, "classes")
+		for k, got := range p.Embeddings {
+			at, column := k/8, k%8
+			if c.vertices != nil {
+				at = int(c.vertices[at])
+			}
+			want := 0.
+			for i, x := range g.Types[0].Features.Dense[at*13 : at*13+13] {
+				want += float64(x) * float64(weights["v"].Float32[column*13+i])
+			}
+			assert.Near(t, max(0, want), float64(got), 1e-5, "%s, vertex %d, column %d", c.parallel, at, column)
+		}
+		assert.Equal(t, 8*p.Vertices, len(p.Embeddings), c.parallel)
+		if c.vertices != nil {
+			served, err := (&Job{Graph: g, Options: o}).Predictor(t.Context(), weights)
+			require.NoError(t, err)
+			defer served.Close()
+			again, err := served.Predict(t.Context(), c.vertices, nil, WithEmbeddings)
+			require.NoError(t, err)
+			assert.Equal(t, p.Embeddings, again.Embeddings)
+		}
+	}
+}

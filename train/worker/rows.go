@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"weft/comm"
+	"weft/internal/launch"
+	"weft/nn"
 	"weft/tensor"
 )
 
@@ -35,6 +37,29 @@ func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func
 		return err
 	}
 	return w.inOrder(v.Value(), w.Inference.Vertices(), w.Inference.All(), use)
+}
+
+// Embeddings is Results of the input of the last layer. That of a program is computed apart, as it may lie
+// within a block.
+func (w *Worker) Embeddings(weights nn.State, check func(*tensor.Matrix) error, use func(Rows) error) error {
+	if w.Program.Program == nil {
+		return w.Results(1, check, use)
+	}
+	p, err := w.Program.Hidden()
+	if err != nil {
+		return &launch.Common{Err: err}
+	}
+	c, r := w.Config, *w.Resolved
+	r.Program.Program, c.Resolved, c.Outputs = p, &r, p.Outputs()
+	c.Loaded, c.Passing = nil, nil // the share is of the edges that pass messages
+	apart, err := NewInference(c, w.Team, w.Groups.World, w.Share)
+	if err != nil {
+		return err
+	}
+	if err := apart.Load(weights, nil); err != nil {
+		return err
+	}
+	return apart.Results(0, check, use)
 }
 
 // OrKeep returns take, or if that is nil a function that keeps the rows and their width.

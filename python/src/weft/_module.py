@@ -227,48 +227,18 @@ _ROWS |= dict.fromkeys(("features", "table", "scatter", "loop_values"), "vertice
 _ROWS |= dict.fromkeys(("gather", "edge_features", "edge_weight", "with_loops", "without_loops", "edge_softmax"), "edges")
 
 
-def hidden(program: Mapping[str, Any], of: str | None) -> tuple[dict[str, Any], str]:
-    """A program that ends at the output of a layer, or (None) at the input of the last layer with parameters, and which it is."""
+def until(program: Mapping[str, Any], of: str) -> dict[str, Any]:
+    """A program that ends at the output of a layer."""
     operations, rows = program["operations"], list[str]()
     for o in operations:
         read = [rows[k] for k in o.get("in", ())]
         rows.append(o.get("rows") or _ROWS.get(o["op"], next(filter(None, read), "")))
-
-    def within(path: str) -> list[int]:
-        return [k for k, o in enumerate(operations) if f"{o.get('path', '')}.".startswith(f"{path}.")]
-
-    if of is not None:
-        found = [k for k in within(of) if rows[k] == "vertices"][-1:]
-        if not found:
-            names = sorted({path for o in operations if (path := o.get("path", "").partition("#")[0])})
-            raise Refused(f"of={of!r}: the module has no such layer with rows of vertices: it has {', '.join(names)}")
-        what = f"the output of {of}"
-    else:
-        weights = {k for k, o in enumerate(operations) if o["op"] == "parameter" and _is_trained(program, o["name"])}
-        read_by = [k for k, o in enumerate(operations) if rows[k] and (weights & _without_rows(operations, rows, o) or o["op"] == "batch_norm")]
-        last = max(read_by, default=0)
-        path = operations[last].get("path", "")
-        inside = set(within(path)) if path else {last}
-        given = {k for n in inside for k in operations[n].get("in", ()) if k not in inside and rows[k] == "vertices"}
-        found, what = sorted(k for k in given if k < last), f"the input of {path or 'the last parameter'}"
-        if len(found) != 1:
-            raise Refused(f"embeddings: {path or 'the last layer'} has {len(found)} inputs of vertices: name a layer, by of=…")
+    found = [k for k, o in enumerate(operations) if f"{o.get('path', '')}.".startswith(f"{of}.") and rows[k] == "vertices"]
+    if not found:
+        names = sorted({path for o in operations if (path := o.get("path", "").partition("#")[0])})
+        raise Refused(f"of={of!r}: the module has no such layer with rows of vertices: it has {', '.join(names)}")
     cut = {name: value for name, value in program.items() if name != "regularization"}
-    return cut | {"operations": operations[: found[0] + 1], "output": found[0]}, what
-
-
-def _is_trained(program: Mapping[str, Any], name: str) -> bool:
-    return any(p["name"] == name and p["trained"] for p in program["parameters"])
-
-
-def _without_rows(operations: list[dict[str, Any]], rows: list[str], operation: Mapping[str, Any]) -> set[int]:
-    """The values without rows that an operation depends on by such alone."""
-    found, left = set[int](), [k for k in operation.get("in", ()) if not rows[k]]
-    while left:
-        if (k := left.pop()) not in found:
-            found.add(k)
-            left += [n for n in operations[k].get("in", ()) if not rows[n]]
-    return found
+    return cut | {"operations": operations[: found[-1] + 1], "output": found[-1]}
 
 
 def _of_loss(settings: Mapping[str, Any], counts: Mapping[str, Any], shape: Any, scratch: Scratch) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import html
 import json
-import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -23,8 +22,6 @@ from ._scratch import Scratch, graphs_named, is_temporary
 if TYPE_CHECKING:
     import pandas
     import torch
-
-log = logging.getLogger("weft")
 
 Output = Literal["predictions", "logits", "probabilities"]
 Read = TypeVar("Read")
@@ -312,7 +309,7 @@ class Run:
 
     def embeddings(self, data: Data = None, vertices: Any = None, of: str | None = None, **settings: Any) -> Array:
         """The last hidden layer: V × hidden float32. Of a module of one's own: the input of its last layer with
-        parameters, whose name the log of ``weft`` says at the level INFO.
+        parameters.
 
         Args:
             data, vertices, settings: as for :meth:`predict`.
@@ -323,21 +320,20 @@ class Run:
             Refused: the module has no such layer, or its last one has no input of vertices.
         """
         file = self.directory / "program.json"
-        if not file.exists():
-            if of is not None:
-                raise Refused(f"of={of!r}: is for runs of a module of one's own; leave it out")
+        if file.exists():
+            # A part of a module is perhaps no layer for each stage of the run's mesh: one worker computes it.
+            settings = {"parallel": "graph=1"} | settings
+        elif of is not None:
+            raise Refused(f"of={of!r}: is for runs of a module of one's own; leave it out")
+        if of is None:
             return self._predicted(data, vertices, settings, "embeddings", _matrix)
         with reading(file):
-            whole = json.loads(file.read_text(encoding="utf-8"))
-        program, what = _module.hidden(whole, of)
-        log.info("embeddings: %s", what)
+            program = _module.until(json.loads(file.read_text(encoding="utf-8")), of)
         scratch = Scratch()
         try:
             cut = scratch.path / "program.json"
             cut.write_text(json.dumps(program), encoding="utf-8")
-            # A part of a module is perhaps no layer for each stage of the run's mesh: one worker computes it.
-            settings = {"parallel": "graph=1"} | settings | {"program": cut}
-            return self._predicted(data, vertices, settings, "out", _matrix)
+            return self._predicted(data, vertices, settings | {"program": cut}, "out", _matrix)
         finally:
             scratch.close()
 

@@ -32,15 +32,15 @@ func (t *trainCommand) eachFile(check func(flag, path string) error) (err error)
 }
 
 // checkBeside refuses, before any work, a file beside those of the run that could not be written, is read, or
-// is another file of the run. init is that of the weights to start from.
-func (t *trainCommand) checkBeside(init string) error {
+// is another file of the run.
+func (t *trainCommand) checkBeside(settings *setting.Resolved) error {
 	err := t.eachFile(func(flag, path string) error {
 		for _, other := range rundir.Paths(t.out) {
 			if t.out != "" && cli.SameFile(path, other) {
 				return refusal.Errorf("--%s %s: a file of the run; name another", flag, path)
 			}
 		}
-		return cli.CheckOutput(flag, path, t.settings.Config, init)
+		return cli.CheckOutput(flag, path, t.settings.Config, settings.Init)
 	})
 	switch info, noFile := os.Stat(t.trace); {
 	case err != nil:
@@ -49,6 +49,9 @@ func (t *trainCommand) checkBeside(init string) error {
 		return refusal.Errorf("--trace %s: a pipe or a device; name a file", t.trace)
 	case t.embeddings == "":
 		return nil
+	case settings.Program.Program != nil:
+		return refusal.Errorf("--embeddings %s: the model is a program, and weft predict RUN --embeddings FILE "+
+			"computes them; leave it out", t.embeddings)
 	case t.trace != "" && cli.SameFile(t.embeddings, t.trace):
 		return refusal.Errorf("--embeddings %s: the file of --trace; name another", t.embeddings)
 	}

@@ -474,7 +474,7 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r cli.Ranks, settings *set
 		}
 	}
 	cli.WarnUnused(cmd.ErrOrStderr(), settings)
-	return r.OnFirst(func() error { return t.checkBeside(settings.Init) })
+	return r.OnFirst(func() error { return t.checkBeside(settings) })
 }
 
 // plan plans the job, prints the plan with --explain, and refuses a run for which memory or the disk is too
