@@ -10,8 +10,9 @@ import (
 // Fetches are the windows of an epoch of training, and those of an evaluation. A plan, which draws no
 // negative edges, takes them from here. One that does not know them has a zero Fetches.
 type Fetches struct {
-	Starts []int // the first position of each worker's vertices, and V
-	passes map[pass][]fetch
+	Starts  []int // the first position of each worker's vertices, and V
+	passes  map[pass][]fetch
+	columns int // of an embedding
 }
 
 // Known reports whether they are those of an epoch.
@@ -49,7 +50,7 @@ type fetch struct {
 // Fetches draws the negative edges of an epoch for embeddings of so many columns. If takesTurns it adds those
 // of an evaluation: they count where messages rest. All workers call it together, and get the same.
 func (l *Edges) Fetches(epoch, columns, drawn int, takesTurns bool) (*Fetches, error) {
-	f := &Fetches{Starts: l.places.Starts, passes: map[pass][]fetch{}}
+	f := &Fetches{Starts: l.places.Starts, passes: map[pass][]fetch{}, columns: columns}
 	train := pass{Train, drawn, toTrain}
 	passes := []pass{train}
 	for _, part := range []Part{Val, Test} {
@@ -80,6 +81,37 @@ func (l *Edges) Fetches(epoch, columns, drawn int, takesTurns bool) (*Fetches, e
 		}
 	}
 	return f, nil
+}
+
+// Sent is what a worker with one partition sends in the training pass: for each window how many rows it asks
+// of each other worker, and their numbers; the embeddings that others ask of it; and the gradients of its
+// window's rows.
+func (f *Fetches) Sent(worker int) (sent comm.Traffic) {
+	message := func(bytes int64) {
+		if bytes > 0 {
+			sent.Bytes, sent.Messages = sent.Bytes+bytes, sent.Messages+1
+		}
+	}
+	const number = 4 // bytes of a row's number, of their count, and of an element
+	row := int64(number * f.columns)
+	for p, windows := range f.passes {
+		if p.to != toTrain {
+			continue
+		}
+		for _, w := range windows {
+			for other := range w.rows {
+				if other == worker {
+					continue
+				}
+				asks, asked := int64(w.rows[worker][other]), int64(w.rows[other][worker])
+				message(number)
+				message(number * asks)
+				message(row * asked)
+				message(row * asks)
+			}
+		}
+	}
+	return sent
 }
 
 // fetchesOf are the windows of a pass.

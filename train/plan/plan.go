@@ -605,7 +605,21 @@ func (in *Inputs) own(ctx context.Context) ([]Worker, error) {
 		workers[number].Like = of
 	}
 	copyPlanned(workers)
+	in.setLinks(workers)
 	return workers, nil
+}
+
+// setLinks sets what workers that others represent send of embeddings: it depends on their own edges.
+func (in *Inputs) setLinks(workers []Worker) {
+	if !in.Fetches.Known() || in.TakesTurns() {
+		return
+	}
+	for number := range workers {
+		if w := &workers[number]; w.Like != number {
+			sent := in.Fetches.Sent(number)
+			w.Sent.Links, w.Counts.Traffic[comm.Links] = worker.Traffic(sent), sent
+		}
+	}
 }
 
 // TooManySteps refuses a plan of so many steps, where fewer are left.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"weft/comm"
 	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -11,6 +12,7 @@ import (
 	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"
+	"weft/train/task"
 )
 
 // on are the settings of GraphSAGE on a mesh, with 16 hidden columns.
@@ -150,4 +152,39 @@ func TestManyChunks(t *testing.T) {
 	assert.Near(t, 1, likeCalls/calls, .35, "calls") // fewer, as small blocks of edges are joined
 	assert.Near(t, 1, likeWork/work, .25, "work")
 	assert.Near(t, 1, float64(got.PeakTensorBytes[0])/float64(want.PeakTensorBytes[0]), .25, "memory")
+}
+
+// TestRepresentedLinks: workers that others represent send of embeddings what their own plan says, to the
+// byte.
+func TestRepresentedLinks(t *testing.T) {
+	o := generate.Default(generate.SBM)
+	o.Vertices, o.Degree, o.Features, o.Classes = 300, 6, 8, 5
+	g, err := generate.Graph(o)
+	require.NoError(t, err)
+	for grid, most := range map[mesh.Mesh]int{
+		{Stages: 1, Partitions: 1, Slices: 6}: 4, {Stages: 1, Partitions: 3, Slices: 2}: 2,
+	} {
+		settings := on(t, grid)
+		settings.Task, settings.OutFeatures, settings.Negatives, settings.Epochs = task.Link, 300, 9, 3
+		of := func(most int) (p plan.Plan) {
+			job := &train.Job{Graph: g, Options: settings}
+			(&Machine{}).prepare(job, grid.Workers())
+			p, err := job.PlanWith(t.Context(), plan.Asks{Counts: true, Most: most})
+			require.NoError(t, err)
+			return p
+		}
+		all, some := of(0), of(most)
+		if _, _, _, planned := sums(&some); planned == grid.Workers() {
+			t.Errorf("%v: all workers are planned", grid)
+		}
+		for number, w := range some.Workers {
+			want := all.Workers[number]
+			assert.Equal(t, want.Sent.Links, w.Sent.Links, "%v, worker %d", grid, number)
+			assert.Equal(t, want.Counts.Traffic[comm.Links], w.Counts.Traffic[comm.Links],
+				"%v, worker %d: counted", grid, number)
+			if w.Sent.Links.Bytes == 0 {
+				t.Errorf("%v: worker %d sends no embeddings", grid, number)
+			}
+		}
+	}
 }
