@@ -129,6 +129,25 @@ func axisOf(c engine.Config, m mesh.Mesh) engine.Axis {
 	return part
 }
 
+// model is the program's with its parameters on a worker, in so many stages.
+func (g golden) model(c engine.Config, part engine.Axis, outputs, stages int) (*nn.Params, gnn.Model) {
+	specs, err := g.program.Blocks(part.Schema(), outputs, stages)
+	exchange.Must(err)
+	params := nn.NewParams(c.Team, 1)
+	model := gnn.Build(specs, 0, len(specs), gnn.Env{
+		Params: params, Schema: part.Schema(), Rows: part.Types(), Propagators: part.Propagator,
+	})
+	state := g.with("param.")
+	known := params.Names()
+	for name := range state { // those that no operation reads
+		if !slices.Contains(known, name) {
+			delete(state, name)
+		}
+	}
+	exchange.Must(params.Load(state))
+	return params, model
+}
+
 // step compares a step in so many stages, one after the other.
 func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 	t.Helper()
@@ -147,20 +166,7 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 		Mesh: m, Graph: all, Of: paralleltest.Dividings(vertices, m.Partitions)["unevenly"],
 	}.Run(t, func(c engine.Config) {
 		part := axisOf(c, m)
-		specs, err := g.program.Blocks(part.Schema(), want.Shape[1], stages)
-		exchange.Must(err)
-		params := nn.NewParams(c.Team, 1)
-		model := gnn.Build(specs, 0, len(specs), gnn.Env{
-			Params: params, Schema: part.Schema(), Rows: part.Types(), Propagators: part.Propagator,
-		})
-		state := g.with("param.")
-		known := params.Names()
-		for name := range state { // those that no operation reads
-			if !slices.Contains(known, name) {
-				delete(state, name)
-			}
-		}
-		exchange.Must(params.Load(state))
+		params, model := g.model(c, part, want.Shape[1], stages)
 		tape := autograd.NewTrainingTape(c.Team, autograd.Random{})
 		memory := c.Team.Memory
 		var rows [][]int32

@@ -10,16 +10,16 @@ import (
 // region is the message function of a scatter: the operations on rows of edges between the rows of vertices
 // that it gathers and the sum.
 type region struct {
-	leaves           []leaf
-	sources, targets []*value // what the leaves are rows of, each once
+	operands         []operand
+	sources, targets []*value // what the operands are rows of, each once
 	parameters       []string
 	edgeFeatures     bool
 	columnwise       bool
 	edges, loops     *code // of the messages of the graph's edges, and of those of added loops
 }
 
-// leaf is rows that a message function reads at an end of the edges.
-type leaf struct {
+// operand is rows that a message function reads at an end of the edges.
+type operand struct {
 	*value
 	target bool
 	number int // of the sources or targets that it reads
@@ -29,11 +29,11 @@ type leaf struct {
 func newRegion(v *value) *region {
 	r := &region{columnwise: true}
 	x, own := v.in[0], loopsOf(v.o.Loops).Only()
-	seen, leaves := map[*value]bool{}, map[*value]bool{}
+	seen, given := map[*value]bool{}, map[*value]bool{}
 	numbers := map[bool]map[*value]int{false: {}, true: {}} // of sources, and of targets
-	leaf := func(x, of *value, target bool) {
-		leaves[x] = true
-		r.leaf(x, of, target, numbers[target])
+	read := func(x, of *value, target bool) {
+		given[x] = true
+		r.addOperand(x, of, target, numbers[target])
 	}
 	var visit func(x *value)
 	visit = func(x *value) {
@@ -44,10 +44,10 @@ func newRegion(v *value) *region {
 		_, number := x.isConstant()
 		switch {
 		case x.op == "gather":
-			leaf(x, x.in[0], own || x.o.End == v.o.End)
+			read(x, x.in[0], own || x.o.End == v.o.End)
 			return
 		case x.Rows == Vertices || x.ofRows:
-			leaf(x, x, true)
+			read(x, x, true)
 			return
 		case x.op == "parameter":
 			r.parameters = append(r.parameters, x.o.Name)
@@ -64,15 +64,15 @@ func newRegion(v *value) *region {
 		!slices.ContainsFunc(slices.Concat(r.sources, r.targets), func(x *value) bool {
 			return !slices.Equal(x.Shape, v.Shape)
 		})
-	given := func(x *value) bool { return leaves[x] }
-	r.edges = newCode(v.in, storage(false), given)
-	r.loops = newCode(v.in, storage(true), given)
+	isGiven := func(x *value) bool { return given[x] }
+	r.edges = newCode(v.in, storage(false), isGiven)
+	r.loops = newCode(v.in, storage(true), isGiven)
 	return r
 }
 
-// leaf notes that the function reads as x rows of vertices, or a tensor that depends on some, at an end, and
+// addOperand notes that the function reads as x rows of vertices, or a tensor that depends on some, at an end, and
 // the number that it has among those.
-func (r *region) leaf(x, of *value, target bool, numbers map[*value]int) {
+func (r *region) addOperand(x, of *value, target bool, numbers map[*value]int) {
 	to := &r.sources
 	if target {
 		to = &r.targets
@@ -81,7 +81,7 @@ func (r *region) leaf(x, of *value, target bool, numbers map[*value]int) {
 		numbers[of] = len(*to)
 		*to = append(*to, of)
 	}
-	r.leaves = append(r.leaves, leaf{x, target, numbers[of]})
+	r.operands = append(r.operands, operand{x, target, numbers[of]})
 }
 
 // function computes the messages of some edges.
@@ -97,12 +97,12 @@ func (r *region) function(b *block, v *value) func(e gnn.Edges) *autograd.Var {
 		if e.Source == nil {
 			p.rows = e.Target
 		}
-		for _, l := range r.leaves {
+		for _, o := range r.operands {
 			from := e.Sources
-			if l.target {
+			if o.target {
 				from = e.Targets
 			}
-			p.vars[l.value] = from[l.number]
+			p.vars[o.value] = from[o.number]
 		}
 		return p.result(v.in[0])
 	}

@@ -15,11 +15,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/internal/safetensors"
-	"weft/nn"
-	"weft/parallel/axis"
-	"weft/parallel/exchange"
 	"weft/parallel/paralleltest"
-	"weft/parallel/sar"
 	"weft/program"
 	"weft/tensor"
 	"weft/train/engine"
@@ -119,15 +115,8 @@ func special(
 	all := paralleltest.GraphOf(t, len(x.Dense)/x.Columns, g.edges(""))
 	all.Types[0].Features = graph.Features{Columns: x.Columns, Dense: make([]float32, len(x.Dense))} // finite
 	paralleltest.Workers{Mesh: paralleltest.Grid(1, 1, 1), Graph: all}.Run(t, func(c engine.Config) {
-		part, err := sar.New(c.Env, axis.Options{})
-		exchange.Must(err)
-		specs, err := p.Blocks(part.Schema(), p.Outputs(), 1)
-		exchange.Must(err)
-		params := nn.NewParams(c.Team, 1)
-		model := gnn.Build(specs, 0, len(specs), gnn.Env{
-			Params: params, Schema: part.Schema(), Rows: part.Types(), Propagators: part.Propagator,
-		})
-		exchange.Must(params.Load(g.with("param.")))
+		part := axisOf(c, paralleltest.Grid(1, 1, 1))
+		_, model := g.model(c, part, p.Outputs(), 1)
 		tape := autograd.NewTrainingTape(c.Team, autograd.Random{})
 		features := c.Team.Memory.New(tensor.Features, len(x.Dense)/x.Columns, x.Columns)
 		copy(features.WriteFloats(), x.Dense)

@@ -5,7 +5,6 @@ import (
 
 	"weft/graph"
 	"weft/internal/assert"
-	"weft/internal/require"
 )
 
 // TestCurvesOfScikitLearn: the points are those of roc_curve and precision_recall_curve of scikit-learn 1.3,
@@ -13,13 +12,11 @@ import (
 func TestCurvesOfScikitLearn(t *testing.T) {
 	logits := []float32{0, .1, 0, .4, 0, .35, 0, .8, 0, .35}
 	l := &graph.Labels{Classes: 2, Class: []int64{0, 0, 1, 1, 0}}
-	e, err := Evaluate(logits, l, everyVertex(5))
-	require.NoError(t, err)
+	roc, precisionRecall := Curves(logits, l, everyVertex(5))
 	const third = 1. / 3
-	assert.Equal(t, []Point{{0, .5}, {third, .5}, {2 * third, 1}, {1, 1}}, e.ROC)
-	assert.Equal(t, []Point{{0, 1}, {.5, 1}, {1, .5}}, e.PrecisionRecall)
+	assert.Equal(t, []Point{{0, .5}, {third, .5}, {2 * third, 1}, {1, 1}}, roc)
+	assert.Equal(t, []Point{{0, 1}, {.5, 1}, {1, .5}}, precisionRecall)
 	l.Class = []int64{1, 1, 1, 1, 1}
-	e, err = Evaluate(logits, l, everyVertex(5))
-	require.NoError(t, err)
-	assert.Equal(t, nil, e.ROC)
+	roc, _ = Curves(logits, l, everyVertex(5))
+	assert.Equal(t, nil, roc)
 }

@@ -21,10 +21,6 @@ type Evaluation struct {
 	// Confusion counts the vertices of each true class (row) by the predicted class (column), nil where a
 	// vertex may have several labels, and for values.
 	Confusion [][]int
-	// ROC and PrecisionRecall are the curves over all thresholds, where vertices have one of two classes: the
-	// share of class 1 that is found (Y) by that of class 0 that is taken for it, and precision (Y) by
-	// recall.
-	ROC, PrecisionRecall []Point
 }
 
 // Point is one of a curve.
@@ -105,16 +101,18 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64) (e Evalu
 	for _, v := range vertices {
 		e.Confusion[l.Class[v]][argmax(predictions[int(v)*l.Classes:(int(v)+1)*l.Classes])]++
 	}
-	if l.Classes == 2 {
-		e.ROC, e.PrecisionRecall = curves(predictions, l, vertices)
-	}
 	e.Scores[CalibrationError] = calibrationError(predictions, l, vertices)
 	return e, nil
 }
 
-// curves are those of the logits of two classes, with a point for each score, the largest first. Of points
-// with the same X the highest counts. They are nil where a class has no vertex.
-func curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precisionRecall []Point) {
+// Curves are those over all thresholds, where vertices have one of two classes: the share of class 1 that is
+// found (Y) by that of class 0 that is taken for it, and precision (Y) by recall. They have a point for each
+// score, the largest first. Of points with the same X the highest counts. They are nil of other labels, and
+// where a class has no vertex.
+func Curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precisionRecall []Point) {
+	if l.Continuous() || l.MultiLabel() || l.Classes != 2 {
+		return nil, nil
+	}
 	score := func(v int64) float64 { return float64(logits[2*v+1]) - float64(logits[2*v]) }
 	sorted := slices.Clone(vertices)
 	slices.SortFunc(sorted, func(a, b int64) int { return cmp.Compare(score(b), score(a)) })

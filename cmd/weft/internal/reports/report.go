@@ -351,7 +351,7 @@ func (r *reportRun) evaluate() {
 		r.NotMeasured = "The classes are not measured: " + err.Error()
 		return
 	}
-	r.Classes, r.roc, r.pr = e.Classes, e.ROC, e.PrecisionRecall
+	r.Classes = e.Classes
 	if len(e.Confusion) == 0 || len(e.Confusion) > most {
 		return
 	}
@@ -367,7 +367,7 @@ func (r *reportRun) evaluate() {
 	}
 }
 
-// evaluation compares the run's predictions with the labels of its test vertices.
+// evaluation compares the run's predictions with the labels of its test vertices, and takes their curves.
 func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 	if r.Settings["validate"] != "" {
 		return e, fmt.Errorf("the test vertices are those of %s", r.Settings["validate"])
@@ -399,7 +399,10 @@ func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 		return e, fmt.Errorf("%s has changed since", r.Store)
 	}
 	err = g.Guard(func() (err error) {
-		e, err = metric.Evaluate(rows, &g.Labels, g.Splits[r.Summary.Split].Test)
+		test := g.Splits[r.Summary.Split].Test
+		if e, err = metric.Evaluate(rows, &g.Labels, test); err == nil {
+			r.roc, r.pr = metric.Curves(rows, &g.Labels, test)
+		}
 		return err
 	})
 	return e, err
