@@ -27,11 +27,15 @@ const Accuracy = "accuracy"
 // ROCAUC is the area under the receiver operating characteristic, of vertices and of edges.
 const ROCAUC = "roc-auc"
 
+// AveragePrecision is scikit-learn's average_precision_score.
+const AveragePrecision = "average-precision"
+
 var ofVertices = map[string]OfVertices{
-	Accuracy:   accuracy,
-	ROCAUC:     rocAUC,
-	"micro-f1": ofCounts(micro),
-	"macro-f1": macroF1,
+	Accuracy:         accuracy,
+	AveragePrecision: ofScores(averagePrecision),
+	ROCAUC:           ofScores(AreaUnder),
+	"micro-f1":       ofCounts(micro),
+	"macro-f1":       macroF1,
 }
 
 // VertexNames are the names of the vertex metrics.
@@ -62,8 +66,8 @@ func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, erro
 	case name == Accuracy && l.MultiLabel():
 		return "", refusal.Errorf("--metric accuracy: the graph's vertices carry several labels each; take " +
 			"micro-f1, macro-f1 or roc-auc")
-	case name == ROCAUC && !l.MultiLabel() && l.Classes != 2:
-		return "", refusal.Errorf("--metric roc-auc: the graph has %d classes, not 2; take accuracy",
+	case (name == ROCAUC || name == AveragePrecision) && !l.MultiLabel() && l.Classes != 2:
+		return "", refusal.Errorf("--metric %s: the graph has %d classes, not 2; take accuracy", name,
 			l.Classes)
 	}
 	return name, nil
@@ -99,52 +103,91 @@ func argmax(x []float32) (at int) {
 	return at
 }
 
-// rocAUC is the area under the receiver operating characteristic: the probability that a positive vertex
-// scores above a negative one, ties counting half. With several labels it is the mean over the labels that
-// have both.
-func rocAUC(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
-	if !l.MultiLabel() {
-		return AreaUnder(c, len(vertices), func(i int) (float64, bool) {
-			v := int(vertices[i])
-			return float64(logits[2*v+1]) - float64(logits[2*v]), l.Class[v] == 1
-		})
-	}
-	sum, n := 0.0, 0
-	for class := range l.Classes {
-		var at []int // vertices whose label is present
-		for _, v := range vertices {
-			if k := int(v)*l.Classes + class; l.Multi[k] == l.Multi[k] {
-				at = append(at, k)
+// ofScores is a metric of how high class 1 of two scores where it is right, by a measure of n scored rows of
+// each worker. With several labels it is the mean over the labels that some vertices have and others do not.
+func ofScores(
+	measure func(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error),
+) OfVertices {
+	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
+		if !l.MultiLabel() {
+			return measure(c, len(vertices), func(i int) (float64, bool) {
+				v := int(vertices[i])
+				return float64(logits[2*v+1]) - float64(logits[2*v]), l.Class[v] == 1
+			})
+		}
+		sum, n := 0.0, 0
+		for class := range l.Classes {
+			var at []int // vertices whose label is present
+			for _, v := range vertices {
+				if k := int(v)*l.Classes + class; l.Multi[k] == l.Multi[k] {
+					at = append(at, k)
+				}
+			}
+			x, err := measure(c, len(at), func(i int) (float64, bool) {
+				return float64(logits[at[i]]), l.Multi[at[i]] == 1
+			})
+			if err != nil {
+				return 0, err
+			}
+			if !math.IsNaN(x) {
+				sum, n = sum+x, n+1
 			}
 		}
-		area, err := AreaUnder(c, len(at), func(i int) (float64, bool) {
-			return float64(logits[at[i]]), l.Multi[at[i]] == 1
+		return sum / float64(n), nil
+	}
+}
+
+// sorted are the sorted scores of the negative and of the positive ones of n rows.
+func sorted(n int, at func(i int) (score float64, positive bool)) (negative, positive []float64) {
+	for i := range n {
+		if score, is := at(i); is {
+			positive = append(positive, score)
+		} else {
+			negative = append(negative, score)
+		}
+	}
+	slices.Sort(negative)
+	slices.Sort(positive)
+	return negative, positive
+}
+
+// averagePrecision is the mean over the positive ones of n scored rows of this worker, and of those of all
+// others, of the precision where all that score as high are taken for positive ones. It is NaN where one of
+// the classes has no rows.
+func averagePrecision(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
+	negative, positive := sorted(n, at)
+	var asHigh [2][]float64 // as each positive one: negative and positive ones
+	for k, those := range [][]float64{negative, positive} {
+		asHigh[k] = make([]float64, len(positive))
+		err := eachBlock(c, those, func(block []float64) {
+			below := 0
+			for i, score := range positive {
+				for below < len(block) && block[below] < score {
+					below++
+				}
+				asHigh[k][i] += float64(len(block) - below)
+			}
 		})
 		if err != nil {
 			return 0, err
 		}
-		if !math.IsNaN(area) {
-			sum, n = sum+area, n+1
-		}
 	}
-	return sum / float64(n), nil
+	counts := []float64{0, float64(len(negative)), float64(len(positive))}
+	for i, right := range asHigh[1] {
+		counts[0] += right / (asHigh[0][i] + right)
+	}
+	err := sum(c, counts)
+	if counts[1] == 0 {
+		return math.NaN(), err
+	}
+	return counts[0] / counts[2], err
 }
 
-// AreaUnder is the area for n scored rows of this worker, together with those of all others, from the ranks
-// of the positive ones (Mann & Whitney 1947).
+// AreaUnder is the area under the receiver operating characteristic of n scored rows of this worker, together
+// with those of all others, from the ranks of the positive ones (Mann & Whitney 1947): the probability that a
+// positive one scores above a negative one, ties counting half.
 func AreaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
-	var mine [2][]float64 // scores of negatives and of positives
-	for i := range n {
-		score, positive := at(i)
-		if positive {
-			mine[1] = append(mine[1], score)
-		} else {
-			mine[0] = append(mine[0], score)
-		}
-	}
-	negative, positive := mine[0], mine[1]
-	slices.Sort(negative)
-	slices.Sort(positive)
+	negative, positive := sorted(n, at)
 	// Pairs in order, negatives and positives.
 	counts := []float64{0, float64(len(negative)), float64(len(positive))}
 	err := eachBlock(c, negative, func(block []float64) { counts[0] += inOrder(block, positive) })

@@ -98,11 +98,11 @@ func TestNothingToMeasure(t *testing.T) {
 		}
 	}
 	for _, one := range [][]int64{{0}, {0, 1}, {2}} {
-		if got := alone(rocAUC)(logits, classes, one); !math.IsNaN(got) {
+		if got := alone(ofVertices[ROCAUC])(logits, classes, one); !math.IsNaN(got) {
 			t.Errorf("the area for vertices %v, of one class: %v", one, got)
 		}
 	}
-	if got := alone(rocAUC)(logits, multi, []int64{0, 1}); !math.IsNaN(got) {
+	if got := alone(ofVertices[ROCAUC])(logits, multi, []int64{0, 1}); !math.IsNaN(got) {
 		t.Errorf("the area of labels that all or none have: %v", got)
 	}
 }
@@ -175,7 +175,7 @@ func TestMetricProperties(t *testing.T) {
 			}
 			for name, metric := range ofVertices {
 				if labels.MultiLabel() && name == "accuracy" || !labels.MultiLabel() && labels.Classes != 2 &&
-					name == "roc-auc" {
+					(name == ROCAUC || name == AveragePrecision) {
 					continue
 				}
 				all := everyVertex(n)

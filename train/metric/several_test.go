@@ -52,6 +52,47 @@ func TestAreaOfManyScores(t *testing.T) {
 	}
 }
 
+// TestAveragePrecision: scores of one worker and of three, whatever each has, by average_precision_score of
+// scikit-learn 1.9.1: a few with a tie, and 200 of which many tie. With several labels it is the mean of those
+// that some vertices have and others do not.
+func TestAveragePrecision(t *testing.T) {
+	few := [][2]float64{{.1, 0}, {.4, 0}, {.35, 1}, {.8, 1}, {.35, 0}}
+	var many [][2]float64
+	for i := range 200 {
+		row := [2]float64{math.RoundToEven(float64(i*37%101) / 10), 0}
+		if i*7%10 == 0 {
+			row[0], row[1] = row[0]+2, 1
+		}
+		many = append(many, row)
+	}
+	for _, c := range []struct {
+		rows [][2]float64
+		want float64
+	}{{few, .75}, {many, .4354979163703905}, {few[:2], math.NaN()}, {few[2:4], math.NaN()}} {
+		for _, workers := range []int{1, 3} {
+			onWorkers(workers, func(world *comm.Comm) {
+				var mine [][2]float64
+				for i, row := range c.rows {
+					if i*i%workers == world.Rank() { // the third has none
+						mine = append(mine, row)
+					}
+				}
+				got, err := averagePrecision(world, len(mine), func(i int) (float64, bool) {
+					return mine[i][0], mine[i][1] == 1
+				})
+				if err != nil || !(math.Abs(got-c.want) < 1e-12) && !(math.IsNaN(got) && math.IsNaN(c.want)) {
+					t.Errorf("%d rows on %d workers: %v, %v, want %v", len(c.rows), workers, got, err, c.want)
+				}
+			})
+		}
+	}
+	labels := &graph.Labels{Classes: 3, Multi: []float32{1, 0, 1, 0, 1, 1, 1, 0, 1, 0, 1, 1}}
+	logits := []float32{1, -5, 0, -2, 9, 1, 4, 3, 2, 5, 4, 3}
+	got, err := Vertices(AveragePrecision)(logits, labels, everyVertex(4), comm.Alone())
+	require.NoError(t, err)
+	assert.Near(t, (.5833333333333333+1)/2, got, 1e-12)
+}
+
 // TestAreaOfEachLabel: by hand. Label 0 has positives 1 and 4 over the negative −2 and under 5, and label 1
 // all pairs in order. Read by another row's or label's values, they give something else.
 func TestAreaOfEachLabel(t *testing.T) {

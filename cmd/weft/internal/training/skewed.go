@@ -52,9 +52,16 @@ func skewed(g *graph.Graph, o *setting.Options) string {
 			if l.Names != nil {
 				name = ui.Printable(l.Names[class])
 			}
+			metrics := "macro-f1"
+			switch {
+			case l.Classes == 2 && class == 0:
+				metrics += ", average-precision or roc-auc"
+			case l.Classes == 2: // average precision is that of class 1
+				metrics += " or roc-auc"
+			}
 			return fmt.Sprintf("%s of the training vertices are of class %s, so that accuracy may choose an epoch "+
-				"that finds no other: --metric macro-f1%s weighs all classes alike there, and --class-weights "+
-				"balanced in the loss", ui.Percent(share), name, ui.When(l.Classes == 2, " or roc-auc"))
+				"that finds no other: --metric %s measures the others, too, and --class-weights balanced weighs "+
+				"all classes alike in the loss", ui.Percent(share), name, metrics)
 		}
 	}
 	return ""
