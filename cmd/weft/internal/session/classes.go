@@ -72,7 +72,7 @@ func (c learnedClasses) Warn(notes io.Writer, store string, g *graph.Graph) erro
 // MatchClasses numbers the classes of a session's labels as the run learned them. Labels of another kind are
 // not compared with, but refused where they are input of the model.
 func (r *Request) MatchClasses(s *Session, notes io.Writer) error {
-	replaced, err := r.replaced()
+	replaced, err := r.isReplaced()
 	if r.Learned.Store == "" || r.Learned.Store == s.Store && !replaced || r.Options.Task == task.Link {
 		return err
 	}

@@ -38,6 +38,9 @@ type Request struct {
 	Changed bool
 	// graphID is the ID of the graph that the run was trained on; "": not known.
 	graphID string
+	// replaced is what was found of the graph compared, once: it may take reading all of that.
+	replaced bool
+	compared string
 	// relations that the run was trained on, in their order; nil: one, or they are not known
 	relations []string
 	// Weighted says that the edges that the run trained on have weights.
@@ -72,7 +75,7 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 		asked.graphID = run.GraphID
 	}
 	if o.Split.Rule != "" { // it divides the run's own graph, as it was
-		replaced, err := asked.replaced()
+		replaced, err := asked.isReplaced()
 		n, unread := graph.VerticesIn(run.Store)
 		// if it cannot be read, who opens it says why
 		asked.Changed = own && (replaced && err == nil || unread == nil && n != run.Summary.Graph.Vertices)
@@ -83,9 +86,16 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 	return asked, o, run, nil
 }
 
-// replaced reports whether another graph is in the place of the run's own: neither the graph that it was
+// isReplaced reports whether another graph is in the place of the run's own: neither the graph that it was
 // trained on nor a later version of that.
-func (r *Request) replaced() (bool, error) { return Replaced(r.Graph, r.graphID) }
+func (r *Request) isReplaced() (is bool, err error) {
+	if r.compared == "" || r.compared != r.Graph {
+		if r.replaced, err = Replaced(r.Graph, r.graphID); err == nil {
+			r.compared = r.Graph
+		}
+	}
+	return r.replaced, err
+}
 
 // Replaced reports whether a store is neither the one with the ID nor a later version of it. An empty ID, of
 // an earlier version of weft, tells nothing.
@@ -107,7 +117,7 @@ func (r *Request) WarnChanged(command string, notes io.Writer) error {
 			ui.Printable(refusal.List(changed, 3)), ui.Printable(r.Graph), command,
 			ui.Printable(refusal.ShellWord(r.Run)), ui.Printable(refusal.ShellWord(source)))
 	}
-	replaced, err := r.replaced()
+	replaced, err := r.isReplaced()
 	if replaced {
 		fmt.Fprintf(notes, "weft: warning: %s: is another graph than %s was trained on; the predictions are of the "+
 			"graph as it is now\n", ui.Printable(r.Graph), ui.Printable(r.Run))

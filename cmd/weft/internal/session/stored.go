@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"weft/graph"
@@ -22,8 +23,9 @@ func (s *Session) Stores() []string {
 	return []string{s.Store, s.Validated.Store}
 }
 
-// Hold keeps the stores of a session as they are now, on the first rank.
-func (s *Session) Hold() error {
+// Hold keeps the stores of a session as they are now, on the first rank. It fails if the graph's store has
+// another graph.ID than before the session was opened, as while weft append writes.
+func (s *Session) Hold(before string) error {
 	return s.OnFirst(func() (err error) {
 		s.Stored = &Stored{}
 		for _, store := range s.Stores() {
@@ -33,7 +35,9 @@ func (s *Session) Hold() error {
 			}
 			s.Stored.graphs = append(s.Stored.graphs, g)
 		}
-		s.Stored.ID, err = graph.ID(s.Store)
+		if s.Stored.ID, err = graph.ID(s.Store); err == nil && s.Stored.ID != before {
+			err = fmt.Errorf("%s: changed while it was opened; start the run again", s.Store)
+		}
 		return err
 	})
 }

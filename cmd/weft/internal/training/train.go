@@ -23,6 +23,7 @@ import (
 	"weft/cmd/weft/internal/planning"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
+	"weft/graph"
 	"weft/graph/columns"
 	"weft/internal/atomicfile"
 	"weft/internal/datasets"
@@ -243,10 +244,15 @@ func (t *trainCommand) source(dataset string) data.Source {
 func (t *trainCommand) open(
 	cmd *cobra.Command, r cli.Ranks, dataset string, settings *setting.Resolved, show io.Writer,
 ) (*session.Session, error) {
+	id := "" // of the store, before it is opened
 	admit := func(store string) error {
-		return t.eachFile(func(flag, path string) error {
+		err := t.eachFile(func(flag, path string) error {
 			return cli.CheckApartFromGraph(flag, path, dataset, store)
 		})
+		if err == nil && !t.explain {
+			id, err = graph.ID(store)
+		}
+		return err
 	}
 	of := t.source(dataset)
 	s, err := session.Open(cmd.Context(), r, of, settings, show,
@@ -256,7 +262,7 @@ func (t *trainCommand) open(
 	}
 	err = s.OpenValidation(cmd.Context(), settings, cmd.ErrOrStderr())
 	if err == nil && !t.explain {
-		err = s.Hold()
+		err = s.Hold(id)
 	}
 	if err == nil {
 		err = warnSkewed(cmd.ErrOrStderr(), s, &settings.Options)
