@@ -129,8 +129,8 @@ class Number:
 
 _PAIRS = "each pair of vertices meets: a function of all pairs takes memory and time of their square"
 _EDGE_PAIRS = (
-    "each pair of edges meets, E × E: edge_attr has a row for each edge and at least one column, E × 1 where it is given "
-    "as E: write edge_attr.view(-1, 1)"
+    "each pair of edges meets, E × E: edge_attr has a row for each edge and at least one column, E × 1 where it is "
+    "given as E: write edge_attr.view(-1, 1)"
 )
 WITHOUT_LOOPS = {"stored": "removed", "removed": "removed", "one": "removed", "added": "removed"}
 WITH_LOOPS = {"removed": "one", "stored": "added"}

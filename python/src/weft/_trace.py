@@ -144,9 +144,11 @@ def trace(
 
 
 def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
-    """The parameters that may have a row for each vertex, and of which type: embeddings of as many and those of modules of
-    the user's own, as of positions, the weight of LINKX for the graph, and all of as many rows as there are vertices of a
-    type without features."""
+    """The parameters that may have a row for each vertex, and of which type.
+
+    Of as many rows as there are vertices are embeddings, parameters of modules of the user's own, as of positions,
+    LINKX's weight for the graph, and all parameters where the type has no features.
+    """
     tables = {}
     for path, part in module.named_modules():
         own = type(part).__name__ in ("Embedding", "SparseLinear") or not is_library(type(part).__module__)
@@ -650,7 +652,7 @@ class _Plain:
 
 
 def _from_forward(frames: traceback.StackSummary) -> traceback.StackSummary:
-    """Frames of which those of functions that forward calls are called forward, too: torch.export notes no others."""
+    """Frames of which those of functions that forward calls are called forward: torch.export notes no others."""
     first = next((k for k, frame in enumerate(frames) if frame.name == "forward"), len(frames))
     for frame in frames[first:]:
         frame.name = "forward"
@@ -694,7 +696,8 @@ def _own_gradient(function: Any, *given: Any) -> Any:
 _NEWEST = tuple(int(n) for n in re.findall("[0-9]+", torch.__version__)[:2]) >= (2, 15)
 
 _DATA = (
-    "forward reads or sets .data of a tensor, which no trace shows: write .detach(), and set values before training"
+    "forward reads or sets .data of a tensor, which no trace shows: write .detach(), and set values before "
+    "training"
 )
 
 
@@ -745,10 +748,10 @@ def _why(error: BaseException, given: Iterable[str]) -> Refused:
                 f"model: {at}a layer joins the rows of all types and sorts them by type, as HGTConv and HeteroLinear "
                 "do: take HANConv, or HeteroConv with a layer for each relation, as TransformerConv is"
             )
-        older = f", or PyTorch {torch.__version__} takes it to, as a later one may not"
+        older = "" if _NEWEST else f", or PyTorch {torch.__version__} takes it to, as a later one may not"
         return Refused(
-            f"model: {at}forward's course, or a size, depends on values{'' if _NEWEST else older}: write a comparison and "
-            "torch.where, and take sizes from x.size(0)"
+            f"model: {at}forward's course, or a size, depends on values{older}: write a comparison and torch.where, "
+            "and take sizes from x.size(0)"
         )
     if "Constraints violated" in text or "specialized" in text:
         return Refused(

@@ -183,8 +183,8 @@ def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, **_: Any
 
 
 def _item(x: Tensor, at: Any) -> Any:
-    """x[:, …] without the colon, at which PyTorch 2.6 compares a number of rows that it does not know; and x[mask], of
-    which PyTorch before 2.15 asks later on whether it has rows."""
+    """x[:, …] without the colon, at which PyTorch 2.6 compares a number of rows that it does not know; and x[mask],
+    of which PyTorch before 2.15 asks later on whether it has rows."""
     if isinstance(at, Tensor) and at.dtype == torch.bool:
         made = x[at]
         if isinstance(made.shape[0], torch.SymInt):
@@ -206,7 +206,8 @@ def _item(x: Tensor, at: Any) -> Any:
 
 def _is_number(at: Any) -> bool:
     """Whether an index is a number, or a slice of such, or makes a dimension."""
-    return all(type(k) in (int, type(None)) for k in ((at.start, at.stop, at.step) if isinstance(at, slice) else (at,)))
+    parts = (at.start, at.stop, at.step) if isinstance(at, slice) else (at,)
+    return all(type(part) in (int, type(None)) for part in parts)
 
 
 def _cross_entropy(x: Tensor, target: Tensor, *more: Any, **named: Any) -> Any:
