@@ -104,7 +104,7 @@ def state_of(value: Any, seen: dict[int, Same], deep: int = 8) -> Any:
     if drawn is not None:
         return Same(value), drawn
     if isinstance(value, Mapping):
-        return type(value), len(value), [(state_of(k, {}), inner(v)) for k, v in itertools.islice(value.items(), _MANY)]
+        return type(value), len(value), [(inner(k), inner(v)) for k, v in itertools.islice(value.items(), _MANY)]
     if isinstance(value, (set, frozenset)):
         return type(value), len(value), sorted(map(repr, itertools.islice(value, _MANY)))
     if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
