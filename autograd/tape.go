@@ -373,21 +373,45 @@ func (t *Tape) Backward(roots ...Root) {
 		if t.Ledger != nil {
 			t.Ledger.settle(op.Inputs)
 		}
-		for _, b := range op.Buffers {
-			b.Release()
-		}
-		for _, k := range op.Keeps {
-			k.kept--
-			k.releaseUnused()
-		}
-		if op.KeepsResult {
-			out.kept--
-		}
-		out.letGo()
-		out.releaseUnused()
+		op.end(out)
 	}
 	t.BeginLayer(NoLayer)
-	for _, made := range t.scope { // made outside every Scope
+	t.empty()
+}
+
+// Discard releases what the tape keeps for a backward pass that will not come. The tape is then empty. The
+// caller has dropped what it holds of the forward pass.
+func (t *Tape) Discard() {
+	t.backward = true
+	defer func() { t.backward = false }()
+	for len(t.steps) > 0 {
+		last := len(t.steps) - 1
+		op, out := t.steps[last].Op, t.steps[last].out
+		t.steps = t.steps[:last]
+		op.end(out)
+	}
+	t.empty()
+}
+
+// end releases what the operation keeps for its backward step, which has run or will not.
+func (op *Op) end(out *Var) {
+	for _, b := range op.Buffers {
+		b.Release()
+	}
+	for _, k := range op.Keeps {
+		k.kept--
+		k.releaseUnused()
+	}
+	if op.KeepsResult {
+		out.kept--
+	}
+	out.letGo()
+	out.releaseUnused()
+}
+
+// empty drops what was made outside every Scope.
+func (t *Tape) empty() {
+	for _, made := range t.scope {
 		made.Drop()
 	}
 	t.scope = nil

@@ -18,6 +18,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/train/engine"
 	"weft/train/setting"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -115,7 +116,8 @@ type Job struct {
 	// processes worker 0's value counts.
 	Trace bool
 
-	chunks chunks // that divide made last
+	chunks chunks    // that divide made last
+	kind   task.Kind // in place of the task that the options name; nil: that one
 
 	// Made by Like: the columns that features are brought into, and how, by the number of the vertex type.
 	columns      columns.ByType
@@ -139,6 +141,9 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	r, err := j.Options.On(j.Mesh)
 	if err != nil {
 		return nil, err
+	}
+	if j.kind != nil {
+		r.Kind = j.kind
 	}
 	if r.Device == setting.AutoDevice {
 		if r.Device = setting.CPU; j.Model == nil && j.Loss == nil {

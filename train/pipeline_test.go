@@ -90,8 +90,8 @@ type reported struct {
 	report func()
 }
 
-func (r reported) Forward(epoch int) engine.Pass {
-	return reportedPass{r.Engine.Forward(epoch), r.report}
+func (r reported) Forward(c engine.Call) engine.Pass {
+	return reportedPass{r.Engine.Forward(c), r.report}
 }
 
 type reportedPass struct {
@@ -99,9 +99,9 @@ type reportedPass struct {
 	report func()
 }
 
-func (p reportedPass) Backward(grad *tensor.Matrix) {
-	p.Pass.Backward(grad)
-	p.report()
+func (p reportedPass) Backward(grad *tensor.Matrix) []*tensor.Matrix {
+	defer p.report()
+	return p.Pass.Backward(grad)
 }
 
 // TestStageSummary: a stage's times are the average of its workers', and its bytes their sum.

@@ -318,9 +318,9 @@ type cancelling struct {
 
 var errEnded = errors.New("ended")
 
-func (c cancelling) Forward(epoch int) engine.Pass {
+func (c cancelling) Forward(call engine.Call) engine.Pass {
 	c.end(errEnded)
-	pass := c.Engine.Forward(epoch)
+	pass := c.Engine.Forward(call)
 	*c.finished++
 	return pass
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/calls"
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/data"
 	"weft/cmd/weft/internal/inference"
@@ -27,7 +28,7 @@ var subcommands = map[string]func() *cobra.Command{
 
 	"report": reports.NewReport, "runs": reports.NewRuns,
 
-	"bench": newBench, "version": newVersion,
+	"bench": newBench, "calls": calls.New, "version": newVersion,
 }
 
 // newRoot builds the command with its subcommands, only that which the first word names if it names one: all

@@ -74,7 +74,7 @@ func TestAveragesAreWhole(t *testing.T) {
 			c.AggregationOrder = order.TransformFirst
 			e, err := engine.New(c)
 			exchange.Must(err)
-			engine.Train(e, 1, func(logits *autograd.Var) (float64, *tensor.Matrix) {
+			engine.Train(e, engine.Training(7, 1), func(logits *autograd.Var) (float64, *tensor.Matrix) {
 				return 0, logits.Tape().Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
 			})
 			exchange.Must(e.Settle())

@@ -145,7 +145,7 @@ func (s *staged) train(t testing.TB) []outcome {
 				}
 			}
 			before := sentBy(c.Groups.World)
-			loss := engine.Train(e, 1+i, s.lossOf(e))
+			loss := engine.Train(e, engine.Training(7, 1+i), s.lossOf(e))
 			exchange.Must(e.Settle())
 			after := sentBy(c.Groups.World)
 			if s.trained != nil {
@@ -863,7 +863,7 @@ func TestPipelineWorkerFails(t *testing.T) {
 			// Every worker has an engine before one fails, and none ends before that.
 			exchange.Must(c.Groups.World.Barrier(comm.Setup))
 			for epoch := 1; epoch <= 2; epoch++ {
-				engine.Train(e, epoch, s.lossOf(e))
+				engine.Train(e, engine.Training(7, epoch), s.lossOf(e))
 				e.Infer(0).Drop()
 			}
 			exchange.Must(c.Groups.World.Barrier(comm.Setup))

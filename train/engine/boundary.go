@@ -17,24 +17,28 @@ import (
 type chunkPass struct {
 	*chunked.Chunk
 	features *features        // on the first stage
+	given    *tensor.Matrix   // in their place, in this pass; nil: they are the graph's
 	came     []*tensor.Matrix // on other stages: the state from the previous stage, until a tape owns it
 	ledger   *autograd.Ledger // records when gradients are complete; may be nil
 	in, out  gnn.State        // on the tape of the last forward pass
 }
 
 // forward runs the stage's blocks on a chunk. With recomputation it records nothing.
-func (p *Pipeline) forward(c *chunkPass, epoch int) gnn.State {
-	t := autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch})
-	t.Recording = !p.Recompute
+func (p *Pipeline) forward(c *chunkPass, call *Call) gnn.State {
+	if given := call.given(0); given != nil && p.first() {
+		c.given = p.chunkRows(tensor.Activations, given, c)
+	}
+	t := call.tape(p.Team)
+	t.Recording = call.Recording && !p.Recompute
 	p.observe(t, trace.Forward)
-	return p.record(c, t)
+	return p.record(c, call, t)
 }
 
-func (p *Pipeline) record(c *chunkPass, t *autograd.Tape) gnn.State {
+func (p *Pipeline) record(c *chunkPass, call *Call, t *autograd.Tape) gnn.State {
 	if t.Recording {
 		t.Ledger = c.ledger
 	}
-	c.in = p.begin(c, t)
+	c.in = p.begin(c, call, t)
 	c.out = p.result(p.model.Forward(c.in))
 	return c.out
 }
@@ -58,14 +62,15 @@ func (p *Pipeline) result(out gnn.State) gnn.State {
 	return gnn.StateOf(inFloat32(out))
 }
 
-// begin returns the input of the stage's first block. A tape that records owns the matrices that came.
-func (p *Pipeline) begin(c *chunkPass, t *autograd.Tape) (in gnn.State) {
+// begin returns the input of the stage's first block. A tape owns the matrices that came, unless the pass is
+// repeated.
+func (p *Pipeline) begin(c *chunkPass, call *Call, t *autograd.Tape) (in gnn.State) {
 	if p.first() {
-		return gnn.StateOf(c.features.On(t))
+		return gnn.StateOf(call.on(t, c.features, c.given))
 	}
-	on := t.Input
-	if t.Recording || !t.Training {
-		on = t.Received
+	on := t.Received
+	if call.Recording && !t.Recording {
+		on = t.Input
 	}
 	in = gnn.StateOf(on(c.came[0], c.Rows()))
 	if len(c.came) > 1 {
@@ -76,12 +81,12 @@ func (p *Pipeline) begin(c *chunkPass, t *autograd.Tape) (in gnn.State) {
 
 // backward adds to the gradients of the stage's weights. It takes, and owns, the gradients of the stage's
 // output.
-func (p *Pipeline) backward(c *chunkPass, epoch int, grads []*tensor.Matrix) {
+func (p *Pipeline) backward(c *chunkPass, call *Call, grads []*tensor.Matrix) {
 	if p.Recompute {
-		c.BeginEpoch(epoch) // its messages are those of the forward pass once more, drawn alike
-		t := autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch})
+		c.BeginEpoch(call.Epoch) // its messages are those of the forward pass once more, drawn alike
+		t := call.tape(p.Team)
 		p.observe(t, trace.Backward)
-		p.record(c, t)
+		p.record(c, call, t)
 	}
 	var roots []autograd.Root
 	for i, v := range c.out.Vars() {
@@ -89,6 +94,39 @@ func (p *Pipeline) backward(c *chunkPass, epoch int, grads []*tensor.Matrix) {
 	}
 	c.out.Rows[0].Tape().Backward(roots...)
 	c.ledger = nil
+}
+
+// discard releases what a chunk keeps for a backward pass that will not come.
+func (p *Pipeline) discard(c *chunkPass, call *Call) {
+	switch {
+	case !call.Recording:
+	case p.Recompute:
+		exchange.Release(c.came...)
+	default:
+		drop(c.out.Vars())
+		c.out.Rows[0].Tape().Discard()
+	}
+	c.ledger, c.came = nil, nil
+	c.given.Release()
+	c.given = nil
+}
+
+// joinGradient copies the gradient of a chunk's rows of the features that a call gives to their places.
+func (p *Pipeline) joinGradient(all *tensor.Matrix, c *chunkPass, call *Call) *tensor.Matrix {
+	if c.given == nil {
+		return nil
+	}
+	if call.Differentiable {
+		if all == nil {
+			all = p.Team.Memory.NewElement(tensor.Gradients, c.given.Element, p.graph.Rows().Here, c.given.Cols)
+		}
+		part := c.in.Rows[0].TakeGrad()
+		p.Team.Scatter(all, part, c.Places)
+		part.Release()
+	}
+	c.given.Release()
+	c.given = nil
+	return all
 }
 
 // join copies a chunk's rows of the last block's result to their places among all rows.
@@ -113,11 +151,11 @@ func (p *Pipeline) output(result *tensor.Matrix, without int) *autograd.Var {
 		&autograd.RowSet{Total: rows.Total})
 }
 
-// rowsOf returns a chunk's rows of the logits' gradient.
-func (p *Pipeline) rowsOf(grad *tensor.Matrix, c *chunkPass) []*tensor.Matrix {
-	part := p.Team.Memory.NewElement(tensor.Gradients, grad.Element, c.Rows().Here, grad.Cols)
-	p.Team.Gather(part, grad, c.Places)
-	return []*tensor.Matrix{part}
+// chunkRows copies a chunk's rows of a matrix with a row for each of the worker's.
+func (p *Pipeline) chunkRows(kind tensor.Kind, all *tensor.Matrix, c *chunkPass) *tensor.Matrix {
+	part := p.Team.Memory.NewElement(kind, all.Element, c.Rows().Here, all.Cols)
+	p.Team.Gather(part, all, c.Places)
+	return part
 }
 
 // inbox receives the states of chunks, or their gradients, from another stage, in the given order. It

@@ -12,6 +12,7 @@ import (
 	"weft/checkpoint"
 	"weft/gnn"
 	"weft/internal/trace"
+	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
@@ -40,31 +41,62 @@ type Inference interface {
 // Engine is a worker's part in training a model, and in inference for all vertices.
 type Engine interface {
 	Inference
-	// Forward runs the model forward, with the dropout of an epoch, counted from 1. The Pass holds what the
-	// backward pass reads.
-	Forward(epoch int) Pass
+	// Forward runs the model forward. The Pass holds what the backward pass reads.
+	Forward(c Call) Pass
+	// Inputs are the rows of the features that this worker reads, by vertex type: those of Call.Features. A
+	// worker of another stage than the first reads none.
+	Inputs() []*autograd.RowSet
 	Lasting
 }
 
-// Pass is a training pass whose forward pass is done.
+// Call says how a model is called.
+type Call struct {
+	Epoch     int             // counted from 1
+	Random    autograd.Random // keys of dropout masks
+	Training  bool            // dropout is active, batch norm uses the batch's statistics
+	Recording bool            // there may be a backward pass
+	// Features are given in place of the graph's, by vertex type: the rows of Inputs × columns. nil, and a nil
+	// entry: those of the graph. The caller owns them, and keeps them until the Pass ends.
+	Features []*tensor.Matrix
+	// Differentiable has a backward pass compute the gradients of Features.
+	Differentiable bool
+}
+
+// Training is the call of the training pass of an epoch, counted from 1.
+func Training(seed uint64, epoch int) Call {
+	return Call{
+		Epoch: epoch, Random: autograd.Random{Seed: seed, Epoch: epoch}, Training: true, Recording: true,
+	}
+}
+
+// tape is a tape for the call.
+func (c *Call) tape(team *kernel.Team) *autograd.Tape {
+	t := autograd.NewTape(team)
+	t.Training, t.Recording, t.Random = c.Training, c.Recording, c.Random
+	return t
+}
+
+// Pass is a pass whose forward pass is done. It ends with Backward or Discard.
 type Pass interface {
 	// Output is this worker's rows of the model's output, (vertices of Vertices) × classes, in Float32. A
-	// worker of another stage than the last has no rows. The Pass owns it, until Backward.
+	// worker of another stage than the last has no rows. The Pass owns it, until it ends.
 	Output() *autograd.Var
-	// Backward runs the model backward, once. grad is the gradient of Output, which Backward owns. It adds to
-	// the gradients of Params, and sums what it adds over the replicas.
-	Backward(grad *tensor.Matrix)
+	// Backward runs the model backward, where the call records. grad is the gradient of Output, which Backward
+	// owns. It adds to the gradients of Params, and sums what it adds over the replicas. It returns the
+	// gradients of Call.Features, where these are differentiable, which the caller owns.
+	Backward(grad *tensor.Matrix) (features []*tensor.Matrix)
+	// Discard releases what the pass holds without a backward pass.
+	Discard()
 }
 
 // Loss takes this worker's output of a training pass. It returns its part of the mesh's loss, and the
 // gradient of the output. All workers call it.
 type Loss func(output *autograd.Var) (loss float64, grad *tensor.Matrix)
 
-// Train runs the training pass of an epoch, counted from 1. It adds to the gradients of Params, which are
-// gradients of the whole mesh's loss. It returns this worker's part of that loss: the sum of all parts is the
-// loss.
-func Train(e Engine, epoch int, of Loss) (loss float64) {
-	pass := e.Forward(epoch)
+// Train runs a training pass. It adds to the gradients of Params, which are gradients of the whole mesh's
+// loss. It returns this worker's part of that loss: the sum of all parts is the loss.
+func Train(e Engine, c Call, of Loss) (loss float64) {
+	pass := e.Forward(c)
 	loss, grad := of(pass.Output())
 	pass.Backward(grad)
 	return loss

@@ -21,11 +21,45 @@ type features struct {
 
 // input returns the state before the first block: the features of each vertex type, in the order of the
 // types.
-func input(all []*features, t *autograd.Tape) (s gnn.State) {
-	for _, f := range all {
-		s.Rows = append(s.Rows, f.On(t))
+func input(all []*features, t *autograd.Tape, c *Call) (s gnn.State) {
+	for kind, f := range all {
+		s.Rows = append(s.Rows, c.on(t, f, c.given(kind)))
 	}
 	return s
+}
+
+// given are the features of a vertex type that the call gives; nil: those of the graph.
+func (c *Call) given(kind int) *tensor.Matrix {
+	if c.Features == nil {
+		return nil
+	}
+	return c.Features[kind]
+}
+
+// on puts the features that are given on a tape, or the graph's: rows × F.
+func (c *Call) on(t *autograd.Tape, of *features, given *tensor.Matrix) *autograd.Var {
+	switch {
+	case given == nil:
+		return of.On(t)
+	case c.Differentiable:
+		return t.Input(given, of.rows)
+	}
+	return t.Constant(given, of.rows)
+}
+
+// gradients are those of the features that the call gives, after the backward pass.
+func (c *Call) gradients(of gnn.State) (grads []*tensor.Matrix) {
+	if !c.Differentiable {
+		return nil
+	}
+	for kind, v := range of.Rows {
+		if c.given(kind) == nil {
+			grads = append(grads, nil)
+		} else {
+			grads = append(grads, v.TakeGrad())
+		}
+	}
+	return grads
 }
 
 // On puts the features on a tape: rows × F.

@@ -139,7 +139,7 @@ func (m *MFG) Needs() []mfg.Need { return m.needs }
 func (m *MFG) Infer(without int) *autograd.Var {
 	t := autograd.NewTape(m.Team)
 	m.features[0].labels.show(0)
-	s := input(m.features, t)
+	s := input(m.features, t, &Call{})
 	at := m.layers[0]
 	for i := range len(m.model) - without {
 		if next := m.layers[i]; next != at {

@@ -87,20 +87,29 @@ func (p *Pipeline) order(epoch int) []int {
 // chunkedPass is a Pipeline's Pass, of which there is one at a time: the chunks own its tapes.
 type chunkedPass struct {
 	*Pipeline
-	epoch    int
+	call     *Call
 	reversed []int // the chunks in the order of the backward pass
 	encoded  coding
 	logits   *autograd.Var
 	spent    *spending
 }
 
+// Inputs implements Engine.
+func (p *Pipeline) Inputs() []*autograd.RowSet {
+	if p.first() {
+		return p.graph.Types()
+	}
+	return nil
+}
+
 // Forward implements Engine.
-func (p *Pipeline) Forward(epoch int) Pass {
+func (p *Pipeline) Forward(of Call) Pass {
 	p.warmUp()
+	call := &of
 	spent := p.spend()
-	order := p.order(epoch)
-	p.graph.Forward(epoch, order)
-	encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: epoch}}
+	order := p.order(of.Epoch)
+	p.graph.Forward(of.Epoch, order)
+	encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: of.Epoch}}
 	states := p.states(order, encoded)
 	next := p.outbox(+1, p.bound, encoded)
 	// the first chunk's backward pass is the last: gradients of weights are complete only in it
@@ -111,14 +120,14 @@ func (p *Pipeline) Forward(epoch int) Pass {
 		span := p.span("forward", k)
 		c.came = spent.take(states, k == order[0])
 		p.bound.beginForward()
-		out := p.forward(c, epoch)
+		out := p.forward(c, call)
 		p.bound.endForward()
 		if p.last() {
 			logits = p.join(logits, c, out)
 		} else {
 			next.send(held(out.Vars()), c)
 		}
-		if p.Recompute {
+		if p.Recompute || !call.Recording {
 			drop(out.Vars())
 		}
 		span.End()
@@ -127,14 +136,15 @@ func (p *Pipeline) Forward(epoch int) Pass {
 	p.bound.endForwards()
 	next.finish()
 	slices.Reverse(order)
-	return &chunkedPass{p, epoch, order, encoded, p.output(logits, 0), spent}
+	return &chunkedPass{p, call, order, encoded, p.output(logits, 0), spent}
 }
 
 // Output implements Pass.
 func (p *chunkedPass) Output() *autograd.Var { return p.logits }
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.
-func (p *chunkedPass) Backward(grad *tensor.Matrix) {
+func (p *chunkedPass) Backward(grad *tensor.Matrix) []*tensor.Matrix {
+	var given *tensor.Matrix // its gradient
 	p.logits.Drop()
 	exchange.Must(p.reducer.Beside(func() {
 		p.graph.Backward()
@@ -146,12 +156,13 @@ func (p *chunkedPass) Backward(grad *tensor.Matrix) {
 			span := p.span("backward", k)
 			roots := p.spent.take(grads, k == p.reversed[0])
 			if p.last() {
-				roots = p.rowsOf(grad, c)
+				roots = []*tensor.Matrix{p.chunkRows(tensor.Gradients, grad, c)}
 			}
-			p.backward(c, p.epoch, roots)
+			p.backward(c, p.call, roots)
 			if !p.first() {
 				back.send(taken(c.in.Vars()), c)
 			}
+			given = p.joinGradient(given, c, p.call)
 			span.End()
 		}
 		p.Trace.Chunk(0)
@@ -159,7 +170,25 @@ func (p *chunkedPass) Backward(grad *tensor.Matrix) {
 		p.bound.end()
 		grad.Release()
 	}))
-	p.graph.EndEpoch(p.epoch)
+	p.end()
+	if given == nil {
+		return nil
+	}
+	return []*tensor.Matrix{given}
+}
+
+// Discard implements Pass.
+func (p *chunkedPass) Discard() {
+	p.logits.Drop()
+	for _, k := range p.reversed {
+		p.discard(p.chunks[k], p.call)
+	}
+	p.end()
+}
+
+// end ends the pass.
+func (p *chunkedPass) end() {
+	p.graph.EndEpoch(p.call.Epoch)
 	p.spent.report()
 }
 
@@ -215,7 +244,7 @@ func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor
 	run(func(k int) {
 		c := p.chunks[k]
 		c.came = states.take()
-		out := p.result(p.model[:blocks].Forward(p.begin(c, autograd.NewTape(p.Team))))
+		out := p.result(p.model[:blocks].Forward(p.begin(c, &Call{}, autograd.NewTape(p.Team))))
 		if p.last() {
 			result = p.join(result, c, out)
 		} else {

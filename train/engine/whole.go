@@ -68,42 +68,56 @@ func (w *Whole) Params() *nn.Params { return w.params }
 // Vertices are the vertices whose values this worker computes.
 func (w *Whole) Vertices() []int32 { return w.vertices }
 
+// Inputs implements Engine.
+func (w *Whole) Inputs() (rows []*autograd.RowSet) { return w.axis.Types() }
+
 // wholePass is a Whole's Pass. It owns the tape of the output.
 type wholePass struct {
 	of     *Whole
+	input  gnn.State
 	output *autograd.Var
+	call   Call
 }
 
 // Forward implements Engine.
-func (w *Whole) Forward(epoch int) Pass {
+func (w *Whole) Forward(c Call) Pass {
 	w.barrier()
-	w.axis.BeginEpoch(epoch)
-	w.features[0].labels.show(epoch)
-	t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
+	w.axis.BeginEpoch(c.Epoch)
+	w.features[0].labels.show(c.Epoch)
+	t := c.tape(w.Team)
 	t.Ledger, t.Recompute = w.reducer.ledger(), w.Recompute
 	w.observe(t, trace.Forward)
 	span := w.Trace.Begin(trace.Phase, "forward", trace.Args{})
 	defer span.End()
-	return wholePass{w, inFloat32(w.model.Forward(input(w.features, t)), w.Outputs...)}
+	in := input(w.features, t, &c)
+	return &wholePass{w, in, inFloat32(w.model.Forward(in), w.Outputs...), c}
 }
 
 // Output implements Pass.
-func (p wholePass) Output() *autograd.Var { return p.output }
+func (p *wholePass) Output() *autograd.Var { return p.output }
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.
-func (p wholePass) Backward(grad *tensor.Matrix) {
+func (p *wholePass) Backward(grad *tensor.Matrix) []*tensor.Matrix {
 	exchange.Must(p.of.reducer.Beside(func() {
 		span := p.of.Trace.Begin(trace.Phase, "backward", trace.Args{})
 		p.output.Tape().Backward(autograd.Root{Var: p.output, Grad: grad})
 		span.End()
 	}))
+	return p.call.gradients(p.input)
+}
+
+// Discard implements Pass.
+func (p *wholePass) Discard() {
+	t := p.output.Tape()
+	p.output.Drop()
+	t.Discard()
 }
 
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {
 	w.barrier()
 	w.features[0].labels.show(0)
-	in := input(w.features, autograd.NewTape(w.Team))
+	in := input(w.features, autograd.NewTape(w.Team), &Call{})
 	return inFloat32(w.model[:len(w.model)-without].Forward(in), w.Outputs...)
 }
 

@@ -3,6 +3,7 @@ package setting
 import (
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 )
 
@@ -47,4 +48,13 @@ func (r *Resolved) ChunksOfPartition(starts []int) (k, wanted int) {
 		}
 	}
 	return k, wanted
+}
+
+// Exactly has a pipeline whose chunks are not said compute each partition as one chunk, which is exact.
+func (o *Options) Exactly() error {
+	m, err := o.mesh()
+	if err == nil && m.Stages > 1 && o.Chunks == 0 {
+		o.Chunks = axis.Chunks(m.Partitions)
+	}
+	return err
 }

@@ -17,6 +17,7 @@ program, which this package starts: it writes arrays, and reads what the program
 
 from importlib.metadata import PackageNotFoundError, version
 
+from ._compile import compile  # noqa: A004
 from ._errors import Failed, Interrupted, Refused
 from ._estimators import NodeClassifier, NodeRegressor
 from ._graph import Data, Graph
@@ -43,6 +44,7 @@ __all__ = [
     "Runs",
     "Table",
     "compare",
+    "compile",
     "explain",
     "inspect",
     "load",

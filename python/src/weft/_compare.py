@@ -19,7 +19,7 @@ from ._errors import Refused
 from ._graph import Graph
 from ._lowering import KEEPS
 from ._scratch import Scratch
-from ._trace import SMALL, Called, Given, Schema, _why
+from ._trace import SMALL, Called, Given, Outputs, Schema, _why
 
 # By how much the program may differ from the module in float32, of the largest logit.
 _APART = 1e-3
@@ -27,7 +27,9 @@ _APART = 1e-3
 _CALLS = 3  # in training, of one object
 
 
-def compare(module: nn.Module, schema: Schema, program: Mapping[str, Any]) -> set[str]:
+def compare(
+    module: nn.Module, schema: Schema, program: Mapping[str, Any], outputs: Outputs | None = None
+) -> set[str]:
     """Refuses a program that computes something else than its module, and a module whose calls depend on those before.
 
     Of one graph the same object makes three calls in training, between which its parameters change, from other
@@ -39,10 +41,10 @@ def compare(module: nn.Module, schema: Schema, program: Mapping[str, Any]) -> se
     """
     stance = getattr(torch.compiler, "set_stance", None) if hasattr(torch, "compiler") else None
     with _watch.generators(), stance("force_eager") if stance else contextlib.nullcontext():
-        first = _Small(module, schema, program, *SMALL[0])
+        first = _Small(module, schema, program, *SMALL[0], outputs)
         learned = first.train()
         first.same_as_program()
-        _Small(module, schema, program, *SMALL[1]).same_as_program()
+        _Small(module, schema, program, *SMALL[1], outputs).same_as_program()
     return learned
 
 
@@ -62,13 +64,21 @@ def refuse_draws(module: nn.Module, schema: Schema) -> None:
 class _Small:
     """A module on a small graph."""
 
-    def __init__(self, module: nn.Module, schema: Schema, program: Mapping[str, Any], count: int, edges: int) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        schema: Schema,
+        program: Mapping[str, Any],
+        count: int,
+        edges: int,
+        outputs: Outputs | None = None,
+    ) -> None:
         self.schema, self.program, self.edges = schema, json.loads(json.dumps(program)), edges
         self.vertices = {name: count + 4 * k for k, name in enumerate(schema.features)}
         self.module = copied(module).float().eval()
         self.cut_tables()
         self.arrays = self.drawn(np.random.default_rng(1))
-        self.called = Called(self.module, schema, {of: torch.from_numpy(array) for of, array in self.arrays.items()})
+        self.called = Called(self.module, schema, {of: torch.from_numpy(array) for of, array in self.arrays.items()}, outputs)
         self.called.compared = True
         if "edge_type" in self.called.names.values() and not self.called.joined:
             self.arrays[Given("edge_attr")][:] = np.random.default_rng(2).integers(0, 2, (edges, 1))

@@ -20,6 +20,8 @@ from ._scratch import Scratch
 if TYPE_CHECKING:
     import torch
 
+    from ._trace import Outputs, Program, Schema
+
 
 def is_module(model: Any) -> bool:
     """Whether a model is a module of PyTorch, which is not imported for that."""
@@ -118,7 +120,7 @@ def in_place(
         return dict(settings) | _of_loss(settings, counts, None, scratch), None
     if find_spec("torch.export") is None:
         raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks: install PyTorch 2.6 to 2.15")
-    with _with_gradients():
+    with with_gradients():
         return _traced(module, optimizer, settings, counts, scratch, name)
 
 
@@ -132,9 +134,9 @@ def _traced(
 ) -> tuple[dict[str, Any], torch.nn.Module]:
     """The settings, with a program in the place of the module, and the module."""
     from . import _watch
-    from ._compare import compare, refuse_draws
+    from ._compare import compare
     from ._copies import copied
-    from ._trace import Schema, tables_of, trace
+    from ._trace import Schema
 
     scheduler, groups = settings.get("scheduler"), hasattr(optimizer, "param_groups")
     flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})
@@ -145,26 +147,12 @@ def _traced(
     with _watch.generators():  # lazy layers draw from them
         given, module = module, copied(module).cpu()
         schema = Schema.of(counts)
-        if not any(schema.features.values()) and not tables_of(module, schema):
-            raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
-        try:
-            traced = trace(module, schema=schema)
-        except Refused:
-            refuse_draws(module, schema)
-            raise
+        traced, program = program_of(module, schema)
     file, weights = (scratch.path / f"{name}{end}" for end in ("program.json", "init.safetensors"))
-    program = json.loads(traced.text)
     program["class"] = name or program["class"]
-    shared: dict[int, list[str]] = {}
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        shared.setdefault(id(tensor), []).append(name)
-    names = {name: group for group in shared.values() for name in group}
     for parameter in program["parameters"]:
-        others = [name for name in names[parameter["name"]] if name != parameter["name"]]
-        if others:
-            parameter["aliases"] = others
         if groups and parameter.get("trained"):
-            parameter.update(of_parameters.get(names[parameter["name"]][0], {"trained": False}))
+            parameter.update(of_parameters.get(_names_of(module)[parameter["name"]][0], {"trained": False}))
     if settings.get("regularization") is not None:
         from . import _loss
 
@@ -179,8 +167,43 @@ def _traced(
     return rest | flags | {"program": file, "init": weights if init is None else init}, given
 
 
+def program_of(
+    module: torch.nn.Module, schema: Schema, outputs: Outputs | None = None
+) -> tuple[Program, dict[str, Any]]:
+    """What a module is traced to, and the program, which names all that share a tensor.
+
+    Args:
+        outputs: joins what forward returns; None: it returns one tensor of vertices × classes.
+    """
+    from ._compare import refuse_draws
+    from ._trace import tables_of, trace
+
+    if not any(schema.features.values()) and not tables_of(module, schema):
+        raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
+    try:
+        traced = trace(module, schema=schema, outputs=outputs)
+    except Refused:
+        refuse_draws(module, schema)
+        raise
+    program = json.loads(traced.text)
+    names = _names_of(module)
+    for parameter in program["parameters"]:
+        others = [name for name in names[parameter["name"]] if name != parameter["name"]]
+        if others:
+            parameter["aliases"] = others
+    return traced, program
+
+
+def _names_of(module: torch.nn.Module) -> dict[str, list[str]]:
+    """All names of each tensor in the state_dict, by each of them."""
+    shared: dict[int, list[str]] = {}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        shared.setdefault(id(tensor), []).append(name)
+    return {name: group for group in shared.values() for name in group}
+
+
 @contextlib.contextmanager
-def _with_gradients() -> Iterator[None]:
+def with_gradients() -> Iterator[None]:
     """PyTorch computes gradients, also where the caller has switched that off."""
     import torch
 
@@ -190,7 +213,7 @@ def _with_gradients() -> Iterator[None]:
 
 def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:
     """Says which parameters are trained: those that have a gradient, as an optimizer of PyTorch leaves out the others."""
-    reached, of_loss = _reached(program, program["output"]), _reached(program, program.get("regularization"))
+    reached, of_loss = reached_by(program, program["output"]), reached_by(program, program.get("regularization"))
     names = {parameter["name"]: {parameter["name"], *parameter.get("aliases", ())} for parameter in program["parameters"]}
     if missing := learned.difference(*(names[name] for name in reached & names.keys())):
         raise Refused(f"model: PyTorch has a gradient of {min(missing)}, and weft has none: this is a mistake of weft: please "
@@ -209,7 +232,7 @@ def _check_tables(program: Mapping[str, Any]) -> None:
         raise Refused(f"model: {still[0]} has a row for each vertex, and is not trained: give its rows as features, x")
 
 
-def _reached(program: Mapping[str, Any], output: int | None) -> set[str]:
+def reached_by(program: Mapping[str, Any], output: int | None) -> set[str]:
     """The parameters that a value of a program depends on, through which gradients go."""
     left, seen, found = [] if output is None else [output], set[int](), set[str]()
     while left:
@@ -247,7 +270,7 @@ def _of_loss(settings: Mapping[str, Any], counts: Mapping[str, Any], shape: Any,
         return {}
     from . import _loss
 
-    with _with_gradients():
+    with with_gradients():
         return _loss.flags(settings["loss"], counts, shape, scratch)
 
 

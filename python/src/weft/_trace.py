@@ -30,6 +30,7 @@ import numpy as np
 import sympy
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
 
 from . import _aten  # noqa: F401  its functions are Lowering's
 from ._copies import copied
@@ -117,6 +118,7 @@ def trace(
     edge_weight: bool = False,
     vertices: int | None = None,
     schema: Schema | None = None,
+    outputs: Outputs | None = None,
 ) -> Program:
     """The program of a module that is called as module(x, edge_index) or, if it is over DGL, as module(graph, x).
 
@@ -136,11 +138,11 @@ def trace(
     kind = next((p.dtype for p in module.parameters() if p.dtype.is_floating_point), torch.float32)
     tables = tables_of(module, schema)
     try:
-        return _traced(module, schema, tables, kind)
+        return _traced(module, schema, tables, kind, outputs)
     except Refused:
         if not tables:
             raise
-    return _traced(module, schema, {}, kind)  # none is read as a table
+    return _traced(module, schema, {}, kind, outputs)  # none is read as a table
 
 
 def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
@@ -166,9 +168,11 @@ def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
     return tables
 
 
-def _traced(module: nn.Module, schema: Schema, tables: dict[str, str], kind: torch.dtype) -> Program:
+def _traced(
+    module: nn.Module, schema: Schema, tables: dict[str, str], kind: torch.dtype, outputs: Outputs | None
+) -> Program:
     _initialise(module, schema, tables, kind)
-    called = Called(module, schema, _tensors(module, schema, tables, kind))
+    called = Called(module, schema, _tensors(module, schema, tables, kind), outputs)
     trained = _lower(called, True, set())
     evaluated = _lower(called, False, trained[0].frozen)
     for _, output in (trained, evaluated):
@@ -224,12 +228,48 @@ def _tensors(
     return given
 
 
-class Called(nn.Module):  # type: ignore[misc]
-    """A module with what its forward is called with: tensors of a graph by their names, or a graph that holds them."""
+class Outputs:
+    """What forward returns, a tensor or several in tuples and dicts, as one: their columns beside each other."""
 
-    def __init__(self, module: nn.Module, schema: Schema, given: dict[Given, Tensor]) -> None:
+    def __init__(self) -> None:
+        self.tree: Any = None
+        self.shapes: list[tuple[int, ...]] = []  # of a row of each tensor
+        self.whole: list[bool] = []  # it has no rows of vertices: it is of the whole graph
+
+    def __deepcopy__(self, _: Any) -> Outputs:
+        return self  # copies of a module tell the same one
+
+    def joined(self, made: Any, count: Any) -> Tensor:
+        """The tensors beside each other. count: of vertices."""
+        leaves, self.tree = tree_flatten(made)
+        if not leaves or not all(isinstance(of, Tensor) and of.is_floating_point() for of in leaves):
+            kinds = ", ".join(str(of.dtype) if isinstance(of, Tensor) else type(of).__name__ for of in leaves)
+            raise Refused(f"model: forward returns {kinds or 'nothing'}: return tensors of floats, or tuples or dicts of them")
+        self.whole = [of.dim() == 0 or of.shape[0] != count for of in leaves]
+        shapes = [of.shape if whole else of.shape[1:] for of, whole in zip(leaves, self.whole)]
+        if any(not isinstance(n, int) for shape in shapes for n in shape):
+            raise Refused("model: forward returns some of the vertices, or edges: return a row for each vertex, or one for the graph")
+        self.shapes = [tuple(shape) for shape in shapes]
+        if len(leaves) == 1 and not self.whole[0] and len(self.shapes[0]) == 1:
+            return leaves[0]
+        parts = []
+        for of, whole, shape in zip(leaves, self.whole, self.shapes):
+            of = of.reshape(1 if whole else count, math.prod(shape))
+            parts.append(of.expand(count, math.prod(shape)) if whole else of)
+        return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+
+
+class Called(nn.Module):  # type: ignore[misc]
+    """A module with what its forward is called with: tensors of a graph by their names, or a graph that holds them.
+
+    outputs: joins what forward returns; None: it returns one tensor of vertices × classes.
+    """
+
+    def __init__(
+        self, module: nn.Module, schema: Schema, given: dict[Given, Tensor], outputs: Outputs | None = None
+    ) -> None:
         super().__init__()
-        self.of, self.schema = module, schema
+        self.of, self.schema, self.outputs = module, schema, outputs
         self.typed = "" not in schema.features
         there = {of.what for of in given}
         inner: Any = module
@@ -310,6 +350,10 @@ class Called(nn.Module):  # type: ignore[misc]
             named = {name: whole.get(of, {} if self.by_types else None) for name, of in self.names.items()}
             made = torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named)
         made = self.output(made)
+        if self.outputs is not None:
+            first = next(iter(self.schema.features))
+            count = next(t.shape[0] for of, t in given.items() if of.what in ("x", "n_id") and of.of == first)
+            made = self.outputs.joined(made, count)
         after = {name: id(of) for name, of in self.of.named_buffers()}
         if changed := [name for name, of in buffers.items() if of != after.get(name)]:
             raise Unlowerable(f"forward changes {changed[0]}: {KEEPS}")

@@ -1,0 +1,174 @@
+// Package calls answers a process that calls models as its own functions: the package of Python, whose
+// weft.compile makes a module of a model on a divided graph. The process starts one program, and asks for the
+// passes of all its models.
+//
+// # Protocol, version 1
+//
+// Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one after
+// the other. Each is a JSON object behind its length in 4 bytes, the lowest first. The program ends when the
+// process closes its end.
+//
+//	open      version, net, arguments     opens a graph for a model: the words of weft train's command line
+//	            → vertices, features, outputs, parameters and buffers (name, shape), counts (names)
+//	map       memory, bytes               maps a file that comes with the request, shared by both
+//	unmap     memory
+//	forward   net, values, counters, output, blocks, input?, seed, training, recording, differentiable
+//	            → pass, counters
+//	backward  net, pass, output, blocks, values, input?, again
+//	close     net
+//	drop
+//
+// Each request has an id, which its answer repeats, and may have drop, a list of [net, pass]: they end before
+// anything else. An answer to what makes no sense has refused, a line, and to what failed has failed, and nothing
+// else. Others have warnings, lines.
+//
+// Models, passes and memory have numbers; the process chooses those of models and of memory. values is memory with
+// the float32 numbers of all parameters, in the order of open, each in the shape of PyTorch's state_dict, and in
+// forward of all buffers behind them. forward changes the buffers there if it is training, and backward writes
+// the gradients of parameters. input is memory with a row for each vertex, in backward of its gradient. So is
+// output, for each of the blocks of the output's columns, one block behind the other; of a block that is whole it
+// has one row. counters are the numbers of integer buffers. again has the pass stay as it is.
+package calls
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// version is that of the protocol.
+const version = 1
+
+// mostBytes is the size of a request at most.
+const mostBytes = 64 << 20
+
+// request is what the process asks for. Fields that a request does not have are zero.
+type request struct {
+	ID             int      `json:"id"`
+	Ask            string   `json:"ask"`
+	Version        int      `json:"version"`
+	Net            int      `json:"net"`
+	Arguments      []string `json:"arguments"`
+	Memory         int      `json:"memory"`
+	Bytes          int64    `json:"bytes"`
+	Values         int      `json:"values"`
+	Counters       []int64  `json:"counters"`
+	Input          int      `json:"input"` // 0: none
+	Output         int      `json:"output"`
+	Blocks         []block  `json:"blocks"`
+	Again          bool     `json:"again"`
+	Pass           int      `json:"pass"`
+	Seed           uint64   `json:"seed"`
+	Training       bool     `json:"training"`
+	Recording      bool     `json:"recording"`
+	Differentiable bool     `json:"differentiable"`
+	Drop           [][2]int `json:"drop"`
+
+	file int // that came with it; -1: none
+}
+
+// block is some of the output's columns, which follow those of the block before.
+type block struct {
+	Columns int  `json:"columns"`
+	Whole   bool `json:"whole"` // the same for all vertices
+}
+
+// answer is what the program says. Fields that an answer does not have are left out.
+type answer struct {
+	ID       int      `json:"id"`
+	Refused  string   `json:"refused,omitempty"`
+	Failed   string   `json:"failed,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+
+	Vertices   int      `json:"vertices,omitempty"`
+	Features   int      `json:"features,omitempty"`
+	Outputs    int      `json:"outputs,omitempty"`
+	Parameters []named  `json:"parameters,omitempty"`
+	Buffers    []named  `json:"buffers,omitempty"`
+	Counts     []string `json:"counts,omitempty"`
+
+	Pass     int     `json:"pass,omitempty"`
+	Counters []int64 `json:"counters,omitempty"`
+}
+
+// named is a tensor of a model.
+type named struct {
+	Name  string `json:"name"`
+	Shape []int  `json:"shape"`
+}
+
+// receive reads a request. io.EOF: the process has closed its end.
+func receive(from *net.UnixConn) (r request, err error) {
+	r.file = -1
+	head, room := make([]byte, 4), make([]byte, unix.CmsgSpace(4))
+	n, files, _, _, err := from.ReadMsgUnix(head, room)
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	if err == nil {
+		_, err = io.ReadFull(from, head[n:])
+	}
+	if err != nil {
+		return r, err
+	}
+	if r.file, err = fileIn(room[:files]); err != nil {
+		return r, err
+	}
+	size := binary.LittleEndian.Uint32(head)
+	if size > mostBytes {
+		return r, fmt.Errorf("a request of %d bytes: they have at most %d", size, mostBytes)
+	}
+	text := make([]byte, size)
+	if _, err := io.ReadFull(from, text); err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(text, &r)
+}
+
+// fileIn is the descriptor in a control message, −1 if there is none.
+func fileIn(control []byte) (int, error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil || len(messages) == 0 {
+		return -1, err
+	}
+	files, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(files) != 1 {
+		return -1, errors.Join(err, errors.New("a request comes with one file at most"))
+	}
+	unix.CloseOnExec(files[0])
+	return files[0], nil
+}
+
+// send writes an answer.
+func send(to *net.UnixConn, a answer) error {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	_, err = to.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...))
+	return err
+}
+
+// socket is the end of a socket that a descriptor is.
+func socket(number int) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(number), "socket")
+	if f == nil {
+		return nil, fmt.Errorf("%d is no descriptor", number)
+	}
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(errors.New("it is no socket of Unix"), c.Close())
+	}
+	return u, nil
+}

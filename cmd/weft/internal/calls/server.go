@@ -1,0 +1,324 @@
+package calls
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/session"
+	"weft/cmd/weft/internal/ui"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/train"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// server is the program's side of the socket.
+type server struct {
+	show   io.Writer // progress
+	nets   map[int]*model
+	memory map[int][]byte
+}
+
+// model is a model on a graph.
+type model struct {
+	*train.Passes
+	opened   *session.Session
+	state    nn.State
+	floats   []string // the tensors in values, parameters first
+	trained  int      // how many of these are parameters
+	counters []string
+}
+
+// serve answers requests until the process closes its end. The program then ends, whatever it is doing: what it
+// has belongs to the process.
+func serve(ctx context.Context, c *net.UnixConn, show io.Writer) error {
+	s := &server{show: show, nets: map[int]*model{}, memory: map[int][]byte{}}
+	requests := make(chan request)
+	go func() {
+		for {
+			r, err := receive(c)
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					cli.SayError(os.Stderr, err)
+				}
+				os.Exit(cli.ExitDone)
+			}
+			requests <- r
+		}
+	}()
+	for r := range requests {
+		a, err := s.answer(ctx, &r)
+		switch {
+		case err == nil:
+		case refusal.Is(err):
+			a = answer{Refused: ui.OneLine(err)}
+		default:
+			a = answer{Failed: ui.OneLine(err)}
+		}
+		a.ID = r.ID
+		if err := send(c, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer does what is asked.
+func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
+	for _, of := range r.Drop {
+		if m := s.nets[of[0]]; m != nil {
+			err = cmp.Or(err, m.Drop(of[1]))
+		}
+	}
+	if err != nil {
+		return a, err
+	}
+	switch r.Ask {
+	case "drop":
+		return a, nil
+	case "open":
+		return s.open(ctx, r)
+	case "map":
+		return a, s.mapMemory(r)
+	case "unmap":
+		of := s.memory[r.Memory]
+		delete(s.memory, r.Memory)
+		return a, unix.Munmap(of)
+	}
+	m := s.nets[r.Net]
+	if m == nil {
+		return a, refusal.Errorf("there is no model %d", r.Net)
+	}
+	switch r.Ask {
+	case "forward":
+		return s.forward(m, r)
+	case "backward":
+		return a, s.backward(m, r)
+	case "close":
+		delete(s.nets, r.Net)
+		defer m.opened.Close()
+		return a, m.Close()
+	}
+	return a, refusal.Errorf("%q is no request", r.Ask)
+}
+
+// settings are those of weft train that a model is opened with.
+var settings = []string{
+	"program", "init", "seed", "device", "threads", "recompute", "precision", "parallel", "aggregation-order",
+	"comm-timeout", "partitions", "partition", "balance", "prefetch", "keep-halo", "halo", "aggregation-chunks",
+	"chunks", "chunk-method",
+}
+
+// open opens a graph for a model.
+func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
+	if r.Version != version {
+		return a, refusal.Errorf("the package of Python and the program are of different versions: install both anew")
+	}
+	var given cli.SettingFlags
+	flags := pflag.NewFlagSet("open", pflag.ContinueOnError)
+	given.AddThose(flags, func(one setting.Setting) bool { return slices.Contains(settings, one.Name) })
+	if err := flags.Parse(r.Arguments); err != nil || flags.NArg() != 1 {
+		return a, refusal.Errorf("%w", cmp.Or(err, fmt.Errorf("a model is of one graph, not of %d", flags.NArg())))
+	}
+	o, err := given.Merge()
+	if err != nil {
+		return a, err
+	}
+	if err := o.Exactly(); err != nil {
+		return a, err
+	}
+	resolved, err := cli.Resolved(&o, given.GivenNames()...)
+	if err != nil {
+		return a, err
+	}
+	var warnings bytes.Buffer
+	cli.WarnUnused(&warnings, resolved)
+	opened, err := session.Open(ctx, cli.Alone(), data.Source{Name: flags.Arg(0)}, resolved, s.show, session.Opening{})
+	if err != nil {
+		return a, err
+	}
+	passes, err := opened.Job.Passes(ctx)
+	if err != nil {
+		opened.Close()
+		return a, err
+	}
+	m := &model{Passes: passes, opened: opened}
+	s.nets[r.Net] = m
+	a = answer{Vertices: passes.Vertices, Features: passes.Features, Outputs: passes.Outputs}
+	if lines := strings.TrimSpace(warnings.String()); lines != "" {
+		a.Warnings = strings.Split(lines, "\n")
+	}
+	m.describe(&a)
+	return a, nil
+}
+
+// describe says which tensors the model has.
+func (m *model) describe(a *answer) {
+	var parameters []string
+	m.state, parameters = m.State()
+	for _, name := range parameters {
+		a.Parameters = append(a.Parameters, named{name, m.state[name].Shape})
+	}
+	m.floats, m.trained = slices.Clone(parameters), len(parameters)
+	var others []string
+	for name := range m.state {
+		if !slices.Contains(parameters, name) {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	for _, name := range others {
+		if m.state[name].Int64 != nil {
+			m.counters = append(m.counters, name)
+			continue
+		}
+		m.floats = append(m.floats, name)
+		a.Buffers = append(a.Buffers, named{name, m.state[name].Shape})
+	}
+	a.Counts = m.counters
+}
+
+// mapMemory maps the file that came with a request.
+func (s *server) mapMemory(r *request) error {
+	if r.file < 0 {
+		return refusal.Errorf("no file came with the request")
+	}
+	defer unix.Close(r.file)
+	var file unix.Stat_t
+	if err := unix.Fstat(r.file, &file); err != nil {
+		return err
+	}
+	if s.memory[r.Memory] != nil || r.Bytes <= 0 || r.Bytes > file.Size {
+		return refusal.Errorf("memory %d of %d bytes: it is mapped already, or its file is shorter", r.Memory, r.Bytes)
+	}
+	of, err := unix.Mmap(r.file, 0, int(r.Bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("mapping memory of %d bytes: %w", r.Bytes, err)
+	}
+	s.memory[r.Memory] = of
+	return nil
+}
+
+// numbers are the first count of a memory.
+func (s *server) numbers(memory, count int) ([]float32, error) {
+	of := s.memory[memory]
+	if count < 0 || len(of)/4 < count {
+		return nil, refusal.Errorf("memory %d has %d bytes, and %d numbers are asked of it", memory, len(of), count)
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(of))), count), nil
+}
+
+// tensors are the first count of the model's floats, as they stand in memory, and its counters.
+func (s *server) tensors(m *model, memory, count int, counters []int64) (nn.State, error) {
+	total := 0
+	for _, name := range m.floats[:count] {
+		total += sizeOf(m.state[name].Shape)
+	}
+	values, err := s.numbers(memory, total)
+	if err != nil {
+		return nil, err
+	}
+	state := nn.State{}
+	for _, name := range m.floats[:count] {
+		shape := m.state[name].Shape
+		n := sizeOf(shape)
+		state[name] = nn.Tensor{Shape: shape, Float32: values[:n:n]}
+		values = values[n:]
+	}
+	for k, name := range m.counters[:min(len(counters), len(m.counters))] {
+		state[name] = nn.Tensor{Shape: []int{}, Int64: counters[k : k+1]}
+	}
+	return state, nil
+}
+
+// blocks are those of the output in memory.
+func (s *server) blocks(m *model, r *request) (blocks []worker.Block, err error) {
+	total, columns := 0, 0
+	for _, b := range r.Blocks {
+		rows := m.Vertices
+		if b.Whole {
+			rows = 1
+		}
+		blocks = append(blocks, worker.Block{Columns: b.Columns, Whole: b.Whole})
+		if columns += b.Columns; b.Columns < 0 || columns > m.Outputs {
+			break
+		}
+		total += rows * b.Columns
+	}
+	if columns != m.Outputs {
+		return nil, refusal.Errorf("blocks of %d columns of a model that has %d", columns, m.Outputs)
+	}
+	values, err := s.numbers(r.Output, total)
+	if err != nil {
+		return nil, err
+	}
+	for k := range blocks {
+		n := m.Vertices * blocks[k].Columns
+		if blocks[k].Whole {
+			n = blocks[k].Columns
+		}
+		blocks[k].Values, values = values[:n], values[n:]
+	}
+	return blocks, nil
+}
+
+func sizeOf(shape []int) int {
+	n := 1
+	for _, of := range shape {
+		n *= of
+	}
+	return n
+}
+
+func (s *server) forward(m *model, r *request) (a answer, err error) {
+	if len(r.Counters) != len(m.counters) {
+		return a, refusal.Errorf("%d counters for a model of %d", len(r.Counters), len(m.counters))
+	}
+	f := worker.Forward{
+		Seed: r.Seed, Training: r.Training, Recording: r.Recording, Differentiable: r.Differentiable,
+	}
+	if f.Values, err = s.tensors(m, r.Values, len(m.floats), r.Counters); err != nil {
+		return a, err
+	}
+	if f.Output, err = s.blocks(m, r); err != nil {
+		return a, err
+	}
+	if r.Input > 0 {
+		if f.Features, err = s.numbers(r.Input, m.Vertices*m.Features); err != nil {
+			return a, err
+		}
+	}
+	pass, err := m.Forward(f)
+	return answer{Pass: pass, Counters: r.Counters}, err
+}
+
+func (s *server) backward(m *model, r *request) (err error) {
+	b := worker.Backward{Pass: r.Pass, Again: r.Again}
+	if b.Output, err = s.blocks(m, r); err != nil {
+		return err
+	}
+	if b.Gradients, err = s.tensors(m, r.Values, m.trained, nil); err != nil {
+		return err
+	}
+	if r.Input > 0 {
+		if b.Features, err = s.numbers(r.Input, m.Vertices*m.Features); err != nil {
+			return err
+		}
+	}
+	return m.Backward(b)
+}

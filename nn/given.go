@@ -1,0 +1,80 @@
+package nn
+
+import "weft/tensor"
+
+// The values of a model's parameters may be those of a caller, who gives them to each pass and gets their
+// gradients: State tensors in the shapes that files hold.
+
+// Give sets the parameters to those of a state that Load takes. A value may be any number.
+func (ps *Params) Give(state State) {
+	for _, p := range ps.List {
+		values := state[p.Name].Float32
+		if p.transposed {
+			values = transpose(values, p.Value.Cols, p.Value.Rows)
+		}
+		p.take(values)
+	}
+}
+
+// GiveBuffers sets the buffers, as Give the parameters.
+func (ps *Params) GiveBuffers(state State) {
+	for _, b := range ps.Buffers {
+		if b.Count != nil {
+			*b.Count = state[b.Name].Int64[0]
+		} else {
+			copy(b.Values, state[b.Name].Float32)
+		}
+	}
+}
+
+// TakeBuffers copies the buffers into those of a state.
+func (ps *Params) TakeBuffers(state State) {
+	for _, b := range ps.Buffers {
+		if b.Count != nil {
+			state[b.Name].Int64[0] = *b.Count
+		} else {
+			copy(state[b.Name].Float32, b.Values)
+		}
+	}
+}
+
+// TakeGradients copies the gradients into the tensors of a state, and sets them to zero. Of an embedding it
+// copies the rows of this worker's vertices. Others are copied where replica is set, as all replicas have
+// them.
+func (ps *Params) TakeGradients(state State, replica bool) {
+	for _, p := range ps.List {
+		to, grad := state[p.Name].Float32, p.Grad.ReadFloats()
+		switch columns := p.Grad.Cols; {
+		case p.Rows != nil:
+			for i := range len(grad) / max(1, columns) {
+				table, row := i/p.Rows.Here, i%p.Rows.Here
+				copy(to[(table*p.Rows.Total+p.vertex(row))*columns:], grad[i*columns:(i+1)*columns])
+			}
+		case !replica:
+		case p.transposed:
+			copy(to, transpose(grad, p.Grad.Rows, columns))
+		default:
+			copy(to, grad)
+		}
+	}
+	ps.ZeroGrad()
+}
+
+// Renew gives the parameters new memory for their values, which are undefined. It returns the old memory,
+// which the tapes of passes before read. The caller releases it.
+func (ps *Params) Renew() (old []*tensor.Matrix) {
+	for _, p := range ps.List {
+		old = append(old, p.Value)
+		p.Value = ps.team.Memory.New(tensor.Parameters, p.Value.Rows, p.Value.Cols)
+	}
+	return old
+}
+
+// Swap gives the parameters memory that Renew has returned, and returns theirs, for another Swap.
+func (ps *Params) Swap(values []*tensor.Matrix) (now []*tensor.Matrix) {
+	for k, p := range ps.List {
+		now = append(now, p.Value)
+		p.Value = values[k]
+	}
+	return now
+}

@@ -1,0 +1,252 @@
+"""The program weft as one that answers calls, and the memory that it shares with Python.
+
+The comment of package calls in Go has the protocol.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import json
+import logging
+import mmap
+import os
+import queue
+import signal
+import socket
+import subprocess
+import threading
+import weakref
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from . import _program
+from ._arrays import Array
+from ._errors import Failed, Refused, in_words_of_python
+
+log = logging.getLogger("weft")
+
+VERSION = 1  # of the protocol
+
+_IDLE = 8  # pieces of shared memory that nobody uses, and that are kept for others of their size
+
+_LEAVE = 5.0  # seconds in which the program ends when Python does
+
+
+class Program:
+    """The program, for the life of this process. Threads take turns."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.turn = threading.Lock()
+        self.ended = ""  # why it has ended
+        self.numbers = itertools.count(1)  # of requests, models and memory
+        self.dropped: deque[tuple[int, int]] = deque()  # passes, by finalizers
+        self.closed: deque[int] = deque()  # models
+        self.idle: deque[tuple[int, mmap.mmap]] = deque()
+        self.said: deque[str] = deque(maxlen=50)  # on standard error
+        self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket = ours
+        path = _program.find()
+        environment = {name: value for name, value in os.environ.items() if name not in _program._LAUNCHED}
+        try:
+            self.process = subprocess.Popen(
+                [path, "calls", f"--socket={theirs.fileno()}"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # an interrupt is for Python alone
+                env=environment,
+            )
+        except OSError as err:
+            raise Failed(f"{path}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
+        finally:
+            theirs.close()
+        for of in (self._read, self._hear):
+            threading.Thread(target=of, name="weft", daemon=True).start()
+
+    # -- what comes from it
+
+    def _read(self) -> None:
+        """Reads answers, in a thread of its own: an interrupt takes none of them apart."""
+        with contextlib.suppress(OSError), self.socket.makefile("rb") as stream:
+            while len(head := stream.read(4)) == 4:
+                self.answers.put(json.loads(stream.read(int.from_bytes(head, "little"))))
+        self.answers.put(None)
+
+    def _hear(self) -> None:
+        assert self.process.stderr is not None
+        with contextlib.suppress(OSError, ValueError):
+            for line in self.process.stderr:
+                text = line.decode(errors="replace").rstrip()
+                log.debug("%s", text)
+                self.said.append(text)
+
+    # -- what is asked of it
+
+    def ask(self, ask: str, file: int | None = None, **fields: Any) -> dict[str, Any]:
+        """The answer to a request, after the passes and models are dropped that nobody has any more.
+
+        Raises:
+            Refused, Failed: as the program says, or as it has ended.
+            KeyboardInterrupt: the answer comes later, and nobody reads it.
+        """
+        if self.owner != os.getpid():
+            raise Refused(
+                "a process that was forked calls a module that weft.compile made: call it where it was made, or "
+                "compile in this process"
+            )
+        with self.turn:
+            self._close_models()
+            number = self._send(ask, file, fields)
+            return self._answer(number)
+
+    def _send(self, ask: str, file: int | None, fields: dict[str, Any]) -> int:
+        if self.ended:
+            raise Failed(self.ended)
+        number, drop = next(self.numbers), []
+        while self.dropped:
+            drop.append(self.dropped.popleft())
+        text = json.dumps({"id": number, "ask": ask, "drop": drop} | fields).encode()
+        message = len(text).to_bytes(4, "little") + text
+        try:
+            sent = socket.send_fds(self.socket, [message], [] if file is None else [file])
+            self.socket.sendall(message[sent:])
+        except OSError:
+            self._end()
+        return number
+
+    def _answer(self, number: int) -> dict[str, Any]:
+        while True:
+            answer = self.answers.get()
+            if answer is None:
+                self._end()
+                raise Failed(self.ended)
+            if answer["id"] == number:
+                break
+        for line in answer.get("warnings", ()):
+            _program._warn(line.removeprefix("weft: warning: "))
+        for kind, error in (("refused", Refused), ("failed", Failed)):
+            if kind in answer:
+                raise error(in_words_of_python(answer[kind].removeprefix("weft: ")))
+        return answer
+
+    def _end(self) -> None:
+        """Notes why the program has ended."""
+        if self.ended:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_LEAVE)
+        status, last = self.process.poll(), list(self.said)[-1:]
+        if status is not None and status < 0:
+            name = signal.Signals(-status).name
+            memory = ", as the system does where memory is short" if -status == signal.SIGKILL else ""
+            self.ended = f"the program weft was ended by {name}{memory}; compile the module again"
+        else:
+            self.ended = f"the program weft has ended with status {status}; compile the module again"
+        self.ended += "".join(f"; it said last: {line}" for line in last)
+        self.socket.close()
+
+    def _close_models(self) -> None:
+        while self.closed:
+            net = self.closed.popleft()
+            with contextlib.suppress(Refused, Failed):
+                self._answer(self._send("close", None, {"net": net}))
+
+    # -- what is given back, by finalizers: they run at any time, in any thread
+
+    def drop(self, net: int, number: int) -> None:
+        """Ends a pass, with the next request."""
+        if self.owner == os.getpid():
+            self.dropped.append((net, number))
+
+    def close_model(self, net: int) -> None:
+        """Closes a model: now, or if a request is under way after it."""
+        if self.owner != os.getpid():
+            return
+        self.closed.append(net)
+        if self.turn.acquire(blocking=False):
+            try:
+                self._close_models()
+            finally:
+                self.turn.release()
+
+    # -- shared memory
+
+    def memory(self, count: int) -> Memory:
+        """So many float32 numbers in shared memory, with any values."""
+        size = max(mmap.PAGESIZE, -(-4 * count // mmap.PAGESIZE) * mmap.PAGESIZE)
+        for at in list(self.idle):
+            if len(at[1]) == size:
+                with contextlib.suppress(ValueError):  # another thread has taken it
+                    self.idle.remove(at)
+                    return self._lent(*at, count)
+        while len(self.idle) > _IDLE:
+            with contextlib.suppress(IndexError):
+                number, of = self.idle.popleft()
+                self.ask("unmap", memory=number)
+                of.close()
+        file = os.memfd_create("weft", os.MFD_CLOEXEC)
+        try:
+            os.posix_fallocate(file, 0, size)
+            of = mmap.mmap(file, size)
+            number = next(self.numbers)
+            self.ask("map", file, memory=number, bytes=size)
+        except OSError as err:
+            raise Failed(f"{size} bytes of shared memory: {err.strerror}") from None
+        finally:
+            os.close(file)
+        return self._lent(number, of, count)
+
+    def _lent(self, number: int, of: mmap.mmap, count: int) -> Memory:
+        numbers = np.frombuffer(of, np.float32, count)
+        weakref.finalize(numbers, self.idle.append, (number, of)).atexit = False
+        return Memory(number, numbers)
+
+    def leave(self) -> None:
+        """Ends the program."""
+        if self.owner != os.getpid() or self.ended:
+            return
+        self.ended = "Python ends"
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_LEAVE)
+            return
+        self.process.kill()
+
+
+class Memory:
+    """Shared memory by its number, as an array. It may be used again when the array is garbage."""
+
+    def __init__(self, number: int, numbers: Array):
+        self.number, self.numbers = number, numbers
+
+
+_one: Program | None = None
+_starting = threading.Lock()
+
+
+def program() -> Program:
+    """The program of this process, which is started if it is not there."""
+    global _one
+    with _starting:
+        if _one is None or _one.ended or _one.owner != os.getpid():
+            _one = Program()
+            atexit.register(_one.leave)
+        return _one
+
+
+def _forked() -> None:
+    """In a process that was forked: its end of the socket is the parent's."""
+    if _one is not None:
+        with contextlib.suppress(OSError):
+            os.close(_one.socket.detach())
+
+
+os.register_at_fork(after_in_child=_forked)

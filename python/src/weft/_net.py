@@ -1,0 +1,310 @@
+"""Modules on divided graphs as modules of PyTorch: the axes are an operator, and the loop is the caller's."""
+
+from __future__ import annotations
+
+import copy
+import json
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_unflatten
+
+from . import _calls, _module, _program, _watch, _weights
+from ._compare import compare
+from ._copies import copied
+from ._errors import Refused
+from ._graph import Data, argument, graph_of
+from ._scratch import Scratch
+from ._trace import Outputs, Schema
+
+def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
+    """The net of a module on a graph."""
+    if isinstance(module, Net) or not isinstance(module, nn.Module):
+        raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
+    scratch = Scratch()
+    try:
+        with _module.with_gradients():
+            return Net(module, _Model(module, data, settings, scratch))
+    finally:
+        scratch.close()
+
+
+class _Model:
+    """A model of the program, which a module and its copies call."""
+
+    def __init__(self, module: nn.Module, data: Data, settings: Mapping[str, Any], scratch: Scratch) -> None:
+        self.graph = graph_of(data)
+        graph = argument(data, self.graph)
+        schema = Schema.of(_module.counts_of({}, graph))
+        if "" not in schema.features:
+            raise Refused("graph: it has several types, and weft.compile takes graphs of one: take weft.train")
+        self.outputs = Outputs()
+        with _watch.generators():
+            traced = copied(module).cpu()
+            for p in traced.parameters():
+                p.requires_grad_(p.is_floating_point())
+            _, program = _module.program_of(traced, schema, self.outputs)
+        self.learned = compare(traced, schema, program, self.outputs)
+        self.draws = any(o["op"] == "dropout" for o in program["operations"])
+        file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
+        file.write_text(json.dumps(program), encoding="utf-8")
+        _weights.write(weights, _weights.of_module(traced, program))
+        words = [_program.flag(name, _parallel(value)) for name, value in settings.items() if value is not None]
+        self.program = _calls.program()
+        self.number = next(self.program.numbers)
+        words += [f"--program={file}", f"--init={weights}", graph]
+        opened = self.program.ask("open", version=_calls.VERSION, net=self.number, arguments=words)
+        self.vertices, self.features, self.columns = (opened[key] for key in ("vertices", "features", "outputs"))
+        self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
+        self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
+        self.counters = opened.get("counts", [])
+        self.floats = sum(map(_size, (*self.parameters.values(), *self.buffers.values())))
+        self.blocks = [
+            {"columns": _size(shape), "whole": whole} for shape, whole in zip(self.outputs.shapes, self.outputs.whole)
+        ]
+        self.sizes = [(1 if of["whole"] else self.vertices) * of["columns"] for of in self.blocks]
+        self.reached = _reached_by(program, len(self.blocks))
+        weakref.finalize(self, self.program.close_model, self.number).atexit = False
+
+    def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
+        return self.program.ask(ask, net=self.number, blocks=self.blocks, **fields)
+
+
+def _parallel(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return ",".join(f"{axis}={number}" for axis, number in value.items())
+    return value
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for n in shape:
+        size *= n
+    return size
+
+
+def _reached_by(program: Mapping[str, Any], outputs: int) -> list[set[str]]:
+    """The parameters that each output depends on."""
+    last = program["operations"][program["output"]]
+    parts = last["in"] if outputs > 1 and last["op"] == "cat" and len(last["in"]) == outputs else []
+    return [_module.reached_by(program, k) for k in parts or [program["output"]] * outputs]
+
+
+class Net(nn.Module):  # type: ignore[misc]
+    """A module on a divided graph, which :func:`weft.compile` makes: its parameters, buffers and layers are those of
+    ``module``."""
+
+    def __init__(self, module: nn.Module, model: _Model) -> None:
+        self.__dict__["module"] = module
+        self.__dict__["_model"] = model
+        super().__init__()
+        for name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+            self.__dict__[name] = module.__dict__[name]
+
+    @property
+    def training(self) -> bool:
+        return bool(self.module.training)
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if "_modules" in self.__dict__ and self._modules is self.module._modules:
+            self.module.training = mode  # not where nn.Module makes this object
+
+    def state_dict(self, *args: Any, **keywords: Any) -> Any:
+        return self.module.state_dict(*args, **keywords)
+
+    def load_state_dict(self, *args: Any, **keywords: Any) -> Any:
+        return self.module.load_state_dict(*args, **keywords)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Net:
+        return Net(copy.deepcopy(self.module, memo), self._model)
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise TypeError("a compiled module belongs to its process, and is not pickled: pickle its state_dict()")
+
+    def extra_repr(self) -> str:
+        return f"{self._model.vertices} vertices → {self._model.columns} columns"
+
+    def forward(self, x: Tensor | None = None) -> Any:
+        """What the module returns for the graph, with x in place of its features: V × F.
+
+        Raises:
+            Refused: x or a parameter is not what it was made for.
+            Failed: the work failed.
+        """
+        model = self._model
+        if x is not None:
+            x = self._given(x)
+        state = self._state()
+        parameters = [state[name] for name in model.parameters]
+        gradient = torch.is_grad_enabled() and any(of.requires_grad for of in (*parameters, *([] if x is None else [x])))
+        call = _Call(model, state, self._mode(), gradient)
+        made = _Pass.apply(call, x, *parameters)
+        return tree_unflatten(list(made), model.outputs.tree)
+
+    def _given(self, x: Tensor) -> Tensor:
+        model = self._model
+        if not isinstance(x, Tensor) or not x.is_floating_point() or tuple(x.shape) != (model.vertices, model.features):
+            kind = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+            raise Refused(f"x: is {kind}: give floats of {model.vertices} vertices × {model.features} features")
+        return x
+
+    def _state(self) -> dict[str, Tensor]:
+        """The module's tensors by all their names."""
+        state: dict[str, Tensor] = dict(self.named_parameters(remove_duplicate=False))
+        state.update(self.named_buffers(remove_duplicate=False))
+        for names in (self._model.parameters, self._model.buffers):
+            for name, shape in names.items():
+                of = state.get(name)
+                if of is None or tuple(of.shape) != shape or of.dtype != torch.float32:
+                    now = "not there" if of is None else f"{of.dtype} {tuple(of.shape)}"
+                    raise Refused(f"{name}: is {now}, and was float32 {shape} when the module was compiled: compile it again")
+        return state
+
+    def _mode(self) -> bool:
+        """Whether the module trains."""
+        modes = {layer.training for layer in self.module.modules() if layer is not self.module and _differs(layer)}
+        if len(modes | {self.module.training}) > 1:
+            raise Refused("module: some of its layers are in training, and others in evaluation: call net.train() or net.eval()")
+        return bool(self.module.training)
+
+
+def _differs(layer: nn.Module) -> bool:
+    """Whether a layer computes something else in training."""
+    return isinstance(layer, (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase))
+
+
+class _Call:
+    """A call of a model, and its pass until nobody has it any more."""
+
+    def __init__(self, model: _Model, state: dict[str, Tensor], training: bool, gradient: bool) -> None:
+        self.model, self.training, self.gradient = model, training, gradient
+        self.state = state
+        self.device = torch.device("cpu")
+        self.wants_x = False
+
+    def forward(self, x: Tensor | None, parameters: tuple[Tensor, ...]) -> list[Tensor]:
+        model, state = self.model, self.state
+        values = model.program.memory(model.floats)
+        floats = torch.from_numpy(values.numbers)
+        tensors = [*parameters, *(state[name] for name in model.buffers)]
+        at = 0
+        for of in tensors:
+            floats[at : at + of.numel()].copy_(of.detach().reshape(-1))
+            at += of.numel()
+        given = None
+        if x is not None:
+            given = model.program.memory(model.vertices * model.features)
+            torch.from_numpy(given.numbers).view(x.shape).copy_(x.detach())
+        output = model.program.memory(sum(model.sizes))
+        seed = 0
+        if self.training and model.draws:
+            seed = int(torch.empty((), dtype=torch.int64).random_())
+        answer = model.ask(
+            "forward",
+            values=values.number,
+            counters=[int(state[name]) for name in model.counters],
+            input=given.number if given else 0,
+            output=output.number,
+            seed=seed,
+            training=self.training,
+            recording=self.gradient,
+            differentiable=self.wants_x,
+        )
+        if self.training:
+            self.keep(floats, answer)
+        self.state = {}
+        if self.gradient:
+            self.number = answer["pass"]
+            self.ends = weakref.finalize(self, model.program.drop, model.number, self.number)
+            self.ends.atexit = False
+        return [self.place(of) for of in self.rows(output)]
+
+    def keep(self, floats: Tensor, answer: dict[str, Any]) -> None:
+        """Writes running statistics back, as PyTorch does in a pass in training."""
+        model, at = self.model, sum(map(_size, self.model.parameters.values()))
+        with torch.no_grad():
+            for name, shape in model.buffers.items():
+                now = floats[at : at + _size(shape)].view(shape)
+                if not torch.equal(self.state[name].cpu(), now):
+                    self.state[name].copy_(now)
+                at += _size(shape)
+            for name, count in zip(model.counters, answer.get("counters", ())):
+                self.state[name].fill_(count)
+
+    def rows(self, memory: _calls.Memory) -> list[Tensor]:
+        """The outputs, or their gradients, in shared memory."""
+        found, at = [], 0
+        for size, shape, of in zip(self.model.sizes, self.model.outputs.shapes, self.model.blocks):
+            rows = shape if of["whole"] else (self.model.vertices, *shape)
+            found.append(torch.from_numpy(memory.numbers[at : at + size].reshape(rows)))
+            at += size
+        return found
+
+    def place(self, of: Tensor) -> Tensor:
+        return of if self.device.type == "cpu" else of.to(self.device)
+
+    def backward(self, grads: tuple[Tensor | None, ...], again: bool) -> tuple[Tensor | None, dict[str, Tensor]]:
+        """The gradients of x and of the parameters by their names."""
+        model = self.model
+        memory = model.program.memory(sum(model.sizes))
+        for to, grad in zip(self.rows(memory), grads):
+            if grad is None:
+                to.zero_()
+            else:
+                to.copy_(grad)
+        values = model.program.memory(sum(map(_size, model.parameters.values())))
+        given = model.program.memory(model.vertices * model.features) if self.wants_x else None
+        model.ask(
+            "backward",
+            **{"pass": self.number},
+            output=memory.number,
+            values=values.number,
+            input=given.number if given else 0,
+            again=again,
+        )
+        if not again:
+            self.ends.detach()
+        floats, at, found = torch.from_numpy(values.numbers), 0, {}
+        reached = set().union(*(of for of, grad in zip(model.reached, grads) if grad is not None))
+        for name, shape in model.parameters.items():
+            if name in model.learned and name in reached:
+                found[name] = floats[at : at + _size(shape)].view(shape).clone()
+            at += _size(shape)
+        x = None if given is None else torch.from_numpy(given.numbers).view(model.vertices, model.features)
+        return x, found
+
+
+class _Pass(torch.autograd.Function):  # type: ignore[misc]
+    """A pass of a model: its outputs are of x and of the parameters."""
+
+    @staticmethod
+    def forward(ctx: Any, call: _Call, x: Tensor | None, *parameters: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.call = call
+        first = x if x is not None else next(iter(parameters), None)
+        if first is not None:
+            call.device = first.device
+        call.wants_x = call.gradient and x is not None and x.requires_grad
+        made = tuple(call.forward(x, parameters))
+        ctx.save_for_backward(x, *parameters)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        x, *parameters = ctx.saved_tensors  # PyTorch refuses those that have changed
+        if all(grad is None for grad in grads):
+            return (None,) * (2 + len(parameters))
+        if torch.is_grad_enabled():
+            raise Refused("create_graph=True: a compiled module has no second derivative: leave it out")
+        call: _Call = ctx.call
+        given, found = call.backward(grads, torch._C._autograd._get_current_graph_task_keep_graph())
+        if given is not None:
+            given = given.to(x.device, x.dtype)
+        needs = ctx.needs_input_grad[2:]
+        by_name = [found.get(name) if need else None for name, need in zip(call.model.parameters, needs)]
+        by_name = [of if of is None else of.to(p.device) for of, p in zip(by_name, parameters)]
+        return (None, given, *by_name)

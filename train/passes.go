@@ -1,0 +1,220 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"weft/comm"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/nn"
+	"weft/partition"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+// Passes are forward and backward passes of a job's program, which a caller asks for one at a time. The loss, the
+// optimizer and the values of the parameters are the caller's. The workers are goroutines of this process, and
+// wait between two passes.
+//
+// A pass that records lives until Backward or Drop. Several may live, each with the parameters that it was
+// computed with, but on a pipeline. After an error that is no refusal the workers have ended.
+type Passes struct {
+	// Vertices, Features and Outputs are the rows and columns of a pass: of its input, and of its output.
+	Vertices, Features, Outputs int
+
+	mu    sync.Mutex
+	asked []chan request // by rank
+	done  chan struct{}  // the workers have ended
+	err   error          // with this error
+	made  int            // passes so far
+	live  map[int]bool   // those that record, and have not ended
+	last  [][]float32    // the parameters of the pass before
+	names []string       // of the parameters
+	state nn.State       // of the model's parameters and buffers, in the shapes that files hold
+}
+
+// request is work of all workers.
+type request struct {
+	do    func(*worker.Passes) error
+	reply chan<- error
+}
+
+// Passes divides the graph and starts the workers, which it then describes. The caller closes it. ctx ends the
+// division.
+func (j *Job) Passes(ctx context.Context) (p *Passes, err error) {
+	of := *j
+	if of.Options.Program.Program == nil {
+		return nil, refusal.Errorf("passes are of a program: give --program")
+	}
+	if of.peers().Size() > 1 {
+		return nil, refusal.Errorf("passes are computed by the workers of one process")
+	}
+	of.kind = task.Passes{Columns: of.Options.Program.Outputs()}
+	s, err := of.begin(ctx, nil, false)
+	if err != nil {
+		return nil, err
+	}
+	ranks := s.Mesh.Workers()
+	if s.TakesTurns() {
+		ranks = len(s.Holders())
+	}
+	p = &Passes{
+		Vertices: s.whole.Vertices, Features: s.whole.Types[0].FeatureColumns, Outputs: s.Outputs,
+		done: make(chan struct{}), live: map[int]bool{}, state: nn.State{},
+	}
+	for range ranks {
+		p.asked = append(p.asked, make(chan request))
+	}
+	began := make(chan struct{}, ranks)
+	go func() {
+		defer close(p.done)
+		p.err = of.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
+			w, err := worker.NewPasses(s.Config, team, c, share)
+			if err != nil {
+				return err
+			}
+			p.describe(w)
+			began <- struct{}{}
+			return p.serve(w, c)
+		})
+	}()
+	for range ranks {
+		select {
+		case <-began:
+		case <-p.done:
+			return nil, p.err
+		}
+	}
+	return p, nil
+}
+
+// describe adds what a worker has of the model to what the caller is told.
+func (p *Passes) describe(w *worker.Passes) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, of := range w.Params.List {
+		if _, known := p.state[of.Name]; !known {
+			p.names = append(p.names, of.Name)
+			p.state[of.Name] = nn.Tensor{Shape: of.Shape()}
+		}
+	}
+	for _, b := range w.Params.Buffers {
+		if b.Count != nil {
+			p.state[b.Name] = nn.Tensor{Shape: []int{}, Int64: []int64{0}}
+		} else {
+			p.state[b.Name] = nn.Tensor{Shape: []int{len(b.Values)}}
+		}
+	}
+}
+
+// State are the parameters and buffers of the model, without values; Names are those of the parameters.
+func (p *Passes) State() (state nn.State, parameters []string) { return p.state, p.names }
+
+// serve does what is asked of a worker until the caller closes the Passes.
+func (p *Passes) serve(w *worker.Passes, c *comm.Comm) error {
+	for {
+		var r request
+		var more bool
+		c.Await(func() { r, more = <-p.asked[c.Rank()] })
+		if !more {
+			return nil
+		}
+		err := r.do(w)
+		if common := new(Common); err != nil && !errors.As(err, &common) {
+			return err // and the others follow
+		}
+		r.reply <- err
+	}
+}
+
+// all has all workers do the same. It returns the error that they agree on, or with which they ended.
+func (p *Passes) all(do func(*worker.Passes) error) error {
+	reply := make(chan error, len(p.asked))
+	for _, asked := range p.asked {
+		select {
+		case asked <- request{do, reply}:
+		case <-p.done:
+			return p.ended()
+		}
+	}
+	var failed error
+	for range p.asked {
+		select {
+		case err := <-reply:
+			failed = err
+		case <-p.done:
+			return p.ended()
+		}
+	}
+	return failed
+}
+
+func (p *Passes) ended() error {
+	if p.err == nil {
+		return errors.New("the workers have ended")
+	}
+	return p.err
+}
+
+// Forward runs the model forward, and returns the number of the pass. f.Pass and f.Changed are its own to set.
+func (p *Passes) Forward(f worker.Forward) (pass int, err error) {
+	p.made++
+	f.Pass, f.Changed = p.made, p.changed(f.Values)
+	if err := p.all(func(w *worker.Passes) error { return w.Forward(f) }); err != nil {
+		return 0, err
+	}
+	if f.Recording {
+		p.live[f.Pass] = true
+	}
+	return f.Pass, nil
+}
+
+// changed reports whether the parameters differ from those of the pass before.
+func (p *Passes) changed(state nn.State) (changed bool) {
+	first := p.last == nil
+	for k, name := range p.names {
+		values := state[name].Float32
+		if first {
+			p.last = append(p.last, nil)
+		}
+		if !slices.Equal(p.last[k], values) {
+			p.last[k], changed = append(p.last[k][:0], values...), true
+		}
+	}
+	return changed
+}
+
+// Backward runs a pass backward, and ends it.
+func (p *Passes) Backward(b worker.Backward) error {
+	if !p.ends(b.Pass) {
+		return refusal.Errorf("pass %d has no tape: it did not record, or has ended", b.Pass)
+	}
+	return p.all(func(w *worker.Passes) error { return w.Backward(b) })
+}
+
+// Drop ends a pass without a backward pass, if it has not ended.
+func (p *Passes) Drop(pass int) error {
+	if !p.ends(pass) {
+		return nil
+	}
+	return p.all(func(w *worker.Passes) error { return w.Drop(pass) })
+}
+
+// ends takes a pass from those that live, and reports whether it was one.
+func (p *Passes) ends(pass int) (lived bool) {
+	lived = p.live[pass]
+	delete(p.live, pass)
+	return lived
+}
+
+// Close ends the workers.
+func (p *Passes) Close() error {
+	for _, asked := range p.asked {
+		close(asked)
+	}
+	<-p.done
+	return p.err
+}

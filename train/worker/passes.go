@@ -1,0 +1,265 @@
+package worker
+
+import (
+	"weft/autograd"
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/nn"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/engine"
+)
+
+// Passes is a worker of a model whose passes are asked for one at a time. The loss, the optimizer and the
+// values of the parameters are the caller's. All workers of the mesh call its methods together, with the same
+// arguments: slices are of memory that they share.
+type Passes struct {
+	*Worker
+	engine engine.Engine
+	epoch  int // passes in training
+	live   map[int]*livePass
+	values *values
+}
+
+// values are those of the parameters in one or several passes.
+type values struct {
+	users int              // live passes
+	old   []*tensor.Matrix // nil: the parameters have them still
+}
+
+// livePass is a pass that may be run backward.
+type livePass struct {
+	engine.Pass
+	call   engine.Call
+	values *values
+}
+
+// Forward is what a forward pass is given, and where its results go.
+type Forward struct {
+	Pass      int      // its number, for Backward and Drop
+	Values    nn.State // of the parameters and buffers; those buffers are set that the pass changes
+	Changed   bool     // parameters differ from those of the pass before
+	Seed      uint64   // of the dropout masks
+	Training  bool     // dropout is active, and norms take the batch's statistics
+	Recording bool     // there may be a backward pass
+	// Features are those of all vertices in place of the graph's, in the order of their ids; nil: the graph's.
+	Features       []float32
+	Differentiable bool    // the backward pass gives the gradients of Features
+	Output         []Block // that follow each other in the output's columns
+}
+
+// Block is some of the columns of the output.
+type Block struct {
+	Columns int
+	Whole   bool      // all vertices have the same row, which Values has once
+	Values  []float32 // of all vertices, in the order of their ids
+}
+
+// Backward is what a backward pass is given, and where its results go.
+type Backward struct {
+	Pass      int
+	Output    []Block   // the gradients of the output
+	Gradients nn.State  // of the parameters
+	Features  []float32 // the gradients of those features; nil: they are not differentiable
+	Again     bool      // the pass stays, for another backward pass
+}
+
+// NewPasses makes one of the workers that world connects.
+func NewPasses(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) (*Passes, error) {
+	w, e, err := begin(c, team, world, share)
+	if err != nil {
+		return nil, err
+	}
+	e.Training = true
+	p := &Passes{Worker: w, live: map[int]*livePass{}, values: &values{}}
+	if p.engine, err = engine.New(e); err != nil {
+		return nil, err
+	}
+	if err := w.infers(p.engine); err != nil {
+		return nil, err
+	}
+	return p, w.LoadInit()
+}
+
+// Forward runs the model forward.
+func (p *Passes) Forward(f Forward) error {
+	if p.Groups.Mesh.Stages > 1 && len(p.live) > 0 {
+		return &launch.Common{Err: refusal.Errorf("--parallel %s: a pipeline has one pass at a time, and the one "+
+			"before has not run backward: call backward first, drop its output, or take --parallel graph=%d",
+			p.Parallel, p.Workers)}
+	}
+	if f.Training {
+		p.epoch++
+	}
+	p.give(&f)
+	call := engine.Call{
+		Epoch: max(1, p.epoch), Random: autograd.Random{Seed: f.Seed, Epoch: 1},
+		Training: f.Training, Recording: f.Recording, Differentiable: f.Differentiable,
+	}
+	if f.Features != nil {
+		for _, rows := range p.engine.Inputs() {
+			columns := len(f.Features) / rows.Total
+			given := p.Team.Memory.NewElement(tensor.Features, p.Team.Storage, rows.Here, columns)
+			p.fill(given, 0, Block{Columns: columns, Values: f.Features}, rows.List())
+			call.Features = append(call.Features, given)
+		}
+	}
+	pass := p.engine.Forward(call)
+	output, from := pass.Output().Value(), 0
+	for _, b := range f.Output {
+		p.spread(b, output, from, p.engine.Vertices())
+		from += b.Columns
+	}
+	if f.Training {
+		p.Params.Commit()
+		if p.speaks() {
+			p.Params.TakeBuffers(f.Values)
+		}
+	}
+	live := &livePass{pass, call, p.values}
+	live.values.users++
+	if f.Recording {
+		p.live[f.Pass] = live
+		return nil
+	}
+	pass.Discard()
+	live.end()
+	return nil
+}
+
+// give sets parameters and buffers. Passes that are live keep the parameters that they were computed with.
+func (p *Passes) give(f *Forward) {
+	p.Params.GiveBuffers(f.Values)
+	if !f.Changed {
+		return
+	}
+	if p.values.users > 0 {
+		p.values.old = p.Params.Renew()
+		p.values = &values{}
+	}
+	p.Params.Give(f.Values)
+}
+
+// Backward runs a pass backward, and ends it.
+func (p *Passes) Backward(b Backward) error {
+	live := p.live[b.Pass]
+	output := live.Output().Value()
+	grad := p.Team.Memory.New(tensor.Gradients, output.Rows, output.Cols)
+	from := 0
+	for _, block := range b.Output {
+		p.fill(grad, from, block, p.engine.Vertices())
+		from += block.Columns
+	}
+	for k, grad := range live.Backward(grad) {
+		if b.Features != nil {
+			p.spread(Block{Columns: grad.Cols, Values: b.Features}, grad, 0, p.engine.Inputs()[k].List())
+		}
+		grad.Release()
+	}
+	p.Params.TakeGradients(b.Gradients, p.speaks())
+	if b.Again {
+		p.repeat(live)
+		return nil
+	}
+	delete(p.live, b.Pass)
+	live.end()
+	return nil
+}
+
+// repeat computes a pass again that has run backward, as it was.
+func (p *Passes) repeat(live *livePass) {
+	if old := live.values.old; old != nil {
+		now := p.Params.Swap(old)
+		defer p.Params.Swap(now)
+	}
+	live.Pass = p.engine.Forward(live.call)
+}
+
+// Drop ends a pass without a backward pass.
+func (p *Passes) Drop(pass int) error {
+	live := p.live[pass]
+	delete(p.live, pass)
+	live.Discard()
+	live.end()
+	return nil
+}
+
+// end releases what the pass was given.
+func (l *livePass) end() {
+	for _, m := range l.call.Features {
+		m.Release()
+	}
+	if l.values.users--; l.values.users == 0 {
+		for _, m := range l.values.old {
+			m.Release()
+		}
+	}
+}
+
+// speaks reports whether this worker's replicas of parameters, gradients and buffers are those to copy.
+func (p *Passes) speaks() bool { return p.Groups.Replicas.Rank() == 0 }
+
+// rowsOfPart is how many rows a thread copies at a time.
+const rowsOfPart = 256
+
+// eachRow calls copyRow for each of a matrix's rows, on the team's threads, and gives it that row's place
+// among the rows of all vertices. ids are the vertices of the matrix's rows; nil: row v is vertex v.
+func (p *Passes) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex int)) {
+	p.Team.Parallel((m.Rows+rowsOfPart-1)/rowsOfPart, func(part int) {
+		for row := part * rowsOfPart; row < min((part+1)*rowsOfPart, m.Rows); row++ {
+			vertex := row
+			if ids != nil {
+				vertex = int(ids[row])
+			}
+			copyRow(row, vertex)
+		}
+	})
+}
+
+// fill copies the rows of the ids from a block to a matrix, from a column on. All but the first row of a block
+// that is whole are zero.
+func (p *Passes) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
+	if to.Element == tensor.BFloat16 {
+		halves := to.WriteBFloat16s()
+		p.eachRow(to, ids, func(row, vertex int) {
+			for k, x := range b.row(vertex) {
+				halves[row*to.Cols+from+k] = tensor.RoundBFloat16(x)
+			}
+		})
+		return
+	}
+	floats := to.WriteFloats()
+	p.eachRow(to, ids, func(row, vertex int) {
+		at := floats[row*to.Cols+from:][:b.Columns]
+		if b.Whole && vertex > 0 {
+			clear(at)
+			return
+		}
+		copy(at, b.row(vertex))
+	})
+}
+
+// row is that of a vertex.
+func (b *Block) row(vertex int) []float32 { return b.Values[vertex*b.Columns:][:b.Columns] }
+
+// spread copies rows of a matrix, from a column on, to the places of the ids in a block.
+func (p *Passes) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
+	if from.Element == tensor.BFloat16 {
+		halves := from.ReadBFloat16s()
+		p.eachRow(from, ids, func(row, vertex int) {
+			to := b.row(vertex)
+			for k := range to {
+				to[k] = tensor.FromBFloat16(halves[row*from.Cols+first+k])
+			}
+		})
+		return
+	}
+	floats := from.ReadFloats()
+	p.eachRow(from, ids, func(row, vertex int) {
+		if !b.Whole || vertex == 0 {
+			copy(b.row(vertex), floats[row*from.Cols+first:])
+		}
+	})
+}
