@@ -187,10 +187,13 @@ func (p *Passes) changed(state nn.State) (changed bool) {
 	return changed
 }
 
-// Backward runs a pass backward, and ends it.
+// Backward runs a pass backward, and ends it unless b.Again is set.
 func (p *Passes) Backward(b worker.Backward) error {
 	if !p.ends(b.Pass) {
 		return refusal.Errorf("pass %d has no tape: it did not record, or has ended", b.Pass)
+	}
+	if b.Again {
+		p.live[b.Pass] = true
 	}
 	return p.all(func(w *worker.Passes) error { return w.Backward(b) })
 }

@@ -6,6 +6,7 @@ import copy
 import json
 import weakref
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,6 +33,54 @@ def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
         scratch.close()
 
 
+@dataclass
+class _Traced:
+    """What a module is traced to."""
+
+    schema: Schema
+    state: Any  # of the module, but for the numbers of its tensors
+    program: dict[str, Any]
+    outputs: Outputs
+    learned: set[str]  # the parameters that have a gradient
+
+
+_known: weakref.WeakKeyDictionary[nn.Module, _Traced] = weakref.WeakKeyDictionary()
+
+
+def _traced(module: nn.Module, schema: Schema) -> _Traced:
+    """What a module is traced to on a graph: what it was before, if nothing of it has changed."""
+    shapes = {name: (of.shape, of.dtype) for name, of in module.state_dict(keep_vars=True).items() if isinstance(of, Tensor)}
+    state = _watch.without_tensors(_watch.kept(module)), shapes, _layers(module)
+    known = _known.get(module)
+    if known is not None and (known.schema, known.state) == (schema, state):
+        return known
+    outputs = Outputs()
+    with _watch.generators():
+        own = copied(module).cpu()
+        for p in own.parameters():
+            p.requires_grad_(p.is_floating_point())
+        _, program = _module.program_of(own, schema, outputs)
+    found = _Traced(schema, state, program, outputs, compare(own, schema, program, outputs))
+    _known[module] = found
+    return found
+
+
+def _layers(module: nn.Module) -> list[Any]:
+    """The layers of a module by their paths: their classes, and their attributes that are numbers and words."""
+    return [
+        (path, type(layer), {name: of for name, of in vars(layer).items() if isinstance(of, _SIMPLE) and _says(name)})
+        for path, layer in module.named_modules()
+    ]
+
+
+_SIMPLE = (bool, int, float, str, type(None))
+
+
+def _says(name: str) -> bool:
+    """Whether an attribute of that name says what a layer computes."""
+    return name != "training" and not name.startswith("_")
+
+
 class _Model:
     """A model of the program, which a module and its copies call."""
 
@@ -41,17 +90,13 @@ class _Model:
         schema = Schema.of(_module.counts_of({}, graph))
         if "" not in schema.features:
             raise Refused("graph: it has several types, and weft.compile takes graphs of one: take weft.train")
-        self.outputs = Outputs()
-        with _watch.generators():
-            traced = copied(module).cpu()
-            for p in traced.parameters():
-                p.requires_grad_(p.is_floating_point())
-            _, program = _module.program_of(traced, schema, self.outputs)
-        self.learned = compare(traced, schema, program, self.outputs)
+        traced = _traced(module, schema)
+        self.outputs, self.learned, program = traced.outputs, traced.learned, traced.program
+        self.layers = _layers(module)
         self.draws = any(o["op"] == "dropout" for o in program["operations"])
         file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
         file.write_text(json.dumps(program), encoding="utf-8")
-        _weights.write(weights, _weights.of_module(traced, program))
+        _weights.write(weights, _weights.of_module(module, program))
         words = [_program.flag(name, _parallel(value)) for name, value in settings.items() if value is not None]
         self.program = _calls.program()
         self.number = next(self.program.numbers)
@@ -138,6 +183,8 @@ class Net(nn.Module):  # type: ignore[misc]
         model = self._model
         if x is not None:
             x = self._given(x)
+        if _layers(self.module) != model.layers:
+            raise Refused("module: its layers have changed since it was compiled: compile it again")
         state = self._state()
         parameters = [state[name] for name in model.parameters]
         gradient = torch.is_grad_enabled() and any(of.requires_grad for of in (*parameters, *([] if x is None else [x])))

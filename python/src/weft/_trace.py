@@ -245,7 +245,8 @@ class Outputs:
         if not leaves or not all(isinstance(of, Tensor) and of.is_floating_point() for of in leaves):
             kinds = ", ".join(str(of.dtype) if isinstance(of, Tensor) else type(of).__name__ for of in leaves)
             raise Refused(f"model: forward returns {kinds or 'nothing'}: return tensors of floats, or tuples or dicts of them")
-        self.whole = [of.dim() == 0 or of.shape[0] != count for of in leaves]
+        if isinstance(count, torch.SymInt):  # it is traced; a call with numbers returns the same
+            self.whole = [of.dim() == 0 or not isinstance(of.shape[0], torch.SymInt) for of in leaves]
         shapes = [of.shape if whole else of.shape[1:] for of, whole in zip(leaves, self.whole)]
         if any(not isinstance(n, int) for shape in shapes for n in shape):
             raise Refused("model: forward returns some of the vertices, or edges: return a row for each vertex, or one for the graph")

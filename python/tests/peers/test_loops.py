@@ -1,0 +1,455 @@
+"""Training loops of PyTorch around a compiled module, beside the same loops around the module itself in float64.
+
+Each loop yields what it measures. It is written for any net that is called as weft.compile's are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import APPNP, GATConv, GCNConv, GINConv, MessagePassing, SAGEConv
+
+import weft
+from weft import _calls
+
+V, E, WIDTH, CLASSES = 90, 500, 8, 3
+
+torch.manual_seed(5)
+Y = torch.randint(0, CLASSES, (V,))
+ENDS = torch.randint(0, V - 1, (2, E))  # the last vertex has no edges
+X = torch.randn(V, WIDTH) + F.one_hot(Y, 4).repeat(1, 2)
+ATTR = torch.randn(E, 2)
+TRAIN = torch.rand(V) < 0.6
+DATA = Data(x=X, edge_index=ENDS, y=Y)
+GRAPHS = {
+    "plain": weft.Graph(edge_index=ENDS, x=X),  # without labels and split
+    "attributes": weft.Graph(edge_index=ENDS, x=X, edge_attr=ATTR),
+}
+
+
+# -- modules
+
+
+class Gated(MessagePassing):  # type: ignore[misc]
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__(aggr="add")
+        self.root, self.gate = nn.Linear(width, out), nn.Linear(2 * width, out)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.root(x) + self.propagate(edge_index, x=x)
+
+    def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        return torch.sigmoid(self.gate(torch.cat([x_i, x_j], 1)))
+
+
+class Two(nn.Module):  # type: ignore[misc]
+    def __init__(self, first: nn.Module, last: nn.Module, norm: nn.Module) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = first, norm, last
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.norm(self.first(x, edge_index))), edge_index)
+
+
+class Several(nn.Module):  # type: ignore[misc]
+    """Logits, embeddings of two heads, and a mean over the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last, self.never = GCNConv(WIDTH, 8), GCNConv(8, CLASSES), nn.Linear(2, 2)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> dict[str, Any]:
+        h = torch.tanh(self.first(x, edge_index))
+        return {"logits": self.last(h, edge_index), "of": (h.view(-1, 2, 4), h.mean(0))}
+
+
+class Mesh(nn.Module):  # type: ignore[misc]
+    """Encode, process, decode, as MeshGraphNet: states on vertices, and edges with attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode, self.decode = nn.Linear(WIDTH, 8), nn.Linear(8, WIDTH)
+        self.edge, self.vertex, self.norm = nn.Linear(8 + 8 + 2, 8), nn.Linear(16, 8), nn.LayerNorm(8)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        h, (source, target) = torch.tanh(self.encode(x)), edge_index
+        for _ in range(2):
+            m = torch.tanh(self.edge(torch.cat([h[source], h[target], edge_attr], 1)))
+            into = torch.zeros_like(h).index_add(0, target, m)
+            h = h + self.norm(self.vertex(torch.cat([h, into], 1)))
+        return x + 0.1 * self.decode(h)
+
+
+class Propagated(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.mlp, self.rounds = nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, WIDTH)), APPNP(3, 0.2)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.rounds(self.mlp(x), edge_index)
+
+
+def gin(width: int, out: int) -> nn.Module:
+    return GINConv(nn.Sequential(nn.Linear(width, 8), nn.Tanh(), nn.Linear(8, out)), train_eps=True)
+
+
+MODULES = {
+    "gcn": lambda: Two(GCNConv(WIDTH, 8), GCNConv(8, WIDTH), nn.LayerNorm(8)),
+    "batch": lambda: Two(SAGEConv(WIDTH, 8, bias=False), SAGEConv(8, WIDTH), nn.BatchNorm1d(8)),
+    "gat": lambda: Two(GATConv(WIDTH, 4, heads=2), GATConv(8, WIDTH), nn.Identity()),
+    "gated": lambda: Two(Gated(WIDTH, 8), Gated(8, WIDTH), nn.LayerNorm(8)),
+    "gin": lambda: Two(gin(WIDTH, 8), gin(8, WIDTH), nn.Identity()),
+    "several": Several,
+    "mesh": Mesh,
+    "appnp": Propagated,
+}
+
+
+class Whole(nn.Module):  # type: ignore[misc]
+    """What weft.compile gives, as PyTorch computes it in float64."""
+
+    def __init__(self, module: nn.Module, attr: bool) -> None:
+        super().__init__()
+        self.module, self.attr = module, attr
+
+    def forward(self, x: Tensor | None = None) -> Any:
+        attr = (ATTR.double(),) if self.attr else ()
+        return self.module(X.double() if x is None else x, ENDS, *attr)
+
+
+# -- loops: of a net, and of the features in its precision
+
+
+def plain(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
+    """Cross-entropy, SGD with momentum and clipping."""
+    optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net()[TRAIN], Y[TRAIN])
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        yield loss
+
+
+def scheduled(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
+    """AdamW by groups of parameters, with a scheduler, and a smoothed loss."""
+    groups = [{"params": [p], "weight_decay": 0.01 * (p.dim() > 1)} for p in net.parameters()]
+    optimizer = torch.optim.AdamW(groups, 0.003, eps=1e-3)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net()[TRAIN], Y[TRAIN], label_smoothing=0.1)
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+        yield loss
+
+
+def pairs(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
+    """GAE: edges beside pairs that are drawn anew in each step."""
+    optimizer, g = torch.optim.Adagrad(net.parameters(), 0.02, eps=1e-3), torch.Generator().manual_seed(1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        z = net()
+        ends = torch.cat([ENDS[:, :100], torch.randint(0, V, (2, 100), generator=g)], 1)
+        score = (z[ends[0]] * z[ends[1]]).sum(1)
+        loss = F.binary_cross_entropy_with_logits(score, (torch.arange(200) < 100).to(z))
+        loss.backward()
+        optimizer.step()
+        yield loss
+
+
+def views(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """GRACE: two passes with other features before one backward pass."""
+    optimizer, g = torch.optim.RMSprop(net.parameters(), 0.001, eps=1e-3), torch.Generator().manual_seed(2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        a, b = (F.normalize(net(x * (torch.rand(1, WIDTH, generator=g) < 0.7).to(x))) for _ in range(2))
+        loss = F.cross_entropy(a @ b.T / 0.5, torch.arange(V)) + F.cross_entropy(b @ a.T / 0.5, torch.arange(V))
+        loss.backward()
+        optimizer.step()
+        yield loss
+
+
+def infomax(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """DGI: embeddings beside those of permuted features, scored by a summary and a weight of the loop's."""
+    weight = nn.Parameter(torch.eye(WIDTH).to(x))
+    optimizer, g = torch.optim.SGD([*net.parameters(), weight], 0.05), torch.Generator().manual_seed(3)
+    for _ in range(3):
+        optimizer.zero_grad()
+        real, false = net(), net(x[torch.randperm(V, generator=g)])
+        summary = weight @ torch.sigmoid(real.mean(0))
+        loss = -F.logsigmoid(real @ summary).mean() - F.logsigmoid(-(false @ summary)).mean()
+        loss.backward()
+        optimizer.step()
+        yield loss
+    yield weight.norm()
+
+
+def bootstrapped(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """BGRL: a teacher follows its student, and has no gradient."""
+    teacher, head = copy.deepcopy(net), nn.Linear(WIDTH, WIDTH, bias=False).to(x)
+    nn.init.eye_(head.weight)
+    optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], 0.05)
+    for step in range(3):
+        optimizer.zero_grad()
+        with torch.no_grad():
+            target = teacher(x.roll(step, 1))
+        loss = -F.cosine_similarity(head(net()), target).mean()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for ours, theirs in zip(teacher.parameters(), net.parameters()):
+                ours.mul_(0.9).add_(0.1 * theirs)
+        yield loss
+
+
+def masked(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """GraphMAE: features that a token hides are predicted."""
+    token, g = nn.Parameter(torch.zeros(1, WIDTH).to(x)), torch.Generator().manual_seed(4)
+    optimizer = torch.optim.SGD([*net.parameters(), token], 0.05)
+    for _ in range(3):
+        optimizer.zero_grad()
+        hidden = torch.rand(V, 1, generator=g) < 0.5
+        rows = hidden[:, 0]
+        made = net(torch.where(hidden, token, x))
+        loss = (1 - F.cosine_similarity(made[rows], x[rows])).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        yield loss
+    yield token.norm()
+
+
+def distilled(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """A student of a teacher in evaluation."""
+    teacher = copy.deepcopy(net).eval()
+    with torch.no_grad():
+        for p in teacher.parameters():
+            p.mul_(1.5)
+        target = F.softmax(teacher() / 2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = F.kl_div(F.log_softmax(net() / 2, 1), target, reduction="batchmean")
+        loss.backward()
+        optimizer.step()
+        yield loss
+
+
+def cotrained(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """Two nets: each learns from the vertices of which the other's loss is small."""
+    other = copy.deepcopy(net)
+    with torch.no_grad():
+        for p in other.parameters():
+            p.mul_(0.5)
+    optimizers = [torch.optim.SGD(of.parameters(), 0.1) for of in (net, other)]
+    for _ in range(3):
+        losses = [F.cross_entropy(of(), Y, reduction="none") for of in (net, other)]
+        chosen = [loss.detach().argsort()[:60] for loss in losses]
+        for optimizer, loss, of in zip(optimizers, losses, reversed(chosen)):
+            optimizer.zero_grad()
+            loss[of].mean().backward()
+            optimizer.step()
+            yield loss[of].sum()
+
+
+def rollout(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """Three steps of which each begins with what the one before gave, and one backward pass through all."""
+    optimizer, target = torch.optim.Adam(net.parameters(), 0.002, eps=1e-3), x.roll(1, 1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        h, loss = x, torch.zeros(()).to(x)
+        for _ in range(3):
+            h = h + 0.1 * net(h)
+            loss = loss + F.mse_loss(h, target)
+        loss.backward()
+        optimizer.step()
+        yield loss
+
+
+def inside(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """Between an encoder and a decoder of the loop's, in two optimizers."""
+    torch.manual_seed(7)
+    into, out = nn.Linear(WIDTH, WIDTH).to(x), nn.Linear(WIDTH, 2).to(x)
+    optimizers = [torch.optim.SGD(net.parameters(), 0.05), torch.optim.SGD([*into.parameters(), *out.parameters()], 0.02)]
+    for _ in range(3):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss = F.smooth_l1_loss(out(net(torch.tanh(into(x)))), x[:, :2])
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        yield loss
+    yield into.weight.norm()
+
+
+def saliency(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """Gradients by the features, in evaluation."""
+    net.eval()
+    x = x.clone().requires_grad_()
+    net(x)[:20].logsumexp(1).sum().backward()
+    yield x.grad.norm()
+    yield x.grad[5].abs().max()
+    (by,) = torch.autograd.grad(net(x)[3, 1], x)
+    yield by.norm()
+
+
+def closures(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
+    """L-BFGS, which asks for several passes in a step."""
+    optimizer = torch.optim.LBFGS(net.parameters(), lr=0.2, max_iter=3)
+    for _ in range(2):
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net()[TRAIN], Y[TRAIN])
+            loss.backward()
+            return loss
+
+        yield optimizer.step(closure)
+
+
+def frozen(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
+    """Parameters are frozen between two steps, and one is loaded."""
+    optimizer = torch.optim.SGD(net.parameters(), 0.05, weight_decay=0.1)
+    first = next(iter(net.parameters()))
+    for step in range(4):
+        first.requires_grad_(step % 2 == 0)
+        optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(net()[TRAIN], Y[TRAIN])
+        loss.backward()
+        assert (first.grad is None) == (step % 2 == 1)
+        optimizer.step()
+        yield loss
+        if step == 1:
+            net.load_state_dict({name: 0.9 * of for name, of in net.state_dict().items()})
+
+
+def kept(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
+    """Two backward passes through one graph, and a net whose values torch.func gives."""
+    out = net()
+    for of in (out.pow(2).mean(), out.sigmoid().sum()):
+        of.backward(retain_graph=True)
+        yield sum(p.grad.norm() for p in net.parameters())  # type: ignore[misc]
+    given = {name: (2 * p.detach()).requires_grad_() for name, p in net.named_parameters()}
+    torch.func.functional_call(net, given, ()).sum().backward()
+    yield sum(p.grad.norm() for p in given.values())  # type: ignore[misc]
+
+
+def later(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """A pass is run backward with the parameters of its forward pass, after another pass with others."""
+    first = net(x)
+    values = [p.detach().clone() for p in net.parameters()]
+    doubled = {name: 2 * p.detach() for name, p in net.named_parameters()}
+    yield torch.func.functional_call(net, doubled, (x,)).norm()
+    yield net(x).norm()
+    first.pow(2).sum().backward()
+    yield sum(p.grad.norm() for p in net.parameters())  # type: ignore[misc]
+    assert all(torch.equal(p, value) for p, value in zip(net.parameters(), values))
+
+
+def averaged(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
+    """An average of the weights of all steps, evaluated without a gradient."""
+    average = torch.optim.swa_utils.AveragedModel(net)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.cross_entropy(net(), Y).backward()
+        optimizer.step()
+        average.update_parameters(net)
+    with torch.inference_mode():
+        yield average().norm()
+    net.eval()
+    with torch.no_grad():
+        yield net().norm()
+    net.train()
+    with torch.no_grad():  # which takes the batch's statistics, and moves the running ones
+        yield net().norm()
+
+
+def several(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
+    """Outputs in a dict, of which one has no part in a loss: what it alone depends on has no gradient."""
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for step in range(3):
+        optimizer.zero_grad()
+        made = net()
+        h, mean = made["of"]
+        loss = h[:, 1].pow(2).mean() + (mean * torch.arange(8).to(mean)).sum()
+        if step != 1:
+            loss = loss + F.cross_entropy(made["logits"], Y)
+        loss.backward()
+        without = {name.partition(".")[0].removeprefix("module") for name, p in net.named_parameters() if p.grad is None}
+        assert ("last" in str([n for n, p in net.named_parameters() if p.grad is None])) == (step == 1), without
+        optimizer.step()
+        yield loss
+
+
+MESHES = ("graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2", "partitions=3")
+ALL = [
+    *((plain, module, mesh) for module, mesh in zip(MODULES, (*MESHES, *MESHES)) if module not in ("several", "mesh")),
+    *((plain, "batch", mesh) for mesh in MESHES if mesh != "graph=3"),
+    *((scheduled, "gcn", "graph=3"), (scheduled, "gin", "tensor=2"), (pairs, "gat", "graph=3"), (pairs, "gated", "pipeline=2")),
+    *((views, "gated", "graph=2,tensor=2"), (views, "batch", "graph=3"), (views, "gcn", "partitions=3")),
+    *((infomax, "gcn", "graph=3"), (infomax, "gat", "tensor=2"), (bootstrapped, "gcn", "tensor=2")),
+    *((bootstrapped, "batch", "graph=3"), (masked, "gin", "graph=3"), (masked, "gat", "graph=1")),
+    *((distilled, "batch", "pipeline=2"), (distilled, "appnp", "graph=3"), (cotrained, "gcn", "graph=2,tensor=2")),
+    *((rollout, "mesh", "graph=3"), (rollout, "mesh", "tensor=2"), (rollout, "gated", "partitions=3")),
+    *((inside, "gcn", "pipeline=2"), (inside, "mesh", "graph=3"), (inside, "appnp", "tensor=2")),
+    *((saliency, "gat", "graph=3"), (saliency, "batch", "pipeline=2"), (saliency, "batch", "graph=2,tensor=2")),
+    *((closures, "gcn", "graph=3"), (closures, "gin", "graph=1"), (frozen, "gcn", "tensor=2"), (frozen, "gat", "pipeline=2")),
+    *((kept, "gat", "graph=3"), (kept, "gcn", "tensor=2"), (later, "gated", "graph=3"), (later, "gat", "tensor=2")),
+    *((averaged, "batch", "graph=3"), (averaged, "batch", "pipeline=2"), (several, "several", "graph=1")),
+    *((several, "several", "graph=3"), (several, "several", "tensor=2"), (several, "several", "pipeline=2")),
+]
+MADE: dict[str, nn.Module] = {}
+
+
+def made(name: str) -> nn.Module:
+    """A module as it was when it was made, which is traced once."""
+    if name not in MADE:
+        torch.manual_seed(3)
+        MADE[name] = MODULES[name]()
+        MADE[name].first_state = copy.deepcopy(MADE[name].state_dict())
+    module = MADE[name]
+    module.load_state_dict(module.first_state)
+    module.zero_grad()
+    for p in module.parameters():
+        p.requires_grad_()
+    return module.train()
+
+
+def settings(mesh: str) -> dict[str, Any]:
+    name, _, count = mesh.partition("=")
+    return {name: count} if name == "partitions" else {"parallel": mesh}
+
+
+@pytest.mark.parametrize("loop, name, mesh", ALL, ids=lambda of: getattr(of, "__name__", of))
+def test_as_pytorch(loop: Any, name: str, mesh: str) -> None:
+    module = made(name)
+    exact = copy.deepcopy(module).double()
+    theirs = [float(value.detach()) for value in loop(Whole(exact, name == "mesh"), X.double())]
+    net = weft.compile(module, GRAPHS["attributes" if name == "mesh" else "plain"], **settings(mesh))
+    ours = [float(value.detach()) for value in loop(net, X)]
+    assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+    for (path, p), q in zip(module.named_parameters(), exact.parameters()):
+        assert (p.grad is None) == (q.grad is None), path
+        assert float((p.double() - q).norm()) <= 1e-5 * max(float(q.norm()), 0.1), path
+    for (path, p), q in zip(module.named_buffers(), exact.buffers()):
+        assert torch.allclose(p.double(), q.double(), rtol=1e-5, atol=1e-6), path
