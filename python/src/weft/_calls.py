@@ -19,6 +19,7 @@ import subprocess
 import threading
 import weakref
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,8 @@ class Program:
         self.turn = threading.Lock()
         self.ended = ""  # why it has ended
         self.numbers = itertools.count(1)  # of requests, models and memory
-        self.dropped: deque[tuple[int, int]] = deque()  # passes, by finalizers
-        self.closed: deque[int] = deque()  # models
-        self.idle: deque[tuple[int, mmap.mmap]] = deque()
+        self.idle: deque[tuple[int, mmap.mmap]] = deque()  # shared memory that nobody uses
+        self.memories, self.passes, self.models = Watched(), Watched(), Watched()
         self.said: deque[str] = deque(maxlen=50)  # on standard error
         self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -109,9 +109,7 @@ class Program:
     def _send(self, ask: str, file: int | None, fields: dict[str, Any]) -> int:
         if self.ended:
             raise Failed(self.ended)
-        number, drop = next(self.numbers), []
-        while self.dropped:
-            drop.append(self.dropped.popleft())
+        number, drop = next(self.numbers), list(self.passes.gone())
         text = json.dumps({"id": number, "ask": ask, "drop": drop} | fields).encode()
         message = len(text).to_bytes(4, "little") + text
         try:
@@ -153,24 +151,13 @@ class Program:
         self.socket.close()
 
     def _close_models(self) -> None:
-        while self.closed:
-            net = self.closed.popleft()
+        for net in self.models.gone():
             with contextlib.suppress(Refused, Failed):
                 self._answer(self._send("close", None, {"net": net}))
 
-    # -- what is given back, by finalizers: they run at any time, in any thread
-
-    def drop(self, net: int, number: int) -> None:
-        """Ends a pass, with the next request."""
-        if self.owner == os.getpid():
-            self.dropped.append((net, number))
-
-    def close_model(self, net: int) -> None:
-        """Closes a model: now, or if a request is under way after it."""
-        if self.owner != os.getpid():
-            return
-        self.closed.append(net)
-        if self.turn.acquire(blocking=False):
+    def close_models(self) -> None:
+        """Closes the models that are garbage: now, or if a request is under way with the next one."""
+        if self.owner == os.getpid() and not self.ended and self.turn.acquire(blocking=False):
             try:
                 self._close_models()
             finally:
@@ -181,6 +168,7 @@ class Program:
     def memory(self, count: int) -> Memory:
         """So many float32 numbers in shared memory, with any values."""
         size = max(mmap.PAGESIZE, -(-4 * count // mmap.PAGESIZE) * mmap.PAGESIZE)
+        self.idle.extend(self.memories.gone())
         for at in list(self.idle):
             if len(at[1]) == size:
                 with contextlib.suppress(ValueError):  # another thread has taken it
@@ -205,7 +193,7 @@ class Program:
 
     def _lent(self, number: int, of: mmap.mmap, count: int) -> Memory:
         numbers = np.frombuffer(of, np.float32, count)
-        weakref.finalize(numbers, self.idle.append, (number, of)).atexit = False
+        self.memories.watch(numbers, (number, of))
         return Memory(number, numbers)
 
     def leave(self) -> None:
@@ -219,6 +207,32 @@ class Program:
             self.process.wait(_LEAVE)
             return
         self.process.kill()
+
+
+class Watched:
+    """Notes of objects that are told when the object is garbage.
+
+    Garbage is collected at any time, in any thread: what runs then is C, which no interrupt ends half-way.
+    """
+
+    def __init__(self) -> None:
+        self.notes: dict[int, tuple[Any, Any]] = {}  # by a reference's id, as that of an array has no hash
+        self.refs: deque[Any] = deque()
+
+    def watch(self, of: Any, note: Any) -> Any:
+        """Watches an object. What is returned ends it, by forget."""
+        ref = weakref.ref(of, self.refs.append)
+        self.notes[id(ref)] = ref, note
+        return ref
+
+    def forget(self, ref: Any) -> None:
+        self.notes.pop(id(ref), None)
+
+    def gone(self) -> Iterator[Any]:
+        """The notes of the objects that have become garbage since."""
+        while self.refs:
+            with contextlib.suppress(IndexError, KeyError):  # of another thread, or forgotten
+                yield self.notes.pop(id(self.refs.popleft()))[1]
 
 
 class Memory:

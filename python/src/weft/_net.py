@@ -112,7 +112,8 @@ class _Model:
         ]
         self.sizes = [(1 if of["whole"] else self.vertices) * of["columns"] for of in self.blocks]
         self.reached = _reached_by(program, len(self.blocks))
-        weakref.finalize(self, self.program.close_model, self.number).atexit = False
+        self.program.models.watch(self, self.number)
+        weakref.finalize(self, self.program.close_models).atexit = False
 
     def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
         return self.program.ask(ask, net=self.number, blocks=self.blocks, **fields)
@@ -266,8 +267,7 @@ class _Call:
         self.state = {}
         if self.gradient:
             self.number = answer["pass"]
-            self.ends = weakref.finalize(self, model.program.drop, model.number, self.number)
-            self.ends.atexit = False
+            self.watched = model.program.passes.watch(self, (model.number, self.number))
         return [self.place(of) for of in self.rows(output)]
 
     def keep(self, floats: Tensor, answer: dict[str, Any]) -> None:
@@ -314,7 +314,7 @@ class _Call:
             again=again,
         )
         if not again:
-            self.ends.detach()
+            model.program.passes.forget(self.watched)
         floats, at, found = torch.from_numpy(values.numbers), 0, {}
         reached = set().union(*(of for of, grad in zip(model.reached, grads) if grad is not None))
         for name, shape in model.parameters.items():

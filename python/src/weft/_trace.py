@@ -248,7 +248,8 @@ class Outputs:
         if isinstance(count, torch.SymInt):  # it is traced; a call with numbers returns the same
             self.whole = [of.dim() == 0 or not isinstance(of.shape[0], torch.SymInt) for of in leaves]
         shapes = [of.shape if whole else of.shape[1:] for of, whole in zip(leaves, self.whole)]
-        if any(not isinstance(n, int) for shape in shapes for n in shape):
+        others = [n for of in leaves for n in of.shape[:1] if isinstance(n, torch.SymInt) and n.node.expr != count.node.expr]
+        if others or any(not isinstance(n, int) for shape in shapes for n in shape):
             raise Refused("model: forward returns some of the vertices, or edges: return a row for each vertex, or one for the graph")
         self.shapes = [tuple(shape) for shape in shapes]
         if len(leaves) == 1 and not self.whole[0] and len(self.shapes[0]) == 1:

@@ -18,6 +18,7 @@ NEEDS = {
     "test_links.py": "torch_geometric",
     "test_to_pyg.py": "torch_geometric",
     "test_module.py": "torch_geometric torch.export",
+    "test_loops.py": "torch_geometric torch.export",
     "test_loss.py": "torch_geometric torch.export",
     "test_module_typed.py": "torch_geometric torch.export",
     "test_dgl.py": "dgl",

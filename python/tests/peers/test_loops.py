@@ -453,3 +453,212 @@ def test_as_pytorch(loop: Any, name: str, mesh: str) -> None:
         assert float((p.double() - q).norm()) <= 1e-5 * max(float(q.norm()), 0.1), path
     for (path, p), q in zip(module.named_buffers(), exact.buffers()):
         assert torch.allclose(p.double(), q.double(), rtol=1e-5, atol=1e-6), path
+
+
+# -- what happens when
+
+
+class Dropped(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = GCNConv(WIDTH, 8), GCNConv(8, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.first(F.dropout(x, 0.5, self.training), edge_index)
+        return F.dropout(self.last(F.dropout(h, 0.3, self.training), edge_index), 0.5, self.training)
+
+
+MODULES["dropped"] = Dropped
+
+
+def test_draws_as_torch() -> None:
+    """Masks are of PyTorch's generator, the same on every mesh; without chance nothing is drawn."""
+    module, found = made("dropped"), {}
+    for mesh in ("graph=1", "graph=3", "tensor=2", "pipeline=2"):
+        net = weft.compile(module, GRAPHS["plain"], parallel=mesh)
+        found[mesh] = []
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            found[mesh] += [net().detach(), net().detach()]
+        first, second, again, _, other, _ = found[mesh]
+        assert torch.equal(first, again) and not torch.equal(first, second) and not torch.equal(first, other)
+        before = torch.get_rng_state()
+        with torch.no_grad():
+            assert torch.equal(net.eval()(), net()) and torch.equal(torch.get_rng_state(), before)
+        net.train()
+    for mesh, of in found.items():
+        assert torch.allclose(torch.stack(of), torch.stack(found["graph=1"]), atol=1e-5), mesh
+    state = torch.get_rng_state()
+    expected = net().detach()
+    torch.set_rng_state(state)
+    assert torch.equal(net().detach(), expected)
+
+
+def test_outputs_own_their_memory() -> None:
+    """No later pass writes into an output, and what is written into one changes no gradient."""
+    net = weft.compile(made("gcn"), GRAPHS["plain"])
+    first = net()
+    value = first.detach().clone()
+    others = [net(X * k) for k in range(3)]
+    assert torch.equal(first, value)
+    first.pow(2).sum().backward()
+    expected = net.module.first.lin.weight.grad.clone()
+    net.zero_grad()
+    again = net()
+    loss = again.pow(2).sum()
+    with torch.no_grad():
+        again.data.zero_()  # PyTorch keeps it for pow
+    del loss, others
+    again = net()
+    again.mul(1).pow(2).sum().backward()
+    assert torch.equal(net.module.first.lin.weight.grad, expected)
+
+
+def resident() -> int:
+    return int(Path(f"/proc/{_calls.program().process.pid}/statm").read_text().split()[1]) * 4096
+
+
+def test_passes_end_with_their_outputs() -> None:
+    """Passes that nobody runs backward leave no memory, in the program or shared."""
+    net = weft.compile(made("gated"), GRAPHS["plain"], parallel="graph=2")
+    for _ in range(20):
+        net(X)
+    net()
+    gc.collect()
+    before, shared = resident(), len(os.listdir(f"/proc/{os.getpid()}/map_files")) if os.geteuid() == 0 else 0
+    for _ in range(200):
+        net(X)
+    gc.collect()
+    net()
+    assert resident() < before + (8 << 20)
+    if shared:
+        assert len(os.listdir(f"/proc/{os.getpid()}/map_files")) < shared + 20
+
+
+def refused(kind: type[BaseException], text: str, call: Any) -> None:
+    with pytest.raises(kind, match=text):
+        call()
+
+
+def test_refusals() -> None:
+    graph, module = GRAPHS["plain"], made("batch")
+    refused(TypeError, "epochs: it is of weft.train", lambda: weft.compile(module, graph, epochs=3))
+    refused(TypeError, "did you mean parallel", lambda: weft.compile(module, graph, paralel="graph=2"))
+    refused(weft.Refused, "700 partitions of 90 vertices", lambda: weft.compile(module, graph, parallel="graph=700"))
+    refused(weft.Refused, "str is no module", lambda: weft.compile("gcn", graph))
+    net = weft.compile(module, graph)
+    refused(weft.Refused, "no module to compile", lambda: weft.compile(net, graph))
+    refused(weft.Refused, r"x: is torch.float32 \(3, 8\): give floats of 90 vertices × 8", lambda: net(X[:3]))
+    refused(TypeError, "not pickled: pickle its state_dict", lambda: pickle.dumps(net))
+    out = net()
+    refused(weft.Refused, "no second derivative", lambda: torch.autograd.grad(out.sum(), [*net.parameters()], create_graph=True))
+    out = net()
+    with torch.no_grad():
+        next(net.parameters()).mul_(2)
+    refused(RuntimeError, "modified by an inplace operation", lambda: out.sum().backward())
+    out = net()
+    out.sum().backward()
+    refused(RuntimeError, "backward through the graph a second time", lambda: out.sum().backward())
+    module.norm.eval()
+    refused(weft.Refused, "some of its layers are in training", net)
+    module.train()
+    module.norm.eps = 1e-3
+    refused(weft.Refused, "its layers have changed", net)
+    module.norm.eps = 1e-5
+    refused(weft.Refused, "lin_l.weight: is torch.float64", net.double())
+    net.float()
+    pipeline = weft.compile(module, graph, parallel="pipeline=2")
+    out = pipeline()
+    refused(weft.Refused, "a pipeline has one pass at a time", pipeline)
+    del out
+    assert pipeline().shape == (V, WIDTH)
+    refused(weft.Refused, "return tensors of floats", lambda: weft.compile(Returns(lambda x, e: (x, e)), graph))
+    refused(weft.Refused, "a row for each vertex, or one for the graph", lambda: weft.compile(Returns(lambda x, e: x[e[0]]), graph))
+
+
+class Returns(nn.Module):  # type: ignore[misc]
+    def __init__(self, of: Any) -> None:
+        super().__init__()
+        self.lin, self.of = nn.Linear(WIDTH, WIDTH), of
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return self.of(self.lin(x), edge_index)
+
+
+def test_interrupts_and_kills() -> None:
+    """An interrupt in a pass leaves the net as it was; a program that is killed is said, and the next compile works."""
+    module = made("gcn")
+    net, main = weft.compile(module, GRAPHS["plain"]), threading.get_ident()
+    expected, came = net().detach(), 0
+    for _ in range(5):
+        timer = threading.Timer(0.02, lambda: signal.pthread_kill(main, signal.SIGINT))
+        with contextlib.suppress(KeyboardInterrupt):
+            timer.start()
+            until = time.monotonic() + 2
+            while time.monotonic() < until:  # Python ignores an interrupt in a finalizer
+                net()
+        came += time.monotonic() < until
+        timer.join()
+    assert came and torch.equal(net().detach(), expected)
+    program = _calls.program()
+    os.kill(program.process.pid, signal.SIGKILL)
+    refused(weft.Failed, "ended by SIGKILL, as the system does where memory is short", net)
+    refused(weft.Failed, "ended by SIGKILL", net)
+    assert torch.equal(weft.compile(module, GRAPHS["plain"])().detach(), expected)
+    assert _calls.program() is not program
+
+
+def test_forks_and_threads() -> None:
+    net = weft.compile(made("gcn"), GRAPHS["plain"])
+    expected = net().detach()
+    child = os.fork()
+    if child == 0:
+        try:
+            net()
+        except weft.Refused as error:
+            os._exit(7 if "process that was forked" in str(error) else 1)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    found: list[bool] = []
+
+    def calls() -> None:
+        for _ in range(10):
+            out = net(X)
+            torch.autograd.grad(out.sum(), [net.module.first.lin.weight])
+            found.append(torch.allclose(out, expected, atol=1e-6))
+
+    threads = [threading.Thread(target=calls) for _ in range(3)]
+    for of in (*threads, None):
+        if of is not None:
+            of.start()
+    for of in threads:
+        of.join()
+    assert found == [True] * 30
+
+
+ENDS_WITH = """
+import os, signal, sys
+import torch, weft
+from torch_geometric.nn import GCNConv
+net = weft.compile(GCNConv(2, 2), weft.Graph(edge_index=[[0, 1], [1, 2]], x=torch.ones(3, 2)))
+out = net()
+print(weft._calls.program().process.pid, flush=True)
+"""
+
+
+@pytest.mark.parametrize("end", ["pass", "raise ValueError", "os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_nothing_is_left(end: str) -> None:
+    """However Python ends, the program ends with it."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", ENDS_WITH + end], capture_output=True, text=True, check=False)
+    number = int(done.stdout)
+    until = time.monotonic() + 30
+    while is_running(number) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not is_running(number)
+
+
+def is_running(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
