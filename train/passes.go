@@ -15,9 +15,9 @@ import (
 	"weft/train/worker"
 )
 
-// Passes are forward and backward passes of a job's program, which a caller asks for one at a time. The loss, the
-// optimizer and the values of the parameters are the caller's. The workers are goroutines of this process, and
-// wait between two passes.
+// Passes are forward and backward passes of a job's program, which a caller asks for one at a time. The loss,
+// the optimizer and the values of the parameters are the caller's. The workers are goroutines of this
+// process, and wait between two passes.
 //
 // A pass that records lives until Backward or Drop. Several may live, each with the parameters that it was
 // computed with, but on a pipeline. After an error that is no refusal the workers have ended.
@@ -42,8 +42,8 @@ type request struct {
 	reply chan<- error
 }
 
-// Passes divides the graph and starts the workers, which it then describes. The caller closes it. ctx ends the
-// division.
+// Passes divides the graph and starts the workers, which it then describes. The caller closes it. ctx ends
+// the division.
 func (j *Job) Passes(ctx context.Context) (p *Passes, err error) {
 	of := *j
 	if of.Options.Program.Program == nil {
@@ -159,7 +159,8 @@ func (p *Passes) ended() error {
 	return p.err
 }
 
-// Forward runs the model forward, and returns the number of the pass. f.Pass and f.Changed are its own to set.
+// Forward runs the model forward, and returns the number of the pass. f.Pass and f.Changed are its own to
+// set.
 func (p *Passes) Forward(f worker.Forward) (pass int, err error) {
 	p.made++
 	f.Pass, f.Changed = p.made, p.changed(f.Values)

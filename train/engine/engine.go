@@ -55,8 +55,8 @@ type Call struct {
 	Random    autograd.Random // keys of dropout masks
 	Training  bool            // dropout is active, batch norm uses the batch's statistics
 	Recording bool            // there may be a backward pass
-	// Features are given in place of the graph's, by vertex type: the rows of Inputs × columns. nil, and a nil
-	// entry: those of the graph. The caller owns them, and keeps them until the Pass ends.
+	// Features are given in place of the graph's, by vertex type: the rows of Inputs × columns. nil, and a
+	// nil entry: those of the graph. The caller owns them, and keeps them until the Pass ends.
 	Features []*tensor.Matrix
 	// Differentiable has a backward pass compute the gradients of Features.
 	Differentiable bool
@@ -81,9 +81,9 @@ type Pass interface {
 	// Output is this worker's rows of the model's output, (vertices of Vertices) × classes, in Float32. A
 	// worker of another stage than the last has no rows. The Pass owns it, until it ends.
 	Output() *autograd.Var
-	// Backward runs the model backward, where the call records. grad is the gradient of Output, which Backward
-	// owns. It adds to the gradients of Params, and sums what it adds over the replicas. It returns the
-	// gradients of Call.Features, where these are differentiable, which the caller owns.
+	// Backward runs the model backward, where the call records. grad is the gradient of Output, which
+	// Backward owns. It adds to the gradients of Params, and sums what it adds over the replicas. It returns
+	// the gradients of Call.Features, where these are differentiable, which the caller owns.
 	Backward(grad *tensor.Matrix) (features []*tensor.Matrix)
 	// Discard releases what the pass holds without a backward pass.
 	Discard()

@@ -8,8 +8,8 @@ import (
 	"weft/tensor"
 )
 
-// Passes is the Kind of a model whose loss and metrics are its caller's: weft computes its passes alone. Columns
-// is the number of columns of the model's last layer.
+// Passes is the Kind of a model whose loss and metrics are its caller's: weft computes its passes alone.
+// Columns is the number of columns of the model's last layer.
 type Passes struct{ Columns int }
 
 // Metrics implements Kind: there are none.

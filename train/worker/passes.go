@@ -44,7 +44,8 @@ type Forward struct {
 	Seed      uint64   // of the dropout masks
 	Training  bool     // dropout is active, and norms take the batch's statistics
 	Recording bool     // there may be a backward pass
-	// Features are those of all vertices in place of the graph's, in the order of their ids; nil: the graph's.
+	// Features are those of all vertices in place of the graph's, in the order of their ids; nil: the
+	// graph's.
 	Features       []float32
 	Differentiable bool    // the backward pass gives the gradients of Features
 	Output         []Block // that follow each other in the output's columns
@@ -218,8 +219,8 @@ func (p *Passes) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex
 	})
 }
 
-// fill copies the rows of the ids from a block to a matrix, from a column on. All but the first row of a block
-// that is whole are zero.
+// fill copies the rows of the ids from a block to a matrix, from a column on. All but the first row of a
+// block that is whole are zero.
 func (p *Passes) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
 	if to.Element == tensor.BFloat16 {
 		halves := to.WriteBFloat16s()

@@ -98,8 +98,8 @@ class Program:
         """
         if self.owner != os.getpid():
             raise Refused(
-                "a process that was forked calls a module that weft.compile made: call it where it was made, or "
-                "compile in this process"
+                "a process that was forked calls a module that weft.compile made: call it where it was made, "
+                "or compile in this process"
             )
         with self.turn:
             self._close_models()

@@ -14,27 +14,28 @@ if TYPE_CHECKING:
 
     from ._net import Net
 
-#: The settings of weft.train that a compiled module has. Others are of a loop of weft's, or change by its epochs.
+#: The settings of weft.train that a compiled module has. Others are of weft's loop, or change by its epochs.
 SETTINGS = (
-    "parallel partitions partition balance prefetch keep_halo halo aggregation_chunks aggregation_order chunks "
-    "chunk_method device threads precision recompute seed comm_timeout"
+    "parallel partitions partition balance prefetch keep_halo halo aggregation_chunks aggregation_order "
+    "chunks chunk_method device threads precision recompute seed comm_timeout"
 ).split()
 
 
 def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A001
     """A module of PyTorch that computes a module on a divided graph.
 
-    It has the parameters and buffers of the module, by their names: whatever changes these changes both. Its call
-    takes part in PyTorch's autograd, so that any loss and any optimizer of PyTorch train it. :func:`train` has the
-    loop, and compile leaves it to the caller.
+    It has the parameters and buffers of the module, by their names: whatever changes these changes both. Its
+    call takes part in PyTorch's autograd, so that any loss and any optimizer of PyTorch train it.
+    :func:`train` has a training loop; with compile the loop is the caller's.
 
     Args:
-        module: whose forward takes ``(x, edge_index)``, and ``edge_attr`` or ``edge_weight`` besides, and returns a
-            tensor, or a tuple or dict of them, with a row for each vertex or one for the graph. It is traced.
+        module: its forward takes ``(x, edge_index)``, and ``edge_attr`` or ``edge_weight`` besides. It returns
+            a tensor, or a tuple or dict of them, with a row for each vertex or one for the graph. It is
+            traced.
         data: the graph, as for :func:`train`. It needs no labels and no split.
         settings: those of :func:`train` that say how passes are computed: ``parallel="graph=4"``,
-            ``partitions=8``, ``precision="bf16"``, ``device="cuda"``, ``threads=2``, ``recompute="blocks"``. A
-            pipeline is exact unless ``chunks`` says more than one chunk for each partition.
+            ``partitions=8``, ``precision="bf16"``, ``device="cuda"``, ``threads=2``, ``recompute="blocks"``.
+            A pipeline is exact unless ``chunks`` says more than one chunk for each partition.
 
     Raises:
         TypeError: a keyword is unknown, or is of :func:`train` alone.
@@ -50,9 +51,13 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
     for name in settings:
         if name not in SETTINGS:
             _program.check_keywords("train", [name])
-            raise TypeError(f"unknown keyword {name}: it is of weft.train; compile takes {', '.join(SETTINGS)}")
+            raise TypeError(
+                f"unknown keyword {name}: it is of weft.train; compile takes {', '.join(SETTINGS)}"
+            )
     if find_spec("torch.export") is None:
-        raise Refused("module: it is read by torch.export, which is of PyTorch 2.6 and later: install PyTorch 2.6 to 2.15")
+        raise Refused(
+            "module: it is read by torch.export of PyTorch 2.6 and later: install PyTorch 2.6 to 2.15"
+        )
     _program.warn_if_launched()
     from ._net import net_of
 

@@ -21,6 +21,7 @@ from ._graph import Data, argument, graph_of
 from ._scratch import Scratch
 from ._trace import Outputs, Schema
 
+
 def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
     """The net of a module on a graph."""
     if isinstance(module, Net) or not isinstance(module, nn.Module):
@@ -49,7 +50,11 @@ _known: weakref.WeakKeyDictionary[nn.Module, _Traced] = weakref.WeakKeyDictionar
 
 def _traced(module: nn.Module, schema: Schema) -> _Traced:
     """What a module is traced to on a graph: what it was before, if nothing of it has changed."""
-    shapes = {name: (of.shape, of.dtype) for name, of in module.state_dict(keep_vars=True).items() if isinstance(of, Tensor)}
+    shapes = {
+        name: (of.shape, of.dtype)
+        for name, of in module.state_dict(keep_vars=True).items()
+        if isinstance(of, Tensor)
+    }
     state = _watch.without_tensors(_watch.kept(module)), shapes, _layers(module)
     known = _known.get(module)
     if known is not None and (known.schema, known.state) == (schema, state):
@@ -66,9 +71,13 @@ def _traced(module: nn.Module, schema: Schema) -> _Traced:
 
 
 def _layers(module: nn.Module) -> list[Any]:
-    """The layers of a module by their paths: their classes, and their attributes that are numbers and words."""
+    """The layers of a module by their paths: their classes, and attributes that are numbers and words."""
     return [
-        (path, type(layer), {name: of for name, of in vars(layer).items() if isinstance(of, _SIMPLE) and _says(name)})
+        (
+            path,
+            type(layer),
+            {name: of for name, of in vars(layer).items() if isinstance(of, _SIMPLE) and _says(name)},
+        )
         for path, layer in module.named_modules()
     ]
 
@@ -89,7 +98,9 @@ class _Model:
         graph = argument(data, self.graph)
         schema = Schema.of(_module.counts_of({}, graph))
         if "" not in schema.features:
-            raise Refused("graph: it has several types, and weft.compile takes graphs of one: take weft.train")
+            raise Refused(
+                "graph: it has several types, and weft.compile takes graphs of one: take weft.train"
+            )
         traced = _traced(module, schema)
         self.outputs, self.learned, program = traced.outputs, traced.learned, traced.program
         self.layers = _layers(module)
@@ -97,18 +108,23 @@ class _Model:
         file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
         file.write_text(json.dumps(program), encoding="utf-8")
         _weights.write(weights, _weights.of_module(module, program))
-        words = [_program.flag(name, _parallel(value)) for name, value in settings.items() if value is not None]
+        words = [
+            _program.flag(name, _parallel(value)) for name, value in settings.items() if value is not None
+        ]
         self.program = _calls.program()
         self.number = next(self.program.numbers)
         words += [f"--program={file}", f"--init={weights}", graph]
         opened = self.program.ask("open", version=_calls.VERSION, net=self.number, arguments=words)
-        self.vertices, self.features, self.columns = (opened[key] for key in ("vertices", "features", "outputs"))
+        self.vertices, self.features, self.columns = (
+            opened[key] for key in ("vertices", "features", "outputs")
+        )
         self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
         self.counters = opened.get("counts", [])
         self.floats = sum(map(_size, (*self.parameters.values(), *self.buffers.values())))
         self.blocks = [
-            {"columns": _size(shape), "whole": whole} for shape, whole in zip(self.outputs.shapes, self.outputs.whole)
+            {"columns": _size(shape), "whole": whole}
+            for shape, whole in zip(self.outputs.shapes, self.outputs.whole)
         ]
         self.sizes = [(1 if of["whole"] else self.vertices) * of["columns"] for of in self.blocks]
         self.reached = _reached_by(program, len(self.blocks))
@@ -140,8 +156,10 @@ def _reached_by(program: Mapping[str, Any], outputs: int) -> list[set[str]]:
 
 
 class Net(nn.Module):  # type: ignore[misc]
-    """A module on a divided graph, which :func:`weft.compile` makes: its parameters, buffers and layers are those of
-    ``module``."""
+    """A module on a divided graph, which :func:`weft.compile` makes.
+
+    Its parameters, buffers and layers are those of ``module``.
+    """
 
     def __init__(self, module: nn.Module, model: _Model) -> None:
         self.__dict__["module"] = module
@@ -169,7 +187,9 @@ class Net(nn.Module):  # type: ignore[misc]
         return Net(copy.deepcopy(self.module, memo), self._model)
 
     def __reduce_ex__(self, _: Any) -> Any:
-        raise TypeError("a compiled module belongs to its process, and is not pickled: pickle its state_dict()")
+        raise TypeError(
+            "a compiled module belongs to its process, and is not pickled: pickle its state_dict()"
+        )
 
     def extra_repr(self) -> str:
         return f"{self._model.vertices} vertices → {self._model.columns} columns"
@@ -188,16 +208,24 @@ class Net(nn.Module):  # type: ignore[misc]
             raise Refused("module: its layers have changed since it was compiled: compile it again")
         state = self._state()
         parameters = [state[name] for name in model.parameters]
-        gradient = torch.is_grad_enabled() and any(of.requires_grad for of in (*parameters, *([] if x is None else [x])))
+        gradient = torch.is_grad_enabled() and any(
+            of.requires_grad for of in (*parameters, *([] if x is None else [x]))
+        )
         call = _Call(model, state, self._mode(), gradient)
         made = _Pass.apply(call, x, *parameters)
         return tree_unflatten(list(made), model.outputs.tree)
 
     def _given(self, x: Tensor) -> Tensor:
         model = self._model
-        if not isinstance(x, Tensor) or not x.is_floating_point() or tuple(x.shape) != (model.vertices, model.features):
+        if (
+            not isinstance(x, Tensor)
+            or not x.is_floating_point()
+            or tuple(x.shape) != (model.vertices, model.features)
+        ):
             kind = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-            raise Refused(f"x: is {kind}: give floats of {model.vertices} vertices × {model.features} features")
+            raise Refused(
+                f"x: is {kind}: give floats of {model.vertices} vertices × {model.features} features"
+            )
         return x
 
     def _state(self) -> dict[str, Tensor]:
@@ -209,14 +237,22 @@ class Net(nn.Module):  # type: ignore[misc]
                 of = state.get(name)
                 if of is None or tuple(of.shape) != shape or of.dtype != torch.float32:
                     now = "not there" if of is None else f"{of.dtype} {tuple(of.shape)}"
-                    raise Refused(f"{name}: is {now}, and was float32 {shape} when the module was compiled: compile it again")
+                    raise Refused(
+                        f"{name}: is {now}, and was float32 {shape} when the module was compiled: "
+                        "compile it again"
+                    )
         return state
 
     def _mode(self) -> bool:
         """Whether the module trains."""
-        modes = {layer.training for layer in self.module.modules() if layer is not self.module and _differs(layer)}
+        modes = {
+            layer.training for layer in self.module.modules() if layer is not self.module and _differs(layer)
+        }
         if len(modes | {self.module.training}) > 1:
-            raise Refused("module: some of its layers are in training, and others in evaluation: call net.train() or net.eval()")
+            raise Refused(
+                "module: some of its layers are in training, and others in evaluation: call net.train() or "
+                "net.eval()"
+            )
         return bool(self.module.training)
 
 
@@ -294,7 +330,9 @@ class _Call:
     def place(self, of: Tensor) -> Tensor:
         return of if self.device.type == "cpu" else of.to(self.device)
 
-    def backward(self, grads: tuple[Tensor | None, ...], again: bool) -> tuple[Tensor | None, dict[str, Tensor]]:
+    def backward(
+        self, grads: tuple[Tensor | None, ...], again: bool
+    ) -> tuple[Tensor | None, dict[str, Tensor]]:
         """The gradients of x and of the parameters by their names."""
         model = self.model
         memory = model.program.memory(sum(model.sizes))

@@ -1,4 +1,4 @@
-"""Training loops of PyTorch around a compiled module, beside the same loops around the module itself in float64.
+"""Training loops of PyTorch around a compiled module, beside the same around the module itself in float64.
 
 Each loop yields what it measures. It is written for any net that is called as weft.compile's are.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import gc
 import os
 import pickle
@@ -100,7 +101,10 @@ class Mesh(nn.Module):  # type: ignore[misc]
 class Propagated(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
-        self.mlp, self.rounds = nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, WIDTH)), APPNP(3, 0.2)
+        self.mlp, self.rounds = (
+            nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, WIDTH)),
+            APPNP(3, 0.2),
+        )
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.rounds(self.mlp(x), edge_index)
@@ -183,7 +187,9 @@ def views(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
     for _ in range(3):
         optimizer.zero_grad()
         a, b = (F.normalize(net(x * (torch.rand(1, WIDTH, generator=g) < 0.7).to(x))) for _ in range(2))
-        loss = F.cross_entropy(a @ b.T / 0.5, torch.arange(V)) + F.cross_entropy(b @ a.T / 0.5, torch.arange(V))
+        loss = F.cross_entropy(a @ b.T / 0.5, torch.arange(V)) + F.cross_entropy(
+            b @ a.T / 0.5, torch.arange(V)
+        )
         loss.backward()
         optimizer.step()
         yield loss
@@ -289,7 +295,10 @@ def inside(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
     """Between an encoder and a decoder of the loop's, in two optimizers."""
     torch.manual_seed(7)
     into, out = nn.Linear(WIDTH, WIDTH).to(x), nn.Linear(WIDTH, 2).to(x)
-    optimizers = [torch.optim.SGD(net.parameters(), 0.05), torch.optim.SGD([*into.parameters(), *out.parameters()], 0.02)]
+    optimizers = [
+        torch.optim.SGD(net.parameters(), 0.05),
+        torch.optim.SGD([*into.parameters(), *out.parameters()], 0.02),
+    ]
     for _ in range(3):
         for optimizer in optimizers:
             optimizer.zero_grad()
@@ -395,26 +404,57 @@ def several(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
         if step != 1:
             loss = loss + F.cross_entropy(made["logits"], Y)
         loss.backward()
-        without = {name.partition(".")[0].removeprefix("module") for name, p in net.named_parameters() if p.grad is None}
-        assert ("last" in str([n for n, p in net.named_parameters() if p.grad is None])) == (step == 1), without
+        without = {
+            name.split(".")[-2 if name.endswith("bias") else -3]
+            for name, p in net.named_parameters()
+            if p.grad is None
+        }
+        assert without - {"never"} == ({"last"} if step == 1 else set())
         optimizer.step()
         yield loss
 
 
 MESHES = ("graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2", "partitions=3")
 ALL = [
-    *((plain, module, mesh) for module, mesh in zip(MODULES, (*MESHES, *MESHES)) if module not in ("several", "mesh")),
+    *(
+        (plain, module, mesh)
+        for module, mesh in zip(MODULES, (*MESHES, *MESHES))
+        if module not in ("several", "mesh")
+    ),
     *((plain, "batch", mesh) for mesh in MESHES if mesh != "graph=3"),
-    *((scheduled, "gcn", "graph=3"), (scheduled, "gin", "tensor=2"), (pairs, "gat", "graph=3"), (pairs, "gated", "pipeline=2")),
+    *(
+        (scheduled, "gcn", "graph=3"),
+        (scheduled, "gin", "tensor=2"),
+        (pairs, "gat", "graph=3"),
+        (pairs, "gated", "pipeline=2"),
+    ),
     *((views, "gated", "graph=2,tensor=2"), (views, "batch", "graph=3"), (views, "gcn", "partitions=3")),
     *((infomax, "gcn", "graph=3"), (infomax, "gat", "tensor=2"), (bootstrapped, "gcn", "tensor=2")),
     *((bootstrapped, "batch", "graph=3"), (masked, "gin", "graph=3"), (masked, "gat", "graph=1")),
-    *((distilled, "batch", "pipeline=2"), (distilled, "appnp", "graph=3"), (cotrained, "gcn", "graph=2,tensor=2")),
+    *(
+        (distilled, "batch", "pipeline=2"),
+        (distilled, "appnp", "graph=3"),
+        (cotrained, "gcn", "graph=2,tensor=2"),
+    ),
     *((rollout, "mesh", "graph=3"), (rollout, "mesh", "tensor=2"), (rollout, "gated", "partitions=3")),
     *((inside, "gcn", "pipeline=2"), (inside, "mesh", "graph=3"), (inside, "appnp", "tensor=2")),
-    *((saliency, "gat", "graph=3"), (saliency, "batch", "pipeline=2"), (saliency, "batch", "graph=2,tensor=2")),
-    *((closures, "gcn", "graph=3"), (closures, "gin", "graph=1"), (frozen, "gcn", "tensor=2"), (frozen, "gat", "pipeline=2")),
-    *((kept, "gat", "graph=3"), (kept, "gcn", "tensor=2"), (later, "gated", "graph=3"), (later, "gat", "tensor=2")),
+    *(
+        (saliency, "gat", "graph=3"),
+        (saliency, "batch", "pipeline=2"),
+        (saliency, "batch", "graph=2,tensor=2"),
+    ),
+    *(
+        (closures, "gcn", "graph=3"),
+        (closures, "gin", "graph=1"),
+        (frozen, "gcn", "tensor=2"),
+        (frozen, "gat", "pipeline=2"),
+    ),
+    *(
+        (kept, "gat", "graph=3"),
+        (kept, "gcn", "tensor=2"),
+        (later, "gated", "graph=3"),
+        (later, "gat", "tensor=2"),
+    ),
     *((averaged, "batch", "graph=3"), (averaged, "batch", "pipeline=2"), (several, "several", "graph=1")),
     *((several, "several", "graph=3"), (several, "several", "tensor=2"), (several, "several", "pipeline=2")),
 ]
@@ -544,21 +584,25 @@ def test_refusals() -> None:
     graph, module = GRAPHS["plain"], made("batch")
     refused(TypeError, "epochs: it is of weft.train", lambda: weft.compile(module, graph, epochs=3))
     refused(TypeError, "did you mean parallel", lambda: weft.compile(module, graph, paralel="graph=2"))
-    refused(weft.Refused, "700 partitions of 90 vertices", lambda: weft.compile(module, graph, parallel="graph=700"))
+    refused(
+        weft.Refused,
+        "700 partitions of 90 vertices",
+        lambda: weft.compile(module, graph, parallel="graph=700"),
+    )
     refused(weft.Refused, "str is no module", lambda: weft.compile("gcn", graph))
     net = weft.compile(module, graph)
     refused(weft.Refused, "no module to compile", lambda: weft.compile(net, graph))
-    refused(weft.Refused, r"x: is torch.float32 \(3, 8\): give floats of 90 vertices × 8", lambda: net(X[:3]))
+    refused(weft.Refused, r"x: is .*float32 \(3, 8\): give floats of 90 vertices × 8", lambda: net(X[:3]))
     refused(TypeError, "not pickled: pickle its state_dict", lambda: pickle.dumps(net))
-    out = net()
-    refused(weft.Refused, "no second derivative", lambda: torch.autograd.grad(out.sum(), [*net.parameters()], create_graph=True))
-    out = net()
+    twice = functools.partial(torch.autograd.grad, net().sum(), [*net.parameters()], create_graph=True)
+    refused(weft.Refused, "no second derivative", twice)
+    loss = net().sum()
     with torch.no_grad():
         next(net.parameters()).mul_(2)
-    refused(RuntimeError, "modified by an inplace operation", lambda: out.sum().backward())
-    out = net()
-    out.sum().backward()
-    refused(RuntimeError, "backward through the graph a second time", lambda: out.sum().backward())
+    refused(RuntimeError, "modified by an inplace operation", loss.backward)
+    loss = net().sum()
+    loss.backward()
+    refused(RuntimeError, "backward through the graph a second time", loss.backward)
     module.norm.eval()
     refused(weft.Refused, "some of its layers are in training", net)
     module.train()
@@ -572,8 +616,14 @@ def test_refusals() -> None:
     refused(weft.Refused, "a pipeline has one pass at a time", pipeline)
     del out
     assert pipeline().shape == (V, WIDTH)
-    refused(weft.Refused, "return tensors of floats", lambda: weft.compile(Returns(lambda x, e: (x, e)), graph))
-    refused(weft.Refused, "a row for each vertex, or one for the graph", lambda: weft.compile(Returns(lambda x, e: x[e[0]]), graph))
+    refused(
+        weft.Refused, "return tensors of floats", lambda: weft.compile(Returns(lambda x, e: (x, e)), graph)
+    )
+    refused(
+        weft.Refused,
+        "a row for each vertex, or one for the graph",
+        lambda: weft.compile(Returns(lambda x, e: x[e[0]]), graph),
+    )
 
 
 class Returns(nn.Module):  # type: ignore[misc]
@@ -586,7 +636,7 @@ class Returns(nn.Module):  # type: ignore[misc]
 
 
 def test_interrupts_and_kills() -> None:
-    """An interrupt in a pass leaves the net as it was; a program that is killed is said, and the next compile works."""
+    """An interrupt in a pass leaves the net as it was. After a kill, which is said, the next compile works."""
     module = made("gcn")
     net, main = weft.compile(module, GRAPHS["plain"]), threading.get_ident()
     expected, came = net().detach(), 0
@@ -646,10 +696,14 @@ print(weft._calls.program().process.pid, flush=True)
 """
 
 
-@pytest.mark.parametrize("end", ["pass", "raise ValueError", "os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.parametrize(
+    "end", ["pass", "raise ValueError", "os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)"]
+)
 def test_nothing_is_left(end: str) -> None:
     """However Python ends, the program ends with it."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", ENDS_WITH + end], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ENDS_WITH + end], capture_output=True, text=True, check=False
+    )
     number = int(done.stdout)
     until = time.monotonic() + 30
     while is_running(number) and time.monotonic() < until:

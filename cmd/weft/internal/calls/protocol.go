@@ -4,9 +4,9 @@
 //
 // # Protocol, version 1
 //
-// Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one after
-// the other. Each is a JSON object behind its length in 4 bytes, the lowest first. The program ends when the
-// process closes its end.
+// Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one
+// after the other. Each is a JSON object behind its length in 4 bytes, the lowest first. The program ends
+// when the process closes its end.
 //
 //	open      version, net, arguments     opens a graph for a model: the words of weft train's command line
 //	            → vertices, features, outputs, parameters and buffers (name, shape), counts (names)
@@ -19,15 +19,16 @@
 //	drop
 //
 // Each request has an id, which its answer repeats, and may have drop, a list of [net, pass]: they end before
-// anything else. An answer to what makes no sense has refused, a line, and to what failed has failed, and nothing
-// else. Others have warnings, lines.
+// anything else. An answer to what makes no sense has refused, a line, and to what failed has failed, and
+// nothing else. Others have warnings, lines.
 //
-// Models, passes and memory have numbers; the process chooses those of models and of memory. values is memory with
-// the float32 numbers of all parameters, in the order of open, each in the shape of PyTorch's state_dict, and in
-// forward of all buffers behind them. forward changes the buffers there if it is training, and backward writes
-// the gradients of parameters. input is memory with a row for each vertex, in backward of its gradient. So is
-// output, for each of the blocks of the output's columns, one block behind the other; of a block that is whole it
-// has one row. counters are the numbers of integer buffers. again has the pass stay as it is.
+// Models, passes and memory have numbers; the process chooses those of models and of memory. values is memory
+// with the float32 numbers of all parameters, in the order of open, each in the shape of PyTorch's
+// state_dict, and in forward of all buffers behind them. forward changes the buffers there if it is training,
+// and backward writes the gradients of parameters. input is memory with a row for each vertex, in backward of
+// its gradient. So is output, for each of the blocks of the output's columns, one block behind the other; of
+// a block that is whole it has one row. counters are the numbers of integer buffers. again has the pass stay
+// as it is.
 package calls
 
 import (

@@ -44,8 +44,8 @@ type model struct {
 	counters []string
 }
 
-// serve answers requests until the process closes its end. The program then ends, whatever it is doing: what it
-// has belongs to the process.
+// serve answers requests until the process closes its end. The program then ends, whatever it is doing: what
+// it has belongs to the process.
 func serve(ctx context.Context, c *net.UnixConn, show io.Writer) error {
 	s := &server{show: show, nets: map[int]*model{}, memory: map[int][]byte{}}
 	requests := make(chan request)
@@ -127,7 +127,8 @@ var settings = []string{
 // open opens a graph for a model.
 func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	if r.Version != version {
-		return a, refusal.Errorf("the package of Python and the program are of different versions: install both anew")
+		return a, refusal.Errorf("the package of Python and the program are of different versions: install " +
+			"both anew")
 	}
 	var given cli.SettingFlags
 	flags := pflag.NewFlagSet("open", pflag.ContinueOnError)
@@ -148,7 +149,8 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	}
 	var warnings bytes.Buffer
 	cli.WarnUnused(&warnings, resolved)
-	opened, err := session.Open(ctx, cli.Alone(), data.Source{Name: flags.Arg(0)}, resolved, s.show, session.Opening{})
+	of := data.Source{Name: flags.Arg(0)}
+	opened, err := session.Open(ctx, cli.Alone(), of, resolved, s.show, session.Opening{})
 	if err != nil {
 		return a, err
 	}
@@ -204,7 +206,8 @@ func (s *server) mapMemory(r *request) error {
 		return err
 	}
 	if s.memory[r.Memory] != nil || r.Bytes <= 0 || r.Bytes > file.Size {
-		return refusal.Errorf("memory %d of %d bytes: it is mapped already, or its file is shorter", r.Memory, r.Bytes)
+		return refusal.Errorf("memory %d of %d bytes: it is mapped already, or its file is shorter", r.Memory,
+			r.Bytes)
 	}
 	of, err := unix.Mmap(r.file, 0, int(r.Bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
