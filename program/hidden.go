@@ -29,7 +29,8 @@ func (p *Program) Hidden() (*Program, error) {
 	var inputs []int
 	for k, o := range p.Operations {
 		for _, x := range o.In {
-			if within(k) && !within(x) && x < last && p.types[x].Rows == Vertices && !slices.Contains(inputs, x) {
+			if within(k) && !within(x) && x < last && p.types[x].Rows == Vertices &&
+				!slices.Contains(inputs, x) {
 				inputs = append(inputs, x)
 			}
 		}

@@ -70,8 +70,8 @@ func newRegion(v *value) *region {
 	return r
 }
 
-// addOperand notes that the function reads as x rows of vertices, or a tensor that depends on some, at an end, and
-// the number that it has among those.
+// addOperand notes that the function reads as x rows of vertices, or a tensor that depends on some, at an
+// end, and the number that it has among those.
 func (r *region) addOperand(x, of *value, target bool, numbers map[*value]int) {
 	to := &r.sources
 	if target {

@@ -77,13 +77,19 @@ func TestOverAllRows(t *testing.T) {
 	}{
 		"the largest of negative rows of edges, where vertices have none": {
 			`{"op":"gather","in":[0],"end":"source"},{"op":"row_max","in":[1]},{"op":"sub","in":[0,2]}`,
-			[]int32{0, 1}, []int32{1, 3}, []float32{-1, -2, -3, -6}, []float32{0, -1, -2, -5},
+			[]int32{0, 1},
+			[]int32{1, 3},
+			[]float32{-1, -2, -3, -6},
+			[]float32{0, -1, -2, -5},
 		},
 		"a mean of the features that the second layer reads": {
 			`{"op":"gather","in":[0],"end":"source"},{"op":"scatter","in":[1],"reduce":"mean"},
 			{"op":"row_mean","in":[0]},{"op":"gather","in":[2],"end":"source"},
 			{"op":"scatter","in":[4],"reduce":"mean"},{"op":"add","in":[5,3]}`,
-			[]int32{0, 1, 2, 3}, []int32{1, 2, 3, 0}, []float32{1, 2, 3, 6}, []float32{6, 9, 4, 5},
+			[]int32{0, 1, 2, 3},
+			[]int32{1, 2, 3, 0},
+			[]float32{1, 2, 3, 6},
+			[]float32{6, 9, 4, 5},
 		},
 	} {
 		g := paralleltest.GraphOf(t, len(c.x), graph.Edges{Source: c.source, Target: c.target})

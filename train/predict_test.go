@@ -192,7 +192,8 @@ func TestEmbeddingsOfProgram(t *testing.T) {
 		vertices []int32
 	}{{"graph=1", nil}, {"graph=2", nil}, {"tensor=2", nil}, {"graph=1", []int32{5, 600, 17}}} {
 		o.Parallel = c.parallel
-		p, err := (&Job{Graph: g, Options: o, Vertices: c.vertices}).Predict(t.Context(), weights, WithEmbeddings)
+		j := Job{Graph: g, Options: o, Vertices: c.vertices}
+		p, err := j.Predict(t.Context(), weights, WithEmbeddings)
 		require.NoError(t, err)
 		assert.Equal(t, 5, len(p.Logits)/p.Vertices, "classes")
 		for k, got := range p.Embeddings {
@@ -204,7 +205,8 @@ func TestEmbeddingsOfProgram(t *testing.T) {
 			for i, x := range g.Types[0].Features.Dense[at*13 : at*13+13] {
 				want += float64(x) * float64(weights["v"].Float32[column*13+i])
 			}
-			assert.Near(t, max(0, want), float64(got), 1e-5, "%s, vertex %d, column %d", c.parallel, at, column)
+			assert.Near(t, max(0, want), float64(got), 1e-5,
+				"%s, vertex %d, column %d", c.parallel, at, column)
 		}
 		assert.Equal(t, 8*p.Vertices, len(p.Embeddings), c.parallel)
 		if c.vertices != nil {

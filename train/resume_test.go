@@ -257,8 +257,8 @@ func TestResumeOnAnotherMesh(t *testing.T) {
 	}
 }
 
-// TestResumeOnOtherPartitions: a run that continues on other partitions of the same mesh tells their memory, and
-// not that of those before, which took more.
+// TestResumeOnOtherPartitions: a run that continues on other partitions of the same mesh tells their memory,
+// and not that of those before, which took more.
 func TestResumeOnOtherPartitions(t *testing.T) {
 	o := resumes()["sage graph=3"]
 	g := tangle(t, 1500, 0)

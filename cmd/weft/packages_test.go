@@ -57,7 +57,8 @@ var floors = []string{
 	"train", "train/planner", "train/bench", "train/rundir", "train/sweep", "train/predictions", "serve",
 	"parallel/paralleltest", "cmd/weft/internal/ui", "cmd/weft/internal/cli", "cmd/weft/internal/data",
 	"cmd/weft/internal/session", "cmd/weft/internal/planning", "cmd/weft/internal/inference",
-	"cmd/weft/internal/reports", "cmd/weft/internal/training", "cmd/weft/internal/calls", "cmd/weft", "internal", "scripts", "examples",
+	"cmd/weft/internal/reports", "cmd/weft/internal/training", "cmd/weft/internal/calls", "cmd/weft",
+	"internal", "scripts", "examples",
 }
 
 // TestPackages: a package imports only packages before it, and says what it is in a comment. What internal/*

@@ -58,7 +58,9 @@ func On(g *graph.Graph) *Base {
 		r := &g.Relations[i]
 		source, target, _ := g.Joins(r) // which an open graph has
 		b.Ends = append(b.Ends, Ends{source, target})
-		b.out = append(b.out, sync.OnceValue(func() *graph.Relation { return r.Reversed(types[source].Count) }))
+		b.out = append(b.out, sync.OnceValue(func() *graph.Relation {
+			return r.Reversed(types[source].Count)
+		}))
 	}
 	return b
 }

@@ -161,8 +161,8 @@ func (p *probes) lines(thread int) {
 	p.sums[thread] += sum
 }
 
-// multiply is the rate of the fastest of some products of matrices of that element, whose second operands have
-// at most so many bytes, but 256 rows at least: where AMX multiplies, few columns are faster than many.
+// multiply is the rate of the fastest of some products of matrices of that element, whose second operands
+// have at most so many bytes, but 256 rows at least: where AMX multiplies, few columns are faster than many.
 func (p *probes) multiply(e tensor.Element, most int) (best float64) {
 	for n := 256; n == 256 || n <= 1024 && 4*n*n <= most; n *= 2 {
 		const rows, times = 4 * kernel.ProductRows, 4

@@ -118,7 +118,8 @@ func (p *Pipeline) joinGradient(all *tensor.Matrix, c *chunkPass, call *Call) *t
 	}
 	if call.Differentiable {
 		if all == nil {
-			all = p.Team.Memory.NewElement(tensor.Gradients, c.given.Element, p.graph.Rows().Here, c.given.Cols)
+			rows := p.graph.Rows().Here
+			all = p.Team.Memory.NewElement(tensor.Gradients, c.given.Element, rows, c.given.Cols)
 		}
 		part := c.in.Rows[0].TakeGrad()
 		p.Team.Scatter(all, part, c.Places)

@@ -53,8 +53,8 @@ func TestAreaOfManyScores(t *testing.T) {
 }
 
 // TestAveragePrecision: scores of one worker and of three, whatever each has, by average_precision_score of
-// scikit-learn 1.9.1: a few with a tie, and 200 of which many tie. With several labels it is the mean of those
-// that some vertices have and others do not.
+// scikit-learn 1.9.1: a few with a tie, and 200 of which many tie. With several labels it is the mean of
+// those that some vertices have and others do not.
 func TestAveragePrecision(t *testing.T) {
 	few := [][2]float64{{.1, 0}, {.4, 0}, {.35, 1}, {.8, 1}, {.35, 0}}
 	var many [][2]float64

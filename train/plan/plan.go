@@ -484,9 +484,11 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 			try = fmt.Sprintf("--offload %s and --chunk-order %s, by which matrices rest in the host's memory",
 				setting.RAM, axis.Fixed)
 		}
-		return Exceeds{refusal.Errorf("%s: worker %d would need %s of the card, and may have %s; %stry %s, or "+
-			"--device %s", at, worker, needs, limit.Rounded(), raise, try, setting.CPU), need,
-			int64(limit)}
+		return Exceeds{
+			refusal.Errorf("%s: worker %d would need %s of the card, and may have %s; %stry %s, or "+
+				"--device %s", at, worker, needs, limit.Rounded(), raise, try, setting.CPU), need,
+			int64(limit),
+		}
 	}
 	during, try := "", p.Less()+" or more workers"
 	switch {

@@ -431,7 +431,8 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	if ends != nil {
 		w.read = &read{}
 	}
-	loss = engine.Train(w.engine, engine.Training(w.Seed, epoch), func(output *autograd.Var) (float64, *tensor.Matrix) {
+	call := engine.Training(w.Seed, epoch)
+	loss = engine.Train(w.engine, call, func(output *autograd.Var) (float64, *tensor.Matrix) {
 		w.readScores(output)
 		defer w.phase("loss").End()
 		return w.Task.Loss(epoch, output)

@@ -120,8 +120,8 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 // settings are those of weft train that a model is opened with.
 var settings = []string{
 	"program", "init", "seed", "device", "threads", "recompute", "precision", "parallel", "aggregation-order",
-	"comm-timeout", "partitions", "partition", "balance", "prefetch", "keep-halo", "halo", "aggregation-chunks",
-	"chunks", "chunk-method",
+	"comm-timeout", "partitions", "partition", "balance", "prefetch", "keep-halo", "halo",
+	"aggregation-chunks", "chunks", "chunk-method",
 }
 
 // open opens a graph for a model.

@@ -97,7 +97,9 @@ type ratesFinding struct {
 }
 
 // findRates measures reads in order, of rows from all over so many bytes, and dense products.
-func findRates(threads, size int, available int64, h hindrance) (streamed, gathered, multiplied ratesFinding) {
+func findRates(
+	threads, size int, available int64, h hindrance,
+) (streamed, gathered, multiplied ratesFinding) {
 	all, err := machine.Measure(threads, size, available)
 	one := all
 	if err == nil && threads > 1 {

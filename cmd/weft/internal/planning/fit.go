@@ -83,9 +83,9 @@ func Fitting(ctx context.Context, job *train.Job, s *setting.Resolved, limit set
 	return nil, nil
 }
 
-// inVain reports whether more partitions will not do for a worker that needs so much more than it has room for,
-// and needed so many bytes in half as many partitions. Of a part that does not depend on them and one that is
-// halved each time, so much is left to save as was saved last; twice that is allowed for.
+// inVain reports whether more partitions will not do for a worker that needs so much more than it has room
+// for, and needed so many bytes in half as many partitions. Of a part that does not depend on them and one
+// that is halved each time, so much is left to save as was saved last; twice that is allowed for.
 func inVain(before int64, now plan.Exceeds) bool {
 	return before < math.MaxInt64 && now.Need-2*(before-now.Need) > now.Room
 }

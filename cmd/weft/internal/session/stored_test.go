@@ -37,8 +37,8 @@ func TestHold(t *testing.T) {
 	require.NoError(t, s.Stored.close())
 }
 
-// TestReplacedOnce: a run's graph is compared once, whatever takes its place meanwhile, and another graph that
-// is asked for anew.
+// TestReplacedOnce: a run's graph is compared once, whatever takes its place meanwhile, and another graph
+// that is asked for anew.
 func TestReplacedOnce(t *testing.T) {
 	store, id := stored(t, 20)
 	other, _ := stored(t, 30)
