@@ -46,6 +46,9 @@ type request struct {
 // the division.
 func (j *Job) Passes(ctx context.Context) (p *Passes, err error) {
 	of := *j
+	if err := of.Options.ReadFiles(); err != nil {
+		return nil, err
+	}
 	if of.Options.Program.Program == nil {
 		return nil, refusal.Errorf("passes are of a program: give --program")
 	}

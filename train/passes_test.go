@@ -1,0 +1,178 @@
+package train
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/nn"
+	"weft/train/worker"
+)
+
+// passesOfLayers are passes of two layers of mean aggregation with a batch norm between them, on a graph.
+func passesOfLayers(t *testing.T, parallel string) (p *Passes, values nn.State) {
+	t.Helper()
+	g := tangle(t, 60, 240)
+	columns := g.Types[0].Features.Columns
+	o := programOptions(t, map[string][]int{"v": {4, columns}, "w": {3, 4}}, `"operations":[
+		{"op":"features","shape":[`+strconv.Itoa(columns)+`]},
+		{"op":"gather","in":[0],"end":"source"},{"op":"scatter","in":[1],"reduce":"mean"},
+		{"op":"parameter","name":"v"},{"op":"linear","in":[2,3]},{"op":"tanh","in":[4]},
+		{"op":"dropout","in":[5],"p":0.5,"path":"a"},
+		{"op":"gather","in":[6],"end":"source"},{"op":"scatter","in":[7],"reduce":"mean"},
+		{"op":"parameter","name":"w"},{"op":"linear","in":[8,9]}],"output":10`)
+	o.Parallel, o.Threads = parallel, 1
+	require.NoError(t, o.Exactly())
+	p, err := (&Job{Graph: g, Options: o}).Passes(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, p.Close()) })
+	values = nn.State{}
+	state, names := p.State()
+	assert.Equal(t, []string{"v", "w"}, slices.Sorted(slices.Values(names)), "the parameters")
+	for name, of := range state {
+		n := 1
+		for _, size := range of.Shape {
+			n *= size
+		}
+		values[name] = nn.Tensor{Shape: of.Shape, Float32: make([]float32, n)}
+		for k := range n {
+			values[name].Float32[k] = float32(math.Sin(float64(3*k+len(name)))) / 2
+		}
+	}
+	return p, values
+}
+
+// call is a pass of given features, and what it returns.
+type call struct {
+	Passes *Passes
+	values nn.State
+	number int
+	output []float32
+}
+
+func (p *call) forward(t *testing.T, features []float32, f worker.Forward) *call {
+	t.Helper()
+	p.output = make([]float32, p.Passes.Vertices*p.Passes.Outputs)
+	f.Values, f.Features, f.Differentiable = p.values, features, features != nil && f.Recording
+	f.Output = []worker.Block{
+		{Columns: 1, Values: p.output[:p.Passes.Vertices]}, {Columns: 2, Values: p.output[p.Passes.Vertices:]},
+	}
+	var err error
+	p.number, err = p.Passes.Forward(f)
+	require.NoError(t, err)
+	return p
+}
+
+// backward are the gradients of Σ output·(1 + k % 3).
+func (p *call) backward(t *testing.T, features int, again bool) (of nn.State, x []float32) {
+	t.Helper()
+	grad := make([]float32, len(p.output))
+	for k := range grad {
+		grad[k] = float32(1 + k%3)
+	}
+	of, x = nn.State{}, make([]float32, features)
+	for name, values := range p.values {
+		of[name] = nn.Tensor{Shape: values.Shape, Float32: make([]float32, len(values.Float32))}
+	}
+	n := p.Passes.Vertices
+	require.NoError(t, p.Passes.Backward(worker.Backward{
+		Pass: p.number, Gradients: of, Features: x, Again: again,
+		Output: []worker.Block{{Columns: 1, Values: grad[:n]}, {Columns: 2, Values: grad[n:]}},
+	}))
+	return of, x
+}
+
+func (p *call) loss() (sum float64) {
+	for k, x := range p.output {
+		sum += float64(x) * float64(1+k%3)
+	}
+	return sum
+}
+
+// TestPasses: gradients of parameters and of features are those of differences; a pass keeps the parameters that
+// it was computed with, and can be run backward again; the results are the same on every mesh, and no pass leaves
+// memory behind.
+func TestPasses(t *testing.T) {
+	type results struct {
+		of nn.State
+		x  []float32
+	}
+	var want results
+	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2"} {
+		p, values := passesOfLayers(t, parallel)
+		features := make([]float32, p.Vertices*p.Features)
+		for k := range features {
+			features[k] = float32(k%11)/8 - .5
+		}
+		train := worker.Forward{Seed: 7, Training: true, Recording: true}
+		first := (&call{Passes: p, values: values}).forward(t, features, train)
+		of, x := first.backward(t, len(features), true)
+		sameOf, sameX := first.backward(t, len(features), false)
+		assert.Equal(t, of, sameOf, "%s: the second backward pass", parallel)
+		assert.Equal(t, x, sameX, "%s: the second backward pass, of the features", parallel)
+		if parallel == "graph=1" {
+			want = results{of, x}
+			differs := func(at *float32, grad float32, what string) {
+				was, losses := *at, [2]float64{}
+				for k, step := range []float32{.01, -.01} {
+					*at = was + step
+					losses[k] = (&call{Passes: p, values: values}).
+						forward(t, features, worker.Forward{Seed: 7, Training: true}).loss()
+				}
+				*at = was
+				assert.Near(t, (losses[0]-losses[1])/.02, float64(grad), 2e-2, what)
+			}
+			differs(&values["v"].Float32[1], of["v"].Float32[1], "v")
+			differs(&values["w"].Float32[6], of["w"].Float32[6], "w")
+			differs(&features[5], x[5], "features")
+		}
+		for name, of := range of {
+			for k, got := range of.Float32 {
+				assert.Near(t, float64(want.of[name].Float32[k]), float64(got), 1e-4, "%s: %s", parallel, name)
+			}
+		}
+		for k, got := range x {
+			assert.Near(t, float64(want.x[k]), float64(got), 1e-5, "%s: features", parallel)
+		}
+		other := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{}) // in evaluation
+		before := live(t, p)
+		dropped := (&call{Passes: p, values: values}).forward(t, features, train)
+		require.NoError(t, p.Drop(dropped.number))
+		require.NoError(t, p.Drop(dropped.number)) // it has ended
+		assert.Equal(t, before, live(t, p), "%s: bytes after a pass that was dropped", parallel)
+		assert.Refused(t, p.Backward(worker.Backward{Pass: dropped.number}), "has no tape")
+		again := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{Seed: 9})
+		assert.Equal(t, other.output, again.output, "%s: in evaluation nothing is drawn", parallel)
+		if parallel == "pipeline=2" {
+			(&call{Passes: p, values: values}).forward(t, features, train)
+			_, err := p.Forward(worker.Forward{Values: values, Output: []worker.Block{}})
+			assert.Refused(t, err, "a pipeline has one pass at a time")
+			continue
+		}
+		kept := (&call{Passes: p, values: values}).forward(t, features, train)
+		changed := nn.State{}
+		for name, of := range values {
+			changed[name] = nn.Tensor{Shape: of.Shape, Float32: make([]float32, len(of.Float32))}
+		}
+		(&call{Passes: p, values: changed}).forward(t, features, worker.Forward{Seed: 7, Training: true})
+		of, x = kept.backward(t, len(features), false)
+		assert.Equal(t, sameOf, of, "%s: with the parameters of the forward pass", parallel)
+		assert.Equal(t, sameX, x, "%s: with the parameters of the forward pass", parallel)
+		assert.Equal(t, before, live(t, p), "%s: bytes after all passes", parallel)
+	}
+}
+
+// live is the live bytes of all workers.
+func live(t *testing.T, p *Passes) (bytes int64) {
+	t.Helper()
+	var all atomic.Int64
+	require.NoError(t, p.all(func(w *worker.Passes) error {
+		all.Add(w.Team.Memory.LiveTensors())
+		return nil
+	}))
+	return all.Load()
+}
