@@ -59,7 +59,8 @@ func (p *call) forward(t *testing.T, features []float32, f worker.Forward) *call
 	p.output = make([]float32, p.Passes.Vertices*p.Passes.Outputs)
 	f.Values, f.Features, f.Differentiable = p.values, features, features != nil && f.Recording
 	f.Output = []worker.Block{
-		{Columns: 1, Values: p.output[:p.Passes.Vertices]}, {Columns: 2, Values: p.output[p.Passes.Vertices:]},
+		{Columns: 1, Values: p.output[:p.Passes.Vertices]},
+		{Columns: 2, Values: p.output[p.Passes.Vertices:]},
 	}
 	var err error
 	p.number, err = p.Passes.Forward(f)
@@ -93,9 +94,9 @@ func (p *call) loss() (sum float64) {
 	return sum
 }
 
-// TestPasses: gradients of parameters and of features are those of differences; a pass keeps the parameters that
-// it was computed with, and can be run backward again; the results are the same on every mesh, and no pass leaves
-// memory behind.
+// TestPasses: gradients of parameters and of features are those of differences; a pass keeps the parameters
+// that it was computed with, and can be run backward again; the results are the same on every mesh, and no
+// pass leaves memory behind.
 func TestPasses(t *testing.T) {
 	type results struct {
 		of nn.State
@@ -132,7 +133,8 @@ func TestPasses(t *testing.T) {
 		}
 		for name, of := range of {
 			for k, got := range of.Float32 {
-				assert.Near(t, float64(want.of[name].Float32[k]), float64(got), 1e-4, "%s: %s", parallel, name)
+				expected := float64(want.of[name].Float32[k])
+				assert.Near(t, expected, float64(got), 1e-4, "%s: %s", parallel, name)
 			}
 		}
 		for k, got := range x {
