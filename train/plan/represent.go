@@ -15,20 +15,20 @@ import (
 // are alike: but for a row more or less, which slices own.
 type workerClass struct {
 	stage   int
+	held    int    // partitions
 	columns string // of each width, in the worker's slice
 	// alone says that no worker of a lower slice is on its machine, whose copy of the edges it may have.
 	alone bool
 }
 
-// classOf is that of a worker of a model with so many columns.
-func (in *Inputs) classOf(number int, widths []int) workerClass {
-	place := in.Mesh.Place(number)
+// classOf is that of a worker at a place, of a model with so many columns, which holds so many partitions.
+func (in *Inputs) classOf(number int, place mesh.Place, held int, widths []int) workerClass {
 	columns := make([]int, len(widths))
 	for i, width := range widths {
 		columns[i] = tp.Columns(width, in.Mesh.Slices, place.Slice)
 	}
 	alone := place.Slice == 0 || in.Machines != nil && in.Machines[number] != in.Machines[number-1]
-	return workerClass{place.Stage, fmt.Sprint(columns), alone}
+	return workerClass{place.Stage, held, fmt.Sprint(columns), alone}
 }
 
 // widths are the columns that slices of a worker's model divide.
@@ -51,7 +51,7 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 	}
 	if in.TakesTurns() {
 		if in.Alike {
-			in.representHolders(by)
+			in.representHolders(by, first.widths)
 		}
 		return by, nil
 	}
@@ -65,7 +65,7 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 	alike := map[workerClass][]int{} // slices of a stage
 	for number := range by {
 		if place := in.Mesh.Place(number); place.Partition == 0 {
-			like := in.classOf(number, first.widths)
+			like := in.classOf(number, place, 1, first.widths)
 			alike[like] = append(alike[like], place.Slice)
 		}
 	}
@@ -87,19 +87,20 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 	return by, nil
 }
 
-// representHolders has the first worker with a slice represent those that hold equally many partitions.
-func (in *Inputs) representHolders(by []int) {
-	held := make([]int, in.Workers)
-	for _, worker := range in.Holders() {
+// representHolders has the first worker of each class represent the others.
+func (in *Inputs) representHolders(by, widths []int) {
+	held, places := make([]int, in.Workers), make([]mesh.Place, in.Workers)
+	for rank, worker := range in.Holders() {
 		held[worker]++
+		places[worker] = in.Mesh.Place(rank)
 	}
+	firsts := map[workerClass]int{}
 	for number := range by {
-		for like := number % in.Mesh.Slices; like < number; like += in.Mesh.Slices {
-			if held[like] == held[number] {
-				by[number] = like
-				break
-			}
+		class := in.classOf(number, places[number], held[number], widths)
+		if _, found := firsts[class]; !found {
+			firsts[class] = number
 		}
+		by[number] = firsts[class]
 	}
 }
 

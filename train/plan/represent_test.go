@@ -33,6 +33,27 @@ func TestLikeness(t *testing.T) {
 	}
 }
 
+// TestHoldersInTurn: by hand, of workers that hold several partitions those are alike that hold as many, of
+// slices with as many columns: of 5 partitions the first worker of a slice holds 3, and the second one 2.
+func TestHoldersInTurn(t *testing.T) {
+	for _, c := range []struct {
+		partitions, workers, slices int
+		widths, want                []int
+	}{
+		{16, 8, 8, []int{8}, []int{0, 1, 1, 1, 1, 1, 1, 1}},
+		{4, 4, 4, []int{2, 8}, []int{0, 1, 2, 1}}, // 0, 1, 0, 1 of 2 columns
+		{5, 4, 2, []int{8}, []int{0, 1, 2, 3}},
+		{8, 8, 2, []int{8}, []int{0, 1, 0, 1, 0, 1, 0, 1}},
+	} {
+		in := Inputs{Asks: Asks{Alike: true}, Config: worker.Config{Resolved: &setting.Resolved{
+			Mesh: mesh.Mesh{Stages: 1, Partitions: c.partitions, Slices: c.slices}, Workers: c.workers,
+		}}}
+		got, err := in.represent(&Worker{widths: c.widths})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got, "%d partitions, %d slices", c.partitions, c.slices)
+	}
+}
+
 // TestNearest: by hand, of 9 partitions the first, the middle one and the last stand for those nearest.
 func TestNearest(t *testing.T) {
 	for of, want := range map[int][]int{

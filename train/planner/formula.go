@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -62,7 +63,9 @@ type load struct {
 func loadOf(c *plan.Counts, r *setting.Resolved, rates *Rates) load {
 	l := load{sent: c.Traffic, rounds: 1}
 	var aggregations, sums, rows, calls float64
-	for k, its := range c.Kernels {
+	// in an order, so that plans have the same sums
+	for _, k := range slices.SortedFunc(maps.Keys(c.Kernels), plan.Kernel.Compare) {
+		its := c.Kernels[k]
 		seconds := rates.Of(k, its)
 		l.kernels += seconds
 		if k.Name == "spmm" {
