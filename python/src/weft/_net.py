@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from . import _calls, _module, _program, _watch, _weights
 from ._compare import compare
@@ -26,12 +26,9 @@ def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
     """The net of a module on a graph."""
     if isinstance(module, Net) or not isinstance(module, nn.Module):
         raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
-    scratch = Scratch()
-    try:
-        with _module.with_gradients():
-            return Net(module, _Model(module, data, settings, scratch))
-    finally:
-        scratch.close()
+    net = Net(module, _Divided(module, data, settings))
+    net._divided.model(module)
+    return net
 
 
 @dataclass
@@ -39,7 +36,7 @@ class _Traced:
     """What a module is traced to."""
 
     schema: Schema
-    state: Any  # of the module, but for the numbers of its tensors
+    state: Any  # of the module, but for the numbers of its tensors, and of its layers that do not train
     program: dict[str, Any]
     outputs: Outputs
     learned: set[str]  # the parameters that have a gradient
@@ -48,18 +45,19 @@ class _Traced:
 _known: weakref.WeakKeyDictionary[nn.Module, _Traced] = weakref.WeakKeyDictionary()
 
 
-def _traced(module: nn.Module, schema: Schema) -> _Traced:
-    """What a module is traced to on a graph: what it was before, if nothing of it has changed."""
+def _traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> _Traced:
+    """What a module is traced to on a graph, with some layers in evaluation: what it was before, if nothing of it
+    has changed."""
     shapes = {
         name: (of.shape, of.dtype)
         for name, of in module.state_dict(keep_vars=True).items()
         if isinstance(of, Tensor)
     }
-    state = _watch.without_tensors(_watch.kept(module)), shapes, _layers(module)
+    state = _watch.without_tensors(_watch.kept(module)), shapes, _layers(module), frozen
     known = _known.get(module)
     if known is not None and (known.schema, known.state) == (schema, state):
         return known
-    outputs = Outputs()
+    outputs = Outputs(frozen)
     with _watch.generators():
         own = copied(module).cpu()
         for p in own.parameters():
@@ -90,30 +88,59 @@ def _says(name: str) -> bool:
     return name != "training" and not name.startswith("_")
 
 
-class _Model:
-    """A model of the program, which a module and its copies call."""
+class _Divided:
+    """A module and its copies on a graph that is divided: a model for each set of layers that are in evaluation
+    while the module trains."""
 
-    def __init__(self, module: nn.Module, data: Data, settings: Mapping[str, Any], scratch: Scratch) -> None:
+    def __init__(self, module: nn.Module, data: Data, settings: Mapping[str, Any]) -> None:
         self.graph = graph_of(data)
-        graph = argument(data, self.graph)
-        schema = Schema.of(_module.counts_of({}, graph))
-        if "" not in schema.features:
+        self.argument = argument(data, self.graph)
+        self.schema = Schema.of(_module.counts_of({}, self.argument))
+        if "" not in self.schema.features:
             raise Refused(
                 "graph: it has several types, and weft.compile takes graphs of one: take weft.train"
             )
-        traced = _traced(module, schema)
-        self.outputs, self.learned, program = traced.outputs, traced.learned, traced.program
         self.layers = _layers(module)
+        self.settings = {name: value for name, value in settings.items() if value is not None}
+        self.models: dict[frozenset[str], _Model] = {}
+
+    def model(self, module: nn.Module) -> _Model:
+        """The model for the layers of a module that are in evaluation."""
+        if _layers(module) != self.layers:
+            raise Refused("module: its layers have changed since it was compiled: compile it again")
+        differ = frozenset(
+            path for path, layer in module.named_modules() if layer.training != module.training
+        )
+        if differ and not module.training:
+            raise Refused(
+                f"module: {min(differ)} is in training, and the module in evaluation: call net.train(), and "
+                "eval() of the layers that do not train"
+            )
+        found = self.models.get(differ)
+        if found is None:
+            scratch = Scratch()
+            try:
+                with _module.with_gradients():
+                    found = self.models[differ] = _Model(module, self, differ, scratch)
+            finally:
+                scratch.close()
+        return found
+
+
+class _Model:
+    """A model of the program."""
+
+    def __init__(self, module: nn.Module, of: _Divided, frozen: frozenset[str], scratch: Scratch) -> None:
+        traced = _traced(module, of.schema, frozen)
+        self.outputs, self.learned, program = traced.outputs, traced.learned, traced.program
         self.draws = any(o["op"] == "dropout" for o in program["operations"])
         file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
         file.write_text(json.dumps(program), encoding="utf-8")
         _weights.write(weights, _weights.of_module(module, program))
-        words = [
-            _program.flag(name, _parallel(value)) for name, value in settings.items() if value is not None
-        ]
+        words = [_program.flag(name, _parallel(value)) for name, value in of.settings.items()]
         self.program = _calls.program()
         self.number = next(self.program.numbers)
-        words += [f"--program={file}", f"--init={weights}", graph]
+        words += [f"--program={file}", f"--init={weights}", of.argument]
         opened = self.program.ask("open", version=_calls.VERSION, net=self.number, arguments=words)
         self.vertices, self.features, self.columns = (
             opened[key] for key in ("vertices", "features", "outputs")
@@ -161,9 +188,9 @@ class Net(nn.Module):  # type: ignore[misc]
     Its parameters, buffers and layers are those of ``module``.
     """
 
-    def __init__(self, module: nn.Module, model: _Model) -> None:
+    def __init__(self, module: nn.Module, divided: _Divided) -> None:
         self.__dict__["module"] = module
-        self.__dict__["_model"] = model
+        self.__dict__["_divided"] = divided
         super().__init__()
         for name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             self.__dict__[name] = module.__dict__[name]
@@ -184,7 +211,7 @@ class Net(nn.Module):  # type: ignore[misc]
         return self.module.load_state_dict(*args, **keywords)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Net:
-        return Net(copy.deepcopy(self.module, memo), self._model)
+        return Net(copy.deepcopy(self.module, memo), self._divided)
 
     def __reduce_ex__(self, _: Any) -> Any:
         raise TypeError(
@@ -192,47 +219,43 @@ class Net(nn.Module):  # type: ignore[misc]
         )
 
     def extra_repr(self) -> str:
-        return f"{self._model.vertices} vertices → {self._model.columns} columns"
+        return f"on {self._divided.graph or self._divided.argument}"
 
-    def forward(self, x: Tensor | None = None) -> Any:
-        """What the module returns for the graph, with x in place of its features: V × F.
+    def forward(self, x: Tensor | None = None, *, samples: bool = False) -> Any:
+        """What the module returns for the graph.
+
+        Args:
+            x: V × F floats in place of the graph's features, with ``samples`` S × V × F.
+            samples: each of the S has a pass of its own, one after the other; the outputs are stacked.
 
         Raises:
             Refused: x or a parameter is not what it was made for.
             Failed: the work failed.
         """
-        model = self._model
+        model = self._divided.model(self.module)
+        if samples:
+            if not isinstance(x, Tensor) or x.dim() != 3 or len(x) == 0:
+                raise Refused("samples: x is S × V × F: a matrix of features for each sample")
+            of = [tree_flatten(self.forward(one)) for one in x]
+            return tree_unflatten(
+                [torch.stack(made) for made in zip(*(leaves for leaves, _ in of))], of[0][1]
+            )
         if x is not None:
-            x = self._given(x)
-        if _layers(self.module) != model.layers:
-            raise Refused("module: its layers have changed since it was compiled: compile it again")
-        state = self._state()
+            _check_features(x, model)
+        state = self._state(model)
         parameters = [state[name] for name in model.parameters]
         gradient = torch.is_grad_enabled() and any(
             of.requires_grad for of in (*parameters, *([] if x is None else [x]))
         )
-        call = _Call(model, state, self._mode(), gradient)
+        call = _Call(model, state, self.training, gradient)
         made = _Pass.apply(call, x, *parameters)
         return tree_unflatten(list(made), model.outputs.tree)
 
-    def _given(self, x: Tensor) -> Tensor:
-        model = self._model
-        if (
-            not isinstance(x, Tensor)
-            or not x.is_floating_point()
-            or tuple(x.shape) != (model.vertices, model.features)
-        ):
-            kind = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-            raise Refused(
-                f"x: is {kind}: give floats of {model.vertices} vertices × {model.features} features"
-            )
-        return x
-
-    def _state(self) -> dict[str, Tensor]:
+    def _state(self, model: _Model) -> dict[str, Tensor]:
         """The module's tensors by all their names."""
         state: dict[str, Tensor] = dict(self.named_parameters(remove_duplicate=False))
         state.update(self.named_buffers(remove_duplicate=False))
-        for names in (self._model.parameters, self._model.buffers):
+        for names in (model.parameters, model.buffers):
             for name, shape in names.items():
                 of = state.get(name)
                 if of is None or tuple(of.shape) != shape or of.dtype != torch.float32:
@@ -243,22 +266,11 @@ class Net(nn.Module):  # type: ignore[misc]
                     )
         return state
 
-    def _mode(self) -> bool:
-        """Whether the module trains."""
-        modes = {
-            layer.training for layer in self.module.modules() if layer is not self.module and _differs(layer)
-        }
-        if len(modes | {self.module.training}) > 1:
-            raise Refused(
-                "module: some of its layers are in training, and others in evaluation: call net.train() or "
-                "net.eval()"
-            )
-        return bool(self.module.training)
 
-
-def _differs(layer: nn.Module) -> bool:
-    """Whether a layer computes something else in training."""
-    return isinstance(layer, (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase))
+def _check_features(x: Tensor, model: _Model) -> None:
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.shape != (model.vertices, model.features):
+        kind = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+        raise Refused(f"x: is {kind}: give floats of {model.vertices} vertices × {model.features} features")
 
 
 class _Call:

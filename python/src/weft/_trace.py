@@ -231,7 +231,8 @@ def _tensors(
 class Outputs:
     """What forward returns, a tensor or several in tuples and dicts, as one: their columns beside each other."""
 
-    def __init__(self) -> None:
+    def __init__(self, frozen: Iterable[str] = ()) -> None:
+        self.frozen = frozen  # the paths of layers that stay in evaluation
         self.tree: Any = None
         self.shapes: list[tuple[int, ...]] = []  # of a row of each tensor
         self.whole: list[bool] = []  # it has no rows of vertices: it is of the whole graph
@@ -334,6 +335,12 @@ class Called(nn.Module):  # type: ignore[misc]
                 f"model: forward takes {p.name}: weft gives x{dicts}, edge_index{dicts}, edge_attr{dicts} and "
                 f"edge_weight{dicts}, by these names"
             )
+
+    def train(self, mode: bool = True) -> Called:
+        super().train(mode)
+        for path in self.outputs.frozen if self.outputs is not None else ():
+            self.of.get_submodule(path).training = False
+        return self
 
     def forward(self, tensors: Mapping[str, Tensor]) -> Any:
         given = {self.given[name]: tensor for name, tensor in tensors.items()}

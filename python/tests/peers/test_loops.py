@@ -393,6 +393,23 @@ def averaged(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
         yield net().norm()
 
 
+def stays(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """A batch norm stays in evaluation for some of the steps: its running statistics are read, and stay."""
+    norm = next(of for of in net.modules() if isinstance(of, nn.BatchNorm1d))
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for step in range(4):
+        net.train()
+        if step % 2:
+            norm.eval()
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x + step), Y)
+        loss.backward()
+        optimizer.step()
+        yield loss
+    net.eval()
+    yield net().norm()
+
+
 def several(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
     """Outputs in a dict, of which one has no part in a loss: what it alone depends on has no gradient."""
     optimizer = torch.optim.SGD(net.parameters(), 0.05)
@@ -412,6 +429,7 @@ def several(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
 
 MESHES = ("graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2", "partitions=3")
 ALL = [
+    *((stays, "batch", "graph=3"), (stays, "batch", "tensor=2")),
     *(
         (plain, module, mesh)
         for module, mesh in zip(MODULES, (*MESHES, *MESHES))
@@ -530,6 +548,19 @@ def test_draws_as_torch() -> None:
     assert torch.equal(net().detach(), expected)
 
 
+def test_samples() -> None:
+    """Each of several samples on one graph has a pass of its own; the batch is one output."""
+    net = weft.compile(made("several"), GRAPHS["plain"], parallel="graph=2")
+    xs = torch.stack([X, X * 2, X + 1]).requires_grad_()
+    batch, alone = net(xs, samples=True), [net(x) for x in xs.detach()]
+    assert batch["logits"].shape == (3, V, CLASSES) and batch["of"][1].shape == (3, 8)
+    for s, one in enumerate(alone):
+        assert torch.equal(batch["logits"][s], one["logits"]) and torch.equal(batch["of"][1][s], one["of"][1])
+    (grad,) = torch.autograd.grad(batch["logits"][1].sum(), xs)
+    assert float(grad[1].abs().sum()) > 0 and float(grad[[0, 2]].abs().sum()) == 0
+    refused(weft.Refused, "samples: x is S × V × F", lambda: net(X, samples=True))
+
+
 def test_outputs_own_their_memory() -> None:
     """No later pass writes into an output, and what is written into one changes no gradient."""
     net = weft.compile(made("gcn"), GRAPHS["plain"])
@@ -599,9 +630,10 @@ def test_refusals() -> None:
     loss = net().sum()
     loss.backward()
     refused(RuntimeError, "backward through the graph a second time", loss.backward)
-    module.norm.eval()
-    refused(weft.Refused, "some of its layers are in training", net)
-    module.train()
+    net.eval()
+    module.norm.train()
+    refused(weft.Refused, "norm is in training, and the module in evaluation", net)
+    net.train()
     module.norm.eps = 1e-3
     refused(weft.Refused, "its layers have changed", net)
     module.norm.eps = 1e-5
