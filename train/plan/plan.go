@@ -153,6 +153,9 @@ type Asks struct {
 	Most int
 	// LargerBy is axis.Env's.
 	LargerBy float64
+	// InMemory is the plan of the same inputs without a memory limit, where nothing rests; nil: it is made
+	// where matrices may rest. Several processes have none.
+	InMemory *Plan
 }
 
 // links says whether Sent.Links are asked for.
@@ -231,7 +234,7 @@ func (p *Plan) rest(ctx context.Context, in Inputs) error {
 	limit := int64(in.MemoryLimit)
 	memory := in.with(in.MemoryLimit, "")
 	memory.Savings = in.savings()[0]
-	workers, all, err := memory.largest(ctx)
+	workers, all, err := memory.known(ctx)
 	if err != nil {
 		return err
 	}
@@ -369,6 +372,14 @@ func (in Inputs) largest(ctx context.Context) (workers []Worker, memory int64, e
 	}
 	memory, err = in.ranks().Largest(most(workers))
 	return workers, memory, err
+}
+
+// known is largest of inputs without a disk, whose plan Asks.InMemory may be.
+func (in Inputs) known(ctx context.Context) (workers []Worker, memory int64, err error) {
+	if in.InMemory != nil {
+		return in.InMemory.Workers, most(in.InMemory.Workers), nil
+	}
+	return in.largest(ctx)
 }
 
 // ranks are the processes that plan together.

@@ -145,7 +145,7 @@ func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) 
 	size := 0 // the larger of two
 	all, err := c.ofSizes(r, func(vertices int) (p plan.Plan, err error) {
 		size = vertices
-		small, err = c.ofVertices(ctx, vertices, o, r, on)
+		small, err = c.ofVertices(ctx, vertices, o, nil, r, on)
 		return small, err
 	})
 	if err != nil {
@@ -159,7 +159,7 @@ func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) 
 	}
 	o.MemoryLimit = setting.Bytes(float64(smaller)*float64(limit)/float64(needs)) * setting.Bytes(sharing)
 	o.Offload = r.Offload
-	rests, err := c.ofVertices(ctx, size, o, r, on)
+	rests, err := c.ofVertices(ctx, size, o, &small, r, on)
 	if err != nil {
 		return all, err
 	}
@@ -171,13 +171,14 @@ func (c *Counts) ofSize(ctx context.Context, o setting.Options, r *setting.Resol
 	on *Machine,
 ) (plan.Plan, error) {
 	return c.ofSizes(r, func(vertices int) (plan.Plan, error) {
-		return c.ofVertices(ctx, vertices, o, r, on)
+		return c.ofVertices(ctx, vertices, o, nil, r, on)
 	})
 }
 
-// ofVertices plans so many vertices in place of the graph's.
-func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options, r *setting.Resolved,
-	on *Machine,
+// ofVertices plans so many vertices in place of the graph's. inMemory is their plan where nothing rests; nil:
+// it is not known.
+func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options, inMemory *plan.Plan,
+	r *setting.Resolved, on *Machine,
 ) (plan.Plan, error) {
 	job, err := c.within(r.Mesh.Partitions, vertices).Job(o)
 	if err != nil {
@@ -185,7 +186,7 @@ func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options
 	}
 	on.prepare(job, r.Workers)
 	return job.PlanWith(ctx, plan.Asks{
-		Counts: true, Alike: true, LargerBy: float64(c.Vertices) / float64(vertices),
+		Counts: true, Alike: true, LargerBy: float64(c.Vertices) / float64(vertices), InMemory: inMemory,
 	})
 }
 
