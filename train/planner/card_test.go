@@ -190,7 +190,7 @@ func TestLaunchesByCounts(t *testing.T) {
 		}
 		of, larger := all[0].Workers[0].Counts, all[1].Workers[0].Counts
 		assert.Equal(t, of.Steps(), larger.Steps(), mesh)
-		real, err := wide(few).ofVertices(t.Context(), few, o, r, on)
+		real, err := wide(few).ofVertices(t.Context(), few, o, nil, r, on)
 		require.NoError(t, err, mesh)
 		assert.Equal(t, of.Steps(), real.Workers[0].Counts.Steps(), "%s: the graph's own plan", mesh)
 		for name, of := range map[string][2]int64{
@@ -218,13 +218,13 @@ func restsByCounts(t *testing.T, on *Machine, parallel string, partitions int, h
 	o.Parallel, o.Partitions = parallel, setting.Partitions(partitions)
 	r, err := o.Resolve()
 	require.NoError(t, err)
-	whole, err := c.ofVertices(context.Background(), c.Vertices, o, r, on)
+	whole, err := c.ofVertices(context.Background(), c.Vertices, o, nil, r, on)
 	require.NoError(t, err)
 	_, needs := whole.Most()
 	o.Offload, o.MemoryLimit = setting.RAM, setting.Bytes(has*float64(needs))*setting.Bytes(r.Workers)
 	r, err = o.Resolve()
 	require.NoError(t, err)
-	want, err := c.ofVertices(context.Background(), c.Vertices, o, r, on)
+	want, err := c.ofVertices(context.Background(), c.Vertices, o, nil, r, on)
 	require.NoError(t, err)
 	got, err := c.plan(context.Background(), r, on)
 	require.NoError(t, err)
