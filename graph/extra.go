@@ -2,7 +2,6 @@ package graph
 
 import (
 	"regexp"
-	"slices"
 
 	"weft/internal/refusal"
 )
@@ -48,14 +47,16 @@ func describeArrays(all []Array) (d []ArrayShape) {
 }
 
 func checkArrayShapes(all []ArrayShape) error {
-	for k, a := range all {
+	seen := make(map[string]bool, len(all))
+	for _, a := range all {
 		if !IsArrayName(a.Name) || a.Columns < 1 || a.Dtype != Int64 && a.Dtype != Float32 {
 			return refusal.Errorf("array %.70q of %.20q with %d columns is not possible", a.Name, a.Dtype,
 				a.Columns)
 		}
-		if slices.ContainsFunc(all[:k], func(b ArrayShape) bool { return a.Name == b.Name }) {
+		if seen[a.Name] {
 			return refusal.Errorf("two arrays are called %q", a.Name)
 		}
+		seen[a.Name] = true
 	}
 	return nil
 }

@@ -330,6 +330,10 @@ func (m *idMap) owned(p int) int { return int(m.firsts[p+1] - m.firsts[p]) }
 // joined returns the vertex types that each edge type joins, if its name says so.
 func (c *config) joined() ([][2]int, error) {
 	all := make([][2]int, len(c.edgeTypes))
+	numbers := make(map[string]int, len(c.vertexTypes))
+	for t, name := range slices.Backward(c.vertexTypes) { // of equal names the first
+		numbers[name] = t
+	}
 	for k, name := range c.edgeTypes {
 		source, _, target := canonical(name)
 		switch {
@@ -337,8 +341,10 @@ func (c *config) joined() ([][2]int, error) {
 		case source == "":
 			all[k] = [2]int{-1, -1}
 		default:
-			all[k] = [2]int{slices.Index(c.vertexTypes, source), slices.Index(c.vertexTypes, target)}
-			if min(all[k][0], all[k][1]) < 0 {
+			from, isFrom := numbers[source]
+			to, isTo := numbers[target]
+			all[k] = [2]int{from, to}
+			if !isFrom || !isTo {
 				return nil, fmt.Errorf("%.80q joins vertex types that are not there", name)
 			}
 		}

@@ -132,8 +132,20 @@ func (r *reader) emptied(s *stores) *stores {
 // join adds the k-th graph of a list, whose vertices follow those of the graphs before.
 func (s *stores) join(more *stores, bounds vertexBounds, k int) error {
 	alike := s.typed == more.typed && len(s.vertices) == len(more.vertices) && len(s.edges) == len(more.edges)
+	vertices := make(map[string]*store, len(more.vertices))
+	for _, v := range slices.Backward(more.vertices) { // of equal names the first
+		vertices[v.name] = v
+	}
+	type edgeType struct {
+		ends     [2]string
+		relation string
+	}
+	edges := make(map[edgeType]*store, len(more.edges))
+	for _, e := range slices.Backward(more.edges) {
+		edges[edgeType{e.ends, e.relation}] = e
+	}
 	for _, v := range s.vertices {
-		from := more.named(v.name)
+		from := vertices[v.name]
 		alike = alike && from != nil
 		if !alike {
 			break
@@ -147,33 +159,21 @@ func (s *stores) join(more *stores, bounds vertexBounds, k int) error {
 		bounds[v.name] = append(bounds[v.name], bounds[v.name][k]+int64(from.count))
 	}
 	for _, e := range s.edges {
-		at := slices.IndexFunc(more.edges, func(from *store) bool {
-			return from.relation == e.relation && from.ends == e.ends
-		})
-		alike = alike && at >= 0
+		from := edges[edgeType{e.ends, e.relation}]
+		alike = alike && from != nil
 		if !alike {
 			return e.reader.refusef("a graph with other types than the first of a list: give graphs of " +
 				"the same types of vertices and edges")
 		}
-		if err := e.joinEdges(more.edges[at],
+		if err := e.joinEdges(from,
 			[2]int64{bounds[e.ends[0]][k], bounds[e.ends[1]][k]}); err != nil {
 			return err
 		}
 		if s.typed {
-			e.drop(more.edges[at])
+			e.drop(from)
 		}
 	}
 	s.global = more.global
-	return nil
-}
-
-// named is the store of a vertex type, nil if there is none.
-func (s *stores) named(name string) *store {
-	for _, v := range s.vertices {
-		if v.name == name {
-			return v
-		}
-	}
 	return nil
 }
 
