@@ -1,0 +1,70 @@
+"""The time of a pass of weft.compile beside that of an epoch of weft.train, of the same module in one process.
+
+Both are called in turn. An epoch of weft.train has its loss and its step besides; it evaluates nothing. What
+PyTorch's own loss takes is told apart.
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+import weft
+from torch import nn
+from torch_geometric.nn import SAGEConv
+
+
+class Net(nn.Module):
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        widths = [features, hidden, hidden, classes]
+        self.layers = nn.ModuleList(SAGEConv(a, b) for a, b in zip(widths, widths[1:]))
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers[:-1]:
+            x = F.relu(layer(x, edge_index))
+        return self.layers[-1](x, edge_index)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vertices", type=int, default=60_000)
+    parser.add_argument("--degree", type=int, default=15)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--classes", type=int, nargs="+", default=[64, 256])
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    torch.manual_seed(0)
+    v = given.vertices
+    edges, x = torch.randint(v, (2, v * given.degree)), torch.randn(v, 128)
+    print(f"SAGE 3 × {given.hidden}, {v:,} vertices, {v * given.degree:,} edges, medians of {given.rounds} rounds")
+    for classes in given.classes:
+        y = torch.randint(classes, (v,))
+        graph = weft.Graph(edge_index=edges, x=x, y=y, split="random:60/20/20")
+        module = Net(128, given.hidden, classes)
+        net = weft.compile(module, graph)
+        passes, losses, epochs = [], [], []
+        for _ in range(given.rounds):
+            for _ in range(3):
+                begin = time.perf_counter()
+                out = net()
+                ours = time.perf_counter() - begin
+                begin = time.perf_counter()
+                logits = out.detach().requires_grad_()
+                F.cross_entropy(logits, y).backward()
+                losses.append(time.perf_counter() - begin)
+                begin = time.perf_counter()
+                out.backward(logits.grad)
+                passes.append(ours + time.perf_counter() - begin)
+            run = weft.train(graph, model=module, epochs=4, eval_every=4, checkpoint_every=0, progress=False)
+            epochs += run.summary["epoch_seconds"][1:]
+        one, epoch, loss = map(statistics.median, (passes, epochs, losses))
+        print(
+            f"{classes} outputs: a pass {1e3 * one:.0f} ms, an epoch of weft.train {1e3 * epoch:.0f} ms, ratio "
+            f"{one / epoch:.2f}; PyTorch's loss {1e3 * loss:.0f} ms"
+        )
+
+
+if __name__ == "__main__":
+    main()
