@@ -1,6 +1,10 @@
 package nn
 
-import "weft/tensor"
+import (
+	"slices"
+
+	"weft/tensor"
+)
 
 // The values of a model's parameters may be those of a caller, who gives them to each pass and gets their
 // gradients: State tensors in the shapes that files hold.
@@ -35,6 +39,21 @@ func (ps *Params) TakeBuffers(state State) {
 		} else {
 			copy(state[b.Name].Float32, b.Values)
 		}
+	}
+}
+
+// BufferValues copies the values of all buffers, for SetBufferValues.
+func (ps *Params) BufferValues() (values [][]float32) {
+	for _, b := range ps.Buffers {
+		values = append(values, slices.Clone(b.Values))
+	}
+	return values
+}
+
+// SetBufferValues sets what BufferValues has returned.
+func (ps *Params) SetBufferValues(values [][]float32) {
+	for k, b := range ps.Buffers {
+		copy(b.Values, values[k])
 	}
 }
 

@@ -75,8 +75,8 @@ type Buffer struct {
 	shape []int // in files; nil: that of a vector
 }
 
-// inFiles is the buffer's shape in files.
-func (b *Buffer) inFiles() []int {
+// InFiles is the buffer's shape in files.
+func (b *Buffer) InFiles() []int {
 	if b.shape == nil {
 		return []int{len(b.Values)}
 	}
@@ -462,7 +462,7 @@ func (ps *Params) State() State {
 		if b.Count != nil {
 			state[b.Name] = Tensor{Shape: []int{}, Int64: []int64{*b.Count}}
 		} else {
-			state[b.Name] = Tensor{Shape: b.inFiles(), Float32: slices.Clone(b.Values)}
+			state[b.Name] = Tensor{Shape: b.InFiles(), Float32: slices.Clone(b.Values)}
 		}
 	}
 	for _, c := range ps.cancelled {
@@ -596,7 +596,7 @@ func (ps *Params) Load(state State) error {
 			*b.Count = v.Int64[0]
 			continue
 		}
-		values, err := floats(b.Name, b.inFiles())
+		values, err := floats(b.Name, b.InFiles())
 		if err != nil {
 			return err
 		}

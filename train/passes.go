@@ -3,10 +3,12 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
 	"weft/comm"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
@@ -28,12 +30,13 @@ type Passes struct {
 	mu    sync.Mutex
 	asked []chan request // by rank
 	done  chan struct{}  // the workers have ended
-	err   error          // with this error
-	made  int            // passes so far
-	live  map[int]bool   // those that record, and have not ended
-	last  [][]float32    // the parameters of the pass before
-	names []string       // of the parameters
-	state nn.State       // of the model's parameters and buffers, in the shapes that files hold
+	fails sync.Once
+	fault chan struct{} // a worker fails: the others end
+	err   error         // with this error
+	live  map[int]bool  // those that record, and have not ended
+	last  [][]float32   // the parameters of the pass before
+	names []string      // of the parameters
+	state nn.State      // of the model's parameters and buffers, in the shapes that files hold
 }
 
 // request is work of all workers.
@@ -66,7 +69,7 @@ func (j *Job) Passes(ctx context.Context) (p *Passes, err error) {
 	}
 	p = &Passes{
 		Vertices: s.whole.Vertices, Features: s.whole.Types[0].FeatureColumns, Outputs: s.Outputs,
-		done: make(chan struct{}), live: map[int]bool{}, state: nn.State{},
+		done: make(chan struct{}), fault: make(chan struct{}), live: map[int]bool{}, state: nn.State{},
 	}
 	for range ranks {
 		p.asked = append(p.asked, make(chan request))
@@ -74,7 +77,15 @@ func (j *Job) Passes(ctx context.Context) (p *Passes, err error) {
 	began := make(chan struct{}, ranks)
 	go func() {
 		defer close(p.done)
-		p.err = of.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
+		p.err = of.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) (err error) {
+			defer func() {
+				if fault := recover(); fault != nil {
+					err = launch.Recovered(fault, fmt.Sprintf(" on worker %d", c.Rank()))
+				}
+				if err != nil {
+					p.fails.Do(func() { close(p.fault) })
+				}
+			}()
 			w, err := worker.NewPasses(s.Config, team, c, share)
 			if err != nil {
 				return err
@@ -108,7 +119,7 @@ func (p *Passes) describe(w *worker.Passes) {
 		if b.Count != nil {
 			p.state[b.Name] = nn.Tensor{Shape: []int{}, Int64: []int64{0}}
 		} else {
-			p.state[b.Name] = nn.Tensor{Shape: []int{len(b.Values)}}
+			p.state[b.Name] = nn.Tensor{Shape: b.InFiles()}
 		}
 	}
 }
@@ -121,7 +132,12 @@ func (p *Passes) serve(w *worker.Passes, c *comm.Comm) error {
 	for {
 		var r request
 		var more bool
-		c.Await(func() { r, more = <-p.asked[c.Rank()] })
+		c.Await(func() {
+			select {
+			case r, more = <-p.asked[c.Rank()]:
+			case <-p.fault:
+			}
+		})
 		if !more {
 			return nil
 		}
@@ -162,18 +178,17 @@ func (p *Passes) ended() error {
 	return p.err
 }
 
-// Forward runs the model forward, and returns the number of the pass. f.Pass and f.Changed are its own to
-// set.
-func (p *Passes) Forward(f worker.Forward) (pass int, err error) {
-	p.made++
-	f.Pass, f.Changed = p.made, p.changed(f.Values)
+// Forward runs the model forward. f.Pass is a number that no pass has had, and f.Changed its own to set.
+func (p *Passes) Forward(f worker.Forward) error {
+	f.Changed = p.changed(f.Values)
 	if err := p.all(func(w *worker.Passes) error { return w.Forward(f) }); err != nil {
-		return 0, err
+		p.last = nil // the workers may have others
+		return err
 	}
 	if f.Recording {
 		p.live[f.Pass] = true
 	}
-	return f.Pass, nil
+	return nil
 }
 
 // changed reports whether the parameters differ from those of the pass before.

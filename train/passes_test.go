@@ -13,7 +13,7 @@ import (
 	"weft/train/worker"
 )
 
-// passesOfLayers are passes of two layers of mean aggregation with a batch norm between them, on a graph.
+// passesOfLayers are passes of two layers of mean aggregation with dropout between them, on a graph.
 func passesOfLayers(t *testing.T, parallel string) (p *Passes, values nn.State) {
 	t.Helper()
 	g := tangle(t, 60, 240)
@@ -54,6 +54,9 @@ type call struct {
 	output []float32
 }
 
+// made is the number of the last pass.
+var made int
+
 func (p *call) forward(t *testing.T, features []float32, f worker.Forward) *call {
 	t.Helper()
 	p.output = make([]float32, p.Passes.Vertices*p.Passes.Outputs)
@@ -62,9 +65,9 @@ func (p *call) forward(t *testing.T, features []float32, f worker.Forward) *call
 		{Columns: 1, Values: p.output[:p.Passes.Vertices]},
 		{Columns: 2, Values: p.output[p.Passes.Vertices:]},
 	}
-	var err error
-	p.number, err = p.Passes.Forward(f)
-	require.NoError(t, err)
+	made++
+	f.Pass, p.number = made, made
+	require.NoError(t, p.Passes.Forward(f))
 	return p
 }
 
@@ -150,9 +153,18 @@ func TestPasses(t *testing.T) {
 		again := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{Seed: 9})
 		assert.Equal(t, other.output, again.output, "%s: in evaluation nothing is drawn", parallel)
 		if parallel == "pipeline=2" {
-			(&call{Passes: p, values: values}).forward(t, features, train)
-			_, err := p.Forward(worker.Forward{Values: values, Output: []worker.Block{}})
-			assert.Refused(t, err, "a pipeline has one pass at a time")
+			live := (&call{Passes: p, values: values}).forward(t, features, train)
+			values["v"].Float32[0]++
+			assert.Refused(t, p.Forward(worker.Forward{Pass: -1, Values: values, Output: []worker.Block{}}),
+				"a pipeline has one pass at a time")
+			require.NoError(t, p.Drop(live.number))
+			changed := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})
+			values["v"].Float32[0]--
+			same := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})
+			assert.Equal(t, other.output, same.output)
+			if slices.Equal(changed.output, other.output) {
+				t.Error("a pass has the parameters from before one that was refused")
+			}
 			continue
 		}
 		kept := (&call{Passes: p, values: values}).forward(t, features, train)

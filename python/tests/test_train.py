@@ -221,6 +221,7 @@ def test_interrupt_of_the_start(graph, monkeypatch, moment):
             if trains and moment == "after":
                 signal.raise_signal(signal.SIGINT)
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it is ignored
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(subprocess, "Popen", Popen)
         train(graph, epochs=100_000, out="run")

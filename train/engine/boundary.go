@@ -25,13 +25,24 @@ type chunkPass struct {
 
 // forward runs the stage's blocks on a chunk. With recomputation it records nothing.
 func (p *Pipeline) forward(c *chunkPass, call *Call) gnn.State {
-	if given := call.given(0); given != nil && p.first() {
-		c.given = p.chunkRows(tensor.Activations, given, c)
-	}
+	p.give(c, call)
 	t := call.tape(p.Team)
 	t.Recording = call.Recording && !p.Recompute
 	p.observe(t, trace.Forward)
 	return p.record(c, call, t)
+}
+
+// give gives a chunk its rows of the features that come with the call, if they do.
+func (p *Pipeline) give(c *chunkPass, call *Call) {
+	if given := call.given(0); given != nil && p.first() {
+		c.given = p.chunkRows(tensor.Activations, given, c)
+	}
+}
+
+// takeBack releases what give has given.
+func (c *chunkPass) takeBack() {
+	c.given.Release()
+	c.given = nil
 }
 
 func (p *Pipeline) record(c *chunkPass, call *Call, t *autograd.Tape) gnn.State {
@@ -107,8 +118,7 @@ func (p *Pipeline) discard(c *chunkPass, call *Call) {
 		c.out.Rows[0].Tape().Discard()
 	}
 	c.ledger, c.came = nil, nil
-	c.given.Release()
-	c.given = nil
+	c.takeBack()
 }
 
 // joinGradient copies the gradient of a chunk's rows of the features that a call gives to their places.
@@ -125,8 +135,7 @@ func (p *Pipeline) joinGradient(all *tensor.Matrix, c *chunkPass, call *Call) *t
 		p.Team.Scatter(all, part, c.Places)
 		part.Release()
 	}
-	c.given.Release()
-	c.given = nil
+	c.takeBack()
 	return all
 }
 

@@ -104,6 +104,9 @@ func (p *Pipeline) Inputs() []*autograd.RowSet {
 
 // Forward implements Engine.
 func (p *Pipeline) Forward(of Call) Pass {
+	if !of.Training && !of.Recording { // which is exact, however many chunks there are
+		return inferred{p.output(p.infer(len(p.model), p.graph.Together, &of), 0)}
+	}
 	p.warmUp()
 	call := &of
 	spent := p.spend()
@@ -226,32 +229,48 @@ func (p *Pipeline) span(direction string, k int) trace.Span {
 func (p *Pipeline) warmUp() {
 	if p.HistoryStart == axis.Warm && !p.warm {
 		p.warm = true
-		p.infer(len(p.model), p.graph.Warm).Release()
+		p.infer(len(p.model), p.graph.Warm, &Call{}).Release()
 	}
 }
 
 // Infer implements Inference. It is exact, as all chunks compute a layer before any computes the next.
 func (p *Pipeline) Infer(without int) *autograd.Var {
-	result := p.infer(min(len(p.model), len(p.Blocks)-without-p.from), p.graph.Together)
+	result := p.infer(min(len(p.model), len(p.Blocks)-without-p.from), p.graph.Together, &Call{})
 	return p.output(result, without)
 }
 
 // infer runs the first blocks of the stage on the chunks. run calls pass for each chunk. On the last stage
 // infer returns the result for all rows.
-func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor.Matrix) {
+func (p *Pipeline) infer(blocks int, run func(pass func(k int)), call *Call) (result *tensor.Matrix) {
 	states := p.states(p.inOrder(), coding{})
 	next := p.outbox(+1, nil, coding{})
 	run(func(k int) {
 		c := p.chunks[k]
 		c.came = states.take()
-		out := p.result(p.model[:blocks].Forward(p.begin(c, &Call{}, autograd.NewTape(p.Team))))
+		p.give(c, call)
+		out := p.result(p.model[:blocks].Forward(p.begin(c, call, autograd.NewTape(p.Team))))
 		if p.last() {
 			result = p.join(result, c, out)
 		} else {
 			next.send(held(out.Vars()), c)
 		}
 		drop(out.Vars())
+		c.takeBack()
 	})
 	next.finish()
 	return result
 }
+
+// inferred is the Pass of an inference, which has no backward pass.
+type inferred struct{ output *autograd.Var }
+
+// Output implements Pass.
+func (p inferred) Output() *autograd.Var { return p.output }
+
+// Backward implements Pass: there is none.
+func (p inferred) Backward(*tensor.Matrix) []*tensor.Matrix {
+	panic("engine: an inference has no backward pass")
+}
+
+// Discard implements Pass.
+func (p inferred) Discard() { p.output.Drop() }

@@ -32,8 +32,9 @@ type values struct {
 // livePass is a pass that may be run backward.
 type livePass struct {
 	engine.Pass
-	call   engine.Call
-	values *values
+	call    engine.Call
+	values  *values
+	buffers [][]float32 // of a pass that may be repeated
 }
 
 // Forward is what a forward pass is given, and where its results go.
@@ -91,6 +92,11 @@ func (p *Passes) Forward(f Forward) error {
 			"before has not run backward: call backward first, drop its output, or take --parallel graph=%d",
 			p.Parallel, p.Workers)}
 	}
+	if p.inChunks() && f.Recording && !f.Training {
+		return &launch.Common{Err: refusal.Errorf("--chunks %d: chunks read each other's rows of passes before, and "+
+			"a pass in evaluation has its own: call it under torch.no_grad, or take --chunks %d", p.Chunks,
+			p.Groups.Mesh.Partitions)}
+	}
 	if f.Training {
 		p.epoch++
 	}
@@ -107,6 +113,7 @@ func (p *Passes) Forward(f Forward) error {
 			call.Features = append(call.Features, given)
 		}
 	}
+	buffers := p.Params.BufferValues()
 	pass := p.engine.Forward(call)
 	output, from := pass.Output().Value(), 0
 	for _, b := range f.Output {
@@ -119,7 +126,7 @@ func (p *Passes) Forward(f Forward) error {
 			p.Params.TakeBuffers(f.Values)
 		}
 	}
-	live := &livePass{pass, call, p.values}
+	live := &livePass{pass, call, p.values, buffers}
 	live.values.users++
 	if f.Recording {
 		p.live[f.Pass] = live
@@ -143,8 +150,17 @@ func (p *Passes) give(f *Forward) {
 	p.Params.Give(f.Values)
 }
 
+// inChunks reports whether chunks of a partition read each other's rows of passes before.
+func (p *Passes) inChunks() bool {
+	return p.Groups.Mesh.Stages > 1 && p.Stage.Count > 1
+}
+
 // Backward runs a pass backward, and ends it.
 func (p *Passes) Backward(b Backward) error {
+	if b.Again && p.inChunks() {
+		return &launch.Common{Err: refusal.Errorf("--chunks %d: a pass in chunks is not repeated: leave out "+
+			"retain_graph=True, or take --chunks %d", p.Chunks, p.Groups.Mesh.Partitions)}
+	}
 	live := p.live[b.Pass]
 	output := live.Output().Value()
 	grad := p.Team.Memory.New(tensor.Gradients, output.Rows, output.Cols)
@@ -175,6 +191,9 @@ func (p *Passes) repeat(live *livePass) {
 		now := p.Params.Swap(old)
 		defer p.Params.Swap(now)
 	}
+	now := p.Params.BufferValues()
+	p.Params.SetBufferValues(live.buffers)
+	defer p.Params.SetBufferValues(now)
 	live.Pass = p.engine.Forward(live.call)
 }
 

@@ -44,6 +44,7 @@ class Program:
         self.owner = os.getpid()
         self.turn = threading.Lock()
         self.ended = ""  # why it has ended
+        self.late = False  # a request was interrupted, and may be under way
         self.numbers = itertools.count(1)  # of requests, models and memory
         self.idle: deque[tuple[int, mmap.mmap]] = deque()  # shared memory that nobody uses
         self.memories, self.passes, self.models = Watched(), Watched(), Watched()
@@ -74,10 +75,12 @@ class Program:
 
     def _read(self) -> None:
         """Reads answers, in a thread of its own: an interrupt takes none of them apart."""
-        with contextlib.suppress(OSError), self.socket.makefile("rb") as stream:
-            while len(head := stream.read(4)) == 4:
-                self.answers.put(json.loads(stream.read(int.from_bytes(head, "little"))))
-        self.answers.put(None)
+        try:
+            with contextlib.suppress(OSError), self.socket.makefile("rb") as stream:
+                while len(head := stream.read(4)) == 4:
+                    self.answers.put(json.loads(stream.read(int.from_bytes(head, "little"))))
+        finally:
+            self.answers.put(None)
 
     def _hear(self) -> None:
         assert self.process.stderr is not None
@@ -96,15 +99,20 @@ class Program:
             Refused, Failed: as the program says, or as it has ended.
             KeyboardInterrupt: the answer comes later, and nobody reads it.
         """
+        self._check_owner()
+        with self.turn:
+            self._close_models()
+            self.late = True
+            answer = self._answer(self._send(ask, file, fields))
+            self.late = False
+            return answer
+
+    def _check_owner(self) -> None:
         if self.owner != os.getpid():
             raise Refused(
                 "a process that was forked calls a module that weft.compile made: call it where it was made, "
                 "or compile in this process"
             )
-        with self.turn:
-            self._close_models()
-            number = self._send(ask, file, fields)
-            return self._answer(number)
 
     def _send(self, ask: str, file: int | None, fields: dict[str, Any]) -> int:
         if self.ended:
@@ -157,28 +165,30 @@ class Program:
 
     def close_models(self) -> None:
         """Closes the models that are garbage: now, or if a request is under way with the next one."""
-        if self.owner == os.getpid() and not self.ended and self.turn.acquire(blocking=False):
-            try:
+        if self.owner == os.getpid() and not self.ended and not self.turn.locked():
+            with self.turn:
                 self._close_models()
-            finally:
-                self.turn.release()
 
     # -- shared memory
 
     def memory(self, count: int) -> Memory:
         """So many float32 numbers in shared memory, with any values."""
         size = max(mmap.PAGESIZE, -(-4 * count // mmap.PAGESIZE) * mmap.PAGESIZE)
-        self.idle.extend(self.memories.gone())
-        for at in list(self.idle):
-            if len(at[1]) == size:
-                with contextlib.suppress(ValueError):  # another thread has taken it
-                    self.idle.remove(at)
-                    return self._lent(*at, count)
-        while len(self.idle) > _IDLE:
-            with contextlib.suppress(IndexError):
-                number, of = self.idle.popleft()
-                self.ask("unmap", memory=number)
-                of.close()
+        self._check_owner()  # a child that was forked has the same memory
+        with self.turn:
+            if self.late:  # that request may use memory still, and is done before the next one
+                self._answer(self._send("drop", None, {}))
+                self.late = False
+            self.idle.extend(self.memories.gone())
+            found = next((at for at in self.idle if len(at[1]) == size), None)
+            if found is not None:
+                self.idle.remove(found)
+            spare = [self.idle.popleft() for _ in range(len(self.idle) - _IDLE)]
+        for number, of in spare:
+            self.ask("unmap", memory=number)
+            of.close()
+        if found is not None:
+            return self._lent(*found, count)
         file = os.memfd_create("weft", os.MFD_CLOEXEC)
         try:
             os.posix_fallocate(file, 0, size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import weakref
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,7 @@ def _traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> _Trace
         for name, of in module.state_dict(keep_vars=True).items()
         if isinstance(of, Tensor)
     }
-    state = _watch.without_tensors(_watch.kept(module)), shapes, _layers(module), frozen
+    state = _watch.without_tensors(_watch.kept(module)), shapes, _layers(module), _constants(module), frozen
     known = _known.get(module)
     if known is not None and (known.schema, known.state) == (schema, state):
         return known
@@ -80,6 +81,22 @@ def _layers(module: nn.Module) -> list[Any]:
     ]
 
 
+def _constants(module: nn.Module) -> dict[str, int]:
+    """Checksums of the tensors of a module whose numbers are read when it is traced: whole numbers and truth
+    values, buffers that are not saved, and tensors that are attributes."""
+    found = {}
+    for path, layer in module.named_modules():
+        held = {name: of for name, of in vars(layer).items() if isinstance(of, Tensor)}
+        for name, of in layer.named_buffers(recurse=False):
+            if not of.is_floating_point() or name in layer._non_persistent_buffers_set:
+                held[name] = of
+        for name, of in held.items():
+            if name != "num_batches_tracked" and not name.startswith("_cached"):
+                numbers = of.detach().cpu().contiguous()
+                found[f"{path}.{name}"] = zlib.crc32(numbers.reshape(-1).view(torch.uint8).numpy())
+    return found
+
+
 _SIMPLE = (bool, int, float, str, type(None))
 
 
@@ -100,7 +117,7 @@ class _Divided:
             raise Refused(
                 "graph: it has several types, and weft.compile takes graphs of one: take weft.train"
             )
-        self.layers = _layers(module)
+        self.layers, self.constants = _layers(module), _constants(module)
         self.settings = {name: value for name, value in settings.items() if value is not None}
         self.models: dict[frozenset[str], _Model] = {}
 
@@ -108,6 +125,11 @@ class _Divided:
         """The model for the layers of a module that are in evaluation."""
         if _layers(module) != self.layers:
             raise Refused("module: its layers have changed since it was compiled: compile it again")
+        if changed := [name for name, of in _constants(module).items() if self.constants.get(name) != of]:
+            raise Refused(
+                f"module: {changed[0]} has changed since it was compiled, and its numbers were read then: "
+                "compile it again"
+            )
         differ = frozenset(
             path for path, layer in module.named_modules() if layer.training != module.training
         )
@@ -140,6 +162,9 @@ class _Model:
         words = [_program.flag(name, _parallel(value)) for name, value in of.settings.items()]
         self.program = _calls.program()
         self.number = next(self.program.numbers)
+        # What is noted first is called last: the model is among those that are garbage when they are closed.
+        weakref.finalize(self, self.program.close_models).atexit = False
+        self.program.models.watch(self, self.number)
         words += [f"--program={file}", f"--init={weights}", of.argument]
         opened = self.program.ask("open", version=_calls.VERSION, net=self.number, arguments=words)
         self.vertices, self.features, self.columns = (
@@ -155,8 +180,6 @@ class _Model:
         ]
         self.sizes = [(1 if of["whole"] else self.vertices) * of["columns"] for of in self.blocks]
         self.reached = _reached_by(program, len(self.blocks))
-        self.program.models.watch(self, self.number)
-        weakref.finalize(self, self.program.close_models).atexit = False
 
     def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
         return self.program.ask(ask, net=self.number, blocks=self.blocks, **fields)
@@ -299,8 +322,12 @@ class _Call:
         seed = 0
         if self.training and model.draws:
             seed = int(torch.empty((), dtype=torch.int64).random_())
+        self.number = next(model.program.numbers)
+        if self.gradient:
+            self.watched = model.program.passes.watch(self, (model.number, self.number))
         answer = model.ask(
             "forward",
+            **{"pass": self.number},
             values=values.number,
             counters=[int(state[name]) for name in model.counters],
             input=given.number if given else 0,
@@ -313,9 +340,6 @@ class _Call:
         if self.training:
             self.keep(floats, answer)
         self.state = {}
-        if self.gradient:
-            self.number = answer["pass"]
-            self.watched = model.program.passes.watch(self, (model.number, self.number))
         return [self.place(of) for of in self.rows(output)]
 
     def keep(self, floats: Tensor, answer: dict[str, Any]) -> None:

@@ -351,6 +351,17 @@ def frozen(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
             net.load_state_dict({name: 0.9 * of for name, of in net.state_dict().items()})
 
 
+def kept_statistics(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """Two backward passes through a graph in evaluation, between which the running statistics move."""
+    out = net.eval()(x)
+    net.train()(x)
+    norms = []
+    for _ in range(2):
+        out.pow(2).mean().backward(retain_graph=True)
+        norms.append(sum(p.grad.norm() for p in net.parameters() if p.grad is not None))  # type: ignore[misc]
+    yield norms[1] / norms[0]
+
+
 def kept(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
     """Two backward passes through one graph, and a net whose values torch.func gives."""
     out = net()
@@ -429,6 +440,7 @@ def several(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
 
 MESHES = ("graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2", "partitions=3")
 ALL = [
+    *((kept_statistics, "batch", "graph=3"), (kept_statistics, "batch", "tensor=2")),
     *((stays, "batch", "graph=3"), (stays, "batch", "tensor=2")),
     *(
         (plain, module, mesh)
@@ -572,12 +584,10 @@ def test_outputs_own_their_memory() -> None:
     expected = net.module.first.lin.weight.grad.clone()
     net.zero_grad()
     again = net()
-    loss = again.pow(2).sum()
-    with torch.no_grad():
-        again.data.zero_()  # PyTorch keeps it for pow
-    del loss, others
-    again = net()
-    again.mul(1).pow(2).sum().backward()
+    grad = 2 * again.detach()
+    again.data.zero_()
+    again.backward(grad)
+    del others
     assert torch.equal(net.module.first.lin.weight.grad, expected)
 
 
@@ -663,27 +673,90 @@ class Returns(nn.Module):  # type: ignore[misc]
         return self.of(self.lin(x), edge_index)
 
 
-def test_interrupts_and_kills() -> None:
-    """An interrupt in a pass leaves the net as it was. After a kill, which is said, the next compile works."""
-    module = made("gcn")
-    net, main = weft.compile(module, GRAPHS["plain"]), threading.get_ident()
-    expected, came = net().detach(), 0
-    for _ in range(5):
+@pytest.mark.parametrize("mesh", ["graph=2", "pipeline=2"])
+def test_interrupts(mesh: str) -> None:
+    """An interrupt in a pass or its backward pass leaves the net as it was: no later pass reads or writes what
+    that one has."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it is ignored
+    module = made("batch")
+    net, main = weft.compile(module, GRAPHS["plain"], parallel=mesh), threading.get_ident()
+    parameters = [*net.parameters()]
+
+    def results() -> list[Tensor]:
+        module.load_state_dict(module.first_state)
+        out = net(X)
+        return [out.detach(), *torch.autograd.grad(out.sum(), parameters), module.norm.running_mean.clone()]
+
+    expected, came = results(), 0
+    for _ in range(8):
         timer = threading.Timer(0.02, lambda: signal.pthread_kill(main, signal.SIGINT))
         with contextlib.suppress(KeyboardInterrupt):
             timer.start()
             until = time.monotonic() + 2
             while time.monotonic() < until:  # Python ignores an interrupt in a finalizer
-                net()
+                results()
         came += time.monotonic() < until
         timer.join()
-    assert came and torch.equal(net().detach(), expected)
+        gc.collect()
+        for ours, theirs in zip(results(), expected):
+            assert torch.equal(ours, theirs)
+    assert came
+
+
+def test_kills() -> None:
+    """A program that is killed is said, and the next compile works."""
+    module = made("gcn")
+    net = weft.compile(module, GRAPHS["plain"])
+    expected = net().detach()
     program = _calls.program()
     os.kill(program.process.pid, signal.SIGKILL)
     refused(weft.Failed, "ended by SIGKILL, as the system does where memory is short", net)
     refused(weft.Failed, "ended by SIGKILL", net)
     assert torch.equal(weft.compile(module, GRAPHS["plain"])().detach(), expected)
     assert _calls.program() is not program
+
+
+class Scaled(nn.Module):  # type: ignore[misc]
+    """With a buffer that is a row, one of whole numbers, and a tensor that is an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = GCNConv(WIDTH, CLASSES)
+        self.register_buffer("scale", torch.full((1, WIDTH), 0.5))
+        self.register_buffer("order", torch.arange(WIDTH).flip(0))
+        self.weights = torch.arange(CLASSES).float()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv((x * self.scale)[:, self.order], edge_index) * self.weights
+
+
+def test_buffers_and_constants() -> None:
+    """Buffers of floats are read at each pass, of any shape. What the trace has read is compared, and traced
+    anew."""
+    torch.manual_seed(3)
+    module = Scaled()
+    net = weft.compile(module, GRAPHS["plain"])
+    for change in (lambda: None, lambda: module.scale.mul_(3)):
+        change()
+        assert torch.allclose(net(), module(X, ENDS), atol=1e-5)
+    module.order.copy_(torch.arange(WIDTH))
+    refused(weft.Refused, "order has changed since it was compiled", net)
+    net = weft.compile(module, GRAPHS["plain"])
+    assert torch.allclose(net(), module(X, ENDS), atol=1e-5)
+    module.weights.add_(1)
+    refused(weft.Refused, "weights has changed since it was compiled", net)
+    assert torch.allclose(weft.compile(module, GRAPHS["plain"])(), module(X, ENDS), atol=1e-5)
+
+
+def test_chunks() -> None:
+    """Chunks of a pipeline are exact in evaluation, and have one backward pass, in training."""
+    module = made("gcn")
+    net = weft.compile(module, GRAPHS["plain"], parallel="pipeline=2", chunks=3).eval()
+    with torch.no_grad():
+        assert torch.allclose(net(X * 2), module(X * 2, ENDS), atol=1e-5)
+    refused(weft.Refused, "a pass in evaluation has its own: call it under torch.no_grad", net)
+    out = net.train()()
+    refused(weft.Refused, "not repeated", lambda: out.sum().backward(retain_graph=True))
 
 
 def test_forks_and_threads() -> None:

@@ -12,8 +12,8 @@
 //	            → vertices, features, outputs, parameters and buffers (name, shape), counts (names)
 //	map       memory, bytes               maps a file that comes with the request, shared by both
 //	unmap     memory
-//	forward   net, values, counters, output, blocks, input?, seed, training, recording, differentiable
-//	            → pass, counters
+//	forward   net, pass, values, counters, output, blocks, input?, seed, training, recording, differentiable
+//	            → counters
 //	backward  net, pass, output, blocks, values, input?, again
 //	close     net
 //	drop
@@ -22,7 +22,7 @@
 // anything else. An answer to what makes no sense has refused, a line, and to what failed has failed, and
 // nothing else. Others have warnings, lines.
 //
-// Models, passes and memory have numbers; the process chooses those of models and of memory. values is memory
+// Models, passes and memory have numbers; the process chooses them. values is memory
 // with the float32 numbers of all parameters, in the order of open, each in the shape of PyTorch's
 // state_dict, and in forward of all buffers behind them. forward changes the buffers there if it is training,
 // and backward writes the gradients of parameters. input is memory with a row for each vertex, in backward of
@@ -94,7 +94,6 @@ type answer struct {
 	Buffers    []named  `json:"buffers,omitempty"`
 	Counts     []string `json:"counts,omitempty"`
 
-	Pass     int     `json:"pass,omitempty"`
 	Counters []int64 `json:"counters,omitempty"`
 }
 

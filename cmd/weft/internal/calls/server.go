@@ -82,11 +82,8 @@ func serve(ctx context.Context, c *net.UnixConn, show io.Writer) error {
 func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 	for _, of := range r.Drop {
 		if m := s.nets[of[0]]; m != nil {
-			err = cmp.Or(err, m.Drop(of[1]))
+			_ = m.Drop(of[1]) // where it fails, the model's next request tells it
 		}
-	}
-	if err != nil {
-		return a, err
 	}
 	switch r.Ask {
 	case "drop":
@@ -293,7 +290,8 @@ func (s *server) forward(m *model, r *request) (a answer, err error) {
 		return a, refusal.Errorf("%d counters for a model of %d", len(r.Counters), len(m.counters))
 	}
 	f := worker.Forward{
-		Seed: r.Seed, Training: r.Training, Recording: r.Recording, Differentiable: r.Differentiable,
+		Pass: r.Pass, Seed: r.Seed,
+		Training: r.Training, Recording: r.Recording, Differentiable: r.Differentiable,
 	}
 	if f.Values, err = s.tensors(m, r.Values, len(m.floats), r.Counters); err != nil {
 		return a, err
@@ -306,8 +304,7 @@ func (s *server) forward(m *model, r *request) (a answer, err error) {
 			return a, err
 		}
 	}
-	pass, err := m.Forward(f)
-	return answer{Pass: pass, Counters: r.Counters}, err
+	return answer{Counters: r.Counters}, m.Forward(f)
 }
 
 func (s *server) backward(m *model, r *request) (err error) {
