@@ -1,6 +1,7 @@
 package program
 
 import (
+	"maps"
 	"slices"
 
 	"weft/autograd"
@@ -167,6 +168,7 @@ func (f *scores) compute(p *pass) *autograd.Var {
 // finish is mask(act(norm(Σ terms + Σ products + Σ biases))).
 type finish struct {
 	all           []*value // the operations but the last
+	in            map[*value]bool
 	terms, biases []*value
 	products      []product
 	norm          *value // nil: none
@@ -189,7 +191,7 @@ func finishOf(v *value, alone func(*value) bool) fused {
 	if v.Rows != Vertices {
 		return nil
 	}
-	f, x := &finish{}, v
+	f, x := &finish{in: map[*value]bool{}}, v
 	within := func() bool { // moves x to its operand, if a step has both
 		y := x.in[0]
 		if !alone(y) || y.op != "add" && y.op != "linear" && !isWholeNorm(y) &&
@@ -197,7 +199,7 @@ func finishOf(v *value, alone func(*value) bool) fused {
 			return false
 		}
 		x = y
-		f.all = append(f.all, y)
+		f.add(y)
 		return true
 	}
 	if v.op == "dropout" && within() {
@@ -229,7 +231,8 @@ func (f *finish) normed(v *value, alone func(*value) bool) fused {
 	x := f.norm.in[0]
 	if f.norm.op == "batch_norm" && (x.op == "add" || x.op == "linear") && alone(x) {
 		of := *f
-		of.all = append(slices.Clone(f.all), x)
+		of.all, of.in = slices.Clone(f.all), maps.Clone(f.in)
+		of.add(x)
 		if of.collect(x, v, alone) && len(of.biases) > 0 && len(of.terms)+len(of.products) > 0 {
 			return &of
 		}
@@ -247,9 +250,9 @@ func (f *finish) collect(x, v *value, alone func(*value) bool) bool {
 	case x.Rows == None:
 		f.biases = append(f.biases, x)
 		return true
-	case x != v && !slices.Contains(f.all, x) && (x.op == "add" || x.op == "linear") && alone(x):
-		f.all = append(f.all, x)
-	case x != v && !slices.Contains(f.all, x):
+	case x != v && !f.in[x] && (x.op == "add" || x.op == "linear") && alone(x):
+		f.add(x)
+	case x != v && !f.in[x]:
 		f.terms = append(f.terms, x)
 		return !isPointwise(x.op)
 	}
@@ -262,7 +265,7 @@ func (f *finish) collect(x, v *value, alone func(*value) bool) bool {
 	p := product{linear: x}
 	if y := x.in[0]; y.op == opAggregate && reduceOf(y).Linear() && alone(y) {
 		p.along = &productAlong{first: y, aggregate: y, linear: x}
-		f.all = append(f.all, y)
+		f.add(y)
 	}
 	f.products = append(f.products, p)
 	if len(x.in) == 3 {
@@ -270,6 +273,9 @@ func (f *finish) collect(x, v *value, alone func(*value) bool) bool {
 	}
 	return true
 }
+
+// add notes an operation.
+func (f *finish) add(x *value) { f.all, f.in[x] = append(f.all, x), true }
 
 func (f *finish) parts() []*value { return f.all }
 

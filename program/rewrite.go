@@ -189,9 +189,11 @@ func (b *builder) plus(o Operation, z, x *value, sign int) *value {
 
 // merged are terms of different rows: of the same rows the weights are added.
 func (b *builder) merged(o Operation, terms []term) (all []term) {
+	at := map[*value]int{}
 	for _, t := range terms {
-		same := slices.IndexFunc(all, func(s term) bool { return s.x == t.x })
-		if same < 0 {
+		same, found := at[t.x]
+		if !found {
+			at[t.x] = len(all)
 			all = append(all, t)
 			continue
 		}
