@@ -12,11 +12,7 @@ import (
 // Give sets the parameters to those of a state that Load takes. A value may be any number.
 func (ps *Params) Give(state State) {
 	for _, p := range ps.List {
-		values := state[p.Name].Float32
-		if p.transposed {
-			values = transpose(values, p.Value.Cols, p.Value.Rows)
-		}
-		p.take(values)
+		p.take(state[p.Name].Float32)
 	}
 }
 

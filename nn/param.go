@@ -570,9 +570,6 @@ func (ps *Params) Load(state State) error {
 		if err != nil {
 			return err
 		}
-		if p.transposed {
-			values = transpose(values, p.Value.Cols, p.Value.Rows)
-		}
 		p.take(values)
 	}
 	for _, b := range ps.Buffers {
@@ -631,6 +628,9 @@ func (ps *Params) Load(state State) error {
 
 // take sets the values to those of a file. For an embedding it takes the rows of this worker's vertices.
 func (p *Param) take(values []float32) {
+	if p.transposed {
+		values = transpose(values, p.Value.Cols, p.Value.Rows)
+	}
 	if p.Rows == nil || p.Rows.Here == p.Rows.Total {
 		copy(p.Value.WriteFloats(), values)
 		return

@@ -13,7 +13,6 @@ import logging
 import mmap
 import os
 import queue
-import signal
 import socket
 import subprocess
 import threading
@@ -53,7 +52,6 @@ class Program:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket = ours
         path = _program.find()
-        environment = {name: value for name, value in os.environ.items() if name not in _program._LAUNCHED}
         try:
             self.process = subprocess.Popen(
                 [path, "calls", f"--socket={theirs.fileno()}"],
@@ -62,7 +60,7 @@ class Program:
                 stderr=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # an interrupt is for Python alone
-                env=environment,
+                env=_program.environment(),
             )
         except OSError as err:
             raise Failed(f"{path}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
@@ -150,9 +148,7 @@ class Program:
             self.process.wait(_LEAVE)
         status, last = self.process.poll(), list(self.said)[-1:]
         if status is not None and status < 0:
-            name = signal.Signals(-status).name
-            memory = ", as the system does where memory is short" if -status == signal.SIGKILL else ""
-            self.ended = f"the program weft was ended by {name}{memory}; compile the module again"
+            self.ended = f"{_program.ended_by(status)}; compile the module again"
         else:
             self.ended = f"the program weft has ended with status {status}; compile the module again"
         self.ended += "".join(f"; it said last: {line}" for line in last)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import weakref
 import zlib
 from collections.abc import Mapping
@@ -47,8 +48,10 @@ _known: weakref.WeakKeyDictionary[nn.Module, _Traced] = weakref.WeakKeyDictionar
 
 
 def _traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> _Traced:
-    """What a module is traced to on a graph, with some layers in evaluation: what it was before, if nothing of it
-    has changed."""
+    """What a module is traced to on a graph, with some layers in evaluation.
+
+    It is what it was before, if nothing of the module has changed.
+    """
     shapes = {
         name: (of.shape, of.dtype)
         for name, of in module.state_dict(keep_vars=True).items()
@@ -106,8 +109,10 @@ def _says(name: str) -> bool:
 
 
 class _Divided:
-    """A module and its copies on a graph that is divided: a model for each set of layers that are in evaluation
-    while the module trains."""
+    """A module and its copies on a graph that is divided.
+
+    There is a model for each set of layers that are in evaluation while the module trains.
+    """
 
     def __init__(self, module: nn.Module, data: Data, settings: Mapping[str, Any]) -> None:
         self.graph = graph_of(data)
@@ -159,7 +164,7 @@ class _Model:
         file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
         file.write_text(json.dumps(program), encoding="utf-8")
         _weights.write(weights, _weights.of_module(module, program))
-        words = [_program.flag(name, _parallel(value)) for name, value in of.settings.items()]
+        words = [_program.flag(name, _program.axes(value)) for name, value in of.settings.items()]
         self.program = _calls.program()
         self.number = next(self.program.numbers)
         # What is noted first is called last: the model is among those that are garbage when they are closed.
@@ -173,9 +178,9 @@ class _Model:
         self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
         self.counters = opened.get("counts", [])
-        self.floats = sum(map(_size, (*self.parameters.values(), *self.buffers.values())))
+        self.floats = sum(map(math.prod, (*self.parameters.values(), *self.buffers.values())))
         self.blocks = [
-            {"columns": _size(shape), "whole": whole}
+            {"columns": math.prod(shape), "whole": whole}
             for shape, whole in zip(self.outputs.shapes, self.outputs.whole)
         ]
         self.sizes = [(1 if of["whole"] else self.vertices) * of["columns"] for of in self.blocks]
@@ -183,19 +188,6 @@ class _Model:
 
     def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
         return self.program.ask(ask, net=self.number, blocks=self.blocks, **fields)
-
-
-def _parallel(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return ",".join(f"{axis}={number}" for axis, number in value.items())
-    return value
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for n in shape:
-        size *= n
-    return size
 
 
 def _reached_by(program: Mapping[str, Any], outputs: int) -> list[set[str]]:
@@ -344,13 +336,13 @@ class _Call:
 
     def keep(self, floats: Tensor, answer: dict[str, Any]) -> None:
         """Writes running statistics back, as PyTorch does in a pass in training."""
-        model, at = self.model, sum(map(_size, self.model.parameters.values()))
+        model, at = self.model, sum(map(math.prod, self.model.parameters.values()))
         with torch.no_grad():
             for name, shape in model.buffers.items():
-                now = floats[at : at + _size(shape)].view(shape)
+                now = floats[at : at + math.prod(shape)].view(shape)
                 if not torch.equal(self.state[name].cpu(), now):
                     self.state[name].copy_(now)
-                at += _size(shape)
+                at += math.prod(shape)
             for name, count in zip(model.counters, answer.get("counters", ())):
                 self.state[name].fill_(count)
 
@@ -377,7 +369,7 @@ class _Call:
                 to.zero_()
             else:
                 to.copy_(grad)
-        values = model.program.memory(sum(map(_size, model.parameters.values())))
+        values = model.program.memory(sum(map(math.prod, model.parameters.values())))
         given = model.program.memory(model.vertices * model.features) if self.wants_x else None
         model.ask(
             "backward",
@@ -393,8 +385,8 @@ class _Call:
         reached = set().union(*(of for of, grad in zip(model.reached, grads) if grad is not None))
         for name, shape in model.parameters.items():
             if name in model.learned and name in reached:
-                found[name] = floats[at : at + _size(shape)].view(shape).clone()
-            at += _size(shape)
+                found[name] = floats[at : at + math.prod(shape)].view(shape).clone()
+            at += math.prod(shape)
         x = None if given is None else torch.from_numpy(given.numbers).view(model.vertices, model.features)
         return x, found
 

@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,23 @@ def text_of(value: Any) -> str:
 def listed(value: Any) -> Any:
     """What a flag of several values is given: a list, with commas between its entries."""
     return ",".join(map(text_of, value)) if isinstance(value, (list, tuple)) else value
+
+
+def axes(value: Any) -> Any:
+    """What ``parallel`` is given for a mesh: of a dict, its axes with their numbers of workers."""
+    return ",".join(f"{axis}={number}" for axis, number in value.items()) if isinstance(value, Mapping) else value
+
+
+def environment() -> dict[str, str]:
+    """What the program has of the environment: nothing by which a launcher would take it for one of its
+    processes."""
+    return {name: value for name, value in os.environ.items() if name not in _LAUNCHED}
+
+
+def ended_by(status: int) -> str:
+    """The signal that ended the program with a negative status, and what that tells."""
+    memory = ", as the system does where memory is short" if -status == signal.SIGKILL else ""
+    return f"the program weft was ended by {signal.Signals(-status).name}{memory}"
 
 
 def flag(name: str, value: Any) -> str:
@@ -234,7 +251,6 @@ class _Child:
     def start(self) -> None:
         """Starts the program. An exception of a signal's handler comes before that, or when it can be ended."""
         program = find()
-        environment = {name: value for name, value in os.environ.items() if name not in _LAUNCHED}
         try:
             with _signals_later():
                 self.process = subprocess.Popen(
@@ -244,7 +260,7 @@ class _Child:
                     stderr=subprocess.PIPE,
                     bufsize=0,
                     start_new_session=True,
-                    env=environment | {"WEFT_PARENT": str(os.getpid())},
+                    env=environment() | {"WEFT_PARENT": str(os.getpid())},
                 )
         except OSError as err:
             raise Failed(f"{program}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
@@ -339,11 +355,7 @@ class _Child:
         if status == _INTERRUPTED and asked and self.lines:  # it has results
             return out
         if status < 0:
-            name = signal.Signals(-status).name
-            memory = ", as the system does where memory is short" if -status == signal.SIGKILL else ""
-            raise Failed(
-                f"the program weft was ended by {name}{memory}" + (f"; it said last: {text}" if text else "")
-            )
+            raise Failed(ended_by(status) + (f"; it said last: {text}" if text else ""))
         if status == _REFUSED:
             raise Refused(text)
         if status == _INTERRUPTED:

@@ -234,8 +234,8 @@ def _value(name: str, value: Any, scratch: Scratch) -> Any:
             path = scratch.path / "init.safetensors"
             _weights.write(path, value)
             return path
-    if name == "parallel" and isinstance(value, Mapping):
-        return ",".join(f"{axis}={number}" for axis, number in value.items())
+    if name == "parallel":
+        return _program.axes(value)
     if name == "class_weights" and not isinstance(value, (str, os.PathLike)):
         path = scratch.path / "class_weights.txt"
         weights = array(value, name)

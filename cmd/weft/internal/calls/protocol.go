@@ -22,13 +22,13 @@
 // anything else. An answer to what makes no sense has refused, a line, and to what failed has failed, and
 // nothing else. Others have warnings, lines.
 //
-// Models, passes and memory have numbers; the process chooses them. values is memory
-// with the float32 numbers of all parameters, in the order of open, each in the shape of PyTorch's
-// state_dict, and in forward of all buffers behind them. forward changes the buffers there if it is training,
-// and backward writes the gradients of parameters. input is memory with a row for each vertex, in backward of
-// its gradient. So is output, for each of the blocks of the output's columns, one block behind the other; of
-// a block that is whole it has one row. counters are the numbers of integer buffers. again has the pass stay
-// as it is.
+// Models, passes and memory have numbers, which the process chooses. values is memory with the float32
+// numbers of all parameters, in the order of open, each in the shape of PyTorch's state_dict; in forward
+// those of all buffers follow. forward changes the buffers there if it is training. backward writes the
+// gradients of parameters. input is memory with a row for each vertex, in backward of its gradient. output
+// has the blocks of the output's columns, one behind the other, in backward their gradients. A block has a
+// row for each vertex, and one row if it is whole. counters are the numbers of integer buffers. again has
+// the pass stay as it is.
 package calls
 
 import (
