@@ -109,10 +109,10 @@ func receive(from *net.UnixConn) (r request, err error) {
 	head, room := make([]byte, 4), make([]byte, unix.CmsgSpace(4))
 	n, files, _, _, err := from.ReadMsgUnix(head, room)
 	if err == nil && n == 0 {
-		err = io.EOF
+		return r, io.EOF
 	}
 	if err == nil {
-		_, err = io.ReadFull(from, head[n:])
+		err = rest(from, head[n:])
 	}
 	if err != nil {
 		return r, err
@@ -125,10 +125,19 @@ func receive(from *net.UnixConn) (r request, err error) {
 		return r, fmt.Errorf("a request of %d bytes: they have at most %d", size, mostBytes)
 	}
 	text := make([]byte, size)
-	if _, err := io.ReadFull(from, text); err != nil {
+	if err := rest(from, text); err != nil {
 		return r, err
 	}
 	return r, json.Unmarshal(text, &r)
+}
+
+// rest reads the rest of a request that has begun.
+func rest(from io.Reader, into []byte) error {
+	_, err := io.ReadFull(from, into)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // fileIn is the descriptor in a control message, −1 if there is none.

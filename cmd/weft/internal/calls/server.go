@@ -53,10 +53,11 @@ func serve(ctx context.Context, c *net.UnixConn, show io.Writer) error {
 		for {
 			r, err := receive(c)
 			if err != nil {
-				if !errors.Is(err, io.EOF) {
-					cli.SayError(os.Stderr, err)
+				if errors.Is(err, io.EOF) {
+					os.Exit(cli.ExitDone)
 				}
-				os.Exit(cli.ExitDone)
+				cli.SayError(os.Stderr, err)
+				os.Exit(cli.ExitFailed)
 			}
 			requests <- r
 		}

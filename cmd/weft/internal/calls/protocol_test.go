@@ -1,0 +1,102 @@
+package calls
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"weft/internal/assert"
+	"weft/internal/require"
+)
+
+// ends are both ends of a socket.
+func ends(t *testing.T) (ours, theirs *net.UnixConn) {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	ours, err = socket(pair[0])
+	require.NoError(t, err)
+	theirs, err = socket(pair[1])
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
+	return ours, theirs
+}
+
+// framed is a request behind its length.
+func framed(text string) []byte {
+	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...)
+}
+
+// TestReceive: a request comes in any pieces; one that is cut, too long or no JSON is an error, and an end
+// between two requests is io.EOF.
+func TestReceive(t *testing.T) {
+	whole := framed(`{"id":3,"ask":"forward","drop":[[1,2]],"seed":18446744073709551615}`)
+	ours, theirs := ends(t)
+	go func() {
+		for _, b := range whole {
+			_, _ = ours.Write([]byte{b})
+		}
+		_ = ours.Close()
+	}()
+	r, err := receive(theirs)
+	require.NoError(t, err)
+	assert.Equal(t, "forward", r.Ask)
+	assert.Equal(t, [][2]int{{1, 2}}, r.Drop)
+	assert.Equal(t, uint64(1<<64-1), r.Seed)
+	assert.Equal(t, -1, r.file)
+	_, err = receive(theirs)
+	assert.ErrorIs(t, err, io.EOF)
+	for what, sent := range map[string][]byte{
+		"cut in its length": whole[:2], "cut in its text": whole[:20],
+		"too long": binary.LittleEndian.AppendUint32(nil, mostBytes+1), "no JSON": framed(`{"id":`),
+	} {
+		ours, theirs := ends(t)
+		_, err := ours.Write(sent)
+		require.NoError(t, err)
+		require.NoError(t, ours.Close())
+		_, err = receive(theirs)
+		assert.Error(t, err, what)
+		if errors.Is(err, io.EOF) {
+			t.Errorf("%s: it is no end between two requests", what)
+		}
+	}
+}
+
+// TestMemory: memory has at most the bytes of its file, and no request reads beyond it.
+func TestMemory(t *testing.T) {
+	s := &server{memory: map[int][]byte{}}
+	ask := func(r request) error {
+		_, err := s.answer(context.Background(), &r)
+		return err
+	}
+	file := func() int {
+		f, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+		require.NoError(t, err)
+		require.NoError(t, unix.Ftruncate(f, int64(os.Getpagesize())))
+		return f
+	}
+	page := int64(os.Getpagesize())
+	assert.Refused(t, ask(request{Ask: "map", Memory: 1, Bytes: page, file: -1}), "no file came")
+	assert.Refused(t, ask(request{Ask: "map", Memory: 1, Bytes: page + 1, file: file()}), "its file is shorter")
+	assert.Refused(t, ask(request{Ask: "map", Memory: 1, file: file()}), "memory 1 of 0 bytes")
+	require.NoError(t, ask(request{Ask: "map", Memory: 1, Bytes: page, file: file()}))
+	assert.Refused(t, ask(request{Ask: "map", Memory: 1, Bytes: page, file: file()}), "mapped already")
+	numbers, err := s.numbers(1, int(page/4))
+	require.NoError(t, err)
+	assert.Len(t, numbers, int(page/4))
+	for _, count := range []int{int(page/4) + 1, -1} {
+		_, err = s.numbers(1, count)
+		assert.Refused(t, err, "numbers are asked of it")
+	}
+	require.NoError(t, ask(request{Ask: "unmap", Memory: 1}))
+	_, err = s.numbers(1, 1)
+	assert.Refused(t, err, "memory 1 has 0 bytes")
+	assert.Refused(t, ask(request{Ask: "forward", Net: 4}), "there is no model 4")
+	assert.Refused(t, ask(request{Ask: "open", Version: version + 1}), "of different versions")
+}
