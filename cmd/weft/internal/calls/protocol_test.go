@@ -83,7 +83,8 @@ func TestMemory(t *testing.T) {
 	}
 	page := int64(os.Getpagesize())
 	assert.Refused(t, ask(request{Ask: "map", Memory: 1, Bytes: page, file: -1}), "no file came")
-	assert.Refused(t, ask(request{Ask: "map", Memory: 1, Bytes: page + 1, file: file()}), "its file is shorter")
+	longer := request{Ask: "map", Memory: 1, Bytes: page + 1, file: file()}
+	assert.Refused(t, ask(longer), "its file is shorter")
 	assert.Refused(t, ask(request{Ask: "map", Memory: 1, file: file()}), "memory 1 of 0 bytes")
 	require.NoError(t, ask(request{Ask: "map", Memory: 1, Bytes: page, file: file()}))
 	assert.Refused(t, ask(request{Ask: "map", Memory: 1, Bytes: page, file: file()}), "mapped already")
