@@ -24,8 +24,8 @@ import (
 // A pass that records lives until Backward or Drop. Several may live, each with the parameters that it was
 // computed with, but on a pipeline. After an error that is no refusal the workers have ended.
 type Passes struct {
-	// Vertices, Features and Outputs are the rows and columns of a pass: of its input, and of its output.
-	Vertices, Features, Outputs int
+	Types   []VertexType
+	Outputs int // columns of the output
 
 	mu    sync.Mutex
 	asked []chan request // by rank
@@ -37,6 +37,12 @@ type Passes struct {
 	last  [][]float32   // the parameters of the pass before
 	names []string      // of the parameters
 	state nn.State      // of the model's parameters and buffers, in the shapes that files hold
+}
+
+// VertexType is a type of the graph's vertices.
+type VertexType struct {
+	Name               string // "": there is one
+	Vertices, Features int
 }
 
 // request is work of all workers.
@@ -68,8 +74,11 @@ func (j *Job) Passes(ctx context.Context) (p *Passes, err error) {
 		ranks = len(s.Holders())
 	}
 	p = &Passes{
-		Vertices: s.whole.Vertices, Features: s.whole.Types[0].FeatureColumns, Outputs: s.Outputs,
-		done: make(chan struct{}), fault: make(chan struct{}), live: map[int]bool{}, state: nn.State{},
+		Outputs: s.Outputs, state: nn.State{}, live: map[int]bool{},
+		done: make(chan struct{}), fault: make(chan struct{}),
+	}
+	for _, t := range s.whole.Types {
+		p.Types = append(p.Types, VertexType{t.Type, t.Vertices, t.FeatureColumns})
 	}
 	for range ranks {
 		p.asked = append(p.asked, make(chan request))

@@ -59,12 +59,13 @@ var made int
 
 func (p *call) forward(t *testing.T, features []float32, f worker.Forward) *call {
 	t.Helper()
-	p.output = make([]float32, p.Passes.Vertices*p.Passes.Outputs)
-	f.Values, f.Features, f.Differentiable = p.values, features, features != nil && f.Recording
-	f.Output = []worker.Block{
-		{Columns: 1, Values: p.output[:p.Passes.Vertices]},
-		{Columns: 2, Values: p.output[p.Passes.Vertices:]},
+	p.output = make([]float32, p.Passes.Types[0].Vertices*p.Passes.Outputs)
+	f.Values = p.values
+	if features != nil {
+		f.Features = []worker.Given{{Values: features, Differentiable: f.Recording}}
 	}
+	n := p.Passes.Types[0].Vertices
+	f.Output = []worker.Block{{Columns: 1, Values: p.output[:n]}, {Columns: 2, Values: p.output[n:]}}
 	made++
 	f.Pass, p.number = made, made
 	require.NoError(t, p.Passes.Forward(f))
@@ -82,9 +83,9 @@ func (p *call) backward(t *testing.T, features int, again bool) (of nn.State, x 
 	for name, values := range p.values {
 		of[name] = nn.Tensor{Shape: values.Shape, Float32: make([]float32, len(values.Float32))}
 	}
-	n := p.Passes.Vertices
+	n := p.Passes.Types[0].Vertices
 	require.NoError(t, p.Passes.Backward(worker.Backward{
-		Pass: p.number, Gradients: of, Features: x, Again: again,
+		Pass: p.number, Gradients: of, Features: []worker.Given{{Values: x}}, Again: again,
 		Output: []worker.Block{{Columns: 1, Values: grad[:n]}, {Columns: 2, Values: grad[n:]}},
 	}))
 	return of, x
@@ -108,7 +109,7 @@ func TestPasses(t *testing.T) {
 	var want results
 	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2"} {
 		p, values := passesOfLayers(t, parallel)
-		features := make([]float32, p.Vertices*p.Features)
+		features := make([]float32, p.Types[0].Vertices*p.Types[0].Features)
 		for k := range features {
 			features[k] = float32(k%11)/8 - .5
 		}

@@ -17,7 +17,7 @@ import (
 type chunkPass struct {
 	*chunked.Chunk
 	features *features        // on the first stage
-	given    *tensor.Matrix   // in their place, in this pass; nil: they are the graph's
+	given    Given            // in their place, in this pass
 	came     []*tensor.Matrix // on other stages: the state from the previous stage, until a tape owns it
 	ledger   *autograd.Ledger // records when gradients are complete; may be nil
 	in, out  gnn.State        // on the tape of the last forward pass
@@ -34,15 +34,15 @@ func (p *Pipeline) forward(c *chunkPass, call *Call) gnn.State {
 
 // give gives a chunk its rows of the features that come with the call, if they do.
 func (p *Pipeline) give(c *chunkPass, call *Call) {
-	if given := call.given(0); given != nil && p.first() {
-		c.given = p.chunkRows(tensor.Activations, given, c)
+	if given := call.given(0); given.Values != nil && p.first() {
+		c.given = Given{p.chunkRows(tensor.Activations, given.Values, c), given.Differentiable}
 	}
 }
 
 // takeBack releases what give has given.
 func (c *chunkPass) takeBack() {
-	c.given.Release()
-	c.given = nil
+	c.given.Values.Release()
+	c.given = Given{}
 }
 
 func (p *Pipeline) record(c *chunkPass, call *Call, t *autograd.Tape) gnn.State {
@@ -77,7 +77,7 @@ func (p *Pipeline) result(out gnn.State) gnn.State {
 // repeated.
 func (p *Pipeline) begin(c *chunkPass, call *Call, t *autograd.Tape) (in gnn.State) {
 	if p.first() {
-		return gnn.StateOf(call.on(t, c.features, c.given))
+		return gnn.StateOf(c.given.on(t, c.features))
 	}
 	on := t.Received
 	if call.Recording && !t.Recording {
@@ -122,14 +122,11 @@ func (p *Pipeline) discard(c *chunkPass, call *Call) {
 }
 
 // joinGradient copies the gradient of a chunk's rows of the features that a call gives to their places.
-func (p *Pipeline) joinGradient(all *tensor.Matrix, c *chunkPass, call *Call) *tensor.Matrix {
-	if c.given == nil {
-		return nil
-	}
-	if call.Differentiable {
+func (p *Pipeline) joinGradient(all *tensor.Matrix, c *chunkPass) *tensor.Matrix {
+	if c.given.Differentiable {
 		if all == nil {
-			rows := p.graph.Rows().Here
-			all = p.Team.Memory.NewElement(tensor.Gradients, c.given.Element, rows, c.given.Cols)
+			rows, like := p.graph.Rows().Here, c.given.Values
+			all = p.Team.Memory.NewElement(tensor.Gradients, like.Element, rows, like.Cols)
 		}
 		part := c.in.Rows[0].TakeGrad()
 		p.Team.Scatter(all, part, c.Places)

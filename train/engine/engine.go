@@ -55,10 +55,15 @@ type Call struct {
 	Random    autograd.Random // keys of dropout masks
 	Training  bool            // dropout is active, batch norm uses the batch's statistics
 	Recording bool            // there may be a backward pass
-	// Features are given in place of the graph's, by vertex type: the rows of Inputs × columns. nil, and a
-	// nil entry: those of the graph. The caller owns them, and keeps them until the Pass ends.
-	Features []*tensor.Matrix
-	// Differentiable has a backward pass compute the gradients of Features.
+	// Features are those of the vertices, by type: the rows of Inputs × columns. nil: all are the graph's.
+	Features []Given
+}
+
+// Given are values in place of the graph's.
+type Given struct {
+	// Values are the caller's, who keeps them until the Pass ends. nil: those of the graph.
+	Values *tensor.Matrix
+	// Differentiable has a backward pass compute their gradients.
 	Differentiable bool
 }
 
@@ -83,7 +88,7 @@ type Pass interface {
 	Output() *autograd.Var
 	// Backward runs the model backward, where the call records. grad is the gradient of Output, which
 	// Backward owns. It adds to the gradients of Params, and sums what it adds over the replicas. It returns
-	// the gradients of Call.Features, where these are differentiable, which the caller owns.
+	// the gradients of Call.Features, which the caller owns: nil of those that are not differentiable.
 	Backward(grad *tensor.Matrix) (features []*tensor.Matrix)
 	// Discard releases what the pass holds without a backward pass.
 	Discard()

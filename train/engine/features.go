@@ -23,40 +23,36 @@ type features struct {
 // types.
 func input(all []*features, t *autograd.Tape, c *Call) (s gnn.State) {
 	for kind, f := range all {
-		s.Rows = append(s.Rows, c.on(t, f, c.given(kind)))
+		s.Rows = append(s.Rows, c.given(kind).on(t, f))
 	}
 	return s
 }
 
-// given are the features of a vertex type that the call gives; nil: those of the graph.
-func (c *Call) given(kind int) *tensor.Matrix {
+// given are the features of a vertex type that the call gives.
+func (c *Call) given(kind int) Given {
 	if c.Features == nil {
-		return nil
+		return Given{}
 	}
 	return c.Features[kind]
 }
 
 // on puts the features that are given on a tape, or the graph's: rows × F.
-func (c *Call) on(t *autograd.Tape, of *features, given *tensor.Matrix) *autograd.Var {
+func (g Given) on(t *autograd.Tape, of *features) *autograd.Var {
 	switch {
-	case given == nil:
+	case g.Values == nil:
 		return of.On(t)
-	case c.Differentiable:
-		return t.Input(given, of.rows)
+	case g.Differentiable:
+		return t.Input(g.Values, of.rows)
 	}
-	return t.Constant(given, of.rows)
+	return t.Constant(g.Values, of.rows)
 }
 
 // gradients are those of the features that the call gives, after the backward pass.
 func (c *Call) gradients(of gnn.State) (grads []*tensor.Matrix) {
-	if !c.Differentiable {
-		return nil
-	}
-	for kind, v := range of.Rows {
-		if c.given(kind) == nil {
-			grads = append(grads, nil)
-		} else {
-			grads = append(grads, v.TakeGrad())
+	grads = make([]*tensor.Matrix, len(c.Features))
+	for kind, given := range c.Features {
+		if given.Differentiable {
+			grads[kind] = of.Rows[kind].TakeGrad()
 		}
 	}
 	return grads

@@ -165,7 +165,7 @@ func (p *chunkedPass) Backward(grad *tensor.Matrix) []*tensor.Matrix {
 			if !p.first() {
 				back.send(taken(c.in.Vars()), c)
 			}
-			given = p.joinGradient(given, c, p.call)
+			given = p.joinGradient(given, c)
 			span.End()
 		}
 		p.Trace.Chunk(0)

@@ -45,11 +45,16 @@ type Forward struct {
 	Seed      uint64   // of the dropout masks
 	Training  bool     // dropout is active, and norms take the batch's statistics
 	Recording bool     // there may be a backward pass
-	// Features are those of all vertices in place of the graph's, in the order of their ids; nil: the
-	// graph's.
-	Features       []float32
-	Differentiable bool    // the backward pass gives the gradients of Features
-	Output         []Block // that follow each other in the output's columns
+	Features  []Given  // by vertex type; nil: all are the graph's
+	Output    []Block  // that follow each other in the output's columns
+}
+
+// Given are values in place of the graph's.
+type Given struct {
+	// Values are those of all vertices, in the order of their ids; nil: those of the graph. In a backward
+	// pass their gradients go there.
+	Values         []float32
+	Differentiable bool // the backward pass gives their gradients
 }
 
 // Block is some of the columns of the output.
@@ -62,10 +67,10 @@ type Block struct {
 // Backward is what a backward pass is given, and where its results go.
 type Backward struct {
 	Pass      int
-	Output    []Block   // the gradients of the output
-	Gradients nn.State  // of the parameters
-	Features  []float32 // the gradients of those features; nil: they are not differentiable
-	Again     bool      // the pass stays, for another backward pass
+	Output    []Block  // the gradients of the output
+	Gradients nn.State // of the parameters
+	Features  []Given  // by vertex type, of those that are differentiable
+	Again     bool     // the pass stays, for another backward pass
 }
 
 // NewPasses makes one of the workers that world connects.
@@ -103,15 +108,7 @@ func (p *Passes) Forward(f Forward) error {
 	p.give(&f)
 	call := engine.Call{
 		Epoch: max(1, p.epoch), Random: autograd.Random{Seed: f.Seed, Epoch: 1},
-		Training: f.Training, Recording: f.Recording, Differentiable: f.Differentiable,
-	}
-	if f.Features != nil {
-		for _, rows := range p.engine.Inputs() {
-			columns := len(f.Features) / rows.Total
-			given := p.Team.Memory.NewElement(tensor.Features, p.Team.Storage, rows.Here, columns)
-			p.fill(given, 0, Block{Columns: columns, Values: f.Features}, rows.List())
-			call.Features = append(call.Features, given)
-		}
+		Training: f.Training, Recording: f.Recording, Features: p.features(f.Features),
 	}
 	buffers := p.Params.BufferValues()
 	pass := p.engine.Forward(call)
@@ -135,6 +132,23 @@ func (p *Passes) Forward(f Forward) error {
 	pass.Discard()
 	live.end()
 	return nil
+}
+
+// features are this worker's rows of features that are given.
+func (p *Passes) features(of []Given) (given []engine.Given) {
+	if of == nil {
+		return nil
+	}
+	for kind, rows := range p.engine.Inputs() {
+		g := engine.Given{Differentiable: of[kind].Differentiable}
+		if values := of[kind].Values; values != nil {
+			columns := len(values) / rows.Total
+			g.Values = p.Team.Memory.NewElement(tensor.Features, p.Team.Storage, rows.Here, columns)
+			p.fill(g.Values, 0, Block{Columns: columns, Values: values}, rows.List())
+		}
+		given = append(given, g)
+	}
+	return given
 }
 
 // give sets parameters and buffers. Passes that are live keep the parameters that they were computed with.
@@ -169,9 +183,13 @@ func (p *Passes) Backward(b Backward) error {
 		p.fill(grad, from, block, p.engine.Vertices())
 		from += block.Columns
 	}
-	for k, grad := range live.Backward(grad) {
-		if b.Features != nil {
-			p.spread(Block{Columns: grad.Cols, Values: b.Features}, grad, 0, p.engine.Inputs()[k].List())
+	for kind, grad := range live.Backward(grad) {
+		if grad == nil {
+			continue
+		}
+		if b.Features != nil && b.Features[kind].Values != nil {
+			to := Block{Columns: grad.Cols, Values: b.Features[kind].Values}
+			p.spread(to, grad, 0, p.engine.Inputs()[kind].List())
 		}
 		grad.Release()
 	}
@@ -208,8 +226,8 @@ func (p *Passes) Drop(pass int) error {
 
 // end releases what the pass was given.
 func (l *livePass) end() {
-	for _, m := range l.call.Features {
-		m.Release()
+	for _, given := range l.call.Features {
+		given.Values.Release()
 	}
 	if l.values.users--; l.values.users == 0 {
 		for _, m := range l.values.old {

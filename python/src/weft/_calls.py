@@ -29,7 +29,7 @@ from ._errors import Failed, Refused, in_words_of_python
 
 log = logging.getLogger("weft")
 
-VERSION = 1  # of the protocol
+VERSION = 2  # of the protocol
 
 _IDLE = 8  # pieces of shared memory that nobody uses, and that are kept for others of their size
 

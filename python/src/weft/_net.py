@@ -20,6 +20,7 @@ from ._compare import compare
 from ._copies import copied
 from ._errors import Refused
 from ._graph import Data, argument, graph_of
+from ._pass import Input, passed
 from ._scratch import Scratch
 from ._trace import Outputs, Schema
 
@@ -124,9 +125,9 @@ class _Divided:
             )
         self.layers, self.constants = _layers(module), _constants(module)
         self.settings = {name: value for name, value in settings.items() if value is not None}
-        self.models: dict[frozenset[str], _Model] = {}
+        self.models: dict[frozenset[str], Model] = {}
 
-    def model(self, module: nn.Module) -> _Model:
+    def model(self, module: nn.Module) -> Model:
         """The model for the layers of a module that are in evaluation."""
         if _layers(module) != self.layers:
             raise Refused("module: its layers have changed since it was compiled: compile it again")
@@ -148,13 +149,22 @@ class _Divided:
             scratch = Scratch()
             try:
                 with _module.with_gradients():
-                    found = self.models[differ] = _Model(module, self, differ, scratch)
+                    found = self.models[differ] = Model(module, self, differ, scratch)
             finally:
                 scratch.close()
         return found
 
 
-class _Model:
+@dataclass(frozen=True)
+class Type:
+    """A type of a graph's vertices."""
+
+    name: str  # "": there is one
+    vertices: int
+    features: int
+
+
+class Model:
     """A model of the program."""
 
     def __init__(self, module: nn.Module, of: _Divided, frozen: frozenset[str], scratch: Scratch) -> None:
@@ -172,9 +182,7 @@ class _Model:
         self.program.models.watch(self, self.number)
         words += [f"--program={file}", f"--init={weights}", of.argument]
         opened = self.program.ask("open", version=_calls.VERSION, net=self.number, arguments=words)
-        self.vertices, self.features, self.columns = (
-            opened[key] for key in ("vertices", "features", "outputs")
-        )
+        self.types = [Type(**of) for of in opened["types"]]
         self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
         self.counters = opened.get("counts", [])
@@ -183,7 +191,7 @@ class _Model:
             {"columns": math.prod(shape), "whole": whole}
             for shape, whole in zip(self.outputs.shapes, self.outputs.whole)
         ]
-        self.sizes = [(1 if of["whole"] else self.vertices) * of["columns"] for of in self.blocks]
+        self.sizes = [(1 if of["whole"] else self.types[0].vertices) * of["columns"] for of in self.blocks]
         self.reached = _reached_by(program, len(self.blocks))
 
     def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
@@ -255,18 +263,11 @@ class Net(nn.Module):  # type: ignore[misc]
             return tree_unflatten(
                 [torch.stack(made) for made in zip(*(leaves for leaves, _ in of))], of[0][1]
             )
-        if x is not None:
-            _check_features(x, model)
-        state = self._state(model)
-        parameters = [state[name] for name in model.parameters]
-        gradient = torch.is_grad_enabled() and any(
-            of.requires_grad for of in (*parameters, *([] if x is None else [x]))
-        )
-        call = _Call(model, state, self.training, gradient)
-        made = _Pass.apply(call, x, *parameters)
-        return tree_unflatten(list(made), model.outputs.tree)
+        inputs = [] if x is None else [_features(x, model)]
+        made = passed(model, self._state(model), self.training, inputs)
+        return tree_unflatten(made, model.outputs.tree)
 
-    def _state(self, model: _Model) -> dict[str, Tensor]:
+    def _state(self, model: Model) -> dict[str, Tensor]:
         """The module's tensors by all their names."""
         state: dict[str, Tensor] = dict(self.named_parameters(remove_duplicate=False))
         state.update(self.named_buffers(remove_duplicate=False))
@@ -282,142 +283,9 @@ class Net(nn.Module):  # type: ignore[misc]
         return state
 
 
-def _check_features(x: Tensor, model: _Model) -> None:
-    if not isinstance(x, Tensor) or not x.is_floating_point() or x.shape != (model.vertices, model.features):
+def _features(x: Tensor, model: Model) -> Input:
+    of = model.types[0]
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.shape != (of.vertices, of.features):
         kind = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-        raise Refused(f"x: is {kind}: give floats of {model.vertices} vertices × {model.features} features")
-
-
-class _Call:
-    """A call of a model, and its pass until nobody has it any more."""
-
-    def __init__(self, model: _Model, state: dict[str, Tensor], training: bool, gradient: bool) -> None:
-        self.model, self.training, self.gradient = model, training, gradient
-        self.state = state
-        self.device = torch.device("cpu")
-        self.wants_x = False
-
-    def forward(self, x: Tensor | None, parameters: tuple[Tensor, ...]) -> list[Tensor]:
-        model, state = self.model, self.state
-        values = model.program.memory(model.floats)
-        floats = torch.from_numpy(values.numbers)
-        tensors = [*parameters, *(state[name] for name in model.buffers)]
-        at = 0
-        for of in tensors:
-            floats[at : at + of.numel()].copy_(of.detach().reshape(-1))
-            at += of.numel()
-        given = None
-        if x is not None:
-            given = model.program.memory(model.vertices * model.features)
-            torch.from_numpy(given.numbers).view(x.shape).copy_(x.detach())
-        output = model.program.memory(sum(model.sizes))
-        seed = 0
-        if self.training and model.draws:
-            seed = int(torch.empty((), dtype=torch.int64).random_())
-        self.number = next(model.program.numbers)
-        if self.gradient:
-            self.watched = model.program.passes.watch(self, (model.number, self.number))
-        answer = model.ask(
-            "forward",
-            **{"pass": self.number},
-            values=values.number,
-            counters=[int(state[name]) for name in model.counters],
-            input=given.number if given else 0,
-            output=output.number,
-            seed=seed,
-            training=self.training,
-            recording=self.gradient,
-            differentiable=self.wants_x,
-        )
-        if self.training:
-            self.keep(floats, answer)
-        self.state = {}
-        return [self.place(of) for of in self.rows(output)]
-
-    def keep(self, floats: Tensor, answer: dict[str, Any]) -> None:
-        """Writes running statistics back, as PyTorch does in a pass in training."""
-        model, at = self.model, sum(map(math.prod, self.model.parameters.values()))
-        with torch.no_grad():
-            for name, shape in model.buffers.items():
-                now = floats[at : at + math.prod(shape)].view(shape)
-                if not torch.equal(self.state[name].cpu(), now):
-                    self.state[name].copy_(now)
-                at += math.prod(shape)
-            for name, count in zip(model.counters, answer.get("counters", ())):
-                self.state[name].fill_(count)
-
-    def rows(self, memory: _calls.Memory) -> list[Tensor]:
-        """The outputs, or their gradients, in shared memory."""
-        found, at = [], 0
-        for size, shape, of in zip(self.model.sizes, self.model.outputs.shapes, self.model.blocks):
-            rows = shape if of["whole"] else (self.model.vertices, *shape)
-            found.append(torch.from_numpy(memory.numbers[at : at + size].reshape(rows)))
-            at += size
-        return found
-
-    def place(self, of: Tensor) -> Tensor:
-        return of if self.device.type == "cpu" else of.to(self.device)
-
-    def backward(
-        self, grads: tuple[Tensor | None, ...], again: bool
-    ) -> tuple[Tensor | None, dict[str, Tensor]]:
-        """The gradients of x and of the parameters by their names."""
-        model = self.model
-        memory = model.program.memory(sum(model.sizes))
-        for to, grad in zip(self.rows(memory), grads):
-            if grad is None:
-                to.zero_()
-            else:
-                to.copy_(grad)
-        values = model.program.memory(sum(map(math.prod, model.parameters.values())))
-        given = model.program.memory(model.vertices * model.features) if self.wants_x else None
-        model.ask(
-            "backward",
-            **{"pass": self.number},
-            output=memory.number,
-            values=values.number,
-            input=given.number if given else 0,
-            again=again,
-        )
-        if not again:
-            model.program.passes.forget(self.watched)
-        floats, at, found = torch.from_numpy(values.numbers), 0, {}
-        reached = set().union(*(of for of, grad in zip(model.reached, grads) if grad is not None))
-        for name, shape in model.parameters.items():
-            if name in model.learned and name in reached:
-                found[name] = floats[at : at + math.prod(shape)].view(shape).clone()
-            at += math.prod(shape)
-        x = None if given is None else torch.from_numpy(given.numbers).view(model.vertices, model.features)
-        return x, found
-
-
-class _Pass(torch.autograd.Function):  # type: ignore[misc]
-    """A pass of a model: its outputs are of x and of the parameters."""
-
-    @staticmethod
-    def forward(ctx: Any, call: _Call, x: Tensor | None, *parameters: Tensor) -> tuple[Tensor, ...]:
-        ctx.set_materialize_grads(False)
-        ctx.call = call
-        first = x if x is not None else next(iter(parameters), None)
-        if first is not None:
-            call.device = first.device
-        call.wants_x = call.gradient and x is not None and x.requires_grad
-        made = tuple(call.forward(x, parameters))
-        ctx.save_for_backward(x, *parameters)
-        return made
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        x, *parameters = ctx.saved_tensors  # PyTorch refuses those that have changed
-        if all(grad is None for grad in grads):
-            return (None,) * (2 + len(parameters))
-        if torch.is_grad_enabled():
-            raise Refused("create_graph=True: a compiled module has no second derivative: leave it out")
-        call: _Call = ctx.call
-        given, found = call.backward(grads, torch._C._autograd._get_current_graph_task_keep_graph())
-        if given is not None:
-            given = given.to(x.device, x.dtype)
-        needs = ctx.needs_input_grad[2:]
-        by_name = [found.get(name) if need else None for name, need in zip(call.model.parameters, needs)]
-        by_name = [of if of is None else of.to(p.device) for of, p in zip(by_name, parameters)]
-        return (None, given, *by_name)
+        raise Refused(f"x: is {kind}: give floats of {of.vertices} vertices × {of.features} features")
+    return Input("features", 0, x)

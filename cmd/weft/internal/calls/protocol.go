@@ -2,19 +2,21 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks for the
 // passes of all its models.
 //
-// # Protocol, version 1
+// # Protocol, version 2
 //
 // Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one
 // after the other. Each is a JSON object behind its length in 4 bytes, the lowest first. The program ends
 // when the process closes its end.
 //
 //	open      version, net, arguments     opens a graph for a model: the words of weft train's command line
-//	            → vertices, features, outputs, parameters and buffers (name, shape), counts (names)
+//	            → types (name, vertices, features), outputs, parameters and buffers (name, shape),
+//	              counts (names)
 //	map       memory, bytes               maps a file that comes with the request, shared by both
 //	unmap     memory
-//	forward   net, pass, values, counters, output, blocks, input?, seed, training, recording, differentiable
+//	forward   net, pass, values, counters, output, blocks, inputs (of, type, memory, differentiable), seed,
+//	          training, recording
 //	            → counters
-//	backward  net, pass, output, blocks, values, input?, again
+//	backward  net, pass, output, blocks, values, inputs (of, type, memory), again
 //	close     net
 //	drop
 //
@@ -25,10 +27,11 @@
 // Models, passes and memory have numbers, which the process chooses. values is memory with the float32
 // numbers of all parameters, in the order of open, each in the shape of PyTorch's state_dict; in forward
 // those of all buffers follow. forward changes the buffers there if it is training. backward writes the
-// gradients of parameters. input is memory with a row for each vertex, in backward of its gradient. output
-// has the blocks of the output's columns, one behind the other, in backward their gradients. A block has a
-// row for each vertex, and one row if it is whole. counters are the numbers of integer buffers. again has
-// the pass stay as it is.
+// gradients of parameters. inputs are given in place of what the graph has: memory of features has a row for
+// each vertex of the type with that number in open's types. backward has those that are differentiable, whose
+// gradients go to their memory. output has the blocks of the output's columns, one behind the other, in
+// backward their gradients. A block has a row for each vertex, and one row if it is whole. counters are the
+// numbers of integer buffers. again has the pass stay as it is.
 package calls
 
 import (
@@ -44,34 +47,41 @@ import (
 )
 
 // version is that of the protocol.
-const version = 1
+const version = 2
 
 // mostBytes is the size of a request at most.
 const mostBytes = 64 << 20
 
 // request is what the process asks for. Fields that a request does not have are zero.
 type request struct {
-	ID             int      `json:"id"`
-	Ask            string   `json:"ask"`
-	Version        int      `json:"version"`
-	Net            int      `json:"net"`
-	Arguments      []string `json:"arguments"`
-	Memory         int      `json:"memory"`
-	Bytes          int64    `json:"bytes"`
-	Values         int      `json:"values"`
-	Counters       []int64  `json:"counters"`
-	Input          int      `json:"input"` // 0: none
-	Output         int      `json:"output"`
-	Blocks         []block  `json:"blocks"`
-	Again          bool     `json:"again"`
-	Pass           int      `json:"pass"`
-	Seed           uint64   `json:"seed"`
-	Training       bool     `json:"training"`
-	Recording      bool     `json:"recording"`
-	Differentiable bool     `json:"differentiable"`
-	Drop           [][2]int `json:"drop"`
+	ID        int      `json:"id"`
+	Ask       string   `json:"ask"`
+	Version   int      `json:"version"`
+	Net       int      `json:"net"`
+	Arguments []string `json:"arguments"`
+	Memory    int      `json:"memory"`
+	Bytes     int64    `json:"bytes"`
+	Values    int      `json:"values"`
+	Counters  []int64  `json:"counters"`
+	Inputs    []input  `json:"inputs"`
+	Output    int      `json:"output"`
+	Blocks    []block  `json:"blocks"`
+	Again     bool     `json:"again"`
+	Pass      int      `json:"pass"`
+	Seed      uint64   `json:"seed"`
+	Training  bool     `json:"training"`
+	Recording bool     `json:"recording"`
+	Drop      [][2]int `json:"drop"`
 
 	file int // that came with it; -1: none
+}
+
+// input is what a pass is given in place of what the graph has.
+type input struct {
+	Of             string `json:"of"`   // what it is: features
+	Type           int    `json:"type"` // the number of the vertex type
+	Memory         int    `json:"memory"`
+	Differentiable bool   `json:"differentiable"`
 }
 
 // block is some of the output's columns, which follow those of the block before.
@@ -87,14 +97,20 @@ type answer struct {
 	Failed   string   `json:"failed,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 
-	Vertices   int      `json:"vertices,omitempty"`
-	Features   int      `json:"features,omitempty"`
-	Outputs    int      `json:"outputs,omitempty"`
-	Parameters []named  `json:"parameters,omitempty"`
-	Buffers    []named  `json:"buffers,omitempty"`
-	Counts     []string `json:"counts,omitempty"`
+	Types      []vertexType `json:"types,omitempty"`
+	Outputs    int          `json:"outputs,omitempty"`
+	Parameters []named      `json:"parameters,omitempty"`
+	Buffers    []named      `json:"buffers,omitempty"`
+	Counts     []string     `json:"counts,omitempty"`
 
 	Counters []int64 `json:"counters,omitempty"`
+}
+
+// vertexType is a type of the graph's vertices.
+type vertexType struct {
+	Name     string `json:"name"`
+	Vertices int    `json:"vertices"`
+	Features int    `json:"features"` // columns
 }
 
 // named is a tensor of a model.

@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/assert"
 	"weft/internal/require"
+	"weft/train"
 )
 
 // ends are both ends of a socket.
@@ -100,4 +101,25 @@ func TestMemory(t *testing.T) {
 	assert.Refused(t, err, "memory 1 has 0 bytes")
 	assert.Refused(t, ask(request{Ask: "forward", Net: 4}), "there is no model 4")
 	assert.Refused(t, ask(request{Ask: "open", Version: version + 1}), "of different versions")
+}
+
+// TestInputs: features are of a vertex type that there is, and their memory has all rows.
+func TestInputs(t *testing.T) {
+	s := &server{memory: map[int][]byte{5: make([]byte, 4*12)}}
+	types := []train.VertexType{{Vertices: 2, Features: 7}, {Vertices: 4, Features: 3}}
+	m := &model{Passes: &train.Passes{Types: types}}
+	given, err := s.features(m, []input{{Of: "features", Type: 1, Memory: 5, Differentiable: true}})
+	require.NoError(t, err)
+	assert.Len(t, given[0].Values, 0)
+	assert.Len(t, given[1].Values, 12)
+	assert.Equal(t, true, given[1].Differentiable)
+	for text, in := range map[string]input{
+		`no input "features" of type 2`:  {Of: "features", Type: 2, Memory: 5},
+		`no input "features" of type -1`: {Of: "features", Type: -1, Memory: 5},
+		`no input "labels" of type 0`:    {Of: "labels", Memory: 5},
+		"14 numbers are asked of it":     {Of: "features", Memory: 5},
+	} {
+		_, err := s.features(m, []input{in})
+		assert.Refused(t, err, text)
+	}
 }

@@ -159,7 +159,10 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	}
 	m := &model{Passes: passes, opened: opened}
 	s.nets[r.Net] = m
-	a = answer{Vertices: passes.Vertices, Features: passes.Features, Outputs: passes.Outputs}
+	a = answer{Outputs: passes.Outputs}
+	for _, t := range passes.Types {
+		a.Types = append(a.Types, vertexType(t))
+	}
 	if lines := strings.TrimSpace(warnings.String()); lines != "" {
 		a.Warnings = strings.Split(lines, "\n")
 	}
@@ -249,9 +252,9 @@ func (s *server) tensors(m *model, memory, count int, counters []int64) (nn.Stat
 
 // blocks are those of the output in memory.
 func (s *server) blocks(m *model, r *request) (blocks []worker.Block, err error) {
-	total, columns := 0, 0
+	total, columns, vertices := 0, 0, m.Types[0].Vertices
 	for _, b := range r.Blocks {
-		rows := m.Vertices
+		rows := vertices
 		if b.Whole {
 			rows = 1
 		}
@@ -269,13 +272,32 @@ func (s *server) blocks(m *model, r *request) (blocks []worker.Block, err error)
 		return nil, err
 	}
 	for k := range blocks {
-		n := m.Vertices * blocks[k].Columns
+		n := vertices * blocks[k].Columns
 		if blocks[k].Whole {
 			n = blocks[k].Columns
 		}
 		blocks[k].Values, values = values[:n], values[n:]
 	}
 	return blocks, nil
+}
+
+// features are those among a request's inputs, by vertex type; nil: there are none.
+func (s *server) features(m *model, inputs []input) (given []worker.Given, err error) {
+	for _, in := range inputs {
+		if in.Of != "features" || in.Type < 0 || in.Type >= len(m.Types) {
+			return nil, refusal.Errorf("there is no input %q of type %d", in.Of, in.Type)
+		}
+		if given == nil {
+			given = make([]worker.Given, len(m.Types))
+		}
+		of := m.Types[in.Type]
+		values, err := s.numbers(in.Memory, of.Vertices*of.Features)
+		if err != nil {
+			return nil, err
+		}
+		given[in.Type] = worker.Given{Values: values, Differentiable: in.Differentiable}
+	}
+	return given, nil
 }
 
 func sizeOf(shape []int) int {
@@ -291,8 +313,7 @@ func (s *server) forward(m *model, r *request) (a answer, err error) {
 		return a, refusal.Errorf("%d counters for a model of %d", len(r.Counters), len(m.counters))
 	}
 	f := worker.Forward{
-		Pass: r.Pass, Seed: r.Seed,
-		Training: r.Training, Recording: r.Recording, Differentiable: r.Differentiable,
+		Pass: r.Pass, Seed: r.Seed, Training: r.Training, Recording: r.Recording,
 	}
 	if f.Values, err = s.tensors(m, r.Values, len(m.floats), r.Counters); err != nil {
 		return a, err
@@ -300,10 +321,8 @@ func (s *server) forward(m *model, r *request) (a answer, err error) {
 	if f.Output, err = s.blocks(m, r); err != nil {
 		return a, err
 	}
-	if r.Input > 0 {
-		if f.Features, err = s.numbers(r.Input, m.Vertices*m.Features); err != nil {
-			return a, err
-		}
+	if f.Features, err = s.features(m, r.Inputs); err != nil {
+		return a, err
 	}
 	return answer{Counters: r.Counters}, m.Forward(f)
 }
@@ -316,10 +335,8 @@ func (s *server) backward(m *model, r *request) (err error) {
 	if b.Gradients, err = s.tensors(m, r.Values, m.trained, nil); err != nil {
 		return err
 	}
-	if r.Input > 0 {
-		if b.Features, err = s.numbers(r.Input, m.Vertices*m.Features); err != nil {
-			return err
-		}
+	if b.Features, err = s.features(m, r.Inputs); err != nil {
+		return err
 	}
 	return m.Backward(b)
 }

@@ -1,0 +1,187 @@
+"""Passes of a model in PyTorch's autograd, whose tensors go through shared memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from . import _calls
+from ._errors import Refused
+
+if TYPE_CHECKING:
+    from ._net import Model
+
+
+@dataclass(frozen=True)
+class Input:
+    """Values in place of the graph's."""
+
+    of: str  # features
+    type: int  # the number of the vertex type
+    values: Tensor  # a row for each of its vertices
+
+
+def passed(model: Model, state: dict[str, Tensor], training: bool, inputs: Sequence[Input]) -> list[Tensor]:
+    """The outputs of a pass, which are differentiable in the inputs and in the parameters of the state."""
+    tensors = [*(of.values for of in inputs), *(state[name] for name in model.parameters)]
+    gradient = torch.is_grad_enabled() and any(of.requires_grad for of in tensors)
+    call = _Call(model, state, training, gradient, [(of.of, of.type) for of in inputs])
+    return list(_Pass.apply(call, *tensors))
+
+
+class _Call:
+    """A call of a model, and its pass until nobody has it any more."""
+
+    def __init__(
+        self,
+        model: Model,
+        state: dict[str, Tensor],
+        training: bool,
+        gradient: bool,
+        given: list[tuple[str, int]],
+    ) -> None:
+        self.model, self.training, self.gradient = model, training, gradient
+        self.state = state
+        self.given = given  # what the inputs are
+        self.differentiable = [False] * len(given)
+        self.device = torch.device("cpu")
+
+    def forward(self, inputs: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
+        model, state = self.model, self.state
+        values = model.program.memory(model.floats)
+        floats = torch.from_numpy(values.numbers)
+        tensors = [*parameters, *(state[name] for name in model.buffers)]
+        at = 0
+        for of in tensors:
+            floats[at : at + of.numel()].copy_(of.detach().reshape(-1))
+            at += of.numel()
+        given = [self.memory_of(of) for of in inputs]
+        for memory, of in zip(given, inputs):
+            torch.from_numpy(memory.numbers).view(of.shape).copy_(of.detach())
+        self.differentiable = [self.gradient and of.requires_grad for of in inputs]
+        output = model.program.memory(sum(model.sizes))
+        seed = 0
+        if self.training and model.draws:
+            seed = int(torch.empty((), dtype=torch.int64).random_())
+        self.number = next(model.program.numbers)
+        if self.gradient:
+            self.watched = model.program.passes.watch(self, (model.number, self.number))
+        answer = model.ask(
+            "forward",
+            **{"pass": self.number},
+            values=values.number,
+            counters=[int(state[name]) for name in model.counters],
+            inputs=self.inputs(given),
+            output=output.number,
+            seed=seed,
+            training=self.training,
+            recording=self.gradient,
+        )
+        if self.training:
+            self.keep(floats, answer)
+        self.state = {}
+        return [self.place(of) for of in self.rows(output)]
+
+    def memory_of(self, tensor: Tensor) -> _calls.Memory:
+        return self.model.program.memory(tensor.numel())
+
+    def inputs(self, memory: Sequence[_calls.Memory | None]) -> list[dict[str, Any]]:
+        """What is said of the inputs that have memory."""
+        return [
+            {"of": of, "type": kind, "memory": at.number, "differentiable": differentiable}
+            for (of, kind), at, differentiable in zip(self.given, memory, self.differentiable)
+            if at is not None
+        ]
+
+    def keep(self, floats: Tensor, answer: dict[str, Any]) -> None:
+        """Writes running statistics back, as PyTorch does in a pass in training."""
+        model, at = self.model, sum(map(math.prod, self.model.parameters.values()))
+        with torch.no_grad():
+            for name, shape in model.buffers.items():
+                now = floats[at : at + math.prod(shape)].view(shape)
+                if not torch.equal(self.state[name].cpu(), now):
+                    self.state[name].copy_(now)
+                at += math.prod(shape)
+            for name, count in zip(model.counters, answer.get("counters", ())):
+                self.state[name].fill_(count)
+
+    def rows(self, memory: _calls.Memory) -> list[Tensor]:
+        """The outputs, or their gradients, in shared memory."""
+        found, at = [], 0
+        for size, shape, of in zip(self.model.sizes, self.model.outputs.shapes, self.model.blocks):
+            rows = shape if of["whole"] else (self.model.types[0].vertices, *shape)
+            found.append(torch.from_numpy(memory.numbers[at : at + size].reshape(rows)))
+            at += size
+        return found
+
+    def place(self, of: Tensor) -> Tensor:
+        return of if self.device.type == "cpu" else of.to(self.device)
+
+    def backward(
+        self, grads: Sequence[Tensor | None], inputs: Sequence[Tensor], again: bool
+    ) -> tuple[list[Tensor | None], dict[str, Tensor]]:
+        """The gradients of the inputs, and of the parameters by their names."""
+        model = self.model
+        memory = model.program.memory(sum(model.sizes))
+        for to, grad in zip(self.rows(memory), grads):
+            if grad is None:
+                to.zero_()
+            else:
+                to.copy_(grad)
+        values = model.program.memory(sum(map(math.prod, model.parameters.values())))
+        given = [self.memory_of(of) if wanted else None for of, wanted in zip(inputs, self.differentiable)]
+        model.ask(
+            "backward",
+            **{"pass": self.number},
+            output=memory.number,
+            values=values.number,
+            inputs=self.inputs(given),
+            again=again,
+        )
+        if not again:
+            model.program.passes.forget(self.watched)
+        floats, at, found = torch.from_numpy(values.numbers), 0, {}
+        reached = set().union(*(of for of, grad in zip(model.reached, grads) if grad is not None))
+        for name, shape in model.parameters.items():
+            if name in model.learned and name in reached:
+                found[name] = floats[at : at + math.prod(shape)].view(shape).clone()
+            at += math.prod(shape)
+        return [
+            None if at is None else torch.from_numpy(at.numbers).view(of.shape).to(of.device, of.dtype)
+            for at, of in zip(given, inputs)
+        ], found
+
+
+class _Pass(torch.autograd.Function):  # type: ignore[misc]
+    """A pass of a model: its outputs are of its inputs and of the parameters."""
+
+    @staticmethod
+    def forward(ctx: Any, call: _Call, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.call, count = call, len(call.given)
+        if tensors:
+            call.device = tensors[0].device
+        made = tuple(call.forward(tensors[:count], tensors[count:]))
+        ctx.save_for_backward(*tensors)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        tensors = ctx.saved_tensors  # PyTorch refuses those that have changed
+        if all(grad is None for grad in grads):
+            return (None,) * (1 + len(tensors))
+        if torch.is_grad_enabled():
+            raise Refused("create_graph=True: a compiled module has no second derivative: leave it out")
+        call: _Call = ctx.call
+        count = len(call.given)
+        again = torch._C._autograd._get_current_graph_task_keep_graph()
+        given, found = call.backward(grads, tensors[:count], again)
+        needs = ctx.needs_input_grad[1 + count :]
+        by_name = [found.get(name) if need else None for name, need in zip(call.model.parameters, needs)]
+        by_name = [of if of is None else of.to(p.device) for of, p in zip(by_name, tensors[count:])]
+        return (None, *given, *by_name)
