@@ -22,7 +22,8 @@ import (
 // process, and wait between two passes.
 //
 // A pass that records lives until Backward or Drop. Several may live, each with the parameters that it was
-// computed with, but on a pipeline. After an error that is no refusal the workers have ended.
+// computed with, but where a partition is several chunks. After an error that is no refusal the workers have
+// ended.
 type Passes struct {
 	Types   []VertexType
 	Outputs int // columns of the output

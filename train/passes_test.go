@@ -13,8 +13,8 @@ import (
 	"weft/train/worker"
 )
 
-// passesOfLayers are passes of two layers of mean aggregation with dropout between them, on a graph.
-func passesOfLayers(t *testing.T, parallel string) (p *Passes, values nn.State) {
+// passesOfLayers are passes of three mean aggregations with two linear layers, and dropout between them.
+func passesOfLayers(t *testing.T, parallel string, set func(*Options)) (p *Passes, values nn.State) {
 	t.Helper()
 	g := tangle(t, 60, 240)
 	columns := g.Types[0].Features.Columns
@@ -24,8 +24,12 @@ func passesOfLayers(t *testing.T, parallel string) (p *Passes, values nn.State) 
 		{"op":"parameter","name":"v"},{"op":"linear","in":[2,3]},{"op":"tanh","in":[4]},
 		{"op":"dropout","in":[5],"p":0.5,"path":"a"},
 		{"op":"gather","in":[6],"end":"source"},{"op":"scatter","in":[7],"reduce":"mean"},
-		{"op":"parameter","name":"w"},{"op":"linear","in":[8,9]}],"output":10`)
+		{"op":"parameter","name":"w"},{"op":"linear","in":[8,9]},
+		{"op":"gather","in":[10],"end":"source"},{"op":"scatter","in":[11],"reduce":"mean"}],"output":12`)
 	o.Parallel, o.Threads = parallel, 1
+	if set != nil {
+		set(&o)
+	}
 	require.NoError(t, o.Exactly())
 	p, err := (&Job{Graph: g, Options: o}).Passes(t.Context())
 	require.NoError(t, err)
@@ -107,8 +111,8 @@ func TestPasses(t *testing.T) {
 		x  []float32
 	}
 	var want results
-	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2"} {
-		p, values := passesOfLayers(t, parallel)
+	for _, parallel := range meshesOfPasses {
+		p, values := passesOfLayers(t, parallel, nil)
 		features := make([]float32, p.Types[0].Vertices*p.Types[0].Features)
 		for k := range features {
 			features[k] = float32(k%11)/8 - .5
@@ -153,31 +157,86 @@ func TestPasses(t *testing.T) {
 		assert.Refused(t, p.Backward(worker.Backward{Pass: dropped.number}), "has no tape")
 		again := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{Seed: 9})
 		assert.Equal(t, other.output, again.output, "%s: in evaluation nothing is drawn", parallel)
-		if parallel == "pipeline=2" {
-			live := (&call{Passes: p, values: values}).forward(t, features, train)
-			values["v"].Float32[0]++
-			assert.Refused(t, p.Forward(worker.Forward{Pass: -1, Values: values, Output: []worker.Block{}}),
-				"a pipeline has one pass at a time")
-			require.NoError(t, p.Drop(live.number))
-			changed := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})
-			values["v"].Float32[0]--
-			same := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})
-			assert.Equal(t, other.output, same.output)
-			if slices.Equal(changed.output, other.output) {
-				t.Error("a pass has the parameters from before one that was refused")
+	}
+}
+
+var meshesOfPasses = []string{
+	"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2", "pipeline=3", "graph=2,pipeline=2",
+	"graph=2,tensor=2,pipeline=2",
+}
+
+// TestLivePasses: of several live passes each has the results that it has alone, in whatever order they run
+// backward and whatever parameters come between; each returns its memory.
+func TestLivePasses(t *testing.T) {
+	for _, parallel := range meshesOfPasses {
+		for _, recompute := range []string{"none", "blocks"} {
+			what := parallel + ", recompute " + recompute
+			p, values := passesOfLayers(t, parallel, func(o *Options) {
+				o.Recompute = recompute
+			})
+			changed := nn.State{}
+			for name, of := range values {
+				changed[name] = nn.Tensor{Shape: of.Shape, Float32: make([]float32, len(of.Float32))}
+				for k, x := range of.Float32 {
+					changed[name].Float32[k] = 1.5*x - .1
+				}
 			}
-			continue
+			features := make([]float32, p.Types[0].Vertices*p.Types[0].Features)
+			for k := range features {
+				features[k] = float32(k%11)/8 - .5
+			}
+			cases := []struct {
+				values   nn.State
+				features []float32
+				worker.Forward
+			}{
+				{values, features, worker.Forward{Seed: 7, Training: true, Recording: true}},
+				{changed, nil, worker.Forward{Recording: true}},
+				{values, features, worker.Forward{Recording: true}},
+				{changed, features, worker.Forward{Seed: 8, Training: true, Recording: true}},
+			}
+			type results struct {
+				output []float32
+				of     nn.State
+				x      []float32
+			}
+			var alone [4]results
+			for k, c := range cases {
+				one := (&call{Passes: p, values: c.values}).forward(t, c.features, c.Forward)
+				of, x := one.backward(t, len(c.features), false)
+				alone[k] = results{one.output, of, x}
+			}
+			before := live(t, p)
+			var together [4]*call
+			for k, c := range cases {
+				together[k] = (&call{Passes: p, values: c.values}).forward(t, c.features, c.Forward)
+			}
+			(&call{Passes: p, values: changed}).forward(t, nil, worker.Forward{Seed: 9, Training: true})
+			for _, k := range []int{1, 3, 0, 2} {
+				of, x := together[k].backward(t, len(cases[k].features), false)
+				assert.Equal(t, alone[k], results{together[k].output, of, x}, "%s: pass %d", what, k)
+			}
+			assert.Equal(t, before, live(t, p), "%s: bytes after all passes", what)
 		}
-		kept := (&call{Passes: p, values: values}).forward(t, features, train)
-		changed := nn.State{}
-		for name, of := range values {
-			changed[name] = nn.Tensor{Shape: of.Shape, Float32: make([]float32, len(of.Float32))}
-		}
-		(&call{Passes: p, values: changed}).forward(t, features, worker.Forward{Seed: 7, Training: true})
-		of, x = kept.backward(t, len(features), false)
-		assert.Equal(t, sameOf, of, "%s: with the parameters of the forward pass", parallel)
-		assert.Equal(t, sameX, x, "%s: with the parameters of the forward pass", parallel)
-		assert.Equal(t, before, live(t, p), "%s: bytes after all passes", parallel)
+	}
+}
+
+// TestPassesInChunks: where chunks read each other's rows of the pass before, one pass lives at a time.
+func TestPassesInChunks(t *testing.T) {
+	p, values := passesOfLayers(t, "pipeline=2", func(o *Options) { o.Chunks = 3 })
+	train := worker.Forward{Seed: 7, Training: true, Recording: true}
+	before := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})
+	live := (&call{Passes: p, values: values}).forward(t, nil, train)
+	values["v"].Float32[0]++
+	assert.Refused(t, p.Forward(worker.Forward{Pass: -1, Values: values, Output: []worker.Block{}}),
+		"--chunks 3: chunks read each other's rows of the pass before, which has not run backward")
+	require.NoError(t, p.Drop(live.number))
+	changed := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})
+	values["v"].Float32[0]--
+	same := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})
+	assert.Equal(t, before.output, same.output)
+	if slices.Equal(changed.output, before.output) {
+		t.Error("a pass has the parameters from before one that was refused")
 	}
 }
 

@@ -63,11 +63,11 @@ type Graph struct {
 	vertices  []int32
 	own       *autograd.RowSet         // these rows
 	made      map[gnn.Along]*structure // the structures that were made so far
-	training  map[sar.Key]*history     // of training, by aggregation
+	lasting   map[sar.Key]*history     // of the last training pass, by aggregation, until the next takes it
 	inferring map[sar.Key]*history     // of an inference, by aggregation, until the last chunk has read it
 	phase     phase
+	now       *Pass           // forward and backward: whose work it is
 	warm      bool            // an inference makes the snapshot
-	order     []int           // of the chunks in this epoch
 	paths     map[string]bool // of the modules that aggregate
 	saved     sar.Saved       // the history of a checkpoint
 }
@@ -122,7 +122,7 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 		env: e, options: o, chunks: d, team: e.Team, replicas: g.Halo, me: g.Halo.Rank(), share: s,
 		saved: sar.Saved{What: "history", Place: sar.PlaceOf(g)}, rows: make([][]int32, d.Count),
 		made: map[gnn.Along]*structure{}, paths: map[string]bool{},
-		training: map[sar.Key]*history{}, inferring: map[sar.Key]*history{},
+		lasting: map[sar.Key]*history{}, inferring: map[sar.Key]*history{},
 	}
 	others := exchange.PeersOf(g.Halo)
 	costs := e.Costs(&o, nil)
@@ -209,15 +209,26 @@ func (g *Graph) Types() []*autograd.RowSet { return []*autograd.RowSet{g.own} }
 // Schema returns the schema of the graph.
 func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share) }
 
-// Forward begins the forward pass of an epoch, with the chunks in the given order.
-func (g *Graph) Forward(epoch int, order []int) {
-	g.phase = forward
-	g.order = slices.Clone(order)
+// Pass is a training pass of the chunks, forward and backward. Where each partition is one chunk, which reads
+// nothing of other passes, several may live: they have begun, and have not ended.
+type Pass struct {
+	graph *Graph
+	epoch int
+	order []int                // of the chunks
+	read  map[sar.Key]*history // by aggregation
+}
+
+// Forward begins the forward pass of an epoch, with the chunks in the given order. It has the history of the
+// pass that ended last.
+func (g *Graph) Forward(epoch int, order []int) *Pass {
+	p := &Pass{g, epoch, slices.Clone(order), g.lasting}
+	g.phase, g.now, g.lasting = forward, p, map[sar.Key]*history{}
 	for _, c := range g.Chunks {
 		c.BeginEpoch(epoch)
 	}
+	return p
 }
 
 // Backward begins the backward pass, with the chunks in the reverse order. A chunk may recompute its forward
 // pass during it. That sends no messages.
-func (g *Graph) Backward() { g.phase = backward }
+func (p *Pass) Backward() { p.graph.phase, p.graph.now = backward, p }

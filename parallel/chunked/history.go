@@ -41,7 +41,7 @@ func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) b
 	case forward:
 		c.publish(r, call, t.Rows)
 	case backward:
-		g.rewind(r, 1+slices.Index(g.order, c.index))
+		g.now.rewind(r, 1+slices.Index(g.now.order, c.index))
 	case inference:
 		c.publish(r, call, t.Rows)
 		c.pause()
@@ -79,9 +79,9 @@ func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) b
 
 // history returns the history of an aggregation, and makes it for the first chunk that computes it.
 func (g *Graph) history(key sar.Key) *history {
-	in := g.training
-	if g.phase == inference {
-		in = g.inferring
+	in := g.inferring
+	if g.phase != inference {
+		in = g.now.read
 	}
 	if in[key] == nil {
 		in[key] = &history{key: key, st: g.made[key.Along]}
@@ -152,15 +152,16 @@ func (c *Chunk) publish(r *history, call *sar.Call, xs []*tensor.Matrix) {
 
 // rewind restores the snapshot for all but the first slots chunks of the order. The history then has the rows
 // that the last of these chunks read in its forward pass.
-func (g *Graph) rewind(r *history, slots int) {
+func (p *Pass) rewind(r *history, slots int) {
+	team := p.graph.team
 	for ; r.fresh > slots; r.fresh-- {
-		stored := r.st.stored[g.order[r.fresh-1]]
+		stored := r.st.stored[p.order[r.fresh-1]]
 		for m := range r.rows {
 			rows, other := stored.of(r.rows[m]), stored.of(r.other[m])
-			fresh := g.team.Memory.NewElement(tensor.Buffers, rows.Element, rows.Rows, rows.Cols)
-			g.team.Copy(fresh, rows)
-			g.team.Copy(rows, other)
-			g.team.Copy(other, fresh)
+			fresh := team.Memory.NewElement(tensor.Buffers, rows.Element, rows.Rows, rows.Cols)
+			team.Copy(fresh, rows)
+			team.Copy(rows, other)
+			team.Copy(other, fresh)
 			fresh.Release()
 		}
 	}
@@ -295,15 +296,16 @@ func (g *Graph) zeros(st *structure, like []*tensor.Matrix) []*tensor.Matrix {
 	return zeros
 }
 
-// EndEpoch ends an epoch's training. Every Period epochs it makes the epoch's rows the new snapshot. It
-// releases what only the passes of an epoch use.
-func (g *Graph) EndEpoch(epoch int) {
-	for _, r := range g.ordered(g.training) {
-		g.rewind(r, 0) // now all of this epoch's rows are in other
+// End ends the pass. Every Period epochs it makes the epoch's rows the new snapshot. It releases what only
+// the pass uses, and leaves the rest to the next one.
+func (p *Pass) End() {
+	g := p.graph
+	for _, r := range g.ordered(p.read) {
+		p.rewind(r, 0) // now all of this epoch's rows are in other
 		switch {
 		case len(g.Chunks) == 1:
 			r.rows, r.other = nil, r.rows
-		case epoch%g.options.HistoryPeriod == 0:
+		case p.epoch%g.options.HistoryPeriod == 0:
 			r.rows, r.other = r.other, r.rows
 		}
 		exchange.Release(r.other...)
@@ -314,6 +316,7 @@ func (g *Graph) EndEpoch(epoch int) {
 		}
 		r.dontNeed()
 	}
+	g.lasting = p.read
 }
 
 // Together runs the forward pass of every chunk for an exact inference. At each aggregation every chunk waits
@@ -330,7 +333,7 @@ func (g *Graph) Warm(pass func(k int)) {
 	g.inLockstep(pass)
 	for key, r := range g.inferring {
 		if len(g.Chunks) > 1 {
-			g.training[key] = &history{key: key, st: r.st, rows: r.rows}
+			g.lasting[key] = &history{key: key, st: r.st, rows: r.rows}
 			delete(g.inferring, key)
 		}
 	}

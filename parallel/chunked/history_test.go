@@ -54,11 +54,11 @@ func (tr *trial) run(t rapid.TB) []sums {
 				results[k][0], results[k][1] = tr.forward(team, p, g.Chunks[k], epoch, tapes[k])
 				return results[k][1]
 			}
-			g.Forward(epoch, order)
+			of := g.Forward(epoch, order)
 			for _, k := range order {
 				put(out[i].Z, g.Chunks[k], pass(k, tr.once).Value())
 			}
-			g.Backward()
+			of.Backward()
 			for _, k := range slices.Backward(order) {
 				if !tr.once {
 					again := make([]float32, len(tr.of))
@@ -76,7 +76,7 @@ func (tr *trial) run(t rapid.TB) []sums {
 				put(out[i].DX, g.Chunks[k], dx)
 				dx.Release()
 			}
-			g.EndEpoch(epoch)
+			of.End()
 			if tr.between != nil {
 				tr.between(g, team)
 			}
@@ -332,7 +332,7 @@ func TestBetweenEpochs(t *testing.T) {
 			g.Together(func(k int) {
 				tr.forward(team, g.Propagator("convs.0", along), g.Chunks[k], 1, autograd.NewTape(team))
 			})
-			for _, r := range g.training {
+			for _, r := range g.lasting {
 				if (r.rows != nil) != (c.chunks > 1) || r.other != nil ||
 					(r.grads != nil) != (c.stale == axis.Keep) ||
 					(r.returned != nil) != (c.stale == axis.Keep) {
@@ -340,8 +340,8 @@ func TestBetweenEpochs(t *testing.T) {
 						r.rows, r.other, r.grads, r.returned)
 				}
 			}
-			if len(g.training) != 1 || len(g.inferring) != 0 {
-				t.Errorf("%d calls of training, %d of inference", len(g.training), len(g.inferring))
+			if len(g.lasting) != 1 || len(g.inferring) != 0 {
+				t.Errorf("%d calls of training, %d of inference", len(g.lasting), len(g.inferring))
 			}
 		}
 		tr.run(t)

@@ -13,7 +13,7 @@ import (
 // Arrays lists what the next epoch reads of this one: the snapshot of each aggregation and, with Keep, the
 // gradients. Names hold the partition, whose rows these are, and the slice, whose columns, but not the stage.
 func (g *Graph) Arrays() (all []checkpoint.Array) {
-	for _, r := range g.ordered(g.training) {
+	for _, r := range g.ordered(g.lasting) {
 		parts := r.parts()
 		for _, part := range slices.Sorted(maps.Keys(parts)) {
 			for m, matrix := range parts[part] {

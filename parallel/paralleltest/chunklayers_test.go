@@ -134,7 +134,7 @@ func (c *chunks) run(t *testing.T) {
 		exchange.Must(err)
 		for epoch := 1; epoch <= chunkEpochs; epoch++ {
 			turns := c.order(epoch)
-			g.Forward(epoch, slices.Clone(turns))
+			pass := g.Forward(epoch, turns)
 			var layers []*chunkedLayer
 			c.layers(func(l Layer, along gnn.Along) {
 				layers = append(layers, c.layer(config, g, l, along, epoch))
@@ -144,7 +144,7 @@ func (c *chunks) run(t *testing.T) {
 					l.forward(g.Chunks[k], k)
 				}
 			}
-			g.Backward()
+			pass.Backward()
 			slices.Reverse(turns)
 			for _, k := range turns {
 				for _, l := range slices.Backward(layers) {
@@ -154,7 +154,7 @@ func (c *chunks) run(t *testing.T) {
 			for _, l := range layers {
 				l.finish()
 			}
-			g.EndEpoch(epoch)
+			pass.End()
 		}
 	})
 }

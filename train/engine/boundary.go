@@ -13,14 +13,19 @@ import (
 	"weft/tensor"
 )
 
-// chunkPass is a chunk's forward and backward pass through a stage, in one epoch.
-type chunkPass struct {
+// stageChunk is a chunk of a stage.
+type stageChunk struct {
 	*chunked.Chunk
-	features *features        // on the first stage
-	given    Given            // in their place, in this pass
-	came     []*tensor.Matrix // on other stages: the state from the previous stage, until a tape owns it
-	ledger   *autograd.Ledger // records when gradients are complete; may be nil
-	in, out  gnn.State        // on the tape of the last forward pass
+	features *features // on the first stage
+}
+
+// chunkPass is a chunk's forward and backward pass through a stage.
+type chunkPass struct {
+	*stageChunk
+	given   Given            // in place of the features
+	came    []*tensor.Matrix // on other stages: the state from the previous stage, until a tape owns it
+	ledger  *autograd.Ledger // records when gradients are complete; may be nil
+	in, out gnn.State        // on the tape of the last forward pass
 }
 
 // forward runs the stage's blocks on a chunk. With recomputation it records nothing.
@@ -104,7 +109,6 @@ func (p *Pipeline) backward(c *chunkPass, call *Call, grads []*tensor.Matrix) {
 		roots = append(roots, autograd.Root{Var: v, Grad: grads[i]})
 	}
 	c.out.Rows[0].Tape().Backward(roots...)
-	c.ledger = nil
 }
 
 // discard releases what a chunk keeps for a backward pass that will not come.
@@ -117,7 +121,6 @@ func (p *Pipeline) discard(c *chunkPass, call *Call) {
 		drop(c.out.Vars())
 		c.out.Rows[0].Tape().Discard()
 	}
-	c.ledger, c.came = nil, nil
 	c.takeBack()
 }
 

@@ -27,8 +27,8 @@ type Pipeline struct {
 	params  *nn.Params
 	model   gnn.Model
 	reducer *reducer
-	chunks  []*chunkPass // by chunk
-	warm    bool         // the first snapshot is taken
+	chunks  []*stageChunk
+	warm    bool // the first snapshot is taken
 	bound   *orderBound
 }
 
@@ -46,7 +46,7 @@ func newPipeline(c Config) (*Pipeline, error) {
 	p.params.InitScheme = c.InitScheme
 	for _, chunk := range g.Chunks {
 		c.Team.Memory.NextTurn(true)
-		c := &chunkPass{Chunk: chunk}
+		c := &stageChunk{Chunk: chunk}
 		if p.first() {
 			c.features = loadFeatures(p.Config, chunk.Rows(), chunk.Vertices())
 		}
@@ -84,11 +84,13 @@ func (p *Pipeline) order(epoch int) []int {
 	return order
 }
 
-// chunkedPass is a Pipeline's Pass, of which there is one at a time: the chunks own its tapes.
+// chunkedPass is a Pipeline's Pass.
 type chunkedPass struct {
 	*Pipeline
 	call     *Call
-	reversed []int // the chunks in the order of the backward pass
+	of       *chunked.Pass
+	passes   []*chunkPass // by chunk
+	reversed []int        // the chunks in the order of the backward pass
 	encoded  coding
 	logits   *autograd.Var
 	spent    *spending
@@ -110,16 +112,16 @@ func (p *Pipeline) Forward(of Call) Pass {
 	p.warmUp()
 	call := &of
 	spent := p.spend()
-	order := p.order(of.Epoch)
-	p.graph.Forward(of.Epoch, order)
+	order, chunks := p.order(of.Epoch), p.begun()
+	pass := p.graph.Forward(of.Epoch, order)
 	encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: of.Epoch}}
 	states := p.states(order, encoded)
 	next := p.outbox(+1, p.bound, encoded)
 	// the first chunk's backward pass is the last: gradients of weights are complete only in it
-	p.chunks[order[0]].ledger = p.reducer.ledger()
+	chunks[order[0]].ledger = p.reducer.ledger()
 	var logits *tensor.Matrix
 	for _, k := range order {
-		c := p.chunks[k]
+		c := chunks[k]
 		span := p.span("forward", k)
 		c.came = spent.take(states, k == order[0])
 		p.bound.beginForward()
@@ -139,7 +141,15 @@ func (p *Pipeline) Forward(of Call) Pass {
 	p.bound.endForwards()
 	next.finish()
 	slices.Reverse(order)
-	return &chunkedPass{p, call, order, encoded, p.output(logits, 0), spent}
+	return &chunkedPass{p, call, pass, chunks, order, encoded, p.output(logits, 0), spent}
+}
+
+// begun are chunks of a pass that begins.
+func (p *Pipeline) begun() (chunks []*chunkPass) {
+	for _, c := range p.chunks {
+		chunks = append(chunks, &chunkPass{stageChunk: c})
+	}
+	return chunks
 }
 
 // Output implements Pass.
@@ -150,12 +160,12 @@ func (p *chunkedPass) Backward(grad *tensor.Matrix) []*tensor.Matrix {
 	var given *tensor.Matrix // its gradient
 	p.logits.Drop()
 	exchange.Must(p.reducer.Beside(func() {
-		p.graph.Backward()
+		p.of.Backward()
 		grads := p.gradients(p.reversed, p.encoded)
 		back := p.outbox(-1, nil, p.encoded)
 		for _, k := range p.reversed {
 			p.bound.beginBackward()
-			c := p.chunks[k]
+			c := p.passes[k]
 			span := p.span("backward", k)
 			roots := p.spent.take(grads, k == p.reversed[0])
 			if p.last() {
@@ -184,14 +194,14 @@ func (p *chunkedPass) Backward(grad *tensor.Matrix) []*tensor.Matrix {
 func (p *chunkedPass) Discard() {
 	p.logits.Drop()
 	for _, k := range p.reversed {
-		p.discard(p.chunks[k], p.call)
+		p.discard(p.passes[k], p.call)
 	}
 	p.end()
 }
 
 // end ends the pass.
 func (p *chunkedPass) end() {
-	p.graph.EndEpoch(p.call.Epoch)
+	p.of.End()
 	p.spent.report()
 }
 
@@ -243,9 +253,9 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 // infer returns the result for all rows.
 func (p *Pipeline) infer(blocks int, run func(pass func(k int)), call *Call) (result *tensor.Matrix) {
 	states := p.states(p.inOrder(), coding{})
-	next := p.outbox(+1, nil, coding{})
+	next, chunks := p.outbox(+1, nil, coding{}), p.begun()
 	run(func(k int) {
-		c := p.chunks[k]
+		c := chunks[k]
 		c.came = states.take()
 		p.give(c, call)
 		out := p.result(p.model[:blocks].Forward(p.begin(c, call, autograd.NewTape(p.Team))))

@@ -34,7 +34,7 @@ type livePass struct {
 	engine.Pass
 	call    engine.Call
 	values  *values
-	buffers [][]float32 // of a pass that may be repeated
+	buffers [][]float32 // before the pass
 }
 
 // Forward is what a forward pass is given, and where its results go.
@@ -92,10 +92,10 @@ func NewPasses(c Config, team *kernel.Team, world *comm.Comm, share *partition.S
 
 // Forward runs the model forward.
 func (p *Passes) Forward(f Forward) error {
-	if p.Groups.Mesh.Stages > 1 && len(p.live) > 0 {
-		return &launch.Common{Err: refusal.Errorf("--parallel %s: a pipeline has one pass at a time, and the one "+
-			"before has not run backward: call backward first, drop its output, or take --parallel graph=%d",
-			p.Parallel, p.Workers)}
+	if p.inChunks() && len(p.live) > 0 {
+		return &launch.Common{Err: refusal.Errorf("--chunks %d: chunks read each other's rows of the pass before, "+
+			"which has not run backward: call backward first, drop its output, or take --chunks %d", p.Chunks,
+			p.Groups.Mesh.Partitions)}
 	}
 	if p.inChunks() && f.Recording && !f.Training {
 		return &launch.Common{Err: refusal.Errorf("--chunks %d: chunks read each other's rows of passes before, and "+
@@ -183,7 +183,9 @@ func (p *Passes) Backward(b Backward) error {
 		p.fill(grad, from, block, p.engine.Vertices())
 		from += block.Columns
 	}
-	for kind, grad := range live.Backward(grad) {
+	var grads []*tensor.Matrix
+	p.asOf(live, func() { grads = live.Backward(grad) })
+	for kind, grad := range grads {
 		if grad == nil {
 			continue
 		}
@@ -195,7 +197,7 @@ func (p *Passes) Backward(b Backward) error {
 	}
 	p.Params.TakeGradients(b.Gradients, p.speaks())
 	if b.Again {
-		p.repeat(live)
+		p.asOf(live, func() { live.Pass = p.engine.Forward(live.call) })
 		return nil
 	}
 	delete(p.live, b.Pass)
@@ -203,8 +205,8 @@ func (p *Passes) Backward(b Backward) error {
 	return nil
 }
 
-// repeat computes a pass again that has run backward, as it was.
-func (p *Passes) repeat(live *livePass) {
+// asOf does work of a pass with the parameters and buffers that the pass was given: it may compute values again.
+func (p *Passes) asOf(live *livePass, do func()) {
 	if old := live.values.old; old != nil {
 		now := p.Params.Swap(old)
 		defer p.Params.Swap(now)
@@ -212,7 +214,7 @@ func (p *Passes) repeat(live *livePass) {
 	now := p.Params.BufferValues()
 	p.Params.SetBufferValues(live.buffers)
 	defer p.Params.SetBufferValues(now)
-	live.Pass = p.engine.Forward(live.call)
+	do()
 }
 
 // Drop ends a pass without a backward pass.

@@ -98,6 +98,20 @@ class Mesh(nn.Module):  # type: ignore[misc]
         return x + 0.1 * self.decode(h)
 
 
+class Deep(nn.Module):  # type: ignore[misc]
+    """Three convolutions: a stage has each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([GCNConv(WIDTH, WIDTH), GATConv(WIDTH, 4, heads=2), SAGEConv(8, WIDTH)])
+        self.norms = nn.ModuleList([nn.BatchNorm1d(WIDTH) for _ in self.layers])
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for layer, norm in zip(self.layers, self.norms):
+            x = torch.tanh(norm(layer(x, edge_index)))
+        return x
+
+
 class Propagated(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
@@ -123,6 +137,7 @@ MODULES = {
     "several": Several,
     "mesh": Mesh,
     "appnp": Propagated,
+    "deep": Deep,
 }
 
 
@@ -445,7 +460,7 @@ ALL = [
     *(
         (plain, module, mesh)
         for module, mesh in zip(MODULES, (*MESHES, *MESHES))
-        if module not in ("several", "mesh")
+        if module not in ("several", "mesh", "deep")
     ),
     *((plain, "batch", mesh) for mesh in MESHES if mesh != "graph=3"),
     *(
@@ -480,6 +495,18 @@ ALL = [
         (kept, "gcn", "tensor=2"),
         (later, "gated", "graph=3"),
         (later, "gat", "tensor=2"),
+    ),
+    *((views, "gat", "pipeline=2"), (views, "batch", "graph=2,pipeline=2"), (views, "deep", "pipeline=3")),
+    *((rollout, "deep", "pipeline=2"), (rollout, "deep", "pipeline=3"), (infomax, "gat", "pipeline=2")),
+    *(
+        (rollout, "gated", "graph=2,pipeline=2"),
+        (bootstrapped, "batch", "pipeline=2"),
+        (kept, "gat", "pipeline=2"),
+    ),
+    *(
+        (later, "gat", "pipeline=2"),
+        (later, "gated", "graph=2,pipeline=2"),
+        (kept_statistics, "batch", "pipeline=2"),
     ),
     *((averaged, "batch", "graph=3"), (averaged, "batch", "pipeline=2"), (several, "several", "graph=1")),
     *((several, "several", "graph=3"), (several, "several", "tensor=2"), (several, "several", "pipeline=2")),
@@ -560,9 +587,10 @@ def test_draws_as_torch() -> None:
     assert torch.equal(net().detach(), expected)
 
 
-def test_samples() -> None:
+@pytest.mark.parametrize("mesh", ["graph=2", "pipeline=2"])
+def test_samples(mesh: str) -> None:
     """Each of several samples on one graph has a pass of its own; the batch is one output."""
-    net = weft.compile(made("several"), GRAPHS["plain"], parallel="graph=2")
+    net = weft.compile(made("several"), GRAPHS["plain"], parallel=mesh)
     xs = torch.stack([X, X * 2, X + 1]).requires_grad_()
     batch, alone = net(xs, samples=True), [net(x) for x in xs.detach()]
     assert batch["logits"].shape == (3, V, CLASSES) and batch["of"][1].shape == (3, 8)
@@ -649,11 +677,6 @@ def test_refusals() -> None:
     module.norm.eps = 1e-5
     refused(weft.Refused, "lin_l.weight: is torch.float64", net.double())
     net.float()
-    pipeline = weft.compile(module, graph, parallel="pipeline=2")
-    out = pipeline()
-    refused(weft.Refused, "a pipeline has one pass at a time", pipeline)
-    del out
-    assert pipeline().shape == (V, WIDTH)
     refused(
         weft.Refused, "return tensors of floats", lambda: weft.compile(Returns(lambda x, e: (x, e)), graph)
     )
@@ -756,6 +779,7 @@ def test_chunks() -> None:
         assert torch.allclose(net(X * 2), module(X * 2, ENDS), atol=1e-5)
     refused(weft.Refused, "a pass in evaluation has its own: call it under torch.no_grad", net)
     out = net.train()()
+    refused(weft.Refused, "chunks 3: chunks read .* take chunks 1", net)
     refused(weft.Refused, "not repeated", lambda: out.sum().backward(retain_graph=True))
 
 
