@@ -205,7 +205,8 @@ func (p *Passes) Backward(b Backward) error {
 	return nil
 }
 
-// asOf does work of a pass with the parameters and buffers that the pass was given: it may compute values again.
+// asOf does work of a pass with the parameters and buffers that the pass was given: it may compute values
+// again.
 func (p *Passes) asOf(live *livePass, do func()) {
 	if old := live.values.old; old != nil {
 		now := p.Params.Swap(old)
