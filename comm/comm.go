@@ -19,6 +19,7 @@ package comm
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,9 +52,10 @@ type end struct {
 	waited    atomic.Int64   // nanoseconds
 
 	mu     sync.Mutex
-	waits  []*Pending     // in progress, the oldest first
-	groups int            // the number of the next group, from 1
-	traced map[stream]int // how many messages were started while recording
+	waits  []*Pending       // in progress, the oldest first
+	groups int              // the number of the next group, from 1
+	sentBy map[string]int64 // bytes of rows, by layer
+	traced map[stream]int   // how many messages were started while recording
 	// postponed has the last request of each stream that has no place among its messages yet, or has failed
 	postponed map[stream]*postponed
 }
@@ -70,7 +72,7 @@ func New(t Transport, timeout time.Duration) *Comm {
 	e := &end{
 		transport: t, timeout: timeout, groups: 1,
 		traced: map[stream]int{}, postponed: map[stream]*postponed{},
-		sentTo: make([]atomic.Int64, t.Size()),
+		sentTo: make([]atomic.Int64, t.Size()), sentBy: map[string]int64{},
 	}
 	switch t := t.(type) {
 	case plan:
@@ -131,6 +133,14 @@ func (c *Comm) SentTo() []int64 {
 		bytes[rank] = c.end.sentTo[rank].Load()
 	}
 	return bytes
+}
+
+// SentBy is the bytes of rows and of their gradients, between partitions and between layouts, that this rank
+// has sent so far to ranks of other workers, by the module path of the layer (At).
+func (c *Comm) SentBy() map[string]int64 {
+	c.end.mu.Lock()
+	defer c.end.mu.Unlock()
+	return maps.Clone(c.end.sentBy)
 }
 
 // Beside runs f in a goroutine of its own, beside the caller's work. join waits for the end of f. f

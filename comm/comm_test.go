@@ -231,6 +231,26 @@ func messages(t *testing.T, n int, k Kind, f func(c *Comm) error) int64 {
 	return sent.Load()
 }
 
+// TestSentBy: bytes of rows count for the layer that At named, and others for none.
+func TestSentBy(t *testing.T) {
+	for _, err := range each(t, 2, time.Minute, func(c *Comm) error {
+		all := [][]byte{make([]byte, 8), make([]byte, 8)}
+		for _, of := range []struct {
+			layer string
+			kind  Kind
+		}{{"a", Halo}, {"b", ToSlices}, {"a", HaloGradient}, {"a", Gradient}, {"b", Stage}} {
+			c.At(1, of.layer)
+			if err := c.AllGather(of.kind, make([]byte, 8), all); err != nil {
+				return err
+			}
+		}
+		assert.Equal(t, map[string]int64{"a": 16, "b": 8}, c.SentBy())
+		return nil
+	}) {
+		assert.NoError(t, err)
+	}
+}
+
 // TestShortGather: a list of each rank for all goes through rank 0 in set-up, in 2·(N−1) messages, if it has
 // at most 256 KiB of all ranks together; else from each to each, in N·(N−1).
 func TestShortGather(t *testing.T) {

@@ -36,3 +36,6 @@ func (k Kind) String() string { return kindNames[k].short }
 // KindOf is the kind of the messages that a Comm sends through its transport with this tag, in whatever
 // group.
 func KindOf(tag int) Kind { return Kind(tag % int(Kinds)) }
+
+// ofRows reports whether layers send it: rows of vertices, or slices of these, and their gradients.
+func (k Kind) ofRows() bool { return k >= Halo && k <= ToRows }

@@ -51,6 +51,11 @@ func (c *Comm) send(k Kind, data []byte, ready func() error, to int, within stri
 		if k != Setup {
 			c.end.sentTo[p.peer].Add(int64(len(data)))
 		}
+		if k.ofRows() {
+			c.end.mu.Lock()
+			c.end.sentBy[p.place.layer] += int64(len(data))
+			c.end.mu.Unlock()
+		}
 	}
 	return p
 }

@@ -10,6 +10,7 @@ import (
 	"weft/comm"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
@@ -96,7 +97,9 @@ func (j *Job) Passes(ctx context.Context) (p *Passes, err error) {
 					p.fails.Do(func() { close(p.fault) })
 				}
 			}()
-			w, err := worker.NewPasses(s.Config, team, c, share)
+			mine := s.Config
+			mine.Recorder = trace.New(trace.Clock, trace.Most, nil)
+			w, err := worker.NewPasses(mine, team, c, share)
 			if err != nil {
 				return err
 			}
@@ -240,6 +243,39 @@ func (p *Passes) ends(pass int) (lived bool) {
 	lived = p.live[pass]
 	delete(p.live, pass)
 	return lived
+}
+
+// Totals are the totals of the workers: of memory since they began, and of all else in the last pass that has
+// run backward.
+func (p *Passes) Totals() (t worker.Totals, err error) {
+	err = p.all(func(w *worker.Passes) error {
+		mine, err := w.Totals()
+		if w.Ranks().First() {
+			t = mine
+		}
+		return err
+	})
+	return t, err
+}
+
+// StartTrace records what the workers do from now on, in place of what was recorded before.
+func (p *Passes) StartTrace() error {
+	return p.all(func(w *worker.Passes) error {
+		w.StartTrace()
+		return nil
+	})
+}
+
+// StopTrace ends the recording, and returns it.
+func (p *Passes) StopTrace() (t *trace.Trace, err error) {
+	err = p.all(func(w *worker.Passes) error {
+		mine, err := w.StopTrace()
+		if mine != nil {
+			t = mine
+		}
+		return err
+	})
+	return t, err
 }
 
 // Close ends the workers.

@@ -63,6 +63,7 @@ type Tally struct {
 	EdgeColumns ByLayer // edges × columns, forward and backward
 	LayoutBytes ByLayer // the parts of Sent.Layout.Bytes
 	Sent        Communication
+	SentBy      ByLayer `json:"-"` // bytes of Sent.Halo and Sent.Layout
 	SentTo      []int64 // bytes, by the rank that they were sent to; the parts of Sent
 	Waited      time.Duration
 	Seconds     float64 // of a pass on this worker
@@ -109,7 +110,7 @@ func (w *Worker) done() Tally {
 	}
 	return Tally{
 		EdgeColumns: maps.Clone(w.edgeColumns), LayoutBytes: maps.Clone(w.layoutBytes),
-		Waited: c.Waited(), SentTo: c.SentTo(), Sent: Communication{
+		Waited: c.Waited(), SentTo: c.SentTo(), SentBy: c.SentBy(), Sent: Communication{
 			Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),
 			Gradient: of(comm.Gradient), Links: of(comm.Links), Statistics: of(comm.Statistics),
 		},
@@ -161,6 +162,7 @@ func (t Tally) since(before Tally) Tally {
 	}
 	t.EdgeColumns, t.LayoutBytes = t.EdgeColumns.since(before.EdgeColumns),
 		t.LayoutBytes.since(before.LayoutBytes)
+	t.SentBy = t.SentBy.since(before.SentBy)
 	return t
 }
 
@@ -268,6 +270,17 @@ type Totals struct {
 	// SentTo is what each worker sent each other one in the pass: workers × workers, in bytes.
 	SentTo  [][]int64
 	Profile *Profile // of an epoch; nil: none was run
+	// Kinds is how the peak of each worker is made up: workers × kinds, in bytes.
+	Kinds [][]int64
+	// Layers are what the layers of all workers did in the pass.
+	Layers Layers
+}
+
+// Layers are the edges × columns that each layer aggregated, and the bytes of rows and of their gradients that
+// it sent.
+type Layers struct {
+	EdgeColumns ByLayer `json:"edge_columns"`
+	SentBytes   ByLayer `json:"sent_bytes"`
 }
 
 // Totals returns the totals of all workers on worker 0, and nothing on others.
@@ -278,6 +291,8 @@ func (w *Worker) Totals() (t Totals, err error) {
 		Pass              Tally
 		Spent             engine.StageReport
 		Profile           *profile
+		Kinds             []int64
+		SentBy            ByLayer
 	}
 	mem := w.Team.Memory
 	rests := int64(0)
@@ -287,8 +302,10 @@ func (w *Worker) Totals() (t Totals, err error) {
 		of := &w.Pass.Device
 		of.PeakBytes, of.HostBytes, of.StagedBytes = now.PeakBytes, now.HostBytes, now.StagedBytes
 	}
+	kinds := mem.Peaks().Kinds
 	mine := took{
 		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), rests, w.Pass, w.spent, w.profile(),
+		kinds[:], w.Pass.SentBy,
 	}
 	all, err := ToFirst(w.Groups.World, mine)
 	if err != nil {
@@ -306,7 +323,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 	t = Totals{Workers: n, LiveBytes: make([]int64, n), SentTo: make([][]int64, n), Usage: Usage{
 		PeakTensorBytes: make([]int64, n), GraphBytes: make([]int64, n), EdgeColumns: make([]int64, n),
 		SentBytes: make([]int64, n), WaitSeconds: make([]float64, n),
-	}}
+	}, Kinds: make([][]int64, n), Layers: Layers{ByLayer{}, ByLayer{}}}
 	for at := range n {
 		t.SentTo[at] = make([]int64, n)
 	}
@@ -325,6 +342,9 @@ func (w *Worker) Totals() (t Totals, err error) {
 		t.WaitSeconds[at] = max(t.WaitSeconds[at], one.Pass.Waited.Seconds())
 		t.WaitShare = max(t.WaitShare, one.Pass.Waited.Seconds()/max(one.Pass.Seconds, 1e-9))
 		t.SentBytes[at] += one.Pass.Sent.Bytes()
+		t.Layers.EdgeColumns = t.Layers.EdgeColumns.Plus(one.Pass.EdgeColumns)
+		t.Layers.SentBytes = t.Layers.SentBytes.Plus(one.SentBy)
+		t.Kinds[at] = one.Kinds // which the ranks of a worker have in common
 		sent = append(sent, one.Pass.Sent)
 		for to, bytes := range one.Pass.SentTo {
 			t.SentTo[at][w.Holders()[to]] += bytes

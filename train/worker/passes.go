@@ -1,10 +1,13 @@
 package worker
 
 import (
+	"time"
+
 	"weft/autograd"
 	"weft/comm"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
@@ -17,10 +20,11 @@ import (
 // arguments: slices are of memory that they share.
 type Passes struct {
 	*Worker
-	engine engine.Engine
-	epoch  int // passes in training
-	live   map[int]*livePass
-	values *values
+	engine  engine.Engine
+	epoch   int // passes in training
+	live    map[int]*livePass
+	values  *values
+	forward Tally // of the last forward pass that records
 }
 
 // values are those of the parameters in one or several passes.
@@ -87,7 +91,32 @@ func NewPasses(c Config, team *kernel.Team, world *comm.Comm, share *partition.S
 	if err := w.infers(p.engine); err != nil {
 		return nil, err
 	}
-	return p, w.LoadInit()
+	if err := w.LoadInit(); err != nil {
+		return nil, err
+	}
+	w.Begin()
+	return p, nil
+}
+
+// begins begins a part of a pass. ends is the tally of that part and of those before.
+func (p *Passes) begins(name string, before Tally) (ends func() Tally) {
+	span, start, done := p.phase(name), time.Now(), p.done().since(before)
+	return func() Tally {
+		span.End()
+		p.Groups.World.At(0, "")
+		t := p.done().since(done)
+		t.Seconds = before.Seconds + time.Since(start).Seconds()
+		return t
+	}
+}
+
+// StartTrace records what the worker does from now on, in place of what was recorded before.
+func (p *Passes) StartTrace() { p.Recorder.Start(p.epoch) }
+
+// StopTrace ends the recording. Worker 0 returns what all workers did.
+func (p *Passes) StopTrace() (*trace.Trace, error) {
+	p.Recorder.Stop()
+	return p.Trace()
 }
 
 // Forward runs the model forward.
@@ -105,6 +134,7 @@ func (p *Passes) Forward(f Forward) error {
 	if f.Training {
 		p.epoch++
 	}
+	ends := p.begins("forward pass", Tally{})
 	p.give(&f)
 	call := engine.Call{
 		Epoch: max(1, p.epoch), Random: autograd.Random{Seed: f.Seed, Epoch: 1},
@@ -125,7 +155,8 @@ func (p *Passes) Forward(f Forward) error {
 	}
 	live := &livePass{pass, call, p.values, buffers}
 	live.values.users++
-	if f.Recording {
+	if tally := ends(); f.Recording {
+		p.forward = tally
 		p.live[f.Pass] = live
 		return nil
 	}
@@ -175,6 +206,7 @@ func (p *Passes) Backward(b Backward) error {
 		return &launch.Common{Err: refusal.Errorf("--chunks %d: a pass in chunks is not repeated: leave out "+
 			"retain_graph=True, or take --chunks %d", p.Chunks, p.Groups.Mesh.Partitions)}
 	}
+	ends := p.begins("backward pass", p.forward)
 	live := p.live[b.Pass]
 	output := live.Output().Value()
 	grad := p.Team.Memory.New(tensor.Gradients, output.Rows, output.Cols)
@@ -196,6 +228,8 @@ func (p *Passes) Backward(b Backward) error {
 		grad.Release()
 	}
 	p.Params.TakeGradients(b.Gradients, p.speaks())
+	p.Pass = ends()
+	p.Pass.Disk, p.Pass.Device = p.disk(), p.onDevice()
 	if b.Again {
 		p.asOf(live, func() { live.Pass = p.engine.Forward(live.call) })
 		return nil

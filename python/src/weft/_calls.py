@@ -46,6 +46,7 @@ class Program:
         self.late = False  # a request was interrupted, and may be under way
         self.numbers = itertools.count(1)  # of requests, models and memory
         self.idle: deque[tuple[int, mmap.mmap]] = deque()  # shared memory that nobody uses
+        self.mapped = self.most = 0  # bytes of shared memory, now and at most
         self.memories, self.passes, self.models = Watched(), Watched(), Watched()
         self.said: deque[str] = deque(maxlen=50)  # on standard error
         self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -182,6 +183,7 @@ class Program:
             spare = [self.idle.popleft() for _ in range(len(self.idle) - _IDLE)]
         for number, of in spare:
             self.ask("unmap", memory=number)
+            self.mapped -= len(of)
             of.close()
         if found is not None:
             return self._lent(*found, count)
@@ -191,6 +193,8 @@ class Program:
             of = mmap.mmap(file, size)
             number = next(self.numbers)
             self.ask("map", file, memory=number, bytes=size)
+            self.mapped += size
+            self.most = max(self.most, self.mapped)
         except OSError as err:
             raise Failed(f"{size} bytes of shared memory: {err.strerror}") from None
         finally:

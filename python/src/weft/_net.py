@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
+import os
 import weakref
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -266,6 +268,56 @@ class Net(nn.Module):  # type: ignore[misc]
         inputs = [] if x is None else [_features(x, model)]
         made = passed(model, self._state(model), self.training, inputs)
         return tree_unflatten(made, model.outputs.tree)
+
+    def memory(self) -> dict[str, Any]:
+        """The memory of the passes so far, in bytes. Lists have an entry for each worker.
+
+        Returns:
+            ``peak_tensor_bytes`` and ``graph_bytes``, as in a run's summary; ``kinds``, and in ``peaks`` for each
+            worker how the peak is made up of them; ``live_bytes`` of tensors now; ``shared_bytes``, the peak
+            of the memory that the process shares with the program: parameters, outputs and gradients of all
+            nets.
+        """
+        usage, program = self._usage()
+        of = {key: usage[key] for key in ("peak_tensor_bytes", "graph_bytes", "live_bytes", "kinds", "peaks")}
+        of.update({key: usage[key] for key in ("disk", "device") if key in usage})
+        return of | {"shared_bytes": program.most}
+
+    def messages(self) -> dict[str, Any]:
+        """What workers sent each other in the last pass that has run backward, forward and backward.
+
+        Returns:
+            ``communication``, ``sent_bytes`` and ``edge_columns``, as in a run's summary; ``layers``, of each by
+            its path in the module ``sent_bytes`` (rows of vertices and their gradients) and ``edge_columns``.
+        """
+        usage, _ = self._usage()
+        return {key: usage[key] for key in ("communication", "sent_bytes", "edge_columns", "layers")}
+
+    def _usage(self) -> tuple[dict[str, Any], _calls.Program]:
+        model = self._divided.model(self.module)
+        usage: dict[str, Any] = model.ask("usage")["usage"]
+        return usage, model.program
+
+    @contextlib.contextmanager
+    def trace(self, file: str | os.PathLike[str]) -> Iterator[None]:
+        """Writes a trace of the passes in its block: kernels, messages and waits of all workers.
+
+        It is in Chrome's format, which https://ui.perfetto.dev shows. It has the first 131,072 spans of each
+        worker.
+
+        Args:
+            file: where the trace is written when the block ends.
+
+        Example:
+            >>> with net.trace("step.json"):                                         # doctest: +SKIP
+            ...     F.cross_entropy(net()[train], y[train]).backward()
+        """
+        model, path = self._divided.model(self.module), os.path.abspath(os.fsdecode(file))
+        model.ask("trace")
+        try:
+            yield
+        finally:
+            model.ask("trace", path=path)
 
     def _state(self, model: Model) -> dict[str, Tensor]:
         """The module's tensors by all their names."""

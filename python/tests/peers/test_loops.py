@@ -9,6 +9,7 @@ import contextlib
 import copy
 import functools
 import gc
+import json
 import os
 import pickle
 import signal
@@ -638,6 +639,43 @@ def test_passes_end_with_their_outputs() -> None:
     assert resident() < before + (8 << 20)
     if shared:
         assert len(os.listdir(f"/proc/{os.getpid()}/map_files")) < shared + 20
+
+
+def test_memory_messages_and_trace(tmp_path: Path) -> None:
+    """They are those of a run of the same module, and the trace has the passes of its block alone."""
+    mesh = {"parallel": "graph=2,tensor=2"}
+    module = Two(GCNConv(WIDTH, 8), GCNConv(8, CLASSES), nn.Identity())
+    net = weft.compile(module, GRAPHS["plain"], **mesh)
+    loss = F.cross_entropy(net(), Y)
+    assert set(net.messages()["sent_bytes"]) == {0}, "nothing has run backward"
+    loss.backward()
+    with net.trace(tmp_path / "trace.json"):
+        F.cross_entropy(net(), Y).backward()
+    net().sum().backward()
+    graph = weft.Graph(edge_index=ENDS, x=X, y=Y, split="random:60/20/20")
+    run = weft.train(graph, model=module, epochs=2, out=tmp_path / "run", progress=False, **mesh).summary
+
+    of, sent = net.memory(), net.messages()
+    assert of["graph_bytes"] == run["graph_bytes"]
+    for peak, peaks, most in zip(of["peak_tensor_bytes"], of["peaks"], run["peak_tensor_bytes"]):
+        assert sum(peaks[:-1]) == peak <= most, "without the graph's structure, and no loss and optimizer"
+    assert of["kinds"][:2] == ["features", "parameters"]
+    assert of["peaks"][0][2] == 0, "there is no optimizer"
+    assert sent["edge_columns"] == run["edge_columns"]
+    for kind in ("halo", "layout", "gradient"):
+        assert sent["communication"][kind] == run["communication"][kind] != {"bytes": 0, "messages": 0}
+    rows = sum(sent["communication"][kind]["bytes"] for kind in ("halo", "layout"))
+    assert sum(sent["layers"]["sent_bytes"].values()) == rows
+    assert sum(sent["layers"]["edge_columns"].values()) == sum(sent["edge_columns"])
+    assert all(path.startswith(("first", "last")) for path in sent["layers"]["sent_bytes"])
+
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    passes = [event["name"] for event in events if event.get("name") in ("forward pass", "backward pass")]
+    assert sorted(passes) == ["backward pass"] * 4 + ["forward pass"] * 4, "of each worker"
+    assert any(event.get("name") == "spmm" for event in events)
+    with pytest.raises(weft.Failed, match=r"none/of\.json"), net.trace(tmp_path / "none" / "of.json"):
+        net()
+    net()
 
 
 def refused(kind: type[BaseException], text: str, call: Any) -> None:

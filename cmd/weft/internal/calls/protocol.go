@@ -18,6 +18,8 @@
 //	            → counters
 //	backward  net, pass, output, blocks, values, inputs (of, type, memory), again
 //	close     net
+//	usage     net                         → usage, of memory since open, of all else in the last pass
+//	trace     net, path?                  records the passes from now on; with a path writes what is recorded
 //	drop
 //
 // Each request has an id, which its answer repeats, and may have drop, a list of [net, pass]: they end before
@@ -44,6 +46,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"weft/train/worker"
 )
 
 // version is that of the protocol.
@@ -72,6 +76,8 @@ type request struct {
 	Training  bool     `json:"training"`
 	Recording bool     `json:"recording"`
 	Drop      [][2]int `json:"drop"`
+
+	Path string `json:"path"` // of the trace; "": none
 
 	file int // that came with it; -1: none
 }
@@ -104,6 +110,17 @@ type answer struct {
 	Counts     []string     `json:"counts,omitempty"`
 
 	Counters []int64 `json:"counters,omitempty"`
+
+	Usage *usage `json:"usage,omitempty"`
+}
+
+// usage is what the workers of a model have used. Lists have an entry for each worker.
+type usage struct {
+	worker.Usage
+	LiveBytes []int64       `json:"live_bytes"`
+	Kinds     []string      `json:"kinds"`
+	Peaks     [][]int64     `json:"peaks"` // workers × kinds
+	Layers    worker.Layers `json:"layers"`
 }
 
 // vertexType is a type of the graph's vertices.

@@ -20,8 +20,10 @@ import (
 	"weft/cmd/weft/internal/data"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
+	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/nn"
+	"weft/tensor"
 	"weft/train"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -107,6 +109,11 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 		return s.forward(m, r)
 	case "backward":
 		return a, s.backward(m, r)
+	case "usage":
+		t, err := m.Totals()
+		return answer{Usage: &usage{t.Usage, t.LiveBytes, tensor.KindNames(), t.Kinds, t.Layers}}, err
+	case "trace":
+		return a, m.trace(r.Path)
 	case "close":
 		delete(s.nets, r.Net)
 		defer m.opened.Close()
@@ -306,6 +313,20 @@ func sizeOf(shape []int) int {
 		n *= of
 	}
 	return n
+}
+
+// trace records the passes from now on, or writes those that it has recorded.
+func (m *model) trace(path string) error {
+	if path == "" {
+		return m.StartTrace()
+	}
+	recorded, err := m.StopTrace()
+	if err != nil {
+		return err
+	}
+	of := m.opened.Job
+	recorded.About = map[string]string{"dataset": of.Dataset, "parallel": of.Options.Parallel}
+	return atomicfile.Write(path, recorded.Write)
 }
 
 func (s *server) forward(m *model, r *request) (a answer, err error) {
