@@ -1,7 +1,7 @@
 """The time of a pass of weft.compile beside that of an epoch of weft.train, of the same module in one process.
 
-Both are called in turn, and the first of each round is left out: it computes what others keep. The epochs are
-without their own loss and step, and evaluate nothing. What PyTorch's loss takes is told apart.
+Both are called in turn, and the first of each round is left out: it computes what others keep. The epochs
+are without their own loss and step, and evaluate nothing. What PyTorch's loss takes is told apart.
 """
 
 import argparse

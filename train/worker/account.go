@@ -276,8 +276,8 @@ type Totals struct {
 	Layers Layers
 }
 
-// Layers are the edges × columns that each layer aggregated, and the bytes of rows and of their gradients that
-// it sent.
+// Layers are the edges × columns that each layer aggregated, and the bytes of rows and of their gradients
+// that it sent.
 type Layers struct {
 	EdgeColumns ByLayer `json:"edge_columns"`
 	SentBytes   ByLayer `json:"sent_bytes"`

@@ -273,8 +273,8 @@ class Net(nn.Module):  # type: ignore[misc]
         """The memory of the passes so far, in bytes. Lists have an entry for each worker.
 
         Returns:
-            ``peak_tensor_bytes`` and ``graph_bytes``, as in a run's summary; ``kinds``, and in ``peaks`` for each
-            worker how the peak is made up of them; ``live_bytes`` of tensors now; ``shared_bytes``, the peak
+            ``peak_tensor_bytes`` and ``graph_bytes``, as in a run's summary; ``kinds``, and in ``peaks`` for
+            each worker how the peak is made up of them; ``live_bytes`` of tensors now; ``shared_bytes``, the peak
             of the memory that the process shares with the program: parameters, outputs and gradients of all
             nets.
         """
@@ -287,8 +287,8 @@ class Net(nn.Module):  # type: ignore[misc]
         """What workers sent each other in the last pass that has run backward, forward and backward.
 
         Returns:
-            ``communication``, ``sent_bytes`` and ``edge_columns``, as in a run's summary; ``layers``, of each by
-            its path in the module ``sent_bytes`` (rows of vertices and their gradients) and ``edge_columns``.
+            ``communication``, ``sent_bytes`` and ``edge_columns``, as in a run's summary; ``layers``, of each
+            by its path in the module ``sent_bytes`` (rows of vertices and their gradients) and ``edge_columns``.
         """
         usage, _ = self._usage()
         return {key: usage[key] for key in ("communication", "sent_bytes", "edge_columns", "layers")}

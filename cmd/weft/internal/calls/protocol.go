@@ -19,7 +19,7 @@
 //	backward  net, pass, output, blocks, values, inputs (of, type, memory), again
 //	close     net
 //	usage     net                         → usage, of memory since open, of all else in the last pass
-//	trace     net, path?                  records the passes from now on; with a path writes what is recorded
+//	trace     net, path?                  records passes from now on; with a path writes what is recorded
 //	drop
 //
 // Each request has an id, which its answer repeats, and may have drop, a list of [net, pass]: they end before
