@@ -120,7 +120,7 @@ def in_place(
         return dict(settings) | _of_loss(settings, counts, None, scratch), None
     if find_spec("torch.export") is None:
         raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks: install PyTorch 2.6 to 2.15")
-    with with_gradients():
+    with as_written():
         return _traced(module, optimizer, settings, counts, scratch, name)
 
 
@@ -203,12 +203,23 @@ def _names_of(module: torch.nn.Module) -> dict[str, list[str]]:
 
 
 @contextlib.contextmanager
-def with_gradients() -> Iterator[None]:
-    """PyTorch computes gradients, also where the caller has switched that off."""
+def as_written() -> Iterator[None]:
+    """PyTorch computes gradients, also where the caller has switched that off, and what torch.compile made of modules, layers
+    and functions runs as it was before."""
     import torch
 
     with torch.inference_mode(False), torch.enable_grad():
-        yield
+        if not hasattr(getattr(torch, "compiler", None), "set_stance"):  # before 2.6
+            yield
+            return
+        with torch.compiler.set_stance("force_eager"):
+            config = torch._dynamo.config
+            nested = config.error_on_nested_fx_trace  # 2.6 refuses to trace what was compiled, unless this is off
+            config.error_on_nested_fx_trace = False
+            try:
+                yield
+            finally:
+                config.error_on_nested_fx_trace = nested
 
 
 def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:
@@ -270,7 +281,7 @@ def _of_loss(settings: Mapping[str, Any], counts: Mapping[str, Any], shape: Any,
         return {}
     from . import _loss
 
-    with with_gradients():
+    with as_written():
         return _loss.flags(settings["loss"], counts, shape, scratch)
 
 

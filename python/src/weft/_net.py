@@ -150,7 +150,7 @@ class _Divided:
         if found is None:
             scratch = Scratch()
             try:
-                with _module.with_gradients():
+                with _module.as_written():
                     found = self.models[differ] = Model(module, self, differ, scratch)
             finally:
                 scratch.close()

@@ -277,7 +277,7 @@ class Called(nn.Module):  # type: ignore[misc]
         there = {of.what for of in given}
         inner: Any = module
         while type(inner).__name__ in _AROUND:
-            inner = getattr(inner, "_orig_mod", None) or inner.module
+            inner = inner._orig_mod if hasattr(inner, "_orig_mod") else inner.module
         every = inspect.signature(inner.forward).parameters.values()
         free = [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         if not free:
@@ -672,8 +672,7 @@ def _no_grad_for_inference() -> Iterator[None]:
 @contextlib.contextmanager
 def _one_by_one() -> Iterator[None]:
     """PyG's layers of several relations multiply by each weight alone, and not by which makes the fewest products; self
-    loops are plain tensors, and no EdgeIndex as PyG 2.5 makes them. What torch.compile made is traced as it was, which
-    PyTorch 2.6 refuses unless told so."""
+    loops are plain tensors, and no EdgeIndex as PyG 2.5 makes them."""
     backend: Any = sys.modules.get("torch_geometric.backend")
     loops: Any = sys.modules.get("torch_geometric.utils.loop")
     edges = getattr(loops, "EdgeIndex", None)
@@ -682,10 +681,6 @@ def _one_by_one() -> Iterator[None]:
         backend.use_segment_matmul = False
     if edges:
         loops.EdgeIndex = _Plain
-    dynamo: Any = sys.modules.get("torch._dynamo")
-    nested = dynamo and getattr(dynamo.config, "error_on_nested_fx_trace", None)
-    if nested:
-        dynamo.config.error_on_nested_fx_trace = False
     try:
         yield
     finally:
@@ -693,8 +688,6 @@ def _one_by_one() -> Iterator[None]:
             backend.use_segment_matmul = kept
         if edges:
             loops.EdgeIndex = edges
-        if nested:
-            dynamo.config.error_on_nested_fx_trace = nested
 
 
 class _Plain:

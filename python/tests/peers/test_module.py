@@ -230,9 +230,25 @@ def test_fixed(arrays, graph):
     assert not trained.into.lin.weight.requires_grad and trained.out.weight.requires_grad
 
 
+class Compiled(Net):
+    """A forward, a layer and a function that torch.compile made."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.out = torch.compile(self.into), torch.compile(self.out, dynamic=True, fullgraph=True)
+
+    forward = torch.compile(Net.forward)
+
+
 def test_compiled(arrays, graph):
-    run = weft.train(graph, model=torch.compile(made()), **BRIEF)
-    np.testing.assert_allclose(run.history["loss"], losses_of(made(), arrays, sgd, 6), rtol=1e-5)
+    expected = losses_of(made(), arrays, sgd, 6)
+    torch.manual_seed(4)
+    of_parts, in_place = Compiled(), made()
+    in_place.norm.compile()
+    for module in (torch.compile(made()), of_parts, in_place):
+        run = weft.train(graph, model=module, loss=torch.compile(lambda z, y: F.cross_entropy(z, y)), **BRIEF)
+        np.testing.assert_allclose(run.history["loss"], expected, rtol=1e-5)
+        assert list(run.module().state_dict()) == list(module.state_dict())
 
 
 class OfCounts(nn.Module):
