@@ -180,6 +180,9 @@ def program_of(
 
     if not any(schema.features.values()) and not tables_of(module, schema):
         raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
+    for path, layer in module.named_modules():
+        if layer._backward_hooks or layer._backward_pre_hooks:
+            raise Refused(f"model: {path or type(layer).__name__} has a hook of its backward pass, which is not called: remove it")
     try:
         traced = trace(module, schema=schema, outputs=outputs)
     except Refused:
@@ -204,15 +207,16 @@ def _names_of(module: torch.nn.Module) -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def as_written() -> Iterator[None]:
-    """PyTorch computes gradients, also where the caller has switched that off, and what torch.compile made of modules, layers
-    and functions runs as it was before."""
+    """PyTorch computes gradients and makes tensors on the CPU, whatever the caller has set, and what torch.compile made of
+    modules, layers and functions runs as it was before."""
     import torch
 
     with torch.inference_mode(False), torch.enable_grad():
         if not hasattr(getattr(torch, "compiler", None), "set_stance"):  # before 2.6
             yield
             return
-        with torch.compiler.set_stance("force_eager"):
+        here = contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
+        with torch.compiler.set_stance("force_eager"), here:
             config = torch._dynamo.config
             nested = config.error_on_nested_fx_trace  # 2.6 refuses to trace what was compiled, unless this is off
             config.error_on_nested_fx_trace = False

@@ -22,7 +22,7 @@ from ._compare import compare
 from ._copies import copied
 from ._errors import Refused
 from ._graph import Data, argument, graph_of
-from ._pass import Input, passed
+from ._pass import NOT_EXPORTED, Input, passed
 from ._scratch import Scratch
 from ._trace import Outputs, Schema
 
@@ -32,7 +32,7 @@ def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
     if isinstance(module, Net) or not isinstance(module, nn.Module):
         raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
     net = Net(module, _Divided(module, data, settings))
-    net._divided.model(module)
+    net._state(net._divided.model(module))  # which refuses other numbers than float32
     return net
 
 
@@ -70,21 +70,37 @@ def _traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> _Trace
         for p in own.parameters():
             p.requires_grad_(p.is_floating_point())
         _, program = _module.program_of(own, schema, outputs)
+    _refuse_repeated(program)
     found = _Traced(schema, state, program, outputs, compare(own, schema, program, outputs))
     _known[module] = found
     return found
 
 
+def _refuse_repeated(program: Mapping[str, Any]) -> None:
+    """Refuses statistics that a backward pass moves once more, as PyTorch's do below a checkpoint."""
+    for o in program["operations"]:
+        if o["op"] == "batch_norm" and o.get("times", 1) > 1 and "mean" in o:
+            raise Refused(
+                f"module: {o['mean']}: below torch.utils.checkpoint, or in a reversible layer, a backward pass "
+                'moves it once more: call the layers directly, and take recompute="blocks" to save memory'
+            )
+
+
 def _layers(module: nn.Module) -> list[Any]:
-    """The layers of a module by their paths: their classes, and attributes that are numbers and words."""
+    """The layers of a module by their paths: their classes, attributes that are numbers and words, and hooks,
+    which are called when the module is traced."""
     return [
         (
             path,
             type(layer),
             {name: of for name, of in vars(layer).items() if isinstance(of, _SIMPLE) and _says(name)},
+            [_watch.name_of(hook) for kind in _HOOKS for hook in vars(layer)[kind].values()],
         )
         for path, layer in module.named_modules()
     ]
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def _constants(module: nn.Module) -> dict[str, int]:
@@ -132,7 +148,10 @@ class _Divided:
     def model(self, module: nn.Module) -> Model:
         """The model for the layers of a module that are in evaluation."""
         if _layers(module) != self.layers:
-            raise Refused("module: its layers have changed since it was compiled: compile it again")
+            raise Refused(
+                "module: its layers, or hooks on them, have changed since it was compiled: compile it again; "
+                "a hook on the compiled module itself is called"
+            )
         if changed := [name for name, of in _constants(module).items() if self.constants.get(name) != of]:
             raise Refused(
                 f"module: {changed[0]} has changed since it was compiled, and its numbers were read then: "
@@ -243,9 +262,18 @@ class Net(nn.Module):  # type: ignore[misc]
             "a compiled module belongs to its process, and is not pickled: pickle its state_dict()"
         )
 
+    def __prepare_scriptable__(self) -> Any:
+        raise Refused(f"torch.jit.script: {NOT_EXPORTED}")
+
+    def _replicate_for_data_parallel(self) -> Any:
+        raise Refused(
+            "DataParallel: a compiled module has no replicas: its workers are those of parallel, as graph=2"
+        )
+
     def extra_repr(self) -> str:
         return f"on {self._divided.graph or self._divided.argument}"
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, x: Tensor | None = None, *, samples: bool = False) -> Any:
         """What the module returns for the graph.
 
@@ -326,18 +354,26 @@ class Net(nn.Module):  # type: ignore[misc]
         for names in (model.parameters, model.buffers):
             for name, shape in names.items():
                 of = state.get(name)
-                if of is None or tuple(of.shape) != shape or of.dtype != torch.float32:
-                    now = "not there" if of is None else f"{of.dtype} {tuple(of.shape)}"
+                if of is None or tuple(of.shape) != shape or of.dtype != torch.float32 or of.is_meta:
+                    now = "not there" if of is None else f"{of.dtype} {tuple(of.shape)} on {of.device}"
                     raise Refused(
-                        f"{name}: is {now}, and was float32 {shape} when the module was compiled: "
-                        "compile it again"
+                        f"{name}: is {now}, and a compiled module computes with float32 {shape}: give it "
+                        "these (net.float()), or compile the module again"
                     )
         return state
 
 
 def _features(x: Tensor, model: Model) -> Input:
     of = model.types[0]
-    if not isinstance(x, Tensor) or not x.is_floating_point() or x.shape != (of.vertices, of.features):
-        kind = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+    if (
+        not isinstance(x, Tensor)
+        or not x.is_floating_point()
+        or x.shape != (of.vertices, of.features)
+        or x.is_meta
+        or x.layout != torch.strided
+    ):
+        kind = type(x).__name__
+        if isinstance(x, Tensor):
+            kind = f"{x.dtype} {tuple(x.shape)} on {x.device}, {x.layout}"
         raise Refused(f"x: is {kind}: give floats of {of.vertices} vertices × {of.features} features")
     return Input("features", 0, x)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from . import _calls
 from ._errors import Refused
@@ -26,9 +27,20 @@ class Input:
     values: Tensor  # a row for each of its vertices
 
 
+NOT_EXPORTED = "a compiled module belongs to its process, and is not exported: export net.module"
+_NO_FUNCTION = (
+    "a compiled module has no vmap, jvp or nested derivatives: take backward() or torch.autograd.grad, and "
+    "samples=True for several x"
+)
+
+
 def passed(model: Model, state: dict[str, Tensor], training: bool, inputs: Sequence[Input]) -> list[Tensor]:
     """The outputs of a pass, which are differentiable in the inputs and in the parameters of the state."""
     tensors = [*(of.values for of in inputs), *(state[name] for name in model.parameters)]
+    if torch._C._are_functorch_transforms_active():
+        raise Refused(f"torch.func: {_NO_FUNCTION}")
+    if torch.jit.is_tracing() or any(isinstance(of, FakeTensor) for of in tensors):
+        raise Refused(f"torch.export and torch.jit.trace: {NOT_EXPORTED}")
     gradient = torch.is_grad_enabled() and any(of.requires_grad for of in tensors)
     call = _Call(model, state, training, gradient, [(of.of, of.type) for of in inputs])
     return list(_Pass.apply(call, *tensors))
@@ -67,7 +79,7 @@ class _Call:
         output = model.program.memory(sum(model.sizes))
         seed = 0
         if self.training and model.draws:
-            seed = int(torch.empty((), dtype=torch.int64).random_())
+            seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
         self.number = next(model.program.numbers)
         if self.gradient:
             self.watched = model.program.passes.watch(self, (model.number, self.number))
@@ -177,6 +189,8 @@ class _Pass(torch.autograd.Function):  # type: ignore[misc]
             return (None,) * (1 + len(tensors))
         if torch.is_grad_enabled():
             raise Refused("create_graph=True: a compiled module has no second derivative: leave it out")
+        if any(of is not None and torch._C._functorch.is_legacy_batchedtensor(of) for of in grads):
+            raise Refused(f"is_grads_batched=True: {_NO_FUNCTION}")
         call: _Call = ctx.call
         count = len(call.given)
         again = torch._C._autograd._get_current_graph_task_keep_graph()
@@ -185,3 +199,7 @@ class _Pass(torch.autograd.Function):  # type: ignore[misc]
         by_name = [found.get(name) if need else None for name, need in zip(call.model.parameters, needs)]
         by_name = [of if of is None else of.to(p.device) for of, p in zip(by_name, tensors[count:])]
         return (None, *given, *by_name)
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        raise Refused(f"torch.autograd.forward_ad: {_NO_FUNCTION}")

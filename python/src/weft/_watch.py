@@ -67,7 +67,7 @@ def kept(of: Any) -> dict[str, Any]:
             if name not in _OWN:
                 found[f"{path}.{name}".removeprefix(".")] = state_of(value, dict(seen))
     if not layers and not isinstance(of, types.FunctionType):
-        found[_name_of(of)] = state_of(of, {})
+        found[name_of(of)] = state_of(of, {})
     outer: dict[str, list[Any]] = {}  # of a name, as several files may have it
     for part in (_of_classes(layers.values()), *map(_outer, _functions_of(of, layers))):
         for name, value in part.items():
@@ -76,7 +76,7 @@ def kept(of: Any) -> dict[str, Any]:
     return {name: [state_of(value, dict(seen)) for value in values] for name, values in outer.items()} | found
 
 
-def _name_of(of: Any) -> str:
+def name_of(of: Any) -> str:
     """The name of something that is called, or of its class."""
     return str(getattr(of, "__qualname__", type(of).__name__))
 

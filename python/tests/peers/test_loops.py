@@ -695,7 +695,7 @@ def test_refusals() -> None:
     refused(weft.Refused, "str is no module", lambda: weft.compile("gcn", graph))
     net = weft.compile(module, graph)
     refused(weft.Refused, "no module to compile", lambda: weft.compile(net, graph))
-    refused(weft.Refused, r"x: is .*float32 \(3, 8\): give floats of 90 vertices × 8", lambda: net(X[:3]))
+    refused(weft.Refused, r"x: is .*float32 \(3, 8\) on cpu.*: give floats of 90 vertices × 8", lambda: net(X[:3]))
     refused(TypeError, "not pickled: pickle its state_dict", lambda: pickle.dumps(net))
     twice = functools.partial(torch.autograd.grad, net().sum(), [*net.parameters()], create_graph=True)
     refused(weft.Refused, "no second derivative", twice)
