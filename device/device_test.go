@@ -171,7 +171,9 @@ var elsewhere = map[string]struct {
 // TestCards: each card has its memory, whichever thread asks. A process that uses what is of one card on
 // another ends with a line.
 func TestCards(t *testing.T) {
-	t.Setenv("WEFT_CUDA", library(t))
+	if os.Getenv("TEST_USE") == "" { // the processes below find the library by the environment
+		t.Setenv("WEFT_CUDA", library(t))
+	}
 	t.Setenv("ON_CPU_CARDS", "2")
 	var devices [2]*device.Device
 	for number := range devices {
