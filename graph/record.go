@@ -241,7 +241,7 @@ func sum(path string, tell func(bytes int)) (string, error) {
 	}
 	defer f.Close()
 	h := sha256.New()
-	buffer := make([]byte, 1<<20)
+	buffer := make([]byte, 64<<10)
 	for {
 		n, err := f.Read(buffer)
 		h.Write(buffer[:n])
