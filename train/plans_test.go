@@ -3,10 +3,12 @@ package train
 import (
 	"flag"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"weft/device/devicetest"
 	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -138,4 +140,70 @@ func (c *plannedRun) compare(t *testing.T) {
 	}
 	assert.Equal(t, fmt.Sprint(takes, p.GraphBytes), fmt.Sprint(took, r.GraphBytes), "tensors, graph")
 	assert.Equal(t, p.Disk(), r.Disk, "moved")
+}
+
+// TestPlansOfCheckpoints: where matrices rest, a checkpoint before the last epoch has what it writes come to
+// memory, and others leave. That is planned to the byte.
+func TestPlansOfCheckpoints(t *testing.T) {
+	devicetest.Library(t)
+	g := ofManyRows(t)
+	for _, offload := range []string{"", setting.RAM} {
+		for mesh, words := range map[string]string{
+			"tensor=2/2": "model rgcn, bases 2, checkpoint-every 1",
+			"graph=1/4":  "model sage, node-embedding 8, checkpoint-every 2",
+		} {
+			t.Run(mesh+offload, func(t *testing.T) {
+				o := given(Defaults(), "layers 2, hidden 16, epochs 3, "+words)
+				if o.Offload = t.TempDir(); offload != "" {
+					o.Offload, o.Device = offload, setting.AllCards
+				}
+				j := onMesh(g, o, mesh)
+				j.Checkpoints = &Checkpoints{Path: filepath.Join(t.TempDir(), "checkpoints")}
+				between, err := j.PlanWith(t.Context(), plan.Asks{Range: true})
+				require.NoError(t, err)
+				limit := between.Least + (between.All-between.Least)/8
+				if offload != "" {
+					limit *= int64(len(between.Workers))
+				}
+				j.Options.MemoryLimit = setting.Bytes(limit)
+				p, err := j.Plan(t.Context())
+				require.NoError(t, err)
+				r, err := j.RunPlanned(t.Context(), &p)
+				require.NoError(t, err)
+				moved := r.Disk
+				if offload != "" {
+					moved = r.Device.RAM
+					assert.Equal(t, p.DiskBytes(), r.Device.RAMBytes, "that rest")
+				}
+				assert.Equal(t, p.Disk(), moved, "moved")
+				assert.Equal(t, p.PeakTensorBytes, r.PeakTensorBytes, "tensors")
+				never := onMesh(g, j.Options, mesh)
+				without, err := never.Plan(t.Context())
+				require.NoError(t, err)
+				if without.Disk() == p.Disk() {
+					t.Error("the checkpoint moves nothing")
+				}
+			})
+		}
+	}
+}
+
+// ofManyRows is a graph of two types, of which one has embeddings alone, of more rows than the other.
+func ofManyRows(t *testing.T) *graph.Graph {
+	t.Helper()
+	g := tangle(t, 1100, 1000)
+	var e graph.Edges
+	for k := range int32(4000) {
+		e.Source, e.Target = append(e.Source, k%2000), append(e.Target, (k*k+7*k/90)%1000)
+	}
+	into, err := graph.NewBipartite(2000, g.Types[0].Count, e)
+	require.NoError(t, err)
+	g.Types[0].Type = "a"
+	g.Relations[0].Source, g.Relations[0].Name, g.Relations[0].Target = "a", "x", "a"
+	into.Source, into.Name, into.Target = "b", "y", "a"
+	g.Relations = append(g.Relations, into)
+	g.Types = append(g.Types, graph.VertexType{Type: "b", Count: 2000})
+	g, err = g.ReverseRelations()
+	require.NoError(t, err)
+	return g
 }

@@ -819,9 +819,10 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 		best     nn.Snapshot
 		snapshot checkpoint.Snapshot
 	)
+	arrays := func() []checkpoint.Array { return w.Mine(append(w.Arrays(), w.Params.ArraysOf(&best)...)) }
 	allocate := func() {
 		if in.Checkpoints && w.CheckpointEvery != (setting.Interval{}) {
-			p.Checkpoint = checkpoint.Size(w.Mine(append(w.Arrays(), w.Params.ArraysOf(&best)...)))
+			p.Checkpoint = checkpoint.Size(arrays())
 			if w.Offload == "" { // else all is in memory now, and is written
 				snapshot.Allocate(w.Team.Memory, p.Checkpoint)
 			}
@@ -842,6 +843,7 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 	}
 	w.Begin()
 	done := 0 // epochs of the run for which others stand
+	saves := saves{writes: in.Checkpoints && w.Offload != ""}
 	for epoch := range epochs {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -869,6 +871,7 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 		// each stands for an epoch at the end of the run, and the first for all before these, too
 		last, until := epoch == epochs-1, w.Epochs-epochs+1+epoch
 		evaluated := last || w.EvaluatesWithin(done, until) || w.Offload == "" && !w.Reads()
+		since := done
 		done = until
 		if evaluated {
 			if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
@@ -881,6 +884,9 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 		if w.Offload == "" || last {
 			allocate()
 		}
+		if err := saves.after(w, since, until, arrays); err != nil {
+			return err
+		}
 	}
 	best.Release()
 	snapshot.Release()
@@ -890,6 +896,46 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 		return err
 	}
 	output.Drop()
+	return nil
+}
+
+// saves are the checkpoints of a run whose matrices rest: what a checkpoint reads comes to memory, and others
+// leave for it. Checkpoints at times are left out, as nobody knows after which epochs they come.
+type saves struct {
+	writes  bool
+	written bool // a checkpoint, which the end of the next epoch makes whole
+}
+
+// after plans what a run does at the end of the epochs after one and up to another, which one stands for.
+func (s *saves) after(w *worker.Worker, since, until int, arrays func() []checkpoint.Array) error {
+	if s.written {
+		s.written = false
+		if _, err := comm.ToFirst(w.Groups.World, []byte{0}); err != nil {
+			return err
+		}
+		if err := w.Groups.World.Broadcast(comm.Setup, []byte{0}, 0); err != nil {
+			return err
+		}
+		if err := w.Ranks().Together(nil); err != nil {
+			return err
+		}
+	}
+	every := w.CheckpointEvery.Epochs
+	if !s.writes || every == 0 || until/every == since/every {
+		return nil
+	}
+	s.written = true
+	if err := w.Settle(); err != nil {
+		return err
+	}
+	if err := w.Groups.World.SumInts([]int64{0}); err != nil {
+		return err
+	}
+	if w.Offload == setting.RAM {
+		checkpoint.Copies(arrays())
+	} else {
+		checkpoint.Elements(arrays())
+	}
 	return nil
 }
 
