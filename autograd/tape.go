@@ -21,6 +21,8 @@ type Tape struct {
 	Recording bool   // gradients are needed
 	Training  bool   // dropout is active, batch norm uses the batch's statistics
 	Random    Random // keys of dropout masks
+	// Edges are what a pass has in place of the graph's edges, as its axis knows it; nil: nothing.
+	Edges any
 	// Storage is the element type of the dense values of vertices or edges that operations make, and of their
 	// gradients: the team's, or Float32 in a message function. Parameters and scores are Float32 always.
 	Storage tensor.Element

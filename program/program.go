@@ -119,6 +119,8 @@ type Operation struct {
 	Mean        string   `json:"mean,omitempty"`
 	Variance    string   `json:"variance,omitempty"`
 	Batches     string   `json:"batches,omitempty"`
+	// Differentiable says that a caller's loop may ask for the gradients of edges' weights or features.
+	Differentiable bool `json:"differentiable,omitempty"`
 
 	Weighted bool `json:"-"` // of an aggregation: each row counts as much as its edge's weight
 }

@@ -451,11 +451,12 @@ func (b *builder) summed(o Operation, x *value) *value {
 	return b.plain(o, x)
 }
 
-// isWeight reports whether rows of edges are their weights, and 1 for added loops.
+// isWeight reports whether rows of edges are their weights, and 1 for added loops. An aggregation has no
+// gradients of weights, so that those that are differentiable are none.
 func isWeight(x *value) bool {
 	switch x.op {
 	case "edge_weight":
-		return true
+		return !x.o.Differentiable
 	case "reshape":
 		return x.size() == 1 && isWeight(x.in[0])
 	case "without_loops":
@@ -540,11 +541,11 @@ func isInverseRoot(v *value, end string, edges Type, weight *value) bool {
 // isMerged reports whether rows of edges are their weights, where each vertex has one loop, with the weight
 // of the one that is stored, or 1 without any.
 func isMerged(x *value) bool {
-	if x.op != "with_loops" || x.in[0].op != "without_loops" || x.in[0].in[0].op != "edge_weight" {
+	if x.op != "with_loops" || x.in[0].op != "without_loops" || !isWeight(x.in[0].in[0]) {
 		return false
 	}
 	y := x.in[1]
-	return y.op == "loop_values" && y.in[0].op == "edge_weight" && y.in[1].isOne()
+	return y.op == "loop_values" && isWeight(y.in[0]) && y.in[1].isOne()
 }
 
 // valuesOfLoops makes the values of vertices' last stored loops, or others where there are none. As in

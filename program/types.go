@@ -88,8 +88,8 @@ const mostParts = 1 << 16
 // kinds are the operations by name. docs/program.md says what each gives.
 var kinds = map[string]kind{
 	"features":      {0, 0, "shape of", inferFeatures(Vertices)},
-	"edge_features": {0, 0, "shape of", inferFeatures(Edges)},
-	"edge_weight":   {0, 0, "of", inferWeight},
+	"edge_features": {0, 0, "shape of differentiable", inferFeatures(Edges)},
+	"edge_weight":   {0, 0, "of differentiable", inferWeight},
 	opLogits:        {0, 0, "shape", inferOfLoss},
 	opLabels:        {0, 0, "shape", inferOfLoss},
 	"vertices":      {0, 0, "of", inferVertices},
@@ -190,7 +190,7 @@ func (o *Operation) checkAttributes(allowed []string) error {
 		"approximate": o.Approximate != "", "eps": o.Eps != 0, "momentum": o.Momentum != nil,
 		"times":  o.Times != 0,
 		"weight": o.Weight != "", "bias": o.Bias != "", "mean": o.Mean != "", "variance": o.Variance != "",
-		"batches": o.Batches != "",
+		"batches": o.Batches != "", "differentiable": o.Differentiable,
 	}
 	for name, given := range has {
 		if given && !slices.Contains(allowed, name) {

@@ -157,13 +157,16 @@ func (b *builder) add(v *value) *value {
 	return v
 }
 
-// isGraded reports whether a value of known operands depends on features of vertices or on what is trained.
+// isGraded reports whether a value of known operands depends on features of vertices, on what is trained, or on
+// what is differentiable of the edges.
 func (b *builder) isGraded(v *value) bool {
 	switch v.op {
 	case "features":
 		return true
 	case "parameter", "table":
 		return b.trained(v.o.Name)
+	case "edge_features", "edge_weight":
+		return v.o.Differentiable
 	case "detach", opLargest:
 		return false
 	}

@@ -47,6 +47,36 @@ type VertexType struct {
 	Vertices, Features int
 }
 
+// Lacking is what every pass is given of a relation's edges, as the graph has none.
+type Lacking struct {
+	Relation int
+	Features int // columns; 0: none
+	Weights  bool
+}
+
+// opened opens shares with room for what every pass is given.
+func opened(open func(p int, use func(*partition.Share) error) error, lacking []Lacking,
+) func(p int, use func(*partition.Share) error) error {
+	return func(p int, use func(*partition.Share) error) error {
+		return open(p, func(share *partition.Share) error {
+			of := *share
+			of.Edges.Relations = slices.Clone(share.Edges.Relations)
+			for _, l := range lacking {
+				r := &of.Edges.Relations[l.Relation]
+				if l.Features > 0 {
+					r.In.EdgeColumns = l.Features
+					r.In.EdgeFeatures = make([]float32, len(r.In.Sources)*l.Features)
+				}
+				if l.Weights {
+					r.In.Weights = make([]float32, len(r.In.Sources))
+					r.Out.Weights = make([]float32, len(r.Out.Sources))
+				}
+			}
+			return use(&of)
+		})
+	}
+}
+
 // request is work of all workers.
 type request struct {
 	do    func(*worker.Passes) error
@@ -54,8 +84,8 @@ type request struct {
 }
 
 // Passes divides the graph and starts the workers, which it then describes. The caller closes it. ctx ends
-// the division.
-func (j *Job) Passes(ctx context.Context) (p *Passes, err error) {
+// the division. lacking says what every pass is given of the edges.
+func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err error) {
 	of := *j
 	if err := of.Options.ReadFiles(); err != nil {
 		return nil, err
@@ -71,6 +101,7 @@ func (j *Job) Passes(ctx context.Context) (p *Passes, err error) {
 	if err != nil {
 		return nil, err
 	}
+	s.open = opened(s.open, lacking)
 	ranks := s.Mesh.Workers()
 	if s.TakesTurns() {
 		ranks = len(s.Holders())

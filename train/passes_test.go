@@ -56,6 +56,7 @@ type call struct {
 	values nn.State
 	number int
 	output []float32
+	edges  []worker.Edges // for gradients
 }
 
 // made is the number of the last pass.
@@ -90,6 +91,7 @@ func (p *call) backward(t *testing.T, features int, again bool) (of nn.State, x 
 	n := p.Passes.Types[0].Vertices
 	require.NoError(t, p.Passes.Backward(worker.Backward{
 		Pass: p.number, Gradients: of, Features: []worker.Given{{Values: x}}, Again: again,
+		Edges:  p.edges,
 		Output: []worker.Block{{Columns: 1, Values: grad[:n]}, {Columns: 2, Values: grad[n:]}},
 	}))
 	return of, x

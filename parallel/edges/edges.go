@@ -54,6 +54,11 @@ type Edges struct {
 	// loopFeatures are those of the self loops, vertex by vertex; nil: there are no loops, or no features
 	loopFeatures *tensor.Matrix
 
+	input       *Input  // of a pass's edges (Given.Of); nil: they are the graph's
+	loopNumbers []int64 // those of a pass's self loops in the graph
+	// numbers are those of all edges in the graph, by block, and last those of the self loops; nil: not made
+	numbers [][]int64
+
 	// The following are made at their first use.
 	counts      map[gnn.Loops]*tensor.Matrix // Int32, Rows × 1: self loops of each vertex
 	operators   map[gnn.Reduce]Operator
@@ -91,7 +96,12 @@ type Block struct {
 	// Owned counts the entries of In in the rows of Source.Own; 0 without these.
 	Owned int
 
-	ownedOut int // entries of Out in the rows of Source.OwnSources
+	// WeightGradients (entries × 1) and FeatureGradients (entries × columns) are the sums of those of a pass's
+	// edges, in Float32; nil: they are not asked for.
+	WeightGradients, FeatureGradients *tensor.Matrix
+
+	ownedOut int     // entries of Out in the rows of Source.OwnSources
+	numbers  []int64 // of the entries in the graph, of a pass's edges
 
 	featureRows *tensor.Matrix // made at its first use
 }

@@ -67,6 +67,7 @@ func (e *Edges) loopBlock(loops gnn.Loops) *Block {
 		if b.Added {
 			b.Owned = e.own
 		}
+		e.wantGradients(b)
 		e.loopBlocks[loops] = b
 	}
 	return e.loopBlocks[loops]

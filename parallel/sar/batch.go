@@ -24,6 +24,8 @@ type batch struct {
 	keys     *tensor.Matrix // Int32, 1 × n: keys of the dropout masks
 	weights  *tensor.Matrix // n × 1, or nil
 	features *tensor.Matrix // a part of Block.Features, or nil
+	// weightGrads and featureGrads are all of the block's sums of gradients, or nil
+	weightGrads, featureGrads *tensor.Matrix
 	// entries (Int32, 1 × n) are the edges' rows of features; nil: one after the other. first is the entry
 	// of the block that the first of these rows belongs to.
 	entries  *tensor.Matrix
@@ -76,7 +78,7 @@ func (m *messages) newBatch(n int, of *edges.Block) *batch {
 	if of.In.Values != nil {
 		b.weights = mem.New(tensor.Buffers, n, 1)
 	}
-	if of.Features != nil && m.Places != nil {
+	if m.Places != nil && (of.Features != nil || of.WeightGradients != nil) {
 		b.entries = ints()
 	}
 	b.into, b.outOf, b.spread = matrix(b.hi, n), matrix(n, n), matrix(n, b.hi)
@@ -93,6 +95,7 @@ func (b *batch) with(block *edges.Block) *batch {
 		b.features = f.RowRange(b.first, b.first+b.n)
 	}
 	b.added = block.Added
+	b.weightGrads, b.featureGrads = block.WeightGradients, block.FeatureGradients
 	return b
 }
 

@@ -98,6 +98,9 @@ func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
 	for _, q := range m.Parameters {
 		op.Inputs = append(op.Inputs, q.On(t))
 	}
+	if e.Differentiable() {
+		op.Inputs = append(op.Inputs, t.Input(z, nil)) // so that there is a backward pass: it has no gradient
+	}
 	return t.Record(op)
 }
 
@@ -242,20 +245,43 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 		e.Target = e.Targets[0]
 	}
 	if b.weights != nil {
-		e.Weight = tape.Constant(b.weights, set)
+		e.Weight = ofEdges(tape, b.weights, set, b.weightGrads)
 	}
 	switch f := b.features; {
 	case f == nil:
 	case b.entries != nil:
-		e.Features = tape.Constant(picked(f, b.entries, 0, f.Cols), set)
+		e.Features = ofEdges(tape, picked(f, b.entries, 0, f.Cols), set, b.featureGrads)
 	default:
 		if f = m.sum(b.features); f != b.features {
 			t.Team.Convert(f, b.features)
 			rows = append(rows, f)
 		}
-		e.Features = tape.Constant(f, set)
+		e.Features = ofEdges(tape, f, set, b.featureGrads)
 	}
 	return e, rows
+}
+
+// ofEdges puts values of edges on a tape; grads (nil: none) says that their gradients are asked for.
+func ofEdges(tape *autograd.Tape, values *tensor.Matrix, set *autograd.RowSet, grads *tensor.Matrix,
+) *autograd.Var {
+	if grads != nil {
+		return tape.Input(values, set)
+	}
+	return tape.Constant(values, set)
+}
+
+// addEdgeGradients adds the gradients of the batch's edges to those of the block.
+func (m *messages) addEdgeGradients(b *batch, of *autograd.Var, grads *tensor.Matrix) {
+	if grads == nil {
+		return
+	}
+	grad := of.TakeGrad()
+	if b.entries != nil {
+		m.tape.Team.ScatterAdd(grads.RowRange(b.first, grads.Rows), grad, b.entries)
+	} else {
+		m.tape.Team.Axpy(grads.RowRange(b.first, b.first+b.n), 1, grad)
+	}
+	grad.Release()
 }
 
 // call computes the messages of the batch's edges.
@@ -309,6 +335,8 @@ func (m *messages) backward(b *batch, source, dSource, dTarget, g *tensor.Matrix
 		team.SpMM(d, b.spread, g.RowRange(b.lo, b.hi), kernel.Scales{Col: m.meanFactors(b)}, kernel.Replace)
 	}
 	e.Tape.Backward(autograd.Root{Var: out, Grad: d})
+	m.addEdgeGradients(b, e.Weight, b.weightGrads)
+	m.addEdgeGradients(b, e.Features, b.featureGrads)
 	if wanted(m.Source) {
 		b.bySource(team)
 		sums := mem.New(tensor.Buffers, b.n, source.Cols)

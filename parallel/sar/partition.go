@@ -214,14 +214,21 @@ func (p *Partition) Count(path string, entries int64, columns int) {
 // the same edges in the same order.
 func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) { return p.edgesOf(a, edges.HaloRows) }
 
-// EdgesOn returns the edges for a pass on a tape. With DropEdge, in training, they are those that the epoch
-// keeps.
+// EdgesOn returns the edges for a pass on a tape: those that the pass is given. With DropEdge, in training,
+// they are those that the epoch keeps.
 func (p *Partition) EdgesOn(t *autograd.Tape, a gnn.Along) (*edges.Edges, error) {
 	return p.edgesOn(t, a, edges.HaloRows)
 }
 
 // edgesOn returns the edges for a pass on a tape, where h travels between partitions.
 func (p *Partition) edgesOn(t *autograd.Tape, a gnn.Along, h edges.Halo) (*edges.Edges, error) {
+	if given, is := t.Edges.(*edges.Given); is {
+		e, err := p.edgesOf(a, edges.HaloRows)
+		if err != nil {
+			return nil, err
+		}
+		return given.Of(e, a), nil
+	}
 	e, err := p.edgesOf(a, h)
 	if err != nil || !t.Training || p.options.DropEdge == 0 {
 		return e, err

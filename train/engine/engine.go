@@ -57,6 +57,9 @@ type Call struct {
 	Recording bool            // there may be a backward pass
 	// Features are those of the vertices, by type: the rows of Inputs × columns. nil: all are the graph's.
 	Features []Given
+	// Edges are given in place of the graph's; nil: all are the graph's. The caller owns them, and keeps them
+	// until the Pass ends.
+	Edges *edges.Given
 }
 
 // Given are values in place of the graph's.
@@ -78,7 +81,15 @@ func Training(seed uint64, epoch int) Call {
 func (c *Call) tape(team *kernel.Team) *autograd.Tape {
 	t := autograd.NewTape(team)
 	t.Training, t.Recording, t.Random = c.Training, c.Recording, c.Random
+	c.giveEdges(t)
 	return t
+}
+
+// giveEdges has the pass on a tape aggregate along the edges that the call gives.
+func (c *Call) giveEdges(t *autograd.Tape) {
+	if c.Edges != nil {
+		t.Edges = c.Edges
+	}
 }
 
 // Pass is a pass whose forward pass is done. It ends with Backward or Discard.

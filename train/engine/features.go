@@ -58,14 +58,16 @@ func (c *Call) gradients(of gnn.State) (grads []*tensor.Matrix) {
 	return grads
 }
 
-// On puts the features on a tape: rows × F.
+// On puts the features on a tape: rows × F. Where the tape has edges of its own, nothing computed from them
+// is cached, either.
 func (f *features) On(t *autograd.Tape) *autograd.Var {
+	varying := f.varying || t.Edges != nil
 	switch {
-	case f.sparse != nil && f.varying:
+	case f.sparse != nil && varying:
 		return t.SparseConstant(f.sparse, f.rows)
 	case f.sparse != nil:
 		return t.SparseFixed(f.sparse, f.rows)
-	case f.varying:
+	case varying:
 		return t.Constant(f.dense, f.rows)
 	}
 	return t.Fixed(f.dense, f.rows)

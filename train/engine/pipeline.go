@@ -258,7 +258,9 @@ func (p *Pipeline) infer(blocks int, run func(pass func(k int)), call *Call) (re
 		c := chunks[k]
 		c.came = states.take()
 		p.give(c, call)
-		out := p.result(p.model[:blocks].Forward(p.begin(c, call, autograd.NewTape(p.Team))))
+		t := autograd.NewTape(p.Team)
+		call.giveEdges(t)
+		out := p.result(p.model[:blocks].Forward(p.begin(c, call, t)))
 		if p.last() {
 			result = p.join(result, c, out)
 		} else {

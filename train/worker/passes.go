@@ -50,6 +50,7 @@ type Forward struct {
 	Training  bool     // dropout is active, and norms take the batch's statistics
 	Recording bool     // there may be a backward pass
 	Features  []Given  // by vertex type; nil: all are the graph's
+	Edges     []Edges  // of those relations of which it has edges of its own
 	Output    []Block  // that follow each other in the output's columns
 }
 
@@ -74,6 +75,7 @@ type Backward struct {
 	Output    []Block  // the gradients of the output
 	Gradients nn.State // of the parameters
 	Features  []Given  // by vertex type, of those that are differentiable
+	Edges     []Edges  // the gradients of what is differentiable of relations
 	Again     bool     // the pass stays, for another backward pass
 }
 
@@ -139,6 +141,7 @@ func (p *Passes) Forward(f Forward) error {
 	call := engine.Call{
 		Epoch: max(1, p.epoch), Random: autograd.Random{Seed: f.Seed, Epoch: 1},
 		Training: f.Training, Recording: f.Recording, Features: p.features(f.Features),
+		Edges: p.givenEdges(f.Edges),
 	}
 	buffers := p.Params.BufferValues()
 	pass := p.engine.Forward(call)
@@ -227,10 +230,14 @@ func (p *Passes) Backward(b Backward) error {
 		}
 		grad.Release()
 	}
+	if b.Edges != nil {
+		p.takeEdgeGradients(live.call.Edges, b.Edges)
+	}
 	p.Params.TakeGradients(b.Gradients, p.speaks())
 	p.Pass = ends()
 	p.Pass.Disk, p.Pass.Device = p.disk(), p.onDevice()
 	if b.Again {
+		live.call.Edges.Release() // their gradients are sums that begin anew
 		p.asOf(live, func() { live.Pass = p.engine.Forward(live.call) })
 		return nil
 	}
@@ -266,6 +273,7 @@ func (l *livePass) end() {
 	for _, given := range l.call.Features {
 		given.Values.Release()
 	}
+	l.call.Edges.Release()
 	if l.values.users--; l.values.users == 0 {
 		for _, m := range l.values.old {
 			m.Release()

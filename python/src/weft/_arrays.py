@@ -157,6 +157,9 @@ class Rows:
     def __len__(self) -> int:
         return int(self.bounds[-1])
 
+    def all(self) -> Array:
+        return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+
     def write(self, file: BinaryIO, dtype: np.dtype[Any]) -> None:
         begin, last = 0, len(self.bounds) - 1
         while begin < last:

@@ -14,7 +14,7 @@ from typing import Any, Union
 import numpy as np
 
 from . import _convert, _program
-from ._arrays import Array, Ends, array, edges_of, is_sparse, rows_of, save, sparse
+from ._arrays import Array, Ends, Rows, array, edges_of, is_sparse, rows_of, save, sparse
 from ._errors import Failed, Refused
 from ._scratch import Scratch
 
@@ -149,6 +149,11 @@ class Graph:
         edges = given.get("edge_index", given.get("adj"))
         typed = isinstance(edges, Mapping) and not is_sparse(edges)  # SciPy's dok_matrix is both
         self._files = self._typed(given) if typed else self._plain(given)
+        self._ends = {
+            name.rpartition("/")[0].rpartition("/")[2]: value
+            for name, value in self._files.items()
+            if name.rpartition("/")[2] == "edge_index"
+        }
         self._shown = self._counts()
 
     @classmethod
@@ -224,6 +229,29 @@ class Graph:
     def test_mask(self) -> Array:
         """V truth values, or V × S: the vertices that test, as :attr:`train_mask`."""
         return self._mask("test")
+
+    def edge_order(self, relation: str = "") -> Array | None:
+        """Where the edges of the store, by target and then by source, stand in ``edge_index``; None: they have the same order.
+
+        Args:
+            relation: of a graph of several types, SOURCE__NAME__TARGET.
+
+        Raises:
+            Refused: they are others, as after ``symmetrize=True``.
+        """
+        folder = self.store / "edges" / _folder(relation) if relation else self.store
+        indptr, indices = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("indptr", "indices"))
+        ends = self._ends[_folder(relation)]
+        if isinstance(ends, np.ndarray):
+            ends = Ends(ends[0], ends[1])
+        source, target = (np.asarray(end.all() if isinstance(end, Rows) else end, np.int64) for end in (ends.source, ends.target))
+        order = np.argsort(target * (int(source.max(initial=0)) + 1) + source, kind="stable")
+        into = np.bincount(target, minlength=len(indptr) - 1)
+        if len(indices) != len(order) or not np.array_equal(indices, source[order]) or not np.array_equal(np.diff(indptr), into):
+            raise Refused(
+                "graph: its edges are not those of edge_index, which the import or something since has changed: give a Graph of the edges to choose from"
+            )
+        return None if (order == np.arange(len(order))).all() else order
 
     def __repr__(self) -> str:
         return f"Graph({self._shown})"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import json
 import math
 import os
 import weakref
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from . import _calls, _module, _program, _watch, _weights
 from ._compare import compare
 from ._copies import copied
+from ._edges import Edges, Reads
 from ._errors import Refused
 from ._graph import Data, argument, graph_of
 from ._pass import NOT_EXPORTED, Input, passed
@@ -32,7 +34,8 @@ def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
     if isinstance(module, Net) or not isinstance(module, nn.Module):
         raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
     net = Net(module, _Divided(module, data, settings))
-    net._state(net._divided.model(module))  # which refuses other numbers than float32
+    if not net._divided.awaits_edges(module):
+        net._state(net._divided.model(module))  # which refuses other numbers than float32
     return net
 
 
@@ -130,7 +133,8 @@ def _says(name: str) -> bool:
 class _Divided:
     """A module and its copies on a graph that is divided.
 
-    There is a model for each set of layers that are in evaluation while the module trains.
+    There is a model for each set of layers that are in evaluation while the module trains, and for what calls
+    give of edges that the graph lacks, or ask for gradients of.
     """
 
     def __init__(self, module: nn.Module, data: Data, settings: Mapping[str, Any]) -> None:
@@ -143,10 +147,20 @@ class _Divided:
             )
         self.layers, self.constants = _layers(module), _constants(module)
         self.settings = {name: value for name, value in settings.items() if value is not None}
-        self.models: dict[frozenset[str], Model] = {}
+        self.edges = Edges(self.graph, self.schema)
+        self.models: dict[tuple[frozenset[str], Reads], Model] = {}
 
-    def model(self, module: nn.Module) -> Model:
-        """The model for the layers of a module that are in evaluation."""
+    def awaits_edges(self, module: nn.Module) -> bool:
+        """Whether the module needs weights or features of edges that the graph lacks: calls give them."""
+        there = {"edge_weight": False, "edge_attr": False}
+        for relation in self.schema.relations.values():
+            there["edge_weight"] |= relation.weighted
+            there["edge_attr"] |= relation.features > 0
+        needed = inspect.signature(module.forward).parameters.values()
+        return any(not there.get(p.name, True) and p.default is p.empty for p in needed)
+
+    def model(self, module: nn.Module, reads: Reads = Reads()) -> Model:
+        """The model for the layers of a module that are in evaluation, and for what it reads of edges."""
         if _layers(module) != self.layers:
             raise Refused(
                 "module: its layers, or hooks on them, have changed since it was compiled: compile it again; "
@@ -165,12 +179,12 @@ class _Divided:
                 f"module: {min(differ)} is in training, and the module in evaluation: call net.train(), and "
                 "eval() of the layers that do not train"
             )
-        found = self.models.get(differ)
+        found = self.models.get((differ, reads))
         if found is None:
             scratch = Scratch()
             try:
                 with _module.as_written():
-                    found = self.models[differ] = Model(module, self, differ, scratch)
+                    found = self.models[differ, reads] = Model(module, self, differ, reads, scratch)
             finally:
                 scratch.close()
         return found
@@ -188,9 +202,12 @@ class Type:
 class Model:
     """A model of the program."""
 
-    def __init__(self, module: nn.Module, of: _Divided, frozen: frozenset[str], scratch: Scratch) -> None:
-        traced = _traced(module, of.schema, frozen)
-        self.outputs, self.learned, program = traced.outputs, traced.learned, traced.program
+    def __init__(
+        self, module: nn.Module, of: _Divided, frozen: frozenset[str], reads: Reads, scratch: Scratch
+    ) -> None:
+        traced = _traced(module, reads.schema(of.schema), frozen)
+        self.outputs, self.learned, program = traced.outputs, traced.learned, reads.marked(traced.program)
+        self.traced = program
         self.draws = any(o["op"] == "dropout" for o in program["operations"])
         file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
         file.write_text(json.dumps(program), encoding="utf-8")
@@ -202,7 +219,10 @@ class Model:
         weakref.finalize(self, self.program.close_models).atexit = False
         self.program.models.watch(self, self.number)
         words += [f"--program={file}", f"--init={weights}", of.argument]
-        opened = self.program.ask("open", version=_calls.VERSION, net=self.number, arguments=words)
+        lacking = [asdict(one) for one in reads.lacking]
+        opened = self.program.ask(
+            "open", version=_calls.VERSION, net=self.number, arguments=words, lacking=lacking
+        )
         self.types = [Type(**of) for of in opened["types"]]
         self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
@@ -274,26 +294,41 @@ class Net(nn.Module):  # type: ignore[misc]
         return f"on {self._divided.graph or self._divided.argument}"
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def forward(self, x: Tensor | None = None, *, samples: bool = False) -> Any:
+    def forward(
+        self,
+        x: Tensor | None = None,
+        *,
+        edges: Any = None,
+        edge_weight: Any = None,
+        edge_attr: Any = None,
+        samples: bool = False,
+    ) -> Any:
         """What the module returns for the graph.
 
         Args:
             x: V × F floats in place of the graph's features, with ``samples`` S × V × F.
+            edges: E truth values, in the order of the graph's edges: the pass has those edges alone, as if the
+                graph had no others. Self loops that the module adds stay.
+            edge_weight: E floats in place of the graph's weights, in that order.
+            edge_attr: E × D floats in place of the graph's features of edges, in that order.
             samples: each of the S has a pass of its own, one after the other; the outputs are stacked.
 
         Raises:
-            Refused: x or a parameter is not what it was made for.
+            Refused: an input or a parameter is not what it was made for.
             Failed: the work failed.
         """
-        model = self._divided.model(self.module)
         if samples:
             if not isinstance(x, Tensor) or x.dim() != 3 or len(x) == 0:
                 raise Refused("samples: x is S × V × F: a matrix of features for each sample")
-            of = [tree_flatten(self.forward(one)) for one in x]
+            given = {"edges": edges, "edge_weight": edge_weight, "edge_attr": edge_attr}
+            of = [tree_flatten(self.forward(one, **given)) for one in x]
             return tree_unflatten(
                 [torch.stack(made) for made in zip(*(leaves for leaves, _ in of))], of[0][1]
             )
-        inputs = [] if x is None else [_features(x, model)]
+        of_edges = self._divided.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
+        model = self._divided.model(self.module, self._divided.edges.reads(of_edges))
+        self._divided.edges.check_read(model.traced, of_edges)
+        inputs = [*([] if x is None else [_features(x, model)]), *of_edges]
         made = passed(model, self._state(model), self.training, inputs)
         return tree_unflatten(made, model.outputs.tree)
 

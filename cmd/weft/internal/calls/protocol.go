@@ -8,7 +8,8 @@
 // after the other. Each is a JSON object behind its length in 4 bytes, the lowest first. The program ends
 // when the process closes its end.
 //
-//	open      version, net, arguments     opens a graph for a model: the words of weft train's command line
+//	open      version, net, arguments, lacking (type, features, weights)
+//	                                      opens a graph for a model: the words of weft train's command line
 //	            → types (name, vertices, features), outputs, parameters and buffers (name, shape),
 //	              counts (names)
 //	map       memory, bytes               maps a file that comes with the request, shared by both
@@ -30,8 +31,11 @@
 // numbers of all parameters, in the order of open, each in the shape of PyTorch's state_dict; in forward
 // those of all buffers follow. forward changes the buffers there if it is training. backward writes the
 // gradients of parameters. inputs are given in place of what the graph has: memory of features has a row for
-// each vertex of the type with that number in open's types. backward has those that are differentiable, whose
-// gradients go to their memory. output has the blocks of the output's columns, one behind the other, in
+// each vertex of the type with that number in open's types; that of edges (not 0 for those that the pass has),
+// edge_weights and edge_features a number or row for each edge of the relation with that number, in the order
+// of the store: by target, then by source. lacking says what all passes are given of relations, as the graph has
+// none: columns of features, and whether there are weights. backward has those inputs that are
+// differentiable, whose gradients go to their memory. output has the blocks of the output's columns, one behind the other, in
 // backward their gradients. A block has a row for each vertex, and one row if it is whole. counters are the
 // numbers of integer buffers. again has the pass stay as it is.
 package calls
@@ -58,24 +62,25 @@ const mostBytes = 64 << 20
 
 // request is what the process asks for. Fields that a request does not have are zero.
 type request struct {
-	ID        int      `json:"id"`
-	Ask       string   `json:"ask"`
-	Version   int      `json:"version"`
-	Net       int      `json:"net"`
-	Arguments []string `json:"arguments"`
-	Memory    int      `json:"memory"`
-	Bytes     int64    `json:"bytes"`
-	Values    int      `json:"values"`
-	Counters  []int64  `json:"counters"`
-	Inputs    []input  `json:"inputs"`
-	Output    int      `json:"output"`
-	Blocks    []block  `json:"blocks"`
-	Again     bool     `json:"again"`
-	Pass      int      `json:"pass"`
-	Seed      uint64   `json:"seed"`
-	Training  bool     `json:"training"`
-	Recording bool     `json:"recording"`
-	Drop      [][2]int `json:"drop"`
+	ID        int       `json:"id"`
+	Ask       string    `json:"ask"`
+	Version   int       `json:"version"`
+	Net       int       `json:"net"`
+	Arguments []string  `json:"arguments"`
+	Lacking   []lacking `json:"lacking"`
+	Memory    int       `json:"memory"`
+	Bytes     int64     `json:"bytes"`
+	Values    int       `json:"values"`
+	Counters  []int64   `json:"counters"`
+	Inputs    []input   `json:"inputs"`
+	Output    int       `json:"output"`
+	Blocks    []block   `json:"blocks"`
+	Again     bool      `json:"again"`
+	Pass      int       `json:"pass"`
+	Seed      uint64    `json:"seed"`
+	Training  bool      `json:"training"`
+	Recording bool      `json:"recording"`
+	Drop      [][2]int  `json:"drop"`
 
 	Path string `json:"path"` // of the trace; "": none
 
@@ -84,10 +89,17 @@ type request struct {
 
 // input is what a pass is given in place of what the graph has.
 type input struct {
-	Of             string `json:"of"`   // what it is: features
-	Type           int    `json:"type"` // the number of the vertex type
+	Of             string `json:"of"`   // what it is: features, edges, edge_weights or edge_features
+	Type           int    `json:"type"` // the number of the vertex type or relation
 	Memory         int    `json:"memory"`
 	Differentiable bool   `json:"differentiable"`
+}
+
+// lacking is what all passes are given of a relation, as the graph has none.
+type lacking struct {
+	Type     int  `json:"type"`     // the number of the relation
+	Features int  `json:"features"` // columns
+	Weights  bool `json:"weights"`
 }
 
 // block is some of the output's columns, which follow those of the block before.

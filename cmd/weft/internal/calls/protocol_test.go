@@ -11,9 +11,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/cmd/weft/internal/session"
+	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train"
+	"weft/train/worker"
 )
 
 // ends are both ends of a socket.
@@ -103,23 +106,43 @@ func TestMemory(t *testing.T) {
 	assert.Refused(t, ask(request{Ask: "open", Version: version + 1}), "of different versions")
 }
 
-// TestInputs: features are of a vertex type that there is, and their memory has all rows.
+// TestInputs: features are of a vertex type that there is, and what is given of edges of a relation; their
+// memory has all rows.
 func TestInputs(t *testing.T) {
 	s := &server{memory: map[int][]byte{5: make([]byte, 4*12)}}
 	types := []train.VertexType{{Vertices: 2, Features: 7}, {Vertices: 4, Features: 3}}
-	m := &model{Passes: &train.Passes{Types: types}}
-	given, err := s.features(m, []input{{Of: "features", Type: 1, Memory: 5, Differentiable: true}})
+	relations := []graph.Relation{{Sources: make([]int32, 6), EdgeColumns: 2}, {Sources: make([]int32, 4)}}
+	m := &model{
+		Passes:  &train.Passes{Types: types},
+		opened:  &session.Session{Job: &train.Job{Graph: &graph.Graph{Relations: relations}}},
+		lacking: []train.Lacking{{Relation: 1, Features: 3}},
+	}
+	inputs := func(in ...input) ([]worker.Given, []worker.Edges, error) {
+		return s.inputs(m, &request{Inputs: in})
+	}
+	given, _, err := inputs(input{Of: "features", Type: 1, Memory: 5, Differentiable: true})
 	require.NoError(t, err)
 	assert.Len(t, given[0].Values, 0)
 	assert.Len(t, given[1].Values, 12)
 	assert.Equal(t, true, given[1].Differentiable)
+	_, edges, err := inputs(input{Of: "edges", Memory: 5}, input{Of: "edge_features", Type: 1, Memory: 5},
+		input{Of: "edge_features", Memory: 5}, input{Of: "edge_weights", Memory: 5, Differentiable: true})
+	require.NoError(t, err)
+	assert.Len(t, edges, 2)
+	assert.Len(t, edges[0].Kept, 6)
+	assert.Len(t, edges[0].Features.Values, 12)
+	assert.Len(t, edges[0].Weights.Values, 6)
+	assert.Equal(t, true, edges[0].Weights.Differentiable)
+	assert.Len(t, edges[1].Features.Values, 12)
 	for text, in := range map[string]input{
-		`no input "features" of type 2`:  {Of: "features", Type: 2, Memory: 5},
-		`no input "features" of type -1`: {Of: "features", Type: -1, Memory: 5},
-		`no input "labels" of type 0`:    {Of: "labels", Memory: 5},
-		"14 numbers are asked of it":     {Of: "features", Memory: 5},
+		"there is no vertex type 2":  {Of: "features", Type: 2, Memory: 5},
+		"there is no vertex type -1": {Of: "features", Type: -1, Memory: 5},
+		"there is no relation 2":     {Of: "edges", Type: 2, Memory: 5},
+		`there is no input "labels"`: {Of: "labels", Memory: 5},
+		"14 numbers are asked of it": {Of: "features", Memory: 5},
+		"6 numbers are asked of it":  {Of: "edges", Memory: 6},
 	} {
-		_, err := s.features(m, []input{in})
+		_, _, err := inputs(in)
 		assert.Refused(t, err, text)
 	}
 }

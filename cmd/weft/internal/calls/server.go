@@ -40,6 +40,7 @@ type server struct {
 type model struct {
 	*train.Passes
 	opened   *session.Session
+	lacking  []train.Lacking
 	state    nn.State
 	floats   []string // the tensors in values, parameters first
 	trained  int      // how many of these are parameters
@@ -159,12 +160,16 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	passes, err := opened.Job.Passes(ctx)
+	var absent []train.Lacking
+	for _, l := range r.Lacking {
+		absent = append(absent, train.Lacking{Relation: l.Type, Features: l.Features, Weights: l.Weights})
+	}
+	passes, err := opened.Job.Passes(ctx, absent...)
 	if err != nil {
 		opened.Close()
 		return a, err
 	}
-	m := &model{Passes: passes, opened: opened}
+	m := &model{Passes: passes, opened: opened, lacking: absent}
 	s.nets[r.Net] = m
 	a = answer{Outputs: passes.Outputs}
 	for _, t := range passes.Types {
@@ -288,23 +293,68 @@ func (s *server) blocks(m *model, r *request) (blocks []worker.Block, err error)
 	return blocks, nil
 }
 
-// features are those among a request's inputs, by vertex type; nil: there are none.
-func (s *server) features(m *model, inputs []input) (given []worker.Given, err error) {
-	for _, in := range inputs {
-		if in.Of != "features" || in.Type < 0 || in.Type >= len(m.Types) {
-			return nil, refusal.Errorf("there is no input %q of type %d", in.Of, in.Type)
+// inputs are what a request gives in place of the graph's: features by vertex type, nil if there are none, and
+// what is given of relations.
+func (s *server) inputs(m *model, r *request) (features []worker.Given, edges []worker.Edges, err error) {
+	for _, in := range r.Inputs {
+		if in.Of != "features" {
+			if edges, err = s.edges(m, edges, in); err != nil {
+				return nil, nil, err
+			}
+			continue
 		}
-		if given == nil {
-			given = make([]worker.Given, len(m.Types))
+		if in.Type < 0 || in.Type >= len(m.Types) {
+			return nil, nil, refusal.Errorf("there is no vertex type %d", in.Type)
+		}
+		if features == nil {
+			features = make([]worker.Given, len(m.Types))
 		}
 		of := m.Types[in.Type]
-		values, err := s.numbers(in.Memory, of.Vertices*of.Features)
-		if err != nil {
-			return nil, err
+		if features[in.Type], err = s.given(in, of.Vertices*of.Features); err != nil {
+			return nil, nil, err
 		}
-		given[in.Type] = worker.Given{Values: values, Differentiable: in.Differentiable}
 	}
-	return given, nil
+	return features, edges, nil
+}
+
+// edges adds an input to what is given of relations.
+func (s *server) edges(m *model, given []worker.Edges, in input) ([]worker.Edges, error) {
+	g, err := m.opened.Graph()
+	if err != nil {
+		return nil, err
+	}
+	if in.Type < 0 || in.Type >= len(g.Relations) {
+		return nil, refusal.Errorf("there is no relation %d", in.Type)
+	}
+	k := slices.IndexFunc(given, func(e worker.Edges) bool { return e.Number == in.Type })
+	if k < 0 {
+		k = len(given)
+		given = append(given, worker.Edges{Number: in.Type, Relation: &g.Relations[in.Type]})
+	}
+	e := &given[k]
+	n, columns := len(e.Relation.Sources), e.Relation.EdgeColumns
+	for _, l := range m.lacking {
+		if l.Relation == in.Type && l.Features > 0 {
+			columns = l.Features
+		}
+	}
+	switch in.Of {
+	case "edges":
+		e.Kept, err = s.numbers(in.Memory, n)
+	case "edge_weights":
+		e.Weights, err = s.given(in, n)
+	case "edge_features":
+		e.Features, err = s.given(in, n*columns)
+	default:
+		err = refusal.Errorf("there is no input %q", in.Of)
+	}
+	return given, err
+}
+
+// given is an input of so many numbers.
+func (s *server) given(in input, count int) (worker.Given, error) {
+	values, err := s.numbers(in.Memory, count)
+	return worker.Given{Values: values, Differentiable: in.Differentiable}, err
 }
 
 func sizeOf(shape []int) int {
@@ -342,7 +392,7 @@ func (s *server) forward(m *model, r *request) (a answer, err error) {
 	if f.Output, err = s.blocks(m, r); err != nil {
 		return a, err
 	}
-	if f.Features, err = s.features(m, r.Inputs); err != nil {
+	if f.Features, f.Edges, err = s.inputs(m, r); err != nil {
 		return a, err
 	}
 	return answer{Counters: r.Counters}, m.Forward(f)
@@ -356,7 +406,7 @@ func (s *server) backward(m *model, r *request) (err error) {
 	if b.Gradients, err = s.tensors(m, r.Values, m.trained, nil); err != nil {
 		return err
 	}
-	if b.Features, err = s.features(m, r.Inputs); err != nil {
+	if b.Features, b.Edges, err = s.inputs(m, r); err != nil {
 		return err
 	}
 	return m.Backward(b)

@@ -1,0 +1,406 @@
+package edges
+
+import (
+	"slices"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Given is what one pass has in place of the graph's edges, by the names of relations: some of the edges, or
+// other weights or features. It makes the edges of the pass, whose messages have the rows of all edges.
+type Given struct {
+	Relations map[string]*Input
+
+	made []*madeEdges
+}
+
+// Input is what a pass has in place of a relation's edges. Edges are numbered as the graph's store has them:
+// by target, then by source, and parallel edges as they were given.
+type Input struct {
+	Relation *graph.Relation // of the whole graph
+	// Kept says by a number other than 0 which edges the pass has; nil: all. Self loops that an aggregation
+	// adds stay.
+	Kept     []float32
+	Weights  []float32 // nil: those of the graph
+	Features []float32 // edges × Columns, row by row; nil: those of the graph
+	Columns  int
+	// WeightGradients and FeatureGradients ask for what AddGradients adds.
+	WeightGradients, FeatureGradients bool
+}
+
+// madeEdges are the edges of a pass that were made from those of the graph.
+type madeEdges struct {
+	full, some *Edges
+	relation   string
+}
+
+// number is that of the edge from a source to a target, given by their ids, before which there are so many
+// like it.
+func (in *Input) number(source, target int, occurrence int64) int64 {
+	first := in.Relation.Indptr[target]
+	at, _ := slices.BinarySearch(in.Relation.Sources[first:in.Relation.Indptr[target+1]], int32(source))
+	return first + int64(at) + occurrence
+}
+
+// keeps reports whether the pass has an edge.
+func (in *Input) keeps(number int64) bool { return in.Kept == nil || in.Kept[number] != 0 }
+
+// Of are the pass's edges in place of those of the graph, which it keeps until Release.
+func (g *Given) Of(e *Edges, a gnn.Along) *Edges {
+	in := g.Relations[a.Relation]
+	if in == nil {
+		return e
+	}
+	for _, m := range g.made {
+		if m.full == e {
+			return m.some
+		}
+	}
+	some := e.given(in, a.Reversed)
+	some.others = givenOthers{g, a, e}
+	g.made = append(g.made, &madeEdges{e, some, a.Relation})
+	return some
+}
+
+// Release releases the edges of the pass. What is made of them later is made anew.
+func (g *Given) Release() {
+	if g == nil {
+		return
+	}
+	for _, m := range g.made {
+		for _, b := range m.some.Blocks {
+			b.featureRows.Release()
+		}
+		for _, x := range m.some.made {
+			x.Release()
+		}
+	}
+	g.made = nil
+}
+
+// givenOthers gives values of other workers' rows along the edges of a pass.
+type givenOthers struct {
+	given *Given
+	along gnn.Along
+	full  *Edges
+}
+
+// Columns implements Others.
+func (o givenOthers) Columns(_ *Edges, own func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error) {
+	return o.full.others.Columns(o.full, func(full *Edges) *tensor.Matrix {
+		return own(o.given.Of(full, o.along))
+	})
+}
+
+// given are the edges of a pass. reversed says that e has the stored edges reversed.
+func (e *Edges) given(in *Input, reversed bool) *Edges {
+	some := *e
+	some.reset()
+	some.input = in
+	some.Blocks = nil
+	numbers := e.numbersOf(in, reversed)
+	for i, b := range e.Blocks {
+		some.Blocks = append(some.Blocks, some.giveBlock(b, numbers[i]))
+	}
+	if e.Loops != nil {
+		some.giveLoops(e, numbers[len(e.Blocks)])
+	}
+	some.Local().IDs = e.Local().IDs
+	return &some
+}
+
+// numbersOf are the numbers of the entries of each block and, last, of the stored self loops, vertex by
+// vertex. They are found once.
+func (e *Edges) numbersOf(in *Input, reversed bool) [][]int64 {
+	if e.numbers != nil {
+		return e.numbers
+	}
+	target := entriesOf(e.IDs)
+	number := func(source, target int, occurrence int64) int64 {
+		if reversed {
+			source, target = target, source
+		}
+		return in.number(source, target, occurrence)
+	}
+	for _, b := range e.Blocks {
+		source, row := entriesOf(b.IDs), entriesOf(b.Targets)
+		indptr, columns := b.In.Indptr.ReadInt64s(), b.In.Indices.ReadInt32s()
+		numbers := make([]int64, len(columns))
+		inRows(e.team, b.In.Rows, func(i int) {
+			occurrence := int64(0)
+			for k := indptr[i]; k < indptr[i+1]; k++ {
+				occurrence++
+				if k == indptr[i] || columns[k] != columns[k-1] {
+					occurrence = 0
+				}
+				numbers[k] = number(source(int(columns[k])), target(row(i)), occurrence)
+			}
+		})
+		e.numbers = append(e.numbers, numbers)
+	}
+	loops, count := []int64{}, e.loopCounts()
+	for v := range e.Rows {
+		for k := range count(v) {
+			loops = append(loops, in.number(target(v), target(v), int64(k)))
+		}
+	}
+	e.numbers = append(e.numbers, loops)
+	return e.numbers
+}
+
+// inRows calls f for each row, on the team's threads.
+func inRows(team *kernel.Team, rows int, f func(row int)) {
+	const rowsOfPart = 1 << 12
+	team.Parallel((rows+rowsOfPart-1)/rowsOfPart, func(part int) {
+		for row := part * rowsOfPart; row < min((part+1)*rowsOfPart, rows); row++ {
+			f(row)
+		}
+	})
+}
+
+// giveBlock is a block of the pass, whose entries have these numbers in the graph.
+func (e *Edges) giveBlock(b *Block, numbers []int64) *Block {
+	in := e.input
+	some := *b
+	some.featureRows, some.numbers = nil, numbers
+	if in.Kept != nil || in.Weights != nil {
+		e.giveEntries(&some, b.In, numbers)
+	}
+	if b.Features != nil && (in.Kept != nil || in.Features != nil) {
+		some.Features = e.giveFeatures(b.Features, b.In, &some, numbers)
+	}
+	e.wantGradients(&some)
+	return &some
+}
+
+// giveEntries makes those entries of a matrix that the pass keeps a block's, with their weights.
+func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
+	in := e.input
+	indptr, columns, values := of.Indptr.ReadInt64s(), of.Indices.ReadInt32s(), of.Values.ReadFloats()
+	starts := make([]int64, of.Rows+1)
+	inRows(e.team, of.Rows, func(row int) {
+		for k := indptr[row]; k < indptr[row+1]; k++ {
+			if in.keeps(numbers[k]) {
+				starts[row+1]++
+			}
+		}
+	})
+	for row := range of.Rows {
+		starts[row+1] += starts[row]
+	}
+	entries := int(starts[of.Rows])
+	newElement := e.team.Memory.NewElement
+	a := newCSR(newElement, of.Rows, of.Cols, entries, in.Weights != nil || of.Values != nil)
+	copy(a.Indptr.WriteInt64s(), starts)
+	some.numbers = make([]int64, entries)
+	toColumns, toValues := a.Indices.WriteInt32s(), a.Values.WriteFloats()
+	inRows(e.team, of.Rows, func(row int) {
+		at := starts[row]
+		for k := indptr[row]; k < indptr[row+1]; k++ {
+			if !in.keeps(numbers[k]) {
+				continue
+			}
+			some.numbers[at], toColumns[at] = numbers[k], columns[k]
+			switch {
+			case in.Weights != nil:
+				toValues[at] = in.Weights[numbers[k]]
+			case values != nil:
+				toValues[at] = values[k]
+			}
+			at++
+		}
+	})
+	a.FindSegments()
+	some.In, some.Out = a, newCSR(newElement, of.Cols, of.Rows, entries, a.Values != nil)
+	some.Out.SetTranspose(a)
+	some.Out.FindSegments()
+	for _, m := range []*kernel.CSR{some.In, some.Out} {
+		e.made = append(e.made, m.Indptr, m.Indices, m.Values)
+	}
+}
+
+// giveFeatures are the features of a block's entries, whose own are those of a matrix of all.
+func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, numbers []int64) *tensor.Matrix {
+	in := e.input
+	m := e.team.Memory.NewElement(tensor.Features, all.Element, len(some.numbers), all.Cols)
+	e.made = append(e.made, m)
+	if in.Features != nil {
+		setRows(m, func(row int) []float32 { return in.features(some.numbers[row]) }, e.team)
+		return m
+	}
+	width := int64(entryBytes(all))
+	from, to := all.ReadBytes(), m.WriteBytes()
+	at := int64(0)
+	for k, number := range numbers[:of.Entries()] {
+		if in.keeps(number) {
+			copy(to[at*width:(at+1)*width], from[int64(k)*width:])
+			at++
+		}
+	}
+	return m
+}
+
+// features are those that are given of an edge.
+func (in *Input) features(number int64) []float32 {
+	return in.Features[int(number)*in.Columns:][:in.Columns]
+}
+
+// setRows writes all rows of a matrix, rounded to its elements.
+func setRows(m *tensor.Matrix, of func(row int) []float32, team *kernel.Team) {
+	if m.Element != tensor.BFloat16 {
+		floats := m.WriteFloats()
+		inRows(team, m.Rows, func(row int) { copy(floats[row*m.Cols:][:m.Cols], of(row)) })
+		return
+	}
+	halves := m.WriteBFloat16s()
+	inRows(team, m.Rows, func(row int) {
+		for k, x := range of(row) {
+			halves[row*m.Cols+k] = tensor.RoundBFloat16(x)
+		}
+	})
+}
+
+// giveLoops makes those stored self loops that the pass keeps its own, with their weights and features. They
+// have these numbers in the graph.
+func (e *Edges) giveLoops(full *Edges, numbers []int64) {
+	in, stored := e.input, full.loopCounts()
+	memory := e.team.Memory
+	e.Loops = memory.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
+	counts := e.Loops.WriteInt32s()
+	e.loopStart, e.loopW, e.loopNumbers = nil, nil, []int64{}
+	weighted := in.Weights != nil || full.loopW != nil
+	if weighted {
+		e.loopStart, e.loopW = make([]int64, e.Rows+1), []float32{}
+	}
+	var kept []int
+	at := 0
+	for v := range e.Rows {
+		counts[v] = 0
+		for range stored(v) {
+			if in.keeps(numbers[at]) {
+				counts[v]++
+				kept, e.loopNumbers = append(kept, at), append(e.loopNumbers, numbers[at])
+				switch {
+				case in.Weights != nil:
+					e.loopW = append(e.loopW, in.Weights[numbers[at]])
+				case weighted:
+					e.loopW = append(e.loopW, full.loopW[at])
+				}
+			}
+			at++
+		}
+		if weighted {
+			e.loopStart[v+1] = int64(len(kept))
+		}
+	}
+	e.made = append(e.made, e.Loops)
+	e.loopCount = len(kept)
+	if all := full.loopFeatures; all != nil {
+		m := memory.NewElement(tensor.Features, all.Element, len(kept), all.Cols)
+		row := rowsOf(all)
+		for k, at := range kept {
+			if in.Features != nil {
+				setRow(m, k, in.features(numbers[at]))
+			} else {
+				setRow(m, k, row(at))
+			}
+		}
+		e.loopFeatures = m
+		e.made = append(e.made, m)
+	}
+}
+
+// wantGradients gives a block of a pass the sums of its edges' gradients, if they are asked for.
+func (e *Edges) wantGradients(b *Block) {
+	in := e.input
+	if in == nil {
+		return
+	}
+	if in.WeightGradients && b.In.Values != nil {
+		b.WeightGradients = e.team.Zeros(tensor.Gradients, b.In.Entries(), 1)
+	}
+	if in.FeatureGradients && b.Features != nil {
+		b.FeatureGradients = e.team.Zeros(tensor.Gradients, b.Features.Rows, b.Features.Cols)
+	}
+	e.made = append(e.made, b.WeightGradients, b.FeatureGradients)
+}
+
+// Differentiable reports whether gradients of the edges' weights or features are asked for.
+func (e *Edges) Differentiable() bool {
+	return e.input != nil && (e.input.WeightGradients || e.input.FeatureGradients)
+}
+
+// AddGradients adds this worker's gradients of a relation's weights and features, in the order of the store:
+// numbers for each edge, and rows of Columns. Either may be nil.
+func (g *Given) AddGradients(relation string, weights, features []float32) {
+	for _, m := range g.made {
+		if m.relation == relation {
+			m.some.addGradients(weights, features)
+		}
+	}
+}
+
+func (e *Edges) addGradients(weights, features []float32) {
+	blocks := slices.Clone(e.Blocks)
+	for _, loops := range []gnn.Loops{gnn.OnlyLoops, gnn.LastLoops} {
+		if b := e.loopBlocks[loops]; b != nil {
+			b.numbers = e.numbersOfLoops(loops)
+			blocks = append(blocks, b)
+		}
+	}
+	for _, b := range blocks {
+		if m := b.WeightGradients; m != nil && weights != nil {
+			addRows(e.team, weights, m, b.numbers)
+		}
+		if m := b.FeatureGradients; m != nil && features != nil {
+			addRows(e.team, features, m, b.numbers)
+		}
+	}
+	if b := e.loopBlocks[gnn.OneLoop]; b != nil && b.FeatureGradients != nil && features != nil {
+		e.addToMeans(features, b.FeatureGradients)
+	}
+}
+
+// numbersOfLoops are those of the stored self loops that count, vertex by vertex.
+func (e *Edges) numbersOfLoops(loops gnn.Loops) (numbers []int64) {
+	count, at := e.loopCounts(), 0
+	for v := range e.Rows {
+		n := count(v)
+		numbers = append(numbers, e.loopNumbers[at+firstOf(loops, n):at+n]...)
+		at += n
+	}
+	return numbers
+}
+
+// addRows adds the first rows of a matrix to those with these numbers, which differ from each other.
+func addRows(team *kernel.Team, to []float32, m *tensor.Matrix, numbers []int64) {
+	from := m.ReadFloats()
+	inRows(team, len(numbers), func(row int) {
+		z := to[int(numbers[row])*m.Cols:][:m.Cols]
+		for k := range z {
+			z[k] += from[row*m.Cols+k]
+		}
+	})
+}
+
+// addToMeans adds the gradients of added self loops, whose features are the means of those of the edges into
+// each vertex.
+func (e *Edges) addToMeans(to []float32, loops *tensor.Matrix) {
+	degrees := e.inDegrees(countEdges)
+	from, columns := loops.ReadFloats(), loops.Cols
+	for _, b := range e.Blocks {
+		indptr, target := b.In.Indptr.ReadInt64s(), entriesOf(b.Targets)
+		inRows(e.team, b.In.Rows, func(i int) {
+			v := target(i)
+			for k := indptr[i]; k < indptr[i+1]; k++ {
+				z := to[int(b.numbers[k])*columns:][:columns]
+				for c := range z {
+					z[c] += float32(float64(from[v*columns+c]) / degrees[v])
+				}
+			}
+		})
+	}
+}

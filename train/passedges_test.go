@@ -1,0 +1,120 @@
+package train
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"weft/graph"
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/nn"
+	"weft/train/worker"
+)
+
+// passesOfEdges are passes of two layers: messages that read edges' weights and features, and weighted sums.
+func passesOfEdges(t *testing.T, g *graph.Graph, parallel string) (p *Passes, values nn.State) {
+	t.Helper()
+	shapes := map[string][]int{"v": {4, 13}, "u": {4, 3}, "w": {3, 4}}
+	o := programOptions(t, shapes, `"operations":[
+		{"op":"features","shape":[13]},{"op":"parameter","name":"v"},{"op":"linear","in":[0,1]},
+		{"op":"gather","in":[2],"end":"source"},{"op":"edge_weight","differentiable":true},
+		{"op":"mul","in":[3,4]},
+		{"op":"edge_features","shape":[3],"differentiable":true},{"op":"parameter","name":"u"},
+		{"op":"linear","in":[6,7]},{"op":"add","in":[5,8]},{"op":"tanh","in":[9]},
+		{"op":"scatter","in":[10],"reduce":"mean"},
+		{"op":"gather","in":[11],"end":"source"},{"op":"mul","in":[12,4]},{"op":"scatter","in":[13],"reduce":"sum"},
+		{"op":"parameter","name":"w"},{"op":"linear","in":[14,15]}],"output":16`)
+	o.Parallel, o.Threads = parallel, 1
+	require.NoError(t, o.Exactly())
+	p, err := (&Job{Graph: g, Options: o}).Passes(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, p.Close()) })
+	values = nn.State{}
+	for name, shape := range shapes {
+		of := nn.Tensor{Shape: shape, Float32: make([]float32, shape[0]*shape[1])}
+		for k := range of.Float32 {
+			of.Float32[k] = float32(math.Sin(float64(3*k+len(name)))) / 2
+		}
+		values[name] = of
+	}
+	return p, values
+}
+
+// TestPassesOfEdges: a pass with some of the edges, and other weights and features of them, is that on a graph
+// of these edges; gradients are those of differences, 0 for edges that the pass does not have, and the same
+// on every mesh; no pass leaves memory behind.
+func TestPassesOfEdges(t *testing.T) {
+	g := tangle(t, 60, 40)
+	r := &g.Relations[0]
+	n := len(r.Sources)
+	given := worker.Edges{Relation: r, Kept: make([]float32, n)}
+	given.Weights = worker.Given{Values: make([]float32, n), Differentiable: true}
+	given.Features = worker.Given{Values: make([]float32, 3*n), Differentiable: true}
+	some, from := graph.Edges{FeatureColumns: 3}, r.Edges()
+	for k := range n {
+		given.Weights.Values[k] = float32(math.Cos(float64(5 * k)))
+		for c := range 3 {
+			given.Features.Values[3*k+c] = float32(math.Sin(float64(7*k + c)))
+		}
+		if k%3 == 0 {
+			continue
+		}
+		given.Kept[k] = 1
+		some.Source, some.Target = append(some.Source, from.Source[k]), append(some.Target, from.Target[k])
+		some.Weights = append(some.Weights, given.Weights.Values[k])
+		some.Features = append(some.Features, given.Features.Values[3*k:3*k+3]...)
+	}
+	less := *g
+	less.Relations = slices.Clone(g.Relations)
+	var err error
+	less.Relations[0], err = graph.NewRelation(60, some)
+	require.NoError(t, err)
+	p, values := passesOfEdges(t, &less, "graph=1")
+	want := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{}).output
+
+	var weights, features []float32
+	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2"} {
+		p, values := passesOfEdges(t, g, parallel)
+		before := live(t, p)
+		with := worker.Forward{Recording: true, Edges: []worker.Edges{given}}
+		first := (&call{Passes: p, values: values}).forward(t, nil, with)
+		for k, x := range first.output {
+			assert.Near(t, float64(want[k]), float64(x), 1e-5, parallel)
+		}
+		to := worker.Edges{Relation: r}
+		to.Weights.Values, to.Features.Values = slices.Repeat([]float32{9}, n), slices.Repeat([]float32{9}, 3*n)
+		first.edges = []worker.Edges{to}
+		first.backward(t, 0, true)
+		twice := slices.Clone(to.Weights.Values)
+		first.backward(t, 0, false)
+		assert.Equal(t, twice, to.Weights.Values, "%s: the second backward pass", parallel)
+		if parallel == "graph=1" {
+			weights, features = to.Weights.Values, to.Features.Values
+			with.Recording = false
+			differs := func(at *float32, grad float32, what string, number int) {
+				was, losses := *at, [2]float64{}
+				for k, step := range []float32{.01, -.01} {
+					*at = was + step
+					losses[k] = (&call{Passes: p, values: values}).forward(t, nil, with).loss()
+				}
+				*at = was
+				assert.Near(t, (losses[0]-losses[1])/.02, float64(grad), 2e-2, "%s %d", what, number)
+			}
+			for k := 0; k < n; k += 5 {
+				differs(&given.Weights.Values[k], weights[k], "weight", k)
+				differs(&given.Features.Values[3*k+1], features[3*k+1], "feature", k)
+			}
+		}
+		for k, x := range to.Weights.Values {
+			assert.Near(t, float64(weights[k]), float64(x), 1e-4, "%s: weight %d", parallel, k)
+		}
+		for k, x := range to.Features.Values {
+			assert.Near(t, float64(features[k]), float64(x), 1e-4, "%s: feature %d", parallel, k)
+		}
+		dropped := (&call{Passes: p, values: values}).forward(t, nil,
+			worker.Forward{Recording: true, Edges: []worker.Edges{given}})
+		require.NoError(t, p.Drop(dropped.number))
+		assert.Equal(t, before, live(t, p), "%s: bytes after all passes", parallel)
+	}
+}
