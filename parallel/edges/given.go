@@ -231,7 +231,7 @@ func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, nu
 		setRows(m, func(row int) []float32 { return in.features(some.numbers[row]) }, e.team)
 		return m
 	}
-	width := int64(entryBytes(all))
+	width := entryBytes(all)
 	from, to := all.ReadBytes(), m.WriteBytes()
 	at := int64(0)
 	for k, number := range numbers[:of.Entries()] {

@@ -56,6 +56,10 @@ class Reads:
         return {**program, "operations": operations}
 
 
+#: What a model reads that takes the edges as the graph has them.
+AS_IT_IS = Reads()
+
+
 class Edges:
     """The edges of a graph, in place of which calls give others."""
 
@@ -121,17 +125,17 @@ class Edges:
         if name == "edges":
             if not tensor or rows.dtype != torch.bool or rows.dim() != 1:
                 raise Refused(f"edges: is {kind}: give {edges} truth values, one for each edge")
-            return rows  # type: ignore[no-any-return]
+            return rows
         tensor = tensor and rows.is_floating_point()
         if name == "edge_weight":
             if not tensor or rows.dim() != 1:
                 raise Refused(f"edge_weight: is {kind}: give {edges} floats, one for each edge")
-            return rows  # type: ignore[no-any-return]
+            return rows
         if tensor and rows.dim() == 1:
             rows = rows[:, None]
         if not tensor or rows.dim() != 2 or rows.shape[1] != (columns or rows.shape[1]) or not rows.shape[1]:
             raise Refused(f"edge_attr: is {kind}: give floats of {edges} edges × {columns or 'any'} features")
-        return rows  # type: ignore[no-any-return]
+        return rows
 
     def _order(self, number: int) -> Tensor | None:
         """Where the edges of the store stand among those of the graph; None: they have the same order."""

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from . import _calls, _module, _program, _watch, _weights
 from ._compare import compare
 from ._copies import copied
-from ._edges import Edges, Reads
+from ._edges import AS_IT_IS, Edges, Reads
 from ._errors import Refused
 from ._graph import Data, argument, graph_of
 from ._pass import NOT_EXPORTED, Input, passed
@@ -50,7 +50,8 @@ class _Traced:
     learned: set[str]  # the parameters that have a gradient
 
 
-_known: weakref.WeakKeyDictionary[nn.Module, _Traced] = weakref.WeakKeyDictionary()
+#: What modules were traced to last, a few of each: on graphs with and without weights of edges.
+_known: weakref.WeakKeyDictionary[nn.Module, list[_Traced]] = weakref.WeakKeyDictionary()
 
 
 def _traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> _Traced:
@@ -64,9 +65,10 @@ def _traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> _Trace
         if isinstance(of, Tensor)
     }
     state = _watch.without_tensors(_watch.kept(module)), shapes, _layers(module), _constants(module), frozen
-    known = _known.get(module)
-    if known is not None and (known.schema, known.state) == (schema, state):
-        return known
+    known = _known.setdefault(module, [])
+    for of in known:
+        if (of.schema, of.state) == (schema, state):
+            return of
     outputs = Outputs(frozen)
     with _watch.generators():
         own = copied(module).cpu()
@@ -75,7 +77,7 @@ def _traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> _Trace
         _, program = _module.program_of(own, schema, outputs)
     _refuse_repeated(program)
     found = _Traced(schema, state, program, outputs, compare(own, schema, program, outputs))
-    _known[module] = found
+    known[:] = [*known[-3:], found]
     return found
 
 
@@ -159,7 +161,7 @@ class _Divided:
         needed = inspect.signature(module.forward).parameters.values()
         return any(not there.get(p.name, True) and p.default is p.empty for p in needed)
 
-    def model(self, module: nn.Module, reads: Reads = Reads()) -> Model:
+    def model(self, module: nn.Module, reads: Reads = AS_IT_IS) -> Model:
         """The model for the layers of a module that are in evaluation, and for what it reads of edges."""
         if _layers(module) != self.layers:
             raise Refused(

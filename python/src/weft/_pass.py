@@ -75,6 +75,8 @@ class _Call:
         given = [self.memory_of(of) for of in inputs]
         for memory, of in zip(given, inputs):
             torch.from_numpy(memory.numbers).view(of.shape).copy_(of.detach())
+        # What is given of edges is read until the pass ends.
+        self.held = [memory for memory, (of, _) in zip(given, self.given) if of != "features"]
         self.differentiable = [self.gradient and of.requires_grad for of in inputs]
         output = model.program.memory(sum(model.sizes))
         seed = 0
@@ -176,8 +178,9 @@ class _Pass(torch.autograd.Function):  # type: ignore[misc]
     def forward(ctx: Any, call: _Call, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.call, count = call, len(call.given)
-        if tensors:
-            call.device = tensors[0].device
+        placed = [of for of, (what, _) in zip(tensors, call.given) if what == "features"]
+        if placed := [*placed, *tensors[count:], *tensors]:
+            call.device = placed[0].device
         made = tuple(call.forward(tensors[:count], tensors[count:]))
         ctx.save_for_backward(*tensors)
         return made

@@ -31,12 +31,13 @@
 // numbers of all parameters, in the order of open, each in the shape of PyTorch's state_dict; in forward
 // those of all buffers follow. forward changes the buffers there if it is training. backward writes the
 // gradients of parameters. inputs are given in place of what the graph has: memory of features has a row for
-// each vertex of the type with that number in open's types; that of edges (not 0 for those that the pass has),
-// edge_weights and edge_features a number or row for each edge of the relation with that number, in the order
-// of the store: by target, then by source. lacking says what all passes are given of relations, as the graph has
-// none: columns of features, and whether there are weights. backward has those inputs that are
-// differentiable, whose gradients go to their memory. output has the blocks of the output's columns, one behind the other, in
-// backward their gradients. A block has a row for each vertex, and one row if it is whole. counters are the
+// each vertex of the type with that number in open's types; that of edges (not 0 for those that the pass
+// has), edge_weights and edge_features a number or row for each edge of the relation with that number, in the
+// order of the store: by target, then by source. What is given of edges stays as it is until the pass ends.
+// lacking says what all passes are given of relations, as the graph has none: columns of features, and
+// whether there are weights. backward has those inputs that are differentiable, whose gradients go to their
+// memory. output has the blocks of the output's columns, one behind the other, in backward their gradients. A
+// block has a row for each vertex, and one row if it is whole. counters are the
 // numbers of integer buffers. again has the pass stay as it is.
 package calls
 

@@ -1,0 +1,276 @@
+"""Calls of a compiled module with some of the edges, or with weights and features of edges, beside PyTorch in float64."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.nn import GATConv, GCNConv, GraphConv, MessagePassing, SAGEConv
+
+import weft
+
+V, E, WIDTH, CLASSES = 70, 400, 8, 3
+
+torch.manual_seed(6)
+ENDS = torch.randint(0, V - 1, (2, E))  # the last vertex has no edges
+ENDS[:, 5:9] = ENDS[:, :4]  # which stand there twice
+ENDS[0, 20:32] = ENDS[1, 20:32]  # self loops
+ENDS[:, 32:34] = ENDS[:, 30:32]  # of which two twice
+X, Y = torch.randn(V, WIDTH), torch.randint(0, CLASSES, (V,))
+WEIGHT, ATTR = torch.rand(E) + 0.5, torch.randn(E, 2)
+GRAPHS = {
+    "plain": weft.Graph(edge_index=ENDS, x=X),
+    "weights": weft.Graph(edge_index=ENDS, x=X, edge_weight=WEIGHT),
+    "attributes": weft.Graph(edge_index=ENDS, x=X, edge_attr=ATTR),
+}
+MESHES = ("graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2", "partitions=3")
+
+
+class Two(nn.Module):  # type: ignore[misc]
+    def __init__(self, first: nn.Module, last: nn.Module) -> None:
+        super().__init__()
+        self.first, self.last = first, last
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.first(x, edge_index)), edge_index)
+
+
+class Weighted(Two):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        h = torch.tanh(self.first(x, edge_index, edge_weight))
+        return self.last(h, edge_index, edge_weight)
+
+
+class Featured(Two):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.first(x, edge_index, edge_attr)), edge_index, edge_attr)
+
+
+class Gated(MessagePassing):  # type: ignore[misc]
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__(aggr="mean")
+        self.gate = nn.Linear(2 * width, out)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        return torch.sigmoid(self.gate(torch.cat([x_i, x_j], 1)))
+
+
+MODULES = {
+    "gcn": lambda: Two(GCNConv(WIDTH, 8), GCNConv(8, CLASSES)),
+    "sage": lambda: Two(SAGEConv(WIDTH, 8), SAGEConv(8, CLASSES, aggr="max")),
+    "gat": lambda: Two(GATConv(WIDTH, 4, heads=2), GATConv(8, CLASSES)),
+    "gated": lambda: Two(Gated(WIDTH, 8), Gated(8, CLASSES)),
+    "weighted": lambda: Weighted(GCNConv(WIDTH, 8), GraphConv(8, CLASSES)),
+    "featured": lambda: Featured(GATConv(WIDTH, 4, heads=2, edge_dim=2), GATConv(8, CLASSES, edge_dim=2)),
+}
+MADE: dict[str, nn.Module] = {}
+
+
+def made(name: str) -> nn.Module:
+    """A copy of a module, which is traced once for each graph."""
+    if name not in MADE:
+        torch.manual_seed(3)
+        MADE[name] = MODULES[name]()
+        MADE[name].first_state = copy.deepcopy(MADE[name].state_dict())
+    MADE[name].load_state_dict(MADE[name].first_state)
+    MADE[name].zero_grad()
+    for p in MADE[name].parameters():
+        p.requires_grad_()
+    return MADE[name].train()
+
+
+class Whole(nn.Module):  # type: ignore[misc]
+    """What weft.compile gives, as PyTorch computes it in float64 on the edges that there are."""
+
+    def __init__(self, module: nn.Module, own: Tensor | None) -> None:
+        super().__init__()
+        self.module, self.own = module, own
+
+    def forward(
+        self,
+        x: Tensor | None = None,
+        *,
+        edges: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
+        of = edge_weight if edge_weight is not None else edge_attr if edge_attr is not None else self.own
+        kept = torch.ones(E, dtype=torch.bool) if edges is None else edges
+        more = [] if of is None else [of.double()[kept]]
+        return self.module(X.double() if x is None else x, ENDS[:, kept], *more)  # type: ignore[no-any-return]
+
+
+# -- loops
+
+
+def views(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """GRACE: each of two views drops edges and features; one backward pass through both."""
+    optimizer, g = torch.optim.SGD(net.parameters(), 0.1), torch.Generator().manual_seed(2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        seen = []
+        for p in (0.3, 0.5):
+            shown = x * (torch.rand(1, WIDTH, generator=g) >= 0.2).to(x)
+            seen.append(F.normalize(net(shown, edges=torch.rand(E, generator=g) >= p)))
+        loss = F.cross_entropy(seen[0] @ seen[1].T / 0.5, torch.arange(V))
+        loss.backward()
+        optimizer.step()
+        yield loss
+
+
+def bootstrapped(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """BGRL: a student and a teacher, each with a view of its own."""
+    teacher, g = copy.deepcopy(net), torch.Generator().manual_seed(3)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        first, second = (torch.rand(E, generator=g) >= p for p in (0.2, 0.4))
+        with torch.no_grad():
+            target = teacher(edges=second)
+        loss = -F.cosine_similarity(net(edges=first), target).mean()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for ours, theirs in zip(teacher.parameters(), net.parameters()):
+                ours.mul_(0.9).add_(0.1 * theirs)
+        yield loss
+
+
+def explained(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """GNNExplainer: masks of edges and of features that keep what the frozen net predicts."""
+    net.eval()
+    for p in net.parameters():
+        p.requires_grad_(False)
+    with torch.no_grad():
+        predicted = net(edge_weight=torch.ones(E).to(x)).argmax(1)
+    mask = nn.Parameter(0.1 * torch.randn(E, generator=torch.Generator().manual_seed(4)).to(x))
+    features = nn.Parameter(torch.zeros(1, WIDTH).to(x))
+    optimizer = torch.optim.SGD([mask, features], 0.5)
+    for _ in range(3):
+        optimizer.zero_grad()
+        shown = torch.sigmoid(mask)
+        out = net(x * torch.sigmoid(features), edge_weight=shown)
+        loss = F.cross_entropy(out[:9], predicted[:9]) + 0.01 * shown.sum()
+        loss.backward()
+        optimizer.step()
+        yield loss
+    yield mask.norm()
+    yield from mask[::7]
+
+
+def learned(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """Weights of edges are learned beside the net, and some edges are dropped in each step."""
+    weight, g = nn.Parameter(WEIGHT.clone().to(x)), torch.Generator().manual_seed(5)
+    optimizer = torch.optim.SGD([*net.parameters(), weight], 0.2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        kept = torch.rand(E, generator=g) < 0.7
+        loss = F.cross_entropy(net(edge_weight=weight, edges=kept), Y)
+        loss.backward()
+        assert not weight.grad[~kept].any()
+        optimizer.step()
+        yield loss
+    yield from weight[::7]
+
+
+def encoded(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """An encoder of edges outside of the net; the graph backward twice."""
+    torch.manual_seed(8)
+    encoder = nn.Linear(2, 2).to(x)
+    optimizer = torch.optim.SGD([*net.parameters(), *encoder.parameters()], 0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        out = net(x, edge_attr=torch.tanh(encoder(ATTR.to(x))))
+        F.cross_entropy(out, Y).backward(retain_graph=True)
+        net(x, edge_attr=ATTR.to(x).roll(1, 0)).pow(2).mean().backward()
+        out.pow(2).mean().backward()
+        optimizer.step()
+        yield encoder.weight.grad.norm()
+        yield net(x).norm()  # with the graph's features
+
+
+ALL = [
+    *((views, name, mesh) for name, mesh in zip(("gcn", "sage", "gat", "gated", "gcn", "sage"), MESHES)),
+    *((bootstrapped, name, mesh) for name, mesh in zip(("gated", "gat", "gcn", "sage"), MESHES[1:5])),
+    *((explained, "weighted", mesh) for mesh in MESHES),
+    *((learned, "weighted", mesh) for mesh in MESHES[1:5]),
+    *((encoded, "featured", mesh) for mesh in MESHES),
+]
+
+
+@pytest.mark.parametrize("loop, name, mesh", ALL, ids=lambda of: getattr(of, "__name__", of))
+def test_as_pytorch(loop: Any, name: str, mesh: str) -> None:
+    module = made(name)
+    exact = copy.deepcopy(module).double()
+    graph = {explained: "plain", learned: "weights", encoded: "attributes"}.get(loop, "plain")
+    own = {"weights": WEIGHT, "attributes": ATTR}.get(graph)
+    theirs = [float(value.detach()) for value in loop(Whole(exact, own), X.double())]
+    setting, _, count = mesh.partition("=")
+    settings: Any = {setting: count} if setting == "partitions" else {"parallel": mesh}
+    net = weft.compile(module, GRAPHS[graph], **settings)
+    ours = [float(value.detach()) for value in loop(net, X)]
+    assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+    for (path, p), q in zip(module.named_parameters(), exact.parameters()):
+        assert float((p.double() - q).norm()) <= 1e-5 * max(float(q.norm()), 0.1), path
+
+
+def test_orders() -> None:
+    """Edges have the order of edge_index, of a matrix, and of a store; after other changes they are refused."""
+    module = made("gcn").eval()
+    kept = torch.rand(E, generator=torch.Generator().manual_seed(1)) < 0.5
+    with torch.no_grad():
+        expected = module(X, ENDS[:, kept])
+        pair = weft.Graph(edge_index=(ENDS[0].numpy(), ENDS[1].numpy()), x=X)
+        matrix = sp.coo_matrix(([1.0] * E, (ENDS[0].numpy(), ENDS[1].numpy())), (V, V))
+        for graph in (GRAPHS["plain"], pair, weft.Graph(adj=matrix, x=X)):
+            assert torch.allclose(weft.compile(module, graph)(edges=kept), expected, atol=1e-5)
+        sorted_ = kept[torch.argsort(ENDS[1] * V + ENDS[0], stable=True)]
+        store = str(GRAPHS["plain"].store)
+        assert torch.allclose(weft.compile(module, store)(edges=sorted_), expected, atol=1e-5)
+        both = weft.Graph(edge_index=ENDS, x=X, symmetrize=True)
+        edges = len(np.load(both.store / "indices.npy"))
+        with pytest.raises(weft.Refused, match="its edges are not those of edge_index"):
+            weft.compile(module, both)(edges=torch.ones(edges, dtype=torch.bool))
+
+
+def test_samples_and_none() -> None:
+    """Samples share the edges; a pass may have none, or all; one without a gradient keeps nothing."""
+    module = made("gcn")
+    net = weft.compile(module, GRAPHS["plain"], parallel="graph=2")
+    kept = torch.rand(E, generator=torch.Generator().manual_seed(1)) < 0.5
+    out = net(torch.stack([X, 2 * X]), edges=kept, samples=True)
+    assert torch.allclose(out[1], module(2 * X, ENDS[:, kept]), atol=1e-5)
+    for none in (torch.zeros(E, dtype=torch.bool), torch.ones(E, dtype=torch.bool)):
+        assert torch.allclose(net(edges=none), module(X, ENDS[:, none]), atol=1e-5)
+
+
+def test_refused() -> None:
+    plain = weft.compile(made("gcn"), GRAPHS["plain"])
+    weighted = weft.compile(made("weighted"), GRAPHS["weights"])
+    featured = weft.compile(made("featured"), GRAPHS["plain"])  # which calls give the features of edges
+    attributes = weft.compile(made("featured"), GRAPHS["attributes"])
+    for net, given, why in (
+        (plain, {"edges": torch.ones(E)}, f"edges: is torch.float32 .{E},.: give {E} truth values"),
+        (plain, {"edges": torch.ones(E - 1, dtype=torch.bool)}, f"edges: is torch.bool .{E - 1},.: give {E} truth"),
+        (plain, {"edges": [True] * E}, f"edges: is list: give {E} truth values, one for each edge"),
+        (plain, {"edges": {("a", "b", "c"): torch.ones(E, dtype=torch.bool)}}, "edges: there is no relation"),
+        (plain, {"edge_weight": torch.ones(E)}, "edge_weight: forward does not read it: leave it out"),
+        (plain, {"edge_attr": torch.ones(E, 2)}, "edge_attr: forward does not read it: leave it out"),
+        (weighted, {"edge_weight": torch.ones(E, 1)}, f"edge_weight: is torch.float32 .{E}, 1.: give {E} floats"),
+        (weighted, {"edge_weight": torch.ones(E, dtype=torch.long)}, "edge_weight: is torch.int64"),
+        (featured, {}, "forward takes edge_attr, which the graph lacks: give edge_attr"),
+        (attributes, {"edge_attr": torch.ones(E, 3)}, f"give floats of {E} edges × 2 features"),
+    ):
+        with pytest.raises(weft.Refused, match=why):
+            net(**given)  # type: ignore[arg-type]
+    assert featured(edge_attr=torch.ones(E, 2)).shape == (V, CLASSES)
