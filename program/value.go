@@ -157,8 +157,8 @@ func (b *builder) add(v *value) *value {
 	return v
 }
 
-// isGraded reports whether a value of known operands depends on features of vertices, on what is trained, or on
-// what is differentiable of the edges.
+// isGraded reports whether a value of known operands depends on features of vertices, on what is trained, or
+// on what is differentiable of the edges.
 func (b *builder) isGraded(v *value) bool {
 	switch v.op {
 	case "features":

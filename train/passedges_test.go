@@ -41,9 +41,9 @@ func passesOfEdges(t *testing.T, g *graph.Graph, parallel string) (p *Passes, va
 	return p, values
 }
 
-// TestPassesOfEdges: a pass with some of the edges, and other weights and features of them, is that on a graph
-// of these edges; gradients are those of differences, 0 for edges that the pass does not have, and the same
-// on every mesh; no pass leaves memory behind.
+// TestPassesOfEdges: a pass with some of the edges, and other weights and features of them, is that on a
+// graph of these edges; gradients are those of differences, 0 for edges that the pass does not have, and the
+// same on every mesh; no pass leaves memory behind.
 func TestPassesOfEdges(t *testing.T) {
 	g := tangle(t, 60, 40)
 	r := &g.Relations[0]
@@ -83,7 +83,8 @@ func TestPassesOfEdges(t *testing.T) {
 			assert.Near(t, float64(want[k]), float64(x), 1e-5, parallel)
 		}
 		to := worker.Edges{Relation: r}
-		to.Weights.Values, to.Features.Values = slices.Repeat([]float32{9}, n), slices.Repeat([]float32{9}, 3*n)
+		to.Weights.Values = slices.Repeat([]float32{9}, n)
+		to.Features.Values = slices.Repeat([]float32{9}, 3*n)
 		first.edges = []worker.Edges{to}
 		first.backward(t, 0, true)
 		twice := slices.Clone(to.Weights.Values)

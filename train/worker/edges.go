@@ -8,8 +8,8 @@ import (
 	"weft/partition"
 )
 
-// Edges are what a pass has in place of a relation's edges, each in the order of the graph's store: by target,
-// then by source, and parallel edges as they were given.
+// Edges are what a pass has in place of a relation's edges, each in the order of the graph's store: by
+// target, then by source, and parallel edges as they were given.
 type Edges struct {
 	Number   int             // of the relation
 	Relation *graph.Relation // of the whole graph
