@@ -96,8 +96,8 @@ type Block struct {
 	// Owned counts the entries of In in the rows of Source.Own; 0 without these.
 	Owned int
 
-	// WeightGradients (entries × 1) and FeatureGradients (entries × columns) are the sums of those of a pass's
-	// edges, in Float32; nil: they are not asked for.
+	// WeightGradients (entries × 1) and FeatureGradients (entries × columns) are the sums of those of a
+	// pass's edges, in Float32; nil: they are not asked for.
 	WeightGradients, FeatureGradients *tensor.Matrix
 
 	ownedOut int     // entries of Out in the rows of Source.OwnSources

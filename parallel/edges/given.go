@@ -223,7 +223,8 @@ func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
 }
 
 // giveFeatures are the features of a block's entries, whose own are those of a matrix of all.
-func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, numbers []int64) *tensor.Matrix {
+func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, numbers []int64,
+) *tensor.Matrix {
 	in := e.input
 	m := e.team.Memory.NewElement(tensor.Features, all.Element, len(some.numbers), all.Cols)
 	e.made = append(e.made, m)

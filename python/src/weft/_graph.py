@@ -231,7 +231,8 @@ class Graph:
         return self._mask("test")
 
     def edge_order(self, relation: str = "") -> Array | None:
-        """Where the edges of the store, by target and then by source, stand in ``edge_index``; None: they have the same order.
+        """Where the edges of the store, by target and then by source, stand in ``edge_index``; None: in the same
+        order.
 
         Args:
             relation: of a graph of several types, SOURCE__NAME__TARGET.
@@ -244,12 +245,15 @@ class Graph:
         ends = self._ends[_folder(relation)]
         if isinstance(ends, np.ndarray):
             ends = Ends(ends[0], ends[1])
-        source, target = (np.asarray(end.all() if isinstance(end, Rows) else end, np.int64) for end in (ends.source, ends.target))
+        source, target = (
+            np.asarray(end.all() if isinstance(end, Rows) else end, np.int64) for end in (ends.source, ends.target)
+        )
         order = np.argsort(target * (int(source.max(initial=0)) + 1) + source, kind="stable")
-        into = np.bincount(target, minlength=len(indptr) - 1)
-        if len(indices) != len(order) or not np.array_equal(indices, source[order]) or not np.array_equal(np.diff(indptr), into):
+        degrees = np.bincount(target, minlength=len(indptr) - 1)
+        if not np.array_equal(np.diff(indptr), degrees) or not np.array_equal(indices, source[order]):
             raise Refused(
-                "graph: its edges are not those of edge_index, which the import or something since has changed: give a Graph of the edges to choose from"
+                "graph: its edges are not those of edge_index, which the import or something since has changed: "
+                "give a Graph of the edges to choose from"
             )
         return None if (order == np.arange(len(order))).all() else order
 

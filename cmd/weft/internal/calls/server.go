@@ -293,8 +293,8 @@ func (s *server) blocks(m *model, r *request) (blocks []worker.Block, err error)
 	return blocks, nil
 }
 
-// inputs are what a request gives in place of the graph's: features by vertex type, nil if there are none, and
-// what is given of relations.
+// inputs are what a request gives in place of the graph's: features by vertex type, nil if there are none,
+// and what is given of relations.
 func (s *server) inputs(m *model, r *request) (features []worker.Given, edges []worker.Edges, err error) {
 	for _, in := range r.Inputs {
 		if in.Of != "features" {
