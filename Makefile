@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-traced test-python-versions check race levels guard bench bench-peers bench-loop bench-sampling test-python-peers programs bench-axes bench-serve papers convolutions reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-traced test-python-versions check race levels guard bench bench-peers bench-loop endings bench-sampling test-python-peers programs bench-axes bench-serve papers convolutions reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -144,6 +144,10 @@ bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB
 bench-loop: build ## a pass of weft.compile beside an epoch of weft.train; fetches 5 GB of Python packages, those of bench-peers; ARGS="--vertices 200000"
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
 		"$$environment/bin/python" -B -W ignore scripts/peers/loop.py $(ARGS)
+
+endings: build ## the program, Python and Ctrl-C end loops of weft.compile at 100 random moments each: 15 minutes; fetches 5 GB of Python packages, those of bench-peers; ARGS="--trials 20 --only interrupts"
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
+		"$$environment/bin/python" -B -W ignore python/tests/peers/endings.py $(ARGS)
 
 bench-sampling: build ## seconds to the same accuracy beside PyG's and DGL's sampled batches: hours; fetches 5 GB of Python packages, those of bench-peers; ARGS="--only physics --seeds 1"
 	@python3 -B scripts/sampling/sampling.py --data '$(WEFT_DATA)' $(ARGS)

@@ -18,8 +18,8 @@ import subprocess
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,27 +31,36 @@ log = logging.getLogger("weft")
 
 VERSION = 2  # of the protocol
 
-_IDLE = 8  # pieces of shared memory that nobody uses, and that are kept for others of their size
+_IDLE = 64  # lendings of shared memory after which a piece that nobody has used is given back
 
 _LEAVE = 5.0  # seconds in which the program ends when Python does
 
 
+if TYPE_CHECKING:
+    _Reply = queue.SimpleQueue[tuple[Any, Exception | None]]
+    _Work = queue.SimpleQueue[tuple[Callable[[], Any], _Reply] | None]
+
+
 class Program:
-    """The program, for the life of this process. Threads take turns."""
+    """The program, for the life of this process.
+
+    What is asked of it is done in a thread of its own, one after the other: an interrupt ends the wait of who
+    asks, and takes nothing apart.
+    """
 
     def __init__(self) -> None:
         self.owner = os.getpid()
-        self.turn = threading.Lock()
         self.ended = ""  # why it has ended
-        self.late = False  # a request was interrupted, and may be under way
         self.numbers = itertools.count(1)  # of requests, models and memory
-        self.idle: deque[tuple[int, mmap.mmap]] = deque()  # shared memory that nobody uses
+        # Shared memory that nobody uses: number, memory, and when it became so.
+        self.idle: deque[tuple[int, mmap.mmap, int]] = deque()
+        self.lendings = 0  # of shared memory
         self.mapped = self.most = 0  # bytes of shared memory, now and at most
         self.memories, self.passes, self.models = Watched(), Watched(), Watched()
         self.said: deque[str] = deque(maxlen=50)  # on standard error
-        self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self.work: _Work = queue.SimpleQueue()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket = ours
+        self.socket, self.stream = ours, ours.makefile("rb")
         path = _program.find()
         try:
             self.process = subprocess.Popen(
@@ -67,75 +76,66 @@ class Program:
             raise Failed(f"{path}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
         finally:
             theirs.close()
-        for of in (self._read, self._hear):
-            threading.Thread(target=of, name="weft", daemon=True).start()
+        for of, what in ((_do, self.work), (_hear, (self.process.stderr, self.said))):
+            threading.Thread(target=of, args=(what,), name="weft", daemon=True).start()
+        weakref.finalize(self, self.work.put, None).atexit = False  # which ends its thread
 
-    # -- what comes from it
+    def do(self, work: Callable[[], Any]) -> Any:
+        """What work returns in the program's thread.
 
-    def _read(self) -> None:
-        """Reads answers, in a thread of its own: an interrupt takes none of them apart."""
+        Raises:
+            KeyboardInterrupt: it is done later, and nobody has what it returns.
+        """
+        if self.owner != os.getpid():
+            raise Refused(
+                "a process that was forked calls a module that weft.compile made: call it where it was made, "
+                "or compile in this process"
+            )
+        reply: _Reply = queue.SimpleQueue()
+        self.work.put((work, reply))
+        made, error = reply.get()
         try:
-            with contextlib.suppress(OSError), self.socket.makefile("rb") as stream:
-                while len(head := stream.read(4)) == 4:
-                    self.answers.put(json.loads(stream.read(int.from_bytes(head, "little"))))
+            if error is not None:
+                raise error
+            return made
         finally:
-            self.answers.put(None)
+            del error  # whose traceback has this frame
 
-    def _hear(self) -> None:
-        assert self.process.stderr is not None
-        with contextlib.suppress(OSError, ValueError):
-            for line in self.process.stderr:
-                text = line.decode(errors="replace").rstrip()
-                log.debug("%s", text)
-                self.said.append(text)
+    # -- what is asked of it, and what comes from it
 
-    # -- what is asked of it
-
-    def ask(self, ask: str, file: int | None = None, **fields: Any) -> dict[str, Any]:
+    def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
         """The answer to a request, after the passes and models are dropped that nobody has any more.
 
         Raises:
             Refused, Failed: as the program says, or as it has ended.
             KeyboardInterrupt: the answer comes later, and nobody reads it.
         """
-        self._check_owner()
-        with self.turn:
+
+        def asked() -> dict[str, Any]:
             self._close_models()
-            self.late = True
-            answer = self._answer(self._send(ask, file, fields))
-            self.late = False
-            return answer
+            return self._ask(ask, **fields)
 
-    def _check_owner(self) -> None:
-        if self.owner != os.getpid():
-            raise Refused(
-                "a process that was forked calls a module that weft.compile made: call it where it was made, "
-                "or compile in this process"
-            )
+        answer: dict[str, Any] = self.do(asked)
+        for line in answer.get("warnings", ()):
+            _program._warn(line.removeprefix("weft: warning: "))
+        return answer
 
-    def _send(self, ask: str, file: int | None, fields: dict[str, Any]) -> int:
+    def _ask(self, ask: str, file: int | None = None, **fields: Any) -> dict[str, Any]:
         if self.ended:
             raise Failed(self.ended)
         number, drop = next(self.numbers), list(self.passes.gone())
         text = json.dumps({"id": number, "ask": ask, "drop": drop} | fields).encode()
         message = len(text).to_bytes(4, "little") + text
-        try:
+        answer: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):  # an answer may be cut
             sent = socket.send_fds(self.socket, [message], [] if file is None else [file])
             self.socket.sendall(message[sent:])
-        except OSError:
+            if len(head := self.stream.read(4)) == 4:
+                answer = json.loads(self.stream.read(int.from_bytes(head, "little")))
+        if not answer:
             self._end()
-        return number
-
-    def _answer(self, number: int) -> dict[str, Any]:
-        while True:
-            answer = self.answers.get()
-            if answer is None:
-                self._end()
-                raise Failed(self.ended)
-            if answer["id"] == number:
-                break
-        for line in answer.get("warnings", ()):
-            _program._warn(line.removeprefix("weft: warning: "))
+            raise Failed(self.ended)
+        assert answer["id"] == number
         for kind, error in (("refused", Refused), ("failed", Failed)):
             if kind in answer:
                 raise error(in_words_of_python(answer[kind].removeprefix("weft: ")))
@@ -153,58 +153,69 @@ class Program:
         else:
             self.ended = f"the program weft has ended with status {status}; compile the module again"
         self.ended += "".join(f"; it said last: {line}" for line in last)
+        self.stream.close()
         self.socket.close()
+        atexit.unregister(self.leave)  # which would keep its memory
 
     def _close_models(self) -> None:
         for net in self.models.gone():
             with contextlib.suppress(Refused, Failed):
-                self._answer(self._send("close", None, {"net": net}))
+                self._ask("close", net=net)
+        if not self.models.notes:
+            self._give_back(0)
 
     def close_models(self) -> None:
-        """Closes the models that are garbage: now, or if a request is under way with the next one."""
-        if self.owner == os.getpid() and not self.ended and not self.turn.locked():
-            with self.turn:
-                self._close_models()
+        """Closes the models that are garbage, when what is asked for is done. It does not wait."""
+        if self.owner == os.getpid() and not self.ended:
+            self.work.put((self._close_models, queue.SimpleQueue()))
 
     # -- shared memory
 
     def memory(self, count: int) -> Memory:
         """So many float32 numbers in shared memory, with any values."""
+        memory: Memory = self.do(lambda: self._memory(count))
+        return memory
+
+    def _memory(self, count: int) -> Memory:
         size = max(mmap.PAGESIZE, -(-4 * count // mmap.PAGESIZE) * mmap.PAGESIZE)
-        self._check_owner()  # a child that was forked has the same memory
-        with self.turn:
-            if self.late:  # that request may use memory still, and is done before the next one
-                self._answer(self._send("drop", None, {}))
-                self.late = False
-            self.idle.extend(self.memories.gone())
-            found = next((at for at in self.idle if len(at[1]) == size), None)
-            if found is not None:
-                self.idle.remove(found)
-            spare = [self.idle.popleft() for _ in range(len(self.idle) - _IDLE)]
-        for number, of in spare:
-            self.ask("unmap", memory=number)
-            self.mapped -= len(of)
-            of.close()
+        self.lendings += 1
+        self._take_back()
+        found = next((at for at in reversed(self.idle) if len(at[1]) == size), None)
         if found is not None:
-            return self._lent(*found, count)
+            self.idle.remove(found)
+        self._give_back(_IDLE)
+        number, of = found[:2] if found is not None else self._map(size)
+        numbers = np.frombuffer(of, np.float32, count)
+        self.memories.watch(numbers, (number, of))
+        return Memory(number, numbers)
+
+    def _map(self, size: int) -> tuple[int, mmap.mmap]:
         file = os.memfd_create("weft", os.MFD_CLOEXEC)
         try:
             os.posix_fallocate(file, 0, size)
             of = mmap.mmap(file, size)
             number = next(self.numbers)
-            self.ask("map", file, memory=number, bytes=size)
-            self.mapped += size
-            self.most = max(self.most, self.mapped)
+            self._ask("map", file, memory=number, bytes=size)
         except OSError as err:
             raise Failed(f"{size} bytes of shared memory: {err.strerror}") from None
         finally:
             os.close(file)
-        return self._lent(number, of, count)
+        self.mapped += size
+        self.most = max(self.most, self.mapped)
+        return number, of
 
-    def _lent(self, number: int, of: mmap.mmap, count: int) -> Memory:
-        numbers = np.frombuffer(of, np.float32, count)
-        self.memories.watch(numbers, (number, of))
-        return Memory(number, numbers)
+    def _take_back(self) -> None:
+        """Takes back the memory whose arrays are garbage."""
+        self.idle.extend((number, of, self.lendings) for number, of in self.memories.gone())
+
+    def _give_back(self, lendings: int) -> None:
+        """Gives the system the memory that nobody has used for so many lendings."""
+        self._take_back()
+        while self.idle and self.idle[0][2] <= self.lendings - lendings:
+            number, of, _ = self.idle.popleft()
+            self._ask("unmap", memory=number)
+            self.mapped -= len(of)
+            of.close()
 
     def leave(self) -> None:
         """Ends the program."""
@@ -217,6 +228,26 @@ class Program:
             self.process.wait(_LEAVE)
             return
         self.process.kill()
+
+
+def _do(work: _Work) -> None:
+    """Does what is asked, until None comes."""
+    while (given := work.get()) is not None:
+        try:
+            given[1].put((given[0](), None))
+        except Exception as error:
+            given[1].put((None, error))
+        del given  # and with it what has been made
+
+
+def _hear(of: tuple[IO[bytes], deque[str]]) -> None:
+    """Keeps what the program says."""
+    stream, said = of
+    with contextlib.suppress(OSError, ValueError):
+        for line in stream:
+            text = line.decode(errors="replace").rstrip()
+            log.debug("%s", text)
+            said.append(text)
 
 
 class Watched:

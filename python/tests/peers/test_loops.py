@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import endings
 import pytest
 import torch
 import torch.nn.functional as F
@@ -711,7 +712,7 @@ def test_refusals() -> None:
     refused(weft.Refused, "norm is in training, and the module in evaluation", net)
     net.train()
     module.norm.eps = 1e-3
-    refused(weft.Refused, "its layers have changed", net)
+    refused(weft.Refused, "its layers, or hooks on them, have changed", net)
     module.norm.eps = 1e-5
     refused(weft.Refused, "lin_l.weight: is torch.float64", net.double())
     net.float()
@@ -775,6 +776,12 @@ def test_kills() -> None:
     refused(weft.Failed, "ended by SIGKILL", net)
     assert torch.equal(weft.compile(module, GRAPHS["plain"])().detach(), expected)
     assert _calls.program() is not program
+
+
+@pytest.mark.parametrize("kind", ["interrupts", "program"])
+def test_endings(kind: str) -> None:
+    """At random moments: no process and no shared memory is left. `make endings` has many."""
+    endings.run(kind, trials=3, seed=1)
 
 
 class Scaled(nn.Module):  # type: ignore[misc]
