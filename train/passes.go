@@ -14,6 +14,8 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
+	"weft/train/plan"
+	"weft/train/setting"
 	"weft/train/task"
 	"weft/train/worker"
 )
@@ -37,6 +39,9 @@ type Passes struct {
 	err   error         // with this error
 	live  map[int]bool  // those that record, and have not ended
 	last  [][]float32   // the parameters of the pass before
+	limit int64         // of a worker's memory, in bytes; 0: none
+	rests string        // setting.Options.Offload
+	rooms []room        // of the workers, where memory is limited
 	names []string      // of the parameters
 	state nn.State      // of the model's parameters and buffers, in the shapes that files hold
 }
@@ -83,30 +88,70 @@ type request struct {
 	reply chan<- error
 }
 
+// beginPasses is the job of passes, and begins it.
+func (j *Job) beginPasses(ctx context.Context, lacking []Lacking) (of *Job, s *shared, err error) {
+	passes := *j
+	of = &passes
+	if err := of.Options.ReadFiles(); err != nil {
+		return nil, nil, err
+	}
+	if of.Options.Program.Program == nil {
+		return nil, nil, refusal.Errorf("passes are of a program: give --program")
+	}
+	if of.peers().Size() > 1 {
+		return nil, nil, refusal.Errorf("passes are computed by the workers of one process")
+	}
+	of.kind = task.Passes{Columns: of.Options.Program.Outputs()}
+	if s, err = of.begin(ctx, nil, false); err != nil {
+		return nil, nil, err
+	}
+	s.open = opened(s.open, lacking)
+	return of, s, nil
+}
+
+// PlanPasses computes what the passes of a loop would take, before any work.
+func (j *Job) PlanPasses(ctx context.Context, loop plan.Loop, lacking ...Lacking) (p plan.Plan, err error) {
+	of, s, err := j.beginPasses(ctx, lacking)
+	if err != nil {
+		return p, err
+	}
+	return of.plan(ctx, s, plan.Asks{Loop: &loop})
+}
+
+// limitPasses refuses passes of which not one has room in the memory limit. Where matrices rest, that may be
+// one that is given features. It returns the plan of one; nil: there is no limit, and nothing rests.
+func (j *Job) limitPasses(ctx context.Context, s *shared) (planned *plan.Plan, err error) {
+	if s.MemoryLimit > 0 || s.Offload != "" || s.Card != nil {
+		loop := plan.Loop{Passes: 1, Features: s.Offload != "", Gradients: s.Offload != ""}
+		made, err := j.plan(ctx, s, plan.Asks{Loop: &loop})
+		if err != nil {
+			return nil, err
+		}
+		planned = &made
+	}
+	card := s.Card
+	s.Savings, err = j.checkLimit(ctx, s, planned)
+	s.Card = card // all that a worker may have of it: several passes may live
+	return planned, err
+}
+
 // Passes divides the graph and starts the workers, which it then describes. The caller closes it. ctx ends
 // the division. lacking says what every pass is given of the edges.
 func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err error) {
-	of := *j
-	if err := of.Options.ReadFiles(); err != nil {
-		return nil, err
-	}
-	if of.Options.Program.Program == nil {
-		return nil, refusal.Errorf("passes are of a program: give --program")
-	}
-	if of.peers().Size() > 1 {
-		return nil, refusal.Errorf("passes are computed by the workers of one process")
-	}
-	of.kind = task.Passes{Columns: of.Options.Program.Outputs()}
-	s, err := of.begin(ctx, nil, false)
+	of, s, err := j.beginPasses(ctx, lacking)
 	if err != nil {
 		return nil, err
 	}
-	s.open = opened(s.open, lacking)
+	planned, err := of.limitPasses(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	ranks := s.Mesh.Workers()
 	if s.TakesTurns() {
 		ranks = len(s.Holders())
 	}
 	p = &Passes{
+		limit: int64(s.MemoryLimit), rests: s.Offload,
 		Outputs: s.Outputs, state: nn.State{}, live: map[int]bool{},
 		done: make(chan struct{}), fault: make(chan struct{}),
 	}
@@ -131,10 +176,16 @@ func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err er
 			mine := s.Config
 			mine.Recorder = trace.New(trace.Clock, trace.Most, nil)
 			w, err := worker.NewPasses(mine, team, c, share)
+			if err == nil {
+				err = w.LoadInit()
+			}
 			if err != nil {
 				return err
 			}
 			p.describe(w)
+			if planned != nil {
+				p.holds(w, &planned.Workers[s.Holders()[c.Rank()]])
+			}
 			began <- struct{}{}
 			return p.serve(w, c)
 		})
@@ -166,6 +217,44 @@ func (p *Passes) describe(w *worker.Passes) {
 			p.state[b.Name] = nn.Tensor{Shape: b.InFiles()}
 		}
 	}
+}
+
+// holds notes what a worker needs for a pass, as it is planned.
+func (p *Passes) holds(w *worker.Passes, planned *plan.Worker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rooms = append(p.rooms, room{w, planned.Resting, planned.Tensors + planned.Graph - planned.Resting})
+}
+
+// room is the memory of a worker, in bytes.
+type room struct {
+	of      *worker.Passes
+	resting int64 // of tensors, while no pass lives
+	pass    int64 // of a pass besides, with the graph
+}
+
+// fits refuses a pass that would exceed the memory limit with those that live.
+func (p *Passes) fits(f *worker.Forward) error {
+	live := "of a pass that is given features"
+	if n := len(p.live); n > 0 {
+		live = fmt.Sprintf("while %d %s: call backward first, or drop the outputs that need none", n,
+			map[bool]string{true: "pass lives", false: "passes live"}[n == 1])
+	}
+	if p.rests == setting.RAM && len(p.live) > 0 {
+		return refusal.Errorf("--offload %s: the host's memory has room for one pass, and this one comes %s",
+			setting.RAM, live)
+	}
+	if p.limit == 0 || p.rests != "" {
+		return nil
+	}
+	for k, room := range p.rooms {
+		need := max(room.resting, room.of.Team.Memory.LiveTensors()) + room.pass + room.of.GivenBytes(f)
+		if need > p.limit {
+			return refusal.Errorf("--memory-limit %s: worker %d would need %s %s; or raise the limit to that",
+				setting.Bytes(p.limit), k, setting.Bytes(need).RoundedUp(), live)
+		}
+	}
+	return nil
 }
 
 // State are the parameters and buffers of the model, without values; Names are those of the parameters.
@@ -224,6 +313,9 @@ func (p *Passes) ended() error {
 
 // Forward runs the model forward. f.Pass is a number that no pass has had, and f.Changed its own to set.
 func (p *Passes) Forward(f worker.Forward) error {
+	if err := p.fits(&f); err != nil {
+		return err
+	}
 	f.Changed = p.changed(f.Values)
 	if err := p.all(func(w *worker.Passes) error { return w.Forward(f) }); err != nil {
 		p.last = nil // the workers may have others

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -10,11 +11,22 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
+	"weft/train/plan"
+	"weft/train/setting"
 	"weft/train/worker"
 )
 
-// passesOfLayers are passes of three mean aggregations with two linear layers, and dropout between them.
+// passesOfLayers are passes of jobOfLayers, and values of the parameters.
 func passesOfLayers(t *testing.T, parallel string, set func(*Options)) (p *Passes, values nn.State) {
+	t.Helper()
+	p, err := jobOfLayers(t, parallel, set).Passes(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, p.Close()) })
+	return p, valuesOf(t, p)
+}
+
+// jobOfLayers is of three mean aggregations with two linear layers, and dropout between them.
+func jobOfLayers(t *testing.T, parallel string, set func(*Options)) *Job {
 	t.Helper()
 	g := tangle(t, 60, 240)
 	columns := g.Types[0].Features.Columns
@@ -31,10 +43,13 @@ func passesOfLayers(t *testing.T, parallel string, set func(*Options)) (p *Passe
 		set(&o)
 	}
 	require.NoError(t, o.Exactly())
-	p, err := (&Job{Graph: g, Options: o}).Passes(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, p.Close()) })
-	values = nn.State{}
+	return &Job{Graph: g, Options: o}
+}
+
+// valuesOf are values of the parameters.
+func valuesOf(t *testing.T, p *Passes) nn.State {
+	t.Helper()
+	values := nn.State{}
 	state, names := p.State()
 	assert.Equal(t, []string{"v", "w"}, slices.Sorted(slices.Values(names)), "the parameters")
 	for name, of := range state {
@@ -47,7 +62,7 @@ func passesOfLayers(t *testing.T, parallel string, set func(*Options)) (p *Passe
 			values[name].Float32[k] = float32(math.Sin(float64(3*k+len(name)))) / 2
 		}
 	}
-	return p, values
+	return values
 }
 
 // call is a pass of given features, and what it returns.
@@ -240,6 +255,85 @@ func TestPassesInChunks(t *testing.T) {
 	if slices.Equal(changed.output, before.output) {
 		t.Error("a pass has the parameters from before one that was refused")
 	}
+}
+
+// TestPlannedPasses: the memory of a loop is planned to the byte, and so is what a pass sends.
+func TestPlannedPasses(t *testing.T) {
+	inTurns := func(o *Options) { o.Partitions = 3 }
+	for _, of := range []struct {
+		parallel string
+		set      func(*Options)
+	}{
+		{"graph=1", nil}, {"graph=3", nil}, {"tensor=2", nil}, {"graph=2,tensor=2", nil}, {"pipeline=2", nil},
+		{"graph=1", inTurns},
+		{"graph=1", func(o *Options) { o.Recompute = "blocks" }},
+	} {
+		job := jobOfLayers(t, of.parallel, of.set)
+		for _, loop := range []plan.Loop{{Passes: 1}, {Passes: 3}, {Passes: 2, Features: true, Gradients: true}} {
+			planned, err := job.PlanPasses(t.Context(), loop)
+			require.NoError(t, err)
+			p, err := job.Passes(t.Context())
+			require.NoError(t, err)
+			var features []float32
+			if loop.Features {
+				features = make([]float32, p.Types[0].Vertices*p.Types[0].Features)
+			}
+			values := valuesOf(t, p)
+			for range 3 {
+				var passes []*call
+				for range loop.Passes {
+					one := (&call{Passes: p, values: values}).
+						forward(t, features, worker.Forward{Training: true, Recording: true})
+					passes = append(passes, one)
+				}
+				for _, one := range passes {
+					one.backward(t, len(features), false)
+				}
+				values["v"].Float32[0]++
+			}
+			took, err := p.Totals()
+			require.NoError(t, err)
+			what := fmt.Sprintf("%s, %d partitions, %+v", of.parallel, job.Options.Partitions, loop)
+			assert.Equal(t, planned.PeakTensorBytes, took.PeakTensorBytes, "%s: tensors", what)
+			assert.Equal(t, planned.GraphBytes, took.GraphBytes, "%s: graph", what)
+			sent := worker.SumOf(planned.Sent)
+			assert.Equal(t, sent.Halo, took.Communication.Halo, "%s: halo", what)
+			assert.Equal(t, sent.Layout, took.Communication.Layout, "%s: layouts", what)
+			require.NoError(t, p.Close())
+		}
+	}
+}
+
+// TestLimitedPasses: so many passes live as have room in the memory limit, and one more is refused; a limit
+// without room for one is refused before any.
+func TestLimitedPasses(t *testing.T) {
+	job := jobOfLayers(t, "graph=2", nil)
+	room := func(loop plan.Loop) setting.Bytes {
+		planned, err := job.PlanPasses(t.Context(), loop)
+		require.NoError(t, err)
+		_, most := planned.Most()
+		return setting.Bytes(most)
+	}
+	job.Options.Recompute = "none"
+	two, given := room(plan.Loop{Passes: 2}), room(plan.Loop{Passes: 1, Features: true, Gradients: true})
+	job.Options.MemoryLimit = room(plan.Loop{Passes: 1}) - 1
+	_, err := job.Passes(t.Context())
+	assert.Refused(t, err, "raise the limit to")
+	job.Options.MemoryLimit = max(two, given)
+	p, err := job.Passes(t.Context())
+	require.NoError(t, err)
+	train := worker.Forward{Training: true, Recording: true}
+	values := valuesOf(t, p)
+	for range 2 {
+		first := (&call{Passes: p, values: values}).forward(t, nil, train)
+		second := (&call{Passes: p, values: values}).forward(t, nil, train)
+		assert.Refused(t, p.Forward(worker.Forward{Pass: -1, Values: values}), "while 2 passes live: call backward")
+		second.backward(t, 0, false)
+		require.NoError(t, p.Drop(first.number))
+	}
+	features := make([]float32, p.Types[0].Vertices*p.Types[0].Features)
+	(&call{Passes: p, values: values}).forward(t, features, train).backward(t, len(features), false)
+	require.NoError(t, p.Close())
 }
 
 // live is the live bytes of all workers.

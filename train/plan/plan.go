@@ -63,6 +63,7 @@ type Plan struct {
 // Worker is the plan of one worker. The numbers of the graph are its partition's.
 type Worker struct {
 	Tensors, Graph int64   // bytes at the peak
+	Resting        int64   // bytes of tensors between the passes of a Loop, while none lives
 	Kinds          []int64 // of Tensors at the peak, by tensor.Kind, without Graph
 	// in a training pass but the first; without Gradient and Statistics if partitions take turns
 	Sent   worker.Communication
@@ -153,9 +154,19 @@ type Asks struct {
 	Most int
 	// LargerBy is axis.Env's.
 	LargerBy float64
+	// Loop is a caller's, in place of a run's epochs; nil: those. Numbers of an epoch are those of a pass.
+	Loop *Loop
 	// InMemory is the plan of the same inputs without a memory limit, where nothing rests; nil: it is made
 	// where matrices may rest. Several processes have none.
 	InMemory *Plan
+}
+
+// Loop is a training loop of a caller, who asks for passes (worker.Passes).
+type Loop struct {
+	Passes int // so many live at a time, each with the parameters of the others
+	// Features says that each pass is given features in place of the graph's, and Gradients that the backward
+	// pass gives their gradients.
+	Features, Gradients bool
 }
 
 // links says whether Sent.Links are asked for.
@@ -800,16 +811,68 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	counter := &counter{kernels: Kernels{}, bytes: make([]LayerBytes, 1)}
 	team.Watch, c.OnLayer = counter.watch, counter.onLayer
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
-	w, err := worker.New(c, team, world, share, other)
-	if err != nil {
-		return p, err
+	w, run := (*worker.Worker)(nil), (func() error)(nil)
+	if in.Loop != nil {
+		loop, err := worker.NewPasses(c, team, world, share)
+		if err != nil {
+			return p, err
+		}
+		w, run = loop.Worker, func() error { return in.dryLoop(ctx, loop, counter, &p) }
+	} else {
+		if w, err = worker.New(c, team, world, share, other); err != nil {
+			return p, err
+		}
+		run = func() error { return in.dryRun(ctx, w, counter, &p) }
 	}
-	if err := in.dryRun(ctx, w, counter, &p); err != nil {
+	if err := run(); err != nil {
 		return p, err
 	}
 	p.measure(w)
 	p.describe(w, share)
 	return p, nil
+}
+
+// dryLoop runs a loop until all its steps are alike. It sets the parts of p that single passes tell.
+func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counter, p *Worker) error {
+	steps := 2
+	switch {
+	case w.Offload != "":
+		steps = 4
+	case w.Mesh.Stages > 1:
+		steps = 3
+	}
+	var given []worker.Given
+	if in.Loop.Features {
+		given = make([]worker.Given, len(w.Share.Whole.Types))
+		for kind := range given {
+			given[kind] = worker.Given{Values: []float32{}, Differentiable: in.Loop.Gradients}
+		}
+	}
+	for step := range steps {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		first := step * in.Loop.Passes
+		for pass := range in.Loop.Passes {
+			counter.begin(w.Worker)
+			if err := w.Forward(worker.Forward{
+				Pass: first + pass, Changed: pass == 0, Training: true, Recording: true, Features: given,
+			}); err != nil {
+				return err
+			}
+		}
+		for pass := in.Loop.Passes - 1; pass >= 0; pass-- {
+			if err := w.Backward(worker.Backward{Pass: first + pass}); err != nil {
+				return err
+			}
+			if pass == in.Loop.Passes-1 {
+				p.Bytes = counter.bytes
+			}
+		}
+		p.Disk = w.Pass.Disk
+	}
+	p.Resting = w.Team.Memory.LiveTensors()
+	return nil
 }
 
 // dryRun trains for the fewest epochs after which all are alike, evaluates after each, and reports, as a run
@@ -971,7 +1034,9 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	p.Stages = w.Stages()
 	p.Chunks = chunks(w)
 	p.widths = widths(w)
-	p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
+	if w.Task != nil { // else the caller's loss measures
+		p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
+	}
 	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
 	if !gnn.ReadEdgeFeatures(w.Blocks) {
 		for i := range share.Edges.Relations {

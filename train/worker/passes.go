@@ -44,7 +44,7 @@ type livePass struct {
 // Forward is what a forward pass is given, and where its results go.
 type Forward struct {
 	Pass      int      // its number, for Backward and Drop
-	Values    nn.State // of the parameters and buffers; those buffers are set that the pass changes
+	Values    nn.State // of the parameters and buffers; those buffers are set that the pass changes. nil: a plan
 	Changed   bool     // parameters differ from those of the pass before
 	Seed      uint64   // of the dropout masks
 	Training  bool     // dropout is active, and norms take the batch's statistics
@@ -73,7 +73,7 @@ type Block struct {
 type Backward struct {
 	Pass      int
 	Output    []Block  // the gradients of the output
-	Gradients nn.State // of the parameters
+	Gradients nn.State // of the parameters; nil: a plan
 	Features  []Given  // by vertex type, of those that are differentiable
 	Edges     []Edges  // the gradients of what is differentiable of relations
 	Again     bool     // the pass stays, for another backward pass
@@ -93,9 +93,8 @@ func NewPasses(c Config, team *kernel.Team, world *comm.Comm, share *partition.S
 	if err := w.infers(p.engine); err != nil {
 		return nil, err
 	}
-	if err := w.LoadInit(); err != nil {
-		return nil, err
-	}
+	team.Memory.SetAllReadOnly(tensor.Graph)
+	team.Memory.SetAllReadOnly(tensor.Features)
 	w.Begin()
 	return p, nil
 }
@@ -152,7 +151,7 @@ func (p *Passes) Forward(f Forward) error {
 	}
 	if f.Training {
 		p.Params.Commit()
-		if p.speaks() {
+		if p.speaks() && f.Values != nil {
 			p.Params.TakeBuffers(f.Values)
 		}
 	}
@@ -176,7 +175,7 @@ func (p *Passes) features(of []Given) (given []engine.Given) {
 	for kind, rows := range p.engine.Inputs() {
 		g := engine.Given{Differentiable: of[kind].Differentiable}
 		if values := of[kind].Values; values != nil {
-			columns := len(values) / rows.Total
+			columns := p.Share.Whole.Types[kind].FeatureColumns
 			g.Values = p.Team.Memory.NewElement(tensor.Features, p.Team.Storage, rows.Here, columns)
 			p.fill(g.Values, 0, Block{Columns: columns, Values: values}, rows.List())
 		}
@@ -185,9 +184,25 @@ func (p *Passes) features(of []Given) (given []engine.Given) {
 	return given
 }
 
+// GivenBytes are those of the features that a pass is given, on this worker, and of their gradients.
+func (p *Passes) GivenBytes(f *Forward) (bytes int64) {
+	for kind, rows := range p.engine.Inputs() {
+		if f.Features == nil || f.Features[kind].Values == nil {
+			continue
+		}
+		of := int64(rows.Here) * int64(p.Share.Whole.Types[kind].FeatureColumns*p.Team.Storage.Size())
+		if bytes += of; f.Features[kind].Differentiable {
+			bytes += of
+		}
+	}
+	return bytes
+}
+
 // give sets parameters and buffers. Passes that are live keep the parameters that they were computed with.
 func (p *Passes) give(f *Forward) {
-	p.Params.GiveBuffers(f.Values)
+	if f.Values != nil {
+		p.Params.GiveBuffers(f.Values)
+	}
 	if !f.Changed {
 		return
 	}
@@ -195,7 +210,9 @@ func (p *Passes) give(f *Forward) {
 		p.values.old = p.Params.Renew()
 		p.values = &values{}
 	}
-	p.Params.Give(f.Values)
+	if f.Values != nil {
+		p.Params.Give(f.Values)
+	}
 }
 
 // inChunks reports whether chunks of a partition read each other's rows of passes before.
@@ -233,7 +250,9 @@ func (p *Passes) Backward(b Backward) error {
 	if b.Edges != nil {
 		p.takeEdgeGradients(live.call.Edges, b.Edges)
 	}
-	p.Params.TakeGradients(b.Gradients, p.speaks())
+	if b.Gradients != nil {
+		p.Params.TakeGradients(b.Gradients, p.speaks())
+	}
 	p.Pass = ends()
 	p.Pass.Disk, p.Pass.Device = p.disk(), p.onDevice()
 	if b.Again {
