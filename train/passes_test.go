@@ -264,12 +264,18 @@ func TestPlannedPasses(t *testing.T) {
 		parallel string
 		set      func(*Options)
 	}{
-		{"graph=1", nil}, {"graph=3", nil}, {"tensor=2", nil}, {"graph=2,tensor=2", nil}, {"pipeline=2", nil},
+		{"graph=1", nil},
+		{"graph=3", nil},
+		{"tensor=2", nil},
+		{"graph=2,tensor=2", nil},
+		{"pipeline=2", nil},
 		{"graph=1", inTurns},
 		{"graph=1", func(o *Options) { o.Recompute = "blocks" }},
 	} {
 		job := jobOfLayers(t, of.parallel, of.set)
-		for _, loop := range []plan.Loop{{Passes: 1}, {Passes: 3}, {Passes: 2, Features: true, Gradients: true}} {
+		for _, loop := range []plan.Loop{
+			{Passes: 1}, {Passes: 3}, {Passes: 2, Features: true, Gradients: true},
+		} {
 			planned, err := job.PlanPasses(t.Context(), loop)
 			require.NoError(t, err)
 			p, err := job.Passes(t.Context())
@@ -327,7 +333,8 @@ func TestLimitedPasses(t *testing.T) {
 	for range 2 {
 		first := (&call{Passes: p, values: values}).forward(t, nil, train)
 		second := (&call{Passes: p, values: values}).forward(t, nil, train)
-		assert.Refused(t, p.Forward(worker.Forward{Pass: -1, Values: values}), "while 2 passes live: call backward")
+		assert.Refused(t, p.Forward(worker.Forward{Pass: -1, Values: values}),
+			"while 2 passes live: call backward")
 		second.backward(t, 0, false)
 		require.NoError(t, p.Drop(first.number))
 	}

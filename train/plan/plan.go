@@ -163,10 +163,11 @@ type Asks struct {
 
 // Loop is a training loop of a caller, who asks for passes (worker.Passes).
 type Loop struct {
-	Passes int // so many live at a time, each with the parameters of the others
+	Passes int `json:"passes"` // so many live at a time, each with the parameters of the others
 	// Features says that each pass is given features in place of the graph's, and Gradients that the backward
 	// pass gives their gradients.
-	Features, Gradients bool
+	Features  bool `json:"features"`
+	Gradients bool `json:"gradients"`
 }
 
 // links says whether Sent.Links are asked for.
@@ -811,7 +812,8 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	counter := &counter{kernels: Kernels{}, bytes: make([]LayerBytes, 1)}
 	team.Watch, c.OnLayer = counter.watch, counter.onLayer
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
-	w, run := (*worker.Worker)(nil), (func() error)(nil)
+	var w *worker.Worker
+	var run func() error
 	if in.Loop != nil {
 		loop, err := worker.NewPasses(c, team, world, share)
 		if err != nil {

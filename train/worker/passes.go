@@ -43,15 +43,16 @@ type livePass struct {
 
 // Forward is what a forward pass is given, and where its results go.
 type Forward struct {
-	Pass      int      // its number, for Backward and Drop
-	Values    nn.State // of the parameters and buffers; those buffers are set that the pass changes. nil: a plan
-	Changed   bool     // parameters differ from those of the pass before
-	Seed      uint64   // of the dropout masks
-	Training  bool     // dropout is active, and norms take the batch's statistics
-	Recording bool     // there may be a backward pass
-	Features  []Given  // by vertex type; nil: all are the graph's
-	Edges     []Edges  // of those relations of which it has edges of its own
-	Output    []Block  // that follow each other in the output's columns
+	Pass int // its number, for Backward and Drop
+	// Values are of the parameters and buffers; those buffers are set that the pass changes. nil: a plan
+	Values    nn.State
+	Changed   bool    // parameters differ from those of the pass before
+	Seed      uint64  // of the dropout masks
+	Training  bool    // dropout is active, and norms take the batch's statistics
+	Recording bool    // there may be a backward pass
+	Features  []Given // by vertex type; nil: all are the graph's
+	Edges     []Edges // of those relations of which it has edges of its own
+	Output    []Block // that follow each other in the output's columns
 }
 
 // Given are values in place of the graph's.

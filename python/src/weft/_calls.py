@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     _Work = queue.SimpleQueue[tuple[Callable[[], Any], _Reply] | None]
 
 
+def bytes_of(count: int) -> int:
+    """The bytes of memory with so many float32 numbers: whole pages."""
+    return max(1, -(-4 * count // mmap.PAGESIZE)) * mmap.PAGESIZE
+
+
 class Program:
     """The program, for the life of this process.
 
@@ -177,7 +182,7 @@ class Program:
         return memory
 
     def _memory(self, count: int) -> Memory:
-        size = max(mmap.PAGESIZE, -(-4 * count // mmap.PAGESIZE) * mmap.PAGESIZE)
+        size = bytes_of(count)
         self.lendings += 1
         self._take_back()
         found = next((at for at in reversed(self.idle) if len(at[1]) == size), None)

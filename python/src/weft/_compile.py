@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 #: The settings of weft.train that a compiled module has. Others are of weft's loop, or change by its epochs.
 SETTINGS = (
     "parallel partitions partition balance prefetch keep_halo halo aggregation_chunks aggregation_order "
-    "chunks chunk_method device threads precision recompute seed comm_timeout"
+    "chunks chunk_method device threads precision recompute seed comm_timeout offload memory_limit"
 ).split()
 
 
@@ -36,6 +37,9 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
         settings: those of :func:`train` that say how passes are computed: ``parallel="graph=4"``,
             ``partitions=8``, ``precision="bf16"``, ``device="cuda"``, ``threads=2``, ``recompute="blocks"``.
             A pipeline is exact unless ``chunks`` says more than one chunk for each partition.
+            ``memory_limit="4GiB"`` refuses passes that would exceed it. With ``partitions=8, offload=DIR``
+            matrices of partitions that are not at work rest on disk, as far as the limit needs it;
+            ``offload=True`` names the folder of temporary files, or below a card the host's memory.
 
     Raises:
         TypeError: a keyword is unknown, or is of :func:`train` alone.
@@ -48,6 +52,24 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
         >>> F.cross_entropy(net()[train], y[train]).backward()                  # doctest: +SKIP
         >>> optimizer.step()                                                    # doctest: +SKIP
     """
+    _check(settings)
+    _program.warn_if_launched()
+    from ._net import net_of
+
+    return net_of(module, data, settings)
+
+
+def planned(
+    module: nn.Module, data: Data, passes: int, gradients: str | None, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """What :func:`weft.plan` says of a loop around a module, or a net."""
+    _check(settings)
+    from . import _net
+
+    return _net.planned(module, data, passes, gradients, settings)
+
+
+def _check(settings: Mapping[str, Any]) -> None:
     for name in settings:
         if name not in SETTINGS:
             _program.check_keywords("train", [name])
@@ -58,7 +80,3 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
         raise Refused(
             "module: it is read by torch.export of PyTorch 2.6 and later: install PyTorch 2.6 to 2.15"
         )
-    _program.warn_if_launched()
-    from ._net import net_of
-
-    return net_of(module, data, settings)

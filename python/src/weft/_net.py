@@ -149,6 +149,8 @@ class _Divided:
             )
         self.layers, self.constants = _layers(module), _constants(module)
         self.settings = {name: value for name, value in settings.items() if value is not None}
+        if "offload" in self.settings:
+            self.settings["offload"] = _program.offload(settings["offload"], settings.get("device")) or ""
         self.edges = Edges(self.graph, self.schema)
         self.models: dict[tuple[frozenset[str], Reads], Model] = {}
 
@@ -211,16 +213,12 @@ class Model:
         self.outputs, self.learned, program = traced.outputs, traced.learned, reads.marked(traced.program)
         self.traced = program
         self.draws = any(o["op"] == "dropout" for o in program["operations"])
-        file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
-        file.write_text(json.dumps(program), encoding="utf-8")
-        _weights.write(weights, _weights.of_module(module, program))
-        words = [_program.flag(name, _program.axes(value)) for name, value in of.settings.items()]
         self.program = _calls.program()
         self.number = next(self.program.numbers)
         # What is noted first is called last: the model is among those that are garbage when they are closed.
         weakref.finalize(self, self.program.close_models).atexit = False
         self.program.models.watch(self, self.number)
-        words += [f"--program={file}", f"--init={weights}", of.argument]
+        words = _arguments(module, program, of, scratch)
         lacking = [asdict(one) for one in reads.lacking]
         opened = self.program.ask(
             "open", version=_calls.VERSION, net=self.number, arguments=words, lacking=lacking
@@ -239,6 +237,55 @@ class Model:
 
     def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
         return self.program.ask(ask, net=self.number, blocks=self.blocks, **fields)
+
+
+def _arguments(module: nn.Module, program: dict[str, Any], of: _Divided, scratch: Scratch) -> list[str]:
+    """The words of the command line by which the program opens the graph for a module."""
+    file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
+    file.write_text(json.dumps(program), encoding="utf-8")
+    _weights.write(weights, _weights.of_module(module, program))
+    words = [_program.flag(name, _program.axes(value)) for name, value in of.settings.items()]
+    return [*words, f"--program={file}", f"--init={weights}", of.argument]
+
+
+def planned(
+    module: nn.Module, data: Data, passes: int, gradients: str | None, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What :func:`weft.plan` says of a loop around a module, or of a net with its settings."""
+    if gradients not in (None, "x"):
+        raise Refused(f"gradients: {gradients!r} is none: give 'x', for those of features that are given")
+    if not isinstance(passes, int) or passes < 1:
+        raise Refused(f"passes: {passes!r} is no number of passes that live together: give 1 or more")
+    if isinstance(module, Net):
+        module, settings = module.module, module._divided.settings | dict(settings)
+    of, program, scratch = _Divided(module, data, settings), _calls.program(), Scratch()
+    try:
+        with _module.as_written():
+            traced = _traced(module, of.schema, frozenset())
+            words = _arguments(module, traced.program, of, scratch)
+            loop = {"passes": passes, "features": gradients is not None, "gradients": gradients is not None}
+            answer = program.ask("plan", version=_calls.VERSION, arguments=words, loop=loop)
+    finally:
+        scratch.close()
+    found: dict[str, Any] = answer["planned"]
+    first = answer["types"][0]
+    outputs = sum(
+        (1 if whole else first["vertices"]) * math.prod(shape)
+        for shape, whole in zip(traced.outputs.shapes, traced.outputs.whole)
+    )
+    read = {of["name"] for of in traced.program["parameters"]}
+    state = {name: of for name, of in module.named_parameters(remove_duplicate=False) if name in read}
+    values = sum(of.numel() for of in state.values())
+    buffers = sum(
+        of.numel()
+        for name, of in module.named_buffers(remove_duplicate=False)
+        if name in read and of.is_floating_point()
+    )
+    pieces = [outputs] * (passes + 1)  # with the gradient of one
+    if gradients:
+        pieces += [first["vertices"] * first["features"]] * 2
+    parameters = {_calls.bytes_of(values + buffers), _calls.bytes_of(values)}  # of a size the same memory
+    return found | {"shared_bytes": sum(map(_calls.bytes_of, pieces)) + sum(parameters)}
 
 
 def _reached_by(program: Mapping[str, Any], outputs: int) -> list[set[str]]:

@@ -10,6 +10,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -102,6 +103,13 @@ def listed(value: Any) -> Any:
 def axes(value: Any) -> Any:
     """What ``parallel`` is given for a mesh: of a dict, its axes with their numbers of workers."""
     return ",".join(f"{axis}={number}" for axis, number in value.items()) if isinstance(value, Mapping) else value
+
+
+def offload(value: Any, device: Any) -> Any:
+    """What ``offload`` is given: of True the folder of temporary files, below a card the host's memory."""
+    if value is True:
+        return "ram" if str(device or "cpu").startswith("cuda") else tempfile.gettempdir()
+    return None if value is False else value
 
 
 def environment() -> dict[str, str]:

@@ -13,7 +13,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, overload
 
-from . import _module, _program, _weights
+from . import _compile, _module, _program, _weights
 from ._arrays import array
 from ._errors import Interrupted, Refused, reading
 from ._graph import Data, Graph, argument, graph_of
@@ -216,6 +216,8 @@ def _arguments(
         arguments.append(_program.flag("resume", resumed))
     for name, value in settings.items():
         # The weights that a run began with are in its checkpoint.
+        if name == "offload":
+            value = _program.offload(value, settings.get("device"))
         if value is not None and not (continues and name == "init"):
             arguments.append(_program.flag(name, _value(name, value, scratch)))
     return graph, arguments, module
@@ -401,23 +403,47 @@ def explain(data: Data, **settings: Any) -> str:
         scratch.close()
 
 
-def plan(data: Data | None = None, workers: int = 4, **settings: Any) -> dict[str, Any]:
+def _is_net(model: Any) -> bool:
+    """Whether it is a module that weft.compile made."""
+    net = sys.modules.get(f"{__package__}._net")  # nobody has one before
+    return net is not None and isinstance(model, net.Net)
+
+
+def plan(
+    data: Data | None = None,
+    workers: int = 4,
+    passes: int | None = None,
+    gradients: str | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
     """Predicts time, memory and bytes of an epoch on each mesh of workers: the object of ``weft plan
-    --json``.
+    --json``. With ``passes``, or a ``model`` that :func:`compile` made: the memory of a loop of your own.
 
     Args:
         data: as for :func:`train`. None: a graph that is not there yet, with so many ``vertices``, ``edges``
             (each in both directions), ``features`` and ``classes``.
         workers: how many workers.
+        passes: of a loop around ``weft.compile(model, data, …)``: how many live at a time, as two views have
+            before one backward pass, or the steps of a rollout.
+        gradients: ``"x"`` where each pass is given features, and their gradients are asked for.
         settings: flags of ``weft plan``, which has those of ``weft train`` and others, as ``link="1gbit"``.
+            Of a loop: ``model``, and the settings of :func:`compile`; those of a net are its own.
 
     Returns:
         ``meshes``, the fastest first, each with ``parallel``, ``epoch_seconds``, ``peak_tensor_bytes``,
-        ``sent_bytes``.
+        ``sent_bytes``. Of a loop: ``peak_tensor_bytes`` and ``graph_bytes`` of each worker, ``kinds``, and in
+        ``peaks`` how the peak is made up of them, ``communication`` and ``edge_columns`` of a pass,
+        ``disk_bytes`` that rest at the peak, and ``shared_bytes`` at most, of parameters, outputs and
+        gradients that Python and the program share.
 
     Example:
+        >>> weft.plan(graph, model=net, passes=2)["peak_tensor_bytes"]        # doctest: +SKIP
         >>> weft.plan(vertices=10e6, edges=200e6, features=128, classes=40)   # doctest: +SKIP
     """
+    if passes is not None or gradients is not None or _is_net(settings.get("model")):
+        if data is None:
+            raise TypeError("plan: give the graph of the loop")
+        return _compile.planned(settings.pop("model", None), data, passes or 1, gradients, settings)
     _program.check_keywords("plan", settings, ("help", "json", "workers"))
     scratch = Scratch()
     try:

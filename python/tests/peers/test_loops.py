@@ -15,6 +15,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -513,6 +514,7 @@ ALL = [
     *((averaged, "batch", "graph=3"), (averaged, "batch", "pipeline=2"), (several, "several", "graph=1")),
     *((several, "several", "graph=3"), (several, "several", "tensor=2"), (several, "several", "pipeline=2")),
 ]
+ALL += [(plain, "batch", "offload"), (views, "gcn", "offload"), (rollout, "mesh", "offload")]
 MADE: dict[str, nn.Module] = {}
 
 
@@ -532,6 +534,8 @@ def made(name: str) -> nn.Module:
 
 def settings(mesh: str) -> dict[str, Any]:
     name, _, count = mesh.partition("=")
+    if mesh == "offload":
+        return {"partitions": 3, "offload": True}
     return {name: count} if name == "partitions" else {"parallel": mesh}
 
 
@@ -677,6 +681,73 @@ def test_memory_messages_and_trace(tmp_path: Path) -> None:
     with pytest.raises(weft.Failed, match=r"none/of\.json"), net.trace(tmp_path / "none" / "of.json"):
         net()
     net()
+
+
+@pytest.mark.parametrize("mesh", ["graph=1", "graph=3", "tensor=2", "partitions=3"])
+def test_planned(mesh: str) -> None:
+    """The memory of a loop is planned to the byte, with what Python shares with the program."""
+    net = weft.compile(made("gcn"), GRAPHS["plain"], **settings(mesh))
+    planned = weft.plan(GRAPHS["plain"], model=net, passes=2, gradients="x")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(3):
+        x = X.clone().requires_grad_()
+        (net(x).mean() + net(x).pow(2).mean()).backward()
+        optimizer.step()
+    took = net.memory()
+    for key in ("peak_tensor_bytes", "graph_bytes", "kinds", "peaks"):
+        assert planned[key] == took[key], key
+    assert planned["communication"]["halo"] == net.messages()["communication"]["halo"]
+    one = weft.plan(GRAPHS["plain"], model=net)
+    assert sum(one["peak_tensor_bytes"]) < sum(planned["peak_tensor_bytes"])
+    assert planned == weft.plan(
+        GRAPHS["plain"], model=net.module, passes=2, gradients="x", **settings(mesh)
+    ), "of the module"
+
+
+def test_shared_memory_is_planned() -> None:
+    """In a process of its own, whose program maps no other memory."""
+    text = """
+        import torch, weft
+        from torch_geometric.nn import GCNConv
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.norm, self.last = GCNConv(16, 64), torch.nn.BatchNorm1d(64), GCNConv(64, 6)
+            def forward(self, x, edge_index):
+                return self.last(self.norm(self.first(x, edge_index)), edge_index)
+        graph = weft.Graph(edge_index=torch.randint(3000, (2, 9000)), x=torch.randn(3000, 16))
+        net = weft.compile(Net(), graph)
+        planned = weft.plan(graph, model=net, passes=2, gradients="x")["shared_bytes"]
+        for _ in range(3):
+            x = torch.randn(3000, 16, requires_grad=True)
+            a = net(x)
+            b = net(x)  # one of the outputs of the step before is garbage now
+            (a.mean() + b.mean()).backward()
+        print(planned, net.memory()["shared_bytes"])
+    """
+    shown = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)], cwd=Path(__file__).parents[2], capture_output=True,
+        text=True, check=True,
+    )
+    planned, took = map(int, shown.stdout.split())
+    assert planned == took
+
+
+def test_memory_limit() -> None:
+    graph, module = GRAPHS["plain"], made("gcn")
+    two = weft.plan(graph, model=module, passes=2)
+    with pytest.raises(weft.Refused, match=r"memory_limit 10kB: worker 0 would need .*; raise the limit to"):
+        weft.compile(module, graph, memory_limit="10kB")
+    limit = two["peak_tensor_bytes"][0] + two["graph_bytes"][0]
+    net = weft.compile(module, graph, memory_limit=f"{limit}B", recompute="none")
+    for _ in range(2):
+        first, second = net().sum(), net().sum()
+        with pytest.raises(weft.Refused, match=r"while 2 passes live: call backward first"):
+            net()
+        first.backward()
+        del second
+    with torch.no_grad():
+        net()
 
 
 def refused(kind: type[BaseException], text: str, call: Any) -> None:

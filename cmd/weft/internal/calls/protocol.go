@@ -12,6 +12,8 @@
 //	                                      opens a graph for a model: the words of weft train's command line
 //	            → types (name, vertices, features), outputs, parameters and buffers (name, shape),
 //	              counts (names)
+//	plan      version, arguments, loop (passes, features, gradients)
+//	            → planned, types            plans the passes of a loop that live together
 //	map       memory, bytes               maps a file that comes with the request, shared by both
 //	unmap     memory
 //	forward   net, pass, values, counters, output, blocks, inputs (of, type, memory, differentiable), seed,
@@ -52,6 +54,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/train/plan"
 	"weft/train/worker"
 )
 
@@ -83,7 +86,8 @@ type request struct {
 	Recording bool      `json:"recording"`
 	Drop      [][2]int  `json:"drop"`
 
-	Path string `json:"path"` // of the trace; "": none
+	Path string    `json:"path"` // of the trace; "": none
+	Loop plan.Loop `json:"loop"`
 
 	file int // that came with it; -1: none
 }
@@ -124,7 +128,20 @@ type answer struct {
 
 	Counters []int64 `json:"counters,omitempty"`
 
-	Usage *usage `json:"usage,omitempty"`
+	Usage   *usage   `json:"usage,omitempty"`
+	Planned *planned `json:"planned,omitempty"`
+}
+
+// planned is what a loop would take. Lists have an entry for each worker; of messages it is a pass.
+type planned struct {
+	PeakTensorBytes []int64              `json:"peak_tensor_bytes"`
+	GraphBytes      []int64              `json:"graph_bytes"`
+	Kinds           []string             `json:"kinds"`
+	Peaks           [][]int64            `json:"peaks"` // workers × kinds
+	Communication   worker.Communication `json:"communication"`
+	EdgeColumns     []int64              `json:"edge_columns"`
+	DiskBytes       int64                `json:"disk_bytes"` // that rest at the peak
+	Recompute       bool                 `json:"recompute"`
 }
 
 // usage is what the workers of a model have used. Lists have an entry for each worker.

@@ -24,6 +24,7 @@ import (
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/tensor"
+	"weft/tensor/offload"
 	"weft/train"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -94,6 +95,8 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 		return a, nil
 	case "open":
 		return s.open(ctx, r)
+	case "plan":
+		return s.plan(ctx, r)
 	case "map":
 		return a, s.mapMemory(r)
 	case "unmap":
@@ -127,36 +130,77 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 var settings = []string{
 	"program", "init", "seed", "device", "threads", "recompute", "precision", "parallel", "aggregation-order",
 	"comm-timeout", "partitions", "partition", "balance", "prefetch", "keep-halo", "halo",
-	"aggregation-chunks", "chunks", "chunk-method",
+	"aggregation-chunks", "chunks", "chunk-method", "offload", "memory-limit",
 }
 
-// open opens a graph for a model.
-func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
+// session opens a graph for a model. warnings are about settings.
+func (s *server) session(ctx context.Context, r *request, how session.Opening,
+) (opened *session.Session, warnings []string, err error) {
 	if r.Version != version {
-		return a, refusal.Errorf("the package of Python and the program are of different versions: install " +
-			"both anew")
+		return nil, nil, refusal.Errorf("the package of Python and the program are of different versions: " +
+			"install both anew")
 	}
 	var given cli.SettingFlags
 	flags := pflag.NewFlagSet("open", pflag.ContinueOnError)
 	given.AddThose(flags, func(one setting.Setting) bool { return slices.Contains(settings, one.Name) })
 	if err := flags.Parse(r.Arguments); err != nil || flags.NArg() != 1 {
-		return a, refusal.Errorf("%w", cmp.Or(err, fmt.Errorf("a model is of one graph, not of %d", flags.NArg())))
+		return nil, nil, refusal.Errorf("%w", cmp.Or(err, fmt.Errorf("a model is of one graph, not of %d",
+			flags.NArg())))
 	}
 	o, err := given.Merge()
 	if err != nil {
-		return a, err
+		return nil, nil, err
 	}
 	if err := o.Exactly(); err != nil {
-		return a, err
+		return nil, nil, err
 	}
 	resolved, err := cli.Resolved(&o, given.GivenNames()...)
 	if err != nil {
+		return nil, nil, err
+	}
+	if folder := resolved.OffloadFolder(); folder != "" {
+		if err := offload.Check(folder); err != nil {
+			return nil, nil, err
+		}
+	}
+	var said bytes.Buffer
+	cli.WarnUnused(&said, resolved)
+	if lines := strings.TrimSpace(said.String()); lines != "" {
+		warnings = strings.Split(lines, "\n")
+	}
+	opened, err = session.Open(ctx, cli.Alone(), data.Source{Name: flags.Arg(0)}, resolved, s.show, how)
+	return opened, warnings, err
+}
+
+// plan plans the passes of a loop.
+func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
+	opened, warnings, err := s.session(ctx, r, session.Opening{Dry: true})
+	if err != nil {
 		return a, err
 	}
-	var warnings bytes.Buffer
-	cli.WarnUnused(&warnings, resolved)
-	of := data.Source{Name: flags.Arg(0)}
-	opened, err := session.Open(ctx, cli.Alone(), of, resolved, s.show, session.Opening{})
+	defer opened.Close()
+	p, err := opened.Job.PlanPasses(ctx, r.Loop)
+	if err != nil {
+		return a, err
+	}
+	planned := planned{
+		PeakTensorBytes: p.PeakTensorBytes, GraphBytes: p.GraphBytes, Kinds: tensor.KindNames(),
+		Communication: worker.SumOf(p.Sent), EdgeColumns: p.EdgeColumns,
+		DiskBytes: p.DiskBytes(), Recompute: p.Recompute,
+	}
+	for _, of := range opened.Job.Counts().Types {
+		a.Types = append(a.Types, vertexType{of.Type, of.Vertices, of.FeatureColumns})
+	}
+	for k := range p.Workers {
+		planned.Peaks = append(planned.Peaks, append(p.Workers[k].Kinds, p.Workers[k].Graph))
+	}
+	a.Warnings, a.Planned = warnings, &planned
+	return a, nil
+}
+
+// open opens a graph for a model.
+func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
+	opened, warnings, err := s.session(ctx, r, session.Opening{})
 	if err != nil {
 		return a, err
 	}
@@ -171,12 +215,9 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	}
 	m := &model{Passes: passes, opened: opened, lacking: absent}
 	s.nets[r.Net] = m
-	a = answer{Outputs: passes.Outputs}
+	a = answer{Outputs: passes.Outputs, Warnings: warnings}
 	for _, t := range passes.Types {
 		a.Types = append(a.Types, vertexType(t))
-	}
-	if lines := strings.TrimSpace(warnings.String()); lines != "" {
-		a.Warnings = strings.Split(lines, "\n")
 	}
 	m.describe(&a)
 	return a, nil
