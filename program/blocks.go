@@ -182,13 +182,15 @@ func levelsOf(c *code) (level map[*value]int, levels int) {
 
 // crossing are the rows of vertices of the first levels that later ones read.
 func crossing(c *code, level map[*value]int, last int) (values []*value) {
+	seen := map[*value]bool{}
 	for _, s := range c.steps {
 		if level[s.value] <= last {
 			continue
 		}
 		for _, x := range s.reads {
 			x = c.alias(x)
-			if level[x] <= last && (x.Rows != None || x.ofRows) && !slices.Contains(values, x) {
+			if level[x] <= last && (x.Rows != None || x.ofRows) && !seen[x] {
+				seen[x] = true
 				values = append(values, x)
 			}
 		}
@@ -281,7 +283,11 @@ func parametersOf(s step) (names []string) {
 
 // spec describes the block between values that are given and values that it makes.
 func (p *Program) spec(schema gnn.Schema, given, made []*value) gnn.BlockSpec {
-	c := newCode(made, storage(false), func(v *value) bool { return slices.Contains(given, v) })
+	before := map[*value]bool{}
+	for _, v := range given {
+		before[v] = true
+	}
+	c := newCode(made, storage(false), func(v *value) bool { return before[v] })
 	_, rounds := levelsOf(c)
 	in, out := ofType(given, p.built.Of), ofType(made, p.built.Of)
 	s := gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}
