@@ -81,8 +81,8 @@ func (d *idle) cut(bytes int) (s span, found bool) {
 	return s, false
 }
 
-// smallest returns the number of the smallest range of at least that size, −1 if there is none. It looks no further
-// than one of that size, as thousands of parameters leave.
+// smallest returns the number of the smallest range of at least that size, −1 if there is none. It looks no
+// further than one of that size, as thousands of parameters leave.
 func (d *idle) smallest(size int) int {
 	best := -1
 	for i, s := range d.ranges {
