@@ -347,6 +347,20 @@ def test_sweep(graph, arrays):
         weft.sweep(graph, grid={"hiden": [3]})
 
 
+def test_sweep_of_tables(arrays):
+    """Tables are imported once, for all runs, and the same call goes on in its folder."""
+    rows = ["payer,payee", *(f"{a},{b}" for a, b in arrays["edge_index"].T)]
+    Path("p.csv").write_text("\n".join(rows) + "\n")
+    Path("c.csv").write_text("id,age,kind\n" + "".join(f"{v},{v / 7},{'xyz'[v % 3]}\n" for v in range(60)))
+    tables = {"source": "payer", "target": "payee", "vertices_from": "c.csv", "label": "kind"}
+    settings = {"model": "gcn", "epochs": 2, "progress": False} | tables
+    found = weft.sweep("p.csv", grid={"lr": [0.1, 0.01]}, out="sweep", **settings)
+    again = weft.sweep("p.csv", grid={"lr": [0.1, 0.01]}, out="sweep", **settings)
+    assert [run.summary for run in again] == [run.summary for run in found] and len(list(Path().glob("*.weft"))) == 1
+    alone = weft.train("p.csv", lr=0.1, **settings)
+    assert [run.summary["losses"] for run in found if run.settings["lr"] == "0.1"] == [alone.summary["losses"]]
+
+
 def test_callbacks_of_a_sweep(graph):
     """Each epoch of each run is told, and True ends the run that it is of, and no other."""
     told = []

@@ -544,13 +544,16 @@ def sweep(
                     for setting, of in made.items()
                     if of is not own.get(setting)
                 }
+        tables = _module.of_tables(file["settings"])  # the program imports once, for all runs
         file["settings"] = {
             name.replace("_", "-"): _written(_value(name, value, scratch))
             for name, value in file["settings"].items()
+            if name not in tables
         }
         path = scratch.path / "sweep.yaml"
         path.write_text(json.dumps(file, default=_written))  # JSON is YAML
         arguments = ["sweep", str(path), given, f"--out={out}", f"--jobs={jobs}", "--json"]
+        arguments += [_program.flag(name, _program.listed(base[name])) for name in tables]
         if max_time is not None:
             arguments.append(f"--max-time={max_time}")
         try:

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
 	"weft/cmd/weft/internal/reports"
 	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
@@ -31,6 +32,7 @@ import (
 	"weft/train/rundir"
 	"weft/train/setting"
 	"weft/train/sweep"
+	"weft/train/task"
 )
 
 type sweepCommand struct {
@@ -43,6 +45,7 @@ type sweepCommand struct {
 
 	mu       sync.Mutex // of what follows
 	follower *follower
+	tables   data.TablesGiven
 }
 
 // NewSweep makes the command sweep.
@@ -77,9 +80,10 @@ runs that have ended stay as they are, and others continue from their last check
 		Example: "  weft sweep sweep.yaml stores/cora\n  weft sweep sweep.yaml --jobs 2 --out " +
 			"runs/sweep --max-time 3h50m",
 		ValidArgsFunction: cli.CompleteInOrder(cli.CompleteFiles, cli.CompleteGraph),
-		Args:              cli.Arguments(1, 2),
+		Args:              c.tables.Arguments(1, 2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
 	}
+	c.tables.Add(cmd.Flags(), true)
 	cmd.Flags().StringVar(&c.out, "out", "", "`folder` of the runs (default: runs/sweep-FILE)")
 	cmd.Flags().IntVar(&c.jobs, "jobs", 1, "`number` of runs beside each other, which share the cores")
 	cmd.Flags().StringVar(&c.maxTime, "max-time", "", "`time` as in 3h50m, or 3:50:00 as in Slurm, after "+
@@ -121,6 +125,11 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 			filepath.Ext(args[0])))
 	}
 	show := ui.ProgressOf(cmd, c.json)
+	if tables := c.source(args[0], s); len(tables.Flags) > 0 { // all runs read one store
+		if s.Dataset, err = data.Resolve(cmd.Context(), tables, show); err != nil {
+			return err
+		}
+	}
 	of, err := contentsOfStore(s.Dataset)
 	if err != nil {
 		return err
@@ -155,6 +164,23 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 			len(s.Combinations))
 	}
 	return nil
+}
+
+// source is the graph of all runs, as for weft train.
+func (c *sweepCommand) source(file string, s *sweep.Sweep) data.Source {
+	of := c.tables.Of(s.Dataset)
+	of.Train = "weft sweep " + refusal.ShellWord(file)
+	links, split := false, false
+	for _, combination := range s.Combinations {
+		for _, a := range combination {
+			links = links || a.Setting == "task" && a.Value == task.Link
+			split = split || a.Setting == "split"
+		}
+	}
+	if of.Label = !links; !split && of.Given("label") {
+		of.Split = data.DefaultSplit
+	}
+	return of
 }
 
 // contentsOfStore names a store by what it holds, wherever it lies, and any other dataset as it is named.
