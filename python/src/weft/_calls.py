@@ -15,7 +15,9 @@ import os
 import queue
 import socket
 import subprocess
+import sys
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -34,6 +36,8 @@ VERSION = 2  # of the protocol
 _IDLE = 64  # lendings of shared memory after which a piece that nobody has used is given back
 
 _LEAVE = 5.0  # seconds in which the program ends when Python does
+
+_SILENT = 4.5  # seconds after which a request that may take long says how far it is, and says it again
 
 
 if TYPE_CHECKING:
@@ -63,6 +67,7 @@ class Program:
         self.mapped = self.most = 0  # bytes of shared memory, now and at most
         self.memories, self.passes, self.models = Watched(), Watched(), Watched()
         self.said: deque[str] = deque(maxlen=50)  # on standard error
+        self.news: deque[str] = deque(maxlen=50)  # what it has said and nobody was shown
         self.work: _Work = queue.SimpleQueue()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket, self.stream = ours, ours.makefile("rb")
@@ -81,12 +86,12 @@ class Program:
             raise Failed(f"{path}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
         finally:
             theirs.close()
-        for of, what in ((_do, self.work), (_hear, (self.process.stderr, self.said))):
+        for of, what in ((_do, self.work), (_hear, (self.process.stderr, self.said, self.news))):
             threading.Thread(target=of, args=(what,), name="weft", daemon=True).start()
         weakref.finalize(self, self.work.put, None).atexit = False  # which ends its thread
 
-    def do(self, work: Callable[[], Any]) -> Any:
-        """What work returns in the program's thread.
+    def do(self, work: Callable[[], Any], says: str = "") -> Any:
+        """What work returns in the program's thread. Where it may take long, says is what it does: it is shown.
 
         Raises:
             KeyboardInterrupt: it is done later, and nobody has what it returns.
@@ -98,7 +103,7 @@ class Program:
             )
         reply: _Reply = queue.SimpleQueue()
         self.work.put((work, reply))
-        made, error = reply.get()
+        made, error = self._shown(reply, says) if says else reply.get()
         try:
             if error is not None:
                 raise error
@@ -106,10 +111,28 @@ class Program:
         finally:
             del error  # whose traceback has this frame
 
+    def _shown(self, reply: _Reply, says: str) -> tuple[Any, Exception | None]:
+        """The reply. Until it comes, standard error has what the program says, or how long it takes."""
+        begun = time.monotonic()
+        self.news.clear()
+        while True:
+            try:
+                return reply.get(timeout=_SILENT)
+            except queue.Empty:
+                lines = []
+                while self.news:
+                    lines.append(self.news.popleft())
+                for line in lines or [f"{says}, {time.monotonic() - begun:.0f} s"]:
+                    print(f"weft: {line.removeprefix('weft: ')}", file=sys.stderr, flush=True)
+
     # -- what is asked of it, and what comes from it
 
-    def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
+    def ask(self, ask: str, says: str = "", **fields: Any) -> dict[str, Any]:
         """The answer to a request, after the passes and models are dropped that nobody has any more.
+
+        Args:
+            ask, fields: the request.
+            says: what it does, where that may take long: it is shown.
 
         Raises:
             Refused, Failed: as the program says, or as it has ended.
@@ -120,7 +143,7 @@ class Program:
             self._close_models()
             return self._ask(ask, **fields)
 
-        answer: dict[str, Any] = self.do(asked)
+        answer: dict[str, Any] = self.do(asked, says)
         for line in answer.get("warnings", ()):
             _program._warn(line.removeprefix("weft: warning: "))
         return answer
@@ -245,14 +268,15 @@ def _do(work: _Work) -> None:
         del given  # and with it what has been made
 
 
-def _hear(of: tuple[IO[bytes], deque[str]]) -> None:
+def _hear(of: tuple[IO[bytes], deque[str], deque[str]]) -> None:
     """Keeps what the program says."""
-    stream, said = of
+    stream, said, news = of
     with contextlib.suppress(OSError, ValueError):
         for line in stream:
             text = line.decode(errors="replace").rstrip()
             log.debug("%s", text)
             said.append(text)
+            news.append(text)
 
 
 class Watched:

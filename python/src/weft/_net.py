@@ -221,8 +221,14 @@ class Model:
         words = _arguments(module, program, of, scratch)
         lacking = [asdict(one) for one in reads.lacking]
         opened = self.program.ask(
-            "open", version=_calls.VERSION, net=self.number, arguments=words, lacking=lacking
+            "open",
+            says="opening the graph",
+            version=_calls.VERSION,
+            net=self.number,
+            arguments=words,
+            lacking=lacking,
         )
+        self.begun = False  # it has had a pass
         self.types = [Type(**of) for of in opened["types"]]
         self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
@@ -236,7 +242,9 @@ class Model:
         self.reached = _reached_by(program, len(self.blocks))
 
     def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
-        return self.program.ask(ask, net=self.number, blocks=self.blocks, **fields)
+        says = "" if self.begun or ask != "forward" else "the first pass"
+        self.begun |= ask == "forward"
+        return self.program.ask(ask, says, net=self.number, blocks=self.blocks, **fields)
 
 
 def _arguments(module: nn.Module, program: dict[str, Any], of: _Divided, scratch: Scratch) -> list[str]:
@@ -264,7 +272,7 @@ def planned(
             traced = _traced(module, of.schema, frozenset())
             words = _arguments(module, traced.program, of, scratch)
             loop = {"passes": passes, "features": gradients is not None, "gradients": gradients is not None}
-            answer = program.ask("plan", version=_calls.VERSION, arguments=words, loop=loop)
+            answer = program.ask("plan", "planning", version=_calls.VERSION, arguments=words, loop=loop)
     finally:
         scratch.close()
     found: dict[str, Any] = answer["planned"]

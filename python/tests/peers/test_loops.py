@@ -9,6 +9,7 @@ import contextlib
 import copy
 import functools
 import gc
+import io
 import json
 import os
 import pickle
@@ -748,6 +749,48 @@ def test_memory_limit() -> None:
         del second
     with torch.no_grad():
         net()
+
+
+def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes long says so: the lines of the program, or what it does and since when."""
+
+    class Shown(io.StringIO):
+        def write(self, text: str) -> int:
+            lines.append(text)
+            came.set()
+            return len(text)
+
+    def slow(self: _calls.Program, ask: str, *args: Any, **keywords: Any) -> Any:
+        """Does what is asked when something is shown, if that takes long."""
+        if ask in late:
+            self.news.extend(late[ask])
+            assert came.wait(60)
+        return quick(self, ask, *args, **keywords)
+
+    lines: list[str] = []
+    came, quick = threading.Event(), _calls.Program._ask
+    late: dict[str, list[str]] = {}
+    monkeypatch.setattr(_calls.Program, "_ask", slow)
+    monkeypatch.setattr(sys, "stderr", Shown())
+
+    def shown_by(call: Any, says: str, **of: list[str]) -> Any:
+        late.clear()
+        late.update(of)
+        lines.clear()
+        came.clear()
+        made = call()
+        assert says in "".join(lines) if says else not lines
+        return made
+
+    graph = GRAPHS["plain"]
+    monkeypatch.setattr(_calls, "_SILENT", 1e6)
+    shown_by(lambda: weft.compile(made("gcn"), graph)(), "")
+    monkeypatch.setattr(_calls, "_SILENT", 1e-3)
+    shown_by(lambda: weft.compile(made("gcn"), graph), "weft: a of b done\n", open=["weft: a of b done"])
+    net = shown_by(lambda: weft.compile(made("gcn"), graph), "weft: opening the graph, 0 s\n", open=[])
+    shown_by(net, "weft: the first pass, 0 s\n", forward=[])
+    shown_by(net, "")
+    shown_by(lambda: weft.plan(graph, model=net), "weft: planning, 0 s\n", plan=[])
 
 
 def refused(kind: type[BaseException], text: str, call: Any) -> None:
