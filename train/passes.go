@@ -105,6 +105,7 @@ func (j *Job) beginPasses(ctx context.Context, lacking []Lacking) (of *Job, s *s
 	if s, err = of.begin(ctx, nil, false); err != nil {
 		return nil, nil, err
 	}
+	j.chunks = of.chunks // for the passes of another program
 	s.open = opened(s.open, lacking)
 	return of, s, nil
 }

@@ -343,6 +343,26 @@ func TestLimitedPasses(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
+// TestPassesDivideOnce: what a job has divided serves the passes of another program.
+func TestPassesDivideOnce(t *testing.T) {
+	job := jobOfLayers(t, "graph=2,pipeline=2", func(o *Options) { o.Chunks = 4 })
+	var err error
+	job.Parts, err = job.MakeParts(t.Context())
+	require.NoError(t, err)
+	var first *int32
+	for range 2 {
+		p, err := job.Passes(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+		if first == nil {
+			first = &job.chunks.of[0]
+		}
+		if first != &job.chunks.of[0] {
+			t.Error("the vertices are divided into chunks again")
+		}
+	}
+}
+
 // live is the live bytes of all workers.
 func live(t *testing.T, p *Passes) (bytes int64) {
 	t.Helper()

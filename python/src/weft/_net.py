@@ -151,8 +151,15 @@ class _Divided:
         self.settings = {name: value for name, value in settings.items() if value is not None}
         if "offload" in self.settings:
             self.settings["offload"] = _program.offload(settings["offload"], settings.get("device")) or ""
+        self.number: tuple[_calls.Program | None, int] = None, 0
         self.edges = Edges(self.graph, self.schema)
         self.models: dict[tuple[frozenset[str], Reads], Model] = {}
+
+    def number_in(self, program: _calls.Program) -> int:
+        """The number of the divided graph, which all models have in common."""
+        if self.number[0] is not program:
+            self.number = program, next(program.numbers)
+        return self.number[1]
 
     def awaits_edges(self, module: nn.Module) -> bool:
         """Whether the module needs weights or features of edges that the graph lacks: calls give them."""
@@ -223,6 +230,7 @@ class Model:
         opened = self.program.ask(
             "open",
             says="opening the graph",
+            divided=of.number_in(self.program),
             version=_calls.VERSION,
             net=self.number,
             arguments=words,

@@ -751,6 +751,18 @@ def test_memory_limit() -> None:
         net()
 
 
+def test_frozen_layers_divide_nothing() -> None:
+    """Models of a net have one divided graph, and the last one closes it."""
+    module, said = made("batch"), _calls.program().said
+    net = weft.compile(module, weft.Graph(edge_index=ENDS, x=X), parallel="graph=2")
+    for frozen in (False, True, False, True):
+        module.norm.train(not frozen)
+        assert net().shape == (V, 8)
+    assert len(net._divided.models) == 2
+    net.messages()  # by then the program has said what it had to say
+    assert sum(f"{net._divided.argument}: dividing it into 2" in line for line in list(said)) == 1
+
+
 def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long says so: the lines of the program, or what it does and since when."""
 

@@ -8,7 +8,7 @@
 // after the other. Each is a JSON object behind its length in 4 bytes, the lowest first. The program ends
 // when the process closes its end.
 //
-//	open      version, net, arguments, lacking (type, features, weights)
+//	open      version, net, arguments, divided?, lacking (type, features, weights)
 //	                                      opens a graph for a model: the words of weft train's command line
 //	            → types (name, vertices, features), outputs, parameters and buffers (name, shape),
 //	              counts (names)
@@ -29,18 +29,19 @@
 // anything else. An answer to what makes no sense has refused, a line, and to what failed has failed, and
 // nothing else. Others have warnings, lines.
 //
-// Models, passes and memory have numbers, which the process chooses. values is memory with the float32
-// numbers of all parameters, in the order of open, each in the shape of PyTorch's state_dict; in forward
-// those of all buffers follow. forward changes the buffers there if it is training. backward writes the
-// gradients of parameters. inputs are given in place of what the graph has: memory of features has a row for
-// each vertex of the type with that number in open's types; that of edges (not 0 for those that the pass
+// Models, passes and memory have numbers, which the process chooses. Models that are opened with one number
+// as divided have a graph in common, which is opened and divided for the first of them. values is memory with
+// the float32 numbers of all parameters, in the order of open, each in the shape of PyTorch's state_dict; in
+// forward those of all buffers follow. forward changes the buffers there if it is training. backward writes
+// the gradients of parameters. inputs are given in place of what the graph has: memory of features has a row
+// for each vertex of the type with that number in open's types; that of edges (not 0 for those that the pass
 // has), edge_weights and edge_features a number or row for each edge of the relation with that number, in the
 // order of the store: by target, then by source. What is given of edges stays as it is until the pass ends.
 // lacking says what all passes are given of relations, as the graph has none: columns of features, and
 // whether there are weights. backward has those inputs that are differentiable, whose gradients go to their
 // memory. output has the blocks of the output's columns, one behind the other, in backward their gradients. A
-// block has a row for each vertex, and one row if it is whole. counters are the
-// numbers of integer buffers. again has the pass stay as it is.
+// block has a row for each vertex, and one row if it is whole. counters are the numbers of integer buffers.
+// again has the pass stay as it is.
 package calls
 
 import (
@@ -86,8 +87,9 @@ type request struct {
 	Recording bool      `json:"recording"`
 	Drop      [][2]int  `json:"drop"`
 
-	Path string    `json:"path"` // of the trace; "": none
-	Loop plan.Loop `json:"loop"`
+	Path    string    `json:"path"` // of the trace; "": none
+	Loop    plan.Loop `json:"loop"`
+	Divided int       `json:"divided"` // 0: the model has it alone
 
 	file int // that came with it; -1: none
 }

@@ -1,18 +1,22 @@
 package calls
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"weft/cmd/weft/internal/session"
 	"weft/graph"
+	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train"
@@ -106,6 +110,36 @@ func TestMemory(t *testing.T) {
 	assert.Refused(t, ask(request{Ask: "open", Version: version + 1}), "of different versions")
 }
 
+// TestDivide: a graph is opened and divided once for the models that have it in common, and closed when the
+// last has left it.
+func TestDivide(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "g")
+	o := generate.Default(generate.Uniform)
+	o.Vertices, o.Features = 40, 2
+	g, err := generate.Graph(o)
+	require.NoError(t, err)
+	require.NoError(t, g.Write(store))
+	var said bytes.Buffer
+	s := &server{show: &said, divided: map[int]*divided{}}
+	divide := func(number int) *divided {
+		d, _, err := s.divide(t.Context(), &request{
+			Version: version, Divided: number, Arguments: []string{"--parallel=graph=2", store},
+		})
+		require.NoError(t, err)
+		return d
+	}
+	first, other, again := divide(3), divide(4), divide(3)
+	assert.Equal(t, 1, strings.Count(said.String(), "dividing it into 2 partitions"))
+	if first != again || first.Session == other.Session || first.Job.Parts == nil {
+		t.Error("the models of a net have no graph in common, or others have it too")
+	}
+	s.leave(first)
+	assert.Equal(t, 2, len(s.divided), "graphs, of which one has another model")
+	s.leave(again)
+	s.leave(other)
+	assert.Equal(t, 0, len(s.divided))
+}
+
 // TestInputs: features are of a vertex type that there is, and what is given of edges of a relation; their
 // memory has all rows.
 func TestInputs(t *testing.T) {
@@ -113,8 +147,10 @@ func TestInputs(t *testing.T) {
 	types := []train.VertexType{{Vertices: 2, Features: 7}, {Vertices: 4, Features: 3}}
 	relations := []graph.Relation{{Sources: make([]int32, 6), EdgeColumns: 2}, {Sources: make([]int32, 4)}}
 	m := &model{
-		Passes:  &train.Passes{Types: types},
-		opened:  &session.Session{Job: &train.Job{Graph: &graph.Graph{Relations: relations}}},
+		Passes: &train.Passes{Types: types},
+		opened: &divided{
+			Session: &session.Session{Job: &train.Job{Graph: &graph.Graph{Relations: relations}}},
+		},
 		lacking: []train.Lacking{{Relation: 1, Features: 3}},
 	}
 	inputs := func(in ...input) ([]worker.Given, []worker.Edges, error) {

@@ -32,15 +32,16 @@ import (
 
 // server is the program's side of the socket.
 type server struct {
-	show   io.Writer // progress
-	nets   map[int]*model
-	memory map[int][]byte
+	show    io.Writer // progress
+	nets    map[int]*model
+	memory  map[int][]byte
+	divided map[int]*divided
 }
 
 // model is a model on a graph.
 type model struct {
 	*train.Passes
-	opened   *session.Session
+	opened   *divided
 	lacking  []train.Lacking
 	state    nn.State
 	floats   []string // the tensors in values, parameters first
@@ -51,7 +52,7 @@ type model struct {
 // serve answers requests until the process closes its end. The program then ends, whatever it is doing: what
 // it has belongs to the process.
 func serve(ctx context.Context, c *net.UnixConn, show io.Writer) error {
-	s := &server{show: show, nets: map[int]*model{}, memory: map[int][]byte{}}
+	s := &server{show: show, nets: map[int]*model{}, memory: map[int][]byte{}, divided: map[int]*divided{}}
 	requests := make(chan request)
 	go func() {
 		for {
@@ -120,7 +121,7 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 		return a, m.trace(r.Path)
 	case "close":
 		delete(s.nets, r.Net)
-		defer m.opened.Close()
+		defer s.leave(m.opened)
 		return a, m.Close()
 	}
 	return a, refusal.Errorf("%q is no request", r.Ask)
@@ -133,34 +134,72 @@ var settings = []string{
 	"aggregation-chunks", "chunks", "chunk-method", "offload", "memory-limit",
 }
 
-// session opens a graph for a model. warnings are about settings.
-func (s *server) session(ctx context.Context, r *request, how session.Opening,
-) (opened *session.Session, warnings []string, err error) {
+// divided is a graph in partitions, which several models may have in common.
+type divided struct {
+	*session.Session
+	number int // 0: one model alone has it
+	models int // that have it
+}
+
+// divide divides a graph for a model, unless it has been divided for another. warnings are about settings.
+func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings []string, err error) {
+	resolved, graph, warnings, err := resolve(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d = s.divided[r.Divided]; d == nil {
+		d = &divided{number: r.Divided}
+		d.Session, err = session.Open(ctx, cli.Alone(), graph, resolved, s.show, session.Opening{})
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := session.DivideOnce(ctx, resolved, d.Job); err != nil {
+			d.Close()
+			return nil, nil, err
+		}
+		if d.number > 0 {
+			s.divided[d.number] = d
+		}
+	}
+	d.models++
+	d.Job.Options = resolved.Options
+	return d, warnings, nil
+}
+
+// leave closes a graph when the last model has left it.
+func (s *server) leave(d *divided) {
+	if d.models--; d.models == 0 {
+		delete(s.divided, d.number)
+		d.Close()
+	}
+}
+
+// resolve reads the words of a model's command line: its settings, and its graph.
+func resolve(r *request) (resolved *setting.Resolved, graph data.Source, warnings []string, err error) {
 	if r.Version != version {
-		return nil, nil, refusal.Errorf("the package of Python and the program are of different versions: " +
-			"install both anew")
+		return nil, graph, nil, refusal.Errorf("the package of Python and the program are of different " +
+			"versions: install both anew")
 	}
 	var given cli.SettingFlags
 	flags := pflag.NewFlagSet("open", pflag.ContinueOnError)
 	given.AddThose(flags, func(one setting.Setting) bool { return slices.Contains(settings, one.Name) })
 	if err := flags.Parse(r.Arguments); err != nil || flags.NArg() != 1 {
-		return nil, nil, refusal.Errorf("%w", cmp.Or(err, fmt.Errorf("a model is of one graph, not of %d",
+		return nil, graph, nil, refusal.Errorf("%w", cmp.Or(err, fmt.Errorf("a model is of one graph, not of %d",
 			flags.NArg())))
 	}
 	o, err := given.Merge()
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		err = o.Exactly()
 	}
-	if err := o.Exactly(); err != nil {
-		return nil, nil, err
-	}
-	resolved, err := cli.Resolved(&o, given.GivenNames()...)
 	if err != nil {
-		return nil, nil, err
+		return nil, graph, nil, err
+	}
+	if resolved, err = cli.Resolved(&o, given.GivenNames()...); err != nil {
+		return nil, graph, nil, err
 	}
 	if folder := resolved.OffloadFolder(); folder != "" {
 		if err := offload.Check(folder); err != nil {
-			return nil, nil, err
+			return nil, graph, nil, err
 		}
 	}
 	var said bytes.Buffer
@@ -168,13 +207,16 @@ func (s *server) session(ctx context.Context, r *request, how session.Opening,
 	if lines := strings.TrimSpace(said.String()); lines != "" {
 		warnings = strings.Split(lines, "\n")
 	}
-	opened, err = session.Open(ctx, cli.Alone(), data.Source{Name: flags.Arg(0)}, resolved, s.show, how)
-	return opened, warnings, err
+	return resolved, data.Source{Name: flags.Arg(0)}, warnings, nil
 }
 
 // plan plans the passes of a loop.
 func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
-	opened, warnings, err := s.session(ctx, r, session.Opening{Dry: true})
+	resolved, graph, warnings, err := resolve(r)
+	if err != nil {
+		return a, err
+	}
+	opened, err := session.Open(ctx, cli.Alone(), graph, resolved, s.show, session.Opening{Dry: true})
 	if err != nil {
 		return a, err
 	}
@@ -200,7 +242,7 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 
 // open opens a graph for a model.
 func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
-	opened, warnings, err := s.session(ctx, r, session.Opening{})
+	opened, warnings, err := s.divide(ctx, r)
 	if err != nil {
 		return a, err
 	}
@@ -210,7 +252,7 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	}
 	passes, err := opened.Job.Passes(ctx, absent...)
 	if err != nil {
-		opened.Close()
+		s.leave(opened)
 		return a, err
 	}
 	m := &model{Passes: passes, opened: opened, lacking: absent}
