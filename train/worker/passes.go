@@ -324,45 +324,53 @@ func (p *Passes) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex
 // fill copies the rows of the ids from a block to a matrix, from a column on. All but the first row of a
 // block that is whole are zero.
 func (p *Passes) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
-	if to.Element == tensor.BFloat16 {
-		halves := to.WriteBFloat16s()
-		p.eachRow(to, ids, func(row, vertex int) {
-			for k, x := range b.row(vertex) {
-				halves[row*to.Cols+from+k] = tensor.RoundBFloat16(x)
-			}
-		})
-		return
-	}
-	floats := to.WriteFloats()
+	write, zeros := writerOf(to), make([]float32, b.Columns)
 	p.eachRow(to, ids, func(row, vertex int) {
-		at := floats[row*to.Cols+from:][:b.Columns]
 		if b.Whole && vertex > 0 {
-			clear(at)
-			return
+			write(row*to.Cols+from, zeros)
+		} else {
+			write(row*to.Cols+from, b.row(vertex))
 		}
-		copy(at, b.row(vertex))
+	})
+}
+
+// spread copies rows of a matrix, from a column on, to the places of the ids in a block.
+func (p *Passes) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
+	read := readerOf(from)
+	p.eachRow(from, ids, func(row, vertex int) {
+		if !b.Whole || vertex == 0 {
+			read(row*from.Cols+first, b.row(vertex))
+		}
 	})
 }
 
 // row is that of a vertex.
 func (b *Block) row(vertex int) []float32 { return b.Values[vertex*b.Columns:][:b.Columns] }
 
-// spread copies rows of a matrix, from a column on, to the places of the ids in a block.
-func (p *Passes) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
-	if from.Element == tensor.BFloat16 {
-		halves := from.ReadBFloat16s()
-		p.eachRow(from, ids, func(row, vertex int) {
-			to := b.row(vertex)
-			for k := range to {
-				to[k] = tensor.FromBFloat16(halves[row*from.Cols+first+k])
-			}
-		})
-		return
+// writerOf copies numbers into a matrix, from an element on.
+func writerOf(m *tensor.Matrix) func(at int, numbers []float32) {
+	if m.Element != tensor.BFloat16 {
+		floats := m.WriteFloats()
+		return func(at int, numbers []float32) { copy(floats[at:], numbers) }
 	}
-	floats := from.ReadFloats()
-	p.eachRow(from, ids, func(row, vertex int) {
-		if !b.Whole || vertex == 0 {
-			copy(b.row(vertex), floats[row*from.Cols+first:])
+	halves := m.WriteBFloat16s()
+	return func(at int, numbers []float32) {
+		for k, x := range numbers {
+			halves[at+k] = tensor.RoundBFloat16(x)
 		}
-	})
+	}
+}
+
+// readerOf copies the elements of a matrix, from one on, into numbers.
+func readerOf(m *tensor.Matrix) func(at int, numbers []float32) {
+	if m.Element != tensor.BFloat16 {
+		floats := m.ReadFloats()
+		return func(at int, numbers []float32) { copy(numbers, floats[at:]) }
+	}
+	halves := m.ReadBFloat16s()
+	return func(at int, numbers []float32) {
+		for k := range numbers {
+			numbers[k] = tensor.FromBFloat16(halves[at+k])
+		}
+	}
 }
