@@ -137,7 +137,8 @@ func (j *Job) limitPasses(ctx context.Context, s *shared) (planned *plan.Plan, e
 }
 
 // Passes divides the graph and starts the workers, which it then describes. The caller closes it. ctx ends
-// the division. lacking says what every pass is given of the edges.
+// the division. lacking says what every pass is given of the edges. Before any work it refuses passes of
+// which the memory limit has no room for one.
 func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err error) {
 	of, s, err := j.beginPasses(ctx, lacking)
 	if err != nil {
