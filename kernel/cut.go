@@ -23,8 +23,11 @@ type tileSizes struct {
 	tile int // the largest tile
 }
 
+// TiledFrom is the number of bytes of the smallest matrix that is tiled.
+const TiledFrom = 64 << 20
+
 // usualTiles fit a last-level cache of 32 MB: a tile takes half of it. With a smaller cache tiles gain less.
-var usualTiles = tileSizes{from: 64 << 20, tile: 16 << 20}
+var usualTiles = tileSizes{from: TiledFrom, tile: 16 << 20}
 
 const (
 	// tileColumns is the number of columns of a tile. With fewer columns there are more passes over the

@@ -185,8 +185,8 @@ func TestEachNetwork(t *testing.T) {
 }
 
 // TestMemoryOfCutSums: where sums may be divided among threads, the plan is what a run takes, whether this
-// computer divides them or not. A limit that only their scratch exceeds keeps them whole. That takes less
-// memory and gives the same bits.
+// computer divides them or not. A limit that only their scratch exceeds keeps them whole, and no other does.
+// That takes less memory and gives the same bits.
 func TestMemoryOfCutSums(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.Uniform, Vertices: 1 << 17, Degree: 6, Directed: true, Features: 8, Classes: 4,
@@ -202,6 +202,14 @@ func TestMemoryOfCutSums(t *testing.T) {
 	got, less := planAndRun(t, limited)
 	if less >= planned || !slices.Equal(got.Logits, want.Logits) {
 		t.Errorf("with a limit of %d bytes the run takes %d", o.MemoryLimit, less)
+	}
+	o.Recompute = setting.RecomputeNone
+	need := setting.Bytes(planned)
+	for limit, uncut := range map[setting.Bytes]bool{0: false, 1: true, need - 1: true, need: false} {
+		o.MemoryLimit = limit
+		if got := planOf(t, g, o); got.Uncut != uncut {
+			t.Errorf("at %d of %d bytes: %v", limit, need, got.Uncut)
+		}
 	}
 }
 

@@ -196,24 +196,6 @@ func TestPlannedLaunches(t *testing.T) {
 	}
 }
 
-// TestPlanWithoutScratch: the scratch that makes sums faster is left out where the plan passes the limit, and
-// not at the limit or without one.
-func TestPlanWithoutScratch(t *testing.T) {
-	g, o := tangled(t), networks()["gcn"]
-	o.Recompute = setting.RecomputeNone
-	p := planOf(t, g, o)
-	need := setting.Bytes(p.PeakTensorBytes[0] + p.GraphBytes[0])
-	if p.Uncut {
-		t.Error("without a limit")
-	}
-	for limit, uncut := range map[setting.Bytes]bool{1: true, need - 1: true, need: false, need + 1: false} {
-		o.MemoryLimit = limit
-		if got := planOf(t, g, o); got.Uncut != uncut {
-			t.Errorf("at %d of %d bytes: %v", limit, need, got.Uncut)
-		}
-	}
-}
-
 // TestPlannedChunks: chunks hold the vertices among them, so that the largest is at least as large as their
 // mean and the smallest at most.
 func TestPlannedChunks(t *testing.T) {

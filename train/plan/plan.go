@@ -221,14 +221,17 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 // save plans the workers of this process, with the first savings that meet a limit in bytes, or those that
 // need the least; 0 is no limit.
 func (p *Plan) save(ctx context.Context, in Inputs, limit int64) error {
-	least := int64(math.MaxInt64)
+	least, needs := int64(math.MaxInt64), int64(0)
 	for _, in.Savings = range in.savings() {
+		if in.savesNothing(needs) {
+			continue
+		}
 		workers, err := in.own(ctx)
 		if err != nil {
 			return err
 		}
 		p.recomputes = p.recomputes || in.Savings.Recompute
-		needs := most(workers)
+		needs = most(workers)
 		if needs <= least {
 			least, p.Savings, p.Workers = needs, in.Savings, workers
 		}
@@ -354,11 +357,13 @@ func (in Inputs) limited(ctx context.Context) (Inputs, error) {
 // that may, if there is a disk.
 func (in Inputs) tightest(ctx context.Context) (tight Inputs, needs int64, err error) {
 	needs = math.MaxInt64
-	for _, savings := range in.savings() {
-		in.Savings = savings
+	memory := int64(0)
+	for _, in.Savings = range in.savings() {
+		if in.savesNothing(memory) {
+			continue
+		}
 		resting := in.with(least, in.Offload)
-		_, memory, err := resting.largest(ctx)
-		if err != nil {
+		if _, memory, err = resting.largest(ctx); err != nil {
 			return tight, 0, err
 		}
 		if memory < needs {
@@ -584,6 +589,12 @@ func (in *Inputs) savings() (list []worker.Savings) {
 			worker.Savings{Recompute: recompute, Uncut: true})
 	}
 	return list
+}
+
+// savesNothing reports whether the plan would be the one before it in savings, of which workers need so many
+// bytes at most: too few for a matrix that is tiled. A card tiles none.
+func (in *Inputs) savesNothing(needed int64) bool {
+	return in.Savings.Uncut && (needed < kernel.TiledFrom || in.Card != nil)
 }
 
 // most is the largest memory of a worker, for tensors and graph.
