@@ -113,7 +113,7 @@ func play(role string) int {
 	switch name {
 	case "suite", "parts":
 		if name == "parts" {
-			partBytes = 300
+			partBytes = 1000
 		}
 		report("library", ofLauncher())
 		commtest.RunAsRank(t, report)
