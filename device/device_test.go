@@ -21,20 +21,20 @@ import (
 	_ "weft/kernel" // whose headers the kernels include
 )
 
-var libraries string // folder of what tests compile
+var libraries string // folder of what tests compile; "": nothing. Processes that end by a line compile nothing.
 
 func TestMain(m *testing.M) {
-	folder, err := os.MkdirTemp("", "weft-device")
-	if err != nil {
-		panic(err)
-	}
-	libraries = folder
 	status := m.Run()
-	_ = os.RemoveAll(folder)
+	_ = os.RemoveAll(libraries)
 	os.Exit(status)
 }
 
 var buildLibrary = sync.OnceValue(func() error {
+	folder, err := os.MkdirTemp("", "weft-device")
+	if err != nil {
+		return err
+	}
+	libraries = folder
 	build := exec.Command("oncpu/build", filepath.Join(libraries, "libcuda.so"), "device/oncpu/testdata")
 	build.Env = append(os.Environ(), "CXXFLAGS=-O1 -fsanitize=alignment")
 	said, err := build.CombinedOutput()
