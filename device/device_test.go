@@ -21,7 +21,8 @@ import (
 	_ "weft/kernel" // whose headers the kernels include
 )
 
-var libraries string // folder of what tests compile; "": nothing. Processes that end by a line compile nothing.
+// libraries is the folder of what tests compile; "": nothing, as in processes that end by a line.
+var libraries string
 
 func TestMain(m *testing.M) {
 	status := m.Run()
