@@ -65,7 +65,7 @@ func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 }
 
 // Biased is Forward for x + bias, a row that may be nil. With the batch's statistics y does not depend on the
-// bias, and so its gradient is 0, without rounding.
+// bias, and so its gradient is 0, without rounding. With the running ones it has a gradient.
 func (b *BatchNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation,
 	mask kernel.Mask,
 ) *autograd.Var {
@@ -75,6 +75,12 @@ func (b *BatchNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation
 	}
 	if x.Tape().Training || b.runningMean == nil {
 		return b.forward(x, use, act, mask, b.batch(x, added))
+	}
+	if bias != nil && bias.Wants() {
+		if use == LeaveWhole {
+			x = autograd.Copy(x)
+		}
+		x, use, added = autograd.Finish(x, bias, kernel.Identity, kernel.Mask{}), GiveAway, make([]float64, x.Cols())
 	}
 	return b.forward(x, use, act, mask, b.running(added))
 }

@@ -3,17 +3,24 @@ package train
 import (
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/require"
+	"weft/kernel"
 	"weft/nn"
 	"weft/train/worker"
 )
 
 // passesOfEdges are passes of two layers: messages that read edges' weights and features, and weighted sums.
 func passesOfEdges(t *testing.T, g *graph.Graph, parallel string) (p *Passes, values nn.State) {
+	t.Helper()
+	return passesOfJob(t, &Job{Graph: g}, parallel)
+}
+
+func passesOfJob(t *testing.T, j *Job, parallel string) (p *Passes, values nn.State) {
 	t.Helper()
 	shapes := map[string][]int{"v": {4, 13}, "u": {4, 3}, "w": {3, 4}}
 	o := programOptions(t, shapes, `"operations":[
@@ -27,7 +34,8 @@ func passesOfEdges(t *testing.T, g *graph.Graph, parallel string) (p *Passes, va
 		{"op":"parameter","name":"w"},{"op":"linear","in":[14,15]}],"output":16`)
 	o.Parallel, o.Threads = parallel, 1
 	require.NoError(t, o.Exactly())
-	p, err := (&Job{Graph: g, Options: o}).Passes(t.Context())
+	j.Options = o
+	p, err := j.Passes(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, p.Close()) })
 	values = nn.State{}
@@ -117,5 +125,34 @@ func TestPassesOfEdges(t *testing.T) {
 			worker.Forward{Recording: true, Edges: []worker.Edges{given}})
 		require.NoError(t, p.Drop(dropped.number))
 		assert.Equal(t, before, live(t, p), "%s: bytes after all passes", parallel)
+	}
+}
+
+// TestRowsOfPasses: the rows that are asked for are those of all; an inference of few rows goes along few edges.
+func TestRowsOfPasses(t *testing.T) {
+	g := tangle(t, 400, 40)
+	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2"} {
+		var entries atomic.Int64
+		p, values := passesOfJob(t, &Job{Graph: g, Watch: func(c kernel.Call, run func()) {
+			entries.Add(int64(c.Entries))
+			run()
+		}}, parallel)
+		whole := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{}).output
+		all := entries.Swap(0)
+		rows := []int32{2, 91, 333}
+		output := make([]float32, 3*len(rows))
+		ask := worker.Forward{Values: values, Rows: rows, Output: []worker.Block{{Columns: 3, Values: output}}}
+		require.NoError(t, p.Forward(ask))
+		n := p.Types[0].Vertices
+		for k, v := range rows {
+			want := []float32{whole[v], whole[n+2*int(v)], whole[n+2*int(v)+1]}
+			for c := range want {
+				assert.Near(t, float64(want[c]), float64(output[3*k+c]), 1e-5, "%s: vertex %d", parallel, v)
+			}
+		}
+		few := entries.Load()
+		if saves := parallel != "tensor=2"; saves != (few < all/3) {
+			t.Errorf("%s: %d entries of sparse products, and %d of all rows", parallel, few, all)
+		}
 	}
 }

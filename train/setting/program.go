@@ -98,14 +98,22 @@ func (o *Options) OverAll() string {
 	switch {
 	case gnn.OverAll(o.Norm) && o.Uses("norm"):
 		return "--norm " + o.Norm
-	case o.Program.has(overAll...):
+	case o.Program.readsAll():
 		return "--program " + o.Program.Path
 	}
 	return ""
 }
 
-// overAll are the operations of a program over all vertices, in training and in evaluation.
+// overAll are the operations of a program that add up all vertices, in training and in evaluation.
 var overAll = []string{"row_sum", "row_mean"}
+
+// readsAll reports whether each row of the output depends on all vertices, in evaluation, too.
+func (p Program) readsAll() bool {
+	return p.has(append([]string{"row_max", "row_min"}, overAll...)...) ||
+		p.Program != nil && slices.ContainsFunc(p.Operations, func(o program.Operation) bool {
+			return o.Op == "batch_norm" && o.Mean == ""
+		})
+}
 
 // Blocks describes the model: the program, or the one that is known by name.
 func (r *Resolved) Blocks(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, error) {

@@ -21,7 +21,8 @@ import (
 type Passes struct {
 	*Worker
 	engine  engine.Engine
-	epoch   int // passes in training
+	config  engine.Config // of the engine
+	epoch   int           // passes in training
 	live    map[int]*livePass
 	values  *values
 	forward Tally // of the last forward pass that records
@@ -36,6 +37,7 @@ type values struct {
 // livePass is a pass that may be run backward.
 type livePass struct {
 	engine.Pass
+	places  []int32 // of the output's rows, as places gives them
 	call    engine.Call
 	values  *values
 	buffers [][]float32 // before the pass
@@ -53,6 +55,8 @@ type Forward struct {
 	Features  []Given // by vertex type; nil: all are the graph's
 	Edges     []Edges // of those relations of which it has edges of its own
 	Output    []Block // that follow each other in the output's columns
+	// Rows are the vertices whose rows Output has, each once, ascending; nil: all.
+	Rows []int32
 }
 
 // Given are values in place of the graph's.
@@ -87,7 +91,7 @@ func NewPasses(c Config, team *kernel.Team, world *comm.Comm, share *partition.S
 		return nil, err
 	}
 	e.Training = true
-	p := &Passes{Worker: w, live: map[int]*livePass{}, values: &values{}}
+	p := &Passes{Worker: w, config: e, live: map[int]*livePass{}, values: &values{}}
 	if p.engine, err = engine.New(e); err != nil {
 		return nil, err
 	}
@@ -133,6 +137,10 @@ func (p *Passes) Forward(f Forward) error {
 			"a pass in evaluation has its own: call it under torch.no_grad, or take --chunks %d", p.Chunks,
 			p.Groups.Mesh.Partitions)}
 	}
+	if p.isOfSome(&f) {
+		p.give(&f)
+		return p.forwardSome(&f)
+	}
 	if f.Training {
 		p.epoch++
 	}
@@ -146,8 +154,9 @@ func (p *Passes) Forward(f Forward) error {
 	buffers := p.Params.BufferValues()
 	pass := p.engine.Forward(call)
 	output, from := pass.Output().Value(), 0
+	places := p.places(f.Rows, output.Rows)
 	for _, b := range f.Output {
-		p.spread(b, output, from, p.engine.Vertices())
+		p.spread(b, output, from, p.placesOf(b, places))
 		from += b.Columns
 	}
 	if f.Training {
@@ -156,7 +165,7 @@ func (p *Passes) Forward(f Forward) error {
 			p.Params.TakeBuffers(f.Values)
 		}
 	}
-	live := &livePass{pass, call, p.values, buffers}
+	live := &livePass{pass, places, call, p.values, buffers}
 	live.values.users++
 	if tally := ends(); f.Recording {
 		p.forward = tally
@@ -233,7 +242,7 @@ func (p *Passes) Backward(b Backward) error {
 	grad := p.Team.Memory.New(tensor.Gradients, output.Rows, output.Cols)
 	from := 0
 	for _, block := range b.Output {
-		p.fill(grad, from, block, p.engine.Vertices())
+		p.fill(grad, from, block, p.placesOf(block, live.places))
 		from += block.Columns
 	}
 	var grads []*tensor.Matrix
@@ -308,7 +317,7 @@ func (p *Passes) speaks() bool { return p.Groups.Replicas.Rank() == 0 }
 const rowsOfPart = 256
 
 // eachRow calls copyRow for each of a matrix's rows, on the team's threads, and gives it that row's place
-// among the rows of all vertices. ids are the vertices of the matrix's rows; nil: row v is vertex v.
+// among those of a block. ids are the places, as the vertices of the matrix's rows; nil: row v is vertex v.
 func (p *Passes) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex int)) {
 	p.Team.Parallel((m.Rows+rowsOfPart-1)/rowsOfPart, func(part int) {
 		for row := part * rowsOfPart; row < min((part+1)*rowsOfPart, m.Rows); row++ {
@@ -321,12 +330,12 @@ func (p *Passes) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex
 	})
 }
 
-// fill copies the rows of the ids from a block to a matrix, from a column on. All but the first row of a
-// block that is whole are zero.
+// fill copies the rows of the ids from a block to a matrix, from a column on. Rows that the block does not
+// have are zero, and so are all but the first of a block that is whole.
 func (p *Passes) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
 	write, zeros := writerOf(to), make([]float32, b.Columns)
 	p.eachRow(to, ids, func(row, vertex int) {
-		if b.Whole && vertex > 0 {
+		if b.Whole && vertex > 0 || vertex == noRow {
 			write(row*to.Cols+from, zeros)
 		} else {
 			write(row*to.Cols+from, b.row(vertex))
@@ -338,7 +347,7 @@ func (p *Passes) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
 func (p *Passes) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
 	read := readerOf(from)
 	p.eachRow(from, ids, func(row, vertex int) {
-		if !b.Whole || vertex == 0 {
+		if vertex != noRow && (!b.Whole || vertex == 0) {
 			read(row*from.Cols+first, b.row(vertex))
 		}
 	})

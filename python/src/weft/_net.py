@@ -246,7 +246,6 @@ class Model:
             {"columns": math.prod(shape), "whole": whole}
             for shape, whole in zip(self.outputs.shapes, self.outputs.whole)
         ]
-        self.sizes = [(1 if of["whole"] else self.types[0].vertices) * of["columns"] for of in self.blocks]
         self.reached = _reached_by(program, len(self.blocks))
 
     def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
@@ -366,6 +365,7 @@ class Net(nn.Module):  # type: ignore[misc]
         edges: Any = None,
         edge_weight: Any = None,
         edge_attr: Any = None,
+        rows: Tensor | None = None,
         samples: bool = False,
     ) -> Any:
         """What the module returns for the graph.
@@ -376,6 +376,9 @@ class Net(nn.Module):  # type: ignore[misc]
                 graph had no others. Self loops that the module adds stay.
             edge_weight: E floats in place of the graph's weights, in that order.
             edge_attr: E × D floats in place of the graph's features of edges, in that order.
+            rows: numbers of vertices, or V truth values: outputs have the rows of these alone, as ``net()[rows]``. In
+                evaluation without gradients no others are computed but those that they depend on, along the graph
+                axis of a graph's own features and edges.
             samples: each of the S has a pass of its own, one after the other; the outputs are stacked.
 
         Raises:
@@ -385,7 +388,7 @@ class Net(nn.Module):  # type: ignore[misc]
         if samples:
             if not isinstance(x, Tensor) or x.dim() != 3 or len(x) == 0:
                 raise Refused("samples: x is S × V × F: a matrix of features for each sample")
-            given = {"edges": edges, "edge_weight": edge_weight, "edge_attr": edge_attr}
+            given = {"edges": edges, "edge_weight": edge_weight, "edge_attr": edge_attr, "rows": rows}
             of = [tree_flatten(self.forward(one, **given)) for one in x]
             return tree_unflatten(
                 [torch.stack(made) for made in zip(*(leaves for leaves, _ in of))], of[0][1]
@@ -394,7 +397,7 @@ class Net(nn.Module):  # type: ignore[misc]
         model = self._divided.model(self.module, self._divided.edges.reads(of_edges))
         self._divided.edges.check_read(model.traced, of_edges)
         inputs = [*([] if x is None else [_features(x, model)]), *of_edges]
-        made = passed(model, self._state(model), self.training, inputs)
+        made = passed(model, self._state(model), self.training, inputs, rows)
         return tree_unflatten(made, model.outputs.tree)
 
     def memory(self) -> dict[str, Any]:

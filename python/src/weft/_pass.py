@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
@@ -34,16 +35,47 @@ _NO_FUNCTION = (
 )
 
 
-def passed(model: Model, state: dict[str, Tensor], training: bool, inputs: Sequence[Input]) -> list[Tensor]:
-    """The outputs of a pass, which are differentiable in the inputs and in the parameters of the state."""
+def passed(
+    model: Model,
+    state: dict[str, Tensor],
+    training: bool,
+    inputs: Sequence[Input],
+    rows: Tensor | None = None,
+) -> list[Tensor]:
+    """The outputs of a pass, which are differentiable in the inputs and in the parameters of the state.
+
+    rows: the vertices whose rows they have, as an index; None: all.
+    """
+    listed, places = (None, None) if rows is None else _listed(rows, model.types[0].vertices)
     tensors = [*(of.values for of in inputs), *(state[name] for name in model.parameters)]
     if torch._C._are_functorch_transforms_active():
         raise Refused(f"torch.func: {_NO_FUNCTION}")
     if torch.jit.is_tracing() or any(isinstance(of, FakeTensor) for of in tensors):
         raise Refused(f"torch.export and torch.jit.trace: {NOT_EXPORTED}")
     gradient = torch.is_grad_enabled() and any(of.requires_grad for of in tensors)
-    call = _Call(model, state, training, gradient, [(of.of, of.type) for of in inputs])
-    return list(_Pass.apply(call, *tensors))
+    call = _Call(model, state, training, gradient, [(of.of, of.type) for of in inputs], listed)
+    made = list(_Pass.apply(call, *tensors))
+    if places is None:
+        return made
+    return [of if block["whole"] else of[places.to(of.device)] for of, block in zip(made, model.blocks)]
+
+
+def _listed(rows: Tensor, vertices: int) -> tuple[Tensor, Tensor | None]:
+    """The vertices that an index chooses, int32 and ascending, and where those of the index are among them; None:
+    they are the same."""
+    kind = f"{rows.dtype} {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
+    if not isinstance(rows, Tensor) or rows.dim() != 1 or rows.is_floating_point() or rows.is_complex():
+        raise Refused(f"rows: is {kind}: give numbers of vertices, or {vertices} truth values")
+    if rows.dtype == torch.bool and len(rows) != vertices:
+        raise Refused(f"rows: is {kind}: give {vertices} truth values, or numbers of vertices")
+    index = rows.detach().cpu()
+    index = index.nonzero()[:, 0] if rows.dtype == torch.bool else index.long()
+    if len(index) and not (-vertices <= int(index.min()) and int(index.max()) < vertices):
+        raise Refused(f"rows: has vertices {int(index.min())} to {int(index.max())}, and there are {vertices}")
+    found, places = torch.unique(index % vertices, return_inverse=True)
+    if len(found) == 0:
+        return torch.zeros(1, dtype=torch.int32), places
+    return found.int(), None if torch.equal(places, torch.arange(len(index))) else places
 
 
 class _Call:
@@ -56,10 +88,12 @@ class _Call:
         training: bool,
         gradient: bool,
         given: list[tuple[str, int]],
+        listed: Tensor | None,
     ) -> None:
         self.model, self.training, self.gradient = model, training, gradient
         self.state = state
         self.given = given  # what the inputs are
+        self.listed = listed  # the vertices whose rows are asked for, int32 and ascending; None: all
         self.differentiable = [False] * len(given)
         self.device = torch.device("cpu")
 
@@ -78,7 +112,13 @@ class _Call:
         # What is given of edges is read until the pass ends.
         self.held = [memory for memory, (of, _) in zip(given, self.given) if of != "features"]
         self.differentiable = [self.gradient and of.requires_grad for of in inputs]
-        output = model.program.memory(sum(model.sizes))
+        output = model.program.memory(sum(self.sizes()))
+        listed = {}
+        if self.listed is not None:
+            rows = model.program.memory(len(self.listed))
+            rows.numbers.view(np.int32)[: len(self.listed)] = self.listed.numpy()
+            self.held.append(rows)
+            listed = self.rows_of = {"rows": rows.number, "listed": len(self.listed)}
         seed = 0
         if self.training and model.draws:
             seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
@@ -95,6 +135,7 @@ class _Call:
             seed=seed,
             training=self.training,
             recording=self.gradient,
+            **listed,
         )
         if self.training:
             self.keep(floats, answer)
@@ -127,11 +168,19 @@ class _Call:
     def rows(self, memory: _calls.Memory) -> list[Tensor]:
         """The outputs, or their gradients, in shared memory."""
         found, at = [], 0
-        for size, shape, of in zip(self.model.sizes, self.model.outputs.shapes, self.model.blocks):
-            rows = shape if of["whole"] else (self.model.types[0].vertices, *shape)
+        for size, shape, of in zip(self.sizes(), self.model.outputs.shapes, self.model.blocks):
+            rows = shape if of["whole"] else (self.count(), *shape)
             found.append(torch.from_numpy(memory.numbers[at : at + size].reshape(rows)))
             at += size
         return found
+
+    def count(self) -> int:
+        """How many rows of vertices the outputs have."""
+        return self.model.types[0].vertices if self.listed is None else len(self.listed)
+
+    def sizes(self) -> list[int]:
+        """The numbers of each output."""
+        return [(1 if of["whole"] else self.count()) * of["columns"] for of in self.model.blocks]
 
     def place(self, of: Tensor) -> Tensor:
         return of if self.device.type == "cpu" else of.to(self.device)
@@ -141,7 +190,7 @@ class _Call:
     ) -> tuple[list[Tensor | None], dict[str, Tensor]]:
         """The gradients of the inputs, and of the parameters by their names."""
         model = self.model
-        memory = model.program.memory(sum(model.sizes))
+        memory = model.program.memory(sum(self.sizes()))
         for to, grad in zip(self.rows(memory), grads):
             if grad is None:
                 to.zero_()
@@ -156,6 +205,7 @@ class _Call:
             values=values.number,
             inputs=self.inputs(given),
             again=again,
+            **({} if self.listed is None else self.rows_of),
         )
         if not again:
             model.program.passes.forget(self.watched)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv, GraphConv, MessagePassing, SAGEConv
+from torch_geometric.nn import GATConv, GCNConv, GraphConv, GraphNorm, MessagePassing, SAGEConv
 
 import weft
 
@@ -254,6 +254,51 @@ def test_samples_and_none() -> None:
         assert torch.allclose(net(edges=none), module(X, ENDS[:, none]), atol=1e-5)
 
 
+class Normed(nn.Module):  # type: ignore[misc]
+    """A norm of all vertices, or of each, and two outputs."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = SAGEConv(WIDTH, 8), norm, GCNConv(8, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        h = torch.tanh(self.norm(self.first(x, edge_index)))
+        return self.last(h, edge_index), h
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_rows(mesh: str) -> None:
+    """Rows that are asked for are those of all rows: in an inference, in training, with gradients and in a batch."""
+    setting, _, count = mesh.partition("=")
+    settings: Any = {setting: count} if setting == "partitions" else {"parallel": mesh}
+    torch.manual_seed(1)
+    index = torch.cat([torch.randint(-V, V, (20,)), torch.tensor([V - 1, 3, 3])])
+    for norm in (nn.BatchNorm1d(8), GraphNorm(8)):
+        module = Normed(norm)
+        net = weft.compile(module, GRAPHS["plain"], **settings)
+        net(X + 1)  # which moves the running statistics
+        exact = copy.deepcopy(module).double()
+        for mode in (True, False):
+            net.train(mode), exact.train(mode)
+            for rows in (index, torch.arange(V) % 5 == 0, torch.tensor([], dtype=torch.long)):
+                net.zero_grad(), exact.zero_grad()
+                of = ((net(rows=rows), net), ([made[rows] for made in exact(X.double(), ENDS)], exact))
+                for (logits, hidden), _ in of:
+                    (logits.pow(2).sum() + hidden.sin().sum()).backward()
+                for ours, theirs in zip(of[0][0], of[1][0]):
+                    assert torch.allclose(ours.double(), theirs, atol=1e-5)
+                for p, q in zip(net.parameters(), exact.parameters()):
+                    assert torch.allclose(p.grad.double(), q.grad, rtol=1e-4, atol=1e-5)
+        with torch.no_grad():
+            for rows in (index, index[:1], index[:0]):
+                for ours, theirs in zip(net(rows=rows), exact(X.double(), ENDS)):
+                    assert torch.allclose(ours.double(), theirs[rows], atol=1e-5)
+    kept = torch.arange(E) % 3 > 0
+    with torch.no_grad():
+        assert torch.allclose(net(rows=index, edges=kept)[0], exact(X.double(), ENDS[:, kept])[0][index].float(), atol=1e-5)
+        assert torch.allclose(net(2 * X, rows=index)[0], exact(2 * X.double(), ENDS)[0][index].float(), atol=1e-5)
+
+
 def test_refused() -> None:
     plain = weft.compile(made("gcn"), GRAPHS["plain"])
     weighted = weft.compile(made("weighted"), GRAPHS["weights"])
@@ -269,6 +314,10 @@ def test_refused() -> None:
         (weighted, {"edge_weight": torch.ones(E, 1)}, f"edge_weight: is torch.float32 .{E}, 1.: give {E} floats"),
         (weighted, {"edge_weight": torch.ones(E, dtype=torch.long)}, "edge_weight: is torch.int64"),
         (featured, {}, "forward takes edge_attr, which the graph lacks: give edge_attr"),
+        (plain, {"rows": torch.ones(3)}, f"rows: is torch.float32 .3,.: give numbers of vertices, or {V} truth"),
+        (plain, {"rows": torch.ones(3, dtype=torch.bool)}, f"rows: is torch.bool .3,.: give {V} truth values"),
+        (plain, {"rows": torch.tensor([0, V])}, f"rows: has vertices 0 to {V}, and there are {V}"),
+        (plain, {"rows": 3}, "rows: is int: give numbers of vertices"),
         (attributes, {"edge_attr": torch.ones(E, 3)}, f"give floats of {E} edges × 2 features"),
     ):
         with pytest.raises(weft.Refused, match=why):

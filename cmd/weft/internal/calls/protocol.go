@@ -16,10 +16,11 @@
 //	            → planned, types            plans the passes of a loop that live together
 //	map       memory, bytes               maps a file that comes with the request, shared by both
 //	unmap     memory
-//	forward   net, pass, values, counters, output, blocks, inputs (of, type, memory, differentiable), seed,
-//	          training, recording
+//	forward   net, pass, values, counters, output, blocks, inputs (of, type, memory, differentiable), rows?, listed,
+//	          seed, training, recording
 //	            → counters
-//	backward  net, pass, output, blocks, values, inputs (of, type, memory), again
+//	backward  net, pass, output, blocks, values, inputs (of, type, memory), rows?, listed,
+//	          again
 //	close     net
 //	usage     net                         → usage, of memory since open, of all else in the last pass
 //	trace     net, path?                  records passes from now on; with a path writes what is recorded
@@ -40,8 +41,8 @@
 // lacking says what all passes are given of relations, as the graph has none: columns of features, and
 // whether there are weights. backward has those inputs that are differentiable, whose gradients go to their
 // memory. output has the blocks of the output's columns, one behind the other, in backward their gradients. A
-// block has a row for each vertex, and one row if it is whole. counters are the numbers of integer buffers.
-// again has the pass stay as it is.
+// block has a row for each vertex, or for each of those listed in the memory of rows (int32, ascending), and
+// one row if it is whole. counters are the numbers of integer buffers. again has the pass stay as it is.
 package calls
 
 import (
@@ -79,6 +80,8 @@ type request struct {
 	Counters  []int64   `json:"counters"`
 	Inputs    []input   `json:"inputs"`
 	Output    int       `json:"output"`
+	Rows      int       `json:"rows"`   // memory; 0: none
+	Listed    int       `json:"listed"` // how many rows
 	Blocks    []block   `json:"blocks"`
 	Again     bool      `json:"again"`
 	Pass      int       `json:"pass"`

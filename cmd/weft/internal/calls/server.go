@@ -348,6 +348,9 @@ func (s *server) tensors(m *model, memory, count int, counters []int64) (nn.Stat
 // blocks are those of the output in memory.
 func (s *server) blocks(m *model, r *request) (blocks []worker.Block, err error) {
 	total, columns, vertices := 0, 0, m.Types[0].Vertices
+	if r.Rows > 0 {
+		vertices = r.Listed
+	}
 	for _, b := range r.Blocks {
 		rows := vertices
 		if b.Whole {
@@ -434,6 +437,25 @@ func (s *server) edges(m *model, given []worker.Edges, in input) ([]worker.Edges
 	return given, err
 }
 
+// rows are the vertices whose rows are asked for; nil: all.
+func (s *server) rows(m *model, r *request) ([]int32, error) {
+	if r.Rows == 0 {
+		return nil, nil
+	}
+	words, err := s.numbers(r.Rows, r.Listed)
+	if err != nil {
+		return nil, err
+	}
+	rows := slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(words))), len(words)))
+	for k, v := range rows {
+		if v < 0 || int(v) >= m.Types[0].Vertices || k > 0 && v <= rows[k-1] {
+			return nil, refusal.Errorf("rows: entry %d, vertex %d, is none of %d, or not above the one before", k, v,
+				m.Types[0].Vertices)
+		}
+	}
+	return rows, nil
+}
+
 // given is an input of so many numbers.
 func (s *server) given(in input, count int) (worker.Given, error) {
 	values, err := s.numbers(in.Memory, count)
@@ -473,6 +495,9 @@ func (s *server) forward(m *model, r *request) (a answer, err error) {
 		return a, err
 	}
 	if f.Output, err = s.blocks(m, r); err != nil {
+		return a, err
+	}
+	if f.Rows, err = s.rows(m, r); err != nil {
 		return a, err
 	}
 	if f.Features, f.Edges, err = s.inputs(m, r); err != nil {

@@ -1,0 +1,71 @@
+package worker
+
+import (
+	"slices"
+
+	"weft/kernel"
+	"weft/parallel/sar"
+	"weft/tensor"
+	"weft/train/engine"
+)
+
+// noRow is the place of a row that a block does not have.
+const noRow = -1
+
+// places are those of this worker's n rows of the output among listed vertices, which ascend; nil: those of
+// all vertices.
+func (p *Passes) places(listed []int32, n int) []int32 {
+	ids := p.engine.Vertices()
+	if listed == nil {
+		return ids
+	}
+	places := make([]int32, n)
+	for row := range places {
+		vertex := int32(row)
+		if ids != nil {
+			vertex = ids[row]
+		}
+		place, found := slices.BinarySearch(listed, vertex)
+		if places[row] = int32(place); !found {
+			places[row] = noRow
+		}
+	}
+	return places
+}
+
+// placesOf are those of the output's rows in a block: one that is whole has the row of the first vertex.
+func (p *Passes) placesOf(b Block, places []int32) []int32 {
+	if b.Whole {
+		return p.engine.Vertices()
+	}
+	return places
+}
+
+// isOfSome reports whether a pass is an inference that computes no rows but those that its output depends on:
+// along the graph axis, of the graph's features and edges.
+func (p *Passes) isOfSome(f *Forward) bool {
+	return f.Rows != nil && !f.Training && !f.Recording && f.Features == nil && f.Edges == nil &&
+		!slices.ContainsFunc(f.Output, func(b Block) bool { return b.Whole }) &&
+		p.CheckSome() == nil && !p.TakesTurns() && !p.OnCard()
+}
+
+// forwardSome computes the rows of an output over their message-flow graph.
+func (p *Passes) forwardSome(f *Forward) error {
+	c := p.config
+	c.Team = kernel.NewTeam(p.Team.Threads(), tensor.NewMeter())
+	defer c.Team.Memory.Close()
+	c.Team.Storage, c.Team.Uncut = p.Team.Storage, p.Team.Uncut
+	c.Team.Watch, c.Team.Waits = p.Team.Watch, p.Team.Waits
+	reaches := engine.Reaches(p.Blocks, sar.SchemaOf(p.Share))
+	some, err := engine.NewMFG(c, f.Rows, &engine.Loaded{Params: p.Params, Reaches: reaches})
+	if err != nil {
+		return err
+	}
+	output, from := some.Infer(0), 0
+	for _, b := range f.Output {
+		p.spread(b, output.Value(), from, some.Vertices())
+		from += b.Columns
+	}
+	output.Drop()
+	return nil
+}
