@@ -80,7 +80,8 @@ func (b *BatchNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation
 		if use == LeaveWhole {
 			x = autograd.Copy(x)
 		}
-		x, use, added = autograd.Finish(x, bias, kernel.Identity, kernel.Mask{}), GiveAway, make([]float64, x.Cols())
+		x, use = autograd.Finish(x, bias, kernel.Identity, kernel.Mask{}), GiveAway
+		clear(added)
 	}
 	return b.forward(x, use, act, mask, b.running(added))
 }

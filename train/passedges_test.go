@@ -128,7 +128,8 @@ func TestPassesOfEdges(t *testing.T) {
 	}
 }
 
-// TestRowsOfPasses: the rows that are asked for are those of all; an inference of few rows goes along few edges.
+// TestRowsOfPasses: the rows that are asked for are those of all; an inference of few rows goes along few
+// edges.
 func TestRowsOfPasses(t *testing.T) {
 	g := tangle(t, 400, 40)
 	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2"} {
@@ -141,7 +142,8 @@ func TestRowsOfPasses(t *testing.T) {
 		all := entries.Swap(0)
 		rows := []int32{2, 91, 333}
 		output := make([]float32, 3*len(rows))
-		ask := worker.Forward{Values: values, Rows: rows, Output: []worker.Block{{Columns: 3, Values: output}}}
+		ask := worker.Forward{Values: values, Rows: rows}
+		ask.Output = []worker.Block{{Columns: 3, Values: output}}
 		require.NoError(t, p.Forward(ask))
 		n := p.Types[0].Vertices
 		for k, v := range rows {

@@ -16,8 +16,8 @@
 //	            → planned, types            plans the passes of a loop that live together
 //	map       memory, bytes               maps a file that comes with the request, shared by both
 //	unmap     memory
-//	forward   net, pass, values, counters, output, blocks, inputs (of, type, memory, differentiable), rows?, listed,
-//	          seed, training, recording
+//	forward   net, pass, values, counters, output, blocks, inputs (of, type, memory, differentiable), rows?,
+//	          listed, seed, training, recording
 //	            → counters
 //	backward  net, pass, output, blocks, values, inputs (of, type, memory), rows?, listed,
 //	          again
