@@ -39,26 +39,36 @@ func (s State) Vars() (vars []*autograd.Var) {
 // tape returns the tape of the state's values.
 func (s State) tape() *autograd.Tape { return s.Vars()[0].Tape() }
 
-// Output returns the rows of some vertex types, below each other, and drops the rest of the state. Without
-// types it returns those of the first.
-func (s State) Output(kinds ...int) *autograd.Var {
+// Outputs returns the rows of some vertex types, and drops the rest of the state. Without types it returns
+// those of the first.
+func (s State) Outputs(kinds ...int) (outputs []*autograd.Var) {
 	if len(kinds) == 0 {
 		kinds = []int{0}
 	}
-	var read []*autograd.Var
 	for _, kind := range kinds {
-		read = append(read, s.Rows[kind])
-	}
-	output := read[0]
-	if len(read) > 1 {
-		output = autograd.Stack(read...)
+		outputs = append(outputs, s.Rows[kind])
 	}
 	for _, v := range s.Vars() {
-		if v != output {
+		if !slices.Contains(outputs, v) {
 			v.Drop()
 		}
 	}
-	return output
+	return outputs
+}
+
+// Output is Outputs below each other.
+func (s State) Output(kinds ...int) *autograd.Var { return Below(s.Outputs(kinds...)) }
+
+// Below puts the rows of values below each other, and drops them unless there is one.
+func Below(values []*autograd.Var) *autograd.Var {
+	if len(values) == 1 {
+		return values[0]
+	}
+	all := autograd.Stack(values...)
+	for _, v := range values {
+		v.Drop()
+	}
+	return all
 }
 
 // Block is one step of a model.

@@ -194,6 +194,25 @@ func (s *Share) Arrange(types []*columns.Arrangement) {
 	}
 }
 
+// Given has vertex types without features, by their numbers, have so many columns of zeros, in whose place a
+// caller gives others.
+func (s *Share) Given(columns map[int]int) {
+	s.Whole = s.Whole.Given(columns)
+	for kind, n := range columns {
+		v := &s.Types[kind]
+		v.Features = graph.Features{Columns: n, Indptr: make([]int64, v.Rows+1)}
+	}
+}
+
+// Given describes the graph with features that a caller gives, as those of Share.Given.
+func (w Whole) Given(columns map[int]int) Whole {
+	w.Types = slices.Clone(w.Types)
+	for kind, n := range columns {
+		w.Types[kind].FeatureColumns = n
+	}
+	return w
+}
+
 // FeatureColumns is the number of features of a row, arranged.
 func (v *Values) FeatureColumns() int { return v.Arrangement.Width(v.Features.Columns) }
 

@@ -35,29 +35,33 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
-	output := p.built
-	values := newCode([]*value{output}, storage(false), func(*value) bool { return false })
+	first := p.built[0].Of
+	results := make([]*value, len(p.built))
+	for k, v := range p.built {
+		results[k] = storage(false)(v)
+	}
+	values := newCode(p.built, storage(false), func(*value) bool { return false })
 	level, levels := levelsOf(values)
 	if stages > 1 {
 		raise(values, level)
 	}
 	var specs []gnn.BlockSpec
-	first, given := 0, []*value{}
+	from, given := 0, []*value{}
 	for _, v := range values.steps {
 		if v.op == "features" {
 			given = append(given, v.value)
 		}
 	}
 	for last := 1; last <= levels; last++ {
-		made := []*value{storage(false)(output)}
+		made := results
 		if last < levels {
-			made = crossing(values, level, last)
-			if !aggregates(values, level, first, last) || !mayCross(made, stages, output.Of) {
+			made = crossing(values, level, last, results)
+			if !aggregates(values, level, from, last) || !mayCross(made, stages, first) {
 				continue
 			}
 		}
 		specs = append(specs, p.spec(schema, given, made))
-		first, given = last, made
+		from, given = last, made
 	}
 	return specs, nil
 }
@@ -73,12 +77,19 @@ func (p *Program) fits(schema gnn.Schema, outputs int) error {
 			return err
 		}
 	}
-	if of := p.OutputType(); schema.TypeOf(of) != 0 || len(schema.Outputs) > 0 &&
-		!slices.Equal(schema.Outputs, []int{0}) {
-		return refusal.Errorf("the model %s has outputs for the vertices of type %q alone, and others are to be "+
-			"learned; return the logits of these", p.Class, of)
+	wanted := schema.Outputs
+	if wanted == nil {
+		wanted = []int{0}
 	}
-	if n := p.types[p.Output].size(); outputs > 0 && n != outputs {
+	var kinds []int
+	for _, v := range p.built {
+		kinds = append(kinds, schema.TypeOf(v.Of))
+	}
+	if slices.Sort(kinds); !slices.Equal(kinds, wanted) {
+		return refusal.Errorf("the model %s has outputs for the vertices of type %q alone, and others are to be "+
+			"learned; return the logits of these", p.Class, p.OutputType())
+	}
+	if n := p.Outputs(); outputs > 0 && n != outputs {
 		return refusal.Errorf("the model %s has %d outputs, and the graph's labels need %d; change its last layer",
 			p.Class, n, outputs)
 	}
@@ -128,10 +139,29 @@ func (p *Program) fitsOperation(schema gnn.Schema, o *Operation, t Type) error {
 	return nil
 }
 
-// Outputs returns the number of columns of the output.
-func (p *Program) Outputs() int { return p.types[p.Output].size() }
+// Outputs returns the number of columns of all outputs.
+func (p *Program) Outputs() (columns int) {
+	for _, of := range p.OutputsByType() {
+		columns += of.Columns
+	}
+	return columns
+}
 
-// OutputType returns the vertex type of the output's rows; empty: there is one.
+// Output is what a program gives for the vertices of a type.
+type Output struct {
+	Of      string // the vertex type; empty: there is one
+	Columns int
+}
+
+// OutputsByType returns the program's outputs.
+func (p *Program) OutputsByType() (all []Output) {
+	for _, at := range p.outputs() {
+		all = append(all, Output{p.types[at].Of, p.types[at].size()})
+	}
+	return all
+}
+
+// OutputType returns the vertex type of the first output's rows; empty: there is one.
 func (p *Program) OutputType() string { return p.types[p.Output].Of }
 
 // ReadsWeights reports whether the program reads the weights of edges.
@@ -180,9 +210,14 @@ func levelsOf(c *code) (level map[*value]int, levels int) {
 	return level, levels
 }
 
-// crossing are the rows of vertices of the first levels that later ones read.
-func crossing(c *code, level map[*value]int, last int) (values []*value) {
+// crossing are the rows of vertices of the first levels that later ones read, and results among them.
+func crossing(c *code, level map[*value]int, last int, results []*value) (values []*value) {
 	seen := map[*value]bool{}
+	for _, x := range results {
+		if level[x] <= last {
+			values, seen[x] = append(values, x), true
+		}
+	}
 	for _, s := range c.steps {
 		if level[s.value] <= last {
 			continue
@@ -289,7 +324,7 @@ func (p *Program) spec(schema gnn.Schema, given, made []*value) gnn.BlockSpec {
 	}
 	c := newCode(made, storage(false), func(v *value) bool { return before[v] })
 	_, rounds := levelsOf(c)
-	in, out := ofType(given, p.built.Of), ofType(made, p.built.Of)
+	in, out := ofType(given, p.built[0].Of), ofType(made, p.built[0].Of)
 	s := gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}
 	s.H0 = width(in[min(1, len(in)):])
 	if schema.Typed() {
@@ -348,9 +383,9 @@ func (s *step) cost() (n int) {
 }
 
 // pathsOf names the layers of a program that aggregate: each has caches, masks and history of its own.
-func pathsOf(output *value) map[*value]string {
+func pathsOf(outputs []*value) map[*value]string {
 	paths, known := map[*value]string{}, map[string]int{}
-	for _, v := range reachable(output) {
+	for _, v := range reachable(outputs...) {
 		if !v.aggregates() {
 			continue
 		}

@@ -41,6 +41,7 @@ func (p *Program) Hidden() (*Program, error) {
 			len(inputs))
 	}
 	cut := *p
-	cut.Operations, cut.Output, cut.Regularization = p.Operations[:inputs[0]+1], inputs[0], nil
+	cut.Operations, cut.Output = p.Operations[:inputs[0]+1], inputs[0]
+	cut.Others, cut.Regularization = nil, nil
 	return Read(bytes.NewReader(cut.Text()))
 }

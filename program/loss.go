@@ -70,12 +70,15 @@ func (l *Loss) check() error {
 	if t := p.types[p.Output]; t.Rows != None || t.size() != 1 {
 		return fmt.Errorf("output: %s, and a loss is one number", t)
 	}
+	if len(p.Others) > 0 {
+		return errors.New("output: a loss has one")
+	}
 	p.built = p.build(p.Output)
 	given := func(v *value) bool { return v.op == opLogits || v.op == opLabels }
-	if !slices.ContainsFunc(reachable(p.built), func(v *value) bool { return v.op == opLogits }) {
+	if !slices.ContainsFunc(reachable(p.built...), func(v *value) bool { return v.op == opLogits }) {
 		return errors.New("output: does not depend on the logits")
 	}
-	l.code = newCode([]*value{p.built}, storage(false), given)
+	l.code = newCode(p.built, storage(false), given)
 	return nil
 }
 
@@ -100,7 +103,7 @@ func (l *Loss) For() nn.LossFunc {
 	return func(output *autograd.Var, labels nn.Labels) *autograd.Var {
 		p := &pass{block: b, code: l.code, rows: output, tape: output.Tape()}
 		p.vars = map[*value]*autograd.Var{}
-		for _, v := range reachable(l.built) {
+		for _, v := range reachable(l.built...) {
 			switch v.op {
 			case opLogits:
 				p.vars[v] = output
@@ -108,6 +111,6 @@ func (l *Loss) For() nn.LossFunc {
 				p.vars[v] = labels.AsRows(output)
 			}
 		}
-		return p.result(l.built)
+		return p.result(l.built[0])
 	}
 }

@@ -40,13 +40,15 @@ type Program struct {
 	Parameters []Parameter `json:"parameters"`
 	Operations []Operation `json:"operations"`
 	Output     int         `json:"output"` // the value that is the model's output
+	// Others are outputs, too, of other vertex types, each of one
+	Others []int `json:"others,omitempty"`
 	// Regularization is the value, of parameters alone, that training adds to the loss; nil: none
 	Regularization *int `json:"regularization,omitempty"`
 
 	parameters map[string]*Parameter // by their names
 	relations  map[string]*Relation
 	types      []Type            // of the values
-	built      *value            // the output, of operations that were rewritten
+	built      []*value          // the outputs, of operations that were rewritten
 	added      *value            // the regularization
 	paths      map[*value]string // of the layers that aggregate
 	weights    map[string]bool   // the parameters that nothing reads but products, as their weights
@@ -225,21 +227,34 @@ func (p *Program) check() error {
 			return fmt.Errorf("%s: is read by a loss alone", p.describe(i))
 		}
 	}
-	if t := p.types[p.Output]; t.Rows != Vertices || len(t.Shape) > 1 || size(t.Shape) == 0 {
-		return fmt.Errorf("output: %s, and a model's output has a row of numbers for each vertex", t)
+	known := map[string]bool{}
+	for _, at := range p.outputs() {
+		t := p.types[at]
+		if t.Rows != Vertices || len(t.Shape) > 1 || size(t.Shape) == 0 {
+			return fmt.Errorf("output: %s, and a model's output has a row of numbers for each vertex", t)
+		}
+		if known[t.Of] {
+			return fmt.Errorf("output: two have rows of vertices of %q", t.Of)
+		}
+		known[t.Of] = true
 	}
-	p.built = p.build(p.Output)
+	p.built = p.build(p.outputs()...)
 	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
 	return p.checkRegularization()
 }
 
+// outputs are the values that are outputs.
+func (p *Program) outputs() []int { return append([]int{p.Output}, p.Others...) }
+
 // checkOperations checks each operation, and sets the values' types.
 func (p *Program) checkOperations() error {
-	switch n := len(p.Operations); {
-	case n > maxOperations:
+	if n := len(p.Operations); n > maxOperations {
 		return fmt.Errorf("%d operations, and at most %d are read", n, maxOperations)
-	case p.Output < 0 || p.Output >= n:
-		return fmt.Errorf("output: there is no value %d, as there are %d operations", p.Output, n)
+	}
+	for _, at := range p.outputs() {
+		if n := len(p.Operations); at < 0 || at >= n {
+			return fmt.Errorf("output: there is no value %d, as there are %d operations", at, n)
+		}
 	}
 	numbers := 0
 	for i := range p.Operations {
@@ -357,7 +372,7 @@ func (p *Program) onlyWeights() map[string]bool {
 	for _, q := range p.Parameters {
 		only[q.Name] = len(q.Shape) == 2
 	}
-	for _, v := range reachable(p.built) {
+	for _, v := range reachable(p.built...) {
 		for k, x := range v.in {
 			if x.op == "parameter" && (v.op != "linear" || k != 1) {
 				only[x.o.Name] = false

@@ -26,7 +26,7 @@ func (p *Program) checkRegularization() error {
 		return fmt.Errorf("regularization: %s, and it is one number", t)
 	}
 	read := map[string]bool{}
-	for _, v := range reachable(p.built) {
+	for _, v := range reachable(p.built...) {
 		if v.op == "parameter" {
 			read[v.o.Name] = true
 		}
@@ -34,7 +34,7 @@ func (p *Program) checkRegularization() error {
 			read[v.o.Weight], read[v.o.Bias] = true, true
 		}
 	}
-	p.added = p.build(at)
+	p.added = p.build(at)[0]
 	for _, v := range reachable(p.added) {
 		switch {
 		case v.Rows != None || v.op == "vertices":

@@ -36,9 +36,9 @@ type builder struct {
 	lowers  bool // softmax over edges becomes the operations that it stands for
 }
 
-// build returns an operation's result as a value, first with each softmax over edges as one operation, which
+// build returns operations' results as values, first with each softmax over edges as one operation, which
 // attention is found by, and then without.
-func (p *Program) build(of int) *value {
+func (p *Program) build(of ...int) (outputs []*value) {
 	b := &builder{program: p, known: map[string]*value{}}
 	made := make([]*value, len(p.Operations))
 	for i, o := range p.Operations {
@@ -49,12 +49,16 @@ func (p *Program) build(of int) *value {
 		made[i] = b.make(o, in...)
 	}
 	lower, again := &builder{program: p, known: map[string]*value{}, lowers: true}, map[*value]*value{}
-	output := made[of]
-	for _, v := range reachable(output) {
+	for _, at := range of {
+		outputs = append(outputs, made[at])
+	}
+	for _, v := range reachable(outputs...) {
 		again[v] = lower.again(v, again)
 	}
-	output = again[output]
-	all := reachable(output)
+	for k, v := range outputs {
+		outputs[k] = again[v]
+	}
+	all := reachable(outputs...)
 	for i, v := range all {
 		v.number = i
 	}
@@ -63,7 +67,7 @@ func (p *Program) build(of int) *value {
 			v.region = newRegion(v)
 		}
 	}
-	return output
+	return outputs
 }
 
 // again makes a value from operands that were made again.
@@ -78,8 +82,8 @@ func (b *builder) again(v *value, made map[*value]*value) *value {
 	return b.make(v.o, in...)
 }
 
-// reachable returns the values that output depends on, operands first.
-func reachable(output *value) (all []*value) {
+// reachable returns the values that outputs depend on, operands first.
+func reachable(outputs ...*value) (all []*value) {
 	seen := map[*value]bool{}
 	var visit func(v *value)
 	visit = func(v *value) {
@@ -92,7 +96,9 @@ func reachable(output *value) (all []*value) {
 		}
 		all = append(all, v)
 	}
-	visit(output)
+	for _, v := range outputs {
+		visit(v)
+	}
 	slices.SortFunc(all, func(x, y *value) int { return x.number - y.number })
 	return all
 }

@@ -14,6 +14,9 @@ func (j *Job) Counts() partition.Whole {
 	if j.arrangements != nil {
 		whole = whole.ArrangedBy(j.arrangements)
 	}
+	if j.given != nil {
+		whole = whole.Given(j.given)
+	}
 	return whole
 }
 
@@ -72,9 +75,12 @@ func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 	return notes, nil
 }
 
-// arrange has the features of a share read as Like asks for.
+// arrange has the features of a share read as Like asks for, or be those that passes are given.
 func (j *Job) arrange(share *partition.Share) {
 	if j.arrangements != nil {
 		share.Arrange(j.arrangements)
+	}
+	if j.given != nil {
+		share.Given(j.given)
 	}
 }

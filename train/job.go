@@ -118,6 +118,8 @@ type Job struct {
 
 	chunks chunks    // that divide made last
 	kind   task.Kind // in place of the task that the options name; nil: that one
+	// columns of features that passes are given, by the number of a vertex type without; nil: none
+	given map[int]int
 
 	// Made by Like: the columns that features are brought into, and how, by the number of the vertex type.
 	columns      columns.ByType

@@ -143,7 +143,7 @@ func TestRowsOfPasses(t *testing.T) {
 		rows := []int32{2, 91, 333}
 		output := make([]float32, 3*len(rows))
 		ask := worker.Forward{Values: values, Rows: rows}
-		ask.Output = []worker.Block{{Columns: 3, Values: output}}
+		ask.Outputs = [][]worker.Block{{{Columns: 3, Values: output}}}
 		require.NoError(t, p.Forward(ask))
 		n := p.Types[0].Vertices
 		for k, v := range rows {

@@ -29,7 +29,9 @@ import (
 // ended.
 type Passes struct {
 	Types   []VertexType
-	Outputs int // columns of the output
+	Outputs []Output // by vertex type, ascending
+
+	given map[int]int
 
 	mu    sync.Mutex
 	asked []chan request // by rank
@@ -52,10 +54,12 @@ type VertexType struct {
 	Vertices, Features int
 }
 
-// Lacking is what every pass is given of a relation's edges, as the graph has none.
+// Lacking is what every pass is given of a relation's edges, as the graph has none, or of the vertices of a
+// type.
 type Lacking struct {
-	Relation int
-	Features int // columns; 0: none
+	Vertices bool // of a vertex type, which has no weights
+	Number   int  // of the relation, or the vertex type
+	Features int  // columns; 0: none
 	Weights  bool
 }
 
@@ -67,7 +71,10 @@ func opened(open func(p int, use func(*partition.Share) error) error, lacking []
 			of := *share
 			of.Edges.Relations = slices.Clone(share.Edges.Relations)
 			for _, l := range lacking {
-				r := &of.Edges.Relations[l.Relation]
+				if l.Vertices {
+					continue
+				}
+				r := &of.Edges.Relations[l.Number]
 				if l.Features > 0 {
 					r.In.EdgeColumns = l.Features
 					r.In.EdgeFeatures = make([]float32, len(r.In.Sources)*l.Features)
@@ -81,6 +88,9 @@ func opened(open func(p int, use func(*partition.Share) error) error, lacking []
 		})
 	}
 }
+
+// Output is the rows of a vertex type that a pass computes.
+type Output struct{ Type, Columns int } // the type's number
 
 // request is work of all workers.
 type request struct {
@@ -101,13 +111,51 @@ func (j *Job) beginPasses(ctx context.Context, lacking []Lacking) (of *Job, s *s
 	if of.peers().Size() > 1 {
 		return nil, nil, refusal.Errorf("passes are computed by the workers of one process")
 	}
-	of.kind = task.Passes{Columns: of.Options.Program.Outputs()}
+	kind := task.Passes{Columns: of.Options.Program.Outputs()}
+	for _, one := range of.Options.Program.OutputsByType() {
+		kind.Of = append(kind.Of, one.Of)
+	}
+	of.kind = kind
+	if err := of.giveFeatures(lacking); err != nil {
+		return nil, nil, err
+	}
 	if s, err = of.begin(ctx, nil, false); err != nil {
 		return nil, nil, err
 	}
 	j.chunks = of.chunks // for the passes of another program
 	s.open = opened(s.open, lacking)
 	return of, s, nil
+}
+
+// giveFeatures notes which features of vertices every pass is given.
+func (j *Job) giveFeatures(lacking []Lacking) error {
+	types := j.stored().Types
+	for _, l := range lacking {
+		if !l.Vertices {
+			continue
+		}
+		if l.Number < 0 || l.Number >= len(types) || types[l.Number].FeatureColumns > 0 || l.Features <= 0 {
+			return refusal.Errorf("%d features of vertex type %d: it has its own, or is not there", l.Features,
+				l.Number)
+		}
+		if j.given == nil {
+			j.given = map[int]int{}
+		}
+		j.given[l.Number] = l.Features
+	}
+	return nil
+}
+
+// outputs are the program's, by vertex type.
+func (j *Job) outputs(whole *partition.Whole) (outputs []Output) {
+	for k, t := range whole.Types {
+		for _, one := range j.Options.Program.OutputsByType() {
+			if one.Of == t.Type || len(whole.Types) == 1 {
+				outputs = append(outputs, Output{k, one.Columns})
+			}
+		}
+	}
+	return outputs
 }
 
 // PlanPasses computes what the passes of a loop would take, before any work.
@@ -137,8 +185,8 @@ func (j *Job) limitPasses(ctx context.Context, s *shared) (planned *plan.Plan, e
 }
 
 // Passes divides the graph and starts the workers, which it then describes. The caller closes it. ctx ends
-// the division. lacking says what every pass is given of the edges. Before any work it refuses passes of
-// which the memory limit has no room for one.
+// the division. lacking says what every pass is given. Before any work it refuses passes of which the memory
+// limit has no room for one.
 func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err error) {
 	of, s, err := j.beginPasses(ctx, lacking)
 	if err != nil {
@@ -154,7 +202,7 @@ func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err er
 	}
 	p = &Passes{
 		limit: int64(s.MemoryLimit), rests: s.Offload,
-		Outputs: s.Outputs, state: nn.State{}, live: map[int]bool{},
+		Outputs: of.outputs(s.whole), given: of.given, state: nn.State{}, live: map[int]bool{},
 		done: make(chan struct{}), fault: make(chan struct{}),
 	}
 	for _, t := range s.whole.Types {
@@ -317,6 +365,11 @@ func (p *Passes) ended() error {
 func (p *Passes) Forward(f worker.Forward) error {
 	if err := p.fits(&f); err != nil {
 		return err
+	}
+	for kind := range p.given {
+		if f.Features == nil || f.Features[kind].Values == nil {
+			return refusal.Errorf("a pass is given no features of type %d, and the graph has none", kind)
+		}
 	}
 	f.Changed = p.changed(f.Values)
 	if err := p.all(func(w *worker.Passes) error { return w.Forward(f) }); err != nil {

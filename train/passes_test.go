@@ -79,13 +79,13 @@ var made int
 
 func (p *call) forward(t *testing.T, features []float32, f worker.Forward) *call {
 	t.Helper()
-	p.output = make([]float32, p.Passes.Types[0].Vertices*p.Passes.Outputs)
+	p.output = make([]float32, p.Passes.Types[0].Vertices*p.Passes.Outputs[0].Columns)
 	f.Values = p.values
 	if features != nil {
 		f.Features = []worker.Given{{Values: features, Differentiable: f.Recording}}
 	}
 	n := p.Passes.Types[0].Vertices
-	f.Output = []worker.Block{{Columns: 1, Values: p.output[:n]}, {Columns: 2, Values: p.output[n:]}}
+	f.Outputs = [][]worker.Block{{{Columns: 1, Values: p.output[:n]}, {Columns: 2, Values: p.output[n:]}}}
 	made++
 	f.Pass, p.number = made, made
 	require.NoError(t, p.Passes.Forward(f))
@@ -106,8 +106,8 @@ func (p *call) backward(t *testing.T, features int, again bool) (of nn.State, x 
 	n := p.Passes.Types[0].Vertices
 	require.NoError(t, p.Passes.Backward(worker.Backward{
 		Pass: p.number, Gradients: of, Features: []worker.Given{{Values: x}}, Again: again,
-		Edges:  p.edges,
-		Output: []worker.Block{{Columns: 1, Values: grad[:n]}, {Columns: 2, Values: grad[n:]}},
+		Edges:   p.edges,
+		Outputs: [][]worker.Block{{{Columns: 1, Values: grad[:n]}, {Columns: 2, Values: grad[n:]}}},
 	}))
 	return of, x
 }
@@ -245,7 +245,7 @@ func TestPassesInChunks(t *testing.T) {
 	before := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})
 	live := (&call{Passes: p, values: values}).forward(t, nil, train)
 	values["v"].Float32[0]++
-	assert.Refused(t, p.Forward(worker.Forward{Pass: -1, Values: values, Output: []worker.Block{}}),
+	assert.Refused(t, p.Forward(worker.Forward{Pass: -1, Values: values, Outputs: [][]worker.Block{{}}}),
 		"--chunks 3: chunks read each other's rows of the pass before, which has not run backward")
 	require.NoError(t, p.Drop(live.number))
 	changed := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
@@ -99,9 +100,9 @@ type reportedPass struct {
 	report func()
 }
 
-func (p reportedPass) Backward(grad *tensor.Matrix) []*tensor.Matrix {
+func (p reportedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
 	defer p.report()
-	return p.Pass.Backward(grad)
+	return p.Pass.Backward(roots...)
 }
 
 // TestStageSummary: a stage's times are the average of its workers', and its bytes their sum.

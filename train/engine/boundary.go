@@ -59,10 +59,9 @@ func (p *Pipeline) record(c *chunkPass, call *Call, t *autograd.Tape) gnn.State 
 	return c.out
 }
 
-// inFloat32 returns the output of a model, the rows of some vertex types, in Float32. It drops the rest of
-// the state.
-func inFloat32(out gnn.State, kinds ...int) *autograd.Var {
-	stored := autograd.Dense(out.Output(kinds...))
+// inFloat32 returns an output of a model, dense and in Float32.
+func inFloat32(output *autograd.Var) *autograd.Var {
+	stored := autograd.Dense(output)
 	z := autograd.Float32(stored)
 	if z != stored {
 		stored.Drop()
@@ -75,7 +74,7 @@ func (p *Pipeline) result(out gnn.State) gnn.State {
 	if !p.last() {
 		return out
 	}
-	return gnn.StateOf(inFloat32(out))
+	return gnn.StateOf(inFloat32(out.Output()))
 }
 
 // begin returns the input of the stage's first block. A tape owns the matrices that came, unless the pass is

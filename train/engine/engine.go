@@ -94,27 +94,30 @@ func (c *Call) giveEdges(t *autograd.Tape) {
 
 // Pass is a pass whose forward pass is done. It ends with Backward or Discard.
 type Pass interface {
-	// Output is this worker's rows of the model's output, (vertices of Vertices) × classes, in Float32. A
-	// worker of another stage than the last has no rows. The Pass owns it, until it ends.
-	Output() *autograd.Var
-	// Backward runs the model backward, where the call records. grad is the gradient of Output, which
-	// Backward owns. It adds to the gradients of Params, and sums what it adds over the replicas. It returns
-	// the gradients of Call.Features, which the caller owns: nil of those that are not differentiable.
-	Backward(grad *tensor.Matrix) (features []*tensor.Matrix)
+	// Outputs are this worker's rows of the model's outputs, by the vertex types of Config.Outputs: its
+	// vertices × columns, in Float32. A worker of another stage than the last has no rows. The Pass owns
+	// them, until it ends.
+	Outputs() []*autograd.Var
+	// Backward runs the model backward, where the call records. roots are the Outputs, or one value that was
+	// computed from them on their tape, with their gradients. Backward owns both. It adds to the gradients of
+	// Params, and sums what it adds over the replicas. It returns the gradients of Call.Features, which the
+	// caller owns: nil of those that are not differentiable.
+	Backward(roots ...autograd.Root) (features []*tensor.Matrix)
 	// Discard releases what the pass holds without a backward pass.
 	Discard()
 }
 
-// Loss takes this worker's output of a training pass. It returns its part of the mesh's loss, and the
-// gradient of the output. All workers call it.
+// Loss takes this worker's output of a training pass, of several vertex types below each other. It returns
+// its part of the mesh's loss, and the gradient of the output. All workers call it.
 type Loss func(output *autograd.Var) (loss float64, grad *tensor.Matrix)
 
 // Train runs a training pass. It adds to the gradients of Params, which are gradients of the whole mesh's
 // loss. It returns this worker's part of that loss: the sum of all parts is the loss.
 func Train(e Engine, c Call, of Loss) (loss float64) {
 	pass := e.Forward(c)
-	loss, grad := of(pass.Output())
-	pass.Backward(grad)
+	output := gnn.Below(pass.Outputs())
+	loss, grad := of(output)
+	pass.Backward(autograd.Root{Var: output, Grad: grad})
 	return loss
 }
 
@@ -134,7 +137,7 @@ type Config struct {
 	axis.Env
 	*setting.Resolved
 	Blocks []gnn.BlockSpec // of the whole model
-	// Outputs are the vertex types whose rows are the model's output, ascending. With several stages, or for
+	// Outputs are the vertex types whose rows are the model's outputs, ascending. With several stages, or for
 	// some vertices, that is the first. nil is the first.
 	Outputs []int
 	// Standard standardises the columns of dense features, by the number of the vertex type. nil, and a nil

@@ -151,7 +151,7 @@ func (m *MFG) Infer(without int) *autograd.Var {
 	out := s.Output()
 	z := m.pick(out, at.Rows[0], m.rows, &autograd.RowSet{Here: len(m.rows), Total: autograd.NotVertices})
 	out.Drop()
-	return inFloat32(gnn.StateOf(z))
+	return inFloat32(z)
 }
 
 // narrow reduces a state to the rows that the next layer reads.

@@ -152,11 +152,12 @@ func (p *Pipeline) begun() (chunks []*chunkPass) {
 	return chunks
 }
 
-// Output implements Pass.
-func (p *chunkedPass) Output() *autograd.Var { return p.logits }
+// Outputs implements Pass.
+func (p *chunkedPass) Outputs() []*autograd.Var { return []*autograd.Var{p.logits} }
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.
-func (p *chunkedPass) Backward(grad *tensor.Matrix) []*tensor.Matrix {
+func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
+	grad := roots[0].Grad
 	var given *tensor.Matrix // its gradient
 	p.logits.Drop()
 	exchange.Must(p.reducer.Beside(func() {
@@ -276,11 +277,11 @@ func (p *Pipeline) infer(blocks int, run func(pass func(k int)), call *Call) (re
 // inferred is the Pass of an inference, which has no backward pass.
 type inferred struct{ output *autograd.Var }
 
-// Output implements Pass.
-func (p inferred) Output() *autograd.Var { return p.output }
+// Outputs implements Pass.
+func (p inferred) Outputs() []*autograd.Var { return []*autograd.Var{p.output} }
 
 // Backward implements Pass: there is none.
-func (p inferred) Backward(*tensor.Matrix) []*tensor.Matrix {
+func (p inferred) Backward(...autograd.Root) []*tensor.Matrix {
 	panic("engine: an inference has no backward pass")
 }
 

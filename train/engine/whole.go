@@ -71,12 +71,13 @@ func (w *Whole) Vertices() []int32 { return w.vertices }
 // Inputs implements Engine.
 func (w *Whole) Inputs() (rows []*autograd.RowSet) { return w.axis.Types() }
 
-// wholePass is a Whole's Pass. It owns the tape of the output.
+// wholePass is a Whole's Pass. It owns the tape of the outputs.
 type wholePass struct {
-	of     *Whole
-	input  gnn.State
-	output *autograd.Var
-	call   Call
+	of      *Whole
+	tape    *autograd.Tape
+	input   gnn.State
+	outputs []*autograd.Var
+	call    Call
 }
 
 // Forward implements Engine.
@@ -90,17 +91,21 @@ func (w *Whole) Forward(c Call) Pass {
 	span := w.Trace.Begin(trace.Phase, "forward", trace.Args{})
 	defer span.End()
 	in := input(w.features, t, &c)
-	return &wholePass{w, in, inFloat32(w.model.Forward(in), w.Outputs...), c}
+	outputs := w.model.Forward(in).Outputs(w.Outputs...)
+	for k, v := range outputs {
+		outputs[k] = inFloat32(v)
+	}
+	return &wholePass{w, t, in, outputs, c}
 }
 
-// Output implements Pass.
-func (p *wholePass) Output() *autograd.Var { return p.output }
+// Outputs implements Pass.
+func (p *wholePass) Outputs() []*autograd.Var { return p.outputs }
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.
-func (p *wholePass) Backward(grad *tensor.Matrix) []*tensor.Matrix {
+func (p *wholePass) Backward(roots ...autograd.Root) []*tensor.Matrix {
 	exchange.Must(p.of.reducer.Beside(func() {
 		span := p.of.Trace.Begin(trace.Phase, "backward", trace.Args{})
-		p.output.Tape().Backward(autograd.Root{Var: p.output, Grad: grad})
+		p.tape.Backward(roots...)
 		span.End()
 	}))
 	return p.call.gradients(p.input)
@@ -108,9 +113,8 @@ func (p *wholePass) Backward(grad *tensor.Matrix) []*tensor.Matrix {
 
 // Discard implements Pass.
 func (p *wholePass) Discard() {
-	t := p.output.Tape()
-	p.output.Drop()
-	t.Discard()
+	drop(p.outputs)
+	p.tape.Discard()
 }
 
 // Infer runs the model forward.
@@ -118,7 +122,7 @@ func (w *Whole) Infer(without int) *autograd.Var {
 	w.barrier()
 	w.features[0].labels.show(0)
 	in := input(w.features, autograd.NewTape(w.Team), &Call{})
-	return inFloat32(w.model[:len(w.model)-without].Forward(in), w.Outputs...)
+	return inFloat32(w.model[:len(w.model)-without].Forward(in).Output(w.Outputs...))
 }
 
 // barrier waits until all partitions of the worker begin a pass. In a pass they take turns in the same order

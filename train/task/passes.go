@@ -1,6 +1,8 @@
 package task
 
 import (
+	"slices"
+
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -9,8 +11,10 @@ import (
 )
 
 // Passes is the Kind of a model whose loss and metrics are its caller's: weft computes its passes alone.
-// Columns is the number of columns of the model's last layer.
-type Passes struct{ Columns int }
+type Passes struct {
+	Of      []string // the names of the vertex types of the model's outputs
+	Columns int      // of all outputs
+}
 
 // Metrics implements Kind: there are none.
 func (Passes) Metrics() []string { return nil }
@@ -22,7 +26,17 @@ func (Passes) Metric(*partition.Whole, *graph.Labels) (string, error) { return "
 func (p Passes) Outputs(*partition.Whole) int { return p.Columns }
 
 // Types implements Kind.
-func (Passes) Types(*partition.Share) ([]int, error) { return nil, nil }
+func (p Passes) Types(s *partition.Share) (kinds []int, err error) {
+	if len(s.Whole.Types) == 1 {
+		return nil, nil
+	}
+	for k, t := range s.Whole.Types {
+		if slices.Contains(p.Of, t.Type) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds, nil
+}
 
 // Check implements Kind: a graph needs no labels and no split.
 func (Passes) Check(*partition.Whole) error { return nil }

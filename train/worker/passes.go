@@ -37,7 +37,7 @@ type values struct {
 // livePass is a pass that may be run backward.
 type livePass struct {
 	engine.Pass
-	places  []int32 // of the output's rows, as places gives them
+	places  [][]int32 // of the outputs' rows, as placesOf gives them
 	call    engine.Call
 	values  *values
 	buffers [][]float32 // before the pass
@@ -54,8 +54,9 @@ type Forward struct {
 	Recording bool    // there may be a backward pass
 	Features  []Given // by vertex type; nil: all are the graph's
 	Edges     []Edges // of those relations of which it has edges of its own
-	Output    []Block // that follow each other in the output's columns
-	// Rows are the vertices whose rows Output has, each once, ascending; nil: all.
+	// Outputs are by the vertex types of the output: blocks follow each other in its columns. nil: a plan
+	Outputs [][]Block
+	// Rows are the vertices whose rows an output has, each once, ascending, where there is one; nil: all.
 	Rows []int32
 }
 
@@ -67,7 +68,7 @@ type Given struct {
 	Differentiable bool // the backward pass gives their gradients
 }
 
-// Block is some of the columns of the output.
+// Block is some of the columns of an output.
 type Block struct {
 	Columns int
 	Whole   bool      // all vertices have the same row, which Values has once
@@ -77,11 +78,11 @@ type Block struct {
 // Backward is what a backward pass is given, and where its results go.
 type Backward struct {
 	Pass      int
-	Output    []Block  // the gradients of the output
-	Gradients nn.State // of the parameters; nil: a plan
-	Features  []Given  // by vertex type, of those that are differentiable
-	Edges     []Edges  // the gradients of what is differentiable of relations
-	Again     bool     // the pass stays, for another backward pass
+	Outputs   [][]Block // the gradients of the outputs; nil: a plan
+	Gradients nn.State  // of the parameters; nil: a plan
+	Features  []Given   // by vertex type, of those that are differentiable
+	Edges     []Edges   // the gradients of what is differentiable of relations
+	Again     bool      // the pass stays, for another backward pass
 }
 
 // NewPasses makes one of the workers that world connects.
@@ -153,11 +154,14 @@ func (p *Passes) Forward(f Forward) error {
 	}
 	buffers := p.Params.BufferValues()
 	pass := p.engine.Forward(call)
-	output, from := pass.Output().Value(), 0
-	places := p.places(f.Rows, output.Rows)
-	for _, b := range f.Output {
-		p.spread(b, output, from, p.placesOf(b, places))
-		from += b.Columns
+	outputs, places := pass.Outputs(), make([][]int32, len(pass.Outputs()))
+	for k, blocks := range f.Outputs {
+		places[k] = placesOf(f.Rows, outputs[k])
+		from := 0
+		for _, b := range blocks {
+			p.spread(b, outputs[k].Value(), from, b.places(places[k], outputs[k]))
+			from += b.Columns
+		}
 	}
 	if f.Training {
 		p.Params.Commit()
@@ -238,15 +242,19 @@ func (p *Passes) Backward(b Backward) error {
 	}
 	ends := p.begins("backward pass", p.forward)
 	live := p.live[b.Pass]
-	output := live.Output().Value()
-	grad := p.Team.Memory.New(tensor.Gradients, output.Rows, output.Cols)
-	from := 0
-	for _, block := range b.Output {
-		p.fill(grad, from, block, p.placesOf(block, live.places))
-		from += block.Columns
+	var roots []autograd.Root
+	for k, output := range live.Outputs() {
+		grad, from := p.Team.Memory.New(tensor.Gradients, output.Rows(), output.Cols()), 0
+		if b.Outputs != nil {
+			for _, block := range b.Outputs[k] {
+				p.fill(grad, from, block, block.places(live.places[k], output))
+				from += block.Columns
+			}
+		}
+		roots = append(roots, autograd.Root{Var: output, Grad: grad})
 	}
 	var grads []*tensor.Matrix
-	p.asOf(live, func() { grads = live.Backward(grad) })
+	p.asOf(live, func() { grads = live.Backward(roots...) })
 	for kind, grad := range grads {
 		if grad == nil {
 			continue

@@ -3,6 +3,7 @@ package worker
 import (
 	"slices"
 
+	"weft/autograd"
 	"weft/kernel"
 	"weft/parallel/sar"
 	"weft/tensor"
@@ -12,14 +13,14 @@ import (
 // noRow is the place of a row that a block does not have.
 const noRow = -1
 
-// places are those of this worker's n rows of the output among listed vertices, which ascend; nil: those of
+// placesOf are those of this worker's rows of an output among listed vertices, which ascend; nil: those of
 // all vertices.
-func (p *Passes) places(listed []int32, n int) []int32 {
-	ids := p.engine.Vertices()
+func placesOf(listed []int32, output *autograd.Var) []int32 {
+	ids := output.RowSet().List()
 	if listed == nil {
 		return ids
 	}
-	places := make([]int32, n)
+	places := make([]int32, output.Rows())
 	for row := range places {
 		vertex := int32(row)
 		if ids != nil {
@@ -33,10 +34,10 @@ func (p *Passes) places(listed []int32, n int) []int32 {
 	return places
 }
 
-// placesOf are those of the output's rows in a block: one that is whole has the row of the first vertex.
-func (p *Passes) placesOf(b Block, places []int32) []int32 {
+// places are those of the output's rows in a block: one that is whole has the row of the first vertex.
+func (b *Block) places(places []int32, output *autograd.Var) []int32 {
 	if b.Whole {
-		return p.engine.Vertices()
+		return output.RowSet().List()
 	}
 	return places
 }
@@ -45,7 +46,7 @@ func (p *Passes) placesOf(b Block, places []int32) []int32 {
 // along the graph axis, of the graph's features and edges.
 func (p *Passes) isOfSome(f *Forward) bool {
 	return f.Rows != nil && !f.Training && !f.Recording && f.Features == nil && f.Edges == nil &&
-		!slices.ContainsFunc(f.Output, func(b Block) bool { return b.Whole }) &&
+		!slices.ContainsFunc(f.Outputs[0], func(b Block) bool { return b.Whole }) &&
 		p.CheckSome() == nil && !p.TakesTurns() && !p.OnCard()
 }
 
@@ -62,7 +63,7 @@ func (p *Passes) forwardSome(f *Forward) error {
 		return err
 	}
 	output, from := some.Infer(0), 0
-	for _, b := range f.Output {
+	for _, b := range f.Outputs[0] {
 		p.spread(b, output.Value(), from, some.Vertices())
 		from += b.Columns
 	}

@@ -232,6 +232,10 @@ class Program:
         self.most = max(self.most, self.mapped)
         return number, of
 
+    def give_back(self) -> None:
+        """Gives the system the memory that nobody uses."""
+        self.do(lambda: self._give_back(0))
+
     def _take_back(self) -> None:
         """Takes back the memory whose arrays are garbage."""
         self.idle.extend((number, of, self.lendings) for number, of in self.memories.gone())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,16 @@ _APART = 1e-3
 _CALLS = 3  # in training, of one object
 
 
+# What a program returns in evaluation: it is given a module, its program, outputs and a graph.
+Infer = Callable[[nn.Module, Mapping[str, Any], Outputs, str], Any]
+
+
 def compare(
-    module: nn.Module, schema: Schema, program: Mapping[str, Any], outputs: Outputs | None = None
+    module: nn.Module,
+    schema: Schema,
+    program: Mapping[str, Any],
+    outputs: Outputs | None = None,
+    infer: Infer | None = None,
 ) -> set[str]:
     """Refuses a program that computes something else than its module, and a module whose calls depend on those before.
 
@@ -42,8 +50,8 @@ def compare(
     with _watch.generators():
         first = _Small(module, schema, program, *SMALL[0], outputs)
         learned = first.train()
-        first.same_as_program()
-        _Small(module, schema, program, *SMALL[1], outputs).same_as_program()
+        first.same_as_program(infer)
+        _Small(module, schema, program, *SMALL[1], outputs).same_as_program(infer)
     return learned
 
 
@@ -72,6 +80,7 @@ class _Small:
         edges: int,
         outputs: Outputs | None = None,
     ) -> None:
+        self.outputs = outputs
         self.schema, self.program, self.edges = schema, json.loads(json.dumps(program)), edges
         self.vertices = {name: count + 4 * k for k, name in enumerate(schema.features)}
         self.module = copied(module).float().eval()
@@ -133,7 +142,7 @@ class _Small:
     def call(self) -> Array:
         """The logits in evaluation of a new object."""
         with torch.no_grad():
-            made: Array = copied(self.called)(self.called.tensors).numpy()
+            made: Array = _flat(copied(self.called)(self.called.tensors)).numpy()
         return made
 
     def give_each_edges(self) -> None:
@@ -168,8 +177,8 @@ class _Small:
                         p.mul_(1.05).add_(0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(number)))
         fresh = self.with_state_of(own).eval()
         with torch.no_grad(), _watch.reads(own.of, read):
-            theirs = own.eval()(own.tensors)
-        if not _apart(theirs.numpy(), fresh(own.tensors).detach().numpy()) <= _APART:
+            theirs = _flat(own.eval()(own.tensors))
+        if not _apart(theirs.numpy(), _flat(fresh(own.tensors)).detach().numpy()) <= _APART:
             self.refuse_change(changes & (read | outer))
         if found := late & (read | outer) | made_of:
             self.refuse_change(found)
@@ -190,7 +199,7 @@ class _Small:
         before, tensors = _watch.drawn(), _watch.TensorsRead()
         try:
             with _watch.reads(called.of, read), tensors:
-                made: Tensor = called(called.tensors)
+                made = _flat(called(called.tensors))
         except Exception as error:  # whatever the module raises
             raise _why(error, called.names) from None
         self.refuse_draws(before)
@@ -226,26 +235,40 @@ class _Small:
 
     # -- beside the program
 
-    def same_as_program(self) -> None:
+    def same_as_program(self, infer: Infer | None) -> None:
         """Compares what the object computes in evaluation with the program, of what the object keeps now."""
         with torch.no_grad():
-            theirs = self.own.eval()(self.called.tensors).numpy()
+            theirs = _flat(self.own.eval()(self.called.tensors)).numpy()
         of_graph = self.called.by_type({given: array for given, array in self.arrays.items() if given.what != "n_id"})
         graph = Graph(**of_graph, num_nodes=self.vertices if self.called.typed else self.vertices[""])
+        if self.outputs is None or infer is None:
+            ours = self.predicted(graph)
+        else:
+            made = infer(self.own.of, self.program, self.outputs, str(graph.store))
+            ours = _flat(self.outputs.joined(made, {name: self.vertices[name] for name in self.outputs.kinds})).numpy()
+        apart = _apart(ours, theirs)
+        if not apart <= _APART:
+            raise Refused(
+                f"model: on a small graph the program of {type(self.module).__name__} computes logits that differ from those of its forward by {apart:.1e}; this is a mistake of weft: please report it with the module"
+            )
+
+    def predicted(self, graph: Graph) -> Array:
+        """The logits of the program for a graph."""
         scratch = Scratch()
         try:
             file, weights, out = (scratch.path / name for name in ("program.json", "init.safetensors", "logits.npy"))
             file.write_text(json.dumps(self.program), encoding="utf-8")
             _weights.write(weights, _weights.of_module(self.own.of, self.program))
             _program.run(["predict", str(graph.store), f"--program={file}", f"--init={weights}", f"--out={out}", "--threads=1"])
-            ours = np.load(out)
+            made: Array = np.load(out).reshape(-1)
+            return made
         finally:
             scratch.close()
-        apart = _apart(ours, theirs.reshape(len(ours), -1))
-        if not apart <= _APART:
-            raise Refused(
-                f"model: on a small graph the program of {type(self.module).__name__} computes logits that differ from those of its forward by {apart:.1e}; this is a mistake of weft: please report it with the module"
-            )
+
+
+def _flat(made: Tensor | Iterable[Tensor]) -> Tensor:
+    """The numbers of one tensor, or of several."""
+    return torch.cat([of.reshape(-1) for of in ([made] if isinstance(made, Tensor) else made)])
 
 
 def _apart(ours: Array, theirs: Array) -> float:

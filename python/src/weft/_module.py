@@ -249,14 +249,18 @@ def _check_tables(program: Mapping[str, Any]) -> None:
 
 def reached_by(program: Mapping[str, Any], output: int | None) -> set[str]:
     """The parameters that a value of a program depends on, through which gradients go."""
-    left, seen, found = [] if output is None else [output], set[int](), set[str]()
+    return {o[key] for o in operations_of(program, output) for key in ("name", "weight", "bias") if key in o}
+
+
+def operations_of(program: Mapping[str, Any], output: int | None) -> Iterator[dict[str, Any]]:
+    """The operations that a value of a program depends on, through which gradients go."""
+    left, seen = [] if output is None else [output], set[int]()
     while left:
         if (k := left.pop()) not in seen:
             seen.add(k)
             operation = program["operations"][k]
-            found |= {operation[key] for key in ("name", "weight", "bias") if key in operation}
+            yield operation
             left += [] if operation["op"] == "detach" else operation.get("in", [])
-    return found
 
 
 # What rows an operation has, where they are not those of what it reads.

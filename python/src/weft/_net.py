@@ -5,28 +5,23 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-import json
-import math
 import os
-import weakref
-import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from . import _calls, _module, _program, _watch, _weights
-from ._compare import compare
-from ._copies import copied
+from . import _calls, _module, _program
 from ._edges import AS_IT_IS, Edges, Reads
 from ._errors import Refused
 from ._graph import Data, argument, graph_of
+from ._model import Model, Type, arguments, blocks_of, constants_of, layers_of, traced
 from ._pass import NOT_EXPORTED, Input, passed
 from ._scratch import Scratch
-from ._trace import Outputs, Schema
+from ._trace import Schema, tables_of
 
 
 def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
@@ -34,126 +29,30 @@ def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
     if isinstance(module, Net) or not isinstance(module, nn.Module):
         raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
     net = Net(module, _Divided(module, data, settings))
-    if not net._divided.awaits_edges(module):
-        net._state(net._divided.model(module))  # which refuses other numbers than float32
+    if net._divided.is_known(module):
+        net._divided.model(module, {}).tensors_of(net)  # which refuses other numbers than float32
     return net
-
-
-@dataclass
-class _Traced:
-    """What a module is traced to."""
-
-    schema: Schema
-    state: Any  # of the module, but for the numbers of its tensors, and of its layers that do not train
-    program: dict[str, Any]
-    outputs: Outputs
-    learned: set[str]  # the parameters that have a gradient
-
-
-#: What modules were traced to last, a few of each: on graphs with and without weights of edges.
-_known: weakref.WeakKeyDictionary[nn.Module, list[_Traced]] = weakref.WeakKeyDictionary()
-
-
-def _traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> _Traced:
-    """What a module is traced to on a graph, with some layers in evaluation.
-
-    It is what it was before, if nothing of the module has changed.
-    """
-    shapes = {
-        name: (of.shape, of.dtype)
-        for name, of in module.state_dict(keep_vars=True).items()
-        if isinstance(of, Tensor)
-    }
-    state = _watch.without_tensors(_watch.kept(module)), shapes, _layers(module), _constants(module), frozen
-    known = _known.setdefault(module, [])
-    for of in known:
-        if (of.schema, of.state) == (schema, state):
-            return of
-    outputs = Outputs(frozen)
-    with _watch.generators():
-        own = copied(module).cpu()
-        for p in own.parameters():
-            p.requires_grad_(p.is_floating_point())
-        _, program = _module.program_of(own, schema, outputs)
-    _refuse_repeated(program)
-    found = _Traced(schema, state, program, outputs, compare(own, schema, program, outputs))
-    known[:] = [*known[-3:], found]
-    return found
-
-
-def _refuse_repeated(program: Mapping[str, Any]) -> None:
-    """Refuses statistics that a backward pass moves once more, as PyTorch's do below a checkpoint."""
-    for o in program["operations"]:
-        if o["op"] == "batch_norm" and o.get("times", 1) > 1 and "mean" in o:
-            raise Refused(
-                f"module: {o['mean']}: below torch.utils.checkpoint, or in a reversible layer, a backward pass "
-                'moves it once more: call the layers directly, and take recompute="blocks" to save memory'
-            )
-
-
-def _layers(module: nn.Module) -> list[Any]:
-    """The layers of a module by their paths: their classes, attributes that are numbers and words, and hooks,
-    which are called when the module is traced."""
-    return [
-        (
-            path,
-            type(layer),
-            {name: of for name, of in vars(layer).items() if isinstance(of, _SIMPLE) and _says(name)},
-            [_watch.name_of(hook) for kind in _HOOKS for hook in vars(layer)[kind].values()],
-        )
-        for path, layer in module.named_modules()
-    ]
-
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def _constants(module: nn.Module) -> dict[str, int]:
-    """Checksums of the tensors of a module whose numbers are read when it is traced: whole numbers and truth
-    values, buffers that are not saved, and tensors that are attributes."""
-    found = {}
-    for path, layer in module.named_modules():
-        held = {name: of for name, of in vars(layer).items() if isinstance(of, Tensor)}
-        for name, of in layer.named_buffers(recurse=False):
-            if not of.is_floating_point() or name in layer._non_persistent_buffers_set:
-                held[name] = of
-        for name, of in held.items():
-            if name != "num_batches_tracked" and not name.startswith("_cached"):
-                numbers = of.detach().cpu().contiguous()
-                found[f"{path}.{name}"] = zlib.crc32(numbers.reshape(-1).view(torch.uint8).numpy())
-    return found
-
-
-_SIMPLE = (bool, int, float, str, type(None))
-
-
-def _says(name: str) -> bool:
-    """Whether an attribute of that name says what a layer computes."""
-    return name != "training" and not name.startswith("_")
 
 
 class _Divided:
     """A module and its copies on a graph that is divided.
 
     There is a model for each set of layers that are in evaluation while the module trains, and for what calls
-    give of edges that the graph lacks, or ask for gradients of.
+    give of features and of edges that the graph lacks, or ask for gradients of.
     """
 
     def __init__(self, module: nn.Module, data: Data, settings: Mapping[str, Any]) -> None:
         self.graph = graph_of(data)
         self.argument = argument(data, self.graph)
         self.schema = Schema.of(_module.counts_of({}, self.argument))
-        if "" not in self.schema.features:
-            raise Refused(
-                "graph: it has several types, and weft.compile takes graphs of one: take weft.train"
-            )
-        self.layers, self.constants = _layers(module), _constants(module)
+        self.layers, self.constants = layers_of(module), constants_of(module)
         self.settings = {name: value for name, value in settings.items() if value is not None}
         if "offload" in self.settings:
             self.settings["offload"] = _program.offload(settings["offload"], settings.get("device")) or ""
         self.number: tuple[_calls.Program | None, int] = None, 0
         self.edges = Edges(self.graph, self.schema)
-        self.models: dict[tuple[frozenset[str], Reads], Model] = {}
+        self.models: dict[tuple[frozenset[str], frozenset[str], Reads], Model] = {}
+        self.columns: dict[str, int] = {}  # of features that calls give, of vertex types without
 
     def number_in(self, program: _calls.Program) -> int:
         """The number of the divided graph, which all models have in common."""
@@ -161,23 +60,29 @@ class _Divided:
             self.number = program, next(program.numbers)
         return self.number[1]
 
-    def awaits_edges(self, module: nn.Module) -> bool:
-        """Whether the module needs weights or features of edges that the graph lacks: calls give them."""
+    def is_known(self, module: nn.Module) -> bool:
+        """Whether the graph has what the module needs: else calls give it."""
+        tables = tables_of(module, self.schema).values()
+        if not all(columns or name in tables for name, columns in self.schema.features.items()):
+            return False
         there = {"edge_weight": False, "edge_attr": False}
         for relation in self.schema.relations.values():
             there["edge_weight"] |= relation.weighted
             there["edge_attr"] |= relation.features > 0
         needed = inspect.signature(module.forward).parameters.values()
-        return any(not there.get(p.name, True) and p.default is p.empty for p in needed)
+        return not any(not there.get(p.name, True) and p.default is p.empty for p in needed)
 
-    def model(self, module: nn.Module, reads: Reads = AS_IT_IS) -> Model:
-        """The model for the layers of a module that are in evaluation, and for what it reads of edges."""
-        if _layers(module) != self.layers:
+    def model(self, module: nn.Module, new: Mapping[str, int], reads: Reads = AS_IT_IS) -> Model:
+        """The model for the layers of a module that are in evaluation.
+
+        new: the columns of features that a call gives of vertex types without. reads: what it reads of edges.
+        """
+        if layers_of(module) != self.layers:
             raise Refused(
                 "module: its layers, or hooks on them, have changed since it was compiled: compile it again; "
                 "a hook on the compiled module itself is called"
             )
-        if changed := [name for name, of in _constants(module).items() if self.constants.get(name) != of]:
+        if changed := [name for name, of in constants_of(module).items() if self.constants.get(name) != of]:
             raise Refused(
                 f"module: {changed[0]} has changed since it was compiled, and its numbers were read then: "
                 "compile it again"
@@ -190,77 +95,91 @@ class _Divided:
                 f"module: {min(differ)} is in training, and the module in evaluation: call net.train(), and "
                 "eval() of the layers that do not train"
             )
-        found = self.models.get((differ, reads))
+        key = differ, frozenset(new), reads
+        found = self.models.get(key)
         if found is None:
-            scratch = Scratch()
-            try:
-                with _module.as_written():
-                    found = self.models[differ, reads] = Model(module, self, differ, reads, scratch)
-            finally:
-                scratch.close()
+            with _module.as_written():
+                found = self.models[key] = self.opened(module, differ, new, reads)
+            self.columns.update(new)
         return found
 
-
-@dataclass(frozen=True)
-class Type:
-    """A type of a graph's vertices."""
-
-    name: str  # "": there is one
-    vertices: int
-    features: int
-
-
-class Model:
-    """A model of the program."""
-
-    def __init__(
-        self, module: nn.Module, of: _Divided, frozen: frozenset[str], reads: Reads, scratch: Scratch
-    ) -> None:
-        traced = _traced(module, reads.schema(of.schema), frozen)
-        self.outputs, self.learned, program = traced.outputs, traced.learned, reads.marked(traced.program)
-        self.traced = program
-        self.draws = any(o["op"] == "dropout" for o in program["operations"])
-        self.program = _calls.program()
-        self.number = next(self.program.numbers)
-        # What is noted first is called last: the model is among those that are garbage when they are closed.
-        weakref.finalize(self, self.program.close_models).atexit = False
-        self.program.models.watch(self, self.number)
-        words = _arguments(module, program, of, scratch)
-        lacking = [asdict(one) for one in reads.lacking]
-        opened = self.program.ask(
-            "open",
-            says="opening the graph",
-            divided=of.number_in(self.program),
-            version=_calls.VERSION,
-            net=self.number,
-            arguments=words,
-            lacking=lacking,
-        )
-        self.begun = False  # it has had a pass
-        self.types = [Type(**of) for of in opened["types"]]
-        self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
-        self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
-        self.counters = opened.get("counts", [])
-        self.floats = sum(map(math.prod, (*self.parameters.values(), *self.buffers.values())))
-        self.blocks = [
-            {"columns": math.prod(shape), "whole": whole}
-            for shape, whole in zip(self.outputs.shapes, self.outputs.whole)
+    def opened(
+        self, module: nn.Module, frozen: frozenset[str], new: Mapping[str, int], reads: Reads
+    ) -> Model:
+        schema = reads.schema(replace(self.schema, features={**self.schema.features, **new}))
+        if not any(schema.features.values()) and not tables_of(module, schema):
+            raise Refused("x: the graph has no features: call net(x)")
+        numbers = {name: number for number, name in enumerate(schema.features)}
+        lacking = [
+            {"of": "vertices", "type": numbers[name], "features": columns} for name, columns in new.items()
         ]
-        self.reached = _reached_by(program, len(self.blocks))
+        lacking += [{"of": "edges", **asdict(one)} for one in reads.lacking]
+        made = traced(module, schema, frozen)
+        program = reads.marked(made.program)
+        number = self.number_in(_calls.program())
+        return Model(module, program, made.outputs, self.words(), made.learned, lacking, number)
 
-    def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
-        says = "" if self.begun or ask != "forward" else "the first pass"
-        self.begun |= ask == "forward"
-        return self.program.ask(ask, says, net=self.number, blocks=self.blocks, **fields)
+    def words(self) -> list[str]:
+        """Those of the command line that open the graph."""
+        return [
+            *(_program.flag(name, _program.axes(of)) for name, of in self.settings.items()),
+            self.argument,
+        ]
 
+    # -- features that calls give
 
-def _arguments(module: nn.Module, program: dict[str, Any], of: _Divided, scratch: Scratch) -> list[str]:
-    """The words of the command line by which the program opens the graph for a module."""
-    file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
-    file.write_text(json.dumps(program), encoding="utf-8")
-    _weights.write(weights, _weights.of_module(module, program))
-    words = [_program.flag(name, _program.axes(value)) for name, value in of.settings.items()]
-    return [*words, f"--program={file}", f"--init={weights}", of.argument]
+    def by_type(self, x: Any) -> dict[str, Any]:
+        """Features by vertex type."""
+        names = list(self.schema.features)
+        if x is None:
+            return {}
+        if not isinstance(x, Mapping):
+            if len(names) > 1:
+                raise Refused(
+                    f"x: is one {type(x).__name__}, and the graph has several vertex types: give a dict by "
+                    f"{', '.join(names)}"
+                )
+            return {names[0]: x}
+        if names == [""]:
+            raise Refused("x: is a dict, and the graph has one vertex type: give a tensor")
+        if other := [name for name in x if name not in names]:
+            raise Refused(f"x: there is no vertex type {other[0]!r}: there are {', '.join(names)}")
+        return dict(x)
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, int]:
+        """The columns of those of vertex types without."""
+        for name, x in given.items():
+            vertices = self.schema.vertices[name]
+            columns = self.schema.features[name] or self.columns.get(name)
+            fits = isinstance(x, Tensor) and x.is_floating_point() and x.dim() == 2 and len(x) == vertices
+            fits = fits and not x.is_meta and x.layout == torch.strided
+            if not fits or x.shape[1] != columns and (columns or not x.shape[1]):
+                raise Refused(
+                    f"{self.called(name)}: is {_kind_of(x)}: give floats of {vertices} vertices × "
+                    f"{columns or 'their'} features"
+                    + ("" if self.schema.features[name] or not columns else ", as the first call did")
+                )
+
+        return {name: x.shape[1] for name, x in given.items() if not self.schema.features[name]}
+
+    def each_sample(self, given: Mapping[str, Any]) -> Iterator[Any]:
+        """What net takes, for each sample."""
+        for name, x in given.items():
+            if not isinstance(x, Tensor) or x.dim() != 3 or len(x) == 0:
+                raise Refused(
+                    f"samples: {self.called(name)} is S × V × F, a matrix of features for each sample, and "
+                    f"{_kind_of(x)} was given"
+                )
+        if len({len(x) for x in given.values()}) != 1:
+            counts = ", ".join(f"{len(x)} of {self.called(name)}" for name, x in given.items())
+            raise Refused(f"samples: there are {counts or 'none'}: give as many of each vertex type")
+        count = len(next(iter(given.values())))
+        one = "" in self.schema.features
+        for k in range(count):
+            yield given[""][k] if one else {name: x[k] for name, x in given.items()}
+
+    def called(self, name: str) -> str:
+        return f"x[{name!r}]" if len(self.schema.features) > 1 else "x"
 
 
 def planned(
@@ -276,19 +195,16 @@ def planned(
     of, program, scratch = _Divided(module, data, settings), _calls.program(), Scratch()
     try:
         with _module.as_written():
-            traced = _traced(module, of.schema, frozenset())
-            words = _arguments(module, traced.program, of, scratch)
+            made = traced(module, of.schema, frozenset())
+            words = arguments(module, made.program, of.words(), scratch)
             loop = {"passes": passes, "features": gradients is not None, "gradients": gradients is not None}
             answer = program.ask("plan", "planning", version=_calls.VERSION, arguments=words, loop=loop)
     finally:
         scratch.close()
     found: dict[str, Any] = answer["planned"]
-    first = answer["types"][0]
-    outputs = sum(
-        (1 if whole else first["vertices"]) * math.prod(shape)
-        for shape, whole in zip(traced.outputs.shapes, traced.outputs.whole)
-    )
-    read = {of["name"] for of in traced.program["parameters"]}
+    types = [Type(**one) for one in answer["types"]]
+    outputs = sum(block.numbers(types) for block in blocks_of(made.outputs, types))
+    read = {of["name"] for of in made.program["parameters"]}
     state = {name: of for name, of in module.named_parameters(remove_duplicate=False) if name in read}
     values = sum(of.numel() for of in state.values())
     buffers = sum(
@@ -298,16 +214,15 @@ def planned(
     )
     pieces = [outputs] * (passes + 1)  # with the gradient of one
     if gradients:
-        pieces += [first["vertices"] * first["features"]] * 2
+        pieces += [one.vertices * one.features for one in types if one.features for _ in range(2)]
     parameters = {_calls.bytes_of(values + buffers), _calls.bytes_of(values)}  # of a size the same memory
     return found | {"shared_bytes": sum(map(_calls.bytes_of, pieces)) + sum(parameters)}
 
 
-def _reached_by(program: Mapping[str, Any], outputs: int) -> list[set[str]]:
-    """The parameters that each output depends on."""
-    last = program["operations"][program["output"]]
-    parts = last["in"] if outputs > 1 and last["op"] == "cat" and len(last["in"]) == outputs else []
-    return [_module.reached_by(program, k) for k in parts or [program["output"]] * outputs]
+def _kind_of(x: Any) -> str:
+    if not isinstance(x, Tensor):
+        return type(x).__name__
+    return f"{x.dtype} {tuple(x.shape)} on {x.device}, {x.layout}"
 
 
 class Net(nn.Module):  # type: ignore[misc]
@@ -360,7 +275,7 @@ class Net(nn.Module):  # type: ignore[misc]
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(
         self,
-        x: Tensor | None = None,
+        x: Tensor | Mapping[str, Tensor] | None = None,
         *,
         edges: Any = None,
         edge_weight: Any = None,
@@ -371,33 +286,37 @@ class Net(nn.Module):  # type: ignore[misc]
         """What the module returns for the graph.
 
         Args:
-            x: V × F floats in place of the graph's features, with ``samples`` S × V × F.
+            x: V × F floats in place of the graph's features, with ``samples`` S × V × F. Of several vertex
+                types a dict by type: those that it lacks have the graph's.
             edges: E truth values, in the order of the graph's edges: the pass has those edges alone, as if the
                 graph had no others. Self loops that the module adds stay.
             edge_weight: E floats in place of the graph's weights, in that order.
-            edge_attr: E × D floats in place of the graph's features of edges, in that order.
-            rows: numbers of vertices, or V truth values: outputs have the rows of these alone, as ``net()[rows]``. In
-                evaluation without gradients no others are computed but those that they depend on, along the graph
-                axis of a graph's own features and edges.
+            edge_attr: E × D floats in place of the graph's features of edges, in that order. Of several
+                relations these three are dicts by (source type, name, target type).
+            rows: numbers of vertices, or V truth values: outputs have the rows of these alone, as
+                ``net()[rows]``. In evaluation without gradients no others are computed but those that they
+                depend on, along the graph axis of a graph's own features and edges. The graph has one vertex
+                type.
             samples: each of the S has a pass of its own, one after the other; the outputs are stacked.
 
         Raises:
             Refused: an input or a parameter is not what it was made for.
             Failed: the work failed.
         """
+        given = self._divided.by_type(x)
         if samples:
-            if not isinstance(x, Tensor) or x.dim() != 3 or len(x) == 0:
-                raise Refused("samples: x is S × V × F: a matrix of features for each sample")
-            given = {"edges": edges, "edge_weight": edge_weight, "edge_attr": edge_attr, "rows": rows}
-            of = [tree_flatten(self.forward(one, **given)) for one in x]
+            more = {"edges": edges, "edge_weight": edge_weight, "edge_attr": edge_attr, "rows": rows}
+            of = [tree_flatten(self.forward(one, **more)) for one in self._divided.each_sample(given)]
             return tree_unflatten(
                 [torch.stack(made) for made in zip(*(leaves for leaves, _ in of))], of[0][1]
             )
-        of_edges = self._divided.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
-        model = self._divided.model(self.module, self._divided.edges.reads(of_edges))
-        self._divided.edges.check_read(model.traced, of_edges)
-        inputs = [*([] if x is None else [_features(x, model)]), *of_edges]
-        made = passed(model, self._state(model), self.training, inputs, rows)
+        new, of_edges = self._divided.checked(given), self._divided.edges
+        inputs = of_edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
+        model = self._divided.model(self.module, new, of_edges.reads(inputs))
+        of_edges.check_read(model.traced, inputs)
+        numbers = {name: number for number, name in enumerate(self._divided.schema.features)}
+        inputs = [*(Input("features", numbers[name], x) for name, x in given.items()), *inputs]
+        made = passed(model, model.tensors_of(self), self.training, inputs, rows)
         return tree_unflatten(made, model.outputs.tree)
 
     def memory(self) -> dict[str, Any]:
@@ -425,7 +344,7 @@ class Net(nn.Module):  # type: ignore[misc]
         return {key: usage[key] for key in ("communication", "sent_bytes", "edge_columns", "layers")}
 
     def _usage(self) -> tuple[dict[str, Any], _calls.Program]:
-        model = self._divided.model(self.module)
+        model = self._divided.model(self.module, self._divided.columns)
         usage: dict[str, Any] = model.ask("usage")["usage"]
         return usage, model.program
 
@@ -443,40 +362,12 @@ class Net(nn.Module):  # type: ignore[misc]
             >>> with net.trace("step.json"):                                         # doctest: +SKIP
             ...     F.cross_entropy(net()[train], y[train]).backward()
         """
-        model, path = self._divided.model(self.module), os.path.abspath(os.fsdecode(file))
+        model, path = (
+            self._divided.model(self.module, self._divided.columns),
+            os.path.abspath(os.fsdecode(file)),
+        )
         model.ask("trace")
         try:
             yield
         finally:
             model.ask("trace", path=path)
-
-    def _state(self, model: Model) -> dict[str, Tensor]:
-        """The module's tensors by all their names."""
-        state: dict[str, Tensor] = dict(self.named_parameters(remove_duplicate=False))
-        state.update(self.named_buffers(remove_duplicate=False))
-        for names in (model.parameters, model.buffers):
-            for name, shape in names.items():
-                of = state.get(name)
-                if of is None or tuple(of.shape) != shape or of.dtype != torch.float32 or of.is_meta:
-                    now = "not there" if of is None else f"{of.dtype} {tuple(of.shape)} on {of.device}"
-                    raise Refused(
-                        f"{name}: is {now}, and a compiled module computes with float32 {shape}: give it "
-                        "these (net.float()), or compile the module again"
-                    )
-        return state
-
-
-def _features(x: Tensor, model: Model) -> Input:
-    of = model.types[0]
-    if (
-        not isinstance(x, Tensor)
-        or not x.is_floating_point()
-        or x.shape != (of.vertices, of.features)
-        or x.is_meta
-        or x.layout != torch.strided
-    ):
-        kind = type(x).__name__
-        if isinstance(x, Tensor):
-            kind = f"{x.dtype} {tuple(x.shape)} on {x.device}, {x.layout}"
-        raise Refused(f"x: is {kind}: give floats of {of.vertices} vertices × {of.features} features")
-    return Input("features", 0, x)

@@ -16,7 +16,7 @@ from . import _calls
 from ._errors import Refused
 
 if TYPE_CHECKING:
-    from ._net import Model
+    from ._model import Model
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ def passed(
 
     rows: the vertices whose rows they have, as an index; None: all.
     """
+    if rows is not None and len(model.types) > 1:
+        raise Refused("rows: the graph has several vertex types: index the outputs of net()")
     listed, places = (None, None) if rows is None else _listed(rows, model.types[0].vertices)
     tensors = [*(of.values for of in inputs), *(state[name] for name in model.parameters)]
     if torch._C._are_functorch_transforms_active():
@@ -112,7 +114,7 @@ class _Call:
         # What is given of edges is read until the pass ends.
         self.held = [memory for memory, (of, _) in zip(given, self.given) if of != "features"]
         self.differentiable = [self.gradient and of.requires_grad for of in inputs]
-        output = model.program.memory(sum(self.sizes()))
+        output = model.program.memory(self.numbers())
         listed = {}
         if self.listed is not None:
             rows = model.program.memory(len(self.listed))
@@ -168,19 +170,21 @@ class _Call:
     def rows(self, memory: _calls.Memory) -> list[Tensor]:
         """The outputs, or their gradients, in shared memory."""
         found, at = [], 0
-        for size, shape, of in zip(self.sizes(), self.model.outputs.shapes, self.model.blocks):
-            rows = shape if of["whole"] else (self.count(), *shape)
-            found.append(torch.from_numpy(memory.numbers[at : at + size].reshape(rows)))
+        for shape in self.shapes():
+            size = math.prod(shape)
+            found.append(torch.from_numpy(memory.numbers[at : at + size].reshape(shape)))
             at += size
         return found
 
-    def count(self) -> int:
-        """How many rows of vertices the outputs have."""
-        return self.model.types[0].vertices if self.listed is None else len(self.listed)
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Those of the outputs."""
+        listed = None if self.listed is None else (len(self.listed),)
+        model = self.model
+        return [(*(rows and (listed or rows)), *of) for rows, of in zip(model.rows, model.outputs.shapes)]
 
-    def sizes(self) -> list[int]:
-        """The numbers of each output."""
-        return [(1 if of["whole"] else self.count()) * of["columns"] for of in self.model.blocks]
+    def numbers(self) -> int:
+        """How many all outputs have."""
+        return sum(map(math.prod, self.shapes()))
 
     def place(self, of: Tensor) -> Tensor:
         return of if self.device.type == "cpu" else of.to(self.device)
@@ -190,14 +194,19 @@ class _Call:
     ) -> tuple[list[Tensor | None], dict[str, Tensor]]:
         """The gradients of the inputs, and of the parameters by their names."""
         model = self.model
-        memory = model.program.memory(sum(self.sizes()))
+        memory = model.program.memory(self.numbers())
         for to, grad in zip(self.rows(memory), grads):
             if grad is None:
                 to.zero_()
             else:
                 to.copy_(grad)
         values = model.program.memory(sum(map(math.prod, model.parameters.values())))
-        given = [self.memory_of(of) if wanted else None for of, wanted in zip(inputs, self.differentiable)]
+        read = [of for of, grad in zip(model.reached, grads) if grad is not None]
+        depends = set().union(*(of.inputs for of in read))
+        wanted = [
+            differentiable and of in depends for of, differentiable in zip(self.given, self.differentiable)
+        ]
+        given = [self.memory_of(of) if wants else None for of, wants in zip(inputs, wanted)]
         model.ask(
             "backward",
             **{"pass": self.number},
@@ -210,7 +219,7 @@ class _Call:
         if not again:
             model.program.passes.forget(self.watched)
         floats, at, found = torch.from_numpy(values.numbers), 0, {}
-        reached = set().union(*(of for of, grad in zip(model.reached, grads) if grad is not None))
+        reached: set[str] = set().union(*(of.parameters for of in read))
         for name, shape in model.parameters.items():
             if name in model.learned and name in reached:
                 found[name] = floats[at : at + math.prod(shape)].view(shape).clone()

@@ -173,12 +173,14 @@ def _traced(
 ) -> Program:
     _initialise(module, schema, tables, kind)
     called = Called(module, schema, _tensors(module, schema, tables, kind), outputs)
-    trained = _lower(called, True, set())
-    evaluated = _lower(called, False, trained[0].frozen)
-    for _, output in (trained, evaluated):
-        _check_logits(output)
-    program = _program(module, schema, *trained)
-    _same_in_evaluation(trained, evaluated)
+    to, trained = _lower(called, True, set())
+    again, evaluated = _lower(called, False, to.frozen)
+    both = (to, _each(trained)), (again, _each(evaluated))
+    for _, made in both:
+        for output in made:
+            _check_logits(output)
+    program = _program(module, schema, *both[0])
+    _same_in_evaluation(*both)
     return program
 
 
@@ -229,37 +231,53 @@ def _tensors(
 
 
 class Outputs:
-    """What forward returns, a tensor or several in tuples and dicts, as one: their columns beside each other."""
+    """What forward returns, a tensor or several in tuples and dicts, as one of each vertex type: columns beside
+    each other."""
 
     def __init__(self, frozen: Iterable[str] = ()) -> None:
         self.frozen = frozen  # the paths of layers that stay in evaluation
         self.tree: Any = None
         self.shapes: list[tuple[int, ...]] = []  # of a row of each tensor
         self.whole: list[bool] = []  # it has no rows of vertices: it is of the whole graph
+        self.types: list[str] = []  # whose rows each has; of the whole graph: beside which it stands
+        self.kinds: list[str] = []  # all vertex types
 
     def __deepcopy__(self, _: Any) -> Outputs:
         return self  # copies of a module tell the same one
 
-    def joined(self, made: Any, count: Any) -> Tensor:
-        """The tensors beside each other. count: of vertices."""
+    def joined(self, made: Any, counts: Mapping[str, Any]) -> list[Tensor]:
+        """The tensors beside each other, by type. counts: of vertices, by type."""
         leaves, self.tree = tree_flatten(made)
         if not leaves or not all(isinstance(of, Tensor) and of.is_floating_point() for of in leaves):
             kinds = ", ".join(str(of.dtype) if isinstance(of, Tensor) else type(of).__name__ for of in leaves)
             raise Refused(f"model: forward returns {kinds or 'nothing'}: return tensors of floats, or tuples or dicts of them")
-        if isinstance(count, torch.SymInt):  # it is traced; a call with numbers returns the same
+        if any(isinstance(count, torch.SymInt) for count in counts.values()):  # it is traced; a call with numbers returns the same
             self.whole = [of.dim() == 0 or not isinstance(of.shape[0], torch.SymInt) for of in leaves]
+            found = [None if whole else _type_of(of.shape[0], counts) for of, whole in zip(leaves, self.whole)]
+            first = next((of for of in found if of is not None), next(iter(counts)))
+            self.types, self.kinds = [first if of is None else of for of in found], list(counts)
         shapes = [of.shape if whole else of.shape[1:] for of, whole in zip(leaves, self.whole)]
-        others = [n for of in leaves for n in of.shape[:1] if isinstance(n, torch.SymInt) and n.node.expr != count.node.expr]
-        if others or any(not isinstance(n, int) for shape in shapes for n in shape):
-            raise Refused("model: forward returns some of the vertices, or edges: return a row for each vertex, or one for the graph")
+        if any(not isinstance(n, int) for shape in shapes for n in shape):
+            raise Refused(_SOME)
         self.shapes = [tuple(shape) for shape in shapes]
         if len(leaves) == 1 and not self.whole[0] and len(self.shapes[0]) == 1:
-            return leaves[0]
-        parts = []
-        for of, whole, shape in zip(leaves, self.whole, self.shapes):
-            of = of.reshape(1 if whole else count, math.prod(shape))
-            parts.append(of.expand(count, math.prod(shape)) if whole else of)
-        return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+            return [leaves[0]]
+        parts: dict[str, list[Tensor]] = {kind: [] for kind in counts if kind in self.types}
+        for of, kind, whole, shape in zip(leaves, self.types, self.whole, self.shapes):
+            of = of.reshape(1 if whole else counts[kind], math.prod(shape))
+            parts[kind].append(of.expand(counts[kind], math.prod(shape)) if whole else of)
+        return [torch.cat(of, 1) if len(of) > 1 else of[0] for of in parts.values()]
+
+
+_SOME = "model: forward returns some of the vertices, or edges: return a row for each vertex, or one for the graph"
+
+
+def _type_of(rows: Any, counts: Mapping[str, Any]) -> str:
+    """The vertex type that has so many vertices while a module is traced."""
+    for kind, count in counts.items():
+        if isinstance(count, torch.SymInt) and rows.node.expr == count.node.expr:
+            return kind
+    raise Refused(_SOME)
 
 
 class Called(nn.Module):  # type: ignore[misc]
@@ -358,20 +376,25 @@ class Called(nn.Module):  # type: ignore[misc]
                 setattr(module, name, graph)
             named = {name: whole.get(of, {} if self.by_types else None) for name, of in self.names.items()}
             made = torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named)
-        made = self.output(made)
-        if self.outputs is not None:
-            first = next(iter(self.schema.features))
-            count = next(t.shape[0] for of, t in given.items() if of.what in ("x", "n_id") and of.of == first)
-            made = self.outputs.joined(made, count)
+        if self.outputs is None:
+            made = self.output(made)
+        else:
+            made = tuple(self.outputs.joined(made, self.counts(given)))
+            made = made[0] if len(made) == 1 else made
         after = {name: id(of) for name, of in self.of.named_buffers()}
         if changed := [name for name, of in buffers.items() if of != after.get(name)]:
             raise Unlowerable(f"forward changes {changed[0]}: {KEEPS}")
-        if not isinstance(made, Tensor):
+        if not isinstance(made, Tensor) and self.outputs is None:
             raise Refused(
                 f"model: forward returns a {type(made).__name__}, instead of one tensor of vertices × classes: give a "
                 "module around this one, whose forward returns the logits of all vertices alone"
             )
         return made
+
+    def counts(self, given: Mapping[Given, Tensor]) -> dict[str, Any]:
+        """The numbers of vertices, by type, of the types that something with a row for each vertex is given of."""
+        rows = {of.of: t.shape[0] for of, t in given.items() if of.what in ("x", "n_id", "table")}
+        return {name: rows[name] for name in self.schema.features if name in rows}
 
     def by_type(self, given: Mapping[Given, Any]) -> dict[str, Any]:
         """What is given by its name, in a graph of several types as a dict of these."""
@@ -470,6 +493,11 @@ _EDGES_OF_DGL = {
 _READS = {"x": "features", "edge_attr": "edge_features"}
 
 
+def _each(output: Any) -> list[Any]:
+    """The outputs: one, or one of each vertex type."""
+    return list(output) if isinstance(output, list) else [output]
+
+
 def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any]:
     """The operations of a module in training, or in evaluation, and what it returns."""
     tensors = {id(t): t for t in (*called.parameters(), *called.buffers())}
@@ -530,8 +558,10 @@ def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any
         output = to.run(graph)
     except Refused as why:
         raise _fixed(graph, called) or why from None
-    output = output[0] if isinstance(output, (list, tuple)) and len(output) == 1 else output
-    if isinstance(output, Value) and output.rows is None and (why_fixed := _fixed(graph, called)):
+    output = list(output) if isinstance(output, (list, tuple)) else output
+    output = output[0] if isinstance(output, list) and len(output) == 1 else output
+    fixed = any(isinstance(of, Value) and of.rows is None for of in _each(output))
+    if fixed and (why_fixed := _fixed(graph, called)):
         raise why_fixed
     return to, output
 
@@ -830,8 +860,8 @@ def _used(to: Lowering, outputs: list[int]) -> tuple[list[dict[str, Any]], list[
     return operations, [number[k] for k in outputs]
 
 
-def _program(module: nn.Module, schema: Schema, to: Lowering, output: Value) -> Program:
-    operations, (last,) = _used(to, [output.op])
+def _program(module: nn.Module, schema: Schema, to: Lowering, outputs: list[Value]) -> Program:
+    operations, (last, *others) = _used(to, [output.op for output in outputs])
     names = {o["name"] for o in operations if o["op"] in ("parameter", "table")}
     for o in operations:
         names |= {
@@ -857,19 +887,20 @@ def _program(module: nn.Module, schema: Schema, to: Lowering, output: Value) -> 
             "parameters": parameters,
             "operations": operations,
             "output": last,
+            **({"others": others} if others else {}),
         }
     )
     arrays = {
         n: t.detach().cpu().to(torch.float32).numpy() for n, t in state.items() if canonical.get(n) == n
     }
-    return Program(text, arrays, output.shape)
+    return Program(text, arrays, outputs[0].shape)
 
 
-def _same_in_evaluation(trained: tuple[Lowering, Value], evaluated: tuple[Lowering, Value]) -> None:
+def _same_in_evaluation(trained: tuple[Lowering, list[Value]], evaluated: tuple[Lowering, list[Value]]) -> None:
     """In evaluation a program does the same, without dropout."""
     differs = "forward does other operations in evaluation than in training: dropout and batch norm alone may differ"
-    (a, x), (b, y) = trained, evaluated
-    left, done = [(x.op, y.op)], set()
+    (a, made), (b, again) = trained, evaluated
+    left, done = [(x.op, y.op) for x, y in zip(made, again)], set()
     while left:
         if (pair := left.pop()) in done:
             continue

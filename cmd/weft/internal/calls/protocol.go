@@ -8,10 +8,10 @@
 // after the other. Each is a JSON object behind its length in 4 bytes, the lowest first. The program ends
 // when the process closes its end.
 //
-//	open      version, net, arguments, divided?, lacking (type, features, weights)
-//	                                      opens a graph for a model: the words of weft train's command line
-//	            → types (name, vertices, features), outputs, parameters and buffers (name, shape),
-//	              counts (names)
+//	open      version, net, arguments, divided?, lacking (of, type, features, weights)
+//	            opens a graph for a model: the words of weft train's command line
+//	            → types (name, vertices, features), outputs (type, columns), parameters and buffers
+//	              (name, shape), counts (names)
 //	plan      version, arguments, loop (passes, features, gradients)
 //	            → planned, types            plans the passes of a loop that live together
 //	map       memory, bytes               maps a file that comes with the request, shared by both
@@ -38,11 +38,13 @@
 // for each vertex of the type with that number in open's types; that of edges (not 0 for those that the pass
 // has), edge_weights and edge_features a number or row for each edge of the relation with that number, in the
 // order of the store: by target, then by source. What is given of edges stays as it is until the pass ends.
-// lacking says what all passes are given of relations, as the graph has none: columns of features, and
-// whether there are weights. backward has those inputs that are differentiable, whose gradients go to their
-// memory. output has the blocks of the output's columns, one behind the other, in backward their gradients. A
-// block has a row for each vertex, or for each of those listed in the memory of rows (int32, ascending), and
-// one row if it is whole. counters are the numbers of integer buffers. again has the pass stay as it is.
+// lacking says what all passes are given, as the graph has none: of vertices of a type columns of features,
+// and of edges of a relation that, and whether there are weights. backward has those inputs that are
+// differentiable, whose gradients go to their memory. outputs are by vertex type. blocks (type, columns,
+// whole) are their columns, which stand one behind the other in the memory output, in backward their
+// gradients. A block has a row for each vertex of its type, or, in a graph of one type, for each of those
+// listed in the memory of rows (int32, ascending), and one row if it is whole. counters are the numbers of
+// integer buffers. again has the pass stay as it is.
 package calls
 
 import (
@@ -105,15 +107,17 @@ type input struct {
 	Differentiable bool   `json:"differentiable"`
 }
 
-// lacking is what all passes are given of a relation, as the graph has none.
+// lacking is what all passes are given of a vertex type or a relation, as the graph has none.
 type lacking struct {
-	Type     int  `json:"type"`     // the number of the relation
-	Features int  `json:"features"` // columns
-	Weights  bool `json:"weights"`
+	Of       string `json:"of"`       // vertices or edges
+	Type     int    `json:"type"`     // the number of the vertex type or the relation
+	Features int    `json:"features"` // columns
+	Weights  bool   `json:"weights"`
 }
 
-// block is some of the output's columns, which follow those of the block before.
+// block is some of an output's columns, which follow those of the block before of that output.
 type block struct {
+	Type    int  `json:"type"` // the number of the output's vertex type
 	Columns int  `json:"columns"`
 	Whole   bool `json:"whole"` // the same for all vertices
 }
@@ -126,7 +130,7 @@ type answer struct {
 	Warnings []string `json:"warnings,omitempty"`
 
 	Types      []vertexType `json:"types,omitempty"`
-	Outputs    int          `json:"outputs,omitempty"`
+	Outputs    []output     `json:"outputs,omitempty"`
 	Parameters []named      `json:"parameters,omitempty"`
 	Buffers    []named      `json:"buffers,omitempty"`
 	Counts     []string     `json:"counts,omitempty"`
@@ -163,6 +167,12 @@ type vertexType struct {
 	Name     string `json:"name"`
 	Vertices int    `json:"vertices"`
 	Features int    `json:"features"` // columns
+}
+
+// output is the rows of a vertex type that a pass computes.
+type output struct {
+	Type    int `json:"type"` // its number
+	Columns int `json:"columns"`
 }
 
 // named is a tensor of a model.

@@ -151,7 +151,7 @@ func TestInputs(t *testing.T) {
 		opened: &divided{
 			Session: &session.Session{Job: &train.Job{Graph: &graph.Graph{Relations: relations}}},
 		},
-		lacking: []train.Lacking{{Relation: 1, Features: 3}},
+		lacking: []train.Lacking{{Number: 1, Features: 3}},
 	}
 	inputs := func(in ...input) ([]worker.Given, []worker.Edges, error) {
 		return s.inputs(m, &request{Inputs: in})
@@ -179,6 +179,32 @@ func TestInputs(t *testing.T) {
 		"6 numbers are asked of it":  {Of: "edges", Memory: 6},
 	} {
 		_, _, err := inputs(in)
+		assert.Refused(t, err, text)
+	}
+}
+
+// TestBlocks: the blocks of a request are all columns of the outputs, in any order of these.
+func TestBlocks(t *testing.T) {
+	s := &server{memory: map[int][]byte{5: make([]byte, 4*100)}}
+	types := []train.VertexType{{Vertices: 2}, {Vertices: 4}}
+	outputs := []train.Output{{Type: 0, Columns: 1}, {Type: 1, Columns: 3}}
+	m := &model{Passes: &train.Passes{Types: types, Outputs: outputs}}
+	blocks := []block{{Type: 1, Columns: 2}, {Type: 0, Columns: 1}, {Type: 1, Columns: 1, Whole: true}}
+	numbers, err := s.numbers(5, 100)
+	require.NoError(t, err)
+	numbers[8], numbers[10] = 7, 9
+	made, err := s.blocks(m, &request{Blocks: blocks, Output: 5})
+	require.NoError(t, err)
+	assert.Equal(t, []worker.Block{{Columns: 1, Values: []float32{7, 0}}}, made[0])
+	assert.Equal(t, worker.Block{Columns: 1, Whole: true, Values: []float32{9}}, made[1][1])
+	assert.Len(t, made[1][0].Values, 8)
+	for text, of := range map[string][]block{
+		"no 2 columns of an output of type 0":       {{Columns: 2}},
+		"no -1 columns of an output of type 1":      {{Type: 1, Columns: -1}},
+		"no 1 columns of an output of type 2":       {{Type: 2, Columns: 1}},
+		"blocks of 0 columns of an output that has": blocks[1:2],
+	} {
+		_, err := s.blocks(m, &request{Blocks: of, Output: 5})
 		assert.Refused(t, err, text)
 	}
 }

@@ -248,7 +248,9 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	}
 	var absent []train.Lacking
 	for _, l := range r.Lacking {
-		absent = append(absent, train.Lacking{Relation: l.Type, Features: l.Features, Weights: l.Weights})
+		absent = append(absent, train.Lacking{
+			Vertices: l.Of == "vertices", Number: l.Type, Features: l.Features, Weights: l.Weights,
+		})
 	}
 	passes, err := opened.Job.Passes(ctx, absent...)
 	if err != nil {
@@ -257,9 +259,12 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	}
 	m := &model{Passes: passes, opened: opened, lacking: absent}
 	s.nets[r.Net] = m
-	a = answer{Outputs: passes.Outputs, Warnings: warnings}
+	a = answer{Warnings: warnings}
 	for _, t := range passes.Types {
 		a.Types = append(a.Types, vertexType(t))
+	}
+	for _, of := range passes.Outputs {
+		a.Outputs = append(a.Outputs, output(of))
 	}
 	m.describe(&a)
 	return a, nil
@@ -345,38 +350,49 @@ func (s *server) tensors(m *model, memory, count int, counters []int64) (nn.Stat
 	return state, nil
 }
 
-// blocks are those of the output in memory.
-func (s *server) blocks(m *model, r *request) (blocks []worker.Block, err error) {
-	total, columns, vertices := 0, 0, m.Types[0].Vertices
-	if r.Rows > 0 {
-		vertices = r.Listed
-	}
+// blocks are those of the outputs in memory, by output.
+func (s *server) blocks(m *model, r *request) ([][]worker.Block, error) {
+	total, columns := 0, make([]int, len(m.Outputs))
 	for _, b := range r.Blocks {
-		rows := vertices
-		if b.Whole {
-			rows = 1
+		k := m.outputOf(b)
+		if k < 0 || b.Columns < 0 || columns[k]+b.Columns > m.Outputs[k].Columns {
+			return nil, refusal.Errorf("there are no %d columns of an output of type %d", b.Columns, b.Type)
 		}
-		blocks = append(blocks, worker.Block{Columns: b.Columns, Whole: b.Whole})
-		if columns += b.Columns; b.Columns < 0 || columns > m.Outputs {
-			break
-		}
-		total += rows * b.Columns
+		columns[k] += b.Columns
+		total += m.size(b, r)
 	}
-	if columns != m.Outputs {
-		return nil, refusal.Errorf("blocks of %d columns of a model that has %d", columns, m.Outputs)
+	for k, of := range m.Outputs {
+		if columns[k] != of.Columns {
+			return nil, refusal.Errorf("blocks of %d columns of an output that has %d", columns[k], of.Columns)
+		}
 	}
 	values, err := s.numbers(r.Output, total)
 	if err != nil {
 		return nil, err
 	}
-	for k := range blocks {
-		n := vertices * blocks[k].Columns
-		if blocks[k].Whole {
-			n = blocks[k].Columns
-		}
-		blocks[k].Values, values = values[:n], values[n:]
+	blocks := make([][]worker.Block, len(m.Outputs))
+	for _, b := range r.Blocks {
+		k, n := m.outputOf(b), m.size(b, r)
+		blocks[k] = append(blocks[k], worker.Block{Columns: b.Columns, Whole: b.Whole, Values: values[:n]})
+		values = values[n:]
 	}
 	return blocks, nil
+}
+
+// outputOf is the number of the output that a block is of; −1: there is none.
+func (m *model) outputOf(b block) int {
+	return slices.IndexFunc(m.Outputs, func(of train.Output) bool { return of.Type == b.Type })
+}
+
+// size is the number of a block's values in a request.
+func (m *model) size(b block, r *request) int {
+	switch {
+	case b.Whole:
+		return b.Columns
+	case r.Rows > 0:
+		return r.Listed * b.Columns
+	}
+	return m.Types[b.Type].Vertices * b.Columns
 }
 
 // inputs are what a request gives in place of the graph's: features by vertex type, nil if there are none,
@@ -420,7 +436,7 @@ func (s *server) edges(m *model, given []worker.Edges, in input) ([]worker.Edges
 	e := &given[k]
 	n, columns := len(e.Relation.Sources), e.Relation.EdgeColumns
 	for _, l := range m.lacking {
-		if l.Relation == in.Type && l.Features > 0 {
+		if !l.Vertices && l.Number == in.Type && l.Features > 0 {
 			columns = l.Features
 		}
 	}
@@ -441,6 +457,9 @@ func (s *server) edges(m *model, given []worker.Edges, in input) ([]worker.Edges
 func (s *server) rows(m *model, r *request) ([]int32, error) {
 	if r.Rows == 0 {
 		return nil, nil
+	}
+	if len(m.Types) > 1 {
+		return nil, refusal.Errorf("rows: the graph has %d vertex types, and rows are of graphs of one", len(m.Types))
 	}
 	words, err := s.numbers(r.Rows, r.Listed)
 	if err != nil {
@@ -494,7 +513,7 @@ func (s *server) forward(m *model, r *request) (a answer, err error) {
 	if f.Values, err = s.tensors(m, r.Values, len(m.floats), r.Counters); err != nil {
 		return a, err
 	}
-	if f.Output, err = s.blocks(m, r); err != nil {
+	if f.Outputs, err = s.blocks(m, r); err != nil {
 		return a, err
 	}
 	if f.Rows, err = s.rows(m, r); err != nil {
@@ -508,7 +527,7 @@ func (s *server) forward(m *model, r *request) (a answer, err error) {
 
 func (s *server) backward(m *model, r *request) (err error) {
 	b := worker.Backward{Pass: r.Pass, Again: r.Again}
-	if b.Output, err = s.blocks(m, r); err != nil {
+	if b.Outputs, err = s.blocks(m, r); err != nil {
 		return err
 	}
 	if b.Gradients, err = s.tensors(m, r.Values, m.trained, nil); err != nil {

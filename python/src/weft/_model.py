@@ -1,0 +1,294 @@
+"""A module as a model of the program: what it is traced to, and what is known of its passes."""
+
+from __future__ import annotations
+
+import json
+import math
+import weakref
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_unflatten
+
+from . import _calls, _module, _watch, _weights
+from ._compare import compare
+from ._copies import copied
+from ._errors import Refused
+from ._pass import passed
+from ._scratch import Scratch
+from ._trace import Outputs, Schema
+
+
+@dataclass
+class Traced:
+    """What a module is traced to."""
+
+    schema: Schema
+    state: Any  # of the module, but for the numbers of its tensors, and of its layers that do not train
+    program: dict[str, Any]
+    outputs: Outputs
+    learned: set[str]  # the parameters that have a gradient
+
+
+#: What modules were traced to last, a few of each: on graphs with and without weights of edges.
+_known: weakref.WeakKeyDictionary[nn.Module, list[Traced]] = weakref.WeakKeyDictionary()
+
+
+def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
+    """What a module is traced to on a graph, with some layers in evaluation.
+
+    It is what it was before, if nothing of the module has changed.
+    """
+    shapes = {
+        name: (of.shape, of.dtype)
+        for name, of in module.state_dict(keep_vars=True).items()
+        if isinstance(of, Tensor)
+    }
+    state = (
+        _watch.without_tensors(_watch.kept(module)),
+        shapes,
+        layers_of(module),
+        constants_of(module),
+        frozen,
+    )
+    known = _known.setdefault(module, [])
+    for of in known:
+        if (of.schema, of.state) == (schema, state):
+            return of
+    outputs = Outputs(frozen)
+    with _watch.generators():
+        own = copied(module).cpu()
+        for p in own.parameters():
+            p.requires_grad_(p.is_floating_point())
+        _, program = _module.program_of(own, schema, outputs)
+    _refuse_repeated(program)
+    found = Traced(schema, state, program, outputs, compare(own, schema, program, outputs, inferred))
+    _calls.program().give_back()  # what the comparison took
+    known[:] = [*known[-3:], found]
+    return found
+
+
+def _refuse_repeated(program: Mapping[str, Any]) -> None:
+    """Refuses statistics that a backward pass moves once more, as PyTorch's do below a checkpoint."""
+    for o in program["operations"]:
+        if o["op"] == "batch_norm" and o.get("times", 1) > 1 and "mean" in o:
+            raise Refused(
+                f"module: {o['mean']}: below torch.utils.checkpoint, or in a reversible layer, a backward pass "
+                'moves it once more: call the layers directly, and take recompute="blocks" to save memory'
+            )
+
+
+def layers_of(module: nn.Module) -> list[Any]:
+    """The layers of a module by their paths: their classes, attributes that are numbers and words, and hooks,
+    which are called when the module is traced."""
+    return [
+        (
+            path,
+            type(layer),
+            {name: of for name, of in vars(layer).items() if isinstance(of, _SIMPLE) and _says(name)},
+            [_watch.name_of(hook) for kind in _HOOKS for hook in vars(layer)[kind].values()],
+        )
+        for path, layer in module.named_modules()
+    ]
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def constants_of(module: nn.Module) -> dict[str, int]:
+    """Checksums of the tensors of a module whose numbers are read when it is traced: whole numbers and truth
+    values, buffers that are not saved, and tensors that are attributes."""
+    found = {}
+    for path, layer in module.named_modules():
+        held = {name: of for name, of in vars(layer).items() if isinstance(of, Tensor)}
+        for name, of in layer.named_buffers(recurse=False):
+            if not of.is_floating_point() or name in layer._non_persistent_buffers_set:
+                held[name] = of
+        for name, of in held.items():
+            if name != "num_batches_tracked" and not name.startswith("_cached"):
+                numbers = of.detach().cpu().contiguous()
+                found[f"{path}.{name}"] = zlib.crc32(numbers.reshape(-1).view(torch.uint8).numpy())
+    return found
+
+
+_SIMPLE = (bool, int, float, str, type(None))
+
+
+def _says(name: str) -> bool:
+    """Whether an attribute of that name says what a layer computes."""
+    return name != "training" and not name.startswith("_")
+
+
+def inferred(module: nn.Module, program: Mapping[str, Any], outputs: Outputs, graph: str) -> Any:
+    """What the program of a module returns in evaluation for a graph, without a gradient."""
+    model = Model(module, program, outputs, ["--threads=1", graph])
+    with torch.no_grad():
+        made = passed(model, model.tensors_of(module), False, [])
+    return tree_unflatten(made, outputs.tree)
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type of a graph's vertices."""
+
+    name: str  # "": there is one
+    vertices: int
+    features: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a tensor that forward returns is of a pass's outputs."""
+
+    type: int  # the number of the vertex type
+    columns: int
+    whole: bool  # it has no rows of vertices
+
+    def rows(self, types: Sequence[Type]) -> tuple[int, ...]:
+        return () if self.whole else (types[self.type].vertices,)
+
+    def numbers(self, types: Sequence[Type]) -> int:
+        return math.prod(self.rows(types)) * self.columns
+
+
+def blocks_of(outputs: Outputs, types: Sequence[Type]) -> list[Block]:
+    """The blocks of the tensors that forward returns."""
+    numbers = numbers_of(types)
+    return [
+        Block(numbers.get(kind, 0), math.prod(shape), whole)
+        for kind, shape, whole in zip(outputs.types, outputs.shapes, outputs.whole)
+    ]
+
+
+def numbers_of(types: Sequence[Type]) -> dict[str, int]:
+    """The numbers of vertex types by their names, where there are several."""
+    return {of.name: number for number, of in enumerate(types)} if len(types) > 1 else {}
+
+
+def arguments(
+    module: nn.Module, program: Mapping[str, Any], words: Iterable[str], scratch: Scratch
+) -> list[str]:
+    """The words of the command line by which the program opens the graph for a module."""
+    file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
+    file.write_text(json.dumps(program), encoding="utf-8")
+    _weights.write(weights, _weights.of_module(module, program))
+    return [f"--program={file}", f"--init={weights}", *words]
+
+
+class Model:
+    """A model of the program, with the values that a module has now.
+
+    Args:
+        module: was traced.
+        program: to which, with these outputs.
+        words: the settings, and the graph.
+        learned: the parameters that have a gradient.
+        lacking: what all passes are given, as the graph has none.
+        divided: the number of the divided graph, which several models may have in common; 0: its own.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        program: Mapping[str, Any],
+        outputs: Outputs,
+        words: Iterable[str],
+        learned: Iterable[str] = (),
+        lacking: Sequence[Mapping[str, Any]] = (),
+        divided: int = 0,
+    ) -> None:
+        self.traced, self.outputs, self.learned = program, outputs, learned
+        self.draws = any(o["op"] == "dropout" for o in program["operations"])
+        self.program = _calls.program()
+        self.number = next(self.program.numbers)
+        # What is noted first is called last: the model is among those that are garbage when they are closed.
+        weakref.finalize(self, self.program.close_models).atexit = False
+        self.program.models.watch(self, self.number)
+        opened = self.opened(module, words, lacking, divided)
+        self.begun = False  # it has had a pass
+        self.types = [Type(**of) for of in opened["types"]]
+        self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
+        self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
+        self.counters = opened.get("counts", [])
+        self.floats = sum(map(math.prod, (*self.parameters.values(), *self.buffers.values())))
+        numbers = numbers_of(self.types)
+        blocks = blocks_of(outputs, self.types)
+        self.blocks = [asdict(of) for of in blocks]
+        self.rows = [of.rows(self.types) for of in blocks]
+        self.reached = [_Reached.of(program, k, numbers) for k in _values_of(program, outputs)]
+
+    def opened(
+        self, module: nn.Module, words: Iterable[str], lacking: Sequence[Mapping[str, Any]], divided: int
+    ) -> dict[str, Any]:
+        scratch = Scratch()
+        try:
+            given = arguments(module, self.traced, words, scratch)
+            return self.program.ask(
+                "open",
+                says="opening the graph",
+                version=_calls.VERSION,
+                net=self.number,
+                divided=divided,
+                arguments=given,
+                lacking=lacking,
+            )
+        finally:
+            scratch.close()
+
+    def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
+        says = "" if self.begun or ask != "forward" else "the first pass"
+        self.begun |= ask == "forward"
+        return self.program.ask(ask, says, net=self.number, blocks=self.blocks, **fields)
+
+    def tensors_of(self, net: nn.Module) -> dict[str, Tensor]:
+        """The tensors of the module, or of what calls it, by all their names."""
+        state: dict[str, Tensor] = dict(net.named_parameters(remove_duplicate=False))
+        state.update(net.named_buffers(remove_duplicate=False))
+        for names in (self.parameters, self.buffers):
+            for name, shape in names.items():
+                of = state.get(name)
+                if of is None or tuple(of.shape) != shape or of.dtype != torch.float32 or of.is_meta:
+                    now = "not there" if of is None else f"{of.dtype} {tuple(of.shape)} on {of.device}"
+                    raise Refused(
+                        f"{name}: is {now}, and a compiled module computes with float32 {shape}: give it "
+                        "these (net.float()), or compile the module again"
+                    )
+        return state
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """What an output depends on, through which gradients go."""
+
+    parameters: set[str]
+    inputs: set[tuple[str, int]]  # by what they are, and the number of the vertex type or relation
+
+    @classmethod
+    def of(cls, program: Mapping[str, Any], output: int, types: Mapping[str, int]) -> _Reached:
+        """types: the numbers of vertex types by their names, where there are several."""
+        relations = {of["name"]: number for number, of in enumerate(program.get("relations", ()))}
+        inputs = set()
+        for o in _module.operations_of(program, output):
+            if o["op"] in _INPUTS:
+                numbers = types if o["op"] == "features" else relations
+                inputs.add((_INPUTS[o["op"]], numbers.get(o.get("of", ""), 0)))
+        return cls(_module.reached_by(program, output), inputs)
+
+
+#: What inputs are called that operations read.
+_INPUTS = {"features": "features", "edge_weight": "edge_weights", "edge_features": "edge_features"}
+
+
+def _values_of(program: Mapping[str, Any], outputs: Outputs) -> list[int]:
+    """The value of the program that each tensor is, which forward returns."""
+    values: dict[str, list[int]] = {}
+    ordered = dict.fromkeys(kind for kind in outputs.kinds if kind in outputs.types)
+    for kind, output in zip(ordered, (program["output"], *program.get("others", ()))):
+        count, last = outputs.types.count(kind), program["operations"][output]
+        parts = last["in"] if count > 1 and last["op"] == "cat" and len(last["in"]) == count else []
+        values[kind] = list(parts or [output] * count)
+    return [values[kind].pop(0) for kind in outputs.types]
