@@ -104,12 +104,12 @@ func (o *Options) OverAll() string {
 	return ""
 }
 
-// overAll are the operations of a program that add up all vertices, in training and in evaluation.
-var overAll = []string{"row_sum", "row_mean"}
+// overAll are the operations of a program over all vertices, in training and in evaluation.
+var overAll = []string{"row_sum", "row_mean", "row_max", "row_min"}
 
 // readsAll reports whether each row of the output depends on all vertices, in evaluation, too.
 func (p Program) readsAll() bool {
-	return p.has(append([]string{"row_max", "row_min"}, overAll...)...) ||
+	return p.has(overAll...) ||
 		p.Program != nil && slices.ContainsFunc(p.Operations, func(o program.Operation) bool {
 			return o.Op == "batch_norm" && o.Mean == ""
 		})

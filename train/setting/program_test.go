@@ -20,7 +20,7 @@ func programOf(t *testing.T, operation string) Options {
 	o := Defaults()
 	o.Program.Path = filepath.Join(t.TempDir(), "of.json")
 	require.NoError(t, os.WriteFile(o.Program.Path, fmt.Appendf(nil, `{"version":1,"class":"Net","parameters":[
-		{"name":"w","shape":[3,4],"trained":true,"rate":0.5,"decay":0.25,"aliases":["v"]},{"name":"b","shape":[4]}],
+		{"name":"w","shape":[3,4],"trained":true,"rate":0.5,"decay":0.25,"aliases":["v"]},{"name":"b","shape":[4]},{"name":"c","shape":[4]}],
 		"operations":[{"op":"features","shape":[4]},{"op":"parameter","name":"w"},%s,{"op":"add","in":[0,2]},
 		{"op":"linear","in":[3,1]}],"output":4}`, operation), 0o666))
 	return o
@@ -35,9 +35,11 @@ func TestProgramOperations(t *testing.T) {
 	}{
 		`{"op":"relu","in":[0]}`:                  {false, false, ""},
 		`{"op":"dropout","in":[0],"p":0.5}`:       {true, false, ""},
-		`{"op":"batch_norm","in":[0],"eps":1e-5}`: {true, false, "a stage has one chunk at a time; take --chunks 1"},
-		`{"op":"row_mean","in":[0]}`:              {false, true, "a stage has one chunk at a time; take --chunks 1"},
-		`{"op":"table","name":"w"}`:               {false, false, "a table with a row for each vertex, which a pipeline does not divide; take --parallel graph=2"},
+		`{"op":"batch_norm","in":[0],"eps":1e-5}`: {true, true, "a stage has one chunk at a time; take --chunks 1"},
+		`{"op":"batch_norm","in":[0],"eps":1e-5,"mean":"b","variance":"c","momentum":0.1}`: {true, false, "a stage has one chunk at a time; take --chunks 1"},
+		`{"op":"row_mean","in":[0]}`: {false, true, "a stage has one chunk at a time; take --chunks 1"},
+		`{"op":"row_max","in":[0]}`:  {false, true, "a stage has one chunk at a time; take --chunks 1"},
+		`{"op":"table","name":"w"}`:  {false, false, "a table with a row for each vertex, which a pipeline does not divide; take --parallel graph=2"},
 	} {
 		o := programOf(t, operation)
 		r, err := o.Resolve()
