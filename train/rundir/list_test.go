@@ -111,6 +111,12 @@ func TestClaimSweep(t *testing.T) {
 		claim(other, "holds runs of another sweep, or of this one before its file changed")
 	}
 	path := filepath.Join(dir, sweepFile)
+	require.NoError(t, os.WriteFile(path, []byte("# of g\n# init of gcn: 17\n# a: 5\nlr: 1\n"), 0o666))
+	end(claim("# of g\n# init of gcn: 17\n# a: 5\nlr: 1\n", ""))
+	claim("# of g\n# init of gcn: 18\n# a: 5\nlr: 1\n", "the folder holds runs of this sweep before init of gcn "+
+		"changed; take the former, or name another folder")
+	claim("# of g\n# init of gcn: 17\n# a: 5\nlr: 2\n", "holds runs of another sweep")
+	claim("# of g\n# init of sage: 17\n# a: 5\nlr: 1\n", "holds runs of another sweep")
 	require.NoError(t, os.WriteFile(path, []byte("former lr: 3"), 0o666))
 	end(claim("lr: 3", ""))
 	claim("lr: 1", "holds runs of another sweep, or of this one before its file changed")

@@ -14,9 +14,10 @@ import (
 const sweepFile = "sweep.yaml"
 
 // ClaimSweep makes the folder of a sweep's runs, or finds it with runs of the same sweep: one that was begun
-// with the same text, or with former, which an earlier version wrote. The file that it returns is locked for
-// as long as a process has it open. A folder of another sweep, or of one that is at work, is refused.
-func ClaimSweep(folder string, text, former []byte) (*os.File, error) {
+// with the same text, or with one of former, which earlier versions wrote. A line "# what: checksum" of the
+// text tells what else the sweep depends on. The file that it returns is locked for as long as a process has
+// it open. A folder of another sweep, or of one that is at work, is refused.
+func ClaimSweep(folder string, text []byte, former ...[]byte) (*os.File, error) {
 	fail := func(err error) error { return refuseOut(folder, "%w; name another folder", err) }
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, fail(err)
@@ -40,14 +41,20 @@ func ClaimSweep(folder string, text, former []byte) (*os.File, error) {
 }
 
 // claimSweep locks a sweep's file, and writes the text where it is new: empty.
-func claimSweep(f *os.File, folder string, text, former []byte) error {
+func claimSweep(f *os.File, folder string, text []byte, former [][]byte) error {
 	if errors.Is(lock(f), errHeld) { // a file system without locks tells nobody
 		return refuseOut(folder, "another sweep is at work in the folder; wait for its end, or name "+
 			"another folder")
 	}
-	was, err := io.ReadAll(io.LimitReader(f, int64(max(len(text), len(former)))+1))
-	if err != nil || bytes.Equal(was, text) || len(was) > 0 && bytes.Equal(was, former) {
+	longest := len(text) + len(slices.Concat(former...))
+	was, err := io.ReadAll(io.LimitReader(f, int64(longest)+1))
+	is := func(one []byte) bool { return bytes.Equal(was, one) }
+	if err != nil || is(text) || len(was) > 0 && slices.ContainsFunc(former, is) {
 		return err
+	}
+	if what := changed(was, text); what != "" {
+		return refuseOut(folder, "the folder holds runs of this sweep before %s changed; take the former, or "+
+			"name another folder", what)
 	}
 	if len(was) > 0 {
 		return refuseOut(folder, "the folder holds runs of another sweep, or of this one before its file "+
@@ -58,4 +65,16 @@ func claimSweep(f *os.File, folder string, text, former []byte) error {
 		return errors.Join(err, f.Truncate(0))
 	}
 	return nil
+}
+
+// changed is what two texts of a sweep have different checksums of; "": nothing.
+func changed(was, is []byte) string {
+	for line := range bytes.Lines(is) {
+		what, _, found := bytes.Cut(line, []byte(": "))
+		if found && bytes.HasPrefix(what, []byte("# ")) && !bytes.Contains(was, line) &&
+			bytes.Contains(was, append(what, ": "...)) {
+			return string(what[len("# "):])
+		}
+	}
+	return ""
 }

@@ -43,6 +43,19 @@ func (s Setting) recorded(o *Options) string {
 	return s.Text(o)
 }
 
+// File is a file or a store that a setting names.
+type File struct{ Setting, Path string }
+
+// Files are the files and stores that the options name.
+func (o *Options) Files() (files []File) {
+	for _, s := range settings {
+		if text := s.Text(o); s.namesFile(o) || s.isFile != nil && s.isFile(text) {
+			files = append(files, File{s.Name, text})
+		}
+	}
+	return files
+}
+
 // Kept are the files that a run keeps, by their names in its directory.
 func (o *Options) Kept() map[string][]byte {
 	files := map[string][]byte{}

@@ -2,7 +2,10 @@ package setting
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 
 	"weft/internal/refusal"
@@ -34,16 +37,21 @@ func FromTexts(texts map[string]string) (o Options, err error) {
 }
 
 // CheckContinues refuses to continue a run of other settings, unless they may change. A setting of an axis
-// counts if both meshes have the axis.
+// counts if both meshes have the axis. A file that is not where it was may have been moved.
 func (r *Resolved) CheckContinues(before *Options, m mesh.Mesh) error {
 	for _, s := range settings {
 		applies := s.Applies(&r.Options) && s.appliesTo(r.Mesh) && s.appliesTo(m)
 		was, is := s.recorded(before), s.recorded(&r.Options)
-		moved := s.isFile != nil && s.isFile(was) && s.isFile(is)
+		moved := s.isFile != nil && s.isFile(was) && s.isFile(is) && !isThere(was)
 		if !s.changes && !moved && applies && was != is {
 			return refusal.Errorf("--"+s.Name+" %s: the run to continue has %s; leave it out, or begin a "+
 				"new run in another folder", cmp.Or(is, `""`), cmp.Or(was, `""`))
 		}
 	}
 	return nil
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }

@@ -1,6 +1,8 @@
 package setting
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -76,20 +78,31 @@ func TestWhatMayChange(t *testing.T) {
 	}
 }
 
-// TestContinuesWithMovedWeights: the file of class weights may be elsewhere, and no word take its place.
+// TestContinuesWithMovedWeights: the file of class weights may be elsewhere, and no word take its place. So
+// may the initial weights. What has not moved is no other file.
 func TestContinuesWithMovedWeights(t *testing.T) {
+	there := filepath.Join(t.TempDir(), "w.txt")
+	require.NoError(t, os.WriteFile(there, nil, 0o666))
+	weights := func(o *Options) *string { return &o.ClassWeights }
+	initial := func(o *Options) *string { return &o.Init }
 	for _, test := range []struct {
+		of      func(*Options) *string
 		was, is string
 		refused bool
 	}{
-		{"old/w.txt", "new/w.txt", false},
-		{"w.txt", "balanced", true},
-		{"none", "w.txt", true},
-		{"balanced", "none", true},
+		{weights, "old/w.txt", "new/w.txt", false},
+		{weights, there, "new/w.txt", true},
+		{weights, "w.txt", "balanced", true},
+		{weights, "none", "w.txt", true},
+		{weights, "balanced", "none", true},
+		{initial, "old/w.safetensors", "new/w.safetensors", false},
+		{initial, there, "new/w.safetensors", true},
+		{initial, "", there, true},
+		{initial, "old/w.safetensors", "", true},
 	} {
 		before, now := Defaults(),
 			&Resolved{Options: Defaults(), Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 1}}
-		before.ClassWeights, now.ClassWeights = test.was, test.is
+		*test.of(&before), *test.of(&now.Options) = test.was, test.is
 		if err := now.CheckContinues(&before, now.Mesh); (err != nil) != test.refused {
 			t.Errorf("%s for %s: %v", test.is, test.was, err)
 		}

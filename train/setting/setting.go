@@ -57,7 +57,8 @@ type Setting struct {
 	keeps *kept
 	// changes: a run that continues from a checkpoint may have another value
 	changes bool
-	// isFile reports whether a value is a file, which a run that continues may find elsewhere; nil: none is
+	// isFile reports whether a value is a file or a store that a run does not keep, and that one that
+	// continues finds elsewhere if it has been moved; nil: none is
 	isFile func(string) bool
 	limits bounds // of a number
 	// check refuses the value beside those of other settings, and on the mesh, where it applies. nil: none

@@ -149,7 +149,7 @@ var trainingSettings = []Setting{
 		"draws one for this run, as random:60/20/20 or per-class=20,30"},
 	{Name: "split-seed", task: task.Vertex, Meaning: "seed of a split that a rule draws"},
 	{
-		Name: "validate", task: task.Vertex, changes: true, Meaning: "`store` whose validation and test " +
+		Name: "validate", task: task.Vertex, changes: true, isFile: isGiven, Meaning: "`store` whose validation and test " +
 			"vertices select and measure the model, in place of the graph's own",
 		ownPass: func(r *Resolved) bool { return r.Validate != "" },
 	},
@@ -166,8 +166,10 @@ var trainingSettings = []Setting{
 	{Name: "require-edge-features", Meaning: "refuse a model that does not use edge features"},
 	{Name: "init-scheme", some: true, Choices: nn.InitSchemes, Meaning: "initial weights of linear layers; auto: " +
 		"each model's as in PyG, glorot: ±√(6/(in+out)), torch: ±1/√in as torch.nn.Linear"},
-	{Name: "init", Meaning: "safetensors `file` with the weights to start from"},
+	{Name: "init", isFile: isGiven, Meaning: "safetensors `file` with the weights to start from"},
 }
+
+func isGiven(text string) bool { return text != "" }
 
 // checkLabelInput refuses a graph where labels cannot be input of the model.
 func checkLabelInput(s Setting, r *Resolved, whole *partition.Whole, outputs int) error {

@@ -36,7 +36,14 @@ type Sweep struct {
 	Seeds   int    // runs of each combination, with as many seeds; 0: one
 	// Combinations are the settings of each run, those that all share among them.
 	Combinations []Combination
+	Files        []File // that the combinations name, each once
 	Text         []byte // of the file
+}
+
+// File is a file or a store that combinations name.
+type File struct {
+	setting.File
+	Model string // the name of the combinations' model, or the class of their program
 }
 
 // Combination is the settings of a run, in the order of the file.
@@ -329,7 +336,8 @@ func short(x float64) string {
 	return fmt.Sprint(rounded)
 }
 
-// check refuses combinations that a run would refuse, as far as can be told without the graph.
+// check refuses combinations that a run would refuse, as far as can be told without the graph, and notes
+// which files they name.
 func (s *Sweep) check() error {
 	all := setting.All()
 	for _, c := range s.Combinations {
@@ -354,6 +362,14 @@ func (s *Sweep) check() error {
 				return fmt.Errorf("%s %s: %w", a.Setting, a.Value, err)
 			}
 			given = append(given, a.Setting)
+		}
+		if err := o.ReadFiles(); err != nil {
+			return fmt.Errorf("with %s: %w", c, err)
+		}
+		for _, f := range o.Files() {
+			if f := (File{f, o.Model}); !slices.Contains(s.Files, f) {
+				s.Files = append(s.Files, f)
+			}
 		}
 		if o.Parallel == setting.Auto {
 			continue // its mesh is chosen with the graph

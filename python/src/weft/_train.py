@@ -476,7 +476,8 @@ def sweep(
             as in a file of ``weft sweep``.
         seeds: runs of each combination; None: one.
         out: folder of the runs; None: a new one under ``runs/``. With that of an earlier sweep it goes on
-            there.
+            there, if modules and their initial weights are the same: seed what makes them
+            (``torch.manual_seed``).
         jobs: runs beside each other, which share the cores.
         config: file or name of settings of all runs.
         max_time: after which the sweep begins no other run, as ``"3h"``; the same call goes on.
@@ -551,7 +552,7 @@ def sweep(
             if name not in tables
         }
         path = scratch.path / "sweep.yaml"
-        path.write_text(json.dumps(file, default=_written))  # JSON is YAML
+        path.write_text(json.dumps(file, default=_written, ensure_ascii=False), encoding="utf-8")  # JSON is YAML
         arguments = ["sweep", str(path), given, f"--out={out}", f"--jobs={jobs}", "--json"]
         arguments += [_program.flag(name, _program.listed(base[name])) for name in tables]
         if max_time is not None:

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +31,7 @@ import (
 	"weft/internal/cores"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 	"weft/train/rundir"
 	"weft/train/setting"
 	"weft/train/sweep"
@@ -130,12 +133,7 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	of, err := contentsOfStore(s.Dataset)
-	if err != nil {
-		return err
-	}
-	about := func(graph string) []byte { return append([]byte("# of "+graph+"\n"), s.Text...) }
-	if c.claimed, err = rundir.ClaimSweep(c.out, about(of), about(s.Dataset)); err != nil {
+	if err := c.claim(s); err != nil {
 		return err
 	}
 	defer c.claimed.Close()
@@ -181,6 +179,47 @@ func (c *sweepCommand) source(file string, s *sweep.Sweep) data.Source {
 		of.Split = data.DefaultSplit
 	}
 	return of
+}
+
+// claim claims the folder of the runs for a sweep. What identifies it has checksums of the files that it
+// names, and no folder of those that it names by their whole path: they may lie elsewhere the next time.
+func (c *sweepCommand) claim(s *sweep.Sweep) error {
+	graph, err := contentsOfStore(s.Dataset)
+	if err != nil {
+		return err
+	}
+	about := func(graph string, rest []byte) []byte { return append([]byte("# of "+graph+"\n"), rest...) }
+	text, files := s.Text, ""
+	for _, f := range s.Files {
+		sum, err := contentsOf(f.Path)
+		if err != nil {
+			return fmt.Errorf("--%s %w", f.Setting, err)
+		}
+		what := cmp.Or(map[string]string{"program": "the program", "init": "the initial weights"}[f.Setting],
+			"--"+f.Setting)
+		files += fmt.Sprintf("# %s of %s: %s\n", what, f.Model, sum)
+		if filepath.IsAbs(f.Path) {
+			text = bytes.ReplaceAll(text, []byte(f.Path), []byte(filepath.Base(f.Path)))
+		}
+	}
+	c.claimed, err = rundir.ClaimSweep(c.out, about(graph, append([]byte(files), text...)),
+		about(graph, s.Text), about(s.Dataset, s.Text))
+	return err
+}
+
+// contentsOf is a checksum of what a file holds, or names a dataset as contentsOfStore does.
+func contentsOf(path string) (string, error) {
+	if info, err := os.Stat(path); err != nil || info.IsDir() {
+		return contentsOfStore(path)
+	}
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // contentsOfStore names a store by what it holds, wherever it lies, and any other dataset as it is named.
