@@ -146,6 +146,9 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	}
 	if j.kind != nil {
 		r.Kind = j.kind
+	} else if of := r.Program.Program; of != nil && len(of.Others) > 0 {
+		return nil, refusal.Errorf("--program %s: it has outputs of several vertex types, which are of passes in a "+
+			"loop of one's own: leave out others, or take weft.compile", r.Program.Path)
 	}
 	if r.Device == setting.AutoDevice {
 		if r.Device = setting.CPU; j.Model == nil && j.Loss == nil {

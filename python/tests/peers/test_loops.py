@@ -727,8 +727,8 @@ def test_shared_memory_is_planned() -> None:
         print(planned, net.memory()["shared_bytes"])
     """
     shown = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(text)], cwd=Path(__file__).parents[2], capture_output=True,
-        text=True, check=True,
+        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(weft.__file__).parents[1])},
     )
     planned, took = map(int, shown.stdout.split())
     assert planned == took
