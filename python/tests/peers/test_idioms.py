@@ -692,7 +692,7 @@ REFUSED = {
     # gradients
     "own gradient": (lambda: Net(lambda s, h, e: Doubled.apply(h @ s.w)), "Doubled has a gradient of its own"),
     "hook on a gradient": (lambda: Net(gradient_reversed), "a hook changes a gradient"),
-    "hook of backward": (lambda: Net(lambda s, h, e: s.layer(h), backward_hook), "BackwardHookFunction has a gradient of its own: write it by plain operations"),
+    "hook of backward": (lambda: Net(lambda s, h, e: s.layer(h), backward_hook), "layer has a hook of its backward pass, which is not called: remove it"),
     "teacher that PyTorch refuses": (lambda: Net(lambda s, h, e: h @ s.teacher(h).T @ h, set_("teacher", Teacher)), "each pair of vertices"),
     "rows of inference in a product": (lambda: Net(lambda s, h, e: s.teacher(h) @ s.w, set_("teacher", Teacher)), "Inference tensors cannot be saved for backward"),
     "orthogonal weight": (lambda: Net(lambda s, h, e: s.layer(h), set_("layer", lambda: parametrizations.orthogonal(nn.Linear(5, 5), orthogonal_map="householder"))), "householder_product is not among a program's operations"),
