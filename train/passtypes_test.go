@@ -14,12 +14,15 @@ import (
 // its neighbours' rows times w, for b the rows times u.
 func jobOfTypes(t *testing.T, parallel string) *Job {
 	t.Helper()
-	r, err := graph.NewBipartite(4, 5, graph.Edges{Source: []int32{0, 1, 3, 3, 2}, Target: []int32{0, 0, 1, 4, 4}})
+	e := graph.Edges{Source: []int32{0, 1, 3, 3, 2}, Target: []int32{0, 0, 1, 4, 4}}
+	r, err := graph.NewBipartite(4, 5, e)
 	require.NoError(t, err)
 	r.Source, r.Name, r.Target = "b", "y", "a"
 	g := &graph.Graph{Relations: []graph.Relation{r}, Types: []graph.VertexType{
 		{Type: "a", Count: 5, Features: graph.Features{Columns: 1, Dense: []float32{1, 2, 3, 4, 5}}},
-		{Type: "b", Count: 4, Features: graph.Features{Columns: 2, Dense: []float32{1, 0, 0, 1, 1, 1, 2, -1}}},
+		{Type: "b", Count: 4, Features: graph.Features{
+			Columns: 2, Dense: []float32{1, 0, 0, 1, 1, 1, 2, -1},
+		}},
 	}}
 	o := programOptions(t, map[string][]int{"u": {1, 2}, "w": {2, 2}}, `
 		"relations":[{"name":"b__y__a","source":"b","target":"a"}],"operations":[
