@@ -290,6 +290,35 @@ func RoundBFloat16(x float32) uint16 {
 // FromBFloat16 returns the value of a bfloat16's bits.
 func FromBFloat16(bits uint16) float32 { return math.Float32frombits(uint32(bits) << 16) }
 
+// Writer returns a function that copies numbers to the elements from one on. The elements are Float32, or
+// BFloat16, to which it rounds.
+func (m *Matrix) Writer() func(at int, numbers []float32) {
+	if m.Element != BFloat16 {
+		floats := m.WriteFloats()
+		return func(at int, numbers []float32) { copy(floats[at:], numbers) }
+	}
+	halves := m.WriteBFloat16s()
+	return func(at int, numbers []float32) {
+		for k, x := range numbers {
+			halves[at+k] = RoundBFloat16(x)
+		}
+	}
+}
+
+// Reader returns a function that copies the elements from one on, Float32 or BFloat16, into numbers.
+func (m *Matrix) Reader() func(at int, numbers []float32) {
+	if m.Element != BFloat16 {
+		floats := m.ReadFloats()
+		return func(at int, numbers []float32) { copy(numbers, floats[at:]) }
+	}
+	halves := m.ReadBFloat16s()
+	return func(at int, numbers []float32) {
+		for k := range numbers {
+			numbers[k] = FromBFloat16(halves[at+k])
+		}
+	}
+}
+
 // SameShape panics with a Mismatch unless the matrices have equal numbers of rows and columns.
 func SameShape(a, b *Matrix) {
 	if a.Rows != b.Rows || a.Cols != b.Cols {

@@ -229,7 +229,8 @@ func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, nu
 	m := e.team.Memory.NewElement(tensor.Features, all.Element, len(some.numbers), all.Cols)
 	e.made = append(e.made, m)
 	if in.Features != nil {
-		setRows(m, func(row int) []float32 { return in.features(some.numbers[row]) }, e.team)
+		write := m.Writer()
+		inRows(e.team, m.Rows, func(row int) { write(row*m.Cols, in.features(some.numbers[row])) })
 		return m
 	}
 	width := entryBytes(all)
@@ -247,21 +248,6 @@ func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, nu
 // features are those that are given of an edge.
 func (in *Input) features(number int64) []float32 {
 	return in.Features[int(number)*in.Columns:][:in.Columns]
-}
-
-// setRows writes all rows of a matrix, rounded to its elements.
-func setRows(m *tensor.Matrix, of func(row int) []float32, team *kernel.Team) {
-	if m.Element != tensor.BFloat16 {
-		floats := m.WriteFloats()
-		inRows(team, m.Rows, func(row int) { copy(floats[row*m.Cols:][:m.Cols], of(row)) })
-		return
-	}
-	halves := m.WriteBFloat16s()
-	inRows(team, m.Rows, func(row int) {
-		for k, x := range of(row) {
-			halves[row*m.Cols+k] = tensor.RoundBFloat16(x)
-		}
-	})
 }
 
 // giveLoops makes those stored self loops that the pass keeps its own, with their weights and features. They

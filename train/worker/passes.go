@@ -341,7 +341,7 @@ func (p *Passes) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex
 // fill copies the rows of the ids from a block to a matrix, from a column on. Rows that the block does not
 // have are zero, and so are all but the first of a block that is whole.
 func (p *Passes) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
-	write, zeros := writerOf(to), make([]float32, b.Columns)
+	write, zeros := to.Writer(), make([]float32, b.Columns)
 	p.eachRow(to, ids, func(row, vertex int) {
 		if b.Whole && vertex > 0 || vertex == noRow {
 			write(row*to.Cols+from, zeros)
@@ -353,7 +353,7 @@ func (p *Passes) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
 
 // spread copies rows of a matrix, from a column on, to the places of the ids in a block.
 func (p *Passes) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
-	read := readerOf(from)
+	read := from.Reader()
 	p.eachRow(from, ids, func(row, vertex int) {
 		if vertex != noRow && (!b.Whole || vertex == 0) {
 			read(row*from.Cols+first, b.row(vertex))
@@ -363,31 +363,3 @@ func (p *Passes) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
 
 // row is that of a vertex.
 func (b *Block) row(vertex int) []float32 { return b.Values[vertex*b.Columns:][:b.Columns] }
-
-// writerOf copies numbers into a matrix, from an element on.
-func writerOf(m *tensor.Matrix) func(at int, numbers []float32) {
-	if m.Element != tensor.BFloat16 {
-		floats := m.WriteFloats()
-		return func(at int, numbers []float32) { copy(floats[at:], numbers) }
-	}
-	halves := m.WriteBFloat16s()
-	return func(at int, numbers []float32) {
-		for k, x := range numbers {
-			halves[at+k] = tensor.RoundBFloat16(x)
-		}
-	}
-}
-
-// readerOf copies the elements of a matrix, from one on, into numbers.
-func readerOf(m *tensor.Matrix) func(at int, numbers []float32) {
-	if m.Element != tensor.BFloat16 {
-		floats := m.ReadFloats()
-		return func(at int, numbers []float32) { copy(numbers, floats[at:]) }
-	}
-	halves := m.ReadBFloat16s()
-	return func(at int, numbers []float32) {
-		for k := range numbers {
-			numbers[k] = tensor.FromBFloat16(halves[at+k])
-		}
-	}
-}

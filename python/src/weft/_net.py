@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_unflatten
 
 from . import _calls, _module, _program
 from ._edges import AS_IT_IS, Edges, Reads
@@ -162,8 +162,8 @@ class _Divided:
 
         return {name: x.shape[1] for name, x in given.items() if not self.schema.features[name]}
 
-    def each_sample(self, given: Mapping[str, Any]) -> Iterator[Any]:
-        """What net takes, for each sample."""
+    def each_sample(self, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The features of each sample, by vertex type."""
         for name, x in given.items():
             if not isinstance(x, Tensor) or x.dim() != 3 or len(x) == 0:
                 raise Refused(
@@ -173,10 +173,8 @@ class _Divided:
         if len({len(x) for x in given.values()}) != 1:
             counts = ", ".join(f"{len(x)} of {self.called(name)}" for name, x in given.items())
             raise Refused(f"samples: there are {counts or 'none'}: give as many of each vertex type")
-        count = len(next(iter(given.values())))
-        one = "" in self.schema.features
-        for k in range(count):
-            yield given[""][k] if one else {name: x[k] for name, x in given.items()}
+        for rows in zip(*given.values()):
+            yield dict(zip(given, rows))
 
     def called(self, name: str) -> str:
         return f"x[{name!r}]" if len(self.schema.features) > 1 else "x"
@@ -303,21 +301,19 @@ class Net(nn.Module):  # type: ignore[misc]
             Refused: an input or a parameter is not what it was made for.
             Failed: the work failed.
         """
-        given = self._divided.by_type(x)
-        if samples:
-            more = {"edges": edges, "edge_weight": edge_weight, "edge_attr": edge_attr, "rows": rows}
-            of = [tree_flatten(self.forward(one, **more)) for one in self._divided.each_sample(given)]
-            return tree_unflatten(
-                [torch.stack(made) for made in zip(*(leaves for leaves, _ in of))], of[0][1]
-            )
-        new, of_edges = self._divided.checked(given), self._divided.edges
-        inputs = of_edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
-        model = self._divided.model(self.module, new, of_edges.reads(inputs))
-        of_edges.check_read(model.traced, inputs)
-        numbers = {name: number for number, name in enumerate(self._divided.schema.features)}
-        inputs = [*(Input("features", numbers[name], x) for name, x in given.items()), *inputs]
-        made = passed(model, model.tensors_of(self), self.training, inputs, rows)
-        return tree_unflatten(made, model.outputs.tree)
+        of, of_edges = self._divided, self._divided.edges
+        given = of.by_type(x)
+        each = list(of.each_sample(given)) if samples else [given]
+        new = of.checked(each[0])  # samples are of one shape
+        edge_inputs = of_edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
+        model = of.model(self.module, new, of_edges.reads(edge_inputs))
+        of_edges.check_read(model.traced, edge_inputs)
+        numbers = {name: number for number, name in enumerate(of.schema.features)}
+        state, made = model.tensors_of(self), []
+        for one in each:
+            inputs = [Input("features", numbers[name], x) for name, x in one.items()]
+            made.append(passed(model, state, self.training, [*inputs, *edge_inputs], rows))
+        return tree_unflatten(list(map(torch.stack, zip(*made))) if samples else made[0], model.outputs.tree)
 
     def memory(self) -> dict[str, Any]:
         """The memory of the passes so far, in bytes. Lists have an entry for each worker.
