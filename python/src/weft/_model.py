@@ -6,7 +6,7 @@ import json
 import math
 import weakref
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -148,12 +148,6 @@ class Block:
     columns: int
     whole: bool  # it has no rows of vertices
 
-    def rows(self, types: Sequence[Type]) -> tuple[int, ...]:
-        return () if self.whole else (types[self.type].vertices,)
-
-    def numbers(self, types: Sequence[Type]) -> int:
-        return math.prod(self.rows(types)) * self.columns
-
 
 def blocks_of(outputs: Outputs, types: Sequence[Type]) -> list[Block]:
     """The blocks of the tensors that forward returns."""
@@ -161,6 +155,14 @@ def blocks_of(outputs: Outputs, types: Sequence[Type]) -> list[Block]:
     return [
         Block(numbers.get(kind, 0), math.prod(shape), whole)
         for kind, shape, whole in zip(outputs.types, outputs.shapes, outputs.whole)
+    ]
+
+
+def shapes_of(outputs: Outputs, types: Sequence[Type], rows: int | None = None) -> list[tuple[int, ...]]:
+    """The shapes of the tensors that forward returns, with so many rows; None: of all vertices."""
+    return [
+        shape if block.whole else (types[block.type].vertices if rows is None else rows, *shape)
+        for block, shape in zip(blocks_of(outputs, types), outputs.shapes)
     ]
 
 
@@ -197,7 +199,7 @@ class Model:
         program: Mapping[str, Any],
         outputs: Outputs,
         words: Iterable[str],
-        learned: Iterable[str] = (),
+        learned: Set[str] = frozenset(),
         lacking: Sequence[Mapping[str, Any]] = (),
         divided: int = 0,
     ) -> None:
@@ -214,11 +216,8 @@ class Model:
         self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
         self.counters = opened.get("counts", [])
-        self.floats = sum(map(math.prod, (*self.parameters.values(), *self.buffers.values())))
         numbers = numbers_of(self.types)
-        blocks = blocks_of(outputs, self.types)
-        self.blocks = [asdict(of) for of in blocks]
-        self.rows = [of.rows(self.types) for of in blocks]
+        self.blocks = [asdict(of) for of in blocks_of(outputs, self.types)]
         self.reached = [_Reached.of(program, k, numbers) for k in _values_of(program, outputs)]
 
     def opened(
@@ -242,7 +241,11 @@ class Model:
     def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
         says = "" if self.begun or ask != "forward" else "the first pass"
         self.begun |= ask == "forward"
-        return self.program.ask(ask, says, net=self.number, blocks=self.blocks, **fields)
+        return self.program.ask(ask, says, net=self.number, **fields)
+
+    def shapes(self, rows: int | None) -> list[tuple[int, ...]]:
+        """The shapes of the outputs, with so many rows; None: of all vertices."""
+        return shapes_of(self.outputs, self.types, rows)
 
     def tensors_of(self, net: nn.Module) -> dict[str, Tensor]:
         """The tensors of the module, or of what calls it, by all their names."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
@@ -18,7 +19,7 @@ from . import _calls, _module, _program
 from ._edges import AS_IT_IS, Edges, Reads
 from ._errors import Refused
 from ._graph import Data, argument, graph_of
-from ._model import Model, Type, arguments, blocks_of, constants_of, layers_of, traced
+from ._model import Model, Type, arguments, constants_of, layers_of, shapes_of, traced
 from ._pass import NOT_EXPORTED, Input, passed
 from ._scratch import Scratch
 from ._trace import Schema, tables_of
@@ -201,7 +202,7 @@ def planned(
         scratch.close()
     found: dict[str, Any] = answer["planned"]
     types = [Type(**one) for one in answer["types"]]
-    outputs = sum(block.numbers(types) for block in blocks_of(made.outputs, types))
+    outputs = sum(map(math.prod, shapes_of(made.outputs, types)))
     read = {of["name"] for of in made.program["parameters"]}
     state = {name: of for name, of in module.named_parameters(remove_duplicate=False) if name in read}
     values = sum(of.numel() for of in state.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Input:
-    """Values in place of the graph's."""
+    """What a pass reads in place of what the graph has."""
 
-    of: str  # features
-    type: int  # the number of the vertex type
-    values: Tensor  # a row for each of its vertices
+    of: str  # what it is in the protocol: features, edges, edge_weights or edge_features
+    type: int  # the number of the vertex type, or of the relation
+    values: Tensor  # a row for each vertex, or for each edge in the order of the store
 
 
 NOT_EXPORTED = "a compiled module belongs to its process, and is not exported: export net.module"
@@ -37,230 +37,228 @@ _NO_FUNCTION = (
 
 def passed(
     model: Model,
-    state: dict[str, Tensor],
+    state: Mapping[str, Tensor],
     training: bool,
     inputs: Sequence[Input],
     rows: Tensor | None = None,
 ) -> list[Tensor]:
     """The outputs of a pass, which are differentiable in the inputs and in the parameters of the state.
 
-    rows: the vertices whose rows they have, as an index; None: all.
+    Args:
+        model: what the pass is of.
+        state: the tensors of the module by all their names. A pass in training writes its buffers.
+        training: whether dropout is active, and norms take the batch's statistics.
+        inputs: in place of what the graph has.
+        rows: the vertices whose rows the outputs have, as an index; None: all.
+
+    Raises:
+        Refused: rows are not those of vertices, or the pass is within what it has no part in.
+        Failed: the work failed.
     """
-    if rows is not None and len(model.types) > 1:
-        raise Refused("rows: the graph has several vertex types: index the outputs of net()")
-    listed, places = (None, None) if rows is None else _listed(rows, model.types[0].vertices)
-    tensors = [*(of.values for of in inputs), *(state[name] for name in model.parameters)]
+    some = None if rows is None else _Rows.of(rows, model)
+    parameters = [state[name] for name in model.parameters]
+    tensors = [*(of.values for of in inputs), *parameters]
     if torch._C._are_functorch_transforms_active():
         raise Refused(f"torch.func: {_NO_FUNCTION}")
     if torch.jit.is_tracing() or any(isinstance(of, FakeTensor) for of in tensors):
         raise Refused(f"torch.export and torch.jit.trace: {NOT_EXPORTED}")
-    gradient = torch.is_grad_enabled() and any(of.requires_grad for of in tensors)
-    call = _Call(model, state, training, gradient, [(of.of, of.type) for of in inputs], listed)
-    made = list(_Pass.apply(call, *tensors))
-    if places is None:
-        return made
-    return [of if block["whole"] else of[places.to(of.device)] for of, block in zip(made, model.blocks)]
+    recording = torch.is_grad_enabled() and any(of.requires_grad for of in tensors)
+    made: Sequence[Tensor] = _Pass.apply(_Call(model, inputs, some, training, recording), state, *tensors)
+    if some is not None and some.places is not None:
+        made = [of if whole else of[some.places] for of, whole in zip(made, model.outputs.whole)]
+    features = [of.values for of in inputs if of.of == "features"]
+    beside = next((of.device for of in (*features, *parameters, *tensors)), torch.device("cpu"))
+    return [of.to(beside) for of in made]
 
 
-def _listed(rows: Tensor, vertices: int) -> tuple[Tensor, Tensor | None]:
-    """The vertices that an index chooses, int32 and ascending, and where those of the index are among them; None:
-    they are the same."""
-    kind = f"{rows.dtype} {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
-    if not isinstance(rows, Tensor) or rows.dim() != 1 or rows.is_floating_point() or rows.is_complex():
-        raise Refused(f"rows: is {kind}: give numbers of vertices, or {vertices} truth values")
-    if rows.dtype == torch.bool and len(rows) != vertices:
-        raise Refused(f"rows: is {kind}: give {vertices} truth values, or numbers of vertices")
-    index = rows.detach().cpu()
-    index = index.nonzero()[:, 0] if rows.dtype == torch.bool else index.long()
-    if len(index) and not (-vertices <= int(index.min()) and int(index.max()) < vertices):
-        raise Refused(f"rows: has vertices {int(index.min())} to {int(index.max())}, and there are {vertices}")
-    found, places = torch.unique(index % vertices, return_inverse=True)
-    if len(found) == 0:
-        return torch.zeros(1, dtype=torch.int32), places
-    return found.int(), None if torch.equal(places, torch.arange(len(index))) else places
+@dataclass(frozen=True)
+class _Rows:
+    """The rows that outputs have."""
+
+    vertices: Tensor  # those whose rows are computed: int32, ascending, one at least
+    places: Tensor | None  # where the rows of the index are among these; None: they are these
+
+    @classmethod
+    def of(cls, index: Tensor, model: Model) -> _Rows:
+        """The rows that an index chooses."""
+        if len(model.types) > 1:
+            raise Refused("rows: the graph has several vertex types: index the outputs of net()")
+        count = model.types[0].vertices
+        kind = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
+        fits = isinstance(index, Tensor) and index.dim() == 1
+        if not fits or index.is_floating_point() or index.is_complex():
+            raise Refused(f"rows: is {kind}: give numbers of vertices, or {count} truth values")
+        if index.dtype == torch.bool and len(index) != count:
+            raise Refused(f"rows: is {kind}: give {count} truth values, or numbers of vertices")
+        chosen = index.detach().cpu()
+        chosen = chosen.nonzero()[:, 0] if index.dtype == torch.bool else chosen.long()
+        if len(chosen) and not (-count <= int(chosen.min()) and int(chosen.max()) < count):
+            raise Refused(
+                f"rows: has vertices {int(chosen.min())} to {int(chosen.max())}, and there are {count}"
+            )
+        vertices, places = torch.unique(chosen % count, return_inverse=True)
+        if len(vertices) == 0:
+            return cls(torch.zeros(1, dtype=torch.int32), places)
+        return cls(vertices.int(), None if torch.equal(places, torch.arange(len(chosen))) else places)
+
+
+def _tensors(memory: _calls.Memory, shapes: Iterable[Sequence[int]]) -> list[Tensor]:
+    """Tensors of these shapes, which stand one behind the other in memory.
+
+    For autograd none is a view of another.
+    """
+    found, at = [], 0
+    for shape in shapes:
+        end = at + math.prod(shape)
+        found.append(torch.from_numpy(memory.numbers[at:end].reshape(shape)))
+        at = end
+    return found
+
+
+def _filled(program: _calls.Program, tensors: Sequence[Tensor]) -> _calls.Memory:
+    """Memory in which the numbers of tensors stand one behind the other."""
+    memory = program.memory(sum(of.numel() for of in tensors))
+    for to, of in zip(_tensors(memory, [of.shape for of in tensors]), tensors):
+        to.copy_(of.detach())
+    return memory
 
 
 class _Call:
-    """A call of a model, and its pass until nobody has it any more."""
+    """A call of a model: its forward pass, and the backward pass if it records.
+
+    When it is garbage the program drops the pass. Tensors of the caller are autograd's to keep.
+    """
 
     def __init__(
-        self,
-        model: Model,
-        state: dict[str, Tensor],
-        training: bool,
-        gradient: bool,
-        given: list[tuple[str, int]],
-        listed: Tensor | None,
+        self, model: Model, inputs: Sequence[Input], rows: _Rows | None, training: bool, recording: bool
     ) -> None:
-        self.model, self.training, self.gradient = model, training, gradient
-        self.state = state
-        self.given = given  # what the inputs are
-        self.listed = listed  # the vertices whose rows are asked for, int32 and ascending; None: all
-        self.differentiable = [False] * len(given)
-        self.device = torch.device("cpu")
+        self.model, self.training, self.recording = model, training, recording
+        self.inputs = [(of.of, of.type) for of in inputs]
+        self.differentiable = [recording and of.values.requires_grad for of in inputs]
+        self.shapes = model.shapes(None if rows is None else len(rows.vertices))
+        self.held: list[_calls.Memory] = []  # what the program reads until the pass ends
+        self.fields: dict[str, Any] = {"blocks": model.blocks}  # of both requests
+        if rows is not None:
+            memory = model.program.memory(len(rows.vertices))
+            memory.numbers.view(np.int32)[:] = rows.vertices.numpy()
+            self.held.append(memory)
+            self.fields |= {"rows": memory.number, "listed": len(rows.vertices)}
+        self.number = next(model.program.numbers)
+        if recording:
+            self.watched = model.program.passes.watch(self, (model.number, self.number))
 
-    def forward(self, inputs: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
-        model, state = self.model, self.state
-        values = model.program.memory(model.floats)
-        floats = torch.from_numpy(values.numbers)
-        tensors = [*parameters, *(state[name] for name in model.buffers)]
-        at = 0
-        for of in tensors:
-            floats[at : at + of.numel()].copy_(of.detach().reshape(-1))
-            at += of.numel()
-        given = [self.memory_of(of) for of in inputs]
-        for memory, of in zip(given, inputs):
-            torch.from_numpy(memory.numbers).view(of.shape).copy_(of.detach())
-        # What is given of edges is read until the pass ends.
-        self.held = [memory for memory, (of, _) in zip(given, self.given) if of != "features"]
-        self.differentiable = [self.gradient and of.requires_grad for of in inputs]
-        output = model.program.memory(self.numbers())
-        listed = {}
-        if self.listed is not None:
-            rows = model.program.memory(len(self.listed))
-            rows.numbers.view(np.int32)[: len(self.listed)] = self.listed.numpy()
-            self.held.append(rows)
-            listed = self.rows_of = {"rows": rows.number, "listed": len(self.listed)}
+    def forward(self, state: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The outputs. In training the buffers of the state change."""
+        model, program = self.model, self.model.program
+        values = _filled(program, [state[name] for name in (*model.parameters, *model.buffers)])
+        given = [_filled(program, [of]) for of in inputs]
+        self.held += [memory for memory, (of, _) in zip(given, self.inputs) if of != "features"]
+        output = program.memory(sum(map(math.prod, self.shapes)))
         seed = 0
         if self.training and model.draws:
             seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
-        self.number = next(model.program.numbers)
-        if self.gradient:
-            self.watched = model.program.passes.watch(self, (model.number, self.number))
-        answer = model.ask(
+        answer = self.ask(
             "forward",
-            **{"pass": self.number},
-            values=values.number,
+            values,
+            given,
+            output,
             counters=[int(state[name]) for name in model.counters],
-            inputs=self.inputs(given),
-            output=output.number,
             seed=seed,
             training=self.training,
-            recording=self.gradient,
-            **listed,
+            recording=self.recording,
         )
         if self.training:
-            self.keep(floats, answer)
-        self.state = {}
-        return [self.place(of) for of in self.rows(output)]
-
-    def memory_of(self, tensor: Tensor) -> _calls.Memory:
-        return self.model.program.memory(tensor.numel())
-
-    def inputs(self, memory: Sequence[_calls.Memory | None]) -> list[dict[str, Any]]:
-        """What is said of the inputs that have memory."""
-        return [
-            {"of": of, "type": kind, "memory": at.number, "differentiable": differentiable}
-            for (of, kind), at, differentiable in zip(self.given, memory, self.differentiable)
-            if at is not None
-        ]
-
-    def keep(self, floats: Tensor, answer: dict[str, Any]) -> None:
-        """Writes running statistics back, as PyTorch does in a pass in training."""
-        model, at = self.model, sum(map(math.prod, self.model.parameters.values()))
-        with torch.no_grad():
-            for name, shape in model.buffers.items():
-                now = floats[at : at + math.prod(shape)].view(shape)
-                if not torch.equal(self.state[name].cpu(), now):
-                    self.state[name].copy_(now)
-                at += math.prod(shape)
-            for name, count in zip(model.counters, answer.get("counters", ())):
-                self.state[name].fill_(count)
-
-    def rows(self, memory: _calls.Memory) -> list[Tensor]:
-        """The outputs, or their gradients, in shared memory."""
-        found, at = [], 0
-        for shape in self.shapes():
-            size = math.prod(shape)
-            found.append(torch.from_numpy(memory.numbers[at : at + size].reshape(shape)))
-            at += size
-        return found
-
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Those of the outputs."""
-        listed = None if self.listed is None else (len(self.listed),)
-        model = self.model
-        return [(*(rows and (listed or rows)), *of) for rows, of in zip(model.rows, model.outputs.shapes)]
-
-    def numbers(self) -> int:
-        """How many all outputs have."""
-        return sum(map(math.prod, self.shapes()))
-
-    def place(self, of: Tensor) -> Tensor:
-        return of if self.device.type == "cpu" else of.to(self.device)
+            _write_back(model, state, values, answer.get("counters", ()))
+        return _tensors(output, self.shapes)
 
     def backward(
-        self, grads: Sequence[Tensor | None], inputs: Sequence[Tensor], again: bool
-    ) -> tuple[list[Tensor | None], dict[str, Tensor]]:
-        """The gradients of the inputs, and of the parameters by their names."""
-        model = self.model
-        memory = model.program.memory(self.numbers())
-        for to, grad in zip(self.rows(memory), grads):
-            if grad is None:
-                to.zero_()
-            else:
-                to.copy_(grad)
-        values = model.program.memory(sum(map(math.prod, model.parameters.values())))
+        self, tensors: Sequence[Tensor], grads: Sequence[Tensor | None], needed: Sequence[bool], again: bool
+    ) -> list[Tensor | None]:
+        """The gradients of the inputs and the parameters; None: it is not needed, or nothing depends on these.
+
+        Args:
+            tensors: the inputs, and then the parameters.
+            grads: the gradients of the outputs; None: nothing reads it.
+            needed: whether a tensor has a gradient.
+            again: the pass stays, for another backward pass.
+        """
+        model, program, count = self.model, self.model.program, len(self.inputs)
         read = [of for of, grad in zip(model.reached, grads) if grad is not None]
-        depends = set().union(*(of.inputs for of in read))
-        wanted = [
-            differentiable and of in depends for of, differentiable in zip(self.given, self.differentiable)
+        reached = set().union(*(of.inputs for of in read))
+        learned = set().union(*(of.parameters for of in read)) & model.learned
+        zero = torch.zeros(())
+        filled = [zero.expand(of) if grad is None else grad for of, grad in zip(self.shapes, grads)]
+        output = _filled(program, filled)
+        values = program.memory(sum(map(math.prod, model.parameters.values())))
+        given = [
+            program.memory(of.numel()) if differentiable and what in reached else None
+            for of, differentiable, what in zip(tensors, self.differentiable, self.inputs)
         ]
-        given = [self.memory_of(of) if wants else None for of, wants in zip(inputs, wanted)]
-        model.ask(
-            "backward",
-            **{"pass": self.number},
-            output=memory.number,
-            values=values.number,
-            inputs=self.inputs(given),
-            again=again,
-            **({} if self.listed is None else self.rows_of),
-        )
+        self.ask("backward", values, given, output, again=again)
         if not again:
-            model.program.passes.forget(self.watched)
-        floats, at, found = torch.from_numpy(values.numbers), 0, {}
-        reached: set[str] = set().union(*(of.parameters for of in read))
-        for name, shape in model.parameters.items():
-            if name in model.learned and name in reached:
-                found[name] = floats[at : at + math.prod(shape)].view(shape).clone()
-            at += math.prod(shape)
-        return [
-            None if at is None else torch.from_numpy(at.numbers).view(of.shape).to(of.device, of.dtype)
-            for at, of in zip(given, inputs)
-        ], found
+            program.passes.forget(self.watched)
+        found = [
+            None if memory is None else _tensors(memory, [of.shape])[0].to(of.device, of.dtype)
+            for of, memory in zip(tensors, given)
+        ]
+        by_name = zip(model.parameters, _tensors(values, model.parameters.values()))
+        for (name, grad), of, need in zip(by_name, tensors[count:], needed[count:]):
+            found.append(grad.to(of.device, copy=True) if need and name in learned else None)
+        return found
+
+    def ask(
+        self,
+        ask: str,
+        values: _calls.Memory,
+        inputs: Sequence[_calls.Memory | None],
+        output: _calls.Memory,
+        **fields: Any,
+    ) -> dict[str, Any]:
+        """Asks for a pass: values and inputs with their numbers, or where their gradients go."""
+        given = [
+            {"of": of, "type": number, "memory": memory.number, "differentiable": differentiable}
+            for (of, number), memory, differentiable in zip(self.inputs, inputs, self.differentiable)
+            if memory is not None
+        ]
+        fields |= {"pass": self.number, **self.fields}
+        return self.model.ask(ask, values=values.number, inputs=given, output=output.number, **fields)
+
+
+def _write_back(
+    model: Model, state: Mapping[str, Tensor], values: _calls.Memory, counters: Iterable[int]
+) -> None:
+    """Writes the buffers that a pass in training has changed, as PyTorch does."""
+    shapes = (*model.parameters.values(), *model.buffers.values())
+    with torch.no_grad():
+        for name, now in zip(model.buffers, _tensors(values, shapes)[len(model.parameters) :]):
+            if not torch.equal(state[name].cpu(), now):
+                state[name].copy_(now)
+        for name, count in zip(model.counters, counters):
+            state[name].fill_(count)
 
 
 class _Pass(torch.autograd.Function):  # type: ignore[misc]
     """A pass of a model: its outputs are of its inputs and of the parameters."""
 
     @staticmethod
-    def forward(ctx: Any, call: _Call, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, call: _Call, state: Mapping[str, Tensor], *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        ctx.call, count = call, len(call.given)
-        placed = [of for of, (what, _) in zip(tensors, call.given) if what == "features"]
-        if placed := [*placed, *tensors[count:], *tensors]:
-            call.device = placed[0].device
-        made = tuple(call.forward(tensors[:count], tensors[count:]))
+        ctx.call = call
+        made = call.forward(state, tensors[: len(call.inputs)])
         ctx.save_for_backward(*tensors)
-        return made
+        return tuple(made)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         tensors = ctx.saved_tensors  # PyTorch refuses those that have changed
         if all(grad is None for grad in grads):
-            return (None,) * (1 + len(tensors))
+            return (None,) * (2 + len(tensors))
         if torch.is_grad_enabled():
             raise Refused("create_graph=True: a compiled module has no second derivative: leave it out")
         if any(of is not None and torch._C._functorch.is_legacy_batchedtensor(of) for of in grads):
             raise Refused(f"is_grads_batched=True: {_NO_FUNCTION}")
-        call: _Call = ctx.call
-        count = len(call.given)
         again = torch._C._autograd._get_current_graph_task_keep_graph()
-        given, found = call.backward(grads, tensors[:count], again)
-        needs = ctx.needs_input_grad[1 + count :]
-        by_name = [found.get(name) if need else None for name, need in zip(call.model.parameters, needs)]
-        by_name = [of if of is None else of.to(p.device) for of, p in zip(by_name, tensors[count:])]
-        return (None, *given, *by_name)
+        return (None, None, *ctx.call.backward(tensors, grads, ctx.needs_input_grad[2:], again))
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
