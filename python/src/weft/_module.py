@@ -215,7 +215,7 @@ def as_written() -> Iterator[None]:
         if not hasattr(getattr(torch, "compiler", None), "set_stance"):  # before 2.6
             yield
             return
-        here = contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
+        here = contextlib.nullcontext() if torch.empty(0).device.type == "cpu" else torch.device("cpu")
         with torch.compiler.set_stance("force_eager"), here:
             config = torch._dynamo.config
             nested = config.error_on_nested_fx_trace  # 2.6 refuses to trace what was compiled, unless this is off
