@@ -60,7 +60,7 @@ def array(value: Any, name: str, gap: int | None = None) -> Array:
             pandas' ``Int64`` or masked (``numpy.ma``); None: NaN, in an array of floats.
 
     Raises:
-        Refused: it is no array of numbers, truth values or text, or some are masked and there is no gap.
+        Refused: it is no array of numbers, booleans or text, or some are masked and there is no gap.
     """
     if is_torch(value):
         if hasattr(value, "as_tensor"):  # EdgeIndex of PyTorch Geometric

@@ -61,7 +61,7 @@ class Graph:
         y: labels: V class ids from 0, −1 for none, or objects (as of pandas' ``Int64``) with None or NA for
             none; or V texts, None or NA for none; or V × C of 0 and 1, for several labels of a vertex; or V
             floats, or V × K of them, to predict, NaN for none.
-        train_mask, val_mask, test_mask: V truth values, or V × S for S splits. Of some, the others are False.
+        train_mask, val_mask, test_mask: V booleans, or V × S for S splits. Of some, the others are False.
         adj: in place of ``edge_index``: a sparse matrix V × V, with a value at row u and column v for each
             edge from u to v. Values other than one are the edges' weights.
             Entries of a COO matrix that stand twice are two edges.
@@ -216,18 +216,18 @@ class Graph:
 
     @property
     def train_mask(self) -> Array:
-        """V truth values, or V × S for S splits: the vertices that train, as masks or ``split`` gave them. Of a
+        """V booleans, or V × S for S splits: the vertices that train, as masks or ``split`` gave them. Of a
         graph of several types, those of the type with labels."""
         return self._mask("train")
 
     @property
     def val_mask(self) -> Array:
-        """V truth values, or V × S: the vertices that validate, as :attr:`train_mask`."""
+        """V booleans, or V × S: the vertices that validate, as :attr:`train_mask`."""
         return self._mask("val")
 
     @property
     def test_mask(self) -> Array:
-        """V truth values, or V × S: the vertices that test, as :attr:`train_mask`."""
+        """V booleans, or V × S: the vertices that test, as :attr:`train_mask`."""
         return self._mask("test")
 
     def edge_order(self, relation: str = "") -> Array | None:

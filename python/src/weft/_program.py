@@ -83,7 +83,7 @@ def _is_python(path: str) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """What a flag is given for a value: numbers and paths as they are written, truth values as true and
+    """What a flag is given for a value: numbers and paths as they are written, booleans as true and
     false."""
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "ndim", None) == 0:  # of NumPy or torch

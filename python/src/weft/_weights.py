@@ -76,7 +76,7 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
 def of_module(module: torch.nn.Module, program: Mapping[str, Any]) -> dict[str, Array]:
     """The arrays of a module: floats, and as integers the counters, and what the program does not read.
 
-    A file of weights has no truth values, and no other types: the module itself has these.
+    A file of weights has no booleans, and no other types: the module itself has these.
     """
     read = {parameter["name"] for parameter in program["parameters"]}
     counters = {operation.get("batches") for operation in program["operations"]}
