@@ -50,8 +50,9 @@ type Passes struct {
 
 // VertexType is a type of the graph's vertices.
 type VertexType struct {
-	Name               string // "": there is one
-	Vertices, Features int
+	Name     string `json:"name"` // "": there is one
+	Vertices int    `json:"vertices"`
+	Features int    `json:"features"` // columns
 }
 
 // Lacking is what every pass is given of a relation's edges, as the graph has none, or of the vertices of a

@@ -31,7 +31,7 @@ from ._errors import Failed, Refused, in_words_of_python
 
 log = logging.getLogger("weft")
 
-VERSION = 2  # of the protocol
+VERSION = 3  # of the protocol
 
 _IDLE = 64  # lendings of shared memory after which a piece that nobody has used is given back
 
@@ -186,9 +186,9 @@ class Program:
         atexit.unregister(self.leave)  # which would keep its memory
 
     def _close_models(self) -> None:
-        for net in self.models.gone():
+        for model in self.models.gone():
             with contextlib.suppress(Refused, Failed):
-                self._ask("close", net=net)
+                self._ask("close", model=model)
         if not self.models.notes:
             self._give_back(0)
 

@@ -14,10 +14,8 @@ from ._graph import Graph
 from ._pass import Input
 from ._trace import Relation, Schema
 
-#: What a call gives of edges, as inputs of a pass name it.
-_INPUTS = {"edges": "edges", "edge_weight": "edge_weights", "edge_attr": "edge_features"}
-#: The operations of programs that read it.
-_READS = {"edge_weights": "edge_weight", "edge_features": "edge_features"}
+#: What a call gives of edges, as inputs of a pass and operations of programs name it: a mask is no operation's.
+_INPUTS = {"edges": "edges", "edge_weight": "edge_weight", "edge_attr": "edge_features"}
 
 
 @dataclass(frozen=True)
@@ -84,23 +82,23 @@ class Edges:
         lacking: dict[int, Lacking] = {}
         differentiable = set()
         for of in inputs:
-            if of.of not in _READS:
+            if of.of == "edges":
                 continue
             name, relation = self._relations[of.type]
             known = lacking.get(of.type, Lacking(of.type, 0, False))
-            if of.of == "edge_weights" and not relation.weighted:
+            if of.of == "edge_weight" and not relation.weighted:
                 lacking[of.type] = replace(known, weights=True)
             if of.of == "edge_features" and not relation.features:
                 lacking[of.type] = replace(known, features=of.values.shape[1])
             if torch.is_grad_enabled() and of.values.requires_grad:
-                differentiable.add((_READS[of.of], name))
+                differentiable.add((of.of, name))
         return Reads(tuple(lacking[number] for number in sorted(lacking)), frozenset(differentiable))
 
     def check_read(self, program: Mapping[str, Any], inputs: list[Input]) -> None:
         """Refuses what a program does not read."""
         read = {(o["op"], o.get("of", "")) for o in program["operations"]}
         for of in inputs:
-            if of.of in _READS and (_READS[of.of], self._relations[of.type][0]) not in read:
+            if of.of != "edges" and (of.of, self._relations[of.type][0]) not in read:
                 name = next(name for name, what in _INPUTS.items() if what == of.of)
                 raise Refused(f"{name}: forward does not read it: leave it out")
 
@@ -124,7 +122,7 @@ class Edges:
         tensor = isinstance(rows, Tensor) and rows.dim() > 0 and len(rows) == edges
         if name == "edges":
             if not tensor or rows.dtype != torch.bool or rows.dim() != 1:
-                raise Refused(f"edges: is {kind}: give {edges} truth values, one for each edge")
+                raise Refused(f"edges: is {kind}: give {edges} booleans, one for each edge")
             return rows
         tensor = tensor and rows.is_floating_point()
         if name == "edge_weight":

@@ -215,7 +215,7 @@ class Model:
         self.types = [Type(**of) for of in opened["types"]]
         self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
-        self.counters = opened.get("counts", [])
+        self.counters = opened.get("counters", [])
         numbers = numbers_of(self.types)
         self.blocks = [asdict(of) for of in blocks_of(outputs, self.types)]
         self.reached = [_Reached.of(program, k, numbers) for k in _values_of(program, outputs)]
@@ -230,7 +230,7 @@ class Model:
                 "open",
                 says="opening the graph",
                 version=_calls.VERSION,
-                net=self.number,
+                model=self.number,
                 divided=divided,
                 arguments=given,
                 lacking=lacking,
@@ -241,7 +241,7 @@ class Model:
     def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
         says = "" if self.begun or ask != "forward" else "the first pass"
         self.begun |= ask == "forward"
-        return self.program.ask(ask, says, net=self.number, **fields)
+        return self.program.ask(ask, says, model=self.number, **fields)
 
     def shapes(self, rows: int | None) -> list[tuple[int, ...]]:
         """The shapes of the outputs, with so many rows; None: of all vertices."""
@@ -278,12 +278,12 @@ class _Reached:
         for o in _module.operations_of(program, output):
             if o["op"] in _INPUTS:
                 numbers = types if o["op"] == "features" else relations
-                inputs.add((_INPUTS[o["op"]], numbers.get(o.get("of", ""), 0)))
+                inputs.add((o["op"], numbers.get(o.get("of", ""), 0)))
         return cls(_module.reached_by(program, output), inputs)
 
 
-#: What inputs are called that operations read.
-_INPUTS = {"features": "features", "edge_weight": "edge_weights", "edge_features": "edge_features"}
+#: The operations that read inputs of a pass.
+_INPUTS = ("features", "edge_weight", "edge_features")
 
 
 def _values_of(program: Mapping[str, Any], outputs: Outputs) -> list[int]:

@@ -287,12 +287,12 @@ class Net(nn.Module):  # type: ignore[misc]
         Args:
             x: V × F floats in place of the graph's features, with ``samples`` S × V × F. Of several vertex
                 types a dict by type: those that it lacks have the graph's.
-            edges: E truth values, in the order of the graph's edges: the pass has those edges alone, as if the
+            edges: E booleans, in the order of the graph's edges: the pass has those edges alone, as if the
                 graph had no others. Self loops that the module adds stay.
             edge_weight: E floats in place of the graph's weights, in that order.
             edge_attr: E × D floats in place of the graph's features of edges, in that order. Of several
                 relations these three are dicts by (source type, name, target type).
-            rows: numbers of vertices, or V truth values: outputs have the rows of these alone, as
+            rows: numbers of vertices, or V booleans: outputs have the rows of these alone, as
                 ``net()[rows]``. In evaluation without gradients no others are computed but those that they
                 depend on, along the graph axis of a graph's own features and edges. The graph has one vertex
                 type.

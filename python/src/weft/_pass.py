@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Input:
     """What a pass reads in place of what the graph has."""
 
-    of: str  # what it is in the protocol: features, edges, edge_weights or edge_features
+    of: str  # what it is in the protocol: features, edges, edge_weight or edge_features
     type: int  # the number of the vertex type, or of the relation
     values: Tensor  # a row for each vertex, or for each edge in the order of the store
 
@@ -87,9 +87,9 @@ class _Rows:
         kind = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
         fits = isinstance(index, Tensor) and index.dim() == 1
         if not fits or index.is_floating_point() or index.is_complex():
-            raise Refused(f"rows: is {kind}: give numbers of vertices, or {count} truth values")
+            raise Refused(f"rows: is {kind}: give numbers of vertices, or {count} booleans")
         if index.dtype == torch.bool and len(index) != count:
-            raise Refused(f"rows: is {kind}: give {count} truth values, or numbers of vertices")
+            raise Refused(f"rows: is {kind}: give {count} booleans, or numbers of vertices")
         chosen = index.detach().cpu()
         chosen = chosen.nonzero()[:, 0] if index.dtype == torch.bool else chosen.long()
         if len(chosen) and not (-count <= int(chosen.min()) and int(chosen.max()) < count):
@@ -162,13 +162,13 @@ class _Call:
             values,
             given,
             output,
-            counters=[int(state[name]) for name in model.counters],
+            counts=[int(state[name]) for name in model.counters],
             seed=seed,
             training=self.training,
             recording=self.recording,
         )
         if self.training:
-            _write_back(model, state, values, answer.get("counters", ()))
+            _write_back(model, state, values, answer.get("counts", ()))
         return _tensors(output, self.shapes)
 
     def backward(
@@ -225,7 +225,7 @@ class _Call:
 
 
 def _write_back(
-    model: Model, state: Mapping[str, Tensor], values: _calls.Memory, counters: Iterable[int]
+    model: Model, state: Mapping[str, Tensor], values: _calls.Memory, counts: Iterable[int]
 ) -> None:
     """Writes the buffers that a pass in training has changed, as PyTorch does."""
     shapes = (*model.parameters.values(), *model.buffers.values())
@@ -233,7 +233,7 @@ def _write_back(
         for name, now in zip(model.buffers, _tensors(values, shapes)[len(model.parameters) :]):
             if not torch.equal(state[name].cpu(), now):
                 state[name].copy_(now)
-        for name, count in zip(model.counters, counters):
+        for name, count in zip(model.counters, counts):
             state[name].fill_(count)
 
 

@@ -305,9 +305,9 @@ def test_refused() -> None:
     featured = weft.compile(made("featured"), GRAPHS["plain"])  # which calls give the features of edges
     attributes = weft.compile(made("featured"), GRAPHS["attributes"])
     for net, given, why in (
-        (plain, {"edges": torch.ones(E)}, f"edges: is torch.float32 .{E},.: give {E} truth values"),
+        (plain, {"edges": torch.ones(E)}, f"edges: is torch.float32 .{E},.: give {E} booleans"),
         (plain, {"edges": torch.ones(E - 1, dtype=torch.bool)}, f"edges: is torch.bool .{E - 1},.: give {E} truth"),
-        (plain, {"edges": [True] * E}, f"edges: is list: give {E} truth values, one for each edge"),
+        (plain, {"edges": [True] * E}, f"edges: is list: give {E} booleans, one for each edge"),
         (plain, {"edges": {("a", "b", "c"): torch.ones(E, dtype=torch.bool)}}, "edges: there is no relation"),
         (plain, {"edge_weight": torch.ones(E)}, "edge_weight: forward does not read it: leave it out"),
         (plain, {"edge_attr": torch.ones(E, 2)}, "edge_attr: forward does not read it: leave it out"),
@@ -315,7 +315,7 @@ def test_refused() -> None:
         (weighted, {"edge_weight": torch.ones(E, dtype=torch.long)}, "edge_weight: is torch.int64"),
         (featured, {}, "forward takes edge_attr, which the graph lacks: give edge_attr"),
         (plain, {"rows": torch.ones(3)}, f"rows: is torch.float32 .3,.: give numbers of vertices, or {V} truth"),
-        (plain, {"rows": torch.ones(3, dtype=torch.bool)}, f"rows: is torch.bool .3,.: give {V} truth values"),
+        (plain, {"rows": torch.ones(3, dtype=torch.bool)}, f"rows: is torch.bool .3,.: give {V} booleans"),
         (plain, {"rows": torch.tensor([0, V])}, f"rows: has vertices 0 to {V}, and there are {V}"),
         (plain, {"rows": 3}, "rows: is int: give numbers of vertices"),
         (attributes, {"edge_attr": torch.ones(E, 3)}, f"give floats of {E} edges × 2 features"),

@@ -2,49 +2,64 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks for the
 // passes of all its models.
 //
-// # Protocol, version 2
+// # Protocol, version 3
 //
 // Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one
-// after the other. Each is a JSON object behind its length in 4 bytes, the lowest first. The program ends
-// when the process closes its end.
+// after the other. Each is a JSON object behind its length: 4 bytes, the lowest first. A request has at most
+// 64 MiB. The program ends when the process closes its end.
 //
-//	open      version, net, arguments, divided?, lacking (of, type, features, weights)
-//	            opens a graph for a model: the words of weft train's command line
-//	            → types (name, vertices, features), outputs (type, columns), parameters and buffers
-//	              (name, shape), counts (names)
-//	plan      version, arguments, loop (passes, features, gradients)
-//	            → planned, types            plans the passes of a loop that live together
-//	map       memory, bytes               maps a file that comes with the request, shared by both
-//	unmap     memory
-//	forward   net, pass, values, counters, output, blocks, inputs (of, type, memory, differentiable), rows?,
-//	          listed, seed, training, recording
-//	            → counters
-//	backward  net, pass, output, blocks, values, inputs (of, type, memory), rows?, listed,
-//	          again
-//	close     net
-//	usage     net                         → usage, of memory since open, of all else in the last pass
-//	trace     net, path?                  records passes from now on; with a path writes what is recorded
-//	drop
+//	ask       what the program does                    request, and → answer
+//	open      opens a graph for a model                version, model, arguments, divided?, lacking
+//	                                                   → types, parameters, buffers, counters
+//	plan      plans passes of a loop                   version, arguments, loop → types, planned
+//	map       maps the file that comes with it         memory, bytes
+//	unmap     ends that                                memory
+//	forward   computes a pass                          model, pass, values, counts, inputs, output, blocks,
+//	                                                   rows?, listed?, seed, training, recording → counts
+//	backward  runs a pass backward, which ends it      model, pass, values, inputs, output, blocks, rows?,
+//	                                                   listed?, again
+//	usage     tells memory since open, and all else    model → usage
+//	          of the last pass that ran backward
+//	trace     records passes from now on,              model
+//	          or writes what is recorded               model, path
+//	close     ends a model                             model
 //
-// Each request has an id, which its answer repeats, and may have drop, a list of [net, pass]: they end before
-// anything else. An answer to what makes no sense has refused, a line, and to what failed has failed, and
-// nothing else. Others have warnings, lines.
+// Each request has id and ask, and may have drop: a list of [model, pass]. These passes end before anything
+// else. The answer repeats the id. It has refused, a line, where the request makes no sense, failed, a line,
+// where the work failed, else warnings, lines, and what the table says. After a pass has failed its model has
+// ended.
 //
-// Models, passes and memory have numbers, which the process chooses. Models that are opened with one number
-// as divided have a graph in common, which is opened and divided for the first of them. values is memory with
-// the float32 numbers of all parameters, in the order of open, each in the shape of PyTorch's state_dict; in
-// forward those of all buffers follow. forward changes the buffers there if it is training. backward writes
-// the gradients of parameters. inputs are given in place of what the graph has: memory of features has a row
-// for each vertex of the type with that number in open's types; that of edges (not 0 for those that the pass
-// has), edge_weights and edge_features a number or row for each edge of the relation with that number, in the
-// order of the store: by target, then by source. What is given of edges stays as it is until the pass ends.
-// lacking says what all passes are given, as the graph has none: of vertices of a type columns of features,
-// and of edges of a relation that, and whether there are weights. backward has those inputs that are
-// differentiable, whose gradients go to their memory. outputs are by vertex type. blocks (type, columns,
-// whole) are their columns, which stand one behind the other in the memory output, in backward their
-// gradients. A block has a row for each vertex of its type, or, in a graph of one type, for each of those
-// listed in the memory of rows (int32, ascending), and one row if it is whole. counters are the numbers of
-// integer buffers. again has the pass stay as it is.
+// The process chooses the numbers of models, passes and memory. Memory has float32 numbers, which both read
+// and write. Tensors stand in it one behind the other, each in the order of its rows.
+//
+//	arguments   words of weft train's command line: settings, and the graph.
+//	divided     a number of the graph: it is opened and divided once for all models with that number.
+//	types       the graph's vertex types: name, vertices, features (columns). Elsewhere a type is its place
+//	            among these.
+//	parameters  their names and shapes, as in PyTorch's state_dict.
+//	buffers     the same of the buffers of floats.
+//	counters    the names of the buffers of one whole number.
+//	lacking     what each pass is given, as the graph has none: of (vertices or edges), type (the number of
+//	            the vertex type or the relation), features (columns), weights (whether it has any).
+//	values      memory. In forward it has all parameters, and then all buffers, which a pass in training
+//	            changes. In backward gradients of the parameters are written there.
+//	counts      the values of the counters.
+//	inputs      what the pass reads in place of what the graph has: of, type, memory, differentiable.
+//	            of is features (a row for each vertex of a type), edges (not 0: the pass has the edge),
+//	            edge_weight or edge_features (a number or a row for each edge of a relation). Edges are in
+//	lacking     what each pass is given, as the graph has none: of (vertices or edges), type (the number
+//	            of the vertex type or relation), features (columns), weights (whether it has any).
+//	            are written to their memory.
+//	output      memory of the outputs' blocks, in backward of their gradients.
+//	blocks      columns of the program's output of a vertex type, in their order: type, columns, whole.
+//	            A block has a row for each vertex of the type; one that is whole has one row, of the graph.
+//	rows        memory of the vertices (int32, ascending) whose rows a block has in place of all, in a graph
+//	            of one vertex type; listed is how many.
+//	seed        of the dropout masks.
+//	training    dropout is active, and norms take the batch's statistics.
+//	recording   there may be a backward pass.
+//	again       the pass stays, for another backward pass.
+//	loop        passes (that live together), features (each is given them), gradients (of these).
 package calls
 
 import (
@@ -58,50 +73,62 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/train"
 	"weft/train/plan"
 	"weft/train/worker"
 )
 
 // version is that of the protocol.
-const version = 2
+const version = 3
 
 // mostBytes is the size of a request at most.
 const mostBytes = 64 << 20
 
 // request is what the process asks for. Fields that a request does not have are zero.
 type request struct {
-	ID        int       `json:"id"`
-	Ask       string    `json:"ask"`
+	ID   int      `json:"id"`
+	Ask  string   `json:"ask"`
+	Drop [][2]int `json:"drop"` // models and passes
+
+	Model int `json:"model"`
+
+	// of open and plan
 	Version   int       `json:"version"`
-	Net       int       `json:"net"`
 	Arguments []string  `json:"arguments"`
+	Divided   int       `json:"divided"` // 0: the model has its graph alone
 	Lacking   []lacking `json:"lacking"`
-	Memory    int       `json:"memory"`
-	Bytes     int64     `json:"bytes"`
-	Values    int       `json:"values"`
-	Counters  []int64   `json:"counters"`
-	Inputs    []input   `json:"inputs"`
-	Output    int       `json:"output"`
-	Rows      int       `json:"rows"`   // memory; 0: none
-	Listed    int       `json:"listed"` // how many rows
-	Blocks    []block   `json:"blocks"`
-	Again     bool      `json:"again"`
-	Pass      int       `json:"pass"`
-	Seed      uint64    `json:"seed"`
-	Training  bool      `json:"training"`
-	Recording bool      `json:"recording"`
-	Drop      [][2]int  `json:"drop"`
+	Loop      plan.Loop `json:"loop"`
 
-	Path    string    `json:"path"` // of the trace; "": none
-	Loop    plan.Loop `json:"loop"`
-	Divided int       `json:"divided"` // 0: the model has it alone
+	// of map and unmap
+	Memory int   `json:"memory"`
+	Bytes  int64 `json:"bytes"`
+	file   int   // that came with the request; -1: none
 
-	file int // that came with it; -1: none
+	// of forward and backward
+	Pass   int     `json:"pass"`
+	Values int     `json:"values"` // memory
+	Inputs []input `json:"inputs"`
+	Output int     `json:"output"` // memory
+	Blocks []block `json:"blocks"`
+	Rows   int     `json:"rows"`   // memory; 0: all
+	Listed int     `json:"listed"` // how many rows
+
+	// of forward
+	Counts    []int64 `json:"counts"`
+	Seed      uint64  `json:"seed"`
+	Training  bool    `json:"training"`
+	Recording bool    `json:"recording"`
+
+	// of backward
+	Again bool `json:"again"`
+
+	// of trace
+	Path string `json:"path"` // "": none
 }
 
 // input is what a pass is given in place of what the graph has.
 type input struct {
-	Of             string `json:"of"`   // what it is: features, edges, edge_weights or edge_features
+	Of             string `json:"of"`   // what it is: features, edges, edge_weight or edge_features
 	Type           int    `json:"type"` // the number of the vertex type or relation
 	Memory         int    `json:"memory"`
 	Differentiable bool   `json:"differentiable"`
@@ -129,13 +156,12 @@ type answer struct {
 	Failed   string   `json:"failed,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 
-	Types      []vertexType `json:"types,omitempty"`
-	Outputs    []output     `json:"outputs,omitempty"`
-	Parameters []named      `json:"parameters,omitempty"`
-	Buffers    []named      `json:"buffers,omitempty"`
-	Counts     []string     `json:"counts,omitempty"`
+	Types      []train.VertexType `json:"types,omitempty"`
+	Parameters []named            `json:"parameters,omitempty"`
+	Buffers    []named            `json:"buffers,omitempty"`
+	Counters   []string           `json:"counters,omitempty"`
 
-	Counters []int64 `json:"counters,omitempty"`
+	Counts []int64 `json:"counts,omitempty"`
 
 	Usage   *usage   `json:"usage,omitempty"`
 	Planned *planned `json:"planned,omitempty"`
@@ -162,23 +188,19 @@ type usage struct {
 	Layers    worker.Layers `json:"layers"`
 }
 
-// vertexType is a type of the graph's vertices.
-type vertexType struct {
-	Name     string `json:"name"`
-	Vertices int    `json:"vertices"`
-	Features int    `json:"features"` // columns
-}
-
-// output is the rows of a vertex type that a pass computes.
-type output struct {
-	Type    int `json:"type"` // its number
-	Columns int `json:"columns"`
-}
-
 // named is a tensor of a model.
 type named struct {
 	Name  string `json:"name"`
 	Shape []int  `json:"shape"`
+}
+
+// size is the number of its elements.
+func (n named) size() int {
+	size := 1
+	for _, of := range n.Shape {
+		size *= of
+	}
+	return size
 }
 
 // receive reads a request. io.EOF: the process has closed its end.

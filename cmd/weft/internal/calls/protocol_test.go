@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -106,7 +107,7 @@ func TestMemory(t *testing.T) {
 	require.NoError(t, ask(request{Ask: "unmap", Memory: 1}))
 	_, err = s.numbers(1, 1)
 	assert.Refused(t, err, "memory 1 has 0 bytes")
-	assert.Refused(t, ask(request{Ask: "forward", Net: 4}), "there is no model 4")
+	assert.Refused(t, ask(request{Ask: "forward", Model: 4}), "there is no model 4")
 	assert.Refused(t, ask(request{Ask: "open", Version: version + 1}), "of different versions")
 }
 
@@ -162,7 +163,7 @@ func TestInputs(t *testing.T) {
 	assert.Len(t, given[1].Values, 12)
 	assert.Equal(t, true, given[1].Differentiable)
 	_, edges, err := inputs(input{Of: "edges", Memory: 5}, input{Of: "edge_features", Type: 1, Memory: 5},
-		input{Of: "edge_features", Memory: 5}, input{Of: "edge_weights", Memory: 5, Differentiable: true})
+		input{Of: "edge_features", Memory: 5}, input{Of: "edge_weight", Memory: 5, Differentiable: true})
 	require.NoError(t, err)
 	assert.Len(t, edges, 2)
 	assert.Len(t, edges[0].Kept, 6)
@@ -206,5 +207,9 @@ func TestBlocks(t *testing.T) {
 	} {
 		_, err := s.blocks(m, &request{Blocks: of, Output: 5})
 		assert.Refused(t, err, text)
+	}
+	for _, listed := range []int{-1, 0, 3, math.MaxInt} {
+		_, err := s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: 5, Listed: listed})
+		assert.Refused(t, err, "are listed of 2 vertices")
 	}
 }

@@ -1,0 +1,250 @@
+package calls
+
+import (
+	"maps"
+	"slices"
+	"unsafe"
+
+	"weft/internal/atomicfile"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/train"
+	"weft/train/worker"
+)
+
+// model is a model on a graph.
+type model struct {
+	*train.Passes
+	opened   *divided
+	lacking  []train.Lacking
+	floats   []named // parameters, and then buffers
+	trained  int     // how many of these are parameters
+	counters []string
+}
+
+// describe says which tensors the model has.
+func (m *model) describe(a *answer) {
+	state, parameters := m.State()
+	for _, name := range parameters {
+		m.floats = append(m.floats, named{name, state[name].Shape})
+	}
+	m.trained = len(parameters)
+	for _, name := range slices.Sorted(maps.Keys(state)) {
+		switch {
+		case slices.Contains(parameters, name):
+		case state[name].Int64 != nil:
+			m.counters = append(m.counters, name)
+		default:
+			m.floats = append(m.floats, named{name, state[name].Shape})
+		}
+	}
+	a.Parameters, a.Buffers, a.Counters = m.floats[:m.trained], m.floats[m.trained:], m.counters
+}
+
+// tensors are some of the model's floats, which stand in memory.
+func (s *server) tensors(of []named, memory int) (nn.State, error) {
+	total := 0
+	for _, one := range of {
+		total += one.size()
+	}
+	values, err := s.numbers(memory, total)
+	if err != nil {
+		return nil, err
+	}
+	state := nn.State{}
+	for _, one := range of {
+		n := one.size()
+		state[one.Name] = nn.Tensor{Shape: one.Shape, Float32: values[:n:n]}
+		values = values[n:]
+	}
+	return state, nil
+}
+
+// blocks are those of the outputs in memory, by output.
+func (s *server) blocks(m *model, r *request) ([][]worker.Block, error) {
+	if r.Rows > 0 && (r.Listed < 1 || r.Listed > m.Types[0].Vertices) {
+		return nil, refusal.Errorf("rows: %d are listed of %d vertices", r.Listed, m.Types[0].Vertices)
+	}
+	total, columns := 0, make([]int, len(m.Outputs))
+	for _, b := range r.Blocks {
+		k := m.outputOf(b)
+		if k < 0 || b.Columns < 0 || columns[k]+b.Columns > m.Outputs[k].Columns {
+			return nil, refusal.Errorf("there are no %d columns of an output of type %d", b.Columns, b.Type)
+		}
+		columns[k] += b.Columns
+		total += m.size(b, r)
+	}
+	for k, of := range m.Outputs {
+		if columns[k] != of.Columns {
+			return nil, refusal.Errorf("blocks of %d columns of an output that has %d", columns[k], of.Columns)
+		}
+	}
+	values, err := s.numbers(r.Output, total)
+	if err != nil {
+		return nil, err
+	}
+	blocks := make([][]worker.Block, len(m.Outputs))
+	for _, b := range r.Blocks {
+		k, n := m.outputOf(b), m.size(b, r)
+		blocks[k] = append(blocks[k], worker.Block{Columns: b.Columns, Whole: b.Whole, Values: values[:n]})
+		values = values[n:]
+	}
+	return blocks, nil
+}
+
+// outputOf is the number of the output that a block is of; −1: there is none.
+func (m *model) outputOf(b block) int {
+	return slices.IndexFunc(m.Outputs, func(of train.Output) bool { return of.Type == b.Type })
+}
+
+// size is the number of a block's values in a request.
+func (m *model) size(b block, r *request) int {
+	switch {
+	case b.Whole:
+		return b.Columns
+	case r.Rows > 0:
+		return r.Listed * b.Columns
+	}
+	return m.Types[b.Type].Vertices * b.Columns
+}
+
+// inputs are what a request gives in place of the graph's: features by vertex type, nil if there are none,
+// and what is given of relations.
+func (s *server) inputs(m *model, r *request) (features []worker.Given, edges []worker.Edges, err error) {
+	for _, in := range r.Inputs {
+		if in.Of != "features" {
+			if edges, err = s.edges(m, edges, in); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		if in.Type < 0 || in.Type >= len(m.Types) {
+			return nil, nil, refusal.Errorf("there is no vertex type %d", in.Type)
+		}
+		if features == nil {
+			features = make([]worker.Given, len(m.Types))
+		}
+		of := m.Types[in.Type]
+		if features[in.Type], err = s.given(in, of.Vertices*of.Features); err != nil {
+			return nil, nil, err
+		}
+	}
+	return features, edges, nil
+}
+
+// edges adds an input to what is given of relations.
+func (s *server) edges(m *model, given []worker.Edges, in input) ([]worker.Edges, error) {
+	g, err := m.opened.Graph()
+	if err != nil {
+		return nil, err
+	}
+	if in.Type < 0 || in.Type >= len(g.Relations) {
+		return nil, refusal.Errorf("there is no relation %d", in.Type)
+	}
+	k := slices.IndexFunc(given, func(e worker.Edges) bool { return e.Number == in.Type })
+	if k < 0 {
+		k = len(given)
+		given = append(given, worker.Edges{Number: in.Type, Relation: &g.Relations[in.Type]})
+	}
+	e := &given[k]
+	n, columns := len(e.Relation.Sources), e.Relation.EdgeColumns
+	for _, l := range m.lacking {
+		if !l.Vertices && l.Number == in.Type && l.Features > 0 {
+			columns = l.Features
+		}
+	}
+	switch in.Of {
+	case "edges":
+		e.Kept, err = s.numbers(in.Memory, n)
+	case "edge_weight":
+		e.Weights, err = s.given(in, n)
+	case "edge_features":
+		e.Features, err = s.given(in, n*columns)
+	default:
+		err = refusal.Errorf("there is no input %q", in.Of)
+	}
+	return given, err
+}
+
+// rows are the vertices whose rows are asked for; nil: all.
+func (s *server) rows(m *model, r *request) ([]int32, error) {
+	if r.Rows == 0 {
+		return nil, nil
+	}
+	if len(m.Types) > 1 {
+		return nil, refusal.Errorf("rows: the graph has %d vertex types, and rows are of graphs of one", len(m.Types))
+	}
+	words, err := s.numbers(r.Rows, r.Listed)
+	if err != nil {
+		return nil, err
+	}
+	rows := slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(words))), len(words)))
+	for k, v := range rows {
+		if v < 0 || int(v) >= m.Types[0].Vertices || k > 0 && v <= rows[k-1] {
+			return nil, refusal.Errorf("rows: entry %d, vertex %d, is none of %d, or not above the one before", k, v,
+				m.Types[0].Vertices)
+		}
+	}
+	return rows, nil
+}
+
+// given is an input of so many numbers.
+func (s *server) given(in input, count int) (worker.Given, error) {
+	values, err := s.numbers(in.Memory, count)
+	return worker.Given{Values: values, Differentiable: in.Differentiable}, err
+}
+
+// trace records the passes from now on, or writes those that it has recorded.
+func (m *model) trace(path string) error {
+	if path == "" {
+		return m.StartTrace()
+	}
+	recorded, err := m.StopTrace()
+	if err != nil {
+		return err
+	}
+	of := m.opened.Job
+	recorded.About = map[string]string{"dataset": of.Dataset, "parallel": of.Options.Parallel}
+	return atomicfile.Write(path, recorded.Write)
+}
+
+// forward computes a pass.
+func (s *server) forward(m *model, r *request) (a answer, err error) {
+	if len(r.Counts) != len(m.counters) {
+		return a, refusal.Errorf("%d counts for a model of %d", len(r.Counts), len(m.counters))
+	}
+	f := worker.Forward{
+		Pass: r.Pass, Seed: r.Seed, Training: r.Training, Recording: r.Recording,
+	}
+	if f.Values, err = s.tensors(m.floats, r.Values); err != nil {
+		return a, err
+	}
+	for k, name := range m.counters {
+		f.Values[name] = nn.Tensor{Shape: []int{}, Int64: r.Counts[k : k+1]}
+	}
+	if f.Outputs, err = s.blocks(m, r); err != nil {
+		return a, err
+	}
+	if f.Rows, err = s.rows(m, r); err != nil {
+		return a, err
+	}
+	if f.Features, f.Edges, err = s.inputs(m, r); err != nil {
+		return a, err
+	}
+	return answer{Counts: r.Counts}, m.Forward(f)
+}
+
+// backward runs a pass backward.
+func (s *server) backward(m *model, r *request) (err error) {
+	b := worker.Backward{Pass: r.Pass, Again: r.Again}
+	if b.Outputs, err = s.blocks(m, r); err != nil {
+		return err
+	}
+	if b.Gradients, err = s.tensors(m.floats[:m.trained], r.Values); err != nil {
+		return err
+	}
+	if b.Features, b.Edges, err = s.inputs(m, r); err != nil {
+		return err
+	}
+	return m.Backward(b)
+}
