@@ -47,9 +47,9 @@
 //	inputs      what the pass reads in place of what the graph has: of, type, memory, differentiable.
 //	            of is features (a row for each vertex of a type), edges (not 0: the pass has the edge),
 //	            edge_weight or edge_features (a number or a row for each edge of a relation). Edges are in
-//	lacking     what each pass is given, as the graph has none: of (vertices or edges), type (the number
-//	            of the vertex type or relation), features (columns), weights (whether it has any).
-//	            are written to their memory.
+//	            the order of the store: by target, then by source. What is given of edges stays in its
+//	            memory until the pass ends. In backward there are those inputs whose gradients are asked
+//	            for, which are written to their memory.
 //	output      memory of the outputs' blocks, in backward of their gradients.
 //	blocks      columns of the program's output of a vertex type, in their order: type, columns, whole.
 //	            A block has a row for each vertex of the type; one that is whole has one row, of the graph.
