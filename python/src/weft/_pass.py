@@ -34,6 +34,9 @@ _NO_FUNCTION = (
     "samples=True for several x"
 )
 
+#: Tells whether a backward pass that runs retains its graph. PyTorch 2.2 lacks it.
+_retains = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+
 
 def passed(
     model: Model,
@@ -144,6 +147,7 @@ class _Call:
             self.held.append(memory)
             self.fields |= {"rows": memory.number, "listed": len(rows.vertices)}
         self.number = next(model.program.numbers)
+        self.ended = False  # whether it has run backward for the last time
         if recording:
             self.watched = model.program.passes.watch(self, (model.number, self.number))
 
@@ -196,6 +200,7 @@ class _Call:
         ]
         self.ask("backward", values, given, output, again=again)
         if not again:
+            self.ended = True
             program.passes.forget(self.watched)
         found = [
             None if memory is None else _tensors(memory, [of.shape])[0].to(of.device, of.dtype)
@@ -255,9 +260,11 @@ class _Pass(torch.autograd.Function):  # type: ignore[misc]
             return (None,) * (2 + len(tensors))
         if torch.is_grad_enabled():
             raise Refused("create_graph=True: a compiled module has no second derivative: leave it out")
-        if any(of is not None and torch._C._functorch.is_legacy_batchedtensor(of) for of in grads):
+        if any(of is not None and "Batched" in str(torch._C._dispatch_keys(of)) for of in grads):
             raise Refused(f"is_grads_batched=True: {_NO_FUNCTION}")
-        again = torch._C._autograd._get_current_graph_task_keep_graph()
+        if ctx.call.ended:
+            raise Refused("retain_graph=True: this PyTorch does not tell of it: install 2.6 or later")
+        again = _retains is not None and _retains()
         return (None, None, *ctx.call.backward(tensors, grads, ctx.needs_input_grad[2:], again))
 
     @staticmethod

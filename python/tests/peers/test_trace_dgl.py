@@ -1,5 +1,6 @@
 """Programs of DGL's convolutions and of modules over its messages: outputs and gradients are the modules', in float64."""
 
+import copy
 import inspect
 
 import dgl
@@ -12,6 +13,7 @@ from torch import nn
 from traced import EDGE, OUT, WIDTH, compare, perceptron, typed
 
 import weft
+from weft import _pass
 
 ZERO = {"allow_zero_in_degree": True}
 
@@ -206,3 +208,37 @@ def test_edges_that_lack():
     assert "edge_feat" in inspect.signature(CallAttr.forward).parameters
     with pytest.raises(weft.Refused, match="forward takes edge_feat"):
         weft._trace.trace(CallAttr(lambda part, g, x, a: part(x), nn.Linear(WIDTH, OUT)), features=WIDTH)
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = d.SAGEConv(WIDTH, 8, "mean"), d.GATConv(8, OUT, 1, **ZERO)
+
+    def forward(self, graph, x):
+        return self.last(graph, F.relu(self.first(graph, x))).squeeze(1)
+
+
+def test_loop():
+    x, graph, y = torch.randn(60, WIDTH), dgl.rand_graph(60, 300), torch.randint(OUT, (60,))
+    graph.ndata["feat"] = x.float()
+    exact = Network().double()
+    net = weft.compile(copy.deepcopy(exact).float(), graph, parallel="graph=2")
+    for module, inputs in ((exact, (graph, x)), (net, ())):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.3)
+        for _ in range(3):
+            optimizer.zero_grad()
+            F.cross_entropy(module(*inputs), y).backward()
+            optimizer.step()
+    for expected, found in zip(exact.parameters(), net.parameters()):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+    out, x = net(), x.float().requires_grad_()
+    with pytest.raises(weft.Refused, match="is_grads_batched=True"):
+        torch.autograd.grad(out, [*net.parameters()], torch.stack([out, out]), is_grads_batched=True)
+    loss = net(x).square().sum()
+    first = torch.autograd.grad(loss, x, retain_graph=True)
+    if _pass._retains is None:
+        with pytest.raises(weft.Refused, match="retain_graph=True: .* 2.6 or later"):
+            loss.backward()
+    else:
+        assert torch.equal(torch.autograd.grad(loss, x)[0], first[0])
