@@ -122,12 +122,12 @@ class Edges:
         tensor = isinstance(rows, Tensor) and rows.dim() > 0 and len(rows) == edges
         if name == "edges":
             if not tensor or rows.dtype != torch.bool or rows.dim() != 1:
-                raise Refused(f"edges: is {kind}: give {edges} booleans, one for each edge")
+                raise Refused(f"edges: is {kind}: give a tensor of {edges} booleans, one for each edge")
             return rows
         tensor = tensor and rows.is_floating_point()
         if name == "edge_weight":
             if not tensor or rows.dim() != 1:
-                raise Refused(f"edge_weight: is {kind}: give {edges} floats, one for each edge")
+                raise Refused(f"edge_weight: is {kind}: give a tensor of {edges} floats, one for each edge")
             return rows
         if tensor and rows.dim() == 1:
             rows = rows[:, None]

@@ -275,7 +275,7 @@ class Net(nn.Module):  # type: ignore[misc]
     def forward(
         self,
         x: Tensor | Mapping[str, Tensor] | None = None,
-        *,
+        *others: Any,
         edges: Any = None,
         edge_weight: Any = None,
         edge_attr: Any = None,
@@ -299,9 +299,15 @@ class Net(nn.Module):  # type: ignore[misc]
             samples: each of the S has a pass of its own, one after the other; the outputs are stacked.
 
         Raises:
+            TypeError: there are others than x by their place, as an ``edge_index``.
             Refused: an input or a parameter is not what it was made for.
             Failed: the work failed.
         """
+        if others:
+            raise TypeError(
+                "a compiled module is called with x alone, as net() or net(x): it has its graph. edges=mask leaves "
+                "out edges; another graph is compiled by itself"
+            )
         of, of_edges = self._divided, self._divided.edges
         given = of.by_type(x)
         each = list(of.each_sample(given)) if samples else [given]

@@ -90,14 +90,14 @@ class _Rows:
         kind = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
         fits = isinstance(index, Tensor) and index.dim() == 1
         if not fits or index.is_floating_point() or index.is_complex():
-            raise Refused(f"rows: is {kind}: give numbers of vertices, or {count} booleans")
+            raise Refused(f"rows: is {kind}: give a tensor of vertex ids, or of {count} booleans")
         if index.dtype == torch.bool and len(index) != count:
-            raise Refused(f"rows: is {kind}: give {count} booleans, or numbers of vertices")
+            raise Refused(f"rows: is {kind}: give a tensor of {count} booleans, or of vertex ids")
         chosen = index.detach().cpu()
         chosen = chosen.nonzero()[:, 0] if index.dtype == torch.bool else chosen.long()
         if len(chosen) and not (-count <= int(chosen.min()) and int(chosen.max()) < count):
             raise Refused(
-                f"rows: has vertices {int(chosen.min())} to {int(chosen.max())}, and there are {count}"
+                f"rows: are from {int(chosen.min())} to {int(chosen.max())}, and vertex ids from 0 to {count - 1}"
             )
         vertices, places = torch.unique(chosen % count, return_inverse=True)
         if len(vertices) == 0:

@@ -411,7 +411,7 @@ def _is_net(model: Any) -> bool:
 
 def plan(
     data: Data | None = None,
-    workers: int = 4,
+    workers: int | None = None,
     passes: int | None = None,
     gradients: str | None = None,
     **settings: Any,
@@ -422,7 +422,7 @@ def plan(
     Args:
         data: as for :func:`train`. None: a graph that is not there yet, with so many ``vertices``, ``edges``
             (each in both directions), ``features`` and ``classes``.
-        workers: how many workers.
+        workers: how many workers; None: 4. Of a loop ``parallel`` says it.
         passes: of a loop around ``weft.compile(model, data, …)``: how many live at a time, as two views have
             before one backward pass, or the steps of a rollout.
         gradients: ``"x"`` where each pass is given features, and their gradients are asked for.
@@ -443,12 +443,14 @@ def plan(
     if passes is not None or gradients is not None or _is_net(settings.get("model")):
         if data is None:
             raise TypeError("plan: give the graph of the loop")
+        if workers is not None:
+            raise TypeError("plan: workers: of a loop they are those of parallel, as graph=4: leave it out")
         return _compile.planned(settings.pop("model", None), data, passes or 1, gradients, settings)
     _program.check_keywords("plan", settings, ("help", "json", "workers"))
     scratch = Scratch()
     try:
         _, arguments, _ = _arguments("plan", data, settings, scratch)
-        return json.loads(_program.run([*arguments, f"--workers={workers}", "--json"]))  # type: ignore[no-any-return]
+        return json.loads(_program.run([*arguments, f"--workers={4 if workers is None else workers}", "--json"]))  # type: ignore[no-any-return]
     finally:
         scratch.close()
 

@@ -305,21 +305,23 @@ def test_refused() -> None:
     featured = weft.compile(made("featured"), GRAPHS["plain"])  # which calls give the features of edges
     attributes = weft.compile(made("featured"), GRAPHS["attributes"])
     for net, given, why in (
-        (plain, {"edges": torch.ones(E)}, f"edges: is torch.float32 .{E},.: give {E} booleans"),
-        (plain, {"edges": torch.ones(E - 1, dtype=torch.bool)}, f"edges: is torch.bool .{E - 1},.: give {E} truth"),
-        (plain, {"edges": [True] * E}, f"edges: is list: give {E} booleans, one for each edge"),
+        (plain, {"edges": torch.ones(E)}, f"edges: is torch.float32 .{E},.: give a tensor of {E} booleans"),
+        (plain, {"edges": torch.ones(E - 1, dtype=torch.bool)}, f"edges: is torch.bool .{E - 1},.: give a tensor of {E} booleans"),
+        (plain, {"edges": [True] * E}, f"edges: is list: give a tensor of {E} booleans, one for each edge"),
         (plain, {"edges": {("a", "b", "c"): torch.ones(E, dtype=torch.bool)}}, "edges: there is no relation"),
         (plain, {"edge_weight": torch.ones(E)}, "edge_weight: forward does not read it: leave it out"),
         (plain, {"edge_attr": torch.ones(E, 2)}, "edge_attr: forward does not read it: leave it out"),
-        (weighted, {"edge_weight": torch.ones(E, 1)}, f"edge_weight: is torch.float32 .{E}, 1.: give {E} floats"),
+        (weighted, {"edge_weight": torch.ones(E, 1)}, f"edge_weight: is torch.float32 .{E}, 1.: give a tensor of {E} floats"),
         (weighted, {"edge_weight": torch.ones(E, dtype=torch.long)}, "edge_weight: is torch.int64"),
         (featured, {}, "forward takes edge_attr, which the graph lacks: give edge_attr"),
-        (plain, {"rows": torch.ones(3)}, f"rows: is torch.float32 .3,.: give numbers of vertices, or {V} truth"),
-        (plain, {"rows": torch.ones(3, dtype=torch.bool)}, f"rows: is torch.bool .3,.: give {V} booleans"),
-        (plain, {"rows": torch.tensor([0, V])}, f"rows: has vertices 0 to {V}, and there are {V}"),
-        (plain, {"rows": 3}, "rows: is int: give numbers of vertices"),
+        (plain, {"rows": torch.ones(3)}, f"rows: is torch.float32 .3,.: give a tensor of vertex ids, or of {V} booleans"),
+        (plain, {"rows": torch.ones(3, dtype=torch.bool)}, f"rows: is torch.bool .3,.: give a tensor of {V} booleans"),
+        (plain, {"rows": torch.tensor([0, V])}, f"rows: are from 0 to {V}, and vertex ids from 0 to {V - 1}"),
+        (plain, {"rows": 3}, "rows: is int: give a tensor of vertex ids"),
         (attributes, {"edge_attr": torch.ones(E, 3)}, f"give floats of {E} edges × 2 features"),
     ):
         with pytest.raises(weft.Refused, match=why):
             net(**given)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="called with x alone, as net.. or net.x.: it has its graph"):
+        plain(X, ENDS)
     assert featured(edge_attr=torch.ones(E, 2)).shape == (V, CLASSES)

@@ -703,6 +703,8 @@ def test_planned(mesh: str) -> None:
     assert planned == weft.plan(
         GRAPHS["plain"], model=net.module, passes=2, gradients="x", **settings(mesh)
     ), "of the module"
+    with pytest.raises(TypeError, match="workers: of a loop they are those of parallel"):
+        weft.plan(GRAPHS["plain"], model=net, workers=2)
 
 
 def test_shared_memory_is_planned() -> None:
