@@ -23,19 +23,18 @@ from ._scratch import Scratch
 from ._trace import Outputs, Schema
 
 
-@dataclass
+@dataclass(frozen=True)
 class Traced:
     """What a module is traced to."""
 
-    schema: Schema
-    state: Any  # of the module, but for the numbers of its tensors, and of its layers that do not train
     program: dict[str, Any]
     outputs: Outputs
-    learned: set[str]  # the parameters that have a gradient
+    learned: Set[str] = frozenset()  # the parameters that have a gradient
 
 
-#: What modules were traced to last, a few of each: on graphs with and without weights of edges.
-_known: weakref.WeakKeyDictionary[nn.Module, list[Traced]] = weakref.WeakKeyDictionary()
+#: What modules were traced to last, a few of each, as on graphs with and without weights of edges. Each stands
+#: behind what it was traced for: the schema, and all of the module but the numbers of its parameters.
+_known: weakref.WeakKeyDictionary[nn.Module, list[tuple[Any, Traced]]] = weakref.WeakKeyDictionary()
 
 
 def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
@@ -48,7 +47,8 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
         for name, of in module.state_dict(keep_vars=True).items()
         if isinstance(of, Tensor)
     }
-    state = (
+    key = (
+        schema,
         _watch.without_tensors(_watch.kept(module)),
         shapes,
         layers_of(module),
@@ -56,8 +56,8 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
         frozen,
     )
     known = _known.setdefault(module, [])
-    for of in known:
-        if (of.schema, of.state) == (schema, state):
+    for other, of in known:
+        if other == key:
             return of
     outputs = Outputs(frozen)
     with _watch.generators():
@@ -66,9 +66,9 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
             p.requires_grad_(p.is_floating_point())
         _, program = _module.program_of(own, schema, outputs)
     _refuse_repeated(program)
-    found = Traced(schema, state, program, outputs, compare(own, schema, program, outputs, inferred))
+    found = Traced(program, outputs, compare(own, schema, program, outputs, inferred))
     _calls.program().give_back()  # what the comparison took
-    known[:] = [*known[-3:], found]
+    known[:] = [*known[-3:], (key, found)]
     return found
 
 
@@ -125,7 +125,7 @@ def _says(name: str) -> bool:
 
 def inferred(module: nn.Module, program: Mapping[str, Any], outputs: Outputs, graph: str) -> Any:
     """What the program of a module returns in evaluation for a graph, without a gradient."""
-    model = Model(module, program, outputs, ["--threads=1", graph])
+    model = Model(module, Traced(dict(program), outputs), ["--threads=1", graph])
     with torch.no_grad():
         made = passed(model, model.tensors_of(module), False, [])
     return tree_unflatten(made, outputs.tree)
@@ -182,66 +182,65 @@ def arguments(
 
 
 class Model:
-    """A model of the program, with the values that a module has now.
+    """A model of the program, until nobody has it any more.
 
     Args:
         module: was traced.
-        program: to which, with these outputs.
+        traced: what to.
         words: the settings, and the graph.
-        learned: the parameters that have a gradient.
         lacking: what all passes are given, as the graph has none.
         divided: the number of the divided graph, which several models may have in common; 0: its own.
+
+    Raises:
+        Refused: the graph or the settings do not go with the module.
+        Failed: the graph was not divided.
     """
 
     def __init__(
         self,
         module: nn.Module,
-        program: Mapping[str, Any],
-        outputs: Outputs,
+        traced: Traced,
         words: Iterable[str],
-        learned: Set[str] = frozenset(),
         lacking: Sequence[Mapping[str, Any]] = (),
         divided: int = 0,
     ) -> None:
-        self.traced, self.outputs, self.learned = program, outputs, learned
-        self.draws = any(o["op"] == "dropout" for o in program["operations"])
+        self.traced, self.outputs, self.learned = traced.program, traced.outputs, traced.learned
+        self.draws = any(o["op"] == "dropout" for o in self.traced["operations"])
         self.program = _calls.program()
         self.number = next(self.program.numbers)
+        self.begun = False  # it has had a pass
         # What is noted first is called last: the model is among those that are garbage when they are closed.
         weakref.finalize(self, self.program.close_models).atexit = False
         self.program.models.watch(self, self.number)
-        opened = self.opened(module, words, lacking, divided)
-        self.begun = False  # it has had a pass
-        self.types = [Type(**of) for of in opened["types"]]
-        self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
-        self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
-        self.counters = opened.get("counters", [])
-        numbers = numbers_of(self.types)
-        self.blocks = [asdict(of) for of in blocks_of(outputs, self.types)]
-        self.reached = [_Reached.of(program, k, numbers) for k in _values_of(program, outputs)]
-
-    def opened(
-        self, module: nn.Module, words: Iterable[str], lacking: Sequence[Mapping[str, Any]], divided: int
-    ) -> dict[str, Any]:
         scratch = Scratch()
         try:
-            given = arguments(module, self.traced, words, scratch)
-            return self.program.ask(
+            opened = self.ask(
                 "open",
-                says="opening the graph",
+                "opening the graph",
                 version=_calls.VERSION,
-                model=self.number,
                 divided=divided,
-                arguments=given,
+                arguments=arguments(module, self.traced, words, scratch),
                 lacking=lacking,
             )
         finally:
             scratch.close()
+        self.types = [Type(**of) for of in opened["types"]]
+        self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
+        self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
+        self.counters = opened.get("counters", [])
+        self.blocks = [asdict(of) for of in blocks_of(self.outputs, self.types)]
+        numbers = numbers_of(self.types)
+        values = _values_of(self.traced, self.outputs)
+        self.reached = [_Reached.of(self.traced, value, numbers) for value in values]
 
-    def ask(self, ask: str, **fields: Any) -> dict[str, Any]:
-        says = "" if self.begun or ask != "forward" else "the first pass"
-        self.begun |= ask == "forward"
+    def ask(self, ask: str, says: str = "", **fields: Any) -> dict[str, Any]:
+        """The answer to a request about this model. says: what it does, where that may take long."""
         return self.program.ask(ask, says, model=self.number, **fields)
+
+    def ask_pass(self, ask: str, **fields: Any) -> dict[str, Any]:
+        """The answer to a request for a pass: the first one may take long."""
+        says, self.begun = "" if self.begun else "the first pass", True
+        return self.ask(ask, says, **fields)
 
     def shapes(self, rows: int | None) -> list[tuple[int, ...]]:
         """The shapes of the outputs, with so many rows; None: of all vertices."""
@@ -287,7 +286,10 @@ _INPUTS = ("features", "edge_weight", "edge_features")
 
 
 def _values_of(program: Mapping[str, Any], outputs: Outputs) -> list[int]:
-    """The value of the program that each tensor is, which forward returns."""
+    """For each tensor that forward returns, which value of the program it is.
+
+    The program's output of a vertex type may be several tensors, joined by ``cat``: then each part is one.
+    """
     values: dict[str, list[int]] = {}
     ordered = dict.fromkeys(kind for kind in outputs.kinds if kind in outputs.types)
     for kind, output in zip(ordered, (program["output"], *program.get("others", ()))):

@@ -4,181 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import inspect
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_unflatten
 
-from . import _calls, _module, _program
-from ._edges import AS_IT_IS, Edges, Reads
+from . import _calls, _module
+from ._divided import Divided
 from ._errors import Refused
-from ._graph import Data, argument, graph_of
-from ._model import Model, Type, arguments, constants_of, layers_of, shapes_of, traced
-from ._pass import NOT_EXPORTED, Input, passed
+from ._graph import Data
+from ._inputs import Reads
+from ._model import Type, arguments, shapes_of, traced
+from ._pass import NOT_EXPORTED, passed
 from ._scratch import Scratch
-from ._trace import Schema, tables_of
 
 
 def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
     """The net of a module on a graph."""
     if isinstance(module, Net) or not isinstance(module, nn.Module):
         raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
-    net = Net(module, _Divided(module, data, settings))
-    if net._divided.is_known(module):
-        net._divided.model(module, {}).tensors_of(net)  # which refuses other numbers than float32
+    divided = Divided(module, data, settings)
+    net = Net(module, divided)
+    if divided.has_all(module):
+        divided.model(module).tensors_of(net)  # which refuses other numbers than float32
     return net
-
-
-class _Divided:
-    """A module and its copies on a graph that is divided.
-
-    There is a model for each set of layers that are in evaluation while the module trains, and for what calls
-    give of features and of edges that the graph lacks, or ask for gradients of.
-    """
-
-    def __init__(self, module: nn.Module, data: Data, settings: Mapping[str, Any]) -> None:
-        self.graph = graph_of(data)
-        self.argument = argument(data, self.graph)
-        self.schema = Schema.of(_module.counts_of({}, self.argument))
-        self.layers, self.constants = layers_of(module), constants_of(module)
-        self.settings = {name: value for name, value in settings.items() if value is not None}
-        if "offload" in self.settings:
-            self.settings["offload"] = _program.offload(settings["offload"], settings.get("device")) or ""
-        self.number: tuple[_calls.Program | None, int] = None, 0
-        self.edges = Edges(self.graph, self.schema)
-        self.models: dict[tuple[frozenset[str], frozenset[str], Reads], Model] = {}
-        self.columns: dict[str, int] = {}  # of features that calls give, of vertex types without
-
-    def number_in(self, program: _calls.Program) -> int:
-        """The number of the divided graph, which all models have in common."""
-        if self.number[0] is not program:
-            self.number = program, next(program.numbers)
-        return self.number[1]
-
-    def is_known(self, module: nn.Module) -> bool:
-        """Whether the graph has what the module needs: else calls give it."""
-        tables = tables_of(module, self.schema).values()
-        if not all(columns or name in tables for name, columns in self.schema.features.items()):
-            return False
-        there = {"edge_weight": False, "edge_attr": False}
-        for relation in self.schema.relations.values():
-            there["edge_weight"] |= relation.weighted
-            there["edge_attr"] |= relation.features > 0
-        needed = inspect.signature(module.forward).parameters.values()
-        return not any(not there.get(p.name, True) and p.default is p.empty for p in needed)
-
-    def model(self, module: nn.Module, new: Mapping[str, int], reads: Reads = AS_IT_IS) -> Model:
-        """The model for the layers of a module that are in evaluation.
-
-        new: the columns of features that a call gives of vertex types without. reads: what it reads of edges.
-        """
-        if layers_of(module) != self.layers:
-            raise Refused(
-                "module: its layers, or hooks on them, have changed since it was compiled: compile it again; "
-                "a hook on the compiled module itself is called"
-            )
-        if changed := [name for name, of in constants_of(module).items() if self.constants.get(name) != of]:
-            raise Refused(
-                f"module: {changed[0]} has changed since it was compiled, and its numbers were read then: "
-                "compile it again"
-            )
-        differ = frozenset(
-            path for path, layer in module.named_modules() if layer.training != module.training
-        )
-        if differ and not module.training:
-            raise Refused(
-                f"module: {min(differ)} is in training, and the module in evaluation: call net.train(), and "
-                "eval() of the layers that do not train"
-            )
-        key = differ, frozenset(new), reads
-        found = self.models.get(key)
-        if found is None:
-            with _module.as_written():
-                found = self.models[key] = self.opened(module, differ, new, reads)
-            self.columns.update(new)
-        return found
-
-    def opened(
-        self, module: nn.Module, frozen: frozenset[str], new: Mapping[str, int], reads: Reads
-    ) -> Model:
-        schema = reads.schema(replace(self.schema, features={**self.schema.features, **new}))
-        if not any(schema.features.values()) and not tables_of(module, schema):
-            raise Refused("x: the graph has no features: call net(x)")
-        numbers = {name: number for number, name in enumerate(schema.features)}
-        lacking = [
-            {"of": "vertices", "type": numbers[name], "features": columns} for name, columns in new.items()
-        ]
-        lacking += [{"of": "edges", **asdict(one)} for one in reads.lacking]
-        made = traced(module, schema, frozen)
-        program = reads.marked(made.program)
-        number = self.number_in(_calls.program())
-        return Model(module, program, made.outputs, self.words(), made.learned, lacking, number)
-
-    def words(self) -> list[str]:
-        """Those of the command line that open the graph."""
-        return [
-            *(_program.flag(name, _program.axes(of)) for name, of in self.settings.items()),
-            self.argument,
-        ]
-
-    # -- features that calls give
-
-    def by_type(self, x: Any) -> dict[str, Any]:
-        """Features by vertex type."""
-        names = list(self.schema.features)
-        if x is None:
-            return {}
-        if not isinstance(x, Mapping):
-            if len(names) > 1:
-                raise Refused(
-                    f"x: is one {type(x).__name__}, and the graph has several vertex types: give a dict by "
-                    f"{', '.join(names)}"
-                )
-            return {names[0]: x}
-        if names == [""]:
-            raise Refused("x: is a dict, and the graph has one vertex type: give a tensor")
-        if other := [name for name in x if name not in names]:
-            raise Refused(f"x: there is no vertex type {other[0]!r}: there are {', '.join(names)}")
-        return dict(x)
-
-    def checked(self, given: Mapping[str, Any]) -> dict[str, int]:
-        """The columns of those of vertex types without."""
-        for name, x in given.items():
-            vertices = self.schema.vertices[name]
-            columns = self.schema.features[name] or self.columns.get(name)
-            fits = isinstance(x, Tensor) and x.is_floating_point() and x.dim() == 2 and len(x) == vertices
-            fits = fits and not x.is_meta and x.layout == torch.strided
-            if not fits or x.shape[1] != columns and (columns or not x.shape[1]):
-                raise Refused(
-                    f"{self.called(name)}: is {_kind_of(x)}: give floats of {vertices} vertices × "
-                    f"{columns or 'their'} features"
-                    + ("" if self.schema.features[name] or not columns else ", as the first call did")
-                )
-
-        return {name: x.shape[1] for name, x in given.items() if not self.schema.features[name]}
-
-    def each_sample(self, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The features of each sample, by vertex type."""
-        for name, x in given.items():
-            if not isinstance(x, Tensor) or x.dim() != 3 or len(x) == 0:
-                raise Refused(
-                    f"samples: {self.called(name)} is S × V × F, a matrix of features for each sample, and "
-                    f"{_kind_of(x)} was given"
-                )
-        if len({len(x) for x in given.values()}) != 1:
-            counts = ", ".join(f"{len(x)} of {self.called(name)}" for name, x in given.items())
-            raise Refused(f"samples: there are {counts or 'none'}: give as many of each vertex type")
-        for rows in zip(*given.values()):
-            yield dict(zip(given, rows))
-
-    def called(self, name: str) -> str:
-        return f"x[{name!r}]" if len(self.schema.features) > 1 else "x"
 
 
 def planned(
@@ -191,7 +44,7 @@ def planned(
         raise Refused(f"passes: {passes!r} is no number of passes that live together: give 1 or more")
     if isinstance(module, Net):
         module, settings = module.module, module._divided.settings | dict(settings)
-    of, program, scratch = _Divided(module, data, settings), _calls.program(), Scratch()
+    of, program, scratch = Divided(module, data, settings), _calls.program(), Scratch()
     try:
         with _module.as_written():
             made = traced(module, of.schema, frozenset())
@@ -218,19 +71,13 @@ def planned(
     return found | {"shared_bytes": sum(map(_calls.bytes_of, pieces)) + sum(parameters)}
 
 
-def _kind_of(x: Any) -> str:
-    if not isinstance(x, Tensor):
-        return type(x).__name__
-    return f"{x.dtype} {tuple(x.shape)} on {x.device}, {x.layout}"
-
-
 class Net(nn.Module):  # type: ignore[misc]
     """A module on a divided graph, which :func:`weft.compile` makes.
 
     Its parameters, buffers and layers are those of ``module``.
     """
 
-    def __init__(self, module: nn.Module, divided: _Divided) -> None:
+    def __init__(self, module: nn.Module, divided: Divided) -> None:
         self.__dict__["module"] = module
         self.__dict__["_divided"] = divided
         super().__init__()
@@ -308,18 +155,13 @@ class Net(nn.Module):  # type: ignore[misc]
                 "a compiled module is called with x alone, as net() or net(x): it has its graph. edges=mask leaves "
                 "out edges; another graph is compiled by itself"
             )
-        of, of_edges = self._divided, self._divided.edges
-        given = of.by_type(x)
-        each = list(of.each_sample(given)) if samples else [given]
-        new = of.checked(each[0])  # samples are of one shape
-        edge_inputs = of_edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
-        model = of.model(self.module, new, of_edges.reads(edge_inputs))
-        of_edges.check_read(model.traced, edge_inputs)
-        numbers = {name: number for number, name in enumerate(of.schema.features)}
-        state, made = model.tensors_of(self), []
-        for one in each:
-            inputs = [Input("features", numbers[name], x) for name, x in one.items()]
-            made.append(passed(model, state, self.training, [*inputs, *edge_inputs], rows))
+        of = self._divided
+        passes = of.features.inputs(x, samples)
+        beside = of.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
+        model = of.model(self.module, Reads.of(of.schema, [*passes[0], *beside]))
+        of.edges.check_read(model.traced, beside)
+        state = model.tensors_of(self)
+        made = [passed(model, state, self.training, [*one, *beside], rows) for one in passes]
         return tree_unflatten(list(map(torch.stack, zip(*made))) if samples else made[0], model.outputs.tree)
 
     def memory(self) -> dict[str, Any]:
@@ -347,7 +189,7 @@ class Net(nn.Module):  # type: ignore[misc]
         return {key: usage[key] for key in ("communication", "sent_bytes", "edge_columns", "layers")}
 
     def _usage(self) -> tuple[dict[str, Any], _calls.Program]:
-        model = self._divided.model(self.module, self._divided.columns)
+        model = self._divided.model(self.module, self._divided.last)
         usage: dict[str, Any] = model.ask("usage")["usage"]
         return usage, model.program
 
@@ -365,10 +207,8 @@ class Net(nn.Module):  # type: ignore[misc]
             >>> with net.trace("step.json"):                                         # doctest: +SKIP
             ...     F.cross_entropy(net()[train], y[train]).backward()
         """
-        model, path = (
-            self._divided.model(self.module, self._divided.columns),
-            os.path.abspath(os.fsdecode(file)),
-        )
+        model = self._divided.model(self.module, self._divided.last)
+        path = os.path.abspath(os.fsdecode(file))
         model.ask("trace")
         try:
             yield

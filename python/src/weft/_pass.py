@@ -14,18 +14,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from . import _calls
 from ._errors import Refused
+from ._inputs import Input
 
 if TYPE_CHECKING:
     from ._model import Model
-
-
-@dataclass(frozen=True)
-class Input:
-    """What a pass reads in place of what the graph has."""
-
-    of: str  # what it is in the protocol: features, edges, edge_weight or edge_features
-    type: int  # the number of the vertex type, or of the relation
-    values: Tensor  # a row for each vertex, or for each edge in the order of the store
 
 
 NOT_EXPORTED = "a compiled module belongs to its process, and is not exported: export net.module"
@@ -226,7 +218,7 @@ class _Call:
             if memory is not None
         ]
         fields |= {"pass": self.number, **self.fields}
-        return self.model.ask(ask, values=values.number, inputs=given, output=output.number, **fields)
+        return self.model.ask_pass(ask, values=values.number, inputs=given, output=output.number, **fields)
 
 
 def _write_back(

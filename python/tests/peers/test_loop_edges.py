@@ -254,6 +254,13 @@ def test_samples_and_none() -> None:
         assert torch.allclose(net(edges=none), module(X, ENDS[:, none]), atol=1e-5)
 
 
+def test_usage_of_given_edges() -> None:
+    """Memory and messages are those of the passes that calls gave what the graph lacks."""
+    net = weft.compile(made("weighted"), GRAPHS["plain"], parallel="graph=2")
+    net(edge_weight=torch.rand(E, requires_grad=True)).sum().backward()
+    assert min(net.memory()["peak_tensor_bytes"]) > 0 and min(net.messages()["sent_bytes"]) > 0
+
+
 class Normed(nn.Module):  # type: ignore[misc]
     """A norm of all vertices, or of each, and two outputs."""
 

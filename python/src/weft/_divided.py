@@ -1,0 +1,112 @@
+"""A module on a graph that is divided."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from torch import nn
+
+from . import _calls, _module, _program
+from ._errors import Refused
+from ._graph import Data, argument, graph_of
+from ._inputs import Edges, Features, Reads
+from ._model import Model, constants_of, layers_of, traced
+from ._trace import Schema, tables_of
+
+#: What passes read that are given nothing which the graph lacks.
+AS_IT_IS = Reads()
+
+
+class Divided:
+    """A module and its copies on a graph that is divided.
+
+    There is a model for each set of layers that are in evaluation while the module trains, and for what calls
+    give of features and of edges that the graph lacks, or ask for gradients of.
+    """
+
+    def __init__(self, module: nn.Module, data: Data, settings: Mapping[str, Any]) -> None:
+        self.graph = graph_of(data)
+        self.argument = argument(data, self.graph)
+        self.schema = Schema.of(_module.counts_of({}, self.argument))
+        self.features, self.edges = Features(self.schema), Edges(self.graph, self.schema)
+        self.layers, self.constants = layers_of(module), constants_of(module)
+        self.settings = {name: value for name, value in settings.items() if value is not None}
+        if "offload" in self.settings:
+            self.settings["offload"] = _program.offload(settings["offload"], settings.get("device")) or ""
+        self.number: tuple[_calls.Program | None, int] = None, 0
+        self.models: dict[tuple[frozenset[str], Reads], Model] = {}
+        self.last = AS_IT_IS  # what the last call read
+
+    def words(self) -> list[str]:
+        """Those of the command line that open the graph."""
+        return [
+            *(_program.flag(name, _program.axes(of)) for name, of in self.settings.items()),
+            self.argument,
+        ]
+
+    def has_all(self, module: nn.Module) -> bool:
+        """Whether the graph has all that the module needs: else calls give it."""
+        tables = tables_of(module, self.schema).values()
+        if not all(columns or name in tables for name, columns in self.schema.features.items()):
+            return False
+        there = {"edge_weight": False, "edge_attr": False}
+        for relation in self.schema.relations.values():
+            there["edge_weight"] |= relation.weighted
+            there["edge_attr"] |= relation.features > 0
+        needed = inspect.signature(module.forward).parameters.values()
+        return not any(not there.get(p.name, True) and p.default is p.empty for p in needed)
+
+    def model(self, module: nn.Module, reads: Reads = AS_IT_IS) -> Model:
+        """The model that reads what calls give, for the layers of a module that are in evaluation.
+
+        Raises:
+            Refused: the module is another than when it was compiled, or does not go with the graph.
+            Failed: the graph was not divided.
+        """
+        self._check(module)
+        frozen = frozenset(
+            path for path, layer in module.named_modules() if layer.training != module.training
+        )
+        if frozen and not module.training:
+            raise Refused(
+                f"module: {min(frozen)} is in training, and the module in evaluation: call net.train(), and "
+                "eval() of the layers that do not train"
+            )
+        found = self.models.get((frozen, reads))
+        if found is None:
+            with _module.as_written():
+                found = self.models[frozen, reads] = self._open(module, frozen, reads)
+            self.features.keep(reads)
+        self.last = reads
+        return found
+
+    def _check(self, module: nn.Module) -> None:
+        """Refuses a module that is not what it was when it was compiled."""
+        if layers_of(module) != self.layers:
+            raise Refused(
+                "module: its layers, or hooks on them, have changed since it was compiled: compile it again; "
+                "a hook on the compiled module itself is called"
+            )
+        if changed := [name for name, of in constants_of(module).items() if self.constants.get(name) != of]:
+            raise Refused(
+                f"module: {changed[0]} has changed since it was compiled, and its numbers were read then: "
+                "compile it again"
+            )
+
+    def _open(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Model:
+        schema = reads.schema(self.schema)
+        if not any(schema.features.values()) and not tables_of(module, schema):
+            raise Refused("x: the graph has no features: call net(x)")
+        made = traced(module, schema, frozen)
+        made = replace(made, program=reads.marked(made.program))
+        number = self._number_in(_calls.program())
+        return Model(module, made, self.words(), [asdict(one) for one in reads.lacking], number)
+
+    def _number_in(self, program: _calls.Program) -> int:
+        """The number of the divided graph, which all models have in common."""
+        if self.number[0] is not program:
+            self.number = program, next(program.numbers)
+        return self.number[1]

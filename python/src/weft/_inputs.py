@@ -1,0 +1,236 @@
+"""What a call of a net gives in place of what the graph has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._errors import Refused
+from ._graph import Graph
+from ._trace import Relation, Schema
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a pass reads in place of what the graph has."""
+
+    of: str  # what it is in the protocol: features, edges, edge_weight or edge_features
+    type: int  # the number of the vertex type, or of the relation
+    values: Tensor  # a row for each vertex, or for each edge in the order of the store
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """What every pass of a model is given of a vertex type or a relation, as the graph has none."""
+
+    of: str  # vertices or edges
+    type: int  # the number of the vertex type, or of the relation
+    features: int = 0  # columns; 0: none
+    weights: bool = False
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a model reads besides what the graph has."""
+
+    lacking: tuple[Lacking, ...] = ()
+    #: The operations on edges whose gradients are asked for, with the names of relations.
+    differentiable: frozenset[tuple[str, str]] = frozenset()
+
+    @classmethod
+    def of(cls, schema: Schema, inputs: Iterable[Input]) -> Reads:
+        """What a model reads whose passes are given these inputs."""
+        columns, relations = list(schema.features.values()), list(schema.relations.items())
+        lacking: dict[tuple[str, int], Lacking] = {}
+        differentiable = set()
+        for given in inputs:
+            if given.of == "features":
+                if not columns[given.type]:
+                    one = Lacking("vertices", given.type, given.values.shape[1])
+                    lacking["vertices", given.type] = one
+            elif given.of != "edges":
+                name, relation = relations[given.type]
+                one = lacking.get(("edges", given.type), Lacking("edges", given.type))
+                if given.of == "edge_weight" and not relation.weighted:
+                    lacking["edges", given.type] = replace(one, weights=True)
+                if given.of == "edge_features" and not relation.features:
+                    lacking["edges", given.type] = replace(one, features=given.values.shape[1])
+                if torch.is_grad_enabled() and given.values.requires_grad:
+                    differentiable.add((given.of, name))
+        return cls(tuple(lacking[key] for key in sorted(lacking)), frozenset(differentiable))
+
+    def schema(self, of: Schema) -> Schema:
+        """The schema of a graph that has what is lacking."""
+        features, relations = dict(of.features), dict(of.relations)
+        for one in self.lacking:
+            name = list(features if one.of == "vertices" else relations)[one.type]
+            if one.of == "vertices":
+                features[name] = one.features
+                continue
+            had = relations[name]
+            relations[name] = replace(
+                had, features=one.features or had.features, weighted=one.weights or had.weighted
+            )
+        return replace(of, features=features, relations=relations)
+
+    def marked(self, program: Mapping[str, Any]) -> dict[str, Any]:
+        """A program with the operations marked whose gradients are asked for."""
+        operations = [
+            {**o, "differentiable": True} if (o["op"], o.get("of", "")) in self.differentiable else o
+            for o in program["operations"]
+        ]
+        return {**program, "operations": operations}
+
+
+class Features:
+    """The features of a graph's vertices, in place of which calls give others."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._types = list(schema.features)
+        self._columns: dict[int, int] = {}
+
+    def inputs(self, x: Any, samples: bool) -> list[list[Input]]:
+        """What each pass of a call is given: a call has one pass, or one for each sample."""
+        given = self._by_type(x)
+        passes = list(self._samples(given)) if samples else [given]
+        for name, values in passes[0].items():  # samples are of one shape
+            self._check(name, values)
+        return [
+            [Input("features", self._types.index(name), values) for name, values in one.items()]
+            for one in passes
+        ]
+
+    def keep(self, reads: Reads) -> None:
+        """Has all later calls give as many columns of features that the graph lacks."""
+        self._columns.update({one.type: one.features for one in reads.lacking if one.of == "vertices"})
+
+    def _by_type(self, x: Any) -> dict[str, Any]:
+        if x is None:
+            return {}
+        if not isinstance(x, Mapping):
+            if len(self._types) > 1:
+                raise Refused(
+                    f"x: is one {type(x).__name__}, and the graph has several vertex types: give a dict by "
+                    f"{', '.join(self._types)}"
+                )
+            return {self._types[0]: x}
+        if self._types == [""]:
+            raise Refused("x: is a dict, and the graph has one vertex type: give a tensor")
+        if other := [name for name in x if name not in self._types]:
+            raise Refused(f"x: there is no vertex type {other[0]!r}: there are {', '.join(self._types)}")
+        return dict(x)
+
+    def _samples(self, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The features of each sample, by vertex type."""
+        for name, x in given.items():
+            if not isinstance(x, Tensor) or x.dim() != 3 or len(x) == 0:
+                raise Refused(
+                    f"samples: {self._called(name)} is S × V × F, a matrix of features for each sample, and "
+                    f"{_kind_of(x)} was given"
+                )
+        if len({len(x) for x in given.values()}) != 1:
+            counts = ", ".join(f"{len(x)} of {self._called(name)}" for name, x in given.items())
+            raise Refused(f"samples: there are {counts or 'none'}: give as many of each vertex type")
+        for rows in zip(*given.values()):
+            yield dict(zip(given, rows))
+
+    def _check(self, name: str, x: Any) -> None:
+        vertices, own = self._schema.vertices[name], self._schema.features[name]
+        columns = own or self._columns.get(self._types.index(name))
+        fits = isinstance(x, Tensor) and x.is_floating_point() and x.dim() == 2 and len(x) == vertices
+        fits = fits and not x.is_meta and x.layout == torch.strided
+        if not fits or x.shape[1] != columns and (columns or not x.shape[1]):
+            raise Refused(
+                f"{self._called(name)}: is {_kind_of(x)}: give floats of {vertices} vertices × "
+                f"{columns or 'their'} features" + ("" if own or not columns else ", as the first call did")
+            )
+
+    def _called(self, name: str) -> str:
+        return f"x[{name!r}]" if len(self._types) > 1 else "x"
+
+
+def _kind_of(x: Any) -> str:
+    if not isinstance(x, Tensor):
+        return type(x).__name__
+    return f"{x.dtype} {tuple(x.shape)} on {x.device}, {x.layout}"
+
+
+#: The arguments of a net that are of edges, and what they are as inputs. All but the mask are operations, too.
+_OF_EDGES = {"edges": "edges", "edge_weight": "edge_weight", "edge_attr": "edge_features"}
+
+
+class Edges:
+    """The edges of a graph, in place of which calls give others."""
+
+    def __init__(self, graph: Graph | None, schema: Schema) -> None:
+        self._graph = graph
+        self._relations = list(schema.relations.items())
+        self._orders: dict[int, Tensor | None] = {}
+
+    def inputs(self, **given: Any) -> list[Input]:
+        """What is given by the names of a net's arguments, as inputs whose rows are in the order of the store."""
+        found = []
+        for name, value in given.items():
+            for number, rows in self._by_relation(name, value):
+                rows = self._checked(name, rows, self._relations[number][1])
+                order = self._order(number)
+                rows = rows if order is None else rows[order.to(rows.device)]
+                found.append(Input(_OF_EDGES[name], number, rows))
+        return found
+
+    def check_read(self, program: Mapping[str, Any], inputs: list[Input]) -> None:
+        """Refuses what a program does not read."""
+        read = {(o["op"], o.get("of", "")) for o in program["operations"]}
+        for of in inputs:
+            if of.of != "edges" and (of.of, self._relations[of.type][0]) not in read:
+                name = next(name for name, what in _OF_EDGES.items() if what == of.of)
+                raise Refused(f"{name}: forward does not read it: leave it out")
+
+    def _by_relation(self, name: str, value: Any) -> Iterator[tuple[int, Any]]:
+        if value is None:
+            return
+        if not isinstance(value, Mapping):
+            if len(self._relations) > 1:
+                raise Refused(
+                    f"{name}: the graph has several relations: give a dict by (source, name, target)"
+                )
+            yield 0, value
+            return
+        keys = [relation.key for _, relation in self._relations]
+        for key, rows in value.items():
+            if key not in keys:
+                raise Refused(
+                    f"{name}: there is no relation {key!r}: the graph has {', '.join(map(str, keys))}"
+                )
+            yield keys.index(key), rows
+
+    def _checked(self, name: str, rows: Any, relation: Relation) -> Tensor:
+        edges, columns = relation.edges, relation.features
+        kind = f"{rows.dtype} {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
+        tensor = isinstance(rows, Tensor) and rows.dim() > 0 and len(rows) == edges
+        if name == "edges":
+            if not tensor or rows.dtype != torch.bool or rows.dim() != 1:
+                raise Refused(f"edges: is {kind}: give a tensor of {edges} booleans, one for each edge")
+            return rows
+        tensor = tensor and rows.is_floating_point()
+        if name == "edge_weight":
+            if not tensor or rows.dim() != 1:
+                raise Refused(f"edge_weight: is {kind}: give a tensor of {edges} floats, one for each edge")
+            return rows
+        if tensor and rows.dim() == 1:
+            rows = rows[:, None]
+        if not tensor or rows.dim() != 2 or rows.shape[1] != (columns or rows.shape[1]) or not rows.shape[1]:
+            raise Refused(f"edge_attr: is {kind}: give floats of {edges} edges × {columns or 'any'} features")
+        return rows
+
+    def _order(self, number: int) -> Tensor | None:
+        """Where the edges of the store stand among those of the graph; None: they have the same order."""
+        if number not in self._orders:
+            order = self._graph.edge_order(self._relations[number][0]) if self._graph is not None else None
+            self._orders[number] = None if order is None else torch.from_numpy(order)
+        return self._orders[number]
