@@ -158,11 +158,15 @@ func (e *Edges) newLocal(from *Source, s *span, owns []bool) *Block {
 	if e.Loops != nil {
 		copy(e.Loops.WriteInt32s(), loops)
 	}
+	var writeLoop func(row int, k int64)
+	if e.loopFeatures != nil {
+		writeLoop = copyFeatures(e.loopFeatures, s.r)
+	}
 	s.each(func(v int, k int64) {
 		if !isLoop(v, k) {
 			fill.addEdge(v, row(s.r.Sources[k]), k)
-		} else if e.loopFeatures != nil {
-			copyFeatures(e.loopFeatures, loop, s.r, k)
+		} else if writeLoop != nil {
+			writeLoop(loop, k)
 			loop++
 		}
 	})
@@ -364,9 +368,9 @@ type filler struct {
 	targets []int32 // Block.Targets, from the last row with an entry on; nil if the matrix has all rows
 	listed  int     // the number of that row
 	row, at int
-	// For addEdge: the relation that has the edges, and Block.Features.
+	// For addEdge: the relation that has the edges, and what writes to Block.Features; nil: there are none.
 	of       *graph.Relation
-	features *tensor.Matrix
+	features func(row int, k int64)
 }
 
 // newFiller returns nil where this worker writes no elements of the matrix.
@@ -386,7 +390,9 @@ func (b *Block) filler(r *graph.Relation) *filler {
 	f := newFiller(b.In)
 	if f != nil {
 		f.of = r
-		f.features = b.Features
+		if b.Features != nil {
+			f.features = copyFeatures(b.Features, r)
+		}
 		f.targets = b.Targets.ReadInt32s()
 	}
 	return f
@@ -413,7 +419,7 @@ func (f *filler) add(row int, column int32, value float32) {
 func (f *filler) addEdge(row int, column int32, k int64) {
 	f.add(row, column, weight(f.of, k))
 	if f.features != nil {
-		copyFeatures(f.features, f.at-1, f.of, k)
+		f.features(f.at-1, k)
 	}
 }
 

@@ -29,22 +29,10 @@ func (d EdgeData) features(team *kernel.Team, r *graph.Relation, edges int) *ten
 	return team.Memory.NewCommon(tensor.Features, team.Storage, edges, r.EdgeColumns)
 }
 
-// copyFeatures writes the features of edge k of the relation to a row.
-func copyFeatures(to *tensor.Matrix, row int, r *graph.Relation, k int64) {
-	c := r.EdgeColumns
-	setRow(to, row, r.EdgeFeatures[int(k)*c:(int(k)+1)*c])
-}
-
-// setRow writes a row of a matrix, rounded to its elements.
-func setRow(to *tensor.Matrix, row int, values []float32) {
-	if to.Element != tensor.BFloat16 {
-		copy(to.WriteFloats()[row*to.Cols:], values)
-		return
-	}
-	elements := to.WriteBFloat16s()[row*to.Cols:]
-	for i, x := range values {
-		elements[i] = tensor.RoundBFloat16(x)
-	}
+// copyFeatures returns what writes the features of edge k of the relation to a row.
+func copyFeatures(to *tensor.Matrix, r *graph.Relation) func(row int, k int64) {
+	write, columns := to.Writer(), r.EdgeColumns
+	return func(row int, k int64) { write(row*columns, r.EdgeFeatures[int(k)*columns:][:columns]) }
 }
 
 // FeatureRows returns where the features of each entry of Out are among Features: Int32, 1 × entries. It is
@@ -103,24 +91,25 @@ func (e *Edges) featuresOfLoops(loops gnn.Loops) *tensor.Matrix {
 	for _, b := range e.Blocks {
 		indptr := b.In.Indptr.ReadInt64s()
 		target := entriesOf(b.Targets)
-		row := rowsOf(b.Features)
+		read, features := b.Features.Reader(), make([]float32, columns)
 		for i := 0; i+1 < len(indptr); i++ {
 			v := target(i)
 			degrees[v] += indptr[i+1] - indptr[i]
 			for k := indptr[i]; k < indptr[i+1]; k++ {
-				for c, x := range row(int(k)) {
+				read(int(k)*columns, features)
+				for c, x := range features {
 					sums[v*columns+c] += float64(x)
 				}
 			}
 		}
 	}
-	mean := make([]float32, columns)
 	team.Host(func() {
+		write, mean := m.Writer(), make([]float32, columns)
 		for v, n := range degrees {
 			for c := range mean {
 				mean[c] = float32(sums[v*columns+c] * inverse(float64(n)))
 			}
-			setRow(m, v, mean)
+			write(v*columns, mean)
 		}
 	})
 	return m
@@ -131,30 +120,16 @@ func (e *Edges) featuresOfLast() *tensor.Matrix {
 	all := e.loopFeatures
 	m := e.team.Memory.NewElement(tensor.Features, all.Element, all.Rows, all.Cols)
 	e.made = append(e.made, m)
-	count, row := e.loopCounts(), rowsOf(all)
+	count := e.loopCounts()
 	e.team.Host(func() {
+		read, write, row := all.Reader(), m.Writer(), make([]float32, all.Cols)
 		for v, at, to := 0, 0, 0; v < e.Rows; v++ {
 			if at += count(v); count(v) > 0 {
-				setRow(m, to, row(at-1))
+				read((at-1)*all.Cols, row)
+				write(to*all.Cols, row)
 				to++
 			}
 		}
 	})
 	return m
-}
-
-// rowsOf returns a function that gives the rows of a matrix.
-func rowsOf(m *tensor.Matrix) func(row int) []float32 {
-	if m.Element != tensor.BFloat16 {
-		values := m.ReadFloats()
-		return func(row int) []float32 { return values[row*m.Cols : (row+1)*m.Cols] }
-	}
-	elements := m.ReadBFloat16s()
-	values := make([]float32, m.Cols)
-	return func(row int) []float32 {
-		for c, x := range elements[row*m.Cols : (row+1)*m.Cols] {
-			values[c] = tensor.FromBFloat16(x)
-		}
-		return values
-	}
 }

@@ -287,13 +287,14 @@ func (e *Edges) giveLoops(full *Edges, numbers []int64) {
 	e.loopCount = len(kept)
 	if all := full.loopFeatures; all != nil {
 		m := memory.NewElement(tensor.Features, all.Element, len(kept), all.Cols)
-		row := rowsOf(all)
+		read, write, row := all.Reader(), m.Writer(), make([]float32, all.Cols)
 		for k, at := range kept {
 			if in.Features != nil {
-				setRow(m, k, in.features(numbers[at]))
-			} else {
-				setRow(m, k, row(at))
+				write(k*all.Cols, in.features(numbers[at]))
+				continue
 			}
+			read(at*all.Cols, row)
+			write(k*all.Cols, row)
 		}
 		e.loopFeatures = m
 		e.made = append(e.made, m)
