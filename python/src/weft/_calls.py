@@ -91,9 +91,14 @@ class Program:
         weakref.finalize(self, self.work.put, None).atexit = False  # which ends its thread
 
     def do(self, work: Callable[[], Any], says: str = "") -> Any:
-        """What work returns in the program's thread. Where it may take long, says is what it does: it is shown.
+        """What work returns in the program's thread.
+
+        Args:
+            work: is called there.
+            says: what it does, where it may take long: it is shown.
 
         Raises:
+            Refused: the process was forked.
             KeyboardInterrupt: it is done later, and nobody has what it returns.
         """
         if self.owner != os.getpid():
@@ -310,7 +315,7 @@ class Watched:
 
 
 class Memory:
-    """Shared memory by its number, as an array. It may be used again when the array is garbage."""
+    """Shared memory by its number, as an array of float32. It is used again when the array is garbage."""
 
     def __init__(self, number: int, numbers: Array):
         self.number, self.numbers = number, numbers

@@ -30,10 +30,10 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
     :func:`train` has a training loop; with compile the loop is the caller's.
 
     Args:
-        module: its forward takes ``(x, edge_index)``, and ``edge_attr`` or ``edge_weight`` besides. It returns
-            a tensor, or a tuple or dict of them, with a row for each vertex or one for the graph. Over several
-            vertex types it takes the dicts ``x_dict``, ``edge_index_dict`` …, and may return rows of several
-            types. It is traced: at the first call where a vertex type has no features, which calls then give.
+        module: its forward takes ``(x, edge_index)``, and may take ``edge_attr`` or ``edge_weight``. It returns
+            a tensor, or a tuple or dict of tensors, with a row for each vertex or one for the graph. Over
+            several vertex types it takes the dicts ``x_dict``, ``edge_index_dict`` …, and may return rows of
+            several types. It is traced here, or at the first call if that gives what the graph lacks.
         data: the graph, as for :func:`train`. It needs no labels and no split.
         settings: those of :func:`train` that say how passes are computed: ``parallel="graph=4"``,
             ``partitions=8``, ``precision="bf16"``, ``device="cuda"``, ``threads=2``, ``recompute="blocks"``.

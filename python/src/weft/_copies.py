@@ -19,14 +19,17 @@ from ._watch import generators
 
 
 def copied(of: Any, memo: dict[int, Any] | None = None) -> Any:
-    """A deep copy, in which functions that a module holds, as hooks and replaced methods, have the copy in their closures.
+    """A deep copy, which functions that a module holds, as hooks and replaced methods, have in their closures.
 
-    What it holds of results of a call, as attention, is copied without what it was computed from. Generators of random
-    numbers stay as they are.
+    Results of a call that a module holds, as attention, are copied without what they were computed from.
+    Generators of random numbers stay as they are.
 
     Args:
         of: a module, or an object that has some.
         memo: what stands for objects by their id, as copy.deepcopy takes it.
+
+    Raises:
+        Refused: a part has no copy.
     """
     memo = {} if memo is None else memo
     with generators(), _results():
@@ -67,7 +70,7 @@ def _with_functions(made: Any, memo: dict[int, Any]) -> Any:
 
 
 class _Functions:
-    """Functions in the place of others, whose closures and defaults hold what a memo of copy.deepcopy has for them."""
+    """Functions in place of others, whose closures and defaults hold what a memo of copy.deepcopy has."""
 
     def __init__(self, memo: dict[int, Any]) -> None:
         self.memo, self.known, self.kept = memo, dict[int, Any](), list[Any]()
@@ -106,7 +109,9 @@ class _Functions:
         cells = of.__closure__ or ()
         if not cells and not of.__defaults__ and not of.__kwdefaults__:
             return of
-        made = types.FunctionType(of.__code__, of.__globals__, of.__name__, None, tuple(types.CellType() for _ in cells))
+        made = types.FunctionType(
+            of.__code__, of.__globals__, of.__name__, None, tuple(types.CellType() for _ in cells)
+        )
         self.known[id(of)] = made
         same = True
         for cell, old in zip(made.__closure__ or (), cells):

@@ -160,7 +160,7 @@ def _kind_of(x: Any) -> str:
     return f"{x.dtype} {tuple(x.shape)} on {x.device}, {x.layout}"
 
 
-#: The arguments of a net that are of edges, and what they are as inputs. All but the mask are operations, too.
+#: The arguments of a net that are of edges, and what they are as inputs. Operations read all but the mask.
 _OF_EDGES = {"edges": "edges", "edge_weight": "edge_weight", "edge_attr": "edge_features"}
 
 
@@ -173,7 +173,7 @@ class Edges:
         self._orders: dict[int, Tensor | None] = {}
 
     def inputs(self, **given: Any) -> list[Input]:
-        """What is given by the names of a net's arguments, as inputs whose rows are in the order of the store."""
+        """What is given by the names of a net's arguments, with rows in the order of the store."""
         found = []
         for name, value in given.items():
             for number, rows in self._by_relation(name, value):

@@ -32,8 +32,8 @@ class Traced:
     learned: Set[str] = frozenset()  # the parameters that have a gradient
 
 
-#: What modules were traced to last, a few of each, as on graphs with and without weights of edges. Each stands
-#: behind what it was traced for: the schema, and all of the module but the numbers of its parameters.
+#: What modules were traced to last, a few of each, as on graphs with and without weights of edges. Each has
+#: a key: the schema, and all of the module but the numbers of its parameters.
 _known: weakref.WeakKeyDictionary[nn.Module, list[tuple[Any, Traced]]] = weakref.WeakKeyDictionary()
 
 
@@ -77,8 +77,8 @@ def _refuse_repeated(program: Mapping[str, Any]) -> None:
     for o in program["operations"]:
         if o["op"] == "batch_norm" and o.get("times", 1) > 1 and "mean" in o:
             raise Refused(
-                f"module: {o['mean']}: below torch.utils.checkpoint, or in a reversible layer, a backward pass "
-                'moves it once more: call the layers directly, and take recompute="blocks" to save memory'
+                f"module: {o['mean']}: below torch.utils.checkpoint, or in a reversible layer, a backward "
+                'pass moves it once more: call the layers directly, and take recompute="blocks" to save memory'
             )
 
 

@@ -139,7 +139,7 @@ class Net(nn.Module):  # type: ignore[misc]
             edge_weight: E floats in place of the graph's weights, in that order.
             edge_attr: E × D floats in place of the graph's features of edges, in that order. Of several
                 relations these three are dicts by (source type, name, target type).
-            rows: numbers of vertices, or V booleans: outputs have the rows of these alone, as
+            rows: vertex ids, or V booleans: outputs have the rows of these alone, as
                 ``net()[rows]``. In evaluation without gradients no others are computed but those that they
                 depend on, along the graph axis of a graph's own features and edges. The graph has one vertex
                 type.
@@ -152,8 +152,8 @@ class Net(nn.Module):  # type: ignore[misc]
         """
         if others:
             raise TypeError(
-                "a compiled module is called with x alone, as net() or net(x): it has its graph. edges=mask leaves "
-                "out edges; another graph is compiled by itself"
+                "a compiled module is called with x alone, as net() or net(x): it has its graph. edges=mask "
+                "leaves out edges; another graph is compiled by itself"
             )
         of = self._divided
         passes = of.features.inputs(x, samples)
@@ -169,9 +169,9 @@ class Net(nn.Module):  # type: ignore[misc]
 
         Returns:
             ``peak_tensor_bytes`` and ``graph_bytes``, as in a run's summary; ``kinds``, and in ``peaks`` for
-            each worker how the peak is made up of them; ``live_bytes`` of tensors now; ``shared_bytes``, the peak
-            of the memory that the process shares with the program: parameters, outputs and gradients of all
-            nets.
+            each worker how the peak is made up of them; ``live_bytes`` of tensors now; ``shared_bytes``, the
+            peak of the memory that the process shares with the program: parameters, outputs and gradients of
+            all nets.
         """
         usage, program = self._usage()
         of = {key: usage[key] for key in ("peak_tensor_bytes", "graph_bytes", "live_bytes", "kinds", "peaks")}
@@ -182,8 +182,9 @@ class Net(nn.Module):  # type: ignore[misc]
         """What workers sent each other in the last pass that has run backward, forward and backward.
 
         Returns:
-            ``communication``, ``sent_bytes`` and ``edge_columns``, as in a run's summary; ``layers``, of each
-            by its path in the module ``sent_bytes`` (rows of vertices and their gradients) and ``edge_columns``.
+            ``communication``, ``sent_bytes`` and ``edge_columns``, as in a run's summary; ``layers``, which
+            has ``sent_bytes`` (rows of vertices and their gradients) and ``edge_columns`` of each layer by its
+            path in the module.
         """
         usage, _ = self._usage()
         return {key: usage[key] for key in ("communication", "sent_bytes", "edge_columns", "layers")}

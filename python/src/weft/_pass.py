@@ -89,7 +89,8 @@ class _Rows:
         chosen = chosen.nonzero()[:, 0] if index.dtype == torch.bool else chosen.long()
         if len(chosen) and not (-count <= int(chosen.min()) and int(chosen.max()) < count):
             raise Refused(
-                f"rows: are from {int(chosen.min())} to {int(chosen.max())}, and vertex ids from 0 to {count - 1}"
+                f"rows: are from {int(chosen.min())} to {int(chosen.max())}, and vertex ids from 0 to "
+                f"{count - 1}"
             )
         vertices, places = torch.unique(chosen % count, return_inverse=True)
         if len(vertices) == 0:
@@ -170,7 +171,7 @@ class _Call:
     def backward(
         self, tensors: Sequence[Tensor], grads: Sequence[Tensor | None], needed: Sequence[bool], again: bool
     ) -> list[Tensor | None]:
-        """The gradients of the inputs and the parameters; None: it is not needed, or nothing depends on these.
+        """The gradients of the tensors; None: it is not needed, or no output that is read depends on one.
 
         Args:
             tensors: the inputs, and then the parameters.

@@ -54,9 +54,8 @@ class Scratch:
     """A folder that is removed when this object is garbage, or when Python ends.
 
     It is in ``/dev/shm`` where there is room for twice so many bytes, and they take at most half of the free
-    memory, else in the temporary folder (``TMPDIR``). A Python that is killed leaves it behind: the next one
-    to make such a folder removes it, wherever it is. The lock of a file in it tells whether whoever made it is
-    still there.
+    memory, else in the temporary folder (``TMPDIR``). A Python that is killed leaves it behind. The next one
+    to make such a folder removes it, wherever it is. A file in it is locked while its maker lives.
 
     Args:
         size: about how many bytes it will hold.
