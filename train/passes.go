@@ -414,7 +414,10 @@ func (p *Passes) Drop(pass int) error {
 	if !p.ends(pass) {
 		return nil
 	}
-	return p.all(func(w *worker.Passes) error { return w.Drop(pass) })
+	return p.all(func(w *worker.Passes) error {
+		w.Drop(pass)
+		return nil
+	})
 }
 
 // ends takes a pass from those that live, and reports whether it was one.

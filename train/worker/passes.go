@@ -126,21 +126,20 @@ func (p *Passes) StopTrace() (*trace.Trace, error) {
 	return p.Trace()
 }
 
-// Forward runs the model forward.
+// Forward runs the model forward. A pass that records lives until Backward or Drop ends it. Where chunks of a
+// partition read each other's rows it refuses a pass beside one that lives, and one that records in
+// evaluation.
 func (p *Passes) Forward(f Forward) error {
-	if p.inChunks() && len(p.live) > 0 {
-		return &launch.Common{Err: refusal.Errorf("--chunks %d: chunks read each other's rows of the pass before, "+
-			"which has not run backward: call backward first, drop its output, or take --chunks %d", p.Chunks,
-			p.Groups.Mesh.Partitions)}
-	}
-	if p.inChunks() && f.Recording && !f.Training {
-		return &launch.Common{Err: refusal.Errorf("--chunks %d: chunks read each other's rows of passes before, and "+
-			"a pass in evaluation has its own: call it under torch.no_grad, or take --chunks %d", p.Chunks,
-			p.Groups.Mesh.Partitions)}
-	}
-	if p.isOfSome(&f) {
+	switch {
+	case p.inChunks() && len(p.live) > 0:
+		return p.refuseInChunks("chunks read each other's rows of the pass before, which has not run backward: " +
+			"call backward first, drop its output")
+	case p.inChunks() && f.Recording && !f.Training:
+		return p.refuseInChunks("chunks read each other's rows of passes before, and a pass in evaluation has its " +
+			"own: call it under torch.no_grad")
+	case p.isMFG(&f):
 		p.give(&f)
-		return p.forwardSome(&f)
+		return p.inferRows(&f)
 	}
 	if f.Training {
 		p.epoch++
@@ -234,11 +233,17 @@ func (p *Passes) inChunks() bool {
 	return p.Groups.Mesh.Stages > 1 && p.Stage.Count > 1
 }
 
-// Backward runs a pass backward, and ends it.
+// refuseInChunks refuses what takes one chunk in each partition. why ends with another way out.
+func (p *Passes) refuseInChunks(why string) error {
+	return &launch.Common{Err: refusal.Errorf("--chunks %d: %s, or take --chunks %d", p.Chunks, why,
+		p.Groups.Mesh.Partitions)}
+}
+
+// Backward runs a pass backward, and ends it unless b.Again is set. The last forward pass that records counts
+// with it in Worker.Pass. Where a pass is in chunks it refuses b.Again.
 func (p *Passes) Backward(b Backward) error {
 	if b.Again && p.inChunks() {
-		return &launch.Common{Err: refusal.Errorf("--chunks %d: a pass in chunks is not repeated: leave out "+
-			"retain_graph=True, or take --chunks %d", p.Chunks, p.Groups.Mesh.Partitions)}
+		return p.refuseInChunks("a pass in chunks is not repeated: leave out retain_graph=True")
 	}
 	ends := p.begins("backward pass", p.forward)
 	live := p.live[b.Pass]
@@ -297,12 +302,11 @@ func (p *Passes) asOf(live *livePass, do func()) {
 }
 
 // Drop ends a pass without a backward pass.
-func (p *Passes) Drop(pass int) error {
+func (p *Passes) Drop(pass int) {
 	live := p.live[pass]
 	delete(p.live, pass)
 	live.Discard()
 	live.end()
-	return nil
 }
 
 // end releases what the pass was given.

@@ -42,29 +42,29 @@ func (b *Block) places(places []int32, output *autograd.Var) []int32 {
 	return places
 }
 
-// isOfSome reports whether a pass is an inference that computes no rows but those that its output depends on:
-// along the graph axis, of the graph's features and edges.
-func (p *Passes) isOfSome(f *Forward) bool {
+// isMFG reports whether a pass is an inference over the message-flow graph of its rows: along the graph axis,
+// of the graph's features and edges.
+func (p *Passes) isMFG(f *Forward) bool {
 	return f.Rows != nil && !f.Training && !f.Recording && f.Features == nil && f.Edges == nil &&
 		!slices.ContainsFunc(f.Outputs[0], func(b Block) bool { return b.Whole }) &&
 		p.CheckSome() == nil && !p.TakesTurns() && !p.OnCard()
 }
 
-// forwardSome computes the rows of an output over their message-flow graph.
-func (p *Passes) forwardSome(f *Forward) error {
+// inferRows computes the rows of an output over their message-flow graph.
+func (p *Passes) inferRows(f *Forward) error {
 	c := p.config
 	c.Team = kernel.NewTeam(p.Team.Threads(), tensor.NewMeter())
 	defer c.Team.Memory.Close()
 	c.Team.Storage, c.Team.Uncut = p.Team.Storage, p.Team.Uncut
 	c.Team.Watch, c.Team.Waits = p.Team.Watch, p.Team.Waits
 	reaches := engine.Reaches(p.Blocks, sar.SchemaOf(p.Share))
-	some, err := engine.NewMFG(c, f.Rows, &engine.Loaded{Params: p.Params, Reaches: reaches})
+	mfg, err := engine.NewMFG(c, f.Rows, &engine.Loaded{Params: p.Params, Reaches: reaches})
 	if err != nil {
 		return err
 	}
-	output, from := some.Infer(0), 0
+	output, from := mfg.Infer(0), 0
 	for _, b := range f.Outputs[0] {
-		p.spread(b, output.Value(), from, some.Vertices())
+		p.spread(b, output.Value(), from, mfg.Vertices())
 		from += b.Columns
 	}
 	output.Drop()
