@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
+from test_loops import assert_alike, made, settings
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GraphConv, GraphNorm, MessagePassing, SAGEConv
 
@@ -73,20 +74,6 @@ MODULES = {
     "weighted": lambda: Weighted(GCNConv(WIDTH, 8), GraphConv(8, CLASSES)),
     "featured": lambda: Featured(GATConv(WIDTH, 4, heads=2, edge_dim=2), GATConv(8, CLASSES, edge_dim=2)),
 }
-MADE: dict[str, nn.Module] = {}
-
-
-def made(name: str) -> nn.Module:
-    """A copy of a module, which is traced once for each graph."""
-    if name not in MADE:
-        torch.manual_seed(3)
-        MADE[name] = MODULES[name]()
-        MADE[name].first_state = copy.deepcopy(MADE[name].state_dict())
-    MADE[name].load_state_dict(MADE[name].first_state)
-    MADE[name].zero_grad()
-    for p in MADE[name].parameters():
-        p.requires_grad_()
-    return MADE[name].train()
 
 
 class Whole(nn.Module):  # type: ignore[misc]
@@ -210,23 +197,20 @@ ALL = [
 
 @pytest.mark.parametrize("loop, name, mesh", ALL, ids=lambda of: getattr(of, "__name__", of))
 def test_as_pytorch(loop: Any, name: str, mesh: str) -> None:
-    module = made(name)
+    module = made(name, MODULES)
     exact = copy.deepcopy(module).double()
     graph = {explained: "plain", learned: "weights", encoded: "attributes"}.get(loop, "plain")
     own = {"weights": WEIGHT, "attributes": ATTR}.get(graph)
     theirs = [float(value.detach()) for value in loop(Whole(exact, own), X.double())]
-    setting, _, count = mesh.partition("=")
-    settings: Any = {setting: count} if setting == "partitions" else {"parallel": mesh}
-    net = weft.compile(module, GRAPHS[graph], **settings)
+    net = weft.compile(module, GRAPHS[graph], **settings(mesh))
     ours = [float(value.detach()) for value in loop(net, X)]
     assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
-    for (path, p), q in zip(module.named_parameters(), exact.parameters()):
-        assert float((p.double() - q).norm()) <= 1e-5 * max(float(q.norm()), 0.1), path
+    assert_alike(module, exact)
 
 
 def test_orders() -> None:
     """Edges have the order of edge_index, of a matrix, and of a store; after other changes they are refused."""
-    module = made("gcn").eval()
+    module = made("gcn", MODULES).eval()
     kept = torch.rand(E, generator=torch.Generator().manual_seed(1)) < 0.5
     with torch.no_grad():
         expected = module(X, ENDS[:, kept])
@@ -245,7 +229,7 @@ def test_orders() -> None:
 
 def test_samples_and_none() -> None:
     """Samples share the edges; a pass may have none, or all; one without a gradient keeps nothing."""
-    module = made("gcn")
+    module = made("gcn", MODULES)
     net = weft.compile(module, GRAPHS["plain"], parallel="graph=2")
     kept = torch.rand(E, generator=torch.Generator().manual_seed(1)) < 0.5
     out = net(torch.stack([X, 2 * X]), edges=kept, samples=True)
@@ -256,7 +240,7 @@ def test_samples_and_none() -> None:
 
 def test_usage_of_given_edges() -> None:
     """Memory and messages are those of the passes that calls gave what the graph lacks."""
-    net = weft.compile(made("weighted"), GRAPHS["plain"], parallel="graph=2")
+    net = weft.compile(made("weighted", MODULES), GRAPHS["plain"], parallel="graph=2")
     net(edge_weight=torch.rand(E, requires_grad=True)).sum().backward()
     assert min(net.memory()["peak_tensor_bytes"]) > 0 and min(net.messages()["sent_bytes"]) > 0
 
@@ -276,13 +260,11 @@ class Normed(nn.Module):  # type: ignore[misc]
 @pytest.mark.parametrize("mesh", MESHES)
 def test_rows(mesh: str) -> None:
     """Rows that are asked for are those of all rows: in an inference, in training, with gradients and in a batch."""
-    setting, _, count = mesh.partition("=")
-    settings: Any = {setting: count} if setting == "partitions" else {"parallel": mesh}
     torch.manual_seed(1)
     index = torch.cat([torch.randint(-V, V, (20,)), torch.tensor([V - 1, 3, 3])])
     for norm in (nn.BatchNorm1d(8), GraphNorm(8)):
         module = Normed(norm)
-        net = weft.compile(module, GRAPHS["plain"], **settings)
+        net = weft.compile(module, GRAPHS["plain"], **settings(mesh))
         net(X + 1)  # which moves the running statistics
         exact = copy.deepcopy(module).double()
         for mode in (True, False):
@@ -307,10 +289,10 @@ def test_rows(mesh: str) -> None:
 
 
 def test_refused() -> None:
-    plain = weft.compile(made("gcn"), GRAPHS["plain"])
-    weighted = weft.compile(made("weighted"), GRAPHS["weights"])
-    featured = weft.compile(made("featured"), GRAPHS["plain"])  # which calls give the features of edges
-    attributes = weft.compile(made("featured"), GRAPHS["attributes"])
+    plain = weft.compile(made("gcn", MODULES), GRAPHS["plain"])
+    weighted = weft.compile(made("weighted", MODULES), GRAPHS["weights"])
+    featured = weft.compile(made("featured", MODULES), GRAPHS["plain"])  # which calls give the features of edges
+    attributes = weft.compile(made("featured", MODULES), GRAPHS["attributes"])
     for net, given, why in (
         (plain, {"edges": torch.ones(E)}, f"edges: is torch.float32 .{E},.: give a tensor of {E} booleans"),
         (plain, {"edges": torch.ones(E - 1, dtype=torch.bool)}, f"edges: is torch.bool .{E - 1},.: give a tensor of {E} booleans"),

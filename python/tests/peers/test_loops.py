@@ -516,16 +516,17 @@ ALL = [
     *((several, "several", "graph=3"), (several, "several", "tensor=2"), (several, "several", "pipeline=2")),
 ]
 ALL += [(plain, "batch", "offload"), (views, "gcn", "offload"), (rollout, "mesh", "offload")]
-MADE: dict[str, nn.Module] = {}
+MADE: dict[Any, nn.Module] = {}
 
 
-def made(name: str) -> nn.Module:
-    """A module as it was when it was made, which is traced once."""
-    if name not in MADE:
+def made(name: str, modules: Any = MODULES) -> nn.Module:
+    """A module as it was when it was made, which is traced once for each graph."""
+    of = modules[name]
+    if of not in MADE:
         torch.manual_seed(3)
-        MADE[name] = MODULES[name]()
-        MADE[name].first_state = copy.deepcopy(MADE[name].state_dict())
-    module = MADE[name]
+        MADE[of] = of()
+        MADE[of].first_state = copy.deepcopy(MADE[of].state_dict())
+    module = MADE[of]
     module.load_state_dict(module.first_state)
     module.zero_grad()
     for p in module.parameters():
@@ -540,6 +541,15 @@ def settings(mesh: str) -> dict[str, Any]:
     return {name: count} if name == "partitions" else {"parallel": mesh}
 
 
+def assert_alike(module: nn.Module, exact: nn.Module) -> None:
+    """Parameters and buffers are those of float64, and the same have gradients."""
+    for (path, p), q in zip(module.named_parameters(), exact.parameters()):
+        assert (p.grad is None) == (q.grad is None), path
+        assert float((p.detach().double() - q.detach()).norm()) <= 1e-5 * max(float(q.detach().norm()), 0.1), path
+    for (path, p), q in zip(module.named_buffers(), exact.buffers()):
+        assert torch.allclose(p.double(), q.double(), rtol=1e-5, atol=1e-6), path
+
+
 @pytest.mark.parametrize("loop, name, mesh", ALL, ids=lambda of: getattr(of, "__name__", of))
 def test_as_pytorch(loop: Any, name: str, mesh: str) -> None:
     module = made(name)
@@ -548,11 +558,7 @@ def test_as_pytorch(loop: Any, name: str, mesh: str) -> None:
     net = weft.compile(module, GRAPHS["attributes" if name == "mesh" else "plain"], **settings(mesh))
     ours = [float(value.detach()) for value in loop(net, X)]
     assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
-    for (path, p), q in zip(module.named_parameters(), exact.parameters()):
-        assert (p.grad is None) == (q.grad is None), path
-        assert float((p.double() - q).norm()) <= 1e-5 * max(float(q.norm()), 0.1), path
-    for (path, p), q in zip(module.named_buffers(), exact.buffers()):
-        assert torch.allclose(p.double(), q.double(), rtol=1e-5, atol=1e-6), path
+    assert_alike(module, exact)
 
 
 # -- what happens when

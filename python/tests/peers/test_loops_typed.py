@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from test_loops import MESHES, Two, refused, settings
+from test_loops import MESHES, Two, assert_alike, made, refused, settings
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCNConv, HeteroConv, RGCNConv, SAGEConv
@@ -157,7 +157,6 @@ def taught(net: nn.Module, x: dict[str, Tensor]) -> Iterator[Tensor]:
 
 
 MODULES = {"convs": Convs, "weather": Weather}
-MADE: dict[str, nn.Module] = {}
 ALL = [
     *((plain, "convs", mesh) for mesh in MESHES if mesh != "pipeline=2"),
     *((rollout, "weather", mesh) for mesh in MESHES if mesh != "pipeline=2"),
@@ -166,37 +165,20 @@ ALL = [
 ]
 
 
-def made(name: str) -> nn.Module:
-    """A module as it was when it was made, which is traced once."""
-    if name not in MADE:
-        torch.manual_seed(3)
-        MADE[name] = MODULES[name]()
-        MADE[name].first_state = copy.deepcopy(MADE[name].state_dict())
-    MADE[name].load_state_dict(MADE[name].first_state)
-    MADE[name].zero_grad()
-    return MADE[name].train()
-
-
 @pytest.mark.parametrize("loop, name, mesh", ALL, ids=lambda of: getattr(of, "__name__", of))
 def test_as_pytorch(loop: Any, name: str, mesh: str) -> None:
-    module = made(name)
+    module = made(name, MODULES)
     exact = copy.deepcopy(module).double()
     theirs = [float(value.detach()) for value in loop(Whole(exact), in_double(X))]
     net = weft.compile(module, GRAPH if name == "weather" else DATA, **settings(mesh))
     ours = [float(value.detach()) for value in loop(net, X)]
     assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
-    for (path, p), q in zip(module.named_parameters(), exact.parameters()):
-        assert (p.grad is None) == (q.grad is None), path
-        assert float((p.detach().double() - q.detach()).norm()) <= 1e-5 * max(
-            float(q.detach().norm()), 0.1
-        ), path
-    for (path, p), q in zip(module.named_buffers(), exact.buffers()):
-        assert torch.allclose(p.double(), q.double(), rtol=1e-5, atol=1e-6), path
+    assert_alike(module, exact)
 
 
 def test_samples() -> None:
     """Each value of a dict has a matrix for each sample; types that the dict lacks have the graph's."""
-    net = weft.compile(made("convs"), DATA, parallel="graph=2").eval()
+    net = weft.compile(made("convs", MODULES), DATA, parallel="graph=2").eval()
     grids = torch.stack([X["grid"], X["grid"] * 2]).requires_grad_()
     batch = net({"grid": grids}, samples=True)
     for s in range(2):
@@ -303,7 +285,7 @@ def test_types_of_edges() -> None:
 
 
 def test_refusals() -> None:
-    module = made("convs")
+    module = made("convs", MODULES)
     several = "pipeline does not divide; take parallel graph=2 or tensor=2|of one vertex type"
     refused(weft.Refused, several, lambda: weft.compile(module, DATA, parallel="pipeline=2"))
     net = weft.compile(module, DATA)
