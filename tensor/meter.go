@@ -53,6 +53,8 @@ type account struct {
 	idle      idle
 	peak      int64 // with the graph's structure, where matrices rest
 	peakKinds [kinds]int64
+	grows     bool      // the graph's structure, since MeasureGraph
+	mostGraph int64     // of it, if so
 	offload   *offload  // nil: no matrix rests
 	device    *onDevice // nil: the elements are on the host
 	spares    spares
@@ -189,6 +191,9 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 // times, as with shares of the graph alone before the first epoch. The peak is then that with the most
 // tensors.
 func (t *account) raise() {
+	if t.grows {
+		t.mostGraph = max(t.mostGraph, t.live[Graph])
+	}
 	now := t.metered()
 	if live := t.staying(); now > t.peak ||
 		t.offload != nil && now == t.peak && live[Graph] < t.peakKinds[Graph] {

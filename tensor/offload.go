@@ -346,15 +346,22 @@ func (t *account) charged() int64 {
 	return t.tensors() + t.live[Graph] + t.offload.reserved
 }
 
-// GraphBytes is the memory of the graph's structure: now or, where that may rest or is on a device, at the
-// peak.
+// MeasureGraph has GraphBytes be the most from now on, of passes that have edges of their own.
+func (t *Meter) MeasureGraph() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.grows, t.mostGraph = true, t.live[Graph]
+}
+
+// GraphBytes is the memory of the graph's structure: now, at most since MeasureGraph or, where it may rest or
+// is on a device, at the peak.
 func (t *Meter) GraphBytes() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.offload != nil || t.device != nil {
 		return t.peakKinds[Graph]
 	}
-	return t.live[Graph]
+	return max(t.live[Graph], t.mostGraph)
 }
 
 // SetAllReadOnly is SetReadOnly for all matrices of a kind that this Meter made.

@@ -43,9 +43,12 @@ type Passes struct {
 	last  [][]float32   // the parameters of the pass before
 	limit int64         // of a worker's memory, in bytes; 0: none
 	rests string        // setting.Options.Offload
-	rooms []room        // of the workers, where memory is limited
 	names []string      // of the parameters
-	state nn.State      // of the model's parameters and buffers, in the shapes that files hold
+	begun []begun       // the workers
+	// plan plans a pass that is given what this one is, and planned are its plans by what that is.
+	plan    func(*worker.Forward) (plan.Plan, error)
+	planned map[string]plan.Plan
+	state   nn.State // of the model's parameters and buffers, in the shapes that files hold
 }
 
 // VertexType is a type of the graph's vertices.
@@ -168,21 +171,41 @@ func (j *Job) PlanPasses(ctx context.Context, loop plan.Loop, lacking ...Lacking
 	return of.plan(ctx, s, plan.Asks{Loop: &loop})
 }
 
+// PlanPass plans a pass as Passes does, before any work.
+func (j *Job) PlanPass(ctx context.Context, lacking ...Lacking) (p plan.Plan, err error) {
+	of, s, err := j.beginPasses(ctx, lacking)
+	if err != nil {
+		return p, err
+	}
+	return of.plan(ctx, s, plan.Asks{Loop: s.onePass()})
+}
+
+// onePass is a loop of a pass. Where matrices rest it is given features.
+func (s *shared) onePass() *plan.Loop {
+	loop := &plan.Loop{Passes: 1}
+	for range s.whole.Types {
+		if s.Offload != "" {
+			loop.Features = append(loop.Features, worker.Given{Values: []float32{}, Differentiable: true})
+		}
+	}
+	return loop
+}
+
 // limitPasses refuses passes of which not one has room in the memory limit. Where matrices rest, that may be
-// one that is given features. It returns the plan of one; nil: there is no limit, and nothing rests.
-func (j *Job) limitPasses(ctx context.Context, s *shared) (planned *plan.Plan, err error) {
+// one that is given features.
+func (j *Job) limitPasses(ctx context.Context, s *shared) (err error) {
+	var planned *plan.Plan
 	if s.MemoryLimit > 0 || s.Offload != "" || s.Card != nil {
-		loop := plan.Loop{Passes: 1, Features: s.Offload != "", Gradients: s.Offload != ""}
-		made, err := j.plan(ctx, s, plan.Asks{Loop: &loop})
+		made, err := j.plan(ctx, s, plan.Asks{Loop: s.onePass()})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		planned = &made
 	}
 	card := s.Card
 	s.Savings, err = j.checkLimit(ctx, s, planned)
 	s.Card = card // all that a worker may have of it: several passes may live
-	return planned, err
+	return err
 }
 
 // Passes divides the graph and starts the workers, which it then describes. The caller closes it. ctx ends
@@ -193,8 +216,7 @@ func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err er
 	if err != nil {
 		return nil, err
 	}
-	planned, err := of.limitPasses(ctx, s)
-	if err != nil {
+	if err := of.limitPasses(ctx, s); err != nil {
 		return nil, err
 	}
 	ranks := s.Mesh.Workers()
@@ -204,7 +226,11 @@ func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err er
 	p = &Passes{
 		limit: int64(s.MemoryLimit), rests: s.Offload,
 		Outputs: of.outputs(s.whole), given: of.given, state: nn.State{}, live: map[int]bool{},
-		done: make(chan struct{}), fault: make(chan struct{}),
+		done: make(chan struct{}), fault: make(chan struct{}), planned: map[string]plan.Plan{},
+	}
+	p.plan = func(f *worker.Forward) (plan.Plan, error) {
+		loop := plan.Loop{Passes: 1, Features: f.Features, Edges: f.Edges}
+		return of.plan(context.Background(), s, plan.Asks{Loop: &loop, Saving: &s.Savings})
 	}
 	for _, t := range s.whole.Types {
 		p.Types = append(p.Types, VertexType{t.Type, t.Vertices, t.FeatureColumns})
@@ -233,10 +259,7 @@ func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err er
 			if err != nil {
 				return err
 			}
-			p.describe(w)
-			if planned != nil {
-				p.holds(w, &planned.Workers[s.Holders()[c.Rank()]])
-			}
+			p.describe(w, s.Holders()[c.Rank()])
 			began <- struct{}{}
 			return p.serve(w, c)
 		})
@@ -251,10 +274,11 @@ func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err er
 	return p, nil
 }
 
-// describe adds what a worker has of the model to what the caller is told.
-func (p *Passes) describe(w *worker.Passes) {
+// describe adds a worker, with its number, and what it has of the model to what the caller is told.
+func (p *Passes) describe(w *worker.Passes, number int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.begun = append(p.begun, begun{number, w})
 	for _, of := range w.Params.List {
 		if _, known := p.state[of.Name]; !known {
 			p.names = append(p.names, of.Name)
@@ -270,42 +294,59 @@ func (p *Passes) describe(w *worker.Passes) {
 	}
 }
 
-// holds notes what a worker needs for a pass, as it is planned.
-func (p *Passes) holds(w *worker.Passes, planned *plan.Worker) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rooms = append(p.rooms, room{w, planned.Resting, planned.Tensors + planned.Graph - planned.Resting})
-}
-
-// room is the memory of a worker, in bytes.
-type room struct {
-	of      *worker.Passes
-	resting int64 // of tensors, while no pass lives
-	pass    int64 // of a pass besides, with the graph
+// begun is a worker that has begun.
+type begun struct {
+	number int
+	*worker.Passes
 }
 
 // fits refuses a pass that would exceed the memory limit with those that live.
 func (p *Passes) fits(f *worker.Forward) error {
-	live := "of a pass that is given features"
+	during := " for this pass"
 	if n := len(p.live); n > 0 {
-		live = fmt.Sprintf("while %d %s: call backward first, or drop the outputs that need none", n,
+		during = fmt.Sprintf(" while %d %s: call backward first, or drop the outputs that need none", n,
 			map[bool]string{true: "pass lives", false: "passes live"}[n == 1])
 	}
 	if p.rests == setting.RAM && len(p.live) > 0 {
-		return refusal.Errorf("--offload %s: the host's memory has room for one pass, and this one comes %s",
-			setting.RAM, live)
+		return refusal.Errorf("--offload %s: the host's memory has room for one pass, and this one comes%s",
+			setting.RAM, during)
 	}
 	if p.limit == 0 || p.rests != "" {
 		return nil
 	}
-	for k, room := range p.rooms {
-		need := max(room.resting, room.of.Team.Memory.LiveTensors()) + room.pass + room.of.GivenBytes(f)
+	planned, err := p.planOf(f)
+	if err != nil {
+		return err
+	}
+	for _, w := range p.begun {
+		of := &planned.Workers[w.number]
+		need := max(of.Resting, w.LiveBytes()) + of.Tensors + of.Graph - of.Resting
 		if need > p.limit {
-			return refusal.Errorf("--memory-limit %s: worker %d would need %s %s; or raise the limit to that",
-				setting.Bytes(p.limit), k, setting.Bytes(need).RoundedUp(), live)
+			return refusal.Errorf("--memory-limit %s: worker %d would need %s%s; or raise the limit to that",
+				setting.Bytes(p.limit), w.number, setting.Bytes(need).RoundedUp(), during)
 		}
 	}
 	return nil
+}
+
+// planOf is the plan of a pass that is given what this one is.
+func (p *Passes) planOf(f *worker.Forward) (plan.Plan, error) {
+	given := func(g worker.Given) string { return fmt.Sprint(g.Values != nil, g.Differentiable, " ") }
+	var what string
+	for _, g := range f.Features {
+		what += given(g)
+	}
+	for _, e := range f.Edges {
+		what += fmt.Sprint(e.Number, e.Kept != nil) + given(e.Weights) + given(e.Features)
+	}
+	if known, found := p.planned[what]; found {
+		return known, nil
+	}
+	made, err := p.plan(f)
+	if err == nil {
+		p.planned[what] = made
+	}
+	return made, err
 }
 
 // State are the parameters and buffers of the model, without values; Names are those of the parameters.

@@ -257,6 +257,9 @@ func TestPassesInChunks(t *testing.T) {
 	}
 }
 
+// givenFeatures are some of one vertex type, and their gradients.
+var givenFeatures = []worker.Given{{Values: []float32{}, Differentiable: true}}
+
 // TestPlannedPasses: the memory of a loop is planned to the byte, and so is what a pass sends.
 func TestPlannedPasses(t *testing.T) {
 	inTurns := func(o *Options) { o.Partitions = 3 }
@@ -274,14 +277,14 @@ func TestPlannedPasses(t *testing.T) {
 	} {
 		job := jobOfLayers(t, of.parallel, of.set)
 		for _, loop := range []plan.Loop{
-			{Passes: 1}, {Passes: 3}, {Passes: 2, Features: true, Gradients: true},
+			{Passes: 1}, {Passes: 3}, {Passes: 2, Features: givenFeatures},
 		} {
 			planned, err := job.PlanPasses(t.Context(), loop)
 			require.NoError(t, err)
 			p, err := job.Passes(t.Context())
 			require.NoError(t, err)
 			var features []float32
-			if loop.Features {
+			if loop.Features != nil {
 				features = make([]float32, p.Types[0].Vertices*p.Types[0].Features)
 			}
 			values := valuesOf(t, p)
@@ -321,7 +324,7 @@ func TestLimitedPasses(t *testing.T) {
 		return setting.Bytes(most)
 	}
 	job.Options.Recompute = "none"
-	two, given := room(plan.Loop{Passes: 2}), room(plan.Loop{Passes: 1, Features: true, Gradients: true})
+	two, given := room(plan.Loop{Passes: 2}), room(plan.Loop{Passes: 1, Features: givenFeatures})
 	job.Options.MemoryLimit = room(plan.Loop{Passes: 1}) - 1
 	_, err := job.Passes(t.Context())
 	assert.Refused(t, err, "raise the limit to")

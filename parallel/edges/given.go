@@ -142,11 +142,13 @@ func (e *Edges) numbersOf(in *Input, reversed bool) [][]int64 {
 		e.numbers = append(e.numbers, numbers)
 	}
 	loops, count := []int64{}, e.loopCounts()
-	for v := range e.Rows {
-		for k := range count(v) {
-			loops = append(loops, in.number(target(v), target(v), int64(k)))
+	e.team.Host(func() {
+		for v := range e.Rows {
+			for k := range count(v) {
+				loops = append(loops, in.number(target(v), target(v), int64(k)))
+			}
 		}
-	}
+	})
 	e.numbers = append(e.numbers, loops)
 	return e.numbers
 }
@@ -191,11 +193,14 @@ func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
 	for row := range of.Rows {
 		starts[row+1] += starts[row]
 	}
-	entries := int(starts[of.Rows])
+	entries := of.Entries() // a plan keeps all
+	e.team.Host(func() {
+		entries = int(starts[of.Rows])
+		some.numbers = make([]int64, entries)
+	})
 	newElement := e.team.Memory.NewElement
 	a := newCSR(newElement, of.Rows, of.Cols, entries, in.Weights != nil || of.Values != nil)
 	copy(a.Indptr.WriteInt64s(), starts)
-	some.numbers = make([]int64, entries)
 	toColumns, toValues := a.Indices.WriteInt32s(), a.Values.WriteFloats()
 	inRows(e.team, of.Rows, func(row int) {
 		at := starts[row]
@@ -226,7 +231,7 @@ func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
 func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, numbers []int64,
 ) *tensor.Matrix {
 	in := e.input
-	m := e.team.Memory.NewElement(tensor.Features, all.Element, len(some.numbers), all.Cols)
+	m := e.team.Memory.NewElement(tensor.Features, all.Element, some.In.Entries(), all.Cols)
 	e.made = append(e.made, m)
 	if in.Features != nil {
 		write := m.Writer()
@@ -235,13 +240,15 @@ func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, nu
 	}
 	width := entryBytes(all)
 	from, to := all.ReadBytes(), m.WriteBytes()
-	at := int64(0)
-	for k, number := range numbers[:of.Entries()] {
-		if in.keeps(number) {
-			copy(to[at*width:(at+1)*width], from[int64(k)*width:])
-			at++
+	e.team.Host(func() {
+		at := int64(0)
+		for k, number := range numbers[:of.Entries()] {
+			if in.keeps(number) {
+				copy(to[at*width:(at+1)*width], from[int64(k)*width:])
+				at++
+			}
 		}
-	}
+	})
 	return m
 }
 
@@ -263,30 +270,32 @@ func (e *Edges) giveLoops(full *Edges, numbers []int64) {
 		e.loopStart, e.loopW = make([]int64, e.Rows+1), []float32{}
 	}
 	var kept []int
-	at := 0
-	for v := range e.Rows {
-		counts[v] = 0
-		for range stored(v) {
-			if in.keeps(numbers[at]) {
-				counts[v]++
-				kept, e.loopNumbers = append(kept, at), append(e.loopNumbers, numbers[at])
-				switch {
-				case in.Weights != nil:
-					e.loopW = append(e.loopW, in.Weights[numbers[at]])
-				case weighted:
-					e.loopW = append(e.loopW, full.loopW[at])
+	e.team.Host(func() { // else, in a plan, the pass keeps all
+		at := 0
+		for v := range e.Rows {
+			counts[v] = 0
+			for range stored(v) {
+				if in.keeps(numbers[at]) {
+					counts[v]++
+					kept, e.loopNumbers = append(kept, at), append(e.loopNumbers, numbers[at])
+					switch {
+					case in.Weights != nil:
+						e.loopW = append(e.loopW, in.Weights[numbers[at]])
+					case weighted:
+						e.loopW = append(e.loopW, full.loopW[at])
+					}
 				}
+				at++
 			}
-			at++
+			if weighted {
+				e.loopStart[v+1] = int64(len(kept))
+			}
 		}
-		if weighted {
-			e.loopStart[v+1] = int64(len(kept))
-		}
-	}
+		e.loopCount = len(kept)
+	})
 	e.made = append(e.made, e.Loops)
-	e.loopCount = len(kept)
 	if all := full.loopFeatures; all != nil {
-		m := memory.NewElement(tensor.Features, all.Element, len(kept), all.Cols)
+		m := memory.NewElement(tensor.Features, all.Element, e.loopCount, all.Cols)
 		read, write, row := all.Reader(), m.Writer(), make([]float32, all.Cols)
 		for k, at := range kept {
 			if in.Features != nil {

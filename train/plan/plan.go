@@ -63,7 +63,7 @@ type Plan struct {
 // Worker is the plan of one worker. The numbers of the graph are its partition's.
 type Worker struct {
 	Tensors, Graph int64   // bytes at the peak
-	Resting        int64   // bytes of tensors between the passes of a Loop, while none lives
+	Resting        int64   // bytes of tensors and graph between the passes of a Loop, while none lives
 	Kinds          []int64 // of Tensors at the peak, by tensor.Kind, without Graph
 	// in a training pass but the first; without Gradient and Statistics if partitions take turns
 	Sent   worker.Communication
@@ -156,6 +156,8 @@ type Asks struct {
 	LargerBy float64
 	// Loop is a caller's, in place of a run's epochs; nil: those. Numbers of an epoch are those of a pass.
 	Loop *Loop
+	// Saving fixes the savings; nil: the first that meet the memory limit.
+	Saving *worker.Savings
 	// InMemory is the plan of the same inputs without a memory limit, where nothing rests; nil: it is made
 	// where matrices may rest. Several processes have none.
 	InMemory *Plan
@@ -163,11 +165,11 @@ type Asks struct {
 
 // Loop is a training loop of a caller, who asks for passes (worker.Passes).
 type Loop struct {
-	Passes int `json:"passes"` // so many live at a time, each with the parameters of the others
-	// Features says that each pass is given features in place of the graph's, and Gradients that the backward
-	// pass gives their gradients.
-	Features  bool `json:"features"`
-	Gradients bool `json:"gradients"`
+	Passes int // so many live at a time, each with the parameters of the others
+	// Features and Edges are what each pass is given, as a worker.Forward has them. Of values a plan reads
+	// whether there are any: passes keep all edges.
+	Features []worker.Given
+	Edges    []worker.Edges
 }
 
 // links says whether Sent.Links are asked for.
@@ -584,6 +586,9 @@ func (p *Plan) CheckHost(limit setting.Bytes, here int) error {
 
 // savings lists what the settings allow, the fastest first.
 func (in *Inputs) savings() (list []worker.Savings) {
+	if in.Saving != nil {
+		return []worker.Savings{*in.Saving}
+	}
 	for _, recompute := range in.Recomputes() {
 		list = append(list, worker.Savings{Recompute: recompute},
 			worker.Savings{Recompute: recompute, Uncut: true})
@@ -854,13 +859,6 @@ func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counte
 	case w.Mesh.Stages > 1:
 		steps = 3
 	}
-	var given []worker.Given
-	if in.Loop.Features {
-		given = make([]worker.Given, len(w.Share.Whole.Types))
-		for kind := range given {
-			given[kind] = worker.Given{Values: []float32{}, Differentiable: in.Loop.Gradients}
-		}
-	}
 	for step := range steps {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -869,7 +867,8 @@ func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counte
 		for pass := range in.Loop.Passes {
 			counter.begin(w.Worker)
 			if err := w.Forward(worker.Forward{
-				Pass: first + pass, Changed: pass == 0, Training: true, Recording: true, Features: given,
+				Pass: first + pass, Changed: pass == 0, Training: true, Recording: true,
+				Features: in.Loop.Features, Edges: in.Loop.Edges,
 			}); err != nil {
 				return err
 			}
@@ -884,7 +883,7 @@ func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counte
 		}
 		p.Disk = w.Pass.Disk
 	}
-	p.Resting = w.Team.Memory.LiveTensors()
+	p.Resting = w.LiveBytes()
 	return nil
 }
 

@@ -101,8 +101,14 @@ func NewPasses(c Config, team *kernel.Team, world *comm.Comm, share *partition.S
 	}
 	team.Memory.SetAllReadOnly(tensor.Graph)
 	team.Memory.SetAllReadOnly(tensor.Features)
+	team.Memory.MeasureGraph()
 	w.Begin()
 	return p, nil
+}
+
+// LiveBytes are those of tensors and of the graph's structure now.
+func (p *Passes) LiveBytes() int64 {
+	return p.Team.Memory.LiveTensors() + p.Team.Memory.Live(tensor.Graph)
 }
 
 // begins begins a part of a pass. ends is the tally of that part and of those before.
@@ -195,20 +201,6 @@ func (p *Passes) features(of []Given) (given []engine.Given) {
 		given = append(given, g)
 	}
 	return given
-}
-
-// GivenBytes are those of the features that a pass is given, on this worker, and of their gradients.
-func (p *Passes) GivenBytes(f *Forward) (bytes int64) {
-	for kind, rows := range p.engine.Inputs() {
-		if f.Features == nil || f.Features[kind].Values == nil {
-			continue
-		}
-		of := int64(rows.Here) * int64(p.Share.Whole.Types[kind].FeatureColumns*p.Team.Storage.Size())
-		if bytes += of; f.Features[kind].Differentiable {
-			bytes += of
-		}
-	}
-	return bytes
 }
 
 // give sets parameters and buffers. Passes that are live keep the parameters that they were computed with.

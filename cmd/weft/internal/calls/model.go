@@ -108,64 +108,6 @@ func (m *model) size(b block, r *request) int {
 	return m.Types[b.Type].Vertices * b.Columns
 }
 
-// inputs are what a request gives in place of the graph's: features by vertex type, nil if there are none,
-// and what is given of relations.
-func (s *server) inputs(m *model, r *request) (features []worker.Given, edges []worker.Edges, err error) {
-	for _, in := range r.Inputs {
-		if in.Of != "features" {
-			if edges, err = s.edges(m, edges, in); err != nil {
-				return nil, nil, err
-			}
-			continue
-		}
-		if in.Type < 0 || in.Type >= len(m.Types) {
-			return nil, nil, refusal.Errorf("there is no vertex type %d", in.Type)
-		}
-		if features == nil {
-			features = make([]worker.Given, len(m.Types))
-		}
-		of := m.Types[in.Type]
-		if features[in.Type], err = s.given(in, of.Vertices*of.Features); err != nil {
-			return nil, nil, err
-		}
-	}
-	return features, edges, nil
-}
-
-// edges adds an input to what is given of relations.
-func (s *server) edges(m *model, given []worker.Edges, in input) ([]worker.Edges, error) {
-	g, err := m.opened.Graph()
-	if err != nil {
-		return nil, err
-	}
-	if in.Type < 0 || in.Type >= len(g.Relations) {
-		return nil, refusal.Errorf("there is no relation %d", in.Type)
-	}
-	k := slices.IndexFunc(given, func(e worker.Edges) bool { return e.Number == in.Type })
-	if k < 0 {
-		k = len(given)
-		given = append(given, worker.Edges{Number: in.Type, Relation: &g.Relations[in.Type]})
-	}
-	e := &given[k]
-	n, columns := len(e.Relation.Sources), e.Relation.EdgeColumns
-	for _, l := range m.lacking {
-		if !l.Vertices && l.Number == in.Type && l.Features > 0 {
-			columns = l.Features
-		}
-	}
-	switch in.Of {
-	case "edges":
-		e.Kept, err = s.numbers(in.Memory, n)
-	case "edge_weight":
-		e.Weights, err = s.given(in, n)
-	case "edge_features":
-		e.Features, err = s.given(in, n*columns)
-	default:
-		err = refusal.Errorf("there is no input %q", in.Of)
-	}
-	return given, err
-}
-
 // rows are the vertices whose rows are asked for; nil: all.
 func (s *server) rows(m *model, r *request) ([]int32, error) {
 	if r.Rows == 0 {
@@ -186,12 +128,6 @@ func (s *server) rows(m *model, r *request) ([]int32, error) {
 		}
 	}
 	return rows, nil
-}
-
-// given is an input of so many numbers.
-func (s *server) given(in input, count int) (worker.Given, error) {
-	values, err := s.numbers(in.Memory, count)
-	return worker.Given{Values: values, Differentiable: in.Differentiable}, err
 }
 
 // trace records the passes from now on, or writes those that it has recorded.
@@ -228,7 +164,7 @@ func (s *server) forward(m *model, r *request) (a answer, err error) {
 	if f.Rows, err = s.rows(m, r); err != nil {
 		return a, err
 	}
-	if f.Features, f.Edges, err = s.inputs(m, r); err != nil {
+	if f.Features, f.Edges, err = s.inputsOf(m).read(r.Inputs); err != nil {
 		return a, err
 	}
 	return answer{Counts: r.Counts}, m.Forward(f)
@@ -243,7 +179,7 @@ func (s *server) backward(m *model, r *request) (err error) {
 	if b.Gradients, err = s.tensors(m.floats[:m.trained], r.Values); err != nil {
 		return err
 	}
-	if b.Features, b.Edges, err = s.inputs(m, r); err != nil {
+	if b.Features, b.Edges, err = s.inputsOf(m).read(r.Inputs); err != nil {
 		return err
 	}
 	return m.Backward(b)

@@ -2,7 +2,7 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks for the
 // passes of all its models.
 //
-// # Protocol, version 3
+// # Protocol, version 4
 //
 // Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one
 // after the other. Each is a JSON object behind its length: 4 bytes, the lowest first. A request has at most
@@ -11,7 +11,7 @@
 //	ask       what the program does                    request, and → answer
 //	open      opens a graph for a model                version, model, arguments, divided?, lacking
 //	                                                   → types, parameters, buffers, counters
-//	plan      plans passes of a loop                   version, arguments, loop → types, planned
+//	plan      plans passes of a loop                   version, arguments, lacking, loop → types, planned
 //	map       maps the file that comes with it         memory, bytes
 //	unmap     ends that                                memory
 //	forward   computes a pass                          model, pass, values, counts, inputs, output, blocks,
@@ -59,7 +59,7 @@
 //	training    dropout is active, and norms take the batch's statistics.
 //	recording   there may be a backward pass.
 //	again       the pass stays, for another backward pass.
-//	loop        passes (that live together), features (each is given them), gradients (of these).
+//	loop        passes (how many live together), and inputs of each, without memory.
 package calls
 
 import (
@@ -74,12 +74,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/train"
-	"weft/train/plan"
 	"weft/train/worker"
 )
 
 // version is that of the protocol.
-const version = 3
+const version = 4
 
 // mostBytes is the size of a request at most.
 const mostBytes = 64 << 20
@@ -97,7 +96,7 @@ type request struct {
 	Arguments []string  `json:"arguments"`
 	Divided   int       `json:"divided"` // 0: the model has its graph alone
 	Lacking   []lacking `json:"lacking"`
-	Loop      plan.Loop `json:"loop"`
+	Loop      loop      `json:"loop"`
 
 	// of map and unmap
 	Memory int   `json:"memory"`
@@ -132,6 +131,12 @@ type input struct {
 	Type           int    `json:"type"` // the number of the vertex type or relation
 	Memory         int    `json:"memory"`
 	Differentiable bool   `json:"differentiable"`
+}
+
+// loop is a loop of passes, of which so many live at a time.
+type loop struct {
+	Passes int     `json:"passes"`
+	Inputs []input `json:"inputs"` // of each pass
 }
 
 // lacking is what all passes are given of a vertex type or a relation, as the graph has none.

@@ -155,7 +155,7 @@ func TestInputs(t *testing.T) {
 		lacking: []train.Lacking{{Number: 1, Features: 3}},
 	}
 	inputs := func(in ...input) ([]worker.Given, []worker.Edges, error) {
-		return s.inputs(m, &request{Inputs: in})
+		return s.inputsOf(m).read(in)
 	}
 	given, _, err := inputs(input{Of: "features", Type: 1, Memory: 5, Differentiable: true})
 	require.NoError(t, err)

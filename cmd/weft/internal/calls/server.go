@@ -24,6 +24,7 @@ import (
 	"weft/tensor"
 	"weft/tensor/offload"
 	"weft/train"
+	"weft/train/plan"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -206,7 +207,17 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 		return a, err
 	}
 	defer opened.Close()
-	p, err := opened.Job.PlanPasses(ctx, r.Loop)
+	for _, of := range opened.Job.Counts().Types {
+		a.Types = append(a.Types, train.VertexType{
+			Name: of.Type, Vertices: of.Vertices, Features: of.FeatureColumns,
+		})
+	}
+	absent, loop := r.absent(), plan.Loop{Passes: r.Loop.Passes}
+	given := inputsOf{a.Types, opened.Graph, absent, nowhere}
+	if loop.Features, loop.Edges, err = given.read(r.Loop.Inputs); err != nil {
+		return a, err
+	}
+	p, err := opened.Job.PlanPasses(ctx, loop, absent...)
 	if err != nil {
 		return a, err
 	}
@@ -214,11 +225,6 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 		PeakTensorBytes: p.PeakTensorBytes, GraphBytes: p.GraphBytes, Kinds: tensor.KindNames(),
 		Communication: worker.SumOf(p.Sent), EdgeColumns: p.EdgeColumns,
 		DiskBytes: p.DiskBytes(), Recompute: p.Recompute,
-	}
-	for _, of := range opened.Job.Counts().Types {
-		a.Types = append(a.Types, train.VertexType{
-			Name: of.Type, Vertices: of.Vertices, Features: of.FeatureColumns,
-		})
 	}
 	for k := range p.Workers {
 		planned.Peaks = append(planned.Peaks, append(p.Workers[k].Kinds, p.Workers[k].Graph))
@@ -233,12 +239,7 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	var absent []train.Lacking
-	for _, l := range r.Lacking {
-		absent = append(absent, train.Lacking{
-			Vertices: l.Of == "vertices", Number: l.Type, Features: l.Features, Weights: l.Weights,
-		})
-	}
+	absent := r.absent()
 	passes, err := opened.Job.Passes(ctx, absent...)
 	if err != nil {
 		s.leave(opened)
@@ -249,6 +250,16 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	a = answer{Warnings: warnings, Types: passes.Types}
 	m.describe(&a)
 	return a, nil
+}
+
+// absent is what all passes are given, as the graph has none.
+func (r *request) absent() (of []train.Lacking) {
+	for _, l := range r.Lacking {
+		of = append(of, train.Lacking{
+			Vertices: l.Of == "vertices", Number: l.Type, Features: l.Features, Weights: l.Weights,
+		})
+	}
+	return of
 }
 
 // mapMemory maps the file that came with a request.

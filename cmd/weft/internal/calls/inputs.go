@@ -1,0 +1,89 @@
+package calls
+
+import (
+	"slices"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/train"
+	"weft/train/worker"
+)
+
+// inputsOf reads what passes are given in place of what a graph has.
+type inputsOf struct {
+	types   []train.VertexType
+	graph   func() (*graph.Graph, error)
+	lacking []train.Lacking
+	numbers func(memory, count int) ([]float32, error)
+}
+
+// inputsOf are those of a model's passes.
+func (s *server) inputsOf(m *model) *inputsOf {
+	return &inputsOf{m.Types, m.opened.Graph, m.lacking, s.numbers}
+}
+
+// nowhere stands for numbers that a plan does not read.
+func nowhere(int, int) ([]float32, error) { return []float32{}, nil }
+
+// read are features by vertex type, nil if there are none, and what is given of relations.
+func (i *inputsOf) read(inputs []input) (features []worker.Given, edges []worker.Edges, err error) {
+	for _, in := range inputs {
+		if in.Of != "features" {
+			if edges, err = i.edges(edges, in); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		if in.Type < 0 || in.Type >= len(i.types) {
+			return nil, nil, refusal.Errorf("there is no vertex type %d", in.Type)
+		}
+		if features == nil {
+			features = make([]worker.Given, len(i.types))
+		}
+		of := i.types[in.Type]
+		if features[in.Type], err = i.given(in, of.Vertices*of.Features); err != nil {
+			return nil, nil, err
+		}
+	}
+	return features, edges, nil
+}
+
+// edges adds an input to what is given of relations.
+func (i *inputsOf) edges(given []worker.Edges, in input) ([]worker.Edges, error) {
+	g, err := i.graph()
+	if err != nil {
+		return nil, err
+	}
+	if in.Type < 0 || in.Type >= len(g.Relations) {
+		return nil, refusal.Errorf("there is no relation %d", in.Type)
+	}
+	k := slices.IndexFunc(given, func(e worker.Edges) bool { return e.Number == in.Type })
+	if k < 0 {
+		k = len(given)
+		given = append(given, worker.Edges{Number: in.Type, Relation: &g.Relations[in.Type]})
+	}
+	e := &given[k]
+	n, columns := len(e.Relation.Sources), e.Relation.EdgeColumns
+	for _, l := range i.lacking {
+		if !l.Vertices && l.Number == in.Type && l.Features > 0 {
+			columns = l.Features
+		}
+	}
+	switch in.Of {
+	case "edges":
+		e.Kept, err = i.numbers(in.Memory, n)
+	case "edge_weight":
+		e.Weights, err = i.given(in, n)
+	case "edge_features":
+		e.Features, err = i.given(in, n*columns)
+	default:
+		err = refusal.Errorf("there is no input %q", in.Of)
+	}
+	return given, err
+}
+
+// given is an input of so many numbers.
+func (i *inputsOf) given(in input, count int) (worker.Given, error) {
+	values, err := i.numbers(in.Memory, count)
+	return worker.Given{Values: values, Differentiable: in.Differentiable}, err
+}
