@@ -12,8 +12,8 @@ import (
 )
 
 // TestPlannedPassesOfEdges: the memory of passes with edges of their own, and with given weights and features
-// of edges, is planned to the byte where they keep all edges, and with a memory limit one has room that has no
-// byte more.
+// of edges, is planned to the byte where they keep all edges. A limit of so many bytes has room for a pass,
+// and one of a byte less has none.
 func TestPlannedPassesOfEdges(t *testing.T) {
 	g := tangle(t, 60, 40)
 	r := &g.Relations[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -61,13 +61,18 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
 
 
 def planned(
-    module: nn.Module, data: Data, passes: int, gradients: str | None, settings: dict[str, Any]
+    module: nn.Module,
+    data: Data,
+    passes: int,
+    inputs: str | Iterable[str] | None,
+    gradients: str | Iterable[str] | None,
+    settings: dict[str, Any],
 ) -> dict[str, Any]:
     """What :func:`weft.plan` says of a loop around a module, or a net."""
     _check(settings)
-    from . import _net
+    from . import _planned
 
-    return _net.planned(module, data, passes, gradients, settings)
+    return _planned.planned(module, data, passes, inputs, gradients, settings)
 
 
 def _check(settings: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from . import _calls, _module, _program
 from ._errors import Refused
 from ._graph import Data, argument, graph_of
 from ._inputs import Edges, Features, Reads
-from ._model import Model, constants_of, layers_of, traced
+from ._model import Model, Traced, constants_of, layers_of, traced
 from ._trace import Schema, tables_of
 
 #: What passes read that are given nothing which the graph lacks.
@@ -97,13 +97,16 @@ class Divided:
             )
 
     def _open(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Model:
+        made, number = self.traced(module, frozen, reads), self._number_in(_calls.program())
+        return Model(module, made, self.words(), [asdict(one) for one in reads.lacking], number)
+
+    def traced(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Traced:
+        """What the module is traced to that reads what calls give, with some layers in evaluation."""
         schema = reads.schema(self.schema)
         if not any(schema.features.values()) and not tables_of(module, schema):
             raise Refused("x: the graph has no features: call net(x)")
         made = traced(module, schema, frozen)
-        made = replace(made, program=reads.marked(made.program))
-        number = self._number_in(_calls.program())
-        return Model(module, made, self.words(), [asdict(one) for one in reads.lacking], number)
+        return replace(made, program=reads.marked(made.program))
 
     def _number_in(self, program: _calls.Program) -> int:
         """The number of the divided graph, which all models have in common."""

@@ -185,11 +185,20 @@ class Edges:
 
     def check_read(self, program: Mapping[str, Any], inputs: list[Input]) -> None:
         """Refuses what a program does not read."""
-        read = {(o["op"], o.get("of", "")) for o in program["operations"]}
         for of in inputs:
-            if of.of != "edges" and (of.of, self._relations[of.type][0]) not in read:
+            if of.of != "edges" and not self._is_read(program, of):
                 name = next(name for name, what in _OF_EDGES.items() if what == of.of)
                 raise Refused(f"{name}: forward does not read it: leave it out")
+
+    def those_read(self, program: Mapping[str, Any], inputs: list[Input]) -> list[Input]:
+        """Those of inputs of all relations that a program reads; it refuses what it reads of none."""
+        read = [of for of in inputs if of.of == "edges" or self._is_read(program, of)]
+        self.check_read(program, [of for of in inputs if of.of not in {one.of for one in read}])
+        return read
+
+    def _is_read(self, program: Mapping[str, Any], of: Input) -> bool:
+        wanted = of.of, self._relations[of.type][0]
+        return any((o["op"], o.get("of", "")) == wanted for o in program["operations"])
 
     def _by_relation(self, name: str, value: Any) -> Iterator[tuple[int, Any]]:
         if value is None:

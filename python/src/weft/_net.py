@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import math
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,14 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_unflatten
 
-from . import _calls, _module
+from . import _calls
 from ._divided import Divided
 from ._errors import Refused
 from ._graph import Data
 from ._inputs import Reads
-from ._model import Type, arguments, shapes_of, traced
 from ._pass import NOT_EXPORTED, passed
-from ._scratch import Scratch
 
 
 def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
@@ -32,43 +29,6 @@ def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
     if divided.has_all(module):
         divided.model(module).tensors_of(net)  # which refuses other numbers than float32
     return net
-
-
-def planned(
-    module: nn.Module, data: Data, passes: int, gradients: str | None, settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What :func:`weft.plan` says of a loop around a module, or of a net with its settings."""
-    if gradients not in (None, "x"):
-        raise Refused(f"gradients: {gradients!r} is none: give 'x', for those of features that are given")
-    if not isinstance(passes, int) or passes < 1:
-        raise Refused(f"passes: {passes!r} is no number of passes that live together: give 1 or more")
-    if isinstance(module, Net):
-        module, settings = module.module, module._divided.settings | dict(settings)
-    of, program, scratch = Divided(module, data, settings), _calls.program(), Scratch()
-    try:
-        with _module.as_written():
-            made = traced(module, of.schema, frozenset())
-            words = arguments(module, made.program, of.words(), scratch)
-            loop = {"passes": passes, "features": gradients is not None, "gradients": gradients is not None}
-            answer = program.ask("plan", "planning", version=_calls.VERSION, arguments=words, loop=loop)
-    finally:
-        scratch.close()
-    found: dict[str, Any] = answer["planned"]
-    types = [Type(**one) for one in answer["types"]]
-    outputs = sum(map(math.prod, shapes_of(made.outputs, types)))
-    read = {of["name"] for of in made.program["parameters"]}
-    state = {name: of for name, of in module.named_parameters(remove_duplicate=False) if name in read}
-    values = sum(of.numel() for of in state.values())
-    buffers = sum(
-        of.numel()
-        for name, of in module.named_buffers(remove_duplicate=False)
-        if name in read and of.is_floating_point()
-    )
-    pieces = [outputs] * (passes + 1)  # with the gradient of one
-    if gradients:
-        pieces += [one.vertices * one.features for one in types if one.features for _ in range(2)]
-    parameters = {_calls.bytes_of(values + buffers), _calls.bytes_of(values)}  # of a size the same memory
-    return found | {"shared_bytes": sum(map(_calls.bytes_of, pieces)) + sum(parameters)}
 
 
 class Net(nn.Module):  # type: ignore[misc]

@@ -413,7 +413,8 @@ def plan(
     data: Data | None = None,
     workers: int | None = None,
     passes: int | None = None,
-    gradients: str | None = None,
+    inputs: str | Iterable[str] | None = None,
+    gradients: str | Iterable[str] | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Predicts time, memory and bytes of an epoch on each mesh of workers: the object of ``weft plan
@@ -425,7 +426,9 @@ def plan(
         workers: how many workers; None: 4. Of a loop ``parallel`` says it.
         passes: of a loop around ``weft.compile(model, data, …)``: how many live at a time, as two views have
             before one backward pass, or the steps of a rollout.
-        gradients: ``"x"`` where each pass is given features, and their gradients are asked for.
+        inputs: what each pass is given in place of the graph's, by the names of a net's arguments: ``"x"``,
+            ``"edges"``, ``"edge_weight"``, ``"edge_attr"``, or several. ``edges`` are counted as if all stay.
+        gradients: those of them whose gradients are asked for, as ``"x"``.
         settings: flags of ``weft plan``, which has those of ``weft train`` and others, as ``link="1gbit"``.
             Of a loop: ``model``, and the settings of :func:`compile`; those of a net are its own.
 
@@ -440,12 +443,13 @@ def plan(
         >>> weft.plan(graph, model=net, passes=2)["peak_tensor_bytes"]        # doctest: +SKIP
         >>> weft.plan(vertices=10e6, edges=200e6, features=128, classes=40)   # doctest: +SKIP
     """
-    if passes is not None or gradients is not None or _is_net(settings.get("model")):
+    if any(of is not None for of in (passes, inputs, gradients)) or _is_net(settings.get("model")):
         if data is None:
             raise TypeError("plan: give the graph of the loop")
         if workers is not None:
             raise TypeError("plan: workers: of a loop they are those of parallel, as graph=4: leave it out")
-        return _compile.planned(settings.pop("model", None), data, passes or 1, gradients, settings)
+        passes = 1 if passes is None else passes
+        return _compile.planned(settings.pop("model", None), data, passes, inputs, gradients, settings)
     _program.check_keywords("plan", settings, ("help", "json", "workers"))
     scratch = Scratch()
     try:

@@ -288,6 +288,48 @@ def test_rows(mesh: str) -> None:
         assert torch.allclose(net(2 * X, rows=index)[0], exact(2 * X.double(), ENDS)[0][index].float(), atol=1e-5)
 
 
+@pytest.mark.parametrize("name, graph", [("weighted", "plain"), ("featured", "plain"), ("featured", "attributes")])
+def test_planned(name: str, graph: str) -> None:
+    """The memory of passes with edges of their own, and with what is given of edges, is planned to the byte; the
+    limit that a plan needs is room for them, and less is none."""
+    of = "edge_weight" if name == "weighted" else "edge_attr"
+    rows = WEIGHT if name == "weighted" else ATTR
+
+    def step(net: Any) -> None:
+        given = {of: rows.clone().requires_grad_(), "edges": torch.ones(E, dtype=torch.bool)}
+        a, b = (net(X, **given) for _ in range(2))
+        (a.sum() + b.pow(2).sum()).backward()
+
+    module, mesh = made(name), {"parallel": "graph=2", "recompute": "none"}
+    net = weft.compile(module, GRAPHS[graph], **mesh)
+    step(net)  # which says how many features the edges have
+    planned = weft.plan(GRAPHS[graph], model=net, passes=2, inputs=["x", "edges"], gradients=of)
+    step(net)
+    took = net.memory()
+    for key in ("peak_tensor_bytes", "graph_bytes"):
+        assert planned[key] == took[key], key
+    one = weft.plan(GRAPHS[graph], model=net, inputs=["x", "edges"], gradients=of)
+    assert one["shared_bytes"] < planned["shared_bytes"]
+    needs = max(map(sum, zip(planned["peak_tensor_bytes"], planned["graph_bytes"])))
+    step(weft.compile(module, GRAPHS[graph], memory_limit=f"{needs}B", **mesh))
+    small = weft.compile(module, GRAPHS[graph], memory_limit=f"{needs - 1}B", **mesh)
+    with pytest.raises(weft.Refused, match="would need .* while 1 pass lives"):
+        step(small)
+
+
+def test_not_planned() -> None:
+    plain = weft.compile(made("gcn"), GRAPHS["plain"])
+    for asked, why in (
+        ({"inputs": "y"}, "inputs: 'y' is none: there are x, edges, edge_weight, edge_attr"),
+        ({"gradients": ["x", "edges"]}, "gradients: 'edges' is none: there are x, edge_weight, edge_attr"),
+        ({"inputs": "edge_weight"}, "edge_weight: forward does not read it: leave it out"),
+        ({"inputs": "edge_attr"}, "edge_attr: the graph has none: call the net with them, and plan the net"),
+        ({"passes": 0}, "passes: 0 is no number"),
+    ):
+        with pytest.raises(weft.Refused, match=why):
+            weft.plan(GRAPHS["plain"], model=plain, **asked)  # type: ignore[arg-type]
+
+
 def test_refused() -> None:
     plain = weft.compile(made("gcn", MODULES), GRAPHS["plain"])
     weighted = weft.compile(made("weighted", MODULES), GRAPHS["weights"])

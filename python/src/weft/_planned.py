@@ -1,0 +1,128 @@
+"""What a loop around a compiled module takes, before any work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import _calls, _module
+from ._divided import Divided
+from ._errors import Refused
+from ._graph import Data
+from ._inputs import Input, Reads
+from ._model import Traced, Type, arguments, shapes_of
+from ._net import Net
+from ._scratch import Scratch
+
+_NAMES = ("x", "edges", "edge_weight", "edge_attr")
+
+
+def planned(
+    module: nn.Module,
+    data: Data,
+    passes: int,
+    inputs: str | Iterable[str] | None,
+    gradients: str | Iterable[str] | None,
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What :func:`weft.plan` says of a loop around a module, or of a net with its settings."""
+    if not isinstance(passes, int) or passes < 1:
+        raise Refused(f"passes: {passes!r} is no number of passes that live together: give 1 or more")
+    differentiable = _names("gradients", gradients, [name for name in _NAMES if name != "edges"])
+    names = _names("inputs", inputs, _NAMES) | differentiable
+    columns: dict[tuple[str, int], int] = {}  # of what calls of the net have given, as the graph has none
+    if isinstance(module, Net):
+        net = module._divided
+        columns = {(one.of, one.type): one.features for _, reads in net.models for one in reads.lacking}
+        module, settings = module.module, net.settings | dict(settings)
+    of, program, scratch = Divided(module, data, settings), _calls.program(), Scratch()
+    features, edges = [*_features(of, names, columns)], [*_edges(of, names, columns)]
+    for one in (*features, *edges):
+        one.values.requires_grad_(_argument(one) in differentiable)
+    try:
+        with _module.as_written():
+            reads = Reads.of(of.schema, [*features, *edges])
+            made = of.traced(module, frozenset(), reads)
+            given = [*features, *of.edges.those_read(made.program, edges)]
+            words = arguments(module, made.program, of.words(), scratch)
+            lacking = [asdict(one) for one in reads.lacking]
+            loop = {"passes": passes, "inputs": [_said(one) for one in given]}
+            answer = program.ask(
+                "plan", "planning", version=_calls.VERSION, arguments=words, lacking=lacking, loop=loop
+            )
+    finally:
+        scratch.close()
+    types = [Type(**one) for one in answer["types"]]
+    shared = sum(map(_calls.bytes_of, _shared(module, made, types, passes, given)))
+    found: dict[str, Any] = answer["planned"]
+    return found | {"shared_bytes": shared}
+
+
+def _names(what: str, given: str | Iterable[str] | None, known: Iterable[str]) -> set[str]:
+    """The names of a call's arguments that are given."""
+    names = [given] if isinstance(given, str) else list(given or ())
+    for name in names:
+        if name not in known:
+            raise Refused(f"{what}: {name!r} is none: there are {', '.join(known)}")
+    return set(names)
+
+
+def _argument(of: Input) -> str:
+    """The argument of a call by which it is given."""
+    return {"features": "x", "edge_features": "edge_attr"}.get(of.of, of.of)
+
+
+def _features(of: Divided, names: set[str], columns: Mapping[tuple[str, int], int]) -> Iterator[Input]:
+    """The features that each pass is given, without their numbers."""
+    for number, (name, known) in enumerate(of.schema.features.items()):
+        lacking = columns.get(("vertices", number), 0)
+        if lacking or known and "x" in names:
+            count = of.schema.vertices[name], known or lacking
+            yield Input("features", number, torch.empty(count, device="meta"))
+
+
+def _edges(of: Divided, names: set[str], columns: Mapping[tuple[str, int], int]) -> Iterator[Input]:
+    """What each pass is given of edges, without its numbers."""
+    for number, relation in enumerate(of.schema.relations.values()):
+        if "edges" in names:
+            yield Input("edges", number, torch.empty(relation.edges, device="meta"))
+        if "edge_weight" in names:
+            yield Input("edge_weight", number, torch.empty(relation.edges, device="meta"))
+        if "edge_attr" in names:
+            count = relation.features or columns.get(("edges", number), 0)
+            if not count:
+                raise Refused("edge_attr: the graph has none: call the net with them, and plan the net")
+            yield Input("edge_features", number, torch.empty(relation.edges, count, device="meta"))
+
+
+def _said(of: Input) -> dict[str, Any]:
+    """What is said of an input that has no memory."""
+    return {"of": of.of, "type": of.type, "differentiable": of.values.requires_grad}
+
+
+def _shared(
+    module: nn.Module, made: Traced, types: Iterable[Type], passes: int, given: Iterable[Input]
+) -> Iterator[int]:
+    """The numbers in each piece of memory that a loop shares with the program."""
+    read = {of["name"] for of in made.program["parameters"]}
+    values, buffers = (
+        sum(of.numel() for name, of in tensors if name in read and of.is_floating_point())
+        for tensors in (
+            module.named_parameters(remove_duplicate=False),
+            module.named_buffers(remove_duplicate=False),
+        )
+    )
+    parameters = values + buffers
+    yield parameters
+    if _calls.bytes_of(parameters) != _calls.bytes_of(values):
+        yield values  # the gradients; of one size they have the same memory
+    outputs = sum(map(math.prod, shapes_of(made.outputs, list(types))))
+    yield from [outputs] * (passes + 1)  # with the gradient of one
+    for of in given:
+        held = 1 if of.of == "features" else passes  # what is given of edges is read until the pass ends
+        yield from [of.values.numel()] * (held + of.values.requires_grad)
