@@ -1,7 +1,6 @@
 package tensor
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"unsafe"
@@ -11,18 +10,21 @@ import (
 // size, so that huge pages stay whole. Smaller memory is divided and joined: the chunks of a pipeline differ
 // in size, and fresh pages for each of them cost more than the kernels.
 type idle struct {
-	bytes  int64
-	large  map[int][]unsafe.Pointer // by size
-	ranges []span                   // the rest, by address: ranges that do not touch each other
+	bytes int64
+	large map[int][]unsafe.Pointer // by size
+	// the rest: ranges that do not touch each other, by size and by their ends, as thousands of parameters may
+	// leave
+	ranges  spans
+	sizes   map[unsafe.Pointer]int // by start
+	endings map[unsafe.Pointer]int // sizes, by end
 }
 
-// span is memory from start on.
-type span struct {
-	start unsafe.Pointer
-	size  int
+func newIdle() idle {
+	return idle{
+		large: map[int][]unsafe.Pointer{},
+		sizes: map[unsafe.Pointer]int{}, endings: map[unsafe.Pointer]int{},
+	}
 }
-
-func (s span) end() unsafe.Pointer { return unsafe.Add(s.start, s.size) }
 
 // whole reports whether memory of that size is neither divided nor joined. Between guard pages none is.
 func whole(size int) bool { return size >= hugePage || guard > 0 }
@@ -34,24 +36,20 @@ func (d *idle) put(s span) {
 		d.large[s.size] = append(d.large[s.size], s.start)
 		return
 	}
-	at, _ := slices.BinarySearchFunc(d.ranges, s,
-		func(a, b span) int { return cmp.Compare(uintptr(a.start), uintptr(b.start)) })
-	joinsBefore := at > 0 && d.ranges[at-1].end() == s.start
-	joinsBehind := at < len(d.ranges) && d.ranges[at].start == s.end()
-	switch {
-	case joinsBefore && joinsBehind:
-		d.ranges[at-1].size += s.size + d.ranges[at].size
-		d.ranges = slices.Delete(d.ranges, at, at+1)
-	case joinsBefore:
-		d.ranges[at-1].size += s.size
-	case joinsBehind:
-		d.ranges[at] = span{s.start, s.size + d.ranges[at].size}
-	default:
-		d.ranges = slices.Insert(d.ranges, at, s)
+	if size, joins := d.endings[s.start]; joins {
+		before := span{unsafe.Add(s.start, -size), size}
+		d.remove(before)
+		s = span{before.start, size + s.size}
 	}
+	if size, joins := d.sizes[s.end()]; joins {
+		d.remove(span{s.end(), size})
+		s.size += size
+	}
+	d.add(s)
 }
 
-// take returns memory of that size, nil if there is none: of the smallest range that has it.
+// take returns memory of that size, nil if there is none: of the smallest range that has it, and of the first
+// in memory among equal ones.
 func (d *idle) take(size int) unsafe.Pointer {
 	if whole(size) {
 		if len(d.large[size]) == 0 {
@@ -59,8 +57,8 @@ func (d *idle) take(size int) unsafe.Pointer {
 		}
 		return d.last(size)
 	}
-	if at := d.smallest(size); at >= 0 {
-		return d.divide(at, size)
+	if s, found := d.ranges.smallest(size); found {
+		return d.divide(s, size)
 	}
 	return nil
 }
@@ -68,10 +66,9 @@ func (d *idle) take(size int) unsafe.Pointer {
 // cut returns some memory that is to be given back, if there is any: bytes of the smallest range, which is of
 // least use, or else the largest memory that is not divided.
 func (d *idle) cut(bytes int) (s span, found bool) {
-	if at := d.smallest(0); at >= 0 {
-		s.size = min(bytes, d.ranges[at].size)
-		s.start = d.divide(at, s.size)
-		return s, true
+	if s, found = d.ranges.smallest(0); found {
+		size := min(bytes, s.size)
+		return span{d.divide(s, size), size}, true
 	}
 	if len(d.large) > 0 {
 		s.size = slices.Max(slices.Collect(maps.Keys(d.large)))
@@ -81,31 +78,27 @@ func (d *idle) cut(bytes int) (s span, found bool) {
 	return s, false
 }
 
-// smallest returns the number of the smallest range of at least that size, −1 if there is none. It looks no
-// further than one of that size, as thousands of parameters leave.
-func (d *idle) smallest(size int) int {
-	best := -1
-	for i, s := range d.ranges {
-		if s.size == size {
-			return i
-		}
-		if s.size >= size && (best < 0 || s.size < d.ranges[best].size) {
-			best = i
-		}
-	}
-	return best
-}
-
 // divide takes the first bytes of a range.
-func (d *idle) divide(at, size int) unsafe.Pointer {
+func (d *idle) divide(s span, size int) unsafe.Pointer {
 	d.bytes -= int64(size)
-	s := d.ranges[at]
-	if s.size == size {
-		d.ranges = slices.Delete(d.ranges, at, at+1)
-	} else {
-		d.ranges[at] = span{unsafe.Add(s.start, size), s.size - size}
+	d.remove(s)
+	if s.size > size {
+		d.add(span{unsafe.Add(s.start, size), s.size - size})
 	}
 	return s.start
+}
+
+// add adds a range that touches no other one.
+func (d *idle) add(s span) {
+	d.ranges.add(s)
+	d.sizes[s.start], d.endings[s.end()] = s.size, s.size
+}
+
+// remove takes a range away.
+func (d *idle) remove(s span) {
+	d.ranges.remove(s)
+	delete(d.sizes, s.start)
+	delete(d.endings, s.end())
 }
 
 // last takes the memory of a size that came last.

@@ -97,7 +97,7 @@ func (t *account) tell(buffers int64) {
 
 // NewMeter returns a Meter with nothing allocated.
 func NewMeter() *Meter {
-	a := &account{idle: idle{large: map[int][]unsafe.Pointer{}}}
+	a := &account{idle: newIdle(), addresses: newIdle()}
 	return a.meter()
 }
 
