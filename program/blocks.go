@@ -3,6 +3,7 @@ package program
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"weft/autograd"
@@ -35,35 +36,47 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
+	return p.blocks(schema, stages, storage(false)), nil
+}
+
+// blocks cuts the program, of which alias gives the storage of values.
+func (p *Program) blocks(schema gnn.Schema, stages int, alias func(*value) *value) (specs []gnn.BlockSpec) {
 	first := p.built[0].Of
 	results := make([]*value, len(p.built))
 	for k, v := range p.built {
-		results[k] = storage(false)(v)
+		results[k] = alias(v)
 	}
-	values := newCode(p.built, storage(false), func(*value) bool { return false })
+	values := newCode(p.built, alias, func(*value) bool { return false })
 	level, levels := levelsOf(values)
 	if stages > 1 {
 		raise(values, level)
 	}
-	var specs []gnn.BlockSpec
-	from, given := 0, []*value{}
+	given := []*value{}
 	for _, v := range values.steps {
 		if v.op == "features" {
 			given = append(given, v.value)
 		}
 	}
-	for last := 1; last <= levels; last++ {
+	crossing, aggregates := map[*value]bool{}, false
+	for last, at := range cutsOf(values, level, levels, results) {
+		aggregates = aggregates || at.aggregates
+		for _, v := range at.from {
+			crossing[v] = true
+		}
+		for _, v := range at.until {
+			delete(crossing, v)
+		}
 		made := results
-		if last < levels {
-			made = crossing(values, level, last, results)
-			if !aggregates(values, level, from, last) || !mayCross(made, stages, first) {
+		if last+1 < levels {
+			if !aggregates || !mayCross(crossing, stages, first) {
 				continue
 			}
+			made = slices.SortedFunc(maps.Keys(crossing), func(x, y *value) int { return x.number - y.number })
 		}
-		specs = append(specs, p.spec(schema, given, made))
-		from, given = last, made
+		specs = append(specs, p.spec(schema, alias, given, made))
+		given, aggregates = made, false
 	}
-	return specs, nil
+	return specs
 }
 
 // fits refuses a graph that lacks what the program reads, or has other outputs.
@@ -210,28 +223,38 @@ func levelsOf(c *code) (level map[*value]int, levels int) {
 	return level, levels
 }
 
-// crossing are the rows of vertices of the first levels that later ones read, and results among them.
-func crossing(c *code, level map[*value]int, last int, results []*value) (values []*value) {
-	seen := map[*value]bool{}
+// cut is where the program may be cut, after the steps of a level.
+type cut struct {
+	aggregates bool // a step of the level
+	// rows of vertices that cross this cut and not the one before, and the other way round
+	from, until []*value
+}
+
+// cutsOf returns the cuts after all levels. What later levels read crosses a cut, and results do.
+func cutsOf(c *code, level map[*value]int, levels int, results []*value) []cut {
+	cuts := make([]cut, levels)
+	before := map[*value]int{} // the last level that reads it
 	for _, x := range results {
-		if level[x] <= last {
-			values, seen[x] = append(values, x), true
-		}
+		before[x] = levels
 	}
 	for _, s := range c.steps {
-		if level[s.value] <= last {
-			continue
+		at := level[s.value]
+		if len(s.aggregations()) > 0 {
+			cuts[at-1].aggregates = true
 		}
 		for _, x := range s.reads {
-			x = c.alias(x)
-			if level[x] <= last && (x.Rows != None || x.ofRows) && !seen[x] {
-				seen[x] = true
-				values = append(values, x)
+			if x = c.alias(x); x.Rows != None || x.ofRows {
+				before[x] = max(before[x], at)
 			}
 		}
 	}
-	slices.SortFunc(values, func(x, y *value) int { return x.number - y.number })
-	return values
+	for x, last := range before {
+		if first := level[x]; first < last {
+			cuts[first-1].from = append(cuts[first-1].from, x)
+			cuts[last-1].until = append(cuts[last-1].until, x)
+		}
+	}
+	return cuts
 }
 
 // raise has all that reads a parameter in one level, that of the last reader, as parameters do not cross the
@@ -268,20 +291,17 @@ func raise(c *code, level map[*value]int) {
 	}
 }
 
-// aggregates reports whether a step of the levels after first, up to last, aggregates.
-func aggregates(c *code, level map[*value]int, first, last int) bool {
-	return slices.ContainsFunc(c.steps, func(s step) bool {
-		return level[s.value] > first && level[s.value] <= last && len(s.aggregations()) > 0
-	})
-}
-
 // mayCross reports whether values may be what later blocks read. Tensors without rows do not cross; and in
 // one stage only as many rows as a gnn.State holds without a copy: two of the first type, one of the others.
-func mayCross(made []*value, stages int, first string) bool {
-	return len(made) > 0 && !slices.ContainsFunc(made, func(v *value) bool {
-		n := len(ofType(made, v.Of))
-		return v.Rows == None || stages == 1 && (n > 2 || n > 1 && v.Of != first)
-	})
+func mayCross(values map[*value]bool, stages int, first string) bool {
+	of := map[string]int{} // by vertex type
+	for v := range values {
+		of[v.Of]++
+		if n := of[v.Of]; v.Rows == None || stages == 1 && (n > 2 || n > 1 && v.Of != first) {
+			return false
+		}
+	}
+	return len(values) > 0
 }
 
 // parametersOf are the names of the parameters that a step reads, other than through steps before it.
@@ -317,12 +337,12 @@ func parametersOf(s step) (names []string) {
 }
 
 // spec describes the block between values that are given and values that it makes.
-func (p *Program) spec(schema gnn.Schema, given, made []*value) gnn.BlockSpec {
+func (p *Program) spec(schema gnn.Schema, alias func(*value) *value, given, made []*value) gnn.BlockSpec {
 	before := map[*value]bool{}
 	for _, v := range given {
 		before[v] = true
 	}
-	c := newCode(made, storage(false), func(v *value) bool { return before[v] })
+	c := newCode(made, alias, func(v *value) bool { return before[v] })
 	_, rounds := levelsOf(c)
 	in, out := ofType(given, p.built[0].Of), ofType(made, p.built[0].Of)
 	s := gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}

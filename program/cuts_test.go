@@ -1,0 +1,38 @@
+package program
+
+import (
+	"testing"
+
+	"weft/gnn"
+	"weft/internal/require"
+)
+
+// TestWorkOfBlocks: a program of many convolutions is divided into blocks by looking at each value as often as
+// one of few: a block for each convolution.
+func TestWorkOfBlocks(t *testing.T) {
+	looks := func(convolutions int) int {
+		p := &Program{Operations: []Operation{{Op: "features", Shape: []int{4}}}}
+		for range convolutions {
+			at := len(p.Operations) - 1
+			p.Operations = append(p.Operations,
+				Operation{Op: "gather", In: []int{at}, End: "source"},
+				Operation{Op: "scatter", In: []int{at + 1}, Reduce: "max"},
+				Operation{Op: "relu", In: []int{at + 2}})
+		}
+		p.Output = len(p.Operations) - 1
+		require.NoError(t, p.check())
+		looked := 0
+		alias := func(v *value) *value {
+			looked++
+			return storage(false)(v)
+		}
+		blocks := p.blocks(gnn.Schema{}, 1, alias)
+		require.Equal(t, convolutions, len(blocks))
+		return looked
+	}
+	few, many := looks(10), looks(200)
+	if most := 20 * few; many > most {
+		t.Errorf("values of 200 convolutions were looked at %d times, of 10 %d times: at most %d are to be", many,
+			few, most)
+	}
+}
