@@ -71,7 +71,8 @@ func (p *Program) blocks(schema gnn.Schema, stages int, alias func(*value) *valu
 			if !aggregates || !mayCross(crossing, stages, first) {
 				continue
 			}
-			made = slices.SortedFunc(maps.Keys(crossing), func(x, y *value) int { return x.number - y.number })
+			made = slices.SortedFunc(maps.Keys(crossing),
+				func(x, y *value) int { return x.number - y.number })
 		}
 		specs = append(specs, p.spec(schema, alias, given, made))
 		given, aggregates = made, false

@@ -7,8 +7,8 @@ import (
 	"weft/internal/require"
 )
 
-// TestWorkOfBlocks: a program of many convolutions is divided into blocks by looking at each value as often as
-// one of few: a block for each convolution.
+// TestWorkOfBlocks: values of a program of many convolutions are looked at as often as those of few, to divide
+// it into a block for each.
 func TestWorkOfBlocks(t *testing.T) {
 	looks := func(convolutions int) int {
 		p := &Program{Operations: []Operation{{Op: "features", Shape: []int{4}}}}

@@ -12,8 +12,7 @@ import (
 type idle struct {
 	bytes int64
 	large map[int][]unsafe.Pointer // by size
-	// the rest: ranges that do not touch each other, by size and by their ends, as thousands of parameters may
-	// leave
+	// the rest: ranges that do not touch each other, of which there may be thousands
 	ranges  spans
 	sizes   map[unsafe.Pointer]int // by start
 	endings map[unsafe.Pointer]int // sizes, by end

@@ -47,8 +47,8 @@ func (d *scanned) take(size int) unsafe.Pointer {
 	return p
 }
 
-// TestIdleIsTheSmallest: memory that is taken is of the smallest range that has it, the first of equal ones, as
-// a search through all ranges finds it.
+// TestIdleIsTheSmallest: memory that is taken is of the smallest range that has it, the first of equal ones,
+// as a search through all ranges finds it.
 func TestIdleIsTheSmallest(t *testing.T) {
 	for seed := range uint64(20) {
 		chance := rand.New(rand.NewPCG(seed, 0))
