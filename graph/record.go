@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -139,7 +138,7 @@ func CheckSums(dir, items string, progress Progress) error {
 	}
 	for _, f := range files {
 		path := filepath.Join(dir, f.Name)
-		sum, err := sum(path, func(bytes int) {
+		sum, err := regular.SHA256(path, func(bytes int) {
 			read += int64(bytes)
 			progress.Of("checking the bytes of "+items, read, all)
 		})
@@ -170,7 +169,7 @@ func Identify(dir string) (files []FileRecord, err error) {
 		}
 		digest := sums[name]
 		if digest == "" {
-			if digest, err = sum(path, func(int) {}); err != nil {
+			if digest, err = regular.SHA256(path, func(int) {}); err != nil {
 				return nil, err
 			}
 		}
@@ -228,31 +227,8 @@ func (f *FileRecord) Changed(dir string) (bool, error) {
 	case f.is(info):
 		return false, nil
 	}
-	digest, err := sum(path, func(int) {})
+	digest, err := regular.SHA256(path, func(int) {})
 	return err == nil && digest != f.SHA256, err
-}
-
-// sum returns the SHA-256 checksum of a file, in hexadecimal. It calls tell with each number of bytes that it
-// has read.
-func sum(path string, tell func(bytes int)) (string, error) {
-	f, _, err := regular.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := f.Read(buffer)
-		h.Write(buffer[:n])
-		tell(n)
-		if errors.Is(err, io.EOF) {
-			return hex.EncodeToString(h.Sum(nil)), nil
-		}
-		if err != nil {
-			return "", err
-		}
-	}
 }
 
 // record writes checked.json, where it is worth it, beside graph.json, in the directory that files go to.

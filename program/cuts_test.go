@@ -7,8 +7,8 @@ import (
 	"weft/internal/require"
 )
 
-// TestWorkOfBlocks: values of a program of many convolutions are looked at as often as those of few, to divide
-// it into a block for each.
+// TestWorkOfBlocks: to divide a program into a block for each of its convolutions, values are looked at as
+// often where there are many of them.
 func TestWorkOfBlocks(t *testing.T) {
 	looks := func(convolutions int) int {
 		p := &Program{Operations: []Operation{{Op: "features", Shape: []int{4}}}}

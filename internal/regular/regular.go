@@ -4,8 +4,11 @@ package regular
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -71,6 +74,29 @@ func ReadFile(path string) ([]byte, error) {
 	content := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead)) // the end is found without growing
 	_, err = content.ReadFrom(f)
 	return content.Bytes(), err
+}
+
+// SHA256 returns the checksum of the regular file of that name, in hexadecimal. It calls tell with each number
+// of bytes that it has read.
+func SHA256(path string, tell func(bytes int)) (string, error) {
+	f, _, err := Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := f.Read(buffer)
+		h.Write(buffer[:n])
+		tell(n)
+		if errors.Is(err, io.EOF) {
+			return hex.EncodeToString(h.Sum(nil)), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
 }
 
 func kind(mode fs.FileMode) string {

@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -212,14 +210,7 @@ func contentsOf(path string) (string, error) {
 	if info, err := os.Stat(path); err != nil || info.IsDir() {
 		return contentsOfStore(path)
 	}
-	f, _, err := regular.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	_, err = io.Copy(sum, f)
-	return hex.EncodeToString(sum.Sum(nil)), err
+	return regular.SHA256(path, func(int) {})
 }
 
 // contentsOfStore names a store by what it holds, wherever it lies, and any other dataset as it is named.
