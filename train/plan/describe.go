@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"math"
+	"slices"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/worker"
+)
+
+// measure sets what the dry run has sent, moved and allocated.
+func (p *Worker) measure(w *worker.Worker) {
+	p.Sent, p.EdgeColumns, p.LayoutBytes = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes
+	if !w.Fetches.Known() {
+		p.Sent.Links = worker.Traffic{} // it knows no negative edges
+	}
+	if w.TakesTurns() { // and does not sum these
+		p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{}
+	}
+	mem := w.Team.Memory
+	p.Tensors, p.Graph, p.DiskBytes, p.Parameters = mem.Peak(), mem.GraphBytes(),
+		mem.DiskBytes(), w.Params.Count()
+	use := mem.DeviceUse()
+	p.OnCPU, p.Messages = use.OnCPU, use.StagedBytes
+	for k := tensor.Features; k < tensor.Graph; k++ {
+		p.Kinds = append(p.Kinds, mem.PeakOf(k))
+	}
+}
+
+// describe sets what follows from the worker's model, its share and its stage.
+func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
+	whole := &share.Whole
+	p.Predictions = whole.Vertices * w.Outputs
+	if slices.ContainsFunc(w.Blocks, func(b gnn.BlockSpec) bool { return b.Cost != gnn.Cost{} }) {
+		p.Costs = gnn.Costs(w.Blocks, whole.Vertices, whole.Edges)
+	}
+	if w.Groups.Common != nil {
+		p.Common = w.Groups.Common.Size()
+	}
+	p.Stages = w.Stages()
+	p.Chunks = chunks(w)
+	p.widths = widths(w)
+	if w.Task != nil { // else the caller's loss measures
+		p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
+	}
+	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
+	if !gnn.ReadEdgeFeatures(w.Blocks) {
+		for i := range share.Edges.Relations {
+			p.UnusedEdgeFeatures = max(p.UnusedEdgeFeatures, share.Edges.Relations[i].In.EdgeColumns)
+		}
+	}
+	p.UnusedWeights = w.OwnModel == nil && !w.ReadsWeights() &&
+		slices.ContainsFunc(share.Edges.Relations, weighted)
+	for i := range share.Edges.Relations {
+		if name := share.Edges.Relations[i].Name; !gnn.ReadRelation(w.Blocks, name) {
+			p.UnusedRelations = append(p.UnusedRelations, name)
+		}
+	}
+	if w.NormalizeFeatures == "row" {
+		p.RowSums = rowSums(&share.Types[0].Features, share.Types[0].Rows)
+	}
+	p.Scales = differing(w, share)
+}
+
+// chunks describes the chunks of a worker's pipeline.
+func chunks(w *worker.Worker) (c Chunks) {
+	s, edges := &w.Stage, &w.Share.Edges
+	if w.Mesh.Stages == 1 {
+		return c
+	}
+	starts := edges.Types[0].Starts
+	own := s.Of[starts[edges.P]:starts[edges.P+1]]
+	rows := make([]int, s.Count)
+	for _, c := range own {
+		rows[c]++
+	}
+	c.Least, c.Most = slices.Min(rows), slices.Max(rows)
+	c.Each, c.Wanted = w.ChunksOfPartition(starts)
+	c.Cut, c.Edges = edges.ChunkCut(own)
+	for _, at := range s.Cuts[1:w.Mesh.Stages] {
+		c.Columns += w.Blocks[at].In + w.Blocks[at].H0
+	}
+	const directions, float = 2, 4
+	c.Bytes = directions * float * int64(c.Columns) * int64(w.Share.Whole.Vertices)
+	return c
+}
+
+func rowSums(f *graph.Features, vertices int) (r RowSums) {
+	const rows, tolerance = 4096, 1e-4
+	for v := 0; v < vertices; v += 1 + vertices/rows {
+		sum, zero := 0.0, true
+		for _, x := range f.Row(v) {
+			sum, zero = sum+float64(x), zero && x == 0
+			if x < 0 {
+				r.Negative = x
+			} else if x != float32(math.Trunc(float64(x))) {
+				r.Fraction = x
+			}
+		}
+		if math.Abs(sum-1) < tolerance {
+			r.Ones++
+		} else if !zero {
+			r.Others++
+		}
+	}
+	return r
+}

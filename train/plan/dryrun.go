@@ -1,0 +1,227 @@
+package plan
+
+import (
+	"context"
+
+	"weft/checkpoint"
+	"weft/comm"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/axis"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// rank plans the rank of world, in memory.
+func (in *Inputs) rank(ctx context.Context, world *comm.Comm, mem *tensor.Meter) (p Worker, err error) {
+	number := in.Mesh.Place(world.Rank()).Partition
+	err = in.Open(number, func(share *partition.Share) error {
+		return in.Validation(number, func(other *worker.Validation) error {
+			p, err = in.ofShare(ctx, world, mem, share, other)
+			return err
+		})
+	})
+	return p, err
+}
+
+// ofShare plans the rank that has a share.
+func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Meter, share *partition.Share,
+	other *worker.Validation,
+) (p Worker, err error) {
+	newPlan := kernel.NewPlan
+	if in.Card != nil {
+		newPlan = kernel.NewDevicePlan
+	}
+	team := newPlan(in.Threads, mem)
+	c := in.Config
+	c.AnyOrder, c.LargerBy = true, in.Asks.LargerBy
+	counter := &counter{kernels: Kernels{}, bytes: make([]LayerBytes, 1)}
+	team.Watch, c.OnLayer = counter.watch, counter.onLayer
+	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
+	var w *worker.Worker
+	var run func() error
+	if in.Loop != nil {
+		loop, err := worker.NewPasses(c, team, world, share)
+		if err != nil {
+			return p, err
+		}
+		w, run = loop.Worker, func() error { return in.dryLoop(ctx, loop, counter, &p) }
+	} else {
+		if w, err = worker.New(c, team, world, share, other); err != nil {
+			return p, err
+		}
+		run = func() error { return in.dryRun(ctx, w, counter, &p) }
+	}
+	if err := run(); err != nil {
+		return p, err
+	}
+	p.measure(w)
+	p.describe(w, share)
+	return p, nil
+}
+
+// dryLoop runs a loop until all its steps are alike. It sets the parts of p that single passes tell.
+func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counter, p *Worker) error {
+	steps := 2
+	switch {
+	case w.Offload != "":
+		steps = 4
+	case w.Mesh.Stages > 1:
+		steps = 3
+	}
+	for step := range steps {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		first := step * in.Loop.Passes
+		for pass := range in.Loop.Passes {
+			counter.begin(w.Worker)
+			if err := w.Forward(worker.Forward{
+				Pass: first + pass, Changed: pass == 0, Training: true, Recording: true,
+				Features: in.Loop.Features, Edges: in.Loop.Edges,
+			}); err != nil {
+				return err
+			}
+		}
+		for pass := in.Loop.Passes - 1; pass >= 0; pass-- {
+			if err := w.Backward(worker.Backward{Pass: first + pass}); err != nil {
+				return err
+			}
+			if pass == in.Loop.Passes-1 {
+				p.Bytes = counter.bytes
+			}
+		}
+		p.Disk = w.Pass.Disk
+	}
+	p.Resting = w.LiveBytes()
+	return nil
+}
+
+// dryRun trains for the fewest epochs after which all are alike, evaluates after each, and reports, as a run
+// does. It sets the parts of p that single epochs tell.
+func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter, p *Worker) error {
+	var (
+		best     nn.Snapshot
+		snapshot checkpoint.Snapshot
+	)
+	arrays := func() []checkpoint.Array { return w.Mine(append(w.Arrays(), w.Params.ArraysOf(&best)...)) }
+	allocate := func() {
+		if in.Checkpoints && w.CheckpointEvery != (setting.Interval{}) {
+			p.Checkpoint = checkpoint.Size(arrays())
+			if w.Offload == "" { // else all is in memory now, and is written
+				snapshot.Allocate(w.Team.Memory, p.Checkpoint)
+			}
+		}
+	}
+	if in.Checkpoints || w.Reads() {
+		w.Params.Save(&best)
+	}
+	if in.Checkpoints && w.Offload == "" {
+		allocate()
+	}
+	epochs := 2
+	switch {
+	case w.Offload != "": // what leaves for the first time in the second epoch is written in the third
+		epochs = min(4, w.Epochs)
+	case w.Mesh.Stages > 1: // the second epoch knows what the chunks keep
+		epochs = 3
+	}
+	w.Begin()
+	done := 0 // epochs of the run for which others stand
+	saves := saves{writes: in.Checkpoints && w.Offload != ""}
+	for epoch := range epochs {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		number := 1 + epoch
+		if w.WireSchedule != (axis.WireSchedule{}) || w.Fetches.Known() {
+			number = w.Epochs // which sends most, or whose fetches they are
+		}
+		counter.begin(w)
+		var read func(worker.Scores) bool
+		if w.Reads() && epoch > 0 {
+			read = func(worker.Scores) bool { return false }
+		}
+		if _, _, err := w.TrainEpoch(number, read, nil); err != nil {
+			return err
+		}
+		p.Disk = w.Pass.Disk
+		if epoch == epochs-1 {
+			p.Bytes = counter.bytes
+			counter.bytes = make([]LayerBytes, len(p.Bytes)) // of the evaluation
+			if in.Counts {
+				p.Counts = counter.end(w, w.Share)
+			}
+		}
+		// each stands for an epoch at the end of the run, and the first for all before these, too
+		last, until := epoch == epochs-1, w.Epochs-epochs+1+epoch
+		evaluated := last || w.EvaluatesWithin(done, until) || w.Offload == "" && !w.Reads()
+		since := done
+		done = until
+		if evaluated {
+			if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
+				return err
+			}
+		}
+		if evaluated || w.Reads() {
+			w.Params.Save(&best)
+		}
+		if w.Offload == "" || last {
+			allocate()
+		}
+		if err := saves.after(w, since, until, arrays); err != nil {
+			return err
+		}
+	}
+	best.Release()
+	snapshot.Release()
+	w.Optimizer.Release()
+	output := w.Infer(0)
+	if _, err := w.Task.Report(output.Value()); err != nil {
+		return err
+	}
+	output.Drop()
+	return nil
+}
+
+// saves are the checkpoints of a run whose matrices rest: what a checkpoint reads comes to memory, and others
+// leave for it. Checkpoints at times are left out, as nobody knows after which epochs they come.
+type saves struct {
+	writes  bool
+	written bool // a checkpoint, which the end of the next epoch makes whole
+}
+
+// after plans what a run does at the end of the epochs after one and up to another, which one stands for.
+func (s *saves) after(w *worker.Worker, since, until int, arrays func() []checkpoint.Array) error {
+	if s.written {
+		s.written = false
+		if _, err := comm.ToFirst(w.Groups.World, []byte{0}); err != nil {
+			return err
+		}
+		if err := w.Groups.World.Broadcast(comm.Setup, []byte{0}, 0); err != nil {
+			return err
+		}
+		if err := w.Ranks().Together(nil); err != nil {
+			return err
+		}
+	}
+	every := w.CheckpointEvery.Epochs
+	if !s.writes || every == 0 || until/every == since/every {
+		return nil
+	}
+	s.written = true
+	if err := w.Settle(); err != nil {
+		return err
+	}
+	if err := w.Groups.World.SumInts([]int64{0}); err != nil {
+		return err
+	}
+	if w.Offload == setting.RAM {
+		checkpoint.Copies(arrays())
+	} else {
+		checkpoint.Elements(arrays())
+	}
+	return nil
+}

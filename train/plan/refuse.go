@@ -1,0 +1,125 @@
+package plan
+
+import (
+	"fmt"
+
+	"weft/internal/refusal"
+	"weft/parallel/axis"
+	"weft/train/setting"
+)
+
+// Less names what would need less memory, on as many workers.
+func (p *Plan) Less() string {
+	if p.recomputes {
+		return "a smaller model"
+	}
+	return fmt.Sprintf("--recompute %s, a smaller model", setting.RecomputeBlocks)
+}
+
+// Resting is Less, with partitions that take turns before it, where the mesh has none that do.
+func (p *Plan) Resting() string {
+	if p.Stages != nil || p.Rests || p.Turns {
+		return p.Less()
+	}
+	return p.resting("DIR", "on disk") + ", " + p.Less()
+}
+
+// resting names the way in which matrices of partitions that are not at work rest somewhere.
+func (p *Plan) resting(offload, where string) string {
+	return fmt.Sprintf("--partitions %s --offload %s, by which partitions take turns and rest %s", setting.Auto,
+		offload, where)
+}
+
+// Exceeds is that a worker would need more memory than it may have, in bytes.
+type Exceeds struct {
+	error
+	Need, Room int64
+}
+
+func (e Exceeds) Unwrap() error { return e.error }
+
+// Most is the worker that needs most memory, for tensors and the graph, and how much that is.
+func (p *Plan) Most() (worker int, bytes int64) {
+	for i, tensors := range p.PeakTensorBytes {
+		if all := tensors + p.GraphBytes[i]; all > bytes {
+			worker, bytes = i, all
+		}
+	}
+	return worker, bytes
+}
+
+// CheckLimit refuses a plan in which a worker exceeds the limit, and names the one that needs most. What it
+// needs suffices as a limit; 0: none.
+func (p *Plan) CheckLimit(limit setting.Bytes) error {
+	worker, need := p.Most()
+	given := limit
+	if p.Card != nil {
+		limit = setting.Bytes(p.Card.Bytes)
+	}
+	if limit == 0 && p.Card == nil || need <= int64(limit) {
+		return nil
+	}
+	needs := setting.Bytes(need).RoundedUp()
+	if p.Card != nil {
+		at, raise := fmt.Sprintf("--device %s", p.Card.Device), ""
+		if given > 0 && p.Card.Bytes < p.Card.Free {
+			at = fmt.Sprintf("--memory-limit %s", given)
+			if need <= p.Card.Free {
+				all := setting.Bytes(need) * (given / limit) // of the workers on a card
+				raise = fmt.Sprintf("raise the limit to %s, ", all.RoundedUp())
+			}
+		}
+		try := p.Less()
+		if p.halves {
+			try = "--precision bf16, " + try
+		}
+		switch {
+		case p.Rests && !p.Turns:
+			try = "more --chunks"
+		case p.Rests:
+			try = "another number of --partitions"
+		case p.Turns:
+			try = "--offload " + setting.RAM + ", by which matrices rest in the host's memory"
+		case p.Stages == nil:
+			try = p.resting(setting.RAM, "in the host's memory") + ", " + try
+		default:
+			try = fmt.Sprintf("--offload %s and --chunk-order %s, by which matrices rest in the host's memory",
+				setting.RAM, axis.Fixed)
+		}
+		return Exceeds{
+			refusal.Errorf("%s: worker %d would need %s of the card, and may have %s; %stry %s, or "+
+				"--device %s", at, worker, needs, limit.Rounded(), raise, try, setting.CPU), need,
+			int64(limit),
+		}
+	}
+	during, try := "", p.Less()+" or more workers"
+	switch {
+	case p.Rests:
+		during, try = " while a partition is at work", "another number of --partitions"
+	case p.Turns:
+		try = "--offload DIR, by which matrices rest on disk"
+	case p.Stages == nil:
+		try = p.resting("DIR", "on disk") + ", " + try
+	}
+	return Exceeds{refusal.Errorf("--memory-limit %s: worker %d would need %s%s (tensors %s, graph %s); "+
+		"raise the limit to %s, or try %s", limit, worker, needs, during,
+		setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(),
+		needs, try), need, int64(limit)}
+}
+
+// CheckHost refuses a plan of which more rests in a machine's memory than the limit, 0: none; here is as for
+// HostBytes.
+func (p *Plan) CheckHost(limit setting.Bytes, here int) error {
+	if needs := setting.Bytes(p.HostBytes(here)); limit > 0 && needs > limit {
+		messages, less := "", ""
+		if all := p.MessageBytes() + p.WaitingBytes(); all > 0 {
+			messages = fmt.Sprintf(", %d %% of that messages", 100*all/p.HostBytes(0))
+		}
+		if p.DiskBytes() > 0 {
+			less = ", or raise --memory-limit, so that less rests"
+		}
+		return refusal.Errorf("--host-memory-limit %s: %s would rest in the host's memory%s; raise the limit to that%s",
+			limit, needs.RoundedUp(), messages, less)
+	}
+	return nil
+}

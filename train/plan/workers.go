@@ -1,0 +1,199 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/parallel/axis"
+	"weft/parallel/turns"
+	"weft/tensor"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// own plans for the workers of this process, one after the other.
+func (in *Inputs) own(ctx context.Context) ([]Worker, error) {
+	if in.Comm.Size() > 1 {
+		mine, err := in.worker(ctx, in.Comm.Rank())
+		return []Worker{mine}, err
+	}
+	first, err := in.worker(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	by, err := in.represent(&first)
+	if err != nil {
+		return nil, err
+	}
+	planned := 0
+	for number, of := range by {
+		if number == of {
+			planned++
+		}
+	}
+	if steps := planned * first.Counts.Steps(); in.MostSteps > 0 && steps > in.MostSteps {
+		return nil, TooManySteps(steps, in.MostSteps)
+	}
+	workers := make([]Worker, in.Workers)
+	workers[0] = first
+	for number, of := range by {
+		if number == of && number > 0 {
+			if workers[number], err = in.worker(ctx, number); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for number, of := range by {
+		workers[number].Like = of
+	}
+	copyPlanned(workers)
+	in.setLinks(workers)
+	return workers, nil
+}
+
+// setLinks sets what workers that others represent send of embeddings: it depends on their own edges.
+func (in *Inputs) setLinks(workers []Worker) {
+	if !in.Fetches.Known() || in.TakesTurns() {
+		return
+	}
+	for number := range workers {
+		if w := &workers[number]; w.Like != number {
+			sent := in.Fetches.Sent(number)
+			w.Sent.Links, w.Counts.Traffic[comm.Links] = worker.Traffic(sent), sent
+		}
+	}
+}
+
+// TooManySteps refuses a plan of so many steps, where fewer are left.
+func TooManySteps(steps, left int) error {
+	return refusal.Errorf("an epoch has about %d kernel calls and starts and ends of messages, and "+
+		"%d are left of those that are planned for all meshes; take fewer workers or chunks", steps, left)
+}
+
+// worker plans a worker.
+func (in *Inputs) worker(ctx context.Context, number int) (one Worker, err error) {
+	if in.TakesTurns() {
+		one, err = in.inTurns(ctx, number)
+	} else {
+		mem := in.meter()
+		defer mem.Close()
+		if in.Offload != "" {
+			mem.Offload(nil, int64(in.MemoryLimit))
+		}
+		one, err = in.rank(ctx, comm.New(comm.Plan(ctx, number, in.Mesh.Workers()), 0), mem)
+	}
+	if err != nil {
+		return one, cmp.Or(context.Cause(ctx), err) // a message of the plan may say the cause
+	}
+	one.Like = number
+	return one, nil
+}
+
+// meter makes the memory of a worker that plans.
+func (in *Inputs) meter() *tensor.Meter {
+	mem := tensor.NewMeter()
+	mem.Plan()
+	if in.Card != nil {
+		_ = mem.On(nil, in.Card.Bytes) // asks no card for memory
+		mem.LargerMessages(in.Asks.LargerBy)
+		if in.DeviceMessages {
+			mem.DirectMessages()
+		}
+	}
+	return mem
+}
+
+// inTurns plans a worker that holds several ranks.
+//
+// Messages between workers come and go at any time, beside what the plan takes. All may be there at a time.
+// Where matrices rest, and a worker has no room for all, messages rest too: they are in memory while a rank
+// sends one, while a link copies one each way, and while the rank at work receives one or reads others ahead.
+// Small ones stay, unless a schedule says how much is sent in an epoch: the memory of its last one, which is
+// planned, is then enough for all.
+func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
+	all, host, err := in.within(ctx, number, turns.Reserve{})
+	queued, stay, rest := host.Queued()
+	if queued == 0 || err != nil {
+		return all, err
+	}
+	if in.Offload == "" {
+		all.Tensors += queued
+		return all, nil
+	}
+	reserves := []turns.Reserve{{Bytes: queued}}
+	atOnce := 2*(in.Workers-1) + in.Prefetch + 2
+	if less := stay + int64(atOnce)*host.Largest(); less < queued && in.Offload != setting.RAM {
+		reserves = append(reserves, turns.Reserve{Bytes: less, Rests: true})
+	}
+	for _, reserve := range reserves {
+		all, _, err = in.within(ctx, number, reserve)
+		if reserve.Rests {
+			all.DiskBytes += rest
+		}
+		if err != nil || all.Tensors+all.Graph <= int64(in.MemoryLimit) {
+			break
+		}
+	}
+	return all, err
+}
+
+// within plans a worker that holds several ranks, with memory reserved for messages of others where matrices
+// may rest.
+func (in *Inputs) within(ctx context.Context, number int,
+	reserve turns.Reserve,
+) (all Worker, host *comm.Host, err error) {
+	mem := in.meter()
+	holders := in.Holders()
+	defer mem.Close()
+	spool := &turns.Spool{
+		Memory: mem, Reserve: reserve,
+		Small: in.WireSchedule != (axis.WireSchedule{}), Plan: true,
+	}
+	host = comm.PlanHost(number, holders, spool)
+	if in.Offload != "" {
+		spool.Offload(host, nil, nil, int64(in.MemoryLimit))
+	}
+	ranks := make([]Worker, len(holders))
+	err = launch.Hosts([]*comm.Host{host}, 0, func(c *comm.Comm) (err error) {
+		mine := mem.Another()
+		defer mine.Close()
+		if ranks[c.Rank()], err = in.rank(ctx, c, mine); err == nil {
+			c.LocalBarrier() // others may be reading of this one's memory
+		}
+		return err
+	})
+	first := in.First(number)
+	all = ranks[first]
+	for rank, worker := range holders {
+		if worker == number && rank > first {
+			all.add(&ranks[rank])
+		}
+	}
+	all.Reserve = reserve
+	return all, host, err
+}
+
+// add adds a rank that the same worker holds: their memory is that of the worker already.
+func (p *Worker) add(rank *Worker) {
+	p.Tensors, p.Graph = max(p.Tensors, rank.Tensors), max(p.Graph, rank.Graph)
+	p.Sent = worker.SumOf([]worker.Communication{p.Sent, rank.Sent})
+	p.EdgeColumns, p.LayoutBytes = p.EdgeColumns.Plus(rank.EdgeColumns), p.LayoutBytes.Plus(rank.LayoutBytes)
+	p.Bytes = sumOf(p.Bytes, rank.Bytes)
+	p.Checkpoint += rank.Checkpoint
+	p.Counts.add(&rank.Counts)
+	p.Disk = p.Disk.Plus(rank.Disk)
+	p.DiskBytes, p.Messages = max(p.DiskBytes, rank.DiskBytes), max(p.Messages, rank.Messages)
+}
+
+// sumOf returns the sums of two workers' bytes.
+func sumOf(some, more []LayerBytes) []LayerBytes {
+	sum := slices.Clone(some)
+	for k, b := range more {
+		sum[k] = sum[k].Plus(b)
+	}
+	return sum
+}
