@@ -6,10 +6,10 @@
 // with a limit (Offload) moves matrices to a Disk when others need their memory, and back when they are used.
 // One on a device (On) may move them to the host's memory in the same way.
 //
-// Reading order: matrix.go, and meter.go, which makes matrices. memory.go asks the operating system. idle.go
-// and spare.go use released memory again. offload.go says which matrices leave, rest.go moves them, and
-// gather.go reads single rows; disk.go and ram.go are the levels where they rest. common.go is memory that
-// several workers of a machine map.
+// Reading order: matrix.go, and meter.go, which makes matrices. memory.go asks the operating system. idle.go,
+// with spans.go, and spare.go use released memory again. offload.go says which matrices leave, rest.go moves
+// them, and gather.go reads single rows; disk.go and ram.go are the levels where they rest. common.go is
+// memory that several workers of a machine map.
 package tensor
 
 import (
