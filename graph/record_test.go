@@ -100,7 +100,8 @@ func TestSums(t *testing.T) {
 	require.NoError(t, err)
 	sums := Sums(dir)
 	for _, name := range files {
-		if sum, err := regular.SHA256(filepath.Join(dir, name), func(int) {}); err != nil || sums[name] != sum {
+		sum, err := regular.SHA256(filepath.Join(dir, name), func(int) {})
+		if err != nil || sums[name] != sum {
 			t.Errorf("%s: recorded %q, is %q, %v", name, sums[name], sum, err)
 		}
 	}

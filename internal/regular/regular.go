@@ -76,8 +76,8 @@ func ReadFile(path string) ([]byte, error) {
 	return content.Bytes(), err
 }
 
-// SHA256 returns the checksum of the regular file of that name, in hexadecimal. It calls tell with each number
-// of bytes that it has read.
+// SHA256 returns the checksum of the regular file of that name, in hexadecimal. It calls tell with each
+// number of bytes that it has read.
 func SHA256(path string, tell func(bytes int)) (string, error) {
 	f, _, err := Open(path)
 	if err != nil {
