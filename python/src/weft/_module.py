@@ -29,6 +29,14 @@ def is_module(model: Any) -> bool:
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
+def uncompiled(model: Any) -> Any:
+    """The module whose forward a function runs: torch.compile makes one of a module that it has compiled before. Another
+    model is what it was."""
+    of = None if is_module(model) else getattr(model, "_torchdynamo_orig_callable", None)
+    module: Any = getattr(of, "__self__", None)
+    return module if is_module(module) and of == module.forward else model
+
+
 def name_of(model: Any) -> str:
     """The name of a model, of its class, or of the function that makes it."""
     if is_module(model):
@@ -100,7 +108,7 @@ def in_place(
         name: of the files and of the model; "": that of its class.
         counts: of the graph; None: they are asked for where they are needed.
     """
-    module: Any = settings.get("model")
+    module: Any = uncompiled(settings.get("model"))
     optimizer: Any = settings.get("optimizer")
     scheduler: Any = settings.get("scheduler")
     if scheduler is not None and optimizer is None:

@@ -17,11 +17,13 @@ from ._divided import Divided
 from ._errors import Refused
 from ._graph import Data
 from ._inputs import Reads
+from ._module import uncompiled
 from ._pass import NOT_EXPORTED, passed
 
 
 def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
     """The net of a module on a graph."""
+    module = uncompiled(module)
     if isinstance(module, Net) or not isinstance(module, nn.Module):
         raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
     divided = Divided(module, data, settings)

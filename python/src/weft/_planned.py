@@ -36,6 +36,7 @@ def planned(
     differentiable = _names("gradients", gradients, [name for name in _NAMES if name != "edges"])
     names = _names("inputs", inputs, _NAMES) | differentiable
     columns: dict[tuple[str, int], int] = {}  # of what calls of the net have given, as the graph has none
+    module = _module.uncompiled(module)
     if isinstance(module, Net):
         net = module._divided
         columns = {(one.of, one.type): one.features for _, reads in net.models for one in reads.lacking}

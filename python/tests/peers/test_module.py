@@ -251,6 +251,10 @@ def test_compiled(arrays, graph):
         run = weft.train(graph, model=module, loss=torch.compile(lambda z, y: F.cross_entropy(z, y)), **BRIEF)
         np.testing.assert_allclose(run.history["loss"], expected, rtol=1e-5)
         assert list(run.module().state_dict()) == list(module.state_dict())
+    twice = torch.compile(torch.compile(made()))  # a function, which has no state_dict
+    assert not isinstance(twice, nn.Module)
+    run = weft.train(graph, model=twice, **BRIEF)
+    np.testing.assert_allclose(run.history["loss"], expected, rtol=1e-5)
 
 
 class OfCounts(nn.Module):
