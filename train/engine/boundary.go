@@ -69,12 +69,28 @@ func inFloat32(output *autograd.Var) *autograd.Var {
 	return z
 }
 
-// result returns the state after the stage. The last stage's output is Float32.
+// result returns the state after the stage, as it is sent. The last stage's output is Float32.
 func (p *Pipeline) result(out gnn.State) gnn.State {
-	if !p.last() {
-		return out
+	if p.last() {
+		return gnn.StateOf(inFloat32(out.Output()))
 	}
-	return gnn.StateOf(inFloat32(out.Output()))
+	for k, v := range out.Rows {
+		out.Rows[k] = stored(v)
+	}
+	out.H0 = stored(out.H0)
+	return out
+}
+
+// stored returns a value in the type of those that are sent: sums of features of edges are Float32.
+func stored(v *autograd.Var) *autograd.Var {
+	if v == nil {
+		return nil
+	}
+	z := autograd.Stored(v)
+	if z != v {
+		v.Drop()
+	}
+	return z
 }
 
 // begin returns the input of the stage's first block. A tape owns the matrices that came, unless the pass is

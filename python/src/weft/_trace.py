@@ -210,7 +210,7 @@ def _tensors(
     sizes: dict[str, int] = {}
     parameters = dict(module.named_parameters())
     for n, (name, count) in enumerate(schema.vertices.items()):
-        least = min(count or _VERTICES, 1_000_000) + 101 * n
+        least = max(2, min(count or _VERTICES, 1_000_000)) + 101 * n  # PyTorch takes a size of 1 for a fixed one
         sizes[name] = v = next(v for v in itertools.count(least) if v not in sizes.values())
         if schema.features[name]:
             given[Given("x", name)] = torch.zeros(v, schema.features[name], dtype=dtype)
