@@ -208,6 +208,31 @@ def test_as_pytorch(loop: Any, name: str, mesh: str) -> None:
     assert_alike(module, exact)
 
 
+@pytest.mark.parametrize("mesh", ["graph=2", "tensor=2", "pipeline=2"])
+def test_bfloat16(mesh: str) -> None:
+    """Features of edges in bfloat16, of which self loops have a mean for each vertex."""
+    module = made("featured", MODULES)
+    exact, kept = copy.deepcopy(module).double(), torch.arange(E) % 3 > 0
+    ours, theirs = ATTR.clone().requires_grad_(), ATTR.double().requires_grad_()
+    out = weft.compile(module, GRAPHS["plain"], parallel=mesh, precision="bf16")(edge_attr=ours, edges=kept)
+    expected = exact(X.double(), ENDS[:, kept], theirs[kept])
+    out.pow(2).sum().backward(), expected.pow(2).sum().backward()
+    for a, b in ((out, expected), (ours.grad, theirs.grad)):
+        assert float((a - b).norm()) < 0.03 * float(b.norm())
+
+
+@pytest.mark.parametrize("vertices", [1, 6])
+def test_no_edges(vertices: int) -> None:
+    """A graph may have no edges, and one vertex."""
+    none, x = torch.zeros(2, 0, dtype=torch.long), X[:vertices]
+    graph, kept = weft.Graph(edge_index=none, x=x), torch.zeros(0, dtype=torch.bool)
+    gives = {"gcn": {}, "weighted": {"edge_weight": torch.zeros(0)}, "featured": {"edge_attr": torch.zeros(0, 2)}}
+    for name, given in gives.items():
+        module = made(name, MODULES)
+        out = weft.compile(module, graph)(edges=kept, **given)
+        assert torch.allclose(out, module(x, none, *given.values()), atol=1e-5)
+
+
 def test_orders() -> None:
     """Edges have the order of edge_index, of a matrix, and of a store; after other changes they are refused."""
     module = made("gcn", MODULES).eval()

@@ -759,16 +759,26 @@ def test_memory_limit() -> None:
         net()
 
 
-def test_frozen_layers_divide_nothing() -> None:
-    """Models of a net have one divided graph, and the last one closes it."""
-    module, said = made("batch"), _calls.program().said
-    net = weft.compile(module, weft.Graph(edge_index=ENDS, x=X), parallel="graph=2")
+def test_frozen_layers_divide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of a net and of its copies are opened with the number of one divided graph, which others do not have."""
+    numbers, ask = list[int](), _calls.Program._ask
+
+    def noted(self: _calls.Program, asks: str, *args: Any, **fields: Any) -> Any:
+        if asks == "open":
+            numbers.append(fields["divided"])
+        return ask(self, asks, *args, **fields)
+
+    module = made("batch")
+    weft.compile(module, GRAPHS["plain"])()  # it is compared with PyTorch
+    monkeypatch.setattr(_calls.Program, "_ask", noted)
+    net = weft.compile(module, GRAPHS["plain"], parallel="graph=2")
     for frozen in (False, True, False, True):
-        module.norm.train(not frozen)
-        assert net().shape == (V, 8)
-    assert len(net._divided.models) == 2
-    net.messages()  # by then the program has said what it had to say
-    assert sum(f"{net._divided.argument}: dividing it into 2" in line for line in list(said)) == 1
+        for of in (net, copy.deepcopy(net)):
+            of.module.norm.train(not frozen)
+            assert of().shape == (V, 8)
+    weft.compile(module, GRAPHS["plain"], parallel="graph=2")
+    shared, other = numbers[0], numbers[-1]
+    assert numbers.count(shared) == 2 and other not in (0, shared), "for both sets of layers"
 
 
 def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
