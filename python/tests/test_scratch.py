@@ -130,3 +130,24 @@ def test_lock_goes_at_last(monkeypatch, tmp_path):
     monkeypatch.setattr(_scratch.shutil, "rmtree", see)
     made.close()
     assert {name for name, _ in removed[:-1]} == {"a", "z"} and removed[-1] == (made.path.name, ["lock"])
+
+
+def test_without_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of a Python that was killed before it had the lock is removed, and one that is being made stays;
+    an interrupt leaves none."""
+    old, new = (tmp_path / f"weft-{os.getuid()}-{name}" for name in ("abcdefgh", "bcdefghi"))
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / ".lock").touch()
+    os.utime(old, (1, 1))
+    _scratch._sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [new]
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_scratch, "_root", lambda size: tmp_path)
+    monkeypatch.setattr(_scratch.fcntl, "flock", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _scratch.Scratch()
+    assert list(tmp_path.iterdir()) == [new]

@@ -132,19 +132,20 @@ class Program:
 
     # -- what is asked of it, and what comes from it
 
-    def ask(self, ask: str, says: str = "", **fields: Any) -> dict[str, Any]:
+    def ask(self, ask: str, says: str = "", keeps: Any = None, **fields: Any) -> dict[str, Any]:
         """The answer to a request, after the passes and models are dropped that nobody has any more.
 
         Args:
             ask, fields: the request.
             says: what it does, where that may take long: it is shown.
+            keeps: what stays until it is done, after an interrupt, too.
 
         Raises:
             Refused, Failed: as the program says, or as it has ended.
             KeyboardInterrupt: the answer comes later, and nobody reads it.
         """
 
-        def asked() -> dict[str, Any]:
+        def asked(_: Any = keeps) -> dict[str, Any]:
             self._close_models()
             return self._ask(ask, **fields)
 

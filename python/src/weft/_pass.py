@@ -219,7 +219,8 @@ class _Call:
             if memory is not None
         ]
         fields |= {"pass": self.number, **self.fields}
-        return self.model.ask_pass(ask, values=values.number, inputs=given, output=output.number, **fields)
+        numbers = {"values": values.number, "inputs": given, "output": output.number}
+        return self.model.ask_pass(ask, keeps=(self, values, inputs, output), **numbers, **fields)
 
 
 def _write_back(

@@ -10,12 +10,14 @@ import platform
 import re
 import shutil
 import tempfile
+import time
 import weakref
 from pathlib import Path
 
 _PREFIX = "weft-"
 _LOCK = "lock"
 _SHARED = Path("/dev/shm")
+_MAKING = 3600.0  # seconds in which a folder is made or removed
 
 
 # A folder of a Scratch, of any process.
@@ -69,16 +71,23 @@ class Scratch:
         #: Objects that live as long as this.
         self.kept: list[object] = []
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-", dir=root))
-        begun = self.path / ".lock"
-        held = os.open(begun, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        begun.rename(self.path / _LOCK)  # so that nobody finds it free
-        self.close = weakref.finalize(self, _remove, self.path, held, os.getpid())
+        try:
+            begun = self.path / ".lock"
+            held = os.open(begun, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            begun.rename(self.path / _LOCK)  # so that nobody finds it free
+            self.close = weakref.finalize(self, _remove, self.path, held, os.getpid())
+        except BaseException:  # as an interrupt: nobody else would remove it soon
+            _clear(self.path)
+            raise
 
 
 def _remove(path: Path, held: int, owner: int) -> None:
-    if os.getpid() == owner:  # a forked process has the object, too
+    if os.getpid() != owner:  # a forked process has the object, too
+        return
+    try:
         _clear(path)
+    finally:  # if an interrupt ends it, the next one to make a folder finds it free
         os.close(held)
 
 
@@ -148,8 +157,11 @@ def _sweep(root: Path) -> None:
     for path in root.glob(f"{_PREFIX}{os.getuid()}-*"):
         try:
             held = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            continue  # it is being made, or removed
+        except OSError:  # it is being made or removed, unless that took so long that its Python was killed
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < time.time() - _MAKING:
+                    _clear(path)
+            continue
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _clear(path)

@@ -909,6 +909,30 @@ def test_interrupts(mesh: str) -> None:
     assert came
 
 
+def test_interrupt_of_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that is interrupted before the program is asked for it does not live on."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    graph, module, main, unwound = GRAPHS["plain"], made("gcn"), threading.get_ident(), threading.Event()
+    one = weft.plan(graph, model=module, gradients="x")
+    limit = one["peak_tensor_bytes"][0] + one["graph_bytes"][0]
+    net, quick = weft.compile(module, graph, memory_limit=f"{limit}B", recompute="none"), _calls.Program._ask
+    interrupts = [signal.SIGINT]
+
+    def later(self: _calls.Program, ask: str, *args: Any, **keywords: Any) -> Any:
+        if ask == "forward" and interrupts:
+            signal.pthread_kill(main, interrupts.pop())
+            assert unwound.wait(60)
+        return quick(self, ask, *args, **keywords)
+
+    monkeypatch.setattr(_calls.Program, "_ask", later)
+    with contextlib.suppress(KeyboardInterrupt):
+        net(X)
+    gc.collect()
+    unwound.set()
+    assert not interrupts
+    net(X).sum().backward()  # which has no room beside another
+
+
 def test_kills() -> None:
     """A program that is killed is said, and the next compile works."""
     module = made("gcn")
