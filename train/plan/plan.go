@@ -47,6 +47,7 @@ type Plan struct {
 
 	recomputes bool // values computed again are among what was planned
 	halves     bool // values of vertices would take half as much in bfloat16
+	loop       bool // of passes: nobody chooses their partitions
 }
 
 // Worker is the plan of one worker. The numbers of the graph are its partition's.
@@ -172,7 +173,7 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 		return Plan{}, err
 	}
 	p.Turns, p.Rests, p.Card, p.OnCPU = in.TakesTurns(), in.Offload != "", in.Card, worker.OnCPU{}
-	p.halves = in.Storage != tensor.BFloat16
+	p.halves, p.loop = in.Storage != tensor.BFloat16, in.Loop != nil
 	p.AtMost = p.Turns && in.Workers > 1 && in.Task == task.Link && !in.Fetches.Known()
 	if p.Rests {
 		if p.Card != nil {

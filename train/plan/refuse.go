@@ -26,7 +26,11 @@ func (p *Plan) Resting() string {
 
 // resting names the way in which matrices of partitions that are not at work rest somewhere.
 func (p *Plan) resting(offload, where string) string {
-	return fmt.Sprintf("--partitions %s --offload %s, by which partitions take turns and rest %s", setting.Auto,
+	partitions := setting.Auto
+	if p.loop {
+		partitions = "8"
+	}
+	return fmt.Sprintf("--partitions %s --offload %s, by which partitions take turns and rest %s", partitions,
 		offload, where)
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/planning"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
@@ -242,6 +243,7 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	absent := r.absent()
 	passes, err := opened.Job.Passes(ctx, absent...)
 	if err != nil {
+		err = s.wayOut(ctx, opened, absent, err)
 		s.leave(opened)
 		return a, err
 	}
@@ -250,6 +252,32 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	a = answer{Warnings: warnings, Types: passes.Types}
 	m.describe(&a)
 	return a, nil
+}
+
+// wayOut adds to the refusal of passes that have no room the partitions with which one has, if there are
+// such, and they are found soon.
+func (s *server) wayOut(ctx context.Context, of *divided, absent []train.Lacking, refused error) error {
+	const mostEdges, mostTurns = 20_000_000, 16
+	job, err := *of.Job, error(nil)
+	if job.Graph == nil {
+		job.Graph, err = of.Graph()
+	}
+	settings, unresolved := job.Options.Resolve()
+	if !errors.As(refused, new(plan.Exceeds)) || errors.Join(err, unresolved) != nil ||
+		job.Graph.Edges() > mostEdges {
+		return refused
+	}
+	wanted := planning.Wanted{
+		Job: &job, Settings: settings, Plan: func(ctx context.Context, j *train.Job) (plan.Plan, error) {
+			return j.PlanPass(ctx, absent...)
+		},
+	}
+	fit, err := planning.Fitting(ctx, wanted, settings.MemoryLimit, cmp.Or(settings.Offload, "DIR"), mostTurns,
+		ui.NewStages(s.show))
+	if fit == nil || err != nil { // the refusal is right without
+		return refused
+	}
+	return refusal.Errorf("%w; %s fits, with %s for a worker", refused, fit.Flags(), fit.Memory())
 }
 
 // absent is what all passes are given, as the graph has none.

@@ -27,19 +27,26 @@ type Fit struct {
 // MostTurns is how many partitions of a worker Fitting tries at most.
 const MostTurns = 64
 
+// Wanted is what is to fit: a job on its whole graph, with its settings and the plan of it, nil: of a run.
+type Wanted struct {
+	Job      *train.Job
+	Settings *setting.Resolved
+	Plan     func(context.Context, *train.Job) (plan.Plan, error)
+}
+
 // Fitting finds the fewest partitions that take turns, up to most of a worker, with which a run has room in
 // memory: by plans of the whole graph of job, in partitions that nobody keeps, within 95 % of the memory, as
 // other partitions may differ. Matrices rest in the host's memory below a card, else in folder. On the CPU
 // limit is what a worker may have. It returns nil if none fits, or where partitions do not take turns.
-func Fitting(ctx context.Context, job *train.Job, s *setting.Resolved, limit setting.Bytes, folder string,
-	most int, shown *ui.Stages,
+func Fitting(ctx context.Context, of Wanted, limit setting.Bytes, folder string, most int, shown *ui.Stages,
 ) (*Fit, error) {
+	job, s := of.Job, of.Settings
 	if s.Mesh.Stages > 1 {
 		return nil, nil
 	}
 	const spared = 20 // a twentieth of the memory
-	of := *job
-	of.Parts, of.Comm, of.Machines = nil, nil, nil
+	alone := *job
+	alone.Parts, alone.Comm, alone.Machines = nil, nil, nil
 	o := s.Options
 	if o.Partition == setting.Defaults().Partition {
 		o.Partition = partition.Stream
@@ -51,14 +58,14 @@ func Fitting(ctx context.Context, job *train.Job, s *setting.Resolved, limit set
 	if job.Card != nil {
 		card := *job.Card
 		card.Bytes -= card.Bytes / spared
-		of.Card = &card
+		alone.Card = &card
 	}
 	defer shown.Erase()
 	before := int64(math.MaxInt64)
 	for turns := 2; turns <= most; turns *= 2 {
 		o.Partitions = setting.Partitions(turns * s.Workers / s.Mesh.Slices)
 		shown.Show(fmt.Sprintf("planning the run in %v partitions that take turns", o.Partitions), 0, 0)
-		fit, err := fits(ctx, of, o)
+		fit, err := of.fits(ctx, alone, o)
 		switch {
 		case err == nil:
 			with := s.Options
@@ -90,8 +97,8 @@ func inVain(before int64, now plan.Exceeds) bool {
 	return before < math.MaxInt64 && now.Need-2*(before-now.Need) > now.Room
 }
 
-// fits plans a job with some options. It refuses those that memory has no room for.
-func fits(ctx context.Context, job train.Job, o setting.Options) (*Fit, error) {
+// fits plans a job with some options, in place of the one that is wanted. It refuses those that memory has no room for.
+func (w *Wanted) fits(ctx context.Context, job train.Job, o setting.Options) (*Fit, error) {
 	r, err := o.Resolve()
 	if err != nil {
 		return nil, err
@@ -104,7 +111,12 @@ func fits(ctx context.Context, job train.Job, o setting.Options) (*Fit, error) {
 	if err := session.DivideOnce(ctx, r, &job, job.Validate); err != nil {
 		return nil, err
 	}
-	p, err := job.PlanWith(ctx, plan.Asks{})
+	var p plan.Plan
+	if w.Plan != nil {
+		p, err = w.Plan(ctx, &job)
+	} else {
+		p, err = job.PlanWith(ctx, plan.Asks{})
+	}
 	if err != nil {
 		return nil, err
 	}
