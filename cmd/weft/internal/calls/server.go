@@ -272,8 +272,8 @@ func (s *server) wayOut(ctx context.Context, of *divided, absent []train.Lacking
 			return j.PlanPass(ctx, absent...)
 		},
 	}
-	fit, err := planning.Fitting(ctx, wanted, settings.MemoryLimit, cmp.Or(settings.Offload, "DIR"), mostTurns,
-		ui.NewStages(s.show))
+	folder := cmp.Or(settings.Offload, "DIR")
+	fit, err := planning.Fitting(ctx, wanted, settings.MemoryLimit, folder, mostTurns, ui.NewStages(s.show))
 	if fit == nil || err != nil { // the refusal is right without
 		return refused
 	}

@@ -97,7 +97,7 @@ func inVain(before int64, now plan.Exceeds) bool {
 	return before < math.MaxInt64 && now.Need-2*(before-now.Need) > now.Room
 }
 
-// fits plans a job with some options, in place of the one that is wanted. It refuses those that memory has no room for.
+// fits plans a job with some options. It refuses those that memory has no room for.
 func (w *Wanted) fits(ctx context.Context, job train.Job, o setting.Options) (*Fit, error) {
 	r, err := o.Resolve()
 	if err != nil {

@@ -123,8 +123,9 @@ func fitting(cmd *cobra.Command, job *train.Job, s *setting.Resolved, made *plan
 ) (*planning.Fit, error) {
 	of := *job
 	of.Card = made.Card
-	return planning.Fitting(cmd.Context(), planning.Wanted{Job: &of, Settings: s}, limitOf(s, job.LocalWorkers),
-		folder, most, ui.NewStages(ui.BesideResults(cmd)))
+	wanted := planning.Wanted{Job: &of, Settings: s}
+	return planning.Fitting(cmd.Context(), wanted, limitOf(s, job.LocalWorkers), folder, most,
+		ui.NewStages(ui.BesideResults(cmd)))
 }
 
 // mostEdges are so many that the streamed partitions which wayOut makes take seconds.
