@@ -21,7 +21,7 @@ from processes import python
 from processes import weft as command
 
 import weft
-from weft import _graph, _program, _train
+from weft import _graph, _program, _progress, _train
 
 CARD = Path(__file__).parents[2] / "bin" / "libcuda-on-cpu.so"
 
@@ -626,7 +626,7 @@ def alive(pid):
 def bars(monkeypatch):
     """What bars of tqdm have shown, by a stand-in for it, on a terminal."""
     shown = []
-    monkeypatch.setattr(_train, "_is_watched", lambda: True)
+    monkeypatch.setattr(_progress, "is_watched", lambda: True)
 
     class Bar:
         def __init__(self, total, initial, unit, desc):
@@ -653,11 +653,11 @@ def test_no_progress_in_a_file(monkeypatch):
     notebook = type("OutStream", (), {"isatty": lambda self: False, "__module__": "ipykernel.iostream"})
     for stream, shows in ((silent, False), (notebook, True)):
         monkeypatch.setattr(_train.sys, "stderr", stream())
-        assert _train._is_watched() == shows
+        assert _progress.is_watched() == shows
 
 
 def test_no_bar_where_nobody_watches(graph, bars, monkeypatch):
-    monkeypatch.setattr(_train, "_is_watched", lambda: False)
+    monkeypatch.setattr(_progress, "is_watched", lambda: False)
     train(graph, epochs=1, progress=True)
     assert bars == []
 

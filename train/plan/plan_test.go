@@ -34,6 +34,11 @@ func TestLimit(t *testing.T) {
 			t.Errorf("%v, want the limit that suffices", err)
 		}
 	}
+	p.loop = true
+	const of = "raise the limit to 110 B, or try more --partitions with --offload DIR, by which partitions take turns"
+	if err := p.CheckLimit(1); !strings.Contains(fmt.Sprint(err), of) {
+		t.Errorf("%v, want no number of partitions, which may not fit", err)
+	}
 	assert.Equal(t, 110, most([]Worker{{Tensors: 100, Graph: 7}, {Tensors: 60, Graph: 50}}),
 		"the worker that needs most takes")
 }

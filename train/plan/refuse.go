@@ -26,12 +26,11 @@ func (p *Plan) Resting() string {
 
 // resting names the way in which matrices of partitions that are not at work rest somewhere.
 func (p *Plan) resting(offload, where string) string {
-	partitions := setting.Auto
+	flags := fmt.Sprintf("--partitions %s --offload %s", setting.Auto, offload)
 	if p.loop {
-		partitions = "8"
+		flags = "more --partitions with --offload " + offload
 	}
-	return fmt.Sprintf("--partitions %s --offload %s, by which partitions take turns and rest %s", partitions,
-		offload, where)
+	return fmt.Sprintf("%s, by which partitions take turns and rest %s", flags, where)
 }
 
 // Exceeds is that a worker would need more memory than it may have, in bytes.

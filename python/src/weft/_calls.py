@@ -15,7 +15,6 @@ import os
 import queue
 import socket
 import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -25,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _program
+from . import _program, _progress
 from ._arrays import Array
 from ._errors import Failed, Refused, in_words_of_python
 
@@ -36,9 +35,6 @@ VERSION = 4  # of the protocol
 _IDLE = 64  # lendings of shared memory after which a piece that nobody has used is given back
 
 _LEAVE = 5.0  # seconds in which the program ends when Python does
-
-_SILENT = 4.5  # seconds after which a request that may take long says how far it is, and says it again
-
 
 if TYPE_CHECKING:
     _Reply = queue.SimpleQueue[tuple[Any, Exception | None]]
@@ -122,13 +118,13 @@ class Program:
         self.news.clear()
         while True:
             try:
-                return reply.get(timeout=_SILENT)
+                return reply.get(timeout=_progress.SILENT)
             except queue.Empty:
                 lines = []
                 while self.news:
                     lines.append(self.news.popleft())
-                for line in lines or [f"{says}, {time.monotonic() - begun:.0f} s"]:
-                    print(f"weft: {line.removeprefix('weft: ')}", file=sys.stderr, flush=True)
+                for line in lines or [_progress.since(says, begun)]:
+                    _progress.show(line)
 
     # -- what is asked of it, and what comes from it
 

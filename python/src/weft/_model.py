@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_unflatten
 
-from . import _calls, _module, _watch, _weights
+from . import _calls, _module, _progress, _watch, _weights
 from ._compare import compare
 from ._copies import copied
 from ._errors import Refused
@@ -59,7 +59,13 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
     for other, of in known:
         if other == key:
             return of
-    outputs = Outputs(frozen)
+    with _progress.shown(f"reading {type(module).__name__}"):
+        found = _traced(module, schema, Outputs(frozen))
+    known[:] = [*known[-3:], (key, found)]
+    return found
+
+
+def _traced(module: nn.Module, schema: Schema, outputs: Outputs) -> Traced:
     with _watch.generators():
         own = copied(module).cpu()
         for p in own.parameters():
@@ -68,7 +74,6 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
     _refuse_repeated(program)
     found = Traced(program, outputs, compare(own, schema, program, outputs, inferred))
     _calls.program().give_back()  # what the comparison took
-    known[:] = [*known[-3:], (key, found)]
     return found
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _program, _weights
+from . import _program, _progress, _weights
 from ._errors import Refused, reading
 from ._scratch import Scratch
 
@@ -98,6 +98,7 @@ def in_place(
     scratch: Scratch,
     name: str = "",
     counts: Mapping[str, Any] | None = None,
+    progress: bool = True,
 ) -> tuple[dict[str, Any], torch.nn.Module | None]:
     """The settings, with a program and its initial values in the place of a module; and the module, if there is one.
 
@@ -107,6 +108,7 @@ def in_place(
         scratch: where the files go.
         name: of the files and of the model; "": that of its class.
         counts: of the graph; None: they are asked for where they are needed.
+        progress: whether what takes long says so, in a notebook or on a terminal.
     """
     module: Any = uncompiled(settings.get("model"))
     optimizer: Any = settings.get("optimizer")
@@ -128,7 +130,7 @@ def in_place(
         return dict(settings) | _of_loss(settings, counts, None, scratch), None
     if find_spec("torch.export") is None:
         raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks: install PyTorch 2.6 to 2.15")
-    with as_written():
+    with as_written(), _progress.shown(f"reading {name_of(module)}", progress and _progress.is_watched()):
         return _traced(module, optimizer, settings, counts, scratch, name)
 
 

@@ -13,7 +13,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, overload
 
-from . import _compile, _module, _program, _weights
+from . import _compile, _module, _program, _progress, _weights
 from ._arrays import array
 from ._errors import Interrupted, Refused, reading
 from ._graph import Data, Graph, argument, graph_of
@@ -80,7 +80,8 @@ def train(
             anew, for as long as its run lives: for several calls make one ``graph = weft.Graph.of(data)``.
             None: that of the run that is continued, unless it was in memory.
         out: directory of the run, new or empty; None: a new folder under ``runs/``.
-        progress: whether tqdm shows the epochs in a notebook, or where standard error is a terminal.
+        progress: whether tqdm shows the epochs in a notebook, or where standard error is a terminal, and lines
+            say there that a module is read, if that takes long.
         callbacks: functions that are called with each epoch, a dict with ``epoch``, ``loss``, ``lr``,
             ``seconds`` and, if evaluated, ``train``, ``val``, ``test`` and ``val_loss``. The run waits for
             them. One that returns True, also as NumPy and PyTorch have it, ends the run after the next epoch,
@@ -122,7 +123,7 @@ def train(
     resumed = _resumed(out, resume, settings)
     scratch = Scratch()
     try:
-        graph, arguments, model = _arguments("train", data, settings, scratch, out, resumed)
+        graph, arguments, model = _arguments("train", data, settings, scratch, out, resumed, progress)
         arguments.append("--json")
         text = _followed(arguments, _Bar(progress, settings, resumed), calls)
         results = json.loads(text.splitlines()[-1])
@@ -197,6 +198,7 @@ def _arguments(
     scratch: Scratch,
     out: Any = None,
     resumed: Any = None,
+    progress: bool = True,
 ) -> tuple[Graph | None, list[str], Any]:
     """The graph in memory, if it is one, the command's arguments, and the module that is trained, if it is one."""
     arguments, graph = [command], None
@@ -209,7 +211,8 @@ def _arguments(
             )
         arguments.append(argument(data, graph))
         scratch.kept.append(graph)
-    settings, module = _module.in_place(settings, arguments[1] if len(arguments) > 1 else None, scratch)
+    given = arguments[1] if len(arguments) > 1 else None
+    settings, module = _module.in_place(settings, given, scratch, progress=progress)
     if out is not None and not (continues and os.path.realpath(out) == os.path.realpath(resumed)):
         arguments.append(_program.flag("out", out))
     if resumed is not None:
@@ -263,11 +266,6 @@ def _value(name: str, value: Any, scratch: Scratch) -> Any:
     return _program.listed(value)
 
 
-def _is_watched() -> bool:
-    """Whether standard error is a terminal or a notebook, and no file."""
-    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
-
-
 class _Bar:
     """The epochs on a bar of tqdm, if it is there and wanted. It is shown with the first epoch.
 
@@ -304,7 +302,7 @@ class _Bar:
 
     def begin(self, done: int) -> None:
         """Shows the bar of a run that continues after so many epochs, unless its text would go to a file."""
-        if not _is_watched():
+        if not _progress.is_watched():
             self.wanted = False
             return
         try:
@@ -541,11 +539,13 @@ def sweep(
         counts = _module.counts_of(base, given) if ask else {}
         if made_of and all(map(callable, made_of)):  # each has its own
             base = {name: value for name, value in base.items() if name != "regularization"}
-        file["settings"], model = _module.in_place(base, given, scratch, counts=counts)
+        file["settings"], model = _module.in_place(base, given, scratch, counts=counts, progress=progress)
         for k, value in enumerate(lists.get("model", ())):
             if callable(value):
                 name = f"{_module.name_of(value)}-{k + 1}"
-                made, modules[name] = _module.in_place(own | {"model": value}, given, scratch, name, counts)
+                made, modules[name] = _module.in_place(
+                    own | {"model": value}, given, scratch, name, counts, progress
+                )
                 lists["model"][k] = {
                     setting.replace("_", "-"): _written(_value(setting, of, scratch))
                     for setting, of in made.items()

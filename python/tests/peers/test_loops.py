@@ -32,7 +32,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GATConv, GCNConv, GINConv, MessagePassing, SAGEConv
 
 import weft
-from weft import _calls
+from weft import _calls, _model, _module, _progress
 
 V, E, WIDTH, CLASSES = 90, 500, 8, 3
 
@@ -797,6 +797,10 @@ def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
             assert came.wait(60)
         return quick(self, ask, *args, **keywords)
 
+    def slowly(*_: Any) -> Any:
+        assert came.wait(60)
+        raise weft.Refused("it was read")
+
     lines: list[str] = []
     came, quick = threading.Event(), _calls.Program._ask
     late: dict[str, list[str]] = {}
@@ -813,14 +817,40 @@ def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     graph = GRAPHS["plain"]
-    monkeypatch.setattr(_calls, "_SILENT", 1e6)
+    monkeypatch.setattr(_progress, "SILENT", 1e6)
     shown_by(lambda: weft.compile(made("gcn"), graph)(), "")
-    monkeypatch.setattr(_calls, "_SILENT", 1e-3)
+    monkeypatch.setattr(_progress, "SILENT", 1e-3)
     shown_by(lambda: weft.compile(made("gcn"), graph), "weft: a of b done\n", open=["weft: a of b done"])
     net = shown_by(lambda: weft.compile(made("gcn"), graph), "weft: opening the graph, 0 s\n", open=[])
     shown_by(net, "weft: the first pass, 0 s\n", forward=[])
     shown_by(net, "")
     shown_by(lambda: weft.plan(graph, model=net), "weft: planning, 0 s\n", plan=[])
+    monkeypatch.setattr(_model, "_traced", slowly)
+    other = functools.partial(weft.compile, copy.deepcopy(made("gcn")), graph)
+    shown_by(lambda: refused(weft.Refused, "it was read", other), "weft: reading Two, 0 s\n")
+
+
+def test_progress_of_a_training(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """That a module is read is shown on a terminal, and not with progress=False."""
+    graph, begun, asked = weft.Graph(edge_index=ENDS, x=X, y=Y), threading.Event(), list[str]()
+
+    def slowly(*_: Any) -> Any:
+        if asked:
+            assert begun.wait(60)
+        raise weft.Refused("it was read")
+
+    show = _progress.show
+    monkeypatch.setattr(_progress, "show", lambda line: (show(line), begun.set()))
+    monkeypatch.setattr(_progress, "SILENT", 0)
+    monkeypatch.setattr(_module, "_traced", slowly)
+    for terminal, progress in ((True, False), (False, True), (True, True)):
+        monkeypatch.setattr(_progress, "is_watched", lambda of=terminal: of)
+        asked += ["a line"] * (terminal and progress)
+        for call in (weft.train, functools.partial(weft.sweep, grid={"lr": [0.1]})):
+            begun.clear()
+            one = functools.partial(call, graph, model=made("gcn"), progress=progress)
+            refused(weft.Refused, "it was read", one)
+            assert ("weft: reading Two, 0 s\n" in capsys.readouterr().err) == bool(asked)
 
 
 def refused(kind: type[BaseException], text: str, call: Any) -> None:
