@@ -325,7 +325,7 @@ def test_planned(name: str, graph: str) -> None:
         a, b = (net(X, **given) for _ in range(2))
         (a.sum() + b.pow(2).sum()).backward()
 
-    module, mesh = made(name), {"parallel": "graph=2", "recompute": "none"}
+    module, mesh = made(name, MODULES), {"parallel": "graph=2", "recompute": "none"}
     net = weft.compile(module, GRAPHS[graph], **mesh)
     step(net)  # which says how many features the edges have
     planned = weft.plan(GRAPHS[graph], model=net, passes=2, inputs=["x", "edges"], gradients=of)
@@ -343,7 +343,7 @@ def test_planned(name: str, graph: str) -> None:
 
 
 def test_not_planned() -> None:
-    plain = weft.compile(made("gcn"), GRAPHS["plain"])
+    plain = weft.compile(made("gcn", MODULES), GRAPHS["plain"])
     for asked, why in (
         ({"inputs": "y"}, "inputs: 'y' is none: there are x, edges, edge_weight, edge_attr"),
         ({"gradients": ["x", "edges"]}, "gradients: 'edges' is none: there are x, edge_weight, edge_attr"),

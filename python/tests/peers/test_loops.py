@@ -13,6 +13,7 @@ import io
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -757,6 +758,23 @@ def test_memory_limit() -> None:
         del second
     with torch.no_grad():
         net()
+
+
+def test_memory_that_fits() -> None:
+    """A refusal names the partitions with which a pass was found to fit, and no number where none was."""
+    ring = torch.arange(2000)
+    graph = weft.Graph(edge_index=torch.stack([ring, ring.roll(1)]), x=torch.randn(2000, WIDTH))
+    module = made("gcn")
+    one = weft.plan(graph, model=module, passes=1, recompute="none")
+    limit = int(0.97 * (one["peak_tensor_bytes"][0] + one["graph_bytes"][0]))
+    with pytest.raises(weft.Refused) as refusal:
+        weft.compile(module, graph, memory_limit=f"{limit}B", recompute="none")
+    found = re.search(r"; partitions (\d+) offload DIR fits, with \S+ kB of memory for a worker$", str(refusal.value))
+    assert found
+    net = weft.compile(module, graph, memory_limit=f"{limit}B", partitions=int(found[1]), offload=True)
+    net().sum().backward()
+    with pytest.raises(weft.Refused, match=r"or try more partitions with offload DIR, by which [^;]* workers$"):
+        weft.compile(module, graph, memory_limit="20kB", recompute="none")
 
 
 def test_frozen_layers_divide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
