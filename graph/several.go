@@ -19,10 +19,10 @@ func (g *Graph) checkGraphs(d depth) error {
 	if err := g.checkGraphIDs(); err != nil || d != everything || g.Types[0].GraphOf == nil {
 		return err
 	}
-	types := g.Types
+	types, ends := g.Types, g.Ends()
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		s, t, err := g.Joins(r)
+		s, t, err := ends.Of(r)
 		if err != nil {
 			return err
 		}
@@ -187,8 +187,9 @@ func Merge(graphs []*Graph) (*Graph, error) {
 	}
 	before := make([]int32, len(types)) // vertices of the graphs before
 	for k, one := range graphs {
+		ends := one.Ends()
 		for i := range g.Relations {
-			s, _, err := one.Joins(&one.Relations[i])
+			s, _, err := ends.Of(&one.Relations[i])
 			if err != nil {
 				return nil, err
 			}

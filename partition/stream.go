@@ -40,8 +40,7 @@ type ends struct {
 
 func inLists(g *graph.Graph) (all relations) {
 	first := g.FirstIDs()
-	for i := range g.Relations {
-		r := relationOf(g, i)
+	for i, r := range relationsOf(g) {
 		all = append(all, ends{first[r.Source], first[r.Target], &g.Relations[i]})
 	}
 	return all
