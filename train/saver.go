@@ -1,6 +1,7 @@
 package train
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -273,14 +274,18 @@ func (s *saver) commit() error {
 	if p.err != nil {
 		mine.Err = p.err.Error()
 	}
-	parts, err := worker.ToFirst(s.w.Groups.World, mine)
+	text, err := json.Marshal(mine)
 	if err != nil {
 		return err
 	}
-	return s.w.Ranks().OnFirst(func() error {
+	return s.w.Complete(text, func(texts [][]byte) error {
 		saved := Saved{Epoch: p.epoch}
 		var files []checkpoint.File
-		for rank, one := range parts {
+		for rank, text := range texts {
+			var one part
+			if err := json.Unmarshal(text, &one); err != nil {
+				return err
+			}
 			files = append(files, one.File)
 			saved.Bytes = saved.Bytes + one.File.Bytes
 			if one.Err != "" && saved.Err == nil {
