@@ -245,7 +245,8 @@ func TestEnds(t *testing.T) {
 	source, target, err := g.Ends().Of(&Relation{Source: "b", Name: "of", Target: "a"})
 	require.NoError(t, err)
 	assert.Equal(t, [2]int{1, 0}, [2]int{source, target})
-	for _, r := range []Relation{{Source: "c", Name: "of", Target: "a"}, {Source: "a", Name: "of", Target: "c"}} {
+	for _, ends := range [][2]string{{"c", "a"}, {"a", "c"}} {
+		r := Relation{Source: ends[0], Name: "of", Target: ends[1]}
 		_, _, err := g.Ends().Of(&r)
 		assert.ErrorContains(t, err, `joins "`+r.Source+`" to "`+r.Target+`", which are not both`)
 	}

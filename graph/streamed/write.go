@@ -214,7 +214,8 @@ func (g *Graph) writeDense(w *graph.Writer, t, columns int,
 }
 
 // writeRelation sorts the edges of a relation, if they are not sorted yet, and writes them.
-func (g *Graph) writeRelation(w *graph.Writer, i int, ends graph.Ends, s *sorted, dir string, written *Written,
+func (g *Graph) writeRelation(
+	w *graph.Writer, i int, ends graph.Ends, s *sorted, dir string, written *Written,
 ) error {
 	r, of := &g.Relations[i], g.InMemory
 	source, target, err := ends.Of(&of.Relations[i])
