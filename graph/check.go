@@ -72,7 +72,7 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 	if err := checkMetric(g.Metric); err != nil {
 		return err
 	}
-	types, ends := g.Types, g.Ends()
+	types := g.Types
 	if g.Typed() {
 		if err := describe(g).check(whole); err != nil {
 			return flaw{descriptionFile, err.Error()}
@@ -90,7 +90,7 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 	}
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		s, t, err := ends.Of(r)
+		s, t, err := g.Joins(r)
 		if err != nil {
 			return err
 		}
@@ -126,24 +126,15 @@ func (g *Graph) CheckLists() error {
 		"may have no edges", len(g.Types), len(g.Relations))
 }
 
-// Ends finds the vertex types that relations join.
-type Ends map[string]int // the number of each type, by its name
-
-// Ends returns what finds the ends of the relations: take it once for all of them.
-func (g *Graph) Ends() Ends {
-	types := make(Ends, len(g.Types))
-	for i := range slices.Backward(g.Types) { // of equal names the first
-		types[g.Types[i].Name()] = i
-	}
-	return types
-}
-
-// Of returns the numbers of the vertex types that a relation joins.
-func (e Ends) Of(r *Relation) (source, target int, err error) {
+// Joins returns the numbers of the vertex types that a relation joins.
+func (g *Graph) Joins(r *Relation) (source, target int, err error) {
+	types := g.Types
 	from, name, to := r.Ends()
-	source, known := e[from]
-	target, both := e[to]
-	if !known || !both {
+	at := func(name string) int {
+		return slices.IndexFunc(types, func(t VertexType) bool { return t.Name() == name })
+	}
+	source, target = at(from), at(to)
+	if source < 0 || target < 0 {
 		return 0, 0, flawf(descriptionFile, "relation %q joins %q to %q, which are not both among the "+
 			"vertex types", name, from, to)
 	}

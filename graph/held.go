@@ -13,10 +13,7 @@ type Sink interface {
 }
 
 // Held takes what a Writer takes, and keeps it in memory.
-type Held struct {
-	*Part
-	joins Ends
-}
+type Held struct{ *Part }
 
 // Hold begins a part, or with the graph alone a whole one. The graph has what a Writer is announced.
 func Hold(p *Part) *Held {
@@ -24,7 +21,7 @@ func Hold(p *Part) *Held {
 	for i := range p.Out {
 		p.Out[i].Symmetric = p.Graph.Relations[i].Symmetric
 	}
-	return &Held{p, p.Graph.Ends()}
+	return &Held{p}
 }
 
 // Features is as that of a Writer.
@@ -62,7 +59,7 @@ func (h *Held) Splits(splits []Split) error {
 
 // In is as that of a Writer.
 func (h *Held) In(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
-	rows, _, err := h.ends(r, h.joins, inEdges)
+	rows, _, err := h.ends(r, inEdges)
 	if err != nil {
 		return err
 	}
@@ -76,7 +73,7 @@ func (h *Held) In(r int, edges int64, like *Relation, batches Batches[*Relation]
 
 // Out is as that of a Writer.
 func (h *Held) Out(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
-	rows, _, err := h.ends(r, h.joins, outEdges)
+	rows, _, err := h.ends(r, outEdges)
 	if err != nil {
 		return err
 	}

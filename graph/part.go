@@ -68,10 +68,10 @@ func OpenPart(dir string) (*Part, error) {
 // readOut maps the out-edges of the relations.
 func (p *Part) readOut(m *mappings, dir string, l layout, relations []relationDescription) error {
 	p.Out = make([]Relation, len(relations))
-	types, ends := p.Graph.Types, p.Graph.Ends()
+	types := p.Graph.Types
 	for i := range relations {
 		r := &p.Graph.Relations[i]
-		s, _, err := ends.Of(r)
+		s, _, err := p.Graph.Joins(r)
 		if err != nil {
 			return m.located(dir, err)
 		}
@@ -103,13 +103,13 @@ func (p *Part) readIDs(m *mappings, dir string, rows int) error {
 // check reports the first inconsistency of a part: of its graph, its out-edges and its ids.
 func (p *Part) check(d depth) error {
 	g := p.Graph
-	types, ends := g.Types, g.Ends()
+	types := g.Types
 	if err := g.checkWithin(p.Whole, d); err != nil {
 		return err
 	}
 	for i := range p.Out {
 		r := &g.Relations[i]
-		s, t, err := ends.Of(r)
+		s, t, err := g.Joins(r)
 		if err != nil {
 			return err
 		}
@@ -131,8 +131,8 @@ func (p *Part) check(d depth) error {
 
 // ends returns the number of rows of a relation in those files, and the type of the vertices at the other
 // ends.
-func (p *Part) ends(r int, ends Ends, files relationFiles) (rows, far int, err error) {
-	source, target, err := ends.Of(&p.Graph.Relations[r])
+func (p *Part) ends(r int, files relationFiles) (rows, far int, err error) {
+	source, target, err := p.Graph.Joins(&p.Graph.Relations[r])
 	if err != nil {
 		return 0, 0, err
 	}

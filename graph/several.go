@@ -19,10 +19,10 @@ func (g *Graph) checkGraphs(d depth) error {
 	if err := g.checkGraphIDs(); err != nil || d != everything || g.Types[0].GraphOf == nil {
 		return err
 	}
-	types, ends := g.Types, g.Ends()
+	types := g.Types
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		s, t, err := ends.Of(r)
+		s, t, err := g.Joins(r)
 		if err != nil {
 			return err
 		}
@@ -187,9 +187,8 @@ func Merge(graphs []*Graph) (*Graph, error) {
 	}
 	before := make([]int32, len(types)) // vertices of the graphs before
 	for k, one := range graphs {
-		ends := one.Ends()
 		for i := range g.Relations {
-			s, _, err := ends.Of(&one.Relations[i])
+			s, _, err := one.Joins(&one.Relations[i])
 			if err != nil {
 				return nil, err
 			}

@@ -126,12 +126,12 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 		Splits:       []SplitSizes{},
 	}
 	in, out := make([]int64, s.Vertices), make([]int64, s.Vertices)
-	types, ends := g.Types, g.Ends()
+	types := g.Types
 	first := g.FirstIDs()
 	told := int64(0)
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		from, to, _ := ends.Of(r) // a graph that passes Check has them
+		from, to, _ := g.Joins(r) // a graph that passes Check has them
 		one := RelationSummary{
 			Edges: int64(len(r.Sources)), Weighted: r.Weights != nil,
 			EdgeFeatureColumns: r.EdgeColumns,

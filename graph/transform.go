@@ -341,7 +341,7 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 // where there is none of that name yet and it is not one itself, as PyG's ToUndirected with merge=False does.
 func (g *Graph) ReverseRelations() (*Graph, error) {
 	changed := g.changed()
-	types, ends := g.Types, g.Ends()
+	types := g.Types
 	there := map[[3]string]bool{}
 	for i := range g.Relations {
 		source, name, target := g.Relations[i].Ends()
@@ -350,7 +350,7 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		source, name, target := r.Ends()
-		s, _, err := ends.Of(r)
+		s, _, err := g.Joins(r)
 		if err != nil {
 			return nil, err
 		}

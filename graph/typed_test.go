@@ -238,16 +238,3 @@ func TestProgressOfWriting(t *testing.T) {
 		func(string) error { return nil }))
 	assert.Equal(t, all, written)
 }
-
-// The ends of a relation are found by the types' names; of equal names, which Check refuses, it is the first.
-func TestEnds(t *testing.T) {
-	g := &Graph{Types: []VertexType{{Type: "a"}, {Type: "b"}, {Type: "b"}}}
-	source, target, err := g.Ends().Of(&Relation{Source: "b", Name: "of", Target: "a"})
-	require.NoError(t, err)
-	assert.Equal(t, [2]int{1, 0}, [2]int{source, target})
-	for _, ends := range [][2]string{{"c", "a"}, {"a", "c"}} {
-		r := Relation{Source: ends[0], Name: "of", Target: ends[1]}
-		_, _, err := g.Ends().Of(&r)
-		assert.ErrorContains(t, err, `joins "`+r.Source+`" to "`+r.Target+`", which are not both`)
-	}
-}

@@ -41,8 +41,7 @@ func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) 
 type Writer struct {
 	s      *Folder
 	folder string // of a part, in the folder; empty: a store
-	joins  Ends
-	part   *Part // without what is written; a store has no Out
+	part   *Part  // without what is written; a store has no Out
 	d      *description
 	due    map[string]bool // files of what was announced and is not written yet
 }
@@ -64,7 +63,7 @@ func Create(dir string, g *Graph) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{s: s, part: &Part{Graph: g}, joins: g.Ends(), d: describe(g), due: map[string]bool{}}
+	w := &Writer{s: s, part: &Part{Graph: g}, d: describe(g), due: map[string]bool{}}
 	l := g.layout()
 	s.types(g, func(_ int, t VertexType) {
 		w.part.Whole = append(w.part.Whole, t.Count)
@@ -103,10 +102,7 @@ func (s *Folder) CreatePart(name string, p *Part) (*Writer, error) {
 	}
 	bare := *p.Graph
 	bare.Labels, bare.Splits = Labels{}, nil
-	w := &Writer{
-		s: s, folder: name, part: &Part{Graph: &bare, Whole: p.Whole, Out: p.Out}, joins: bare.Ends(),
-		d: p.describe(),
-	}
+	w := &Writer{s: s, folder: name, part: &Part{Graph: &bare, Whole: p.Whole, Out: p.Out}, d: p.describe()}
 	s.within(name, func() { s.types(p.Graph, func(i int, _ VertexType) { s.ids(p.IDs[i]) }) })
 	return w, s.failure()
 }
@@ -266,7 +262,7 @@ func (w *Writer) Out(r int, edges int64, like *Relation, batches Batches[*Relati
 func (w *Writer) edges(
 	r int, files relationFiles, edges int64, d *relationDescription, batches Batches[*Relation],
 ) error {
-	rows, far, err := w.part.ends(r, w.joins, files)
+	rows, far, err := w.part.ends(r, files)
 	if err != nil {
 		return err
 	}
@@ -322,7 +318,7 @@ func (w *Writer) checkBatch(
 	err := b.checkRows(files, row, edge, whole, everything, func() {})
 	if g := w.part.Graph; err == nil && g.Types[0].GraphOf != nil {
 		types := g.Types
-		source, target, joins := w.joins.Of(&g.Relations[r])
+		source, target, joins := g.Joins(&g.Relations[r])
 		if err = joins; err == nil {
 			err = b.checkGraphs(types[source].GraphOf, types[target].GraphOf, row)
 		}
@@ -336,7 +332,7 @@ func (w *Writer) checkBatch(
 // Written maps the in-edges of relation r that In has written. Closing the graph, which has nothing else,
 // gives them back.
 func (w *Writer) Written(r int) (*Graph, error) {
-	rows, _, err := w.part.ends(r, w.joins, inEdges)
+	rows, _, err := w.part.ends(r, inEdges)
 	if err != nil {
 		return nil, err
 	}

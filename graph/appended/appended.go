@@ -53,10 +53,10 @@ type Graph struct {
 // On is the graph as one to append to. It may be used by several goroutines.
 func On(g *graph.Graph) *Base {
 	b := &Base{Graph: g}
-	types, ends := g.Types, g.Ends()
+	types := g.Types
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		source, target, _ := ends.Of(r) // which an open graph has
+		source, target, _ := g.Joins(r) // which an open graph has
 		b.Ends = append(b.Ends, Ends{source, target})
 		b.out = append(b.out, sync.OnceValue(func() *graph.Relation {
 			return r.Reversed(types[source].Count)

@@ -255,6 +255,22 @@ func TestLayouts(t *testing.T) {
 			},
 		},
 		{
+			"no edges",
+			[]entry{
+				array("edge_index", "<i8", "(2, 0)", []int64{}),
+				array("edge_weight", "<f4", "(0,)", []float32{}),
+				array("edge_attr", "<f4", "(0, 2)", []float32{}),
+				array("num_nodes", "<i8", "()", []int64{3}),
+			},
+			graph.Graph{
+				Types: []graph.VertexType{{Count: 3}},
+				Relations: []graph.Relation{{
+					Indptr: make([]int64, 4), Sources: []int32{}, Weights: []float32{},
+					EdgeFeatures: []float32{}, EdgeColumns: 2,
+				}},
+			},
+		},
+		{
 			"edge list", edgeList(),
 			graph.Graph{
 				Types:     []graph.VertexType{{Count: 4}},

@@ -196,10 +196,9 @@ func (g *Graph) read() (*graph.Graph, error) {
 		}
 	}
 	made.Relations = g.announced()
-	ends := made.Ends()
 	for i := range made.Relations {
 		r := &made.Relations[i]
-		source, target, err := ends.Of(r)
+		source, target, err := made.Joins(r)
 		if err != nil {
 			return nil, g.refuse(refusal.Errorf("%w", err))
 		}

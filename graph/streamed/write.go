@@ -81,9 +81,8 @@ func (g *Graph) Write(dir string) (*Written, error) {
 			return nil, err
 		}
 	}
-	ends := of.Ends()
 	for i := range relations {
-		if err := g.writeRelation(w, i, ends, &relations[i], dir, written); err != nil {
+		if err := g.writeRelation(w, i, &relations[i], dir, written); err != nil {
 			return nil, err
 		}
 	}
@@ -214,11 +213,9 @@ func (g *Graph) writeDense(w *graph.Writer, t, columns int,
 }
 
 // writeRelation sorts the edges of a relation, if they are not sorted yet, and writes them.
-func (g *Graph) writeRelation(
-	w *graph.Writer, i int, ends graph.Ends, s *sorted, dir string, written *Written,
-) error {
+func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, written *Written) error {
 	r, of := &g.Relations[i], g.InMemory
-	source, target, err := ends.Of(&of.Relations[i])
+	source, target, err := of.Joins(&of.Relations[i])
 	if err != nil {
 		return g.refuse(err)
 	}

@@ -184,7 +184,6 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 	if err != nil {
 		return err
 	}
-	ends := g.Ends()
 	for _, l := range lists {
 		i := slices.IndexFunc(g.Relations, func(r graph.Relation) bool {
 			return r.Name == l.name || len(g.Relations) == 1
@@ -202,7 +201,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 			return refusal.Errorf("%s: the edges of the graph have weights; name their column with "+
 				"--edge-weights", l.path)
 		}
-		source, target, err := ends.Of(r)
+		source, target, err := g.Joins(r)
 		if err != nil {
 			return err
 		}

@@ -117,14 +117,12 @@ func (f Fields) checkFiniteWeights(w []float32, first int) error {
 	return nil
 }
 
-// edgeColumns returns how many features an edge has in an array of that shape; 0 where there is no edge.
+// edgeColumns returns how many features an edge has in an array of that shape.
 func (f Fields) edgeColumns(shape []int, edges int) (int, error) {
 	switch n := len(shape); {
 	case n < 1 || n > 2 || shape[0] != edges:
 		return 0, f.refusef(edgeFeaturesKey, "has shape %v: it must have a row for each of %d edges", shape,
 			edges)
-	case edges == 0:
-		return 0, nil
 	case n == 1:
 		return 1, nil
 	}
