@@ -47,7 +47,7 @@ class Graph:
         self.graphs = graphs
         self.ends, self.numbers = dict(ends), dict(sorted(numbers.items()))
         self.of_vertices = {name: _Fields() for name in self.numbers}
-        self.of_edges = {key: _Fields() for key in self.ends}
+        self.of_edges: dict[Any, _Fields] = {key: _OfEdges() for key in self.ends}
         self.device = next(iter(self.numbers.values())).device
         # What edge_softmax gives the functions that _stood_in replaces
         self._graph = SimpleNamespace(number_of_etypes=lambda: len(self.ends), of=self)
@@ -312,7 +312,7 @@ def _beside(of_rows: Tensor, values: Tensor) -> Tensor:
 
 
 def _copies(frames: Mapping[Any, _Fields]) -> dict[Any, _Fields]:
-    return {key: _Fields(of) for key, of in frames.items()}
+    return {key: type(of)(of) for key, of in frames.items()}
 
 
 def _fields(frames: Mapping[Any, _Fields], types: list[Any]) -> Any:
@@ -326,7 +326,8 @@ class _ByType(MutableMapping[str, Any]):
         self.frames = frames
 
     def __getitem__(self, field: str) -> Any:
-        return {name: of[field] for name, of in self.frames.items() if field in of} or _Fields()[field]
+        found = {name: of[field] for name, of in self.frames.items() if field in of}
+        return found or next(iter(self.frames.values()))[field]
 
     def __setitem__(self, field: str, values: Mapping[Any, Any]) -> None:
         for name, value in values.items():
@@ -363,7 +364,21 @@ class _Fields(dict[str, Any]):
     """Of vertices or edges, by their names."""
 
     def __missing__(self, field: str) -> Any:
-        raise NotImplementedError(f"the field {field!r} of the graph is set outside of forward: compute it in forward, or give it as features")
+        raise NotImplementedError(
+            f"the field {field!r} of the graph is set outside of forward: compute it in forward, or {self.given(field)}"
+        )
+
+    def given(self, field: str) -> str:
+        """How a field is given."""
+        return "make it columns of the features x"
+
+
+class _OfEdges(_Fields):
+    def given(self, field: str) -> str:
+        return (
+            f"compile weft.Graph.of(graph, edge_attr=graph.edata[{field!r}]), and read graph.edata['feat'], or an "
+            "argument efeat"
+        )
 
 
 def _pairs(operator: str, a: Any, b: Any) -> Any:

@@ -299,7 +299,11 @@ class Called(nn.Module):  # type: ignore[misc]
         every = inspect.signature(inner.forward).parameters.values()
         free = [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         if not free:
-            raise Refused("model: forward takes nothing by name: weft calls it with (x, edge_index), and not on a graph of its own")
+            dicts = "_dict" * self.typed
+            raise Refused(
+                f"model: forward names no argument: write forward(self, x{dicts}, edge_index{dicts}), and edge_attr{dicts} "
+                f"or edge_weight{dicts} behind if it reads them"
+            )
         first = free[0]
         takes_graph = first.name.lower() in _GRAPHS or "DGLGraph" in str(first.annotation)
         graphs = getattr(sys.modules.get("dgl"), "DGLGraph", ())
@@ -345,6 +349,11 @@ class Called(nn.Module):  # type: ignore[misc]
         for p in free:
             if p.default is not p.empty or p.name in self.names:
                 continue
+            if lacks := next((weft for weft, names in _EDGES_OF_DGL.items() if self.dgl and p.name in names), ""):
+                raise Refused(
+                    f"model: forward takes {p.name}, and the graph has none: give {lacks}, as "
+                    f"weft.Graph.of(graph, {lacks}=graph.edata['w']) of its field w"
+                )
             if p.name.removesuffix("_dict") in ("edge_attr", "edge_weight"):
                 raise Refused(f"model: forward takes {p.name}, which the graph lacks: give {p.name}")
             if p.name in _TYPES_OF_EDGES:

@@ -642,7 +642,7 @@ def test_refuses(name):
     assert str(refused.value).startswith("model: ") and "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("module", "words"), [(Batch(), "forward takes batch"), (Attr(), "edge_attr, which the graph lacks"), (Typed(), "types of edges as edge_attr"), (Nothing(), "forward takes nothing by name"), (Adjacency(), "edge_index, 2 × E.*sparse_coo_tensor"), ("gcn", "no torch.nn.Module"), (GCNConv(5, 3), r"weft calls module\(x, edge_index\)")])
+@pytest.mark.parametrize(("module", "words"), [(Batch(), "forward takes batch"), (Attr(), "edge_attr, which the graph lacks"), (Typed(), "types of edges as edge_attr"), (Nothing(), "names no argument: write forward.self, x, edge_index., and edge_attr"), (Adjacency(), "edge_index, 2 × E.*sparse_coo_tensor"), ("gcn", "no torch.nn.Module"), (GCNConv(5, 3), r"weft calls module\(x, edge_index\)")])
 def test_refuses_a_call(module, words):
     with pytest.raises(weft.Refused, match=words):
         trace(module, features=WIDTH)

@@ -187,7 +187,14 @@ def outside(part, graph, x):
 
 
 REFUSALS = {
-    "fields": (outside, "test_trace_dgl.py.*the field 'norm' of the graph is set outside of forward"),
+    "fields": (
+        outside,
+        "test_trace_dgl.py.*the field 'norm' of the graph is set outside of forward.* columns of the features x",
+    ),
+    "fields of edges": (
+        lambda part, g, x: part(x) + g.edata["w"].sum(),
+        r"the field 'w' .*weft.Graph.of\(graph, edge_attr=graph.edata\['w'\]\), and read graph.edata\['feat'\]",
+    ),
     "numbers of edges": (lambda part, g, x: part(x) + g.edges(form="all")[2].sum(), "form='all'. gives numbers of edges"),
     "sorted edges": (lambda part, g, x: part(x) + g.edges("uv", "srcdst")[0].sum(), "order='srcdst'. sorts edges"),
     "vertices pulled": (pulled, "DGLGraph.pull is not known"),
@@ -206,7 +213,7 @@ def test_refuses(name):
 
 def test_edges_that_lack():
     assert "edge_feat" in inspect.signature(CallAttr.forward).parameters
-    with pytest.raises(weft.Refused, match="forward takes edge_feat"):
+    with pytest.raises(weft.Refused, match=r"forward takes edge_feat, .* weft.Graph.of\(graph, edge_attr=graph.edata"):
         weft._trace.trace(CallAttr(lambda part, g, x, a: part(x), nn.Linear(WIDTH, OUT)), features=WIDTH)
 
 
