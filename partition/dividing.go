@@ -54,7 +54,8 @@ func newDivider(g *graph.Graph, a *Assignment, progress graph.Progress) *divider
 		d.of = append(d.of, newPlaces(a.Of[first[i]:first[i+1]], a.K))
 	}
 	d.whole.Statistics = countVertices(g, a, d.of)
-	for i, joined := range relationsOf(g) {
+	for i := range g.Relations {
+		joined := relationOf(g, i)
 		e := &edgeDivider{d: d, r: i, from: &g.Relations[i]}
 		e.source, e.target = d.of[joined.Source], d.of[joined.Target]
 		e.holder = a.Of[first[joined.Source]:first[joined.Source+1]]

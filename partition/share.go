@@ -383,28 +383,25 @@ func (s *Share) give(ids [][]int32, starts [][]int, out []graph.Relation) {
 		s.Edges.Types = append(s.Edges.Types, Rows{t.Name(), t.Count, ids[i], starts[i]})
 	}
 	s.Types[0].Labels, s.Types[0].Splits = g.Labels, g.Splits
-	for i, r := range relationsOf(g) {
+	for i := range g.Relations {
+		r := relationOf(g, i)
 		r.Out = out[i]
 		s.Edges.Relations = append(s.Edges.Relations, r)
 	}
 }
 
-// relationsOf returns the relations of a graph that passes Check, with their in-edges.
-func relationsOf(g *graph.Graph) []Relation {
-	all, ends := make([]Relation, len(g.Relations)), g.Ends()
-	for i := range all {
-		r := &all[i]
-		r.In = g.Relations[i]
-		var err error
-		if r.Source, r.Target, err = ends.Of(&r.In); err != nil {
-			panic("partition: " + err.Error())
-		}
-		_, r.Name, _ = r.In.Ends()
-		if g.Typed() {
-			r.Name = r.In.FullName()
-		}
+// relationOf returns relation i of a graph that passes Check, with its in-edges.
+func relationOf(g *graph.Graph, i int) Relation {
+	r := Relation{In: g.Relations[i]}
+	var err error
+	if r.Source, r.Target, err = g.Joins(&r.In); err != nil {
+		panic("partition: " + err.Error())
 	}
-	return all
+	_, r.Name, _ = r.In.Ends()
+	if g.Typed() {
+		r.Name = r.In.FullName()
+	}
+	return r
 }
 
 // Guard runs f, which reads the share's arrays. If a mapped file is truncated meanwhile, Guard returns an

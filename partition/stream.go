@@ -40,7 +40,8 @@ type ends struct {
 
 func inLists(g *graph.Graph) (all relations) {
 	first := g.FirstIDs()
-	for i, r := range relationsOf(g) {
+	for i := range g.Relations {
+		r := relationOf(g, i)
 		all = append(all, ends{first[r.Source], first[r.Target], &g.Relations[i]})
 	}
 	return all

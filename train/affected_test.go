@@ -30,7 +30,7 @@ func thinned(t *testing.T, g *graph.Graph, n int) *graph.Graph {
 			}
 			keep.Features = append(keep.Features, e.Features[k*e.FeatureColumns:(k+1)*e.FeatureColumns]...)
 		}
-		source, target, err := g.Ends().Of(r)
+		source, target, err := g.Joins(r)
 		require.NoError(t, err)
 		made, err := graph.NewBipartite(types[source].Count, types[target].Count, keep)
 		require.NoError(t, err)
@@ -55,7 +55,7 @@ func reached(t *testing.T, base, whole *graph.Graph, added *appended.Addition, h
 	turned := map[end]bool{} // has another degree, along the edges
 	back := map[end]bool{}   // and against them
 	add := func(i int, e *graph.Edges, new bool) {
-		source, target, err := whole.Ends().Of(&whole.Relations[i])
+		source, target, err := whole.Joins(&whole.Relations[i])
 		require.NoError(t, err)
 		for k := range e.Len() {
 			made := edge{end{source, int(e.Source[k])}, end{target, int(e.Target[k])}, new}

@@ -51,7 +51,7 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 	first.Relations, all.Relations = slices.Clone(g.Relations), slices.Clone(g.Relations)
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		source, target, err := g.Ends().Of(r)
+		source, target, err := g.Joins(r)
 		require.NoError(t, err)
 		e := r.Edges()
 		old := graph.Edges{FeatureColumns: e.FeatureColumns}

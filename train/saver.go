@@ -1,7 +1,6 @@
 package train
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -274,18 +273,14 @@ func (s *saver) commit() error {
 	if p.err != nil {
 		mine.Err = p.err.Error()
 	}
-	text, err := json.Marshal(mine)
+	parts, err := worker.ToFirst(s.w.Groups.World, mine)
 	if err != nil {
 		return err
 	}
-	return s.w.Complete(text, func(texts [][]byte) error {
+	return s.w.Ranks().OnFirst(func() error {
 		saved := Saved{Epoch: p.epoch}
 		var files []checkpoint.File
-		for rank, text := range texts {
-			var one part
-			if err := json.Unmarshal(text, &one); err != nil {
-				return err
-			}
+		for rank, one := range parts {
 			files = append(files, one.File)
 			saved.Bytes = saved.Bytes + one.File.Bytes
 			if one.Err != "" && saved.Err == nil {

@@ -11,7 +11,6 @@ import (
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/data"
 	"weft/internal/refusal"
-	"weft/train/setting"
 )
 
 // flagError says in the command's own words what is wrong with a flag.
@@ -39,7 +38,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		return refusal.Errorf("--%s needs a value; %s --help says which",
 			lacking.GetFlag().Name, cmd.CommandPath())
 	case errors.As(err, &invalid):
-		return invalidValue(invalid)
+		return cli.InvalidValue(invalid)
 	case errors.As(err, &syntax):
 		return refusal.Errorf("%s is no flag; %s --help lists them",
 			syntax.GetSpecifiedFlag(), cmd.CommandPath())
@@ -70,26 +69,4 @@ func refuseEmpty(flags *pflag.FlagSet) (err error) {
 		}
 	})
 	return err
-}
-
-// invalidValue says what a flag accepts. The settings of train do so themselves.
-func invalidValue(err *pflag.InvalidValueError) error {
-	flag, reason := err.GetFlag(), ""
-	switch flag.Value.Type() {
-	case "int":
-		reason = setting.ErrCount.Error()
-	case "uint", "uint64":
-		reason = "must be a whole number, 0 or more"
-	case "float64":
-		reason = "must be a number"
-	case "bool":
-		reason = "must be true or false"
-	}
-	if flag.Name == "seeds" {
-		reason += ", of runs: --seed 1 --seeds 3 trains with the seeds 1, 2 and 3"
-	}
-	if _, ours := flag.Value.(*cli.SettingValue); ours || reason == "" {
-		reason = err.Unwrap().Error()
-	}
-	return refusal.Errorf("--%s %s: %s", flag.Name, err.GetValue(), reason)
 }

@@ -79,15 +79,12 @@ func (r Ranks) OnFirst(f func() error) error {
 	state := []byte{working}
 	tell := func() error { return r.Comm.Broadcast(comm.Setup, state, 0) }
 	if !r.First() {
-		for {
-			state[0] = done // and stays so in a plan, where nothing arrives
+		for state[0] == working {
 			if err := tell(); err != nil {
 				return err
 			}
-			if state[0] == done {
-				return r.Together(nil)
-			}
 		}
+		return r.Together(nil)
 	}
 	ended := make(chan struct{})
 	told := make(chan error, 1)

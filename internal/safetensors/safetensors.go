@@ -135,23 +135,10 @@ func readTensors(r io.Reader, entries map[string]entry, data int64) (map[string]
 // inOrder returns the names of the tensors in the order of their bytes, of which data follow the header. As
 // in the reference library the tensors fill these without gaps or overlaps. So memory is bounded by the file.
 func inOrder(entries map[string]entry, data int64) ([]string, error) {
-	type named struct {
-		name string
-		entry
-	}
-	all := make([]named, 0, len(entries))
-	for name, e := range entries {
-		all = append(all, named{name, e})
-	}
-	slices.SortFunc(all, func(a, b named) int { // empty tensors before the one that starts where they do
-		x, y := a.Offsets, b.Offsets
-		return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1]), cmp.Compare(a.name, b.name))
-	})
-	names := make([]string, len(all))
+	names := slices.SortedFunc(maps.Keys(entries), byOffset(entries))
 	at := int64(0)
-	for i, e := range all {
-		name := e.name
-		names[i] = name
+	for _, name := range names {
+		e := entries[name]
 		length, err := e.bytes()
 		if err != nil {
 			return nil, refusal.Damaged("tensor %q: %w", name, err)
@@ -199,7 +186,7 @@ func readHeader(r io.Reader,
 		return nil, nil, 0, refusal.Damaged("no safetensors file: its header is not JSON: %w; %s", err,
 			wayOut)
 	}
-	if err := checkKeys(text); err != nil {
+	if err := checkKeys(json.NewDecoder(bytes.NewReader(text))); err != nil {
 		return nil, nil, 0, refusal.Damaged("its header %w", err)
 	}
 	entries = make(map[string]entry, len(raw))
@@ -222,46 +209,41 @@ func readHeader(r io.Reader,
 	return entries, metadata, size - 8 - int64(length), nil
 }
 
-// checkKeys refuses an object that has a key twice, anywhere in valid JSON: the format forbids it, as readers
-// differ in which of the two counts.
-func checkKeys(text []byte) error {
-	var open []map[string]bool // keys of the objects around, nil for an array
-	for at := 0; at < len(text); at++ {
-		switch text[at] {
-		case '{':
-			open = append(open, map[string]bool{})
-		case '[':
-			open = append(open, nil)
-		case '}', ']':
-			open = open[:len(open)-1]
-		case '"':
-			quoted := text[at:endOfString(text, at)]
-			at += len(quoted) - 1
-			if !bytes.HasPrefix(bytes.TrimLeft(text[at+1:], " \t\r\n"), []byte{':'}) {
-				continue // a value
-			}
-			var key string
-			if err := json.Unmarshal(quoted, &key); err != nil {
+// checkKeys refuses an object that has a key twice, in the JSON value that comes next: the format forbids it,
+// as readers differ in which of the two counts.
+func checkKeys(d *json.Decoder) error {
+	start, err := d.Token()
+	if err != nil || start != json.Delim('{') && start != json.Delim('[') {
+		return err
+	}
+	keys := map[string]bool{}
+	for d.More() {
+		if start == json.Delim('{') {
+			token, err := d.Token()
+			if err != nil {
 				return err
 			}
-			keys := open[len(open)-1]
+			key, _ := token.(string)
 			if keys[key] {
 				return fmt.Errorf("has the key %.80q twice, which the format forbids: save it again", key)
 			}
 			keys[key] = true
 		}
-	}
-	return nil
-}
-
-// endOfString returns where the string ends whose opening quote is at a position.
-func endOfString(text []byte, at int) int {
-	for at++; text[at] != '"'; at++ {
-		if text[at] == '\\' {
-			at++
+		if err := checkKeys(d); err != nil {
+			return err
 		}
 	}
-	return at + 1
+	_, err = d.Token()
+	return err
+}
+
+// byOffset orders names as their data lies in the file; empty tensors before the one that starts where they
+// do.
+func byOffset(entries map[string]entry) func(a, b string) int {
+	return func(a, b string) int {
+		x, y := entries[a].Offsets, entries[b].Offsets
+		return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1]), cmp.Compare(a, b))
+	}
 }
 
 // bytes is the number of bytes that the shape and the element type ask for.

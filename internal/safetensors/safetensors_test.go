@@ -3,7 +3,6 @@ package safetensors
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"math"
 	"os"
@@ -264,23 +263,4 @@ func TestPyTorchCheckpoint(t *testing.T) {
 		_, _, err := ReadFile(path)
 		assert.RefusedFor(t, err, path+": a file of torch.save", way)
 	}
-}
-
-// Reading many tensors allocates the same for each, however many there are.
-func TestManyTensors(t *testing.T) {
-	allocations := func(n int) float64 {
-		tensors := map[string]Tensor{}
-		for i := range n {
-			tensors[fmt.Sprintf("layers.%d.bias", i)] = Tensor{Shape: []int{1}, Float32: []float32{1}}
-		}
-		var b bytes.Buffer
-		require.NoError(t, Write(&b, tensors, nil))
-		return testing.AllocsPerRun(1, func() {
-			_, _, err := Read(bytes.NewReader(b.Bytes()), int64(b.Len()))
-			require.NoError(t, err)
-		}) / float64(n)
-	}
-	few, many := allocations(500), allocations(8_000)
-	assert.Near(t, few, many, .1*few)
-	assert.Near(t, 25, many, 10)
 }

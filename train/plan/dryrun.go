@@ -197,7 +197,13 @@ type saves struct {
 func (s *saves) after(w *worker.Worker, since, until int, arrays func() []checkpoint.Array) error {
 	if s.written {
 		s.written = false
-		if err := w.Complete([]byte{0}, func([][]byte) error { return nil }); err != nil {
+		if _, err := comm.ToFirst(w.Groups.World, []byte{0}); err != nil {
+			return err
+		}
+		if err := w.Groups.World.Broadcast(comm.Setup, []byte{0}, 0); err != nil {
+			return err
+		}
+		if err := w.Ranks().Together(nil); err != nil {
 			return err
 		}
 	}

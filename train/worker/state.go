@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"weft/checkpoint"
-	"weft/comm"
 	"weft/internal/refusal"
 	"weft/tensor"
 	"weft/train/engine"
@@ -19,16 +18,6 @@ func (w *Worker) Arrays() []checkpoint.Array {
 
 // Settle waits until Arrays has what the next epoch reads: messages of the last one may be on their way.
 func (w *Worker) Settle() error { return w.engine.Settle() }
-
-// Complete has worker 0 complete what every worker has made a part of, told what each says of its own. Where
-// that fails, it fails on all. In a plan nothing arrives, and complete gets no text of others.
-func (w *Worker) Complete(mine []byte, complete func(all [][]byte) error) error {
-	all, err := comm.ToFirst(w.Groups.World, mine)
-	if err != nil {
-		return err
-	}
-	return w.Ranks().OnFirst(func() error { return complete(all) })
-}
 
 // Mine are those of the arrays that this worker writes into a checkpoint. One worker of a stage writes what
 // all of them hold.

@@ -35,12 +35,25 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
             several vertex types it takes the dicts ``x_dict``, ``edge_index_dict`` …, and may return rows of
             several types. It is traced here, or at the first call if that gives what the graph lacks.
         data: the graph, as for :func:`train`. It needs no labels and no split.
-        settings: those of :func:`train` that say how passes are computed: ``parallel="graph=4"``,
-            ``partitions=8``, ``precision="bf16"``, ``device="cuda"``, ``threads=2``, ``recompute="blocks"``.
-            A pipeline is exact unless ``chunks`` says more than one chunk for each partition.
-            ``memory_limit="4GiB"`` refuses passes that would exceed it. With ``partitions=8, offload=DIR``
-            matrices of partitions that are not at work rest on disk, as far as the limit needs it;
-            ``offload=True`` names the folder of temporary files, or below a card the host's memory.
+        settings: those of :func:`train` that say how passes are computed:
+
+            - ``parallel="graph=4"``: the workers along each axis; ``threads`` of each worker; ``device="cuda"``;
+              ``comm_timeout="5m"``, the longest wait for another worker.
+            - ``precision="bf16"``: features, activations, their gradients and messages.
+              ``recompute="blocks"``: the backward pass computes values again that it does not keep.
+            - ``memory_limit="4GiB"`` refuses passes that would exceed it. With ``partitions=8, offload=DIR``
+              matrices of partitions that are not at work rest on disk, as far as the limit needs it;
+              ``offload=True`` names the folder of temporary files, or below a card the host's memory.
+            - graph axis: ``partition``, how vertices are divided, and ``balance``, what each part gets an equal
+              share of; ``halo``, what workers send each other in sums and means; ``prefetch``, messages that
+              are received ahead; ``keep_halo=True`` keeps what they sent for the backward pass.
+            - tensor axis: ``aggregation_chunks``, in which an aggregation receives rows while it computes.
+            - pipeline axis: it is exact unless ``chunks`` says more than one chunk for each partition;
+              ``chunk_method``, how vertices are divided into these.
+            - ``aggregation_order``: whether layers transform or aggregate first.
+            - ``seed``: of the division into partitions and chunks. Dropout has PyTorch's generator.
+
+            ``weft train --help-all`` has their values.
 
     Raises:
         TypeError: a keyword is unknown, or is of :func:`train` alone.

@@ -47,17 +47,23 @@ class Divided:
             self.argument,
         ]
 
-    def has_all(self, module: nn.Module) -> bool:
-        """Whether the graph has all that the module needs: else calls give it."""
+    def check(self) -> None:
+        """Refuses settings that make no sense."""
+        _calls.program().ask("check", version=_calls.VERSION, arguments=self.words())
+
+    def lacking(self, module: nn.Module) -> set[str]:
+        """The arguments of a call by which it gives what the module needs and the graph lacks."""
         tables = tables_of(module, self.schema).values()
-        if not all(columns or name in tables for name, columns in self.schema.features.items()):
-            return False
-        there = {"edge_weight": False, "edge_attr": False}
-        for relation in self.schema.relations.values():
-            there["edge_weight"] |= relation.weighted
-            there["edge_attr"] |= relation.features > 0
+        found = {
+            "x" for name, columns in self.schema.features.items() if not columns and name not in tables
+        }
+        relations = self.schema.relations.values()
+        there = {
+            "edge_weight": any(relation.weighted for relation in relations),
+            "edge_attr": any(relation.features for relation in relations),
+        }
         needed = inspect.signature(module.forward).parameters.values()
-        return not any(not there.get(p.name, True) and p.default is p.empty for p in needed)
+        return found | {p.name for p in needed if p.default is p.empty and not there.get(p.name, True)}
 
     def model(self, module: nn.Module, reads: Reads = AS_IT_IS) -> Model:
         """The model that reads what calls give, for the layers of a module that are in evaluation.
@@ -104,7 +110,9 @@ class Divided:
         """What the module is traced to that reads what calls give, with some layers in evaluation."""
         schema = reads.schema(self.schema)
         if not any(schema.features.values()) and not tables_of(module, schema):
-            raise Refused("x: the graph has no features: call net(x)")
+            raise Refused(
+                "x: the graph has no features: call net(x), or give them to the graph, as weft.Graph.of(data, x=…)"
+            )
         made = traced(module, schema, frozen)
         return replace(made, program=reads.marked(made.program))
 

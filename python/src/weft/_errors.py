@@ -61,7 +61,10 @@ def in_words_of_python(text: str) -> str:
         text = pattern.sub(words, text)
     parts = re.split(r"(; |: |, )", text)
     return "".join(
-        part if re.search(r"\bweft [a-z]+ ", part + " ") else _flags.sub(_keyword, part) for part in parts
+        part
+        if re.search(r"\bweft [a-z]+ ", part + " ")
+        else _flags.sub(_keyword, _given.sub(_arguments, part))
+        for part in parts
     )
 
 
@@ -99,8 +102,19 @@ _words = [
         (r"is of another graph, the graph; give that", "is of another graph; give that"),
     )
 ]
+# Several flags with their values, or one whose value is to be chosen.
+_given = re.compile(r"--[a-z-]+ (?:[^\s,;-][^\s,;]*(?: --[a-z-]+ [^\s,;-][^\s,;]*)+|[A-Z]+(?=$|[\s,;]))")
 _flags = re.compile(r"(?<![\w/-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 
 
 def _keyword(flag: re.Match[str]) -> str:
     return flag[1].replace("-", "_")
+
+
+def _arguments(flags: re.Match[str]) -> str:
+    """Flags with their values as arguments of a call. A value in capitals is to be chosen."""
+    words = flags[0].split()
+    return ", ".join(
+        f"{flag[2:].replace('-', '_')}={value if value.isdecimal() or value.isupper() else repr(value)}"
+        for flag, value in zip(words[::2], words[1::2])
+    ).replace("'", '"')

@@ -28,7 +28,9 @@ def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
         raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
     divided = Divided(module, data, settings)
     net = Net(module, divided)
-    if divided.has_all(module):
+    if divided.lacking(module):
+        divided.check()  # it is traced at the first call
+    else:
         divided.model(module).tensors_of(net)  # which refuses other numbers than float32
     return net
 
@@ -117,6 +119,8 @@ class Net(nn.Module):  # type: ignore[misc]
                 "a compiled module is called with x alone, as net() or net(x): it has its graph. edges=mask "
                 "leaves out edges; another graph is compiled by itself"
             )
+        if not isinstance(samples, bool):
+            raise Refused(f"samples: is {samples!r}: give True, with x of S × V × F, or False")
         of = self._divided
         passes = of.features.inputs(x, samples)
         beside = of.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)

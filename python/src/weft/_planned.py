@@ -42,7 +42,10 @@ def planned(
         columns = {(one.of, one.type): one.features for _, reads in net.models for one in reads.lacking}
         module, settings = module.module, net.settings | dict(settings)
     of, program, scratch = Divided(module, data, settings), _calls.program(), Scratch()
-    features, edges = [*_features(of, names, columns)], [*_edges(of, names, columns)]
+    needed = of.lacking(module)
+    features, edges = [*_features(of, names, columns)], [*_edges(of, names | needed, columns)]
+    if "x" in needed and not any(of.schema.features.values()) and not features:
+        raise Refused("x: the graph has no features: call the net with x, and plan the net")
     for one in (*features, *edges):
         one.values.requires_grad_(_argument(one) in differentiable)
     try:

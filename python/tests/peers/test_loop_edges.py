@@ -231,6 +231,19 @@ def test_no_edges(vertices: int) -> None:
         module = made(name, MODULES)
         out = weft.compile(module, graph)(edges=kept, **given)
         assert torch.allclose(out, module(x, none, *given.values()), atol=1e-5)
+        own = weft.compile(module, weft.Graph(edge_index=none, x=x, **given))()
+        assert torch.equal(own, out), "the graph's own"
+
+
+def test_planned_with_what_the_graph_lacks() -> None:
+    """Features of edges that forward needs: how many there are is known after a call."""
+    net = weft.compile(made("featured", MODULES), GRAPHS["plain"], parallel="graph=2")
+    with pytest.raises(weft.Refused, match="edge_attr: .* call the net with them, and plan the net"):
+        weft.plan(GRAPHS["plain"], model=net)
+    net(edge_attr=ATTR).sum().backward()
+    planned, took = weft.plan(GRAPHS["plain"], model=net), net.memory()
+    for key in ("peak_tensor_bytes", "graph_bytes", "kinds", "peaks"):
+        assert planned[key] == took[key], key
 
 
 def test_orders() -> None:

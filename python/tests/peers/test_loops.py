@@ -714,6 +714,41 @@ def test_planned(mesh: str) -> None:
         weft.plan(GRAPHS["plain"], model=net, workers=2)
 
 
+def test_planned_without_features() -> None:
+    """Calls give the features: how many there are is known after the first one."""
+    graph = weft.Graph(edge_index=ENDS, num_nodes=len(X))
+    net = weft.compile(made("gcn"), graph, parallel="graph=2").eval()
+    with pytest.raises(weft.Refused, match="x: the graph has no features: call the net with x, and plan"):
+        weft.plan(graph, model=net, passes=2)
+    net(X).sum().backward()
+    planned = weft.plan(graph, model=net, passes=2)
+    (net(X).sum() + net(2 * X).sum()).backward()
+    took = net.memory()
+    for key in ("peak_tensor_bytes", "graph_bytes", "kinds", "peaks"):
+        assert planned[key] == took[key], key
+
+
+def test_help_has_all_settings() -> None:
+    text = weft.compile.__doc__ or ""
+    assert not [name for name in weft._compile.SETTINGS if not re.search(rf"``[^`]*\b{name}\b", text)]
+
+
+@pytest.mark.parametrize("graph", [GRAPHS["plain"], weft.Graph(edge_index=ENDS, num_nodes=len(X))])
+def test_settings_are_checked_when_it_is_compiled(graph: weft.Graph) -> None:
+    """Also where the first call opens the graph. The line is as that of weft.train."""
+    for wrong, said in {
+        "parallel": 'parallel vertices=2: the mesh has no axis "vertices"',
+        "halo": "halo vertices=2: unknown halo; it is one of rows",
+        "partitions": "partitions vertices=2: ",
+        "memory_limit": "memory_limit vertices=2: ",
+    }.items():
+        with pytest.raises(weft.Refused, match="^" + said):
+            weft.compile(made("gcn"), graph, **{wrong: "vertices=2"})
+    net = weft.compile(made("gcn"), graph, halo="cover", parallel="graph=2")
+    with pytest.raises(weft.Refused, match="samples: is 4: give True, with x of S × V × F, or False"):
+        net(X, samples=4)
+
+
 def test_shared_memory_is_planned() -> None:
     """In a process of its own, whose program maps no other memory."""
     text = """
@@ -746,7 +781,8 @@ def test_shared_memory_is_planned() -> None:
 def test_memory_limit() -> None:
     graph, module = GRAPHS["plain"], made("gcn")
     two = weft.plan(graph, model=module, passes=2)
-    with pytest.raises(weft.Refused, match=r"memory_limit 10kB: worker 0 would need .*; raise the limit to"):
+    way = "raise the limit to .*, or try partitions=8, offload=DIR, by which"
+    with pytest.raises(weft.Refused, match=rf"memory_limit 10kB: worker 0 would need .*; {way}"):
         weft.compile(module, graph, memory_limit="10kB")
     limit = two["peak_tensor_bytes"][0] + two["graph_bytes"][0]
     net = weft.compile(module, graph, memory_limit=f"{limit}B", recompute="none")

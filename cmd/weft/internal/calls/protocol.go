@@ -2,13 +2,14 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks for the
 // passes of all its models.
 //
-// # Protocol, version 4
+// # Protocol, version 5
 //
 // Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one
 // after the other. Each is a JSON object behind its length: 4 bytes, the lowest first. A request has at most
 // 64 MiB. The program ends when the process closes its end.
 //
 //	ask       what the program does                    request, and → answer
+//	check     refuses settings that make no sense      version, arguments
 //	open      opens a graph for a model                version, model, arguments, divided?, lacking
 //	                                                   → types, parameters, buffers, counters
 //	plan      plans passes of a loop                   version, arguments, lacking, loop → types, planned
@@ -78,7 +79,7 @@ import (
 )
 
 // version is that of the protocol.
-const version = 4
+const version = 5
 
 // mostBytes is the size of a request at most.
 const mostBytes = 64 << 20
@@ -91,7 +92,7 @@ type request struct {
 
 	Model int `json:"model"`
 
-	// of open and plan
+	// of check, open and plan
 	Version   int       `json:"version"`
 	Arguments []string  `json:"arguments"`
 	Divided   int       `json:"divided"` // 0: the model has its graph alone

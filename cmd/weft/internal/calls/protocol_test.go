@@ -109,6 +109,10 @@ func TestMemory(t *testing.T) {
 	assert.Refused(t, err, "memory 1 has 0 bytes")
 	assert.Refused(t, ask(request{Ask: "forward", Model: 4}), "there is no model 4")
 	assert.Refused(t, ask(request{Ask: "open", Version: version + 1}), "of different versions")
+	halo := request{Ask: "check", Version: version, Arguments: []string{"--halo=late", "g"}}
+	assert.Refused(t, ask(halo), "--halo late: unknown halo; it is one of")
+	halo.Arguments[0] = "--threads=1"
+	require.NoError(t, ask(halo))
 }
 
 // TestDivide: a graph is opened and divided once for the models that have it in common, and closed when the

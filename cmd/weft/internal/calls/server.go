@@ -81,6 +81,9 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 		}
 	}
 	switch r.Ask {
+	case "check":
+		_, _, _, err := resolve(r)
+		return a, err
 	case "open":
 		return s.open(ctx, r)
 	case "plan":
@@ -170,7 +173,11 @@ func resolve(r *request) (resolved *setting.Resolved, graph data.Source, warning
 	var given cli.SettingFlags
 	flags := pflag.NewFlagSet("open", pflag.ContinueOnError)
 	given.AddThose(flags, func(one setting.Setting) bool { return slices.Contains(settings, one.Name) })
-	if err := flags.Parse(r.Arguments); err != nil || flags.NArg() != 1 {
+	var invalid *pflag.InvalidValueError
+	switch err := flags.Parse(r.Arguments); {
+	case errors.As(err, &invalid):
+		return nil, graph, nil, cli.InvalidValue(invalid)
+	case err != nil || flags.NArg() != 1:
 		return nil, graph, nil, refusal.Errorf("%w", cmp.Or(err, fmt.Errorf("a model is of one graph, not of %d",
 			flags.NArg())))
 	}

@@ -181,3 +181,25 @@ func BytesPerSecond(text string) (rate float64, is bool) {
 	}
 	return rate, err == nil && rate > 0
 }
+
+// InvalidValue says what a flag accepts. The settings of train do so themselves.
+func InvalidValue(err *pflag.InvalidValueError) error {
+	flag, reason := err.GetFlag(), ""
+	switch flag.Value.Type() {
+	case "int":
+		reason = setting.ErrCount.Error()
+	case "uint", "uint64":
+		reason = "must be a whole number, 0 or more"
+	case "float64":
+		reason = "must be a number"
+	case "bool":
+		reason = "must be true or false"
+	}
+	if flag.Name == "seeds" {
+		reason += ", of runs: --seed 1 --seeds 3 trains with the seeds 1, 2 and 3"
+	}
+	if _, ours := flag.Value.(*SettingValue); ours || reason == "" {
+		reason = err.Unwrap().Error()
+	}
+	return refusal.Errorf("--%s %s: %s", flag.Name, err.GetValue(), reason)
+}
