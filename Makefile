@@ -183,11 +183,11 @@ TRACEDDGL = $(wildcard python/tests/peers/test_*dgl*.py)
 traced-files:
 	@echo $(notdir $(TRACED) $(TRACEDDGL))
 
-test-python-traced: build ## own modules beside the newest PyTorch with PyG, and beside DGL: what every change passes; fetches 5 GB of Python packages, those of bench-peers
+test-python-traced: build bin/libcuda-on-cpu.so ## own modules beside the newest PyTorch with PyG, and beside DGL: what every change passes; fetches 5 GB of Python packages, those of bench-peers
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && $(PYTEST) $(TRACED) python/tests/test_docs.py
 	@environment=$$(scripts/peers/environment dgl '$(PEERS)') && $(PYTEST) $(TRACEDDGL)
 
-test-python-versions: build ## own modules beside the oldest PyTorch, PyG and NumPy, the newest, and versions between; fetches 8 GB of Python packages; ARGS="-k GCNConv"
+test-python-versions: build bin/libcuda-on-cpu.so ## own modules beside the oldest PyTorch, PyG and NumPy, the newest, and versions between; fetches 8 GB of Python packages; ARGS="-k GCNConv"
 	@for name in pyg-oldest pyg-between pyg; do \
 		environment=$$(scripts/peers/environment $$name '$(PEERS)') && $(PYTEST) $(TRACED) || exit; \
 	done

@@ -306,6 +306,38 @@ func TestBeside(t *testing.T) {
 	assert.Equal(t, true, errors.As(err, &tensor.DeviceFailure{}), "the device failed")
 }
 
+// TestRestsBeyond: what the planned memory of the host has no room for rests beside it, also where a larger
+// matrix comes to its place.
+func TestRestsBeyond(t *testing.T) {
+	const four = tensor.LeastResting
+	mem, d := newOnDevice(t, 16*four/tensor.PageSize)
+	require.NoError(t, mem.OffloadToHost(four, 4*four))
+	for _, size := range []int{1, 2} {
+		mem.BeginTurn(size == 1)
+		var ms []*tensor.Matrix
+		for k := range 4 / size {
+			m := mem.NewElement(tensor.Activations, tensor.Byte, size, four)
+			copy(d.at(onDevice(t, mem, true, m)[0], m.Len()), bytes.Repeat([]byte{byte(10*size + k)}, m.Len()))
+			ms = append(ms, m)
+		}
+		mem.EndTurn()
+		mem.BeginTurn(false)
+		other := mem.NewElement(tensor.Activations, tensor.Byte, 4, four) // for which they leave
+		for _, m := range ms {
+			require.Equal(t, true, m.Rests(), "it rests")
+		}
+		other.Release()
+		for k, m := range ms {
+			at := onDevice(t, mem, false, m)[0]
+			assert.Equal(t, bytes.Repeat([]byte{byte(10*size + k)}, m.Len()), d.at(at, m.Len()), "of %d", size)
+		}
+		for _, m := range ms {
+			m.Release()
+		}
+		mem.EndTurn()
+	}
+}
+
 // TestGathersMuch: more rows than a pinned buffer holds come in pieces.
 func TestGathersMuch(t *testing.T) {
 	const rows, columns = 1300, 16 << 10 // 21 MB

@@ -15,7 +15,8 @@ import (
 // ram is the level below a device's memory.
 type ram struct {
 	*account
-	pool   []byte           // of all matrices, by their offsets
+	pool   []byte           // of matrices, by their offsets
+	beyond map[int64][]byte // by offset: of matrices that end beyond the pool
 	lastUp map[int64]uint64 // by offset: a mark after the last copy up from there
 	staged [2]staged        // for rows that are gathered
 	next   int              // of staged
@@ -25,13 +26,14 @@ type ram struct {
 const stage = 8 << 20
 
 // OffloadToHost is Offload for matrices on a device, which rest in the host's memory: in so many bytes, as a
-// plan has found. It must be called after On.
+// plan has found. Where passes of several kinds follow each other more may rest, which is then allocated. It
+// must be called after On.
 func (t *Meter) OffloadToHost(bytes, limit int64) error {
 	pool, err := t.device.mover.Pinned(bytes + 2*stage)
 	if err != nil {
 		return err
 	}
-	r := &ram{account: t.account, pool: pool[:bytes], lastUp: map[int64]uint64{}}
+	r := &ram{account: t.account, pool: pool[:bytes], beyond: map[int64][]byte{}, lastUp: map[int64]uint64{}}
 	for k := range r.staged {
 		r.staged[k].memory = pool[bytes+int64(k)*stage:][:stage]
 	}
@@ -41,7 +43,23 @@ func (t *Meter) OffloadToHost(bytes, limit int64) error {
 }
 
 // at is where the elements of a matrix rest.
-func (r *ram) at(m *Matrix) []byte { return r.pool[m.rest.offset:][:len(m.content())] }
+func (r *ram) at(m *Matrix) []byte { return m.rest.room[:len(m.content())] }
+
+// room gives a matrix the memory of its offset.
+func (r *ram) room(m *Matrix) (err error) {
+	offset := m.rest.offset
+	if end := offset + int64(m.bytes); end <= int64(len(r.pool)) {
+		m.rest.room = r.pool[offset:end]
+		return nil
+	}
+	if len(r.beyond[offset]) < m.bytes { // Close frees what was there: copies may still go on
+		if r.beyond[offset], err = r.device.mover.Pinned(int64(m.bytes)); err != nil {
+			return ofDevice(err)
+		}
+	}
+	m.rest.room = r.beyond[offset]
+	return nil
+}
 
 // GathersBeside reports whether kernels work while GatherAtRest copies rows that they do not use.
 func (t *Meter) GathersBeside() bool { return t.device != nil && t.offload != nil }
@@ -63,8 +81,8 @@ func (r *ram) now() error {
 
 func (r *ram) write(m *Matrix) (end func() error) {
 	p, d := m.place, r.device
-	if int(m.rest.offset)+m.bytes > len(r.pool) {
-		return failing(fmt.Errorf("the host's memory has %d bytes for this worker, and more rests", len(r.pool)))
+	if err := r.room(m); err != nil {
+		return failing(err)
 	}
 	to, read := r.at(m), r.lastUp[m.rest.offset] // perhaps of another matrix, which was released
 	switch valid := p.valid.Load(); {

@@ -15,6 +15,7 @@ type rest struct {
 	ahead    bool          // it is coming beside the work of the turn that asked for it
 	placed   bool          // the matrix has an extent on the disk, at offset
 	offset   int64
+	room     []byte      // the host's memory of that extent, below a device
 	saved    bool        // the disk has the elements there
 	sums     []uint32    // checksums of its pages there
 	absent   atomic.Bool // state is neither here nor cleaning
