@@ -317,7 +317,8 @@ func TestRestsBeyond(t *testing.T) {
 		var ms []*tensor.Matrix
 		for k := range 4 / size {
 			m := mem.NewElement(tensor.Activations, tensor.Byte, size, four)
-			copy(d.at(onDevice(t, mem, true, m)[0], m.Len()), bytes.Repeat([]byte{byte(10*size + k)}, m.Len()))
+			written := bytes.Repeat([]byte{byte(10*size + k)}, m.Len())
+			copy(d.at(onDevice(t, mem, true, m)[0], m.Len()), written)
 			ms = append(ms, m)
 		}
 		mem.EndTurn()
@@ -328,8 +329,8 @@ func TestRestsBeyond(t *testing.T) {
 		}
 		other.Release()
 		for k, m := range ms {
-			at := onDevice(t, mem, false, m)[0]
-			assert.Equal(t, bytes.Repeat([]byte{byte(10*size + k)}, m.Len()), d.at(at, m.Len()), "of %d", size)
+			want, at := bytes.Repeat([]byte{byte(10*size + k)}, m.Len()), onDevice(t, mem, false, m)[0]
+			assert.Equal(t, want, d.at(at, m.Len()), "of %d", size)
 		}
 		for _, m := range ms {
 			m.Release()

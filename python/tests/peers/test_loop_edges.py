@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from test_loops import assert_alike, made, settings
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv, GraphConv, GraphNorm, MessagePassing, SAGEConv
+from torch_geometric.nn import GATConv, GCNConv, GraphConv, GraphNorm, MessagePassing, NNConv, SAGEConv
 
 import weft
 
@@ -66,7 +66,24 @@ class Gated(MessagePassing):  # type: ignore[misc]
         return torch.sigmoid(self.gate(torch.cat([x_i, x_j], 1)))
 
 
+class Kernel(nn.Module):  # type: ignore[misc]
+    """Integrals over neighbours, by one kernel in all rounds: a matrix of an edge, which an MLP makes of its features."""
+
+    def __init__(self, width: int = 4, rounds: int = 2) -> None:
+        super().__init__()
+        self.lift, self.project, self.rounds = nn.Linear(WIDTH, width), nn.Linear(width, 1), rounds
+        kernel = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, width * width))
+        self.integral = NNConv(width, width, kernel, aggr="mean")
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        v = self.lift(x)
+        for _ in range(self.rounds):
+            v = torch.relu(self.integral(v, edge_index, edge_attr))
+        return self.project(v)
+
+
 MODULES = {
+    "kernel": Kernel,
     "gcn": lambda: Two(GCNConv(WIDTH, 8), GCNConv(8, CLASSES)),
     "sage": lambda: Two(SAGEConv(WIDTH, 8), SAGEConv(8, CLASSES, aggr="max")),
     "gat": lambda: Two(GATConv(WIDTH, 4, heads=2), GATConv(8, CLASSES)),
@@ -186,7 +203,28 @@ def encoded(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
         yield net(x).norm()  # with the graph's features
 
 
+def operator(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """Graph kernel network, of Li et al. 2020: an operator from a coefficient to a solution on one mesh of points. Its
+    kernel reads the coordinates and the coefficient of both ends of an edge; the loss is relative L2 of each sample."""
+    g = torch.Generator().manual_seed(9)
+    at, samples = torch.rand(V, 2, generator=g).to(x), torch.rand(3, V, 1, generator=g).to(x)
+    optimizer = torch.optim.Adam(net.parameters(), 0.001, weight_decay=5e-4, eps=1e-3)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.8)
+    for _ in range(2):
+        for of in samples:
+            optimizer.zero_grad()
+            solution = (at.sum(1, keepdim=True) * of).sin()
+            kernel = torch.cat([at[ENDS[0]], at[ENDS[1]], of[ENDS[0]], of[ENDS[1]]], 1)
+            out = net(torch.cat([at, of, x[:, 3:]], 1), edge_attr=kernel)
+            loss = (out - solution).norm() / solution.norm()
+            loss.backward()
+            optimizer.step()
+            yield loss
+        scheduler.step()
+
+
 ALL = [
+    *((operator, "kernel", mesh) for mesh in ("graph=3", "tensor=2", "graph=2,tensor=2", "partitions=3")),
     *((views, name, mesh) for name, mesh in zip(("gcn", "sage", "gat", "gated", "gcn", "sage"), MESHES)),
     *((bootstrapped, name, mesh) for name, mesh in zip(("gated", "gat", "gcn", "sage"), MESHES[1:5])),
     *((explained, "weighted", mesh) for mesh in MESHES),
