@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -13,19 +13,23 @@ from . import _calls, _module, _program
 from ._errors import Refused
 from ._graph import Data, argument, graph_of
 from ._inputs import Edges, Features, Reads
-from ._model import Model, Traced, constants_of, layers_of, traced
+from ._model import Model, Traced, constants_of, layers_of, momenta_of, traced
 from ._trace import Schema, tables_of
 
 #: What passes read that are given nothing which the graph lacks.
 AS_IT_IS = Reads()
 
 
-class Divided:
-    """A module and its copies on a graph that is divided.
+class Variant(NamedTuple):
+    """What a model is made for."""
 
-    There is a model for each set of layers that are in evaluation while the module trains, and for what calls
-    give of features and of edges that the graph lacks, or ask for gradients of.
-    """
+    frozen: frozenset[str]  # the layers that are in evaluation while the module trains
+    momenta: tuple[float | None, ...]  # of batch norms
+    reads: Reads  # what calls give of features and of edges that the graph lacks, or ask for gradients of
+
+
+class Divided:
+    """A module and its copies on a graph that is divided, with a model for each variant."""
 
     def __init__(self, module: nn.Module, data: Data, settings: Mapping[str, Any]) -> None:
         self.graph = graph_of(data)
@@ -37,7 +41,7 @@ class Divided:
         if "offload" in self.settings:
             self.settings["offload"] = _program.offload(settings["offload"], settings.get("device")) or ""
         self.number: tuple[_calls.Program | None, int] = None, 0
-        self.models: dict[tuple[frozenset[str], Reads], Model] = {}
+        self.models: dict[Variant, Model] = {}
         self.last = AS_IT_IS  # what the last call read
 
     def words(self) -> list[str]:
@@ -81,11 +85,15 @@ class Divided:
                 f"module: {min(frozen)} is in training, and the module in evaluation: call net.train(), and "
                 "eval() of the layers that do not train"
             )
-        found = self.models.get((frozen, reads))
+        variant = Variant(frozen, momenta_of(module), reads)
+        found = self.models.get(variant)
         if found is None:
             with _module.as_written():
-                found = self.models[frozen, reads] = self._open(module, frozen, reads)
+                found = self.models[variant] = self._open(module, frozen, reads)
             self.features.keep(reads)
+            # A schedule of momenta has a variant for each epoch, and update_bn one more.
+            last = list(dict.fromkeys(of.momenta for of in self.models))[-2:]
+            self.models = {of: model for of, model in self.models.items() if of.momenta in last}
         self.last = reads
         return found
 

@@ -52,6 +52,7 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
         _watch.without_tensors(_watch.kept(module)),
         shapes,
         layers_of(module),
+        momenta_of(module),
         constants_of(module),
         frozen,
     )
@@ -88,17 +89,30 @@ def _refuse_repeated(program: Mapping[str, Any]) -> None:
 
 
 def layers_of(module: nn.Module) -> list[Any]:
-    """The layers of a module by their paths: their classes, attributes that are numbers and words, and hooks,
-    which are called when the module is traced."""
+    """The layers of a module by their paths: their classes, attributes that are numbers and words but for momenta
+    of batch norms, and hooks, which are called when the module is traced."""
     return [
         (
             path,
             type(layer),
-            {name: of for name, of in vars(layer).items() if isinstance(of, _SIMPLE) and _says(name)},
+            {
+                name: of
+                for name, of in vars(layer).items()
+                if isinstance(of, _SIMPLE) and _says(name) and not (_is_norm(layer) and name == "momentum")
+            },
             [_watch.name_of(hook) for kind in _HOOKS for hook in vars(layer)[kind].values()],
         )
         for path, layer in module.named_modules()
     ]
+
+
+def momenta_of(module: nn.Module) -> tuple[float | None, ...]:
+    """The momenta of the batch norms of a module, None for a mean of all batches: ``update_bn`` sets these."""
+    return tuple(layer.momentum for layer in module.modules() if _is_norm(layer))
+
+
+def _is_norm(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.modules.batchnorm._BatchNorm)
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

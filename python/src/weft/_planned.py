@@ -39,7 +39,7 @@ def planned(
     module = _module.uncompiled(module)
     if isinstance(module, Net):
         net = module._divided
-        columns = {(one.of, one.type): one.features for _, reads in net.models for one in reads.lacking}
+        columns = {(one.of, one.type): one.features for of in net.models for one in of.reads.lacking}
         module, settings = module.module, net.settings | dict(settings)
     of, program, scratch = Divided(module, data, settings), _calls.program(), Scratch()
     needed = of.lacking(module)

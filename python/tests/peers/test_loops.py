@@ -829,6 +829,34 @@ def test_planned_without_features() -> None:
         assert planned[key] == took[key], key
 
 
+class Called(nn.Module):  # type: ignore[misc]
+    """A module that is called as a net is."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.module(x.double(), ENDS)
+
+
+def test_momenta_of_batch_norms() -> None:
+    """update_bn takes the mean of all batches, and a schedule changes the momentum: as PyTorch, whose statistics
+    these are."""
+    net = weft.compile(made("batch"), GRAPHS["plain"], parallel="graph=2")
+    exact = Called(copy.deepcopy(net.module).double())
+    for module in (net, exact):
+        norm = next(of for of in module.modules() if isinstance(of, nn.BatchNorm1d))
+        torch.optim.swa_utils.update_bn([X, 2 * X, X - 1], module)
+        assert (norm.momentum, int(norm.num_batches_tracked)) == (0.1, 3)
+        with torch.no_grad():
+            for norm.momentum in (0.4, 0.2, None, 0.05):
+                module(X)
+    for (name, expected), (_, found) in zip(exact.named_buffers(), net.named_buffers()):
+        torch.testing.assert_close(found.to(expected.dtype), expected, rtol=1e-5, atol=1e-6, msg=name)
+    assert len(net._divided.models) == 2, "a schedule leaves no model for each momentum"
+
+
 def test_help_has_all_settings() -> None:
     text = weft.compile.__doc__ or ""
     assert not [name for name in weft._compile.SETTINGS if not re.search(rf"``[^`]*\b{name}\b", text)]
