@@ -18,7 +18,7 @@ OWN = "torch_geometric" in HERE and importlib.util.find_spec("torch.export") is 
 
 def words(text):
     """The text without what differs between machines: metrics, and folders."""
-    return re.sub(r"\d+\.\d{4}|best \d+|\[\d[\d, ]+\]|run-\d+|/\S+(?=/runs)", "…", text).split()
+    return re.sub(r"\d+\.\d{4}|best \d+|\[\d[\d, ]+\]|run-\d+|\d{8}-\d{6}|/\S+(?=/runs)", "…", text).split()
 
 
 OF_MODULES = pytest.mark.skipif(not OWN, reason="there is no torch_geometric with torch.export")
@@ -49,10 +49,13 @@ def test_snippets(document, prints):
 
 @OF_MODULES
 def test_readme():
-    """The first snippet of the README trains a module in both ways."""
-    text = re.search(r"^```python\n(.*?)^```", (DOCUMENTS.parent / "README.md").read_text(), re.M | re.S)[1]
-    names = {}
-    exec(compile(text, "README.md", "exec"), names)
+    """The first snippet of the README trains a module in both ways, and prints what stands below it."""
+    readme = (DOCUMENTS.parent / "README.md").read_text()
+    text, printed = re.search(r"^```python\n(.*?)^```\n```\n(.*?)^```", readme, re.M | re.S).groups()
+    names, out = {}, io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(text, "README.md", "exec"), names)
+    assert words(out.getvalue()) == words(printed)
     y = names["y"].numpy()
     assert (names["run"].predictions == y).mean() > 0.8
     assert (names["net"]().argmax(1).numpy() == y).mean() > 0.8
