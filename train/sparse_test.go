@@ -1,13 +1,19 @@
 package train
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"weft/graph"
 	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/internal/safetensors"
 )
 
 // TestSparseProgram compares programs on sparse features with runs on the same features, dense.
@@ -64,6 +70,48 @@ func TestSparseProgram(t *testing.T) {
 				t.Errorf("%s: %d bytes, and the features' dense form has %d", what, peak, matrix)
 			}
 		}
+	}
+}
+
+// TestSparseBits: GraphSAGE as a program has the bits of the named model on sparse features, and never their
+// dense form: its memory is below that.
+func TestSparseBits(t *testing.T) {
+	const columns = 1000
+	g, _ := wordy(t, columns)
+	named := given(Defaults(), "model sage, layers 2, hidden 8, dropout 0, norm none, lr .1, threads 1, epochs 1")
+	start := mustRun(t, &Job{Graph: g, Options: named}).Weights
+	var weights bytes.Buffer
+	require.NoError(t, safetensors.Write(&weights, start, nil))
+	named.Init, named.Epochs = filepath.Join(t.TempDir(), "init.safetensors"), 3
+	require.NoError(t, os.WriteFile(named.Init, weights.Bytes(), 0o666))
+
+	var parameters []string
+	for name, v := range start {
+		shape, err := json.Marshal(v.Shape)
+		require.NoError(t, err)
+		parameters = append(parameters, fmt.Sprintf(`{"name":%q,"shape":%s,"trained":true}`, name, shape))
+	}
+	layer := func(x int, conv string) string {
+		return fmt.Sprintf(`{"op":"gather","in":[%d],"end":"source"},
+			{"op":"scatter","in":[%d],"reduce":"mean"},
+			{"op":"parameter","name":"%[3]s.lin_l.weight"},{"op":"parameter","name":"%[3]s.lin_l.bias"},
+			{"op":"linear","in":[%[4]d,%[5]d,%[6]d]},{"op":"parameter","name":"%[3]s.lin_r.weight"},
+			{"op":"linear","in":[%[1]d,%[7]d]},{"op":"add","in":[%[8]d,%[9]d]}`,
+			x, x+1, conv, x+2, x+3, x+4, x+6, x+5, x+7)
+	}
+	own := named
+	own.Model, own.Program.Path = Defaults().Model, filepath.Join(t.TempDir(), "program.json")
+	text := fmt.Sprintf(`{"version":1,"class":"Net","parameters":[%s],"operations":[
+		{"op":"features","shape":[%d]},%s,{"op":"relu","in":[8]},%s],"output":17}`,
+		strings.Join(parameters, ","), columns, layer(0, "convs.0"), layer(9, "convs.1"))
+	require.NoError(t, os.WriteFile(own.Program.Path, []byte(text), 0o666))
+
+	want := mustRun(t, &Job{Graph: g, Options: named})
+	got, peak := planAndRun(t, &Job{Graph: g, Options: own})
+	assert.Equal(t, want.Losses, got.Losses, "losses")
+	assert.Equal(t, want.Weights, got.Weights, "weights")
+	if matrix := int64(4 * columns * g.Vertices()); peak >= matrix {
+		t.Errorf("%d bytes, and the features' dense form has %d", peak, matrix)
 	}
 }
 
