@@ -35,7 +35,7 @@ func TestLimit(t *testing.T) {
 		}
 	}
 	p.loop = true
-	const of = "raise the limit to 110 B, or try more --partitions with --offload DIR, by which partitions take turns"
+	const of = "raise the limit to 110 B, or try --offload DIR and more --partitions, by which partitions take turns"
 	if err := p.CheckLimit(1); !strings.Contains(fmt.Sprint(err), of) {
 		t.Errorf("%v, want no number of partitions, which may not fit", err)
 	}

@@ -28,7 +28,7 @@ func (p *Plan) Resting() string {
 func (p *Plan) resting(offload, where string) string {
 	flags := fmt.Sprintf("--partitions %s --offload %s", setting.Auto, offload)
 	if p.loop {
-		flags = "more --partitions with --offload " + offload
+		flags = fmt.Sprintf("--offload %s and more --partitions", offload)
 	}
 	return fmt.Sprintf("%s, by which partitions take turns and rest %s", flags, where)
 }

@@ -934,11 +934,11 @@ def test_memory_that_fits() -> None:
     limit = int(0.97 * (one["peak_tensor_bytes"][0] + one["graph_bytes"][0]))
     with pytest.raises(weft.Refused) as refusal:
         weft.compile(module, graph, memory_limit=f"{limit}B", recompute="none")
-    found = re.search(r"; partitions (\d+) offload DIR fits, with \S+ kB of memory for a worker$", str(refusal.value))
-    assert found
+    found = re.search(r"; partitions=(\d+), offload=DIR fits, with \S+ kB of memory for a worker$", str(refusal.value))
+    assert found, str(refusal.value)
     net = weft.compile(module, graph, memory_limit=f"{limit}B", partitions=int(found[1]), offload=True)
     net().sum().backward()
-    with pytest.raises(weft.Refused, match=r"or try more partitions with offload DIR, by which [^;]* workers$"):
+    with pytest.raises(weft.Refused, match=r"or try offload=DIR and more partitions, by which [^;]* workers$"):
         weft.compile(module, graph, memory_limit="20kB", recompute="none")
 
 
