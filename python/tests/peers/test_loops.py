@@ -910,7 +910,7 @@ def test_shared_memory_is_planned() -> None:
 def test_memory_limit() -> None:
     graph, module = GRAPHS["plain"], made("gcn")
     two = weft.plan(graph, model=module, passes=2)
-    way = "raise the limit to .*, or try partitions=8, offload=DIR, by which"
+    way = "raise the limit to .*, or try offload=DIR and more partitions, by which"
     with pytest.raises(weft.Refused, match=rf"memory_limit 10kB: worker 0 would need .*; {way}"):
         weft.compile(module, graph, memory_limit="10kB")
     limit = two["peak_tensor_bytes"][0] + two["graph_bytes"][0]
