@@ -127,6 +127,26 @@ type Worker struct {
 	Offset, Uncertainty time.Duration
 }
 
+// Add adds what the same workers did at other times, by recorders and messages of their own.
+func (t *Trace) Add(other *Trace) {
+	var messages Index // of which others have later numbers
+	for _, w := range t.Workers {
+		for _, e := range w.Events {
+			messages = max(messages, e.Args.Message)
+		}
+	}
+	for rank, w := range other.Workers {
+		events := slices.Clone(w.Events)
+		for k := range events {
+			if events[k].Args.Message > 0 {
+				events[k].Args.Message += messages
+			}
+		}
+		mine := &t.Workers[rank]
+		mine.Events, mine.Lost = slices.Concat(mine.Events, events), mine.Lost+w.Lost
+	}
+}
+
 // Write writes the trace as JSON. Workers are processes in it, and tracks are threads. Times are microseconds
 // since the first span began. An arrow leads from each send to its receive.
 func (t *Trace) Write(to io.Writer) error {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ class Divided:
             self.settings["offload"] = _program.offload(settings["offload"], settings.get("device")) or ""
         self.number: tuple[_calls.Program | None, int] = None, 0
         self.models: dict[Variant, Model] = {}
+        self.recorded: list[Model] | None = None  # the models whose passes are recorded
         self.last = AS_IT_IS  # what the last call read
 
     def words(self) -> list[str]:
@@ -90,12 +92,31 @@ class Divided:
         if found is None:
             with _module.as_written():
                 found = self.models[variant] = self._open(module, frozen, reads)
+            self._record(found)
             self.features.keep(reads)
             # A schedule of momenta has a variant for each epoch, and update_bn one more.
             last = list(dict.fromkeys(of.momenta for of in self.models))[-2:]
             self.models = {of: model for of, model in self.models.items() if of.momenta in last}
         self.last = reads
         return found
+
+    @contextlib.contextmanager
+    def recording(self, path: str) -> Iterator[None]:
+        """Writes a trace of the passes of all models in its block."""
+        self.recorded = []
+        try:
+            for model in self.models.values():
+                self._record(model)
+            yield
+        finally:
+            recorded, self.recorded = self.recorded, None
+            if recorded:
+                recorded[0].ask("trace", path=path, others=[model.number for model in recorded[1:]])
+
+    def _record(self, model: Model) -> None:
+        if self.recorded is not None:
+            model.ask("trace")
+            self.recorded.append(model)
 
     def _check(self, module: nn.Module) -> None:
         """Refuses a module that is not what it was when it was compiled."""

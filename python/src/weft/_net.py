@@ -174,10 +174,7 @@ class Net(nn.Module):  # type: ignore[misc]
             >>> with net.trace("step.json"):                                         # doctest: +SKIP
             ...     F.cross_entropy(net()[train], y[train]).backward()
         """
-        model = self._divided.model(self.module, self._divided.last)
         path = os.path.abspath(os.fsdecode(file))
-        model.ask("trace")
-        try:
+        self._divided.model(self.module, self._divided.last)
+        with self._divided.recording(path):
             yield
-        finally:
-            model.ask("trace", path=path)

@@ -829,6 +829,24 @@ def test_planned_without_features() -> None:
         assert planned[key] == took[key], key
 
 
+def test_trace_of_all_variants(tmp_path: Path) -> None:
+    """Passes with other layers in evaluation, or with gradients of edges, are of other models, and in one trace."""
+    net = weft.compile(made("batch"), GRAPHS["plain"], parallel="graph=2")
+    norm = next(of for of in net.modules() if isinstance(of, nn.BatchNorm1d))
+    with net.trace(tmp_path / "trace.json"):
+        net().sum().backward()
+        norm.eval()
+        net().sum().backward()
+        norm.train()
+        net().sum().backward()
+    assert len(net._divided.models) == 2
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    starts = sorted(event["ts"] for event in events if event.get("name") == "forward pass")
+    assert len(starts) == 3 * 2, "of each worker"
+    ends = {kind: [event["id"] for event in events if event["ph"] == kind] for kind in "sf"}
+    assert sorted(ends["s"]) == sorted(ends["f"]) and len(set(ends["s"])) == len(ends["s"]) > 0, "arrows"
+
+
 class Called(nn.Module):  # type: ignore[misc]
     """A module that is called as a net is."""
 

@@ -130,18 +130,29 @@ func (s *server) rows(m *model, r *request) ([]int32, error) {
 	return rows, nil
 }
 
-// trace records the passes from now on, or writes those that it has recorded.
-func (m *model) trace(path string) error {
-	if path == "" {
+// trace records the passes from now on, or writes those that it and others have recorded.
+func (s *server) trace(m *model, r *request) error {
+	if r.Path == "" {
 		return m.StartTrace()
 	}
 	recorded, err := m.StopTrace()
 	if err != nil {
 		return err
 	}
+	for _, number := range r.Others {
+		other := s.models[number]
+		if other == nil || other.opened != m.opened {
+			return refusal.Errorf("there is no model %d of the same graph", number)
+		}
+		more, err := other.StopTrace()
+		if err != nil {
+			return err
+		}
+		recorded.Add(more)
+	}
 	of := m.opened.Job
 	recorded.About = map[string]string{"dataset": of.Dataset, "parallel": of.Options.Parallel}
-	return atomicfile.Write(path, recorded.Write)
+	return atomicfile.Write(r.Path, recorded.Write)
 }
 
 // forward computes a pass.

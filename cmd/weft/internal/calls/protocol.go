@@ -22,7 +22,7 @@
 //	usage     tells memory since open, and all else    model → usage
 //	          of the last pass that ran backward
 //	trace     records passes from now on,              model
-//	          or writes what is recorded               model, path
+//	          or writes what is recorded of models     model, path, others
 //	close     ends a model                             model
 //
 // Each request has id and ask, and may have drop: a list of [model, pass]. These passes end before anything
@@ -60,6 +60,7 @@
 //	training    dropout is active, and norms take the batch's statistics.
 //	recording   there may be a backward pass.
 //	again       the pass stays, for another backward pass.
+//	others      models on the same divided graph, whose passes are written, too.
 //	loop        passes (how many live together), and inputs of each, without memory.
 package calls
 
@@ -123,7 +124,8 @@ type request struct {
 	Again bool `json:"again"`
 
 	// of trace
-	Path string `json:"path"` // "": none
+	Path   string `json:"path"`   // "": none
+	Others []int  `json:"others"` // models
 }
 
 // input is what a pass is given in place of what the graph has.

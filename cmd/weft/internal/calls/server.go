@@ -108,7 +108,7 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 		t, err := m.Totals()
 		return answer{Usage: &usage{t.Usage, t.LiveBytes, tensor.KindNames(), t.Kinds, t.Layers}}, err
 	case "trace":
-		return a, m.trace(r.Path)
+		return a, s.trace(m, r)
 	case "close":
 		delete(s.models, r.Model)
 		defer s.leave(m.opened)
