@@ -135,6 +135,10 @@ type Propagator interface {
 	// Message aggregates the messages of the caller's function: rows × Columns. Only some edges' messages
 	// exist at a time.
 	Message(m Message) *autograd.Var
+	// ApplyEdges computes the messages of the caller's function and keeps them: a row for each edge, in the
+	// order that Message.EdgeRows are in. Reduce and Columnwise have no effect. Values of the function
+	// before its result exist for some edges at a time.
+	ApplyEdges(m Message) *autograd.Var
 }
 
 // Attention describes softmax attention over in-edges, per head:
@@ -212,6 +216,10 @@ type Message struct {
 	// SourceParts and TargetParts are the numbers of columns of the values that Source and Target are joined
 	// of. Function then gets these apart, as Edges.Sources and Edges.Targets. nil: it gets them whole
 	SourceParts, TargetParts []int
+	// EdgeRows are what ApplyEdges made of other functions of this relation and direction, on this tape.
+	EdgeRows []EdgeRows
+	// Counted says that ApplyEdges counts the rows over all workers, as norms over all edges need.
+	Counted bool
 	// Function computes the messages of some edges, one row for each: edges × Columns. It is called for a few
 	// thousand edges at a time, and again in the backward pass. It must depend only on its argument and
 	// Parameters. The message of an edge must depend on that edge's rows alone, so Function cannot use batch
@@ -230,6 +238,12 @@ type Message struct {
 	// KindSum, KindMean, KindMax or KindMin. Among equal messages the source with the smallest id wins.
 	Reduce ReduceKind
 	Loops  Loops
+}
+
+// EdgeRows are rows of edges that ApplyEdges made, and the Loops of its Message.
+type EdgeRows struct {
+	*autograd.Var
+	Loops Loops
 }
 
 // Ends returns the values that there are of Source and Target.
@@ -253,6 +267,8 @@ func (m Message) Check(path string, targets int) error {
 		return refuse("is nothing without rows; set Message.Source or Message.Target, and Message.Function")
 	case m.Loops.Only() && m.Source != nil:
 		return refuse("has sources for loops, whose source is the target; set Message.Target")
+	case len(m.EdgeRows) > 0 && m.Loops == LastLoops:
+		return refuse("reads rows of edges for each vertex's last loop, which has none; set Message.Target")
 	case m.Columns < 1:
 		return refuse("has messages of %d columns; set Message.Columns", m.Columns)
 	case m.Target != nil && m.Target.Rows() != targets:
@@ -292,6 +308,7 @@ type Edges struct {
 	// edges × columns of Message.Source and of Message.Target; nil where these are. Of parts it is the first
 	Source, Target   *autograd.Var
 	Sources, Targets []*autograd.Var // the parts, or the whole
+	Rows             []*autograd.Var // these edges' rows of Message.EdgeRows
 	// Loops says that these are added self loops. Otherwise all of them are edges of the graph.
 	Loops bool
 	// Weight (edges × 1) holds the edges' weights, 1 for added self loops; nil if the relation has no weights

@@ -91,6 +91,13 @@ func (p *Program) fits(schema gnn.Schema, outputs int) error {
 			return err
 		}
 	}
+	for _, v := range reachable(p.built...) {
+		if isNormOfEdges(v) && v.o.End == "" {
+			return refusal.Errorf("the model %s has a %s of edges that are aggregated at their sources and at "+
+				"their targets; take a norm of each row, as torch.nn.LayerNorm, or one model for each end",
+				p.Class, v.describe())
+		}
+	}
 	wanted := schema.Outputs
 	if wanted == nil {
 		wanted = []int{0}
@@ -188,6 +195,9 @@ func (v *value) aggregates() bool {
 	return v.op == "scatter" || v.op == opAggregate || v.op == opAttend
 }
 
+// along reports whether rows of the result are computed along edges.
+func (v *value) along() bool { return v.aggregates() || v.op == opApply }
+
 // operations are those of a step.
 func (s *step) operations() []*value {
 	if s.fused == nil {
@@ -196,15 +206,18 @@ func (s *step) operations() []*value {
 	return append([]*value{s.value}, s.fused.parts()...)
 }
 
-// aggregations are the operations of a step that aggregate.
-func (s *step) aggregations() (all []*value) {
+// along are the operations of a step that are computed along edges.
+func (s *step) along() (all []*value) {
 	for _, v := range s.operations() {
-		if v.aggregates() {
+		if v.along() {
 			all = append(all, v)
 		}
 	}
 	return all
 }
+
+// aggregates reports whether an operation of a step aggregates.
+func (s *step) aggregates() bool { return slices.ContainsFunc(s.operations(), (*value).aggregates) }
 
 // levelsOf returns how many aggregations each value depends on, one after the other, at least 1, and the most
 // of all.
@@ -215,7 +228,7 @@ func levelsOf(c *code) (level map[*value]int, levels int) {
 		for _, x := range s.reads {
 			depth[s.value] = max(depth[s.value], depth[c.alias(x)])
 		}
-		if len(s.aggregations()) > 0 {
+		if s.aggregates() {
 			depth[s.value]++
 		}
 		level[s.value] = max(1, depth[s.value])
@@ -240,7 +253,7 @@ func cutsOf(c *code, level map[*value]int, levels int, results []*value) []cut {
 	}
 	for _, s := range c.steps {
 		at := level[s.value]
-		if len(s.aggregations()) > 0 {
+		if s.aggregates() {
 			cuts[at-1].aggregates = true
 		}
 		for _, x := range s.reads {
@@ -298,7 +311,7 @@ func mayCross(values map[*value]bool, stages int, first string) bool {
 	of := map[string]int{} // by vertex type
 	for v := range values {
 		of[v.Of]++
-		if n := of[v.Of]; v.Rows == None || stages == 1 && (n > 2 || n > 1 && v.Of != first) {
+		if n := of[v.Of]; v.Rows != Vertices || stages == 1 && (n > 2 || n > 1 && v.Of != first) {
 			return false
 		}
 	}
@@ -326,7 +339,7 @@ func parametersOf(s step) (names []string) {
 	for _, x := range s.reads {
 		visit(x)
 	}
-	if s.op == "scatter" {
+	if s.region != nil {
 		names = append(names, s.region.parameters...)
 	}
 	for _, v := range s.operations() {
@@ -353,13 +366,13 @@ func (p *Program) spec(schema gnn.Schema, alias func(*value) *value, given, made
 	}
 	for _, st := range c.steps {
 		s.Cost.Vertex += st.cost()
-		if st.op == "scatter" {
+		if st.region != nil {
 			s.EdgeFeatures = s.EdgeFeatures || st.region.edgeFeatures
 			for _, inner := range st.region.edges.steps {
 				s.Cost.Edge += inner.cost()
 			}
 		}
-		for _, v := range st.aggregations() {
+		for _, v := range st.along() {
 			s.Cost.Edge += v.size()
 			if name := v.relation(); schema.Typed() && !slices.Contains(s.Relations, name) {
 				s.Relations = append(s.Relations, name)
@@ -407,7 +420,7 @@ func (s *step) cost() (n int) {
 func pathsOf(outputs []*value) map[*value]string {
 	paths, known := map[*value]string{}, map[string]int{}
 	for _, v := range reachable(outputs...) {
-		if !v.aggregates() {
+		if !v.along() {
 			continue
 		}
 		path := cmp.Or(v.o.Path, "propagate")
@@ -441,7 +454,7 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 		if s.op == "table" {
 			b.params[s.o.Name] = e.Params.Table(s.o.Name, e.Rows[e.TypeOf(s.Of)], 0, s.size(), nn.Constant(0))
 		}
-		for _, v := range s.aggregations() {
+		for _, v := range s.along() {
 			along := gnn.Along{Relation: v.relation(), Reversed: v.o.End == "source"}
 			if along.Relation == "" {
 				along.Relation = e.Only()
@@ -551,7 +564,7 @@ func reduceOf(v *value) gnn.Reduce {
 
 // setOfEdges is the set of edges that a value aggregates along.
 func (v *value) setOfEdges() string {
-	if v.op == "scatter" && !loopsOf(v.o.Loops).Only() {
+	if v.region != nil && !loopsOf(v.o.Loops).Only() {
 		return v.in[0].Loops
 	}
 	return v.o.Loops
@@ -559,7 +572,7 @@ func (v *value) setOfEdges() string {
 
 // relation is the relation that a value aggregates along.
 func (v *value) relation() string {
-	if v.op == "scatter" {
+	if v.region != nil {
 		return v.in[0].Of
 	}
 	return v.o.Of

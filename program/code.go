@@ -89,8 +89,8 @@ func newCode(results []*value, alias func(*value) *value, given func(*value) boo
 // operands are the values that a value is computed from. An aggregation of messages reads what its function
 // gathers.
 func operands(v *value) []*value {
-	if v.op == "scatter" {
-		return slices.Concat(v.region.sources, v.region.targets)
+	if v.region != nil {
+		return slices.Concat(v.region.sources, v.region.targets, v.region.edgeRows)
 	}
 	return v.in
 }

@@ -19,7 +19,7 @@ func stepsOf(c *code) string {
 			continue
 		}
 		text := s.text()
-		if s.op == "scatter" {
+		if s.region != nil {
 			text += " (" + stepsOf(s.region.edges) + ")"
 		}
 		steps = append(steps, text)

@@ -7,11 +7,12 @@ import (
 	"weft/gnn"
 )
 
-// region is the message function of a scatter: the operations on rows of edges between the rows of vertices
-// that it gathers and the sum.
+// region is the message function of a scatter, or of rows of edges that are kept: the operations on rows of
+// edges between the rows of vertices that it gathers, or rows that are kept, and the result.
 type region struct {
 	operands         []operand
 	sources, targets []*value // what the operands are rows of, each once
+	edgeRows         []*value // kept rows of edges that it reads, each once
 	parameters       []string
 	edgeFeatures     bool
 	columnwise       bool
@@ -25,7 +26,7 @@ type operand struct {
 	number int // of the sources or targets that it reads
 }
 
-// newRegion returns the region of a scatter.
+// newRegion returns the region of a scatter or of an opApply.
 func newRegion(v *value) *region {
 	r := &region{columnwise: true}
 	x, own := v.in[0], loopsOf(v.o.Loops).Only()
@@ -43,6 +44,10 @@ func newRegion(v *value) *region {
 		seen[x] = true
 		_, number := x.isConstant()
 		switch {
+		case isKept(x):
+			given[x] = true
+			r.edgeRows = append(r.edgeRows, x)
+			return
 		case x.op == "gather":
 			read(x, x.in[0], own || x.o.End == v.o.End)
 			return
@@ -60,7 +65,7 @@ func newRegion(v *value) *region {
 		}
 	}
 	visit(x)
-	r.columnwise = r.columnwise && len(r.sources) == 1 && len(r.targets) <= 1 &&
+	r.columnwise = r.columnwise && v.op == "scatter" && len(r.edgeRows) == 0 && len(r.sources) == 1 && len(r.targets) <= 1 &&
 		!slices.ContainsFunc(slices.Concat(r.sources, r.targets), func(x *value) bool {
 			return !slices.Equal(x.Shape, v.Shape)
 		})
@@ -103,6 +108,9 @@ func (r *region) function(b *block, v *value) func(e gnn.Edges) *autograd.Var {
 				from = e.Targets
 			}
 			p.vars[o.value] = from[o.number]
+		}
+		for i, x := range r.edgeRows {
+			p.vars[x] = e.Rows[i]
 		}
 		return p.result(v.in[0])
 	}

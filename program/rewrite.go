@@ -206,16 +206,48 @@ func (b *builder) merged(o Operation, terms []term) (all []term) {
 // terms are those of a product, in the order of the ends that they are gathered from, so that rows of one end
 // are added before they are gathered.
 func (b *builder) terms(o Operation, of term) []term {
-	terms := []term{of}
-	for i := 0; i < len(terms); {
-		if of := b.termsOf(o, terms[i]); of != nil && len(terms) < mostFactors {
-			terms = slices.Replace(terms, i, i+1, of...)
-		} else {
-			i++
-		}
-	}
+	left := mostFactors
+	terms := b.expanded(o, of, &left)
 	slices.SortStableFunc(terms, func(s, t term) int { return strings.Compare(s.end(), t.end()) })
 	return terms
+}
+
+// expanded are the terms of a product, at most one of which is not gathered. left is how many values may still
+// be taken apart.
+func (b *builder) expanded(o Operation, of term, left *int) (terms []term) {
+	parts := b.termsOf(o, of)
+	if *left -= len(parts); *left < 0 {
+		return []term{of}
+	}
+	var others []term
+	for _, t := range parts {
+		own := b.expanded(o, t, left)
+		if slices.ContainsFunc(own, func(t term) bool { return t.end() == "" }) {
+			others = append(others, t)
+			continue
+		}
+		terms = append(terms, own...)
+	}
+	switch {
+	case len(others) == 1:
+		return append(terms, b.expanded(o, others[0], left)...)
+	case len(others) > 1 && of.x.op == "cat" && len(terms) > 0:
+		return append(terms, b.sideBySide(o, others))
+	case len(others) > 1 || len(parts) == 0:
+		return []term{of}
+	}
+	return terms
+}
+
+// sideBySide is the sum of terms as one product.
+func (b *builder) sideBySide(o Operation, terms []term) term {
+	var xs, weights []*value
+	for _, t := range terms {
+		xs, weights = append(xs, t.x), append(weights, t.weight)
+	}
+	rows, columns := o.op("cat"), o.op("cat")
+	columns.Dim = 1
+	return term{b.make(rows, xs...), b.make(columns, weights...), terms[0].sign}
 }
 
 // termsOf are those of a product with what an operation adds, or has side by side; nil: it does neither.
@@ -662,11 +694,11 @@ func (b *builder) lowered(o Operation, in []*value) *value {
 	return b.make(o.op("div"), p, b.make(gather, sum))
 }
 
-// normalized makes a layer norm from its parts, but for rows of vertices with a weight and a bias for each
-// column, which a kernel normalises.
+// normalized makes a layer norm from its parts, but for rows with a weight and a bias for each column, which a
+// kernel normalises.
 func (b *builder) normalized(o Operation, in []*value) *value {
 	trained := func(v *value) bool { return v.op == "parameter" && b.trained(v.o.Name) }
-	if o.Op != "layer_norm" || in[0].Rows == Vertices && len(in) == 3 && trained(in[1]) && trained(in[2]) {
+	if o.Op != "layer_norm" || in[0].Rows != None && len(in) == 3 && trained(in[1]) && trained(in[2]) {
 		return nil
 	}
 	mean := o.op("mean")

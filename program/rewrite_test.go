@@ -78,7 +78,12 @@ func TestRules(t *testing.T) {
 		{"a product with the same rows of edges twice", []string{
 			`"op": "exp", "in": [6]`, `"op": "mul", "in": [7, 4]`, `"op": "add", "in": [8, 8]`,
 			`"op": "linear", "in": [9, 3, 4]`, `"op": "scatter", "in": [10], "reduce": "max"`,
-		}, "messages max (pointwise exp; pointwise mul; pointwise add; linear; pointwise add)"},
+		}, "messages max (pointwise exp; pointwise mul; pointwise add; linear + bias)"},
+		{"rows of edges that two layers read", []string{
+			`"op": "mul", "in": [1, 2]`, `"op": "linear", "in": [7, 3]`, `"op": "tanh", "in": [8]`,
+			`"op": "scatter", "in": [9], "reduce": "max"`, `"op": "gather", "in": [10], "end": "source"`,
+			`"op": "mul", "in": [9, 11]`, `"op": "scatter", "in": [12], "reduce": "sum"`,
+		}, "apply_edges (pointwise mul; tanh(linear)); messages max (); messages sum (pointwise mul)"},
 		{"a factor of the target", []string{
 			`"op": "mul", "in": [1, 2]`, `"op": "neg", "in": [7]`, `"op": "scatter", "in": [8], "reduce": "mean"`,
 		}, "aggregate mean; pointwise mul mul"},
@@ -211,7 +216,7 @@ func TestModels(t *testing.T) {
 			"pointwise add add mul reciprocal; linear; relu(batch_norm(linear)); relu(linear); " +
 			"aggregate sum; pointwise add; pointwise add mul; linear + bias",
 		"edge": "slice; slice; pointwise sub; linear + bias; linear; messages max (pointwise add relu; " +
-			"linear); pointwise relu; slice; slice; pointwise sub; linear + bias; linear; messages " +
+			"linear + bias); pointwise relu; slice; slice; pointwise sub; linear + bias; linear; messages " +
 			"mean, columnwise (pointwise add)",
 		"whole": "tanh(aggregate mean of linear + linear + bias); linear + bias; slice; slice; slice; softmax; " +
 			"permute; permute; product over rows; permute; pointwise div; pointwise sigmoid; permute; permute; " +

@@ -132,7 +132,9 @@ func (p *pass) compute(s step) *autograd.Var {
 	case opAttend:
 		return p.attend(v)
 	case "scatter":
-		return p.message(v)
+		return p.propagators[v].Message(p.message(v))
+	case opApply:
+		return p.propagators[v].ApplyEdges(p.message(v))
 	case "dropout":
 		x := p.vars[p.code.alias(v.in[0])]
 		if x.Sparse() == nil {
@@ -249,23 +251,26 @@ func (p *pass) attend(v *value) *autograd.Var {
 	return p.propagators[v].Attend(a, gnn.Once)
 }
 
-// message aggregates messages.
-func (p *pass) message(v *value) *autograd.Var {
-	r := v.region
+// message is the message function of a region.
+func (p *pass) message(v *value) gnn.Message {
+	r, target := v.region, p.program.relation(v.in[0].Of).end(v.o.End)
 	m := gnn.Message{
-		Source: p.joined(r.sources, ""), SourceParts: widths(r.sources), Target: p.joined(r.targets, v.Of),
+		Source: p.joined(r.sources, ""), SourceParts: widths(r.sources), Target: p.joined(r.targets, target),
 		TargetParts: widths(r.targets), Function: r.function(p.block, v),
-		Columns: v.size(), Columnwise: r.columnwise, Reduce: reduceOf(v).Kind, Loops: loopsOf(v.setOfEdges()),
+		Columns: v.size(), Counted: v.counted, Columnwise: r.columnwise, Reduce: reduceOf(v).Kind, Loops: loopsOf(v.setOfEdges()),
 	}
 	if m.Source == nil && m.Target == nil { // of the edges alone
-		m.Target = autograd.Ones(p.rowsOf(v.Of))
+		m.Target = autograd.Ones(p.rowsOf(target))
 	}
 	for _, name := range r.parameters {
 		if q := p.params[name]; q != nil {
 			m.Parameters = append(m.Parameters, q)
 		}
 	}
-	return p.propagators[v].Message(m)
+	for _, x := range r.edgeRows {
+		m.EdgeRows = append(m.EdgeRows, gnn.EdgeRows{Var: p.of(x), Loops: loopsOf(x.Loops)})
+	}
+	return m
 }
 
 // widths are the numbers of columns of several values; nil: it is one, or none.

@@ -582,8 +582,8 @@ func inferMatmul(_ *Program, _ *Operation, in []Type) (Type, error) {
 
 func inferBatchNorm(p *Program, o *Operation, in []Type) (Type, error) {
 	t := in[0]
-	if t.Rows != Vertices || len(t.Shape) != 1 {
-		return t, fmt.Errorf("reads %s, and it takes rows of vertices of one size", t)
+	if t.Rows == None || len(t.Shape) != 1 {
+		return t, fmt.Errorf("reads %s, and it takes rows of vertices or edges of one size", t)
 	}
 	for i, name := range []string{o.Weight, o.Bias, o.Mean, o.Variance} {
 		switch q := p.Parameter(name); {

@@ -148,7 +148,7 @@ func TestWrong(t *testing.T) {
 		},
 		{
 			`"op": "batch_norm", "in": [8], "eps": 1`,
-			"reads rows of vertices of shape [2 2], and it takes rows of vertices of one size",
+			"reads rows of vertices of shape [2 2], and it takes rows of vertices or edges of one size",
 		},
 		{`"op": "batch_norm", "in": [0], "eps": 1, "weight": "w"`, `there is no parameter "w" of shape [4]`},
 		{

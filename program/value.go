@@ -14,8 +14,9 @@ type value struct {
 	in        []*value
 	number    int        // in the order in which values were made, so that operands come first
 	attention *attention // of an operation attend
-	region    *region    // of a scatter of the built program
+	region    *region    // of a scatter or opApply of the built program
 
+	counted  bool // of opApply: gnn.Message.Counted
 	ofRows   bool // a tensor that depends on sums over all vertices
 	infinite bool // finite rows of vertices can make it infinite
 	graded   bool // it has a gradient
@@ -62,8 +63,9 @@ func (p *Program) build(of ...int) (outputs []*value) {
 	for i, v := range all {
 		v.number = i
 	}
-	for _, v := range all {
-		if v.op == "scatter" {
+	keep(outputs)
+	for _, v := range reachable(outputs...) {
+		if v.op == "scatter" || v.op == opApply {
 			v.region = newRegion(v)
 		}
 	}

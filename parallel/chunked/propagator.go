@@ -37,3 +37,8 @@ func (p propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 
 // Message implements gnn.Propagator.
 func (p propagator) Message(m gnn.Message) *autograd.Var { return p[m.Ends()[0].RowSet()].Message(m) }
+
+// ApplyEdges implements gnn.Propagator.
+func (p propagator) ApplyEdges(m gnn.Message) *autograd.Var {
+	return p[m.Ends()[0].RowSet()].ApplyEdges(m)
+}

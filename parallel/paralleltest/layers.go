@@ -483,6 +483,13 @@ var messages = []Layer{
 		plain).like(exactExtreme(gnn.Reduce{Kind: gnn.KindMin, Loops: gnn.AddedLoops})),
 	Message("messages of loops", 5, 5, nil, gnn.Message{Loops: gnn.AddedLoops}, weighed).like(
 		exactRounds(gnn.Reduce{Kind: gnn.KindSum, Weighted: true, Self: 2}, gnn.Once)),
+	ofEdgeRows("rows of edges", gnn.StoredLoops, gnn.Message{}).like(exactRounds(gnn.Sum, gnn.Once)),
+	ofEdgeRows("rows of edges, loops added", gnn.AddedLoops,
+		gnn.Message{Reduce: gnn.KindMean, Loops: gnn.AddedLoops}).
+		like(exactRounds(gnn.Reduce{Kind: gnn.KindMean, Loops: gnn.AddedLoops}, gnn.Once)),
+	ofEdgeRows("rows of edges, loops left out", gnn.StoredLoops, gnn.Message{Loops: gnn.RemovedLoops}).
+		like(exactRounds(gnn.Reduce{Kind: gnn.KindSum, Loops: gnn.RemovedLoops}, gnn.Once)),
+	edgeRowsTwice,
 	ofTargets("messages of targets", false),
 	ofTargets("columnwise messages of targets", true),
 	gine("messages with edge features", 5, gnn.Message{}).like(exactGINE(gnn.KindSum)),
@@ -542,6 +549,50 @@ func gine(name string, n int, m gnn.Message) Layer {
 }
 
 func plain(e gnn.Edges, _ []*nn.Param) *autograd.Var { return e.Source }
+
+// ofEdgeRows is an aggregation of the sources' rows, which edges of a set keep.
+func ofEdgeRows(name string, loops gnn.Loops, m gnn.Message) Layer {
+	return Layer{
+		Name: name, In: 5, Out: 5, method: "Message",
+		Forward: func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
+			rows := p.ApplyEdges(gnn.Message{
+				Source: x, Columns: 5, Loops: loops,
+				Function: func(e gnn.Edges) *autograd.Var { return e.Source },
+			})
+			m := m
+			m.Target, m.Columns, m.EdgeRows = x, 5, []gnn.EdgeRows{{Var: rows, Loops: loops}}
+			m.Function = func(e gnn.Edges) *autograd.Var { return e.Rows[0] }
+			return p.Message(m)
+		},
+	}
+}
+
+// edgeRowsTwice has rows of edges that are computed from such rows, and read by another function, too.
+var edgeRowsTwice = Layer{
+	Name: "rows of edges of rows of edges", In: 4, Out: 4, Weights: [][2]int{{4, 4}, {4, 4}, {4, 4}},
+	method: "Message",
+	Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		all := params(w)
+		first := p.ApplyEdges(gnn.Message{
+			Source: x, Target: x, Columns: 4, Loops: gnn.OneLoop, Parameters: all[:2],
+			Function: func(e gnn.Edges) *autograd.Var { return both(e, all) },
+		})
+		second := p.ApplyEdges(gnn.Message{
+			Source: x, Target: x, Columns: 4, Loops: gnn.OneLoop, Parameters: all[2:],
+			EdgeRows: []gnn.EdgeRows{{Var: first, Loops: gnn.OneLoop}},
+			Function: func(e gnn.Edges) *autograd.Var {
+				return autograd.Activate(autograd.AddLinear(e.Source, e.Rows[0], all[2].On(e.Tape)), kernel.Tanh)
+			},
+		})
+		return p.Message(gnn.Message{
+			Target: x, Columns: 4, Reduce: gnn.KindMean, Loops: gnn.OneLoop,
+			EdgeRows: []gnn.EdgeRows{{Var: first, Loops: gnn.OneLoop}, {Var: second, Loops: gnn.OneLoop}},
+			Function: func(e gnn.Edges) *autograd.Var {
+				return autograd.Multiply(e.Rows[1], autograd.Activate(e.Rows[0], kernel.Sigmoid))
+			},
+		})
+	},
+}
 
 // weighed is the source times the weight of an edge if there is one, and twice the source of an added loop.
 func weighed(e gnn.Edges, _ []*nn.Param) *autograd.Var {

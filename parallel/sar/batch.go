@@ -16,6 +16,8 @@ import (
 // batch is some consecutive edges of a block. It has their sources and targets, and sparse matrices of zeros
 // and ones that sum the edges' rows by target and by source.
 type batch struct {
+	block            *edges.Block
+	before           int // how many of the block's edges come before those of the batch
 	n                int
 	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and of messages.Into
 	// ids (Int32, 1 × n) are the vertices of the sources. The k-th parallel edge (from 0) has k·V added to
@@ -41,11 +43,7 @@ type batch struct {
 // each calls f for all edges of a block, at most messageEdges at a time. A plan visits one batch of the
 // largest size, which is more than a run's where an epoch drops edges.
 func (m *messages) each(block *edges.Block, f func(b *batch)) {
-	entries := block.In.Entries()
-	if m.Places != nil {
-		entries = block.Owned
-	}
-	size := min(messageEdges, entries)
+	size := min(messageEdges, m.entries(block))
 	if size == 0 {
 		return
 	}
@@ -59,7 +57,9 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	for lo := 0; lo < there; lo += size {
 		n := min(size, there-lo)
 		m.tape.Team.Host(func() { m.fill(buffer, n, at, from) })
-		f(buffer.index(m.tape.Team, n).with(block))
+		part := buffer.index(m.tape.Team, n).with(block)
+		part.before = lo
+		f(part)
 	}
 }
 
@@ -94,7 +94,7 @@ func (b *batch) with(block *edges.Block) *batch {
 	default:
 		b.features = f.RowRange(b.first, b.first+b.n)
 	}
-	b.added = block.Added
+	b.block, b.added = block, block.Added
 	b.weightGrads, b.featureGrads = block.WeightGradients, block.FeatureGradients
 	return b
 }

@@ -2,6 +2,7 @@ package sar
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
@@ -39,6 +40,47 @@ func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
 		m.Reduce = gnn.KindMax
 		return negated(p.MessageInto(m, into))
 	}
+	run, c := p.messages(m, into)
+	t, e := run.tape, c.Edges
+	var some *tensor.Matrix
+	if m.Reduce == gnn.KindMean {
+		run.factors = e.MeanFactors(m.Loops, 0)
+		if into.Places != nil {
+			some = t.Team.Picked(run.factors, into.Places)
+			run.factors = some
+		}
+	}
+	z := t.Team.Zeros(tensor.Activations, into.Rows.Here, m.Columns) // Float32, as batch after batch is added
+	if m.Reduce == gnn.KindMax {
+		run.arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, into.Rows.Here, m.Columns)
+		t.Team.Fill(run.arg, -1)
+	}
+	run.forward(c, func(b *batch, messages *tensor.Matrix) { run.aggregate(z, b, messages) })
+	return run.record(c, autograd.Op{
+		Value: t.Rounded(z), Rows: into.Rows, Buffers: []*tensor.Matrix{run.arg, some},
+		Backward: func(g *tensor.Matrix) {
+			run.backward(c, func(b *batch) *tensor.Matrix { return run.spread(b, g) })
+			g.Release()
+		},
+	})
+}
+
+// messages is one call of Message or ApplyEdges on a tape.
+type messages struct {
+	gnn.Message
+	Into
+	tape     *autograd.Tape
+	path     string
+	own      []*edges.Block // those whose sources are local or not read, and self loops
+	edgeRows []edgeRows     // of Message.EdgeRows
+	stored   *tensor.Matrix // Int32: loops of each vertex that come before an added one; nil: none
+	vertices int            // the graph's, of the sources' type
+	factors  *tensor.Matrix // 1/in-degree for a mean, else nil
+	arg      *tensor.Matrix // Int32: the vertices that have a maximum, else nil
+}
+
+// messages begins a call.
+func (p *propagator) messages(m gnn.Message, into Into) (*messages, *Call) {
 	t := m.Ends()[0].Tape()
 	c := p.call(t)
 	e := c.Edges
@@ -53,68 +95,36 @@ func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
 		Message: m, Into: into, tape: t, path: p.layer.Path,
 		vertices: p.part.vertices(p.along), own: e.LoopBlocks(m.Loops),
 	}
+	for _, x := range m.EdgeRows {
+		at, _ := into.places(e, x.Loops)
+		run.edgeRows = append(run.edgeRows, edgeRows{EdgeRows: x, at: at})
+	}
 	if !m.Loops.Only() {
 		run.own = append([]*edges.Block{e.Local()}, run.own...)
-	}
-	var some *tensor.Matrix
-	if m.Reduce == gnn.KindMean {
-		run.factors = e.MeanFactors(m.Loops, 0)
-		if into.Places != nil {
-			some = t.Team.Picked(run.factors, into.Places)
-			run.factors = some
+		if m.Source == nil { // nothing is received
+			run.own = append(run.own, e.Remote()...)
 		}
 	}
 	if m.Loops == gnn.AddedLoops {
 		run.stored = e.Loops
 	}
-	run.count(c)
-	var x *tensor.Matrix
-	visits := func(func(Visit) bool) {}
-	switch {
-	case m.Loops.Only():
-	case m.Source == nil: // nothing is received
-		run.own = append(run.own, e.Remote()...)
-	default:
-		x = m.Source.Value()
-		visits = c.fetchAgain(x)
-	}
-	z := t.Team.Zeros(tensor.Activations, into.Rows.Here, m.Columns) // Float32, as batch after batch is added
-	if m.Reduce == gnn.KindMax {
-		run.arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, into.Rows.Here, m.Columns)
-		t.Team.Fill(run.arg, -1)
-	}
-	for _, block := range run.own {
-		run.each(block, func(b *batch) { run.forward(b, x, z) })
-	}
-	for v := range visits {
-		run.each(v.Block, func(b *batch) { run.forward(b, v.Rows[0], z) })
-	}
-
-	op := autograd.Op{
-		Value: t.Rounded(z), Inputs: m.Ends(), Rows: into.Rows, Keeps: m.Ends(),
-		Buffers:  append(c.buffers, run.arg, some),
-		Backward: func(g *tensor.Matrix) { run.messageBackward(c, g) },
-	}
-	for _, q := range m.Parameters {
-		op.Inputs = append(op.Inputs, q.On(t))
-	}
-	if e.Differentiable() {
-		op.Inputs = append(op.Inputs, t.Input(z, nil)) // so that there is a backward pass: it has no gradient
-	}
-	return t.Record(op)
+	return run, c
 }
 
-// messages is one call of Message on a tape.
-type messages struct {
-	gnn.Message
-	Into
-	tape     *autograd.Tape
-	path     string
-	own      []*edges.Block // those whose sources are local or not read, and self loops
-	stored   *tensor.Matrix // Int32: loops of each vertex that come before an added one; nil: none
-	vertices int            // the graph's, of the sources' type
-	factors  *tensor.Matrix // 1/in-degree for a mean, else nil
-	arg      *tensor.Matrix // Int32: the vertices that have a maximum, else nil
+// record records the operation of a call. It adds what the function reads.
+func (m *messages) record(c *Call, op autograd.Op) *autograd.Var {
+	op.Inputs = m.Ends()
+	for _, x := range m.EdgeRows {
+		op.Inputs = append(op.Inputs, x.Var)
+	}
+	op.Keeps, op.Buffers = slices.Clone(op.Inputs), append(op.Buffers, c.buffers...)
+	for _, q := range m.Parameters {
+		op.Inputs = append(op.Inputs, q.On(m.tape))
+	}
+	if c.Edges.Differentiable() { // so that there is a backward pass: it has no gradient
+		op.Inputs = append(op.Inputs, m.tape.Input(op.Value, nil))
+	}
+	return m.tape.Record(op)
 }
 
 // count counts a pass over the edges.
@@ -126,8 +136,39 @@ func (m *messages) count(c *Call) {
 	c.part.Count(c.Path, entries, m.Columns)
 }
 
-// messageBackward adds all gradients of Message. g is the gradient of its result; messageBackward owns it.
-func (m *messages) messageBackward(c *Call, g *tensor.Matrix) {
+// receives reports whether rows of the sources are received.
+func (m *messages) receives() bool { return m.Source != nil && !m.Loops.Only() }
+
+// forward computes all messages, those of a batch of edges at a time. use gets them, without the right to
+// keep them.
+func (m *messages) forward(c *Call, use func(b *batch, messages *tensor.Matrix)) {
+	m.count(c)
+	visits := func(func(Visit) bool) {}
+	var x *tensor.Matrix
+	if m.receives() {
+		x = m.Source.Value()
+		visits = c.fetchAgain(x)
+	}
+	compute := func(source *tensor.Matrix) func(b *batch) {
+		return func(b *batch) {
+			e, rows := m.ends(b, source, false)
+			out := m.call(e, b.n)
+			use(b, out.Value())
+			out.Drop()
+			exchange.Release(rows...)
+		}
+	}
+	for _, block := range m.own {
+		m.each(block, compute(x))
+	}
+	for v := range visits {
+		m.each(v.Block, compute(v.Rows[0]))
+	}
+}
+
+// backward adds all gradients of the call. of returns the gradient of the messages of a batch, which backward
+// owns.
+func (m *messages) backward(c *Call, of func(b *batch) *tensor.Matrix) {
 	c.resume()
 	m.count(c)
 	var dx, dTarget *tensor.Matrix
@@ -141,15 +182,18 @@ func (m *messages) messageBackward(c *Call, g *tensor.Matrix) {
 	if wanted(m.Target) {
 		dTarget = separateGradient(m.Target, m.Source, batches)
 	}
+	for i := range m.edgeRows {
+		m.edgeRows[i].beginGradient()
+	}
 	var x *tensor.Matrix
 	visits := func(func(Visit) bool) {}
-	if m.Source != nil {
+	if m.receives() {
 		x = m.Source.Value()
 		visits = c.rematerialize([]*tensor.Matrix{x}, from, grads)
 	}
 	team := m.tape.Team
 	for _, block := range m.own {
-		m.each(block, func(b *batch) { m.backward(b, x, dx, dTarget, g) })
+		m.each(block, func(b *batch) { m.addGradients(b, of, x, dx, dTarget) })
 	}
 	for v := range visits {
 		var dSource *tensor.Matrix
@@ -157,7 +201,7 @@ func (m *messages) messageBackward(c *Call, g *tensor.Matrix) {
 			dSource = m.sum(v.Grads[0])
 			team.Zero(dSource)
 		}
-		m.each(v.Block, func(b *batch) { m.backward(b, v.Rows[0], dSource, dTarget, g) })
+		m.each(v.Block, func(b *batch) { m.addGradients(b, of, v.Rows[0], dSource, dTarget) })
 		if len(v.Grads) > 0 && dSource != v.Grads[0] {
 			team.Convert(v.Grads[0], dSource)
 			dSource.Release()
@@ -169,7 +213,9 @@ func (m *messages) messageBackward(c *Call, g *tensor.Matrix) {
 	if dTarget != nil {
 		m.Target.AddBlockGrad(dTarget)
 	}
-	g.Release()
+	for i := range m.edgeRows {
+		m.edgeRows[i].endGradient()
+	}
 }
 
 // wanted reports whether there is a value that needs a gradient.
@@ -244,6 +290,18 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 		e.Targets = gathered(m.Target, m.Target.Value(), b.targets, m.TargetParts)
 		e.Target = e.Targets[0]
 	}
+	for _, x := range m.edgeRows {
+		part := x.at.rows(x.Value(), b)
+		if f := m.sum(part); f != part {
+			t.Team.Convert(f, part)
+			part, rows = f, append(rows, f)
+		}
+		if x.Wants() {
+			e.Rows = append(e.Rows, tape.Input(part, set))
+		} else {
+			e.Rows = append(e.Rows, tape.Constant(part, set))
+		}
+	}
 	if b.weights != nil {
 		e.Weight = ofEdges(tape, b.weights, set, b.weightGrads)
 	}
@@ -294,20 +352,15 @@ func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
 	return out
 }
 
-// forward aggregates the batch's messages into z. For a maximum it also writes the ids that have it.
-func (m *messages) forward(b *batch, source, z *tensor.Matrix) {
-	e, rows := m.ends(b, source, false)
-	out := m.call(e, b.n)
+// aggregate adds the batch's messages to z. For a maximum it also writes the ids that have it.
+func (m *messages) aggregate(z *tensor.Matrix, b *batch, messages *tensor.Matrix) {
 	team := m.tape.Team
 	if m.arg != nil {
-		team.Max(z.RowRange(b.lo, b.hi), m.arg.RowRange(b.lo, b.hi), b.into, out.Value(), b.ids,
-			nil, kernel.Accumulate)
-	} else {
-		team.SpMM(z.RowRange(b.lo, b.hi), b.into, out.Value(),
-			kernel.Scales{Row: m.meanFactors(b)}, kernel.Accumulate)
+		team.Max(z.RowRange(b.lo, b.hi), m.arg.RowRange(b.lo, b.hi), b.into, messages, b.ids, nil,
+			kernel.Accumulate)
+		return
 	}
-	out.Drop()
-	exchange.Release(rows...)
+	team.SpMM(z.RowRange(b.lo, b.hi), b.into, messages, kernel.Scales{Row: m.meanFactors(b)}, kernel.Accumulate)
 }
 
 // meanFactors returns the factors 1/in-degree of a mean for the batch's targets.
@@ -318,14 +371,10 @@ func (m *messages) meanFactors(b *batch) *tensor.Matrix {
 	return m.factors.RowRange(b.lo, b.hi)
 }
 
-// backward recomputes the batch's messages, runs them backward, and adds the gradients of the sources' rows
-// to dSource and those of the targets' rows to dTarget.
-func (m *messages) backward(b *batch, source, dSource, dTarget, g *tensor.Matrix) {
-	e, rows := m.ends(b, source, true)
-	out := m.call(e, b.n)
+// spread returns the gradient of the batch's messages from g, that of their aggregation.
+func (m *messages) spread(b *batch, g *tensor.Matrix) *tensor.Matrix {
 	team := m.tape.Team
-	mem := m.tape.Memory()
-	d := mem.New(tensor.Gradients, b.n, m.Columns)
+	d := m.tape.Memory().New(tensor.Gradients, b.n, m.Columns)
 	if m.arg != nil {
 		team.Zero(d)
 		of := m.inFloat32(g.RowRange(b.lo, b.hi)) // the release of a view does nothing
@@ -334,9 +383,24 @@ func (m *messages) backward(b *batch, source, dSource, dTarget, g *tensor.Matrix
 	} else {
 		team.SpMM(d, b.spread, g.RowRange(b.lo, b.hi), kernel.Scales{Col: m.meanFactors(b)}, kernel.Replace)
 	}
-	e.Tape.Backward(autograd.Root{Var: out, Grad: d})
+	return d
+}
+
+// addGradients recomputes the batch's messages and runs them backward from their gradient, which of returns.
+// It adds the gradients of the sources' rows to dSource, and those of the targets' rows to dTarget.
+func (m *messages) addGradients(b *batch, of func(b *batch) *tensor.Matrix, source, dSource,
+	dTarget *tensor.Matrix,
+) {
+	e, rows := m.ends(b, source, true)
+	out := m.call(e, b.n)
+	team := m.tape.Team
+	mem := m.tape.Memory()
+	e.Tape.Backward(autograd.Root{Var: out, Grad: of(b)})
 	m.addEdgeGradients(b, e.Weight, b.weightGrads)
 	m.addEdgeGradients(b, e.Features, b.featureGrads)
+	for i := range m.edgeRows {
+		m.edgeRows[i].addGradient(b, e.Rows[i])
+	}
 	if wanted(m.Source) {
 		b.bySource(team)
 		sums := mem.New(tensor.Buffers, b.n, source.Cols)

@@ -73,8 +73,8 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *aut
 // into its own rows.
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	exchange.Must(m.Check(p.path, p.to.own.Here))
-	if !m.Columnwise {
-		return p.messageOfRows(m)
+	if !m.Columnwise || len(m.EdgeRows) > 0 {
+		return p.ofRows(m, messenger.MessageInto)
 	}
 	// on workers without columns, too: gradients are complete in the same order on all workers
 	for _, q := range m.Parameters {
@@ -98,9 +98,21 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	})
 }
 
-// messageOfRows is Message for functions of complete rows. The gradients of the sources are summed over the
-// workers.
-func (p *propagator) messageOfRows(m gnn.Message) *autograd.Var {
+// ApplyEdges implements gnn.Propagator. Each worker has the rows of the edges into its own rows.
+func (p *propagator) ApplyEdges(m gnn.Message) *autograd.Var {
+	return p.ofRows(m, messenger.ApplyEdgesInto)
+}
+
+// messenger computes messages into some rows, from complete rows.
+type messenger interface {
+	MessageInto(m gnn.Message, into sar.Into) *autograd.Var
+	ApplyEdgesInto(m gnn.Message, into sar.Into) *autograd.Var
+}
+
+// ofRows computes functions of complete rows. The gradients of the sources are summed over the workers.
+func (p *propagator) ofRows(m gnn.Message,
+	compute func(messenger, gnn.Message, sar.Into) *autograd.Var,
+) *autograd.Var {
 	p.order.Explain(func() string {
 		return fmt.Sprintf("messages of %d columns, computed for this worker's rows from complete rows",
 			m.Columns)
@@ -111,7 +123,5 @@ func (p *propagator) messageOfRows(m gnn.Message) *autograd.Var {
 		defer m.Source.Drop()
 	}
 	into := sar.Into{Rows: p.to.own, Places: p.to.rowsOf[p.axis.comm.Rank()]}
-	return p.inner.(interface {
-		MessageInto(m gnn.Message, into sar.Into) *autograd.Var
-	}).MessageInto(m, into)
+	return compute(p.inner.(messenger), m, into)
 }

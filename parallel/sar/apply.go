@@ -1,0 +1,112 @@
+package sar
+
+import (
+	"slices"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/parallel/edges"
+	"weft/parallel/exchange"
+	"weft/tensor"
+)
+
+// ApplyEdges implements gnn.Propagator.
+func (p *propagator) ApplyEdges(m gnn.Message) *autograd.Var {
+	_, target := p.part.Ends(p.along)
+	return p.ApplyEdgesInto(m, Into{Rows: p.part.Types()[target]})
+}
+
+// ApplyEdgesInto is ApplyEdges for the edges into some targets. Like MessageInto, it computes the rows of a
+// few edges at a time, and again in the backward pass: of the function's values it keeps the result alone.
+func (p *propagator) ApplyEdgesInto(m gnn.Message, into Into) *autograd.Var {
+	exchange.Must(m.Check(p.layer.Path, into.Rows.Here))
+	run, c := p.messages(m, into)
+	team := run.tape.Team
+	at, rows := into.places(c.Edges, m.Loops)
+	set := &autograd.RowSet{Here: rows, Total: autograd.NotVertices, Peers: into.Rows.Peers}
+	if m.Counted {
+		exchange.Must(p.counts(set))
+	}
+	z := run.tape.New(rows, m.Columns)
+	run.forward(c, func(b *batch, messages *tensor.Matrix) { team.Convert(at.rows(z, b), messages) })
+	return run.record(c, autograd.Op{
+		Value: z, Rows: set,
+		Backward: func(g *tensor.Matrix) {
+			run.backward(c, func(b *batch) *tensor.Matrix { return run.inFloat32(at.rows(g, b)) })
+			g.Release()
+		},
+	})
+}
+
+// counts counts rows of edges over all workers.
+func (p *propagator) counts(set *autograd.RowSet) error {
+	if p.part.options.DropEdge > 0 {
+		return refusal.Errorf("%s: a norm over all edges, of which --drop-edge leaves some out; leave "+
+			"--drop-edge out, or take a norm of each row", p.layer.Path)
+	}
+	n := []float64{float64(set.Here)}
+	set.Sum(n)
+	set.Total = int(n[0])
+	return nil
+}
+
+// edgePlaces are the places of rows of edges: the first row of each block.
+type edgePlaces map[*edges.Block]int
+
+// places are those of the edges of a set into some targets, and how many rows there are. The edges that the
+// sets have in common have the same places.
+func (i Into) places(e *edges.Edges, loops gnn.Loops) (at edgePlaces, rows int) {
+	at = edgePlaces{}
+	for _, block := range slices.Concat(e.Blocks, e.LoopBlocks(loops)) {
+		at[block] = rows
+		rows += i.entries(block)
+	}
+	return at, rows
+}
+
+// entries is how many edges of a block there are into the targets, at most.
+func (i Into) entries(block *edges.Block) int {
+	if i.Places != nil {
+		return block.Owned
+	}
+	return block.In.Entries()
+}
+
+// rows are those of the batch's edges.
+func (p edgePlaces) rows(of *tensor.Matrix, b *batch) *tensor.Matrix {
+	first := p[b.block] + b.before
+	return of.RowRange(first, first+b.n)
+}
+
+// edgeRows are Message.EdgeRows and their places.
+type edgeRows struct {
+	gnn.EdgeRows
+	at   edgePlaces
+	grad *tensor.Matrix // their gradient, while a backward pass adds to it
+}
+
+// beginGradient begins a backward pass.
+func (x *edgeRows) beginGradient() {
+	if x.Wants() {
+		x.grad = x.BlockGradSum(batches)
+	}
+}
+
+// endGradient ends it.
+func (x *edgeRows) endGradient() {
+	if x.grad != nil {
+		x.AddBlockGrad(x.grad)
+		x.grad = nil
+	}
+}
+
+// addGradient adds the gradient of the batch's rows.
+func (x *edgeRows) addGradient(b *batch, of *autograd.Var) {
+	if x.grad == nil {
+		return
+	}
+	team, to, grad := x.Tape().Team, x.at.rows(x.grad, b), of.TakeGrad()
+	team.Axpy(to, 1, grad)
+	grad.Release()
+}

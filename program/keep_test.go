@@ -1,0 +1,53 @@
+package program_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"weft/gnn"
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/program"
+)
+
+// states is a program of layers whose edges have a state: e' = tanh(e·w + x_j), x' = Σ_j e'.
+func states(layers int) string {
+	operations := []string{
+		`{"op": "features", "shape": [4]}`, `{"op": "edge_features", "shape": [4]}`,
+		`{"op": "parameter", "name": "w"}`,
+	}
+	x, e := 0, 1
+	add := func(format string, args ...any) int {
+		operations = append(operations, fmt.Sprintf(format, args...))
+		return len(operations) - 1
+	}
+	for range layers {
+		source := add(`{"op": "gather", "in": [%d], "end": "source"}`, x)
+		product := add(`{"op": "linear", "in": [%d, 2]}`, e)
+		sum := add(`{"op": "add", "in": [%d, %d]}`, product, source)
+		e = add(`{"op": "tanh", "in": [%d]}`, sum)
+		x = add(`{"op": "scatter", "in": [%d], "reduce": "sum"}`, e)
+	}
+	return fmt.Sprintf(`{"version": 1, "class": "States", "parameters": [{"name": "w", "shape": [4, 4], `+
+		`"trained": true}], "operations": [%s], "output": %d}`, strings.Join(operations, ", "), x)
+}
+
+// TestStatesAreKept: what an edge costs is linear in the depth, as each layer reads the rows that the layer
+// before kept.
+func TestStatesAreKept(t *testing.T) {
+	cost := func(layers int) (edge int) {
+		p, err := program.Read(strings.NewReader(states(layers)))
+		require.NoError(t, err)
+		specs, err := p.Blocks(gnn.OneType(4, 4), 0, 1)
+		require.NoError(t, err)
+		for _, s := range specs {
+			edge += s.Cost.Edge
+		}
+		return edge
+	}
+	one := cost(2) - cost(1)
+	assert.Equal(t, cost(2)+6*one, cost(8))
+	assert.Equal(t, "apply_edges (tanh(gather + linear)); messages sum (); "+
+		"messages sum (tanh(gather + linear))", steps(t, states(2)))
+}

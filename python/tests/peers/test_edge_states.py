@@ -1,0 +1,166 @@
+"""Modules with states on edges, which pass through layers: they train as in PyTorch in float64, on every mesh."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import weft
+
+V, E, FEATURES, OF_EDGES, CLASSES, WIDTH, EPOCHS = 120, 700, 6, 3, 4, 8, 5
+
+
+def mlp(inputs):
+    return nn.Sequential(nn.Linear(inputs, WIDTH), nn.SiLU(), nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH))
+
+
+def summed(rows, index, vertices):
+    return rows.new_zeros(vertices, rows.shape[1]).index_add_(0, index, rows)
+
+
+class Processor(nn.Module):
+    """A block of MeshGraphNet (Pfaff et al. 2021, equation 2)."""
+
+    features = True
+
+    def __init__(self):
+        super().__init__()
+        self.edge, self.vertex = mlp(3 * WIDTH), mlp(2 * WIDTH)
+
+    def forward(self, h, e, ends):
+        e = e + self.edge(torch.cat([e, h[ends[0]], h[ends[1]]], 1))
+        return h + self.vertex(torch.cat([h, summed(e, ends[1], h.size(0))], 1)), e
+
+
+class Gated(nn.Module):
+    """A layer of GatedGCN, with batch norms over vertices and edges (Dwivedi et al. 2023, equations 9 to 12)."""
+
+    features = True
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c, self.u, self.v = (nn.Linear(WIDTH, WIDTH) for _ in range(5))
+        self.of_vertices, self.of_edges = nn.BatchNorm1d(WIDTH), nn.BatchNorm1d(WIDTH)
+
+    def forward(self, h, e, ends):
+        source, target = ends
+        e = e + F.relu(self.of_edges(self.a(h)[target] + self.b(h)[source] + self.c(e)))
+        gate = torch.sigmoid(e)
+        mean = summed(gate * self.v(h)[source], target, h.size(0)) / (summed(gate, target, h.size(0)) + 1e-6)
+        return h + F.relu(self.of_vertices(self.u(h) + mean)), e
+
+
+class BothEnds(Processor):
+    """Rows of edges that are summed at their sources, too, which are therefore not kept."""
+
+    features = False  # which are aggregated at targets alone
+
+    def forward(self, h, e, ends):
+        h, e = super().forward(h, e, ends)
+        return h + torch.tanh(summed(e, ends[0], h.size(0))), e
+
+
+class Net(nn.Module):
+    def __init__(self, block, blocks=2):
+        super().__init__()
+        self.vertex, self.edge, self.out = mlp(FEATURES), mlp(OF_EDGES), nn.Linear(WIDTH, CLASSES)
+        self.blocks = nn.ModuleList(block() for _ in range(blocks))
+
+    def forward(self, x, edge_index, edge_attr):
+        h, e = (
+            self.vertex(x),
+            self.edge(edge_attr if self.blocks[0].features else x[edge_index[0], :OF_EDGES]),
+        )
+        for block in self.blocks:
+            h, e = block(h, e, edge_index)
+        return self.out(h)
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    torch.manual_seed(7)
+    return {
+        "edge_index": torch.randint(V - 4, (2, E)),
+        "x": torch.randn(V, FEATURES),
+        "y": torch.randint(CLASSES, (V,)),
+        "edge_attr": torch.randn(E, OF_EDGES),
+        "train_mask": torch.rand(V) < 0.6,
+    }
+
+
+def losses_of(module, arrays):
+    """The losses of PyTorch in float64, which trains the module."""
+    x, attr, train = arrays["x"].double(), arrays["edge_attr"].double(), arrays["train_mask"]
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
+    for _ in range(EPOCHS):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(module(x, arrays["edge_index"], attr)[train], arrays["y"][train])
+        loss.backward()
+        optimizer.step()
+        yield loss.item()
+
+
+@pytest.mark.parametrize(
+    ("block", "meshes"),
+    [
+        (Processor, ["graph=3", "graph=2,tensor=2"]),
+        (Gated, ["graph=1", "graph=2", "tensor=3"]),
+        (BothEnds, ["graph=2"]),
+    ],
+)
+def test_states(block, meshes, arrays, tmp_path):
+    torch.manual_seed(1)
+    module = Net(block)
+    exact = copy.deepcopy(module).double()
+    losses = list(losses_of(exact, arrays))
+    for mesh in meshes:
+        run = weft.train(
+            weft.Graph(**arrays),
+            model=copy.deepcopy(module),
+            parallel=mesh,
+            epochs=EPOCHS,
+            optimizer="sgd",
+            lr=0.05,
+            progress=False,
+            out=tmp_path / mesh,
+        )
+        assert run.history["loss"] == pytest.approx(losses, rel=1e-5), mesh
+        state = run.module().state_dict()
+        for name, value in exact.state_dict().items():  # running statistics, too
+            torch.testing.assert_close(
+                state[name].double(),
+                value.double(),
+                rtol=1e-5,
+                atol=1e-5,
+                msg=lambda text, at=f"{mesh} {name}": f"{at}: {text}",
+            )
+
+
+def test_states_on_disk(arrays, tmp_path):
+    """Rows of edges rest like other matrices, and recomputation changes no bit."""
+    torch.manual_seed(1)
+    module, graph = Net(Processor), weft.Graph(**arrays)
+    settings = {"epochs": 3, "progress": False}
+    whole = weft.train(
+        graph, model=copy.deepcopy(module), parallel="graph=3", out=tmp_path / "whole", **settings
+    )
+    turns = weft.train(
+        graph,
+        model=copy.deepcopy(module),
+        partitions=3,
+        offload=tmp_path / "disk",
+        memory_limit="3600kB",
+        out=tmp_path / "turns",
+        **settings,
+    )
+    again = weft.train(
+        graph,
+        model=copy.deepcopy(module),
+        parallel="graph=3",
+        recompute="blocks",
+        out=tmp_path / "again",
+        **settings,
+    )
+    assert whole.logits.tobytes() == turns.logits.tobytes() == again.logits.tobytes()
