@@ -18,17 +18,19 @@ type State struct {
 	// H0 is what blocks read besides Rows: GCNII's initial residual, or the outputs of all layers so far in a
 	// jumping knowledge network; nil if no later block reads it.
 	H0 *autograd.Var
+	// Edges are rows of edges that later blocks read, as BlockSpec.Edges of the next block says.
+	Edges []*autograd.Var
 }
 
 // StateOf returns the state with the rows of some vertex types.
 func StateOf(rows ...*autograd.Var) State { return State{Rows: rows} }
 
 // with returns the state with other rows of its only vertex type.
-func (s State) with(h *autograd.Var) State { return State{[]*autograd.Var{h}, s.H0} }
+func (s State) with(h *autograd.Var) State { return State{Rows: []*autograd.Var{h}, H0: s.H0} }
 
 // Vars returns the values of the state: those that are set.
 func (s State) Vars() (vars []*autograd.Var) {
-	for _, v := range append(slices.Clone(s.Rows), s.H0) {
+	for _, v := range slices.Concat(s.Rows, []*autograd.Var{s.H0}, s.Edges) {
 		if v != nil {
 			vars = append(vars, v)
 		}
@@ -81,8 +83,9 @@ type Block interface {
 // BlockSpec describes a block without building it. A model is a list of them. A worker of a pipeline builds
 // the consecutive part that it computes; a plan builds none.
 type BlockSpec struct {
-	In, Out int // widths of the first vertex type's rows before and after it
-	H0      int // width of State.H0 before it; 0: there is no H0
+	In, Out int         // widths of the first vertex type's rows before and after it
+	H0      int         // width of State.H0 before it; 0: there is no H0
+	Edges   []EdgeState // what State.Edges are before it
 	Cost    Cost
 	// Rounds is the number of aggregations of the block that depend on each other; 0: at most one.
 	Rounds int
@@ -97,6 +100,14 @@ type BlockSpec struct {
 	// Build makes the block. Initial values are drawn from the parameters' names, so that they do not depend
 	// on which part of a model is built.
 	Build func(e Env) Block
+}
+
+// EdgeState describes rows of edges that pass from one block to the next.
+type EdgeState struct {
+	Along   Along
+	Loops   Loops
+	Columns int
+	Counted bool // as of the Message that made them
 }
 
 // ReadEdgeFeatures reports whether one of the blocks reads the features of the edges.
@@ -292,7 +303,7 @@ func (l *Layer) Forward(s State) State {
 			z[i] = autograd.Add(x[i], z[i])
 		}
 	}
-	return State{z, s.H0}
+	return State{Rows: z, H0: s.H0}
 }
 
 // finish returns mask(act(norm(z + bias))). It may reuse the memory of z; bias may be nil.

@@ -106,5 +106,5 @@ func (b *InitialResidual) Forward(s State) State {
 	if mask := b.Dropout.Mask(h0); mask.Active() {
 		h = autograd.Dropout(autograd.Copy(h0), mask)
 	}
-	return State{[]*autograd.Var{h}, h0}
+	return State{Rows: []*autograd.Var{h}, H0: h0}
 }

@@ -34,7 +34,7 @@ func (b *Jumping) Forward(s State) State {
 	if b.Last {
 		return StateOf(all)
 	}
-	return State{[]*autograd.Var{h}, all}
+	return State{Rows: []*autograd.Var{h}, H0: all}
 }
 
 // maximum returns the larger of each pair of elements, a + relu(b − a).

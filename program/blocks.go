@@ -306,10 +306,14 @@ func raise(c *code, level map[*value]int) {
 }
 
 // mayCross reports whether values may be what later blocks read. Tensors without rows do not cross; and in
-// one stage only as many rows as a gnn.State holds without a copy: two of the first type, one of the others.
+// one stage only as many rows of vertices as a gnn.State holds without a copy: two of the first type, one of
+// the others.
 func mayCross(values map[*value]bool, stages int, first string) bool {
 	of := map[string]int{} // by vertex type
 	for v := range values {
+		if v.Rows == Edges && stages > 1 {
+			continue
+		}
 		of[v.Of]++
 		if n := of[v.Of]; v.Rows != Vertices || stages == 1 && (n > 2 || n > 1 && v.Of != first) {
 			return false
@@ -361,6 +365,15 @@ func (p *Program) spec(schema gnn.Schema, alias func(*value) *value, given, made
 	in, out := ofType(given, p.built[0].Of), ofType(made, p.built[0].Of)
 	s := gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}
 	s.H0 = width(in[min(1, len(in)):])
+	for _, v := range edgesOf(given) {
+		along := gnn.Along{Relation: v.Of, Reversed: v.o.End == "source"}
+		if along.Relation == "" && len(schema.Relations) == 1 {
+			along.Relation = schema.Only()
+		}
+		s.Edges = append(s.Edges, gnn.EdgeState{
+			Along: along, Loops: loopsOf(v.Loops), Columns: v.size(), Counted: v.counted,
+		})
+	}
 	if schema.Typed() {
 		s.Relations = []string{}
 	}
@@ -386,7 +399,17 @@ func (p *Program) spec(schema gnn.Schema, alias func(*value) *value, given, made
 // ofType are the values that are rows of a vertex type.
 func ofType(values []*value, of string) (all []*value) {
 	for _, v := range values {
-		if v.Of == of {
+		if v.Of == of && v.Rows != Edges {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// edgesOf are the values that are rows of edges.
+func edgesOf(values []*value) (all []*value) {
+	for _, v := range values {
+		if v.Rows == Edges {
 			all = append(all, v)
 		}
 	}
@@ -495,7 +518,13 @@ func (p *Program) newNorm(ps *nn.Params, v *value) *nn.BatchNorm {
 func (b *block) Forward(s gnn.State) gnn.State {
 	tape := s.Vars()[0].Tape()
 	p := &pass{block: b, code: b.code, all: s.Rows, tape: tape, vars: map[*value]*autograd.Var{}}
+	for i, v := range edgesOf(b.given) {
+		p.vars[v] = s.Edges[i]
+	}
 	for _, v := range b.given {
+		if v.Rows == Edges {
+			continue
+		}
 		if all := ofType(b.given, v.Of); v == all[0] {
 			p.vars[v] = s.Rows[b.typeOf(v.Of)]
 		} else {
@@ -505,6 +534,10 @@ func (b *block) Forward(s gnn.State) gnn.State {
 	p.run()
 	out := gnn.State{Rows: make([]*autograd.Var, len(b.types))}
 	for _, v := range b.made {
+		if v.Rows == Edges {
+			out.Edges = append(out.Edges, p.of(v))
+			continue
+		}
 		all, i := ofType(b.made, v.Of), b.typeOf(v.Of)
 		if out.Rows[i] == nil && len(all) > 1 {
 			out.H0 = p.joined(all[1:], v.Of)

@@ -109,6 +109,7 @@ type aggregator interface {
 	Rows() *autograd.RowSet
 	Places(kind int) []int32
 	Propagator(path string, along gnn.Along) gnn.Propagator
+	EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSet, error)
 	BeginEpoch(epoch int)
 }
 

@@ -23,12 +23,11 @@ func (p *propagator) ApplyEdgesInto(m gnn.Message, into Into) *autograd.Var {
 	exchange.Must(m.Check(p.layer.Path, into.Rows.Here))
 	run, c := p.messages(m, into)
 	team := run.tape.Team
-	at, rows := into.places(c.Edges, m.Loops)
-	set := &autograd.RowSet{Here: rows, Total: autograd.NotVertices, Peers: into.Rows.Peers}
-	if m.Counted {
-		exchange.Must(p.counts(set))
-	}
-	z := run.tape.New(rows, m.Columns)
+	at, _ := into.places(c.Edges, m.Loops)
+	state := gnn.EdgeState{Along: p.along, Loops: m.Loops, Columns: m.Columns, Counted: m.Counted}
+	set, err := p.part.edgeRows(c.Edges, state, into)
+	exchange.Must(err)
+	z := run.tape.New(set.Here, m.Columns)
 	run.forward(c, func(b *batch, messages *tensor.Matrix) { team.Convert(at.rows(z, b), messages) })
 	return run.record(c, autograd.Op{
 		Value: z, Rows: set,
@@ -39,16 +38,37 @@ func (p *propagator) ApplyEdgesInto(m gnn.Message, into Into) *autograd.Var {
 	})
 }
 
-// counts counts rows of edges over all workers.
-func (p *propagator) counts(set *autograd.RowSet) error {
-	if p.part.options.DropEdge > 0 {
-		return refusal.Errorf("%s: a norm over all edges, of which --drop-edge leaves some out; leave "+
-			"--drop-edge out, or take a norm of each row", p.layer.Path)
+// EdgeRows describes rows of edges on a tape, whose values another worker computes.
+func (p *Partition) EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSet, error) {
+	_, target := p.Ends(s.Along)
+	return p.EdgeRowsInto(t, s, Into{Rows: p.Types()[target]})
+}
+
+// EdgeRowsInto is EdgeRows for the edges into some targets.
+func (p *Partition) EdgeRowsInto(t *autograd.Tape, s gnn.EdgeState, into Into) (*autograd.RowSet, error) {
+	e, err := p.edgesOn(t, s.Along, edges.HaloRows)
+	if err != nil {
+		return nil, err
 	}
-	n := []float64{float64(set.Here)}
+	return p.edgeRows(e, s, into)
+}
+
+// edgeRows describes the rows of a state of edges. It counts them over all workers where a norm over all rows
+// is to be taken.
+func (p *Partition) edgeRows(e *edges.Edges, s gnn.EdgeState, into Into) (*autograd.RowSet, error) {
+	_, rows := into.places(e, s.Loops)
+	set := &autograd.RowSet{Here: rows, Total: autograd.NotVertices, Peers: into.Rows.Peers}
+	switch {
+	case !s.Counted || into.Rows.Total == autograd.NotVertices:
+		return set, nil
+	case p.options.DropEdge > 0:
+		return nil, refusal.Errorf("a norm over all edges, of which --drop-edge leaves some out; leave " +
+			"--drop-edge out, or take a norm of each row")
+	}
+	n := []float64{float64(rows)}
 	set.Sum(n)
 	set.Total = int(n[0])
-	return nil
+	return set, nil
 }
 
 // edgePlaces are the places of rows of edges: the first row of each block.

@@ -169,6 +169,16 @@ func (a *Axis) Types() (own []*autograd.RowSet) {
 // Places returns the worker's own rows of a vertex type, among those of the share, ascending.
 func (a *Axis) Places(kind int) []int32 { return a.types[kind].places }
 
+// EdgeRows describes rows of edges on a tape, whose values another worker computes: those into the worker's
+// own rows.
+func (a *Axis) EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSet, error) {
+	_, target := a.inner.Ends(s.Along)
+	return a.inner.EdgeRowsInto(t, s, a.types[target].into(a.comm.Rank()))
+}
+
+// into are the worker's own rows, as targets of messages.
+func (r *vertexRows) into(rank int) sar.Into { return sar.Into{Rows: r.own, Places: r.rowsOf[rank]} }
+
 // Schema returns the schema of the graph.
 func (a *Axis) Schema() gnn.Schema { return a.inner.Schema() }
 

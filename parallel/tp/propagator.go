@@ -122,6 +122,5 @@ func (p *propagator) ofRows(m gnn.Message,
 		m.Source = p.toSlices([]input{{x: m.Source, of: p.from, cut: complete, back: kernel.Accumulate}})[0]
 		defer m.Source.Drop()
 	}
-	into := sar.Into{Rows: p.to.own, Places: p.to.rowsOf[p.axis.comm.Rank()]}
-	return compute(p.inner.(messenger), m, into)
+	return compute(p.inner.(messenger), m, p.to.into(p.axis.comm.Rank()))
 }

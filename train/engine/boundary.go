@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/autograd"
 	"weft/comm"
@@ -104,10 +105,21 @@ func (p *Pipeline) begin(c *chunkPass, call *Call, t *autograd.Tape) (in gnn.Sta
 		on = t.Input
 	}
 	in = gnn.StateOf(on(c.came[0], c.Rows()))
-	if len(c.came) > 1 {
-		in.H0 = on(c.came[1], c.Rows())
+	came := c.came[1:]
+	if p.Blocks[p.from].H0 > 0 {
+		in.H0, came = on(came[0], c.Rows()), came[1:]
+	}
+	for i, s := range p.Blocks[p.from].Edges {
+		in.Edges = append(in.Edges, on(came[i], p.edgeRows(t, c.stageChunk, s)))
 	}
 	return in
+}
+
+// edgeRows describes a chunk's rows of a state of edges.
+func (p *Pipeline) edgeRows(t *autograd.Tape, c *stageChunk, s gnn.EdgeState) *autograd.RowSet {
+	set, err := c.EdgeRows(t, s)
+	exchange.Must(err)
+	return set
 }
 
 // backward adds to the gradients of the stage's weights. It takes, and owns, the gradients of the stage's
@@ -187,11 +199,10 @@ func (p *Pipeline) chunkRows(kind tensor.Kind, all *tensor.Matrix, c *chunkPass)
 // receives a few chunks ahead.
 type inbox struct {
 	link
-	kind   tensor.Kind
-	widths []int
-	rows   []int // of each chunk, in the order
-	come   []message
-	taken  int
+	kind  tensor.Kind
+	order []int // of the chunks
+	come  []message
+	taken int
 }
 
 // outbox sends states or gradients to another stage while the next chunk is computed. A nil outbox sends
@@ -202,10 +213,44 @@ type outbox struct {
 }
 
 type link struct {
-	p     *Pipeline
-	peer  int
-	bound *orderBound // nil: no padding
+	p      *Pipeline
+	peer   int
+	states []state     // what a chunk's message has
+	bound  *orderBound // nil: no padding
 	coding
+}
+
+// state is rows of vertices or of edges that pass from a stage to the next.
+type state struct {
+	columns int
+	rows    []int // by chunk
+}
+
+// link is that to another stage for the input of a block, which all chunks have in a call.
+func (p *Pipeline) link(peer, block int, w *orderBound, c coding, call *Call) link {
+	l, b := link{p: p, peer: peer, bound: w, coding: c}, &p.Blocks[block]
+	add := func(columns int, rows func(c *stageChunk) int) {
+		s := state{columns: columns}
+		for _, chunk := range p.chunks {
+			s.rows = append(s.rows, rows(chunk))
+		}
+		l.states = append(l.states, s)
+	}
+	vertices := func(c *stageChunk) int { return c.Rows().Here }
+	add(b.In, vertices)
+	if b.H0 > 0 {
+		add(b.H0, vertices)
+	}
+	if len(b.Edges) == 0 {
+		return l
+	}
+	t := autograd.NewTape(p.Team)
+	call.giveEdges(t)
+	for _, e := range b.Edges {
+		e.Counted = false
+		add(e.Columns, func(c *stageChunk) int { return p.edgeRows(t, c, e).Here })
+	}
+	return l
 }
 
 // coding says how values are sent, and keys the draws that encode them. The zero value sends them as they are
@@ -220,7 +265,7 @@ func (b *link) form(columns int) exchange.Form {
 	return exchange.Form{{Count: columns, Element: b.p.Team.Storage, Format: b.format}}
 }
 
-// message is a chunk's matrices, one or two.
+// message is a chunk's matrices, one for each state.
 type message struct {
 	values  []*tensor.Matrix // nil: they are sent, encoded
 	encoded []*tensor.Matrix // nil: the values are sent as they are
@@ -239,50 +284,51 @@ const inFlight = 2
 
 // states receives the states of the chunks from the previous stage, in that order. It is nil on the first
 // stage.
-func (p *Pipeline) states(order []int, c coding) *inbox {
+func (p *Pipeline) states(order []int, c coding, call *Call) *inbox {
 	if p.first() {
 		return nil
 	}
-	return p.inbox(p.Groups.Stage-1, tensor.Activations, p.from, order, nil, c)
+	return p.inbox(p.Groups.Stage-1, tensor.Activations, p.from, order, nil, c, call)
 }
 
 // gradients receives the gradients of this stage's output. It is nil on the last stage.
-func (p *Pipeline) gradients(order []int, c coding) *inbox {
+func (p *Pipeline) gradients(order []int, c coding, call *Call) *inbox {
 	if p.last() {
 		return nil
 	}
-	return p.inbox(p.Groups.Stage+1, tensor.Gradients, p.from+len(p.model), order, p.bound, c)
+	return p.inbox(p.Groups.Stage+1, tensor.Gradients, p.from+len(p.model), order, p.bound, c, call)
 }
 
 // inbox receives states or gradients of the input of a block.
-func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *orderBound, c coding) *inbox {
-	b := &inbox{link: link{p, peer, w, c}, kind: kind, widths: []int{p.Blocks[block].In}}
-	if width := p.Blocks[block].H0; width > 0 {
-		b.widths = append(b.widths, width)
-	}
-	for _, k := range order {
-		b.rows = append(b.rows, p.chunks[k].Rows().Here)
-	}
+func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *orderBound, c coding,
+	call *Call,
+) *inbox {
+	b := &inbox{link: p.link(peer, block, w, c, call), kind: kind, order: order}
 	b.ask()
 	return b
 }
 
 // ask starts as many receives as inFlight allows.
 func (b *inbox) ask() {
-	for len(b.come) < min(b.taken+inFlight, len(b.rows)) {
+	for len(b.come) < min(b.taken+inFlight, len(b.order)) {
 		var m message
-		for _, width := range b.widths {
-			rows := b.rows[len(b.come)]
-			v := b.p.Team.Memory.NewElement(b.kind, b.p.Team.Storage, rows, width).Pin()
-			m.values, m.padding = append(m.values, v), append(m.padding, b.bound.padding(v))
-			if form := b.form(width); form.Encodes() {
+		for i, of := range b.states {
+			rows := of.rows[b.order[len(b.come)]]
+			v := b.p.Team.Memory.NewElement(b.kind, b.p.Team.Storage, rows, of.columns).Pin()
+			m.values, m.padding = append(m.values, v), append(m.padding, b.padding(v, i))
+			if form := b.form(of.columns); form.Encodes() {
 				v = form.New(b.p.Team.Memory, 1, rows)[0]
-				m.encoded, m.padding = append(m.encoded, v), append(m.padding, b.bound.padding(v))
+				m.encoded, m.padding = append(m.encoded, v), append(m.padding, b.padding(v, i))
 			}
 			m.pending = append(m.pending, exchange.Receive(b.p.Groups.Stages, comm.Stage, v, b.peer))
 		}
 		b.come = append(b.come, m)
 	}
+}
+
+// padding is the memory that a chunk's rows of a state lack of the largest chunk's.
+func (b *link) padding(rows *tensor.Matrix, state int) *tensor.Matrix {
+	return b.bound.padding(rows, slices.Max(b.states[state].rows))
 }
 
 // take waits for the next chunk's matrices, which the caller then owns. A nil inbox returns none.
@@ -305,12 +351,15 @@ func (b *inbox) take() []*tensor.Matrix {
 }
 
 // outbox sends to the stage at a distance of step. It is nil if there is no such stage.
-func (p *Pipeline) outbox(step int, w *orderBound, c coding) *outbox {
-	peer := p.Groups.Stage + step
+func (p *Pipeline) outbox(step int, w *orderBound, c coding, call *Call) *outbox {
+	peer, block := p.Groups.Stage+step, p.from
 	if peer < 0 || peer == p.Groups.Mesh.Stages {
 		return nil
 	}
-	return &outbox{link: link{p, peer, w, c}}
+	if step > 0 {
+		block += len(p.model)
+	}
+	return &outbox{link: p.link(peer, block, w, c, call)}
 }
 
 // send sends a chunk's matrices, and releases them once they are sent.
@@ -330,7 +379,7 @@ func (b *outbox) send(values []*tensor.Matrix, of *chunkPass) {
 			v = e
 		}
 		m.pending = append(m.pending, exchange.Send(b.p.Groups.Stages, comm.Stage, v.Pin(), b.peer))
-		m.padding = append(m.padding, b.bound.padding(v))
+		m.padding = append(m.padding, b.padding(v, i))
 	}
 	if m.encoded != nil {
 		exchange.Release(m.values...)

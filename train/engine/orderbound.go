@@ -80,14 +80,10 @@ func (w *orderBound) end() {
 	}
 }
 
-// padding is the memory that a chunk's message lacks of the largest chunk's message.
-func (w *orderBound) padding(message *tensor.Matrix) *tensor.Matrix {
+// padding is the memory that a chunk's message lacks of one with the most rows.
+func (w *orderBound) padding(message *tensor.Matrix, most int) *tensor.Matrix {
 	if w == nil {
 		return nil
-	}
-	most := 0
-	for _, c := range w.chunks {
-		most = max(most, c.Rows().Here)
 	}
 	return w.Team.Memory.NewElement(tensor.Gradients, message.Element, most-message.Rows, message.Cols)
 }

@@ -115,8 +115,8 @@ func (p *Pipeline) Forward(of Call) Pass {
 	order, chunks := p.order(of.Epoch), p.begun()
 	pass := p.graph.Forward(of.Epoch, order)
 	encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: of.Epoch}}
-	states := p.states(order, encoded)
-	next := p.outbox(+1, p.bound, encoded)
+	states := p.states(order, encoded, call)
+	next := p.outbox(+1, p.bound, encoded, call)
 	// the first chunk's backward pass is the last: gradients of weights are complete only in it
 	chunks[order[0]].ledger = p.reducer.ledger()
 	var logits *tensor.Matrix
@@ -162,8 +162,8 @@ func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
 	p.logits.Drop()
 	exchange.Must(p.reducer.Beside(func() {
 		p.of.Backward()
-		grads := p.gradients(p.reversed, p.encoded)
-		back := p.outbox(-1, nil, p.encoded)
+		grads := p.gradients(p.reversed, p.encoded, p.call)
+		back := p.outbox(-1, nil, p.encoded, p.call)
 		for _, k := range p.reversed {
 			p.bound.beginBackward()
 			c := p.passes[k]
@@ -253,8 +253,8 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 // infer runs the first blocks of the stage on the chunks. run calls pass for each chunk. On the last stage
 // infer returns the result for all rows.
 func (p *Pipeline) infer(blocks int, run func(pass func(k int)), call *Call) (result *tensor.Matrix) {
-	states := p.states(p.inOrder(), coding{})
-	next, chunks := p.outbox(+1, nil, coding{}), p.begun()
+	states := p.states(p.inOrder(), coding{}, call)
+	next, chunks := p.outbox(+1, nil, coding{}, call), p.begun()
 	run(func(k int) {
 		c := chunks[k]
 		c.came = states.take()
