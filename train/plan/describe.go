@@ -82,9 +82,13 @@ func chunks(w *worker.Worker) (c Chunks) {
 	c.Cut, c.Edges = edges.ChunkCut(own)
 	for _, at := range s.Cuts[1:w.Mesh.Stages] {
 		c.Columns += w.Blocks[at].In + w.Blocks[at].H0
+		for _, of := range w.Blocks[at].Edges {
+			c.EdgeColumns += of.Columns
+		}
 	}
 	const directions, float = 2, 4
-	c.Bytes = directions * float * int64(c.Columns) * int64(w.Share.Whole.Vertices)
+	c.Bytes = directions * float * (int64(c.Columns)*int64(w.Share.Whole.Vertices) +
+		int64(c.EdgeColumns)*w.Share.Whole.Edges)
 	return c
 }
 

@@ -100,9 +100,10 @@ type Chunks struct {
 	Each, Wanted int   // in each partition, and if the smallest were larger
 	Least, Most  int   // rows of a chunk of the worker's partition
 	Cut, Edges   int64 // edges of that partition: between two chunks, and all
-	// Columns are sent at the stage boundaries for each vertex: Bytes, forward and backward.
-	Columns int
-	Bytes   int64
+	// Columns are sent at the stage boundaries for each vertex, and EdgeColumns for each edge: Bytes, forward
+	// and backward.
+	Columns, EdgeColumns int
+	Bytes                int64
 }
 
 // RowSums are the sums of a sample of a share's feature rows.

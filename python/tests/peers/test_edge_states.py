@@ -105,8 +105,8 @@ def losses_of(module, arrays):
 @pytest.mark.parametrize(
     ("block", "meshes"),
     [
-        (Processor, ["graph=3", "graph=2,tensor=2"]),
-        (Gated, ["graph=1", "graph=2", "tensor=3"]),
+        (Processor, ["graph=3", "graph=2,tensor=2", "pipeline=2"]),
+        (Gated, ["graph=2", "tensor=3", "tensor=2,pipeline=2"]),
         (BothEnds, ["graph=2"]),
     ],
 )
@@ -125,6 +125,7 @@ def test_states(block, meshes, arrays, tmp_path):
             lr=0.05,
             progress=False,
             out=tmp_path / mesh,
+            **({"chunks": 1} if "pipeline" in mesh else {}),
         )
         assert run.history["loss"] == pytest.approx(losses, rel=1e-5), mesh
         state = run.module().state_dict()

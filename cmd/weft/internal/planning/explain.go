@@ -455,6 +455,14 @@ func (p Planned) layerBytes() (list []layerBytes) {
 	return list
 }
 
+// ofEdges says how many columns of edges pass between stages.
+func ofEdges(c *plan.Chunks) string {
+	if c.EdgeColumns == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and 2·E·4 of %d", c.EdgeColumns)
+}
+
 // moved says how many bytes workers send to move rows and, between stages, how many GNNPipe's formula gives.
 func (p Planned) moved(t *rows) {
 	all, c := worker.SumOf(p.Sent), &p.Workers[0].Chunks
@@ -464,8 +472,8 @@ func (p Planned) moved(t *rows) {
 	}{
 		{halo, "rows and gradients between partitions"},
 		{layout, fmt.Sprintf("%d all-to-alls between rows and slices", all.Layout.Messages)},
-		{stage, fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all "+
-			"cuts: %.1f MB)", c.Columns, mega(c.Bytes))},
+		{stage, fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns%s at all "+
+			"cuts: %.1f MB)", c.Columns, ofEdges(c), mega(c.Bytes))},
 		{links, "embeddings of the ends of training and negative edges, and their gradients (in the last " +
 			"epoch: negative edges are drawn anew in each)"},
 	} {
