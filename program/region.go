@@ -65,7 +65,8 @@ func newRegion(v *value) *region {
 		}
 	}
 	visit(x)
-	r.columnwise = r.columnwise && v.op == "scatter" && len(r.edgeRows) == 0 && len(r.sources) == 1 && len(r.targets) <= 1 &&
+	r.columnwise = r.columnwise && v.op == "scatter" && len(r.edgeRows) == 0 &&
+		len(r.sources) == 1 && len(r.targets) <= 1 &&
 		!slices.ContainsFunc(slices.Concat(r.sources, r.targets), func(x *value) bool {
 			return !slices.Equal(x.Shape, v.Shape)
 		})

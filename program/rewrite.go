@@ -212,8 +212,8 @@ func (b *builder) terms(o Operation, of term) []term {
 	return terms
 }
 
-// expanded are the terms of a product, at most one of which is not gathered. left is how many values may still
-// be taken apart.
+// expanded are the terms of a product, at most one of which is not gathered. left is how many values may
+// still be taken apart.
 func (b *builder) expanded(o Operation, of term, left *int) (terms []term) {
 	parts := b.termsOf(o, of)
 	if *left -= len(parts); *left < 0 {
@@ -694,8 +694,8 @@ func (b *builder) lowered(o Operation, in []*value) *value {
 	return b.make(o.op("div"), p, b.make(gather, sum))
 }
 
-// normalized makes a layer norm from its parts, but for rows with a weight and a bias for each column, which a
-// kernel normalises.
+// normalized makes a layer norm from its parts, but for rows with a weight and a bias for each column, which
+// a kernel normalises.
 func (b *builder) normalized(o Operation, in []*value) *value {
 	trained := func(v *value) bool { return v.op == "parameter" && b.trained(v.o.Name) }
 	if o.Op != "layer_norm" || in[0].Rows != None && len(in) == 3 && trained(in[1]) && trained(in[2]) {

@@ -257,7 +257,8 @@ func (p *pass) message(v *value) gnn.Message {
 	m := gnn.Message{
 		Source: p.joined(r.sources, ""), SourceParts: widths(r.sources), Target: p.joined(r.targets, target),
 		TargetParts: widths(r.targets), Function: r.function(p.block, v),
-		Columns: v.size(), Counted: v.counted, Columnwise: r.columnwise, Reduce: reduceOf(v).Kind, Loops: loopsOf(v.setOfEdges()),
+		Columns: v.size(), Counted: v.counted, Columnwise: r.columnwise, Reduce: reduceOf(v).Kind,
+		Loops: loopsOf(v.setOfEdges()),
 	}
 	if m.Source == nil && m.Target == nil { // of the edges alone
 		m.Target = autograd.Ones(p.rowsOf(target))

@@ -581,7 +581,8 @@ var edgeRowsTwice = Layer{
 			Source: x, Target: x, Columns: 4, Loops: gnn.OneLoop, Parameters: all[2:],
 			EdgeRows: []gnn.EdgeRows{{Var: first, Loops: gnn.OneLoop}},
 			Function: func(e gnn.Edges) *autograd.Var {
-				return autograd.Activate(autograd.AddLinear(e.Source, e.Rows[0], all[2].On(e.Tape)), kernel.Tanh)
+				z := autograd.AddLinear(e.Source, e.Rows[0], all[2].On(e.Tape))
+				return autograd.Activate(z, kernel.Tanh)
 			},
 		})
 		return p.Message(gnn.Message{

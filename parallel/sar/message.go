@@ -360,7 +360,8 @@ func (m *messages) aggregate(z *tensor.Matrix, b *batch, messages *tensor.Matrix
 			kernel.Accumulate)
 		return
 	}
-	team.SpMM(z.RowRange(b.lo, b.hi), b.into, messages, kernel.Scales{Row: m.meanFactors(b)}, kernel.Accumulate)
+	team.SpMM(z.RowRange(b.lo, b.hi), b.into, messages, kernel.Scales{Row: m.meanFactors(b)},
+		kernel.Accumulate)
 }
 
 // meanFactors returns the factors 1/in-degree of a mean for the batch's targets.
