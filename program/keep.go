@@ -18,47 +18,35 @@ const opApply = "apply_edges"
 // a norm over all edges reads is kept, and so is its result.
 func keep(outputs []*value) {
 	all := reachable(outputs...)
-	ends := map[*value]string{} // of kept values
-	readers, results := map[*value][]*value{}, map[*value][]*value{}
+	readers := map[*value][]*value{}
 	for _, v := range all {
 		for _, x := range v.in {
 			readers[x] = append(readers[x], v)
 		}
 	}
-	for _, v := range slices.Backward(all) {
-		if v.Rows != Edges {
-			continue
-		}
-		apart := isNormOfEdges(v)
-		for i, r := range readers[v] {
-			of := []*value{r}
-			if _, kept := ends[r]; r.Rows == Edges && !kept {
-				of = results[r]
-			}
-			apart = apart || isNormOfEdges(r) || i > 0 && !slices.Equal(of, results[v])
-			results[v] = union(results[v], of)
-		}
-		if end, is := endOf(results[v], ends); apart && is {
-			ends[v] = end
-		}
-	}
+	ends := endsOfKept(all, readers)
 	costs := map[*value]bool{} // products, since the last kept value
+	kept := map[*value]*value{}
 	var list []*value
 	for _, v := range all {
+		v.in = slices.Clone(v.in) // other values may have the same list
+		for i, x := range v.in {
+			v.in[i] = cmp.Or(kept[x], x)
+		}
 		list = append(list, v)
 		if v.Rows != Edges {
 			continue
 		}
 		costs[v] = v.op == "linear" || v.op == "matmul" ||
 			slices.ContainsFunc(v.in, func(x *value) bool { return costs[x] })
-		end, kept := ends[v]
+		end, may := ends[v]
 		normed := slices.ContainsFunc(readers[v], isNormOfEdges)
 		switch {
 		case isNormOfEdges(v):
 			v.o.End, costs[v] = end, false
-		case kept && (costs[v] || normed):
-			costs[v] = false
-			list = append(list, applied(v, end, readers[v], normed))
+		case may && (costs[v] || normed):
+			kept[v] = applied(v, end, normed)
+			list = append(list, kept[v])
 		}
 	}
 	for i, v := range list {
@@ -66,15 +54,48 @@ func keep(outputs []*value) {
 	}
 }
 
+// endsOfKept has the values that may be kept, by the first condition, and the end of the edges at which what
+// reads them is aggregated.
+func endsOfKept(all []*value, readers map[*value][]*value) map[*value]string {
+	ends := map[*value]string{}
+	results := map[*value][]*value{} // that rows of edges lead to: rows of vertices, and kept rows
+	for _, v := range slices.Backward(all) {
+		if v.Rows != Edges {
+			continue
+		}
+		var led [][]*value // by reader
+		apart := isNormOfEdges(v)
+		for _, r := range readers[v] {
+			of := []*value{r}
+			if _, kept := ends[r]; r.Rows == Edges && !kept {
+				of = results[r]
+			}
+			led = append(led, of)
+			apart = apart || isNormOfEdges(r) || !slices.Equal(of, led[0])
+		}
+		results[v] = union(led)
+		switch end, is := endOf(results[v], ends); {
+		case !is:
+			results[v] = []*value{ofBothEnds}
+		case apart:
+			ends[v] = end
+		}
+	}
+	return ends
+}
+
+// ofBothEnds stands for results that are aggregated at different ends of the edges.
+var ofBothEnds = &value{}
+
 // isNormOfEdges reports whether each row depends on all others.
 func isNormOfEdges(v *value) bool { return v.op == "batch_norm" && v.Rows == Edges }
 
 // isKept reports whether a value is rows of edges that are kept.
 func isKept(v *value) bool { return v.op == opApply || isNormOfEdges(v) }
 
-// union is values of two lists, in their order.
-func union(a, b []*value) []*value {
-	all := slices.Concat(a, b)
+// union is the values of several lists, in the order of their numbers.
+func union(lists [][]*value) []*value {
+	all := slices.Concat(lists...)
 	slices.SortFunc(all, func(x, y *value) int { return cmp.Compare(x.number, y.number) })
 	return slices.Compact(all)
 }
@@ -87,7 +108,7 @@ func endOf(results []*value, ends map[*value]string) (end string, is bool) {
 		if !kept {
 			own = r.o.End
 		}
-		if r.o.Loops == lastLoops || i > 0 && own != end {
+		if r == ofBothEnds || r.o.Loops == lastLoops || i > 0 && own != end {
 			return "", false
 		}
 		end = own
@@ -95,19 +116,11 @@ func endOf(results []*value, ends map[*value]string) (end string, is bool) {
 	return end, true
 }
 
-// applied is a value that is kept, and takes its place in those that read it. counted says that its rows are
-// counted over all workers.
-func applied(v *value, end string, readers []*value, counted bool) *value {
+// applied is a value that is kept, for those that read it. counted says that its rows are counted over all
+// workers.
+func applied(v *value, end string, counted bool) *value {
 	a := *v
-	a.op, a.in = opApply, []*value{v}
+	a.op, a.in, a.counted = opApply, []*value{v}, counted
 	a.o = Operation{Op: opApply, Path: v.o.Path, Line: v.o.Line, End: end}
-	a.counted = counted
-	for _, r := range readers {
-		for i, x := range r.in {
-			if x == v {
-				r.in[i] = &a
-			}
-		}
-	}
 	return &a
 }

@@ -21,7 +21,7 @@ func (p *propagator) ApplyEdges(m gnn.Message) *autograd.Var {
 // few edges at a time, and again in the backward pass: of the function's values it keeps the result alone.
 func (p *propagator) ApplyEdgesInto(m gnn.Message, into Into) *autograd.Var {
 	exchange.Must(m.Check(p.layer.Path, into.Rows.Here))
-	run, c := p.messages(m, into)
+	run, c := p.messages("rows of edges, which are kept,", m, into)
 	team := run.tape.Team
 	at, _ := into.places(c.Edges, m.Loops)
 	state := gnn.EdgeState{Along: p.along, Loops: m.Loops, Columns: m.Columns, Counted: m.Counted}

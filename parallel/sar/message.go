@@ -40,7 +40,7 @@ func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
 		m.Reduce = gnn.KindMax
 		return negated(p.MessageInto(m, into))
 	}
-	run, c := p.messages(m, into)
+	run, c := p.messages("messages", m, into)
 	t, e := run.tape, c.Edges
 	var some *tensor.Matrix
 	if m.Reduce == gnn.KindMean {
@@ -79,8 +79,8 @@ type messages struct {
 	arg      *tensor.Matrix // Int32: the vertices that have a maximum, else nil
 }
 
-// messages begins a call.
-func (p *propagator) messages(m gnn.Message, into Into) (*messages, *Call) {
+// messages begins a call. what describes its results.
+func (p *propagator) messages(what string, m gnn.Message, into Into) (*messages, *Call) {
 	t := m.Ends()[0].Tape()
 	c := p.call(t)
 	e := c.Edges
@@ -89,7 +89,7 @@ func (p *propagator) messages(m gnn.Message, into Into) (*messages, *Call) {
 		if m.Source != nil {
 			columns = m.Source.Cols()
 		}
-		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, columns)
+		return fmt.Sprintf("%s of %d columns, a function of %d of the source", what, m.Columns, columns)
 	})
 	run := &messages{
 		Message: m, Into: into, tape: t, path: p.layer.Path,
