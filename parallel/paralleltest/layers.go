@@ -483,7 +483,6 @@ var messages = []Layer{
 		plain).like(exactExtreme(gnn.Reduce{Kind: gnn.KindMin, Loops: gnn.AddedLoops})),
 	Message("messages of loops", 5, 5, nil, gnn.Message{Loops: gnn.AddedLoops}, weighed).like(
 		exactRounds(gnn.Reduce{Kind: gnn.KindSum, Weighted: true, Self: 2}, gnn.Once)),
-	ofEdgeRows("rows of edges", gnn.StoredLoops, gnn.Message{}).like(exactRounds(gnn.Sum, gnn.Once)),
 	ofEdgeRows("rows of edges, loops added", gnn.AddedLoops,
 		gnn.Message{Reduce: gnn.KindMean, Loops: gnn.AddedLoops}).
 		like(exactRounds(gnn.Reduce{Kind: gnn.KindMean, Loops: gnn.AddedLoops}, gnn.Once)),
