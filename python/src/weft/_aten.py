@@ -932,7 +932,7 @@ def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: 
         to.frozen |= {str(names[2])} if stored else set()
         return _normalised(to, x, weight, bias, eps, running_mean, running_var)
     if kind_of(x.rows) is None or x.axis or len(x.shape) != 1:
-        raise Unlowerable("batch norm of other rows than those of vertices or edges: normalise each row by nn.LayerNorm")
+        raise Unlowerable("batch norm of other rows than those of vertices or edges: normalise each by nn.LayerNorm")
     counter = str(names[2]).removesuffix("running_mean") + "num_batches_tracked"
     given = {k: v for k, v in zip(("weight", "bias", "mean", "variance", "batches"), (*names, counter)) if v}
     if not math.isnan(momentum):  # else by the number of batches

@@ -615,7 +615,7 @@ REFUSALS = {
     "softmax of vertices": (lambda s, x, e: s.lin(x).softmax(0), "softmax over all vertices"),
     "counted vertices": (lambda s, x, e: softmax(s.lin(x)[e[0]], e[1]), "num_nodes=x.size"),
     "sparse": (lambda s, x, e: torch.sparse.sum(torch.sparse_coo_tensor(e, x[e[0], 0], (x.size(0),) * 2), 1), "sparse matrix: .* propagate"),
-    "batch norm of edges": (lambda s, x, e: scatter(nn.functional.batch_norm(s.lin(x)[e[0]], s.m, s.v, training=s.training), e[1], 0, x.size(0)), "batch norm of other rows"),
+    "batch norm of positions": (lambda s, x, e: nn.functional.batch_norm(s.lin(x).unsqueeze(2), s.m, s.v, training=s.training).squeeze(2), "batch norm of other rows"),
     "own gradient": (lambda s, x, e: InvertedSquare.apply(s.lin(x)), "gradient of its own"),
     "algebra": (lambda s, x, e: s.lin(x) @ torch.linalg.inv(s.conv.lin.weight), "linear algebra"),
     "sequence": (lambda s, x, e: s.mailbox(x, e), "depends on values|sequence"),
