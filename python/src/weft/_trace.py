@@ -668,7 +668,7 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
             shapes = (varies,) if varies else None
             exported = torch.export.export(called, (called.tensors,), dynamic_shapes=shapes, strict=False)
         except Exception as error:  # whatever the module raises
-            raise _why(error, called.names) from None
+            raise _without_features(error, called) or _why(error, called.names) from None
         finally:
             torch.autograd.Function.apply = apply
             CapturedTraceback.summary = summary
@@ -784,6 +784,17 @@ _DATA = (
     "forward reads or sets .data of a tensor, which no trace shows: write .detach(), and set values before "
     "training"
 )
+
+
+def _without_features(error: BaseException, called: Called) -> Refused | None:
+    """Why a module's dict of features has no vertex type; None: it is none of the graph's that lack them."""
+    name = error.args[0] if isinstance(error, KeyError) and error.args else None
+    if not isinstance(name, str) or called.schema.features.get(name, 1):
+        return None
+    return Refused(
+        f"model: forward reads the features of the vertex type {name!r}, and the graph has none: give them, or a "
+        "parameter of the module with a row for each of its vertices; a compiled module also takes them in a call"
+    )
 
 
 def _why(error: BaseException, given: Iterable[str]) -> Refused:

@@ -312,3 +312,29 @@ def test_refusals() -> None:
     assert net()["grid"].shape == (60, 3)  # it is usable
     module.forward = lambda x_dict, edge_index_dict: x_dict["grid"][:5]
     refused(weft.Refused, "some of the vertices", lambda: weft.compile(module, DATA))
+
+
+class Reads(nn.Module):
+    """Reads the features of both types."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(3, 2)
+
+    def forward(self, x_dict, edge_index_dict):
+        source, target = edge_index_dict["a", "to", "b"]
+        rows = self.lin(x_dict["b"])
+        return {"b": rows + torch.zeros_like(rows).index_add_(0, target, x_dict["a"][source])}
+
+
+def test_type_without_features_is_named():
+    data = HeteroData()
+    data["a"].x, data["b"].num_nodes = torch.randn(5, 2), 4
+    data["a", "to", "b"].edge_index = torch.tensor([[0, 1, 4, 2], [3, 0, 0, 1]])
+    net = weft.compile(Reads(), data)
+    for call in (net, lambda: weft.plan(data, model=net)):
+        with pytest.raises(
+            weft.Refused, match="features of the vertex type 'b', and the graph has none: give them"
+        ):
+            call()
+    assert net({"b": torch.randn(4, 3)})["b"].shape == (4, 2)
