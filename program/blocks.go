@@ -307,7 +307,7 @@ func raise(c *code, level map[*value]int) {
 
 // mayCross reports whether values may be what later blocks read. Tensors without rows do not cross; and in
 // one stage only as many rows of vertices as a gnn.State holds without a copy: two of the first type, one of
-// the others.
+// the others. Rows of edges cross beside rows of vertices.
 func mayCross(values map[*value]bool, stages int, first string) bool {
 	of := map[string]int{} // by vertex type
 	for v := range values {
@@ -319,7 +319,7 @@ func mayCross(values map[*value]bool, stages int, first string) bool {
 			return false
 		}
 	}
-	return len(values) > 0
+	return len(of) > 0
 }
 
 // parametersOf are the names of the parameters that a step reads, other than through steps before it.

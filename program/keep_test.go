@@ -51,3 +51,35 @@ func TestStatesAreKept(t *testing.T) {
 	assert.Equal(t, "apply_edges (tanh(gather + linear)); messages sum (); "+
 		"messages sum (tanh(gather + linear))", steps(t, states(2)))
 }
+
+// TestEdgesCrossBesideVertices: a pipeline is not cut where rows of edges alone would pass to the next stage.
+func TestEdgesCrossBesideVertices(t *testing.T) {
+	for _, c := range []struct {
+		last string // what the second layer adds to its messages
+		want []int  // the columns of vertices and of edges before each block
+	}{
+		{`{"op": "add", "in": [9, 8]}`, []int{4, 0}},
+		{`{"op": "add", "in": [10, 2]}`, []int{4, 0, 4, 4}},
+	} {
+		p, err := program.Read(strings.NewReader(`{"version": 1, "class": "Crossing", "parameters": [
+			{"name": "w", "shape": [4, 4], "trained": true}], "operations": [
+			{"op": "features", "shape": [4]}, {"op": "gather", "in": [0], "end": "source"},
+			{"op": "scatter", "in": [1], "reduce": "sum"}, {"op": "gather", "in": [2], "end": "source"},
+			{"op": "gather", "in": [2], "end": "target"}, {"op": "mul", "in": [3, 4]},
+			{"op": "parameter", "name": "w"}, {"op": "linear", "in": [5, 6]},
+			{"op": "scatter", "in": [7], "reduce": "max"}, {"op": "scatter", "in": [7], "reduce": "min"},
+			{"op": "add", "in": [8, 9]}, ` + c.last + `], "output": 11}`))
+		require.NoError(t, err)
+		specs, err := p.Blocks(gnn.OneType(4, 0), 0, 2)
+		require.NoError(t, err)
+		var got []int
+		for _, s := range specs {
+			edges := 0
+			for _, e := range s.Edges {
+				edges += e.Columns
+			}
+			got = append(got, s.In, edges)
+		}
+		assert.Equal(t, c.want, got)
+	}
+}
