@@ -26,13 +26,10 @@ type batch struct {
 	keys     *tensor.Matrix // Int32, 1 × n: keys of the dropout masks
 	weights  *tensor.Matrix // n × 1, or nil
 	features *tensor.Matrix // a part of Block.Features, or nil
-	// weightGrads and featureGrads are all of the block's sums of gradients, or nil
-	weightGrads, featureGrads *tensor.Matrix
 	// entries (Int32, 1 × n) are the edges' rows of features; nil: one after the other. first is the entry
 	// of the block that the first of these rows belongs to.
 	entries  *tensor.Matrix
 	first    int
-	added    bool           // Block.Added
 	lo, hi   int            // all targets are rows lo … hi−1
 	into     *kernel.CSR    // hi−lo rows × n: the edges into each row
 	outOf    *kernel.CSR    // distinct sources × n: the edges from each
@@ -94,8 +91,7 @@ func (b *batch) with(block *edges.Block) *batch {
 	default:
 		b.features = f.RowRange(b.first, b.first+b.n)
 	}
-	b.block, b.added = block, block.Added
-	b.weightGrads, b.featureGrads = block.WeightGradients, block.FeatureGradients
+	b.block = block
 	return b
 }
 

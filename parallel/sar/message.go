@@ -273,15 +273,11 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 		for _, cols := range parts {
 			x := picked(from, list, at, cols)
 			at += cols
-			if of.Wants() {
-				vars = append(vars, tape.Input(x, set))
-			} else {
-				vars = append(vars, tape.Constant(x, set))
-			}
+			vars = append(vars, onTape(tape, x, set, of.Wants()))
 		}
 		return vars
 	}
-	e = gnn.Edges{Tape: tape, FirstColumn: m.FirstColumn, Loops: b.added}
+	e = gnn.Edges{Tape: tape, FirstColumn: m.FirstColumn, Loops: b.block.Added}
 	if m.Source != nil {
 		e.Sources = gathered(m.Source, source, b.sources, m.SourceParts)
 		e.Source = e.Sources[0]
@@ -296,36 +292,31 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 			t.Team.Convert(f, part)
 			part, rows = f, append(rows, f)
 		}
-		if x.Wants() {
-			e.Rows = append(e.Rows, tape.Input(part, set))
-		} else {
-			e.Rows = append(e.Rows, tape.Constant(part, set))
-		}
+		e.Rows = append(e.Rows, onTape(tape, part, set, x.Wants()))
 	}
 	if b.weights != nil {
-		e.Weight = ofEdges(tape, b.weights, set, b.weightGrads)
+		e.Weight = onTape(tape, b.weights, set, b.block.WeightGradients != nil)
 	}
 	switch f := b.features; {
 	case f == nil:
 	case b.entries != nil:
-		e.Features = ofEdges(tape, picked(f, b.entries, 0, f.Cols), set, b.featureGrads)
+		e.Features = onTape(tape, picked(f, b.entries, 0, f.Cols), set, b.block.FeatureGradients != nil)
 	default:
 		if f = m.sum(b.features); f != b.features {
 			t.Team.Convert(f, b.features)
 			rows = append(rows, f)
 		}
-		e.Features = ofEdges(tape, f, set, b.featureGrads)
+		e.Features = onTape(tape, f, set, b.block.FeatureGradients != nil)
 	}
 	return e, rows
 }
 
-// ofEdges puts values of edges on a tape; grads (nil: none) says that their gradients are asked for.
-func ofEdges(tape *autograd.Tape, values *tensor.Matrix, set *autograd.RowSet, grads *tensor.Matrix,
-) *autograd.Var {
-	if grads != nil {
-		return tape.Input(values, set)
+// onTape puts rows of edges on a tape. wants says that their gradient is asked for.
+func onTape(tape *autograd.Tape, rows *tensor.Matrix, set *autograd.RowSet, wants bool) *autograd.Var {
+	if wants {
+		return tape.Input(rows, set)
 	}
-	return tape.Constant(values, set)
+	return tape.Constant(rows, set)
 }
 
 // addEdgeGradients adds the gradients of the batch's edges to those of the block.
@@ -397,8 +388,8 @@ func (m *messages) addGradients(b *batch, of func(b *batch) *tensor.Matrix, sour
 	team := m.tape.Team
 	mem := m.tape.Memory()
 	e.Tape.Backward(autograd.Root{Var: out, Grad: of(b)})
-	m.addEdgeGradients(b, e.Weight, b.weightGrads)
-	m.addEdgeGradients(b, e.Features, b.featureGrads)
+	m.addEdgeGradients(b, e.Weight, b.block.WeightGradients)
+	m.addEdgeGradients(b, e.Features, b.block.FeatureGradients)
 	for i := range m.edgeRows {
 		m.edgeRows[i].addGradient(b, e.Rows[i])
 	}
