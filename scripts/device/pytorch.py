@@ -61,7 +61,7 @@ def rates() -> None:
 def weights(features: str, classes: str, folder: str) -> None:
     for name, model in MODELS.items():
         torch.manual_seed(0)
-        network = peer_pyg.network(model, int(features), int(classes))
+        network = peer_pyg.network(model, graphs.Columns(int(features), 0, int(classes)))
         save_file(network.state_dict(), Path(folder) / f"{name}.safetensors")
 
 
@@ -89,7 +89,7 @@ def train(store: str, folder: str, epochs: str, device: str) -> None:
                 if device == "cuda":
                     torch.cuda.empty_cache()
                     torch.cuda.reset_peak_memory_stats()
-                line["losses"], line["epoch_seconds"] = peer.run(net, features, labels, chosen, int(epochs))
+                line["losses"], line["epoch_seconds"] = peer.run(net, peer.of_labels(net, features, labels, chosen), int(epochs))
                 line["peak_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else 0
             except (Exception, SystemExit) as error:  # the other models go on
                 line["failed"] = (str(error).strip() or repr(error)).splitlines()[0]

@@ -30,20 +30,23 @@ COMPARED_LOSSES = 3
 OUT_OF_MEMORY = 3  # exit status of peer.py
 # Each peer, and the environment that it runs in. compile is PyG under torch.compile; named is weft's own model with a module's layers.
 PEERS = {"dgl": "dgl", "pyg": "pyg", "compile": "pyg", "torch": "pyg", "named": ""}
+LOOP = "weft"  # weft.compile, which a rollout runs in as its peers do
 FALLBACK = "torch"
 # How weft runs: the name in the table, and what it adds to the command. The peers run in float32 beside each.
 SETTINGS = {"f32": (), "bf16": ("--precision", "bf16"), "blocks": ("--precision", "bf16", "--recompute", "blocks")}
+PRECISIONS = ("f32", "bf16")  # settings of a rollout, which runs in weft.compile
 
 
 @dataclass(frozen=True)
 class Graph:
     """weft is the command that makes the store, without its last argument; {data} and {archive} are replaced. source is the file
-    that it needs from the data folder; github says that this one must first be given labels."""
+    that it needs from the data folder, archive what prepare.py makes {archive} of. alone says that weft has no peers there."""
 
     name: str
     weft: tuple[str, ...]
     source: str = ""
-    github: bool = False
+    archive: tuple[str, ...] = ()
+    alone: bool = False
 
 
 def uniform(vertices: int, degree: int) -> tuple[str, ...]:
@@ -54,6 +57,11 @@ def rmat(scale: int) -> tuple[str, ...]:
     return ("generate", "rmat", "--scale", str(scale), "--edge-factor", "16", *NOISE)
 
 
+def mesh(rows: int, columns: int, alone: bool = False, name: str = "mesh") -> Graph:
+    made = ("mesh", str(rows), str(columns))
+    return Graph(name, ("import", "npz", "{archive}"), archive=made, alone=alone)
+
+
 NOISE = ("--features", "128", "--classes", "16")
 PHYSICS = ("import", "npz", "{data}/npz/coauthor_physics.npz", "--symmetrize", "--largest-component", "--split", "per-class=20,30")
 GITHUB = ("import", "npz", "{archive}", "--symmetrize", "--random-features", "128", "--split", "random:60/20/20")
@@ -61,11 +69,12 @@ GRAPHS = [
     Graph("uniform-15", uniform(200_000, 15)),
     Graph("uniform-100", uniform(200_000, 100)),
     Graph("rmat-18", rmat(18)),
-    Graph("github", GITHUB, source="map_of_github/edges.npz", github=True),
+    Graph("github", GITHUB, source="map_of_github/edges.npz", archive=("github", "{data}/map_of_github/edges.npz")),
     Graph("physics", PHYSICS, source="npz/coauthor_physics.npz"),
+    mesh(100, 200),
+    mesh(250, 400, alone=True, name="mesh-large"),
 ]
-SMALL = [Graph("small-uniform", uniform(4_000, 15)), Graph("small-rmat", rmat(12))]
-OF_OWN = ("uniform-15", "small-uniform")  # the graphs of own.py's modules
+SMALL = [Graph("small-uniform", uniform(4_000, 15)), Graph("small-rmat", rmat(12)), mesh(20, 30, name="small-mesh")]
 
 
 class Failure(Exception):
@@ -86,7 +95,7 @@ class Runs:
     def add(self, seconds: list[float], losses: list[float], outcome: processes.Outcome, report: dict) -> None:
         self.seconds += seconds[1:]
         self.losses = losses
-        self.peak_bytes = max(self.peak_bytes, outcome.peak_bytes)
+        self.peak_bytes = max(self.peak_bytes, outcome.peak_bytes + report.get("program_peak_bytes", 0))
         self.other_cores = max(self.other_cores, outcome.other_cores)
         self.report = report
 
@@ -103,7 +112,7 @@ class Bench:
 
     def python(self, peer: str) -> str:
         """The interpreter of a peer's environment, which is made when it is first needed."""
-        name = PEERS[peer]
+        name = "pyg" if peer == LOOP else PEERS[peer]
         if name not in self.environments:
             made = subprocess.run([HERE / "environment", name, self.cache], stdout=subprocess.PIPE, text=True)
             if made.returncode:
@@ -117,14 +126,14 @@ class Bench:
 
     def store(self, graph: Graph) -> Path:
         """The graph's store, made when it is first needed. Its name changes with the command that makes it."""
-        key = "-".join(argument.strip("-").replace("/", "_") for argument in graph.weft[2:] if "{" not in argument)
+        key = "-".join(argument.strip("-").replace("/", "_") for argument in graph.weft[2:] + graph.archive[1:] if "{" not in argument)
         store = self.cache / "stores" / f"{graph.name}-{key}"
         if not store.exists():
             _log(f"making {store}")
             store.parent.mkdir(parents=True, exist_ok=True)
             archive = self.scratch / "archive.npz"
-            if graph.github:
-                self.prepare("github", str(Path(self.options.data) / graph.source), str(archive))
+            if graph.archive:
+                self.prepare(*(argument.format(data=self.options.data) for argument in graph.archive), str(archive))
             head, tail = graph.weft[:2], [argument.format(data=self.options.data, archive=archive) for argument in graph.weft[2:]]
             positional = [argument for argument in tail[:1] if not argument.startswith("--")]
             _check([self.weft, *head, *positional, str(store), *tail[len(positional) :]], dict(os.environ))
@@ -135,39 +144,55 @@ class Bench:
         weights = self.scratch / f"{graph.name}-{model.name}.safetensors"
         if not weights.exists():
             self.prepare("weights", model.name, str(store), str(weights))
-        ours, peers = {name: Runs() for name in self.options.settings}, {peer: Runs() for peer in self.options.peers if peer in model.peers}
+        ours = {name: Runs() for name in self.options.settings if not model.steps or name in PRECISIONS}
+        peers = {peer: Runs() for peer in self.options.peers if peer in model.peers and not graph.alone}
         for _ in range(self.options.rounds):
             for settings, runs in ours.items():
-                of = ("--program", str(weights.with_suffix(".json"))) if model.own else model.weft_flags()
-                self.run_weft(runs, store, model, threads, weights, (*of, *SETTINGS[settings]))
+                if model.steps:
+                    self.run_peer(runs, LOOP, store, model, threads, weights, precision=settings)
+                    if runs.failure:
+                        raise Failure(f"weft {model.name} on {store.name}: {runs.failure}")
+                else:
+                    of = ("--program", str(weights.with_suffix(".json"))) if model.own else model.weft_flags()
+                    self.run_weft(runs, store, model, threads, weights, (*of, *SETTINGS[settings]))
             for peer, runs in peers.items():
                 if peer == "named":
                     self.run_weft(runs, store, model, threads, weights, model.weft_flags())
                 elif not runs.failure:
                     self.run_peer(runs, peer, store, model, threads, weights)
-        if all(runs.failure for runs in peers.values()) and FALLBACK not in peers and not model.own:
+        if peers and all(runs.failure for runs in peers.values()) and FALLBACK not in peers and not model.own:
             peers[FALLBACK] = Runs()
             self.run_peer(peers[FALLBACK], FALLBACK, store, model, threads, weights)
-        return [row(graph, model, threads, name, mine, peer, runs, peers) for name, mine in ours.items() for peer, runs in peers.items()]
+        return [
+            row(graph, model, threads, name, mine, peer, runs, peers)
+            for name, mine in ours.items()
+            for peer, runs in (peers or {"": Runs(failure="not tried")}).items()
+        ]
 
     def run_weft(self, runs: Runs, store: Path, model: Model, threads: int, weights: Path, flags: Sequence[str]) -> None:
         epochs, folder = str(self.options.epochs), self.scratch / "run"
         command = [self.weft, "train", str(store), "--lr", str(LEARNING_RATE), "--epochs", epochs, "--eval-every", epochs]
         command += ["--init", str(weights), "--threads", str(threads), "--json", "--out", str(folder), *flags]
         output = self.scratch / "weft.json"
+        planned = json.loads(_check([*command, "--explain"], dict(os.environ)))
         outcome = self.process(command, dict(os.environ), output, "weft")
         shutil.rmtree(folder, ignore_errors=True)
         if outcome.status or outcome.stopped:
             raise Failure(f"weft {model.name} on {store.name}: {outcome.stopped or self.last_error()}")
         report = json.loads(output.read_text())
+        report["planned_tensor_bytes"] = sum(planned["peak_tensor_bytes"])
+        report["peak_tensor_bytes"] = sum(report["peak_tensor_bytes"])
         runs.add(report["epoch_seconds"], report["losses"], outcome, report)
 
-    def run_peer(self, runs: Runs, peer: str, store: Path, model: Model, threads: int, weights: Path) -> None:
+    def run_peer(
+        self, runs: Runs, peer: str, store: Path, model: Model, threads: int, weights: Path, precision: str = "f32"
+    ) -> None:
         result = self.scratch / "peer.json"
         result.unlink(missing_ok=True)
         command = [self.python(peer), str(HERE / "peer.py"), peer, model.name, str(store), str(weights)]
-        command += [str(self.options.epochs), str(threads), str(result)]
+        command += [str(self.options.epochs), str(threads), str(result), precision]
         environment = processes.environment(threads) | {"TORCHINDUCTOR_CACHE_DIR": str(self.scratch / "inductor")}
+        environment |= {"WEFT_PROGRAM": self.weft, "PYTHONPATH": str(HERE.parents[1] / "python" / "src")}
         outcome = self.process(command, environment, self.scratch / "peer.out", peer)
         if outcome.stopped:
             runs.failure = outcome.stopped
@@ -203,6 +228,8 @@ def row(
         "settings": settings,
         "weft_epoch_seconds": ours.median(),
         "weft_peak_rss_bytes": ours.peak_bytes,
+        "weft_peak_tensor_bytes": ours.report["peak_tensor_bytes"],
+        "weft_planned_tensor_bytes": ours.report.get("planned_tensor_bytes"),
         "weft_losses": ours.losses[:COMPARED_LOSSES],
         "weft_all_epoch_seconds": ours.seconds,
         "peer": peer,
@@ -228,16 +255,18 @@ def row(
 
 
 HEADER = (
-    f"{'graph':<14}{'model':<9}{'threads':>7}  {'weft':<7}{'weft s':>9}{'weft GiB':>10}  {'peer':<9}{'peer s':>8}{'peer GiB':>10}"
+    f"{'graph':<14}{'model':<10}{'threads':>7}  {'weft':<7}{'weft s':>9}{'weft GiB':>10}  {'peer':<9}{'peer s':>8}{'peer GiB':>10}"
     f"{'time ×':>8}{'memory ×':>10}{'loss diff':>11}{'other load':>12}"
 )
 
 
 def text(line: dict) -> str:
     head = (
-        f"{line['graph']:<14}{line['model']:<9}{line['threads']:>7}  {line['settings']:<7}{line['weft_epoch_seconds']:>9.3f}"
+        f"{line['graph']:<14}{line['model']:<10}{line['threads']:>7}  {line['settings']:<7}{line['weft_epoch_seconds']:>9.3f}"
         f"{line['weft_peak_rss_bytes'] / GIB:>10.2f}  "
     )
+    if not line["peer"]:
+        return head.rstrip()
     if line["failure"]:
         return head + f"{line['peer']:<9}  {line['failure']}"
     return head + (
@@ -261,7 +290,7 @@ def main() -> None:
                 print(f"{graph.name:<14}left out: there is no {Path(options.data) / graph.source}", flush=True)
                 continue
             for model in models:
-                if model.own and graph.name not in OF_OWN:
+                if model.graphs and graph.name not in model.graphs:
                     continue
                 for threads in options.threads:
                     found = bench.compare(graph, bench.store(graph), model, threads)
@@ -327,10 +356,12 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def _check(command: list[str], environment: dict[str, str]) -> None:
-    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def _check(command: list[str], environment: dict[str, str]) -> str:
+    """What a command prints."""
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         raise Failure(f"{' '.join(command)}: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
+    return done.stdout
 
 
 def _lines(file: str) -> list[str]:

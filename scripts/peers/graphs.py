@@ -41,19 +41,35 @@ class Structure:
 
 @dataclass
 class Graph:
-    """features: V × F float32; labels: V int64, -1 for none; train: ids of the training vertices."""
+    """features: V × F float32; labels: V int64, -1 for none; train: ids of the training vertices; edge_features: E × columns float32 in
+    the order of the structure's sources, None where the store has none."""
 
     structure: Structure
     features: np.ndarray
     labels: np.ndarray
     train: np.ndarray
     classes: int
+    edge_features: np.ndarray | None
+
+    def columns(self) -> "Columns":
+        edges = 0 if self.edge_features is None else self.edge_features.shape[1]
+        return Columns(self.features.shape[1], edges, self.classes)
 
 
-def shape(store: Path) -> tuple[int, int]:
-    """The numbers of feature columns and of classes."""
-    vertex = json.loads((store / "graph.json").read_text())["vertices"][0]
-    return vertex["features"]["columns"], vertex["labels"]["classes"]
+@dataclass(frozen=True)
+class Columns:
+    """The numbers of features of a vertex and of an edge, and of classes."""
+
+    features: int
+    edge_features: int
+    classes: int
+
+
+def columns(store: Path) -> Columns:
+    graph = json.loads((store / "graph.json").read_text())
+    vertex, edges = graph["vertices"][0], store / "edge_features.npy"
+    edge_features = np.load(edges, mmap_mode="r").shape[1] if edges.exists() else 0
+    return Columns(vertex["features"]["columns"], edge_features, vertex["labels"]["classes"])
 
 
 def read(store: Path) -> Graph:
@@ -63,14 +79,15 @@ def read(store: Path) -> Graph:
         return np.load(store / f"{name}.npy")
 
     structure = Structure(array("indptr"), array("indices"))
-    columns, classes = shape(store)
+    width = columns(store)
     if (store / "features.npy").exists():
         features = array("features")
     else:
         rows = np.repeat(np.arange(structure.vertices), np.diff(array("features_indptr")))
-        features = np.zeros((structure.vertices, columns), np.float32)
+        features = np.zeros((structure.vertices, width.features), np.float32)
         features[rows, array("features_indices")] = array("features_data")
     train = array("train")
     if train.ndim == 2:  # several splits, padded with -1: the first is used, as by weft
         train = train[0][train[0] >= 0]
-    return Graph(structure, features, array("labels"), train, classes)
+    edge_features = array("edge_features") if width.edge_features else None
+    return Graph(structure, features, array("labels"), train, width.classes, edge_features)

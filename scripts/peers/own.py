@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch_geometric.nn import BatchNorm, EdgeConv, FiLMConv, GENConv, MessagePassing, ResGatedGraphConv
-from torch_geometric.utils import add_self_loops, degree, remove_self_loops, softmax
+from torch_geometric.utils import add_self_loops, degree, remove_self_loops, scatter, softmax
 
 from models import LAYERS, Model
 
@@ -55,6 +55,38 @@ class GAT(MessagePassing):
 
 def edge_conv(inputs, outputs):
     return EdgeConv(nn.Sequential(nn.Linear(2 * inputs, outputs), nn.ReLU(), nn.Linear(outputs, outputs)))
+
+
+def mlp(inputs, outputs):
+    return nn.Sequential(nn.Linear(inputs, outputs), nn.SiLU(), nn.Linear(outputs, outputs), nn.LayerNorm(outputs))
+
+
+class Block(nn.Module):
+    """A step of MeshGraphNet's processor (Pfaff et al., 2021, section 3.2): the states of edges, then those of vertices."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.edge, self.vertex = mlp(3 * width, width), mlp(2 * width, width)
+
+    def forward(self, x, edges, edge_index):
+        source, destination = edge_index
+        edges = edges + self.edge(torch.cat([x[source], x[destination], edges], 1))
+        return x + self.vertex(torch.cat([x, scatter(edges, destination, 0, x.size(0))], 1)), edges
+
+
+class MeshGraphNet(nn.Module):
+    """Encodes, processes in as many blocks as the model has layers, and decodes."""
+
+    def __init__(self, model: Model, features: int, edge_features: int, outputs: int):
+        super().__init__()
+        self.x, self.edges, self.out = mlp(features, model.hidden), mlp(edge_features, model.hidden), nn.Linear(model.hidden, outputs)
+        self.blocks = nn.ModuleList(Block(model.hidden) for _ in range(model.layers))
+
+    def forward(self, x, edge_index, edge_attr):
+        x, edges = self.x(x), self.edges(edge_attr)
+        for block in self.blocks:
+            x, edges = block(x, edges, edge_index)
+        return self.out(x)
 
 
 class Net(nn.Module):

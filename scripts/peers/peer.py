@@ -1,14 +1,16 @@
-"""One training process of a peer: peer.py dgl|pyg|compile|torch MODEL STORE WEIGHTS EPOCHS THREADS RESULT.
+"""One training process of a peer: peer.py dgl|pyg|compile|torch|weft MODEL STORE WEIGHTS EPOCHS THREADS RESULT PRECISION.
 
 Trains on a whole store as `weft train` does, from the given weights, and writes a JSON object to RESULT: losses, the seconds of each
 epoch (forward, backward and step; no evaluation), the resident memory before the first epoch, and versions. A peer that has not
-enough memory ends with status 3."""
+enough memory ends with status 3. weft is weft.compile in the same loop; it alone takes another precision than f32."""
 
 import importlib
 import json
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -22,22 +24,29 @@ OUT_OF_MEMORY = 3
 
 
 def main() -> None:
-    peer, model, store, weights, epochs, threads, result = sys.argv[1:]
+    peer, name, store, weights, epochs, threads, result, precision = sys.argv[1:]
     warnings.filterwarnings("ignore")  # PyTorch announces that sparse CSR is a beta feature
     torch.set_num_threads(int(threads))
     module = importlib.import_module(f"peer_{peer}")
 
     graph = graphs.read(Path(store))
-    net = module.build((MODELS | OWN)[model], graph, load_file(weights))
+    model = (MODELS | OWN)[name]
+    if peer == "weft":
+        net = module.build(model, Path(store), graph.columns(), load_file(weights), int(threads), precision)
+    else:
+        net = module.build(model, graph, load_file(weights))
     features, labels, train = (torch.from_numpy(a) for a in (graph.features, graph.labels, graph.train))
+    counts = {"vertices": graph.structure.vertices, "edges": len(graph.structure.sources), **asdict(graph.columns())}
     del graph
     resident = _resident_bytes()
 
-    losses, seconds = run(net, features, labels, train, int(epochs))
+    losses, seconds = run(net, rollout(net, features, model.steps) if model.steps else of_labels(net, features, labels, train), int(epochs))
     report = {
+        "graph": counts,
         "losses": losses,
         "epoch_seconds": seconds,
         "resident_bytes_before_first_epoch": resident,
+        **(module.memory(net) if peer == "weft" else {}),
         "versions": {"torch": torch.__version__, **module.versions()},
         "threads": torch.get_num_threads(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
@@ -46,16 +55,33 @@ def main() -> None:
     Path(result).write_text(json.dumps(report))
 
 
-def run(net, features, labels, train, epochs: int) -> tuple[list[float], list[float]]:
+def of_labels(net, features, labels, train) -> Callable[[], torch.Tensor]:
+    labels = labels[train]
+    return lambda: F.cross_entropy(net(features)[train], labels)
+
+
+def rollout(net, features, steps: int) -> Callable[[], torch.Tensor]:
+    """Each pass gives what the next begins with; the loss is of all steps, which should come to rest."""
+
+    def loss() -> torch.Tensor:
+        x, total = features, torch.zeros(())
+        for _ in range(steps):
+            x = x + net(x)
+            total = total + x.square().mean()
+        return total
+
+    return loss
+
+
+def run(net, loss_of: Callable[[], torch.Tensor], epochs: int) -> tuple[list[float], list[float]]:
     """Trains, and returns the loss and the seconds of each epoch."""
     optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE, eps=1e-8)
-    labels = labels[train]
     losses, seconds = [], []
     net.train()
     for epoch in range(1, epochs + 1):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(net(features)[train], labels)
+        loss = loss_of()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
