@@ -141,6 +141,19 @@ var names = func() (names [C.WEFT_KERNEL_COUNT]string) {
 // Work makes a call that is not a kernel's, work(0) … work(n−1), so that Watch is told of it.
 func (t *Team) Work(c Call, n int, work func(k int)) { t.make(c, n, work) }
 
+// OnHost has matrices be on the host, for the CPU to read them. On a device this counts as name, which no kernel
+// computes there.
+func (t *Team) OnHost(name string, read ...*tensor.Matrix) {
+	if !t.Memory.OnDevice() {
+		return
+	}
+	var all []tensor.Operand
+	for _, m := range read {
+		all = append(all, tensor.Operand{Address: m.Pointer()})
+	}
+	t.Memory.ToHost(name, all)
+}
+
 // make makes a call, which is work(0) … work(n−1).
 func (t *Team) make(c Call, n int, work func(k int)) { t.watched(c, func() { t.Parallel(n, work) }) }
 

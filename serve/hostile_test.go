@@ -365,7 +365,7 @@ func stored(t *testing.T) (dir string, s *Server) {
 	require.NoError(t, err)
 	p, err := job.Predictor(t.Context(), r.Weights)
 	require.NoError(t, err)
-	t.Cleanup(p.Close)
+	t.Cleanup(func() { assert.NoError(t, p.Close()) })
 	s = New(Model{Predictor: p, Graph: g, Table: predictions.Table{Columns: predictions.Logits}},
 		Options{Workers: 1, Queue: 1})
 	start(t, s)

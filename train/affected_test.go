@@ -129,7 +129,7 @@ func TestAppended(t *testing.T) {
 		require.NoError(t, err)
 		kept, err := p.Predict(t.Context(), asked, with, Logits)
 		require.NoError(t, err)
-		p.Close()
+		require.NoError(t, p.Close())
 		for k, v := range asked {
 			assert.Equal(t, row(is, int(v)), row(kept, k), "%s, vertex %d by a Predictor", name, v)
 		}

@@ -194,6 +194,14 @@ func (at *seat) close() error {
 	return at.card.Close()
 }
 
+// beside is a place of its own memory: on a card in the same part of it.
+func (at *seat) beside() *seat {
+	if at.card == nil {
+		return &seat{memory: tensor.NewMeter()}
+	}
+	return &seat{memory: at.memory.Another(), card: at.card}
+}
+
 // team makes a team there.
 func (at *seat) team(threads int) *kernel.Team {
 	if at.card != nil {

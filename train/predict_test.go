@@ -212,7 +212,7 @@ func TestEmbeddingsOfProgram(t *testing.T) {
 		if c.vertices != nil {
 			served, err := (&Job{Graph: g, Options: o}).Predictor(t.Context(), weights)
 			require.NoError(t, err)
-			defer served.Close()
+			defer func() { assert.NoError(t, served.Close()) }()
 			again, err := served.Predict(t.Context(), c.vertices, nil, WithEmbeddings)
 			require.NoError(t, err)
 			assert.Equal(t, p.Embeddings, again.Embeddings)

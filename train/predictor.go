@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -12,13 +13,12 @@ import (
 	"weft/parallel/exchange"
 	"weft/parallel/mfg"
 	"weft/partition"
-	"weft/tensor"
-	"weft/train/setting"
 	"weft/train/worker"
 )
 
 // Predictor predicts some vertices at a time, as Predict does with Job.Vertices. It keeps the graph, the
-// model and its weights, and for each prediction at a time some memory. Any number of goroutines may use it.
+// model and its weights, and for each prediction at a time some memory. Any number of goroutines may use it:
+// on a card their predictions are one after the other.
 type Predictor struct {
 	job     Job
 	config  worker.Config // of each prediction
@@ -26,7 +26,9 @@ type Predictor struct {
 	alone   *appended.Graph // with nothing appended
 	weights nn.State
 	threads int
-	memory  *tensor.Meter // of the model
+	seat    *seat        // where the model is
+	end     func() error // gives the seat back
+	card    sync.Mutex   // held by a prediction on a card
 
 	mu   sync.Mutex
 	idle []*place // of predictions before
@@ -52,15 +54,16 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	if err != nil {
 		return nil, err
 	}
-	p = &Predictor{job: *of, weights: weights, threads: j.Threads(r), memory: tensor.NewMeter()}
-	p.job.Options.Threads, p.job.Vertices = 1, []int32{0}
-	p.job.Options.Device = setting.CPU // some vertices at a time are little work
+	p = &Predictor{job: *of, weights: weights, threads: j.Threads(r), end: func() error { return nil }}
+	p.job.Vertices = []int32{0}
+	if !r.OnCard() {
+		p.job.Options.Threads = 1
+	}
 	if err = p.load(ctx); err == nil {
 		_, err = p.Predict(ctx, p.job.Vertices, nil, Logits)
 	}
 	if err != nil {
-		p.Close()
-		return nil, err
+		return nil, cmp.Or(err, p.Close())
 	}
 	return p, nil
 }
@@ -72,6 +75,11 @@ func (p *Predictor) load(ctx context.Context) error {
 		return err
 	}
 	p.config = s.Config
+	seats, end, err := s.seats(0, 1)
+	if p.end = end; err != nil {
+		return err
+	}
+	p.seat = seats[0]
 	if p.base, err = p.job.Base(); err != nil {
 		return err
 	}
@@ -81,18 +89,19 @@ func (p *Predictor) load(ctx context.Context) error {
 	whole := partition.All(p.job.Graph)
 	p.job.arrange(whole)
 	return p.job.guarded(whole, func() (err error) {
-		p.config.Loaded, err = worker.NewLoaded(s.Config, kernel.NewTeam(1, p.memory), whole, p.weights)
+		team := p.seat.team(p.job.Threads(s.Resolved))
+		p.config.Loaded, err = worker.NewLoaded(s.Config, team, whole, p.weights)
 		return err
 	})
 }
 
-// Close gives the Predictor's memory back. No prediction is under way.
-func (p *Predictor) Close() {
-	p.memory.Close()
+// Close gives the Predictor's memory back. No prediction is under way. The error is a card's.
+func (p *Predictor) Close() error {
 	for _, at := range p.idle {
 		at.team.Memory.Close()
 	}
 	p.idle = nil
+	return p.end()
 }
 
 // Base is the graph as one to append to. Features of new vertices are of Columns.
@@ -102,14 +111,18 @@ func (p *Predictor) Base() *appended.Base { return p.base }
 func (p *Predictor) Columns() columns.ByType { return p.job.Columns() }
 
 // Predict computes the logits of vertices of the first type, each listed once, of Base with an addition; nil:
-// with none. It takes one thread. The errors are those of Job.Predict, and ctx ends it before it begins, or
-// between two kernels.
+// with none. It takes one thread, or the card. The errors are those of Job.Predict, and ctx ends it before it
+// begins, or between two kernels.
 func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.Graph,
 	asked Outputs,
 ) (r *Prediction, err error) {
 	end := &Common{Err: context.Canceled}
 	if ctx.Err() != nil {
 		return nil, end
+	}
+	if p.config.OnCard() {
+		p.card.Lock()
+		defer p.card.Unlock()
 	}
 	at := p.begin()
 	whole := false
@@ -130,7 +143,7 @@ func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.
 	})
 	whole = err == nil
 	if whole {
-		p.end(at)
+		p.keep(at)
 	}
 	return r, err
 }
@@ -169,16 +182,26 @@ func (p *Predictor) begin() *place {
 		p.idle = p.idle[:n-1]
 		return at
 	}
-	return &place{team: kernel.NewTeam(1, tensor.NewMeter())}
+	return &place{team: p.seat.beside().team(p.job.Threads(p.config.Resolved))}
 }
 
-// end keeps the place of a prediction for the next one.
-func (p *Predictor) end(at *place) {
-	at.team.Memory.Clear(mostIdle)
+// keep keeps the place of a prediction for the next one.
+func (p *Predictor) keep(at *place) {
+	if p.config.OnCard() { // where the model's memory is
+		at.team.Memory.Close()
+	} else {
+		at.team.Memory.Clear(mostIdle)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = append(p.idle, at)
 }
 
-// Threads is the number of threads that the job's settings give: how many predictions to compute at a time.
-func (p *Predictor) Threads() int { return p.threads }
+// Threads is how many predictions to compute at a time: the number of threads that the job's settings give,
+// or one on a card.
+func (p *Predictor) Threads() int {
+	if p.config.OnCard() {
+		return 1
+	}
+	return p.threads
+}

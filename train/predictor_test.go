@@ -6,9 +6,11 @@ import (
 	"sync"
 	"testing"
 
+	"weft/device/devicetest"
 	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/require"
+	"weft/train/setting"
 )
 
 // TestPredictor: predictions of some vertices, one after the other and several at a time, have the bits of
@@ -65,8 +67,49 @@ func TestPredictor(t *testing.T) {
 			})
 		}
 		done.Wait()
-		p.Close()
+		require.NoError(t, p.Close(), name)
 	}
+}
+
+// TestPredictorOnCard: predictions on a card, asked for several at a time, are the CPU's but for rounding.
+// Nothing of them runs there. What each took of the card's memory is free for the next one.
+func TestPredictorOnCard(t *testing.T) {
+	devicetest.Library(t)
+	g, o := tangle(t, 300, 500), given(Defaults(), "model gat, heads 2, hidden 8, norm batch, epochs 1")
+	weights := run(t, g, o).Weights
+	all, err := (&Job{Graph: g, Options: o}).Predict(t.Context(), weights, WithEmbeddings)
+	require.NoError(t, err)
+	o.Device, o.MemoryLimit = setting.AllCards, 1<<20
+	p, err := (&Job{Graph: g, Options: o}).Predictor(t.Context(), weights)
+	require.NoError(t, err)
+	assert.Equal(t, 1, p.Threads())
+	assert.Equal(t, true, p.seat.memory.OnDevice())
+	var done sync.WaitGroup
+	for _, list := range [][]int32{{17}, {299, 3, 5}, {0, 1, 2, 3}} {
+		done.Go(func() {
+			for range 3 {
+				some, err := p.Predict(t.Context(), list, nil, WithEmbeddings)
+				assert.NoError(t, err)
+				for i, v := range list {
+					n, logits := all.EmbeddingColumns, row(some.Logits, all.Classes, i)
+					for c, x := range row(all.Logits, all.Classes, int(v)) {
+						assert.Near(t, float64(x), float64(logits[c]), 1e-6)
+					}
+					for c, x := range row(all.Embeddings, n, int(v)) {
+						assert.Near(t, float64(x), float64(some.Embeddings[i*n+c]), 1e-6)
+					}
+				}
+			}
+		})
+	}
+	done.Wait()
+	first := p.seat.memory.DeviceUse()
+	for range 20 { // which would fill the card, if they kept their memory
+		_, err := p.Predict(t.Context(), []int32{17}, nil, Logits)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, map[string]int64{}, first.OnCPU)
+	require.NoError(t, p.Close())
 }
 
 // ending is a context that ends when it has been asked so often.
@@ -89,7 +132,7 @@ func TestPredictorEnds(t *testing.T) {
 	o.Epochs = 1
 	p, err := (&Job{Graph: g, Options: o}).Predictor(t.Context(), run(t, g, o).Weights)
 	require.NoError(t, err)
-	defer p.Close()
+	defer func() { assert.NoError(t, p.Close()) }()
 	want, err := p.Predict(t.Context(), []int32{17}, nil, Logits)
 	require.NoError(t, err)
 	const results = 1 // where it asks for the last time

@@ -139,8 +139,9 @@ func TestScripts(t *testing.T) {
 			"refused": refused, "relabel": relabel, "cp-store": copyStore, "truncate": truncate,
 			"prefix-weights": prefixWeights,
 			"same-losses":    sameLosses, "same-rows": sameRows, "near-arrays": nearArrays,
-			"planned": plannedAsRun, "measured": measuredAsRun, "rename-types": renameTypes,
-			"replace": replace, "tame": tame, "unread": unread,
+			"near-numbers": nearNumbers, "planned": plannedAsRun, "measured": measuredAsRun,
+			"rename-types": renameTypes,
+			"replace":      replace, "tame": tame, "unread": unread,
 			"shows": shows, "early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
 			"card": card,
 		},
@@ -416,6 +417,27 @@ func nearArrays(ts *testscript.TestScript, negated bool, args []string) {
 	}
 	if near == negated {
 		ts.Fatalf("near: %v; %v and %v", near, a, b)
+	}
+}
+
+// nearNumbers compares the numbers in two texts, as in "near-numbers 1e-6 one.json other.json": each but for
+// so much. What is between them is the same.
+func nearNumbers(ts *testscript.TestScript, negated bool, args []string) {
+	tolerance, err := strconv.ParseFloat(args[0], 64)
+	ts.Check(err)
+	number := regexp.MustCompile(`\d+(\.\d+)?(e-?\d+)?`)
+	a, b := ts.ReadFile(args[1]), ts.ReadFile(args[2])
+	near := number.ReplaceAllString(a, "") == number.ReplaceAllString(b, "")
+	of, others := number.FindAllString(a, -1), number.FindAllString(b, -1)
+	for i := 0; near && i < len(of); i++ {
+		x, err := strconv.ParseFloat(of[i], 64)
+		ts.Check(err)
+		y, err := strconv.ParseFloat(others[i], 64)
+		ts.Check(err)
+		near = math.Abs(x-y) <= tolerance
+	}
+	if near == negated {
+		ts.Fatalf("near: %v; %s and %s", near, a, b)
 	}
 }
 

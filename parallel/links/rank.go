@@ -96,6 +96,7 @@ func (r *ranker) sources(edges []Edge) {
 	defer exchange.Release(targets, scores)
 	columns := r.h.Cols
 	weightsOf := r.decoder.weights(r.ones)
+	r.team.OnHost("ranks", r.x, r.h)
 	x, h := r.x.ReadFloats(), r.h.ReadFloats()
 	toSources, toTargets := q.rows.WriteFloats(), targets.WriteFloats()
 	for i, e := range edges {
@@ -190,6 +191,7 @@ func (r *ranker) countTile(counts []float64, q *queries, c *candidates, lo, hi i
 	scores := r.scores.Prefix(hi-lo, batch)
 	r.team.MatMul(scores, rows, q.rows, kernel.Transposed, kernel.Replace)
 	n := int(q.edges[0])
+	r.team.OnHost("ranks", scores)
 	values := scores.ReadFloats()
 	r.team.Parallel((n+perThread-1)/perThread, func(k int) {
 		first := k * perThread

@@ -82,6 +82,7 @@ func (p *edgeBatch) scoreWith(edges int, negatives func() ([]Edge, []int32)) {
 	p.pairs = make([]pair, len(all))
 	p.scores = make([]float32, len(all))
 	columns := p.x.Cols
+	p.team.OnHost("scores", p.x)
 	x := p.x.ReadFloats()
 	weights := p.decoder.weights(p.ones)
 	p.inParts("scores", columns, len(all), func(lo, hi int) {
@@ -141,6 +142,7 @@ func (p *edgeBatch) inParts(name string, columns, n int, work func(lo, hi int)) 
 func (p *edgeBatch) backward(grads []float32, sums []float64) {
 	columns := p.x.Cols
 	p.team.Zero(p.dx)
+	p.team.OnHost("scores_back", p.x, p.dx)
 	x := p.x.ReadFloats()
 	dx := p.dx.WriteFloats()
 	weights := p.decoder.weights(p.ones)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"weft/internal/refusal"
-	"weft/train/task"
 )
 
 // Device is where workers compute: CPU, AutoDevice, AllCards, or cards by number, as in "cuda:0,2". Each
@@ -77,7 +76,6 @@ func (o *Options) NoCard() string {
 		there     bool
 		flag, why string
 	}{
-		{o.Task == task.Link, "--task " + o.Task, "the CPU scores edges and draws negative ones"},
 		{
 			o.Decoupled && o.Uses("attention-gradient"), "--decoupled",
 			"the CPU computes attention whose coefficients are kept",

@@ -372,12 +372,15 @@ class Run:
             )
         return str(store)
 
-    def evaluate(self, data: Data = None, split: int | None = None) -> dict[str, Any]:
+    def evaluate(
+        self, data: Data = None, split: int | None = None, device: str | None = None
+    ) -> dict[str, Any]:
         """Measures predictions by every metric: the object of ``weft evaluate --json``.
 
         Args:
             data: another graph, in which the run predicts first; None: that of the run.
             split: which split of the graph, from 0; None: that of the run.
+            device: where the run predicts in another graph, and ranks edges, as for ``weft.train``; None: the CPU.
 
         Returns:
             ``train``, ``val`` and ``test``, each with metrics by name, as ``accuracy`` and ``macro-f1``, and
@@ -389,6 +392,8 @@ class Run:
         arguments = ["evaluate", str(self.directory), *([given] if data is not None else []), "--json"]
         if split is not None:
             arguments.append(f"--split={split}")
+        if device is not None:
+            arguments.append(f"--device={device}")
         return json.loads(_program.run(arguments))  # type: ignore[no-any-return]
 
     def state_dict(self) -> dict[str, Array]:

@@ -22,13 +22,15 @@ import (
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/rundir"
+	"weft/train/setting"
 	"weft/train/task"
 )
 
 type evaluateCommand struct {
-	split  int // a stored one, −1: that of the run
-	json   bool
-	tables data.TablesGiven
+	settings cli.SettingFlags
+	split    int // a stored one, −1: that of the run
+	json     bool
+	tables   data.TablesGiven
 }
 
 // NewEvaluate makes the command evaluate.
@@ -41,9 +43,11 @@ func NewEvaluate() *cobra.Command {
 prints all metrics, precision, recall and F1 of each class, and which class is taken for which. Of values it prints rmse, mae and r2.
 For a run of link prediction (--task link) it measures validation and test edges by all metrics.
 
-With a STORE it predicts there with the weights of the run first, on one worker. Edges that are held out pass no messages.`,
-		Example: "  weft evaluate runs/first\n  weft evaluate runs/first stores/newer " +
-			"--split 1 --json",
+With a STORE it predicts there with the weights of the run first, on one worker. Edges that are held out pass no messages. --device
+says where it predicts, and where it ranks edges.`,
+		Example: `  weft evaluate runs/first
+  weft evaluate runs/first stores/newer --split 1 --json
+  weft evaluate runs/first stores/newer --device cuda`,
 		ValidArgsFunction: cli.CompleteInOrder(cli.CompleteRun, cli.CompleteGraph),
 		Args:              e.tables.Arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,6 +59,7 @@ With a STORE it predicts there with the weights of the run first, on one worker.
 		},
 	}
 	e.tables.Add(cmd.Flags(), false)
+	e.settings.AddThose(cmd.Flags(), func(one setting.Setting) bool { return one.Name == "device" })
 	cmd.Flags().IntVar(&e.split, "split", -1, "which stored split, from 0 (default: that of the run)")
 	cmd.Flags().BoolVar(&e.json, "json", false, "print one JSON object")
 	return cmd
@@ -124,6 +129,9 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 		o.Parallel, o.Partitions, o.Offload = "", 0, ""
 		o.ResetOtherAxes(func(string) bool { return false })
 	}
+	if err := e.chooseDevice(cmd, of, &o); err != nil {
+		return nil, err
+	}
 	o.ClassWeights = task.NoClassWeights // those of the loss, whose file need not be there any more
 	if of.Options, err = o.Resolve(); err == nil && of.elsewhere {
 		err = of.MatchRelations(store)
@@ -138,6 +146,22 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 		return of.edges(cmd.Context(), cmd.ErrOrStderr())
 	}
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
+}
+
+// chooseDevice sets where the predictions are computed, if any are.
+func (e *evaluateCommand) chooseDevice(cmd *cobra.Command, of *evaluated, o *setting.Options) error {
+	if of.elsewhere || o.Task == task.Link {
+		if err := e.settings.Override(o); err != nil {
+			return err
+		}
+		e.settings.SayDevice(cmd.ErrOrStderr())
+		return nil
+	}
+	if asked := setting.Device(cmd.Flags().Lookup("device").Value.String()); asked.IsCard() {
+		return refusal.Errorf("--device %s: the predictions of %s are there, and none is computed; leave it out, "+
+			"or name a store to predict on", asked, of.Run)
+	}
+	return nil
 }
 
 // checkGraph refuses a store that is another graph than the one that a run was trained on. A later version of
@@ -245,7 +269,7 @@ func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (ui.Result, e
 	l, err := (&train.Job{Graph: e.on, Dataset: e.Graph, Options: e.Options.Options}).
 		MeasureLinks(ctx, rows, state)
 	if err != nil {
-		return nil, data.About(e.Source(), session.Advised(err))
+		return nil, e.failed(err)
 	}
 	return &edgeEvaluations{l.Val, l.Test, [2]int{l.ValEdges, l.TestEdges}}, nil
 }
@@ -291,9 +315,14 @@ func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
 		return nil, 0, fmt.Errorf("%s: %w", e.Weights, err)
 	}
 	if err != nil {
-		return nil, 0, data.About(e.Source(), session.Advised(err))
+		return nil, 0, e.failed(err)
 	}
 	return p.Logits, p.Classes, nil
+}
+
+// failed is the error of what was computed.
+func (e *evaluated) failed(err error) error {
+	return (&session.Session{Job: &train.Job{Options: e.Options.Options}, Of: e.Source()}).Failed(err, err)
 }
 
 func (e *evaluations) parts() []*metric.Evaluation {

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"fmt"
 	"log"
 	"net"
@@ -44,6 +45,7 @@ to the graph for this answer alone, with their columns or features and their edg
 taken, and GET /metrics has figures for Prometheus.
 
 One core reads and writes requests. Each other one, or as many threads as --threads says, computes answers. Requests that find none wait.
+With --device cuda one answer is computed at a time, on the card.
 Every other answer is that to the smallest of them, so that it does not wait for many large ones. If more than --queue wait, the largest
 is answered 503. So are all requests once a file of the store has changed: restart serve then. A signal
 (SIGINT or SIGTERM) ends serve once all requests that it has taken are answered, or 8 s later.
@@ -67,11 +69,13 @@ A request names this machine by an address, as localhost, or by a name of --host
 	f.StringArrayVar(&s.hosts, "host", nil, "`name` by which requests may call this machine beside its "+
 		"addresses and localhost; repeatable")
 	f.IntVar(&s.queue, "queue", 256, "`number` of requests that wait at most; of more, the largest is answered 503")
-	s.settings.AddThose(f, func(one setting.Setting) bool { return one.Name == "threads" })
+	s.settings.AddThose(f, func(one setting.Setting) bool {
+		return one.Name == "threads" || one.Name == "device"
+	})
 	return cmd
 }
 
-func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
+func (s *serveCommand) run(cmd *cobra.Command, args []string) (err error) {
 	asked, weights, err := s.prepare(args)
 	if err != nil {
 		return err
@@ -82,6 +86,7 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer opened.Close()
+	s.settings.SayDevice(cmd.ErrOrStderr())
 	if err := asked.MatchRelations(opened.Store); err != nil {
 		return err
 	}
@@ -98,7 +103,7 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer model.Predictor.Close()
+	defer func() { err = cmp.Or(err, model.Predictor.Close()) }()
 	return s.serve(cmd, opened, model)
 }
 
