@@ -8,7 +8,7 @@ import (
 
 // Steps lists the steps that compute the program, but for leaves, with those of a message function after it.
 func (p *Program) Steps() string {
-	return stepsOf(newCode(p.build(p.Output), storage(false), func(*value) bool { return false }))
+	return stepsOf(newCode(p.build(allStates, p.Output), storage(false), func(*value) bool { return false }))
 }
 
 func stepsOf(c *code) string {

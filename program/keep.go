@@ -8,6 +8,45 @@ import (
 // opApply is rows of edges that are kept.
 const opApply = "apply_edges"
 
+// allStates keeps each state of edges: every one-th.
+const allStates = 1
+
+// Keeping returns the program that keeps every so many-th of the states of edges that pass through its
+// layers, 0: none, and computes those between again from the last that is kept. The program itself keeps all.
+func (p *Program) Keeping(every int) *Program {
+	if every == allStates {
+		return p
+	}
+	kept := *p
+	kept.keep(every)
+	return &kept
+}
+
+// States returns how many states of edges the program keeps.
+func (p *Program) States() (n int) {
+	for _, v := range reachable(p.built...) {
+		if v.op == opApply {
+			n++
+		}
+	}
+	return n
+}
+
+// Keepings returns for which numbers Keeping keeps different states, of 1, 2, 4 and 0: those that keep most
+// come first.
+func (p *Program) Keepings() []int {
+	all, last := []int{allStates}, p.States()
+	for _, every := range []int{2, 4, 0} {
+		if last == 0 {
+			break
+		}
+		if n := p.Keeping(every).States(); n < last {
+			all, last = append(all, every), n
+		}
+	}
+	return all
+}
+
 // keep has rows of edges kept that several message functions would compute again: states of edges, which pass
 // through layers. A value is kept if
 //
@@ -15,8 +54,9 @@ const opApply = "apply_edges"
 //   - products of rows of edges are among what computes it, so that it costs more than to read it.
 //
 // It is then the operand of an operation opApply, whose region computes it, and what read it reads that. What
-// a norm over all edges reads is kept, and so is its result.
-func keep(outputs []*value) {
+// a norm over all edges reads is kept, and so is its result. Of other values, of which each depends on the
+// one before, every so many-th is kept; 0: none. Those between are computed again from the last that is kept.
+func keep(outputs []*value, every int) {
 	all := reachable(outputs...)
 	readers := map[*value][]*value{}
 	for _, v := range all {
@@ -25,7 +65,8 @@ func keep(outputs []*value) {
 		}
 	}
 	ends := endsOfKept(all, readers)
-	costs := map[*value]bool{} // products, since the last kept value
+	costs := map[*value]bool{} // products, since the last value that may be kept
+	depth := map[*value]int{}  // how many values that may be kept it depends on, along edges alone
 	kept := map[*value]*value{}
 	var list []*value
 	for _, v := range all {
@@ -37,16 +78,22 @@ func keep(outputs []*value) {
 		if v.Rows != Edges {
 			continue
 		}
-		costs[v] = v.op == "linear" || v.op == "matmul" ||
-			slices.ContainsFunc(v.in, func(x *value) bool { return costs[x] })
+		costs[v] = v.op == "linear" || v.op == "matmul"
+		for _, x := range v.in {
+			costs[v], depth[v] = costs[v] || costs[x], max(depth[v], depth[x])
+		}
 		end, may := ends[v]
 		normed := slices.ContainsFunc(readers[v], isNormOfEdges)
 		switch {
 		case isNormOfEdges(v):
 			v.o.End, costs[v] = end, false
 		case may && (costs[v] || normed):
-			kept[v] = applied(v, end, normed)
-			list = append(list, kept[v])
+			depth[v]++
+			if costs[v] = false; normed || every > 0 && depth[v]%every == 0 {
+				kept[v] = applied(v, end, normed)
+				depth[kept[v]] = depth[v]
+				list = append(list, kept[v])
+			}
 		}
 	}
 	for i, v := range list {

@@ -52,6 +52,34 @@ func TestStatesAreKept(t *testing.T) {
 		"messages sum (tanh(gather + linear))", steps(t, states(2)))
 }
 
+// TestKeeping: of a chain of states every so many-th is kept, and those between are computed again from the
+// last that is: with none kept, the work of an edge is quadratic in the depth.
+func TestKeeping(t *testing.T) {
+	const layers = 9
+	p, err := program.Read(strings.NewReader(states(layers)))
+	require.NoError(t, err)
+	assert.Equal(t, []int{1, 2, 4, 0}, p.Keepings())
+	const columns, operations = 4, 4 + 2 // of a state: a product, a sum and tanh, per column
+	for _, c := range []struct{ every, states, computed, fromFeatures int }{
+		{1, 8, 9, 1}, {2, 4, 4*2 + 5, 2}, {4, 2, 2*4 + 2*(1+2+3) + 1, 4}, {9, 0, 45, 9}, {0, 0, 45, 9},
+	} {
+		kept := p.Keeping(c.every)
+		assert.Equal(t, c.states, kept.States(), "every %d", c.every)
+		specs, err := kept.Blocks(gnn.OneType(columns, columns), 0, 1)
+		require.NoError(t, err)
+		edge := 0
+		for _, s := range specs {
+			edge += s.Cost.Edge
+		}
+		want := columns * (operations*c.computed + c.fromFeatures + layers + c.states)
+		assert.Equal(t, want, edge, "every %d", c.every)
+	}
+	assert.Equal(t, 8, p.States(), "of the program itself")
+	few, err := program.Read(strings.NewReader(states(2)))
+	require.NoError(t, err)
+	assert.Equal(t, []int{1, 2}, few.Keepings(), "of one state")
+}
+
 // TestEdgesCrossBesideVertices: a pipeline is not cut where rows of edges alone would pass to the next stage.
 func TestEdgesCrossBesideVertices(t *testing.T) {
 	for _, c := range []struct {

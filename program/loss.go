@@ -73,7 +73,7 @@ func (l *Loss) check() error {
 	if len(p.Others) > 0 {
 		return errors.New("output: a loss has one")
 	}
-	p.built = p.build(p.Output)
+	p.built = p.build(allStates, p.Output)
 	given := func(v *value) bool { return v.op == opLogits || v.op == opLabels }
 	if !slices.ContainsFunc(reachable(p.built...), func(v *value) bool { return v.op == opLogits }) {
 		return errors.New("output: does not depend on the logits")

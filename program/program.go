@@ -238,9 +238,14 @@ func (p *Program) check() error {
 		}
 		known[t.Of] = true
 	}
-	p.built = p.build(p.outputs()...)
-	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
+	p.keep(allStates)
 	return p.checkRegularization()
+}
+
+// keep builds the program. Of states of edges it keeps every so many-th.
+func (p *Program) keep(every int) {
+	p.built = p.build(every, p.outputs()...)
+	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
 }
 
 // outputs are the values that are outputs.

@@ -34,7 +34,7 @@ func (p *Program) checkRegularization() error {
 			read[v.o.Weight], read[v.o.Bias] = true, true
 		}
 	}
-	p.added = p.build(at)[0]
+	p.added = p.build(allStates, at)[0]
 	for _, v := range reachable(p.added) {
 		switch {
 		case v.Rows != None || v.op == "vertices":

@@ -38,8 +38,8 @@ type builder struct {
 }
 
 // build returns operations' results as values, first with each softmax over edges as one operation, which
-// attention is found by, and then without.
-func (p *Program) build(of ...int) (outputs []*value) {
+// attention is found by, and then without. Of states of edges it keeps every so many-th.
+func (p *Program) build(every int, of ...int) (outputs []*value) {
 	b := &builder{program: p, known: map[string]*value{}}
 	made := make([]*value, len(p.Operations))
 	for i, o := range p.Operations {
@@ -63,7 +63,7 @@ func (p *Program) build(of ...int) (outputs []*value) {
 	for i, v := range all {
 		v.number = i
 	}
-	keep(outputs)
+	keep(outputs, every)
 	for _, v := range reachable(outputs...) {
 		if v.op == "scatter" || v.op == opApply {
 			v.region = newRegion(v)

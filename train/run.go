@@ -12,6 +12,7 @@ import (
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/plan"
+	"weft/train/setting"
 	"weft/train/worker"
 )
 
@@ -92,11 +93,12 @@ func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, er
 }
 
 // checkLimit refuses a run whose plan exceeds the memory limit of any process. It returns the savings of the
-// plan or, without a limit, of the settings.
+// plan or, without a limit, of the settings, and has the settings say which states of edges are kept.
 func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings worker.Savings, err error) {
 	ranks := j.ranks()
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
 	if limit == 0 && s.Offload == "" && s.Card == nil || err != nil {
+		s.set(func(o *setting.Options) { o.KeepEdgeStates = s.EdgeStates()[0] })
 		return worker.Savings{Recompute: s.Recomputes()[0]}, err
 	}
 	if p == nil {
@@ -106,6 +108,7 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 		}
 		p = &made
 	}
+	s.set(func(o *setting.Options) { o.KeepEdgeStates = p.EdgeStates })
 	s.Limit, s.Reserves, s.Rests = p.Limit, p.Reserves(), nil
 	for i := range p.Workers {
 		s.Rests = append(s.Rests, p.Workers[i].DiskBytes)
@@ -119,7 +122,7 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 		s.Card = &card
 	}
 	if p.InMemory {
-		s.inMemory()
+		s.set(func(o *setting.Options) { o.Offload = "" })
 	}
 	return p.Savings, ranks.Together(cmp.Or(p.CheckLimit(s.MemoryLimit),
 		p.CheckHost(s.HostMemoryLimit, j.LocalWorkers)))

@@ -14,6 +14,7 @@ import (
 	"weft/partition"
 	"weft/tensor"
 	"weft/tensor/offload"
+	"weft/train/setting"
 	"weft/train/worker"
 )
 
@@ -31,13 +32,13 @@ type shared struct {
 	dataset  string // how errors name the graph, if the model is validated on it
 }
 
-// inMemory makes the settings those of a run whose matrices stay in memory.
-func (s *shared) inMemory() {
-	without := *s.Resolved
-	without.Offload = ""
-	s.Resolved = &without
+// set changes the settings.
+func (s *shared) set(change func(*setting.Options)) {
+	changed := *s.Resolved
+	change(&changed.Options)
+	s.Resolved = &changed
 	if s.validate != nil {
-		s.validate.inMemory()
+		s.validate.set(change)
 	}
 }
 

@@ -6,6 +6,7 @@ package plan
 import (
 	"context"
 	"errors"
+	"math"
 
 	"weft/comm"
 	"weft/internal/launch"
@@ -28,6 +29,8 @@ type Plan struct {
 	Stages      []worker.Stage // if the mesh has several
 	// Savings are those of the settings, and those that the memory limit needs.
 	worker.Savings
+	// EdgeStates are those that a program keeps, by the settings or as the memory limit has room for.
+	EdgeStates setting.EdgeStates
 	// ResultBytes is the size of weights and predictions, without learned tables.
 	ResultBytes int64
 	// Workers are the plans of all workers. Of several processes that plan together the first one alone knows
@@ -46,6 +49,7 @@ type Plan struct {
 	AtMost   bool         // Disk bounds what messages of link prediction between workers move
 
 	recomputes bool // values computed again are among what was planned
+	fewer      bool // the settings say which states of edges are kept, and fewer could be
 	halves     bool // values of vertices would take half as much in bfloat16
 	loop       bool // of passes: nobody chooses their partitions
 }
@@ -166,13 +170,45 @@ type Loop struct {
 // links says whether Sent.Links are asked for.
 func (a Asks) links() bool { return a.Range || a.Counts }
 
-// Of plans for the mesh of the settings. It takes the first savings that meet the memory limit, or those that
-// need the least memory. All processes call it together; it fails on all if it fails on any. If ctx is
-// cancelled it returns the cause.
+// Of plans for the mesh of the settings. It takes the first states of edges and savings that meet the memory
+// limit, or those that need the least memory. All processes call it together; it fails on all if it fails on
+// any. If ctx is cancelled it returns the cause.
 func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	if in.Fetches, err = in.fetches(); err != nil {
 		return Plan{}, err
 	}
+	states, least := in.EdgeStates(), int64(math.MaxInt64)
+	fewer := in.KeepEdgeStates > 0
+	for _, kept := range states {
+		in.Resolved = in.Keeping(kept)
+		one, err := in.keeping(ctx)
+		if err != nil {
+			return Plan{}, err
+		}
+		one.fewer = fewer
+		if _, needs := one.Most(); needs < least {
+			p, least = one, needs
+		}
+		if len(states) == 1 {
+			break
+		}
+		exceeds := int64(0)
+		if one.CheckLimit(in.MemoryLimit) != nil {
+			exceeds = 1
+		}
+		if exceeds, err = in.ranks().Largest(exceeds); err != nil {
+			return Plan{}, err
+		}
+		if exceeds == 0 {
+			return one, nil
+		}
+	}
+	return p, nil
+}
+
+// keeping is Of where the settings say which states of edges are kept.
+func (in Inputs) keeping(ctx context.Context) (p Plan, err error) {
+	p.EdgeStates = in.KeepEdgeStates
 	p.Turns, p.Rests, p.Card, p.OnCPU = in.TakesTurns(), in.Offload != "", in.Card, worker.OnCPU{}
 	p.halves, p.loop = in.Storage != tensor.BFloat16, in.Loop != nil
 	p.AtMost = p.Turns && in.Workers > 1 && in.Task == task.Link && !in.Fetches.Known()

@@ -9,11 +9,14 @@ import (
 )
 
 // Less names what would need less memory, on as many workers.
-func (p *Plan) Less() string {
-	if p.recomputes {
-		return "a smaller model"
+func (p *Plan) Less() (text string) {
+	if p.fewer {
+		text = fmt.Sprintf("--keep-edge-states %s, ", setting.AutoEdgeStates)
 	}
-	return fmt.Sprintf("--recompute %s, a smaller model", setting.RecomputeBlocks)
+	if !p.recomputes {
+		text += fmt.Sprintf("--recompute %s, ", setting.RecomputeBlocks)
+	}
+	return text + "a smaller model"
 }
 
 // Resting is Less, with partitions that take turns before it, where the mesh has none that do.

@@ -148,7 +148,7 @@ func (in Inputs) largest(ctx context.Context) (workers []Worker, memory int64, e
 
 // known is largest of inputs without a disk, whose plan Asks.InMemory may be.
 func (in Inputs) known(ctx context.Context) (workers []Worker, memory int64, err error) {
-	if in.InMemory != nil {
+	if in.InMemory != nil && in.InMemory.EdgeStates == in.KeepEdgeStates {
 		return in.InMemory.Workers, most(in.InMemory.Workers), nil
 	}
 	return in.largest(ctx)

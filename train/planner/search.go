@@ -64,6 +64,21 @@ func (s *search) countAll(ctx context.Context, grids []mesh.Mesh) error {
 	return nil
 }
 
+// saving are the settings with all that they leave open of what a worker keeps, that which keeps most first.
+func saving(r *setting.Resolved) (all []*setting.Resolved) {
+	for _, states := range r.EdgeStates() {
+		for _, recompute := range r.Recomputes() {
+			with := r.Keeping(states)
+			with.Recompute = setting.RecomputeNone
+			if recompute {
+				with.Recompute = setting.RecomputeBlocks
+			}
+			all = append(all, with)
+		}
+	}
+	return all
+}
+
 // count predicts a mesh by counts.
 func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string)) error {
 	r, err := s.resolve(grid)
@@ -77,13 +92,8 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 	say("planning it by counts")
 	m := s.newMesh(r)
 	m.ByCounts = true
-	for _, recompute := range r.Recomputes() {
-		with := *r
-		with.Recompute = setting.RecomputeNone
-		if recompute {
-			with.Recompute = setting.RecomputeBlocks
-		}
-		if m.Plan, err = s.Counts.plan(ctx, &with, &s.Machine); err != nil {
+	for _, with := range saving(r) {
+		if m.Plan, err = s.Counts.plan(ctx, with, &s.Machine); err != nil {
 			return err
 		}
 		if card := s.Machine.Card; card != nil {

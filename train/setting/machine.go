@@ -52,6 +52,18 @@ var machineSettings = []Setting{
 		Meaning: "what the backward pass computes again instead of keeping it: the values within each " +
 			"block of the model; auto: in a pipeline, and where memory-limit needs it",
 	},
+	{
+		Name: "keep-edge-states", byDefault: Auto, changes: true,
+		Meaning: "of states of edges that pass through the layers of a program it keeps every `N`-th, or none, and " +
+			"layers compute those between again; auto: all, or as many as memory-limit has room for",
+		check: func(s Setting, r *Resolved) error {
+			if of := r.Program.Program; r.KeepEdgeStates == AutoEdgeStates || of != nil && of.States() > 0 {
+				return nil
+			}
+			return s.refuse(&r.Options, "the model %s has no states of edges that pass through layers; leave it out",
+				r.Model)
+		},
+	},
 	{Name: "precision", Choices: precisions, Meaning: "number format of features, activations, their " +
 		"gradients and messages; bf16 takes half the bytes of f32"},
 	{

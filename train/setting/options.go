@@ -56,6 +56,8 @@ type Options struct {
 
 	// Recompute: what the backward pass computes again, RecomputeAuto, RecomputeNone or RecomputeBlocks
 	Recompute string `yaml:"recompute"`
+	// KeepEdgeStates: which states of edges a program keeps, and does not compute again
+	KeepEdgeStates EdgeStates `yaml:"keep-edge-states"`
 
 	// Partitions: of the graph, at least as many as workers, 0: as many
 	Partitions Partitions `yaml:"partitions"`

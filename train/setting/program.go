@@ -120,7 +120,7 @@ func (r *Resolved) Blocks(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, erro
 	if r.Program.Program == nil {
 		return r.Spec.Blocks(schema, outputs)
 	}
-	return r.Program.Blocks(schema, outputs, r.Mesh.Stages)
+	return r.Program.Keeping(r.KeepEdgeStates.Every()).Blocks(schema, outputs, r.Mesh.Stages)
 }
 
 // Widths returns the numbers of features and outputs of the model, as its weights or its program tell; 0:

@@ -30,7 +30,7 @@ func another(s Setting, o *Options) string {
 // is refused with another value of any other setting that means something to it.
 func TestWhatMayChange(t *testing.T) {
 	may := strings.Fields(
-		`aggregation-chunks balance checkpoint-every comm-timeout device device-messages epochs halo host-memory-limit keep-halo max-time memory-limit
+		`aggregation-chunks balance checkpoint-every comm-timeout device device-messages epochs halo host-memory-limit keep-edge-states keep-halo max-time memory-limit
 		offload parallel partition partitions patience prefetch recompute threads validate`)
 	var bases []Options
 	for _, change := range []func(o *Options){

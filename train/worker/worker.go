@@ -240,7 +240,7 @@ func (w *Worker) ownLoss() nn.OwnLoss {
 // onOther makes the worker of the model on another graph.
 func (w *Worker) onOther(other *Validation, world *comm.Comm) (*Worker, error) {
 	c := other.Config
-	c.Savings = w.Savings
+	c.Savings, c.Resolved = w.Savings, c.Keeping(w.KeepEdgeStates)
 	for kind := range other.Share.Whole.Types {
 		c.Standard = append(c.Standard, w.Standard[w.Share.Whole.TypeLike(&other.Share.Whole, kind)])
 	}

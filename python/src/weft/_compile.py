@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 #: The settings of weft.train that a compiled module has. Others are of weft's loop, or change by its epochs.
 SETTINGS = (
     "parallel partitions partition balance prefetch keep_halo halo aggregation_chunks aggregation_order "
-    "chunks chunk_method device threads precision recompute seed comm_timeout offload memory_limit"
+    "chunks chunk_method device threads precision recompute keep_edge_states seed comm_timeout offload "
+    "memory_limit"
 ).split()
 
 
@@ -41,6 +42,7 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
               ``comm_timeout="5m"``, the longest wait for another worker.
             - ``precision="bf16"``: features, activations, their gradients and messages.
               ``recompute="blocks"``: the backward pass computes values again that it does not keep.
+              ``keep_edge_states=2``: of states of edges that pass through layers every second is kept.
             - ``memory_limit="4GiB"`` refuses passes that would exceed it. With ``partitions=8, offload=DIR``
               matrices of partitions that are not at work rest on disk, as far as the limit needs it;
               ``offload=True`` names the folder of temporary files, or below a card the host's memory.

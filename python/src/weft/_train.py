@@ -434,8 +434,8 @@ def plan(
         ``meshes``, the fastest first, each with ``parallel``, ``epoch_seconds``, ``peak_tensor_bytes``,
         ``sent_bytes``. Of a loop: ``peak_tensor_bytes`` and ``graph_bytes`` of each worker, ``kinds``, and in
         ``peaks`` how the peak is made up of them, ``communication`` and ``edge_columns`` of a pass,
-        ``disk_bytes`` that rest at the peak, and ``shared_bytes`` at most, of parameters, outputs and
-        gradients that Python and the program share.
+        ``disk_bytes`` that rest at the peak, ``recompute`` and ``keep_edge_states`` as the limit needs them,
+        and ``shared_bytes`` at most, of parameters, outputs and gradients that Python and the program share.
 
     Example:
         >>> weft.plan(graph, model=net, passes=2)["peak_tensor_bytes"]        # doctest: +SKIP

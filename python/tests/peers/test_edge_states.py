@@ -139,6 +139,38 @@ def test_states(block, meshes, arrays, tmp_path):
             )
 
 
+@pytest.mark.parametrize(("block", "every"), [(Processor, 2), (Processor, "none"), (Gated, "none")])
+def test_states_computed_again(block, every, arrays, tmp_path):
+    """Layers compute states of edges again that are not kept: in training, and in a compiled net. What a batch
+    norm of edges reads is kept all the same."""
+    torch.manual_seed(1)
+    module, graph = Net(block, 4), weft.Graph(**arrays)
+    exact = copy.deepcopy(module).double()
+    losses = list(losses_of(copy.deepcopy(exact), arrays))
+    settings = {"parallel": "graph=2", "keep_edge_states": every}
+    run = weft.train(
+        graph,
+        model=copy.deepcopy(module),
+        epochs=EPOCHS,
+        optimizer="sgd",
+        lr=0.05,
+        progress=False,
+        out=tmp_path / "run",
+        **settings,
+    )
+    assert run.history["loss"] == pytest.approx(losses, rel=1e-6 if block is Processor else 1e-5)
+    if block is Gated:
+        return
+    net = weft.compile(copy.deepcopy(module), graph, **settings)
+    x = arrays["x"].clone().requires_grad_()
+    want = arrays["x"].double().requires_grad_()
+    net(x).square().sum().backward()
+    exact(want, arrays["edge_index"], arrays["edge_attr"].double()).square().sum().backward()
+    torch.testing.assert_close(x.grad.double(), want.grad, rtol=1e-5, atol=1e-5)
+    planned = weft.plan(graph, model=module, passes=1, **settings)
+    assert planned["keep_edge_states"] == str(every)
+
+
 def test_states_on_disk(arrays, tmp_path):
     """Rows of edges rest like other matrices, and recomputation changes no bit."""
     torch.manual_seed(1)

@@ -185,6 +185,7 @@ type planned struct {
 	EdgeColumns     []int64              `json:"edge_columns"`
 	DiskBytes       int64                `json:"disk_bytes"` // that rest at the peak
 	Recompute       bool                 `json:"recompute"`
+	KeepEdgeStates  string               `json:"keep_edge_states"`
 }
 
 // usage is what the workers of a model have used. Lists have an entry for each worker.

@@ -119,9 +119,9 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 
 // settings are those of weft train that a model is opened with.
 var settings = []string{
-	"program", "init", "seed", "device", "threads", "recompute", "precision", "parallel", "aggregation-order",
-	"comm-timeout", "partitions", "partition", "balance", "prefetch", "keep-halo", "halo",
-	"aggregation-chunks", "chunks", "chunk-method", "offload", "memory-limit",
+	"program", "init", "seed", "device", "threads", "recompute", "keep-edge-states", "precision",
+	"parallel", "aggregation-order", "comm-timeout", "partitions", "partition", "balance", "prefetch",
+	"keep-halo", "halo", "aggregation-chunks", "chunks", "chunk-method", "offload", "memory-limit",
 }
 
 // divided is a graph in partitions, which several models may have in common.
@@ -232,7 +232,7 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 	planned := planned{
 		PeakTensorBytes: p.PeakTensorBytes, GraphBytes: p.GraphBytes, Kinds: tensor.KindNames(),
 		Communication: worker.SumOf(p.Sent), EdgeColumns: p.EdgeColumns,
-		DiskBytes: p.DiskBytes(), Recompute: p.Recompute,
+		DiskBytes: p.DiskBytes(), Recompute: p.Recompute, KeepEdgeStates: p.EdgeStates.String(),
 	}
 	for k := range p.Workers {
 		planned.Peaks = append(planned.Peaks, append(p.Workers[k].Kinds, p.Workers[k].Graph))

@@ -54,6 +54,7 @@ func (p Planned) Print(out io.Writer, asJSON bool) error {
 			LinksBytes      []int64        `json:"links_bytes,omitempty"`
 			EdgeColumns     []int64        `json:"edge_columns"`
 			KernelBytes     []layerBytes   `json:"kernel_bytes"`
+			EdgeStates      *EdgeStates    `json:"edge_states,omitempty"`
 			Disk            tensor.Moved   `json:"disk,omitzero"`
 			DiskBytes       int64          `json:"disk_bytes,omitempty"`
 			LeastBytes      int64          `json:"least_bytes,omitempty"`
@@ -64,7 +65,7 @@ func (p Planned) Print(out io.Writer, asJSON bool) error {
 		}{
 			p.PeakTensorBytes, p.GraphBytes, p.sentBytes(halo), p.sentBytes(layout),
 			p.sentBytes(stage), ofLinks,
-			p.EdgeColumns, p.layerBytes(),
+			p.EdgeColumns, p.layerBytes(), p.EdgeStates(),
 			onDisk, bytes,
 			p.Least, p.All, p.Stages, p.device(), p.lines(),
 		})
@@ -141,6 +142,8 @@ func (p Planned) lines() []string {
 		axis.OfGradients: "; moving averages replace the gradients",
 	}[o.HaloSmoothing])
 	t.say(p.Recompute, "%s", p.Recomputed())
+	states := p.EdgeStates()
+	t.say(states != nil, "%s", states)
 	sliced := o.Mesh.Slices > 1
 	t.say(sliced && first.Common == 0, "each of the workers that slice a partition has a copy of its edges")
 	t.say(sliced && first.Common > 0, "%d workers of a machine have the edges of the partition that they "+
@@ -391,6 +394,43 @@ func (p Planned) Recomputed() string {
 
 // Limited reports whether the run recomputes because of the memory limit.
 func (p Planned) Limited() bool { return p.Recompute && len(p.Settings.Recomputes()) > 1 }
+
+// EdgeStates is which states of edges a program keeps.
+type EdgeStates struct {
+	Every int `json:"every"` // of so many that depend on each other one is kept; 0: none
+	Kept  int `json:"kept"`
+	Of    int `json:"of"`
+
+	limit setting.Bytes // that has room for no more; 0: none
+}
+
+// EdgeStates is which states of edges are kept; nil: none pass through layers.
+func (p Planned) EdgeStates() *EdgeStates {
+	of := p.Settings.Program.Program
+	if of == nil || of.States() == 0 {
+		return nil
+	}
+	s := &EdgeStates{Every: p.Plan.EdgeStates.Every(), Of: of.States()}
+	s.Kept = of.Keeping(s.Every).States()
+	if s.Kept < s.Of && p.Settings.KeepEdgeStates == setting.AutoEdgeStates {
+		s.limit = p.Settings.MemoryLimit
+	}
+	return s
+}
+
+// String says which they are.
+func (s *EdgeStates) String() string {
+	const what = "states of edges that pass through layers"
+	because := ui.When(s.limit > 0, fmt.Sprintf(", as --memory-limit %s needs it", s.limit))
+	switch s.Kept {
+	case s.Of:
+		return fmt.Sprintf("all %d %s are kept", s.Of, what)
+	case 0:
+		return fmt.Sprintf("none of %d %s is kept: layers compute them again%s", s.Of, what, because)
+	}
+	return fmt.Sprintf("%d of %d %s are kept, and those between computed again from the last that is%s", s.Kept,
+		s.Of, what, because)
+}
 
 // balance says how much each of several workers aggregates.
 func (p Planned) balance(t *rows) {

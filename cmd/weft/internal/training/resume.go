@@ -224,7 +224,7 @@ func (r *resumption) open(ranks cli.Ranks, o *setting.Resolved,
 }
 
 // settings checks the settings with which the run is to continue. Of a pipeline the number of chunks stays,
-// unless they are given, and so do partitions that are still stored.
+// unless they are given, and so do the states of edges that are kept, and partitions that are still stored.
 func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, err error) {
 	if r.from == nil {
 		return o, r.continues(o)
@@ -241,6 +241,7 @@ func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, 
 	if o.Chunks == 0 && o.Mesh.Stages > 1 && m.Stages > 1 {
 		changed.Chunks = before.Chunks
 	}
+	changed.KeepEdgeStates = cmp.Or(o.KeepEdgeStates, before.KeepEdgeStates)
 	if m.Partitions > 1 && m.Partitions == o.Mesh.Partitions && session.PartitionMethod(&changed) == "" {
 		method, err := r.methodOf(record.Partition)
 		if err != nil {

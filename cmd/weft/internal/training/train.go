@@ -362,6 +362,9 @@ func (t *trainCommand) train(
 	if said.Limited() {
 		fmt.Fprintln(show, said.Recomputed())
 	}
+	if states := said.EdgeStates(); states != nil && states.Kept < states.Of {
+		fmt.Fprintln(show, states)
+	}
 	job.Trace = t.trace != ""
 	if t.live != nil {
 		t.live.begin(t.out)
