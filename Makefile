@@ -85,6 +85,8 @@ test-device: packages bin/libcuda-on-cpu.so ## tests of kernels, layers, models,
 	ON_CPU_ORDER=backward $(ONDEVICE) ./kernel -run '^TestConformance$$'
 	ON_CPU_ORDER=drawn $(ONDEVICE) ./kernel -run '^Test(ConformanceBFloat16|Hub|GELU|Infinity|NaNStays)'
 	$(ONDEVICE) ./autograd ./nn ./gnn ./optim
+	ON_CPU_ORDER=backward $(ONDEVICE) ./program -run '^TestGolden$$'
+	ON_CPU_ORDER=drawn $(ONDEVICE) ./program -run '^TestChains$$'
 	$(ONDEVICE) ./parallel/paralleltest -run '^Test((Graph|Tensor)Axis|(Graph|Tensor)AxisPropagators|TypedEngines|Stages)$$' -skip 'TensorAxisPropagators/.*/many|GraphAxisPropagators/[134] .*/many'
 	$(ONDEVICE) ./train -run '$(ONLYONDEVICE)'
 

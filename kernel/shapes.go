@@ -113,6 +113,23 @@ var shapes = shapeTable{
 		return shape{"", n * parts(int(a.heads*a.width), 32) * 256, 256}
 	},
 
+	C.weft_pointwise: pointwiseShape,
+	C.weft_map_columns: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		return shape{"", n * int((*C.weft_map_columns_args)(args).z_cols), 256}
+	},
+	C.weft_groups: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		a := (*C.weft_groups_args)(args)
+		return inLanes(n*int(a.groups), a.width)
+	},
+	C.weft_groups_back: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		a := (*C.weft_groups_back_args)(args)
+		return inLanes(n*int(a.groups), a.width)
+	},
+	C.weft_row_product: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		a := (*C.weft_row_product_args)(args)
+		return shape{"", n * int(a.groups*a.rows*a.cols), 256}
+	},
+
 	C.weft_attend: attentionShape, C.weft_attend_back_target: attentionShape,
 	C.weft_attend_back_source: attentionShape, C.weft_attend_v2: attentionShape,
 	C.weft_attend_back_source_v2: attentionShape,
@@ -226,13 +243,34 @@ func inBlocks(rows, columns C.int64_t, results int, of C.enum_weft_type) shape {
 // parts is n/by, rounded up.
 func parts(n, by int) int { return (n + by - 1) / by }
 
-// dotShape has lanes of a warp for each head of a row, as lanes_of_head in heads.cuh.
 func dotShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
-	a, lanes := (*C.weft_head_dot_args)(args), 1
-	for lanes < 32 && 4*lanes < int(a.width) {
+	a := (*C.weft_head_dot_args)(args)
+	return inLanes(n*int(a.heads), a.width)
+}
+
+// inLanes is the shape over groups of so many columns, which lanes of a warp have, as lanes_of_head in heads.cuh.
+func inLanes(groups int, width C.int64_t) shape {
+	lanes := 1
+	for lanes < 32 && 4*lanes < int(width) {
 		lanes *= 2
 	}
-	return shape{"", n * int(a.heads) * lanes, 256}
+	return shape{"", groups * lanes, 256}
+}
+
+// pointwiseShape is that of the kernel whose threads have as many registers as an expression
+// (device/kernels/expression.cuh). One with more than all of them is of the CPU.
+func pointwiseShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+	a := (*C.weft_pointwise_args)(args)
+	numbers := n * int(a.cols)
+	switch {
+	case a.registers <= 16:
+		return shape{"", parts(numbers, 4), 128}
+	case a.registers <= 96:
+		return shape{"96", numbers, 128}
+	case a.registers <= 384:
+		return shape{"384", numbers, 32}
+	}
+	return shape{}
 }
 
 // attentionShape has a warp for some heads of a row, as take in attend.cuh. Features of edges are not done on a

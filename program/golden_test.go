@@ -213,6 +213,11 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 		if extra := memory.LiveTensors() - live; extra > 8*4096 {
 			t.Errorf("%d bytes are still live after the backward pass", extra)
 		}
+		for fell := range memory.DeviceUse().OnCPU {
+			if !strings.HasPrefix(fell, "attend") {
+				t.Errorf("the CPU runs %s in place of the card", fell)
+			}
+		}
 	})
 	if t.Failed() {
 		return

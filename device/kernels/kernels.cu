@@ -3,6 +3,8 @@
 #include "attend_back.cuh"
 #include "attend_v2.cuh"
 #include "coding.cuh"
+#include "expression.cuh"
+#include "groups.cuh"
 #include "heads.cuh"
 #include "loss.cuh"
 #include "max.cuh"

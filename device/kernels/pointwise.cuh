@@ -1,36 +1,11 @@
 // Kernels that take each element alone. A thread has what 16 bytes of storage hold, or with a mask the eight
 // columns of one counter.
 #pragma once
+#include "functions.cuh"
 #include "random.cuh"
 
-// Exponentials as kernel/native/kernels.h has them, to its bits. x = n·ln2 + r with |r| ≤ ln2/2, and e^r − 1
-// (Cephes' polynomial). Adding 1.5·2^23 rounds to a whole number, which is then in the low bits.
-struct exponent {
-	float n, rest;
-	uint32_t power; // 2^n, to be added to a number's bits
-	DEVICE exponent(float x) {
-		x = x > 88.3762f ? 88.3762f : x;
-		const float shifted = fmaf(x, 1.44269504088896341f, 12582912.0f);
-		n = shifted - 12582912.0f, power = __float_as_uint(shifted) << 23;
-		const float r = fmaf(n, 2.12194440e-4f, fmaf(-n, 0.693359375f, x));
-		float p = fmaf(r, 1.9875691500e-4f, 1.3981999507e-3f);
-		p = fmaf(p, r, 8.3334519073e-3f);
-		p = fmaf(p, r, 4.1665795894e-2f);
-		p = fmaf(p, r, 1.6666665459e-1f);
-		p = fmaf(p, r, 5.0000001201e-1f);
-		rest = fmaf(p, r * r, r);
-	}
-	DEVICE float whole() const { return __uint_as_float(__float_as_uint(rest + 1.0f) + power); }
-};
-
-// e^x within 2 units in the last place, 0 below the normal numbers.
-DEVICE float exponential(float x) { return x < -87.3365f ? 0.0f : exponent(x).whole(); }
-
-// e^x − 1, exact also where x is small.
-DEVICE float exponential_less_1(float x) {
-	const exponent e(x < -87.3365f ? -87.3365f : x);
-	return e.n == 0 ? e.rest : e.whole() - 1.0f;
-}
+DEVICE float exponential(float x) { return vexp(x); }
+DEVICE float exponential_less_1(float x) { return vexpm1(x); }
 
 // x_i = f(x_i)
 template <int N, typename function> DEVICE void each(float (&x)[N], function f) {

@@ -77,8 +77,8 @@ const char *weft_name(int kernel) {
 
 const char *weft_operation_name(int operation) {
 	static const char *const names[] = {
-#define X(name) #name,
-		WEFT_OPERATIONS(X)
+#define X(name, value) #name,
+		WEFT_OPERATIONS(X, X)
 #undef X
 	};
 	return names[operation];

@@ -17,83 +17,25 @@ static void run_code(const weft_instruction *code, int count, const register_fil
 		float *z = r->registers + q->z * WEFT_REGISTER;
 		const float value = q->value;
 		switch ((enum weft_operation)q->operation) {
-#define OF_NONE(name, f) \
-	case weft_op_##name: \
-		for (int64_t p = 0; p < n; p += VW) \
-			store(z + p, f); \
-		break;
-#define OF_ONE(name, f) \
+#define VECTOR(name, f) \
 	case weft_op_##name: \
 		for (int64_t p = 0; p < n; p += VW) { \
-			const vf x = load(a + p); \
+			const vf x = load(a + p), y = load(b + p), w = load(c + p); \
+			(void)x, (void)y, (void)w; \
 			store(z + p, f); \
 		} \
 		break;
-#define OF_TWO(name, f) \
+#define SINGLE(name, f) \
 	case weft_op_##name: \
-		for (int64_t p = 0; p < n; p += VW) { \
-			const vf x = load(a + p), y = load(b + p); \
-			store(z + p, f); \
-		} \
-		break;
-#define OF_LIBM(name, f) \
-	case weft_op_##name: \
-		for (int64_t p = 0; p < n; p++) \
+		for (int64_t p = 0; p < n; p++) { \
+			const float x = a[p], y = b[p]; \
+			(void)y; \
 			z[p] = f; \
+		} \
 		break;
-			OF_NONE(constant, all(value))
-			OF_ONE(detach, x)
-			OF_ONE(neg, -x)
-			OF_ONE(abs, magnitude(x))
-			OF_ONE(sign, truth(x > 0) - truth(x < 0))
-			OF_ONE(exp, full_exp(x))
-			OF_ONE(log, full_log(x))
-			OF_ONE(log1p, vlog1p(x))
-			OF_ONE(expm1, full_expm1(x))
-			OF_ONE(sqrt, vsqrt(x))
-			OF_ONE(rsqrt, 1.0f / vsqrt(x))
-			OF_ONE(reciprocal, 1.0f / x)
-			OF_ONE(square, x * x)
-			OF_LIBM(sin, sinf(a[p]))
-			OF_LIBM(cos, cosf(a[p]))
-			OF_LIBM(atan, atanf(a[p]))
-			OF_ONE(tanh, vtanh(x))
-			OF_ONE(sigmoid, full_sigmoid(x))
-			OF_ONE(relu, choose(x <= 0, (vf){0}, x))
-			OF_ONE(elu, choose(x > 0, x, value * full_expm1(x)))
-			OF_ONE(selu, vselu(x))
-			OF_ONE(leaky_relu, choose(x > 0, x, value * x))
-			OF_ONE(gelu, vgelu(x))
-			OF_ONE(gelu_tanh, vgelu_tanh(x))
-			OF_ONE(silu, x / (1.0f + full_exp(-x)))
-			OF_ONE(softplus, vsoftplus(x))
-			OF_ONE(erf, verf(x))
-			OF_ONE(floor, vfloor(x))
-			OF_ONE(ceil, vceil(x))
-			OF_ONE(round, vround(x))
-			OF_ONE(logsigmoid, vlogsigmoid(x))
-			OF_ONE(logical_not, truth(x == 0))
-			OF_TWO(add, x + y)
-			OF_TWO(sub, x - y)
-			OF_TWO(mul, x * y)
-			OF_TWO(div, x / y)
-			OF_LIBM(pow, powf(a[p], b[p]))
-			OF_LIBM(fmod, fmodf(a[p], b[p]))
-			OF_TWO(maximum, choose((x > y) | (x != x), x, y))
-			OF_TWO(minimum, choose((x < y) | (x != x), x, y))
-			OF_TWO(gt, truth(x > y))
-			OF_TWO(ge, truth(x >= y))
-			OF_TWO(lt, truth(x < y))
-			OF_TWO(le, truth(x <= y))
-			OF_TWO(eq, truth(x == y))
-			OF_TWO(ne, truth(x != y))
-			OF_TWO(logical_and, truth((x != 0) & (y != 0)))
-			OF_TWO(logical_or, truth((x != 0) | (y != 0)))
-			OF_TWO(where, choose(x != 0, y, load(c + p)))
-#undef OF_NONE
-#undef OF_ONE
-#undef OF_TWO
-#undef OF_LIBM
+			WEFT_OPERATIONS(VECTOR, SINGLE)
+#undef VECTOR
+#undef SINGLE
 		}
 	}
 }

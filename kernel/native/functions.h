@@ -1,29 +1,75 @@
-// Functions of vectors over all numbers, with PyTorch's values at the ends, each within a few units in the last
-// place.
+// Functions over all numbers, with PyTorch's values at the ends, each within a few units in the last place. On a
+// CPU vf and vi are vectors of floats and of whole numbers, and on a card one of each (device/kernels/functions.cuh):
+// both give the same bits. FUSED(a, b, c) is a·b + c, which is rounded once where a processor can.
 
-static inline vf choose(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
-static inline vf truth(vi mask) { return (vf)((vi)all(1.0f) & mask); }
-static inline vf magnitude(vf x) { return (vf)((vi)x & 0x7fffffff); }
-static inline vf signed_as(vf y, vf x) { return (vf)((vi)y | ((vi)x & (vi)all(-0.0f))); } // y ≥ 0
-static inline vf power_of_two(vi n) { return (vf)((n + 127) << 23); }
+// x = n·ln2 + r with |r| ≤ ln2/2, and e^r − 1 (Cephes' polynomial). Adding 1.5·2^23 rounds to a whole number,
+// which is then in the low bits.
+typedef struct {
+	vf n, rest;
+	vi power; // 2^n, to be added to a number's bits
+} exponent;
+
+static inline exponent reduce(vf x) {
+	const vf shifted = FUSED(x, 1.44269504088896341f, 12582912.0f), n = shifted - 12582912.0f;
+	const vf r = FUSED(n, 2.12194440e-4f, FUSED(-n, 0.693359375f, x));
+	vf p = FUSED(r, 1.9875691500e-4f, 1.3981999507e-3f);
+	p = FUSED(p, r, 8.3334519073e-3f);
+	p = FUSED(p, r, 4.1665795894e-2f);
+	p = FUSED(p, r, 1.6666665459e-1f);
+	p = FUSED(p, r, 5.0000001201e-1f);
+	const exponent e = {n, FUSED(p, r * r, r), BITS(shifted) << 23};
+	return e;
+}
+
+// e^x within 2 units in the last place, 0 below the normal numbers.
+static inline vf vexp(vf x) {
+	const exponent e = reduce(-larger(all(-88.3762f), -x)); // in this order NaN stays NaN
+	return choose(x < all(-87.3365f), all(0), OF_BITS(BITS(e.rest + 1.0f) + e.power));
+}
+
+// e^x − 1, exact also where x is small.
+static inline vf vexpm1(vf x) {
+	const exponent e = reduce(-larger(all(-88.3762f), -larger(all(-87.3365f), x)));
+	return choose(e.n == 0, e.rest, OF_BITS(BITS(e.rest + 1.0f) + e.power) - 1.0f);
+}
+
+// ln x of normal numbers (Cephes' polynomial): x = 2^n·f with √½ ≤ f < √2. NaN and infinity give NaN.
+static inline vf vlog(vf x) {
+	const vi up = (BITS(x) - 0x3f3504f3) >> 23; // floor of the exponent of x/√½
+	const vf n = FLOATS(up), f = OF_BITS(BITS(x) - (up << 23)) - 1.0f, f2 = f * f;
+	vf p = FUSED(f, 7.0376836292e-2f, -1.1514610310e-1f);
+	p = FUSED(p, f, 1.1676998740e-1f);
+	p = FUSED(p, f, -1.2420140846e-1f);
+	p = FUSED(p, f, 1.4249322787e-1f);
+	p = FUSED(p, f, -1.6668057665e-1f);
+	p = FUSED(p, f, 2.0000714765e-1f);
+	p = FUSED(p, f, -2.4999993993e-1f);
+	p = FUSED(p, f, 3.3333331174e-1f);
+	const vf y = FUSED(f2, -0.5f, FUSED(f * f2, p, n * -2.12194440e-4f));
+	return FUSED(n, 0.693359375f, f + y) + (x - x);
+}
+
+static inline vf magnitude(vf x) { return OF_BITS(BITS(x) & 0x7fffffff); }
+static inline vf signed_as(vf y, vf x) { return OF_BITS(BITS(y) | (BITS(x) & BITS(all(-0.0f)))); } // y ≥ 0
+static inline vf power_of_two(vi n) { return OF_BITS((n + 127) << 23); }
 
 // e^x, also below the normal numbers, and infinity beyond the largest.
 static inline vf full_exp(vf x) {
 	const exponent e = reduce(-larger(all(-89.0f), -larger(all(-104.0f), x))); // in this order NaN stays NaN
-	const vi n = __builtin_convertvector(e.n, vi), half = n >> 1;
+	const vi n = WHOLE(e.n), half = n >> 1;
 	return (e.rest + 1.0f) * power_of_two(half) * power_of_two(n - half);
 }
 
 // e^x − 1 = 2·(2^(n−1)·(e^r − 1) + 2^(n−1) − ½).
 static inline vf full_expm1(vf x) {
 	const exponent e = reduce(-larger(all(-89.0f), -larger(all(-26.0f), x)));
-	const vf half = power_of_two(__builtin_convertvector(e.n, vi) - 1);
-	return choose(e.n == 0, e.rest, 2.0f * (half * e.rest + (half - 0.5f)));
+	const vf half = power_of_two(WHOLE(e.n) - 1);
+	return choose(e.n == 0, e.rest, 2.0f * FUSED(half, e.rest, half - 0.5f));
 }
 
 static inline vf full_log(vf x) {
-	const vi below = x < all(FLT_MIN);
-	const vf y = vlog(choose(below, x * 0x1p23f, x)) - choose(below, all(15.9423847f), (vf){0});
+	const vi below = x < 0x1p-126f;
+	const vf y = vlog(choose(below, x * 0x1p23f, x)) - choose(below, all(15.9423847f), all(0));
 	const vf end = choose(x == 0, all(-INFINITY), choose(x == INFINITY, x, all(NAN)));
 	return choose((x <= 0) | (x == INFINITY), end, y);
 }
@@ -31,7 +77,7 @@ static inline vf full_log(vf x) {
 // ln u for u = 1 + x as it is rounded, and the part of x that rounding took.
 static inline vf vlog1p(vf x) {
 	const vf u = 1.0f + x, rest = (x - (u - 1.0f)) / u;
-	return full_log(u) + choose(rest == rest, rest, (vf){0});
+	return full_log(u) + choose(rest == rest, rest, all(0));
 }
 
 static inline vf vtanh(vf x) {
@@ -45,19 +91,20 @@ static inline vf full_sigmoid(vf x) { return 1.0f / (1.0f + full_exp(-x)); }
 static inline vf verf(vf x) {
 	const vf t = magnitude(x), s = x * x;
 	vf p = all(-5.96761703e-4f);
-	p = p * s + 4.99119423e-3f;
-	p = p * s - 2.67681349e-2f;
-	p = p * s + 1.12819925e-1f;
-	p = p * s - 3.76125336e-1f;
-	p = p * s + 1.28379166e-1f;
-	vf q = t * -1.72853470e-5f + 3.83197126e-4f, u = t * -3.88396438e-3f + 2.42546219e-2f;
-	q = q * s + u;
-	q = q * t - 1.06777877e-1f;
-	q = q * t - 6.34846687e-1f;
-	q = q * t - 1.28717512e-1f;
-	q = q * t - t;
+	p = FUSED(p, s, 4.99119423e-3f);
+	p = FUSED(p, s, -2.67681349e-2f);
+	p = FUSED(p, s, 1.12819925e-1f);
+	p = FUSED(p, s, -3.76125336e-1f);
+	p = FUSED(p, s, 1.28379166e-1f);
+	vf q = FUSED(t, -1.72853470e-5f, 3.83197126e-4f);
+	const vf u = FUSED(t, -3.88396438e-3f, 2.42546219e-2f);
+	q = FUSED(q, s, u);
+	q = FUSED(q, t, -1.06777877e-1f);
+	q = FUSED(q, t, -6.34846687e-1f);
+	q = FUSED(q, t, -1.28717512e-1f);
+	q = FUSED(q, t, -t);
 	// beyond 4 it is 1, where the polynomial overflows
-	return choose(t > 0.927734375f, signed_as(choose(t > 4.0f, all(1.0f), 1.0f - full_exp(q)), x), p * x + x);
+	return choose(t > 0.927734375f, signed_as(choose(t > 4.0f, all(1.0f), 1.0f - full_exp(q)), x), FUSED(p, x, x));
 }
 
 static inline vf vround(vf x) {
@@ -75,10 +122,10 @@ static inline vf vceil(vf x) { return -vfloor(-x); }
 #define SQRT_HALF 0.707106781f
 static inline vf vgelu(vf x) { return 0.5f * x * (1.0f + verf(x * SQRT_HALF)); }
 static inline vf vgelu_tanh(vf x) {
-	return 0.5f * x * (1.0f + vtanh(0.797884561f * (x + 0.044715f * x * x * x)));
+	return 0.5f * x * (1.0f + vtanh(0.797884561f * FUSED(0.044715f * x * x, x, x)));
 }
 #undef SQRT_HALF
 
 static inline vf vselu(vf x) { return choose(x > 0, 1.05070099f * x, 1.75809934f * full_expm1(x)); }
 static inline vf vsoftplus(vf x) { return choose(x > 20.0f, x, vlog1p(full_exp(x))); }
-static inline vf vlogsigmoid(vf x) { return choose(x < 0, x, (vf){0}) - vlog1p(full_exp(-magnitude(x))); }
+static inline vf vlogsigmoid(vf x) { return choose(x < 0, x, all(0)) - vlog1p(full_exp(-magnitude(x))); }

@@ -97,55 +97,17 @@ INLINE vf sum_of_edges(vf v, const int P) {
 
 static inline float lane_sum(vf v) { return sum_of_edges(v, 1)[0]; }
 
-// x = n·ln2 + r with |r| ≤ ln2/2, and e^r − 1 (Cephes' polynomial). Adding 1.5·2^23 rounds to a whole number,
-// which is then in the low bits.
-typedef struct {
-	vf n, rest;
-	vi power; // 2^n, to be added to a number's bits
-} exponent;
-
-static inline exponent reduce(vf x) {
-	vf shifted = x * 1.44269504088896341f + 12582912.0f, n = shifted - 12582912.0f;
-	vf r = x - n * 0.693359375f + n * 2.12194440e-4f;
-	vf p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-	p = p * r + 8.3334519073e-3f;
-	p = p * r + 4.1665795894e-2f;
-	p = p * r + 1.6666665459e-1f;
-	p = p * r + 5.0000001201e-1f;
-	return (exponent){n, p * (r * r) + r, (vi)shifted << 23};
-}
-
-// e^x within 2 units in the last place, 0 below the normal numbers.
-static inline vf vexp(vf x) {
-	exponent e = reduce(-larger(all(-88.3762f), -x)); // in this order NaN stays NaN
-	vf y = (vf)((vi)(e.rest + 1.0f) + e.power);
-	return (vf)((vi)y & ~(x < all(-87.3365f)));
-}
-
-// e^x − 1, exact also where x is small.
-static inline vf vexpm1(vf x) {
-	vf low = all(-87.3365f);
-	exponent e = reduce(-larger(all(-88.3762f), -larger(low, x)));
-	vf y = (vf)((vi)(e.rest + 1.0f) + e.power) - 1.0f;
-	vi small = e.n == 0;
-	return (vf)(((vi)e.rest & small) | ((vi)y & ~small));
-}
-
-// ln x of normal numbers (Cephes' polynomial): x = 2^n·f with √½ ≤ f < √2. NaN and infinity give NaN.
-static inline vf vlog(vf x) {
-	vi up = ((vi)x - 0x3f3504f3) >> 23; // floor of the exponent of x/√½
-	vf n = __builtin_convertvector(up, vf), f = (vf)((vi)x - (up << 23)) - 1.0f, f2 = f * f;
-	vf p = f * 7.0376836292e-2f - 1.1514610310e-1f;
-	p = p * f + 1.1676998740e-1f;
-	p = p * f - 1.2420140846e-1f;
-	p = p * f + 1.4249322787e-1f;
-	p = p * f - 1.6668057665e-1f;
-	p = p * f + 2.0000714765e-1f;
-	p = p * f - 2.4999993993e-1f;
-	p = p * f + 3.3333331174e-1f;
-	vf y = f * f2 * p + n * -2.12194440e-4f - 0.5f * f2;
-	return f + y + n * 0.693359375f + (x - x);
-}
+// What functions.h takes of vectors.
+static inline vf choose(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
+static inline vf truth(vi mask) { return (vf)((vi)all(1.0f) & mask); }
+#define BITS(x) ((vi)(x))
+#define OF_BITS(n) ((vf)(n))
+#define WHOLE(x) __builtin_convertvector(x, vi)
+#define FLOATS(n) __builtin_convertvector(n, vf)
+#define FUSED(a, b, c) ((a) * (b) + (c))
+static inline float sine(float x) { return sinf(x); }
+static inline float cosine(float x) { return cosf(x); }
+#include "functions.h"
 
 // A vector whose lanes add up to the dot product.
 static inline vf dot_lanes(const elem *a, const float *b, int64_t n) {
@@ -196,7 +158,6 @@ static inline const weft_narrow *narrower(int64_t cols) {
 #include "heads.h"
 #include "attention.h"
 #include "segment.h"
-#include "functions.h"
 #include "groups.h"
 #if !defined(WEFT_OF_BFLOAT16)
 #include "ends.h"

@@ -550,18 +550,63 @@ typedef struct {
 	int64_t count, cols, from;
 } weft_merge_tiles_args;
 
-// The operations of an expression, in the order of package kernel's.
-#define WEFT_OPERATIONS(X) \
-	X(constant) \
-	X(neg) X(abs) X(sign) X(exp) X(log) X(log1p) X(expm1) X(sqrt) X(rsqrt) X(reciprocal) X(square) X(sin) X(cos) X(atan) \
-	X(tanh) X(sigmoid) X(relu) X(elu) X(selu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) \
-	X(floor) X(ceil) X(round) X(logsigmoid) X(logical_not) X(detach) \
-	X(add) X(sub) X(mul) X(div) X(pow) X(fmod) X(maximum) X(minimum) X(gt) X(ge) X(lt) X(le) X(eq) X(ne) X(logical_and) X(logical_or) \
-	X(where)
+// The operations of an expression, in the order of package kernel's: the name, and the value. It is made of
+// functions.h's functions of the registers x, y and w, as many as an operation has, and of the instruction's value.
+// SINGLE operations are functions of floats, also where the others are of vectors.
+#define WEFT_OPERATIONS(VECTOR, SINGLE) \
+	VECTOR(constant, all(value)) \
+	VECTOR(neg, -x) \
+	VECTOR(abs, magnitude(x)) \
+	VECTOR(sign, truth(x > 0) - truth(x < 0)) \
+	VECTOR(exp, full_exp(x)) \
+	VECTOR(log, full_log(x)) \
+	VECTOR(log1p, vlog1p(x)) \
+	VECTOR(expm1, full_expm1(x)) \
+	VECTOR(sqrt, vsqrt(x)) \
+	VECTOR(rsqrt, 1.0f / vsqrt(x)) \
+	VECTOR(reciprocal, 1.0f / x) \
+	VECTOR(square, x * x) \
+	SINGLE(sin, sine(x)) \
+	SINGLE(cos, cosine(x)) \
+	SINGLE(atan, atanf(x)) \
+	VECTOR(tanh, vtanh(x)) \
+	VECTOR(sigmoid, full_sigmoid(x)) \
+	VECTOR(relu, choose(x <= 0, all(0), x)) \
+	VECTOR(elu, choose(x > 0, x, value * full_expm1(x))) \
+	VECTOR(selu, vselu(x)) \
+	VECTOR(leaky_relu, choose(x > 0, x, value * x)) \
+	VECTOR(gelu, vgelu(x)) \
+	VECTOR(gelu_tanh, vgelu_tanh(x)) \
+	VECTOR(silu, x / (1.0f + full_exp(-x))) \
+	VECTOR(softplus, vsoftplus(x)) \
+	VECTOR(erf, verf(x)) \
+	VECTOR(floor, vfloor(x)) \
+	VECTOR(ceil, vceil(x)) \
+	VECTOR(round, vround(x)) \
+	VECTOR(logsigmoid, vlogsigmoid(x)) \
+	VECTOR(logical_not, truth(x == 0)) \
+	VECTOR(detach, x) \
+	VECTOR(add, x + y) \
+	VECTOR(sub, x - y) \
+	VECTOR(mul, x * y) \
+	VECTOR(div, x / y) \
+	SINGLE(pow, powf(x, y)) \
+	SINGLE(fmod, fmodf(x, y)) \
+	VECTOR(maximum, choose((x > y) | (x != x), x, y)) \
+	VECTOR(minimum, choose((x < y) | (x != x), x, y)) \
+	VECTOR(gt, truth(x > y)) \
+	VECTOR(ge, truth(x >= y)) \
+	VECTOR(lt, truth(x < y)) \
+	VECTOR(le, truth(x <= y)) \
+	VECTOR(eq, truth(x == y)) \
+	VECTOR(ne, truth(x != y)) \
+	VECTOR(logical_and, truth((x != 0) & (y != 0))) \
+	VECTOR(logical_or, truth((x != 0) | (y != 0))) \
+	VECTOR(where, choose(x != 0, y, w))
 
 enum weft_operation {
-#define X(name) weft_op_##name,
-	WEFT_OPERATIONS(X)
+#define X(name, value) weft_op_##name,
+	WEFT_OPERATIONS(X, X)
 #undef X
 };
 
