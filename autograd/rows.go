@@ -42,6 +42,25 @@ func RowsOf(team *kernel.Team, ids []int32, here, total int, peers Peers) *RowSe
 	return r
 }
 
+// Pick returns some rows of x, each once: those at the places, whose RowSet is set.
+func Pick(x *Var, places []int32, set *RowSet) *Var {
+	t := x.tape
+	return t.Scope(func() *Var {
+		x = Dense(x)
+		z, list := t.NewLike(x, len(places), x.Cols()), kernel.List(t.Team, tensor.Buffers, places)
+		t.Team.Gather(z, x.Value(), list)
+		return t.Record(Op{
+			Value: z, Inputs: []*Var{x}, Rows: set, Buffers: []*tensor.Matrix{list}, Reads: true,
+			Backward: func(g *tensor.Matrix) {
+				sum := x.BlockGradSum(1)
+				t.Team.ScatterAdd(sum, g, list)
+				x.AddBlockGrad(sum)
+				g.Release()
+			},
+		})
+	})
+}
+
 // Sum replaces each value by its sum over all workers.
 func (r *RowSet) Sum(values []float64) {
 	if r.Peers != nil {

@@ -20,6 +20,8 @@ type State struct {
 	H0 *autograd.Var
 	// Edges are rows of edges that later blocks read, as BlockSpec.Edges of the next block says.
 	Edges []*autograd.Var
+	// Beside are more rows of vertices, of any types, as the blocks of a pass for some vertices have them.
+	Beside []*autograd.Var
 }
 
 // StateOf returns the state with the rows of some vertex types.
@@ -30,7 +32,7 @@ func (s State) with(h *autograd.Var) State { return State{Rows: []*autograd.Var{
 
 // Vars returns the values of the state: those that are set.
 func (s State) Vars() (vars []*autograd.Var) {
-	for _, v := range slices.Concat(s.Rows, []*autograd.Var{s.H0}, s.Edges) {
+	for _, v := range slices.Concat(s.Rows, []*autograd.Var{s.H0}, s.Edges, s.Beside) {
 		if v != nil {
 			vars = append(vars, v)
 		}

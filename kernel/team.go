@@ -62,6 +62,13 @@ func newTeam(threads int, memory *tensor.Meter, on backend) *Team {
 	return &Team{Memory: memory, threads: threads, sizes: usualTiles, backend: on}
 }
 
+// In returns the team with other memory.
+func (t *Team) In(memory *tensor.Meter) *Team {
+	of := *t
+	of.Memory = memory
+	return &of
+}
+
 // Threads returns the number of threads.
 func (t *Team) Threads() int { return t.threads }
 

@@ -152,6 +152,31 @@ func (ps *Params) Sharing(team *kernel.Team) *Params {
 	return made
 }
 
+// Again returns a set for the same model on some of the rows: what is made in it are the parameters and
+// buffers of this set, with their gradients.
+func (ps *Params) Again() *Params {
+	made := *ps
+	made.commits = nil
+	return &made
+}
+
+// RowsOn is On for some of the rows that a table has, in a set from Again.
+func (p *Param) RowsOn(t *autograd.Tape, rows *autograd.RowSet) *autograd.Var {
+	x := p.On(t)
+	if rows.Here == p.Rows.Here {
+		return x
+	}
+	all, places := p.Rows.List(), make([]int32, rows.Here)
+	for i, vertex := range rows.List() {
+		places[i] = vertex
+		if all != nil {
+			place, _ := slices.BinarySearch(all, vertex)
+			places[i] = int32(place)
+		}
+	}
+	return autograd.Pick(x, places, rows)
+}
+
 // Init fills a parameter's initial values.
 type Init func(values []float32, r *rand.Rand)
 

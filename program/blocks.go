@@ -28,6 +28,13 @@ type block struct {
 	maps        map[columnKey]*kernel.ColumnMap
 	broadcasts  map[string][]int32
 	kept        map[*autograd.Sparse]*tensor.Matrix // the dense form of features
+	apart       bool                                // as in cutting
+}
+
+// cutting says where a program is cut into blocks.
+type cutting struct {
+	stages int  // of a pipeline
+	apart  bool // what follows an aggregation is in the block after it; more values pass in State.Beside
 }
 
 // Blocks describes the program for a graph, as blocks that a pipeline of so many stages can be cut between.
@@ -36,19 +43,29 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
-	return p.blocks(schema, stages, storage(false)), nil
+	return p.blocks(schema, cutting{stages: stages}, storage(false)), nil
+}
+
+// BlocksApart is Blocks for a pass that computes some vertices alone. Each block ends with its aggregations:
+// what follows them is computed in the next one, of the rows alone that are read. With states of edges a
+// block may have several aggregations still.
+func (p *Program) BlocksApart(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, error) {
+	if err := p.fits(schema, outputs); err != nil {
+		return nil, err
+	}
+	return p.blocks(schema, cutting{stages: 1, apart: true}, storage(false)), nil
 }
 
 // blocks cuts the program, of which alias gives the storage of values.
-func (p *Program) blocks(schema gnn.Schema, stages int, alias func(*value) *value) (specs []gnn.BlockSpec) {
+func (p *Program) blocks(schema gnn.Schema, by cutting, alias func(*value) *value) (specs []gnn.BlockSpec) {
 	first := p.built[0].Of
 	results := make([]*value, len(p.built))
 	for k, v := range p.built {
 		results[k] = alias(v)
 	}
 	values := newCode(p.built, alias, func(*value) bool { return false })
-	level, levels := levelsOf(values)
-	if stages > 1 {
+	level, levels := levelsOf(values, by.apart)
+	if by.stages > 1 {
 		raise(values, level)
 	}
 	given := []*value{}
@@ -68,13 +85,13 @@ func (p *Program) blocks(schema gnn.Schema, stages int, alias func(*value) *valu
 		}
 		made := results
 		if last+1 < levels {
-			if !aggregates || !mayCross(crossing, stages, first) {
+			if !aggregates || !by.mayCross(crossing, first) {
 				continue
 			}
 			made = slices.SortedFunc(maps.Keys(crossing),
 				func(x, y *value) int { return x.number - y.number })
 		}
-		specs = append(specs, p.spec(schema, alias, given, made))
+		specs = append(specs, p.spec(schema, by, alias, given, made))
 		given, aggregates = made, false
 	}
 	return specs
@@ -220,8 +237,8 @@ func (s *step) along() (all []*value) {
 func (s *step) aggregates() bool { return slices.ContainsFunc(s.operations(), (*value).aggregates) }
 
 // levelsOf returns how many aggregations each value depends on, one after the other, at least 1, and the most
-// of all.
-func levelsOf(c *code) (level map[*value]int, levels int) {
+// of all. apart: what depends on aggregations without being one is in the level after them.
+func levelsOf(c *code, apart bool) (level map[*value]int, levels int) {
 	level = map[*value]int{}
 	depth := map[*value]int{}
 	for _, s := range c.steps {
@@ -232,6 +249,9 @@ func levelsOf(c *code) (level map[*value]int, levels int) {
 			depth[s.value]++
 		}
 		level[s.value] = max(1, depth[s.value])
+		if apart && !s.aggregates() {
+			level[s.value] = depth[s.value] + 1
+		}
 		levels = max(levels, level[s.value])
 	}
 	return level, levels
@@ -308,14 +328,15 @@ func raise(c *code, level map[*value]int) {
 // mayCross reports whether values may be what later blocks read. Tensors without rows do not cross; and in
 // one stage only as many rows of vertices as a gnn.State holds without a copy: two of the first type, one of
 // the others. Rows of edges cross beside rows of vertices.
-func mayCross(values map[*value]bool, stages int, first string) bool {
+func (by cutting) mayCross(values map[*value]bool, first string) bool {
 	of := map[string]int{} // by vertex type
 	for v := range values {
-		if v.Rows == Edges && stages > 1 {
+		if v.Rows == Edges && by.stages > 1 {
 			continue
 		}
 		of[v.Of]++
-		if n := of[v.Of]; v.Rows != Vertices || stages == 1 && (n > 2 || n > 1 && v.Of != first) {
+		few := by.stages == 1 && !by.apart
+		if n := of[v.Of]; v.Rows != Vertices || few && (n > 2 || n > 1 && v.Of != first) {
 			return false
 		}
 	}
@@ -355,13 +376,14 @@ func parametersOf(s step) (names []string) {
 }
 
 // spec describes the block between values that are given and values that it makes.
-func (p *Program) spec(schema gnn.Schema, alias func(*value) *value, given, made []*value) gnn.BlockSpec {
+func (p *Program) spec(schema gnn.Schema, by cutting, alias func(*value) *value, given, made []*value,
+) gnn.BlockSpec {
 	before := map[*value]bool{}
 	for _, v := range given {
 		before[v] = true
 	}
 	c := newCode(made, alias, func(v *value) bool { return before[v] })
-	_, rounds := levelsOf(c)
+	_, rounds := levelsOf(c, false)
 	in, out := ofType(given, p.built[0].Of), ofType(made, p.built[0].Of)
 	s := gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}
 	s.H0 = width(in[min(1, len(in)):])
@@ -392,7 +414,11 @@ func (p *Program) spec(schema gnn.Schema, alias func(*value) *value, given, made
 			}
 		}
 	}
-	s.Build = func(e gnn.Env) gnn.Block { return p.newBlock(e, c, given, made) }
+	s.Build = func(e gnn.Env) gnn.Block {
+		b := p.newBlock(e, c, given, made)
+		b.apart = by.apart
+		return b
+	}
 	return s
 }
 
@@ -475,7 +501,10 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 			}
 		}
 		if s.op == "table" {
-			b.params[s.o.Name] = e.Params.Table(s.o.Name, e.Rows[e.TypeOf(s.Of)], 0, s.size(), nn.Constant(0))
+			name, rows := s.o.Name, e.Rows[e.TypeOf(s.Of)]
+			if b.params[name] = e.Params.Named(name); b.params[name] == nil {
+				b.params[name] = e.Params.Table(name, rows, 0, s.size(), nn.Constant(0))
+			}
 		}
 		for _, v := range s.along() {
 			along := gnn.Along{Relation: v.relation(), Reversed: v.o.End == "source"}
@@ -521,13 +550,17 @@ func (b *block) Forward(s gnn.State) gnn.State {
 	for i, v := range edgesOf(b.given) {
 		p.vars[v] = s.Edges[i]
 	}
+	beside := s.Beside
 	for _, v := range b.given {
 		if v.Rows == Edges {
 			continue
 		}
-		if all := ofType(b.given, v.Of); v == all[0] {
+		switch all := ofType(b.given, v.Of); {
+		case v == all[0]:
 			p.vars[v] = s.Rows[b.typeOf(v.Of)]
-		} else {
+		case b.apart:
+			p.vars[v], beside = beside[0], beside[1:]
+		default:
 			p.vars[v] = part(s.H0, all[1:], v)
 		}
 	}
@@ -539,7 +572,11 @@ func (b *block) Forward(s gnn.State) gnn.State {
 			continue
 		}
 		all, i := ofType(b.made, v.Of), b.typeOf(v.Of)
-		if out.Rows[i] == nil && len(all) > 1 {
+		switch {
+		case b.apart && v != all[0]:
+			out.Beside = append(out.Beside, p.of(v))
+			continue
+		case !b.apart && out.Rows[i] == nil && len(all) > 1:
 			out.H0 = p.joined(all[1:], v.Of)
 		}
 		out.Rows[i] = p.of(all[0])

@@ -26,7 +26,7 @@ func TestWorkOfBlocks(t *testing.T) {
 			looked++
 			return storage(false)(v)
 		}
-		blocks := p.blocks(gnn.Schema{}, 1, alias)
+		blocks := p.blocks(gnn.Schema{}, cutting{stages: 1}, alias)
 		require.Equal(t, convolutions, len(blocks))
 		return looked
 	}

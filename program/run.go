@@ -126,7 +126,7 @@ func (p *pass) compute(s step) *autograd.Var {
 	case "ones":
 		return autograd.Ones(p.rowsOf(v.Of))
 	case "table":
-		return autograd.Stored(p.params[v.o.Name].On(p.tape))
+		return autograd.Stored(p.params[v.o.Name].RowsOn(p.tape, p.types[p.typeOf(v.Of)]))
 	case opAggregate:
 		return p.propagators[v].Propagate(p.of(v.in[0]), reduceOf(v), gnn.Once)
 	case opAttend:

@@ -163,7 +163,7 @@ func (t *Meter) NewCommon(kind Kind, element Element, rows, cols int) *Matrix {
 	}
 	if s.with == nil {
 		m.data = acquire(size)
-		t.used[m.data] = size
+		t.used[m.data] = charge{size, m.kind}
 		forbidWrites(m.data, size)
 		return m
 	}

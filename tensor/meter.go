@@ -41,9 +41,15 @@ func KindNames() []string { return kindNames[:] }
 // Several Meters may charge the same worker. What is live, idle and the peak are then those of all of them.
 type Meter struct {
 	*account
-	used    map[unsafe.Pointer]int // the memory of this Meter's matrices, with sizes
-	sharing *sharing               // nil: with nobody
-	made    uint64                 // rest.number of the next matrix that may rest
+	used    map[unsafe.Pointer]charge // the memory of this Meter's matrices
+	sharing *sharing                  // nil: with nobody
+	made    uint64                    // rest.number of the next matrix that may rest
+}
+
+// charge is what a matrix is charged for.
+type charge struct {
+	bytes int
+	kind  Kind
 }
 
 // account is what the Meters of a worker share.
@@ -102,7 +108,7 @@ func NewMeter() *Meter {
 }
 
 func (t *account) meter() *Meter {
-	m := &Meter{account: t, used: map[unsafe.Pointer]int{}, made: uint64(len(t.meters)) << 32}
+	m := &Meter{account: t, used: map[unsafe.Pointer]charge{}, made: uint64(len(t.meters)) << 32}
 	t.meters = append(t.meters, m)
 	return m
 }
@@ -113,9 +119,9 @@ func (t *Meter) Owner(p unsafe.Pointer) (first unsafe.Pointer, bytes int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range t.meters {
-		for first, bytes := range m.used {
-			if at := uintptr(p) - uintptr(first); at < uintptr(bytes) {
-				return first, bytes
+		for first, of := range m.used {
+			if at := uintptr(p) - uintptr(first); at < uintptr(of.bytes) {
+				return first, of.bytes
 			}
 		}
 	}
@@ -175,7 +181,7 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 			forbidWrites(m.data, size)
 		}
 	}
-	t.used[m.data] = size
+	t.used[m.data] = charge{size, kind}
 	t.live[kind] += int64(size)
 	t.takePlace(m)
 	t.trimSpares()
@@ -306,7 +312,7 @@ func (t *Meter) shrink(m *Matrix, size int) {
 	} else {
 		t.idle.put(span{unsafe.Add(m.data, size), m.bytes - size})
 	}
-	t.used[m.data] = size
+	t.used[m.data] = charge{size, m.kind}
 	t.shrinkPlace(m, size)
 	t.live[m.kind] -= int64(m.bytes - size)
 	m.bytes = size
@@ -418,11 +424,24 @@ func (t *Meter) Clear(most int64) {
 	t.tell(0)
 }
 
+// Retire releases all matrices of this Meter, which must not be used any more, nor may the Meter. Others that
+// charge the same worker go on. No matrix rests, and the worker's elements are on the host.
+func (t *Meter) Retire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, of := range t.used {
+		t.live[of.kind] -= int64(of.bytes)
+	}
+	t.idleAll()
+	t.meters = slices.DeleteFunc(t.meters, func(m *Meter) bool { return m == t })
+	t.tell(0)
+}
+
 // idleAll makes the memory of this Meter's matrices idle.
 func (t *Meter) idleAll() {
 	t.leavePlaces()
-	for p, size := range t.used {
-		t.idle.put(span{p, size})
+	for p, of := range t.used {
+		t.idle.put(span{p, of.bytes})
 	}
 	clear(t.used)
 }

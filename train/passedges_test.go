@@ -142,7 +142,7 @@ func TestRowsOfPasses(t *testing.T) {
 		all := entries.Swap(0)
 		rows := []int32{2, 91, 333}
 		output := make([]float32, 3*len(rows))
-		ask := worker.Forward{Values: values, Rows: rows}
+		ask := worker.Forward{Values: values, Rows: [][]int32{rows}}
 		ask.Outputs = [][]worker.Block{{{Columns: 3, Values: output}}}
 		require.NoError(t, p.Forward(ask))
 		n := p.Types[0].Vertices

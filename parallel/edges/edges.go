@@ -83,7 +83,7 @@ const (
 type Block struct {
 	Peer int         // rank of the worker that holds the sources' rows
 	In   *kernel.CSR // rows × sources; the values are edge weights, nil if there are none
-	Out  *kernel.CSR // the transpose of In; In itself if symmetric; nil if Source.Some selects rows
+	Out  *kernel.CSR // the transpose of In; In itself if symmetric; nil if Source.Some has no Gradients
 	// Int32: the sources' vertices in the original graph, without sums; nil: the row numbers
 	IDs *tensor.Matrix
 	// Targets (Int32, 1 × n) lists the local rows that In has rows for, if only few local rows have edges in
@@ -156,13 +156,14 @@ type Source struct {
 	Common *comm.Comm
 }
 
-// Some selects some of a worker's rows, for inference: there is no backward pass. Rows are given by their
-// numbers among all of the worker's rows, ascending. The rows of Into get the same bits as when all rows are
-// computed.
+// Some selects some of a worker's rows. They are given by their numbers among all of the worker's rows,
+// ascending. The rows of Into get the same bits as when all rows are computed.
 type Some struct {
 	Rows    []int32
 	Into    []int32 // those of Rows whose edges are read; the other rows have only their self loops
 	Sources []int32 // local rows of the sources' type; equal to Rows if both ends are of one type
+	// Gradients says that there may be a backward pass: blocks have their transposes.
+	Gradients bool
 }
 
 // isLoop reports whether the edge into row v from the source at a position is a self loop.
@@ -342,7 +343,7 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 	}
 	for i, b := range e.Blocks {
 		switch {
-		case s.Some != nil:
+		case s.Some != nil && !s.Some.Gradients:
 		case i == 0 && symmetric:
 			b.Out = b.In
 		default:

@@ -1,5 +1,5 @@
-// Package mfg finds the message-flow graph (in DGL: MFG) of an inference for some vertices: the vertices
-// whose rows each block of the model must read and compute.
+// Package mfg finds the message-flow graph (in DGL: MFG) of a pass for some vertices: the vertices whose rows
+// each block of the model must read and compute.
 //
 // It goes from the last block to the first. Let S be the rows whose values the later blocks need. A block
 // that aggregates needs these rows of the block before it:
@@ -53,27 +53,40 @@ type Need struct {
 // finder finds the rows.
 type finder struct {
 	axis.Env
-	costs   *order.Costs
-	options axis.Options
+	costs     *order.Costs
+	options   axis.Options
+	gradients bool
 }
 
-// New returns the layer of each block, and what each block needs. blocks say along which edges each block
-// aggregates. rows are the rows of the first vertex type on this worker for which the last block's result is
-// needed: their places in the share, ascending. The workers of all partitions, which Groups.Halo connects,
-// call it together.
-func New(e axis.Env, o axis.Options, blocks []Reach, rows []int32) ([]*Layer, []Need, error) {
-	f := &finder{Env: e, costs: e.Costs(&o, nil), options: o}
+// Wanted is what a pass is to compute.
+type Wanted struct {
+	// Rows are the rows on this worker, by vertex type, for which the last block's result is needed: their
+	// places in the share, ascending. Types at the end may be missing: of these none is needed.
+	Rows      [][]int32
+	Gradients bool // there may be a backward pass
+}
+
+// New returns the layer of each block and, last, that of the result, and what each block needs. blocks say
+// along which edges each block aggregates. The workers of all partitions, which Groups.Halo connects, call it
+// together.
+func New(e axis.Env, o axis.Options, blocks []Reach, w Wanted) ([]*Layer, []Need, error) {
+	f := &finder{Env: e, costs: e.Costs(&o, nil), options: o, gradients: w.Gradients}
 	f.addReverse(blocks)
 	sets := make([][]int32, len(e.Share.Edges.Types))
+	mine := Need{}
 	for i := range sets {
 		sets[i] = []int32{}
+		if i < len(w.Rows) {
+			sets[i] = append(sets[i], w.Rows[i]...)
+		}
+		mine.Vertices += int64(len(sets[i]))
 	}
-	sets[0] = rows
-	after, err := f.layer(Reach{}, sets, sets, Need{Vertices: int64(len(rows))})
+	after, err := f.layer(Reach{}, sets, sets, mine)
 	if err != nil {
 		return nil, nil, err
 	}
-	layers := make([]*Layer, len(blocks))
+	layers := make([]*Layer, len(blocks)+1)
+	layers[len(blocks)] = after
 	needs := make([]Need, len(blocks))
 	for i, b := range slices.Backward(blocks) {
 		l, err := f.before(b, after)
@@ -127,7 +140,7 @@ func (f *finder) before(b Reach, after *Layer) (*Layer, error) {
 
 // layer makes the layer of a block that reads rows to compute into. mine is what this worker needs for it.
 func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error) {
-	p := sar.NewSome(f.Env, sar.Some{Rows: rows, Into: into}, f.costs, f.options)
+	p := sar.NewSome(f.Env, sar.Some{Rows: rows, Into: into, Gradients: f.gradients}, f.costs, f.options)
 	l := &Layer{Partition: p, Rows: rows, reach: b}
 	more := int64(0)
 	for i := range rows {

@@ -67,7 +67,7 @@ func TestRows(t *testing.T) {
 				}
 				groups := mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}.Join(c)
 				layers, told, err := New(axis.Env{Team: kernel.NewTeam(1, mem), Groups: groups, Share: s},
-					axis.Options{}, blocks, rows)
+					axis.Options{}, blocks, Wanted{Rows: [][]int32{rows}})
 				all[c.Rank()] = layers
 				if err == nil && !slices.Equal(told, needs) {
 					err = fmt.Errorf("needs %v, want %v", told, needs)
@@ -78,7 +78,7 @@ func TestRows(t *testing.T) {
 				t.Fatalf("seed %d, %d partitions: %v", seed, k, err)
 			}
 			for p, layers := range all {
-				for i, l := range layers {
+				for i, l := range layers[:len(blocks)] {
 					for _, row := range l.Rows[0] {
 						got[i] = append(got[i], shares[p].Types[0].ID(int(row)))
 					}
@@ -148,9 +148,9 @@ func TestReachOfAll(t *testing.T) {
 	layers, _, err := New(axis.Env{
 		Team: kernel.NewTeam(1, mem), Groups: mesh.One.Join(comm.Alone()),
 		Share: s,
-	}, axis.Options{}, reaches, []int32{0})
+	}, axis.Options{}, reaches, Wanted{Rows: [][]int32{{0}}})
 	require.NoError(t, err)
-	if n := len(slices.Compact(layers)); n != vertices {
+	if n := len(slices.Compact(layers[:blocks])); n != vertices {
 		t.Errorf("%d layers, want %d: one for each step around the ring, of which the last stays", n,
 			vertices)
 	}

@@ -85,11 +85,12 @@ type Some struct {
 	// Rows must hold all in-neighbours of Into along the relations that the model uses, and the rows that
 	// other workers need of this worker.
 	Into [][]int32
+	// Gradients says that there may be a backward pass.
+	Gradients bool
 }
 
-// NewSome makes the Partition of some rows of a share, for the forward pass alone. Edges are read at their
-// first use, by all workers in the same order. The reverse direction of a relation reads the share's Out,
-// even with one partition.
+// NewSome makes the Partition of some rows of a share. Edges are read at their first use, by all workers in
+// the same order. The reverse direction of a relation reads the share's Out, even with one partition.
 func NewSome(e axis.Env, some Some, costs *order.Costs, o axis.Options) *Partition {
 	return ofShare(e, &some, costs, o)
 }
@@ -270,7 +271,10 @@ func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edg
 		from.Own, from.OwnSources = own[target], own[source]
 	}
 	if some != nil {
-		from.Some = &edges.Some{Rows: some.Rows[target], Into: some.Into[target], Sources: some.Rows[source]}
+		from.Some = &edges.Some{
+			Rows: some.Rows[target], Into: some.Into[target], Sources: some.Rows[source],
+			Gradients: some.Gradients,
+		}
 	}
 	switch {
 	case a.Reversed && len(g.Holders) == 1 && some == nil:

@@ -4,7 +4,7 @@
 //
 // There are two engines. A Whole holds all layers, for a partition or a slice of it. A Pipeline holds the
 // layers of a stage, which the chunks of the graph pass one after the other. New chooses by the mesh. An MFG
-// infers some vertices, and does not train.
+// is a Whole of some vertices and of those that they depend on.
 package engine
 
 import (

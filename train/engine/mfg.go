@@ -9,23 +9,40 @@ import (
 	"weft/nn"
 	"weft/parallel/mfg"
 	"weft/parallel/sar"
+	"weft/partition"
 	"weft/tensor"
 )
 
-// MFG is a worker's part in an inference for some vertices, over their message-flow graph. Each block
-// computes only the rows that the result depends on. They have the same bits as in an inference for all
-// vertices.
+// MFG is a worker's part in a pass for some vertices, over their message-flow graph. Each block computes only
+// the rows that the result depends on. In an inference they have the same bits as in one for all vertices.
 type MFG struct {
-	Config
-	layers   []*mfg.Layer // of each block
-	needs    []mfg.Need
-	features []*features // by vertex type, of the rows of the first layer
-	params   *nn.Params
-	model    gnn.Model
-	listed   []int32 // this worker's vertices, by their positions in the list
-	rows     []int32 // their rows in the share
-	all      int     // the number of listed vertices
+	*Whole
+	layers []*mfg.Layer // of each block, and of the result
+	ends   []int        // where the model's first blocks end in Whole.model, by their number
+	needs  []mfg.Need
+	listed []int32 // this worker's vertices of the first type, by their positions in the list
+	rows   []int32 // their rows in the share
+	all    int     // the number of listed vertices of the first type
 }
+
+// layered is the Axis of the rows of the first layer.
+type layered struct {
+	*sar.Partition
+	all []*mfg.Layer
+}
+
+// BeginEpoch implements Axis.
+func (l layered) BeginEpoch(epoch int) {
+	for _, of := range l.all {
+		of.BeginEpoch(epoch)
+	}
+}
+
+// Places implements Axis.
+func (l layered) Places(kind int) []int32 { return l.all[0].Rows[kind] }
+
+// narrowing is a block that leaves the rows that the next layer reads.
+type narrowing struct{ from, to *mfg.Layer }
 
 // Loaded is a model on no rows: what its inferences for several lists of vertices have in common.
 type Loaded struct {
@@ -48,53 +65,77 @@ func NewLoaded(c Config) *Loaded {
 	return l
 }
 
-// NewMFG builds the model for vertices of the first type, each listed once, in any order. All workers call it
-// with the same list. Each has a partition of its own. The parameters are those of loaded; nil: it makes its
-// own.
-func NewMFG(c Config, vertices []int32, loaded *Loaded) (m *MFG, err error) {
-	m = &MFG{Config: c, all: len(vertices)}
-	m.find(vertices)
-	rows := slices.Clone(m.rows)
-	slices.Sort(rows)
-	schema := sar.SchemaOf(c.Share)
-	var reaches []mfg.Reach
-	if loaded != nil {
-		m.params = loaded.Params.Sharing(c.Team)
-		reaches = loaded.Reaches
-	} else {
-		m.params, reaches = nn.NewParams(c.Team, c.Seed), Reaches(c.Blocks, schema)
+// NewMFG builds the model for listed vertices, by type, each once, in any order. Types at the end may be
+// missing: of these no vertex is listed. All workers call it with the same lists. Each has a partition of its
+// own. The parameters are those of loaded; nil: it makes its own.
+func NewMFG(c Config, vertices [][]int32, loaded *Loaded) (*MFG, error) {
+	if loaded == nil {
+		params, reaches := nn.NewParams(c.Team, c.Seed), Reaches(c.Blocks, sar.SchemaOf(c.Share))
+		return newMFG(c, vertices, params, reaches)
 	}
-	m.layers, m.needs, err = mfg.New(c.env(), c.Options.Options, reaches, rows)
+	return newMFG(c, vertices, loaded.Params.Sharing(c.Team), loaded.Reaches)
+}
+
+func newMFG(c Config, vertices [][]int32, params *nn.Params, reaches []mfg.Reach) (*MFG, error) {
+	m, err := FindMFG(c, vertices, reaches)
 	if err != nil {
 		return nil, err
 	}
-	first := m.layers[0]
-	for i, set := range first.Types() {
-		m.features = append(m.features, c.load(i, set, first.Rows[i]))
-	}
-	for i, l := range m.layers {
-		m.model = append(m.model,
-			gnn.Build(c.Blocks, i, i+1, gnn.Env{
-				Params: m.params, Schema: schema, Rows: l.Types(),
-				Propagators: l.Propagator,
-			})...)
-	}
+	m.Build(params)
 	return m, nil
 }
 
-// find finds this worker's vertices in the list.
-func (m *MFG) find(vertices []int32) {
-	m.listed, m.rows = []int32{}, []int32{}
-	ids := m.Share.Edges.Types[0].IDs
-	for place, v := range vertices {
-		row, held := int(v), true
-		if ids != nil {
-			row, held = slices.BinarySearch(ids, v)
+// FindMFG finds the rows that the blocks reach for listed vertices, as for NewMFG. It is not built.
+func FindMFG(c Config, vertices [][]int32, reaches []mfg.Reach) (m *MFG, err error) {
+	m = &MFG{Whole: &Whole{Config: c}, all: len(vertices[0])}
+	w := mfg.Wanted{Gradients: c.Training}
+	for kind, list := range vertices {
+		listed, rows := find(&c.Share.Edges.Types[kind], list)
+		if kind == 0 {
+			m.listed, m.rows = listed, rows
 		}
-		if held {
-			m.listed, m.rows = append(m.listed, int32(place)), append(m.rows, int32(row))
+		w.Rows = append(w.Rows, slices.Sorted(slices.Values(rows)))
+	}
+	m.layers, m.needs, err = mfg.New(c.env(), c.Options.Options, reaches, w)
+	if err != nil {
+		return nil, err
+	}
+	axis := layered{m.layers[0].Partition, m.layers}
+	m.Lasting, m.axis = axis, axis
+	return m, nil
+}
+
+// Build builds what was found, with these parameters.
+func (m *MFG) Build(params *nn.Params) {
+	m.params, m.features = params, loadAllFeatures(m.Config, m.axis)
+	m.ends = []int{0}
+	for i, l := range m.layers[:len(m.layers)-1] {
+		m.model = append(m.model,
+			gnn.Build(m.Blocks, i, i+1, gnn.Env{
+				Params: params, Schema: l.Schema(), Rows: l.Types(), Propagators: l.Propagator,
+				Degrees: m.Degrees,
+			})...)
+		m.ends = append(m.ends, len(m.model))
+		if next := m.layers[i+1]; next != l {
+			m.model = append(m.model, narrowing{l, next})
 		}
 	}
+	m.reducer = newReducer(m.Config, params.List)
+}
+
+// find finds this worker's vertices of a type in a list: their positions there, and their rows.
+func find(of *partition.Rows, vertices []int32) (listed, rows []int32) {
+	listed, rows = []int32{}, []int32{}
+	for place, v := range vertices {
+		row, held := int(v), true
+		if of.IDs != nil {
+			row, held = slices.BinarySearch(of.IDs, v)
+		}
+		if held {
+			listed, rows = append(listed, int32(place)), append(rows, int32(row))
+		}
+	}
+	return listed, rows
 }
 
 // Reaches returns how far each block reaches along edges: its rounds, and the relations whose Propagator it
@@ -122,10 +163,7 @@ func Reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []mfg.Reach) {
 	return all
 }
 
-// Params are all parameters of the model.
-func (m *MFG) Params() *nn.Params { return m.params }
-
-// Vertices are the positions of this worker's vertices in the list, ascending.
+// Vertices are the positions of this worker's vertices of the first type in the list, ascending.
 func (m *MFG) Vertices() []int32 { return m.listed }
 
 // All is the length of the list.
@@ -137,34 +175,27 @@ func (m *MFG) Needs() []mfg.Need { return m.needs }
 // Infer computes the model without its last blocks, exactly and without dropout. It returns the rows of
 // Vertices, dense, which the caller drops.
 func (m *MFG) Infer(without int) *autograd.Var {
-	t := autograd.NewTape(m.Team)
 	m.features[0].labels.show(0)
-	s := input(m.features, t, &Call{})
-	at := m.layers[0]
-	for i := range len(m.model) - without {
-		if next := m.layers[i]; next != at {
-			s = m.narrow(s, at, next)
-			at = next
-		}
-		s = m.model[i : i+1].Forward(s)
-	}
-	out := s.Output()
-	z := m.pick(out, at.Rows[0], m.rows, &autograd.RowSet{Here: len(m.rows), Total: autograd.NotVertices})
+	blocks := len(m.ends) - 1 - without
+	in := input(m.features, autograd.NewTape(m.Team), &Call{})
+	out := m.model[:m.ends[blocks]].Forward(in).Output()
+	at := m.layers[max(0, blocks-1)]
+	z := autograd.Pick(out, placesIn(at.Rows[0], m.rows),
+		&autograd.RowSet{Here: len(m.rows), Total: autograd.NotVertices})
 	out.Drop()
 	return inFloat32(z)
 }
 
-// narrow reduces a state to the rows that the next layer reads.
-func (m *MFG) narrow(s gnn.State, from, to *mfg.Layer) (next gnn.State) {
-	types := to.Types()
+// Forward implements gnn.Block.
+func (n narrowing) Forward(s gnn.State) (next gnn.State) {
 	take := func(x *autograd.Var, kind int) *autograd.Var {
 		if x == nil { // no later layer reads the type
 			return nil
 		}
-		return m.pick(x, from.Rows[kind], to.Rows[kind], types[kind])
+		return autograd.Pick(x, placesIn(n.from.Rows[kind], n.to.Rows[kind]), n.to.Types()[kind])
 	}
-	for i, x := range s.Rows {
-		next.Rows = append(next.Rows, take(x, i))
+	for kind, x := range s.Rows {
+		next.Rows = append(next.Rows, take(x, kind))
 	}
 	switch s.H0 {
 	case nil:
@@ -173,25 +204,18 @@ func (m *MFG) narrow(s gnn.State, from, to *mfg.Layer) (next gnn.State) {
 	default:
 		next.H0 = take(s.H0, 0)
 	}
-	for _, x := range s.Vars() {
-		x.Drop()
+	for _, x := range s.Beside {
+		next.Beside = append(next.Beside, take(x, slices.Index(n.from.Types(), x.RowSet())))
 	}
 	return next
 }
 
-// pick gathers some rows of a value. from and rows are rows of the share; from ascends.
-func (m *MFG) pick(x *autograd.Var, from, rows []int32, set *autograd.RowSet) *autograd.Var {
-	t := x.Tape()
-	places := m.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(rows))
-	defer places.Release()
+// placesIn are the places of rows among some that ascend.
+func placesIn(from, rows []int32) []int32 {
+	places := make([]int32, len(rows))
 	for i, row := range rows {
 		place, _ := slices.BinarySearch(from, row)
-		places.Int32s()[i] = int32(place)
+		places[i] = int32(place)
 	}
-	return t.Scope(func() *autograd.Var {
-		x = autograd.Dense(x)
-		z := t.NewLike(x, len(rows), x.Cols())
-		m.Team.Gather(z, x.Value(), places)
-		return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: set})
-	})
+	return places
 }

@@ -6,6 +6,8 @@ import (
 
 	"weft/gnn"
 	"weft/nn"
+	"weft/parallel/axis"
+	"weft/partition"
 	"weft/program"
 )
 
@@ -121,6 +123,25 @@ func (r *Resolved) Blocks(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, erro
 		return r.Spec.Blocks(schema, outputs)
 	}
 	return r.Program.Keeping(r.KeepEdgeStates.Every()).Blocks(schema, outputs, r.Mesh.Stages)
+}
+
+// PassesSome reports whether a pass may compute some vertices alone, with the results of one of all. A limit
+// of the memory is one of passes of all, whose memory a plan knows.
+func (r *Resolved) PassesSome(training bool) bool {
+	if r.CheckSome() != nil || r.TakesTurns() || r.OnCard() || r.MemoryLimit > 0 || r.Offload != "" {
+		return false
+	}
+	return !training || !r.Program.has("batch_norm") && r.DropEdge == 0 && r.HaloDelay == 0 &&
+		r.WireSchedule == (axis.WireSchedule{})
+}
+
+// BlocksApart is Blocks for a pass of a program that computes some vertices alone.
+func (r *Resolved) BlocksApart(s *partition.Share, outputs int) ([]gnn.BlockSpec, error) {
+	schema, err := r.schemaOf(s, outputs)
+	if err != nil {
+		return nil, err
+	}
+	return r.Program.BlocksApart(schema, outputs)
 }
 
 // Widths returns the numbers of features and outputs of the model, as its weights or its program tell; 0:

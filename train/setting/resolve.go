@@ -348,6 +348,14 @@ func (r *Resolved) CheckSome() error {
 		"other axes; give --parallel graph=%d", r.Workers)
 }
 
+// schemaOf is the schema of the graph of a share for a model with so many outputs.
+func (r *Resolved) schemaOf(s *partition.Share, outputs int) (schema gnn.Schema, err error) {
+	schema = sar.SchemaOf(s)
+	schema.Types[0].Columns = r.InputColumns(s.Whole.Types[0].FeatureColumns, outputs)
+	schema.Outputs, err = r.Kind.Types(s)
+	return schema, err
+}
+
 // BlockSpecs are the blocks of the model on the graph of a share, with so many outputs, or those of own in
 // its place where that is not nil. The first costs as much less as sparse features have fewer values.
 func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
@@ -358,9 +366,8 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 	if own != nil {
 		blocks = slices.Clone(own(input, outputs))
 	} else {
-		schema := sar.SchemaOf(s)
-		schema.Types[0].Columns = input
-		if schema.Outputs, err = r.Kind.Types(s); err != nil {
+		schema, err := r.schemaOf(s, outputs)
+		if err != nil {
 			return nil, err
 		}
 		if blocks, err = r.Blocks(schema, outputs); err != nil {

@@ -22,6 +22,7 @@ type Passes struct {
 	*Worker
 	engine  engine.Engine
 	config  engine.Config // of the engine
+	apart   *apart        // nil: there was no pass of some rows
 	epoch   int           // passes in training
 	live    map[int]*livePass
 	values  *values
@@ -37,7 +38,9 @@ type values struct {
 // livePass is a pass that may be run backward.
 type livePass struct {
 	engine.Pass
-	places  [][]int32 // of the outputs' rows, as placesOf gives them
+	engine  engine.Engine
+	memory  *tensor.Meter // of an engine of its own; nil: the engine is that of all passes
+	places  [][]int32     // of the outputs' rows, as placesOf gives them
 	call    engine.Call
 	values  *values
 	buffers [][]float32 // before the pass
@@ -56,8 +59,9 @@ type Forward struct {
 	Edges     []Edges // of those relations of which it has edges of its own
 	// Outputs are by the vertex types of the output: blocks follow each other in its columns. nil: a plan
 	Outputs [][]Block
-	// Rows are the vertices whose rows an output has, each once, ascending, where there is one; nil: all.
-	Rows []int32
+	// Rows are, by vertex type, the vertices whose rows an output has, each once, ascending; nil, and a nil
+	// entry: all.
+	Rows [][]int32
 }
 
 // Given are values in place of the graph's.
@@ -143,25 +147,26 @@ func (p *Passes) Forward(f Forward) error {
 	case p.inChunks() && f.Recording && !f.Training:
 		return p.refuseInChunks("chunks read each other's rows of passes before, and a pass in evaluation has its " +
 			"own: call it under torch.no_grad")
-	case p.isMFG(&f):
-		p.give(&f)
-		return p.inferRows(&f)
 	}
 	if f.Training {
 		p.epoch++
 	}
 	ends := p.begins("forward pass", Tally{})
 	p.give(&f)
+	e, memory, err := p.engineOf(&f)
+	if err != nil {
+		return err
+	}
 	call := engine.Call{
 		Epoch: max(1, p.epoch), Random: autograd.Random{Seed: f.Seed, Epoch: 1},
-		Training: f.Training, Recording: f.Recording, Features: p.features(f.Features),
+		Training: f.Training, Recording: f.Recording, Features: p.features(e, f.Features),
 		Edges: p.givenEdges(f.Edges),
 	}
 	buffers := p.Params.BufferValues()
-	pass := p.engine.Forward(call)
+	pass := e.Forward(call)
 	outputs, places := pass.Outputs(), make([][]int32, len(pass.Outputs()))
 	for k, blocks := range f.Outputs {
-		places[k] = placesOf(f.Rows, outputs[k])
+		places[k] = placesOf(f.rows(p.typeOf(k)), outputs[k])
 		from := 0
 		for _, b := range blocks {
 			p.spread(b, outputs[k].Value(), from, b.places(places[k], outputs[k]))
@@ -174,7 +179,7 @@ func (p *Passes) Forward(f Forward) error {
 			p.Params.TakeBuffers(f.Values)
 		}
 	}
-	live := &livePass{pass, places, call, p.values, buffers}
+	live := &livePass{pass, e, memory, places, call, p.values, buffers}
 	live.values.users++
 	if tally := ends(); f.Recording {
 		p.forward = tally
@@ -186,12 +191,12 @@ func (p *Passes) Forward(f Forward) error {
 	return nil
 }
 
-// features are this worker's rows of features that are given.
-func (p *Passes) features(of []Given) (given []engine.Given) {
+// features are this worker's rows of features that are given, for an engine.
+func (p *Passes) features(e engine.Engine, of []Given) (given []engine.Given) {
 	if of == nil {
 		return nil
 	}
-	for kind, rows := range p.engine.Inputs() {
+	for kind, rows := range e.Inputs() {
 		g := engine.Given{Differentiable: of[kind].Differentiable}
 		if values := of[kind].Values; values != nil {
 			columns := p.Share.Whole.Types[kind].FeatureColumns
@@ -252,13 +257,14 @@ func (p *Passes) Backward(b Backward) error {
 	}
 	var grads []*tensor.Matrix
 	p.asOf(live, func() { grads = live.Backward(roots...) })
+	p.clearFeatures(live, b.Features)
 	for kind, grad := range grads {
 		if grad == nil {
 			continue
 		}
 		if b.Features != nil && b.Features[kind].Values != nil {
 			to := Block{Columns: grad.Cols, Values: b.Features[kind].Values}
-			p.spread(to, grad, 0, p.engine.Inputs()[kind].List())
+			p.spread(to, grad, 0, live.engine.Inputs()[kind].List())
 		}
 		grad.Release()
 	}
@@ -272,7 +278,7 @@ func (p *Passes) Backward(b Backward) error {
 	p.Pass.Disk, p.Pass.Device = p.disk(), p.onDevice()
 	if b.Again {
 		live.call.Edges.Release() // their gradients are sums that begin anew
-		p.asOf(live, func() { live.Pass = p.engine.Forward(live.call) })
+		p.asOf(live, func() { live.Pass = live.engine.Forward(live.call) })
 		return nil
 	}
 	delete(p.live, b.Pass)
@@ -307,6 +313,9 @@ func (l *livePass) end() {
 		given.Values.Release()
 	}
 	l.call.Edges.Release()
+	if l.memory != nil {
+		l.memory.Retire()
+	}
 	if l.values.users--; l.values.users == 0 {
 		for _, m := range l.values.old {
 			m.Release()

@@ -4,7 +4,10 @@ import (
 	"slices"
 
 	"weft/autograd"
-	"weft/kernel"
+	"weft/comm"
+	"weft/gnn"
+	"weft/parallel/exchange"
+	"weft/parallel/mfg"
 	"weft/parallel/sar"
 	"weft/tensor"
 	"weft/train/engine"
@@ -42,31 +45,102 @@ func (b *Block) places(places []int32, output *autograd.Var) []int32 {
 	return places
 }
 
-// isMFG reports whether a pass is an inference over the message-flow graph of its rows: along the graph axis,
-// of the graph's features and edges.
-func (p *Passes) isMFG(f *Forward) bool {
-	return f.Rows != nil && !f.Training && !f.Recording && f.Features == nil && f.Edges == nil &&
-		!slices.ContainsFunc(f.Outputs[0], func(b Block) bool { return b.Whole }) &&
-		p.CheckSome() == nil && !p.TakesTurns() && !p.OnCard()
+// rows are the vertices of a type whose rows an output has; nil: all.
+func (f *Forward) rows(kind int) []int32 {
+	if f.Rows == nil {
+		return nil
+	}
+	return f.Rows[kind]
 }
 
-// inferRows computes the rows of an output over their message-flow graph.
-func (p *Passes) inferRows(f *Forward) error {
-	c := p.config
-	c.Team = kernel.NewTeam(p.Team.Threads(), tensor.NewMeter())
-	defer c.Team.Memory.Close()
-	c.Team.Storage, c.Team.Uncut = p.Team.Storage, p.Team.Uncut
-	c.Team.Watch, c.Team.Waits = p.Team.Watch, p.Team.Waits
-	reaches := engine.Reaches(p.Blocks, sar.SchemaOf(p.Share))
-	mfg, err := engine.NewMFG(c, f.Rows, &engine.Loaded{Params: p.Params, Reaches: reaches})
+// typeOf is the vertex type of an output.
+func (p *Passes) typeOf(output int) int {
+	if p.config.Outputs == nil {
+		return 0
+	}
+	return p.config.Outputs[output]
+}
+
+// apart is the model in blocks that end with their aggregations.
+type apart struct {
+	blocks  []gnn.BlockSpec
+	reaches []mfg.Reach
+	several bool // a block has several aggregations, one after the other
+}
+
+// modelApart is the model in such blocks.
+func (p *Passes) modelApart() (*apart, error) {
+	if p.apart != nil {
+		return p.apart, nil
+	}
+	blocks, err := p.BlocksApart(p.Share, p.Outputs)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	output, from := mfg.Infer(0), 0
-	for _, b := range f.Outputs[0] {
-		p.spread(b, output.Value(), from, mfg.Vertices())
-		from += b.Columns
+	p.apart = &apart{
+		blocks: blocks, reaches: engine.Reaches(blocks, sar.SchemaOf(p.Share)),
+		several: slices.ContainsFunc(blocks, func(b gnn.BlockSpec) bool { return b.Rounds > 1 }),
 	}
-	output.Drop()
-	return nil
+	return p.apart, nil
+}
+
+// engineOf is the engine of a pass. That of some rows computes their message-flow graph alone, in memory of
+// its own, if what the rows depend on is half of all vertices at most. A block with several aggregations
+// computes rows between these that nothing reads, of which a backward pass would need derivatives.
+func (p *Passes) engineOf(f *Forward) (e engine.Engine, memory *tensor.Meter, err error) {
+	whole := func(blocks []Block) bool {
+		return slices.ContainsFunc(blocks, func(b Block) bool { return b.Whole })
+	}
+	if f.Rows == nil || f.Edges != nil || !p.PassesSome(f.Training) || slices.ContainsFunc(f.Outputs, whole) {
+		return p.engine, nil, nil
+	}
+	model, err := p.modelApart()
+	if err != nil || model.several && f.Recording {
+		return p.engine, nil, err
+	}
+	memory = p.Team.Memory.Another()
+	c := p.config
+	c.Team, c.Blocks, c.Explain, c.Training = p.Team.In(memory), model.blocks, nil, f.Recording
+	m, err := engine.FindMFG(c, p.listed(f), model.reaches)
+	if err != nil {
+		return nil, nil, err
+	}
+	vertices := int64(0)
+	for _, t := range p.Share.Whole.Types {
+		vertices += int64(t.Vertices)
+	}
+	if 2*m.Needs()[0].Vertices > vertices {
+		memory.Retire()
+		return p.engine, nil, nil
+	}
+	m.Build(p.Params.Again())
+	return m, memory, nil
+}
+
+// listed are the vertices of each type whose rows are computed.
+func (p *Passes) listed(f *Forward) (all [][]int32) {
+	all = make([][]int32, len(p.Share.Whole.Types))
+	for k := range f.Outputs {
+		kind := p.typeOf(k)
+		if all[kind] = f.Rows[kind]; all[kind] == nil {
+			for v := range p.Share.Whole.Types[kind].Vertices {
+				all[kind] = append(all[kind], int32(v))
+			}
+		}
+	}
+	return all
+}
+
+// clearFeatures sets the gradients of features to zero, of which a pass of some rows computes a part.
+func (p *Passes) clearFeatures(live *livePass, to []Given) {
+	if live.memory == nil || to == nil {
+		return
+	}
+	world := p.Groups.World
+	if world.Rank() == 0 {
+		for _, of := range to {
+			clear(of.Values)
+		}
+	}
+	exchange.Must(world.Barrier(comm.Setup))
 }

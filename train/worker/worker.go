@@ -283,7 +283,7 @@ func NewInference(c Config, team *kernel.Team, world *comm.Comm,
 	var i engine.Inference
 	switch {
 	case c.Vertices != nil:
-		i, err = engine.NewMFG(e, c.Vertices, c.Loaded)
+		i, err = engine.NewMFG(e, [][]int32{c.Vertices}, c.Loaded)
 	case c.Engine != nil:
 		i, err = c.Engine(e)
 	default:

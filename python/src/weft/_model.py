@@ -8,6 +8,7 @@ import weakref
 import zlib
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -177,10 +178,15 @@ def blocks_of(outputs: Outputs, types: Sequence[Type]) -> list[Block]:
     ]
 
 
-def shapes_of(outputs: Outputs, types: Sequence[Type], rows: int | None = None) -> list[tuple[int, ...]]:
-    """The shapes of the tensors that forward returns, with so many rows; None: of all vertices."""
+def shapes_of(
+    outputs: Outputs, types: Sequence[Type], rows: Mapping[int, int] = MappingProxyType({})
+) -> list[tuple[int, ...]]:
+    """The shapes of the tensors that forward returns.
+
+    rows: how many rows they have of some types; of others all.
+    """
     return [
-        shape if block.whole else (types[block.type].vertices if rows is None else rows, *shape)
+        shape if block.whole else (rows.get(block.type, types[block.type].vertices), *shape)
         for block, shape in zip(blocks_of(outputs, types), outputs.shapes)
     ]
 
@@ -261,8 +267,8 @@ class Model:
         says, self.begun = "" if self.begun else "the first pass", True
         return self.ask(ask, says, **fields)
 
-    def shapes(self, rows: int | None) -> list[tuple[int, ...]]:
-        """The shapes of the outputs, with so many rows; None: of all vertices."""
+    def shapes(self, rows: Mapping[int, int]) -> list[tuple[int, ...]]:
+        """The shapes of the outputs, with so many rows of some types."""
         return shapes_of(self.outputs, self.types, rows)
 
     def tensors_of(self, net: nn.Module) -> dict[str, Tensor]:

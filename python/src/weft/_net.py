@@ -90,7 +90,7 @@ class Net(nn.Module):  # type: ignore[misc]
         edges: Any = None,
         edge_weight: Any = None,
         edge_attr: Any = None,
-        rows: Tensor | None = None,
+        rows: Tensor | Mapping[str, Tensor] | None = None,
         samples: bool = False,
     ) -> Any:
         """What the module returns for the graph.
@@ -103,10 +103,10 @@ class Net(nn.Module):  # type: ignore[misc]
             edge_weight: E floats in place of the graph's weights, in that order.
             edge_attr: E × D floats in place of the graph's features of edges, in that order. Of several
                 relations these three are dicts by (source type, name, target type).
-            rows: vertex ids, or V booleans: outputs have the rows of these alone, as
-                ``net()[rows]``. In evaluation without gradients no others are computed but those that they
-                depend on, along the graph axis of a graph's own features and edges. The graph has one vertex
-                type.
+            rows: vertex ids, or V booleans: outputs have the rows of these alone, as ``net()[rows]``. Of several
+                vertex types a dict by type: outputs of those that it lacks have all rows. Along the graph axis no
+                others are computed but those that they depend on, their message-flow graph; the page "Your own
+                loop" says when all are.
             samples: each of the S has a pass of its own, one after the other; the outputs are stacked.
 
         Raises:

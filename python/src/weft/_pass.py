@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from . import _calls
 from ._errors import Refused
 from ._inputs import Input
+from ._rows import Rows, rows_of
 
 if TYPE_CHECKING:
     from ._model import Model
@@ -35,7 +35,7 @@ def passed(
     state: Mapping[str, Tensor],
     training: bool,
     inputs: Sequence[Input],
-    rows: Tensor | None = None,
+    rows: Any = None,
 ) -> list[Tensor]:
     """The outputs of a pass, which are differentiable in the inputs and in the parameters of the state.
 
@@ -44,13 +44,16 @@ def passed(
         state: the tensors of the module by all their names. A pass in training writes its buffers.
         training: whether dropout is active, and norms take the batch's statistics.
         inputs: in place of what the graph has.
-        rows: the vertices whose rows the outputs have, as an index; None: all.
+        rows: the vertices whose rows the outputs have, as an index, or a dict of these by vertex type;
+            None: all.
 
     Raises:
         Refused: rows are not those of vertices, or the pass is within what it has no part in.
         Failed: the work failed.
     """
-    some = None if rows is None else _Rows.of(rows, model)
+    blocks = model.blocks
+    having = [block["type"] for block in blocks if not block["whole"]]
+    some = {} if rows is None else rows_of(rows, model.types, having)
     parameters = [state[name] for name in model.parameters]
     tensors = [*(of.values for of in inputs), *parameters]
     if torch._C._are_functorch_transforms_active():
@@ -58,44 +61,14 @@ def passed(
     if torch.jit.is_tracing() or any(isinstance(of, FakeTensor) for of in tensors):
         raise Refused(f"torch.export and torch.jit.trace: {NOT_EXPORTED}")
     recording = torch.is_grad_enabled() and any(of.requires_grad for of in tensors)
-    made: Sequence[Tensor] = _Pass.apply(_Call(model, inputs, some, training, recording), state, *tensors)
-    if some is not None and some.places is not None:
-        made = [of if whole else of[some.places] for of, whole in zip(made, model.outputs.whole)]
+    made = list(_Pass.apply(_Call(model, inputs, some, training, recording), state, *tensors))
+    for k, block in enumerate(blocks):
+        chosen = None if block["whole"] else some.get(block["type"])
+        if chosen is not None and chosen.places is not None:
+            made[k] = made[k][chosen.places]
     features = [of.values for of in inputs if of.of == "features"]
     beside = next((of.device for of in (*features, *parameters, *tensors)), torch.device("cpu"))
     return [of.to(beside) for of in made]
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The rows that outputs have."""
-
-    vertices: Tensor  # those whose rows are computed: int32, ascending, one at least
-    places: Tensor | None  # where the rows of the index are among these; None: they are these
-
-    @classmethod
-    def of(cls, index: Tensor, model: Model) -> _Rows:
-        """The rows that an index chooses."""
-        if len(model.types) > 1:
-            raise Refused("rows: the graph has several vertex types: index the outputs of net()")
-        count = model.types[0].vertices
-        kind = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
-        fits = isinstance(index, Tensor) and index.dim() == 1
-        if not fits or index.is_floating_point() or index.is_complex():
-            raise Refused(f"rows: is {kind}: give a tensor of vertex ids, or of {count} booleans")
-        if index.dtype == torch.bool and len(index) != count:
-            raise Refused(f"rows: is {kind}: give a tensor of {count} booleans, or of vertex ids")
-        chosen = index.detach().cpu()
-        chosen = chosen.nonzero()[:, 0] if index.dtype == torch.bool else chosen.long()
-        if len(chosen) and not (-count <= int(chosen.min()) and int(chosen.max()) < count):
-            raise Refused(
-                f"rows: are from {int(chosen.min())} to {int(chosen.max())}, and vertex ids from 0 to "
-                f"{count - 1}"
-            )
-        vertices, places = torch.unique(chosen % count, return_inverse=True)
-        if len(vertices) == 0:
-            return cls(torch.zeros(1, dtype=torch.int32), places)
-        return cls(vertices.int(), None if torch.equal(places, torch.arange(len(chosen))) else places)
 
 
 def _tensors(memory: _calls.Memory, shapes: Iterable[Sequence[int]]) -> list[Tensor]:
@@ -126,19 +99,27 @@ class _Call:
     """
 
     def __init__(
-        self, model: Model, inputs: Sequence[Input], rows: _Rows | None, training: bool, recording: bool
+        self,
+        model: Model,
+        inputs: Sequence[Input],
+        rows: Mapping[int, Rows],
+        training: bool,
+        recording: bool,
     ) -> None:
         self.model, self.training, self.recording = model, training, recording
         self.inputs = [(of.of, of.type) for of in inputs]
         self.differentiable = [recording and of.values.requires_grad for of in inputs]
-        self.shapes = model.shapes(None if rows is None else len(rows.vertices))
+        self.shapes = model.shapes({number: len(of.vertices) for number, of in rows.items()})
         self.held: list[_calls.Memory] = []  # what the program reads until the pass ends
         self.fields: dict[str, Any] = {"blocks": model.blocks}  # of both requests
-        if rows is not None:
-            memory = model.program.memory(len(rows.vertices))
-            memory.numbers.view(np.int32)[:] = rows.vertices.numpy()
+        listed = []
+        for number, of in rows.items():
+            memory = model.program.memory(len(of.vertices))
+            memory.numbers.view(np.int32)[:] = of.vertices.numpy()
             self.held.append(memory)
-            self.fields |= {"rows": memory.number, "listed": len(rows.vertices)}
+            listed.append({"type": number, "memory": memory.number, "listed": len(of.vertices)})
+        if listed:
+            self.fields["rows"] = listed
         self.number = next(model.program.numbers)
         self.ended = False  # whether it has run backward for the last time
         if recording:

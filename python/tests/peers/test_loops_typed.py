@@ -307,7 +307,7 @@ def test_refusals() -> None:
         (r"x\['grid'\]: is NoneType: give floats of 60", {"grid": None}),
     ):
         refused(weft.Refused, text, lambda x=x: net(x))
-    several = "rows: the graph has several vertex types: index the outputs"
+    several = "rows: is one Tensor, and outputs are of several vertex types: give a dict by grid, mesh"
     refused(weft.Refused, several, lambda: net(rows=torch.tensor([1])))
     assert net()["grid"].shape == (60, 3)  # it is usable
     module.forward = lambda x_dict, edge_index_dict: x_dict["grid"][:5]

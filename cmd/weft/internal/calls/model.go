@@ -62,8 +62,12 @@ func (s *server) tensors(of []named, memory int) (nn.State, error) {
 
 // blocks are those of the outputs in memory, by output.
 func (s *server) blocks(m *model, r *request) ([][]worker.Block, error) {
-	if r.Rows > 0 && (r.Listed < 1 || r.Listed > m.Types[0].Vertices) {
-		return nil, refusal.Errorf("rows: %d are listed of %d vertices", r.Listed, m.Types[0].Vertices)
+	for k, of := range r.Rows {
+		if slices.ContainsFunc(r.Rows[:k], func(before rows) bool { return before.Type == of.Type }) ||
+			of.Type < 0 || of.Type >= len(m.Types) || of.Listed < 1 || of.Listed > m.Types[of.Type].Vertices {
+			return nil, refusal.Errorf("rows: %d are listed of vertex type %d: twice, or it has not so many", of.Listed,
+				of.Type)
+		}
 	}
 	total, columns := 0, make([]int, len(m.Outputs))
 	for _, b := range r.Blocks {
@@ -102,32 +106,36 @@ func (m *model) size(b block, r *request) int {
 	switch {
 	case b.Whole:
 		return b.Columns
-	case r.Rows > 0:
-		return r.Listed * b.Columns
+	}
+	for _, of := range r.Rows {
+		if of.Type == b.Type {
+			return of.Listed * b.Columns
+		}
 	}
 	return m.Types[b.Type].Vertices * b.Columns
 }
 
-// rows are the vertices whose rows are asked for; nil: all.
-func (s *server) rows(m *model, r *request) ([]int32, error) {
-	if r.Rows == 0 {
+// rows are the vertices of each type whose rows are asked for, as worker.Forward has them.
+func (s *server) rows(m *model, r *request) (all [][]int32, err error) {
+	if len(r.Rows) == 0 {
 		return nil, nil
 	}
-	if len(m.Types) > 1 {
-		return nil, refusal.Errorf("rows: the graph has %d vertex types, and rows are of graphs of one", len(m.Types))
-	}
-	words, err := s.numbers(r.Rows, r.Listed)
-	if err != nil {
-		return nil, err
-	}
-	rows := slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(words))), len(words)))
-	for k, v := range rows {
-		if v < 0 || int(v) >= m.Types[0].Vertices || k > 0 && v <= rows[k-1] {
-			return nil, refusal.Errorf("rows: entry %d, vertex %d, is none of %d, or not above the one before", k, v,
-				m.Types[0].Vertices)
+	all = make([][]int32, len(m.Types))
+	for _, of := range r.Rows {
+		words, err := s.numbers(of.Memory, of.Listed)
+		if err != nil {
+			return nil, err
 		}
+		list := slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(words))), len(words)))
+		for k, v := range list {
+			if v < 0 || int(v) >= m.Types[of.Type].Vertices || k > 0 && v <= list[k-1] {
+				return nil, refusal.Errorf("rows: entry %d, vertex %d, is none of %d, or not above the one before", k,
+					v, m.Types[of.Type].Vertices)
+			}
+		}
+		all[of.Type] = list
 	}
-	return rows, nil
+	return all, nil
 }
 
 // trace records the passes from now on, or writes those that it and others have recorded.

@@ -2,7 +2,7 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks for the
 // passes of all its models.
 //
-// # Protocol, version 5
+// # Protocol, version 6
 //
 // Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one
 // after the other. Each is a JSON object behind its length: 4 bytes, the lowest first. A request has at most
@@ -16,9 +16,9 @@
 //	map       maps the file that comes with it         memory, bytes
 //	unmap     ends that                                memory
 //	forward   computes a pass                          model, pass, values, counts, inputs, output, blocks,
-//	                                                   rows?, listed?, seed, training, recording → counts
+//	                                                   rows?, seed, training, recording → counts
 //	backward  runs a pass backward, which ends it      model, pass, values, inputs, output, blocks, rows?,
-//	                                                   listed?, again
+//	                                                   again
 //	usage     tells memory since open, and all else    model → usage
 //	          of the last pass that ran backward
 //	trace     records passes from now on,              model
@@ -54,8 +54,8 @@
 //	output      memory of the outputs' blocks, in backward of their gradients.
 //	blocks      columns of the program's output of a vertex type, in their order: type, columns, whole.
 //	            A block has a row for each vertex of the type; one that is whole has one row, of the graph.
-//	rows        memory of the vertices (int32, ascending) whose rows a block has in place of all, in a graph
-//	            of one vertex type; listed is how many.
+//	rows        the vertices of a type whose rows its blocks have in place of all: type, memory (int32,
+//	            ascending), listed (how many).
 //	seed        of the dropout masks.
 //	training    dropout is active, and norms take the batch's statistics.
 //	recording   there may be a backward pass.
@@ -80,7 +80,7 @@ import (
 )
 
 // version is that of the protocol.
-const version = 5
+const version = 6
 
 // mostBytes is the size of a request at most.
 const mostBytes = 64 << 20
@@ -111,8 +111,7 @@ type request struct {
 	Inputs []input `json:"inputs"`
 	Output int     `json:"output"` // memory
 	Blocks []block `json:"blocks"`
-	Rows   int     `json:"rows"`   // memory; 0: all
-	Listed int     `json:"listed"` // how many rows
+	Rows   []rows  `json:"rows"` // of the types of which a pass has not all
 
 	// of forward
 	Counts    []int64 `json:"counts"`
@@ -126,6 +125,13 @@ type request struct {
 	// of trace
 	Path   string `json:"path"`   // "": none
 	Others []int  `json:"others"` // models
+}
+
+// rows are the vertices of a type whose rows the blocks have.
+type rows struct {
+	Type   int `json:"type"`   // the number of the vertex type
+	Memory int `json:"memory"` // of their numbers
+	Listed int `json:"listed"` // how many
 }
 
 // input is what a pass is given in place of what the graph has.

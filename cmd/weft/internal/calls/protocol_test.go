@@ -213,7 +213,17 @@ func TestBlocks(t *testing.T) {
 		assert.Refused(t, err, text)
 	}
 	for _, listed := range []int{-1, 0, 3, math.MaxInt} {
-		_, err := s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: 5, Listed: listed})
-		assert.Refused(t, err, "are listed of 2 vertices")
+		of := []rows{{Type: 0, Memory: 5, Listed: listed}}
+		_, err := s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: of})
+		assert.Refused(t, err, "are listed of vertex type 0")
 	}
+	for _, of := range [][]rows{{{Type: 2, Listed: 1}}, {{Type: -1, Listed: 1}}, {{Listed: 1}, {Listed: 1}}} {
+		_, err := s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: of})
+		assert.Refused(t, err, "are listed of vertex type")
+	}
+	one := []rows{{Type: 1, Memory: 5, Listed: 1}}
+	made, err = s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: one})
+	require.NoError(t, err)
+	assert.Len(t, made[0][0].Values, 2)
+	assert.Len(t, made[1][0].Values, 2)
 }
