@@ -1,0 +1,217 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/internal/trace"
+	"weft/kernel"
+	"weft/nn"
+	"weft/partition"
+	"weft/train/plan"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+// Lacking is what every pass is given of a relation's edges, as the graph has none, or of the vertices of a
+// type.
+type Lacking struct {
+	Vertices bool // of a vertex type, which has no weights
+	Number   int  // of the relation, or the vertex type
+	Features int  // columns; 0: none
+	Weights  bool
+}
+
+// opened opens shares with room for what every pass is given.
+func opened(open func(p int, use func(*partition.Share) error) error, lacking []Lacking,
+) func(p int, use func(*partition.Share) error) error {
+	return func(p int, use func(*partition.Share) error) error {
+		return open(p, func(share *partition.Share) error {
+			of := *share
+			of.Edges.Relations = slices.Clone(share.Edges.Relations)
+			for _, l := range lacking {
+				if l.Vertices {
+					continue
+				}
+				r := &of.Edges.Relations[l.Number]
+				if l.Features > 0 {
+					r.In.EdgeColumns = l.Features
+					r.In.EdgeFeatures = make([]float32, len(r.In.Sources)*l.Features)
+				}
+				if l.Weights {
+					r.In.Weights = make([]float32, len(r.In.Sources))
+					r.Out.Weights = make([]float32, len(r.Out.Sources))
+				}
+			}
+			return use(&of)
+		})
+	}
+}
+
+// beginPasses is the job of passes, and begins it.
+func (j *Job) beginPasses(ctx context.Context, lacking []Lacking) (of *Job, s *shared, err error) {
+	passes := *j
+	of = &passes
+	if err := of.Options.ReadFiles(); err != nil {
+		return nil, nil, err
+	}
+	if of.Options.Program.Program == nil {
+		return nil, nil, refusal.Errorf("passes are of a program: give --program")
+	}
+	if of.peers().Size() > 1 {
+		return nil, nil, refusal.Errorf("passes are computed by the workers of one process")
+	}
+	kind := task.Passes{Columns: of.Options.Program.Outputs()}
+	for _, one := range of.Options.Program.OutputsByType() {
+		kind.Of = append(kind.Of, one.Of)
+	}
+	of.kind = kind
+	if err := of.giveFeatures(lacking); err != nil {
+		return nil, nil, err
+	}
+	if s, err = of.begin(ctx, nil, false); err != nil {
+		return nil, nil, err
+	}
+	j.chunks = of.chunks // for the passes of another program
+	s.open = opened(s.open, lacking)
+	return of, s, nil
+}
+
+// giveFeatures notes which features of vertices every pass is given.
+func (j *Job) giveFeatures(lacking []Lacking) error {
+	types := j.stored().Types
+	for _, l := range lacking {
+		if !l.Vertices {
+			continue
+		}
+		if l.Number < 0 || l.Number >= len(types) || types[l.Number].FeatureColumns > 0 || l.Features <= 0 {
+			return refusal.Errorf("%d features of vertex type %d: it has its own, or is not there", l.Features,
+				l.Number)
+		}
+		if j.given == nil {
+			j.given = map[int]int{}
+		}
+		j.given[l.Number] = l.Features
+	}
+	return nil
+}
+
+// outputs are the program's, by vertex type.
+func (j *Job) outputs(whole *partition.Whole) (outputs []Output) {
+	for k, t := range whole.Types {
+		for _, one := range j.Options.Program.OutputsByType() {
+			if one.Of == t.Type || len(whole.Types) == 1 {
+				outputs = append(outputs, Output{k, one.Columns})
+			}
+		}
+	}
+	return outputs
+}
+
+// Passes divides the graph and starts the workers, which it then describes. The caller closes it. ctx ends
+// the division. lacking says what every pass is given. Before any work it refuses passes of which the memory
+// limit has no room for one.
+func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err error) {
+	of, s, err := j.beginPasses(ctx, lacking)
+	if err != nil {
+		return nil, err
+	}
+	if err := of.limitPasses(ctx, s); err != nil {
+		return nil, err
+	}
+	p = of.newPasses(s)
+	begun := make(chan struct{}, len(p.asked))
+	go func() {
+		defer close(p.done)
+		p.err = of.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
+			return p.work(s, team, c, share, func() { begun <- struct{}{} })
+		})
+	}()
+	for range p.asked {
+		select {
+		case <-begun:
+		case <-p.done:
+			return nil, p.err
+		}
+	}
+	return p, nil
+}
+
+// newPasses are passes whose workers have not begun.
+func (j *Job) newPasses(s *shared) *Passes {
+	ranks := s.Mesh.Workers()
+	if s.TakesTurns() {
+		ranks = len(s.Holders())
+	}
+	p := &Passes{
+		limit: int64(s.MemoryLimit), rests: s.Offload,
+		Outputs: j.outputs(s.whole), given: j.given, state: nn.State{}, live: map[int]bool{},
+		done: make(chan struct{}), fault: make(chan struct{}), planned: map[string]plan.Plan{},
+	}
+	p.plan = func(f *worker.Forward) (plan.Plan, error) {
+		loop := plan.Loop{Passes: 1, Features: f.Features, Edges: f.Edges}
+		return j.plan(context.Background(), s, plan.Asks{Loop: &loop, Saving: &s.Savings})
+	}
+	for _, t := range s.whole.Types {
+		p.Types = append(p.Types, VertexType{t.Type, t.Vertices, t.FeatureColumns})
+	}
+	for range ranks {
+		p.asked = append(p.asked, make(chan request))
+	}
+	return p
+}
+
+// work is a worker's work until the caller closes the Passes. It calls begins when the worker is described.
+func (p *Passes) work(s *shared, team *kernel.Team, c *comm.Comm, share *partition.Share, begins func(),
+) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = launch.Recovered(fault, fmt.Sprintf(" on worker %d", c.Rank()))
+		}
+		if err != nil {
+			p.fails.Do(func() { close(p.fault) })
+		}
+	}()
+	mine := s.Config
+	mine.Recorder = trace.New(trace.Clock, trace.Most, nil)
+	w, err := worker.NewPasses(mine, team, c, share)
+	if err == nil {
+		err = w.LoadInit()
+	}
+	if err != nil {
+		return err
+	}
+	p.describe(w, s.Holders()[c.Rank()])
+	begins()
+	return p.serve(w, c)
+}
+
+// describe adds a worker, with its number, and what it has of the model to what the caller is told.
+func (p *Passes) describe(w *worker.Passes, number int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begun = append(p.begun, begun{number, w})
+	for _, of := range w.Params.List {
+		if _, known := p.state[of.Name]; !known {
+			p.names = append(p.names, of.Name)
+			p.state[of.Name] = nn.Tensor{Shape: of.Shape()}
+		}
+	}
+	for _, b := range w.Params.Buffers {
+		if b.Count != nil {
+			p.state[b.Name] = nn.Tensor{Shape: []int{}, Int64: []int64{0}}
+		} else {
+			p.state[b.Name] = nn.Tensor{Shape: b.InFiles()}
+		}
+	}
+}
+
+// begun is a worker that has begun.
+type begun struct {
+	number int
+	*worker.Passes
+}
