@@ -109,12 +109,12 @@ class Divided:
                 self._record(model)
             yield
         finally:
-            recorded, self.recorded = self.recorded, None
+            recorded, self.recorded = [model for model in self.recorded if not model.ended], None
             if recorded:
                 recorded[0].ask("trace", path=path, others=[model.number for model in recorded[1:]])
 
     def _record(self, model: Model) -> None:
-        if self.recorded is not None:
+        if self.recorded is not None and not model.ended:
             model.ask("trace")
             self.recorded.append(model)
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_unflatten
 from . import _calls, _module, _progress, _watch, _weights
 from ._compare import compare
 from ._copies import copied
-from ._errors import Refused
+from ._errors import Failed, Refused
 from ._pass import passed
 from ._scratch import Scratch
 from ._trace import Outputs, Schema
@@ -234,6 +234,7 @@ class Model:
         self.program = _calls.program()
         self.number = next(self.program.numbers)
         self.begun = False  # it has had a pass
+        self.ended = False  # a pass has failed
         # What is noted first is called last: the model is among those that are garbage when they are closed.
         weakref.finalize(self, self.program.close_models).atexit = False
         self.program.models.watch(self, self.number)
@@ -265,7 +266,11 @@ class Model:
     def ask_pass(self, ask: str, **fields: Any) -> dict[str, Any]:
         """The answer to a request for a pass: the first one may take long."""
         says, self.begun = "" if self.begun else "the first pass", True
-        return self.ask(ask, says, **fields)
+        try:
+            return self.ask(ask, says, **fields)
+        except Failed:
+            self.ended = True
+            raise
 
     def shapes(self, rows: Mapping[int, int]) -> list[tuple[int, ...]]:
         """The shapes of the outputs, with so many rows of some types."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -33,6 +34,24 @@ def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
     else:
         divided.model(module).tensors_of(net)  # which refuses other numbers than float32
     return net
+
+
+_told = False  # of other processes
+
+
+def _tell_of_processes() -> None:
+    """Warns once where each of several processes, as those of Lightning's ``devices=2``, computes all of a graph."""
+    global _told
+    group = torch.distributed
+    if _told or not (group.is_available() and group.is_initialized() and group.get_world_size() > 1):
+        return
+    _told = True
+    count = group.get_world_size()
+    warnings.warn(
+        f"each of the {count} processes of torch.distributed computes all of the graph: to divide it take one "
+        f'process (devices=1 in Lightning), and compile with parallel="graph={count}"',
+        stacklevel=4,
+    )
 
 
 class Net(nn.Module):  # type: ignore[misc]
@@ -121,6 +140,7 @@ class Net(nn.Module):  # type: ignore[misc]
             )
         if not isinstance(samples, bool):
             raise Refused(f"samples: is {samples!r}: give True, with x of S × V × F, or False")
+        _tell_of_processes()
         of = self._divided
         passes = of.features.inputs(x, samples)
         beside = of.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)

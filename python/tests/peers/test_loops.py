@@ -20,6 +20,7 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -845,6 +846,43 @@ def test_trace_of_all_variants(tmp_path: Path) -> None:
     assert len(starts) == 3 * 2, "of each worker"
     ends = {kind: [event["id"] for event in events if event["ph"] == kind] for kind in "sf"}
     assert sorted(ends["s"]) == sorted(ends["f"]) and len(set(ends["s"])) == len(ends["s"]) > 0, "arrows"
+
+
+def test_trace_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model whose pass has failed is in no trace; the others are."""
+    net = weft.compile(made("batch"), GRAPHS["plain"])
+    norm = next(of for of in net.modules() if isinstance(of, nn.BatchNorm1d))
+    asked = _model.Model.ask
+
+    def fail(model: Any, ask: str, *args: Any, **fields: Any) -> Any:
+        if norm.training or ask not in ("forward", "trace"):
+            return asked(model, ask, *args, **fields)
+        raise weft.Failed("worker 0: no memory")
+
+    monkeypatch.setattr(_model.Model, "ask", fail)
+    norm.eval()
+    with pytest.raises(weft.Failed), net.trace(tmp_path / "none.json"):
+        net()
+    norm.train()
+    with net.trace(tmp_path / "trace.json"):
+        net().sum().backward()
+    assert "forward pass" in (tmp_path / "trace.json").read_text()
+
+
+def test_other_processes() -> None:
+    """Where each process of a group computes all of the graph, the first call says so, once."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    net = weft.compile(made("gcn"), GRAPHS["plain"])
+    torch.distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    try:
+        with pytest.warns(UserWarning, match="each of the 2 processes .* take one process .devices=1 in Lightning"):
+            net()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            net()
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 class Called(nn.Module):  # type: ignore[misc]
