@@ -114,33 +114,46 @@ func (a Attention) edgeSums(d AttentionGradients) (sums []*tensor.Matrix) {
 	return sums
 }
 
+// deviceEdgeRows is how many rows of a device have sums of their own, where edges have features: a warp adds to
+// them.
+const deviceEdgeRows = 128
+
 // backTargetSums is backTarget's pass over the edges, which also adds to sums. They are summed for each tile
 // of rows, and for each place of segments.
 func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *bySegments, a Attention, e *CSR,
 	sums []*tensor.Matrix,
 ) {
-	n, columns := tiles(e.Rows), 0
+	rows, onDevice := C.WEFT_TILE, a.Edges.Rows != nil && t.backend.has(r.name)
+	if onDevice {
+		rows = deviceEdgeRows
+	}
+	n, columns := parts(e.Rows, rows), 0
 	for _, m := range sums {
 		columns += m.Len()
 	}
 	// Of each tile, and then of each place; row by row what is still in single precision
 	partial := t.scratch(tensor.Float64, n+partials, columns)
-	rows := t.scratch(tensor.Float32, n+partials, columns)
 	t.Zero(partial)
-	t.Zero(rows)
+	var single *tensor.Matrix
+	if !onDevice {
+		single = t.scratch(tensor.Float32, n+partials, columns)
+		t.Zero(single)
+	}
 	vector := columns // before the columns of a weight of edge features
 	if a.Edges.Weight != nil {
 		vector -= a.Edges.Weight.Len()
 	}
 	for _, of := range []*C.weft_attention_args{&args, &part} {
-		of.d_a, of.da_row, of.d_edge_vector, of.sum_stride = doubles(partial), floats(rows), doubles(partial),
+		of.d_a, of.da_row, of.d_edge_vector, of.sum_stride = doubles(partial), floats(single), doubles(partial),
 			C.int64_t(columns)
 		of.d_edge_weight = (*C.double)(unsafe.Add(unsafe.Pointer(of.d_a), 8*vector))
-		of.d_edge_row = (*C.float)(unsafe.Add(unsafe.Pointer(of.da_row), 4*vector))
+		if single != nil {
+			of.d_edge_row = (*C.float)(unsafe.Add(unsafe.Pointer(of.da_row), 4*vector))
+		}
 	}
-	args.sum_rows, part.sum_rows, part.first_sum = C.WEFT_TILE, 1, C.int64_t(n)
+	args.sum_rows, part.sum_rows, part.first_sum = C.int64_t(rows), 1, C.int64_t(n)
 	t.launch(Shape{e.Rows, a.Heads * a.Width}, e.Entries(), launch{
-		links: one(r, unsafe.Pointer(&args)), last: e.Rows, cost: grain, tile: C.WEFT_TILE,
+		links: one(r, unsafe.Pointer(&args)), last: e.Rows, cost: grain, tile: rows,
 	})
 	b.runSums(r, unsafe.Pointer(&part), Accumulate)
 	from := 0
@@ -149,7 +162,7 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 		from += m.Len()
 	}
 	partial.Release()
-	rows.Release()
+	single.Release()
 }
 
 // backSource adds what the edges of a source give it.

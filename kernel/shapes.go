@@ -133,7 +133,20 @@ var shapes = shapeTable{
 	C.weft_attend: attentionShape, C.weft_attend_back_target: attentionShape,
 	C.weft_attend_back_source: attentionShape, C.weft_attend_v2: attentionShape,
 	C.weft_attend_back_source_v2: attentionShape,
+	C.weft_attend_dot:            attentionShape, C.weft_attend_back_source_dot: attentionShape,
+	C.weft_attend_back_target_edges: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		return attentionShape(args, of, parts(n, int((*C.weft_attention_args)(args).sum_rows)))
+	},
+	C.weft_attend_back_target_dot: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		if (*C.weft_attention_args)(args).edge_weight != nil {
+			return edgesShape(args, of, n)
+		}
+		return attentionShape(args, of, n)
+	},
 	C.weft_attend_back_target_v2: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		if (*C.weft_attention_args)(args).edge_weight != nil {
+			return edgesShape(args, of, n)
+		}
 		s := attentionShape(args, of, parts(n, C.WEFT_TILE)) // a block for a tile in place of a warp for a row
 		return shape{s.variant, 8 * s.threads, 2 * s.block}
 	},
@@ -273,15 +286,22 @@ func pointwiseShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 	return shape{}
 }
 
-// attentionShape has a warp for some heads of a row, as take in attend.cuh. Features of edges are not done on a
-// device.
+// edgesShape has a warp for some heads of sum_rows rows, or of a segment (device/kernels/attend_edges.cuh).
+func edgesShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	s := attentionShape(args, of, parts(n, int((*C.weft_attention_args)(args).sum_rows)))
+	if s.variant != "" {
+		s.variant += "_"
+	}
+	s.variant += "edges"
+	return s
+}
+
+// attentionShape has a warp for some heads of a row, as take in attend.cuh.
 func attentionShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 	a, variant, columns := (*C.weft_attention_args)(args), "", 32
-	if a.feature_columns > 0 {
-		return shape{}
-	}
 	if a.width%4 == 0 && aligned(unsafe.Pointer(a.a), unsafe.Pointer(a.source), unsafe.Pointer(a.target),
-		unsafe.Pointer(a.g), a.z, a.d_source, a.d_target) {
+		unsafe.Pointer(a.key), unsafe.Pointer(a.edge_weight), unsafe.Pointer(a.g), a.z, a.d_source, a.d_target,
+		a.d_key) {
 		variant, columns = "vector", 128
 	}
 	together := min(max(1, columns/int(a.width)), 8)

@@ -40,6 +40,9 @@ func TestOnCard(t *testing.T) {
 				if d := away(got.Losses, want.Losses); d > 1e-5 {
 					t.Errorf("%s: losses differ from the CPU's by %.1e", mesh, d)
 				}
+				if all[name].Uses("attention-dropout") && len(got.Device.OnCPU) > 0 {
+					t.Errorf("%s: on the CPU: %v", mesh, got.Device.OnCPU)
+				}
 				most := int64(0)
 				for k, tensors := range got.PeakTensorBytes {
 					most = max(most, tensors+got.GraphBytes[k])

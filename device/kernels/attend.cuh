@@ -1,4 +1,4 @@
-// Softmax attention over in-edges (GATv1), fused: nothing of an edge is written to memory.
+// Softmax attention over in-edges, fused: nothing of an edge is written to memory. Here is GATv1's forward pass.
 // kernel/native/attention.h has the equations. A warp has a row and some of its heads. It takes 32 edges at a
 // time: lanes compute the coefficients of all edges and heads, which meet in shared memory, and then each
 // lane the sums of its four columns. A column's sum is added edge after edge, and a head's exponentials in
@@ -53,7 +53,7 @@ template <typename vec> struct attention {
 	int stored, edges;
 	int head, heads, places; // the first of `heads`, with `places` for each edge
 	int first, left, of; // the lane's first column among the slab's, what is left from it on, and its head
-	int n;               // edges of this batch
+	int from, n;         // edges of this batch: the first one's number in the row, and how many
 	int same;            // where in the row the last one's equal edges begin
 
 	DEVICE attention(const weft_attention_args &args) : a(args) {
@@ -143,10 +143,46 @@ template <typename vec> struct attention {
 
 	// Takes the edges from number k on: 32, or those that are left. Self loops are a row's last.
 	DEVICE void take_edges(int k) {
-		n = edges - k < 32 ? edges - k : 32;
+		from = k, n = edges - k < 32 ? edges - k : 32;
 		__syncwarp();
 		other[lane] = k + lane < stored ? a.edges.indices[begin + k + lane] : row;
 		__syncwarp();
+	}
+	// The features of edge e of the batch. Those of self loops are apart.
+	DEVICE const T *features_of(int e) const {
+		const int number = from + e;
+		if (number >= stored)
+			return (const T *)a.loop_features + (a.first_loop[row] + number - stored) * a.feature_columns;
+		const int64_t k = begin + number;
+		return (const T *)a.features + (a.feature_rows ? a.feature_rows[k] : k) * a.feature_columns;
+	}
+	// What features give to GATv1's scores: coefficients become Σ_f features_f · edge_vector_f. A lane then reads
+	// those in its own places.
+	DEVICE void score_features() const {
+		if (!a.feature_columns)
+			return;
+		UNROLL_BY(1) for (int place = lane; place < n * places; place += 32) {
+			const T *features = features_of(place / places);
+			float sum = 0;
+			if (has_head())
+				UNROLL_BY(1) for (int f = 0; f < (int)a.feature_columns; f++)
+					sum = fmaf(number(features[f]), a.edge_vector[at_head(f)], sum);
+			coef[place] = sum;
+		}
+	}
+	DEVICE float of_features(int v) const { return a.feature_columns ? (float)coef[v * 32 + lane] : 0.0f; }
+	// The edges' rows of GATv2 and dot products: to_i += Σ_f features_f · edge_weight_f, of edge e+i.
+	template <int N> DEVICE void add_edge_rows(float (&to)[N][4], int e) const {
+		UNROLL_BY(1) for (int f = 0; f < (int)a.feature_columns; f++) {
+			float weight[4];
+			load_of(weight, a.edge_weight, f);
+			UNROLL for (int i = 0; i < N; i++)
+				if (e + i < n) {
+					const float x = number(features_of(e + i)[f]);
+					UNROLL for (int j = 0; j < 4; j++)
+						to[i][j] = fmaf(x, weight[j], to[i][j]);
+				}
+		}
 	}
 	// Which heads dropout keeps the lane's edge for, a bit each, of the edges from number k on. It knows an edge
 	// by its ends and its number among equal ones; eight heads have a word each of a counter.
@@ -190,8 +226,9 @@ template <typename vec> struct attention {
 	}
 
 	// Calls f(c, x) for the coefficient and the columns of each edge's row, but not where the coefficient is
-	// 0: such a row is not read.
-	template <typename F> DEVICE void each_row(const shared_cell<float> *coefs, const void *rows, F f) const {
+	// 0: such a row is not read. With EDGES the edge's own row is added to x.
+	template <bool EDGES = false, typename F>
+	DEVICE void each_row(const shared_cell<float> *coefs, const void *rows, F f) const {
 		UNROLL_BY(1) for (int e = 0; e < n; e += ATTEND_AHEAD) {
 			float c[ATTEND_AHEAD], x[ATTEND_AHEAD][4];
 			UNROLL for (int i = 0; i < ATTEND_AHEAD; i++) {
@@ -199,14 +236,16 @@ template <typename vec> struct attention {
 				if (c[i] != 0)
 					load(x[i], rows, other[e + i]);
 			}
+			if (EDGES && a.edge_weight)
+				add_edge_rows(x, e);
 			UNROLL for (int i = 0; i < ATTEND_AHEAD; i++)
 				if (c[i] != 0)
 					f(c[i], x[i]);
 		}
 	}
 	// sum += Σ_e c_e · row_e
-	DEVICE void add_rows(float (&sum)[4], const void *rows) const {
-		each_row(coef, rows, [&](float c, const float *x) {
+	template <bool EDGES = false> DEVICE void add_rows(float (&sum)[4], const void *rows) const {
+		each_row<EDGES>(coef, rows, [&](float c, const float *x) {
 			each(sum, [&](float s, int j) { return fmaf(c, x[j], s); });
 		});
 	}
@@ -229,11 +268,14 @@ struct attend_state {
 	float maximum, sum, scale;
 };
 
-// Scores are GATv1's, or in the coefficients' places.
+enum form { V1, V2, DOT };
+
+// GATv1's scores are computed here; others are in the coefficients' places.
 template <int P, typename W> DEVICE void extend(const W &w, bool given, float own, attend_state &state) {
 	float s[P], top = state.maximum;
 	w.each_place(s, -INFINITY, [&](int e, int v) {
-		const float t = given ? w.coef[v * 32 + w.lane] : w.a.source_score[w.at_head(w.other[e])] + own;
+		const float t = given ? w.coef[v * 32 + w.lane]
+		                      : w.a.source_score[w.at_head(w.other[e])] + own + w.of_features(v);
 		return given ? t : larger(t * w.a.slope, t);
 	});
 	UNROLL for (int v = 0; v < P; v++)
@@ -247,13 +289,13 @@ template <int P, typename W> DEVICE void extend(const W &w, bool given, float ow
 }
 
 // With first set the state is begun, and with last set z becomes the output and maximum the log-sum-exp. A
-// row without edges gives 0. GATv2's scores come from `score`.
-template <typename vec, bool V2, typename L, typename F> DEVICE void attend_rows(const L &l, F score) {
+// row without edges gives 0. Scores of GATv2 and dot products come from `score`.
+template <typename vec, form FORM, typename L, typename F> DEVICE void attend_rows(const L &l, F score) {
 	const weft_attention_args &a = l.a;
 	attention<vec> w(a);
 	if (!w.take(l))
 		return;
-	const float own = !V2 && w.has_head() ? a.target_score[w.at_head(w.row)] : 0.0f;
+	const float own = FORM == V1 && w.has_head() ? a.target_score[w.at_head(w.row)] : 0.0f;
 	attend_state s;
 	for (int slab = 0; slab < w.slabs(); slab++) {
 		w.take_slab(slab);
@@ -268,11 +310,11 @@ template <typename vec, bool V2, typename L, typename F> DEVICE void attend_rows
 			w.take_edges(k);
 			score(w);
 			w.take_slab(slab);
-			OF_PLACES(w.places, extend, w, V2, own, s)
+			OF_PLACES(w.places, extend, w, FORM != V1, own, s)
 			w.template drop<false>(k);
 			const float scale = __shfl_sync(ALL, s.scale, w.of);
 			each(z, [&](float v, int) { return v * scale; });
-			w.add_rows(z, a.source);
+			w.template add_rows<FORM == DOT>(z, a.source);
 		}
 		const float all = __shfl_sync(ALL, s.sum, w.of), scale = !a.last ? 1.0f : all == 0 ? 0.0f : 1 / all;
 		each(z, [&](float v, int) { return v * scale; });
@@ -289,7 +331,7 @@ template <typename vec, bool V2, typename L, typename F> DEVICE void attend_rows
 }
 
 template <typename vec, typename L> DEVICE void attend(const L &l) {
-	attend_rows<vec, false>(l, [](attention<vec> &) {});
+	attend_rows<vec, V1>(l, [](attention<vec> &w) { w.score_features(); });
 }
 EDGE_KERNELS(attend, weft_attention_args, attend)
 

@@ -86,7 +86,7 @@ template <int P, typename W> DEVICE void both_sides(const W &w, float source_sco
 	float s[P], d[P] = {};
 	w.each_place(s, 0, [&](int e, int v) {
 		const attend_packed target(w, w.other[e], true);
-		const float t = target.target_score + source_score, rise = t > 0 ? 1.0f : w.a.slope;
+		const float t = target.target_score + source_score + w.of_features(v), rise = t > 0 ? 1.0f : w.a.slope;
 		const float alpha = exponential(t * rise - target.log_sum);
 		d[v] = alpha * rise * target.g_dot_out;
 		return t > 0 ? alpha : -alpha;
@@ -110,6 +110,7 @@ template <typename vec, typename L> DEVICE void attend_back_source(const L &l) {
 			float sum2[4] = {}, less = 0;
 			for (int k = from; k < w.edges && k < from + BACK_EDGES; k += 32) {
 				w.take_edges(k);
+				w.score_features();
 				OF_PLACES(w.places, both_sides, w, source_score, less)
 				w.template drop<true>(k);
 				w.each_row(w.coef, a.g, [&](float c, const float *x) {

@@ -1,14 +1,20 @@
 // GATv2, whose scores and gradients take products of the rows at both ends of each edge. For these a warp reads
 // the rows of 32 edges before it sums them; in between they stay in the caches. attend.cuh says how edges are
-// taken.
+// taken. An edge with features has a row of its own, which is computed where it is added.
 #pragma once
 #include "attend_back.cuh"
 
-// What GATv2 needs of a row beside those at the other ends, in a lane's columns.
-struct own_columns {
-	float x[4], a[4];
-	template <typename W> DEVICE own_columns(const W &w, const void *of) {
-		w.load(x, of, w.row), w.load_of(a, w.a.a, 0);
+// A lane's columns of the row that a warp is at.
+struct row_columns {
+	float x[4];
+	template <typename W> DEVICE row_columns(const W &w, const void *of) { w.load(x, of, w.row); }
+};
+
+// What GATv2 needs of it beside the rows at the other ends.
+struct own_columns : row_columns {
+	float a[4];
+	template <typename W> DEVICE own_columns(const W &w, const void *of) : row_columns(w, of) {
+		w.load_of(a, w.a.a, 0);
 	}
 	// Σ_c a_c · LeakyReLU(row_c + x_c)
 	DEVICE float score(const float *row, float slope) const {
@@ -25,34 +31,45 @@ DEVICE float dot4(const float *x, const float *y) {
 	return fmaf(x[3], y[3], fmaf(x[2], y[2], fmaf(x[1], y[1], x[0] * y[0])));
 }
 
+// Where an edge's own row is added, if it has features: to the row at its other end, or to that at this one, in
+// a product of the two.
+enum edge_rows { NO_EDGES, TO_OTHER, TO_OWN };
+
 // K sums over the columns of each head, for each of the batch's edges: of_slab() returns an f with f(p, x) what
 // a lane's columns x of an edge's row give to them. Lanes write that, and each lane then adds up what those of
 // one head have of one edge. The slab is another then.
-template <int K, typename W, typename F>
+template <edge_rows EDGES, int K, typename W, typename F>
 DEVICE void edge_products(W &w, shared_cell<float> *const (&to)[K], const void *rows, F of_slab) {
-	enum { EDGES = 8, STRIDE = 33 }; // so that places of a head's lanes are in different banks
-	__shared__ shared_cell<float> all[ATTEND_WARPS][K][EDGES * STRIDE];
-	shared_cell<float>(*parts)[EDGES * STRIDE] = all[threadIdx.x / 32];
+	enum { AT_ONCE = 8, STRIDE = 33 }; // so that places of a head's lanes are in different banks
+	__shared__ shared_cell<float> all[ATTEND_WARPS][K][AT_ONCE * STRIDE];
+	shared_cell<float>(*parts)[AT_ONCE * STRIDE] = all[threadIdx.x / 32];
 	const int lanes = min(w.QUADS ? w.width / 4 : w.width, 32);
 	for (int slab = 0; slab < w.slabs(); slab++) {
 		w.take_slab(slab);
 		const auto f = of_slab();
-		for (int from = 0; from < w.n; from += EDGES) {
-			UNROLL_BY(1) for (int e = 0; e < EDGES; e += ATTEND_AHEAD) {
+		for (int from = 0; from < w.n; from += AT_ONCE) {
+			UNROLL_BY(1) for (int e = 0; e < AT_ONCE; e += ATTEND_AHEAD) {
 				float x[ATTEND_AHEAD][4];
 				UNROLL for (int i = 0; i < ATTEND_AHEAD; i++)
 					if (from + e + i < w.n)
 						w.load(x[i], rows, w.other[from + e + i]);
+				float of_edges[ATTEND_AHEAD][4] = {};
+				if (EDGES == TO_OTHER && w.a.edge_weight)
+					w.add_edge_rows(x, from + e);
+				if (EDGES == TO_OWN && w.a.edge_weight)
+					w.add_edge_rows(of_edges, from + e);
 				UNROLL for (int i = 0; i < ATTEND_AHEAD; i++)
 					if (from + e + i < w.n) {
 						float p[K];
 						f(p, x[i]);
+						if (EDGES == TO_OWN && w.a.edge_weight)
+							p[0] += dot4(x[i], of_edges[i]);
 						UNROLL for (int k = 0; k < K; k++)
 							parts[k][(e + i) * STRIDE + w.lane] = w.left > 0 ? p[k] : 0.0f;
 					}
 			}
 			__syncwarp();
-			for (int q = w.lane; q < EDGES * w.places; q += 32) {
+			for (int q = w.lane; q < AT_ONCE * w.places; q += 32) {
 				const int e = q / w.places, h = q % w.places, place = from * w.places + q;
 				if (h < w.heads && from + e < w.n)
 					UNROLL for (int k = 0; k < K; k++) {
@@ -66,16 +83,26 @@ DEVICE void edge_products(W &w, shared_cell<float> *const (&to)[K], const void *
 		}
 	}
 }
-// Scores of the batch's edges, of the rows at the other ends and at this one.
+
+// ⟨row, own row⟩ of the batch's edges, of the rows at the other ends and this one's.
+template <edge_rows EDGES, typename W>
+DEVICE void row_products(W &w, shared_cell<float> *to, const void *rows, const void *own_rows) {
+	edge_products<EDGES>(w, {to}, rows, [&] {
+		const row_columns own(w, own_rows);
+		return [=](float (&p)[1], const float *x) { p[0] = dot4(x, own.x); };
+	});
+}
+
+// GATv2's scores of the batch's edges, of the rows at the other ends and at this one.
 template <typename W> DEVICE void scores(W &w, const void *rows, const void *own_rows) {
-	edge_products(w, {w.coef}, rows, [&] {
+	edge_products<TO_OTHER>(w, {w.coef}, rows, [&] {
 		const own_columns own(w, own_rows);
 		return [=, &w](float (&p)[1], const float *x) { p[0] = own.score(x, w.a.slope); };
 	});
 }
 
 template <typename vec, typename L> DEVICE void attend_v2(const L &l) {
-	attend_rows<vec, true>(l, [&](attention<vec> &w) { scores(w, l.a.source, l.a.target); });
+	attend_rows<vec, V2>(l, [&](attention<vec> &w) { scores(w, l.a.source, l.a.target); });
 }
 EDGE_KERNELS(attend_v2, weft_attention_args, attend_v2)
 
@@ -130,7 +157,7 @@ template <typename vec, typename L> DEVICE void attend_back_target_v2(const L &l
 			float sum[4] = {}, sum_a[4] = {}, old[4] = {};
 			for (int k = 0; k < w.edges; k += 32) {
 				w.take_edges(k);
-				edge_products(w, {w.coef, ds}, a.source, [&] {
+				edge_products<NO_EDGES>(w, {w.coef, ds}, a.source, [&] {
 					const own_columns own(w, a.target), grad(w, a.g);
 					return [=, &w](float (&p)[2], const float *x) {
 						p[0] = own.score(x, w.a.slope), p[1] = dot4(x, grad.x);
@@ -187,15 +214,12 @@ template <typename vec, typename L> DEVICE void attend_back_source_v2(const L &l
 		for (int k = 0; k < w.edges; k += 32) {
 			w.take_edges(k);
 			scores(w, a.target, a.source);
-			edge_products(w, {ds}, a.g, [&] {
-				const own_columns own(w, a.source);
-				return [=](float (&p)[1], const float *x) { p[0] = dot4(x, own.x); };
-			});
+			row_products<NO_EDGES>(w, ds, a.g, a.source);
 			v2_coefficients<true>(w, ds, k);
 			w.take_slab(slab);
 			w.add_rows(sum, a.g);
 			const own_columns own(w, a.source);
-			w.each_row(ds, a.target, [&](float c, const float *x) {
+			w.template each_row<true>(ds, a.target, [&](float c, const float *x) {
 				each(slopes, [&](float s, int j) { return s + (x[j] + own.x[j] > 0 ? c : c * a.slope); });
 			});
 		}

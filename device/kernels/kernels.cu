@@ -1,6 +1,8 @@
 // All kernels, as one program.
 #include "attend.cuh"
 #include "attend_back.cuh"
+#include "attend_dot.cuh"
+#include "attend_edges.cuh"
 #include "attend_v2.cuh"
 #include "coding.cuh"
 #include "expression.cuh"
