@@ -73,7 +73,9 @@ def test_other_graphs(graph, arrays):
     ):
         run.predict(vertices=[])
     assert run.embeddings(there).shape == (60, 8)
-    assert run.evaluate(there)["test"]["accuracy"] == run.evaluate()["test"]["accuracy"]
+    assert run.evaluate(there, device="cpu")["test"]["accuracy"] == run.evaluate()["test"]["accuracy"]
+    with pytest.raises(weft.Refused, match="^device cuda: the predictions of .* are there, and none is computed"):
+        run.evaluate(device="cuda")
     with pytest.raises(
         weft.Refused,
         match="^the graph has 4 features, .* are for 5; give a store with the 5 features of the graph, which ",
