@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -128,5 +129,53 @@ func TestEdgeStatesOfPasses(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, planned.PeakTensorBytes, took.PeakTensorBytes, "limit %d", limit)
 		require.NoError(t, p.Close())
+	}
+}
+
+// TestNormsOfEdges: a norm over the edges of a relation divides by those of all workers, as computed here in
+// double precision. With edges that an epoch leaves out it is refused.
+func TestNormsOfEdges(t *testing.T) {
+	var rows [5][2]float64 // b's rows times w, by edge
+	var sum, squares [2]float64
+	for k, source := range []int{0, 1, 3, 3, 2} {
+		rows[k] = [][2]float64{{1, 0}, {2, -1}, {3, -1}, {0, 1}}[source]
+		for c, x := range rows[k] {
+			sum[c], squares[c] = sum[c]+x/5, squares[c]+x*x/5
+		}
+	}
+	var want [5][2]float64
+	for k, target := range []int{0, 0, 1, 4, 4} {
+		for c, x := range rows[k] {
+			want[target][c] += (x - sum[c]) / math.Sqrt(squares[c]-sum[c]*sum[c]+1)
+		}
+	}
+	values := nn.State{"w": {Shape: []int{2, 2}, Float32: []float32{1, 2, 0, -1}}}
+	const relations = `"relations":[{"name":"b__y__a","source":"b","target":"a"}],`
+	operations := func(columns int, of string) string {
+		return fmt.Sprintf(`"operations":[{"op":"features","shape":[%d]%s},{"op":"parameter","name":"w"},
+			{"op":"linear","in":[0,1]},{"op":"gather","in":[2],"end":"source"%s},
+			{"op":"batch_norm","in":[3],"eps":1},{"op":"scatter","in":[4],"reduce":"sum"}],"output":5`,
+			columns, strings.ReplaceAll(of, "RELATION", "b"), strings.ReplaceAll(of, "RELATION", "b__y__a"))
+	}
+	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2"} {
+		o := programOptions(t, map[string][]int{"w": {2, 2}}, relations+operations(2, `,"of":"RELATION"`))
+		o.Parallel, o.Threads = parallel, 1
+		require.NoError(t, o.Exactly())
+		p, err := (&Job{Graph: twoTypes(t), Options: o}).Passes(t.Context())
+		require.NoError(t, err)
+		made := make([]float32, 10)
+		require.NoError(t, p.Forward(worker.Forward{
+			Values: values, Outputs: [][]worker.Block{{{Columns: 2, Values: made}}}, Training: true,
+		}))
+		for k, x := range made {
+			assert.Near(t, want[k/2][k%2], float64(x), 1e-6, "%s: number %d", parallel, k)
+		}
+		require.NoError(t, p.Close())
+
+		o = programOptions(t, map[string][]int{"w": {5, 13}}, operations(13, ""))
+		o.Parallel, o.DropEdge, o.Epochs = parallel, .2, 1
+		_, err = (&Job{Graph: tangle(t, 60, 40), Options: o}).Run(t.Context())
+		assert.Refused(t, err, "a norm over all edges, of which --drop-edge leaves some out; leave --drop-edge out",
+			parallel)
 	}
 }

@@ -10,20 +10,25 @@ import (
 	"weft/train/worker"
 )
 
-// jobOfTypes is of two vertex types, and a relation from b to a. Its outputs are of both: for a the sum of
-// its neighbours' rows times w, for b the rows times u.
-func jobOfTypes(t *testing.T, parallel string) *Job {
+// twoTypes is a graph of two vertex types, and a relation from b to a.
+func twoTypes(t *testing.T) *graph.Graph {
 	t.Helper()
 	e := graph.Edges{Source: []int32{0, 1, 3, 3, 2}, Target: []int32{0, 0, 1, 4, 4}}
 	r, err := graph.NewBipartite(4, 5, e)
 	require.NoError(t, err)
 	r.Source, r.Name, r.Target = "b", "y", "a"
-	g := &graph.Graph{Relations: []graph.Relation{r}, Types: []graph.VertexType{
+	return &graph.Graph{Relations: []graph.Relation{r}, Types: []graph.VertexType{
 		{Type: "a", Count: 5, Features: graph.Features{Columns: 1, Dense: []float32{1, 2, 3, 4, 5}}},
 		{Type: "b", Count: 4, Features: graph.Features{
 			Columns: 2, Dense: []float32{1, 0, 0, 1, 1, 1, 2, -1},
 		}},
 	}}
+}
+
+// jobOfTypes is of twoTypes. Its outputs are of both: for a the sum of its neighbours' rows times w, for b the
+// rows times u.
+func jobOfTypes(t *testing.T, parallel string) *Job {
+	t.Helper()
 	o := programOptions(t, map[string][]int{"u": {1, 2}, "w": {2, 2}}, `
 		"relations":[{"name":"b__y__a","source":"b","target":"a"}],"operations":[
 		{"op":"features","shape":[2],"of":"b"},{"op":"parameter","name":"w"},{"op":"linear","in":[0,1]},
@@ -31,7 +36,7 @@ func jobOfTypes(t *testing.T, parallel string) *Job {
 		{"op":"parameter","name":"u"},{"op":"linear","in":[0,5]}],"output":4,"others":[6]`)
 	o.Parallel, o.Threads = parallel, 1
 	require.NoError(t, o.Exactly())
-	return &Job{Graph: g, Options: o}
+	return &Job{Graph: twoTypes(t), Options: o}
 }
 
 // TestPassesOfTypes: a pass has outputs of several vertex types, each with blocks and gradients of its own,

@@ -11,6 +11,9 @@ import (
 	"weft/tensor"
 )
 
+// KeptRows are the results of ApplyEdges in what explains a layer.
+const KeptRows = "rows of edges, which are kept,"
+
 // ApplyEdges implements gnn.Propagator.
 func (p *propagator) ApplyEdges(m gnn.Message) *autograd.Var {
 	_, target := p.part.Ends(p.along)
@@ -21,11 +24,11 @@ func (p *propagator) ApplyEdges(m gnn.Message) *autograd.Var {
 // few edges at a time, and again in the backward pass: of the function's values it keeps the result alone.
 func (p *propagator) ApplyEdgesInto(m gnn.Message, into Into) *autograd.Var {
 	exchange.Must(m.Check(p.layer.Path, into.Rows.Here))
-	run, c := p.messages("rows of edges, which are kept,", m, into)
+	run, c := p.messages(KeptRows, m, into)
 	team := run.tape.Team
 	at, _ := into.places(c.Edges, m.Loops)
 	state := gnn.EdgeState{Along: p.along, Loops: m.Loops, Columns: m.Columns, Counted: m.Counted}
-	set, err := p.part.edgeRows(c.Edges, state, into)
+	set, err := p.part.EdgeRowsInto(run.tape, state, into)
 	exchange.Must(err)
 	z := run.tape.New(set.Here, m.Columns)
 	run.forward(c, func(b *batch, messages *tensor.Matrix) { team.Convert(at.rows(z, b), messages) })
@@ -44,18 +47,13 @@ func (p *Partition) EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSe
 	return p.EdgeRowsInto(t, s, Into{Rows: p.Types()[target]})
 }
 
-// EdgeRowsInto is EdgeRows for the edges into some targets.
+// EdgeRowsInto is EdgeRows for the edges into some targets. It counts the rows over all workers where a norm
+// over all rows is to be taken.
 func (p *Partition) EdgeRowsInto(t *autograd.Tape, s gnn.EdgeState, into Into) (*autograd.RowSet, error) {
 	e, err := p.edgesOn(t, s.Along, edges.HaloRows)
 	if err != nil {
 		return nil, err
 	}
-	return p.edgeRows(e, s, into)
-}
-
-// edgeRows describes the rows of a state of edges. It counts them over all workers where a norm over all rows
-// is to be taken.
-func (p *Partition) edgeRows(e *edges.Edges, s gnn.EdgeState, into Into) (*autograd.RowSet, error) {
 	_, rows := into.places(e, s.Loops)
 	set := &autograd.RowSet{Here: rows, Total: autograd.NotVertices, Peers: into.Rows.Peers}
 	switch {

@@ -74,7 +74,7 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *aut
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	exchange.Must(m.Check(p.path, p.to.own.Here))
 	if !m.Columnwise || len(m.EdgeRows) > 0 {
-		return p.ofRows(m, messenger.MessageInto)
+		return p.ofRows("messages", m, messenger.MessageInto)
 	}
 	// on workers without columns, too: gradients are complete in the same order on all workers
 	for _, q := range m.Parameters {
@@ -100,7 +100,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 
 // ApplyEdges implements gnn.Propagator. Each worker has the rows of the edges into its own rows.
 func (p *propagator) ApplyEdges(m gnn.Message) *autograd.Var {
-	return p.ofRows(m, messenger.ApplyEdgesInto)
+	return p.ofRows(sar.KeptRows, m, messenger.ApplyEdgesInto)
 }
 
 // messenger computes messages into some rows, from complete rows.
@@ -109,12 +109,13 @@ type messenger interface {
 	ApplyEdgesInto(m gnn.Message, into sar.Into) *autograd.Var
 }
 
-// ofRows computes functions of complete rows. The gradients of the sources are summed over the workers.
-func (p *propagator) ofRows(m gnn.Message,
+// ofRows computes functions of complete rows, whose results are what. The gradients of the sources are summed
+// over the workers.
+func (p *propagator) ofRows(what string, m gnn.Message,
 	compute func(messenger, gnn.Message, sar.Into) *autograd.Var,
 ) *autograd.Var {
 	p.order.Explain(func() string {
-		return fmt.Sprintf("messages of %d columns, computed for this worker's rows from complete rows",
+		return fmt.Sprintf("%s of %d columns, computed for this worker's rows from complete rows", what,
 			m.Columns)
 	})
 	if m.Source != nil {
