@@ -103,6 +103,27 @@ type Bytes struct {
 	Gathered int // rows that the entries of a sparse matrix name, each time that one does
 }
 
+// Work is what calls do: the bytes, what rows are gathered, and the floating-point operations of products.
+type Work struct {
+	Bytes
+	Entries    int // that name the rows of Gathered
+	Operations float64
+}
+
+// Work is that of the call.
+func (c Call) Work() Work {
+	w := Work{Bytes: c.Bytes, Operations: c.Operations()}
+	if w.Gathered > 0 {
+		w.Entries = c.Entries
+	}
+	return w
+}
+
+// Plus returns the sums.
+func (w Work) Plus(more Work) Work {
+	return Work{w.Bytes.Plus(more.Bytes), w.Entries + more.Entries, w.Operations + more.Operations}
+}
+
 // Plus returns the sums.
 func (b Bytes) Plus(more Bytes) Bytes {
 	return Bytes{

@@ -35,29 +35,35 @@ func TestPassedByFormula(t *testing.T) {
 		rows(hidden) + rows(classes) + weight(hidden, classes) + // of the weight
 			rows(classes) + rows(hidden) + weight(hidden, classes), // of the layer's input
 	}
-	want := []plan.LayerBytes{
+	of := func(entries, operations int, b kernel.Bytes) kernel.Work {
+		return kernel.Work{Bytes: b, Entries: entries, Operations: float64(operations)}
+	}
+	operations := []int{2 * vertices * features * hidden, 2 * vertices * hidden * classes} // of a product
+	want := []plan.LayerWork{
 		{
 			// with bias and ReLU
-			Forward: kernel.Bytes{Streamed: product + 2*rows(hidden), Least: product, Written: rows(hidden)},
+			Forward: of(0, operations[0], kernel.Bytes{
+				Streamed: product + 2*rows(hidden), Least: product, Written: rows(hidden),
+			}),
 			// ReLU's gradient, with the sums for that of the bias; and what the weight's gradient is added to
-			Backward: kernel.Bytes{
+			Backward: of(0, operations[0], kernel.Bytes{
 				Streamed: gradients[0] + 3*rows(hidden) + weight(features, hidden), Least: gradients[0],
 				Written: weight(features, hidden),
-			},
+			}),
 		},
 		{
-			Forward: kernel.Bytes{
+			Forward: of(edges, operations[1], kernel.Bytes{
 				Streamed: last + sum + 2*rows(classes), Least: last + sum, Written: 2 * rows(classes),
 				Gathered: gathered,
-			},
-			Backward: kernel.Bytes{
+			}),
+			Backward: of(edges, 2*operations[1], kernel.Bytes{
 				Streamed: gradients[1] + sum + rows(classes) + weight(hidden, classes),
 				Least:    gradients[1] + sum,
 				Written:  weight(hidden, classes) + rows(hidden) + rows(classes), Gathered: gathered,
-			},
+			}),
 		},
 	}
-	got := planOf(t, g, o).Workers[0].Bytes
+	got := planOf(t, g, o).Workers[0].Work
 	require.Len(t, got, len(want)+1)
 	for layer := range want {
 		assert.Equal(t, want[layer], got[layer], "layer %d", layer)
@@ -70,7 +76,7 @@ func TestPassedByFormula(t *testing.T) {
 	// Whether they are finite is asked of the parameters and of the logits, and of those of each split how
 	// many are right
 	checks := parameters + 2*rows(classes)
-	outside := plan.LayerBytes{Rest: kernel.Bytes{Streamed: 8*parameters + loss + checks}}
+	outside := plan.LayerWork{Rest: of(0, 0, kernel.Bytes{Streamed: 8*parameters + loss + checks})}
 	assert.Equal(t, outside, got[len(want)], "outside the layers")
 }
 
@@ -78,9 +84,9 @@ func TestPassedByFormula(t *testing.T) {
 func TestPassedByAllWorkers(t *testing.T) {
 	p := planOf(t, tangled(t), given(Defaults(), "model gcn, layers 2, hidden 8, threads 1, parallel graph=2"))
 	require.Len(t, p.Workers, 2)
-	for layer, all := range p.Bytes() {
-		a, b := p.Workers[0].Bytes[layer], p.Workers[1].Bytes[layer]
-		want := plan.LayerBytes{
+	for layer, all := range p.Work() {
+		a, b := p.Workers[0].Work[layer], p.Workers[1].Work[layer]
+		want := plan.LayerWork{
 			Forward: a.Forward.Plus(b.Forward), Backward: a.Backward.Plus(b.Backward),
 			Rest: a.Rest.Plus(b.Rest),
 		}
@@ -99,11 +105,11 @@ func TestPassedByTurns(t *testing.T) {
 		Kind: generate.Uniform, Vertices: 900, Degree: 6, Features: 12, Classes: 4, Seed: 3, Directed: true,
 	})
 	require.NoError(t, err)
-	passed := func(settings string) []plan.LayerBytes {
+	passed := func(settings string) []plan.LayerWork {
 		p := planOf(t, g, given(Defaults(), "layers 3, hidden 8, threads 2, "+settings))
-		all := p.Bytes()
+		all := p.Work()
 		last := all[len(all)-1]
-		assert.Equal(t, plan.LayerBytes{Rest: kernel.Bytes{Streamed: last.Rest.Streamed}}, last,
+		assert.Equal(t, plan.LayerWork{Rest: kernel.Work{Bytes: kernel.Bytes{Streamed: last.Rest.Streamed}}}, last,
 			"%s: outside the layers", settings)
 		return all
 	}

@@ -71,9 +71,9 @@ type Model struct {
 	KernelSeconds float64 `json:"kernel_seconds"` // of it
 	Fraction      float64 `json:"fraction"`       // of the epoch that is in kernels
 	// Bound is that of its kernels. Of what they pass over in order kernel.Bytes.Least counts.
-	Bound        Bound   `json:"bound"`
-	BoundSeconds float64 `json:"bound_seconds"` // the bound's parts, added up
-	TimesBound   float64 `json:"times_bound"`   // the epoch ÷ the bound
+	Bound        machine.Bound `json:"bound"`
+	BoundSeconds float64       `json:"bound_seconds"` // the bound's parts, added up
+	TimesBound   float64       `json:"times_bound"`   // the epoch ÷ the bound
 	// Kernels are those that take a noticeable part, the longest first. Calls that only merge
 	// partial sums of others pass over no operands, and so have no bound to be compared with.
 	Kernels []Kernel `json:"-"`
@@ -96,31 +96,6 @@ type Kernel struct {
 
 	Times int     `json:"-"`
 	Share float64 `json:"-"` // of the epoch that all of them take
-}
-
-// Bound is what kernel calls take at least, in seconds at the machine's rates.
-type Bound struct {
-	Products float64 `json:"products_seconds"`
-	Gathered float64 `json:"gathered_seconds"` // rows from all over a matrix
-	Streamed float64 `json:"streamed_seconds"` // what is read and written in order
-}
-
-func (b Bound) seconds() float64 { return b.Products + b.Gathered + b.Streamed }
-
-// bound is the bound of a call, in a precision, that passes over so many bytes in order.
-func (m *Machine) bound(c kernel.Call, inOrder int, precision string) Bound {
-	flops := m.Flops
-	if precision == bf16 {
-		flops = m.BFloat16Flops
-	}
-	b := Bound{
-		Products: c.Operations() / flops,
-		Streamed: float64(inOrder-c.Bytes.Written)/m.Read + float64(c.Bytes.Written)/m.Write,
-	}
-	if c.Bytes.Gathered > 0 {
-		b.Gathered = float64(c.Entries) * m.Row(float64(c.Bytes.Gathered)/float64(c.Entries))
-	}
-	return b
 }
 
 // Run is a model that is trained on a graph.
@@ -363,7 +338,7 @@ func (m *Machine) model(r Run, epochs []*epoch, noticeable float64) Model {
 		KernelSeconds: e.inKernels, Fraction: e.inKernels / e.seconds,
 	}
 	for c, made := range e.calls {
-		b := m.bound(c, c.Bytes.Least, r.Precision)
+		b := m.Bound(c.Work(), c.Bytes.Least, r.Precision == bf16)
 		of.Bound.Products += float64(made.times) * b.Products
 		of.Bound.Gathered += float64(made.times) * b.Gathered
 		of.Bound.Streamed += float64(made.times) * b.Streamed
@@ -375,7 +350,7 @@ func (m *Machine) model(r Run, epochs []*epoch, noticeable float64) Model {
 		}
 	}
 	slices.SortFunc(of.Kernels, func(a, b Kernel) int { return cmp.Compare(b.Share, a.Share) })
-	of.BoundSeconds = of.Bound.seconds()
+	of.BoundSeconds = of.Bound.Seconds()
 	of.TimesBound = of.EpochSeconds / of.BoundSeconds
 	return of
 }
@@ -396,14 +371,11 @@ var names = strings.NewReplacer("attend", "attention", "_", " ")
 
 // kernel is what a call reached.
 func (m *Machine) kernel(c kernel.Call, precision string, seconds float64) Kernel {
-	b := m.bound(c, c.Bytes.Streamed, precision)
+	b := m.Bound(c.Work(), c.Bytes.Streamed, precision == bf16)
 	k := Kernel{
 		Name: names.Replace(c.Kernel), Shape: c.Shape.String(), Threads: m.Threads, Seconds: seconds,
-		GFLOPS: c.Operations() / seconds / 1e9, Bound: "memory", Fraction: b.seconds() / seconds,
+		GFLOPS: c.Operations() / seconds / 1e9, Bound: b.By(), Fraction: b.Seconds() / seconds,
 		GBytesPerSec: float64(c.Bytes.Streamed+c.Bytes.Gathered) / seconds / 1e9,
-	}
-	if b.Products > b.Gathered+b.Streamed {
-		k.Bound = "compute"
 	}
 	return k
 }

@@ -98,23 +98,23 @@ func (k *Kernel) UnmarshalText(text []byte) error {
 	return err
 }
 
-// LayerBytes are those of the kernel calls of a layer in a training pass, or of those outside all layers,
-// which are Rest: a loss's kernels compute it with its gradient.
-type LayerBytes struct{ Forward, Backward, Rest kernel.Bytes }
+// LayerWork is that of the kernel calls of a layer in a training pass, or of those outside all layers, which
+// are Rest: a loss's kernels compute it with its gradient.
+type LayerWork struct{ Forward, Backward, Rest kernel.Work }
 
 // Plus returns the sums.
-func (b LayerBytes) Plus(more LayerBytes) LayerBytes {
-	return LayerBytes{b.Forward.Plus(more.Forward), b.Backward.Plus(more.Backward), b.Rest.Plus(more.Rest)}
+func (w LayerWork) Plus(more LayerWork) LayerWork {
+	return LayerWork{w.Forward.Plus(more.Forward), w.Backward.Plus(more.Backward), w.Rest.Plus(more.Rest)}
 }
 
-// add adds the bytes of a call in a part of the pass.
-func (b *LayerBytes) add(part trace.Part, more kernel.Bytes) {
-	of := &b.Rest
+// add adds the work of a call in a part of the pass.
+func (w *LayerWork) add(part trace.Part, more kernel.Work) {
+	of := &w.Rest
 	switch part {
 	case trace.Forward:
-		of = &b.Forward
+		of = &w.Forward
 	case trace.Backward:
-		of = &b.Backward
+		of = &w.Backward
 	}
 	*of = of.Plus(more)
 }
@@ -123,8 +123,8 @@ func (b *LayerBytes) add(part trace.Part, more kernel.Bytes) {
 type counter struct {
 	mu      sync.Mutex
 	kernels Kernels
-	bytes   []LayerBytes // by layer; the last: outside all layers, as the loss
-	layer   int          // that is at work, an index into bytes
+	work    []LayerWork // by layer; the last: outside all layers, as the loss
+	layer   int         // that is at work, an index into work
 	part    trace.Part
 	before  [comm.Kinds]comm.Traffic
 }
@@ -134,7 +134,7 @@ func (c *counter) onLayer(layer int, part trace.Part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if layer == trace.NoLayer {
-		layer = len(c.bytes) - 1
+		layer = len(c.work) - 1
 	}
 	c.layer, c.part = layer, part
 }
@@ -143,7 +143,7 @@ func (c *counter) onLayer(layer int, part trace.Part) {
 func (c *counter) watch(call kernel.Call, run func()) {
 	c.mu.Lock()
 	c.kernels.Add(call)
-	c.bytes[c.layer].add(c.part, call.Bytes)
+	c.work[c.layer].add(c.part, call.Work())
 	c.mu.Unlock()
 	run()
 }
@@ -152,7 +152,7 @@ func (c *counter) watch(call kernel.Call, run func()) {
 func (c *counter) begin(w *worker.Worker) {
 	c.kernels = Kernels{}
 	c.before = sent(w.Groups.World)
-	c.bytes = make([]LayerBytes, len(w.Blocks)+1)
+	c.work = make([]LayerWork, len(w.Blocks)+1)
 	c.layer, c.part = len(w.Blocks), trace.Rest
 }
 

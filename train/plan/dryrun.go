@@ -37,7 +37,7 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	team := newPlan(in.Threads, mem)
 	c := in.Config
 	c.AnyOrder, c.LargerBy = true, in.Asks.LargerBy
-	counter := &counter{kernels: Kernels{}, bytes: make([]LayerBytes, 1)}
+	counter := &counter{kernels: Kernels{}, work: make([]LayerWork, 1)}
 	team.Watch, c.OnLayer = counter.watch, counter.onLayer
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
 	var w *worker.Worker
@@ -90,7 +90,7 @@ func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counte
 				return err
 			}
 			if pass == in.Loop.Passes-1 {
-				p.Bytes = counter.bytes
+				p.Work = counter.work
 			}
 		}
 		p.Disk = w.Pass.Disk
@@ -149,8 +149,8 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 		}
 		p.Disk = w.Pass.Disk
 		if epoch == epochs-1 {
-			p.Bytes = counter.bytes
-			counter.bytes = make([]LayerBytes, len(p.Bytes)) // of the evaluation
+			p.Work = counter.work
+			counter.work = make([]LayerWork, len(p.Work)) // of the evaluation
 			if in.Counts {
 				p.Counts = counter.end(w, w.Share)
 			}

@@ -70,8 +70,8 @@ type Worker struct {
 	OnCPU       map[string]int64 // the kernels that no card has
 	EdgeColumns worker.ByLayer   // aggregated edges × columns in such a pass
 	LayoutBytes worker.ByLayer   // sent in all-to-alls between layouts in such a pass
-	// Bytes of kernels in such a pass, by block of the model; the last: outside all blocks, as the loss
-	Bytes       []LayerBytes
+	// Work of kernels in such a pass, by block of the model; the last: outside all blocks, as the loss
+	Work        []LayerWork
 	Common      int // workers, with this one, that have its edges in common; 0: none have
 	Parameters  int // values, of its stage
 	Predictions int // values, of all workers
@@ -350,11 +350,11 @@ func (p *Plan) HostBytes(here int) (all int64) {
 	return all
 }
 
-// Bytes are those of the kernels of all workers, as Worker.Bytes.
-func (p *Plan) Bytes() []LayerBytes {
-	all := p.Workers[0].Bytes
+// Work is that of the kernels of all workers, as Worker.Work.
+func (p *Plan) Work() []LayerWork {
+	all := p.Workers[0].Work
 	for i := range p.Workers[1:] {
-		all = sumOf(all, p.Workers[i+1].Bytes)
+		all = sumOf(all, p.Workers[i+1].Work)
 	}
 	return all
 }

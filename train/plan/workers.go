@@ -182,15 +182,15 @@ func (p *Worker) add(rank *Worker) {
 	p.Tensors, p.Graph = max(p.Tensors, rank.Tensors), max(p.Graph, rank.Graph)
 	p.Sent = worker.SumOf([]worker.Communication{p.Sent, rank.Sent})
 	p.EdgeColumns, p.LayoutBytes = p.EdgeColumns.Plus(rank.EdgeColumns), p.LayoutBytes.Plus(rank.LayoutBytes)
-	p.Bytes = sumOf(p.Bytes, rank.Bytes)
+	p.Work = sumOf(p.Work, rank.Work)
 	p.Checkpoint += rank.Checkpoint
 	p.Counts.add(&rank.Counts)
 	p.Disk = p.Disk.Plus(rank.Disk)
 	p.DiskBytes, p.Messages = max(p.DiskBytes, rank.DiskBytes), max(p.Messages, rank.Messages)
 }
 
-// sumOf returns the sums of two workers' bytes.
-func sumOf(some, more []LayerBytes) []LayerBytes {
+// sumOf returns the sums of two workers' work.
+func sumOf(some, more []LayerWork) []LayerWork {
 	sum := slices.Clone(some)
 	for k, b := range more {
 		sum[k] = sum[k].Plus(b)

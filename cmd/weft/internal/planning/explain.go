@@ -447,7 +447,7 @@ func (p Planned) balance(t *rows) {
 
 // passes says how many bytes kernels read and write, by layer. Equal layers in a row share a line.
 func (p Planned) passes(t *rows) {
-	all := p.Bytes()
+	all := p.Work()
 	layers := all[:len(all)-1]
 	for first := 0; first < len(layers); {
 		equal := 1
@@ -484,13 +484,13 @@ type passedBytes struct {
 
 // layerBytes are the bytes that the kernels of each layer move.
 func (p Planned) layerBytes() (list []layerBytes) {
-	all := p.Bytes()
+	all := p.Work()
 	for layer, b := range all {
 		if layer == len(all)-1 {
 			layer = -1
 		}
 		list = append(list,
-			layerBytes{layer, passedBytes(b.Forward), passedBytes(b.Backward), passedBytes(b.Rest)})
+			layerBytes{layer, passedBytes(b.Forward.Bytes), passedBytes(b.Backward.Bytes), passedBytes(b.Rest.Bytes)})
 	}
 	return list
 }
