@@ -109,8 +109,8 @@ func TestPassedByTurns(t *testing.T) {
 		p := planOf(t, g, given(Defaults(), "layers 3, hidden 8, threads 2, "+settings))
 		all := p.Work()
 		last := all[len(all)-1]
-		assert.Equal(t, plan.LayerWork{Rest: kernel.Work{Bytes: kernel.Bytes{Streamed: last.Rest.Streamed}}}, last,
-			"%s: outside the layers", settings)
+		outside := kernel.Work{Bytes: kernel.Bytes{Streamed: last.Rest.Streamed}}
+		assert.Equal(t, plan.LayerWork{Rest: outside}, last, "%s: outside the layers", settings)
 		return all
 	}
 	for _, model := range []string{"model gcn", "model sage, aggregation max", "model gcn, halo cover"} {

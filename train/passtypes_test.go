@@ -25,8 +25,8 @@ func twoTypes(t *testing.T) *graph.Graph {
 	}}
 }
 
-// jobOfTypes is of twoTypes. Its outputs are of both: for a the sum of its neighbours' rows times w, for b the
-// rows times u.
+// jobOfTypes is of twoTypes. Its outputs are of both: for a the sum of its neighbours' rows times w, for b
+// the rows times u.
 func jobOfTypes(t *testing.T, parallel string) *Job {
 	t.Helper()
 	o := programOptions(t, map[string][]int{"u": {1, 2}, "w": {2, 2}}, `

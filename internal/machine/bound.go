@@ -9,7 +9,7 @@ type Bound struct {
 	Streamed float64 `json:"streamed_seconds"` // what is read and written in order
 }
 
-// Bound is that of work that passes over so many bytes in order, whose products are of BFloat16 or of Float32.
+// Bound is that of work that passes over so many bytes in order. Its products are of BFloat16 or of Float32.
 func (r *Rates) Bound(w kernel.Work, inOrder int, short bool) Bound {
 	flops := r.Flops
 	if short {
@@ -23,6 +23,11 @@ func (r *Rates) Bound(w kernel.Work, inOrder int, short bool) Bound {
 		b.Gathered = float64(w.Entries) * r.Row(float64(w.Gathered)/float64(w.Entries))
 	}
 	return b
+}
+
+// Plus returns the sums.
+func (b Bound) Plus(more Bound) Bound {
+	return Bound{b.Products + more.Products, b.Gathered + more.Gathered, b.Streamed + more.Streamed}
 }
 
 // Seconds are the parts, added up.

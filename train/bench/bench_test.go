@@ -38,7 +38,7 @@ func TestBound(t *testing.T) {
 	}}
 	slower := &epoch{200, 90, map[kernel.Call]*calls{spmm: {2, 70, 16}}}
 	m := here.model(Run{Model: "a", Precision: bf16}, []*epoch{slower, e}, .005)
-	assert.Equal(t, machine.Bound{600. / 400, 2 * 6, 2*(6+8) + 1 + 2}, m.Bound)
+	assert.Equal(t, machine.Bound{Products: 600. / 400, Gathered: 2 * 6, Streamed: 2*(6+8) + 1 + 2}, m.Bound)
 	assert.Equal(t, []float64{100, 80, .8, 44.5, 100 / 44.5},
 		[]float64{m.EpochSeconds, m.KernelSeconds, m.Fraction, m.BoundSeconds, m.TimesBound})
 	assert.Equal(t, []Kernel{

@@ -447,7 +447,17 @@ func (p Planned) balance(t *rows) {
 
 // passes says how many bytes kernels read and write, by layer. Equal layers in a row share a line.
 func (p Planned) passes(t *rows) {
-	all := p.Work()
+	alike(p.Work(), func(layers string, of *plan.LayerWork) {
+		f, b := &of.Forward, &of.Backward
+		t.say(true, "%s kernels stream %.1f + %.1f MB (forward + backward), of which products and sums need "+
+			"%.1f + %.1f MB, and gather %.1f + %.1f MB; products have %.3g + %.3g GFLOP", layers,
+			mega(f.Streamed), mega(b.Streamed), mega(f.Least), mega(b.Least), mega(f.Gathered),
+			mega(b.Gathered), f.Operations/giga, b.Operations/giga)
+	})
+}
+
+// alike calls say for the layers of a plan's work, once for those in a row that are equal, with their names.
+func alike(all []plan.LayerWork, say func(layers string, of *plan.LayerWork)) {
 	layers := all[:len(all)-1]
 	for first := 0; first < len(layers); {
 		equal := 1
@@ -458,16 +468,14 @@ func (p Planned) passes(t *rows) {
 		if equal > 1 {
 			of = fmt.Sprintf("layers %d–%d, each:", first, first+equal-1)
 		}
-		f, b := &layers[first].Forward, &layers[first].Backward
-		t.say(true, "%s kernels stream %.1f + %.1f MB (forward + backward), of which products and sums need "+
-			"%.1f + %.1f MB, and gather %.1f + %.1f MB", of, mega(f.Streamed), mega(b.Streamed),
-			mega(f.Least),
-			mega(b.Least), mega(f.Gathered), mega(b.Gathered))
+		say(of, &layers[first])
 		first += equal
 	}
 }
 
-// layerBytes is plan.Plan.Bytes for programs.
+const giga = 1e9
+
+// layerBytes is plan.Plan.Work for programs.
 type layerBytes struct {
 	Layer    int         `json:"layer"` // −1: outside all layers
 	Forward  passedBytes `json:"forward,omitzero"`
@@ -480,6 +488,13 @@ type passedBytes struct {
 	Least    int `json:"least"`
 	Written  int `json:"written"`
 	Gathered int `json:"gathered"`
+	// Operations are the floating-point operations of products
+	Operations float64 `json:"operations,omitempty"`
+}
+
+// bytesOf is work for programs.
+func bytesOf(w kernel.Work) passedBytes {
+	return passedBytes{w.Streamed, w.Least, w.Written, w.Gathered, w.Operations}
 }
 
 // layerBytes are the bytes that the kernels of each layer move.
@@ -490,7 +505,7 @@ func (p Planned) layerBytes() (list []layerBytes) {
 			layer = -1
 		}
 		list = append(list,
-			layerBytes{layer, passedBytes(b.Forward.Bytes), passedBytes(b.Backward.Bytes), passedBytes(b.Rest.Bytes)})
+			layerBytes{layer, bytesOf(b.Forward), bytesOf(b.Backward), bytesOf(b.Rest)})
 	}
 	return list
 }

@@ -53,6 +53,7 @@ type planCommand struct {
 	link     string
 	rates    string        // a file with those of a card
 	card     *planner.Card // that has given rates; nil: none has
+	explain  bool          // what each layer takes at least
 	json     bool
 	counts   countsGiven
 }
@@ -196,6 +197,8 @@ their defaults there.`,
 		"launcher, else this machine's memory)")
 	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one "+
 		"(default: as the launcher's processes do, else 1 with --link, else all)")
+	flags.BoolVar(&p.explain, "explain", false, "print, too, what each layer takes at least on the fastest mesh: its "+
+		"work, by the rates of this machine, which are measured once")
 	flags.BoolVar(&p.json, "json", false, "print one JSON object")
 	p.counts.add(flags)
 	return cmd
@@ -215,6 +218,9 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	}
 	if err == nil && counts != nil {
 		err = p.checkCounts(cmd, counts, &o)
+	}
+	if err == nil {
+		err = p.checkExplained(counts, &o)
 	}
 	return cli.AsRank(cmd, settings, err, func(r cli.Ranks) error {
 		machine, err := p.machine(r, &o, links)
@@ -364,9 +370,17 @@ func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPla
 		err = fmt.Errorf("%w: %s predicted, %d on the graph itself", launch.ErrInterrupted,
 			ui.Counted(len(meshes), "mesh is", "meshes are"), len(meshes)-byCounts(meshes))
 	}
+	var layers *bounds
+	if p.explain {
+		on := slices.IndexFunc(meshes, func(m planner.Mesh) bool { return !m.ByCounts })
+		var failed error
+		if layers, failed = plans.boundsOf(&meshes[on]); failed != nil {
+			return failed
+		}
+	}
 	out := cmd.OutOrStdout()
 	if p.json {
-		return cmp.Or(err, ui.PrintJSON(out, planForPrograms(meshes, &plans.Machine, p.at > 0)))
+		return cmp.Or(err, ui.PrintJSON(out, planForPrograms(meshes, &plans.Machine, p.at > 0, layers)))
 	}
 	printMeshes(out, meshes, refused)
 	if p.at > 0 {
@@ -374,6 +388,9 @@ func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPla
 			ui.Counted(p.workers, "worker", "workers"), ui.Count(p.at)))
 	}
 	ui.Note(out, ofModel(&meshes[0]))
+	if layers != nil {
+		layers.print(out)
+	}
 	if byCounts(meshes) > 0 {
 		ui.Note(out, plans.counted())
 	}
@@ -382,6 +399,20 @@ func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPla
 		ui.Note(out, line)
 	}
 	return err
+}
+
+// checkExplained refuses to explain what is predicted by counts alone, or for cards.
+func (p *planCommand) checkExplained(counts *planner.Counts, o *setting.Options) error {
+	switch {
+	case !p.explain:
+		return nil
+	case counts != nil || p.exactly == 0 || p.at > 0:
+		return refusal.Errorf("--explain: counts do not tell the work of each layer; name a graph, without " +
+			"--exactly 0 and --at")
+	case o.OnCard():
+		return refusal.Errorf("--explain: bounds are those of the CPU; leave --device and --device-rates out")
+	}
+	return nil
 }
 
 // noMesh is NoMesh, with the partitions by which the graph fits a card, if there are such.
@@ -667,19 +698,21 @@ type onCard struct {
 }
 
 // planForPrograms is a plan as --json prints it.
-func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bool) any {
+func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bool, of *bounds) any {
 	var list []plannedMesh
 	for _, m := range meshes {
 		exact := m.Exact && len(Approximations([]planner.Mesh{m})) == 0
-		of := plannedMesh{
+		one := plannedMesh{
 			m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(),
 			m.LimitedBy(), exact, extrapolated, m.Balance, m.ByCounts, nil,
 		}
 		if on.Card != nil {
 			moved := m.Plan.Disk()
-			of.onCard = &onCard{m.CardBytes(), m.Plan.HostBytes(0), m.Times.Copies, moved.Read, moved.Written}
+			one.onCard = &onCard{
+				m.CardBytes(), m.Plan.HostBytes(0), m.Times.Copies, moved.Read, moved.Written,
+			}
 		}
-		list = append(list, of)
+		list = append(list, one)
 	}
 	o := meshes[0].Settings
 	return struct {
@@ -690,7 +723,8 @@ func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bo
 		Meshes     []plannedMesh `json:"meshes"`
 		Links      planner.Links `json:"links,omitzero"`
 		Card       *planner.Card `json:"card,omitempty"`
-	}{o.Model, o.Depth(), o.Hidden, meshes[0].Plan.Parameters(o.Mesh), list, on.Links, on.Card}
+		Bounds     *bounds       `json:"bounds,omitempty"`
+	}{o.Model, o.Depth(), o.Hidden, meshes[0].Plan.Parameters(o.Mesh), list, on.Links, on.Card, of}
 }
 
 // Approximations says how what workers send makes training approximate on some of the meshes.
