@@ -18,13 +18,16 @@ import (
 )
 
 // Lacking is what every pass is given of a relation's edges, as the graph has none, or of the vertices of a
-// type.
+// type, which have no weights.
 type Lacking struct {
-	Vertices bool // of a vertex type, which has no weights
-	Number   int  // of the relation, or the vertex type
-	Features int  // columns; 0: none
-	Weights  bool
+	Of       string `json:"of"`       // OfVertices, or else of edges
+	Type     int    `json:"type"`     // the number of the vertex type or the relation
+	Features int    `json:"features"` // columns; 0: none
+	Weights  bool   `json:"weights"`
 }
+
+// OfVertices is what Lacking.Of is of a vertex type.
+const OfVertices = "vertices"
 
 // opened opens shares with room for what every pass is given.
 func opened(open func(p int, use func(*partition.Share) error) error, lacking []Lacking,
@@ -34,10 +37,10 @@ func opened(open func(p int, use func(*partition.Share) error) error, lacking []
 			of := *share
 			of.Edges.Relations = slices.Clone(share.Edges.Relations)
 			for _, l := range lacking {
-				if l.Vertices {
+				if l.Of == OfVertices {
 					continue
 				}
-				r := &of.Edges.Relations[l.Number]
+				r := &of.Edges.Relations[l.Type]
 				if l.Features > 0 {
 					r.In.EdgeColumns = l.Features
 					r.In.EdgeFeatures = make([]float32, len(r.In.Sources)*l.Features)
@@ -85,17 +88,17 @@ func (j *Job) beginPasses(ctx context.Context, lacking []Lacking) (of *Job, s *s
 func (j *Job) giveFeatures(lacking []Lacking) error {
 	types := j.stored().Types
 	for _, l := range lacking {
-		if !l.Vertices {
+		if l.Of != OfVertices {
 			continue
 		}
-		if l.Number < 0 || l.Number >= len(types) || types[l.Number].FeatureColumns > 0 || l.Features <= 0 {
+		if l.Type < 0 || l.Type >= len(types) || types[l.Type].FeatureColumns > 0 || l.Features <= 0 {
 			return refusal.Errorf("%d features of vertex type %d: it has its own, or is not there", l.Features,
-				l.Number)
+				l.Type)
 		}
 		if j.given == nil {
 			j.given = map[int]int{}
 		}
-		j.given[l.Number] = l.Features
+		j.given[l.Type] = l.Features
 	}
 	return nil
 }

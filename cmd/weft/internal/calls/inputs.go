@@ -65,7 +65,7 @@ func (i *inputsOf) edges(given []worker.Edges, in input) ([]worker.Edges, error)
 	e := &given[k]
 	n, columns := len(e.Relation.Sources), e.Relation.EdgeColumns
 	for _, l := range i.lacking {
-		if !l.Vertices && l.Number == in.Type && l.Features > 0 {
+		if l.Of != train.OfVertices && l.Type == in.Type && l.Features > 0 {
 			columns = l.Features
 		}
 	}

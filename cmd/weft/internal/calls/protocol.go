@@ -94,11 +94,11 @@ type request struct {
 	Model int `json:"model"`
 
 	// of check, open and plan
-	Version   int       `json:"version"`
-	Arguments []string  `json:"arguments"`
-	Divided   int       `json:"divided"` // 0: the model has its graph alone
-	Lacking   []lacking `json:"lacking"`
-	Loop      loop      `json:"loop"`
+	Version   int             `json:"version"`
+	Arguments []string        `json:"arguments"`
+	Divided   int             `json:"divided"` // 0: the model has its graph alone
+	Lacking   []train.Lacking `json:"lacking"`
+	Loop      loop            `json:"loop"`
 
 	// of map and unmap
 	Memory int   `json:"memory"`
@@ -146,14 +146,6 @@ type input struct {
 type loop struct {
 	Passes int     `json:"passes"`
 	Inputs []input `json:"inputs"` // of each pass
-}
-
-// lacking is what all passes are given of a vertex type or a relation, as the graph has none.
-type lacking struct {
-	Of       string `json:"of"`       // vertices or edges
-	Type     int    `json:"type"`     // the number of the vertex type or the relation
-	Features int    `json:"features"` // columns
-	Weights  bool   `json:"weights"`
 }
 
 // block is some of an output's columns, which follow those of the block before of that output.

@@ -156,7 +156,7 @@ func TestInputs(t *testing.T) {
 		opened: &divided{
 			Session: &session.Session{Job: &train.Job{Graph: &graph.Graph{Relations: relations}}},
 		},
-		lacking: []train.Lacking{{Number: 1, Features: 3}},
+		lacking: []train.Lacking{{Of: "edges", Type: 1, Features: 3}},
 	}
 	inputs := func(in ...input) ([]worker.Given, []worker.Edges, error) {
 		return s.inputsOf(m).read(in)

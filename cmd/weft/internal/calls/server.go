@@ -220,12 +220,12 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 			Name: of.Type, Vertices: of.Vertices, Features: of.FeatureColumns,
 		})
 	}
-	absent, loop := r.absent(), plan.Loop{Passes: r.Loop.Passes}
-	given := inputsOf{a.Types, opened.Graph, absent, nowhere}
+	loop := plan.Loop{Passes: r.Loop.Passes}
+	given := inputsOf{a.Types, opened.Graph, r.Lacking, nowhere}
 	if loop.Features, loop.Edges, err = given.read(r.Loop.Inputs); err != nil {
 		return a, err
 	}
-	p, err := opened.Job.PlanPasses(ctx, loop, absent...)
+	p, err := opened.Job.PlanPasses(ctx, loop, r.Lacking...)
 	if err != nil {
 		return a, err
 	}
@@ -247,14 +247,13 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	absent := r.absent()
-	passes, err := opened.Job.Passes(ctx, absent...)
+	passes, err := opened.Job.Passes(ctx, r.Lacking...)
 	if err != nil {
-		err = s.wayOut(ctx, opened, absent, err)
+		err = s.wayOut(ctx, opened, r.Lacking, err)
 		s.leave(opened)
 		return a, err
 	}
-	m := &model{Passes: passes, opened: opened, lacking: absent}
+	m := &model{Passes: passes, opened: opened, lacking: r.Lacking}
 	s.models[r.Model] = m
 	a = answer{Warnings: warnings, Types: passes.Types}
 	m.describe(&a)
@@ -263,7 +262,7 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 
 // wayOut adds to the refusal of passes that have no room the partitions with which one has, if there are
 // such, and they are found soon.
-func (s *server) wayOut(ctx context.Context, of *divided, absent []train.Lacking, refused error) error {
+func (s *server) wayOut(ctx context.Context, of *divided, lacking []train.Lacking, refused error) error {
 	const mostEdges, mostTurns = 20_000_000, 16
 	job, err := *of.Job, error(nil)
 	if job.Graph == nil {
@@ -276,7 +275,7 @@ func (s *server) wayOut(ctx context.Context, of *divided, absent []train.Lacking
 	}
 	wanted := planning.Wanted{
 		Job: &job, Settings: settings, Plan: func(ctx context.Context, j *train.Job) (plan.Plan, error) {
-			return j.PlanPass(ctx, absent...)
+			return j.PlanPass(ctx, lacking...)
 		},
 	}
 	folder := cmp.Or(settings.Offload, "DIR")
@@ -285,16 +284,6 @@ func (s *server) wayOut(ctx context.Context, of *divided, absent []train.Lacking
 		return refused
 	}
 	return refusal.Errorf("%w; %s fits, with %s for a worker", refused, fit.Flags(), fit.Memory())
-}
-
-// absent is what all passes are given, as the graph has none.
-func (r *request) absent() (of []train.Lacking) {
-	for _, l := range r.Lacking {
-		of = append(of, train.Lacking{
-			Vertices: l.Of == "vertices", Number: l.Type, Features: l.Features, Weights: l.Weights,
-		})
-	}
-	return of
 }
 
 // mapMemory maps the file that came with a request.
