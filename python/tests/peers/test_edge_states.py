@@ -171,6 +171,19 @@ def test_states_computed_again(block, every, arrays, tmp_path):
     assert planned["keep_edge_states"] == str(every)
 
 
+class OfEdges(Net):
+    def forward(self, x, edge_index, edge_attr):
+        return self.blocks[0](self.vertex(x), self.edge(edge_attr), edge_index)[1]
+
+
+def test_rows_of_edges_are_no_output(arrays):
+    graph = weft.Graph(**arrays)
+    with pytest.raises(weft.Refused, match="^model: forward returns some of the vertices, or edges: return a row"):
+        weft.compile(OfEdges(Processor), graph)
+    with pytest.raises(weft.Refused, match="^model: forward returns something else than one tensor of vertices"):
+        weft.train(graph, model=OfEdges(Processor), epochs=1, progress=False)
+
+
 def test_states_on_disk(arrays, tmp_path):
     """Rows of edges rest like other matrices, and recomputation changes no bit."""
     torch.manual_seed(1)

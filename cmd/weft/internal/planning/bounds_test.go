@@ -32,13 +32,11 @@ func TestBounds(t *testing.T) {
 		work: []plan.LayerWork{multiplies, multiplies, gathers, {}}, on: 2,
 	}
 	b.find()
-	assert.Equal(t, layerBound{
-		0, machine.Bound{Products: 2, Streamed: .75}, machine.Bound{Products: 4, Streamed: 1.25}, "compute",
-	}, b.Layers[0])
-	assert.Equal(t, layerBound{
-		2, machine.Bound{Gathered: 2, Streamed: 1.5}, machine.Bound{Products: .5, Gathered: 2, Streamed: 1.5},
-		"memory",
-	}, b.Layers[2])
+	forward, backward := machine.Bound{Products: 2, Streamed: .75}, machine.Bound{Products: 4, Streamed: 1.25}
+	assert.Equal(t, layerBound{0, forward, backward, "compute"}, b.Layers[0])
+	forward, backward = machine.Bound{Gathered: 2, Streamed: 1.5}, machine.Bound{Gathered: 2, Streamed: 1.5}
+	backward.Products = .5
+	assert.Equal(t, layerBound{2, forward, backward, "memory"}, b.Layers[2])
 	var out bytes.Buffer
 	b.print(&out)
 	assert.Equal(t, strings.Join([]string{
