@@ -205,6 +205,14 @@ func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
 			return b.of(OpNeg, b.times(g, b.times(b.of(OpSign, q), b.of(OpFloor, b.of(OpAbs, q))))), true
 		}
 		return g, true
+	case OpAtan2: // 0 where both are 0
+		squares := b.of(OpAdd, b.of(OpSquare, b.A), b.of(OpSquare, b.B))
+		inverse := b.where(b.of(OpEq, squares, b.Constant(0)), squares, b.of(OpReciprocal, squares))
+		other := b.B
+		if n == 1 {
+			other = b.of(OpNeg, b.A)
+		}
+		return b.times(b.times(g, other), inverse), true
 	case OpMaximum, OpMinimum: // a tie is half each one's
 		less := OpLt
 		if b.Instruction.Op == OpMinimum {

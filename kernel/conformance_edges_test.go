@@ -247,6 +247,32 @@ func conformDensify(s *suite) {
 	}
 }
 
+// conformUniform wants the numbers of the reference, also where rows are other vertices.
+func conformUniform(s *suite) {
+	for _, shape := range [][2]int{{0, 3}, {1, 1}, {300, 17}, {5, 300}} {
+		ids := s.int32s(1, shape[0])
+		for i := range ids.Int32s() {
+			ids.WriteInt32s()[i] = int32(3 * (shape[0] - i))
+		}
+		for _, of := range []*tensor.Matrix{nil, ids} {
+			z := s.unwritten(shape[0], shape[1])
+			s.team.Uniform(z, 77, of)
+			want := make([]float64, z.Len())
+			for i := range want {
+				vertex := i / shape[1]
+				if of != nil {
+					vertex = int(of.Int32s()[vertex])
+				}
+				want[i] = reference.Drawn(77, uint32(vertex), i%shape[1])
+				if z.Element == tensor.BFloat16 {
+					want[i] = float64(math.Float32frombits(math.Float32bits(float32(want[i])) &^ 0xffff))
+				}
+			}
+			s.within(case_(shape), z, want, func(int) float64 { return 0 })
+		}
+	}
+}
+
 // conformMax wants the same bits as the reference, and the same source among equal ones: the values are few,
 // so that there are many ties.
 func conformMax(s *suite) {

@@ -22,7 +22,7 @@ var special = []float32{
 // units are how many units in the last place an operation may be off, 0 where it is exact, and more the less
 // of a result is left: GELU's 1 + erf x and SELU's factors.
 var units = map[string]float64{
-	"exp": 2, "log": 2, "log1p": 4, "expm1": 3, "sin": 2, "cos": 2, "atan": 2, "tanh": 4, "sigmoid": 4, "elu": 4,
+	"exp": 2, "log": 2, "log1p": 4, "expm1": 3, "sin": 2, "cos": 2, "atan": 2, "atan2": 2, "tanh": 4, "sigmoid": 4, "elu": 4,
 	"selu": 4, "leaky_relu": 1, "silu": 4, "softplus": 4, "erf": 3, "logsigmoid": 4, "rsqrt": 2, "sqrt": 1,
 	"reciprocal": 1,
 	"square":     1, "add": 1, "sub": 1, "mul": 1, "div": 1, "pow": 2,

@@ -61,6 +61,7 @@ var conformance = map[string]func(s *suite){
 	"sgd":                   conformSGD,
 	"product":               conformMatMul,
 	"transposed product":    conformMatMulT,
+	"uniform":               conformUniform,
 	"rows":                  conformRows,
 	"columns":               conformColumns,
 	"coding":                conformCoding,

@@ -58,6 +58,7 @@ const (
 	OpDiv        Operation = C.weft_op_div
 	OpPow        Operation = C.weft_op_pow
 	OpFmod       Operation = C.weft_op_fmod // what a division leaves, with the sign of the first
+	OpAtan2      Operation = C.weft_op_atan2
 	OpMaximum    Operation = C.weft_op_maximum
 	OpMinimum    Operation = C.weft_op_minimum
 	OpGt         Operation = C.weft_op_gt

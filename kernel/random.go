@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"math"
+	"unsafe"
 
 	"weft/tensor"
 )
@@ -34,6 +35,18 @@ func (m Mask) From(first int) Mask {
 
 // Active reports whether the mask drops anything.
 func (m Mask) Active() bool { return m.threshold > 0 }
+
+// Uniform makes each element of z, Float32 or BFloat16, a number of [0, 1) of 24 random bits of (key, vertex,
+// column), which masks of that key do not have. A BFloat16 is rounded down. ids are as in NewMask.
+func (t *Team) Uniform(z *tensor.Matrix, key uint64, ids *tensor.Matrix) {
+	args := &C.weft_uniform_args{z: storage(z), ids: ints(ids), key: C.uint64_t(key), cols: C.int64_t(z.Cols)}
+	r := on(C.weft_uniform, z).streams(z)
+	if ids != nil {
+		check("ids", ids, 1, z.Rows)
+		r = r.needs(ids)
+	}
+	t.rows(r, unsafe.Pointer(args), z.Rows, 8*z.Cols)
+}
 
 func (m Mask) c() C.weft_mask {
 	keep := 1.0

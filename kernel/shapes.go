@@ -69,6 +69,9 @@ var shapes = shapeTable{
 	C.weft_densify: func(args unsafe.Pointer, _ C.enum_weft_type, _ int) shape {
 		return shape{"", int((*C.weft_densify_args)(args).edges.entries), 256}
 	},
+	C.weft_uniform: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		return shape{"", n * int((*C.weft_uniform_args)(args).cols), 256}
+	},
 	C.weft_cross_entropy: blockEach, C.weft_binary_cross_entropy: blockEach, C.weft_layer_back: blockEach,
 	C.weft_hits: blockEach, C.weft_finite: blockEach,
 	C.weft_product: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {

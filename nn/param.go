@@ -100,7 +100,8 @@ type Params struct {
 	shifts    []shift
 	unused    []string
 	commits   []func()
-	saves     *Snapshot // that Keep fills; nil: none
+	once      map[any]bool // the keys of OnCommitOnce
+	saves     *Snapshot    // that Keep fills; nil: none
 }
 
 // cancelledBias is a bias that the model leaves out, because the norms after it would subtract it again.
@@ -140,7 +141,9 @@ func (s *shift) apply(bias []float32, ps *Params) {
 
 // NewParams returns an empty set. Initial values are drawn from the seed and each parameter's name.
 func NewParams(team *kernel.Team, seed uint64) *Params {
-	return &Params{team: team, seed: seed, named: map[string]*Param{}, buffers: map[string]*Buffer{}}
+	return &Params{
+		team: team, seed: seed, named: map[string]*Param{}, buffers: map[string]*Buffer{}, once: map[any]bool{},
+	}
 }
 
 // Sharing returns an empty set for an inference by the same model on other rows: what is made in it has the
@@ -410,6 +413,17 @@ func (ps *Params) BeginLayer(i int) { ps.layer = i }
 // OnCommit registers a function that Commit calls once for each epoch. It updates what an epoch changes
 // besides parameters.
 func (ps *Params) OnCommit(f func()) { ps.commits = append(ps.commits, f) }
+
+// OnCommitOnce registers the function that make returns, unless there has been a call with this key.
+func (ps *Params) OnCommitOnce(key any, make func() func()) {
+	if !ps.once[key] {
+		ps.once[key] = true
+		ps.OnCommit(make())
+	}
+}
+
+// Team computes with the parameters.
+func (ps *Params) Team() *kernel.Team { return ps.team }
 
 // Commit ends an epoch's training pass. The running statistics of norms are updated once, however many
 // forward passes the epoch made.

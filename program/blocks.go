@@ -514,6 +514,7 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 			b.propagators[v] = e.Propagators(p.paths[v], along)
 		}
 	}
+	p.moveBuffers(e.Params)
 	return b
 }
 

@@ -29,7 +29,8 @@ const (
 
 // notInLosses are the operations that a loss cannot have, beside those that read rows of edges.
 var notInLosses = []string{
-	"features", "edge_features", "edge_weight", "parameter", "table", "gather", "dropout", "batch_norm",
+	"features", "edge_features", "edge_weight", "parameter", "table", "gather", "dropout", "batch_norm", "uniform",
+	"training",
 }
 
 // inferOfLoss is the type of what a loss reads.
@@ -49,8 +50,8 @@ func ReadLoss(r io.Reader) (*Loss, error) {
 
 func (l *Loss) check() error {
 	p := l.Program
-	if len(p.Parameters)+len(p.Relations) > 0 || p.Regularization != nil {
-		return errors.New("a loss has no parameters, relations or regularization")
+	if len(p.Parameters)+len(p.Relations)+len(p.Updates) > 0 || p.Regularization != nil {
+		return errors.New("a loss has no parameters, relations, updates or regularization")
 	}
 	if err := p.checkOperations(); err != nil {
 		return err

@@ -45,11 +45,15 @@ type Program struct {
 	// Regularization is the value, of parameters alone, that training adds to the loss; nil: none
 	Regularization *int `json:"regularization,omitempty"`
 
+	// Updates are what a training pass makes of buffers, which others read after it
+	Updates []Update `json:"updates,omitempty"`
+
 	parameters map[string]*Parameter // by their names
 	relations  map[string]*Relation
 	types      []Type            // of the values
 	built      []*value          // the outputs, of operations that were rewritten
 	added      *value            // the regularization
+	updates    []*value          // the values of Updates
 	paths      map[*value]string // of the layers that aggregate
 	weights    map[string]bool   // the parameters that nothing reads but products, as their weights
 }
@@ -239,6 +243,9 @@ func (p *Program) check() error {
 		known[t.Of] = true
 	}
 	p.keep(allStates)
+	if err := p.checkUpdates(); err != nil {
+		return err
+	}
 	return p.checkRegularization()
 }
 

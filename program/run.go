@@ -119,6 +119,11 @@ func (p *pass) compute(s step) *autograd.Var {
 		panic("program: " + v.op + " has the elements of another value")
 	case "vertices":
 		return p.row([]float32{float32(p.rowsOf(v.o.Of).RowSet().Total)})
+	case "training":
+		if p.tape.Training {
+			return p.row([]float32{1})
+		}
+		return p.row([]float32{0})
 	case "constant":
 		return p.row(v.numbers())
 	case "parameter":
@@ -141,6 +146,8 @@ func (p *pass) compute(s step) *autograd.Var {
 			x = p.own(v.in[0])
 		}
 		return autograd.Dropout(x, nn.Dropout{Path: v.o.Path, P: v.o.P}.Mask(x))
+	case "uniform":
+		return autograd.Uniform(p.of(v.in[0]), v.o.Path)
 	case "linear":
 		return p.linear(v)
 	case "matmul":

@@ -93,6 +93,7 @@ var kinds = map[string]kind{
 	opLogits:        {0, 0, "shape", inferOfLoss},
 	opLabels:        {0, 0, "shape", inferOfLoss},
 	"vertices":      {0, 0, "of", inferVertices},
+	"training":      {0, 0, "", inferVertices},
 	"parameter":     {0, 0, "name", inferParameter},
 	"table":         {0, 0, "name of", inferTable},
 	"constant":      {0, 0, "shape values", inferConstant},
@@ -105,6 +106,7 @@ var kinds = map[string]kind{
 	"loop_values":   {2, 2, "", inferLoopValues},
 	"where":         {3, 3, "", inferPointwise},
 	"dropout":       {1, 1, "p", inferDropout},
+	"uniform":       {1, 1, "", inferUniform},
 	"reshape":       {1, 1, "shape", inferReshape},
 	"permute":       {1, 1, "dims", inferPermute},
 	"expand":        {1, 1, "shape", inferExpand},
@@ -140,7 +142,7 @@ var unary = map[string]string{
 
 // binary are the pointwise operations of two operands.
 var binary = []string{
-	"add", "sub", "mul", "div", "pow", "fmod", "maximum", "minimum",
+	"add", "sub", "mul", "div", "pow", "fmod", "atan2", "maximum", "minimum",
 	"gt", "ge", "lt", "le", "eq", "ne", "and", "or",
 }
 
@@ -369,6 +371,13 @@ func inferLoopValues(p *Program, _ *Operation, in []Type) (Type, error) {
 
 func inferSame(_ *Program, o *Operation, in []Type) (Type, error) {
 	return in[0], checkDims(o.Dims, in[0].Shape)
+}
+
+func inferUniform(_ *Program, _ *Operation, in []Type) (Type, error) {
+	if in[0].Rows == None {
+		return Type{}, errors.New("draws a number for each element of rows, and this is a tensor without rows")
+	}
+	return in[0], nil
 }
 
 func inferDropout(_ *Program, o *Operation, in []Type) (Type, error) {

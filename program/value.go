@@ -144,8 +144,8 @@ func (b *builder) typeOf(o *Operation, in []Type) (Type, error) {
 func (b *builder) add(v *value) *value {
 	o := v.o
 	o.In, o.Line = nil, ""
-	if o.Op != "dropout" {
-		o.Path = "" // masks differ by the path
+	if o.Op != "dropout" && o.Op != "uniform" {
+		o.Path = "" // what is drawn differs by the path
 	}
 	key, err := json.Marshal(o)
 	if err != nil {
@@ -175,7 +175,7 @@ func (b *builder) isGraded(v *value) bool {
 		return b.trained(v.o.Name)
 	case "edge_features", "edge_weight":
 		return v.o.Differentiable
-	case "detach", opLargest:
+	case "detach", "uniform", opLargest:
 		return false
 	}
 	return slices.ContainsFunc(v.in, func(x *value) bool { return x.graded })

@@ -68,6 +68,22 @@ KERNEL(sparse_mask_float32, weft_sparse_mask_args) {
 	l.a.out[e.k] = l.a.values[e.k] * mask_one(m, vertex_of(m, row), column);
 }
 
+// Threads of elements: numbers of [0, 1) as kernel/native/random.h has them.
+STORAGE_KERNEL(uniform, weft_uniform_args) {
+	const int64_t t = thread_number(), row = first + t / a.cols;
+	if (row >= last)
+		return;
+	const uint32_t column = (uint32_t)(t % a.cols), vertex = (uint32_t)(a.ids ? a.ids[row] : row);
+	const int word = column % BATCH / LANES;
+	const auto bits = [&](uint32_t stream) {
+		return word_of(random_bits(a.key, vertex, column / BATCH, column % LANES, stream), word);
+	};
+	uint32_t z = __float_as_uint((float)(bits(1) << 8 | bits(2) >> 8) * 0x1p-24f);
+	if (sizeof(T) != sizeof(float)) // rounded down, so that it stays below 1
+		z &= 0xffff0000u;
+	round_to((T *)a.z + row * a.cols + column, __uint_as_float(z));
+}
+
 // The first of the entries of one place adds up all of them, which lie side by side.
 STORAGE_KERNEL(densify, weft_densify_args) {
 	const entry e(a.edges, first, last);

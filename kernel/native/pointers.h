@@ -30,7 +30,7 @@
 	X(normalize_back, weft_normalize_back_args) \
 	X(layer_norm, weft_layer_norm_args) \
 	X(layer_back, weft_layer_back_args) \
-	X(densify, weft_densify_args) \
+	X(densify, weft_densify_args) X(uniform, weft_uniform_args) \
 	X(gather, weft_rows_args) X(scatter, weft_rows_args) X(scatter_add, weft_rows_args) \
 	X(columns, weft_columns_args) \
 	X(encode, weft_encode_args) \
@@ -119,6 +119,8 @@
 	W(S, out) R(S, values) R(S, edges.indptr) R(S, edges.indices) R(S, mask.ids)
 #define POINTERS_OF_weft_densify_args(S, R, W) \
 	W(S, z) R(S, values) R(S, edges.indptr) R(S, edges.indices)
+#define POINTERS_OF_weft_uniform_args(S, R, W) \
+	W(S, z) R(S, ids)
 #define POINTERS_OF_weft_rows_args(S, R, W) \
 	W(S, z) R(S, x) R(S, rows)
 #define POINTERS_OF_weft_attend_end_args(S, R, W) \

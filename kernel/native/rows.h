@@ -13,6 +13,26 @@ static void k_gather(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
+// The 24 bits of a number are one 16-bit word of stream 1 and half of one of stream 2: no mask has those.
+static void k_uniform(const void *args, int64_t lo, int64_t hi) {
+	const weft_uniform_args *a = args;
+	for (int64_t i = lo; i < hi; i++)
+		for (int64_t from = 0; from < a->cols; from += BATCH) {
+			const uint32_t vertex = a->ids ? (uint32_t)a->ids[i] : (uint32_t)i;
+			counters first, second;
+			random_bits(&first, a->key, vertex, from / BATCH, 1);
+			random_bits(&second, a->key, vertex, from / BATCH, 2);
+			for (int64_t at = from; at < lesser(a->cols, from + BATCH); at += VW) {
+				const int word = (at - from) / LANES, part = (at - from) % LANES / VW;
+				const v32 bits = word_of(&first, word, part) << 8 | word_of(&second, word, part) >> 8;
+				vf z = __builtin_convertvector((vi)bits, vf) * 0x1p-24f;
+				if (sizeof *a->z != sizeof(float)) // rounded down, so that it stays below 1
+					z = (vf)((v32)z & 0xffff0000u);
+				put(a->z + i * a->cols + at, z, lesser(a->cols - at, VW));
+			}
+		}
+}
+
 static void k_densify(const void *args, int64_t lo, int64_t hi) {
 	const weft_densify_args *a = args;
 	for (int64_t i = lo; i < hi; i++)

@@ -375,6 +375,15 @@ typedef struct {
 	weft_mask mask;
 } weft_sparse_mask_args;
 
+// z_ic = a number of [0, 1) that is drawn for the row's vertex and column: 24 random bits, of which a bfloat16
+// keeps the first 8 that count. ids (may be NULL: the row itself) gives the row's vertex. Runs over rows.
+typedef struct {
+	elem *z;
+	const int32_t *ids;
+	uint64_t key;
+	int64_t cols;
+} weft_uniform_args;
+
 // z_i,indices_k = the sum of the values of entries k of row i in that column, for z of zeros. Runs over rows.
 typedef struct {
 	elem *z;
@@ -592,6 +601,7 @@ typedef struct {
 	VECTOR(div, x / y) \
 	SINGLE(pow, powf(x, y)) \
 	SINGLE(fmod, fmodf(x, y)) \
+	SINGLE(atan2, atan2f(x, y)) \
 	VECTOR(maximum, choose((x > y) | (x != x), x, y)) \
 	VECTOR(minimum, choose((x < y) | (x != x), x, y)) \
 	VECTOR(gt, truth(x > y)) \
@@ -717,7 +727,7 @@ typedef struct {
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(head_scale) \
 	X(finish) X(finish_back) X(combine) X(exp) X(reciprocal) X(fill) \
 	X(column_sum) X(finite) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
-	X(densify) X(gather) X(scatter) X(scatter_add) X(columns) X(encode) X(decode) \
+	X(densify) X(uniform) X(gather) X(scatter) X(scatter_add) X(columns) X(encode) X(decode) \
 	X(groups) X(groups_back) X(row_product) \
 	X(attend) X(attend_v2) X(attend_back_target) X(attend_back_target_edges) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(attend_dot) X(attend_back_target_dot) X(attend_back_source_dot)

@@ -23,6 +23,17 @@ func Uniform(key uint64, stream, vertex uint32, column int) float64 {
 	return (float64(uint16(bits[word/2]>>(word%2*16))) + .5) / 65536
 }
 
+// Drawn is the number of [0, 1) that is drawn for a column of a vertex's row.
+func Drawn(key uint64, vertex uint32, column int) float64 {
+	bits := 0
+	for stream := range uint32(2) {
+		words := Philox([4]uint32{vertex, uint32(column / 128), uint32(column % 16), stream + 1}, key)
+		word := column % 128 / 16
+		bits = bits<<16 | int(uint16(words[word/2]>>(word%2*16)))
+	}
+	return float64(bits>>8) / (1 << 24)
+}
+
 // Quantize returns the code of each number of a row in 2^bits − 1 steps from the smallest number z over the
 // range r, rounded stochastically by u (AdaQP; Wan, Zhao and Wu, MLSys 2023).
 func Quantize(row []float64, bits int, u func(column int) float64) (z, r float64, codes []int) {

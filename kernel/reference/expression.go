@@ -42,6 +42,7 @@ var Operations = map[string]func(value float64, x ...float64) float64{
 	"div":        ofTwo(func(x, y float64) float64 { return x / y }),
 	"pow":        ofTwo(math.Pow),
 	"fmod":       ofTwo(math.Mod),
+	"atan2":      ofTwo(math.Atan2),
 	"maximum":    ofTwo(func(x, y float64) float64 { return greatest(x, y) }),
 	"minimum":    ofTwo(func(x, y float64) float64 { return -greatest(-x, -y) }),
 	"gt":         ofTwo(func(x, y float64) float64 { return truth(x > y) }),

@@ -170,7 +170,7 @@ var programSetting = Setting{
 		read: (*Options).readProgram,
 	}, Meaning: "`file` with a model of your own, which the Python " +
 		"package writes, in place of --model; its weights come from --init",
-	ownPass: func(r *Resolved) bool { return r.Program.has("dropout", "batch_norm") },
+	ownPass: func(r *Resolved) bool { return r.Program.has("dropout", "batch_norm", "uniform", "training") },
 	check: func(s Setting, r *Resolved) error {
 		if r.Mesh.Stages > 1 && r.Program.has("table") {
 			return s.refuse(&r.Options, "it has a table with a row for each vertex, which a pipeline does not "+

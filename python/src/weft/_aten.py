@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._lowering import Lowering, bounds, free_sizes, lowers, named, times_of
+from ._lowering import DRAWS, DRAWS_NO_ROWS, Lowering, bounds, free_sizes, lowers, named, times_of
 from ._operations import (
     WITH_LOOPS,
     WITHOUT_LOOPS,
@@ -36,9 +36,9 @@ from ._operations import (
 # Operations that a program has, by ATen's names where they are others; operands of these names are attributes.
 _POINTWISE = named(
     "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid relu silu selu erf floor "
-    "ceil atan fmod mul pow maximum minimum eq ne gt ge lt le where leaky_relu gelu softplus celu absolute:abs "
+    "ceil atan atan2 fmod mul pow maximum minimum eq ne gt ge lt le where leaky_relu gelu softplus celu absolute:abs "
     "multiply:mul true_divide:div log_sigmoid:logsigmoid logical_not:not bitwise_not:not logical_and:and "
-    "bitwise_and:and __and__:and logical_or:or bitwise_or:or __or__:or detach_copy:detach arctan:atan"
+    "bitwise_and:and __and__:and logical_or:or bitwise_or:or __or__:or detach_copy:detach arctan:atan arctan2:atan2"
 )
 _ATTRIBUTES = named("negative_slope:slope approximate beta threshold alpha")
 
@@ -266,10 +266,44 @@ def _dropout(to: Lowering, p: float, train: bool, **given: Any) -> Any:
             raise Unlowerable(
                 "dropout of parameters, or of rows that a mask chose: apply it to rows of vertices or of edges"
             )
-        to.dropouts[path] = to.dropouts.get(path, 0) + 1
-        name = path if to.dropouts[path] == 1 else f"{path}#{to.dropouts[path]}"
-        x = to.emit("dropout", [x], x.rows, x.shape, x.axis, p=float(p), path=name)
+        x = to.emit("dropout", [x], x.rows, x.shape, x.axis, p=float(p), path=to.unique(path))
     return x
+
+
+def _uniform(to: Lowering) -> Value:
+    """A number of [0, 1) for each element of what a node makes."""
+    rows, shape, axis = to.layout()
+    if not to.draws or rows is None or isinstance(rows, tuple):
+        raise Unlowerable(f"{to.name} {DRAWS_NO_ROWS}")
+    ones = to.full(Fill(1.0, rows, shape, axis))
+    return to.emit("uniform", [ones], rows, shape, axis, path=to.unique(to.where["path"]))
+
+
+def _normal(to: Lowering) -> Any:
+    """By Box and Muller (1958), of two uniform numbers."""
+    do = to.elementwise
+    length = do("sqrt", do("mul", do("log1p", do("neg", _uniform(to))), -2.0))
+    return do("mul", length, do("cos", do("mul", _uniform(to), 2 * math.pi)))
+
+
+@lowers(*DRAWS)
+def _draw(to: Lowering, /, self: Any = None, generator: Any = None, **of: Any) -> Any:
+    do = to.elementwise
+    if generator is not None:
+        raise Unlowerable(f"{to.name} draws random numbers of a generator of its own: weft has one, which follows torch.manual_seed")
+    if to.name == "bernoulli":
+        p = of.get("p")
+        return do("lt", _uniform(to), self if p is None else p)
+    if to.name.startswith("normal"):
+        mean, std = (of.get("mean", self), of.get("std", 1.0))
+        return do("add", do("mul", _normal(to), std), mean)
+    if to.name.startswith("randn"):
+        return _normal(to)
+    if to.name == "exponential":
+        return do("div", do("neg", do("log1p", do("neg", _uniform(to)))), of.get("lambd", 1.0))
+    low, high = of.get("from", of.get("low", 0.0)), of.get("to", of.get("high", 1.0))
+    made = _uniform(to) if (low, high) == (0.0, 1.0) else do("add", do("mul", _uniform(to), high - low), low)
+    return do("floor", made) if to.name.startswith("randint") else made
 
 
 # -- sizes and constants
@@ -353,6 +387,8 @@ def _split(to: Lowering, self: Any, dim: int = 0, **_: Any) -> Any:
 def _cat(to: Lowering, tensors: list[Any], dim: int = 0) -> Any:
     stack = to.name.endswith("stack")
     dim %= len(to.node.meta["val"].shape)
+    if len(tensors) == 1 and not stack:
+        return tensors[0]
     along = not stack and not isinstance(to.node.meta["val"].shape[dim], int)
     if any(isinstance(t, (Edges, Ends, Vertices)) for t in tensors):
         made = _with_vertices(to, tensors) if along else _pair(tensors)

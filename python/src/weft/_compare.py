@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from . import _program, _watch, _weights
+from ._alike import UNIFORM, Alike
 from ._arrays import Array
 from ._copies import copied
 from ._errors import Refused
 from ._graph import Graph
 from ._lowering import KEEPS
 from ._scratch import Scratch
-from ._trace import SMALL, Called, Given, Outputs, Schema, _why
+from ._trace import SMALL, Called, Given, Outputs, Schema, _why, unsampled
 
 # By how much the program may differ from the module in float32, of the largest logit.
 _APART = 1e-3
@@ -47,7 +48,8 @@ def compare(
     Returns:
         The names of the parameters that PyTorch gives a gradient.
     """
-    with _watch.generators():
+    draws = any(o["op"] == "uniform" for o in program["operations"])
+    with _watch.generators(), unsampled(), Alike() if draws else contextlib.nullcontext():
         first = _Small(module, schema, program, *SMALL[0], outputs)
         learned = first.train()
         first.same_as_program(infer)
@@ -82,6 +84,9 @@ class _Small:
     ) -> None:
         self.outputs = outputs
         self.schema, self.program, self.edges = schema, json.loads(json.dumps(program)), edges
+        for o in self.program["operations"]:
+            if o["op"] == "uniform":
+                o |= {"op": "clamp", "min": UNIFORM, "max": UNIFORM}
         self.vertices = {name: count + 4 * k for k, name in enumerate(schema.features)}
         self.module = copied(module).float().eval()
         self.cut_tables()

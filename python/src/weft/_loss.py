@@ -156,7 +156,7 @@ def regularize(function: Any, module: nn.Module, program: dict[str, Any]) -> Non
             f"regularization: {function!r} is no function: give a function of the module that returns a number"
         )
     try:
-        to, output = _lower(_Regularized(function, module), True, set())
+        to, output = _lower(_Regularized(function, module), True)
     except Refused as error:
         why = (
             str(error)
@@ -201,7 +201,7 @@ def _traced(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> str:
         )
     name = getattr(loss, "__name__", type(loss).__name__)
     try:
-        to, output = _lower(_Function(loss, {"logits": logits, "labels": labels}, columns), True, set())
+        to, output = _lower(_Function(loss, {"logits": logits, "labels": labels}, columns), True)
     except Refused as error:
         raise _said(error) from None
     if (

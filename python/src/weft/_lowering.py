@@ -63,7 +63,7 @@ _KEEPS = set("detach alias contiguous to lift_fresh type_as".split())
 _VIEWS = set("view view_as _unsafe_view reshape reshape_as _reshape_alias unsqueeze squeeze flatten unflatten".split())
 _MOVES = set("permute transpose t swapaxes movedim".split())
 _SHAPED = _VIEWS | _MOVES | {"expand", "expand_as"}
-_ALIASES = _KEEPS | _SHAPED | {"slice", "select"}
+ALIASES = _KEEPS | _SHAPED | {"slice", "select"}
 _NOTHING = {"_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size"}
 
 # What no program has: what it is, and what to write in its place.
@@ -71,10 +71,9 @@ _REFUSED = {
     name: why
     for names, why in (
         (
-            "rand randn randint rand_like randn_like randint_like randperm bernoulli multinomial normal "
-            "normal_functional uniform exponential rrelu_with_noise alpha_dropout feature_dropout poisson",
-            "draws random numbers: nn.Dropout is the one random layer that weft has; draw the others "
-            "before training, as features",
+            "randperm multinomial rrelu_with_noise alpha_dropout feature_dropout poisson",
+            "draws random numbers by a distribution that weft lacks: write it by torch.rand_like, torch.randn_like, "
+            "torch.bernoulli or nn.Dropout",
         ),
         (
             "sort argsort topk kthvalue median nanmedian unique _unique2 unique_consecutive unique_dim "
@@ -106,8 +105,12 @@ _REFUSED = {
 }
 
 
+# Operations that draw a number for each element.
+DRAWS = set("rand rand_like randn randn_like bernoulli uniform normal normal_functional exponential randint randint_like".split())
+DRAWS_NO_ROWS = "draws random numbers of no rows: draw them for rows of vertices or edges, as torch.rand_like(x)"
+
 # Why forward may not change what a module keeps.
-KEEPS = "of what a module keeps from call to call weft has the statistics of batch norm alone; change it outside of forward, between trainings"
+KEEPS = "of what a module keeps from call to call weft has the statistics of batch norm alone, and in training buffers that count steps; change it outside of forward, between trainings"
 
 
 class Lowering(Builder):
@@ -126,8 +129,11 @@ class Lowering(Builder):
         self.state: dict[Any, str] = {}  # names of what the module keeps, by the nodes that are it
         self.given: dict[Any, str] = {}  # and of what forward is called with
         self.outer: dict[Any, Any] = {}  # nodes by those that stand for them in a block
-        self.dropouts: dict[str, int] = {}
+        self.drawn: dict[str, int] = {}  # how often each layer draws
         self.training, self.frozen = True, set[str]()
+        self.draws = False  # it may draw random numbers
+        self.updates: dict[str, Any] = {}  # what a step of training makes of buffers, by their names
+        self.counters = set[str]()  # the buffers that it may change
         self.precisions: set[torch.dtype] = set()  # of what forward is given
 
     @property
@@ -186,11 +192,13 @@ class Lowering(Builder):
         if name in _NOTHING:
             return None
         try:
-            if (writes or name in _ALIASES) and isinstance(node.args[0], torch.fx.Node):
+            if (writes or name in ALIASES) and isinstance(node.args[0], torch.fx.Node):
                 self.views.setdefault(node.args[0], []).append(node)
             if any(isinstance(a, _LOWERED) for a in every(args, kwargs)):
                 result = self.lowered(node, args, kwargs)
             else:
+                if name in DRAWS:
+                    raise Unlowerable(f"{name} {DRAWS_NO_ROWS}")
                 known = all(self.env.get(n) is not None for n in node.all_input_nodes)
                 result = target(*args, **kwargs) if known else None
             if writes and isinstance(node.args[0], torch.fx.Node):
@@ -207,6 +215,11 @@ class Lowering(Builder):
             raise self.no(
                 f"{name} is called in a way that weft does not know ({text}): write it by other operations"
             ) from why
+
+    def unique(self, path: str) -> str:
+        """A name for a mask, or other random numbers, of a layer: another for each call."""
+        self.drawn[path] = self.drawn.get(path, 0) + 1
+        return path if self.drawn[path] == 1 else f"{path}#{self.drawn[path]}"
 
     def possible(self) -> None:
         """Refuses by name what no program has."""
@@ -233,7 +246,7 @@ class Lowering(Builder):
         kind, name = getattr(made, "dtype", torch.float32), self.name
         if kind in _ROUNDED and kind not in self.precisions:
             raise Unlowerable(f"{name} gives {_said(kind)}, which rounds: leave it out, and give precision='bf16'")
-        if kind.is_floating_point or kind == torch.bool or name in _SHAPED or name in _ALIASES - _KEEPS:
+        if kind.is_floating_point or kind == torch.bool or name in _SHAPED or name in ALIASES - _KEEPS:
             return
         if name in _BITS:
             raise Unlowerable(
@@ -547,7 +560,9 @@ class Lowering(Builder):
             self.assign(node.args[0], self.written(node, node.args[0], result))
             return
         if name := self.state.get(node):
-            raise Unlowerable(f"forward changes {name}: {KEEPS}")
+            if name not in self.counters:
+                raise Unlowerable(f"forward changes {name}: {KEEPS}")
+            self.updates[name] = result
         if name := self.given.get(node):
             raise Unlowerable(
                 f"forward writes into {name}, with which it is called again: begin with {name} = {name}.clone()"

@@ -59,12 +59,23 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
     )
     known = _known.setdefault(module, [])
     for other, of in known:
-        if other == key:
+        if _without(other, _counters(of.program)) == _without(key, _counters(of.program)):
             return of
     with _progress.shown(f"reading {type(module).__name__}"):
         found = _traced(module, schema, Outputs(frozen))
     known[:] = [*known[-3:], (key, found)]
     return found
+
+
+def _without(key: tuple[Any, ...], counters: set[str]) -> tuple[Any, ...]:
+    """What tells a trace from others, but for the numbers that buffers have counted to."""
+    return tuple(
+        {name: n for name, n in of.items() if name.removeprefix(".") not in counters} if k == _CONSTANTS else of
+        for k, of in enumerate(key)
+    )
+
+
+_CONSTANTS = 5  # the place of constants_of
 
 
 def _traced(module: nn.Module, schema: Schema, outputs: Outputs) -> Traced:
@@ -230,7 +241,7 @@ class Model:
         divided: int = 0,
     ) -> None:
         self.traced, self.outputs, self.learned = traced.program, traced.outputs, traced.learned
-        self.draws = any(o["op"] == "dropout" for o in self.traced["operations"])
+        self.draws = {training: _draws(self.traced, training) for training in (False, True)}
         self.program = _calls.program()
         self.number = next(self.program.numbers)
         self.begun = False  # it has had a pass
@@ -283,13 +294,37 @@ class Model:
         for names in (self.parameters, self.buffers):
             for name, shape in names.items():
                 of = state.get(name)
-                if of is None or tuple(of.shape) != shape or of.dtype != torch.float32 or of.is_meta:
+                whole = of is not None and name in _counters(self.traced) and not of.is_floating_point()
+                if of is None or tuple(of.shape) != shape or (of.dtype != torch.float32 and not whole) or of.is_meta:
                     now = "not there" if of is None else f"{of.dtype} {tuple(of.shape)} on {of.device}"
                     raise Refused(
                         f"{name}: is {now}, and a compiled module computes with float32 {shape}: give it "
                         "these (net.float()), or compile the module again"
                     )
         return state
+
+
+def _draws(program: Mapping[str, Any], training: bool) -> bool:
+    """Whether a pass draws random numbers."""
+    operations = program["operations"]
+    left, seen = [program["output"], *program.get("others", ())], set[int]()
+    while left:
+        if (k := left.pop()) in seen:
+            continue
+        seen.add(k)
+        o = operations[k]
+        if o["op"] == "uniform" or (training and o["op"] == "dropout"):
+            return True
+        read = o.get("in", [])
+        if o["op"] == "where" and operations[read[0]]["op"] == "training":
+            read = [read[1 if training else 2]]
+        left += read
+    return False
+
+
+def _counters(program: Mapping[str, Any]) -> set[str]:
+    """The buffers that each pass in training changes by themselves."""
+    return {of["name"] for of in program.get("updates", ())}
 
 
 @dataclass(frozen=True)

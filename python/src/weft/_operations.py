@@ -171,7 +171,7 @@ class Builder:
             whole = (rows.count, *shape)
             attributes = _deeper(op, attributes, rows.count)
         key = (op, tuple(v.op for v in inputs), repr(attributes), base)
-        if key not in self.known or op == "dropout":
+        if key not in self.known or op in ("dropout", "uniform"):
             attributes = {k: _json(v) if isinstance(v, float) else v for k, v in attributes.items()}
             entry = {"op": op} | ({"in": [v.op for v in inputs]} if inputs else {}) | attributes
             self.operations.append(entry | {k: v for k, v in self.where.items() if v and k not in entry})

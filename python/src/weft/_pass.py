@@ -133,7 +133,7 @@ class _Call:
         self.held += [memory for memory, (of, _) in zip(given, self.inputs) if of != "features"]
         output = program.memory(sum(map(math.prod, self.shapes)))
         seed = 0
-        if self.training and model.draws:
+        if model.draws[self.training]:
             seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
         answer = self.ask(
             "forward",
@@ -211,7 +211,7 @@ def _write_back(
     shapes = (*model.parameters.values(), *model.buffers.values())
     with torch.no_grad():
         for name, now in zip(model.buffers, _tensors(values, shapes)[len(model.parameters) :]):
-            if not torch.equal(state[name].cpu(), now):
+            if not torch.equal(state[name].cpu().to(now), now):
                 state[name].copy_(now)
         for name, count in zip(model.counters, counts):
             state[name].fill_(count)

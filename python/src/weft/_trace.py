@@ -22,7 +22,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +36,7 @@ from . import _aten  # noqa: F401  its functions are Lowering's
 from ._copies import copied
 from ._errors import Refused
 from ._library import is_library, is_library_file
-from ._lowering import KEEPS, Lowering, line_of
+from ._lowering import ALIASES, KEEPS, Lowering, line_of, writes_first
 from ._operations import SEVERAL, Edges, Set, Unlowerable, Value, Vertices, kind_of
 from ._written import Written
 
@@ -173,15 +173,13 @@ def _traced(
 ) -> Program:
     _initialise(module, schema, tables, kind)
     called = Called(module, schema, _tensors(module, schema, tables, kind), outputs)
-    to, trained = _lower(called, True, set())
-    again, evaluated = _lower(called, False, to.frozen)
+    to, trained = _lower(called, True)
+    again, evaluated = _lower(called, False, to)
     both = (to, _each(trained)), (again, _each(evaluated))
     for _, made in both:
         for output in made:
             _check_logits(output)
-    program = _program(module, schema, *both[0])
-    _same_in_evaluation(*both)
-    return program
+    return _program(module, schema, to, _merged(*both))
 
 
 def _initialise(module: nn.Module, schema: Schema, tables: dict[str, str], kind: torch.dtype) -> None:
@@ -377,7 +375,7 @@ class Called(nn.Module):  # type: ignore[misc]
         if "edge_type" in self.names.values() and not self.joined:
             whole["edge_type"] = whole["edge_attr"][:, 0].long()
         lazy = any(map(nn.parameter.is_lazy, self.of.parameters()))  # which take their sizes from a first call
-        buffers = {} if lazy else {name: id(of) for name, of in self.of.named_buffers()}
+        buffers = {} if lazy else dict(self.of.named_buffers())
         with self.graph_of(whole) as graph:
             data = self.data_of(whole) if self.data else None
             whole |= {"graph": graph, "blocks": _Blocks(graph), "data": data}
@@ -390,9 +388,7 @@ class Called(nn.Module):  # type: ignore[misc]
         else:
             made = tuple(self.outputs.joined(made, self.counts(given)))
             made = made[0] if len(made) == 1 else made
-        after = {name: id(of) for name, of in self.of.named_buffers()}
-        if changed := [name for name, of in buffers.items() if of != after.get(name)]:
-            raise Unlowerable(f"forward changes {changed[0]}: {KEEPS}")
+        _put_back(self.of, buffers)
         if not isinstance(made, Tensor) and self.outputs is None:
             raise Refused(
                 f"model: forward returns a {type(made).__name__}, instead of one tensor of vertices × classes: give a "
@@ -460,6 +456,20 @@ class Called(nn.Module):  # type: ignore[misc]
         return returned[first]
 
 
+def _put_back(module: nn.Module, buffers: Mapping[str, Tensor]) -> None:
+    """Writes into a module's buffers the tensors that forward has put in their places."""
+    now = dict(module.named_buffers())
+    for name, old in buffers.items():
+        new = now.get(name)
+        if new is old:
+            continue
+        if new is None or (new.shape, new.dtype) != (old.shape, old.dtype):
+            raise Unlowerable(f"forward changes {name}: {KEEPS}")
+        old.copy_(new.detach())
+        path, _, own = name.rpartition(".")
+        module.get_submodule(path)._buffers[own] = old
+
+
 def _of_several(kind: type) -> type:
     """A class of data that refuses to say which of several graphs a vertex is of."""
 
@@ -507,8 +517,8 @@ def _each(output: Any) -> list[Any]:
     return list(output) if isinstance(output, list) else [output]
 
 
-def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any]:
-    """The operations of a module in training, or in evaluation, and what it returns."""
+def _lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple[Lowering, Any]:
+    """The operations of a module in training, or in evaluation after that, and what it returns."""
     tensors = {id(t): t for t in (*called.parameters(), *called.buffers())}
     own = copied(called, tensors).train(training)
     for part in own.modules():
@@ -537,9 +547,14 @@ def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any
             )
             to.rows |= {sympy.expand(a + b): Set("added", name) for a in v for b in e}
     _check_sizes(graph, to.rows, called.schema)
-    to.training, to.frozen = training, set(frozen)
+    to.training, to.frozen = training, set(trained.frozen if trained else ())
+    to.draws = isinstance(called, Called)
     to.precisions = {t.dtype for t in (*called.parameters(), *called.tensors.values())}
     names, buffers = _canonical(called.of), dict(own.named_buffers())
+    saved = {k: names[k.removeprefix("of.")] for k in buffers if k.removeprefix("of.") in names}
+    changed = {saved[k] for node, k in inputs.items() if isinstance(k, str) and k in saved and _is_written(node)}
+    to.counters = changed if trained is None else set[str]()
+    changed |= trained.updates.keys() if trained else set()
     for node, kind in inputs.items():
         if isinstance(kind, Tensor):
             to.env[node] = kind
@@ -554,25 +569,56 @@ def _lower(called: Any, training: bool, frozen: set[str]) -> tuple[Lowering, Any
             else:
                 shapes = {} if of.what == "edge_weight" else {"shape": list(shape)}
                 to.env[node] = to.emit(_READS.get(of.what, of.what), (), rows, shape, **shapes, **rows.named)
-        elif kind in buffers and _is_index(buffers[kind]) and not kind.endswith("num_batches_tracked"):
+        elif kind in buffers and _is_index(buffers[kind]) and saved.get(kind) not in changed and not kind.endswith("num_batches_tracked"):
             to.env[node] = buffers[kind].detach().clone()
         elif (name := kind.removeprefix("of.")) in names:
             to.env[node] = to.emit("parameter", (), None, node.meta["val"].shape, name=names[name])
         else:  # a buffer that is not saved
             to.env[node] = buffers[kind].detach().clone()
     to.state = {n: k.removeprefix("of.") for n, k in inputs.items() if isinstance(k, str) and k not in called.given}
-    to.state = {n: name for n, name in to.state.items() if not name.endswith("num_batches_tracked")}
+    to.state = {n: names.get(name, name) for n, name in to.state.items()}
     to.given = {n: called.given[k].what for n, k in inputs.items() if isinstance(k, str) and k in called.given}
     try:
         output = to.run(graph)
     except Refused as why:
         raise _fixed(graph, called) or why from None
+    _check_updates(to, {saved[k] for k in saved})
     output = list(output) if isinstance(output, (list, tuple)) else output
     output = output[0] if isinstance(output, list) and len(output) == 1 else output
     fixed = any(isinstance(of, Value) and of.rows is None for of in _each(output))
     if fixed and (why_fixed := _fixed(graph, called)):
         raise why_fixed
     return to, output
+
+
+def _is_written(node: Any) -> bool:
+    """Whether an operation writes into what a node is, or into a view of it, also in a block under torch.no_grad."""
+    for user in node.users:
+        target, blocks = user.target, [of for of in user.args if isinstance(of, torch.fx.Node) and of.op == "get_attr"]
+        if isinstance(target, torch._ops.OpOverload):
+            is_view = target._schema.name.split("::")[1] in ALIASES
+            if user.args[0] is node and (writes_first(target) or (is_view and _is_written(user))):
+                return True
+        elif blocks:
+            inner = getattr(node.graph.owning_module, blocks[0].target).graph.find_nodes(op="placeholder")
+            if _is_written(inner[user.args.index(node) - user.args.index(blocks[0]) - 1]):
+                return True
+    return False
+
+
+def _check_updates(to: Lowering, buffers: set[str]) -> None:
+    """Refuses buffers that depend on more than buffers and numbers. Batch norms count their own steps."""
+    for o in to.operations:
+        to.updates.pop(o.get("batches", ""), None)
+    for name, value in to.updates.items():
+        value = to.updates[name] = to.value(value)
+        left = [value.op]
+        while left:
+            o = to.operations[left.pop()]
+            others = o["op"] in ("vertices", "row_sum", "row_mean", "row_max", "row_min", "uniform")
+            if others or (o["op"] == "parameter" and o["name"] not in buffers) or to.shapes[value.op].rows is not None:
+                raise Refused(f"model: {o.get('line', '')}: forward changes {name}: {KEEPS}")
+            left += o.get("in", ())
 
 
 # Numbers of vertices and of edges: of the small graphs on which a program is compared with its module, and of a large one.
@@ -650,7 +696,7 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
     from torch.utils._traceback import CapturedTraceback
 
     apply, summary = torch.autograd.Function.__dict__["apply"], CapturedTraceback.summary
-    with _quiet(), Written(called), _one_by_one(), _no_grad_for_inference():
+    with _quiet(), Written(called), _one_by_one(), unsampled(), _no_grad_for_inference():
         try:
             torch.autograd.Function.apply = classmethod(_own_gradient)
             CapturedTraceback.summary = lambda stack: _from_forward(summary(stack))
@@ -727,6 +773,45 @@ def _one_by_one() -> Iterator[None]:
             backend.use_segment_matmul = kept
         if edges:
             loops.EdgeIndex = edges
+
+
+@contextlib.contextmanager
+def unsampled() -> Iterator[None]:
+    """SuperGATConv samples no edges for its loss, which no output reads."""
+    of: Any = getattr(sys.modules.get("torch_geometric.nn.conv.supergat_conv"), "SuperGATConv", None)
+    if of is None:
+        yield
+        return
+    names = "positive_sampling", "negative_sampling", "get_attention"
+    kept = {name: vars(of)[name] for name in names}
+
+    def attention(self: Any, *given: Any, return_logits: bool = False, **named: Any) -> Any:
+        return _Unread() if return_logits else kept["get_attention"](self, *given, **named)
+
+    of.positive_sampling = of.negative_sampling = lambda self, edge_index, *_: edge_index
+    of.get_attention = attention
+    try:
+        yield
+    finally:
+        for name, function in kept.items():
+            setattr(of, name, function)
+
+
+class _Unread:
+    """In the place of a tensor that only the loss of a layer reads."""
+
+    def size(self, _: int) -> int:
+        return 0
+
+    def new_zeros(self, _: int) -> _Unread:
+        return self
+
+    def __setitem__(self, *_: Any) -> None:
+        pass
+
+    @classmethod
+    def __torch_function__(cls, *_: Any) -> _Unread:
+        return cls()
 
 
 class _Plain:
@@ -881,8 +966,10 @@ def _used(to: Lowering, outputs: list[int]) -> tuple[list[dict[str, Any]], list[
 
 
 def _program(module: nn.Module, schema: Schema, to: Lowering, outputs: list[Value]) -> Program:
-    operations, (last, *others) = _used(to, [output.op for output in outputs])
-    names = {o["name"] for o in operations if o["op"] in ("parameter", "table")}
+    operations, found = _used(to, [of.op for of in (*outputs, *to.updates.values())])
+    last, *others = found[: len(outputs)]
+    updates = [{"name": name, "value": k} for name, k in zip(to.updates, found[len(outputs) :])]
+    names = {o["name"] for o in operations if o["op"] in ("parameter", "table")} | to.updates.keys()
     for o in operations:
         names |= {
             o[k]
@@ -908,6 +995,7 @@ def _program(module: nn.Module, schema: Schema, to: Lowering, outputs: list[Valu
             "operations": operations,
             "output": last,
             **({"others": others} if others else {}),
+            **({"updates": updates} if updates else {}),
         }
     )
     arrays = {
@@ -916,25 +1004,96 @@ def _program(module: nn.Module, schema: Schema, to: Lowering, outputs: list[Valu
     return Program(text, arrays, outputs[0].shape)
 
 
-def _same_in_evaluation(trained: tuple[Lowering, list[Value]], evaluated: tuple[Lowering, list[Value]]) -> None:
-    """In evaluation a program does the same, without dropout."""
-    differs = "forward does other operations in evaluation than in training: dropout and batch norm alone may differ"
-    (a, made), (b, again) = trained, evaluated
-    left, done = [(x.op, y.op) for x, y in zip(made, again)], set()
-    while left:
-        if (pair := left.pop()) in done:
-            continue
-        done.add(pair)
-        one, two = a.operations[pair[0]], b.operations[pair[1]]
+_DIFFERS = "forward does other operations in evaluation than in training, with a norm or rows that the other has not"
+
+
+class _Merged:
+    """One program of what forward does in training and in evaluation.
+
+    Where these differ it has both values, and takes one by the operation training. What dropout reads is the
+    same in both.
+    """
+
+    def __init__(self, to: Lowering, evaluated: Lowering) -> None:
+        self.to, self.evaluated = to, evaluated
+        self.known: dict[tuple[int, int], Value | None] = {}
+        self.added: dict[int, Value] = {}  # operations of evaluation in the program
+
+    def of(self, a: int, b: int) -> Value | None:
+        """The value of both; None: they have other rows or shapes."""
+        if (a, b) not in self.known:
+            self.known[a, b] = self.made(a, b)
+        return self.known[a, b]
+
+    def made(self, a: int, b: int) -> Value | None:
+        one, two = self.to.operations[a], self.evaluated.operations[b]
         if two["op"] == "dropout":
             raise Refused(
                 f"model: {two.get('line', '')}: dropout stays on in evaluation: write F.dropout(x, p, training=self.training)"
             )
         if one["op"] == "dropout":
-            left.append((one["in"][0], pair[1]))
-            continue
-        if any(one.get(k) != two.get(k) for k in (one | two) if k not in ("in", "path", "line")) or len(
-            one.get("in", ())
-        ) != len(two.get("in", ())):
-            raise Refused(f"model: {one.get('line', '')}: {differs}")
-        left += zip(one.get("in", ()), two.get("in", ()))
+            inner = self.of(one["in"][0], b)
+            return inner and self.again(a, [inner])
+        read, other = one.get("in", ()), two.get("in", ())
+        if _attributes(one) == _attributes(two) and len(read) == len(other):
+            inputs = [self.of(x, y) for x, y in zip(read, other)]
+            if all(of is not None for of in inputs):
+                return self.again(a, inputs)
+        x, y = self.to.shapes[a], self.evaluated.shapes[b]
+        if (x.rows, x.shape) != (y.rows, y.shape):
+            return None
+        if self.has_norm(self.to, a) != self.has_norm(self.evaluated, b):
+            raise Refused(f"model: {one.get('line', '')}: {_DIFFERS}")
+        self.to.where = {key: one[key] for key in ("path", "line") if key in one}
+        training = self.to.emit("training", (), None, ())
+        return self.to.emit("where", [training, x, self.add(b)], x.rows, x.shape)
+
+    def again(self, a: int, inputs: Sequence[Any]) -> Value:
+        """An operation of the program on these values."""
+        one, shape = self.to.operations[a], self.to.shapes[a]
+        if [of.op for of in inputs] == list(one.get("in", ())):
+            return shape
+        self.to.where = {key: one[key] for key in ("path", "line") if key in one}
+        return self.to.emit(one["op"], inputs, shape.rows, shape.shape, **dict(_attributes(one, "op", "path")), **_drawn(one))
+
+    def add(self, b: int) -> Value:
+        """An operation of evaluation."""
+        if b not in self.added:
+            two, shape = self.evaluated.operations[b], self.evaluated.shapes[b]
+            inputs = [self.add(of) for of in two.get("in", ())]
+            self.to.where = {key: two[key] for key in ("path", "line") if key in two}
+            self.added[b] = self.to.emit(two["op"], inputs, shape.rows, shape.shape, **dict(_attributes(two, "op", "path")), **_drawn(two))
+        return self.added[b]
+
+    @staticmethod
+    def has_norm(of: Lowering, op: int) -> set[str]:
+        """The batch norms that a value depends on."""
+        left, seen, found = [op], set[int](), set[str]()
+        while left:
+            if (k := left.pop()) not in seen:
+                seen.add(k)
+                found |= {of.operations[k].get("mean", "")} if of.operations[k]["op"] == "batch_norm" else set()
+                left += of.operations[k].get("in", ())
+        return found
+
+
+def _attributes(operation: Mapping[str, Any], *without: str) -> dict[str, Any]:
+    return {k: v for k, v in operation.items() if k not in ("in", "path", "line", *without)}
+
+
+def _drawn(operation: Mapping[str, Any]) -> dict[str, str]:
+    """The path of what an operation draws."""
+    return {"path": operation["path"]} if operation["op"] in ("dropout", "uniform") else {}
+
+
+def _merged(trained: tuple[Lowering, list[Value]], evaluated: tuple[Lowering, list[Value]]) -> list[Value]:
+    """The outputs of a program of both, which is the one that forward is traced to in training."""
+    both, limit = _Merged(trained[0], evaluated[0]), sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 10 * max(len(to.operations) for to, _ in (trained, evaluated)))
+    try:
+        made = [both.of(x.op, y.op) for x, y in zip(trained[1], evaluated[1])]
+    finally:
+        sys.setrecursionlimit(limit)
+    if None in made:
+        raise Refused(f"model: {_DIFFERS}")
+    return [replace(x, op=of.op) for x, of in zip(trained[1], made) if of is not None]

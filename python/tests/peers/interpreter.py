@@ -33,7 +33,7 @@ UNARY = {
     "dropout": lambda x, p: x,
 }
 BINARY = {
-    name: getattr(torch, name) for name in "add sub mul div pow fmod maximum minimum gt ge lt le eq ne".split()
+    name: getattr(torch, name) for name in "add sub mul div pow fmod atan2 maximum minimum gt ge lt le eq ne".split()
 } | {"and": torch.logical_and, "or": torch.logical_or}
 
 

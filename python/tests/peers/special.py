@@ -67,7 +67,7 @@ PAIRS = {
     "gt": lambda x, y: (x > y) * x + y, "ge": lambda x, y: (x >= y) * x + y, "lt": lambda x, y: (x < y) * x + y, "le": lambda x, y: (x <= y) * x + y, "eq": lambda x, y: (x == y) * x + y, "ne": lambda x, y: (x != y) * x + y,
     "and": lambda x, y: torch.logical_and(x, y).to(x) + x, "or": lambda x, y: torch.logical_or(x, y).to(x) + x, "xor": lambda x, y: torch.logical_xor(x, y).to(x) + x,
     "and of bools": lambda x, y: ((x > 0) & (y > 0)).to(x) + x, "or of bools": lambda x, y: ((x > 0) | (y > 0)).to(x) + x, "xor of bools": lambda x, y: ((x > 0) ^ (y > 0)).to(x) + x,
-    "hypot": torch.hypot, "fmod": torch.fmod, "floor_divide": lambda x, y: torch.div(x, y, rounding_mode="floor") + x, "div trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc") + x,
+    "hypot": torch.hypot, "atan2": torch.atan2, "fmod": torch.fmod, "floor_divide": lambda x, y: torch.div(x, y, rounding_mode="floor") + x, "div trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc") + x,
     "logaddexp": torch.logaddexp, "logaddexp2": torch.logaddexp2, "clamp by rows": lambda x, y: torch.clamp(x, min=y), "clamp below rows": lambda x, y: torch.clamp(x, max=y),
     "lerp": lambda x, y: torch.lerp(x, y, 0.25), "lerp 0.75": lambda x, y: torch.lerp(x, y, 0.75), "addcmul": lambda x, y: torch.addcmul(x, x, y, value=0.5), "addcdiv": lambda x, y: torch.addcdiv(x, x, y, value=0.5),
     "where": lambda x, y: torch.where(x > y, x, y), "ldexp": lambda x, y: torch.ldexp(x, y), "squared_difference": lambda x, y: (x - y).square(), "smooth_l1": lambda x, y: F.smooth_l1_loss(x, y, reduction="none"),

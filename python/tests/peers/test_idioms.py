@@ -651,7 +651,6 @@ REFUSED = {
     "layer drop by NumPy": (lambda: Net(drops_by_numpy), r"np.random.rand\(\) < 0.9 else h: forward draws random numbers"),
     "own generator": (lambda: Net(draws_of_its_own, set_("rng", lambda: random.Random(3))), rf"s.rng.random\(\) < 2 else h: forward changes rng: .*{KEPT}"),
     "own generator of NumPy": (lambda: Net(draws_of_its_own, set_("rng", lambda: np.random.default_rng(3))), f"forward changes rng: .*{KEPT}"),
-    "noise": (lambda: Net(lambda s, h, e: h + torch.randn_like(h) * s.training), "randn_like draws random numbers"),
     "coin of PyTorch": (lambda: Net(lambda s, h, e: h @ s.w if torch.rand(1) < 0.5 else h), "forward's course, or a size, depends on values"),
     # state
     "previous rows": (lambda: Net(adds_previous, set_("prev", None)), r"s.prev = h.detach\(\): forward changes prev"),

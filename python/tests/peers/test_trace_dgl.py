@@ -44,6 +44,7 @@ CONVOLUTIONS = {
     "ChebConv": lambda: d.ChebConv(WIDTH, OUT, 3),
     "CFConv": lambda: d.CFConv(WIDTH, EDGE, 8, OUT),
     "DotGatConv": lambda: heads(d.DotGatConv(WIDTH, 3, 2, **ZERO)),
+    "DGNConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, a, x[:, :3]), d.DGNConv(WIDTH, OUT, ["dir1-av", "dir2-dx", "max"], ["identity", "amplification"], 1.5, edge_feat_size=EDGE)),
     "EdgeConv": lambda: d.EdgeConv(WIDTH, OUT, **ZERO),
     "EdgeGATConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, a).flatten(1), d.EdgeGATConv(WIDTH, EDGE, 3, 2, **ZERO)),
     "EGATConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, a)[0].flatten(1), d.EGATConv(WIDTH, EDGE, 3, 3, 2)),
@@ -59,6 +60,7 @@ CONVOLUTIONS = {
     "GraphConv": lambda: d.GraphConv(WIDTH, OUT),
     "HGTConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (x[:, 0] > 0).long(), (a[:, 0] > 0).long()), d.HGTConv(WIDTH, 4, 2, 2, 2, dropout=0.0)),
     "NNConv": lambda: d.NNConv(WIDTH, OUT, perceptron(EDGE, WIDTH * OUT)),
+    "PNAConv": lambda: d.PNAConv(WIDTH, OUT, ["mean", "max", "min", "sum", "std", "moment3"], ["identity", "amplification", "attenuation"], 1.5, num_towers=2),
     "RelGraphConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (a[:, 0] > 0).long()), d.RelGraphConv(WIDTH, OUT, 2, "basis", 2)),
     **{f"SAGEConv {kind}": lambda kind=kind: d.SAGEConv(WIDTH, OUT, kind) for kind in ("mean", "pool", "gcn")},
     "SGConv": lambda: d.SGConv(WIDTH, OUT, 2),
@@ -200,7 +202,6 @@ REFUSALS = {
     "vertices pulled": (pulled, "DGLGraph.pull is not known"),
     "lstm": (lambda part, g, x: d.SAGEConv(WIDTH, OUT, "lstm").to(x)(g, x), "mailbox|_Mailbox"),
     "dropout": (lambda part, g, x: F.dropout(part(x)), "training=self.training"),
-    "noise": (lambda part, g, x: part(x + torch.randn_like(x)), "draws random numbers"),
 }
 
 

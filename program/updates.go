@@ -1,0 +1,81 @@
+package program
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/nn"
+)
+
+// Update is what a training pass makes of a buffer: a parameter that is not trained becomes a value, which
+// depends on such parameters and on constants alone. All become so at once, after the pass.
+type Update struct {
+	Name  string `json:"name"`
+	Value int    `json:"value"`
+}
+
+// checkUpdates checks what becomes of buffers, and builds it.
+func (p *Program) checkUpdates() error {
+	known, of := map[string]bool{}, []int{}
+	for _, u := range p.Updates {
+		q := p.Parameter(u.Name)
+		switch {
+		case q == nil || q.Trained || known[u.Name]:
+			return fmt.Errorf("updates: %q is no parameter that is not trained, or is there twice", u.Name)
+		case u.Value < 0 || u.Value >= len(p.Operations):
+			return fmt.Errorf("updates: there is no value %d, as there are %d operations", u.Value, len(p.Operations))
+		}
+		if t := p.types[u.Value]; t.Rows != None || !slices.Equal(t.Shape, q.Shape) {
+			return fmt.Errorf("updates: %q of shape %v becomes %s", u.Name, q.Shape, t)
+		}
+		known[u.Name], of = true, append(of, u.Value)
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	p.updates = p.build(of...)
+	for _, v := range reachable(p.updates...) {
+		if v.Rows != None || v.op == "vertices" || v.op == "training" || p.isTrained(v) {
+			return fmt.Errorf("updates: %s: depends on more than buffers and constants", v.describe())
+		}
+	}
+	return nil
+}
+
+// isTrained reports whether a value is a parameter that is trained.
+func (p *Program) isTrained(v *value) bool {
+	return v.op == "parameter" && p.Parameter(v.o.Name).Trained
+}
+
+// moveBuffers has the buffers of a set of parameters become what updates make of them, after each training
+// pass.
+func (p *Program) moveBuffers(ps *nn.Params) {
+	if len(p.updates) == 0 {
+		return
+	}
+	ps.OnCommitOnce(p, func() func() {
+		c := newCode(p.updates, storage(false), func(*value) bool { return false })
+		b := p.newBlock(gnn.Env{Params: ps}, c, nil, nil)
+		for _, u := range p.Updates {
+			b.makeParameter(ps, u.Name)
+		}
+		return func() {
+			t := autograd.NewTape(ps.Team())
+			last := t.Scope(func() *autograd.Var {
+				run := &pass{block: b, code: c, tape: t, vars: map[*value]*autograd.Var{}}
+				run.run()
+				var made [][]float32
+				for _, v := range p.updates {
+					made = append(made, slices.Clone(run.of(v).Value().ReadFloats()))
+				}
+				for k, u := range p.Updates {
+					copy(b.frozen[u.Name].Values, made[k])
+				}
+				return run.of(p.updates[0])
+			})
+			last.Drop()
+		}
+	})
+}
