@@ -38,6 +38,8 @@ func TestWrong(t *testing.T) {
 		{`"op": "edge_features", "shape": [2, 2]`, "a shape of [2 2], and rows of features have one size"},
 		{`"op": "edge_weight", "shape": [1]`, "has no attribute shape"},
 		{`"op": "vertices", "in": [0]`, "reads 1 values, and it takes 0"},
+		{`"op": "training", "of": "x"`, "has no attribute of"},
+		{`"op": "uniform", "in": [2]`, "draws a number for each element of rows, and this is a tensor without rows"},
 		{`"op": "parameter", "name": "v"`, `there is no parameter "v"`},
 		{`"op": "constant", "shape": [3], "values": [1, 2]`, "2 values for a shape of [3]"},
 		{`"op": "ones"`, "lacks rows: vertices or edges"},
