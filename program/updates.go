@@ -35,7 +35,7 @@ func (p *Program) checkUpdates() error {
 	if len(of) == 0 {
 		return nil
 	}
-	p.updates = p.build(of...)
+	p.updates = p.build(allStates, of...)
 	for _, v := range reachable(p.updates...) {
 		if v.Rows != None || v.op == "vertices" || v.op == "training" || p.isTrained(v) {
 			return fmt.Errorf("updates: %s: depends on more than buffers and constants", v.describe())
