@@ -298,8 +298,8 @@ func Dropout(x *Var, mask kernel.Mask) *Var {
 	return Finish(x, nil, kernel.Identity, mask)
 }
 
-// Uniform draws a number of [0, 1) for each element of x, of the tape's seed and epoch, the path, and the row's id
-// and column. No gradient flows through them.
+// Uniform draws a number of [0, 1) for each element of x, of the tape's seed and epoch, the path, and the
+// row's id and column. No gradient flows through them.
 func Uniform(x *Var, path string) *Var {
 	t := x.tape
 	z := t.NewLike(x, x.Rows(), x.Cols())

@@ -142,7 +142,8 @@ func (s *shift) apply(bias []float32, ps *Params) {
 // NewParams returns an empty set. Initial values are drawn from the seed and each parameter's name.
 func NewParams(team *kernel.Team, seed uint64) *Params {
 	return &Params{
-		team: team, seed: seed, named: map[string]*Param{}, buffers: map[string]*Buffer{}, once: map[any]bool{},
+		team: team, seed: seed, named: map[string]*Param{}, buffers: map[string]*Buffer{},
+		once: map[any]bool{},
 	}
 }
 

@@ -29,8 +29,8 @@ const (
 
 // notInLosses are the operations that a loss cannot have, beside those that read rows of edges.
 var notInLosses = []string{
-	"features", "edge_features", "edge_weight", "parameter", "table", "gather", "dropout", "batch_norm", "uniform",
-	"training",
+	"features", "edge_features", "edge_weight", "parameter", "table", "gather", "dropout", "batch_norm",
+	"uniform", "training",
 }
 
 // inferOfLoss is the type of what a loss reads.

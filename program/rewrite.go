@@ -25,8 +25,8 @@ func (b *builder) rewritten(o Operation, in []*value) *value {
 func isRowLocal(op string) bool {
 	switch op {
 	case "features", "edge_features", "edge_weight", "table", "ones", "gather", "scatter", "edge_softmax",
-		"without_loops", "with_loops", "loop_values", "dropout", "uniform", "row_sum", "row_mean", "batch_norm",
-		"row_max", "row_min", opAggregate, opAttend, opLargest, opLogits, opLabels:
+		"without_loops", "with_loops", "loop_values", "dropout", "row_sum", "row_mean", "batch_norm",
+		"row_max", "row_min", "uniform", opAggregate, opAttend, opLargest, opLogits, opLabels:
 		return false
 	}
 	return true
