@@ -13,6 +13,8 @@ import (
 	"weft/autograd"
 	"weft/device/devicetest"
 	"weft/gnn"
+	"weft/graph"
+	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/internal/trace"
@@ -290,6 +292,38 @@ func TestBestOnCard(t *testing.T) {
 	for k, x := range p.Logits {
 		assert.Near(t, float64(x), float64(r.Logits[k]), 1e-4, k)
 	}
+}
+
+// TestModuleOnCard: a message function, its products with weights and its gradients compute on the card, with
+// the CPU's losses and the memory of the plan, also where edges lead to more rows than a batch has.
+func TestModuleOnCard(t *testing.T) {
+	devicetest.Library(t)
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 33_000, Degree: 1, Features: 13, Classes: 5, Seed: 3, Directed: true,
+	})
+	require.NoError(t, err)
+	all, few := g.Relations[0].Edges(), graph.Edges{}
+	for k := 0; k < len(all.Source); k += 100 {
+		few.Source, few.Target = append(few.Source, all.Source[k]), append(few.Target, all.Target[k])
+	}
+	g.Relations[0], err = graph.NewRelation(33_000, few)
+	require.NoError(t, err)
+	o := programOptions(t, map[string][]int{"v": {4, 13}, "u": {4, 4}, "w": {5, 4}}, `"operations":[
+		{"op":"features","shape":[13]},{"op":"parameter","name":"v"},{"op":"linear","in":[0,1]},
+		{"op":"gather","in":[2],"end":"source"},{"op":"gather","in":[2],"end":"target"},{"op":"sub","in":[4,3]},
+		{"op":"tanh","in":[5]},{"op":"parameter","name":"u"},{"op":"linear","in":[6,7]},
+		{"op":"scatter","in":[8],"reduce":"max"},
+		{"op":"parameter","name":"w"},{"op":"linear","in":[9,10]}],"output":11`)
+	o.Epochs = 3
+	j := &Job{Graph: g, Options: o}
+	want := mustRun(t, j)
+	j.Options.Device = setting.AllCards
+	got, _ := planAndRun(t, j)
+	if d := away(got.Losses, want.Losses); d > 1e-6 {
+		t.Errorf("losses differ from the CPU's by %.1e", d)
+	}
+	assert.Len(t, got.Device.OnCPU, 0)
+	assert.Equal(t, got.PeakTensorBytes[0]+got.GraphBytes[0], got.Device.PeakBytes)
 }
 
 // TestOwnOnCard: a model or a loss of the job's own is refused on a card, and --device auto has the CPU

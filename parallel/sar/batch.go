@@ -37,10 +37,13 @@ type batch struct {
 	spread   *kernel.CSR    // n × hi−lo rows, the transpose of into: the target of each edge
 }
 
-// each calls f for all edges of a block, at most messageEdges at a time. A plan visits one batch of the
-// largest size, which is more than a run's where an epoch drops edges.
+// each calls f for all edges of a block, at most messageEdges at a time, or deviceEdges. A plan visits
+// one batch of the largest size, which is more than a run's where an epoch drops edges.
 func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	size := min(messageEdges, m.entries(block))
+	if m.tape.Memory().OnDevice() {
+		size = min(deviceEdges, m.entries(block))
+	}
 	if size == 0 {
 		return
 	}
@@ -51,9 +54,9 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	if len(from.indptr) > 0 {
 		there = from.entries() // fewer than in a plan where an epoch drops some
 	}
-	for lo := 0; lo < there; lo += size {
-		n := min(size, there-lo)
-		m.tape.Team.Host(func() { m.fill(buffer, n, at, from) })
+	for lo, n := 0, 0; lo < there; lo += n {
+		n = min(size, there-lo)
+		m.tape.Team.Host(func() { n = m.fill(buffer, n, at, from) })
 		part := buffer.index(m.tape.Team, n).with(block)
 		part.before = lo
 		f(part)
@@ -71,6 +74,9 @@ func (m *messages) newBatch(n int, of *edges.Block) *batch {
 	b := &batch{
 		n: n, hi: m.Rows.Here, sources: ints(), targets: ints(), ids: ints(),
 		keys: ints(), distinct: ints(),
+	}
+	if mem.OnDevice() {
+		b.hi = min(b.hi, deviceEdges)
 	}
 	if of.In.Values != nil {
 		b.weights = mem.New(tensor.Buffers, n, 1)
@@ -156,8 +162,9 @@ func (l *listed) entries() (n int) {
 	return n
 }
 
-// fill writes the ends and the keys of the next n edges.
-func (m *messages) fill(b *batch, n int, at *position, from *listed) {
+// fill writes the ends and the keys of the next n edges, or of fewer, whose targets are among b.hi rows.
+// It returns how many.
+func (m *messages) fill(b *batch, n int, at *position, from *listed) int {
 	indptr, columns := from.indptr, from.columns
 	sources, targets := b.sources.WriteInt32s(), b.targets.WriteInt32s()
 	ids := b.ids.WriteInt32s()
@@ -171,6 +178,8 @@ func (m *messages) fill(b *batch, n int, at *position, from *listed) {
 		e := at.entry
 		if k == 0 {
 			b.first = e
+		} else if at.place-int(targets[0]) >= b.hi {
+			return k
 		}
 		if entries != nil {
 			entries[k] = int32(e - b.first)
@@ -192,6 +201,7 @@ func (m *messages) fill(b *batch, n int, at *position, from *listed) {
 		}
 		at.entry++
 	}
+	return n
 }
 
 // idOf is the id of a vertex with k·V added for its k-th parallel edge. A maximum, which alone reads it, is

@@ -16,6 +16,11 @@ import (
 // memory of the function's tape.
 const messageEdges = 1 << 13
 
+// deviceEdges is messageEdges on a device, so that a kernel takes longer than its launch, and the
+// largest number of rows of their targets. The host writes 40 to 56 bytes for each edge of a batch,
+// and 8 for each row, and the device reads them: lists of ends, and matrices that sum by these.
+const deviceEdges = 1 << 15
+
 // Into are rows of a partition that messages are computed into.
 type Into struct {
 	Rows *autograd.RowSet
