@@ -4,7 +4,7 @@
 #pragma once
 #include "attend_dot.cuh"
 
-enum { EDGE_FEATURES = 4 }; // features that are summed at a time
+enum { EDGE_FEATURES = 2 }; // features that are summed at a time
 
 // The number of the sums that a warp adds to, with piece `piece` of the rows.
 DEVICE int64_t sums_of_piece(const over_rows<weft_attention_args> &l, int64_t piece, int) {

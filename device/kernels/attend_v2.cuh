@@ -53,17 +53,17 @@ DEVICE void edge_products(W &w, shared_cell<float> *const (&to)[K], const void *
 				UNROLL for (int i = 0; i < ATTEND_AHEAD; i++)
 					if (from + e + i < w.n)
 						w.load(x[i], rows, w.other[from + e + i]);
-				float of_edges[ATTEND_AHEAD][4] = {};
 				if (EDGES == TO_OTHER && w.a.edge_weight)
 					w.add_edge_rows(x, from + e);
-				if (EDGES == TO_OWN && w.a.edge_weight)
-					w.add_edge_rows(of_edges, from + e);
 				UNROLL for (int i = 0; i < ATTEND_AHEAD; i++)
 					if (from + e + i < w.n) {
 						float p[K];
 						f(p, x[i]);
-						if (EDGES == TO_OWN && w.a.edge_weight)
-							p[0] += dot4(x[i], of_edges[i]);
+						if (EDGES == TO_OWN && w.a.edge_weight) {
+							float of_edge[1][4] = {};
+							w.add_edge_rows(of_edge, from + e + i);
+							p[0] += dot4(x[i], of_edge[0]);
+						}
 						UNROLL for (int k = 0; k < K; k++)
 							parts[k][(e + i) * STRIDE + w.lane] = w.left > 0 ? p[k] : 0.0f;
 					}
