@@ -97,6 +97,9 @@ func (c *Comm) Size() int { return len(c.ranks) }
 // Timeout is the time after which a wait fails; 0: never.
 func (c *Comm) Timeout() time.Duration { return c.end.timeout }
 
+// SetTimeout sets the time after which a wait of this rank fails, in all its groups. No wait is under way.
+func (c *Comm) SetTimeout(timeout time.Duration) { c.end.timeout = timeout }
+
 // Recorded returns c with r recording what this rank sends and waits for, also in groups and goroutines made
 // from it. nil records nothing. All ranks of the transport start recording in the same step.
 func (c *Comm) Recorded(r *trace.Recorder) *Comm {

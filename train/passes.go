@@ -2,6 +2,7 @@ package train
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -15,24 +16,28 @@ import (
 
 // Passes are forward and backward passes of a job's program, which a caller asks for one at a time. The loss,
 // the optimizer and the values of the parameters are the caller's. The workers are goroutines of this
-// process, and wait between two passes.
+// process, and wait between two passes. Or each is of a process of its own, whose caller has its rows: then
+// all callers make the same calls in the same order.
 //
 // A pass that records lives until Backward or Drop. Several may live, each with the parameters that it was
 // computed with, but where a partition is several chunks. After an error that is no refusal the workers have
 // ended.
 type Passes struct {
-	Types   []VertexType
-	Outputs []Output // by vertex type, ascending
+	Types   []VertexType // vertices are those whose rows the caller has
+	Outputs []Output     // by vertex type, ascending
 
 	given map[int]int
 
+	Process, Processes int // this one's number, and how many there are
+
+	calls int // so far
 	mu    sync.Mutex
 	asked []chan request // by rank
 	done  chan struct{}  // the workers have ended
 	fails sync.Once
 	fault chan struct{} // a worker fails: the others end
 	err   error         // with this error
-	live  map[int]bool  // those that record, and have not ended
+	live  map[int]int   // those that record, and have not ended: which call each was
 	last  [][]float32   // the parameters of the pass before
 	limit int64         // of a worker's memory, in bytes; 0: none
 	rests string        // setting.Options.Offload
@@ -64,13 +69,13 @@ type request struct {
 func (p *Passes) State() (state nn.State, parameters []string) { return p.state, p.names }
 
 // serve does what is asked of a worker until the caller closes the Passes.
-func (p *Passes) serve(w *worker.Passes, c *comm.Comm) error {
+func (p *Passes) serve(w *worker.Passes, c *comm.Comm, asked chan request) error {
 	for {
 		var r request
 		var more bool
 		c.Await(func() {
 			select {
-			case r, more = <-p.asked[c.Rank()]:
+			case r, more = <-asked:
 			case <-p.fault:
 			}
 		})
@@ -116,21 +121,25 @@ func (p *Passes) ended() error {
 
 // Forward runs the model forward. f.Pass is a number that no pass has had, and f.Changed its own to set.
 func (p *Passes) Forward(f worker.Forward) error {
-	if err := p.fits(&f); err != nil {
-		return err
-	}
+	err := p.fits(&f)
 	for kind := range p.given {
-		if f.Features == nil || f.Features[kind].Values == nil {
-			return refusal.Errorf("a pass is given no features of type %d, and the graph has none", kind)
+		if err == nil && (f.Features == nil || f.Features[kind].Values == nil) {
+			err = refusal.Errorf("a pass is given no features of type %d, and the graph has none", kind)
 		}
 	}
-	f.Changed = p.changed(f.Values)
-	if err := p.all(func(w *worker.Passes) error { return w.Forward(f) }); err != nil {
+	if err == nil && p.Processes > 1 && (f.Edges != nil || f.Rows != nil) {
+		err = refusal.Errorf("over processes a pass has the graph's edges, and all rows of its process: leave out " +
+			"edges, edge_weight, edge_attr and rows")
+	}
+	if err == nil {
+		f.Changed = p.changed(f.Values)
+	}
+	if err := p.together(f.Says(), err, func(w *worker.Passes) error { return w.Forward(f) }); err != nil {
 		p.last = nil // the workers may have others
 		return err
 	}
 	if f.Recording {
-		p.live[f.Pass] = true
+		p.live[f.Pass] = p.calls
 	}
 	return nil
 }
@@ -152,13 +161,16 @@ func (p *Passes) changed(state nn.State) (changed bool) {
 
 // Backward runs a pass backward, and ends it unless b.Again is set.
 func (p *Passes) Backward(b worker.Backward) error {
+	call := p.live[b.Pass]
 	if !p.ends(b.Pass) {
 		return refusal.Errorf("pass %d has no tape: it did not record, or has ended", b.Pass)
 	}
 	if b.Again {
-		p.live[b.Pass] = true
+		p.live[b.Pass] = call
 	}
-	return p.all(func(w *worker.Passes) error { return w.Backward(b) })
+	return p.together(fmt.Sprintf("backward of call %d", call), nil, func(w *worker.Passes) error {
+		return w.Backward(b)
+	})
 }
 
 // Drop ends a pass without a backward pass, if it has not ended.
@@ -174,7 +186,7 @@ func (p *Passes) Drop(pass int) error {
 
 // ends takes a pass from those that live, and reports whether it was one.
 func (p *Passes) ends(pass int) (lived bool) {
-	lived = p.live[pass]
+	_, lived = p.live[pass]
 	delete(p.live, pass)
 	return lived
 }
@@ -182,9 +194,12 @@ func (p *Passes) ends(pass int) (lived bool) {
 // Totals are the totals of the workers: of memory since they began, and of all else in the last pass that has
 // run backward.
 func (p *Passes) Totals() (t worker.Totals, err error) {
-	err = p.all(func(w *worker.Passes) error {
+	err = p.together("memory or messages", nil, func(w *worker.Passes) error {
 		mine, err := w.Totals()
-		if w.Ranks().First() {
+		if err == nil && p.Processes > 1 {
+			mine, err = worker.FromFirst(w.Ranks().Comm, mine)
+		}
+		if w.Ranks().First() || p.Processes > 1 {
 			t = mine
 		}
 		return err
@@ -194,15 +209,15 @@ func (p *Passes) Totals() (t worker.Totals, err error) {
 
 // StartTrace records what the workers do from now on, in place of what was recorded before.
 func (p *Passes) StartTrace() error {
-	return p.all(func(w *worker.Passes) error {
+	return p.together("the begin of a trace", nil, func(w *worker.Passes) error {
 		w.StartTrace()
 		return nil
 	})
 }
 
-// StopTrace ends the recording, and returns it.
+// StopTrace ends the recording, and returns it: nil but in the first process.
 func (p *Passes) StopTrace() (t *trace.Trace, err error) {
-	err = p.all(func(w *worker.Passes) error {
+	err = p.together("the end of a trace", nil, func(w *worker.Passes) error {
 		mine, err := w.StopTrace()
 		if mine != nil {
 			t = mine

@@ -65,9 +65,6 @@ func (j *Job) beginPasses(ctx context.Context, lacking []Lacking) (of *Job, s *s
 	if of.Options.Program.Program == nil {
 		return nil, nil, refusal.Errorf("passes are of a program: give --program")
 	}
-	if of.peers().Size() > 1 {
-		return nil, nil, refusal.Errorf("passes are computed by the workers of one process")
-	}
 	kind := task.Passes{Columns: of.Options.Program.Outputs()}
 	for _, one := range of.Options.Program.OutputsByType() {
 		kind.Of = append(kind.Of, one.Of)
@@ -77,6 +74,9 @@ func (j *Job) beginPasses(ctx context.Context, lacking []Lacking) (of *Job, s *s
 		return nil, nil, err
 	}
 	if s, err = of.begin(ctx, nil, false); err != nil {
+		return nil, nil, err
+	}
+	if err := of.checkProcesses(s); err != nil {
 		return nil, nil, err
 	}
 	j.chunks = of.chunks // for the passes of another program
@@ -147,12 +147,16 @@ func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err er
 // newPasses are passes whose workers have not begun.
 func (j *Job) newPasses(s *shared) *Passes {
 	ranks := s.Mesh.Workers()
-	if s.TakesTurns() {
+	switch {
+	case s.Processes:
+		ranks = 1
+	case s.TakesTurns():
 		ranks = len(s.Holders())
 	}
 	p := &Passes{
+		Process: j.peers().Rank(), Processes: j.peers().Size(),
 		limit: int64(s.MemoryLimit), rests: s.Offload,
-		Outputs: j.outputs(s.whole), given: j.given, state: nn.State{}, live: map[int]bool{},
+		Outputs: j.outputs(s.whole), given: j.given, state: nn.State{}, live: map[int]int{},
 		done: make(chan struct{}), fault: make(chan struct{}), planned: map[string]plan.Plan{},
 	}
 	p.plan = func(f *worker.Forward) (plan.Plan, error) {
@@ -182,7 +186,7 @@ func (p *Passes) work(s *shared, team *kernel.Team, c *comm.Comm, share *partiti
 	mine := s.Config
 	mine.Recorder = trace.New(trace.Clock, trace.Most, nil)
 	w, err := worker.NewPasses(mine, team, c, share)
-	if err == nil {
+	if err == nil && p.Processes == 1 { // else the processes may have other values
 		err = w.LoadInit()
 	}
 	if err != nil {
@@ -190,7 +194,7 @@ func (p *Passes) work(s *shared, team *kernel.Team, c *comm.Comm, share *partiti
 	}
 	p.describe(w, s.Holders()[c.Rank()])
 	begins()
-	return p.serve(w, c)
+	return p.serve(w, c, p.asked[c.Rank()%len(p.asked)])
 }
 
 // describe adds a worker, with its number, and what it has of the model to what the caller is told.
@@ -198,6 +202,11 @@ func (p *Passes) describe(w *worker.Passes, number int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begun = append(p.begun, begun{number, w})
+	if p.Processes > 1 {
+		for kind := range p.Types {
+			p.Types[kind].Vertices = w.RowCount(kind)
+		}
+	}
 	for _, of := range w.Params.List {
 		if _, known := p.state[of.Name]; !known {
 			p.names = append(p.names, of.Name)

@@ -45,7 +45,7 @@ func (j *Job) limitPasses(ctx context.Context, s *shared) (err error) {
 	var planned *plan.Plan
 	if s.MemoryLimit > 0 || s.Offload != "" || s.Card != nil {
 		made, err := j.plan(ctx, s, plan.Asks{Loop: s.onePass()})
-		if err != nil {
+		if err := j.ranks().Together(err); err != nil {
 			return err
 		}
 		planned = &made

@@ -16,8 +16,8 @@ import (
 )
 
 // Passes is a worker of a model whose passes are asked for one at a time. The loss, the optimizer and the
-// values of the parameters are the caller's. All workers of the mesh call its methods together, with the same
-// arguments: slices are of memory that they share.
+// values of the parameters are the caller's. All workers of the mesh call its methods together. Those of a
+// process do so with the same arguments: slices are of memory that they share.
 type Passes struct {
 	*Worker
 	engine  engine.Engine
@@ -26,7 +26,8 @@ type Passes struct {
 	epoch   int           // passes in training
 	live    map[int]*livePass
 	values  *values
-	forward Tally // of the last forward pass that records
+	forward Tally           // of the last forward pass that records
+	owners  map[int]*owners // of vertices, by their types
 }
 
 // values are those of the parameters in one or several passes.
@@ -66,8 +67,8 @@ type Forward struct {
 
 // Given are values in place of the graph's.
 type Given struct {
-	// Values are those of all vertices, in the order of their ids; nil: those of the graph. In a backward
-	// pass their gradients go there.
+	// Values are those of all vertices, in the order of their ids, or of Rows; nil: those of the graph. In a
+	// backward pass their gradients go there.
 	Values         []float32
 	Differentiable bool // the backward pass gives their gradients
 }
@@ -76,7 +77,7 @@ type Given struct {
 type Block struct {
 	Columns int
 	Whole   bool      // all vertices have the same row, which Values has once
-	Values  []float32 // of all vertices, in the order of their ids
+	Values  []float32 // of all vertices, in the order of their ids, or of Rows
 }
 
 // Backward is what a backward pass is given, and where its results go.
@@ -96,7 +97,9 @@ func NewPasses(c Config, team *kernel.Team, world *comm.Comm, share *partition.S
 		return nil, err
 	}
 	e.Training = true
-	p := &Passes{Worker: w, config: e, live: map[int]*livePass{}, values: &values{}}
+	p := &Passes{
+		Worker: w, config: e, live: map[int]*livePass{}, values: &values{}, owners: map[int]*owners{},
+	}
 	if p.engine, err = engine.New(e); err != nil {
 		return nil, err
 	}
@@ -158,7 +161,7 @@ func (p *Passes) Forward(f Forward) error {
 		return err
 	}
 	call := engine.Call{
-		Epoch: max(1, p.epoch), Random: autograd.Random{Seed: f.Seed, Epoch: 1},
+		Epoch: max(1, p.epoch), Random: autograd.Random{Seed: p.seed(&f), Epoch: 1},
 		Training: f.Training, Recording: f.Recording, Features: p.features(e, f.Features),
 		Edges: p.givenEdges(f.Edges),
 	}
@@ -166,16 +169,18 @@ func (p *Passes) Forward(f Forward) error {
 	pass := e.Forward(call)
 	outputs, places := pass.Outputs(), make([][]int32, len(pass.Outputs()))
 	for k, blocks := range f.Outputs {
-		places[k] = placesOf(f.rows(p.typeOf(k)), outputs[k])
+		p.clearWhole(blocks)
+		places[k] = p.placesAmong(placesOf(f.rows(p.typeOf(k)), outputs[k]))
 		from := 0
 		for _, b := range blocks {
 			p.spread(b, outputs[k].Value(), from, b.places(places[k], outputs[k]))
 			from += b.Columns
 		}
+		p.sumWhole(blocks)
 	}
 	if f.Training {
 		p.Params.Commit()
-		if p.speaks() && f.Values != nil {
+		if (p.speaks() || p.Processes) && f.Values != nil {
 			p.Params.TakeBuffers(f.Values)
 		}
 	}
@@ -201,7 +206,7 @@ func (p *Passes) features(e engine.Engine, of []Given) (given []engine.Given) {
 		if values := of[kind].Values; values != nil {
 			columns := p.Share.Whole.Types[kind].FeatureColumns
 			g.Values = p.Team.Memory.NewElement(tensor.Features, p.Team.Storage, rows.Here, columns)
-			p.fill(g.Values, 0, Block{Columns: columns, Values: values}, rows.List())
+			p.fill(g.Values, 0, Block{Columns: columns, Values: values}, p.placesAmong(rows.List()))
 		}
 		given = append(given, g)
 	}
@@ -248,6 +253,7 @@ func (p *Passes) Backward(b Backward) error {
 	for k, output := range live.Outputs() {
 		grad, from := p.Team.Memory.New(tensor.Gradients, output.Rows(), output.Cols()), 0
 		if b.Outputs != nil {
+			p.sumWhole(b.Outputs[k])
 			for _, block := range b.Outputs[k] {
 				p.fill(grad, from, block, block.places(live.places[k], output))
 				from += block.Columns
@@ -264,7 +270,7 @@ func (p *Passes) Backward(b Backward) error {
 		}
 		if b.Features != nil && b.Features[kind].Values != nil {
 			to := Block{Columns: grad.Cols, Values: b.Features[kind].Values}
-			p.spread(to, grad, 0, live.engine.Inputs()[kind].List())
+			p.spread(to, grad, 0, p.placesAmong(live.engine.Inputs()[kind].List()))
 		}
 		grad.Release()
 	}
@@ -272,7 +278,7 @@ func (p *Passes) Backward(b Backward) error {
 		p.takeEdgeGradients(live.call.Edges, b.Edges)
 	}
 	if b.Gradients != nil {
-		p.Params.TakeGradients(b.Gradients, p.speaks())
+		p.takeGradients(b.Gradients)
 	}
 	p.Pass = ends()
 	p.Pass.Disk, p.Pass.Device = p.disk(), p.onDevice()

@@ -15,6 +15,7 @@ import os
 import queue
 import socket
 import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -30,7 +31,7 @@ from ._errors import Failed, Refused, in_words_of_python
 
 log = logging.getLogger("weft")
 
-VERSION = 6  # of the protocol
+VERSION = 7  # of the protocol
 
 _IDLE = 64  # lendings of shared memory after which a piece that nobody has used is given back
 
@@ -62,6 +63,7 @@ class Program:
         self.lendings = 0  # of shared memory
         self.mapped = self.most = 0  # bytes of shared memory, now and at most
         self.memories, self.passes, self.models = Watched(), Watched(), Watched()
+        self.joined = False  # it works together with those of the launcher's other processes
         self.said: deque[str] = deque(maxlen=50)  # on standard error
         self.news: deque[str] = deque(maxlen=50)  # what it has said and nobody was shown
         self.work: _Work = queue.SimpleQueue()
@@ -76,7 +78,7 @@ class Program:
                 stderr=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # an interrupt is for Python alone
-                env=_program.environment(),
+                env=os.environ,  # where a launcher has started Python, the program may be one of its processes
             )
         except OSError as err:
             raise Failed(f"{path}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
@@ -252,9 +254,13 @@ class Program:
             of.close()
 
     def leave(self) -> None:
-        """Ends the program."""
+        """Ends the program. One that works together with others leaves when all do, but after an error: then
+        the launcher ends all."""
         if self.owner != os.getpid() or self.ended:
             return
+        if self.joined and getattr(sys, "last_value", None) is None:
+            with contextlib.suppress(Failed, Refused):
+                self.ask("leave")
         self.ended = "Python ends"
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)

@@ -69,7 +69,6 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
         >>> optimizer.step()                                                    # doctest: +SKIP
     """
     _check(settings)
-    _program.warn_if_launched()
     from ._net import net_of
 
     return net_of(module, data, settings)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from . import _calls, _module, _program
+from . import _calls, _module, _processes, _program
 from ._errors import Refused
 from ._graph import Data, argument, graph_of
 from ._inputs import Edges, Features, Reads
@@ -44,6 +44,7 @@ class Divided:
         self.number: tuple[_calls.Program | None, int] = None, 0
         self.models: dict[Variant, Model] = {}
         self.recorded: list[Model] | None = None  # the models whose passes are recorded
+        self.begun = False  # there was a model
         self.last = AS_IT_IS  # what the last call read
 
     def words(self) -> list[str]:
@@ -92,6 +93,10 @@ class Divided:
         if found is None:
             with _module.as_written():
                 found = self.models[variant] = self._open(module, frozen, reads)
+            if not self.begun:
+                _processes.begin(found, module)
+                self.features.give([of.vertices for of in found.types])
+            self.begun = True
             self._record(found)
             self.features.keep(reads)
             # A schedule of momenta has a variant for each epoch, and update_bn one more.
@@ -133,7 +138,8 @@ class Divided:
 
     def _open(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Model:
         made, number = self.traced(module, frozen, reads), self._number_in(_calls.program())
-        return Model(module, made, self.words(), [asdict(one) for one in reads.lacking], number)
+        lacking = [asdict(one) for one in reads.lacking]
+        return Model(module, made, self.words(), lacking, number, apart=self.graph is not None)
 
     def traced(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Traced:
         """What the module is traced to that reads what calls give, with some layers in evaluation."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,6 +93,11 @@ class Features:
         self._schema = schema
         self._types = list(schema.features)
         self._columns: dict[int, int] = {}
+        self._vertices = dict(schema.vertices)  # whose rows a call gives
+
+    def give(self, vertices: Sequence[int]) -> None:
+        """Has calls give the rows of so many vertices of each type: those of a process among several."""
+        self._vertices = dict(zip(self._types, vertices))
 
     def inputs(self, x: Any, samples: bool) -> list[list[Input]]:
         """What each pass of a call is given: a call has one pass, or one for each sample."""
@@ -140,7 +145,7 @@ class Features:
             yield dict(zip(given, rows))
 
     def _check(self, name: str, x: Any) -> None:
-        vertices, own = self._schema.vertices[name], self._schema.features[name]
+        vertices, own = self._vertices[name], self._schema.features[name]
         columns = own or self._columns.get(self._types.index(name))
         fits = isinstance(x, Tensor) and x.is_floating_point() and x.dim() == 2 and len(x) == vertices
         fits = fits and not x.is_meta and x.layout == torch.strided

@@ -226,6 +226,7 @@ class Model:
         words: the settings, and the graph.
         lacking: what all passes are given, as the graph has none.
         divided: the number of the divided graph, which several models may have in common; 0: its own.
+        apart: each process of a launcher has the graph, and divides it in memory.
 
     Raises:
         Refused: the graph or the settings do not go with the module.
@@ -239,6 +240,7 @@ class Model:
         words: Iterable[str],
         lacking: Sequence[Mapping[str, Any]] = (),
         divided: int = 0,
+        apart: bool = False,
     ) -> None:
         self.traced, self.outputs, self.learned = traced.program, traced.outputs, traced.learned
         self.draws = {training: _draws(self.traced, training) for training in (False, True)}
@@ -256,12 +258,15 @@ class Model:
                 "opening the graph",
                 version=_calls.VERSION,
                 divided=divided,
+                apart=apart,
                 arguments=arguments(module, self.traced, words, scratch),
                 lacking=lacking,
             )
         finally:
             scratch.close()
         self.types = [Type(**of) for of in opened["types"]]
+        self.process, self.processes = opened.get("process", 0), opened.get("processes", 1)
+        self.program.joined |= self.processes > 1
         self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
         self.counters = opened.get("counters", [])

@@ -6,18 +6,19 @@ import contextlib
 import copy
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_unflatten
 
-from . import _calls
+from . import _calls, _processes
 from ._divided import Divided
 from ._errors import Refused
 from ._graph import Data
 from ._inputs import Reads
+from ._model import Model
 from ._module import uncompiled
 from ._pass import NOT_EXPORTED, passed
 
@@ -140,15 +141,84 @@ class Net(nn.Module):  # type: ignore[misc]
             )
         if not isinstance(samples, bool):
             raise Refused(f"samples: is {samples!r}: give True, with x of S × V × F, or False")
-        _tell_of_processes()
         of = self._divided
         passes = of.features.inputs(x, samples)
         beside = of.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
         model = of.model(self.module, Reads.of(of.schema, [*passes[0], *beside]))
+        if model.processes == 1:
+            _tell_of_processes()
         of.edges.check_read(model.traced, beside)
         state = model.tensors_of(self)
         made = [passed(model, state, self.training, [*one, *beside], rows) for one in passes]
         return tree_unflatten(list(map(torch.stack, zip(*made))) if samples else made[0], model.outputs.tree)
+
+    @property
+    def rank(self) -> int:
+        """The number of this process among those of a launcher that work together; 0 without one."""
+        return int(self._model().process)
+
+    @property
+    def workers(self) -> int:
+        """How many processes of a launcher work together; 1 without one."""
+        return int(self._model().processes)
+
+    @property
+    def vertices(self) -> Any:
+        """The vertices whose rows this process gives and gets: ids, ascending. Of several types a dict by type."""
+        model = self._model()
+        found = {of.name: _processes.vertices(model, kind) for kind, of in enumerate(model.types)}
+        return found if len(found) > 1 else next(iter(found.values()))
+
+    def sum(self, of: Tensor) -> Tensor:
+        """The sum of the tensors of all processes, of one shape, on all of them.
+
+        It is differentiable: the gradient of each process's tensor is the sum of those of the results.
+        """
+        return _processes.total(self._model(), of)
+
+    def rows(self, of: Tensor, vertices: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
+        """The rows of vertices that may be of other processes.
+
+        Each process gives its own list. It is differentiable: gradients go to the processes that have the rows.
+
+        Args:
+            of: the rows of this process's vertices, as ``net()`` returns them: float32.
+            vertices: ids, as in ``net.vertices``.
+            type: the vertex type, where there are several.
+        """
+        return _processes.fetched(self._model(), self._kind(type), of, torch.as_tensor(vertices))
+
+    def gather(self, of: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
+        """The rows of all vertices, in the order of their ids, on all processes: as for a metric.
+
+        Args:
+            of: the rows of this process's vertices, as ``net()`` returns them: float32.
+            type: the vertex type, where there are several.
+        """
+        model, kind = self._model(), self._kind(type)
+        count = int(_processes.total(model, torch.tensor(model.types[kind].vertices)))
+        return _processes.fetched(model, kind, of.detach(), torch.arange(count))
+
+    def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """Adds up over the processes the gradients of parameters that are not the module's, which have those of
+        this process's loss alone: as of layers before and behind the net. Those without one have none on all."""
+        given = list(parameters)
+        there = self.sum(torch.tensor([of.grad is not None for of in given], dtype=torch.int64))
+        for of, count in zip(given, there.tolist()):
+            if count:
+                of.grad = self.sum(torch.zeros_like(of) if of.grad is None else of.grad)
+
+    def _model(self) -> Model:
+        model: Model = self._divided.model(self.module, self._divided.last)
+        return model
+
+    def _kind(self, name: str | None) -> int:
+        names = [of.name for of in self._model().types]
+        if len(names) == 1 and name is None:
+            return 0
+        if name not in names:
+            raise Refused(f"type: is {name!r}: give one of {', '.join(map(repr, names))}")
+        return names.index(name)
 
     def memory(self) -> dict[str, Any]:
         """The memory of the passes so far, in bytes. Lists have an entry for each worker.
@@ -176,7 +246,7 @@ class Net(nn.Module):  # type: ignore[misc]
         return {key: usage[key] for key in ("communication", "sent_bytes", "edge_columns", "layers")}
 
     def _usage(self) -> tuple[dict[str, Any], _calls.Program]:
-        model = self._divided.model(self.module, self._divided.last)
+        model = self._model()
         usage: dict[str, Any] = model.ask("usage")["usage"]
         return usage, model.program
 
@@ -195,6 +265,6 @@ class Net(nn.Module):  # type: ignore[misc]
             ...     F.cross_entropy(net()[train], y[train]).backward()
         """
         path = os.path.abspath(os.fsdecode(file))
-        self._divided.model(self.module, self._divided.last)
+        self._model()
         with self._divided.recording(path):
             yield

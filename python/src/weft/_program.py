@@ -39,16 +39,16 @@ _LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_NUM_TA
 _STARTED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
-def warn_if_launched() -> None:
-    """Warns, in the first of the processes that a launcher has started, that each trains by itself."""
+def warn_if_launched(says: str) -> None:
+    """Warns, in the first of the processes that a launcher has started, of what each does by itself.
+
+    Args:
+        says: what, and the way out.
+    """
     started = max((int(text) for name in _STARTED if (text := os.environ.get(name, "")).isdecimal()), default=1)
     ranks = (os.environ.get(name) for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"))
     if started > 1 and all(rank in (None, "0") for rank in ranks):
-        warnings.warn(
-            f"each of the {started} processes that the launcher started trains a run of its own: start Python without "
-            'it, with parallel={"graph": N}, or start the program: mpirun -n N weft train STORE --parallel graph=N',
-            stacklevel=depth(),
-        )
+        warnings.warn(f"each of the {started} processes that the launcher started {says}", stacklevel=depth())
 
 
 def find() -> str:

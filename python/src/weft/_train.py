@@ -118,7 +118,10 @@ def train(
         0.815
     """
     _program.check_keywords("train", settings, _TAKEN)
-    _program.warn_if_launched()
+    _program.warn_if_launched(
+        'trains a run of its own: start Python without it, with parallel={"graph": N}, or start the program: '
+        "mpirun -n N weft train STORE --parallel graph=N"
+    )
     calls = _functions(callbacks)
     resumed = _resumed(out, resume, settings)
     scratch = Scratch()

@@ -20,8 +20,9 @@ func New() *cobra.Command {
 			if err != nil {
 				return refusal.Errorf("--socket %d: %w; weft.compile starts this command", number, err)
 			}
-			return serve(cmd.Context(), c, cmd.ErrOrStderr())
+			return serve(cmd, c)
 		},
+		Annotations: map[string]string{cli.JoinsRanks: ""},
 	}
 	cmd.Flags().IntVar(&number, "socket", -1, "`descriptor` of the program's end of the socket")
 	return cmd

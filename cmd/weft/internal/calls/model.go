@@ -3,7 +3,6 @@ package calls
 import (
 	"maps"
 	"slices"
-	"unsafe"
 
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
@@ -16,6 +15,7 @@ import (
 type model struct {
 	*train.Passes
 	opened   *divided
+	all      []int // vertices of each type, those of other processes, too
 	lacking  []train.Lacking
 	floats   []named // parameters, and then buffers
 	trained  int     // how many of these are parameters
@@ -122,11 +122,11 @@ func (s *server) rows(m *model, r *request) (all [][]int32, err error) {
 	}
 	all = make([][]int32, len(m.Types))
 	for _, of := range r.Rows {
-		words, err := s.numbers(of.Memory, of.Listed)
+		list, err := s.integers(of.Memory, of.Listed)
 		if err != nil {
 			return nil, err
 		}
-		list := slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(words))), len(words)))
+		list = slices.Clone(list)
 		for k, v := range list {
 			if v < 0 || int(v) >= m.Types[of.Type].Vertices || k > 0 && v <= list[k-1] {
 				return nil, refusal.Errorf("rows: entry %d, vertex %d, is none of %d, or not above the one before", k,
@@ -147,6 +147,7 @@ func (s *server) trace(m *model, r *request) error {
 	if err != nil {
 		return err
 	}
+	first := recorded != nil // the first process writes what all have done
 	for _, number := range r.Others {
 		other := s.models[number]
 		if other == nil || other.opened != m.opened {
@@ -156,7 +157,12 @@ func (s *server) trace(m *model, r *request) error {
 		if err != nil {
 			return err
 		}
-		recorded.Add(more)
+		if first {
+			recorded.Add(more)
+		}
+	}
+	if !first {
+		return nil
 	}
 	of := m.opened.Job
 	recorded.About = map[string]string{"dataset": of.Dataset, "parallel": of.Options.Parallel}

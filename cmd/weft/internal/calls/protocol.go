@@ -2,7 +2,7 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks for the
 // passes of all its models.
 //
-// # Protocol, version 6
+// # Protocol, version 7
 //
 // Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one
 // after the other. Each is a JSON object behind its length: 4 bytes, the lowest first. A request has at most
@@ -19,6 +19,13 @@
 //	                                                   rows?, seed, training, recording → counts
 //	backward  runs a pass backward, which ends it      model, pass, values, inputs, output, blocks, rows?,
 //	                                                   again
+//	vertices  tells the vertices of this process       model, type, vertices
+//	sum       adds up numbers of the processes         model, values, listed
+//	first     gives numbers of the first to all        model, values, listed
+//	fetch     fetches rows of other processes          model, type, columns, values, vertices, listed,
+//	                                                   output
+//	return    brings their gradients back              as fetch
+//	leave     takes leave of the other processes
 //	usage     tells memory since open, and all else    model → usage
 //	          of the last pass that ran backward
 //	trace     records passes from now on,              model
@@ -60,6 +67,11 @@
 //	training    dropout is active, and norms take the batch's statistics.
 //	recording   there may be a backward pass.
 //	again       the pass stays, for another backward pass.
+//	vertices    memory of vertices (int32); listed is how many. Of sum, values are listed doubles, and of
+//	            first floats. Of fetch and return, values are the rows of this process's vertices, and
+//	            output those of the listed ones: matrices of so many columns.
+//	apart       each process has the graph, and divides it in memory.
+//	process     the number of this process among the processes of the launcher that has started it.
 //	others      models on the same divided graph, whose passes are written, too.
 //	loop        passes (how many live together), and inputs of each, without memory.
 package calls
@@ -80,7 +92,7 @@ import (
 )
 
 // version is that of the protocol.
-const version = 6
+const version = 7
 
 // mostBytes is the size of a request at most.
 const mostBytes = 64 << 20
@@ -97,6 +109,7 @@ type request struct {
 	Version   int             `json:"version"`
 	Arguments []string        `json:"arguments"`
 	Divided   int             `json:"divided"` // 0: the model has its graph alone
+	Apart     bool            `json:"apart"`
 	Lacking   []train.Lacking `json:"lacking"`
 	Loop      loop            `json:"loop"`
 
@@ -118,6 +131,12 @@ type request struct {
 	Seed      uint64  `json:"seed"`
 	Training  bool    `json:"training"`
 	Recording bool    `json:"recording"`
+
+	// of vertices, sum, first, fetch and return
+	Type     int `json:"type"` // the number of the vertex type
+	Columns  int `json:"columns"`
+	Vertices int `json:"vertices"` // memory
+	Listed   int `json:"listed"`   // how many numbers, or vertices
 
 	// of backward
 	Again bool `json:"again"`
@@ -166,6 +185,8 @@ type answer struct {
 	Parameters []named            `json:"parameters,omitempty"`
 	Buffers    []named            `json:"buffers,omitempty"`
 	Counters   []string           `json:"counters,omitempty"`
+	Process    int                `json:"process,omitempty"`
+	Processes  int                `json:"processes,omitempty"`
 
 	Counts []int64 `json:"counts,omitempty"`
 

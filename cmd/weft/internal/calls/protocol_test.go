@@ -138,10 +138,10 @@ func TestDivide(t *testing.T) {
 	if first != again || first.Session == other.Session || first.Job.Parts == nil {
 		t.Error("the models of a net have no graph in common, or others have it too")
 	}
-	s.leave(first)
+	s.closed(first)
 	assert.Equal(t, 2, len(s.divided), "graphs, of which one has another model")
-	s.leave(again)
-	s.leave(other)
+	s.closed(again)
+	s.closed(other)
 	assert.Equal(t, 0, len(s.divided))
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +12,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
@@ -32,22 +35,28 @@ import (
 
 // server is the program's side of the socket.
 type server struct {
-	show    io.Writer // progress
+	cmd     *cobra.Command
+	ranks   cli.Ranks   // the processes of a launcher that have joined; alone: none have
+	joined  atomic.Bool // they have
+	show    io.Writer   // progress
 	models  map[int]*model
 	memory  map[int][]byte
 	divided map[int]*divided
 }
 
 // serve answers requests until the process closes its end. The program then ends, whatever it is doing: what
-// it has belongs to the process.
-func serve(ctx context.Context, c *net.UnixConn, show io.Writer) error {
-	s := &server{show: show, models: map[int]*model{}, memory: map[int][]byte{}, divided: map[int]*divided{}}
+// it has belongs to the process. Where it has joined others and has not left them, a launcher ends these.
+func serve(cmd *cobra.Command, c *net.UnixConn) error {
+	s := &server{
+		cmd: cmd, ranks: cli.Alone(), show: cmd.ErrOrStderr(),
+		models: map[int]*model{}, memory: map[int][]byte{}, divided: map[int]*divided{},
+	}
 	requests := make(chan request)
 	go func() {
 		for {
 			r, err := receive(c)
 			if err != nil {
-				if errors.Is(err, io.EOF) {
+				if errors.Is(err, io.EOF) && !s.joined.Load() {
 					os.Exit(cli.ExitDone)
 				}
 				cli.SayError(os.Stderr, err)
@@ -57,7 +66,7 @@ func serve(ctx context.Context, c *net.UnixConn, show io.Writer) error {
 		}
 	}()
 	for r := range requests {
-		a, err := s.answer(ctx, &r)
+		a, err := s.answer(cmd.Context(), &r)
 		switch {
 		case err == nil:
 		case refusal.Is(err):
@@ -71,6 +80,48 @@ func serve(ctx context.Context, c *net.UnixConn, show io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// join joins the processes of the launcher that has started this one, where the mesh is one of several
+// workers. It refuses settings that are not the same for all.
+func (s *server) join(o *setting.Resolved) error {
+	if o.Workers == 1 {
+		return nil
+	}
+	settings := o.Texts()
+	for _, own := range []string{"init", "threads", "memory-limit"} {
+		delete(settings, own)
+	}
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return err
+	}
+	if !s.joined.Load() {
+		ranks, err := cli.Connect(s.cmd, o, string(text), nil)
+		if err != nil || ranks.Comm.Size() == 1 {
+			return err
+		}
+		s.ranks, s.show = ranks, s.cmd.ErrOrStderr()
+		s.joined.Store(true)
+		return nil
+	}
+	s.ranks.Comm.SetTimeout(o.CommTimeout)
+	return s.ranks.Agree(string(text), func(rank int, _, _ string) error {
+		return refusal.Errorf("rank %d compiles another module than rank 0, or with other settings: each process "+
+			"compiles the same ones in the same order", rank)
+	})
+}
+
+// leave takes leave of the processes that have joined, however long they are at work.
+func (s *server) leave() (err error) {
+	for number, m := range s.models {
+		err = errors.Join(err, m.Close())
+		delete(s.models, number)
+	}
+	s.ranks.Comm.SetTimeout(0)
+	err = s.ranks.End(err, func(error) {})
+	s.joined.Store(false)
+	return err
 }
 
 // answer does what is asked.
@@ -90,6 +141,8 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 		return s.plan(ctx, r)
 	case "map":
 		return a, s.mapMemory(r)
+	case "leave":
+		return a, s.leave()
 	case "unmap":
 		of := s.memory[r.Memory]
 		delete(s.memory, r.Memory)
@@ -102,6 +155,8 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 	switch r.Ask {
 	case "forward":
 		return s.forward(m, r)
+	case "vertices", "sum", "first", "fetch", "return":
+		return a, s.together(m, r)
 	case "backward":
 		return a, s.backward(m, r)
 	case "usage":
@@ -111,7 +166,7 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 		return a, s.trace(m, r)
 	case "close":
 		delete(s.models, r.Model)
-		defer s.leave(m.opened)
+		defer s.closed(m.opened)
 		return a, m.Close()
 	}
 	return a, refusal.Errorf("%q is no request", r.Ask)
@@ -137,9 +192,18 @@ func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings [
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := s.join(resolved); err != nil {
+		return nil, nil, err
+	}
 	if d = s.divided[r.Divided]; d == nil {
 		d = &divided{number: r.Divided}
-		d.Session, err = session.Open(ctx, cli.Alone(), graph, resolved, s.show, session.Opening{})
+		ranks := cli.Alone()
+		if resolved.Workers > 1 {
+			ranks = s.ranks
+		}
+		d.Session, err = session.Open(ctx, ranks, graph, resolved, s.show, session.Opening{
+			Apart: r.Apart && ranks.Comm.Size() > 1,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -156,8 +220,8 @@ func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings [
 	return d, warnings, nil
 }
 
-// leave closes a graph when the last model has left it.
-func (s *server) leave(d *divided) {
+// closed closes a graph when its last model is closed.
+func (s *server) closed(d *divided) {
 	if d.models--; d.models == 0 {
 		delete(s.divided, d.number)
 		d.Close()
@@ -250,12 +314,15 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	passes, err := opened.Job.Passes(ctx, r.Lacking...)
 	if err != nil {
 		err = s.wayOut(ctx, opened, r.Lacking, err)
-		s.leave(opened)
+		s.closed(opened)
 		return a, err
 	}
 	m := &model{Passes: passes, opened: opened, lacking: r.Lacking}
+	for _, of := range opened.Counts().Types {
+		m.all = append(m.all, of.Vertices)
+	}
 	s.models[r.Model] = m
-	a = answer{Warnings: warnings, Types: passes.Types}
+	a = answer{Warnings: warnings, Types: passes.Types, Process: passes.Process, Processes: passes.Processes}
 	m.describe(&a)
 	return a, nil
 }
@@ -270,7 +337,7 @@ func (s *server) wayOut(ctx context.Context, of *divided, lacking []train.Lackin
 	}
 	settings, unresolved := job.Options.Resolve()
 	if !errors.As(refused, new(plan.Exceeds)) || errors.Join(err, unresolved) != nil ||
-		job.Graph.Edges() > mostEdges {
+		job.Graph.Edges() > mostEdges || of.Comm.Size() > 1 {
 		return refused
 	}
 	wanted := planning.Wanted{

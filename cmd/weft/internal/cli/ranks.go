@@ -49,8 +49,18 @@ func AsRank(cmd *cobra.Command, o *setting.Resolved, err error, work func(Ranks)
 	return r.End(err, func(err error) { SayError(os.Stderr, err) })
 }
 
-// connect joins the other processes.
+// connect joins the other processes, all of which have the settings.
 func connect(cmd *cobra.Command, o *setting.Resolved, err error) (Ranks, error) {
+	settings := ""
+	if err == nil {
+		settings, err = sharedSettings(*o)
+	}
+	return Connect(cmd, o, settings, err)
+}
+
+// Connect joins the other processes that a launcher started, if there was one. settings are those that have
+// to be the same on all. err is what this rank has found wrong with the request so far.
+func Connect(cmd *cobra.Command, o *setting.Resolved, settings string, err error) (Ranks, error) {
 	if !mpi.Launched() {
 		refused := checkAlone(EnvironmentNumber("SLURM_STEP_NUM_TASKS"), ConnectingOption)
 		return Alone(),
@@ -63,12 +73,11 @@ func connect(cmd *cobra.Command, o *setting.Resolved, err error) (Ranks, error) 
 	s := launch.Start{Rank: mpi.Rank(), Timeout: setting.Defaults().CommTimeout, Found: err}
 	if err == nil {
 		s.Timeout = o.CommTimeout
-		s.Program = launch.Program{Version: Version, Rounding: kernel.SIMD()}
+		s.Program = launch.Program{Version: Version, Rounding: kernel.SIMD(), Settings: settings}
 		if o.Storage == tensor.BFloat16 {
 			s.Program.Rounding += " (bf16 by " + kernel.BFloat16Products() + ")"
 		}
-		s.Program.Settings, s.Found = sharedSettings(*o)
-		s.Found = cmp.Or(checkMesh(o, mpi.Ranks()), s.Found)
+		s.Found = checkMesh(o, mpi.Ranks())
 	}
 	// A launcher whose rank ends while MPI starts may never end itself, so that a signal waits for the start.
 	starting, stop := UntilSignal(cmd.Context(), func(s os.Signal) {

@@ -38,6 +38,8 @@ type Session struct {
 type Opening struct {
 	Admit func(store string) error // may refuse the store, before partitions are made; nil: none is refused
 	Check func(*graph.Graph) error // may refuse the graph, before partitions are made; nil: none is refused
+	// Apart says that each process has the graph, and divides it in memory.
+	Apart bool
 	// Dry says that the session is for a plan. Partitions of a large graph that are not stored are streamed,
 	// and not kept.
 	Dry bool
@@ -64,7 +66,7 @@ func Open(
 		if err == nil && how.Admit != nil {
 			err = how.Admit(s.Store)
 		}
-		if err != nil || grid.Partitions == 1 {
+		if err != nil || grid.Partitions == 1 || how.Apart {
 			return err
 		}
 		return s.preparePartition(parent, how, grid.Partitions, show)
@@ -76,7 +78,7 @@ func Open(
 		s.Store, err = data.Resolve(parent, of, io.Discard)
 	}
 	const same = "all machines need the same store, on a shared file system or copied"
-	if grid.Partitions == 1 {
+	if grid.Partitions == 1 || how.Apart {
 		if err == nil {
 			job.Graph, err = openDivided(s.Store, &o.Options)
 		}

@@ -1,0 +1,116 @@
+"""What processes of a launcher do together beside passes: each has the rows of its worker."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from . import _program
+from ._errors import Refused
+
+if TYPE_CHECKING:
+    from ._calls import Memory
+    from ._model import Model
+
+
+def begin(model: Model, module: nn.Module) -> None:
+    """Gives the parameters and buffers of the first process to all, or warns of processes by themselves."""
+    if model.processes == 1:
+        _program.warn_if_launched(
+            'computes the whole graph by itself: give parallel="graph=N", and each is one of N workers'
+        )
+        return
+    state = model.tensors_of(module)
+    tensors = [state[name] for name in (*model.parameters, *model.buffers)]
+    memory = model.program.memory(sum(of.numel() for of in tensors))
+    numbers = torch.from_numpy(memory.numbers)
+    numbers.copy_(torch.cat([of.detach().reshape(-1).cpu() for of in tensors] or [numbers[:0]]))
+    model.ask("first", values=memory.number, listed=len(numbers))
+    with torch.no_grad():
+        for of, now in zip(tensors, numbers.split([of.numel() for of in tensors])):
+            of.copy_(now.view_as(of))
+
+
+def vertices(model: Model, kind: int) -> Tensor:
+    """The vertices of a type whose rows this process has: int64, ascending."""
+    memory = model.program.memory(max(1, model.types[kind].vertices))
+    model.ask("vertices", type=kind, vertices=memory.number)
+    return torch.from_numpy(memory.numbers.view(np.int32)[: model.types[kind].vertices].astype(np.int64))
+
+
+def total(model: Model, of: Tensor) -> Tensor:
+    """The sum of what each process has."""
+    if model.processes == 1:
+        return of
+    made: Tensor = _Sum.apply(model, of)
+    return made
+
+
+class _Sum(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, model: Model, of: Tensor) -> Tensor:
+        ctx.model = model
+        return _summed(model, of)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, _summed(ctx.model, grad)
+
+
+def _summed(model: Model, of: Tensor) -> Tensor:
+    memory = model.program.memory(2 * max(1, of.numel()))
+    numbers = memory.numbers.view(np.float64)[: of.numel()]
+    numbers[:] = of.detach().cpu().reshape(-1).double().numpy()
+    model.ask("sum", values=memory.number, listed=of.numel())
+    return torch.from_numpy(numbers).to(of.device, of.dtype, copy=True).view_as(of)
+
+
+def fetched(model: Model, kind: int, of: Tensor, vertices: Tensor) -> Tensor:
+    """The rows of vertices, of a tensor of which each process has the rows of its own."""
+    if of.dtype != torch.float32 or of.dim() < 1 or len(of) != model.types[kind].vertices:
+        raise Refused(
+            f"rows: is of {of.dtype} {tuple(of.shape)}: give float32 with the {model.types[kind].vertices} rows of "
+            "this process, as net() returns them"
+        )
+    if vertices.dim() != 1 or vertices.is_floating_point() or vertices.dtype == torch.bool:
+        raise Refused(f"rows: vertices are {vertices.dtype} {tuple(vertices.shape)}: give a list of vertex ids")
+    if model.processes == 1:
+        return of[vertices.to(of.device)]
+    made: Tensor = _Rows.apply(model, kind, of, vertices.detach().cpu())
+    return made
+
+
+class _Rows(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, model: Model, kind: int, of: Tensor, vertices: Tensor) -> Tensor:
+        ctx.of = model, kind, of.shape, vertices
+        found = torch.zeros(len(vertices), *of.shape[1:])
+        return _exchanged("fetch", model, kind, of, found, vertices).to(of.device)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, None]:
+        model, kind, shape, vertices = ctx.of
+        mine = torch.zeros(shape)
+        return None, None, _exchanged("return", model, kind, mine, grad, vertices).to(grad.device), None
+
+
+def _exchanged(ask: str, model: Model, kind: int, mine: Tensor, listed: Tensor, vertices: Tensor) -> Tensor:
+    """The rows of the list after they have been fetched, or this process's after those of the list have come."""
+    values, output = _memory_of(model, mine), _memory_of(model, listed)
+    rows = model.program.memory(max(1, len(vertices)))
+    rows.numbers.view(np.int32)[: len(vertices)] = vertices.numpy()
+    columns = math.prod(mine.shape[1:])
+    places: dict[str, Any] = {"values": values.number, "output": output.number, "vertices": rows.number}
+    model.ask(ask, type=kind, columns=columns, listed=len(vertices), **places)
+    memory, like = (output, listed) if ask == "fetch" else (values, mine)
+    return torch.from_numpy(memory.numbers[: like.numel()]).view(like.shape)
+
+
+def _memory_of(model: Model, of: Tensor) -> Memory:
+    memory = model.program.memory(max(1, of.numel()))
+    torch.from_numpy(memory.numbers)[: of.numel()].copy_(of.detach().reshape(-1))
+    return memory

@@ -1,0 +1,46 @@
+"""Loops over processes that mpirun starts."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("processes.py")
+
+
+def started(count, *arguments):
+    """What so many processes of the script print, and their status."""
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", count, sys.executable, "-W", "ignore", SCRIPT]
+    p = subprocess.run(
+        list(map(str, [*command, *arguments])), capture_output=True, text=True, check=False, timeout=900
+    )
+    return p.returncode, p.stdout, p.stderr
+
+
+ALL = ["plain", "around", "rollout", "pairs", "whole"]
+
+
+@pytest.mark.parametrize(("mesh", "names"), [("graph=2", ALL), ("tensor=2", ["around", "whole"])])
+def test_loops(mesh, names):
+    """Each process has its rows and its part of the loss, and all take the steps of one process."""
+    status, out, err = started(2, mesh, *names)
+    assert status == 0, err
+    lines = [line.split() for line in out.splitlines()]
+    assert [line[:2] for line in lines] == [[name, mesh] for name in names]
+    for name, _, *figures in lines:
+        assert max(map(float, figures)) < 1e-5, (name, figures)
+
+
+def test_calls_differ():
+    """The parameters are those of rank 0; a process that makes another call is named."""
+    status, out, err = started(2, "--unlike")
+    assert status != 0
+    assert out.splitlines() == ["the first one's: True"] * 2
+    assert "rank 1 calls sum" in err and "and rank 0 forward in training with gradients" in err
+
+
+def test_exception():
+    """An exception of one process ends the job, and is printed."""
+    status, _, err = started(2, "--raises")
+    assert status != 0 and "ValueError: of rank 1" in err

@@ -1,0 +1,75 @@
+package train
+
+import (
+	"fmt"
+
+	"weft/internal/refusal"
+	"weft/train/worker"
+)
+
+// checkProcesses refuses meshes of which a process has not the rows of its own in inputs and outputs.
+func (j *Job) checkProcesses(s *shared) error {
+	switch {
+	case !s.Processes:
+	case s.Mesh.Stages > 1:
+		return refusal.Errorf("--parallel %s: one process has all stages of a pipeline: take the graph or the tensor "+
+			"axis over processes, or start one", j.Options.Parallel)
+	case s.TakesTurns():
+		return refusal.Errorf("--partitions %d: over processes each has one partition: leave it out, or start one "+
+			"process", s.Mesh.Partitions)
+	}
+	return nil
+}
+
+// together has all workers do the same, those of other processes, too. says is the call, and err what this
+// process refuses it with.
+func (p *Passes) together(says string, err error, do func(*worker.Passes) error) error {
+	if p.Processes == 1 {
+		if err != nil {
+			return err
+		}
+		return p.all(do)
+	}
+	p.calls++
+	call := fmt.Sprintf("%s, its call %d of the net", says, p.calls)
+	return p.all(func(w *worker.Passes) error {
+		if err := w.Begin(call, err); err != nil {
+			return err
+		}
+		return do(w)
+	})
+}
+
+// Vertices are those of a type whose rows the caller has, ascending; nil: all.
+func (p *Passes) Vertices(kind int) []int32 {
+	if p.Processes == 1 {
+		return nil
+	}
+	return p.begun[0].Rows(kind)
+}
+
+// Sum adds up values over the processes. Each then has the sums.
+func (p *Passes) Sum(values []float64) error {
+	return p.together("sum", nil, func(w *worker.Passes) error { return w.Sum(values) })
+}
+
+// FromFirst gives the values of the first process to all.
+func (p *Passes) FromFirst(values []float32) error {
+	return p.together("the values of the first process", nil, func(w *worker.Passes) error {
+		return w.FromFirst(values)
+	})
+}
+
+// FetchRows is Passes.FetchRows of the worker.
+func (p *Passes) FetchRows(kind, columns int, vertices []int32, mine, fetched []float32) error {
+	return p.together("rows", nil, func(w *worker.Passes) error {
+		return w.FetchRows(kind, columns, vertices, mine, fetched)
+	})
+}
+
+// ReturnRows is Passes.ReturnRows of the worker.
+func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, mine []float32) error {
+	return p.together("backward of rows", nil, func(w *worker.Passes) error {
+		return w.ReturnRows(kind, columns, vertices, fetched, mine)
+	})
+}
