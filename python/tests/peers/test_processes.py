@@ -1,5 +1,6 @@
 """Loops over processes that mpirun starts."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ SCRIPT = Path(__file__).with_name("processes.py")
 
 def started(count, *arguments):
     """What so many processes of the script print, and their status."""
-    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", count, sys.executable, "-W", "ignore", SCRIPT]
+    launcher = shutil.which("mpirun.openmpi") or "mpirun"
+    command = [launcher, "--allow-run-as-root", "--oversubscribe", "-n", count, sys.executable, "-W", "ignore", SCRIPT]
     p = subprocess.run(
         list(map(str, [*command, *arguments])), capture_output=True, text=True, check=False, timeout=900
     )
