@@ -179,9 +179,9 @@ func TestReadLossRefuses(t *testing.T) {
 		_, err = program.Read(strings.NewReader(string(text)))
 		assert.Refused(t, err, "program: ", "as a model")
 	}
-	for _, more := range []string{`"parameters":[{}]`, `"relations":[{}]`, `"regularization":0`} {
+	for _, more := range []string{`"parameters":[{}]`, `"relations":[{}]`, `"regularization":0`, `"updates":[{}]`} {
 		_, err := program.ReadLoss(strings.NewReader(`{"version":1,"class":"mean",` + more + "}"))
-		assert.Refused(t, err, "a loss has no parameters, relations or regularization", more)
+		assert.Refused(t, err, "a loss has no parameters, relations, updates or regularization", more)
 	}
 	read := func(labels string) *program.Loss {
 		l, err := program.ReadLoss(strings.NewReader(`{"version": 1, "class": "mean", "output": 4, "operations": [` +

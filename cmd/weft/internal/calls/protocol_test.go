@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/session"
 	"weft/graph"
 	"weft/graph/generate"
@@ -125,7 +126,7 @@ func TestDivide(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, g.Write(store))
 	var said bytes.Buffer
-	s := &server{show: &said, divided: map[int]*divided{}}
+	s := &server{ranks: cli.Alone(), show: &said, divided: map[int]*divided{}}
 	divide := func(number int) *divided {
 		d, _, err := s.divide(t.Context(), &request{
 			Version: version, Divided: number, Arguments: []string{"--parallel=graph=2", store},
