@@ -167,7 +167,7 @@ func (ps *Params) Again() *Params {
 // RowsOn is On for some of the rows that a table has, in a set from Again.
 func (p *Param) RowsOn(t *autograd.Tape, rows *autograd.RowSet) *autograd.Var {
 	x := p.On(t)
-	if rows.Here == p.Rows.Here {
+	if rows == p.Rows {
 		return x
 	}
 	all, places := p.Rows.List(), make([]int32, rows.Here)

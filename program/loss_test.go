@@ -179,9 +179,12 @@ func TestReadLossRefuses(t *testing.T) {
 		_, err = program.Read(strings.NewReader(string(text)))
 		assert.Refused(t, err, "program: ", "as a model")
 	}
-	for _, more := range []string{`"parameters":[{}]`, `"relations":[{}]`, `"regularization":0`, `"updates":[{}]`} {
+	for _, more := range []string{
+		`"parameters":[{}]`, `"relations":[{}]`, `"regularization":0`, `"updates":[{}]`,
+	} {
 		_, err := program.ReadLoss(strings.NewReader(`{"version":1,"class":"mean",` + more + "}"))
-		assert.Refused(t, err, "a loss has no parameters, relations, updates or regularization", more)
+		const want = "a loss has no parameters, relations, updates or regularization"
+		assert.Refused(t, err, want, more)
 	}
 	read := func(labels string) *program.Loss {
 		l, err := program.ReadLoss(strings.NewReader(`{"version": 1, "class": "mean", "output": 4, "operations": [` +

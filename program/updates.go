@@ -26,6 +26,10 @@ func (p *Program) checkUpdates() error {
 			return fmt.Errorf("updates: %q is no parameter that is not trained, or is there twice", u.Name)
 		case u.Value < 0 || u.Value >= len(p.Operations):
 			return fmt.Errorf("updates: there is no value %d, as there are %d operations", u.Value, len(p.Operations))
+		case slices.ContainsFunc(p.Operations, func(o Operation) bool {
+			return o.Op == "batch_norm" && slices.Contains([]string{o.Mean, o.Variance, o.Batches}, u.Name)
+		}):
+			return fmt.Errorf("updates: %q is of a batch norm, which moves it", u.Name)
 		}
 		if t := p.types[u.Value]; t.Rows != None || !slices.Equal(t.Shape, q.Shape) {
 			return fmt.Errorf("updates: %q of shape %v becomes %s", u.Name, q.Shape, t)
@@ -49,13 +53,17 @@ func (p *Program) isTrained(v *value) bool {
 	return v.op == "parameter" && p.Parameter(v.o.Name).Trained
 }
 
+// updatesOf is the key of a model's updates: parts of it may be built of programs that keep other states of
+// edges.
+type updatesOf struct{}
+
 // moveBuffers has the buffers of a set of parameters become what updates make of them, after each training
 // pass.
 func (p *Program) moveBuffers(ps *nn.Params) {
 	if len(p.updates) == 0 {
 		return
 	}
-	ps.OnCommitOnce(p, func() func() {
+	ps.OnCommitOnce(updatesOf{}, func() func() {
 		c := newCode(p.updates, storage(false), func(*value) bool { return false })
 		b := p.newBlock(gnn.Env{Params: ps}, c, nil, nil)
 		for _, u := range p.Updates {

@@ -168,9 +168,15 @@ func (p *Passes) Backward(b worker.Backward) error {
 	if b.Again {
 		p.live[b.Pass] = call
 	}
-	return p.together(fmt.Sprintf("backward of call %d", call), nil, func(w *worker.Passes) error {
-		return w.Backward(b)
-	})
+	says := fmt.Sprintf("backward of call %d", call)
+	if b.Again {
+		says += " with retain_graph"
+	}
+	err := p.together(says, nil, func(w *worker.Passes) error { return w.Backward(b) })
+	if p.Processes > 1 && refusal.Is(err) { // for a call that all make
+		p.live[b.Pass] = call
+	}
+	return err
 }
 
 // Drop ends a pass without a backward pass, if it has not ended.

@@ -43,7 +43,11 @@ func (s *shared) onePass() *plan.Loop {
 // one that is given features.
 func (j *Job) limitPasses(ctx context.Context, s *shared) (err error) {
 	var planned *plan.Plan
-	if s.MemoryLimit > 0 || s.Offload != "" || s.Card != nil {
+	limit, err := j.ranks().Largest(int64(s.MemoryLimit))
+	if err != nil {
+		return err
+	}
+	if limit > 0 || s.Offload != "" || s.Card != nil {
 		made, err := j.plan(ctx, s, plan.Asks{Loop: s.onePass()})
 		if err := j.ranks().Together(err); err != nil {
 			return err

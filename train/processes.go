@@ -11,6 +11,9 @@ import (
 func (j *Job) checkProcesses(s *shared) error {
 	switch {
 	case !s.Processes:
+	case len(j.given) > 0:
+		return refusal.Errorf("over processes the graph has features of all vertices, in place of which a call gives " +
+			"others: give it some, as zeros, or start one process")
 	case s.Mesh.Stages > 1:
 		return refusal.Errorf("--parallel %s: one process has all stages of a pipeline: take the graph or the tensor "+
 			"axis over processes, or start one", j.Options.Parallel)
@@ -40,6 +43,14 @@ func (p *Passes) together(says string, err error, do func(*worker.Passes) error)
 	})
 }
 
+// Refuse refuses a call of this process, and with it those that the others make: they do not wait for it.
+func (p *Passes) Refuse(err error) error {
+	if p.Processes == 1 {
+		return err
+	}
+	return p.together("what it is refused: "+err.Error(), err, nil)
+}
+
 // Vertices are those of a type whose rows the caller has, ascending; nil: all.
 func (p *Passes) Vertices(kind int) []int32 {
 	if p.Processes == 1 {
@@ -50,7 +61,8 @@ func (p *Passes) Vertices(kind int) []int32 {
 
 // Sum adds up values over the processes. Each then has the sums.
 func (p *Passes) Sum(values []float64) error {
-	return p.together("sum", nil, func(w *worker.Passes) error { return w.Sum(values) })
+	says := fmt.Sprintf("sum of %d numbers", len(values))
+	return p.together(says, nil, func(w *worker.Passes) error { return w.Sum(values) })
 }
 
 // FromFirst gives the values of the first process to all.
@@ -62,14 +74,16 @@ func (p *Passes) FromFirst(values []float32) error {
 
 // FetchRows is Passes.FetchRows of the worker.
 func (p *Passes) FetchRows(kind, columns int, vertices []int32, mine, fetched []float32) error {
-	return p.together("rows", nil, func(w *worker.Passes) error {
+	says := fmt.Sprintf("rows of %d columns of type %d", columns, kind)
+	return p.together(says, nil, func(w *worker.Passes) error {
 		return w.FetchRows(kind, columns, vertices, mine, fetched)
 	})
 }
 
 // ReturnRows is Passes.ReturnRows of the worker.
 func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, mine []float32) error {
-	return p.together("backward of rows", nil, func(w *worker.Passes) error {
+	says := fmt.Sprintf("backward of rows of %d columns of type %d", columns, kind)
+	return p.together(says, nil, func(w *worker.Passes) error {
 		return w.ReturnRows(kind, columns, vertices, fetched, mine)
 	})
 }

@@ -154,13 +154,15 @@ func TestPassesOfProcesses(t *testing.T) {
 // TestProcessesCallAlike: a process that calls otherwise than the first is named, and all go on.
 func TestProcessesCallAlike(t *testing.T) {
 	eachProcess(t, 2, "graph=2", func(p *Passes) {
-		_, err := p.Sum([]float64{1}), error(nil)
+		assert.NoError(t, p.Sum([]float64{1}))
+		var err error
 		if p.Process == 1 {
 			err = p.FromFirst([]float32{1})
 		} else {
 			err = p.Sum([]float64{1})
 		}
-		assert.Refused(t, err, "rank 1 calls the values of the first process, its call 2 of the net, and rank 0 sum")
+		const want = "rank 1 calls the values of the first process, its call 2 of the net, and rank 0 sum of 1 numbers"
+		assert.Refused(t, err, want)
 		sum := []float64{2}
 		assert.NoError(t, p.Sum(sum))
 		assert.Equal(t, []float64{4}, sum)
@@ -191,4 +193,26 @@ func TestProcessesRefuse(t *testing.T) {
 		}
 		all.Wait()
 	}
+}
+
+// TestProcessesInLimit: the plan of a pass, by which a memory limit is kept, is made in each process.
+func TestProcessesInLimit(t *testing.T) {
+	var all sync.WaitGroup
+	for rank, end := range comm.InProcess(2) {
+		all.Go(func() {
+			j := jobOfLayers(t, "graph=2", func(o *Options) {
+				if rank == 1 { // of one of them
+					o.MemoryLimit = 1 << 30
+				}
+			})
+			j.Comm = comm.New(end, 0)
+			p, err := j.Passes(t.Context())
+			if assert.NoError(t, err); err != nil {
+				return
+			}
+			assert.NoError(t, p.Sum([]float64{1}))
+			assert.NoError(t, p.Close())
+		})
+	}
+	all.Wait()
 }

@@ -4,8 +4,9 @@
 #include "functions.cuh"
 #include "random.cuh"
 
-DEVICE float exponential(float x) { return vexp(x); }
-DEVICE float exponential_less_1(float x) { return vexpm1(x); }
+// A card's NaN has other bits than a CPU's, of which the sequences make a number.
+DEVICE float exponential(float x) { return x != x ? x : vexp(x); }
+DEVICE float exponential_less_1(float x) { return x != x ? x : vexpm1(x); }
 
 // x_i = f(x_i)
 template <int N, typename function> DEVICE void each(float (&x)[N], function f) {

@@ -178,7 +178,7 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 		return Plan{}, err
 	}
 	states, least := in.EdgeStates(), int64(math.MaxInt64)
-	fewer := in.KeepEdgeStates > 0
+	fewer := in.KeepEdgeStates > 0 && in.Mesh.Stages == 1 // a pipeline keeps all unless it is told
 	for _, kept := range states {
 		in.Resolved = in.Keeping(kept)
 		one, err := in.keeping(ctx)

@@ -141,7 +141,7 @@ func (r *Resolved) BlocksApart(s *partition.Share, outputs int) ([]gnn.BlockSpec
 	if err != nil {
 		return nil, err
 	}
-	return r.Program.BlocksApart(schema, outputs)
+	return r.Program.Keeping(r.KeepEdgeStates.Every()).BlocksApart(schema, outputs)
 }
 
 // Widths returns the numbers of features and outputs of the model, as its weights or its program tell; 0:

@@ -19,12 +19,15 @@ func (p *Passes) Rows(kind int) []int32 { return p.engine.Inputs()[kind].List() 
 // RowCount is the number of these.
 func (p *Passes) RowCount(kind int) int { return p.engine.Inputs()[kind].Here }
 
-// Says is the call.
+// Says names the call in errors.
 func (f *Forward) Says() string {
 	says := "forward"
 	for kind, given := range f.Features {
 		if given.Values != nil {
 			says += fmt.Sprintf(" of features of type %d", kind)
+		}
+		if given.Differentiable {
+			says += " that are differentiable"
 		}
 	}
 	if f.Training {
@@ -60,9 +63,9 @@ func (p *Passes) placesAmong(ids []int32) []int32 {
 	return ids
 }
 
-// seed is that of the first process.
+// seed is that of the first process. A plan draws nothing.
 func (p *Passes) seed(f *Forward) (seed uint64) {
-	if !p.Processes || !f.Training {
+	if !p.Processes || f.Values == nil {
 		return f.Seed
 	}
 	seed, err := FromFirst(p.Groups.World, f.Seed)

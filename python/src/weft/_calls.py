@@ -63,7 +63,6 @@ class Program:
         self.lendings = 0  # of shared memory
         self.mapped = self.most = 0  # bytes of shared memory, now and at most
         self.memories, self.passes, self.models = Watched(), Watched(), Watched()
-        self.joined = False  # it works together with those of the launcher's other processes
         self.said: deque[str] = deque(maxlen=50)  # on standard error
         self.news: deque[str] = deque(maxlen=50)  # what it has said and nobody was shown
         self.work: _Work = queue.SimpleQueue()
@@ -76,7 +75,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *_program.launcher_descriptors()],
                 start_new_session=True,  # an interrupt is for Python alone
                 env=os.environ,  # where a launcher has started Python, the program may be one of its processes
             )
@@ -258,7 +257,7 @@ class Program:
         the launcher ends all."""
         if self.owner != os.getpid() or self.ended:
             return
-        if self.joined and getattr(sys, "last_value", None) is None:
+        if _program.launched() and getattr(sys, "last_value", None) is None:
             with contextlib.suppress(Failed, Refused):
                 self.ask("leave")
         self.ended = "Python ends"

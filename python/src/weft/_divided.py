@@ -92,11 +92,11 @@ class Divided:
         found = self.models.get(variant)
         if found is None:
             with _module.as_written():
-                found = self.models[variant] = self._open(module, frozen, reads)
+                found = self._open(module, frozen, reads)
             if not self.begun:
                 _processes.begin(found, module)
                 self.features.give([of.vertices for of in found.types])
-            self.begun = True
+            self.begun, self.models[variant] = True, found
             self._record(found)
             self.features.keep(reads)
             # A schedule of momenta has a variant for each epoch, and update_bn one more.

@@ -266,7 +266,6 @@ class Model:
             scratch.close()
         self.types = [Type(**of) for of in opened["types"]]
         self.process, self.processes = opened.get("process", 0), opened.get("processes", 1)
-        self.program.joined |= self.processes > 1
         self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
         self.counters = opened.get("counters", [])

@@ -202,7 +202,7 @@ class Net(nn.Module):  # type: ignore[misc]
     def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Adds up over the processes the gradients of parameters that are not the module's, which have those of
         this process's loss alone: as of layers before and behind the net. Those without one have none on all."""
-        given = list(parameters)
+        given = list(dict.fromkeys(parameters))
         there = self.sum(torch.tensor([of.grad is not None for of in given], dtype=torch.int64))
         for of, count in zip(given, there.tolist()):
             if count:

@@ -161,7 +161,8 @@ class _Call:
             again: the pass stays, for another backward pass.
         """
         model, program, count = self.model, self.model.program, len(self.inputs)
-        read = [of for of, grad in zip(model.reached, grads) if grad is not None]
+        # the losses of other processes may read other outputs
+        read = [of for of, grad in zip(model.reached, grads) if grad is not None or model.processes > 1]
         reached = set().union(*(of.inputs for of in read))
         learned = set().union(*(of.parameters for of in read)) & model.learned
         zero = torch.zeros(())

@@ -44,6 +44,8 @@ def vertices(model: Model, kind: int) -> Tensor:
 
 def total(model: Model, of: Tensor) -> Tensor:
     """The sum of what each process has."""
+    if of.dtype == torch.bool:
+        of = of.long()
     if model.processes == 1:
         return of
     made: Tensor = _Sum.apply(model, of)
@@ -58,7 +60,7 @@ class _Sum(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        return None, _summed(ctx.model, grad)
+        return None, total(ctx.model, grad)
 
 
 def _summed(model: Model, of: Tensor) -> Tensor:
@@ -76,6 +78,8 @@ def fetched(model: Model, kind: int, of: Tensor, vertices: Tensor) -> Tensor:
             f"rows: is of {of.dtype} {tuple(of.shape)}: give float32 with the {model.types[kind].vertices} rows of "
             "this process, as net() returns them"
         )
+    if len(vertices) == 0:
+        vertices = vertices.long()
     if vertices.dim() != 1 or vertices.is_floating_point() or vertices.dtype == torch.bool:
         raise Refused(f"rows: vertices are {vertices.dtype} {tuple(vertices.shape)}: give a list of vertex ids")
     if model.processes == 1:
@@ -93,6 +97,8 @@ class _Rows(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, None]:
+        if torch.is_grad_enabled():
+            raise Refused("create_graph=True: rows of other processes have no second derivative: leave it out")
         model, kind, shape, vertices = ctx.of
         mine = torch.zeros(shape)
         return None, None, _exchanged("return", model, kind, mine, grad, vertices).to(grad.device), None

@@ -39,6 +39,23 @@ _LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_NUM_TA
 _STARTED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
+def launched() -> bool:
+    """Whether a launcher has started this process."""
+    return any(name in os.environ for name in _LAUNCHED)
+
+
+def launcher_descriptors() -> list[int]:
+    """The descriptor by which MPICH's launcher, and Slurm's for it, speaks with this process, if it is there."""
+    text = os.environ.get("PMI_FD", "")
+    if not text.isdecimal():
+        return []
+    try:
+        os.fstat(int(text))
+    except OSError:
+        return []
+    return [int(text)]
+
+
 def warn_if_launched(says: str) -> None:
     """Warns, in the first of the processes that a launcher has started, of what each does by itself.
 

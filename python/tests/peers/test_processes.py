@@ -39,7 +39,7 @@ def test_calls_differ():
     status, out, err = started(2, "--unlike")
     assert status != 0
     assert out.splitlines() == ["the first one's: True"] * 2
-    assert "rank 1 calls sum" in err and "and rank 0 forward in training with gradients" in err
+    assert "rank 1 calls sum of 1 numbers" in err and "and rank 0 forward in training with gradients" in err
 
 
 def test_exception():

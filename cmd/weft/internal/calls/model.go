@@ -171,28 +171,37 @@ func (s *server) trace(m *model, r *request) error {
 
 // forward computes a pass.
 func (s *server) forward(m *model, r *request) (a answer, err error) {
-	if len(r.Counts) != len(m.counters) {
-		return a, refusal.Errorf("%d counts for a model of %d", len(r.Counts), len(m.counters))
+	f, err := s.forwardOf(m, r)
+	if err != nil {
+		return a, m.Refuse(err)
 	}
-	f := worker.Forward{
+	return answer{Counts: r.Counts}, m.Forward(f)
+}
+
+// forwardOf reads a pass.
+func (s *server) forwardOf(m *model, r *request) (f worker.Forward, err error) {
+	if len(r.Counts) != len(m.counters) {
+		return f, refusal.Errorf("%d counts for a model of %d", len(r.Counts), len(m.counters))
+	}
+	f = worker.Forward{
 		Pass: r.Pass, Seed: r.Seed, Training: r.Training, Recording: r.Recording,
 	}
 	if f.Values, err = s.tensors(m.floats, r.Values); err != nil {
-		return a, err
+		return f, err
 	}
 	for k, name := range m.counters {
 		f.Values[name] = nn.Tensor{Shape: []int{}, Int64: r.Counts[k : k+1]}
 	}
 	if f.Outputs, err = s.blocks(m, r); err != nil {
-		return a, err
+		return f, err
 	}
 	if f.Rows, err = s.rows(m, r); err != nil {
-		return a, err
+		return f, err
 	}
 	if f.Features, f.Edges, err = s.inputsOf(m).read(r.Inputs); err != nil {
-		return a, err
+		return f, err
 	}
-	return answer{Counts: r.Counts}, m.Forward(f)
+	return f, nil
 }
 
 // backward runs a pass backward.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"os"
@@ -24,6 +25,8 @@ import (
 	"weft/cmd/weft/internal/planning"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
+	"weft/comm"
+	"weft/comm/mpi"
 	"weft/internal/refusal"
 	"weft/tensor"
 	"weft/tensor/offload"
@@ -84,11 +87,12 @@ func serve(cmd *cobra.Command, c *net.UnixConn) error {
 
 // join joins the processes of the launcher that has started this one, where the mesh is one of several
 // workers. It refuses settings that are not the same for all.
-func (s *server) join(o *setting.Resolved) error {
-	if o.Workers == 1 {
+func (s *server) join(o *setting.Resolved, apart bool) error {
+	if o.Workers == 1 || mpi.Launched() && mpi.Ranks() == 1 {
 		return nil
 	}
 	settings := o.Texts()
+	settings["apart"] = fmt.Sprint(apart)
 	for _, own := range []string{"init", "threads", "memory-limit"} {
 		delete(settings, own)
 	}
@@ -98,12 +102,11 @@ func (s *server) join(o *setting.Resolved) error {
 	}
 	if !s.joined.Load() {
 		ranks, err := cli.Connect(s.cmd, o, string(text), nil)
-		if err != nil || ranks.Comm.Size() == 1 {
-			return err
+		if ranks.Comm.Size() > 1 { // which is so once, also where the settings are refused
+			s.ranks, s.show = ranks, s.cmd.ErrOrStderr()
+			s.joined.Store(true)
 		}
-		s.ranks, s.show = ranks, s.cmd.ErrOrStderr()
-		s.joined.Store(true)
-		return nil
+		return err
 	}
 	s.ranks.Comm.SetTimeout(o.CommTimeout)
 	return s.ranks.Agree(string(text), func(rank int, _, _ string) error {
@@ -192,7 +195,7 @@ func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings [
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.join(resolved); err != nil {
+	if err := s.join(resolved, r.Apart); err != nil {
 		return nil, nil, err
 	}
 	if d = s.divided[r.Divided]; d == nil {
@@ -207,7 +210,11 @@ func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings [
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := session.DivideOnce(ctx, resolved, d.Job); err != nil {
+		err = session.DivideOnce(ctx, resolved, d.Job)
+		if ranks.Comm.Size() > 1 {
+			err = sameDivision(d.Session, resolved.Mesh.Partitions, err)
+		}
+		if err != nil {
 			d.Close()
 			return nil, nil, err
 		}
@@ -218,6 +225,28 @@ func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings [
 	d.models++
 	d.Job.Options = resolved.Options
 	return d, warnings, nil
+}
+
+// sameDivision refuses processes that have divided a graph otherwise in memory. err is what this one has
+// failed with.
+func sameDivision(of *session.Session, partitions int, err error) error {
+	if err := of.Together(err); err != nil || of.Job.Graph == nil || of.Job.Parts == nil {
+		return err
+	}
+	sum := crc32.NewIEEE()
+	for p := range partitions {
+		share, err := of.Job.Parts.Open(p)
+		if err != nil {
+			return err
+		}
+		for kind := range share.Edges.Types {
+			_, _ = sum.Write(comm.Bytes(share.Edges.Types[kind].IDs))
+		}
+	}
+	return of.Agree(fmt.Sprint(sum.Sum32()), func(rank int, _, _ string) error {
+		return refusal.Errorf("rank %d divides the graph otherwise than rank 0, as it has other memory: give "+
+			"partition=\"stream\", or a store with its partitions", rank)
+	})
 }
 
 // closed closes a graph when its last model is closed.

@@ -38,7 +38,9 @@ func (p *meshPlanner) boundsOf(m *planner.Mesh) (*bounds, error) {
 	sharers := max(1, min(p.Machine.Sharers, m.Settings.Workers))
 	threads := sharers * (&train.Job{CoreSharers: p.Machine.Sharers}).Threads(m.Settings)
 	key := fmt.Appendf(nil, "rates of a machine with %d threads", threads)
-	possible := func(r machine.Rates) bool { return min(r.Read, r.Write, r.Gather, r.Lines, r.Flops) > 0 }
+	possible := func(r machine.Rates) bool {
+		return min(r.Read, r.Write, r.Gather, r.Lines, r.Flops, r.BFloat16Flops) > 0
+	}
 	rates, _, err := machine.Kept(p.Cache, key, possible, func() (machine.Rates, error) {
 		p.Shown.Show("measuring the rates of this machine", 0, 0)
 		defer p.Shown.Erase()

@@ -371,7 +371,7 @@ func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPla
 			ui.Counted(len(meshes), "mesh is", "meshes are"), len(meshes)-byCounts(meshes))
 	}
 	var layers *bounds
-	if p.explain {
+	if p.explain && err == nil {
 		on := slices.IndexFunc(meshes, func(m planner.Mesh) bool { return !m.ByCounts })
 		var failed error
 		if layers, failed = plans.boundsOf(&meshes[on]); failed != nil {
