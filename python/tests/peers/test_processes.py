@@ -1,11 +1,14 @@
 """Loops over processes that mpirun starts."""
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import weft
 
 SCRIPT = Path(__file__).with_name("processes.py")
 
@@ -14,8 +17,9 @@ def started(count, *arguments):
     """What so many processes of the script print, and their status."""
     launcher = shutil.which("mpirun.openmpi") or "mpirun"
     command = [launcher, "--allow-run-as-root", "--oversubscribe", "-n", count, sys.executable, "-W", "ignore", SCRIPT]
+    environment = os.environ | {"PYTHONPATH": str(Path(weft.__file__).parents[1])}
     p = subprocess.run(
-        list(map(str, [*command, *arguments])), capture_output=True, text=True, check=False, timeout=900
+        list(map(str, [*command, *arguments])), capture_output=True, text=True, check=False, timeout=900, env=environment
     )
     return p.returncode, p.stdout, p.stderr
 
