@@ -198,23 +198,28 @@ func (s *server) forwardOf(m *model, r *request) (f worker.Forward, err error) {
 	if f.Rows, err = s.rows(m, r); err != nil {
 		return f, err
 	}
-	if f.Features, f.Edges, err = s.inputsOf(m).read(r.Inputs); err != nil {
-		return f, err
-	}
-	return f, nil
+	f.Features, f.Edges, err = s.inputsOf(m).read(r.Inputs)
+	return f, err
 }
 
 // backward runs a pass backward.
-func (s *server) backward(m *model, r *request) (err error) {
-	b := worker.Backward{Pass: r.Pass, Again: r.Again}
-	if b.Outputs, err = s.blocks(m, r); err != nil {
-		return err
-	}
-	if b.Gradients, err = s.tensors(m.floats[:m.trained], r.Values); err != nil {
-		return err
-	}
-	if b.Features, b.Edges, err = s.inputsOf(m).read(r.Inputs); err != nil {
-		return err
+func (s *server) backward(m *model, r *request) error {
+	b, err := s.backwardOf(m, r)
+	if err != nil {
+		return m.Refuse(err)
 	}
 	return m.Backward(b)
+}
+
+// backwardOf reads what a backward pass is given.
+func (s *server) backwardOf(m *model, r *request) (b worker.Backward, err error) {
+	b = worker.Backward{Pass: r.Pass, Again: r.Again}
+	if b.Outputs, err = s.blocks(m, r); err != nil {
+		return b, err
+	}
+	if b.Gradients, err = s.tensors(m.floats[:m.trained], r.Values); err != nil {
+		return b, err
+	}
+	b.Features, b.Edges, err = s.inputsOf(m).read(r.Inputs)
+	return b, err
 }
