@@ -186,7 +186,7 @@ def main() -> None:
     if what == "--unlike":
         net = net_of_rank(mesh)
         first = next(net.parameters()).detach()
-        print("the first one's:", torch.equal(net.sum(first), first * 2), flush=True)
+        print(f"the first one's: {torch.equal(net.sum(first), first * 2)}", flush=True)
         if net.rank == 1:
             net.sum(torch.zeros(1))
         net()

@@ -42,7 +42,8 @@ def test_calls_differ():
     """The parameters are those of rank 0; a process that makes another call is named."""
     status, out, err = started(2, "--unlike")
     assert status != 0
-    assert out.splitlines() == ["the first one's: True"] * 2
+    # mpirun may put one line of a rank inside another's.
+    assert out.split().count("True") == 2 and "False" not in out
     assert "rank 1 calls sum of 1 numbers" in err and "and rank 0 forward in training with gradients" in err
 
 
