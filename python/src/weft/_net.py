@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_unflatten
 
-from . import _calls, _processes
+from . import _calls, _processes, _program
 from ._divided import Divided
 from ._errors import Refused
 from ._graph import Data
@@ -25,6 +25,7 @@ from ._pass import NOT_EXPORTED, passed
 
 def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
     """The net of a module on a graph."""
+    _program.refuse_torchrun()
     module = uncompiled(module)
     if isinstance(module, Net) or not isinstance(module, nn.Module):
         raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")

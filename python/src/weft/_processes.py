@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,14 +26,25 @@ def begin(model: Model, module: nn.Module) -> None:
         )
         return
     state = model.tensors_of(module)
-    tensors = [state[name] for name in (*model.parameters, *model.buffers)]
-    memory = model.program.memory(sum(of.numel() for of in tensors))
-    numbers = torch.from_numpy(memory.numbers)
-    numbers.copy_(torch.cat([of.detach().reshape(-1).cpu() for of in tensors] or [numbers[:0]]))
-    model.ask("first", values=memory.number, listed=len(numbers))
+    tensors = [state[name] for name in (*model.parameters, *model.buffers, *model.counters)]
+    floats, counts = ([of for of in tensors if of.is_floating_point() == kind] for kind in (True, False))
     with torch.no_grad():
-        for of, now in zip(tensors, numbers.split([of.numel() for of in tensors])):
-            of.copy_(now.view_as(of))
+        for of, first in zip(floats, _of_first(model, [of.detach().reshape(-1).cpu() for of in floats])):
+            of.copy_(first.view_as(of))
+        doubles = [of.detach().reshape(-1).cpu().double() for of in counts]
+        for of, first in zip(counts, _of_first(model, [of.view(torch.float32) for of in doubles])):
+            of.copy_(first.clone().view(torch.float64).view_as(of))
+
+
+def _of_first(model: Model, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """What the first process has for tensors of one dimension, to the bit."""
+    if not tensors:
+        return ()
+    memory = model.program.memory(sum(map(len, tensors)))
+    numbers = torch.from_numpy(memory.numbers)
+    torch.cat(tensors, out=numbers)
+    model.ask("first", values=memory.number, listed=len(numbers))
+    return numbers.split([len(of) for of in tensors])
 
 
 def vertices(model: Model, kind: int) -> Tensor:

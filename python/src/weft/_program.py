@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import selectors
+import shlex
 import signal
 import subprocess
 import sys
@@ -66,6 +67,24 @@ def warn_if_launched(says: str) -> None:
     ranks = (os.environ.get(name) for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"))
     if started > 1 and all(rank in (None, "0") for rank in ranks):
         warnings.warn(f"each of the {started} processes that the launcher started {says}", stacklevel=depth())
+
+
+# What torchrun tells the processes that it starts.
+_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR")
+
+
+def refuse_torchrun() -> None:
+    """Refuses processes that torchrun has started, as none of them is one of MPI.
+
+    Raises:
+        Refused: it has the line that starts as many by MPI.
+    """
+    started = os.environ.get("WORLD_SIZE", "")
+    of_torchrun = "TORCHELASTIC_RUN_ID" in os.environ or all(name in os.environ for name in _BY_TORCHRUN)
+    if not of_torchrun or launched() or not started.isdecimal() or int(started) < 2:
+        return
+    line = shlex.join(["mpirun", "-n", started, "python", *sys.orig_argv[1:]])
+    raise Refused(f"torchrun started these {started} processes, and weft's work together by MPI: start them by {line}")
 
 
 def find() -> str:

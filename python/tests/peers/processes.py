@@ -174,19 +174,24 @@ def run(name: str, mesh: str) -> None:
 
 
 def net_of_rank(mesh: str) -> Any:
-    """A net whose processes begin with other parameters, each by its rank."""
-    torch.manual_seed(int(os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
-    return weft.compile(
-        Two(GCNConv(WIDTH, 16), GCNConv(16, CLASSES)), weft.Graph(edge_index=ENDS, x=X), parallel=mesh
-    )
+    """A net whose processes begin with other parameters and buffers, each by its rank."""
+    rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+    torch.manual_seed(rank)
+    module = Two(GCNConv(WIDTH, 16), GCNConv(16, CLASSES))
+    module.norm.num_batches_tracked.fill_(2**40 + 1 + rank)
+    module.norm.running_mean.fill_(rank)
+    return weft.compile(module, weft.Graph(edge_index=ENDS, x=X), parallel=mesh)
 
 
 def main() -> None:
     what, mesh = sys.argv[1], "graph=2"
     if what == "--unlike":
         net = net_of_rank(mesh)
-        first = next(net.parameters()).detach()
-        print(f"the first one's: {torch.equal(net.sum(first), first * 2)}", flush=True)
+        state = [of.detach().clone() for of in net.state_dict().values()]
+        summed, norm = [net.sum(of) for of in state], net.module.norm
+        same = all(torch.equal(now, of * 2) for now, of in zip(summed, state))
+        same = same and int(norm.num_batches_tracked) == 2**40 + 1 and not norm.running_mean.any()
+        print(f"the first one's: {same}", flush=True)
         if net.rank == 1:
             net.sum(torch.zeros(1))
         net()

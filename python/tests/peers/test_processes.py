@@ -39,7 +39,7 @@ def test_loops(mesh, names):
 
 
 def test_calls_differ():
-    """The parameters are those of rank 0; a process that makes another call is named."""
+    """The parameters and buffers are those of rank 0; a process that makes another call is named."""
     status, out, err = started(2, "--unlike")
     assert status != 0
     # mpirun may put one line of a rank inside another's.
@@ -51,3 +51,19 @@ def test_exception():
     """An exception of one process ends the job, and is printed."""
     status, _, err = started(2, "--raises")
     assert status != 0 and "ValueError: of rank 1" in err
+
+
+def test_torchrun(monkeypatch):
+    """Processes of torchrun are refused, with the line that starts as many by MPI."""
+    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "orig_argv", ["/bin/python", "-u", "train.py", "--name", "two words"])
+    with pytest.raises(weft.Refused, match="start them by mpirun -n 4 python -u train.py --name 'two words'$"):
+        weft.compile(None, None)
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    with pytest.raises(weft.Refused, match="^module: NoneType is no module"):
+        weft.compile(None, None)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")  # mpirun has started it, with what gloo needs
+    with pytest.raises(weft.Refused, match="^module: NoneType is no module"):
+        weft.compile(None, None)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train"
+	"weft/train/setting"
 	"weft/train/worker"
 )
 
@@ -144,6 +146,20 @@ func TestDivide(t *testing.T) {
 	s.closed(again)
 	s.closed(other)
 	assert.Equal(t, 0, len(s.divided))
+}
+
+// TestTimeouts: a call waits for other processes as long as its own model says.
+func TestTimeouts(t *testing.T) {
+	s := &server{ranks: cli.Alone(), models: map[int]*model{}}
+	for number, timeout := range []time.Duration{time.Minute, time.Hour} {
+		of := train.Job{Options: setting.Options{CommTimeout: timeout}}
+		s.models[number] = &model{opened: &divided{Session: &session.Session{Job: &of}}}
+	}
+	for number, timeout := range []time.Duration{time.Minute, time.Hour, time.Minute} {
+		_, err := s.answer(t.Context(), &request{Ask: "none", Model: number % 2})
+		assert.Refused(t, err, `"none" is no request`)
+		assert.Equal(t, timeout, s.ranks.Comm.Timeout())
+	}
 }
 
 // TestInputs: features are of a vertex type that there is, and what is given of edges of a relation; their

@@ -155,6 +155,7 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 	if m == nil {
 		return a, refusal.Errorf("there is no model %d", r.Model)
 	}
+	s.ranks.Comm.SetTimeout(m.opened.Job.Options.CommTimeout)
 	switch r.Ask {
 	case "forward":
 		return s.forward(m, r)
