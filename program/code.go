@@ -103,15 +103,16 @@ type cluster struct {
 	absorbed   []*value
 }
 
-// mostInstructions is how many operations and inputs an expression may have. One operation more has at most
-// three inputs more.
-const mostInstructions = kernel.MaxInputs - 3
+// mostOperations is how many operations an expression may have. The gradient of any so many has a kernel on a
+// card, whose registers are few.
+const mostOperations = 64
 
 // newCluster makes the cluster of v and the values before it that are read by it alone.
 func newCluster(v *value, alone func(*value) bool) *cluster {
 	c := &cluster{last: v}
 	var instructions []*value
-	left := 1 // operands of instructions that are not yet collected: each may be one more input
+	taken := 0 // operations
+	left := 1  // operands of instructions that are not yet collected: each may be one more input
 	var collect func(x *value)
 	collect = func(x *value) {
 		left--
@@ -121,8 +122,8 @@ func newCluster(v *value, alone func(*value) bool) *cluster {
 			return
 		case number:
 		case x == v || isPointwise(x.op) && alone(x) && x.Rows == v.Rows && sameColumns(x.Shape, v.Shape) &&
-			len(instructions)+len(c.inputs) < mostInstructions &&
-			len(c.inputs)+left+len(x.in) <= kernel.MaxInputs:
+			taken < mostOperations && len(c.inputs)+left+len(x.in) <= kernel.MaxInputs:
+			taken++
 			left += len(x.in)
 			for _, y := range x.in {
 				collect(y)
