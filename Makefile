@@ -86,7 +86,7 @@ test-device: packages bin/libcuda-on-cpu.so ## tests of kernels, layers, models,
 	ON_CPU_ORDER=drawn $(ONDEVICE) ./kernel -run '^Test(ConformanceBFloat16|Hub|GELU|Infinity|NaNStays)'
 	$(ONDEVICE) ./autograd ./nn ./gnn ./optim
 	ON_CPU_ORDER=backward $(ONDEVICE) ./program -run '^TestGolden$$'
-	ON_CPU_ORDER=drawn $(ONDEVICE) ./program -run '^TestChains$$'
+	ON_CPU_ORDER=drawn $(ONDEVICE) ./program -run '^TestChains(OnCard)?$$'
 	$(ONDEVICE) ./parallel/paralleltest -run '^Test((Graph|Tensor)Axis|(Graph|Tensor)AxisPropagators|TypedEngines|Stages)$$' -skip 'TensorAxisPropagators/.*/many|GraphAxisPropagators/[134] .*/many'
 	$(ONDEVICE) ./train -run '$(ONLYONDEVICE)'
 
@@ -198,6 +198,12 @@ programs: packages ## 500 random modules beside PyTorch in float64, on one worke
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 		PYTHONPATH=python/src "$$environment/bin/python" -W ignore program/testdata/chains.py "$$folder" $(or $(ARGS),0 500) && \
 		WEFT_CHAINS="$$folder" $(GOTEST) -count=1 -run '^TestChains$$' ./program
+
+programs-on-card: packages bin/libcuda-on-cpu.so ## 500 random modules on a card that is this machine's CPU, twice in each of three orders of threads, beside the CPU: half an hour; fetches 5 GB of Python packages, those of bench-peers; ARGS="7 1" is chain 7 alone
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+		PYTHONPATH=python/src "$$environment/bin/python" -W ignore program/testdata/chains.py "$$folder" $(or $(ARGS),0 500) && \
+		{ WEFT_CHAINS="$$folder" $(ONDEVICE) -v -count=1 -run '^TestChainsOnCard$$' ./program > "$$folder/said"; status=$$?; \
+		grep -ve '^=== ' -e '^    --- PASS' "$$folder/said"; exit $$status; }
 
 convolutions: build ## docs/convolutions.md anew: PyG's and DGL's convolutions beside PyTorch on meshes; fetches 10 GB of Python packages, those of bench-peers: an hour
 	@for name in pyg dgl; do \

@@ -50,17 +50,23 @@ func TestGolden(t *testing.T) {
 // TestChains is TestGolden for random modules that testdata/chains.py has written: the first 20, or those in
 // the folder that WEFT_CHAINS names, as `make programs` does.
 func TestChains(t *testing.T) {
+	for _, file := range chains(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			readGolden(t, file).test(t)
+		})
+	}
+}
+
+// chains are the files of random modules.
+func chains(t *testing.T) []string {
+	t.Helper()
 	folder := cmp.Or(os.Getenv("WEFT_CHAINS"), "testdata/chains")
 	files, err := filepath.Glob(filepath.Join(folder, "*.safetensors"))
 	require.NoError(t, err)
 	if len(files) == 0 {
 		t.Fatalf("no programs in %s", folder)
 	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			readGolden(t, file).test(t)
-		})
-	}
+	return files
 }
 
 // golden is a golden file.
@@ -151,6 +157,46 @@ func (g golden) model(c engine.Config, part engine.Axis, outputs, stages int) (*
 // step compares a step in so many stages, one after the other.
 func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 	t.Helper()
+	got := g.compute(t, stages, m)
+	if t.Failed() {
+		return
+	}
+	what := fmt.Sprintf("%d stages, %d partitions, %d slices, sparse %v: ", stages, m.Partitions, m.Slices,
+		g.sparse)
+	near(t, what+"logits", got["logits"], g.tensors["logits"].Float32)
+	delete(got, "logits")
+	grads := g.with("grad.")
+	if g.sparse {
+		for _, name := range append(g.types, "") {
+			delete(grads, named("x", name))
+		}
+	}
+	for name, ours := range got {
+		if of, isGrad := strings.CutPrefix(name, "grad."); isGrad {
+			theirs := grads[of].Float32
+			if theirs == nil {
+				theirs = make([]float32, len(ours))
+			}
+			near(t, what+name, ours, theirs)
+			delete(grads, of)
+		}
+	}
+	for name, v := range grads {
+		if slices.ContainsFunc(v.Float32, func(v float32) bool { return v != 0 }) {
+			t.Errorf("PyTorch's logits depend on %s, which the program lacks", name)
+		}
+	}
+	for name, v := range g.with("after.") {
+		if ours, has := got["after."+name]; has {
+			near(t, what+name, ours, v.Float32)
+		}
+	}
+}
+
+// compute returns the logits, the gradients ("grad.NAME") and what the module has after a step
+// ("after.NAME"), where it compares counters.
+func (g golden) compute(t *testing.T, stages int, m mesh.Mesh) map[string][]float32 {
+	t.Helper()
 	want, all := g.tensors["logits"], g.graph(t)
 	logits := make([]float32, len(want.Float32))
 	ofRows := map[string][]float32{} // gradients of what has a row for each vertex
@@ -214,46 +260,33 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 			t.Errorf("%d bytes are still live after the backward pass", extra)
 		}
 		for fell := range memory.DeviceUse().OnCPU {
-			if !strings.HasPrefix(fell, "attend") {
-				t.Errorf("the CPU runs %s in place of the card", fell)
-			}
+			t.Errorf("the CPU runs %s in place of the card", fell)
 		}
 	})
+	got := map[string][]float32{"logits": logits}
 	if t.Failed() {
-		return
+		return got
 	}
-	what := fmt.Sprintf("%d stages, %d partitions, %d slices, sparse %v: ", stages, m.Partitions, m.Slices,
-		g.sparse)
-	near(t, what+"logits", logits, want.Float32)
 	grads := g.with("grad.")
 	for _, name := range append(g.types, "") {
-		if v, has := grads[named("x", name)]; g.sparse {
-			delete(grads, named("x", name))
-		} else if has {
-			gradients[named("x", name)] = v
+		if _, has := grads[named("x", name)]; has && !g.sparse {
+			got["grad."+named("x", name)] = ofRows[named("x", name)]
 		}
 	}
 	for name, v := range gradients {
-		theirs, ours := grads[name].Float32, v.Float32
-		if theirs == nil {
-			theirs = make([]float32, len(ours))
-		} else if len(ours) != len(theirs) || strings.HasPrefix(name, "x") { // of each worker's rows
-			ours = ofRows[name]
-		}
-		near(t, what+"grad."+name, ours, theirs)
-		delete(grads, name)
-	}
-	for name, v := range grads {
-		if slices.ContainsFunc(v.Float32, func(v float32) bool { return v != 0 }) {
-			t.Errorf("PyTorch's logits depend on %s, which the program lacks", name)
+		if of := ofRows[name]; len(of) != len(v.Float32) && of != nil { // of each worker's rows
+			got["grad."+name] = of
+		} else {
+			got["grad."+name] = v.Float32
 		}
 	}
 	for name, v := range g.with("after.") {
 		if ours, has := after[name]; has {
 			assert.Equal(t, v.Int64, ours.Int64, name)
-			near(t, what+name, ours.Float32, v.Float32)
+			got["after."+name] = ours.Float32
 		}
 	}
+	return got
 }
 
 // gradientsOf returns the gradients of the parameters, as files hold them.
@@ -365,16 +398,23 @@ func place(to []float32, rows *tensor.Matrix, vertices []int32) {
 // near fails unless got is within 1e-5 of the largest wanted value.
 func near(t *testing.T, what string, got, want []float32) {
 	t.Helper()
+	worst, largest := away(t, what, got, want)
+	if !(worst <= max(1e-5*largest, 1e-6)) { // the rounding of sums whose terms of about 1 cancel
+		t.Errorf("%s: off by %.3g where the largest value is %.3g", what, worst, largest)
+	}
+}
+
+// away returns by how much got is off, and the largest wanted value.
+func away(t *testing.T, what string, got, want []float32) (worst, largest float64) {
+	t.Helper()
+	largest = 1e-3
 	if len(got) != len(want) {
 		t.Errorf("%s: %d values, want %d", what, len(got), len(want))
-		return
+		return math.NaN(), largest
 	}
-	largest, worst := 1e-3, 0.
 	for i := range want {
 		largest = math.Max(largest, math.Abs(float64(want[i])))
 		worst = max(worst, math.Abs(float64(got[i])-float64(want[i]))) // NaN stays
 	}
-	if !(worst <= max(1e-5*largest, 1e-6)) { // the rounding of sums whose terms of about 1 cancel
-		t.Errorf("%s: off by %.3g where the largest value is %.3g", what, worst, largest)
-	}
+	return worst, largest
 }
