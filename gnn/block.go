@@ -156,6 +156,9 @@ type Env struct {
 	// Degrees are those along the direction in which the model aggregates, for blocks that read them. Weights
 	// that are loaded have their own.
 	Degrees Degrees
+	// Explain is called for each operation of a program that reads the dense form of sparse features, with
+	// their name and what reads them. It may be nil.
+	Explain func(path, what string)
 }
 
 // Schema is what a model knows of its graph: the vertex types and the relations.
@@ -169,8 +172,9 @@ type Schema struct {
 // VertexType is one type of vertices.
 type VertexType struct {
 	Name     string
-	Vertices int // of the whole graph
-	Columns  int // of features; 0: the type has none
+	Vertices int  // of the whole graph
+	Columns  int  // of features; 0: the type has none
+	Sparse   bool // the features are stored in sparse rows
 }
 
 // Relation is one type of edges, from vertices of one type to vertices of one type.

@@ -29,6 +29,8 @@ type block struct {
 	broadcasts  map[string][]int32
 	kept        map[*autograd.Sparse]*tensor.Matrix // the dense form of features
 	apart       bool                                // as in cutting
+	explain     func(path, what string)
+	explained   map[*value]bool
 }
 
 // cutting says where a program is cut into blocks.
@@ -43,7 +45,7 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
-	return p.blocks(schema, cutting{stages: stages}, storage(false)), nil
+	return p.forFeatures(schema).blocks(schema, cutting{stages: stages}, storage(false)), nil
 }
 
 // BlocksApart is Blocks for a pass that computes some vertices alone. Each block ends with its aggregations:
@@ -53,7 +55,7 @@ func (p *Program) BlocksApart(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, 
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
-	return p.blocks(schema, cutting{stages: 1, apart: true}, storage(false)), nil
+	return p.forFeatures(schema).blocks(schema, cutting{stages: 1, apart: true}, storage(false)), nil
 }
 
 // blocks cuts the program, of which alias gives the storage of values.
@@ -489,7 +491,8 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 		frozen: map[string]*nn.Buffer{}, norms: map[*value]*nn.BatchNorm{},
 		propagators: map[*value]gnn.Propagator{},
 		maps:        map[columnKey]*kernel.ColumnMap{}, broadcasts: map[string][]int32{},
-		kept: map[*autograd.Sparse]*tensor.Matrix{},
+		kept:    map[*autograd.Sparse]*tensor.Matrix{},
+		explain: e.Explain, explained: map[*value]bool{},
 	}
 	for _, s := range b.code.steps {
 		for _, name := range parametersOf(s) {
@@ -568,6 +571,7 @@ func (b *block) Forward(s gnn.State) gnn.State {
 	p.run()
 	out := gnn.State{Rows: make([]*autograd.Var, len(b.types))}
 	for _, v := range b.made {
+		p.step = p.code.alias(v)
 		if v.Rows == Edges {
 			out.Edges = append(out.Edges, p.of(v))
 			continue

@@ -4,11 +4,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"weft/gnn"
 )
 
 // Steps lists the steps that compute the program, but for leaves, with those of a message function after it.
 func (p *Program) Steps() string {
 	return stepsOf(newCode(p.build(allStates, p.Output), storage(false), func(*value) bool { return false }))
+}
+
+// SparseSteps lists the steps on a graph whose features are sparse.
+func (p *Program) SparseSteps() string {
+	return p.forFeatures(gnn.Schema{Types: []gnn.VertexType{{Sparse: true}}}).Steps()
 }
 
 func stepsOf(c *code) string {

@@ -250,7 +250,7 @@ func (f *finish) collect(x, v *value, alone func(*value) bool) bool {
 	case x.Rows == None:
 		f.biases = append(f.biases, x)
 		return true
-	case x != v && !f.in[x] && (x.op == "add" || x.op == "linear") && alone(x):
+	case x != v && !f.in[x] && (x.op == "add" || x.op == "linear" && !x.readsSparse()) && alone(x):
 		f.add(x)
 	case x != v && !f.in[x]:
 		f.terms = append(f.terms, x)

@@ -121,6 +121,7 @@ func (g golden) test(t *testing.T) {
 	g.step(t, 1, paralleltest.Grid(1, 1, 2))
 	g.sparse = true
 	g.step(t, 1, paralleltest.Grid(1, 1, 1))
+	g.step(t, 1, paralleltest.Grid(1, 3, 1))
 }
 
 // axisOf is the axis of a worker.
@@ -137,7 +138,11 @@ func axisOf(c engine.Config, m mesh.Mesh) engine.Axis {
 
 // model is the program's with its parameters on a worker, in so many stages.
 func (g golden) model(c engine.Config, part engine.Axis, outputs, stages int) (*nn.Params, gnn.Model) {
-	specs, err := g.program.Blocks(part.Schema(), outputs, stages)
+	schema := part.Schema()
+	for i := range schema.Types {
+		schema.Types[i].Sparse = g.sparse
+	}
+	specs, err := g.program.Blocks(schema, outputs, stages)
 	exchange.Must(err)
 	params := nn.NewParams(c.Team, 1)
 	model := gnn.Build(specs, 0, len(specs), gnn.Env{

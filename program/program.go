@@ -50,12 +50,14 @@ type Program struct {
 
 	parameters map[string]*Parameter // by their names
 	relations  map[string]*Relation
-	types      []Type            // of the values
-	built      []*value          // the outputs, of operations that were rewritten
-	added      *value            // the regularization
-	updates    []*value          // the values of Updates
-	paths      map[*value]string // of the layers that aggregate
-	weights    map[string]bool   // the parameters that nothing reads but products, as their weights
+	types      []Type               // of the values
+	built      []*value             // the outputs, of operations that were rewritten
+	added      *value               // the regularization
+	updates    []*value             // the values of Updates
+	paths      map[*value]string    // of the layers that aggregate
+	weights    map[string]bool      // the parameters that nothing reads but products, as their weights
+	every      int                  // of states of edges that are kept, as of Keeping
+	sparse     func(of string) bool // whether the features of a vertex type are sparse; nil: none are
 }
 
 // Parameter is a tensor that comes with the program, in a file of weights: a parameter or a buffer of the
@@ -251,6 +253,7 @@ func (p *Program) check() error {
 
 // keep builds the program. Of states of edges it keeps every so many-th.
 func (p *Program) keep(every int) {
+	p.every = every
 	p.built = p.build(every, p.outputs()...)
 	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
 }

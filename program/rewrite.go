@@ -13,6 +13,7 @@ func (b *builder) rewritten(o Operation, in []*value) *value {
 		(*builder).sameShape, (*builder).withoutOnes, (*builder).hoisted, (*builder).distributed,
 		(*builder).loopsOfRows, (*builder).scattered, (*builder).multiplied, (*builder).extremes,
 		(*builder).lowered, (*builder).normalized, (*builder).scaledAfter, (*builder).valuesOfLoops,
+		(*builder).productFirst,
 	} {
 		if v := rule(b, o, in); v != nil {
 			return v

@@ -21,6 +21,7 @@ type pass struct {
 	vars  map[*value]*autograd.Var
 	dense map[*value]*autograd.Var // of those that are sparse
 	left  map[*value]int           // how many readers are still to come
+	step  *value                   // what is computed
 }
 
 // of returns a value that was computed, dense: rows × the size of its shape, or one row for a tensor without
@@ -34,6 +35,7 @@ func (p *pass) of(v *value) *autograd.Var {
 	if p.dense[v] == nil {
 		p.dense[v] = p.madeDense(x)
 	}
+	p.explainDense(v)
 	return p.dense[v]
 }
 
@@ -51,6 +53,22 @@ func (p *pass) madeDense(x *autograd.Var) *autograd.Var {
 		p.kept[s] = m
 	}
 	return p.tape.Constant(p.kept[s], x.RowSet())
+}
+
+// explainDense says that a step reads the dense form of sparse features, or that a block passes it on.
+func (p *pass) explainDense(features *value) {
+	if p.explain == nil || p.explained[p.step] {
+		return
+	}
+	p.explained[p.step] = true
+	name, reader := "features", p.step.describe()
+	if features.Of != "" {
+		name += " of " + features.Of
+	}
+	if p.step == features {
+		reader = "later layers"
+	}
+	p.explain(name, "are sparse, and dense for "+reader)
 }
 
 // factor is what a product with a weight reads: features may be sparse.
@@ -76,6 +94,7 @@ func (p *pass) run() {
 	made := map[*value]bool{}
 	for _, s := range p.code.steps {
 		var z *autograd.Var
+		p.step = s.value
 		tensor.Within(s.describe(), func() { z = p.compute(s) }) // a panic names the operation
 		p.vars[s.value], made[s.value] = z, s.op != "parameter"
 		for _, x := range s.reads {

@@ -20,6 +20,7 @@ type value struct {
 	ofRows   bool // a tensor that depends on sums over all vertices
 	infinite bool // finite rows of vertices can make it infinite
 	graded   bool // it has a gradient
+	ofSparse ofSparse
 }
 
 // Operations that no file has, which rewriting makes.
@@ -160,6 +161,7 @@ func (b *builder) add(v *value) *value {
 		return same
 	}
 	v.number, v.ofRows, v.infinite, v.graded = b.made, isOfRows(v), mayBeInfinite(v), b.isGraded(v)
+	v.ofSparse = b.ofSparse(v)
 	b.known[text] = v
 	b.made++
 	return v

@@ -2,6 +2,7 @@ package train
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/internal/safetensors"
+	"weft/train/plan"
 )
 
 // TestSparseProgram compares programs on sparse features with runs on the same features, dense.
@@ -39,6 +41,19 @@ func TestSparseProgram(t *testing.T) {
 			{"op":"scatter","in":[1],"reduce":"mean"},{"op":"parameter","name":"v"},{"op":"linear","in":[2,3]},
 			{"op":"parameter","name":"u"},{"op":"linear","in":[0,5]},{"op":"constant","values":[0]},
 			{"op":"add","in":[6,7]},{"op":"add","in":[4,8]},`, true},
+		"GIN": {`{"op":"gather","in":[0],"end":"source"},{"op":"scatter","in":[1],"reduce":"mean"},
+			{"op":"add","in":[0,0]},{"op":"sub","in":[2,3]},{"op":"parameter","name":"v"},
+			{"op":"linear","in":[4,5]},{"op":"parameter","name":"u"},{"op":"linear","in":[0,7]},
+			{"op":"add","in":[6,8]},`, true},
+		"two hops side by side": {`{"op":"gather","in":[0],"end":"source"},
+			{"op":"scatter","in":[1],"reduce":"mean"},{"op":"gather","in":[2],"end":"source"},
+			{"op":"scatter","in":[3],"reduce":"mean"},{"op":"parameter","name":"v"},
+			{"op":"parameter","name":"u"},{"op":"cat","in":[5,6],"dim":1},{"op":"cat","in":[0,4]},
+			{"op":"linear","in":[8,7]},`, true},
+		"layers that read them again": {`{"op":"parameter","name":"v"},{"op":"linear","in":[0,1]},
+			{"op":"relu","in":[2]},{"op":"gather","in":[3],"end":"source"},
+			{"op":"scatter","in":[4],"reduce":"mean"},{"op":"parameter","name":"u"},
+			{"op":"linear","in":[0,6]},{"op":"add","in":[5,7]},{"op":"relu","in":[8]},`, true},
 		"a maximum and a product": {`{"op":"gather","in":[0],"end":"source"},
 			{"op":"scatter","in":[1],"reduce":"max"},{"op":"parameter","name":"v"},{"op":"linear","in":[2,3]},
 			{"op":"parameter","name":"u"},{"op":"linear","in":[0,5]},{"op":"reshape","in":[6],"shape":[8]},
@@ -58,6 +73,7 @@ func TestSparseProgram(t *testing.T) {
 				o.Chunks = 1
 			}
 			what := name + ", " + parallel
+			explainsDense(t, what, &Job{Graph: sparse, Options: o}, c.products)
 			want := mustRun(t, &Job{Graph: dense, Options: o})
 			got, peak := planAndRun(t, &Job{Graph: sparse, Options: o})
 			for k, loss := range got.Losses {
@@ -71,6 +87,18 @@ func TestSparseProgram(t *testing.T) {
 			}
 		}
 	}
+}
+
+// explainsDense fails unless a plan says whether an operation reads the dense form of the features.
+func explainsDense(t *testing.T, what string, j *Job, stays bool) {
+	t.Helper()
+	planned, err := j.Plan(context.Background())
+	require.NoError(t, err)
+	says := false
+	for _, l := range planned.Workers[0].Layers {
+		says = says || l == plan.Layer{Name: "features", What: "are sparse, and dense for aggregate"}
+	}
+	assert.Equal(t, !stays, says, "%s: a plan says that features are made dense", what)
 }
 
 // TestSparseBits: GraphSAGE as a program has the bits of the named model on sparse features, and never their

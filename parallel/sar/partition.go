@@ -140,8 +140,9 @@ func Of(e axis.Env, from Source, costs *order.Costs, o axis.Options) *Partition 
 // SchemaOf returns the schema of the graph that the share belongs to.
 func SchemaOf(s *partition.Share) (schema gnn.Schema) {
 	for _, t := range s.Whole.Types {
-		schema.Types = append(schema.Types,
-			gnn.VertexType{Name: t.Type, Vertices: t.Vertices, Columns: t.FeatureColumns})
+		schema.Types = append(schema.Types, gnn.VertexType{
+			Name: t.Type, Vertices: t.Vertices, Columns: t.FeatureColumns, Sparse: t.FeatureValues > 0,
+		})
 	}
 	for _, r := range s.Edges.Relations {
 		schema.Relations = append(schema.Relations, gnn.Relation{

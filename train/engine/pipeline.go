@@ -54,7 +54,7 @@ func newPipeline(c Config) (*Pipeline, error) {
 	}
 	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{
 		Params: p.params, Schema: g.Schema(), Rows: g.Types(),
-		Propagators: g.Propagator, Degrees: c.Degrees,
+		Propagators: g.Propagator, Degrees: c.Degrees, Explain: c.Explain,
 	})
 	p.reducer, p.bound = newReducer(c, p.params.List), newOrderBound(p)
 	return p, nil

@@ -56,7 +56,7 @@ func newWhole(c Config, a Axis) *Whole {
 	slicer, _ := a.(gnn.Slicer)
 	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{
 		Params: w.params, Schema: a.Schema(), Rows: a.Types(), Propagators: a.Propagator, Slicer: slicer,
-		Degrees: c.Degrees,
+		Degrees: c.Degrees, Explain: c.Explain,
 	})
 	w.reducer = newReducer(c, w.params.List)
 	return w
