@@ -194,6 +194,14 @@ func (at *seat) close() error {
 	return at.card.Close()
 }
 
+// settle waits for what the card was asked, and takes the error of what failed since the last wait: it is
+// told already, and not that of what is asked next.
+func (at *seat) settle() {
+	if at.card != nil {
+		_ = at.card.Sync()
+	}
+}
+
 // beside is a place of its own memory: on a card in the same part of it.
 func (at *seat) beside() *seat {
 	if at.card == nil {

@@ -128,6 +128,7 @@ func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.
 	whole := false
 	defer func() {
 		if !whole { // and so may be what it remembers
+			p.seat.settle()
 			at.team.Memory.Close()
 		}
 	}()

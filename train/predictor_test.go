@@ -112,6 +112,54 @@ func TestPredictorOnCard(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
+// TestPredictorFailsOnCard: a prediction that ends in the middle, for want of memory, because its caller
+// leaves, or as a call of the driver fails once, gives the card's memory back. Its error is not the next
+// one's, which has the bits of one before.
+func TestPredictorFailsOnCard(t *testing.T) {
+	devicetest.Library(t)
+	g, o := tangle(t, 300, 500), given(Defaults(), "model sage, hidden 64, layers 2, epochs 1")
+	weights := run(t, g, o).Weights
+	o.Device, o.MemoryLimit = setting.AllCards, 180<<10
+	few, all := []int32{299}, make([]int32, 300)
+	for v := range all {
+		all[v] = int32(v)
+	}
+	for _, call := range []string{
+		"", "cuLaunchKernel 30", "cuMemcpyHtoDAsync_v2 30", "cuMemcpyDtoHAsync_v2 4",
+	} {
+		if call != "" {
+			t.Setenv("ON_CPU_FAIL", call+" 2")
+		}
+		p, err := (&Job{Graph: g, Options: o}).Predictor(t.Context(), weights)
+		require.NoError(t, err)
+		var want []float32
+		failed := 0
+		for k := range 20 {
+			if call == "" {
+				_, err = p.Predict(t.Context(), all, nil, Logits)
+				assert.ErrorContains(t, err, "out of memory: ")
+				_, err = p.Predict(&ending{t.Context(), 2 + k%10}, few, nil, Logits)
+				assert.ErrorIs(t, err, context.Canceled)
+			}
+			got, err := p.Predict(t.Context(), few, nil, Logits)
+			if err != nil && call != "" {
+				assert.ErrorContains(t, err, "CUDA_ERROR_OUT_OF_MEMORY")
+				failed++
+				continue
+			}
+			require.NoError(t, err)
+			if want == nil {
+				want = got.Logits
+			}
+			assert.Equal(t, want, got.Logits, call)
+		}
+		if call != "" {
+			assert.Equal(t, 1, failed, call)
+		}
+		require.NoError(t, p.Close())
+	}
+}
+
 // ending is a context that ends when it has been asked so often.
 type ending struct {
 	context.Context
