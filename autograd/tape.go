@@ -24,7 +24,7 @@ type Tape struct {
 	// Edges are what a pass has in place of the graph's edges, as its axis knows it; nil: nothing.
 	Edges any
 	// Storage is the element type of the dense values of vertices or edges that operations make, and of their
-	// gradients: the team's, or Float32 in a message function. Parameters and scores are Float32 always.
+	// gradients: the team's. Parameters and scores are Float32 always.
 	Storage tensor.Element
 	// Announced has the gradients of the only parameters that Parameter accepts, because the ledger would
 	// miss others. nil: Parameter accepts all.

@@ -47,6 +47,52 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestGoldenInBFloat16 is TestGolden of values that are stored as bfloat16, each of which is off by at most
+// 2⁻⁸ of itself.
+func TestGoldenInBFloat16(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.safetensors")
+	require.NoError(t, err)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".safetensors")
+		t.Run(name, func(t *testing.T) {
+			g := readGolden(t, file)
+			g.storage, g.jumps = tensor.BFloat16, max(1, jumps[name])
+			g.step(t, 1, paralleltest.Grid(1, 1, 1))
+			g.step(t, 1, paralleltest.Grid(1, 3, 1))
+			g.step(t, 1, paralleltest.Grid(1, 1, 2))
+		})
+	}
+}
+
+// jumps are how many times further than others the gradients of modules may be off: where a maximum or a ReLU
+// is about to turn, a rounding gives the gradient to another.
+var jumps = map[string]float64{"corners": 3, "gen": 2, "pna": 8, "sage": 2, "to-hetero": 4}
+
+// TestEdgesMultiplyInBFloat16: where values are stored as bfloat16, products of rows of edges with a weight,
+// and the gradients of such weights, read bfloat16s, and write them but for the weights' gradients.
+func TestEdgesMultiplyInBFloat16(t *testing.T) {
+	for _, name := range []string{"edge", "attentive"} {
+		t.Run(name, func(t *testing.T) {
+			g := readGolden(t, "testdata/"+name+".safetensors")
+			vertices, found := g.graph(t).Vertices(), map[string]int{}
+			g.storage, g.jumps = tensor.BFloat16, 1
+			g.watch = func(c kernel.Call, run func()) {
+				run()
+				rows, in, out := c.Shape[0], c.Shape[1], c.Shape[2]
+				if in*out == 0 || rows <= vertices {
+					return
+				}
+				found[c.Kernel]++
+				assert.Equal(t, 2*rows*(in+out)+4*in*out, c.Bytes.Least, c.Kernel)
+			}
+			g.step(t, 1, paralleltest.Grid(1, 1, 1))
+			if found["product"] < 3 || found["weight"] < 1 {
+				t.Errorf("products of rows of edges: %v", found)
+			}
+		})
+	}
+}
+
 // TestChains is TestGolden for random modules that testdata/chains.py has written: the first 20, or those in
 // the folder that WEFT_CHAINS names, as `make programs` does.
 func TestChains(t *testing.T) {
@@ -75,6 +121,9 @@ type golden struct {
 	tensors map[string]safetensors.Tensor
 	types   []string // of vertices, the output's first; nil: there is one
 	sparse  bool     // the features are constants in compressed rows
+	storage tensor.Element
+	jumps   float64 // as in TestGoldenInBFloat16
+	watch   func(c kernel.Call, run func())
 }
 
 func readGolden(t *testing.T, file string) golden {
@@ -168,7 +217,22 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 	}
 	what := fmt.Sprintf("%d stages, %d partitions, %d slices, sparse %v: ", stages, m.Partitions, m.Slices,
 		g.sparse)
-	near(t, what+"logits", got["logits"], g.tensors["logits"].Float32)
+	near := func(name string, got, want []float32) { near(t, what+name, got, want) }
+	if g.storage == tensor.BFloat16 {
+		var all [2]distance
+		near = func(name string, got, want []float32) {
+			of := &all[0]
+			if strings.HasPrefix(name, "grad.") {
+				of = &all[1]
+			}
+			of.add(got, want)
+		}
+		defer func() {
+			all[0].within(t, what+"logits and statistics", 1./64)
+			all[1].within(t, what+"gradients", g.jumps/32)
+		}()
+	}
+	near("logits", got["logits"], g.tensors["logits"].Float32)
 	delete(got, "logits")
 	grads := g.with("grad.")
 	if g.sparse {
@@ -182,7 +246,7 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 			if theirs == nil {
 				theirs = make([]float32, len(ours))
 			}
-			near(t, what+name, ours, theirs)
+			near(name, ours, theirs)
 			delete(grads, of)
 		}
 	}
@@ -193,7 +257,7 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 	}
 	for name, v := range g.with("after.") {
 		if ours, has := got["after."+name]; has {
-			near(t, what+name, ours, v.Float32)
+			near(name, ours, v.Float32)
 		}
 	}
 }
@@ -215,7 +279,9 @@ func (g golden) compute(t *testing.T, stages int, m mesh.Mesh) map[string][]floa
 	}
 	paralleltest.Workers{
 		Mesh: m, Graph: all, Of: paralleltest.Dividings(vertices, m.Partitions)["unevenly"],
+		Storage: g.storage,
 	}.Run(t, func(c engine.Config) {
+		c.Team.Watch = g.watch
 		part := axisOf(c, m)
 		params, model := g.model(c, part, want.Shape[1], stages)
 		tape := autograd.NewTrainingTape(c.Team, autograd.Random{})
@@ -233,7 +299,7 @@ func (g golden) compute(t *testing.T, stages int, m mesh.Mesh) map[string][]floa
 				}
 			}
 			rows = append(rows, ids)
-			x := matrix(memory, all.Types[i].Features, ids)
+			x := matrix(memory, g.storage, all.Types[i].Features, ids)
 			if g.sparse && x.Cols > 0 {
 				features = append(features, tape.SparseConstant(compressed(c.Team, x), v))
 			} else {
@@ -244,7 +310,8 @@ func (g golden) compute(t *testing.T, stages int, m mesh.Mesh) map[string][]floa
 		output := model.Forward(gnn.StateOf(features...)).Output()
 		place(logits, output.Value(), rows[0])
 		cotangent := featuresOf(g.tensors["cotangent"])
-		tape.Backward(autograd.Root{Var: output, Grad: matrix(memory, cotangent, rows[0])})
+		given := matrix(memory, output.Element(), cotangent, rows[0])
+		tape.Backward(autograd.Root{Var: output, Grad: given})
 		for i, v := range features {
 			if to := ofRows[named("x", all.Types[i].Type)]; to != nil && !g.sparse {
 				place(to, v.TakeGrad(), rows[i])
@@ -357,12 +424,18 @@ func featuresOf(v safetensors.Tensor) graph.Features {
 }
 
 // matrix is the rows of some vertices.
-func matrix(memory *tensor.Meter, v graph.Features, vertices []int32) *tensor.Matrix {
+func matrix(memory *tensor.Meter, e tensor.Element, v graph.Features, vertices []int32) *tensor.Matrix {
 	n := v.Columns
-	m := memory.New(tensor.Features, len(vertices), n)
-	to := m.WriteFloats()
+	m := memory.NewElement(tensor.Features, e, len(vertices), n)
 	for i, at := range vertices {
-		copy(to[i*n:][:n], v.Dense[int(at)*n:])
+		from := v.Dense[int(at)*n:][:n]
+		if e == tensor.Float32 {
+			copy(m.WriteFloats()[i*n:], from)
+			continue
+		}
+		for c, x := range from {
+			m.WriteBFloat16s()[i*n+c] = tensor.RoundBFloat16(x)
+		}
 	}
 	return m
 }
@@ -394,9 +467,36 @@ func compressed(team *kernel.Team, m *tensor.Matrix) *autograd.Sparse {
 
 // place copies rows to the places of their vertices.
 func place(to []float32, rows *tensor.Matrix, vertices []int32) {
-	n, all := rows.Cols, rows.ReadFloats()
+	n := rows.Cols
+	var all []float32
+	if rows.Element == tensor.Float32 {
+		all = rows.ReadFloats()
+	} else {
+		for _, x := range rows.ReadBFloat16s() {
+			all = append(all, tensor.FromBFloat16(x))
+		}
+	}
 	for i, at := range vertices {
 		copy(to[int(at)*n:], all[i*n:][:n])
+	}
+}
+
+// distance is how far numbers are from those that are wanted: sums of squares.
+type distance struct{ off, all float64 }
+
+func (d *distance) add(got, want []float32) {
+	for i := range want {
+		off := float64(got[i]) - float64(want[i])
+		d.off += off * off
+		d.all += float64(want[i]) * float64(want[i])
+	}
+}
+
+// within fails unless the distance is at most a part of the wanted numbers' norm.
+func (d *distance) within(t *testing.T, what string, part float64) {
+	t.Helper()
+	if is := math.Sqrt(d.off / d.all); !(is <= part) {
+		t.Errorf("%s: off by %.3g of their norm, and may be by %.3g", what, is, part)
 	}
 }
 

@@ -35,7 +35,7 @@ func (p *propagator) ApplyEdgesInto(m gnn.Message, into Into) *autograd.Var {
 	return run.record(c, autograd.Op{
 		Value: z, Rows: set,
 		Backward: func(g *tensor.Matrix) {
-			run.backward(c, func(b *batch) *tensor.Matrix { return run.inFloat32(at.rows(g, b)) })
+			run.backward(c, func(b *batch) *tensor.Matrix { return at.rows(g, b) })
 			g.Release()
 		},
 	})
@@ -100,31 +100,22 @@ func (p edgePlaces) rows(of *tensor.Matrix, b *batch) *tensor.Matrix {
 // edgeRows are Message.EdgeRows and their places.
 type edgeRows struct {
 	gnn.EdgeRows
-	at   edgePlaces
-	grad *tensor.Matrix // their gradient, while a backward pass adds to it
+	at edgePlaces
 }
 
-// beginGradient begins a backward pass.
-func (x *edgeRows) beginGradient() {
+// beginGradient begins a backward pass. There is a gradient then, also of no edges.
+func (x edgeRows) beginGradient() {
 	if x.Wants() {
-		x.grad = x.BlockGradSum(batches)
+		x.GradSum()
 	}
 }
 
-// endGradient ends it.
-func (x *edgeRows) endGradient() {
-	if x.grad != nil {
-		x.AddBlockGrad(x.grad)
-		x.grad = nil
-	}
-}
-
-// addGradient adds the gradient of the batch's rows.
-func (x *edgeRows) addGradient(b *batch, of *autograd.Var) {
-	if x.grad == nil {
+// addGradient adds the gradient of the batch's rows, which no other batch has.
+func (x edgeRows) addGradient(b *batch, of *autograd.Var) {
+	if !x.Wants() {
 		return
 	}
-	team, to, grad := x.Tape().Team, x.at.rows(x.grad, b), of.TakeGrad()
-	team.Axpy(to, 1, grad)
+	to, grad := x.at.rows(x.GradSum(), b), of.TakeGrad()
+	x.Tape().Team.Axpy(to, 1, grad)
 	grad.Release()
 }

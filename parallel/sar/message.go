@@ -55,7 +55,12 @@ func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
 			run.factors = some
 		}
 	}
-	z := t.Team.Zeros(tensor.Activations, into.Rows.Here, m.Columns) // Float32, as batch after batch is added
+	added := batches
+	if m.Reduce == gnn.KindMax {
+		added = 1 // a maximum of stored numbers is one of them
+	}
+	z := t.NewSum(added, into.Rows.Here, m.Columns)
+	t.Team.Zero(z)
 	if m.Reduce == gnn.KindMax {
 		run.arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, into.Rows.Here, m.Columns)
 		t.Team.Fill(run.arg, -1)
@@ -187,8 +192,8 @@ func (m *messages) backward(c *Call, of func(b *batch) *tensor.Matrix) {
 	if wanted(m.Target) {
 		dTarget = separateGradient(m.Target, m.Source, batches)
 	}
-	for i := range m.edgeRows {
-		m.edgeRows[i].beginGradient()
+	for _, x := range m.edgeRows {
+		x.beginGradient()
 	}
 	var x *tensor.Matrix
 	visits := func(func(Visit) bool) {}
@@ -218,9 +223,6 @@ func (m *messages) backward(c *Call, of func(b *batch) *tensor.Matrix) {
 	if dTarget != nil {
 		m.Target.AddBlockGrad(dTarget)
 	}
-	for i := range m.edgeRows {
-		m.edgeRows[i].endGradient()
-	}
 }
 
 // wanted reports whether there is a value that needs a gradient.
@@ -237,23 +239,13 @@ func (m *messages) sum(like *tensor.Matrix) *tensor.Matrix {
 	return m.tape.Memory().New(tensor.Buffers, like.Rows, like.Cols)
 }
 
-// inFloat32 returns x in Float32, in which a message function computes: x itself, or a copy in place of x.
-func (m *messages) inFloat32(x *tensor.Matrix) *tensor.Matrix {
-	f := m.sum(x)
-	if f != x {
-		m.tape.Team.Convert(f, x)
-		x.Release()
-	}
-	return f
-}
-
 // ends puts the rows of both ends of a batch's edges on a tape. The caller releases the matrices.
 func (m *messages) ends(b *batch, source *tensor.Matrix,
 	recording bool,
 ) (e gnn.Edges, rows []*tensor.Matrix) {
 	t, set := m.tape, &autograd.RowSet{Here: b.n, Total: autograd.NotVertices, IDs: b.keys}
 	tape := &autograd.Tape{
-		Team: t.Team, Recording: recording, Training: t.Training, Random: t.Random,
+		Team: t.Team, Recording: recording, Training: t.Training, Random: t.Random, Storage: t.Storage,
 		Announced: map[*tensor.Matrix]bool{},
 	}
 	for _, q := range m.Parameters {
@@ -266,7 +258,6 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 		} else {
 			t.Team.PickColumns(x, from, list, at)
 		}
-		x = m.inFloat32(x)
 		rows = append(rows, x)
 		return x
 	}
@@ -292,12 +283,7 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 		e.Target = e.Targets[0]
 	}
 	for _, x := range m.edgeRows {
-		part := x.at.rows(x.Value(), b)
-		if f := m.sum(part); f != part {
-			t.Team.Convert(f, part)
-			part, rows = f, append(rows, f)
-		}
-		e.Rows = append(e.Rows, onTape(tape, part, set, x.Wants()))
+		e.Rows = append(e.Rows, onTape(tape, x.at.rows(x.Value(), b), set, x.Wants()))
 	}
 	if b.weights != nil {
 		e.Weight = onTape(tape, b.weights, set, b.block.WeightGradients != nil)
@@ -307,10 +293,6 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 	case b.entries != nil:
 		e.Features = onTape(tape, picked(f, b.entries, 0, f.Cols), set, b.block.FeatureGradients != nil)
 	default:
-		if f = m.sum(b.features); f != b.features {
-			t.Team.Convert(f, b.features)
-			rows = append(rows, f)
-		}
 		e.Features = onTape(tape, f, set, b.block.FeatureGradients != nil)
 	}
 	return e, rows
@@ -333,14 +315,14 @@ func (m *messages) addEdgeGradients(b *batch, of *autograd.Var, grads *tensor.Ma
 	if b.entries != nil {
 		m.tape.Team.ScatterAdd(grads.RowRange(b.first, grads.Rows), grad, b.entries)
 	} else {
-		m.tape.Team.Axpy(grads.RowRange(b.first, b.first+b.n), 1, grad)
+		m.tape.Team.Columns(grads.RowRange(b.first, b.first+b.n), 0, grad, 0, grads.Cols, kernel.Accumulate)
 	}
 	grad.Release()
 }
 
-// call computes the messages of the batch's edges.
+// call computes the messages of the batch's edges, in the tape's element type.
 func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
-	out := e.Tape.Scope(func() *autograd.Var { return m.Function(e) })
+	out := e.Tape.Scope(func() *autograd.Var { return autograd.Stored(m.Function(e)) })
 	if out.Rows() != n || out.Cols() != m.Columns {
 		panic(tensor.Mismatched("the message function of %s gives %d×%d, and needs %d×%d: a row for each edge, "+
 			"and Columns", m.path, out.Rows(), out.Cols(), n, m.Columns))
@@ -371,12 +353,10 @@ func (m *messages) meanFactors(b *batch) *tensor.Matrix {
 // spread returns the gradient of the batch's messages from g, that of their aggregation.
 func (m *messages) spread(b *batch, g *tensor.Matrix) *tensor.Matrix {
 	team := m.tape.Team
-	d := m.tape.Memory().New(tensor.Gradients, b.n, m.Columns)
+	d := m.tape.Memory().NewElement(tensor.Gradients, m.tape.Storage, b.n, m.Columns)
 	if m.arg != nil {
 		team.Zero(d)
-		of := m.inFloat32(g.RowRange(b.lo, b.hi)) // the release of a view does nothing
-		team.MaxBackward(d, b.spread, of, m.arg.RowRange(b.lo, b.hi), b.ids, nil)
-		of.Release()
+		team.MaxBackward(d, b.spread, g.RowRange(b.lo, b.hi), m.arg.RowRange(b.lo, b.hi), b.ids, nil)
 	} else {
 		team.SpMM(d, b.spread, g.RowRange(b.lo, b.hi), kernel.Scales{Col: m.meanFactors(b)}, kernel.Replace)
 	}
@@ -395,8 +375,8 @@ func (m *messages) addGradients(b *batch, of func(b *batch) *tensor.Matrix, sour
 	e.Tape.Backward(autograd.Root{Var: out, Grad: of(b)})
 	m.addEdgeGradients(b, e.Weight, b.block.WeightGradients)
 	m.addEdgeGradients(b, e.Features, b.block.FeatureGradients)
-	for i := range m.edgeRows {
-		m.edgeRows[i].addGradient(b, e.Rows[i])
+	for i, x := range m.edgeRows {
+		x.addGradient(b, e.Rows[i])
 	}
 	if wanted(m.Source) {
 		b.bySource(team)
@@ -424,7 +404,7 @@ func (m *messages) takeGrads(parts []*autograd.Var, n int) *tensor.Matrix {
 	for _, x := range parts {
 		cols += x.Cols()
 	}
-	all, at := m.tape.Memory().New(tensor.Gradients, n, cols), 0
+	all, at := m.tape.Memory().NewElement(tensor.Gradients, parts[0].Element(), n, cols), 0
 	for _, x := range parts {
 		grad := x.TakeGrad()
 		m.tape.Team.Columns(all, at, grad, 0, x.Cols(), kernel.Replace)

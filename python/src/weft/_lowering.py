@@ -318,7 +318,7 @@ class Lowering(Builder):
     def from_least(self, node: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
         """The largest and smallest of several sets begin at one that no value has, of which they are cleared."""
         named = operands(node.target._schema, args, kwargs)
-        least = {"amax": -3e38, "amin": 3e38}.get(named.get("reduce", ""))
+        least = {"amax": -(2.0**127), "amin": 2.0**127}.get(named.get("reduce", ""))  # as rows of bfloat16 hold it
         if named.get("include_self", True) or named["reduce"] not in ("amax", "amin", "mean"):
             return args, kwargs, lambda out: out
         if least is None:
