@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/cores"
 	"weft/internal/refusal"
@@ -25,7 +26,7 @@ import (
 func newBench() *cobra.Command {
 	o, settings, only, asJSON := bench.Options{}, cli.SettingFlags{}, "", false
 	cmd := &cobra.Command{
-		Use:   "bench [kernels|epoch]",
+		Use:   "bench [kernels|epoch] | --program FILE [GRAPH]",
 		Short: "measure how close kernels and epochs come to this machine's limits",
 		Long: `bench trains models of three layers for a few epochs without dropout, and measures each epoch, and each kernel call in it, against
 this machine. A fraction of 1 is as fast as the bound.
@@ -41,6 +42,9 @@ A bound is bytes that are read ÷ rate of reads + bytes that are written ÷ rate
 to come from memory: those of few columns may be found in a cache, and are then faster. What attention and norms compute is not in it.
 In the bound of an epoch only those bytes count that products and sums along edges need to read and to write.
 
+With --program it trains a program on the graph, or on that uniform graph, and prints for each layer its time in the fastest of three
+runs beside its bound, which plan --explain prints too.
+
 With --device cuda all bytes count by the rate of copies on the card, each kernel call is waited for and an epoch is not, and kernels
 are those of both precisions and graphs.
 
@@ -49,21 +53,29 @@ It takes some minutes and up to 10 GB of memory. Run nothing else on the machine
   weft bench kernels --only '^gat' --threads 1
   weft bench kernels --json > kernels.json
   weft bench epoch --only 'sage.*bf16 uniform'
-  weft bench --device cuda --only 'sage|gcn|gat '`,
+  weft bench --device cuda --only 'sage|gcn|gat '
+  weft bench --program runs/mine/program.json cora`,
 		ValidArgs: bench.Parts,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 && !slices.Contains(bench.Parts, args[0]) {
+			if len(args) > 0 && !cmd.Flags().Changed("program") && !slices.Contains(bench.Parts, args[0]) {
 				return refusal.Errorf("unknown part of bench %q; %s", args[0],
 					suggest.OneOf(args[0], bench.Parts))
 			}
 			return cli.Arguments(0, 1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Part = strings.Join(args, "")
 			s := train.Defaults()
 			if err := settings.Override(&s); err != nil {
 				return err
 			}
+			if s.Program.Path != "" {
+				return runProgram(cmd, o, &s, strings.Join(args, ""), asJSON)
+			}
+			if s.Precision != train.Defaults().Precision {
+				return refusal.Errorf("--precision %s: is for --program; models that bench knows are measured in both",
+					s.Precision)
+			}
+			o.Part = strings.Join(args, "")
 			settings.SayDevice(cmd.ErrOrStderr())
 			o.Device = s.Device
 			return runBench(cmd, o, only, asJSON)
@@ -71,7 +83,9 @@ It takes some minutes and up to 10 GB of memory. Run nothing else on the machine
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Threads, "threads", 0, "threads to measure with, 0: all cores")
-	settings.AddThose(flags, func(one setting.Setting) bool { return one.Name == "device" })
+	settings.AddThose(flags, func(one setting.Setting) bool {
+		return one.Name == "device" || one.Name == "program" || one.Name == "precision"
+	})
 	flags.StringVar(&only, "only", "", "measure only the models whose \"model precision graph\" matches "+
 		"this `regexp`")
 	flags.BoolVar(&o.Quick, "quick", false, "small graphs and few epochs: seconds, for a first look")
@@ -79,12 +93,75 @@ It takes some minutes and up to 10 GB of memory. Run nothing else on the machine
 	return cmd
 }
 
-// runBench measures, and prints each model when it is known. A signal ends it.
-func runBench(cmd *cobra.Command, o bench.Options, only string, asJSON bool) (err error) {
+// setThreads sets the threads, and the processor's name.
+func setThreads(o *bench.Options) error {
 	if o.Threads < 0 || o.Threads > 1<<12 {
 		return refusal.Errorf("--threads %d: give between 1 and %d, or 0 for all cores", o.Threads, 1<<12)
 	}
 	o.Threads, o.CPU = cmp.Or(o.Threads, cores.Count()), cli.ProcEntry("/proc/cpuinfo", "model name")
+	return nil
+}
+
+// runProgram measures the program of a file on a graph, and prints its layers; "": on a uniform graph.
+func runProgram(cmd *cobra.Command, o bench.Options, s *train.Options, graph string, asJSON bool) error {
+	flags := cmd.Flags()
+	for _, name := range []string{"only", "device"} {
+		if flags.Changed(name) {
+			return refusal.Errorf("--%s: is for models that bench knows by name; leave it out, or --program", name)
+		}
+	}
+	err := cmp.Or(setThreads(&o), s.ReadFiles())
+	if err != nil {
+		return err
+	}
+	of := bench.Given{Options: *s, Name: graph}
+	if graph != "" {
+		g, _, err := data.OpenDataset(cmd.Context(), data.Source{Name: graph}, cmd.ErrOrStderr(), nil)
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		of.Graph = g
+	}
+	ui.EndWithReader()
+	ctx, stop := cli.UntilSignal(cmd.Context(), func(os.Signal) {}, nil)
+	defer stop()
+	out := cmd.OutOrStdout()
+	show := out
+	if asJSON {
+		show = io.Discard
+	}
+	p, err := bench.MeasureProgram(ctx, o, of, func(m bench.Machine) { showRates(show, m) })
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return ui.PrintJSON(out, p)
+	}
+	showProgram(out, p)
+	return nil
+}
+
+func showProgram(show io.Writer, p bench.Program) {
+	took := func(seconds float64) string { return ui.Duration(ui.Seconds(seconds)) }
+	fmt.Fprintf(show, "\n%s in %s on %s\n", p.Program, p.Precision, p.Graph)
+	fmt.Fprintf(show, "  a pass %s: its layers %.2f times their bound of %s, and the loss and the step %s\n",
+		took(p.PassSeconds), p.TimesBound, took(p.BoundSeconds), took(p.RestSeconds))
+	fmt.Fprintf(show, "  %-28s %10s %10s %10s %6s %10s %10s %10s\n", "layer", "forward", "backward", "bound",
+		"times", "products", "gathered", "streamed")
+	for _, l := range p.Layers {
+		b := l.Forward.Plus(l.Backward)
+		fmt.Fprintf(show, "  %-28s %10s %10s %10s %6.2f %10s %10s %10s  %s\n",
+			fmt.Sprintf("%d %s", l.Layer, l.Name), took(l.ForwardSeconds), took(l.BackwardSeconds),
+			took(b.Seconds()), l.TimesBound, took(b.Products), took(b.Gathered), took(b.Streamed), l.Bound)
+	}
+}
+
+// runBench measures, and prints each model when it is known. A signal ends it.
+func runBench(cmd *cobra.Command, o bench.Options, only string, asJSON bool) (err error) {
+	if err := setThreads(&o); err != nil {
+		return err
+	}
 	if only != "" {
 		if o.Only, err = regexp.Compile(only); err != nil {
 			return refusal.Errorf("--only %s: %w", only, err)

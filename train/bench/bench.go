@@ -189,10 +189,7 @@ func Measure(ctx context.Context, o Options, show func(Machine), result func(Mod
 		return r, refusal.Errorf("--only %s: nothing matches; it is matched with a model, its precision and "+
 			"a graph as in %q", o.Only, Runs(Options{})[0])
 	}
-	r.Machine = Machine{
-		CPU: o.CPU, Cores: runtime.NumCPU(), SIMD: kernel.SIMD(), BFloat16Products: kernel.BFloat16Products(),
-	}
-	if err := r.Machine.measure(o); err != nil {
+	if r.Machine, err = thisMachine(o); err != nil {
 		return r, err
 	}
 	show(r.Machine)
@@ -224,6 +221,14 @@ func Measure(ctx context.Context, o Options, show func(Machine), result func(Mod
 		result(m)
 	}
 	return r, nil
+}
+
+// thisMachine is this machine, with its rates.
+func thisMachine(o Options) (m Machine, err error) {
+	m = Machine{
+		CPU: o.CPU, Cores: runtime.NumCPU(), SIMD: kernel.SIMD(), BFloat16Products: kernel.BFloat16Products(),
+	}
+	return m, m.measure(o)
 }
 
 // measure measures the rates.

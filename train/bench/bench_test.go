@@ -12,12 +12,42 @@ import (
 	"weft/internal/assert"
 	"weft/internal/machine"
 	"weft/internal/require"
+	"weft/internal/trace"
 	"weft/kernel"
+	"weft/train/plan"
+	"weft/train/worker"
 )
 
 var here = &Machine{Rates: machine.Rates{
 	Threads: 3, Read: 10, Write: 5, Gather: 64, Lines: 64, Flops: 100, BFloat16Flops: 400,
 }}
+
+// TestProgram: by hand. A layer has the bounds of its work, both passes together its ratio, and what is in no
+// layer is the rest.
+func TestProgram(t *testing.T) {
+	work := func(operations float64, least, written int) kernel.Work {
+		w := kernel.Work{Operations: operations}
+		w.Least, w.Written = least, written
+		return w
+	}
+	p := Program{Machine: *here, Precision: bf16}
+	p.found(&worker.Profile{
+		Layers:  []string{"convs.0", "convs.1"},
+		Workers: []worker.Times{{Seconds: 100, Forward: []float64{30, 6}, Backward: []float64{50, 2}}},
+	}, map[int]plan.LayerWork{
+		0: {Forward: work(4000, 100, 0), Backward: work(0, 20, 20)}, 1: {Forward: work(400, 30, 0)},
+		trace.NoLayer: {Rest: work(9, 9, 9)},
+	})
+	assert.Equal(t, []Layer{
+		{
+			0, "convs.0", 30, 50, machine.Bound{Products: 10, Streamed: 10}, machine.Bound{Streamed: 4},
+			"memory", 80. / 24,
+		},
+		{1, "convs.1", 6, 2, machine.Bound{Products: 1, Streamed: 3}, machine.Bound{}, "memory", 2},
+	}, p.Layers)
+	assert.Equal(t, []float64{100, 12, 28, 88. / 28},
+		[]float64{p.PassSeconds, p.RestSeconds, p.BoundSeconds, p.TimesBound})
+}
 
 // TestBound: by hand. What a kernel writes has the rate of writes, what else it passes over that of reads, a
 // row of 64 bytes takes a second and each further 64 bytes one more, and the precision chooses the rate of

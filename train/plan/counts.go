@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"weft/comm"
+	"weft/internal/machine"
 	"weft/internal/trace"
 	"weft/kernel"
 	"weft/partition"
@@ -107,8 +108,14 @@ func (w LayerWork) Plus(more LayerWork) LayerWork {
 	return LayerWork{w.Forward.Plus(more.Forward), w.Backward.Plus(more.Backward), w.Rest.Plus(more.Rest)}
 }
 
-// add adds the work of a call in a part of the pass.
-func (w *LayerWork) add(part trace.Part, more kernel.Work) {
+// Bounds are what the passes of a layer take at least at these rates of a machine. Products are of BFloat16
+// or of Float32.
+func (w *LayerWork) Bounds(rates *machine.Rates, short bool) (forward, backward machine.Bound) {
+	return rates.Bound(w.Forward, w.Forward.Least, short), rates.Bound(w.Backward, w.Backward.Least, short)
+}
+
+// Add adds the work of a call in a part of the pass.
+func (w *LayerWork) Add(part trace.Part, more kernel.Work) {
 	of := &w.Rest
 	switch part {
 	case trace.Forward:
@@ -143,7 +150,7 @@ func (c *counter) onLayer(layer int, part trace.Part) {
 func (c *counter) watch(call kernel.Call, run func()) {
 	c.mu.Lock()
 	c.kernels.Add(call)
-	c.work[c.layer].add(c.part, call.Work())
+	c.work[c.layer].Add(c.part, call.Work())
 	c.mu.Unlock()
 	run()
 }

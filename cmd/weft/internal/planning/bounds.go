@@ -6,7 +6,6 @@ import (
 
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/machine"
-	"weft/kernel"
 	"weft/tensor"
 	"weft/train"
 	"weft/train/plan"
@@ -68,13 +67,13 @@ func (b *bounds) find() {
 
 // of is the bound of a layer with that work.
 func (b *bounds) of(w *plan.LayerWork) layerBound {
-	bound := func(w kernel.Work) machine.Bound {
-		of := b.Rates.Bound(w, w.Least, b.short)
+	each := func(of machine.Bound) machine.Bound {
 		return machine.Bound{
 			Products: of.Products / b.on, Gathered: of.Gathered / b.on, Streamed: of.Streamed / b.on,
 		}
 	}
-	l := layerBound{Forward: bound(w.Forward), Backward: bound(w.Backward)}
+	forward, backward := w.Bounds(&b.Rates, b.short)
+	l := layerBound{Forward: each(forward), Backward: each(backward)}
 	l.Bound = l.Forward.Plus(l.Backward).By()
 	return l
 }

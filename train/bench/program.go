@@ -1,0 +1,156 @@
+package bench
+
+import (
+	"context"
+	"sync"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/machine"
+	"weft/internal/trace"
+	"weft/kernel"
+	"weft/train"
+	"weft/train/engine"
+	"weft/train/plan"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// Program is a training pass of a program on a graph, by layer, beside what each layer takes at least.
+type Program struct {
+	Machine     Machine `json:"machine"`
+	Program     string  `json:"program"` // its class
+	Precision   string  `json:"precision"`
+	Graph       string  `json:"graph"`
+	PassSeconds float64 `json:"pass_seconds"` // of the fastest pass
+	// RestSeconds are those of the pass outside all layers: loss and optimizer
+	RestSeconds  float64 `json:"rest_seconds"`
+	BoundSeconds float64 `json:"bound_seconds"` // of all layers
+	TimesBound   float64 `json:"times_bound"`   // the layers' time ÷ their bound
+	Layers       []Layer `json:"layers"`
+}
+
+// Layer is a layer of a program. Its bounds are those of the work of its kernel calls.
+type Layer struct {
+	Layer           int           `json:"layer"`
+	Name            string        `json:"name"`
+	ForwardSeconds  float64       `json:"forward_seconds"`
+	BackwardSeconds float64       `json:"backward_seconds"`
+	Forward         machine.Bound `json:"forward_bound"`
+	Backward        machine.Bound `json:"backward_bound"`
+	Bound           string        `json:"bound"`       // compute or memory, whichever takes longer
+	TimesBound      float64       `json:"times_bound"` // its time ÷ its bound
+}
+
+// Given is a program to measure, and the graph.
+type Given struct {
+	Options train.Options // with a program, which has been read
+	Graph   *graph.Graph  // nil: a uniform graph with the features and classes of the program
+	Name    string        // of the graph
+}
+
+// MeasureProgram trains a program on a graph for a few epochs, several times, and has the fastest of their
+// last passes. It shows the machine before.
+func MeasureProgram(ctx context.Context, o Options, of Given, show func(Machine)) (p Program, err error) {
+	s := of.Options
+	s.Threads, s.LR, s.Device = o.Threads, 1e-9, setting.CPU
+	s.Epochs, s.EvalEvery = 3, setting.Every(3)
+	if _, err := s.Resolve(); err != nil {
+		return p, err
+	}
+	if of.Graph == nil {
+		uniform := o.uniform()
+		uniform.Features, uniform.Classes = s.Widths(nil)
+		uniform.Seed = 1
+		of.Name = Run{graph: uniform}.graphName()
+		if of.Graph, err = generate.Graph(uniform); err != nil {
+			return p, err
+		}
+	}
+	var w working
+	job := &train.Job{Graph: of.Graph, Dataset: of.Name, Options: s, Watch: w.watch}
+	job.OnEpoch = func(train.Epoch) { w.next() }
+	job.Engine = func(c engine.Config) (engine.Engine, error) {
+		c.OnLayer = w.onLayer
+		return engine.New(c)
+	}
+	if p.Machine, err = thisMachine(o); err != nil {
+		return p, err
+	}
+	show(p.Machine)
+	var fastest *worker.Profile
+	for range o.times() {
+		w = working{}
+		result, err := job.Run(ctx)
+		if err == nil && result.Interrupted() {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return p, err
+		}
+		if fastest == nil || result.Profile.Workers[0].Seconds < fastest.Workers[0].Seconds {
+			fastest = result.Profile
+		}
+	}
+	p.Program, p.Precision, p.Graph = s.Program.Class, s.Precision, of.Name
+	p.found(fastest, w.epochs[1])
+	return p, nil
+}
+
+// working counts the work of the layers in each epoch.
+type working struct {
+	mu     sync.Mutex
+	layer  int // that is at work
+	part   trace.Part
+	now    map[int]plan.LayerWork
+	epochs []map[int]plan.LayerWork
+}
+
+// onLayer is engine.Config.OnLayer.
+func (w *working) onLayer(layer int, part trace.Part) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.layer, w.part = layer, part
+}
+
+// watch counts a kernel call, as train.Job.Watch.
+func (w *working) watch(c kernel.Call, run func()) {
+	w.mu.Lock()
+	if w.now == nil {
+		w.now = map[int]plan.LayerWork{}
+	}
+	of := w.now[w.layer]
+	of.Add(w.part, c.Work())
+	w.now[w.layer] = of
+	w.mu.Unlock()
+	run()
+}
+
+// next ends an epoch.
+func (w *working) next() { w.epochs, w.now = append(w.epochs, w.now), nil }
+
+// times is how often a program is trained.
+func (o *Options) times() int {
+	if o.Quick {
+		return 1
+	}
+	return 3
+}
+
+// found sets what the profile of a pass and the work of its layers show.
+func (p *Program) found(pass *worker.Profile, work map[int]plan.LayerWork) {
+	took := &pass.Workers[0]
+	seconds := 0.0
+	for k, name := range pass.Layers {
+		l := Layer{Layer: k, Name: name, ForwardSeconds: took.Forward[k], BackwardSeconds: took.Backward[k]}
+		of := work[k]
+		l.Forward, l.Backward = of.Bounds(&p.Machine.Rates, p.Precision == bf16)
+		all := l.Forward.Plus(l.Backward)
+		l.Bound, l.TimesBound = all.By(), (l.ForwardSeconds+l.BackwardSeconds)/all.Seconds()
+		p.Layers = append(p.Layers, l)
+		p.BoundSeconds += all.Seconds()
+		seconds += l.ForwardSeconds + l.BackwardSeconds
+	}
+	p.PassSeconds, p.TimesBound = took.Seconds, seconds/p.BoundSeconds
+	p.RestSeconds = took.Seconds - seconds
+}
