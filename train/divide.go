@@ -20,7 +20,7 @@ type Parts struct {
 
 // MakeParts divides the job's graph as its options ask. As Parts they serve several calls.
 func (j *Job) MakeParts(ctx context.Context) (*Parts, error) {
-	r, err := j.resolve()
+	r, err := j.Options.On(j.Mesh)
 	if err != nil {
 		return nil, err
 	}
