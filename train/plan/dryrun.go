@@ -95,7 +95,7 @@ func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counte
 		}
 		p.Disk = w.Pass.Disk
 	}
-	p.Resting = w.LiveBytes()
+	p.Resting, p.Rows = w.LiveBytes(), w.RowCounts()
 	return nil
 }
 

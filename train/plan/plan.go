@@ -59,6 +59,7 @@ type Worker struct {
 	Tensors, Graph int64   // bytes at the peak
 	Resting        int64   // bytes of tensors and graph between the passes of a Loop, while none lives
 	Kinds          []int64 // of Tensors at the peak, by tensor.Kind, without Graph
+	Rows           []int   `json:"-"` // of a Loop, by vertex type: those of inputs and outputs
 	// in a training pass but the first; without Gradient and Statistics if partitions take turns
 	Sent   worker.Communication
 	Counts Counts       `json:"-"` // of such a pass, on the process that planned it, if Inputs.Counts asked

@@ -19,6 +19,14 @@ func (p *Passes) Rows(kind int) []int32 { return p.engine.Inputs()[kind].List() 
 // RowCount is the number of these.
 func (p *Passes) RowCount(kind int) int { return p.engine.Inputs()[kind].Here }
 
+// RowCounts are these by type; none where a later stage of a pipeline has no inputs.
+func (p *Passes) RowCounts() (counts []int) {
+	for _, rows := range p.engine.Inputs() {
+		counts = append(counts, rows.Here)
+	}
+	return counts
+}
+
 // Says names the call in errors.
 func (f *Forward) Says() string {
 	says := "forward"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -62,9 +62,14 @@ def planned(
     finally:
         scratch.close()
     types = [Type(**one) for one in answer["types"]]
-    shared = sum(map(_calls.bytes_of, _shared(module, made, types, passes, given)))
     found: dict[str, Any] = answer["planned"]
-    return found | {"shared_bytes": shared}
+    rows = found.pop("rows")
+    found["shared_bytes"] = sum(map(_calls.bytes_of, _shared(module, made, types, passes, given)))
+    if len(rows) > 1 and all(rows) and all(one.of == "features" for one in given):  # else it is of one process
+        found["process_shared_bytes"] = [
+            sum(map(_calls.bytes_of, _of_process(module, made, types, passes, given, counts))) for counts in rows
+        ]
+    return found
 
 
 def _names(what: str, given: str | Iterable[str] | None, known: Iterable[str]) -> set[str]:
@@ -130,3 +135,14 @@ def _shared(
     for of in given:
         held = 1 if of.of == "features" else passes  # what is given of edges is read until the pass ends
         yield from [of.values.numel()] * (held + of.values.requires_grad)
+
+
+def _of_process(
+    module: nn.Module, made: Traced, types: Iterable[Type], passes: int, given: Iterable[Input], counts: list[int]
+) -> Iterator[int]:
+    """These numbers where the process of a launcher has so many rows of each type."""
+    here = [replace(of, vertices=count) for of, count in zip(types, counts)]
+    mine = [replace(one, values=one.values[: counts[one.type]]) for one in given]
+    yield from _shared(module, made, here, passes, mine)
+    yield max(1, *counts)  # the ids of its vertices
+    yield 1  # the counters of the first process

@@ -44,7 +44,8 @@ def _of_first(model: Model, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     numbers = torch.from_numpy(memory.numbers)
     torch.cat(tensors, out=numbers)
     model.ask("first", values=memory.number, listed=len(numbers))
-    return numbers.split([len(of) for of in tensors])
+    firsts: Sequence[Tensor] = numbers.split([len(of) for of in tensors])
+    return firsts
 
 
 def vertices(model: Model, kind: int) -> Tensor:

@@ -439,6 +439,7 @@ def plan(
         ``peaks`` how the peak is made up of them, ``communication`` and ``edge_columns`` of a pass,
         ``disk_bytes`` that rest at the peak, ``recompute`` and ``keep_edge_states`` as the limit needs them,
         and ``shared_bytes`` at most, of parameters, outputs and gradients that Python and the program share.
+        Where each worker may be a process of a launcher, ``process_shared_bytes`` are these of each.
 
     Example:
         >>> weft.plan(graph, model=net, passes=2)["peak_tensor_bytes"]        # doctest: +SKIP

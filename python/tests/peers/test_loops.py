@@ -812,6 +812,7 @@ def test_planned(mesh: str) -> None:
     assert planned == weft.plan(
         GRAPHS["plain"], model=net.module, passes=2, gradients="x", **settings(mesh)
     ), "of the module"
+    assert len(planned.get("process_shared_bytes", ())) == {"graph=3": 3, "tensor=2": 2}.get(mesh, 0)
     with pytest.raises(TypeError, match="workers: of a loop they are those of parallel"):
         weft.plan(GRAPHS["plain"], model=net, workers=2)
 

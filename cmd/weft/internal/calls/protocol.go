@@ -203,6 +203,7 @@ type planned struct {
 	Communication   worker.Communication `json:"communication"`
 	EdgeColumns     []int64              `json:"edge_columns"`
 	DiskBytes       int64                `json:"disk_bytes"` // that rest at the peak
+	Rows            [][]int              `json:"rows"`       // workers × types: of inputs and outputs
 	Recompute       bool                 `json:"recompute"`
 	KeepEdgeStates  string               `json:"keep_edge_states"`
 }

@@ -330,6 +330,7 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 	}
 	for k := range p.Workers {
 		planned.Peaks = append(planned.Peaks, append(p.Workers[k].Kinds, p.Workers[k].Graph))
+		planned.Rows = append(planned.Rows, p.Workers[k].Rows)
 	}
 	a.Warnings, a.Planned = warnings, &planned
 	return a, nil
