@@ -1,7 +1,8 @@
 """Loops of several processes, beside those of one process of PyTorch in float64.
 
     mpirun -n 2 python processes.py graph=2 NAME…  a line for each loop, or those named: its name, and how far figures,
-                                                   weights and running statistics are apart
+                                                   weights and running statistics are apart; "bits" if a second run
+                                                   has the bits of the first
     mpirun -n 2 python processes.py --unlike       rank 1 makes another call than rank 0
     mpirun -n 2 python processes.py --raises       rank 1 raises an exception, while rank 0 waits for it
 """
@@ -9,15 +10,22 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import mmap
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
+from torch.utils.checkpoint import checkpoint
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, HeteroConv, SAGEConv
 
 import weft
 
@@ -28,6 +36,21 @@ Y = torch.randint(0, CLASSES, (V,))
 ENDS = torch.randint(0, V, (2, E))
 X = torch.randn(V, WIDTH)
 TRAIN = torch.rand(V) < 0.6
+
+#: Vertex types, of which the first one's are those above.
+UP, NEAR, BACK = ("grid", "up", "mesh"), ("mesh", "near", "mesh"), ("mesh", "back", "grid")
+COUNTS = {"grid": V, "mesh": 47}
+TYPED_ENDS = {
+    key: torch.stack([torch.randint(0, COUNTS[of], (n,)) for of in (key[0], key[2])])
+    for key, n in ((UP, 600), (NEAR, 240), (BACK, 630))
+}
+TYPED_ATTR = {key: torch.randn(of.shape[1], 2) for key, of in TYPED_ENDS.items()}
+TYPED_X = {"grid": X, "mesh": torch.randn(COUNTS["mesh"], 3)}
+
+#: What modules are given on a graph, by the names of their arguments.
+PLAIN = {"x": X, "edge_index": ENDS, "edge_attr": torch.randn(E, 3)}
+WEIGHTED = {"x": X, "edge_index": ENDS, "edge_weight": torch.rand(E) + 0.1}
+TYPED = {"x_dict": TYPED_X, "edge_index_dict": TYPED_ENDS, "edge_attr_dict": TYPED_ATTR}
 
 
 class Two(nn.Module):
@@ -43,16 +66,105 @@ class Two(nn.Module):
         return (z, h.mean(0)) if self.mean else z
 
 
-class Alone:
+class Weighted(nn.Module):
+    """Two convolutions with weights of edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = GCNConv(WIDTH, 16), GCNConv(16, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.first(x, edge_index, edge_weight)), edge_index, edge_weight)
+
+
+class Attention(nn.Module):
+    """GATv2 with features of edges, and dropout of rows and of attention if asked."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.first = GATv2Conv(WIDTH, 8, heads=2, edge_dim=3, dropout=dropout)
+        self.last, self.norm, self.dropout = GATv2Conv(16, CLASSES, edge_dim=3), nn.LayerNorm(16), dropout
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        h = self.norm(self.first(F.dropout(x, self.dropout, self.training), edge_index, edge_attr)).tanh()
+        return self.last(F.dropout(h, self.dropout, self.training), edge_index, edge_attr)
+
+
+class Embedded(nn.Module):
+    """A learned row of each vertex, beside its features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(V, 6))
+        self.first, self.last = SAGEConv(WIDTH + 6, 16), GCNConv(16, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.last(self.first(torch.cat([x, self.table], 1), edge_index).tanh(), edge_index)
+
+
+class Convs(nn.Module):
+    """A convolution for each relation, and a batch norm of each type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = {name: of.shape[1] for name, of in TYPED_X.items()}
+        self.first = HeteroConv({key: SAGEConv((widths[key[0]], widths[key[2]]), 8) for key in TYPED_ENDS})
+        self.norms = nn.ModuleDict({name: nn.BatchNorm1d(8) for name in widths})
+        self.last = HeteroConv({key: SAGEConv((8, 8), CLASSES) for key in TYPED_ENDS}, aggr="mean")
+
+    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Any:
+        h = self.first(x_dict, edge_index_dict)
+        return self.last({name: self.norms[name](of).tanh() for name, of in h.items()}, edge_index_dict)
+
+
+class Weather(nn.Module):
+    """Encode, process, decode: from the grid to a mesh, on the mesh, and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grid, self.mesh, self.out = nn.Linear(WIDTH, 8), nn.Linear(3, 8), nn.Linear(8, WIDTH)
+        self.edges = nn.ModuleList([nn.Linear(8 + 8 + 2, 8) for _ in range(3)])
+        self.rows = nn.ModuleList([nn.Linear(16, 8) for _ in range(3)])
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, x_dict: Any, edge_index_dict: Any, edge_attr_dict: Any) -> dict[str, Tensor]:
+        h = {"grid": torch.tanh(self.grid(x_dict["grid"])), "mesh": torch.tanh(self.mesh(x_dict["mesh"]))}
+        for key, edge, row in zip((UP, NEAR, BACK), self.edges, self.rows):
+            source, target, ends = h[key[0]], h[key[2]], edge_index_dict[key]
+            m = torch.tanh(edge(torch.cat([source[ends[0]], target[ends[1]], edge_attr_dict[key]], 1)))
+            into = torch.zeros_like(target).index_add(0, ends[1], m)
+            h[key[2]] = target + self.norm(row(torch.cat([target, into], 1)))
+        return {"grid": x_dict["grid"] + 0.1 * self.out(h["grid"])}
+
+
+def in_double(given: Any) -> Any:
+    if isinstance(given, Mapping):
+        return {name: in_double(of) for name, of in given.items()}
+    return given.double() if given.is_floating_point() else given
+
+
+class Alone(nn.Module):
     """What a net is, of one process of PyTorch."""
 
-    rank, workers, vertices = 0, 1, torch.arange(V)
+    rank, workers = 0, 1
 
-    def __init__(self, module: nn.Module):
-        self.module = module
+    def __init__(self, module: nn.Module, given: Mapping[str, Any]):
+        super().__init__()
+        taken = inspect.signature(module.forward).parameters
+        given = {name: in_double(of) for name, of in given.items() if name in taken}
+        self.module, (self.x, *self.beside) = module, given.values()
 
-    def __call__(self, x: Tensor | None = None) -> Any:
-        return self.module(X.double() if x is None else x, ENDS)
+    @property
+    def vertices(self) -> Any:
+        count = {name: torch.arange(len(of)) for name, of in self.x.items()} if isinstance(self.x, dict) else None
+        return count or torch.arange(V)
+
+    def forward(self, x: Any = None, samples: bool = False) -> Any:
+        if samples:
+            return torch.stack([self(one) for one in x])
+        if isinstance(x, dict):
+            x = self.x | x
+        return self.module(self.x if x is None else x, *self.beside)
 
     def sum(self, of: Tensor) -> Tensor:
         return of
@@ -60,37 +172,41 @@ class Alone:
     def rows(self, of: Tensor, vertices: Tensor) -> Tensor:
         return of[vertices]
 
-    def gather(self, of: Tensor) -> Tensor:
+    def gather(self, of: Tensor, type: str | None = None) -> Tensor:
         return of
 
     def sum_gradients(self, parameters: list[Tensor]) -> None:
         pass
 
 
-def of_labels(net: Any, z: Tensor) -> Tensor:
-    """The mean over all training vertices: this process's part."""
-    here = TRAIN[net.vertices]
-    return F.cross_entropy(z[here], Y[net.vertices][here], reduction="sum") / int(TRAIN.sum())
+Again = Callable[[nn.Module], Any]  # compiles another module on the graph
 
 
-def plain(net: Any, parameters: list[Tensor], x: Tensor) -> Iterator[Tensor]:
+def of_labels(net: Any, z: Tensor, some: Tensor = TRAIN) -> Tensor:
+    """The mean over all training vertices, or some others: this process's part."""
+    mine = net.vertices["grid"] if isinstance(net.vertices, dict) else net.vertices
+    here = some[mine]
+    return F.cross_entropy(z[here], Y[mine][here], reduction="sum") / int(some.sum())
+
+
+def plain(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
     """Clipping by the norm of all gradients, which every process has."""
-    optimizer = torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     for _ in range(5):
         optimizer.zero_grad()
         loss = of_labels(net, net())
         loss.backward()
-        nn.utils.clip_grad_norm_(parameters, 1.0)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
         yield net.sum(loss.detach())
 
 
-def around(net: Any, parameters: list[Tensor], x: Tensor) -> Iterator[Tensor]:
+def around(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
     """Between an encoder and a decoder, whose gradients are each process's own."""
     torch.manual_seed(7)
     into, out = nn.Linear(WIDTH, WIDTH).to(x), nn.Linear(CLASSES, CLASSES).to(x)
     own = [*into.parameters(), *out.parameters()]
-    optimizer = torch.optim.Adam([*parameters, *own], lr=0.01)
+    optimizer = torch.optim.Adam([*net.parameters(), *own], lr=0.01)
     for _ in range(4):
         optimizer.zero_grad()
         loss = of_labels(net, out(net(torch.tanh(into(x)))))
@@ -101,9 +217,9 @@ def around(net: Any, parameters: list[Tensor], x: Tensor) -> Iterator[Tensor]:
     yield into.weight.detach().norm()
 
 
-def rollout(net: Any, parameters: list[Tensor], x: Tensor) -> Iterator[Tensor]:
+def rollout(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
     """Three passes before one backward pass."""
-    optimizer = torch.optim.SGD(parameters, lr=0.02)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.02)
     for _ in range(3):
         optimizer.zero_grad()
         h, loss = x, torch.zeros(()).to(x)
@@ -115,9 +231,9 @@ def rollout(net: Any, parameters: list[Tensor], x: Tensor) -> Iterator[Tensor]:
         yield net.sum(loss.detach())
 
 
-def pairs(net: Any, parameters: list[Tensor], x: Tensor) -> Iterator[Tensor]:
+def pairs(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
     """Scores of pairs, whose rows are of any process."""
-    optimizer, drawn = torch.optim.Adagrad(parameters, lr=0.05), torch.Generator().manual_seed(1)
+    optimizer, drawn = torch.optim.Adagrad(net.parameters(), lr=0.05), torch.Generator().manual_seed(1)
     for _ in range(4):
         optimizer.zero_grad()
         z, ends = net(), torch.randint(0, V, (2, 120), generator=drawn)
@@ -129,9 +245,9 @@ def pairs(net: Any, parameters: list[Tensor], x: Tensor) -> Iterator[Tensor]:
     yield net.gather(net()).detach().norm()
 
 
-def whole(net: Any, parameters: list[Tensor], x: Tensor) -> Iterator[Tensor]:
+def whole(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
     """An output of the whole graph, which stands on every process, and a mean over all rows of the output."""
-    optimizer = torch.optim.SGD(parameters, lr=0.05)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     for _ in range(3):
         optimizer.zero_grad()
         z, hidden = net()
@@ -142,12 +258,290 @@ def whole(net: Any, parameters: list[Tensor], x: Tensor) -> Iterator[Tensor]:
         yield net.sum(loss.detach())
 
 
+def views(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """Two views with other features each, whose rows are compared with those of all processes (GRACE)."""
+    optimizer, drawn = torch.optim.RMSprop(net.parameters(), lr=0.005), torch.Generator().manual_seed(2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        a, b = (F.normalize(net(x * (torch.rand(1, WIDTH, generator=drawn) < 0.7))) for _ in range(2))
+        some = torch.randperm(V, generator=drawn)[:60]
+        scores = net.rows(a, some[net.rank :: net.workers]) @ net.rows(b, some).T / 0.5
+        loss = F.cross_entropy(scores, torch.arange(60)[net.rank :: net.workers], reduction="sum") / 60
+        loss.backward()
+        optimizer.step()
+        yield net.sum(loss.detach())
+
+
+def infomax(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """Rows against a summary of the graph, and those of shuffled features (DGI)."""
+    torch.manual_seed(9)
+    scores = nn.Linear(CLASSES, CLASSES, bias=False).to(x)
+    optimizer = torch.optim.Adam([*net.parameters(), *scores.parameters()], lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        shuffled = X[torch.randperm(V, generator=torch.Generator().manual_seed(4))][net.vertices].to(x)
+        true, false = net(), net(shuffled)
+        summary = scores(torch.sigmoid(net.sum(true.sum(0)) / V))
+        loss = (F.softplus(-true @ summary).sum() + F.softplus(false @ summary).sum()) / V
+        loss.backward()
+        net.sum_gradients(scores.parameters())
+        optimizer.step()
+        yield net.sum(loss.detach())
+
+
+def distilled(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """A teacher, which is a copy of the student that follows its weights (BGRL)."""
+    torch.manual_seed(7)
+    predictor = nn.Sequential(nn.Linear(CLASSES, 8), nn.PReLU(), nn.Linear(8, CLASSES)).to(x)
+    teacher, drawn = copy.deepcopy(net).requires_grad_(False), torch.Generator().manual_seed(3)
+    optimizer = torch.optim.AdamW([*net.parameters(), *predictor.parameters()], lr=0.01, weight_decay=0.01)
+    for _ in range(4):
+        optimizer.zero_grad()
+        shown = torch.rand(2, 1, WIDTH, generator=drawn) < 0.7
+        with torch.no_grad():
+            target = teacher(x * shown[1])
+        loss = -F.cosine_similarity(predictor(net(x * shown[0])), target).sum() / V
+        loss.backward()
+        net.sum_gradients(predictor.parameters())
+        optimizer.step()
+        with torch.no_grad():
+            for p, q in zip(teacher.parameters(), net.parameters()):
+                p.lerp_(q, 0.1)
+        yield net.sum(loss.detach())
+    yield torch.stack([p.norm() for p in teacher.parameters()]).norm()
+
+
+def averaged(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """An average of weights, whose running statistics are those of one more pass."""
+    mean = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(0.8))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = of_labels(net, net(x))
+        loss.backward()
+        optimizer.step()
+        mean.update_parameters(net)
+        yield net.sum(loss.detach())
+    update_bn([x], mean)
+    mean.eval()
+    with torch.no_grad():
+        yield net.sum(of_labels(net, mean(x), ~TRAIN))
+
+
+def cotrained(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """Two nets of one graph, each of which learns what the other says."""
+    torch.manual_seed(8)
+    other = again(Two(SAGEConv(WIDTH, 16), SAGEConv(16, CLASSES)))
+    optimizer = torch.optim.Adam([*net.parameters(), *other.parameters()], lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        a, b = net(), other(x)
+        apart = F.kl_div(F.log_softmax(a, 1), F.log_softmax(b, 1), reduction="sum", log_target=True)
+        loss = of_labels(net, a) + of_labels(other, b) + apart / V
+        loss.backward()
+        optimizer.step()
+        yield other.sum(loss.detach())
+    yield torch.stack([p.detach().norm() for p in other.parameters()]).norm()
+
+
+def wrapped(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """Below DistributedDataParallel, whose mean of equal gradients they are."""
+    outer = net
+    if net.workers > 1:
+        if not torch.distributed.is_initialized():
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+            file = Path(tempfile.gettempdir(), f"weft-processes-{os.getppid()}")
+            place = {"rank": net.rank, "world_size": net.workers}
+            torch.distributed.init_process_group("gloo", init_method=f"file://{file}", **place)
+        outer = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(outer.parameters(), lr=0.05, nesterov=True, momentum=0.9)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = of_labels(net, outer(x))
+        loss.backward()
+        optimizer.step()
+        yield net.sum(loss.detach())
+
+
+def perturbed(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """Features that move against the loss, each process's own (FLAG)."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for _ in range(3):
+        optimizer.zero_grad()
+        noise = torch.zeros_like(x, requires_grad=True)
+        for _ in range(2):
+            loss = of_labels(net, net(x + noise)) / 2
+            loss.backward()
+            norm = net.sum(noise.grad.square().sum()).sqrt()
+            noise = (noise + 0.5 * noise.grad / norm).detach().requires_grad_()
+        optimizer.step()
+        yield net.sum(loss.detach())
+        yield norm
+
+
+def frozen(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """A frozen layer, a norm in evaluation, and a learning rate that falls by the loss of others."""
+    net.module.first.requires_grad_(False)
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.5)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.3, patience=0, threshold=0.05)
+    for _ in range(4):
+        net.train()
+        net.module.norm.eval()
+        optimizer.zero_grad()
+        loss = of_labels(net, net())
+        loss.backward()
+        optimizer.step()
+        net.eval()
+        with torch.no_grad():
+            schedule.step(float(net.sum(of_labels(net, net(), ~TRAIN))))
+        yield net.sum(loss.detach())
+        yield torch.tensor(optimizer.param_groups[0]["lr"])
+    net.train()
+
+
+def searched(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """L-BFGS, whose closure returns the loss of all processes."""
+    optimizer = torch.optim.LBFGS(net.parameters(), lr=0.5, max_iter=4)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = of_labels(net, net())
+        loss.backward()
+        return net.sum(loss.detach())
+
+    for _ in range(2):
+        yield optimizer.step(closure)
+
+
+def accumulated(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """Gradients of two losses, of one pass that is retained, and of another pass."""
+    optimizer = torch.optim.NAdam(net.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps=4)
+    some = TRAIN & (Y > 1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        z = net()
+        first = of_labels(net, z)
+        first.backward(retain_graph=True)
+        of_labels(net, z, some).backward()
+        of_labels(net, net(x), ~some).backward()
+        nn.utils.clip_grad_value_(net.parameters(), 0.1)
+        optimizer.step()
+        schedule.step()
+        yield net.sum(first.detach())
+
+
+def checkpointed(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """A pass that the backward pass computes again, and gradients that autograd returns."""
+    parameters = list(net.parameters())
+    for _ in range(3):
+        loss = of_labels(net, checkpoint(net, x, use_reentrant=False))
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for p, grad in zip(parameters, gradients):
+                p -= 0.1 * grad
+        yield net.sum(loss.detach())
+        yield torch.stack([grad.norm() for grad in gradients]).norm()
+
+
+def sampled(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """Several samples of the features in a call."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for _ in range(3):
+        optimizer.zero_grad()
+        z = net(torch.stack([x, x.roll(1, 1), -x]), samples=True)
+        loss = sum(of_labels(net, one) for one in z) / 3 + (z[0] - z[1]).square().sum() / V
+        loss.backward()
+        optimizer.step()
+        yield net.sum(loss.detach())
+
+
+def resumed(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """The state of a net and of its optimizer goes on in another one."""
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for k in range(4):
+        if k == 2:
+            state, moments = copy.deepcopy(net.state_dict()), optimizer.state_dict()
+            net = again(Two(SAGEConv(WIDTH, 16), GCNConv(16, CLASSES)))
+            net.load_state_dict(state)
+            optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+            optimizer.load_state_dict(moments)
+        optimizer.zero_grad()
+        loss = of_labels(net, net())
+        loss.backward()
+        optimizer.step()
+        yield net.sum(loss.detach())
+
+
+def dropped(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """Dropout has the masks of one process: those of the first one's generator."""
+    torch.manual_seed(11 + 100 * net.rank)
+    return plain(net, x, again)
+
+
+def typed(net: Any, x: Any, again: Again) -> Iterator[Tensor]:
+    """Losses of two vertex types."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for k in range(3):
+        optimizer.zero_grad()
+        z = net() if k else net(x)
+        loss = of_labels(net, z["grid"]) + z["mesh"].square().sum() / COUNTS["mesh"]
+        loss.backward()
+        optimizer.step()
+        yield net.sum(loss.detach())
+    yield net.gather(z["mesh"], type="mesh").detach().norm()
+
+
+def weather(net: Any, x: Any, again: Again) -> Iterator[Tensor]:
+    """A rollout of one vertex type (GraphCast)."""
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.002)
+    for _ in range(3):
+        optimizer.zero_grad()
+        state, loss = {"grid": x["grid"]}, 0.0
+        for step in range(1, 4):
+            state = net(state)
+            loss = loss + (state["grid"] - x["grid"].roll(step, 1)).square().sum() / (V * WIDTH)
+        loss.backward()
+        optimizer.step()
+        yield net.sum(loss.detach())
+
+
+def two(first: Any = SAGEConv, last: Any = GCNConv) -> Callable[[], nn.Module]:
+    return lambda: Two(first(WIDTH, 16), last(16, CLASSES))
+
+
+class Loop(NamedTuple):
+    run: Any
+    make: Callable[[], nn.Module]
+    given: Mapping[str, Any] = PLAIN
+    by_net: bool = False  # beside a net of one process, as PyTorch has other masks
+
+
 LOOPS = {
-    "plain": (plain, lambda: Two(SAGEConv(WIDTH, 16), GCNConv(16, CLASSES))),
-    "around": (around, lambda: Two(GATConv(WIDTH, 8, heads=2), GCNConv(16, CLASSES))),
-    "rollout": (rollout, lambda: Two(GCNConv(WIDTH, 16), SAGEConv(16, WIDTH))),
-    "pairs": (pairs, lambda: Two(GATConv(WIDTH, 8, heads=2), GCNConv(16, 8))),
-    "whole": (whole, lambda: Two(GCNConv(WIDTH, 16), GCNConv(16, CLASSES), mean=True)),
+    "plain": Loop(plain, two()),
+    "around": Loop(around, lambda: Two(GATConv(WIDTH, 8, heads=2), GCNConv(16, CLASSES))),
+    "rollout": Loop(rollout, lambda: Two(GCNConv(WIDTH, 16), SAGEConv(16, WIDTH))),
+    "pairs": Loop(pairs, lambda: Two(GATConv(WIDTH, 8, heads=2), GCNConv(16, 8))),
+    "whole": Loop(whole, lambda: Two(GCNConv(WIDTH, 16), GCNConv(16, CLASSES), mean=True)),
+    "views": Loop(views, two(GCNConv, SAGEConv)),
+    "infomax": Loop(infomax, two()),
+    "distilled": Loop(distilled, two(GCNConv)),
+    "averaged": Loop(averaged, two()),
+    "cotrained": Loop(cotrained, two(GCNConv)),
+    "wrapped": Loop(wrapped, two()),
+    "perturbed": Loop(perturbed, two(GCNConv, SAGEConv)),
+    "frozen": Loop(frozen, two()),
+    "searched": Loop(searched, Weighted, WEIGHTED),
+    "accumulated": Loop(accumulated, two()),
+    "checkpointed": Loop(checkpointed, two(GCNConv)),
+    "sampled": Loop(sampled, two()),
+    "resumed": Loop(resumed, two()),
+    "weighted": Loop(plain, Weighted, WEIGHTED),
+    "attention": Loop(plain, Attention),
+    "embedded": Loop(plain, Embedded),
+    "dropped": Loop(dropped, lambda: Attention(0.4), by_net=True),
+    "typed": Loop(typed, Convs, TYPED),
+    "weather": Loop(weather, Weather, TYPED),
 }
 
 
@@ -155,27 +549,49 @@ def apart(ours: list[float], theirs: list[float]) -> float:
     return max(abs(a - b) / max(abs(b), 1e-6) for a, b in zip(ours, theirs, strict=True))
 
 
+def graph_of(given: Mapping[str, Any], module: nn.Module) -> weft.Graph:
+    """The graph with what the module takes."""
+    taken = inspect.signature(module.forward).parameters
+    return weft.Graph(**{name.removesuffix("_dict"): of for name, of in given.items() if name in taken})
+
+
 def run(name: str, mesh: str) -> None:
-    loop, make = LOOPS[name]
+    of = LOOPS[name]
     torch.manual_seed(3)
-    module = make()
-    exact = copy.deepcopy(module).double()
-    theirs = [float(of) for of in loop(Alone(exact), list(exact.parameters()), X.double())]
-    net = weft.compile(module, weft.Graph(edge_index=ENDS, x=X), parallel=mesh)
-    ours = [float(of) for of in loop(net, list(net.parameters()), X[net.vertices])]
+    module = of.make()
+    exact, begun = copy.deepcopy(module), copy.deepcopy(module.state_dict())
+    if of.by_net:
+        alone = weft.compile(exact, graph_of(of.given, exact))
+        theirs = [float(one) for one in of.run(alone, next(iter(of.given.values())), None)]
+    else:
+        alone = Alone(exact.double(), of.given)
+        theirs = [
+            float(one) for one in of.run(alone, alone.x, lambda other: Alone(other.double(), of.given))
+        ]
+    graph, runs = graph_of(of.given, module), []
+    for _ in range(2):
+        module.load_state_dict(begun)
+        net = weft.compile(module, graph, parallel=mesh)
+        x, rows = next(iter(of.given.values())), net.vertices
+        mine = {kind: x[kind][ids] for kind, ids in rows.items()} if isinstance(rows, dict) else x[rows]
+        made = of.run(net, mine, lambda other: weft.compile(other, graph_of(of.given, other), parallel=mesh))
+        ours = [float(one) for one in made]
+        runs.append((ours, [one.detach().clone() for one in module.state_dict().values()]))
+    (ours, state), (_, other) = runs
+    same = runs[0][0] == runs[1][0] and all(torch.equal(a, b) for a, b in zip(state, other))
     figures = [apart(ours, theirs)]
     for now, right in ((module.parameters(), exact.parameters()), (module.buffers(), exact.buffers())):
-        pairs = [(p.double(), q) for p, q in zip(now, right) if q.is_floating_point()]
+        both = [(p.double(), q) for p, q in zip(now, right) if q.is_floating_point()]
         # a bias before a norm has no gradient but rounding
-        pairs = [(p, q) for p, q in pairs if q.grad is None or q.grad.norm() > 1e-10]
-        figures.append(max(float((p - q).norm() / q.norm().clamp(min=1e-3)) for p, q in pairs))
+        both = [(p, q) for p, q in both if q.grad is None or q.grad.norm() > 1e-10]
+        figures.append(max((float((p - q).norm() / q.norm().clamp(min=1e-3)) for p, q in both), default=0.0))
     if net.rank == 0:
-        print(name, mesh, *(f"{of:.1e}" for of in figures), flush=True)
+        print(name, mesh, *(f"{one:.1e}" for one in figures), "bits" if same else "no", flush=True)
 
 
 def net_of_rank(mesh: str) -> Any:
     """A net whose processes begin with other parameters and buffers, each by its rank."""
-    rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+    rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")))
     torch.manual_seed(rank)
     module = Two(GCNConv(WIDTH, 16), GCNConv(16, CLASSES))
     module.norm.num_batches_tracked.fill_(2**40 + 1 + rank)
@@ -183,15 +599,31 @@ def net_of_rank(mesh: str) -> Any:
     return weft.compile(module, weft.Graph(edge_index=ENDS, x=X), parallel=mesh)
 
 
+def as_planned(net: Any) -> str:
+    """How the memory of a loop of two passes that are given features differs from its plan."""
+    planned = weft.plan(weft.Graph(edge_index=ENDS, x=X), model=net, passes=2, gradients="x")
+    for _ in range(3):
+        x = X[net.vertices].requires_grad_()
+        a = net(x)
+        b = net(x)  # one of the outputs of the step before is garbage now
+        (a.mean() + b.mean()).backward()
+    took, keys = net.memory(), ("peak_tensor_bytes", "graph_bytes", "kinds", "peaks")
+    unlike = [key for key in keys if took[key] != planned[key]]
+    shared, most = took["shared_bytes"], planned["process_shared_bytes"][net.rank]
+    near = 0 <= most - shared <= 2 * mmap.PAGESIZE  # small memory may be used twice
+    return " ".join([*unlike, "as-planned" if near else f"{shared}-shared-bytes-planned-{most}"])
+
+
 def main() -> None:
     what, mesh = sys.argv[1], "graph=2"
     if what == "--unlike":
         net = net_of_rank(mesh)
-        state = [of.detach().clone() for of in net.state_dict().values()]
-        summed, norm = [net.sum(of) for of in state], net.module.norm
-        same = all(torch.equal(now, of * 2) for now, of in zip(summed, state))
-        same = same and int(norm.num_batches_tracked) == 2**40 + 1 and not norm.running_mean.any()
-        print(f"the first one's: {same}", flush=True)
+        state = {name: of.detach().clone() for name, of in net.state_dict().items()}
+        planned = as_planned(net)
+        same = int(state["norm.num_batches_tracked"]) == 2**40 + 1 and not state["norm.running_mean"].any()
+        for of in state.values():
+            same = torch.equal(net.sum(of), of * 2) and same
+        print(f"the first one's: {same} {planned}", flush=True)
         if net.rank == 1:
             net.sum(torch.zeros(1))
         net()
