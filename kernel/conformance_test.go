@@ -57,6 +57,8 @@ var conformance = map[string]func(s *suite){
 	"binary cross-entropy":  conformBinaryCrossEntropy,
 	"hits":                  conformHits,
 	"finite":                conformFinite,
+	"pairs":                 conformPairs,
+	"above":                 conformAbove,
 	"adam":                  conformAdam,
 	"sgd":                   conformSGD,
 	"product":               conformMatMul,
@@ -94,7 +96,7 @@ func TestConformance(t *testing.T) {
 }
 
 // float32Only are the suites of kernels that have no operands in storage.
-var float32Only = []string{"sum of squares", "cross-entropy", "binary cross-entropy", "hits", "adam", "sgd"}
+var float32Only = []string{"sum of squares", "cross-entropy", "binary cross-entropy", "hits", "adam", "sgd", "pairs", "above"}
 
 func TestConformanceBFloat16(t *testing.T) {
 	for name, run := range conformance {

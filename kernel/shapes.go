@@ -74,6 +74,14 @@ var shapes = shapeTable{
 	},
 	C.weft_cross_entropy: blockEach, C.weft_binary_cross_entropy: blockEach, C.weft_layer_back: blockEach,
 	C.weft_hits: blockEach, C.weft_finite: blockEach,
+	C.weft_pair_scores: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 256} },
+	C.weft_pair_rows: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		return shape{"", n * int((*C.weft_pairs_args)(args).cols), 256}
+	},
+	C.weft_pair_weights: spreadShape,
+	C.weft_above: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		return shape{"", n * parts(int((*C.weft_above_args)(args).cols), 256) * 256, 256}
+	},
 	C.weft_product: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 		return inBlocks(C.int64_t(n), (*C.weft_product_args)(args).out, 1, of)
 	},

@@ -375,7 +375,7 @@ func shows(ts *testscript.TestScript, negated bool, args []string) {
 			case share:
 				return regexp.QuoteMeta(fmt.Sprintf("%.2f", 100*x))
 			}
-			return regexp.QuoteMeta(fmt.Sprint(x))
+			return regexp.QuoteMeta(strconv.FormatFloat(x, 'f', -1, 64))
 		})
 	text := "stdout"
 	if len(args) > 2 {

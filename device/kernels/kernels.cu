@@ -11,6 +11,7 @@
 #include "loss.cuh"
 #include "max.cuh"
 #include "norm.cuh"
+#include "pairs.cuh"
 #include "pointwise.cuh"
 #include "product.cuh"
 #include "rows.cuh"

@@ -162,6 +162,7 @@ static inline const weft_narrow *narrower(int64_t cols) {
 #if !defined(WEFT_OF_BFLOAT16)
 #include "ends.h"
 #include "loss.h"
+#include "pairs.h"
 #include "step.h"
 #include "expression.h"
 #include "weight.h"

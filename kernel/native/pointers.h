@@ -43,6 +43,8 @@
 	X(ends, weft_ends_args) \
 	X(attend_end, weft_attend_end_args) \
 	X(cross_entropy, weft_loss_args) X(binary_cross_entropy, weft_loss_args) X(hits, weft_loss_args) \
+	X(pair_scores, weft_pairs_args) X(pair_rows, weft_pairs_args) X(pair_weights, weft_pairs_args) \
+	X(above, weft_above_args) \
 	X(adam, weft_adam_args) \
 	X(sgd, weft_sgd_args) \
 	X(sparse_mask, weft_sparse_mask_args) \
@@ -111,6 +113,10 @@
 	R(S, mask.ids) W(S, workspaces.first)
 #define POINTERS_OF_weft_loss_args(S, R, W) \
 	W(S, grad) R(S, logits) R(S, rows) R(S, labels) R(S, targets) W(S, tile_loss)
+#define POINTERS_OF_weft_pairs_args(S, R, W) \
+	W(S, scores) W(S, dx) W(S, dw) R(S, x) R(S, w) R(S, g) R(S, pairs) R(S, begin) R(S, ends)
+#define POINTERS_OF_weft_above_args(S, R, W) \
+	W(S, tiles) R(S, x) R(S, score)
 #define POINTERS_OF_weft_adam_args(S, R, W) \
 	W(S, w) W(S, m) W(S, v) R(S, g)
 #define POINTERS_OF_weft_sgd_args(S, R, W) \

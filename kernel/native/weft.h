@@ -350,6 +350,29 @@ typedef struct {
 	float scale;           // of the gradient
 } weft_loss_args;
 
+// Scores of pairs of rows of x, and their gradients; equations in pairs.h. pair_scores runs over pairs,
+// pair_rows over rows of x, and pair_weights over columns.
+typedef struct {
+	float *scores;        // n: pair_scores
+	float *dx;            // like x: pair_rows
+	double *dw;           // relations × cols, to which pair_weights adds
+	const float *x, *w;   // rows × cols, relations × cols; w may be NULL: 1
+	const float *g;       // n: gradients of the scores
+	const int32_t *pairs; // n × 3: relation, source and target of each
+	// The pairs of row r are ends_e / 2 for begin_r ≤ e < begin_{r+1}; r is the source for an even ends_e,
+	// and the target for an odd one.
+	const int32_t *begin, *ends;
+	int64_t n, cols;
+} weft_pairs_args;
+
+// tiles_tc and tiles_t,cols+c: how many rows of the tile have x_ic above score_c, and equal to it, for the
+// first n columns; 0 for others. Runs over tiles.
+typedef struct {
+	double *tiles;
+	const float *x, *score; // rows × cols, n
+	int64_t rows, cols, n;
+} weft_above_args;
+
 // One optimizer step over elements; equations in step.h.
 typedef struct {
 	float *w, *m, *v;
@@ -733,7 +756,7 @@ typedef struct {
 	X(attend_dot) X(attend_back_target_dot) X(attend_back_source_dot)
 #define WEFT_OTHER_KERNELS(X) \
 	X(ends) X(attend_pack) X(attend_end) X(merge_sums) X(merge_states) X(merge_tiles) X(pointwise) X(map_columns) \
-	X(cross_entropy) X(binary_cross_entropy) X(hits) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
+	X(cross_entropy) X(binary_cross_entropy) X(hits) X(pair_scores) X(pair_rows) X(pair_weights) X(above) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
 #define WEFT_PRODUCT_KERNELS(X) X(product_pack) X(product) // oneDNN's, at any SIMD level
 #define WEFT_DEVICE_KERNELS(X) X(gelu) X(gelu_back) X(sqrt) X(sqrt_back) // over storage; on a CPU they are Go
 #define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X) WEFT_PRODUCT_KERNELS(X) WEFT_DEVICE_KERNELS(X)

@@ -1,6 +1,7 @@
 package links
 
 import (
+	"math"
 	"slices"
 
 	"weft/comm"
@@ -14,6 +15,7 @@ const (
 	rankNumbers = 2   // numbers that describe an edge to other workers: relation and source
 	// edges that one thread counts for: their scores against a candidate are a cache perThread
 	perThread = 16
+	mostKnown = 4096 // scores that are taken away together
 )
 
 // Ranks returns the rank of each of this worker's edges u→v of a part: the rank of v, from 1, among the
@@ -37,47 +39,65 @@ func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) 
 
 // ranker ranks the targets of a batch of edges at a time.
 type ranker struct {
-	*edgeBatch
-	among  *tensor.Matrix // tile × D: rows of candidates, if not all vertices are candidates
-	scores *tensor.Matrix // tile × batch: candidates × edges
-	tile   int
+	*window
+	decoder  Decoder
+	among    *tensor.Matrix // tile × D: rows of candidates, if not all vertices are candidates
+	scores   *tensor.Matrix // tile × batch: candidates × edges
+	tile     int
+	rows     *tensor.Matrix // Int32, 1 × batch: row numbers for kernels
+	diagonal *tensor.Matrix // Int32, 1 × batch: the places of a batch × batch matrix's diagonal
+	// Of edges that are known, whose scores do not count: places of scores (Int32, 1 × mostKnown), and NaN
+	// (Float32, mostKnown × 1)
+	known, missing *tensor.Matrix
 }
 
 // queries are a batch of edges of one worker. Other workers look for higher scores among their candidates.
 type queries struct {
 	rows  *tensor.Matrix // batch × D: the sources' rows times the decoder's weights
 	edges []int32        // the number of edges, and rankNumbers of each; after the last edge undefined
-	score []float32
+	score *tensor.Matrix // batch × 1
 }
 
 func (l *Edges) newQueries(k tensor.Kind, columns int) *queries {
 	return &queries{
-		l.team.Zeros(k, batch, columns), make([]int32, 1+rankNumbers*batch),
-		make([]float32, batch),
+		l.team.Zeros(k, batch, columns), make([]int32, 1+rankNumbers*batch), l.team.Zeros(k, batch, 1),
 	}
 }
 
 // messages are what other workers need to know.
 func (q *queries) messages() [][]byte {
-	return [][]byte{q.rows.Bytes(), comm.Bytes(q.edges), comm.Bytes(q.score)}
+	return [][]byte{q.rows.Bytes(), comm.Bytes(q.edges), q.score.Bytes()}
 }
 
 func (l *Edges) ranking(h *tensor.Matrix, d Decoder, part Part) *ranker {
-	r := &ranker{edgeBatch: &edgeBatch{
-		decoder: d, ones: slices.Repeat([]float32{1}, h.Cols),
-		window: l.window(h, batch, pass{part, ranking, toScore}),
-	}}
+	r := &ranker{decoder: d, window: l.window(h, batch, pass{part, ranking, toScore})}
 	for i := range l.ranked {
 		r.tile = max(r.tile, l.ranked[i].count())
 	}
 	r.tile = min(max(1, r.tile), max(1, l.bytes/4/batch))
 	r.queries = l.newQueries(tensor.Activations, h.Cols)
+	r.rows = l.team.Memory.NewElement(tensor.Activations, tensor.Int32, 1, batch)
+	diagonal := make([]int32, batch)
+	for i := range diagonal {
+		diagonal[i] = int32(i * (batch + 1))
+	}
+	r.diagonal = kernel.List(l.team, tensor.Activations, diagonal)
 	return r
 }
 
 func (r *ranker) release() {
 	r.window.release()
-	r.queries.rows.Release()
+	exchange.Release(r.queries.rows, r.queries.score, r.rows, r.diagonal)
+}
+
+// listed returns numbers of a batch's edges as a matrix for kernels. It is valid until the next call.
+func (r *ranker) listed(edges []Edge, number func(Edge) int) *tensor.Matrix {
+	list := r.rows.Prefix(1, len(edges))
+	to := list.WriteInt32s()
+	for i, e := range edges {
+		to[i] = int32(number(e))
+	}
+	return list
 }
 
 // sources fetches the rows of the sources of own edges, and scores these edges. A score has the same bits
@@ -94,26 +114,29 @@ func (r *ranker) sources(edges []Edge) {
 	// targets × sources; the edges' are the diagonal
 	scores := r.team.Memory.New(tensor.Buffers, batch, batch)
 	defer exchange.Release(targets, scores)
-	columns := r.h.Cols
-	weightsOf := r.decoder.weights(r.ones)
-	r.team.OnHost("ranks", r.x, r.h)
-	x, h := r.x.ReadFloats(), r.h.ReadFloats()
-	toSources, toTargets := q.rows.WriteFloats(), targets.WriteFloats()
-	for i, e := range edges {
-		weights, to := weightsOf(e.Relation), rowOf(toSources, columns, i)
-		for c, value := range rowOf(x, columns, r.at(e.Source)) {
-			to[c] = value * weights[c]
-		}
-		target, _ := r.row(e.Target)
-		copy(rowOf(toTargets, columns, i), rowOf(h, columns, target))
+	r.team.Gather(q.rows, r.x, r.listed(edges, func(e Edge) int { return r.at(e.Source) }))
+	if w := r.decoder.Weights; w != nil { // in place of the targets
+		r.team.Gather(targets, w, r.listed(edges, func(e Edge) int { return int(e.Relation) }))
+		r.team.Pointwise([]*tensor.Matrix{q.rows}, times, []kernel.Operand{{X: q.rows}, {X: targets}})
 	}
+	r.team.Gather(targets, r.h, r.listed(edges, func(e Edge) int {
+		row, _ := r.Edges.row(e.Target)
+		return row
+	}))
 	r.team.MatMul(scores, targets, q.rows, kernel.Transposed, kernel.Replace)
+	r.team.Gather(q.score, scores.Reshape(batch*batch, 1), r.diagonal)
 	q.edges[0] = int32(len(edges))
 	for i, e := range edges {
 		q.edges[1+rankNumbers*i], q.edges[2+rankNumbers*i] = e.Relation, e.Source
-		q.score[i] = rowOf(scores.ReadFloats(), batch, i)[i]
 	}
 }
+
+// times is the product of two numbers.
+var times = func() *kernel.Expression {
+	e := &kernel.Expression{Inputs: 2}
+	e.Results = []int{e.Op(kernel.OpMul, 0, 1)}
+	return e
+}()
 
 // countAll returns, for each worker's edges in the order of the workers, the number of candidates with a
 // higher score, and after these batch numbers the number of candidates with an equal score.
@@ -150,7 +173,10 @@ func (r *ranker) countOwn(counts []float64) {
 	if slices.ContainsFunc(r.ranked, func(c candidates) bool { return c.drawn != nil }) {
 		r.among = r.team.Zeros(tensor.Buffers, r.tile, r.h.Cols)
 	}
-	defer exchange.Release(r.scores, r.among, theirs.rows)
+	r.known = r.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, mostKnown)
+	r.missing = r.team.Memory.New(tensor.Buffers, mostKnown, 1)
+	r.team.Fill(r.missing, float32(math.NaN()))
+	defer exchange.Release(r.scores, r.among, r.known, r.missing, theirs.rows, theirs.score)
 	for root := range r.comm.Size() {
 		of := counts[2*batch*root:][:2*batch]
 		switch {
@@ -160,6 +186,7 @@ func (r *ranker) countOwn(counts []float64) {
 			near := r.there(root).queries
 			r.count(of, near)
 			near.rows.DontNeed()
+			near.score.DontNeed()
 		default:
 			for _, data := range theirs.messages() {
 				exchange.Must(r.comm.Receive(comm.Links, data, root).Wait())
@@ -191,46 +218,45 @@ func (r *ranker) countTile(counts []float64, q *queries, c *candidates, lo, hi i
 	scores := r.scores.Prefix(hi-lo, batch)
 	r.team.MatMul(scores, rows, q.rows, kernel.Transposed, kernel.Replace)
 	n := int(q.edges[0])
-	r.team.OnHost("ranks", scores)
-	values := scores.ReadFloats()
-	r.team.Parallel((n+perThread-1)/perThread, func(k int) {
-		first := k * perThread
-		own := q.score[first:min(first+perThread, n)]
-		var above, same [perThread]int
-		for v := range scores.Rows {
-			of := rowOf(values, batch, v)[first:][:len(own)]
-			for i, score := range own {
-				above[i] += one(of[i] > score)
-				same[i] += one(of[i] == score)
-			}
+	r.takeAway(r.placesOf(q, c, lo, hi))
+	above := r.team.Above(scores, q.score.Prefix(n, 1))
+	for i := range n {
+		if r.learned.Ends[q.edges[1+rankNumbers*i]].Targets == c.targets {
+			counts[i] += above[i]
+			counts[batch+i] += above[batch+i]
 		}
-		for i, score := range own {
-			edge := q.edges[1+rankNumbers*(first+i):]
+	}
+}
+
+// placesOf returns the places, in the scores of candidates lo … hi−1, of known edges: those of the same
+// source and relation as one that is ranked.
+func (r *ranker) placesOf(q *queries, c *candidates, lo, hi int) []int32 {
+	n := int(q.edges[0])
+	found := make([][]int32, (n+perThread-1)/perThread)
+	r.team.Parallel(len(found), func(k int) {
+		for i := k * perThread; i < min(n, (k+1)*perThread); i++ {
+			edge := q.edges[1+rankNumbers*i:]
 			if r.learned.Ends[edge[0]].Targets != c.targets {
 				continue
 			}
 			before := int32(-1)
 			for _, row := range r.targetsOf(edge[0], edge[1]) {
-				if row == before {
-					continue
+				if at := c.number(row) - lo; row != before && at >= 0 && at < hi-lo {
+					found[k] = append(found[k], int32(at*batch+i))
 				}
 				before = row
-				if at := c.number(row) - lo; at >= 0 && at < hi-lo {
-					known := rowOf(values, batch, at)[first+i]
-					above[i] -= one(known > score)
-					same[i] -= one(known == score)
-				}
 			}
-			counts[first+i] += float64(above[i])
-			counts[batch+first+i] += float64(same[i])
 		}
 	})
+	return slices.Concat(found...)
 }
 
-// one returns 1 if holds, else 0. It compiles to code without a branch, which would be mispredicted.
-func one(holds bool) int {
-	if holds {
-		return 1
+// takeAway has scores at these places count as none.
+func (r *ranker) takeAway(places []int32) {
+	all := r.scores.Reshape(r.scores.Len(), 1)
+	for some := range slices.Chunk(places, mostKnown) {
+		list := r.known.Prefix(1, len(some))
+		copy(list.WriteInt32s(), some)
+		r.team.Scatter(all, r.missing, list)
 	}
-	return 0
 }

@@ -18,31 +18,20 @@ type Decoder struct {
 	Grad    *tensor.Matrix // relations × D: ∂L/∂Weights is added to it
 }
 
-// weights returns a function that gives the weights of a relation, or ones.
-func (d *Decoder) weights(ones []float32) func(relation int32) []float32 {
-	if d.Weights == nil {
-		return func(int32) []float32 { return ones }
-	}
-	values := d.Weights.ReadFloats()
-	return func(relation int32) []float32 { return rowOf(values, d.Weights.Cols, int(relation)) }
-}
-
 // edgeBatch is some edges, each followed by its negative edges, with the rows of their ends and their scores.
 type edgeBatch struct {
 	*window
 	decoder Decoder
 	drawn   int // negative edges of each edge
 	edges   int // largest number of edges, without negative edges
-	ones    []float32
 	scored  int // edges of the batch, with negative edges
-	pairs   []pair
 	scores  []float32
-}
 
-// pair is the ends of an edge: rows of the window.
-type pair struct {
-	relation       int32
-	source, target int32
+	// Int32, most × 3, and Float32, most × 1: the scored edges, by relation and rows of the window, their
+	// scores and, if training, the gradients of these
+	pairs, pairScores, pairGrads *tensor.Matrix
+	// if training, Int32: the pairs of each row of the window (kernel.Team.PairRows)
+	begin, ends *tensor.Matrix
 }
 
 // batchEdges returns the largest number of edges of an edgeBatch, without negative edges.
@@ -53,12 +42,28 @@ func (l *Edges) batchEdges(columns, drawn int) int {
 // batchOf returns an empty edgeBatch for a model's output h.
 func (l *Edges) batchOf(h *tensor.Matrix, d Decoder, of pass) *edgeBatch {
 	drawn := of.drawn
-	p := &edgeBatch{
-		decoder: d, drawn: drawn, edges: l.batchEdges(h.Cols, drawn),
-		ones: slices.Repeat([]float32{1}, h.Cols),
-	}
+	p := &edgeBatch{decoder: d, drawn: drawn, edges: l.batchEdges(h.Cols, drawn)}
 	p.window = l.window(h, 2*(1+drawn)*p.edges, of)
+	most := (1 + drawn) * min(p.edges, l.counts[l.me][of.part])
+	memory := l.team.Memory
+	p.pairs = memory.NewElement(tensor.Activations, tensor.Int32, most, 3)
+	p.pairScores = memory.New(tensor.Activations, most, 1)
+	if of.to == toTrain {
+		p.pairGrads = memory.New(tensor.Gradients, most, 1)
+		p.begin = memory.NewElement(tensor.Activations, tensor.Int32, 1, p.x.Rows+1)
+		p.ends = memory.NewElement(tensor.Activations, tensor.Int32, 1, 2*most)
+	}
 	return p
+}
+
+func (p *edgeBatch) release() {
+	p.window.release()
+	exchange.Release(p.pairs, p.pairScores, p.pairGrads, p.begin, p.ends)
+}
+
+// of are the batch's pairs.
+func (p *edgeBatch) of() kernel.Pairs {
+	return kernel.Pairs{X: p.x, Weights: p.decoder.Weights, Of: p.pairs.Prefix(p.scored, 3)}
 }
 
 // score draws the negative edges of an epoch, fetches the ends of all edges, and scores them.
@@ -79,21 +84,15 @@ func (p *edgeBatch) scoreWith(edges int, negatives func() ([]Edge, []int32)) {
 		all, positions = negatives()
 	})
 	p.fetch(positions)
-	p.pairs = make([]pair, len(all))
-	p.scores = make([]float32, len(all))
-	columns := p.x.Cols
-	p.team.OnHost("scores", p.x)
-	x := p.x.ReadFloats()
-	weights := p.decoder.weights(p.ones)
-	p.inParts("scores", columns, len(all), func(lo, hi int) {
+	pairs := p.pairs.Prefix(p.scored, 3).WriteInt32s()
+	p.inParts("pairs", 3, len(all), func(lo, hi int) {
 		for i, e := range all[lo:hi] {
-			p.pairs[lo+i] = pair{e.Relation, int32(p.at(e.Source)), int32(p.at(e.Target))}
-		}
-		for i, e := range p.pairs[lo:hi] {
-			p.scores[lo+i] = product(rowOf(x, columns, int(e.source)), weights(e.relation),
-				rowOf(x, columns, int(e.target)))
+			copy(pairs[3*(lo+i):], []int32{e.Relation, int32(p.at(e.Source)), int32(p.at(e.Target))})
 		}
 	})
+	score := p.pairScores.Prefix(p.scored, 1)
+	p.team.PairScores(score, p.of())
+	p.scores = score.ReadFloats()
 }
 
 // draw returns the edges, each followed by its negative edges of an epoch, and the positions of their ends,
@@ -119,15 +118,6 @@ func (l *Edges) endsOf(all []Edge) []int32 {
 	return positions
 }
 
-// product returns Σ_c a_c·w_c·b_c.
-func product(a, w, b []float32) (sum float32) {
-	w, b = w[:len(a)], b[:len(a)]
-	for c, x := range a {
-		sum += x * w[c] * b[c]
-	}
-	return sum
-}
-
 // inParts calls work for consecutive parts of 0 … n−1 on the team's threads: name of so many columns of each
 // scored edge.
 func (p *edgeBatch) inParts(name string, columns, n int, work func(lo, hi int)) {
@@ -136,36 +126,41 @@ func (p *edgeBatch) inParts(name string, columns, n int, work func(lo, hi int)) 
 	p.team.Work(c, parts, func(k int) { work(n*k/parts, n*(k+1)/parts) })
 }
 
-// backward computes the gradients of the window's rows from the gradients of the scores. It adds the
-// gradients of the decoder's weights to sums (nil: there are none). One thread computes a column, and adds
-// in the order of the edges.
-func (p *edgeBatch) backward(grads []float32, sums []float64) {
-	columns := p.x.Cols
-	p.team.Zero(p.dx)
-	p.team.OnHost("scores_back", p.x, p.dx)
-	x := p.x.ReadFloats()
-	dx := p.dx.WriteFloats()
-	weights := p.decoder.weights(p.ones)
-	p.inParts("scores_back", columns, columns, func(lo, hi int) {
-		for i, e := range p.pairs {
-			g := grads[i]
-			w := weights(e.relation)[lo:hi]
-			source := int(e.source)
-			target := int(e.target)
-			a, b := rowOf(x, columns, source)[lo:hi], rowOf(x, columns, target)[lo:hi]
-			da, db := rowOf(dx, columns, source)[lo:hi], rowOf(dx, columns, target)[lo:hi]
-			for c := range w {
-				da[c] += g * w[c] * b[c]
-				db[c] += g * w[c] * a[c]
-			}
-			if sums != nil {
-				dw := sums[int(e.relation)*columns+lo:][:hi-lo]
-				for c := range dw {
-					dw[c] += float64(g * a[c] * b[c])
-				}
-			}
+// backward computes the gradients of the window's rows from those of the scores. It adds the gradients of
+// the decoder's weights to sums (Float64, relations × D; nil: there are none). A gradient is a sum in the
+// order of the edges.
+func (p *edgeBatch) backward(sums *tensor.Matrix) {
+	grads := p.pairGrads.Prefix(p.scored, 1)
+	ends := p.ends.Prefix(1, 2*p.scored)
+	p.team.Host(func() { p.incident(p.begin.WriteInt32s(), ends.WriteInt32s()) })
+	p.team.PairRows(p.dx, grads, p.of(), p.begin, ends)
+	if sums != nil {
+		p.team.PairWeights(sums, grads, p.of())
+	}
+}
+
+// incident lists the pairs of each row, in their order.
+func (p *edgeBatch) incident(begin, ends []int32) {
+	clear(begin)
+	if len(begin) == 0 { // of a plan
+		return
+	}
+	pairs := p.pairs.ReadInt32s()
+	at := make([]int32, len(begin)+1) // shifted by one, so that it becomes begin as rows are listed
+	for k := range p.scored {
+		at[pairs[3*k+1]+2]++
+		at[pairs[3*k+2]+2]++
+	}
+	for r := 2; r < len(at); r++ {
+		at[r] += at[r-1]
+	}
+	for k := range p.scored {
+		for end, row := range pairs[3*k+1 : 3*k+3] {
+			ends[at[row+1]] = int32(2*k + end)
+			at[row+1]++
 		}
-	})
+	}
+	copy(begin, at)
 }
 
 // crossEntropy returns the binary cross-entropy of σ(score) with 1 for an edge and 0 for a negative edge, and
@@ -186,16 +181,18 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 	grad = l.team.Zeros(tensor.Gradients, h.Rows, h.Cols)
 	p := l.batchOf(h, d, pass{Train, drawn, toTrain})
 	defer p.release()
-	var sums []float64
+	var sums *tensor.Matrix
 	if d.Grad != nil {
-		sums = make([]float64, d.Grad.Len())
+		sums = l.team.Memory.NewElement(tensor.Gradients, tensor.Float64, d.Grad.Rows, d.Grad.Cols)
+		defer sums.Release()
+		clear(sums.WriteDoubles())
 	}
 	scale := 1 / (float64(l.Counts[Train]) * float64(1+drawn))
 	edges := walk{Edges: l, part: Train}
 	for range p.rounds(Train, p.edges) {
 		p.score(edges.next(p.edges), epoch)
 		losses := make([]float64, len(p.scores))
-		grads := make([]float32, len(p.scores))
+		grads := p.pairGrads.Prefix(p.scored, 1).WriteFloats()
 		p.inParts("edge_loss", 1, len(p.scores), func(lo, hi int) {
 			for i, s := range p.scores[lo:hi] {
 				one, g := crossEntropy(s, (lo+i)%(1+drawn) > 0)
@@ -206,15 +203,17 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 		for _, one := range losses {
 			loss += scale * one
 		}
-		p.backward(grads, sums)
+		p.backward(sums)
 		p.sendGradients(grad)
 		l.comm.LocalBarrier() // others have read this window then
 	}
 	if sums != nil {
-		exchange.Must(l.comm.SumDoubles(comm.Gradient, sums))
+		all := make([]float64, d.Grad.Len())
+		copy(all, sums.ReadDoubles())
+		exchange.Must(l.comm.SumDoubles(comm.Gradient, all))
 		grad := d.Grad.WriteFloats()
 		for i := range grad {
-			grad[i] += float32(sums[i])
+			grad[i] += float32(all[i])
 		}
 	}
 	return loss, grad
