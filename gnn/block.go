@@ -18,7 +18,8 @@ type State struct {
 	// H0 is what blocks read besides Rows: GCNII's initial residual, or the outputs of all layers so far in a
 	// jumping knowledge network; nil if no later block reads it.
 	H0 *autograd.Var
-	// Edges are rows of edges that later blocks read, as BlockSpec.Edges of the next block says.
+	// Edges are rows of edges that later blocks read, as BlockSpec.Edges of the next block says. After the
+	// last block they are outputs, as its BlockSpec.EdgeOutputs says.
 	Edges []*autograd.Var
 	// Beside are more rows of vertices, of any types, as the blocks of a pass for some vertices have them.
 	Beside []*autograd.Var
@@ -43,8 +44,8 @@ func (s State) Vars() (vars []*autograd.Var) {
 // tape returns the tape of the state's values.
 func (s State) tape() *autograd.Tape { return s.Vars()[0].Tape() }
 
-// Outputs returns the rows of some vertex types, and drops the rest of the state. Without types it returns
-// those of the first.
+// Outputs returns the rows of some vertex types, and then the rows of edges, and drops the rest of the state.
+// Without types it returns the vertices of the first.
 func (s State) Outputs(kinds ...int) (outputs []*autograd.Var) {
 	if len(kinds) == 0 {
 		kinds = []int{0}
@@ -52,6 +53,7 @@ func (s State) Outputs(kinds ...int) (outputs []*autograd.Var) {
 	for _, kind := range kinds {
 		outputs = append(outputs, s.Rows[kind])
 	}
+	outputs = append(outputs, s.Edges...)
 	for _, v := range s.Vars() {
 		if !slices.Contains(outputs, v) {
 			v.Drop()
@@ -88,7 +90,9 @@ type BlockSpec struct {
 	In, Out int         // widths of the first vertex type's rows before and after it
 	H0      int         // width of State.H0 before it; 0: there is no H0
 	Edges   []EdgeState // what State.Edges are before it
-	Cost    Cost
+	// EdgeOutputs are what State.Edges are after the last block: outputs of the model.
+	EdgeOutputs []EdgeState
+	Cost        Cost
 	// Rounds is the number of aggregations of the block that depend on each other; 0: at most one.
 	Rounds int
 	// EdgeFeatures says that the block's message functions read the features of the edges. Workers have them

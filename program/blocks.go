@@ -45,6 +45,10 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
+	if len(p.EdgeOutputs) > 0 && stages > 1 {
+		return nil, refusal.Errorf("the model %s returns rows of edges, which a pipeline does not: take graph=N or "+
+			"tensor=N", p.Class)
+	}
 	return p.forFeatures(schema).blocks(schema, cutting{stages: stages}, storage(false)), nil
 }
 
@@ -96,6 +100,7 @@ func (p *Program) blocks(schema gnn.Schema, by cutting, alias func(*value) *valu
 		specs = append(specs, p.spec(schema, by, alias, given, made))
 		given, aggregates = made, false
 	}
+	specs[len(specs)-1].EdgeOutputs = edgeStates(schema, results)
 	return specs
 }
 
@@ -122,7 +127,7 @@ func (p *Program) fits(schema gnn.Schema, outputs int) error {
 		wanted = []int{0}
 	}
 	var kinds []int
-	for _, v := range p.built {
+	for _, v := range p.built[:len(p.built)-len(p.EdgeOutputs)] {
 		kinds = append(kinds, schema.TypeOf(v.Of))
 	}
 	if slices.Sort(kinds); !slices.Equal(kinds, wanted) {
@@ -179,7 +184,7 @@ func (p *Program) fitsOperation(schema gnn.Schema, o *Operation, t Type) error {
 	return nil
 }
 
-// Outputs returns the number of columns of all outputs.
+// Outputs returns the number of columns of all outputs of vertices.
 func (p *Program) Outputs() (columns int) {
 	for _, of := range p.OutputsByType() {
 		columns += of.Columns
@@ -187,15 +192,20 @@ func (p *Program) Outputs() (columns int) {
 	return columns
 }
 
-// Output is what a program gives for the vertices of a type.
+// Output is what a program gives for the vertices of a type, or the edges of a relation.
 type Output struct {
-	Of      string // the vertex type; empty: there is one
+	Of      string // the vertex type or the relation; empty: there is one
 	Columns int
 }
 
-// OutputsByType returns the program's outputs.
-func (p *Program) OutputsByType() (all []Output) {
-	for _, at := range p.outputs() {
+// OutputsByType returns the program's outputs of vertices.
+func (p *Program) OutputsByType() []Output { return p.outputsAt(p.outputs()) }
+
+// OutputsByRelation returns the program's outputs of edges; their Of is the relation, empty if there is one.
+func (p *Program) OutputsByRelation() []Output { return p.outputsAt(p.EdgeOutputs) }
+
+func (p *Program) outputsAt(values []int) (all []Output) {
+	for _, at := range values {
 		all = append(all, Output{p.types[at].Of, p.types[at].size()})
 	}
 	return all
@@ -389,15 +399,7 @@ func (p *Program) spec(schema gnn.Schema, by cutting, alias func(*value) *value,
 	in, out := ofType(given, p.built[0].Of), ofType(made, p.built[0].Of)
 	s := gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}
 	s.H0 = width(in[min(1, len(in)):])
-	for _, v := range edgesOf(given) {
-		along := gnn.Along{Relation: v.Of, Reversed: v.o.End == "source"}
-		if along.Relation == "" && len(schema.Relations) == 1 {
-			along.Relation = schema.Only()
-		}
-		s.Edges = append(s.Edges, gnn.EdgeState{
-			Along: along, Loops: loopsOf(v.Loops), Columns: v.size(), Counted: v.counted,
-		})
-	}
+	s.Edges = edgeStates(schema, given)
 	if schema.Typed() {
 		s.Relations = []string{}
 	}
@@ -422,6 +424,20 @@ func (p *Program) spec(schema gnn.Schema, by cutting, alias func(*value) *value,
 		return b
 	}
 	return s
+}
+
+// edgeStates describes those values that are rows of edges.
+func edgeStates(schema gnn.Schema, values []*value) (all []gnn.EdgeState) {
+	for _, v := range edgesOf(values) {
+		along := gnn.Along{Relation: v.Of, Reversed: v.o.End == "source"}
+		if along.Relation == "" && len(schema.Relations) == 1 {
+			along.Relation = schema.Only()
+		}
+		all = append(all, gnn.EdgeState{
+			Along: along, Loops: loopsOf(v.Loops), Columns: v.size(), Counted: v.counted,
+		})
+	}
+	return all
 }
 
 // ofType are the values that are rows of a vertex type.

@@ -10,7 +10,8 @@ import (
 
 // Steps lists the steps that compute the program, but for leaves, with those of a message function after it.
 func (p *Program) Steps() string {
-	return stepsOf(newCode(p.build(allStates, p.Output), storage(false), func(*value) bool { return false }))
+	outputs := p.build(allStates, append([]int{p.Output}, p.EdgeOutputs...)...)
+	return stepsOf(newCode(outputs, storage(false), func(*value) bool { return false }))
 }
 
 // SparseSteps lists the steps on a graph whose features are sparse.

@@ -56,20 +56,32 @@ func (p *Program) Keepings() []int {
 // It is then the operand of an operation opApply, whose region computes it, and what read it reads that. What
 // a norm over all edges reads is kept, and so is its result. Of other values, of which each depends on the
 // one before, every so many-th is kept; 0: none. Those between are computed again from the last that is kept.
+// An output of edges becomes an opApply in any case, which is what its readers read if it may be kept.
 func keep(outputs []*value, every int) {
 	all := reachable(outputs...)
-	readers := map[*value][]*value{}
-	for _, v := range all {
-		for _, x := range v.in {
-			readers[x] = append(readers[x], v)
+	readers := readersOf(all)
+	own := map[*value]*value{} // the opApply of outputs of edges
+	for k, v := range outputs {
+		if v.Rows == Edges {
+			own[v] = applied(v, endOfOutput(v, readers), false)
+			own[v].number = len(all) + k
+			outputs[k] = own[v]
 		}
 	}
+	all = reachable(outputs...)
+	readers = readersOf(all)
 	ends := endsOfKept(all, readers)
 	costs := map[*value]bool{} // products, since the last value that may be kept
 	depth := map[*value]int{}  // how many values that may be kept it depends on, along edges alone
 	kept := map[*value]*value{}
 	var list []*value
 	for _, v := range all {
+		if v.op == opApply { // an output
+			if kept[v.in[0]] == nil {
+				list = append(list, v)
+			}
+			continue
+		}
 		v.in = slices.Clone(v.in) // other values may have the same list
 		for i, x := range v.in {
 			v.in[i] = cmp.Or(kept[x], x)
@@ -89,8 +101,9 @@ func keep(outputs []*value, every int) {
 			v.o.End, costs[v] = end, false
 		case may && (costs[v] || normed):
 			depth[v]++
-			if costs[v] = false; normed || every > 0 && depth[v]%every == 0 {
-				kept[v] = applied(v, end, normed)
+			if costs[v] = false; normed || own[v] != nil || every > 0 && depth[v]%every == 0 {
+				kept[v] = cmp.Or(own[v], applied(v, end, normed))
+				kept[v].counted = normed
 				depth[kept[v]] = depth[v]
 				list = append(list, kept[v])
 			}
@@ -101,6 +114,45 @@ func keep(outputs []*value, every int) {
 	}
 }
 
+// readersOf has for each value those that read it.
+func readersOf(all []*value) map[*value][]*value {
+	readers := map[*value][]*value{}
+	for _, v := range all {
+		for _, x := range v.in {
+			readers[x] = append(readers[x], v)
+		}
+	}
+	return readers
+}
+
+// endOfOutput is the end of the edges at which an output of edges is computed: the source where all is
+// aggregated there that reads what the output reads, so that this may be kept, else the target. Features of
+// edges are read at the target alone.
+func endOfOutput(output *value, readers map[*value][]*value) string {
+	end, seen := "target", map[*value]bool{}
+	var atSource func(v *value) bool
+	atSource = func(v *value) bool {
+		if seen[v] || v.Rows != Edges {
+			return true
+		}
+		seen[v] = true
+		for _, r := range readers[v] {
+			if r.Rows != Edges {
+				if r.o.End != "source" {
+					return false
+				}
+				end = "source"
+			}
+		}
+		elsewhere := func(x *value) bool { return !atSource(x) }
+		return v.op != "edge_features" && !slices.ContainsFunc(v.in, elsewhere)
+	}
+	if !atSource(output) {
+		return "target"
+	}
+	return end
+}
+
 // endsOfKept has the values that may be kept, by the first condition, and the end of the edges at which what
 // reads them is aggregated.
 func endsOfKept(all []*value, readers map[*value][]*value) map[*value]string {
@@ -108,6 +160,10 @@ func endsOfKept(all []*value, readers map[*value][]*value) map[*value]string {
 	results := map[*value][]*value{} // that rows of edges lead to: rows of vertices, and kept rows
 	for _, v := range slices.Backward(all) {
 		if v.Rows != Edges {
+			continue
+		}
+		if v.op == opApply { // an output
+			ends[v], results[v] = v.o.End, []*value{v}
 			continue
 		}
 		var led [][]*value // by reader

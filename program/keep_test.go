@@ -111,3 +111,62 @@ func TestEdgesCrossBesideVertices(t *testing.T) {
 		assert.Equal(t, c.want, got)
 	}
 }
+
+// returning is a program with outputs of edges.
+func returning(text string, values ...int) string {
+	return strings.TrimSuffix(text, "}") + fmt.Sprintf(`, "edge_outputs": %s}`,
+		strings.ReplaceAll(fmt.Sprint(values), " ", ", "))
+}
+
+// TestEdgeOutputsAreKept: an output of edges is kept once, however many states are, and layers read it; where
+// its state is aggregated at the edges' sources, so is its order.
+func TestEdgeOutputsAreKept(t *testing.T) {
+	const second = 11 // the value that is the second state
+	p, err := program.Read(strings.NewReader(returning(states(3), second)))
+	require.NoError(t, err)
+	for _, c := range []struct{ every, states int }{{1, 2}, {2, 1}, {0, 1}} {
+		assert.Equal(t, c.states, p.Keeping(c.every).States(), "every %d", c.every)
+	}
+	assert.Equal(t, []program.Output{{Columns: 4}}, p.OutputsByRelation())
+	assert.Equal(t, "apply_edges (tanh(gather + linear)); messages sum (); apply_edges (tanh(gather + linear)); "+
+		"messages sum ()", steps(t, returning(states(2), second)))
+	for _, c := range []struct {
+		text     string
+		reversed bool
+	}{
+		{states(2), false},
+		{strings.ReplaceAll(states(2), `"reduce"`, `"end": "source", "reduce"`), true},
+	} {
+		text := strings.ReplaceAll(c.text, `{"op": "edge_features", "shape": [4]}`,
+			`{"op": "gather", "in": [0], "end": "target"}`)
+		p, err := program.Read(strings.NewReader(returning(text, second)))
+		require.NoError(t, err)
+		assert.Equal(t, 1, p.States(), "reversed: %t", c.reversed)
+		specs, err := p.Blocks(gnn.OneType(4, 0), 0, 1)
+		require.NoError(t, err)
+		assert.Equal(t, []gnn.EdgeState{{
+			Along: gnn.Along{Relation: "edge", Reversed: c.reversed}, Loops: gnn.StoredLoops, Columns: 4,
+		}}, specs[len(specs)-1].EdgeOutputs)
+	}
+}
+
+// TestRefusesEdgeOutputs: an output of edges is rows of stored edges, one of each relation; a pipeline has
+// none.
+func TestRefusesEdgeOutputs(t *testing.T) {
+	loops := strings.Replace(states(1), `"end": "source"}`, `"end": "source", "loops": "removed"}`, 1)
+	loops = strings.Replace(loops, `{"op": "edge_features", "shape": [4]}`,
+		`{"op": "gather", "in": [0], "end": "target", "loops": "removed"}`, 1)
+	for text, reason := range map[string]string{
+		returning(states(1), 50):   "there is no value 50",
+		returning(states(1), 0):    "rows of vertices",
+		returning(states(1), 1, 4): "two have rows of edges",
+		returning(loops, 3):        "(no loops)",
+	} {
+		_, err := program.Read(strings.NewReader(text))
+		assert.Refused(t, err, reason, "trace the model again")
+	}
+	p, err := program.Read(strings.NewReader(returning(states(2), 5)))
+	require.NoError(t, err)
+	_, err = p.Blocks(gnn.OneType(4, 4), 0, 2)
+	assert.Refused(t, err, "which a pipeline does not", "graph=N")
+}

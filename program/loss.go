@@ -71,7 +71,7 @@ func (l *Loss) check() error {
 	if t := p.types[p.Output]; t.Rows != None || t.size() != 1 {
 		return fmt.Errorf("output: %s, and a loss is one number", t)
 	}
-	if len(p.Others) > 0 {
+	if len(p.Others)+len(p.EdgeOutputs) > 0 {
 		return errors.New("output: a loss has one")
 	}
 	p.built = p.build(allStates, p.Output)

@@ -42,6 +42,8 @@ type Program struct {
 	Output     int         `json:"output"` // the value that is the model's output
 	// Others are outputs, too, of other vertex types, each of one
 	Others []int `json:"others,omitempty"`
+	// EdgeOutputs are outputs, too, that are rows of stored edges, each of a relation of its own
+	EdgeOutputs []int `json:"edge_outputs,omitempty"`
 	// Regularization is the value, of parameters alone, that training adds to the loss; nil: none
 	Regularization *int `json:"regularization,omitempty"`
 
@@ -51,7 +53,7 @@ type Program struct {
 	parameters map[string]*Parameter // by their names
 	relations  map[string]*Relation
 	types      []Type               // of the values
-	built      []*value             // the outputs, of operations that were rewritten
+	built      []*value             // the outputs of vertices, then of edges, of rewritten operations
 	added      *value               // the regularization
 	updates    []*value             // the values of Updates
 	paths      map[*value]string    // of the layers that aggregate
@@ -233,6 +235,19 @@ func (p *Program) check() error {
 			return fmt.Errorf("%s: is read by a loss alone", p.describe(i))
 		}
 	}
+	if err := p.checkOutputs(); err != nil {
+		return err
+	}
+	p.keep(allStates)
+	if err := p.checkUpdates(); err != nil {
+		return err
+	}
+	return p.checkRegularization()
+}
+
+// checkOutputs refuses outputs that are not rows of vertices, of one type each, and then rows of stored
+// edges, of one relation each.
+func (p *Program) checkOutputs() error {
 	known := map[string]bool{}
 	for _, at := range p.outputs() {
 		t := p.types[at]
@@ -244,21 +259,28 @@ func (p *Program) check() error {
 		}
 		known[t.Of] = true
 	}
-	p.keep(allStates)
-	if err := p.checkUpdates(); err != nil {
-		return err
+	known = map[string]bool{}
+	for _, at := range p.EdgeOutputs {
+		t := p.types[at]
+		if t.Rows != Edges || t.Loops != stored || len(t.Shape) > 1 || size(t.Shape) == 0 {
+			return fmt.Errorf("output: %s, and one of edges has a row of numbers for each stored edge", t)
+		}
+		if known[t.Of] {
+			return fmt.Errorf("output: two have rows of edges of %q", t.Of)
+		}
+		known[t.Of] = true
 	}
-	return p.checkRegularization()
+	return nil
 }
 
 // keep builds the program. Of states of edges it keeps every so many-th.
 func (p *Program) keep(every int) {
 	p.every = every
-	p.built = p.build(every, p.outputs()...)
+	p.built = p.build(every, slices.Concat(p.outputs(), p.EdgeOutputs)...)
 	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
 }
 
-// outputs are the values that are outputs.
+// outputs are the values that are outputs of vertices.
 func (p *Program) outputs() []int { return append([]int{p.Output}, p.Others...) }
 
 // checkOperations checks each operation, and sets the values' types.
@@ -266,7 +288,7 @@ func (p *Program) checkOperations() error {
 	if n := len(p.Operations); n > maxOperations {
 		return fmt.Errorf("%d operations, and at most %d are read", n, maxOperations)
 	}
-	for _, at := range p.outputs() {
+	for _, at := range slices.Concat(p.outputs(), p.EdgeOutputs) {
 		if n := len(p.Operations); at < 0 || at >= n {
 			return fmt.Errorf("output: there is no value %d, as there are %d operations", at, n)
 		}

@@ -24,7 +24,7 @@ import (
 // ended.
 type Passes struct {
 	Types   []VertexType // vertices are those whose rows the caller has
-	Outputs []Output     // by vertex type, ascending
+	Outputs []Output     // by vertex type, ascending, and then by relation
 
 	given map[int]int
 
@@ -56,8 +56,12 @@ type VertexType struct {
 	Features int    `json:"features"` // columns
 }
 
-// Output is the rows of a vertex type that a pass computes.
-type Output struct{ Type, Columns int } // the type's number
+// Output is the rows of a vertex type, or of a relation's edges, that a pass computes.
+type Output struct {
+	Type    int // the number of the vertex type, or of the relation
+	Edges   bool
+	Columns int
+}
 
 // request is work of all workers.
 type request struct {

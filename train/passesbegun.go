@@ -103,14 +103,17 @@ func (j *Job) giveFeatures(lacking []Lacking) error {
 	return nil
 }
 
-// outputs are the program's, by vertex type.
+// outputs are the program's, by vertex type, and then by relation.
 func (j *Job) outputs(whole *partition.Whole) (outputs []Output) {
 	for k, t := range whole.Types {
 		for _, one := range j.Options.Program.OutputsByType() {
 			if one.Of == t.Type || len(whole.Types) == 1 {
-				outputs = append(outputs, Output{k, one.Columns})
+				outputs = append(outputs, Output{Type: k, Columns: one.Columns})
 			}
 		}
+	}
+	for _, one := range j.Options.Program.OutputsByRelation() {
+		outputs = append(outputs, Output{Edges: true, Columns: one.Columns}) // describe tells the relation
 	}
 	return outputs
 }
@@ -206,6 +209,11 @@ func (p *Passes) describe(w *worker.Passes, number int) {
 		for kind := range p.Types {
 			p.Types[kind].Vertices = w.RowCount(kind)
 		}
+	}
+	byRelation := w.Program.OutputsByRelation()
+	for k, of := range byRelation {
+		p.Outputs[len(p.Outputs)-len(byRelation)+k].Type = max(0, slices.IndexFunc(w.Share.Edges.Relations,
+			func(r partition.Relation) bool { return r.Name == of.Of }))
 	}
 	for _, of := range w.Params.List {
 		if _, known := p.state[of.Name]; !known {

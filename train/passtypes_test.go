@@ -45,7 +45,7 @@ func TestPassesOfTypes(t *testing.T) {
 	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2"} {
 		p, err := jobOfTypes(t, parallel).Passes(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, []Output{{0, 2}, {1, 1}}, p.Outputs, parallel)
+		assert.Equal(t, []Output{{Type: 0, Columns: 2}, {Type: 1, Columns: 1}}, p.Outputs, parallel)
 		values := nn.State{
 			"u": {Shape: []int{1, 2}, Float32: []float32{1, 3}},
 			"w": {Shape: []int{2, 2}, Float32: []float32{1, 2, 0, -1}},

@@ -17,6 +17,9 @@ func (j *Job) checkProcesses(s *shared) error {
 	case s.Mesh.Stages > 1:
 		return refusal.Errorf("--parallel %s: one process has all stages of a pipeline: take the graph or the tensor "+
 			"axis over processes, or start one", j.Options.Parallel)
+	case len(j.Options.Program.EdgeOutputs) > 0:
+		return refusal.Errorf("over processes passes return rows of vertices alone, and forward returns rows of " +
+			"edges: leave these out, or start one process")
 	case s.TakesTurns():
 		return refusal.Errorf("--partitions %d: over processes each has one partition: leave it out, or start one "+
 			"process", s.Mesh.Partitions)

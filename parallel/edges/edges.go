@@ -41,16 +41,15 @@ type Edges struct {
 
 	ends Ends
 	// in-degrees in the whole relation; nil: the blocks have all edges, and are counted
-	degrees   func(degreeOf) []float64
-	team      *kernel.Team
-	comm      *comm.Comm // the workers that hold the other rows; nil: this worker holds them
-	others    Others
-	loopCount int // of all vertices
-	// of the rows of Source.Own: how many there are, and their stored self loops
-	own, ownLoops int
-	ownSources    int       // of Source.OwnSources
-	loopStart     []int64   // len Rows+1: where each vertex's loops begin in loopW; nil: no weights
-	loopW         []float32 // weights of the self loops, vertex by vertex
+	degrees         func(degreeOf) []float64
+	team            *kernel.Team
+	comm            *comm.Comm // the workers that hold the other rows; nil: this worker holds them
+	others          Others
+	loopCount       int       // of all vertices
+	own, ownSources []int32   // Source.Own and OwnSources
+	ownLoops        int       // stored self loops of the rows own
+	loopStart       []int64   // len Rows+1: where each vertex's loops begin in loopW; nil: no weights
+	loopW           []float32 // weights of the self loops, vertex by vertex
 	// loopFeatures are those of the self loops, vertex by vertex; nil: there are no loops, or no features
 	loopFeatures *tensor.Matrix
 
@@ -303,7 +302,7 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 	n := len(at.to)
 	e = &Edges{
 		Rows: n, IDs: s.IDs, Sources: n, SourceIDs: s.IDs, Blocks: []*Block{nil}, ends: s.Ends, team: team,
-		own: len(s.Own), ownSources: len(s.OwnSources),
+		own: s.Own, ownSources: s.OwnSources,
 	}
 	owns := among(s.Own, n)
 	if s.Ends == TwoTypes {

@@ -153,6 +153,21 @@ func (e *Edges) numbersOf(in *Input, reversed bool) [][]int64 {
 	return e.numbers
 }
 
+// Numbers are those of the entries of the Blocks, and then of the LoopBlocks of the stored loops, in the
+// graph's store, of which of is the relation. reversed says that e has the stored edges reversed. A pass has
+// the edges that it keeps.
+func (e *Edges) Numbers(of *graph.Relation, reversed bool) (all [][]int64) {
+	if e.input == nil {
+		all = slices.Clone(e.numbersOf(&Input{Relation: of}, reversed))
+	} else {
+		for _, b := range e.Blocks {
+			all = append(all, b.numbers)
+		}
+		all = append(all, e.loopNumbers)
+	}
+	return all[:len(e.Blocks)+len(e.LoopBlocks(gnn.StoredLoops))]
+}
+
 // inRows calls f for each row, on the team's threads.
 func inRows(team *kernel.Team, rows int, f func(row int)) {
 	const rowsOfPart = 1 << 12
@@ -197,6 +212,11 @@ func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
 	e.team.Host(func() {
 		entries = int(starts[of.Rows])
 		some.numbers = make([]int64, entries)
+		owns, v := among(e.own, e.Rows), entriesOf(some.Targets)
+		some.Owned = 0
+		for row := range of.Rows {
+			some.Owned += oneIf(owns, v(row)) * int(starts[row+1]-starts[row])
+		}
 	})
 	newElement := e.team.Memory.NewElement
 	a := newCSR(newElement, of.Rows, of.Cols, entries, in.Weights != nil || of.Values != nil)
@@ -271,12 +291,14 @@ func (e *Edges) giveLoops(full *Edges, numbers []int64) {
 	}
 	var kept []int
 	e.team.Host(func() { // else, in a plan, the pass keeps all
-		at := 0
+		at, owns := 0, among(e.own, e.Rows)
+		e.ownLoops = 0
 		for v := range e.Rows {
 			counts[v] = 0
 			for range stored(v) {
 				if in.keeps(numbers[at]) {
 					counts[v]++
+					e.ownLoops += oneIf(owns, v)
 					kept, e.loopNumbers = append(kept, at), append(e.loopNumbers, numbers[at])
 					switch {
 					case in.Weights != nil:

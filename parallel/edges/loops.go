@@ -65,7 +65,7 @@ func (e *Edges) loopBlock(loops gnn.Loops) *Block {
 			Owned: e.ownLoops,
 		}
 		if b.Added {
-			b.Owned = e.own
+			b.Owned = len(e.own)
 		}
 		e.wantGradients(b)
 		e.loopBlocks[loops] = b

@@ -5,6 +5,7 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/graph"
 	"weft/internal/refusal"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
@@ -67,6 +68,46 @@ func (p *Partition) EdgeRowsInto(t *autograd.Tape, s gnn.EdgeState, into Into) (
 	set.Sum(n)
 	set.Total = int(n[0])
 	return set, nil
+}
+
+// NoEdge is the number of a row that has no edge: there are rows for all edges of the graph into some
+// targets, also where a pass has fewer.
+const NoEdge = -1
+
+// EdgeNumbers are the numbers of the rows of EdgeRows in the graph's store, of which of is the relation. They
+// are edges that the store has: s.Loops are its own.
+func (p *Partition) EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *graph.Relation) ([]int64, error) {
+	return p.EdgeNumbersInto(t, s, Into{}, of)
+}
+
+// EdgeNumbersInto is EdgeNumbers for the edges into some targets.
+func (p *Partition) EdgeNumbersInto(t *autograd.Tape, s gnn.EdgeState, into Into, of *graph.Relation,
+) (numbers []int64, err error) {
+	e, err := p.edgesOn(t, s.Along, edges.HaloRows)
+	if err != nil {
+		return nil, err
+	}
+	all, before := e.Numbers(of, s.Along.Reversed), 0
+	for k, block := range slices.Concat(e.Blocks, e.LoopBlocks(s.Loops)) {
+		if into.Places == nil {
+			numbers = append(numbers, all[k]...)
+			continue
+		}
+		rows := listed{
+			indptr: block.In.Indptr.ReadInt64s(), rows: block.Targets.ReadInt32s(),
+			places: into.Places.ReadInt32s(),
+		}
+		for at := (position{}); at.row+1 < len(rows.indptr); at.row++ {
+			if rows.takes(&at) {
+				numbers = append(numbers, all[k][rows.indptr[at.row]:rows.indptr[at.row+1]]...)
+			}
+		}
+		before += into.entries(block)
+		for len(numbers) < before {
+			numbers = append(numbers, NoEdge)
+		}
+	}
+	return numbers, nil
 }
 
 // edgePlaces are the places of rows of edges: the first row of each block.

@@ -27,6 +27,7 @@ import (
 	"weft/checkpoint"
 	"weft/comm"
 	"weft/gnn"
+	"weft/graph"
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
@@ -174,6 +175,12 @@ func (a *Axis) Places(kind int) []int32 { return a.types[kind].places }
 func (a *Axis) EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSet, error) {
 	_, target := a.inner.Ends(s.Along)
 	return a.inner.EdgeRowsInto(t, s, a.types[target].into(a.comm.Rank()))
+}
+
+// EdgeNumbers are the numbers of the rows of EdgeRows in the graph's store, of which of is the relation.
+func (a *Axis) EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *graph.Relation) ([]int64, error) {
+	_, target := a.inner.Ends(s.Along)
+	return a.inner.EdgeNumbersInto(t, s, a.types[target].into(a.comm.Rank()), of)
 }
 
 // into are the worker's own rows, as targets of messages.

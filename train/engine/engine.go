@@ -11,6 +11,7 @@ import (
 	"weft/autograd"
 	"weft/checkpoint"
 	"weft/gnn"
+	"weft/graph"
 	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
@@ -95,8 +96,8 @@ func (c *Call) giveEdges(t *autograd.Tape) {
 // Pass is a pass whose forward pass is done. It ends with Backward or Discard.
 type Pass interface {
 	// Outputs are this worker's rows of the model's outputs, by the vertex types of Config.Outputs: its
-	// vertices × columns, in Float32. A worker of another stage than the last has no rows. The Pass owns
-	// them, until it ends.
+	// vertices × columns, in Float32. Then come those of BlockSpec.EdgeOutputs, edges × columns. A worker of
+	// another stage than the last has no rows. The Pass owns them, until it ends.
 	Outputs() []*autograd.Var
 	// Backward runs the model backward, where the call records. roots are the Outputs, or one value that was
 	// computed from them on their tape, with their gradients. Backward owns both. It adds to the gradients of
@@ -105,6 +106,13 @@ type Pass interface {
 	Backward(roots ...autograd.Root) (features []*tensor.Matrix)
 	// Discard releases what the pass holds without a backward pass.
 	Discard()
+}
+
+// OfEdges is a Pass of an engine of one stage, which may have outputs of edges.
+type OfEdges interface {
+	// EdgeNumbers are the numbers of this worker's rows of such an output in the graph's store, of which of
+	// is the relation.
+	EdgeNumbers(output int, of *graph.Relation) []int64
 }
 
 // Loss takes this worker's output of a training pass, of several vertex types below each other. It returns
@@ -225,6 +233,9 @@ type Axis interface {
 	// Propagator is the gnn.Propagator of the module at a path. It panics on a relation that the graph does
 	// not have.
 	Propagator(path string, along gnn.Along) gnn.Propagator
+	// EdgeNumbers are the numbers of this worker's rows of edges on a tape in the graph's store, of which of
+	// is the relation.
+	EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *graph.Relation) ([]int64, error)
 	// BeginEpoch begins an epoch. Errors name it.
 	BeginEpoch(epoch int)
 	// Lasting is what the axis holds from one epoch to the next: a late halo.

@@ -3,6 +3,7 @@ package engine
 import (
 	"weft/autograd"
 	"weft/gnn"
+	"weft/graph"
 	"weft/internal/trace"
 	"weft/nn"
 	"weft/parallel/exchange"
@@ -100,6 +101,14 @@ func (w *Whole) Forward(c Call) Pass {
 
 // Outputs implements Pass.
 func (p *wholePass) Outputs() []*autograd.Var { return p.outputs }
+
+// EdgeNumbers implements OfEdges.
+func (p *wholePass) EdgeNumbers(output int, of *graph.Relation) []int64 {
+	states := p.of.Blocks[len(p.of.Blocks)-1].EdgeOutputs
+	numbers, err := p.of.axis.EdgeNumbers(p.tape, states[output-len(p.outputs)+len(states)], of)
+	exchange.Must(err)
+	return numbers
+}
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.
 func (p *wholePass) Backward(roots ...autograd.Root) []*tensor.Matrix {

@@ -5,6 +5,7 @@ import (
 
 	"weft/autograd"
 	"weft/comm"
+	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/trace"
@@ -58,8 +59,13 @@ type Forward struct {
 	Recording bool    // there may be a backward pass
 	Features  []Given // by vertex type; nil: all are the graph's
 	Edges     []Edges // of those relations of which it has edges of its own
-	// Outputs are by the vertex types of the output: blocks follow each other in its columns. nil: a plan
+	// Outputs are by the vertex types of the output, and then by the relations: blocks follow each other in
+	// its columns. nil: a plan
 	Outputs [][]Block
+	// Relations are, by output, the relation of the whole graph whose edges it has rows of, in the order of
+	// the graph's store; nil, and a nil entry: it has rows of vertices. Of edges that a pass is not given
+	// blocks are not written.
+	Relations []*graph.Relation
 	// Rows are, by vertex type, the vertices whose rows an output has, each once, ascending; nil, and a nil
 	// entry: all.
 	Rows [][]int32
@@ -77,7 +83,7 @@ type Given struct {
 type Block struct {
 	Columns int
 	Whole   bool      // all vertices have the same row, which Values has once
-	Values  []float32 // of all vertices, in the order of their ids, or of Rows
+	Values  []float32 // of all vertices, in the order of their ids, or of Rows; or of all edges
 }
 
 // Backward is what a backward pass is given, and where its results go.
@@ -170,7 +176,7 @@ func (p *Passes) Forward(f Forward) error {
 	outputs, places := pass.Outputs(), make([][]int32, len(pass.Outputs()))
 	for k, blocks := range f.Outputs {
 		p.clearWhole(blocks)
-		places[k] = p.placesAmong(placesOf(f.rows(p.typeOf(k)), outputs[k]))
+		places[k] = p.placesIn(&f, pass, k)
 		from := 0
 		for _, b := range blocks {
 			p.spread(b, outputs[k].Value(), from, b.places(places[k], outputs[k]))

@@ -13,8 +13,8 @@ import (
 	"weft/train/engine"
 )
 
-// noRow is the place of a row that a block does not have.
-const noRow = -1
+// noRow is the place of a row that a block does not have, as of no edge.
+const noRow = sar.NoEdge
 
 // placesOf are those of this worker's rows of an output among listed vertices, which ascend; nil: those of
 // all vertices.
@@ -36,6 +36,20 @@ func placesOf(listed []int32, output *autograd.Var) []int32 {
 	}
 	return places
 }
+
+// placesIn are those of this worker's rows of an output in blocks that are not whole.
+func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []int32) {
+	if !f.ofEdges(output) {
+		return p.placesAmong(placesOf(f.rows(p.typeOf(output)), pass.Outputs()[output]))
+	}
+	for _, number := range pass.(engine.OfEdges).EdgeNumbers(output, f.Relations[output]) {
+		places = append(places, int32(number))
+	}
+	return places
+}
+
+// ofEdges reports whether an output has rows of edges.
+func (f *Forward) ofEdges(output int) bool { return f.Relations != nil && f.Relations[output] != nil }
 
 // places are those of the output's rows in a block: one that is whole has the row of the first vertex.
 func (b *Block) places(places []int32, output *autograd.Var) []int32 {
@@ -91,7 +105,8 @@ func (p *Passes) engineOf(f *Forward) (e engine.Engine, memory *tensor.Meter, er
 	whole := func(blocks []Block) bool {
 		return slices.ContainsFunc(blocks, func(b Block) bool { return b.Whole })
 	}
-	if f.Rows == nil || f.Edges != nil || !p.PassesSome(f.Training) || slices.ContainsFunc(f.Outputs, whole) {
+	if f.Rows == nil || f.Edges != nil || f.Relations != nil || !p.PassesSome(f.Training) ||
+		slices.ContainsFunc(f.Outputs, whole) {
 		return p.engine, nil, nil
 	}
 	model, err := p.modelApart()

@@ -28,8 +28,8 @@ _APART = 1e-3
 _CALLS = 3  # in training, of one object
 
 
-# What a program returns in evaluation: it is given a module, its program, outputs and a graph.
-Infer = Callable[[nn.Module, Mapping[str, Any], Outputs, str], Any]
+# What a program returns in evaluation: it is given a module, its program, outputs, and a graph with its schema.
+Infer = Callable[[nn.Module, Mapping[str, Any], Outputs, Graph, Schema], Any]
 
 
 def compare(
@@ -249,8 +249,9 @@ class _Small:
         if self.outputs is None or infer is None:
             ours = self.predicted(graph)
         else:
-            made = infer(self.own.of, self.program, self.outputs, str(graph.store))
-            ours = _flat(self.outputs.joined(made, {name: self.vertices[name] for name in self.outputs.kinds})).numpy()
+            made = infer(self.own.of, self.program, self.outputs, graph, self.schema)
+            counts = {name: self.vertices[name] for name in self.outputs.kinds}
+            ours = _flat(self.outputs.joined(made, counts, dict.fromkeys(self.schema.relations, self.edges))).numpy()
         apart = _apart(ours, theirs)
         if not apart <= _APART:
             raise Refused(

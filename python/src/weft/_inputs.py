@@ -176,6 +176,30 @@ class Edges:
         self._graph = graph
         self._relations = list(schema.relations.items())
         self._orders: dict[int, Tensor | None] = {}
+        self._places: dict[int, Tensor] = {}
+
+    def in_order(
+        self, made: Sequence[Tensor], blocks: Iterable[Mapping[str, Any]], inputs: Iterable[Input]
+    ) -> list[Tensor]:
+        """The outputs of a pass, of which those of edges have the rows of its edges, in the order of the graph."""
+        kept = {of.type: of.values for of in inputs if of.of == "edges"}
+        found = []
+        for of, block in zip(made, blocks):
+            number = block["type"]
+            if block["edges"] and (number in kept or self._order(number) is not None):
+                places = self._places_of(number)
+                if number in kept:
+                    places = places[kept[number].to(places.device)[places]]
+                of = of[places.to(of.device)]
+            found.append(of)
+        return found
+
+    def _places_of(self, number: int) -> Tensor:
+        """Where the edges of the graph stand in the store."""
+        if number not in self._places:
+            order, edges = self._order(number), self._relations[number][1].edges
+            self._places[number] = torch.arange(edges) if order is None else torch.argsort(order)
+        return self._places[number]
 
     def inputs(self, **given: Any) -> list[Input]:
         """What is given by the names of a net's arguments, with rows in the order of the store."""

@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_unflatten
 
 from . import _calls, _module, _progress, _watch, _weights
 from ._compare import compare
 from ._copies import copied
 from ._errors import Failed, Refused
+from ._graph import Graph
+from ._inputs import Edges
 from ._pass import passed
 from ._scratch import Scratch
 from ._trace import Outputs, Schema
@@ -154,12 +155,12 @@ def _says(name: str) -> bool:
     return name != "training" and not name.startswith("_")
 
 
-def inferred(module: nn.Module, program: Mapping[str, Any], outputs: Outputs, graph: str) -> Any:
+def inferred(module: nn.Module, program: Mapping[str, Any], outputs: Outputs, graph: Graph, schema: Schema) -> Any:
     """What the program of a module returns in evaluation for a graph, without a gradient."""
-    model = Model(module, Traced(dict(program), outputs), ["--threads=1", graph])
+    model = Model(module, Traced(dict(program), outputs), ["--threads=1", str(graph.store)])
     with torch.no_grad():
         made = passed(model, model.tensors_of(module), False, [])
-    return tree_unflatten(made, outputs.tree)
+    return outputs.returned(Edges(graph, schema).in_order(made, model.blocks, []))
 
 
 @dataclass(frozen=True)
@@ -175,31 +176,40 @@ class Type:
 class Block:
     """What a tensor that forward returns is of a pass's outputs."""
 
-    type: int  # the number of the vertex type
+    type: int  # the number of the vertex type, or of the relation
     columns: int
-    whole: bool  # it has no rows of vertices
+    whole: bool  # it has no rows of vertices or edges
+    edges: bool  # it has rows of edges, in the order of the store
 
 
 def blocks_of(outputs: Outputs, types: Sequence[Type]) -> list[Block]:
     """The blocks of the tensors that forward returns."""
     numbers = numbers_of(types)
     return [
-        Block(numbers.get(kind, 0), math.prod(shape), whole)
-        for kind, shape, whole in zip(outputs.types, outputs.shapes, outputs.whole)
+        Block(outputs.relations.index(kind) if edges else numbers.get(kind, 0), math.prod(shape), whole, edges)
+        for kind, shape, whole, edges in zip(outputs.types, outputs.shapes, outputs.whole, outputs.edges)
     ]
 
 
 def shapes_of(
-    outputs: Outputs, types: Sequence[Type], rows: Mapping[int, int] = MappingProxyType({})
+    outputs: Outputs,
+    types: Sequence[Type],
+    edges: Mapping[str, int],
+    rows: Mapping[int, int] = MappingProxyType({}),
 ) -> list[tuple[int, ...]]:
     """The shapes of the tensors that forward returns.
 
-    rows: how many rows they have of some types; of others all.
+    edges: how many edges there are of the relations that they have rows of. rows: how many rows they have of some
+    vertex types; of others all.
     """
-    return [
-        shape if block.whole else (rows.get(block.type, types[block.type].vertices), *shape)
-        for block, shape in zip(blocks_of(outputs, types), outputs.shapes)
-    ]
+    found = []
+    for block, name, shape in zip(blocks_of(outputs, types), outputs.types, outputs.shapes):
+        if block.edges:
+            shape = (edges[name], *shape)
+        elif not block.whole:
+            shape = (rows.get(block.type, types[block.type].vertices), *shape)
+        found.append(shape)
+    return found
 
 
 def numbers_of(types: Sequence[Type]) -> dict[str, int]:
@@ -270,6 +280,8 @@ class Model:
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
         self.counters = opened.get("counters", [])
         self.blocks = [asdict(of) for of in blocks_of(self.outputs, self.types)]
+        relations = [name for name, edges in self.outputs.joints() if edges]
+        self.edges = dict(zip(relations, opened.get("edges", ())))
         numbers = numbers_of(self.types)
         values = _values_of(self.traced, self.outputs)
         self.reached = [_Reached.of(self.traced, value, numbers) for value in values]
@@ -289,7 +301,7 @@ class Model:
 
     def shapes(self, rows: Mapping[int, int]) -> list[tuple[int, ...]]:
         """The shapes of the outputs, with so many rows of some types."""
-        return shapes_of(self.outputs, self.types, rows)
+        return shapes_of(self.outputs, self.types, self.edges, rows)
 
     def tensors_of(self, net: nn.Module) -> dict[str, Tensor]:
         """The tensors of the module, or of what calls it, by all their names."""
@@ -311,7 +323,7 @@ class Model:
 def _draws(program: Mapping[str, Any], training: bool) -> bool:
     """Whether a pass draws random numbers."""
     operations = program["operations"]
-    left, seen = [program["output"], *program.get("others", ())], set[int]()
+    left, seen = [program["output"], *program.get("others", ()), *program.get("edge_outputs", ())], set[int]()
     while left:
         if (k := left.pop()) in seen:
             continue
@@ -357,12 +369,14 @@ _INPUTS = ("features", "edge_weight", "edge_features")
 def _values_of(program: Mapping[str, Any], outputs: Outputs) -> list[int]:
     """For each tensor that forward returns, which value of the program it is.
 
-    The program's output of a vertex type may be several tensors, joined by ``cat``: then each part is one.
+    The program's output of a vertex type or a relation may be several tensors, joined by ``cat``: then each part is
+    one.
     """
-    values: dict[str, list[int]] = {}
-    ordered = dict.fromkeys(kind for kind in outputs.kinds if kind in outputs.types)
-    for kind, output in zip(ordered, (program["output"], *program.get("others", ()))):
-        count, last = outputs.types.count(kind), program["operations"][output]
+    values: dict[tuple[str, bool], list[int]] = {}
+    each = list(zip(outputs.types, outputs.edges))
+    every = (program["output"], *program.get("others", ()), *program.get("edge_outputs", ()))
+    for of, output in zip(outputs.joints(), every):
+        count, last = each.count(of), program["operations"][output]
         parts = last["in"] if count > 1 and last["op"] == "cat" and len(last["in"]) == count else []
-        values[kind] = list(parts or [output] * count)
-    return [values[kind].pop(0) for kind in outputs.types]
+        values[of] = list(parts or [output] * count)
+    return [values[of].pop(0) for of in each]

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_unflatten
 
 from . import _calls, _processes, _program
 from ._divided import Divided
@@ -150,8 +149,11 @@ class Net(nn.Module):  # type: ignore[misc]
             _tell_of_processes()
         of.edges.check_read(model.traced, beside)
         state = model.tensors_of(self)
-        made = [passed(model, state, self.training, [*one, *beside], rows) for one in passes]
-        return tree_unflatten(list(map(torch.stack, zip(*made))) if samples else made[0], model.outputs.tree)
+        made = [
+            of.edges.in_order(passed(model, state, self.training, [*one, *beside], rows), model.blocks, beside)
+            for one in passes
+        ]
+        return model.outputs.returned(list(map(torch.stack, zip(*made))) if samples else made[0])
 
     @property
     def rank(self) -> int:

@@ -52,7 +52,9 @@ def passed(
         Failed: the work failed.
     """
     blocks = model.blocks
-    having = [block["type"] for block in blocks if not block["whole"]]
+    having = [block["type"] for block in blocks if not (block["whole"] or block["edges"])]
+    if rows is not None and not having:
+        raise Refused("rows: forward returns no rows of vertices: leave it out")
     some = {} if rows is None else rows_of(rows, model.types, having)
     parameters = [state[name] for name in model.parameters]
     tensors = [*(of.values for of in inputs), *parameters]
@@ -63,7 +65,7 @@ def passed(
     recording = torch.is_grad_enabled() and any(of.requires_grad for of in tensors)
     made = list(_Pass.apply(_Call(model, inputs, some, training, recording), state, *tensors))
     for k, block in enumerate(blocks):
-        chosen = None if block["whole"] else some.get(block["type"])
+        chosen = None if block["whole"] or block["edges"] else some.get(block["type"])
         if chosen is not None and chosen.places is not None:
             made[k] = made[k][chosen.places]
     features = [of.values for of in inputs if of.of == "features"]

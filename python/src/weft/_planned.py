@@ -62,10 +62,12 @@ def planned(
     finally:
         scratch.close()
     types = [Type(**one) for one in answer["types"]]
+    edges = {name: one.edges for name, one in of.schema.relations.items()}
     found: dict[str, Any] = answer["planned"]
     rows = found.pop("rows")
-    found["shared_bytes"] = sum(map(_calls.bytes_of, _shared(module, made, types, passes, given)))
-    if len(rows) > 1 and all(rows) and all(one.of == "features" for one in given):  # else it is of one process
+    found["shared_bytes"] = sum(map(_calls.bytes_of, _shared(module, made, types, edges, passes, given)))
+    alone = any(made.outputs.edges) or any(one.of != "features" for one in given)  # it is of one process
+    if len(rows) > 1 and all(rows) and not alone:
         found["process_shared_bytes"] = [
             sum(map(_calls.bytes_of, _of_process(module, made, types, passes, given, counts))) for counts in rows
         ]
@@ -115,9 +117,14 @@ def _said(of: Input) -> dict[str, Any]:
 
 
 def _shared(
-    module: nn.Module, made: Traced, types: Iterable[Type], passes: int, given: Iterable[Input]
+    module: nn.Module,
+    made: Traced,
+    types: Iterable[Type],
+    edges: Mapping[str, int],
+    passes: int,
+    given: Iterable[Input],
 ) -> Iterator[int]:
-    """The numbers in each piece of memory that a loop shares with the program."""
+    """The numbers in each piece of memory that a loop shares with the program. edges: how many, by relation."""
     read = {of["name"] for of in made.program["parameters"]}
     values, buffers = (
         sum(of.numel() for name, of in tensors if name in read and of.is_floating_point())
@@ -130,7 +137,7 @@ def _shared(
     yield parameters
     if _calls.bytes_of(parameters) != _calls.bytes_of(values):
         yield values  # the gradients; of one size they have the same memory
-    outputs = sum(map(math.prod, shapes_of(made.outputs, list(types))))
+    outputs = sum(map(math.prod, shapes_of(made.outputs, list(types), edges)))
     yield from [outputs] * (passes + 1)  # with the gradient of one
     for of in given:
         held = 1 if of.of == "features" else passes  # what is given of edges is read until the pass ends
@@ -143,6 +150,6 @@ def _of_process(
     """These numbers where the process of a launcher has so many rows of each type."""
     here = [replace(of, vertices=count) for of, count in zip(types, counts)]
     mine = [replace(one, values=one.values[: counts[one.type]]) for one in given]
-    yield from _shared(module, made, here, passes, mine)
+    yield from _shared(module, made, here, {}, passes, mine)
     yield max(1, *counts)  # the ids of its vertices
     yield 1  # the counters of the first process

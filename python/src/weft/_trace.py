@@ -30,7 +30,7 @@ import numpy as np
 import sympy
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from . import _aten  # noqa: F401  its functions are Lowering's
 from ._copies import copied
@@ -178,7 +178,7 @@ def _traced(
     both = (to, _each(trained)), (again, _each(evaluated))
     for _, made in both:
         for output in made:
-            _check_logits(output)
+            _check_output(output, outputs is not None)
     return _program(module, schema, to, _merged(*both))
 
 
@@ -229,8 +229,8 @@ def _tensors(
 
 
 class Outputs:
-    """What forward returns, a tensor or several in tuples and dicts, as one of each vertex type: columns beside
-    each other."""
+    """What forward returns, a tensor or several in tuples and dicts, as one of each vertex type, and then of each
+    relation: columns beside each other. Of edges alone there is a last tensor beside these, of the whole graph."""
 
     def __init__(self, frozen: Iterable[str] = ()) -> None:
         self.frozen = frozen  # the paths of layers that stay in evaluation
@@ -238,43 +238,65 @@ class Outputs:
         self.shapes: list[tuple[int, ...]] = []  # of a row of each tensor
         self.whole: list[bool] = []  # it has no rows of vertices: it is of the whole graph
         self.types: list[str] = []  # whose rows each has; of the whole graph: beside which it stands
+        self.edges: list[bool] = []  # its type is a relation
         self.kinds: list[str] = []  # all vertex types
+        self.relations: list[str] = []  # all relations
 
     def __deepcopy__(self, _: Any) -> Outputs:
         return self  # copies of a module tell the same one
 
-    def joined(self, made: Any, counts: Mapping[str, Any]) -> list[Tensor]:
-        """The tensors beside each other, by type. counts: of vertices, by type."""
+    def returned(self, made: Sequence[Tensor]) -> Any:
+        """The tensors as forward returns them."""
+        return tree_unflatten(made[: self.tree.num_leaves], self.tree)
+
+    def joined(self, made: Any, counts: Mapping[str, Any], edges: Mapping[str, Any]) -> list[Tensor]:
+        """The tensors beside each other, by type. counts: of vertices, by type, and edges, by relation."""
         leaves, self.tree = tree_flatten(made)
         if not leaves or not all(isinstance(of, Tensor) and of.is_floating_point() for of in leaves):
             kinds = ", ".join(str(of.dtype) if isinstance(of, Tensor) else type(of).__name__ for of in leaves)
             raise Refused(f"model: forward returns {kinds or 'nothing'}: return tensors of floats, or tuples or dicts of them")
         if any(isinstance(count, torch.SymInt) for count in counts.values()):  # it is traced; a call with numbers returns the same
             self.whole = [of.dim() == 0 or not isinstance(of.shape[0], torch.SymInt) for of in leaves]
-            found = [None if whole else _type_of(of.shape[0], counts) for of, whole in zip(leaves, self.whole)]
-            first = next((of for of in found if of is not None), next(iter(counts)))
-            self.types, self.kinds = [first if of is None else of for of in found], list(counts)
+            found = [None if whole else _type_of(of.shape[0], counts, edges) for of, whole in zip(leaves, self.whole)]
+            first = next((kind for kind, edge in filter(None, found) if not edge), next(iter(counts)))
+            self.types, self.edges = map(list, zip(*((first, False) if of is None else of for of in found)))
+            self.kinds, self.relations = list(counts), list(edges)
+            if all(self.edges):
+                self.whole, self.edges, self.types = [*self.whole, True], [*self.edges, False], [*self.types, first]
+        if len(self.types) > len(leaves):
+            leaves.append(leaves[0].new_ones(1))
         shapes = [of.shape if whole else of.shape[1:] for of, whole in zip(leaves, self.whole)]
         if any(not isinstance(n, int) for shape in shapes for n in shape):
             raise Refused(_SOME)
         self.shapes = [tuple(shape) for shape in shapes]
         if len(leaves) == 1 and not self.whole[0] and len(self.shapes[0]) == 1:
             return [leaves[0]]
-        parts: dict[str, list[Tensor]] = {kind: [] for kind in counts if kind in self.types}
-        for of, kind, whole, shape in zip(leaves, self.types, self.whole, self.shapes):
-            of = of.reshape(1 if whole else counts[kind], math.prod(shape))
-            parts[kind].append(of.expand(counts[kind], math.prod(shape)) if whole else of)
+        parts: dict[tuple[str, bool], list[Tensor]] = {of: [] for of in self.joints()}
+        for of, kind, edge, whole, shape in zip(leaves, self.types, self.edges, self.whole, self.shapes):
+            count = (edges if edge else counts)[kind]
+            of = of.reshape(1 if whole else count, math.prod(shape))
+            parts[kind, edge].append(of.expand(count, math.prod(shape)) if whole else of)
         return [torch.cat(of, 1) if len(of) > 1 else of[0] for of in parts.values()]
 
+    def joints(self) -> list[tuple[str, bool]]:
+        """What joined tensors have rows of, in their order: types, and whether they are relations."""
+        every = [*((kind, False) for kind in self.kinds), *((name, True) for name in self.relations)]
+        there = set(zip(self.types, self.edges))
+        return [of for of in every if of in there]
 
-_SOME = "model: forward returns some of the vertices, or edges: return a row for each vertex, or one for the graph"
+
+_SOME = (
+    "model: forward returns some of the vertices or of the edges, or edges with loops that it has added: return a row "
+    "for each vertex or each edge, or one for the graph"
+)
 
 
-def _type_of(rows: Any, counts: Mapping[str, Any]) -> str:
-    """The vertex type that has so many vertices while a module is traced."""
-    for kind, count in counts.items():
-        if isinstance(count, torch.SymInt) and rows.node.expr == count.node.expr:
-            return kind
+def _type_of(rows: Any, counts: Mapping[str, Any], edges: Mapping[str, Any]) -> tuple[str, bool]:
+    """The vertex type, or the relation, that has so many rows while a module is traced, and whether it is a relation."""
+    for every, are_edges in ((counts, False), (edges, True)):
+        for kind, count in every.items():
+            if isinstance(count, torch.SymInt) and rows.node.expr == count.node.expr:
+                return kind, are_edges
     raise Refused(_SOME)
 
 
@@ -386,7 +408,8 @@ class Called(nn.Module):  # type: ignore[misc]
         if self.outputs is None:
             made = self.output(made)
         else:
-            made = tuple(self.outputs.joined(made, self.counts(given)))
+            edges = {of.of: t.shape[1] for of, t in given.items() if of.what == "edge_index"}
+            made = tuple(self.outputs.joined(made, self.counts(given), edges))
             made = made[0] if len(made) == 1 else made
         _put_back(self.of, buffers)
         if not isinstance(made, Tensor) and self.outputs is None:
@@ -669,7 +692,10 @@ def _fixed(graph: Any, called: Called) -> Refused | None:
     return None
 
 
-def _check_logits(output: Any) -> None:
+def _check_output(output: Any, several: bool) -> None:
+    """Refuses what is no output. several: there may be several, and of edges."""
+    if isinstance(output, Value) and kind_of(output.rows) == "stored" and not output.axis and several:
+        return
     if isinstance(output, Value) and isinstance(output.rows, tuple):
         raise Refused(
             "model: forward returns some of the vertices: return the logits of all; train_mask says which count"
@@ -967,7 +993,8 @@ def _used(to: Lowering, outputs: list[int]) -> tuple[list[dict[str, Any]], list[
 
 def _program(module: nn.Module, schema: Schema, to: Lowering, outputs: list[Value]) -> Program:
     operations, found = _used(to, [of.op for of in (*outputs, *to.updates.values())])
-    last, *others = found[: len(outputs)]
+    of_edges = [k for k, of in zip(found, outputs) if kind_of(of.rows) == "stored"]
+    last, *others = found[: len(outputs) - len(of_edges)]
     updates = [{"name": name, "value": k} for name, k in zip(to.updates, found[len(outputs) :])]
     names = {o["name"] for o in operations if o["op"] in ("parameter", "table")} | to.updates.keys()
     for o in operations:
@@ -995,6 +1022,7 @@ def _program(module: nn.Module, schema: Schema, to: Lowering, outputs: list[Valu
             "operations": operations,
             "output": last,
             **({"others": others} if others else {}),
+            **({"edge_outputs": of_edges} if of_edges else {}),
             **({"updates": updates} if updates else {}),
         }
     )

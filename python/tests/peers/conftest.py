@@ -32,6 +32,7 @@ NEEDS = {
     "test_edge_states.py": "torch_geometric torch.export",
     "test_card.py": "torch_geometric torch.export",
     "test_sparse.py": "torch_geometric torch.export",
+    "test_edge_outputs.py": "torch_geometric torch.export",
     "test_chance.py": "torch_geometric torch.export",
     "test_idioms.py": "torch_geometric torch.export",
     "test_special.py": "torch_geometric torch.export",

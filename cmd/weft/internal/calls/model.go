@@ -2,8 +2,10 @@ package calls
 
 import (
 	"maps"
+	"math"
 	"slices"
 
+	"weft/graph"
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -14,15 +16,17 @@ import (
 // model is a model on a graph.
 type model struct {
 	*train.Passes
-	opened   *divided
-	all      []int // vertices of each type, those of other processes, too
-	lacking  []train.Lacking
-	floats   []named // parameters, and then buffers
-	trained  int     // how many of these are parameters
-	counters []string
+	opened  *divided
+	all     []int // vertices of each type, those of other processes, too
+	lacking []train.Lacking
+	// relations are, by output, those whose edges' rows it has; nil: it has rows of vertices
+	relations []*graph.Relation
+	floats    []named // parameters, and then buffers
+	trained   int     // how many of these are parameters
+	counters  []string
 }
 
-// describe says which tensors the model has.
+// describe says which tensors the model has, and of how many edges its outputs are.
 func (m *model) describe(a *answer) {
 	state, parameters := m.State()
 	for _, name := range parameters {
@@ -38,7 +42,33 @@ func (m *model) describe(a *answer) {
 			m.floats = append(m.floats, named{name, state[name].Shape})
 		}
 	}
+	for _, r := range m.relations {
+		if r != nil {
+			a.Edges = append(a.Edges, len(r.Sources))
+		}
+	}
 	a.Parameters, a.Buffers, a.Counters = m.floats[:m.trained], m.floats[m.trained:], m.counters
+}
+
+// readRelations notes which relations the outputs have rows of.
+func (m *model) readRelations() error {
+	for k, of := range m.Outputs {
+		if !of.Edges {
+			continue
+		}
+		g, err := m.opened.Graph()
+		if err != nil {
+			return err
+		}
+		if m.relations == nil {
+			m.relations = make([]*graph.Relation, len(m.Outputs))
+		}
+		m.relations[k] = &g.Relations[of.Type]
+		if n := len(m.relations[k].Sources); n > math.MaxInt32 {
+			return refusal.Errorf("forward returns rows of %d edges: outputs have rows of 2³¹ − 1 at most", n)
+		}
+	}
+	return nil
 }
 
 // tensors are some of the model's floats, which stand in memory.
@@ -73,7 +103,8 @@ func (s *server) blocks(m *model, r *request) ([][]worker.Block, error) {
 	for _, b := range r.Blocks {
 		k := m.outputOf(b)
 		if k < 0 || b.Columns < 0 || columns[k]+b.Columns > m.Outputs[k].Columns {
-			return nil, refusal.Errorf("there are no %d columns of an output of type %d", b.Columns, b.Type)
+			return nil, refusal.Errorf("there are no %d columns of an output of type %d, edges: %t", b.Columns, b.Type,
+				b.Edges)
 		}
 		columns[k] += b.Columns
 		total += m.size(b, r)
@@ -98,7 +129,9 @@ func (s *server) blocks(m *model, r *request) ([][]worker.Block, error) {
 
 // outputOf is the number of the output that a block is of; −1: there is none.
 func (m *model) outputOf(b block) int {
-	return slices.IndexFunc(m.Outputs, func(of train.Output) bool { return of.Type == b.Type })
+	return slices.IndexFunc(m.Outputs, func(of train.Output) bool {
+		return of.Type == b.Type && of.Edges == b.Edges
+	})
 }
 
 // size is the number of a block's values in a request.
@@ -106,6 +139,8 @@ func (m *model) size(b block, r *request) int {
 	switch {
 	case b.Whole:
 		return b.Columns
+	case b.Edges:
+		return len(m.relations[m.outputOf(b)].Sources) * b.Columns
 	}
 	for _, of := range r.Rows {
 		if of.Type == b.Type {
@@ -184,7 +219,7 @@ func (s *server) forwardOf(m *model, r *request) (f worker.Forward, err error) {
 		return f, refusal.Errorf("%d counts for a model of %d", len(r.Counts), len(m.counters))
 	}
 	f = worker.Forward{
-		Pass: r.Pass, Seed: r.Seed, Training: r.Training, Recording: r.Recording,
+		Pass: r.Pass, Seed: r.Seed, Training: r.Training, Recording: r.Recording, Relations: m.relations,
 	}
 	if f.Values, err = s.tensors(m.floats, r.Values); err != nil {
 		return f, err

@@ -2,7 +2,7 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks for the
 // passes of all its models.
 //
-// # Protocol, version 7
+// # Protocol, version 8
 //
 // Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one
 // after the other. Each is a JSON object behind its length: 4 bytes, the lowest first. A request has at most
@@ -11,7 +11,7 @@
 //	ask       what the program does                    request, and → answer
 //	check     refuses settings that make no sense      version, arguments
 //	open      opens a graph for a model                version, model, arguments, divided?, lacking
-//	                                                   → types, parameters, buffers, counters
+//	                                                   → types, parameters, buffers, counters, edges
 //	plan      plans passes of a loop                   version, arguments, lacking, loop → types, planned
 //	map       maps the file that comes with it         memory, bytes
 //	unmap     ends that                                memory
@@ -47,6 +47,7 @@
 //	parameters  their names and shapes, as in PyTorch's state_dict.
 //	buffers     the same of the buffers of floats.
 //	counters    the names of the buffers of one whole number.
+//	edges       for each output of edges, how many the graph has.
 //	lacking     what each pass is given, as the graph has none: of (vertices or edges), type (the number of
 //	            the vertex type or the relation), features (columns), weights (whether it has any).
 //	values      memory. In forward it has all parameters, and then all buffers, which a pass in training
@@ -61,6 +62,8 @@
 //	output      memory of the outputs' blocks, in backward of their gradients.
 //	blocks      columns of the program's output of a vertex type, in their order: type, columns, whole.
 //	            A block has a row for each vertex of the type; one that is whole has one row, of the graph.
+//	            With edges, type is a relation, of which the output is: a block has a row for each edge, and
+//	            those of edges that the pass does not have are not written.
 //	rows        the vertices of a type whose rows its blocks have in place of all: type, memory (int32,
 //	            ascending), listed (how many).
 //	seed        of the dropout masks.
@@ -92,7 +95,7 @@ import (
 )
 
 // version is that of the protocol.
-const version = 7
+const version = 8
 
 // mostBytes is the size of a request at most.
 const mostBytes = 64 << 20
@@ -169,7 +172,8 @@ type loop struct {
 
 // block is some of an output's columns, which follow those of the block before of that output.
 type block struct {
-	Type    int  `json:"type"` // the number of the output's vertex type
+	Type    int  `json:"type"`  // the number of the output's vertex type, or of its relation
+	Edges   bool `json:"edges"` // it is of a relation
 	Columns int  `json:"columns"`
 	Whole   bool `json:"whole"` // the same for all vertices
 }
@@ -185,6 +189,7 @@ type answer struct {
 	Parameters []named            `json:"parameters,omitempty"`
 	Buffers    []named            `json:"buffers,omitempty"`
 	Counters   []string           `json:"counters,omitempty"`
+	Edges      []int              `json:"edges,omitempty"`
 	Process    int                `json:"process,omitempty"`
 	Processes  int                `json:"processes,omitempty"`
 

@@ -352,6 +352,11 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	for _, of := range opened.Counts().Types {
 		m.all = append(m.all, of.Vertices)
 	}
+	if err := m.readRelations(); err != nil {
+		err = errors.Join(err, m.Close())
+		s.closed(opened)
+		return a, err
+	}
 	s.models[r.Model] = m
 	a = answer{Warnings: warnings, Types: passes.Types, Process: passes.Process, Processes: passes.Processes}
 	m.describe(&a)
