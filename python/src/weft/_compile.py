@@ -32,7 +32,7 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
 
     Args:
         module: its forward takes ``(x, edge_index)``, and may take ``edge_attr`` or ``edge_weight``. It returns
-            a tensor, or a tuple or dict of tensors, with a row for each vertex or one for the graph. Over
+            a tensor, or a tuple or dict of tensors, with a row for each vertex or edge, or one for the graph. Over
             several vertex types it takes the dicts ``x_dict``, ``edge_index_dict`` …, and may return rows of
             several types. It is traced here, or at the first call if that gives what the graph lacks.
         data: the graph, as for :func:`train`. It needs no labels and no split.
