@@ -127,7 +127,7 @@ func (c *edgesCall) forward(t *testing.T, f worker.Forward) {
 		{{Columns: 4, Values: c.vertices}},
 		{{Columns: 1, Values: c.edges[:n]}, {Columns: 3, Values: c.edges[n:]}},
 	}
-	require.NoError(t, c.Passes.Forward(f))
+	require.NoError(t, c.Forward(f))
 }
 
 // weight is that of a number of an output in the loss.

@@ -120,7 +120,7 @@ func (r *ranker) sources(edges []Edge) {
 		r.team.Pointwise([]*tensor.Matrix{q.rows}, times, []kernel.Operand{{X: q.rows}, {X: targets}})
 	}
 	r.team.Gather(targets, r.h, r.listed(edges, func(e Edge) int {
-		row, _ := r.Edges.row(e.Target)
+		row, _ := r.row(e.Target)
 		return row
 	}))
 	r.team.MatMul(scores, targets, q.rows, kernel.Transposed, kernel.Replace)

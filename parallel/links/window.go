@@ -79,9 +79,6 @@ func (w *window) at(vertex int32) int {
 	return i
 }
 
-// rowOf returns row i of a matrix of so many columns.
-func rowOf(values []float32, columns, i int) []float32 { return values[i*columns : (i+1)*columns] }
-
 // next returns the window that comes next, of a plan that knows it; else nil.
 func (w *window) next() *fetch {
 	if w.fetched >= len(w.fetches) {

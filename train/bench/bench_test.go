@@ -40,7 +40,9 @@ func TestProgram(t *testing.T) {
 	})
 	assert.Equal(t, []Layer{
 		{
-			0, "convs.0", 30, 50, machine.Bound{Products: 10, Streamed: 10}, machine.Bound{Streamed: 4},
+			0, "convs.0", 30, 50,
+			machine.Bound{Products: 10, Streamed: 10},
+			machine.Bound{Streamed: 4},
 			"memory", 80. / 24,
 		},
 		{1, "convs.1", 6, 2, machine.Bound{Products: 1, Streamed: 3}, machine.Bound{}, "memory", 2},

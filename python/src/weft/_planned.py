@@ -62,10 +62,10 @@ def planned(
     finally:
         scratch.close()
     types = [Type(**one) for one in answer["types"]]
-    edges = {name: one.edges for name, one in of.schema.relations.items()}
+    each = {name: one.edges for name, one in of.schema.relations.items()}
     found: dict[str, Any] = answer["planned"]
     rows = found.pop("rows")
-    found["shared_bytes"] = sum(map(_calls.bytes_of, _shared(module, made, types, edges, passes, given)))
+    found["shared_bytes"] = sum(map(_calls.bytes_of, _shared(module, made, types, each, passes, given)))
     alone = any(made.outputs.edges) or any(one.of != "features" for one in given)  # it is of one process
     if len(rows) > 1 and all(rows) and not alone:
         found["process_shared_bytes"] = [
