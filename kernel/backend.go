@@ -223,7 +223,7 @@ func (t *Team) launch(s Shape, entries int, l launch) {
 	for _, k := range l.links[1:] {
 		name += "+" + names[k.name]
 	}
-	t.watched(Call{name, s, entries, l.links[0].bytes}, func() { t.backend.run(l) })
+	t.watched(Call{Kernel: name, Shape: s, Entries: entries, Bytes: l.links[0].bytes}, func() { t.backend.run(l) })
 }
 
 // rows runs a kernel over rows 0…n−1 of about cost elements each.

@@ -35,6 +35,7 @@ type Team struct {
 	Watch func(c Call, run func())
 	// Waits has run return when a device has done what the call asked of it.
 	Waits   bool
+	more    int // as Call.More
 	threads int
 	sizes   tileSizes
 	backend backend
@@ -85,6 +86,7 @@ type Call struct {
 	Shape   Shape
 	Entries int // of a kernel over a sparse matrix, in its rows, which are taken to be equally long
 	Bytes   Bytes
+	More    int // calls like this one that a plan leaves out: of Team.Times −1 to n−1
 }
 
 // Operations is the floating-point operations of a product, and 0 of any other kernel.
@@ -110,11 +112,12 @@ type Work struct {
 	Operations float64
 }
 
-// Work is that of the call.
+// Work is that of the call, and of those like it that a plan leaves out.
 func (c Call) Work() Work {
-	w := Work{Bytes: c.Bytes, Operations: c.Operations()}
+	n := 1 + c.More
+	w := Work{Bytes: c.Bytes.times(n, 1), Operations: float64(n) * c.Operations()}
 	if w.Gathered > 0 {
-		w.Entries = c.Entries
+		w.Entries = n * c.Entries
 	}
 	return w
 }
@@ -185,12 +188,20 @@ func (t *Team) OnHost(name string, read ...*tensor.Matrix) {
 // make makes a call, which is work(0) … work(n−1).
 func (t *Team) make(c Call, n int, work func(k int)) { t.watched(c, func() { t.Parallel(n, work) }) }
 
+// Times runs a part of a plan. Its calls count n times: for n parts that are alike, or, if n is 0, not at all.
+func (t *Team) Times(n int, run func()) {
+	t.more = n - 1
+	run()
+	t.more = 0
+}
+
 // watched makes a call by run.
 func (t *Team) watched(c Call, run func()) {
 	if t.Watch == nil {
 		run()
 		return
 	}
+	c.More = t.more
 	t.Watch(c, func() {
 		run()
 		if t.Waits {

@@ -12,6 +12,7 @@ import (
 	"weft/comm"
 	"weft/device/devicetest"
 	"weft/graph"
+	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -175,6 +176,30 @@ func TestPlannedKernels(t *testing.T) {
 			}
 			assert.Len(t, got, len(want), "%s %s", name, mesh)
 		}
+	}
+}
+
+// TestPlannedBatches: of a message function, which takes a few thousand edges at a time, a plan counts the
+// kernel calls of all, their work and bytes.
+func TestPlannedBatches(t *testing.T) {
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.Uniform, Vertices: 400, Degree: 60, Features: 13, Classes: 5, Seed: 3, Directed: true,
+	})
+	require.NoError(t, err)
+	e := g.Relations[0].Edges()
+	e.FeatureColumns, e.Features = 3, make([]float32, 3*len(e.Source))
+	g.Relations[0], err = graph.NewRelation(400, e)
+	require.NoError(t, err)
+	for _, mesh := range []string{"", "graph=2", "tensor=2"} {
+		o := given(Defaults(), "model gine, layers 3, hidden 12, threads 1, eval-every 100")
+		o.Parallel = mesh
+		got, want := kernelsOf(t, g, o)
+		for k, c := range want {
+			assert.Equal(t, c.Number, got[k].Number, "%s: calls of %v", mesh, k)
+			assert.Near(t, 1, got[k].Work/c.Work, .05, "%s: work of %v", mesh, k)
+			assert.Near(t, c.Bytes, got[k].Bytes, .05*c.Bytes, "%s: bytes of %v", mesh, k)
+		}
+		assert.Len(t, got, len(want), mesh)
 	}
 }
 

@@ -37,8 +37,7 @@ type batch struct {
 	spread   *kernel.CSR    // n × hi−lo rows, the transpose of into: the target of each edge
 }
 
-// each calls f for all edges of a block, at most messageEdges at a time, or deviceEdges. A plan visits
-// one batch of the largest size, which is more than a run's where an epoch drops edges.
+// each calls f for all edges of a block, at most messageEdges at a time, or deviceEdges.
 func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	size := min(messageEdges, m.entries(block))
 	if m.tape.Memory().OnDevice() {
@@ -50,16 +49,38 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	buffer := m.newBatch(size, block)
 	from := m.listed(block)
 	defer buffer.release()
-	at, there := &position{}, size
-	if len(from.indptr) > 0 {
-		there = from.entries() // fewer than in a plan where an epoch drops some
+	if len(from.indptr) == 0 {
+		m.eachPlanned(buffer, block, f)
+		return
 	}
+	at, there := &position{}, from.entries() // fewer than in a plan where an epoch drops some
 	for lo, n := 0, 0; lo < there; lo += n {
 		n = min(size, there-lo)
 		m.tape.Team.Host(func() { n = m.fill(buffer, n, at, from) })
 		part := buffer.index(m.tape.Team, n).with(block)
 		part.before = lo
 		f(part)
+	}
+}
+
+// eachPlanned is each in a plan, which knows no ends. A batch into all rows takes the most memory. The others
+// are alike, each into its part of the rows: one of them counts as all.
+func (m *messages) eachPlanned(buffer *batch, block *edges.Block, f func(b *batch)) {
+	size, there, rows := buffer.n, m.entries(block), buffer.hi
+	visit := func(n, times int) {
+		m.tape.Team.Times(times, func() { f(buffer.index(m.tape.Team, n).with(block)) })
+	}
+	if there == size {
+		visit(size, 1)
+		return
+	}
+	visit(size, 0)
+	part := func(n int) int { return min(rows, (m.Rows.Here*n+there-1)/there) }
+	buffer.hi = part(size)
+	visit(size, there/size)
+	if left := there % size; left > 0 {
+		buffer.hi = part(left)
+		visit(left, 1)
 	}
 }
 
@@ -270,9 +291,10 @@ func (b *batch) index(team *kernel.Team, n int) *batch {
 	return p
 }
 
-// bySource sorts the batch's edges by their sources, to sum the gradients of each source.
-func (b *batch) bySource(team *kernel.Team) {
-	u := b.n
+// bySource sorts the batch's edges by their sources, to sum the gradients of each. There are so many rows of
+// sources.
+func (b *batch) bySource(team *kernel.Team, rows int) {
+	u := min(b.n, rows) // in a plan
 	team.Host(func() {
 		order := make([]uint64, b.n)
 		for k, source := range b.sources.ReadInt32s() {

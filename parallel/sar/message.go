@@ -379,7 +379,7 @@ func (m *messages) addGradients(b *batch, of func(b *batch) *tensor.Matrix, sour
 		x.addGradient(b, e.Rows[i])
 	}
 	if wanted(m.Source) {
-		b.bySource(team)
+		b.bySource(team, source.Rows)
 		sums := mem.New(tensor.Buffers, b.n, source.Cols)
 		grad := m.takeGrads(e.Sources, b.n)
 		team.SpMM(sums.RowRange(0, b.distinct.Cols), b.outOf, grad, kernel.Scales{}, kernel.Replace)

@@ -77,8 +77,10 @@ func (k Kernels) Add(c kernel.Call) (of Kernel, work float64) {
 		return of, 0
 	}
 	of = Kernel{c.Kernel, [2]int{c.Shape[1], max(1, c.Shape[2])}}
-	work = float64(c.Shape[0]+c.Entries) * float64(of.Widths[0]) * float64(of.Widths[1])
-	k[of] = k[of].Plus(Calls{1, work, float64(c.Bytes.Streamed + c.Bytes.Gathered), c.Operations()})
+	n := 1 + c.More
+	work = float64(n) * float64(c.Shape[0]+c.Entries) * float64(of.Widths[0]) * float64(of.Widths[1])
+	all := c.Work()
+	k[of] = k[of].Plus(Calls{n, work, float64(all.Streamed + all.Gathered), all.Operations})
 	return of, work
 }
 
