@@ -2,13 +2,10 @@ package bench
 
 import (
 	"context"
-	"sync"
 
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/machine"
-	"weft/internal/trace"
-	"weft/kernel"
 	"weft/train"
 	"weft/train/engine"
 	"weft/train/plan"
@@ -67,11 +64,12 @@ func MeasureProgram(ctx context.Context, o Options, of Given, show func(Machine)
 			return p, err
 		}
 	}
-	var w working
-	job := &train.Job{Graph: of.Graph, Dataset: of.Name, Options: s, Watch: w.watch}
-	job.OnEpoch = func(train.Epoch) { w.next() }
+	var working plan.ByLayer
+	var epochs []map[int]plan.LayerWork // the work of each
+	job := &train.Job{Graph: of.Graph, Dataset: of.Name, Options: s, Watch: working.Watch}
+	job.OnEpoch = func(train.Epoch) { epochs = append(epochs, working.Take()) }
 	job.Engine = func(c engine.Config) (engine.Engine, error) {
-		c.OnLayer = w.onLayer
+		c.OnLayer = working.OnLayer
 		return engine.New(c)
 	}
 	if p.Machine, err = thisMachine(o); err != nil {
@@ -80,7 +78,8 @@ func MeasureProgram(ctx context.Context, o Options, of Given, show func(Machine)
 	show(p.Machine)
 	var fastest *worker.Profile
 	for range o.times() {
-		w = working{}
+		working.Take()
+		epochs = nil
 		result, err := job.Run(ctx)
 		if err == nil && result.Interrupted() {
 			err = context.Cause(ctx)
@@ -93,41 +92,9 @@ func MeasureProgram(ctx context.Context, o Options, of Given, show func(Machine)
 		}
 	}
 	p.Program, p.Precision, p.Graph = s.Program.Class, s.Precision, of.Name
-	p.found(fastest, w.epochs[1])
+	p.found(fastest, epochs[1])
 	return p, nil
 }
-
-// working counts the work of the layers in each epoch.
-type working struct {
-	mu     sync.Mutex
-	layer  int // that is at work
-	part   trace.Part
-	now    map[int]plan.LayerWork
-	epochs []map[int]plan.LayerWork
-}
-
-// onLayer is engine.Config.OnLayer.
-func (w *working) onLayer(layer int, part trace.Part) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.layer, w.part = layer, part
-}
-
-// watch counts a kernel call, as train.Job.Watch.
-func (w *working) watch(c kernel.Call, run func()) {
-	w.mu.Lock()
-	if w.now == nil {
-		w.now = map[int]plan.LayerWork{}
-	}
-	of := w.now[w.layer]
-	of.Add(w.part, c.Work())
-	w.now[w.layer] = of
-	w.mu.Unlock()
-	run()
-}
-
-// next ends an epoch.
-func (w *working) next() { w.epochs, w.now = append(w.epochs, w.now), nil }
 
 // times is how often a program is trained.
 func (o *Options) times() int {

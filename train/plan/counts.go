@@ -128,41 +128,75 @@ func (w *LayerWork) Add(part trace.Part, more kernel.Work) {
 	*of = of.Plus(more)
 }
 
-// counter counts what a worker does in a training pass.
-type counter struct {
-	mu      sync.Mutex
-	kernels Kernels
-	work    []LayerWork // by layer; the last: outside all layers, as the loss
-	layer   int         // that is at work, an index into work
-	part    trace.Part
-	before  [comm.Kinds]comm.Traffic
+// ByLayer counts the work of kernel calls by layer.
+type ByLayer struct {
+	mu    sync.Mutex
+	layer int // that is at work
+	part  trace.Part
+	work  map[int]LayerWork // by layer, and by trace.NoLayer
 }
 
-// onLayer is engine.Config.OnLayer.
-func (c *counter) onLayer(layer int, part trace.Part) {
+// OnLayer is engine.Config.OnLayer.
+func (c *ByLayer) OnLayer(layer int, part trace.Part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if layer == trace.NoLayer {
-		layer = len(c.work) - 1
-	}
 	c.layer, c.part = layer, part
+}
+
+// Watch counts a kernel call, as kernel.Team.Watch.
+func (c *ByLayer) Watch(call kernel.Call, run func()) {
+	c.mu.Lock()
+	if c.work == nil {
+		c.work = map[int]LayerWork{}
+	}
+	of := c.work[c.layer]
+	of.Add(c.part, call.Work())
+	c.work[c.layer] = of
+	c.mu.Unlock()
+	run()
+}
+
+// Take returns what was counted, by layer and trace.NoLayer, and begins anew.
+func (c *ByLayer) Take() (work map[int]LayerWork) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	work, c.work = c.work, nil
+	return work
+}
+
+// counter counts what a worker does in a training pass.
+type counter struct {
+	ByLayer
+	kernels Kernels
+	before  [comm.Kinds]comm.Traffic
 }
 
 // watch counts a kernel call, as kernel.Team.Watch.
 func (c *counter) watch(call kernel.Call, run func()) {
 	c.mu.Lock()
 	c.kernels.Add(call)
-	c.work[c.layer].Add(c.part, call.Work())
 	c.mu.Unlock()
-	run()
+	c.Watch(call, run)
 }
 
 // begin begins to count.
 func (c *counter) begin(w *worker.Worker) {
 	c.kernels = Kernels{}
 	c.before = sent(w.Groups.World)
-	c.work = make([]LayerWork, len(w.Blocks)+1)
-	c.layer, c.part = len(w.Blocks), trace.Rest
+	c.Take()
+	c.OnLayer(trace.NoLayer, trace.Rest)
+}
+
+// takeWork takes the work of so many layers, and behind these that outside all, as the loss.
+func (c *counter) takeWork(layers int) []LayerWork {
+	work := make([]LayerWork, layers+1)
+	for layer, of := range c.Take() {
+		if layer == trace.NoLayer {
+			layer = layers
+		}
+		work[layer] = of
+	}
+	return work
 }
 
 // end returns what was counted.

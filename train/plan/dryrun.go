@@ -37,8 +37,8 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	team := newPlan(in.Threads, mem)
 	c := in.Config
 	c.AnyOrder, c.LargerBy = true, in.Asks.LargerBy
-	counter := &counter{kernels: Kernels{}, work: make([]LayerWork, 1)}
-	team.Watch, c.OnLayer = counter.watch, counter.onLayer
+	counter := &counter{kernels: Kernels{}}
+	team.Watch, c.OnLayer = counter.watch, counter.OnLayer
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
 	var w *worker.Worker
 	var run func() error
@@ -90,7 +90,7 @@ func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counte
 				return err
 			}
 			if pass == in.Loop.Passes-1 {
-				p.Work = counter.work
+				p.Work = counter.takeWork(len(w.Blocks))
 			}
 		}
 		p.Disk = w.Pass.Disk
@@ -149,8 +149,7 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 		}
 		p.Disk = w.Pass.Disk
 		if epoch == epochs-1 {
-			p.Work = counter.work
-			counter.work = make([]LayerWork, len(p.Work)) // of the evaluation
+			p.Work = counter.takeWork(len(w.Blocks))
 			if in.Counts {
 				p.Counts = counter.end(w, w.Share)
 			}
