@@ -188,11 +188,12 @@ func (t *Team) OnHost(name string, read ...*tensor.Matrix) {
 // make makes a call, which is work(0) … work(n−1).
 func (t *Team) make(c Call, n int, work func(k int)) { t.watched(c, func() { t.Parallel(n, work) }) }
 
-// Times runs a part of a plan. Its calls count n times: for n parts that are alike, or, if n is 0, not at all.
-func (t *Team) Times(n int, run func()) {
-	t.more = n - 1
-	run()
-	t.more = 0
+// Times returns the team for a part of a plan whose calls count n times: for n parts that are alike, or, if n
+// is 0, not at all. Calls of the team itself, such as those beside the part, count once.
+func (t *Team) Times(n int) *Team {
+	of := *t
+	of.more = n - 1
+	return &of
 }
 
 // watched makes a call by run.

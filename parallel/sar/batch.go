@@ -67,8 +67,11 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 // are alike, each into its part of the rows: one of them counts as all.
 func (m *messages) eachPlanned(buffer *batch, block *edges.Block, f func(b *batch)) {
 	size, there, rows := buffer.n, m.entries(block), buffer.hi
+	team := m.tape.Team
+	defer func() { m.tape.Team = team }()
 	visit := func(n, times int) {
-		m.tape.Team.Times(times, func() { f(buffer.index(m.tape.Team, n).with(block)) })
+		m.tape.Team = team.Times(times)
+		f(buffer.index(m.tape.Team, n).with(block))
 	}
 	if there == size {
 		visit(size, 1)
