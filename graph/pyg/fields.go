@@ -146,13 +146,7 @@ func (s *store) openEdges() (err error) {
 	if err := s.openMatrix(); err != nil || s.key != "adj_t" {
 		return err
 	}
-	each := s.edges.Each
-	s.edges.Each = func(do func(graph.Edges) error) error {
-		return each(func(e graph.Edges) error {
-			e.Source, e.Target = e.Target, e.Source
-			return do(e)
-		})
-	}
+	s.edges = s.edges.Transposed()
 	s.sizes[0], s.sizes[1] = s.sizes[1], s.sizes[0]
 	return nil
 }

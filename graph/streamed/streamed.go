@@ -120,6 +120,23 @@ func Listed(e graph.Edges, refuse func(error) error) Edges {
 	}
 }
 
+// Transposed returns the edges with their ends exchanged.
+func (e Edges) Transposed() Edges {
+	exchanged := func(list graph.Edges) graph.Edges {
+		list.Source, list.Target = list.Target, list.Source
+		return list
+	}
+	each := e.Each
+	e.Each = func(do func(graph.Edges) error) error {
+		return each(func(list graph.Edges) error { return do(exchanged(list)) })
+	}
+	if e.listed != nil {
+		list := exchanged(*e.listed)
+		e.listed = &list
+	}
+	return e
+}
+
 // Dense reports whether vertices have dense features. Where Complete is not nil, that is known in Prepare.
 func (g *Graph) Dense() bool {
 	dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }

@@ -147,6 +147,10 @@ for name, weight in (("adj_t", None), ("adj_t-weighted", values)):
         assert isinstance(of_torch_sparse.adj_t, torch_sparse.SparseTensor)
         single(name, of_torch_sparse, data, weight=weight)
     single(name + "-csr", T.ToSparseTensor(layout=torch.sparse_csr)(data.clone()), data, weight=weight)
+data = graph()
+data.edge_index = rows
+by_target = torch.sparse_coo_tensor(rows.flip(0), values, size).coalesce()
+single("adj_t-coo", Data(x=data.x, adj_t=by_target, y=data.y), Data(x=data.x, edge_index=rows, y=data.y), weight=values)
 
 data = graph(edge_attr=torch.arange(5))
 data.edge_index = rows
