@@ -2,7 +2,6 @@ package sar
 
 import (
 	"math"
-	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
@@ -299,22 +298,17 @@ func (b *batch) index(team *kernel.Team, n int) *batch {
 func (b *batch) bySource(team *kernel.Team, rows int) {
 	u := min(b.n, rows) // in a plan
 	team.Host(func() {
-		order := make([]uint64, b.n)
-		for k, source := range b.sources.ReadInt32s() {
-			order[k] = uint64(source)<<32 | uint64(k)
-		}
-		slices.Sort(order)
-		columns := b.outOf.Indices.WriteInt32s()
+		sources := b.sources.ReadInt32s()
+		columns := sorted(b.outOf.Indices.WriteInt32s()[:b.n], sources, rows)
 		begins := b.outOf.Indptr.WriteInt64s()
 		distinct := b.distinct.WriteInt32s()
 		u = 0
-		for k, key := range order {
-			source := int32(key >> 32)
+		for k, edge := range columns {
+			source := sources[edge]
 			if k == 0 || source != distinct[u-1] {
 				distinct[u], begins[u] = source, int64(k)
 				u++
 			}
-			columns[k] = int32(uint32(key))
 		}
 		begins[u] = int64(b.n)
 	})
@@ -323,4 +317,30 @@ func (b *batch) bySource(team *kernel.Team, rows int) {
 		Rows: u, Cols: b.n, Indptr: b.outOf.Indptr.Prefix(1, u+1),
 		Indices: b.outOf.Indices.Prefix(1, b.n),
 	}
+}
+
+// sorted writes the numbers of the keys into order, by key (below n) and then by number: a radix sort.
+func sorted(order, keys []int32, n int) []int32 {
+	const digit = 11 // bits
+	from, to := make([]int32, len(keys)), order
+	for k := range from {
+		from[k] = int32(k)
+	}
+	for shift := 0; shift == 0 || (n-1)>>shift > 0; shift += digit {
+		var begins [1<<digit + 1]int32
+		for _, key := range keys {
+			begins[key>>shift&(1<<digit-1)+1]++
+		}
+		for d := range 1 << digit {
+			begins[d+1] += begins[d]
+		}
+		for _, k := range from {
+			at := &begins[keys[k]>>shift&(1<<digit-1)]
+			to[*at] = k
+			*at++
+		}
+		from, to = to, from
+	}
+	copy(order, from)
+	return order
 }
