@@ -17,8 +17,10 @@ import (
 // block is consecutive operations of a program, as a block of a model.
 type block struct {
 	program     *Program
-	code        *code
-	given, made []*value // the rows of a gnn.State: what it reads, and what later blocks read of it
+	code        *code         // what it computes in any mode
+	codes       [inBoth]*code // what it computes in one
+	given, made []*value      // the rows of a gnn.State: what it reads, and what later blocks read of it
+	unread      unread        // of what it makes
 	types       []*autograd.RowSet
 	typeOf      func(of string) int // the number of a vertex type
 	params      map[string]*nn.Param
@@ -28,7 +30,7 @@ type block struct {
 	maps        map[columnKey]*kernel.ColumnMap
 	broadcasts  map[string][]int32
 	kept        map[*autograd.Sparse]*tensor.Matrix // the dense form of features
-	apart       bool                                // as in cutting
+	by          cutting
 	explain     func(path, what string)
 	explained   map[*value]bool
 }
@@ -49,7 +51,7 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 		return nil, refusal.Errorf("the model %s returns rows of edges, which a pipeline does not: take graph=N or "+
 			"tensor=N", p.Class)
 	}
-	return p.forFeatures(schema).blocks(schema, cutting{stages: stages}, storage(false)), nil
+	return p.forFeatures(schema).blocks(schema, cutting{stages: stages}, ofVertices), nil
 }
 
 // BlocksApart is Blocks for a pass that computes some vertices alone. Each block ends with its aggregations:
@@ -59,17 +61,22 @@ func (p *Program) BlocksApart(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, 
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
-	return p.forFeatures(schema).blocks(schema, cutting{stages: 1, apart: true}, storage(false)), nil
+	return p.forFeatures(schema).blocks(schema, cutting{stages: 1, apart: true}, ofVertices), nil
 }
 
-// blocks cuts the program, of which alias gives the storage of values.
-func (p *Program) blocks(schema gnn.Schema, by cutting, alias func(*value) *value) (specs []gnn.BlockSpec) {
+// ofVertices is the storage of values outside of message functions.
+func ofVertices(of mode) func(*value) *value { return storage(false, of) }
+
+// blocks cuts the program, in both modes at the same places.
+func (p *Program) blocks(
+	schema gnn.Schema, by cutting, storage func(of mode) func(*value) *value,
+) (specs []gnn.BlockSpec) {
 	first := p.built[0].Of
+	values := newCode(inBoth, p.built, storage(inBoth), func(*value) bool { return false })
 	results := make([]*value, len(p.built))
 	for k, v := range p.built {
-		results[k] = alias(v)
+		results[k] = values.alias(v)
 	}
-	values := newCode(p.built, alias, func(*value) bool { return false })
 	level, levels := levelsOf(values, by.apart)
 	if by.stages > 1 {
 		raise(values, level)
@@ -80,7 +87,7 @@ func (p *Program) blocks(schema gnn.Schema, by cutting, alias func(*value) *valu
 			given = append(given, v.value)
 		}
 	}
-	crossing, aggregates := map[*value]bool{}, false
+	crossing, aggregates, parts := map[*value]bool{}, false, []section{}
 	for last, at := range cutsOf(values, level, levels, results) {
 		aggregates = aggregates || at.aggregates
 		for _, v := range at.from {
@@ -97,8 +104,13 @@ func (p *Program) blocks(schema gnn.Schema, by cutting, alias func(*value) *valu
 			made = slices.SortedFunc(maps.Keys(crossing),
 				func(x, y *value) int { return x.number - y.number })
 		}
-		specs = append(specs, p.spec(schema, by, alias, given, made))
+		parts = append(parts, section{given, made})
 		given, aggregates = made, false
+	}
+	specs = make([]gnn.BlockSpec, len(parts))
+	var unread unread
+	for i, of := range slices.Backward(parts) {
+		specs[i], unread = p.spec(schema, by, storage, of, unread)
 	}
 	specs[len(specs)-1].EdgeOutputs = edgeStates(schema, results)
 	return specs
@@ -376,8 +388,8 @@ func parametersOf(s step) (names []string) {
 	for _, x := range s.reads {
 		visit(x)
 	}
-	if s.region != nil {
-		names = append(names, s.region.parameters...)
+	if r := s.regions[inBoth]; r != nil {
+		names = append(names, r.parameters...)
 	}
 	for _, v := range s.operations() {
 		if v.op == "batch_norm" {
@@ -387,32 +399,59 @@ func parametersOf(s step) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// spec describes the block between values that are given and values that it makes.
-func (p *Program) spec(schema gnn.Schema, by cutting, alias func(*value) *value, given, made []*value,
-) gnn.BlockSpec {
-	before := map[*value]bool{}
+// section is the block between values that are given and values that it makes.
+type section struct{ given, made []*value }
+
+// unread are those of the values that pass between two blocks that no later block reads in a mode.
+type unread [inBoth]map[*value]bool
+
+// spec describes a block. after are the values that it makes and that are unread, before those that it is
+// given.
+func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func(*value) *value, of section,
+	after unread,
+) (s gnn.BlockSpec, before unread) {
+	given, made, isGiven := of.given, of.made, map[*value]bool{}
 	for _, v := range given {
-		before[v] = true
+		isGiven[v] = true
 	}
-	c := newCode(made, alias, func(v *value) bool { return before[v] })
+	codeOf := func(m mode, results []*value) *code {
+		return newCode(m, results, storage(m), func(v *value) bool { return isGiven[v] })
+	}
+	c := codeOf(inBoth, made)
+	var codes [inBoth]*code
+	for m := range codes {
+		codes[m] = codeOf(mode(m), slices.DeleteFunc(slices.Clone(made), func(v *value) bool {
+			return after[m][v] && v.Rows != Edges
+		}))
+		before[m] = map[*value]bool{}
+		for _, v := range given {
+			before[m][v] = codes[m].uses[v] == 0
+		}
+	}
 	_, rounds := levelsOf(c, false)
 	in, out := ofType(given, p.built[0].Of), ofType(made, p.built[0].Of)
-	s := gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}
+	s = gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}
 	s.H0 = width(in[min(1, len(in)):])
 	s.Edges = edgeStates(schema, given)
 	if schema.Typed() {
 		s.Relations = []string{}
 	}
-	for _, st := range c.steps {
+	for _, st := range codes[inTraining].steps {
 		s.Cost.Vertex += st.cost()
-		if st.region != nil {
-			s.EdgeFeatures = s.EdgeFeatures || st.region.edgeFeatures
-			for _, inner := range st.region.edges.steps {
+		if r := st.regions[inTraining]; r != nil {
+			for _, inner := range r.edges.steps {
 				s.Cost.Edge += inner.cost()
 			}
 		}
 		for _, v := range st.along() {
 			s.Cost.Edge += v.size()
+		}
+	}
+	for _, st := range c.steps {
+		if r := st.regions[inBoth]; r != nil {
+			s.EdgeFeatures = s.EdgeFeatures || r.edgeFeatures
+		}
+		for _, v := range st.along() {
 			if name := v.relation(); schema.Typed() && !slices.Contains(s.Relations, name) {
 				s.Relations = append(s.Relations, name)
 			}
@@ -420,10 +459,10 @@ func (p *Program) spec(schema gnn.Schema, by cutting, alias func(*value) *value,
 	}
 	s.Build = func(e gnn.Env) gnn.Block {
 		b := p.newBlock(e, c, given, made)
-		b.apart = by.apart
+		b.codes, b.unread, b.by = codes, after, by
 		return b
 	}
-	return s
+	return s, before
 }
 
 // edgeStates describes those values that are rows of edges.
@@ -565,12 +604,16 @@ func (p *Program) newNorm(ps *nn.Params, v *value) *nn.BatchNorm {
 
 // Forward implements gnn.Block.
 func (b *block) Forward(s gnn.State) gnn.State {
-	tape := s.Vars()[0].Tape()
-	p := &pass{block: b, code: b.code, all: s.Rows, tape: tape, vars: map[*value]*autograd.Var{}}
+	tape, m := s.Vars()[0].Tape(), inEvaluation
+	if tape.Training {
+		m = inTraining
+	}
+	p := &pass{block: b, code: b.codes[m], all: s.Rows, tape: tape, vars: map[*value]*autograd.Var{}}
+	p.handed = map[*autograd.Var]bool{}
 	for i, v := range edgesOf(b.given) {
 		p.vars[v] = s.Edges[i]
 	}
-	beside := s.Beside
+	given := s.Beside
 	for _, v := range b.given {
 		if v.Rows == Edges {
 			continue
@@ -578,31 +621,57 @@ func (b *block) Forward(s gnn.State) gnn.State {
 		switch all := ofType(b.given, v.Of); {
 		case v == all[0]:
 			p.vars[v] = s.Rows[b.typeOf(v.Of)]
-		case b.apart:
-			p.vars[v], beside = beside[0], beside[1:]
+		case b.by.apart:
+			p.vars[v], given = given[0], given[1:]
 		default:
 			p.vars[v] = part(s.H0, all[1:], v)
 		}
 	}
 	p.run()
 	out := gnn.State{Rows: make([]*autograd.Var, len(b.types))}
+	var beside []*autograd.Var
 	for _, v := range b.made {
-		p.step = p.code.alias(v)
-		if v.Rows == Edges {
-			out.Edges = append(out.Edges, p.of(v))
-			continue
-		}
-		all, i := ofType(b.made, v.Of), b.typeOf(v.Of)
+		x := p.passed(v)
 		switch {
-		case b.apart && v != all[0]:
-			out.Beside = append(out.Beside, p.of(v))
-			continue
-		case !b.apart && out.Rows[i] == nil && len(all) > 1:
-			out.H0 = p.joined(all[1:], v.Of)
+		case v.Rows == Edges:
+			out.Edges = append(out.Edges, x)
+		case v == ofType(b.made, v.Of)[0]:
+			out.Rows[b.typeOf(v.Of)] = x
+		default:
+			beside = append(beside, x)
 		}
-		out.Rows[i] = p.of(all[0])
+	}
+	if b.by.apart {
+		out.Beside = beside
+	} else {
+		out.H0 = sideBySide(beside)
 	}
 	return out
+}
+
+// passed is what later blocks read of a value that the block makes. Where none does in this mode, there are
+// no columns, or zeros in a pipeline, which sends as many columns in both modes. Rows of edges are computed
+// there, without a gradient.
+func (p *pass) passed(v *value) *autograd.Var {
+	p.step = p.code.alias(v)
+	switch {
+	case !p.unread[p.code.mode][v]:
+		x := p.of(v)
+		if p.handed[x] {
+			return autograd.Copy(x)
+		}
+		p.handed[x] = true
+		return x
+	case v.Rows == Edges:
+		return autograd.Detach(p.of(v))
+	}
+	like, columns := p.rowsOf(v.Of), 0
+	if p.by.stages > 1 {
+		columns = v.size()
+	}
+	return p.tape.Record(autograd.Op{
+		Value: p.tape.Team.Zeros(tensor.Activations, like.Rows(), columns), Rows: like.RowSet(),
+	})
 }
 
 // part is the columns of a value in a row of several.
@@ -655,7 +724,7 @@ func reduceOf(v *value) gnn.Reduce {
 
 // setOfEdges is the set of edges that a value aggregates along.
 func (v *value) setOfEdges() string {
-	if v.region != nil && !loopsOf(v.o.Loops).Only() {
+	if v.regions[inBoth] != nil && !loopsOf(v.o.Loops).Only() {
 		return v.in[0].Loops
 	}
 	return v.o.Loops
@@ -663,7 +732,7 @@ func (v *value) setOfEdges() string {
 
 // relation is the relation that a value aggregates along.
 func (v *value) relation() string {
-	if v.region != nil {
+	if v.regions[inBoth] != nil {
 		return v.in[0].Of
 	}
 	return v.o.Of

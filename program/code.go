@@ -10,9 +10,10 @@ import (
 // code is values in the order in which they are computed: those of a block's vertices, or those of some edges
 // in a message function.
 type code struct {
+	mode  mode
 	steps []step
-	uses  map[*value]int // how many steps, and results, read a value
-	alias func(*value) *value
+	uses  map[*value]int      // how many steps, and results, read a value
+	alias func(*value) *value // the value whose elements another has
 }
 
 // step computes a value.
@@ -22,26 +23,33 @@ type step struct {
 	fused fused    // with operations before it; nil: alone
 }
 
-// storage returns the value whose elements x has, in the same order. In a message function, those of added
-// loops differ from those of the graph's edges.
-func storage(loops bool) func(x *value) *value {
+// storage returns a value whose elements x has, in the same order; x itself: there is none. In a message
+// function, those of added loops differ from those of the graph's edges.
+func storage(loops bool, of mode) func(x *value) *value {
 	return func(x *value) *value {
-		for {
-			switch {
-			case x.op == "with_loops" && loops:
-				x = x.in[1]
-			case x.op == "reshape" || x.op == "without_loops" || x.op == "with_loops":
-				x = x.in[0]
-			default:
-				return x
-			}
+		switch {
+		case x.op == "with_loops" && loops:
+			return x.in[1]
+		case x.op == "reshape" || x.op == "without_loops" || x.op == "with_loops":
+			return x.in[0]
 		}
+		return of.taken(x)
 	}
 }
 
-// newCode orders the values that results depend on, up to those that are given.
-func newCode(results []*value, alias func(*value) *value, given func(*value) bool) *code {
-	c := &code{uses: map[*value]int{}, alias: alias}
+// newCode orders the values that results depend on in a mode, up to those that are given.
+func newCode(of mode, results []*value, storage func(*value) *value, given func(*value) bool) *code {
+	alias := func(x *value) *value {
+		for !given(x) {
+			y := storage(x)
+			if y == x {
+				break
+			}
+			x = y
+		}
+		return x
+	}
+	c := &code{mode: of, uses: map[*value]int{}, alias: alias}
 	var all []*value
 	seen, readers := map[*value]bool{}, map[*value]int{}
 	var visit func(v *value)
@@ -50,7 +58,7 @@ func newCode(results []*value, alias func(*value) *value, given func(*value) boo
 			return
 		}
 		seen[v] = true
-		for _, x := range operands(v) {
+		for _, x := range operands(v, of) {
 			readers[alias(x)]++
 			visit(x)
 		}
@@ -67,7 +75,7 @@ func newCode(results []*value, alias func(*value) *value, given func(*value) boo
 		if absorbed[v] {
 			continue
 		}
-		s := step{value: v, reads: operands(v)}
+		s := step{value: v, reads: operands(v, of)}
 		if s.fused = fuse(v, alone); s.fused != nil {
 			s.reads = s.fused.reads()
 			for _, x := range s.fused.parts() {
@@ -86,11 +94,11 @@ func newCode(results []*value, alias func(*value) *value, given func(*value) boo
 	return c
 }
 
-// operands are the values that a value is computed from. An aggregation of messages reads what its function
-// gathers.
-func operands(v *value) []*value {
-	if v.region != nil {
-		return slices.Concat(v.region.sources, v.region.targets, v.region.edgeRows)
+// operands are the values that a value is computed from in a mode. An aggregation of messages reads what its
+// function gathers.
+func operands(v *value, of mode) []*value {
+	if r := v.regions[of]; r != nil {
+		return slices.Concat(r.sources, r.targets, r.edgeRows)
 	}
 	return v.in
 }

@@ -22,11 +22,12 @@ func TestWorkOfBlocks(t *testing.T) {
 		p.Output = len(p.Operations) - 1
 		require.NoError(t, p.check())
 		looked := 0
-		alias := func(v *value) *value {
-			looked++
-			return storage(false)(v)
-		}
-		blocks := p.blocks(gnn.Schema{}, cutting{stages: 1}, alias)
+		blocks := p.blocks(gnn.Schema{}, cutting{stages: 1}, func(of mode) func(*value) *value {
+			return func(v *value) *value {
+				looked++
+				return storage(false, of)(v)
+			}
+		})
 		require.Equal(t, convolutions, len(blocks))
 		return looked
 	}

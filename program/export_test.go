@@ -11,7 +11,7 @@ import (
 // Steps lists the steps that compute the program, but for leaves, with those of a message function after it.
 func (p *Program) Steps() string {
 	outputs := p.build(allStates, append([]int{p.Output}, p.EdgeOutputs...)...)
-	return stepsOf(newCode(outputs, storage(false), func(*value) bool { return false }))
+	return stepsOf(newCode(inBoth, outputs, storage(false, inBoth), func(*value) bool { return false }))
 }
 
 // SparseSteps lists the steps on a graph whose features are sparse.
@@ -27,8 +27,8 @@ func stepsOf(c *code) string {
 			continue
 		}
 		text := s.text()
-		if s.region != nil {
-			text += " (" + stepsOf(s.region.edges) + ")"
+		if r := s.regions[inBoth]; r != nil {
+			text += " (" + stepsOf(r.edges) + ")"
 		}
 		steps = append(steps, text)
 	}
@@ -92,7 +92,7 @@ func textOf(v *value) string {
 		text := fmt.Sprintf("%s %s", v.op, v.o.Reduce)
 		if v.op == "scatter" {
 			text = "messages " + v.o.Reduce
-			if v.region.columnwise {
+			if v.regions[inBoth].columnwise {
 				text += ", columnwise"
 			}
 		}

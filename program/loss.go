@@ -79,7 +79,7 @@ func (l *Loss) check() error {
 	if !slices.ContainsFunc(reachable(p.built...), func(v *value) bool { return v.op == opLogits }) {
 		return errors.New("output: does not depend on the logits")
 	}
-	l.code = newCode(p.built, storage(false), given)
+	l.code = newCode(inBoth, p.built, storage(false, inBoth), given)
 	return nil
 }
 

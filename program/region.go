@@ -16,6 +16,7 @@ type region struct {
 	parameters       []string
 	edgeFeatures     bool
 	columnwise       bool
+	chooses          bool  // the modes compute different values
 	edges, loops     *code // of the messages of the graph's edges, and of those of added loops
 }
 
@@ -26,8 +27,18 @@ type operand struct {
 	number int // of the sources or targets that it reads
 }
 
-// newRegion returns the region of a scatter or of an opApply.
-func newRegion(v *value) *region {
+// newRegions returns the regions of a scatter or of an opApply, by mode.
+func newRegions(v *value) (all [modes]*region) {
+	all[inBoth] = newRegion(v, inBoth)
+	for of := range inBoth {
+		if all[of] = all[inBoth]; all[inBoth].chooses {
+			all[of] = newRegion(v, of)
+		}
+	}
+	return all
+}
+
+func newRegion(v *value, of mode) *region {
 	r := &region{columnwise: true}
 	x, own := v.in[0], loopsOf(v.o.Loops).Only()
 	seen, given := map[*value]bool{}, map[*value]bool{}
@@ -38,7 +49,7 @@ func newRegion(v *value) *region {
 	}
 	var visit func(x *value)
 	visit = func(x *value) {
-		if seen[x] {
+		if x = of.taken(x); seen[x] {
 			return
 		}
 		seen[x] = true
@@ -58,6 +69,8 @@ func newRegion(v *value) *region {
 			r.parameters = append(r.parameters, x.o.Name)
 		case x.op == "edge_features":
 			r.edgeFeatures = true
+		case x.op == opChoose:
+			r.chooses = true
 		}
 		r.columnwise = r.columnwise && (number || isPointwise(x.op) && slices.Equal(x.Shape, v.Shape))
 		for _, y := range x.in {
@@ -71,8 +84,8 @@ func newRegion(v *value) *region {
 			return !slices.Equal(x.Shape, v.Shape)
 		})
 	isGiven := func(x *value) bool { return given[x] }
-	r.edges = newCode(v.in, storage(false), isGiven)
-	r.loops = newCode(v.in, storage(true), isGiven)
+	r.edges = newCode(of, v.in, storage(false, of), isGiven)
+	r.loops = newCode(of, v.in, storage(true, of), isGiven)
 	return r
 }
 

@@ -63,7 +63,7 @@ func (p *Program) NewRegularization(ps *nn.Params, first bool) (*Regularization,
 	if total == nil || err != nil {
 		return nil, err
 	}
-	c := newCode([]*value{total}, storage(false), func(*value) bool { return false })
+	c := newCode(inTraining, []*value{total}, storage(false, inTraining), func(*value) bool { return false })
 	return &Regularization{p.newBlock(gnn.Env{Params: ps}, c, nil, nil), total}, nil
 }
 

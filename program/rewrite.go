@@ -10,10 +10,10 @@ import (
 // rewritten returns a value that equals an operation's and costs less; nil: the operation stays as it is.
 func (b *builder) rewritten(o Operation, in []*value) *value {
 	for _, rule := range []func(*builder, Operation, []*value) *value{
-		(*builder).sameShape, (*builder).withoutOnes, (*builder).hoisted, (*builder).distributed,
-		(*builder).loopsOfRows, (*builder).scattered, (*builder).multiplied, (*builder).extremes,
-		(*builder).lowered, (*builder).normalized, (*builder).scaledAfter, (*builder).valuesOfLoops,
-		(*builder).productFirst,
+		(*builder).chosen, (*builder).sameShape, (*builder).withoutOnes, (*builder).hoisted,
+		(*builder).distributed, (*builder).loopsOfRows, (*builder).scattered, (*builder).multiplied,
+		(*builder).extremes, (*builder).lowered, (*builder).normalized, (*builder).scaledAfter,
+		(*builder).valuesOfLoops, (*builder).productFirst,
 	} {
 		if v := rule(b, o, in); v != nil {
 			return v
@@ -37,6 +37,15 @@ func isRowLocal(op string) bool {
 func isPointwise(op string) bool {
 	_, known := unary[op]
 	return known || op == "where" || slices.Contains(binary, op)
+}
+
+// chosen has each pass compute the value alone that it takes by its mode.
+func (b *builder) chosen(o Operation, in []*value) *value {
+	if o.Op != "where" || in[0].op != "training" || !in[1].equals(in[2].Type) {
+		return nil
+	}
+	o.Op = opChoose
+	return b.make(o, in[1:]...)
 }
 
 // sameShape leaves out changes of the shape that change nothing, and joins two of them.

@@ -13,15 +13,16 @@ import (
 // pass computes values once: those of a block, or those of some edges in a message function.
 type pass struct {
 	*block
-	code  *code
-	tape  *autograd.Tape
-	all   []*autograd.Var // the rows of a block's gnn.State
-	rows  *autograd.Var   // in a message function any rows of the edges, in a loss of the vertices
-	edges *gnn.Edges      // nil: the rows are vertices
-	vars  map[*value]*autograd.Var
-	dense map[*value]*autograd.Var // of those that are sparse
-	left  map[*value]int           // how many readers are still to come
-	step  *value                   // what is computed
+	code   *code
+	tape   *autograd.Tape
+	all    []*autograd.Var // the rows of a block's gnn.State
+	rows   *autograd.Var   // in a message function any rows of the edges, in a loss of the vertices
+	edges  *gnn.Edges      // nil: the rows are vertices
+	vars   map[*value]*autograd.Var
+	dense  map[*value]*autograd.Var // of those that are sparse
+	left   map[*value]int           // how many readers are still to come
+	step   *value                   // what is computed
+	handed map[*autograd.Var]bool   // to later blocks
 }
 
 // of returns a value that was computed, dense: rows × the size of its shape, or one row for a tensor without
@@ -279,7 +280,7 @@ func (p *pass) attend(v *value) *autograd.Var {
 
 // message is the message function of a region.
 func (p *pass) message(v *value) gnn.Message {
-	r, target := v.region, p.program.relation(v.in[0].Of).end(v.o.End)
+	r, target := v.regions[p.code.mode], p.program.relation(v.in[0].Of).end(v.o.End)
 	m := gnn.Message{
 		Source: p.joined(r.sources, ""), SourceParts: widths(r.sources), Target: p.joined(r.targets, target),
 		TargetParts: widths(r.targets), Function: r.function(p.block, v),
@@ -321,6 +322,11 @@ func (p *pass) joined(values []*value, of string) *autograd.Var {
 		}
 		xs = append(xs, x)
 	}
+	return sideBySide(xs)
+}
+
+// sideBySide is several values as one; nil: there are none.
+func sideBySide(xs []*autograd.Var) *autograd.Var {
 	switch len(xs) {
 	case 0:
 		return nil

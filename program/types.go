@@ -42,6 +42,9 @@ func (t Type) String() string {
 // along reports whether both have the same rows.
 func (t Type) along(x Type) bool { return t.Rows == x.Rows && t.Of == x.Of && t.Loops == x.Loops }
 
+// equals reports whether the values have the same rows and shapes.
+func (t Type) equals(x Type) bool { return t.along(x) && slices.Equal(t.Shape, x.Shape) }
+
 func (t Type) with(shape ...int) Type {
 	t.Shape = shape
 	return t

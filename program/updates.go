@@ -41,7 +41,7 @@ func (p *Program) checkUpdates() error {
 	}
 	p.updates = p.build(allStates, of...)
 	for _, v := range reachable(p.updates...) {
-		if v.Rows != None || v.op == "vertices" || v.op == "training" || p.isTrained(v) {
+		if v.Rows != None || v.op == "vertices" || v.op == "training" || v.op == opChoose || p.isTrained(v) {
 			return fmt.Errorf("updates: %s: depends on more than buffers and constants", v.describe())
 		}
 	}
@@ -64,7 +64,7 @@ func (p *Program) moveBuffers(ps *nn.Params) {
 		return
 	}
 	ps.OnCommitOnce(updatesOf{}, func() func() {
-		c := newCode(p.updates, storage(false), func(*value) bool { return false })
+		c := newCode(inTraining, p.updates, storage(false, inTraining), func(*value) bool { return false })
 		b := p.newBlock(gnn.Env{Params: ps}, c, nil, nil)
 		for _, u := range p.Updates {
 			b.makeParameter(ps, u.Name)

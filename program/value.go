@@ -14,7 +14,8 @@ type value struct {
 	in        []*value
 	number    int        // in the order in which values were made, so that operands come first
 	attention *attention // of an operation attend
-	region    *region    // of a scatter or opApply of the built program
+	// regions are those of a scatter or opApply of the built program, by mode
+	regions [modes]*region
 
 	counted  bool // of opApply: gnn.Message.Counted
 	ofRows   bool // a tensor that depends on sums over all vertices
@@ -28,6 +29,7 @@ const (
 	opAggregate = "aggregate" // a linear aggregation, or a maximum, of rows of vertices
 	opAttend    = "attend"    // softmax attention
 	opLargest   = "largest"   // the largest elements of all rows, without a gradient
+	opChoose    = "choose"    // the first value in training, and the second in evaluation
 )
 
 // builder makes values. Equal ones are one.
@@ -67,7 +69,7 @@ func (p *Program) build(every int, of ...int) (outputs []*value) {
 	keep(outputs, every)
 	for _, v := range reachable(outputs...) {
 		if v.op == "scatter" || v.op == opApply {
-			v.region = newRegion(v)
+			v.regions = newRegions(v)
 		}
 	}
 	return outputs
@@ -137,6 +139,8 @@ func (b *builder) typeOf(o *Operation, in []Type) (Type, error) {
 		return b.program.aggregated(o.Of, o.End, in[0].Shape), nil
 	case opLargest:
 		return inferRowSum(b.program, o, in)
+	case opChoose:
+		return in[0], nil
 	}
 	return kinds[o.Op].infer(b.program, o, in)
 }

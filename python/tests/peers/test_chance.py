@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch_geometric.nn import GCNConv, SAGEConv
+from torch_geometric.nn import GCNConv, MessagePassing, SAGEConv
 from torch_geometric.utils import dropout_edge
 
 import weft
@@ -188,6 +188,76 @@ def test_trains_as_pytorch(name, graph):
         assert list(run.history["val_loss"]) == pytest.approx(valid, rel=1e-5), mesh
         for key, of in run.module().named_buffers():
             assert torch.allclose(of.double(), buffers[key].double(), rtol=1e-6), (mesh, key)
+
+
+def infinite(h):
+    """Zeros whose gradients are infinite."""
+    return torch.sqrt(0 * h)
+
+
+class Gated(MessagePassing):
+    """Messages of which evaluation adds others, or takes what is gathered."""
+
+    def __init__(self, to, plain=False):
+        super().__init__()
+        self.into, self.plain = nn.Linear(WIDTH, to), plain
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=self.into(x))
+
+    def message(self, x_i, x_j):
+        z = x_j * torch.sigmoid(x_i - x_j)
+        if self.training:
+            return z
+        return x_j if self.plain else z + infinite(x_j - x_i)
+
+
+class Skips(nn.Module):
+    """What evaluation alone reads passes all layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.skip, self.layers = nn.Linear(WIDTH, WIDTH), nn.ModuleList(GCNConv(WIDTH, WIDTH) for _ in range(3))
+        self.own, self.last = SAGEConv(WIDTH, WIDTH), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x, edge_index):
+        h, skip = x, None if self.training else infinite(self.own(self.skip(x).relu(), edge_index))
+        for layer in self.layers:
+            h = torch.tanh(layer(h, edge_index))
+        return self.last(h if self.training else h + 0.5 * skip + x)
+
+
+class Messages(nn.Module):
+    def __init__(self, plain):
+        super().__init__()
+        self.first, self.last = Gated(8, plain), SAGEConv(8, CLASSES)
+
+    def forward(self, x, edge_index):
+        return self.last(self.first(x, edge_index), edge_index)
+
+
+def adds_zeros(s, h):
+    return h if s.training else h + infinite(h)
+
+
+UNTAKEN = {
+    "rows": lambda: Net(between=adds_zeros, after=adds_zeros),
+    "messages": lambda: Messages(False),
+    "plain messages": lambda: Messages(True),
+    "layers": Skips,
+}
+
+
+@pytest.mark.parametrize("name", UNTAKEN)
+def test_what_is_not_taken_is_not_computed(name, graph):
+    """No gradient flows through what evaluation alone reads, where it would be 0 times infinity."""
+    torch.manual_seed(1)
+    module = UNTAKEN[name]()
+    losses, valid, _ = pytorch(module)
+    for mesh, settings in MESHES.items():
+        run = weft.train(graph, model=module, optimizer="sgd", lr=0.1, epochs=EPOCHS, seed=SEED, select="loss", progress=False, **settings)
+        assert list(run.history["loss"]) == pytest.approx(losses, rel=1e-5), mesh
+        assert list(run.history["val_loss"]) == pytest.approx(valid, rel=1e-5), mesh
 
 
 def test_edges_are_dropped_anew(graph):
