@@ -33,7 +33,7 @@ func TestMetricsOfScikitLearn(t *testing.T) {
 							mine = append(mine, v)
 						}
 					}
-					got, err := metric.Vertices(name)(logits, &labels, mine, k)
+					got, err := metric.Vertices(name, &labels)(logits, &labels, mine, k)
 					mu.Lock()
 					defer mu.Unlock()
 					closeTo(t, fmt.Sprintf("%s: %s on %d workers", who, name, workers), got, want, 1e-12)
@@ -64,7 +64,7 @@ func TestMissingLabelsByHand(t *testing.T) {
 		"micro-f1": 2. * 2 / (2*2 + 2 + 1), // of 2 hits, 2 wrong positives, 1 missed
 		"macro-f1": (2.*2/(2*2+1) + 0) / 2,
 	} {
-		got, err := metric.Vertices(name)(logits, labels, []int64{0, 1, 2, 3, 4}, comm.Alone())
+		got, err := metric.Vertices(name, labels)(logits, labels, []int64{0, 1, 2, 3, 4}, comm.Alone())
 		require.NoError(t, err)
 		closeTo(t, name, got, want, 1e-12)
 	}

@@ -52,9 +52,11 @@ func (e Evaluation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// Evaluate measures predictions of all vertices (rows × columns) on some of these. It refuses logits of these
-// that are no finite numbers.
-func Evaluate(predictions []float32, l *graph.Labels, vertices []int64) (e Evaluation, err error) {
+// Evaluate measures predictions of all vertices (rows × columns) on some of these, also by metrics with an
+// argument that are named. It refuses logits of these that are no finite numbers.
+func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ...string) (
+	e Evaluation, err error,
+) {
 	alone := comm.Alone()
 	if l.Continuous() {
 		e.Scores, err = OfValues(predictions, l, vertices, alone)
@@ -69,11 +71,11 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64) (e Evalu
 		}
 	}
 	e.Scores = map[string]float64{}
-	for name, of := range ofVertices {
+	for _, name := range slices.Concat(VertexNames, named) {
 		if _, err := Choose(name, &partition.Whole{}, l); err != nil { // not defined on these labels
 			continue
 		}
-		if e.Scores[name], err = of(predictions, l, vertices, alone); err != nil {
+		if e.Scores[name], err = Vertices(name, l)(predictions, l, vertices, alone); err != nil {
 			return e, err
 		}
 	}

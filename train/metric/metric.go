@@ -41,8 +41,14 @@ var ofVertices = map[string]OfVertices{
 // VertexNames are the names of the vertex metrics.
 var VertexNames = slices.Sorted(maps.Keys(ofVertices))
 
-// Vertices is the vertex metric of that name.
-func Vertices(name string) OfVertices { return ofVertices[name] }
+// Vertices is the vertex metric of that name, which Choose returned, of such labels.
+func Vertices(name string, l *graph.Labels) OfVertices {
+	if of, known := ofVertices[name]; known {
+		return of
+	}
+	of, _ := withArgument(name, l)
+	return of
+}
 
 // Choose returns the metric asked for, or for Auto the one that the graph names.
 func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, error) {
@@ -57,20 +63,29 @@ func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, erro
 			name = Accuracy
 		}
 	}
+	of, err := withArgument(name, l)
+	if err != nil {
+		return "", err
+	}
 	switch _, known := ofVertices[name]; {
 	case slices.Contains(ValueNames, name):
 		return "", refusal.Errorf("--metric %s: of values, and the graph's labels are classes; take one of "+
 			"%s", name, strings.Join(VertexNames, ", "))
-	case !known:
+	case !known && of == nil:
 		return "", refusal.Errorf("--metric %s: unknown metric; %s", name, suggest.OneOf(name, VertexNames))
 	case name == Accuracy && l.MultiLabel():
 		return "", refusal.Errorf("--metric accuracy: the graph's vertices carry several labels each; take " +
 			"micro-f1, macro-f1 or roc-auc")
-	case (name == ROCAUC || name == AveragePrecision) && !l.MultiLabel() && l.Classes != 2:
+	case ofTwo(name) && !l.MultiLabel() && l.Classes != 2:
 		return "", refusal.Errorf("--metric %s: the graph has %d classes, not 2; take accuracy", name,
 			l.Classes)
 	}
 	return name, nil
+}
+
+// ofTwo reports whether a metric tells two classes apart by their scores.
+func ofTwo(name string) bool {
+	return name == ROCAUC || name == AveragePrecision || HasArgument(name) && !strings.HasPrefix(name, oneF1)
 }
 
 // sum replaces counts by their sums over all workers.
@@ -103,11 +118,12 @@ func argmax(x []float32) (at int) {
 	return at
 }
 
-// ofScores is a metric of how high class 1 of two scores where it is right, by a measure of n scored rows of
-// each worker. With several labels it is the mean over the labels that some vertices have and others do not.
-func ofScores(
-	measure func(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error),
-) OfVertices {
+// measure is of n scored rows of each worker.
+type measure func(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error)
+
+// ofScores is a metric of how high class 1 of two scores where it is right. With several labels it is the
+// mean over the labels that some vertices have and others do not.
+func ofScores(measure measure) OfVertices {
 	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 		if !l.MultiLabel() {
 			return measure(c, len(vertices), func(i int) (float64, bool) {

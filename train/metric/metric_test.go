@@ -214,6 +214,15 @@ func TestChooseMetric(t *testing.T) {
 		{"accuracy", "", several, "--metric accuracy: "},
 		{"auto", "accuracy", several, "--metric accuracy: "},
 		{"roc-auc", "", one, "--metric roc-auc: the graph has 3 classes"},
+		{"f1:2", "", one, "f1:2"},
+		{"f1:3", "", several, `--metric f1:3: no class of the graph is called "3"`},
+		{"precision@7", "", several, "precision@7"},
+		{"precision@7", "", one, "--metric precision@7: the graph has 3 classes"},
+		{"precision@0", "", two, "--metric precision@0: it needs a number of vertices"},
+		{"precision@1.5", "", two, "--metric precision@1.5: it needs a number of vertices"},
+		{"recall@fpr=.01", "", two, "recall@fpr=.01"},
+		{"recall@fpr=2", "", two, "--metric recall@fpr=2: it needs a rate from 0 to 1"},
+		{"recall@fpr=NaN", "", two, "--metric recall@fpr=NaN: it needs a rate"},
 	} {
 		got, err := Choose(c.asked, &partition.Whole{Metric: c.named}, &c.labels)
 		if err != nil {

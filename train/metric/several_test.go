@@ -88,7 +88,7 @@ func TestAveragePrecision(t *testing.T) {
 	}
 	labels := &graph.Labels{Classes: 3, Multi: []float32{1, 0, 1, 0, 1, 1, 1, 0, 1, 0, 1, 1}}
 	logits := []float32{1, -5, 0, -2, 9, 1, 4, 3, 2, 5, 4, 3}
-	got, err := Vertices(AveragePrecision)(logits, labels, everyVertex(4), comm.Alone())
+	got, err := Vertices(AveragePrecision, labels)(logits, labels, everyVertex(4), comm.Alone())
 	require.NoError(t, err)
 	assert.Near(t, (.5833333333333333+1)/2, got, 1e-12)
 }
@@ -98,7 +98,7 @@ func TestAveragePrecision(t *testing.T) {
 func TestAreaOfEachLabel(t *testing.T) {
 	labels := &graph.Labels{Classes: 2, Multi: []float32{1, 0, 0, 1, 1, 0, 0, 1}}
 	logits := []float32{1, -5, -2, 9, 4, 3, 5, 4}
-	got, err := Vertices(ROCAUC)(logits, labels, everyVertex(4), comm.Alone())
+	got, err := Vertices(ROCAUC, labels)(logits, labels, everyVertex(4), comm.Alone())
 	if want := (.5 + 1) / 2; err != nil || got != want {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
@@ -109,12 +109,12 @@ func TestF1OfFewClasses(t *testing.T) {
 	for classes := 1; classes <= 4; classes++ {
 		l, logits := &graph.Labels{Classes: classes, Class: []int64{0}}, make([]float32, classes)
 		for _, name := range []string{"micro-f1", "macro-f1"} {
-			none, err := Vertices(name)(logits, l, nil, comm.Alone())
+			none, err := Vertices(name, l)(logits, l, nil, comm.Alone())
 			if err != nil || !math.IsNaN(none) {
 				t.Errorf("%s of no vertices of %d classes: %v, %v", name, classes, none, err)
 			}
 		}
-		if got, err := Vertices("micro-f1")(logits, l, []int64{0}, comm.Alone()); err != nil || got != 1 {
+		if got, err := Vertices("micro-f1", l)(logits, l, []int64{0}, comm.Alone()); err != nil || got != 1 {
 			t.Errorf("micro-f1 of %d classes: %v, %v", classes, got, err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestMacroF1OfWorkers(t *testing.T) {
 	said := [][]float32{{1, 0, 0, 0, 0, 1, 0, 0}, {0, 1, 0, 0, 0, 1, 0, 0}, {}}
 	onWorkers(3, func(c *comm.Comm) {
 		l := &graph.Labels{Classes: 4, Class: class[c.Rank()]}
-		got, err := Vertices("macro-f1")(said[c.Rank()], l, everyVertex(len(l.Class)), c)
+		got, err := Vertices("macro-f1", l)(said[c.Rank()], l, everyVertex(len(l.Class)), c)
 		if want := (2./3 + 1./2 + 0) / 3; err != nil || math.Abs(got-want) > 1e-15 {
 			t.Errorf("worker %d: %v, %v, want %v", c.Rank(), got, err, want)
 		}

@@ -75,7 +75,10 @@ func (c *Scorer) Scores(name string) (s metric.Scores, err error) {
 				return s, err
 			}
 			*to = scores[name]
-		} else if *to, err = metric.Vertices(name)(c.rows, &labels, parts[k], comm.Alone()); err != nil {
+			continue
+		}
+		of := metric.Vertices(name, &labels)
+		if *to, err = of(c.rows, &labels, parts[k], comm.Alone()); err != nil {
 			return s, err
 		}
 	}

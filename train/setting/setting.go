@@ -43,6 +43,8 @@ type Setting struct {
 	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
 	Choices []string // the accepted words, nil: not a choice among words
 	others  bool     // there are other words, which its type reads
+	// completes reports whether a word is one more that is accepted: a form with an argument.
+	completes func(text string) bool
 
 	byDefault string // the text of the default; "": the first choice of a word, and else the zero value
 	task      string // the one that it is for, "": any
@@ -363,7 +365,8 @@ func parseBool(text string) (bool, error) {
 func (s Setting) reject(o *Options) string {
 	switch v := s.Value(o).(type) {
 	case string:
-		if s.Choices == nil || slices.Contains(s.Choices, v) || s.keeps != nil {
+		if s.Choices == nil || slices.Contains(s.Choices, v) || s.keeps != nil ||
+			s.completes != nil && s.completes(v) {
 			return ""
 		}
 		return s.unknown(v)

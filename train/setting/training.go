@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"weft/internal/refusal"
 	"weft/internal/suggest"
@@ -131,11 +132,14 @@ var trainingSettings = []Setting{
 		Name: "metric",
 		Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames,
 			metric.ValueNames)),
+		completes: metric.HasArgument,
 		Meaning: "metric of the results; auto: the one that the graph names, rmse for values, mrr for " +
-			"link prediction, or hits@50 where all edges share the negative ones",
+			"link prediction, or hits@50 where all edges share the negative ones. Of classes also " +
+			strings.Join(metric.Forms, ", "),
 		check: func(s Setting, r *Resolved) error {
 			known := r.Kind.Metrics()
-			if r.Metric != metric.Auto && !slices.Contains(known, r.Metric) {
+			if of := r.Metric; of != metric.Auto && !slices.Contains(known, of) &&
+				!(r.Task == task.Vertex && metric.HasArgument(of)) {
 				return s.refuse(&r.Options, "no measure of --task %s; %s", r.Task,
 					suggest.OneOf(r.Metric, known))
 			}

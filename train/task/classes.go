@@ -201,7 +201,7 @@ func (c *classes) measure(logits *tensor.Matrix, of *vertexSet) (float64, error)
 		return metric.AccuracyOf(hits, len(of.ids), c.World)
 	}
 	values, rows := of.read(logits)
-	return metric.Vertices(c.metric)(values, &c.labels, rows, c.World)
+	return metric.Vertices(c.metric, &c.labels)(values, &c.labels, rows, c.World)
 }
 
 func (c *classes) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {

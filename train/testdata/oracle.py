@@ -23,7 +23,7 @@ import numpy
 import sklearn
 import torch
 import torch.nn.functional as F
-from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
+from sklearn.metrics import accuracy_score, f1_score, roc_auc_score, roc_curve
 
 V, FEATURES, HIDDEN = 48, 6, 8
 MARGIN = 2e-4  # that two validation losses must differ by, where one is lower
@@ -82,6 +82,38 @@ def measures(logits, labels):
     out["macro-f1"] = float(numpy.mean(f1s))
     if areas:
         out["roc-auc"] = float(numpy.mean(areas))
+    return out
+
+
+def with_argument(logits, labels):
+    """Metrics that have an argument in their names, by scikit-learn, but for precision@K, which it does not have."""
+    labels, out = numpy.asarray(labels, float), {}
+    there = ~numpy.isnan(labels)
+    for c in range(logits.shape[1]):
+        is_c, said = (labels == c, logits.argmax(1) == c) if labels.ndim == 1 else (labels[there[:, c], c] == 1, logits[there[:, c], c] > 0)
+        out[f"f1:{c}"] = f1_score(is_c, said, zero_division=0) if len(is_c) else 0.0
+    if labels.ndim == 1 and logits.shape[1] != 2:
+        return out
+    each = [(labels == 1, logits[:, 1] - logits[:, 0])] if labels.ndim == 1 else [
+        (labels[there[:, c], c] == 1, logits[there[:, c], c]) for c in range(labels.shape[1]) if there[:, c].any()]
+
+    def precision(positive, score, k):
+        """The mean over all orders of equal scores of the share of positives among the first k."""
+        k = min(k, len(score))
+        last = numpy.sort(score)[-k]
+        above, tied = score > last, score == last
+        return (positive[above].sum() + (k - above.sum()) * positive[tied].mean()) / k
+
+    def recall(positive, score, rate):
+        false, true, _ = roc_curve(positive, score, drop_intermediate=False)
+        return true[false <= rate].max()
+
+    for k in (1, 5, 1000):
+        out[f"precision@{k}"] = numpy.mean([precision(*of, k) for of in each])
+    for rate in (0, 0.1, 0.5, 1):
+        found = [recall(*of, rate) for of in each if len(set(of[0])) == 2]
+        if found:
+            out[f"recall@fpr={rate}"] = numpy.mean(found)
     return out
 
 
@@ -213,7 +245,8 @@ def tables(rng):
                 name = f"{classes} labels, {n}" + (", some missing" if missing else "")
                 out[name] = dict(classes=classes, logits=logits, labels=several.tolist(), vertices=vertices)
     for c in out.values():
-        c["metrics"] = measures(c["logits"][c["vertices"]], numpy.asarray(c["labels"], float)[c["vertices"]])
+        some = c["logits"][c["vertices"]], numpy.asarray(c["labels"], float)[c["vertices"]]
+        c["metrics"] = measures(*some) | with_argument(*some)
         c["logits"] = c["logits"].tolist()
         if isinstance(c["labels"][0], list):
             c["labels"] = [[None if math.isnan(v) else v for v in row] for row in c["labels"]]

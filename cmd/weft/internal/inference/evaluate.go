@@ -230,7 +230,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 			ui.Counted(g.Types[0].Count, "vertex", "vertices"))
 	}
 	parts := &evaluations{}
-	err = g.Guard(func() error { return parts.of(rows, g, r.Split.Number) })
+	err = g.Guard(func() error { return parts.of(rows, g, r.Split.Number, r.Metric) })
 	if refusal.IsDamaged(err) {
 		err = fmt.Errorf("%s: %w", e.Run, err)
 	}
@@ -329,11 +329,11 @@ func (e *evaluations) parts() []*metric.Evaluation {
 	return []*metric.Evaluation{&e.Train, &e.Val, &e.Test}
 }
 
-// of measures predictions on the parts of a split.
-func (e *evaluations) of(predictions []float32, g *graph.Graph, split int) (err error) {
+// of measures predictions on the parts of a split, also by named metrics.
+func (e *evaluations) of(predictions []float32, g *graph.Graph, split int, named ...string) (err error) {
 	s := &g.Splits[split]
 	for part, to := range e.parts() {
-		if *to, err = metric.Evaluate(predictions, &g.Labels, *s.Parts()[part]); err != nil {
+		if *to, err = metric.Evaluate(predictions, &g.Labels, *s.Parts()[part], named...); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,136 @@
+package metric
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// Forms of the vertex metrics that have an argument in their name.
+const (
+	// f1:CLASS is the F1 of one class or label, by its name or number.
+	oneF1 = "f1:"
+	// precision@K is the share of class 1 among the K vertices that score highest (of all, if they are
+	// fewer). Those that tie for the last places count by their mean.
+	precisionAt = "precision@"
+	// recall@fpr=RATE is the share of class 1 that is found where at most that share of the others is taken
+	// for it: the largest tpr of scikit-learn's roc_curve with fpr ≤ RATE.
+	recallAt = "recall@fpr="
+)
+
+// Forms are what an argument completes, as help shows them.
+var Forms = []string{oneF1 + "CLASS", precisionAt + "K", recallAt + "RATE"}
+
+// HasArgument reports whether a name is of a metric with an argument.
+func HasArgument(name string) bool {
+	return slices.ContainsFunc([]string{oneF1, precisionAt, recallAt}, func(form string) bool {
+		return strings.HasPrefix(name, form)
+	})
+}
+
+// withArgument returns the metric whose name has an argument, for such labels; nil where it has none.
+func withArgument(name string, l *graph.Labels) (OfVertices, error) {
+	refused := func(what string) error {
+		return refusal.Errorf("--metric %s: %s", name, what)
+	}
+	if class, is := strings.CutPrefix(name, oneF1); is {
+		for k := range l.Classes {
+			if l.ClassName(k) == class {
+				f1 := func(hit, said, is []float64) float64 { return f1Of(hit[k], said[k], is[k]) }
+				return ofCounts(f1), nil
+			}
+		}
+		return nil, refused("no class of the graph is called " + strconv.Quote(class))
+	}
+	if text, is := strings.CutPrefix(name, precisionAt); is {
+		k, err := strconv.Atoi(text)
+		if err != nil || k < 1 {
+			return nil, refused("it needs a number of vertices, as in precision@100")
+		}
+		return ofScores(precisionOfTop(k)), nil
+	}
+	if text, is := strings.CutPrefix(name, recallAt); is {
+		rate, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(rate >= 0 && rate <= 1) {
+			return nil, refused("it needs a rate from 0 to 1, as in recall@fpr=0.01")
+		}
+		return ofScores(recallOfRate(rate)), nil
+	}
+	return nil, nil
+}
+
+// highest are the n highest scores of all workers, or all if they are fewer, the largest first.
+func highest(c *comm.Comm, n int, mine []float64) (all []float64, err error) {
+	descending := func(a, b float64) int { return cmp.Compare(b, a) }
+	slices.SortFunc(mine, descending)
+	err = eachBlock(c, mine[:min(n, len(mine))], func(block []float64) {
+		all = append(all, block...)
+		slices.SortFunc(all, descending)
+		all = all[:min(n, len(all))]
+	})
+	return all, err
+}
+
+// precisionOfTop measures precision@k. It is NaN where there are no rows.
+func precisionOfTop(k int) measure {
+	return func(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
+		negative, positive := sorted(n, at)
+		top, err := highest(c, k, slices.Concat(negative, positive))
+		if err != nil {
+			return 0, err
+		}
+		if len(top) == 0 {
+			return math.NaN(), nil
+		}
+		last := top[len(top)-1]
+		counts := make([]float64, 4) // positive ones above the last score, all above, and those that have it
+		for k, those := range [][]float64{positive, negative} {
+			for _, score := range those {
+				if score > last {
+					counts[k]++
+				} else if score == last {
+					counts[2+k]++
+				}
+			}
+		}
+		if err := sum(c, counts); err != nil {
+			return 0, err
+		}
+		left := float64(len(top)) - counts[0] - counts[1]
+		return (counts[0] + left*counts[2]/(counts[2]+counts[3])) / float64(len(top)), nil
+	}
+}
+
+// recallOfRate measures recall@fpr=rate. It is NaN where one of the classes has no rows.
+func recallOfRate(rate float64) measure {
+	return func(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
+		negative, positive := sorted(n, at)
+		counts := []float64{float64(len(negative)), float64(len(positive)), 0}
+		if err := sum(c, counts[:2]); err != nil {
+			return 0, err
+		}
+		may := int(rate * counts[0]) // negative ones that are taken for positive
+		top, err := highest(c, may+1, negative)
+		if err != nil {
+			return 0, err
+		}
+		for _, score := range positive {
+			if len(top) <= may || score > top[may] {
+				counts[2]++
+			}
+		}
+		if err := sum(c, counts[2:]); err != nil {
+			return 0, err
+		}
+		if counts[0] == 0 {
+			return math.NaN(), nil
+		}
+		return counts[2] / counts[1], nil
+	}
+}
