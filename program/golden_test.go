@@ -500,13 +500,28 @@ func (d *distance) within(t *testing.T, what string, part float64) {
 	}
 }
 
-// near fails unless got is within 1e-5 of the largest wanted value.
+// near fails unless got is within 1e-5 of the largest wanted value, or within what float32 leaves of sums
+// that cancel: 1e-6 of terms of about 1.
 func near(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	worst, largest := away(t, what, got, want)
-	if !(worst <= max(1e-5*largest, 1e-6)) { // the rounding of sums whose terms of about 1 cancel
+	if !(worst <= max(1e-5*largest, 1e-6, leftInFloat32(want))) {
 		t.Errorf("%s: off by %.3g where the largest value is %.3g", what, worst, largest)
 	}
+}
+
+// leftInFloat32 is what sums in float32 leave of terms that cancel, where sums in float64 of the same terms
+// leave the wanted values: a part of 2⁻²⁴ of what was added up, in place of 2⁻⁵³. It is 0 where the values
+// are more than the roundings of float64, of terms of up to 1000.
+func leftInFloat32(want []float32) float64 {
+	left := 0.
+	for _, v := range want {
+		left = max(left, math.Abs(float64(v)))
+	}
+	if left > 1000*0x1p-53 {
+		return 0
+	}
+	return left * 0x1p29
 }
 
 // away returns by how much got is off, and the largest wanted value.
