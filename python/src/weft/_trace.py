@@ -930,6 +930,11 @@ def _why(error: BaseException, given: Iterable[str]) -> Refused:
     if isinstance(error, Unlowerable):
         return Refused(f"model: {at}{error}")
     if any(".max()) + 1" in (f.line or "") for f in frames):
+        if any(f.filename.endswith("/torch_geometric/nn/conv/eg_conv.py") for f in frames):
+            return Refused(
+                f"model: {at}EGConv without symnorm adds loops to the vertices up to the largest in edge_index: give it "
+                "add_self_loops=False, and the graph its loops, by add_remaining_self_loops(edge_index, num_nodes=n)"
+            )
         return Refused(
             f"model: {at}the number of vertices is found from the largest in edge_index: give num_nodes=x.size(0), as in softmax(src, index, num_nodes=x.size(0)), and make other edges (to_undirected) before training"
         )
