@@ -92,7 +92,7 @@ func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
 }
 
 // AllToAllOf sends the numbers send[r] to rank r, and receives receive[r] from it, for every rank r.
-func AllToAllOf[T int32 | float32](c *Comm, k Kind, send, receive [][]T) error {
+func AllToAllOf[T int32 | int64 | float32](c *Comm, k Kind, send, receive [][]T) error {
 	bytes := func(lists [][]T) (all [][]byte) {
 		for _, list := range lists {
 			all = append(all, Bytes(list))

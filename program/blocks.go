@@ -231,6 +231,13 @@ func (p *Program) ReadsWeights() bool {
 	return slices.ContainsFunc(p.Operations, func(o Operation) bool { return o.Op == "edge_weight" })
 }
 
+// AtSources reports whether values of edges are aggregated at the edges' sources.
+func (p *Program) AtSources() bool {
+	return slices.ContainsFunc(p.Operations, func(o Operation) bool {
+		return o.Op != "gather" && o.End == "source"
+	})
+}
+
 // aggregates reports whether rows of the result depend on other vertices' rows along edges.
 func (v *value) aggregates() bool {
 	return v.op == "scatter" || v.op == opAggregate || v.op == opAttend

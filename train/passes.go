@@ -25,6 +25,8 @@ import (
 type Passes struct {
 	Types   []VertexType // vertices are those whose rows the caller has
 	Outputs []Output     // by vertex type, ascending, and then by relation
+	// EdgeCounts are, by relation, of how many edges the caller gives and gets values; nil: of all.
+	EdgeCounts []int
 
 	given map[int]int
 
@@ -131,9 +133,8 @@ func (p *Passes) Forward(f worker.Forward) error {
 			err = refusal.Errorf("a pass is given no features of type %d, and the graph has none", kind)
 		}
 	}
-	if err == nil && p.Processes > 1 && (f.Edges != nil || f.Rows != nil) {
-		err = refusal.Errorf("over processes a pass has the graph's edges, and all rows of its process: leave out " +
-			"edges, edge_weight, edge_attr and rows")
+	if err == nil && p.Processes > 1 && f.Rows != nil {
+		err = refusal.Errorf("over processes a pass has all rows of its process: leave out rows")
 	}
 	if err == nil {
 		f.Changed = p.changed(f.Values)

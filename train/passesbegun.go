@@ -76,7 +76,7 @@ func (j *Job) beginPasses(ctx context.Context, lacking []Lacking) (of *Job, s *s
 	if s, err = of.begin(ctx, nil, false); err != nil {
 		return nil, nil, err
 	}
-	if err := of.checkProcesses(s); err != nil {
+	if err := of.checkProcesses(s, lacking); err != nil {
 		return nil, nil, err
 	}
 	j.chunks = of.chunks // for the passes of another program
@@ -209,6 +209,7 @@ func (p *Passes) describe(w *worker.Passes, number int) {
 		for kind := range p.Types {
 			p.Types[kind].Vertices = w.RowCount(kind)
 		}
+		p.EdgeCounts = w.EdgeCounts()
 	}
 	byRelation := w.Program.OutputsByRelation()
 	for k, of := range byRelation {

@@ -3,23 +3,21 @@ package train
 import (
 	"fmt"
 
+	"weft/graph"
 	"weft/internal/refusal"
 	"weft/train/worker"
 )
 
 // checkProcesses refuses meshes of which a process has not the rows of its own in inputs and outputs.
-func (j *Job) checkProcesses(s *shared) error {
+func (j *Job) checkProcesses(s *shared, lacking []Lacking) error {
 	switch {
 	case !s.Processes:
-	case len(j.given) > 0:
-		return refusal.Errorf("over processes the graph has features of all vertices, in place of which a call gives " +
-			"others: give it some, as zeros, or start one process")
+	case len(lacking) > 0:
+		return refusal.Errorf("over processes the graph has features of all vertices and edges, in place of which a " +
+			"call gives others: give it some, as zeros, or start one process")
 	case s.Mesh.Stages > 1:
 		return refusal.Errorf("--parallel %s: one process has all stages of a pipeline: take the graph or the tensor "+
 			"axis over processes, or start one", j.Options.Parallel)
-	case len(j.Options.Program.EdgeOutputs) > 0:
-		return refusal.Errorf("over processes passes return rows of vertices alone, and forward returns rows of " +
-			"edges: leave these out, or start one process")
 	case s.TakesTurns():
 		return refusal.Errorf("--partitions %d: over processes each has one partition: leave it out, or start one "+
 			"process", s.Mesh.Partitions)
@@ -60,6 +58,15 @@ func (p *Passes) Vertices(kind int) []int32 {
 		return nil
 	}
 	return p.begun[0].Rows(kind)
+}
+
+// EdgesInto are the edges of a relation whose values the caller gives and gets, by their numbers in the
+// graph's store, ascending; nil: all. of is the relation of the whole graph.
+func (p *Passes) EdgesInto(number int, of *graph.Relation) []int64 {
+	if p.Processes == 1 {
+		return nil
+	}
+	return p.begun[0].EdgesInto(number, of)
 }
 
 // Sum adds up values over the processes. Each then has the sums.

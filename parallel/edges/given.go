@@ -1,6 +1,7 @@
 package edges
 
 import (
+	"fmt"
 	"slices"
 
 	"weft/gnn"
@@ -17,10 +18,17 @@ type Given struct {
 	made []*madeEdges
 }
 
-// Input is what a pass has in place of a relation's edges. Edges are numbered as the graph's store has them:
-// by target, then by source, and parallel edges as they were given.
-type Input struct {
+// Numbering numbers the edges of a relation: as the graph's store has them, by target, then by source, and
+// parallel edges as they were given, or by their places among some of these.
+type Numbering struct {
 	Relation *graph.Relation // of the whole graph
+	Held     []int64         // the numbers in the store of those that have a number here, ascending; nil: all
+}
+
+// Input is what a pass has in place of a relation's edges. All that edges of one Edges are given, or asked
+// for, have the same Numbering.
+type Input struct {
+	Numbering
 	// Kept says by a number other than 0 which edges the pass has; nil: all. Self loops that an aggregation
 	// adds stay.
 	Kept     []float32
@@ -39,10 +47,18 @@ type madeEdges struct {
 
 // number is that of the edge from a source to a target, given by their ids, before which there are so many
 // like it.
-func (in *Input) number(source, target int, occurrence int64) int64 {
-	first := in.Relation.Indptr[target]
-	at, _ := slices.BinarySearch(in.Relation.Sources[first:in.Relation.Indptr[target+1]], int32(source))
-	return first + int64(at) + occurrence
+func (n *Numbering) number(source, target int, occurrence int64) int64 {
+	first := n.Relation.Indptr[target]
+	at, _ := slices.BinarySearch(n.Relation.Sources[first:n.Relation.Indptr[target+1]], int32(source))
+	number := first + int64(at) + occurrence
+	if n.Held == nil {
+		return number
+	}
+	place, found := slices.BinarySearch(n.Held, number)
+	if !found {
+		panic(fmt.Sprintf("edges: edge %d is none of those that have a number", number))
+	}
+	return int64(place)
 }
 
 // keeps reports whether the pass has an edge.
@@ -101,7 +117,7 @@ func (e *Edges) given(in *Input, reversed bool) *Edges {
 	some.reset()
 	some.input = in
 	some.Blocks = nil
-	numbers := e.numbersOf(in, reversed)
+	numbers := e.numbersOf(&in.Numbering, reversed)
 	for i, b := range e.Blocks {
 		some.Blocks = append(some.Blocks, some.giveBlock(b, numbers[i]))
 	}
@@ -114,7 +130,7 @@ func (e *Edges) given(in *Input, reversed bool) *Edges {
 
 // numbersOf are the numbers of the entries of each block and, last, of the stored self loops, vertex by
 // vertex. They are found once.
-func (e *Edges) numbersOf(in *Input, reversed bool) [][]int64 {
+func (e *Edges) numbersOf(n *Numbering, reversed bool) [][]int64 {
 	if e.numbers != nil {
 		return e.numbers
 	}
@@ -123,7 +139,7 @@ func (e *Edges) numbersOf(in *Input, reversed bool) [][]int64 {
 		if reversed {
 			source, target = target, source
 		}
-		return in.number(source, target, occurrence)
+		return n.number(source, target, occurrence)
 	}
 	for _, b := range e.Blocks {
 		source, row := entriesOf(b.IDs), entriesOf(b.Targets)
@@ -145,7 +161,7 @@ func (e *Edges) numbersOf(in *Input, reversed bool) [][]int64 {
 	e.team.Host(func() {
 		for v := range e.Rows {
 			for k := range count(v) {
-				loops = append(loops, in.number(target(v), target(v), int64(k)))
+				loops = append(loops, n.number(target(v), target(v), int64(k)))
 			}
 		}
 	})
@@ -153,12 +169,11 @@ func (e *Edges) numbersOf(in *Input, reversed bool) [][]int64 {
 	return e.numbers
 }
 
-// Numbers are those of the entries of the Blocks, and then of the LoopBlocks of the stored loops, in the
-// graph's store, of which of is the relation. reversed says that e has the stored edges reversed. A pass has
-// the edges that it keeps.
-func (e *Edges) Numbers(of *graph.Relation, reversed bool) (all [][]int64) {
+// Numbers are those of the entries of the Blocks, and then of the LoopBlocks of the stored loops. reversed
+// says that e has the stored edges reversed. A pass has the edges that it keeps.
+func (e *Edges) Numbers(of *Numbering, reversed bool) (all [][]int64) {
 	if e.input == nil {
-		all = slices.Clone(e.numbersOf(&Input{Relation: of}, reversed))
+		all = slices.Clone(e.numbersOf(of, reversed))
 	} else {
 		for _, b := range e.Blocks {
 			all = append(all, b.numbers)

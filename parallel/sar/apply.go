@@ -5,7 +5,6 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
-	"weft/graph"
 	"weft/internal/refusal"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
@@ -74,14 +73,14 @@ func (p *Partition) EdgeRowsInto(t *autograd.Tape, s gnn.EdgeState, into Into) (
 // targets, also where a pass has fewer.
 const NoEdge = -1
 
-// EdgeNumbers are the numbers of the rows of EdgeRows in the graph's store, of which of is the relation. They
-// are edges that the store has: s.Loops are its own.
-func (p *Partition) EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *graph.Relation) ([]int64, error) {
+// EdgeNumbers are the numbers of the rows of EdgeRows. They are edges that the store has: s.Loops are its
+// own.
+func (p *Partition) EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *edges.Numbering) ([]int64, error) {
 	return p.EdgeNumbersInto(t, s, Into{}, of)
 }
 
 // EdgeNumbersInto is EdgeNumbers for the edges into some targets.
-func (p *Partition) EdgeNumbersInto(t *autograd.Tape, s gnn.EdgeState, into Into, of *graph.Relation,
+func (p *Partition) EdgeNumbersInto(t *autograd.Tape, s gnn.EdgeState, into Into, of *edges.Numbering,
 ) (numbers []int64, err error) {
 	e, err := p.edgesOn(t, s.Along, edges.HaloRows)
 	if err != nil {

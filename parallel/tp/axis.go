@@ -27,9 +27,9 @@ import (
 	"weft/checkpoint"
 	"weft/comm"
 	"weft/gnn"
-	"weft/graph"
 	"weft/kernel"
 	"weft/parallel/axis"
+	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
@@ -177,8 +177,8 @@ func (a *Axis) EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSet, er
 	return a.inner.EdgeRowsInto(t, s, a.types[target].into(a.comm.Rank()))
 }
 
-// EdgeNumbers are the numbers of the rows of EdgeRows in the graph's store, of which of is the relation.
-func (a *Axis) EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *graph.Relation) ([]int64, error) {
+// EdgeNumbers are the numbers of the rows of EdgeRows.
+func (a *Axis) EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *edges.Numbering) ([]int64, error) {
 	_, target := a.inner.Ends(s.Along)
 	return a.inner.EdgeNumbersInto(t, s, a.types[target].into(a.comm.Rank()), of)
 }

@@ -11,7 +11,6 @@ import (
 	"weft/autograd"
 	"weft/checkpoint"
 	"weft/gnn"
-	"weft/graph"
 	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
@@ -110,9 +109,8 @@ type Pass interface {
 
 // OfEdges is a Pass of an engine of one stage, which may have outputs of edges.
 type OfEdges interface {
-	// EdgeNumbers are the numbers of this worker's rows of such an output in the graph's store, of which of
-	// is the relation.
-	EdgeNumbers(output int, of *graph.Relation) []int64
+	// EdgeNumbers are the numbers of this worker's rows of such an output.
+	EdgeNumbers(output int, of *edges.Numbering) []int64
 }
 
 // Loss takes this worker's output of a training pass, of several vertex types below each other. It returns
@@ -233,9 +231,8 @@ type Axis interface {
 	// Propagator is the gnn.Propagator of the module at a path. It panics on a relation that the graph does
 	// not have.
 	Propagator(path string, along gnn.Along) gnn.Propagator
-	// EdgeNumbers are the numbers of this worker's rows of edges on a tape in the graph's store, of which of
-	// is the relation.
-	EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *graph.Relation) ([]int64, error)
+	// EdgeNumbers are the numbers of this worker's rows of edges on a tape.
+	EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *edges.Numbering) ([]int64, error)
 	// BeginEpoch begins an epoch. Errors name it.
 	BeginEpoch(epoch int)
 	// Lasting is what the axis holds from one epoch to the next: a late halo.

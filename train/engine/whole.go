@@ -3,9 +3,9 @@ package engine
 import (
 	"weft/autograd"
 	"weft/gnn"
-	"weft/graph"
 	"weft/internal/trace"
 	"weft/nn"
+	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/parallel/sar"
 	"weft/parallel/tp"
@@ -103,7 +103,7 @@ func (w *Whole) Forward(c Call) Pass {
 func (p *wholePass) Outputs() []*autograd.Var { return p.outputs }
 
 // EdgeNumbers implements OfEdges.
-func (p *wholePass) EdgeNumbers(output int, of *graph.Relation) []int64 {
+func (p *wholePass) EdgeNumbers(output int, of *edges.Numbering) []int64 {
 	states := p.of.Blocks[len(p.of.Blocks)-1].EdgeOutputs
 	numbers, err := p.of.axis.EdgeNumbers(p.tape, states[output-len(p.outputs)+len(states)], of)
 	exchange.Must(err)

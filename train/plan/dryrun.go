@@ -95,7 +95,7 @@ func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counte
 		}
 		p.Disk = w.Pass.Disk
 	}
-	p.Resting, p.Rows = w.LiveBytes(), w.RowCounts()
+	p.Resting, p.Rows, p.Edges = w.LiveBytes(), w.RowCounts(), w.EdgeCounts()
 	return nil
 }
 

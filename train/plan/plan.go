@@ -60,6 +60,7 @@ type Worker struct {
 	Resting        int64   // bytes of tensors and graph between the passes of a Loop, while none lives
 	Kinds          []int64 // of Tensors at the peak, by tensor.Kind, without Graph
 	Rows           []int   `json:"-"` // of a Loop, by vertex type: those of inputs and outputs
+	Edges          []int   `json:"-"` // of a Loop, by relation: those of inputs and outputs
 	// in a training pass but the first; without Gradient and Statistics if partitions take turns
 	Sent   worker.Communication
 	Counts Counts       `json:"-"` // of such a pass, on the process that planned it, if Inputs.Counts asked

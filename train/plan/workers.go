@@ -168,7 +168,7 @@ func (in *Inputs) within(ctx context.Context, number int,
 	})
 	first := in.First(number)
 	all = ranks[first]
-	all.Rows = nil // it has several partitions
+	all.Rows, all.Edges = nil, nil // it has several partitions
 	for rank, worker := range holders {
 		if worker == number && rank > first {
 			all.add(&ranks[rank])

@@ -1,15 +1,20 @@
 package worker
 
 import (
+	"fmt"
+	"slices"
+
 	"weft/comm"
 	"weft/graph"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
+	"weft/parallel/tp"
 	"weft/partition"
 )
 
 // Edges are what a pass has in place of a relation's edges, each in the order of the graph's store: by
-// target, then by source, and parallel edges as they were given.
+// target, then by source, and parallel edges as they were given. They are those of all edges, or of
+// EdgesInto.
 type Edges struct {
 	Number   int             // of the relation
 	Relation *graph.Relation // of the whole graph
@@ -25,13 +30,31 @@ func (p *Passes) givenEdges(of []Edges) *edges.Given {
 	}
 	given := &edges.Given{Relations: map[string]*edges.Input{}}
 	for _, e := range of {
+		columns := p.relationOf(e).In.EdgeColumns
+		h := p.heldOf(e.Number, e.Relation)
 		given.Relations[p.relationOf(e).Name] = &edges.Input{
-			Relation: e.Relation, Kept: e.Kept, Weights: e.Weights.Values, Features: e.Features.Values,
-			Columns: p.relationOf(e).In.EdgeColumns, WeightGradients: e.Weights.Differentiable,
-			FeatureGradients: e.Features.Differentiable,
+			Numbering: h.Numbering, Kept: h.fetched(1, e.Kept), Weights: h.fetched(1, e.Weights.Values),
+			Features: h.fetched(columns, e.Features.Values), Columns: columns,
+			WeightGradients: e.Weights.Differentiable, FeatureGradients: e.Features.Differentiable,
 		}
 	}
 	return given
+}
+
+// says names what is given in errors.
+func (e *Edges) says() (says string) {
+	if e.Kept != nil {
+		says = fmt.Sprintf(" of some edges of relation %d", e.Number)
+	}
+	for what, given := range []Given{e.Weights, e.Features} {
+		if given.Values != nil {
+			says += fmt.Sprintf(" of %s of edges of relation %d", []string{"weights", "features"}[what], e.Number)
+		}
+		if given.Differentiable {
+			says += " that are differentiable"
+		}
+	}
+	return says
 }
 
 // relationOf is the relation in the share.
@@ -40,6 +63,10 @@ func (p *Passes) relationOf(e Edges) *partition.Relation { return &p.Share.Edges
 // takeEdgeGradients adds the gradients of edges up over the workers, one after the other, so that their order
 // is always the same.
 func (p *Passes) takeEdgeGradients(from *edges.Given, to []Edges) {
+	if p.Processes {
+		p.bringEdgeGradients(from, to)
+		return
+	}
 	world := p.Groups.World
 	for rank := range world.Size() {
 		if rank == world.Rank() {
@@ -53,4 +80,171 @@ func (p *Passes) takeEdgeGradients(from *edges.Given, to []Edges) {
 		}
 		exchange.Must(world.Barrier(comm.Setup))
 	}
+}
+
+// bringEdgeGradients adds them up over processes, each at the caller that gave the edges.
+func (p *Passes) bringEdgeGradients(from *edges.Given, to []Edges) {
+	for _, e := range to {
+		h, columns := p.heldOf(e.Number, e.Relation), p.relationOf(e).In.EdgeColumns
+		weights, features := h.room(1, e.Weights.Values), h.room(columns, e.Features.Values)
+		clear(weights)
+		clear(features)
+		from.AddGradients(p.relationOf(e).Name, weights, features)
+		h.bring(1, weights, e.Weights.Values)
+		h.bring(columns, features, e.Features.Values)
+	}
+}
+
+// held are the edges of a relation with which a worker computes: those into the rows of its partition and, if
+// a layer aggregates at the sources of edges, those out of them. Where workers are processes the caller gives
+// and gets those into the rows of its worker; on the tensor axis these are fewer.
+type held struct {
+	edges.Numbering
+	world *comm.Comm
+	// route is how they come to the process that computes with them; nil: its caller has them.
+	route *route
+	// mine are, by place in Held, those among the caller's; noRow: another caller has it; nil: the same
+	mine []int32
+}
+
+// heldOf are those of a relation, by its number and in the whole graph. The workers of all processes ask for
+// the same in the same order.
+func (p *Passes) heldOf(number int, of *graph.Relation) *held {
+	if !p.Processes {
+		return &held{Numbering: edges.Numbering{Relation: of}}
+	}
+	if h := p.held[number]; h != nil {
+		return h
+	}
+	mine := p.EdgesInto(number, of)
+	h := &held{Numbering: edges.Numbering{Relation: of, Held: mine}, world: p.Groups.World}
+	if atSources := p.Program.AtSources(); atSources || p.Groups.Mesh.Slices > 1 {
+		owners, err := p.ownersOf(p.Share.Edges.Relations[number].Target)
+		exchange.Must(err)
+		var targets []int32
+		h.Held, targets = p.edgesOfShare(number, of, atSources)
+		h.route, err = routeTo(h.world, h.Held, mine, func(k int) int32 { return owners[targets[k]] })
+		exchange.Must(err)
+		h.mine = slices.Repeat([]int32{noRow}, len(h.Held))
+		for k, place := range h.route.asks[h.world.Rank()] {
+			h.mine[place] = h.route.gives[h.world.Rank()][k]
+		}
+	}
+	p.held[number] = h
+	return h
+}
+
+// edgesOfShare are the numbers of a relation's edges into the rows of the share, and with outgoing of those
+// out of them, ascending, with their targets.
+func (p *Passes) edgesOfShare(number int, of *graph.Relation, outgoing bool) (all []int64, targets []int32) {
+	all = []int64{} // nil would be those of all
+	here := func(kind int) []bool {
+		has := make([]bool, p.Share.Whole.Types[kind].Vertices)
+		t := &p.Share.Edges.Types[kind]
+		for _, v := range idsOf(t.IDs, t.Rows) {
+			has[v] = true
+		}
+		return has
+	}
+	r := &p.Share.Edges.Relations[number]
+	into, from := here(r.Target), here(r.Source)
+	for v := range into {
+		if !into[v] && !outgoing {
+			continue
+		}
+		for k := of.Indptr[v]; k < of.Indptr[v+1]; k++ {
+			if into[v] || from[of.Sources[k]] {
+				all, targets = append(all, k), append(targets, int32(v))
+			}
+		}
+	}
+	return all, targets
+}
+
+// idsOf are those of so many rows; nil: row v is vertex v.
+func idsOf(listed []int32, rows int) []int32 {
+	if listed != nil {
+		return listed
+	}
+	for v := range rows {
+		listed = append(listed, int32(v))
+	}
+	return listed
+}
+
+// places are those of edges by their numbers, among the caller's, or among those held.
+func (h *held) places(numbers []int64, callers bool) []int32 {
+	places := make([]int32, len(numbers))
+	for k, number := range numbers {
+		places[k] = int32(number)
+		if callers && h.mine != nil && number != noRow {
+			places[k] = h.mine[number]
+		}
+	}
+	return places
+}
+
+// room is where a worker adds up values of the edges, of so many columns, that go to the caller's.
+func (h *held) room(columns int, callers []float32) []float32 {
+	if h == nil || h.route == nil || callers == nil {
+		return callers
+	}
+	return make([]float32, len(h.Held)*columns)
+}
+
+// fetched are the caller's values of edges, and those of other processes, of which the worker has the edges.
+func (h *held) fetched(columns int, callers []float32) []float32 {
+	here := h.room(columns, callers)
+	if h != nil && h.route != nil && callers != nil {
+		exchange.Must(h.route.fetch(h.world, columns, callers, here))
+	}
+	return here
+}
+
+// blockOf is a block of the edges that are held, for those of a caller.
+func (h *held) blockOf(b Block) Block {
+	b.Values = h.room(b.Columns, b.Values)
+	return b
+}
+
+// bring sets the values of the callers to the sums of those that the workers have added up in rooms.
+func (h *held) bring(columns int, here, callers []float32) {
+	if h != nil && h.route != nil && callers != nil {
+		clear(callers)
+		exchange.Must(h.route.bring(h.world, columns, here, callers))
+	}
+}
+
+// EdgesInto are the numbers, in the graph's store, of a relation's edges into the rows of this worker,
+// ascending: those whose values the caller of a process gives and gets. of is the relation of the whole
+// graph.
+func (p *Passes) EdgesInto(number int, of *graph.Relation) []int64 {
+	all := []int64{}
+	kind := p.Share.Edges.Relations[number].Target
+	for _, v := range idsOf(p.Rows(kind), p.RowCount(kind)) {
+		for k := of.Indptr[v]; k < of.Indptr[v+1]; k++ {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// EdgeCounts are how many these are of each relation; none where a later stage of a pipeline has no inputs.
+func (p *Passes) EdgeCounts() (counts []int) {
+	if len(p.engine.Inputs()) == 0 {
+		return nil
+	}
+	for k := range p.Share.Edges.Relations {
+		r := &p.Share.Edges.Relations[k]
+		rows := p.Share.Edges.Types[r.Target].Rows
+		count := r.In.Indptr[rows]
+		if slices := p.Groups.Mesh.Slices; slices > 1 {
+			count = 0
+			for _, row := range tp.Places(p.Share, r.Target, slices, p.Groups.Slice) {
+				count += r.In.Indptr[row+1] - r.In.Indptr[row]
+			}
+		}
+		counts = append(counts, int(count))
+	}
+	return counts
 }

@@ -28,7 +28,8 @@ type Passes struct {
 	live    map[int]*livePass
 	values  *values
 	forward Tally           // of the last forward pass that records
-	owners  map[int]*owners // of vertices, by their types
+	owners  map[int][]int32 // by vertex type and vertex: the process that has its row
+	held    map[int]*held   // by relation
 }
 
 // values are those of the parameters in one or several passes.
@@ -42,7 +43,8 @@ type livePass struct {
 	engine.Pass
 	engine  engine.Engine
 	memory  *tensor.Meter // of an engine of its own; nil: the engine is that of all passes
-	places  [][]int32     // of the outputs' rows, as placesOf gives them
+	places  [][]int32     // of the outputs' rows, as placesIn gives them
+	through []*held
 	call    engine.Call
 	values  *values
 	buffers [][]float32 // before the pass
@@ -104,7 +106,8 @@ func NewPasses(c Config, team *kernel.Team, world *comm.Comm, share *partition.S
 	}
 	e.Training = true
 	p := &Passes{
-		Worker: w, config: e, live: map[int]*livePass{}, values: &values{}, owners: map[int]*owners{},
+		Worker: w, config: e, live: map[int]*livePass{}, values: &values{}, owners: map[int][]int32{},
+		held: map[int]*held{},
 	}
 	if p.engine, err = engine.New(e); err != nil {
 		return nil, err
@@ -174,12 +177,15 @@ func (p *Passes) Forward(f Forward) error {
 	buffers := p.Params.BufferValues()
 	pass := e.Forward(call)
 	outputs, places := pass.Outputs(), make([][]int32, len(pass.Outputs()))
+	through := make([]*held, len(outputs))
 	for k, blocks := range f.Outputs {
 		p.clearWhole(blocks)
-		places[k] = p.placesIn(&f, pass, k)
+		places[k], through[k] = p.placesIn(&f, pass, k)
 		from := 0
 		for _, b := range blocks {
-			p.spread(b, outputs[k].Value(), from, b.places(places[k], outputs[k]))
+			here := through[k].blockOf(b)
+			p.spread(here, outputs[k].Value(), from, b.places(places[k], outputs[k]))
+			through[k].bring(b.Columns, here.Values, b.Values)
 			from += b.Columns
 		}
 		p.sumWhole(blocks)
@@ -190,7 +196,7 @@ func (p *Passes) Forward(f Forward) error {
 			p.Params.TakeBuffers(f.Values)
 		}
 	}
-	live := &livePass{pass, e, memory, places, call, p.values, buffers}
+	live := &livePass{pass, e, memory, places, through, call, p.values, buffers}
 	live.values.users++
 	if tally := ends(); f.Recording {
 		p.forward = tally
@@ -261,6 +267,7 @@ func (p *Passes) Backward(b Backward) error {
 		if b.Outputs != nil {
 			p.sumWhole(b.Outputs[k])
 			for _, block := range b.Outputs[k] {
+				block.Values = live.through[k].fetched(block.Columns, block.Values)
 				p.fill(grad, from, block, block.places(live.places[k], output))
 				from += block.Columns
 			}

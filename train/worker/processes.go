@@ -38,6 +38,9 @@ func (f *Forward) Says() string {
 			says += " that are differentiable"
 		}
 	}
+	for _, e := range f.Edges {
+		says += e.says()
+	}
 	if f.Training {
 		says += " in training"
 	}

@@ -1,38 +1,30 @@
 package worker
 
 import (
+	"slices"
+
 	"weft/comm"
 )
 
-// route is how rows of vertices come to the process that asks for them.
+// route is how rows of vertices or edges come to the process that asks for them.
 type route struct {
-	asks  [][]int32 // by process: the places in the list of the vertices that it has
+	asks  [][]int32 // by process: the places in the list of those that it has
 	gives [][]int32 // by process: this one's rows that it asks for
 }
 
-// owners are, by vertex of a type, the process that has its row, and the row there.
-type owners struct{ process, row []int32 }
-
-// ownersOf are those of a vertex type.
-func (p *Passes) ownersOf(kind int) (*owners, error) {
+// ownersOf are, by vertex of a type, the process that has its row.
+func (p *Passes) ownersOf(kind int) ([]int32, error) {
 	if of := p.owners[kind]; of != nil {
 		return of, nil
 	}
-	mine := p.Rows(kind)
-	if mine == nil {
-		for v := range p.RowCount(kind) {
-			mine = append(mine, int32(v))
-		}
-	}
-	all, err := comm.GatherLists(p.Groups.World, comm.Setup, mine)
+	all, err := comm.GatherLists(p.Groups.World, comm.Setup, idsOf(p.Rows(kind), p.RowCount(kind)))
 	if err != nil {
 		return nil, err
 	}
-	n := p.Share.Whole.Types[kind].Vertices
-	of := &owners{make([]int32, n), make([]int32, n)}
+	of := make([]int32, p.Share.Whole.Types[kind].Vertices)
 	for process, ids := range all {
-		for row, v := range ids {
-			of.process[v], of.row[v] = int32(process), int32(row)
+		for _, v := range ids {
+			of[v] = int32(process)
 		}
 	}
 	p.owners[kind] = of
@@ -41,26 +33,42 @@ func (p *Passes) ownersOf(kind int) (*owners, error) {
 
 // routeOf is that of the rows of listed vertices. All processes call it together, each with its own list.
 func (p *Passes) routeOf(kind int, vertices []int32) (*route, error) {
-	world := p.Groups.World
-	of, err := p.ownersOf(kind)
+	owners, err := p.ownersOf(kind)
 	if err != nil {
 		return nil, err
 	}
+	mine := idsOf(p.Rows(kind), p.RowCount(kind))
+	return routeTo(p.Groups.World, vertices, mine, func(k int) int32 { return owners[vertices[k]] })
+}
+
+// routeTo is that of listed vertices or edges. mine are those of this process, ascending, and owner gives the
+// process that has the row at a place in the list.
+func routeTo[T int32 | int64](world *comm.Comm, listed, mine []T, owner func(k int) int32) (*route, error) {
 	r := &route{make([][]int32, world.Size()), make([][]int32, world.Size())}
-	wanted, counts := make([][]int32, world.Size()), make([]int64, world.Size())
-	for k, v := range vertices {
-		owner := of.process[v]
-		r.asks[owner], wanted[owner] = append(r.asks[owner], int32(k)), append(wanted[owner], of.row[v])
-		counts[owner]++
+	wanted, counts := make([][]T, world.Size()), make([]int64, world.Size())
+	for k, one := range listed {
+		process := owner(k)
+		r.asks[process], wanted[process] = append(r.asks[process], int32(k)), append(wanted[process], one)
+		counts[process]++
 	}
 	all, err := comm.Gather(world, comm.Setup, counts...)
 	if err != nil {
 		return nil, err
 	}
-	for process := range r.gives {
-		r.gives[process] = make([]int32, all[process*world.Size()+world.Rank()])
+	asked := make([][]T, world.Size())
+	for process := range asked {
+		asked[process] = make([]T, all[process*world.Size()+world.Rank()])
 	}
-	return r, comm.AllToAllOf(world, comm.Setup, wanted, r.gives)
+	if err := comm.AllToAllOf(world, comm.Setup, wanted, asked); err != nil {
+		return nil, err
+	}
+	for process, those := range asked {
+		for _, one := range those {
+			row, _ := slices.BinarySearch(mine, one)
+			r.gives[process] = append(r.gives[process], int32(row))
+		}
+	}
+	return r, nil
 }
 
 // FetchRows copies the rows of listed vertices from the processes that have them. mine are this process's
@@ -70,6 +78,21 @@ func (p *Passes) FetchRows(kind, columns int, vertices []int32, mine, fetched []
 	if err != nil {
 		return err
 	}
+	return r.fetch(p.Groups.World, columns, mine, fetched)
+}
+
+// ReturnRows adds the gradients of rows that FetchRows has fetched to those of the rows where they are from:
+// by the order of the processes, and of their lists.
+func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, mine []float32) error {
+	r, err := p.routeOf(kind, vertices)
+	if err != nil {
+		return err
+	}
+	return r.bring(p.Groups.World, columns, fetched, mine)
+}
+
+// fetch copies listed rows from those of each process.
+func (r *route) fetch(world *comm.Comm, columns int, mine, fetched []float32) error {
 	sent, came := make([][]float32, len(r.gives)), make([][]float32, len(r.asks))
 	for process, rows := range r.gives {
 		for _, row := range rows {
@@ -77,7 +100,7 @@ func (p *Passes) FetchRows(kind, columns int, vertices []int32, mine, fetched []
 		}
 		came[process] = make([]float32, len(r.asks[process])*columns)
 	}
-	if err := comm.AllToAllOf(p.Groups.World, comm.Links, sent, came); err != nil {
+	if err := comm.AllToAllOf(world, comm.Links, sent, came); err != nil {
 		return err
 	}
 	for process, places := range r.asks {
@@ -88,13 +111,8 @@ func (p *Passes) FetchRows(kind, columns int, vertices []int32, mine, fetched []
 	return nil
 }
 
-// ReturnRows adds the gradients of rows that FetchRows has fetched to those of the rows where they are from:
-// by the order of the processes, and of their lists.
-func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, mine []float32) error {
-	r, err := p.routeOf(kind, vertices)
-	if err != nil {
-		return err
-	}
+// bring adds listed rows to those of each process.
+func (r *route) bring(world *comm.Comm, columns int, fetched, mine []float32) error {
 	sent, came := make([][]float32, len(r.asks)), make([][]float32, len(r.gives))
 	for process, places := range r.asks {
 		for _, place := range places {
@@ -102,7 +120,7 @@ func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, mine [
 		}
 		came[process] = make([]float32, len(r.gives[process])*columns)
 	}
-	if err := comm.AllToAllOf(p.Groups.World, comm.Links, sent, came); err != nil {
+	if err := comm.AllToAllOf(world, comm.Links, sent, came); err != nil {
 		return err
 	}
 	for process, rows := range r.gives {

@@ -9,6 +9,7 @@ import (
 	"weft/parallel/exchange"
 	"weft/parallel/mfg"
 	"weft/parallel/sar"
+	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
 )
@@ -37,15 +38,22 @@ func placesOf(listed []int32, output *autograd.Var) []int32 {
 	return places
 }
 
-// placesIn are those of this worker's rows of an output in blocks that are not whole.
-func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []int32) {
+// placesIn are those of this worker's rows of an output in blocks that are not whole. through: the blocks are
+// of the edges that are held, and go to the callers' by their route.
+func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []int32, through *held) {
 	if !f.ofEdges(output) {
-		return p.placesAmong(placesOf(f.rows(p.typeOf(output)), pass.Outputs()[output]))
+		return p.placesAmong(placesOf(f.rows(p.typeOf(output)), pass.Outputs()[output])), nil
 	}
-	for _, number := range pass.(engine.OfEdges).EdgeNumbers(output, f.Relations[output]) {
-		places = append(places, int32(number))
+	states := p.config.Blocks[len(p.config.Blocks)-1].EdgeOutputs
+	s := states[output-len(pass.Outputs())+len(states)]
+	number := slices.IndexFunc(p.Share.Edges.Relations, func(r partition.Relation) bool {
+		return r.Name == s.Along.Relation
+	})
+	h := p.heldOf(number, f.Relations[output])
+	if p.Processes && s.Along.Reversed { // of edges into rows of other processes
+		through = h
 	}
-	return places
+	return h.places(pass.(engine.OfEdges).EdgeNumbers(output, &h.Numbering), through == nil), through
 }
 
 // ofEdges reports whether an output has rows of edges.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 
 from . import _calls, _module, _processes, _program
 from ._errors import Refused
@@ -96,6 +96,8 @@ class Divided:
             if not self.begun:
                 _processes.begin(found, module)
                 self.features.give([of.vertices for of in found.types])
+                if found.processes > 1:
+                    self.edges.give(self._edges_of_process)
             self.begun, self.models[variant] = True, found
             self._record(found)
             self.features.keep(reads)
@@ -122,6 +124,9 @@ class Divided:
         if self.recorded is not None and not model.ended:
             model.ask("trace")
             self.recorded.append(model)
+
+    def _edges_of_process(self, relation: int) -> Tensor:
+        return _processes.edges(next(iter(self.models.values())), relation)
 
     def _check(self, module: nn.Module) -> None:
         """Refuses a module that is not what it was when it was compiled."""

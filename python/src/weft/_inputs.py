@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ._errors import Refused
 from ._graph import Graph
-from ._trace import Relation, Schema
+from ._trace import Schema
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,22 @@ class Edges:
         self._relations = list(schema.relations.items())
         self._orders: dict[int, Tensor | None] = {}
         self._places: dict[int, Tensor] = {}
+        self._ids: dict[int, Tensor] = {}
+        self._numbers: Callable[[int], Tensor] | None = None
+
+    def give(self, numbers: Callable[[int], Tensor]) -> None:
+        """Has calls give the values of some edges of each relation: those of a process among several.
+
+        numbers: their numbers in the store, ascending.
+        """
+        self._numbers = numbers
+        self._orders.clear()
+
+    def ids(self) -> dict[tuple[str, str, str], Tensor]:
+        """The edges whose values calls give, by relation: ids, ascending."""
+        for number in range(len(self._relations)):
+            self._order(number)
+        return {relation.key: self._ids[number] for number, (_, relation) in enumerate(self._relations)}
 
     def in_order(
         self, made: Sequence[Tensor], blocks: Iterable[Mapping[str, Any]], inputs: Iterable[Input]
@@ -197,8 +213,8 @@ class Edges:
     def _places_of(self, number: int) -> Tensor:
         """Where the edges of the graph stand in the store."""
         if number not in self._places:
-            order, edges = self._order(number), self._relations[number][1].edges
-            self._places[number] = torch.arange(edges) if order is None else torch.argsort(order)
+            order = self._order(number)
+            self._places[number] = torch.arange(self._count(number)) if order is None else torch.argsort(order)
         return self._places[number]
 
     def inputs(self, **given: Any) -> list[Input]:
@@ -206,7 +222,7 @@ class Edges:
         found = []
         for name, value in given.items():
             for number, rows in self._by_relation(name, value):
-                rows = self._checked(name, rows, self._relations[number][1])
+                rows = self._checked(name, rows, number)
                 order = self._order(number)
                 rows = rows if order is None else rows[order.to(rows.device)]
                 found.append(Input(_OF_EDGES[name], number, rows))
@@ -247,8 +263,8 @@ class Edges:
                 )
             yield keys.index(key), rows
 
-    def _checked(self, name: str, rows: Any, relation: Relation) -> Tensor:
-        edges, columns = relation.edges, relation.features
+    def _checked(self, name: str, rows: Any, number: int) -> Tensor:
+        edges, columns = self._count(number), self._relations[number][1].features
         kind = f"{rows.dtype} {tuple(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
         tensor = isinstance(rows, Tensor) and rows.dim() > 0 and len(rows) == edges
         if name == "edges":
@@ -266,9 +282,24 @@ class Edges:
             raise Refused(f"edge_attr: is {kind}: give floats of {edges} edges × {columns or 'any'} features")
         return rows
 
+    def _count(self, number: int) -> int:
+        """Of how many edges a call gives values."""
+        if self._numbers is None:
+            return self._relations[number][1].edges
+        self._order(number)
+        return len(self._ids[number])
+
     def _order(self, number: int) -> Tensor | None:
-        """Where the edges of the store stand among those of the graph; None: they have the same order."""
+        """Where the edges of the store, of which calls give values, stand among those of the graph; None: they have
+        the same order."""
         if number not in self._orders:
-            order = self._graph.edge_order(self._relations[number][0]) if self._graph is not None else None
-            self._orders[number] = None if order is None else torch.from_numpy(order)
+            found = self._graph.edge_order(self._relations[number][0]) if self._graph is not None else None
+            order = None if found is None else torch.from_numpy(found)
+            if self._numbers is None:
+                self._ids[number] = torch.arange(self._relations[number][1].edges)
+            else:
+                numbers = self._numbers(number)
+                self._ids[number], places = torch.sort(numbers if order is None else order[numbers])
+                order = None if order is None else torch.argsort(places)
+            self._orders[number] = order
         return self._orders[number]

@@ -280,8 +280,7 @@ class Model:
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
         self.counters = opened.get("counters", [])
         self.blocks = [asdict(of) for of in blocks_of(self.outputs, self.types)]
-        relations = [name for name, edges in self.outputs.joints() if edges]
-        self.edges = dict(zip(relations, opened.get("edges", ())))
+        self.edges = dict(zip(self.outputs.relations, opened.get("edges", ())))
         numbers = numbers_of(self.types)
         values = _values_of(self.traced, self.outputs)
         self.reached = [_Reached.of(self.traced, value, numbers) for value in values]

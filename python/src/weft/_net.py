@@ -119,7 +119,8 @@ class Net(nn.Module):  # type: ignore[misc]
             x: V × F floats in place of the graph's features, with ``samples`` S × V × F. Of several vertex
                 types a dict by type: those that it lacks have the graph's.
             edges: E booleans, in the order of the graph's edges: the pass has those edges alone, as if the
-                graph had no others. Self loops that the module adds stay.
+                graph had no others. Self loops that the module adds stay. A process among several gives those of
+                ``net.edges``, here and below.
             edge_weight: E floats in place of the graph's weights, in that order.
             edge_attr: E × D floats in place of the graph's features of edges, in that order. Of several
                 relations these three are dicts by (source type, name, target type).
@@ -170,6 +171,16 @@ class Net(nn.Module):  # type: ignore[misc]
         """The vertices whose rows this process gives and gets: ids, ascending. Of several types a dict by type."""
         model = self._model()
         found = {of.name: _processes.vertices(model, kind) for kind, of in enumerate(model.types)}
+        return found if len(found) > 1 else next(iter(found.values()))
+
+    @property
+    def edges(self) -> Any:
+        """The edges whose weights, features and outputs this process gives and gets: ids, ascending.
+
+        They are those into ``vertices``. Of several relations a dict by (source type, name, target type).
+        """
+        self._model()
+        found = self._divided.edges.ids()
         return found if len(found) > 1 else next(iter(found.values()))
 
     def sum(self, of: Tensor) -> Tensor:

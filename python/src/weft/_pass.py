@@ -178,6 +178,7 @@ class _Call:
         self.ask("backward", values, given, output, again=again)
         if not again:
             self.ended = True
+            self.held.clear()
             program.passes.forget(self.watched)
         found = [
             None if memory is None else _tensors(memory, [of.shape])[0].to(of.device, of.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -64,12 +64,12 @@ def planned(
     types = [Type(**one) for one in answer["types"]]
     each = {name: one.edges for name, one in of.schema.relations.items()}
     found: dict[str, Any] = answer["planned"]
-    rows = found.pop("rows")
+    rows, edges_of = found.pop("rows"), found.pop("edges")
     found["shared_bytes"] = sum(map(_calls.bytes_of, _shared(module, made, types, each, passes, given)))
-    alone = any(made.outputs.edges) or any(one.of != "features" for one in given)  # it is of one process
-    if len(rows) > 1 and all(rows) and not alone:
+    if len(rows) > 1 and all(rows):
         found["process_shared_bytes"] = [
-            sum(map(_calls.bytes_of, _of_process(module, made, types, passes, given, counts))) for counts in rows
+            sum(map(_calls.bytes_of, _of_process(module, made, types, list(each), passes, given, *counts)))
+            for counts in zip(rows, edges_of)
         ]
     return found
 
@@ -145,11 +145,23 @@ def _shared(
 
 
 def _of_process(
-    module: nn.Module, made: Traced, types: Iterable[Type], passes: int, given: Iterable[Input], counts: list[int]
+    module: nn.Module,
+    made: Traced,
+    types: Iterable[Type],
+    relations: Sequence[str],
+    passes: int,
+    given: Iterable[Input],
+    counts: list[int],
+    edges: list[int],
 ) -> Iterator[int]:
-    """These numbers where the process of a launcher has so many rows of each type."""
+    """These numbers where the process of a launcher has so many rows of each type, and edges of each relation."""
     here = [replace(of, vertices=count) for of, count in zip(types, counts)]
-    mine = [replace(one, values=one.values[: counts[one.type]]) for one in given]
-    yield from _shared(module, made, here, {}, passes, mine)
+    mine = []
+    for one in given:
+        count = (counts if one.of == "features" else edges)[one.type]
+        mine.append(replace(one, values=one.values[:count]))
+    yield from _shared(module, made, here, dict(zip(relations, edges)), passes, mine)
     yield max(1, *counts)  # the ids of its vertices
+    if any(made.outputs.edges) or any(one.of != "features" for one in mine):
+        yield 2 * max(1, *edges)  # those of its edges
     yield 1  # the counters of the first process

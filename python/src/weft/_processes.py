@@ -55,6 +55,14 @@ def vertices(model: Model, kind: int) -> Tensor:
     return torch.from_numpy(memory.numbers.view(np.int32)[: model.types[kind].vertices].astype(np.int64))
 
 
+def edges(model: Model, relation: int) -> Tensor:
+    """The edges of a relation into the rows of this process, by their numbers in the store: int64, ascending."""
+    count = list(model.edges.values())[relation]
+    memory = model.program.memory(2 * max(1, count))
+    model.ask("edges", type=relation, vertices=memory.number)
+    return torch.from_numpy(memory.numbers.view(np.int64)[:count].copy())
+
+
 def total(model: Model, of: Tensor) -> Tensor:
     """The sum of what each process has."""
     if of.dtype == torch.bool:

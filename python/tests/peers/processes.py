@@ -4,6 +4,10 @@
                                                    weights and running statistics are apart; "bits" if a second run
                                                    has the bits of the first
     mpirun -n 2 python processes.py --unlike       rank 1 makes another call than rank 0
+    mpirun -n 2 python processes.py --planned      how the memory of a loop that is given features of edges is planned
+    mpirun -n 2 python processes.py --checkpoint FILE graph=2
+                                                   losses and norms of weights of steps after a checkpoint, which is
+                                                   written if it is not there, else read
     mpirun -n 2 python processes.py --raises       rank 1 raises an exception, while rank 0 waits for it
 """
 
@@ -137,6 +141,38 @@ class Weather(nn.Module):
         return {"grid": x_dict["grid"] + 0.1 * self.out(h["grid"])}
 
 
+class Flows(nn.Module):
+    """States of edges, which are added up at one of their ends, and returned (MeshGraphNet)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        width = 8
+        self.encode, self.encode_edges = nn.Linear(WIDTH, width), nn.Linear(3, width)
+        self.edge, self.vertex = nn.Linear(3 * width, width), nn.Linear(2 * width, width)
+        self.decode, self.decode_edges = nn.Linear(width, CLASSES), nn.Linear(width, 2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Any:
+        h, e = torch.tanh(self.encode(x)), self.encode_edges(edge_attr)
+        for _ in range(2):
+            e = e + torch.tanh(self.edge(torch.cat([e, h[edge_index[0]], h[edge_index[1]]], 1)))
+            into = torch.zeros_like(h).index_add(0, edge_index[1], e)
+            h = h + torch.tanh(self.vertex(torch.cat([h, into], 1)))
+        return self.decode(h), self.decode_edges(e)
+
+
+class Upwards(nn.Module):
+    """Weighted values of edges that are added up at the edges' sources, and returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.edge, self.decode = nn.Linear(2 * WIDTH, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Any:
+        e = torch.tanh(self.edge(torch.cat([x[edge_index[0]], x[edge_index[1]]], 1))) * edge_weight[:, None]
+        h = x.new_zeros(x.size(0), 8).index_add(0, edge_index[0], e)
+        return self.decode(h), e
+
+
 def in_double(given: Any) -> Any:
     if isinstance(given, Mapping):
         return {name: in_double(of) for name, of in given.items()}
@@ -152,19 +188,37 @@ class Alone(nn.Module):
         super().__init__()
         taken = inspect.signature(module.forward).parameters
         given = {name: in_double(of) for name, of in given.items() if name in taken}
-        self.module, (self.x, *self.beside) = module, given.values()
+        self.module, self.x, self.beside = module, next(iter(given.values())), dict([*given.items()][1:])
 
     @property
     def vertices(self) -> Any:
         count = {name: torch.arange(len(of)) for name, of in self.x.items()} if isinstance(self.x, dict) else None
         return count or torch.arange(V)
 
-    def forward(self, x: Any = None, samples: bool = False) -> Any:
+    @property
+    def edges(self) -> Any:
+        ends = next(iter(self.beside.values()))
+        if isinstance(ends, dict):
+            return {key: torch.arange(of.shape[1]) for key, of in ends.items()}
+        return torch.arange(ends.shape[1])
+
+    def forward(self, x: Any = None, samples: bool = False, edges: Any = None, **given: Any) -> Any:
         if samples:
             return torch.stack([self(one) for one in x])
         if isinstance(x, dict):
             x = self.x | x
-        return self.module(self.x if x is None else x, *self.beside)
+        beside = dict(self.beside)
+        for name, of in given.items():
+            beside |= {f"{name}_dict": beside[f"{name}_dict"] | of} if isinstance(of, dict) else {name: of}
+        if isinstance(edges, dict):
+            for name, of in beside.items():
+                along = int(name == "edge_index_dict")
+                beside[name] = of | {
+                    key: of[key].index_select(along, mask.nonzero()[:, 0]) for key, mask in edges.items()
+                }
+        elif edges is not None:
+            beside = {name: of[..., edges] if name == "edge_index" else of[edges] for name, of in beside.items()}
+        return self.module(self.x if x is None else x, **beside)
 
     def sum(self, of: Tensor) -> Tensor:
         return of
@@ -506,6 +560,74 @@ def weather(net: Any, x: Any, again: Again) -> Iterator[Tensor]:
         yield net.sum(loss.detach())
 
 
+def encoded(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """Features of edges that an encoder makes, with some of the edges."""
+    torch.manual_seed(7)
+    into, drawn = nn.Linear(3, 3).to(x), torch.Generator().manual_seed(5)
+    optimizer = torch.optim.Adam([*net.parameters(), *into.parameters()], lr=0.01)
+    attr = PLAIN["edge_attr"][net.edges].to(x)
+    for k in range(3):
+        optimizer.zero_grad()
+        given = {"edges": (torch.rand(E, generator=drawn) < 0.8)[net.edges]} if k else {}
+        loss = of_labels(net, net(edge_attr=torch.tanh(into(attr)), **given))
+        loss.backward()
+        net.sum_gradients(into.parameters())
+        optimizer.step()
+        yield net.sum(loss.detach())
+    yield into.weight.detach().norm()
+
+
+def reweighted(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """Weights of edges that are learned, each by the process that has the edge."""
+    weight = nn.Parameter(WEIGHTED["edge_weight"][net.edges].to(x))
+    optimizer = torch.optim.SGD([*net.parameters(), weight], lr=0.05)
+    for _ in range(3):
+        optimizer.zero_grad()
+        made = net(edge_weight=weight)
+        z, e = made if isinstance(made, tuple) else (made, None)
+        loss = of_labels(net, z) + 0.1 * weight.square().sum() / E
+        if e is not None:
+            loss = loss + (e - torch.arange(E)[net.edges, None].to(x) / E).square().sum() / E
+        loss.backward()
+        yield net.sum(weight.grad.square().sum()).sqrt()
+        optimizer.step()
+        yield net.sum(loss.detach())
+    yield net.sum(weight.detach() @ torch.arange(E)[net.edges].to(x))
+
+
+def flows(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
+    """A loss of rows of edges, which are returned, and of their features, with some of the edges at last."""
+    optimizer, some = torch.optim.SGD(net.parameters(), lr=0.02), torch.arange(E) % 3 > 0
+    right = torch.sin(torch.arange(2 * E)).view(E, 2)
+    for k in range(3):
+        optimizer.zero_grad()
+        attr = PLAIN["edge_attr"][net.edges].to(x).requires_grad_()
+        kept = some[net.edges] if k == 2 else torch.ones(len(net.edges), dtype=torch.bool)
+        z, e = net(x, edge_attr=attr, **({"edges": kept} if k == 2 else {}))
+        loss = of_labels(net, z) + (e - right[net.edges][kept].to(x)).square().sum() / E
+        loss.backward()
+        yield net.sum(attr.grad.square().sum()).sqrt()
+        optimizer.step()
+        yield net.sum(loss.detach())
+
+
+def relations(net: Any, x: Any, again: Again) -> Iterator[Tensor]:
+    """Features of edges of two relations, of which one has some of the edges."""
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.002)
+    of = next(iter(x.values()))
+    for _ in range(3):
+        optimizer.zero_grad()
+        attr = {key: TYPED_ATTR[key][net.edges[key]].to(of).requires_grad_() for key in (UP, NEAR)}
+        kept = {NEAR: (torch.arange(len(TYPED_ATTR[NEAR])) % 4 > 0)[net.edges[NEAR]]}
+        state = net({"grid": x["grid"]}, edge_attr=attr, edges=kept)
+        loss = (state["grid"] - x["grid"].roll(1, 1)).square().sum() / (V * WIDTH)
+        loss.backward()
+        for one in attr.values():
+            yield net.sum(one.grad.square().sum()).sqrt()
+        optimizer.step()
+        yield net.sum(loss.detach())
+
+
 def two(first: Any = SAGEConv, last: Any = GCNConv) -> Callable[[], nn.Module]:
     return lambda: Two(first(WIDTH, 16), last(16, CLASSES))
 
@@ -542,6 +664,11 @@ LOOPS = {
     "dropped": Loop(dropped, lambda: Attention(0.4), by_net=True),
     "typed": Loop(typed, Convs, TYPED),
     "weather": Loop(weather, Weather, TYPED),
+    "encoded": Loop(encoded, Attention),
+    "reweighted": Loop(reweighted, Weighted, WEIGHTED),
+    "upwards": Loop(reweighted, Upwards, WEIGHTED),
+    "flows": Loop(flows, Flows),
+    "relations": Loop(relations, Weather, TYPED),
 }
 
 
@@ -589,35 +716,63 @@ def run(name: str, mesh: str) -> None:
         print(name, mesh, *(f"{one:.1e}" for one in figures), "bits" if same else "no", flush=True)
 
 
-def net_of_rank(mesh: str) -> Any:
-    """A net whose processes begin with other parameters and buffers, each by its rank."""
+def net_of_rank(mesh: str, make: Callable[[], nn.Module]) -> Any:
+    """A net whose processes begin with other parameters and generators, each by its rank."""
     rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0")))
     torch.manual_seed(rank)
-    module = Two(GCNConv(WIDTH, 16), GCNConv(16, CLASSES))
-    module.norm.num_batches_tracked.fill_(2**40 + 1 + rank)
-    module.norm.running_mean.fill_(rank)
-    return weft.compile(module, weft.Graph(edge_index=ENDS, x=X), parallel=mesh)
+    module = make()
+    if isinstance(module, Two):
+        module.norm.num_batches_tracked.fill_(2**40 + 1 + rank)
+        module.norm.running_mean.fill_(rank)
+    return weft.compile(module, graph_of(PLAIN, module), parallel=mesh)
 
 
-def as_planned(net: Any) -> str:
+def as_planned(net: Any, of: str = "x") -> str:
     """How the memory of a loop of two passes that are given features differs from its plan."""
-    planned = weft.plan(weft.Graph(edge_index=ENDS, x=X), model=net, passes=2, gradients="x")
+    planned = weft.plan(graph_of(PLAIN, net.module), model=net, passes=2, gradients=of)
+    rows = net.vertices if of == "x" else net.edges
     for _ in range(3):
-        x = X[net.vertices].requires_grad_()
-        a = net(x)
-        b = net(x)  # one of the outputs of the step before is garbage now
-        (a.mean() + b.mean()).backward()
+        given = {of: PLAIN[of][rows].requires_grad_()}
+        a = net(**given)
+        b = net(**given)  # one of the outputs of the step before is garbage now
+        sum(one.mean() for made in (a, b) for one in (made if isinstance(made, tuple) else (made,))).backward()
     took, keys = net.memory(), ("peak_tensor_bytes", "graph_bytes", "kinds", "peaks")
     unlike = [key for key in keys if took[key] != planned[key]]
     shared, most = took["shared_bytes"], planned["process_shared_bytes"][net.rank]
-    near = 0 <= most - shared <= 2 * mmap.PAGESIZE  # small memory may be used twice
+    near = 0 <= most - shared <= 4 * mmap.PAGESIZE  # small memory may be used twice
     return " ".join([*unlike, "as-planned" if near else f"{shared}-shared-bytes-planned-{most}"])
+
+
+def go_on(file: Path, mesh: str) -> None:
+    """Two steps that write a checkpoint, if it is not there, and two more."""
+    net = net_of_rank(mesh, lambda: Attention(0.4))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    falling = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.8)
+    rows, first = net.vertices, 0
+    if file.exists():
+        first, state, moments, schedule, drawn = torch.load(file)
+        net.load_state_dict(state)
+        optimizer.load_state_dict(moments)
+        falling.load_state_dict(schedule)
+        torch.set_rng_state(drawn)
+    for step in range(first, 4):
+        if step == 2 and first == 0 and net.rank == 0:
+            state = net.state_dict(), optimizer.state_dict(), falling.state_dict(), torch.get_rng_state()
+            torch.save((step, *state), file)
+        optimizer.zero_grad()
+        loss = of_labels(net, net(X[rows]))
+        loss.backward()
+        optimizer.step()
+        falling.step()
+        figures = [float(net.sum(loss.detach())), *(float(p.detach().norm()) for p in net.parameters())]
+        if step >= 2 and net.rank == 0:
+            print(*map(float.hex, figures), flush=True)
 
 
 def main() -> None:
     what, mesh = sys.argv[1], "graph=2"
     if what == "--unlike":
-        net = net_of_rank(mesh)
+        net = net_of_rank(mesh, two(GCNConv))
         state = {name: of.detach().clone() for name, of in net.state_dict().items()}
         planned = as_planned(net)
         same = int(state["norm.num_batches_tracked"]) == 2**40 + 1 and not state["norm.running_mean"].any()
@@ -627,8 +782,12 @@ def main() -> None:
         if net.rank == 1:
             net.sum(torch.zeros(1))
         net()
+    elif what == "--planned":
+        print(as_planned(weft.compile(Flows(), graph_of(PLAIN, Flows()), parallel=mesh), "edge_attr"), flush=True)
+    elif what == "--checkpoint":
+        go_on(Path(sys.argv[2]), sys.argv[3])
     elif what == "--raises":
-        net = net_of_rank(mesh)
+        net = net_of_rank(mesh, two(GCNConv))
         if net.rank == 1:
             raise ValueError("of rank 1")
         net()

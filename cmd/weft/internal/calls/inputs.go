@@ -13,13 +13,14 @@ import (
 type inputsOf struct {
 	types   []train.VertexType
 	graph   func() (*graph.Graph, error)
+	counts  []int // of the edges of each relation; nil: all
 	lacking []train.Lacking
 	numbers func(memory, count int) ([]float32, error)
 }
 
 // inputsOf are those of a model's passes.
 func (s *server) inputsOf(m *model) *inputsOf {
-	return &inputsOf{m.Types, m.opened.Graph, m.lacking, s.numbers}
+	return &inputsOf{m.Types, m.opened.Graph, m.EdgeCounts, m.lacking, s.numbers}
 }
 
 // nowhere stands for numbers that a plan does not read.
@@ -64,6 +65,9 @@ func (i *inputsOf) edges(given []worker.Edges, in input) ([]worker.Edges, error)
 	}
 	e := &given[k]
 	n, columns := len(e.Relation.Sources), e.Relation.EdgeColumns
+	if i.counts != nil {
+		n = i.counts[in.Type]
+	}
 	for _, l := range i.lacking {
 		if l.Of != train.OfVertices && l.Type == in.Type && l.Features > 0 {
 			columns = l.Features

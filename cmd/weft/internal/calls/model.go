@@ -26,7 +26,7 @@ type model struct {
 	counters  []string
 }
 
-// describe says which tensors the model has, and of how many edges its outputs are.
+// describe says which tensors the model has, and of how many edges of each relation values are given and got.
 func (m *model) describe(a *answer) {
 	state, parameters := m.State()
 	for _, name := range parameters {
@@ -42,11 +42,7 @@ func (m *model) describe(a *answer) {
 			m.floats = append(m.floats, named{name, state[name].Shape})
 		}
 	}
-	for _, r := range m.relations {
-		if r != nil {
-			a.Edges = append(a.Edges, len(r.Sources))
-		}
-	}
+	a.Edges = m.EdgeCounts
 	a.Parameters, a.Buffers, a.Counters = m.floats[:m.trained], m.floats[m.trained:], m.counters
 }
 
@@ -62,6 +58,12 @@ func (m *model) readRelations() error {
 		}
 		if m.relations == nil {
 			m.relations = make([]*graph.Relation, len(m.Outputs))
+		}
+		if m.Processes == 1 {
+			m.EdgeCounts = nil
+			for k := range g.Relations {
+				m.EdgeCounts = append(m.EdgeCounts, len(g.Relations[k].Sources))
+			}
 		}
 		m.relations[k] = &g.Relations[of.Type]
 		if n := len(m.relations[k].Sources); n > math.MaxInt32 {
@@ -140,7 +142,7 @@ func (m *model) size(b block, r *request) int {
 	case b.Whole:
 		return b.Columns
 	case b.Edges:
-		return len(m.relations[m.outputOf(b)].Sources) * b.Columns
+		return m.EdgeCounts[b.Type] * b.Columns
 	}
 	for _, of := range r.Rows {
 		if of.Type == b.Type {

@@ -20,6 +20,9 @@ func (s *server) together(m *model, r *request) error {
 
 // asked reads such a request.
 func (s *server) asked(m *model, r *request) (do func() error, err error) {
+	if r.Ask == "edges" {
+		return s.edgesInto(m, r)
+	}
 	if r.Type < 0 || r.Type >= len(m.Types) || r.Columns < 0 || r.Columns > mostColumns || r.Listed < 0 {
 		return nil, refusal.Errorf("there are no %d columns of %d vertices of type %d", r.Columns, r.Listed, r.Type)
 	}
@@ -62,6 +65,23 @@ func (s *server) asked(m *model, r *request) (do func() error, err error) {
 			return m.FetchRows(r.Type, r.Columns, vertices, mine, listed)
 		}
 		return m.ReturnRows(r.Type, r.Columns, vertices, listed, mine)
+	}, err
+}
+
+// edgesInto tells the edges of a relation whose values this process gives and gets.
+func (s *server) edgesInto(m *model, r *request) (do func() error, err error) {
+	g, err := m.opened.Graph()
+	if err != nil {
+		return nil, err
+	}
+	if r.Type < 0 || r.Type >= len(m.EdgeCounts) {
+		return nil, refusal.Errorf("there is no relation %d of which the process has some edges", r.Type)
+	}
+	numbers, err := s.numbers(r.Vertices, 2*m.EdgeCounts[r.Type])
+	return func() error {
+		to := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(numbers))), len(numbers)/2)
+		copy(to, m.EdgesInto(r.Type, &g.Relations[r.Type]))
+		return nil
 	}, err
 }
 

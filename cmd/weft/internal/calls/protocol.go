@@ -2,7 +2,7 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks for the
 // passes of all its models.
 //
-// # Protocol, version 8
+// # Protocol, version 9
 //
 // Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one
 // after the other. Each is a JSON object behind its length: 4 bytes, the lowest first. A request has at most
@@ -20,6 +20,7 @@
 //	backward  runs a pass backward, which ends it      model, pass, values, inputs, output, blocks, rows?,
 //	                                                   again
 //	vertices  tells the vertices of this process       model, type, vertices
+//	edges     tells the edges of this process          model, type, vertices
 //	sum       adds up numbers of the processes         model, values, listed
 //	first     gives numbers of the first to all        model, values, listed
 //	fetch     fetches rows of other processes          model, type, columns, values, vertices, listed,
@@ -47,7 +48,8 @@
 //	parameters  their names and shapes, as in PyTorch's state_dict.
 //	buffers     the same of the buffers of floats.
 //	counters    the names of the buffers of one whole number.
-//	edges       for each output of edges, how many the graph has.
+//	edges       of each relation, of how many edges the process gives and gets values, where it is one of
+//	            several, or there are outputs of edges.
 //	lacking     what each pass is given, as the graph has none: of (vertices or edges), type (the number of
 //	            the vertex type or the relation), features (columns), weights (whether it has any).
 //	values      memory. In forward it has all parameters, and then all buffers, which a pass in training
@@ -70,9 +72,10 @@
 //	training    dropout is active, and norms take the batch's statistics.
 //	recording   there may be a backward pass.
 //	again       the pass stays, for another backward pass.
-//	vertices    memory of vertices (int32); listed is how many. Of sum, values are listed doubles, and of
-//	            first floats. Of fetch and return, values are the rows of this process's vertices, and
-//	            output those of the listed ones: matrices of so many columns.
+//	vertices    memory of vertices (int32); listed is how many. Of edges it is of those into the process's
+//	            vertices, by their numbers in the store (int64), and type is a relation. Of sum, values are
+//	            listed doubles, and of first floats. Of fetch and return, values are the rows of this
+//	            process's vertices, and output those of the listed ones: matrices of so many columns.
 //	apart       each process has the graph, and divides it in memory.
 //	process     the number of this process among the processes of the launcher that has started it.
 //	others      models on the same divided graph, whose passes are written, too.
@@ -95,7 +98,7 @@ import (
 )
 
 // version is that of the protocol.
-const version = 8
+const version = 9
 
 // mostBytes is the size of a request at most.
 const mostBytes = 64 << 20
@@ -135,10 +138,10 @@ type request struct {
 	Training  bool    `json:"training"`
 	Recording bool    `json:"recording"`
 
-	// of vertices, sum, first, fetch and return
-	Type     int `json:"type"` // the number of the vertex type
+	// of vertices, edges, sum, first, fetch and return
+	Type     int `json:"type"` // the number of the vertex type, or of the relation
 	Columns  int `json:"columns"`
-	Vertices int `json:"vertices"` // memory
+	Vertices int `json:"vertices"` // memory; of edges, too
 	Listed   int `json:"listed"`   // how many numbers, or vertices
 
 	// of backward
@@ -209,6 +212,7 @@ type planned struct {
 	EdgeColumns     []int64              `json:"edge_columns"`
 	DiskBytes       int64                `json:"disk_bytes"` // that rest at the peak
 	Rows            [][]int              `json:"rows"`       // workers × types: of inputs and outputs
+	Edges           [][]int              `json:"edges"`      // workers × relations
 	Recompute       bool                 `json:"recompute"`
 	KeepEdgeStates  string               `json:"keep_edge_states"`
 }

@@ -159,7 +159,7 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 	switch r.Ask {
 	case "forward":
 		return s.forward(m, r)
-	case "vertices", "sum", "first", "fetch", "return":
+	case "vertices", "edges", "sum", "first", "fetch", "return":
 		return a, s.together(m, r)
 	case "backward":
 		return a, s.backward(m, r)
@@ -315,7 +315,7 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 		})
 	}
 	loop := plan.Loop{Passes: r.Loop.Passes}
-	given := inputsOf{a.Types, opened.Graph, r.Lacking, nowhere}
+	given := inputsOf{a.Types, opened.Graph, nil, r.Lacking, nowhere}
 	if loop.Features, loop.Edges, err = given.read(r.Loop.Inputs); err != nil {
 		return a, err
 	}
@@ -331,6 +331,7 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 	for k := range p.Workers {
 		planned.Peaks = append(planned.Peaks, append(p.Workers[k].Kinds, p.Workers[k].Graph))
 		planned.Rows = append(planned.Rows, p.Workers[k].Rows)
+		planned.Edges = append(planned.Edges, p.Workers[k].Edges)
 	}
 	a.Warnings, a.Planned = warnings, &planned
 	return a, nil
