@@ -238,6 +238,10 @@ type Message struct {
 	// KindSum, KindMean, KindMax or KindMin. Among equal messages the source with the smallest id wins.
 	Reduce ReduceKind
 	Loops  Loops
+	// Unmasked says that masks of edges leave the messages as they are: they are what others are divided by.
+	Unmasked bool
+	// Reads are further values of the tape that Function reads, through which no gradient flows.
+	Reads []*autograd.Var
 }
 
 // EdgeRows are rows of edges that ApplyEdges made, and the Loops of its Message.

@@ -34,6 +34,14 @@ func NewUnits(ps *Params, columns int) *Units {
 // UnitsIn returns the number of columns of the Units that a state holds, 0 if it holds none.
 func UnitsIn(state State) int { return len(state[unitMeans].Float32) }
 
+// UnitIn returns the deviation of a column of the Units that a state holds, 1 if it holds none.
+func UnitIn(state State, column int) float32 {
+	if UnitsIn(state) == 0 {
+		return 1
+	}
+	return state[unitDeviations].Float32[column]
+}
+
 // Set sets the units. A deviation of 0, of a column whose values are all the same, becomes 1.
 func (u *Units) Set(means, deviations []float64) {
 	for k := range means {

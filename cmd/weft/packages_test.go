@@ -56,8 +56,8 @@ var floors = []string{
 	"train/metric", "train/task", "configs", "train/setting", "train/engine", "train/worker", "train/plan",
 	"train", "train/planner", "train/bench", "train/rundir", "train/sweep", "train/predictions", "serve",
 	"parallel/paralleltest", "cmd/weft/internal/ui", "cmd/weft/internal/cli", "cmd/weft/internal/data",
-	"cmd/weft/internal/session", "cmd/weft/internal/planning", "cmd/weft/internal/inference",
-	"cmd/weft/internal/reports", "cmd/weft/internal/training", "cmd/weft/internal/calls", "cmd/weft",
+	"cmd/weft/internal/session", "cmd/weft/internal/planning", "cmd/weft/internal/reports",
+	"cmd/weft/internal/inference", "cmd/weft/internal/training", "cmd/weft/internal/calls", "cmd/weft",
 	"internal", "scripts", "examples",
 }
 

@@ -23,7 +23,8 @@ var subcommands = map[string]func() *cobra.Command{
 	"doctor": planning.NewDoctor, "plan": planning.NewPlan,
 	"sweep": training.NewSweep, "train": training.NewTrain,
 
-	"evaluate": inference.NewEvaluate, "predict": inference.NewPredict, "serve": inference.NewServe,
+	"evaluate": inference.NewEvaluate, "explain": inference.NewExplain,
+	"predict": inference.NewPredict, "serve": inference.NewServe,
 	"smooth": inference.NewSmooth,
 
 	"report": reports.NewReport, "runs": reports.NewRuns,

@@ -48,6 +48,14 @@ type Graph struct {
 	*Base
 	Added  *Addition
 	Counts []int // vertices of each type
+	// Removed are edges that the graph is without, each once, by relation; nil: none.
+	Removed [][]Edge
+}
+
+// Edge is an edge of a relation: the one after Before parallel edges.
+type Edge struct {
+	Source, Target int32
+	Before         int
 }
 
 // On is the graph as one to append to. It may be used by several goroutines.
@@ -187,6 +195,9 @@ func (g *Graph) Edges() int64 {
 	n := g.Base.Edges()
 	for i := range g.Added.Edges {
 		n += int64(g.Added.Edges[i].Len())
+	}
+	for _, gone := range g.Removed {
+		n -= int64(len(gone))
 	}
 	return n
 }

@@ -9,15 +9,18 @@ import (
 
 // Neighbours lists the in-neighbours, or the out-neighbours, of the vertices of a type along a relation.
 type Neighbours struct {
-	own   *graph.Relation // a row for each vertex that the graph has
-	of    []int32         // the vertices that have new edges, ascending
-	added graph.Relation  // a row for each of these
+	own   *graph.Relation  // a row for each vertex that the graph has
+	of    []int32          // the vertices that have new edges, ascending
+	added graph.Relation   // a row for each of these
+	gone  map[int32][]Edge // removed edges of a vertex, as edges from its neighbours; nil: none
 }
 
 // In lists the in-neighbours along a relation.
 func (g *Graph) In(relation int) *Neighbours {
 	e := &g.Added.Edges[relation]
-	return newNeighbours(&g.Relations[relation], e, e.Source, e.Target)
+	n := newNeighbours(&g.Relations[relation], e, e.Source, e.Target)
+	n.remove(g, relation, false)
+	return n
 }
 
 // Out lists the out-neighbours along a relation, without features of edges. The first call for a Base reads
@@ -25,7 +28,23 @@ func (g *Graph) In(relation int) *Neighbours {
 func (g *Graph) Out(relation int) *Neighbours {
 	e := g.Added.Edges[relation]
 	e.Features, e.FeatureColumns = nil, 0
-	return newNeighbours(g.out[relation](), &e, e.Target, e.Source)
+	n := newNeighbours(g.out[relation](), &e, e.Target, e.Source)
+	n.remove(g, relation, true)
+	return n
+}
+
+// remove leaves out the edges of a relation that are removed from the graph.
+func (n *Neighbours) remove(g *Graph, relation int, reversed bool) {
+	if g.Removed == nil || len(g.Removed[relation]) == 0 {
+		return
+	}
+	n.gone = map[int32][]Edge{}
+	for _, e := range g.Removed[relation] {
+		if reversed {
+			e.Source, e.Target = e.Target, e.Source
+		}
+		n.gone[e.Target] = append(n.gone[e.Target], e)
+	}
 }
 
 // newNeighbours lists own, and from each of of edges to one of to.
@@ -71,6 +90,9 @@ func (n *Neighbours) spans(v int32) (from, to, fromAdded, toAdded int64) {
 
 // runs calls f with the edges of a vertex in order: those of a relation from one to before another.
 func (n *Neighbours) runs(v int32, f func(in *graph.Relation, from, to int64)) {
+	if gone := n.gone[v]; gone != nil {
+		f = without(gone, f)
+	}
 	k, to, added, toAdded := n.spans(v)
 	for ; added < toAdded; added++ {
 		from, u := k, n.added.Sources[added]
@@ -81,6 +103,24 @@ func (n *Neighbours) runs(v int32, f func(in *graph.Relation, from, to int64)) {
 		f(&n.added, added, added+1)
 	}
 	f(n.own, k, to)
+}
+
+// without calls f with those edges of runs that are not gone.
+func without(gone []Edge, f func(in *graph.Relation, from, to int64)) func(*graph.Relation, int64, int64) {
+	last, before := int32(-1), 0
+	return func(in *graph.Relation, from, to int64) {
+		for k := from; k < to; k++ {
+			u := in.Sources[k]
+			if before++; u != last {
+				last, before = u, 0
+			}
+			if slices.ContainsFunc(gone, func(e Edge) bool { return e.Source == u && e.Before == before }) {
+				f(in, from, k)
+				from = k + 1
+			}
+		}
+		f(in, from, to)
+	}
 }
 
 // Each calls f for the edges of a vertex in order: with the neighbour u, and the k-th edge of the relation

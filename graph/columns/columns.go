@@ -205,6 +205,28 @@ func (l List) Width() (n int) {
 	return n
 }
 
+// Features are the names of the features, by their columns: a category's is city=Rome, the cycles of a date
+// are date.year.sin and date.year.cos, and date.missing marks rows without a value.
+func (l List) Features() (names []string) {
+	for i := range l {
+		c := &l[i]
+		if c.Kind == Category {
+			for _, value := range c.Categories {
+				names = append(names, c.Name+"="+value)
+			}
+		} else {
+			names = append(names, c.Name)
+		}
+		for _, cycle := range c.Cycles {
+			names = append(names, c.Name+"."+string(cycle)+".sin", c.Name+"."+string(cycle)+".cos")
+		}
+		if c.Gaps {
+			names = append(names, c.Name+".missing")
+		}
+	}
+	return names
+}
+
 // Places are the places of the columns by their names.
 func (l List) Places() map[string]int {
 	places := make(map[string]int, len(l))

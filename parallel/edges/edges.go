@@ -53,8 +53,9 @@ type Edges struct {
 	// loopFeatures are those of the self loops, vertex by vertex; nil: there are no loops, or no features
 	loopFeatures *tensor.Matrix
 
-	input       *Input  // of a pass's edges (Given.Of); nil: they are the graph's
-	loopNumbers []int64 // those of a pass's self loops in the graph
+	mask        *float32 // of a pass's edges, as Given.Mask
+	input       *Input   // of a pass's edges (Given.Of); nil: they are the graph's
+	loopNumbers []int64  // those of a pass's self loops in the graph
 	// numbers are those of all edges in the graph, by block, and last those of the self loops; nil: not made
 	numbers [][]int64
 
@@ -98,6 +99,8 @@ type Block struct {
 	// WeightGradients (entries × 1) and FeatureGradients (entries × columns) are the sums of those of a
 	// pass's edges, in Float32; nil: they are not asked for.
 	WeightGradients, FeatureGradients *tensor.Matrix
+	// MaskGradients (entries × 1) are the sums of those of Given.Mask, likewise.
+	MaskGradients *tensor.Matrix
 
 	ownedOut int     // entries of Out in the rows of Source.OwnSources
 	numbers  []int64 // of the entries in the graph, of a pass's edges

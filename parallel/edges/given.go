@@ -14,6 +14,10 @@ import (
 // other weights or features. It makes the edges of the pass, whose messages have the rows of all edges.
 type Given struct {
 	Relations map[string]*Input
+	// Mask is a factor of each message along an edge between two vertices, and Masked sums the gradients of
+	// these factors: it is PyG's edge_mask. Self loops have none. nil: there are no factors. The pass is of
+	// one worker that has its whole graph.
+	Mask *float32
 
 	made []*madeEdges
 }
@@ -42,7 +46,7 @@ type Input struct {
 // madeEdges are the edges of a pass that were made from those of the graph.
 type madeEdges struct {
 	full, some *Edges
-	relation   string
+	gnn.Along
 }
 
 // number is that of the edge from a source to a target, given by their ids, before which there are so many
@@ -67,7 +71,7 @@ func (in *Input) keeps(number int64) bool { return in.Kept == nil || in.Kept[num
 // Of are the pass's edges in place of those of the graph, which it keeps until Release.
 func (g *Given) Of(e *Edges, a gnn.Along) *Edges {
 	in := g.Relations[a.Relation]
-	if in == nil {
+	if in == nil && g.Mask == nil {
 		return e
 	}
 	for _, m := range g.made {
@@ -75,9 +79,14 @@ func (g *Given) Of(e *Edges, a gnn.Along) *Edges {
 			return m.some
 		}
 	}
-	some := e.given(in, a.Reversed)
+	var some *Edges
+	if g.Mask != nil {
+		some = e.masked(*g.Mask)
+	} else {
+		some = e.given(in, a.Reversed)
+	}
 	some.others = givenOthers{g, a, e}
-	g.made = append(g.made, &madeEdges{e, some, a.Relation})
+	g.made = append(g.made, &madeEdges{e, some, a})
 	return some
 }
 
@@ -362,16 +371,16 @@ func (e *Edges) wantGradients(b *Block) {
 	e.made = append(e.made, b.WeightGradients, b.FeatureGradients)
 }
 
-// Differentiable reports whether gradients of the edges' weights or features are asked for.
+// Differentiable reports whether gradients of the edges' weights or features, or of masks, are asked for.
 func (e *Edges) Differentiable() bool {
-	return e.input != nil && (e.input.WeightGradients || e.input.FeatureGradients)
+	return e.Masked() || e.input != nil && (e.input.WeightGradients || e.input.FeatureGradients)
 }
 
 // AddGradients adds this worker's gradients of a relation's weights and features, in the order of the store:
 // numbers for each edge, and rows of Columns. Either may be nil.
 func (g *Given) AddGradients(relation string, weights, features []float32) {
 	for _, m := range g.made {
-		if m.relation == relation {
+		if m.Relation == relation {
 			m.some.addGradients(weights, features)
 		}
 	}

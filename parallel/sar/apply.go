@@ -24,6 +24,7 @@ func (p *propagator) ApplyEdges(m gnn.Message) *autograd.Var {
 // few edges at a time, and again in the backward pass: of the function's values it keeps the result alone.
 func (p *propagator) ApplyEdgesInto(m gnn.Message, into Into) *autograd.Var {
 	exchange.Must(m.Check(p.layer.Path, into.Rows.Here))
+	m.Unmasked = true // what reads the rows is masked
 	run, c := p.messages(KeptRows, m, into)
 	team := run.tape.Team
 	at, _ := into.places(c.Edges, m.Loops)

@@ -83,6 +83,7 @@ type messages struct {
 	path     string
 	own      []*edges.Block // those whose sources are local or not read, and self loops
 	edgeRows []edgeRows     // of Message.EdgeRows
+	mask     *float32       // a factor of the messages along blocks that have MaskGradients; nil: none
 	stored   *tensor.Matrix // Int32: loops of each vertex that come before an added one; nil: none
 	vertices int            // the graph's, of the sources' type
 	factors  *tensor.Matrix // 1/in-degree for a mean, else nil
@@ -104,6 +105,9 @@ func (p *propagator) messages(what string, m gnn.Message, into Into) (*messages,
 	run := &messages{
 		Message: m, Into: into, tape: t, path: p.layer.Path,
 		vertices: p.part.vertices(p.along), own: e.LoopBlocks(m.Loops),
+	}
+	if e.Masked() && !m.Unmasked {
+		run.mask = new(e.Mask())
 	}
 	for _, x := range m.EdgeRows {
 		at, _ := into.places(e, x.Loops)
@@ -127,6 +131,7 @@ func (m *messages) record(c *Call, op autograd.Op) *autograd.Var {
 	for _, x := range m.EdgeRows {
 		op.Inputs = append(op.Inputs, x.Var)
 	}
+	op.Inputs = append(op.Inputs, m.Reads...)
 	op.Keeps, op.Buffers = slices.Clone(op.Inputs), append(op.Buffers, c.buffers...)
 	for _, q := range m.Parameters {
 		op.Inputs = append(op.Inputs, q.On(m.tape))
@@ -162,10 +167,12 @@ func (m *messages) forward(c *Call, use func(b *batch, messages *tensor.Matrix))
 	compute := func(source *tensor.Matrix) func(b *batch) {
 		return func(b *batch) {
 			e, rows := m.ends(b, source, false)
-			out := m.call(e, b.n)
+			mask := m.masks(b, e)
+			out := m.call(e, b.n, mask)
 			use(b, out.Value())
 			out.Drop()
 			exchange.Release(rows...)
+			mask.release()
 		}
 	}
 	for _, block := range m.own {
@@ -321,8 +328,8 @@ func (m *messages) addEdgeGradients(b *batch, of *autograd.Var, grads *tensor.Ma
 }
 
 // call computes the messages of the batch's edges, in the tape's element type.
-func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
-	out := e.Tape.Scope(func() *autograd.Var { return autograd.Stored(m.Function(e)) })
+func (m *messages) call(e gnn.Edges, n int, by mask) *autograd.Var {
+	out := e.Tape.Scope(func() *autograd.Var { return autograd.Stored(by.of(m.Function(e))) })
 	if out.Rows() != n || out.Cols() != m.Columns {
 		panic(tensor.Mismatched("the message function of %s gives %d×%d, and needs %d×%d: a row for each edge, "+
 			"and Columns", m.path, out.Rows(), out.Cols(), n, m.Columns))
@@ -369,12 +376,17 @@ func (m *messages) addGradients(b *batch, of func(b *batch) *tensor.Matrix, sour
 	dTarget *tensor.Matrix,
 ) {
 	e, rows := m.ends(b, source, true)
-	out := m.call(e, b.n)
+	mask := m.masks(b, e)
+	out := m.call(e, b.n, mask)
 	team := m.tape.Team
 	mem := m.tape.Memory()
 	e.Tape.Backward(autograd.Root{Var: out, Grad: of(b)})
 	m.addEdgeGradients(b, e.Weight, b.block.WeightGradients)
 	m.addEdgeGradients(b, e.Features, b.block.FeatureGradients)
+	if mask.Var != nil {
+		m.addEdgeGradients(b, mask.Var, b.block.MaskGradients)
+		mask.release()
+	}
 	for i, x := range m.edgeRows {
 		x.addGradient(b, e.Rows[i])
 	}

@@ -44,6 +44,9 @@ import (
 // Aggregate computes the linear aggregation Â·x (case 1). Large sums are computed in tiles of columns.
 func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	t := x.Tape()
+	if p.masked(t) {
+		return p.aggregateMasked(x, r)
+	}
 	c := p.callLinear(t, r)
 	tile := p.tile(x)
 	c.count(x.Cols())
@@ -107,6 +110,9 @@ func (c *Call) sumTransposed(g *tensor.Matrix, sent tensor.Element,
 // the vertex that has the maximum. So the backward pass needs no rows.
 func (p *propagator) max(x *autograd.Var, of gnn.Loops) *autograd.Var {
 	t := x.Tape()
+	if p.masked(t) {
+		return p.maxMasked(x, of)
+	}
 	c := p.call(x.Tape())
 	loops := c.Edges.LoopCounts(of)
 	visits := c.fetch(x.Value())
@@ -150,6 +156,9 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 // attend computes one round of Attend.
 func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	t := a.Source.Tape()
+	if p.masked(t) {
+		return p.attendMasked(a)
+	}
 	c := p.call(a.Source.Tape())
 	e := c.Edges
 	x := a.Source.Value()

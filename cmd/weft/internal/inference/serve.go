@@ -80,25 +80,12 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	opened, err := session.Open(cmd.Context(), cli.Alone(), asked.Source(), asked.Options, cmd.ErrOrStderr(),
-		session.Opening{})
+	opened, err := openAlone(cmd, &asked, weights)
 	if err != nil {
 		return err
 	}
 	defer opened.Close()
 	s.settings.SayDevice(cmd.ErrOrStderr())
-	if err := asked.MatchRelations(opened.Store); err != nil {
-		return err
-	}
-	if err := asked.Fits(opened.Job, weights, cmd.ErrOrStderr()); err != nil {
-		return err
-	}
-	if err := asked.MatchClasses(opened, cmd.ErrOrStderr()); err != nil {
-		return err
-	}
-	if err := asked.WarnChanged("serve", cmd.ErrOrStderr()); err != nil {
-		return err
-	}
 	model, err := s.model(cmd, opened, &asked, weights)
 	if err != nil {
 		return err
@@ -123,19 +110,7 @@ func (s *serveCommand) prepare(args []string) (asked session.Request, weights nn
 			return asked, nil, refusal.Errorf("--host %s: give a name alone, as in --host gpu1.example", host)
 		}
 	}
-	asked, o, _, err := session.RequestOf(args)
-	if err != nil {
-		return asked, nil, err
-	}
-	if err := asked.HasGraph("serve", args); err != nil {
-		return asked, nil, err
-	}
-	o.Parallel, o.Partitions, o.Offload = "", 0, ""
-	o.ResetOtherAxes(func(string) bool { return false })
-	if err := s.settings.Override(&o); err != nil {
-		return asked, nil, err
-	}
-	if asked.Options, err = cli.Resolved(&o, s.settings.GivenNames()...); err != nil {
+	if asked, err = requestAlone("serve", args, &s.settings); err != nil {
 		return asked, nil, err
 	}
 	if mean := asked.Options.OverAll(); mean != "" {

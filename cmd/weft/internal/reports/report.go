@@ -85,11 +85,8 @@ took, sent and waited, the memory over an epoch, and where its time went by laye
 }
 
 func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
-	if err := cli.CheckFile("out", c.out); err != nil {
+	if err := CheckPage(c.out); err != nil {
 		return err
-	}
-	if info, err := os.Stat(c.out); !isPage(c.out) && (err != nil || info.Mode().IsRegular()) {
-		return refusal.Errorf("--out %s: the page is HTML; name a file that ends in .html or .htm", c.out)
 	}
 	say := func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), ui.OneLine(err)) }
 	var dirs, without []string
@@ -132,6 +129,17 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: a page about %s\n", ui.Printable(c.out),
 		ui.Counted(len(page.Runs), "run", "runs"))
+	return nil
+}
+
+// CheckPage refuses a file of --out that a page cannot be written to, or whose ending is not of one.
+func CheckPage(out string) error {
+	if err := cli.CheckFile("out", out); err != nil {
+		return err
+	}
+	if info, err := os.Stat(out); !isPage(out) && (err != nil || info.Mode().IsRegular()) {
+		return refusal.Errorf("--out %s: the page is HTML; name a file that ends in .html or .htm", out)
+	}
 	return nil
 }
 

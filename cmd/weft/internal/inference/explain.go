@@ -1,0 +1,546 @@
+package inference
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/reports"
+	"weft/cmd/weft/internal/session"
+	"weft/cmd/weft/internal/ui"
+	"weft/graph/appended"
+	"weft/graph/columns"
+	"weft/internal/atomicfile"
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+	"weft/nn"
+	"weft/parallel/edges"
+	"weft/train"
+	"weft/train/metric"
+	"weft/train/predictions"
+	"weft/train/setting"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+type explainCommand struct {
+	settings           cli.SettingFlags
+	tables             data.TablesGiven
+	vertex, class, out string
+	top, steps, remove int
+	json               bool
+}
+
+// NewExplain makes the command explain.
+func NewExplain() *cobra.Command {
+	e := &explainCommand{}
+	cmd := &cobra.Command{
+		Use:   "explain RUN [STORE] --vertex ID",
+		Short: "say which edges, neighbours and columns a prediction rests on",
+		Long: `explain takes apart the score of a class or label for a vertex: the logit log(p/(1 − p)) of its probability p, or the value that is predicted.
+What a feature contributes is its gradient times the feature (Simonyan et al. 2013), and what a vertex or a column contributes is the sum of that over its features. What
+an edge contributes is the gradient of a factor of the messages along it, as the edge_mask of PyG's explanations, times that factor, 1.
+Features are those that the model reads, standardised if it was trained so.
+
+--steps takes integrated gradients (Sundararajan et al. 2017): means along the path from zeros, at the middles of so many parts of it. What all
+features contribute then is the score less that without features.
+
+The strongest edges that raise the score are then left out, and a second prediction says what is left of it. It is that of a
+store without these edges, to the bit.`,
+		Example: `  weft explain runs/first --vertex 7
+  weft explain runs/churn --vertex C-00001 --class yes --out why.html
+  weft explain runs/churn --vertex C-00001 --steps 50 --json`,
+		ValidArgsFunction: cli.CompleteInOrder(cli.CompleteRun, cli.CompleteGraph),
+		Args:              e.tables.Arguments(1, 2),
+		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd, args) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&e.vertex, "vertex", "", "`name` or id of the vertex whose prediction is explained")
+	f.StringVar(&e.class, "class", "", "`name` or number of the class, label or value (default: the likeliest, "+
+		"or the first value)")
+	f.IntVar(&e.top, "top", 10, "`number` of edges, of vertices and of columns to list")
+	f.IntVar(&e.steps, "steps", 0, "`number` of points of integrated gradients (default: gradient times input)")
+	f.IntVar(&e.remove, "remove", 3, "`number` of edges to leave out in the second prediction, 0 makes none")
+	f.StringVar(&e.out, "out", "", "`file` for a page with a picture, .html or .htm; an existing file is "+
+		"overwritten")
+	f.BoolVar(&e.json, "json", false, "print one JSON object")
+	e.tables.Add(f, true)
+	e.settings.AddThose(f, func(one setting.Setting) bool { return one.Name == "threads" })
+	return cmd
+}
+
+// check refuses flags that make no sense.
+func (e *explainCommand) check() error {
+	switch {
+	case e.vertex == "":
+		return refusal.Errorf("explain: name a vertex with --vertex")
+	case e.top < 1:
+		return refusal.Errorf("--top %d: the number of lines is 1 or more", e.top)
+	case e.steps < 0:
+		return refusal.Errorf("--steps %d: the number of points is 1 or more, or 0 for gradient times input", e.steps)
+	case e.remove < 0:
+		return refusal.Errorf("--remove %d: the number of edges is 0 or more", e.remove)
+	case e.out == "":
+		return nil
+	}
+	return reports.CheckPage(e.out)
+}
+
+func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
+	if err := e.check(); err != nil {
+		return err
+	}
+	asked, err := requestAlone("explain", args, &e.settings)
+	if err != nil {
+		return err
+	}
+	asked.Tables = e.tables
+	switch o := asked.Options; {
+	case o.Task == task.Link:
+		return refusal.Errorf("explain %s: scores of vertices are explained, and this is a run of --task %s",
+			args[0], task.Link)
+	case o.OverAll() != "":
+		return refusal.Errorf("explain %s: %s takes its mean over all vertices, so that a score rests on all of "+
+			"them; train with another norm", args[0], o.OverAll())
+	}
+	weights, err := asked.ReadWeights()
+	if err != nil {
+		return err
+	}
+	opened, err := openAlone(cmd, &asked, weights)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	x := &explanation{asked: &asked, opened: opened, weights: weights, Run: asked.Run, Steps: e.steps}
+	ctx, stop := opened.UntilSignal(cmd, "", nil)
+	defer stop()
+	err = opened.Job.Graph.Guard(func() error { return x.make(ctx, e) })
+	if err != nil {
+		return opened.Failed(err, err)
+	}
+	if e.out != "" {
+		if err := atomicfile.Write(e.out, x.page().write); err != nil {
+			return err
+		}
+		fmt.Fprintf(ui.ProgressOf(cmd, e.json), "%s: a page about vertex %s\n", ui.Printable(e.out), x.Vertex)
+	}
+	return ui.Show(cmd.OutOrStdout(), x, e.json)
+}
+
+// explanation is what a score of a vertex rests on.
+type explanation struct {
+	Run    string `json:"run"`
+	Vertex string `json:"vertex"`
+	ID     int32  `json:"id"`
+	// Of is the class, label or value; empty: the only one.
+	Of    string        `json:"of"`
+	Kind  string        `json:"kind"`  // class, label, value
+	Score metric.Number `json:"score"` // its probability, or the value
+	// Logit is what is taken apart: log(p/(1 − p)) of the probability p, or the value.
+	Logit metric.Number `json:"logit"`
+	Steps int           `json:"steps"` // of integrated gradients; 0: gradient times input
+	// Counts are how many edges and vertices the score depends on.
+	Counts   struct{ Vertices, Edges int } `json:"-"`
+	Vertices []explainedVertex             `json:"vertices"`
+	Edges    []explainedEdge               `json:"edges"`
+	Columns  []explainedColumn             `json:"columns"`
+	Without  *scoreWithout                 `json:"without,omitempty"`
+
+	asked   *session.Request
+	opened  *session.Session
+	weights nn.State
+	known   predicted
+	output  int
+	edges   []explainedEdge // all that there are
+	all     []explainedVertex
+}
+
+// explainedVertex is what the features of a vertex contribute.
+type explainedVertex struct {
+	Type         string  `json:"type,omitempty"` // where there are several
+	Vertex       string  `json:"vertex"`
+	Contribution float64 `json:"contribution"`
+	// Column is the feature that contributes most, and Value the feature as the model reads it.
+	Column   string  `json:"column"`
+	Value    float64 `json:"value"`
+	OfColumn float64 `json:"column_contribution"`
+
+	kind int
+	id   int32
+}
+
+// explainedEdge is what the messages along an edge contribute.
+type explainedEdge struct {
+	Relation     string  `json:"relation,omitempty"` // where there are several
+	Source       string  `json:"source"`
+	Target       string  `json:"target"`
+	Parallel     int     `json:"parallel,omitempty"` // its number among parallel edges, from 0
+	Contribution float64 `json:"contribution"`
+	Removed      bool    `json:"removed"` // in the second prediction
+
+	relation int
+	stored   appended.Edge
+}
+
+// explainedColumn is what a feature contributes over all vertices.
+type explainedColumn struct {
+	Type         string  `json:"type,omitempty"` // where there are several
+	Column       string  `json:"column"`
+	Contribution float64 `json:"contribution"`
+}
+
+// scoreWithout is the score in a prediction without some edges.
+type scoreWithout struct {
+	Edges int           `json:"edges"`
+	Score metric.Number `json:"score"`
+	Logit metric.Number `json:"logit"`
+}
+
+// make computes the explanation.
+func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
+	g, job := x.opened.Job.Graph, x.opened.Job
+	x.known = predicted{asked: x.asked, graph: g}
+	named := x.known.standFor(x.weights)
+	if x.ID, err = vertexOf(e.vertex, g.Types[0].Names, g.Types[0].Count); err != nil {
+		return err
+	}
+	x.Vertex = nameOf(g.Types[0].Names, x.ID)
+	row, err := x.predict(ctx, job)
+	if err != nil {
+		return err
+	}
+	if !named {
+		x.known.numbers = len(row)
+	}
+	if err := x.choose(e.class, row); err != nil {
+		return err
+	}
+	x.Score, x.Logit = x.scoreOf(row)
+	found, err := job.Explain(ctx, x.weights, worker.Explained{
+		Vertex: x.ID, Output: x.output, Steps: e.steps, Classes: x.known.Columns == predictions.Logits,
+	})
+	if err != nil {
+		return err
+	}
+	x.takeEdges(found.Edges)
+	x.takeFeatures(found.Features)
+	if err := x.withoutEdges(ctx, e.remove); err != nil {
+		return err
+	}
+	x.Counts.Edges, x.Counts.Vertices = len(x.edges), len(x.Vertices)
+	x.all = x.Vertices
+	x.Edges, x.Vertices = first(x.edges, e.top), first(x.Vertices, e.top)
+	x.Columns = first(x.Columns, e.top)
+	return nil
+}
+
+// first are the first of a list.
+func first[T any](list []T, n int) []T { return list[:min(n, len(list))] }
+
+// vertexOf is the vertex of that name, or else of that number.
+func vertexOf(text string, names []string, count int) (int32, error) {
+	if v := slices.Index(names, text); v >= 0 {
+		return int32(v), nil
+	}
+	v, err := strconv.ParseInt(text, 10, 32)
+	switch {
+	case err == nil && v >= 0 && int(v) < count:
+		return int32(v), nil
+	case names != nil:
+		return 0, refusal.Errorf("--vertex %s: no vertex has this name%s", text, meant(text, names))
+	}
+	return 0, refusal.Errorf("--vertex %s: the vertices have the numbers 0 to %d", text, count-1)
+}
+
+// meant suggests one of the names.
+func meant(text string, names []string) string {
+	const most = 100_000 // are compared
+	if near := suggest.Nearest(text, first(names, most)); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}
+
+// nameOf is the name of a vertex, or its number.
+func nameOf(names []string, v int32) string {
+	if names == nil {
+		return strconv.Itoa(int(v))
+	}
+	return names[v]
+}
+
+// choose finds the number of the class, label or value.
+func (x *explanation) choose(class string, row []float32) error {
+	n, names := len(row), x.known.Classes
+	x.Kind = map[predictions.Columns]string{
+		predictions.Values: "value", predictions.LabelLogits: "label",
+	}[x.known.Columns]
+	x.Kind = cmp.Or(x.Kind, "class")
+	switch at := slices.Index(names, class); {
+	case class == "" && x.Kind != "value":
+		x.output = slices.Index(row, slices.Max(row))
+	case class == "":
+	case at >= 0:
+		x.output = at
+	default:
+		k, err := strconv.Atoi(class)
+		if err != nil || k < 0 || k >= n {
+			if names != nil {
+				return refusal.Errorf("--class %s: no %s has this name%s", class, x.Kind, meant(class, names))
+			}
+			return refusal.Errorf("--class %s: the %s have the numbers 0 to %d", class,
+				map[string]string{"class": "classes", "label": "labels", "value": "values"}[x.Kind], n-1)
+		}
+		x.output = k
+	}
+	if x.output < len(names) {
+		x.Of = names[x.output]
+	} else if n > 1 || x.Kind != "value" {
+		x.Of = strconv.Itoa(x.output)
+	}
+	return nil
+}
+
+// predict predicts the vertex.
+func (x *explanation) predict(ctx context.Context, of *train.Job) ([]float32, error) {
+	job := *of
+	job.Vertices = []int32{x.ID}
+	p, err := job.Predict(ctx, x.weights, train.Logits)
+	if err != nil {
+		return nil, err
+	}
+	return p.Logits, nil
+}
+
+// scoreOf is the probability or the value in a row of the output, and what is taken apart.
+func (x *explanation) scoreOf(row []float32) (score, logit metric.Number) {
+	logit = metric.Number(row[x.output])
+	if x.known.Columns == predictions.Values {
+		return logit, logit
+	}
+	var o predictions.Outcome
+	o.Of(x.known.Columns, row)
+	if x.known.Columns == predictions.Logits {
+		others := 0.
+		for k, z := range row {
+			if k != x.output {
+				others += math.Exp(float64(z) - float64(row[x.output]))
+			}
+		}
+		logit = metric.Number(-math.Log(others))
+	}
+	return metric.Number(o.Probabilities[x.output]), logit
+}
+
+// byStrength orders contributions, the largest first, whatever their signs.
+func byStrength(a, b float64) int { return cmp.Compare(math.Abs(b), math.Abs(a)) }
+
+func (x *explanation) takeEdges(found []edges.MaskGradient) {
+	g := x.opened.Job.Graph
+	numbers := map[string]int{}
+	for i := range g.Relations {
+		numbers[g.Relations[i].Name] = i
+		numbers[g.Relations[i].FullName()] = i
+	}
+	for _, e := range found {
+		of := explainedEdge{
+			relation: numbers[e.Relation], Parallel: e.Before, Contribution: float64(e.Gradient),
+			stored: appended.Edge{Source: e.Source, Target: e.Target, Before: e.Before},
+		}
+		r := &g.Relations[of.relation]
+		source, target, _ := g.Joins(r) // which an open graph has
+		of.Source, of.Target = nameOf(g.Types[source].Names, e.Source), nameOf(g.Types[target].Names, e.Target)
+		if len(g.Relations) > 1 {
+			of.Relation = r.Name
+		}
+		x.edges = append(x.edges, of)
+	}
+	slices.SortStableFunc(x.edges, func(a, b explainedEdge) int { return byStrength(a.Contribution, b.Contribution) })
+}
+
+func (x *explanation) takeFeatures(found []worker.FeatureGradients) {
+	g, counts := x.opened.Job.Graph, x.opened.Counts()
+	x.Vertices, x.Columns = []explainedVertex{}, []explainedColumn{}
+	for kind, f := range found {
+		if f.Columns == 0 {
+			continue
+		}
+		t := &g.Types[kind]
+		names := x.featureNames(x.opened.Job.Columns()[counts.Types[kind].Type], f.Columns)
+		of := ""
+		if len(g.Types) > 1 {
+			of = t.Name()
+		}
+		sums := make([]float64, f.Columns)
+		for i, v := range f.IDs {
+			if int(v) >= t.Count { // it stands for all others
+				continue
+			}
+			one := explainedVertex{Type: of, Vertex: nameOf(t.Names, v), kind: kind, id: v}
+			for k := range f.Columns {
+				at := i*f.Columns + k
+				c := float64(f.Inputs[at]) * float64(f.Gradients[at])
+				one.Contribution += c
+				sums[k] += c
+				if math.Abs(c) > math.Abs(one.OfColumn) || k == 0 {
+					one.Column, one.Value, one.OfColumn = names[k], float64(f.Inputs[at]), c
+				}
+			}
+			x.Vertices = append(x.Vertices, one)
+		}
+		for k, sum := range sums {
+			x.Columns = append(x.Columns, explainedColumn{of, names[k], sum})
+		}
+	}
+	slices.SortStableFunc(x.Vertices, func(a, b explainedVertex) int {
+		return byStrength(a.Contribution, b.Contribution)
+	})
+	slices.SortStableFunc(x.Columns, func(a, b explainedColumn) int {
+		return byStrength(a.Contribution, b.Contribution)
+	})
+}
+
+// featureNames are those of so many features, made of the columns, if they are known, and of labels behind
+// them.
+func (x *explanation) featureNames(of columns.List, n int) []string {
+	names := of.Features()
+	labels := 0
+	if x.asked.Options.LabelInput > 0 {
+		labels = x.known.numbers
+	}
+	for k := len(names); k < n-labels; k++ {
+		names = append(names, strconv.Itoa(k))
+	}
+	for k := range n - len(names) {
+		names = append(names, "label="+nameOf(x.known.Classes, int32(k)))
+	}
+	return names
+}
+
+// withoutEdges predicts the vertex without the strongest edges that raise the score.
+func (x *explanation) withoutEdges(ctx context.Context, most int) error {
+	gone := make([][]appended.Edge, len(x.opened.Job.Graph.Relations))
+	n := 0
+	for k := range x.edges {
+		if e := &x.edges[k]; n < most && e.Contribution > 0 {
+			gone[e.relation] = append(gone[e.relation], e.stored)
+			e.Removed = true
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	job, err := x.opened.Job.Without(gone, x.ID)
+	if err != nil {
+		return err
+	}
+	row, err := x.predict(ctx, job)
+	if err != nil {
+		return err
+	}
+	x.Without = &scoreWithout{Edges: n}
+	x.Without.Score, x.Without.Logit = x.scoreOf(row)
+	return nil
+}
+
+// signed is a contribution for the eye.
+func signed(c float64) string { return fmt.Sprintf("%+.4g", c) }
+
+// scored is a score for the eye.
+func scored(s metric.Number) string { return fmt.Sprintf("%.4g", float64(s)) }
+
+// heading says what is explained.
+func (x *explanation) heading() string {
+	says := "vertex " + x.Vertex + ": " + x.Kind
+	if x.Of != "" {
+		says += " " + x.Of
+	}
+	if x.Kind == "value" {
+		return says + " is " + scored(x.Score)
+	}
+	return says + ", probability " + scored(x.Score) + ", logit " + scored(x.Logit)
+}
+
+// method says how contributions were found.
+func (x *explanation) method() string {
+	by := "gradient times input"
+	if x.Steps > 0 {
+		by = "integrated gradients of " + ui.Counted(x.Steps, "step", "steps")
+	}
+	return fmt.Sprintf("%s, over %s and %s", by, ui.Counted(x.Counts.Vertices, "vertex", "vertices"),
+		ui.Counted(x.Counts.Edges, "edge", "edges"))
+}
+
+// secondly says what is left of the score without the removed edges.
+func (x *explanation) secondly() string {
+	if x.Without == nil {
+		return ""
+	}
+	which := "the edges that are marked"
+	if x.Without.Edges == 1 {
+		which = "the edge that is marked"
+	}
+	return "without " + which + ": " + scored(x.Score) + " → " + scored(x.Without.Score)
+}
+
+// Print draws the explanation for the eye.
+func (x *explanation) Print(out io.Writer) {
+	fmt.Fprintln(out, ui.Printable(x.heading()))
+	fmt.Fprintln(out, x.method())
+	if len(x.Edges) > 0 {
+		fmt.Fprintln(out)
+		t := ui.NewTable(out)
+		t.Row("edge", "contributes", "")
+		for _, e := range x.Edges {
+			t.Row(e.Text(), signed(e.Contribution), ui.When(e.Removed, "*"))
+		}
+		t.Flush()
+	}
+	if len(x.Vertices) > 0 {
+		fmt.Fprintln(out)
+		t := ui.NewTable(out)
+		t.Row("vertex", "contributes", "most of it", "")
+		for _, v := range x.Vertices {
+			t.Row(v.Text(), signed(v.Contribution), v.Most(), signed(v.OfColumn))
+		}
+		t.Flush()
+		fmt.Fprintln(out)
+		t = ui.NewTable(out)
+		t.Row("column", "contributes")
+		for _, c := range x.Columns {
+			t.Row(c.Text(), signed(c.Contribution))
+		}
+		t.Flush()
+	}
+	if says := x.secondly(); says != "" {
+		fmt.Fprintln(out, "\n"+says)
+	}
+}
+
+// Text is a vertex for the eye.
+func (v explainedVertex) Text() string { return ui.Joined(v.Type, v.Vertex) }
+
+// Most is the feature that contributes most.
+func (v explainedVertex) Most() string { return fmt.Sprintf("%s = %.4g", v.Column, v.Value) }
+
+// Text is a column for the eye.
+func (c explainedColumn) Text() string { return ui.Joined(c.Type, c.Column) }
+
+// Text is an edge for the eye.
+func (e explainedEdge) Text() string {
+	says := e.Source + " → " + e.Target
+	if e.Parallel > 0 {
+		says += fmt.Sprintf(" (%d)", e.Parallel+1)
+	}
+	return ui.Joined(e.Relation, says)
+}

@@ -1,0 +1,81 @@
+package edges
+
+import (
+	"cmp"
+
+	"weft/gnn"
+	"weft/tensor"
+)
+
+// masked are the edges of a pass whose messages are multiplied by a factor.
+func (e *Edges) masked(factor float32) *Edges {
+	some := *e
+	some.reset()
+	some.mask, some.Blocks = &factor, nil
+	for _, b := range e.Blocks {
+		of := *b
+		of.featureRows = nil
+		of.MaskGradients = e.team.Zeros(tensor.Gradients, b.In.Entries(), 1)
+		some.Blocks, some.made = append(some.Blocks, &of), append(some.made, of.MaskGradients)
+	}
+	return &some
+}
+
+// Masked reports whether messages are multiplied by Mask.
+func (e *Edges) Masked() bool { return e.mask != nil }
+
+// Mask is the factor of the messages of a pass that is Masked.
+func (e *Edges) Mask() float32 { return *e.mask }
+
+// MaskGradient is the gradient of the factor of an edge's messages, in some layers.
+type MaskGradient struct {
+	Relation       string
+	Source, Target int32 // the vertices of the edge as it is stored
+	Before         int   // how many parallel edges come before it
+	Gradient       float32
+}
+
+// Compare orders edges by relation, target, source and Before.
+func (m MaskGradient) Compare(n MaskGradient) int {
+	return cmp.Or(cmp.Compare(m.Relation, n.Relation), cmp.Compare(m.Target, n.Target),
+		cmp.Compare(m.Source, n.Source), cmp.Compare(m.Before, n.Before))
+}
+
+// EachMaskGradient calls f for each edge of the pass, in every layer that it passes messages in, before
+// Release. The order is always the same.
+func (g *Given) EachMaskGradient(f func(MaskGradient)) {
+	for _, m := range g.made {
+		for _, b := range m.some.Blocks {
+			m.eachOf(b, f)
+		}
+	}
+}
+
+func (m *madeEdges) eachOf(b *Block, f func(MaskGradient)) {
+	source, row, target := entriesOf(b.IDs), entriesOf(b.Targets), entriesOf(m.some.IDs)
+	indptr, columns, grads := b.In.Indptr.ReadInt64s(), b.In.Indices.ReadInt32s(), b.MaskGradients.ReadFloats()
+	for i := range b.In.Rows {
+		before := 0
+		for k := indptr[i]; k < indptr[i+1]; k++ {
+			if before++; k == indptr[i] || columns[k] != columns[k-1] {
+				before = 0
+			}
+			of := MaskGradient{
+				Relation: m.Relation, Before: before, Gradient: grads[k],
+				Source: int32(source(int(columns[k]))), Target: int32(target(row(i))),
+			}
+			if m.Reversed {
+				of.Source, of.Target = of.Target, of.Source
+			}
+			f(of)
+		}
+	}
+}
+
+// Scales are the factors of the sources and of the targets of the local block in a linear aggregation, and
+// those of vertices' own rows. weighted: the weights of edges are factors, too.
+func (e *Edges) Scales(r gnn.Reduce) (row, column, self *tensor.Matrix, weighted bool, err error) {
+	o, err := e.Operator(r)
+	s := o.factors[e.Local()].forward
+	return s.Row, s.Col, s.Self, o.weighted, err
+}

@@ -1,0 +1,76 @@
+package train
+
+import (
+	"context"
+	"slices"
+
+	"weft/comm"
+	"weft/gnn"
+	"weft/graph/appended"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/nn"
+	"weft/partition"
+	"weft/train/worker"
+)
+
+// Explain explains a number of the output for a vertex of the job's graph, as worker.Explanation says. It reads
+// what a prediction of the vertex depends on, and no more of the graph. The mesh has one worker. The errors are
+// those of Predict.
+func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained) (x *worker.Explanation,
+	err error,
+) {
+	job := *j
+	job.Vertices, job.Appended = []int32{of.Vertex}, nil
+	s, err := job.beginExplanation(ctx, weights)
+	if err != nil {
+		return nil, err
+	}
+	if whole, err := job.between(s); err != nil {
+		return nil, err
+	} else if whole {
+		job.Vertices = nil
+		if s, err = job.beginExplanation(ctx, weights); err != nil {
+			return nil, err
+		}
+	}
+	err = job.eachWorker(s, func(team *kernel.Team, _ *comm.Comm, share *partition.Share) error {
+		x, err = worker.Explain(ctx, s.Config, team, share, weights, of)
+		return err
+	})
+	return x, err
+}
+
+func (j *Job) beginExplanation(ctx context.Context, weights nn.State) (*shared, error) {
+	s, err := j.beginPrediction(ctx, weights)
+	if err == nil && s.Workers > 1 {
+		err = refusal.Errorf("one worker explains, and the mesh has %d; give --parallel graph=1", s.Workers)
+	}
+	return s, err
+}
+
+// between reports whether a block of the program has several aggregations, one after the other. Between these
+// it computes rows that nothing reads, and that have no derivatives where their edges are not there.
+func (j *Job) between(s *shared) (whole bool, err error) {
+	if s.Program.Program == nil {
+		return false, nil
+	}
+	share := partition.All(j.Graph)
+	j.arrange(share)
+	blocks, err := s.BlocksApart(share, s.Outputs)
+	return slices.ContainsFunc(blocks, func(b gnn.BlockSpec) bool { return b.Rounds > 1 }), err
+}
+
+// Without is the job for predictions of the vertices on its graph without some edges, by relation.
+func (j *Job) Without(edges [][]appended.Edge, vertices ...int32) (*Job, error) {
+	b, err := j.Base()
+	if err != nil {
+		return nil, err
+	}
+	job := *j
+	if job.Appended, err = b.With(nil); err != nil {
+		return nil, err
+	}
+	job.Appended.Removed, job.Vertices = edges, vertices
+	return &job, nil
+}

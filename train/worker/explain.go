@@ -1,0 +1,218 @@
+package worker
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/edges"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/engine"
+)
+
+// Explained is a number of a model's output.
+type Explained struct {
+	Vertex int32 // of the first type
+	Output int   // the column
+	// Classes says that the columns are logits of classes. The number is then log(p/(1 − p)) of the column's
+	// probability p: its logit less the log-sum-exp of the others.
+	Classes bool
+	// Steps is how many points of the path that integrated gradients are the mean of: the middles of as many
+	// equal parts of it. 0: the gradients at its end.
+	Steps int
+}
+
+// Explanation is what a number of a model's output rests on: its gradients by what the model reads (Simonyan et
+// al. 2013) or, with Explained.Steps, their means along the path from zeros (Sundararajan et al. 2017). A
+// gradient times what it is of is an attribution.
+type Explanation struct {
+	Features []FeatureGradients // by vertex type
+	// Edges are those whose messages the number depends on, by relation, target, source and Before. The factor
+	// that their Gradient is of is 1.
+	Edges []edges.MaskGradient
+}
+
+// FeatureGradients are those of the features of some vertices of a type, as the model reads them: standardised
+// where it was trained on such.
+type FeatureGradients struct {
+	IDs               []int32
+	Columns           int
+	Inputs, Gradients []float32 // IDs × Columns
+}
+
+// explaining is an engine whose passes have gradients of what the model reads.
+type explaining interface {
+	engine.Engine
+	InputValues(kind int) (values []float32, columns int)
+}
+
+// Explain explains a number of the model's output with its weights. The mesh is one worker. c.Vertices are the
+// vertex alone, or nil: then the pass is of the whole graph.
+func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.Share, weights nn.State,
+	of Explained,
+) (*Explanation, error) {
+	w, e, err := begin(c, team, comm.Alone(), share)
+	if err != nil {
+		return nil, err
+	}
+	e.Training = true // there are gradients
+	if c.Program.Program != nil {
+		if e.Blocks, err = w.BlocksApart(w.Share, c.Outputs); err != nil {
+			return nil, err
+		}
+	}
+	var by explaining
+	if c.Vertices != nil {
+		m, err := engine.NewMFG(e, [][]int32{c.Vertices}, nil)
+		if err != nil {
+			return nil, err
+		}
+		by = m
+	} else {
+		made, err := engine.New(e)
+		if err != nil {
+			return nil, err
+		}
+		by = made.(*engine.Whole)
+	}
+	if err := w.infers(by); err != nil {
+		return nil, err
+	}
+	c.Kind.Predicts(w.Params, weights)
+	if err := w.Load(weights, nil); err != nil {
+		return nil, err
+	}
+	x := &explainer{Worker: w, by: by, of: of, unit: nn.UnitIn(weights, of.Output)}
+	return x.explain(ctx)
+}
+
+// explainer explains one number.
+type explainer struct {
+	*Worker
+	by   explaining
+	of   Explained
+	unit float32 // of the number, as the labels have it
+	into Explanation
+	sums map[edges.MaskGradient]float64 // of the edges, without Gradient
+}
+
+func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
+	x.sums = map[edges.MaskGradient]float64{}
+	for kind, rows := range x.by.Inputs() {
+		of := FeatureGradients{IDs: slices.Clone(rows.List())}
+		if of.IDs == nil {
+			for v := range rows.Here {
+				of.IDs = append(of.IDs, int32(v))
+			}
+		}
+		of.Inputs, of.Columns = x.by.InputValues(kind)
+		of.Gradients = make([]float32, len(of.Inputs))
+		x.into.Features = append(x.into.Features, of)
+	}
+	steps := max(1, x.of.Steps)
+	for step := range steps {
+		if ctx.Err() != nil {
+			return nil, &launch.Common{Err: context.Canceled}
+		}
+		at, part := (float32(step)+.5)/float32(steps), 1/float32(steps)
+		if x.of.Steps == 0 {
+			x.pass(1, 1, part, true, true)
+			continue
+		}
+		x.pass(at, 1, part, true, false)
+		x.pass(1, at, part, false, true)
+	}
+	for e, sum := range x.sums {
+		e.Gradient = float32(sum)
+		x.into.Edges = append(x.into.Edges, e)
+	}
+	slices.SortFunc(x.into.Edges, edges.MaskGradient.Compare)
+	return &x.into, nil
+}
+
+// begin is the gradient of the number by the outputs of the vertex, in a row of zeros.
+func (x *explainer) begin(grad, outputs []float32) {
+	c := x.of.Output
+	if grad[c] = x.unit; !x.of.Classes {
+		return
+	}
+	largest, sum := math.Inf(-1), 0.
+	for k := range grad {
+		if k != c {
+			largest = max(largest, float64(outputs[k]))
+		}
+	}
+	for pass := range 2 { // the others' softmax
+		for k := range grad {
+			e := math.Exp(float64(outputs[k]) - largest)
+			switch {
+			case k == c:
+			case pass == 0:
+				sum += e
+			default:
+				grad[k] = -float32(e / sum)
+			}
+		}
+	}
+}
+
+// pass adds a part of the gradients where features and messages are multiplied by some factors.
+func (x *explainer) pass(features, messages, part float32, ofFeatures, ofEdges bool) {
+	masks := &edges.Given{Mask: &messages}
+	call := engine.Call{Epoch: 1, Random: autograd.Random{Seed: x.Seed, Epoch: 1}, Recording: true, Edges: masks}
+	for kind, rows := range x.by.Inputs() {
+		of := &x.into.Features[kind]
+		values := x.Team.Memory.NewElement(tensor.Features, x.Team.Storage, rows.Here, of.Columns)
+		write, row := values.Writer(), make([]float32, of.Columns)
+		for i := range rows.Here {
+			for k, v := range of.Inputs[i*of.Columns:][:of.Columns] {
+				row[k] = features * v
+			}
+			write(i*of.Columns, row)
+		}
+		call.Features = append(call.Features, engine.Given{Values: values, Differentiable: of.Columns > 0})
+	}
+	pass := x.by.Forward(call)
+	output := pass.Outputs()[0]
+	grad := x.Team.Zeros(tensor.Gradients, output.Rows(), output.Cols())
+	row := 0
+	if output.Rows() > 1 {
+		row = int(x.of.Vertex)
+	}
+	x.begin(grad.WriteFloats()[row*output.Cols():][:output.Cols()], output.Value().ReadFloats()[row*output.Cols():])
+	grads := pass.Backward(autograd.Root{Var: output, Grad: grad})
+	for kind, grad := range grads {
+		if grad == nil {
+			continue
+		}
+		of := &x.into.Features[kind]
+		read, row := grad.Reader(), make([]float32, of.Columns)
+		for i := range grad.Rows {
+			read(i*of.Columns, row)
+			for k, g := range row {
+				if ofFeatures {
+					of.Gradients[i*of.Columns+k] += part * g
+				}
+			}
+		}
+		grad.Release()
+	}
+	if ofEdges {
+		masks.EachMaskGradient(func(e edges.MaskGradient) {
+			g := e.Gradient
+			e.Gradient = 0
+			x.sums[e] += float64(part) * float64(g)
+		})
+	}
+	masks.Release()
+	for _, given := range call.Features {
+		given.Values.Release()
+	}
+	x.Params.ZeroGrad()
+}
