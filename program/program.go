@@ -133,6 +133,7 @@ type Operation struct {
 	Differentiable bool `json:"differentiable,omitempty"`
 
 	Weighted bool `json:"-"` // of an aggregation: each row counts as much as its edge's weight
+	Divisor  bool `json:"-"` // of a scatter: a softmax divides by its result
 }
 
 // number is a number of which JSON writes those that are not finite as strings.

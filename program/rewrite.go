@@ -678,6 +678,7 @@ func (b *builder) softmax(f *value) (p, sum *value) {
 	e := f.in[0]
 	scatter := f.o.op("scatter")
 	gather := f.o.op("gather")
+	scatter.Divisor = true
 	scatter.End, gather.End, gather.Of, gather.Loops = f.o.End, f.o.End, e.Of, e.Loops
 	if e.op == "gather" && e.o.End == f.o.End {
 		expand := f.o.op("expand")

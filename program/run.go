@@ -153,6 +153,9 @@ func (p *pass) compute(s step) *autograd.Var {
 	case "table":
 		return autograd.Stored(p.params[v.o.Name].RowsOn(p.tape, p.types[p.typeOf(v.Of)]))
 	case opAggregate:
+		if p.leavesMasks(v) {
+			return p.propagators[v].Message(p.unmasked(v))
+		}
 		return p.propagators[v].Propagate(p.of(v.in[0]), reduceOf(v), gnn.Once)
 	case opAttend:
 		return p.attend(v)
@@ -255,6 +258,27 @@ func (p *pass) weight(w *value) *autograd.Var {
 	return autograd.Reshape(m, w.Shape[1], w.Shape[0])
 }
 
+// leavesMasks reports whether masks of edges leave an aggregation of rows of vertices as it is: a softmax
+// divides by it, or it depends on the edges alone, as a degree.
+func (p *pass) leavesMasks(v *value) bool {
+	of, given := p.tape.Edges.(interface{ Masks() bool })
+	return given && of.Masks() && (v.o.Divisor || !v.graded) && reduceOf(v).Kind <= gnn.KindMin
+}
+
+// unmasked is an aggregation of rows of vertices as a message function that masks leave as it is.
+func (p *pass) unmasked(v *value) gnn.Message {
+	x, r := autograd.Dense(p.of(v.in[0])), reduceOf(v)
+	return gnn.Message{
+		Source: x, Columns: x.Cols(), Reduce: r.Kind, Loops: r.Loops, Unmasked: true,
+		Function: func(e gnn.Edges) *autograd.Var {
+			if r.Weighted && e.Weight != nil {
+				return autograd.HeadScale(e.Source, e.Weight)
+			}
+			return e.Source
+		},
+	}
+}
+
 // attentionOf is softmax attention without its scores.
 func (p *pass) attentionOf(v *value) gnn.Attention {
 	return gnn.Attention{
@@ -285,7 +309,7 @@ func (p *pass) message(v *value) gnn.Message {
 		Source: p.joined(r.sources, ""), SourceParts: widths(r.sources), Target: p.joined(r.targets, target),
 		TargetParts: widths(r.targets), Function: r.function(p.block, v),
 		Columns: v.size(), Counted: v.counted, Columnwise: r.columnwise, Reduce: reduceOf(v).Kind,
-		Loops: loopsOf(v.setOfEdges()),
+		Loops: loopsOf(v.setOfEdges()), Unmasked: v.o.Divisor || !v.graded,
 	}
 	if m.Source == nil && m.Target == nil { // of the edges alone
 		m.Target = autograd.Ones(p.rowsOf(target))

@@ -43,6 +43,9 @@ type Input struct {
 	WeightGradients, FeatureGradients bool
 }
 
+// Masks reports whether messages have factors.
+func (g *Given) Masks() bool { return g.Mask != nil }
+
 // madeEdges are the edges of a pass that were made from those of the graph.
 type madeEdges struct {
 	full, some *Edges

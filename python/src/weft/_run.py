@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from . import _module, _program, _weights
+from . import _explain, _module, _program, _weights
 from ._arrays import Array, array
 from ._errors import Refused, reading
 from ._graph import Data, Graph, argument, graph_of
 from ._scratch import Scratch, graphs_named, is_temporary
 
 if TYPE_CHECKING:
+    from torch_geometric.explain import Explanation, HeteroExplanation
     import pandas
     import torch
 
@@ -371,6 +372,33 @@ class Run:
                 f"{self.directory}: the graph of the run is not there any more; give it, as data=…"
             )
         return str(store)
+
+    def explain(self, vertex: int | str, data: Data = None, **settings: Any) -> Explanation | HeteroExplanation:
+        """What the prediction of a vertex rests on, as ``torch_geometric.explain`` has it; torch and
+        torch_geometric must be installed.
+
+        ``node_mask`` (V × F) is gradient × feature, and ``edge_mask`` (E) the gradient of a factor 1 of the
+        messages along each edge: of the score that ``weft explain`` takes apart, as ``reference.md`` says.
+        ``edge_index`` has the order of the data's, or of the store where the data are a path. ``index`` is the
+        vertex's number. ``of``, ``score``, ``logit`` and ``without`` are the class or value and its score, and
+        the score without the strongest edges.
+
+        Args:
+            vertex: its name or number.
+            data: another graph with the same features; None: that of the run.
+            settings: flags of ``weft explain``: ``class="yes"`` (as ``**{"class": "yes"}``), ``steps=50``,
+                ``out="why.html"``.
+
+        Example:
+            >>> why = run.explain(7)                               # doctest: +SKIP
+            >>> why.visualize_graph("why.svg")                     # doctest: +SKIP
+            >>> why.edge_index[:, why.edge_mask.topk(3).indices]   # doctest: +SKIP
+
+        Raises:
+            Refused: no vertex has this name or number; the run predicts links.
+        """
+        graph = self._graph if data is None else graph_of(data)
+        return _explain.explanation(self.directory, self._given(data, graph), graph, vertex, settings)
 
     def evaluate(
         self, data: Data = None, split: int | None = None, device: str | None = None

@@ -26,6 +26,7 @@ NEEDS = {
     "test_around.py": "torch_geometric torch.export",
     "test_loss.py": "torch_geometric torch.export",
     "test_module_typed.py": "torch_geometric torch.export",
+    "test_explain.py": "torch_geometric torch.export",
     "test_dgl.py": "dgl",
     "test_convolutions.py": "torch_geometric torch.export",
     "test_trace.py": "torch_geometric torch.export",

@@ -16,6 +16,7 @@ import (
 	"weft/cmd/weft/internal/reports"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
+	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/internal/atomicfile"
@@ -34,7 +35,8 @@ import (
 type explainCommand struct {
 	settings           cli.SettingFlags
 	tables             data.TablesGiven
-	vertex, class, out string
+	vertex, class      string
+	out, masks         string
 	top, steps, remove int
 	json               bool
 }
@@ -71,6 +73,8 @@ store without these edges, to the bit.`,
 	f.IntVar(&e.remove, "remove", 3, "`number` of edges to leave out in the second prediction, 0 makes none")
 	f.StringVar(&e.out, "out", "", "`file` for a page with a picture, .html or .htm; an existing file is "+
 		"overwritten")
+	f.StringVar(&e.masks, "masks", "", "`file` for what all features and edges contribute (safetensors); an "+
+		"existing file is overwritten")
 	f.BoolVar(&e.json, "json", false, "print one JSON object")
 	e.tables.Add(f, true)
 	e.settings.AddThose(f, func(one setting.Setting) bool { return one.Name == "threads" })
@@ -88,7 +92,13 @@ func (e *explainCommand) check() error {
 		return refusal.Errorf("--steps %d: the number of points is 1 or more, or 0 for gradient times input", e.steps)
 	case e.remove < 0:
 		return refusal.Errorf("--remove %d: the number of edges is 0 or more", e.remove)
-	case e.out == "":
+	}
+	if e.masks != "" {
+		if err := cli.CheckFile("masks", e.masks); err != nil {
+			return err
+		}
+	}
+	if e.out == "" {
 		return nil
 	}
 	return reports.CheckPage(e.out)
@@ -111,6 +121,10 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 		return refusal.Errorf("explain %s: %s takes its mean over all vertices, so that a score rests on all of "+
 			"them; train with another norm", args[0], o.OverAll())
 	}
+	if e.steps > 0 && asked.Options.Model == "pna" {
+		return refusal.Errorf("--steps %d: pna counts neighbours among their messages; leave it out, which takes "+
+			"gradients times inputs", e.steps)
+	}
 	weights, err := asked.ReadWeights()
 	if err != nil {
 		return err
@@ -120,10 +134,16 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer opened.Close()
-	x := &explanation{asked: &asked, opened: opened, weights: weights, Run: asked.Run, Steps: e.steps}
+	x := &explanation{asked: &asked, opened: opened, weights: weights, Run: asked.Run, Store: opened.Store, Steps: e.steps}
 	ctx, stop := opened.UntilSignal(cmd, "", nil)
 	defer stop()
-	err = opened.Job.Graph.Guard(func() error { return x.make(ctx, e) })
+	err = opened.Job.Graph.Guard(func() error {
+		err := x.make(ctx, e)
+		if err == nil && e.masks != "" {
+			err = atomicfile.Write(e.masks, x.writeMasks)
+		}
+		return err
+	})
 	if err != nil {
 		return opened.Failed(err, err)
 	}
@@ -139,6 +159,7 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 // explanation is what a score of a vertex rests on.
 type explanation struct {
 	Run    string `json:"run"`
+	Store  string `json:"store"`
 	Vertex string `json:"vertex"`
 	ID     int32  `json:"id"`
 	// Of is the class, label or value; empty: the only one.
@@ -160,6 +181,7 @@ type explanation struct {
 	weights nn.State
 	known   predicted
 	output  int
+	found   *worker.Explanation
 	edges   []explainedEdge // all that there are
 	all     []explainedVertex
 }
@@ -231,6 +253,7 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 	if err != nil {
 		return err
 	}
+	x.found = found
 	x.takeEdges(found.Edges)
 	x.takeFeatures(found.Features)
 	if err := x.withoutEdges(ctx, e.remove); err != nil {
@@ -365,6 +388,51 @@ func (x *explanation) takeEdges(found []edges.MaskGradient) {
 		x.edges = append(x.edges, of)
 	}
 	slices.SortStableFunc(x.edges, func(a, b explainedEdge) int { return byStrength(a.Contribution, b.Contribution) })
+}
+
+// writeMasks writes what each feature and each edge contributes.
+func (x *explanation) writeMasks(to io.Writer) error {
+	g, state := x.opened.Job.Graph, nn.State{}
+	ints := func(name string, values []int64) {
+		state[name] = nn.Tensor{Shape: []int{len(values)}, Int64: values}
+	}
+	for kind, f := range x.found.Features {
+		t := &g.Types[kind]
+		var ids []int64
+		var masks []float32
+		for i, v := range f.IDs {
+			if int(v) >= t.Count {
+				continue
+			}
+			ids = append(ids, int64(v))
+			for at := i * f.Columns; at < (i+1)*f.Columns; at++ {
+				masks = append(masks, f.Inputs[at]*f.Gradients[at])
+			}
+		}
+		ints("vertices."+t.Name()+".ids", ids)
+		state["vertices."+t.Name()+".mask"] = nn.Tensor{Shape: []int{len(ids), f.Columns}, Float32: masks}
+	}
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		var numbers []int64
+		var masks []float32
+		for k := range x.edges {
+			if e := &x.edges[k]; e.relation == i {
+				numbers = append(numbers, numberOf(r, e.stored))
+				masks = append(masks, float32(e.Contribution))
+			}
+		}
+		ints("edges."+r.FullName()+".numbers", numbers)
+		state["edges."+r.FullName()+".mask"] = nn.Tensor{Shape: []int{len(masks)}, Float32: masks}
+	}
+	return nn.EncodeState(to, state)
+}
+
+// numberOf is the number of an edge in the order of the store.
+func numberOf(r *graph.Relation, e appended.Edge) int64 {
+	from := r.Indptr[e.Target]
+	at, _ := slices.BinarySearch(r.Sources[from:r.Indptr[e.Target+1]], e.Source)
+	return from + int64(at) + int64(e.Before)
 }
 
 func (x *explanation) takeFeatures(found []worker.FeatureGradients) {

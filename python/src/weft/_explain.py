@@ -1,0 +1,112 @@
+"""What a prediction rests on, as PyG's Explanation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _program, _weights
+from ._arrays import Array
+from ._errors import Refused
+from ._graph import Graph
+from ._scratch import Scratch
+
+if TYPE_CHECKING:
+    from torch_geometric.explain import Explanation, HeteroExplanation
+
+
+def explanation(
+    directory: Path, given: str, graph: Graph | None, vertex: Any, settings: dict[str, Any]
+) -> Explanation | HeteroExplanation:
+    """The explanation of a vertex by the program, of the graph that it is given."""
+    try:
+        import torch
+        from torch_geometric.explain import Explanation, HeteroExplanation
+    except ImportError as error:
+        raise ImportError(
+            f"explain: {error.name} is not installed; pip install torch torch_geometric", name=error.name
+        ) from None
+    _program.check_keywords("explain", settings, taken=("help", "json", "masks", "vertex"))
+    told, masks = _explained(directory, given, vertex, settings)
+    store = Path(told["store"])
+    described = json.loads((store / "graph.json").read_text(encoding="utf-8"))
+    typed = (store / "vertices").exists()
+    made: Any = HeteroExplanation() if typed else Explanation()
+    for of in described["vertices"]:
+        name = of["type"]
+        to = made[name] if typed else made
+        x = _features(store / "vertices" / name if typed else store, of)
+        if x is None:
+            to.num_nodes = of["count"]
+            continue
+        whole = np.zeros_like(x)
+        whole[masks[f"vertices.{name}.ids"]] = masks[f"vertices.{name}.mask"][:, : x.shape[1]]
+        to.x, to.node_mask = torch.from_numpy(x), torch.from_numpy(whole)
+    for of in described["relations"]:
+        ends = of["source"], of["name"], of["target"]
+        name = "__".join(ends)
+        folder = store / "edges" / name if typed else store
+        to = made[ends] if typed else made
+        edges, order = _edges(folder), _order(graph, name if typed else "")
+        whole = np.zeros(edges.shape[1], np.float32)
+        whole[masks[f"edges.{name}.numbers"]] = masks[f"edges.{name}.mask"]
+        to.edge_index, to.edge_mask = (torch.from_numpy(_in_order(rows, order)) for rows in (edges, whole))
+        for key, field in (("edge_weight", "edge_weight"), ("edge_features", "edge_attr")):
+            if (file := folder / f"{key}.npy").exists():
+                to[field] = torch.from_numpy(np.ascontiguousarray(_in_order(np.load(file).T, order).T))
+    made.index = torch.tensor([told["id"]])
+    made.score, made.logit, made.of, made.without = told["score"], told["logit"], told["of"], told.get("without")
+    made._model_args = []
+    return made  # type: ignore[no-any-return]
+
+
+def _explained(
+    directory: Path, given: str, vertex: Any, settings: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What the program prints, and its masks."""
+    flags = [_program.flag(name, value) for name, value in settings.items() if value is not None]
+    scratch = Scratch()
+    try:
+        file = scratch.path / "masks.safetensors"
+        asked = ["explain", str(directory), given, f"--vertex={vertex}", f"--masks={file}", "--json", *flags]
+        return json.loads(_program.run(asked)), _weights.read(file)
+    finally:
+        scratch.close()
+
+
+def _features(folder: Path, of: dict[str, Any]) -> Array | None:
+    """The features of a vertex type, dense; None: it has none."""
+    if (folder / "features.npy").exists():
+        return np.asarray(np.load(folder / "features.npy"), np.float32)
+    if not (folder / "features_indptr.npy").exists():
+        return None
+    indptr, indices, values = (np.load(folder / f"features_{part}.npy") for part in ("indptr", "indices", "data"))
+    x = np.zeros((of["count"], of["features"]["columns"]), np.float32)
+    x[np.repeat(np.arange(len(x)), np.diff(indptr)), indices] = values
+    return x
+
+
+def _edges(folder: Path) -> Array:
+    """The edges of a relation, 2 × E, in the order of the store."""
+    indptr, indices = (np.load(folder / f"{part}.npy") for part in ("indptr", "indices"))
+    return np.stack([indices.astype(np.int64), np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))])
+
+
+def _order(graph: Graph | None, relation: str) -> Array | None:
+    """The places of the store's edges among those that the graph was made of; None: they have their order."""
+    try:
+        return graph.edge_order(relation) if graph is not None else None
+    except Refused:  # the graph has others
+        return None
+
+
+def _in_order(of: Array, order: Array | None) -> Array:
+    """Columns of the store's edges, placed in another order."""
+    if order is None:
+        return np.ascontiguousarray(of)
+    placed = np.empty_like(of)
+    placed[..., order] = of
+    return placed

@@ -1,0 +1,282 @@
+"""run.explain: gradients beside PyTorch's in float64, removal beside a second graph, and planted reasons."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.explain import DummyExplainer, Explainer, Explanation
+from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+from torch_geometric.explain.metric import fidelity, unfaithfulness
+from torch_geometric.nn import GATv2Conv, GCNConv, MessagePassing, SAGEConv, TransformerConv
+from torch_geometric.utils import degree, softmax
+
+import weft
+
+V, F, C, VERTEX = 40, 6, 3, 7
+
+
+def graph(**more):
+    """A directed graph with isolated vertices, a hub and two equal edges, and no self loops."""
+    rng = torch.Generator().manual_seed(5)
+    edges = torch.randint(2, V - 2, (2, 120), generator=rng)
+    edges = edges[:, edges[0] != edges[1]]
+    hub = torch.stack([torch.arange(10, 30, 2), torch.full((10,), VERTEX)])
+    edges = torch.cat([edges, hub, hub[:, :2]], 1)
+    if "once" in more:  # of equal messages PyTorch's maximum divides the gradient
+        edges = edges.unique(dim=1)[:, torch.randperm(len(edges.unique(dim=1).T), generator=rng)]
+    x = torch.rand(V, F, generator=rng) * 3 - 1
+    y = torch.randint(C, (V,), generator=rng)
+    part = torch.randint(3, (V,), generator=rng)
+    data = Data(x=x, edge_index=edges, y=y, train_mask=part == 0, val_mask=part == 1, test_mask=part == 2)
+    if "edge_weight" in more:
+        data.edge_weight = torch.rand(edges.shape[1], generator=rng) + 0.5
+    if "edge_attr" in more:
+        data.edge_attr = torch.rand(edges.shape[1], 4, generator=rng)
+    return data
+
+
+def log_odds(out, of):
+    """log(p/(1 − p)) of a class."""
+    others = [k for k in range(out.shape[-1]) if k != of]
+    return out[..., of] - out[..., others].logsumexp(-1)
+
+
+def gradients(module, data, of, steps=0, score=log_odds):
+    """x · ∂score/∂x and ∂score/∂edge_mask in float64, or their integrals from zeros by midpoints."""
+    module = copy.deepcopy(module).double().eval()
+    extra = {k: data[k].double() for k in ("edge_weight", "edge_attr") if k in data}
+    x = data.x.double()
+    masks = [torch.zeros_like(x), torch.zeros(data.num_edges, dtype=torch.float64)]
+    points = [1.0] if not steps else [(k + 0.5) / steps for k in range(steps)]
+    for at in points:
+        for which in range(2):
+            given = (x * at if which == 0 else x).clone().requires_grad_()
+            mask = torch.full((data.num_edges,), at if which == 1 else 1.0, dtype=torch.float64, requires_grad=True)
+            set_masks(module, mask, data.edge_index, apply_sigmoid=False)
+            out = module(given, data.edge_index, **extra)[VERTEX]
+            clear_masks(module)
+            grads = torch.autograd.grad(score(out, of), [given, mask], allow_unused=True)
+            if grads[which] is not None:
+                masks[which] += grads[which] / len(points)
+    return x * masks[0], masks[1]
+
+
+def close(got, want):
+    scale = max(1, want.abs().max().item())
+    assert torch.allclose(got.double() / scale, want / scale, atol=1e-5), (got.double() - want).abs().max()
+
+
+NAMED = {
+    "gcn": {},
+    "sage": {},
+    "sage-max": {"aggregation": "max"},
+    "gat": {"heads": 2, "hidden": 8},
+    "gatv2": {"heads": 2, "hidden": 8},
+    "gin": {"norm": "layer"},
+    "transformer": {"heads": 2, "hidden": 8},
+    "gat-edges": {"heads": 2, "hidden": 8, "use_edge_features": True},
+    "gatv2-edges": {"heads": 2, "hidden": 8, "use_edge_features": True},
+    "transformer-edges": {"heads": 2, "hidden": 8, "use_edge_features": True},
+    "gcn-weighted": {},
+    "gcnii": {},
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_gradients_of_named_models(name):
+    """Those of PyG's own layers with the run's weights, whose messages PyG's masks multiply."""
+    model, _, how = name.partition("-")
+    data = graph(**{{"edges": "edge_attr", "weighted": "edge_weight", "max": "once"}.get(how, "plain"): True})
+    run = weft.train(data, model=model, epochs=5, lr=0.05, normalize_features="none", **NAMED[name])
+    why = run.explain(VERTEX)
+    assert why.validate()
+    assert torch.equal(why.edge_index, data.edge_index)
+    of = int(why.of)
+    assert of == run.logits[VERTEX].argmax()
+    nodes, edges = gradients(run.to_pyg(), data, of)
+    close(why.node_mask, nodes)
+    close(why.edge_mask, edges)
+    assert edges.abs().max() > 0 and nodes.abs().max() > 0
+    integrated = run.explain(VERTEX, steps=8)
+    nodes, edges = gradients(run.to_pyg(), data, of, steps=8)
+    close(integrated.node_mask, nodes)
+    close(integrated.edge_mask, edges)
+
+
+class Gated(MessagePassing):
+    """A message function that a Linear, a product and a maximum make."""
+
+    def __init__(self, into, out):
+        super().__init__(aggr="max")
+        self.lin, self.gate = nn.Linear(into, out), nn.Linear(2 * into, out)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_i, x_j):
+        return self.lin(x_j) * torch.sigmoid(self.gate(torch.cat([x_i, x_j], -1)))
+
+
+class Own(nn.Module):
+    def __init__(self, first, last):
+        super().__init__()
+        self.first, self.last = first, last
+
+    def forward(self, x, edge_index):
+        return self.last(self.first(x, edge_index).tanh(), edge_index)
+
+
+class Softmax(MessagePassing):
+    """Attention of one's own: a softmax for each column, of what both ends give."""
+
+    def __init__(self, into, out):
+        super().__init__(aggr="add")
+        self.lin = nn.Linear(2 * into, out)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_i, x_j, index, size_i):
+        z = self.lin(torch.cat([x_i, x_j], -1))
+        return softmax(3 * z.sigmoid(), index, num_nodes=size_i) * z
+
+
+class Normalized(nn.Module):
+    """A degree of one's own, by which an edge's factor does not change."""
+
+    def __init__(self, into, out):
+        super().__init__()
+        self.conv, self.lin = SAGEConv(into, out, aggr="sum"), nn.Linear(into, out)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index) * (1 + degree(edge_index[1], x.shape[0])[:, None]).rsqrt() + self.lin(x)
+
+
+OWN = {
+    "softmax": lambda: Own(Softmax(F, 8), Softmax(8, C)),
+    "degree": lambda: Own(Normalized(F, 8), Normalized(8, C)),
+    "sage": lambda: Own(SAGEConv(F, 8), SAGEConv(8, C, aggr="max")),
+    "gcn": lambda: Own(GCNConv(F, 8), GCNConv(8, C)),
+    "gated": lambda: Own(Gated(F, 8), SAGEConv(8, C)),
+    "gatv2": lambda: Own(GATv2Conv(F, 4, heads=2), GATv2Conv(8, C)),
+    "transformer": lambda: Own(TransformerConv(F, 4, heads=2), Gated(8, C)),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_gradients_of_own_modules(name):
+    torch.manual_seed(2)
+    data = graph(once=True)
+    run = weft.train(data, model=OWN[name](), epochs=3, lr=0.05, normalize_features="none")
+    why = run.explain(VERTEX)
+    nodes, edges = gradients(run.module(), data, int(why.of))
+    close(why.node_mask, nodes)
+    close(why.edge_mask, edges)
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat", "own"])
+def test_removal_is_a_second_graph(model, tmp_path):
+    """The score without the strongest edges is that of a prediction on a graph without them, to the bit."""
+    data = graph(once=True)
+    torch.manual_seed(3)
+    run = weft.train(data, model=OWN["softmax"]() if model == "own" else model, epochs=5, lr=0.05)
+    why = run.explain(VERTEX, remove=4)
+    gone = why.edge_mask.topk(4).indices
+    assert (why.edge_mask[gone] > 0).all() and why.without["edges"] == 4
+    less = Data(x=data.x, edge_index=data.edge_index[:, ~torch.isin(torch.arange(data.num_edges), gone)])
+    z = run.predict(less, output="logits", vertices=[VERTEX])[0]
+    of = int(why.of)
+    others = np.exp(z[[k for k in range(C) if k != of]].astype(float) - float(z[of]))
+    assert why.without["logit"] == -np.log(others[0] + others[1])
+    whole = run.predict(output="logits", vertices=[VERTEX])[0]
+    assert abs(log_odds(torch.tensor(whole), of).item() - why.logit) < 1e-5 and why.logit != why.without["logit"]
+
+
+def planted(seed):
+    """A class that is the sign of one column of one neighbour; that of all other neighbours is 0."""
+    rng = torch.Generator().manual_seed(seed)
+    n, k = 300, 5
+    source = torch.stack([torch.randperm(n, generator=rng)[:k] for _ in range(n)])
+    loud = torch.rand(n, generator=rng) < 0.2
+    source[loud[source]] = 0  # so that each vertex has one loud neighbour
+    loud[0] = False
+    loud_ids = loud.nonzero()[:, 0]
+    source[:, 0] = loud_ids[torch.randint(len(loud_ids), (n,), generator=rng)]
+    x = torch.randn(n, 6, generator=rng)
+    x[:, 2] = torch.where(loud, x[:, 2].sign() * (2 + x[:, 2].abs()), 0)
+    y = (x[source[:, 0], 2] > 0).long()
+    edges = torch.stack([source.T.flatten(), torch.arange(n).repeat(k)])
+    return Data(x=x, edge_index=edges, y=y), source[:, 0]
+
+
+def test_planted_reasons():
+    """In nine of ten cases the edge, the neighbour and the column that make the class come first."""
+    found = 0
+    for seed in range(10):
+        data, reasons = planted(seed)
+        run = weft.train(data, model="sage", layers=1, epochs=100, lr=0.05, split="random:60/20/20")
+        assert run.summary["test"] > 0.9
+        v = int((torch.tensor(run.predictions) == data.y).nonzero()[seed])
+        why = run.explain(v)
+        edge = why.edge_index[:, why.edge_mask.abs().argmax()]
+        vertex, column = divmod(int(why.node_mask.abs().argmax()), 6)
+        found += edge.tolist() == [reasons[v], v] and vertex == reasons[v] and column == 2
+    assert found >= 9
+
+
+def test_metrics():
+    """PyG's metrics take the explanation, beside its own Explainer of the same module."""
+    data = graph()
+    run = weft.train(data, model="gcn", epochs=5)
+    why = run.explain(VERTEX)
+    assert isinstance(why, Explanation) and set(why.available_explanations) == {"node_mask", "edge_mask"}
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+    explainer = Explainer(
+        run.to_pyg(), algorithm=DummyExplainer(), explanation_type="model", node_mask_type="attributes",
+        edge_mask_type="object", model_config=config,
+    )
+    why.target = torch.tensor(run.predictions)
+    why.prediction = torch.tensor(run.logits)
+    assert all(0 <= part <= 1 for part in fidelity(explainer, why))
+    assert 0 <= unfaithfulness(explainer, why) <= 1
+    kept = why.threshold("topk", 5)
+    assert (kept.edge_mask != 0).sum() == 5 and (kept.node_mask != 0).sum() == 5
+
+
+def test_graphs_of_several_types():
+    rng = torch.Generator().manual_seed(1)
+    data = HeteroData()
+    data["paper"].x, data["author"].x = torch.randn(20, 4, generator=rng), torch.randn(8, 3, generator=rng)
+    data["paper"].y = torch.randint(2, (20,), generator=rng)
+    data["author", "writes", "paper"].edge_index = torch.stack(
+        [torch.randint(8, (60,), generator=rng), torch.randint(20, (60,), generator=rng)]
+    )
+    data["paper", "cites", "paper"].edge_index = torch.randint(20, (2, 40), generator=rng)
+    run = weft.train(data, model="rgcn", epochs=5, split="random:60/20/20")
+    why = run.explain(3)
+    why.validate_masks()
+    assert why["author"].node_mask.shape == (8, 3) and why["author"].node_mask.abs().max() > 0
+    for kind in why.edge_types:
+        assert torch.equal(why[kind].edge_index, data[kind].edge_index)
+        assert why[kind].edge_mask.abs().max() > 0
+
+
+def test_refusals(tmp_path):
+    data = graph()
+    run = weft.train(data, model="gcn", epochs=1)
+    with pytest.raises(weft.Refused, match="vertex 99: the vertices have the numbers 0 to 39"):
+        run.explain(99)
+    with pytest.raises(weft.Refused, match="class 5: the classes have the numbers 0 to 2"):
+        run.explain(1, **{"class": 5})
+    with pytest.raises(TypeError, match="unknown keyword vertices"):
+        run.explain(1, vertices=3)
+    weft.train(data, model="gcn", epochs=1, out=tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    record["store"] = str(tmp_path / "gone")
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    with pytest.raises(weft.Refused, match="the graph of the run is not there any more"):
+        weft.load(tmp_path / "run").explain(1)
