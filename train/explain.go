@@ -14,9 +14,9 @@ import (
 	"weft/train/worker"
 )
 
-// Explain explains a number of the output for a vertex of the job's graph, as worker.Explanation says. It reads
-// what a prediction of the vertex depends on, and no more of the graph. The mesh has one worker. The errors are
-// those of Predict.
+// Explain explains a number of the output for a vertex of the job's graph, as worker.Explanation says. It
+// reads what a prediction of the vertex depends on, and no more of the graph. The mesh has one worker. The
+// errors are those of Predict.
 func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained) (x *worker.Explanation,
 	err error,
 ) {

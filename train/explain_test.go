@@ -109,7 +109,8 @@ func TestExplainEachNetwork(t *testing.T) {
 			p, err := removed.Predict(t.Context(), weights, Logits)
 			require.NoError(t, err)
 			assert.Equal(t, logitsOf(t, &Job{Graph: without(t, g, gone), Options: o}, weights, v), p.Logits)
-			if name != "sage-max" && slices.Equal(p.Logits, logitsOf(t, j, weights, v)) { // others have the maximum
+			// Parallel edges may have the maximum that an edge had
+			if name != "sage-max" && slices.Equal(p.Logits, logitsOf(t, j, weights, v)) {
 				t.Error("without the edges the logits are the same")
 			}
 		})

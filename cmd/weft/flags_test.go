@@ -57,7 +57,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"--nosuch", "trian"}, "weft: unknown flag: --nosuch; weft --help lists them\n"},
 		{[]string{"import", "nzp"}, "weft: unknown format \"nzp\"; did you mean npz?\n"},
 		{[]string{"a"}, "weft: unknown command \"a\"; it is one of append, bench, completion, datasets, " +
-			"doctor, evaluate, generate, import, inspect, partition, plan, predict, report, runs, serve, smooth, " +
+			"doctor, evaluate, explain, generate, import, inspect, partition, plan, predict, report, runs, serve, smooth, " +
 			"sweep, train, version\n"},
 		{
 			[]string{"train", "g", "--model", "sgae"},

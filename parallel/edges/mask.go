@@ -53,7 +53,8 @@ func (g *Given) EachMaskGradient(f func(MaskGradient)) {
 
 func (m *madeEdges) eachOf(b *Block, f func(MaskGradient)) {
 	source, row, target := entriesOf(b.IDs), entriesOf(b.Targets), entriesOf(m.some.IDs)
-	indptr, columns, grads := b.In.Indptr.ReadInt64s(), b.In.Indices.ReadInt32s(), b.MaskGradients.ReadFloats()
+	indptr, columns := b.In.Indptr.ReadInt64s(), b.In.Indices.ReadInt32s()
+	grads := b.MaskGradients.ReadFloats()
 	for i := range b.In.Rows {
 		before := 0
 		for k := indptr[i]; k < indptr[i+1]; k++ {

@@ -10,9 +10,9 @@ import (
 	"weft/tensor"
 )
 
-// A pass with masks of edges (edges.Given.Mask) computes each aggregation as a message function, whose results
-// are multiplied by the masks. So do PyG's explanations (torch_geometric.explain). What messages are divided
-// by has none: degrees, and the sums of a softmax.
+// A pass with masks of edges (edges.Given.Mask) computes each aggregation as a message function, whose
+// results are multiplied by the masks. So do PyG's explanations (torch_geometric.explain). What messages are
+// divided by has none: degrees, and the sums of a softmax.
 
 // mask is the factors of a batch's messages, edges × 1; without a Var there are none.
 type mask struct {

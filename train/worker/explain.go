@@ -28,18 +28,18 @@ type Explained struct {
 	Steps int
 }
 
-// Explanation is what a number of a model's output rests on: its gradients by what the model reads (Simonyan et
-// al. 2013) or, with Explained.Steps, their means along the path from zeros (Sundararajan et al. 2017). A
+// Explanation is what a number of a model's output rests on: its gradients by what the model reads (Simonyan
+// et al. 2013) or, with Explained.Steps, their means along the path from zeros (Sundararajan et al. 2017). A
 // gradient times what it is of is an attribution.
 type Explanation struct {
 	Features []FeatureGradients // by vertex type
-	// Edges are those whose messages the number depends on, by relation, target, source and Before. The factor
-	// that their Gradient is of is 1.
+	// Edges are those whose messages the number depends on, by relation, target, source and Before. The
+	// factor that their Gradient is of is 1.
 	Edges []edges.MaskGradient
 }
 
-// FeatureGradients are those of the features of some vertices of a type, as the model reads them: standardised
-// where it was trained on such.
+// FeatureGradients are those of the features of some vertices of a type, as the model reads them:
+// standardised where it was trained on such.
 type FeatureGradients struct {
 	IDs               []int32
 	Columns           int
@@ -52,8 +52,8 @@ type explaining interface {
 	InputValues(kind int) (values []float32, columns int)
 }
 
-// Explain explains a number of the model's output with its weights. The mesh is one worker. c.Vertices are the
-// vertex alone, or nil: then the pass is of the whole graph.
+// Explain explains a number of the model's output with its weights. The mesh is one worker. c.Vertices are
+// the vertex alone, or nil: then the pass is of the whole graph.
 func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.Share, weights nn.State,
 	of Explained,
 ) (*Explanation, error) {
@@ -165,7 +165,9 @@ func (x *explainer) begin(grad, outputs []float32) {
 // pass adds a part of the gradients where features and messages are multiplied by some factors.
 func (x *explainer) pass(features, messages, part float32, ofFeatures, ofEdges bool) {
 	masks := &edges.Given{Mask: &messages}
-	call := engine.Call{Epoch: 1, Random: autograd.Random{Seed: x.Seed, Epoch: 1}, Recording: true, Edges: masks}
+	call := engine.Call{
+		Epoch: 1, Random: autograd.Random{Seed: x.Seed, Epoch: 1}, Recording: true, Edges: masks,
+	}
 	for kind, rows := range x.by.Inputs() {
 		of := &x.into.Features[kind]
 		values := x.Team.Memory.NewElement(tensor.Features, x.Team.Storage, rows.Here, of.Columns)
@@ -185,7 +187,8 @@ func (x *explainer) pass(features, messages, part float32, ofFeatures, ofEdges b
 	if output.Rows() > 1 {
 		row = int(x.of.Vertex)
 	}
-	x.begin(grad.WriteFloats()[row*output.Cols():][:output.Cols()], output.Value().ReadFloats()[row*output.Cols():])
+	n := output.Cols()
+	x.begin(grad.WriteFloats()[row*n:][:n], output.Value().ReadFloats()[row*n:][:n])
 	grads := pass.Backward(autograd.Root{Var: output, Grad: grad})
 	for kind, grad := range grads {
 		if grad == nil {

@@ -60,7 +60,7 @@ def explanation(
     made.index = torch.tensor([told["id"]])
     made.score, made.logit, made.of, made.without = told["score"], told["logit"], told["of"], told.get("without")
     made._model_args = []
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _explained(

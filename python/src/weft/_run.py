@@ -20,9 +20,9 @@ from ._graph import Data, Graph, argument, graph_of
 from ._scratch import Scratch, graphs_named, is_temporary
 
 if TYPE_CHECKING:
-    from torch_geometric.explain import Explanation, HeteroExplanation
     import pandas
     import torch
+    from torch_geometric.explain import Explanation, HeteroExplanation
 
 Output = Literal["predictions", "logits", "probabilities"]
 Read = TypeVar("Read")

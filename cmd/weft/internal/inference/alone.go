@@ -10,7 +10,8 @@ import (
 
 // requestAlone is what a run asks for, on one worker whatever the mesh of the run was, with the settings that
 // are given.
-func requestAlone(command string, args []string, settings *cli.SettingFlags) (asked session.Request, err error) {
+func requestAlone(command string, args []string, settings *cli.SettingFlags,
+) (asked session.Request, err error) {
 	asked, o, _, err := session.RequestOf(args)
 	if err != nil {
 		return asked, err

@@ -134,7 +134,9 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer opened.Close()
-	x := &explanation{asked: &asked, opened: opened, weights: weights, Run: asked.Run, Store: opened.Store, Steps: e.steps}
+	x := &explanation{
+		asked: &asked, opened: opened, weights: weights, Run: asked.Run, Store: opened.Store, Steps: e.steps,
+	}
 	ctx, stop := opened.UntilSignal(cmd, "", nil)
 	defer stop()
 	err = opened.Job.Graph.Guard(func() error {
@@ -381,13 +383,16 @@ func (x *explanation) takeEdges(found []edges.MaskGradient) {
 		}
 		r := &g.Relations[of.relation]
 		source, target, _ := g.Joins(r) // which an open graph has
-		of.Source, of.Target = nameOf(g.Types[source].Names, e.Source), nameOf(g.Types[target].Names, e.Target)
+		of.Source = nameOf(g.Types[source].Names, e.Source)
+		of.Target = nameOf(g.Types[target].Names, e.Target)
 		if len(g.Relations) > 1 {
 			of.Relation = r.Name
 		}
 		x.edges = append(x.edges, of)
 	}
-	slices.SortStableFunc(x.edges, func(a, b explainedEdge) int { return byStrength(a.Contribution, b.Contribution) })
+	slices.SortStableFunc(x.edges, func(a, b explainedEdge) int {
+		return byStrength(a.Contribution, b.Contribution)
+	})
 }
 
 // writeMasks writes what each feature and each edge contributes.
