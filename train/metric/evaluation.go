@@ -71,8 +71,9 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 		}
 	}
 	e.Scores = map[string]float64{}
-	for _, name := range slices.Concat(VertexNames, named) {
-		if _, err := Choose(name, &partition.Whole{}, l); err != nil { // not defined on these labels
+	for _, asked := range slices.Concat(VertexNames, named) {
+		name, not := Choose(asked, &partition.Whole{}, l)
+		if not != nil { // it is not defined on these labels
 			continue
 		}
 		if e.Scores[name], err = Vertices(name, l)(predictions, l, vertices, alone); err != nil {
