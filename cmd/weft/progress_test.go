@@ -29,7 +29,7 @@ func TestProgressOfSetUp(t *testing.T) {
 			"generate sbm %s/made --vertices 20000 --degree 6",
 			[]string{"counting edges", "making edges", "making features"},
 		},
-		{"train %s/made --explain", []string{"planning the run"}},
+		{"train %s/made --show-plan", []string{"planning the run"}},
 		{"partition %s/made -k 2", []string{"dividing by METIS", "dividing edges"}},
 		{"partition %s/made -k 2 --method range", []string{"dividing edges", "reversing edges"}},
 		{

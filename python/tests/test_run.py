@@ -396,7 +396,7 @@ def test_plan(graph):
         weft.plan(graph, vertices=10)
     with pytest.raises(weft.Refused, match="^name a graph, or give the counts"):
         weft.plan()
-    text = weft.explain(graph, model="gcn")
+    text = weft.show_plan(graph, model="gcn")
     assert repr(text) == text and "\n" in text  # a notebook shows lines
     assert text.startswith("gcn, 2 layers, 579 parameters, one worker with ")
 

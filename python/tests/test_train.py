@@ -275,7 +275,7 @@ def test_paths_that_begin_with_a_dash(graph):
     assert run.summary["dataset"] == "./-x" and [one.directory for one in weft.runs("-runs")] == [run.directory]
     run = weft.load("-runs/-run")
     assert (run.predict() == run.predictions).all() and run.evaluate("-x") == run.evaluate()
-    for call in (train, weft.plan, weft.explain):
+    for call in (train, weft.plan, weft.show_plan):
         with pytest.raises(weft.Refused, match="^./--help: there is no such store"):
             call("--help")
     with pytest.raises(weft.Refused, match="^./--help: there is no such folder"):
@@ -376,7 +376,7 @@ def test_held_out_edges_that_pass_messages(arrays):
     [
         ("hiden", r"^unknown keyword hiden: did you mean hidden\?$"),
         ("hidden_channels", "^unknown keyword hidden_channels: hidden is the width of hidden layers$"),
-        ("explain", "^unknown keyword explain: it is not for Python$"),
+        ("show_plan", "^unknown keyword show_plan: it is not for Python$"),
         (
             "frobnicate",
             "^unknown keyword frobnicate: to see all of them, type weft train --help-all in a shell$",
@@ -763,7 +763,7 @@ def test_program(monkeypatch, tmp_path):
     with pytest.raises(weft.Failed, match="^the program weft was ended by SIGKILL, .*; it said last: last words$"):
         weft.runs(".")
     with pytest.raises(weft.Failed, match="^the program weft ended with status 3$"):
-        weft.explain("graph")
+        weft.show_plan("graph")
     own.unlink()
     monkeypatch.delenv("WEFT_PROGRAM")
     monkeypatch.setenv("PATH", str(folders[0]))

@@ -149,7 +149,7 @@ class Graph:
             self.halo(mesh.ways)  # before its partitions are needed
         arguments = self.arguments(row, layers, mesh)
         try:
-            weft(*arguments, "--explain", "--memory-limit", str(int(SPARE * available() / mesh.workers)))
+            weft(*arguments, "--show-plan", "--memory-limit", str(int(SPARE * available() / mesh.workers)))
         except subprocess.CalledProcessError as refused:
             if refused.returncode != 2:
                 raise

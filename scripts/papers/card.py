@@ -101,7 +101,7 @@ def trial(check, t: Trial) -> tuple[str, dict]:
         line = f"{time(seconds)}, {size(run['peak_bytes'])}; published: {t.published}"
         return line, {"epoch_seconds": seconds, "device": run, "published": t.published}
     turns = [*flags, f"--partitions={4 if check.quick else t.partitions}", "--partition=random", "--offload=ram"]
-    needs = json.loads(fitting(check.call, [check.weft, "train", store, *turns, "--device=cuda", "--explain", "--json"]))
+    needs = json.loads(fitting(check.call, [check.weft, "train", store, *turns, "--device=cuda", "--show-plan", "--json"]))
     limit = max(needs["least_bytes"], int(TIGHT * needs["in_memory_bytes"]))
     turns += [f"--memory-limit={limit}", f"--host-memory-limit={available()}"]
     run, seconds = trained(check, store, turns)

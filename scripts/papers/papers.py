@@ -232,7 +232,7 @@ class Run:
         command = [*launcher, "bin/weft", "train", self.store, *(f"--{name}={value}" for name, value in settings.items()), *flags, "--json"]
         step = {}
         if "--offload" in flags:
-            rests = step["rests_bytes"] = json.loads(measured([*command, "--explain"])["printed"]).get("disk_bytes", 0)
+            rests = step["rests_bytes"] = json.loads(measured([*command, "--show-plan"])["printed"]).get("disk_bytes", 0)
             if rests > (free := shutil.disk_usage(self.folder).free):  # weft does not know that virtual hosts have one disk
                 raise NotDone(f"{gigabytes(rests)} would rest in {self.folder}, and {gigabytes(free)} are free: name another --folder, or a smaller --share")
         step |= measured([*command, "--epochs", str(self.options.epochs), "--eval-every", str(self.options.epochs), "--out", out], epochs=None if launcher else out / "metrics.jsonl")

@@ -12,7 +12,7 @@ import (
 )
 
 // planned is a run that is planned from counts: of a graph in equal partitions, one for each worker, with
-// equal halos. The plan is that of `weft train --explain`.
+// equal halos. The plan is that of `weft train --show-plan`.
 type planned struct {
 	Settings map[string]string `json:"settings"` // of train, by name
 	counts

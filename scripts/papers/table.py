@@ -88,7 +88,7 @@ def of_random(weft, vertices, degree, features, classes, n) -> int:
         store = pathlib.Path(folder) / "g"
         graph = (f"--vertices={vertices}", f"--degree={degree}", f"--features={features}", f"--classes={classes}", "--quiet")
         subprocess.run([weft, "generate", "uniform", store, *graph], check=True, capture_output=True)
-        turns = (*WHOLE["bf16"], f"--partitions={n}", "--partition=random", "--offload=ram", "--device=cuda", "--explain", "--json")
+        turns = (*WHOLE["bf16"], f"--partitions={n}", "--partition=random", "--offload=ram", "--device=cuda", "--show-plan", "--json")
         on = os.environ | {"WEFT_CUDA": str(pathlib.Path("bin/libcuda-on-cpu.so").resolve()), "ON_CPU_MEMORY": str(10**12)}
         done = subprocess.run([weft, "train", store, *MODEL, *turns], check=True, capture_output=True, env=on)
         return json.loads(done.stdout)["least_bytes"]

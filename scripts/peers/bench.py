@@ -174,7 +174,7 @@ class Bench:
         command = [self.weft, "train", str(store), "--lr", str(LEARNING_RATE), "--epochs", epochs, "--eval-every", epochs]
         command += ["--init", str(weights), "--threads", str(threads), "--json", "--out", str(folder), *flags]
         output = self.scratch / "weft.json"
-        planned = json.loads(_check([*command, "--explain"], dict(os.environ)))
+        planned = json.loads(_check([*command, "--show-plan"], dict(os.environ)))
         outcome = self.process(command, dict(os.environ), output, "weft")
         shutil.rmtree(folder, ignore_errors=True)
         if outcome.status or outcome.stopped:

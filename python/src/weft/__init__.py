@@ -22,7 +22,7 @@ from ._errors import Failed, Interrupted, Refused
 from ._estimators import NodeClassifier, NodeRegressor
 from ._graph import Data, Graph
 from ._run import History, Report, Run, Runs, Table
-from ._train import Callback, compare, explain, inspect, load, plan, runs, sweep, train
+from ._train import Callback, compare, explain, inspect, load, plan, runs, show_plan, sweep, train
 
 try:
     __version__ = version("weft")
@@ -50,6 +50,7 @@ __all__ = [
     "load",
     "plan",
     "runs",
+    "show_plan",
     "sweep",
     "train",
 ]

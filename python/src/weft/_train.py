@@ -24,7 +24,7 @@ from ._scratch import Scratch
 Callback = Callable[[dict[str, Any]], Any]
 
 # Flags of the command for which Python has other means.
-_TAKEN = ("help", "out", "resume", "json", "follow", "explain")
+_TAKEN = ("help", "out", "resume", "json", "follow", "show_plan")
 
 
 # The file of a run that says where it stands; it is there as soon as the run is.
@@ -391,6 +391,12 @@ def inspect(data: Data, **tables: Any) -> dict[str, Any]:
 
 
 def explain(data: Data, **settings: Any) -> str:
+    """The former name of :func:`show_plan`, until the next version. ``run.explain`` explains a prediction."""
+    warnings.warn("weft.explain is now weft.show_plan", DeprecationWarning, stacklevel=2)
+    return show_plan(data, **settings)
+
+
+def show_plan(data: Data, **settings: Any) -> str:
     """What a training would do and need, without training: memory, order of work, bytes between workers.
 
     Arguments are those of :func:`train`.
@@ -399,7 +405,7 @@ def explain(data: Data, **settings: Any) -> str:
     scratch = Scratch()
     try:
         _, arguments, _ = _arguments("train", data, settings, scratch)
-        return _Text(_program.run([*arguments, "--explain"]))
+        return _Text(_program.run([*arguments, "--show-plan"]))
     finally:
         scratch.close()
 

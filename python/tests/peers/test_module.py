@@ -169,7 +169,7 @@ def test_comes_back(arrays, graph):
 def test_everywhere(arrays, graph):
     """Whatever takes a model takes a module."""
     settings = {"epochs": 2, "progress": False}
-    assert weft.explain(graph, model=made()).startswith("Net, ")
+    assert weft.show_plan(graph, model=made()).startswith("Net, ")
     assert weft.plan(graph, workers=2, model=made())["meshes"]
     runs = weft.sweep(graph, grid={"lr": [0.1, 0.2]}, model=made(), out="sweep", **settings)
     assert {type(run.module()) for run in runs} == {Net}

@@ -169,7 +169,7 @@ def test_compiled(arrays):
 @pytest.mark.parametrize("name", ["GCN", "norm"])
 def test_explains(name, arrays):
     """A line names the operation that needs the dense form."""
-    text = weft.explain(weft.Graph(**arrays), model=MODULES[name]())
+    text = weft.show_plan(weft.Graph(**arrays), model=MODULES[name]())
     assert ("features: are sparse, and dense for layer_norm of norm (test_sparse.py:" in text) == (
         name == "norm"
     )

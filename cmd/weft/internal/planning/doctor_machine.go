@@ -207,7 +207,7 @@ func (f memoryFinding) describe() (found, advice string) {
 		found = fmt.Sprintf("%s, %s available", ui.Megabytes(f.Total), ui.Megabytes(f.Available))
 	}
 	found += ui.When(f.Limit > 0, ", limited to "+ui.Megabytes(f.Limit))
-	return found, "--explain says what a run needs, --memory-limit caps it"
+	return found, "--show-plan says what a run needs, --memory-limit caps it"
 }
 
 type hugePagesFinding struct {

@@ -357,7 +357,7 @@ func PartitionMethod(o *setting.Options) string {
 // Advised adds to an error of memory that was refused how to find out what is needed.
 func Advised(err error) error {
 	if errors.As(err, &tensor.OutOfMemory{}) {
-		return fmt.Errorf("%w; see what the run needs with weft train --explain", err)
+		return fmt.Errorf("%w; see what the run needs with weft train --show-plan", err)
 	}
 	return err
 }

@@ -44,8 +44,8 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 			"or weft train --resume RUN")
 	case t.resume == "":
 		return nil, nil
-	case t.explain:
-		return nil, refusal.Errorf("--explain: explains new runs; leave out --resume")
+	case t.showPlan:
+		return nil, refusal.Errorf("--show-plan: plans new runs; leave out --resume")
 	case t.settings.Config != "" && t.resume != resumeAuto:
 		return nil, refusal.Errorf("--config %s: a run that continues has its settings; leave it out",
 			t.settings.Config)

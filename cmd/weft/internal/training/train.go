@@ -47,7 +47,7 @@ type trainCommand struct {
 	trace       string
 	embeddings  string
 	json        bool
-	explain     bool
+	showPlan    bool
 	seeds       int
 	tensorboard string
 	splits      string
@@ -124,17 +124,23 @@ second later or more stops at once.`,
 	cmd.Flags().BoolVar(&t.follow, "follow", false, "print each epoch as a JSON object too, on a line, and "+
 		"wait for a line of standard input, unless that has ended: an empty one goes on, stop ends the run "+
 		"as a signal does; with --json")
-	cmd.Flags().BoolVar(&t.explain, "explain", false,
+	cmd.Flags().BoolVar(&t.showPlan, "show-plan", false,
 		"print what the run would do and need, without training")
+	cmd.Flags().BoolVar(&t.showPlan, "explain", false, "the former name of --show-plan")
+	cmd.Flags().Lookup("explain").Hidden = true
 	return cmd
 }
 
 func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
+	if cmd.Flags().Changed("explain") {
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: --explain of train is now --show-plan; the next version "+
+			"has the new name alone")
+	}
 	err := t.checkSeveral(cmd.Flags().Changed("seeds"))
 	if err == nil {
 		err = checkFollow(t.follow, t.json)
 	}
-	several := t.isSeveral() && !t.explain // which explains the first
+	several := t.isSeveral() && !t.showPlan // which is of the first
 	var (
 		run      *resumption
 		settings *setting.Resolved
@@ -155,7 +161,7 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		defer stop()
-		if cmd.Flags().Changed("watch") && !t.explain {
+		if cmd.Flags().Changed("watch") && !t.showPlan {
 			if err := r.OnFirst(func() (err error) {
 				t.live, err = newLive(t.watch)
 				return err
@@ -249,19 +255,19 @@ func (t *trainCommand) open(
 		err := t.eachFile(func(flag, path string) error {
 			return cli.CheckApartFromGraph(flag, path, dataset, store)
 		})
-		if err == nil && !t.explain {
+		if err == nil && !t.showPlan {
 			id, _ = graph.ID(store) // who opens a store says what is wrong with it
 		}
 		return err
 	}
 	of := t.source(dataset)
 	s, err := session.Open(cmd.Context(), r, of, settings, show,
-		session.Opening{Admit: admit, Check: settings.CheckGraph, Dry: t.explain})
+		session.Opening{Admit: admit, Check: settings.CheckGraph, Dry: t.showPlan})
 	if err != nil {
 		return nil, err
 	}
 	err = s.OpenValidation(cmd.Context(), settings, cmd.ErrOrStderr())
-	if err == nil && !t.explain {
+	if err == nil && !t.showPlan {
 		err = s.Hold(id)
 	}
 	if err == nil {
@@ -321,7 +327,7 @@ func (t *trainCommand) train(
 		}
 	}
 	said, err := t.plan(cmd, r, dataset, job, settings, opened)
-	if err != nil || t.explain {
+	if err != nil || t.showPlan {
 		return err
 	}
 	folder := settings.OffloadFolder()
@@ -464,7 +470,7 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r cli.Ranks, settings *set
 ) error {
 	if run == nil || run.from == nil {
 		err := cli.CheckInit(settings.Init)
-		if settings.Program.Path != "" && settings.Init == "" && !t.explain {
+		if settings.Program.Path != "" && settings.Init == "" && !t.showPlan {
 			err = refusal.Errorf("--program %s: a program has no initial values; give those of the model: "+
 				"--init FILE.safetensors", settings.Program)
 		}
@@ -477,7 +483,7 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r cli.Ranks, settings *set
 			return err
 		}
 	}
-	if settings.DeviceMessages && !t.explain {
+	if settings.DeviceMessages && !t.showPlan {
 		if err := r.Together(train.CheckMessages(r.Comm)); err != nil {
 			return err
 		}
@@ -486,7 +492,7 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r cli.Ranks, settings *set
 	return r.OnFirst(func() error { return t.checkBeside(settings) })
 }
 
-// plan plans the job, prints the plan with --explain, and refuses a run for which memory or the disk is too
+// plan plans the job, prints the plan with --show-plan, and refuses a run for which memory or the disk is too
 // small.
 func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job *train.Job,
 	settings *setting.Resolved, opened *session.Session,
@@ -497,7 +503,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job
 		if r.First() {
 			shown.Show("planning the run", 0, 0)
 		}
-		made, err = job.PlanWith(cmd.Context(), plan.Asks{Range: t.explain})
+		made, err = job.PlanWith(cmd.Context(), plan.Asks{Range: t.showPlan})
 		shown.Erase()
 	}
 	if err := r.Together(data.About(t.source(dataset), session.Advised(err))); err != nil {
@@ -507,7 +513,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job
 	for _, line := range said.Warnings() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+line)
 	}
-	if t.explain {
+	if t.showPlan {
 		if err := said.Print(cmd.OutOrStdout(), t.json); err != nil {
 			return said, err
 		}
