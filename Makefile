@@ -178,7 +178,7 @@ test-python-peers: build ## the Python package in a notebook, and beside PyTorch
 # Their graphs are small: one thread takes the least processor time. Nothing may be skipped.
 PYTEST = WEFT_MAY_SKIP= OMP_NUM_THREADS=1 WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
 	"$$environment/bin/python" -B -m pytest -q -p no:cacheprovider -W ignore $(ARGS)
-TRACED = $(patsubst %,python/tests/peers/test_%.py,trace module module_typed loss loops loops_typed loop_edges rows processes edge_states edge_outputs around chance card idioms special sparse convolutions explain)
+TRACED = $(patsubst %,python/tests/peers/test_%.py,trace module module_typed loss loops loops_typed loop_edges rows samples processes edge_states edge_outputs around chance card idioms special sparse convolutions explain)
 TRACEDDGL = $(wildcard python/tests/peers/test_*dgl*.py)
 
 # The names of the files that test-python-traced runs, for .ci/run.
@@ -205,7 +205,7 @@ programs-on-card: packages bin/libcuda-on-cpu.so ## 500 random modules on a card
 		{ WEFT_CHAINS="$$folder" $(ONDEVICE) -v -count=1 -run '^TestChainsOnCard$$' ./program > "$$folder/said"; status=$$?; \
 		grep -ve '^=== ' -e '^    --- PASS' "$$folder/said"; exit $$status; }
 
-loops-of-processes: build ## loops of several processes on three meshes beside PyTorch in float64, under Open MPI and MPICH: twenty minutes of processor time; fetches 5 GB of Python packages, those of bench-peers
+loops-of-processes: build ## loops of several processes on four meshes beside PyTorch in float64, under Open MPI and MPICH: half an hour of processor time; fetches 5 GB of Python packages, those of bench-peers
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && \
 		WEFT_LOOPS=all $(PYTEST) -s -k test_loops python/tests/peers/test_processes.py
 

@@ -51,7 +51,7 @@ func NewBatchNormOf(ps *Params, o BatchNormOptions, width int) *BatchNorm {
 	b.columnNorm = newColumnNorm(width, gamma, beta)
 	if o.Mean != "" {
 		b.runningMean, b.runningVar = ps.Buffer(o.Mean, width, 0), ps.Buffer(o.Variance, width, 1)
-		ps.OnCommit(b.commit)
+		ps.OnCommit(b.commit, b.mean, b.variance)
 	}
 	if o.Batches != "" {
 		b.batches = ps.Counter(o.Batches)

@@ -100,6 +100,7 @@ type Params struct {
 	shifts    []shift
 	unused    []string
 	commits   []func()
+	pending   [][]float64  // what they read
 	once      map[any]bool // the keys of OnCommitOnce
 	saves     *Snapshot    // that Keep fills; nil: none
 }
@@ -412,8 +413,14 @@ func (ps *Params) Shift(norm Norm, by Shift) {
 func (ps *Params) BeginLayer(i int) { ps.layer = i }
 
 // OnCommit registers a function that Commit calls once for each epoch. It updates what an epoch changes
-// besides parameters.
-func (ps *Params) OnCommit(f func()) { ps.commits = append(ps.commits, f) }
+// besides parameters. pending is what it reads that a training pass has set.
+func (ps *Params) OnCommit(f func(), pending ...[]float64) {
+	ps.commits, ps.pending = append(ps.commits, f), append(ps.pending, pending...)
+}
+
+// Pending is what Commit reads that the training pass has set, such as means and variances of a batch: to be
+// changed to that of another pass of the same parameters.
+func (ps *Params) Pending() [][]float64 { return ps.pending }
 
 // OnCommitOnce registers the function that make returns, unless there has been a call with this key.
 func (ps *Params) OnCommitOnce(key any, make func() func()) {

@@ -62,7 +62,7 @@ func testEdgeOutputs(t *testing.T, end string) {
 	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2"} {
 		o := edgeOutputsOptions(t, end)
 		o.Parallel, o.Threads = parallel, 1
-		require.NoError(t, o.Exactly())
+		require.NoError(t, o.ForLoop())
 		job := &Job{Graph: g, Options: o}
 		p, err := job.Passes(t.Context())
 		require.NoError(t, err)
@@ -249,11 +249,11 @@ func (c *edgesCall) gradientsLikeDifferences(t *testing.T, f worker.Forward) {
 // TestRefusesEdgeOutputs: a training by weft, and a pipeline, refuse outputs of edges.
 func TestRefusesEdgeOutputs(t *testing.T) {
 	g, o := tangle(t, 60, 40), edgeOutputsOptions(t, "target")
-	require.NoError(t, o.Exactly())
+	require.NoError(t, o.ForLoop())
 	_, err := (&Job{Graph: g, Options: o}).Run(t.Context())
 	assert.Refused(t, err, "it has outputs of edges", "weft.compile")
 	o.Parallel = "pipeline=2"
-	require.NoError(t, o.Exactly())
+	require.NoError(t, o.ForLoop())
 	_, err = (&Job{Graph: g, Options: o}).Passes(t.Context())
 	assert.Refused(t, err, "returns rows of edges, which a pipeline does not", "graph=N")
 }

@@ -58,7 +58,7 @@ func TestEdgeStatesInLimit(t *testing.T) {
 	for _, parallel := range []string{"graph=1", "graph=2,tensor=2", "pipeline=2"} {
 		o := statesOptions(t, 5)
 		o.Parallel = parallel
-		require.NoError(t, o.Exactly())
+		require.NoError(t, o.ForLoop())
 		need := func(states setting.EdgeStates) (setting.Bytes, *Result) {
 			o := o
 			o.KeepEdgeStates = states
@@ -106,7 +106,7 @@ func TestEdgeStatesInLimit(t *testing.T) {
 // planned to the byte.
 func TestEdgeStatesOfPasses(t *testing.T) {
 	g, o := tangle(t, 60, 40), statesOptions(t, 3)
-	require.NoError(t, o.Exactly())
+	require.NoError(t, o.ForLoop())
 	job, values := &Job{Graph: g, Options: o}, nn.State{}
 	for name, shape := range statesShapes(3) {
 		values[name] = nn.Tensor{Shape: shape, Float32: sixteenths(shape)}
@@ -160,7 +160,7 @@ func TestNormsOfEdges(t *testing.T) {
 	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2"} {
 		o := programOptions(t, map[string][]int{"w": {2, 2}}, relations+operations(2, `,"of":"RELATION"`))
 		o.Parallel, o.Threads = parallel, 1
-		require.NoError(t, o.Exactly())
+		require.NoError(t, o.ForLoop())
 		p, err := (&Job{Graph: twoTypes(t), Options: o}).Passes(t.Context())
 		require.NoError(t, err)
 		made := make([]float32, 10)

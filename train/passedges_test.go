@@ -33,7 +33,7 @@ func passesOfJob(t *testing.T, j *Job, parallel string) (p *Passes, values nn.St
 		{"op":"gather","in":[11],"end":"source"},{"op":"mul","in":[12,4]},{"op":"scatter","in":[13],"reduce":"sum"},
 		{"op":"parameter","name":"w"},{"op":"linear","in":[14,15]}],"output":16`)
 	o.Parallel, o.Threads = parallel, 1
-	require.NoError(t, o.Exactly())
+	require.NoError(t, o.ForLoop())
 	j.Options = o
 	p, err := j.Passes(t.Context())
 	require.NoError(t, err)

@@ -17,7 +17,9 @@ import (
 // Passes are forward and backward passes of a job's program, which a caller asks for one at a time. The loss,
 // the optimizer and the values of the parameters are the caller's. The workers are goroutines of this
 // process, and wait between two passes. Or each is of a process of its own, whose caller has its rows: then
-// all callers make the same calls in the same order.
+// all callers make the same calls in the same order. Several groups of workers may hold the graph. Then a
+// pass is one of each group, which takes a sample of its own, and is given what each group of the process
+// takes.
 //
 // A pass that records lives until Backward or Drop. Several may live, each with the parameters that it was
 // computed with, but where a partition is several chunks. After an error that is no refusal the workers have
@@ -31,6 +33,9 @@ type Passes struct {
 	given map[int]int
 
 	Process, Processes int // this one's number, and how many there are
+	// Group is that of this process among the Groups of workers that take samples of their own; 0 where it
+	// has all.
+	Group, Groups int
 
 	calls int // so far
 	mu    sync.Mutex
@@ -125,21 +130,43 @@ func (p *Passes) ended() error {
 	return p.err
 }
 
-// Forward runs the model forward. f.Pass is a number that no pass has had, and f.Changed its own to set.
-func (p *Passes) Forward(f worker.Forward) error {
-	err := p.fits(&f)
+// Samples is how many samples a pass of this process takes, each on a group of workers.
+func (p *Passes) Samples() int {
+	if p.Processes > 1 {
+		return 1
+	}
+	return p.Groups
+}
+
+// Forward runs the model forward: each has a sample. Pass is a number that no pass has had, and Changed its
+// own to set. Samples differ in their features, edges and outputs alone.
+func (p *Passes) Forward(each ...worker.Forward) error {
+	f, err := each[0], p.fits(&each[0])
 	for kind := range p.given {
-		if err == nil && (f.Features == nil || f.Features[kind].Values == nil) {
+		if err == nil && slices.ContainsFunc(each, func(f worker.Forward) bool {
+			return f.Features == nil || f.Features[kind].Values == nil
+		}) {
 			err = refusal.Errorf("a pass is given no features of type %d, and the graph has none", kind)
 		}
 	}
-	if err == nil && p.Processes > 1 && f.Rows != nil {
+	switch {
+	case err != nil:
+	case len(each) != p.Samples():
+		err = refusal.Errorf("a pass of %d samples, where %d groups of workers each take one", len(each),
+			p.Samples())
+	case f.Seeds != nil && len(f.Seeds) != p.Groups:
+		err = refusal.Errorf("%d seeds for the passes of %d groups of workers", len(f.Seeds), p.Groups)
+	case p.Processes > 1 && f.Rows != nil:
 		err = refusal.Errorf("over processes a pass has all rows of its process: leave out rows")
+	default:
+		changed := p.changed(f.Values)
+		for k := range each {
+			each[k].Changed = changed
+		}
 	}
-	if err == nil {
-		f.Changed = p.changed(f.Values)
-	}
-	if err := p.together(f.Says(), err, func(w *worker.Passes) error { return w.Forward(f) }); err != nil {
+	if err := p.together(f.Says(), err, func(w *worker.Passes) error {
+		return w.Forward(each[w.Sample()])
+	}); err != nil {
 		p.last = nil // the workers may have others
 		return err
 	}
@@ -164,8 +191,9 @@ func (p *Passes) changed(state nn.State) (changed bool) {
 	return changed
 }
 
-// Backward runs a pass backward, and ends it unless b.Again is set.
-func (p *Passes) Backward(b worker.Backward) error {
+// Backward runs a pass backward, and ends it unless Again is set: each has what is of a sample.
+func (p *Passes) Backward(each ...worker.Backward) error {
+	b := each[0]
 	call := p.live[b.Pass]
 	if !p.ends(b.Pass) {
 		return refusal.Errorf("pass %d has no tape: it did not record, or has ended", b.Pass)
@@ -177,7 +205,7 @@ func (p *Passes) Backward(b worker.Backward) error {
 	if b.Again {
 		says += " with retain_graph"
 	}
-	err := p.together(says, nil, func(w *worker.Passes) error { return w.Backward(b) })
+	err := p.together(says, nil, func(w *worker.Passes) error { return w.Backward(each[w.Sample()]) })
 	if p.Processes > 1 && refusal.Is(err) { // for a call that all make
 		p.live[b.Pass] = call
 	}

@@ -42,7 +42,7 @@ func jobOfLayers(t *testing.T, parallel string, set func(*Options)) *Job {
 	if set != nil {
 		set(&o)
 	}
-	require.NoError(t, o.Exactly())
+	require.NoError(t, o.ForLoop())
 	return &Job{Graph: g, Options: o}
 }
 
@@ -134,7 +134,7 @@ func TestPasses(t *testing.T) {
 		for k := range features {
 			features[k] = float32(k%11)/8 - .5
 		}
-		train := worker.Forward{Seed: 7, Training: true, Recording: true}
+		train := worker.Forward{Seeds: []uint64{7}, Training: true, Recording: true}
 		first := (&call{Passes: p, values: values}).forward(t, features, train)
 		of, x := first.backward(t, len(features), true)
 		sameOf, sameX := first.backward(t, len(features), false)
@@ -147,7 +147,7 @@ func TestPasses(t *testing.T) {
 				for k, step := range []float32{.01, -.01} {
 					*at = was + step
 					losses[k] = (&call{Passes: p, values: values}).
-						forward(t, features, worker.Forward{Seed: 7, Training: true}).loss()
+						forward(t, features, worker.Forward{Seeds: []uint64{7}, Training: true}).loss()
 				}
 				*at = was
 				assert.Near(t, (losses[0]-losses[1])/.02, float64(grad), 2e-2, what)
@@ -172,7 +172,7 @@ func TestPasses(t *testing.T) {
 		require.NoError(t, p.Drop(dropped.number)) // it has ended
 		assert.Equal(t, before, live(t, p), "%s: bytes after a pass that was dropped", parallel)
 		assert.Refused(t, p.Backward(worker.Backward{Pass: dropped.number}), "has no tape")
-		again := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{Seed: 9})
+		again := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{Seeds: []uint64{9}})
 		assert.Equal(t, other.output, again.output, "%s: in evaluation nothing is drawn", parallel)
 	}
 }
@@ -207,10 +207,10 @@ func TestLivePasses(t *testing.T) {
 				features []float32
 				worker.Forward
 			}{
-				{values, features, worker.Forward{Seed: 7, Training: true, Recording: true}},
+				{values, features, worker.Forward{Seeds: []uint64{7}, Training: true, Recording: true}},
 				{changed, nil, worker.Forward{Recording: true}},
 				{values, features, worker.Forward{Recording: true}},
-				{changed, features, worker.Forward{Seed: 8, Training: true, Recording: true}},
+				{changed, features, worker.Forward{Seeds: []uint64{8}, Training: true, Recording: true}},
 			}
 			type results struct {
 				output []float32
@@ -228,7 +228,8 @@ func TestLivePasses(t *testing.T) {
 			for k, c := range cases {
 				together[k] = (&call{Passes: p, values: c.values}).forward(t, c.features, c.Forward)
 			}
-			(&call{Passes: p, values: changed}).forward(t, nil, worker.Forward{Seed: 9, Training: true})
+			(&call{Passes: p, values: changed}).
+				forward(t, nil, worker.Forward{Seeds: []uint64{9}, Training: true})
 			for _, k := range []int{1, 3, 0, 2} {
 				of, x := together[k].backward(t, len(cases[k].features), false)
 				assert.Equal(t, alone[k], results{together[k].output, of, x}, "%s: pass %d", what, k)
@@ -241,7 +242,7 @@ func TestLivePasses(t *testing.T) {
 // TestPassesInChunks: where chunks read each other's rows of the pass before, one pass lives at a time.
 func TestPassesInChunks(t *testing.T) {
 	p, values := passesOfLayers(t, "pipeline=2", func(o *Options) { o.Chunks = 3 })
-	train := worker.Forward{Seed: 7, Training: true, Recording: true}
+	train := worker.Forward{Seeds: []uint64{7}, Training: true, Recording: true}
 	before := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})
 	live := (&call{Passes: p, values: values}).forward(t, nil, train)
 	values["v"].Float32[0]++

@@ -149,15 +149,13 @@ func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err er
 
 // newPasses are passes whose workers have not begun.
 func (j *Job) newPasses(s *shared) *Passes {
-	ranks := s.Mesh.Workers()
-	switch {
-	case s.Processes:
+	ranks, process := s.Ranks(), j.peers().Rank()
+	if s.Processes {
 		ranks = 1
-	case s.TakesTurns():
-		ranks = len(s.Holders())
 	}
 	p := &Passes{
-		Process: j.peers().Rank(), Processes: j.peers().Size(),
+		Process: process, Processes: j.peers().Size(),
+		Group: process / s.Mesh.Workers(), Groups: s.SampleGroups,
 		limit: int64(s.MemoryLimit), rests: s.Offload,
 		Outputs: j.outputs(s.whole), given: j.given, state: nn.State{}, live: map[int]int{},
 		done: make(chan struct{}), fault: make(chan struct{}), planned: map[string]plan.Plan{},

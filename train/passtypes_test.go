@@ -35,7 +35,7 @@ func jobOfTypes(t *testing.T, parallel string) *Job {
 		{"op":"gather","in":[2],"end":"source","of":"b__y__a"},{"op":"scatter","in":[3],"reduce":"sum"},
 		{"op":"parameter","name":"u"},{"op":"linear","in":[0,5]}],"output":4,"others":[6]`)
 	o.Parallel, o.Threads = parallel, 1
-	require.NoError(t, o.Exactly())
+	require.NoError(t, o.ForLoop())
 	return &Job{Graph: twoTypes(t), Options: o}
 }
 

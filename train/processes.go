@@ -69,10 +69,13 @@ func (p *Passes) EdgesInto(number int, of *graph.Relation) []int64 {
 	return p.begun[0].EdgesInto(number, of)
 }
 
-// Sum adds up values over the processes. Each then has the sums.
-func (p *Passes) Sum(values []float64) error {
+// Sum is Passes.Sum of the worker.
+func (p *Passes) Sum(ofGroup bool, values []float64) error {
 	says := fmt.Sprintf("sum of %d numbers", len(values))
-	return p.together(says, nil, func(w *worker.Passes) error { return w.Sum(values) })
+	if ofGroup {
+		says += " over its group"
+	}
+	return p.together(says, nil, func(w *worker.Passes) error { return w.Sum(ofGroup, values) })
 }
 
 // FromFirst gives the values of the first process to all.

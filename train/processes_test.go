@@ -57,7 +57,7 @@ func TestPassesOfProcesses(t *testing.T) {
 	train := func(seed uint64, x []float32, output []float32) worker.Forward {
 		made++
 		return worker.Forward{
-			Pass: made, Seed: seed, Training: true, Recording: true, Changed: true,
+			Pass: made, Seeds: []uint64{seed}, Training: true, Recording: true, Changed: true,
 			Features: []worker.Given{{Values: x, Differentiable: true}},
 			Outputs:  [][]worker.Block{{{Columns: 3, Values: output}}},
 		}
@@ -116,7 +116,7 @@ func TestPassesOfProcesses(t *testing.T) {
 			mu.Unlock()
 
 			sum := []float64{float64(p.Process), 1}
-			require.NoError(t, p.Sum(sum))
+			require.NoError(t, p.Sum(false, sum))
 			ranks := processes * (processes - 1) / 2
 			assert.Equal(t, []float64{float64(ranks), float64(processes)}, sum, "%s", parallel)
 			first := []float32{float32(p.Process) + 5}
@@ -154,17 +154,17 @@ func TestPassesOfProcesses(t *testing.T) {
 // TestProcessesCallAlike: a process that calls otherwise than the first is named, and all go on.
 func TestProcessesCallAlike(t *testing.T) {
 	eachProcess(t, 2, "graph=2", func(p *Passes) {
-		assert.NoError(t, p.Sum([]float64{1}))
+		assert.NoError(t, p.Sum(false, []float64{1}))
 		var err error
 		if p.Process == 1 {
 			err = p.FromFirst([]float32{1})
 		} else {
-			err = p.Sum([]float64{1})
+			err = p.Sum(false, []float64{1})
 		}
 		const want = "rank 1 calls the values of the first process, its call 2 of the net, and rank 0 sum of 1 numbers"
 		assert.Refused(t, err, want)
 		sum := []float64{2}
-		assert.NoError(t, p.Sum(sum))
+		assert.NoError(t, p.Sum(false, sum))
 		assert.Equal(t, []float64{4}, sum)
 	})
 }
@@ -210,7 +210,7 @@ func TestProcessesInLimit(t *testing.T) {
 			if assert.NoError(t, err); err != nil {
 				return
 			}
-			assert.NoError(t, p.Sum([]float64{1}))
+			assert.NoError(t, p.Sum(false, []float64{1}))
 			assert.NoError(t, p.Close())
 		})
 	}

@@ -124,7 +124,7 @@ func (j *Job) eachWorker(s *shared,
 ) (failed error) {
 	n, threads := s.Workers, j.Threads(s.Resolved)
 	one := func(rank int, c *comm.Comm, at *seat) error {
-		return s.open(s.Mesh.Place(rank).Partition, func(share *partition.Share) error {
+		return s.open(s.PartitionOf(rank), func(share *partition.Share) error {
 			team := at.team(threads)
 			team.Watch, team.Waits = j.Watch, j.Watch != nil
 			return work(team, c, share)

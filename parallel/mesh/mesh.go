@@ -1,6 +1,7 @@
 // Package mesh arranges the workers of a run in a grid: pipeline stages × graph partitions × tensor slices. A
 // worker's place in the grid says what it computes. The groups that it belongs to say with whom it
-// communicates.
+// communicates. Several groups of workers may each be such a grid: they hold the same graph and the same
+// parameters, and take other samples.
 package mesh
 
 import (
@@ -52,17 +53,37 @@ type Groups struct {
 	Halo     *comm.Comm // the same stage and slice: they hold other partitions' rows of the same columns
 	Stages   *comm.Comm // the same partition and slice: each sends rows to the next
 	Replicas *comm.Comm // the same stage, by partition and then slice: they hold the same parameters
-	World    *comm.Comm // all workers: for set-up, and for the end of an epoch
+	World    *comm.Comm // all workers of the mesh: for set-up, and for the end of an epoch
+	Samples             // the groups that take other samples
 	Common   *comm.Comm // of Slices, those that have the edges in common; nil: none have, as after Join
 	Holders  []int      // for each partition, the rank in Halo of the worker that holds it
 }
 
-// Join makes the groups of this rank of world, which must have a rank for each place. It sends no message.
-func (m Mesh) Join(world *comm.Comm) Groups {
-	if world.Size() != m.Workers() {
-		panic(fmt.Sprintf("mesh: %d workers for %d places", world.Size(), m.Workers()))
+// Samples are the groups of workers that hold the same graph, and take other samples: each is a mesh by
+// itself.
+type Samples struct {
+	Group    int        // the number of the worker's own
+	All      *comm.Comm // all workers of all groups, one group after the other
+	Alike    *comm.Comm // the same place in each group: they hold the same rows
+	Learners *comm.Comm // the Replicas of all groups: gradients are summed over them
+}
+
+// Join makes the groups of this rank of all, which must have a rank for each place, of one mesh or of several
+// one after the other. It sends no message.
+func (m Mesh) Join(all *comm.Comm) Groups {
+	n := m.Workers()
+	groups, group := all.Size()/n, all.Rank()/n
+	if groups*n != all.Size() {
+		panic(fmt.Sprintf("mesh: %d workers for %d places", all.Size(), n))
 	}
-	at := m.Place(world.Rank())
+	at, world := m.Place(all.Rank()%n), all
+	if groups > 1 {
+		ranks := make([]int, n)
+		for i := range ranks {
+			ranks[i] = group*n + i
+		}
+		world = all.Group(ranks...)
+	}
 	along := func(n int, place func(i int) Place) *comm.Comm {
 		ranks := make([]int, n)
 		for i := range ranks {
@@ -79,10 +100,29 @@ func (m Mesh) Join(world *comm.Comm) Groups {
 		Replicas: along(m.Partitions*m.Slices, func(i int) Place {
 			return Place{at.Stage, i / m.Slices, i % m.Slices}
 		}),
-		World: world,
+		World:   world,
+		Samples: Samples{Group: group, All: all, Alike: comm.Alone()},
+	}
+	if g.Learners = g.Replicas; groups > 1 {
+		replicas := make([]int, m.Partitions*m.Slices)
+		for i := range replicas {
+			replicas[i] = at.Stage*len(replicas) + i
+		}
+		g.Alike, g.Learners = across(all, groups, n, []int{world.Rank()}), across(all, groups, n, replicas)
 	}
 	for p := range m.Partitions {
 		g.Holders = append(g.Holders, p)
 	}
 	return g
+}
+
+// across is the group of some ranks of a mesh of n workers in each of several groups.
+func across(all *comm.Comm, groups, n int, ranks []int) *comm.Comm {
+	var those []int
+	for group := range groups {
+		for _, rank := range ranks {
+			those = append(those, group*n+rank)
+		}
+	}
+	return all.Group(those...)
 }

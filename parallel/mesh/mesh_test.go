@@ -112,3 +112,47 @@ func TestGroups(t *testing.T) {
 		ranks.Wait()
 	}
 }
+
+// TestSamples: of several meshes one after the other each is a world by itself. Those at the same place of
+// each are alike, and the replicas of all learn together, one mesh's after the other's.
+func TestSamples(t *testing.T) {
+	const groups = 3
+	for _, m := range meshes {
+		n := m.Workers()
+		var ranks sync.WaitGroup
+		for r, transport := range comm.InProcess(groups * n) {
+			ranks.Go(func() {
+				g := m.Join(comm.New(transport, 0))
+				if g.Group != r/n || m.Rank(g.Place) != r%n {
+					t.Errorf("%+v: rank %d is at %+v of group %d", m, r, g.Place, g.Group)
+				}
+				var alike, learners, world []int64
+				for group := range groups {
+					for of := range n {
+						rank := int64(group*n + of)
+						if group == g.Group {
+							world = append(world, rank)
+						}
+						if m.Place(of) == g.Place {
+							alike = append(alike, rank)
+						}
+						if m.Place(of).Stage == g.Stage {
+							learners = append(learners, rank)
+						}
+					}
+				}
+				for _, one := range []struct {
+					name string
+					of   *comm.Comm
+					want []int64
+				}{{"world", g.World, world}, {"alike", g.Alike, alike}, {"learners", g.Learners, learners}} {
+					members, err := comm.Gather(one.of, comm.Statistics, int64(r))
+					if err != nil || !slices.Equal(members, one.want) {
+						t.Errorf("%+v: %s of rank %d: %v, want %v; %v", m, one.name, r, members, one.want, err)
+					}
+				}
+			})
+		}
+		ranks.Wait()
+	}
+}

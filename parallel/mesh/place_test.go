@@ -26,4 +26,8 @@ func TestNoPlace(t *testing.T) {
 	if !panics(func() { mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(comm.Alone()) }) {
 		t.Error("one worker makes the groups of two")
 	}
+	ends := comm.InProcess(3)
+	if !panics(func() { mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(comm.New(ends[0], 0)) }) {
+		t.Error("three workers make groups of two")
+	}
 }

@@ -11,17 +11,20 @@ import (
 	"weft/tensor"
 )
 
-// reducer sums gradients over the replicas beside the backward pass. It leaves out the gradients of rows that
-// one worker holds. It lists complete gradients in next, and sums a list of bucketFloats elements while the
-// pass goes on. Gradients are complete in the same order on all replicas. With one replica nothing is summed.
-// A plan sends the messages of the sums, but for workers whose partitions take turns.
+// reducer sums gradients over the replicas of all groups beside the backward pass. It lists complete
+// gradients in next, and sums a list of bucketFloats elements while the pass goes on. Gradients are complete
+// in the same order on all replicas. Those of rows that one worker of a group holds are summed after the
+// pass, over the workers that hold the same rows in other groups. With one replica nothing is summed. A plan
+// sends the messages of the sums, but for workers whose partitions take turns.
 type reducer struct {
 	team     *kernel.Team
-	replicas *comm.Comm
+	replicas *comm.Comm // of all groups
+	alike    *comm.Comm // the workers that hold the same rows
 	// 1 × bucketFloats: a list's gradients side by side; nil: nothing is summed
 	bucket *tensor.Matrix
 	all    int                     // the number of parameters
-	apart  map[*tensor.Matrix]bool // gradients that are not summed
+	apart  map[*tensor.Matrix]bool // gradients of rows
+	rows   []*tensor.Matrix        // these, in the order of the parameters
 	next   []gradient
 	size   int             // elements of next
 	lists  chan []gradient // lists to sum; nil: nothing is summed
@@ -40,7 +43,7 @@ const bucketFloats = 1 << 18
 // newReducer is the reducer of an engine's parameters. It sums only if the engine trains.
 func newReducer(c Config, params []*nn.Param) *reducer {
 	r := &reducer{
-		team: c.Team, replicas: c.Groups.Replicas, all: len(params),
+		team: c.Team, replicas: c.Groups.Learners, alike: c.Groups.Alike, all: len(params),
 		apart: map[*tensor.Matrix]bool{},
 	}
 	if !c.Training || r.replicas.Size() == 1 {
@@ -49,7 +52,7 @@ func newReducer(c Config, params []*nn.Param) *reducer {
 	elements, largest := 0, 0
 	for _, p := range params {
 		if p.Rows != nil {
-			r.apart[p.Grad] = true
+			r.apart[p.Grad], r.rows = true, append(r.rows, p.Grad)
 			continue
 		}
 		elements, largest = elements+p.Grad.Len(), max(largest, p.Grad.Len())
@@ -72,6 +75,18 @@ func (r *reducer) ledger() *autograd.Ledger {
 // Beside runs a backward pass, and the sums beside it. It returns when all is summed. If the pass or a sum
 // fails, it aborts the connection of the workers.
 func (r *reducer) Beside(backward func()) error {
+	if err := r.beside(backward); err != nil || r.alike.Size() == 1 {
+		return err
+	}
+	for _, grad := range r.rows {
+		if err := r.sum(r.alike, []gradient{begin(grad)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reducer) beside(backward func()) error {
 	// Ranks that take turns sum in the memory of their matrices, where a plan has none
 	if r.bucket == nil || r.replicas.TakesTurns() && len(r.bucket.ReadFloats()) == 0 {
 		backward()

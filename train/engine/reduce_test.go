@@ -16,6 +16,11 @@ import (
 	"weft/tensor"
 )
 
+// learners are the groups of a worker whose gradients are summed over those of c.
+func learners(c *comm.Comm) mesh.Groups {
+	return mesh.Groups{Samples: mesh.Samples{Learners: c, Alike: comm.Alone()}}
+}
+
 // TestReducer sums gradients of all sizes: many to a bucket, one that fills it, and one larger than it.
 func TestReducer(t *testing.T) {
 	const workers = 3
@@ -33,7 +38,7 @@ func TestReducer(t *testing.T) {
 			}
 			c := comm.New(ends[rank], 0)
 			r := newReducer(Config{
-				Env: axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}}, Training: true,
+				Env: axis.Env{Team: team, Groups: learners(c)}, Training: true,
 			}, params)
 			for pass := range 2 {
 				for i, p := range params {
@@ -103,7 +108,7 @@ func TestQueuedSums(t *testing.T) {
 		for _, n := range []int{1000, bucketFloats + 5, 30_000} {
 			params = append(params, &nn.Param{Grad: team.Zeros(tensor.Gradients, 1, n)})
 		}
-		r := newReducer(Config{Env: axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}}, Training: true},
+		r := newReducer(Config{Env: axis.Env{Team: team, Groups: learners(c)}, Training: true},
 			params)
 		charged += mem.Live(tensor.Buffers) - int64(4*r.bucket.Cols)
 		return r.Beside(func() {

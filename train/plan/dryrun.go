@@ -16,7 +16,7 @@ import (
 
 // rank plans the rank of world, in memory.
 func (in *Inputs) rank(ctx context.Context, world *comm.Comm, mem *tensor.Meter) (p Worker, err error) {
-	number := in.Mesh.Place(world.Rank()).Partition
+	number := in.PartitionOf(world.Rank())
 	err = in.Open(number, func(share *partition.Share) error {
 		return in.Validation(number, func(other *worker.Validation) error {
 			p, err = in.ofShare(ctx, world, mem, share, other)

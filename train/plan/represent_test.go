@@ -24,7 +24,9 @@ func TestLikeness(t *testing.T) {
 		{[]int{5}, []int{0, 1, 2, 3, 4, 5, 6, 7}, []int{0, 0, 0, 3, 4, 4, 4, 7}}, // 1, 1, 1, 2
 	} {
 		in := Inputs{Asks: Asks{Alike: true}, Config: worker.Config{
-			Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 4}, Workers: 8},
+			Resolved: &setting.Resolved{
+				Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 4}, SampleGroups: 1, Workers: 8,
+			},
 			Machines: c.machines,
 		}}
 		got, err := in.represent(&Worker{widths: c.widths})
@@ -46,7 +48,8 @@ func TestHoldersInTurn(t *testing.T) {
 		{8, 8, 2, []int{8}, []int{0, 1, 0, 1, 0, 1, 0, 1}},
 	} {
 		in := Inputs{Asks: Asks{Alike: true}, Config: worker.Config{Resolved: &setting.Resolved{
-			Mesh: mesh.Mesh{Stages: 1, Partitions: c.partitions, Slices: c.slices}, Workers: c.workers,
+			Mesh: mesh.Mesh{Stages: 1, Partitions: c.partitions, Slices: c.slices}, SampleGroups: 1,
+			Workers: c.workers,
 		}}}
 		got, err := in.represent(&Worker{widths: c.widths})
 		require.NoError(t, err)

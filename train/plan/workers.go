@@ -84,7 +84,7 @@ func (in *Inputs) worker(ctx context.Context, number int) (one Worker, err error
 		if in.Offload != "" {
 			mem.Offload(nil, int64(in.MemoryLimit))
 		}
-		one, err = in.rank(ctx, comm.New(comm.Plan(ctx, number, in.Mesh.Workers()), 0), mem)
+		one, err = in.rank(ctx, comm.New(comm.Plan(ctx, number, in.Workers), 0), mem)
 	}
 	if err != nil {
 		return one, cmp.Or(context.Cause(ctx), err) // a message of the plan may say the cause

@@ -17,6 +17,9 @@ const Auto = "auto"
 // axisNames are those of a mesh in Parallel.
 var axisNames = []string{"graph", "tensor", "pipeline"}
 
+// samplesAxis is that of groups of workers that hold the same graph, and take other samples.
+const samplesAxis = "samples"
+
 // along is the number of workers along the axis of a mesh that has that name in Parallel, nil for another
 // name.
 func along(m *mesh.Mesh, name string) *int {
@@ -42,20 +45,27 @@ func Axes(m mesh.Mesh) string {
 	return cmp.Or(strings.Join(parts, ","), "graph=1")
 }
 
-// mesh is what Parallel asks for, or a refusal. Every axis may have one worker, which divides nothing.
-func (o *Options) mesh() (mesh.Mesh, error) {
-	m := mesh.One
+// mesh is what Parallel asks for, and how many such meshes take other samples each, or a refusal. Every axis
+// may have one worker, which divides nothing.
+func (o *Options) mesh() (m mesh.Mesh, groups int, err error) {
+	m, groups = mesh.One, 1
 	if o.Parallel == "" {
-		return m, nil
+		return m, groups, nil
 	}
-	refuse := func(format string, args ...any) (mesh.Mesh, error) {
-		return mesh.One, refusal.Errorf("--parallel %s: "+format, append([]any{o.Parallel}, args...)...)
+	refuse := func(format string, args ...any) (mesh.Mesh, int, error) {
+		return mesh.One, 1, refusal.Errorf("--parallel %s: "+format, append([]any{o.Parallel}, args...)...)
+	}
+	axis := func(name string) *int {
+		if name == samplesAxis {
+			return &groups
+		}
+		return along(&m, name)
 	}
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(o.Parallel, ",") {
 		name, count, found := strings.Cut(part, "=")
 		n, err := strconv.Atoi(count)
-		switch size := along(&m, name); {
+		switch size := axis(name); {
 		case o.Parallel == Auto:
 			return refuse("weft train chooses a mesh for a new run alone; give one, as in graph=4")
 		case !found:
@@ -68,13 +78,16 @@ func (o *Options) mesh() (mesh.Mesh, error) {
 			return refuse("a mesh axis has a whole number of workers, at least 1, not %q", count)
 		case n > mesh.MaxWorkers:
 			return refuse("a mesh axis has at most %d workers", mesh.MaxWorkers)
+		case name == samplesAxis && n > 1 && !o.loop:
+			return refuse("samples on several groups of workers are of a loop of your own, which weft.compile is for: " +
+				"leave samples out")
 		default:
 			*size = n
 		}
 		seen[name] = true
 	}
-	if m.Workers() > mesh.MaxWorkers {
-		return refuse("a mesh has at most %d workers, and this one %d", mesh.MaxWorkers, m.Workers())
+	if n := m.Workers() * groups; n > mesh.MaxWorkers {
+		return refuse("a mesh has at most %d workers, and this one %d", mesh.MaxWorkers, n)
 	}
-	return m, nil
+	return m, groups, nil
 }

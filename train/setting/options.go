@@ -16,6 +16,8 @@ import (
 // Options are all settings of a run. A field's yaml tag is its name as a flag of the command and as a key of
 // a configuration file; All describes each. Start from Defaults: the zero value is refused.
 type Options struct {
+	loop bool // of passes in a loop of one's own: ForLoop
+
 	task.Goal
 	gnn.Spec
 	optim.Settings

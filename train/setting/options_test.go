@@ -347,12 +347,37 @@ func TestFormsRefuse(t *testing.T) {
 }
 
 func TestOneWorkerMesh(t *testing.T) {
-	for _, mesh := range []string{"", "graph=1", "graph=1,tensor=1"} {
+	for _, mesh := range []string{"", "graph=1", "graph=1,tensor=1", "samples=1"} {
 		o := Options{Parallel: mesh}
-		if m, err := o.mesh(); m.Workers() != 1 || err != nil {
+		if m, _, err := o.mesh(); m.Workers() != 1 || err != nil {
 			t.Errorf("%q: %+v, %v", mesh, m, err)
 		}
 	}
+}
+
+// TestSampleGroups: groups of samples are workers of a loop of one's own alone, where each holds all of the
+// mesh.
+func TestSampleGroups(t *testing.T) {
+	o := Defaults()
+	o.Parallel = "graph=2,samples=3,tensor=2"
+	_, err := o.Resolve()
+	assert.Refused(t, err, "--parallel graph=2,samples=3,tensor=2: samples on several groups of workers are of a loop")
+	require.NoError(t, o.ForLoop())
+	r, err := o.Resolve()
+	require.NoError(t, err)
+	assert.Equal(t, []int{3, 12, 12, 4}, []int{r.SampleGroups, r.Workers, r.Ranks(), r.Mesh.Workers()})
+	assert.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, r.Holders())
+	assert.Equal(t, []int{0, 1, 1}, []int{r.PartitionOf(4), r.PartitionOf(6), r.PartitionOf(11)})
+	assert.Equal(t, false, r.TakesTurns())
+	o.Partitions = 4
+	_, err = o.Resolve()
+	assert.Refused(t, err, "partitions take turns where one group takes all samples")
+	o.Partitions, o.Parallel, o.CommTimeout = 0, "samples=2", 7
+	_, err = o.Resolve("comm-timeout")
+	assert.NoError(t, err, "the workers of groups wait for each other")
+	o.Parallel = "graph=64,samples=64"
+	_, err = o.Resolve()
+	assert.Refused(t, err, "at most 1024 workers, and this one 4096")
 }
 
 // read reads a setting's text.

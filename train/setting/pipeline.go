@@ -50,9 +50,11 @@ func (r *Resolved) ChunksOfPartition(starts []int) (k, wanted int) {
 	return k, wanted
 }
 
-// Exactly has a pipeline whose chunks are not said compute each partition as one chunk, which is exact.
-func (o *Options) Exactly() error {
-	m, err := o.mesh()
+// ForLoop makes them those of a loop of one's own, which alone takes samples on several groups of workers. A
+// pipeline whose chunks are not said computes each partition as one chunk, which is exact.
+func (o *Options) ForLoop() error {
+	o.loop = true
+	m, _, err := o.mesh()
 	if err == nil && m.Stages > 1 && o.Chunks == 0 {
 		o.Chunks = axis.Chunks(m.Partitions)
 	}

@@ -23,7 +23,9 @@ import (
 type Resolved struct {
 	Options
 	Mesh mesh.Mesh
-	// Workers is their number: that of the mesh's places, or less if workers hold several partitions each.
+	// SampleGroups is how many meshes hold the graph, each of which takes other samples.
+	SampleGroups int
+	// Workers is their number: that of the meshes' places, or less if workers hold several partitions each.
 	Workers int
 	Kind    task.Kind
 	// Storage is the element type of Precision.
@@ -57,7 +59,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, refusal.Errorf("the options are all zero: begin with those of Defaults, and change " +
 			"what you want")
 	}
-	r = &Resolved{Options: *o, Mesh: m}
+	r = &Resolved{Options: *o, Mesh: m, SampleGroups: 1}
 	o = &r.Options
 	if err := cmp.Or(o.ReadFiles(), o.CheckValues()); err != nil {
 		return nil, err
@@ -71,7 +73,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	}
 	if m != (mesh.Mesh{}) {
 		r.Parallel = Axes(m)
-	} else if r.Mesh, err = o.mesh(); err != nil {
+	} else if r.Mesh, r.SampleGroups, err = o.mesh(); err != nil {
 		return nil, err
 	}
 	if err := r.divide(); err != nil {
@@ -113,7 +115,7 @@ func (o *Options) CheckValues() error {
 // divide divides the graph into as many partitions as Partitions says.
 func (r *Resolved) divide() error {
 	n, grid := int(r.Partitions), r.Mesh
-	r.Workers = grid.Workers()
+	r.Workers = grid.Workers() * r.SampleGroups
 	switch {
 	case r.Partitions == AutoPartitions:
 		return refusal.Errorf("--partitions %s: weft train alone chooses how many; give a number", r.Partitions)
@@ -133,6 +135,9 @@ func (r *Resolved) divide() error {
 		return refusal.Errorf("--partitions %d on the mesh %s: a stage divides its rows into chunks, and "+
 			"partitions do not take turns there; leave it out, or take --parallel graph=%d", n, Axes(grid),
 			r.Workers)
+	case n > grid.Partitions && r.SampleGroups > 1:
+		return refusal.Errorf("--partitions %d with %d groups of samples: partitions take turns where one group "+
+			"takes all samples; leave it out, or take --parallel %s", n, r.SampleGroups, Axes(grid))
 	case n < grid.Partitions:
 		return refusal.Errorf("--partitions %d on the mesh %s: each of the %d workers along the graph axis "+
 			"has a partition at least; take --partitions %d or more", n, Axes(grid), grid.Partitions,
@@ -147,7 +152,13 @@ func (r *Resolved) divide() error {
 }
 
 // TakesTurns reports whether workers hold several partitions, which take turns.
-func (r *Resolved) TakesTurns() bool { return r.Workers < r.Mesh.Workers() }
+func (r *Resolved) TakesTurns() bool { return r.Workers < r.Ranks() }
+
+// Ranks is the number of places of all groups' meshes.
+func (r *Resolved) Ranks() int { return r.Mesh.Workers() * r.SampleGroups }
+
+// PartitionOf is the partition of a rank of these.
+func (r *Resolved) PartitionOf(rank int) int { return r.Mesh.Place(rank % r.Mesh.Workers()).Partition }
 
 // SharesEdges reports whether workers of a machine that slice the same partition have its edges in common.
 // They must need them at the same time. Where matrices rest each worker has a disk of its own, and on a card
@@ -157,16 +168,16 @@ func (r *Resolved) SharesEdges() bool {
 		(r.Mesh.Partitions == 1 || r.Halo == edges.HaloRows)
 }
 
-// Holders returns for each place of the mesh, by its rank, the worker that holds it. Workers hold the same
-// slice of consecutive partitions, of about equally many.
+// Holders returns for each place of the groups' meshes, by its rank, the worker that holds it. Workers hold
+// the same slice of consecutive partitions, of about equally many.
 func (r *Resolved) Holders() []int {
-	holders := make([]int, r.Mesh.Workers())
-	grid := r.Mesh
-	grid.Partitions = r.Workers / (grid.Stages * grid.Slices)
+	holders := make([]int, r.Ranks())
+	grid, n := r.Mesh, r.Mesh.Workers()
+	grid.Partitions = r.Workers / (r.SampleGroups * grid.Stages * grid.Slices)
 	for rank := range holders {
-		at := r.Mesh.Place(rank)
+		at := r.Mesh.Place(rank % n)
 		at.Partition = at.Partition * grid.Partitions / r.Mesh.Partitions
-		holders[rank] = grid.Rank(at)
+		holders[rank] = rank/n*grid.Workers() + grid.Rank(at)
 	}
 	return holders
 }
@@ -178,6 +189,9 @@ func (r *Resolved) First(worker int) int { return slices.Index(r.Holders(), work
 func (r *Resolved) checkMesh(given []string) error {
 	o, m := &r.Options, r.Mesh
 	for _, s := range settings {
+		if s.shared && r.SampleGroups > 1 {
+			continue
+		}
 		if !s.appliesTo(m) && (s.differs(o) || slices.Contains(given, s.Name) && !turnsOff(s.Text(o))) {
 			return s.refuseUnused(m, o)
 		}

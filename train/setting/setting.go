@@ -218,7 +218,7 @@ func (s Setting) OfSomeMeshes() bool { return s.axis != "" || s.shared }
 // ResetOtherAxes gives the settings of axes that the mesh lacks their defaults, but for those that keep
 // names.
 func (o *Options) ResetOtherAxes(keep func(name string) bool) {
-	mesh, err := o.mesh()
+	mesh, _, err := o.mesh()
 	if err != nil {
 		return // Resolve says why
 	}

@@ -119,7 +119,7 @@ func (w *Worker) done() Tally {
 
 // countsDisk reports whether this is the first of the ranks that a worker holds.
 func (w *Worker) countsDisk() bool {
-	rank := w.Groups.World.Rank()
+	rank := w.Groups.All.Rank()
 	return rank == w.First(w.Holders()[rank])
 }
 
@@ -307,7 +307,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), rests, w.Pass, w.spent, w.profile(),
 		kinds[:], w.Pass.SentBy,
 	}
-	all, err := ToFirst(w.Groups.World, mine)
+	all, err := ToFirst(w.Groups.All, mine)
 	if err != nil {
 		return t, err
 	}
@@ -315,7 +315,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 	if mine.Profile != nil {
 		samples = mine.Profile.Memory
 	}
-	memory, err := comm.ToFirst(w.Groups.World, samples)
+	memory, err := comm.ToFirst(w.Groups.All, samples)
 	if err != nil || !w.Ranks().First() {
 		return t, err
 	}

@@ -116,7 +116,7 @@ func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 }
 
 // Ranks are all workers, for steps that they make together.
-func (w *Worker) Ranks() launch.Ranks { return launch.Ranks{Comm: w.Groups.World} }
+func (w *Worker) Ranks() launch.Ranks { return launch.Ranks{Comm: w.Groups.All} }
 
 // hash is a checksum of the parameters and buffers that all replicas hold; 0 in a plan, and of a worker
 // alone.

@@ -23,12 +23,12 @@ func (w *Worker) shareEdges() error {
 		return nil
 	}
 	g := &w.Groups
-	holders := w.Holders()
-	var near []int // of Slices
+	holders, first := w.Holders(), g.Group*g.Mesh.Workers() // rank of the group
+	var near []int                                          // of Slices
 	for slice := range g.Mesh.Slices {
 		at := g.Place
 		at.Slice = slice
-		if w.machine(holders[g.Mesh.Rank(at)]) == w.machine(holders[g.World.Rank()]) {
+		if w.machine(holders[first+g.Mesh.Rank(at)]) == w.machine(holders[g.All.Rank()]) {
 			near = append(near, slice)
 		}
 	}

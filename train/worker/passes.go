@@ -11,14 +11,15 @@ import (
 	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/exchange"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
 )
 
 // Passes is a worker of a model whose passes are asked for one at a time. The loss, the optimizer and the
-// values of the parameters are the caller's. All workers of the mesh call its methods together. Those of a
-// process do so with the same arguments: slices are of memory that they share.
+// values of the parameters are the caller's. All workers of all groups call its methods together. Those of a
+// group in a process do so with the same arguments: slices are of memory that they share.
 type Passes struct {
 	*Worker
 	engine  engine.Engine
@@ -55,12 +56,12 @@ type Forward struct {
 	Pass int // its number, for Backward and Drop
 	// Values are of the parameters and buffers; those buffers are set that the pass changes. nil: a plan
 	Values    nn.State
-	Changed   bool    // parameters differ from those of the pass before
-	Seed      uint64  // of the dropout masks
-	Training  bool    // dropout is active, and norms take the batch's statistics
-	Recording bool    // there may be a backward pass
-	Features  []Given // by vertex type; nil: all are the graph's
-	Edges     []Edges // of those relations of which it has edges of its own
+	Changed   bool     // parameters differ from those of the pass before
+	Seeds     []uint64 // of the dropout masks, by group; nil: 0
+	Training  bool     // dropout is active, and norms take the batch's statistics
+	Recording bool     // there may be a backward pass
+	Features  []Given  // by vertex type; nil: all are the graph's
+	Edges     []Edges  // of those relations of which it has edges of its own
 	// Outputs are by the vertex types of the output, and then by the relations: blocks follow each other in
 	// its columns. nil: a plan
 	Outputs [][]Block
@@ -191,7 +192,10 @@ func (p *Passes) Forward(f Forward) error {
 		p.sumWhole(blocks)
 	}
 	if f.Training {
-		p.Params.Commit()
+		p.commit()
+		if !p.Processes && p.SampleGroups > 1 { // all have read the buffers before the first writes them
+			exchange.Must(p.Groups.All.Barrier(comm.Setup))
+		}
 		if (p.speaks() || p.Processes) && f.Values != nil {
 			p.Params.TakeBuffers(f.Values)
 		}
@@ -343,7 +347,7 @@ func (l *livePass) end() {
 }
 
 // speaks reports whether this worker's replicas of parameters, gradients and buffers are those to copy.
-func (p *Passes) speaks() bool { return p.Groups.Replicas.Rank() == 0 }
+func (p *Passes) speaks() bool { return p.Groups.Learners.Rank() == 0 }
 
 // rowsOfPart is how many rows a thread copies at a time.
 const rowsOfPart = 256

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/comm"
 	"weft/internal/refusal"
@@ -12,9 +13,23 @@ import (
 // Where each worker is of a process of its own, the caller in each process has the rows of its worker alone:
 // values of vertices are those of Rows, in that order. The loss is the sum of the callers' losses: each gets
 // the gradients of that.
+//
+// Groups of workers that hold the same graph each take a sample, in processes of their own or in the same
+// one. Together they compute what one group does in as many passes, one after the other. The gradients are
+// those of the sum of all losses. Each has the dropout masks of another pass. The running statistics become
+// what these passes make of them, in the order of the groups. A pass reads the buffers as they were before
+// all.
 
 // Rows are the vertices of a type whose rows of inputs and outputs this worker has, ascending; nil: all.
 func (p *Passes) Rows(kind int) []int32 { return p.engine.Inputs()[kind].List() }
+
+// Sample is the number of the worker's sample among those that a pass of its process takes.
+func (p *Passes) Sample() int {
+	if p.Processes {
+		return 0
+	}
+	return p.Groups.Group
+}
 
 // RowCount is the number of these.
 func (p *Passes) RowCount(kind int) int { return p.engine.Inputs()[kind].Here }
@@ -74,14 +89,39 @@ func (p *Passes) placesAmong(ids []int32) []int32 {
 	return ids
 }
 
-// seed is that of the first process. A plan draws nothing.
-func (p *Passes) seed(f *Forward) (seed uint64) {
-	if !p.Processes || f.Values == nil {
-		return f.Seed
+// seed is that of the worker's group, of the first process. A plan draws nothing.
+func (p *Passes) seed(f *Forward) uint64 {
+	if f.Values == nil {
+		return 0
 	}
-	seed, err := FromFirst(p.Groups.World, f.Seed)
+	seeds := f.Seeds
+	if p.Processes {
+		var err error
+		seeds, err = FromFirst(p.Groups.All, f.Seeds)
+		exchange.Must(err)
+	}
+	if seeds == nil {
+		return 0
+	}
+	return seeds[p.Groups.Group]
+}
+
+// commit moves buffers as the passes of all groups do, one after the other.
+func (p *Passes) commit() {
+	alike := p.Groups.Alike
+	if alike.Size() == 1 {
+		p.Params.Commit()
+		return
+	}
+	pending := p.Params.Pending()
+	all, err := comm.Gather(alike, comm.Statistics, slices.Concat(pending...)...)
 	exchange.Must(err)
-	return seed
+	for range alike.Size() {
+		for _, of := range pending {
+			all = all[copy(of, all):]
+		}
+		p.Params.Commit()
+	}
 }
 
 // clearWhole sets the blocks that are whole to zero, for sumWhole, as one worker has the row of each.
@@ -105,7 +145,11 @@ func (p *Passes) sumWhole(blocks []Block) {
 // takeGradients copies the gradients of the parameters to the caller's. Of an embedding each worker has the
 // rows of its vertices.
 func (p *Passes) takeGradients(to nn.State) {
-	if !p.Processes {
+	switch {
+	case !p.Processes && p.Groups.Group > 0: // the first group has the same
+		p.Params.ZeroGrad()
+		return
+	case !p.Processes:
 		p.Params.TakeGradients(to, p.speaks())
 		return
 	}
@@ -122,12 +166,15 @@ func (p *Passes) takeGradients(to nn.State) {
 	}
 }
 
-// Sum adds up values over the processes. Each then has the sums.
-func (p *Passes) Sum(values []float64) error {
-	return p.Groups.World.SumDoubles(comm.Statistics, values)
+// Sum adds up values over the processes, or over those of each group. Each then has the sums.
+func (p *Passes) Sum(ofGroup bool, values []float64) error {
+	if ofGroup {
+		return p.Groups.World.SumDoubles(comm.Statistics, values)
+	}
+	return p.Groups.All.SumDoubles(comm.Statistics, values)
 }
 
 // FromFirst gives the values of the first process to all.
 func (p *Passes) FromFirst(values []float32) error {
-	return p.Groups.World.Broadcast(comm.Setup, comm.Bytes(values), 0)
+	return p.Groups.All.Broadcast(comm.Setup, comm.Bytes(values), 0)
 }

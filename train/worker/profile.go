@@ -147,7 +147,7 @@ func (w *Worker) profile() *profile {
 			p.Layers[layer] = cmp.Or(p.Layers[layer], w.Recorder.Profile().Path(layer))
 		}
 	}
-	if rank := w.Groups.World.Rank(); rank != w.First(w.Holders()[rank]) {
+	if rank := w.Groups.All.Rank(); rank != w.First(w.Holders()[rank]) {
 		return p
 	}
 	n := len(w.Blocks)

@@ -24,6 +24,11 @@ import (
 	"weft/train/setting"
 )
 
+// groupsOf are those of a worker that is among no others than world.
+func groupsOf(world *comm.Comm) mesh.Groups {
+	return mesh.Groups{World: world, Samples: mesh.Samples{All: world}}
+}
+
 // TestRowsInOrder: the rows of three workers, one of which has none, come to worker 0 in the order of their
 // vertices, in batches of at most 4 MiB. Of two rows that are taken the others are not passed on.
 func TestRowsInOrder(t *testing.T) {
@@ -55,7 +60,7 @@ func TestRowsInOrder(t *testing.T) {
 				for i, v := range ids {
 					m.Floats()[i*columns], m.Floats()[(i+1)*columns-1] = float32(v), -float32(v)
 				}
-				w := &Worker{Groups: mesh.Groups{World: world}}
+				w := &Worker{Groups: groupsOf(world)}
 				return w.inOrder(m, ids, vertices, func(rows Rows) error {
 					if world.Rank() != 0 || rows.Vertices != vertices || rows.Columns != columns {
 						t.Errorf("rank %d is given %d × %d", world.Rank(), rows.Vertices, rows.Columns)
@@ -135,7 +140,7 @@ func TestRowsAtRest(t *testing.T) {
 			m.Floats()[i*columns] = float32(v)
 		}
 		world.LocalBarrier()
-		w := &Worker{Groups: mesh.Groups{World: world}, Team: kernel.NewTeam(1, mem)}
+		w := &Worker{Groups: groupsOf(world), Team: kernel.NewTeam(1, mem)}
 		if world.Rank() == 0 {
 			before = mem.OnDisk().Read
 		}
@@ -247,7 +252,7 @@ func TestTotalsOfWorkers(t *testing.T) {
 		defer mem.Close()
 		grid := mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}
 		w := &Worker{
-			Config: Config{Resolved: &setting.Resolved{Mesh: grid, Workers: 2}},
+			Config: Config{Resolved: &setting.Resolved{Mesh: grid, SampleGroups: 1, Workers: 2}},
 			Team:   kernel.NewTeam(1, mem), Groups: grid.Join(c),
 		}
 		r := int64(c.Rank())

@@ -99,7 +99,7 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 	if !w.Recorder.Traces() {
 		return nil, nil
 	}
-	c := w.Groups.World
+	c := w.Groups.All
 	mine := trace.Worker{Name: w.name()}
 	mine.Events, mine.Lost = w.Recorder.Events()
 	if w.Processes {
@@ -118,12 +118,13 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 // name is the worker's number, and the position along each axis that the mesh has.
 func (w *Worker) name() string {
 	m, place := w.Groups.Mesh, w.Groups.Place
-	name := fmt.Sprintf("worker %d", w.Holders()[w.Groups.World.Rank()])
+	name := fmt.Sprintf("worker %d", w.Holders()[w.Groups.All.Rank()])
 	separator := ": "
 	for _, axis := range []struct {
 		what      string
 		at, count int
 	}{
+		{"group", w.Groups.Group, w.SampleGroups},
 		{"stage", place.Stage, m.Stages},
 		{"partition", place.Partition, m.Partitions},
 		{"slice", place.Slice, m.Slices},

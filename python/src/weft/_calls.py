@@ -31,7 +31,7 @@ from ._errors import Failed, Refused, in_words_of_python
 
 log = logging.getLogger("weft")
 
-VERSION = 9  # of the protocol
+VERSION = 10  # of the protocol
 
 _IDLE = 64  # lendings of shared memory after which a piece that nobody has used is given back
 

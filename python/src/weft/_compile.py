@@ -38,7 +38,8 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
         data: the graph, as for :func:`train`. It needs no labels and no split.
         settings: those of :func:`train` that say how passes are computed:
 
-            - ``parallel="graph=4"``: the workers along each axis; ``threads`` of each worker; ``device="cuda"``;
+            - ``parallel="graph=4"``: the workers along each axis, and with ``samples=2`` so many groups of these,
+              which hold the same graph and take other samples; ``threads`` of each worker; ``device="cuda"``;
               ``comm_timeout="5m"``, the longest wait for another worker.
             - ``precision="bf16"``: features, activations, their gradients and messages.
               ``recompute="blocks"``: the backward pass computes values again that it does not keep.

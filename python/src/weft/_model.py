@@ -159,7 +159,7 @@ def inferred(module: nn.Module, program: Mapping[str, Any], outputs: Outputs, gr
     """What the program of a module returns in evaluation for a graph, without a gradient."""
     model = Model(module, Traced(dict(program), outputs), ["--threads=1", str(graph.store)])
     with torch.no_grad():
-        made = passed(model, model.tensors_of(module), False, [])
+        made = passed(model, model.tensors_of(module), False, [[]])[0]
     return outputs.returned(Edges(graph, schema).in_order(made, model.blocks, []))
 
 
@@ -276,6 +276,8 @@ class Model:
             scratch.close()
         self.types = [Type(**of) for of in opened["types"]]
         self.process, self.processes = opened.get("process", 0), opened.get("processes", 1)
+        self.group, self.groups = opened.get("group", 0), opened["groups"]
+        self.samples = self.groups if self.processes == 1 else 1  # that a pass takes
         self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
         self.counters = opened.get("counters", [])

@@ -128,7 +128,8 @@ class Net(nn.Module):  # type: ignore[misc]
                 vertex types a dict by type: outputs of those that it lacks have all rows. Along the graph axis no
                 others are computed but those that they depend on, their message-flow graph; the page "Your own
                 loop" says when all are.
-            samples: each of the S has a pass of its own, one after the other; the outputs are stacked.
+            samples: each of the S has a pass of its own, one after the other; the outputs are stacked. Groups of
+                workers (``parallel="graph=2,samples=2"``) each take one at a time.
 
         Raises:
             TypeError: there are others than x by their place, as an ``edge_index``.
@@ -150,10 +151,19 @@ class Net(nn.Module):  # type: ignore[misc]
             _tell_of_processes()
         of.edges.check_read(model.traced, beside)
         state = model.tensors_of(self)
-        made = [
-            of.edges.in_order(passed(model, state, self.training, [*one, *beside], rows), model.blocks, beside)
-            for one in passes
-        ]
+        if len(passes) % model.samples:
+            raise Refused(
+                f"samples: a pass takes {model.samples}, one on each group of workers, and the call has "
+                f"{len(passes)}: call net(x, samples=True) with a multiple of {model.samples}, or compile without "
+                "samples in parallel"
+            )
+        made = []
+        for k in range(0, len(passes), model.samples):
+            those = [[*one, *beside] for one in passes[k : k + model.samples]]
+            made += [
+                of.edges.in_order(one, model.blocks, beside)
+                for one in passed(model, state, self.training, those, rows)
+            ]
         return model.outputs.returned(list(map(torch.stack, zip(*made))) if samples else made[0])
 
     @property
@@ -165,6 +175,17 @@ class Net(nn.Module):  # type: ignore[misc]
     def workers(self) -> int:
         """How many processes of a launcher work together; 1 without one."""
         return int(self._model().processes)
+
+    @property
+    def group(self) -> int:
+        """The number of this process's group among those that take samples of their own
+        (``parallel="graph=4,samples=2"``); 0 where one process has all."""
+        return int(self._model().group)
+
+    @property
+    def groups(self) -> int:
+        """How many groups of workers take samples of their own; 1 without ``samples`` in ``parallel``."""
+        return int(self._model().groups)
 
     @property
     def vertices(self) -> Any:
@@ -183,15 +204,19 @@ class Net(nn.Module):  # type: ignore[misc]
         found = self._divided.edges.ids()
         return found if len(found) > 1 else next(iter(found.values()))
 
-    def sum(self, of: Tensor) -> Tensor:
+    def sum(self, of: Tensor, group: bool = False) -> Tensor:
         """The sum of the tensors of all processes, of one shape, on all of them.
 
         It is differentiable: the gradient of each process's tensor is the sum of those of the results.
+
+        Args:
+            of: floats or whole numbers.
+            group: the sum of those of this process's group alone, as for a mean over the vertices of a sample.
         """
-        return _processes.total(self._model(), of)
+        return _processes.total(self._model(), of, group)
 
     def rows(self, of: Tensor, vertices: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
-        """The rows of vertices that may be of other processes.
+        """The rows of vertices that may be of other processes of this one's group, which has the same sample.
 
         Each process gives its own list. It is differentiable: gradients go to the processes that have the rows.
 
@@ -203,14 +228,14 @@ class Net(nn.Module):  # type: ignore[misc]
         return _processes.fetched(self._model(), self._kind(type), of, torch.as_tensor(vertices))
 
     def gather(self, of: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
-        """The rows of all vertices, in the order of their ids, on all processes: as for a metric.
+        """The rows of all vertices, in the order of their ids, on all processes of the group: as for a metric.
 
         Args:
             of: the rows of this process's vertices, as ``net()`` returns them: float32.
             type: the vertex type, where there are several.
         """
         model, kind = self._model(), self._kind(type)
-        count = int(_processes.total(model, torch.tensor(model.types[kind].vertices)))
+        count = int(_processes.total(model, torch.tensor(model.types[kind].vertices), of_group=True))
         return _processes.fetched(model, kind, of.detach(), torch.arange(count))
 
     def sum_gradients(self, parameters: Iterable[Tensor]) -> None:

@@ -34,16 +34,16 @@ def passed(
     model: Model,
     state: Mapping[str, Tensor],
     training: bool,
-    inputs: Sequence[Input],
+    samples: Sequence[Sequence[Input]],
     rows: Any = None,
-) -> list[Tensor]:
-    """The outputs of a pass, which are differentiable in the inputs and in the parameters of the state.
+) -> list[list[Tensor]]:
+    """The outputs of a pass by sample, which are differentiable in the inputs and in the parameters of the state.
 
     Args:
         model: what the pass is of.
         state: the tensors of the module by all their names. A pass in training writes its buffers.
         training: whether dropout is active, and norms take the batch's statistics.
-        inputs: in place of what the graph has.
+        samples: what each is given in place of what the graph has.
         rows: the vertices whose rows the outputs have, as an index, or a dict of these by vertex type;
             None: all.
 
@@ -57,20 +57,21 @@ def passed(
         raise Refused("rows: forward returns no rows of vertices: leave it out")
     some = {} if rows is None else rows_of(rows, model.types, having)
     parameters = [state[name] for name in model.parameters]
-    tensors = [*(of.values for of in inputs), *parameters]
+    tensors = [*(of.values for inputs in samples for of in inputs), *parameters]
     if torch._C._are_functorch_transforms_active():
         raise Refused(f"torch.func: {_NO_FUNCTION}")
     if torch.jit.is_tracing() or any(isinstance(of, FakeTensor) for of in tensors):
         raise Refused(f"torch.export and torch.jit.trace: {NOT_EXPORTED}")
     recording = torch.is_grad_enabled() and any(of.requires_grad for of in tensors)
-    made = list(_Pass.apply(_Call(model, inputs, some, training, recording), state, *tensors))
-    for k, block in enumerate(blocks):
+    made = list(_Pass.apply(_Call(model, samples, some, training, recording), state, *tensors))
+    for k, block in enumerate(blocks * len(samples)):
         chosen = None if block["whole"] or block["edges"] else some.get(block["type"])
         if chosen is not None and chosen.places is not None:
             made[k] = made[k][chosen.places]
-    features = [of.values for of in inputs if of.of == "features"]
+    features = [of.values for of in samples[0] if of.of == "features"]
     beside = next((of.device for of in (*features, *parameters, *tensors)), torch.device("cpu"))
-    return [of.to(beside) for of in made]
+    outputs = iter([of.to(beside) for of in made])
+    return [[next(outputs) for _ in blocks] for _ in samples]
 
 
 def _tensors(memory: _calls.Memory, shapes: Iterable[Sequence[int]]) -> list[Tensor]:
@@ -103,15 +104,18 @@ class _Call:
     def __init__(
         self,
         model: Model,
-        inputs: Sequence[Input],
+        samples: Sequence[Sequence[Input]],
         rows: Mapping[int, Rows],
         training: bool,
         recording: bool,
     ) -> None:
         self.model, self.training, self.recording = model, training, recording
-        self.inputs = [(of.of, of.type) for of in inputs]
-        self.differentiable = [recording and of.values.requires_grad for of in inputs]
-        self.shapes = model.shapes({number: len(of.vertices) for number, of in rows.items()})
+        inputs = [(number, of) for number, sample in enumerate(samples) for of in sample]
+        self.inputs = [(of.of, of.type) for _, of in inputs]
+        self.sample = [number for number, _ in inputs]
+        self.differentiable = [recording and of.values.requires_grad for _, of in inputs]
+        self.outputs = len(model.blocks)  # of a sample
+        self.shapes = model.shapes({number: len(of.vertices) for number, of in rows.items()}) * len(samples)
         self.held: list[_calls.Memory] = []  # what the program reads until the pass ends
         self.fields: dict[str, Any] = {"blocks": model.blocks}  # of both requests
         listed = []
@@ -134,16 +138,16 @@ class _Call:
         given = [_filled(program, [of]) for of in inputs]
         self.held += [memory for memory, (of, _) in zip(given, self.inputs) if of != "features"]
         output = program.memory(sum(map(math.prod, self.shapes)))
-        seed = 0
+        seeds = [0] * model.groups
         if model.draws[self.training]:
-            seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
+            seeds = [int(torch.empty((), dtype=torch.int64, device="cpu").random_()) for _ in seeds]
         answer = self.ask(
             "forward",
             values,
             given,
             output,
             counts=[int(state[name]) for name in model.counters],
-            seed=seed,
+            seeds=seeds,
             training=self.training,
             recording=self.recording,
         )
@@ -163,17 +167,20 @@ class _Call:
             again: the pass stays, for another backward pass.
         """
         model, program, count = self.model, self.model.program, len(self.inputs)
-        # the losses of other processes may read other outputs
-        read = [of for of, grad in zip(model.reached, grads) if grad is not None or model.processes > 1]
-        reached = set().union(*(of.inputs for of in read))
-        learned = set().union(*(of.parameters for of in read)) & model.learned
+        reached: set[tuple[int, str, int]] = set()
+        learned: set[str] = set()
+        for k, grad in enumerate(grads):
+            sample, number = divmod(k, self.outputs)
+            if grad is not None or model.processes > 1:  # the losses of other processes may read other outputs
+                reached |= {(sample, *one) for one in model.reached[number].inputs}
+                learned |= model.reached[number].parameters & model.learned
         zero = torch.zeros(())
         filled = [zero.expand(of) if grad is None else grad for of, grad in zip(self.shapes, grads)]
         output = _filled(program, filled)
         values = program.memory(sum(map(math.prod, model.parameters.values())))
         given = [
-            program.memory(of.numel()) if differentiable and what in reached else None
-            for of, differentiable, what in zip(tensors, self.differentiable, self.inputs)
+            program.memory(of.numel()) if differentiable and (sample, *what) in reached else None
+            for of, differentiable, sample, what in zip(tensors, self.differentiable, self.sample, self.inputs)
         ]
         self.ask("backward", values, given, output, again=again)
         if not again:
@@ -199,8 +206,10 @@ class _Call:
     ) -> dict[str, Any]:
         """Asks for a pass: values and inputs with their numbers, or where their gradients go."""
         given = [
-            {"of": of, "type": number, "memory": memory.number, "differentiable": differentiable}
-            for (of, number), memory, differentiable in zip(self.inputs, inputs, self.differentiable)
+            {"of": of, "type": kind, "memory": memory.number, "differentiable": differentiable, "sample": sample}
+            for (of, kind), sample, memory, differentiable in zip(
+                self.inputs, self.sample, inputs, self.differentiable
+            )
             if memory is not None
         ]
         fields |= {"pass": self.number, **self.fields}

@@ -65,7 +65,8 @@ def planned(
     each = {name: one.edges for name, one in of.schema.relations.items()}
     found: dict[str, Any] = answer["planned"]
     rows, edges_of = found.pop("rows"), found.pop("edges")
-    found["shared_bytes"] = sum(map(_calls.bytes_of, _shared(module, made, types, each, passes, given)))
+    groups = answer["groups"]
+    found["shared_bytes"] = sum(map(_calls.bytes_of, _shared(module, made, types, each, passes, given, groups)))
     if len(rows) > 1 and all(rows):
         found["process_shared_bytes"] = [
             sum(map(_calls.bytes_of, _of_process(module, made, types, list(each), passes, given, *counts)))
@@ -123,8 +124,10 @@ def _shared(
     edges: Mapping[str, int],
     passes: int,
     given: Iterable[Input],
+    samples: int,
 ) -> Iterator[int]:
-    """The numbers in each piece of memory that a loop shares with the program. edges: how many, by relation."""
+    """The numbers in each piece of memory that a loop shares with the program. edges: how many, by relation.
+    samples: how many a pass takes."""
     read = {of["name"] for of in made.program["parameters"]}
     values, buffers = (
         sum(of.numel() for name, of in tensors if name in read and of.is_floating_point())
@@ -138,10 +141,10 @@ def _shared(
     if _calls.bytes_of(parameters) != _calls.bytes_of(values):
         yield values  # the gradients; of one size they have the same memory
     outputs = sum(map(math.prod, shapes_of(made.outputs, list(types), edges)))
-    yield from [outputs] * (passes + 1)  # with the gradient of one
+    yield from [samples * outputs] * (passes + 1)  # with the gradient of one
     for of in given:
         held = 1 if of.of == "features" else passes  # what is given of edges is read until the pass ends
-        yield from [of.values.numel()] * (held + of.values.requires_grad)
+        yield from [of.values.numel()] * (held + of.values.requires_grad) * samples
 
 
 def _of_process(
@@ -160,7 +163,7 @@ def _of_process(
     for one in given:
         count = (counts if one.of == "features" else edges)[one.type]
         mine.append(replace(one, values=one.values[:count]))
-    yield from _shared(module, made, here, dict(zip(relations, edges)), passes, mine)
+    yield from _shared(module, made, here, dict(zip(relations, edges)), passes, mine, 1)
     yield max(1, *counts)  # the ids of its vertices
     if any(made.outputs.edges) or any(one.of != "features" for one in mine):
         yield 2 * max(1, *edges)  # those of its edges

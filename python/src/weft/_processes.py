@@ -63,32 +63,33 @@ def edges(model: Model, relation: int) -> Tensor:
     return torch.from_numpy(memory.numbers.view(np.int64)[:count].copy())
 
 
-def total(model: Model, of: Tensor) -> Tensor:
-    """The sum of what each process has."""
+def total(model: Model, of: Tensor, of_group: bool = False) -> Tensor:
+    """The sum of what each process has, or each of this one's group."""
     if of.dtype == torch.bool:
         of = of.long()
     if model.processes == 1:
         return of
-    made: Tensor = _Sum.apply(model, of)
+    made: Tensor = _Sum.apply(model, of, of_group)
     return made
 
 
 class _Sum(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, model: Model, of: Tensor) -> Tensor:
-        ctx.model = model
-        return _summed(model, of)
+    def forward(ctx: Any, model: Model, of: Tensor, of_group: bool) -> Tensor:
+        ctx.of = model, of_group
+        return _summed(model, of, of_group)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        return None, total(ctx.model, grad)
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
+        model, of_group = ctx.of
+        return None, total(model, grad, of_group), None
 
 
-def _summed(model: Model, of: Tensor) -> Tensor:
+def _summed(model: Model, of: Tensor, of_group: bool) -> Tensor:
     memory = model.program.memory(2 * max(1, of.numel()))
     numbers = memory.numbers.view(np.float64)[: of.numel()]
     numbers[:] = of.detach().cpu().reshape(-1).double().numpy()
-    model.ask("sum", values=memory.number, listed=of.numel())
+    model.ask("sum", values=memory.number, listed=of.numel(), of_group=of_group)
     return torch.from_numpy(numbers).to(of.device, of.dtype, copy=True).view_as(of)
 
 

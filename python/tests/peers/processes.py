@@ -3,7 +3,7 @@
     mpirun -n 2 python processes.py graph=2 NAME…  a line for each loop, or those named: its name, and how far figures,
                                                    weights and running statistics are apart; "bits" if a second run
                                                    has the bits of the first
-    mpirun -n 2 python processes.py --unlike       rank 1 makes another call than rank 0
+    mpirun -n 2 python processes.py --unlike MESH  rank 1 makes another call than rank 0
     mpirun -n 2 python processes.py --planned      how the memory of a loop that is given features of edges is planned
     mpirun -n 2 python processes.py --checkpoint FILE graph=2
                                                    losses and norms of weights of steps after a checkpoint, which is
@@ -25,10 +25,11 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from together import OfGroup, Together
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, HeteroConv, SAGEConv
 
 import weft
@@ -182,7 +183,7 @@ def in_double(given: Any) -> Any:
 class Alone(nn.Module):
     """What a net is, of one process of PyTorch."""
 
-    rank, workers = 0, 1
+    rank, workers, group, groups = 0, 1, 0, 1
 
     def __init__(self, module: nn.Module, given: Mapping[str, Any]):
         super().__init__()
@@ -220,7 +221,7 @@ class Alone(nn.Module):
             beside = {name: of[..., edges] if name == "edge_index" else of[edges] for name, of in beside.items()}
         return self.module(self.x if x is None else x, **beside)
 
-    def sum(self, of: Tensor) -> Tensor:
+    def sum(self, of: Tensor, group: bool = False) -> Tensor:
         return of
 
     def rows(self, of: Tensor, vertices: Tensor) -> Tensor:
@@ -233,7 +234,37 @@ class Alone(nn.Module):
         pass
 
 
+class Copies:
+    """A net whose every call is a pass of each of several groups: their rows stand one below the other."""
+
+    rank = 0
+
+    def __init__(self, net: Any, groups: int):
+        self.net, self.groups = net, groups
+        self.parameters, self.sum = net.parameters, net.sum
+
+    @property
+    def vertices(self) -> Tensor:
+        return torch.cat([self.net.vertices] * self.groups)
+
+    def __call__(self) -> Tensor:
+        return torch.cat([self.net() for _ in range(self.groups)])
+
+
 Again = Callable[[nn.Module], Any]  # compiles another module on the graph
+
+
+def of_process(net: Any) -> slice:
+    """Every how many of a list, and from which on, are this process's, if those of a group share it."""
+    count = net.workers // net.groups
+    return slice(net.rank % count, None, count)
+
+
+def sample_of(group: int, x: Any) -> Any:
+    """The features that a group takes."""
+    if isinstance(x, Mapping):
+        return {name: sample_of(group, of) for name, of in x.items()}
+    return x * (1 + group / 2)
 
 
 def of_labels(net: Any, z: Tensor, some: Tensor = TRAIN) -> Tensor:
@@ -291,7 +322,7 @@ def pairs(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
     for _ in range(4):
         optimizer.zero_grad()
         z, ends = net(), torch.randint(0, V, (2, 120), generator=drawn)
-        mine = ends[:, net.rank :: net.workers]
+        mine = ends[:, of_process(net)]
         loss = F.softplus(-(net.rows(z, mine[0]) * net.rows(z, mine[1])).sum(1)).sum() / 120
         loss.backward()
         optimizer.step()
@@ -305,7 +336,7 @@ def whole(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
     for _ in range(3):
         optimizer.zero_grad()
         z, hidden = net()
-        mean = net.sum(z.sum(0)) / V
+        mean = net.sum(z.sum(0), group=True) / V
         loss = of_labels(net, z) + (z - mean).square().sum() / V + hidden.square().sum() / net.workers
         loss.backward()
         optimizer.step()
@@ -319,8 +350,9 @@ def views(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
         optimizer.zero_grad()
         a, b = (F.normalize(net(x * (torch.rand(1, WIDTH, generator=drawn) < 0.7))) for _ in range(2))
         some = torch.randperm(V, generator=drawn)[:60]
-        scores = net.rows(a, some[net.rank :: net.workers]) @ net.rows(b, some).T / 0.5
-        loss = F.cross_entropy(scores, torch.arange(60)[net.rank :: net.workers], reduction="sum") / 60
+        mine = of_process(net)
+        scores = net.rows(a, some[mine]) @ net.rows(b, some).T / 0.5
+        loss = F.cross_entropy(scores, torch.arange(60)[mine], reduction="sum") / 60
         loss.backward()
         optimizer.step()
         yield net.sum(loss.detach())
@@ -335,7 +367,7 @@ def infomax(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
         optimizer.zero_grad()
         shuffled = X[torch.randperm(V, generator=torch.Generator().manual_seed(4))][net.vertices].to(x)
         true, false = net(), net(shuffled)
-        summary = scores(torch.sigmoid(net.sum(true.sum(0)) / V))
+        summary = scores(torch.sigmoid(net.sum(true.sum(0), group=True) / V))
         loss = (F.softplus(-true @ summary).sum() + F.softplus(false @ summary).sum()) / V
         loss.backward()
         net.sum_gradients(scores.parameters())
@@ -401,7 +433,7 @@ def cotrained(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
 def wrapped(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
     """Below DistributedDataParallel, whose mean of equal gradients they are."""
     outer = net
-    if net.workers > 1:
+    if net.workers > 1 and not isinstance(net, OfGroup):
         if not torch.distributed.is_initialized():
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
             file = Path(tempfile.gettempdir(), f"weft-processes-{os.getppid()}")
@@ -682,25 +714,42 @@ def graph_of(given: Mapping[str, Any], module: nn.Module) -> weft.Graph:
     return weft.Graph(**{name.removesuffix("_dict"): of for name, of in given.items() if name in taken})
 
 
+def in_groups(of: Loop, module: nn.Module, groups: int) -> list[float]:
+    """What a loop yields in PyTorch, in float64, with a module that it changes."""
+    together = Together(groups)
+    modules = [module, *(copy.deepcopy(module) for _ in range(groups - 1))]
+
+    def group(number: int) -> list[float]:
+        def net(module: nn.Module) -> Any:
+            alone = Alone(module.double(), of.given)
+            return alone if groups == 1 else OfGroup(alone, together, number)
+
+        x = in_double(next(iter(of.given.values())))
+        return [float(one) for one in of.run(net(modules[number]), sample_of(number, x), net)]
+
+    with set_checkpoint_early_stop(False):  # each group computes a pass again as far as the others
+        made: list[list[float]] = together.run(group)
+    return made[0]
+
+
 def run(name: str, mesh: str) -> None:
     of = LOOPS[name]
     torch.manual_seed(3)
     module = of.make()
     exact, begun = copy.deepcopy(module), copy.deepcopy(module.state_dict())
+    groups = int(dict(axis.split("=") for axis in mesh.split(",")).get("samples", 1))
     if of.by_net:
-        alone = weft.compile(exact, graph_of(of.given, exact))
+        alone = Copies(weft.compile(exact, graph_of(of.given, exact)), groups)
         theirs = [float(one) for one in of.run(alone, next(iter(of.given.values())), None)]
     else:
-        alone = Alone(exact.double(), of.given)
-        theirs = [
-            float(one) for one in of.run(alone, alone.x, lambda other: Alone(other.double(), of.given))
-        ]
+        theirs = in_groups(of, exact.double(), groups)
     graph, runs = graph_of(of.given, module), []
     for _ in range(2):
         module.load_state_dict(begun)
         net = weft.compile(module, graph, parallel=mesh)
         x, rows = next(iter(of.given.values())), net.vertices
         mine = {kind: x[kind][ids] for kind, ids in rows.items()} if isinstance(rows, dict) else x[rows]
+        mine = sample_of(net.group, mine)
         made = of.run(net, mine, lambda other: weft.compile(other, graph_of(of.given, other), parallel=mesh))
         ours = [float(one) for one in made]
         runs.append((ours, [one.detach().clone() for one in module.state_dict().values()]))
@@ -772,7 +821,7 @@ def go_on(file: Path, mesh: str) -> None:
 def main() -> None:
     what, mesh = sys.argv[1], "graph=2"
     if what == "--unlike":
-        net = net_of_rank(mesh, two(GCNConv))
+        net = net_of_rank(sys.argv[2], two(GCNConv))
         state = {name: of.detach().clone() for name, of in net.state_dict().items()}
         planned = as_planned(net)
         same = int(state["norm.num_batches_tracked"]) == 2**40 + 1 and not state["norm.running_mean"].any()

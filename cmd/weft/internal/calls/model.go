@@ -92,8 +92,8 @@ func (s *server) tensors(of []named, memory int) (nn.State, error) {
 	return state, nil
 }
 
-// blocks are those of the outputs in memory, by output.
-func (s *server) blocks(m *model, r *request) ([][]worker.Block, error) {
+// blocks are those of the outputs in memory, by sample and by output.
+func (s *server) blocks(m *model, r *request) (samples [][][]worker.Block, err error) {
 	for k, of := range r.Rows {
 		if slices.ContainsFunc(r.Rows[:k], func(before rows) bool { return before.Type == of.Type }) ||
 			of.Type < 0 || of.Type >= len(m.Types) || of.Listed < 1 || of.Listed > m.Types[of.Type].Vertices {
@@ -116,17 +116,20 @@ func (s *server) blocks(m *model, r *request) ([][]worker.Block, error) {
 			return nil, refusal.Errorf("blocks of %d columns of an output that has %d", columns[k], of.Columns)
 		}
 	}
-	values, err := s.numbers(r.Output, total)
+	values, err := s.numbers(r.Output, m.Samples()*total)
 	if err != nil {
 		return nil, err
 	}
-	blocks := make([][]worker.Block, len(m.Outputs))
-	for _, b := range r.Blocks {
-		k, n := m.outputOf(b), m.size(b, r)
-		blocks[k] = append(blocks[k], worker.Block{Columns: b.Columns, Whole: b.Whole, Values: values[:n]})
-		values = values[n:]
+	for range m.Samples() {
+		blocks := make([][]worker.Block, len(m.Outputs))
+		for _, b := range r.Blocks {
+			k, n := m.outputOf(b), m.size(b, r)
+			block := worker.Block{Columns: b.Columns, Whole: b.Whole, Values: values[:n]}
+			blocks[k], values = append(blocks[k], block), values[n:]
+		}
+		samples = append(samples, blocks)
 	}
-	return blocks, nil
+	return samples, nil
 }
 
 // outputOf is the number of the output that a block is of; −1: there is none.
@@ -208,55 +211,74 @@ func (s *server) trace(m *model, r *request) error {
 
 // forward computes a pass.
 func (s *server) forward(m *model, r *request) (a answer, err error) {
-	f, err := s.forwardOf(m, r)
+	each, err := s.forwardOf(m, r)
 	if err != nil {
 		return a, m.Refuse(err)
 	}
-	return answer{Counts: r.Counts}, m.Forward(f)
+	return answer{Counts: r.Counts}, m.Forward(each...)
 }
 
-// forwardOf reads a pass.
-func (s *server) forwardOf(m *model, r *request) (f worker.Forward, err error) {
+// forwardOf reads a pass of each sample.
+func (s *server) forwardOf(m *model, r *request) (each []worker.Forward, err error) {
 	if len(r.Counts) != len(m.counters) {
-		return f, refusal.Errorf("%d counts for a model of %d", len(r.Counts), len(m.counters))
+		return nil, refusal.Errorf("%d counts for a model of %d", len(r.Counts), len(m.counters))
 	}
-	f = worker.Forward{
-		Pass: r.Pass, Seed: r.Seed, Training: r.Training, Recording: r.Recording, Relations: m.relations,
+	f := worker.Forward{
+		Pass: r.Pass, Seeds: r.Seeds, Training: r.Training, Recording: r.Recording, Relations: m.relations,
 	}
 	if f.Values, err = s.tensors(m.floats, r.Values); err != nil {
-		return f, err
+		return nil, err
 	}
 	for k, name := range m.counters {
 		f.Values[name] = nn.Tensor{Shape: []int{}, Int64: r.Counts[k : k+1]}
 	}
-	if f.Outputs, err = s.blocks(m, r); err != nil {
-		return f, err
+	samples, err := s.blocks(m, r)
+	if err != nil {
+		return nil, err
 	}
 	if f.Rows, err = s.rows(m, r); err != nil {
-		return f, err
+		return nil, err
 	}
-	f.Features, f.Edges, err = s.inputsOf(m).read(r.Inputs)
-	return f, err
+	for k, outputs := range samples {
+		f.Outputs = outputs
+		if f.Features, f.Edges, err = s.inputsOf(m).read(r.inputsOf(k)); err != nil {
+			return nil, err
+		}
+		each = append(each, f)
+	}
+	return each, nil
+}
+
+// inputsOf are those of a sample.
+func (r *request) inputsOf(sample int) []input {
+	return slices.DeleteFunc(slices.Clone(r.Inputs), func(in input) bool { return in.Sample != sample })
 }
 
 // backward runs a pass backward.
 func (s *server) backward(m *model, r *request) error {
-	b, err := s.backwardOf(m, r)
+	each, err := s.backwardOf(m, r)
 	if err != nil {
 		return m.Refuse(err)
 	}
-	return m.Backward(b)
+	return m.Backward(each...)
 }
 
-// backwardOf reads what a backward pass is given.
-func (s *server) backwardOf(m *model, r *request) (b worker.Backward, err error) {
-	b = worker.Backward{Pass: r.Pass, Again: r.Again}
-	if b.Outputs, err = s.blocks(m, r); err != nil {
-		return b, err
+// backwardOf reads what a backward pass is given of each sample.
+func (s *server) backwardOf(m *model, r *request) (each []worker.Backward, err error) {
+	b := worker.Backward{Pass: r.Pass, Again: r.Again}
+	samples, err := s.blocks(m, r)
+	if err != nil {
+		return nil, err
 	}
 	if b.Gradients, err = s.tensors(m.floats[:m.trained], r.Values); err != nil {
-		return b, err
+		return nil, err
 	}
-	b.Features, b.Edges, err = s.inputsOf(m).read(r.Inputs)
-	return b, err
+	for k, outputs := range samples {
+		b.Outputs = outputs
+		if b.Features, b.Edges, err = s.inputsOf(m).read(r.inputsOf(k)); err != nil {
+			return nil, err
+		}
+		each = append(each, b)
+	}
+	return each, nil
 }

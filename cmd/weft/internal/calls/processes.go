@@ -39,9 +39,8 @@ func (s *server) asked(m *model, r *request) (do func() error, err error) {
 		}, err
 	case "sum":
 		numbers, err := s.numbers(r.Values, 2*r.Listed)
-		return func() error {
-			return m.Sum(unsafe.Slice((*float64)(unsafe.Pointer(unsafe.SliceData(numbers))), r.Listed))
-		}, err
+		doubles := unsafe.Slice((*float64)(unsafe.Pointer(unsafe.SliceData(numbers))), len(numbers)/2)
+		return func() error { return m.Sum(r.OfGroup, doubles) }, err
 	case "first":
 		numbers, err := s.numbers(r.Values, r.Listed)
 		return func() error { return m.FromFirst(numbers) }, err

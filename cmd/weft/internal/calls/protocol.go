@@ -2,7 +2,7 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks for the
 // passes of all its models.
 //
-// # Protocol, version 9
+// # Protocol, version 10
 //
 // Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one
 // after the other. Each is a JSON object behind its length: 4 bytes, the lowest first. A request has at most
@@ -16,12 +16,12 @@
 //	map       maps the file that comes with it         memory, bytes
 //	unmap     ends that                                memory
 //	forward   computes a pass                          model, pass, values, counts, inputs, output, blocks,
-//	                                                   rows?, seed, training, recording → counts
+//	                                                   rows?, seeds, training, recording → counts
 //	backward  runs a pass backward, which ends it      model, pass, values, inputs, output, blocks, rows?,
 //	                                                   again
 //	vertices  tells the vertices of this process       model, type, vertices
 //	edges     tells the edges of this process          model, type, vertices
-//	sum       adds up numbers of the processes         model, values, listed
+//	sum       adds up numbers of the processes         model, values, listed, of_group
 //	first     gives numbers of the first to all        model, values, listed
 //	fetch     fetches rows of other processes          model, type, columns, values, vertices, listed,
 //	                                                   output
@@ -55,20 +55,23 @@
 //	values      memory. In forward it has all parameters, and then all buffers, which a pass in training
 //	            changes. In backward gradients of the parameters are written there.
 //	counts      the values of the counters.
-//	inputs      what the pass reads in place of what the graph has: of, type, memory, differentiable.
+//	inputs      what the pass reads in place of what the graph has: of, type, memory, differentiable,
+//	            sample.
 //	            of is features (a row for each vertex of a type), edges (not 0: the pass has the edge),
 //	            edge_weight or edge_features (a number or a row for each edge of a relation). Edges are in
 //	            the order of the store: by target, then by source. What is given of edges stays in its
 //	            memory until the pass ends. In backward there are those inputs whose gradients are asked
 //	            for, which are written to their memory.
-//	output      memory of the outputs' blocks, in backward of their gradients.
+//	            sample is the number of the sample among those that a pass of the process takes.
+//	output      memory of the outputs' blocks, in backward of their gradients: those of the samples stand
+//	            one behind the other.
 //	blocks      columns of the program's output of a vertex type, in their order: type, columns, whole.
 //	            A block has a row for each vertex of the type; one that is whole has one row, of the graph.
 //	            With edges, type is a relation, of which the output is: a block has a row for each edge, and
 //	            those of edges that the pass does not have are not written.
 //	rows        the vertices of a type whose rows its blocks have in place of all: type, memory (int32,
 //	            ascending), listed (how many).
-//	seed        of the dropout masks.
+//	seeds       of the dropout masks: of each group of workers one. The first process's count.
 //	training    dropout is active, and norms take the batch's statistics.
 //	recording   there may be a backward pass.
 //	again       the pass stays, for another backward pass.
@@ -76,8 +79,11 @@
 //	            vertices, by their numbers in the store (int64), and type is a relation. Of sum, values are
 //	            listed doubles, and of first floats. Of fetch and return, values are the rows of this
 //	            process's vertices, and output those of the listed ones: matrices of so many columns.
+//	of_group    the sums are over the processes of each group of workers.
 //	apart       each process has the graph, and divides it in memory.
 //	process     the number of this process among the processes of the launcher that has started it.
+//	groups      how many groups of workers take samples of their own; group is that of this process. A pass
+//	            of a process that has all groups takes a sample for each.
 //	others      models on the same divided graph, whose passes are written, too.
 //	loop        passes (how many live together), and inputs of each, without memory.
 package calls
@@ -98,7 +104,7 @@ import (
 )
 
 // version is that of the protocol.
-const version = 9
+const version = 10
 
 // mostBytes is the size of a request at most.
 const mostBytes = 64 << 20
@@ -133,16 +139,19 @@ type request struct {
 	Rows   []rows  `json:"rows"` // of the types of which a pass has not all
 
 	// of forward
-	Counts    []int64 `json:"counts"`
-	Seed      uint64  `json:"seed"`
-	Training  bool    `json:"training"`
-	Recording bool    `json:"recording"`
+	Counts    []int64  `json:"counts"`
+	Seeds     []uint64 `json:"seeds"` // by group of workers
+	Training  bool     `json:"training"`
+	Recording bool     `json:"recording"`
 
 	// of vertices, edges, sum, first, fetch and return
 	Type     int `json:"type"` // the number of the vertex type, or of the relation
 	Columns  int `json:"columns"`
 	Vertices int `json:"vertices"` // memory; of edges, too
 	Listed   int `json:"listed"`   // how many numbers, or vertices
+
+	// of sum
+	OfGroup bool `json:"of_group"` // over the processes of each group of workers
 
 	// of backward
 	Again bool `json:"again"`
@@ -165,6 +174,7 @@ type input struct {
 	Type           int    `json:"type"` // the number of the vertex type or relation
 	Memory         int    `json:"memory"`
 	Differentiable bool   `json:"differentiable"`
+	Sample         int    `json:"sample"` // of those that a pass of the process takes
 }
 
 // loop is a loop of passes, of which so many live at a time.
@@ -195,6 +205,8 @@ type answer struct {
 	Edges      []int              `json:"edges,omitempty"`
 	Process    int                `json:"process,omitempty"`
 	Processes  int                `json:"processes,omitempty"`
+	Group      int                `json:"group,omitempty"`  // of workers
+	Groups     int                `json:"groups,omitempty"` // of open and plan
 
 	Counts []int64 `json:"counts,omitempty"`
 

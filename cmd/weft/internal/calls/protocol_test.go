@@ -48,7 +48,7 @@ func framed(text string) []byte {
 // TestReceive: a request comes in any pieces; one that is cut, too long or no JSON is an error, and an end
 // between two requests is io.EOF.
 func TestReceive(t *testing.T) {
-	whole := framed(`{"id":3,"ask":"forward","drop":[[1,2]],"seed":18446744073709551615}`)
+	whole := framed(`{"id":3,"ask":"forward","drop":[[1,2]],"seeds":[18446744073709551615]}`)
 	ours, theirs := ends(t)
 	go func() {
 		for _, b := range whole {
@@ -60,7 +60,7 @@ func TestReceive(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "forward", r.Ask)
 	assert.Equal(t, [][2]int{{1, 2}}, r.Drop)
-	assert.Equal(t, uint64(1<<64-1), r.Seed)
+	assert.Equal(t, []uint64{1<<64 - 1}, r.Seeds)
 	assert.Equal(t, -1, r.file)
 	_, err = receive(theirs)
 	assert.ErrorIs(t, err, io.EOF)
@@ -205,18 +205,23 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// TestBlocks: the blocks of a request are all columns of the outputs, in any order of these.
+// TestBlocks: the blocks of a request are all columns of the outputs, in any order of these, of each sample.
 func TestBlocks(t *testing.T) {
 	s := &server{memory: map[int][]byte{5: make([]byte, 4*100)}}
 	types := []train.VertexType{{Vertices: 2}, {Vertices: 4}}
 	outputs := []train.Output{{Type: 0, Columns: 1}, {Type: 1, Columns: 3}}
-	m := &model{Passes: &train.Passes{Types: types, Outputs: outputs}}
+	m := &model{Passes: &train.Passes{Types: types, Outputs: outputs, Groups: 2}}
 	blocks := []block{{Type: 1, Columns: 2}, {Type: 0, Columns: 1}, {Type: 1, Columns: 1, Whole: true}}
 	numbers, err := s.numbers(5, 100)
 	require.NoError(t, err)
-	numbers[8], numbers[10] = 7, 9
-	made, err := s.blocks(m, &request{Blocks: blocks, Output: 5})
+	numbers[8], numbers[10], numbers[11+8], numbers[11+10] = 7, 9, 5, 3
+	both, err := s.blocks(m, &request{Blocks: blocks, Output: 5})
 	require.NoError(t, err)
+	assert.Len(t, both, 2)
+	made := both[1]
+	assert.Equal(t, []worker.Block{{Columns: 1, Values: []float32{5, 0}}}, made[0])
+	assert.Equal(t, worker.Block{Columns: 1, Whole: true, Values: []float32{3}}, made[1][1])
+	made = both[0]
 	assert.Equal(t, []worker.Block{{Columns: 1, Values: []float32{7, 0}}}, made[0])
 	assert.Equal(t, worker.Block{Columns: 1, Whole: true, Values: []float32{9}}, made[1][1])
 	assert.Len(t, made[1][0].Values, 8)
@@ -239,8 +244,9 @@ func TestBlocks(t *testing.T) {
 		assert.Refused(t, err, "are listed of vertex type")
 	}
 	one := []rows{{Type: 1, Memory: 5, Listed: 1}}
-	made, err = s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: one})
+	both, err = s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: one})
 	require.NoError(t, err)
+	made = both[1]
 	assert.Len(t, made[0][0].Values, 2)
 	assert.Len(t, made[1][0].Values, 2)
 }

@@ -277,7 +277,7 @@ func resolve(r *request) (resolved *setting.Resolved, graph data.Source, warning
 	}
 	o, err := given.Merge()
 	if err == nil {
-		err = o.Exactly()
+		err = o.ForLoop()
 	}
 	if err != nil {
 		return nil, graph, nil, err
@@ -333,7 +333,7 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 		planned.Rows = append(planned.Rows, p.Workers[k].Rows)
 		planned.Edges = append(planned.Edges, p.Workers[k].Edges)
 	}
-	a.Warnings, a.Planned = warnings, &planned
+	a.Warnings, a.Planned, a.Groups = warnings, &planned, resolved.SampleGroups
 	return a, nil
 }
 
@@ -359,7 +359,10 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 		return a, err
 	}
 	s.models[r.Model] = m
-	a = answer{Warnings: warnings, Types: passes.Types, Process: passes.Process, Processes: passes.Processes}
+	a = answer{
+		Warnings: warnings, Types: passes.Types, Process: passes.Process, Processes: passes.Processes,
+		Group: passes.Group, Groups: passes.Groups,
+	}
 	m.describe(&a)
 	return a, nil
 }
