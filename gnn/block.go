@@ -45,13 +45,15 @@ func (s State) Vars() (vars []*autograd.Var) {
 func (s State) tape() *autograd.Tape { return s.Vars()[0].Tape() }
 
 // Outputs returns the rows of some vertex types, and then the rows of edges, and drops the rest of the state.
-// Without types it returns the vertices of the first.
+// Without types it returns the vertices of the first. A type whose rows the last block leaves out has none.
 func (s State) Outputs(kinds ...int) (outputs []*autograd.Var) {
 	if len(kinds) == 0 {
 		kinds = []int{0}
 	}
 	for _, kind := range kinds {
-		outputs = append(outputs, s.Rows[kind])
+		if rows := s.Rows[kind]; rows != nil {
+			outputs = append(outputs, rows)
+		}
 	}
 	outputs = append(outputs, s.Edges...)
 	for _, v := range s.Vars() {

@@ -100,6 +100,9 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 		if err == nil {
 			err = r.EdgeSplit.check(whole[s], types[t].Count)
 		}
+		if err == nil {
+			err = r.EdgeLabels.check(len(r.Sources), d)
+		}
 		if err != nil {
 			return inFolder(g.layout().edges(r.Ends()), err)
 		}

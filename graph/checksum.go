@@ -24,6 +24,12 @@ func (g *Graph) Checksum() (sum string, err error) {
 				source, name, target := r.Ends()
 				arrays = append(arrays, []byte(source), []byte(name), []byte(target))
 			}
+			if l := r.EdgeLabels; l != nil {
+				arrays = append(arrays, npy.Bytes(l.Class), npy.Bytes(l.Multi), npy.Bytes(l.Values))
+				for _, s := range l.Splits {
+					arrays = append(arrays, npy.Bytes(s.Train), npy.Bytes(s.Val), npy.Bytes(s.Test))
+				}
+			}
 			if s := r.EdgeSplit; s != nil {
 				for part := range s.Edges {
 					arrays = append(arrays, npy.Bytes(s.Edges[part]), npy.Bytes(s.Negative[part]))

@@ -207,9 +207,9 @@ func (s *EdgeSplit) relabelled(newID []int32) (*EdgeSplit, error) {
 	return all, nil
 }
 
-// OpenEdgeSplits maps the edge splits of the store in dir, and nothing else of its relations. Close gives
-// them back.
-func OpenEdgeSplits(dir string) (*Graph, error) {
+// OpenRelations maps the relations of the store in dir, with the labels and the splits of edges. It checks
+// the edge splits alone: who opened the whole graph has checked the rest. Close gives them back.
+func OpenRelations(dir string) (*Graph, error) {
 	d, err := readDescription(dir)
 	if err != nil {
 		return nil, err
@@ -224,17 +224,14 @@ func OpenEdgeSplits(dir string) (*Graph, error) {
 		for i := range d.Relations {
 			r := &d.Relations[i]
 			at := d.layout().edges(r.Source, r.Name, r.Target)
-			s, err := readEdgeSplit(m, filepath.Join(dir, at), r.EdgeSplit)
+			of := &g.Relations[i]
+			err := of.read(m, filepath.Join(dir, at), inEdges, r, counts[r.Target])
 			if err == nil {
-				err = m.read(filepath.Join(dir, at), s.stored(r.EdgeSplit))
-			}
-			if err == nil {
-				err = m.located(dir, inFolder(at, s.check(counts[r.Source], counts[r.Target])))
+				err = m.located(dir, inFolder(at, of.EdgeSplit.check(counts[r.Source], counts[r.Target])))
 			}
 			if err != nil {
 				return err
 			}
-			g.Relations[i].EdgeSplit = s
 		}
 		return nil
 	})

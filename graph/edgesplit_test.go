@@ -33,7 +33,7 @@ func TestEdgeSplitStored(t *testing.T) {
 		require.NoError(t, g.Write(dir))
 		stored, err := Open(dir)
 		require.NoError(t, err)
-		alone, err := OpenEdgeSplits(dir)
+		alone, err := OpenRelations(dir)
 		require.NoError(t, err)
 		for _, got := range []*Graph{stored, alone} {
 			split := got.Relations[0].EdgeSplit
@@ -73,7 +73,7 @@ func TestEdgeSplitStored(t *testing.T) {
 		require.NoError(t, err)
 		data[len(data)-1] = 1
 		require.NoError(t, os.WriteFile(file, data, 0o666))
-		for _, open := range []func(string) (*Graph, error){Open, OpenEdgeSplits} {
+		for _, open := range []func(string) (*Graph, error){Open, OpenRelations} {
 			_, err := open(dir)
 			assert.RefusedFor(t, err, file+": edge 1 has an end ", "", "want a refusal of %s", file)
 		}

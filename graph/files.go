@@ -20,7 +20,10 @@ func (s *Folder) graph(g *Graph) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		d := describeRelation(r)
-		s.within(g.layout().edges(r.Ends()), func() { s.write(r.stored(inEdges, &d, r.rows())) })
+		s.within(g.layout().edges(r.Ends()), func() {
+			s.write(r.stored(inEdges, &d, r.rows()))
+			s.edgeLabels(r.EdgeLabels)
+		})
 	}
 }
 
@@ -33,7 +36,7 @@ func (s *Folder) types(g *Graph, write func(i int, t VertexType)) {
 			if i == 0 {
 				s.write(g.Labels.stored(d.Vertices[0].Labels, t.Count))
 				s.names(classNamesFile, g.Labels.Names)
-				s.splits(g.Splits)
+				s.splits(splitFiles, g.Splits)
 			}
 		})
 	}
@@ -46,11 +49,12 @@ func (s *Folder) vertices(t VertexType, graphs int) {
 	s.names(namesFile, t.Names)
 }
 
-func (s *Folder) splits(splits []Split) {
+// splits writes splits, each part of all into one of the files.
+func (s *Folder) splits(files [3]string, splits []Split) {
 	if len(splits) == 0 {
 		return
 	}
-	for part, file := range splitFiles {
+	for part, file := range files {
 		rows := make([][]int64, len(splits))
 		width := 0
 		for k := range splits {

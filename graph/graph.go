@@ -78,8 +78,11 @@ type Relation struct {
 	// may differ. In a Part it is said of the whole graph's relation. False: not known.
 	Symmetric bool
 	// EdgeSplit has the supervision edges that a benchmark gives; nil: link prediction draws a split. A Part
-	// has none: see OpenEdgeSplits.
+	// has none: see OpenRelations.
 	EdgeSplit *EdgeSplit
+	// EdgeLabels are what is learned of the edges; nil: they have no labels. A Part has none: see
+	// OpenRelations.
+	EdgeLabels *EdgeLabels
 }
 
 // Features are the vertices' input features: dense (row-major V × Columns), or sparse rows (Indptr, Indices

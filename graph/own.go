@@ -13,7 +13,8 @@ import (
 var ownFiles = slices.Concat([]string{
 	descriptionFile, checkedFile, featuresFile, featuresIndptrFile, featuresIndicesFile, featuresDataFile,
 	labelsFile, namesFile, classNamesFile, idsFile, graphIDsFile,
-}, inEdges.names(), outEdges.names(), splitFiles[:], splitEdgeFiles[:], splitNegativeFile[1:])
+}, inEdges.names(), outEdges.names(), splitFiles[:], splitEdgeFiles[:], splitNegativeFile[1:],
+	[]string{edgeLabelsFile, edgeClassNamesFile}, edgePartFiles[:])
 
 func (r relationFiles) names() []string { return []string{r.indptr, r.indices, r.weights, r.features} }
 

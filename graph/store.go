@@ -156,7 +156,7 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 		if err := g.Labels.read(m, at, d.Labels, d.Count); err != nil {
 			return err
 		}
-		if g.Splits, err = readSplits(m, at, d.Splits); err != nil {
+		if g.Splits, err = readSplits(m, at, splitFiles, d.Splits); err != nil {
 			return err
 		}
 	}
@@ -192,6 +192,9 @@ func (r *Relation) read(m *mappings, dir string, files relationFiles, d *relatio
 	if r.EdgeSplit, err = readEdgeSplit(m, dir, d.EdgeSplit); err != nil {
 		return err
 	}
+	if r.EdgeLabels, err = readEdgeLabels(m, dir, d.EdgeLabels); err != nil {
+		return err
+	}
 	return m.read(dir, r.stored(files, d, vertices))
 }
 
@@ -199,19 +202,22 @@ func (l *Labels) read(m *mappings, dir string, d *labelsDescription, vertices in
 	if d == nil {
 		return nil
 	}
-	l.Classes, l.Columns = d.Classes, d.Columns
+	l.describedBy(d)
 	if err = m.read(dir, l.stored(d, vertices)); err == nil && d.Names {
 		l.Names, err = m.names(dir, classNamesFile, d.Classes)
 	}
 	return err
 }
 
-func readSplits(m *mappings, dir string, d []SplitSizes) ([]Split, error) {
+// describedBy sets what a description says of labels.
+func (l *Labels) describedBy(d *labelsDescription) { l.Classes, l.Columns = d.Classes, d.Columns }
+
+func readSplits(m *mappings, dir string, files [3]string, d []SplitSizes) ([]Split, error) {
 	if len(d) == 0 {
 		return nil, nil
 	}
 	splits := make([]Split, len(d))
-	for part, file := range splitFiles {
+	for part, file := range files {
 		width := 0
 		for _, s := range d {
 			width = max(width, s.sizes()[part])

@@ -47,15 +47,20 @@ func (f *Features) stored(d *featuresDescription, vertices int) []storedArray {
 
 // stored lists the array of the labels of so many vertices.
 func (l *Labels) stored(d *labelsDescription, vertices int) []storedArray {
+	return l.storedIn(labelsFile, d, vertices)
+}
+
+// storedIn lists the array of the labels of so many rows, in a file.
+func (l *Labels) storedIn(file string, d *labelsDescription, rows int) []storedArray {
 	switch {
 	case d == nil:
 		return nil
 	case d.Kind == labelsValues:
-		return []storedArray{in(labelsFile, &l.Values, vertices, d.Columns)}
+		return []storedArray{in(file, &l.Values, rows, d.Columns)}
 	case d.Kind == labelsMulti:
-		return []storedArray{in(labelsFile, &l.Multi, vertices, d.Classes)}
+		return []storedArray{in(file, &l.Multi, rows, d.Classes)}
 	}
-	return []storedArray{in(labelsFile, &l.Class, vertices)}
+	return []storedArray{in(file, &l.Class, rows)}
 }
 
 // stored lists the graphs of the type's vertices, if there are several graphs, and its Arrays.
@@ -74,7 +79,8 @@ func (t *VertexType) stored(d *vertexDescription, graphs int) (all []storedArray
 	return all
 }
 
-// stored lists the arrays of a relation with so many rows, with those of its edge split.
+// stored lists the arrays of a relation with so many rows, with those of its edges' labels and of its edge
+// split.
 func (r *Relation) stored(files relationFiles, d *relationDescription, rows int) []storedArray {
 	all := []storedArray{in(files.indptr, &r.Indptr, rows+1), in(files.indices, &r.Sources, d.Count)}
 	if d.Weights {
@@ -83,6 +89,7 @@ func (r *Relation) stored(files relationFiles, d *relationDescription, rows int)
 	if d.FeatureColumns > 0 {
 		all = append(all, in(files.features, &r.EdgeFeatures, d.Count, d.FeatureColumns))
 	}
+	all = append(all, r.EdgeLabels.stored(d.EdgeLabels, d.Count)...)
 	return append(all, r.EdgeSplit.stored(d.EdgeSplit)...)
 }
 

@@ -200,7 +200,7 @@ func (w *Writer) Splits(splits []Split) error {
 		if w.s.err == nil {
 			w.s.err = checkSplits(splits, v.Count, &l)
 		}
-		w.s.splits(splits)
+		w.s.splits(splitFiles, splits)
 	})
 	v.Splits = SizesOf(splits)
 	return w.s.failure()
@@ -279,6 +279,18 @@ func (w *Writer) edges(
 		if d.FeatureColumns > 0 {
 			features = newArray[float32](s, files.features, int(edges), d.FeatureColumns)
 		}
+		var classes, values *arrayFile
+		if l := d.EdgeLabels; l != nil && files == inEdges {
+			switch kind := l.Labels; kind.Kind {
+			case labelsClass:
+				classes = newArray[int64](s, edgeLabelsFile, int(edges))
+			case labelsMulti:
+				values = newArray[float32](s, edgeLabelsFile, int(edges), kind.Classes)
+			default:
+				values = newArray[float32](s, edgeLabelsFile, int(edges), kind.Columns)
+			}
+			s.names(edgeClassNamesFile, w.part.Graph.Relations[r].EdgeLabels.Names)
+		}
 		row, ends := 0, []int64{0}
 		put(indptr, ends)
 		s.take(batches(func(b *Relation) error {
@@ -292,12 +304,43 @@ func (w *Writer) edges(
 			put(indices, b.Sources)
 			put(weights, b.Weights)
 			put(features, b.EdgeFeatures)
+			if l := b.EdgeLabels; l != nil {
+				rows, _ := l.rows()
+				put(classes, l.Class)
+				put(values, rows)
+			}
 			return s.err
 		}))
-		for _, a := range []*arrayFile{indptr, indices, weights, features} {
+		for _, a := range []*arrayFile{indptr, indices, weights, features, classes, values} {
 			a.close()
 		}
 		d.Count = int(ends[len(ends)-1])
+	})
+	return s.failure()
+}
+
+// EdgeSplits has divide set the splits of the edges of relation r, which are written by now with their
+// labels, and writes them.
+func (w *Writer) EdgeSplits(r int, divide func(*EdgeLabels) error) error {
+	m, d := &mappings{wayOut: importAgain}, &w.d.Relations[r]
+	defer m.close()
+	s := w.s
+	w.within(w.part.Graph.layout().edges(w.part.Graph.Relations[r].Ends()), func() {
+		s.completed()
+		if s.err != nil {
+			return
+		}
+		l := &EdgeLabels{Column: d.EdgeLabels.Column}
+		l.describedBy(d.EdgeLabels.Labels)
+		s.take(m.read(filepath.Join(s.dir.Name(), s.sub), l.stored(d.EdgeLabels, d.Count)))
+		if s.err == nil {
+			s.take(divide(l))
+		}
+		if s.err == nil {
+			s.take(l.check(d.Count, indices))
+		}
+		s.splits(edgePartFiles, l.Splits)
+		d.EdgeLabels.Splits = SizesOf(l.Splits)
 	})
 	return s.failure()
 }

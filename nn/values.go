@@ -25,10 +25,19 @@ func UnitNames() []string { return []string{unitMeans, unitDeviations} }
 // NewUnits adds units of so many columns to a set: means of 0 and deviations of 1. Weights that do not have
 // any, as those of a module of PyTorch, leave them as they are.
 func NewUnits(ps *Params, columns int) *Units {
+	return newUnits(ps, columns, unitMeans, unitDeviations)
+}
+
+// NewEdgeUnits is NewUnits of the features of edges, in which these are standard scores.
+func NewEdgeUnits(ps *Params, columns int) *Units {
+	return newUnits(ps, columns, "edge_features.mean", "edge_features.deviation")
+}
+
+func newUnits(ps *Params, columns int, means, deviations string) *Units {
 	buffer := func(name string, value float32) *Buffer {
 		return ps.buffer(&Buffer{Name: name, Values: slices.Repeat([]float32{value}, columns), Keeps: true})
 	}
-	return &Units{buffer(unitMeans, 0), buffer(unitDeviations, 1)}
+	return &Units{buffer(means, 0), buffer(deviations, 1)}
 }
 
 // UnitsIn returns the number of columns of the Units that a state holds, 0 if it holds none.
@@ -51,6 +60,12 @@ func (u *Units) Set(means, deviations []float64) {
 		}
 	}
 }
+
+// Means are the means of each column.
+func (u *Units) Means() []float32 { return u.mean.Values }
+
+// Deviations are the standard deviations of each column.
+func (u *Units) Deviations() []float32 { return u.deviation.Values }
 
 // Predict turns the model's output, rows × columns, into values, in place.
 func (u *Units) Predict(output *tensor.Matrix) {

@@ -17,9 +17,9 @@ type Share struct {
 	Edges Edges
 	Whole Whole
 
-	part   *graph.Graph                    // holds the arrays
-	places func(kind int) (*Places, error) // of a vertex type of the whole graph
-	splits edgeSplits                      // of the whole graph
+	part      *graph.Graph                    // holds the arrays
+	places    func(kind int) (*Places, error) // of a vertex type of the whole graph
+	relations openRelations                   // of the whole graph
 }
 
 // Values has the vertices of one type in a share, and what is stored for each. Rows are in ascending order of
@@ -104,6 +104,7 @@ type Whole struct {
 	Metric        string             `json:"metric"`
 	Provenance    string             `json:"provenance"`
 	EdgeSplits    []WholeEdgeSplit   `json:"edge_splits,omitempty"`
+	EdgeLabels    []WholeEdgeLabels  `json:"edge_labels,omitempty"`
 	Statistics    Statistics         `json:"-"` // stored in the Description by which the share was opened
 }
 
@@ -111,6 +112,35 @@ type Whole struct {
 type WholeEdgeSplit struct {
 	Relation  int                `json:"relation"` // its number
 	Negatives graph.NegativeForm `json:"negatives,omitempty"`
+}
+
+// WholeEdgeLabels is what each worker knows of the labels of a relation's edges.
+type WholeEdgeLabels struct {
+	Relation      int                `json:"relation"` // its number
+	Column        string             `json:"column"`
+	Classes       int                `json:"classes,omitempty"`
+	ValueColumns  int                `json:"value_columns,omitempty"`
+	SeveralLabels bool               `json:"several_labels,omitempty"`
+	Splits        []graph.SplitSizes `json:"splits,omitempty"`
+}
+
+// labelsOfEdges are those of a graph.
+func labelsOfEdges(g *graph.Graph) (all []WholeEdgeLabels) {
+	for i := range g.Relations {
+		if l := g.Relations[i].EdgeLabels; l != nil {
+			all = append(all, WholeEdgeLabels{
+				i, l.Column, l.Classes, l.Columns, l.MultiLabel(), graph.SizesOf(l.Splits),
+			})
+		}
+	}
+	return all
+}
+
+// LearnsEdges describes the graph with labels of edges and their splits in the place of those of vertices.
+func (w Whole) LearnsEdges(l *WholeEdgeLabels) Whole {
+	w.Classes, w.ValueColumns, w.SeveralLabels = l.Classes, l.ValueColumns, l.SeveralLabels
+	w.Splits, w.Metric = l.Splits, ""
+	return w
 }
 
 // WholeType is what each worker knows of a vertex type.
@@ -151,6 +181,7 @@ func WholeOf(g *graph.Graph) Whole {
 			w.EdgeSplits = append(w.EdgeSplits, WholeEdgeSplit{i, s.Negatives})
 		}
 	}
+	w.EdgeLabels = labelsOfEdges(g)
 	return w
 }
 
@@ -284,7 +315,7 @@ func All(g *graph.Graph) *Share {
 func Some(g *graph.Graph, ids [][]int32, out []graph.Relation, whole Whole) *Share {
 	s := &Share{Whole: whole, part: g}
 	s.places = func(kind int) (*Places, error) { return &Places{Starts: s.Edges.Types[kind].Starts}, nil }
-	s.splits = inMemory(g)
+	s.relations = inMemory(g)
 	var starts [][]int
 	for _, t := range g.Types {
 		starts = append(starts, []int{0, t.Count})
@@ -295,9 +326,9 @@ func Some(g *graph.Graph, ids [][]int32, out []graph.Relation, whole Whole) *Sha
 
 // newShare is the share of partition p.
 func newShare(
-	part *graph.Part, p int, whole Whole, places func(kind int) (*Places, error), splits edgeSplits,
+	part *graph.Part, p int, whole Whole, places func(kind int) (*Places, error), all openRelations,
 ) *Share {
-	s := &Share{Whole: whole, part: part.Graph, places: places, splits: splits}
+	s := &Share{Whole: whole, part: part.Graph, places: places, relations: all}
 	s.give(part.IDs, whole.Statistics.starts(), part.Out)
 	s.Edges.P = p
 	for i, halo := range whole.Statistics.Halos() {
@@ -337,18 +368,18 @@ func (s *Share) placesOf(kind int) (*Places, error) {
 	return places, nil
 }
 
-// edgeSplits opens a graph that has the edge splits of the whole graph. done gives it back.
-type edgeSplits func() (g *graph.Graph, done func() error, err error)
+// openRelations opens a graph that has the relations of the whole graph. done gives it back.
+type openRelations func() (g *graph.Graph, done func() error, err error)
 
-// inMemory are the edge splits of an open graph, which stays open.
-func inMemory(g *graph.Graph) edgeSplits {
+// inMemory are the relations of an open graph, which stays open.
+func inMemory(g *graph.Graph) openRelations {
 	return func() (*graph.Graph, func() error, error) { return g, func() error { return nil }, nil }
 }
 
-// storedSplits are the edge splits of a store.
-func storedSplits(store string) edgeSplits {
+// storedIn are the relations of a store.
+func storedIn(store string) openRelations {
 	return func() (*graph.Graph, func() error, error) {
-		g, err := graph.OpenEdgeSplits(store)
+		g, err := graph.OpenRelations(store)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -359,20 +390,30 @@ func storedSplits(store string) edgeSplits {
 // ReadEdgeSplits calls read with the edge splits of the whole graph's relations, by the relation's number;
 // nil for one without. Of a stored graph they are valid until read returns.
 func (s *Share) ReadEdgeSplits(read func(splits []*graph.EdgeSplit)) error {
-	g, done, err := s.splits()
-	if err != nil {
-		return err
-	}
-	var splits []*graph.EdgeSplit
-	for i := range g.Relations {
-		splits = append(splits, g.Relations[i].EdgeSplit)
-	}
-	err = g.Guard(func() error {
+	return s.ReadRelations(func(all []graph.Relation) error {
+		var splits []*graph.EdgeSplit
+		for i := range all {
+			splits = append(splits, all[i].EdgeSplit)
+		}
 		read(splits)
 		return nil
 	})
+}
+
+// ReadRelations calls read with the relations of the whole graph. Of a stored graph they are valid until read
+// returns.
+func (s *Share) ReadRelations(read func(all []graph.Relation) error) error {
+	g, done, err := s.relations()
+	if err != nil {
+		return err
+	}
+	err = g.Guard(func() error { return read(g.Relations) })
 	return errors.Join(err, done())
 }
+
+// LabelledBy has ReadRelations read those of a graph that stays open: labels and splits of edges may differ
+// from those of the store.
+func (s *Share) LabelledBy(g *graph.Graph) { s.relations = inMemory(g) }
 
 // give gives the share the vertices and the edges of its part. ids and starts are those of Rows, out is that
 // of Relation.

@@ -294,7 +294,7 @@ func Open(store string, d Description, p int) (*Share, error) {
 			partitionAgain), part.Graph.Close())
 	}
 	places := func(kind int) (*Places, error) { return d.order.read(&d, store, kind) }
-	return newShare(part, p, d.Whole, places, storedSplits(store)), nil
+	return newShare(part, p, d.Whole, places, storedIn(store)), nil
 }
 
 // openPart opens the files of partition p. Another process may replace the directory before or while they are

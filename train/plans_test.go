@@ -53,6 +53,7 @@ func plannedRuns(t *testing.T) (all []plannedRun) {
 		{"model rgcn, bases 2", &bare},
 		{"model rgcn, bases 2, decoupled", types},
 		{"model sage, norm layer", types},
+		{"model gcn, edge-label label", labelEdges(t, one, 0, "several")},
 		{"model gcn, task link, negatives 3", one},
 		{"model sage, task link, negatives 9, metric hits@10, eval-negatives 20", one},
 		{"model rgcn, bases 2, task link, decoder distmult, negatives 3", types},

@@ -113,6 +113,8 @@ func resumes() map[string]Options {
 	add("values", "graph=2,tensor=2", "loss huber")
 	add("values", "pipeline=2", deep+", loss mse")
 	add("standard", "graph=3", "normalize-features standard")
+	add("edges", "graph=2", "edge-label label, model gcn, decoder-layers 3")
+	add("edges", "graph=2,tensor=2", "edge-label label, optimizer sgd, momentum .9")
 	add("links", "graph=2", links)
 	add("links", "graph=2,tensor=2", links)
 	return all
@@ -126,6 +128,9 @@ func graphFor(t *testing.T, o *Options) *graph.Graph {
 	}
 	if o.Loss != Defaults().Loss {
 		g = withValues(g)
+	}
+	if o.EdgeLabel != "" {
+		g = labelEdges(t, g, 0, "classes")
 	}
 	return g
 }

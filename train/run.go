@@ -13,6 +13,7 @@ import (
 	"weft/tensor"
 	"weft/train/plan"
 	"weft/train/setting"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -181,7 +182,7 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 	if err := s.train(ctx, w); err != nil {
 		return nil, err
 	}
-	r = &Result{Metric: w.Task.Metric(), Whole: share.Whole}
+	r = &Result{Metric: w.Task.Metric(), Whole: *task.WholeOf(w.Kind, &share.Whole)}
 	for _, relation := range share.Edges.Relations {
 		r.Relations = append(r.Relations, relation.Name)
 		r.Weighted = r.Weighted || relation.In.Weights != nil

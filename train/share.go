@@ -102,7 +102,7 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 	}
 	s.Outputs = r.Kind.Outputs(s.whole)
 	if weights != nil {
-		if _, n := r.Widths(*weights); n > 0 && j.Model == nil {
+		if n := r.OutputsIn(*weights); n > 0 && j.Model == nil {
 			s.Outputs = n
 		}
 	}

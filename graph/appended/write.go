@@ -15,6 +15,9 @@ import (
 // stay; partitions are not copied. The store appears when it is complete. If Write fails, it leaves nothing
 // behind.
 func (g *Graph) Write(dir, provenance string, progress graph.Progress) (*streamed.Written, error) {
+	if err := g.CheckUnlabelledEdges(); err != nil {
+		return nil, err
+	}
 	whole, err := g.announced(provenance)
 	if err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ func TestWrite(t *testing.T) {
 	assert.Equal(t, []int64{0, 4, 4, 5, 5}, knows.Indptr)
 	assert.Equal(t, []int32{0, 1, 1, 1, 3}, knows.Sources)
 	assert.Equal(t, []float32{7, 8, 1, 2, 3, 4, 5, 6, 9, 10}, knows.EdgeFeatures)
-	splits, err := graph.OpenEdgeSplits(store)
+	splits, err := graph.OpenRelations(store)
 	require.NoError(t, err)
 	defer splits.Close()
 	assert.Equal(t, g.Relations[1].EdgeSplit.Edges, splits.Relations[1].EdgeSplit.Edges)

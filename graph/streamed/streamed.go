@@ -62,6 +62,47 @@ type Relation struct {
 	EndColumns    [2]string        // as graph.Relation's
 	NumberColumns columns.List     // the same
 	EdgeSplit     *graph.EdgeSplit // nil: there is none
+	EdgeLabels    *EdgeLabels      // nil: there are none
+}
+
+// EdgeLabels are the labels of the edges of a relation. The last of Edges.Columns has a code for each edge
+// that the labels have a place for, −1 for an edge without a label.
+type EdgeLabels struct {
+	// Of has the labels by code: classes or values. Where Graph.Complete is not nil, it may set it.
+	Of graph.EdgeLabels
+	// Divide sets the splits of the edges. nil: there is none.
+	Divide func(*graph.EdgeLabels) error
+}
+
+// announced is what is known without rows, nil where there are no labels.
+func (l *EdgeLabels) announced() *graph.EdgeLabels {
+	if l == nil {
+		return nil
+	}
+	of := l.Of
+	of.Labels = of.OfRows(nil)
+	return &of
+}
+
+// take takes the column of codes from the edges' features, and gives the edges the labels.
+func (l *EdgeLabels) take(r *graph.Relation) {
+	if l == nil {
+		return
+	}
+	columns := r.EdgeColumns - 1
+	edges := len(r.Sources)
+	codes, features := make([]int64, edges), make([]float32, 0, edges*columns)
+	for k := range edges {
+		row := r.EdgeFeatures[k*(columns+1) : (k+1)*(columns+1)]
+		features = append(features, row[:columns]...)
+		codes[k] = int64(row[columns])
+	}
+	of := l.Of
+	of.Labels = of.OfRows(codes)
+	r.EdgeLabels, r.EdgeColumns, r.EdgeFeatures = &of, columns, features
+	if columns == 0 {
+		r.EdgeFeatures = nil
+	}
 }
 
 // Edges are a list of edges.
@@ -228,6 +269,14 @@ func (g *Graph) read() (*graph.Graph, error) {
 		}
 		sorted.Source, sorted.Name, sorted.Target, sorted.EdgeSplit = r.Source, r.Name, r.Target, r.EdgeSplit
 		sorted.EndColumns, sorted.NumberColumns = r.EndColumns, r.NumberColumns
+		if of := g.Relations[i].EdgeLabels; of != nil {
+			of.take(&sorted)
+			if of.Divide != nil {
+				if err := of.Divide(sorted.EdgeLabels); err != nil {
+					return nil, g.refuse(err)
+				}
+			}
+		}
 		*r, lists[i] = sorted, graph.Edges{}
 	}
 	return made, nil
@@ -240,7 +289,8 @@ func (g *Graph) announced() (all []graph.Relation) {
 		all = append(all, graph.Relation{
 			Source: r.Source, Name: r.Name, Target: r.Target, EndColumns: r.EndColumns,
 			NumberColumns: r.NumberColumns, EdgeSplit: r.EdgeSplit, Indptr: []int64{0},
-			Symmetric: g.Symmetrize || r.Symmetric,
+			EdgeLabels: r.EdgeLabels.announced(),
+			Symmetric:  g.Symmetrize || r.Symmetric,
 		})
 	}
 	return all
@@ -267,6 +317,9 @@ func (t *Type) read(to *graph.VertexType) (err error) {
 // checkSymmetrize refuses to make the edges of several types or relations undirected.
 func checkSymmetrize(g *graph.Graph) error {
 	if err := g.CheckOneType(); err != nil {
+		return fmt.Errorf("--symmetrize: %w", err)
+	}
+	if err := g.CheckUnlabelledEdges(); err != nil {
 		return fmt.Errorf("--symmetrize: %w", err)
 	}
 	return nil

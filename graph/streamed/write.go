@@ -19,12 +19,35 @@ type Written struct {
 	OneClass     bool   // all labels are the same
 	Doubt        string // of the labels
 	Unlabelled   int    // vertices of the first type
+	// EdgeLabels are those of a relation, without rows; nil: no edges have labels. LabelledEdges have
+	// some.
+	EdgeLabels    *graph.EdgeLabels
+	LabelledEdges int
 }
 
 // WrittenOf is what a store has of a graph in memory.
 func WrittenOf(g *graph.Graph) *Written {
 	weighted := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
-	return &Written{g, g.Edges(), weighted, g.Labels.OneClass(), g.Labels.Doubt(), unlabelled(g)}
+	w := &Written{
+		Graph: g, Edges: g.Edges(), Weighted: weighted, OneClass: g.Labels.OneClass(),
+		Doubt: g.Labels.Doubt(), Unlabelled: unlabelled(g),
+	}
+	for i := range g.Relations {
+		w.label(g.Relations[i].EdgeLabels)
+	}
+	return w
+}
+
+// label counts labels of edges.
+func (w *Written) label(l *graph.EdgeLabels) {
+	if l == nil {
+		return
+	}
+	if w.EdgeLabels == nil {
+		known := *l
+		w.EdgeLabels = &known
+	}
+	w.LabelledEdges += l.CountLabelled()
 }
 
 // unlabelled counts the vertices without a label.
@@ -227,6 +250,9 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 	}
 	s.sorter.Limit(types[target].Count)
 	edges, like, stored, vertices := s.listed, &graph.Relation{EdgeColumns: r.Columns}, int64(0), int64(0)
+	if r.EdgeLabels != nil {
+		like.EdgeColumns--
+	}
 	if g.Symmetrize {
 		edges = graph.Counted
 	}
@@ -240,6 +266,8 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 				g.Progress.Of("sorting edges", vertices, int64(types[target].Count))
 				vertices += int64(len(rows.Indptr) - 1)
 				stored += int64(len(rows.Sources))
+				r.EdgeLabels.take(rows)
+				written.label(rows.EdgeLabels)
 				if err := do(rows); err != nil {
 					return g.refuse(err)
 				}
@@ -259,6 +287,13 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 				return do(made)
 			})
 		})
+	}
+	if l := r.EdgeLabels; err == nil && l != nil && l.Divide != nil {
+		err = g.refuse(w.EdgeSplits(i, func(of *graph.EdgeLabels) error {
+			err := l.Divide(of)
+			written.EdgeLabels.Splits = of.Splits
+			return err
+		}))
 	}
 	if g.Symmetrize {
 		of.Notes = append(slices.Clip(of.Notes), graph.SymmetrizedNote(s.listed, stored, s.sorter.Duplicates))

@@ -47,7 +47,10 @@ func (o *Options) openAlone(g *streamed.Graph) error {
 	}
 	l := lists[0]
 	l.path, l.alone = o.Edges[0], &alone{Beside: o.Beside, vertexTable: all[0], list: l}
-	g.Types, g.Relations = make([]streamed.Type, 1), []streamed.Relation{{Edges: l.edges()}}
+	if err := o.takeFeatures(l); err != nil {
+		return err
+	}
+	g.Types, g.Relations = make([]streamed.Type, 1), []streamed.Relation{l.relation(o.EdgeSplits)}
 	l.made = &g.Relations[0]
 	g.Complete = func() error { return o.complete(g, all, lists) }
 	return nil

@@ -27,12 +27,14 @@ type edgeList struct {
 	weighted   bool
 	implied    bool // the weight was not asked for
 	tables     []*vertexTable
+	label      string             // the column of labels; empty: there is none
+	labels     labels             // of the edges
 	alone      *alone             // there is no table; nil: there are some
 	made       *streamed.Relation // that is told whether there are weights; nil: it is known
 	progress   graph.Progress
 
 	header  []string
-	order   []int // the columns that are read: source, target, numbers; nil: the first line is an edge
+	order   []int // the columns that are read: source, target, numbers, label; nil: the first line is an edge
 	found   bool  // source and target are the two columns that hold ids
 	leftOut []string
 	notes   []string
@@ -57,6 +59,10 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 		return nil, refusal.Errorf("--edge-weights and --edge-features are columns of one list of edges, "+
 			"and there are %d", len(o.Edges))
 	}
+	if o.EdgeLabel != "" && len(o.Edges) > 1 {
+		return nil, refusal.Errorf("--edge-label %s: is a column of one list of edges, and there are %d; import "+
+			"one list", o.EdgeLabel, len(o.Edges))
+	}
 	var asked [2][]string
 	for k, words := range [2][]string{o.Source, o.Target} {
 		if asked[k], err = o.columnsOfEnds(endNames[k], words, all); err != nil {
@@ -75,6 +81,7 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 	for i, argument := range o.Edges {
 		l := &edgeList{
 			tables: all, progress: o.Progress, weighted: o.EdgeWeights != "", rounded: map[string]bool{},
+			label: o.EdgeLabel,
 		}
 		l.name, l.path = Named(argument)
 		if l.weighted {
@@ -153,7 +160,7 @@ func (o *Options) columnsOfEnds(setting string, words []string, all []*vertexTab
 // edges are those of the list.
 func (l *edgeList) edges() streamed.Edges {
 	e := streamed.Edges{
-		Count: streamed.Unknown, Columns: l.features(), Weighted: l.weighted, Each: l.each,
+		Count: streamed.Unknown, Columns: l.columns(), Weighted: l.weighted, Each: l.each,
 		Refuse: l.refuse,
 	}
 	if info, err := os.Stat(l.path); err == nil { // if not, reading it says why
@@ -169,10 +176,11 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return err
 	}
 	defer file.Close()
-	l.rows, l.known, l.batch = 0, 0, graph.Edges{FeatureColumns: l.features()}
+	l.rows, l.known, l.batch = 0, 0, graph.Edges{FeatureColumns: l.columns()}
 	if l.alone != nil {
 		l.alone.begin()
 	}
+	l.labels = labels{}
 	flush := func() error {
 		b := &l.batch
 		if b.Len() == 0 {
@@ -286,6 +294,10 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	text := len(all) > 0 && all[0].Kind == table.Any
 	if text {
 		edge, err := l.isEdge(all)
+		if edge && l.label != "" {
+			return nil, fmt.Errorf("--edge-label %s names a column, and the first line names none: put a line with "+
+				"the names of the columns before it", l.label)
+		}
 		if edge && len(all) > len(l.ends) {
 			l.imply(weightName)
 		}
@@ -327,6 +339,13 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		if at < 0 || slices.Contains(order, at) {
 			return nil, fmt.Errorf("there is no further column %s, which --%s asks for: there are %s", name,
 				l.setting(i), arrays.Listed(l.header))
+		}
+		order = append(order, at)
+	}
+	if l.label != "" {
+		at, err := l.labelAt(order)
+		if err != nil {
+			return nil, err
 		}
 		order = append(order, at)
 	}
@@ -492,6 +511,13 @@ func (l *edgeList) add(r *table.Row) error {
 		} else {
 			l.batch.Features = append(l.batch.Features, x)
 		}
+	}
+	if l.label != "" {
+		word, err := l.labels.word(r.Decimal(r.Field(len(l.order) - 1)))
+		if err != nil {
+			return r.Errorf("column %s: %w", l.label, err)
+		}
+		l.batch.Features = append(l.batch.Features, float32(word))
 	}
 	if l.alone != nil {
 		l.alone.add(ends, r)

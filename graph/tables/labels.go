@@ -23,24 +23,30 @@ type labels struct {
 }
 
 // add adds that of the next row.
-func (l *labels) add(field []byte) (err error) {
-	if l.words == nil {
-		l.words = names.NewTable()
-	}
-	word := int32(-1)
-	if !columns.IsMissing(field) {
-		if !utf8.Valid(field) {
-			return fmt.Errorf("the class %.40q is not UTF-8: convert the file, as with "+
-				"iconv -f LATIN1 -t UTF-8", field)
-		}
-		if word, err = l.words.Number(field); err != nil {
-			return err
-		}
+func (l *labels) add(field []byte) error {
+	word, err := l.word(field)
+	if err != nil {
+		return err
 	}
 	if l.rows, err = memory.Grow(l.rows, 1); err == nil {
 		l.rows = append(l.rows, word)
 	}
 	return err
+}
+
+// word is the number of the word in a field, −1 where it is empty.
+func (l *labels) word(field []byte) (word int32, err error) {
+	if l.words == nil {
+		l.words = names.NewTable()
+	}
+	if columns.IsMissing(field) {
+		return -1, nil
+	}
+	if !utf8.Valid(field) {
+		return -1, fmt.Errorf("the class %.40q is not UTF-8: convert the file, as with "+
+			"iconv -f LATIN1 -t UTF-8", field)
+	}
+	return l.words.Number(field)
 }
 
 // any reports whether a row has a label.
@@ -157,15 +163,16 @@ func (l *labels) numbers() (numbers []float64, whole bool) {
 	return numbers, whole
 }
 
-// notes say that numbers were taken for classes, where they may be values, and −1 for no label.
-func (l *labels) notes(made *graph.Labels, path, column string) (notes []string) {
+// notes say that numbers of so many rows were taken for classes, where they may be values, and −1 for no
+// label. of says what has the labels.
+func (l *labels) notes(made *graph.Labels, labelled int, of, path, column string) (notes []string) {
 	numbers, _ := l.numbers()
 	if numbers == nil || made.Class == nil {
 		return nil
 	}
-	if labelled := len(l.rows); arrays.ManyClasses(made.Classes, labelled) {
+	if arrays.ManyClasses(made.Classes, labelled) {
 		notes = append(notes, fmt.Sprintf("whole numbers of column %s of %s taken for %d classes of %d "+
-			"vertices; --values takes them for values to predict", column, path, made.Classes, labelled))
+			"%s; --values takes them for values to predict", column, path, made.Classes, labelled, of))
 	}
 	for word, name := range l.words.Names {
 		if l.isNone(numbers, word) {

@@ -43,7 +43,13 @@ type Options struct {
 	// EdgeFeatures and EdgeWeights are columns of the only list, of numbers.
 	EdgeFeatures []string
 	EdgeWeights  string
-	Choices      columns.Choices
+	// EdgeLabel is the column of the only list with what is learned of edges, as Label is of vertices. Its
+	// other columns of numbers, dates and truth values are then features, unless EdgeFeatures names some.
+	// Empty: edges are not labelled.
+	EdgeLabel string
+	// EdgeSplits divides the labelled edges; nil: there is no split of them.
+	EdgeSplits func(*graph.EdgeLabels) error
+	Choices    columns.Choices
 	// Like is what is known of tables that were read before; nil: nothing.
 	Like     *Like
 	Progress graph.Progress
@@ -98,7 +104,10 @@ func Open(o Options) (*streamed.Graph, error) {
 			}
 			l.know(o.Like.edges[name])
 		}
-		g.Relations = append(g.Relations, streamed.Relation{Edges: l.edges()})
+		if err := o.takeFeatures(l); err != nil {
+			return nil, err
+		}
+		g.Relations = append(g.Relations, l.relation(o.EdgeSplits))
 	}
 	g.Complete = func() error { return o.complete(g, all, lists) }
 	return g, nil
@@ -150,6 +159,9 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		if l.order != nil {
 			r.EndColumns = l.endColumns()
 			r.NumberColumns = l.numbers
+		}
+		if err := l.completeLabels(r, o.Values, made); err != nil {
+			return err
 		}
 		r.Name = l.name
 		if !o.untyped() {
@@ -205,7 +217,8 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 			return fmt.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
 		}
 		made.Labels, types[i].Table.Label = labels, t.header[t.label]
-		made.Notes = append(made.Notes, t.labels.notes(&labels, t.path, t.header[t.label])...)
+		made.Notes = append(made.Notes,
+			t.labels.notes(&labels, len(t.labels.rows), "vertices", t.path, t.header[t.label])...)
 	}
 	made.Types = types
 	if o.untyped() {

@@ -1,14 +1,18 @@
 package engine
 
 import (
+	"slices"
+
 	"weft/autograd"
 	"weft/gnn"
+	"weft/graph"
 	"weft/internal/trace"
 	"weft/nn"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/parallel/sar"
 	"weft/parallel/tp"
+	"weft/partition"
 	"weft/tensor"
 )
 
@@ -107,6 +111,41 @@ func (p *wholePass) EdgeNumbers(output int, of *edges.Numbering) []int64 {
 	states := p.of.Blocks[len(p.of.Blocks)-1].EdgeOutputs
 	numbers, err := p.of.axis.EdgeNumbers(p.tape, states[output-len(p.outputs)+len(states)], of)
 	exchange.Must(err)
+	return numbers
+}
+
+// EdgeNumbers are the numbers of this worker's rows of the model's outputs, which are rows of the edges of
+// one relation, in the graph's store, of which of is the relation. In a plan they are in another order.
+func (w *Whole) EdgeNumbers(of *graph.Relation) (numbers []int64) {
+	state := w.Blocks[len(w.Blocks)-1].EdgeOutputs[0]
+	w.Team.Host(func() {
+		var err error
+		numbers, err = w.axis.EdgeNumbers(autograd.NewTape(w.Team), state, &edges.Numbering{Relation: of})
+		exchange.Must(err)
+	})
+	if numbers != nil {
+		return numbers
+	}
+	numbers = []int64{}
+	i := slices.IndexFunc(w.Share.Edges.Relations, func(r partition.Relation) bool {
+		return r.Name == state.Along.Relation
+	})
+	target := w.Share.Edges.Relations[i].Target
+	add := func(row int32) {
+		v := w.Share.Edges.Types[target].ID(row)
+		for k := of.Indptr[v]; k < of.Indptr[v+1]; k++ {
+			numbers = append(numbers, k)
+		}
+	}
+	places := w.axis.Places(target)
+	for _, row := range places {
+		add(row)
+	}
+	for row := range w.Share.Edges.Types[target].Rows {
+		if places == nil {
+			add(int32(row))
+		}
+	}
 	return numbers
 }
 

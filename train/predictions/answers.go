@@ -17,6 +17,9 @@ const (
 	Vertex           Answer = "vertex"        // its number in the graph
 	Name             Answer = "name"          // its name, where vertices have names
 	vertexType       Answer = "type"          // its type, where there are several
+	edgeNumber       Answer = "edge"          // of edges: the number in the store
+	sourceEnd        Answer = "source"        // of edges: the name of the source
+	targetEnd        Answer = "target"        // of edges: the name of the target
 	Class            Answer = "class"         // the likeliest one, by its name or number
 	Probability      Answer = "probability"   // of that class
 	Margin           Answer = "margin"        // p₁ − p₂: the largest probability less the second largest
@@ -172,6 +175,12 @@ func (t *Table) answers() (all []Answer) {
 	if asked == nil {
 		asked = ByDefault(t.Columns)
 	}
+	if t.Edges != nil {
+		if !t.Edges.Unnumbered {
+			all = append(all, edgeNumber)
+		}
+		return append(append(all, sourceEnd, targetEnd), asked...)
+	}
 	if slices.Contains(asked, Vertex) || slices.Contains(asked, Name) {
 		return asked
 	}
@@ -188,6 +197,10 @@ func (t *Table) answers() (all []Answer) {
 // numbers are the names of the columns of an answer, for rows of so many numbers.
 func (t *Table) numbers(a Answer, columns int) []string {
 	switch {
+	case a == sourceEnd:
+		return t.Edges.Columns[:1]
+	case a == targetEnd:
+		return t.Edges.Columns[1:]
 	case a == AllProbabilities && t.Columns == LabelLogits && t.Classes != nil && t.distinct():
 		return t.Classes
 	case a == AllProbabilities && t.Columns == LabelLogits:

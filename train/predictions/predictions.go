@@ -34,6 +34,7 @@ type Table struct {
 	Vertices []int32  // the vertex of each row; nil: row v is vertex v
 	Types    []Type   // of the rows, those of one vertex type after another; nil: vertices of the first type
 	Names    []string // of all vertices of the graph; nil: they have none
+	Edges    *Edges   // the rows are of edges, which stand for vertices above; nil: of vertices
 	Columns  Columns
 	Classes  []string // the names of the classes or labels; nil: their numbers
 	// Answers are what the table says of each vertex, in this order; nil: what it says by default.
@@ -53,6 +54,15 @@ type Type struct {
 	Name  string
 	Count int
 	Names []string // of its vertices; nil: they have none
+}
+
+// Edges are what a table of edges says of each: the columns of its ends.
+type Edges struct {
+	Columns [2]string   // the names of the columns of source and target
+	Names   [2][]string // of the vertices at each end; nil: their numbers
+	Ends    func(edge int) [2]int32
+	// Unnumbered leaves the column edge out, of edges that the graph does not have.
+	Unnumbered bool
 }
 
 // formats are the formats by ending.
@@ -93,7 +103,7 @@ func CheckEnding(flag, path string) error {
 // Write writes predictions, in the format that the ending names. The file appears under its name when it is
 // complete and on disk. A NumPy array has a row per vertex, float32. A table has the columns of
 // Table.Answers, and before them vertex, type (if there are several) and name (if vertices have names),
-// unless Answers has vertex or name:
+// unless Answers has vertex or name. That of edges has edge and the columns of both ends there:
 //
 //	class                              the likeliest class
 //	probability                        of that class
@@ -178,9 +188,9 @@ func (t *Table) columnsOf(a Answer, numbers int) (all []column) {
 	for _, name := range t.numbers(a, numbers) {
 		c := column{name: name, kind: number, optional: a == Change}
 		switch a {
-		case Class, Name, vertexType:
+		case Class, Name, vertexType, sourceEnd, targetEnd:
 			c.kind = text
-		case Vertex:
+		case Vertex, edgeNumber:
 			c.kind = integer
 		}
 		all = append(all, c)
@@ -248,8 +258,18 @@ func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 // fields appends those of a row.
 func (t *Table) fields(to []field, answers []Answer, at int, of *Outcome, hidden []float32) []field {
 	vertex, kind, name := t.place(at)
+	var ends [2]int32
+	if t.Edges != nil {
+		ends = t.Edges.Ends(int(vertex))
+	}
 	for _, a := range answers {
 		switch a {
+		case edgeNumber:
+			to = append(to, field{integer: vertex})
+		case sourceEnd:
+			to = append(to, field{text: t.Edges.name(0, ends)})
+		case targetEnd:
+			to = append(to, field{text: t.Edges.name(1, ends)})
 		case Vertex:
 			to = append(to, field{integer: vertex})
 		case vertexType:
@@ -261,6 +281,14 @@ func (t *Table) fields(to []field, answers []Answer, at int, of *Outcome, hidden
 		}
 	}
 	return to
+}
+
+// name is that of the k-th end.
+func (e *Edges) name(k int, ends [2]int32) string {
+	if e.Names[k] == nil {
+		return strconv.Itoa(int(ends[k]))
+	}
+	return e.Names[k][ends[k]]
 }
 
 // compare appends the fields of the row's earlier prediction.

@@ -10,8 +10,25 @@ import (
 )
 
 var modelSettings = []Setting{
-	{Name: "task", Choices: task.Names(), Meaning: "what to learn: classes or values of vertices, or " +
-		"for link prediction which vertices an edge joins"},
+	{Name: "task", Choices: task.Names(), Meaning: "what to learn: classes or values of vertices, for link " +
+		"prediction which vertices an edge joins, or classes or values of edges (edge-label)"},
+	{
+		Name: "edge-label", tasks: []string{task.Edge}, Meaning: "`column` of labels of the edges to learn, which " +
+			"the store has or, of a list of edges that is trained on, the list",
+		check: func(s Setting, r *Resolved) error {
+			if r.Program.Program != nil {
+				return s.refuse(&r.Options, "a model of your own has no decoder of edges; take a --model by name")
+			}
+			return nil
+		},
+	},
+	{
+		Name: "decoder-layers", byDefault: "2", tasks: []string{task.Edge}, limits: between(1, 100),
+		Meaning: "linear layers of the MLP that scores an edge by the rows of its ends, their product and the " +
+			"edge's features",
+	},
+	{Name: "decoder-hidden", tasks: []string{task.Edge}, limits: between(0, 1<<20), Meaning: "width of " +
+		"the MLP's hidden layers, 0: the hidden width"},
 	{Name: "model", byDefault: "sage", some: true, Choices: gnn.Names(), Meaning: "model to train (edge weights count in " +
 		WeightedModels() + "; edge features in " + modelsWith(usesFeatures) + ")"},
 	programSetting,
@@ -154,14 +171,14 @@ var modelSettings = []Setting{
 		"ln(theta/l + 1) in layer l"},
 	{Name: "shared-weights", byDefault: "true", some: true, Meaning: "one weight for the initial " +
 		"residual and the aggregated rows; false: GCNII*"},
-	{Name: "link-relation", task: task.Link, Meaning: "`relation` to learn, SOURCE,NAME,TARGET as in " +
+	{Name: "link-relation", tasks: []string{task.Link}, Meaning: "`relation` to learn, SOURCE,NAME,TARGET as in " +
 		"author,writes,paper; several with ; between them (default: those of a stored split, else all " +
 		"from the first vertex type to itself)"},
-	{Name: "out-features", task: task.Link, limits: between(0, 1<<20), Meaning: "columns of the " +
-		"vertices' embeddings, 0: the hidden width"},
+	{Name: "out-features", tasks: []string{task.Link, task.Edge}, limits: between(0, 1<<20), Meaning: "" +
+		"columns of the vertices' embeddings, 0: the hidden width"},
 	{
-		Name: "decoder", task: task.Link, Choices: task.Decoders, Meaning: "how an edge is scored from " +
-			"the embeddings of its ends; distmult has a weight for each relation and column",
+		Name: "decoder", tasks: []string{task.Link}, Choices: task.Decoders, Meaning: "how an edge is " +
+			"scored from the embeddings of its ends; distmult has a weight for each relation and column",
 		check: func(s Setting, r *Resolved) error {
 			switch {
 			case r.Decoder != task.DistMult:

@@ -123,7 +123,12 @@ func (r *Resolved) Recomputes() []bool {
 
 // Divide gives the graph the split that the options have a rule for, in the place of its splits in memory.
 // A rule that the graph's labels do not allow is refused.
-func (o *Options) Divide(g *graph.Graph) error { return o.Split.Make(g, o.SplitSeed) }
+func (o *Options) Divide(g *graph.Graph) error {
+	if o.EdgeLabel != "" {
+		return o.Split.MakeOfEdges(g, o.EdgeLabel, o.SplitSeed)
+	}
+	return o.Split.Make(g, o.SplitSeed)
+}
 
 // autoPartition takes the last stored partition, or else makes one by the method that partition.Auto names.
 const autoPartition = "auto"

@@ -486,7 +486,7 @@ func TestReadConfig(t *testing.T) {
 		{"model: gcn\nhiden: 16\n", `line 2: unknown key "hiden"; did you mean hidden?`},
 		{"quality: 1\n", `line 1: unknown key "quality"; weft train --help-all lists all settings`},
 		{"learning_rate: 1\n", `line 1: unknown key "learning_rate"; --lr is the learning rate`},
-		{"edge-batch: 1\n", `line 1: unknown key "edge-batch"; it may be use-edge-`},
+		{"edge-batch: 1\n", `line 1: unknown key "edge-batch"; it may be edge-label, use-edge-`},
 		{"max-time: 3:50:00\n", ""},
 		{"max-time: 1-02:00:00\n", ""},
 		{"max-time: 2562047h\n", ""},

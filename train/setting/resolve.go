@@ -10,6 +10,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/nn"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
@@ -63,6 +64,9 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	o = &r.Options
 	if err := cmp.Or(o.ReadFiles(), o.CheckValues()); err != nil {
 		return nil, err
+	}
+	if o.EdgeLabel != "" && o.Task == task.Vertex { // it says so itself
+		o.Task = task.Edge
 	}
 	r.Kind = o.kind()
 	if err := r.checkModel(given); err != nil {
@@ -206,8 +210,8 @@ func (r *Resolved) checkNeeds() error {
 		if !s.differs(o) {
 			continue
 		}
-		if s.task != "" && s.task != o.Task {
-			return s.refuse(o, "belongs to --task %s; give that, or leave it out", s.task)
+		if !s.ofTask(o.Task) {
+			return s.refuse(o, "belongs to --task %s; give that, or leave it out", strings.Join(s.tasks, " or "))
 		}
 		if missing := s.needs.missing(o); missing != "" {
 			return s.refuse(o, "belongs to %s; give that, or leave it out", missing)
@@ -231,7 +235,7 @@ func (r *Resolved) checkModel(given []string) error {
 	}
 	for _, s := range settings {
 		switch {
-		case s.Applies(o) || s.task != "" || !s.differs(o) && !own:
+		case s.Applies(o) || s.tasks != nil || !s.differs(o) && !own:
 		case own && slices.Contains(given, s.Name):
 			return s.refuse(o, "is for models that weft knows by name, and not for --program %s; leave it out", o.Program)
 		case !kind.Uses(s.Name):
@@ -311,7 +315,8 @@ func (r *Resolved) CheckGraph(g *graph.Graph) error {
 	if err := r.Kind.Check(whole); err != nil {
 		return err
 	}
-	if _, err := r.Kind.Metric(whole, &g.Labels); err != nil {
+	of, _ := g.LearnsEdges(r.EdgeLabel)
+	if _, err := r.Kind.Metric(whole, &of.Labels); err != nil {
 		return err
 	}
 	if r.Mesh.Partitions > whole.Vertices {
@@ -331,6 +336,9 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 	switch {
 	case whole.Vertices == 0:
 		return refusal.Graph.Errorf("the graph has no vertices; import one that has some")
+	case outputs < 1 && r.Task == task.Edge:
+		_, err := task.RelationOf(r.Kind, whole)
+		return err
 	case outputs < 1:
 		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has "+
 			"labels, or with the flags of its format that name some, as the help of weft import FORMAT "+
@@ -384,8 +392,19 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 		if err != nil {
 			return nil, err
 		}
-		if blocks, err = r.Blocks(schema, outputs); err != nil {
+		width := outputs
+		if r.Task == task.Edge {
+			width = cmp.Or(r.OutFeatures, r.Hidden)
+		}
+		if blocks, err = r.Blocks(schema, width); err != nil {
 			return nil, err
+		}
+		if r.Task == task.Edge {
+			decoder, err := r.EdgeDecoder(s, outputs)
+			if err != nil {
+				return nil, err
+			}
+			blocks = append(blocks, decoder.Block())
 		}
 	}
 	if r.RequireEdgeFeatures && !gnn.ReadEdgeFeatures(blocks) {
@@ -404,6 +423,30 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 		err = checkStages(r.Mesh, blocks)
 	}
 	return blocks, err
+}
+
+// EdgeDecoder is the last block of a model that learns labels of edges, behind rows of vertices.
+func (r *Resolved) EdgeDecoder(s *partition.Share, outputs int) (d gnn.EdgeDecoder, err error) {
+	relation, err := task.RelationOf(r.Kind, &s.Whole)
+	if err != nil {
+		return d, err
+	}
+	of := sar.SchemaOf(s).Relations[relation]
+	return gnn.EdgeDecoder{
+		Relation: of.Name, Source: of.Source, Target: of.Target,
+		Width: cmp.Or(r.OutFeatures, r.Hidden), Features: of.Columns,
+		Layers: r.DecoderLayers, Hidden: cmp.Or(r.DecoderHidden, r.Hidden), Outputs: outputs,
+		Dropout: r.Dropout,
+	}, nil
+}
+
+// OutputsIn is how many outputs weights of the model tell that it has; 0: they do not.
+func (r *Resolved) OutputsIn(weights nn.State) int {
+	if r.Task == task.Edge {
+		return gnn.DecoderOutputs(weights, r.DecoderLayers)
+	}
+	_, n := r.Widths(weights)
+	return n
 }
 
 // InputColumns is the number of columns of the model's input, of so many features and outputs: features, and

@@ -44,6 +44,7 @@ func TestWhatMayChange(t *testing.T) {
 		func(o *Options) { o.Model = "transformer" },
 		func(o *Options) { o.Model, o.Decoupled = "gat", true },
 		func(o *Options) { o.Task, o.Decoder = "link", "distmult" },
+		func(o *Options) { o.Task, o.EdgeLabel = "edge", "fraud" },
 	} {
 		o := Defaults()
 		change(&o)

@@ -19,6 +19,7 @@ import (
 	"weft/internal/suggest"
 	"weft/parallel/mesh"
 	"weft/partition"
+	"weft/train/task"
 )
 
 // Group says what a setting is about; help texts list the settings by group.
@@ -46,8 +47,8 @@ type Setting struct {
 	// completes reports whether a word is one more that is accepted: a form with an argument.
 	completes func(text string) bool
 
-	byDefault string // the text of the default; "": the first choice of a word, and else the zero value
-	task      string // the one that it is for, "": any
+	byDefault string   // the text of the default; "": the first choice of a word, and else the zero value
+	tasks     []string // those that it is for, nil: any
 	// needs is the other setting, and its values, that it is for; zero: any
 	needs  need
 	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
@@ -179,8 +180,14 @@ func withFields(table [][]Setting) (all []Setting) {
 	return all
 }
 
-// Task is the only one that the setting is for, "" where it is for any.
-func (s Setting) Task() string { return s.task }
+// Tasks are those that the setting is for, nil where it is for any.
+func (s Setting) Tasks() []string { return s.tasks }
+
+// ofLabels are the tasks that learn labels.
+var ofLabels = []string{task.Vertex, task.Edge}
+
+// ofTask reports whether the setting is for a task.
+func (s Setting) ofTask(name string) bool { return s.tasks == nil || slices.Contains(s.tasks, name) }
 
 // UsedBy reports whether the model of a run with these Texts uses a setting, decoupled or not. A model that
 // is not known uses all.
@@ -200,7 +207,7 @@ func (s Setting) Models() []string {
 
 // Applies reports whether the setting changes anything for the model that o describes.
 func (s Setting) Applies(o *Options) bool {
-	return (s.task == "" || s.task == o.Task) && (!s.some || o.Uses(s.Name))
+	return s.ofTask(o.Task) && (!s.some || o.Uses(s.Name))
 }
 
 // appliesTo reports whether the setting means anything on a mesh.
@@ -302,8 +309,10 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		s.Choices == nil && s.Kind() != "string" {
 		text = "0"
 	}
-	// Names are written in any case.
-	i := slices.IndexFunc(s.Choices, func(name string) bool { return strings.EqualFold(name, text) })
+	// Names are written in any case, with or without hyphens.
+	i := slices.IndexFunc(s.Choices, func(name string) bool {
+		return strings.EqualFold(plain.Replace(name), plain.Replace(text))
+	})
 	switch p := s.pointer(o).(type) {
 	case *string:
 		*p = text
@@ -339,6 +348,9 @@ func (s Setting) Set(o *Options, text string) (err error) {
 	}
 	return err
 }
+
+// plain leaves out what may stand between the words of a name.
+var plain = strings.NewReplacer("-", "", "_", "")
 
 // several says what there is for a list of values where the setting takes one.
 func (s Setting) several(text string) string {

@@ -31,6 +31,9 @@ var trainingSettings = []Setting{
 		check: func(s Setting, r *Resolved) error {
 			switch m := r.Mesh; {
 			case r.DropEdge == 0:
+			case r.Task == task.Edge:
+				return s.refuse(&r.Options, "an epoch learns the labels of all edges, also of those that it would "+
+					"leave out; leave it out, or take --dropout")
 			case m.Stages > 1:
 				return s.refuseOnMesh(r, "the edges of a stage's chunks are those of all epochs; leave it out, "+
 					"or take --parallel graph=%d", r.Workers)
@@ -43,8 +46,8 @@ var trainingSettings = []Setting{
 		},
 	},
 	{
-		Name: "label-input", task: task.Vertex, limits: fraction, Meaning: "probability with which an " +
-			"epoch shows a training vertex's label as input; its loss is of the others, and prediction " +
+		Name: "label-input", tasks: []string{task.Vertex}, limits: fraction, Meaning: "probability with " +
+			"which an epoch shows a training vertex's label as input; its loss is of the others, and prediction " +
 			"shows all (masked label prediction)",
 		ownPass: func(r *Resolved) bool { return r.LabelInput > 0 },
 		check: func(s Setting, r *Resolved) error {
@@ -91,7 +94,7 @@ var trainingSettings = []Setting{
 	{Name: "warmup", limits: between(0, 1e9), Meaning: "epochs in which the learning rate rises " +
 		"linearly to lr, before the schedule begins"},
 	{
-		Name: "loss", task: task.Vertex, Choices: task.LossNames(), keeps: lossKept, Meaning: "loss of the " +
+		Name: "loss", tasks: ofLabels, Choices: task.LossNames(), keeps: lossKept, Meaning: "loss of the " +
 			"training vertices, or a `file` with one of your own, which the Python package writes; auto: " +
 			"cross-entropy for classes, mse for values. Losses of values are of standard scores",
 		check: func(s Setting, r *Resolved) error {
@@ -103,18 +106,18 @@ var trainingSettings = []Setting{
 		},
 	},
 	{
-		Name: "focal-gamma", byDefault: "2", task: task.Vertex, needs: need{"loss", []string{task.Focal}},
+		Name: "focal-gamma", byDefault: "2", tasks: ofLabels, needs: need{"loss", []string{task.Focal}},
 		limits:  above(0),
 		Meaning: "γ of loss focal, −(1−p)^γ·ln p: how much less vertices count whose class is likely",
 	},
 	{
-		Name: "class-weights", byDefault: task.NoClassWeights, task: task.Vertex,
+		Name: "class-weights", byDefault: task.NoClassWeights, tasks: ofLabels,
 		isFile: func(text string) bool { return text != task.NoClassWeights && text != task.Balanced },
 		Meaning: "weights of the classes in the loss: none, balanced (the same for all training " +
 			"vertices of each class together), or a text `file` with a number for each class in order",
 	},
 	{
-		Name: "label-smoothing", task: task.Vertex,
+		Name: "label-smoothing", tasks: ofLabels,
 		needs: need{"loss", task.SmoothedLosses()}, limits: fraction, Meaning: "share " +
 			"of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss",
 	},
@@ -139,7 +142,7 @@ var trainingSettings = []Setting{
 		check: func(s Setting, r *Resolved) error {
 			known := r.Kind.Metrics()
 			if of := r.Metric; of != metric.Auto && !slices.Contains(known, of) &&
-				!(r.Task == task.Vertex && metric.HasArgument(of)) {
+				(r.Task == task.Link || !metric.HasArgument(of)) {
 				return s.refuse(&r.Options, "no measure of --task %s; %s", r.Task,
 					suggest.OneOf(r.Metric, known))
 			}
@@ -149,21 +152,21 @@ var trainingSettings = []Setting{
 	{Name: "select", Choices: []string{SelectMetric, SelectLoss}, Meaning: "how the best epoch is " +
 		"found: by the best validation metric or the lowest validation loss"},
 	{Name: "seed", Meaning: "seed of all randomness"},
-	{Name: "split", task: task.Vertex, Meaning: "`number` of a stored split, from 0, or a rule that " +
+	{Name: "split", tasks: ofLabels, Meaning: "`number` of a stored split, from 0, or a rule that " +
 		"draws one for this run, as random:60/20/20 or per-class=20,30"},
-	{Name: "split-seed", task: task.Vertex, Meaning: "seed of a split that a rule draws"},
+	{Name: "split-seed", tasks: ofLabels, Meaning: "seed of a split that a rule draws"},
 	{
-		Name: "validate", task: task.Vertex, changes: true, isFile: isGiven, Meaning: "`store` whose validation and test " +
+		Name: "validate", tasks: []string{task.Vertex}, changes: true, isFile: isGiven, Meaning: "`store` whose validation and test " +
 			"vertices select and measure the model, in place of the graph's own",
 		ownPass: func(r *Resolved) bool { return r.Validate != "" },
 	},
-	{Name: "link-split", byDefault: task.DefaultShares.String(), task: task.Link, Meaning: "`shares` of training, validation and test edges; " +
+	{Name: "link-split", byDefault: task.DefaultShares.String(), tasks: []string{task.Link}, Meaning: "`shares` of training, validation and test edges; " +
 		"only training edges pass messages"},
-	{Name: "negatives", byDefault: "1", task: task.Link, limits: between(1, 1<<10), Meaning: "negative " +
-		"edges drawn in each epoch for each training edge, by another source or target (between two " +
+	{Name: "negatives", byDefault: "1", tasks: []string{task.Link}, limits: between(1, 1<<10), Meaning: "" +
+		"negative edges drawn in each epoch for each training edge, by another source or target (between two " +
 		"vertex types: target)"},
 	{
-		Name: "eval-negatives", task: task.Link, limits: between(0, math.MaxInt32),
+		Name: "eval-negatives", tasks: []string{task.Link}, limits: between(0, math.MaxInt32),
 		Meaning: "vertices, drawn once, among which the target of a validation or test edge is ranked, " +
 			"0: all of its type",
 	},

@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"weft/graph"
@@ -51,4 +52,25 @@ func (s Split) Make(g *graph.Graph, seed uint64) error {
 		return nil
 	}
 	return g.Guard(func() error { return g.MakeSplits(s.Rule, 1, seed) })
+}
+
+// MakeOfEdges is Make for the edges that have labels of that column.
+func (s Split) MakeOfEdges(g *graph.Graph, column string, seed uint64) error {
+	if s.Rule == "" {
+		return nil
+	}
+	return g.Guard(func() error {
+		relations := slices.Clone(g.Relations)
+		for i := range relations {
+			if l := relations[i].EdgeLabels; l != nil && l.Column == column {
+				divided := *l
+				if err := divided.MakeSplits(s.Rule, 1, seed); err != nil {
+					return err
+				}
+				relations[i].EdgeLabels = &divided
+			}
+		}
+		g.Relations = relations
+		return nil
+	})
 }

@@ -57,6 +57,10 @@ type Env struct {
 	Fetches  *links.Fetches   // of a plan, from the function Fetches; nil: a run
 	// Loss is a loss for vertices in place of the kind's. It may be nil.
 	Loss nn.OwnLoss
+	// Edges returns the numbers of the edges, in the graph's store, of this worker's outputs, where these are
+	// rows of the edges of a relation: −1 for a row without an edge. In a plan their order is another.
+	// nil: the outputs are rows of vertices.
+	Edges func(of *graph.Relation) []int64
 	// Trained is the task of the graph that is trained on, if this one validates its model: the metric, the
 	// number of classes and their weights are those of Trained. nil: this graph is trained on.
 	Trained Task
@@ -92,6 +96,7 @@ type Task interface {
 const (
 	Vertex = "vertex"
 	Link   = "link"
+	Edge   = "edge"
 )
 
 // kinds makes each task, the default first.
@@ -101,6 +106,7 @@ var kinds = []struct {
 }{
 	{Vertex, func(o Goal) Kind { return ofVertices{o} }},
 	{Link, func(o Goal) Kind { return linkPrediction{o} }},
+	{Edge, func(o Goal) Kind { return ofEdges{ofVertices{o}} }},
 }
 
 // Names are the tasks, the default first.
@@ -117,7 +123,7 @@ type Goal struct {
 	Metric string `yaml:"metric"` // one of the kind's, or metric.Auto
 	Seed   uint64 `yaml:"seed"`   // of all that is drawn
 
-	// Of Vertex.
+	// Of Vertex and Edge.
 	Split          Split   `yaml:"split"`
 	SplitSeed      uint64  `yaml:"split-seed"`      // of a Split by a rule
 	Loss           string  `yaml:"loss"`            // one of LossNames, or a file
@@ -126,7 +132,12 @@ type Goal struct {
 	LabelSmoothing float64 `yaml:"label-smoothing"` // in [0, 1)
 	LabelInput     float64 `yaml:"label-input"`     // nn.LabelInput's share, 0: labels are no input
 
-	// Of Link.
+	// Of Edge.
+	EdgeLabel     string `yaml:"edge-label"`     // the column of the labels
+	DecoderLayers int    `yaml:"decoder-layers"` // linear layers
+	DecoderHidden int    `yaml:"decoder-hidden"` // their width, 0: that of a hidden layer
+
+	// Of Link; OutFeatures of Edge, too.
 	LinkSplit Shares `yaml:"link-split"`
 	// empty: those of a stored split, or of the first vertex type
 	LinkRelation Relations `yaml:"link-relation"`

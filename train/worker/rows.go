@@ -1,20 +1,24 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
 
 	"weft/comm"
+	"weft/graph"
 	"weft/internal/launch"
 	"weft/nn"
 	"weft/tensor"
+	"weft/train/task"
 )
 
-// Rows is a result for each vertex, in the order of the graph or of a list of vertices. A worker holds at
+// Rows is a result for each vertex, in the order of the graph or of a list of vertices, or for each edge of a
+// relation in the order of the store. A worker holds at
 // most its own rows and one batch.
 type Rows struct {
-	Vertices, Columns int
+	Vertices, Columns int // rows and columns
 	// Each yields batches of rows in order. The next batch overwrites the last.
 	Each iter.Seq[[]float32]
 }
@@ -27,7 +31,8 @@ func RowsOf(values []float32, columns int) Rows {
 	}
 }
 
-// Results passes a result for each vertex to use, in the order of the graph or of Config.Vertices. The result
+// Results passes a result for each vertex to use, in the order of the graph or of Config.Vertices. Where the
+// task learns edges, the result of the whole model is for each edge of their relation. The result
 // is that of the model without its last blocks, whose number is without. Worker 0 alone calls use. check gets
 // this worker's rows, and may change them; if it fails on any worker, use is not called.
 func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func(Rows) error) error {
@@ -36,7 +41,39 @@ func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func
 	if err := check(v.Value()); err != nil {
 		return err
 	}
-	return w.inOrder(v.Value(), w.Inference.Vertices(), w.Inference.All(), use)
+	m := v.Value()
+	relation, err := task.RelationOf(w.Kind, &w.Share.Whole)
+	if err == nil && relation >= 0 && without == 0 {
+		return w.edgesInOrder(m, relation, use)
+	}
+	return w.inOrder(m, w.Inference.Vertices(), w.Inference.All(), use)
+}
+
+// edgesInOrder passes all workers' rows of edges to use on worker 0, in the order of the store.
+func (w *Worker) edgesInOrder(m *tensor.Matrix, relation int, use func(Rows) error) error {
+	var numbers []int64
+	edges := 0
+	if err := w.Share.ReadRelations(func(all []graph.Relation) error {
+		numbers, edges = w.edgeNumbers(&all[relation]), len(all[relation].Sources)
+		return nil
+	}); err != nil {
+		return err
+	}
+	order := make([]int, len(numbers))
+	for row := range order {
+		order[row] = row
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(numbers[a], numbers[b]) })
+	values := m.ReadFloats()
+	slices.Sort(numbers)
+	room := []float32{}
+	return ascending(w, m.Cols, numbers, edges, func(lo, hi int) ([]float32, func()) {
+		room = room[:0]
+		for _, row := range order[lo:hi] {
+			room = append(room, values[row*m.Cols:(row+1)*m.Cols]...)
+		}
+		return room, func() {}
+	}, use)
 }
 
 // Embeddings is Results of the input of the last layer. That of a program is computed apart, as it may lie
@@ -84,28 +121,44 @@ const batchBytes = 4 << 20
 // inOrder passes all workers' rows of a value to use on worker 0, in the order of their vertices. ids are the
 // vertices of this worker's rows, ascending; nil is all. vertices is the number of all rows. All workers must
 // call inOrder.
-func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(Rows) error) (err error) {
-	step := max(1, batchBytes/4/max(1, m.Cols))
-	rows := Rows{Vertices: vertices, Columns: m.Cols}
+func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(Rows) error) error {
+	part := func(lo, hi int) ([]float32, func()) { return w.rows(m, lo, hi) }
 	if w.Groups.World.Size() == 1 {
-		rows.Each = func(yield func([]float32) bool) { yield(m.ReadFloats()) }
-		return use(rows)
-	}
-	if ids == nil { // row v is vertex v
+		part = func(int, int) ([]float32, func()) { return m.ReadFloats(), func() {} }
+	} else if ids == nil { // row v is vertex v
 		ids = make([]int32, vertices)
 		for v := range ids {
 			ids[v] = int32(v)
 		}
 	}
+	return ascending(w, m.Cols, ids, vertices, part, use)
+}
+
+// ascending passes all workers' rows of so many columns to use on worker 0, in the order of their ids. ids
+// are those of this worker's rows, ascending, and part returns some of these until they are released.
+// vertices is the number of all rows. All workers must call ascending.
+func ascending[ID int32 | int64](w *Worker, columns int, ids []ID, vertices int,
+	part func(lo, hi int) (some []float32, release func()), use func(Rows) error,
+) (err error) {
+	step := max(1, batchBytes/4/max(1, columns))
+	rows := Rows{Vertices: vertices, Columns: columns}
+	if w.Groups.World.Size() == 1 {
+		rows.Each = func(yield func([]float32) bool) {
+			some, release := part(0, vertices)
+			defer release()
+			yield(some)
+		}
+		return use(rows)
+	}
 	var buffer []float32
 	if w.Ranks().First() {
-		buffer = make([]float32, min(step, vertices)*m.Cols)
+		buffer = make([]float32, min(step, vertices)*columns)
 	}
 	next := 0 // rows before it have been passed to use
 	pass := func() ([]float32, error) {
 		lo := next
 		next = min(lo+step, vertices)
-		return w.collect(m, ids, lo, next, buffer)
+		return collect(w, columns, ids, part, lo, next, buffer)
 	}
 	var failed error
 	if w.Ranks().First() {
@@ -131,11 +184,13 @@ func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(R
 	return w.Ranks().Together(err)
 }
 
-// collect sends the rows of vertices lo … hi−1 to worker 0, which copies them into its buffer in order. ids
-// are the vertices of this worker's rows.
-func (w *Worker) collect(m *tensor.Matrix, ids []int32, lo, hi int, buffer []float32) ([]float32, error) {
-	from, _ := slices.BinarySearch(ids, int32(lo))
-	to, _ := slices.BinarySearch(ids, int32(hi))
+// collect sends the rows lo … hi−1 to worker 0, which copies them into its buffer in order. ids and part are
+// those of ascending.
+func collect[ID int32 | int64](w *Worker, columns int, ids []ID, part func(lo, hi int) ([]float32, func()),
+	lo, hi int, buffer []float32,
+) ([]float32, error) {
+	from, _ := slices.BinarySearch(ids, ID(lo))
+	to, _ := slices.BinarySearch(ids, ID(hi))
 	c := w.Groups.World
 	if _, err := comm.FromFirst[byte](c, nil); err != nil { // it has the batch before: no more than one waits
 		return nil, err
@@ -144,7 +199,7 @@ func (w *Worker) collect(m *tensor.Matrix, ids []int32, lo, hi int, buffer []flo
 	if err != nil {
 		return nil, err
 	}
-	mine, release := w.rows(m, from, to)
+	mine, release := part(from, to)
 	theirRows, err := comm.ToFirst(c, mine)
 	release()
 	if err != nil || !w.Ranks().First() {
@@ -165,10 +220,10 @@ func (w *Worker) collect(m *tensor.Matrix, ids []int32, lo, hi int, buffer []flo
 				return nil, fmt.Errorf("vertex %d belongs to two partitions: partition the graph again", id)
 			}
 			seen[int(id)-lo] = true
-			copy(buffer[(int(id)-lo)*m.Cols:], theirRows[r][i*m.Cols:(i+1)*m.Cols])
+			copy(buffer[(int(id)-lo)*columns:], theirRows[r][i*columns:(i+1)*columns])
 		}
 	}
-	return buffer[:(hi-lo)*m.Cols], nil
+	return buffer[:(hi-lo)*columns], nil
 }
 
 // rows are rows lo … hi−1 of a matrix until they are released. A matrix at rest stays there.

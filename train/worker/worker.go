@@ -15,6 +15,7 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
+	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/trace"
@@ -185,7 +186,7 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 	}
 	w.Task, err = c.Kind.Begin(task.Env{
 		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params,
-		Fetches: c.Fetches, Loss: w.ownLoss(),
+		Fetches: c.Fetches, Loss: w.ownLoss(), Edges: w.edgeNumbers,
 	})
 	if err != nil {
 		return nil, err
@@ -223,6 +224,11 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 	}
 	w.Optimizer.Squares = w.squares
 	return w, nil
+}
+
+// edgeNumbers are those of the edges of this worker's outputs, as task.Env has them.
+func (w *Worker) edgeNumbers(of *graph.Relation) []int64 {
+	return w.Inference.(*engine.Whole).EdgeNumbers(of)
 }
 
 // ownLoss is the loss of the caller, or of the file that the settings name; nil: it is one known by name.

@@ -76,8 +76,8 @@ func (s *SettingFlags) AddThose(flags *pflag.FlagSet, wanted func(setting.Settin
 func onlyFor(s setting.Setting) string {
 	uses := s.Models()
 	switch {
-	case s.Task() != "":
-		return "; for --task " + s.Task()
+	case s.Tasks() != nil:
+		return "; for --task " + strings.Join(s.Tasks(), ", ")
 	case len(uses) == len(gnn.Names()):
 		return ""
 	case len(uses) == len(gnn.Names())-1:

@@ -228,7 +228,7 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 
 // leaksOf warns of a store whose edges have some that its split of edges holds out.
 func leaksOf(store string) (warnings []string, err error) {
-	splits, err := graph.OpenEdgeSplits(store)
+	splits, err := graph.OpenRelations(store)
 	if err != nil {
 		return nil, err
 	}

@@ -73,6 +73,11 @@ func (c *changes) apply(g *graph.Graph, symmetric bool) (_ *graph.Graph, err err
 		if !change.asked {
 			continue
 		}
+		if change.flag != "reverse-relations" {
+			if err := g.CheckUnlabelledEdges(); err != nil {
+				return nil, fmt.Errorf("--%s: %w", change.flag, err)
+			}
+		}
 		if g, err = change.apply(g); err != nil {
 			return nil, fmt.Errorf("--%s: %w", change.flag, err)
 		}
@@ -90,5 +95,15 @@ func (c *changes) apply(g *graph.Graph, symmetric bool) (_ *graph.Graph, err err
 	return g, nil
 }
 
-// makeSplits divides the vertices by the rule that was asked for.
-func (c *changes) makeSplits(g *graph.Graph) error { return g.MakeSplits(c.split, c.splits, c.seed) }
+// makeSplits divides the vertices by the rule that was asked for, unless edges alone have labels.
+func (c *changes) makeSplits(g *graph.Graph) error {
+	if unlabelled := g.CheckUnlabelledEdges() == nil; g.Labels.There() || unlabelled {
+		return g.MakeSplits(c.split, c.splits, c.seed)
+	}
+	return nil
+}
+
+// divideEdges divides the edges by the rule that was asked for.
+func (c *changes) divideEdges(l *graph.EdgeLabels) error {
+	return l.MakeSplits(c.split, c.splits, c.seed)
+}

@@ -173,7 +173,7 @@ func pygFlags(flags *pflag.FlagSet, _ *changes) reader {
 	return reader{open: func(r *importRequest) (*streamed.Graph, error) { return pyg.Open(r.source(), o) }}
 }
 
-func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
+func edgesFlags(flags *pflag.FlagSet, c *changes) reader {
 	var (
 		o         tables.Options
 		columnsOf string
@@ -204,6 +204,9 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 			return nil, err
 		}
 		o.Edges, o.Progress = r.sources, r.progress
+		if c.split != "" {
+			o.EdgeSplits = c.divideEdges
+		}
 		var err error
 		if o.Like, err = likeOf(columnsOf); err != nil {
 			return nil, err

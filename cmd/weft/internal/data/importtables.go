@@ -23,6 +23,9 @@ const mostCategories = 50
 // ColumnsOfFlag names what other tables are read like.
 const ColumnsOfFlag = "columns-of"
 
+// EdgeLabelFlag names the column of what is learned of edges.
+const EdgeLabelFlag = "edge-label"
+
 // edgeFlags declares the flags of the columns of lists of edges.
 func edgeFlags(flags *pflag.FlagSet, o *tables.Options) {
 	flags.StringArrayVar(&o.Source, "source", nil,
@@ -46,6 +49,9 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 		"`column` of the table of vertices to learn: classes, or values to predict where numbers "+
 			"have a fraction")
 	edgeFlags(flags, o)
+	flags.StringVar(&o.EdgeLabel, EdgeLabelFlag, "",
+		"`column` of the list of edges to learn, as --label of vertices; its other columns of numbers, dates and "+
+			"truth values are then features of the edges")
 	flags.StringSliceVar(&o.LeaveOut, "leave-out", nil,
 		"`columns` of the tables of vertices that become no features, as a,b")
 	flags.StringVar(columnsOf, ColumnsOfFlag, "",

@@ -89,6 +89,15 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	if w.Weighted {
 		edges += " (weighted)"
 	}
+	if l := w.EdgeLabels; l != nil {
+		edges += fmt.Sprintf(" (%s labelled, %s", ui.Count(w.LabelledEdges), learned(&l.Labels))
+		if len(l.Splits) > 0 {
+			s := l.Splits[0]
+			edges += fmt.Sprintf(", split %s/%s/%s", ui.Count(len(s.Train)), ui.Count(len(s.Val)),
+				ui.Count(len(s.Test)))
+		}
+		edges += ")"
+	}
 	if n := len(w.Relations); n > 1 {
 		edges += fmt.Sprintf(" of %s relations", ui.Count(n))
 	}
@@ -115,6 +124,12 @@ func ValuesToPredict(columns int) string {
 // nextLine is the command that trains on a new store with a suitable model, or says what the store lacks.
 func nextLine(store string, g *graph.Graph) string {
 	o := setting.Defaults()
+	for i := range g.Relations {
+		if l := g.Relations[i].EdgeLabels; l != nil && !g.Labels.There() {
+			return fmt.Sprintf("next: weft train %s --edge-label %s --split %s", refusal.ShellWord(store),
+				refusal.ShellWord(l.Column), DefaultSplit)
+		}
+	}
 	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
 	if g.Typed() && slices.ContainsFunc(g.Types, lacks) {
 		o.Model = "rgcn" // learns what the types lack

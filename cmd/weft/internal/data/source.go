@@ -65,8 +65,10 @@ func (t *TablesGiven) Add(flags *pflag.FlagSet, shown bool) {
 func (t *TablesGiven) Of(name string) Source {
 	s := Source{Name: name}
 	if t.Flags != nil {
+		made := name != "" && (cli.IsStore(name) || datasets.Named(name) != nil)
 		t.Flags.VisitAll(func(f *pflag.Flag) {
-			if given := t.all.Lookup(f.Name); given.Changed {
+			// a store has labels of edges by their name
+			if given := t.all.Lookup(f.Name); given.Changed && (!made || f.Name != EdgeLabelFlag) {
 				s.Flags = append(s.Flags, given)
 			}
 		})

@@ -108,7 +108,8 @@ func (r *importRequest) commandOf(o *tables.Options, begin, store string) string
 // checkLabel refuses tables of which no column is to be learned.
 func (r *importRequest) checkLabel() error {
 	o := r.reader.tables
-	if o == nil || len(o.Vertices) == 0 || o.Label != "" || r.flags.Changed(ColumnsOfFlag) {
+	if o == nil || len(o.Vertices) == 0 || o.Label != "" || o.EdgeLabel != "" ||
+		r.flags.Changed(ColumnsOfFlag) {
 		return nil
 	}
 	return refusal.Columns.Errorf("--vertices-from %s: no column is to be learned: name one with --label, "+

@@ -78,6 +78,7 @@ type evaluated struct {
 	counts    rundir.Counts // of the graph that the run was trained on
 	elsewhere bool          // it is measured on another graph
 	on        *graph.Graph
+	whole     partition.Whole // of it; on may have edges in the place of vertices, which are learned
 }
 
 func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result, error) {
@@ -96,6 +97,10 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	}
 	if err := of.HasGraph("evaluate", args); err != nil {
 		return nil, err
+	}
+	if o.Task == task.Edge && of.elsewhere {
+		return nil, refusal.Errorf("evaluate measures a model of labels of edges on the store that it was trained on; " +
+			"leave the other one out")
 	}
 	if o.Task == task.Link && e.split > 0 {
 		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)
@@ -145,6 +150,8 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	if o.Task == task.Link {
 		return of.edges(cmd.Context(), cmd.ErrOrStderr())
 	}
+	of.whole = partition.WholeOf(of.on)
+	of.on, _ = of.on.LearnsEdges(o.EdgeLabel)
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
 }
 
@@ -210,8 +217,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 			}
 		}
 	}
-	whole := partition.WholeOf(g)
-	if err := check(&whole); err != nil {
+	if err := check(&e.whole); err != nil {
 		return nil, data.About(e.Source(), err)
 	}
 	rows, columns, err := e.predictions(ctx, warnings)

@@ -26,6 +26,7 @@ import (
 	"weft/train/predictions"
 	"weft/train/rundir"
 	"weft/train/setting"
+	"weft/train/task"
 )
 
 type predictCommand struct {
@@ -37,6 +38,8 @@ type predictCommand struct {
 	vertices string // those to predict, or a file of them; empty: all, or the new ones
 	bare     bool   // predict of these only those without a label
 	changed  bool   // predict what is added can change, with and without it
+	// edges are new ones to score, by a run that has learned labels of edges; nil: there are none
+	edges *graph.Edges
 }
 
 // NewPredict makes the command predict.
@@ -57,6 +60,9 @@ Training settings are accepted and ignored.
 --add-vertices and --add-edges predict vertices that came later: those of the table, by the ids of its column, from the store with them and
 with the edges. Nothing is kept. With --vertices it computes others, as the new edges change them.
 
+A run that has learned labels of edges (--edge-label) predicts edges: those of its store or, with --add-edges, new ones between the
+vertices of the store, which pass no messages.
+
 --changed computes the new vertices and all others whose prediction can differ: those that new edges lead to, and from there one hop for
 each layer. The columns old_class, old_probability, … say what was predicted before, and are empty for a new vertex. The column change is
 the largest difference of a probability or value. --sort change puts the largest first.
@@ -74,6 +80,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
   weft predict runs/first --embeddings runs/hidden.parquet
   weft predict runs/first --vertices some.csv --out runs/some.npy
   weft predict runs/first --vertices C-00001,C-00002 --out runs/two.csv
+  weft predict runs/fraud --add-edges new.csv --out scores.csv --sort yes
   weft predict runs/first --add-vertices new.csv --add-edges new-edges.csv --out runs/new.csv
   weft predict runs/first --add-edges new-edges.csv --changed --out runs/changed.csv --sort change
   weft predict runs/first stores/newer --since stores/older --changed --out runs/changed.csv
@@ -137,7 +144,12 @@ func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predict
 	p.settings.SayDevice(cmd.ErrOrStderr())
 	shown := ui.NewStages(ui.BesideResults(cmd))
 	defer shown.Erase()
-	if err := p.choose(cmd, opened, asked.state, shown); err != nil {
+	if asked.Options.Task == task.Edge {
+		err = opened.Together(p.newEdges(opened, shown))
+	} else {
+		err = p.choose(cmd, opened, asked.state, shown)
+	}
+	if err != nil {
 		return err
 	}
 	var d *predicted
@@ -266,6 +278,15 @@ func (p *predictCommand) compute(
 	}
 	if s.First() {
 		shown.Show("predicting", 0, 0)
+	}
+	if p.edges != nil {
+		if result, err = s.Job.PredictEdges(ctx, asked.state, p.edges); err != nil {
+			return nil, err
+		}
+		if !s.First() {
+			return result, nil
+		}
+		return result, d.write(out, train.RowsOf(result.Logits, result.Classes))
 	}
 	return s.Job.Predict(ctx, asked.state, p.files.need(slices.Contains(asked.answers, predictions.Hidden)))
 }

@@ -10,6 +10,7 @@ import (
 	"weft/nn"
 	"weft/train/rundir"
 	"weft/train/setting"
+	"weft/train/task"
 )
 
 // predictRequest is what is asked of predict, once its arguments are understood.
@@ -89,6 +90,10 @@ func (p *predictCommand) understand(args []string) (asked session.Request, err e
 	used := p.settings.Names(func(s setting.Setting) bool { return s.Group != setting.TrainingGroup })
 	if asked.Options, err = cli.Resolved(&given, used...); err != nil || !p.files.listed {
 		return asked, err
+	}
+	if asked.Options.Task == task.Edge {
+		p.files.listed = false
+		return asked, p.checkEdges()
 	}
 	if p.added.there() {
 		if err := asked.AdmitsAddition(); err != nil {

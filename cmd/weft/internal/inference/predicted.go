@@ -28,13 +28,16 @@ import (
 type predicted struct {
 	predictions.Table
 	asked   *session.Request
-	graph   *graph.Graph
-	labels  graph.Labels // none: there is nothing to compare with
+	graph   *graph.Graph    // of edges as LearnsEdges has it, where these are predicted
+	whole   partition.Whole // of the graph
+	labels  graph.Labels    // none: there is nothing to compare with
 	metric  string
 	scorer  *predictions.Scorer
 	by      predictions.Key
-	hidden  int // columns of the embeddings, once there are some
-	numbers int // of a row: classes, labels or values
+	hidden  int  // columns of the embeddings, once there are some
+	numbers int  // of a row: classes, labels or values
+	rows    int  // that were written
+	bare    bool // edges with a label are left out
 	// with --changed: how many of the vertices are not new, and how many of these are in another class
 	old, turned int
 }
@@ -47,6 +50,7 @@ func (p *predictCommand) describe(
 	if d.graph, err = s.Graph(); err != nil {
 		return nil, err
 	}
+	d.whole = partition.WholeOf(d.graph)
 	if asked.Run != "" {
 		warnOfWeights(warnings, asked.Options, asked.Run, asked.Weighted, s.Store, d.graph)
 	}
@@ -57,6 +61,11 @@ func (p *predictCommand) describe(
 	d.Table, d.Vertices, d.Answers, d.Order = rows, s.Job.Vertices, asked.answers, asked.order
 	if p.added.there() {
 		d.Names = p.added.names(d.graph)
+	}
+	if asked.Options.Task == task.Edge {
+		if err := d.ofEdges(p, asked); err != nil {
+			return nil, err
+		}
 	}
 	if p.changed {
 		if d.Before, err = predictions.Keep(p.files.out); err != nil {
@@ -77,6 +86,7 @@ func (p *predictCommand) describe(
 			"the columns mean; give --out %s for a NumPy array of them",
 			p.files.out, strings.TrimSuffix(p.files.out, filepath.Ext(p.files.out))+".npy")
 	}
+	d.scores()
 	if d.by, err = d.Check(d.numbers); err != nil {
 		return nil, err
 	}
@@ -164,21 +174,27 @@ func (d *predicted) learned() graph.Labels {
 		return d.graph.Labels
 	}
 	defer g.Close()
+	g, _ = g.LearnsEdges(d.asked.Options.EdgeLabel)
 	return g.Labels
 }
 
 // compare has the predictions compared with labels, if they are of the same kind.
 func (d *predicted) compare(labels *graph.Labels) (err error) {
-	whole := partition.WholeOf(d.graph)
-	if d.metric, err = d.asked.Options.Kind.Metric(&whole, labels); err == nil {
+	if d.metric, err = d.asked.Options.Kind.Metric(&d.whole, labels); err == nil {
 		d.labels = *labels
 	}
 	return err
 }
 
 // write writes the rows, and compares them with the labels while they pass by.
-func (d *predicted) write(path string, rows train.Rows) error {
+func (d *predicted) write(path string, rows train.Rows) (err error) {
 	l, values := &d.labels, d.Columns == predictions.Values
+	if d.bare {
+		if rows, err = d.onlyUnlabelled(rows); err != nil {
+			return err
+		}
+	}
+	d.rows = rows.Vertices
 	if l.Class != nil && l.Names == nil && !values {
 		l.Classes = max(l.Classes, rows.Columns) // no vertex here has the last ones
 	}
@@ -249,6 +265,9 @@ func (d *predicted) told(out string, p *train.Prediction) string {
 		what = "probabilities"
 	}
 	vertices := ui.Counted(p.Vertices, "vertex", "vertices")
+	if d.Edges != nil {
+		vertices = ui.Counted(d.rows, "edge", "edges")
+	}
 	if top := d.Order.Top; top > 0 && top < p.Vertices {
 		first := "largest"
 		if d.by.Ascends {

@@ -113,6 +113,10 @@ func (s *serveCommand) prepare(args []string) (asked session.Request, weights nn
 	if asked, err = requestAlone("serve", args, &s.settings); err != nil {
 		return asked, nil, err
 	}
+	if asked.Options.Task == task.Edge {
+		return asked, nil, refusal.Errorf("serve %s: it answers for vertices, and the run has learned labels of edges; "+
+			"weft predict %s --add-edges FILE scores new edges", args[0], refusal.ShellWord(args[0]))
+	}
 	if mean := asked.Options.OverAll(); mean != "" {
 		return asked, nil, refusal.Errorf("serve %s: %s takes its mean over all vertices, and so a "+
 			"prediction depends on all; weft predict %s predicts all", args[0], mean,

@@ -351,7 +351,7 @@ func (r *reportRun) Traffic() []traffic {
 func (r *reportRun) evaluate() {
 	const most = 64 // rows of a confusion matrix that a page shows
 	s := &r.Summary
-	if s.Task != task.Vertex || s.Graph.Values > 0 {
+	if s.Task == task.Link || s.Graph.Values > 0 {
 		return
 	}
 	e, err := r.evaluation()
@@ -400,6 +400,7 @@ func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 	if err != nil {
 		return e, err
 	}
+	g, _ = g.LearnsEdges(o.EdgeLabel)
 	// What was appended to the graph follows, and is in no stored split
 	rest := g.Types[0].Count*columns - len(rows)
 	if columns != g.Labels.Classes || rest < 0 || rest > 0 && (r.GraphID == "" || o.Split.Rule != "") ||

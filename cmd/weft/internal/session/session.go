@@ -170,6 +170,22 @@ func (s *Session) divideParts() error {
 	if err != nil {
 		return data.About(s.Of, err)
 	}
+	if s.Job.Options.EdgeLabel != "" {
+		labels := partition.WholeOf(g).EdgeLabels
+		parts := *s.Job.Parts
+		open := parts.Open
+		parts.Whole.EdgeLabels = labels
+		parts.Open = func(p int) (*partition.Share, error) {
+			share, err := open(p)
+			if err == nil {
+				share.Whole.EdgeLabels = labels
+				share.LabelledBy(g)
+			}
+			return share, err
+		}
+		s.Job.Parts = &parts
+		return nil
+	}
 	sizes := graph.SizesOf(g.Splits)
 	s.changeParts(func(whole *partition.Whole) { whole.Splits = sizes }, func(v *partition.Values) {
 		v.Splits = graph.SplitsOf(g.Splits, v.IDs)

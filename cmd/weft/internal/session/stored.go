@@ -59,8 +59,12 @@ func (s *Stored) Checksum() (string, error) {
 	return s.sum, nil
 }
 
-// ClassNames are the names of the graph's classes in their order; nil: they have none.
-func (s *Stored) ClassNames() []string { return s.graphs[0].Labels.Names }
+// ClassNames are the names of the classes that are learned of the graph in their order, those of edges by the
+// column of their labels; nil: they have none.
+func (s *Stored) ClassNames(edgeLabel string) []string {
+	g, _ := s.graphs[0].LearnsEdges(edgeLabel)
+	return g.Labels.Names
+}
 
 // close closes the graphs.
 func (s *Stored) close() (err error) {

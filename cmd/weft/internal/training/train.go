@@ -240,7 +240,8 @@ func (t *trainCommand) source(dataset string) data.Source {
 	s := t.tables.Of(dataset)
 	s.Train = "weft train"
 	o, err := t.settings.Merge()
-	if s.Label = err == nil && o.Task != task.Link; err == nil && o.Split.Rule == "" && s.Given("label") {
+	s.Label = err == nil && o.Task == task.Vertex && o.EdgeLabel == ""
+	if err == nil && o.Split.Rule == "" && (s.Given("label") || s.Given(data.EdgeLabelFlag)) {
 		s.Split = data.DefaultSplit
 	}
 	return s
@@ -420,7 +421,7 @@ func (t *trainCommand) train(
 		t.out = dir.Path
 		run := rundir.NewRun(cli.Version, store, started, job, result)
 		run.Summary.PeakRSSBytes = resident
-		run.ClassNames, run.GraphID = opened.Stored.ClassNames(), opened.Stored.ID
+		run.ClassNames, run.GraphID = opened.Stored.ClassNames(settings.EdgeLabel), opened.Stored.ID
 		if stopped {
 			run.Reason = "stopped by a callback"
 		}

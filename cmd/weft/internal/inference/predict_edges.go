@@ -1,0 +1,159 @@
+package inference
+
+import (
+	"math"
+	"slices"
+
+	"weft/cmd/weft/internal/session"
+	"weft/cmd/weft/internal/ui"
+	"weft/graph"
+	"weft/graph/tables"
+	"weft/internal/refusal"
+	"weft/partition"
+	"weft/train"
+	"weft/train/predictions"
+	"weft/train/task"
+)
+
+// edgeTable says what rows of edges stand for, which have labels of that column: those of the graph's own
+// edges. It returns the graph as what is learned has it.
+func edgeTable(g *graph.Graph, column string) (of *graph.Graph, rows *predictions.Edges, err error) {
+	of, r := g.LearnsEdges(column)
+	if r == nil {
+		return nil, nil, refusal.Graph.Errorf("its edges have no labels %s, which the run has learned; give the "+
+			"store that it was trained on", column)
+	}
+	if len(r.Sources) > math.MaxInt32 {
+		return nil, nil, refusal.Errorf("%d edges, and a table has at most %d", len(r.Sources), math.MaxInt32)
+	}
+	rows = endsOf(g, r)
+	targets := r.Edges().Target
+	rows.Ends = func(edge int) [2]int32 { return [2]int32{r.Sources[edge], targets[edge]} }
+	return of, rows, nil
+}
+
+// endsOf says how a table names the ends of a relation's edges.
+func endsOf(g *graph.Graph, r *graph.Relation) *predictions.Edges {
+	rows := &predictions.Edges{Columns: r.EndColumns}
+	source, target, _ := g.Joins(r) // of a graph that passes Check
+	for k, kind := range []int{source, target} {
+		rows.Names[k] = g.Types[kind].Names
+		if rows.Columns[k] == "" {
+			rows.Columns[k] = []string{"source", "target"}[k]
+		}
+	}
+	return rows
+}
+
+// checkEdges refuses what is for predictions of vertices.
+func (p *predictCommand) checkEdges() error {
+	switch {
+	case p.vertices != "":
+		return refusal.Errorf("--vertices %s: the model predicts edges, and computes the rows of all vertices; "+
+			"leave it out", p.vertices)
+	case p.changed || p.added.since != "":
+		return refusal.Errorf("--changed and --since: compare predictions of vertices, and the model predicts " +
+			"edges; leave them out")
+	case len(p.added.Vertices) > 0:
+		return refusal.Errorf("--add-vertices %s: new edges are scored between vertices of the store; leave it "+
+			"out, or import all again and train", p.added.Vertices[0])
+	case p.added.there() && p.bare:
+		return refusal.Errorf("--unlabelled: the edges of --add-edges have no labels; leave it out")
+	}
+	return nil
+}
+
+// newEdges reads the edges to score, of --add-edges. It refuses ends that are no vertices of the graph.
+func (p *predictCommand) newEdges(s *session.Session, shown *ui.Stages) error {
+	if !p.added.there() {
+		return nil
+	}
+	g, err := s.Graph()
+	if err != nil {
+		return err
+	}
+	p.added.Progress = shown.Show
+	return g.Guard(func() error {
+		a, err := tables.Add(p.added.Options, g)
+		if err != nil {
+			return err
+		}
+		for _, rows := range a.Types {
+			if rows.Count > 0 {
+				return refusal.Errorf("%s: %.40q is no vertex of the graph, between whose vertices new edges are "+
+					"scored; leave such edges out (%s)", p.added.Edges[0], rows.Names[0],
+					ui.Counted(rows.Count, "unknown name", "unknown names"))
+			}
+		}
+		whole := partition.WholeOf(g)
+		r, err := s.Job.Options.Resolve()
+		if err != nil {
+			return err
+		}
+		relation, err := task.RelationOf(r.Kind, &whole)
+		if err != nil {
+			return err
+		}
+		if p.edges = &a.Edges[relation]; p.edges.Len() == 0 {
+			return refusal.Errorf("--add-edges %s: has no edge of the relation whose labels were learned",
+				p.added.Edges[0])
+		}
+		return nil
+	})
+}
+
+// ofEdges has the table say of edges what the model has learned of them: of new ones, or of the graph's.
+func (d *predicted) ofEdges(p *predictCommand, asked *predictRequest) (err error) {
+	if p.files.embeddings != "" || slices.Contains(d.Answers, predictions.Hidden) {
+		return refusal.Errorf("embeddings are of vertices, and the model predicts edges; leave --embeddings and the " +
+			"column embedding out")
+	}
+	if d.graph, d.Edges, err = edgeTable(d.graph, asked.Options.EdgeLabel); err != nil {
+		return err
+	}
+	d.Names, d.Types = nil, nil
+	if e := p.edges; e != nil {
+		d.Edges.Unnumbered = true
+		d.Edges.Ends = func(k int) [2]int32 { return [2]int32{e.Source[k], e.Target[k]} }
+	}
+	d.bare = p.bare
+	return nil
+}
+
+// scores has a table of edges give a score for each class, unless it is asked for something else.
+func (d *predicted) scores() {
+	if d.Edges != nil && d.Answers == nil && d.Columns == predictions.Logits {
+		d.Answers = []predictions.Answer{predictions.Class, predictions.AllProbabilities}
+	}
+}
+
+// onlyUnlabelled leaves rows of edges that have a label out. It refuses edges that all have one.
+func (d *predicted) onlyUnlabelled(rows train.Rows) (train.Rows, error) {
+	for k := range d.graph.Types[0].Count {
+		if !d.graph.Labels.Labelled(int64(k)) {
+			d.Vertices = append(d.Vertices, int32(k))
+		}
+	}
+	if d.Vertices == nil {
+		return rows, refusal.Errorf("--unlabelled: each of %s has a label; leave it out",
+			ui.Counted(d.graph.Types[0].Count, "edge", "edges"))
+	}
+	each := rows.Each
+	rows.Vertices = len(d.Vertices)
+	rows.Each = func(yield func([]float32) bool) {
+		at, next := int32(0), 0
+		for batch := range each {
+			var kept []float32
+			for row := range slices.Chunk(batch, rows.Columns) {
+				if next < len(d.Vertices) && d.Vertices[next] == at {
+					kept, next = append(kept, row...), next+1
+				}
+				at++
+			}
+			if !yield(kept) {
+				return
+			}
+		}
+	}
+	return rows, nil
+}

@@ -1,0 +1,247 @@
+package graph
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+
+	"weft/internal/refusal"
+)
+
+// EdgeLabels are what is learned of the edges of a relation: a label for each edge, and which edges train,
+// validate and test. Edges have the numbers of their places in Relation.Sources.
+type EdgeLabels struct {
+	Column string // that they come from, as settings name it
+	Labels
+	Splits []Split // lists of edges; none, one, or several
+}
+
+// The files of the labels of edges, beside those of their relation.
+const (
+	edgeLabelsFile     = "edge_labels.npy"       // int64, E; or float32, E × classes or columns
+	edgeClassNamesFile = "edge_class_names.json" // a list of strings, one per class
+)
+
+// edgePartFiles hold int64 numbers of edges, as splitFiles do ids of vertices.
+var edgePartFiles = [3]string{"edge_train.npy", "edge_val.npy", "edge_test.npy"}
+
+// edgeLabelsDescription describes EdgeLabels.
+type edgeLabelsDescription struct {
+	Column string             `json:"column"`
+	Labels *labelsDescription `json:"labels"`
+	Splits []SplitSizes       `json:"splits,omitempty"`
+}
+
+// describeEdgeLabels describes labels of edges, nil where there are none.
+func describeEdgeLabels(l *EdgeLabels) *edgeLabelsDescription {
+	if l == nil {
+		return nil
+	}
+	return &edgeLabelsDescription{l.Column, describeLabels(&l.Labels), SizesOf(l.Splits)}
+}
+
+// check refuses what labels of so many edges cannot be.
+func (d *edgeLabelsDescription) check(edges int) error {
+	switch {
+	case d == nil:
+		return nil
+	case d.Labels == nil || d.Column == "":
+		return refusal.Errorf("labels of edges without a name or a kind")
+	}
+	most := maxClasses(edges)
+	if l := d.Labels; l.Classes < 0 || l.Classes > most || l.Columns < 0 || l.Columns > most {
+		return refusal.Errorf("labels of %d edges with %d classes and %d columns are not possible", edges,
+			l.Classes, l.Columns)
+	}
+	for _, s := range d.Splits {
+		for _, n := range s.sizes() {
+			if n < 0 || n > edges {
+				return refusal.Errorf("a split of %d edges with %d in a part is not possible", edges, n)
+			}
+		}
+	}
+	return nil
+}
+
+// stored lists the array of the labels of so many edges.
+func (l *EdgeLabels) stored(d *edgeLabelsDescription, edges int) []storedArray {
+	if d == nil {
+		return nil
+	}
+	return l.storedIn(edgeLabelsFile, d.Labels, edges)
+}
+
+// edgeLabels writes the names and splits of labels of edges.
+func (s *Folder) edgeLabels(l *EdgeLabels) {
+	if l != nil {
+		s.names(edgeClassNamesFile, l.Names)
+		s.splits(edgePartFiles, l.Splits)
+	}
+}
+
+// readEdgeLabels describes the labels of edges whose files lie in dir, with their names and splits. The
+// labels are not mapped yet.
+func readEdgeLabels(m *mappings, dir string, d *edgeLabelsDescription) (l *EdgeLabels, err error) {
+	if d == nil {
+		return nil, nil
+	}
+	l = &EdgeLabels{Column: d.Column}
+	l.describedBy(d.Labels)
+	if d.Labels.Names {
+		if l.Names, err = m.names(dir, edgeClassNamesFile, d.Labels.Classes); err != nil {
+			return nil, err
+		}
+	}
+	l.Splits, err = readSplits(m, dir, edgePartFiles, d.Splits)
+	return l, err
+}
+
+// check checks the labels of so many edges.
+func (l *EdgeLabels) check(edges int, d depth) error {
+	if l == nil {
+		return nil
+	}
+	if d == announced { // its rows come later
+		return nil
+	}
+	err := l.Labels.check(edges, maxClasses(edges), d)
+	if err == nil {
+		err = checkSplits(l.Splits, edges, &l.Labels)
+	}
+	return ofEdges(err)
+}
+
+// edgeWords says of edges what is said of vertices.
+var edgeWords = strings.NewReplacer("vertices", "edges", "vertex", "edge")
+
+// ofEdges says of a flaw of labels or splits that these are of edges.
+func ofEdges(err error) error {
+	var f flaw
+	if !errors.As(err, &f) {
+		return err
+	}
+	names := map[string]string{labelsFile: edgeLabelsFile, classNamesFile: edgeClassNamesFile}
+	for part, file := range splitFiles {
+		names[file] = edgePartFiles[part]
+	}
+	f.file = names[f.file]
+	return flaw{f.file, edgeWords.Replace(f.reason)}
+}
+
+// OfRows returns the labels of the edges with these numbers, a row for each. −1 is that of a row without an
+// edge, and without a label.
+func (l *EdgeLabels) OfRows(numbers []int64) Labels {
+	picked := l.Labels
+	if l.Class != nil {
+		picked.Class = make([]int64, len(numbers))
+	}
+	all, columns := l.rows()
+	var rows []float32
+	if all != nil {
+		rows = make([]float32, len(numbers)*columns)
+	}
+	for row, k := range numbers {
+		switch {
+		case l.Class != nil && k < 0:
+			picked.Class[row] = -1
+		case l.Class != nil:
+			picked.Class[row] = l.Class[k]
+		case k < 0:
+			for c := range columns {
+				rows[row*columns+c] = float32(math.NaN())
+			}
+		default:
+			copy(rows[row*columns:(row+1)*columns], all[int(k)*columns:])
+		}
+	}
+	if l.Continuous() {
+		picked.Values = rows
+	} else if l.MultiLabel() {
+		picked.Multi = rows
+	}
+	return picked
+}
+
+// CountLabelled is how many edges have a label.
+func (l *EdgeLabels) CountLabelled() (count int) {
+	edges := len(l.Class)
+	if rows, columns := l.rows(); rows != nil {
+		edges = len(rows) / columns
+	}
+	for k := range edges {
+		if l.Labelled(int64(k)) {
+			count++
+		}
+	}
+	return count
+}
+
+// SplitsOfRows returns the splits of the edges with these numbers, as lists of their rows. −1 is that of a
+// row without an edge.
+func (l *EdgeLabels) SplitsOfRows(numbers []int64) (all []Split) {
+	order := make([]int, 0, len(numbers)) // rows by the numbers of their edges
+	for row, k := range numbers {
+		if k >= 0 {
+			order = append(order, row)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(numbers[a] - numbers[b]) })
+	for i := range l.Splits {
+		var of Split
+		for part, list := range l.Splits[i].Parts() {
+			rows, at := []int64{}, 0
+			for _, row := range order {
+				for at < len(*list) && (*list)[at] < numbers[row] {
+					at++
+				}
+				if at < len(*list) && (*list)[at] == numbers[row] {
+					rows = append(rows, int64(row))
+				}
+			}
+			slices.Sort(rows)
+			*of.Parts()[part] = rows
+		}
+		all = append(all, of)
+	}
+	return all
+}
+
+// MakeSplits replaces the splits of the edges as Graph.MakeSplits does those of vertices: a random rule
+// divides the labelled edges.
+func (l *EdgeLabels) MakeSplits(spec string, count int, seed uint64) error {
+	of := &Graph{Types: make([]VertexType, 1), Labels: l.Labels, Splits: l.Splits}
+	if err := of.MakeSplits(spec, count, seed); err != nil {
+		return refusal.Errorf("%s", edgeWords.Replace(err.Error()))
+	}
+	l.Splits = of.Splits
+	return nil
+}
+
+// CheckUnlabelledEdges refuses a change of the edges that their labels would not follow.
+func (g *Graph) CheckUnlabelledEdges() error {
+	for i := range g.Relations {
+		if l := g.Relations[i].EdgeLabels; l != nil {
+			return refusal.Errorf("edges have labels (%s), and other edges would have none: leave it out, or import "+
+				"the graph without labels of edges", l.Column)
+		}
+	}
+	return nil
+}
+
+// LearnsEdges is a graph that has the edges with labels of that column in the place of vertices of the first
+// type, with their labels and splits, for what reads these alone. relation is theirs; nil: there is none, and
+// the graph is g.
+func (g *Graph) LearnsEdges(column string) (of *Graph, relation *Relation) {
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		if r.EdgeLabels == nil || r.EdgeLabels.Column != column {
+			continue
+		}
+		of = g.Copy()
+		of.Labels, of.Splits, of.Metric = r.EdgeLabels.Labels, r.EdgeLabels.Splits, ""
+		of.Types[0] = VertexType{Type: RelationName, Count: len(r.Sources)}
+		return of, r
+	}
+	return g, nil
+}

@@ -1,0 +1,131 @@
+package tables
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/graph/internal/arrays"
+	"weft/graph/internal/table"
+	"weft/graph/streamed"
+	"weft/internal/refusal"
+)
+
+// relation is the list as a relation, whose labelled edges divide divides.
+func (l *edgeList) relation(divide func(*graph.EdgeLabels) error) streamed.Relation {
+	r := streamed.Relation{Edges: l.edges()}
+	if l.label != "" {
+		r.EdgeLabels = &streamed.EdgeLabels{Divide: divide}
+	}
+	return r
+}
+
+// columns is how many columns of numbers are read of each edge: its features and the code of its label.
+func (l *edgeList) columns() int {
+	if l.label != "" {
+		return l.features() + 1
+	}
+	return l.features()
+}
+
+// labelAt is the column of labels, which is none of those that are read otherwise.
+func (l *edgeList) labelAt(others []int) (int, error) {
+	at := slices.Index(l.header, l.label)
+	switch {
+	case at < 0:
+		return at, refusal.Columns.Errorf("there is no column %s, which --edge-label asks for: there are %s",
+			l.label, arrays.Listed(l.header))
+	case slices.Contains(others, at):
+		return at, refusal.Columns.Errorf("--edge-label %s: the column is an end, a weight or a feature of the "+
+			"edges, and what is learned is none of these: name another", l.label)
+	}
+	return at, nil
+}
+
+// takeFeatures makes features of all columns of numbers, dates and truth values that have a value in each
+// row, but for those that are something else, where edges have labels and no features are asked for. It
+// reads the list once.
+func (o *Options) takeFeatures(l *edgeList) error {
+	if l.label == "" || len(o.EdgeFeatures) > 0 || o.Like != nil {
+		return nil
+	}
+	file, err := l.open()
+	if err != nil {
+		return refusal.Errorf("%w", err)
+	}
+	defer file.Close()
+	var profiles []*columns.Profile
+	of := l.table()
+	err = of.Each(file, func(all []table.Column) (order []int, err error) {
+		if _, err := l.choose(all); err != nil {
+			return nil, err
+		}
+		profiles = make([]*columns.Profile, len(all))
+		for k, c := range all {
+			order = append(order, k)
+			if !slices.Contains(l.order, k) && c.Kind != table.Nested && !isIndex(l.header[k]) {
+				profiles[k] = columns.NewProfile(l.header[k], columns.Choices{Most: 1})
+			}
+		}
+		return order, nil
+	}, func(r *table.Row) error {
+		if n := r.Len(); n != len(l.header) && r.Kind(0) == table.Any {
+			return r.Errorf("%s, where the first line has %d", arrays.Counted(n, "column"), len(l.header))
+		}
+		for k, p := range profiles {
+			if p != nil {
+				field := r.Field(k)
+				p.Add(field, r.Decimal(field))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var taken []string
+	for _, p := range profiles {
+		if p == nil {
+			continue
+		}
+		c, _ := p.Column()
+		if c.Missing > 0 || c.Kind != columns.Number && c.Kind != columns.Date && c.Kind != columns.Boolean {
+			continue
+		}
+		made := columns.Column{Name: c.Name, Kind: c.Kind, Order: c.Order}
+		l.numbers, taken = append(l.numbers, made), append(taken, c.Name)
+	}
+	if len(taken) > 0 {
+		l.notes = append(l.notes, fmt.Sprintf("%s: features of the edges: %s; --edge-features names others",
+			l.path, strings.Join(taken, ", ")))
+	}
+	return nil
+}
+
+// completeLabels says what the codes of the relation's labels stand for, when all edges have been read.
+func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph.Graph) error {
+	if l.label == "" {
+		return nil
+	}
+	of, err := l.labels.coded(values)
+	if err != nil {
+		return fmt.Errorf("%s: column %s: %w", l.path, l.label, err)
+	}
+	r.EdgeLabels.Of = graph.EdgeLabels{Column: l.label, Labels: of}
+	made.Notes = append(made.Notes, l.labels.notes(&of, l.rows, "edges", l.path, l.label)...)
+	return nil
+}
+
+// coded are labels of which row i is that of word i.
+func (l *labels) coded(values bool) (graph.Labels, error) {
+	if l.words == nil {
+		return graph.Labels{}, refusal.Errorf("no row has a label")
+	}
+	words := labels{words: l.words, rows: make([]int32, len(l.words.Names))}
+	for i := range words.rows {
+		words.rows[i] = int32(i)
+	}
+	return words.of(len(words.rows), values)
+}
