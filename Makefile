@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-traced test-python-versions check race levels guard bench bench-peers bench-loop endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve papers convolutions loops-of-processes reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-traced test-python-versions check race levels guard bench bench-peers bench-loop endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve papers convolutions loops-of-processes kills-of-processes reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -208,6 +208,10 @@ programs-on-card: packages bin/libcuda-on-cpu.so ## 500 random modules on a card
 loops-of-processes: build ## loops of several processes on four meshes beside PyTorch in float64, under Open MPI and MPICH: half an hour of processor time; fetches 5 GB of Python packages, those of bench-peers
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && \
 		WEFT_LOOPS=all $(PYTEST) -s -k test_loops python/tests/peers/test_processes.py
+
+kills-of-processes: build ## a program, a Python or mpirun of a loop over processes is killed at 50 random moments: ten minutes; fetches 5 GB of Python packages, those of bench-peers; ARGS="--trials 10 --launcher mpirun.mpich"
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
+		"$$environment/bin/python" -B -W ignore python/tests/peers/kills.py $(ARGS)
 
 convolutions: build ## docs/convolutions.md anew: PyG's and DGL's convolutions beside PyTorch on meshes; fetches 10 GB of Python packages, those of bench-peers: an hour
 	@for name in pyg dgl; do \

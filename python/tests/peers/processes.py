@@ -8,6 +8,8 @@
     mpirun -n 2 python processes.py --checkpoint FILE graph=2
                                                    losses and norms of weights of steps after a checkpoint, which is
                                                    written if it is not there, else read
+    mpirun -n 2 python processes.py --sends STEPS  what passes send as planned, and other rows that net.rows fetches,
+                                                   after so many steps
     mpirun -n 2 python processes.py --raises       rank 1 raises an exception, while rank 0 waits for it
 """
 
@@ -773,7 +775,7 @@ def net_of_rank(mesh: str, make: Callable[[], nn.Module]) -> Any:
     if isinstance(module, Two):
         module.norm.num_batches_tracked.fill_(2**40 + 1 + rank)
         module.norm.running_mean.fill_(rank)
-    return weft.compile(module, graph_of(PLAIN, module), parallel=mesh)
+    return weft.compile(module, graph_of(WEIGHTED if isinstance(module, Weighted) else PLAIN, module), parallel=mesh)
 
 
 def as_planned(net: Any, of: str = "x") -> str:
@@ -818,6 +820,20 @@ def go_on(file: Path, mesh: str) -> None:
             print(*map(float.hex, figures), flush=True)
 
 
+def sends(steps: int) -> None:
+    """Steps with a sum of CLASSES numbers, and with rows of CLASSES columns of other processes."""
+    net = net_of_rank("graph=2", lambda: Weighted())
+    planned = weft.plan(graph_of(WEIGHTED, net.module), model=net, passes=1)["communication"]
+    ids = torch.arange(net.rank, V, 3)
+    for _ in range(steps):
+        z = net()
+        mean = net.sum(z.sum(0)) / V
+        ((z - mean).square().sum() + net.rows(z, ids).square().sum()).backward()
+    fetched = int(net.sum(torch.tensor(len(set(ids.tolist()) - set(net.vertices.tolist())))))
+    if net.rank == 0:
+        print(planned["halo"]["bytes"], planned["gradient"]["bytes"], fetched, flush=True)
+
+
 def main() -> None:
     what, mesh = sys.argv[1], "graph=2"
     if what == "--unlike":
@@ -835,6 +851,8 @@ def main() -> None:
         print(as_planned(weft.compile(Flows(), graph_of(PLAIN, Flows()), parallel=mesh), "edge_attr"), flush=True)
     elif what == "--checkpoint":
         go_on(Path(sys.argv[2]), sys.argv[3])
+    elif what == "--sends":
+        sends(int(sys.argv[2]))
     elif what == "--raises":
         net = net_of_rank(mesh, two(GCNConv))
         if net.rank == 1:

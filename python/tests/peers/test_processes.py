@@ -14,11 +14,11 @@ import weft
 SCRIPT = Path(__file__).with_name("processes.py")
 
 
-def started(count, *arguments, launcher="mpirun.openmpi"):
+def started(count, *arguments, launcher="mpirun.openmpi", **variables):
     """What so many processes of the script print, and their status."""
     options = [] if launcher == "mpirun.mpich" else ["--allow-run-as-root", "--oversubscribe"]
     command = [shutil.which(launcher) or "mpirun", *options, "-n", count, sys.executable, "-W", "ignore", SCRIPT]
-    environment = os.environ | {"PYTHONPATH": str(Path(weft.__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(Path(weft.__file__).parents[1])} | variables
     p = subprocess.run(
         list(map(str, [*command, *arguments])), capture_output=True, text=True, check=False, timeout=3000,
         env=environment,
@@ -84,6 +84,28 @@ def test_exception():
     """An exception of one process ends the job, and is printed."""
     status, _, err = started(2, "--raises")
     assert status != 0 and "ValueError: of rank 1" in err
+
+
+def test_bytes(tmp_path):
+    """Steps hand over to MPI the rows, and their gradients, and the gradients of weights, that are planned, and what
+    net.sum and net.rows send."""
+    library, sent, steps = tmp_path / "libsent.so", [], (1, 4)
+    command = [shutil.which("mpicc.openmpi") or "mpicc", "-shared", "-fPIC", "-o", library, SCRIPT.with_name("sent.c")]
+    subprocess.run(command, check=True)
+    for count in steps:
+        file = tmp_path / f"sent-{count}"
+        status, out, err = started(2, "--sends", count, WEFT_MPI=str(library), WEFT_SENT=str(file))
+        assert status == 0, err
+        each = [list(map(int, Path(f"{file}.{rank}").read_text().split())) for rank in range(2)]
+        sent.append([sum(of) for of in zip(*each)])
+    halo, gradient, fetched = map(int, out.split())
+    _, *kinds = [(after - before) // (steps[1] - steps[0]) for before, after in zip(*sent)]
+    print(sent, kinds, halo, gradient, fetched)
+    rows, back, to_slices, to_rows, stage, weights, links, statistics = kinds
+    columns = 4
+    assert (rows + back, weights, to_slices + to_rows + stage) == (halo, gradient, 0)
+    assert links == 2 * fetched * columns * 4  # floats, and their gradients
+    assert statistics == 2 * 2 * columns * 8  # doubles: a half from, and the other's sum to, each; and backward
 
 
 def test_torchrun(monkeypatch):
