@@ -73,7 +73,7 @@ func TestEdgeLabels(t *testing.T) {
 	for _, kind := range []string{"classes", "several", "values"} {
 		t.Run(kind, func(t *testing.T) {
 			g := labelEdges(t, tangle(t, 60, 40), 0, kind)
-			o := edgeLabelOptions("optimizer sgd, momentum 0, lr .5, split 1, decoder-layers 3, decoder-hidden 5, "+
+			o := edgeLabelOptions("optimizer sgd, momentum 0, lr .5, split 1, decoder-layers 3, decoder-hidden 5, " +
 				"out-features 4")
 			c := &labelledEdges{Job: &Job{Graph: g, Options: o}}
 			first := mustRun(t, c.Job)
@@ -256,7 +256,7 @@ func TestEdgeLabelsOnMeshes(t *testing.T) {
 		{labelEdges(t, one, 0, "classes"), "model gine, class-weights balanced"},
 		{labelEdges(t, types, 1, "values"), "model sage, split random:50/0/50"},
 	} {
-		o := edgeLabelOptions("epochs 4, lr .003, dropout .3, "+c.words)
+		o := edgeLabelOptions("epochs 4, lr .003, dropout .3, " + c.words)
 		var first *Result
 		for _, mesh := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "partitions 3"} {
 			o := o
