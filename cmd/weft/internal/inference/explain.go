@@ -114,9 +114,9 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	asked.Tables = e.tables
 	switch o := asked.Options; {
-	case o.Task == task.Link:
+	case o.Task != task.Vertex:
 		return refusal.Errorf("explain %s: scores of vertices are explained, and this is a run of --task %s",
-			args[0], task.Link)
+			args[0], o.Task)
 	case o.OverAll() != "":
 		return refusal.Errorf("explain %s: %s takes its mean over all vertices, so that a score rests on all of "+
 			"them; train with another norm", args[0], o.OverAll())
