@@ -15,9 +15,10 @@ import (
 // longLiteral is a literal that a line may hold whole, however long the line is.
 var longLiteral = regexp.MustCompile("^([^/\"`]|\"(\\\\.|[^\"\\\\])*\"|`[^`]*`)*?(\"(\\\\.|[^\"\\\\]){30,}\"|`[^`]{30,}`)")
 
+const columns = 110 // of a line
+
 // TestLines: a line of Go has at most 110 columns, a tab taking four, but for long literals.
 func TestLines(t *testing.T) {
-	const columns = 110
 	root := filepath.Join("..", "..")
 	list := exec.Command("git", "ls-files", "*.go")
 	list.Dir = root
@@ -39,6 +40,32 @@ func TestLines(t *testing.T) {
 			line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")
 			literal := within || raw || longLiteral.MatchString(line) || strings.Contains(line, "//nolint")
 			if n := utf8.RuneCountInString(line); n > columns && !literal {
+				t.Errorf("%s:%d: a line of %d columns", path, number, n)
+			}
+		}
+	}
+}
+
+// TestLinesOfDocuments: so has a line of a document, but in tables and in code.
+func TestLinesOfDocuments(t *testing.T) {
+	documents, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
+	require.NoError(t, err)
+	if len(documents) == 0 {
+		t.Error("there are no documents")
+	}
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"} {
+		documents = append(documents, filepath.Join("..", "..", name))
+	}
+	for _, path := range documents {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		number, code := 0, false
+		for line := range strings.SplitSeq(string(text), "\n") {
+			number++
+			if strings.HasPrefix(line, "```") {
+				code = !code
+			}
+			if n := utf8.RuneCountInString(line); n > columns && !code && !strings.HasPrefix(line, "|") {
 				t.Errorf("%s:%d: a line of %d columns", path, number, n)
 			}
 		}
