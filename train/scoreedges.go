@@ -14,13 +14,14 @@ import (
 	"weft/nn"
 	"weft/partition"
 	"weft/tensor"
+	"weft/train/setting"
 	"weft/train/task"
 )
 
 // PredictEdges computes the predictions of edges that the job's graph does not have, between its vertices:
 // by source and target, with as many features as those of the relation that the model has learned. They pass
 // no messages, and those of the graph do. The rows of vertices are computed on the job's mesh, and those of
-// edges by worker 0, which alone has the logits.
+// edges by worker 0, which alone has the logits, and passes them to OnLogits if the job has it.
 func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges) (*Prediction, error) {
 	r, err := j.resolve()
 	if err != nil {
@@ -29,12 +30,26 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 	embeds := *j
 	embeds.OnEmbeddings = nil
 	p, err := embeds.Predict(ctx, weights, Embeddings)
-	if err != nil || !j.ranks().First() {
+	if err != nil {
 		return p, err
 	}
+	return p, j.ranks().OnFirst(func() error {
+		if err := j.scoreEdges(ctx, r, weights, e, p); err != nil || j.OnLogits == nil {
+			return err
+		}
+		rows := RowsOf(p.Logits, p.Classes)
+		p.Logits = nil
+		return j.OnLogits(rows)
+	})
+}
+
+// scoreEdges replaces the embeddings of a prediction by the logits of edges.
+func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.State, e *graph.Edges,
+	p *Prediction,
+) error {
 	share, err := j.anyShare()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if j.Graph == nil {
 		defer share.Close()
@@ -42,15 +57,15 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 	p.Classes = r.OutputsIn(weights)
 	d, err := r.EdgeDecoder(share, p.Classes)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(e.Features) != e.Len()*d.Features {
-		return nil, refusal.Errorf("%d features of %d edges, where the model reads %d of each", len(e.Features),
+		return refusal.Errorf("%d features of %d edges, where the model reads %d of each", len(e.Features),
 			e.Len(), d.Features)
 	}
 	kinds, err := r.Kind.Types(share)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	first := map[int]int32{} // row of the first vertex of each type
 	rows := int32(0)
@@ -63,11 +78,11 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 		team: kernel.NewTeam(j.Threads(r), tensor.NewMeter()),
 	}
 	p.Embeddings = nil
-	if p.Logits, err = s.score(r.Kind, weights); err != nil {
-		return nil, err
+	if p.Logits, err = s.score(ctx, r.Kind, weights); err != nil {
+		return err
 	}
 	p.Vertices = e.Len()
-	return p, nil
+	return nil
 }
 
 // anyShare is a share of the job's graph, for what all know.
@@ -88,7 +103,7 @@ type edgeScorer struct {
 }
 
 // score returns the predictions of all edges.
-func (s *edgeScorer) score(kind task.Kind, weights nn.State) (all []float32, err error) {
+func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State) (all []float32, err error) {
 	ps := nn.NewParams(s.team, 0)
 	defer ps.Release()
 	rows, finish := s.Rows(ps), kind.Predicts(ps, weights)
@@ -103,6 +118,9 @@ func (s *edgeScorer) score(kind task.Kind, weights nn.State) (all []float32, err
 	}
 	const batch = 1 << 13
 	for lo := 0; lo < s.edges.Len(); lo += batch {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
 		hi := min(lo+batch, s.edges.Len())
 		tape := autograd.NewTape(s.team)
 		n := hi - lo

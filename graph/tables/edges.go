@@ -517,6 +517,9 @@ func (l *edgeList) add(r *table.Row) error {
 		if err != nil {
 			return r.Errorf("column %s: %w", l.label, err)
 		}
+		if word > maxWords {
+			return r.Errorf("column %s: more than %d different labels of edges", l.label, maxWords)
+		}
 		l.batch.Features = append(l.batch.Features, float32(word))
 	}
 	if l.alone != nil {

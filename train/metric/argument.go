@@ -115,7 +115,10 @@ func recallOfRate(rate float64) measure {
 		if err := sum(c, counts[:2]); err != nil {
 			return 0, err
 		}
-		may := int(rate * counts[0]) // negative ones that are taken for positive
+		may := int(rate * counts[0]) // negative ones that are taken for positive, up to a rounding
+		for float64(may+1)/counts[0] <= rate {
+			may++
+		}
 		top, err := highest(c, may+1, negative)
 		if err != nil {
 			return 0, err

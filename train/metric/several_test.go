@@ -204,3 +204,21 @@ func TestNumberInJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestRecallOfRoundedRate: 29 of 100 are .29 of them, though .29 times 100 is less in float64.
+func TestRecallOfRoundedRate(t *testing.T) {
+	l, logits := &graph.Labels{Classes: 2}, []float32{}
+	for v := range 101 {
+		score, class := float32(-v), int64(0)
+		if v == 100 {
+			score, class = -28.5, 1 // below 29 of class 0
+		}
+		l.Class, logits = append(l.Class, class), append(logits, 0, score)
+	}
+	for name, want := range map[string]float64{"recall@fpr=0.29": 1, "recall@fpr=0.28": 0} {
+		got, err := Vertices(name, l)(logits, l, everyVertex(101), comm.Alone())
+		if err != nil || got != want {
+			t.Errorf("%s: %v, %v, want %v", name, got, err, want)
+		}
+	}
+}

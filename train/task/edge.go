@@ -13,7 +13,7 @@ import (
 )
 
 // ofEdges is the task of predicting the labels of the edges of one relation: that of vertices on rows of
-// edges, which an gnn.EdgeDecoder computes of the rows of their ends. All edges pass messages.
+// edges, which a gnn.EdgeDecoder computes of the rows of their ends. All edges pass messages.
 type ofEdges struct{ ofVertices }
 
 // labelled are the labels that the settings name.
@@ -175,7 +175,8 @@ func (k ofEdges) standardise(e Env, relation int) error {
 		return nil
 	}
 	units := nn.NewEdgeUnits(e.Params, n)
-	// slices of a partition have the same edges: each counts as often
+	// Workers with slices of a partition have the same edges. Each counts as often as there are slices, which
+	// changes neither mean nor deviation.
 	sums := make([]float64, n+1)
 	each := func(f func(k int, x float64)) {
 		for i, x := range r.EdgeFeatures {

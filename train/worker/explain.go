@@ -88,18 +88,21 @@ func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.
 	if err := w.Load(weights, nil); err != nil {
 		return nil, err
 	}
-	x := &explainer{Worker: w, by: by, of: of, unit: nn.UnitIn(weights, of.Output)}
+	x := &explainer{
+		Worker: w, by: by, of: of, whole: c.Vertices == nil, unit: nn.UnitIn(weights, of.Output),
+	}
 	return x.explain(ctx)
 }
 
 // explainer explains one number.
 type explainer struct {
 	*Worker
-	by   explaining
-	of   Explained
-	unit float32 // of the number, as the labels have it
-	into Explanation
-	sums map[edges.MaskGradient]float64 // of the edges, without Gradient
+	by    explaining
+	of    Explained
+	whole bool    // the pass is of the whole graph, most of whose edges do not lead to the vertex
+	unit  float32 // of the number, as the labels have it
+	into  Explanation
+	sums  map[edges.MaskGradient]float64 // of the edges, without Gradient
 }
 
 func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
@@ -209,6 +212,9 @@ func (x *explainer) pass(features, messages, part float32, ofFeatures, ofEdges b
 	if ofEdges {
 		masks.EachMaskGradient(func(e edges.MaskGradient) {
 			g := e.Gradient
+			if g == 0 && x.whole {
+				return
+			}
 			e.Gradient = 0
 			x.sums[e] += float64(part) * float64(g)
 		})

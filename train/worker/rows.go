@@ -15,8 +15,7 @@ import (
 )
 
 // Rows is a result for each vertex, in the order of the graph or of a list of vertices, or for each edge of a
-// relation in the order of the store. A worker holds at
-// most its own rows and one batch.
+// relation in the order of the store. A worker holds at most its own rows and one batch.
 type Rows struct {
 	Vertices, Columns int // rows and columns
 	// Each yields batches of rows in order. The next batch overwrites the last.
@@ -32,9 +31,9 @@ func RowsOf(values []float32, columns int) Rows {
 }
 
 // Results passes a result for each vertex to use, in the order of the graph or of Config.Vertices. Where the
-// task learns edges, the result of the whole model is for each edge of their relation. The result
-// is that of the model without its last blocks, whose number is without. Worker 0 alone calls use. check gets
-// this worker's rows, and may change them; if it fails on any worker, use is not called.
+// task learns edges, the result of the whole model is for each edge of their relation. The result is that of
+// the model without its last blocks, whose number is without. Worker 0 alone calls use. check gets this
+// worker's rows, and may change them; if it fails on any worker, use is not called.
 func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func(Rows) error) error {
 	v := w.Infer(without)
 	defer v.Drop()
@@ -43,7 +42,10 @@ func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func
 	}
 	m := v.Value()
 	relation, err := task.RelationOf(w.Kind, &w.Share.Whole)
-	if err == nil && relation >= 0 && without == 0 {
+	if err != nil {
+		return &launch.Common{Err: err}
+	}
+	if relation >= 0 && without == 0 {
 		return w.edgesInOrder(m, relation, use)
 	}
 	return w.inOrder(m, w.Inference.Vertices(), w.Inference.All(), use)

@@ -101,6 +101,11 @@ func (s *server) blocks(m *model, r *request) (samples [][][]worker.Block, err e
 				of.Type)
 		}
 	}
+	for _, in := range r.Inputs {
+		if in.Sample < 0 || in.Sample >= m.Samples() {
+			return nil, refusal.Errorf("an input of sample %d of %d", in.Sample, m.Samples())
+		}
+	}
 	total, columns := 0, make([]int, len(m.Outputs))
 	for _, b := range r.Blocks {
 		k := m.outputOf(b)

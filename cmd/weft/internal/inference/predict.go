@@ -145,7 +145,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predict
 	shown := ui.NewStages(ui.BesideResults(cmd))
 	defer shown.Erase()
 	if asked.Options.Task == task.Edge {
-		err = opened.Together(p.newEdges(opened, shown))
+		err = opened.Together(p.newEdges(cmd.ErrOrStderr(), opened, shown))
 	} else {
 		err = p.choose(cmd, opened, asked.state, shown)
 	}
@@ -280,13 +280,7 @@ func (p *predictCommand) compute(
 		shown.Show("predicting", 0, 0)
 	}
 	if p.edges != nil {
-		if result, err = s.Job.PredictEdges(ctx, asked.state, p.edges); err != nil {
-			return nil, err
-		}
-		if !s.First() {
-			return result, nil
-		}
-		return result, d.write(out, train.RowsOf(result.Logits, result.Classes))
+		return s.Job.PredictEdges(ctx, asked.state, p.edges)
 	}
 	return s.Job.Predict(ctx, asked.state, p.files.need(slices.Contains(asked.answers, predictions.Hidden)))
 }

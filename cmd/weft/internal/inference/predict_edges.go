@@ -1,7 +1,10 @@
 package inference
 
 import (
+	"fmt"
+	"io"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"weft/cmd/weft/internal/session"
@@ -57,6 +60,9 @@ func (p *predictCommand) checkEdges() error {
 	case len(p.added.Vertices) > 0:
 		return refusal.Errorf("--add-vertices %s: new edges are scored between vertices of the store; leave it "+
 			"out, or import all again and train", p.added.Vertices[0])
+	case p.bare && filepath.Ext(p.files.out) == ".npy":
+		return refusal.Errorf("--unlabelled: the rows of a matrix have no numbers of edges; leave it out, or write " +
+			"a .csv or .parquet")
 	case p.added.there() && p.bare:
 		return refusal.Errorf("--unlabelled: the edges of --add-edges have no labels; leave it out")
 	}
@@ -64,7 +70,7 @@ func (p *predictCommand) checkEdges() error {
 }
 
 // newEdges reads the edges to score, of --add-edges. It refuses ends that are no vertices of the graph.
-func (p *predictCommand) newEdges(s *session.Session, shown *ui.Stages) error {
+func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui.Stages) error {
 	if !p.added.there() {
 		return nil
 	}
@@ -75,6 +81,7 @@ func (p *predictCommand) newEdges(s *session.Session, shown *ui.Stages) error {
 	p.added.Progress = shown.Show
 	return g.Guard(func() error {
 		a, err := tables.Add(p.added.Options, g)
+		shown.Erase()
 		if err != nil {
 			return err
 		}
@@ -93,6 +100,9 @@ func (p *predictCommand) newEdges(s *session.Session, shown *ui.Stages) error {
 		relation, err := task.RelationOf(r.Kind, &whole)
 		if err != nil {
 			return err
+		}
+		for _, note := range a.Notes {
+			fmt.Fprintf(notes, "weft: warning: %s\n", ui.Printable(note))
 		}
 		if p.edges = &a.Edges[relation]; p.edges.Len() == 0 {
 			return refusal.Errorf("--add-edges %s: has no edge of the relation whose labels were learned",

@@ -4,6 +4,7 @@ package session
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"weft/cmd/weft/internal/ui"
@@ -77,6 +78,10 @@ func (r *Request) MatchClasses(s *Session, notes io.Writer) error {
 		return err
 	}
 	return s.matchClasses(func(g *graph.Graph) error {
+		if r.Options.Task == task.Edge {
+			r.leaveOtherClasses(notes, s.Store, g)
+			return nil
+		}
 		if !g.Labels.There() || g.Labels.Continuous() {
 			return nil
 		}
@@ -87,6 +92,21 @@ func (r *Request) MatchClasses(s *Session, notes io.Writer) error {
 		}
 		return err
 	})
+}
+
+// leaveOtherClasses leaves out the labels of edges that have other classes than those that were learned, or
+// these in another order.
+func (r *Request) leaveOtherClasses(notes io.Writer, store string, g *graph.Graph) {
+	of, relation := g.LearnsEdges(r.Options.EdgeLabel)
+	if relation == nil || of.Labels.Continuous() || slices.Equal(of.Labels.Names, r.Learned.Names) {
+		return
+	}
+	fmt.Fprintf(notes, "weft: warning: %s: the predictions are not compared with labels: %s has other classes than "+
+		"those that were learned, or these in another order\n", ui.Printable(store),
+		ui.Printable(r.Options.EdgeLabel))
+	left := *relation.EdgeLabels
+	left.Labels = graph.Labels{}
+	relation.EdgeLabels = &left
 }
 
 // classNames names classes, the first ones of many, as the subject of a sentence.
