@@ -88,13 +88,18 @@ func (o *Options) takeFeatures(l *edgeList) error {
 	if err != nil {
 		return err
 	}
-	var taken []string
+	var taken, gaps []string
 	for _, p := range profiles {
 		if p == nil {
 			continue
 		}
 		c, _ := p.Column()
-		if c.Missing > 0 || c.Kind != columns.Number && c.Kind != columns.Date && c.Kind != columns.Boolean {
+		if c.Kind != columns.Number && c.Kind != columns.Date && c.Kind != columns.Boolean {
+			continue
+		}
+		if c.Missing > 0 {
+			rows := arrays.Counted(int(c.Missing), "row")
+			gaps = append(gaps, fmt.Sprintf("%s (no value in %s)", c.Name, rows))
 			continue
 		}
 		made := columns.Column{Name: c.Name, Kind: c.Kind, Order: c.Order}
@@ -103,6 +108,10 @@ func (o *Options) takeFeatures(l *edgeList) error {
 	if len(taken) > 0 {
 		l.notes = append(l.notes, fmt.Sprintf("%s: features of the edges: %s; --edge-features names others",
 			l.path, strings.Join(taken, ", ")))
+	}
+	if len(gaps) > 0 {
+		l.notes = append(l.notes, fmt.Sprintf("%s: no features of the edges: %s; a feature needs a value in "+
+			"each row", l.path, strings.Join(gaps, ", ")))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ const (
 	Name             Answer = "name"          // its name, where vertices have names
 	vertexType       Answer = "type"          // its type, where there are several
 	edgeNumber       Answer = "edge"          // of edges: the number in the store
+	edgeRow          Answer = "row"           // of edges that are added: the row of the file, from 0
 	sourceEnd        Answer = "source"        // of edges: the name of the source
 	targetEnd        Answer = "target"        // of edges: the name of the target
 	Class            Answer = "class"         // the likeliest one, by its name or number
@@ -29,6 +30,16 @@ const (
 	Hidden           Answer = "embedding"     // the input of the last layer
 	Change           Answer = "change"        // the largest difference of a probability or value to before
 )
+
+// Reserved reports whether a table of edges may have a column of that name beside those of the ends.
+func Reserved(name string) bool {
+	for _, of := range []Answer{Probability, Value, Hidden, "old"} { // they have columns of many names
+		if strings.HasPrefix(name, string(of)+"_") {
+			return true
+		}
+	}
+	return slices.Contains(answers, Answer(name)) || name == string(edgeNumber) || name == string(edgeRow)
+}
 
 // answers are all, in the order in which messages name them.
 var answers = []Answer{
@@ -176,10 +187,11 @@ func (t *Table) answers() (all []Answer) {
 		asked = ByDefault(t.Columns)
 	}
 	if t.Edges != nil {
-		if !t.Edges.Unnumbered {
-			all = append(all, edgeNumber)
+		number := edgeNumber
+		if t.Edges.Added {
+			number = edgeRow
 		}
-		return append(append(all, sourceEnd, targetEnd), asked...)
+		return append([]Answer{number, sourceEnd, targetEnd}, asked...)
 	}
 	if slices.Contains(asked, Vertex) || slices.Contains(asked, Name) {
 		return asked

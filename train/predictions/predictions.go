@@ -61,8 +61,9 @@ type Edges struct {
 	Columns [2]string   // the names of the columns of source and target
 	Names   [2][]string // of the vertices at each end; nil: their numbers
 	Ends    func(edge int) [2]int32
-	// Unnumbered leaves the column edge out, of edges that the graph does not have.
-	Unnumbered bool
+	// Added says that the graph does not have the edges: in the place of their numbers there are those of the
+	// rows that they were read from, from 0.
+	Added bool
 }
 
 // formats are the formats by ending.
@@ -190,7 +191,7 @@ func (t *Table) columnsOf(a Answer, numbers int) (all []column) {
 		switch a {
 		case Class, Name, vertexType, sourceEnd, targetEnd:
 			c.kind = text
-		case Vertex, edgeNumber:
+		case Vertex, edgeNumber, edgeRow:
 			c.kind = integer
 		}
 		all = append(all, c)
@@ -264,7 +265,7 @@ func (t *Table) fields(to []field, answers []Answer, at int, of *Outcome, hidden
 	}
 	for _, a := range answers {
 		switch a {
-		case edgeNumber:
+		case edgeNumber, edgeRow:
 			to = append(to, field{integer: vertex})
 		case sourceEnd:
 			to = append(to, field{text: t.Edges.name(0, ends)})

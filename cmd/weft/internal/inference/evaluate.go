@@ -2,6 +2,7 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -70,6 +71,8 @@ type evaluations struct {
 	Train metric.Evaluation `json:"train"`
 	Val   metric.Evaluation `json:"val"`
 	Test  metric.Evaluation `json:"test"`
+
+	rows string // what is measured; "": vertices
 }
 
 // evaluated is what a run is measured on.
@@ -236,6 +239,9 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 			ui.Counted(g.Types[0].Count, "vertex", "vertices"))
 	}
 	parts := &evaluations{}
+	if r.Task == task.Edge {
+		parts.rows = "edges"
+	}
 	err = g.Guard(func() error { return parts.of(rows, g, r.Split.Number, r.Metric) })
 	if refusal.IsDamaged(err) {
 		err = fmt.Errorf("%s: %w", e.Run, err)
@@ -358,9 +364,10 @@ func (e *evaluations) Print(out io.Writer) {
 	if e.Test.Classes == nil {
 		return
 	}
-	fmt.Fprintln(out, "\nclasses of the test vertices")
+	rows := cmp.Or(e.rows, "vertices")
+	fmt.Fprintln(out, "\nclasses of the test "+rows)
 	t = ui.NewTable(out)
-	t.Row("class", "precision", "recall", "F1", "vertices")
+	t.Row("class", "precision", "recall", "F1", rows)
 	for _, c := range e.Test.Classes {
 		t.Row(c.Name, ui.Percent(c.Precision), ui.Percent(c.Recall), ui.Percent(c.F1), ui.Count(c.Support))
 	}
@@ -369,7 +376,7 @@ func (e *evaluations) Print(out io.Writer) {
 	if n := len(e.Test.Confusion); n == 0 || n > wide {
 		return
 	}
-	fmt.Fprintln(out, "\ntest vertices by their class (row) and the predicted class (column)")
+	fmt.Fprintln(out, "\ntest "+rows+" by their class (row) and the predicted class (column)")
 	t = ui.NewTable(out)
 	head := []string{""}
 	for k := range e.Test.Confusion {

@@ -41,7 +41,7 @@ func endsOf(g *graph.Graph, r *graph.Relation) *predictions.Edges {
 	source, target, _ := g.Joins(r) // of a graph that passes Check
 	for k, kind := range []int{source, target} {
 		rows.Names[k] = g.Types[kind].Names
-		if rows.Columns[k] == "" {
+		if name := rows.Columns[k]; name == "" || predictions.Reserved(name) {
 			rows.Columns[k] = []string{"source", "target"}[k]
 		}
 	}
@@ -123,7 +123,7 @@ func (d *predicted) ofEdges(p *predictCommand, asked *predictRequest) (err error
 	}
 	d.Names, d.Types = nil, nil
 	if e := p.edges; e != nil {
-		d.Edges.Unnumbered = true
+		d.Edges.Added = true
 		d.Edges.Ends = func(k int) [2]int32 { return [2]int32{e.Source[k], e.Target[k]} }
 	}
 	d.bare = p.bare

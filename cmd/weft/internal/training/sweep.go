@@ -121,6 +121,7 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 	if s.Dataset == "" {
 		return refusal.Errorf("%s: names no dataset; give one: weft sweep %[1]s STORE", args[0])
 	}
+	learnEdges(s, cmd.Flags().Lookup(data.EdgeLabelFlag).Value.String())
 	if c.out == "" {
 		c.out = filepath.Join("runs", "sweep-"+strings.TrimSuffix(filepath.Base(args[0]),
 			filepath.Ext(args[0])))
@@ -173,10 +174,22 @@ func (c *sweepCommand) source(file string, s *sweep.Sweep) data.Source {
 			split = split || a.Setting == "split"
 		}
 	}
-	if of.Label = !links; !split && of.Given("label") {
+	edges := of.Given(data.EdgeLabelFlag)
+	if of.Label = !links && !edges; !split && (edges || of.Given("label")) {
 		of.Split = data.DefaultSplit
 	}
 	return of
+}
+
+// learnEdges has all runs learn the column of --edge-label, where their settings name none.
+func learnEdges(s *sweep.Sweep, column string) {
+	for k, combination := range s.Combinations {
+		named := func(a sweep.Assignment) bool { return a.Setting == data.EdgeLabelFlag }
+		if column != "" && !slices.ContainsFunc(combination, named) {
+			all := sweep.Assignment{Setting: data.EdgeLabelFlag, Value: column, Shared: true}
+			s.Combinations[k] = append(sweep.Combination{all}, combination...)
+		}
+	}
 }
 
 // claim claims the folder of the runs for a sweep. What identifies it has checksums of the files that it
