@@ -46,6 +46,19 @@ type Summary struct {
 	Splits []SplitSizes `json:"splits"`
 	// EdgeSplits are those of the relations that have one.
 	EdgeSplits []EdgeSplitSummary `json:"edge_splits,omitempty"`
+	// EdgeLabels are those of the relations whose edges have some.
+	EdgeLabels []EdgeLabelsSummary `json:"edge_labels,omitempty"`
+}
+
+// EdgeLabelsSummary is the labels of the edges of a relation.
+type EdgeLabelsSummary struct {
+	Relation     string       `json:"relation"` // SOURCE__NAME__TARGET
+	Column       string       `json:"column"`
+	Classes      int          `json:"classes"`
+	ClassNames   []string     `json:"class_names,omitempty"`
+	ValueColumns int          `json:"value_columns,omitempty"` // of values to predict
+	Labelled     int          `json:"labelled_edges"`
+	Splits       []SplitSizes `json:"splits"`
 }
 
 // EdgeSplitSummary is the edge split of a relation.
@@ -149,6 +162,11 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 				SplitSizes{split.Count(0), split.Count(1), split.Count(2)},
 				split.Negatives,
 				split.Given(1), split.Given(2),
+			})
+		}
+		if l := r.EdgeLabels; l != nil {
+			s.EdgeLabels = append(s.EdgeLabels, EdgeLabelsSummary{
+				r.FullName(), l.Column, l.Classes, l.Names, l.Columns, l.CountLabelled(), SizesOf(l.Splits),
 			})
 		}
 		one.SelfLoops, one.DuplicateEdges = c.loops, c.duplicates

@@ -222,7 +222,7 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 	if err := describeStore(r.store, made, time.Since(started), cmd.ErrOrStderr(), out); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, cmp.Or(r.nextLabelled(), nextLine(r.store, made.Graph)))
+	fmt.Fprintln(out, cmp.Or(r.nextLabelled(), nextLine(r.store, made)))
 	return nil
 }
 

@@ -162,7 +162,15 @@ func (s *inspected) Print(out io.Writer) {
 		t.Row("edge split", ui.Joined(ui.When(len(s.Relations) > 0, split.Relation+": ")+
 			Sizes(split.Train, split.Val, split.Test), given[split.Negatives]))
 	}
-	if len(s.Splits) == 0 && len(s.EdgeSplits) == 0 {
+	for _, l := range s.EdgeLabels {
+		t.Row("labels of edges", ui.Joined(ui.When(len(s.Relations) > 0, l.Relation+": ")+l.Column, learned(
+			&graph.Labels{Classes: l.Classes, Names: l.ClassNames, Columns: l.ValueColumns}),
+			ui.Count(l.Labelled)+" labelled"))
+		for _, split := range l.Splits {
+			t.Row("their split", Sizes(split.Train, split.Val, split.Test))
+		}
+	}
+	if len(s.Splits) == 0 && len(s.EdgeSplits) == 0 && len(s.EdgeLabels) == 0 {
 		t.Row("splits", "none: import with --split to make some")
 	}
 	title := "partitions"

@@ -122,13 +122,11 @@ func ValuesToPredict(columns int) string {
 }
 
 // nextLine is the command that trains on a new store with a suitable model, or says what the store lacks.
-func nextLine(store string, g *graph.Graph) string {
-	o := setting.Defaults()
-	for i := range g.Relations {
-		if l := g.Relations[i].EdgeLabels; l != nil && !g.Labels.There() {
-			return fmt.Sprintf("next: weft train %s --edge-label %s --split %s", refusal.ShellWord(store),
-				refusal.ShellWord(l.Column), DefaultSplit)
-		}
+func nextLine(store string, w *streamed.Written) string {
+	g, o := w.Graph, setting.Defaults()
+	if l := w.EdgeLabels; l != nil && !g.Labels.There() {
+		return fmt.Sprintf("next: weft train %s --edge-label %s", refusal.ShellWord(store),
+			refusal.ShellWord(l.Column)) + ui.When(len(l.Splits) == 0, " --split "+DefaultSplit)
 	}
 	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
 	if g.Typed() && slices.ContainsFunc(g.Types, lacks) {

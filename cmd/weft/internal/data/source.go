@@ -41,6 +41,13 @@ func (s Source) Given(name string) bool {
 	return slices.ContainsFunc(s.Flags, func(f *pflag.Flag) bool { return f.Name == name })
 }
 
+// DivideBy divides the labels that flags name as DefaultSplit says, unless each run draws a split by a rule.
+func (s *Source) DivideBy(rule string) {
+	if rule == "" && (s.Given("label") || s.Given(EdgeLabelFlag)) {
+		s.Split = DefaultSplit
+	}
+}
+
 // TablesGiven are the flags of tables on a command that takes a list of edges in the place of a store.
 type TablesGiven struct {
 	Flags *pflag.FlagSet // these; nil: the command has none

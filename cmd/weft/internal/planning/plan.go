@@ -318,6 +318,7 @@ func (p *planCommand) onGraph(cmd *cobra.Command, dataset string, o setting.Opti
 	machine planner.Machine,
 ) error {
 	of := p.tables.Of(dataset)
+	of.DivideBy(o.Split.Rule)
 	g, store, err := data.OpenDataset(cmd.Context(), of, cmd.ErrOrStderr(), nil)
 	if err != nil {
 		return err

@@ -163,6 +163,14 @@ type reportRun struct {
 	curve       []train.Epoch
 }
 
+// Measured is what has classes: vertices, or edges.
+func (r *reportRun) Measured() string {
+	if r.Summary.Task == task.Edge {
+		return "edges"
+	}
+	return "vertices"
+}
+
 type settingShown struct{ Name, Value string }
 
 // chart is a chart of the page, with the keys that its script reads.
@@ -518,9 +526,9 @@ func (p *reportContents) thresholds() {
 			p.Curves = append(p.Curves, c)
 		}
 	}
-	draw("ROC of the test vertices: true positives", "false positives", " %",
+	draw("ROC of the test set: true positives", "false positives", " %",
 		func(r *reportRun) []metric.Point { return r.roc })
-	draw("precision of the test vertices, by recall", "recall", " %",
+	draw("precision of the test set, by recall", "recall", " %",
 		func(r *reportRun) []metric.Point { return r.pr })
 }
 

@@ -241,8 +241,8 @@ func (t *trainCommand) source(dataset string) data.Source {
 	s.Train = "weft train"
 	o, err := t.settings.Merge()
 	s.Label = err == nil && o.Task == task.Vertex && o.EdgeLabel == ""
-	if err == nil && o.Split.Rule == "" && (s.Given("label") || s.Given(data.EdgeLabelFlag)) {
-		s.Split = data.DefaultSplit
+	if err == nil {
+		s.DivideBy(o.Split.Rule)
 	}
 	return s
 }
