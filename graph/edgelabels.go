@@ -99,10 +99,7 @@ func readEdgeLabels(m *mappings, dir string, d *edgeLabelsDescription) (l *EdgeL
 
 // check checks the labels of so many edges.
 func (l *EdgeLabels) check(edges int, d depth) error {
-	if l == nil {
-		return nil
-	}
-	if d == announced { // its rows come later
+	if l == nil || d == announced { // its rows come later
 		return nil
 	}
 	err := l.Labels.check(edges, maxClasses(edges), d)
@@ -211,8 +208,11 @@ func (l *EdgeLabels) SplitsOfRows(numbers []int64) (all []Split) {
 // divides the labelled edges.
 func (l *EdgeLabels) MakeSplits(spec string, count int, seed uint64) error {
 	of := &Graph{Types: make([]VertexType, 1), Labels: l.Labels, Splits: l.Splits}
-	if err := of.MakeSplits(spec, count, seed); err != nil {
+	switch err := of.MakeSplits(spec, count, seed); {
+	case refusal.Is(err):
 		return refusal.Errorf("%s", edgeWords.Replace(err.Error()))
+	case err != nil:
+		return err
 	}
 	l.Splits = of.Splits
 	return nil

@@ -2,9 +2,6 @@ package train
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"strings"
 
 	"weft/autograd"
 	"weft/gnn"
@@ -107,12 +104,12 @@ func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State
 	ps := nn.NewParams(s.team, 0)
 	defer ps.Release()
 	rows, finish := s.Rows(ps), kind.Predicts(ps, weights)
-	own := maps.Clone(weights)
-	maps.DeleteFunc(own, func(name string, _ nn.Tensor) bool {
-		return !slices.ContainsFunc([]string{"decoder.", "edge_features.", "target."}, func(of string) bool {
-			return strings.HasPrefix(name, of)
-		})
-	})
+	own := nn.State{} // of the decoder alone
+	for name := range ps.State() {
+		if of, there := weights[name]; there {
+			own[name] = of
+		}
+	}
 	if err := ps.Load(own); err != nil {
 		return nil, err
 	}

@@ -117,12 +117,8 @@ func (t *Thin) keep(to, from *arrays, keep func(row int, column int32, occurrenc
 	counts := make([]int64, last)
 	t.team.Parallel((last+rowsOfPart-1)/rowsOfPart, func(part int) { // each row to where it begins in a
 		for row := part * rowsOfPart; row < min((part+1)*rowsOfPart, last); row++ {
-			begin, occurrence := from.indptr[row], int64(0)
-			for k := begin; k < from.indptr[row+1]; k++ {
-				occurrence++
-				if k == begin || from.columns[k] != from.columns[k-1] {
-					occurrence = 0
-				}
+			begin := from.indptr[row]
+			for k, occurrence := range occurrences(from.indptr, from.columns, row) {
 				if keep(row, from.columns[k], occurrence) {
 					to.take(begin+counts[row], from, k)
 					counts[row]++

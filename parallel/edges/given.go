@@ -2,6 +2,7 @@ package edges
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"weft/gnn"
@@ -52,9 +53,9 @@ type madeEdges struct {
 	gnn.Along
 }
 
-// number is that of the edge from a source to a target, given by their ids, before which there are so many
+// Number is that of the edge from a source to a target, given by their ids, before which there are so many
 // like it.
-func (n *Numbering) number(source, target int, occurrence int64) int64 {
+func (n *Numbering) Number(source, target int, occurrence int64) int64 {
 	first := n.Relation.Indptr[target]
 	at, _ := slices.BinarySearch(n.Relation.Sources[first:n.Relation.Indptr[target+1]], int32(source))
 	number := first + int64(at) + occurrence
@@ -151,19 +152,14 @@ func (e *Edges) numbersOf(n *Numbering, reversed bool) [][]int64 {
 		if reversed {
 			source, target = target, source
 		}
-		return n.number(source, target, occurrence)
+		return n.Number(source, target, occurrence)
 	}
 	for _, b := range e.Blocks {
 		source, row := entriesOf(b.IDs), entriesOf(b.Targets)
 		indptr, columns := b.In.Indptr.ReadInt64s(), b.In.Indices.ReadInt32s()
 		numbers := make([]int64, len(columns))
 		inRows(e.team, b.In.Rows, func(i int) {
-			occurrence := int64(0)
-			for k := indptr[i]; k < indptr[i+1]; k++ {
-				occurrence++
-				if k == indptr[i] || columns[k] != columns[k-1] {
-					occurrence = 0
-				}
+			for k, occurrence := range occurrences(indptr, columns, i) {
 				numbers[k] = number(source(int(columns[k])), target(row(i)), occurrence)
 			}
 		})
@@ -173,7 +169,7 @@ func (e *Edges) numbersOf(n *Numbering, reversed bool) [][]int64 {
 	e.team.Host(func() {
 		for v := range e.Rows {
 			for k := range count(v) {
-				loops = append(loops, n.number(target(v), target(v), int64(k)))
+				loops = append(loops, n.Number(target(v), target(v), int64(k)))
 			}
 		}
 	})
@@ -193,6 +189,22 @@ func (e *Edges) Numbers(of *Numbering, reversed bool) (all [][]int64) {
 		all = append(all, e.loopNumbers)
 	}
 	return all[:len(e.Blocks)+len(e.LoopBlocks(gnn.StoredLoops))]
+}
+
+// occurrences are the entries of a row, each with how many before it have the same column: parallel edges.
+func occurrences(indptr []int64, columns []int32, row int) iter.Seq2[int64, int64] {
+	return func(yield func(entry, occurrence int64) bool) {
+		occurrence := int64(0)
+		for k := indptr[row]; k < indptr[row+1]; k++ {
+			occurrence++
+			if k == indptr[row] || columns[k] != columns[k-1] {
+				occurrence = 0
+			}
+			if !yield(k, occurrence) {
+				return
+			}
+		}
+	}
 }
 
 // inRows calls f for each row, on the team's threads.

@@ -56,13 +56,9 @@ func (m *madeEdges) eachOf(b *Block, f func(MaskGradient)) {
 	indptr, columns := b.In.Indptr.ReadInt64s(), b.In.Indices.ReadInt32s()
 	grads := b.MaskGradients.ReadFloats()
 	for i := range b.In.Rows {
-		before := 0
-		for k := indptr[i]; k < indptr[i+1]; k++ {
-			if before++; k == indptr[i] || columns[k] != columns[k-1] {
-				before = 0
-			}
+		for k, before := range occurrences(indptr, columns, i) {
 			of := MaskGradient{
-				Relation: m.Relation, Before: before, Gradient: grads[k],
+				Relation: m.Relation, Before: int(before), Gradient: grads[k],
 				Source: int32(source(int(columns[k]))), Target: int32(target(row(i))),
 			}
 			if m.Reversed {

@@ -12,57 +12,80 @@ import (
 	"weft/internal/refusal"
 )
 
-// Forms of the vertex metrics that have an argument in their name.
-const (
-	// f1:CLASS is the F1 of one class or label, by its name or number.
-	oneF1 = "f1:"
-	// precision@K is the share of class 1 among the K vertices that score highest (of all, if they are
-	// fewer). Those that tie for the last places count by their mean.
-	precisionAt = "precision@"
-	// recall@fpr=RATE is the share of class 1 that is found where at most that share of the others is taken
-	// for it: the largest tpr of scikit-learn's roc_curve with fpr ≤ RATE.
-	recallAt = "recall@fpr="
-)
+// form is a vertex metric that has an argument in its name, behind a prefix.
+type form struct {
+	prefix, argument string
+	ofTwo            bool // it tells two classes apart by their scores
+	// of returns the metric for such labels, or what the argument has to be.
+	of func(argument string, l *graph.Labels) (of OfVertices, asked string)
+}
 
-// Forms are what an argument completes, as help shows them.
-var Forms = []string{oneF1 + "CLASS", precisionAt + "K", recallAt + "RATE"}
+var forms = []form{
+	// The F1 of one class or label, by its name or number.
+	{"f1:", "CLASS", false, func(class string, l *graph.Labels) (OfVertices, string) {
+		for k := range l.Classes {
+			if l.ClassName(k) == class {
+				f1 := func(hit, said, is []float64) float64 { return f1Of(hit[k], said[k], is[k]) }
+				return ofCounts(f1), ""
+			}
+		}
+		return nil, "no class of the graph is called " + strconv.Quote(class)
+	}},
+	// The share of class 1 among the K vertices that score highest (of all, if they are fewer). Those that
+	// tie for the last places count by their mean.
+	{"precision@", "K", true, func(text string, _ *graph.Labels) (OfVertices, string) {
+		k, err := strconv.Atoi(text)
+		if err != nil || k < 1 {
+			return nil, "it needs a number of vertices, as in precision@100"
+		}
+		return ofScores(precisionOfTop(k)), ""
+	}},
+	// The share of class 1 that is found where at most that share of the others is taken for it: the
+	// largest tpr of scikit-learn's roc_curve with fpr ≤ RATE.
+	{"recall@fpr=", "RATE", true, func(text string, _ *graph.Labels) (OfVertices, string) {
+		rate, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(rate >= 0 && rate <= 1) {
+			return nil, "it needs a rate from 0 to 1, as in recall@fpr=0.01"
+		}
+		return ofScores(recallOfRate(rate)), ""
+	}},
+}
+
+// Forms are the names of these metrics, as help shows them.
+func Forms() (names []string) {
+	for _, f := range forms {
+		names = append(names, f.prefix+f.argument)
+	}
+	return names
+}
+
+// formOf returns the form that a name has, and its argument; nil: it has none.
+func formOf(name string) (f *form, argument string) {
+	for i := range forms {
+		if argument, has := strings.CutPrefix(name, forms[i].prefix); has {
+			return &forms[i], argument
+		}
+	}
+	return nil, ""
+}
 
 // HasArgument reports whether a name is of a metric with an argument.
 func HasArgument(name string) bool {
-	return slices.ContainsFunc([]string{oneF1, precisionAt, recallAt}, func(form string) bool {
-		return strings.HasPrefix(name, form)
-	})
+	f, _ := formOf(name)
+	return f != nil
 }
 
 // withArgument returns the metric whose name has an argument, for such labels; nil where it has none.
 func withArgument(name string, l *graph.Labels) (OfVertices, error) {
-	refused := func(what string) error {
-		return refusal.Errorf("--metric %s: %s", name, what)
+	f, argument := formOf(name)
+	if f == nil {
+		return nil, nil
 	}
-	if class, is := strings.CutPrefix(name, oneF1); is {
-		for k := range l.Classes {
-			if l.ClassName(k) == class {
-				f1 := func(hit, said, is []float64) float64 { return f1Of(hit[k], said[k], is[k]) }
-				return ofCounts(f1), nil
-			}
-		}
-		return nil, refused("no class of the graph is called " + strconv.Quote(class))
+	of, asked := f.of(argument, l)
+	if of == nil {
+		return nil, refusal.Errorf("--metric %s: %s", name, asked)
 	}
-	if text, is := strings.CutPrefix(name, precisionAt); is {
-		k, err := strconv.Atoi(text)
-		if err != nil || k < 1 {
-			return nil, refused("it needs a number of vertices, as in precision@100")
-		}
-		return ofScores(precisionOfTop(k)), nil
-	}
-	if text, is := strings.CutPrefix(name, recallAt); is {
-		rate, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(rate >= 0 && rate <= 1) {
-			return nil, refused("it needs a rate from 0 to 1, as in recall@fpr=0.01")
-		}
-		return ofScores(recallOfRate(rate)), nil
-	}
-	return nil, nil
+	return of, nil
 }
 
 // highest are the n highest scores of all workers, or all if they are fewer, the largest first.

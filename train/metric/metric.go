@@ -85,7 +85,8 @@ func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, erro
 
 // ofTwo reports whether a metric tells two classes apart by their scores.
 func ofTwo(name string) bool {
-	return name == ROCAUC || name == AveragePrecision || HasArgument(name) && !strings.HasPrefix(name, oneF1)
+	f, _ := formOf(name)
+	return name == ROCAUC || name == AveragePrecision || f != nil && f.ofTwo
 }
 
 // sum replaces counts by their sums over all workers.

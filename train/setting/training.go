@@ -138,7 +138,7 @@ var trainingSettings = []Setting{
 		completes: metric.HasArgument,
 		Meaning: "metric of the results; auto: the one that the graph names, rmse for values, mrr for " +
 			"link prediction, or hits@50 where all edges share the negative ones. Of classes also " +
-			strings.Join(metric.Forms, ", "),
+			strings.Join(metric.Forms(), ", "),
 		check: func(s Setting, r *Resolved) error {
 			known := r.Kind.Metrics()
 			if of := r.Metric; of != metric.Auto && !slices.Contains(known, of) &&

@@ -166,10 +166,11 @@ func idsOf(listed []int32, rows int) []int32 {
 	if listed != nil {
 		return listed
 	}
-	for v := range rows {
-		listed = append(listed, int32(v))
+	all := make([]int32, rows)
+	for v := range all {
+		all[v] = int32(v)
 	}
-	return listed
+	return all
 }
 
 // places are those of edges by their numbers, among the caller's, or among those held.

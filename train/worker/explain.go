@@ -108,12 +108,7 @@ type explainer struct {
 func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 	x.sums = map[edges.MaskGradient]float64{}
 	for kind, rows := range x.by.Inputs() {
-		of := FeatureGradients{IDs: slices.Clone(rows.List())}
-		if of.IDs == nil {
-			for v := range rows.Here {
-				of.IDs = append(of.IDs, int32(v))
-			}
-		}
+		of := FeatureGradients{IDs: idsOf(slices.Clone(rows.List()), rows.Here)}
 		of.Inputs, of.Columns = x.by.InputValues(kind)
 		of.Gradients = make([]float32, len(of.Inputs))
 		x.into.Features = append(x.into.Features, of)

@@ -127,11 +127,8 @@ func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(R
 	part := func(lo, hi int) ([]float32, func()) { return w.rows(m, lo, hi) }
 	if w.Groups.World.Size() == 1 {
 		part = func(int, int) ([]float32, func()) { return m.ReadFloats(), func() {} }
-	} else if ids == nil { // row v is vertex v
-		ids = make([]int32, vertices)
-		for v := range ids {
-			ids[v] = int32(v)
-		}
+	} else {
+		ids = idsOf(ids, vertices)
 	}
 	return ascending(w, m.Cols, ids, vertices, part, use)
 }

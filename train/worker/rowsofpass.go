@@ -145,11 +145,7 @@ func (p *Passes) listed(f *Forward) (all [][]int32) {
 	all = make([][]int32, len(p.Share.Whole.Types))
 	for k := range f.Outputs {
 		kind := p.typeOf(k)
-		if all[kind] = f.Rows[kind]; all[kind] == nil {
-			for v := range p.Share.Whole.Types[kind].Vertices {
-				all[kind] = append(all[kind], int32(v))
-			}
-		}
+		all[kind] = idsOf(f.Rows[kind], p.Share.Whole.Types[kind].Vertices)
 	}
 	return all
 }

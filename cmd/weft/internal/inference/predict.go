@@ -221,6 +221,13 @@ func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictReq
 	return opened, nil
 }
 
+// warn prints what was found of an addition.
+func warn(to io.Writer, found []string) {
+	for _, note := range found {
+		fmt.Fprintf(to, "weft: warning: %s\n", ui.Printable(note))
+	}
+}
+
 // choose has the job predict the vertices that are asked for, of the graph with what is added.
 func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights nn.State,
 	shown *ui.Stages,
@@ -233,9 +240,7 @@ func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights 
 			return err
 		}
 		added := job.Appended.Added
-		for _, note := range slices.Concat(added.Notes, data.OneWays(job.Graph, added.Edges)) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s\n", ui.Printable(note))
-		}
+		warn(cmd.ErrOrStderr(), slices.Concat(added.Notes, data.OneWays(job.Graph, added.Edges)))
 	}
 	if p.vertices == "" && !p.bare {
 		return nil

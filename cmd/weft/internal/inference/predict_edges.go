@@ -1,7 +1,6 @@
 package inference
 
 import (
-	"fmt"
 	"io"
 	"math"
 	"path/filepath"
@@ -101,9 +100,7 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 		if err != nil {
 			return err
 		}
-		for _, note := range a.Notes {
-			fmt.Fprintf(notes, "weft: warning: %s\n", ui.Printable(note))
-		}
+		warn(notes, a.Notes)
 		if p.edges = &a.Edges[relation]; p.edges.Len() == 0 {
 			return refusal.Errorf("--add-edges %s: has no edge of the relation whose labels were learned",
 				p.added.Edges[0])

@@ -174,9 +174,9 @@ func (c *sweepCommand) source(file string, s *sweep.Sweep) data.Source {
 			split = split || a.Setting == "split"
 		}
 	}
-	edges := of.Given(data.EdgeLabelFlag)
-	if of.Label = !links && !edges; !split && (edges || of.Given("label")) {
-		of.Split = data.DefaultSplit
+	of.Label = !links && !of.Given(data.EdgeLabelFlag)
+	if !split {
+		of.DivideBy("")
 	}
 	return of
 }

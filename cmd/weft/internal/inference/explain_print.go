@@ -1,0 +1,101 @@
+package inference
+
+import (
+	"fmt"
+	"io"
+
+	"weft/cmd/weft/internal/ui"
+	"weft/train/metric"
+)
+
+// signed is a contribution for the eye.
+func signed(c float64) string { return fmt.Sprintf("%+.4g", c) }
+
+// scored is a score for the eye.
+func scored(s metric.Number) string { return fmt.Sprintf("%.4g", float64(s)) }
+
+// heading says what is explained.
+func (x *explanation) heading() string {
+	says := "vertex " + x.Vertex + ": " + x.Kind
+	if x.Of != "" {
+		says += " " + x.Of
+	}
+	if x.Kind == "value" {
+		return says + " is " + scored(x.Score)
+	}
+	return says + ", probability " + scored(x.Score) + ", logit " + scored(x.Logit)
+}
+
+// method says how contributions were found.
+func (x *explanation) method() string {
+	by := "gradient times input"
+	if x.Steps > 0 {
+		by = "integrated gradients of " + ui.Counted(x.Steps, "step", "steps")
+	}
+	return fmt.Sprintf("%s, over %s and %s", by, ui.Counted(x.Counts.Vertices, "vertex", "vertices"),
+		ui.Counted(x.Counts.Edges, "edge", "edges"))
+}
+
+// secondly says what is left of the score without the removed edges.
+func (x *explanation) secondly() string {
+	if x.Without == nil {
+		return ""
+	}
+	which := "the edges that are marked"
+	if x.Without.Edges == 1 {
+		which = "the edge that is marked"
+	}
+	return "without " + which + ": " + scored(x.Score) + " → " + scored(x.Without.Score)
+}
+
+// Print draws the explanation for the eye.
+func (x *explanation) Print(out io.Writer) {
+	fmt.Fprintln(out, ui.Printable(x.heading()))
+	fmt.Fprintln(out, x.method())
+	if len(x.Edges) > 0 {
+		fmt.Fprintln(out)
+		t := ui.NewTable(out)
+		t.Row("edge", "contributes", "")
+		for _, e := range x.Edges {
+			t.Row(e.Text(), signed(e.Contribution), ui.When(e.Removed, "*"))
+		}
+		t.Flush()
+	}
+	if len(x.Vertices) > 0 {
+		fmt.Fprintln(out)
+		t := ui.NewTable(out)
+		t.Row("vertex", "contributes", "most of it", "")
+		for _, v := range x.Vertices {
+			t.Row(v.Text(), signed(v.Contribution), v.Most(), signed(v.OfColumn))
+		}
+		t.Flush()
+		fmt.Fprintln(out)
+		t = ui.NewTable(out)
+		t.Row("column", "contributes")
+		for _, c := range x.Columns {
+			t.Row(c.Text(), signed(c.Contribution))
+		}
+		t.Flush()
+	}
+	if says := x.secondly(); says != "" {
+		fmt.Fprintln(out, "\n"+says)
+	}
+}
+
+// Text is a vertex for the eye.
+func (v explainedVertex) Text() string { return ui.Joined(v.Type, v.Vertex) }
+
+// Most is the feature that contributes most.
+func (v explainedVertex) Most() string { return fmt.Sprintf("%s = %.4g", v.Column, v.Value) }
+
+// Text is a column for the eye.
+func (c explainedColumn) Text() string { return ui.Joined(c.Type, c.Column) }
+
+// Text is an edge for the eye.
+func (e explainedEdge) Text() string {
+	says := e.Source + " → " + e.Target
+	if e.Parallel > 0 {
+		says += fmt.Sprintf(" (%d)", e.Parallel+1)
+	}
+	return ui.Joined(e.Relation, says)
+}
