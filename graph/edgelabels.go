@@ -208,14 +208,19 @@ func (l *EdgeLabels) SplitsOfRows(numbers []int64) (all []Split) {
 // divides the labelled edges.
 func (l *EdgeLabels) MakeSplits(spec string, count int, seed uint64) error {
 	of := &Graph{Types: make([]VertexType, 1), Labels: l.Labels, Splits: l.Splits}
-	switch err := of.MakeSplits(spec, count, seed); {
-	case refusal.Is(err):
-		return refusal.Errorf("%s", edgeWords.Replace(err.Error()))
-	case err != nil:
-		return err
+	if err := of.MakeSplits(spec, count, seed); err != nil {
+		return SaysEdges(err)
 	}
 	l.Splits = of.Splits
 	return nil
+}
+
+// SaysEdges has a refusal of labels or splits speak of edges, where it speaks of vertices.
+func SaysEdges(err error) error {
+	if refusal.Is(err) {
+		return refusal.Errorf("%s", edgeWords.Replace(err.Error()))
+	}
+	return err
 }
 
 // CheckUnlabelledEdges refuses a change of the edges that their labels would not follow.

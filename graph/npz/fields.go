@@ -27,7 +27,8 @@ var sparseFeatures = [...]string{"x_data", "x_indices", "x_indptr", "x_shape"}
 var (
 	vertexKeys = append([]string{"num_nodes", "x", "y", classNamesKey, arrays.BatchKey},
 		slices.Concat(arrays.MaskKeys[:], sparseFeatures[:])...)
-	edgeKeys = append([]string{arrays.EdgeIndexKey, "edge_weight", "edge_attr"}, arrays.EdgeSplitKeys...)
+	edgeKeys = slices.Concat([]string{arrays.EdgeIndexKey, "edge_weight", "edge_attr"}, edgeLabelKeys,
+		arrays.EdgeSplitKeys)
 )
 
 // vertexType is the arrays of a type of vertices. Without types there is one, whose name is empty.
@@ -63,8 +64,8 @@ func (a *archive) fields() (*streamed.Graph, error) {
 		InMemory: &graph.Graph{}, Source: a.Path,
 		Types: make([]streamed.Type, len(vertices)),
 	}
-	total := 0
-	for _, r := range relations {
+	total, labelled := 0, -1
+	for k, r := range relations {
 		of := streamed.Relation{
 			Source: vertices[r.source].name, Name: r.name,
 			Target: vertices[r.target].name,
@@ -77,6 +78,16 @@ func (a *archive) fields() (*streamed.Graph, error) {
 		}
 		if of.EdgeSplit, err = r.EdgeSplit(); err != nil {
 			return nil, err
+		}
+		if err := a.giveEdgeLabels(&r, &of); err != nil {
+			return nil, err
+		}
+		if of.EdgeLabels != nil {
+			if labelled >= 0 {
+				return nil, refusal.Errorf("%s: the arrays %q and %q are both labels of edges: leave out all but those "+
+					"to learn", a.Path, relations[labelled].Key(edgeLabelsKey), r.Key(edgeLabelsKey))
+			}
+			labelled = k
 		}
 		g.Relations = append(g.Relations, of)
 		total += int(of.Count)
@@ -93,8 +104,7 @@ func (a *archive) oneType() ([]vertexType, []relation, error) {
 	if a.Has(arrays.EdgeIndexKey) {
 		key = arrays.EdgeIndexKey
 	}
-	known := append([]string{key, "edge_weight", "edge_attr"},
-		slices.Concat(vertexKeys, arrays.EdgeSplitKeys)...)
+	known := append([]string{key}, slices.Concat(vertexKeys, edgeKeys[1:])...)
 	return []vertexType{{Archive: a.Archive}}, []relation{{Archive: a.Archive, key: key}}, a.Only(known...)
 }
 
@@ -327,34 +337,38 @@ func (a *archive) featuresOf(v vertexType) (*arrays.Matrix, error) {
 	return &arrays.Matrix{}, nil
 }
 
-// labels reads the labels of a type, and the names of their classes, which may be more than vertices have;
-// none, if there are none.
+// labels reads the labels of a type; none, if there are none.
 func (a *archive) labels(v vertexType) (l graph.Labels, err error) {
-	const key = classNamesKey
-	if !v.Has("y") {
-		if v.Has(key) {
-			return l, v.Refuse(key, refusal.Errorf("there are no labels %q: leave it out", v.Key("y")))
-		}
-		return l, nil
+	if v.Has("y") {
+		return namedLabels(v.Archive, "y", classNamesKey, v.count)
 	}
-	if l, err = v.Labels("y", v.count); err != nil || !v.Has(key) {
+	if v.Has(classNamesKey) {
+		return l, v.Refuse(classNamesKey, refusal.Errorf("there are no labels %q: leave it out", v.Key("y")))
+	}
+	return l, nil
+}
+
+// namedLabels reads the labels of so many vertices from the array of a key, and the names of their classes,
+// which may be more than vertices have, if they are there.
+func namedLabels(a *arrays.Archive, key, namesKey string, vertices int) (l graph.Labels, err error) {
+	if l, err = a.Labels(key, vertices); err != nil || !a.Has(namesKey) {
 		return l, err
 	}
-	names, err := listed(v.Archive, key, 1)
+	names, err := listed(a, namesKey, 1)
 	switch {
 	case err != nil:
 		return l, err
 	case l.Class == nil:
-		return l, v.Refuse(key, refusal.Errorf("labels %q are not one class id for each vertex, and only "+
-			"these have names: leave it out", v.Key("y")))
+		return l, a.Refuse(namesKey, refusal.Errorf("labels %q are not one class id for each vertex, and only "+
+			"these have names: leave it out", a.Key(key)))
 	case len(names) < l.Classes:
-		return l, v.Refuse(key, refusal.Errorf("has %d names, and %q has %d classes: name each class",
-			len(names), v.Key("y"), l.Classes))
+		return l, a.Refuse(namesKey, refusal.Errorf("has %d names, and %q has %d classes: name each class",
+			len(names), a.Key(key), l.Classes))
 	}
 	known := make(map[string]bool, len(names))
 	for _, name := range names {
 		if !utf8.ValidString(name) || known[name] {
-			return l, v.Refuse(key, refusal.Errorf("the name %.40q is there twice, or is not UTF-8: give "+
+			return l, a.Refuse(namesKey, refusal.Errorf("the name %.40q is there twice, or is not UTF-8: give "+
 				"each class a name of its own", name))
 		}
 		known[name] = true

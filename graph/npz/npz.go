@@ -8,6 +8,7 @@
 //   - the fields of a Data object of PyTorch Geometric: edge_index [2,E] and, where there are, edge_weight,
 //     edge_attr, num_nodes, x, y, class_names, the names of the classes, {train,val,test}_mask, of V values
 //     or V × splits, and batch, the number of each vertex' graph, where several graphs are one;
+//     and labels of edges: edge_y, edge_class_names and edge_{train,val,test}_mask, as those of vertices;
 //     and for link prediction {train,val,test}_edges [N,2] with {val,test}_negatives [M,2] or
 //     {val,test}_negative_targets [N,M];
 //   - a plain edge list: edges [E,2] and num_nodes, and the same beside them;
@@ -42,6 +43,8 @@ type Options struct {
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
 	DenseFeatures bool
+	// DivideEdges is the Divide of labels of edges, of streamed.EdgeLabels.
+	DivideEdges func(*graph.EdgeLabels) error
 }
 
 // archive is an open file and how it is read.

@@ -17,6 +17,7 @@ package streamed
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"weft/graph"
@@ -65,14 +66,23 @@ type Relation struct {
 	EdgeLabels    *EdgeLabels      // nil: there are none
 }
 
-// EdgeLabels are the labels of the edges of a relation. The last of Edges.Columns has a code for each edge
+// EdgeLabels are the labels of the edges of a relation. The last of Edges.Columns has a Code for each edge
 // that the labels have a place for, −1 for an edge without a label.
 type EdgeLabels struct {
-	// Of has the labels by code: classes or values. Where Graph.Complete is not nil, it may set it.
+	// Of has the labels by code: classes or values, and the splits, as lists of codes, where each edge has a
+	// code of its own. Where Graph.Complete is not nil, it may set it.
 	Of graph.EdgeLabels
-	// Divide sets the splits of the edges. nil: there is none.
+	// Divide sets the splits of the edges. nil: they are those of Of.
 	Divide func(*graph.EdgeLabels) error
+
+	taken []int64 // the codes of the edges in the order of the store, where Of has splits
 }
+
+// MaxCode is the largest code of a label.
+const MaxCode = math.MaxInt32&^(1<<23-1) - 2 // Code of it is finite
+
+// Code is the value that a column of edges has for a code.
+func Code(code int64) float32 { return math.Float32frombits(uint32(code + 1)) }
 
 // announced is what is known without rows, nil where there are no labels.
 func (l *EdgeLabels) announced() *graph.EdgeLabels {
@@ -80,7 +90,7 @@ func (l *EdgeLabels) announced() *graph.EdgeLabels {
 		return nil
 	}
 	of := l.Of
-	of.Labels = of.OfRows(nil)
+	of.Labels, of.Splits = of.OfRows(nil), nil
 	return &of
 }
 
@@ -95,14 +105,30 @@ func (l *EdgeLabels) take(r *graph.Relation) {
 	for k := range edges {
 		row := r.EdgeFeatures[k*(columns+1) : (k+1)*(columns+1)]
 		features = append(features, row[:columns]...)
-		codes[k] = int64(row[columns])
+		codes[k] = int64(math.Float32bits(row[columns])) - 1
 	}
 	of := l.Of
-	of.Labels = of.OfRows(codes)
+	if len(of.Splits) > 0 {
+		l.taken = append(l.taken, codes...)
+	}
+	of.Labels, of.Splits = of.OfRows(codes), nil
 	r.EdgeLabels, r.EdgeColumns, r.EdgeFeatures = &of, columns, features
 	if columns == 0 {
 		r.EdgeFeatures = nil
 	}
+}
+
+// divides reports whether the edges have splits.
+func (l *EdgeLabels) divides() bool { return l != nil && (l.Divide != nil || len(l.Of.Splits) > 0) }
+
+// divide sets the splits of all edges, which have been taken.
+func (l *EdgeLabels) divide(of *graph.EdgeLabels) error {
+	of.Splits = l.Of.SplitsOfRows(l.taken)
+	l.taken = nil
+	if l.Divide == nil {
+		return nil
+	}
+	return l.Divide(of)
 }
 
 // Edges are a list of edges.
@@ -192,6 +218,27 @@ func (g *Graph) Close() {
 	}
 }
 
+// Numbered returns the edges with one further column, the last, which has Code of each edge's number in their
+// order.
+func (e Edges) Numbered() Edges {
+	each, columns := e.Each, e.Columns
+	e.Columns, e.listed = columns+1, nil
+	e.Each = func(do func(graph.Edges) error) error {
+		at := int64(0)
+		var rows []float32
+		return each(func(list graph.Edges) error {
+			rows = rows[:0]
+			for k := range list.Source {
+				rows = append(append(rows, list.Features[k*columns:(k+1)*columns]...), Code(at))
+				at++
+			}
+			list.Features, list.FeatureColumns = rows, columns+1
+			return do(list)
+		})
+	}
+	return e
+}
+
 // Largest reads all edges, and returns the largest ids of a source and of a target, −1 where there is no
 // edge.
 func (e *Edges) Largest() (source, target int32, err error) {
@@ -271,8 +318,8 @@ func (g *Graph) read() (*graph.Graph, error) {
 		sorted.EndColumns, sorted.NumberColumns = r.EndColumns, r.NumberColumns
 		if of := g.Relations[i].EdgeLabels; of != nil {
 			of.take(&sorted)
-			if of.Divide != nil {
-				if err := of.Divide(sorted.EdgeLabels); err != nil {
+			if of.divides() {
+				if err := of.divide(sorted.EdgeLabels); err != nil {
 					return nil, g.refuse(err)
 				}
 			}

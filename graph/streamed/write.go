@@ -288,9 +288,9 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 			})
 		})
 	}
-	if l := r.EdgeLabels; err == nil && l != nil && l.Divide != nil {
+	if l := r.EdgeLabels; err == nil && l.divides() {
 		err = g.refuse(w.EdgeSplits(i, func(of *graph.EdgeLabels) error {
-			err := l.Divide(of)
+			err := l.divide(of)
 			written.EdgeLabels.Splits = of.Splits
 			return err
 		}))

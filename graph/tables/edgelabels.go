@@ -13,9 +13,6 @@ import (
 	"weft/internal/refusal"
 )
 
-// maxWords is the largest code of a label, which is a column of float32 until all edges are read.
-const maxWords = 1 << 24
-
 // relation is the list as a relation, whose labelled edges divide divides.
 func (l *edgeList) relation(divide func(*graph.EdgeLabels) error) streamed.Relation {
 	r := streamed.Relation{Edges: l.edges()}

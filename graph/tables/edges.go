@@ -517,10 +517,7 @@ func (l *edgeList) add(r *table.Row) error {
 		if err != nil {
 			return r.Errorf("column %s: %w", l.label, err)
 		}
-		if word > maxWords {
-			return r.Errorf("column %s: more than %d different labels of edges", l.label, maxWords)
-		}
-		l.batch.Features = append(l.batch.Features, float32(word))
+		l.batch.Features = append(l.batch.Features, streamed.Code(int64(word)))
 	}
 	if l.alone != nil {
 		l.alone.add(ends, r)

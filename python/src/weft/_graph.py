@@ -28,6 +28,9 @@ Data = Union["Graph", str, "os.PathLike[str]", Any]
 
 _VERTEX = ("num_nodes", "x", "y", "train_mask", "val_mask", "test_mask", "batch")
 _MASKS = ("train_mask", "val_mask", "test_mask")
+_EDGE_MASKS = tuple("edge_" + name for name in _MASKS)
+#: The parts of a split of edges by what ``edge_split`` calls them.
+_PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, None: -1}
 #: What others call the keywords of a graph.
 _ALSO = {
     "X": "x",
@@ -42,7 +45,7 @@ _ALSO = {
     "test_idx": "test_mask",
 }
 _EDGE = (
-    *("edge_index", "edge_weight", "edge_attr", "train_edges", "val_edges", "test_edges"),
+    *("edge_index", "edge_weight", "edge_attr", "edge_y", "edge_split", *_EDGE_MASKS, "train_edges", "val_edges", "test_edges"),
     *("val_negatives", "test_negatives", "val_negative_targets", "test_negative_targets"),
 )
 
@@ -67,6 +70,11 @@ class Graph:
             Entries of a COO matrix that stand twice are two edges.
         edge_weight: E numbers.
         edge_attr: features of edges, E or E × D numbers.
+        edge_y: labels of edges, in each form that ``y`` has: E or E × C, for ``task="edge"``. Of a graph of
+            several types one relation has them.
+        edge_split: E texts ``train``, ``val`` or ``test``, None for neither, or E numbers 0, 1, 2, or −1 for neither:
+            which edges train, validate and test.
+        edge_train_mask, edge_val_mask, edge_test_mask: in place of it E booleans, or E × S for S splits.
         num_nodes: V, where no other array tells it.
         batch: V numbers, the same for all vertices of one of several graphs.
         train_edges, val_edges, test_edges: N × 2 each, for link prediction: the edges that train, validate
@@ -75,7 +83,7 @@ class Graph:
             ``test_negative_targets`` (N × M), are edges that are not there.
         changes: flags of ``weft import``, as ``split="random:60/20/20"`` in place of masks, ``splits=5``,
             ``seed=1``, ``symmetrize=True``, ``self_loops=True``, ``reverse_relations=True``, ``random_features=64``,
-            ``dense_features=True``.
+            ``dense_features=True``. ``split`` divides the edges, too, if these have labels.
 
     A graph of several types has dicts: those of vertices by the name of their type, and those of edges by
     (source type, name, target type). One type may have ``y``; it is that of the predictions.
@@ -105,6 +113,11 @@ class Graph:
         adj: Any = None,
         edge_weight: Any = None,
         edge_attr: Any = None,
+        edge_y: Any = None,
+        edge_split: Any = None,
+        edge_train_mask: Any = None,
+        edge_val_mask: Any = None,
+        edge_test_mask: Any = None,
         num_nodes: Any = None,
         batch: Any = None,
         train_edges: Any = None,
@@ -128,16 +141,19 @@ class Graph:
         self._changes = {
             name: value for name, value in changes.items() if value is not None and value is not False
         }
-        masks = [name for name in _MASKS if name in given]
-        if masks and self._changes.get("split", "given") != "given":
-            raise Refused(
-                f"split: {' and '.join(masks)} divide the vertices; give masks, or split, and not both"
-            )
+        for of, names in (("vertices", _MASKS), ("edges", ("edge_split", *_EDGE_MASKS))):
+            masks = [name for name in names if name in given]
+            if masks and self._changes.get("split", "given") != "given":
+                raise Refused(
+                    f"split: {' and '.join(masks)} divide{'s' * (masks == ['edge_split'])} the {of}; give masks, or split, and not both"
+                )
         #: The classes that ``y`` has, where it is text, in their order: class k of the predictions of a run on
         #: this graph is ``classes[k]``. Else None. A run tells the classes of another graph by their texts.
         self.classes: Array | None = None
         #: Whether ``y`` has values to predict, and not classes; None: there are no labels, or their values tell.
         self.values: bool | None = None
+        #: The classes that ``edge_y`` has, as ``classes``.
+        self.edge_classes: Array | None = None
         #: Whether it was one of the three graphs of a split of edges, and has nothing of the split.
         self.undivided = False
         self._lock = threading.Lock()
@@ -154,6 +170,13 @@ class Graph:
             for name, value in self._files.items()
             if name.rpartition("/")[2] == "edge_index"
         }
+        #: Of which relation edges have labels; empty: of the only one; None: of none.
+        self.labelled: str | None = None
+        for name in self._files:
+            folder, _, key = name.rpartition("/")
+            if key == "edge_y":
+                self.labelled = folder.rpartition("/")[2]
+                self.edge_classes = self._files.get(name.replace("edge_y", "edge_class_names"))  # type: ignore[assignment]
         self._shown = self._counts()
 
     @classmethod
@@ -344,12 +367,9 @@ class Graph:
                 files |= {f"{name}_indptr": matrix.bounds, f"{name}_shape": np.array(matrix.shape)}
                 continue
             if key == "y":
-                made = array(value, name, gap=-1)
-                if made.dtype.kind in "UO":
-                    made, self.classes = _numbered(made, name)
-                    if len(self.classes) > 0:
-                        files[folder + "class_names"] = self.classes
-                files[name] = made
+                files[name], self.classes = made, _ = _labels(value, name)
+                if self.classes is not None and len(self.classes) > 0:
+                    files[folder + "class_names"] = self.classes
                 if made.size == len(made):
                     self.values = made.dtype.kind == "f"
             else:
@@ -399,13 +419,45 @@ def _edge_arrays(
                 raise Refused(f"{name}: has values other than one beside edge_weight; give the weights once")
             files[folder + "edge_weight"] = matrix.values
     for key in _EDGE:
-        if key in given:
-            files[folder + key] = (
-                _edge_index(given[key], folder + key)
-                if key == "edge_index"
-                else _numbers(given[key], folder + key)
-            )
+        name = folder + key
+        if key not in given:
+            continue
+        if key == "edge_index":
+            files[name] = _edge_index(given[key], name)
+        elif key == "edge_y":
+            files[name], classes = _labels(given[key], name)
+            if classes is not None and len(classes) > 0:
+                files[folder + "edge_class_names"] = classes
+        elif key == "edge_split":
+            files |= _edge_masks(given, folder)
+        else:
+            files[name] = _numbers(given[key], name)
+    _complete_masks(files, folder + "edge_")
     return files, shape
+
+
+def _labels(value: Any, name: str) -> tuple[Array, Array | None]:
+    """Labels as the program reads them, and their classes where they are texts."""
+    made = array(value, name, gap=-1)
+    return _numbered(made, name) if made.dtype.kind in "UO" else (made, None)
+
+
+def _edge_masks(given: dict[str, Any], folder: str) -> dict[str, Array | Ends]:
+    """The masks of the edges that train, validate and test by edge_split."""
+    name = folder + "edge_split"
+    if beside := [key for key in _EDGE_MASKS if key in given]:
+        raise Refused(f"{name}: {beside[0]} divides the edges, too; give one of the two")
+    made = array(given["edge_split"], name, gap=-1)
+    if made.ndim == 1 and made.dtype.kind in "UO":
+        words = made.tolist()
+        if unknown := [word for word in words if word not in _PARTS]:
+            raise Refused(f"{name}: {unknown[0]!r} is no part of a split: give train, val or test, and None for none of these")
+        made = np.array([_PARTS[word] for word in words], np.int64)
+    if made.ndim != 1 or made.dtype.kind not in "iu" or not np.isin(made, (-1, 0, 1, 2)).all():
+        raise Refused(
+            f"{name}: give one of train, val and test for each edge, or one of 0, 1, 2 and −1 for none; a rule as random:60/20/20 is given as split"
+        )
+    return {folder + key: made == part for part, key in enumerate(_EDGE_MASKS)}
 
 
 def _numbers(value: Any, name: str) -> Array:
@@ -476,7 +528,7 @@ def _ids(value: Any, name: str) -> Array:
 def _numbered(names: Array, key: str) -> tuple[Array, Array]:
     """Numbers of texts, −1 where there is none, and the texts in their order."""
     if names.ndim != 1:
-        raise Refused(f"{key}: has shape {names.shape}: names of classes are one for each vertex")
+        raise Refused(f"{key}: has shape {names.shape}: names of classes are one for each label")
     there = np.array([name is not None for name in names.tolist()], bool)
     texts = names[there].astype(str)
     classes, ids = np.unique(texts, return_inverse=True)

@@ -61,15 +61,25 @@ def _table(file: Path) -> Table:
     with open(file, encoding="utf-8", newline="") as text:
         header, *rows = csv.reader(text)
     table = Table()
+    ends = header[1:3] if header[:1] in (["edge"], ["row"]) else []  # of edges, which are known by these
     for k, name in enumerate(header):
         column = np.array([row[k] for row in rows], str)
-        if name in ("vertex", "class", "old_class") and all(value.isdecimal() for value in column.tolist()):
+        if name in ("vertex", "class", "old_class", "edge", "row", *ends) and all(value.isdecimal() for value in column.tolist()):
             table[name] = column.astype(np.int64)
-        elif name in ("type", "name", "class", "old_class"):
+        elif name in ("type", "name", "class", "old_class", *ends):
             table[name] = column
         else:
             table[name] = np.where(column == "", "nan", column).astype(np.float32)
     return table
+
+
+def _placed(rows: Array, order: Array | None) -> Array:
+    """The rows of a store's edges, each at its place in another order; None: as they are."""
+    if order is None:
+        return rows
+    made = np.empty_like(rows)
+    made[order] = rows
+    return made
 
 
 def _listed(vertices: Any, folder: Path) -> Path:
@@ -104,7 +114,9 @@ class Run:
     """A finished training, in a directory of its own.
 
     ``weft.train`` and ``weft.load`` make runs. A pickle of one is its directory, without its graph. Rows are
-    the vertices in the order of the data; of a graph of several types, those of the type with labels.
+    the vertices in the order of the data; of a graph of several types, those of the type with labels. With
+    ``task="edge"`` they are the edges in the order of the :class:`Graph`, and of a run that was loaded, or of a
+    path, in that of the store: by target, and then by source.
     """
 
     def __init__(
@@ -197,7 +209,13 @@ class Run:
             made = np.asarray(np.load(file))
             if made.ndim != 2 or made.dtype != np.float32 or made.size == 0:
                 raise ValueError(f"an array of {made.dtype} with the shape {made.shape}")
-            return made
+        return _placed(made, self._edge_order(self._graph))
+
+    def _edge_order(self, graph: Graph | None) -> Array | None:
+        """Where the edges of the store that have rows stand in the graph; None: rows stay as they are."""
+        if self.summary["task"] != "edge" or graph is None or graph.labelled is None:
+            return None
+        return graph.edge_order(graph.labelled)
 
     @property
     def probabilities(self) -> Array:
@@ -358,9 +376,19 @@ class Run:
                 arguments.append(f"--vertices={_listed(vertices, scratch.path)}")
             arguments += [_program.flag(name, value) for name, value in settings.items() if value is not None]
             _program.run(arguments)
-            return read(file)
+            made = read(file)
         finally:
             scratch.close()
+        order = self._edge_order(graph) if wanted == "out" else None
+        if isinstance(made, Table):
+            if order is not None and "edge" in made:
+                made["edge"] = order[made["edge"]]
+                if settings.get("sort") is None:
+                    rows = np.argsort(made["edge"])
+                    for name in made:
+                        made[name] = made[name][rows]
+            return made
+        return _placed(made, order)  # type: ignore[return-value, arg-type]
 
     def _given(self, data: Data, graph: Graph | None) -> str:
         """What the program is given as the graph: that of the run, where data is None."""

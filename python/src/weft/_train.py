@@ -214,6 +214,7 @@ def _arguments(
             )
         arguments.append(argument(data, graph))
         scratch.kept.append(graph)
+        settings = _of_edges(graph, settings)
     given = arguments[1] if len(arguments) > 1 else None
     settings, module = _module.in_place(settings, given, scratch, progress=progress)
     if out is not None and not (continues and os.path.realpath(out) == os.path.realpath(resumed)):
@@ -227,6 +228,15 @@ def _arguments(
         if value is not None and not (continues and name == "init"):
             arguments.append(_program.flag(name, _value(name, value, scratch)))
     return graph, arguments, module
+
+
+def _of_edges(graph: Graph | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings, which name the labels of the edges of a graph in memory where the task is of these."""
+    if graph is None or settings.get("task") != "edge" or settings.get("edge_label") is not None:
+        return settings
+    if graph.labelled is None:
+        raise Refused('task="edge": the edges of the graph have no labels: give them as edge_y')
+    return {**settings, "edge_label": "edge_y"}
 
 
 def _value(name: str, value: Any, scratch: Scratch) -> Any:
@@ -523,6 +533,8 @@ def sweep(
     bar.name = "sweep"
     if "epochs" in tried:
         bar.total = None
+    graph = graph_of(data)
+    settings = dict(_of_edges(graph, settings))
     file: dict[str, Any] = {
         "settings": {name: value for name, value in settings.items() if value is not None}
     }
@@ -539,7 +551,6 @@ def sweep(
         file["config"] = config
     scratch = Scratch()
     try:
-        graph = graph_of(data)
         given = argument(data, graph)
         own = {name: value for name, value in file["settings"].items() if name != "loss" or not callable(value)}
         base = file["settings"]

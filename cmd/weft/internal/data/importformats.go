@@ -159,6 +159,9 @@ func npzFlags(flags *pflag.FlagSet, c *changes) reader {
 			if o.AsListed = directed || c.symmetrize; directed && c.symmetrize {
 				return refusal.Errorf("--directed and --symmetrize: give one of the two")
 			}
+			if c.split != "" {
+				o.DivideEdges = c.divideEdges
+			}
 			return nil
 		},
 		open: func(r *importRequest) (*streamed.Graph, error) { return npz.Open(r.source(), o) },

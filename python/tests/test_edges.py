@@ -1,0 +1,130 @@
+"""Labels of edges: given as arrays, learned, and predicted in the order in which the edges were given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from processes import weft as command
+
+import weft
+
+random = np.random.default_rng(3)
+EDGES = random.integers(0, 40, (2, 400))  # some are parallel
+X = random.normal(size=(40, 4)).astype(np.float32)
+ATTR = random.normal(size=(400, 2)).astype(np.float32)
+Y = (X[EDGES[0], 0] + ATTR[:, 0] > 0).astype(int)
+PART = random.choice(["train", "val", "test"], 400)
+
+
+def graph(**changes):
+    return weft.Graph(**{"edge_index": EDGES, "x": X, "edge_attr": ATTR, "edge_y": Y} | changes)
+
+
+def train(data, **settings):
+    return weft.train(data, **{"task": "edge", "hidden": 8, "epochs": 5, "progress": False} | settings)
+
+
+def test_bits_of_the_command(folder):
+    """Some edges have no label, and a rule divides the others: losses and predictions are those of a list of edges."""
+    given = np.where(np.arange(400) % 7, Y, -1)
+    lines = [f"{u},{v},{p},{q},{'' if c < 0 else c}" for (u, v), (p, q), c in zip(EDGES.T, ATTR.tolist(), given)]
+    (folder / "e.csv").write_text("\n".join(["source,target,p,q,y", *lines]), encoding="utf-8")
+    np.save("x.npy", X)
+    command("import", "edges", "e.csv", "store", "--features", "x.npy", "--edge-label", "y", "--split", "random:60/20/20")
+    command("train", "store", "--edge-label", "y", "--hidden", 8, "--epochs", 5, "--out", "cli")
+    run, cli = train(graph(edge_y=given, split="random:60/20/20"), out="py"), weft.load("cli")
+    assert run.summary["losses"] == cli.summary["losses"] and run.summary["test"] == cli.summary["test"]
+    assert (np.load("py/predictions.npy") == cli.logits).all()
+    assert (run.logits == cli.logits[np.argsort(np.argsort(EDGES[1] * 40 + EDGES[0], kind="stable"))]).all()
+
+
+def by_hand(run, attr=ATTR):
+    """Logits in double precision: an MLP of vertices, and one of both ends, their product and standard scores."""
+    w = {name: of.astype(float) for name, of in run.state_dict().items()}
+    mean, deviation = attr.mean(0, dtype=float), attr.std(0, dtype=float)
+    assert w["edge_features.mean"] == pytest.approx(mean, abs=1e-6)
+    h = np.maximum(X @ w["lins.0.weight"].T + w["lins.0.bias"], 0) @ w["lins.1.weight"].T + w["lins.1.bias"]
+    u, v = h[EDGES]
+    z = np.concatenate([u, v, u * v, (attr - mean) / deviation], 1)
+    z = np.maximum(z @ w["decoder.lins.0.weight"].T + w["decoder.lins.0.bias"], 0)
+    return z @ w["decoder.lins.1.weight"].T + w["decoder.lins.1.bias"]
+
+
+def test_rows_are_those_of_the_edges():
+    run = train(graph(edge_y=np.where(Y > 0, "yes", "no"), edge_split=PART), model="mlp", epochs=30, dropout=0)
+    logits = by_hand(run)
+    assert run.logits == pytest.approx(logits, abs=2e-5)
+    assert run.classes.tolist() == ["no", "yes"] and (run.predictions == logits.argmax(1)).all()
+    assert (run.predict() == run.predictions).all()
+    right = run.predictions == Y
+    for part in ("train", "val", "test"):
+        assert run.summary[part] == pytest.approx(right[PART == part].mean(), abs=1e-12)
+        assert run.evaluate()[part]["accuracy"] == run.summary[part]
+    table = run.predict(columns=["class", "probabilities"])
+    assert (table["edge"] == np.arange(400)).all() and (np.stack([table["source"], table["target"]]) == EDGES).all()
+    assert table["probability_yes"] == pytest.approx(run.probabilities[:, 1], abs=1e-6)
+    top = run.predict(columns=["class"], sort="yes", top=9)
+    assert (top["edge"] == np.argsort(-run.logits[:, 1] + run.logits[:, 0], kind="stable")[:9]).all()
+    loaded = weft.load(run.directory)
+    assert (loaded.predict(run._graph) == run.predictions).all()
+
+
+@pytest.mark.parametrize("form", ["values", "several"])
+def test_forms(form):
+    """Values are in their own units. Of several labels of an edge some are missing."""
+    masks = {f"edge_{part}_mask": np.stack([PART == part, PART[::-1] == part], 1) for part in ("train", "val", "test")}
+    y = 5 + 3 * ATTR[:, 1] if form == "values" else np.stack([Y, 1 - Y], 1)
+    run = train(graph(edge_y=y, **masks), split=1, epochs=60, lr=0.01, dropout=0, model="mlp")
+    test = PART[::-1] == "test"
+    if form == "values":
+        error = np.sqrt(((run.predictions - y)[test] ** 2).mean())
+        assert run.summary["test"] == pytest.approx(error, rel=1e-5) and error < 1.5
+    else:
+        assert run.predictions.shape == (400, 2) and (run.predictions == y)[test].mean() > 0.8
+
+
+def test_several_types():
+    x = {"user": X, "item": X[:30] * 2}
+    edges = {("user", "rates", "item"): EDGES % 30, ("user", "knows", "user"): EDGES}
+    stars = {("user", "rates", "item"): np.arange(400) % 5}
+    part = {("user", "rates", "item"): PART == "train"}
+    run = train(weft.Graph(x=x, edge_index=edges, edge_y=stars, edge_train_mask=part), seed=2)
+    order = np.lexsort((np.arange(400), *(EDGES % 30)))  # by target, then source
+    assert (np.load(run.directory / "predictions.npy") == run.logits[order]).all()
+    assert run.summary["train"] == pytest.approx((run.predictions == stars["user", "rates", "item"])[PART == "train"].mean())
+    with pytest.raises(weft.Refused, match="are both labels of edges: leave out all but those to learn"):
+        weft.inspect(weft.Graph(x=x, edge_index=edges, edge_y=stars | {("user", "knows", "user"): Y}))
+
+
+def test_sweep_and_resume():
+    g = graph(edge_split=np.where(PART == "train", 0, 2))
+    found = weft.sweep(g, grid={"lr": [0.01, 0.1]}, task="edge", model="sage", epochs=2, progress=False)
+    assert len(found) == 2 and all(run.logits.shape == (400, 2) for run in found)
+    whole, half = train(g, epochs=4, out="whole"), train(g, epochs=2, out="half")
+    assert half.logits.shape == (400, 2)
+    assert (train(g, resume="half", epochs=4).logits == whole.logits).all()
+    assert weft.plan(g, workers=2, task="edge")["meshes"] and "tensors" in weft.show_plan(g, task="edge")
+
+
+def test_refused():
+    plain = weft.Graph(edge_index=EDGES, x=X)
+    with pytest.raises(weft.Refused, match='^task="edge": the edges of the graph have no labels: give them as edge_y$'):
+        train(plain)
+    with pytest.raises(weft.Refused, match="or labels of edges with edge_label"):
+        train(graph(), task="vertex")
+    divided = {"edge_split": PART}
+    for given, line in [
+        ({"edge_y": Y[:5]}, 'array "edge_y": has 5 rows, not 400'),
+        ({"edge_split": ["x"] * 400}, "edge_split: 'x' is no part of a split: give train, val or test"),
+        ({"edge_split": np.full(400, 3)}, "edge_split: give one of train, val and test for each edge"),
+        ({"edge_split": "random:60/20/20"}, "edge_split: give one of train, val and test for each edge"),
+        ({"edge_y": np.full(400, -1)}, 'array "edge_y": no edge has a label: leave it out'),
+        ({"edge_y": None, **divided}, 'array "edge_train_mask": there are no labels of edges "edge_y"'),
+        ({"split": "random:60/20/20", **divided}, "split: edge_split divides the edges; give masks, or split"),
+        ({"edge_val_mask": PART == "val", **divided}, "edge_split: edge_val_mask divides the edges, too"),
+        ({"edge_y": np.where(PART == "val", -1, Y), **divided}, 'array "edge_val_mask": edge [0-9]+ has no label'),
+        ({"edge_train_mask": PART == "val", "edge_val_mask": PART == "val"}, "is also in edge_train_mask"),
+        ({"symmetrize": True}, r"symmetrize: edges have labels \(edge_y\)"),
+    ]:
+        with pytest.raises(weft.Refused, match=line):
+            weft.inspect(graph(**given))
