@@ -23,18 +23,23 @@ _LINKS = (
     *("train_edges", "val_edges", "test_edges", "val_negatives", "test_negatives"),
     *("val_negative_targets", "test_negative_targets"),
 )
+_EDGE_MASKS = tuple("edge_" + name for name in _MASKS)
+_EDGE_LABELS = ("edge_y", "edge_label")
 # The fields of which a list of graphs must have all or none.
-_READ = {*_VERTEX, *_LINKS, "edge_index", "adj_t", "adj", "edge_weight", "edge_attr", "edge_type"} - {
+_READ = {*_VERTEX, *_LINKS, *_EDGE_LABELS, *_EDGE_MASKS, "edge_index", "adj_t", "adj", "edge_weight", "edge_attr", "edge_type"} - {
     "num_nodes"
 }
 
 
-def fields(data: Any, target: str | None = None, given: Collection[str] = ()) -> dict[str, Any]:
+Target = str | tuple[str, str, str] | None
+
+
+def fields(data: Any, target: Target = None, given: Collection[str] = ()) -> dict[str, Any]:
     """The arguments of Graph for a graph of another library.
 
     Args:
         data: the graph.
-        target: the vertex type whose labels are learned, if several have some.
+        target: the vertex type, or the relation, whose labels are learned, if several have some.
         given: arguments of Graph that have a value, in place of which nothing is missing.
 
     Raises:
@@ -111,6 +116,10 @@ def _held(graph: Any) -> set[tuple[str, str]]:
 
 def _data(data: Any, given: Collection[str]) -> dict[str, Any]:
     store = {key: value for key, value in data.to_dict().items() if value is not None}
+    if "y" not in store and any(key in store for key in _EDGE_LABELS):
+        for key in _MASKS:  # of what has labels
+            if key in store:
+                store.setdefault("edge_" + key, store.pop(key))
     vertices = _vertices(store, "")
     edges = _edges(store, "", "data", given)
     kinds = store.pop("edge_type", None)
@@ -141,7 +150,7 @@ def _labelled(store: Any) -> bool:
     return any(prefix + "edge_label_index" in store for prefix in ("", "pos_"))
 
 
-def _divided(parts: Sequence[Any], target: str | None, given: Collection[str]) -> dict[str, Any]:
+def _divided(parts: Sequence[Any], target: Target, given: Collection[str]) -> dict[str, Any]:
     """The first of three graphs of the same vertices, with the edges that each has to predict."""
     counts = [part.num_nodes for part in parts]
     if len(set(counts)) > 1:
@@ -206,24 +215,31 @@ def _by_type(vertices: dict[str, Any], edges: dict[str, Any], kinds: Array) -> d
     return made
 
 
-def _hetero(data: Any, target: str | None, given: Collection[str]) -> dict[str, Any]:
+def _hetero(data: Any, target: Target, given: Collection[str]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     types = list(data.node_types)
-    if target is not None and target not in types:
-        raise Refused(f"target={target!r}: its types are {', '.join(types)}")
+    _check_target(target, types, data.edge_types)
     for name in types:
         store = {key: value for key, value in data[name].items() if value is not None}
-        if target is not None and name != target:
+        if target not in (None, name):
             store.pop("y", None)
         for key, value in _vertices(store, name).items():
             made.setdefault(key, {})[name] = value
         _say_left(store, name)
     for name in data.edge_types:
         store = {key: value for key, value in data[name].items() if value is not None}
+        if target not in (None, name):
+            for key in _EDGE_LABELS:
+                store.pop(key, None)
         for key, value in _edges(store, "__".join(name), f"data[{name}]", given).items():
             made.setdefault(key, {})[name] = value
         _say_left(store, "__".join(name))
     return _first_labelled(made, types)
+
+
+def _check_target(target: Target, types: Collection[Any], relations: Collection[Any]) -> None:
+    if target is not None and target not in types and target not in relations:
+        raise Refused(f"target={target!r}: its types are {', '.join(types)}, and its relations {', '.join(map(str, relations))}")
 
 
 def _first_labelled(made: dict[str, Any], types: list[str]) -> dict[str, Any]:
@@ -233,6 +249,11 @@ def _first_labelled(made: dict[str, Any], types: list[str]) -> dict[str, Any]:
     if len(labelled) > 1:
         raise Refused(
             f"the types {', '.join(labelled)} have labels (y): choose one by weft.Graph.of(data, target=…)"
+        )
+    relations = list(made.get("edge_y", {}))
+    if len(relations) > 1:
+        raise Refused(
+            f"the relations {' and '.join(map(str, relations))} have labels of edges: choose one by weft.Graph.of(data, target=…)"
         )
     for key in _MASKS:  # splits are of the type with labels
         if key in made:
@@ -306,19 +327,60 @@ def _edges(store: dict[str, Any], name: str, said: str, given: Collection[str]) 
         if not is_sparse(value):
             made["edge_index"] = array(value, key)
             made |= {key: store.pop(key) for key in ("edge_weight", "edge_attr") if key in store}
+            _take_labels(store, made, given)
             _warn_of_weights(store, {*made, *given}, (made["edge_index"].shape or (0,))[-1], said)
             return made
         matrix = sparse(value, key)
         made["edge_index"] = edges_of(matrix, by_target=key == "adj_t")
         if matrix.values is not None:
             made["edge_weight"] = matrix.values
-        for other in ("edge_weight", "edge_attr"):
+        for other in ("edge_weight", "edge_attr", *_EDGE_LABELS):
             if other in store and other not in given:
                 _warn(
                     f"{said}.{other}: left out, as the order of its edges beside {key} is not known; give edge_index in place of {key}"
                 )
         return made
     raise Refused(f"{name or 'the graph'}: has no edges (edge_index, adj_t or adj)")
+
+
+def _take_labels(store: dict[str, Any], made: dict[str, Any], given: Collection[str]) -> None:
+    """Takes labels of edges, and the masks of these, out of a store."""
+    edges = np.atleast_2d(made["edge_index"])
+    label = next((store.pop(key) for key in _EDGE_LABELS if key in store), None)
+    at = None if "edge_label_index" not in store else _places(array(store["edge_label_index"], "edge_label_index"), edges)
+
+    def of_edges(rows: Any, name: str, none: Any) -> Array:
+        of = array(rows, name)
+        if at is None or len(of) != len(at):
+            return of
+        whole = np.full((edges.shape[1], *of.shape[1:]), none, of.dtype)
+        whole[at] = of
+        return whole
+
+    if label is not None and "edge_y" not in given:
+        labels = array(label, "edge_label")
+        if "edge_label_index" in store and (at is None or (labels == labels[:1]).all()):
+            return  # of others than the edges, or as RandomLinkSplit has them without negative edges
+        store.pop("edge_label_index", None)
+        made["edge_y"] = whole(of_edges(labels, "edge_label", np.nan if labels.dtype.kind == "f" else -1))
+    if "edge_y" in made or "edge_y" in given:
+        for key in _MASKS:
+            name = next((name for name in ("edge_" + key, key) if name in store), None)
+            if name is not None:
+                made["edge_" + key] = of_edges(store.pop(name), name, False)
+
+
+def _places(some: Array, edges: Array) -> Array | None:
+    """The places of some edges among all; None: one is not there, or stands there several times."""
+    if some.shape == edges.shape and (some == edges).all():
+        return np.arange(edges.shape[1])
+    rows = int(max(edges.max(initial=0), some.max(initial=0))) + 1
+    wanted, there = (ends[0].astype(np.int64) * rows + ends[1] for ends in (some, edges))
+    order = np.argsort(there, kind="stable")
+    low, high = (np.searchsorted(there[order], wanted, side) for side in ("left", "right"))
+    if (high - low != 1).any() or len(np.unique(wanted)) < len(wanted):
+        return None
+    return np.asarray(order[low])
 
 
 def _say_left(store: Mapping[str, Any], name: str) -> None:
@@ -351,11 +413,10 @@ def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=level)
 
 
-def _dgl(graph: Any, target: str | None, given: Collection[str]) -> dict[str, Any]:
+def _dgl(graph: Any, target: Target, given: Collection[str]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     types, relations = list(graph.ntypes), list(graph.canonical_etypes)
-    if target is not None and target not in types:
-        raise Refused(f"target={target!r}: its types are {', '.join(types)}")
+    _check_target(target, types, relations)
     for name in types:
         data = dict(graph.nodes[name].data)
         _put(made, "num_nodes", name, graph.num_nodes(name))
@@ -382,7 +443,13 @@ def _dgl(graph: Any, target: str | None, given: Collection[str]) -> dict[str, An
         data = dict(graph.edges[relation].data)
         lists[relation] = edges = _Edges(*_ends(graph, relation))
         _put(made, "edge_attr", relation, _flat(_take(data, "feat", "features")))
-        if links and any(key in data for key in _MASKS):
+        labels = _take(data, "label", "labels")
+        if labels is not None and target in (None, relation):
+            _put(made, "edge_y", relation, whole(array(labels, "label")))
+        if relation in made.get("edge_y", {}) or "edge_y" in given:
+            for key in _MASKS:
+                _put(made, "edge_" + key, relation, data.pop(key, None))
+        elif links and any(key in data for key in _MASKS):
             edges.divide(data)
         has = {"edge_attr"} if relation in made.get("edge_attr", {}) else set()
         of = "edata" if len(relations) == 1 else f"edges[{relation}].data"

@@ -187,7 +187,12 @@ class Graph:
         Args:
             data: the graph. A :class:`Graph` is itself, where there are no changes.
             changes: as for :class:`Graph`, also arrays, which stand in for those of the data; of a graph of
-                several types with labels also ``target="paper"``, the type whose labels to learn.
+                several types with labels also ``target="paper"``, the type whose labels to learn, or a relation,
+                as ``target=("user", "rates", "item")``.
+
+        Labels of edges are ``edge_label`` or ``edge_y`` of PyTorch Geometric, with ``train_mask`` and the other masks
+        of a relation, or of a ``Data`` without ``y``, and ``edata["label"]`` with its masks of DGL. They are those of
+        the edges of ``edge_index``, or of the edges of it that ``edge_label_index`` names.
 
         The three graphs of ``RandomLinkSplit``, as a list, are the first with their split of edges: its edges
         pass messages, the positive edges of each part train, validate and test, and the negative ones of the
@@ -204,7 +209,7 @@ class Graph:
             return data
         fields = _convert.fields(data, changes.pop("target", None), changes)
         if changes.get("split") not in (None, "given"):
-            fields = {name: value for name, value in fields.items() if name not in _MASKS}
+            fields = {name: value for name, value in fields.items() if name not in (*_MASKS, *_EDGE_MASKS)}
         made = cls(**(fields | changes))
         made.undivided = "train_edges" not in changes and _convert.is_part_of_split(data)
         return made

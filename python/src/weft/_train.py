@@ -234,6 +234,10 @@ def _of_edges(graph: Graph | None, settings: Mapping[str, Any]) -> Mapping[str, 
     """The settings, which name the labels of the edges of a graph in memory where the task is of these."""
     if graph is None or settings.get("task") != "edge" or settings.get("edge_label") is not None:
         return settings
+    if graph.labelled is None and graph.undivided:
+        raise Refused(
+            'edge_label_index: has edges that edge_index lacks, or has twice, and with task="edge" all edges pass messages: give the labels of edge_index as edge_label alone'
+        )
     if graph.labelled is None:
         raise Refused('task="edge": the edges of the graph have no labels: give them as edge_y')
     return {**settings, "edge_label": "edge_y"}

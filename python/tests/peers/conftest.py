@@ -31,6 +31,7 @@ NEEDS = {
     "test_dgl.py": "dgl",
     "test_convolutions.py": "torch_geometric torch.export",
     "test_trace.py": "torch_geometric torch.export",
+    "test_edge_labels.py": "torch_geometric torch.export",
     "test_edge_states.py": "torch_geometric torch.export",
     "test_card.py": "torch_geometric torch.export",
     "test_sparse.py": "torch_geometric torch.export",

@@ -270,3 +270,20 @@ def test_what_is_left_out(tmp_path):
     )
     runs = [weft.train(of, out=tmp_path / str(k), **given) for k, of in enumerate((weighted, arrays))]
     assert runs[0].summary["losses"] == runs[1].summary["losses"] != plain.summary["losses"]
+
+
+def test_labels_of_edges():
+    """edata["label"] and its masks are edge_y and its masks, in the order of the edges' ids."""
+    bare = graph(label=None, train_mask=None, val_mask=None, test_mask=None)
+    divided = masks(80, 7)
+    label = torch.randint(CLASSES, (80,), generator=rng(6))
+    settings = {"task": "edge", "hidden": 8, "epochs": 3, "progress": False}
+    want = weft.train(
+        weft.Graph(
+            edge_index=torch.stack(bare.edges()), x=bare.ndata["feat"], edge_y=label,
+            **{"edge_" + name: mask for name, mask in divided.items()},
+        ),
+        **settings,
+    )
+    got = weft.train(with_edges(bare, label=label, **divided), **settings)
+    assert (got.logits == want.logits).all() and got.summary["test"] == want.summary["test"]
