@@ -55,8 +55,10 @@ func opened(open func(p int, use func(*partition.Share) error) error, lacking []
 	}
 }
 
-// beginPasses is the job of passes, and begins it.
-func (j *Job) beginPasses(ctx context.Context, lacking []Lacking) (of *Job, s *shared, err error) {
+// beginPasses is the job of passes, and begins it. Alike is as in plan.Asks.
+func (j *Job) beginPasses(ctx context.Context, lacking []Lacking, alike bool) (of *Job, s *shared,
+	err error,
+) {
 	passes := *j
 	of = &passes
 	if err := of.Options.ReadFiles(); err != nil {
@@ -73,7 +75,7 @@ func (j *Job) beginPasses(ctx context.Context, lacking []Lacking) (of *Job, s *s
 	if err := of.giveFeatures(lacking); err != nil {
 		return nil, nil, err
 	}
-	if s, err = of.begin(ctx, nil, false); err != nil {
+	if s, err = of.begin(ctx, nil, alike); err != nil {
 		return nil, nil, err
 	}
 	if err := of.checkProcesses(s, lacking); err != nil {
@@ -122,7 +124,7 @@ func (j *Job) outputs(whole *partition.Whole) (outputs []Output) {
 // the division. lacking says what every pass is given. Before any work it refuses passes of which the memory
 // limit has no room for one.
 func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err error) {
-	of, s, err := j.beginPasses(ctx, lacking)
+	of, s, err := j.beginPasses(ctx, lacking, false)
 	if err != nil {
 		return nil, err
 	}

@@ -12,16 +12,23 @@ import (
 
 // PlanPasses computes what the passes of a loop would take, before any work.
 func (j *Job) PlanPasses(ctx context.Context, loop plan.Loop, lacking ...Lacking) (p plan.Plan, err error) {
-	of, s, err := j.beginPasses(ctx, lacking)
+	return j.PlanPassesWith(ctx, plan.Asks{Loop: &loop}, lacking...)
+}
+
+// PlanPassesWith is PlanPasses for what is asked, which has the loop.
+func (j *Job) PlanPassesWith(ctx context.Context, asks plan.Asks, lacking ...Lacking) (p plan.Plan,
+	err error,
+) {
+	of, s, err := j.beginPasses(ctx, lacking, asks.Alike)
 	if err != nil {
 		return p, err
 	}
-	return of.plan(ctx, s, plan.Asks{Loop: &loop})
+	return of.plan(ctx, s, asks)
 }
 
 // PlanPass plans a pass as Passes does, before any work.
 func (j *Job) PlanPass(ctx context.Context, lacking ...Lacking) (p plan.Plan, err error) {
-	of, s, err := j.beginPasses(ctx, lacking)
+	of, s, err := j.beginPasses(ctx, lacking, false)
 	if err != nil {
 		return p, err
 	}

@@ -10,8 +10,8 @@ import (
 
 // Extrapolate returns the plan of a larger graph from the plans a and b of two smaller ones with the same
 // degree, halo and settings: what grows with the graph grows as from a to b. The larger one has at times the
-// difference of b and a more vertices than a. It has Tensors, Graph, Kinds, Sent, Counts, Checkpoint and the
-// numbers that do not grow.
+// difference of b and a more vertices than a. It has Tensors, Graph, Kinds, Rows, Edges, Sent, Counts,
+// Checkpoint and the numbers that do not grow.
 func Extrapolate(a, b *Plan, at float64) Plan {
 	p := *b
 	whole := line{at}.whole
@@ -24,9 +24,15 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 		from := &a.Workers[i]
 		w.Tensors, w.Graph = whole(from.Tensors, w.Tensors), whole(from.Graph, w.Graph)
 		w.Checkpoint, w.Messages = whole(from.Checkpoint, w.Checkpoint), whole(from.Messages, w.Messages)
-		w.Kinds = slices.Clone(w.Kinds)
+		w.Kinds, w.Rows, w.Edges = slices.Clone(w.Kinds), slices.Clone(w.Rows), slices.Clone(w.Edges)
 		for k := range w.Kinds {
 			w.Kinds[k] = whole(from.Kinds[k], w.Kinds[k])
+		}
+		for k := range w.Rows {
+			w.Rows[k] = int(whole(int64(from.Rows[k]), int64(w.Rows[k])))
+		}
+		for k := range w.Edges {
+			w.Edges[k] = int(whole(int64(from.Edges[k]), int64(w.Edges[k])))
 		}
 		w.Costs = slices.Clone(w.Costs)
 		for k := range w.Costs {

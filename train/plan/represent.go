@@ -43,7 +43,8 @@ func widths(w *worker.Worker) []int {
 
 // represent returns for each worker the one whose plan is its own too, itself if it is planned. The first
 // worker is. Of partitions that are not alike those are planned that have the least work, the most, and
-// between them equally many others; each represents those of the most similar work.
+// between them equally many others; each represents those of the most similar work. Groups of samples hold
+// the same: those of the first represent all.
 func (in *Inputs) represent(first *Worker) ([]int, error) {
 	by := make([]int, in.Workers)
 	for number := range by {
@@ -62,8 +63,8 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	alike := map[workerClass][]int{} // slices of a stage
-	for number := range by {
+	alike, group := map[workerClass][]int{}, in.Mesh.Workers() // slices of a stage
+	for number := range group {
 		if place := in.Mesh.Place(number); place.Partition == 0 {
 			like := in.classOf(number, place, 1, first.widths)
 			alike[like] = append(alike[like], place.Slice)
@@ -84,6 +85,9 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 		}
 	}
 	by[0] = 0
+	for number := range by[group:] {
+		by[group+number] = by[number%group]
+	}
 	return by, nil
 }
 

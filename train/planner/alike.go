@@ -121,6 +121,7 @@ func (a *Alike) graph() *graph.Graph {
 		g.Labels = graph.Labels{Columns: a.ValueColumns, Values: make([]float32, rows*a.ValueColumns)}
 	case a.SeveralLabels:
 		g.Labels = graph.Labels{Classes: a.Classes, Multi: make([]float32, rows*a.Classes)}
+	case a.Classes == 0: // of a loop
 	default:
 		g.Labels = graph.Labels{Classes: a.Classes, Class: make([]int64, rows)}
 	}

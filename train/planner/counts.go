@@ -136,6 +136,35 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (pl
 	return between(with, mostChunks/2, mostChunks, chunks, plan.MoreChunks)
 }
 
+// Loop plans the passes of a loop of the caller's, which are given no edges. It takes the first settings of
+// what a worker keeps that meet the memory limit.
+func (c *Counts) Loop(ctx context.Context, r *setting.Resolved, loop plan.Loop) (p plan.Plan, err error) {
+	if r.Offload != "" {
+		return p, refusal.Errorf("--offload %s: counts do not tell what rests of a loop; leave it out, or name a "+
+			"graph", r.Offload)
+	}
+	for _, with := range saving(r) {
+		p, err = c.ofSizes(with, func(vertices int) (plan.Plan, error) {
+			o := with.Options
+			o.MemoryLimit = 0
+			job, err := c.within(with.Mesh.Partitions, vertices).Job(o)
+			if err != nil {
+				return plan.Plan{}, err
+			}
+			return job.PlanPassesWith(ctx, plan.Asks{
+				Loop: &loop, Alike: true, LargerBy: float64(c.Vertices) / float64(vertices),
+			})
+		})
+		if err != nil {
+			return p, err
+		}
+		if err = p.CheckLimit(r.MemoryLimit); err == nil {
+			break
+		}
+	}
+	return p, err
+}
+
 // resting plans a mesh of partitions that take turns on a card. If the card has no room for all, a part of a
 // smaller graph rests that is as large as the one that has to rest of the graph itself.
 func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) (plan.Plan, error) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"
+	"weft/train/worker"
 )
 
 func random(vertices int, degree float64) *Counts {
@@ -224,6 +227,68 @@ func TestBytesByCounts(t *testing.T) {
 	assert.Near(t, 1, float64(all)/(2*4*5*c.HaloRows(k)*vertices), .001, "bytes")
 	parameters := 2*16*int64(o.Hidden) + int64(o.Hidden) + 2*5*int64(o.Hidden) + 5
 	assert.Equal(t, 4*4*parameters, p.Workers[0].Checkpoint, "bytes of a checkpoint")
+}
+
+// TestLoopByCounts: the memory of the passes of a loop on a random graph, and what each sends, are by counts
+// about those of its partitions, and groups of samples take as much each. Where the graph is so large that
+// smaller ones stand for it, the bytes that partitions send are those of the formula: rows of 8 columns,
+// forward and back, of the features and of the hidden layer, as the features are given and differentiable.
+func TestLoopByCounts(t *testing.T) {
+	ctx, o := context.Background(), generate.Default(generate.Uniform)
+	o.Vertices, o.Degree, o.Features, o.Classes = 12_000, 6, 8, 5
+	g, err := generate.Graph(o)
+	require.NoError(t, err)
+	g.Relations[0].Symmetric = true // as its store says
+	loop := plan.Loop{
+		Passes: 3, Features: []worker.Given{{Values: []float32{}, Differentiable: true}},
+	}
+	of := func(parallel string) *setting.Resolved {
+		options := train.Defaults()
+		options.Parallel, options.Threads = parallel, 1
+		options.Program.Path = filepath.Join(t.TempDir(), "program.json")
+		require.NoError(t, os.WriteFile(options.Program.Path, []byte(`{"version":1,"class":"Net","parameters":[
+			{"name":"w","shape":[8,8],"trained":true}],"operations":[
+			{"op":"features","shape":[8]},
+			{"op":"gather","in":[0],"end":"source"},{"op":"scatter","in":[1],"reduce":"mean"},
+			{"op":"parameter","name":"w"},{"op":"linear","in":[2,3]},{"op":"tanh","in":[4]},
+			{"op":"gather","in":[5],"end":"source"},{"op":"scatter","in":[6],"reduce":"mean"}],"output":7}`), 0o666))
+		require.NoError(t, options.ForLoop())
+		if !strings.HasPrefix(parallel, "tensor") {
+			options.Partition = "random"
+		}
+		r, err := options.Resolve()
+		require.NoError(t, err)
+		return r
+	}
+	for _, parallel := range []string{"graph=2", "tensor=2", "graph=2,samples=2"} {
+		r := of(parallel)
+		counted, err := CountsOf(g).Loop(ctx, r, loop)
+		require.NoError(t, err)
+		real, err := (&train.Job{Graph: g, Options: r.Options}).PlanPasses(ctx, loop)
+		require.NoError(t, err)
+		assert.Equal(t, r.Workers, len(counted.Workers), parallel)
+		for k := range real.Workers {
+			near := func(want, got int64, share float64) {
+				assert.Near(t, 1, float64(got)/float64(want), share, parallel)
+			}
+			near(real.PeakTensorBytes[k], counted.PeakTensorBytes[k], .02)
+			near(real.GraphBytes[k], counted.GraphBytes[k], .05)
+			near(real.Sent[k].Bytes(), counted.Sent[k].Bytes(), .02)
+		}
+		r.MemoryLimit = setting.Bytes(counted.PeakTensorBytes[0] / 2)
+		_, err = CountsOf(g).Loop(ctx, r, loop)
+		assert.Refused(t, err, "raise the limit to", parallel)
+	}
+	const vertices, k, samples = 10_000_000, 64, 8
+	c := random(vertices, 20)
+	c.Types[0].FeatureColumns = 8
+	p, err := c.Loop(ctx, of("graph=64,samples=8"), loop)
+	require.NoError(t, err)
+	all := int64(0)
+	for _, sent := range p.Sent {
+		all += sent.Halo.Bytes
+	}
+	assert.Near(t, 1, float64(all)/(4*4*8*c.HaloRows(k)*vertices*samples), .001, "bytes")
 }
 
 // TestByCounts: without a graph every mesh is predicted by counts, and a memory limit holds. Of a graph as

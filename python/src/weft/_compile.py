@@ -75,19 +75,32 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
     return net_of(module, data, settings)
 
 
+#: What describes a graph that is not there yet to a plan of a loop.
+COUNTS = ("vertices", "edges", "features", "features_of_edges", "halo_rows")
+
+
 def planned(
     module: nn.Module,
-    data: Data,
+    data: Data | None,
     passes: int,
     inputs: str | Iterable[str] | None,
     gradients: str | Iterable[str] | None,
     settings: dict[str, Any],
 ) -> dict[str, Any]:
-    """What :func:`weft.plan` says of a loop around a module, or a net."""
+    """What :func:`weft.plan` says of a loop around a module, or a net. data is None: settings have its counts."""
+    counts = None
+    if data is None:
+        counts = {name: settings.pop(name) for name in COUNTS if name in settings}
+        for name, of in counts.items():
+            if isinstance(of, bool) or not isinstance(of, (int, float)):
+                raise TypeError(f"plan: {name}: is {of!r}: give a number")
+        counts |= {name: int(of) for name, of in counts.items() if of == int(of)}
+        if missing := [name for name in COUNTS[:2] if name not in counts]:
+            raise TypeError(f"plan: {missing[0]}: give the graph of the loop, or its counts: {', '.join(COUNTS)}")
     _check(settings)
     from . import _planned
 
-    return _planned.planned(module, data, passes, inputs, gradients, settings)
+    return _planned.planned(module, data, counts, passes, inputs, gradients, settings)
 
 
 def _check(settings: Mapping[str, Any]) -> None:

@@ -32,10 +32,18 @@ class Variant(NamedTuple):
 class Divided:
     """A module and its copies on a graph that is divided, with a model for each variant."""
 
-    def __init__(self, module: nn.Module, data: Data, settings: Mapping[str, Any]) -> None:
-        self.graph = graph_of(data)
-        self.argument = argument(data, self.graph)
-        self.schema = Schema.of(_module.counts_of({}, self.argument))
+    def __init__(
+        self, module: nn.Module, data: Data | None, settings: Mapping[str, Any], counts: Mapping[str, Any] | None = None
+    ) -> None:
+        """counts: of a plan of a graph that is not there yet, in place of data, by the flags of ``weft plan``."""
+        self.counts: Mapping[str, Any] = counts or {}
+        if counts is not None:
+            self.graph, self.argument = None, ""
+            self.schema = Schema.of({**counts, "edge_features": counts.get("features_of_edges")})
+        else:
+            self.graph = graph_of(data)
+            self.argument = argument(data, self.graph)
+            self.schema = Schema.of(_module.counts_of({}, self.argument))
         self.features, self.edges = Features(self.schema), Edges(self.graph, self.schema)
         self.layers, self.constants = layers_of(module), constants_of(module)
         self.settings = {name: value for name, value in settings.items() if value is not None}
@@ -51,7 +59,8 @@ class Divided:
         """Those of the command line that open the graph."""
         return [
             *(_program.flag(name, _program.axes(of)) for name, of in self.settings.items()),
-            self.argument,
+            *(_program.flag(name, of) for name, of in self.counts.items()),
+            *([self.argument] if self.argument else []),
         ]
 
     def check(self) -> None:

@@ -24,13 +24,14 @@ _NAMES = ("x", "edges", "edge_weight", "edge_attr")
 
 def planned(
     module: nn.Module,
-    data: Data,
+    data: Data | None,
+    counts: Mapping[str, Any] | None,
     passes: int,
     inputs: str | Iterable[str] | None,
     gradients: str | Iterable[str] | None,
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What :func:`weft.plan` says of a loop around a module, or of a net with its settings."""
+    """What :func:`weft.plan` says of a loop around a module, or of a net with its settings. counts: as Divided's."""
     if not isinstance(passes, int) or passes < 1:
         raise Refused(f"passes: {passes!r} is no number of passes that live together: give 1 or more")
     differentiable = _names("gradients", gradients, [name for name in _NAMES if name != "edges"])
@@ -41,7 +42,7 @@ def planned(
         net = module._divided
         columns = {(one.of, one.type): one.features for of in net.models for one in of.reads.lacking}
         module, settings = module.module, net.settings | dict(settings)
-    of, program, scratch = Divided(module, data, settings), _calls.program(), Scratch()
+    of, program, scratch = Divided(module, data, settings, counts), _calls.program(), Scratch()
     needed = of.lacking(module)
     features, edges = [*_features(of, names, columns)], [*_edges(of, names | needed, columns)]
     if "x" in needed and not any(of.schema.features.values()) and not features:
@@ -69,8 +70,8 @@ def planned(
     found["shared_bytes"] = sum(map(_calls.bytes_of, _shared(module, made, types, each, passes, given, groups)))
     if len(rows) > 1 and all(rows):
         found["process_shared_bytes"] = [
-            sum(map(_calls.bytes_of, _of_process(module, made, types, list(each), passes, given, *counts)))
-            for counts in zip(rows, edges_of)
+            sum(map(_calls.bytes_of, _of_process(module, made, types, list(each), passes, given, *here)))
+            for here in zip(rows, edges_of)
         ]
     return found
 

@@ -443,7 +443,8 @@ def plan(
 
     Args:
         data: as for :func:`train`. None: a graph that is not there yet, with so many ``vertices``, ``edges``
-            (each in both directions), ``features`` and ``classes``.
+            (each in both directions), ``features`` and ``classes``. A loop has no classes, and may have
+            ``features_of_edges`` and ``halo_rows``, as flags of ``weft plan``.
         workers: how many workers; None: 4. Of a loop ``parallel`` says it.
         passes: of a loop around ``weft.compile(model, data, …)``: how many live at a time, as two views have
             before one backward pass, or the steps of a rollout.
@@ -456,7 +457,8 @@ def plan(
     Returns:
         ``meshes``, the fastest first, each with ``parallel``, ``epoch_seconds``, ``peak_tensor_bytes``,
         ``sent_bytes``. Of a loop: ``peak_tensor_bytes`` and ``graph_bytes`` of each worker, ``kinds``, and in
-        ``peaks`` how the peak is made up of them, ``communication`` and ``edge_columns`` of a pass,
+        ``peaks`` how the peak is made up of them, ``communication``, ``sent_bytes`` of each worker and
+        ``edge_columns`` of a pass,
         ``disk_bytes`` that rest at the peak, ``recompute`` and ``keep_edge_states`` as the limit needs them,
         and ``shared_bytes`` at most, of parameters, outputs and gradients that Python and the program share.
         Where each worker may be a process of a launcher, ``process_shared_bytes`` are these of each.
@@ -466,8 +468,6 @@ def plan(
         >>> weft.plan(vertices=10e6, edges=200e6, features=128, classes=40)   # doctest: +SKIP
     """
     if any(of is not None for of in (passes, inputs, gradients)) or _is_net(settings.get("model")):
-        if data is None:
-            raise TypeError("plan: give the graph of the loop")
         if workers is not None:
             raise TypeError("plan: workers: of a loop they are those of parallel, as graph=4: leave it out")
         passes = 1 if passes is None else passes

@@ -807,6 +807,8 @@ def test_planned(mesh: str) -> None:
     for key in ("peak_tensor_bytes", "graph_bytes", "kinds", "peaks"):
         assert planned[key] == took[key], key
     assert planned["communication"]["halo"] == net.messages()["communication"]["halo"]
+    if mesh != "partitions=3":
+        assert planned["sent_bytes"] == net.messages()["sent_bytes"]
     one = weft.plan(GRAPHS["plain"], model=net)
     assert sum(one["peak_tensor_bytes"]) < sum(planned["peak_tensor_bytes"])
     assert planned == weft.plan(
@@ -815,6 +817,38 @@ def test_planned(mesh: str) -> None:
     assert len(planned.get("process_shared_bytes", ())) == {"graph=3": 3, "tensor=2": 2}.get(mesh, 0)
     with pytest.raises(TypeError, match="workers: of a loop they are those of parallel"):
         weft.plan(GRAPHS["plain"], model=net, workers=2)
+
+
+@pytest.mark.parametrize("mesh", ["graph=2", "tensor=2", "graph=2,samples=2"])
+def test_planned_by_counts(mesh: str) -> None:
+    """Memory and messages of a loop on a random graph are by its counts what they are on it, up to 2 %."""
+    torch.manual_seed(7)
+    ends, x = torch.randint(8000, (2, 30_000)), torch.randn(8000, WIDTH)
+    module = Two(SAGEConv(WIDTH, 16), SAGEConv(16, CLASSES), nn.LayerNorm(16))
+    of_graph = {"partition": "random"} if mesh.startswith("graph") else {}
+    net = weft.compile(module, weft.Graph(edge_index=torch.cat([ends, ends.flip(0)], 1), x=x), parallel=mesh, **of_graph)
+    counts = {"vertices": 8e3, "edges": 60_000, "features": WIDTH}
+    planned = weft.plan(**counts, model=module, parallel=mesh, passes=2, gradients="x")
+    for _ in range(3):
+        given = x.expand(2, -1, -1).clone().requires_grad_() if "samples" in mesh else x.clone().requires_grad_()
+        first, second = (net(given, samples="samples" in mesh) for _ in range(2))
+        (first.mean() + second.square().mean()).backward()
+        with torch.no_grad():
+            module.first.lin_r.weight += 1
+    took, sent = net.memory(), net.messages()
+    assert planned["peak_tensor_bytes"] == pytest.approx(took["peak_tensor_bytes"], rel=0.02)
+    assert planned["sent_bytes"] == pytest.approx(sent["sent_bytes"], rel=0.02)
+    on_graph = weft.plan(net._divided.graph, model=net, passes=2, gradients="x")
+    for key in ("shared_bytes", "process_shared_bytes"):
+        assert planned[key] == on_graph[key], key
+    assert sum(map(sum, planned["peaks"])) - sum(planned["peak_tensor_bytes"]) == sum(planned["graph_bytes"])
+    for asked, why in {"edges": "counts tell what a loop takes", "edge_attr": "edge_attr: the graph has none"}.items():
+        with pytest.raises(weft.Refused, match=why):
+            weft.plan(**counts, model=module, parallel=mesh, inputs=asked)
+    with pytest.raises(TypeError, match="vertices: is .8k.: give a number"):
+        weft.plan(vertices="8k", edges=10, model=module, passes=1)
+    with pytest.raises(TypeError, match="edges: give the graph of the loop, or its counts: vertices, edges, features"):
+        weft.plan(vertices=8000, model=module, passes=1)
 
 
 def test_planned_without_features() -> None:

@@ -41,7 +41,8 @@
 // The process chooses the numbers of models, passes and memory. Memory has float32 numbers, which both read
 // and write. Tensors stand in it one behind the other, each in the order of its rows.
 //
-//	arguments   words of weft train's command line: settings, and the graph.
+//	arguments   words of weft train's command line: settings, and the graph. Of a plan they may be the
+//	            counts of a graph that is not there, as weft plan has them.
 //	divided     a number of the graph: it is opened and divided once for all models with that number.
 //	types       the graph's vertex types: name, vertices, features (columns). Elsewhere a type is its place
 //	            among these.
@@ -99,6 +100,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/cmd/weft/internal/planning"
 	"weft/train"
 	"weft/train/worker"
 )
@@ -210,23 +212,8 @@ type answer struct {
 
 	Counts []int64 `json:"counts,omitempty"`
 
-	Usage   *usage   `json:"usage,omitempty"`
-	Planned *planned `json:"planned,omitempty"`
-}
-
-// planned is what a loop would take. Lists have an entry for each worker; of messages it is a pass.
-type planned struct {
-	PeakTensorBytes []int64              `json:"peak_tensor_bytes"`
-	GraphBytes      []int64              `json:"graph_bytes"`
-	Kinds           []string             `json:"kinds"`
-	Peaks           [][]int64            `json:"peaks"` // workers × kinds
-	Communication   worker.Communication `json:"communication"`
-	EdgeColumns     []int64              `json:"edge_columns"`
-	DiskBytes       int64                `json:"disk_bytes"` // that rest at the peak
-	Rows            [][]int              `json:"rows"`       // workers × types: of inputs and outputs
-	Edges           [][]int              `json:"edges"`      // workers × relations
-	Recompute       bool                 `json:"recompute"`
-	KeepEdgeStates  string               `json:"keep_edge_states"`
+	Usage   *usage         `json:"usage,omitempty"`
+	Planned *planning.Loop `json:"planned,omitempty"`
 }
 
 // usage is what the workers of a model have used. Lists have an entry for each worker.

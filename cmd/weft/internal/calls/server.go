@@ -27,6 +27,7 @@ import (
 	"weft/cmd/weft/internal/ui"
 	"weft/comm"
 	"weft/comm/mpi"
+	"weft/graph"
 	"weft/internal/refusal"
 	"weft/tensor"
 	"weft/tensor/offload"
@@ -136,7 +137,7 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 	}
 	switch r.Ask {
 	case "check":
-		_, _, _, err := resolve(r)
+		_, _, _, err := resolve(r, nil)
 		return a, err
 	case "open":
 		return s.open(ctx, r)
@@ -192,7 +193,7 @@ type divided struct {
 
 // divide divides a graph for a model, unless it has been divided for another. warnings are about settings.
 func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings []string, err error) {
-	resolved, graph, warnings, err := resolve(r)
+	resolved, graph, warnings, err := resolve(r, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -258,21 +259,28 @@ func (s *server) closed(d *divided) {
 	}
 }
 
-// resolve reads the words of a model's command line: its settings, and its graph.
-func resolve(r *request) (resolved *setting.Resolved, graph data.Source, warnings []string, err error) {
+// resolve reads the words of a model's command line: its settings, and its graph or, where counts is not nil,
+// the counts of one.
+func resolve(r *request, counts *planning.CountsGiven) (resolved *setting.Resolved, of data.Source,
+	warnings []string, err error,
+) {
 	if r.Version != version {
-		return nil, graph, nil, refusal.Errorf("the package of Python and the program are of different " +
+		return nil, of, nil, refusal.Errorf("the package of Python and the program are of different " +
 			"versions: install both anew")
 	}
 	var given cli.SettingFlags
 	flags := pflag.NewFlagSet("open", pflag.ContinueOnError)
 	given.AddThose(flags, func(one setting.Setting) bool { return slices.Contains(settings, one.Name) })
+	if counts != nil {
+		counts.Add(flags)
+	}
 	var invalid *pflag.InvalidValueError
 	switch err := flags.Parse(r.Arguments); {
 	case errors.As(err, &invalid):
-		return nil, graph, nil, cli.InvalidValue(invalid)
-	case err != nil || flags.NArg() != 1:
-		return nil, graph, nil, refusal.Errorf("%w", cmp.Or(err, fmt.Errorf("a model is of one graph, not of %d",
+		return nil, of, nil, cli.InvalidValue(invalid)
+	case err == nil && flags.NArg() == 0 && counts != nil && counts.Given():
+	case err != nil || flags.NArg() != 1 || counts != nil && counts.Given():
+		return nil, of, nil, refusal.Errorf("%w", cmp.Or(err, fmt.Errorf("a model is of one graph, not of %d",
 			flags.NArg())))
 	}
 	o, err := given.Merge()
@@ -280,14 +288,14 @@ func resolve(r *request) (resolved *setting.Resolved, graph data.Source, warning
 		err = o.ForLoop()
 	}
 	if err != nil {
-		return nil, graph, nil, err
+		return nil, of, nil, err
 	}
 	if resolved, err = cli.Resolved(&o, given.GivenNames()...); err != nil {
-		return nil, graph, nil, err
+		return nil, of, nil, err
 	}
 	if folder := resolved.OffloadFolder(); folder != "" {
 		if err := offload.Check(folder); err != nil {
-			return nil, graph, nil, err
+			return nil, of, nil, err
 		}
 	}
 	var said bytes.Buffer
@@ -300,11 +308,17 @@ func resolve(r *request) (resolved *setting.Resolved, graph data.Source, warning
 
 // plan plans the passes of a loop.
 func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
-	resolved, graph, warnings, err := resolve(r)
+	var counts planning.CountsGiven
+	resolved, of, warnings, err := resolve(r, &counts)
 	if err != nil {
 		return a, err
 	}
-	opened, err := session.Open(ctx, cli.Alone(), graph, resolved, s.show, session.Opening{Dry: true})
+	a.Warnings, a.Groups = warnings, resolved.SampleGroups
+	if counts.Given() {
+		err := planByCounts(ctx, &a, r, resolved, &counts)
+		return a, err
+	}
+	opened, err := session.Open(ctx, cli.Alone(), of, resolved, s.show, session.Opening{Dry: true})
 	if err != nil {
 		return a, err
 	}
@@ -323,18 +337,31 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	planned := planned{
-		PeakTensorBytes: p.PeakTensorBytes, GraphBytes: p.GraphBytes, Kinds: tensor.KindNames(),
-		Communication: worker.SumOf(p.Sent), EdgeColumns: p.EdgeColumns,
-		DiskBytes: p.DiskBytes(), Recompute: p.Recompute, KeepEdgeStates: p.EdgeStates.String(),
-	}
-	for k := range p.Workers {
-		planned.Peaks = append(planned.Peaks, append(p.Workers[k].Kinds, p.Workers[k].Graph))
-		planned.Rows = append(planned.Rows, p.Workers[k].Rows)
-		planned.Edges = append(planned.Edges, p.Workers[k].Edges)
-	}
-	a.Warnings, a.Planned, a.Groups = warnings, &planned, resolved.SampleGroups
+	planned := planning.LoopOf(&p)
+	a.Planned = &planned
 	return a, nil
+}
+
+// planByCounts plans the passes of a loop on a graph that is not there.
+func planByCounts(ctx context.Context, a *answer, r *request, on *setting.Resolved,
+	counts *planning.CountsGiven,
+) error {
+	a.Types = []train.VertexType{counts.Type()}
+	given := inputsOf{a.Types, func() (*graph.Graph, error) {
+		return nil, refusal.Errorf("counts tell what a loop takes whose passes have the graph's edges: leave inputs of " +
+			"edges out, or give a graph")
+	}, nil, nil, nowhere}
+	features, _, err := given.read(r.Loop.Inputs)
+	if err != nil {
+		return err
+	}
+	var each *worker.Given
+	if features != nil {
+		each = &features[0]
+	}
+	planned, err := counts.LoopByCounts(ctx, on, r.Loop.Passes, each)
+	a.Planned = &planned
+	return err
 }
 
 // open opens a graph for a model.

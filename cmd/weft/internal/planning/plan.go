@@ -55,22 +55,23 @@ type planCommand struct {
 	card     *planner.Card // that has given rates; nil: none has
 	explain  bool          // what each layer takes at least
 	json     bool
-	counts   countsGiven
+	counts   CountsGiven
+	loop     loopGiven
 }
 
 // mostDegree is the most edges of a vertex, on average, of a graph that is not there: so many that a part of
 // it is still planned within seconds.
 const mostDegree = 10_000
 
-// countsGiven are the counts of a graph that is not there.
-type countsGiven struct {
-	vertices, edges, features, classes int
-	halo                               float64
-	flags                              *pflag.FlagSet // these
+// CountsGiven are the counts of a graph that is not there.
+type CountsGiven struct {
+	vertices, edges, features, classes, edgeFeatures int
+	halo                                             float64
+	flags                                            *pflag.FlagSet // these
 }
 
-// add adds the flags to a command.
-func (c *countsGiven) add(flags *pflag.FlagSet) {
+// Add adds the flags to a command.
+func (c *CountsGiven) Add(flags *pflag.FlagSet) {
 	c.flags = pflag.NewFlagSet("counts", pflag.ContinueOnError)
 	c.flags.IntVar(&c.vertices, "vertices", 0, "`number` of vertices of a graph that is not there yet, as "+
 		"in 10M")
@@ -78,6 +79,7 @@ func (c *countsGiven) add(flags *pflag.FlagSet) {
 		"directions, as in 1.5B")
 	c.flags.IntVar(&c.features, "features", 0, "its `number` of feature columns")
 	c.flags.IntVar(&c.classes, "classes", 0, "its `number` of classes")
+	c.flags.IntVar(&c.edgeFeatures, "features-of-edges", 0, "its `number` of feature columns of an edge")
 	c.flags.Float64Var(&c.halo, "halo-rows", 0, "`fraction` of its vertices that --workers partitions receive "+
 		"of each other together: weft partition's replication less 1 (default: that of a random graph)")
 	c.flags.VisitAll(func(f *pflag.Flag) {
@@ -86,8 +88,9 @@ func (c *countsGiven) add(flags *pflag.FlagSet) {
 	flags.AddFlagSet(c.flags)
 }
 
-// of are the counts; nil: none are given. name is the graph that is there, "": none is.
-func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
+// Of are the counts; nil: none are given. name is the graph that is there, "": none is. partitions are those
+// of --halo-rows. Of a loop there are no classes.
+func (c *CountsGiven) Of(name string, partitions int, loop bool) (*planner.Counts, error) {
 	given := ""
 	c.flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed && given == "" {
@@ -111,8 +114,15 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 		{"vertices", c.vertices, 2, math.MaxInt32},
 		{"edges", c.edges, 1, min(1<<40, mostDegree*c.vertices)},
 		{"features", c.features, 0, 1 << 20},
+		{"features-of-edges", c.edgeFeatures, 0, 1 << 20},
 		{"classes", c.classes, 1, c.vertices},
 	} {
+		if loop && f.name == "classes" {
+			if c.flags.Changed(f.name) {
+				return nil, refusal.Errorf("--classes %d: a loop has its own loss; leave it out", c.classes)
+			}
+			continue
+		}
 		if f.least > 0 && !c.flags.Changed(f.name) {
 			return nil, refusal.Errorf("--%s: is missing; a graph that is not there yet needs it", f.name)
 		}
@@ -122,16 +132,16 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 		}
 	}
 	train, val := c.vertices*6/10, c.vertices*2/10
-	counts := &planner.Counts{Symmetric: true, Mixing: 1, Whole: partition.Whole{
+	counts := &planner.Counts{Symmetric: true, Mixing: 1, EdgeColumns: c.edgeFeatures, Whole: partition.Whole{
 		Vertices: c.vertices, Edges: int64(c.edges), Classes: c.classes,
 		Types:  []partition.WholeType{{Vertices: c.vertices, FeatureColumns: c.features}},
 		Metric: "accuracy",
 		Splits: []graph.SplitSizes{{Train: train, Val: val, Test: c.vertices - train - val}},
 	}}
-	if c.flags.Changed("halo-rows") && (workers < 2 || !counts.Measured(workers, c.halo)) {
+	if c.flags.Changed("halo-rows") && (partitions < 2 || !counts.Measured(partitions, c.halo)) {
 		return nil, refusal.Errorf("--halo-rows %g: it lies between 0 and what the edges can bring, for 2 "+
-			"partitions or more; %d partitions of a random graph have %.2f", c.halo, workers,
-			counts.HaloRows(workers))
+			"partitions or more; %d partitions of a random graph have %.2f", c.halo, partitions,
+			counts.HaloRows(partitions))
 	}
 	return counts, nil
 }
@@ -160,6 +170,9 @@ With --device each worker computes on a card of its own, which need not be here:
 on the one that is here, whose rates are measured once. In place of compute an epoch is then limited by memory (the card's), products,
 launches, or CPU (kernels that no card has).
 
+With --passes it says what a step of a loop of your own around weft.compile takes, on the one mesh of --parallel, which may have samples=N:
+the memory of each worker, and what it sends in each pass. --program is the model, as weft.plan in Python writes it for a module.
+
 Flags stay on each mesh: one without the axis that a flag such as --halo is for is left out, as train refuses it. Settings of --config have
 their defaults there.`,
 		Example: `  weft plan stores/sbm --workers 4 --link 1gbit
@@ -167,7 +180,8 @@ their defaults there.`,
   mpirun --map-by ppr:1:node --bind-to none weft plan stores/sbm --json > plan.json
   weft plan stores/sbm --workers 16 --link plan.json
   weft plan --vertices 10M --edges 200M --features 128 --classes 40 --workers 16 --link 10gbps
-  weft plan stores/sbm --workers 4 --device h100`,
+  weft plan stores/sbm --workers 4 --device h100
+  weft plan stores/sbm --program program.json --parallel graph=4 --passes 3 --inputs x --gradients x`,
 		Annotations:       map[string]string{cli.JoinsRanks: ""},
 		ValidArgsFunction: cli.CompleteInOrder(cli.CompleteGraph),
 		Args:              p.tables.Arguments(0, 1),
@@ -178,7 +192,6 @@ their defaults there.`,
 	flags := cmd.Flags()
 	p.settings.Add(flags)
 	p.tables.Add(flags, false)
-	flags.Lookup("parallel").Hidden = true // refused: all meshes are compared
 	device := flags.Lookup("device")
 	device.Value = cardValue{device.Value, &p.card}
 	device.Usage += ", or a card that need not be here: " + strings.Join(planner.PublishedNames(), ", ")
@@ -200,13 +213,17 @@ their defaults there.`,
 	flags.BoolVar(&p.explain, "explain", false, "print, too, what each layer takes at least on the fastest mesh: its "+
 		"work, by the rates of this machine, which are measured once")
 	flags.BoolVar(&p.json, "json", false, "print one JSON object")
-	p.counts.add(flags)
+	p.counts.Add(flags)
+	p.loop.add(flags)
 	return cmd
 }
 
 // run predicts and prints. Processes that a launcher started measure the links between them, and the first
 // one predicts.
 func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
+	if p.loop.given() {
+		return p.ofLoop(cmd, dataset)
+	}
 	err := p.readRates(cmd.Flags().Lookup("device"))
 	if err != nil {
 		return err
@@ -214,7 +231,7 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	o, settings, links, err := p.understand()
 	var counts *planner.Counts
 	if err == nil {
-		counts, err = p.counts.of(dataset, cmp.Or(p.at, p.workers))
+		counts, err = p.counts.Of(dataset, cmp.Or(p.at, p.workers), false)
 	}
 	if err == nil && counts != nil {
 		err = p.checkCounts(cmd, counts, &o)
