@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import sympy
 import torch
 from torch import Tensor, nn
 
@@ -159,6 +160,9 @@ def _formula(to: Lowering, **named: Any) -> Any:
 
 @lowers("add", "sub", "rsub")
 def _sum(to: Lowering, self: Any, other: Any, alpha: Any = 1) -> Any:
+    if isinstance(self, Ends) and isinstance(other, (int, Number)) and (to.name, alpha) == ("add", 1):
+        by = other if isinstance(other, int) else other.expression
+        return replace(self, first=sympy.expand(self.first + by))
     given = [self, other if alpha == 1 else to.elementwise("mul", other, alpha)]
     if to.node.meta["val"].dtype == torch.bool:
         return to.elementwise("or", *given)
@@ -252,6 +256,8 @@ def _same(to: Lowering, self: Any, **_: Any) -> Any:
 @lowers("copy")
 def _copy(to: Lowering, self: Any, src: Any, **_: Any) -> Any:
     rows, shape, axis = to.layout()
+    if isinstance(src, Ends):
+        return src
     if isinstance(src, Fill):
         return Fill(src.number, rows, shape, axis)
     x = to.filled(to.value(src), [Value(0, rows, shape, axis)])
@@ -346,7 +352,8 @@ def _select(to: Lowering, self: Any, dim: int, index: int) -> Any:
     if isinstance(self, Edges):
         if dim % 2 or not isinstance(index, int):
             raise Unlowerable("one edge is taken from edge_index")
-        return Ends(self.rows, ("source", "target")[(index % 2) != self.reverse])
+        target = (index % 2) != self.reverse
+        return Ends(self.rows, ("source", "target")[target], self.first[target])
     if isinstance(self, Vertices):
         return Vertices(self.rows)
     x = to.value(self)
@@ -412,16 +419,22 @@ def _pair(ends: list[Any]) -> Any:
     if all(isinstance(e, Vertices) for e in ends):
         return replace(ends[0], pairs=True)
     if [type(e) for e in ends] == [Ends, Ends] and ends[0].rows == ends[1].rows and ends[0].end != ends[1].end:
-        return Edges(ends[0].rows, reverse=ends[0].end == "target")
+        reverse = ends[0].end == "target"
+        source, target = ends[::-1] if reverse else ends
+        return Edges(ends[0].rows, reverse, (source.first, target.first))
     return None
 
 
 def _with_vertices(to: Lowering, parts: list[Any]) -> Any:
     """Edges, and a self loop for each vertex after them."""
     known = len(parts) == 2 and isinstance(parts[0], (Edges, Ends)) and isinstance(parts[1], Vertices)
-    if not known or kind_of(parts[0].rows) not in WITH_LOOPS:
+    if not known or kind_of(parts[0].rows) not in WITH_LOOPS or _shifted(parts[0]):
         return None
     return replace(parts[0], rows=to.counted(to.node.meta["val"].shape[-1]))
+
+
+def _shifted(of: Edges | Ends) -> bool:
+    return any(of.first) if isinstance(of, Edges) else bool(of.first)
 
 
 def _with_loops(to: Lowering, tensors: list[Any]) -> Any:
@@ -450,6 +463,8 @@ def _joined(to: Lowering, parts: list[Any]) -> Parts:
     made = Parts(tuple(flat), sizes[0])
     if any(ends):
         to.joined[made.size] = made.rows
+    elif all(kind_of(rows) == "vertices" for rows in made.rows) and len(set(made.rows)) == len(made.rows):
+        to.joined.setdefault(made.size, made.rows)
     return made
 
 

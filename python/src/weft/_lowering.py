@@ -231,6 +231,8 @@ class Lowering(Builder):
         if size is not None:
             return self.by_part(size, node, args, kwargs)
         self.exact(node)
+        if self.name in _PLACES | _COMPARES and any(isinstance(a, Ends) and a.first for a in every(args, kwargs)):
+            raise Unlowerable(_SHIFTED)
         name, named = self.name, operands(node.target._schema, args, kwargs)
         x = next(iter(named.values()), None)
         if isinstance(x, Fill) and name in ("slice", "select"):
@@ -266,9 +268,19 @@ class Lowering(Builder):
         return None if longer else size
 
     def by_part(self, size: sympy.Expr, node: Any, args: Any, kwargs: Any) -> Any:
-        """An operation on the edges of several sets: on each, and what aggregates goes on with what came before."""
+        """An operation on rows of several sets: on each, and what aggregates goes on with what came before."""
+        if self.name in _MAKES:  # of what has their type
+            args = torch.utils._pytree.tree_map_only(Parts, lambda p: p.of[0], args)
         every_part = [a for a in every(args, kwargs) if isinstance(a, Parts)]
         several = every_part[0].rows if every_part else self.joined[size]
+        if self.name.endswith(("batch_norm", "instance_norm")):
+            raise Unlowerable(
+                "a batch norm over rows of several sets at once: give each set one of its own, or write nn.LayerNorm"
+            )
+        if self.name in _PLACES and len({a.size for a in every_part}) > 1:
+            return self.between_types(node, args, kwargs)
+        if self.name in _SPLITS and self.of_rows(args):
+            return self.split(node, args[0])
         if any(a.size != size or a.rows != several for a in every_part):
             raise Unlowerable("edges of several sets meet others: join both in the same order")
         if self.name == "index" and (masks := [a for a in every_part if all(isinstance(m, Fill) for m in a.of)][-1:]):
@@ -299,6 +311,52 @@ class Lowering(Builder):
             self.joined.setdefault(result.size, result.rows)
             results.append(result)
         return results if isinstance(made[0], (list, tuple)) else results[0]
+
+    def between_types(self, node: Any, args: Any, kwargs: Any) -> Parts:
+        """Rows of vertices of several types, read or aggregated by the ends of edges of several sets."""
+        of, ends = args[0], next((a for a in every(args[1:], kwargs) if isinstance(a, Parts)), args[0])
+        if not isinstance(of, Parts) or not all(isinstance(e, Ends) for e in ends.of):
+            raise Unlowerable("rows of several sets meet those of others: join both in the same order")
+        sizes = [self.size_of(rows) for rows in of.rows]
+        starts = [sympy.expand(sympy.Add(*sizes[:k])) for k in range(len(sizes))]
+        if not {e.first for e in ends.of} <= set(starts):
+            raise Unlowerable(_SHIFTED)
+        known, made = dict(self.rows), []
+
+        def call(part: Any, sets: list[int]) -> Any:
+            """With one of the types, and some of the edge sets in the place of all."""
+
+            def chosen(p: Parts) -> Any:
+                if p is of:
+                    return part
+                those = (p.of[k] for k in sets)
+                return Parts(tuple(replace(e, first=sympy.S.Zero) if isinstance(e, Ends) else e for e in those), p.size)
+
+            return self.by_part(ends.size, node, *torch.utils._pytree.tree_map_only(Parts, chosen, (args, kwargs)))
+
+        if self.name in _AGGREGATES:
+            for start, part in zip(starts, of.of):
+                self.rows[of.size] = part.rows
+                sets = [k for k, e in enumerate(ends.of) if e.first == start]
+                made.append(call(part, sets) if sets else part)
+        else:
+            for k, e in enumerate(ends.of):
+                made += call(of.of[starts.index(e.first)], [k]).of
+        self.rows = known
+        return Parts(tuple(made), of.size if self.name in _AGGREGATES else ends.size)
+
+    def of_rows(self, args: Any) -> bool:
+        """Whether an operation on rows of several sets is along these."""
+        dim = operands(self.node.target._schema, args, {})["dim"]
+        of = self.node.args[0].meta["val"].shape
+        return isinstance(args[0], Parts) and not isinstance(of[dim], int)
+
+    def split(self, node: Any, x: Parts) -> list[Any]:
+        """The rows of several sets, each of them by itself."""
+        sizes = [sympy.expand(s.node.expr) for made in node.meta["val"] for s in made.shape if not isinstance(s, int)]
+        if sizes != [self.size_of(rows) for rows in x.rows]:
+            raise Unlowerable("rows of several sets are split otherwise than between these: split them as they were joined")
+        return list(x.of)
 
     def of_some_sets(self, mask: Parts, node: Any, args: Any) -> Any:
         """What those of several sets have of which a mask is true in each row, as of one type of edges."""
@@ -413,10 +471,13 @@ class Lowering(Builder):
         """Notes what a size that PyTorch knows nothing of counts."""
         self.rows[size.node.expr] = rows
         if kind_of(rows) in WITH_LOOPS:
-            of = self.at(rows, "target")
-            vertices = next(e for e, r in self.rows.items() if r == of and e.is_Symbol)
+            vertices = self.size_of(self.at(rows, "target"))
             self.rows[sympy.expand(size.node.expr + vertices)] = replace(rows, kind=WITH_LOOPS[rows.kind])
         return rows
+
+    def size_of(self, rows: Rows) -> sympy.Expr:
+        """How many rows there are, as a size."""
+        return next(e for e, r in self.rows.items() if r == rows and e.is_Symbol)
 
     def checked(self, result: Any) -> Any:
         """A value has the sizes that PyTorch has found: a slip of this file is refused here, and trains nothing."""
@@ -589,6 +650,10 @@ class Lowering(Builder):
         """The base with new values in a view of it."""
         name = view.target._schema.name.split("::")[1]
         old = self.env[base]
+        if isinstance(new, Ends) and isinstance(old, Edges) and name == "select":
+            return self.with_end(old, view.args[2], new)
+        if isinstance(new, Ends) and self.whole(view):
+            return new
         if name in _KEEPS or writes_first(view.target):
             return new
         old, new = self.value(old), self.value(new)
@@ -611,6 +676,14 @@ class Lowering(Builder):
         raise Unlowerable(
             f"values are written through a view by {name}: make a new tensor by torch.cat or torch.where"
         )
+
+    def with_end(self, edges: Edges, row: int, ends: Ends) -> Edges:
+        """An edge_index with other numbers in one of its rows: those that it had, from another one on."""
+        end = ("source", "target")[(row % 2) != edges.reverse]
+        if (ends.rows, ends.end) != (edges.rows, end):
+            raise Unlowerable("other ends are written into edge_index: make it anew by torch.stack")
+        source, target = edges.first
+        return replace(edges, first=(ends.first, target) if end == "source" else (source, ends.first))
 
     def is_mask(self, index: Value | Parts, indices: list[Any]) -> bool:
         node = self.node.args[1]
@@ -723,6 +796,13 @@ def writes_first(target: Any) -> bool:
 
 _MAKES = set("zeros ones full empty new_zeros new_ones new_full new_empty".split())
 _AGGREGATES = set("scatter_add index_add scatter_reduce index_put".split())
+_PLACES = _AGGREGATES | set("index_select index gather scatter".split())
+_COMPARES = set("eq ne max".split())
+_SPLITS = set("split split_with_sizes".split())
+_SHIFTED = (
+    "edge_index is shifted by another number than that of the first vertex of a type: join the rows of types in the "
+    "order in which the ends are numbered"
+)
 
 
 def free_sizes(node: Any) -> list[sympy.Expr]:

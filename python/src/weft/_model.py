@@ -107,13 +107,13 @@ def layers_of(module: nn.Module) -> list[Any]:
     return [
         (
             path,
-            type(layer),
+            layer.code if isinstance(layer, torch.fx.GraphModule) else type(layer),  # whose copies have classes of their own
             {
                 name: of
                 for name, of in vars(layer).items()
                 if isinstance(of, _SIMPLE) and _says(name) and not (_is_norm(layer) and name == "momentum")
             },
-            [_watch.name_of(hook) for kind in _HOOKS for hook in vars(layer)[kind].values()],
+            [_watch.name_of(hook) for kind in _HOOKS for hook in vars(layer).get(kind, {}).values()],
         )
         for path, layer in module.named_modules()
     ]
@@ -128,7 +128,11 @@ def _is_norm(layer: nn.Module) -> bool:
     return isinstance(layer, nn.modules.batchnorm._BatchNorm)
 
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks") + tuple(
+    f"_{of}_forward_{pre}hooks"  # of PyG's layers
+    for of in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    for pre in ("pre_", "")
+)
 
 
 def constants_of(module: nn.Module) -> dict[str, int]:

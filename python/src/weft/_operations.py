@@ -71,18 +71,23 @@ class Flat:
 
 @dataclass(frozen=True)
 class Edges:
-    """An edge_index. Reversed edges swap the ends."""
+    """An edge_index. Reversed edges swap the ends. first: as of Ends, of the sources and of the targets."""
 
     rows: Rows
     reverse: bool = False
+    first: tuple[sympy.Expr, sympy.Expr] = (sympy.Integer(0), sympy.Integer(0))
 
 
 @dataclass(frozen=True)
 class Ends:
-    """The numbers of the vertices at one end of edges, in any shape that broadcasts one number per edge."""
+    """The numbers of the vertices at one end of edges, in any shape that broadcasts one number per edge.
+
+    first: the number of the first vertex of their type, where several types are numbered one after another.
+    """
 
     rows: Rows
     end: str
+    first: sympy.Expr = sympy.Integer(0)
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,8 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Parts:
-    """What edges of several sets have, one set after another; the vertices, as self loops, are such a set, too."""
+    """What the rows of several sets have, one set after another: edges with the vertices, as self loops, among
+    them, or vertices of several types."""
 
     of: tuple[Any, ...]
     size: sympy.Expr

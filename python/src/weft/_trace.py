@@ -722,7 +722,7 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
     from torch.utils._traceback import CapturedTraceback
 
     apply, summary = torch.autograd.Function.__dict__["apply"], CapturedTraceback.summary
-    with _quiet(), Written(called), _one_by_one(), unsampled(), _no_grad_for_inference():
+    with _quiet(), Written(called), _one_by_one(), _hooked(called), unsampled(), _no_grad_for_inference():
         try:
             torch.autograd.Function.apply = classmethod(_own_gradient)
             CapturedTraceback.summary = lambda stack: _from_forward(summary(stack))
@@ -799,6 +799,21 @@ def _one_by_one() -> Iterator[None]:
             backend.use_segment_matmul = kept
         if edges:
             loops.EdgeIndex = edges
+
+
+@contextlib.contextmanager
+def _hooked(module: nn.Module) -> Iterator[None]:
+    """PyG's layers call the hooks on their messages, which they leave out while they are compiled."""
+    functions = (getattr(type(layer), name, None) for layer in module.modules() for name in ("propagate", "edge_updater"))
+    asked = [of for f in functions if "is_compiling" in (of := getattr(f, "__globals__", {}))]
+    kept = [of["is_compiling"] for of in asked]
+    for of in asked:
+        of["is_compiling"] = lambda: False
+    try:
+        yield
+    finally:
+        for of, function in reversed(list(zip(asked, kept))):
+            of["is_compiling"] = function
 
 
 @contextlib.contextmanager

@@ -147,6 +147,13 @@ def hook_that_looks(s):
     s.layer.register_forward_hook(lambda module, given, out: s.seen.update(out=out))
 
 
+def hooks_on_messages(s):
+    w = s.w
+    s.layer = g.SAGEConv(5, 5)
+    s.layer.register_message_forward_hook(lambda module, given, out: out @ w)
+    s.layer.register_propagate_forward_hook(lambda module, given, out: out + 1)
+
+
 def helper_object(s):
     s.helper = types.SimpleNamespace(weight=s.w, scale=0.5)
 
@@ -335,6 +342,7 @@ TRAIN = {
     "forward hook": lambda: Net(lambda s, h, e: s.layer(h), forward_hook),
     "forward pre-hook": lambda: Net(lambda s, h, e: s.layer(h), forward_pre_hook),
     "hook that looks": lambda: Net(lambda s, h, e: s.layer(h), hook_that_looks),
+    "hooks on messages": lambda: Net(lambda s, h, e: s.layer(h, e), hooks_on_messages),
     "helper object": lambda: Net(lambda s, h, e: h @ s.helper.weight * s.helper.scale, helper_object),
     "list of parameters": lambda: Net(lambda s, h, e: h @ s.ws[0], lambda s: setattr(s, "ws", [s.w])),
     "function of a class": lambda: Net(lambda s, h, e: s.acts[1](h @ s.w), set_("acts", lambda: [F.relu, torch.tanh])),

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from test_loops import MESHES, Two, assert_alike, made, refused, settings
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import GCNConv, HeteroConv, RGCNConv, SAGEConv
+from torch_geometric.nn import GCNConv, HeteroConv, RGCNConv, SAGEConv, to_hetero_with_bases
 
 import weft
 
@@ -80,6 +80,24 @@ class Weather(nn.Module):  # type: ignore[misc]
             mesh = self.step(k, mesh, mesh, edge_index_dict[NEAR], edge_attr_dict[NEAR])
         grid = self.step(3, mesh, grid, edge_index_dict[BACK], edge_attr_dict[BACK])
         return {"grid": x_dict["grid"] + 0.1 * self.out(grid)}
+
+
+class Joined(nn.Module):  # type: ignore[misc]
+    """Over the rows of all types, one after another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = SAGEConv((8, 8), 8), SAGEConv((8, 8), 5, aggr="max")
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.last(self.first(x, edge_index).tanh(), edge_index)
+
+
+def bases() -> nn.Module:
+    net = to_hetero_with_bases(Joined(), (list(X), list(RELATIONS)), num_bases=2, in_channels={"x": 8})
+    with torch.no_grad():
+        net(X, ENDS)  # lazy layers take their sizes
+    return net
 
 
 class Whole(nn.Module):  # type: ignore[misc]
@@ -156,11 +174,12 @@ def taught(net: nn.Module, x: dict[str, Tensor]) -> Iterator[Tensor]:
         yield loss
 
 
-MODULES = {"convs": Convs, "weather": Weather}
+MODULES = {"convs": Convs, "weather": Weather, "bases": bases}
 ALL = [
     *((plain, "convs", mesh) for mesh in MESHES if mesh != "pipeline=2"),
     *((rollout, "weather", mesh) for mesh in MESHES if mesh != "pipeline=2"),
     *((saliency, "convs", "graph=3"), (saliency, "weather", "tensor=2"), (taught, "convs", "graph=3")),
+    *((saliency, "bases", "graph=3"), (taught, "bases", "partitions=3")),
     *((saliency, "convs", "partitions=3"), (taught, "convs", "graph=2,tensor=2")),
 ]
 

@@ -23,6 +23,7 @@ from torch_geometric.nn import (
     SAGEConv,
     TransformerConv,
     to_hetero,
+    to_hetero_with_bases,
 )
 
 import weft
@@ -118,6 +119,31 @@ class Plain(nn.Module):
         return self.last(F.relu(self.first(x, edge_index)), edge_index)
 
 
+class Joined(nn.Module):
+    """Layers that to_hetero_with_bases calls on the rows of all types, one after another."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.first = nn.Linear(8, 8), SAGEConv((8, 8), 8)
+        self.most, self.last = SAGEConv((8, 8), 8, aggr="max"), SAGEConv((8, 8), 8, aggr="softmax")
+        self.out = nn.Linear(8, 3)
+
+    def forward(self, x, edge_index):
+        x = F.relu(self.first(self.into(x).tanh(), edge_index))
+        return self.out(self.last(self.most(x, edge_index), edge_index))
+
+
+class WithNorm(Joined):
+    """A batch norm over the vertices of all types."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x, edge_index):
+        return self.out(self.norm(self.first(x, edge_index)))
+
+
 class Attention(nn.Module):
     """Attention along each relation, and then over the relations."""
 
@@ -134,6 +160,9 @@ class Attention(nn.Module):
 MODULES = {
     "HeteroConv": Convs,
     "to_hetero": lambda: to_hetero(Plain(), (["paper", "author"], [WRITES, BACK, CITES])),
+    "to_hetero_with_bases": lambda: to_hetero_with_bases(
+        Joined(), (["paper", "author"], [WRITES, BACK, CITES]), num_bases=2, in_channels={"x": 8}
+    ),
     "HeteroData": OfData,
     "HANConv": Attention,
 }
@@ -272,6 +301,10 @@ def test_refuses(data):
     module.forward = lambda x_dict, edge_index_dict: {"author": x_dict["author"]}
     with pytest.raises(weft.Refused, match="forward returns nothing for paper, whose vertices have the labels"):
         weft.train(data, model=module, **BRIEF)
+    module = to_hetero_with_bases(WithNorm(), (["paper", "author"], [WRITES, BACK, CITES]), 1, {"x": 8})
+    with pytest.raises(weft.Refused, match="a batch norm over rows of several sets at once: give each set one"):
+        weft.train(data, model=module, **BRIEF)
+    module = made("HeteroConv", data)
     module.forward = lambda graph, x: x
     with pytest.raises(weft.Refused, match="No module named 'dgl'"):
         weft.train(data, model=module, **BRIEF)
