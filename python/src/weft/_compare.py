@@ -20,7 +20,7 @@ from ._errors import Refused
 from ._graph import Graph
 from ._lowering import KEEPS
 from ._scratch import Scratch
-from ._trace import SMALL, Called, Given, Outputs, Schema, _why, unsampled
+from ._trace import SMALL, Called, Given, Outputs, Schema, _why, as_traced
 
 # By how much the program may differ from the module in float32, of the largest logit.
 _APART = 1e-3
@@ -49,7 +49,7 @@ def compare(
         The names of the parameters that PyTorch gives a gradient.
     """
     draws = any(o["op"] == "uniform" for o in program["operations"])
-    with _watch.generators(), unsampled(), Alike() if draws else contextlib.nullcontext():
+    with _watch.generators(), as_traced(), Alike() if draws else contextlib.nullcontext():
         first = _Small(module, schema, program, *SMALL[0], outputs)
         learned = first.train()
         first.same_as_program(infer)

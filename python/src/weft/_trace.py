@@ -79,23 +79,24 @@ class Schema:
     vertices: dict[str, int]  # 0: any number
     relations: dict[str, Relation]
     graphs: int = 1  # that are stored as one
+    isolated: int = 0  # vertices without edges
 
     @classmethod
     def of(cls, counts: Mapping[str, Any]) -> Schema:
         """Of a graph as the program inspects it."""
-        graphs = int(counts.get("graphs") or 1)
+        graphs, isolated = int(counts.get("graphs") or 1), int(counts.get("isolated_vertices") or 0)
         if "types" not in counts:
             edge_features, edges = (int(counts.get(key) or 0) for key in ("edge_features", "edges"))
             relation = Relation("", "", None, edge_features, bool(counts.get("weighted")), edges)
             first, second = ({"": int(counts.get(key) or 0)} for key in ("features", "vertices"))
-            return cls(first, second, {"": relation}, graphs)
+            return cls(first, second, {"": relation}, graphs, isolated)
         relations = {}
         for r in counts["relations"]:
             key = r["source"], r["name"], r["target"]
             relation = Relation(key[0], key[2], key, r["edge_features"], r["weighted"], int(r.get("edges") or 0))
             relations["__".join(key)] = relation
         features, vertices = ({t["type"]: t[of] for t in counts["types"]} for of in ("features", "vertices"))
-        return cls(features, vertices, relations, graphs)
+        return cls(features, vertices, relations, graphs, isolated)
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,7 @@ def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
 def _traced(
     module: nn.Module, schema: Schema, tables: dict[str, str], kind: torch.dtype, outputs: Outputs | None
 ) -> Program:
+    _check_loops(module, schema)
     _initialise(module, schema, tables, kind)
     called = Called(module, schema, _tensors(module, schema, tables, kind), outputs)
     to, trained = _lower(called, True)
@@ -180,6 +182,23 @@ def _traced(
         for output in made:
             _check_output(output, outputs is not None)
     return _program(module, schema, to, _merged(*both))
+
+
+def _check_loops(module: nn.Module, schema: Schema) -> None:
+    """Refuses an EGConv that adds its own loops where these are not those of all vertices."""
+    conv: Any = getattr(sys.modules.get("torch_geometric.nn.conv.eg_conv"), "EGConv", ())
+    for name, layer in module.named_modules():
+        if isinstance(layer, conv) and _counts_loops(layer) and (schema.isolated or "" not in schema.features):
+            raise Refused(
+                f"model: {name}: EGConv without symnorm adds loops to the vertices up to the largest in edge_index, and some "
+                "have no edges: give it add_self_loops=False, and the graph its loops, by "
+                "add_remaining_self_loops(edge_index, num_nodes=n)"
+            )
+
+
+def _counts_loops(layer: Any) -> bool:
+    """Whether an EGConv finds the number of vertices from the largest in edge_index."""
+    return bool(layer.add_self_loops) and "symnorm" not in layer.aggregators
 
 
 def _initialise(module: nn.Module, schema: Schema, tables: dict[str, str], kind: torch.dtype) -> None:
@@ -722,7 +741,7 @@ def _exported(called: Called) -> tuple[Any, dict[Any, Any]]:
     from torch.utils._traceback import CapturedTraceback
 
     apply, summary = torch.autograd.Function.__dict__["apply"], CapturedTraceback.summary
-    with _quiet(), Written(called), _one_by_one(), _hooked(called), unsampled(), _no_grad_for_inference():
+    with _quiet(), Written(called), _one_by_one(), _hooked(called), as_traced(), _no_grad_for_inference():
         try:
             torch.autograd.Function.apply = classmethod(_own_gradient)
             CapturedTraceback.summary = lambda stack: _from_forward(summary(stack))
@@ -817,7 +836,42 @@ def _hooked(module: nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unsampled() -> Iterator[None]:
+def as_traced() -> Iterator[None]:
+    """Layers of PyG compute what weft does, in the same numbers: without what no output reads, and loops of all vertices."""
+    with _unsampled(), _looped():
+        yield
+
+
+@contextlib.contextmanager
+def _looped() -> Iterator[None]:
+    """EGConv adds loops to all vertices, as of a graph whose last vertex has an edge."""
+    of: Any = getattr(sys.modules.get("torch_geometric.nn.conv.eg_conv"), "EGConv", None)
+    if of is None:
+        yield
+        return
+    kept = of.forward
+
+    def forward(self: Any, x: Tensor, edge_index: Tensor) -> Any:
+        if not _counts_loops(self):
+            return kept(self, x, edge_index)
+        from torch_geometric.utils import add_remaining_self_loops
+
+        edge_index, _ = add_remaining_self_loops(edge_index, num_nodes=x.size(self.node_dim))
+        self.add_self_loops = False
+        try:
+            return kept(self, x, edge_index)
+        finally:
+            self.add_self_loops = True
+
+    of.forward = forward
+    try:
+        yield
+    finally:
+        of.forward = kept
+
+
+@contextlib.contextmanager
+def _unsampled() -> Iterator[None]:
     """SuperGATConv samples no edges for its loss, which no output reads."""
     of: Any = getattr(sys.modules.get("torch_geometric.nn.conv.supergat_conv"), "SuperGATConv", None)
     if of is None:
@@ -945,11 +999,6 @@ def _why(error: BaseException, given: Iterable[str]) -> Refused:
     if isinstance(error, Unlowerable):
         return Refused(f"model: {at}{error}")
     if any(".max()) + 1" in (f.line or "") for f in frames):
-        if any(f.filename.endswith("/torch_geometric/nn/conv/eg_conv.py") for f in frames):
-            return Refused(
-                f"model: {at}EGConv without symnorm adds loops to the vertices up to the largest in edge_index: give it "
-                "add_self_loops=False, and the graph its loops, by add_remaining_self_loops(edge_index, num_nodes=n)"
-            )
         return Refused(
             f"model: {at}the number of vertices is found from the largest in edge_index: give num_nodes=x.size(0), as in softmax(src, index, num_nodes=x.size(0)), and make other edges (to_undirected) before training"
         )

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch_geometric.nn import GCNConv, MessagePassing
+from torch_geometric.nn import EGConv, GCNConv, MessagePassing
 
 import weft
 from weft._copies import copied
@@ -120,6 +120,32 @@ def test_trains_as_pytorch(arrays, graph, parallel):
     assert {name for name, value in trained.state_dict().items() if torch.equal(value, before[name])} == {
         *("unused.weight", "unused.bias", "steps", "mask")
     }
+
+
+class WithLoops(nn.Module):
+    """EGConv without symnorm, which adds loops of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = (EGConv(FEATURES, n, ["sum", "max", "std"], 2, 2) for n in (FEATURES, 2 * CLASSES))
+        self.out = nn.Linear(2 * CLASSES, CLASSES)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.out(self.last(self.first(x, edge_index).tanh(), edge_index))
+
+
+@pytest.mark.parametrize("parallel", [None, "graph=3"])
+def test_loops_of_a_layer(arrays, parallel):
+    """They are those of all vertices if none is without edges, with those that the graph has; else it is refused."""
+    torch.manual_seed(4)
+    module, every = WithLoops(), torch.arange(V)
+    with pytest.raises(weft.Refused, match="first: EGConv without symnorm adds loops .* give it add_self_loops=False"):
+        weft.train(weft.Graph(**arrays), model=module, **BRIEF)
+    ends = torch.cat([arrays["edge_index"][:, V:], torch.stack([every, every.roll(1)])], 1)
+    whole = arrays | {"edge_index": ends}
+    assert (ends[0] == ends[1]).any()
+    run = weft.train(weft.Graph(**whole), model=module, out="run", **BRIEF | {"parallel": parallel})
+    np.testing.assert_allclose(run.history["loss"], losses_of(module, whole, sgd, 6), rtol=1e-5)
 
 
 def test_embeddings(arrays, graph):

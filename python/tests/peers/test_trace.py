@@ -607,7 +607,6 @@ REFUSALS = {
     "dropout in evaluation": (lambda s, x, e: F.dropout(s.lin(x)), "training=self.training"),
     "two results": (lambda s, x, e: (s.lin(x), x), "a tuple, instead of one tensor"),
     "softmax of vertices": (lambda s, x, e: s.lin(x).softmax(0), "softmax over all vertices"),
-    "loops of EGConv": (lambda s, x, e: s.eg(x, e), "add_self_loops=False, and the graph its loops"),
     "counted vertices": (lambda s, x, e: softmax(s.lin(x)[e[0]], e[1]), "num_nodes=x.size"),
     "sparse": (lambda s, x, e: torch.sparse.sum(torch.sparse_coo_tensor(e, x[e[0], 0], (x.size(0),) * 2), 1), "sparse matrix: .* propagate"),
     "batch norm of positions": (lambda s, x, e: nn.functional.batch_norm(s.lin(x).unsqueeze(2), s.m, s.v, training=s.training).squeeze(2), "batch norm of other rows"),
@@ -627,7 +626,7 @@ REFUSALS = {
 @pytest.mark.parametrize("name", REFUSALS)
 def test_refuses(name):
     function, words = REFUSALS[name]
-    module = Call(function, gru=nn.GRU(WIDTH, OUT), eg=g.EGConv(WIDTH, OUT, ["sum"], num_heads=2), mailbox=SAGEConv(WIDTH, OUT, "lstm"), spectral=torch.nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, OUT)))
+    module = Call(function, gru=nn.GRU(WIDTH, OUT), mailbox=SAGEConv(WIDTH, OUT, "lstm"), spectral=torch.nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, OUT)))
     module.register_buffer("m", torch.zeros(OUT))
     module.register_buffer("v", torch.ones(OUT))
     if name == "scripted":
