@@ -35,7 +35,7 @@ func (d EdgeDecoder) Block() BlockSpec {
 		products += in * widths[i+1]
 	}
 	return BlockSpec{
-		In: d.Width, Out: d.Outputs, Cost: Cost{Edge: products}, EdgeFeatures: d.Features > 0,
+		In: d.Width, Cost: Cost{Edge: products}, EdgeFeatures: d.Features > 0,
 		Relations:   []string{d.Relation},
 		EdgeOutputs: []EdgeState{{Along: d.along(), Columns: d.Outputs}},
 		Build: func(e Env) Block {

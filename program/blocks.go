@@ -47,10 +47,6 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
-	if len(p.EdgeOutputs) > 0 && stages > 1 {
-		return nil, refusal.Errorf("the model %s returns rows of edges, which a pipeline does not: take graph=N or "+
-			"tensor=N", p.Class)
-	}
 	return p.forFeatures(schema).blocks(schema, cutting{stages: stages}, ofVertices), nil
 }
 

@@ -150,8 +150,7 @@ func TestEdgeOutputsAreKept(t *testing.T) {
 	}
 }
 
-// TestRefusesEdgeOutputs: an output of edges is rows of stored edges, one of each relation; a pipeline has
-// none.
+// TestRefusesEdgeOutputs: an output of edges is rows of stored edges, one of each relation.
 func TestRefusesEdgeOutputs(t *testing.T) {
 	loops := strings.Replace(states(1), `"end": "source"}`, `"end": "source", "loops": "removed"}`, 1)
 	loops = strings.Replace(loops, `{"op": "edge_features", "shape": [4]}`,
@@ -165,8 +164,4 @@ func TestRefusesEdgeOutputs(t *testing.T) {
 		_, err := program.Read(strings.NewReader(text))
 		assert.Refused(t, err, reason, "trace the model again")
 	}
-	p, err := program.Read(strings.NewReader(returning(states(2), 5)))
-	require.NoError(t, err)
-	_, err = p.Blocks(gnn.OneType(4, 4), 0, 2)
-	assert.Refused(t, err, "which a pipeline does not", "graph=N")
 }

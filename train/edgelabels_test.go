@@ -13,6 +13,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/train/plan"
 )
 
@@ -258,10 +259,21 @@ func TestEdgeLabelsOnMeshes(t *testing.T) {
 	} {
 		o := edgeLabelOptions("epochs 4, lr .003, dropout .3, " + c.words)
 		var first *Result
-		for _, mesh := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "partitions 3"} {
+		for _, mesh := range []string{
+			"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "partitions 3", "pipeline=2",
+			"graph=2,tensor=2,pipeline=2",
+		} {
 			o := o
-			if o.Parallel = mesh; mesh == "partitions 3" {
+			switch o.Parallel = mesh; mesh {
+			case "partitions 3":
 				o.Parallel, o.Partitions, o.Offload = "", 3, t.TempDir()
+			case "pipeline=2": // a chunk for each partition, which is exact
+				o.Chunks = 1
+			case "graph=2,tensor=2,pipeline=2":
+				o.Chunks = 2
+			}
+			if o.Chunks > 0 && len(c.g.Types) > 1 {
+				continue
 			}
 			j := &Job{Graph: c.g, Options: o}
 			p, err := j.PlanWith(t.Context(), plan.Asks{})
@@ -288,6 +300,25 @@ func TestEdgeLabelsOnMeshes(t *testing.T) {
 	}
 }
 
+// TestEdgeLabelsInChunks: evaluation is exact, however many chunks a pipeline has: logits of the same weights
+// are those of one worker.
+func TestEdgeLabelsInChunks(t *testing.T) {
+	g := labelEdges(t, tangle(t, 60, 40), 0, "classes")
+	var want *Result
+	for mesh, chunks := range map[string]axis.Chunks{"pipeline=2": 5, "graph=2,tensor=2,pipeline=2": 6} {
+		o := edgeLabelOptions("model gat, heads 2, layers 3, lr 1e-30, epochs 3")
+		if want == nil {
+			want = mustRun(t, &Job{Graph: g, Options: o})
+		}
+		o.Parallel, o.Chunks, o.ChunkOrder = mesh, chunks, axis.Fixed
+		got, _ := planAndRun(t, &Job{Graph: g, Options: o})
+		if d := apart(want.Logits, got.Logits); !(d < 1e-5) {
+			t.Errorf("%s: logits differ by %v", mesh, d)
+		}
+		assert.Equal(t, want.Train, got.Train, mesh)
+	}
+}
+
 // TestRefusesEdgeLabels: what is not there, and what no edges are learned with, is refused by name.
 func TestRefusesEdgeLabels(t *testing.T) {
 	g := labelEdges(t, tangle(t, 60, 40), 0, "classes")
@@ -295,7 +326,6 @@ func TestRefusesEdgeLabels(t *testing.T) {
 		"edge-label other":                             "labels of other names: label",
 		"task edge":                                    "name their column with --edge-label",
 		"edge-label label, drop-edge .5":               "--drop-edge 0.5: an epoch learns the labels of all edges",
-		"edge-label label, parallel pipeline=2":        "take --parallel graph=2",
 		"edge-label label, label-input .5":             "belongs to --task vertex",
 		"edge-label label, loss mse":                   "take cross-entropy, focal",
 		"edge-label label, task link":                  "--edge-label label: belongs to --task edge",

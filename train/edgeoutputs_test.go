@@ -2,6 +2,8 @@ package train
 
 import (
 	"math"
+	"os"
+	"strings"
 	"testing"
 
 	"weft/graph"
@@ -84,18 +86,76 @@ func testEdgeOutputs(t *testing.T, end string) {
 				c.gradientsLikeDifferences(t, given)
 				first[some] = *c
 			}
-			for k, x := range first[some].edges {
-				assert.Near(t, float64(x), float64(c.edges[k]), 1e-6, "%s: number %d", parallel, k)
-			}
-			for name, of := range first[some].gradients {
-				for k, x := range of.Float32 {
-					got := c.gradients[name].Float32[k]
-					assert.Near(t, float64(x), float64(got), 1e-4, "%s: %s %d", parallel, name, k)
-				}
-			}
+			c.like(t, &first[some], parallel)
 		}
 		assert.Equal(t, before, live(t, p), "%s: bytes after all passes", parallel)
 		require.NoError(t, p.Close())
+	}
+}
+
+// TestEdgeOutputsOfStages: those of a pipeline are those of one worker, where states of edges pass from stage
+// to stage, and so are gradients. The plan is exact to the byte.
+func TestEdgeOutputsOfStages(t *testing.T) {
+	g := tangle(t, 60, 40)
+	r := &g.Relations[0]
+	values := nn.State{}
+	for name, shape := range statesShapes(4) {
+		values[name] = nn.Tensor{Shape: shape, Float32: sixteenths(shape)}
+	}
+	kept := make([]float32, len(r.Sources))
+	for k := range kept {
+		kept[k] = float32(k % 3)
+	}
+	var first [2]edgesCall
+	for _, parallel := range []string{
+		"graph=1", "pipeline=2", "pipeline=4", "graph=2,pipeline=2", "graph=2,tensor=2,pipeline=2",
+	} {
+		o := statesOptions(t, 4)
+		program, err := os.ReadFile(o.Program.Path)
+		require.NoError(t, err)
+		// the states of the last layer have the weight of its rows of vertices
+		text := strings.Replace(string(program), `],"output":70`, `,{"op":"linear","in":[66,69]}],"output":70,`+
+			`"edge_outputs":[71]`, 1)
+		require.NoError(t, os.WriteFile(o.Program.Path, []byte(text), 0o666))
+		o.Parallel, o.Threads = parallel, 1
+		require.NoError(t, o.ForLoop())
+		job := &Job{Graph: g, Options: o}
+		p, err := job.Passes(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []Output{{Columns: 4}, {Edges: true, Columns: 4}}, p.Outputs)
+		before := live(t, p)
+		for some, given := range []worker.Forward{{}, {Edges: []worker.Edges{{Relation: r, Kept: kept}}}} {
+			c := &edgesCall{Passes: p, values: values, relation: r}
+			c.forward(t, given)
+			c.backward(t)
+			if given.Edges == nil { // else the pass takes less
+				planned, err := job.PlanPasses(t.Context(), plan.Loop{Passes: 1})
+				require.NoError(t, err)
+				took, err := p.Totals()
+				require.NoError(t, err)
+				assert.Equal(t, planned.PeakTensorBytes, took.PeakTensorBytes, parallel)
+			}
+			if parallel == "graph=1" {
+				first[some] = *c
+			}
+			c.like(t, &first[some], parallel)
+		}
+		assert.Equal(t, before, live(t, p), "%s: bytes after all passes", parallel)
+		require.NoError(t, p.Close())
+	}
+}
+
+// like compares outputs of edges and gradients with those of another call.
+func (c *edgesCall) like(t *testing.T, first *edgesCall, parallel string) {
+	t.Helper()
+	for k, x := range first.edges {
+		assert.Near(t, float64(x), float64(c.edges[k]), 1e-6, "%s: number %d", parallel, k)
+	}
+	for name, of := range first.gradients {
+		for k, x := range of.Float32 {
+			got := c.gradients[name].Float32[k]
+			assert.Near(t, float64(x), float64(got), 1e-4, "%s: %s %d", parallel, name, k)
+		}
 	}
 }
 
@@ -246,14 +306,10 @@ func (c *edgesCall) gradientsLikeDifferences(t *testing.T, f worker.Forward) {
 	}
 }
 
-// TestRefusesEdgeOutputs: a training by weft, and a pipeline, refuse outputs of edges.
+// TestRefusesEdgeOutputs: a training by weft refuses outputs of edges.
 func TestRefusesEdgeOutputs(t *testing.T) {
 	g, o := tangle(t, 60, 40), edgeOutputsOptions(t, "target")
 	require.NoError(t, o.ForLoop())
 	_, err := (&Job{Graph: g, Options: o}).Run(t.Context())
 	assert.Refused(t, err, "it has outputs of edges", "weft.compile")
-	o.Parallel = "pipeline=2"
-	require.NoError(t, o.ForLoop())
-	_, err = (&Job{Graph: g, Options: o}).Passes(t.Context())
-	assert.Refused(t, err, "returns rows of edges, which a pipeline does not", "graph=N")
 }

@@ -115,6 +115,7 @@ func resumes() map[string]Options {
 	add("standard", "graph=3", "normalize-features standard")
 	add("edges", "graph=2", "edge-label label, model gcn, decoder-layers 3")
 	add("edges", "graph=2,tensor=2", "edge-label label, optimizer sgd, momentum .9")
+	add("edges", "pipeline=2", deep+", edge-label label, decoder-layers 3")
 	add("links", "graph=2", links)
 	add("links", "graph=2,tensor=2", links)
 	return all

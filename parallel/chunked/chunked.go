@@ -110,6 +110,7 @@ type aggregator interface {
 	Places(kind int) []int32
 	Propagator(path string, along gnn.Along) gnn.Propagator
 	EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSet, error)
+	EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *edges.Numbering) ([]int64, error)
 	BeginEpoch(epoch int)
 }
 
@@ -206,6 +207,14 @@ func (g *Graph) Rows() *autograd.RowSet { return g.own }
 
 // Types returns Rows alone: the pipeline axis takes graphs of one vertex type.
 func (g *Graph) Types() []*autograd.RowSet { return []*autograd.RowSet{g.own} }
+
+// Places lists the rows of Rows among those of the share, ascending. nil is all.
+func (g *Graph) Places(int) []int32 {
+	if g.env.Groups.Mesh.Slices == 1 {
+		return nil
+	}
+	return g.share.Types[0].Places(g.vertices)
+}
 
 // Schema returns the schema of the graph.
 func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share) }

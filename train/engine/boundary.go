@@ -41,7 +41,7 @@ func (p *Pipeline) forward(c *chunkPass, call *Call) gnn.State {
 // give gives a chunk its rows of the features that come with the call, if they do.
 func (p *Pipeline) give(c *chunkPass, call *Call) {
 	if given := call.given(0); given.Values != nil && p.first() {
-		c.given = Given{p.chunkRows(tensor.Activations, given.Values, c), given.Differentiable}
+		c.given = Given{p.chunkRows(tensor.Activations, given.Values, c.stageChunk), given.Differentiable}
 	}
 }
 
@@ -70,10 +70,15 @@ func inFloat32(output *autograd.Var) *autograd.Var {
 	return z
 }
 
-// result returns the state after the stage, as it is sent. The last stage's output is Float32.
+// result returns the state after the stage, as it is sent. The last stage has the outputs alone, in Float32.
 func (p *Pipeline) result(out gnn.State) gnn.State {
 	if p.last() {
-		return gnn.StateOf(inFloat32(out.Output()))
+		outputs := out.Outputs(p.Outputs...)
+		for k, v := range outputs {
+			outputs[k] = inFloat32(v)
+		}
+		of := len(outputs) - len(out.Edges)
+		return gnn.State{Rows: outputs[:of], Edges: outputs[of:]}
 	}
 	for k, v := range out.Rows {
 		out.Rows[k] = stored(v)
@@ -135,7 +140,7 @@ func (p *Pipeline) backward(c *chunkPass, call *Call, grads []*tensor.Matrix) {
 	for i, v := range c.out.Vars() {
 		roots = append(roots, autograd.Root{Var: v, Grad: grads[i]})
 	}
-	c.out.Rows[0].Tape().Backward(roots...)
+	roots[0].Tape().Backward(roots...)
 }
 
 // discard releases what a chunk keeps for a backward pass that will not come.
@@ -145,8 +150,9 @@ func (p *Pipeline) discard(c *chunkPass, call *Call) {
 	case p.Recompute:
 		exchange.Release(c.came...)
 	default:
-		drop(c.out.Vars())
-		c.out.Rows[0].Tape().Discard()
+		out := c.out.Vars()
+		drop(out)
+		out[0].Tape().Discard()
 	}
 	c.takeBack()
 }
@@ -166,30 +172,8 @@ func (p *Pipeline) joinGradient(all *tensor.Matrix, c *chunkPass) *tensor.Matrix
 	return all
 }
 
-// join copies a chunk's rows of the last block's result to their places among all rows.
-func (p *Pipeline) join(all *tensor.Matrix, c *chunkPass, out gnn.State) *tensor.Matrix {
-	part := out.Rows[0].Value()
-	if all == nil {
-		all = p.Team.Memory.NewElement(tensor.Activations, part.Element, p.graph.Rows().Here, part.Cols)
-	}
-	p.Team.Scatter(all, part, c.Places)
-	return all
-}
-
-// output is the result of all blocks but the last ones, whose number is without. result is that of the last
-// stage; others have no rows.
-func (p *Pipeline) output(result *tensor.Matrix, without int) *autograd.Var {
-	t := autograd.NewTape(p.Team)
-	rows := p.graph.Rows()
-	if p.last() {
-		return t.Received(result, rows)
-	}
-	return t.Received(p.Team.Memory.New(tensor.Activations, 0, p.Blocks[len(p.Blocks)-without-1].Out),
-		&autograd.RowSet{Total: rows.Total})
-}
-
 // chunkRows copies a chunk's rows of a matrix with a row for each of the worker's.
-func (p *Pipeline) chunkRows(kind tensor.Kind, all *tensor.Matrix, c *chunkPass) *tensor.Matrix {
+func (p *Pipeline) chunkRows(kind tensor.Kind, all *tensor.Matrix, c *stageChunk) *tensor.Matrix {
 	part := p.Team.Memory.NewElement(kind, all.Element, c.Rows().Here, all.Cols)
 	p.Team.Gather(part, all, c.Places)
 	return part
@@ -241,16 +225,23 @@ func (p *Pipeline) link(peer, block int, w *orderBound, c coding, call *Call) li
 	if b.H0 > 0 {
 		add(b.H0, vertices)
 	}
-	if len(b.Edges) == 0 {
-		return l
-	}
+	l.states = append(l.states, p.edgeStates(b.Edges, call)...)
+	return l
+}
+
+// edgeStates are states of rows of edges, which a call may give.
+func (p *Pipeline) edgeStates(of []gnn.EdgeState, call *Call) (all []state) {
 	t := autograd.NewTape(p.Team)
 	call.giveEdges(t)
-	for _, e := range b.Edges {
+	for _, e := range of {
 		e.Counted = false
-		add(e.Columns, func(c *stageChunk) int { return p.edgeRows(t, c, e).Here })
+		s := state{columns: e.Columns}
+		for _, c := range p.chunks {
+			s.rows = append(s.rows, p.edgeRows(t, c, e).Here)
+		}
+		all = append(all, s)
 	}
-	return l
+	return all
 }
 
 // coding says how values are sent, and keys the draws that encode them. The zero value sends them as they are

@@ -11,6 +11,7 @@ import (
 	"weft/autograd"
 	"weft/checkpoint"
 	"weft/gnn"
+	"weft/graph"
 	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
@@ -36,6 +37,10 @@ type Inference interface {
 	Vertices() []int32
 	// All is the number of result rows of all workers.
 	All() int
+	// EdgeNumbers are the numbers of this worker's rows of the model's outputs, which are rows of the edges
+	// of one relation, in the graph's store, of which of is the relation. In a plan they are in another
+	// order.
+	EdgeNumbers(of *graph.Relation) []int64
 }
 
 // Engine is a worker's part in training a model, and in inference for all vertices.
@@ -98,6 +103,8 @@ type Pass interface {
 	// vertices × columns, in Float32. Then come those of BlockSpec.EdgeOutputs, edges × columns. A worker of
 	// another stage than the last has no rows. The Pass owns them, until it ends.
 	Outputs() []*autograd.Var
+	// EdgeNumbers are the numbers of this worker's rows of an output of edges.
+	EdgeNumbers(output int, of *edges.Numbering) []int64
 	// Backward runs the model backward, where the call records. roots are the Outputs, or one value that was
 	// computed from them on their tape, with their gradients. Backward owns both. It adds to the gradients of
 	// Params, and sums what it adds over the replicas. It returns the gradients of Call.Features, which the
@@ -105,12 +112,6 @@ type Pass interface {
 	Backward(roots ...autograd.Root) (features []*tensor.Matrix)
 	// Discard releases what the pass holds without a backward pass.
 	Discard()
-}
-
-// OfEdges is a Pass of an engine of one stage, which may have outputs of edges.
-type OfEdges interface {
-	// EdgeNumbers are the numbers of this worker's rows of such an output.
-	EdgeNumbers(output int, of *edges.Numbering) []int64
 }
 
 // Loss takes this worker's output of a training pass, of several vertex types below each other. It returns

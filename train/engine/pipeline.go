@@ -11,6 +11,7 @@ import (
 	"weft/nn"
 	"weft/parallel/axis"
 	"weft/parallel/chunked"
+	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
 )
@@ -92,7 +93,7 @@ type chunkedPass struct {
 	passes   []*chunkPass // by chunk
 	reversed []int        // the chunks in the order of the backward pass
 	encoded  coding
-	logits   *autograd.Var
+	results  *results
 	spent    *spending
 }
 
@@ -107,7 +108,7 @@ func (p *Pipeline) Inputs() []*autograd.RowSet {
 // Forward implements Engine.
 func (p *Pipeline) Forward(of Call) Pass {
 	if !of.Training && !of.Recording { // which is exact, however many chunks there are
-		return inferred{p.output(p.infer(len(p.model), p.graph.Together, &of), 0)}
+		return inferred{p.infer(0, p.graph.Together, &of)}
 	}
 	p.warmUp()
 	call := &of
@@ -119,7 +120,7 @@ func (p *Pipeline) Forward(of Call) Pass {
 	next := p.outbox(+1, p.bound, encoded, call)
 	// the first chunk's backward pass is the last: gradients of weights are complete only in it
 	chunks[order[0]].ledger = p.reducer.ledger()
-	var logits *tensor.Matrix
+	results := p.results(0, call)
 	for _, k := range order {
 		c := chunks[k]
 		span := p.span("forward", k)
@@ -128,7 +129,7 @@ func (p *Pipeline) Forward(of Call) Pass {
 		out := p.forward(c, call)
 		p.bound.endForward()
 		if p.last() {
-			logits = p.join(logits, c, out)
+			results.join(k, out)
 		} else {
 			next.send(held(out.Vars()), c)
 		}
@@ -141,7 +142,8 @@ func (p *Pipeline) Forward(of Call) Pass {
 	p.bound.endForwards()
 	next.finish()
 	slices.Reverse(order)
-	return &chunkedPass{p, call, pass, chunks, order, encoded, p.output(logits, 0), spent}
+	results.put()
+	return &chunkedPass{p, call, pass, chunks, order, encoded, results, spent}
 }
 
 // begun are chunks of a pass that begins.
@@ -153,15 +155,19 @@ func (p *Pipeline) begun() (chunks []*chunkPass) {
 }
 
 // Outputs implements Pass.
-func (p *chunkedPass) Outputs() []*autograd.Var { return []*autograd.Var{p.logits} }
+func (p *chunkedPass) Outputs() []*autograd.Var { return p.results.outputs }
+
+// EdgeNumbers implements Pass.
+func (p *chunkedPass) EdgeNumbers(output int, of *edges.Numbering) []int64 {
+	return p.results.edgeNumbers(output, of)
+}
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.
 func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
-	grad := roots[0].Grad
 	var given *tensor.Matrix // its gradient
-	p.logits.Drop()
 	exchange.Must(p.reducer.Beside(func() {
 		p.of.Backward()
+		p.results.backward(roots)
 		grads := p.gradients(p.reversed, p.encoded, p.call)
 		back := p.outbox(-1, nil, p.encoded, p.call)
 		for _, k := range p.reversed {
@@ -170,7 +176,7 @@ func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
 			span := p.span("backward", k)
 			roots := p.spent.take(grads, k == p.reversed[0])
 			if p.last() {
-				roots = []*tensor.Matrix{p.chunkRows(tensor.Gradients, grad, c)}
+				roots = p.results.gradients(k)
 			}
 			p.backward(c, p.call, roots)
 			if !p.first() {
@@ -182,7 +188,7 @@ func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
 		p.Trace.Chunk(0)
 		back.finish()
 		p.bound.end()
-		grad.Release()
+		p.results.release()
 	}))
 	p.end()
 	if given == nil {
@@ -193,7 +199,7 @@ func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
 
 // Discard implements Pass.
 func (p *chunkedPass) Discard() {
-	p.logits.Drop()
+	drop(p.results.outputs)
 	for _, k := range p.reversed {
 		p.discard(p.passes[k], p.call)
 	}
@@ -240,19 +246,18 @@ func (p *Pipeline) span(direction string, k int) trace.Span {
 func (p *Pipeline) warmUp() {
 	if p.HistoryStart == axis.Warm && !p.warm {
 		p.warm = true
-		p.infer(len(p.model), p.graph.Warm, &Call{}).Release()
+		drop(p.infer(0, p.graph.Warm, &Call{}).outputs)
 	}
 }
 
 // Infer implements Inference. It is exact, as all chunks compute a layer before any computes the next.
 func (p *Pipeline) Infer(without int) *autograd.Var {
-	result := p.infer(min(len(p.model), len(p.Blocks)-without-p.from), p.graph.Together, &Call{})
-	return p.output(result, without)
+	return gnn.Below(p.infer(without, p.graph.Together, &Call{}).outputs)
 }
 
-// infer runs the first blocks of the stage on the chunks. run calls pass for each chunk. On the last stage
-// infer returns the result for all rows.
-func (p *Pipeline) infer(blocks int, run func(pass func(k int)), call *Call) (result *tensor.Matrix) {
+// infer runs the model without its last blocks on the chunks. run calls pass for each chunk.
+func (p *Pipeline) infer(without int, run func(pass func(k int)), call *Call) *results {
+	blocks, results := min(len(p.model), len(p.Blocks)-without-p.from), p.results(without, call)
 	states := p.states(p.inOrder(), coding{}, call)
 	next, chunks := p.outbox(+1, nil, coding{}, call), p.begun()
 	run(func(k int) {
@@ -263,7 +268,7 @@ func (p *Pipeline) infer(blocks int, run func(pass func(k int)), call *Call) (re
 		call.giveEdges(t)
 		out := p.result(p.model[:blocks].Forward(p.begin(c, call, t)))
 		if p.last() {
-			result = p.join(result, c, out)
+			results.join(k, out)
 		} else {
 			next.send(held(out.Vars()), c)
 		}
@@ -271,14 +276,20 @@ func (p *Pipeline) infer(blocks int, run func(pass func(k int)), call *Call) (re
 		c.takeBack()
 	})
 	next.finish()
-	return result
+	results.put()
+	return results
 }
 
 // inferred is the Pass of an inference, which has no backward pass.
-type inferred struct{ output *autograd.Var }
+type inferred struct{ *results }
 
 // Outputs implements Pass.
-func (p inferred) Outputs() []*autograd.Var { return []*autograd.Var{p.output} }
+func (p inferred) Outputs() []*autograd.Var { return p.outputs }
+
+// EdgeNumbers implements Pass.
+func (p inferred) EdgeNumbers(output int, of *edges.Numbering) []int64 {
+	return p.edgeNumbers(output, of)
+}
 
 // Backward implements Pass: there is none.
 func (p inferred) Backward(...autograd.Root) []*tensor.Matrix {
@@ -286,4 +297,4 @@ func (p inferred) Backward(...autograd.Root) []*tensor.Matrix {
 }
 
 // Discard implements Pass.
-func (p inferred) Discard() { p.output.Drop() }
+func (p inferred) Discard() { drop(p.outputs) }

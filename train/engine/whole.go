@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
@@ -12,7 +10,6 @@ import (
 	"weft/parallel/exchange"
 	"weft/parallel/sar"
 	"weft/parallel/tp"
-	"weft/partition"
 	"weft/tensor"
 )
 
@@ -106,7 +103,7 @@ func (w *Whole) Forward(c Call) Pass {
 // Outputs implements Pass.
 func (p *wholePass) Outputs() []*autograd.Var { return p.outputs }
 
-// EdgeNumbers implements OfEdges.
+// EdgeNumbers implements Pass.
 func (p *wholePass) EdgeNumbers(output int, of *edges.Numbering) []int64 {
 	states := p.of.Blocks[len(p.of.Blocks)-1].EdgeOutputs
 	numbers, err := p.of.axis.EdgeNumbers(p.tape, states[output-len(p.outputs)+len(states)], of)
@@ -114,39 +111,13 @@ func (p *wholePass) EdgeNumbers(output int, of *edges.Numbering) []int64 {
 	return numbers
 }
 
-// EdgeNumbers are the numbers of this worker's rows of the model's outputs, which are rows of the edges of
-// one relation, in the graph's store, of which of is the relation. In a plan they are in another order.
+// EdgeNumbers implements Inference.
 func (w *Whole) EdgeNumbers(of *graph.Relation) (numbers []int64) {
-	state := w.Blocks[len(w.Blocks)-1].EdgeOutputs[0]
-	w.Team.Host(func() {
-		var err error
-		numbers, err = w.axis.EdgeNumbers(autograd.NewTape(w.Team), state, &edges.Numbering{Relation: of})
+	return w.edgeNumbers(of, w.axis.Places, func(s gnn.EdgeState, n *edges.Numbering) []int64 {
+		numbers, err := w.axis.EdgeNumbers(autograd.NewTape(w.Team), s, n)
 		exchange.Must(err)
-	})
-	if numbers != nil {
 		return numbers
-	}
-	numbers = []int64{}
-	i := slices.IndexFunc(w.Share.Edges.Relations, func(r partition.Relation) bool {
-		return r.Name == state.Along.Relation
 	})
-	target := w.Share.Edges.Relations[i].Target
-	add := func(row int32) {
-		v := w.Share.Edges.Types[target].ID(row)
-		for k := of.Indptr[v]; k < of.Indptr[v+1]; k++ {
-			numbers = append(numbers, k)
-		}
-	}
-	places := w.axis.Places(target)
-	for _, row := range places {
-		add(row)
-	}
-	for row := range w.Share.Edges.Types[target].Rows {
-		if places == nil {
-			add(int32(row))
-		}
-	}
-	return numbers
 }
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.

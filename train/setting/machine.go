@@ -83,10 +83,6 @@ var machineSettings = []Setting{
 		Name: "parallel", changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], " +
 			"as in graph=4; auto: the fastest exact mesh, as weft plan predicts it",
 		check: func(s Setting, r *Resolved) error {
-			if r.Task == task.Edge && r.Mesh.Stages > 1 {
-				return s.refuse(&r.Options, "labels of edges are learned by workers that have all layers of both "+
-					"ends; take --parallel graph=%d or tensor=%[2]d", r.Workers)
-			}
 			if r.Task == task.Link && r.Mesh.Stages > 1 {
 				return s.refuse(&r.Options, "link prediction needs workers that have all layers of a vertex; "+
 					"take --parallel graph=%d or tensor=%[2]d", r.Workers)

@@ -53,7 +53,7 @@ func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []in
 	if p.Processes && s.Along.Reversed { // of edges into rows of other processes
 		through = h
 	}
-	return h.places(pass.(engine.OfEdges).EdgeNumbers(output, &h.Numbering), through == nil), through
+	return h.places(pass.EdgeNumbers(output, &h.Numbering), through == nil), through
 }
 
 // ofEdges reports whether an output has rows of edges.

@@ -228,7 +228,7 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 
 // edgeNumbers are those of the edges of this worker's outputs, as task.Env has them.
 func (w *Worker) edgeNumbers(of *graph.Relation) []int64 {
-	return w.Inference.(*engine.Whole).EdgeNumbers(of)
+	return w.Inference.EdgeNumbers(of)
 }
 
 // ownLoss is the loss of the caller, or of the file that the settings name; nil: it is one known by name.

@@ -148,8 +148,10 @@ def takes_attr(module: nn.Module) -> bool:
     return "edge_attr" in type(module).forward.__code__.co_varnames[: type(module).forward.__code__.co_argcount]
 
 
-@pytest.mark.parametrize("mesh", MESHES)
-@pytest.mark.parametrize("name", MODULES)
+STAGES = [(mesh, name) for mesh in ("pipeline=2", "graph=2,pipeline=2") for name in ("latents", "scores", "gated")]
+
+
+@pytest.mark.parametrize(("mesh", "name"), [(mesh, name) for mesh in MESHES for name in MODULES] + STAGES)
 def test_as_pytorch(name: str, mesh: str) -> None:
     torch.manual_seed(2)
     module = MODULES[name]()
@@ -234,7 +236,7 @@ def test_relations(mesh: str) -> None:
     assert_near([p.grad for p in module.parameters()], [p.grad for p in exact.parameters()])
 
 
-@pytest.mark.parametrize("mesh", ["graph=2", "tensor=2"])
+@pytest.mark.parametrize("mesh", ["graph=2", "tensor=2", "pipeline=2"])
 def test_aggregated_at_sources(mesh: str) -> None:
     """States of edges that are summed at the edges' sources are returned, too."""
     torch.manual_seed(2)
@@ -301,19 +303,16 @@ class WithLoops(Scores):
         return h[ends[0]] * h[ends[1]]
 
 
-@pytest.mark.parametrize("refused", ["loops", "pipeline", "train"])
+@pytest.mark.parametrize("refused", ["loops", "train"])
 def test_refuses(refused: str) -> None:
     words = {
         "loops": "edges with loops that it has added: return a row for each vertex or each edge",
-        "pipeline": "returns rows of edges, which a pipeline does not: take graph=N or tensor=N",
         "train": "something else than one tensor of vertices × classes",
     }
     with pytest.raises(weft.Refused, match=words[refused]) as why:
         if refused == "train":
             labelled = weft.Graph(edge_index=ENDS, x=X, y=torch.zeros(V, dtype=torch.long))
             weft.train(labelled, model=Scores(), epochs=1)
-        elif refused == "loops":
-            weft.compile(WithLoops(), GRAPH)
         else:
-            weft.compile(Scores(), GRAPH, parallel="pipeline=2")
+            weft.compile(WithLoops(), GRAPH)
     assert "\n" not in str(why.value)

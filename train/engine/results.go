@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"slices"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/graph"
+	"weft/parallel/edges"
+	"weft/parallel/exchange"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// results are the outputs of a pipeline for all rows of the worker, of which each chunk computes some. Those
+// of vertices are in the order of the worker's rows, and those of edges chunk after chunk. Other stages than
+// the last have no rows.
+type results struct {
+	*Pipeline
+	call     *Call
+	vertices int             // how many outputs have rows of vertices, which come first
+	edges    []gnn.EdgeState // of the others
+	rows     []state         // of edges
+	sets     []*autograd.RowSet
+	columns  []int
+	values   []*tensor.Matrix // until the outputs have them
+	outputs  []*autograd.Var  // on a tape of their own
+	grads    []*tensor.Matrix // in a backward pass
+}
+
+// results of the model without its last blocks, whose number is without.
+func (p *Pipeline) results(without int, call *Call) *results {
+	r, block := &results{Pipeline: p, call: call}, &p.Blocks[len(p.Blocks)-without-1]
+	add := func(columns int, set autograd.RowSet) {
+		if !p.last() {
+			set = autograd.RowSet{Total: set.Total}
+		}
+		r.sets, r.columns = append(r.sets, &set), append(r.columns, columns)
+	}
+	if block.Out > 0 {
+		r.vertices = 1
+		add(block.Out, *p.graph.Rows())
+	}
+	r.edges, r.rows = block.EdgeOutputs, p.edgeStates(block.EdgeOutputs, call)
+	for _, of := range r.rows {
+		add(of.columns, autograd.RowSet{Here: of.before(len(of.rows)), Total: autograd.NotVertices})
+	}
+	return r
+}
+
+// before is the number of rows of the first k chunks.
+func (s *state) before(k int) (n int) {
+	for _, rows := range s.rows[:k] {
+		n += rows
+	}
+	return n
+}
+
+// of are the rows of edges of chunk k in a matrix with those of all chunks.
+func (r *results) of(all *tensor.Matrix, output, k int) *tensor.Matrix {
+	s := &r.rows[output-r.vertices]
+	return all.RowRange(s.before(k), s.before(k+1))
+}
+
+// join copies the rows of chunk k to their places.
+func (r *results) join(k int, out gnn.State) {
+	for i, v := range out.Vars() {
+		part := v.Value()
+		if len(r.values) == i {
+			r.values = append(r.values,
+				r.Team.Memory.NewElement(tensor.Activations, part.Element, r.sets[i].Here, part.Cols))
+		}
+		if i < r.vertices {
+			r.Team.Scatter(r.values[i], part, r.chunks[k].Places)
+		} else {
+			r.Team.Copy(r.of(r.values[i], i, k), part)
+		}
+	}
+}
+
+// put puts the outputs on a tape, when all chunks have joined.
+func (r *results) put() {
+	t := autograd.NewTape(r.Team)
+	t.Recording = r.call.Recording
+	for i, set := range r.sets {
+		if !r.last() {
+			r.values = append(r.values, r.Team.Memory.New(tensor.Activations, 0, r.columns[i]))
+		}
+		r.outputs = append(r.outputs, t.Received(r.values[i], set))
+	}
+}
+
+// backward computes the gradients of the outputs, from those of the roots.
+func (r *results) backward(roots []autograd.Root) {
+	r.outputs[0].Tape().Backward(roots...)
+	r.grads = taken(r.outputs)
+}
+
+// gradients are those of the rows of chunk k, which the caller owns.
+func (r *results) gradients(k int) (parts []*tensor.Matrix) {
+	for i, all := range r.grads {
+		var part *tensor.Matrix
+		if i < r.vertices {
+			part = r.chunkRows(tensor.Gradients, all, r.chunks[k])
+		} else {
+			from := r.of(all, i, k)
+			part = r.Team.Memory.NewElement(tensor.Gradients, all.Element, from.Rows, from.Cols)
+			r.Team.Copy(part, from)
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+// edgeNumbers are the numbers of the rows of an output.
+func (r *results) edgeNumbers(output int, of *edges.Numbering) []int64 {
+	return r.numbersOf(r.edges[output-r.vertices], r.call, of)
+}
+
+// release releases the gradients.
+func (r *results) release() { exchange.Release(r.grads...) }
+
+// numbersOf are the numbers of this worker's rows of edges on the last stage.
+func (p *Pipeline) numbersOf(s gnn.EdgeState, call *Call, of *edges.Numbering) (numbers []int64) {
+	if !p.last() {
+		return []int64{}
+	}
+	t := autograd.NewTape(p.Team)
+	call.giveEdges(t)
+	for _, c := range p.chunks {
+		chunk, err := c.EdgeNumbers(t, s, of)
+		exchange.Must(err)
+		numbers = append(numbers, chunk...)
+	}
+	return numbers
+}
+
+// EdgeNumbers implements Inference.
+func (p *Pipeline) EdgeNumbers(of *graph.Relation) (numbers []int64) {
+	if !p.last() {
+		return []int64{}
+	}
+	return p.edgeNumbers(of, p.graph.Places, func(s gnn.EdgeState, n *edges.Numbering) []int64 {
+		return p.numbersOf(s, &Call{}, n)
+	})
+}
+
+// edgeNumbers are those that find gives. In a plan they are those of the edges into the worker's rows of a
+// vertex type, at these places of its share (nil is all), in another order.
+func (c *Config) edgeNumbers(of *graph.Relation, places func(kind int) []int32,
+	find func(gnn.EdgeState, *edges.Numbering) []int64,
+) (numbers []int64) {
+	state := c.Blocks[len(c.Blocks)-1].EdgeOutputs[0]
+	c.Team.Host(func() { numbers = find(state, &edges.Numbering{Relation: of}) })
+	if numbers != nil {
+		return numbers
+	}
+	numbers = []int64{}
+	i := slices.IndexFunc(c.Share.Edges.Relations, func(r partition.Relation) bool {
+		return r.Name == state.Along.Relation
+	})
+	target := &c.Share.Edges.Types[c.Share.Edges.Relations[i].Target]
+	add := func(row int) {
+		v := target.ID(int32(row))
+		for k := of.Indptr[v]; k < of.Indptr[v+1]; k++ {
+			numbers = append(numbers, k)
+		}
+	}
+	rows := places(c.Share.Edges.Relations[i].Target)
+	for _, row := range rows {
+		add(int(row))
+	}
+	for row := range target.Rows {
+		if rows == nil {
+			add(row)
+		}
+	}
+	return numbers
+}
