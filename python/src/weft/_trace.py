@@ -348,6 +348,7 @@ class Called(nn.Module):  # type: ignore[misc]
         graphs = getattr(sys.modules.get("dgl"), "DGLGraph", ())
         held = [] if takes_graph else [(m, name) for m in module.modules() for name, of in vars(m).items() if isinstance(of, graphs)]
         self.held, self.dgl, self.compared = held, takes_graph or bool(held), False
+        self.adjacency = [p.name for p in free if p.name.startswith("adj")]
         self.data = not self.dgl and len(free) == 1 and first.name not in ("x", "x_dict")
         graph = "blocks" if first.name == "blocks" or "List" in str(first.annotation) else "graph"
         order = [graph, "x"] if takes_graph else ["x"] if held else ["data"] if self.data else ["x", "edge_index"]
@@ -417,12 +418,14 @@ class Called(nn.Module):  # type: ignore[misc]
             whole["edge_type"] = whole["edge_attr"][:, 0].long()
         lazy = any(map(nn.parameter.is_lazy, self.of.parameters()))  # which take their sizes from a first call
         buffers = {} if lazy else dict(self.of.named_buffers())
-        with self.graph_of(whole) as graph:
+        with self.graph_of(whole) as graph, contextlib.ExitStack() as hooks:
             data = self.data_of(whole) if self.data else None
             whole |= {"graph": graph, "blocks": _Blocks(graph), "data": data}
             for module, name in self.held:
                 setattr(module, name, graph)
             named = {name: whole.get(of, {} if self.by_types else None) for name, of in self.names.items()}
+            weighted = self.weighted([data] if self.data else [named[name] for name in self.adjacency], whole)
+            hooks.enter_context(weighted)
             made = torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named)
         if self.outputs is None:
             made = self.output(made)
@@ -440,7 +443,7 @@ class Called(nn.Module):  # type: ignore[misc]
 
     def counts(self, given: Mapping[Given, Tensor]) -> dict[str, Any]:
         """The numbers of vertices, by type, of the types that something with a row for each vertex is given of."""
-        rows = {of.of: t.shape[0] for of, t in given.items() if of.what in ("x", "n_id", "table")}
+        rows = {of.of: t.shape[0] for what in ("n_id", "table", "x") for of, t in given.items() if of.what == what}
         return {name: rows[name] for name in self.schema.features if name in rows}
 
     def by_type(self, given: Mapping[Given, Any]) -> dict[str, Any]:
@@ -474,16 +477,49 @@ class Called(nn.Module):  # type: ignore[misc]
             whole = {what: {keys[what]: value} for what, value in whole.items()}
         return _dgl.graph_of(whole, own=self.compared, graphs=self.schema.graphs)
 
+    @contextlib.contextmanager
+    def weighted(self, adjacencies: Iterable[Any], whole: Mapping[str, Any]) -> Iterator[None]:
+        """What is in the place of a sparse matrix adj_t has its values: layers of PyG that are given it get edge_weight."""
+        given = whole.get("edge_weight")
+        weights: dict[Any, Tensor] = {} if given is None else given if self.by_types else {None: given}
+        of: dict[int, Tensor] = {}
+        for adj in adjacencies:
+            for key, weight in weights.items():
+                ends = adj[key] if self.by_types else adj
+                ends = ends if isinstance(ends, Tensor) else ends.adj_t
+                of[id(ends)] = weight
+
+        def give(layer: nn.Module, args: Any, kwargs: Any) -> Any:
+            call = inspect.signature(layer.forward).bind_partial(*args, **kwargs)
+            weight = next((of[id(ends)] for ends in call.arguments.values() if id(ends) in of), None)
+            if weight is None or call.arguments.get("edge_weight") is not None:
+                return None
+            call.arguments["edge_weight"] = weight
+            return call.args, call.kwargs
+
+        hooks = [
+            layer.register_forward_pre_hook(give, with_kwargs=True)
+            for layer in self.of.modules()
+            if of and hasattr(layer, "propagate") and "edge_weight" in inspect.signature(layer.forward).parameters
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
     def data_of(self, whole: Mapping[str, Any]) -> Any:
         from torch_geometric.data import Data, HeteroData
 
         kind = _of_several(Data) if self.schema.graphs > 1 else Data
         if not self.typed:
-            return kind(**whole, num_nodes=whole["n_id"].shape[0])
+            return kind(**whole, adj_t=whole["edge_index"].clone(), num_nodes=whole["n_id"].shape[0])
         data = HeteroData()
         for what, by_type in whole.items():
             for key, value in by_type.items():
                 data[key][what] = value
+                if what == "edge_index":
+                    data[key].adj_t = value.clone()
                 if what == "n_id":
                     data[key].node_id, data[key].num_nodes = value, value.shape[0]
         return data

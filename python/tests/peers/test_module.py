@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import torch_geometric.transforms as T
 from torch import nn
-from torch_geometric.nn import EGConv, GCNConv, MessagePassing
+from torch_geometric.data import Data
+from torch_geometric.nn import EGConv, GCNConv, GraphConv, MessagePassing
 
 import weft
 from weft._copies import copied
@@ -146,6 +148,70 @@ def test_loops_of_a_layer(arrays, parallel):
     assert (ends[0] == ends[1]).any()
     run = weft.train(weft.Graph(**whole), model=module, out="run", **BRIEF | {"parallel": parallel})
     np.testing.assert_allclose(run.history["loss"], losses_of(module, whole, sgd, 6), rtol=1e-5)
+
+
+class OfMatrix(nn.Module):
+    """Over adj_t, whose values are weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.out = GCNConv(FEATURES, 8), GraphConv(8, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x, adj_t):
+        return self.out(self.last(self.first(x, adj_t).tanh(), adj_t))
+
+
+class OfData(OfMatrix):
+    def forward(self, data):
+        return super().forward(data.x, data.adj_t)
+
+
+class SparseTensor:
+    """In the place of torch_sparse's, which is not installed here: what of its interface weft reads."""
+
+    def __init__(self, matrix):
+        self.matrix = matrix
+
+    def csr(self):
+        return self.matrix.crow_indices(), self.matrix.col_indices(), self.matrix.values()
+
+    def sizes(self):
+        return list(self.matrix.shape)
+
+
+SparseTensor.__module__ = "torch_sparse.tensor"
+
+
+@pytest.mark.parametrize("kind", [OfMatrix, OfData])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_adj_t(arrays, kind, weighted):
+    """A module over adj_t trains as in PyTorch, on a Data that holds it and on one with edge_index."""
+    ends = arrays["edge_index"]
+    ends = ends[:, ends[0] != ends[1]].unique(dim=1)  # PyTorch's matrices join equal edges, and keep loops beside GCNConv's
+    named = {name: arrays[name] for name in ("x", "y", "train_mask", "val_mask")}
+    more = {"edge_weight": torch.rand(ends.shape[1], generator=torch.Generator().manual_seed(2)) + 0.5} if weighted else {}
+    listed = Data(edge_index=ends, **named, **more)
+    data = T.ToSparseTensor(attr="edge_weight", layout=torch.sparse_csr)(listed.clone())
+    torch.manual_seed(4)
+    module = kind()
+    exact, wanted = copy.deepcopy(module).double(), []
+    adj = data.adj_t.double().to_sparse_coo()
+    optimizer, x = sgd(exact), data.x.double()
+    for _ in range(6):
+        optimizer.zero_grad()
+        logits = exact(*([x, adj] if kind is OfMatrix else [Data(x=x, adj_t=adj)]))
+        loss = F.cross_entropy(logits[data.train_mask], data.y[data.train_mask])
+        loss.backward()
+        optimizer.step()
+        wanted.append(float(loss.detach()))
+    held = Data(adj_t=SparseTensor(data.adj_t), **named)
+    for number, of in enumerate((listed, data, held)):
+        run = weft.train(of, model=module, out=f"run-{number}", **BRIEF)
+        np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5)
+    net = weft.compile(module, held)
+    logits = exact(*([x, adj] if kind is OfMatrix else [Data(x=x, adj_t=adj)]))
+    net.load_state_dict(exact.float().state_dict())
+    np.testing.assert_allclose(net.eval()().detach().numpy(), logits.detach().numpy(), atol=1e-4)
 
 
 def test_embeddings(arrays, graph):
