@@ -39,7 +39,7 @@ bin/libcuda-on-cpu.so: $(wildcard device/kernels/* device/oncpu/* kernel/native/
 	@mkdir -p bin
 	@device/oncpu/build $@
 
-check-cuda: packages ## the kernels compiled for four generations of NVIDIA's cards, without one: no stack frame, no spilled register; fetches 90 MB
+check-cuda: packages ## the kernels compiled for four generations of NVIDIA's cards, without one: no stack frame, no spilled register; fetches 95 MB
 	@GO='$(GO)' scripts/check-cuda
 
 install: build ## install weft, its shell completions, manual pages, documents and configurations below PREFIX (default /usr/local)

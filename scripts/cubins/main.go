@@ -1,6 +1,6 @@
 // Command cubins compiles the kernels for NVIDIA's cards by NVRTC, and fails where a function has a stack
-// frame, spills registers, or takes more than 128 of them. `cubins FOLDER` writes there what weft's
-// packages carry.
+// frame, spills registers, or takes more than 128 of them, or 64 if it interprets message functions. `cubins
+// FOLDER` writes there what weft's packages carry.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"weft/device"
 	_ "weft/kernel" // whose headers the kernels include
@@ -17,7 +18,8 @@ import (
 // Code for a card runs on later ones of the same major number.
 var capabilities = []int{80, 90, 100, 120}
 
-const mostRegisters = 128
+// Registers of a thread, and of one that interprets message functions.
+const mostRegisters, mostInterpreting = 128, 64
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -61,7 +63,11 @@ var properties = regexp.MustCompile(`(?m)Function properties for (\S+)\n.*?(\d+)
 func report(log string) (functions int, faults []string) {
 	for _, m := range properties.FindAllStringSubmatch(log, -1) {
 		functions++
-		for i, most := range []int{0, 0, 0, mostRegisters} {
+		registers := mostRegisters
+		if strings.HasPrefix(m[1], "pointwise_") {
+			registers = mostInterpreting
+		}
+		for i, most := range []int{0, 0, 0, registers} {
 			what := [...]string{
 				"bytes of stack frame", "bytes of spill stores", "bytes of spill loads", "registers",
 			}[i]

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Counts the instructions of the interpreter of message functions (device/kernels/expression.cuh) for a card, and tells the time of
+the element-wise parts of EdgeConv, GENConv and MeshGraphNet on an H100 by them, beside that of their bytes. Nothing is measured.
+
+    instructions.py CUBIN        # sm_90's of check-cuda FOLDER; NVDISASM: the disassembler of CUDA, or its name
+
+A thread has four numbers of the result. Of an operation the longest way from the head of the loop over instructions back to it is
+counted, without the calls for numbers of which a division or a root is slow; of an input and a result the longest way that
+moves vectors. Standard library only."""
+
+import functools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNEL, VECTOR = "pointwise_float32", 4
+
+# An H100 SXM, by its data sheet: warps' instructions a second (132 × 4 schedulers, 1.98 GHz), accesses of 16 bytes a thread to
+# shared memory that a warp makes in a second (132 × 128 bytes a clock), and bytes of memory.
+ISSUED, SHARED, MEMORY = 132 * 4 * 1.98e9, 132 * 1.98e9 / 4, 3.35e12
+
+# The expressions over edges that weft makes of the modules, forward and backward: inputs, results, and operations.
+MODULES = {
+    "EdgeConv": [(2, 1, "add relu"), (3, 2, "constant add le where")],
+    "GENConv": [
+        (2, 1, "sub exp"),
+        (2, 1, "sub exp mul"),
+        (3, 2, "sub exp mul neg"),
+        (3, 2, "sub exp mul mul mul add neg"),
+    ],
+    "MeshGraphNet": [
+        (3, 1, "add add silu"),
+        (2, 1, "add"),
+        (4, 3, "constant add add sigmoid sub mul add mul mul"),
+        (2, 1, "add"),
+    ],
+}
+
+
+def operations() -> list[str]:
+    text = (ROOT / "kernel/native/weft.h").read_text()
+    table = text[text.index("#define WEFT_OPERATIONS") : text.index("enum weft_operation")]
+    return [name.removeprefix("logical_") for name in re.findall(r"^\t(?:VECTOR|SINGLE)\((\w+),", table, re.M)]
+
+
+class Code:
+    """The instructions of a kernel."""
+
+    def __init__(self, text: str):
+        body = re.split(r"^\.text\.[\w$]+:$", text, flags=re.M)
+        names = re.findall(r"^\.text\.([\w$]+):$", text, re.M)
+        body = dict(zip(names, body[1:]))[KERNEL]
+        self.lines, self.labels = [], {}
+        for line in body.splitlines():
+            if m := re.match(r"(\.L_x_\d+):", line):
+                self.labels[m[1]] = len(self.lines)
+            elif m := re.match(r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;?$", line):
+                self.lines.append(m[1])
+            elif line.startswith("$__internal"):
+                break  # what is called
+        self.loops = sorted(
+            (target, k) for k in range(len(self.lines)) for target in self.targets(k) if target <= k
+        )
+
+    def targets(self, k: int) -> list[int]:
+        """Where a branch goes."""
+        name = self.name(k)
+        if name not in ("BRA", "BRX"):
+            return []
+        return [self.labels[label] for label in re.findall(r"\.L_x_\d+", self.lines[k]) if label in self.labels]
+
+    def name(self, k: int) -> str:
+        """The instruction's name, without its condition and its kind."""
+        return re.sub(r"^@!?U?P\d\s+", "", self.lines[k]).split()[0].rstrip(";").split(".")[0]
+
+    def longest(self, first: int, last: int, operation: int | None = None, vectors: str = "") -> int | None:
+        """The most instructions from one to another. operation: which one the dispatch is of; vectors: the instruction that
+        moves vectors alone on the way."""
+        register = re.match(r"ISETP\S+ P\d, PT, (R\d+), 0x", self.lines[self.dispatch(first)])[1] if operation is not None else ""
+
+        @functools.cache
+        def way(k: int, known: frozenset) -> int | None:
+            count, values = 0, dict(known)  # of predicates, and whether the register still has the operation
+            while True:
+                line, name = self.lines[k], self.name(k)
+                if name in ("CALL", "EXIT", "RET") and not line.startswith("@"):
+                    return None
+                if vectors and re.match(rf"{vectors}\.E(?!\.128)", re.sub(r"^@!?P\d\s+", "", line)) and not line.startswith("@"):
+                    return None
+                count += 1
+                if vectors and f"{vectors}.E.128" in line:
+                    values["moved"] = True
+                if k == last:
+                    return count if not vectors or "moved" in values else None
+                if name == "BRX":
+                    base = int(self.base(k, register), 16)
+                    listed = self.targets(k)
+                    return plus(count, way(listed[min((operation - base) % 2**32, len(listed) - 1)], frozenset(values.items())))
+                if name == "BRA":
+                    (target,) = self.targets(k)
+                    condition = re.match(r"@(!?)(P\d)\s", line)
+                    also = re.search(r"BRA !?P\d,", line)
+                    taken = None if condition or also else True
+                    if condition and not also and condition[2] in values:
+                        taken = values[condition[2]] != bool(condition[1])
+                    ways = []
+                    if taken is not False and k < target <= last:
+                        ways.append(way(target, frozenset(values.items())))
+                    if taken is not True:
+                        ways.append(way(k + 1, frozenset(values.items())))
+                    found = [n for n in ways if n is not None]
+                    return count + max(found) if found else None
+                changed = re.match(r"(?:@!?P\d\s+)?\S+\s+([^;]*)", line)
+                of = re.findall(r"U?[PR]\d+", changed[1].split(",")[0]) if changed else []
+                compares = re.match(r"ISETP\.(GT|NE|GE|LE|LT|EQ)(\.U32)?\.AND (P\d), PT, (R\d+), (-?0x[0-9a-f]+), PT", line)
+                for one in of:
+                    values.pop(one, None)
+                if register in of and name != "LDG":
+                    values["gone"] = True
+                if compares and compares[4] == register and "gone" not in values:
+                    x, y = operation, int(compares[5], 16)
+                    values[compares[3]] = {"GT": x > y, "NE": x != y, "GE": x >= y, "LE": x <= y, "LT": x < y, "EQ": x == y}[compares[1]]
+                k += 1
+
+        sys.setrecursionlimit(100_000)
+        return way(first, frozenset())
+
+    def past(self, first: int, last: int) -> int:
+        """How many instructions a loop issues that leaves out its body by its first branch."""
+        branch = next(k for k in range(first, last) if self.name(k) == "BRA")
+        (target,) = self.targets(branch)
+        return branch - first + 1 + last - target + 1
+
+    def dispatch(self, first: int) -> int:
+        """The first comparison of the operation with a number behind the head of the loop."""
+        return next(k for k in range(first, len(self.lines)) if re.match(r"ISETP\S+ P\d, PT, R\d+, 0x", self.lines[k]))
+
+    def base(self, k: int, register: str) -> str:
+        """The first operation of a table of branches: what is subtracted from the operation."""
+        for line in self.lines[k - 1 : k - 8 : -1]:
+            if m := re.match(rf"VIMNMX.U32 R\d+, {register}(?:\.reuse)?, 0x", line):
+                return "0x0"
+            if m := re.match(rf"VIADDMNMX.U32 R\d+, {register}(?:\.reuse)?, (R\d+|-?0x[0-9a-f]+), 0x", line):
+                less = m[1] if not m[1].startswith("R") else self.moved(k, m[1])
+                return hex(-int(less, 16) % 2**32)
+            if m := re.match(rf"(?:IADD3|VIADD) R\d+, {register}(?:\.reuse)?, (-?0x[0-9a-f]+)", line):
+                return hex(-int(m[1], 16) % 2**32)
+        raise SystemExit(f"instructions: no base of the branches at {self.lines[k]}")
+
+    def moved(self, k: int, register: str) -> str:
+        """The number that a register was given before."""
+        for line in self.lines[k - 1 : k - 12 : -1]:
+            if m := re.match(rf"(?:MOV|IMAD\.MOV\.U32) {register}, (?:RZ, RZ, )?(-?0x[0-9a-f]+)", line):
+                return m[1]
+        raise SystemExit(f"instructions: {register} is no number at {self.lines[k]}")
+
+
+def plus(count: int, rest: int | None) -> int | None:
+    return None if rest is None else count + rest
+
+
+class Counts:
+    """What a thread of the kernel issues."""
+
+    def __init__(self, text: str):
+        code = Code(text)
+        dispatched = next((head, back) for head, back in code.loops if any(code.name(k) == "BRX" for k in range(head, back)))
+        inputs = next(of for of in code.loops if of[1] < dispatched[0])
+        stores = [of for of in code.loops if of[0] > dispatched[1] and any("STG.E.128" in code.lines[k] for k in range(*of))]
+        results, again = stores  # of each result one stores it, and the other goes past
+        self.begin = (code.longest(0, inputs[0] - 1) or 0) + dispatched[0] - inputs[1] + results[0] - dispatched[1]
+        self.input = code.longest(*inputs, vectors="LDG") or 0
+        self.result = (code.longest(*results, vectors="STG") or 0) + code.past(*again)
+        self.operation = {name: code.longest(*dispatched, operation=k) for k, name in enumerate(operations())}
+
+    def of(self, inputs: int, results: int, words: str) -> tuple[int, int]:
+        """Instructions of a thread, and its accesses of 16 bytes to shared memory."""
+        names = words.split()
+        issued = self.begin + inputs * self.input + results * self.result + sum(self.operation[name] for name in names)
+        return issued, inputs + results + 4 * len(names)
+
+
+def main() -> None:
+    disassembler = os.environ.get("NVDISASM", "nvdisasm")
+    text = subprocess.run([disassembler, "-c", sys.argv[1]], check=True, capture_output=True, text=True).stdout
+    counts = Counts(text)
+    print(f"{KERNEL}, instructions of a thread with {VECTOR} numbers: {counts.begin} of its own, {counts.input} an input, {counts.result} a result")
+    print("an operation:", ", ".join(f"{name} {n}" for name, n in counts.operation.items()))
+    print("\n| module | expression | instructions an element | time of instructions ÷ bytes | of shared memory ÷ bytes |\n|---|---|---|---|---|")
+    for module, expressions in MODULES.items():
+        for inputs, results, words in expressions:
+            issued, accesses = counts.of(inputs, results, words)
+            memory = 4 * (inputs + results) * 32 * VECTOR / MEMORY  # seconds of a warp's numbers
+            parts = issued / VECTOR, issued / ISSUED / memory, accesses / SHARED / memory
+            print(f"| {module} | {words.replace(' ', ', ')} | {parts[0]:.0f} | {parts[1]:.2f} | {parts[2]:.2f} |")
+
+
+if __name__ == "__main__":
+    main()

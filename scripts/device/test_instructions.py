@@ -1,0 +1,74 @@
+"""instructions.py counts those of a thread on the longest way that makes no call, by the dispatch of an operation."""
+
+import instructions
+
+# A loop over inputs, one over operations 0 to 4, of which a table has the first two, and two over results.
+KERNEL = """
+.text.other:
+        /*0000*/                   EXIT ;
+.text.pointwise_float32:
+        /*0000*/                   S2R R22, SR_TID.X ;
+        /*0010*/              @!P2 EXIT ;
+.L_x_1:
+        /*0020*/              @!P0 BRA `(.L_x_2) ;
+        /*0030*/                   LDG.E R1, desc[UR8][R2.64] ;
+        /*0040*/                   FADD R1, R1, R1 ;
+        /*0050*/                   BRA `(.L_x_3) ;
+.L_x_2:
+        /*0060*/                   LDG.E.128 R4, desc[UR8][R2.64] ;
+.L_x_3:
+        /*0070*/               @P1 BRA `(.L_x_1) ;
+        /*0080*/                   MOV R2, 0x400 ;
+.L_x_4:
+        /*0090*/                   LDG.E R0, desc[UR8][R26.64] ;
+        /*00a0*/                   ISETP.GT.AND P0, PT, R0, 0x2, PT ;
+        /*00b0*/               @P0 BRA `(.L_x_8) ;
+        /*00c0*/                   VIMNMX.U32 R9, R0, 0x2, PT ;
+        /*00d0*/                   LDC R10, c[0x2][R9] ;
+        /*00e0*/                   BRX R10 -0x1560          (*"BRANCH_TARGETS .L_x_5,.L_x_6,.L_x_7"*);
+.L_x_5:
+        /*00f0*/                   MOV R12, R8 ;
+        /*0100*/                   BRA `(.L_x_9) ;
+.L_x_6:
+        /*0110*/              @!P3 BRA `(.L_x_9) ;
+        /*0120*/                   CALL.REL.NOINC `($__internal_slow) ;
+.L_x_7:
+        /*0130*/                   FADD R12, R4, R5 ;
+        /*0140*/                   FADD R12, R4, R5 ;
+        /*0150*/                   BRA `(.L_x_9) ;
+.L_x_8:
+        /*0160*/                   ISETP.NE.AND P0, PT, R0, 0x3, PT ;
+        /*0170*/               @P0 BRA `(.L_x_9) ;
+        /*0180*/                   FMUL R12, R4, R5 ;
+.L_x_9:
+        /*0190*/               @P1 BRA `(.L_x_4) ;
+        /*01a0*/                   NOP ;
+.L_x_10:
+        /*01b0*/               @P0 BRA `(.L_x_11) ;
+        /*01c0*/                   STG.E.128 desc[UR8][R4.64], R12 ;
+.L_x_11:
+        /*01d0*/               @P1 BRA `(.L_x_10) ;
+.L_x_12:
+        /*01e0*/               @P0 BRA `(.L_x_13) ;
+        /*01f0*/                   STG.E.128 desc[UR8][R4.64], R12 ;
+.L_x_13:
+        /*0200*/               @P1 BRA `(.L_x_12) ;
+        /*0210*/                   EXIT ;
+$__internal_slow:
+        /*0220*/                   RET.REL.NODEC R20 ;
+"""
+
+
+def test_counts(monkeypatch):
+    monkeypatch.setattr(instructions, "operations", lambda: ["constant", "sqrt", "add", "mul", "where"])
+    counts = instructions.Counts(KERNEL)
+    # begin: 2 before the inputs, and from one loop to the next; a vector is moved by 3, and a result passed by in 2
+    assert (counts.begin, counts.input, counts.result) == (2 + 2 + 2, 3, 3 + 2)
+    assert counts.operation == {"constant": 9, "sqrt": 8, "add": 10, "mul": 7, "where": 6}
+    assert counts.of(2, 1, "add mul") == (6 + 2 * 3 + 5 + 10 + 7, 2 + 1 + 8)
+
+
+def test_operations():
+    names = instructions.operations()
+    assert names[0] == "constant" and names[-1] == "where" and len(names) == 50
+    assert all(set(words.split()) <= set(names) for of in instructions.MODULES.values() for _, _, words in of)
