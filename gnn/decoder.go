@@ -81,6 +81,9 @@ func DecoderOutputs(weights nn.State, layers int) int {
 	return len(weights[fmt.Sprintf("%s.lins.%d.bias", decoderPath, layers-1)].Float32)
 }
 
+// DecoderNames are those of the tensors of an EdgeDecoder in a state, as nn.Params.Allow takes them.
+func DecoderNames() []string { return append(nn.EdgeUnitNames(), decoderPath+".") }
+
 // scores returns the standard scores of features of edges.
 func scores(features *autograd.Var, u *nn.Units) *autograd.Var {
 	n := features.Cols()

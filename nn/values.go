@@ -22,6 +22,15 @@ const (
 // UnitNames are these names.
 func UnitNames() []string { return []string{unitMeans, unitDeviations} }
 
+// The names of the units of edges' features.
+const (
+	edgeMeans      = "edge_features.mean"
+	edgeDeviations = "edge_features.deviation"
+)
+
+// EdgeUnitNames are these names.
+func EdgeUnitNames() []string { return []string{edgeMeans, edgeDeviations} }
+
 // NewUnits adds units of so many columns to a set: means of 0 and deviations of 1. Weights that do not have
 // any, as those of a module of PyTorch, leave them as they are.
 func NewUnits(ps *Params, columns int) *Units {
@@ -30,7 +39,7 @@ func NewUnits(ps *Params, columns int) *Units {
 
 // NewEdgeUnits is NewUnits of the features of edges, in which these are standard scores.
 func NewEdgeUnits(ps *Params, columns int) *Units {
-	return newUnits(ps, columns, "edge_features.mean", "edge_features.deviation")
+	return newUnits(ps, columns, edgeMeans, edgeDeviations)
 }
 
 func newUnits(ps *Params, columns int, means, deviations string) *Units {

@@ -6,6 +6,7 @@ import (
 
 	"weft/comm"
 	"weft/gnn"
+	"weft/graph"
 	"weft/graph/appended"
 	"weft/internal/refusal"
 	"weft/kernel"
@@ -14,14 +15,19 @@ import (
 	"weft/train/worker"
 )
 
-// Explain explains a number of the output for a vertex of the job's graph, as worker.Explanation says. It
-// reads what a prediction of the vertex depends on, and no more of the graph. The mesh has one worker. The
-// errors are those of Predict.
+// Explain explains a number of the output for a vertex of the job's graph, or for an edge between two, as
+// worker.Explanation says. It reads what a prediction of it depends on, and no more of the graph. The mesh
+// has one worker. The errors are those of Predict.
 func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained) (x *worker.Explanation,
 	err error,
 ) {
 	job := *j
 	job.Vertices, job.Appended = []int32{of.Vertex}, nil
+	if of.Edge != nil {
+		if err := job.endsAlone(of.Edge); err != nil {
+			return nil, err
+		}
+	}
 	s, err := job.beginExplanation(ctx, weights)
 	if err != nil {
 		return nil, err
@@ -29,7 +35,7 @@ func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained
 	if whole, err := job.between(s); err != nil {
 		return nil, err
 	} else if whole {
-		job.Vertices = nil
+		job.Vertices, job.ends = nil, nil
 		if s, err = job.beginExplanation(ctx, weights); err != nil {
 			return nil, err
 		}
@@ -39,6 +45,20 @@ func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained
 		return err
 	})
 	return x, err
+}
+
+// endsAlone has the job compute the rows of an edge's ends, as an EdgeDecoder reads them.
+func (j *Job) endsAlone(of *worker.ExplainedEdge) error {
+	r, err := j.resolve()
+	if err != nil {
+		return err
+	}
+	at, err := j.rowsOfEnds(r, &graph.Edges{Source: []int32{of.Source}, Target: []int32{of.Target}}, true)
+	if err != nil {
+		return err
+	}
+	j.Vertices, j.ends, j.undecoded = nil, at.listed, true
+	return nil
 }
 
 func (j *Job) beginExplanation(ctx context.Context, weights nn.State) (*shared, error) {
@@ -61,7 +81,8 @@ func (j *Job) between(s *shared) (whole bool, err error) {
 	return slices.ContainsFunc(blocks, func(b gnn.BlockSpec) bool { return b.Rounds > 1 }), err
 }
 
-// Without is the job for predictions of the vertices on its graph without some edges, by relation.
+// Without is the job for predictions of the vertices, or with none of edges, on its graph without some edges,
+// by relation.
 func (j *Job) Without(edges [][]appended.Edge, vertices ...int32) (*Job, error) {
 	b, err := j.Base()
 	if err != nil {

@@ -116,8 +116,12 @@ type Job struct {
 	// processes worker 0's value counts.
 	Trace bool
 
-	chunks chunks    // that divide made last
-	kind   task.Kind // in place of the task that the options name; nil: that one
+	// ends are vertices by type, ascending, whose rows an EdgeDecoder reads, and which are computed in the
+	// place of Vertices where the model is undecoded; nil: all.
+	ends      [][]int32
+	undecoded bool      // the model ends with these rows
+	chunks    chunks    // that divide made last
+	kind      task.Kind // in place of the task that the options name; nil: that one
 	// columns of features that passes are given, by the number of a vertex type without; nil: none
 	given map[int]int
 
@@ -144,6 +148,7 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.Undecoded = j.undecoded
 	if j.kind != nil {
 		r.Kind = j.kind
 	} else if of := r.Program.Program; of != nil && len(of.Others) > 0 {

@@ -153,8 +153,8 @@ func (p *Predictor) predict(ctx context.Context, at *place, vertices []int32, of
 	asked Outputs,
 ) (r *Prediction, err error) {
 	job, s := p.job, &shared{Config: p.config}
-	job.Vertices, s.Vertices = vertices, vertices
-	job.Appended = of
+	job.Vertices, job.Appended = vertices, of
+	s.Vertices = job.listed()
 	if of == nil {
 		job.Appended = p.alone
 	}

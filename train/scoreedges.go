@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
@@ -24,14 +25,18 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 	if err != nil {
 		return nil, err
 	}
+	rows, err := j.rowsOfEnds(r, e, j.Appended != nil)
+	if err != nil {
+		return nil, err
+	}
 	embeds := *j
-	embeds.OnEmbeddings = nil
+	embeds.OnEmbeddings, embeds.undecoded, embeds.ends = nil, true, rows.listed
 	p, err := embeds.Predict(ctx, weights, Embeddings)
 	if err != nil {
 		return p, err
 	}
 	return p, j.ranks().OnFirst(func() error {
-		if err := j.scoreEdges(ctx, r, weights, e, p); err != nil || j.OnLogits == nil {
+		if err := j.scoreEdges(ctx, r, weights, e, p, rows); err != nil || j.OnLogits == nil {
 			return err
 		}
 		rows := RowsOf(p.Logits, p.Classes)
@@ -42,7 +47,7 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 
 // scoreEdges replaces the embeddings of a prediction by the logits of edges.
 func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.State, e *graph.Edges,
-	p *Prediction,
+	p *Prediction, at *rowsOfEnds,
 ) error {
 	share, err := j.anyShare()
 	if err != nil {
@@ -60,18 +65,8 @@ func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.St
 		return refusal.Errorf("%d features of %d edges, where the model reads %d of each", len(e.Features),
 			e.Len(), d.Features)
 	}
-	kinds, err := r.Kind.Types(share)
-	if err != nil {
-		return err
-	}
-	first := map[int]int32{} // row of the first vertex of each type
-	rows := int32(0)
-	for _, kind := range kinds {
-		first[kind] = rows
-		rows += int32(share.Whole.Types[kind].Vertices)
-	}
 	s := &edgeScorer{
-		EdgeDecoder: d, rows: p.Embeddings, first: [2]int32{first[d.Source], first[d.Target]}, edges: e,
+		EdgeDecoder: d, rows: p.Embeddings, at: at, edges: e,
 		team: kernel.NewTeam(j.Threads(r), tensor.NewMeter()),
 	}
 	p.Embeddings = nil
@@ -80,6 +75,58 @@ func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.St
 	}
 	p.Vertices = e.Len()
 	return nil
+}
+
+// rowsOfEnds are where the rows of vertices are that an EdgeDecoder reads of some edges.
+type rowsOfEnds struct {
+	listed [][]int32 // vertices by type, ascending; nil: all
+	first  []int     // the row of the first of each type
+}
+
+// rowsOfEnds finds the rows of the ends of edges, of these alone or of all vertices.
+func (j *Job) rowsOfEnds(r *setting.Resolved, e *graph.Edges, alone bool) (*rowsOfEnds, error) {
+	share, err := j.anyShare()
+	if err != nil {
+		return nil, err
+	}
+	if j.Graph == nil {
+		defer share.Close()
+	}
+	relation, err := task.RelationOf(r.Kind, &share.Whole)
+	if err != nil {
+		return nil, err
+	}
+	at, rows := &rowsOfEnds{}, 0
+	ends := &share.Edges.Relations[relation]
+	if alone {
+		at.listed = make([][]int32, len(share.Whole.Types))
+		add := func(kind int, vertices []int32) { at.listed[kind] = append(at.listed[kind], vertices...) }
+		add(ends.Source, e.Source)
+		add(ends.Target, e.Target)
+		for kind, list := range at.listed {
+			slices.Sort(list)
+			at.listed[kind] = slices.Compact(list)
+		}
+	}
+	for kind := range share.Whole.Types {
+		at.first = append(at.first, rows)
+		switch {
+		case at.listed != nil:
+			rows += len(at.listed[kind])
+		case kind == ends.Source || kind == ends.Target:
+			rows += share.Whole.Types[kind].Vertices
+		}
+	}
+	return at, nil
+}
+
+// row is where that of a vertex is.
+func (at *rowsOfEnds) row(kind int, vertex int32) int {
+	place := int(vertex)
+	if at.listed != nil {
+		place, _ = slices.BinarySearch(at.listed[kind], vertex)
+	}
+	return at.first[kind] + place
 }
 
 // anyShare is a share of the job's graph, for what all know.
@@ -94,8 +141,8 @@ func (j *Job) anyShare() (*partition.Share, error) {
 type edgeScorer struct {
 	gnn.EdgeDecoder
 	team  *kernel.Team
-	rows  []float32 // of the vertices that the model's relation joins, one type after another
-	first [2]int32  // row of the first vertex of the source's and the target's type
+	rows  []float32 // of vertices of the types that the model's relation joins
+	at    *rowsOfEnds
 	edges *graph.Edges
 }
 
@@ -132,12 +179,12 @@ func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State
 			made = append(made, m)
 			return tape.Constant(m, set)
 		}
-		end := func(of []int32, first int32) func(k int) []float32 {
-			return func(k int) []float32 { return s.rows[int(first+of[k])*s.Width:][:s.Width] }
+		end := func(of []int32, kind int) func(k int) []float32 {
+			return func(k int) []float32 { return s.rows[s.at.row(kind, of[k])*s.Width:][:s.Width] }
 		}
 		e := gnn.Edges{
-			Tape: tape, Source: matrix(s.Width, end(s.edges.Source, s.first[0])),
-			Target: matrix(s.Width, end(s.edges.Target, s.first[1])),
+			Tape: tape, Source: matrix(s.Width, end(s.edges.Source, s.Source)),
+			Target: matrix(s.Width, end(s.edges.Target, s.Target)),
 		}
 		if f := s.Features; f > 0 {
 			e.Features = matrix(f, func(k int) []float32 { return s.edges.Features[k*f : (k+1)*f] })

@@ -76,12 +76,12 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 		Resolved: r, OwnModel: j.Model, OwnLoss: j.Loss, Engine: j.Engine,
 		Processes: j.peers().Size() > 1, Machines: j.Machines,
 	}}
-	if j.Appended != nil && (k > 1 || j.Vertices == nil || weights == nil || j.HeldOut) {
+	if j.Appended != nil && (k > 1 || j.listed() == nil || weights == nil || j.HeldOut) {
 		return nil, refusal.Errorf("a graph with vertices and edges appended is for a prediction of some " +
 			"vertices, with all edges and on one worker")
 	}
 	switch {
-	case k == 1 && j.Vertices != nil && weights != nil && !j.HeldOut:
+	case k == 1 && j.listed() != nil && weights != nil && !j.HeldOut:
 		if err := j.openSome(s, &mfg.Scratch{}); err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 		s.Passing = r.Kind.Passing()
 	} else {
 		err = j.checkVertices(s)
-		s.Vertices = j.Vertices
+		s.Vertices = j.listed()
 		if j.HeldOut {
 			s.Passing = r.Kind.Passing()
 		}

@@ -12,12 +12,20 @@ import (
 	"weft/train/engine"
 )
 
+// listed are the vertices of each type that Predict computes; nil: all.
+func (j *Job) listed() [][]int32 {
+	if j.Vertices != nil {
+		return [][]int32{j.Vertices}
+	}
+	return j.ends
+}
+
 // checkVertices refuses a list of vertices that Predict cannot compute.
 func (j *Job) checkVertices(s *shared) error {
-	if j.Vertices == nil {
+	if j.listed() == nil {
 		return nil
 	}
-	if err := s.CheckSome(); err != nil {
+	if err := s.CheckSome(); err != nil || j.ends != nil {
 		return err
 	}
 	if len(j.Vertices) == 0 {
@@ -63,7 +71,7 @@ func (j *Job) openSome(s *shared, scratch *mfg.Scratch) error {
 		if err != nil {
 			return err
 		}
-		return use(mfg.Extract(g, m, j.Vertices, scratch))
+		return use(mfg.Extract(g, m, j.listed(), scratch))
 	})
 	return nil
 }

@@ -18,11 +18,12 @@ type Model struct {
 	Labels        bool // those of training vertices, as an input
 }
 
-// Extract copies what the results for some vertices of the first type depend on out of a graph that may be
-// far larger: a share of which New takes the same vertices, to the same bits. Its rows are those that the
-// first block reads, by their ids in the graph. Behind them each type has a row that stands for all other
-// vertices, where only their number counts. Whole describes the graph.
-func Extract(g *appended.Graph, m *Model, vertices []int32, scratch *Scratch) *partition.Share {
+// Extract copies what the results for some vertices of each type depend on out of a graph that may be far
+// larger: a share of which New takes the same vertices, to the same bits. Types at the end may be missing: of
+// these no vertex is listed. Its rows are those that the first block reads, by their ids in the graph. Behind
+// them each type has a row that stands for all other vertices, where only their number counts. Whole
+// describes the graph.
+func Extract(g *appended.Graph, m *Model, vertices [][]int32, scratch *Scratch) *partition.Share {
 	x := newExtractor(g, scratch)
 	x.find(m.Blocks, vertices)
 	small := &graph.Graph{}
@@ -107,8 +108,10 @@ func newExtractor(g *appended.Graph, scratch *Scratch) *extractor {
 }
 
 // find marks the rows that the blocks read for some vertices.
-func (x *extractor) find(blocks []Reach, vertices []int32) {
-	x.sets[0].add(vertices...)
+func (x *extractor) find(blocks []Reach, vertices [][]int32) {
+	for kind, list := range vertices {
+		x.sets[kind].add(list...)
+	}
 	for _, b := range slices.Backward(blocks) {
 		for range b.Rounds {
 			if len(b.Along) > 0 {

@@ -20,9 +20,10 @@ type MFG struct {
 	layers []*mfg.Layer // of each block, and of the result
 	ends   []int        // where the model's first blocks end in Whole.model, by their number
 	needs  []mfg.Need
-	listed []int32 // this worker's vertices of the first type, by their positions in the list
-	rows   []int32 // their rows in the share
-	all    int     // the number of listed vertices of the first type
+	listed []int32   // this worker's vertices, by their positions in the lists, one type behind another
+	rows   [][]int32 // their rows in the share, by type
+	kinds  []int     // the types of which vertices are listed
+	all    int       // the number of listed vertices
 }
 
 // layered is the Axis of the rows of the first layer.
@@ -87,12 +88,16 @@ func newMFG(c Config, vertices [][]int32, params *nn.Params, reaches []mfg.Reach
 
 // FindMFG finds the rows that the blocks reach for listed vertices, as for NewMFG. It is not built.
 func FindMFG(c Config, vertices [][]int32, reaches []mfg.Reach) (m *MFG, err error) {
-	m = &MFG{Whole: &Whole{Config: c}, all: len(vertices[0])}
+	m = &MFG{Whole: &Whole{Config: c}, listed: []int32{}}
 	w := mfg.Wanted{Gradients: c.Training}
 	for kind, list := range vertices {
 		listed, rows := find(&c.Share.Edges.Types[kind], list)
-		if kind == 0 {
-			m.listed, m.rows = listed, rows
+		for _, place := range listed {
+			m.listed = append(m.listed, int32(m.all)+place)
+		}
+		m.rows = append(m.rows, rows)
+		if m.all += len(list); len(list) > 0 {
+			m.kinds = append(m.kinds, kind)
 		}
 		w.Rows = append(w.Rows, slices.Sorted(slices.Values(rows)))
 	}
@@ -163,10 +168,10 @@ func Reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []mfg.Reach) {
 	return all
 }
 
-// Vertices are the positions of this worker's vertices of the first type in the list, ascending.
+// Vertices are the positions of this worker's vertices in the lists, one behind another, ascending.
 func (m *MFG) Vertices() []int32 { return m.listed }
 
-// All is the length of the list.
+// All is the length of the lists.
 func (m *MFG) All() int { return m.all }
 
 // Needs is what all workers together read for each block.
@@ -178,12 +183,15 @@ func (m *MFG) Infer(without int) *autograd.Var {
 	m.features[0].labels.show(0)
 	blocks := len(m.ends) - 1 - without
 	in := input(m.features, autograd.NewTape(m.Team), &Call{})
-	out := m.model[:m.ends[blocks]].Forward(in).Output()
+	outputs := m.model[:m.ends[blocks]].Forward(in).Outputs(m.kinds...)
 	at := m.layers[max(0, blocks-1)]
-	z := autograd.Pick(out, placesIn(at.Rows[0], m.rows),
-		&autograd.RowSet{Here: len(m.rows), Total: autograd.NotVertices})
-	out.Drop()
-	return inFloat32(z)
+	for k, out := range outputs {
+		rows := m.rows[m.kinds[k]]
+		outputs[k] = autograd.Pick(out, placesIn(at.Rows[m.kinds[k]], rows),
+			&autograd.RowSet{Here: len(rows), Total: autograd.NotVertices})
+		out.Drop()
+	}
+	return inFloat32(gnn.Below(outputs))
 }
 
 // Forward implements gnn.Block.

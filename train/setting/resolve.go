@@ -31,6 +31,8 @@ type Resolved struct {
 	Kind    task.Kind
 	// Storage is the element type of Precision.
 	Storage tensor.Element
+	// Undecoded says that the model ends before its EdgeDecoder, with the rows of vertices that this reads.
+	Undecoded bool
 }
 
 // Resolve refuses options that make no sense, naming the setting and what would be accepted. Those of the
@@ -399,7 +401,7 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 		if blocks, err = r.Blocks(schema, width); err != nil {
 			return nil, err
 		}
-		if r.Task == task.Edge {
+		if r.Task == task.Edge && !r.Undecoded {
 			decoder, err := r.EdgeDecoder(s, outputs)
 			if err != nil {
 				return nil, err

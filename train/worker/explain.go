@@ -18,8 +18,9 @@ import (
 
 // Explained is a number of a model's output.
 type Explained struct {
-	Vertex int32 // of the first type
-	Output int   // the column
+	Vertex int32          // of the first type
+	Edge   *ExplainedEdge // in the place of Vertex, where the task learns edges; nil: none
+	Output int            // the column
 	// Classes says that the columns are logits of classes. The number is then log(p/(1 − p)) of the column's
 	// probability p: its logit less the log-sum-exp of the others.
 	Classes bool
@@ -36,6 +37,7 @@ type Explanation struct {
 	// Edges are those whose messages the number depends on, by relation, target, source and Before. The
 	// factor that their Gradient is of is 1.
 	Edges []edges.MaskGradient
+	Edge  *FeatureGradients // of the standard scores of Explained.Edge's own features; nil: there is none
 }
 
 // FeatureGradients are those of the features of some vertices of a type, as the model reads them:
@@ -53,7 +55,8 @@ type explaining interface {
 }
 
 // Explain explains a number of the model's output with its weights. The mesh is one worker. c.Vertices are
-// the vertex alone, or nil: then the pass is of the whole graph.
+// the vertex alone, or the ends of an edge, or nil: then the pass is of the whole graph. The model of an edge
+// is Undecoded.
 func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.Share, weights nn.State,
 	of Explained,
 ) (*Explanation, error) {
@@ -69,7 +72,7 @@ func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.
 	}
 	var by explaining
 	if c.Vertices != nil {
-		m, err := engine.NewMFG(e, [][]int32{c.Vertices}, nil)
+		m, err := engine.NewMFG(e, c.Vertices, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -84,12 +87,20 @@ func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.
 	if err := w.infers(by); err != nil {
 		return nil, err
 	}
+	x := &explainer{
+		Worker: w, by: by, of: of, whole: c.Vertices == nil, unit: nn.UnitIn(weights, of.Output),
+	}
+	if of.Edge != nil {
+		if e.Outputs == nil {
+			e.Outputs = []int{0}
+		}
+		if err := x.decode(e.Outputs); err != nil {
+			return nil, &launch.Common{Err: err}
+		}
+	}
 	c.Kind.Predicts(w.Params, weights)
 	if err := w.Load(weights, nil); err != nil {
 		return nil, err
-	}
-	x := &explainer{
-		Worker: w, by: by, of: of, whole: c.Vertices == nil, unit: nn.UnitIn(weights, of.Output),
 	}
 	return x.explain(ctx)
 }
@@ -97,16 +108,20 @@ func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.
 // explainer explains one number.
 type explainer struct {
 	*Worker
-	by    explaining
-	of    Explained
-	whole bool    // the pass is of the whole graph, most of whose edges do not lead to the vertex
-	unit  float32 // of the number, as the labels have it
-	into  Explanation
-	sums  map[edges.MaskGradient]float64 // of the edges, without Gradient
+	by       explaining
+	of       Explained
+	whole    bool    // the pass is of the whole graph, most of whose edges do not lead to the vertex
+	unit     float32 // of the number, as the labels have it
+	into     Explanation
+	sums     map[edges.MaskGradient]float64 // of the edges, without Gradient
+	decoding *decoding                      // of Explained.Edge; nil: a vertex is explained
 }
 
 func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 	x.sums = map[edges.MaskGradient]float64{}
+	if x.of.Edge != nil {
+		x.into.Edge = x.scores()
+	}
 	for kind, rows := range x.by.Inputs() {
 		of := FeatureGradients{IDs: idsOf(slices.Clone(rows.List()), rows.Here)}
 		of.Inputs, of.Columns = x.by.InputValues(kind)
@@ -179,15 +194,23 @@ func (x *explainer) pass(features, messages, part float32, ofFeatures, ofEdges b
 		call.Features = append(call.Features, engine.Given{Values: values, Differentiable: of.Columns > 0})
 	}
 	pass := x.by.Forward(call)
-	output := pass.Outputs()[0]
-	grad := x.Team.Zeros(tensor.Gradients, output.Rows(), output.Cols())
-	row := 0
-	if output.Rows() > 1 {
-		row = int(x.of.Vertex)
+	var roots []autograd.Root
+	var outputs, rowGrads []*tensor.Matrix
+	for _, v := range pass.Outputs() {
+		grad := x.Team.Zeros(tensor.Gradients, v.Rows(), v.Cols())
+		roots, rowGrads = append(roots, autograd.Root{Var: v, Grad: grad}), append(rowGrads, grad)
+		outputs = append(outputs, v.Value())
 	}
-	n := output.Cols()
-	x.begin(grad.WriteFloats()[row*n:][:n], output.Value().ReadFloats()[row*n:][:n])
-	grads := pass.Backward(autograd.Root{Var: output, Grad: grad})
+	if x.of.Edge != nil {
+		x.decoded(outputs, rowGrads, features, part, ofFeatures)
+	} else {
+		var at outputRow
+		if outputs[0].Rows > 1 {
+			at.row = int(x.of.Vertex)
+		}
+		x.begin(at.to(rowGrads), at.in(outputs))
+	}
+	grads := pass.Backward(roots...)
 	for kind, grad := range grads {
 		if grad == nil {
 			continue

@@ -45,7 +45,7 @@ func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func
 	if err != nil {
 		return &launch.Common{Err: err}
 	}
-	if relation >= 0 && without == 0 {
+	if relation >= 0 && without == 0 && !w.Undecoded {
 		return w.edgesInOrder(m, relation, use)
 	}
 	return w.inOrder(m, w.Inference.Vertices(), w.Inference.All(), use)
@@ -78,10 +78,13 @@ func (w *Worker) edgesInOrder(m *tensor.Matrix, relation int, use func(Rows) err
 	}, use)
 }
 
-// Embeddings is Results of the input of the last layer. That of a program is computed apart, as it may lie
-// within a block.
+// Embeddings is Results of the input of the last layer, which an Undecoded model ends with. That of a program
+// is computed apart, as it may lie within a block.
 func (w *Worker) Embeddings(weights nn.State, check func(*tensor.Matrix) error, use func(Rows) error) error {
-	if w.Program.Program == nil {
+	switch {
+	case w.Undecoded:
+		return w.Results(0, check, use)
+	case w.Program.Program == nil:
 		return w.Results(1, check, use)
 	}
 	p, err := w.Program.Hidden()

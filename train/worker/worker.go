@@ -57,8 +57,9 @@ type Config struct {
 	// Machines has the number of each worker's machine. nil: goroutines are on one, and processes each on its
 	// own, as far as is known.
 	Machines []int
-	// Vertices are the vertices of the first type to infer, each once, in any order. nil is all.
-	Vertices []int32
+	// Vertices are the vertices of each type to infer, each once, in any order, as engine.NewMFG has them.
+	// nil is all.
+	Vertices [][]int32
 	// Loaded is the model of an inference for Vertices, with its weights. nil: the worker makes its own.
 	Loaded  *engine.Loaded
 	Savings Savings
@@ -289,7 +290,7 @@ func NewInference(c Config, team *kernel.Team, world *comm.Comm,
 	var i engine.Inference
 	switch {
 	case c.Vertices != nil:
-		i, err = engine.NewMFG(e, [][]int32{c.Vertices}, c.Loaded)
+		i, err = engine.NewMFG(e, c.Vertices, c.Loaded)
 	case c.Engine != nil:
 		i, err = c.Engine(e)
 	default:
@@ -355,7 +356,7 @@ func (c *Config) outputTypes(share *partition.Share) ([]int, error) {
 	switch {
 	case err != nil || kinds == nil:
 		return nil, err
-	case c.Vertices != nil:
+	case c.Vertices != nil && !c.Undecoded:
 		return nil, refusal.Errorf("--vertices: lists vertices of the first type, and the model computes " +
 			"those of the relations that it learns; leave it out, which predicts all")
 	case c.OwnModel != nil:
@@ -392,6 +393,9 @@ func (w *Worker) infers(i engine.Inference) error {
 func (w *Worker) holds(params *nn.Params) error {
 	w.Params = params
 	w.eachStandard(func(name string, _ []float32) { w.Params.Allow(name) }) // known before the engine
+	if w.Undecoded {
+		w.Params.Allow(gnn.DecoderNames()...)
+	}
 	return w.allowOthers()
 }
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def explanation(
-    directory: Path, given: str, graph: Graph | None, vertex: Any, settings: dict[str, Any]
+    directory: Path, given: str, graph: Graph | None, of: tuple[Any, int | None], settings: dict[str, Any]
 ) -> Explanation | HeteroExplanation:
-    """The explanation of a vertex by the program, of the graph that it is given."""
+    """The explanation of a vertex or of an edge by the program, of the graph that it is given."""
     try:
         import torch
         from torch_geometric.explain import Explanation, HeteroExplanation
@@ -29,24 +29,28 @@ def explanation(
         raise ImportError(
             f"explain: {error.name} is not installed; pip install torch torch_geometric", name=error.name
         ) from None
-    _program.check_keywords("explain", settings, taken=("help", "json", "masks", "vertex"))
-    told, masks = _explained(directory, given, vertex, settings)
+    _program.check_keywords("explain", settings, taken=("edge", "help", "json", "masks", "vertex"))
+    vertex, edge = of
+    asked = [] if vertex is None else [f"--vertex={vertex}"]
+    if edge is not None:
+        asked.append(f"--edge={_stored(graph, edge)}")
+    told, masks = _explained(directory, given, asked, settings)
     store = Path(told["store"])
     described = json.loads((store / "graph.json").read_text(encoding="utf-8"))
     typed = (store / "vertices").exists()
     made: Any = HeteroExplanation() if typed else Explanation()
-    for of in described["vertices"]:
-        name = of["type"]
+    for kind in described["vertices"]:
+        name = kind["type"]
         to = made[name] if typed else made
-        x = _features(store / "vertices" / name if typed else store, of)
+        x = _features(store / "vertices" / name if typed else store, kind)
         if x is None:
-            to.num_nodes = of["count"]
+            to.num_nodes = kind["count"]
             continue
         whole = np.zeros_like(x)
         whole[masks[f"vertices.{name}.ids"]] = masks[f"vertices.{name}.mask"][:, : x.shape[1]]
         to.x, to.node_mask = torch.from_numpy(x), torch.from_numpy(whole)
-    for of in described["relations"]:
-        ends = of["source"], of["name"], of["target"]
+    for relation in described["relations"]:
+        ends = relation["source"], relation["name"], relation["target"]
         name = "__".join(ends)
         folder = store / "edges" / name if typed else store
         to = made[ends] if typed else made
@@ -57,24 +61,39 @@ def explanation(
         for key, field in (("edge_weight", "edge_weight"), ("edge_features", "edge_attr")):
             if (file := folder / f"{key}.npy").exists():
                 to[field] = torch.from_numpy(np.ascontiguousarray(_in_order(np.load(file).T, order).T))
-    made.index = torch.tensor([told["id"]])
+    made.index = torch.tensor([told["id"] if edge is None else edge])
+    if "edge.mask" in masks:
+        made.own_mask = torch.from_numpy(masks["edge.mask"])
     made.score, made.logit, made.of, made.without = told["score"], told["logit"], told["of"], told.get("without")
     made._model_args = []
     return made
 
 
 def _explained(
-    directory: Path, given: str, vertex: Any, settings: dict[str, Any]
+    directory: Path, given: str, of: list[str], settings: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """What the program prints, and its masks."""
     flags = [_program.flag(name, value) for name, value in settings.items() if value is not None]
     scratch = Scratch()
     try:
         file = scratch.path / "masks.safetensors"
-        asked = ["explain", str(directory), given, f"--vertex={vertex}", f"--masks={file}", "--json", *flags]
+        asked = ["explain", str(directory), given, *of, f"--masks={file}", "--json", *flags]
         return json.loads(_program.run(asked)), _weights.read(file)
     finally:
         scratch.close()
+
+
+def _stored(graph: Graph | None, edge: int) -> int:
+    """The number in the store of an edge of what the graph was made of."""
+    if graph is None:
+        return edge
+    relations = json.loads((graph.store / "graph.json").read_text(encoding="utf-8"))["relations"]
+    learned = next((r for r in relations if "edge_labels" in r), None)
+    if learned is None:  # which the program refuses
+        return edge
+    names = "__".join((learned["source"], learned["name"], learned["target"]))
+    order = _order(graph, names if (graph.store / "vertices").exists() else "")
+    return edge if order is None or not 0 <= edge < len(order) else int(np.flatnonzero(order == edge)[0])
 
 
 def _features(folder: Path, of: dict[str, Any]) -> Array | None:

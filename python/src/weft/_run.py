@@ -401,19 +401,23 @@ class Run:
             )
         return str(store)
 
-    def explain(self, vertex: int | str, data: Data = None, **settings: Any) -> Explanation | HeteroExplanation:
-        """What the prediction of a vertex rests on, as ``torch_geometric.explain`` has it; torch and
+    def explain(
+        self, vertex: int | str | None = None, data: Data = None, *, edge: int | None = None, **settings: Any
+    ) -> Explanation | HeteroExplanation:
+        """What the prediction of a vertex or an edge rests on, as ``torch_geometric.explain`` has it; torch and
         torch_geometric must be installed.
 
         ``node_mask`` (V × F) is gradient × feature, and ``edge_mask`` (E) the gradient of a factor 1 of the
         messages along each edge: of the score that ``weft explain`` takes apart, as ``reference.md`` says.
         ``edge_index`` has the order of the data's, or of the store where the data are a path. ``index`` is the
-        vertex's number. ``of``, ``score``, ``logit`` and ``without`` are the class or value and its score, and
+        number of the vertex or the edge. ``edge_mask`` of an edge leaves out what its own features contribute,
+        ``own_mask``. ``of``, ``score``, ``logit`` and ``without`` are the class or value and its score, and
         the score without the strongest edges.
 
         Args:
             vertex: its name or number.
             data: another graph with the same features; None: that of the run.
+            edge: its number in the order of the data's, of a run with labels of edges.
             settings: flags of ``weft explain``: ``class="yes"`` (as ``**{"class": "yes"}``), ``steps=50``,
                 ``out="why.html"``.
 
@@ -423,10 +427,10 @@ class Run:
             >>> why.edge_index[:, why.edge_mask.topk(3).indices]   # doctest: +SKIP
 
         Raises:
-            Refused: no vertex has this name or number; the run predicts links.
+            Refused: no vertex or edge has this name or number; the run predicts links.
         """
         graph = self._graph if data is None else graph_of(data)
-        return _explain.explanation(self.directory, self._given(data, graph), graph, vertex, settings)
+        return _explain.explanation(self.directory, self._given(data, graph), graph, (vertex, edge), settings)
 
     def evaluate(
         self, data: Data = None, split: int | None = None, device: str | None = None

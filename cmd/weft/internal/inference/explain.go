@@ -34,7 +34,8 @@ import (
 type explainCommand struct {
 	settings           cli.SettingFlags
 	tables             data.TablesGiven
-	vertex, class      string
+	vertex, edge       string
+	class              string
 	out, masks         string
 	top, steps, remove int
 	json               bool
@@ -44,27 +45,30 @@ type explainCommand struct {
 func NewExplain() *cobra.Command {
 	e := &explainCommand{}
 	cmd := &cobra.Command{
-		Use:   "explain RUN [STORE] --vertex ID",
+		Use:   "explain RUN [STORE] --vertex ID|--edge ID",
 		Short: "say which edges, neighbours and columns a prediction rests on",
-		Long: `explain takes apart the score of a class or label for a vertex: the logit log(p/(1 − p)) of its probability p, or the value that is predicted.
+		Long: `explain takes apart the score of a class or label for a vertex, or for an edge of a run with --edge-label: the logit log(p/(1 − p)) of its probability p, or the value that is predicted.
 What a feature contributes is its gradient times the feature (Simonyan et al. 2013), and what a vertex or a column contributes is the sum of that over its features. What
 an edge contributes is the gradient of a factor of the messages along it, as the edge_mask of PyG's explanations, times that factor, 1.
-Features are those that the model reads, standardised if it was trained so.
+Features are those that the model reads, standardised if it was trained so. Those of an edge itself are standard scores.
 
 --steps takes integrated gradients (Sundararajan et al. 2017): means along the path from zeros, at the middles of so many parts of it. What all
 features contribute then is the score less that without features.
 
 The strongest edges that raise the score are then left out, and a second prediction says what is left of it. It is that of a
-store without these edges, to the bit.`,
+store without these edges, to the bit. An edge that is explained is scored as a new one then, between vertices that do not have it.`,
 		Example: `  weft explain runs/first --vertex 7
   weft explain runs/churn --vertex C-00001 --class yes --out why.html
-  weft explain runs/churn --vertex C-00001 --steps 50 --json`,
+  weft explain runs/churn --vertex C-00001 --steps 50 --json
+  weft explain runs/fraud --edge 2211 --out why.html`,
 		ValidArgsFunction: cli.CompleteInOrder(cli.CompleteRun, cli.CompleteGraph),
 		Args:              e.tables.Arguments(1, 2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd, args) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&e.vertex, "vertex", "", "`name` or id of the vertex whose prediction is explained")
+	f.StringVar(&e.edge, "edge", "", "`number` of the edge whose prediction is explained, as in the column edge of "+
+		"predict")
 	f.StringVar(&e.class, "class", "", "`name` or number of the class, label or value (default: the likeliest, "+
 		"or the first value)")
 	f.IntVar(&e.top, "top", 10, "`number` of edges, of vertices and of columns to list")
@@ -83,8 +87,11 @@ store without these edges, to the bit.`,
 // check refuses flags that make no sense.
 func (e *explainCommand) check() error {
 	switch {
-	case e.vertex == "":
-		return refusal.Errorf("explain: name a vertex with --vertex")
+	case e.vertex == "" && e.edge == "":
+		return refusal.Errorf("explain: name a vertex with --vertex, or an edge with --edge")
+	case e.vertex != "" && e.edge != "":
+		return refusal.Errorf("--vertex %s and --edge %s: one prediction is explained; leave one of them out",
+			e.vertex, e.edge)
 	case e.top < 1:
 		return refusal.Errorf("--top %d: the number of lines is 1 or more", e.top)
 	case e.steps < 0:
@@ -113,9 +120,16 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	asked.Tables = e.tables
 	switch o := asked.Options; {
-	case o.Task != task.Vertex:
-		return refusal.Errorf("explain %s: scores of vertices are explained, and this is a run of --task %s",
+	case o.Task == task.Link:
+		return refusal.Errorf("explain %s: scores of vertices and edges are explained, and this is a run of --task %s",
 			args[0], o.Task)
+	case e.edge != "" && o.Task != task.Edge:
+		return refusal.Errorf("--edge %s: the run predicts vertices; name one with --vertex", e.edge)
+	case e.vertex != "" && o.Task == task.Edge:
+		return refusal.Errorf("--vertex %s: the run predicts edges; name one with --edge", e.vertex)
+	case o.Task == task.Edge && o.Program.Path != "":
+		return refusal.Errorf("explain %s: a module of your own computes the rows of edges, and those of weft's decoder "+
+			"are explained", args[0])
 	case o.OverAll() != "":
 		return refusal.Errorf("explain %s: %s takes its mean over all vertices, so that a score rests on all of "+
 			"them; train with another norm", args[0], o.OverAll())
@@ -152,17 +166,19 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 		if err := atomicfile.Write(e.out, x.page().write); err != nil {
 			return err
 		}
-		fmt.Fprintf(ui.ProgressOf(cmd, e.json), "%s: a page about vertex %s\n", ui.Printable(e.out), x.Vertex)
+		fmt.Fprintf(ui.ProgressOf(cmd, e.json), "%s: a page about %s\n", ui.Printable(e.out), x.subject())
 	}
 	return ui.Show(cmd.OutOrStdout(), x, e.json)
 }
 
-// explanation is what a score of a vertex rests on.
+// explanation is what a score of a vertex or an edge rests on.
 type explanation struct {
 	Run    string `json:"run"`
 	Store  string `json:"store"`
-	Vertex string `json:"vertex"`
-	ID     int32  `json:"id"`
+	Vertex string `json:"vertex,omitempty"`
+	ID     *int32 `json:"id,omitempty"` // of the vertex
+	// Edge is what is explained in the place of a vertex.
+	Edge *labelledEdge `json:"edge,omitempty"`
 	// Of is the class, label or value; empty: the only one.
 	Of    string        `json:"of"`
 	Kind  string        `json:"kind"`  // class, label, value
@@ -214,10 +230,11 @@ type explainedEdge struct {
 	stored   appended.Edge
 }
 
-// explainedColumn is what a feature contributes over all vertices.
+// explainedColumn is what a feature contributes over all vertices, or of the explained edge.
 type explainedColumn struct {
 	Type         string  `json:"type,omitempty"` // where there are several
 	Column       string  `json:"column"`
+	OfEdge       bool    `json:"of_edge,omitempty"` // of the explained edge itself
 	Contribution float64 `json:"contribution"`
 }
 
@@ -233,11 +250,19 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 	g, job := x.opened.Job.Graph, x.opened.Job
 	x.known = predicted{asked: x.asked, graph: g}
 	named := x.known.standFor(x.weights)
-	if x.ID, err = vertexOf(e.vertex, g.Types[0].Names, g.Types[0].Count); err != nil {
-		return err
+	of := worker.Explained{Steps: e.steps, Classes: x.known.Columns == predictions.Logits}
+	if e.edge != "" {
+		if err := x.takeEdge(e.edge); err != nil {
+			return err
+		}
+		of.Edge = &x.Edge.of
+	} else {
+		if of.Vertex, err = vertexOf(e.vertex, g.Types[0].Names, g.Types[0].Count); err != nil {
+			return err
+		}
+		x.ID, x.Vertex = &of.Vertex, nameOf(g.Types[0].Names, of.Vertex)
 	}
-	x.Vertex = nameOf(g.Types[0].Names, x.ID)
-	row, err := x.predict(ctx, job)
+	row, err := x.predict(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -248,9 +273,8 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 		return err
 	}
 	x.Score, x.Logit = x.scoreOf(row)
-	found, err := job.Explain(ctx, x.weights, worker.Explained{
-		Vertex: x.ID, Output: x.output, Steps: e.steps, Classes: x.known.Columns == predictions.Logits,
-	})
+	of.Output = x.output
+	found, err := job.Explain(ctx, x.weights, of)
 	if err != nil {
 		return err
 	}
@@ -334,10 +358,22 @@ func (x *explanation) choose(class string, row []float32) error {
 	return nil
 }
 
-// predict predicts the vertex.
-func (x *explanation) predict(ctx context.Context, of *train.Job) ([]float32, error) {
-	job := *of
-	job.Vertices = []int32{x.ID}
+// predict predicts the vertex or the edge without some edges, by relation; nil: without none.
+func (x *explanation) predict(ctx context.Context, gone [][]appended.Edge) ([]float32, error) {
+	if gone == nil {
+		gone = make([][]appended.Edge, len(x.opened.Job.Graph.Relations))
+	}
+	var vertices []int32
+	if x.Edge == nil {
+		vertices = []int32{*x.ID}
+	}
+	job, err := x.opened.Job.Without(gone, vertices...)
+	if err != nil {
+		return nil, err
+	}
+	if x.Edge != nil {
+		return x.Edge.predict(ctx, x, job)
+	}
 	p, err := job.Predict(ctx, x.weights, train.Logits)
 	if err != nil {
 		return nil, err
@@ -431,6 +467,14 @@ func (x *explanation) writeMasks(to io.Writer) error {
 		ints("edges."+r.FullName()+".numbers", numbers)
 		state["edges."+r.FullName()+".mask"] = nn.Tensor{Shape: []int{len(masks)}, Float32: masks}
 	}
+	if x.Edge != nil {
+		of := x.found.Edge
+		mask := make([]float32, of.Columns)
+		for k := range mask {
+			mask[k] = of.Inputs[k] * of.Gradients[k]
+		}
+		state["edge.mask"] = nn.Tensor{Shape: []int{len(mask)}, Float32: mask}
+	}
 	return nn.EncodeState(to, state)
 }
 
@@ -465,8 +509,11 @@ func (x *explanation) takeFeatures(found []worker.FeatureGradients) {
 			x.Vertices = append(x.Vertices, one)
 		}
 		for k, sum := range sums {
-			x.Columns = append(x.Columns, explainedColumn{of, names[k], sum})
+			x.Columns = append(x.Columns, explainedColumn{Type: of, Column: names[k], Contribution: sum})
 		}
+	}
+	if x.Edge != nil {
+		x.takeOwn(x.found.Edge)
 	}
 	slices.SortStableFunc(x.Vertices, func(a, b explainedVertex) int {
 		return byStrength(a.Contribution, b.Contribution)
@@ -493,7 +540,7 @@ func (x *explanation) featureNames(of columns.List, n int) []string {
 	return names
 }
 
-// withoutEdges predicts the vertex without the strongest edges that raise the score.
+// withoutEdges predicts the vertex or the edge without the strongest edges that raise the score.
 func (x *explanation) withoutEdges(ctx context.Context, most int) error {
 	gone := make([][]appended.Edge, len(x.opened.Job.Graph.Relations))
 	n := 0
@@ -507,11 +554,7 @@ func (x *explanation) withoutEdges(ctx context.Context, most int) error {
 	if n == 0 {
 		return nil
 	}
-	job, err := x.opened.Job.Without(gone, x.ID)
-	if err != nil {
-		return err
-	}
-	row, err := x.predict(ctx, job)
+	row, err := x.predict(ctx, gone)
 	if err != nil {
 		return err
 	}

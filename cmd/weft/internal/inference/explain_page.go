@@ -60,16 +60,27 @@ func (x *explanation) ends(e *explainedEdge) (source, target end) {
 	return end{from, e.stored.Source}, end{to, e.stored.Target}
 }
 
-// hops are how many edges each vertex is away from the explained one, along any of the edges.
+// explained are the vertex that is explained, or the ends of the edge.
+func (x *explanation) explained() []end {
+	if x.Edge == nil {
+		return []end{{0, *x.ID}}
+	}
+	source, target, _ := x.opened.Job.Graph.Joins(x.Edge.relation) // which an open graph has
+	return []end{{source, x.Edge.of.Source}, {target, x.Edge.of.Target}}
+}
+
+// hops are how many edges each vertex is away from the explained ones, along any of the edges.
 func (x *explanation) hops() map[end]int {
 	beside := map[end][]end{}
 	for k := range x.edges {
 		source, target := x.ends(&x.edges[k])
 		beside[source], beside[target] = append(beside[source], target), append(beside[target], source)
 	}
-	it := end{0, x.ID}
-	away := map[end]int{it: 0}
-	for queue := []end{it}; len(queue) > 0; queue = queue[1:] {
+	away, queue := map[end]int{}, x.explained()
+	for _, v := range queue {
+		away[v] = 0
+	}
+	for ; len(queue) > 0; queue = queue[1:] {
 		for _, v := range beside[queue[0]] {
 			if _, seen := away[v]; !seen {
 				away[v] = away[queue[0]] + 1
@@ -83,12 +94,20 @@ func (x *explanation) hops() map[end]int {
 // draw places the strongest edges and their ends on rings around the vertex.
 func (p *explainedPage) draw() {
 	const most = 40 // edges
-	const ring = 300.
-	x, away, it := p.explanation, p.hops(), end{0, p.ID}
+	const ring, between = 300., 90.
+	x, away, its := p.explanation, p.hops(), p.explained()
 	shown := first(x.edges, most)
-	rings := [][]end{{it}}
-	placed := map[end]bool{it: true}
-	names := map[end]string{it: x.Vertex}
+	rings := [][]end{nil}
+	placed, names := map[end]bool{}, map[end]string{}
+	for _, it := range its {
+		if !placed[it] {
+			rings[0] = append(rings[0], it)
+		}
+		placed[it], names[it] = true, x.Vertex
+	}
+	if x.Edge != nil {
+		names[its[0]], names[its[1]] = x.Edge.Source, x.Edge.Target
+	}
 	strength := 0.
 	for k := range shown {
 		e := &shown[k]
@@ -110,6 +129,9 @@ func (p *explainedPage) draw() {
 	for hop, list := range rings {
 		for k, v := range list {
 			radius := ring * float64(hop) / float64(max(1, len(rings)-1))
+			if hop == 0 && len(list) > 1 { // the ends of an edge
+				radius = between / 2
+			}
 			angle := 2*math.Pi*(float64(k)+.5*float64(hop-1))/float64(len(list)) - math.Pi/2
 			sin, cos := math.Sincos(angle)
 			at[v] = [2]float64{math.Round(radius * cos), math.Round(radius * sin)}
@@ -126,6 +148,13 @@ func (p *explainedPage) draw() {
 			return .3
 		}
 		return math.Round(100*(.3+.7*math.Abs(c)/of)) / 100
+	}
+	if x.Edge != nil {
+		from, to := at[its[0]], at[its[1]]
+		p.Lines = append(p.Lines, line{
+			X1: from[0], Y1: from[1], X2: to[0], Y2: to[1], Width: 8, Share: .3, Class: "it",
+			Title: p.Heading,
+		})
 	}
 	for k := range slices.Backward(shown) { // the strongest above others
 		e := &shown[k]
@@ -155,7 +184,7 @@ func (p *explainedPage) draw() {
 				Title: fmt.Sprintf("%s: %s", names[v], signed(of[v])),
 			}
 			d.R = math.Round(16 * d.Share)
-			if v == it {
+			if slices.Contains(its, v) {
 				d.Class += " it"
 			}
 			d.Below = d.Y + d.R + 12

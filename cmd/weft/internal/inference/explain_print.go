@@ -14,9 +14,17 @@ func signed(c float64) string { return fmt.Sprintf("%+.4g", c) }
 // scored is a score for the eye.
 func scored(s metric.Number) string { return fmt.Sprintf("%.4g", float64(s)) }
 
+// subject is the vertex or the edge.
+func (x *explanation) subject() string {
+	if e := x.Edge; e != nil {
+		return fmt.Sprintf("edge %d, %s → %s", e.Number, e.Source, e.Target)
+	}
+	return "vertex " + x.Vertex
+}
+
 // heading says what is explained.
 func (x *explanation) heading() string {
-	says := "vertex " + x.Vertex + ": " + x.Kind
+	says := x.subject() + ": " + x.Kind
 	if x.Of != "" {
 		says += " " + x.Of
 	}
@@ -89,7 +97,12 @@ func (v explainedVertex) Text() string { return ui.Joined(v.Type, v.Vertex) }
 func (v explainedVertex) Most() string { return fmt.Sprintf("%s = %.4g", v.Column, v.Value) }
 
 // Text is a column for the eye.
-func (c explainedColumn) Text() string { return ui.Joined(c.Type, c.Column) }
+func (c explainedColumn) Text() string {
+	if c.OfEdge {
+		return c.Column + " of the edge itself"
+	}
+	return ui.Joined(c.Type, c.Column)
+}
 
 // Text is an edge for the eye.
 func (e explainedEdge) Text() string {

@@ -1,0 +1,114 @@
+package worker
+
+import (
+	"slices"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/nn"
+	"weft/tensor"
+)
+
+// ExplainedEdge is an edge whose output a gnn.EdgeDecoder computes. It need not be of the graph.
+type ExplainedEdge struct {
+	Source, Target int32
+	Features       []float32 // as many as those of the relation's edges
+}
+
+// decoding computes the output of one edge.
+type decoding struct {
+	gnn.EdgeDecoder
+	ends  [2]outputRow // the rows of source and target
+	rows  func(gnn.Edges) *autograd.Var
+	units *nn.Units // of the features; nil: there are none
+}
+
+// outputRow is a row of an output.
+type outputRow struct{ output, row int }
+
+// in are its values there.
+func (o outputRow) in(outputs []*tensor.Matrix) []float32 {
+	m := outputs[o.output]
+	return m.ReadFloats()[o.row*m.Cols : (o.row+1)*m.Cols]
+}
+
+// to are its values there, to write to.
+func (o outputRow) to(outputs []*tensor.Matrix) []float32 {
+	m := outputs[o.output]
+	return m.WriteFloats()[o.row*m.Cols : (o.row+1)*m.Cols]
+}
+
+// decode makes the decoder of the edge, whose parameters become the worker's. kinds are the vertex types of
+// the outputs.
+func (x *explainer) decode(kinds []int) error {
+	d, err := x.EdgeDecoder(x.Share, x.Outputs)
+	if err != nil {
+		return err
+	}
+	x.decoding = &decoding{EdgeDecoder: d, rows: d.Rows(x.Params)}
+	row := func(kind int, vertex int32) outputRow {
+		at := int(vertex)
+		if !x.whole {
+			at, _ = slices.BinarySearch(x.Vertices[kind], vertex)
+		}
+		return outputRow{slices.Index(kinds, kind), at}
+	}
+	x.decoding.ends = [2]outputRow{row(d.Source, x.of.Edge.Source), row(d.Target, x.of.Edge.Target)}
+	if d.Features > 0 {
+		x.decoding.units = nn.NewEdgeUnits(x.Params, d.Features)
+	}
+	return nil
+}
+
+// scores are the standard scores of the edge's features, which the decoder reads.
+func (x *explainer) scores() *FeatureGradients {
+	n := len(x.of.Edge.Features)
+	of := &FeatureGradients{Columns: n, Inputs: make([]float32, n), Gradients: make([]float32, n)}
+	for k, value := range x.of.Edge.Features {
+		of.Inputs[k] = (value - x.decoding.units.Means()[k]) / x.decoding.units.Deviations()[k]
+	}
+	return of
+}
+
+// decoded adds the gradients of the number by rows of outputs to these, where the standard scores of the edge's
+// own features are multiplied by a factor. Where there are some, it adds a part of their gradients to those
+// of the explanation, if it is asked to.
+func (x *explainer) decoded(outputs, grads []*tensor.Matrix, factor, part float32, ofFeatures bool) {
+	d, tape := x.decoding, autograd.NewTape(x.Team)
+	tape.Recording = true
+	one := &autograd.RowSet{Here: 1, Total: autograd.NotVertices}
+	input := func(values []float32) *autograd.Var {
+		m := x.Team.Memory.New(tensor.Buffers, 1, len(values))
+		copy(m.WriteFloats(), values)
+		return tape.Input(m, one)
+	}
+	read := []*autograd.Var{input(d.ends[0].in(outputs)), input(d.ends[1].in(outputs))}
+	e := gnn.Edges{Tape: tape, Source: read[0], Target: read[1]}
+	var deviations []float32
+	if d.units != nil {
+		deviations = d.units.Deviations()
+		values := slices.Clone(d.units.Means())
+		for k, score := range x.into.Edge.Inputs {
+			values[k] += factor * score * deviations[k]
+		}
+		e.Features = input(values)
+		read = append(read, e.Features)
+	}
+	z := tape.Scope(func() *autograd.Var { return autograd.Float32(d.rows(e)) })
+	grad := x.Team.Zeros(tensor.Gradients, 1, z.Cols())
+	x.begin(grad.WriteFloats(), z.Value().ReadFloats())
+	tape.Backward(autograd.Root{Var: z, Grad: grad})
+	for k, v := range read {
+		found := v.TakeGrad()
+		for i, g := range found.ReadFloats() {
+			switch {
+			case k < len(d.ends):
+				d.ends[k].to(grads)[i] += g
+			case ofFeatures:
+				x.into.Edge.Gradients[i] += part * g * deviations[i]
+			}
+		}
+		found.Release()
+		v.Value().Release()
+	}
+}
