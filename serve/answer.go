@@ -84,7 +84,7 @@ func (s *Server) respond(asked *asked, a answer, h *holding, gone <-chan struct{
 		}
 		one, row, bytes := prediction{Vertex: id}, a.results[i], answerBytes
 		var of predictions.Outcome
-		of.Of(table.Columns, row)
+		table.Read(&of, row)
 		number := func(what predictions.Answer) *float32 {
 			x := of.Number(what)
 			return &x

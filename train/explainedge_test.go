@@ -24,9 +24,9 @@ func logitsOfEdge(t *testing.T, j *Job, weights nn.State, of *worker.ExplainedEd
 	return p.Logits
 }
 
-// TestExplainEdge: the gradients of the strongest feature of a vertex, and of each of the edge's own, are those
-// of predictions beside. A prediction without the strongest edges has the bits of one on a graph without
-// them, where the edge itself may be one of these. The ends are of one type, or of two.
+// TestExplainEdge: the gradients of the strongest feature of a vertex, and of each of the edge's own, are
+// those of predictions beside. A prediction without the strongest edges has the bits of one on a graph
+// without them, where the edge itself may be one of these. The ends are of one type, or of two.
 func TestExplainEdge(t *testing.T) {
 	one, types := tangle(t, 60, 40), severalTypes(t)
 	for name, c := range map[string]struct {
@@ -47,7 +47,8 @@ func TestExplainEdge(t *testing.T) {
 			r := &c.g.Relations[c.relation]
 			e := r.Edges()
 			of := &worker.ExplainedEdge{
-				Source: e.Source[3], Target: e.Target[3], Features: r.EdgeFeatures[3*r.EdgeColumns : 4*r.EdgeColumns],
+				Source: e.Source[3], Target: e.Target[3],
+				Features: r.EdgeFeatures[3*r.EdgeColumns : 4*r.EdgeColumns],
 			}
 			j := &Job{Graph: c.g, Options: o}
 			// Alone computes the rows of the ends and no others.
@@ -93,7 +94,8 @@ func TestExplainEdge(t *testing.T) {
 					moved.Features[k] += step
 					return score(c.g, &moved)
 				})
-				assert.Near(t, want*deviation, float64(x.Edge.Gradients[k]), .02*math.Abs(want*deviation)+1e-4)
+				want *= deviation
+				assert.Near(t, want, float64(x.Edge.Gradients[k]), .02*math.Abs(want)+1e-4)
 				mean := float64(weights["edge_features.mean"].Float32[k])
 				assert.Near(t, (float64(of.Features[k])-mean)/deviation, float64(x.Edge.Inputs[k]), 1e-5)
 			}

@@ -104,7 +104,7 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 	for _, v := range vertices {
 		e.Confusion[l.Class[v]][argmax(predictions[int(v)*l.Classes:(int(v)+1)*l.Classes])]++
 	}
-	e.Scores[CalibrationError] = calibrationError(predictions, l, vertices)
+	e.Scores[CalibrationError] = ReliabilityOf(predictions, l, vertices).Error()
 	return e, nil
 }
 
@@ -150,9 +150,19 @@ func Curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precision
 // difference between how sure the predictions of a bin are, by softmax, and how many of them are right.
 const CalibrationError = "calibration-error"
 
-func calibrationError(logits []float32, l *graph.Labels, vertices []int64) (sum float64) {
-	const bins = 15
-	var sure, right [bins]float64
+// calibrationBins is how many bins it has.
+const calibrationBins = 15
+
+// Reliability is how sure predictions are, by softmax, and how many of them are right: a bin of predictions
+// each, those whose likeliest class has a probability in one of 15 equal parts of 0 … 1.
+type Reliability [calibrationBins]struct {
+	Sure, Right float64 // sums over the bin
+	Count       int
+}
+
+// ReliabilityOf is that of the logits of some vertices that have one class each.
+func ReliabilityOf(logits []float32, l *graph.Labels, vertices []int64) *Reliability {
+	r := &Reliability{}
 	for _, v := range vertices {
 		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
 		top := argmax(row)
@@ -160,14 +170,30 @@ func calibrationError(logits []float32, l *graph.Labels, vertices []int64) (sum 
 		for _, z := range row {
 			all += math.Exp(float64(z) - float64(row[top]))
 		}
-		bin := min(int(bins/all), bins-1)
-		sure[bin] += 1 / all
+		bin := &r[min(int(calibrationBins/all), calibrationBins-1)]
+		bin.Sure, bin.Count = bin.Sure+1/all, bin.Count+1
 		if int64(top) == l.Class[v] {
-			right[bin]++
+			bin.Right++
 		}
 	}
-	for bin := range bins {
-		sum += math.Abs(sure[bin] - right[bin])
+	return r
+}
+
+// Error is the expected calibration error.
+func (r *Reliability) Error() float64 {
+	sum, count := 0., 0
+	for _, bin := range r {
+		sum, count = sum+math.Abs(bin.Sure-bin.Right), count+bin.Count
 	}
-	return sum / float64(len(vertices))
+	return sum / float64(count)
+}
+
+// Curve is the share that is right (Y) by the mean probability (X), of the bins that have a prediction.
+func (r *Reliability) Curve() (points []Point) {
+	for _, bin := range r {
+		if n := float64(bin.Count); n > 0 {
+			points = append(points, Point{bin.Sure / n, bin.Right / n})
+		}
+	}
+	return points
 }

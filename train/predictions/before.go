@@ -22,7 +22,7 @@ func (t *Table) compared() []Answer {
 
 // outcome reads a row, given its place, and that of the same vertex before.
 func (t *Table) outcome(of *Outcome, at int, row []float32) error {
-	of.Of(t.Columns, row)
+	t.Read(of, row)
 	if t.Before == nil || at >= t.Before.rows {
 		of.before = nil
 		return nil
@@ -34,7 +34,7 @@ func (t *Table) outcome(of *Outcome, at int, row []float32) error {
 	if err := t.Before.read(at, was); err != nil {
 		return err
 	}
-	of.before.Of(t.Columns, was)
+	t.Read(of.before, was)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
+	"weft/train/calibrate"
 	"weft/train/rundir"
 	"weft/train/worker"
 )
@@ -37,6 +38,11 @@ type Table struct {
 	Edges    *Edges   // the rows are of edges, which stand for vertices above; nil: of vertices
 	Columns  Columns
 	Classes  []string // the names of the classes or labels; nil: their numbers
+	// Calibration makes the probabilities of logits; nil: softmax, or σ of labels.
+	Calibration *calibrate.Calibration
+	// Threshold is the probability of class 1 from which a row is of it, where there are two classes; nil: a
+	// row is of the likeliest class.
+	Threshold *float64
 	// Answers are what the table says of each vertex, in this order; nil: what it says by default.
 	Answers []Answer
 	// Embeddings has the row of each row's vertex, where Answers has Hidden.
@@ -121,9 +127,9 @@ func CheckEnding(flag, path string) error {
 // A table with Before has further columns with the same of the earlier prediction, but embeddings: old_class,
 // old_probability, … They are empty, in Parquet null, where there was none. change may be among the others.
 //
-// Probabilities are the softmax of logits, and σ for labels. Names in Parquet are as they are. In CSV their
-// control characters are escaped as in Go's strings, and one that a spreadsheet would take for a formula has
-// an apostrophe before it.
+// Probabilities are the softmax of logits, and σ for labels, or those of Table.Calibration. Names in Parquet
+// are as they are. In CSV their control characters are escaped as in Go's strings, and one that a spreadsheet
+// would take for a formula has an apostrophe before it.
 func Write(path string, rows worker.Rows, t Table) error {
 	if err := CheckEnding("out", path); err != nil {
 		return err

@@ -32,6 +32,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/train"
+	"weft/train/calibrate"
 	"weft/train/plan"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -45,14 +46,15 @@ const (
 	// tensors of the model whose program it is that no operation reads; the weights have them, too
 	unreadFile = "unread.safetensors"
 	// Written first of the results: without the others it is still of use
-	weightsFile     = "model.safetensors"
-	predictionsFile = "predictions.npy"
+	weightsFile = "model.safetensors"
+	// Predictions is the array of logits or values, vertices × columns.
+	Predictions = "predictions.npy"
 )
 
 // Files are the names of the files of a run directory.
 func Files() []string {
 	return append(setting.KeptNames(), runFile, stateFile, configFile, metricsFile, profileFile, unreadFile,
-		weightsFile, predictionsFile)
+		weightsFile, Predictions)
 }
 
 // Paths are the paths of the files of a run directory.
@@ -508,7 +510,7 @@ func (d *Dir) checkMetrics() error {
 // Results are the names of those that are there: of a run that failed, and of none where the directory is
 // gone.
 func (d *Dir) Results() []string {
-	return slices.DeleteFunc([]string{weightsFile, predictionsFile}, func(name string) bool {
+	return slices.DeleteFunc([]string{weightsFile, Predictions}, func(name string) bool {
 		_, err := d.root.Lstat(name)
 		return err != nil || d.Gone()
 	})
@@ -608,7 +610,7 @@ func ColumnsOf(weights string) (columns.ByType, error) {
 
 // Predictions writes the logits. It is meant for Job.OnLogits.
 func (d *Dir) Predictions(logits worker.Rows) error {
-	return d.fail(atomicfile.WriteIn(d.root, predictionsFile, func(to io.Writer) error {
+	return d.fail(atomicfile.WriteIn(d.root, Predictions, func(to io.Writer) error {
 		return EncodePredictions(to, logits)
 	}))
 }
@@ -696,7 +698,12 @@ type Run struct {
 	// ClassNames are the names of the classes in their order; nil: they have none.
 	ClassNames []string          `json:"class_names,omitempty"`
 	Settings   map[string]string `json:"settings"`
-	Summary    Summary           `json:"summary"`
+	// Calibration is what was fitted where the setting calibrate asks for it; nil: nothing.
+	Calibration *calibrate.Calibration `json:"calibration,omitempty"`
+	// Threshold is the best one of validation; nil: there are other labels than of two classes, or none of
+	// these validates.
+	Threshold *calibrate.Threshold `json:"threshold,omitempty"`
+	Summary   Summary              `json:"summary"`
 	// Profile is in a file of its own, which Read does not read: ReadProfile does. nil: there is none.
 	Profile *Profile `json:"-"`
 }
@@ -781,7 +788,7 @@ func readJSON(dir, name string, limit int64, object any, remedy string) (there b
 
 // ReadPredictions reads the predictions of a complete run: a row of so many columns for each vertex.
 func ReadPredictions(dir string) (rows []float32, columns int, err error) {
-	path := filepath.Join(dir, predictionsFile)
+	path := filepath.Join(dir, Predictions)
 	f, size, err := regular.Open(path)
 	if err != nil {
 		return nil, 0, refusal.Errorf("%w", err)

@@ -195,7 +195,7 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 {"epoch":3,"loss":null,"lr":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
 `
 	assert.Equal(t, want, string(lines))
-	checkLogits(t, filepath.Join(path, predictionsFile))
+	checkLogits(t, filepath.Join(path, Predictions))
 	got, o, weights, err := Read(path)
 	if err != nil || weights != filepath.Join(path, "model.safetensors") || !filepath.IsAbs(got.Store) {
 		t.Errorf("%v, %s, %s", err, weights, got.Store)
@@ -288,7 +288,7 @@ func TestRecordWithoutRoom(t *testing.T) {
 		!strings.Contains(err.Error(), " left, and weights and predictions take ") {
 		t.Errorf("a result %v, %v", result != nil, err)
 	}
-	assert.Equal(t, []string{weightsFile, predictionsFile}, d.Results())
+	assert.Equal(t, []string{weightsFile, Predictions}, d.Results())
 }
 
 // TestRoomForResults: a disk is full where it has fewer bytes left than the results take. Any disk that tests
@@ -489,7 +489,7 @@ func TestRunDirFollowsNoLinks(t *testing.T) {
 	require.NoError(t, os.WriteFile(precious, []byte("mine"), 0o666))
 	d, err := New(filepath.Join(dir, "run"), time.Now(), ofProgram(t), "test", "g")
 	require.NoError(t, err)
-	for _, name := range []string{weightsFile, predictionsFile, runFile} {
+	for _, name := range []string{weightsFile, Predictions, runFile} {
 		require.NoError(t, os.Symlink("../precious", d.file(name)))
 	}
 	require.NoError(t, errors.Join(d.Weights("v1", nil, smallWeights), d.Predictions(smallLogits()),
@@ -585,7 +585,7 @@ func TestFinishRestoresSettings(t *testing.T) {
 // keep the next run from the folder, and are removed by it.
 func TestRunDirOfAKilledRun(t *testing.T) {
 	dir := t.TempDir()
-	left := []string{atomicfile.Hidden(predictionsFile), atomicfile.Hidden(runFile)}
+	left := []string{atomicfile.Hidden(Predictions), atomicfile.Hidden(runFile)}
 	for _, name := range left {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o666))
 	}

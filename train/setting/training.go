@@ -12,6 +12,7 @@ import (
 	"weft/optim"
 	"weft/parallel/edges"
 	"weft/partition"
+	"weft/train/calibrate"
 	"weft/train/metric"
 	"weft/train/task"
 )
@@ -120,6 +121,32 @@ var trainingSettings = []Setting{
 		Name: "label-smoothing", tasks: ofLabels,
 		needs: need{"loss", task.SmoothedLosses()}, limits: fraction, Meaning: "share " +
 			"of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss",
+	},
+	{
+		Name: "calibrate", tasks: ofLabels, Choices: calibrate.Methods, Meaning: "how the run's " +
+			"probabilities are made to come true as often as they say, on validation vertices or edges, " +
+			"once it is trained: " +
+			"temperature divides logits by a number, isotonic is a step function of the probability",
+		check: func(s Setting, r *Resolved) error {
+			if r.Calibrate != calibrate.None && r.Validate != "" {
+				return s.refuse(&r.Options, "the vertices that validate are of another graph (--validate); leave "+
+					"one of them out")
+			}
+			return nil
+		},
+		checkGraph: func(s Setting, r *Resolved, whole *partition.Whole, _ int) error {
+			if r.Calibrate == calibrate.None {
+				return nil
+			}
+			of := task.WholeOf(r.Kind, whole)
+			switch n := r.Split.Number; {
+			case of.ValueColumns > 0:
+				return s.refuse(&r.Options, "the labels are values, which have no probabilities; leave it out")
+			case n < len(of.Splits) && of.Splits[n].Val == 0:
+				return s.refuse(&r.Options, "nothing is held out for validation; give another split, or leave it out")
+			}
+			return nil
+		},
 	},
 	{Name: "clip", limits: atLeast(0), Meaning: "largest norm of the gradient; a longer one is scaled " +
 		"down to it. 0: no limit"},

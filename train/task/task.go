@@ -131,6 +131,7 @@ type Goal struct {
 	ClassWeights   string  `yaml:"class-weights"`   // NoClassWeights, Balanced or a file
 	LabelSmoothing float64 `yaml:"label-smoothing"` // in [0, 1)
 	LabelInput     float64 `yaml:"label-input"`     // nn.LabelInput's share, 0: labels are no input
+	Calibrate      string  `yaml:"calibrate"`       // one of calibrate.Methods, of predictions of the result
 
 	// Of Edge.
 	EdgeLabel     string `yaml:"edge-label"`     // the column of the labels

@@ -70,9 +70,9 @@ func (x *explainer) scores() *FeatureGradients {
 	return of
 }
 
-// decoded adds the gradients of the number by rows of outputs to these, where the standard scores of the edge's
-// own features are multiplied by a factor. Where there are some, it adds a part of their gradients to those
-// of the explanation, if it is asked to.
+// decoded adds the gradients of the number by rows of outputs to these, where the standard scores of the
+// edge's own features are multiplied by a factor. Where there are some, it adds a part of their gradients to
+// those of the explanation, if it is asked to.
 func (x *explainer) decoded(outputs, grads []*tensor.Matrix, factor, part float32, ofFeatures bool) {
 	d, tape := x.decoding, autograd.NewTape(x.Team)
 	tape.Recording = true

@@ -388,7 +388,7 @@ func (x *explanation) scoreOf(row []float32) (score, logit metric.Number) {
 		return logit, logit
 	}
 	var o predictions.Outcome
-	o.Of(x.known.Columns, row)
+	x.known.Read(&o, row)
 	if x.known.Columns == predictions.Logits {
 		others := 0.
 		for k, z := range row {

@@ -36,7 +36,8 @@ func (x *explanation) takeEdge(number string) error {
 	}
 	ends, n := rows.Ends(int(k)), int64(r.EdgeColumns)
 	x.Edge = &labelledEdge{
-		Number: k, Source: nameOf(rows.Names[0], ends[0]), Target: nameOf(rows.Names[1], ends[1]), relation: r,
+		Number: k, Source: nameOf(rows.Names[0], ends[0]), Target: nameOf(rows.Names[1], ends[1]),
+		relation: r,
 		of: worker.ExplainedEdge{
 			Source: ends[0], Target: ends[1], Features: slices.Clone(r.EdgeFeatures[k*n : (k+1)*n]),
 		},

@@ -34,10 +34,13 @@ type predictCommand struct {
 	tables   data.TablesGiven
 	files    predictedFiles
 	answers  answersGiven
-	added    addedGiven
-	vertices string // those to predict, or a file of them; empty: all, or the new ones
-	bare     bool   // predict of these only those without a label
-	changed  bool   // predict what is added can change, with and without it
+	// threshold is the probability from which rows are of the second class, or best; empty: the likeliest is
+	// theirs
+	threshold string
+	added     addedGiven
+	vertices  string // those to predict, or a file of them; empty: all, or the new ones
+	bare      bool   // predict of these only those without a label
+	changed   bool   // predict what is added can change, with and without it
 	// edges are new ones to score, by a run that has learned labels of edges; nil: there are none
 	edges *graph.Edges
 }
@@ -101,6 +104,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	flags.Lookup("init").Usage = "safetensors `file` with the weights to predict with"
 	p.files.add(flags)
 	p.answers.add(flags)
+	addThreshold(flags, &p.threshold)
 	flags.StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the "+
 		"vertices to predict: names, ids, or a mask; or names or ids between commas (default: all)")
 	p.added.add(flags)
@@ -176,6 +180,9 @@ func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predict
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
 	}
 	fmt.Fprintf(show, "%s: %s, in %s\n", file, d.told(p.files.out, result), ui.Duration(time.Since(started)))
+	if says := d.decision(); says != "" {
+		fmt.Fprintln(show, ui.Printable(says))
+	}
 	if p.changed {
 		d.showChanged(show, opened, result)
 	}

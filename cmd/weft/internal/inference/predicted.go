@@ -85,8 +85,14 @@ func (p *predictCommand) describe(
 		return nil, refusal.Errorf("--out %s: the graph of the run is not there, and no labels say what "+
 			"the columns mean; give --out %s for a NumPy array of them",
 			p.files.out, strings.TrimSuffix(p.files.out, filepath.Ext(p.files.out))+".npy")
+	case p.threshold != "" && predictions.IsMatrix(p.files.out):
+		return nil, refusal.Errorf("--threshold %s: is for tables, and %s is a NumPy array; give --out FILE.csv or "+
+			"FILE.parquet", p.threshold, p.files.out)
 	}
 	d.scores()
+	if err := d.decide(p.threshold); err != nil {
+		return nil, err
+	}
 	if d.by, err = d.Check(d.numbers); err != nil {
 		return nil, err
 	}
@@ -122,7 +128,7 @@ func (d *predicted) standFor(weights nn.State) bool {
 	if d.Classes = d.asked.Learned.Names; d.Classes == nil {
 		d.Classes = learned.Names
 	}
-	d.numbers = max(learned.Classes, len(d.Classes))
+	d.numbers, d.Calibration = max(learned.Classes, len(d.Classes)), d.asked.Calibration
 	return learned.There() || d.asked.Learned.Names != nil
 }
 

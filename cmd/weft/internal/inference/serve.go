@@ -27,6 +27,8 @@ type serveCommand struct {
 	listen   string
 	queue    int
 	hosts    []string
+	// threshold is that of predictCommand
+	threshold string
 }
 
 // NewServe makes the command serve.
@@ -63,6 +65,7 @@ A request names this machine by an address, as localhost, or by a name of --host
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },
 	}
 	f := cmd.Flags()
+	addThreshold(f, &s.threshold)
 	f.IntVar(&s.port, "port", 8080, "`number` of the TCP port, 0 takes a free one")
 	f.StringVar(&s.listen, "listen", "127.0.0.1", "`address` to listen on; 0.0.0.0 and :: are all of "+
 		"this machine's, where anybody who reaches it may ask")
@@ -138,6 +141,9 @@ func (s *serveCommand) model(
 	if asked.Options.Task != task.Link && !d.standFor(weights) {
 		return m, refusal.Errorf("serve %s: no graph is there whose labels say what the predictions stand "+
 			"for; give the store that the run was trained on", asked.Run)
+	}
+	if err := d.decide(s.threshold); err != nil {
+		return m, err
 	}
 	m = serve.Model{
 		About: fmt.Sprintf("weft %s: %s of %s, on %s of %s", cli.Version, asked.Options.Model, asked.Run,

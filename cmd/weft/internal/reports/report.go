@@ -159,6 +159,9 @@ type reportRun struct {
 	Profile     *profileView // nil: the run has none
 	Listed      *rundir.Listed
 	roc, pr     []metric.Point // of two classes, over the test vertices
+	// reliable are the bins of how sure predictions are, calibrated and as the model has them; the first is
+	// nil of a run that is not calibrated
+	reliable    [2][]metric.Point
 	Given, Left []settingShown // those that the model uses: chosen, and left at their defaults
 	curve       []train.Epoch
 }
@@ -419,10 +422,25 @@ func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 		test := g.Splits[r.Summary.Split].Test
 		if e, err = metric.Evaluate(rows, &g.Labels, test); err == nil {
 			r.roc, r.pr = metric.Curves(rows, &g.Labels, test)
+			err = r.takeReliability(rows, &g.Labels, test)
 		}
 		return err
 	})
 	return e, err
+}
+
+// takeReliability takes how often probabilities of test vertices come true.
+func (r *reportRun) takeReliability(rows []float32, l *graph.Labels, test []int64) error {
+	if l.Class == nil || len(test) == 0 {
+		return nil
+	}
+	r.reliable[1] = metric.ReliabilityOf(rows, l, test).Curve()
+	c := r.Calibration
+	if err := c.Fits(l.Classes); err != nil || c == nil {
+		return err
+	}
+	r.reliable[0] = metric.ReliabilityOf(c.Logits(rows, l.Classes), l, test).Curve()
+	return nil
 }
 
 // stroke is how a curve is drawn, and the words for it in its chart's legend. color is that of a run alone.
@@ -530,6 +548,19 @@ func (p *reportContents) thresholds() {
 		func(r *reportRun) []metric.Point { return r.roc })
 	draw("precision of the test set, by recall", "recall", " %",
 		func(r *reportRun) []metric.Point { return r.pr })
+	draw("share of the test set that is right, by how sure its predictions are", "mean probability", " %",
+		func(r *reportRun) []metric.Point {
+			if r.reliable[0] != nil {
+				return r.reliable[0]
+			}
+			return r.reliable[1]
+		})
+	draw("the same before calibration", "mean probability", " %", func(r *reportRun) []metric.Point {
+		if r.reliable[0] != nil {
+			return r.reliable[1]
+		}
+		return nil
+	})
 }
 
 // metrics are those of the runs, each once.

@@ -20,6 +20,7 @@ import (
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/train"
+	"weft/train/calibrate"
 	"weft/train/rundir"
 	"weft/train/setting"
 )
@@ -43,6 +44,9 @@ type Request struct {
 	compared string
 	// relations that the run was trained on, in their order; nil: one, or they are not known
 	relations []string
+	// Calibration and Threshold are those of the run; nil: it has none.
+	Calibration *calibrate.Calibration
+	Threshold   *calibrate.Threshold
 	// Weighted says that the edges that the run trained on have weights.
 	Weighted bool
 }
@@ -66,6 +70,10 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 	o.LeaveCards() // unless given: a run goes to other machines
 	asked.Run, asked.Graph = args[0], run.Store
 	asked.Learned = learnedClasses{run.Store, run.ClassNames}
+	asked.Calibration, asked.Threshold = run.Calibration, run.Threshold
+	if err := run.Calibration.Fits(run.Summary.Graph.Classes); err != nil {
+		return asked, o, run, fmt.Errorf("%s: %w", filepath.Join(args[0], "run.json"), err)
+	}
 	asked.relations, asked.Weighted = run.Summary.Graph.Relations, run.Summary.Graph.Weighted
 	if len(args) == 2 {
 		asked.Graph = args[1]

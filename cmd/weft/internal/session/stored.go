@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/graph"
+	"weft/train/setting"
 )
 
 // Stored are the stores of a session as they were when it was opened, whatever takes their place meanwhile.
@@ -57,6 +58,17 @@ func (s *Stored) Checksum() (string, error) {
 	}
 	s.sum = strings.Join(sums, " ")
 	return s.sum, nil
+}
+
+// Learned is the graph that is learned of, divided as by the settings: one with edges in the place of
+// vertices, where labels of edges are learned.
+func (s *Stored) Learned(o *setting.Options) (*graph.Graph, error) {
+	g := s.graphs[0].Copy()
+	if err := o.Divide(g); err != nil {
+		return nil, err
+	}
+	g, _ = g.LearnsEdges(o.EdgeLabel)
+	return g, nil
 }
 
 // ClassNames are the names of the classes that are learned of the graph in their order, those of edges by the

@@ -425,7 +425,11 @@ func (t *trainCommand) train(
 		if stopped {
 			run.Reason = "stopped by a callback"
 		}
-		if err := dir.Finish(&run); err != nil {
+		err := calibrated(&run, filepath.Join(dir.Path, rundir.Predictions), opened.Stored, &settings.Options)
+		if err == nil {
+			err = dir.Finish(&run)
+		}
+		if err != nil {
 			return incomplete(dir, store, err)
 		}
 		t.live.end(fmt.Sprintf("ended: %s; %s", run.Reason, best(&run)))

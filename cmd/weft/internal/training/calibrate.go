@@ -1,0 +1,45 @@
+package training
+
+import (
+	"errors"
+
+	"weft/cmd/weft/internal/session"
+	"weft/internal/npy"
+	"weft/train/calibrate"
+	"weft/train/rundir"
+	"weft/train/setting"
+	"weft/train/task"
+)
+
+// calibrated fits the probabilities of a finished run, whose predictions are in that file, and finds its best
+// threshold, on the rows that validate.
+func calibrated(run *rundir.Run, predictions string, stored *session.Stored, o *setting.Options) (err error) {
+	if o.Task == task.Link || o.Validate != "" {
+		return nil
+	}
+	g, err := stored.Learned(o)
+	if err != nil {
+		return err
+	}
+	return g.Guard(func() error {
+		l := &g.Labels
+		if l.Continuous() || !l.There() || len(g.Splits) <= o.Split.Number {
+			return nil
+		}
+		m, err := npy.Map(predictions)
+		if err != nil {
+			return err
+		}
+		logits, err := m.Float32s()
+		if err != nil {
+			return errors.Join(err, m.Close())
+		}
+		if o.Calibrate != calibrate.None {
+			run.Calibration, err = calibrate.Fit(o.Calibrate, logits, l, g.Splits[o.Split.Number].Val)
+		}
+		if err == nil {
+			run.Threshold = calibrate.BestThreshold(run.Calibration, logits, l, g.Splits[o.Split.Number].Val)
+		}
+		return errors.Join(err, m.Close())
+	})
+}

@@ -1,0 +1,185 @@
+// Package calibrate makes probabilities of a model's outputs that come true as often as they say, and the
+// threshold of a class, both from validation rows alone. A run keeps them with its results, so that a
+// prediction of later says the same of the same output.
+package calibrate
+
+import (
+	"math"
+	"slices"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// The methods, as the setting calibrate names them.
+const (
+	None        = "none"
+	Temperature = "temperature" // softmax(z/T), or σ(z/T) of labels (Guo et al. 2017, section 4.2)
+	Isotonic    = "isotonic"    // a step function of each probability (Zadrozny and Elkan 2002)
+)
+
+// Methods are all of them.
+var Methods = []string{None, Temperature, Isotonic}
+
+// Calibration is what was fitted.
+type Calibration struct {
+	Method string `json:"method"`
+	// T divides logits, where the method is Temperature.
+	T float64 `json:"temperature,omitempty"`
+	// Of are the functions of probabilities, by class or label, where the method is Isotonic. Of two classes
+	// it is that of class 1 alone.
+	Of []Steps `json:"isotonic,omitempty"`
+}
+
+// Fit fits the probabilities of some rows of logits (rows × columns of the labels) to their labels, of
+// classes or of several labels. Labels that are missing do not count.
+func Fit(method string, logits []float32, l *graph.Labels, rows []int64) (*Calibration, error) {
+	if l.Continuous() {
+		return nil, refusal.Errorf("--calibrate %s: values have no probabilities; leave it out", method)
+	}
+	if len(rows) == 0 {
+		return nil, refusal.Errorf("--calibrate %s: nothing is held out for validation; give another split, or leave "+
+			"it out", method)
+	}
+	c := &Calibration{Method: method}
+	if method == Temperature {
+		c.T = temperature(logits, l, rows)
+		return c, nil
+	}
+	first, last := 0, l.Classes
+	if l.Class != nil && l.Classes == 2 {
+		first = 1
+	}
+	probabilities := make([]float64, l.Classes)
+	var p, y [][]float64
+	for range last - first {
+		p, y = append(p, nil), append(y, nil)
+	}
+	for _, v := range rows {
+		raw(probabilities, logits[int(v)*l.Classes:][:l.Classes], 1, l.MultiLabel())
+		for k := first; k < last; k++ {
+			if truth := truthOf(l, v, k); !math.IsNaN(truth) {
+				p[k-first], y[k-first] = append(p[k-first], probabilities[k]), append(y[k-first], truth)
+			}
+		}
+	}
+	for k := range p {
+		c.Of = append(c.Of, isotonic(p[k], y[k]))
+	}
+	return c, nil
+}
+
+// Apply sets the probabilities of a row of logits. labels says that its columns are of labels, of which a row
+// may have several. c may be nil: these are the model's own then.
+func (c *Calibration) Apply(to []float64, row []float32, labels bool) {
+	switch {
+	case c == nil:
+		raw(to, row, 1, labels)
+		return
+	case c.Method == Temperature:
+		raw(to, row, c.T, labels)
+		return
+	}
+	raw(to, row, 1, labels)
+	if len(row) == 2 && len(c.Of) == 1 {
+		to[1] = c.Of[0].At(to[1])
+		to[0] = 1 - to[1]
+		return
+	}
+	sum := 0.
+	for k, p := range to {
+		to[k] = c.Of[k].At(p)
+		sum += to[k]
+	}
+	for k := range to {
+		switch {
+		case labels:
+		case sum == 0: // no class is likely
+			to[k] = 1 / float64(len(to))
+		default:
+			to[k] /= sum
+		}
+	}
+}
+
+// Fits refuses a calibration of so many outputs that is of others, as a damaged file has.
+func (c *Calibration) Fits(outputs int) error {
+	damaged := refusal.Damaged("the calibration of the run is none of %d outputs; train again, or take calibrate "+
+		"%s", outputs, None)
+	switch {
+	case c == nil:
+		return nil
+	case c.Method == Temperature:
+		if !(c.T > 0) || math.IsInf(c.T, 0) {
+			return damaged
+		}
+		return nil
+	case c.Method != Isotonic || len(c.Of) != outputs && (outputs != 2 || len(c.Of) != 1):
+		return damaged
+	}
+	for _, s := range c.Of {
+		n := len(s.From)
+		if n == 0 || n != len(s.To) || !slices.IsSorted(s.From) || !slices.IsSorted(s.To) {
+			return damaged
+		}
+	}
+	return nil
+}
+
+// truthOf is 1 where a row has the class or label, NaN where that is not known.
+func truthOf(l *graph.Labels, v int64, k int) float64 {
+	switch {
+	case l.MultiLabel():
+		return float64(l.Multi[int(v)*l.Classes+k])
+	case l.Class[v] < 0:
+		return math.NaN()
+	case l.Class[v] == int64(k):
+		return 1
+	}
+	return 0
+}
+
+// raw are the probabilities of logits that are divided by a temperature: softmax, or σ of labels.
+func raw(to []float64, row []float32, t float64, labels bool) {
+	if labels {
+		for k, z := range row {
+			to[k] = 1 / (1 + math.Exp(-float64(z)/t))
+		}
+		return
+	}
+	top, sum := float64(slices.Max(row)), 0.
+	for k, z := range row {
+		to[k] = math.Exp((float64(z) - top) / t)
+		sum += to[k]
+	}
+	for k := range to {
+		to[k] /= sum
+	}
+}
+
+// temperature is the T at which the labels of rows are likeliest: the root of the derivative of the mean
+// negative log-likelihood by 1/T, in which it is convex. It is found by halving, between 1/1000 and 1000.
+func temperature(logits []float32, l *graph.Labels, rows []int64) float64 {
+	p := make([]float64, l.Classes)
+	slope := func(inverse float64) (sum float64) {
+		for _, v := range rows {
+			row := logits[int(v)*l.Classes:][:l.Classes]
+			raw(p, row, 1/inverse, l.MultiLabel())
+			for k, z := range row {
+				if truth := truthOf(l, v, k); !math.IsNaN(truth) {
+					sum += (p[k] - truth) * float64(z)
+				}
+			}
+		}
+		return sum
+	}
+	low, high := math.Log(1e-3), math.Log(1e3)
+	for range 60 {
+		if middle := (low + high) / 2; slope(math.Exp(middle)) > 0 {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return math.Exp(-(low + high) / 2)
+}

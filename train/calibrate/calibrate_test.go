@@ -1,0 +1,157 @@
+package calibrate
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+
+	"weft/graph"
+	"weft/internal/assert"
+	"weft/internal/refusal"
+	"weft/internal/require"
+)
+
+// oracle is a case of testdata/calibrated.py: what scikit-learn and SciPy make of logits and labels, fitted
+// on some of the rows.
+type oracle struct {
+	Kind        string
+	Classes     int
+	Logits      []float32
+	Fit         []int64
+	Labels      []*float64 // null: not known
+	Temperature float64
+	Tempered    []float64
+	Isotonic    []float64
+	Threshold   []float64
+	RestF1      float64 `json:"rest_f1"`
+}
+
+// labels are those of the case.
+func (o *oracle) labels() *graph.Labels {
+	l := &graph.Labels{Classes: o.Classes}
+	for _, y := range o.Labels {
+		switch {
+		case o.Kind != "labels":
+			l.Class = append(l.Class, int64(*y))
+		case y == nil:
+			l.Multi = append(l.Multi, float32(math.NaN()))
+		default:
+			l.Multi = append(l.Multi, float32(*y))
+		}
+	}
+	return l
+}
+
+func cases(t *testing.T) (all []oracle) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/calibrated.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &all))
+	assert.Equal(t, 3, len(all))
+	return all
+}
+
+// TestCalibration: temperatures are the minima of the log-likelihood by SciPy, and functions of probabilities
+// those of scikit-learn's IsotonicRegression, one for each class, whose values are divided by their sum.
+func TestCalibration(t *testing.T) {
+	for _, o := range cases(t) {
+		l := o.labels()
+		for method, want := range map[string][]float64{Temperature: o.Tempered, Isotonic: o.Isotonic} {
+			c, err := Fit(method, o.Logits, l, o.Fit)
+			require.NoError(t, err)
+			require.NoError(t, c.Fits(o.Classes))
+			text, err := json.Marshal(c)
+			require.NoError(t, err)
+			kept := &Calibration{}
+			require.NoError(t, json.Unmarshal(text, kept))
+			p, unlike := make([]float64, o.Classes), false
+			for at := 0; at < len(o.Logits); at += o.Classes {
+				kept.Apply(p, o.Logits[at:at+o.Classes], l.MultiLabel())
+				for k := range p {
+					assert.Near(t, want[at+k], p[k], 1e-6, "%s %s, logit %d", o.Kind, method, at+k)
+				}
+				var own *Calibration
+				q := make([]float64, o.Classes)
+				own.Apply(q, o.Logits[at:at+o.Classes], l.MultiLabel())
+				unlike = unlike || math.Abs(p[0]-q[0]) > .05
+			}
+			assert.Equal(t, true, unlike, "it changes probabilities")
+			if method == Temperature {
+				assert.Near(t, o.Temperature, c.T, 1e-6*o.Temperature)
+			}
+		}
+	}
+}
+
+// TestBestThreshold: the threshold with the largest F1 is that of scikit-learn's precision_recall_curve, and
+// the F1 of other rows there is f1_score.
+func TestBestThreshold(t *testing.T) {
+	for _, o := range cases(t) {
+		l := o.labels()
+		found := BestThreshold(nil, o.Logits, l, o.Fit)
+		if o.Kind != "two" {
+			assert.Equal(t, true, found == nil)
+			continue
+		}
+		assert.Near(t, o.Threshold[0], found.At, 1e-12)
+		assert.Near(t, o.Threshold[1], found.F1, 1e-12)
+		var rest []int64
+		for v := len(o.Fit); v < len(l.Class); v++ {
+			rest = append(rest, int64(v))
+		}
+		assert.Near(t, o.RestF1, F1(nil, found.At, o.Logits, l, rest), 1e-12)
+		// A temperature keeps the order, and so the rows on either side.
+		c := &Calibration{Method: Temperature, T: 3}
+		other := BestThreshold(c, o.Logits, l, o.Fit)
+		assert.Equal(t, found.F1, other.F1)
+		assert.Equal(t, false, found.At == other.At)
+		assert.Equal(t, F1(nil, found.At, o.Logits, l, rest), F1(c, other.At, o.Logits, l, rest))
+		// Rows without a label do not count, and where none has the class there is no threshold.
+		for v := range l.Class {
+			if l.Class[v] == 1 {
+				l.Class[v] = -1
+			}
+		}
+		assert.Equal(t, true, BestThreshold(nil, o.Logits, l, o.Fit) == nil)
+	}
+}
+
+// TestLogits: the softmax of the logits of a calibration are its probabilities, where these are not 0.
+func TestLogits(t *testing.T) {
+	o := cases(t)[1]
+	c, err := Fit(Isotonic, o.Logits, o.labels(), o.Fit)
+	require.NoError(t, err)
+	made, p, q := c.Logits(o.Logits, o.Classes), make([]float64, o.Classes), make([]float64, o.Classes)
+	var none *Calibration
+	for at := 0; at < len(made); at += o.Classes {
+		c.Apply(p, o.Logits[at:at+o.Classes], false)
+		none.Apply(q, made[at:at+o.Classes], false)
+		for k := range p {
+			assert.Near(t, p[k], q[k], 1e-6)
+		}
+	}
+}
+
+// TestRefusals: what cannot be calibrated is refused, and so is what a damaged file holds.
+func TestRefusals(t *testing.T) {
+	_, err := Fit(Isotonic, nil, &graph.Labels{Columns: 1, Values: []float32{1}}, []int64{0})
+	assert.EqualRefusal(t, err, "--calibrate isotonic: values have no probabilities; leave it out")
+	_, err = Fit(Temperature, nil, &graph.Labels{Classes: 2, Class: []int64{1}}, nil)
+	assert.EqualRefusal(t, err, "--calibrate temperature: nothing is held out for validation; give another split, or leave it out")
+	steps := Steps{From: []float64{0, 1}, To: []float64{0, 1}}
+	for _, c := range []*Calibration{
+		{Method: "other"},
+		{Method: Temperature},
+		{Method: Temperature, T: math.Inf(1)},
+		{Method: Isotonic, Of: []Steps{steps, steps}},
+		{Method: Isotonic, Of: []Steps{steps, steps, {From: []float64{1, 0}, To: steps.To}}},
+		{Method: Isotonic, Of: []Steps{steps, steps, {From: steps.From, To: []float64{1, 0}}}},
+		{Method: Isotonic, Of: []Steps{steps, steps, {From: steps.From, To: []float64{1}}}},
+		{Method: Isotonic, Of: []Steps{steps, steps, {}}},
+	} {
+		assert.Equal(t, true, refusal.IsDamaged(c.Fits(3)))
+	}
+	require.NoError(t, (*Calibration)(nil).Fits(3))
+	require.NoError(t, (&Calibration{Method: Isotonic, Of: []Steps{steps}}).Fits(2))
+}
