@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-traced test-python-versions check race levels guard bench bench-peers bench-loop endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve papers convolutions loops-of-processes kills-of-processes reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-traced test-python-versions check race levels guard bench bench-peers bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve papers convolutions loops-of-processes kills-of-processes reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -146,6 +146,10 @@ bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB
 bench-loop: build ## a pass of weft.compile beside an epoch of weft.train; fetches 5 GB of Python packages, those of bench-peers; ARGS="--vertices 200000"
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
 		"$$environment/bin/python" -B -W ignore scripts/peers/loop.py $(ARGS)
+
+bench-loops-of-processes: build ## a loop of weft.compile over virtual hosts beside weft.train there, and PyTorch with gloo: 10 minutes; needs root; fetches 5 GB of Python packages, those of bench-peers; ARGS="--rates 1gbit --hosts 2"
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
+		"$$environment/bin/python" -B -W ignore scripts/hosts/loops.py $(ARGS)
 
 endings: build ## the program, Python and Ctrl-C end loops of weft.compile at 100 random moments each: 15 minutes; fetches 5 GB of Python packages, those of bench-peers; ARGS="--trials 20 --only interrupts"
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \

@@ -157,7 +157,8 @@ func (p *Passes) Forward(each ...worker.Forward) error {
 	case f.Seeds != nil && len(f.Seeds) != p.Groups:
 		err = refusal.Errorf("%d seeds for the passes of %d groups of workers", len(f.Seeds), p.Groups)
 	case p.Processes > 1 && f.Rows != nil:
-		err = refusal.Errorf("over processes a pass has all rows of its process: leave out rows")
+		err = refusal.Errorf("over processes a pass has all rows of its process: leave out rows, and select " +
+			"from its outputs")
 	default:
 		changed := p.changed(f.Values)
 		for k := range each {

@@ -9,6 +9,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
+	"weft/train/setting"
 	"weft/train/worker"
 )
 
@@ -171,18 +172,25 @@ func TestProcessesCallAlike(t *testing.T) {
 
 // TestProcessesRefuse: what processes do not do together is refused by name on all.
 func TestProcessesRefuse(t *testing.T) {
-	for parallel, want := range map[string]string{
-		"pipeline=2": "one process has all stages of a pipeline",
-		"graph=2":    "",
+	for _, of := range []struct {
+		parallel   string
+		partitions setting.Partitions
+		lacking    []Lacking
+		want       string
+	}{
+		{"pipeline=2", 0, nil, "--parallel pipeline=2: one process has all stages of a pipeline: take the graph or"},
+		{"graph=2", 4, nil, "--partitions 4: over processes each has one partition: leave it out, or start one"},
+		{"graph=2", 0, []Lacking{{Of: "edges", Weights: true}}, "give it some, as zeros, or start one process"},
+		{"graph=2", 0, nil, ""},
 	} {
 		var all sync.WaitGroup
 		for _, end := range comm.InProcess(2) {
 			all.Go(func() {
-				j := jobOfLayers(t, parallel, nil)
+				j := jobOfLayers(t, of.parallel, func(o *Options) { o.Partitions = of.partitions })
 				j.Comm = comm.New(end, 0)
-				p, err := j.Passes(t.Context())
-				if want != "" {
-					assert.Refused(t, err, want, "%s", parallel)
+				p, err := j.Passes(t.Context(), of.lacking...)
+				if of.want != "" {
+					assert.Refused(t, err, of.want, "%s", of.parallel)
 					return
 				}
 				require.NoError(t, err)

@@ -17,6 +17,7 @@ program, which this package starts: it writes arrays, and reads what the program
 
 from importlib.metadata import PackageNotFoundError, version
 
+from . import _program
 from ._compile import compile  # noqa: A004
 from ._errors import Failed, Interrupted, Refused
 from ._estimators import NodeClassifier, NodeRegressor
@@ -28,6 +29,8 @@ try:
     __version__ = version("weft")
 except PackageNotFoundError:  # the sources, which nobody has installed
     __version__ = "0.0.0"
+
+_program.end_with_launcher()
 
 __all__ = [
     "Callback",

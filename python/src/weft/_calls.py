@@ -65,6 +65,7 @@ class Program:
         self.memories, self.passes, self.models = Watched(), Watched(), Watched()
         self.said: deque[str] = deque(maxlen=50)  # on standard error
         self.news: deque[str] = deque(maxlen=50)  # what it has said and nobody was shown
+        self.together = threading.Event()  # it works together with those of other processes
         self.work: _Work = queue.SimpleQueue()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket, self.stream = ours, ours.makefile("rb")
@@ -83,7 +84,8 @@ class Program:
             raise Failed(f"{path}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
         finally:
             theirs.close()
-        for of, what in ((_do, self.work), (_hear, (self.process.stderr, self.said, self.news))):
+        heard = self.process.stderr, self.said, self.news, self.together
+        for of, what in ((_do, self.work), (_hear, heard)):
             threading.Thread(target=of, args=(what,), name="weft", daemon=True).start()
         weakref.finalize(self, self.work.put, None).atexit = False  # which ends its thread
 
@@ -176,6 +178,7 @@ class Program:
         """Notes why the program has ended."""
         if self.ended:
             return
+        self.together.clear()  # whoever asks is told
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_LEAVE)
         status, last = self.process.poll(), list(self.said)[-1:]
@@ -260,6 +263,7 @@ class Program:
         if _program.launched() and getattr(sys, "last_value", None) is None:
             with contextlib.suppress(Failed, Refused):
                 self.ask("leave")
+        self.together.clear()
         self.ended = "Python ends"
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
@@ -279,15 +283,20 @@ def _do(work: _Work) -> None:
         del given  # and with it what has been made
 
 
-def _hear(of: tuple[IO[bytes], deque[str], deque[str]]) -> None:
-    """Keeps what the program says."""
-    stream, said, news = of
+def _hear(of: tuple[IO[bytes], deque[str], deque[str], threading.Event]) -> None:
+    """Keeps what the program says. When one ends that works together with others, and nobody asks it for anything, so
+    does this process: the job has ended, and a launcher that was killed ends nobody."""
+    stream, said, news, together = of
     with contextlib.suppress(OSError, ValueError):
         for line in stream:
             text = line.decode(errors="replace").rstrip()
             log.debug("%s", text)
             said.append(text)
             news.append(text)
+    if together.is_set():
+        time.sleep(_LEAVE)  # in which whoever asks is told
+        if together.is_set():
+            _program.end_job("the program weft has ended" + "".join(f"; it said last: {line}" for line in list(said)[-1:]))
 
 
 class Watched:

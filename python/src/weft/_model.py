@@ -280,6 +280,8 @@ class Model:
             scratch.close()
         self.types = [Type(**of) for of in opened["types"]]
         self.process, self.processes = opened.get("process", 0), opened.get("processes", 1)
+        if self.processes > 1:
+            self.program.together.set()
         self.group, self.groups = opened.get("group", 0), opened["groups"]
         self.samples = self.groups if self.processes == 1 else 1  # that a pass takes
         self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}

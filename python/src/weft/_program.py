@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from . import _scratch
 from ._errors import Failed, Interrupted, Refused, in_words_of_python
 
 log = logging.getLogger("weft")
@@ -36,6 +37,12 @@ _SAME_REQUEST = 1.0
 _LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_NUM_TASKS")
 
 
+# The number of a process among these.
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+
+# Seconds between two looks whether the launcher is there.
+_LOOK = 0.5
+
 # How many processes a launcher has started.
 _STARTED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
@@ -43,6 +50,33 @@ _STARTED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 def launched() -> bool:
     """Whether a launcher has started this process."""
     return any(name in os.environ for name in _LAUNCHED)
+
+
+def end_with_launcher() -> None:
+    """Ends this process when its parent does, if that is a launcher: one that is killed ends nobody."""
+    if not launched():
+        return
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK)
+        end_job("the launcher has ended")
+
+    threading.Thread(target=watch, name="weft-launcher", daemon=True).start()
+
+
+def end_job(why: str) -> None:
+    """Ends this process, which is one of a launcher's, from a thread that is not the main one."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"weft: {why}, and with it this process, rank {_rank()}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):
+        _scratch.remove_all()
+    os._exit(1)
+
+
+def _rank() -> str:
+    return next((os.environ[name] for name in _RANKS if name in os.environ), "?")
 
 
 def launcher_descriptors() -> list[int]:
@@ -64,7 +98,7 @@ def warn_if_launched(says: str) -> None:
         says: what, and the way out.
     """
     started = max((int(text) for name in _STARTED if (text := os.environ.get(name, "")).isdecimal()), default=1)
-    ranks = (os.environ.get(name) for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"))
+    ranks = (os.environ.get(name) for name in _RANKS)
     if started > 1 and all(rank in (None, "0") for rank in ranks):
         warnings.warn(f"each of the {started} processes that the launcher started {says}", stacklevel=depth())
 

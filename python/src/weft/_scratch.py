@@ -52,6 +52,15 @@ def without_folders(text: str) -> str:
     return text.replace("\0/", "")
 
 
+_made: weakref.WeakSet[Scratch] = weakref.WeakSet()
+
+
+def remove_all() -> None:
+    """Removes the folders of this process, which then ends without what Python does at its end."""
+    for of in list(_made):
+        of.close()
+
+
 class Scratch:
     """A folder that is removed when this object is garbage, or when Python ends.
 
@@ -77,6 +86,7 @@ class Scratch:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             begun.rename(self.path / _LOCK)  # so that nobody finds it free
             self.close = weakref.finalize(self, _remove, self.path, held, os.getpid())
+            _made.add(self)
         except BaseException:  # as an interrupt: nobody else would remove it soon
             _clear(self.path)
             raise

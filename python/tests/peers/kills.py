@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import os
 import random
 import shutil
@@ -27,7 +28,13 @@ VICTIMS = ("program", "python", "launcher")
 
 
 def loop(steps: int) -> None:
-    """So many steps of a rank; 0: until it is killed. It compiles anew now and then, and says when it is at work."""
+    """So many steps of a rank; 0: until it is killed. It compiles anew now and then, and says when it is at work.
+    Below 0 it takes so many steps, or -1 none, and then makes no call for ten minutes."""
+    if steps == -1:
+        import weft
+
+        print("at work", flush=True)
+        time.sleep(600)
     import torch
     from torch import nn
 
@@ -45,13 +52,15 @@ def loop(steps: int) -> None:
     torch.manual_seed(1)
     x, ends, module, step = torch.randn(200, 8), torch.randint(0, 200, (2, 2000)), Layers(), 0
     graph = weft.Graph(edge_index=ends, x=x)
-    while not steps or step < steps:
+    while steps <= 0 or step < steps:
         net = weft.compile(module, graph, parallel="graph=2", comm_timeout="50s")
         for _ in range(50):
             net.sum(net(x[net.vertices]).square().sum()).backward()
             step += 1
         if step == 50 and net.rank == 0:
             print("at work", flush=True)
+        if steps < 0:
+            time.sleep(600)
 
 
 def started(launcher: str, mark: str, *arguments: str) -> subprocess.Popen[str]:
@@ -88,41 +97,63 @@ def processes(mark: str) -> dict[int, str]:
     return found
 
 
+def folders(mark: str) -> set[str]:
+    """The temporary folders of the Pythons of a job, of which each holds a file open."""
+    found = set()
+    for pid in processes(mark):
+        for file in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                found.add(os.path.dirname(os.readlink(file)))
+    return {of for of in found if os.path.basename(of).startswith("weft-")}
+
+
 def trial(launcher: str, chance: random.Random, deadline: float) -> tuple[str, float]:
     """What was killed, and the seconds in which the job then ended."""
+    victim, at_work = chance.choice(VICTIMS), chance.random() < 0.7
+    return victim, killed(launcher, victim, 0, at_work, chance.uniform(0, 0.5 if at_work else 5), chance, deadline)
+
+
+def killed(
+    launcher: str, victim: str, steps: int, at_work: bool, after: float, chance: random.Random, deadline: float
+) -> float:
+    """The seconds in which a job ends of which one is killed, so long after its start, or after it is at work."""
     mark = uuid.uuid4().hex
     try:
-        return tried(launcher, chance, deadline, mark)
+        return tried(launcher, victim, steps, at_work, after, chance, deadline, mark)
     finally:
         for pid in processes(mark):
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(FOLDER / mark, ignore_errors=True)
 
 
-def tried(launcher: str, chance: random.Random, deadline: float, mark: str) -> tuple[str, float]:
-    victim = chance.choice(VICTIMS)
-    job = started(launcher, mark, "--loop", "0")
-    if chance.random() < 0.7:
+def tried(
+    launcher: str, victim: str, steps: int, at_work: bool, after: float, chance: random.Random, deadline: float,
+    mark: str,
+) -> float:
+    job = started(launcher, mark, "--loop", str(steps))
+    if at_work:
         assert job.stdout is not None and job.stdout.readline().startswith("at work"), "the job did not start"
-        time.sleep(chance.uniform(0, 0.5))
-    else:
-        time.sleep(chance.uniform(0, 5))
+    time.sleep(after)
     while not (victims := [pid for pid, what in processes(mark).items() if what == victim]):
         if job.poll() is not None:
             raise SystemExit(f"the job ended by itself, with {job.returncode}")
         time.sleep(0.05)
+    # Pythons that are killed, as MPICH's launcher kills its own, leave theirs to the next one that starts.
+    shared = folders(mark) if victim == "launcher" and steps < 0 and "mpich" not in launcher else set()
     os.kill(chance.choice(victims), signal.SIGKILL)
-    killed = time.monotonic()
-    while left := processes(mark):
-        if time.monotonic() - killed > deadline:
-            raise SystemExit(f"a {victim} was killed, and after {deadline:.0f} s there are {left}")
+    begun = time.monotonic()
+    while running := processes(mark):
+        if time.monotonic() - begun > deadline:
+            raise SystemExit(f"a {victim} was killed, and after {deadline:.0f} s there are {running}")
         job.poll()
         time.sleep(0.05)
-    took = time.monotonic() - killed
+    took = time.monotonic() - begun
     job.wait()
     if job.returncode == 0:
         raise SystemExit(f"a {victim} was killed, and the job's status is 0")
-    return victim, took
+    if left := list(filter(os.path.exists, shared)):
+        raise SystemExit(f"a {victim} was killed, and {left} are left")
+    return took
 
 
 def finished(launcher: str) -> float:

@@ -2,11 +2,13 @@
 
 import math
 import os
+import random
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import kills
 import pytest
 
 import weft
@@ -106,6 +108,14 @@ def test_bytes(tmp_path):
     assert (rows + back, weights, to_slices + to_rows + stage) == (halo, gradient, 0)
     assert links == 2 * fetched * columns * 4  # floats, and their gradients
     assert statistics == 2 * 2 * columns * 8  # doubles: a half from, and the other's sum to, each; and backward
+
+
+@pytest.mark.parametrize(("victim", "steps"), [("program", -50), ("python", -50), ("launcher", -50), ("launcher", -1)])
+def test_kills(victim, steps, monkeypatch):
+    """A killed program, Python or mpirun ends the job, also where Python makes no call, or has made none yet."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(weft.__file__).parents[1]))
+    launcher = "mpirun.openmpi" if shutil.which("mpirun.openmpi") else "mpirun"
+    kills.killed(launcher, victim, steps, True, 0.0, random.Random(0), 300)
 
 
 def test_torchrun(monkeypatch):
