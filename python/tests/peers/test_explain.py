@@ -15,6 +15,7 @@ from torch_geometric.nn import GATv2Conv, GCNConv, MessagePassing, SAGEConv, Tra
 from torch_geometric.utils import degree, softmax
 
 import weft
+from weft._weights import read as weights_of
 
 V, F, C, VERTEX = 40, 6, 3, 7
 
@@ -280,3 +281,58 @@ def test_refusals(tmp_path):
     (tmp_path / "run" / "run.json").write_text(json.dumps(record))
     with pytest.raises(weft.Refused, match="the graph of the run is not there any more"):
         weft.load(tmp_path / "run").explain(1)
+
+
+def test_an_edge(tmp_path):
+    """Gradients of an edge's score, by a decoder in float64, and removal; the numbers of edges are the data's."""
+    data = graph(edge_attr=True)
+    rng = np.random.default_rng(2)
+    label = rng.integers(0, C, data.num_edges)
+    split = rng.integers(0, 3, data.num_edges)
+    made = weft.Graph(
+        np.asarray(data.edge_index), data.x.numpy(), edge_attr=data.edge_attr.numpy(), edge_y=label, edge_split=split
+    )
+    run = weft.train(
+        made, model="gcn", task="edge", hidden=8, epochs=5, dropout=0, out=tmp_path / "run", normalize_features="none"
+    )
+    e = 17
+    why = run.explain(edge=e, **{"class": "1"})
+    assert why.index.tolist() == [e] and torch.equal(why.edge_index, data.edge_index)
+    found = weights_of(tmp_path / "run" / "model.safetensors")
+    weights = {name: torch.from_numpy(np.array(w)).double() for name, w in found.items()}
+    x = data.x.double().requires_grad_()
+    mask = torch.ones(data.num_edges, dtype=torch.float64, requires_grad=True)
+    own = ((data.edge_attr.double() - weights["edge_features.mean"]) / weights["edge_features.deviation"])[e]
+    own = own.detach().requires_grad_()
+
+    def score(x, mask, keep):
+        h = x
+        ends = data.edge_index[:, keep]
+        degrees = 1 + degree(ends[1], V, dtype=torch.float64)
+        scale = degrees.rsqrt()
+        for layer in range(2):
+            h = h @ weights[f"convs.{layer}.lin.weight"].T
+            rows = h[ends[0]] * (scale[ends[0]] * scale[ends[1]] * mask[keep])[:, None]
+            h = torch.zeros_like(h).index_add(0, ends[1], rows) + h / degrees[:, None] + weights[f"convs.{layer}.bias"]
+            if layer == 0:
+                h = h.relu()
+        source, target = data.edge_index[:, e]
+        z = torch.cat([h[source], h[target], h[source] * h[target], own])
+        for layer in range(2):
+            z = z @ weights[f"decoder.lins.{layer}.weight"].T + weights[f"decoder.lins.{layer}.bias"]
+            if layer == 0:
+                z = z.relu()
+        return z
+
+    everything = torch.ones(data.num_edges, dtype=torch.bool)
+    out = score(x, mask, everything)
+    grads = torch.autograd.grad(log_odds(out, 1), [x, mask, own])
+    close(why.node_mask, (x * grads[0]).detach())
+    close(why.edge_mask, grads[1])
+    close(why.own_mask, (own * grads[2]).detach())
+    assert abs(why.logit - log_odds(out, 1).item()) < 1e-4
+    keep = everything.clone()
+    keep[why.edge_mask.topk(why.without["edges"]).indices] = False
+    assert abs(why.without["logit"] - log_odds(score(x, mask, keep), 1).item()) < 1e-4
+    with pytest.raises(weft.Refused, match="edge 900: the edges have the numbers"):
+        run.explain(edge=900)

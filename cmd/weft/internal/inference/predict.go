@@ -43,6 +43,8 @@ type predictCommand struct {
 	changed   bool   // predict what is added can change, with and without it
 	// edges are new ones to score, by a run that has learned labels of edges; nil: there are none
 	edges *graph.Edges
+	// newNames are those of the new vertices by type, with edges
+	newNames [][]string
 }
 
 // NewPredict makes the command predict.
@@ -63,8 +65,8 @@ Training settings are accepted and ignored.
 --add-vertices and --add-edges predict vertices that came later: those of the table, by the ids of its column, from the store with them and
 with the edges. Nothing is kept. With --vertices it computes others, as the new edges change them.
 
-A run that has learned labels of edges (--edge-label) predicts edges: those of its store or, with --add-edges, new ones between the
-vertices of the store, which pass no messages.
+A run that has learned labels of edges (--edge-label) predicts edges: those of its store or, with --add-edges, new ones, which pass no
+messages. Their ends are vertices of the store, or new ones of --add-vertices.
 
 --changed computes the new vertices and all others whose prediction can differ: those that new edges lead to, and from there one hop for
 each layer. The columns old_class, old_probability, … say what was predicted before, and are empty for a new vertex. The column change is

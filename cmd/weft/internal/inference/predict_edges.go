@@ -9,6 +9,7 @@ import (
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
+	"weft/graph/appended"
 	"weft/graph/tables"
 	"weft/internal/refusal"
 	"weft/partition"
@@ -56,9 +57,9 @@ func (p *predictCommand) checkEdges() error {
 	case p.changed || p.added.since != "":
 		return refusal.Errorf("--changed and --since: compare predictions of vertices, and the model predicts " +
 			"edges; leave them out")
-	case len(p.added.Vertices) > 0:
-		return refusal.Errorf("--add-vertices %s: new edges are scored between vertices of the store; leave it "+
-			"out, or import all again and train", p.added.Vertices[0])
+	case len(p.added.Vertices) > 0 && len(p.added.Edges) == 0:
+		return refusal.Errorf("--add-vertices %s: the model predicts edges; give those of the new vertices with "+
+			"--add-edges", p.added.Vertices[0])
 	case p.bare && filepath.Ext(p.files.out) == ".npy":
 		return refusal.Errorf("--unlabelled: the rows of a matrix have no numbers of edges; leave it out, or write " +
 			"a .csv or .parquet")
@@ -68,7 +69,9 @@ func (p *predictCommand) checkEdges() error {
 	return nil
 }
 
-// newEdges reads the edges to score, of --add-edges. It refuses ends that are no vertices of the graph.
+// newEdges reads the edges to score, of --add-edges. They pass no messages, nor do their reverse edges. The
+// new vertices of --add-vertices and edges of other relations are there when they are scored. It refuses ends
+// that are no vertices.
 func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui.Stages) error {
 	if !p.added.there() {
 		return nil
@@ -76,6 +79,9 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 	g, err := s.Graph()
 	if err != nil {
 		return err
+	}
+	if trained := s.Job.Columns(); trained != nil {
+		p.added.Like = &tables.Like{Columns: trained}
 	}
 	p.added.Progress = shown.Show
 	return g.Guard(func() error {
@@ -85,7 +91,7 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 			return err
 		}
 		for _, rows := range a.Types {
-			if rows.Count > 0 {
+			if rows.Count > 0 && len(p.added.Vertices) == 0 {
 				return refusal.Errorf("%s: %.40q is no vertex of the graph, between whose vertices new edges are "+
 					"scored; leave such edges out (%s)", p.added.Edges[0], rows.Names[0],
 					ui.Counted(rows.Count, "unknown name", "unknown names"))
@@ -105,8 +111,44 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 			return refusal.Errorf("--add-edges %s: has no edge of the relation whose labels were learned",
 				p.added.Edges[0])
 		}
-		return nil
+		return p.besides(s.Job, g, a, relation)
 	})
+}
+
+// besides has the job predict on a graph with what is added besides the edges of a relation, if there is
+// something.
+func (p *predictCommand) besides(job *train.Job, g *graph.Graph, a *appended.Addition, relation int) error {
+	passes := func(i int) bool {
+		return i != relation && g.Relations[i].Name != graph.ReversePrefix+g.Relations[relation].Name &&
+			a.Edges[i].Len() > 0
+	}
+	there := false
+	for _, rows := range a.Types {
+		p.newNames, there = append(p.newNames, rows.Names), there || rows.Count > 0
+	}
+	for i := range a.Edges {
+		there = there || passes(i)
+	}
+	switch {
+	case !there:
+		return nil
+	case job.Graph == nil:
+		return refusal.Errorf("--add-edges %s: new vertices, and edges of other relations, are for one worker; give "+
+			"--parallel graph=1", p.added.Edges[0])
+	}
+	b, err := job.Base()
+	if err != nil {
+		return err
+	}
+	passing := *a
+	passing.Edges = b.Nothing().Edges
+	for i := range a.Edges {
+		if passes(i) {
+			passing.Edges[i] = a.Edges[i]
+		}
+	}
+	job.Appended, err = b.With(&passing)
+	return err
 }
 
 // ofEdges has the table say of edges what the model has learned of them: of new ones, or of the graph's.
@@ -115,13 +157,19 @@ func (d *predicted) ofEdges(p *predictCommand, asked *predictRequest) (err error
 		return refusal.Errorf("embeddings are of vertices, and the model predicts edges; leave --embeddings and the " +
 			"column embedding out")
 	}
-	if d.graph, d.Edges, err = edgeTable(d.graph, asked.Options.EdgeLabel); err != nil {
+	whole := d.graph
+	if d.graph, d.Edges, err = edgeTable(whole, asked.Options.EdgeLabel); err != nil {
 		return err
 	}
+	_, r := whole.LearnsEdges(asked.Options.EdgeLabel)
 	d.Names, d.Types = nil, nil
 	if e := p.edges; e != nil {
 		d.Edges.Added = true
 		d.Edges.Ends = func(k int) [2]int32 { return [2]int32{e.Source[k], e.Target[k]} }
+		source, target, _ := whole.Joins(r)
+		for k, kind := range []int{source, target} {
+			d.Edges.Names[k] = slices.Concat(d.Edges.Names[k], p.newNames[kind])
+		}
 	}
 	d.bare = p.bare
 	return nil
