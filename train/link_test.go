@@ -152,7 +152,7 @@ func TestLinksRefused(t *testing.T) {
 		change string
 		want   string
 	}{
-		{g, "task vertex, out-features 0, decoder distmult", "--decoder distmult: belongs to --task link"},
+		{g, "task vertex, out-features 0, decoder distmult", "--decoder distmult: belongs to --task link or edge"},
 		{g, "split 1", "--split 1: belongs to --task vertex"},
 		{g, "metric accuracy", "--metric accuracy: no measure of --task link; it is one of roc-auc, mrr"},
 		{g, "link-relation vertex,other,vertex", "link-relation vertex,other,vertex: the graph has no " +

@@ -2,6 +2,7 @@ package setting
 
 import (
 	"slices"
+	"strings"
 
 	"weft/gnn"
 	"weft/internal/refusal"
@@ -177,10 +178,16 @@ var modelSettings = []Setting{
 	{Name: "out-features", tasks: []string{task.Link, task.Edge}, limits: between(0, 1<<20), Meaning: "" +
 		"columns of the vertices' embeddings, 0: the hidden width"},
 	{
-		Name: "decoder", tasks: []string{task.Link}, Choices: task.Decoders, Meaning: "how an edge is " +
-			"scored from the embeddings of its ends; distmult has a weight for each relation and column",
+		Name: "decoder", tasks: []string{task.Link, task.Edge}, Choices: append(slices.Clip(task.Decoders), task.MLP),
+		Meaning: "how an edge is scored from the embeddings of its ends; distmult has a weight for each relation and " +
+			"column, and mlp is that of --task edge, there the default",
 		check: func(s Setting, r *Resolved) error {
 			switch {
+			case r.Task == task.Edge && r.Decoder != task.MLP:
+				return s.refuse(&r.Options, "belongs to --task %s; take --decoder %s, or leave it out", task.Link, task.MLP)
+			case r.Task == task.Link && r.Decoder == task.MLP:
+				return s.refuse(&r.Options, "belongs to --task %s; take --decoder %s", task.Edge,
+					strings.Join(task.Decoders, " or "))
 			case r.Decoder != task.DistMult:
 			case r.Program.Parameter("decoder.weight") != nil:
 				return s.refuse(&r.Options, "its weights have the name of a parameter of the program, "+

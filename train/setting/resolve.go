@@ -67,8 +67,8 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if err := cmp.Or(o.ReadFiles(), o.CheckValues()); err != nil {
 		return nil, err
 	}
-	if o.EdgeLabel != "" && o.Task == task.Vertex { // it says so itself
-		o.Task = task.Edge
+	if err := o.learnEdges(given); err != nil {
+		return nil, err
 	}
 	r.Kind = o.kind()
 	if err := r.checkModel(given); err != nil {
@@ -99,6 +99,22 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		}
 	}
 	return r, nil
+}
+
+// learnEdges has the labels of edges that are named say the task, and the task its decoder, unless others were
+// given.
+func (o *Options) learnEdges(given []string) error {
+	if o.EdgeLabel != "" && o.Task == task.Vertex {
+		if slices.Contains(given, "task") {
+			return refusal.Errorf("--edge-label %s: belongs to --task %s, and --task %s was given; leave one of them "+
+				"out", o.EdgeLabel, task.Edge, o.Task)
+		}
+		o.Task = task.Edge
+	}
+	if o.Task == task.Edge && o.Decoder == task.Decoders[0] && !slices.Contains(given, "decoder") {
+		o.Decoder = task.MLP
+	}
+	return nil
 }
 
 // apply are the settings that mean something for the model and the mesh.

@@ -15,13 +15,14 @@ import (
 	"weft/train/metric"
 )
 
-// The decoders: dot is h_u·h_v; DistMult has a weight for each relation and column.
+// The decoders: dot is h_u·h_v; DistMult has a weight for each relation and column; MLP is gnn.EdgeDecoder.
 const (
 	dot      = "dot"
 	DistMult = "distmult"
+	MLP      = "mlp"
 )
 
-// Decoders are the decoders by name, the default first.
+// Decoders are those of link prediction by name, the default first. MLP is that of labels of edges.
 var Decoders = []string{dot, DistMult}
 
 // decoderWeights is the name of DistMult's weights in files.

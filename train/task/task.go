@@ -138,7 +138,7 @@ type Goal struct {
 	DecoderLayers int    `yaml:"decoder-layers"` // linear layers
 	DecoderHidden int    `yaml:"decoder-hidden"` // their width, 0: that of a hidden layer
 
-	// Of Link; OutFeatures of Edge, too.
+	// Of Link; OutFeatures and Decoder of Edge, too.
 	LinkSplit Shares `yaml:"link-split"`
 	// empty: those of a stored split, or of the first vertex type
 	LinkRelation Relations `yaml:"link-relation"`
@@ -146,7 +146,7 @@ type Goal struct {
 	// EvalNegatives: negatives that each positive edge is ranked among, 0: all vertices of the target's type
 	EvalNegatives int    `yaml:"eval-negatives"`
 	OutFeatures   int    `yaml:"out-features"` // columns of an embedding, 0: those of a hidden layer
-	Decoder       string `yaml:"decoder"`      // one of Decoders
+	Decoder       string `yaml:"decoder"`      // one of Decoders, or MLP
 }
 
 // New returns the kind that the goal describes, or nil if there is none of that name.

@@ -88,6 +88,9 @@ func (s Source) check() error {
 	if len(s.Flags) == 0 {
 		return nil
 	}
+	if s.Given("label") && s.Given(EdgeLabelFlag) {
+		return refusal.Errorf("--label: is of vertices, and --%s learns edges: leave one of them out", EdgeLabelFlag)
+	}
 	flag := s.Flags[0].Name
 	if cli.IsStore(s.Name) || datasets.Named(s.Name) != nil {
 		return refusal.Errorf("--%s: tells how to read tables, and %s is made already: leave it "+
