@@ -50,6 +50,52 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	return p.forFeatures(schema).blocks(schema, cutting{stages: stages}, ofVertices), nil
 }
 
+// EdgeBlocks is Blocks where rows of the edges of a relation are the only output. What the program gives
+// for vertices is left out.
+func (p *Program) EdgeBlocks(
+	schema gnn.Schema, relation string, outputs, stages int,
+) ([]gnn.BlockSpec, error) {
+	all := p.OutputsByRelation()
+	if len(all) != 1 || all[0].Of != "" && all[0].Of != relation {
+		return nil, refusal.Errorf("the model %s does not return one row for each edge whose label is learned; return "+
+			"these rows alone, edges × outputs", p.Class)
+	}
+	if n := all[0].Columns; outputs > 0 && n != outputs {
+		return nil, p.refuseOutputs(n, outputs)
+	}
+	if stages > 1 {
+		return nil, refusal.Errorf("the model %s returns rows of edges whose labels are learned, which a pipeline does "+
+			"not: take graph=N or tensor=N", p.Class)
+	}
+	if err := p.fitsRows(schema); err != nil {
+		return nil, err
+	}
+	specs := p.forFeatures(schema).blocks(schema, cutting{stages: stages}, ofVertices)
+	last := &specs[len(specs)-1]
+	if last.EdgeOutputs[0].Along.Reversed {
+		return nil, refusal.Errorf("the model %s has rows of edges where the edges' sources are, and their labels are "+
+			"where the targets are; aggregate at the targets, as PyG does", p.Class)
+	}
+	build := last.Build
+	last.Build = func(e gnn.Env) gnn.Block { return edgesAlone{build(e)} }
+	return specs, nil
+}
+
+// edgesAlone is a last block whose outputs are rows of edges.
+type edgesAlone struct{ gnn.Block }
+
+// Forward implements gnn.Block.
+func (b edgesAlone) Forward(s gnn.State) gnn.State {
+	s = b.Block.Forward(s)
+	for k, v := range s.Rows {
+		if v != nil {
+			v.Drop()
+		}
+		s.Rows[k] = nil
+	}
+	return s
+}
+
 // BlocksApart is Blocks for a pass that computes some vertices alone. Each block ends with its aggregations:
 // what follows them is computed in the next one, of the rows alone that are read. With states of edges a
 // block may have several aggregations still.
@@ -112,23 +158,16 @@ func (p *Program) blocks(
 	return specs
 }
 
+// refuseOutputs refuses labels that need so many outputs, of a program that has n.
+func (p *Program) refuseOutputs(n, outputs int) error {
+	return refusal.Errorf("the model %s has %d outputs, and the graph's labels need %d; change its last layer",
+		p.Class, n, outputs)
+}
+
 // fits refuses a graph that lacks what the program reads, or has other outputs.
 func (p *Program) fits(schema gnn.Schema, outputs int) error {
-	if len(p.Relations) == 0 && schema.Typed() {
-		return refusal.Errorf("the model %s is for one type of vertices and of edges, and the graph has more; take "+
-			"a graph of one type, or trace it for this graph", p.Class)
-	}
-	for i := range p.Operations {
-		if err := p.fitsOperation(schema, &p.Operations[i], p.types[i]); err != nil {
-			return err
-		}
-	}
-	for _, v := range reachable(p.built...) {
-		if isNormOfEdges(v) && v.o.End == "" {
-			return refusal.Errorf("the model %s has a %s of edges that are aggregated at their sources and at "+
-				"their targets; take a norm of each row, as torch.nn.LayerNorm, or one model for each end",
-				p.Class, v.describe())
-		}
+	if err := p.fitsRows(schema); err != nil {
+		return err
 	}
 	wanted := schema.Outputs
 	if wanted == nil {
@@ -143,8 +182,7 @@ func (p *Program) fits(schema gnn.Schema, outputs int) error {
 			"learned; return the logits of these", p.Class, p.OutputType())
 	}
 	if n := p.Outputs(); outputs > 0 && n != outputs {
-		return refusal.Errorf("the model %s has %d outputs, and the graph's labels need %d; change its last layer",
-			p.Class, n, outputs)
+		return p.refuseOutputs(n, outputs)
 	}
 	return nil
 }
@@ -187,6 +225,27 @@ func (p *Program) fitsOperation(schema gnn.Schema, o *Operation, t Type) error {
 		case o.Op == "edge_weight" && r.Unweighted:
 			return refusal.Errorf("the model %s reads the weights of edges, and the graph has none; store "+
 				"weights, or trace the model without", p.Class)
+		}
+	}
+	return nil
+}
+
+// fitsRows refuses a graph that lacks what the program reads.
+func (p *Program) fitsRows(schema gnn.Schema) error {
+	if len(p.Relations) == 0 && schema.Typed() {
+		return refusal.Errorf("the model %s is for one type of vertices and of edges, and the graph has more; take "+
+			"a graph of one type, or trace it for this graph", p.Class)
+	}
+	for i := range p.Operations {
+		if err := p.fitsOperation(schema, &p.Operations[i], p.types[i]); err != nil {
+			return err
+		}
+	}
+	for _, v := range reachable(p.built...) {
+		if isNormOfEdges(v) && v.o.End == "" {
+			return refusal.Errorf("the model %s has a %s of edges that are aggregated at their sources and at "+
+				"their targets; take a norm of each row, as torch.nn.LayerNorm, or one model for each end",
+				p.Class, v.describe())
 		}
 	}
 	return nil

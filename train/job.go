@@ -154,9 +154,9 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	} else if of := r.Program.Program; of != nil && len(of.Others) > 0 {
 		return nil, refusal.Errorf("--program %s: it has outputs of several vertex types, which are of passes in a "+
 			"loop of one's own: leave out others, or take weft.compile", r.Program.Path)
-	} else if of != nil && len(of.EdgeOutputs) > 0 {
-		return nil, refusal.Errorf("--program %s: it has outputs of edges, which are of passes in a loop of one's "+
-			"own: leave out edge_outputs, or take weft.compile", r.Program.Path)
+	} else if of != nil && len(of.EdgeOutputs) > 0 && r.Task != task.Edge {
+		return nil, refusal.Errorf("--program %s: it has outputs of edges, which are of --task %s, or of passes in a "+
+			"loop of one's own: leave out edge_outputs, or take weft.compile", r.Program.Path, task.Edge)
 	}
 	if r.Device == setting.AutoDevice {
 		if r.Device = setting.CPU; j.Model == nil && j.Loss == nil {

@@ -25,6 +25,10 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 	if err != nil {
 		return nil, err
 	}
+	if of := r.Program; of.Program != nil {
+		return nil, refusal.Errorf("--program %s: it returns rows of the edges of a graph, and none of others; give a "+
+			"graph that has the new edges", of)
+	}
 	rows, err := j.rowsOfEnds(r, e, j.Appended != nil)
 	if err != nil {
 		return nil, err

@@ -10,26 +10,32 @@ import (
 	"weft/train/task"
 )
 
+// ofDecoder refuses a setting of the decoder beside a program, which has its own.
+func ofDecoder(s Setting, r *Resolved) error {
+	if r.Program.Program != nil && s.differs(&r.Options) {
+		return s.refuse(&r.Options, "is of models that weft knows by name, and not of --program %s, which returns "+
+			"rows of edges itself; leave it out", r.Program)
+	}
+	return nil
+}
+
 var modelSettings = []Setting{
 	{Name: "task", Choices: task.Names(), Meaning: "what to learn: classes or values of vertices, for link " +
 		"prediction which vertices an edge joins, or classes or values of edges (edge-label)"},
 	{
 		Name: "edge-label", tasks: []string{task.Edge}, Meaning: "`column` of labels of the edges to learn, which " +
 			"the store has or, of a list of edges that is trained on, the list",
-		check: func(s Setting, r *Resolved) error {
-			if r.Program.Program != nil {
-				return s.refuse(&r.Options, "a model of your own has no decoder of edges; take a --model by name")
-			}
-			return nil
-		},
 	},
 	{
 		Name: "decoder-layers", byDefault: "2", tasks: []string{task.Edge}, limits: between(1, 100),
+		check: ofDecoder,
 		Meaning: "linear layers of the MLP that scores an edge by the rows of its ends, their product and the " +
 			"edge's features",
 	},
-	{Name: "decoder-hidden", tasks: []string{task.Edge}, limits: between(0, 1<<20), Meaning: "width of " +
-		"the MLP's hidden layers, 0: the hidden width"},
+	{
+		Name: "decoder-hidden", tasks: []string{task.Edge}, limits: between(0, 1<<20), check: ofDecoder,
+		Meaning: "width of the MLP's hidden layers, 0: the hidden width",
+	},
 	{Name: "model", byDefault: "sage", some: true, Choices: gnn.Names(), Meaning: "model to train (edge weights count in " +
 		WeightedModels() + "; edge features in " + modelsWith(usesFeatures) + ")"},
 	programSetting,
@@ -178,13 +184,15 @@ var modelSettings = []Setting{
 	{Name: "out-features", tasks: []string{task.Link, task.Edge}, limits: between(0, 1<<20), Meaning: "" +
 		"columns of the vertices' embeddings, 0: the hidden width"},
 	{
-		Name: "decoder", tasks: []string{task.Link, task.Edge}, Choices: append(slices.Clip(task.Decoders), task.MLP),
-		Meaning: "how an edge is scored from the embeddings of its ends; distmult has a weight for each relation and " +
-			"column, and mlp is that of --task edge, there the default",
+		Name: "decoder", tasks: []string{task.Link, task.Edge},
+		Choices: append(slices.Clip(task.Decoders), task.MLP),
+		Meaning: "how an edge is scored from the embeddings of its ends; distmult has a weight for each relation " +
+			"and column, and mlp is that of --task edge, there the default",
 		check: func(s Setting, r *Resolved) error {
 			switch {
 			case r.Task == task.Edge && r.Decoder != task.MLP:
-				return s.refuse(&r.Options, "belongs to --task %s; take --decoder %s, or leave it out", task.Link, task.MLP)
+				return s.refuse(&r.Options, "belongs to --task %s; take --decoder %s, or leave it out", task.Link,
+					task.MLP)
 			case r.Task == task.Link && r.Decoder == task.MLP:
 				return s.refuse(&r.Options, "belongs to --task %s; take --decoder %s", task.Edge,
 					strings.Join(task.Decoders, " or "))

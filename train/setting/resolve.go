@@ -101,13 +101,13 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	return r, nil
 }
 
-// learnEdges has the labels of edges that are named say the task, and the task its decoder, unless others were
-// given.
+// learnEdges has the labels of edges that are named say the task, and the task its decoder, unless others
+// were given.
 func (o *Options) learnEdges(given []string) error {
 	if o.EdgeLabel != "" && o.Task == task.Vertex {
 		if slices.Contains(given, "task") {
-			return refusal.Errorf("--edge-label %s: belongs to --task %s, and --task %s was given; leave one of them "+
-				"out", o.EdgeLabel, task.Edge, o.Task)
+			return refusal.Errorf("--edge-label %s: belongs to --task %s, and --task %s was given; leave one of "+
+				"them out", o.EdgeLabel, task.Edge, o.Task)
 		}
 		o.Task = task.Edge
 	}
@@ -410,19 +410,13 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 		if err != nil {
 			return nil, err
 		}
-		width := outputs
 		if r.Task == task.Edge {
-			width = cmp.Or(r.OutFeatures, r.Hidden)
+			blocks, err = r.edgeBlocks(s, schema, outputs)
+		} else {
+			blocks, err = r.Blocks(schema, outputs)
 		}
-		if blocks, err = r.Blocks(schema, width); err != nil {
+		if err != nil {
 			return nil, err
-		}
-		if r.Task == task.Edge && !r.Undecoded {
-			decoder, err := r.EdgeDecoder(s, outputs)
-			if err != nil {
-				return nil, err
-			}
-			blocks = append(blocks, decoder.Block())
 		}
 	}
 	if r.RequireEdgeFeatures && !gnn.ReadEdgeFeatures(blocks) {
@@ -443,6 +437,24 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 	return blocks, err
 }
 
+// edgeBlocks are blocks whose only output is rows of edges: those of a program, or of a model by name with
+// a decoder behind them.
+func (r *Resolved) edgeBlocks(s *partition.Share, schema gnn.Schema, outputs int) ([]gnn.BlockSpec, error) {
+	decoder, err := r.EdgeDecoder(s, outputs)
+	if err != nil {
+		return nil, err
+	}
+	if of := r.Program.Program; of != nil {
+		of = of.Keeping(r.KeepEdgeStates.Every())
+		return of.EdgeBlocks(schema, decoder.Relation, outputs, r.Mesh.Stages)
+	}
+	blocks, err := r.Blocks(schema, decoder.Width)
+	if r.Undecoded {
+		return blocks, err
+	}
+	return append(blocks, decoder.Block()), err
+}
+
 // EdgeDecoder is the last block of a model that learns labels of edges, behind rows of vertices.
 func (r *Resolved) EdgeDecoder(s *partition.Share, outputs int) (d gnn.EdgeDecoder, err error) {
 	relation, err := task.RelationOf(r.Kind, &s.Whole)
@@ -460,8 +472,11 @@ func (r *Resolved) EdgeDecoder(s *partition.Share, outputs int) (d gnn.EdgeDecod
 
 // OutputsIn is how many outputs weights of the model tell that it has; 0: they do not.
 func (r *Resolved) OutputsIn(weights nn.State) int {
-	if r.Task == task.Edge {
+	switch of := r.Program.Program; {
+	case r.Task == task.Edge && of == nil:
 		return gnn.DecoderOutputs(weights, r.DecoderLayers)
+	case r.Task == task.Edge && len(of.EdgeOutputs) == 1:
+		return of.OutputsByRelation()[0].Columns
 	}
 	_, n := r.Widths(weights)
 	return n

@@ -13,7 +13,7 @@ import (
 )
 
 // ofEdges is the task of predicting the labels of the edges of one relation: that of vertices on rows of
-// edges, which a gnn.EdgeDecoder computes of the rows of their ends. All edges pass messages.
+// edges, which a gnn.EdgeDecoder computes of the rows of their ends, or a program. All edges pass messages.
 type ofEdges struct{ ofVertices }
 
 // labelled are the labels that the settings name.
@@ -158,8 +158,10 @@ func (k ofEdges) Begin(e Env) (Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := k.standardise(e, l.Relation); err != nil {
-		return nil, err
+	if e.EdgeUnits {
+		if err := k.standardise(e, l.Relation); err != nil {
+			return nil, err
+		}
 	}
 	of.Types = append([]partition.Values{values}, of.Types[1:]...)
 	e.Share, e.Vertices = &of, nil

@@ -61,6 +61,8 @@ type Env struct {
 	// rows of the edges of a relation: −1 for a row without an edge. In a plan their order is another.
 	// nil: the outputs are rows of vertices.
 	Edges func(of *graph.Relation) []int64
+	// EdgeUnits: the model takes the features of edges as standard scores, which the task finds
+	EdgeUnits bool
 	// Trained is the task of the graph that is trained on, if this one validates its model: the metric, the
 	// number of classes and their weights are those of Trained. nil: this graph is trained on.
 	Trained Task

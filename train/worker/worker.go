@@ -187,7 +187,7 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 	}
 	w.Task, err = c.Kind.Begin(task.Env{
 		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params,
-		Fetches: c.Fetches, Loss: w.ownLoss(), Edges: w.edgeNumbers,
+		Fetches: c.Fetches, Loss: w.ownLoss(), Edges: w.edgeNumbers, EdgeUnits: c.Program.Program == nil,
 	})
 	if err != nil {
 		return nil, err

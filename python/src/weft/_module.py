@@ -120,6 +120,8 @@ def in_place(
         raise Refused("scheduler: is of no optimizer, or of another one: give its own as optimizer, an object of torch.optim")
     if counts is None:
         counts = counts_of(settings, graph) if callable(module) or callable(settings.get("loss")) else {}
+    if settings.get("edge_label") is not None:
+        counts = _of_edges(counts, settings["edge_label"])
     if callable(module) and not is_module(module):
         module = made(module, counts)
     if not is_module(module):
@@ -134,6 +136,12 @@ def in_place(
         return _traced(module, optimizer, settings, counts, scratch, name)
 
 
+def _of_edges(counts: Mapping[str, Any], column: str) -> Mapping[str, Any]:
+    """Counts with the classes and values of the labels of edges in the place of those of vertices."""
+    of: Mapping[str, Any] = next((of for of in counts.get("edge_labels", ()) if of["column"] == column), {})
+    return {**counts, "classes": 0, "value_columns": 0, "class_names": None, **of}
+
+
 def _traced(
     module: torch.nn.Module,
     optimizer: Any,
@@ -146,7 +154,8 @@ def _traced(
     from . import _watch
     from ._compare import compare
     from ._copies import copied
-    from ._trace import Schema
+    from ._model import inferred
+    from ._trace import Outputs, Schema
 
     scheduler, groups = settings.get("scheduler"), hasattr(optimizer, "param_groups")
     flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})
@@ -157,7 +166,10 @@ def _traced(
     with _watch.generators():  # lazy layers draw from them
         given, module = module, copied(module).cpu()
         schema = Schema.of(counts)
-        traced, program = program_of(module, schema)
+        outputs = Outputs() if settings.get("edge_label") is not None else None
+        traced, program = program_of(module, schema, outputs)
+    if outputs is not None and not (outputs.tree.num_leaves == 1 and outputs.edges[0]):
+        raise Refused('model: with task="edge" forward returns one tensor of edges × classes, and nothing else')
     file, weights = (scratch.path / f"{name}{end}" for end in ("program.json", "init.safetensors"))
     program["class"] = name or program["class"]
     for parameter in program["parameters"]:
@@ -168,7 +180,7 @@ def _traced(
 
         _loss.regularize(settings["regularization"], module, program)
     _check_tables(program)
-    _mark_trained(program, compare(module, schema, program))
+    _mark_trained(program, compare(module, schema, program, outputs, inferred))
     file.write_text(json.dumps(program), encoding="utf-8")
     _weights.write(weights, _weights.of_module(module, program))
     flags |= _of_loss(settings, counts, traced.shape, scratch)
@@ -238,7 +250,7 @@ def as_written() -> Iterator[None]:
 
 def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:
     """Says which parameters are trained: those that have a gradient, as an optimizer of PyTorch leaves out the others."""
-    reached, of_loss = reached_by(program, program["output"]), reached_by(program, program.get("regularization"))
+    reached, of_loss = reached_by(program, program.get("edge_outputs", [program["output"]])[0]), reached_by(program, program.get("regularization"))
     names = {parameter["name"]: {parameter["name"], *parameter.get("aliases", ())} for parameter in program["parameters"]}
     if missing := learned.difference(*(names[name] for name in reached & names.keys())):
         raise Refused(f"model: PyTorch has a gradient of {min(missing)}, and weft has none: this is a mistake of weft: please "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -97,3 +99,149 @@ def test_hetero(label):
     assert (logits(weft.Graph.of(of, target=RATES)) == want).all()
     with pytest.raises(weft.Refused, match="its relations "):
         weft.Graph.of(of, target=("user", "rates", "user"))
+
+
+# -- modules whose forward returns rows of edges
+
+ATTR = random.normal(size=(COUNT, 2)).astype(np.float32)
+MESHES: list[dict] = [{}, {"parallel": "graph=3"}, {"parallel": "tensor=2"}, {"partitions": 3, "offload": True}]
+
+
+class Net(torch.nn.Module):
+    """Two convolutions, and a linear layer of both ends and the edge's features."""
+
+    def __init__(self, features=4, outputs=2):
+        super().__init__()
+        conv = pytest.importorskip("torch_geometric.nn").SAGEConv
+        self.first, self.second = conv(features, 8), conv(8, 8)
+        self.last = torch.nn.Linear(18, outputs)
+
+    def forward(self, x, edge_index, edge_attr):
+        h = self.second(torch.relu(self.first(x, edge_index)), edge_index)
+        return self.last(torch.cat([h[edge_index[0]], h[edge_index[1]], edge_attr], 1))
+
+
+def own(y=Y):
+    masks = {"edge_" + name: of for name, of in MASKS.items()}
+    return weft.Graph(edge_index=EDGES, x=X, edge_attr=ATTR, edge_y=y, **masks)
+
+
+def losses_of(net, y, loss, epochs):
+    """Those of PyTorch in double precision."""
+    net, losses = copy.deepcopy(net).double(), []
+    optimizer, train = torch.optim.Adam(net.parameters(), lr=0.02), torch.tensor(MASKS["train_mask"])
+    for _ in range(epochs):
+        optimizer.zero_grad()
+        made = loss(net(torch.tensor(X).double(), torch.tensor(EDGES), torch.tensor(ATTR).double())[train], y[train])
+        made.backward()
+        optimizer.step()
+        losses.append(made.item())
+    return losses
+
+
+def scored(y):
+    """Values as standard scores of those that train."""
+    some = y[MASKS["train_mask"]].astype(float)
+    return torch.tensor((y - some.mean()) / some.std())[:, None]
+
+
+@pytest.mark.parametrize("kind", ["classes", "several", "values"])
+def test_own_module(kind):
+    torch.manual_seed(1)
+    values = (3 + X[EDGES[0], 1] + ATTR[:, 0] ** 2).astype(np.float32)
+    y, target, loss = {
+        "classes": (Y, torch.tensor(Y), torch.nn.functional.cross_entropy),
+        "several": (np.stack([Y, 1 - Y], 1), torch.tensor(np.stack([Y, 1 - Y], 1)).double(), torch.nn.BCEWithLogitsLoss()),
+        "values": (values, scored(values), torch.nn.functional.mse_loss),
+    }[kind]
+    net = Net(outputs=1 if kind == "values" else 2)
+    want = losses_of(net, target, loss, 6)
+    settings = {"task": "edge", "model": net, "lr": 0.02, "weight_decay": 0, "progress": False, "epochs": 6}
+    for mesh in MESHES:
+        run = weft.train(own(y), **settings, **mesh)
+        assert run.summary["losses"] == pytest.approx(want, abs=1e-5), mesh
+        with torch.no_grad():
+            logits = run.module()(torch.tensor(X), torch.tensor(EDGES), torch.tensor(ATTR)).numpy()
+        if kind == "values":
+            some = values[MASKS["train_mask"]]
+            logits = logits * some.std() + some.mean()
+        assert run.logits == pytest.approx(logits, abs=1e-5), mesh
+        assert (run.predict(output="logits") == run.logits).all(), mesh
+    half = weft.train(own(y), **settings | {"epochs": 3})
+    again = weft.train(own(y), resume=half.directory, epochs=6, progress=False)
+    whole = weft.train(own(y), **settings)
+    assert again.summary["losses"] == whole.summary["losses"] and (again.logits == whole.logits).all()
+
+
+def test_own_module_by_its_class():
+    """A class is called with the classes of the edges."""
+    run = weft.train(own(np.array(["a", "b", "c"])[np.arange(COUNT) % 3]), task="edge", model=Net, epochs=2, progress=False)
+    assert run.logits.shape == (COUNT, 3) and run.classes.tolist() == ["a", "b", "c"]
+    assert run.evaluate()["test"]["accuracy"] == (run.predictions == np.arange(COUNT) % 3)[MASKS["test_mask"]].mean()
+    assert weft.plan(own(), workers=2, task="edge", model=Net)["meshes"]
+
+
+class Bipartite(torch.nn.Module):
+    """Rows of the edges of one of two relations."""
+
+    def __init__(self, users=4, items=3):
+        super().__init__()
+        conv = pytest.importorskip("torch_geometric.nn").SAGEConv
+        self.there, self.back = conv((users, items), 8), conv((items, users), 8)
+        self.last = torch.nn.Linear(8, 1)
+
+    def forward(self, x_dict, edge_index_dict):
+        users, items = x_dict["user"], x_dict["item"]
+        i = self.there((users, items), edge_index_dict[RATES]).relu()
+        u = self.back((items, users), edge_index_dict[BACK]).relu()
+        ends = edge_index_dict[RATES]
+        return self.last(u[ends[0]] * i[ends[1]])
+
+
+def test_own_module_of_several_types():
+    torch.manual_seed(2)
+    net, x = Bipartite(), {"user": X, "item": X[:, :3] + 1}
+    edges = {RATES: EDGES, BACK: EDGES[::-1].copy()}
+    stars = X[EDGES[0], 1] * X[EDGES[1], 2]
+    masks = {"edge_" + name: {RATES: of} for name, of in MASKS.items()}
+    graph = weft.Graph(x=x, edge_index=edges, edge_y={RATES: stars}, **masks)
+    both = torch.tensor(X).double(), torch.tensor(x["item"]).double()
+
+    class Called(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = copy.deepcopy(net)
+
+        def forward(self, _x, _edges, _attr):
+            return self.net(dict(zip(x, both)), {name: torch.tensor(of) for name, of in edges.items()})
+
+    want = losses_of(Called(), scored(stars), torch.nn.functional.mse_loss, 5)
+    for mesh in MESHES:
+        run = weft.train(graph, task="edge", model=net, epochs=5, lr=0.02, weight_decay=0, progress=False, **mesh)
+        assert run.summary["losses"] == pytest.approx(want, abs=1e-5), mesh
+    assert run.logits.shape == (COUNT, 1)
+
+
+class OfVertices(Net):
+    def forward(self, x, edge_index):
+        return self.second(torch.relu(self.first(x, edge_index)), edge_index)
+
+
+class Both(Net):
+    def forward(self, x, edge_index, edge_attr):
+        return super().forward(x, edge_index, edge_attr), x
+
+
+def test_refused():
+    one = 'model: with task="edge" forward returns one tensor of edges × classes, and nothing else'
+    for net, line in [
+        (OfVertices(), one),
+        (Both(), one),
+        (Net(outputs=3), "the model Net has 3 outputs, and the graph's labels need 2; change its last layer"),
+    ]:
+        with pytest.raises(weft.Refused, match=line):
+            weft.train(own(), task="edge", model=net, progress=False)
+    with pytest.raises(weft.Refused, match="decoder_layers 3: is of models that weft knows by name"):
+        weft.train(own(), task="edge", model=Net(), decoder_layers=3, progress=False)
+    with pytest.raises(weft.Refused, match="which a pipeline does not: take graph=N or tensor=N"):
+        weft.train(own(), task="edge", model=Net(), parallel="pipeline=2", progress=False)
