@@ -32,6 +32,7 @@ else:
 VERTICES, CLASSES, EPOCHS, NEAR = 200, 4, 20, 1e-5
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 RATES = {"sgd": 0.05, "adam": 0.01}
+SLOWER = {"DGNConv"}  # a tenth of these, at which its losses jump, and PyTorch's float32 is 2e-2 apart
 MARKS = f"<!-- table of {LIBRARY} -->", f"<!-- end of table of {LIBRARY} -->"
 MESHES = {
     "one worker": {},
@@ -119,10 +120,14 @@ def inputs(graph, kind):
     return given + [graph[k].to(kind) for k in graph if k == "edge_attr"]
 
 
-def pytorch(net, graph, optimizer):
+def rate(name, optimizer):
+    return RATES[optimizer] / (10 if name in SLOWER else 1)
+
+
+def pytorch(name, net, graph, optimizer):
     """The losses of PyTorch in float64."""
     net = copy.deepcopy(net).double().train()
-    steps, losses = OPTIMIZERS[optimizer](net.parameters(), lr=RATES[optimizer]), []
+    steps, losses = OPTIMIZERS[optimizer](net.parameters(), lr=rate(name, optimizer)), []
     given = inputs(graph, torch.float64)
     torch.set_default_dtype(torch.float64)  # of numbers that layers make
     for _ in range(EPOCHS):
@@ -135,11 +140,11 @@ def pytorch(net, graph, optimizer):
     return losses
 
 
-def apart(net, graph, optimizer, mesh, wanted):
+def apart(name, net, graph, optimizer, mesh, wanted):
     """The largest relative difference of the losses, or why weft refuses."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            run = weft.train(weft.Graph(**graph), model=net, optimizer=optimizer, lr=RATES[optimizer], epochs=EPOCHS, out=folder + "/run",
+            run = weft.train(weft.Graph(**graph), model=net, optimizer=optimizer, lr=rate(name, optimizer), epochs=EPOCHS, out=folder + "/run",
                              progress=False, checkpoint_every=0, **MESHES[mesh])
         except (weft.Refused, weft.Failed) as why:
             return " ".join(str(why).split())
@@ -152,9 +157,9 @@ def results(names, optimizers, meshes):
     for name in names:
         net, graph = make(name)
         for optimizer in optimizers:
-            wanted = pytorch(net, graph, optimizer)
+            wanted = pytorch(name, net, graph, optimizer)
             for mesh in meshes:
-                yield name, optimizer, mesh, apart(net, graph, optimizer, mesh, wanted)
+                yield name, optimizer, mesh, apart(name, net, graph, optimizer, mesh, wanted)
 
 
 def table(found):
