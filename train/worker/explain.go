@@ -27,6 +27,8 @@ type Explained struct {
 	// Steps is how many points of the path that integrated gradients are the mean of: the middles of as many
 	// equal parts of it. 0: the gradients at its end.
 	Steps int
+	// OnStep is called before each point, with those that are done. It may be nil.
+	OnStep func(done int)
 }
 
 // Explanation is what a number of a model's output rests on: its gradients by what the model reads (Simonyan
@@ -132,6 +134,9 @@ func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 	for step := range steps {
 		if ctx.Err() != nil {
 			return nil, &launch.Common{Err: context.Canceled}
+		}
+		if x.of.OnStep != nil {
+			x.of.OnStep(step)
 		}
 		at, part := (float32(step)+.5)/float32(steps), 1/float32(steps)
 		if x.of.Steps == 0 {

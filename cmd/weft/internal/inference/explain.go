@@ -19,6 +19,7 @@ import (
 	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/internal/atomicfile"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 	"weft/nn"
@@ -152,15 +153,18 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	ctx, stop := opened.UntilSignal(cmd, "", nil)
 	defer stop()
+	x.shown = ui.NewStages(ui.BesideResults(cmd))
+	defer x.shown.Erase()
 	err = opened.Job.Graph.Guard(func() error {
 		err := x.make(ctx, e)
+		x.shown.Erase()
 		if err == nil && e.masks != "" {
 			err = atomicfile.Write(e.masks, x.writeMasks)
 		}
 		return err
 	})
 	if err != nil {
-		return opened.Failed(err, err)
+		return opened.Failed(err, fmt.Errorf("%w; nothing is explained", launch.ErrInterrupted))
 	}
 	if e.out != "" {
 		if err := atomicfile.Write(e.out, x.page().write); err != nil {
@@ -195,6 +199,7 @@ type explanation struct {
 
 	asked   *session.Request
 	opened  *session.Session
+	shown   *ui.Stages
 	weights nn.State
 	known   predicted
 	output  int
@@ -262,6 +267,7 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 		}
 		x.ID, x.Vertex = &of.Vertex, nameOf(g.Types[0].Names, of.Vertex)
 	}
+	x.shown.Show("predicting", 0, 0)
 	row, err := x.predict(ctx, nil)
 	if err != nil {
 		return err
@@ -273,7 +279,9 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 		return err
 	}
 	x.Score, x.Logit = x.scoreOf(row)
-	of.Output = x.output
+	of.Output, of.OnStep = x.output, func(done int) {
+		x.shown.Show("explaining", int64(done), int64(e.steps))
+	}
 	found, err := job.Explain(ctx, x.weights, of)
 	if err != nil {
 		return err
@@ -554,6 +562,7 @@ func (x *explanation) withoutEdges(ctx context.Context, most int) error {
 	if n == 0 {
 		return nil
 	}
+	x.shown.Show("predicting without the strongest edges", 0, 0)
 	row, err := x.predict(ctx, gone)
 	if err != nil {
 		return err
