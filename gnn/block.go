@@ -296,7 +296,7 @@ func (l *Layer) Forward(s State) State {
 	tape := s.tape()
 	for i, t := range l.Types {
 		if t.Embedding != nil {
-			x[i] = autograd.Stored(t.Embedding.On(tape))
+			x[i] = autograd.Stored(t.Embedding.RowsOn(tape, x[i].RowSet()))
 		}
 		if x[i] != nil && x[i].Cols() > 0 {
 			x[i] = autograd.Dropout(x[i], t.Input.Mask(x[i]))

@@ -165,12 +165,12 @@ func (ps *Params) Again() *Params {
 	return &made
 }
 
-// RowsOn is On for some of the rows that a table has, in a set from Again.
+// RowsOn is On for some of the rows that a table has, in a set from Again or in a chunk of a pipeline.
 func (p *Param) RowsOn(t *autograd.Tape, rows *autograd.RowSet) *autograd.Var {
-	x := p.On(t)
-	if rows == p.Rows {
-		return x
+	if rows.Here == p.Rows.Here { // all of them
+		return t.ParameterRows(p.Value, p.Grad, rows)
 	}
+	x := p.On(t)
 	all, places := p.Rows.List(), make([]int32, rows.Here)
 	for i, vertex := range rows.List() {
 		places[i] = vertex

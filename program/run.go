@@ -151,7 +151,7 @@ func (p *pass) compute(s step) *autograd.Var {
 	case "ones":
 		return autograd.Ones(p.rowsOf(v.Of))
 	case "table":
-		return autograd.Stored(p.params[v.o.Name].RowsOn(p.tape, p.types[p.typeOf(v.Of)]))
+		return autograd.Stored(p.params[v.o.Name].RowsOn(p.tape, p.rowsOf(v.Of).RowSet()))
 	case opAggregate:
 		if p.leavesMasks(v) {
 			return p.propagators[v].Message(p.unmasked(v))

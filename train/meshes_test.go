@@ -210,6 +210,9 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 		assert.Equal(t, 2, len(many.Weights["target.mean"].Float32), "means")
 	}
 	all["values on stages"] = staged
+	bare := *small.Copy()
+	bare.Types[0].Features = graph.Features{}
+	all["table on stages"] = with(&bare, "model sage, node-embedding 8, clip 1", "pipeline=2")
 	standard := with(
 		g, "model sage, normalize-features standard", "graph=3",
 		"graph=2,tensor=2", "pipeline=2", "graph=1/4",

@@ -109,6 +109,8 @@ func resumes() map[string]Options {
 	add("late, encoded", "graph=2", late+", model gat, wire int8, checkpoint-every 2")
 	add("table", "graph=2", "node-embedding 8")
 	add("table", "tensor=2", "node-embedding 8")
+	add("table", "pipeline=2", deep+", node-embedding 8, model sage")
+	add("table", "graph=2,tensor=2,pipeline=2", deep+", node-embedding 8, clip 1")
 	links := "task link, model gcn, out-features 8, decoder distmult, negatives 2"
 	add("values", "graph=2,tensor=2", "loss huber")
 	add("values", "pipeline=2", deep+", loss mse")
@@ -237,6 +239,7 @@ func TestResumeOnAnotherMesh(t *testing.T) {
 		"table together":     {"table graph=2", "", false},
 		"sliced table":       {"table graph=2", "tensor=3", false},
 		"table of slices":    {"table tensor=2", "graph=2", false},
+		"table of stages":    {"table pipeline=2", "pipeline=3", true},
 		"links":              {"links graph=2", "tensor=2", false},
 		"stages":             {"gcnii pipeline=2", "pipeline=3", true},
 		"stages of a hybrid": {"hybrid graph=2,pipeline=2", "graph=2,pipeline=4", true},

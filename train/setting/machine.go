@@ -93,9 +93,10 @@ var machineSettings = []Setting{
 		checkGraph: func(s Setting, r *Resolved, whole *partition.Whole, _ int) error {
 			switch {
 			case r.Mesh.Stages == 1:
-			case whole.Types[0].FeatureColumns == 0:
-				return s.refuse(&r.Options, "the graph has no features, and a pipeline does not divide learned "+
-					"embeddings; take --parallel graph=%d or tensor=%[2]d", r.Workers)
+			case whole.Types[0].FeatureColumns == 0 && r.NodeEmbedding == 0 && r.Program.Program == nil:
+				return s.refuse(&r.Options, "the graph has no features, and a pipeline does not divide the weights "+
+					"of R-GCN that have a row for each vertex; take --node-embedding N, or --parallel graph=%d or "+
+					"tensor=%[2]d", r.Workers)
 			case len(whole.Types) > 1:
 				return s.refuse(&r.Options, "the pipeline divides into chunks the rows of one vertex type, and "+
 					"the graph has %d; take --parallel graph=%d or tensor=%[3]d, which divide all types",

@@ -172,10 +172,6 @@ var programSetting = Setting{
 		"package writes, in place of --model; its weights come from --init",
 	ownPass: func(r *Resolved) bool { return r.Program.has("dropout", "batch_norm", "uniform", "training") },
 	check: func(s Setting, r *Resolved) error {
-		if r.Mesh.Stages > 1 && r.Program.has("table") {
-			return s.refuse(&r.Options, "it has a table with a row for each vertex, which a pipeline does not "+
-				"divide; take --parallel graph=%d or tensor=%[2]d", r.Workers)
-		}
 		of := append([]string{"batch_norm"}, overAll...)
 		if r.Mesh.Stages > 1 && inChunks(r) && r.Program.has(of...) {
 			return s.refuseOnMesh(r, "it takes a mean over all vertices, of which a stage has one chunk at a "+

@@ -39,7 +39,7 @@ func TestProgramOperations(t *testing.T) {
 		`{"op":"batch_norm","in":[0],"eps":1e-5,"mean":"b","variance":"c","momentum":0.1}`: {true, false, "a stage has one chunk at a time; take --chunks 1"},
 		`{"op":"row_mean","in":[0]}`: {false, true, "a stage has one chunk at a time; take --chunks 1"},
 		`{"op":"row_max","in":[0]}`:  {false, true, "a stage has one chunk at a time; take --chunks 1"},
-		`{"op":"table","name":"w"}`:  {false, false, "a table with a row for each vertex, which a pipeline does not divide; take --parallel graph=2"},
+		`{"op":"table","name":"w"}`:  {false, false, ""},
 	} {
 		o := programOf(t, operation)
 		r, err := o.Resolve()

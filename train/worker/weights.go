@@ -80,9 +80,13 @@ func (w *Worker) Weights() (nn.State, error) {
 	return all, nil
 }
 
-// gatherTables adds to worker 0's state the parameters that have a row for each vertex: the rows of all
-// workers.
+// gatherTables adds to the state of a stage's first worker the parameters that have a row for each vertex: the
+// rows of all its workers.
 func (w *Worker) gatherTables(all nn.State) error {
+	stage := Worker{Config: w.Config, Team: w.Team, Groups: w.Groups}
+	if g := &stage.Groups; g.Mesh.Stages > 1 {
+		g.World, g.All = g.Replicas, g.Replicas
+	}
 	for _, p := range w.Params.List {
 		if p.Rows == nil || p.Rows.Here == p.Rows.Total && p.Rows.Peers == nil {
 			continue
@@ -90,7 +94,7 @@ func (w *Worker) gatherTables(all nn.State) error {
 		whole := nn.Tensor{Shape: p.Shape()}
 		for table := range p.Tables {
 			rows := p.Value.RowRange(table*p.Rows.Here, (table+1)*p.Rows.Here)
-			err := w.inOrder(rows, p.Rows.List(), p.Rows.Total, OrKeep(nil, &whole.Float32, nil))
+			err := stage.inOrder(rows, p.Rows.List(), p.Rows.Total, OrKeep(nil, &whole.Float32, nil))
 			if err != nil {
 				return err
 			}
