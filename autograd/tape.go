@@ -23,6 +23,8 @@ type Tape struct {
 	Random    Random // keys of dropout masks
 	// Edges are what a pass has in place of the graph's edges, as its axis knows it; nil: nothing.
 	Edges any
+	// Rows are the rows of each vertex type in a pass of some of a worker's rows, as of a chunk; nil: of all.
+	Rows []*RowSet
 	// Storage is the element type of the dense values of vertices or edges that operations make, and of their
 	// gradients: the team's. Parameters and scores are Float32 always.
 	Storage tensor.Element

@@ -94,7 +94,11 @@ type BlockSpec struct {
 	Edges   []EdgeState // what State.Edges are before it
 	// EdgeOutputs are what State.Edges are after the last block: outputs of the model.
 	EdgeOutputs []EdgeState
-	Cost        Cost
+	// Made are the columns of State.Rows after it by vertex type, 0 where there are no rows, and Beside is
+	// what State.Beside is, for a pipeline of several vertex types. nil: Out columns of the first alone.
+	Made   []int
+	Beside []VertexState
+	Cost   Cost
 	// Rounds is the number of aggregations of the block that depend on each other; 0: at most one.
 	Rounds int
 	// EdgeFeatures says that the block's message functions read the features of the edges. Workers have them
@@ -108,6 +112,20 @@ type BlockSpec struct {
 	// Build makes the block. Initial values are drawn from the parameters' names, so that they do not depend
 	// on which part of a model is built.
 	Build func(e Env) Block
+}
+
+// Widths are the columns of State.Rows after the block, by vertex type.
+func (b *BlockSpec) Widths() []int {
+	if b.Made == nil {
+		return []int{b.Out}
+	}
+	return b.Made
+}
+
+// VertexState describes rows of vertices that pass from one block to the next.
+type VertexState struct {
+	Type    int // the number of the vertex type
+	Columns int
 }
 
 // EdgeState describes rows of edges that pass from one block to the next.

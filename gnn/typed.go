@@ -168,7 +168,7 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 			l.out = classes
 		}
 		specs = append(specs, BlockSpec{
-			In: in, Out: l.out, Cost: l.cost(), EdgeFeatures: s.readsEdges(kind),
+			In: in, Out: l.out, Made: l.made(), Cost: l.cost(), EdgeFeatures: s.readsEdges(kind),
 			Relations: layers.names(schema, i), Build: func(e Env) Block { return l.build(e) },
 		})
 		in = l.out
@@ -276,6 +276,17 @@ func (l *typedLayer) ofType(path string, i int) string {
 		return path
 	}
 	return path + "." + l.schema.Types[i].Name
+}
+
+// made are the columns that the layer makes of each type.
+func (l *typedLayer) made() (columns []int) {
+	columns = make([]int, len(l.schema.Types))
+	for i, read := range l.computed.rows[l.i+1] {
+		if read {
+			columns[i] = l.out
+		}
+	}
+	return columns
 }
 
 // build builds the layer.

@@ -38,7 +38,8 @@ type block struct {
 // cutting says where a program is cut into blocks.
 type cutting struct {
 	stages int  // of a pipeline
-	apart  bool // what follows an aggregation is in the block after it; more values pass in State.Beside
+	apart  bool // what follows an aggregation is in the block after it
+	beside bool // more values of vertices pass in State.Beside
 }
 
 // Blocks describes the program for a graph, as blocks that a pipeline of so many stages can be cut between.
@@ -47,7 +48,8 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
-	return p.forFeatures(schema).blocks(schema, cutting{stages: stages}, ofVertices), nil
+	by := cutting{stages: stages, beside: stages > 1 && len(schema.Types) > 1}
+	return p.forFeatures(schema).blocks(schema, by, ofVertices), nil
 }
 
 // EdgeBlocks is Blocks where rows of the edges of a relation are the only output. What the program gives
@@ -103,7 +105,8 @@ func (p *Program) BlocksApart(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, 
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
-	return p.forFeatures(schema).blocks(schema, cutting{stages: 1, apart: true}, ofVertices), nil
+	by := cutting{stages: 1, apart: true, beside: true}
+	return p.forFeatures(schema).blocks(schema, by, ofVertices), nil
 }
 
 // ofVertices is the storage of values outside of message functions.
@@ -493,7 +496,18 @@ func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func
 	_, rounds := levelsOf(c, false)
 	in, out := ofType(given, p.built[0].Of), ofType(made, p.built[0].Of)
 	s = gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}
-	s.H0 = width(in[min(1, len(in)):])
+	if s.H0 = width(in[min(1, len(in)):]); by.beside {
+		s.H0, s.Made = 0, make([]int, len(schema.Types))
+		for _, v := range made {
+			switch kind := schema.TypeOf(v.Of); {
+			case v.Rows == Edges:
+			case s.Made[kind] == 0:
+				s.Made[kind] = v.size()
+			default:
+				s.Beside = append(s.Beside, gnn.VertexState{Type: kind, Columns: v.size()})
+			}
+		}
+	}
 	s.Edges = edgeStates(schema, given)
 	if schema.Typed() {
 		s.Relations = []string{}
@@ -683,7 +697,7 @@ func (b *block) Forward(s gnn.State) gnn.State {
 		switch all := ofType(b.given, v.Of); {
 		case v == all[0]:
 			p.vars[v] = s.Rows[b.typeOf(v.Of)]
-		case b.by.apart:
+		case b.by.beside:
 			p.vars[v], given = given[0], given[1:]
 		default:
 			p.vars[v] = part(s.H0, all[1:], v)
@@ -703,7 +717,7 @@ func (b *block) Forward(s gnn.State) gnn.State {
 			beside = append(beside, x)
 		}
 	}
-	if b.by.apart {
+	if b.by.beside {
 		out.Beside = beside
 	} else {
 		out.H0 = sideBySide(beside)
@@ -760,8 +774,12 @@ func (p *pass) rowsOf(of string) *autograd.Var {
 	if x := p.all[i]; x != nil {
 		return x
 	}
-	none := p.tape.Memory().New(tensor.Activations, p.types[i].Here, 0)
-	return p.tape.Record(autograd.Op{Value: none, Rows: p.types[i]})
+	set := p.types[i]
+	if p.tape.Rows != nil {
+		set = p.tape.Rows[i]
+	}
+	none := p.tape.Memory().New(tensor.Activations, set.Here, 0)
+	return p.tape.Record(autograd.Op{Value: none, Rows: set})
 }
 
 // reduceOf is the aggregation of a scatter, or of rows of vertices.

@@ -80,7 +80,7 @@ func (j *Job) divide(ctx context.Context, s *shared, alike bool) ([]int32, error
 	err := ranks.OnFirst(func() error {
 		for p := range s.Mesh.Partitions {
 			err := s.open(p, func(share *partition.Share) error {
-				k, _ := s.ChunksOfPartition(share.Edges.Types[0].Starts)
+				k, _ := s.ChunksOfPartition(share.Edges.Types[0].Starts, len(share.Edges.Types))
 				if rows := share.Edges.Types[0].Rows; alike {
 					for row := range rows {
 						of = append(of, int32(row*k/rows))

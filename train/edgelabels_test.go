@@ -272,9 +272,6 @@ func TestEdgeLabelsOnMeshes(t *testing.T) {
 			case "graph=2,tensor=2,pipeline=2":
 				o.Chunks = 2
 			}
-			if o.Chunks > 0 && len(c.g.Types) > 1 {
-				continue
-			}
 			j := &Job{Graph: c.g, Options: o}
 			p, err := j.PlanWith(t.Context(), plan.Asks{})
 			require.NoError(t, err)

@@ -212,6 +212,9 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 	all["values on stages"] = staged
 	bare := *small.Copy()
 	bare.Types[0].Features = graph.Features{}
+	stages := []string{"pipeline=2", "graph=2,pipeline=2", "pipeline=3,tensor=2"}
+	all["types on stages"] = with(severalTypes(t), "model sage, layers 3, clip 1", stages...)
+	all["relations on stages"] = with(severalTypes(t), "model rgcn, bases 2, layers 3, norm layer", stages...)
 	all["table on stages"] = with(&bare, "model sage, node-embedding 8, clip 1", "pipeline=2")
 	standard := with(
 		g, "model sage, normalize-features standard", "graph=3",

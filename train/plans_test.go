@@ -71,6 +71,9 @@ func plannedRuns(t *testing.T) (all []plannedRun) {
 					if o.Norm == "batch" {
 						o.Chunks = 1
 					}
+					if len(c.g.Types) > 1 {
+						o.Chunks = 0
+					}
 				}
 				all = append(all, plannedRun{c.words + ", " + words + " on " + mesh, c.g, o, on, rests})
 			}

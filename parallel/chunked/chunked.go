@@ -50,18 +50,14 @@ import (
 type Graph struct {
 	Chunks []*Chunk
 
-	env      axis.Env
-	options  axis.Options
-	chunks   Division
-	team     *kernel.Team
-	replicas *comm.Comm // the workers of the stage, of this worker's slice
-	me       int        // this worker's rank among them
-	share    *partition.Share
-	rows     [][]int32 // rows of the share, by chunk
-	inChunk  []int32   // by row of the share: its number in its chunk
-	// of the worker's own rows of all chunks, ascending; nil: all vertices of the graph
-	vertices  []int32
-	own       *autograd.RowSet         // these rows
+	env       axis.Env
+	options   axis.Options
+	chunks    Division
+	team      *kernel.Team
+	replicas  *comm.Comm // the workers of the stage, of this worker's slice
+	me        int        // this worker's rank among them
+	share     *partition.Share
+	kinds     []*kind                  // by vertex type
 	made      map[gnn.Along]*structure // the structures that were made so far
 	lasting   map[sar.Key]*history     // of the last training pass, by aggregation, until the next takes it
 	inferring map[sar.Key]*history     // of an inference, by aggregation, until the last chunk has read it
@@ -72,12 +68,32 @@ type Graph struct {
 	saved     sar.Saved       // the history of a checkpoint
 }
 
-// Division says which chunk each vertex is in.
+// kind is the rows of a vertex type.
+type kind struct {
+	held    *partition.Rows
+	rows    [][]int32 // rows of the share, by chunk
+	inChunk []int32   // by row of the share: its number in its chunk
+	// of the worker's own rows of all chunks, ascending; nil: all vertices of the graph
+	vertices []int32
+	places   []int32          // of these rows among those of the share, ascending; nil: all
+	own      *autograd.RowSet // these rows
+}
+
+// Division says which chunk each vertex is in. A graph of several vertex types has one chunk in each
+// partition.
 type Division struct {
-	// Of is the chunk of each vertex within its partition, 0 … Count−1, in the order of the partitions. All
-	// partitions have equally many chunks, of which some may be empty.
+	// Of is the chunk of each vertex of the first type within its partition, 0 … Count−1, in the order of the
+	// partitions. All partitions have equally many chunks, of which some may be empty.
 	Of    []int32
 	Count int
+}
+
+// of is the chunk of a vertex of a type, in the order of the partitions.
+func (d *Division) of(kind, v int) int32 {
+	if kind == 0 {
+		return d.Of[v]
+	}
+	return 0
 }
 
 // phase is the current work of the chunks.
@@ -93,9 +109,9 @@ const (
 // with several slices some.
 type Chunk struct {
 	aggregator
-	// Places (Int32, 1 × rows) are the own rows of the chunk, by their numbers among those of Graph.Rows,
-	// ascending.
-	Places *tensor.Matrix
+	// Places (Int32, 1 × rows) are, by vertex type, the own rows of the chunk, by their numbers among those
+	// of Graph.Types, ascending.
+	Places []*tensor.Matrix
 
 	part  *sar.Partition // aggregates all rows of the chunk
 	graph *Graph
@@ -107,6 +123,7 @@ type Chunk struct {
 type aggregator interface {
 	Vertices() []int32
 	Rows() *autograd.RowSet
+	Types() []*autograd.RowSet
 	Places(kind int) []int32
 	Propagator(path string, along gnn.Along) gnn.Propagator
 	EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSet, error)
@@ -122,35 +139,36 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 	}
 	c := &Graph{
 		env: e, options: o, chunks: d, team: e.Team, replicas: g.Halo, me: g.Halo.Rank(), share: s,
-		saved: sar.Saved{What: "history", Place: sar.PlaceOf(g)}, rows: make([][]int32, d.Count),
-		made: map[gnn.Along]*structure{}, paths: map[string]bool{},
+		saved: sar.Saved{What: "history", Place: sar.PlaceOf(g)},
+		made:  map[gnn.Along]*structure{}, paths: map[string]bool{},
 		lasting: map[sar.Key]*history{}, inferring: map[sar.Key]*history{},
 	}
 	others := exchange.PeersOf(g.Halo)
 	costs := e.Costs(&o, nil)
-	slice := func(chunk *Chunk, _ int) { chunk.aggregator = chunk.part }
+	slice := func(chunk *Chunk, _ [][]int32, _ []int) { chunk.aggregator = chunk.part }
 	if g.Mesh.Slices > 1 {
 		costs = order.NewCosts(order.Options{}, nil)
 		slice = c.slicer()
 	}
-	starts := s.Edges.Types[0].Starts
-	for row, k := range d.Of[starts[s.Edges.P]:starts[s.Edges.P+1]] {
-		c.inChunk = append(c.inChunk, int32(len(c.rows[k])))
-		c.rows[k] = append(c.rows[k], int32(row))
+	for kind := range s.Edges.Types {
+		c.kinds = append(c.kinds, c.divide(kind))
 	}
-	for k, list := range c.rows {
+	for k := range d.Count {
 		chunk := &Chunk{graph: c, index: k}
-		ids := make([]int32, len(list))
-		for i, row := range list {
-			ids[i] = s.Types[0].ID(int(row))
-		}
-		total := autograd.NotVertices // a sum over all vertices would lack the other chunks
-		if d.Count == 1 {
-			total = s.Whole.Types[0].Vertices
+		var totals []int
+		var vertices [][]int32
+		var sets []*autograd.RowSet
+		for i, of := range c.kinds {
+			ids := of.held.Vertices(of.rows[k])
+			total := autograd.NotVertices // a sum over all vertices would lack the other chunks
+			if d.Count == 1 {
+				total = s.Whole.Types[i].Vertices
+			}
+			sets = append(sets, autograd.RowsOf(e.Team, ids, len(ids), total, others))
+			totals, vertices = append(totals, total), append(vertices, ids)
 		}
 		chunk.part = sar.Of(e, sar.Source{
-			Types:    []*autograd.RowSet{autograd.RowsOf(e.Team, ids, len(ids), total, others)},
-			Vertices: ids, Schema: sar.SchemaOf(s),
+			Types: sets, Vertices: vertices[0], Schema: sar.SchemaOf(s),
 			Read: func(a gnn.Along, _ edges.Halo) (*edges.Edges, error) {
 				st, err := c.structure(a)
 				if err != nil {
@@ -160,7 +178,7 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 			},
 			Exchanger: chunk, Chunk: d.Count > 1 || g.Halo.Size() > 1, Slice: g.Slice,
 		}, costs, axis.Options{Wire: o.Wire})
-		slice(chunk, total)
+		slice(chunk, vertices, totals)
 		c.Chunks = append(c.Chunks, chunk)
 	}
 	c.joinRows(g)
@@ -172,48 +190,78 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 	return c, nil
 }
 
+// divide divides the rows of a vertex type into the chunks.
+func (g *Graph) divide(number int) *kind {
+	of := &kind{held: &g.share.Edges.Types[number], rows: make([][]int32, g.chunks.Count)}
+	for k := range of.rows {
+		of.rows[k] = []int32{} // nil would be all
+	}
+	first := of.held.Starts[g.share.Edges.P]
+	for row := range of.held.Rows {
+		k := g.chunks.of(number, first+row)
+		of.inChunk = append(of.inChunk, int32(len(of.rows[k])))
+		of.rows[k] = append(of.rows[k], int32(row))
+	}
+	return of
+}
+
 // joinRows finds the worker's own rows of all chunks, and the places of each chunk's among them.
 func (g *Graph) joinRows(of mesh.Groups) {
-	here := g.share.Edges.Types[0].Rows
-	g.vertices = g.share.Edges.Types[0].IDs
-	if of.Mesh.Slices > 1 {
-		g.vertices = []int32{}
-		for _, c := range g.Chunks {
-			g.vertices = append(g.vertices, c.Vertices()...)
-		}
-		slices.Sort(g.vertices)
-		here = len(g.vertices)
-	}
-	total := g.share.Whole.Types[0].Vertices
-	g.own = autograd.RowsOf(g.team, g.vertices, here, total, exchange.PeersOf(of.Replicas))
-	for _, c := range g.Chunks {
-		places := slices.Clone(c.Vertices())
-		if g.vertices != nil {
-			for i, v := range places {
-				place, _ := slices.BinarySearch(g.vertices, v)
-				places[i] = int32(place)
+	for i, k := range g.kinds {
+		here := k.held.Rows
+		k.vertices = k.held.IDs
+		if of.Mesh.Slices > 1 {
+			k.places = []int32{}
+			for _, c := range g.Chunks {
+				k.places = append(k.places, c.Held(i)...)
 			}
+			slices.Sort(k.places)
+			here = len(k.places)
+			k.vertices = k.held.Vertices(k.places)
 		}
-		c.Places = kernel.List(g.team, tensor.Graph, places)
+		total := g.share.Whole.Types[i].Vertices
+		k.own = autograd.RowsOf(g.team, k.vertices, here, total, exchange.PeersOf(of.Replicas))
+		for _, c := range g.Chunks {
+			places := slices.Clone(c.Held(i))
+			for at, row := range places {
+				if k.places != nil {
+					place, _ := slices.BinarySearch(k.places, row)
+					places[at] = int32(place)
+				}
+			}
+			c.Places = append(c.Places, kernel.List(g.team, tensor.Graph, places))
+		}
 	}
 }
 
-// Vertices returns the original ids of the worker's rows of all chunks, ascending; nil: all vertices of the
-// graph.
-func (g *Graph) Vertices() []int32 { return g.vertices }
-
-// Rows describes the worker's rows of all chunks.
-func (g *Graph) Rows() *autograd.RowSet { return g.own }
-
-// Types returns Rows alone: the pipeline axis takes graphs of one vertex type.
-func (g *Graph) Types() []*autograd.RowSet { return []*autograd.RowSet{g.own} }
-
-// Places lists the rows of Rows among those of the share, ascending. nil is all.
-func (g *Graph) Places(int) []int32 {
-	if g.env.Groups.Mesh.Slices == 1 {
-		return nil
+// Held are the own rows of the chunk of a vertex type, among those of the share, ascending.
+func (c *Chunk) Held(kind int) []int32 {
+	rows, own := c.graph.kinds[kind].rows[c.index], c.aggregator.Places(kind)
+	if own == nil {
+		return rows
 	}
-	return g.share.Types[0].Places(g.vertices)
+	held := make([]int32, len(own))
+	for i, place := range own {
+		held[i] = rows[place]
+	}
+	return held
+}
+
+// Vertices returns the original ids of the worker's rows of the first vertex type, of all chunks, ascending;
+// nil: all vertices of the graph.
+func (g *Graph) Vertices() []int32 { return g.kinds[0].vertices }
+
+// Types describes the worker's rows of each vertex type, of all chunks.
+func (g *Graph) Types() (own []*autograd.RowSet) {
+	for _, k := range g.kinds {
+		own = append(own, k.own)
+	}
+	return own
+}
+
+// Places lists the worker's rows of a vertex type among those of the share, ascending. nil is all.
+func (g *Graph) Places(kind int) []int32 {
+	return g.kinds[kind].places
 }
 
 // Schema returns the schema of the graph.

@@ -140,9 +140,9 @@ func (c *Chunk) publish(r *history, call *sar.Call, xs []*tensor.Matrix) {
 	for m, x := range xs {
 		g.team.Gather(st.of[g.me][c.index].of(r.rows[m]), x, st.own[c.index])
 	}
-	form := call.Form(xs)
+	form, ids := call.Form(xs), c.part.Types()[st.source].IDs
 	out := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {
-		form[m].Encode(g.team, message, xs[m], st.needed[replica][c.index], call.Draws(m, c.part.Rows().IDs))
+		form[m].Encode(g.team, message, xs[m], st.needed[replica][c.index], call.Draws(m, ids))
 	}}
 	in := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
 		form[m].Decode(g.team, st.of[replica][c.index].of(r.rows[m]), message, nil, kernel.Replace)

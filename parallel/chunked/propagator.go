@@ -5,8 +5,8 @@ import (
 	"weft/gnn"
 )
 
-// propagator has the gnn.Propagator of a layer for each chunk, by the chunk's rows. A call's input has the
-// rows of one chunk, and so selects its Propagator.
+// propagator has the gnn.Propagator of a layer for each chunk, by the chunk's rows of each vertex type. A
+// call's input has the rows of one chunk, and so selects its Propagator.
 type propagator map[*autograd.RowSet]gnn.Propagator
 
 // Propagator returns the gnn.Propagator of the layer with that module path. It panics if the graph lacks the
@@ -15,7 +15,10 @@ func (g *Graph) Propagator(path string, along gnn.Along) gnn.Propagator {
 	g.paths[path] = true
 	p := propagator{}
 	for _, c := range g.Chunks {
-		p[c.Rows()] = c.Propagator(path, along)
+		of := c.Propagator(path, along)
+		for _, rows := range c.Types() {
+			p[rows] = of
+		}
 	}
 	return p
 }

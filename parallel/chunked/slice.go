@@ -2,13 +2,15 @@ package chunked
 
 import "weft/parallel/tp"
 
-// slicer returns a function that makes the aggregator of a chunk whose columns are sliced. total is that of
-// its RowSet.
-func (g *Graph) slicer() func(c *Chunk, total int) {
+// slicer returns a function that makes the aggregator of a chunk whose columns are sliced. vertices are
+// those of its rows, and totals those of its RowSets, by vertex type.
+func (g *Graph) slicer() func(c *Chunk, vertices [][]int32, totals []int) {
 	costs := tp.NewCosts(g.env, g.options)
-	return func(c *Chunk, total int) {
-		chunk := tp.Chunk{Inner: c.part, Number: c.index, Total: total, Idle: c.idle, Costs: costs}
-		if len(g.rows) == 1 {
+	return func(c *Chunk, vertices [][]int32, totals []int) {
+		chunk := tp.Chunk{
+			Inner: c.part, Number: c.index, Vertices: vertices, Totals: totals, Idle: c.idle, Costs: costs,
+		}
+		if g.chunks.Count == 1 {
 			chunk.Whole = &g.share.Edges
 		}
 		c.aggregator = tp.OfChunk(g.env, chunk, g.options)

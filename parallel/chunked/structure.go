@@ -17,8 +17,9 @@ import (
 // number there are first the rows of this replica's chunk that another chunk reads, and then the mirrors: the
 // rows of other replicas' chunks that this replica reads.
 type structure struct {
-	graph *Graph
-	edges []*edges.Edges // of each chunk
+	graph          *Graph
+	source, target int            // vertex types
+	edges          []*edges.Edges // of each chunk
 	// sources has, by chunk and remote block, the positions of the block's sources among the stored rows:
 	// Int32, 1 × n.
 	sources [][]*tensor.Matrix
@@ -54,16 +55,25 @@ func (g *Graph) structure(a gnn.Along) (*structure, error) {
 func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 	in, out := g.relations(a)
 	st := &structure{graph: g}
+	st.source, st.target = g.Chunks[0].part.Ends(a)
 	position := st.findStored(in)
 	st.exchanged(out)
-	ids, err := ofStored(st, func(k int) []int32 { return g.Chunks[k].part.Vertices() })
+	ids, err := ofStored(st, func(k int) []int32 {
+		sources := g.kinds[st.source]
+		return sources.held.Vertices(sources.rows[k])
+	})
 	if err != nil {
 		return nil, err
 	}
 	for k, c := range g.Chunks {
 		g.team.Memory.NextTurn(true)
-		e, needed := edges.Among(g.team, g.into(k, in, position), st.rows(), c.part.Rows().IDs,
-			c.aggregator.Places(0), st)
+		rows := c.part.Types()
+		among := edges.Source{IDs: rows[st.target].IDs, Own: c.aggregator.Places(st.target)}
+		if st.source != st.target {
+			among.Ends, among.SourceIDs = edges.TwoTypes, rows[st.source].IDs
+			among.OwnSources = c.aggregator.Places(st.source)
+		}
+		e, needed := edges.Among(g.team, st.into(k, in, position), rows[st.source].Here, st.rows(), among, st)
 		var sources []*tensor.Matrix
 		for _, b := range e.Remote() {
 			list := needed[:b.In.Cols]
@@ -83,13 +93,12 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 // replica out is nil.
 func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 	held := &g.share.Edges
-	own := &held.Types[0]
 	r := &held.Relations[slices.IndexFunc(held.Relations,
 		func(r partition.Relation) bool { return r.Name == a.Relation })]
-	switch {
-	case len(own.Starts) == 2 && a.Reversed:
-		return r.In.Reversed(own.Rows), nil
-	case len(own.Starts) == 2:
+	switch sources := &held.Types[r.Source]; {
+	case len(sources.Starts) == 2 && a.Reversed:
+		return r.In.Reversed(sources.Rows), nil
+	case len(sources.Starts) == 2:
 		return &r.In, nil
 	case a.Reversed:
 		return &r.Out, &r.In
@@ -97,10 +106,11 @@ func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 	return &r.In, &r.Out
 }
 
-// isOwn reports whether a vertex, in the order of the partitions, is a row of this replica's chunk k.
-func (g *Graph) isOwn(v int32, k int) bool {
-	starts := g.share.Edges.Types[0].Starts
-	return g.chunks.Of[v] == int32(k) && int(v) >= starts[g.me] && int(v) < starts[g.me+1]
+// isOwn reports whether a source, in the order of the partitions, is a row of this replica's chunk k.
+func (st *structure) isOwn(v int32, k int) bool {
+	g := st.graph
+	starts := g.kinds[st.source].held.Starts
+	return g.chunks.of(st.source, int(v)) == int32(k) && int(v) >= starts[g.me] && int(v) < starts[g.me+1]
 }
 
 // findStored finds the rows that a chunk of this replica reads but does not own. It returns for each vertex,
@@ -108,13 +118,14 @@ func (g *Graph) isOwn(v int32, k int) bool {
 // stored row.
 func (st *structure) findStored(in *graph.Relation) (position []int32) {
 	g := st.graph
-	starts := st.graph.share.Edges.Types[0].Starts
+	sources := g.kinds[st.source]
+	starts := sources.held.Starts
 	n := st.graph.replicas.Size()
 	read := make([]bool, starts[n])
-	for k, rows := range g.rows {
+	for k, rows := range g.kinds[st.target].rows {
 		for _, row := range rows {
 			for _, v := range in.Sources[in.Indptr[row]:in.Indptr[row+1]] {
-				read[v] = read[v] || !g.isOwn(v, k)
+				read[v] = read[v] || !st.isOwn(v, k)
 			}
 		}
 	}
@@ -122,7 +133,7 @@ func (st *structure) findStored(in *graph.Relation) (position []int32) {
 	for i := range n {
 		replica := (g.me + i) % n
 		for v := starts[replica]; v < starts[replica+1]; v++ {
-			if k := int(g.chunks.Of[v]); read[v] {
+			if k := int(g.chunks.of(st.source, v)); read[v] {
 				lists[k*n+i] = append(lists[k*n+i], int32(v))
 			}
 		}
@@ -144,7 +155,7 @@ func (st *structure) findStored(in *graph.Relation) (position []int32) {
 		st.stored = append(st.stored, span{first, at})
 		own := lists[k*n]
 		for i, v := range own {
-			own[i] = g.inChunk[int(v)-starts[g.me]]
+			own[i] = sources.inChunk[int(v)-starts[g.me]]
 		}
 		st.own = append(st.own, kernel.List(g.team, tensor.Graph, own))
 	}
@@ -153,13 +164,13 @@ func (st *structure) findStored(in *graph.Relation) (position []int32) {
 
 // exchanged lists the rows that other replicas read, along the edges out of the stage's rows.
 func (st *structure) exchanged(out *graph.Relation) {
-	g, starts := st.graph, st.graph.share.Edges.Types[0].Starts
+	g, starts := st.graph, st.graph.kinds[st.target].held.Starts
 	st.needed = make([][]*tensor.Matrix, g.replicas.Size())
 	for replica := range st.needed {
 		if replica == g.me {
 			continue
 		}
-		for _, rows := range g.rows {
+		for _, rows := range g.kinds[st.source].rows {
 			var list []int32
 			for i, row := range rows {
 				targets := out.Sources[out.Indptr[row]:out.Indptr[row+1]]
@@ -173,9 +184,11 @@ func (st *structure) exchanged(out *graph.Relation) {
 	}
 }
 
-// into returns the edges into a chunk's rows. It numbers sources: these rows first, then the stored rows.
-func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relation {
-	r, own := &graph.Relation{Indptr: []int64{0}}, len(g.rows[k])
+// into returns the edges into a chunk's rows. It numbers sources: the chunk's rows first, then the stored
+// rows.
+func (st *structure) into(k int, in *graph.Relation, position []int32) *graph.Relation {
+	g, sources, into := st.graph, st.graph.kinds[st.source], st.graph.kinds[st.target].rows[k]
+	r, own := &graph.Relation{Indptr: []int64{0}}, len(sources.rows[k])
 	if in.Weights != nil {
 		r.Weights = []float32{}
 	}
@@ -184,19 +197,19 @@ func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relatio
 		columns, r.EdgeColumns = int64(in.EdgeColumns), in.EdgeColumns
 	}
 	edges := int64(0)
-	for _, row := range g.rows[k] {
+	for _, row := range into {
 		edges += in.Indptr[row+1] - in.Indptr[row]
 	}
 	r.Sources = make([]int32, 0, edges)
 	// the number of the source, then the position in the row: parallel edges keep their order
 	var keys []uint64
-	for _, row := range g.rows[k] {
+	for _, row := range into {
 		first := in.Indptr[row]
 		keys = keys[:0]
 		for i, v := range in.Sources[first:in.Indptr[row+1]] {
 			number := own + int(position[v])
-			if g.isOwn(v, k) {
-				number = int(g.inChunk[int(v)-g.share.Edges.Types[0].Starts[g.me]])
+			if st.isOwn(v, k) {
+				number = int(sources.inChunk[int(v)-sources.held.Starts[g.me]])
 			}
 			keys = append(keys, uint64(number)<<32|uint64(i))
 		}

@@ -273,17 +273,14 @@ func (e *Edges) written(common *comm.Comm) error {
 }
 
 // Among makes the edges of a worker that itself holds the rows of all sources. r numbers the sources: first
-// the rows of r itself, then others more rows. ids are the vertices of the rows of r. Among also returns
-// which of the other rows are sources, ascending, in the order of the remote blocks. The IDs of remote blocks
-// are undefined. messagesInto is Source.Own.
-func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix, messagesInto []int32,
-	o Others,
-) (e *Edges, sources []int32) {
-	own := len(r.Indptr) - 1
-	e, needed, _ := read(team, Source{
-		Relation: r, Starts: []int{0, own, own + others}, Holders: []int{0, 1},
-		IDs: ids, held: true, Own: messagesInto,
-	})
+// own rows, of the rows of r if both ends have one type, then others more rows. s says what is known of both
+// ends. Among also returns which of the other rows are sources, ascending, in the order of the remote blocks.
+// The IDs of remote blocks are undefined.
+func Among(team *kernel.Team, r *graph.Relation, own, others int, s Source, o Others) (e *Edges,
+	sources []int32,
+) {
+	s.Relation, s.Starts, s.Holders, s.held = r, []int{0, own, own + others}, []int{0, 1}, true
+	e, needed, _ := read(team, s)
 	e.others = o
 	return e, needed[1]
 }

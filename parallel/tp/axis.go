@@ -95,20 +95,21 @@ func New(e axis.Env, o axis.Options) (*Axis, error) {
 	}
 	a.overlapping, a.common = g.Mesh.Partitions == 1, g.Common != nil
 	a.costs = NewCosts(e, o)
-	a.bytes = func(kind, columns int) int64 {
-		return redistributedBytes(e.Team, s.Edges.Types[kind].Starts, g.Mesh.Slices, columns, a.wire)
-	}
 	return a, nil
 }
 
 // newAxis makes an Axis without rows and without a cost table.
 func newAxis(e axis.Env, inner *sar.Partition, o axis.Options) *Axis {
 	g := &e.Groups
+	wire := o.Wire.Format(e.Team.Storage)
 	return &Axis{
+		bytes: func(kind, columns int) int64 {
+			return redistributedBytes(e.Team, e.Share.Edges.Types[kind].Starts, g.Mesh.Slices, columns, wire)
+		},
 		team: e.Team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner,
 		redistributed: e.Redistributed, chunks: int(o.AggregationChunks),
 		schedules: map[direction]*schedule{}, largerBy: e.LargerBy,
-		partition: g.Partition, wire: o.Wire.Format(e.Team.Storage), idle: g.Halo.LocalBarrier,
+		partition: g.Partition, wire: wire, idle: g.Halo.LocalBarrier,
 	}
 }
 

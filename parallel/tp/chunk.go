@@ -11,7 +11,9 @@ import (
 type Chunk struct {
 	Inner  *sar.Partition // aggregates a slice's columns of the chunk's rows
 	Number int            // of the chunk
-	Total  int            // autograd.RowSet.Total of the rows
+	// Vertices are those of the rows, by vertex type.
+	Vertices [][]int32
+	Totals   []int // autograd.RowSet.Total of the rows, by vertex type
 	// Idle is called in a forward pass in place of Inner's aggregation, where this worker has no columns.
 	Idle func()
 	// Costs is that of all chunks of the worker, from NewCosts.
@@ -35,21 +37,23 @@ func NewCosts(e axis.Env, o axis.Options) *order.Costs {
 // the same chunks. With one chunk the workers own the same rows as without stages.
 func OfChunk(e axis.Env, c Chunk, o axis.Options) *Axis {
 	g := e.Groups
-	lists := c.owners(g.Mesh.Slices)
-	if c.Whole != nil {
-		lists = ownersOf(c.Whole, 0, g.Mesh.Slices)
-	}
 	a := newAxis(e, c.Inner, o)
-	a.slice(g, lists, c.Inner.Vertices(), c.Total)
+	for kind, rows := range c.Inner.Types() {
+		lists := c.owners(rows.Here, g.Mesh.Slices)
+		if c.Whole != nil {
+			lists = ownersOf(c.Whole, kind, g.Mesh.Slices)
+		}
+		a.slice(g, lists, c.Vertices[kind], c.Totals[kind])
+	}
 	a.costs, a.idle, a.wholeHeads = c.Costs, c.Idle, c.Whole == nil
 	return a
 }
 
-// owners returns the rows that each worker owns: consecutive ones, equally many but for one. The worker that
-// begins differs from chunk to chunk, so that the remainders of all chunks spread.
-func (c *Chunk) owners(workers int) [][]int32 {
+// owners returns which of so many rows each worker owns: consecutive ones, equally many but for one. The
+// worker that begins differs from chunk to chunk, so that the remainders of all chunks spread.
+func (c *Chunk) owners(rows, workers int) [][]int32 {
 	lists := make([][]int32, workers)
-	for i, s := range even(c.Inner.Rows().Here, workers) {
+	for i, s := range even(rows, workers) {
 		list := make([]int32, s.count)
 		for k := range list {
 			list[k] = int32(s.from + k)

@@ -17,13 +17,13 @@ import (
 // stageChunk is a chunk of a stage.
 type stageChunk struct {
 	*chunked.Chunk
-	features *features // on the first stage
+	features []*features // by vertex type, on the first stage
 }
 
 // chunkPass is a chunk's forward and backward pass through a stage.
 type chunkPass struct {
 	*stageChunk
-	given   Given            // in place of the features
+	given   []Given          // in place of the features, by vertex type; nil: none are
 	came    []*tensor.Matrix // on other stages: the state from the previous stage, until a tape owns it
 	ledger  *autograd.Ledger // records when gradients are complete; may be nil
 	in, out gnn.State        // on the tape of the last forward pass
@@ -33,6 +33,7 @@ type chunkPass struct {
 func (p *Pipeline) forward(c *chunkPass, call *Call) gnn.State {
 	p.give(c, call)
 	t := call.tape(p.Team)
+	t.Rows = c.Types()
 	t.Recording = call.Recording && !p.Recompute
 	p.observe(t, trace.Forward)
 	return p.record(c, call, t)
@@ -40,15 +41,25 @@ func (p *Pipeline) forward(c *chunkPass, call *Call) gnn.State {
 
 // give gives a chunk its rows of the features that come with the call, if they do.
 func (p *Pipeline) give(c *chunkPass, call *Call) {
-	if given := call.given(0); given.Values != nil && p.first() {
-		c.given = Given{p.chunkRows(tensor.Activations, given.Values, c.stageChunk), given.Differentiable}
+	if !p.first() {
+		return
+	}
+	for kind, given := range call.Features {
+		if given.Values == nil {
+			given = Given{}
+		} else {
+			given.Values = p.chunkRows(tensor.Activations, given.Values, c.Places[kind])
+		}
+		c.given = append(c.given, given)
 	}
 }
 
 // takeBack releases what give has given.
 func (c *chunkPass) takeBack() {
-	c.given.Values.Release()
-	c.given = Given{}
+	for _, given := range c.given {
+		given.Values.Release()
+	}
+	c.given = nil
 }
 
 func (p *Pipeline) record(c *chunkPass, call *Call, t *autograd.Tape) gnn.State {
@@ -84,6 +95,9 @@ func (p *Pipeline) result(out gnn.State) gnn.State {
 		out.Rows[k] = stored(v)
 	}
 	out.H0 = stored(out.H0)
+	for k, v := range out.Beside {
+		out.Beside[k] = stored(v)
+	}
 	return out
 }
 
@@ -103,19 +117,33 @@ func stored(v *autograd.Var) *autograd.Var {
 // repeated.
 func (p *Pipeline) begin(c *chunkPass, call *Call, t *autograd.Tape) (in gnn.State) {
 	if p.first() {
-		return gnn.StateOf(c.given.on(t, c.features))
+		return input(c.features, t, &Call{Features: c.given})
 	}
 	on := t.Received
 	if call.Recording && !t.Recording {
 		on = t.Input
 	}
-	in = gnn.StateOf(on(c.came[0], c.Rows()))
-	came := c.came[1:]
-	if p.Blocks[p.from].H0 > 0 {
-		in.H0, came = on(came[0], c.Rows()), came[1:]
+	came, types := c.came, c.Types()
+	next := func(rows *autograd.RowSet) *autograd.Var {
+		v := on(came[0], rows)
+		came = came[1:]
+		return v
 	}
-	for i, s := range p.Blocks[p.from].Edges {
-		in.Edges = append(in.Edges, on(came[i], p.edgeRows(t, c.stageChunk, s)))
+	before, block := &p.Blocks[p.from-1], &p.Blocks[p.from]
+	in.Rows = make([]*autograd.Var, len(types))
+	for kind, columns := range before.Widths() {
+		if columns > 0 {
+			in.Rows[kind] = next(types[kind])
+		}
+	}
+	if block.H0 > 0 {
+		in.H0 = next(c.Rows())
+	}
+	for _, s := range block.Edges {
+		in.Edges = append(in.Edges, next(p.edgeRows(t, c.stageChunk, s)))
+	}
+	for _, s := range before.Beside {
+		in.Beside = append(in.Beside, next(types[s.Type]))
 	}
 	return in
 }
@@ -133,6 +161,7 @@ func (p *Pipeline) backward(c *chunkPass, call *Call, grads []*tensor.Matrix) {
 	if p.Recompute {
 		c.BeginEpoch(call.Epoch) // its messages are those of the forward pass once more, drawn alike
 		t := call.tape(p.Team)
+		t.Rows = c.Types()
 		p.observe(t, trace.Backward)
 		p.record(c, call, t)
 	}
@@ -157,25 +186,28 @@ func (p *Pipeline) discard(c *chunkPass, call *Call) {
 	c.takeBack()
 }
 
-// joinGradient copies the gradient of a chunk's rows of the features that a call gives to their places.
-func (p *Pipeline) joinGradient(all *tensor.Matrix, c *chunkPass) *tensor.Matrix {
-	if c.given.Differentiable {
-		if all == nil {
-			rows, like := p.graph.Rows().Here, c.given.Values
-			all = p.Team.Memory.NewElement(tensor.Gradients, like.Element, rows, like.Cols)
+// joinGradients copies the gradients of a chunk's rows of the features that a call gives to their places, by
+// vertex type.
+func (p *Pipeline) joinGradients(all []*tensor.Matrix, c *chunkPass) {
+	for kind, given := range c.given {
+		if !given.Differentiable {
+			continue
 		}
-		part := c.in.Rows[0].TakeGrad()
-		p.Team.Scatter(all, part, c.Places)
+		if like := given.Values; all[kind] == nil {
+			rows := p.graph.Types()[kind].Here
+			all[kind] = p.Team.Memory.NewElement(tensor.Gradients, like.Element, rows, like.Cols)
+		}
+		part := c.in.Rows[kind].TakeGrad()
+		p.Team.Scatter(all[kind], part, c.Places[kind])
 		part.Release()
 	}
 	c.takeBack()
-	return all
 }
 
-// chunkRows copies a chunk's rows of a matrix with a row for each of the worker's.
-func (p *Pipeline) chunkRows(kind tensor.Kind, all *tensor.Matrix, c *stageChunk) *tensor.Matrix {
-	part := p.Team.Memory.NewElement(kind, all.Element, c.Rows().Here, all.Cols)
-	p.Team.Gather(part, all, c.Places)
+// chunkRows copies a chunk's rows, at these places, of a matrix with a row for each of the worker's.
+func (p *Pipeline) chunkRows(kind tensor.Kind, all, places *tensor.Matrix) *tensor.Matrix {
+	part := p.Team.Memory.NewElement(kind, all.Element, places.Cols, all.Cols)
+	p.Team.Gather(part, all, places)
 	return part
 }
 
@@ -212,20 +244,25 @@ type state struct {
 
 // link is that to another stage for the input of a block, which all chunks have in a call.
 func (p *Pipeline) link(peer, block int, w *orderBound, c coding, call *Call) link {
-	l, b := link{p: p, peer: peer, bound: w, coding: c}, &p.Blocks[block]
-	add := func(columns int, rows func(c *stageChunk) int) {
+	l, before, b := link{p: p, peer: peer, bound: w, coding: c}, &p.Blocks[block-1], &p.Blocks[block]
+	add := func(kind, columns int) {
+		if columns == 0 {
+			return
+		}
 		s := state{columns: columns}
 		for _, chunk := range p.chunks {
-			s.rows = append(s.rows, rows(chunk))
+			s.rows = append(s.rows, chunk.Types()[kind].Here)
 		}
 		l.states = append(l.states, s)
 	}
-	vertices := func(c *stageChunk) int { return c.Rows().Here }
-	add(b.In, vertices)
-	if b.H0 > 0 {
-		add(b.H0, vertices)
+	for kind, columns := range before.Widths() {
+		add(kind, columns)
 	}
+	add(0, b.H0)
 	l.states = append(l.states, p.edgeStates(b.Edges, call)...)
+	for _, s := range before.Beside {
+		add(s.Type, s.Columns)
+	}
 	return l
 }
 

@@ -144,8 +144,8 @@ type Config struct {
 	axis.Env
 	*setting.Resolved
 	Blocks []gnn.BlockSpec // of the whole model
-	// Outputs are the vertex types whose rows are the model's outputs, ascending. With several stages, or for
-	// some vertices, that is the first. nil is the first.
+	// Outputs are the vertex types whose rows are the model's outputs, ascending. For some vertices, that is
+	// the first. nil is the first.
 	Outputs []int
 	// Standard standardises the columns of dense features, by the number of the vertex type. nil, and a nil
 	// entry: they stay as they are.

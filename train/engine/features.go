@@ -6,6 +6,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/kernel"
+	"weft/parallel/chunked"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -81,9 +82,12 @@ func loadAllFeatures(c Config, axis Axis) (all []*features) {
 	return all
 }
 
-// loadFeatures copies the features of some rows of the first vertex type, those of the vertices.
-func loadFeatures(c Config, rows *autograd.RowSet, vertices []int32) *features {
-	return c.load(0, rows, c.Share.Types[0].Places(vertices))
+// loadFeatures copies the features of a chunk's rows, of each vertex type.
+func loadFeatures(c Config, of *chunked.Chunk) (all []*features) {
+	for kind, rows := range of.Types() {
+		all = append(all, c.load(kind, rows, of.Held(kind)))
+	}
+	return all
 }
 
 // load copies the features of some rows of a vertex type, by its number. nil is all rows.

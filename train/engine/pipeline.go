@@ -49,7 +49,7 @@ func newPipeline(c Config) (*Pipeline, error) {
 		c.Team.Memory.NextTurn(true)
 		c := &stageChunk{Chunk: chunk}
 		if p.first() {
-			c.features = loadFeatures(p.Config, chunk.Rows(), chunk.Vertices())
+			c.features = loadFeatures(p.Config, chunk)
 		}
 		p.chunks = append(p.chunks, c)
 	}
@@ -69,10 +69,14 @@ func (p *Pipeline) Params() *nn.Params { return p.params }
 
 // Vertices implements Inference: the last stage has the logits.
 func (p *Pipeline) Vertices() []int32 {
-	if p.last() {
+	switch {
+	case !p.last():
+		return []int32{}
+	case p.Outputs == nil:
 		return p.graph.Vertices()
 	}
-	return []int32{}
+	n := p.numbering()
+	return n.List(p.Share, p.graph.Places)
 }
 
 // order is the order of the chunks in an epoch, the same on all workers.
@@ -164,7 +168,7 @@ func (p *chunkedPass) EdgeNumbers(output int, of *edges.Numbering) []int64 {
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.
 func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
-	var given *tensor.Matrix // its gradient
+	given := make([]*tensor.Matrix, len(p.call.Features)) // their gradients
 	exchange.Must(p.reducer.Beside(func() {
 		p.of.Backward()
 		p.results.backward(roots)
@@ -182,7 +186,7 @@ func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
 			if !p.first() {
 				back.send(taken(c.in.Vars()), c)
 			}
-			given = p.joinGradient(given, c)
+			p.joinGradients(given, c)
 			span.End()
 		}
 		p.Trace.Chunk(0)
@@ -191,10 +195,7 @@ func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
 		p.results.release()
 	}))
 	p.end()
-	if given == nil {
-		return nil
-	}
-	return []*tensor.Matrix{given}
+	return given
 }
 
 // Discard implements Pass.
@@ -265,6 +266,7 @@ func (p *Pipeline) infer(without int, run func(pass func(k int)), call *Call) *r
 		c.came = states.take()
 		p.give(c, call)
 		t := autograd.NewTape(p.Team)
+		t.Rows = c.Types()
 		call.giveEdges(t)
 		out := p.result(p.model[:blocks].Forward(p.begin(c, call, t)))
 		if p.last() {

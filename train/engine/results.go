@@ -18,7 +18,7 @@ import (
 type results struct {
 	*Pipeline
 	call     *Call
-	vertices int             // how many outputs have rows of vertices, which come first
+	vertices []int           // the vertex types of the outputs that have rows of vertices, which come first
 	edges    []gnn.EdgeState // of the others
 	rows     []state         // of edges
 	sets     []*autograd.RowSet
@@ -37,9 +37,15 @@ func (p *Pipeline) results(without int, call *Call) *results {
 		}
 		r.sets, r.columns = append(r.sets, &set), append(r.columns, columns)
 	}
-	if block.Out > 0 {
-		r.vertices = 1
-		add(block.Out, *p.graph.Rows())
+	kinds, widths, types := p.Outputs, block.Widths(), p.graph.Types()
+	if kinds == nil {
+		kinds = []int{0}
+	}
+	for _, kind := range kinds {
+		if kind < len(widths) && widths[kind] > 0 {
+			r.vertices = append(r.vertices, kind)
+			add(widths[kind], *types[kind])
+		}
 	}
 	r.edges, r.rows = block.EdgeOutputs, p.edgeStates(block.EdgeOutputs, call)
 	for _, of := range r.rows {
@@ -58,7 +64,7 @@ func (s *state) before(k int) (n int) {
 
 // of are the rows of edges of chunk k in a matrix with those of all chunks.
 func (r *results) of(all *tensor.Matrix, output, k int) *tensor.Matrix {
-	s := &r.rows[output-r.vertices]
+	s := &r.rows[output-len(r.vertices)]
 	return all.RowRange(s.before(k), s.before(k+1))
 }
 
@@ -70,8 +76,8 @@ func (r *results) join(k int, out gnn.State) {
 			r.values = append(r.values,
 				r.Team.Memory.NewElement(tensor.Activations, part.Element, r.sets[i].Here, part.Cols))
 		}
-		if i < r.vertices {
-			r.Team.Scatter(r.values[i], part, r.chunks[k].Places)
+		if i < len(r.vertices) {
+			r.Team.Scatter(r.values[i], part, r.chunks[k].Places[r.vertices[i]])
 		} else {
 			r.Team.Copy(r.of(r.values[i], i, k), part)
 		}
@@ -100,8 +106,8 @@ func (r *results) backward(roots []autograd.Root) {
 func (r *results) gradients(k int) (parts []*tensor.Matrix) {
 	for i, all := range r.grads {
 		var part *tensor.Matrix
-		if i < r.vertices {
-			part = r.chunkRows(tensor.Gradients, all, r.chunks[k])
+		if i < len(r.vertices) {
+			part = r.chunkRows(tensor.Gradients, all, r.chunks[k].Places[r.vertices[i]])
 		} else {
 			from := r.of(all, i, k)
 			part = r.Team.Memory.NewElement(tensor.Gradients, all.Element, from.Rows, from.Cols)
@@ -114,7 +120,7 @@ func (r *results) gradients(k int) (parts []*tensor.Matrix) {
 
 // edgeNumbers are the numbers of the rows of an output.
 func (r *results) edgeNumbers(output int, of *edges.Numbering) []int64 {
-	return r.numbersOf(r.edges[output-r.vertices], r.call, of)
+	return r.numbersOf(r.edges[output-len(r.vertices)], r.call, of)
 }
 
 // release releases the gradients.

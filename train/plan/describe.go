@@ -78,17 +78,33 @@ func chunks(w *worker.Worker) (c Chunks) {
 		rows[c]++
 	}
 	c.Least, c.Most = slices.Min(rows), slices.Max(rows)
-	c.Each, c.Wanted = w.ChunksOfPartition(starts)
-	c.Cut, c.Edges = edges.ChunkCut(own)
+	c.Each, c.Wanted = w.ChunksOfPartition(starts, len(edges.Types))
+	if s.Count > 1 {
+		c.Cut, c.Edges = edges.ChunkCut(own)
+	} else { // of any number of vertex types
+		all, remote := edges.Count()
+		c.Edges = all - remote
+	}
+	values := int64(0) // of vertices
 	for _, at := range s.Cuts[1:w.Mesh.Stages] {
-		c.Columns += w.Blocks[at].In + w.Blocks[at].H0
+		add := func(kind, columns int) {
+			c.Columns += columns
+			values += int64(columns) * int64(w.Share.Whole.Types[kind].Vertices)
+		}
+		before := &w.Blocks[at-1]
+		for kind, columns := range before.Widths() {
+			add(kind, columns)
+		}
+		add(0, w.Blocks[at].H0)
+		for _, of := range before.Beside {
+			add(of.Type, of.Columns)
+		}
 		for _, of := range w.Blocks[at].Edges {
 			c.EdgeColumns += of.Columns
 		}
 	}
 	const directions, float = 2, 4
-	c.Bytes = directions * float * (int64(c.Columns)*int64(w.Share.Whole.Vertices) +
-		int64(c.EdgeColumns)*w.Share.Whole.Edges)
+	c.Bytes = directions * float * (values + int64(c.EdgeColumns)*w.Share.Whole.Edges)
 	return c
 }
 

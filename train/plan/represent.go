@@ -36,6 +36,7 @@ func widths(w *worker.Worker) []int {
 	all := []int{w.Outputs, w.Hidden, w.Heads, w.OutputHeads}
 	for _, b := range w.Blocks {
 		all = append(all, b.In, b.Out, b.H0)
+		all = append(all, b.Made...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -125,7 +125,7 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (pl
 	if o.Offload == setting.RAM {
 		return c.resting(ctx, r, on)
 	}
-	chunks, _ := r.ChunksOfPartition([]int{0, c.Vertices / grid.Partitions})
+	chunks, _ := r.ChunksOfPartition([]int{0, c.Vertices / grid.Partitions}, len(c.Types))
 	if grid.Stages == 1 || grid.Slices == 1 || chunks <= mostChunks {
 		return c.ofSize(ctx, o, r, on)
 	}

@@ -1,6 +1,9 @@
 package setting
 
 import (
+	"slices"
+
+	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/order"
@@ -89,18 +92,17 @@ var machineSettings = []Setting{
 			}
 			return nil
 		},
-		// chunks and the history are of one type's rows
 		checkGraph: func(s Setting, r *Resolved, whole *partition.Whole, _ int) error {
+			bare := func(t partition.WholeType) bool { return t.FeatureColumns == 0 }
 			switch {
 			case r.Mesh.Stages == 1:
-			case whole.Types[0].FeatureColumns == 0 && r.NodeEmbedding == 0 && r.Program.Program == nil:
-				return s.refuse(&r.Options, "the graph has no features, and a pipeline does not divide the weights "+
-					"of R-GCN that have a row for each vertex; take --node-embedding N, or --parallel graph=%d or "+
+			case r.NodeEmbedding == 0 && r.Program.Program == nil && slices.ContainsFunc(whole.Types, bare):
+				return s.refuse(&r.Options, "vertices have no features, and a pipeline does not divide the weights "+
+					"of R-GCN that have a row for each of them; take --node-embedding N, or --parallel graph=%d or "+
 					"tensor=%[2]d", r.Workers)
-			case len(whole.Types) > 1:
-				return s.refuse(&r.Options, "the pipeline divides into chunks the rows of one vertex type, and "+
-					"the graph has %d; take --parallel graph=%d or tensor=%[3]d, which divide all types",
-					len(whole.Types), r.Workers)
+			case len(whole.Types) > 1 && r.Chunks > 0 && inChunks(r):
+				return refusal.Errorf("--chunks %d: the rows of several vertex types are one chunk for each "+
+					"partition; leave it out, or take --chunks %d", r.Chunks, r.Mesh.Partitions)
 			}
 			return nil
 		},

@@ -33,9 +33,12 @@ func checkStages(m mesh.Mesh, blocks []gnn.BlockSpec) error {
 }
 
 // ChunksOfPartition is how many chunks each partition has, for the rows from one start to the next, and how
-// many there would be if none had fewer rows.
-func (r *Resolved) ChunksOfPartition(starts []int) (k, wanted int) {
+// many there would be if none had fewer rows. With several vertex types it is one.
+func (r *Resolved) ChunksOfPartition(starts []int, types int) (k, wanted int) {
 	m := r.Mesh
+	if types > 1 {
+		return 1, 1
+	}
 	if r.Chunks > 0 {
 		k = int(r.Chunks) / m.Partitions
 		return k, k

@@ -30,7 +30,7 @@ func TestChunksOfPartition(t *testing.T) {
 		{1, mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, []int{0, 5}, 1, 1},
 	} {
 		r := Resolved{Options: Options{Options: axis.Options{Chunks: c.chunks}}, Mesh: c.mesh}
-		k, wanted := r.ChunksOfPartition(c.starts)
+		k, wanted := r.ChunksOfPartition(c.starts, 1)
 		assert.Equal(t, c.k, k, "%s of %v by %+v", c.chunks, c.starts, c.mesh)
 		assert.Equal(t, c.wanted, wanted, "%s of %v by %+v", c.chunks, c.starts, c.mesh)
 	}

@@ -80,8 +80,8 @@ func (w *Worker) Weights() (nn.State, error) {
 	return all, nil
 }
 
-// gatherTables adds to the state of a stage's first worker the parameters that have a row for each vertex: the
-// rows of all its workers.
+// gatherTables adds to the state of a stage's first worker the parameters that have a row for each vertex:
+// the rows of all its workers.
 func (w *Worker) gatherTables(all nn.State) error {
 	stage := Worker{Config: w.Config, Team: w.Team, Groups: w.Groups}
 	if g := &stage.Groups; g.Mesh.Stages > 1 {

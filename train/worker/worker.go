@@ -409,7 +409,7 @@ func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 		return s, err
 	}
 	s.Report = func(r engine.StageReport) { w.spent = r }
-	s.Count, _ = w.ChunksOfPartition(w.Share.Edges.Types[0].Starts)
+	s.Count, _ = w.ChunksOfPartition(w.Share.Edges.Types[0].Starts, len(w.Share.Edges.Types))
 	s.Of = w.ChunkOf
 	return s, nil
 }

@@ -211,7 +211,7 @@ ATTR_OF = {key: torch.randn(ends.shape[1], OF_EDGES) for key, ends in ENDS_OF.it
 TYPED = weft.Graph(ENDS_OF, X_OF, edge_attr=ATTR_OF)
 
 
-@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("mesh", [*MESHES, "pipeline=2"])
 def test_relations(mesh: str) -> None:
     torch.manual_seed(2)
     module = Typed()

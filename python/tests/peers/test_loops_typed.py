@@ -176,8 +176,8 @@ def taught(net: nn.Module, x: dict[str, Tensor]) -> Iterator[Tensor]:
 
 MODULES = {"convs": Convs, "weather": Weather, "bases": bases}
 ALL = [
-    *((plain, "convs", mesh) for mesh in MESHES if mesh != "pipeline=2"),
-    *((rollout, "weather", mesh) for mesh in MESHES if mesh != "pipeline=2"),
+    *((plain, "convs", mesh) for mesh in MESHES),
+    *((rollout, "weather", mesh) for mesh in MESHES),
     *((saliency, "convs", "graph=3"), (saliency, "weather", "tensor=2"), (taught, "convs", "graph=3")),
     *((saliency, "bases", "graph=3"), (taught, "bases", "partitions=3")),
     *((saliency, "convs", "partitions=3"), (taught, "convs", "graph=2,tensor=2")),
@@ -305,8 +305,6 @@ def test_types_of_edges() -> None:
 
 def test_refusals() -> None:
     module = made("convs", MODULES)
-    several = "pipeline does not divide; take parallel graph=2 or tensor=2|of one vertex type"
-    refused(weft.Refused, several, lambda: weft.compile(module, DATA, parallel="pipeline=2"))
     net = weft.compile(module, DATA)
     for text, x in (
         ("x: is one Tensor, and the graph has several vertex types: give a dict by grid, mesh", X["grid"]),
