@@ -429,13 +429,14 @@ func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 	return e, err
 }
 
-// takeReliability takes how often probabilities of test vertices come true.
+// takeReliability takes how often probabilities of test vertices come true, where there are two classes or
+// the run is calibrated.
 func (r *reportRun) takeReliability(rows []float32, l *graph.Labels, test []int64) error {
-	if l.Class == nil || len(test) == 0 {
+	c := r.Calibration
+	if l.Class == nil || len(test) == 0 || c == nil && l.Classes != 2 {
 		return nil
 	}
 	r.reliable[1] = metric.ReliabilityOf(rows, l, test).Curve()
-	c := r.Calibration
 	if err := c.Fits(l.Classes); err != nil || c == nil {
 		return err
 	}
