@@ -85,7 +85,7 @@ func (s *Server) add(list []newVertex, h *holding) (a *addition, err error) {
 			}
 		}
 	}
-	a.AddReverses(s.model.Graph)
+	a.AddReverses(s.model.Graph, -1)
 	return a, nil
 }
 

@@ -26,6 +26,7 @@ var elsewhere = map[string]struct{ other, why string }{
 	"eval-every":            {"2", "says when a run is evaluated"},
 	"metric":                {"macro-f1", "says what an evaluation measures"},
 	"validate":              {"", "says where a run is evaluated"},
+	"calibrate":             {"isotonic", "is fitted once a run is trained, in package calibrate"},
 	"select":                {"loss", "says which epoch's weights are kept"},
 	"require-edge-features": {"true", "refuses models that do not use them"},
 	"num-blocks":            {"2", "divides no width here, and one block is the whole weight"},

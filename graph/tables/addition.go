@@ -13,14 +13,21 @@ import (
 	"weft/internal/refusal"
 )
 
+// reversed is the number of the relation that Scored names; −1: none.
+func (o *Options) reversed(g *graph.Graph) int {
+	return slices.IndexFunc(g.Relations, func(r graph.Relation) bool {
+		return o.Scored != "" && r.Name == o.Scored
+	})
+}
+
 // Add reads tables of new vertices and lists of new edges of a graph. Ids that the graph has are its
 // vertices; those of vertices without names are numbers from 0. Where the graph's vertices come from a table,
 // columns become features as they did for the graph or, with Like, for a model, and a new id that only edges
 // have is a vertex without values; else all vertices must be the graph's. Labels are read where Label names
 // the column of the graph's, if the new table has it. The names of tables and lists are those of types and
 // relations, of which an untyped graph has one each. The reverse of a relation, as graph.ReverseRelations
-// adds it, gets the new edges of that relation reversed, unless it has a list of its own. Complaints are
-// refusals.
+// adds it, gets the new edges of that relation reversed, unless it has a list of its own, or Scored names the
+// relation. Complaints are refusals.
 func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	types := g.Types
 	all := make([]*vertexTable, len(types))
@@ -39,7 +46,7 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	if err := o.addEdges(g, all, made); err != nil {
 		return nil, err
 	}
-	made.Notes = append(made.Notes, made.AddReverses(g)...)
+	made.Notes = append(made.Notes, made.AddReverses(g, o.reversed(g))...)
 	for i, t := range all {
 		rows := appended.Rows{Count: t.all() - t.before}
 		if rows.Count == 0 {

@@ -50,6 +50,9 @@ type Options struct {
 	// EdgeSplits divides the labelled edges; nil: there is no split of them.
 	EdgeSplits func(*graph.EdgeLabels) error
 	Choices    columns.Choices
+	// Scored is the relation whose new edges are scored and not kept: no relation gets them reversed. Empty:
+	// none.
+	Scored string
 	// Like is what is known of tables that were read before; nil: nothing.
 	Like     *Like
 	Progress graph.Progress

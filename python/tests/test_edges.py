@@ -96,6 +96,23 @@ def test_several_types():
         weft.inspect(weft.Graph(x=x, edge_index=edges, edge_y=stars | {("user", "knows", "user"): Y}))
 
 
+@pytest.mark.parametrize("labels", ["two", "four", "several"])
+@pytest.mark.parametrize("method", ["temperature", "isotonic"])
+def test_calibrated(method, labels):
+    """Probabilities and classes of a calibrated run are those of its tables, and others than the logits'."""
+    y = {"two": Y, "four": 2 * Y + (X[EDGES[1], 1] > 0), "several": np.stack([Y, X[EDGES[1], 1] > 0], 1).astype(np.float32)}
+    data = graph(edge_y=y[labels], edge_split=PART)
+    run, own = train(data, calibrate=method, out="c"), train(data, out="own")
+    assert (run.logits == own.logits).all() and np.abs(run.probabilities - own.probabilities).max() > 1e-3
+    table = run.predict(columns=["probabilities"] if labels == "several" else ["class", "probabilities"])
+    names = [name for name in table if name.startswith(("probability_", "label_"))]
+    assert len(names) == run.probabilities.shape[1]
+    for k, name in enumerate(names):
+        np.testing.assert_allclose(table[name], run.probabilities[:, k], atol=1e-6)
+    if labels != "several":
+        assert (np.asarray(table["class"], int) == run.predictions).all()
+
+
 def test_sweep_and_resume():
     g = graph(edge_split=np.where(PART == "train", 0, 2))
     found = weft.sweep(g, grid={"lr": [0.01, 0.1]}, task="edge", model="sage", epochs=2, progress=False)

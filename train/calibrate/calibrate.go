@@ -104,8 +104,8 @@ func (c *Calibration) Apply(to []float64, row []float32, labels bool) {
 
 // Fits refuses a calibration of so many outputs that is of others, as a damaged file has.
 func (c *Calibration) Fits(outputs int) error {
-	damaged := refusal.Damaged("the calibration of the run is none of %d outputs; train again, or take calibrate "+
-		"%s", outputs, None)
+	damaged := refusal.Damaged("its calibration is not one of so many classes or labels, %d; train the run "+
+		"again", outputs)
 	switch {
 	case c == nil:
 		return nil
@@ -119,12 +119,15 @@ func (c *Calibration) Fits(outputs int) error {
 	}
 	for _, s := range c.Of {
 		n := len(s.From)
-		if n == 0 || n != len(s.To) || !slices.IsSorted(s.From) || !slices.IsSorted(s.To) {
+		if n == 0 || n != len(s.To) || !ascends(s.From) || !ascends(s.To) {
 			return damaged
 		}
 	}
 	return nil
 }
+
+// ascends reports whether numbers are probabilities that do not fall.
+func ascends(p []float64) bool { return slices.IsSorted(p) && p[0] >= 0 && p[len(p)-1] <= 1 }
 
 // truthOf is 1 where a row has the class or label, NaN where that is not known.
 func truthOf(l *graph.Labels, v int64, k int) float64 {

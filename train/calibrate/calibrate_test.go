@@ -149,9 +149,16 @@ func TestRefusals(t *testing.T) {
 		{Method: Isotonic, Of: []Steps{steps, steps, {From: steps.From, To: []float64{1, 0}}}},
 		{Method: Isotonic, Of: []Steps{steps, steps, {From: steps.From, To: []float64{1}}}},
 		{Method: Isotonic, Of: []Steps{steps, steps, {}}},
+		{Method: Isotonic, Of: []Steps{steps, steps, {From: steps.From, To: []float64{0, 7}}}},
+		{Method: Isotonic, Of: []Steps{steps, steps, {From: []float64{-1, 0}, To: steps.To}}},
 	} {
 		assert.Equal(t, true, refusal.IsDamaged(c.Fits(3)))
 	}
+	for _, at := range []float64{0, -.1, 7, math.NaN()} {
+		assert.Equal(t, true, refusal.IsDamaged((&Threshold{At: at}).Fits()))
+	}
+	require.NoError(t, (*Threshold)(nil).Fits())
+	require.NoError(t, (&Threshold{At: 1}).Fits())
 	require.NoError(t, (*Calibration)(nil).Fits(3))
 	require.NoError(t, (&Calibration{Method: Isotonic, Of: []Steps{steps}}).Fits(2))
 }

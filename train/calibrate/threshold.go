@@ -6,12 +6,21 @@ import (
 	"slices"
 
 	"weft/graph"
+	"weft/internal/refusal"
 )
 
 // Threshold is where predictions of one of two classes begin to say class 1: at its probability or above.
 type Threshold struct {
 	At float64 `json:"at"`
 	F1 float64 `json:"f1"` // of class 1 among the rows that it was found on
+}
+
+// Fits refuses a threshold that is none, as a damaged file has.
+func (t *Threshold) Fits() error {
+	if t != nil && !(t.At > 0 && t.At <= 1) {
+		return refusal.Damaged("its threshold %v is not a probability above 0; train the run again", t.At)
+	}
+	return nil
 }
 
 // BestThreshold is the one with the largest F1 of class 1 among some rows, as of scikit-learn's

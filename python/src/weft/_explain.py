@@ -31,6 +31,10 @@ def explanation(
         ) from None
     _program.check_keywords("explain", settings, taken=("edge", "help", "json", "masks", "vertex"))
     vertex, edge = of
+    if vertex is not None and edge is not None:
+        raise Refused(f"explain: one prediction is explained, of vertex {vertex} or of edge {edge}; leave one of them out")
+    if edge is not None and not isinstance(edge, (int, np.integer)):
+        raise Refused(f"edge={edge!r}: it is the number of an edge, in the order of edge_index")
     asked = [] if vertex is None else [f"--vertex={vertex}"]
     if edge is not None:
         asked.append(f"--edge={_stored(graph, edge)}")

@@ -219,7 +219,8 @@ class Run:
 
     @property
     def probabilities(self) -> Array:
-        """V × C: the softmax of the logits, or the sigmoid where a vertex may have several labels.
+        """V × C: the softmax of the logits, or the sigmoid where a vertex may have several labels; of a run with
+        ``calibrate`` those that were fitted.
 
         Raises:
             Refused: the run predicts values or links.
@@ -247,12 +248,17 @@ class Run:
             if output == "probabilities":
                 raise Refused("probabilities: the run predicts values; predictions has them")
             return logits[:, 0] if logits.shape[1] == 1 else logits
-        if counts.get("several_labels"):
-            return (logits > 0).astype(np.int64) if output == "predictions" else 1 / (1 + np.exp(-logits))
-        if output == "predictions":
-            return np.asarray(logits.argmax(1))
-        powers = np.exp(logits - logits.max(1, keepdims=True))
-        return np.asarray(powers / powers.sum(1, keepdims=True))
+        several, fitted = bool(counts.get("several_labels")), self._record.get("calibration")
+        if fitted is None and output == "predictions":
+            return (logits > 0).astype(np.int64) if several else np.asarray(logits.argmax(1))
+        probabilities = _probabilities(logits, several, fitted)
+        if output == "probabilities":
+            return probabilities
+        if several:
+            return (probabilities > 0.5).astype(np.int64)
+        # Of equal probabilities the model's own likeliest class counts.
+        own, rows = logits.argmax(1), np.arange(len(logits))
+        return np.asarray(np.where(probabilities[rows, own] < probabilities.max(1), probabilities.argmax(1), own))
 
     def scores(self, edges: Any, relation: int = 0) -> Array:
         """The scores of edges by a run of link prediction: the larger, the likelier.
@@ -417,7 +423,8 @@ class Run:
         Args:
             vertex: its name or number.
             data: another graph with the same features; None: that of the run.
-            edge: its number in the order of the data's, of a run with labels of edges.
+            edge: its number in the order of the data's, or of the store where the data are a path or not known, of
+                a run with labels of edges.
             settings: flags of ``weft explain``: ``class="yes"`` (as ``**{"class": "yes"}``), ``steps=50``,
                 ``out="why.html"``.
 
@@ -505,6 +512,28 @@ class Run:
     def report(self) -> Report:
         """A page about the run: curves, classes, memory, time by layer. A notebook shows it."""
         return _report([self])
+
+
+def _probabilities(logits: Array, several: bool, fitted: dict[str, Any] | None) -> Array:
+    """The probabilities of logits, of labels or of classes, as the run's calibration makes them."""
+    if fitted is not None:
+        logits = logits.astype(np.float64) / fitted.get("temperature", 1)
+    if several:
+        made = np.asarray(1 / (1 + np.exp(-logits)))
+    else:
+        powers = np.exp(logits - logits.max(1, keepdims=True))
+        made = np.asarray(powers / powers.sum(1, keepdims=True))
+    if fitted is None or "isotonic" not in fitted:
+        return made
+    of = fitted["isotonic"]
+    if made.shape[1] == 2 and len(of) == 1:
+        one = np.interp(made[:, 1], of[0]["from"], of[0]["to"])
+        return np.stack([1 - one, one], 1)
+    made = np.stack([np.interp(made[:, k], at["from"], at["to"]) for k, at in enumerate(of)], 1)
+    if several:
+        return made
+    sums = made.sum(1, keepdims=True)
+    return np.asarray(np.where(sums > 0, made / np.where(sums > 0, sums, 1), 1 / made.shape[1]))
 
 
 def _metric(value: float | None) -> str:

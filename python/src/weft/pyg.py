@@ -198,6 +198,8 @@ def to_pyg(run: Run) -> nn.Module:
     s = SimpleNamespace(**{name: _value(text) for name, text in run.settings.items()})
     if s.program:
         raise Refused(f"to_pyg: the run is of a module of its own, {s.model}; run.module() gives it")
+    if s.task == "edge":
+        raise Refused("to_pyg: PyG has no model with a decoder of edges; run.state_dict() has the weights")
     if s.model not in KINDS:
         raise Refused(
             f"model {s.model}: has no counterpart of PyG's layers; those that have one are {', '.join(KINDS)}"

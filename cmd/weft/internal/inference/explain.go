@@ -187,7 +187,8 @@ type explanation struct {
 	Of    string        `json:"of"`
 	Kind  string        `json:"kind"`  // class, label, value
 	Score metric.Number `json:"score"` // its probability, or the value
-	// Logit is what is taken apart: log(p/(1 − p)) of the probability p, or the value.
+	// Logit is what is taken apart: log(p/(1 − p)) of the model's probability p, before it is calibrated, or
+	// the value.
 	Logit metric.Number `json:"logit"`
 	Steps int           `json:"steps"` // of integrated gradients; 0: gradient times input
 	// Counts are how many edges and vertices the score depends on.
@@ -343,7 +344,9 @@ func (x *explanation) choose(class string, row []float32) error {
 	x.Kind = cmp.Or(x.Kind, "class")
 	switch at := slices.Index(names, class); {
 	case class == "" && x.Kind != "value":
-		x.output = slices.Index(row, slices.Max(row))
+		var o predictions.Outcome // as predict says
+		x.known.Read(&o, row)
+		x.output = slices.Index(o.Probabilities, slices.Max(o.Probabilities))
 	case class == "":
 	case at >= 0:
 		x.output = at

@@ -31,6 +31,10 @@ func (x *explanation) heading() string {
 	if x.Kind == "value" {
 		return says + " is " + scored(x.Score)
 	}
+	if x.known.Calibration != nil {
+		return says + ", calibrated probability " + scored(x.Score) + ", logit of the model " +
+			scored(x.Logit)
+	}
 	return says + ", probability " + scored(x.Score) + ", logit " + scored(x.Logit)
 }
 
@@ -53,7 +57,11 @@ func (x *explanation) secondly() string {
 	if x.Without.Edges == 1 {
 		which = "the edge that is marked"
 	}
-	return "without " + which + ": " + scored(x.Score) + " → " + scored(x.Without.Score)
+	says := "without " + which + ": " + scored(x.Score) + " → " + scored(x.Without.Score)
+	if x.known.Calibration != nil {
+		says += ", logit " + scored(x.Logit) + " → " + scored(x.Without.Logit)
+	}
+	return says
 }
 
 // Print draws the explanation for the eye.

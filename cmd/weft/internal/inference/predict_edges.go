@@ -83,7 +83,16 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 	if trained := s.Job.Columns(); trained != nil {
 		p.added.Like = &tables.Like{Columns: trained}
 	}
-	p.added.Progress = shown.Show
+	whole := partition.WholeOf(g)
+	r, err := s.Job.Options.Resolve()
+	if err != nil {
+		return err
+	}
+	relation, err := task.RelationOf(r.Kind, &whole)
+	if err != nil {
+		return err
+	}
+	p.added.Progress, p.added.Scored = shown.Show, g.Relations[relation].Name
 	return g.Guard(func() error {
 		a, err := tables.Add(p.added.Options, g)
 		shown.Erase()
@@ -96,15 +105,6 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 					"scored; leave such edges out (%s)", p.added.Edges[0], rows.Names[0],
 					ui.Counted(rows.Count, "unknown name", "unknown names"))
 			}
-		}
-		whole := partition.WholeOf(g)
-		r, err := s.Job.Options.Resolve()
-		if err != nil {
-			return err
-		}
-		relation, err := task.RelationOf(r.Kind, &whole)
-		if err != nil {
-			return err
 		}
 		warn(notes, a.Notes)
 		if p.edges = &a.Edges[relation]; p.edges.Len() == 0 {

@@ -29,8 +29,8 @@ func (d *predicted) decide(threshold string) error {
 	}
 	if threshold == bestThreshold {
 		if d.asked.Threshold == nil {
-			return refusal.Errorf("--threshold %s: the run found none, as no validation row is of the second class; give "+
-				"a probability, as in --threshold 0.3", threshold)
+			return refusal.Errorf("--threshold %s: the run has none, as where no validation row is of the second class; "+
+				"give a probability, as in --threshold 0.3", threshold)
 		}
 		d.Threshold = &d.asked.Threshold.At
 		return nil
@@ -48,5 +48,5 @@ func (d *predicted) decision() string {
 	if d.Threshold == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s from a probability of %.4g", nameOf(d.Classes, 1), *d.Threshold)
+	return fmt.Sprintf("%s from a probability of %v", nameOf(d.Classes, 1), *d.Threshold)
 }

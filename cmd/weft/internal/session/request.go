@@ -71,7 +71,11 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 	asked.Run, asked.Graph = args[0], run.Store
 	asked.Learned = learnedClasses{run.Store, run.ClassNames}
 	asked.Calibration, asked.Threshold = run.Calibration, run.Threshold
-	if err := run.Calibration.Fits(run.Summary.Graph.Classes); err != nil {
+	err = cmp.Or(run.Calibration.Fits(run.Summary.Graph.Classes), run.Threshold.Fits())
+	if run.Calibration == nil && o.Calibrate != calibrate.None {
+		err = refusal.Damaged("it has no calibration, and its setting calibrate is %s; train the run again", o.Calibrate)
+	}
+	if err != nil {
 		return asked, o, run, fmt.Errorf("%s: %w", filepath.Join(args[0], "run.json"), err)
 	}
 	asked.relations, asked.Weighted = run.Summary.Graph.Relations, run.Summary.Graph.Weighted
