@@ -50,6 +50,9 @@ func (r *importRequest) leadOn(err error, begin, store string) error {
 	if unread != nil {
 		return err // it says which file to mend first
 	}
+	if guess != nil && o.EdgeLabel != "" { // edges are learned
+		guess.Label = ""
+	}
 	if guess != nil && !isAsked(guess, &o) {
 		lead := "for example"
 		switch {

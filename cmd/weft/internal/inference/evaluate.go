@@ -317,7 +317,11 @@ func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
 ) (rows []float32, columns int, err error) {
 	if !e.elsewhere {
 		if rows, columns, err = rundir.ReadPredictions(e.Run); err != nil {
-			err = refusal.Errorf("%w; give the store to predict again", err)
+			way := "give the store to predict again"
+			if e.Options.Task == task.Edge {
+				way = "weft predict predicts the edges again"
+			}
+			err = refusal.Errorf("%w; %s", err, way)
 		}
 		return rows, columns, err
 	}
