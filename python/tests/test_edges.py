@@ -113,6 +113,24 @@ def test_calibrated(method, labels):
         assert (np.asarray(table["class"], int) == run.predictions).all()
 
 
+def test_new_edges(folder):
+    """Rows of new edges have the order of their list, whatever that of the graph's edges is."""
+    run = train(graph(edge_split=PART), out="r")
+    new = random.permutation(400)
+    lines = [f"{u},{v},{p},{q}" for (u, v), (p, q) in zip(EDGES.T[new], ATTR[new].tolist())]
+    (folder / "new.csv").write_text("\n".join(["source,target,0,1", *lines]), encoding="utf-8")
+    made = run.predict(output="logits", add_edges="new.csv", edge_features="0,1")
+    np.testing.assert_allclose(made, run.logits[new], atol=1e-5)
+
+
+def test_reverse_relations():
+    """The reverse relation that is added to a graph of one type changes no order."""
+    run = train(graph(edge_split=PART, reverse_relations=True), out="r")
+    again = weft.load("r").logits
+    order = np.argsort(np.argsort(EDGES[1] * 40 + EDGES[0], kind="stable"))
+    assert (run.logits == again[order]).all()
+
+
 def test_sweep_and_resume():
     g = graph(edge_split=np.where(PART == "train", 0, 2))
     found = weft.sweep(g, grid={"lr": [0.01, 0.1]}, task="edge", model="sage", epochs=2, progress=False)

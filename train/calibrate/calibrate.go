@@ -32,7 +32,8 @@ type Calibration struct {
 }
 
 // Fit fits the probabilities of some rows of logits (rows × columns of the labels) to their labels, of
-// classes or of several labels. Labels that are missing do not count.
+// classes or of several labels. Labels that are missing do not count. A label that no row tells keeps its
+// probability.
 func Fit(method string, logits []float32, l *graph.Labels, rows []int64) (*Calibration, error) {
 	if l.Continuous() {
 		return nil, refusal.Errorf("--calibrate %s: values have no probabilities; leave it out", method)
@@ -64,6 +65,10 @@ func Fit(method string, logits []float32, l *graph.Labels, rows []int64) (*Calib
 		}
 	}
 	for k := range p {
+		if len(p[k]) == 0 { // no row says whether it has the label
+			c.Of = append(c.Of, Steps{From: []float64{0, 1}, To: []float64{0, 1}})
+			continue
+		}
 		c.Of = append(c.Of, isotonic(p[k], y[k]))
 	}
 	return c, nil

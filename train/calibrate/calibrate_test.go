@@ -84,6 +84,19 @@ func TestCalibration(t *testing.T) {
 	}
 }
 
+// TestUntoldLabel: a label that no row tells keeps its probability.
+func TestUntoldLabel(t *testing.T) {
+	nan := float32(math.NaN())
+	l := &graph.Labels{Classes: 2, Multi: []float32{1, nan, 0, nan}}
+	c, err := Fit(Isotonic, []float32{2, 1, 1, 3}, l, []int64{0, 1})
+	require.NoError(t, err)
+	require.NoError(t, c.Fits(2))
+	p := make([]float64, 2)
+	c.Apply(p, []float32{2, 1}, true)
+	assert.Near(t, 1, p[0], 1e-12)
+	assert.Near(t, 1/(1+math.Exp(-1)), p[1], 1e-12)
+}
+
 // TestBestThreshold: the threshold with the largest F1 is that of scikit-learn's precision_recall_curve, and
 // the F1 of other rows there is f1_score.
 func TestBestThreshold(t *testing.T) {
@@ -101,6 +114,7 @@ func TestBestThreshold(t *testing.T) {
 			rest = append(rest, int64(v))
 		}
 		assert.Near(t, o.RestF1, F1(nil, found.At, o.Logits, l, rest), 1e-12)
+		assert.Equal(t, true, math.IsNaN(F1(nil, found.At, o.Logits, l, nil)))
 		// A temperature keeps the order, and so the rows on either side.
 		c := &Calibration{Method: Temperature, T: 3}
 		other := BestThreshold(c, o.Logits, l, o.Fit)

@@ -20,9 +20,12 @@ func (c *Calibration) Logits(rows []float32, classes int) []float32 {
 }
 
 // F1 is that of class 1 of two among some rows, at a threshold of its probability. It is 0 where no row has
-// the class, or is said to have it.
+// the class, or is said to have it, and NaN where there are no rows.
 func F1(c *Calibration, threshold float64, logits []float32, l *graph.Labels, rows []int64) float64 {
 	hit, said, is, p := 0., 0., 0., make([]float64, 2)
+	if len(rows) == 0 {
+		return math.NaN()
+	}
 	for _, v := range rows {
 		c.Apply(p, logits[2*v:][:2], false)
 		truth := truthOf(l, v, 1)

@@ -45,13 +45,11 @@ func (o *Outcome) Of(c Columns, row []float32) {
 
 // margin is the largest probability less the second largest. Of a single class it is its probability.
 func (o *Outcome) margin() float64 {
-	second := 0.
-	for k, p := range o.Probabilities {
-		if k != o.Top {
-			second = max(second, p)
-		}
+	first, second := 0., 0.
+	for _, p := range o.Probabilities {
+		first, second = max(first, p), max(second, min(first, p))
 	}
-	return o.Probabilities[o.Top] - second
+	return first - second
 }
 
 // entropy is that of the probabilities, in nats.

@@ -353,6 +353,8 @@ def _take_labels(store: dict[str, Any], made: dict[str, Any], given: Collection[
         of = array(rows, name)
         if at is None or len(of) != len(at):
             return of
+        if none == -1:  # which truth values and numbers without a sign do not have
+            of = of.astype(np.int64)
         whole = np.full((edges.shape[1], *of.shape[1:]), none, of.dtype)
         whole[at] = of
         return whole

@@ -170,10 +170,8 @@ class NodeClassifier(_Estimator):
     _estimator_type = "classifier"
 
     def _check_before(self, graph: Graph | None) -> None:
-        if getattr(self, "task", None) == "link":
-            raise Refused(
-                'task="link": learns edges, and NodeClassifier classes of vertices; take weft.train'
-            )
+        if (task := getattr(self, "task", None)) in ("link", "edge"):
+            raise Refused(f'task="{task}": learns edges, and NodeClassifier classes of vertices; take weft.train')
         if graph is not None and graph.values:
             raise Refused(
                 "y: holds floats, which are values to predict; give class ids, −1 for none, as by .fillna(-1).astype(int), or take NodeRegressor"
@@ -230,8 +228,8 @@ class NodeRegressor(_Estimator):
     _estimator_type = "regressor"
 
     def _check_before(self, graph: Graph | None) -> None:
-        if getattr(self, "task", None) == "link":
-            raise Refused('task="link": learns edges, and NodeRegressor values of vertices; take weft.train')
+        if (task := getattr(self, "task", None)) in ("link", "edge"):
+            raise Refused(f'task="{task}": learns edges, and NodeRegressor values of vertices; take weft.train')
         if graph is not None and graph.values is False:
             raise Refused("y: holds classes; give floats, or take NodeClassifier")
 

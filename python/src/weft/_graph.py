@@ -268,9 +268,11 @@ class Graph:
         Raises:
             Refused: they are others, as after ``symmetrize=True``.
         """
-        folder = self.store / "edges" / _folder(relation) if relation else self.store
+        typed = (self.store / "edges").exists()  # as where reverse_relations adds one to a graph of one type
+        name = _folder(relation) if relation else "vertex__edge__vertex"
+        folder = self.store / "edges" / name if typed else self.store
         indptr, indices = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("indptr", "indices"))
-        ends = self._ends[_folder(relation)]
+        ends = self._ends["" if "" in self._ends else name]
         if isinstance(ends, np.ndarray):
             ends = Ends(ends[0], ends[1])
         source, target = (

@@ -37,6 +37,9 @@ _SAME_REQUEST = 1.0
 _LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_NUM_TASKS")
 
 
+# The programs that start them, by Open MPI, MPICH and Slurm.
+_LAUNCHERS = "mpirun mpiexec orterun orted prterun prted prte hydra_pmi_proxy slurmstepd".split()
+
 # The number of a process among these.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
@@ -54,9 +57,9 @@ def launched() -> bool:
 
 def end_with_launcher() -> None:
     """Ends this process when its parent does, if that is a launcher: one that is killed ends nobody."""
-    if not launched():
-        return
     parent = os.getppid()
+    if not launched() or _name_of(parent).partition(".")[0] not in _LAUNCHERS:
+        return
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -66,13 +69,22 @@ def end_with_launcher() -> None:
     threading.Thread(target=watch, name="weft-launcher", daemon=True).start()
 
 
+def _name_of(process: int) -> str:
+    """The name of a process's program, of which the system keeps 15 letters."""
+    try:
+        return Path(f"/proc/{process}/comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
 def end_job(why: str) -> None:
     """Ends this process, which is one of a launcher's, from a thread that is not the main one."""
     with contextlib.suppress(OSError, ValueError):
         print(f"weft: {why}, and with it this process, rank {_rank()}", file=sys.stderr, flush=True)
-    with contextlib.suppress(OSError):
+    try:
         _scratch.remove_all()
-    os._exit(1)
+    finally:
+        os._exit(1)
 
 
 def _rank() -> str:

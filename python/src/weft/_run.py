@@ -350,6 +350,8 @@ class Run:
             settings = {"parallel": "graph=1"} | settings
         elif of is not None:
             raise Refused(f"of={of!r}: is for runs of a module of one's own; leave it out")
+        if of is not None and self.summary["task"] == "edge":
+            raise Refused(f"of={of!r}: the run predicts edges; take a module that returns rows of vertices, as run.module() has it")
         if of is None:
             return self._predicted(data, vertices, settings, "embeddings", _matrix)
         with reading(file):
@@ -385,7 +387,8 @@ class Run:
             made = read(file)
         finally:
             scratch.close()
-        order = self._edge_order(graph) if wanted == "out" else None
+        # new edges have the order of their list
+        order = None if wanted != "out" or settings.get("add_edges") is not None else self._edge_order(graph)
         if isinstance(made, Table):
             if order is not None and "edge" in made:
                 made["edge"] = order[made["edge"]]

@@ -424,7 +424,7 @@ class Called(nn.Module):  # type: ignore[misc]
             for module, name in self.held:
                 setattr(module, name, graph)
             named = {name: whole.get(of, {} if self.by_types else None) for name, of in self.names.items()}
-            weighted = self.weighted([data] if self.data else [named[name] for name in self.adjacency], whole)
+            weighted = self.weighted([data] if self.data else [named[name] for name in self.adjacency if name in named], whole)
             hooks.enter_context(weighted)
             made = torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named)
         if self.outputs is None:

@@ -58,7 +58,11 @@ def test_edge_label_index(arrays):
     y = np.full(COUNT, -1)
     y[some] = Y[some]
     rule = "random:60/20/20"
-    assert (logits(partly, split=rule) == logits(weft.Graph(edge_index=EDGES, x=X, edge_y=y), split=rule)).all()
+    want = logits(weft.Graph(edge_index=EDGES, x=X, edge_y=y), split=rule)
+    assert (logits(partly, split=rule) == want).all()
+    for kind in (bool, np.uint8):  # which have no -1
+        partly = homogeneous(edge_label=Y[some].astype(kind), edge_label_index=EDGES[:, some])
+        assert (logits(partly, split=rule) == want).all()
     for index in (np.array([[39, 0], [39, 0]]), EDGES[:, :2] * 0):
         other = homogeneous(edge_label=np.array([0, 1]), edge_label_index=index)
         with pytest.raises(weft.Refused, match="^edge_label_index: has edges that edge_index lacks, or has twice"):

@@ -214,6 +214,32 @@ def test_adj_t(arrays, kind, weighted):
     np.testing.assert_allclose(net.eval()().detach().numpy(), logits.detach().numpy(), atol=1e-4)
 
 
+class MayTakeMatrix(OfMatrix):
+    """A parameter that begins with adj, and is not given."""
+
+    def forward(self, x, edge_index, adj=None, adjust=False):
+        return super().forward(x, edge_index if adj is None and not adjust else adj)
+
+
+def test_adj_is_not_given(arrays, graph):
+    torch.manual_seed(4)
+    module = MayTakeMatrix()
+    run, own = (weft.train(graph, model=of, out=out, **BRIEF) for of, out in ((module, "run"), (of_edges(module), "own")))
+    assert (run.logits == own.logits).all()
+
+
+def of_edges(module):
+    """The same over edge_index alone."""
+
+    class OfEdges(OfMatrix):
+        def forward(self, x, edge_index):
+            return super().forward(x, edge_index)
+
+    made = OfEdges()
+    made.load_state_dict(module.state_dict())
+    return made
+
+
 def test_embeddings(arrays, graph):
     """A layer's embeddings are what it returns in PyTorch; without a name, what the last layer is given."""
     run = weft.train(graph, model=made(), out="run", **BRIEF)

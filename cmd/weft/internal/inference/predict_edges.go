@@ -15,6 +15,7 @@ import (
 	"weft/partition"
 	"weft/train"
 	"weft/train/predictions"
+	"weft/train/setting"
 	"weft/train/task"
 )
 
@@ -111,16 +112,20 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 			return refusal.Errorf("--add-edges %s: has no edge of the relation whose labels were learned",
 				p.added.Edges[0])
 		}
-		return p.besides(s.Job, g, a, relation)
+		return p.besides(s.Job, r, g, a, relation)
 	})
 }
 
 // besides has the job predict on a graph with what is added besides the edges of a relation, if there is
 // something.
-func (p *predictCommand) besides(job *train.Job, g *graph.Graph, a *appended.Addition, relation int) error {
+func (p *predictCommand) besides(job *train.Job, r *setting.Resolved, g *graph.Graph, a *appended.Addition,
+	relation int,
+) error {
+	learnedSource, learned, learnedTarget := g.Relations[relation].Ends()
 	passes := func(i int) bool {
-		return i != relation && g.Relations[i].Name != graph.ReversePrefix+g.Relations[relation].Name &&
-			a.Edges[i].Len() > 0
+		source, name, target, back := g.Relations[i].ReverseOf()
+		back = back && source == learnedSource && name == learned && target == learnedTarget
+		return i != relation && !back && a.Edges[i].Len() > 0
 	}
 	there := false
 	for _, rows := range a.Types {
@@ -132,9 +137,12 @@ func (p *predictCommand) besides(job *train.Job, g *graph.Graph, a *appended.Add
 	switch {
 	case !there:
 		return nil
-	case job.Graph == nil:
+	case r.Workers > 1:
 		return refusal.Errorf("--add-edges %s: new vertices, and edges of other relations, are for one worker; give "+
 			"--parallel graph=1", p.added.Edges[0])
+	case r.OverAll() != "":
+		return refusal.Errorf("--add-edges %s: %s takes its mean over all vertices, and new ones, or edges of other "+
+			"relations, would change it; leave these out, or train with another norm", p.added.Edges[0], r.OverAll())
 	}
 	b, err := job.Base()
 	if err != nil {

@@ -76,6 +76,9 @@ func (p *predictCommand) describe(
 	case asked.Options.Task == task.Link && p.changed:
 		return nil, refusal.Errorf("--changed: compares classes or values, and the model computes " +
 			"embeddings; leave it out")
+	case p.threshold != "" && (asked.Options.Task == task.Link || p.files.out == ""):
+		return nil, refusal.Errorf("--threshold %s: is for tables of classes; leave it out, or give --out FILE.csv of a "+
+			"run that predicts some", p.threshold)
 	case asked.Options.Task == task.Link:
 		_, err = d.Check(0)
 		return d, err
