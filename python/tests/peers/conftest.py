@@ -32,6 +32,7 @@ NEEDS = {
     "test_convolutions.py": "torch_geometric torch.export",
     "test_trace.py": "torch_geometric torch.export",
     "test_edge_labels.py": "torch_geometric torch.export",
+    "test_edge_sets.py": "torch_geometric torch.export",
     "test_edge_states.py": "torch_geometric torch.export",
     "test_card.py": "torch_geometric torch.export",
     "test_sparse.py": "torch_geometric torch.export",

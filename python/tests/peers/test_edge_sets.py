@@ -1,0 +1,148 @@
+"""Five sets of labelled edges, each made otherwise: losses and metrics beside PyTorch's same model in double precision."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+import weft
+
+torch = pytest.importorskip("torch")
+nn = pytest.importorskip("torch_geometric.nn")
+metrics = pytest.importorskip("sklearn.metrics")
+
+MESHES: list[dict] = [{}, {"parallel": "graph=3"}, {"parallel": "tensor=2"}, {"partitions": 3, "offload": True}]
+SETTINGS = {"task": "edge", "lr": 0.01, "weight_decay": 0, "progress": False}
+BUYS, BACK, KNOWS = ("user", "buys", "item"), ("item", "rev_buys", "user"), ("user", "knows", "user")
+
+
+class Decoded(torch.nn.Module):
+    """An MLP of both ends, their product and the features of the edge."""
+
+    def __init__(self, width, features, outputs):
+        super().__init__()
+        self.lins = torch.nn.ModuleList([torch.nn.Linear(3 * width + features, width), torch.nn.Linear(width, outputs)])
+
+    def forward(self, u, v, attr):
+        z = torch.cat([u, v, u * v] + [attr] * (attr is not None), 1)
+        return self.lins[1](self.lins[0](z).relu())
+
+
+class Named(torch.nn.Module):
+    """What weft makes of --model sage with labels of edges, under the names of its weights."""
+
+    def __init__(self, columns, features, hidden=8, outputs=2):
+        super().__init__()
+        self.convs = torch.nn.ModuleList([nn.SAGEConv(columns, hidden), nn.SAGEConv(hidden, hidden)])
+        self.decoder = Decoded(hidden, features, outputs)
+
+    def forward(self, x, edge_index, attr):
+        h = self.convs[1](self.convs[0](x, edge_index).relu(), edge_index)
+        return self.decoder(h[edge_index[0]], h[edge_index[1]], attr)
+
+
+class Typed(torch.nn.Module):
+    """Rows of the edges of one relation, of several types."""
+
+    def __init__(self, columns, relations, outputs):
+        super().__init__()
+        self.convs = torch.nn.ModuleDict({"__".join(r): nn.SAGEConv((columns[r[0]], columns[r[2]]), 8) for r in relations})
+        self.decoder = Decoded(8, 0, outputs)
+
+    def forward(self, x_dict, edge_index_dict):
+        rows = {}
+        for relation, edges in edge_index_dict.items():
+            source, _, target = relation
+            made = self.convs["__".join(relation)]((x_dict[source], x_dict[target]), edges)
+            rows[target] = rows[target] + made if target in rows else made
+        rows = {kind: of.relu() for kind, of in rows.items()}
+        ends = edge_index_dict[BUYS]
+        return self.decoder(rows["user"][ends[0]], rows["item"][ends[1]], None)
+
+
+def sets(kind):
+    """Arrays of a graph; the labels of its edges, and which of these train."""
+    random = np.random.default_rng(7)
+    x = random.normal(size=(150, 5)).astype(np.float32)
+    edges = random.integers(0, 150, (2, 1500))
+    attr = random.normal(size=(1500, 2)).astype(np.float32)
+    train = random.random(1500) < 0.7
+    noise = random.normal(size=1500)
+    if kind == "ratings":
+        items = random.normal(size=(60, 3)).astype(np.float32)
+        edges[1] %= 60
+        stars = 3 + x[edges[0], 0] * items[edges[1], 0] + 0.1 * noise
+        return {"x": {"user": x, "item": items}, "edge_index": {BUYS: edges, BACK: edges[::-1].copy()}}, stars.astype(np.float32), train
+    if kind == "relations":
+        items = random.normal(size=(60, 3)).astype(np.float32)
+        edges[1] %= 60
+        known = random.integers(0, 150, (2, 600))
+        label = x[edges[0], 1] + items[edges[1], 1] + 0.5 * noise > 0
+        of = {BUYS: edges, BACK: edges[::-1].copy(), KNOWS: known}
+        return {"x": {"user": x, "item": items}, "edge_index": of}, label.astype(int), train
+    score = x[edges[0], 0] - x[edges[1], 1] + attr[:, 0] + 0.5 * noise
+    if kind == "multi-edges":  # each pair five times, with labels of their own
+        edges = np.repeat(edges[:, :300], 5, 1)
+        score = x[edges[0], 0] + 2 * attr[:, 0] + 0.5 * noise
+    if kind == "rare":
+        label = score > np.quantile(score, 0.99)
+    elif kind == "drift":  # the later half is scored, in which another feature counts, too
+        time = np.arange(1500) / 1500
+        train, label = time < 0.5, score + 3 * time * attr[:, 1] > 0
+    else:
+        label = score > 0
+    return {"x": x, "edge_index": edges, "edge_attr": attr}, label.astype(int), train
+
+
+@pytest.mark.parametrize("kind", ["ratings", "relations", "multi-edges", "rare", "drift"])
+def test_beside_pytorch(kind):
+    arrays, y, train = sets(kind)
+    split = np.where(train, "train", "test")
+    torch.manual_seed(3)
+    typed, values = isinstance(arrays["x"], dict), y.dtype.kind == "f"
+    if typed:
+        net = model = Typed({"user": 5, "item": 3}, list(arrays["edge_index"]), 1 if values else 2)
+        graph = weft.Graph(**arrays, edge_y={BUYS: y}, edge_split={BUYS: split})
+        given = {name: torch.tensor(of).double() for name, of in arrays["x"].items()}
+        given = given, {name: torch.tensor(of) for name, of in arrays["edge_index"].items()}
+        more = {}
+    else:
+        model, net = "sage", Named(5, 2)
+        graph = weft.Graph(**arrays, edge_y=y, edge_split=split)
+        more = {"hidden": 8, "dropout": 0, "normalize_features": "none"}
+        first = weft.train(graph, model=model, epochs=1, **SETTINGS | more | {"lr": 1e-30}).state_dict()
+        net.load_state_dict({name: torch.tensor(first[name]) for name in net.state_dict()})
+        attr = arrays["edge_attr"].astype(float)
+        given = torch.tensor(arrays["x"]).double(), torch.tensor(arrays["edge_index"])
+        given = *given, torch.tensor((attr - attr.mean(0)) / attr.std(0))
+    exact, losses = copy.deepcopy(net).double(), []
+    optimizer, some = torch.optim.Adam(exact.parameters(), lr=0.01), torch.tensor(train)
+    mean, deviation = (y[train].astype(float).mean(), y[train].astype(float).std()) if values else (0, 1)
+    target = torch.tensor((y - mean) / deviation)[:, None] if values else torch.tensor(y)
+    loss_of = torch.nn.functional.mse_loss if values else torch.nn.functional.cross_entropy
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = loss_of(exact(*given)[some], target[some])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    with torch.no_grad():
+        logits = exact(*given).numpy()
+
+    def measured(of):
+        if values:
+            return float(np.sqrt(((of[:, 0] - y)[~train] ** 2).mean()))
+        return float(metrics.roc_auc_score(y[~train], (of[:, 1] - of[:, 0])[~train]))
+
+    want = measured(logits * deviation + mean if values else logits)
+    assert 0.15 < want < 0.9 if values else 0.75 < want < 1, want  # something is learned, and not all
+    for mesh in MESHES:
+        run = weft.train(graph, model=model, epochs=5, **SETTINGS | more | mesh)
+        assert run.summary["losses"] == pytest.approx(losses[:5], abs=1e-5), mesh
+    run = weft.train(graph, model=model, epochs=60, **SETTINGS | more)
+    got = measured(run.logits)
+    print(f"{kind}: {'RMSE' if values else 'ROC-AUC'} {got:.4f}, PyTorch {want:.4f}")
+    assert abs(got - want) < 0.01
+    assert run.evaluate()["test"]["rmse" if values else "roc-auc"] == pytest.approx(got, abs=1e-5)
