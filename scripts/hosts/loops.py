@@ -98,6 +98,11 @@ def rank(way: str, store: str, hidden: int, epochs: int) -> None:
     elif way == "weft":
         net.messages()
         memory()
+    if way == "torch":
+        import torch.distributed as dist
+
+        dist.barrier()
+        dist.destroy_process_group()  # whose threads abort a process that ends with them
 
 
 def by_hand(net, store, number, count):
