@@ -10,38 +10,8 @@ type Outcome struct {
 	before        *Outcome  // of the same vertex before; nil: there was none
 }
 
-// Of reads a row.
-func (o *Outcome) Of(c Columns, row []float32) {
-	o.row, o.Top, o.Probabilities = row, 0, o.Probabilities[:0]
-	switch c {
-	case Values, Embedding:
-		return
-	case LabelLogits:
-		for _, z := range row {
-			o.Probabilities = append(o.Probabilities, 1/(1+math.Exp(-float64(z))))
-		}
-		return
-	}
-	for k, z := range row {
-		if z > row[o.Top] {
-			o.Top = k
-		}
-	}
-	all := 0.
-	for _, z := range row {
-		p := float64(z)
-		if c == Logits {
-			p = math.Exp(p - float64(row[o.Top]))
-			all += p
-		}
-		o.Probabilities = append(o.Probabilities, p)
-	}
-	for k := range o.Probabilities {
-		if c == Logits {
-			o.Probabilities[k] /= all
-		}
-	}
-}
+// Of reads a row, of the model's own probabilities.
+func (o *Outcome) Of(c Columns, row []float32) { (&Table{Columns: c}).Read(o, row) }
 
 // margin is the largest probability less the second largest. Of a single class it is its probability.
 func (o *Outcome) margin() float64 {

@@ -5,15 +5,24 @@ import "slices"
 // Read reads a row: with the probabilities of Calibration, if there is one, and the class that these or the
 // Threshold say.
 func (t *Table) Read(o *Outcome, row []float32) {
-	o.Of(t.Columns, row)
-	if t.Columns != Logits && t.Columns != LabelLogits {
+	o.row, o.Top, o.Probabilities = row, 0, o.Probabilities[:0]
+	switch t.Columns {
+	case Values, Embedding:
+		return
+	case Probabilities:
+		for _, p := range row {
+			o.Probabilities = append(o.Probabilities, float64(p))
+		}
+	default:
+		o.Probabilities = slices.Grow(o.Probabilities, len(row))[:len(row)]
+		t.Calibration.Apply(o.Probabilities, row, t.Columns == LabelLogits)
+	}
+	if t.Columns == LabelLogits {
 		return
 	}
-	if t.Calibration != nil {
-		t.Calibration.Apply(o.Probabilities, row, t.Columns == LabelLogits)
-		if most := slices.Max(o.Probabilities); most > o.Probabilities[o.Top] {
-			o.Top = slices.Index(o.Probabilities, most)
-		}
+	o.Top = slices.Index(row, slices.Max(row))
+	if most := slices.Max(o.Probabilities); t.Calibration != nil && most > o.Probabilities[o.Top] {
+		o.Top = slices.Index(o.Probabilities, most)
 	}
 	if t.Threshold != nil && t.Columns == Logits {
 		if o.Top = 0; o.Probabilities[1] >= *t.Threshold {

@@ -89,14 +89,7 @@ def _explained(
 
 def _stored(graph: Graph | None, edge: int) -> int:
     """The number in the store of an edge of what the graph was made of."""
-    if graph is None:
-        return edge
-    relations = json.loads((graph.store / "graph.json").read_text(encoding="utf-8"))["relations"]
-    learned = next((r for r in relations if "edge_labels" in r), None)
-    if learned is None:  # which the program refuses
-        return edge
-    names = "__".join((learned["source"], learned["name"], learned["target"]))
-    order = _order(graph, names if (graph.store / "vertices").exists() else "")
+    order = None if graph is None or graph.labelled is None else _order(graph, graph.labelled)
     return edge if order is None or not 0 <= edge < len(order) else int(np.flatnonzero(order == edge)[0])
 
 

@@ -23,12 +23,10 @@ type labelledEdge struct {
 
 // takeEdge takes the edge with this number of those whose labels the run has learned.
 func (x *explanation) takeEdge(number string) error {
-	g := x.opened.Job.Graph
-	_, rows, err := edgeTable(g, x.asked.Options.EdgeLabel)
+	_, r, rows, err := edgeTable(x.opened.Job.Graph, x.asked.Options.EdgeLabel)
 	if err != nil {
 		return err
 	}
-	_, r := g.LearnsEdges(x.asked.Options.EdgeLabel)
 	k, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || k < 0 || k >= int64(len(r.Sources)) {
 		return refusal.Errorf("--edge %s: the edges have the numbers 0 to %d, as in the column edge of predict",

@@ -20,20 +20,21 @@ import (
 )
 
 // edgeTable says what rows of edges stand for, which have labels of that column: those of the graph's own
-// edges. It returns the graph as what is learned has it.
-func edgeTable(g *graph.Graph, column string) (of *graph.Graph, rows *predictions.Edges, err error) {
-	of, r := g.LearnsEdges(column)
-	if r == nil {
-		return nil, nil, refusal.Graph.Errorf("its edges have no labels %s, which the run has learned; give the "+
+// edges. It returns the graph as what is learned has it, and their relation.
+func edgeTable(g *graph.Graph, column string) (of *graph.Graph, r *graph.Relation, rows *predictions.Edges,
+	err error,
+) {
+	if of, r = g.LearnsEdges(column); r == nil {
+		return nil, nil, nil, refusal.Graph.Errorf("its edges have no labels %s, which the run has learned; give the "+
 			"store that it was trained on", column)
 	}
 	if len(r.Sources) > math.MaxInt32 {
-		return nil, nil, refusal.Errorf("%d edges, and a table has at most %d", len(r.Sources), math.MaxInt32)
+		return nil, nil, nil, refusal.Errorf("%d edges, and a table has at most %d", len(r.Sources), math.MaxInt32)
 	}
 	rows = endsOf(g, r)
 	targets := r.Edges().Target
 	rows.Ends = func(edge int) [2]int32 { return [2]int32{r.Sources[edge], targets[edge]} }
-	return of, rows, nil
+	return of, r, rows, nil
 }
 
 // endsOf says how a table names the ends of a relation's edges.
@@ -166,10 +167,10 @@ func (d *predicted) ofEdges(p *predictCommand, asked *predictRequest) (err error
 			"column embedding out")
 	}
 	whole := d.graph
-	if d.graph, d.Edges, err = edgeTable(whole, asked.Options.EdgeLabel); err != nil {
+	var r *graph.Relation
+	if d.graph, r, d.Edges, err = edgeTable(whole, asked.Options.EdgeLabel); err != nil {
 		return err
 	}
-	_, r := whole.LearnsEdges(asked.Options.EdgeLabel)
 	d.Names, d.Types = nil, nil
 	if e := p.edges; e != nil {
 		d.Edges.Added = true
