@@ -11,6 +11,7 @@ import importlib.util
 import pathlib
 import re
 import tempfile
+import textwrap
 
 import torch
 import torch.nn.functional as F
@@ -124,12 +125,12 @@ def rate(name, optimizer):
     return RATES[optimizer] / (10 if name in SLOWER else 1)
 
 
-def pytorch(name, net, graph, optimizer):
-    """The losses of PyTorch in float64."""
-    net = copy.deepcopy(net).double().train()
+def pytorch(name, net, graph, optimizer, kind=torch.float64):
+    """The losses of PyTorch, in float64 if nothing else is said."""
+    net = copy.deepcopy(net).to(kind).train()
     steps, losses = OPTIMIZERS[optimizer](net.parameters(), lr=rate(name, optimizer)), []
-    given = inputs(graph, torch.float64)
-    torch.set_default_dtype(torch.float64)  # of numbers that layers make
+    given = inputs(graph, kind)
+    torch.set_default_dtype(kind)  # of numbers that layers make
     for _ in range(EPOCHS):
         steps.zero_grad()
         loss = F.cross_entropy(net(*given)[graph["train_mask"]], graph["y"][graph["train_mask"]])
@@ -148,8 +149,18 @@ def apart(name, net, graph, optimizer, mesh, wanted):
                              progress=False, checkpoint_every=0, **MESHES[mesh])
         except (weft.Refused, weft.Failed) as why:
             return " ".join(str(why).split())
-        ours = [float(v) for v in run.history["loss"]]
-        return max(abs(a - b) / abs(a) for a, b in zip(wanted, ours, strict=True))
+        return farthest(wanted, [float(v) for v in run.history["loss"]])
+
+
+def farthest(wanted, losses):
+    """The largest relative difference of losses."""
+    return max(abs(a - b) / abs(a) for a, b in zip(wanted, losses, strict=True))
+
+
+def unstable(name, optimizers):
+    """How far PyTorch's losses in float32 are from those in float64, with the optimizer that differs most."""
+    net, graph = make(name)
+    return max(farthest(*(pytorch(name, net, graph, o, kind) for kind in (torch.float64, torch.float32))) for o in optimizers)
 
 
 def results(names, optimizers, meshes):
@@ -167,16 +178,20 @@ def table(found):
     cells, reasons = {}, []
     for name, _, mesh, result in found:
         if isinstance(result, str):
-            why = re.sub(r"^.*?\.py:\d+: .*?\),?: |\n.*", "", result)
-            reasons += [why] if why not in reasons else []
-            cells[name, mesh] = f"no ({1 + reasons.index(why)})"
+            cells[name, mesh] = "no", re.sub(r"^.*?\.py:\d+: .*?\),?: |\n.*", "", result)
         elif result > NEAR:
-            cells[name, mesh] = "no"
+            float32 = unstable(name, OPTIMIZERS)
+            why = f"PyTorch's losses in float32 are {float32:.0e} of their value away from those in float64"
+            cells[name, mesh] = ("as float32", why) if result <= float32 else ("no", f"{result:.0e} of their value away")
         else:
-            cells.setdefault((name, mesh), "yes")
+            cells.setdefault((name, mesh), ("yes", ""))
+    for key, (word, why) in cells.items():
+        reasons += [why] if why and why not in reasons else []
+        cells[key] = f"{word} ({1 + reasons.index(why)})" if why else word
     rows = [f"| {name} | " + " | ".join(cells.get((name, mesh), "") for mesh in MESHES) + " |" for name in dict.fromkeys(n for n, _ in cells)]
     head = ["| convolution | " + " | ".join(MESHES) + " |", "|---" * (1 + len(MESHES)) + "|"]
-    return "\n".join(head + rows + [""] + [f"{i}. {why}" for i, why in enumerate(reasons, 1)])
+    notes = [textwrap.fill(f"{i}. {why}", 110, subsequent_indent="   ", break_on_hyphens=False) for i, why in enumerate(reasons, 1)]
+    return "\n".join(head + rows + [""] + notes)
 
 
 def write(path, text):
