@@ -112,6 +112,8 @@ func resumes() map[string]Options {
 	add("table", "pipeline=2", deep+", node-embedding 8, model sage")
 	add("table", "graph=2,tensor=2,pipeline=2", deep+", node-embedding 8, clip 1")
 	links := "task link, model gcn, out-features 8, decoder distmult, negatives 2"
+	add("types", "pipeline=2", "model gatv2, heads 1, output-heads 1, layers 3, node-embedding 6")
+	add("types", "graph=2,pipeline=2", "model rgcn, layers 3, bases 2, node-embedding 6")
 	add("values", "graph=2,tensor=2", "loss huber")
 	add("values", "pipeline=2", deep+", loss mse")
 	add("standard", "graph=3", "normalize-features standard")
@@ -126,8 +128,12 @@ func resumes() map[string]Options {
 // graphFor is a graph that the options can train on.
 func graphFor(t *testing.T, o *Options) *graph.Graph {
 	g := tangle(t, 400, 200)
+	embedded := 0
+	if o.Model == "rgcn" || o.Model == "gatv2" {
+		g, embedded = severalTypes(t), 1
+	}
 	if o.NodeEmbedding > 0 {
-		g.Types[0].Features = graph.Features{}
+		g.Types[embedded].Features = graph.Features{}
 	}
 	if o.Loss != Defaults().Loss {
 		g = withValues(g)
@@ -240,6 +246,7 @@ func TestResumeOnAnotherMesh(t *testing.T) {
 		"sliced table":       {"table graph=2", "tensor=3", false},
 		"table of slices":    {"table tensor=2", "graph=2", false},
 		"table of stages":    {"table pipeline=2", "pipeline=3", true},
+		"types of stages":    {"types pipeline=2", "pipeline=3", true},
 		"links":              {"links graph=2", "tensor=2", false},
 		"stages":             {"gcnii pipeline=2", "pipeline=3", true},
 		"stages of a hybrid": {"hybrid graph=2,pipeline=2", "graph=2,pipeline=4", true},
