@@ -30,6 +30,7 @@ type edgeList struct {
 	label      string             // the column of labels; empty: there is none
 	labels     labels             // of the edges
 	alone      *alone             // there is no table; nil: there are some
+	ofGraph    map[string]bool    // columns of numbers of the graph's edges, which were not asked for here
 	made       *streamed.Relation // that is told whether there are weights; nil: it is known
 	progress   graph.Progress
 
@@ -337,8 +338,12 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 			return nil, refusal.Columns.Errorf("the column %q is given twice: name each column once", name)
 		}
 		if at < 0 || slices.Contains(order, at) {
-			return nil, fmt.Errorf("there is no further column %s, which --%s asks for: there are %s", name,
-				l.setting(i), arrays.Listed(l.header))
+			asks, way := "--"+l.setting(i)+" asks for", ""
+			if l.ofGraph[name] {
+				asks, way = "the edges of the graph have", "; name it with --"+l.setting(i)
+			}
+			return nil, fmt.Errorf("there is no further column %s, which %s: there are %s%s", name, asks,
+				arrays.Listed(l.header), way)
 		}
 		order = append(order, at)
 	}
@@ -418,8 +423,16 @@ func (l *edgeList) know(was edgeColumns) {
 			l.numbers[i].Name = name
 		}
 	}
+	l.ofGraph = map[string]bool{}
+	for _, c := range was.weight {
+		l.ofGraph[c.Name] = !l.weighted
+	}
 	if len(l.numbers) > 0 {
 		features = l.numbers
+	} else {
+		for _, c := range features {
+			l.ofGraph[c.Name] = true
+		}
 	}
 	l.numbers, l.weighted = slices.Concat(weight, features), len(weight) > 0
 }

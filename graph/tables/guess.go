@@ -286,7 +286,7 @@ func Guess(o Options) (guess *Options, looks []*Look, err error) {
 			list, of = of, list
 			guess.Edges, guess.Vertices = []string{list.Path}, []string{of.Path}
 		}
-	case list.isVertices():
+	case o.EdgeLabel == "" && list.isVertices():
 		list, of = of, list
 		guess.Edges, guess.Vertices = []string{anEdgeList}, []string{of.Path}
 	default:

@@ -90,7 +90,9 @@ func (r *importRequest) commandOf(o *tables.Options, begin, store string) string
 		{"label", []string{o.Label}},
 	} {
 		for _, value := range f.values {
-			words = append(words, "--"+f.name, refusal.ShellFlag(value))
+			if value != "" {
+				words = append(words, "--"+f.name, refusal.ShellFlag(value))
+			}
 		}
 	}
 	r.flags.Visit(func(f *pflag.Flag) {
