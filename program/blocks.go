@@ -48,12 +48,12 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
-	by := cutting{stages: stages, beside: stages > 1 && len(schema.Types) > 1}
-	return p.forFeatures(schema).blocks(schema, by, ofVertices), nil
+	p = p.forFeatures(schema)
+	return p.blocks(schema, inStages(stages, schema), p.built, ofVertices), nil
 }
 
-// EdgeBlocks is Blocks where rows of the edges of a relation are the only output. What the program gives
-// for vertices is left out.
+// EdgeBlocks is Blocks where rows of the edges of a relation are the only output. What the program computes
+// for its outputs of vertices alone is left out.
 func (p *Program) EdgeBlocks(
 	schema gnn.Schema, relation string, outputs, stages int,
 ) ([]gnn.BlockSpec, error) {
@@ -65,37 +65,21 @@ func (p *Program) EdgeBlocks(
 	if n := all[0].Columns; outputs > 0 && n != outputs {
 		return nil, p.refuseOutputs(n, outputs)
 	}
-	if stages > 1 {
-		return nil, refusal.Errorf("the model %s returns rows of edges whose labels are learned, which a pipeline does "+
-			"not: take graph=N or tensor=N", p.Class)
-	}
 	if err := p.fitsRows(schema); err != nil {
 		return nil, err
 	}
-	specs := p.forFeatures(schema).blocks(schema, cutting{stages: stages}, ofVertices)
-	last := &specs[len(specs)-1]
-	if last.EdgeOutputs[0].Along.Reversed {
+	p = p.forFeatures(schema)
+	specs := p.blocks(schema, inStages(stages, schema), edgesOf(p.built), ofVertices)
+	if specs[len(specs)-1].EdgeOutputs[0].Along.Reversed {
 		return nil, refusal.Errorf("the model %s has rows of edges where the edges' sources are, and their labels are "+
 			"where the targets are; aggregate at the targets, as PyG does", p.Class)
 	}
-	build := last.Build
-	last.Build = func(e gnn.Env) gnn.Block { return edgesAlone{build(e)} }
 	return specs, nil
 }
 
-// edgesAlone is a last block whose outputs are rows of edges.
-type edgesAlone struct{ gnn.Block }
-
-// Forward implements gnn.Block.
-func (b edgesAlone) Forward(s gnn.State) gnn.State {
-	s = b.Block.Forward(s)
-	for k, v := range s.Rows {
-		if v != nil {
-			v.Drop()
-		}
-		s.Rows[k] = nil
-	}
-	return s
+// inStages is where a program is cut for a pipeline of so many stages.
+func inStages(stages int, schema gnn.Schema) cutting {
+	return cutting{stages: stages, beside: stages > 1 && len(schema.Types) > 1}
 }
 
 // BlocksApart is Blocks for a pass that computes some vertices alone. Each block ends with its aggregations:
@@ -105,21 +89,21 @@ func (p *Program) BlocksApart(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, 
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
 	}
-	by := cutting{stages: 1, apart: true, beside: true}
-	return p.forFeatures(schema).blocks(schema, by, ofVertices), nil
+	p = p.forFeatures(schema)
+	return p.blocks(schema, cutting{stages: 1, apart: true, beside: true}, p.built, ofVertices), nil
 }
 
 // ofVertices is the storage of values outside of message functions.
 func ofVertices(of mode) func(*value) *value { return storage(false, of) }
 
-// blocks cuts the program, in both modes at the same places.
+// blocks cuts what computes some of the program's outputs, in both modes at the same places.
 func (p *Program) blocks(
-	schema gnn.Schema, by cutting, storage func(of mode) func(*value) *value,
+	schema gnn.Schema, by cutting, outputs []*value, storage func(of mode) func(*value) *value,
 ) (specs []gnn.BlockSpec) {
 	first := p.built[0].Of
-	values := newCode(inBoth, p.built, storage(inBoth), func(*value) bool { return false })
-	results := make([]*value, len(p.built))
-	for k, v := range p.built {
+	values := newCode(inBoth, outputs, storage(inBoth), func(*value) bool { return false })
+	results := make([]*value, len(outputs))
+	for k, v := range outputs {
 		results[k] = values.alias(v)
 	}
 	level, levels := levelsOf(values, by.apart)

@@ -316,6 +316,34 @@ func TestEdgeLabelsInChunks(t *testing.T) {
 	}
 }
 
+// TestEdgeLabelsOfPrograms: losses and logits of a program that returns rows of edges are those of one
+// worker, where states of edges pass from stage to stage, too. The memory is that of the plan, to the byte.
+func TestEdgeLabelsOfPrograms(t *testing.T) {
+	g := labelEdges(t, tangle(t, 60, 40), 0, "classes")
+	var first *Result
+	for _, mesh := range []string{
+		"graph=1", "graph=3", "tensor=2", "pipeline=2", "graph=2,tensor=2,pipeline=2",
+	} {
+		o := given(lastStatesOptions(t, 3), "edge-label label, lr .01, eval-every 1")
+		switch o.Parallel = mesh; mesh {
+		case "pipeline=2": // a chunk for each partition, which is exact
+			o.Chunks = 1
+		case "graph=2,tensor=2,pipeline=2":
+			o.Chunks = 2
+		}
+		r, _ := planAndRun(t, &Job{Graph: g, Options: o})
+		if first == nil {
+			first = r
+		}
+		for k, loss := range first.Losses {
+			assert.Near(t, loss, r.Losses[k], 1e-5*math.Max(1, loss), "%s: epoch %d", mesh, k+1)
+		}
+		if d := apart(first.Logits, r.Logits); !(d < 1e-4) {
+			t.Errorf("%s: logits differ by %v", mesh, d)
+		}
+	}
+}
+
 // TestRefusesEdgeLabels: what is not there, and what no edges are learned with, is refused by name.
 func TestRefusesEdgeLabels(t *testing.T) {
 	g := labelEdges(t, tangle(t, 60, 40), 0, "classes")

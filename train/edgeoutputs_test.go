@@ -50,19 +50,34 @@ func TestEdgeOutputs(t *testing.T) {
 func testEdgeOutputs(t *testing.T, end string) {
 	t.Helper()
 	g := tangle(t, 60, 40)
+	from := g.Relations[0].Edges()
+	sameOnMeshes(t, g, edgeOutputsOptions(t, end), edgeOutputsShapes(end),
+		[]string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2"},
+		func(c *edgesCall, given worker.Forward) {
+			c.likeByHand(t, g, from, given.Edges, end)
+			c.gradientsLikeDifferences(t, given)
+		})
+}
+
+// sameOnMeshes compares passes of a program, of all edges and of some, on meshes with those on the first. No
+// pass leaves memory behind, and the plan of one is exact to the byte. check, if there is one, gets those on
+// the first.
+func sameOnMeshes(t *testing.T, g *graph.Graph, o Options, shapes map[string][]int, meshes []string,
+	check func(c *edgesCall, given worker.Forward),
+) {
+	t.Helper()
 	r := &g.Relations[0]
-	n, from := len(r.Sources), r.Edges()
-	kept := make([]float32, n)
+	kept := make([]float32, len(r.Sources))
 	for k := range kept {
 		kept[k] = float32(k % 3)
 	}
 	values := nn.State{}
-	for name, shape := range edgeOutputsShapes(end) {
+	for name, shape := range shapes {
 		values[name] = nn.Tensor{Shape: shape, Float32: sixteenths(shape)}
 	}
 	var first [2]edgesCall
-	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2"} {
-		o := edgeOutputsOptions(t, end)
+	for mesh, parallel := range meshes {
+		o := o
 		o.Parallel, o.Threads = parallel, 1
 		require.NoError(t, o.ForLoop())
 		job := &Job{Graph: g, Options: o}
@@ -81,9 +96,10 @@ func testEdgeOutputs(t *testing.T, end string) {
 				require.NoError(t, err)
 				assert.Equal(t, planned.PeakTensorBytes, took.PeakTensorBytes, parallel)
 			}
-			if parallel == "graph=1" {
-				c.likeByHand(t, g, from, given.Edges, end)
-				c.gradientsLikeDifferences(t, given)
+			if mesh == 0 {
+				if check != nil {
+					check(c, given)
+				}
 				first[some] = *c
 			}
 			c.like(t, &first[some], parallel)
@@ -96,53 +112,22 @@ func testEdgeOutputs(t *testing.T, end string) {
 // TestEdgeOutputsOfStages: those of a pipeline are those of one worker, where states of edges pass from stage
 // to stage, and so are gradients. The plan is exact to the byte.
 func TestEdgeOutputsOfStages(t *testing.T) {
-	g := tangle(t, 60, 40)
-	r := &g.Relations[0]
-	values := nn.State{}
-	for name, shape := range statesShapes(4) {
-		values[name] = nn.Tensor{Shape: shape, Float32: sixteenths(shape)}
-	}
-	kept := make([]float32, len(r.Sources))
-	for k := range kept {
-		kept[k] = float32(k % 3)
-	}
-	var first [2]edgesCall
-	for _, parallel := range []string{
-		"graph=1", "pipeline=2", "pipeline=4", "graph=2,pipeline=2", "graph=2,tensor=2,pipeline=2",
-	} {
-		o := statesOptions(t, 4)
-		program, err := os.ReadFile(o.Program.Path)
-		require.NoError(t, err)
-		// the states of the last layer have the weight of its rows of vertices
-		text := strings.Replace(string(program), `],"output":70`, `,{"op":"linear","in":[66,69]}],"output":70,`+
-			`"edge_outputs":[71]`, 1)
-		require.NoError(t, os.WriteFile(o.Program.Path, []byte(text), 0o666))
-		o.Parallel, o.Threads = parallel, 1
-		require.NoError(t, o.ForLoop())
-		job := &Job{Graph: g, Options: o}
-		p, err := job.Passes(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, []Output{{Columns: 4}, {Edges: true, Columns: 4}}, p.Outputs)
-		before := live(t, p)
-		for some, given := range []worker.Forward{{}, {Edges: []worker.Edges{{Relation: r, Kept: kept}}}} {
-			c := &edgesCall{Passes: p, values: values, relation: r}
-			c.forward(t, given)
-			c.backward(t)
-			if given.Edges == nil { // else the pass takes less
-				planned, err := job.PlanPasses(t.Context(), plan.Loop{Passes: 1})
-				require.NoError(t, err)
-				took, err := p.Totals()
-				require.NoError(t, err)
-				assert.Equal(t, planned.PeakTensorBytes, took.PeakTensorBytes, parallel)
-			}
-			if parallel == "graph=1" {
-				first[some] = *c
-			}
-			c.like(t, &first[some], parallel)
-		}
-		assert.Equal(t, before, live(t, p), "%s: bytes after all passes", parallel)
-		require.NoError(t, p.Close())
-	}
+	sameOnMeshes(t, tangle(t, 60, 40), lastStatesOptions(t, 4), statesShapes(4),
+		[]string{"graph=1", "pipeline=2", "pipeline=4", "graph=2,pipeline=2", "graph=2,tensor=2,pipeline=2"},
+		nil)
+}
+
+// lastStatesOptions are statesOptions whose program returns the states of the last layer, too, with the
+// weight of its rows of vertices.
+func lastStatesOptions(t *testing.T, outputs int) Options {
+	t.Helper()
+	o := statesOptions(t, outputs)
+	program, err := os.ReadFile(o.Program.Path)
+	require.NoError(t, err)
+	text := strings.Replace(string(program), `],"output":70`,
+		`,{"op":"linear","in":[66,69]}],"output":70,"edge_outputs":[71]`, 1)
+	require.NoError(t, os.WriteFile(o.Program.Path, []byte(text), 0o666))
+	return o
 }
 
 // like compares outputs of edges and gradients with those of another call.

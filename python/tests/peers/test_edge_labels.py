@@ -108,7 +108,10 @@ def test_hetero(label):
 # -- modules whose forward returns rows of edges
 
 ATTR = random.normal(size=(COUNT, 2)).astype(np.float32)
-MESHES: list[dict] = [{}, {"parallel": "graph=3"}, {"parallel": "tensor=2"}, {"partitions": 3, "offload": True}]
+MESHES: list[dict] = [
+    {}, {"parallel": "graph=3"}, {"parallel": "tensor=2"}, {"partitions": 3, "offload": True},
+    {"parallel": "pipeline=2", "chunks": 1}, {"parallel": "graph=2,pipeline=2", "chunks": 2},
+]
 
 
 class Net(torch.nn.Module):
@@ -171,10 +174,11 @@ def test_own_module(kind):
             logits = logits * some.std() + some.mean()
         assert run.logits == pytest.approx(logits, abs=1e-5), mesh
         assert (run.predict(output="logits") == run.logits).all(), mesh
-    half = weft.train(own(y), **settings | {"epochs": 3})
-    again = weft.train(own(y), resume=half.directory, epochs=6, progress=False)
-    whole = weft.train(own(y), **settings)
-    assert again.summary["losses"] == whole.summary["losses"] and (again.logits == whole.logits).all()
+    for mesh in ({}, MESHES[-1]):
+        half = weft.train(own(y), **settings | mesh | {"epochs": 3})
+        again = weft.train(own(y), resume=half.directory, epochs=6, progress=False)
+        whole = weft.train(own(y), **settings, **mesh)
+        assert again.summary["losses"] == whole.summary["losses"] and (again.logits == whole.logits).all()
 
 
 def test_own_module_by_its_class():
@@ -191,13 +195,13 @@ class Bipartite(torch.nn.Module):
     def __init__(self, users=4, items=3):
         super().__init__()
         conv = pytest.importorskip("torch_geometric.nn").SAGEConv
-        self.there, self.back = conv((users, items), 8), conv((items, users), 8)
+        self.there, self.back = conv((users, items), 8), conv((8, users), 8)
         self.last = torch.nn.Linear(8, 1)
 
     def forward(self, x_dict, edge_index_dict):
         users, items = x_dict["user"], x_dict["item"]
         i = self.there((users, items), edge_index_dict[RATES]).relu()
-        u = self.back((items, users), edge_index_dict[BACK]).relu()
+        u = self.back((i, users), edge_index_dict[BACK]).relu()
         ends = edge_index_dict[RATES]
         return self.last(u[ends[0]] * i[ends[1]])
 
@@ -247,5 +251,3 @@ def test_refused():
             weft.train(own(), task="edge", model=net, progress=False)
     with pytest.raises(weft.Refused, match="decoder_layers 3: is of models that weft knows by name"):
         weft.train(own(), task="edge", model=Net(), decoder_layers=3, progress=False)
-    with pytest.raises(weft.Refused, match="which a pipeline does not: take graph=N or tensor=N"):
-        weft.train(own(), task="edge", model=Net(), parallel="pipeline=2", progress=False)
