@@ -222,7 +222,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 		if made.Edges[i], err = of.Read(nil); err != nil {
 			return err
 		}
-		made.Notes = append(made.Notes, l.notes...)
+		made.Notes = slices.Concat(made.Notes, l.notes, l.notesOnOdd())
 	}
 	return nil
 }

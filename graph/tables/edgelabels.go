@@ -44,11 +44,11 @@ func (l *edgeList) labelAt(others []int) (int, error) {
 	return at, nil
 }
 
-// takeFeatures makes features of all columns of numbers, dates and truth values that have a value in each
-// row, but for those that are something else, where edges have labels and no features are asked for. It
-// reads the list once.
+// takeFeatures finds what becomes of the columns of a list with labels, which it reads once: features of those
+// that are asked for, else of all columns of numbers, dates and truth values that are nothing else. A value
+// that is missing is what columns says.
 func (o *Options) takeFeatures(l *edgeList) error {
-	if l.label == "" || len(o.EdgeFeatures) > 0 || o.Like != nil {
+	if l.label == "" || o.Like != nil {
 		return nil
 	}
 	file, err := l.open()
@@ -65,7 +65,11 @@ func (o *Options) takeFeatures(l *edgeList) error {
 		profiles = make([]*columns.Profile, len(all))
 		for k, c := range all {
 			order = append(order, k)
-			if !slices.Contains(l.order, k) && c.Kind != table.Nested && !isIndex(l.header[k]) {
+			other := !slices.Contains(l.order, k) && c.Kind != table.Nested && !isIndex(l.header[k])
+			if len(o.EdgeFeatures) > 0 {
+				other = slices.Contains(o.EdgeFeatures, l.header[k])
+			}
+			if other {
 				profiles[k] = columns.NewProfile(l.header[k], columns.Choices{Most: 1})
 			}
 		}
@@ -85,30 +89,34 @@ func (o *Options) takeFeatures(l *edgeList) error {
 	if err != nil {
 		return err
 	}
-	var taken, gaps []string
+	var taken []string
 	for _, p := range profiles {
 		if p == nil {
 			continue
 		}
-		c, _ := p.Column()
+		c, note := p.Column()
 		if c.Kind != columns.Number && c.Kind != columns.Date && c.Kind != columns.Boolean {
+			continue // what is asked for is refused where it stands
+		}
+		made := columns.Column{
+			Name: c.Name, Kind: c.Kind, Order: c.Order, Mean: float32(float64(c.Mean) + c.Offset), Gaps: c.Gaps,
+		}
+		if note != "" {
+			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, note))
+		}
+		if c.Gaps {
+			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: no value in %s, where it is the mean; a further "+
+				"feature marks them", l.path, c.Name, arrays.Counted(int(c.Missing), "row")))
+		}
+		if at, is := l.numbers.Places()[c.Name]; is {
+			l.numbers[at] = made
 			continue
 		}
-		if c.Missing > 0 {
-			rows := arrays.Counted(int(c.Missing), "row")
-			gaps = append(gaps, fmt.Sprintf("%s (no value in %s)", c.Name, rows))
-			continue
-		}
-		made := columns.Column{Name: c.Name, Kind: c.Kind, Order: c.Order}
 		l.numbers, taken = append(l.numbers, made), append(taken, c.Name)
 	}
 	if len(taken) > 0 {
 		l.notes = append(l.notes, fmt.Sprintf("%s: features of the edges: %s; --edge-features names others",
 			l.path, strings.Join(taken, ", ")))
-	}
-	if len(gaps) > 0 {
-		l.notes = append(l.notes, fmt.Sprintf("%s: no features of the edges: %s; a feature needs a value in "+
-			"each row", l.path, strings.Join(gaps, ", ")))
 	}
 	return nil
 }

@@ -40,11 +40,11 @@ type edgeList struct {
 	leftOut []string
 	notes   []string
 	rounded map[string]bool // columns that a note says float32 rounds
+	odd     []oddValues     // of each of numbers
 	rows    int             // of the list
 	known   int64           // ends of edges that have a row in a table
 	id      string          // the first end of an edge
 	batch   graph.Edges
-	room    []float32
 }
 
 // end is an end of the edges of a list.
@@ -181,7 +181,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 	if l.alone != nil {
 		l.alone.begin()
 	}
-	l.labels = labels{}
+	l.labels, l.odd = labels{}, make([]oddValues, len(l.numbers)+1) // a weight may be implied
 	flush := func() error {
 		b := &l.batch
 		if b.Len() == 0 {
@@ -220,6 +220,9 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 	case l.known == 0:
 		return l.foreign()
 	}
+	if err := l.checkOdd(); err != nil {
+		return err
+	}
 	return flush()
 }
 
@@ -241,12 +244,12 @@ func (l *edgeList) table() table.Table {
 	return of
 }
 
-// features is how many columns of features there are.
+// features is how many features an edge has.
 func (l *edgeList) features() int {
 	if l.weighted {
-		return len(l.numbers) - 1
+		return l.numbers[1:].Width()
 	}
-	return len(l.numbers)
+	return l.numbers.Width()
 }
 
 // setting asks for the i-th column of numbers.
@@ -515,14 +518,12 @@ func (l *edgeList) add(r *table.Row) error {
 		ends[k] = v
 	}
 	for i := range l.numbers {
-		x, err := l.number(r, i)
-		if err != nil {
-			return err
-		}
+		to := &l.batch.Features
 		if l.weighted && i == 0 {
-			l.batch.Weights = append(l.batch.Weights, x)
-		} else {
-			l.batch.Features = append(l.batch.Features, x)
+			to = &l.batch.Weights
+		}
+		if err := l.number(to, r, i); err != nil {
+			return err
 		}
 	}
 	if l.label != "" {
@@ -539,8 +540,24 @@ func (l *edgeList) add(r *table.Row) error {
 	return nil
 }
 
-// number is the value of a row in the i-th of the columns of numbers.
-func (l *edgeList) number(r *table.Row, i int) (float32, error) {
+// number appends the value of a row in the i-th of the columns of numbers. Where the column's mean is known a
+// value is missing that is none, or not of its kind.
+func (l *edgeList) number(to *[]float32, r *table.Row, i int) error {
+	c, k := &l.numbers[i], len(l.ends)+i
+	missing, err := l.read(to, r, i)
+	if err == nil && !missing || !c.Gaps && c.Mean == 0 {
+		return err
+	}
+	*to, _, _ = c.Append(*to, nil) // a missing value is of any kind
+	if !missing {
+		l.odd[i].add(r.Field(k), int64(l.rows), err)
+	}
+	return nil
+}
+
+// read appends the value of a row in the i-th of the columns of numbers. One that is missing or not of its
+// column's kind is an error, and appends nothing.
+func (l *edgeList) read(to *[]float32, r *table.Row, i int) (missing bool, err error) {
 	c, k := &l.numbers[i], len(l.ends)+i
 	if c.Kind == columns.Number {
 		x, err := r.Number(k)
@@ -549,20 +566,44 @@ func (l *edgeList) number(r *table.Row, i int) (float32, error) {
 			if l.weighted && i == 0 {
 				what = "weights of edges are numbers"
 			}
-			return 0, r.Errorf("column %s: %.40q is no finite number, and %s: correct it, or leave the row or the "+
-				"column out", c.Name, r.Field(k), what)
+			return columns.IsMissing(r.Field(k)), r.Errorf("column %s: %.40q is no finite number, and %s: correct it, "+
+				"or leave the row or the column out", c.Name, r.Field(k), what)
 		}
 		l.round(c.Name, float32(x), r, k)
-		return float32(x), nil
+		if *to = append(*to, float32(x)); c.Gaps {
+			*to = append(*to, 0)
+		}
+		return false, nil
 	}
 	field := r.Field(k)
-	var err error
-	if l.room, _, err = c.Append(l.room[:0], field); err != nil || columns.IsMissing(field) {
-		return 0, r.Errorf("column %s: %.40q is no %s, as the other rows have: correct it, or leave the row or the "+
-			"column out",
-			c.Name, field, c.Kind)
+	more, _, err := c.Append(*to, field)
+	if missing = columns.IsMissing(field); missing || err != nil {
+		return missing, r.Errorf("column %s: %.40q is no %s, as the other rows have: correct it, or leave the row or "+
+			"the column out", c.Name, field, c.Kind)
 	}
-	return l.room[0], nil
+	*to = more
+	return false, nil
+}
+
+// checkOdd refuses a list of which a column has many values that are not of its kind.
+func (l *edgeList) checkOdd() error {
+	for i := range l.odd {
+		if o := &l.odd[i]; !o.Few(int64(l.rows)) {
+			return o.err
+		}
+	}
+	return nil
+}
+
+// notesOnOdd says which values count as missing, of a list whose columns another one has decided.
+func (l *edgeList) notesOnOdd() (notes []string) {
+	for i := range l.odd {
+		if l.odd[i].Rows > 0 {
+			notes = append(notes, fmt.Sprintf("%s: column %s: %s", l.path, l.numbers[i].Name,
+				l.odd[i].Note(l.numbers[i].Kind)))
+		}
+	}
+	return notes
 }
 
 // round notes the first number of a column that float32 makes another whole number of.

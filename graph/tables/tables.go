@@ -178,6 +178,9 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 				r.EndColumns[0], r.EndColumns[1]))
 		}
 		made.Notes = append(made.Notes, l.notes...)
+		if o.Like != nil {
+			made.Notes = append(made.Notes, l.notesOnOdd()...)
+		}
 		if len(l.leftOut) > 0 {
 			made.Notes = append(made.Notes, l.path+": columns left out: "+strings.Join(l.leftOut, ", ")+way)
 		}

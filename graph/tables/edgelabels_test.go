@@ -1,0 +1,91 @@
+package tables
+
+import (
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/internal/assert"
+	"weft/internal/require"
+)
+
+// TestGapsOfEdges: a value that is missing in a list of edges with labels is the mean of the others, in the
+// same columns as of vertices. New edges, and a list that is read like another one, have the same features.
+func TestGapsOfEdges(t *testing.T) {
+	const days, header = 20454, "from,to,amount,when,new,y\n" // until 2026
+	of := func(rows string, features ...string) *graph.Graph {
+		files(t, map[string]string{"v.csv": "id,size\na,1\nb,2\nc,3\n", "e.csv": header + rows})
+		return read(t, Options{
+			Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, EdgeFeatures: features, EdgeLabel: "y",
+			Source: []string{"from"}, Target: []string{"to"},
+		})
+	}
+	const rows = "c,a,1,2026-01-01,true,no\na,b,,2026-01-03,n/a,yes\nb,c,4,,false,\n"
+	g := of(rows)
+	r := &g.Relations[0]
+	assert.Equal(t, []string{"amount", "amount.missing", "when", "when.missing", "new", "new.missing"},
+		r.NumberColumns.Features())
+	assert.Equal(t, []float32{
+		1, 0, days, 0, 1, 0,
+		2.5, 1, days + 2, 0, .5, 1,
+		4, 0, days + 1, 1, 0, 0,
+	}, r.EdgeFeatures)
+	assert.Equal(t, []int64{0, 1, -1}, r.EdgeLabels.Class)
+	assert.Equal(t, []string{
+		"e.csv: column amount: no value in 1 row, where it is the mean; a further feature marks them",
+		"e.csv: column when: no value in 1 row, where it is the mean; a further feature marks them",
+		"e.csv: column new: no value in 1 row, where it is the mean; a further feature marks them",
+		"e.csv: features of the edges: amount, when, new; --edge-features names others",
+	}, g.Notes[:4])
+
+	// The columns that are asked for, in their order.
+	named := of(rows, "new", "amount").Relations[0]
+	assert.Equal(t, []float32{1, 0, 1, 0, .5, 1, 2.5, 1, 0, 0, 4, 0}, named.EdgeFeatures)
+
+	files(t, map[string]string{
+		"v.csv": "id,size\na,1\nb,2\nc,3\n", "new.csv": "from,to,amount,when,new\nc,a,,2026-01-04,true\nb,c,7,,\n",
+	})
+	o := Options{Edges: []string{"new.csv"}}
+	want := []float32{2.5, 1, days + 3, 0, 1, 0, 7, 0, days + 1, 1, .5, 1}
+	added, err := Add(o, g)
+	require.NoError(t, err)
+	assert.Equal(t, want, added.Edges[0].Features)
+	o.Vertices, o.Like = []string{"v.csv"}, LikeGraph(g)
+	assert.Equal(t, want, read(t, o).Relations[0].EdgeFeatures)
+
+	// Of few other values, too: the same as of vertices.
+	whole := strings.Repeat("c,a,1,2026-01-01,true,no\n", 5) + strings.Repeat("a,b,4,2026-01-03,false,yes\n", 5)
+	odd := of(whole + "b,c,much,2026-01-02,true,no\n")
+	assert.Equal(t, columns.List{
+		{Name: "amount", Kind: columns.Number, Mean: 2.5, Gaps: true},
+		{Name: "when", Kind: columns.Date, Mean: days + 1},
+		{Name: "new", Kind: columns.Boolean, Mean: 6. / 11},
+	}, odd.Relations[0].NumberColumns)
+	assert.Equal(t, []float32{2.5, 1, days + 1, 1}, odd.Relations[0].EdgeFeatures[40:])
+	assert.Equal(t, "e.csv: column amount: “much” in row 11 is no number, and counts as missing", odd.Notes[0])
+
+	// New edges of which a value is missing that no edge of the graph lacks.
+	g = of(whole)
+	for _, c := range []struct {
+		rows, note string
+		want       []float32
+	}{
+		{"b,c,,,\n", "", []float32{2.5, days + 1, .5}},
+		{
+			strings.Repeat("b,c,3,2026-01-02,true\n", 9) + "b,c,much,2026-01-02,true\n",
+			"new.csv: column amount: “much” in row 10 is no number, and counts as missing",
+			[]float32{2.5, days + 1, 1},
+		},
+	} {
+		files(t, map[string]string{"new.csv": "from,to,amount,when,new\n" + c.rows})
+		added, err := Add(Options{Edges: []string{"new.csv"}}, g)
+		require.NoError(t, err)
+		some := added.Edges[0].Features
+		assert.Equal(t, c.want, some[len(some)-3:])
+		assert.Equal(t, c.note, strings.Join(added.Notes, "; "))
+	}
+	files(t, map[string]string{"new.csv": "from,to,amount,when,new\nb,c,1,2026-01-02,true\nb,c,much,2026-01-02,true\n"})
+	_, err = Add(Options{Edges: []string{"new.csv"}}, g)
+	assert.Refused(t, err, `new.csv:3: column amount: "much" is no finite number`)
+}
