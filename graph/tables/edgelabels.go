@@ -44,9 +44,9 @@ func (l *edgeList) labelAt(others []int) (int, error) {
 	return at, nil
 }
 
-// takeFeatures finds what becomes of the columns of a list with labels, which it reads once: features of those
-// that are asked for, else of all columns of numbers, dates and truth values that are nothing else. A value
-// that is missing is what columns says.
+// takeFeatures finds what becomes of the columns of a list with labels, which it reads once: features of
+// those that are asked for, else of all columns of numbers, dates and truth values that are nothing else. A
+// value that is missing is what columns says.
 func (o *Options) takeFeatures(l *edgeList) error {
 	if l.label == "" || o.Like != nil {
 		return nil
@@ -99,7 +99,8 @@ func (o *Options) takeFeatures(l *edgeList) error {
 			continue // what is asked for is refused where it stands
 		}
 		made := columns.Column{
-			Name: c.Name, Kind: c.Kind, Order: c.Order, Mean: float32(float64(c.Mean) + c.Offset), Gaps: c.Gaps,
+			Name: c.Name, Kind: c.Kind, Order: c.Order, Gaps: c.Gaps,
+			Mean: float32(float64(c.Mean) + c.Offset),
 		}
 		if note != "" {
 			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, note))

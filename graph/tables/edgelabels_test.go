@@ -55,7 +55,8 @@ func TestGapsOfEdges(t *testing.T) {
 	assert.Equal(t, want, read(t, o).Relations[0].EdgeFeatures)
 
 	// Of few other values, too: the same as of vertices.
-	whole := strings.Repeat("c,a,1,2026-01-01,true,no\n", 5) + strings.Repeat("a,b,4,2026-01-03,false,yes\n", 5)
+	whole := strings.Repeat("c,a,1,2026-01-01,true,no\n", 5) +
+		strings.Repeat("a,b,4,2026-01-03,false,yes\n", 5)
 	odd := of(whole + "b,c,much,2026-01-02,true,no\n")
 	assert.Equal(t, columns.List{
 		{Name: "amount", Kind: columns.Number, Mean: 2.5, Gaps: true},
@@ -85,7 +86,9 @@ func TestGapsOfEdges(t *testing.T) {
 		assert.Equal(t, c.want, some[len(some)-3:])
 		assert.Equal(t, c.note, strings.Join(added.Notes, "; "))
 	}
-	files(t, map[string]string{"new.csv": "from,to,amount,when,new\nb,c,1,2026-01-02,true\nb,c,much,2026-01-02,true\n"})
+	files(t, map[string]string{
+		"new.csv": "from,to,amount,when,new\nb,c,1,2026-01-02,true\nb,c,much,2026-01-02,true\n",
+	})
 	_, err = Add(Options{Edges: []string{"new.csv"}}, g)
 	assert.Refused(t, err, `new.csv:3: column amount: "much" is no finite number`)
 }
