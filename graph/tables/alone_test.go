@@ -263,7 +263,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		want string
 	}{
 		{list{Path: "missing.csv"}, "missing.csv"},
-		{list{Path: t.TempDir()}, "is a directory"},
+		{list{Path: t.TempDir()}, "is a folder without a file of a table"},
 		{file(""), "has no edge"},
 		{file("# only\nsource,target\n"), "has no edge"},
 		{file("0,1\n2\n"), "edges.csv:2: 1 column, where the first line has 2"},

@@ -51,14 +51,9 @@ func (o *Options) takeFeatures(l *edgeList) error {
 	if l.label == "" || o.Like != nil {
 		return nil
 	}
-	file, err := l.open()
-	if err != nil {
-		return refusal.Errorf("%w", err)
-	}
-	defer file.Close()
 	var profiles []*columns.Profile
 	of := l.table()
-	err = of.Each(file, func(all []table.Column) (order []int, err error) {
+	err := of.Each(func(all []table.Column) (order []int, err error) {
 		if _, err := l.choose(all); err != nil {
 			return nil, err
 		}

@@ -3,9 +3,7 @@ package tables
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +14,6 @@ import (
 	"weft/graph/internal/table"
 	"weft/graph/streamed"
 	"weft/internal/refusal"
-	"weft/internal/regular"
 )
 
 // edgeList is a list of edges, which is a relation.
@@ -164,19 +161,14 @@ func (l *edgeList) edges() streamed.Edges {
 		Count: streamed.Unknown, Columns: l.columns(), Weighted: l.weighted, Each: l.each,
 		Refuse: l.refuse,
 	}
-	if info, err := os.Stat(l.path); err == nil { // if not, reading it says why
-		e.About = info.Size()
+	if bytes, err := table.Size(l.path); err == nil { // if not, reading it says why
+		e.About = bytes
 	}
 	return e
 }
 
 // each implements streamed.Edges.Each.
 func (l *edgeList) each(do func(graph.Edges) error) error {
-	file, err := l.open()
-	if err != nil {
-		return err
-	}
-	defer file.Close()
 	l.rows, l.known, l.batch = 0, 0, graph.Edges{FeatureColumns: l.columns()}
 	if l.alone != nil {
 		l.alone.begin()
@@ -195,7 +187,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return err
 	}
 	of := l.table()
-	err = of.Each(file, l.choose, func(r *table.Row) error {
+	err := of.Each(l.choose, func(r *table.Row) error {
 		if err := l.add(r); err != nil {
 			return err
 		}
@@ -226,18 +218,12 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 	return flush()
 }
 
-// open opens the list. One that is read once may be a pipe.
-func (l *edgeList) open() (*os.File, error) {
-	if info, err := os.Stat(l.path); err == nil && info.Mode().Type() == fs.ModeNamedPipe && l.alone != nil {
-		return os.Open(l.path)
-	}
-	file, _, err := regular.Open(l.path)
-	return file, err
-}
-
 // table is the list as a table.
 func (l *edgeList) table() table.Table {
-	of := table.Table{Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges"}
+	of := table.Table{
+		Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges",
+		Pipe: l.alone != nil, // it is read once
+	}
 	if l.alone != nil {
 		of.Separators = l.alone.separators()
 	}
@@ -455,13 +441,8 @@ func (l *edgeList) decide(first *table.Row) error {
 	if !others {
 		return nil
 	}
-	file, _, err := regular.Open(l.path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
 	of := l.table()
-	if err := of.Each(file, l.choose, func(r *table.Row) error {
+	if err := of.Each(l.choose, func(r *table.Row) error {
 		for i, p := range profiles {
 			if p != nil {
 				field := r.Field(len(l.ends) + i)

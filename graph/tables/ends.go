@@ -9,7 +9,6 @@ import (
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
 	"weft/internal/refusal"
-	"weft/internal/regular"
 )
 
 // endNames are the names of ends, for people and as settings.
@@ -131,11 +130,6 @@ func (l *edgeList) holding() (columns []int, err error) {
 		}) {
 		return nil, nil
 	}
-	file, _, err := regular.Open(l.path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
 	const most = 1000
 	rows := 0
 	known := make([]int, len(l.header))
@@ -150,7 +144,7 @@ func (l *edgeList) holding() (columns []int, err error) {
 		}
 		return places, nil
 	}
-	err = of.Each(file, all, func(r *table.Row) error {
+	err = of.Each(all, func(r *table.Row) error {
 		for i, k := range places[:min(len(places), r.Len())] {
 			if l.knows(r.Field(i)) {
 				known[k]++

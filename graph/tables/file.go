@@ -14,7 +14,6 @@ import (
 	"weft/graph/internal/table"
 	"weft/internal/number"
 	"weft/internal/refusal"
-	"weft/internal/regular"
 )
 
 // tableFile is the file of a table of vertices: its columns, and how its rows are read.
@@ -49,16 +48,11 @@ var errEnough = errors.New("enough is read")
 
 // read reads the table, and calls do with its rows.
 func (t *tableFile) read(progress graph.Progress, do func(*table.Row) error) error {
-	file, _, err := regular.Open(t.path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
 	of := table.Table{
 		Path: t.path, Progress: progress, Separators: ",;\t",
 		Line: "a table of vertices", Header: true,
 	}
-	return of.Each(file, t.choose, func(r *table.Row) error {
+	return of.Each(t.choose, func(r *table.Row) error {
 		switch n := r.Len(); {
 		case r.Kind(0) != table.Any: // Parquet's rows have all columns
 		case n > t.width:

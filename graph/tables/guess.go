@@ -11,7 +11,6 @@ import (
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
 	"weft/internal/refusal"
-	"weft/internal/regular"
 )
 
 // Look is what the first rows of a table show.
@@ -48,11 +47,6 @@ const few = 20
 // NewLook reads the first rows of a table whose first line, or schema, names the columns. It refuses any
 // other.
 func NewLook(path string) (*Look, error) {
-	file, _, err := regular.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
 	l := &Look{Path: path, names: map[string]bool{}}
 	var profiles []*columns.Profile
 	of := table.Table{Path: path, Separators: ",;\t", Line: "a table"}
@@ -73,7 +67,7 @@ func NewLook(path string) (*Look, error) {
 		}
 		return order, nil
 	}
-	err = of.Each(file, choose, func(r *table.Row) error {
+	err := of.Each(choose, func(r *table.Row) error {
 		if l.rows == max(few, min(lookRows, lookFields/len(l.Columns))) {
 			return errEnough
 		}

@@ -14,11 +14,17 @@ import (
 
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/graph/internal/table"
 	"weft/graph/streamed"
 	"weft/internal/refusal"
 )
 
-// Options name the tables of a graph and how to read them.
+// AreParts reports whether the files of a folder look like the parts of one table, as Spark, BigQuery and
+// Hive write them: their names differ in numbers alone, or folders NAME=VALUE hold them, or a mark _SUCCESS
+// lies beside them. Whatever is asked for by name is read as parts of one table, if it is a folder.
+func AreParts(folder string) bool { return table.AreParts(folder) }
+
+// Options name the tables of a graph and how to read them. Each is a file, or a folder of parts.
 type Options struct {
 	// Edges are the lists of edges. Each is a relation.
 	Edges []string

@@ -19,6 +19,7 @@ const (
 	Array    Kind = "a NumPy array (.npy)"
 	Archive  Kind = "an archive of NumPy arrays (.npz)"
 	Gzip     Kind = "a gzip file"
+	Zstd     Kind = "a Zstandard file"
 	Zip      Kind = "a zip archive"
 	Parquet  Kind = "a Parquet file"
 	HDF5     Kind = "an HDF5 file"
@@ -39,6 +40,7 @@ var magics = []struct {
 }{
 	{"\x93NUMPY", Array},
 	{"\x1f\x8b", Gzip},
+	{"\x28\xb5\x2f\xfd", Zstd},
 	{"PAR1", Parquet},
 	{"\x89HDF\r\n\x1a\n", HDF5},
 	{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", OldTorch},
@@ -90,6 +92,9 @@ func zipKind(start []byte) Kind {
 	}
 	return Zip
 }
+
+// Compressed reports whether it is text that is compressed, as far as its first bytes tell.
+func (k Kind) Compressed() bool { return k == Gzip || k == Zstd }
 
 // Refuse is the refusal of a file of that kind. The way out is a conversion, or what to give in its place.
 func (k Kind) Refuse(path, wanted string) error {

@@ -74,7 +74,7 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 		return nil, err
 	}
 	in := table.Table{Path: f.path}
-	if err := in.Each(f.file, choose, read); err != nil {
+	if err := in.EachOf(f.file, choose, read); err != nil {
 		return nil, err
 	}
 	a, err := t.array(values)

@@ -1,4 +1,4 @@
-// Package lines reads text line by line, plain or gzip. Errors name the file and the line.
+// Package lines reads text line by line, plain, gzip or Zstandard. Errors name the file and the line.
 package lines
 
 import (
@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 
 	"weft/graph/internal/pump"
 	"weft/internal/foreign"
@@ -19,7 +20,7 @@ import (
 // Form says what a text is.
 type Form struct {
 	Path    string       // in errors
-	Kind    foreign.Kind // Gzip, or Unknown for plain text, which Open finds out
+	Kind    foreign.Kind // Gzip, Zstd, or Unknown for plain text, which Open finds out
 	Text    string       // what the file should be, as "CSV"
 	Line    string       // what a line is, as "a row of numbers"
 	Longest int          // line, in bytes
@@ -32,6 +33,7 @@ type Reader struct {
 	number int64
 	lines  *bufio.Scanner
 	ahead  *unpacked // nil of plain text
+	end    func()    // of what unpacks it; nil: there is nothing to end
 	file   io.Closer // nil where the text is the caller's
 }
 
@@ -44,12 +46,22 @@ const ahead = 16 << 10
 func New(r io.Reader, form Form) (*Reader, error) {
 	l := &Reader{form: form}
 	text := bufio.NewReaderSize(r, buffer)
-	if form.Kind == foreign.Gzip {
+	switch form.Kind {
+	case foreign.Gzip:
 		z, err := gzip.NewReader(text)
 		if err != nil {
 			return nil, refusal.Damaged("%s: a damaged gzip file: %w", form.Path, err)
 		}
 		l.ahead = unpack(z)
+	case foreign.Zstd:
+		const window = 128 << 20 // of zstd --ultra
+		z, err := zstd.NewReader(text, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
+		if err != nil {
+			return nil, refusal.Damaged("%s: a damaged Zstandard file: %w", form.Path, err)
+		}
+		l.ahead, l.end = unpack(z), z.Close
+	}
+	if l.ahead != nil {
 		text = bufio.NewReaderSize(l.ahead, buffer)
 	}
 	start, _ := text.Peek(ahead) // an error comes again
@@ -79,10 +91,10 @@ func Open(form Form) (*Reader, error) {
 		form.Kind = foreign.Recognize(start)
 	}
 	l := (*Reader)(nil)
-	if form.Kind == foreign.Unknown || form.Kind == foreign.Gzip {
+	if form.Kind == foreign.Unknown || form.Kind.Compressed() {
 		l, err = New(text, form)
 	} else {
-		err = form.Kind.Refuse(form.Path, form.Text+", plain or gzip")
+		err = form.Kind.Refuse(form.Path, form.Text+", plain, gzip or zstd")
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -95,6 +107,9 @@ func Open(form Form) (*Reader, error) {
 func (l *Reader) Close() error {
 	if l.ahead != nil {
 		l.ahead.blocks.Close()
+	}
+	if l.end != nil {
+		l.end()
 	}
 	if l.file == nil {
 		return nil

@@ -85,7 +85,7 @@ func TestLongTexts(t *testing.T) {
 		_, err = file.Seek(0, io.SeekStart)
 		require.NoError(t, err)
 		of, rows := Table{Path: "t.parquet"}, 0
-		err = of.Each(file, func([]Column) ([]int, error) { return []int{0}, nil },
+		err = of.EachOf(file, func([]Column) ([]int, error) { return []int{0}, nil },
 			func(*Row) error { rows++; return nil })
 		if c.want == "" {
 			require.NoError(t, err)

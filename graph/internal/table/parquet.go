@@ -17,8 +17,10 @@ import (
 // one takes less than a fraction of a bit.
 const rowsPerByte = 64
 
-// eachParquet reads a Parquet file of so many bytes.
-func (t *Table) eachParquet(f io.ReaderAt, size int64, choose Choose, do func(*Row) error) (err error) {
+// eachParquet reads a Parquet file of so many bytes, and tells how many of them stand for the rows read.
+func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), choose Choose,
+	do func(*Row) error,
+) (err error) {
 	// The library panics on some damaged files.
 	defer func() {
 		if p := recover(); p != nil {
@@ -38,6 +40,10 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, choose Choose, do func(*R
 	for k, c := range all {
 		columns[k] = Column{c.Name(), kindOf(c)}
 	}
+	columns, err = t.withGiven(columns, Words)
+	if err != nil {
+		return refuse(err)
+	}
 	order, err := choose(columns)
 	if err != nil {
 		return refuse(err)
@@ -48,7 +54,9 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, choose Choose, do func(*R
 	row.logical = make([]*format.LogicalType, len(order))
 	for k, column := range order {
 		row.columns[k] = columns[column]
-		row.logical[k] = all[column].Type().LogicalType()
+		if column < len(all) {
+			row.logical[k] = all[column].Type().LogicalType()
+		}
 	}
 	most := 1<<20 + rowsPerByte*size
 	for i, g := range file.RowGroups() {
@@ -60,6 +68,10 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, choose Choose, do func(*R
 		readers := make([]*columnReader, len(order))
 		need := int64(0)
 		for k, column := range order {
+			if column >= len(all) {
+				readers[k] = &columnReader{always: t.given[column-len(all)].parquet()}
+				continue
+			}
 			c := all[column]
 			meta := &file.Metadata().RowGroups[i].Columns[c.Index()].MetaData
 			more, err := checkPages(f, size, meta, c.Optional(), row.At, rows)
@@ -79,7 +91,7 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, choose Choose, do func(*R
 		if err != nil {
 			return err
 		}
-		t.Progress.Of("reading "+t.Path, row.At, file.NumRows())
+		tell(int64(float64(size) * float64(row.At) / float64(max(1, file.NumRows()))))
 	}
 	return nil
 }
@@ -167,10 +179,14 @@ type columnReader struct {
 	reader parquet.ValueReader
 	buffer [1024]parquet.Value
 	values []parquet.Value // those of the buffer that are left
+	always parquet.Value   // of a column that a folder gives: without pages
 }
 
 // next returns the next value, null where it is missing. It is valid until the next call.
 func (c *columnReader) next() (parquet.Value, error) {
+	if c.pages == nil {
+		return c.always, nil
+	}
 	for len(c.values) == 0 {
 		if c.reader == nil {
 			page, err := c.pages.ReadPage()
@@ -209,5 +225,7 @@ func (c *columnReader) close() {
 	if c.page != nil {
 		c.release()
 	}
-	_ = c.pages.Close()
+	if c.pages != nil {
+		_ = c.pages.Close()
+	}
 }

@@ -35,6 +35,11 @@ type Table struct {
 	// Header says that the first line of text names the columns. Else lines that begin with # or % are
 	// comments, up to a header.
 	Header bool
+	// Pipe says that the table is read once, so that a named pipe may hold it.
+	Pipe bool
+
+	given    []given          // columns of the part that is read
+	progress func(read int64) // bytes of that part; nil: Progress is told
 }
 
 // Column is a column of a table.
@@ -60,20 +65,23 @@ const (
 // line as names; where it returns nil the line is no header but a row, and all columns are read.
 type Choose func(columns []Column) (order []int, err error)
 
-// Each reads an open file from its begin, and calls do with its rows. An error of choose is about the table,
-// and one of do is its own.
-func (t *Table) Each(file *os.File, choose Choose, do func(*Row) error) error {
+// EachOf is Each for an open file, which is read from its begin.
+func (t *Table) EachOf(file *os.File, choose Choose, do func(*Row) error) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
-	r := &told{file, "reading " + t.Path, t.Progress, 0, info.Size()}
+	tell := t.progress
+	if tell == nil {
+		tell = func(read int64) { t.Progress.Of("reading "+t.Path, read, info.Size()) }
+	}
+	r := &told{file, tell, 0}
 	text := bufio.NewReaderSize(r, 64<<10)
 	start, _ := text.Peek(foreign.Head) // an error comes again
 	switch kind := foreign.Recognize(start); {
 	case kind == foreign.Parquet:
-		return t.eachParquet(file, info.Size(), choose, do)
-	case kind != foreign.Unknown && kind != foreign.Gzip:
+		return t.eachParquet(file, info.Size(), tell, choose, do)
+	case kind != foreign.Unknown && !kind.Compressed():
 		return kind.Refuse(t.Path, t.Line+", as CSV or Parquet")
 	case strings.HasSuffix(strings.ToLower(t.Path), ".parquet"):
 		return refusal.Errorf("%s: does not start as a Parquet file does", t.Path)
@@ -91,6 +99,7 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 	}
 	defer l.Close()
 	row, headed := &Row{Position: Position{path: t.Path}}, t.Header
+	named := 0        // columns that the file names
 	var record []byte // of several lines
 	for {
 		line, err := l.Next()
@@ -130,7 +139,11 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 			for k, name := range row.fields {
 				columns[k].Name = string(name)
 			}
-			if row.order, err = choose(columns); err != nil {
+			named = len(columns)
+			if columns, err = t.withGiven(columns, Any); err == nil {
+				row.order, err = choose(columns)
+			}
+			if err != nil {
 				return row.Errorf("%w", err)
 			}
 			headed = row.order != nil
@@ -140,8 +153,13 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 			}
 		}
 		// a separator at the end of each line but the header
-		for n := len(row.fields); headed && n > len(row.columns) && len(row.fields[n-1]) == 0; n-- {
+		for n := len(row.fields); headed && n > named && len(row.fields[n-1]) == 0; n-- {
 			row.fields = row.fields[:n-1]
+		}
+		if headed && len(row.fields) == named {
+			for _, of := range t.given {
+				row.fields = append(row.fields, of.field())
+			}
 		}
 		if err := do(row); err != nil {
 			return err
@@ -430,14 +448,13 @@ func (r *Row) ColumnErrorf(column int, format string, args ...any) error {
 // told tells how many bytes of a file are read.
 type told struct {
 	io.Reader
-	stage     string
-	progress  graph.Progress
-	read, all int64
+	tell func(read int64)
+	read int64
 }
 
 func (t *told) Read(p []byte) (int, error) {
 	n, err := t.Reader.Read(p)
 	t.read += int64(n)
-	t.progress.Of(t.stage, t.read, t.all)
+	t.tell(t.read)
 	return n, err
 }

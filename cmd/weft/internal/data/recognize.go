@@ -21,6 +21,7 @@ import (
 	"weft/graph/kg"
 	"weft/graph/ppi"
 	"weft/graph/streamed"
+	"weft/graph/tables"
 	"weft/internal/datasets"
 	"weft/internal/foreign"
 	"weft/internal/refusal"
@@ -65,7 +66,7 @@ func Recognize(path string) (r recognition, found bool) {
 	}
 	defer f.Close()
 	r.path, r.source = path, path
-	name := strings.ToLower(strings.TrimSuffix(filepath.Base(path), ".gz"))
+	name := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".zst"))
 	named := func(endings ...string) bool {
 		return slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(name, e) })
 	}
@@ -78,7 +79,7 @@ func Recognize(path string) (r recognition, found bool) {
 		r.Format = "dgl"
 	case foreign.Parquet:
 		r.Format = EdgesFormat
-	case foreign.Unknown, foreign.Gzip:
+	case foreign.Unknown, foreign.Gzip, foreign.Zstd:
 		switch {
 		case named(".nt"):
 			r.Format = "rdf"
@@ -113,13 +114,14 @@ func (r *recognition) UnknownFlag(cmd *cobra.Command, err *pflag.NotExistError) 
 func severalSources(folder string) error {
 	entries, _ := os.ReadDir(folder) // one that is no folder holds none
 	var sources []string
+	parts := true
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".weft") {
 			continue
 		}
 		if r, found := Recognize(filepath.Join(folder, e.Name())); found &&
 			!slices.Contains(sources, r.source) {
-			sources = append(sources, r.source)
+			sources, parts = append(sources, r.source), parts && r.Format == EdgesFormat
 		}
 	}
 	if len(sources) == 0 {
@@ -127,7 +129,9 @@ func severalSources(folder string) error {
 	}
 	const most = 5
 	listed := strings.Join(sources[:min(most, len(sources))], ", ") + ui.When(len(sources) > most, ", …")
-	return refusal.Errorf("%s: is no store, but a folder with %s; name one of them", folder, listed)
+	return refusal.Errorf("%s: is no store, but a folder with %s; name one of them%s", folder, listed,
+		ui.When(parts, "; if they are parts of one table, import them: weft import edges "+
+			refusal.ShellWord(folder)+" STORE"))
 }
 
 // planetoidParts are the ends of the names of a citation graph's files.
@@ -202,8 +206,11 @@ func recognizeFolder(path string) (r recognition, found bool) {
 		for _, folder := range []string{path, raw} {
 			if triples, flags, found := datasets.RDF(folder); found {
 				r.Format, r.source, r.flags = "rdf", triples, flags
-				break
+				return r, true
 			}
+		}
+		if tables.AreParts(path) {
+			r.Format = EdgesFormat
 		}
 	}
 	return r, r.Format != ""

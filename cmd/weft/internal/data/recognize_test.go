@@ -67,6 +67,10 @@ func TestFilesOfSources(t *testing.T) {
 			"o/raw/edge.csv.gz o/split/time/train.csv.gz o/runs/x", "o",
 			"o/raw/edge.csv.gz o/split/time/train.csv.gz",
 		},
+		{
+			"pay/day=1/0.csv pay/day=2/0.csv pay/_SUCCESS pay.weft/graph.json", "pay",
+			"pay/_SUCCESS pay/day=1/0.csv pay/day=2/0.csv",
+		},
 		{"lists/a_Packages lists/b_InRelease lists/partial/c", "lists", "lists/a_Packages"},
 		{
 			"d/g.json d/part0/graph.dgl d/part1/graph.dgl d/g.json.weft/graph.json d/notes", "d",

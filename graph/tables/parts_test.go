@@ -1,0 +1,303 @@
+package tables
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"weft/graph"
+	"weft/graph/graphtest"
+	"weft/internal/assert"
+	"weft/internal/require"
+)
+
+// payment is a row of a list of edges, and twisted and retyped are the same with other columns and types.
+type payment struct {
+	Payer  string  `parquet:"payer"`
+	Payee  string  `parquet:"payee"`
+	Amount float64 `parquet:"amount"`
+	Count  int64   `parquet:"count"`
+}
+
+type twisted struct {
+	Count  int64   `parquet:"count"`
+	Amount float64 `parquet:"amount"`
+	Payee  string  `parquet:"payee,dict,zstd"`
+	Payer  string  `parquet:"payer,dict,snappy"`
+}
+
+type retyped struct {
+	Payer  string  `parquet:"payer"`
+	Payee  string  `parquet:"payee"`
+	Amount string  `parquet:"amount"`
+	Count  float64 `parquet:"count"`
+}
+
+type short struct {
+	Payer string `parquet:"payer"`
+	Payee string `parquet:"payee"`
+	Count int64  `parquet:"count"`
+}
+
+const vertices = 30
+
+// payments are the rows of three parts.
+func payments() (parts [3][]payment) {
+	for k := range 90 {
+		ends := [2]string{fmt.Sprint("c", k*7%vertices), fmt.Sprint("c", (k*k+3)%vertices)}
+		parts[k/30] = append(parts[k/30], payment{ends[0], ends[1], float64(k) / 4, int64(k % 5)})
+	}
+	return parts
+}
+
+// textOf are payments as text, with a header or not.
+func textOf(header string, rows []payment) string {
+	var b strings.Builder
+	b.WriteString(header)
+	for _, p := range rows {
+		fmt.Fprintf(&b, "%s,%s,%v,%d\n", p.Payer, p.Payee, p.Amount, p.Count)
+	}
+	return b.String()
+}
+
+func squeezed(t *testing.T, text string) string {
+	t.Helper()
+	w, err := zstd.NewWriter(nil)
+	require.NoError(t, err)
+	return string(w.EncodeAll([]byte(text), nil))
+}
+
+// customers is the table of their ends.
+func customers(from, to int) string {
+	var b bytes.Buffer
+	b.WriteString("id,age,segment\n")
+	for k := from; k < to; k++ {
+		fmt.Fprintf(&b, "c%d,%d,%c\n", k, 20+k*3%50, 'a'+k%3)
+	}
+	return b.String()
+}
+
+// TestParts: a folder of parts, as warehouses write it, is the graph of one file of all rows.
+func TestParts(t *testing.T) {
+	const header = "payer,payee,amount,count\n"
+	parts := payments()
+	all := slices.Concat(parts[0], parts[1], parts[2])
+	one := func(edges string) *graph.Graph {
+		files(t, map[string]string{"pay.csv": edges, "customers.csv": customers(0, vertices)})
+		return readParts(t, "pay.csv", "customers.csv", "amount", "count")
+	}
+	want := one(textOf(header, all))
+	for name, layout := range map[string]map[string]string{
+		"text of Spark": {
+			"part-00000-8c-c000.csv": textOf(header, parts[0]), "_SUCCESS": "",
+			"part-00001-8c-c000.csv": textOf(header, parts[1]), ".part-00000-8c-c000.csv.crc": "\x00x",
+			"part-00002-8c-c000.csv": textOf(header, parts[2]),
+		},
+		"Parquet of Spark": {
+			"part-00000-8c-c000.snappy.parquet": tableOf(t, parts[0]), "_SUCCESS": "",
+			"part-00001-8c-c000.snappy.parquet": tableOf(t, parts[1]), "_metadata": "PAR1",
+			"part-00002-8c-c000.snappy.parquet": tableOf(t, parts[2]),
+		},
+		"gzip of BigQuery": {
+			"export-000000000000.csv.gz": graphtest.Zipped(t, textOf(header, parts[0])),
+			"export-000000000001.csv.gz": graphtest.Zipped(t, textOf(header, parts[1])+textOf("", parts[2])),
+		},
+		"zstd": {
+			"0.csv.zst": squeezed(t, textOf(header, parts[0])),
+			"1.csv.zst": squeezed(t, textOf(header, parts[1])),
+			"2.csv":     textOf(header, parts[2]),
+		},
+		"empty parts": {
+			"0.csv": "", "1.csv": header, "2.csv": textOf(header, all),
+			"3.csv.gz": graphtest.Zipped(t, ""), "4.csv": header,
+		},
+		"empty parts of Parquet": {
+			"0.parquet": "", "1.parquet": tableOf[payment](t, nil), "2.parquet": tableOf(t, all),
+			"3.parquet": tableOf[twisted](t, nil),
+		},
+		"another order in text": {
+			"0.csv": textOf(header, parts[0]),
+			"1.csv": turnedRound(textOf(header, slices.Concat(parts[1], parts[2]))),
+		},
+		"another order in Parquet": {
+			"0.parquet": tableOf(t, parts[0]), "1.parquet": tableOf(t, twist(parts[1])),
+			"2.parquet": tableOf(t, parts[2]),
+		},
+		"other types": {
+			"0.parquet": tableOf(t, parts[0]), "1.parquet": tableOf(t, asOdd(parts[1])),
+			"2.parquet": tableOf(t, parts[2]),
+		},
+		"one part": {"part-0.parquet": tableOf(t, all)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files(t, in("pay", layout, map[string]string{
+				"customers/0.csv": customers(0, 11), "customers/1.csv": customers(11, vertices),
+			}))
+			assert.Equal(t, want, readParts(t, "pay", "customers", "amount", "count"))
+		})
+	}
+
+	days := []string{"2024-01-01", "2024-01-02 10:00", "2024-02-29"}
+	var dated strings.Builder
+	dated.WriteString("payer,payee,amount,count,day\n")
+	hive, text := map[string]string{}, map[string]string{}
+	for k, day := range days {
+		for _, p := range parts[k] {
+			fmt.Fprintf(&dated, "%s,%s,%v,%d,%s\n", p.Payer, p.Payee, p.Amount, p.Count, day)
+		}
+		folder := "day=" + strings.NewReplacer(" ", "%20", ":", "%3A").Replace(day)
+		hive[folder+"/data_0.parquet"] = tableOf(t, parts[k])
+		text[folder+"/data_0.csv"] = textOf(header, parts[k])
+	}
+	files(t, map[string]string{"pay.csv": dated.String(), "customers.csv": customers(0, vertices)})
+	want = readParts(t, "pay.csv", "customers.csv", "amount", "day")
+	for name, layout := range map[string]map[string]string{"Parquet": hive, "text": text} {
+		t.Run("folders of Hive, "+name, func(t *testing.T) {
+			files(t, in("pay", layout, map[string]string{"customers.csv": customers(0, vertices)}))
+			assert.Equal(t, want, readParts(t, "pay", "customers.csv", "amount", "day"))
+		})
+	}
+}
+
+// TestPartsRefused: a part that does not fit is refused by its name.
+func TestPartsRefused(t *testing.T) {
+	const header = "payer,payee,amount,count\n"
+	parts := payments()
+	first := textOf(header, parts[0])
+	for _, c := range []struct {
+		layout map[string]string
+		want   string
+	}{
+		{map[string]string{"0.csv": first, "1.csv": textOf("", parts[1])}, "pay/1.csv:1: there is a column"},
+		{
+			map[string]string{"0.parquet": tableOf(t, parts[0]), "1.parquet": tableOf(t, asShort(parts[1]))},
+			`pay/1.parquet: there is no column "amount", which pay/0.parquet has`,
+		},
+		{
+			map[string]string{"0.csv": first, "1.parquet": tableOf(t, parts[0])},
+			"pay/1.parquet: is Parquet, and pay/0.csv",
+		},
+		{map[string]string{"0.csv": first, "more/1.csv": first}, "pay/more: is a folder among the parts"},
+		{map[string]string{"amount=1/0.csv": first}, `pay/amount=1/0.csv:1: column "amount" is in the file, and`},
+		{
+			map[string]string{"0.csv": first, "1.csv": first + "c1,c2,x,3\n"},
+			`pay/1.csv:32: column amount: "x" is no finite`,
+		},
+		{map[string]string{"0.csv": first, "1.csv": first + "c1,c2\n"}, "pay/1.csv:32: 2 columns, where"},
+		{map[string]string{"day=1/0.csv": "c1,c2\nc3,c4\n"}, "pay/day=1/0.csv:1: "},
+		{map[string]string{"_SUCCESS": ""}, "pay: is a folder without a file of a table"},
+		{map[string]string{"0.csv": first, "1.csv.gz": graphtest.Zipped(t, first)[:40]}, "pay/1.csv.gz:"},
+		{map[string]string{"0.csv": first, "1.csv.zst": squeezed(t, first)[:40]}, "pay/1.csv.zst:"},
+		{
+			map[string]string{"0.csv": first, "1.csv": "payer,payer,amount,count\n"},
+			"pay/1.csv:1: there is no column",
+		},
+	} {
+		files(t, in("pay", c.layout, map[string]string{"customers.csv": customers(0, vertices)}))
+		g, err := Open(optionsOfParts("pay", "customers.csv", "amount", "count"))
+		if err == nil {
+			err = g.Relations[0].Each(func(graph.Edges) error { return nil })
+		}
+		assert.Refused(t, err, c.want)
+	}
+}
+
+// TestWithoutHeaders: parts whose first lines are edges are one list of them.
+func TestWithoutHeaders(t *testing.T) {
+	files(t, map[string]string{
+		"all.csv": "0,1\n2,0\n1,2\n", "parts/0.csv": "0,1\n2,0\n", "parts/1.csv": "1,2\n",
+	})
+	want := read(t, Options{Edges: []string{"all.csv"}})
+	got := read(t, Options{Edges: []string{"parts"}})
+	assert.Equal(t, want.Relations, got.Relations)
+	require.NoError(t, os.WriteFile("parts/2.csv", []byte("1,2,3\n"), 0o666))
+	g, err := Open(Options{Edges: []string{"parts"}})
+	require.NoError(t, err)
+	err = g.Relations[0].Each(func(graph.Edges) error { return nil })
+	assert.Refused(t, err, "parts/2.csv:1: 3 columns, where parts/0.csv has 2")
+}
+
+func optionsOfParts(edges, vertices string, features ...string) Options {
+	return Options{
+		Edges: []string{edges}, Vertices: []string{vertices}, Source: []string{"payer"},
+		Target: []string{"payee"}, Label: "segment", EdgeFeatures: features,
+	}
+}
+
+// readParts is the graph without the names of its files.
+func readParts(t *testing.T, edges, vertices string, features ...string) *graph.Graph {
+	t.Helper()
+	g := read(t, optionsOfParts(edges, vertices, features...))
+	g.Provenance, g.Notes, g.Types[0].Table.Path = "", nil, ""
+	return g
+}
+
+// in are files in a folder, and others beside it.
+func in(folder string, all, beside map[string]string) map[string]string {
+	moved := maps.Clone(beside)
+	for name, content := range all {
+		moved[folder+"/"+name] = content
+	}
+	return moved
+}
+
+// turnedRound has the columns of a text the other way round.
+func turnedRound(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for k, line := range lines {
+		fields := strings.Split(line, ",")
+		slices.Reverse(fields)
+		lines[k] = strings.Join(fields, ",") + "\n"
+	}
+	return strings.Join(lines, "")
+}
+
+func twist(rows []payment) (all []twisted) {
+	for _, p := range rows {
+		all = append(all, twisted{p.Count, p.Amount, p.Payee, p.Payer})
+	}
+	return all
+}
+
+func asOdd(rows []payment) (all []retyped) {
+	for _, p := range rows {
+		all = append(all, retyped{p.Payer, p.Payee, fmt.Sprint(p.Amount), float64(p.Count)})
+	}
+	return all
+}
+
+func asShort(rows []payment) (all []short) {
+	for _, p := range rows {
+		all = append(all, short{p.Payer, p.Payee, p.Count})
+	}
+	return all
+}
+
+// TestAreParts: a command that is given a folder takes it for one table where its files look like parts.
+func TestAreParts(t *testing.T) {
+	for layout, want := range map[string]bool{
+		"part-00000-1f2e-c000.csv part-00001-77aa-c000.csv _SUCCESS": true,
+		"part-0.parquet": true, "data_0.parquet data_1.parquet": true,
+		"export-000000000000.csv.gz export-000000000001.csv.gz": true, "a.csv b.csv _SUCCESS": true,
+		"day=1/a.csv day=2/b.csv": true, "0001_part_00.parquet 0000_part_00.parquet": true,
+		"6f1c2d3e-4bbb-8ccc-0123456789ab.parquet 9f1c2d3e-4bbb-8ccc-0123456789ab.parquet": true,
+		"edges.csv customers.csv": false, "edges.csv": false, "part-0.csv part-1.parquet": false,
+		"part-0.npy part-1.npy": false, "": false, "more/part-0.csv": false,
+		"edges1.csv customers1.csv": false,
+	} {
+		all := map[string]string{}
+		for _, name := range strings.Fields(layout) {
+			all["folder/"+name] = "a,b\n"
+		}
+		files(t, all)
+		if got := AreParts("folder"); got != want {
+			t.Errorf("%s: %v, want %v", layout, got, want)
+		}
+	}
+}
