@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -109,8 +110,15 @@ func (l *EdgeLabels) check(edges int, d depth) error {
 	return ofEdges(err)
 }
 
+// vertexWords are the words for vertices, and not what names and paths have of them.
+var vertexWords = regexp.MustCompile(`(^|[ (])vert(ex|ices)([ ,;:)]|$)`)
+
 // edgeWords says of edges what is said of vertices.
-var edgeWords = strings.NewReplacer("vertices", "edges", "vertex", "edge")
+func edgeWords(text string) string {
+	return vertexWords.ReplaceAllStringFunc(text, func(word string) string {
+		return strings.NewReplacer("vertices", "edges", "vertex", "edge").Replace(word)
+	})
+}
 
 // ofEdges says of a flaw of labels or splits that these are of edges.
 func ofEdges(err error) error {
@@ -123,7 +131,7 @@ func ofEdges(err error) error {
 		names[file] = edgePartFiles[part]
 	}
 	f.file = names[f.file]
-	return flaw{f.file, edgeWords.Replace(f.reason)}
+	return flaw{f.file, edgeWords(f.reason)}
 }
 
 // OfRows returns the labels of the edges with these numbers, a row for each. −1 is that of a row without an
@@ -215,10 +223,17 @@ func (l *EdgeLabels) MakeSplits(spec string, count int, seed uint64) error {
 	return nil
 }
 
+// ofEdgesError says of edges what an error says of vertices.
+type ofEdgesError struct{ error }
+
+func (e ofEdgesError) Error() string { return edgeWords(e.error.Error()) }
+
+func (e ofEdgesError) Unwrap() error { return e.error }
+
 // SaysEdges has a refusal of labels or splits speak of edges, where it speaks of vertices.
 func SaysEdges(err error) error {
 	if refusal.Is(err) {
-		return refusal.Errorf("%s", edgeWords.Replace(err.Error()))
+		return ofEdgesError{err}
 	}
 	return err
 }

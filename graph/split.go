@@ -69,8 +69,7 @@ func ParseSplit(spec string) (SplitRule, error) {
 		return parsePerClass(spec, strings.Split(list, ","))
 	}
 	if strings.Contains(spec, "/") && !strings.Contains(spec, ":") {
-		return SplitRule{}, refusal.Errorf("--split %s: names no rule; --split random:%[1]s draws the "+
-			"vertices", spec)
+		return SplitRule{}, refusal.Errorf("--split %s: names no rule; --split random:%[1]s draws one", spec)
 	}
 	return SplitRule{}, refusal.Errorf("--split %q is unknown; it is one of given, random:60/20/20, "+
 		"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test", spec)
@@ -113,11 +112,11 @@ func parsePerClass(spec string, parts []string) (SplitRule, error) {
 		digits, inAll := strings.CutPrefix(text, "=")
 		n, err := strconv.ParseInt(digits, 10, 32)
 		if err != nil || n < 1 {
-			return SplitRule{}, refusal.Errorf("--split %q: %q is no count of vertices: give counts from 1, "+
-				"for instance per-class=20,30", spec, text)
+			return SplitRule{}, refusal.Errorf("--split %q: %q is no count: give counts from 1, for "+
+				"instance per-class=20,30", spec, text)
 		}
 		if inAll && i == 0 {
-			return SplitRule{}, refusal.Errorf("--split %q: the vertices that train are counted for each "+
+			return SplitRule{}, refusal.Errorf("--split %q: those that train are counted for each "+
 				"class: leave the first = out", spec)
 		}
 		rule.parts[i] = splitPart{int(n), inAll}

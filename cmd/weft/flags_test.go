@@ -100,7 +100,7 @@ func TestFlagErrors(t *testing.T) {
 			"weft: --labels: its value is empty; give one, or leave the flag out\n",
 		},
 		{[]string{"import", "npz", "f", "g", "--split", "60/20/20"}, "weft: --split 60/20/20: " +
-			"names no rule; --split random:60/20/20 draws the vertices\n"},
+			"names no rule; --split random:60/20/20 draws one\n"},
 		{[]string{"import", "npz", "f", "g", "--split="}, "weft: --split: its value is empty; give one, " +
 			"or leave the flag out\n"},
 		{[]string{"import", "edges", "f", "g", "--vertices", "0"}, "weft: --vertices 0: a graph has at " +

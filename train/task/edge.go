@@ -60,7 +60,8 @@ func (k ofEdges) Metric(whole *partition.Whole, l *graph.Labels) (string, error)
 	if err != nil {
 		return "", err
 	}
-	return k.ofVertices.Metric(of, l)
+	name, err := k.ofVertices.Metric(of, l)
+	return name, graph.SaysEdges(err)
 }
 
 func (k ofEdges) Outputs(whole *partition.Whole) int {
@@ -123,7 +124,7 @@ func (k ofEdges) Check(whole *partition.Whole) error {
 	if err != nil {
 		return err
 	}
-	return k.ofVertices.Check(of)
+	return graph.SaysEdges(k.ofVertices.Check(of))
 }
 
 func (k ofEdges) CheckMeasured(*partition.Whole) error {
@@ -165,7 +166,8 @@ func (k ofEdges) Begin(e Env) (Task, error) {
 	}
 	of.Types = append([]partition.Values{values}, of.Types[1:]...)
 	e.Share, e.Vertices = &of, nil
-	return k.ofVertices.Begin(e)
+	t, err := k.ofVertices.Begin(e)
+	return t, graph.SaysEdges(err)
 }
 
 // standardise sets the means and the standard deviations of the features of the relation's edges. All workers

@@ -28,7 +28,7 @@ func (s *Split) UnmarshalText(text []byte) error {
 	rule := string(text)
 	drawn := "random:" + rule
 	if _, err := graph.ParseSplit(drawn); err == nil {
-		return fmt.Errorf("names no rule; %s draws the vertices", drawn)
+		return fmt.Errorf("names no rule; %s draws one", drawn)
 	}
 	if _, err := graph.ParseSplit(rule); err != nil || rule == "given" {
 		return errors.New("must be the number of a stored split, or a rule: random:60/20/20, " +

@@ -29,12 +29,17 @@ func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) erro
 }
 
 // skewed is the warning where accuracy chooses the epoch by itself, and nine tenths of the training vertices
-// or more are of one class; "": there is no such class, or the metric was asked for.
+// or edges or more are of one class; "": there is no such class, or the metric was asked for.
 func skewed(g *graph.Graph, o *setting.Options) string {
+	rows := "vertices"
+	if o.Task == task.Edge {
+		g, _ = g.LearnsEdges(o.EdgeLabel)
+		rows = "edges"
+	}
 	l := &g.Labels
 	chosen := o.Metric == metric.Auto &&
 		(g.Metric == "" || g.Metric == metric.Accuracy) && o.Select != setting.SelectLoss
-	if o.Task != task.Vertex || !chosen || l.Class == nil || l.Classes < 2 ||
+	if o.Task == task.Link || !chosen || l.Class == nil || l.Classes < 2 ||
 		o.Split.Number >= len(g.Splits) {
 		return ""
 	}
@@ -59,9 +64,9 @@ func skewed(g *graph.Graph, o *setting.Options) string {
 			case l.Classes == 2: // average precision is that of class 1
 				metrics += " or roc-auc"
 			}
-			return fmt.Sprintf("%s of the training vertices are of class %s, so that accuracy may choose an epoch "+
-				"that finds no other: --metric %s measures the others, too, and --class-weights balanced weighs "+
-				"all classes alike in the loss", ui.Percent(share), name, metrics)
+			return fmt.Sprintf("%s of the training %s are of class %s, so that accuracy may choose an epoch that "+
+				"finds no other: --metric %s measures the others, too, and --class-weights balanced weighs all "+
+				"classes alike in the loss", ui.Percent(share), rows, name, metrics)
 		}
 	}
 	return ""
