@@ -49,7 +49,6 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 		return refuse(err)
 	}
 	row := &Row{Position: Position{path: t.Path, parquet: true}}
-	row.values = make([]parquet.Value, len(order))
 	row.columns = make([]Column, len(order))
 	row.logical = make([]*format.LogicalType, len(order))
 	for k, column := range order {
@@ -65,11 +64,11 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 			return refusal.Errorf("%s: claims more rows than a file of %d bytes can hold", t.Path, size)
 		}
 		chunks := g.ColumnChunks()
-		readers := make([]*columnReader, len(order))
+		row.read = make([]*columnReader, len(order))
 		need := int64(0)
 		for k, column := range order {
 			if column >= len(all) {
-				readers[k] = &columnReader{always: t.given[column-len(all)].parquet()}
+				row.read[k] = t.given[column-len(all)].always()
 				continue
 			}
 			c := all[column]
@@ -82,11 +81,13 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 			if err != nil {
 				return refuse(fmt.Errorf("column %q: %w", c.Name(), err))
 			}
-			readers[k] = &columnReader{pages: chunks[c.Index()].Pages()}
+			row.read[k] = &columnReader{
+				pages: chunks[c.Index()].Pages(), text: c.Type().Kind() == parquet.ByteArray,
+			}
 		}
-		err := row.each(readers, rows, do)
-		for _, r := range readers {
-			r.close()
+		err := row.each(rows, do)
+		for _, c := range row.read {
+			c.close()
 		}
 		if err != nil {
 			return err
@@ -96,21 +97,23 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 	return nil
 }
 
-// each calls do with the next rows of Parquet, so many, of these columns.
-func (r *Row) each(columns []*columnReader, rows int64, do func(*Row) error) (err error) {
-	for range rows {
-		r.At++
-		for k, c := range columns {
-			if r.values[k], err = c.next(); err != nil {
+// each calls do with the next rows of Parquet, so many.
+func (r *Row) each(rows int64, do func(*Row) error) error {
+	for rows > 0 {
+		n := min(rows, batch)
+		for k, c := range r.read {
+			if at, err := c.fill(int(n)); err != nil {
+				r.At += int64(at) + 1
 				return r.ColumnErrorf(k, "%w", err)
 			}
-			if v := r.values[k]; v.Kind() == parquet.ByteArray && len(v.ByteArray()) > longest {
-				return r.ColumnErrorf(k, "%w", errLong)
+		}
+		for r.at = range int(n) {
+			r.At++
+			if err := do(r); err != nil {
+				return err
 			}
 		}
-		if err := do(r); err != nil {
-			return err
-		}
+		rows -= n
 	}
 	return nil
 }
@@ -165,65 +168,72 @@ func checkFooter(f io.ReaderAt, size int64) error {
 }
 
 // integer widens a value of an integer column.
-func integer(v parquet.Value) int64 {
+func integer(v *parquet.Value) int64 {
 	if v.Kind() == parquet.Int32 {
 		return int64(v.Int32())
 	}
 	return v.Int64()
 }
 
-// columnReader hands out the values of one column of a row group.
+// batch is how many rows of Parquet are read at a time.
+const batch = 1024
+
+// columnReader reads the values of one column of a row group, a batch at a time.
 type columnReader struct {
-	pages  parquet.Pages
+	pages  parquet.Pages // nil: all values are alike, as a folder gives them
 	page   parquet.Page
 	reader parquet.ValueReader
-	buffer [1024]parquet.Value
-	values []parquet.Value // those of the buffer that are left
-	always parquet.Value   // of a column that a folder gives: without pages
+	spent  []parquet.Page // that the batch has values of, beside the page
+	batch  [batch]parquet.Value
+	text   bool // which may be too long
 }
 
-// next returns the next value, null where it is missing. It is valid until the next call.
-func (c *columnReader) next() (parquet.Value, error) {
-	if c.pages == nil {
-		return c.always, nil
-	}
-	for len(c.values) == 0 {
+// fill reads the next values, so many, null where they are missing. They are valid until the next call. With
+// an error it returns how many there are before it.
+func (c *columnReader) fill(n int) (read int, err error) {
+	c.release()
+	for read < n && c.pages != nil {
 		if c.reader == nil {
 			page, err := c.pages.ReadPage()
 			if errors.Is(err, io.EOF) {
-				return parquet.Value{}, fmt.Errorf("it has fewer values than the table has rows")
+				return read, fmt.Errorf("it has fewer values than the table has rows")
 			}
 			if err != nil {
-				return parquet.Value{}, err
+				return read, err
 			}
-			c.page = page
-			c.reader = page.Values()
+			c.page, c.reader = page, page.Values()
 		}
-		n, err := c.reader.ReadValues(c.buffer[:])
-		c.values = c.buffer[:n]
+		m, err := c.reader.ReadValues(c.batch[read:n])
 		if errors.Is(err, io.EOF) {
-			if n == 0 {
-				c.release()
-			}
+			c.spent = append(c.spent, c.page)
+			c.page, c.reader = nil, nil
 		} else if err != nil {
-			return parquet.Value{}, err
-		} else if n == 0 {
-			return parquet.Value{}, io.ErrNoProgress
+			return read, err
+		} else if m == 0 {
+			return read, io.ErrNoProgress
 		}
+		for k := read; c.text && k < read+m; k++ {
+			if len(c.batch[k].ByteArray()) > longest {
+				return k, errLong
+			}
+		}
+		read += m
 	}
-	v := c.values[0]
-	c.values = c.values[1:]
-	return v, nil
+	return read, nil
 }
 
+// release gives back the pages that are spent.
 func (c *columnReader) release() {
-	parquet.Release(c.page)
-	c.page, c.reader = nil, nil
+	for _, page := range c.spent {
+		parquet.Release(page)
+	}
+	c.spent = c.spent[:0]
 }
 
 func (c *columnReader) close() {
+	c.release()
 	if c.page != nil {
-		c.release()
+		parquet.Release(c.page)
 	}
 	if c.pages != nil {
 		_ = c.pages.Close()

@@ -291,10 +291,14 @@ func (g given) field() []byte {
 	return []byte(g.value)
 }
 
-// value is the value as Parquet has it.
-func (g given) parquet() parquet.Value {
-	if g.missing {
-		return parquet.NullValue()
+// always is the column as Parquet has it.
+func (g given) always() *columnReader {
+	c, value := &columnReader{}, parquet.NullValue()
+	if !g.missing {
+		value = parquet.ByteArrayValue([]byte(g.value))
 	}
-	return parquet.ByteArrayValue([]byte(g.value))
+	for k := range c.batch {
+		c.batch[k] = value
+	}
+	return c
 }

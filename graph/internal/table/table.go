@@ -233,12 +233,16 @@ type Row struct {
 	fields    [][]byte // of text
 	columns   []Column // of Parquet those that were chosen, of text all that have names
 	logical   []*format.LogicalType
-	values    []parquet.Value // of Parquet
+	read      []*columnReader // of Parquet
+	at        int             // the row in their batch
 	digits    []byte          // of the last integer
 }
 
 // Len is the number of values.
-func (r *Row) Len() int { return max(len(r.fields), len(r.values)) }
+func (r *Row) Len() int { return max(len(r.fields), len(r.read)) }
+
+// value is the value of a column of Parquet.
+func (r *Row) value(column int) *parquet.Value { return &r.read[column].batch[r.at] }
 
 // Kind is what a column holds.
 func (r *Row) Kind(column int) Kind {
@@ -257,7 +261,7 @@ func (r *Row) Text(column int) []byte {
 	case !r.parquet:
 		return r.fields[r.order[column]]
 	}
-	switch v := r.values[column]; {
+	switch v := r.value(column); {
 	case v.IsNull():
 		return nil
 	case v.Kind() == parquet.Int96:
@@ -276,7 +280,7 @@ func (r *Row) Field(column int) []byte {
 	if !r.parquet {
 		return r.Text(column)
 	}
-	v := r.values[column]
+	v := r.value(column)
 	if v.IsNull() {
 		return nil
 	}
@@ -409,7 +413,7 @@ func (r *Row) Number(column int) (float64, error) {
 	if !r.parquet {
 		return number.Parse(string(r.Decimal(r.Text(column))), 32)
 	}
-	switch v := r.values[column]; v.Kind() {
+	switch v := r.value(column); v.Kind() {
 	case parquet.Float:
 		return float64(v.Float()), nil
 	case parquet.Double:
@@ -426,7 +430,7 @@ func (r *Row) Number(column int) (float64, error) {
 
 // Integer is the value of a column of Parquet that has integers with a sign, which stand for nothing else.
 func (r *Row) Integer(column int) (n int64, there bool) {
-	if !r.parquet || r.columns[column].Kind != Integers || r.values[column].IsNull() {
+	if !r.parquet || r.columns[column].Kind != Integers || r.value(column).IsNull() {
 		return 0, false
 	}
 	if logical := r.logical[column]; logical != nil {
@@ -434,11 +438,11 @@ func (r *Row) Integer(column int) (n int64, there bool) {
 			return 0, false
 		}
 	}
-	return integer(r.values[column]), true
+	return integer(r.value(column)), true
 }
 
 // Missing reports whether a value is missing in Parquet.
-func (r *Row) Missing(column int) bool { return r.parquet && r.values[column].IsNull() }
+func (r *Row) Missing(column int) bool { return r.parquet && r.value(column).IsNull() }
 
 // ColumnErrorf is a refusal of a value of Parquet.
 func (r *Row) ColumnErrorf(column int, format string, args ...any) error {
