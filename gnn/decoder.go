@@ -60,9 +60,29 @@ func (d EdgeDecoder) build(ps *nn.Params) *edgeDecoder {
 	return b
 }
 
-// Rows makes the decoder's parameters, and returns what computes rows of edges (edges × Outputs) that are not
-// of the graph. Of these Edges it reads Tape, Source, Target and Features.
-func (d EdgeDecoder) Rows(ps *nn.Params) func(Edges) *autograd.Var { return d.build(ps).rows }
+// EdgeScorer computes the outputs of edges, which need not be of the graph, from the rows of the vertices at
+// their ends: the end of a model that learns labels of edges.
+type EdgeScorer struct {
+	Relation       string
+	Source, Target int  // vertex types
+	Width          int  // columns of the rows of vertices
+	Features       int  // columns of the edges' features, as the graph has them; 0: the edges have none
+	Standardised   bool // the function reads the features as standard scores
+	Weighted       bool // it reads the edges' weights
+	Outputs        int
+	// Rows makes the function's parameters, and returns it: edges × Outputs. Of these Edges it reads Tape,
+	// Source, Target, Features and Weight.
+	Rows func(ps *nn.Params) func(Edges) *autograd.Var
+}
+
+// Scorer is the decoder apart from the graph.
+func (d EdgeDecoder) Scorer() EdgeScorer {
+	return EdgeScorer{
+		Relation: d.Relation, Source: d.Source, Target: d.Target, Width: d.Width, Features: d.Features,
+		Standardised: d.Features > 0, Outputs: d.Outputs,
+		Rows: func(ps *nn.Params) func(Edges) *autograd.Var { return d.build(ps).rows },
+	}
+}
 
 func (d EdgeDecoder) along() Along { return Along{Relation: d.Relation} }
 

@@ -57,12 +57,10 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 func (p *Program) EdgeBlocks(
 	schema gnn.Schema, relation string, outputs, stages int,
 ) ([]gnn.BlockSpec, error) {
-	all := p.OutputsByRelation()
-	if len(all) != 1 || all[0].Of != "" && all[0].Of != relation {
-		return nil, refusal.Errorf("the model %s does not return one row for each edge whose label is learned; return "+
-			"these rows alone, edges × outputs", p.Class)
+	if err := p.checkEdgeOutput(relation); err != nil {
+		return nil, err
 	}
-	if n := all[0].Columns; outputs > 0 && n != outputs {
+	if n := p.OutputsByRelation()[0].Columns; outputs > 0 && n != outputs {
 		return nil, p.refuseOutputs(n, outputs)
 	}
 	if err := p.fitsRows(schema); err != nil {
@@ -75,6 +73,16 @@ func (p *Program) EdgeBlocks(
 			"where the targets are; aggregate at the targets, as PyG does", p.Class)
 	}
 	return specs, nil
+}
+
+// checkEdgeOutput refuses a program that does not return rows of the edges of a relation, and of no others.
+func (p *Program) checkEdgeOutput(relation string) error {
+	all := p.OutputsByRelation()
+	if len(all) != 1 || all[0].Of != "" && all[0].Of != relation {
+		return refusal.Errorf("the model %s does not return one row for each edge whose label is learned; return "+
+			"these rows alone, edges × outputs", p.Class)
+	}
+	return nil
 }
 
 // inStages is where a program is cut for a pipeline of so many stages.
@@ -161,8 +169,10 @@ func (p *Program) fits(schema gnn.Schema, outputs int) error {
 		wanted = []int{0}
 	}
 	var kinds []int
-	for _, v := range p.built[:len(p.built)-len(p.EdgeOutputs)] {
-		kinds = append(kinds, schema.TypeOf(v.Of))
+	for _, v := range p.built {
+		if v.Rows == Vertices {
+			kinds = append(kinds, schema.TypeOf(v.Of))
+		}
 	}
 	if slices.Sort(kinds); !slices.Equal(kinds, wanted) {
 		return refusal.Errorf("the model %s has outputs for the vertices of type %q alone, and others are to be "+

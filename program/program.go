@@ -54,6 +54,9 @@ type Program struct {
 	relations  map[string]*Relation
 	types      []Type               // of the values
 	built      []*value             // the outputs of vertices, then of edges, of rewritten operations
+	undecoded  bool                 // built are what decoder reads, as of Undecoded
+	decoded    *value               // the output of edges of an undecoded program
+	decoder    *region              // that computes it
 	added      *value               // the regularization
 	updates    []*value             // the values of Updates
 	paths      map[*value]string    // of the layers that aggregate
@@ -279,6 +282,9 @@ func (p *Program) keep(every int) {
 	p.every = every
 	p.built = p.build(every, slices.Concat(p.outputs(), p.EdgeOutputs)...)
 	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
+	if p.undecoded {
+		p.decode()
+	}
 }
 
 // outputs are the values that are outputs of vertices.
@@ -381,6 +387,14 @@ func (p *Program) Parameter(name string) *Parameter {
 		return nil
 	}
 	return p.parameters[name]
+}
+
+// Names are those of the parameters and buffers.
+func (p *Program) Names() (names []string) {
+	for _, q := range p.Parameters {
+		names = append(names, q.Name)
+	}
+	return names
 }
 
 // relation returns the relation of that name; of a graph of one, that between vertices without a type; nil:

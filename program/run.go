@@ -159,6 +159,8 @@ func (p *pass) compute(s step) *autograd.Var {
 		return p.propagators[v].Propagate(p.of(v.in[0]), reduceOf(v), gnn.Once)
 	case opAttend:
 		return p.attend(v)
+	case opEnds:
+		return p.ends(v)
 	case "scatter":
 		return p.propagators[v].Message(p.message(v))
 	case opApply:

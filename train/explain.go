@@ -47,7 +47,7 @@ func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained
 	return x, err
 }
 
-// endsAlone has the job compute the rows of an edge's ends, as an EdgeDecoder reads them.
+// endsAlone has the job compute the rows of an edge's ends, as an EdgeScorer reads them.
 func (j *Job) endsAlone(of *worker.ExplainedEdge) error {
 	r, err := j.resolve()
 	if err != nil {

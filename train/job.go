@@ -116,7 +116,7 @@ type Job struct {
 	// processes worker 0's value counts.
 	Trace bool
 
-	// ends are vertices by type, ascending, whose rows an EdgeDecoder reads, and which are computed in the
+	// ends are vertices by type, ascending, whose rows an EdgeScorer reads, and which are computed in the
 	// place of Vertices where the model is undecoded; nil: all.
 	ends      [][]int32
 	undecoded bool      // the model ends with these rows

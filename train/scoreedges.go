@@ -25,10 +25,6 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 	if err != nil {
 		return nil, err
 	}
-	if of := r.Program; of.Program != nil {
-		return nil, refusal.Errorf("--program %s: it returns rows of the edges of a graph, and none of others; give a "+
-			"graph that has the new edges", of)
-	}
 	rows, err := j.rowsOfEnds(r, e, j.Appended != nil)
 	if err != nil {
 		return nil, err
@@ -61,7 +57,7 @@ func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.St
 		defer share.Close()
 	}
 	p.Classes = r.OutputsIn(weights)
-	d, err := r.EdgeDecoder(share, p.Classes)
+	d, err := r.EdgeScorer(share, p.Classes)
 	if err != nil {
 		return err
 	}
@@ -69,8 +65,11 @@ func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.St
 		return refusal.Errorf("%d features of %d edges, where the model reads %d of each", len(e.Features),
 			e.Len(), d.Features)
 	}
+	if d.Weighted && e.Weights == nil {
+		return refusal.Errorf("the model %s reads weights of edges, and the new ones have none", r.Model)
+	}
 	s := &edgeScorer{
-		EdgeDecoder: d, rows: p.Embeddings, at: at, edges: e,
+		EdgeScorer: d, rows: p.Embeddings, at: at, edges: e,
 		team: kernel.NewTeam(j.Threads(r), tensor.NewMeter()),
 	}
 	p.Embeddings = nil
@@ -81,7 +80,7 @@ func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.St
 	return nil
 }
 
-// rowsOfEnds are where the rows of vertices are that an EdgeDecoder reads of some edges.
+// rowsOfEnds are where the rows of vertices are that an EdgeScorer reads of some edges.
 type rowsOfEnds struct {
 	listed [][]int32 // vertices by type, ascending; nil: all
 	first  []int     // the row of the first of each type
@@ -141,9 +140,9 @@ func (j *Job) anyShare() (*partition.Share, error) {
 	return partition.All(j.Graph), nil
 }
 
-// edgeScorer computes the decoder of rows of vertices.
+// edgeScorer computes outputs of edges from rows of vertices.
 type edgeScorer struct {
-	gnn.EdgeDecoder
+	gnn.EdgeScorer
 	team  *kernel.Team
 	rows  []float32 // of vertices of the types that the model's relation joins
 	at    *rowsOfEnds
@@ -155,7 +154,7 @@ func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State
 	ps := nn.NewParams(s.team, 0)
 	defer ps.Release()
 	rows, finish := s.Rows(ps), kind.Predicts(ps, weights)
-	own := nn.State{} // of the decoder alone
+	own := nn.State{} // of the EdgeScorer alone
 	for name := range ps.State() {
 		if of, there := weights[name]; there {
 			own[name] = of
@@ -192,6 +191,9 @@ func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State
 		}
 		if f := s.Features; f > 0 {
 			e.Features = matrix(f, func(k int) []float32 { return s.edges.Features[k*f : (k+1)*f] })
+		}
+		if s.Weighted {
+			e.Weight = matrix(1, func(k int) []float32 { return s.edges.Weights[k : k+1] })
 		}
 		out := tape.Scope(func() *autograd.Var { return autograd.Float32(rows(e)) })
 		if finish != nil {

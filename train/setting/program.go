@@ -141,7 +141,26 @@ func (r *Resolved) BlocksApart(s *partition.Share, outputs int) ([]gnn.BlockSpec
 	if err != nil {
 		return nil, err
 	}
-	return r.Program.Keeping(r.KeepEdgeStates.Every()).BlocksApart(schema, outputs)
+	if !r.Undecoded {
+		return r.Program.Keeping(r.KeepEdgeStates.Every()).BlocksApart(schema, outputs)
+	}
+	decoder, err := r.edgeDecoder(s, outputs)
+	if err != nil {
+		return nil, err
+	}
+	of, err := r.programFor(decoder.Relation)
+	if err != nil {
+		return nil, err
+	}
+	return of.BlocksApart(schema, 0)
+}
+
+// programFor is the program, which ends before its function of the relation's edges if it is Undecoded.
+func (r *Resolved) programFor(relation string) (*program.Program, error) {
+	if r.Undecoded {
+		return r.Program.Undecoded(relation)
+	}
+	return r.Program.Keeping(r.KeepEdgeStates.Every()), nil
 }
 
 // Widths returns the numbers of features and outputs of the model, as its weights or its program tell; 0:

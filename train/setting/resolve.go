@@ -31,7 +31,7 @@ type Resolved struct {
 	Kind    task.Kind
 	// Storage is the element type of Precision.
 	Storage tensor.Element
-	// Undecoded says that the model ends before its EdgeDecoder, with the rows of vertices that this reads.
+	// Undecoded says that the model ends before its EdgeScorer, with the rows of vertices that this reads.
 	Undecoded bool
 }
 
@@ -440,12 +440,18 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 // edgeBlocks are blocks whose only output is rows of edges: those of a program, or of a model by name with
 // a decoder behind them.
 func (r *Resolved) edgeBlocks(s *partition.Share, schema gnn.Schema, outputs int) ([]gnn.BlockSpec, error) {
-	decoder, err := r.EdgeDecoder(s, outputs)
+	decoder, err := r.edgeDecoder(s, outputs)
 	if err != nil {
 		return nil, err
 	}
-	if of := r.Program.Program; of != nil {
-		of = of.Keeping(r.KeepEdgeStates.Every())
+	if r.Program.Program != nil {
+		of, err := r.programFor(decoder.Relation)
+		switch {
+		case err != nil:
+			return nil, err
+		case r.Undecoded:
+			return of.Blocks(schema, 0, r.Mesh.Stages)
+		}
 		return of.EdgeBlocks(schema, decoder.Relation, outputs, r.Mesh.Stages)
 	}
 	blocks, err := r.Blocks(schema, decoder.Width)
@@ -455,8 +461,25 @@ func (r *Resolved) edgeBlocks(s *partition.Share, schema gnn.Schema, outputs int
 	return append(blocks, decoder.Block()), err
 }
 
-// EdgeDecoder is the last block of a model that learns labels of edges, behind rows of vertices.
-func (r *Resolved) EdgeDecoder(s *partition.Share, outputs int) (d gnn.EdgeDecoder, err error) {
+// EdgeScorer is what an Undecoded model ends before.
+func (r *Resolved) EdgeScorer(s *partition.Share, outputs int) (d gnn.EdgeScorer, err error) {
+	decoder, err := r.edgeDecoder(s, outputs)
+	if err != nil || r.Program.Program == nil {
+		return decoder.Scorer(), err
+	}
+	schema, err := r.schemaOf(s, outputs)
+	if err != nil {
+		return d, err
+	}
+	of, err := r.Program.Undecoded(decoder.Relation)
+	if err != nil {
+		return d, err
+	}
+	return of.EdgeScorer(schema, decoder.Relation), nil
+}
+
+// edgeDecoder is the last block of a model by name that learns labels of edges, behind rows of vertices.
+func (r *Resolved) edgeDecoder(s *partition.Share, outputs int) (d gnn.EdgeDecoder, err error) {
 	relation, err := task.RelationOf(r.Kind, &s.Whole)
 	if err != nil {
 		return d, err

@@ -39,7 +39,9 @@ type Explanation struct {
 	// Edges are those whose messages the number depends on, by relation, target, source and Before. The
 	// factor that their Gradient is of is 1.
 	Edges []edges.MaskGradient
-	Edge  *FeatureGradients // of the standard scores of Explained.Edge's own features; nil: there is none
+	// Edge are those of Explained.Edge's own features, which a decoder reads as standard scores; nil: there
+	// is none.
+	Edge *FeatureGradients
 }
 
 // FeatureGradients are those of the features of some vertices of a type, as the model reads them:
@@ -122,7 +124,7 @@ type explainer struct {
 func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 	x.sums = map[edges.MaskGradient]float64{}
 	if x.of.Edge != nil {
-		x.into.Edge = x.scores()
+		x.into.Edge = x.own()
 	}
 	for kind, rows := range x.by.Inputs() {
 		of := FeatureGradients{IDs: idsOf(slices.Clone(rows.List()), rows.Here)}

@@ -9,18 +9,19 @@ import (
 	"weft/tensor"
 )
 
-// ExplainedEdge is an edge whose output a gnn.EdgeDecoder computes. It need not be of the graph.
+// ExplainedEdge is an edge whose output a gnn.EdgeScorer computes. It need not be of the graph.
 type ExplainedEdge struct {
 	Source, Target int32
 	Features       []float32 // as many as those of the relation's edges
+	Weight         float32   // where edges have some
 }
 
 // decoding computes the output of one edge.
 type decoding struct {
-	gnn.EdgeDecoder
+	gnn.EdgeScorer
 	ends  [2]outputRow // the rows of source and target
 	rows  func(gnn.Edges) *autograd.Var
-	units *nn.Units // of the features; nil: there are none
+	units *nn.Units // of the features; nil: the function reads these as they are
 }
 
 // outputRow is a row of an output.
@@ -38,14 +39,14 @@ func (o outputRow) to(outputs []*tensor.Matrix) []float32 {
 	return m.WriteFloats()[o.row*m.Cols : (o.row+1)*m.Cols]
 }
 
-// decode makes the decoder of the edge, whose parameters become the worker's. kinds are the vertex types of
+// decode makes the scorer of the edge, whose parameters become the worker's. kinds are the vertex types of
 // the outputs.
 func (x *explainer) decode(kinds []int) error {
-	d, err := x.EdgeDecoder(x.Share, x.Outputs)
+	d, err := x.EdgeScorer(x.Share, x.Outputs)
 	if err != nil {
 		return err
 	}
-	x.decoding = &decoding{EdgeDecoder: d, rows: d.Rows(x.Params)}
+	x.decoding = &decoding{EdgeScorer: d, rows: d.Rows(x.Params)}
 	row := func(kind int, vertex int32) outputRow {
 		at := int(vertex)
 		if !x.whole {
@@ -54,24 +55,33 @@ func (x *explainer) decode(kinds []int) error {
 		return outputRow{slices.Index(kinds, kind), at}
 	}
 	x.decoding.ends = [2]outputRow{row(d.Source, x.of.Edge.Source), row(d.Target, x.of.Edge.Target)}
-	if d.Features > 0 {
+	if d.Standardised {
 		x.decoding.units = nn.NewEdgeUnits(x.Params, d.Features)
 	}
 	return nil
 }
 
-// scores are the standard scores of the edge's features, which the decoder reads.
-func (x *explainer) scores() *FeatureGradients {
+// unit is the mean and the deviation in which the function reads a feature of the edge.
+func (d *decoding) unit(k int) (mean, deviation float32) {
+	if d.units == nil {
+		return 0, 1
+	}
+	return d.units.Means()[k], d.units.Deviations()[k]
+}
+
+// own are the edge's features as the function reads them.
+func (x *explainer) own() *FeatureGradients {
 	n := len(x.of.Edge.Features)
 	of := &FeatureGradients{Columns: n, Inputs: make([]float32, n), Gradients: make([]float32, n)}
 	for k, value := range x.of.Edge.Features {
-		of.Inputs[k] = (value - x.decoding.units.Means()[k]) / x.decoding.units.Deviations()[k]
+		mean, deviation := x.decoding.unit(k)
+		of.Inputs[k] = (value - mean) / deviation
 	}
 	return of
 }
 
-// decoded adds the gradients of the number by rows of outputs to these, where the standard scores of the
-// edge's own features are multiplied by a factor. Where there are some, it adds a part of their gradients to
+// decoded adds the gradients of the number by rows of outputs to these, where the edge's own features, as the
+// function reads them, are multiplied by a factor. Where there are some, it adds a part of their gradients to
 // those of the explanation, if it is asked to.
 func (x *explainer) decoded(outputs, grads []*tensor.Matrix, factor, part float32, ofFeatures bool) {
 	d, tape := x.decoding, autograd.NewTape(x.Team)
@@ -84,15 +94,20 @@ func (x *explainer) decoded(outputs, grads []*tensor.Matrix, factor, part float3
 	}
 	read := []*autograd.Var{input(d.ends[0].in(outputs)), input(d.ends[1].in(outputs))}
 	e := gnn.Edges{Tape: tape, Source: read[0], Target: read[1]}
-	var deviations []float32
-	if d.units != nil {
-		deviations = d.units.Deviations()
-		values := slices.Clone(d.units.Means())
-		for k, score := range x.into.Edge.Inputs {
-			values[k] += factor * score * deviations[k]
+	if d.Features > 0 {
+		values := make([]float32, d.Features)
+		for k, feature := range x.into.Edge.Inputs {
+			mean, deviation := d.unit(k)
+			values[k] = mean + factor*feature*deviation
 		}
 		e.Features = input(values)
 		read = append(read, e.Features)
+	}
+	if d.Weighted {
+		m := x.Team.Memory.New(tensor.Buffers, 1, 1)
+		m.WriteFloats()[0] = x.of.Edge.Weight
+		defer m.Release()
+		e.Weight = tape.Constant(m, one)
 	}
 	z := tape.Scope(func() *autograd.Var { return autograd.Float32(d.rows(e)) })
 	grad := x.Team.Zeros(tensor.Gradients, 1, z.Cols())
@@ -105,7 +120,8 @@ func (x *explainer) decoded(outputs, grads []*tensor.Matrix, factor, part float3
 			case k < len(d.ends):
 				d.ends[k].to(grads)[i] += g
 			case ofFeatures:
-				x.into.Edge.Gradients[i] += part * g * deviations[i]
+				_, deviation := d.unit(i)
+				x.into.Edge.Gradients[i] += part * g * deviation
 			}
 		}
 		found.Release()

@@ -395,6 +395,9 @@ func (w *Worker) holds(params *nn.Params) error {
 	w.eachStandard(func(name string, _ []float32) { w.Params.Allow(name) }) // known before the engine
 	if w.Undecoded {
 		w.Params.Allow(gnn.DecoderNames()...)
+		if of := w.Program.Program; of != nil {
+			w.Params.Allow(of.Names()...)
+		}
 	}
 	return w.allowOthers()
 }

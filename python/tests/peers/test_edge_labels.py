@@ -206,7 +206,7 @@ class Bipartite(torch.nn.Module):
         return self.last(u[ends[0]] * i[ends[1]])
 
 
-def test_own_module_of_several_types():
+def test_own_module_of_several_types(tmp_path):
     torch.manual_seed(2)
     net, x = Bipartite(), {"user": X, "item": X[:, :3] + 1}
     edges = {RATES: EDGES, BACK: EDGES[::-1].copy()}
@@ -228,6 +228,50 @@ def test_own_module_of_several_types():
         run = weft.train(graph, task="edge", model=net, epochs=5, lr=0.02, weight_decay=0, progress=False, **mesh)
         assert run.summary["losses"] == pytest.approx(want, abs=1e-5), mesh
     assert run.logits.shape == (COUNT, 1)
+    # the store's own edges, as new ones that pass no messages, and as one that is explained
+    (tmp_path / "new.csv").write_text("source,target\n" + "".join(f"{u},{v}\n" for u, v in EDGES.T))
+    again = run.predict(output="logits", add_edges=f"rates={tmp_path / 'new.csv'}")
+    assert again == pytest.approx(run.logits, abs=1e-6)
+    assert run.explain(edge=3).logit == pytest.approx(run.logits[3, 0], abs=1e-6)
+
+
+class Weighted(Net):
+    """Rows of edges that depend on their weights."""
+
+    def forward(self, x, edge_index, edge_attr, edge_weight):
+        return super().forward(x, edge_index, edge_attr) * edge_weight[:, None]
+
+
+class Normed(Net):
+    """Rows of edges with a norm over all of them."""
+
+    def __init__(self, features=4, outputs=2):
+        super().__init__(features, outputs)
+        self.norm = torch.nn.BatchNorm1d(2)
+
+    def forward(self, x, edge_index, edge_attr):
+        return super().forward(x, edge_index, self.norm(edge_attr))
+
+
+def test_edges_of_own_modules_alone(tmp_path):
+    """Edges that pass no messages, by an own module: with weights; a norm over the edges is refused."""
+    (tmp_path / "new.csv").write_text(
+        "source,target,w,a,b\n" + "".join(f"{u},{v},2,{a},{b}\n" for (u, v), (a, b) in zip(EDGES.T, ATTR))
+    )
+    settings = {"task": "edge", "epochs": 2, "progress": False}
+    masks = {"edge_" + name: of for name, of in MASKS.items()}
+    weights = np.full(COUNT, 2, np.float32)
+    graph = weft.Graph(edge_index=EDGES, x=X, edge_attr=ATTR, edge_weight=weights, edge_y=Y, **masks)
+    run = weft.train(graph, model=Weighted(), **settings)
+    new = {"add_edges": tmp_path / "new.csv", "edge_features": "a,b"}
+    assert run.predict(output="logits", edge_weights="w", **new) == pytest.approx(run.logits, abs=1e-6)
+    odds = np.diff(run.logits[5])[0]
+    assert run.explain(edge=5, **{"class": "1"}).logit == pytest.approx(odds, abs=1e-6)
+    run = weft.train(own(), model=Normed(), **settings)
+    line = "the model Normed has a batch_norm of norm .* over the edges of the graph, of which an edge alone has none"
+    for asked in (lambda: run.predict(**new), lambda: run.explain(edge=5)):
+        with pytest.raises(weft.Refused, match=line):
+            asked()
 
 
 class OfVertices(Net):

@@ -51,7 +51,7 @@ func NewExplain() *cobra.Command {
 		Long: `explain takes apart the score of a class or label for a vertex, or for an edge of a run with --edge-label: the logit log(p/(1 − p)) of its probability p, or the value that is predicted.
 What a feature contributes is its gradient times the feature (Simonyan et al. 2013), and what a vertex or a column contributes is the sum of that over its features. What
 an edge contributes is the gradient of a factor of the messages along it, as the edge_mask of PyG's explanations, times that factor, 1.
-Features are those that the model reads, standardised if it was trained so. Those of an edge itself are standard scores.
+Features are those that the model reads, standardised if it was trained so. Those of an edge itself are standard scores, and for a module of your own as they are.
 
 --steps takes integrated gradients (Sundararajan et al. 2017): means along the path from zeros, at the middles of so many parts of it. What all
 features contribute then is the score less that without features.
@@ -128,9 +128,6 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 		return refusal.Errorf("--edge %s: the run predicts vertices; name one with --vertex", e.edge)
 	case e.vertex != "" && o.Task == task.Edge:
 		return refusal.Errorf("--vertex %s: the run predicts edges; name one with --edge", e.vertex)
-	case o.Task == task.Edge && o.Program.Path != "":
-		return refusal.Errorf("explain %s: a module of your own computes the rows of edges, and those of weft's decoder "+
-			"are explained", args[0])
 	case o.OverAll() != "":
 		return refusal.Errorf("explain %s: %s takes its mean over all vertices, so that a score rests on all of "+
 			"them; train with another norm", args[0], o.OverAll())

@@ -40,6 +40,9 @@ func (x *explanation) takeEdge(number string) error {
 			Source: ends[0], Target: ends[1], Features: slices.Clone(r.EdgeFeatures[k*n : (k+1)*n]),
 		},
 	}
+	if r.Weights != nil {
+		x.Edge.of.Weight = r.Weights[k]
+	}
 	return nil
 }
 
@@ -47,7 +50,7 @@ func (x *explanation) takeEdge(number string) error {
 func (e *labelledEdge) predict(ctx context.Context, x *explanation, job *train.Job) ([]float32, error) {
 	p, err := job.PredictEdges(ctx, x.weights, &graph.Edges{
 		Source: []int32{e.of.Source}, Target: []int32{e.of.Target}, Features: e.of.Features,
-		FeatureColumns: len(e.of.Features),
+		FeatureColumns: len(e.of.Features), Weights: []float32{e.of.Weight},
 	})
 	if err != nil {
 		return nil, err
@@ -55,7 +58,7 @@ func (e *labelledEdge) predict(ctx context.Context, x *explanation, job *train.J
 	return p.Logits, nil
 }
 
-// takeOwn takes what the edge's own features contribute, as standard scores.
+// takeOwn takes what the edge's own features contribute.
 func (x *explanation) takeOwn(of *worker.FeatureGradients) {
 	names := x.Edge.relation.NumberColumns.Features()
 	names = names[max(0, len(names)-of.Columns):] // behind the column of weights
