@@ -9,6 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 
+	"weft/graph/internal/pump"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -24,7 +25,7 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 	// The library panics on some damaged files.
 	defer func() {
 		if p := recover(); p != nil {
-			err = refusal.Damaged("%s: a damaged Parquet file: %.200v", t.Path, p)
+			err = damaged(t.Path, p)
 		}
 	}()
 	refuse := func(err error) error { return refusal.In(t.Path, err) }
@@ -64,11 +65,11 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 			return refusal.Errorf("%s: claims more rows than a file of %d bytes can hold", t.Path, size)
 		}
 		chunks := g.ColumnChunks()
-		row.read = make([]*columnReader, len(order))
+		readers := make([]*columnReader, len(order))
 		need := int64(0)
 		for k, column := range order {
 			if column >= len(all) {
-				row.read[k] = t.given[column-len(all)].always()
+				readers[k] = &columnReader{always: t.given[column-len(all)].always()}
 				continue
 			}
 			c := all[column]
@@ -81,12 +82,12 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 			if err != nil {
 				return refuse(fmt.Errorf("column %q: %w", c.Name(), err))
 			}
-			row.read[k] = &columnReader{
+			readers[k] = &columnReader{
 				pages: chunks[c.Index()].Pages(), text: c.Type().Kind() == parquet.ByteArray,
 			}
 		}
-		err := row.each(rows, do)
-		for _, c := range row.read {
+		err := row.each(readers, rows, do)
+		for _, c := range readers {
 			c.close()
 		}
 		if err != nil {
@@ -97,25 +98,55 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 	return nil
 }
 
-// each calls do with the next rows of Parquet, so many.
-func (r *Row) each(rows int64, do func(*Row) error) error {
-	for rows > 0 {
-		n := min(rows, batch)
-		for k, c := range r.read {
-			if at, err := c.fill(int(n)); err != nil {
-				r.At += int64(at) + 1
-				return r.ColumnErrorf(k, "%w", err)
+// damaged is the refusal of a file on which the library panics.
+func damaged(path string, panics any) error {
+	return refusal.Damaged("%s: a damaged Parquet file: %.200v", path, panics)
+}
+
+// each calls do with the rows of a row group of Parquet, so many, whose columns these are. They are decoded
+// ahead of it, on a goroutine of their own.
+func (r *Row) each(columns []*columnReader, rows int64, do func(*Row) error) error {
+	left, before := rows, r.At
+	ahead := pump.New(func(b *batch) (_ *batch, err error) {
+		// The library panics on some damaged files.
+		defer func() {
+			if p := recover(); p != nil {
+				err = damaged(r.path, p)
+			}
+		}()
+		if left == 0 {
+			return b, io.EOF
+		}
+		if b == nil {
+			b = &batch{columns: make([]columnBatch, len(columns))}
+		}
+		b.rows = int(min(left, batchRows))
+		for k, c := range columns {
+			if read, err := c.fill(&b.columns[k], b.rows); err != nil {
+				at := Position{path: r.path, parquet: true, At: before + rows - left + int64(read) + 1}
+				return b, at.Errorf("column %q: %w", r.columns[k].Name, err)
 			}
 		}
-		for r.at = range int(n) {
+		left -= int64(b.rows)
+		return b, nil
+	})
+	defer ahead.Close()
+	for {
+		b, err := ahead.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.batch = b.columns
+		for r.in = range b.rows {
 			r.At++
 			if err := do(r); err != nil {
 				return err
 			}
 		}
-		rows -= n
 	}
-	return nil
 }
 
 // kindOf is what a column of Parquet holds.
@@ -175,24 +206,40 @@ func integer(v *parquet.Value) int64 {
 	return v.Int64()
 }
 
-// batch is how many rows of Parquet are read at a time.
-const batch = 1024
+// batchRows is how many rows of Parquet are decoded at a time.
+const batchRows = 1024
 
-// columnReader reads the values of one column of a row group, a batch at a time.
+// batch is a few rows, by column.
+type batch struct {
+	columns []columnBatch
+	rows    int
+}
+
+// columnBatch are the values of a column, null where they are missing, and the pages that they are of.
+type columnBatch struct {
+	values [batchRows]parquet.Value
+	pages  []parquet.Page
+}
+
+// columnReader reads the values of one column of a row group.
 type columnReader struct {
 	pages  parquet.Pages // nil: all values are alike, as a folder gives them
+	always parquet.Value // that value
 	page   parquet.Page
 	reader parquet.ValueReader
-	spent  []parquet.Page // that the batch has values of, beside the page
-	batch  [batch]parquet.Value
 	text   bool // which may be too long
 }
 
-// fill reads the next values, so many, null where they are missing. They are valid until the next call. With
-// an error it returns how many there are before it.
-func (c *columnReader) fill(n int) (read int, err error) {
-	c.release()
-	for read < n && c.pages != nil {
+// fill reads the next values, so many, into a batch. With an error it returns how many there are before it.
+func (c *columnReader) fill(b *columnBatch, n int) (read int, err error) {
+	b.release()
+	if c.pages == nil {
+		for k := range n {
+			b.values[k] = c.always
+		}
+		return n, nil
+	}
+	for read < n {
 		if c.reader == nil {
 			page, err := c.pages.ReadPage()
 			if errors.Is(err, io.EOF) {
@@ -203,9 +250,11 @@ func (c *columnReader) fill(n int) (read int, err error) {
 			}
 			c.page, c.reader = page, page.Values()
 		}
-		m, err := c.reader.ReadValues(c.batch[read:n])
+		parquet.Retain(c.page)
+		b.pages = append(b.pages, c.page)
+		m, err := c.reader.ReadValues(b.values[read:n])
 		if errors.Is(err, io.EOF) {
-			c.spent = append(c.spent, c.page)
+			parquet.Release(c.page)
 			c.page, c.reader = nil, nil
 		} else if err != nil {
 			return read, err
@@ -213,7 +262,7 @@ func (c *columnReader) fill(n int) (read int, err error) {
 			return read, io.ErrNoProgress
 		}
 		for k := read; c.text && k < read+m; k++ {
-			if len(c.batch[k].ByteArray()) > longest {
+			if len(b.values[k].ByteArray()) > longest {
 				return k, errLong
 			}
 		}
@@ -222,16 +271,15 @@ func (c *columnReader) fill(n int) (read int, err error) {
 	return read, nil
 }
 
-// release gives back the pages that are spent.
-func (c *columnReader) release() {
-	for _, page := range c.spent {
+// release gives back the pages of the values.
+func (b *columnBatch) release() {
+	for _, page := range b.pages {
 		parquet.Release(page)
 	}
-	c.spent = c.spent[:0]
+	b.pages = b.pages[:0]
 }
 
 func (c *columnReader) close() {
-	c.release()
 	if c.page != nil {
 		parquet.Release(c.page)
 	}

@@ -291,14 +291,10 @@ func (g given) field() []byte {
 	return []byte(g.value)
 }
 
-// always is the column as Parquet has it.
-func (g given) always() *columnReader {
-	c, value := &columnReader{}, parquet.NullValue()
-	if !g.missing {
-		value = parquet.ByteArrayValue([]byte(g.value))
+// always is the value as Parquet has it.
+func (g given) always() parquet.Value {
+	if g.missing {
+		return parquet.NullValue()
 	}
-	for k := range c.batch {
-		c.batch[k] = value
-	}
-	return c
+	return parquet.ByteArrayValue([]byte(g.value))
 }

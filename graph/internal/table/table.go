@@ -233,16 +233,16 @@ type Row struct {
 	fields    [][]byte // of text
 	columns   []Column // of Parquet those that were chosen, of text all that have names
 	logical   []*format.LogicalType
-	read      []*columnReader // of Parquet
-	at        int             // the row in their batch
-	digits    []byte          // of the last integer
+	batch     []columnBatch // of Parquet
+	in        int           // the row in the batch
+	digits    []byte        // of the last integer
 }
 
 // Len is the number of values.
-func (r *Row) Len() int { return max(len(r.fields), len(r.read)) }
+func (r *Row) Len() int { return max(len(r.fields), len(r.batch)) }
 
 // value is the value of a column of Parquet.
-func (r *Row) value(column int) *parquet.Value { return &r.read[column].batch[r.at] }
+func (r *Row) value(column int) *parquet.Value { return &r.batch[column].values[r.in] }
 
 // Kind is what a column holds.
 func (r *Row) Kind(column int) Kind {
