@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"sort"
 
 	"weft/internal/memory"
 )
@@ -140,6 +141,12 @@ func (r *Relation) Edges() Edges {
 		}
 	}
 	return e
+}
+
+// EndsOf are the source and the target of an edge, by its number.
+func (r *Relation) EndsOf(k int64) (source, target int32) {
+	v := sort.Search(r.rows(), func(v int) bool { return r.Indptr[v+1] > k })
+	return r.Sources[k], int32(v)
 }
 
 // duplicates counts the edges beyond the first between the same two vertices.

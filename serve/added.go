@@ -47,7 +47,7 @@ type addition struct {
 	*appended.Addition
 	server  *Server
 	added   []map[string]int32 // by vertex type: the new vertices
-	predict []int32            // the new vertices of the first type, in order
+	names   [][]string         // by vertex type: their ids, in order
 	unknown map[string]int     // by column: new vertices whose category the model does not know
 }
 
@@ -57,7 +57,7 @@ const featureBytes = 8
 // add makes the addition of a request's new vertices, whose memory it counts.
 func (s *Server) add(list []newVertex, h *holding) (a *addition, err error) {
 	a = &addition{Addition: s.model.Predictor.Base().Nothing(), server: s, unknown: map[string]int{}}
-	a.added = make([]map[string]int32, len(s.types))
+	a.added, a.names = make([]map[string]int32, len(s.types)), make([][]string, len(s.types))
 	for i := range a.added {
 		a.added[i] = map[string]int32{}
 	}
@@ -120,9 +120,7 @@ func (a *addition) vertex(kind int, v *newVertex) error {
 	at := int32(t.Count + rows.Count)
 	rows.Append(row)
 	a.added[kind][v.ID.trimmed()] = at
-	if kind == 0 {
-		a.predict = append(a.predict, at)
-	}
+	a.names[kind] = append(a.names[kind], v.ID.trimmed())
 	return nil
 }
 
@@ -176,6 +174,9 @@ func fieldOf(value json.RawMessage) (field []byte, err error) {
 // edge adds an edge from a new vertex to another one or, unless out, from that one.
 func (a *addition) edge(kind int, near id, e *end, out bool) error {
 	of, err := a.server.relationOf(way{kind, out, e.Relation})
+	if err == nil {
+		err = a.server.learned.passes(a.server.model.Graph, of.relation)
+	}
 	if err != nil {
 		return err
 	}

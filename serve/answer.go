@@ -9,17 +9,17 @@ import (
 
 // response is the body of an answer.
 type response struct {
-	Predictions []prediction `json:"predictions"`
+	Predictions []any `json:"predictions"` // each a prediction, or an edgePrediction
 	// Unknown is by column how many new vertices have a category that the model does not know. It counts as
 	// other: all features of the column are 0.
 	Unknown map[string]int `json:"unknown,omitempty"`
 }
 
-// prediction is that of a vertex: what was asked for. Its numbers are float32s, which JSON has with as many
-// digits as they need to be read back to the same bits.
+// prediction is that of a vertex or an edge: what was asked for. Its numbers are float32s, which JSON has
+// with as many digits as they need to be read back to the same bits.
 type prediction struct {
-	Vertex        any        `json:"vertex"`          // its id
-	Class         any        `json:"class,omitempty"` // its name, or its number
+	Vertex        any        `json:"vertex,omitempty"` // its id; nil: it is of an edge
+	Class         any        `json:"class,omitempty"`  // its name, or its number
 	Probability   *float32   `json:"probability,omitempty"`
 	Margin        *float32   `json:"margin,omitempty"`
 	Entropy       *float32   `json:"entropy,omitempty"`
@@ -62,7 +62,8 @@ func name(names []string, class int) string {
 	return names[class]
 }
 
-// What an answer takes in memory for each vertex, and for each of its numbers with the name of its class.
+// What an answer takes in memory for each vertex or edge, and for each of its numbers with the name of its
+// class.
 const (
 	answerBytes = 512
 	valueBytes  = 48
@@ -76,13 +77,14 @@ func (s *Server) respond(asked *asked, a answer, h *holding, gone <-chan struct{
 	for _, name := range table.Classes {
 		names += 2 * len(name)
 	}
-	for i, id := range asked.ids {
+	for i, row := range a.results {
 		select {
 		case <-gone:
 			return nil, errLeft
 		default:
 		}
-		one, row, bytes := prediction{Vertex: id}, a.results[i], answerBytes
+		var one prediction
+		bytes := answerBytes
 		var of predictions.Outcome
 		table.Read(&of, row)
 		number := func(what predictions.Answer) *float32 {
@@ -119,7 +121,12 @@ func (s *Server) respond(asked *asked, a answer, h *holding, gone <-chan struct{
 		if err := h.take(bytes); err != nil {
 			return nil, err
 		}
-		r.Predictions = append(r.Predictions, one)
+		if asked.edges != nil {
+			r.Predictions = append(r.Predictions, &edgePrediction{asked.edgeIDs[i], s.learned.answer, one})
+		} else {
+			one.Vertex = asked.ids[i]
+			r.Predictions = append(r.Predictions, &one)
+		}
 	}
 	s.metrics.unknown(asked.unknown)
 	return json.Marshal(&r)

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"weft/graph"
 	"weft/train"
 )
 
@@ -18,15 +19,10 @@ func (s *Server) compute() {
 // answer answers questions by one inference. If it fails, each question has one of its own: what fails one
 // fails no other.
 func (s *Server) answer(batch []*question) {
-	var all []int32
-	for _, q := range batch {
-		all = append(all, q.vertices...)
-	}
-	of := s.infer(all, batch[0])
-	for _, q := range batch {
-		a := of(q)
+	for k, a := range s.infer(batch) {
+		q := batch[k]
 		if a.err != nil && len(batch) > 1 {
-			a = s.infer(q.vertices, q)(q)
+			a = s.infer(batch[k : k+1])[0]
 		}
 		q.answered <- s.finish(q, a)
 	}
@@ -46,32 +42,66 @@ func (s *Server) finish(q *question, a answer) (finished answer) {
 	return finished
 }
 
-// infer computes vertices, of which some may be listed more than once, with the addition and the outputs of a
-// question. It returns what finds the answer to a question for some of them.
-func (s *Server) infer(vertices []int32, like *question) func(*question) answer {
-	list := slices.Clone(vertices)
+// infer computes the answers to questions with the same addition and outputs.
+func (s *Server) infer(batch []*question) (answers []answer) {
+	if s.learned != nil {
+		return s.inferEdges(batch)
+	}
+	var list []int32 // some may be asked for more than once
+	for _, q := range batch {
+		list = append(list, q.vertices...)
+	}
 	slices.Sort(list)
 	list = slices.Compact(list)
-	p, err := s.predicted(list, like)
+	like := batch[0]
+	p, err := s.predicted(func() (*train.Prediction, error) {
+		return s.model.Predictor.Predict(s.working, list, like.added, like.outputs)
+	})
 	s.metrics.computed.Add(len(list))
-	return func(q *question) (a answer) {
-		if a.err = err; err != nil {
-			return a
-		}
+	for _, q := range batch {
+		a := answer{err: err}
 		for _, v := range q.vertices {
+			if err != nil {
+				break
+			}
 			at, _ := slices.BinarySearch(list, v)
 			a.results = append(a.results, p.Logits[at*p.Classes:(at+1)*p.Classes])
 			if n := p.EmbeddingColumns; like.outputs == train.WithEmbeddings {
 				a.embeddings = append(a.embeddings, p.Embeddings[at*n:(at+1)*n])
 			}
 		}
-		return a
+		answers = append(answers, a)
 	}
+	return answers
+}
+
+// inferEdges is infer of edges.
+func (s *Server) inferEdges(batch []*question) (answers []answer) {
+	var all graph.Edges
+	for _, q := range batch {
+		all.Source, all.Target = append(all.Source, q.edges.Source...), append(all.Target, q.edges.Target...)
+		all.Features = append(all.Features, q.edges.Features...)
+	}
+	p, err := s.predicted(func() (*train.Prediction, error) {
+		return s.model.Predictor.PredictEdges(s.working, &all, batch[0].added)
+	})
+	s.metrics.computed.Add(all.Len())
+	at := 0
+	for _, q := range batch {
+		a := answer{err: err}
+		if err == nil {
+			end := at + q.edges.Len()*p.Classes
+			a.results = slices.Collect(slices.Chunk(p.Logits[at:end], p.Classes))
+			at = end
+		}
+		answers = append(answers, a)
+	}
+	return answers
 }
 
 // predicted is an inference. What has been read of a store that has changed until it ends, and a panic that
 // may come of that, are errors.
-func (s *Server) predicted(list []int32, like *question) (p *train.Prediction, err error) {
+func (s *Server) predicted(infer func() (*train.Prediction, error)) (p *train.Prediction, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("an inference failed: %v", fault)
@@ -83,5 +113,5 @@ func (s *Server) predicted(list []int32, like *question) (p *train.Prediction, e
 			p, err = nil, changed
 		}
 	}()
-	return s.model.Predictor.Predict(s.working, list, like.added, like.outputs)
+	return infer()
 }

@@ -412,7 +412,7 @@ func TestChangedStore(t *testing.T) {
 		dir, s := stored(t)
 		predict(t, s, `{"vertices": [1, 7]}`)
 		require.NoError(t, c.change(filepath.Join(dir, c.file)))
-		a := s.infer([]int32{1, 7}, &question{})(&question{}) // that was taken before
+		a := s.infer([]*question{{vertices: []int32{1, 7}}})[0] // that was taken before
 		assert.Contains(t, fmt.Sprint(a.err), c.file)
 		for path, method := range map[string]string{"/predict": "POST", "/healthz": "GET"} {
 			status, text := ask(s, method, path, `{"vertices": [1, 7]}`)

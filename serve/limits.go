@@ -39,7 +39,7 @@ type limits struct {
 	holds    *holding
 	levels   [lastLevel + 1]level
 	depth    int
-	vertices int // elements of lists, that is
+	vertices int // elements of lists, that is, or edges
 	edges    int
 	token    []byte // text or number
 	text     bool   // the token is a text, which has not ended
@@ -108,7 +108,7 @@ func (l *limits) ended() error {
 		return err
 	}
 	switch {
-	case !l.inColumns() && !slices.Contains(keys, key): // case counts, unlike in the decoder
+	case !l.inColumns() && !l.inEdge() && !slices.Contains(keys, key): // case counts, unlike in the decoder
 		return unknownKey(key)
 	case at.keys[key]:
 		return refusal.Errorf("the key %.40q comes twice in an object; give it once", key)
@@ -121,6 +121,9 @@ func (l *limits) ended() error {
 func (l *limits) inColumns() bool {
 	return l.depth >= columnsLevel && l.levels[columnsLevel-1].last == "columns"
 }
+
+// inEdge reports whether it is within edges to predict, whose names and values are the caller's.
+func (l *limits) inEdge() bool { return l.depth >= listLevel && l.levels[1].last == "edges" }
 
 // structure takes a byte that is part of no token.
 func (l *limits) structure(c byte) error {
@@ -145,13 +148,17 @@ func (l *limits) structure(c byte) error {
 		switch {
 		case l.depth == listLevel:
 			l.vertices++
-		case l.depth == edgesLevel && !l.inColumns():
+		case l.depth == edgesLevel && !l.inColumns() && !l.inEdge():
 			l.edges++
 		}
 	}
 	switch {
 	case l.vertices >= mostVertices:
-		return refusal.Errorf("a request has %d vertices at most; ask in several", mostVertices)
+		what := "vertices"
+		if l.levels[1].last == "edges" {
+			what = "edges"
+		}
+		return refusal.Errorf("a request has %d %s at most; ask in several", mostVertices, what)
 	case l.edges >= mostEdges:
 		return refusal.Errorf("a request has %d new edges at most; ask in several", mostEdges)
 	}

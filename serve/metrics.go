@@ -21,7 +21,11 @@ type figures struct {
 func newFigures(s *Server) *figures {
 	f := &figures{set: metrics.NewSet()}
 	f.seconds = f.set.NewPrometheusHistogramExt("weft_request_duration_seconds", latencies)
-	f.computed = f.set.NewCounter("weft_computed_vertices_total")
+	computed := "vertices"
+	if s.learned != nil {
+		computed = "edges"
+	}
+	f.computed = f.set.NewCounter("weft_computed_" + computed + "_total")
 	f.set.NewGauge("weft_queue_length", func() float64 { return float64(s.queue.length()) })
 	f.set.NewGauge("weft_graph_vertices", func() float64 { return float64(s.model.Graph.Vertices()) })
 	return f

@@ -7,13 +7,15 @@ import (
 	"slices"
 	"sync"
 
+	"weft/graph"
 	"weft/graph/appended"
 	"weft/train"
 )
 
-// question asks for the predictions of some vertices.
+// question asks for the predictions of some vertices, or of edges.
 type question struct {
 	vertices []int32
+	edges    *graph.Edges    // in the place of vertices; nil: these are asked for
 	added    *appended.Graph // with new vertices; nil: the graph alone
 	outputs  train.Outputs
 	answered chan answer // takes one
@@ -21,9 +23,12 @@ type question struct {
 	respond func(answer) ([]byte, error)
 }
 
-// size is how much a question asks for: its vertices, and the edges that it adds.
+// size is how much a question asks for: its vertices or edges, and the edges that it adds.
 func (q *question) size() int {
 	n := len(q.vertices)
+	if q.edges != nil {
+		n += q.edges.Len()
+	}
 	if q.added != nil {
 		for i := range q.added.Added.Edges {
 			n += q.added.Added.Edges[i].Len()
@@ -32,14 +37,14 @@ func (q *question) size() int {
 	return n
 }
 
-// answer has a row for each vertex of a question, in its order.
+// answer has a row for each vertex or edge of a question, in its order.
 type answer struct {
 	results, embeddings [][]float32
 	text                []byte // of the response
 	err                 error
 }
 
-// mostTogether is how many vertices questions may have that share an inference.
+// mostTogether is how many vertices or edges questions may have that share an inference.
 const mostTogether = 64
 
 // queue is the questions that wait. Inferences take turns between the oldest question and the smallest, so
@@ -98,13 +103,13 @@ func (q *queue) take() (batch []*question) {
 		first = slices.MinFunc(q.waiting, func(a, b *question) int { return cmp.Compare(a.size(), b.size()) })
 	}
 	q.smallest = !q.smallest
-	vertices := len(first.vertices)
+	size := first.size()
 	q.waiting = slices.DeleteFunc(q.waiting, func(one *question) bool {
 		takes := one == first
 		if !takes && one.outputs == first.outputs && one.added == nil && first.added == nil &&
-			vertices+len(one.vertices) <= mostTogether {
+			size+one.size() <= mostTogether {
 			takes = true
-			vertices += len(one.vertices)
+			size += one.size()
 		}
 		if takes {
 			batch = append(batch, one)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/graph"
 	"weft/graph/appended"
 	"weft/internal/refusal"
 	"weft/train"
@@ -18,15 +19,18 @@ import (
 
 // request is the body of POST /predict.
 type request struct {
-	Vertices []id        `json:"vertices"`
-	New      []newVertex `json:"new"`
-	Columns  []string    `json:"columns"`
+	Vertices []id         `json:"vertices"`
+	Edges    []scoredEdge `json:"edges"` // in the place of vertices, where edges are predicted
+	New      []newVertex  `json:"new"`
+	Columns  []string     `json:"columns"`
 }
 
 // asked is a request that can be answered.
 type asked struct {
 	vertices []int32
-	ids      []any // of the vertices, as the answer has them
+	ids      []any        // of the vertices, as the answer has them
+	edges    *graph.Edges // in the place of vertices; nil: these are predicted
+	edgeIDs  []edgeID
 	added    *appended.Graph
 	unknown  map[string]int // by column, as in the answer
 	columns  []predictions.Answer
@@ -34,7 +38,7 @@ type asked struct {
 
 // question is what the request asks of an inference.
 func (s *Server) question(a *asked) *question {
-	q := &question{vertices: a.vertices, added: a.added, answered: make(chan answer, 1)}
+	q := &question{vertices: a.vertices, edges: a.edges, added: a.added, answered: make(chan answer, 1)}
 	if s.model.Table.Columns != predictions.Embedding && slices.Contains(a.columns, predictions.Hidden) {
 		q.outputs = train.WithEmbeddings
 	}
@@ -95,7 +99,7 @@ func undecoded(err error, example string) error {
 	case unknown != "":
 		text = unknownKey(strings.Trim(unknown, `"`)).Error()
 	case errors.As(err, &kind):
-		if strings.HasSuffix(kind.Field, "edges") {
+		if strings.HasSuffix(kind.Field, ".edges") {
 			example = `send {"out": [IDS], "in": [IDS]}`
 		}
 		text = fmt.Sprintf("%.100s cannot be a JSON %s; %s", kind.Field, kind.Value, example)
@@ -108,54 +112,37 @@ func undecoded(err error, example string) error {
 	return badRequest{errors.New(text), status}
 }
 
-// keys are those of all objects but the columns of a new vertex.
+// keys are those of all objects but the columns of a new vertex, and of an edge to predict.
 var keys = []string{
 	"vertices", "columns", "new", "id", "type", "features", "edges", "out", "in", "relation", "weight",
 }
 
 func unknownKey(key string) error {
-	return refusal.Errorf("the key %.40q is not known here; keys are vertices, columns and new, of a new "+
-		"vertex id, type, columns, features and edges (out, in), and of an edge id, relation, weight and features", key)
+	return refusal.Errorf("the key %.40q is not known here; keys are vertices, columns and new (edges, of a "+
+		"model that predicts these), of a new vertex id, type, columns, features and edges (out, in), and of an edge id, relation, weight and features", key)
 }
 
-// check finds the vertices and the columns of a request.
+// check finds the vertices or edges of a request, and its columns.
 func (s *Server) check(body *request, h *holding) (a asked, err error) {
-	if len(body.Vertices)+len(body.New) == 0 {
-		return a, refusal.Errorf("no vertex is named; give the ids of some as vertices, or new ones as new")
+	if s.learned != nil {
+		err = s.takeEdges(&a, body, h)
+	} else {
+		err = s.takeVertices(&a, body, h)
 	}
-	for _, one := range body.Vertices {
-		v, err := s.ids[0].find(one)
-		if err != nil {
-			return a, err
-		}
-		a.vertices, a.ids = append(a.vertices, v), append(a.ids, s.ids[0].of(v))
-	}
-	if len(body.New) > 0 {
-		added, err := s.add(body.New, h)
-		if err != nil {
-			return a, err
-		}
-		if a.added, err = s.model.Predictor.Base().With(added.Addition); err != nil {
-			return a, err
-		}
-		a.vertices = append(a.vertices, added.predict...)
-		a.unknown = added.unknown
-		for _, v := range body.New {
-			if v.Type == "" || v.Type == s.types[0].Name() {
-				a.ids = append(a.ids, v.ID.trimmed())
-			}
-		}
-		if len(a.vertices) == 0 {
-			return a, refusal.Errorf("no vertex of type %s is asked for, which alone have predictions; name "+
-				"some", s.types[0].Name())
-		}
+	if err != nil {
+		return a, err
 	}
 	given := predictions.Given(s.model.Table.Columns)
 	if given == nil {
 		given = []predictions.Answer{predictions.Hidden}
 	}
+	if s.learned != nil { // embeddings are of vertices
+		given = slices.DeleteFunc(given, func(a predictions.Answer) bool { return a == predictions.Hidden })
+	}
 	if body.Columns == nil {
-		a.columns = predictions.ByDefault(s.model.Table.Columns)
+		if a.columns = s.model.Table.Answers; a.columns == nil {
+			a.columns = predictions.ByDefault(s.model.Table.Columns)
+		}
 		return a, nil
 	}
 	for k, name := range body.Columns {
@@ -171,4 +158,46 @@ func (s *Server) check(body *request, h *holding) (a asked, err error) {
 		return a, refusal.Errorf("no column is named; give some of %v", given)
 	}
 	return a, nil
+}
+
+// takeVertices finds the vertices of a request.
+func (s *Server) takeVertices(a *asked, body *request, h *holding) error {
+	switch {
+	case len(body.Edges) > 0:
+		return refusal.Errorf("edges: the model predicts vertices, and no edges; give vertices")
+	case len(body.Vertices)+len(body.New) == 0:
+		return refusal.Errorf("no vertex is named; give the ids of some as vertices, or new ones as new")
+	}
+	for _, one := range body.Vertices {
+		v, err := s.ids[0].find(one)
+		if err != nil {
+			return err
+		}
+		a.vertices, a.ids = append(a.vertices, v), append(a.ids, s.ids[0].of(v))
+	}
+	added, err := s.grow(a, body.New, h)
+	if err != nil || added == nil {
+		return err
+	}
+	for k, name := range added.names[0] {
+		a.vertices, a.ids = append(a.vertices, int32(s.types[0].Count+k)), append(a.ids, name)
+	}
+	if len(a.vertices) == 0 {
+		return refusal.Errorf("no vertex of type %s is asked for, which alone have predictions; name some",
+			s.types[0].Name())
+	}
+	return nil
+}
+
+// grow adds the new vertices of a request, whose memory it counts, to the graph; nil: there are none.
+func (s *Server) grow(a *asked, list []newVertex, h *holding) (added *addition, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	if added, err = s.add(list, h); err != nil {
+		return nil, err
+	}
+	a.unknown = added.unknown
+	a.added, err = s.model.Predictor.Base().With(added.Addition)
+	return added, err
 }

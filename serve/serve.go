@@ -1,6 +1,6 @@
 // Package serve answers requests for predictions over HTTP, by a model and a graph that stay open.
 //
-//	POST /predict   predictions of some vertices: a JSON object asks, and one answers
+//	POST /predict   predictions of some vertices, or edges: a JSON object asks, and one answers
 //	GET /healthz    200 while requests are taken, 503 once the server ends
 //	GET /metrics    figures in Prometheus' text format
 //	GET /           a line on what is served
@@ -69,6 +69,7 @@ type Server struct {
 	kinds   map[string]int // their numbers
 	ways    map[way][]joined
 	ids     []*ids         // by vertex type
+	learned *learned       // edges; nil: vertices are predicted
 	columns columns.ByType // that features are made of
 	queue   *queue
 	metrics *figures
@@ -123,6 +124,7 @@ func New(m Model, o Options) *Server {
 		s.kinds[t.Name()] = kind
 	}
 	s.ways = ways(m.Predictor.Base())
+	s.learned = newLearned(m.Predictor.Base(), m.Predictor.Learned(), &m.Table, s.ids)
 	s.metrics = newFigures(s)
 	return s
 }
@@ -175,8 +177,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// example is a request for the first vertices of the graph, so many.
+// example is a request for the first vertices of the graph, so many, or for an edge.
 func (s *Server) example(most int) string {
+	if s.learned != nil {
+		return s.learned.example
+	}
 	of := s.ids[0]
 	var first []string
 	for v := range min(most, of.count) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"weft/comm"
+	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/kernel"
@@ -13,14 +14,16 @@ import (
 	"weft/parallel/exchange"
 	"weft/parallel/mfg"
 	"weft/partition"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
-// Predictor predicts some vertices at a time, as Predict does with Job.Vertices. It keeps the graph, the
-// model and its weights, and for each prediction at a time some memory. Any number of goroutines may use it:
-// on a card their predictions are one after the other.
+// Predictor predicts some vertices at a time, as Predict does with Job.Vertices, or edges, as PredictEdges
+// does. It keeps the graph, the model and its weights, and for each prediction at a time some memory. Any
+// number of goroutines may use it: on a card their predictions are one after the other.
 type Predictor struct {
 	job     Job
+	learned int           // the relation whose edges it predicts; −1: it predicts vertices
 	config  worker.Config // of each prediction
 	base    *appended.Base
 	alone   *appended.Graph // with nothing appended
@@ -44,7 +47,8 @@ type place struct {
 const mostIdle = 64 << 20
 
 // Predictor returns a Predictor with the given weights, which its caller closes. The mesh has one worker, and
-// the job's graph stays open. It predicts a vertex, so that it refuses what no vertex can be predicted with.
+// the job's graph stays open. It predicts a vertex, or an edge, so that it refuses what none can be predicted
+// with.
 func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, err error) {
 	r, err := j.resolve()
 	if err != nil {
@@ -55,12 +59,33 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 		return nil, err
 	}
 	p = &Predictor{job: *of, weights: weights, threads: j.Threads(r), end: func() error { return nil }}
-	p.job.Vertices = []int32{0}
+	whole := partition.WholeOf(of.Graph)
+	if p.learned, err = task.RelationOf(r.Kind, &whole); err != nil {
+		return nil, err
+	}
+	var first *graph.Edges // nil: vertices are predicted
+	if p.learned >= 0 {
+		first = &graph.Edges{
+			Source: []int32{0}, Target: []int32{0},
+			Features: make([]float32, of.Graph.Relations[p.learned].EdgeColumns),
+		}
+		rows, err := p.job.rowsOfEnds(r, first, true)
+		if err := cmp.Or(err, scoresEdges(r)); err != nil {
+			return nil, err
+		}
+		p.job.ends, p.job.undecoded = rows.listed, true
+	} else {
+		p.job.Vertices = []int32{0}
+	}
 	if !r.OnCard() {
 		p.job.Options.Threads = 1
 	}
 	if err = p.load(ctx); err == nil {
-		_, err = p.Predict(ctx, p.job.Vertices, nil, Logits)
+		if first != nil {
+			_, err = p.PredictEdges(ctx, first, nil)
+		} else {
+			_, err = p.Predict(ctx, p.job.Vertices, nil, Logits)
+		}
 	}
 	if err != nil {
 		return nil, cmp.Or(err, p.Close())
@@ -110,12 +135,41 @@ func (p *Predictor) Base() *appended.Base { return p.base }
 // Columns are those that features are made of, as Job.Columns.
 func (p *Predictor) Columns() columns.ByType { return p.job.Columns() }
 
+// Learned is the number of the relation whose edges are predicted; −1: vertices are.
+func (p *Predictor) Learned() int { return p.learned }
+
 // Predict computes the logits of vertices of the first type, each listed once, of Base with an addition; nil:
 // with none. It takes one thread, or the card. The errors are those of Job.Predict, and ctx ends it before it
 // begins, or between two kernels.
 func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.Graph,
 	asked Outputs,
 ) (r *Prediction, err error) {
+	job := p.job
+	job.Vertices, job.Appended = vertices, of
+	return p.infer(ctx, &job, asked)
+}
+
+// PredictEdges computes the logits of edges between vertices of Base with an addition; nil: with none. Edges
+// are as Job.PredictEdges takes them, of the relation Learned, and may be those of the graph. Otherwise it is
+// as Predict.
+func (p *Predictor) PredictEdges(ctx context.Context, e *graph.Edges,
+	of *appended.Graph,
+) (*Prediction, error) {
+	job, r := p.job, p.config.Resolved
+	rows, err := job.rowsOfEnds(r, e, true)
+	if err != nil {
+		return nil, err
+	}
+	job.ends, job.Appended = rows.listed, of
+	made, err := p.infer(ctx, &job, Embeddings)
+	if err != nil {
+		return nil, err
+	}
+	return made, job.scoreEdges(ctx, r, p.weights, e, made, rows)
+}
+
+// infer computes the vertices of a job that is the Predictor's in all else.
+func (p *Predictor) infer(ctx context.Context, job *Job, asked Outputs) (r *Prediction, err error) {
 	end := &Common{Err: context.Canceled}
 	if ctx.Err() != nil {
 		return nil, end
@@ -139,7 +193,7 @@ func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.
 		run()
 	}
 	err = p.job.Graph.Guard(func() error {
-		r, err = p.predict(ctx, at, vertices, of, asked)
+		r, err = p.predict(ctx, at, job, asked)
 		return err
 	})
 	whole = err == nil
@@ -149,13 +203,12 @@ func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.
 	return r, err
 }
 
-func (p *Predictor) predict(ctx context.Context, at *place, vertices []int32, of *appended.Graph,
+func (p *Predictor) predict(ctx context.Context, at *place, job *Job,
 	asked Outputs,
 ) (r *Prediction, err error) {
-	job, s := p.job, &shared{Config: p.config}
-	job.Vertices, job.Appended = vertices, of
+	s := &shared{Config: p.config}
 	s.Vertices = job.listed()
-	if of == nil {
+	if job.Appended == nil {
 		job.Appended = p.alone
 	}
 	if err := job.openSome(s, &at.scratch); err != nil {

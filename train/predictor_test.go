@@ -71,6 +71,75 @@ func TestPredictor(t *testing.T) {
 	}
 }
 
+// TestPredictorOfEdges: predictions of edges, several at a time, have the bits of those of all edges of the
+// graph, and those with a new vertex the bits of Job.PredictEdges.
+func TestPredictorOfEdges(t *testing.T) {
+	one, types := tangle(t, 60, 40), severalTypes(t)
+	for name, c := range map[string]struct {
+		g           *graph.Graph
+		relation    int
+		kind, words string
+	}{
+		"sage":    {one, 0, "classes", "model sage, normalize-features standard"},
+		"gat":     {one, 0, "values", "model gat, heads 2, out-features 5"},
+		"gine":    {one, 0, "several", "model gine, layers 1"},
+		"several": {types, 1, "classes", "model sage"},
+	} {
+		c.g = labelEdges(t, c.g, c.relation, c.kind)
+		job := &Job{Graph: c.g, Options: edgeLabelOptions("split 0, threads 2, " + c.words)}
+		weights := mustRun(t, job).Weights
+		p, err := job.Predictor(t.Context(), weights)
+		require.NoError(t, err, name)
+		assert.Equal(t, c.relation, p.Learned(), name)
+		all, err := job.Predict(t.Context(), weights, Logits)
+		require.NoError(t, err, name)
+		r := &c.g.Relations[c.relation]
+		n := r.EdgeColumns
+		var done sync.WaitGroup
+		for _, list := range [][]int{{2}, {3, 0, 2}, {0, 1, 2, 3, 3, 1}} {
+			var e graph.Edges
+			for _, k := range list {
+				source, target := r.EndsOf(int64(k))
+				e.Source, e.Target = append(e.Source, source), append(e.Target, target)
+				e.Features = append(e.Features, r.EdgeFeatures[k*n:(k+1)*n]...)
+			}
+			done.Go(func() {
+				for range 3 {
+					some, err := p.PredictEdges(t.Context(), &e, nil)
+					assert.NoError(t, err, name)
+					for i, k := range list {
+						assert.Equal(t, row(all.Logits, all.Classes, k),
+							row(some.Logits, all.Classes, i), name)
+					}
+				}
+			})
+		}
+		done.Wait()
+		more := p.Base().Nothing()
+		kind := p.Base().Ends[c.relation].Source
+		more.Types[kind].Append(slices.Repeat([]float32{.5}, c.g.Types[kind].Features.Columns))
+		more.Types[kind].Names = []string{"new"}
+		with, err := p.Base().With(more)
+		require.NoError(t, err, name)
+		e := &graph.Edges{
+			Source: []int32{int32(c.g.Types[kind].Count), 3}, Target: []int32{5, 2},
+			Features: slices.Repeat([]float32{1, 2, 3}[:n], 2),
+		}
+		got, err := p.PredictEdges(t.Context(), e, with)
+		require.NoError(t, err, name)
+		grown := *job
+		grown.Appended = with
+		want, err := grown.PredictEdges(t.Context(), weights, e)
+		require.NoError(t, err, name)
+		assert.Equal(t, want.Logits, got.Logits, name)
+		e.Features = slices.Repeat([]float32{3e38}, len(e.Features))
+		if _, err = p.PredictEdges(t.Context(), e, nil); n > 0 {
+			assert.Refused(t, err, "new edge", name)
+		}
+		require.NoError(t, p.Close(), name)
+	}
+}
+
 // TestPredictorOnCard: predictions on a card, asked for several at a time, are the CPU's but for rounding.
 // Nothing of them runs there. What each took of the card's memory is free for the next one.
 func TestPredictorOnCard(t *testing.T) {

@@ -26,6 +26,9 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 		return nil, err
 	}
 	rows, err := j.rowsOfEnds(r, e, j.Appended != nil)
+	if err == nil {
+		err = scoresEdges(r)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +46,15 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 		p.Logits = nil
 		return j.OnLogits(rows)
 	})
+}
+
+// scoresEdges refuses a model that predicts no edges that its graph does not have.
+func scoresEdges(r *setting.Resolved) error {
+	if of := r.Program; of.Program != nil {
+		return refusal.Errorf("--program %s: it returns rows of the edges of a graph, and none of others; give a "+
+			"graph that has the new edges", of)
+	}
+	return nil
 }
 
 // scoreEdges replaces the embeddings of a prediction by the logits of edges.
@@ -72,6 +84,7 @@ func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.St
 		EdgeScorer: d, rows: p.Embeddings, at: at, edges: e,
 		team: kernel.NewTeam(j.Threads(r), tensor.NewMeter()),
 	}
+	defer s.team.Memory.Close()
 	p.Embeddings = nil
 	if p.Logits, err = s.score(ctx, r.Kind, weights); err != nil {
 		return err
@@ -199,7 +212,12 @@ func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State
 		if finish != nil {
 			finish(out.Value())
 		}
-		all = append(all, out.Value().ReadFloats()...)
+		values := out.Value().ReadFloats()
+		if at := graph.NotFinite(values); at >= 0 {
+			return nil, refusal.Errorf("new edge %d: its prediction is not finite; are its features of the columns and "+
+				"units that the model was trained on?", lo+at/s.Outputs+1)
+		}
+		all = append(all, values...)
 		out.Drop()
 		for _, m := range made {
 			m.Release()

@@ -201,3 +201,78 @@ func TestServeAdditions(t *testing.T) {
 	done.Wait()
 	assert.Contains(t, end(), "240 requests answered in ")
 }
+
+// TestServeEdges: of a run that has learned labels of edges, new edges have the scores that predict writes
+// for a list of them, with its threshold and calibration, also those of new vertices, and edges of the store
+// their own.
+func TestServeEdges(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	file := func(name, header string, rows ...string) string {
+		text := header + "\n" + strings.Join(rows, "\n") + "\n"
+		require.NoError(t, os.WriteFile(path(name), []byte(text), 0o666))
+		return path(name)
+	}
+	var people, pay []string
+	for i := range 20 {
+		people = append(people, fmt.Sprintf("c%d,%d,%s", i, 20+i*i%50, []string{"Rome", "Paris"}[i%2]))
+	}
+	for i := range 80 {
+		amount := i * 37 % 101
+		pay = append(pay, fmt.Sprintf("c%d,c%d,%d.25,2024-%02d-11,%s", i*i%20, i*7%20, amount, 1+i%12,
+			[]string{"no", "yes"}[(amount+i%30)/66]))
+	}
+	weft(t, "import", "edges", file("pay.csv", "payer,payee,amount,day,fraud", pay...), path("g"),
+		"--vertices-from", file("people.csv", "id,age,city", people...), "--source", "payer",
+		"--target", "payee", "--edge-label", "fraud", "--split", "random:60/20/20")
+	weft(t, "train", path("g"), "--edge-label", "fraud", "--hidden", "8", "--epochs", "20",
+		"--calibrate", "temperature", "--out", path("run"))
+	next := file("next.csv", "amount,payee,day,payer", "12.5,c7,2024-03-09,c1",
+		"99,c1,2024-12-24T12:00:00Z,c1")
+	more := file("more.csv", "amount,payee,day,payer", "75,c3,2024-01-02,n0", "3,n0,2024-01-02,n1")
+	named := file("named.csv", "id,city,age", "n0,Rome,", "n1,Oslo,31")
+	names := []string{"--columns", "class,probability", "--threshold", "best"}
+	weft(t, append([]string{"predict", path("run"), "--out", path("all.csv")}, names...)...)
+	names = append(names, "--add-edges", next)
+	weft(t, append([]string{"predict", path("run"), "--out", path("new.csv")}, names...)...)
+	names[len(names)-1] = more
+	names = append(names, "--add-vertices", named)
+	weft(t, append([]string{"predict", path("run"), "--out", path("far.csv")}, names...)...)
+	url, end := served(t, path("run"), "--threads", "2", "--threshold", "best")
+	post := func(body string) (rows []string) {
+		t.Helper()
+		r, err := http.Post(url+"/predict", "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		defer r.Body.Close()
+		var answer struct {
+			Error       string
+			Predictions []struct {
+				Edge, Probability   json.Number
+				Payer, Payee, Class string
+			}
+		}
+		require.NoError(t, json.NewDecoder(r.Body).Decode(&answer))
+		assert.Equal(t, "", answer.Error)
+		for k, p := range answer.Predictions {
+			number := p.Edge.String()
+			if number == "" {
+				number = fmt.Sprint(k)
+			}
+			row := []string{number, p.Payer, p.Payee, p.Class, p.Probability.String()}
+			rows = append(rows, strings.Join(row, ","))
+		}
+		return rows
+	}
+	all := rowsOf(t, path("all.csv"))
+	assert.Equal(t, []string{all[79], all[0], all[17]},
+		post(`{"edges": [79, 0, "17"], "columns": ["class", "probability"]}`))
+	assert.Equal(t, rowsOf(t, path("new.csv")), post(`{"columns": ["class", "probability"], "edges": [
+		{"payer": "c1", "payee": "c7", "amount": 12.5, "day": "2024-03-09"},
+		{"payer": "c1", "payee": "c1", "amount": 99, "day": "2024-12-24T12:00:00Z", "fraud": null}]}`))
+	assert.Equal(t, rowsOf(t, path("far.csv")), post(`{"columns": ["class", "probability"], "edges": [
+		{"payer": "n0", "payee": "c3", "amount": 75, "day": "2024-01-02"},
+		{"payer": "n1", "payee": "n0", "amount": 3, "day": "2024-01-02"}], "new": [
+		{"id": "n0", "columns": {"city": "Rome", "age": null}},
+		{"id": "n1", "columns": {"city": "Oslo", "age": 31}}]}`))
+	assert.Contains(t, end(), "3 requests answered in ")
+}

@@ -32,8 +32,10 @@ func edgeTable(g *graph.Graph, column string) (of *graph.Graph, r *graph.Relatio
 		return nil, nil, nil, refusal.Errorf("%d edges, and a table has at most %d", len(r.Sources), math.MaxInt32)
 	}
 	rows = endsOf(g, r)
-	targets := r.Edges().Target
-	rows.Ends = func(edge int) [2]int32 { return [2]int32{r.Sources[edge], targets[edge]} }
+	rows.Ends = func(edge int) [2]int32 {
+		source, target := r.EndsOf(int64(edge))
+		return [2]int32{source, target}
+	}
 	return of, r, rows, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
+	"weft/graph"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/serve"
@@ -43,7 +44,8 @@ and an inference reads only what the vertices depend on. The graph is the run's 
 
 A request is a JSON object. Its vertices are ids: names where the graph has them, else numbers. Its columns choose what the answer
 has: class, probability, margin, entropy, probabilities and embedding; value of a run that predicts these. The vertices of new are added
-to the graph for this answer alone, with their columns or features and their edges. GET /healthz says whether requests are
+to the graph for this answer alone, with their columns or features and their edges. A run that has learned labels of edges predicts
+edges: those of the list edges, each an object with its ends and its columns by their names, or the number of an edge of the store. GET /healthz says whether requests are
 taken, and GET /metrics has figures for Prometheus.
 
 One core reads and writes requests. Each other one, or as many threads as --threads says, computes answers. Requests that find none wait.
@@ -59,7 +61,9 @@ A request names this machine by an address, as localhost, or by a name of --host
   weft serve runs/first --listen 0.0.0.0 --threads 4
   weft serve runs/first --listen 0.0.0.0 --host gpu1.example
   curl -H content-type:application/json \
-      -d '{"vertices": [0, 7]}' localhost:8080/predict`,
+      -d '{"vertices": [0, 7]}' localhost:8080/predict
+  curl -H content-type:application/json \
+      -d '{"edges": [{"payer": "c1", "payee": "c7", "amount": 12.5}]}' localhost:8080/predict`,
 		ValidArgsFunction: cli.CompleteInOrder(cli.CompleteRun, cli.CompleteGraph),
 		Args:              cli.Arguments(1, 2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },
@@ -116,10 +120,6 @@ func (s *serveCommand) prepare(args []string) (asked session.Request, weights nn
 	if asked, err = requestAlone("serve", args, &s.settings); err != nil {
 		return asked, nil, err
 	}
-	if asked.Options.Task == task.Edge {
-		return asked, nil, refusal.Errorf("serve %s: it answers for vertices, and the run has learned labels of edges; "+
-			"weft predict %s --add-edges FILE scores new edges", args[0], refusal.ShellWord(args[0]))
-	}
 	if mean := asked.Options.OverAll(); mean != "" {
 		return asked, nil, refusal.Errorf("serve %s: %s takes its mean over all vertices, and so a "+
 			"prediction depends on all; weft predict %s predicts all", args[0], mean,
@@ -138,16 +138,25 @@ func (s *serveCommand) model(
 	if d.Table, err = EmbeddingsOf(asked.Options, d.graph, false); err != nil {
 		return m, err
 	}
+	on := ui.Counted(d.graph.Types[0].Count, "vertex", "vertices")
+	if asked.Options.Task == task.Edge {
+		var r *graph.Relation
+		if d.graph, r, d.Edges, err = edgeTable(d.graph, asked.Options.EdgeLabel); err != nil {
+			return m, err
+		}
+		on = ui.Counted(len(r.Sources), "edge", "edges")
+	}
 	if asked.Options.Task != task.Link && !d.standFor(weights) {
 		return m, refusal.Errorf("serve %s: no graph is there whose labels say what the predictions stand "+
 			"for; give the store that the run was trained on", asked.Run)
 	}
+	d.scores()
 	if err := d.decide(s.threshold); err != nil {
 		return m, err
 	}
 	m = serve.Model{
 		About: fmt.Sprintf("weft %s: %s of %s, on %s of %s", cli.Version, asked.Options.Model, asked.Run,
-			ui.Counted(opened.Job.Graph.Types[0].Count, "vertex", "vertices"), opened.Store),
+			on, opened.Store),
 		Graph: opened.Job.Graph, Table: d.Table,
 	}
 	m.Predictor, err = opened.Job.Predictor(cmd.Context(), weights)

@@ -1,0 +1,307 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weft/graph"
+	"weft/graph/appended"
+	"weft/graph/columns"
+	"weft/internal/number"
+	"weft/internal/refusal"
+	"weft/train/predictions"
+)
+
+// scoredEdge is an edge of a request: one of the graph by its number, or one that passes no messages, by the
+// columns of a list of edges.
+type scoredEdge struct {
+	number  id
+	columns map[string]json.RawMessage // nil: it is the graph's
+}
+
+// UnmarshalJSON takes a number or an object.
+func (e *scoredEdge) UnmarshalJSON(text []byte) error {
+	if text[0] == '{' {
+		return json.Unmarshal(text, &e.columns)
+	}
+	if e.number.UnmarshalJSON(text) != nil {
+		return refusal.Errorf("%.40s is no edge; give an object with its ends, or the number of one of the store", text)
+	}
+	return nil
+}
+
+// learned are the edges that a model predicts, which are of a relation.
+type learned struct {
+	relation int
+	of       *graph.Relation
+	types    [2]int       // of their ends
+	keys     [2]string    // of the ends in a request
+	columns  columns.List // that their features are; nil: of no list
+	answer   [2]string    // the keys of the ends in an answer
+	example  string       // a request for a new edge like the graph's first
+}
+
+// newLearned says which edges a model of a graph predicts; nil: it predicts vertices. ids are those of
+// vertices by their type.
+func newLearned(b *appended.Base, relation int, table *predictions.Table, ids []*ids) *learned {
+	if relation < 0 {
+		return nil
+	}
+	r := &b.Relations[relation]
+	l := &learned{
+		relation: relation, of: r, types: [2]int{b.Ends[relation].Source, b.Ends[relation].Target},
+		keys: r.EndColumns, columns: r.NumberColumns, answer: table.Edges.Columns,
+	}
+	if l.columns != nil && r.Weights != nil {
+		l.columns = l.columns[1:] // edges that pass no messages need none
+	}
+	for k, key := range l.keys {
+		if key == "" {
+			l.keys[k] = table.Edges.Columns[k]
+		}
+	}
+	l.example = l.exampleOf(ids)
+	return l
+}
+
+// featuresKey is that of the features of an edge where no list says how their columns are called.
+const featuresKey = "features"
+
+// features are those of an edge.
+func (l *learned) features(e *scoredEdge) (all []float32, err error) {
+	if l.columns == nil {
+		if given := e.columns[featuresKey]; given != nil {
+			if err := json.Unmarshal(given, &all); err != nil {
+				return nil, refusal.Errorf("%s: %.40s is no list of numbers", featuresKey, given)
+			}
+		}
+		if len(all) != l.of.EdgeColumns {
+			return nil, refusal.Errorf("it has %d features, and the graph's edges have %d; give as many", len(all),
+				l.of.EdgeColumns)
+		}
+		return all, nil
+	}
+	for i := range l.columns {
+		c := &l.columns[i]
+		value, there := e.columns[c.Name]
+		if !there {
+			return nil, refusal.Errorf("column %s: it is not given; send %s", c.Name, l.example)
+		}
+		field, err := fieldOf(value)
+		if err == nil {
+			all, err = appendOfEdge(all, c, field)
+		}
+		if err != nil {
+			return nil, refusal.Errorf("column %s: %w", c.Name, err)
+		}
+	}
+	return all, nil
+}
+
+// appendOfEdge appends the features of a value, as lists of edges do: a number is a float32 as it is, and a
+// value is missing where some of the graph's are.
+func appendOfEdge(to []float32, c *columns.Column, field []byte) ([]float32, error) {
+	missing, gaps := columns.IsMissing(field), c.Gaps || c.Mean != 0
+	switch {
+	case missing && !gaps:
+		return nil, refusal.Errorf("%.40q is no %s, and no edge of the graph lacks one", field, c.Kind)
+	case missing || c.Kind != columns.Number:
+		to, _, err := c.Append(to, field)
+		if err != nil {
+			err = refusal.Errorf("%.40q is no %s", field, c.Kind)
+		}
+		return to, err
+	}
+	x, err := number.Parse(string(field), 32)
+	if value := float32(x); err != nil || value-value != 0 {
+		return nil, refusal.Errorf("%.40q is no finite number", field)
+	}
+	if to = append(to, float32(x)); c.Gaps {
+		to = append(to, 0)
+	}
+	return to, nil
+}
+
+// exampleOf makes the example.
+func (l *learned) exampleOf(ids []*ids) string {
+	if len(l.of.Sources) == 0 {
+		return `{"edges": [{}]}`
+	}
+	source, target := l.of.EndsOf(0)
+	entry := func(key string, value any) string {
+		k, _ := json.Marshal(key)
+		v, _ := json.Marshal(value) // a string, a number or a truth value
+		return string(k) + ": " + string(v)
+	}
+	words := []string{
+		entry(l.keys[0], ids[l.types[0]].of(source)), entry(l.keys[1], ids[l.types[1]].of(target)),
+	}
+	features := l.of.EdgeFeatures[:l.of.EdgeColumns]
+	if l.columns == nil && len(features) > 0 {
+		words = append(words, entry(featuresKey, features))
+	}
+	at := 0
+	for i := range l.columns {
+		c := &l.columns[i]
+		x := features[at]
+		at += c.Width()
+		switch c.Kind {
+		case columns.Boolean:
+			words = append(words, entry(c.Name, x > 0))
+		case columns.Date:
+			const day = 24 * 60 * 60
+			date := time.Unix(int64(math.Round(float64(x)*day)), 0).UTC()
+			words = append(words, entry(c.Name, date.Format(time.DateOnly)))
+		default:
+			words = append(words, entry(c.Name, x))
+		}
+	}
+	return `{"edges": [{` + strings.Join(words, ", ") + `}]}`
+}
+
+// edgeBytes is what an edge of a request takes in memory, and featureBytes what each of its features does.
+const edgeBytes = 64
+
+// takeEdges finds the edges of a request, whose memory it counts.
+func (s *Server) takeEdges(a *asked, body *request, h *holding) error {
+	l := s.learned
+	switch {
+	case len(body.Vertices) > 0:
+		return refusal.Errorf("vertices: the model predicts edges, and no vertices; give edges")
+	case len(body.Edges) == 0:
+		return refusal.Errorf("no edge is named; give some as edges")
+	}
+	added, err := s.grow(a, body.New, h)
+	if err != nil {
+		return err
+	}
+	a.edges = &graph.Edges{FeatureColumns: l.of.EdgeColumns}
+	return s.model.Graph.Guard(func() error {
+		for k := range body.Edges {
+			err := h.take(edgeBytes + featureBytes*l.of.EdgeColumns)
+			if err == nil {
+				err = s.takeEdge(a, &body.Edges[k], added)
+			}
+			if refusal.Is(err) {
+				err = refusal.Errorf("edge %d: %w", k+1, err)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// takeEdge finds an edge of a request, between vertices of the graph and of an addition; nil: there is none.
+func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition) (err error) {
+	l, to := s.learned, a.edges
+	var is edgeID
+	var ends [2]int32
+	var features []float32
+	if e.columns == nil {
+		k, err := strconv.ParseInt(e.number.trimmed(), 10, 64)
+		if err != nil || k < 0 || k >= int64(len(l.of.Sources)) {
+			return refusal.Errorf("there is no edge %.40q; edges have the numbers 0 to %d, as in the column edge of "+
+				"weft predict", e.number.text, len(l.of.Sources)-1)
+		}
+		ends[0], ends[1] = l.of.EndsOf(k)
+		n := int64(l.of.EdgeColumns)
+		features = l.of.EdgeFeatures[k*n : (k+1)*n]
+		is.number = &k
+	} else {
+		for k, key := range l.keys {
+			if ends[k], err = s.endOf(e, key, l.types[k], added); err != nil {
+				return err
+			}
+		}
+		if features, err = l.features(e); err != nil {
+			return err
+		}
+	}
+	for k, v := range ends {
+		if kind := l.types[k]; int(v) < s.types[kind].Count {
+			is.ends[k] = s.ids[kind].of(v)
+		} else {
+			is.ends[k] = added.names[kind][int(v)-s.types[kind].Count]
+		}
+	}
+	to.Source, to.Target = append(to.Source, ends[0]), append(to.Target, ends[1])
+	to.Features = append(to.Features, features...)
+	a.edgeIDs = append(a.edgeIDs, is)
+	return nil
+}
+
+// endOf finds the end of an edge that a key names, which is of a type.
+func (s *Server) endOf(e *scoredEdge, key string, kind int, added *addition) (v int32, err error) {
+	value, there := e.columns[key]
+	if !there {
+		return 0, refusal.Errorf("it has no %s; send %s", key, s.learned.example)
+	}
+	var i id
+	if err = i.UnmarshalJSON(value); err == nil {
+		if added != nil {
+			v, err = added.find(kind, i)
+		} else {
+			v, err = s.ids[kind].find(i)
+		}
+	}
+	if err != nil {
+		return 0, refusal.Errorf("%s: %w", key, err)
+	}
+	return v, nil
+}
+
+// passes refuses a new vertex's edge of the relation that is learned, or of its reverse: it is one to score,
+// which passes no messages.
+func (l *learned) passes(g *graph.Graph, relation int) error {
+	if l == nil {
+		return nil
+	}
+	source, name, target := l.of.Ends()
+	of, back, to, is := g.Relations[relation].ReverseOf()
+	if relation == l.relation || is && of == source && back == name && to == target {
+		return refusal.Errorf("edges of %s are predicted, and pass no messages; give it in edges", name)
+	}
+	return nil
+}
+
+// edgeID says which edge a prediction is of.
+type edgeID struct {
+	number *int64 // in the store; nil: it is new
+	ends   [2]any // their ids
+}
+
+// edgePrediction is the prediction of an edge.
+type edgePrediction struct {
+	edgeID
+	keys [2]string
+	prediction
+}
+
+// MarshalJSON writes an object with the number of the edge, where it has one, with its ends, and with what
+// was asked for.
+func (p *edgePrediction) MarshalJSON() ([]byte, error) {
+	text := []byte{'{'}
+	if p.number != nil {
+		text = fmt.Appendf(text, `"edge":%d,`, *p.number)
+	}
+	for k, end := range p.ends {
+		key, err := json.Marshal(p.keys[k])
+		if err != nil {
+			return nil, err
+		}
+		id, err := json.Marshal(end)
+		if err != nil {
+			return nil, err
+		}
+		text = append(append(append(append(text, key...), ':'), id...), ',')
+	}
+	rest, err := json.Marshal(&p.prediction)
+	return slices.Concat(text, rest[1:]), err
+}
