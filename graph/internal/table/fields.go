@@ -221,6 +221,21 @@ func Number(field []byte) (x float64, ok bool) {
 	return x, true
 }
 
+// single is number.Parse of a field as float32, sooner: the float32 nearest to the nearest float64 is nearest
+// to the number, unless that float64 lies in the middle between two of them.
+func single(field []byte) (float64, error) {
+	const (
+		behind = 52 - 23 // bits that float64 has and float32 has not
+		middle = 1 << (behind - 1)
+		least  = 0x1p-126 // that float32 has all bits of
+	)
+	if x, ok := Number(field); ok && math.Float64bits(x)&(1<<behind-1) != middle &&
+		(x == 0 || math.Abs(x) >= least && math.Abs(x) <= math.MaxFloat32) {
+		return float64(float32(x)), nil
+	}
+	return number.Parse(string(field), 32)
+}
+
 // leading appends the digits that a text begins with to those of a number, and counts them.
 func leading(number uint64, text []byte) (_ uint64, rest []byte, digits int) {
 	for digits < len(text) && text[digits]-'0' <= 9 {

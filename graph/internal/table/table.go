@@ -411,7 +411,7 @@ func appendDecimal(to, digits []byte, scale int) []byte {
 // Number is the number in a column, that of text the nearest float32.
 func (r *Row) Number(column int) (float64, error) {
 	if !r.parquet {
-		return number.Parse(string(r.Decimal(r.Text(column))), 32)
+		return single(r.Decimal(r.Text(column)))
 	}
 	switch v := r.value(column); v.Kind() {
 	case parquet.Float:
