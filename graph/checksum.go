@@ -26,6 +26,9 @@ func (g *Graph) Checksum() (sum string, err error) {
 			}
 			if l := r.EdgeLabels; l != nil {
 				arrays = append(arrays, npy.Bytes(l.Class), npy.Bytes(l.Multi), npy.Bytes(l.Values))
+				if l.By != nil {
+					arrays = append(arrays, npy.Bytes(l.By.Values))
+				}
 				for _, s := range l.Splits {
 					arrays = append(arrays, npy.Bytes(s.Train), npy.Bytes(s.Val), npy.Bytes(s.Test))
 				}

@@ -15,13 +15,15 @@ import (
 type EdgeLabels struct {
 	Column string // that they come from, as settings name it
 	Labels
-	Splits []Split // lists of edges; none, one, or several
+	Splits []Split  // lists of edges; none, one, or several
+	By     *SplitBy // a column that rules divide the edges by; nil: none is kept
 }
 
 // The files of the labels of edges, beside those of their relation.
 const (
 	edgeLabelsFile     = "edge_labels.npy"       // int64, E; or float32, E × classes or columns
 	edgeClassNamesFile = "edge_class_names.json" // a list of strings, one per class
+	edgeSplitByFile    = "edge_split_by.npy"     // float64, E
 )
 
 // edgePartFiles hold int64 numbers of edges, as splitFiles do ids of vertices.
@@ -32,6 +34,7 @@ type edgeLabelsDescription struct {
 	Column string             `json:"column"`
 	Labels *labelsDescription `json:"labels"`
 	Splits []SplitSizes       `json:"splits,omitempty"`
+	By     *SplitBy           `json:"split_by,omitempty"`
 }
 
 // describeEdgeLabels describes labels of edges, nil where there are none.
@@ -39,7 +42,7 @@ func describeEdgeLabels(l *EdgeLabels) *edgeLabelsDescription {
 	if l == nil {
 		return nil
 	}
-	return &edgeLabelsDescription{l.Column, describeLabels(&l.Labels), SizesOf(l.Splits)}
+	return &edgeLabelsDescription{l.Column, describeLabels(&l.Labels), SizesOf(l.Splits), l.By.described()}
 }
 
 // check refuses what labels of so many edges cannot be.
@@ -54,6 +57,9 @@ func (d *edgeLabelsDescription) check(edges int) error {
 	if l := d.Labels; l.Classes < 0 || l.Classes > most || l.Columns < 0 || l.Columns > most {
 		return refusal.Errorf("labels of %d edges with %d classes and %d columns are not possible", edges,
 			l.Classes, l.Columns)
+	}
+	if b := d.By; b != nil && !slices.Contains([]SplitByKind{ByDate, ByNumber, ByPart}, b.Kind) {
+		return refusal.Errorf("edges divided by a column of the kind %q are not possible", b.Kind)
 	}
 	for _, s := range d.Splits {
 		for _, n := range s.sizes() {
@@ -70,7 +76,23 @@ func (l *EdgeLabels) stored(d *edgeLabelsDescription, edges int) []storedArray {
 	if d == nil {
 		return nil
 	}
-	return l.storedIn(edgeLabelsFile, d.Labels, edges)
+	all := l.storedIn(edgeLabelsFile, d.Labels, edges)
+	if d.By != nil {
+		values := new([]float64)
+		if l.By != nil {
+			values = &l.By.Values
+		}
+		all = append(all, in(edgeSplitByFile, values, edges))
+	}
+	return all
+}
+
+// described is what a description says of labels of edges.
+func (d *edgeLabelsDescription) described() *EdgeLabels {
+	l := &EdgeLabels{Column: d.Column}
+	l.describedBy(d.Labels)
+	l.By = d.By.described()
+	return l
 }
 
 // edgeLabels writes the names and splits of labels of edges.
@@ -87,8 +109,7 @@ func readEdgeLabels(m *mappings, dir string, d *edgeLabelsDescription) (l *EdgeL
 	if d == nil {
 		return nil, nil
 	}
-	l = &EdgeLabels{Column: d.Column}
-	l.describedBy(d.Labels)
+	l = d.described()
 	if d.Labels.Names {
 		if l.Names, err = m.names(dir, edgeClassNamesFile, d.Labels.Classes); err != nil {
 			return nil, err
@@ -106,6 +127,9 @@ func (l *EdgeLabels) check(edges int, d depth) error {
 	err := l.Labels.check(edges, maxClasses(edges), d)
 	if err == nil {
 		err = checkSplits(l.Splits, edges, &l.Labels)
+	}
+	if err == nil {
+		return l.By.check(edges)
 	}
 	return ofEdges(err)
 }
@@ -213,8 +237,23 @@ func (l *EdgeLabels) SplitsOfRows(numbers []int64) (all []Split) {
 }
 
 // MakeSplits replaces the splits of the edges as Graph.MakeSplits does those of vertices: a random rule
-// divides the labelled edges.
+// divides the labelled edges. A rule of a column divides them by By.
 func (l *EdgeLabels) MakeSplits(spec string, count int, seed uint64) error {
+	rule, err := ParseSplit(spec)
+	if err != nil {
+		return SaysEdges(err)
+	}
+	if rule.column != "" {
+		if count != 1 {
+			return refusal.Errorf("--splits %d: --split %s makes one: leave --splits out", count, spec)
+		}
+		s, err := l.splitBy(&rule)
+		if err != nil {
+			return err
+		}
+		l.Splits = []Split{s}
+		return nil
+	}
 	of := &Graph{Types: make([]VertexType, 1), Labels: l.Labels, Splits: l.Splits}
 	if err := of.MakeSplits(spec, count, seed); err != nil {
 		return SaysEdges(err)

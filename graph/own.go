@@ -14,7 +14,7 @@ var ownFiles = slices.Concat([]string{
 	descriptionFile, checkedFile, featuresFile, featuresIndptrFile, featuresIndicesFile, featuresDataFile,
 	labelsFile, namesFile, classNamesFile, idsFile, graphIDsFile,
 }, inEdges.names(), outEdges.names(), splitFiles[:], splitEdgeFiles[:], splitNegativeFile[1:],
-	[]string{edgeLabelsFile, edgeClassNamesFile}, edgePartFiles[:])
+	[]string{edgeLabelsFile, edgeClassNamesFile, edgeSplitByFile}, edgePartFiles[:])
 
 func (r relationFiles) names() []string { return []string{r.indptr, r.indices, r.weights, r.features} }
 

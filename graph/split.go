@@ -20,6 +20,8 @@ type SplitRule struct {
 	kind    splitKind
 	percent [3]float64   // random and graphs: train, validation, test
 	parts   [3]splitPart // per-class: train, validation, test
+	column  string       // time and column: of the edges
+	cuts    [2]string    // time: the first of validation, and the first of test
 }
 
 // splitPart is the size of a part of a split by the rule per-class.
@@ -35,6 +37,8 @@ const (
 	splitRandom
 	splitPerClass
 	splitGraphs
+	splitTime
+	splitColumn
 )
 
 // MaxSplits keeps a mistyped number from filling the disk.
@@ -47,6 +51,12 @@ const MaxSplits = 1000
 //	per-class=20,30   20 vertices of each class train, 30 validate, the rest test
 //	graphs:60/20/20   percentages of the graphs, of several that are stored as one
 //	train, val, test  all labelled vertices, as of a store that another one is validated on
+//
+// Those of edges are divided by one of their columns (SplitBy), too:
+//
+//	time:paid=2024-01-01,2024-02-01  by dates or numbers: those before the first train, those from the first
+//	                                 to before the second validate, and those from the second on test
+//	column:part                      by the words train, val or validation, and test
 //
 // A third count of per-class limits the test vertices, and = before the second or third makes it one of all
 // classes together, drawn from what those of each class leave: per-class=20,=500,=1000 is how the Planetoid
@@ -68,11 +78,15 @@ func ParseSplit(spec string) (SplitRule, error) {
 	if list, ok := strings.CutPrefix(spec, "per-class="); ok {
 		return parsePerClass(spec, strings.Split(list, ","))
 	}
+	if rule, found, err := parseSplitBy(spec); found {
+		return rule, err
+	}
 	if strings.Contains(spec, "/") && !strings.Contains(spec, ":") {
 		return SplitRule{}, refusal.Errorf("--split %s: names no rule; --split random:%[1]s draws one", spec)
 	}
 	return SplitRule{}, refusal.Errorf("--split %q is unknown; it is one of given, random:60/20/20, "+
-		"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test", spec)
+		"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test; or, of edges with "+
+		"labels, time:COLUMN=2024-01-01,2024-02-01 or column:NAME", spec)
 }
 
 func parsePercent(spec string, kind splitKind, example string, parts []string) (SplitRule, error) {
@@ -149,6 +163,10 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 				"out, or make random ones", count, len(g.Splits))
 		}
 		return nil
+	}
+	if rule.column != "" {
+		return refusal.Errorf("--split %s: divides edges with labels; divide vertices by random:60/20/20 or "+
+			"per-class=20,30, or give the ids of each part", spec)
 	}
 	labelled, err := g.Labels.divisible(rule)
 	if err != nil {

@@ -7,7 +7,9 @@ import (
 )
 
 // element is what the arrays of a store have.
-type element interface{ int64 | int32 | float32 }
+type element interface {
+	int64 | int32 | float32 | float64
+}
 
 // storedArray is an array of a store.
 type storedArray struct {

@@ -279,7 +279,7 @@ func (w *Writer) edges(
 		if d.FeatureColumns > 0 {
 			features = newArray[float32](s, files.features, int(edges), d.FeatureColumns)
 		}
-		var classes, values *arrayFile
+		var classes, values, by *arrayFile
 		if l := d.EdgeLabels; l != nil && files == inEdges {
 			switch kind := l.Labels; kind.Kind {
 			case labelsClass:
@@ -288,6 +288,9 @@ func (w *Writer) edges(
 				values = newArray[float32](s, edgeLabelsFile, int(edges), kind.Classes)
 			default:
 				values = newArray[float32](s, edgeLabelsFile, int(edges), kind.Columns)
+			}
+			if l.By != nil {
+				by = newArray[float64](s, edgeSplitByFile, int(edges))
 			}
 			s.names(edgeClassNamesFile, w.part.Graph.Relations[r].EdgeLabels.Names)
 		}
@@ -308,10 +311,13 @@ func (w *Writer) edges(
 				rows, _ := l.rows()
 				put(classes, l.Class)
 				put(values, rows)
+				if l.By != nil {
+					put(by, l.By.Values)
+				}
 			}
 			return s.err
 		}))
-		for _, a := range []*arrayFile{indptr, indices, weights, features, classes, values} {
+		for _, a := range []*arrayFile{indptr, indices, weights, features, classes, values, by} {
 			a.close()
 		}
 		d.Count = int(ends[len(ends)-1])
@@ -330,8 +336,7 @@ func (w *Writer) EdgeSplits(r int, divide func(*EdgeLabels) error) error {
 		if s.err != nil {
 			return
 		}
-		l := &EdgeLabels{Column: d.EdgeLabels.Column}
-		l.describedBy(d.EdgeLabels.Labels)
+		l := d.EdgeLabels.described()
 		s.take(m.read(filepath.Join(s.dir.Name(), s.sub), l.stored(d.EdgeLabels, d.Count)))
 		if s.err == nil {
 			s.take(divide(l))

@@ -1,6 +1,7 @@
 package npz
 
 import (
+	"math"
 	"slices"
 
 	"weft/graph"
@@ -9,15 +10,17 @@ import (
 	"weft/internal/refusal"
 )
 
-// The names of the labels of edges, of the names of their classes and of the masks of their splits.
+// The names of the labels of edges, of the names of their classes, of their dates or numbers by which they
+// are divided, and of the masks of their splits.
 const (
 	edgeLabelsKey     = "edge_y"
 	edgeClassNamesKey = "edge_class_names"
+	edgeTimeKey       = "edge_time"
 )
 
 var (
 	edgeMaskKeys  = [3]string{"edge_train_mask", "edge_val_mask", "edge_test_mask"}
-	edgeLabelKeys = slices.Concat([]string{edgeLabelsKey, edgeClassNamesKey}, edgeMaskKeys[:])
+	edgeLabelKeys = slices.Concat([]string{edgeLabelsKey, edgeClassNamesKey, edgeTimeKey}, edgeMaskKeys[:])
 )
 
 // giveEdgeLabels gives a relation what is learned of its edges, if there is something.
@@ -47,10 +50,56 @@ func (a *archive) giveEdgeLabels(r *relation, to *streamed.Relation) error {
 	if err != nil {
 		return graph.SaysEdges(err)
 	}
+	by, err := r.edgeTime(edges)
+	if err != nil {
+		return err
+	}
 	to.EdgeLabels = &streamed.EdgeLabels{
-		Of:     graph.EdgeLabels{Column: edgeLabelsKey, Labels: labels, Splits: splits},
+		Of:     graph.EdgeLabels{Column: edgeLabelsKey, Labels: labels, Splits: splits, By: by},
 		Divide: a.options.DivideEdges,
+	}
+	if by != nil {
+		to.Edges = to.Numbered()
 	}
 	to.Edges = to.Numbered()
 	return nil
+}
+
+// edgeTime are the dates of the edges, as text, or numbers in their place; nil: there are none.
+func (r *relation) edgeTime(edges int) (*graph.SplitBy, error) {
+	if !r.Has(edgeTimeKey) {
+		return nil, nil
+	}
+	a, err := r.Array(edgeTimeKey)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(a.Shape, []int{edges}) {
+		return nil, r.Refuse(edgeTimeKey, refusal.Errorf("has shape %v: it must have a date or a number for each "+
+			"of %d edges", a.Shape, edges))
+	}
+	by := &graph.SplitBy{Column: edgeTimeKey, Kind: graph.ByNumber}
+	if kind := a.Descr[1]; kind != 'U' && kind != 'S' {
+		by.Values, err = a.Float64s()
+		for k, x := range by.Values {
+			if math.IsNaN(x) || math.IsInf(x, 0) {
+				return nil, r.Refuse(edgeTimeKey, refusal.Errorf("edge %d has %v: give each edge a number", k, x))
+			}
+		}
+		return by, r.Refuse(edgeTimeKey, err)
+	}
+	words, err := a.Strings()
+	if err != nil {
+		return nil, r.Refuse(edgeTimeKey, err)
+	}
+	by.Kind = graph.ByDate
+	for k, word := range words {
+		x, ok := by.Kind.Value([]byte(word), "")
+		if !ok {
+			return nil, r.Refuse(edgeTimeKey, refusal.Errorf("edge %d has %.40q, which is no date: give each edge one, "+
+				"as 2024-01-31 or 2024-01-31T12:00", k, word))
+		}
+		by.Values = append(by.Values, x)
+	}
+	return by, nil
 }

@@ -67,7 +67,8 @@ type Relation struct {
 }
 
 // EdgeLabels are the labels of the edges of a relation. The last of Edges.Columns has a Code for each edge
-// that the labels have a place for, −1 for an edge without a label.
+// that the labels have a place for, −1 for an edge without a label. Where Of.By is not nil, the one before it
+// has the Code of a place in its Values, −1 for an edge that is in no part.
 type EdgeLabels struct {
 	// Of has the labels by code: classes or values, and the splits, as lists of codes, where each edge has a
 	// code of its own. Where Graph.Complete is not nil, it may set it.
@@ -89,8 +90,24 @@ func (l *EdgeLabels) announced() *graph.EdgeLabels {
 	if l == nil {
 		return nil
 	}
+	return l.of(nil, nil)
+}
+
+// codes is how many columns of codes there are.
+func (l *EdgeLabels) codes() int {
+	switch {
+	case l == nil:
+		return 0
+	case l.Of.By != nil:
+		return 2
+	}
+	return 1
+}
+
+// of are the labels, without splits, of edges by the codes of their labels and of what they are divided by.
+func (l *EdgeLabels) of(codes, by []int64) *graph.EdgeLabels {
 	of := l.Of
-	of.Labels, of.Splits = of.OfRows(nil), nil
+	of.Labels, of.By, of.Splits = of.OfRows(codes), of.By.OfRows(by), nil
 	return &of
 }
 
@@ -99,20 +116,19 @@ func (l *EdgeLabels) take(r *graph.Relation) {
 	if l == nil {
 		return
 	}
-	columns := r.EdgeColumns - 1
+	all, columns := r.EdgeColumns, r.EdgeColumns-l.codes()
 	edges := len(r.Sources)
-	codes, features := make([]int64, edges), make([]float32, 0, edges*columns)
+	codes, by, features := make([]int64, edges), make([]int64, edges), make([]float32, 0, edges*columns)
 	for k := range edges {
-		row := r.EdgeFeatures[k*(columns+1) : (k+1)*(columns+1)]
+		row := r.EdgeFeatures[k*all : (k+1)*all]
 		features = append(features, row[:columns]...)
-		codes[k] = int64(math.Float32bits(row[columns])) - 1
+		by[k] = int64(math.Float32bits(row[columns])) - 1
+		codes[k] = int64(math.Float32bits(row[all-1])) - 1
 	}
-	of := l.Of
-	if len(of.Splits) > 0 {
+	if len(l.Of.Splits) > 0 {
 		l.taken = append(l.taken, codes...)
 	}
-	of.Labels, of.Splits = of.OfRows(codes), nil
-	r.EdgeLabels, r.EdgeColumns, r.EdgeFeatures = &of, columns, features
+	r.EdgeLabels, r.EdgeColumns, r.EdgeFeatures = l.of(codes, by), columns, features
 	if columns == 0 {
 		r.EdgeFeatures = nil
 	}

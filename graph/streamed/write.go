@@ -250,9 +250,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 	}
 	s.sorter.Limit(types[target].Count)
 	edges, like, stored, vertices := s.listed, &graph.Relation{EdgeColumns: r.Columns}, int64(0), int64(0)
-	if r.EdgeLabels != nil {
-		like.EdgeColumns--
-	}
+	like.EdgeColumns -= r.EdgeLabels.codes()
 	if g.Symmetrize {
 		edges = graph.Counted
 	}

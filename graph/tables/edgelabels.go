@@ -22,12 +22,16 @@ func (l *edgeList) relation(divide func(*graph.EdgeLabels) error) streamed.Relat
 	return r
 }
 
-// columns is how many columns of numbers are read of each edge: its features and the code of its label.
+// columns is how many columns of numbers are read of each edge: its features and the codes of its label and
+// of what it is divided by.
 func (l *edgeList) columns() int {
-	if l.label != "" {
-		return l.features() + 1
+	switch {
+	case l.label == "":
+		return l.features()
+	case l.by.Column != "":
+		return l.features() + 2
 	}
-	return l.features()
+	return l.features() + 1
 }
 
 // labelAt is the column of labels, which is none of those that are read otherwise.
@@ -39,32 +43,34 @@ func (l *edgeList) labelAt(others []int) (int, error) {
 			l.label, arrays.Listed(l.header))
 	case slices.Contains(others, at):
 		return at, refusal.Columns.Errorf("--edge-label %s: the column is an end, a weight or a feature of the "+
-			"edges, and what is learned is none of these: name another", l.label)
+			"edges, or divides them, and what is learned is none of these: name another", l.label)
 	}
 	return at, nil
 }
 
 // takeFeatures finds what becomes of the columns of a list with labels, which it reads once: features of
 // those that are asked for, else of all columns of numbers, dates and truth values that are nothing else. A
-// value that is missing is what columns says.
+// value that is missing is what columns says. It finds the kind of the column that edges are divided by, too.
 func (o *Options) takeFeatures(l *edgeList) error {
-	if l.label == "" || o.Like != nil {
+	if l.label == "" || o.Like != nil && !l.by.open() {
 		return nil
 	}
 	var profiles []*columns.Profile
+	var takes []bool
 	of := l.table()
 	err := of.Each(func(all []table.Column) (order []int, err error) {
 		if _, err := l.choose(all); err != nil {
 			return nil, err
 		}
-		profiles = make([]*columns.Profile, len(all))
+		profiles, takes = make([]*columns.Profile, len(all)), make([]bool, len(all))
 		for k, c := range all {
 			order = append(order, k)
-			other := !slices.Contains(l.order, k) && c.Kind != table.Nested && !isIndex(l.header[k])
+			takes[k] = !slices.Contains(l.order, k) && c.Kind != table.Nested && !isIndex(l.header[k])
 			if len(o.EdgeFeatures) > 0 {
-				other = slices.Contains(o.EdgeFeatures, l.header[k])
+				takes[k] = slices.Contains(o.EdgeFeatures, l.header[k])
 			}
-			if other {
+			takes[k] = takes[k] && o.Like == nil
+			if takes[k] || c.Kind != table.Nested && l.by.open() && l.header[k] == l.by.Column {
 				profiles[k] = columns.NewProfile(l.header[k], columns.Choices{Most: 1})
 			}
 		}
@@ -85,11 +91,19 @@ func (o *Options) takeFeatures(l *edgeList) error {
 		return err
 	}
 	var taken []string
-	for _, p := range profiles {
+	for k, p := range profiles {
 		if p == nil {
 			continue
 		}
 		c, note := p.Column()
+		if l.by.open() && c.Name == l.by.Column {
+			if err := l.by.of(&c); err != nil {
+				return fmt.Errorf("%s: %w", l.path, err)
+			}
+		}
+		if !takes[k] {
+			continue
+		}
 		if c.Kind != columns.Number && c.Kind != columns.Date && c.Kind != columns.Boolean {
 			continue // what is asked for is refused where it stands
 		}
@@ -126,7 +140,7 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 	if err != nil {
 		return fmt.Errorf("%s: column %s: %w", l.path, l.label, err)
 	}
-	r.EdgeLabels.Of = graph.EdgeLabels{Column: l.label, Labels: of}
+	r.EdgeLabels.Of = graph.EdgeLabels{Column: l.label, Labels: of, By: l.by.made()}
 	made.Notes = append(made.Notes, l.labels.notes(&of, l.rows, "edges", l.path, l.label)...)
 	return nil
 }

@@ -26,6 +26,7 @@ type edgeList struct {
 	tables     []*vertexTable
 	label      string             // the column of labels; empty: there is none
 	labels     labels             // of the edges
+	by         splitBy            // what the labelled edges are divided by
 	alone      *alone             // there is no table; nil: there are some
 	ofGraph    map[string]bool    // columns of numbers of the graph's edges, which were not asked for here
 	made       *streamed.Relation // that is told whether there are weights; nil: it is known
@@ -79,7 +80,7 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 	for i, argument := range o.Edges {
 		l := &edgeList{
 			tables: all, progress: o.Progress, weighted: o.EdgeWeights != "", rounded: map[string]bool{},
-			label: o.EdgeLabel,
+			label: o.EdgeLabel, by: splitBy{SplitBy: o.EdgeSplitBy},
 		}
 		l.name, l.path = Named(argument)
 		if l.weighted {
@@ -174,6 +175,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		l.alone.begin()
 	}
 	l.labels, l.odd = labels{}, make([]oddValues, len(l.numbers)+1) // a weight may be implied
+	l.by.begin()
 	flush := func() error {
 		b := &l.batch
 		if b.Len() == 0 {
@@ -337,6 +339,9 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		order = append(order, at)
 	}
 	if l.label != "" {
+		if order, err = l.by.choose(l.header, order); err != nil {
+			return nil, err
+		}
 		at, err := l.labelAt(order)
 		if err != nil {
 			return nil, err
@@ -508,6 +513,13 @@ func (l *edgeList) add(r *table.Row) error {
 		}
 	}
 	if l.label != "" {
+		if l.by.Column != "" {
+			code, err := l.by.code(r)
+			if err != nil {
+				return err
+			}
+			l.batch.Features = append(l.batch.Features, streamed.Code(code))
+		}
 		word, err := l.labels.word(r.Decimal(r.Field(len(l.order) - 1)))
 		if err != nil {
 			return r.Errorf("column %s: %w", l.label, err)

@@ -55,7 +55,10 @@ type Options struct {
 	EdgeLabel string
 	// EdgeSplits divides the labelled edges; nil: there is no split of them.
 	EdgeSplits func(*graph.EdgeLabels) error
-	Choices    columns.Choices
+	// EdgeSplitBy is a further column of the labelled edges, by which a rule divides them, as
+	// graph.SplitRule.By has it; of no name: none is kept.
+	EdgeSplitBy graph.SplitBy
+	Choices     columns.Choices
 	// Scored is the relation whose new edges are scored and not kept: no relation gets them reversed. Empty:
 	// none.
 	Scored string

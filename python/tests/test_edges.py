@@ -131,6 +131,30 @@ def test_reverse_relations():
     assert (run.logits == again[order]).all()
 
 
+DATES = np.datetime64("2024-01-01T00:00:00.5") + np.arange(400) * np.timedelta64(3, "h")
+RULE = "time:edge_time=2024-01-30,2024-02-10T12:00"
+
+
+@pytest.mark.parametrize("form", ["datetime64", "texts", "objects", "numbers"])
+def test_divided_by_time(form):
+    """Edges before the first date train, those from then on validate, and those from the second one on test."""
+    dates = random.permutation(DATES)
+    seconds = dates.astype("datetime64[us]").astype(np.int64)
+    times = {"texts": dates.astype(str), "objects": dates.astype(object), "numbers": seconds, "datetime64": dates}
+    first, second = np.datetime64("2024-01-30"), np.datetime64("2024-02-10T12:00")
+    part = np.where(dates < first, 0, np.where(dates < second, 1, 2))
+    assert set(part) == {0, 1, 2}
+    rule = RULE
+    if form == "numbers":
+        rule = "time:edge_time=" + ",".join(str(date.astype("datetime64[us]").astype(int)) for date in (first, second))
+    want = train(graph(edge_split=part))
+    run = train(graph(edge_time=times[form], split=rule))
+    assert run.summary["losses"] == want.summary["losses"] and run.summary["test"] == want.summary["test"]
+    assert (run.logits == want.logits).all()
+    later = train(graph(edge_time=times[form], split="random:60/20/20"), split=rule)
+    assert later.summary["losses"] == want.summary["losses"]
+
+
 def test_sweep_and_resume():
     g = graph(edge_split=np.where(PART == "train", 0, 2))
     found = weft.sweep(g, grid={"lr": [0.01, 0.1]}, task="edge", model="sage", epochs=2, progress=False)
@@ -159,6 +183,11 @@ def test_refused():
         ({"edge_val_mask": PART == "val", **divided}, "edge_split: edge_val_mask divides the edges, too"),
         ({"edge_y": np.where(PART == "val", -1, Y), **divided}, 'array "edge_val_mask": edge [0-9]+ has no label'),
         ({"edge_train_mask": PART == "val", "edge_val_mask": PART == "val"}, "is also in edge_train_mask"),
+        ({"edge_time": DATES[:5]}, r'array "edge_time": has shape \[5\]: it must have a date or a number for each of 400'),
+        ({"edge_time": np.where(Y > 0, DATES, np.datetime64("nat"))}, 'edge [0-9]+ has "NaT", which is no date'),
+        ({"edge_time": np.where(Y > 0, 1, np.nan)}, 'array "edge_time": edge [0-9]+ has NaN: give each edge a number'),
+        ({"split": RULE}, "keeps no such column of its edges"),
+        ({"edge_time": DATES, "split": RULE.replace("10T", "50T")}, "is no date and no number: write dates as 2024-01-31"),
         ({"symmetrize": True}, r"symmetrize: edges have labels \(edge_y\)"),
     ]:
         with pytest.raises(weft.Refused, match=line):

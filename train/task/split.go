@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"weft/graph"
 )
@@ -30,9 +31,14 @@ func (s *Split) UnmarshalText(text []byte) error {
 	if _, err := graph.ParseSplit(drawn); err == nil {
 		return fmt.Errorf("names no rule; %s draws one", drawn)
 	}
-	if _, err := graph.ParseSplit(rule); err != nil || rule == "given" {
+	_, err := graph.ParseSplit(rule)
+	if reason, found := strings.CutPrefix(fmt.Sprint(err), "--split "+rule+": "); found {
+		return errors.New(reason)
+	}
+	if err != nil || rule == "given" {
 		return errors.New("must be the number of a stored split, or a rule: random:60/20/20, " +
-			"per-class=20,30, per-class=20,=500,=1000 or graphs:60/20/20")
+			"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20 or, of edges with labels, " +
+			"time:COLUMN=2024-01-01,2024-02-01 or column:NAME")
 	}
 	*s = Split{Rule: rule}
 	return nil

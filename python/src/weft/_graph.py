@@ -14,7 +14,7 @@ from typing import Any, Union
 import numpy as np
 
 from . import _convert, _program
-from ._arrays import Array, Ends, Rows, array, edges_of, is_sparse, rows_of, save, sparse
+from ._arrays import Array, Ends, Rows, array, edges_of, is_sparse, is_torch, rows_of, save, sparse
 from ._errors import Failed, Refused
 from ._scratch import Scratch
 
@@ -45,7 +45,7 @@ _ALSO = {
     "test_idx": "test_mask",
 }
 _EDGE = (
-    *("edge_index", "edge_weight", "edge_attr", "edge_y", "edge_split", *_EDGE_MASKS, "train_edges", "val_edges", "test_edges"),
+    *("edge_index", "edge_weight", "edge_attr", "edge_y", "edge_time", "edge_split", *_EDGE_MASKS, "train_edges", "val_edges", "test_edges"),
     *("val_negatives", "test_negatives", "val_negative_targets", "test_negative_targets"),
 )
 
@@ -74,6 +74,8 @@ class Graph:
             several types one relation has them.
         edge_split: E texts ``train``, ``val`` or ``test``, None for neither, or E numbers 0, 1, 2, or −1 for neither:
             which edges train, validate and test.
+        edge_time: E dates (NumPy's ``datetime64``, pandas', or texts as ``2024-01-31T12:00``, in UTC) or numbers, by
+            which ``split="time:edge_time=2024-01-01,2024-02-01"`` divides the edges with labels.
         edge_train_mask, edge_val_mask, edge_test_mask: in place of it E booleans, or E × S for S splits.
         num_nodes: V, where no other array tells it.
         batch: V numbers, the same for all vertices of one of several graphs.
@@ -114,6 +116,7 @@ class Graph:
         edge_weight: Any = None,
         edge_attr: Any = None,
         edge_y: Any = None,
+        edge_time: Any = None,
         edge_split: Any = None,
         edge_train_mask: Any = None,
         edge_val_mask: Any = None,
@@ -435,6 +438,8 @@ def _edge_arrays(
             files[name], classes = _labels(given[key], name)
             if classes is not None and len(classes) > 0:
                 files[folder + "edge_class_names"] = classes
+        elif key == "edge_time":
+            files[name] = _times(given[key], name)
         elif key == "edge_split":
             files |= _edge_masks(given, folder)
         else:
@@ -465,6 +470,18 @@ def _edge_masks(given: dict[str, Any], folder: str) -> dict[str, Array | Ends]:
             f"{name}: give one of train, val and test for each edge, or one of 0, 1, 2 and −1 for none; a rule as random:60/20/20 is given as split"
         )
     return {folder + key: made == part for part, key in enumerate(_EDGE_MASKS)}
+
+
+def _times(value: Any, name: str) -> Array:
+    """Dates as texts, or numbers."""
+    made: Array = value.to_numpy() if hasattr(value, "to_numpy") else value
+    if not is_torch(made):
+        made = np.asarray(made)
+        if made.dtype.kind == "M":
+            return np.datetime_as_string(made)
+        if made.dtype.kind == "O" and made.size > 0 and hasattr(made.flat[0], "isoformat"):
+            return np.array([date.isoformat() if hasattr(date, "isoformat") else str(date) for date in made])
+    return array(made, name)
 
 
 def _numbers(value: Any, name: str) -> Array:

@@ -26,7 +26,9 @@ func (c *changes) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.largest, "largest-component", false, "keep the largest connected component only")
 	flags.StringVar(&c.split, "split", "", "`rule`: given, random:60/20/20, per-class=20,30 or "+
 		"per-class=20,=500,=1000, where = is a number over all classes, graphs:60/20/20 of several "+
-		"graphs, or train, val or test for all vertices (default: the source's own)")
+		"graphs, train, val or test for all vertices; of edges with labels also "+
+		"time:COLUMN=2024-01-01,2024-02-01, the first dates that validate and test, or column:NAME of the words "+
+		"train, val and test (default: the source's own)")
 	flags.IntVar(&c.splits, "splits", 1, "number of splits that the rule makes")
 	flags.IntVar(&c.randomFeatures, "random-features", 0, "replace the features by so many columns of "+
 		"normal noise")
@@ -95,9 +97,15 @@ func (c *changes) apply(g *graph.Graph, symmetric bool) (_ *graph.Graph, err err
 	return g, nil
 }
 
-// makeSplits divides the vertices by the rule that was asked for, unless edges alone have labels.
+// makeSplits divides the vertices by the rule that was asked for, unless edges alone have labels, or it is
+// one of edges, which have some.
 func (c *changes) makeSplits(g *graph.Graph) error {
-	if unlabelled := g.CheckUnlabelledEdges() == nil; g.Labels.There() || unlabelled {
+	rule, err := graph.ParseSplit(c.split)
+	if err != nil {
+		return err
+	}
+	unlabelled := g.CheckUnlabelledEdges() == nil
+	if g.Labels.There() && rule.By().Column == "" || unlabelled {
 		return g.MakeSplits(c.split, c.splits, c.seed)
 	}
 	return nil

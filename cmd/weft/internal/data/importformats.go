@@ -208,7 +208,11 @@ func edgesFlags(flags *pflag.FlagSet, c *changes) reader {
 		}
 		o.Edges, o.Progress = r.sources, r.progress
 		if c.split != "" {
-			o.EdgeSplits = c.divideEdges
+			rule, err := graph.ParseSplit(c.split)
+			if err != nil {
+				return nil, err
+			}
+			o.EdgeSplits, o.EdgeSplitBy = c.divideEdges, rule.By()
 		}
 		var err error
 		if o.Like, err = likeOf(columnsOf); err != nil {

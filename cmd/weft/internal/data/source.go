@@ -42,8 +42,12 @@ func (s Source) Given(name string) bool {
 }
 
 // DivideBy divides the labels that flags name as DefaultSplit says, unless each run draws a split by a rule.
+// The columns that a rule divides edges by are those of the tables.
 func (s *Source) DivideBy(rule string) {
-	if rule == "" && (s.Given("label") || s.Given(EdgeLabelFlag)) {
+	given := s.Given("label") || s.Given(EdgeLabelFlag)
+	if parsed, err := graph.ParseSplit(rule); err == nil && parsed.By().Column != "" && given {
+		s.Split = rule
+	} else if rule == "" && given {
 		s.Split = DefaultSplit
 	}
 }

@@ -1,0 +1,100 @@
+package tables
+
+import (
+	"slices"
+
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/graph/internal/arrays"
+	"weft/graph/internal/table"
+	"weft/internal/memory"
+	"weft/internal/refusal"
+)
+
+// splitBy is the column that labelled edges are divided by. Its Values are those that rows have, each once.
+type splitBy struct {
+	graph.SplitBy // of no name: there is none
+	order         columns.Order
+	place         int // among the columns that are read
+	codes         map[float64]int64
+}
+
+// open reports whether the kind of the column is not known yet.
+func (b *splitBy) open() bool { return b.Column != "" && b.Kind == "" }
+
+// begin forgets the rows that were read.
+func (b *splitBy) begin() { b.Values, b.codes = nil, map[float64]int64{} }
+
+// choose adds the column to those that are read of a header, unless it is one of them, or open.
+func (b *splitBy) choose(header []string, order []int) ([]int, error) {
+	if b.Column == "" {
+		return order, nil
+	}
+	at := slices.Index(header, b.Column)
+	if at < 0 {
+		return nil, refusal.Columns.Errorf("there is no column %s, which --split asks for: there are %s", b.Column,
+			arrays.Listed(header))
+	}
+	if b.open() {
+		return order, nil
+	}
+	if b.place = slices.Index(order, at); b.place < 0 {
+		b.place = len(order)
+		order = append(order, at)
+	}
+	return order, nil
+}
+
+// of takes the kind of a column of dates or numbers.
+func (b *splitBy) of(c *columns.Column) error {
+	switch c.Kind {
+	case columns.Date:
+		b.Kind, b.order = graph.ByDate, c.Order
+	case columns.Number:
+		b.Kind = graph.ByNumber
+	default:
+		return refusal.Columns.Errorf("column %s: --split divides the edges by dates or numbers, and it holds none: "+
+			"write dates as 2024-01-31 or 2024-01-31T12:00", b.Column)
+	}
+	return nil
+}
+
+// code is that of the value of a row; −1: the edge is in no part.
+func (b *splitBy) code(r *table.Row) (int64, error) {
+	field := r.Field(b.place)
+	if b.Kind == graph.ByNumber {
+		field = r.Decimal(field)
+	}
+	if b.Kind == graph.ByPart && columns.IsMissing(field) {
+		return -1, nil
+	}
+	x, ok := b.Kind.Value(field, b.order)
+	switch {
+	case ok:
+	case b.Kind == graph.ByPart:
+		return 0, r.Errorf("column %s: %.40q is no part of a split: write train, val or test, or nothing for an edge "+
+			"of none", b.Column, field)
+	default:
+		return 0, r.Errorf("column %s: %.40q is no %s, and --split divides the edges by them: correct it, or leave "+
+			"the row out", b.Column, field, b.Kind)
+	}
+	code, there := b.codes[x]
+	if !there {
+		code = int64(len(b.Values))
+		var err error
+		if b.Values, err = memory.Grow(b.Values, 1); err != nil {
+			return 0, err
+		}
+		b.Values, b.codes[x] = append(b.Values, x), code
+	}
+	return code, nil
+}
+
+// made is the column of all edges by code; nil: there is none.
+func (b *splitBy) made() *graph.SplitBy {
+	if b.Column == "" {
+		return nil
+	}
+	made := b.SplitBy
+	return &made
+}
