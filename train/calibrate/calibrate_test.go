@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"slices"
 	"testing"
 
 	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
+	"weft/train/metric"
 )
 
 // oracle is a case of testdata/calibrated.py: what scikit-learn and SciPy make of logits and labels, fitted
@@ -131,19 +133,47 @@ func TestBestThreshold(t *testing.T) {
 	}
 }
 
-// TestLogits: the softmax of the logits of a calibration are its probabilities, where these are not 0.
-func TestLogits(t *testing.T) {
-	o := cases(t)[1]
-	c, err := Fit(Isotonic, o.Logits, o.labels(), o.Fit)
-	require.NoError(t, err)
-	made, p, q := c.Logits(o.Logits, o.Classes), make([]float64, o.Classes), make([]float64, o.Classes)
-	var none *Calibration
-	for at := 0; at < len(made); at += o.Classes {
-		c.Apply(p, o.Logits[at:at+o.Classes], false)
-		none.Apply(q, made[at:at+o.Classes], false)
-		for k := range p {
-			assert.Near(t, p[k], q[k], 1e-6)
+// TestEvaluate: the calibration error of some rows, before and after, and the F1 at the threshold, computed
+// here from probabilities in double precision.
+func TestEvaluate(t *testing.T) {
+	for _, o := range cases(t) {
+		l := o.labels()
+		if l.Class == nil {
+			continue
 		}
+		c, err := Fit(Isotonic, o.Logits, l, o.Fit)
+		require.NoError(t, err)
+		threshold := BestThreshold(c, o.Logits, l, o.Fit)
+		e, err := Evaluate(c, threshold, o.Logits, l, o.Fit, "precision@3")
+		require.NoError(t, err)
+		var raw *Calibration
+		for name, of := range map[string]*Calibration{metric.CalibrationError: c, ErrorBefore: raw} {
+			const bins = 15
+			var sure, right [bins]float64
+			p := make([]float64, o.Classes)
+			for _, v := range o.Fit {
+				of.Apply(p, o.Logits[int(v)*o.Classes:][:o.Classes], false)
+				top := slices.Index(p, slices.Max(p))
+				bin := min(bins-1, int(bins*p[top]))
+				if sure[bin] += p[top]; int64(top) == l.Class[v] {
+					right[bin]++
+				}
+			}
+			want := 0.
+			for k := range sure {
+				want += math.Abs(sure[k]-right[k]) / float64(len(o.Fit))
+			}
+			assert.Near(t, want, e.Scores[name], 1e-6, "%s: %s", o.Kind, name)
+		}
+		f1, there := e.Scores[ThresholdF1]
+		assert.Equal(t, o.Kind == "two", there)
+		if there {
+			assert.Near(t, threshold.F1, f1, 1e-12)
+		}
+		e, err = Evaluate(nil, nil, o.Logits, l, o.Fit)
+		require.NoError(t, err)
+		_, there = e.Scores[ErrorBefore]
+		assert.Equal(t, false, there)
 	}
 }
 

@@ -2,21 +2,50 @@ package calibrate
 
 import (
 	"math"
+	"slices"
 
 	"weft/graph"
+	"weft/train/metric"
 )
 
-// Logits are logarithms of the probabilities of rows, whose softmax these are: for what reads logits. A
-// probability of 0 is taken for 10⁻³⁰.
-func (c *Calibration) Logits(rows []float32, classes int) []float32 {
-	made, p := make([]float32, len(rows)), make([]float64, classes)
-	for at := 0; at < len(rows); at += classes {
-		c.Apply(p, rows[at:at+classes], false)
-		for k := range p {
-			made[at+k] = float32(math.Log(max(p[k], 1e-30)))
-		}
+// What a calibration and a threshold come to, among the scores of Evaluate.
+const (
+	ErrorBefore = metric.CalibrationError + "-before"
+	ThresholdF1 = "threshold-f1"
+)
+
+// Evaluate is metric.Evaluate, where a run may be calibrated and have a threshold: the calibration error is
+// then that of its probabilities, ErrorBefore the model's, and ThresholdF1 the F1 of class 1 of two at the
+// threshold. Both may be nil.
+func Evaluate(c *Calibration, t *Threshold, logits []float32, l *graph.Labels, rows []int64,
+	named ...string,
+) (e metric.Evaluation, err error) {
+	if e, err = metric.Evaluate(logits, l, rows, named...); err != nil || l.Class == nil {
+		return e, err
 	}
-	return made
+	if c != nil {
+		e.Scores[ErrorBefore] = e.Scores[metric.CalibrationError]
+		e.Scores[metric.CalibrationError] = c.Reliability(logits, l, rows).Error()
+	}
+	if t != nil && l.Classes == 2 {
+		e.Scores[ThresholdF1] = F1(c, t.At, logits, l, rows)
+	}
+	return e, nil
+}
+
+// Reliability is that of the probabilities of some rows, which have one class each. c may be nil: these are
+// the model's own then.
+func (c *Calibration) Reliability(logits []float32, l *graph.Labels, rows []int64) *metric.Reliability {
+	if c == nil {
+		return metric.ReliabilityOf(logits, l, rows)
+	}
+	r, p := &metric.Reliability{}, make([]float64, l.Classes)
+	for _, v := range rows {
+		c.Apply(p, logits[int(v)*l.Classes:][:l.Classes], false)
+		sure := slices.Max(p)
+		r.Add(sure, int64(slices.Index(p, sure)) == l.Class[v])
+	}
+	return r
 }
 
 // F1 is that of class 1 of two among some rows, at a threshold of its probability. It is 0 where no row has

@@ -165,18 +165,22 @@ func ReliabilityOf(logits []float32, l *graph.Labels, vertices []int64) *Reliabi
 	r := &Reliability{}
 	for _, v := range vertices {
 		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
-		top := argmax(row)
-		all := 0.
+		top, all := argmax(row), 0.
 		for _, z := range row {
 			all += math.Exp(float64(z) - float64(row[top]))
 		}
-		bin := &r[min(int(calibrationBins/all), calibrationBins-1)]
-		bin.Sure, bin.Count = bin.Sure+1/all, bin.Count+1
-		if int64(top) == l.Class[v] {
-			bin.Right++
-		}
+		r.Add(1/all, int64(top) == l.Class[v])
 	}
 	return r
+}
+
+// Add adds a prediction to its bin: the probability of its likeliest class, and whether that is right.
+func (r *Reliability) Add(probability float64, right bool) {
+	bin := &r[min(int(calibrationBins*probability), calibrationBins-1)]
+	bin.Sure, bin.Count = bin.Sure+probability, bin.Count+1
+	if right {
+		bin.Right++
+	}
 }
 
 // Error is the expected calibration error.

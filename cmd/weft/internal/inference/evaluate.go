@@ -244,11 +244,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 		parts.rows = "edges"
 	}
 	err = g.Guard(func() error {
-		err := parts.of(rows, g, r.Split.Number, r.Metric)
-		if err == nil {
-			parts.decided(&e.Request, rows, g, r.Split.Number)
-		}
-		return err
+		return parts.of(&e.Request, rows, g, r.Split.Number, r.Metric)
 	})
 	if refusal.IsDamaged(err) {
 		err = fmt.Errorf("%s: %w", e.Run, err)
@@ -352,45 +348,20 @@ func (e *evaluations) parts() []*metric.Evaluation {
 	return []*metric.Evaluation{&e.Train, &e.Val, &e.Test}
 }
 
-// of measures predictions on the parts of a split, also by named metrics.
-func (e *evaluations) of(predictions []float32, g *graph.Graph, split int, named ...string) (err error) {
+// of measures predictions on the parts of a split, also by named metrics. run has how it is calibrated, and
+// its threshold.
+func (e *evaluations) of(run *session.Request, predictions []float32, g *graph.Graph, split int,
+	named ...string,
+) (err error) {
 	s := &g.Splits[split]
 	for part, to := range e.parts() {
-		if *to, err = metric.Evaluate(predictions, &g.Labels, *s.Parts()[part], named...); err != nil {
+		*to, err = calibrate.Evaluate(run.Calibration, run.Threshold, predictions, &g.Labels,
+			*s.Parts()[part], named...)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// Names of what a run's calibration and threshold come to.
-const (
-	errorBefore = metric.CalibrationError + "-before"
-	thresholdF1 = "threshold-f1"
-)
-
-// decided measures the probabilities of a run that is calibrated, in the place of the model's, and what its
-// best threshold says of two classes.
-func (e *evaluations) decided(run *session.Request, predictions []float32, g *graph.Graph, split int) {
-	l, s := &g.Labels, &g.Splits[split]
-	if l.Class == nil {
-		return
-	}
-	c := run.Calibration
-	calibrated := predictions
-	if c != nil {
-		calibrated = c.Logits(predictions, l.Classes)
-	}
-	for part, to := range e.parts() {
-		rows := *s.Parts()[part]
-		if c != nil {
-			to.Scores[errorBefore] = to.Scores[metric.CalibrationError]
-			to.Scores[metric.CalibrationError] = metric.ReliabilityOf(calibrated, l, rows).Error()
-		}
-		if run.Threshold != nil && l.Classes == 2 {
-			to.Scores[thresholdF1] = calibrate.F1(c, run.Threshold.At, predictions, l, rows)
-		}
-	}
 }
 
 // Print draws the metrics of all parts, and the classes of the test vertices, for the eye.

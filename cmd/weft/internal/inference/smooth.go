@@ -257,10 +257,10 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r cli.Ranks,
 		}
 	}
 	return metrics, g.Guard(func() error {
-		if err := metrics.Before.of(asked.predictions, g, asked.Split); err != nil {
+		if err := metrics.Before.of(&session.Request{}, asked.predictions, g, asked.Split); err != nil {
 			return err
 		}
-		return metrics.After.of(logarithms(p.Logits), g, asked.Split)
+		return metrics.After.of(&session.Request{}, logarithms(p.Logits), g, asked.Split)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/train"
+	"weft/train/calibrate"
 	"weft/train/metric"
 	"weft/train/rundir"
 	"weft/train/setting"
@@ -153,9 +155,10 @@ func isPage(path string) bool {
 type reportRun struct {
 	rundir.Run
 	Name, Color string
+	Scores      []scoreRow // of all metrics
 	Classes     []metric.ClassScores
 	Confusion   *heatTable   // true classes × predicted classes; nil: there is none, or it is too large
-	NotMeasured string       // why there are no classes
+	NotMeasured string       // why there are no scores and classes
 	Profile     *profileView // nil: the run has none
 	Listed      *rundir.Listed
 	roc, pr     []metric.Point // of two classes, over the test vertices
@@ -358,17 +361,29 @@ func (r *reportRun) Traffic() []traffic {
 	}, func(t traffic) bool { return t.Messages == 0 })
 }
 
-// evaluate measures the classes of the test vertices, where the graph of the run is there.
+// scoreRow is a metric of the parts of the split.
+type scoreRow struct {
+	Name             string
+	Train, Val, Test float64
+}
+
+// evaluate measures the run by all metrics, and the classes of the test vertices, where the graph of the run
+// is there.
 func (r *reportRun) evaluate() {
 	const most = 64 // rows of a confusion matrix that a page shows
 	s := &r.Summary
-	if s.Task == task.Link || s.Graph.Values > 0 {
+	if s.Task == task.Link {
 		return
 	}
-	e, err := r.evaluation()
+	parts, err := r.evaluation()
 	if err != nil {
-		r.NotMeasured = "The classes are not measured: " + err.Error()
+		r.NotMeasured = "The predictions are not measured: " + err.Error()
 		return
+	}
+	e := parts[2]
+	for _, name := range slices.Sorted(maps.Keys(e.Scores)) {
+		r.Scores = append(r.Scores,
+			scoreRow{name, parts[0].Scores[name], parts[1].Scores[name], e.Scores[name]})
 	}
 	r.Classes = e.Classes
 	if len(e.Confusion) == 0 || len(e.Confusion) > most {
@@ -386,8 +401,9 @@ func (r *reportRun) evaluate() {
 	}
 }
 
-// evaluation compares the run's predictions with the labels of its test vertices, and takes their curves.
-func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
+// evaluation compares the run's predictions with the labels of the parts of its split, and takes the curves
+// of the last, its test vertices.
+func (r *reportRun) evaluation() (e [3]metric.Evaluation, err error) {
 	if r.Settings["validate"] != "" {
 		return e, fmt.Errorf("the test vertices are those of %s", r.Settings["validate"])
 	}
@@ -414,34 +430,41 @@ func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 	g, _ = g.LearnsEdges(o.EdgeLabel)
 	// What was appended to the graph follows, and is in no stored split
 	rest := g.Types[0].Count*columns - len(rows)
-	if columns != g.Labels.Classes || rest < 0 || rest > 0 && (r.GraphID == "" || o.Split.Rule != "") ||
+	if columns != max(g.Labels.Classes, g.Labels.Columns) || rest < 0 ||
+		rest > 0 && (r.GraphID == "" || o.Split.Rule != "") ||
 		r.Summary.Split >= len(g.Splits) {
 		return e, fmt.Errorf("%s has changed since", r.Store)
 	}
+	if err := cmp.Or(r.Calibration.Fits(columns), r.Threshold.Fits()); err != nil {
+		return e, err
+	}
 	err = g.Guard(func() (err error) {
-		test := g.Splits[r.Summary.Split].Test
-		if e, err = metric.Evaluate(rows, &g.Labels, test); err == nil {
-			r.roc, r.pr = metric.Curves(rows, &g.Labels, test)
-			err = r.takeReliability(rows, &g.Labels, test)
+		s := &g.Splits[r.Summary.Split]
+		for k, part := range s.Parts() {
+			e[k], err = calibrate.Evaluate(r.Calibration, r.Threshold, rows, &g.Labels, *part,
+				r.Summary.Metric)
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		r.roc, r.pr = metric.Curves(rows, &g.Labels, s.Test)
+		r.takeReliability(rows, &g.Labels, s.Test)
+		return nil
 	})
 	return e, err
 }
 
 // takeReliability takes how often probabilities of test vertices come true, where there are two classes or
 // the run is calibrated.
-func (r *reportRun) takeReliability(rows []float32, l *graph.Labels, test []int64) error {
+func (r *reportRun) takeReliability(rows []float32, l *graph.Labels, test []int64) {
 	c := r.Calibration
 	if l.Class == nil || len(test) == 0 || c == nil && l.Classes != 2 {
-		return nil
+		return
 	}
 	r.reliable[1] = metric.ReliabilityOf(rows, l, test).Curve()
-	if err := c.Fits(l.Classes); err != nil || c == nil {
-		return err
+	if c != nil {
+		r.reliable[0] = c.Reliability(rows, l, test).Curve()
 	}
-	r.reliable[0] = metric.ReliabilityOf(c.Logits(rows, l.Classes), l, test).Curve()
-	return nil
 }
 
 // stroke is how a curve is drawn, and the words for it in its chart's legend. color is that of a run alone.
@@ -630,9 +653,10 @@ func thinned[T any](all []T) (some []T) {
 
 // onPage are the functions of the page's template.
 var onPage = template.FuncMap{
-	"percent": ui.Percent, "measured": ui.Measured[metric.Number], "megabytes": ui.Megabytes,
-	"count":    ui.Count[int64],
-	"duration": ui.Duration, "seconds": ui.Seconds, "brief": ui.Brief, "linkRows": ui.LinkRows,
+	"percent": ui.Percent, "measured": ui.Measured[metric.Number], "score": ui.Measured[float64],
+	"megabytes": ui.Megabytes,
+	"count":     ui.Count[int64],
+	"duration":  ui.Duration, "seconds": ui.Seconds, "brief": ui.Brief, "linkRows": ui.LinkRows,
 	"used":      ui.Used,
 	"words":     words,
 	"largest":   func(bytes []int64) int64 { return slices.Max(append(bytes, 0)) },
