@@ -46,6 +46,65 @@ var answers = []Answer{
 	Class, Probability, Margin, Entropy, AllProbabilities, Value, Hidden, Change, Vertex, Name,
 }
 
+// ofEdge are what only a table of edges says, beside the answers.
+var ofEdge = []Answer{edgeNumber, edgeRow, sourceEnd, targetEnd}
+
+// number is what a table says of where its edges are from.
+func (e *Edges) number() Answer {
+	if e.Added {
+		return edgeRow
+	}
+	return edgeNumber
+}
+
+// leading are what a table of edges begins with.
+func (e *Edges) leading() []Answer { return []Answer{e.number(), sourceEnd, targetEnd} }
+
+// of is the answer that a word of --columns means: the columns of ends have names of their own.
+func (e *Edges) of(word Answer) Answer {
+	switch string(word) {
+	case e.Columns[0]:
+		return sourceEnd
+	case e.Columns[1]:
+		return targetEnd
+	}
+	return word
+}
+
+// check refuses a word that names no column of a table of edges. Check refuses those of other answers.
+func (e *Edges) check(word Answer) error {
+	words := append([]string{string(e.number())}, e.Columns[:]...)
+	switch a := e.of(word); {
+	case slices.Contains(e.leading(), a):
+		return nil
+	case a == Vertex || a == Name:
+		return refusal.Errorf("--columns %s: the rows are edges; give some of %s", word,
+			strings.Join(words, ", "))
+	case a == edgeNumber:
+		return refusal.Errorf("--columns %s: new edges have no number in the graph; give %s, that of the file",
+			word, edgeRow)
+	case a == edgeRow:
+		return refusal.Errorf("--columns %s: the edges are the graph's own; give %s, their number there", word,
+			edgeNumber)
+	case !slices.Contains(answers, a) && !a.single():
+		return refusal.Errorf("--columns %s: unknown; %s", word,
+			suggest.OneOf(string(word), slices.Concat(words, texts(answers[:slices.Index(answers, Vertex)]))))
+	}
+	return nil
+}
+
+// asked are the answers that are asked for, nil by default.
+func (t *Table) asked() []Answer {
+	if t.Edges == nil || t.Answers == nil {
+		return t.Answers
+	}
+	asked := slices.Clone(t.Answers)
+	for i, word := range asked {
+		asked[i] = t.Edges.of(word)
+	}
+	return asked
+}
+
 // Given are the answers that columns of a kind give by themselves.
 func Given(c Columns) []Answer {
 	switch c {
@@ -72,13 +131,17 @@ func ByDefault(c Columns) []Answer {
 	return []Answer{Hidden}
 }
 
-// ParseAnswers reads words of --columns. It refuses one that is unknown or given twice.
-func ParseAnswers(words []string) ([]Answer, error) {
+// ParseAnswers reads words of --columns. It refuses one that is unknown or given twice. Of edges, whose ends
+// have columns of any name, Check refuses unknown ones.
+func ParseAnswers(words []string, ofEdges bool) ([]Answer, error) {
 	var asked []Answer
 	for _, word := range words {
 		a := Answer(strings.TrimSpace(word))
 		switch {
-		case !slices.Contains(answers, a) && !a.single():
+		case !ofEdges && slices.Contains(ofEdge, a):
+			return nil, refusal.Errorf("--columns %s: is of a table of edges, and this one is of vertices; give %s "+
+				"or %s", word, Vertex, Name)
+		case !ofEdges && !slices.Contains(answers, a) && !a.single():
 			return nil, refusal.Errorf("--columns %s: unknown; %s", word,
 				suggest.OneOf(word, texts(answers)))
 		case slices.Contains(asked, a):
@@ -113,9 +176,20 @@ func (t *Table) columnOf(a Answer, numbers int) (of Key, there bool) {
 func (t *Table) Check(numbers int) (Key, error) {
 	what := t.what()
 	given := t.given()
-	for _, a := range t.Answers {
+	if t.Edges != nil {
+		for i, a := range t.Answers {
+			if err := t.Edges.check(a); err != nil {
+				return Key{}, err
+			}
+			if of := t.asked(); slices.Contains(of[:i], of[i]) {
+				return Key{}, refusal.Errorf("--columns %s: is given twice; name each column once", a)
+			}
+		}
+	}
+	for _, a := range t.asked() {
 		_, single := t.columnOf(a, numbers)
 		switch {
+		case t.Edges != nil && slices.Contains(t.Edges.leading(), a):
 		case single:
 		case a.single() && (slices.Contains(given, AllProbabilities) || slices.Contains(given, Value)):
 			return Key{}, refusal.Errorf("--columns %s: the table has no such column; %s", a,
@@ -179,19 +253,19 @@ func texts(of []Answer) (words []string) {
 
 func listed(of []Answer) string { return strings.Join(texts(of), ", ") }
 
-// answers are what the table says of each vertex. It begins with its number, type and name, unless some of
-// these are asked for.
+// answers are what the table says of each vertex. It begins with its number, type and name, and of edges with
+// the number and both ends, unless some of these are asked for.
 func (t *Table) answers() (all []Answer) {
-	asked := t.Answers
+	asked := t.asked()
 	if asked == nil {
 		asked = ByDefault(t.Columns)
 	}
 	if t.Edges != nil {
-		number := edgeNumber
-		if t.Edges.Added {
-			number = edgeRow
+		leading := t.Edges.leading()
+		if slices.ContainsFunc(asked, func(a Answer) bool { return slices.Contains(leading, a) }) {
+			return asked
 		}
-		return append([]Answer{number, sourceEnd, targetEnd}, asked...)
+		return append(leading, asked...)
 	}
 	if slices.Contains(asked, Vertex) || slices.Contains(asked, Name) {
 		return asked
@@ -245,6 +319,9 @@ func numbered(prefix string, count int) (names []string) {
 // distinct reports whether the names of the labels can be names of columns beside the other ones.
 func (t *Table) distinct() bool {
 	others := []string{string(Vertex), string(Name), ""}
+	if t.Edges != nil {
+		others = append([]string{string(t.Edges.number()), ""}, t.Edges.Columns[:]...)
+	}
 	if slices.Contains(t.Answers, Hidden) {
 		others = append(others, numbered("embedding_", t.Embeddings.columns)...)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"weft/internal/assert"
@@ -182,7 +183,7 @@ func TestAnswersRefused(t *testing.T) {
 		"columns margins: unknown; did you mean margin?": {"class", "margins"},
 		"columns: class is given twice":                  {"class", " class"},
 	} {
-		_, err := ParseAnswers(words)
+		_, err := ParseAnswers(words, false)
 		assert.Refused(t, err, want)
 	}
 	for want, order := range map[string]Order{
@@ -287,4 +288,55 @@ func TestRowsThatAreMissing(t *testing.T) {
 		_, err = os.Stat(path)
 		assert.ErrorIs(t, err, fs.ErrNotExist)
 	}
+}
+
+// A table of edges has the columns of its number and both ends, or some of these where they are asked for.
+func TestAnswersOfEdges(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.csv")
+	ends := [][2]int32{{0, 1}, {1, 0}, {1, 1}}
+	for _, c := range []struct {
+		asked string
+		added bool
+		order Order
+		want  string
+	}{
+		{"class", false, Order{}, "edge,payer,payee,class\n0,a,d,yes\n1,b,c,no\n2,b,d,yes\n"},
+		{"payee class", false, Order{By: "-edge", Top: 2}, "payee,class\nd,yes\nc,no\n"},
+		{"class target row", true, Order{By: "row", Top: 2}, "class,payee,row\nyes,d,0\nno,c,1\n"},
+		{"edge", false, Order{By: "yes", Top: 1}, "edge\n2\n"},
+	} {
+		answers, err := ParseAnswers(strings.Fields(c.asked), true)
+		require.NoError(t, err)
+		of := Table{
+			Classes: []string{"no", "yes"}, Answers: answers, Order: c.order,
+			Edges: &Edges{
+				Columns: [2]string{"payer", "payee"}, Names: [2][]string{{"a", "b"}, {"c", "d"}},
+				Added: c.added,
+				Ends:  func(edge int) [2]int32 { return ends[edge] },
+			},
+		}
+		_, err = of.Check(2)
+		require.NoError(t, err)
+		require.NoError(t, Write(path, rowsOf(2, 0, 1, 1, 0, 0, 2), of))
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, string(text))
+	}
+
+	for want, asked := range map[string][]string{
+		"columns vertex: the rows are edges; give some of edge, payer, payee": {"vertex", "class"},
+		"columns name: the rows are edges; give some of edge, payer, payee":   {"name"},
+		"columns row: the edges are the graph's own; give edge":               {"row"},
+		"columns payeee: unknown; did you mean payee?":                        {"payeee"},
+		"columns source: is given twice":                                      {"payer", "source"},
+	} {
+		answers, err := ParseAnswers(asked, true)
+		require.NoError(t, err)
+		_, err = (&Table{Answers: answers, Edges: &Edges{Columns: [2]string{"payer", "payee"}}}).Check(2)
+		assert.Refused(t, err, want)
+	}
+	_, err := (&Table{Answers: []Answer{"edge"}, Edges: &Edges{Added: true}}).Check(2)
+	assert.Refused(t, err, "columns edge: new edges have no number in the graph; give row, that of the file")
+	_, err = ParseAnswers([]string{"edge"}, false)
+	assert.Refused(t, err, "columns edge: is of a table of edges, and this one is of vertices; give vertex or name")
 }

@@ -23,6 +23,10 @@ func (t *Table) compared() []Answer {
 // outcome reads a row, given its place, and that of the same vertex before.
 func (t *Table) outcome(of *Outcome, at int, row []float32) error {
 	t.Read(of, row)
+	of.number = at
+	if t.Vertices != nil {
+		of.number = int(t.Vertices[at])
+	}
 	if t.Before == nil || at >= t.Before.rows {
 		of.before = nil
 		return nil

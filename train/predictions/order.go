@@ -53,6 +53,11 @@ type Key struct {
 // keys are the columns that may sort a table, for rows of so many numbers, and the classes or labels, each of
 // which stands for the column of its probability.
 func (t *Table) keys(numbers int) (columns, classes []Key) {
+	if t.Edges != nil {
+		number := t.Edges.number()
+		of := Key{Column: string(number), word: string(number), answer: number, Ascends: true}
+		columns = append(columns, of)
+	}
 	for _, a := range t.given() {
 		if !slices.Contains([]Answer{Probability, Margin, Entropy, AllProbabilities, Value, Change}, a) {
 			continue
@@ -77,12 +82,16 @@ func (t *Table) keys(numbers int) (columns, classes []Key) {
 //
 // Probabilities are in float64, which tells some apart that are 1 in float32.
 func (k Key) rank(of *Outcome) float64 {
-	number := float64(of.Number(k.answer))
+	var number float64
 	switch k.answer {
 	case AllProbabilities:
 		number = of.Probabilities[k.number]
 	case Value:
 		number = float64(of.row[k.number])
+	case edgeNumber, edgeRow:
+		number = float64(of.number)
+	default:
+		number = float64(of.Number(k.answer))
 	}
 	switch {
 	case number != number:

@@ -5,6 +5,7 @@ import "math"
 // Outcome is what a row of numbers says of classes or labels, in double precision.
 type Outcome struct {
 	row           []float32
+	number        int       // of the edge, in the graph or in its file
 	Top           int       // the first of the likeliest classes
 	Probabilities []float64 // of classes or labels
 	before        *Outcome  // of the same vertex before; nil: there was none

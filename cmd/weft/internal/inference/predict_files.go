@@ -104,11 +104,13 @@ type answersGiven struct {
 func (a *answersGiven) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&a.columns, "columns", nil, "`names` of what a table says of each vertex: "+
 		"class, probability (of that class), margin (the largest probability less the second largest), "+
-		"entropy, probabilities, value, embedding, change; name and vertex come first by themselves "+
-		"(default: class,probability; of several labels probabilities; of values value)")
+		"entropy, probabilities, value, embedding, change; name and vertex, of edges edge (row of new ones) "+
+		"and the columns of both ends, come first by themselves (default: class,probability; of several labels "+
+		"and of edges probabilities; of values value)")
 	flags.StringVar(&a.sort, "sort", "", "`column` by which the rows of a table are sorted: a class or "+
 		"label, its likeliest vertices first; probability, margin or entropy, the most uncertain first; "+
-		"value or change, the largest first; a - before it reverses (default: the graph's order)")
+		"value or change, the largest first; edge or row, the number of an edge; a - before it reverses (default: "+
+		"the graph's order)")
 	flags.IntVar(&a.top, "top", 0, "with --sort the `number` of rows, the first ones (default: all)")
 }
 
@@ -119,8 +121,8 @@ type answersAsked struct {
 }
 
 // parse reads the words. It refuses some for a file out that is no table.
-func (a *answersGiven) parse(out string) (asked answersAsked, err error) {
-	if asked.answers, err = predictions.ParseAnswers(a.columns); err != nil {
+func (a *answersGiven) parse(out string, ofEdges bool) (asked answersAsked, err error) {
+	if asked.answers, err = predictions.ParseAnswers(a.columns, ofEdges); err != nil {
 		return asked, err
 	}
 	asked.order = predictions.Order{By: a.sort, Top: a.top}

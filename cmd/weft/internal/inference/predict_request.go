@@ -33,7 +33,7 @@ func (p *predictCommand) prepare(args []string) (asked predictRequest, err error
 	if err := p.files.checkEndings(); err != nil {
 		return asked, err
 	}
-	if asked.answersAsked, err = p.answers.parse(p.files.out); err != nil {
+	if asked.answersAsked, err = p.answers.parse(p.files.out, asked.Options.Task == task.Edge); err != nil {
 		return asked, err
 	}
 	if err := p.files.checkApart(); err != nil {
