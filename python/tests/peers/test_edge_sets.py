@@ -146,3 +146,31 @@ def test_beside_pytorch(kind):
     print(f"{kind}: {'RMSE' if values else 'ROC-AUC'} {got:.4f}, PyTorch {want:.4f}")
     assert abs(got - want) < 0.01
     assert run.evaluate()["test"]["rmse" if values else "roc-auc"] == pytest.approx(got, abs=1e-5)
+
+
+@pytest.mark.parametrize("of", ["edges", "vertices"])
+def test_metrics_with_an_argument(of):
+    """precision@K, recall@fpr=RATE and f1:CLASS of training and of evaluate are scikit-learn's."""
+    rng = np.random.default_rng(4)
+    ends, x = rng.integers(0, 60, (2, 400)), rng.normal(size=(60, 5)).astype(np.float32)
+    score = x[ends[0], 0] + x[ends[1], 1] if of == "edges" else x[:, 0]
+    is_yes = score + rng.normal(size=len(score)) > 0.5
+    split = rng.permutation(len(score)) % 3
+    y = np.where(is_yes, "yes", "no")
+    labels = {"edge_y": y, "edge_split": split} if of == "edges" else {
+        "y": y, "train_mask": split == 0, "val_mask": split == 1, "test_mask": split == 2
+    }
+    task = {"task": "edge"} if of == "edges" else {}
+    for name in ("precision@5", "recall@fpr=0.1", "f1:yes"):
+        run = weft.train(weft.Graph(edge_index=ends, x=x, **labels), model="sage", epochs=8, metric=name, progress=False, **task)
+        assert run.summary["metric"] == name
+        z = run.logits[:, 1].astype(float) - run.logits[:, 0]
+        for part, mask in (("train", split == 0), ("val", split == 1), ("test", split == 2)):
+            false, true, _ = metrics.roc_curve(is_yes[mask], z[mask], drop_intermediate=False)
+            want = {
+                "precision@5": is_yes[mask][np.argsort(-z[mask])[:5]].mean(),
+                "recall@fpr=0.1": true[false <= 0.1].max(),
+                "f1:yes": metrics.f1_score(is_yes[mask], z[mask] > 0),
+            }[name]
+            assert run.summary[part] == pytest.approx(want, abs=1e-9), part
+            assert run.evaluate()[part][name] == pytest.approx(want, abs=1e-9), part

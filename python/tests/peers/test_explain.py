@@ -229,6 +229,26 @@ def test_planted_reasons():
     assert found >= 9
 
 
+def test_planted_reasons_of_edges():
+    """The class of an edge is that of the loud neighbour of its target, which comes first in nine of ten cases."""
+    found = 0
+    for seed in range(10):
+        data, reasons = planted(seed)
+        n = data.num_nodes
+        label = data.y[data.edge_index[1]].numpy()
+        made = weft.Graph(np.asarray(data.edge_index), data.x.numpy(), edge_y=label)
+        run = weft.train(made, task="edge", model="sage", layers=1, epochs=100, lr=0.05, split="random:60/20/20")
+        assert run.summary["test"] > 0.9
+        right = torch.tensor(run.predictions == label) & (torch.arange(5 * n) >= n)  # not the loud neighbour's own edge
+        e = int(right.nonzero()[37 * seed])
+        v = int(data.edge_index[1, e])
+        why = run.explain(edge=e)
+        edge = why.edge_index[:, why.edge_mask.abs().argmax()]
+        vertex, column = divmod(int(why.node_mask.abs().argmax()), 6)
+        found += edge.tolist() == [reasons[v], v] and vertex == reasons[v] and column == 2
+    assert found >= 9
+
+
 def test_metrics():
     """PyG's metrics take the explanation, beside its own Explainer of the same module."""
     data = graph()
