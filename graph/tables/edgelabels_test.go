@@ -92,3 +92,30 @@ func TestGapsOfEdges(t *testing.T) {
 	_, err = Add(Options{Edges: []string{"new.csv"}}, g)
 	assert.Refused(t, err, `new.csv:3: column amount: "much" is no finite number`)
 }
+
+// TestLabelsOfOneOfSeveralLists: one of several lists of edges may have labels, and features of its own.
+func TestLabelsOfOneOfSeveralLists(t *testing.T) {
+	files(t, map[string]string{
+		"v.csv":    "id,size\na,1\nb,2\nc,3\n",
+		"pay.csv":  "from,to,amount,bad\na,b,1,no\nb,c,3,yes\n",
+		"call.csv": "from,to,minutes\nc,a,7\na,c,1\n",
+	})
+	o := Options{
+		Edges: []string{"call.csv", "pay.csv"}, Vertices: []string{"v.csv"}, EdgeLabel: "pay:bad",
+		Source: []string{"from"}, Target: []string{"to"},
+	}
+	g := read(t, o)
+	call, pay := &g.Relations[0], &g.Relations[1]
+	assert.Equal(t, "bad", pay.EdgeLabels.Column)
+	assert.Equal(t, []int64{0, 1}, pay.EdgeLabels.Class)
+	assert.Equal(t, []string{"no", "yes"}, pay.EdgeLabels.Names)
+	assert.Equal(t, []float32{1, 3}, pay.EdgeFeatures)
+	assert.Equal(t, 0, call.EdgeColumns)
+	if call.EdgeLabels != nil {
+		t.Error("a list without labels has some")
+	}
+	o.EdgeLabel = "bad"
+	_, err := Open(o)
+	assert.Refused(t, err, "--edge-label bad: is a column of one of 2 lists of edges; name its relation, as in "+
+		"--edge-label call:COLUMN")
+}

@@ -58,9 +58,9 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 		return nil, refusal.Errorf("--edge-weights and --edge-features are columns of one list of edges, "+
 			"and there are %d", len(o.Edges))
 	}
-	if o.EdgeLabel != "" && len(o.Edges) > 1 {
-		return nil, refusal.Errorf("--edge-label %s: is a column of one list of edges, and there are %d; import "+
-			"one list", o.EdgeLabel, len(o.Edges))
+	labelled, label, err := o.labelledList()
+	if err != nil {
+		return nil, err
 	}
 	var asked [2][]string
 	for k, words := range [2][]string{o.Source, o.Target} {
@@ -80,7 +80,9 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 	for i, argument := range o.Edges {
 		l := &edgeList{
 			tables: all, progress: o.Progress, weighted: o.EdgeWeights != "", rounded: map[string]bool{},
-			label: o.EdgeLabel, by: splitBy{SplitBy: o.EdgeSplitBy},
+		}
+		if i == labelled {
+			l.label, l.by = label, splitBy{SplitBy: o.EdgeSplitBy}
 		}
 		l.name, l.path = Named(argument)
 		if l.weighted {
@@ -109,6 +111,23 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 		lists = append(lists, l)
 	}
 	return lists, nil
+}
+
+// labelledList is the number of the list that EdgeLabel is of, and its column; "": none.
+func (o *Options) labelledList() (list int, column string, err error) {
+	relation, column, given := strings.Cut(o.EdgeLabel, ":")
+	names := make([]string, len(o.Edges))
+	for i, argument := range o.Edges {
+		names[i], _ = Named(argument)
+	}
+	switch at := slices.Index(names, relation); {
+	case given && at >= 0:
+		return at, column, nil
+	case o.EdgeLabel != "" && len(o.Edges) > 1:
+		return 0, "", refusal.Errorf("--edge-label %s: is a column of one of %d lists of edges; name its relation, "+
+			"as in --edge-label %s:COLUMN", o.EdgeLabel, len(o.Edges), names[0])
+	}
+	return 0, o.EdgeLabel, nil
 }
 
 // columnsOfEnds are the columns that the words of --source or --target ask for, by list of edges; "": none. A

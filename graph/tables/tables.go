@@ -49,9 +49,9 @@ type Options struct {
 	// EdgeFeatures and EdgeWeights are columns of the only list, of numbers.
 	EdgeFeatures []string
 	EdgeWeights  string
-	// EdgeLabel is the column of the only list with what is learned of edges, as Label is of vertices. Its
-	// other columns of numbers, dates and truth values are then features, unless EdgeFeatures names some.
-	// Empty: edges are not labelled.
+	// EdgeLabel is the column of a list with what is learned of edges, as Label is of vertices: COLUMN of the
+	// only list, or RELATION:COLUMN. The list's other columns of numbers, dates and truth values are then
+	// features, unless EdgeFeatures names some. Empty: edges are not labelled.
 	EdgeLabel string
 	// EdgeSplits divides the labelled edges; nil: there is no split of them.
 	EdgeSplits func(*graph.EdgeLabels) error

@@ -50,8 +50,8 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 			"have a fraction")
 	edgeFlags(flags, o)
 	flags.StringVar(&o.EdgeLabel, EdgeLabelFlag, "",
-		"`column` of the list of edges to learn, as --label of vertices; its other columns of numbers, dates and "+
-			"truth values are then features of the edges")
+		"`column` of the list of edges to learn, as --label of vertices, of one of several relations "+
+			"RELATION:COLUMN; its other columns of numbers, dates and truth values are then features of the edges")
 	flags.StringSliceVar(&o.LeaveOut, "leave-out", nil,
 		"`columns` of the tables of vertices that become no features, as a,b")
 	flags.StringVar(columnsOf, ColumnsOfFlag, "",

@@ -77,8 +77,12 @@ func (t *TablesGiven) Of(name string) Source {
 	s := Source{Name: name}
 	if t.Flags != nil {
 		made := name != "" && (cli.IsStore(name) || datasets.Named(name) != nil)
+		if !made && name != "" {
+			r, found := Recognize(name)
+			made = found && r.Format != EdgesFormat
+		}
 		t.Flags.VisitAll(func(f *pflag.Flag) {
-			// a store has labels of edges by their name
+			// a store has labels of edges by their name, as have files of other formats
 			if given := t.all.Lookup(f.Name); given.Changed && (!made || f.Name != EdgeLabelFlag) {
 				s.Flags = append(s.Flags, given)
 			}
