@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
-MODULES = ("torch_geometric", "wandb", "mlflow", "lightning")
+MODULES = ("torch_geometric", "wandb", "mlflow", "lightning", "pandas")
 HERE = {name for name in MODULES if importlib.util.find_spec(name)}
 OWN = "torch_geometric" in HERE and importlib.util.find_spec("torch.export") is not None
 

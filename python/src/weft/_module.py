@@ -61,7 +61,7 @@ def counts_of(settings: Mapping[str, Any], graph: str | None) -> dict[str, Any]:
     if graph is None:
         return {name: settings.get(name) for name in ("vertices", "features", "classes")}
     some = {name: settings[name] for name in of_tables(settings) if settings[name] is not None}
-    given = [_program.flag(name, _program.listed(value)) for name, value in some.items()]
+    given = [flag for name, value in some.items() for flag in _program.flags(name, value)]
     return json.loads(_program.run(["inspect", graph, "--json", *given]))  # type: ignore[no-any-return]
 
 

@@ -211,6 +211,17 @@ def flag(name: str, value: Any) -> str:
     return f"--{name.replace('_', '-')}={text_of(value)}"
 
 
+#: Flags that are given once for each of several tables.
+REPEATED = ("vertices_from", "source", "target", "id")
+
+
+def flags(name: str, value: Any) -> list[str]:
+    """The flags of a keyword and a value, of which a list may make several."""
+    if name in REPEATED and isinstance(value, (list, tuple)):
+        return [flag(name, one) for one in value]
+    return [flag(name, listed(value))]
+
+
 def operand(path: str | os.PathLike[str]) -> str:
     """A path or a name where the program expects one: none is taken for a flag."""
     text = os.fsdecode(path)

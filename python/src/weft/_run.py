@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from . import _explain, _module, _program, _weights
+from . import _explain, _module, _program, _tables, _weights
 from ._arrays import Array, array
 from ._errors import Refused, reading
 from ._graph import Data, Graph, argument, graph_of
@@ -124,10 +124,12 @@ class Run:
         directory: str | os.PathLike[str],
         graph: Graph | None = None,
         module: torch.nn.Module | None = None,
+        files: Scratch | None = None,
     ):
         #: The directory of the run, absolute. ``reference.md`` lists its files.
         self.directory = Path(directory).absolute()
         self._graph = graph  # whose store lives as long as this
+        self._files = files  # of tables, as those of the graph
         self._module = module  # that was trained
         file = self.directory / "run.json"
         if not file.is_file():
@@ -374,6 +376,7 @@ class Run:
     ) -> Read:
         """What read makes of the file that the program writes for the flag wanted."""
         _program.check_keywords("predict", settings, taken=("help", "out", "embeddings", "vertices"))
+        data, settings, files = _tables.placed(data, settings)
         graph = self._graph if data is None else graph_of(data)
         given = self._given(data, graph)
         scratch = Scratch()
@@ -382,7 +385,8 @@ class Run:
             arguments = ["predict", str(self.directory), given, f"--{wanted}={file}"]
             if vertices is not None:
                 arguments.append(f"--vertices={_listed(vertices, scratch.path)}")
-            arguments += [_program.flag(name, value) for name, value in settings.items() if value is not None]
+            for name, value in settings.items():
+                arguments += [] if value is None else _program.flags(name, value)
             _program.run(arguments)
             made = read(file)
         finally:

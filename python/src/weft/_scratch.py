@@ -48,7 +48,7 @@ def without_folders(text: str) -> str:
     text = re.sub(r"(?<=[\w-]) \0(/\w+(\.\w+)?)?: ", ": ", text)  # behind the keyword
     text = re.sub(r"\0(/(graph|arrays|sweep\.yaml))?: ", "", text)
     text = re.sub(r"\0(/(graph|arrays))?(?![/\w])", "the graph", text)
-    text = re.sub(r"\0/(?:(?:graph|arrays)/)?(\S*?)(\.npy|\.safetensors|\.txt)?(?=[:;, ]|$)", r"\1", text)
+    text = re.sub(r"\0/(?:(?:graph|arrays)/)?(\S*?)(\.npy|\.safetensors|\.txt|\.parquet|\.csv)?(?=[:;, ]|$)", r"\1", text)
     return text.replace("\0/", "")
 
 

@@ -13,7 +13,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, overload
 
-from . import _compile, _module, _program, _progress, _weights
+from . import _compile, _module, _program, _progress, _tables, _weights
 from ._arrays import array
 from ._errors import Interrupted, Refused, reading
 from ._graph import Data, Graph, argument, graph_of
@@ -76,8 +76,9 @@ def train(
 
     Args:
         data: the graph: a :class:`weft.Graph`, the path of a file, folder or store or the name of a published
-            graph, ``Data`` or ``HeteroData`` of PyTorch Geometric, or a ``DGLGraph``. Each call writes these
-            anew, for as long as its run lives: for several calls make one ``graph = weft.Graph.of(data)``.
+            graph, ``Data`` or ``HeteroData`` of PyTorch Geometric, a ``DGLGraph``, or a table of edges: a
+            ``DataFrame`` of pandas or Polars, a table of Arrow or DuckDB. Each call writes these anew, for as
+            long as its run lives: for several calls make one ``graph = weft.Graph.of(data)``.
             None: that of the run that is continued, unless it was in memory.
         out: directory of the run, new or empty; None: a new folder under ``runs/``.
         progress: whether tqdm shows the epochs in a notebook, or where standard error is a terminal, and lines
@@ -124,6 +125,7 @@ def train(
     )
     calls = _functions(callbacks)
     resumed = _resumed(out, resume, settings)
+    data, settings, files = _tables.placed(data, settings)
     scratch = Scratch()
     try:
         graph, arguments, model = _arguments("train", data, settings, scratch, out, resumed, progress)
@@ -139,8 +141,8 @@ def train(
     if model is None and isinstance(resume, Run):
         model = resume._module
     if "runs" in results:
-        return Runs((Run(path, graph, model) for path in results["runs"]), results)
-    return Run(results["run_dir"], graph, model)
+        return Runs((Run(path, graph, model, files) for path in results["runs"]), results)
+    return Run(results["run_dir"], graph, model, files)
 
 
 def _followed(arguments: list[str], bar: _Bar, calls: list[Callback]) -> str:
@@ -226,7 +228,7 @@ def _arguments(
         if name == "offload":
             value = _program.offload(value, settings.get("device"))
         if value is not None and not (continues and name == "init"):
-            arguments.append(_program.flag(name, _value(name, value, scratch)))
+            arguments += _program.flags(name, _value(name, value, scratch))
     return graph, arguments, module
 
 
@@ -245,6 +247,8 @@ def _of_edges(graph: Graph | None, settings: Mapping[str, Any]) -> Mapping[str, 
 
 def _value(name: str, value: Any, scratch: Scratch) -> Any:
     """What a flag is given for what Python's users write."""
+    if name in _program.REPEATED:
+        return value
     if name == "validate":
         graph = graph_of(value)
         scratch.kept.append(graph)
@@ -400,6 +404,7 @@ def inspect(data: Data, **tables: Any) -> dict[str, Any]:
         raise TypeError(
             f"unknown keyword {name}: inspect counts a graph, and takes how tables are read; give it to weft.train"
         )
+    data, tables, files = _tables.placed(data, tables)  # the files go with the last word of them
     graph = graph_of(data)
     return _module.counts_of(tables, argument(data, graph))
 
@@ -416,6 +421,7 @@ def show_plan(data: Data, **settings: Any) -> str:
     Arguments are those of :func:`train`.
     """
     _program.check_keywords("train", settings, _TAKEN)
+    data, settings, files = _tables.placed(data, settings)
     scratch = Scratch()
     try:
         _, arguments, _ = _arguments("train", data, settings, scratch)
@@ -473,6 +479,7 @@ def plan(
         passes = 1 if passes is None else passes
         return _compile.planned(settings.pop("model", None), data, passes, inputs, gradients, settings)
     _program.check_keywords("plan", settings, ("help", "json", "workers"))
+    data, settings, files = _tables.placed(data, settings)
     scratch = Scratch()
     try:
         _, arguments, _ = _arguments("plan", data, settings, scratch)
@@ -537,6 +544,7 @@ def sweep(
     bar.name = "sweep"
     if "epochs" in tried:
         bar.total = None
+    data, settings, files = _tables.placed(data, settings)
     graph = graph_of(data)
     settings = dict(_of_edges(graph, settings))
     file: dict[str, Any] = {
@@ -585,7 +593,7 @@ def sweep(
         path = scratch.path / "sweep.yaml"
         path.write_text(json.dumps(file, default=_written, ensure_ascii=False), encoding="utf-8")  # JSON is YAML
         arguments = ["sweep", str(path), given, f"--out={out}", f"--jobs={jobs}", "--json"]
-        arguments += [_program.flag(name, _program.listed(base[name])) for name in tables]
+        arguments += [flag for name in tables for flag in _program.flags(name, base[name])]
         if max_time is not None:
             arguments.append(f"--max-time={max_time}")
         try:
@@ -600,7 +608,7 @@ def sweep(
     below = sorted(path.parent for path in Path(out).rglob("run.json"))
     order = {os.path.realpath(one["run_dir"]): k for k, one in enumerate(told["runs"]) if "run_dir" in one}
     below.sort(key=lambda path: order.get(os.path.realpath(path), len(order)))
-    return Runs((Run(path, graph, modules.get(_module.class_of(path), model)) for path in below), told)
+    return Runs((Run(path, graph, modules.get(_module.class_of(path), model), files) for path in below), told)
 
 
 def _written(value: Any) -> Any:

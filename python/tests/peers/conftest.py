@@ -13,6 +13,7 @@ import weft
 # What these files need, of which an environment has some.
 NEEDS = {
     "test_pandas.py": "pandas",
+    "test_tables.py": "pandas",
     "test_scikit_learn.py": "sklearn",
     "test_pyg.py": "torch_geometric",
     "test_links.py": "torch_geometric",

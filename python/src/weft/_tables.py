@@ -1,0 +1,90 @@
+"""Tables of pandas, Polars, Arrow and DuckDB in the place of files of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ._arrays import is_of
+from ._errors import Refused
+from ._scratch import Scratch
+
+
+def is_table(value: Any) -> bool:
+    """Whether a value is a table of pandas, Polars or Arrow, or of a library that gives Arrow one, as DuckDB."""
+    if is_of(value, "pandas", "DataFrame") or is_of(value, "polars", "DataFrame", "LazyFrame"):
+        return True
+    return hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns")
+
+
+def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any], Scratch | None]:
+    """What a function was given, with paths of files in the place of tables.
+
+    ``vertices_from`` may be a dict of tables and paths by vertex type.
+
+    Returns:
+        the graph, the settings, and the folder of the files, which are there as long as it; None: there are none.
+    """
+    folder: list[Scratch] = []
+
+    def path(value: Any, name: str) -> Any:
+        if not is_table(value):
+            return value
+        if not folder:
+            folder.append(Scratch())
+        return _write(value, folder[0].path / name, name)
+
+    made = dict(settings)
+    for name, value in settings.items():
+        if name == "vertices_from" and isinstance(value, Mapping):
+            made[name] = [f"{of}={path(table, _file_name(of))}" for of, table in value.items()]
+        else:
+            made[name] = path(value, name)
+    return path(data, "edges"), made, folder[0] if folder else None
+
+
+def _file_name(of: Any) -> str:
+    """The name of the file of a vertex type."""
+    if not isinstance(of, str) or re.search(r"[/.=,]", of) or not of:
+        raise Refused(f"vertices_from: {of!r} is no name of a vertex type: give a text without / . = and commas")
+    return of
+
+
+def _write(table: Any, path: Path, name: str) -> Path:
+    """Writes a table, as Parquet where a library of that is there, else as CSV."""
+    if is_of(table, "polars", "LazyFrame"):
+        table = table.collect()
+    if is_of(table, "pandas", "DataFrame"):
+        if any(of is not None for of in table.index.names):  # else it counts the rows
+            table = table.reset_index()
+        if _as_parquet(table, path.with_suffix(".parquet")):
+            return path.with_suffix(".parquet")
+        table.to_csv(path.with_suffix(".csv"), index=False)
+        return path.with_suffix(".csv")
+    path = path.with_suffix(".parquet")
+    if is_of(table, "polars", "DataFrame"):
+        table.write_parquet(path)
+        return path
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        library = type(table).__module__.partition(".")[0]
+        raise Refused(f"{name}: a table of {library} needs pyarrow: {error}") from None
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    return path
+
+
+def _as_parquet(table: Any, path: Path) -> bool:
+    """Whether a table of pandas could be written so: columns of Python's objects may be of several kinds."""
+    try:
+        import pyarrow
+
+        table.to_parquet(path, index=False)
+    except ImportError:  # it is not there, or needs another NumPy
+        return False
+    except (pyarrow.ArrowException, TypeError, ValueError):
+        return False
+    return True
