@@ -32,6 +32,8 @@ type Options struct {
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
 	DenseFeatures bool
+	// DivideEdges is the Divide of labels of edges, of streamed.EdgeLabels.
+	DivideEdges func(*graph.EdgeLabels) error
 }
 
 // Open opens the graph in the file of that name, to be read or written in a stream, until it is closed. Edges
@@ -264,12 +266,20 @@ func (r *reader) relations(g *streamed.Graph, s *stores) error {
 		g.Relations = append(g.Relations, streamed.Relation{
 			Source: e.ends[0], Name: e.relation, Target: e.ends[1], Edges: e.edges, EdgeSplit: split,
 		})
+		if err := r.edgeLabels(e, &g.Relations[len(g.Relations)-1]); err != nil {
+			return err
+		}
 	}
+	g.TellLabelsApart()
 	return nil
 }
-
-// splits returns the splits of a type: by masks, or by lists of vertices.
+// splits returns the splits of a type: by masks, or by lists of vertices. Without labels of vertices masks
+// may be those of edges.
+// be those of edges.
 func (v *store) splits(labels *graph.Labels) ([]graph.Split, error) {
+	if key := v.edgeLabelKey(); key != "" && !labels.There() {
+		return nil, nil
+	}
 	splits, err := v.Splits(arrays.MaskKeys, v.count, labels, arrays.Masks)
 	if err != nil || splits != nil {
 		return splits, err
@@ -290,18 +300,23 @@ func (r *reader) labels(v *store) (graph.Labels, error) {
 	if !v.Has(key) {
 		return r.listedLabels(v)
 	}
+	return r.labelsAt(v, key, v.count)
+}
+
+// labelsAt are the labels of so many rows in the field of a key.
+func (r *reader) labelsAt(v *store, key string, rows int) (graph.Labels, error) {
 	array, err := v.Array(key)
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	l, err := arrays.WholeLabels(array, v.count)
+	l, err := arrays.WholeLabels(array, rows)
 	if err != nil {
 		return l, v.Refuse(key, err)
 	}
 	if l.Class != nil {
 		r.noteFloats(v, key, array)
 	}
-	return l, v.Rows(key, array.Shape[0], v.count)
+	return l, v.Rows(key, array.Shape[0], rows)
 }
 
 // noteFloats says that class ids are floats: they might have been meant as numbers to be predicted.

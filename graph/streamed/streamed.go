@@ -79,6 +79,24 @@ type EdgeLabels struct {
 	taken []int64 // the codes of the edges in the order of the store, where Of has splits
 }
 
+// TellLabelsApart has labels of edges of the same column in several relations named RELATION:COLUMN.
+func (g *Graph) TellLabelsApart() {
+	counts := map[string]int{}
+	each := func(do func(r *Relation, column *string)) {
+		for i := range g.Relations {
+			if r := &g.Relations[i]; r.EdgeLabels != nil {
+				do(r, &r.EdgeLabels.Of.Column)
+			}
+		}
+	}
+	each(func(_ *Relation, column *string) { counts[*column]++ })
+	each(func(r *Relation, column *string) {
+		if counts[*column] > 1 {
+			*column = r.Name + ":" + *column
+		}
+	})
+}
+
 // MaxCode is the largest code of a label.
 const MaxCode = math.MaxInt32&^(1<<23-1) - 2 // Code of it is finite
 

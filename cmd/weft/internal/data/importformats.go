@@ -168,12 +168,20 @@ func npzFlags(flags *pflag.FlagSet, c *changes) reader {
 	}
 }
 
-func pygFlags(flags *pflag.FlagSet, _ *changes) reader {
+func pygFlags(flags *pflag.FlagSet, c *changes) reader {
 	var o pyg.Options
 	flags.StringVar(&o.Target, "target", "", "the vertex `type` whose labels to learn, if several types "+
 		"have labels")
 	denseFlag(flags, &o.DenseFeatures)
-	return reader{open: func(r *importRequest) (*streamed.Graph, error) { return pyg.Open(r.source(), o) }}
+	return reader{
+		prepare: func() error {
+			if c.split != "" {
+				o.DivideEdges = c.divideEdges
+			}
+			return nil
+		},
+		open: func(r *importRequest) (*streamed.Graph, error) { return pyg.Open(r.source(), o) },
+	}
 }
 
 func edgesFlags(flags *pflag.FlagSet, c *changes) reader {

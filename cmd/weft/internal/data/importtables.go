@@ -186,7 +186,7 @@ func learned(l *graph.Labels) string {
 	if l.Continuous() {
 		return "a number"
 	}
-	return ui.Counted(l.Classes, "class", "classes") + ": " + firstOf(l.Names)
+	return ui.Counted(l.Classes, "class", "classes") + ui.When(l.Names != nil, ": "+firstOf(l.Names))
 }
 
 // firstOf lists the first words.

@@ -1,0 +1,55 @@
+package pyg
+
+import (
+	"testing"
+
+	"weft/graph"
+	"weft/graph/streamed/streamedtest"
+	"weft/internal/assert"
+	"weft/internal/require"
+)
+
+// TestEdgeLabels: a label for each edge, with the masks of edges, follows its edge into the order of targets
+// and sources. Labels of other pairs are left out.
+func TestEdgeLabels(t *testing.T) {
+	edges := row("edge_index", "LongStorage", []int64{0, 2, 1, 3, 1, 1, 0, 0}, 2, 4) // by e2, e3, e0, e1
+	x := row("x", "FloatStorage", []float32{1, 2, 3, 4}, 4, 1)
+	label := func(name string) tensorOf { return row(name, "LongStorage", []int64{0, 1, 1, -1}, 4) }
+	mask := func(name string, of ...int64) tensorOf { return row(name, "LongStorage", of, 4) }
+	for _, name := range []string{"edge_label", "edge_y"} {
+		path := saved(t, edges, x, label(name), mask("train_mask", 1, 1, 0, 0), mask("val_mask", 0, 0, 1, 0),
+			mask("test_mask", 0, 0, 0, 0))
+		g, err := streamedtest.Read(Open(path, Options{}))
+		require.NoError(t, err)
+		of := g.Relations[0].EdgeLabels
+		assert.Equal(t, name, of.Column)
+		assert.Equal(t, []int64{1, -1, 0, 1}, of.Class)
+		assert.Equal(t, []graph.Split{{Train: []int64{2, 3}, Val: []int64{0}, Test: []int64{}}}, of.Splits)
+		assert.Equal(t, 0, len(g.Splits))
+	}
+
+	// Masks are those of vertices where these have labels.
+	y := row("y", "LongStorage", []int64{0, 1, 1, 0}, 4)
+	g, err := streamedtest.Read(Open(saved(t, edges, y, label("edge_y"), mask("train_mask", 1, 1, 0, 0),
+		mask("val_mask", 0, 0, 1, 0), mask("test_mask", 0, 0, 0, 1)), Options{}))
+	require.NoError(t, err)
+	assert.Equal(t, []int64{0, 1}, g.Splits[0].Train)
+	assert.Equal(t, 0, len(g.Relations[0].EdgeLabels.Splits))
+
+	values := row("edge_y", "FloatStorage", []float32{.5, 1.5, -2, 4}, 4)
+	g, err = streamedtest.Read(Open(saved(t, edges, x, values), Options{}))
+	require.NoError(t, err)
+	assert.Equal(t, []float32{-2, 4, .5, 1.5}, g.Relations[0].EdgeLabels.Values)
+
+	pairs := row("edge_label_index", "LongStorage", []int64{0, 2, 1, 3, 1, 1, 0, 0}, 2, 4)
+	g, err = streamedtest.Read(Open(saved(t, edges, x, label("edge_label"), pairs), Options{}))
+	require.NoError(t, err)
+	if g.Relations[0].EdgeLabels != nil {
+		t.Error("labels of other pairs are read as those of edges")
+	}
+	assert.Equal(t, `left out: "edge_label", "edge_label_index"`, g.Notes[len(g.Notes)-1])
+
+	_, err = streamedtest.Read(Open(saved(t, edges, x, label("edge_y"), mask("train_mask", 0, 0, 0, 1),
+		mask("val_mask", 0, 0, 1, 0), mask("test_mask", 0, 0, 0, 1)), Options{}))
+	assert.Refused(t, err, "edge")
+}
