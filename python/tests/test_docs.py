@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
-MODULES = ("torch_geometric", "wandb", "mlflow", "lightning", "pandas")
+MODULES = ("torch_geometric", "wandb", "mlflow", "lightning", "pandas", "faiss", "sklearn", "optuna")
 HERE = {name for name in MODULES if importlib.util.find_spec(name)}
 OWN = "torch_geometric" in HERE and importlib.util.find_spec("torch.export") is not None
 
@@ -24,7 +24,7 @@ def words(text):
 OF_MODULES = pytest.mark.skipif(not OWN, reason="there is no torch_geometric with torch.export")
 
 
-@pytest.mark.parametrize(("document", "prints"), [("python.md", 8), pytest.param("own-model.md", 7, marks=OF_MODULES), pytest.param("loop.md", 7, marks=OF_MODULES)])
+@pytest.mark.parametrize(("document", "prints"), [("python.md", 8), ("recipes.md", 5), pytest.param("own-model.md", 7, marks=OF_MODULES), pytest.param("loop.md", 7, marks=OF_MODULES)])
 def test_snippets(document, prints):
     """Snippets whose modules are missing are left out, and with them what they print."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", (DOCUMENTS / document).read_text(), re.M | re.S)

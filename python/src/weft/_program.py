@@ -308,7 +308,7 @@ def run(arguments: Sequence[str], told: Told | None = None, answers: bool = Fals
 def depth() -> int:
     """How many calls of this package stand between its caller and whoever calls this."""
     frame, depth = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == __package__:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         frame, depth = frame.f_back, depth + 1
     return depth
 
