@@ -273,9 +273,9 @@ func (r *reader) relations(g *streamed.Graph, s *stores) error {
 	g.TellLabelsApart()
 	return nil
 }
+
 // splits returns the splits of a type: by masks, or by lists of vertices. Without labels of vertices masks
 // may be those of edges.
-// be those of edges.
 func (v *store) splits(labels *graph.Labels) ([]graph.Split, error) {
 	if key := v.edgeLabelKey(); key != "" && !labels.There() {
 		return nil, nil
