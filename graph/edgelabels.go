@@ -192,6 +192,32 @@ func (l *EdgeLabels) OfRows(numbers []int64) Labels {
 	return picked
 }
 
+// Announced are the labels without rows and splits; nil: there are none.
+func (l *EdgeLabels) Announced() *EdgeLabels {
+	if l == nil {
+		return nil
+	}
+	of := *l
+	of.Labels, of.By, of.Splits = of.OfRows(nil), of.By.OfRows(nil), nil
+	return &of
+}
+
+// AppendRows appends the labels of some rows of others, which are of the same kind, with their values of By.
+func (l *EdgeLabels) AppendRows(of *EdgeLabels, from, to int64) {
+	if of.By != nil {
+		l.By.Values = append(l.By.Values, of.By.Values[from:to]...)
+	}
+	if of.Class != nil {
+		l.Class = append(l.Class, of.Class[from:to]...)
+	}
+	rows, columns := of.rows()
+	if n := int64(columns); rows != nil && of.Continuous() {
+		l.Values = append(l.Values, rows[from*n:to*n]...)
+	} else if rows != nil {
+		l.Multi = append(l.Multi, rows[from*n:to*n]...)
+	}
+}
+
 // CountLabelled is how many edges have a label.
 func (l *EdgeLabels) CountLabelled() (count int) {
 	edges := len(l.Class)

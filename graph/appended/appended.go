@@ -19,7 +19,10 @@ type Addition struct {
 	Types  []Rows        // by vertex type
 	Labels graph.Labels  // of the new vertices of the first type; none: they are not labelled
 	Edges  []graph.Edges // by relation; ends are ids within their types
-	Notes  []string      // on what has been read: a line each
+	// EdgeLabels are those of the new edges by relation, a row for each, with values of By where those of the
+	// graph have some; none: they are not labelled. nil: no relation has some.
+	EdgeLabels []graph.EdgeLabels
+	Notes      []string // on what has been read: a line each
 }
 
 // Rows are the new vertices of a type.
@@ -140,7 +143,11 @@ func (b *Base) With(a *Addition) (*Graph, error) {
 	}
 	for i := range b.Relations {
 		r, e, ends := &b.Relations[i], &a.Edges[i], b.Ends[i]
-		if err := checkEdges(r, e); err != nil {
+		err := checkEdges(r, e)
+		if err == nil && a.EdgeLabels != nil {
+			err = checkLabels(r, e, &a.EdgeLabels[i])
+		}
+		if err != nil {
 			return nil, refusal.Errorf("new edges of %s: %w", r.FullName(), err)
 		}
 		if err := e.CheckEnds(0, g.Counts[ends.Source], g.Counts[ends.Target]); err != nil {
@@ -186,6 +193,25 @@ func checkEdges(r *graph.Relation, e *graph.Edges) error {
 	}
 	if graph.NotFinite(e.Weights) >= 0 || graph.NotFinite(e.Features) >= 0 {
 		return refusal.Errorf("a weight or a feature is not finite")
+	}
+	return nil
+}
+
+// checkLabels refuses labels that are not of the kind of the relation's, or not a row for each edge.
+func checkLabels(r *graph.Relation, e *graph.Edges, l *graph.EdgeLabels) error {
+	if !l.There() {
+		return nil
+	}
+	if r.EdgeLabels == nil {
+		return refusal.Errorf("the graph's edges have no labels, and the new ones have some")
+	}
+	own, width := &r.EdgeLabels.Labels, max(1, l.Columns)
+	if own.MultiLabel() {
+		width = own.Classes
+	}
+	if l.MultiLabel() != own.MultiLabel() || l.Columns != own.Columns || l.Classes != own.Classes ||
+		len(l.Class)+len(l.Multi)+len(l.Values) != e.Len()*width {
+		return refusal.Errorf("labels of %d edges are not of the kind of the graph's", e.Len())
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/graph"
+	"weft/internal/refusal"
 )
 
 // Neighbours lists the in-neighbours, or the out-neighbours, of the vertices of a type along a relation.
@@ -12,6 +13,7 @@ type Neighbours struct {
 	own   *graph.Relation  // a row for each vertex that the graph has
 	of    []int32          // the vertices that have new edges, ascending
 	added graph.Relation   // a row for each of these
+	order []int64          // of the edges of added: their numbers in the addition
 	gone  map[int32][]Edge // removed edges of a vertex, as edges from its neighbours; nil: none
 }
 
@@ -49,12 +51,13 @@ func (n *Neighbours) remove(g *Graph, relation int, reversed bool) {
 
 // newNeighbours lists own, and from each of of edges to one of to.
 func newNeighbours(own *graph.Relation, e *graph.Edges, of, to []int32) *Neighbours {
-	n := &Neighbours{own: own}
-	order := make([]int, e.Len())
+	n, columns := &Neighbours{own: own}, int64(e.FeatureColumns)
+	order := make([]int64, e.Len())
 	for k := range order {
-		order[k] = k
+		order[k] = int64(k)
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
+	n.order = order
+	slices.SortStableFunc(order, func(a, b int64) int {
 		return cmp.Or(cmp.Compare(to[a], to[b]), cmp.Compare(of[a], of[b]))
 	})
 	for _, k := range order {
@@ -67,11 +70,64 @@ func newNeighbours(own *graph.Relation, e *graph.Edges, of, to []int32) *Neighbo
 			n.added.Weights = append(n.added.Weights, e.Weights[k])
 		}
 		n.added.EdgeFeatures = append(n.added.EdgeFeatures,
-			e.Features[k*e.FeatureColumns:(k+1)*e.FeatureColumns]...)
+			e.Features[k*columns:(k+1)*columns]...)
 	}
 	n.added.EdgeColumns, n.added.Indptr = e.FeatureColumns,
 		append(n.added.Indptr, int64(len(n.added.Sources)))
 	return n
+}
+
+// label gives the new edges their labels, in the order of the addition, where those of the graph have some.
+// It refuses edges without a value that those of the graph are divided by.
+func (n *Neighbours) label(added *graph.EdgeLabels) error {
+	own := n.own.EdgeLabels
+	if own == nil {
+		return nil
+	}
+	none := slices.Repeat([]int64{-1}, len(n.order))
+	made := &graph.EdgeLabels{Labels: own.OfRows(none), By: own.By.OfRows(none)}
+	if added.There() {
+		made.Labels = added.OfRows(n.order)
+	}
+	switch by := own.By; {
+	case by == nil:
+	case added.By != nil:
+		made.By = added.By.OfRows(n.order)
+	case by.Kind != graph.ByPart && len(n.order) > 0:
+		return refusal.Errorf("the graph's edges are divided by %s, which new ones lack", by.Column)
+	}
+	n.added.EdgeLabels = made
+	return nil
+}
+
+// renumbered are lists of the graph's edges by the numbers that these have beside the new ones.
+func (n *Neighbours) renumbered(splits []graph.Split) (all []graph.Split) {
+	var before []int64 // of each new edge: how many of the graph's come before it
+	for i, v := range n.of {
+		k, end := int64(len(n.own.Sources)), int64(len(n.own.Sources))
+		if int(v) < len(n.own.Indptr)-1 {
+			k, end = n.own.Indptr[v], n.own.Indptr[v+1]
+		}
+		for _, u := range n.added.Sources[n.added.Indptr[i]:n.added.Indptr[i+1]] {
+			for k < end && n.own.Sources[k] <= u {
+				k++
+			}
+			before = append(before, k)
+		}
+	}
+	for i := range splits {
+		var of graph.Split
+		for part, list := range splits[i].Parts() {
+			edges := make([]int64, len(*list))
+			for at, k := range *list {
+				more, _ := slices.BinarySearch(before, k+1)
+				edges[at] = k + int64(more)
+			}
+			*of.Parts()[part] = edges
+		}
+		all = append(all, of)
+	}
+	return all
 }
 
 // Changed are the vertices that have new edges, ascending.
@@ -137,7 +193,9 @@ func (n *Neighbours) Each(v int32, f func(u int32, in *graph.Relation, k int64))
 // valid until do returns.
 func (n *Neighbours) rows(vertices int, do func(*graph.Relation) error) error {
 	const most = 1 << 16 // rows or edges of a batch, but for a vertex that has more
-	b := &graph.Relation{Indptr: []int64{0}, EdgeColumns: n.own.EdgeColumns}
+	b := &graph.Relation{
+		Indptr: []int64{0}, EdgeColumns: n.own.EdgeColumns, EdgeLabels: n.own.EdgeLabels.Announced(),
+	}
 	for v := range vertices {
 		n.runs(int32(v), func(in *graph.Relation, from, to int64) {
 			b.Sources = append(b.Sources, in.Sources[from:to]...)
@@ -146,6 +204,9 @@ func (n *Neighbours) rows(vertices int, do func(*graph.Relation) error) error {
 			}
 			c := int64(b.EdgeColumns)
 			b.EdgeFeatures = append(b.EdgeFeatures, in.EdgeFeatures[from*c:to*c]...)
+			if l := b.EdgeLabels; l != nil {
+				l.AppendRows(in.EdgeLabels, from, to)
+			}
 		})
 		b.Indptr = append(b.Indptr, int64(len(b.Sources)))
 		if max(len(b.Sources), len(b.Indptr)) < most && v < vertices-1 {
@@ -156,6 +217,7 @@ func (n *Neighbours) rows(vertices int, do func(*graph.Relation) error) error {
 		}
 		b.Indptr, b.Sources, b.Weights, b.EdgeFeatures = b.Indptr[:1], b.Sources[:0], b.Weights[:0],
 			b.EdgeFeatures[:0]
+		b.EdgeLabels = n.own.EdgeLabels.Announced()
 	}
 	return nil
 }

@@ -11,13 +11,10 @@ import (
 
 // Write writes a new store, dir, of the graph with its addition, and says what it holds. Features and edges
 // are copied some rows at a time: it needs memory for names and labels, as an import does, beside the
-// addition. New vertices are in no split, and unlabelled where the addition has no labels. Splits of edges
-// stay; partitions are not copied. The store appears when it is complete. If Write fails, it leaves nothing
-// behind.
+// addition. New vertices and edges are in no split, and unlabelled where the addition has no labels. Splits
+// of edges stay; partitions are not copied. The store appears when it is complete. If Write fails, it leaves
+// nothing behind.
 func (g *Graph) Write(dir, provenance string, progress graph.Progress) (*streamed.Written, error) {
-	if err := g.CheckUnlabelledEdges(); err != nil {
-		return nil, err
-	}
 	whole, err := g.announced(provenance)
 	if err != nil {
 		return nil, err
@@ -35,7 +32,7 @@ func (g *Graph) Write(dir, provenance string, progress graph.Progress) (*streame
 	}
 	for i := range g.Relations {
 		written.Weighted = written.Weighted || g.Relations[i].Weights != nil
-		if err := g.edges(w, i, progress); err != nil {
+		if err := g.edges(w, i, written, progress); err != nil {
 			return nil, err
 		}
 	}
@@ -74,7 +71,8 @@ func (g *Graph) announced(provenance string) (*graph.Graph, error) {
 		r := &g.Relations[i]
 		whole.Relations = append(whole.Relations, graph.Relation{
 			Source: r.Source, Name: r.Name, Target: r.Target, EndColumns: r.EndColumns,
-			NumberColumns: r.NumberColumns, EdgeSplit: r.EdgeSplit, Indptr: []int64{0},
+			NumberColumns: r.NumberColumns, EdgeSplit: r.EdgeSplit, EdgeLabels: r.EdgeLabels.Announced(),
+			Indptr:    []int64{0},
 			Symmetric: r.Symmetric && g.Added.Edges[i].Len() == 0,
 		})
 	}
@@ -114,15 +112,33 @@ func (g *Graph) features(w *graph.Writer, kind int, progress graph.Progress) err
 }
 
 // edges writes the edges of a relation: those of the graph, and new ones.
-func (g *Graph) edges(w *graph.Writer, relation int, progress graph.Progress) error {
-	r := &g.Relations[relation]
+func (g *Graph) edges(w *graph.Writer, relation int, written *streamed.Written,
+	progress graph.Progress,
+) error {
+	r, n := &g.Relations[relation], g.In(relation)
+	var labels graph.EdgeLabels
+	if g.Added.EdgeLabels != nil {
+		labels = g.Added.EdgeLabels[relation]
+	}
+	if err := n.label(&labels); err != nil {
+		return err
+	}
 	all, done := int64(len(r.Sources)+g.Added.Edges[relation].Len()), int64(0)
-	return w.In(relation, all, r, func(write func(*graph.Relation) error) error {
-		return g.In(relation).rows(g.Counts[g.Ends[relation].Target], func(rows *graph.Relation) error {
+	err := w.In(relation, all, r, func(write func(*graph.Relation) error) error {
+		return n.rows(g.Counts[g.Ends[relation].Target], func(rows *graph.Relation) error {
 			progress.Of("copying edges", done, all)
 			done += int64(len(rows.Sources))
 			g.Unload() // rows are a copy
+			written.Label(rows.EdgeLabels)
 			return write(rows)
 		})
 	})
+	if l := r.EdgeLabels; err == nil && l != nil && len(l.Splits) > 0 {
+		err = w.EdgeSplits(relation, func(of *graph.EdgeLabels) error {
+			of.Splits = n.renumbered(l.Splits)
+			written.EdgeLabels.Splits = of.Splits
+			return nil
+		})
+	}
+	return err
 }

@@ -50,8 +50,13 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 	buys.Source, buys.Name, buys.Target = "person", "buys", "shop"
 	knows.Source, knows.Name, knows.Target = "person", "knows", "person"
 	knows.EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 1}, {1, 0}, {}}}
+	knows.EdgeLabels = &graph.EdgeLabels{
+		Column: "years", Labels: graph.Labels{Columns: 1, Values: []float32{.5, 2}},
+		Splits: []graph.Split{{Train: []int64{1}, Val: []int64{}, Test: []int64{0}}},
+	}
 	g.Relations = []graph.Relation{buys, knows}
 	return g, &Addition{
+		EdgeLabels: []graph.EdgeLabels{{}, {Labels: graph.Labels{Columns: 1, Values: []float32{7, 8, 9}}}},
 		Types: []Rows{
 			{
 				Count: 2, Features: graph.Features{Columns: 1, Dense: []float32{3, 4}},
@@ -112,6 +117,11 @@ func TestWrite(t *testing.T) {
 	assert.Equal(t, []int64{0, 4, 4, 5, 5}, knows.Indptr)
 	assert.Equal(t, []int32{0, 1, 1, 1, 3}, knows.Sources)
 	assert.Equal(t, []float32{7, 8, 1, 2, 3, 4, 5, 6, 9, 10}, knows.EdgeFeatures)
+	assert.Equal(t, []float32{8, .5, 2, 7, 9}, knows.EdgeLabels.Values)
+	assert.Equal(t, []graph.Split{{Train: []int64{2}, Val: []int64{}, Test: []int64{1}}},
+		knows.EdgeLabels.Splits)
+	assert.Equal(t, "years", knows.EdgeLabels.Column)
+	assert.Equal(t, 5, written.LabelledEdges)
 	splits, err := graph.OpenRelations(store)
 	require.NoError(t, err)
 	defer splits.Close()
@@ -142,4 +152,56 @@ func TestWriteFullDisk(t *testing.T) {
 		_, err = with.Write(dir, "both", nil)
 		return err
 	})
+}
+
+// TestWriteUnlabelledEdges: new edges without labels are not labelled, and labels that are not of the kind of
+// the graph's are refused.
+func TestWriteUnlabelledEdges(t *testing.T) {
+	g, added := small(t)
+	added.EdgeLabels = nil
+	with, err := On(g).With(added)
+	require.NoError(t, err)
+	store := filepath.Join(t.TempDir(), "store")
+	written, err := with.Write(store, "both", nil)
+	require.NoError(t, err)
+	assert.Equal(t, 2, written.LabelledEdges)
+	got, err := graph.Open(store)
+	require.NoError(t, err)
+	defer got.Close()
+	for k, labelled := range []bool{false, true, true, false, false} {
+		assert.Equal(t, labelled, got.Relations[1].EdgeLabels.Labelled(int64(k)))
+	}
+	const kind = "labels of 3 edges are not of the kind of the graph's"
+	for _, c := range []struct {
+		relation int
+		labels   graph.Labels
+		want     string
+	}{
+		{0, graph.Labels{Columns: 1, Values: []float32{7, 8, 9}}, "the graph's edges have no labels, and the new "},
+		{1, graph.Labels{Classes: 2, Class: []int64{1, 0, 1}}, kind},
+		{1, graph.Labels{Columns: 1, Values: []float32{7}}, kind},
+	} {
+		added.EdgeLabels = make([]graph.EdgeLabels, 2)
+		added.EdgeLabels[c.relation].Labels = c.labels
+		_, err := On(g).With(added)
+		assert.Refused(t, err, c.want)
+	}
+	// Edges that are divided by dates have one each, and those of parts need none.
+	added.EdgeLabels = nil
+	by := &graph.SplitBy{Column: "at", Kind: graph.ByPart, Values: []float64{1, 2}}
+	g.Relations[1].EdgeLabels.By = by
+	written, err = with.Write(filepath.Join(t.TempDir(), "parts"), "both", nil)
+	require.NoError(t, err)
+	assert.Equal(t, 2, written.LabelledEdges)
+	by.Kind = graph.ByDate
+	_, err = with.Write(filepath.Join(t.TempDir(), "dates"), "both", nil)
+	assert.Refused(t, err, "the graph's edges are divided by at, which new ones lack")
+	added.EdgeLabels = []graph.EdgeLabels{{}, {By: &graph.SplitBy{Values: []float64{7, 8, 9}}}}
+	dates := filepath.Join(t.TempDir(), "dates")
+	_, err = with.Write(dates, "both", nil)
+	require.NoError(t, err)
+	later, err := graph.Open(dates)
+	require.NoError(t, err)
+	defer later.Close()
+	assert.Equal(t, []float64{8, 1, 2, 7, 9}, later.Relations[1].EdgeLabels.By.Values)
 }

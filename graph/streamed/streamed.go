@@ -103,6 +103,9 @@ const MaxCode = math.MaxInt32&^(1<<23-1) - 2 // Code of it is finite
 // Code is the value that a column of edges has for a code.
 func Code(code int64) float32 { return math.Float32frombits(uint32(code + 1)) }
 
+// CodeOf is the code that such a value stands for.
+func CodeOf(value float32) int64 { return int64(math.Float32bits(value)) - 1 }
+
 // announced is what is known without rows, nil where there are no labels.
 func (l *EdgeLabels) announced() *graph.EdgeLabels {
 	if l == nil {
@@ -140,8 +143,8 @@ func (l *EdgeLabels) take(r *graph.Relation) {
 	for k := range edges {
 		row := r.EdgeFeatures[k*all : (k+1)*all]
 		features = append(features, row[:columns]...)
-		by[k] = int64(math.Float32bits(row[columns])) - 1
-		codes[k] = int64(math.Float32bits(row[all-1])) - 1
+		by[k] = CodeOf(row[columns])
+		codes[k] = CodeOf(row[all-1])
 	}
 	if len(l.Of.Splits) > 0 {
 		l.taken = append(l.taken, codes...)

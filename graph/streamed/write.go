@@ -33,13 +33,13 @@ func WrittenOf(g *graph.Graph) *Written {
 		Doubt: g.Labels.Doubt(), Unlabelled: unlabelled(g),
 	}
 	for i := range g.Relations {
-		w.label(g.Relations[i].EdgeLabels)
+		w.Label(g.Relations[i].EdgeLabels)
 	}
 	return w
 }
 
-// label counts labels of edges.
-func (w *Written) label(l *graph.EdgeLabels) {
+// Label counts labels of edges, of which some are written; nil: there are none.
+func (w *Written) Label(l *graph.EdgeLabels) {
 	if l == nil {
 		return
 	}
@@ -265,7 +265,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 				vertices += int64(len(rows.Indptr) - 1)
 				stored += int64(len(rows.Sources))
 				r.EdgeLabels.take(rows)
-				written.label(rows.EdgeLabels)
+				written.Label(rows.EdgeLabels)
 				if err := do(rows); err != nil {
 					return g.refuse(err)
 				}

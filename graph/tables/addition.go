@@ -24,10 +24,10 @@ func (o *Options) reversed(g *graph.Graph) int {
 // vertices; those of vertices without names are numbers from 0. Where the graph's vertices come from a table,
 // columns become features as they did for the graph or, with Like, for a model, and a new id that only edges
 // have is a vertex without values; else all vertices must be the graph's. Labels are read where Label names
-// the column of the graph's, if the new table has it. The names of tables and lists are those of types and
-// relations, of which an untyped graph has one each. The reverse of a relation, as graph.ReverseRelations
-// adds it, gets the new edges of that relation reversed, unless it has a list of its own, or Scored names the
-// relation. Complaints are refusals.
+// the column of the graph's, if the new table has it, and those of edges as LabelledEdges says. The names of
+// tables and lists are those of types and relations, of which an untyped graph has one each. The reverse of a
+// relation, as graph.ReverseRelations adds it, gets the new edges of that relation reversed, unless it has a
+// list of its own, or Scored names the relation. Complaints are refusals.
 func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	types := g.Types
 	all := make([]*vertexTable, len(types))
@@ -42,7 +42,9 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 			return nil, err
 		}
 	}
-	made := &appended.Addition{Edges: make([]graph.Edges, len(g.Relations))}
+	made := &appended.Addition{
+		Edges: make([]graph.Edges, len(g.Relations)), EdgeLabels: make([]graph.EdgeLabels, len(g.Relations)),
+	}
 	if err := o.addEdges(g, all, made); err != nil {
 		return nil, err
 	}
@@ -213,14 +215,23 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 			return err
 		}
 		l.ends[0].of, l.ends[1].of = all[source], all[target]
-		of := l.edges()
-		if of.Columns != r.EdgeColumns {
+		if n := l.features(); n != r.EdgeColumns {
 			return refusal.Errorf("%s: the edges of the graph have %s, and these %s: name their "+
 				"columns with --edge-features", l.path, arrays.Counted(r.EdgeColumns, "feature"),
-				arrays.Counted(of.Columns, "feature"))
+				arrays.Counted(n, "feature"))
 		}
+		if r.EdgeLabels != nil && o.LabelledEdges {
+			l.label, l.optional = r.EdgeLabels.Column, true
+			l.by = splitByOf(r)
+		}
+		of := l.edges()
 		if made.Edges[i], err = of.Read(nil); err != nil {
 			return err
+		}
+		if l.label != "" {
+			if made.EdgeLabels[i], err = l.takeLabels(&made.Edges[i], r.EdgeLabels); err != nil {
+				return err
+			}
 		}
 		made.Notes = slices.Concat(made.Notes, l.notes, l.notesOnOdd())
 	}

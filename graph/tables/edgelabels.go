@@ -145,6 +145,34 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 	return nil
 }
 
+// takeLabels takes the codes of labels, and of what they are divided by, from the features of edges that have
+// been read: labels like those of a graph's edges. None: no edge has one.
+func (l *edgeList) takeLabels(e *graph.Edges, like *graph.EdgeLabels) (made graph.EdgeLabels, err error) {
+	all, n := e.FeatureColumns, l.features()
+	var features []float32
+	var by []int64
+	l.labels.rows = nil
+	for row := range slices.Chunk(e.Features, all) {
+		features = append(features, row[:n]...)
+		by = append(by, streamed.CodeOf(row[n]))
+		l.labels.rows = append(l.labels.rows, int32(streamed.CodeOf(row[all-1])))
+	}
+	e.Features, e.FeatureColumns = features, n
+	made.By = l.by.made().OfRows(by)
+	switch {
+	case l.labels.words == nil || !l.labels.any():
+		return made, nil
+	case like.MultiLabel():
+		err = refusal.Errorf("an edge of the graph may have several labels, of which a column has one")
+	default:
+		made.Labels, err = l.labels.like(&like.Labels, e.Len())
+	}
+	if err != nil {
+		return made, refusal.Errorf("%s: column %s: %w", l.path, l.label, err)
+	}
+	return made, nil
+}
+
 // coded are labels of which row i is that of word i.
 func (l *labels) coded(values bool) (graph.Labels, error) {
 	if l.words == nil {

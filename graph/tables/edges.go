@@ -25,6 +25,7 @@ type edgeList struct {
 	implied    bool // the weight was not asked for
 	tables     []*vertexTable
 	label      string             // the column of labels; empty: there is none
+	optional   bool               // the list may lack it
 	labels     labels             // of the edges
 	by         splitBy            // what the labelled edges are divided by
 	alone      *alone             // there is no table; nil: there are some
@@ -32,17 +33,19 @@ type edgeList struct {
 	made       *streamed.Relation // that is told whether there are weights; nil: it is known
 	progress   graph.Progress
 
-	header  []string
-	order   []int // the columns that are read: source, target, numbers, label; nil: the first line is an edge
-	found   bool  // source and target are the two columns that hold ids
-	leftOut []string
-	notes   []string
-	rounded map[string]bool // columns that a note says float32 rounds
-	odd     []oddValues     // of each of numbers
-	rows    int             // of the list
-	known   int64           // ends of edges that have a row in a table
-	id      string          // the first end of an edge
-	batch   graph.Edges
+	header []string
+	order  []int // the columns that are read: source, target, numbers, label; nil: the first line is an edge
+	// labelled says that it has the column of labels
+	labelled bool
+	found    bool // source and target are the two columns that hold ids
+	leftOut  []string
+	notes    []string
+	rounded  map[string]bool // columns that a note says float32 rounds
+	odd      []oddValues     // of each of numbers
+	rows     int             // of the list
+	known    int64           // ends of edges that have a row in a table
+	id       string          // the first end of an edge
+	batch    graph.Edges
 }
 
 // end is an end of the edges of a list.
@@ -295,7 +298,7 @@ func (l *edgeList) refuse(err error) error {
 // choose finds the columns of source and target, and those of numbers. Of text it returns none where the
 // first line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
-	l.header, l.order, l.leftOut = l.header[:0], nil, nil
+	l.header, l.order, l.leftOut, l.labelled = l.header[:0], nil, nil, false
 	if l.implied { // when the list was read before
 		l.numbers, l.weighted, l.implied = l.numbers[1:], false, false
 	}
@@ -305,7 +308,7 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	text := len(all) > 0 && all[0].Kind == table.Any
 	if text {
 		edge, err := l.isEdge(all)
-		if edge && l.label != "" {
+		if edge && l.label != "" && (!l.optional || l.by.Column != "") {
 			return nil, fmt.Errorf("--edge-label %s names a column, and the first line names none: put a line with "+
 				"the names of the columns before it", l.label)
 		}
@@ -361,6 +364,9 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		if order, err = l.by.choose(l.header, order); err != nil {
 			return nil, err
 		}
+	}
+	l.labelled = l.label != "" && (!l.optional || slices.Contains(l.header, l.label))
+	if l.labelled {
 		at, err := l.labelAt(order)
 		if err != nil {
 			return nil, err
@@ -539,9 +545,12 @@ func (l *edgeList) add(r *table.Row) error {
 			}
 			l.batch.Features = append(l.batch.Features, streamed.Code(code))
 		}
-		word, err := l.labels.word(r.Decimal(r.Field(len(l.order) - 1)))
-		if err != nil {
-			return r.Errorf("column %s: %w", l.label, err)
+		word := int32(-1)
+		if l.labelled {
+			var err error
+			if word, err = l.labels.word(r.Decimal(r.Field(len(l.order) - 1))); err != nil {
+				return r.Errorf("column %s: %w", l.label, err)
+			}
 		}
 		l.batch.Features = append(l.batch.Features, streamed.Code(int64(word)))
 	}

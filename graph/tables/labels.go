@@ -123,6 +123,11 @@ func (l *labels) like(of *graph.Labels, vertices int) (made graph.Labels, err er
 				return err == nil && x == numbers[word]
 			})
 		}
+		if k < 0 && of.Names == nil && numbers != nil { // the graph's classes are numbers
+			if x := numbers[word]; x == math.Trunc(x) && x >= 0 && x < float64(of.Classes) {
+				k = int(x)
+			}
+		}
 		if k < 0 && (numbers == nil || numbers[word] != -1) { // which is no label, unless it is a class
 			return made, refusal.Errorf("the graph has no class %.40q, but %s; models of the graph cannot "+
 				"tell another: leave the field empty, or import all again", name, arrays.Listed(of.Names))

@@ -15,8 +15,22 @@ import (
 type splitBy struct {
 	graph.SplitBy // of no name: there is none
 	order         columns.Order
-	place         int // among the columns that are read
+	place         int  // among the columns that are read; −1: it is not there
+	ofGraph       bool // it was not asked for here
 	codes         map[float64]int64
+}
+
+// splitByOf is the column that the labelled edges of a relation are divided by.
+func splitByOf(r *graph.Relation) (b splitBy) {
+	of := r.EdgeLabels.By
+	if of == nil {
+		return b
+	}
+	b.SplitBy, b.ofGraph = graph.SplitBy{Column: of.Column, Kind: of.Kind}, true
+	if at, is := r.NumberColumns.Places()[of.Column]; is {
+		b.order = r.NumberColumns[at].Order
+	}
+	return b
 }
 
 // open reports whether the kind of the column is not known yet.
@@ -31,7 +45,14 @@ func (b *splitBy) choose(header []string, order []int) ([]int, error) {
 		return order, nil
 	}
 	at := slices.Index(header, b.Column)
-	if at < 0 {
+	switch {
+	case at < 0 && b.ofGraph && b.Kind == graph.ByPart:
+		b.place = -1 // edges of no part
+		return order, nil
+	case at < 0 && b.ofGraph:
+		return nil, refusal.Columns.Errorf("there is no column %s, by which the graph's edges are divided: there are "+
+			"%s", b.Column, arrays.Listed(header))
+	case at < 0:
 		return nil, refusal.Columns.Errorf("there is no column %s, which --split asks for: there are %s", b.Column,
 			arrays.Listed(header))
 	}
@@ -61,6 +82,9 @@ func (b *splitBy) of(c *columns.Column) error {
 
 // code is that of the value of a row; −1: the edge is in no part.
 func (b *splitBy) code(r *table.Row) (int64, error) {
+	if b.place < 0 {
+		return -1, nil
+	}
 	field := r.Field(b.place)
 	if b.Kind == graph.ByNumber {
 		field = r.Decimal(field)

@@ -58,7 +58,9 @@ type Options struct {
 	// EdgeSplitBy is a further column of the labelled edges, by which a rule divides them, as
 	// graph.SplitRule.By has it; of no name: none is kept.
 	EdgeSplitBy graph.SplitBy
-	Choices     columns.Choices
+	// LabelledEdges has Add read labels of new edges, where a list has the column of the graph's.
+	LabelledEdges bool
+	Choices       columns.Choices
 	// Scored is the relation whose new edges are scored and not kept: no relation gets them reversed. Empty:
 	// none.
 	Scored string

@@ -48,8 +48,8 @@ store's place at once, and whoever reads the old version goes on with it. An app
 store as it was. With --out the store stays, and the new version is another one.
 
 Columns of the table become features as they did when the store was imported, with the same means and categories. New vertices have the
-ids that follow, and are in no split. They have labels where the table has the store's column of labels. Edges join ids of the store and
-new ones. Vertices whose store comes from no table cannot be added, but edges can, by the vertices' names or numbers.
+ids that follow, and are in no split. They have labels where the table has the store's column of labels, and so have new edges of a store
+whose edges have labels. Edges join ids of the store and new ones. Vertices whose store comes from no table cannot be added, but edges can, by the vertices' names or numbers.
 
 Runs that were trained on the store predict on the new version as they are. Partitions are not part of it.`,
 		Example: `  weft append stores/payments --add-vertices new-customers.csv --add-edges new-payments.csv --source payer --target payee
@@ -198,6 +198,7 @@ func (a *appendCommand) write(store string) error {
 		_, path := tables.Named(argument)
 		files = append(files, filepath.Base(path))
 	}
+	a.tables.LabelledEdges = true
 	err = g.Guard(func() error {
 		if a.added, err = tables.Add(a.tables, g); err != nil {
 			return err
