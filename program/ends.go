@@ -92,7 +92,8 @@ func (p *Program) EdgeScorer(schema gnn.Schema, relation string) gnn.EdgeScorer 
 	of, v := schema.RelationOf(relation), p.decoded
 	return gnn.EdgeScorer{
 		Relation: relation, Source: of.Source, Target: of.Target, Width: p.built[0].size(),
-		Features: of.Columns, Weighted: p.ReadsWeights() && !of.Unweighted, Outputs: v.size(),
+		Features: of.Columns, Outputs: v.size(), Weighted: slices.ContainsFunc(p.decoder.edges.steps,
+			func(s step) bool { return s.op == "edge_weight" }),
 		Rows: func(ps *nn.Params) func(gnn.Edges) *autograd.Var {
 			b := p.newBlock(gnn.Env{Params: ps}, p.decoder.edges, nil, nil)
 			f := p.decoder.function(b, v)

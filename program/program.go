@@ -137,6 +137,7 @@ type Operation struct {
 
 	Weighted bool `json:"-"` // of an aggregation: each row counts as much as its edge's weight
 	Divisor  bool `json:"-"` // of a scatter: a softmax divides by its result
+	Masked   bool `json:"-"` // of a scatter without a gradient: it is a part of one that has messages
 }
 
 // number is a number of which JSON writes those that are not finite as strings.

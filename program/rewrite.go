@@ -335,6 +335,7 @@ func (b *builder) scattered(o Operation, in []*value) *value {
 		if v := b.attends(o, x); v != nil {
 			return v
 		}
+		o.Masked = o.Masked || !o.Divisor && (x.graded || x.featured)
 		return b.inShape(b.factored(o, x), x.Shape)
 	}
 	return nil
@@ -620,7 +621,7 @@ func (b *builder) finite(f *value, edges Type, o Operation) *value {
 
 // hasEdges is 1 for vertices at which an aggregation has edges, and 0 for others.
 func (b *builder) hasEdges(edges Type, o Operation) *value {
-	o.Reduce, o.End = "sum", cmp.Or(o.End, "target")
+	o.Reduce, o.End, o.Masked = "sum", cmp.Or(o.End, "target"), false
 	return b.make(o.op("gt"), b.aggregate(o, b.gathered(edges, o)), b.constant(0))
 }
 

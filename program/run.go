@@ -264,7 +264,7 @@ func (p *pass) weight(w *value) *autograd.Var {
 // divides by it, or it depends on the edges alone, as a degree.
 func (p *pass) leavesMasks(v *value) bool {
 	of, given := p.tape.Edges.(interface{ Masks() bool })
-	return given && of.Masks() && (v.o.Divisor || !v.graded) && reduceOf(v).Kind <= gnn.KindMin
+	return given && of.Masks() && !v.masked() && reduceOf(v).Kind <= gnn.KindMin
 }
 
 // unmasked is an aggregation of rows of vertices as a message function that masks leave as it is.
@@ -311,7 +311,7 @@ func (p *pass) message(v *value) gnn.Message {
 		Source: p.joined(r.sources, ""), SourceParts: widths(r.sources), Target: p.joined(r.targets, target),
 		TargetParts: widths(r.targets), Function: r.function(p.block, v),
 		Columns: v.size(), Counted: v.counted, Columnwise: r.columnwise, Reduce: reduceOf(v).Kind,
-		Loops: loopsOf(v.setOfEdges()), Unmasked: v.o.Divisor || !v.graded,
+		Loops: loopsOf(v.setOfEdges()), Unmasked: !v.masked(),
 	}
 	if m.Source == nil && m.Target == nil { // of the edges alone
 		m.Target = autograd.Ones(p.rowsOf(target))

@@ -21,6 +21,7 @@ type value struct {
 	ofRows   bool // a tensor that depends on sums over all vertices
 	infinite bool // finite rows of vertices can make it infinite
 	graded   bool // it has a gradient
+	featured bool // rows of edges that depend on their features
 	ofSparse ofSparse
 }
 
@@ -147,6 +148,8 @@ func (b *builder) typeOf(o *Operation, in []Type) (Type, error) {
 
 // add returns the value, or the one that is known and equal.
 func (b *builder) add(v *value) *value {
+	v.graded = b.isGraded(v)
+	v.o.Masked = v.o.Masked && !v.graded
 	o := v.o
 	o.In, o.Line = nil, ""
 	if o.Op != "dropout" && o.Op != "uniform" {
@@ -156,7 +159,7 @@ func (b *builder) add(v *value) *value {
 	if err != nil {
 		panic(err)
 	}
-	key = fmt.Appendf(key, " %v %+v", o.Weighted, v.attention)
+	key = fmt.Appendf(key, " %v %v %+v", o.Weighted, o.Masked, v.attention)
 	for _, x := range v.in {
 		key = fmt.Appendf(key, " %d", x.number)
 	}
@@ -164,7 +167,7 @@ func (b *builder) add(v *value) *value {
 	if same, known := b.known[text]; known {
 		return same
 	}
-	v.number, v.ofRows, v.infinite, v.graded = b.made, isOfRows(v), mayBeInfinite(v), b.isGraded(v)
+	v.number, v.ofRows, v.infinite, v.featured = b.made, isOfRows(v), mayBeInfinite(v), isFeatured(v)
 	v.ofSparse = b.ofSparse(v)
 	b.known[text] = v
 	b.made++
@@ -185,6 +188,18 @@ func (b *builder) isGraded(v *value) bool {
 		return false
 	}
 	return slices.ContainsFunc(v.in, func(x *value) bool { return x.graded })
+}
+
+// isFeatured reports whether a value of known operands is rows of edges that depend on their features.
+func isFeatured(v *value) bool {
+	return v.op == "edge_features" ||
+		v.Rows == Edges && slices.ContainsFunc(v.in, func(x *value) bool { return x.featured })
+}
+
+// masked reports whether masks of edges multiply what an aggregation reads: messages, and neither degrees nor
+// what a softmax divides by.
+func (v *value) masked() bool {
+	return !v.o.Divisor && (v.graded || v.o.Masked || v.in[0].featured)
 }
 
 // op is an operation without attributes, for the module and line of another.

@@ -70,7 +70,7 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 			Features: make([]float32, of.Graph.Relations[p.learned].EdgeColumns),
 		}
 		rows, err := p.job.rowsOfEnds(r, first, true)
-		if err := cmp.Or(err, scoresEdges(r)); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		p.job.ends, p.job.undecoded = rows.listed, true

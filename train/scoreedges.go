@@ -26,9 +26,6 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 		return nil, err
 	}
 	rows, err := j.rowsOfEnds(r, e, j.Appended != nil)
-	if err == nil {
-		err = scoresEdges(r)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -46,15 +43,6 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 		p.Logits = nil
 		return j.OnLogits(rows)
 	})
-}
-
-// scoresEdges refuses a model that predicts no edges that its graph does not have.
-func scoresEdges(r *setting.Resolved) error {
-	if of := r.Program; of.Program != nil {
-		return refusal.Errorf("--program %s: it returns rows of the edges of a graph, and none of others; give a "+
-			"graph that has the new edges", of)
-	}
-	return nil
 }
 
 // scoreEdges replaces the embeddings of a prediction by the logits of edges.

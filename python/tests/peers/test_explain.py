@@ -179,6 +179,73 @@ def test_gradients_of_own_modules(name):
     close(why.edge_mask, edges)
 
 
+class RawFeatures(MessagePassing):
+    """Messages are the features of edges."""
+
+    def __init__(self, out, aggr):
+        super().__init__(aggr=aggr)
+        self.lin = nn.Linear(4, out)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.lin(self.propagate(edge_index, edge_attr=edge_attr, size=(x.size(0), x.size(0)))) + x.sum(1, keepdim=True)
+
+    def message(self, edge_attr):
+        return edge_attr
+
+
+class LinearFeatures(MessagePassing):
+    """Messages are linear in the features of edges; weft sums these before it multiplies, and counts the edges."""
+
+    def __init__(self, out, aggr):
+        super().__init__(aggr=aggr)
+        self.lin = nn.Linear(4, out)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.propagate(edge_index, edge_attr=edge_attr, size=(x.size(0), x.size(0))) + x.sum(1, keepdim=True)
+
+    def message(self, edge_attr):
+        return self.lin(edge_attr)
+
+
+class OfTargets(MessagePassing):
+    """Messages are rows of targets; weft multiplies these by the number of edges."""
+
+    def __init__(self, out, aggr):
+        super().__init__(aggr=aggr)
+        self.lin = nn.LazyLinear(out)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.lin(self.propagate(edge_index, x=x) / (1 + degree(edge_index[1], x.size(0)))[:, None])
+
+    def message(self, x_i):
+        return x_i
+
+
+class OfEdges(nn.Module):
+    def __init__(self, conv, aggr):
+        super().__init__()
+        self.first, self.second = conv(8, aggr), conv(C, aggr)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.second(self.first(x, edge_index, edge_attr).relu(), edge_index, edge_attr)
+
+
+ALONE = [(conv, aggr) for conv in (RawFeatures, LinearFeatures) for aggr in ("add", "mean", "max")]
+
+
+@pytest.mark.parametrize(("conv", "aggr"), [*ALONE, (OfTargets, "add"), (OfTargets, "mean")])
+def test_messages_of_edges_alone(conv, aggr):
+    """A message has a factor, too, where weft takes all that is trained out of the sum."""
+    torch.manual_seed(2)
+    data = graph(once=True, edge_attr=True)
+    run = weft.train(data, model=OfEdges(conv, aggr), epochs=3, lr=0.05, normalize_features="none")
+    why = run.explain(VERTEX)
+    nodes, edges = gradients(run.module(), data, int(why.of))
+    close(why.node_mask, nodes)
+    close(why.edge_mask, edges)
+    assert edges.abs().max() > 0
+
+
 @pytest.mark.parametrize("model", ["gcn", "gat", "own"])
 def test_removal_is_a_second_graph(model, tmp_path):
     """The score without the strongest edges is that of a prediction on a graph without them, to the bit."""
