@@ -1,10 +1,13 @@
 package data
 
 import (
+	"archive/zip"
+	"bytes"
 	"testing"
 
 	"github.com/spf13/pflag"
 
+	"weft/graph/graphtest"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
@@ -31,4 +34,22 @@ func TestValuesOf(t *testing.T) {
 	flags.StringArrayVar(&files, "vertices-from", nil, "")
 	require.NoError(t, flags.Parse(again))
 	assert.Equal(t, want, [][]string{columns, files})
+}
+
+// TestEdgeLabelOfAFile: the flag of labels of edges is of lists of edges, and of other files names what is
+// trained alone.
+func TestEdgeLabelOfAFile(t *testing.T) {
+	var arrays bytes.Buffer
+	z := zip.NewWriter(&arrays)
+	_, err := z.Create("edge_y.npy")
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	for content, want := range map[string]bool{arrays.String(): false, "a,b\n1,2\n": true} {
+		var given TablesGiven
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		given.Add(flags, false)
+		require.NoError(t, flags.Parse([]string{"--edge-label=edge_y"}))
+		s := given.Of(graphtest.File(t, "edges", content))
+		assert.Equal(t, want, s.Given(EdgeLabelFlag), "%q", content)
+	}
 }
