@@ -294,3 +294,12 @@ def rows_of(matrix: Sparse | Coordinates) -> Sparse:
     return Sparse(
         bounds, matrix.columns[order], None if matrix.values is None else matrix.values[order], matrix.shape
     )
+
+
+def placed(rows: Array, order: Array | None) -> Array:
+    """The rows of a store's edges, each at its place in another order; None: as they are."""
+    if order is None:
+        return rows
+    made = np.empty_like(rows)
+    made[order] = rows
+    return made

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _program, _weights
-from ._arrays import Array
+from ._arrays import Array, placed
 from ._errors import Refused
 from ._graph import Graph
 from ._scratch import Scratch
@@ -61,10 +61,11 @@ def explanation(
         edges, order = _edges(folder), _order(graph, name if typed else "")
         whole = np.zeros(edges.shape[1], np.float32)
         whole[masks[f"edges.{name}.numbers"]] = masks[f"edges.{name}.mask"]
-        to.edge_index, to.edge_mask = (torch.from_numpy(_in_order(rows, order)) for rows in (edges, whole))
+        to.edge_index = torch.from_numpy(np.ascontiguousarray(placed(edges.T, order).T))
+        to.edge_mask = torch.from_numpy(placed(whole, order))
         for key, field in (("edge_weight", "edge_weight"), ("edge_features", "edge_attr")):
             if (file := folder / f"{key}.npy").exists():
-                to[field] = torch.from_numpy(np.ascontiguousarray(_in_order(np.load(file).T, order).T))
+                to[field] = torch.from_numpy(placed(np.load(file), order))
     made.index = torch.tensor([told["id"] if edge is None else edge])
     if "edge.mask" in masks:
         made.own_mask = torch.from_numpy(masks["edge.mask"])
@@ -117,12 +118,3 @@ def _order(graph: Graph | None, relation: str) -> Array | None:
         return graph.edge_order(relation) if graph is not None else None
     except Refused:  # the graph has others
         return None
-
-
-def _in_order(of: Array, order: Array | None) -> Array:
-    """Columns of the store's edges, placed in another order."""
-    if order is None:
-        return np.ascontiguousarray(of)
-    placed = np.empty_like(of)
-    placed[..., order] = of
-    return placed

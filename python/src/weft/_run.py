@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 
 from . import _explain, _module, _program, _tables, _weights
-from ._arrays import Array, array
+from ._arrays import Array, array, placed
 from ._errors import Refused, reading
 from ._graph import Data, Graph, argument, graph_of
 from ._scratch import Scratch, graphs_named, is_temporary
@@ -71,15 +71,6 @@ def _table(file: Path) -> Table:
         else:
             table[name] = np.where(column == "", "nan", column).astype(np.float32)
     return table
-
-
-def _placed(rows: Array, order: Array | None) -> Array:
-    """The rows of a store's edges, each at its place in another order; None: as they are."""
-    if order is None:
-        return rows
-    made = np.empty_like(rows)
-    made[order] = rows
-    return made
 
 
 def _listed(vertices: Any, folder: Path) -> Path:
@@ -211,7 +202,7 @@ class Run:
             made = np.asarray(np.load(file))
             if made.ndim != 2 or made.dtype != np.float32 or made.size == 0:
                 raise ValueError(f"an array of {made.dtype} with the shape {made.shape}")
-        return _placed(made, self._edge_order(self._graph))
+        return placed(made, self._edge_order(self._graph))
 
     def _edge_order(self, graph: Graph | None) -> Array | None:
         """Where the edges of the store that have rows stand in the graph; None: rows stay as they are."""
@@ -401,7 +392,7 @@ class Run:
                     for name in made:
                         made[name] = made[name][rows]
             return made
-        return _placed(made, order)  # type: ignore[return-value, arg-type]
+        return placed(made, order)  # type: ignore[return-value, arg-type]
 
     def _given(self, data: Data, graph: Graph | None) -> str:
         """What the program is given as the graph: that of the run, where data is None."""
