@@ -207,6 +207,13 @@ type Relation struct {
 	Source, Target int    // indices into Types
 	Columns        int    // of the edges' features; 0: they have none
 	Unweighted     bool   // the edges are known to have no weights
+	Silent         bool   // no messages pass along it: an EdgeDecoder alone reads the edges
+}
+
+// Passing is the schema with the relations along which messages pass.
+func (s Schema) Passing() Schema {
+	s.Relations = slices.DeleteFunc(slices.Clone(s.Relations), func(r Relation) bool { return r.Silent })
+	return s
 }
 
 // TypeOf returns the number of the vertex type of that name, of the only one if it is empty; −1: there is

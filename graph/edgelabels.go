@@ -277,7 +277,11 @@ func (l *EdgeLabels) MakeSplits(spec string, count int, seed uint64) error {
 		if err != nil {
 			return err
 		}
-		l.Splits = []Split{s}
+		by := *l.By
+		if by.Rule = ""; rule.kind == splitTime {
+			by.Rule = spec
+		}
+		l.Splits, l.By = []Split{s}, &by
 		return nil
 	}
 	of := &Graph{Types: make([]VertexType, 1), Labels: l.Labels, Splits: l.Splits}
@@ -285,6 +289,11 @@ func (l *EdgeLabels) MakeSplits(spec string, count int, seed uint64) error {
 		return SaysEdges(err)
 	}
 	l.Splits = of.Splits
+	if l.By != nil {
+		by := *l.By
+		by.Rule = ""
+		l.By = &by
+	}
 	return nil
 }
 

@@ -16,7 +16,8 @@ import (
 type SplitBy struct {
 	Column string      `json:"column"`
 	Kind   SplitByKind `json:"kind"`
-	Values []float64   `json:"-"` // of each edge; NaN: it is in no part
+	Rule   string      `json:"rule,omitempty"` // time:… by which the splits are made; empty: by another rule
+	Values []float64   `json:"-"`              // of each edge; NaN: it is in no part
 }
 
 // SplitByKind says what the values are.
@@ -67,7 +68,7 @@ func (b *SplitBy) described() *SplitBy {
 	if b == nil {
 		return nil
 	}
-	return &SplitBy{Column: b.Column, Kind: b.Kind}
+	return &SplitBy{Column: b.Column, Kind: b.Kind, Rule: b.Rule}
 }
 
 // check refuses values that so many edges cannot have.
@@ -171,10 +172,10 @@ func (r *SplitRule) By() SplitBy {
 	return SplitBy{Column: r.column}
 }
 
-// Periods are the parts of all edges by the rule time:…, with a label and without: 0 for those before the
-// first of its values, 1 for those from then on, 2 for those from the second one on.
-func (l *EdgeLabels) Periods(spec string) ([]uint8, error) {
-	rule, err := ParseSplit(spec)
+// Periods are the parts of all edges by the rule time:… of their splits, with a label and without: 0 for
+// those before the first of its values, 1 for those from then on, 2 for those from the second one on.
+func (l *EdgeLabels) Periods() ([]uint8, error) {
+	rule, err := ParseSplit(l.By.Rule)
 	if err != nil {
 		return nil, err
 	}

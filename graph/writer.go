@@ -345,7 +345,7 @@ func (w *Writer) EdgeSplits(r int, divide func(*EdgeLabels) error) error {
 			s.take(l.check(d.Count, indices))
 		}
 		s.splits(edgePartFiles, l.Splits)
-		d.EdgeLabels.Splits = SizesOf(l.Splits)
+		d.EdgeLabels.Splits, d.EdgeLabels.By = SizesOf(l.Splits), l.By.described()
 	})
 	return s.failure()
 }

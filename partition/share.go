@@ -41,6 +41,9 @@ type Edges struct {
 	P         int    // the number of the partition
 	Types     []Rows // of each vertex type
 	Relations []Relation
+	// All are the relations with all edges, of a Subgraph that has a Silent one: the workers of a partition
+	// divide its rows by them. nil: Relations.
+	All []Relation
 }
 
 // Partitions returns the number of partitions.
@@ -77,6 +80,7 @@ func (r *Rows) Vertices(rows []int32) []int32 {
 // Relation is one edge type of a share.
 type Relation struct {
 	Name           string // unique: SOURCE__NAME__TARGET if several relations have the name
+	Silent         bool   // the edges pass no messages: see Subgraph
 	Source, Target int    // numbers of the vertex types that it joins
 	// In lists the in-neighbours of each row of the target type, as positions of the source type. They ascend
 	// within a row; weights and edge features have the same order. HaloRows[p][q] is how many rows partition
@@ -122,15 +126,20 @@ type WholeEdgeLabels struct {
 	ValueColumns  int                `json:"value_columns,omitempty"`
 	SeveralLabels bool               `json:"several_labels,omitempty"`
 	Splits        []graph.SplitSizes `json:"splits,omitempty"`
+	Rule          string             `json:"rule,omitempty"` // graph.SplitBy.Rule
 }
 
 // labelsOfEdges are those of a graph.
 func labelsOfEdges(g *graph.Graph) (all []WholeEdgeLabels) {
 	for i := range g.Relations {
 		if l := g.Relations[i].EdgeLabels; l != nil {
-			all = append(all, WholeEdgeLabels{
-				i, l.Column, l.Classes, l.Columns, l.MultiLabel(), graph.SizesOf(l.Splits),
-			})
+			of := WholeEdgeLabels{
+				i, l.Column, l.Classes, l.Columns, l.MultiLabel(), graph.SizesOf(l.Splits), "",
+			}
+			if l.By != nil {
+				of.Rule = l.By.Rule
+			}
+			all = append(all, of)
 		}
 	}
 	return all

@@ -7,24 +7,65 @@ import (
 )
 
 // Subgraph is a graph with some of its edges (DGL's edge_subgraph), share by share. The vertices stay.
-type Subgraph struct{ rule func(*Share) (Rule, error) }
+type Subgraph struct {
+	rule func(s *Share, use func(Rule) error) error
+	// Silent is the number of a relation of which all edges stay, too, as a relation of its own behind the
+	// others: that of SilentName, along which no messages pass. nil: there is none.
+	Silent func(*Share) (int, error)
+}
 
-// Rule returns what reports whether to keep an edge of a relation, by the ids of its ends within their types.
-// nil: all edges of the relation stay. Relations count as in Edges.Relations.
-type Rule = func(relation int) func(source, target int32) bool
+// SilentName is the name of the Silent relation of one.
+func SilentName(relation string) string { return relation + " (silent)" }
 
-// EdgeSubgraph returns the graph with the edges that the rule accepts. Each pass over a share calls rule
-// once.
-func EdgeSubgraph(rule func(*Share) (Rule, error)) *Subgraph { return &Subgraph{rule} }
+// Rule returns what reports whether to keep an edge of a relation, by the ids of its ends within their types,
+// and by how many edges between them come before it. nil: all edges of the relation stay. Relations count as
+// in Edges.Relations.
+type Rule = func(relation int) func(source, target int32, before int) bool
+
+// EdgeSubgraph returns the graph with the edges that a rule accepts. Each pass over a share calls rule once,
+// which passes it to use.
+func EdgeSubgraph(rule func(s *Share, use func(Rule) error) error) *Subgraph {
+	return &Subgraph{rule: rule}
+}
+
+// parallel counts the edges of a relation with the same ends as the last one, which follow each other.
+type parallel struct {
+	source, row int32
+	count       int
+}
+
+func (p *parallel) before(source, row int32) int {
+	if p.count > 0 && p.source == source && p.row == row {
+		p.count++
+	} else {
+		*p = parallel{source, row, 1}
+	}
+	return p.count - 1
+}
 
 // Of is a share of it. It holds the arrays of s: do not use it after s is closed. It reads no other share:
 // what others need of its rows follows from the edges in the opposite direction. So its HaloRows and
 // HaloRowsOut are complete in the row and in the column of s's own partition only.
-func (g *Subgraph) Of(s *Share) (*Share, error) {
-	keep, err := g.rule(s)
+func (g *Subgraph) Of(s *Share) (kept *Share, err error) {
+	err = g.rule(s, func(keep Rule) (err error) {
+		kept, err = keptOf(s, keep)
+		return err
+	})
+	if err != nil || g.Silent == nil {
+		return kept, err
+	}
+	i, err := g.Silent(s)
 	if err != nil {
 		return nil, err
 	}
+	silent := s.Edges.Relations[i]
+	silent.Name, silent.Silent = SilentName(silent.Name), true
+	kept.Edges.Relations, kept.Edges.All = append(kept.Edges.Relations, silent), s.Edges.Relations
+	return kept, nil
+}
+
+// keptOf is the share with the edges that a rule keeps.
+func keptOf(s *Share, keep Rule) (*Share, error) {
 	kept := *s
 	types := s.Edges.Types
 	kept.Edges.Relations = slices.Clone(s.Edges.Relations)
@@ -43,12 +84,13 @@ func (g *Subgraph) Of(s *Share) (*Share, error) {
 			return nil, err
 		}
 		here := func(kind int, row int32) int32 { return types[kind].ID(row) }
+		var in, out parallel
 		r.In, err = r.In.Where(func(_ int64, source, row int32) bool {
-			return keep(sources.ID(source), here(r.Target, row))
+			return keep(sources.ID(source), here(r.Target, row), in.before(source, row))
 		})
 		if err == nil && s.Edges.Partitions() > 1 {
 			r.Out, err = r.Out.Where(func(_ int64, target, row int32) bool {
-				return keep(here(r.Source, row), targets.ID(target))
+				return keep(here(r.Source, row), targets.ID(target), out.before(target, row))
 			})
 			r.HaloRows, r.HaloRowsOut = halos(s.Edges.P, types[r.Source].Starts, types[r.Target].Starts, r)
 		}

@@ -14,7 +14,7 @@ import (
 // TestKeep: shares without some edges equal the shares of a graph without them, with their halos. The places
 // are those of the graph's vertices. Relations without a rule stay.
 func TestKeep(t *testing.T) {
-	keep := func(relation, u, v int32) bool { return (u*7+v*11+relation)%3 > 0 }
+	keep := func(relation, u, v int32, before int) bool { return (u*7+v*11+relation+int32(before))%3 > 0 }
 	stays := func(relation int) bool { return relation == 3 }
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -45,7 +45,13 @@ func TestKeep(t *testing.T) {
 			if stays(i) {
 				continue
 			}
-			kept, err := r.Where(func(_ int64, u, v int32) bool { return keep(int32(i), u, v) })
+			kept, err := r.Where(func(k int64, u, v int32) bool {
+				before := 0
+				for l := k - 1; l >= r.Indptr[v] && r.Sources[l] == u; l-- {
+					before++
+				}
+				return keep(int32(i), u, v, before)
+			})
 			require.NoError(t, err)
 			*r = kept
 		}
@@ -61,13 +67,13 @@ func TestKeep(t *testing.T) {
 			if a.K == 1 {
 				shares, want = []*Share{All(g)}, []*Share{All(&less)}
 			}
-			kept := EdgeSubgraph(func(*Share) (Rule, error) {
-				return func(relation int) func(u, v int32) bool {
+			kept := EdgeSubgraph(func(_ *Share, use func(Rule) error) error {
+				return use(func(relation int) func(u, v int32, before int) bool {
 					if stays(relation) {
 						return nil
 					}
-					return func(u, v int32) bool { return keep(int32(relation), u, v) }
-				}, nil
+					return func(u, v int32, before int) bool { return keep(int32(relation), u, v, before) }
+				})
 			})
 			for p, s := range shares {
 				got, err := kept.Of(s)
@@ -147,11 +153,11 @@ func TestKeepCallsRule(t *testing.T) {
 	shares, err := Split(g, a)
 	require.NoError(t, err)
 	rules, answers := 0, 0
-	kept := EdgeSubgraph(func(*Share) (Rule, error) {
+	kept := EdgeSubgraph(func(_ *Share, use func(Rule) error) error {
 		rules++
-		return func(int) func(u, v int32) bool {
-			return func(int32, int32) bool { answers++; return true }
-		}, nil
+		return use(func(int) func(u, v int32, before int) bool {
+			return func(int32, int32, int) bool { answers++; return true }
+		})
 	})
 	edges := 2 * len(one.Sources) * relations // into and out of the partitions
 	for _, s := range shares {

@@ -12,6 +12,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -52,6 +53,15 @@ func (j *Job) endsAlone(of *worker.ExplainedEdge) error {
 	r, err := j.resolve()
 	if err != nil {
 		return err
+	}
+	divided, err := j.drawn()
+	if err != nil {
+		return err
+	}
+	whole := divided.Counts()
+	if _, later := r.Kind.Passing(&whole); later != nil {
+		return refusal.Errorf("--pass-messages: edges pass messages to later ones alone, and what is explained has all "+
+			"of the graph; train with --pass-messages %s to explain", task.PassAll)
 	}
 	at, err := j.rowsOfEnds(r, &graph.Edges{Source: []int32{of.Source}, Target: []int32{of.Target}}, true)
 	if err != nil {

@@ -118,6 +118,7 @@ func resumes() map[string]Options {
 	add("values", "pipeline=2", deep+", loss mse")
 	add("standard", "graph=3", "normalize-features standard")
 	add("edges", "graph=2", "edge-label label, model gcn, decoder-layers 3")
+	add("edges by time", "graph=2", "edge-label label, model gcn, pass-messages earlier")
 	add("edges", "graph=2,tensor=2", "edge-label label, optimizer sgd, momentum .9")
 	add("edges", "pipeline=2", deep+", edge-label label, decoder-layers 3")
 	add("links", "graph=2", links)
@@ -140,6 +141,9 @@ func graphFor(t *testing.T, o *Options) *graph.Graph {
 	}
 	if o.EdgeLabel != "" {
 		g = labelEdges(t, g, 0, "classes")
+	}
+	if o.PassMessages == "earlier" {
+		g = timed(t, g, 0)
 	}
 	return g
 }

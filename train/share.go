@@ -111,12 +111,13 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 	}
 	if weights == nil {
 		err = cmp.Or(j.checkLoss(), j.checkOwn(r), r.Kind.Check(s.whole), checkLossFile(r, s.whole))
-		s.Passing = r.Kind.Passing()
+		s.Passing, s.Later = r.Kind.Passing(s.whole)
 	} else {
 		err = j.checkVertices(s)
 		s.Vertices = j.listed()
-		if j.HeldOut {
-			s.Passing = r.Kind.Passing()
+		passing, later := r.Kind.Passing(s.whole)
+		if j.HeldOut || later != nil && !r.Undecoded {
+			s.Passing, s.Later = passing, later
 		}
 	}
 	if err != nil {

@@ -182,7 +182,7 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 		c.Chunks = append(c.Chunks, chunk)
 	}
 	c.joinRows(g)
-	for _, r := range c.Schema().Relations {
+	for _, r := range sar.SchemaOf(s).Relations {
 		if _, err := c.structure(gnn.Along{Relation: r.Name}); err != nil {
 			return nil, err
 		}
@@ -264,8 +264,8 @@ func (g *Graph) Places(kind int) []int32 {
 	return g.kinds[kind].places
 }
 
-// Schema returns the schema of the graph.
-func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share) }
+// Schema returns the schema of the graph along which messages pass.
+func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share).Passing() }
 
 // Pass is a training pass of the chunks, forward and backward. Where each partition is one chunk, which reads
 // nothing of other passes, several may live: they have begun, and have not ended.

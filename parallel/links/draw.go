@@ -159,7 +159,7 @@ func (d *Draw) Supervised(s *partition.Share) (of Supervised, err error) {
 	case len(s.Whole.EdgeSplits) > 0:
 		of.Relations = divided(s)
 	default:
-		for i, forward := range forwards(s.Edges.Relations) {
+		for i, forward := range Forwards(s.Edges.Relations) {
 			if r := &s.Edges.Relations[i]; r.Source == 0 && r.Target == 0 && forward == i {
 				of.Relations = append(of.Relations, i)
 			}
@@ -209,7 +209,7 @@ func (d *Draw) asked(s *partition.Share) (relations []int, err error) {
 	for i := range all {
 		names = append(names, tripleOf(&all[i]))
 	}
-	stored, forward := divided(s), forwards(all)
+	stored, forward := divided(s), Forwards(all)
 	for _, triple := range d.Relations {
 		name := strings.Join(triple[:], ",")
 		i := slices.Index(names, name)
@@ -239,8 +239,8 @@ func tripleOf(r *partition.Relation) string {
 	return source + "," + name + "," + target
 }
 
-// forwards returns, for each relation, the relation that it is the reverse of, or itself.
-func forwards(all []partition.Relation) []int {
+// Forwards returns, for each relation, the relation that it is the reverse of, or itself.
+func Forwards(all []partition.Relation) []int {
 	number := map[[3]string]int{}
 	of := make([]int, len(all))
 	for i := range all {
@@ -261,16 +261,16 @@ func forwards(all []partition.Relation) []int {
 // Passes returns the rule for partition.EdgeSubgraph, which keeps message-passing edges. In a relation with
 // supervision edges, or its reverse, these are the training edges and self loops, which are not scored.
 // Other relations keep all edges. So do all relations beside a stored split, which has edges of its own.
-func (d *Draw) Passes(s *partition.Share) (partition.Rule, error) {
+func (d *Draw) Passes(s *partition.Share, use func(partition.Rule) error) error {
 	of, err := d.Supervised(s)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(s.Whole.EdgeSplits) > 0 {
-		return func(int) func(source, target int32) bool { return nil }, nil
+		return use(func(int) func(source, target int32, before int) bool { return nil })
 	}
-	forward := forwards(s.Edges.Relations)
-	return func(relation int) func(source, target int32) bool {
+	forward := Forwards(s.Edges.Relations)
+	return use(func(relation int) func(source, target int32, before int) bool {
 		k := slices.IndexFunc(of.Relations, func(i int) bool {
 			return relation == i || forward[relation] == i || forward[i] == relation
 		})
@@ -280,9 +280,9 @@ func (d *Draw) Passes(s *partition.Share) (partition.Rule, error) {
 		r := &s.Edges.Relations[relation]
 		sources, _ := of.Numbering.Range(r.Source)
 		targets, _ := of.Numbering.Range(r.Target)
-		return func(source, target int32) bool {
+		return func(source, target int32, _ int) bool {
 			e := Edge{int32(k), sources + source, targets + target}
 			return e.Source == e.Target || d.Part(e) == Train
 		}
-	}, nil
+	})
 }

@@ -94,7 +94,8 @@ func TestPassesIsLinear(t *testing.T) {
 			}
 			s.Edges.Relations = append(s.Edges.Relations, r)
 		}
-		return testing.AllocsPerRun(3, func() { _, _ = draw.Passes(s) })
+		use := func(partition.Rule) error { return nil }
+		return testing.AllocsPerRun(3, func() { _ = draw.Passes(s, use) })
 	}
 	if few, many := allocations(100), allocations(400); many > 6*few {
 		t.Errorf("%v allocations of 100 relations, %v of 400", few, many)
@@ -403,8 +404,11 @@ func holdRanks(t *testing.T, g *graph.Graph, h, w []float32, roundings float64, 
 // relation; all others that train pass some, and self loops do.
 func TestNothingLeaks(t *testing.T) {
 	g := tangled(t)
-	passes, err := draw.Passes(partition.All(g))
-	require.NoError(t, err)
+	var passes partition.Rule
+	require.NoError(t, draw.Passes(partition.All(g), func(rule partition.Rule) error {
+		passes = rule
+		return nil
+	}))
 	held := map[links.Edge]bool{}
 	for _, part := range []links.Part{links.Val, links.Test} {
 		for _, e := range edgesOf(g, part) {
@@ -419,7 +423,7 @@ func TestNothingLeaks(t *testing.T) {
 		all := r.Edges()
 		for k, u := range all.Source {
 			v := all.Target[k]
-			if got, want := passes(i)(u, v), !held[links.Edge{
+			if got, want := passes(i)(u, v, 0), !held[links.Edge{
 				Relation: learned, Source: u,
 				Target: v,
 			}]; got != want && u != v {
@@ -453,14 +457,17 @@ func TestBetweenTypes(t *testing.T) {
 	of := draw
 	of.Relations = [][3]string{{"s", "x", "t"}}
 	share := partition.All(g)
-	passes, err := of.Passes(share)
-	require.NoError(t, err)
+	var passes partition.Rule
+	require.NoError(t, of.Passes(share, func(rule partition.Rule) error {
+		passes = rule
+		return nil
+	}))
 	held := 0
 	for i, turned := range []bool{false, true} {
 		all := g.Relations[i].Edges()
 		for k, u := range all.Source {
 			v := all.Target[k]
-			got := passes(i)(u, v)
+			got := passes(i)(u, v, 0)
 			if turned {
 				u, v = v, u
 			}

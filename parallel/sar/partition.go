@@ -147,7 +147,7 @@ func SchemaOf(s *partition.Share) (schema gnn.Schema) {
 	for _, r := range s.Edges.Relations {
 		schema.Relations = append(schema.Relations, gnn.Relation{
 			Name: r.Name, Source: r.Source, Target: r.Target, Columns: r.In.EdgeColumns,
-			Unweighted: r.In.Weights == nil && len(r.In.Sources) > 0,
+			Unweighted: r.In.Weights == nil && len(r.In.Sources) > 0, Silent: r.Silent,
 		})
 	}
 	return schema
@@ -172,8 +172,8 @@ func (p *Partition) Types() []*autograd.RowSet { return p.from.Types }
 // Places returns nil: a partition has all rows of its share.
 func (p *Partition) Places(int) []int32 { return nil }
 
-// Schema returns the graph's schema.
-func (p *Partition) Schema() gnn.Schema { return p.from.Schema }
+// Schema returns the schema of the graph along which messages pass.
+func (p *Partition) Schema() gnn.Schema { return p.from.Schema.Passing() }
 
 // relation returns the index of the relation of that name, or −1.
 func (p *Partition) relation(name string) int {

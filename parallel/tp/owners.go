@@ -13,11 +13,14 @@ const ownerChunks = 64
 // ownersOf returns, for each worker, the rows of a partition and a vertex type that it owns, ascending. They
 // depend only on the partition's edges from that type.
 func ownersOf(e *partition.Edges, kind, workers int) [][]int32 {
-	types := e.Types
+	types, relations := e.Types, e.All
+	if relations == nil {
+		relations = e.Relations
+	}
 	own := types[kind]
 	start := int32(own.Starts[e.P])
 	lists := assignOwners(own.Rows, workers, ownerChunks, func(chunk int, visit func(source int32)) {
-		for _, r := range e.Relations {
+		for _, r := range relations {
 			if r.Source != kind {
 				continue
 			}

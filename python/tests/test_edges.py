@@ -148,11 +148,25 @@ def test_divided_by_time(form):
     if form == "numbers":
         rule = "time:edge_time=" + ",".join(str(date.astype("datetime64[us]").astype(int)) for date in (first, second))
     want = train(graph(edge_split=part))
-    run = train(graph(edge_time=times[form], split=rule))
+    run = train(graph(edge_time=times[form], split=rule), pass_messages="all")
     assert run.summary["losses"] == want.summary["losses"] and run.summary["test"] == want.summary["test"]
     assert (run.logits == want.logits).all()
-    later = train(graph(edge_time=times[form], split="random:60/20/20"), split=rule)
+    later = train(graph(edge_time=times[form], split="random:60/20/20"), split=rule, pass_messages="all")
     assert later.summary["losses"] == want.summary["losses"]
+
+
+def test_messages_to_later_edges():
+    """Features of later edges change no earlier score, and edges of one period are scored over those before."""
+    first, second = np.datetime64("2024-01-30"), np.datetime64("2024-02-10T12:00")
+    dates = random.permutation(DATES)
+    settings = {"model": "gine", "eval_every": 5, "seed": 3}
+    run = train(graph(edge_time=dates, split=RULE), **settings)
+    assert (run.predict(output="logits") == run.logits).all()
+    for date in (first, second):
+        attr = np.where((dates >= date)[:, None], -9 * ATTR, ATTR)
+        other = train(graph(edge_time=dates, split=RULE, edge_attr=attr), **settings)
+        assert (other.logits[dates < date] == run.logits[dates < date]).all()
+        assert (other.logits[dates >= date] != run.logits[dates >= date]).any()
 
 
 def test_sweep_and_resume():

@@ -43,6 +43,7 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	p.Stages = w.Stages()
 	p.Chunks = chunks(w)
 	p.widths = widths(w)
+	p.Later = w.Later != nil
 	if w.Task != nil { // else the caller's loss measures
 		p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
 	}
@@ -55,7 +56,8 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	p.UnusedWeights = w.OwnModel == nil && !w.ReadsWeights() &&
 		slices.ContainsFunc(share.Edges.Relations, weighted)
 	for i := range share.Edges.Relations {
-		if name := share.Edges.Relations[i].Name; !gnn.ReadRelation(w.Blocks, name) {
+		name := share.Edges.Relations[i].Name
+		if !gnn.ReadRelation(w.Blocks, name) && !gnn.ReadRelation(w.Blocks, partition.SilentName(name)) {
 			p.UnusedRelations = append(p.UnusedRelations, name)
 		}
 	}

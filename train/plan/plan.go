@@ -87,9 +87,11 @@ type Worker struct {
 	// Validates says that there are validation vertices or edges. OneClass says that there is one class, so
 	// nothing to learn. UnusedWeights says that the model ignores the weights of the edges.
 	Validates, OneClass, UnusedWeights bool
-	UnusedEdgeFeatures                 int      // columns of the edges' features that the model ignores
-	UnusedRelations                    []string // along which no layer aggregates
-	RowSums                            RowSums  // if features are divided by their sums
+	// Later says that some outputs are computed over another graph than in training, in a pass of their own.
+	Later              bool
+	UnusedEdgeFeatures int      // columns of the edges' features that the model ignores
+	UnusedRelations    []string // along which no layer aggregates
+	RowSums            RowSums  // if features are divided by their sums
 	// Scales that make it hard to learn; nil: there are none, or it is another worker than the first.
 	Scales *Scales
 	// Like is the number of the worker that was planned in its place, mostly its own.

@@ -27,6 +27,13 @@ var modelSettings = []Setting{
 			"the store has or, of a list of edges that is trained on, the list",
 	},
 	{
+		Name: "pass-messages", byDefault: task.PassAuto, Choices: task.PassesMessages,
+		tasks: []string{task.Edge},
+		Meaning: "which edges pass messages: all, or earlier, those of the training period to training and " +
+			"validation edges, and those before the test period to test edges; auto: earlier with a split by " +
+			"time",
+	},
+	{
 		Name: "decoder-layers", byDefault: "2", tasks: []string{task.Edge}, limits: between(1, 100),
 		check: ofDecoder,
 		Meaning: "linear layers of the MLP that scores an edge by the rows of its ends, their product and the " +

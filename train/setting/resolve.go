@@ -445,6 +445,11 @@ func (r *Resolved) edgeBlocks(s *partition.Share, schema gnn.Schema, outputs int
 		return nil, err
 	}
 	if r.Program.Program != nil {
+		if _, later := r.Kind.Passing(&s.Whole); later != nil {
+			return nil, refusal.Errorf("--program %s: returns rows of the edges along which it passes messages, and "+
+				"with a split by time edges pass none to themselves; give --pass-messages %s, or a model by name",
+				r.Program, task.PassAll)
+		}
 		of, err := r.programFor(decoder.Relation)
 		switch {
 		case err != nil:
@@ -485,8 +490,12 @@ func (r *Resolved) edgeDecoder(s *partition.Share, outputs int) (d gnn.EdgeDecod
 		return d, err
 	}
 	of := sar.SchemaOf(s).Relations[relation]
+	name := of.Name
+	if _, later := r.Kind.Passing(&s.Whole); later != nil && !r.Undecoded {
+		name = partition.SilentName(name)
+	}
 	return gnn.EdgeDecoder{
-		Relation: of.Name, Source: of.Source, Target: of.Target,
+		Relation: name, Source: of.Source, Target: of.Target,
 		Width: cmp.Or(r.OutFeatures, r.Hidden), Features: of.Columns,
 		Layers: r.DecoderLayers, Hidden: cmp.Or(r.DecoderHidden, r.Hidden), Outputs: outputs,
 		Dropout: r.Dropout,

@@ -13,7 +13,8 @@ import (
 )
 
 // ofEdges is the task of predicting the labels of the edges of one relation: that of vertices on rows of
-// edges, which a gnn.EdgeDecoder computes of the rows of their ends, or a program. All edges pass messages.
+// edges, which a gnn.EdgeDecoder computes of the rows of their ends, or a program. All edges pass messages,
+// or with a split by time the earlier ones.
 type ofEdges struct{ ofVertices }
 
 // labelled are the labels that the settings name.
@@ -124,6 +125,9 @@ func (k ofEdges) Check(whole *partition.Whole) error {
 	if err != nil {
 		return err
 	}
+	if err := k.checkPassing(whole); err != nil {
+		return err
+	}
 	return graph.SaysEdges(k.ofVertices.Check(of))
 }
 
@@ -170,10 +174,10 @@ func (k ofEdges) Begin(e Env) (Task, error) {
 	return t, graph.SaysEdges(err)
 }
 
-// standardise sets the means and the standard deviations of the features of the relation's edges. All workers
-// call it.
+// standardise sets the means and the standard deviations of the features of the relation's edges that pass
+// messages. All workers call it.
 func (k ofEdges) standardise(e Env, relation int) error {
-	r := &e.Share.Edges.Relations[relation].In
+	r := &e.Passing.Edges.Relations[relation].In
 	n := r.EdgeColumns
 	if n == 0 {
 		return nil

@@ -101,7 +101,9 @@ func (linkPrediction) CheckMeasured(*partition.Whole) error {
 		"own graph; leave it out", Link)
 }
 
-func (k linkPrediction) Passing() *partition.Subgraph { return partition.EdgeSubgraph(k.draw().Passes) }
+func (k linkPrediction) Passing(*partition.Whole) (training, later *partition.Subgraph) {
+	return partition.EdgeSubgraph(k.draw().Passes), nil
+}
 
 func (linkPrediction) Predicts(params *nn.Params, _ nn.State) func(*tensor.Matrix) {
 	params.Allow(decoderWeights) // predictions are embeddings

@@ -45,7 +45,7 @@ func (Passes) Check(*partition.Whole) error { return nil }
 func (Passes) CheckMeasured(*partition.Whole) error { return nil }
 
 // Passing implements Kind: all edges pass messages.
-func (Passes) Passing() *partition.Subgraph { return nil }
+func (Passes) Passing(*partition.Whole) (training, later *partition.Subgraph) { return nil, nil }
 
 // Begin implements Kind: it refuses, as nothing is learned.
 func (Passes) Begin(Env) (Task, error) {

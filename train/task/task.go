@@ -37,8 +37,9 @@ type Kind interface {
 	// CheckMeasured refuses a graph on which a model that is trained on another cannot be measured, as far as
 	// its counts tell.
 	CheckMeasured(whole *partition.Whole) error
-	// Passing is the graph of the message-passing edges. nil is all edges.
-	Passing() *partition.Subgraph
+	// Passing is the graph of the edges that pass messages in training. nil is all edges. Where some outputs
+	// are those over another graph, that is later.
+	Passing(whole *partition.Whole) (training, later *partition.Subgraph)
 	// Begin makes the task of a worker. It fails with a refusal, on all workers, if the graph lacks what the
 	// task needs.
 	Begin(e Env) (Task, error)
@@ -61,6 +62,8 @@ type Env struct {
 	// rows of the edges of a relation: −1 for a row without an edge. In a plan their order is another.
 	// nil: the outputs are rows of vertices.
 	Edges func(of *graph.Relation) []int64
+	// Passing is the share with the edges that pass messages.
+	Passing *partition.Share
 	// EdgeUnits: the model takes the features of edges as standard scores, which the task finds
 	EdgeUnits bool
 	// Trained is the task of the graph that is trained on, if this one validates its model: the metric, the
@@ -137,6 +140,7 @@ type Goal struct {
 
 	// Of Edge.
 	EdgeLabel     string `yaml:"edge-label"`     // the column of the labels
+	PassMessages  string `yaml:"pass-messages"`  // PassAuto, PassAll or PassEarlier
 	DecoderLayers int    `yaml:"decoder-layers"` // linear layers
 	DecoderHidden int    `yaml:"decoder-hidden"` // their width, 0: that of a hidden layer
 

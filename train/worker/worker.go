@@ -47,8 +47,9 @@ type Config struct {
 	OwnLoss nn.LossFunc
 	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
-	// Passing is the graph of the message-passing edges of the task. nil is all edges.
-	Passing *partition.Subgraph
+	// Passing is the graph of the message-passing edges of the task. nil is all edges. Later is that of the
+	// edges that task.Later names; nil: there are none.
+	Passing, Later *partition.Subgraph
 	// ChunkOf is the chunk of each vertex, in the order of the partitions, if the mesh has several stages.
 	ChunkOf []int32
 	// Processes says that the workers are processes, perhaps of several machines, and not goroutines of one
@@ -139,6 +140,7 @@ type Worker struct {
 	Optimizer *optim.Optimizer
 	// the model on the graph that it is validated on; nil: the one that it is trained on
 	validates *Worker
+	later     *later                  // outputs over another graph; nil: there are none
 	Rate      optim.Schedule          // of the optimizer's learning rate
 	adds      *program.Regularization // to the loss; nil: nothing
 	engine    engine.Engine
@@ -188,8 +190,12 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 	w.Task, err = c.Kind.Begin(task.Env{
 		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params,
 		Fetches: c.Fetches, Loss: w.ownLoss(), Edges: w.edgeNumbers, EdgeUnits: c.Program.Program == nil,
+		Passing: w.Share,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := w.infersLater(world, share); err != nil {
 		return nil, err
 	}
 	if other != nil {
@@ -299,7 +305,10 @@ func NewInference(c Config, team *kernel.Team, world *comm.Comm,
 	if err != nil {
 		return nil, err
 	}
-	return w, w.infers(i)
+	if err := w.infers(i); err != nil {
+		return nil, err
+	}
+	return w, w.infersLater(world, share)
 }
 
 // begin makes a worker without its engine, and the engine's Config.
@@ -424,6 +433,9 @@ func (w *Worker) Begin() {
 		w.Team.Memory.Level()
 		w.disk()
 	}
+	if w.later != nil && w.Offload == "" { // what its first pass makes is there in every epoch
+		w.later.Inference.Infer(0).Drop()
+	}
 	w.onDevice()
 }
 
@@ -493,6 +505,9 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 // Infer runs the engine's Infer. Later errors name no layer.
 func (w *Worker) Infer(without int) *autograd.Var {
 	v := w.Inference.Infer(without)
+	if w.later != nil && without == 0 {
+		w.later.replace(v, w.Params)
+	}
 	w.Groups.World.At(w.epoch, "")
 	return v
 }
@@ -535,7 +550,8 @@ type read struct {
 
 // Reads reports whether the weights after an epoch are evaluated by the forward pass of the next one.
 func (w *Worker) Reads() bool {
-	return w.EvalEvery == setting.AutoEvery && w.OwnModel == nil && w.validates == nil && w.OwnPass() == ""
+	another := w.validates != nil || w.later != nil
+	return w.EvalEvery == setting.AutoEvery && w.OwnModel == nil && !another && w.OwnPass() == ""
 }
 
 // EvaluatesAfter reports whether a pass of its own evaluates the weights after an epoch, whether or not the

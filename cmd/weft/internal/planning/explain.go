@@ -129,6 +129,9 @@ func (p Planned) lines() []string {
 	t.say(o.Validate != "", "the model is validated on %s: the memory of the workers includes it", o.Validate)
 	if o.EvalEvery == setting.AutoEvery {
 		own := o.OwnPass()
+		if first.Later {
+			own = strings.TrimPrefix(own+", --pass-messages "+task.PassEarlier, ", ")
+		}
 		t.say(own == "", ReadEvaluations)
 		t.say(own != "", "a pass of its own evaluates each epoch, because of %s", own)
 	}

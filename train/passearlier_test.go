@@ -1,0 +1,223 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"weft/graph"
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/nn"
+	"weft/train/plan"
+)
+
+// timed gives edges that have labels a time each, and the split by it. Edges between one pair of vertices are
+// of several periods, and some without a label, too. A relation of another type stays.
+func timed(t *testing.T, g *graph.Graph, relation int) *graph.Graph {
+	t.Helper()
+	g = g.Copy()
+	l := *g.Relations[relation].EdgeLabels
+	e := g.Relations[relation].Edges()
+	l.By = &graph.SplitBy{Column: "at", Kind: graph.ByNumber}
+	for k := range e.Source {
+		l.By.Values = append(l.By.Values, float64((int(e.Source[k])*5+int(e.Target[k])+k*7)%10))
+	}
+	require.NoError(t, l.MakeSplits("time:at=5,7", 1, 0))
+	g.Relations[relation].EdgeLabels = &l
+	require.NoError(t, g.Check())
+	return g
+}
+
+// until is the graph of the edges before a time, of that relation and of its reverse.
+func until(t *testing.T, g *graph.Graph, relation int, time float64) *graph.Graph {
+	t.Helper()
+	less := g.Copy()
+	r := g.Relations[relation]
+	times := map[[3]int32]float64{} // by source, target, and how many such edges come before
+	passes := func(give bool) func(k int64, u, v int32) bool {
+		seen := map[[2]int32]int32{}
+		return func(k int64, u, v int32) bool {
+			if !give { // of the reverse
+				u, v = v, u
+			}
+			key := [3]int32{u, v, seen[[2]int32{u, v}]}
+			seen[[2]int32{u, v}]++
+			if give {
+				times[key] = r.EdgeLabels.By.Values[k]
+			}
+			return times[key] < time
+		}
+	}
+	var err error
+	less.Relations[relation], err = r.Where(passes(true))
+	require.NoError(t, err)
+	less.Relations[relation].EdgeLabels = nil
+	for i := range less.Relations {
+		if reverse := &less.Relations[i]; r.Name != "" && reverse.Name == "rev_"+r.Name {
+			*reverse, err = reverse.Where(passes(false))
+			require.NoError(t, err)
+		}
+	}
+	return less
+}
+
+// TestPassesEarlier: predictions of the edges of each period are those of a decoder of the rows of vertices
+// over the graph of the periods before, which a run without labels of edges computes; degrees and means are
+// its own. The decoder is that of PredictEdges, which TestEdgeLabels compares with one in double precision.
+func TestPassesEarlier(t *testing.T) {
+	one, types := labelEdges(t, tangle(t, 60, 40), 0, "classes"), labelEdges(t, severalTypes(t), 0, "values")
+	for _, c := range []struct {
+		g        *graph.Graph
+		relation int
+		words    string
+	}{
+		{one, 0, "model gcn"},
+		{one, 0, "model sage, direction both"},
+		{one, 0, "model gine, norm batch"},
+		{types, 0, "model sage"},
+		{types, 0, "model rgcn"},
+	} {
+		g := timed(t, c.g, c.relation)
+		o := edgeLabelOptions("epochs 3, lr .01, split 0, " + c.words)
+		r := mustRun(t, &Job{Graph: g, Options: o})
+		by := g.Relations[c.relation].EdgeLabels.By.Values
+		want := make([]float32, len(r.Logits))
+		n := len(r.Logits) / len(by)
+		e := g.Relations[c.relation].Edges()
+		for _, last := range []float64{5, 7} {
+			less := until(t, g, c.relation, last)
+			// The graph needs labels of the name, which are not read.
+			l := &graph.EdgeLabels{Column: "label", Labels: g.Relations[c.relation].EdgeLabels.Labels}
+			kept := &less.Relations[c.relation]
+			numbers := make([]int64, len(kept.Sources))
+			l.Labels = g.Relations[c.relation].EdgeLabels.OfRows(numbers)
+			kept.EdgeLabels = l
+			p, err := (&Job{Graph: less, Options: o}).PredictEdges(t.Context(), r.Weights, &e)
+			require.NoError(t, err)
+			for k, at := range by {
+				if (at >= 7) == (last == 7) {
+					copy(want[k*n:(k+1)*n], p.Logits[k*n:])
+				}
+			}
+		}
+		if d := apart(want, r.Logits); !(d < 1e-5) {
+			t.Errorf("%s: logits differ by %v", c.words, d)
+		}
+		all := o
+		all.PassMessages = "all"
+		if d := apart(mustRun(t, &Job{Graph: g, Options: all}).Logits, r.Logits); d < 1e-3 {
+			t.Errorf("%s: the graph of all edges gives the same", c.words)
+		}
+		p, err := (&Job{Graph: g, Options: o}).Predict(t.Context(), r.Weights, Logits)
+		require.NoError(t, err)
+		assert.Equal(t, true, slices.Equal(r.Logits, p.Logits), "%s: predictions", c.words)
+		units(t, g, c.relation, r.Weights)
+	}
+}
+
+// units compares the units of the edges' features with means and deviations over the training period.
+func units(t *testing.T, g *graph.Graph, relation int, weights nn.State) {
+	t.Helper()
+	r := &g.Relations[relation]
+	for i := range r.EdgeColumns {
+		sum, n, square := 0., 0., 0.
+		for k := range r.Sources {
+			if r.EdgeLabels.By.Values[k] < 5 {
+				sum, n = sum+float64(r.EdgeFeatures[k*r.EdgeColumns+i]), n+1
+			}
+		}
+		for k := range r.Sources {
+			if d := float64(r.EdgeFeatures[k*r.EdgeColumns+i]) - sum/n; r.EdgeLabels.By.Values[k] < 5 {
+				square += d * d / n
+			}
+		}
+		assert.Near(t, sum/n, float64(weights["edge_features.mean"].Float32[i]), 1e-6)
+		assert.Near(t, math.Sqrt(square), float64(weights["edge_features.deviation"].Float32[i]), 1e-6)
+	}
+}
+
+// TestNothingLeaksFromLater: what changes of later edges leaves scores and losses of earlier ones, to the
+// bit.
+func TestNothingLeaksFromLater(t *testing.T) {
+	g := timed(t, labelEdges(t, tangle(t, 60, 40), 0, "classes"), 0)
+	o := edgeLabelOptions("model gine, epochs 3, eval-every 3, lr .01, split 0")
+	by := g.Relations[0].EdgeLabels.By.Values
+	before := mustRun(t, &Job{Graph: g, Options: o})
+	for _, from := range []float64{5, 7} {
+		changed := g.Copy()
+		r := &changed.Relations[0]
+		r.EdgeFeatures = slices.Clone(r.EdgeFeatures)
+		for k, at := range by {
+			if at >= from {
+				for i := range r.EdgeColumns {
+					r.EdgeFeatures[k*r.EdgeColumns+i] *= -100
+				}
+			}
+		}
+		after := mustRun(t, &Job{Graph: changed, Options: o})
+		assert.Equal(t, fmt.Sprint(before.Losses), fmt.Sprint(after.Losses))
+		assert.Equal(t, true, fmt.Sprint(before.Logits) != fmt.Sprint(after.Logits))
+		n := len(before.Logits) / len(by)
+		for k, at := range by {
+			if at < from && !slices.Equal(before.Logits[k*n:(k+1)*n], after.Logits[k*n:(k+1)*n]) {
+				t.Fatalf("edge %d of time %v reads edges from %v on", k, at, from)
+			}
+		}
+	}
+}
+
+// TestPassesEarlierOnMeshes: losses, metrics and logits are those of one worker on all meshes, and the memory
+// is that of the plan, to the byte.
+func TestPassesEarlierOnMeshes(t *testing.T) {
+	one, types := tangle(t, 60, 40), severalTypes(t)
+	for _, c := range []struct {
+		g     *graph.Graph
+		words string
+	}{
+		{timed(t, labelEdges(t, one, 0, "classes"), 0), "model gcn, metric macro-f1"},
+		{timed(t, labelEdges(t, one, 0, "several"), 0), "model sage, direction both, metric roc-auc"},
+		{timed(t, labelEdges(t, one, 0, "values"), 0), "model gat, heads 2, metric mae"},
+		{timed(t, labelEdges(t, one, 0, "classes"), 0), "model gine, split time:at=4,8"},
+		{timed(t, labelEdges(t, types, 0, "values"), 0), "model sage"},
+	} {
+		o := edgeLabelOptions("epochs 4, lr .003, dropout .3, split 0, " + c.words)
+		var first *Result
+		for _, mesh := range []string{
+			"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "partitions 3", "pipeline=2",
+		} {
+			o := o
+			switch o.Parallel = mesh; mesh {
+			case "partitions 3":
+				o.Parallel, o.Partitions, o.Offload = "", 3, t.TempDir()
+			case "pipeline=2": // a chunk for each partition, which is exact
+				o.Chunks = 1
+			}
+			j := &Job{Graph: c.g, Options: o}
+			p, err := j.PlanWith(t.Context(), plan.Asks{})
+			require.NoError(t, err)
+			r := mustRun(t, j)
+			assert.Equal(t, p.PeakTensorBytes, r.PeakTensorBytes, "%s on %s: memory", c.words, mesh)
+			if first == nil {
+				first = r
+			}
+			for k, loss := range first.Losses {
+				assert.Near(t, loss, r.Losses[k], 1e-5*math.Max(1, loss), "%s on %s: epoch %d", c.words, mesh,
+					k+1)
+			}
+			parts := [][2]float64{{first.Train, r.Train}, {first.Val, r.Val}, {first.Test, r.Test}}
+			for k, of := range parts {
+				assert.Near(t, of[0], of[1], 1e-3, "%s on %s: part %d", c.words, mesh, k)
+			}
+			if d := apart(first.Logits, r.Logits); !(d < 1e-3) {
+				t.Errorf("%s on %s: logits differ by %v", c.words, mesh, d)
+			}
+			half := o
+			half.Precision = "bf16"
+			h := mustRun(t, &Job{Graph: c.g, Options: half})
+			assert.Near(t, first.Losses[0], h.Losses[0], .03*math.Max(1, first.Losses[0]),
+				"%s on %s: bfloat16", c.words, mesh)
+		}
+	}
+}

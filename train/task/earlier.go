@@ -1,0 +1,112 @@
+package task
+
+import (
+	"slices"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/parallel/links"
+	"weft/partition"
+)
+
+// Which edges pass messages where labels of edges are learned: all, or those of earlier periods of a split by
+// time. PassAuto is PassEarlier with such a split, and else PassAll.
+const (
+	PassAuto    = "auto"
+	PassAll     = "all"
+	PassEarlier = "earlier"
+)
+
+// PassesMessages lists these words.
+var PassesMessages = []string{PassAuto, PassAll, PassEarlier}
+
+// The periods of a split by time.
+const (
+	trains = iota
+	validates
+	tests
+)
+
+// passesEarlier reports whether edges pass messages to later ones alone. Training and validation edges are
+// then scored over the graph of those of the training period, and others over that of all edges before the
+// test period, whether or not these edges have labels.
+func (k ofEdges) passesEarlier(whole *partition.Whole) bool {
+	l, err := k.labelled(whole)
+	return err == nil && l.Rule != "" && k.PassMessages != PassAll
+}
+
+// checkPassing refuses PassEarlier without a split by time.
+func (k ofEdges) checkPassing(whole *partition.Whole) error {
+	if k.PassMessages != PassEarlier || k.passesEarlier(whole) {
+		return nil
+	}
+	return refusal.Errorf("--pass-messages %s: the edges are not divided by time; give --split "+
+		"time:COLUMN=2024-01-01,2024-02-01, or leave it out", PassEarlier)
+}
+
+// Passing implements Kind.
+func (k ofEdges) Passing(whole *partition.Whole) (training, later *partition.Subgraph) {
+	if !k.passesEarlier(whole) {
+		return nil, nil
+	}
+	return k.until(trains), k.until(validates)
+}
+
+// until is the graph of the edges of periods up to one. The edges that are scored are a silent relation.
+func (k ofEdges) until(last uint8) *partition.Subgraph {
+	passes := partition.EdgeSubgraph(func(s *partition.Share, use func(partition.Rule) error) error {
+		labelled, err := k.relation(&s.Whole)
+		if err != nil {
+			return err
+		}
+		forward := links.Forwards(s.Edges.Relations)
+		return s.ReadRelations(func(all []graph.Relation) error {
+			r := &all[labelled]
+			periods, err := periodsOf(r)
+			if err != nil {
+				return err
+			}
+			passes := func(source, target int32, before int) bool {
+				first := r.Indptr[target]
+				at, _ := slices.BinarySearch(r.Sources[first:r.Indptr[target+1]], source)
+				return periods[first+int64(at+before)] <= last
+			}
+			return use(func(relation int) func(source, target int32, before int) bool {
+				switch {
+				case relation == labelled:
+					return passes
+				case forward[relation] == labelled:
+					return func(source, target int32, before int) bool {
+						return passes(target, source, before)
+					}
+				}
+				return nil
+			})
+		})
+	})
+	passes.Silent = func(s *partition.Share) (int, error) { return k.relation(&s.Whole) }
+	return passes
+}
+
+// periodsOf are the periods of a relation's edges.
+func periodsOf(r *graph.Relation) ([]uint8, error) {
+	if r.EdgeLabels == nil || r.EdgeLabels.By == nil || r.EdgeLabels.By.Rule == "" {
+		return nil, refusal.Graph.Errorf("the store of the partitions does not divide its edges by time; partition " +
+			"it again")
+	}
+	return r.EdgeLabels.Periods()
+}
+
+// Later reports, for the edges of a relation by their numbers, which ones are scored over the later graph of
+// Kind.Passing.
+func Later(r *graph.Relation, numbers []int64) ([]bool, error) {
+	periods, err := periodsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	later := make([]bool, len(numbers))
+	for row, k := range numbers {
+		later[row] = k >= 0 && periods[k] == tests
+	}
+	return later, nil
+}
