@@ -175,7 +175,7 @@ func fieldOf(value json.RawMessage) (field []byte, err error) {
 func (a *addition) edge(kind int, near id, e *end, out bool) error {
 	of, err := a.server.relationOf(way{kind, out, e.Relation})
 	if err == nil {
-		err = a.server.learned.passes(a.server.model.Graph, of.relation)
+		err = a.server.learned.refuse(a.server.model.Graph, of.relation)
 	}
 	if err != nil {
 		return err

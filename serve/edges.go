@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"weft/graph"
-	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/internal/number"
 	"weft/internal/refusal"
+	"weft/train"
 	"weft/train/predictions"
 )
 
@@ -41,23 +41,28 @@ type learned struct {
 	of       *graph.Relation
 	types    [2]int       // of their ends
 	keys     [2]string    // of the ends in a request
-	columns  columns.List // that their features are; nil: of no list
+	columns  columns.List // that their weight and features are; nil: of no list
+	known    bool         // the graph's own may be asked for by their numbers
+	passes   bool         // new ones pass messages to each other
+	weighted bool         // they need a weight for that
 	answer   [2]string    // the keys of the ends in an answer
 	example  string       // a request for a new edge like the graph's first
 }
 
-// newLearned says which edges a model of a graph predicts; nil: it predicts vertices. ids are those of
-// vertices by their type.
-func newLearned(b *appended.Base, relation int, table *predictions.Table, ids []*ids) *learned {
+// newLearned says which edges a Predictor predicts; nil: it predicts vertices. ids are those of vertices by
+// their type.
+func newLearned(of *train.Predictor, table *predictions.Table, ids []*ids) *learned {
+	relation, b := of.Learned(), of.Base()
 	if relation < 0 {
 		return nil
 	}
 	r := &b.Relations[relation]
 	l := &learned{
+		known: of.KnowsEdges(), passes: of.NewEdgesPass(), weighted: of.NewEdgesPass() && r.Weights != nil,
 		relation: relation, of: r, types: [2]int{b.Ends[relation].Source, b.Ends[relation].Target},
 		keys: r.EndColumns, columns: r.NumberColumns, answer: table.Edges.Columns,
 	}
-	if l.columns != nil && r.Weights != nil {
+	if l.columns != nil && r.Weights != nil && !l.passes {
 		l.columns = l.columns[1:] // edges that pass no messages need none
 	}
 	for k, key := range l.keys {
@@ -69,10 +74,14 @@ func newLearned(b *appended.Base, relation int, table *predictions.Table, ids []
 	return l
 }
 
-// featuresKey is that of the features of an edge where no list says how their columns are called.
-const featuresKey = "features"
+// featuresKey and weightKey are those of the features and the weight of an edge where no list says how their
+// columns are called.
+const (
+	featuresKey = "features"
+	weightKey   = "weight"
+)
 
-// features are those of an edge.
+// features are those of an edge, behind its weight where it needs one.
 func (l *learned) features(e *scoredEdge) (all []float32, err error) {
 	if l.columns == nil {
 		if given := e.columns[featuresKey]; given != nil {
@@ -83,6 +92,13 @@ func (l *learned) features(e *scoredEdge) (all []float32, err error) {
 		if len(all) != l.of.EdgeColumns {
 			return nil, refusal.Errorf("it has %d features, and the graph's edges have %d; give as many", len(all),
 				l.of.EdgeColumns)
+		}
+		if l.weighted {
+			weight := float32(1)
+			if given := e.columns[weightKey]; given != nil && json.Unmarshal(given, &weight) != nil {
+				return nil, refusal.Errorf("%s: %.40s is no number", weightKey, given)
+			}
+			all = slices.Insert(all, 0, weight)
 		}
 		return all, nil
 	}
@@ -145,6 +161,9 @@ func (l *learned) exampleOf(ids []*ids) string {
 	if l.columns == nil && len(features) > 0 {
 		words = append(words, entry(featuresKey, features))
 	}
+	if l.weighted && l.columns != nil {
+		features = slices.Concat(l.of.Weights[:1], features)
+	}
 	at := 0
 	for i := range l.columns {
 		c := &l.columns[i]
@@ -181,11 +200,12 @@ func (s *Server) takeEdges(a *asked, body *request, h *holding) error {
 		return err
 	}
 	a.edges = &graph.Edges{FeatureColumns: l.of.EdgeColumns}
-	return s.model.Graph.Guard(func() error {
+	passing := &graph.Edges{FeatureColumns: l.of.EdgeColumns} // those that are new
+	err = s.model.Graph.Guard(func() error {
 		for k := range body.Edges {
 			err := h.take(edgeBytes + featureBytes*l.of.EdgeColumns)
 			if err == nil {
-				err = s.takeEdge(a, &body.Edges[k], added)
+				err = s.takeEdge(a, &body.Edges[k], added, passing)
 			}
 			if refusal.Is(err) {
 				err = refusal.Errorf("edge %d: %w", k+1, err)
@@ -196,14 +216,30 @@ func (s *Server) takeEdges(a *asked, body *request, h *holding) error {
 		}
 		return nil
 	})
+	if err != nil || !l.passes || passing.Len() == 0 {
+		return err
+	}
+	whole := s.model.Predictor.Base().Nothing()
+	if added != nil {
+		whole = added.Addition
+	}
+	whole.Edges[l.relation] = *passing
+	whole.AddReverses(s.model.Graph, -1)
+	a.added, err = s.model.Predictor.Base().With(whole)
+	return err
 }
 
 // takeEdge finds an edge of a request, between vertices of the graph and of an addition; nil: there is none.
-func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition) (err error) {
+// One that is new is also added to those that pass messages.
+func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition, passing *graph.Edges) (err error) {
 	l, to := s.learned, a.edges
 	var is edgeID
 	var ends [2]int32
 	var features []float32
+	if e.columns == nil && !l.known {
+		return refusal.Errorf("edges of the store pass messages to later ones alone in this run, and here all of them " +
+			"do: weft predict has their scores; send new edges, as objects")
+	}
 	if e.columns == nil {
 		k, err := strconv.ParseInt(e.number.trimmed(), 10, 64)
 		if err != nil || k < 0 || k >= int64(len(l.of.Sources)) {
@@ -223,6 +259,11 @@ func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition) (err error) 
 		if features, err = l.features(e); err != nil {
 			return err
 		}
+		if l.weighted {
+			passing.Weights, features = append(passing.Weights, features[0]), features[1:]
+		}
+		passing.Source, passing.Target = append(passing.Source, ends[0]), append(passing.Target, ends[1])
+		passing.Features = append(passing.Features, features...)
 	}
 	for k, v := range ends {
 		if kind := l.types[k]; int(v) < s.types[kind].Count {
@@ -257,16 +298,15 @@ func (s *Server) endOf(e *scoredEdge, key string, kind int, added *addition) (v 
 	return v, nil
 }
 
-// passes refuses a new vertex's edge of the relation that is learned, or of its reverse: it is one to score,
-// which passes no messages.
-func (l *learned) passes(g *graph.Graph, relation int) error {
+// refuse refuses a new vertex's edge of the relation that is learned, or of its reverse: it is one to score.
+func (l *learned) refuse(g *graph.Graph, relation int) error {
 	if l == nil {
 		return nil
 	}
 	source, name, target := l.of.Ends()
 	of, back, to, is := g.Relations[relation].ReverseOf()
 	if relation == l.relation || is && of == source && back == name && to == target {
-		return refusal.Errorf("edges of %s are predicted, and pass no messages; give it in edges", name)
+		return refusal.Errorf("edges of %s are predicted; give it in edges", name)
 	}
 	return nil
 }

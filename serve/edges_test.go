@@ -250,11 +250,11 @@ func TestRefusesEdges(t *testing.T) {
 		},
 		{
 			`{"edges": [1], "new": [{"id": "x", "features": [1, 2], "edges": {"out": [{"id": 1, "relation": "buys"}]}}]}`,
-			400, `new vertex "x": edges of buys are predicted, and pass no messages; give it in edges`,
+			400, `new vertex "x": edges of buys are predicted; give it in edges`,
 		},
 		{
 			`{"edges": [1], "new": [{"id": "x", "features": [1, 2], "edges": {"in": [{"id": 1, "relation": "rev_buys"}]}}]}`,
-			400, `new vertex "x": edges of buys are predicted, and pass no messages; give it in edges`,
+			400, `new vertex "x": edges of buys are predicted; give it in edges`,
 		},
 		{`{"edges": [1], "new": [{"id": "x", "features": [1]}]}`, 400, "it has 1 features, and the graph's vertices have 2"},
 		{edge(all + `, "x": ` + strings.Repeat("[", 1e6)), 400, "within each other 8 times, and 7 times at most"},

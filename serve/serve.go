@@ -124,7 +124,7 @@ func New(m Model, o Options) *Server {
 		s.kinds[t.Name()] = kind
 	}
 	s.ways = ways(m.Predictor.Base())
-	s.learned = newLearned(m.Predictor.Base(), m.Predictor.Learned(), &m.Table, s.ids)
+	s.learned = newLearned(m.Predictor, &m.Table, s.ids)
 	s.metrics = newFigures(s)
 	return s
 }

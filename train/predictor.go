@@ -24,6 +24,7 @@ import (
 type Predictor struct {
 	job     Job
 	learned int           // the relation whose edges it predicts; −1: it predicts vertices
+	earlier bool          // its edges pass messages to later ones alone
 	config  worker.Config // of each prediction
 	base    *appended.Base
 	alone   *appended.Graph // with nothing appended
@@ -63,6 +64,8 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	if p.learned, err = task.RelationOf(r.Kind, &whole); err != nil {
 		return nil, err
 	}
+	_, later := r.Kind.Passing(&whole)
+	p.earlier = later != nil
 	var first *graph.Edges // nil: vertices are predicted
 	if p.learned >= 0 {
 		first = &graph.Edges{
@@ -134,6 +137,13 @@ func (p *Predictor) Base() *appended.Base { return p.base }
 
 // Columns are those that features are made of, as Job.Columns.
 func (p *Predictor) Columns() columns.ByType { return p.job.Columns() }
+
+// KnowsEdges reports whether PredictEdges gives edges of the graph the scores that Job.Predict does: where
+// they pass messages to later ones alone it does not, as all of the graph passes messages to new ones.
+func (p *Predictor) KnowsEdges() bool { return !p.earlier }
+
+// NewEdgesPass is that of the job.
+func (p *Predictor) NewEdgesPass() bool { return p.job.NewEdgesPass() }
 
 // Learned is the number of the relation whose edges are predicted; −1: vertices are.
 func (p *Predictor) Learned() int { return p.learned }

@@ -16,10 +16,15 @@ import (
 	"weft/train/task"
 )
 
+// NewEdgesPass reports whether new edges pass messages to each other when they are scored: those of a run
+// that was asked for task.PassAll.
+func (j *Job) NewEdgesPass() bool { return j.Options.PassMessages == task.PassAll }
+
 // PredictEdges computes the predictions of edges that the job's graph does not have, between its vertices:
 // by source and target, with as many features as those of the relation that the model has learned. They pass
-// no messages, and those of the graph do. The rows of vertices are computed on the job's mesh, and those of
-// edges by worker 0, which alone has the logits, and passes them to OnLogits if the job has it.
+// no messages unless Appended has them, and those of the graph do. The rows of vertices are computed on the
+// job's mesh, and those of edges by worker 0, which alone has the logits, and passes them to OnLogits if the
+// job has it.
 func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges) (*Prediction, error) {
 	r, err := j.resolve()
 	if err != nil {

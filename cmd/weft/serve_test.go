@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -275,4 +276,42 @@ func TestServeEdges(t *testing.T) {
 		{"id": "n0", "columns": {"city": "Rome", "age": null}},
 		{"id": "n1", "columns": {"city": "Oslo", "age": 31}}]}`))
 	assert.Contains(t, end(), "3 requests answered in ")
+
+	// Where the run was asked for it, new edges pass messages: their scores are those in the store of all.
+	weft(t, "train", path("g"), "--edge-label", "fraud", "--hidden", "8", "--epochs", "20",
+		"--pass-messages", "all", "--out", path("passing"))
+	weft(t, "append", path("g"), "--add-edges", next, "--out", path("longer"))
+	names = []string{"--columns", "class,probability"}
+	weft(t, append([]string{"predict", path("passing"), path("longer"), "--out", path("longer.csv")},
+		names...)...)
+	names = append(names, "--add-edges", next)
+	weft(t, append([]string{"predict", path("passing"), "--out", path("passing.csv")}, names...)...)
+	passing := rowsOf(t, path("passing.csv"))
+	var longer []string
+	for _, row := range rowsOf(t, path("longer.csv")) {
+		longer = append(longer, row[strings.Index(row, ","):])
+	}
+	for _, row := range passing {
+		assert.Contains(t, strings.Join(longer, "\n"), row[strings.Index(row, ","):])
+	}
+	url, end = served(t, path("passing"))
+	assert.Equal(t, passing, post(`{"columns": ["class", "probability"], "edges": [
+		{"payer": "c1", "payee": "c7", "amount": 12.5, "day": "2024-03-09"},
+		{"payer": "c1", "payee": "c1", "amount": 99, "day": "2024-12-24T12:00:00Z"}]}`))
+	end()
+
+	// With a split by time those of the store have other scores than as new edges, and are refused.
+	weft(t, "import", "edges", path("pay.csv"), path("dated"), "--vertices-from", path("people.csv"),
+		"--source", "payer", "--target", "payee", "--edge-label", "fraud",
+		"--split", "time:day=2024-08-01,2024-10-01")
+	weft(t, "train", path("dated"), "--edge-label", "fraud", "--epochs", "2", "--out", path("earlier"))
+	url, end = served(t, path("earlier"))
+	r, err := http.Post(url+"/predict", "application/json", strings.NewReader(`{"edges": [0]}`))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	assert.Equal(t, 400, r.StatusCode)
+	assert.Contains(t, string(text), "edge 1: edges of the store pass messages to later ones alone in this run")
+	end()
 }

@@ -73,9 +73,9 @@ func (p *predictCommand) checkEdges() error {
 	return nil
 }
 
-// newEdges reads the edges to score, of --add-edges. They pass no messages, nor do their reverse edges. The
-// new vertices of --add-vertices and edges of other relations are there when they are scored. It refuses ends
-// that are no vertices.
+// newEdges reads the edges to score, of --add-edges. They pass no messages, nor do their reverse edges,
+// unless the run was asked for that. The new vertices of --add-vertices and edges of other relations are
+// there when they are scored. It refuses ends that are no vertices.
 func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui.Stages) error {
 	if !p.added.there() {
 		return nil
@@ -96,7 +96,9 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 	if err != nil {
 		return err
 	}
-	p.added.Progress, p.added.Scored = shown.Show, g.Relations[relation].Name
+	if p.added.Progress = shown.Show; !s.Job.NewEdgesPass() {
+		p.added.Scored = g.Relations[relation].Name
+	}
 	return g.Guard(func() error {
 		a, err := tables.Add(p.added.Options, g)
 		shown.Erase()
@@ -119,8 +121,8 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 	})
 }
 
-// besides has the job predict on a graph with what is added besides the edges of a relation, if there is
-// something.
+// besides has the job predict on a graph with what is added, if there is something: but for the edges of a
+// relation and their reverse edges where these pass no messages.
 func (p *predictCommand) besides(job *train.Job, r *setting.Resolved, g *graph.Graph, a *appended.Addition,
 	relation int,
 ) error {
@@ -128,7 +130,7 @@ func (p *predictCommand) besides(job *train.Job, r *setting.Resolved, g *graph.G
 	passes := func(i int) bool {
 		source, name, target, back := g.Relations[i].ReverseOf()
 		back = back && source == learnedSource && name == learned && target == learnedTarget
-		return i != relation && !back && a.Edges[i].Len() > 0
+		return (job.NewEdgesPass() || i != relation && !back) && a.Edges[i].Len() > 0
 	}
 	there := false
 	for _, rows := range a.Types {
@@ -141,11 +143,11 @@ func (p *predictCommand) besides(job *train.Job, r *setting.Resolved, g *graph.G
 	case !there:
 		return nil
 	case r.Workers > 1:
-		return refusal.Errorf("--add-edges %s: new vertices, and edges of other relations, are for one worker; give "+
+		return refusal.Errorf("--add-edges %s: new vertices, and edges that pass messages, are for one worker; give "+
 			"--parallel graph=1", p.added.Edges[0])
 	case r.OverAll() != "":
-		return refusal.Errorf("--add-edges %s: %s takes its mean over all vertices, and new ones, or edges of other "+
-			"relations, would change it; leave these out, or train with another norm", p.added.Edges[0], r.OverAll())
+		return refusal.Errorf("--add-edges %s: %s takes its mean over all vertices, and new ones, or edges that pass "+
+			"messages, would change it; leave these out, or train with another norm", p.added.Edges[0], r.OverAll())
 	}
 	b, err := job.Base()
 	if err != nil {
