@@ -173,7 +173,8 @@ def test_sweep_and_resume():
     g = graph(edge_split=np.where(PART == "train", 0, 2))
     found = weft.sweep(g, grid={"lr": [0.01, 0.1]}, task="edge", model="sage", epochs=2, progress=False)
     assert len(found) == 2 and all(run.logits.shape == (400, 2) for run in found)
-    whole, half = train(g, epochs=4, out="whole"), train(g, epochs=2, out="half")
+    with pytest.warns(UserWarning, match="there are no validation edges, so the results are those of the last epoch"):
+        whole, half = train(g, epochs=4, out="whole"), train(g, epochs=2, out="half")
     assert half.logits.shape == (400, 2)
     assert (train(g, resume="half", epochs=4).logits == whole.logits).all()
     assert weft.plan(g, workers=2, task="edge")["meshes"] and "tensors" in weft.show_plan(g, task="edge")

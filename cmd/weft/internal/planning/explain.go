@@ -222,7 +222,7 @@ func (p Planned) Warnings() []string {
 		strings.Join(first.UnusedRelations, ", "))
 	t.say(first.OneClass, data.OneClass)
 	t.say(!first.Validates, "there are no validation %s, so the results are those of the last epoch%s",
-		map[string]string{task.Vertex: "vertices", task.Link: "edges"}[o.Task],
+		map[string]string{task.Vertex: "vertices", task.Link: "edges", task.Edge: "edges"}[o.Task],
 		ui.When(o.Patience > 0, fmt.Sprintf(", and --patience %d never runs out", o.Patience)))
 	p.idleSlices(&t)
 	c := first.Chunks
