@@ -427,9 +427,13 @@ func (r *reportRun) evaluation() (e [3]metric.Evaluation, err error) {
 	if err != nil {
 		return e, err
 	}
-	g, _ = g.LearnsEdges(o.EdgeLabel)
-	// What was appended to the graph follows, and is in no stored split
+	g, edges := g.LearnsEdges(o.EdgeLabel)
+	// What was appended to the graph follows, and is in no stored split. Edges lie among those of before
 	rest := g.Types[0].Count*columns - len(rows)
+	if edges != nil && rest > 0 {
+		return e, fmt.Errorf("%s has edges that were appended since the run was trained, %s, and the "+
+			"predictions are of those of before", r.Store, ui.Count(rest/max(1, columns)))
+	}
 	if columns != max(g.Labels.Classes, g.Labels.Columns) || rest < 0 ||
 		rest > 0 && (r.GraphID == "" || o.Split.Rule != "") ||
 		r.Summary.Split >= len(g.Splits) {
