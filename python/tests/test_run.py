@@ -363,6 +363,20 @@ def test_sweep_of_tables(arrays):
     assert [run.summary["losses"] for run in found if run.settings["lr"] == "0.1"] == [alone.summary["losses"]]
 
 
+def test_sweep_of_edges_of_tables(arrays):
+    """The runs learn the labels of the edges of tables, as a training alone, and inspect counts these."""
+    rows = [f"{a},{b},{'no' if (a + b) % 3 else 'yes'}" for a, b in arrays["edge_index"].T]
+    Path("p.csv").write_text("\n".join(["payer,payee,fraud", *rows]) + "\n")
+    Path("c.csv").write_text("id,age\n" + "".join(f"{v},{v / 7}\n" for v in range(60)))
+    tables = {"source": "payer", "target": "payee", "vertices_from": "c.csv", "edge_label": "fraud"}
+    settings = {"model": "sage", "epochs": 2, "progress": False} | tables
+    found = weft.sweep("p.csv", grid={"hidden": [8, 16]}, **settings)
+    assert {run.settings["edge_label"] for run in found} == {"fraud"}
+    alone = weft.train("p.csv", hidden=8, **settings)
+    assert [run.summary["losses"] for run in found if run.settings["hidden"] == "8"] == [alone.summary["losses"]]
+    assert weft.inspect("p.csv", **tables)["edge_labels"][0]["class_names"] == ["no", "yes"]
+
+
 def test_callbacks_of_a_sweep(graph):
     """Each epoch of each run is told, and True ends the run that it is of, and no other."""
     told = []

@@ -66,9 +66,9 @@ def counts_of(settings: Mapping[str, Any], graph: str | None) -> dict[str, Any]:
 
 
 def of_tables(settings: Iterable[str]) -> list[str]:
-    """Those of the names of settings that say how tables are read."""
+    """Those of the names of settings that say how tables are read, and what is learned of their edges."""
     flags = _program.flags_of("train")
-    return [name for name in settings if flags.get(name, {}).get("group", "").startswith("Tables")]
+    return [name for name in settings if name == "edge_label" or flags.get(name, {}).get("group", "").startswith("Tables")]
 
 
 def made(make: Callable[[Any, int], Any], counts: Mapping[str, Any]) -> torch.nn.Module:
