@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import pickle
@@ -347,6 +348,20 @@ def test_sweep(graph, arrays):
         weft.sweep(graph, random={"runs": 2})
     with pytest.raises(TypeError, match="^unknown keyword hiden"):
         weft.sweep(graph, grid={"hiden": [3]})
+
+
+def test_names_of_tables(folder):
+    """A table has the names that the graph has, whatever a spreadsheet or a terminal would make of them."""
+    kinds, names = ["=SUM(A1)", "new\nline", r"new\nline"], [f"'{sign}{v}" for v in range(10) for sign in "=+a"]
+    rows = [[name, str(k), kinds[k % 3]] for k, name in enumerate(names)]
+    for file, lines in {"c.csv": [["id", "age", "kind"], *rows], "p.csv": [["source", "target"], *zip(names, names[1:])]}.items():
+        with open(file, "w", newline="", encoding="utf-8") as to:
+            csv.writer(to).writerows(lines)
+    run = weft.train("p.csv", vertices_from="c.csv", label="kind", epochs=40, lr=0.1, progress=False)
+    table = run.predict(columns=["class", "probabilities"])
+    assert table["name"].tolist() == names and {f"probability_{kind}" for kind in kinds} <= set(table)
+    of_classes = np.array([table[f"probability_{kind}"] for kind in kinds])
+    assert table["class"].tolist() == [kinds[k] for k in of_classes.argmax(0)]
 
 
 def test_sweep_of_tables(arrays):

@@ -8,14 +8,17 @@ import (
 	"weft/train/worker"
 )
 
-// writeCSV writes a table as RFC 4180 has it, with a header, and texts as cell has them. Numbers have as many
-// digits as float32 needs.
+// writeCSV writes a table as RFC 4180 has it, with a header, and texts as cell has them, unless these are
+// plain. Numbers have as many digits as float32 needs.
 func writeCSV(to io.Writer, rows worker.Rows, t *Table) error {
-	w := csv.NewWriter(to)
+	w, shown := csv.NewWriter(to), cell
+	if t.Plain {
+		shown = func(name string) string { return name }
+	}
 	columns := t.columns(rows.Columns)
 	line := make([]string, len(columns))
 	for k, c := range columns {
-		line[k] = cell(c.name)
+		line[k] = shown(c.name)
 	}
 	if err := w.Write(line); err != nil {
 		return err
@@ -26,7 +29,7 @@ func writeCSV(to io.Writer, rows worker.Rows, t *Table) error {
 			case f.missing:
 				line[k] = ""
 			case kind == text:
-				line[k] = cell(f.text)
+				line[k] = shown(f.text)
 			case kind == integer:
 				line[k] = strconv.FormatInt(f.integer, 10)
 			default:

@@ -49,8 +49,10 @@ type Table struct {
 	Embeddings *Kept
 	// Before has the rows of an earlier prediction, which are those of the first vertices of the table; the
 	// other ones had none. nil: the table compares with nothing.
-	Before  *Kept
-	Order   Order
+	Before *Kept
+	Order  Order
+	// Plain says that names in CSV are as they are: a program reads it, and neither terminal nor spreadsheet.
+	Plain   bool
 	singles map[Answer]Key // the answers that are one of several columns, while rows are written
 	scratch string         // a file beside which rows may wait on disk; empty: that for temporary files
 }
@@ -86,6 +88,9 @@ var formats = []struct {
 
 // IsMatrix reports whether a file holds rows and columns alone, as a NumPy array, and no names or classes.
 func IsMatrix(path string) bool { return ending(path) == ".npy" }
+
+// IsCSV reports whether a file holds a table as CSV.
+func IsCSV(path string) bool { return ending(path) == ".csv" }
 
 // ending is that of a path. A pipe or a device without an ending takes a NumPy array.
 func ending(path string) string {
@@ -129,8 +134,8 @@ func CheckEnding(flag, path string) error {
 // old_probability, … They are empty, in Parquet null, where there was none. change may be among the others.
 //
 // Probabilities are the softmax of logits, and σ for labels, or those of Table.Calibration. Names in Parquet
-// are as they are. In CSV their control characters are escaped as in Go's strings, and one that a spreadsheet
-// would take for a formula has an apostrophe before it.
+// are as they are, as in CSV with Table.Plain. In other CSV their control characters are escaped as in Go's
+// strings, and one that a spreadsheet would take for a formula has an apostrophe before it.
 func Write(path string, rows worker.Rows, t Table) error {
 	if err := CheckEnding("out", path); err != nil {
 		return err

@@ -189,6 +189,19 @@ func TestWriteLeavesTheTable(t *testing.T) {
 	assert.Equal(t, "=b", classes[0], "types %v, classes %q", types, classes)
 }
 
+// TestPlainNames: CSV for programs has the names that Parquet has.
+func TestPlainNames(t *testing.T) {
+	names := []string{"=SUM(A1)", "a\nb", `a\nb`, "'=x", "\x1b,\""}
+	table := Table{Columns: LabelLogits, Names: names, Classes: []string{"+y"}, Plain: true}
+	path := filepath.Join(t.TempDir(), "p.csv")
+	require.NoError(t, Write(path, rowsOf(1, 0, 0, 0, 0, 0), table))
+	header, cells := readCSV(t, path)
+	assert.Equal(t, []string{"vertex", "name", "+y"}, header)
+	for k, row := range cells {
+		assert.Equal(t, any(names[k]), row[1])
+	}
+}
+
 func readCSV(t *testing.T, path string) (header []string, cells [][]any) {
 	f, err := os.Open(path)
 	require.NoError(t, err)

@@ -366,7 +366,7 @@ class Run:
         read: Callable[[Path], Read],
     ) -> Read:
         """What read makes of the file that the program writes for the flag wanted."""
-        _program.check_keywords("predict", settings, taken=("help", "out", "embeddings", "vertices"))
+        _program.check_keywords("predict", settings, taken=("help", "out", "embeddings", "plain_names", "vertices"))
         data, settings, files = _tables.placed(data, settings)
         graph = self._graph if data is None else graph_of(data)
         given = self._given(data, graph)
@@ -374,6 +374,8 @@ class Run:
         try:
             file = scratch.path / (wanted + (".csv" if read is _table else ".npy"))
             arguments = ["predict", str(self.directory), given, f"--{wanted}={file}"]
+            if read is _table:
+                arguments.append("--plain-names")
             if vertices is not None:
                 arguments.append(f"--vertices={_listed(vertices, scratch.path)}")
             for name, value in settings.items():

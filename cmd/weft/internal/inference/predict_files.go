@@ -17,6 +17,7 @@ import (
 // predictedFiles are the files that predict writes.
 type predictedFiles struct {
 	out, embeddings string
+	plain           bool // names are as they are
 	listed          bool // some vertices are predicted, whose ids an array does not have
 }
 
@@ -25,6 +26,8 @@ func (f *predictedFiles) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.out, "out", "", "`file` for the predictions: .npy (logits, values or "+
 		"embeddings, float32, vertices × columns), .csv or .parquet; an existing file is overwritten")
 	flags.StringVar(&f.embeddings, "embeddings", "", EmbeddingsUsage+"; --out may then be left out")
+	flags.BoolVar(&f.plain, "plain-names", false, "names in CSV are as they are, for programs that read it: with "+
+		"control characters, and without an apostrophe before what spreadsheets take for formulas")
 }
 
 // each calls check for each file until one is refused.
@@ -50,6 +53,10 @@ func (f *predictedFiles) checkEndings() error {
 		if err := predictions.CheckEnding(file[0], file[1]); err != nil {
 			return err
 		}
+	}
+	if f.plain && !predictions.IsCSV(f.out) && !predictions.IsCSV(f.embeddings) {
+		return refusal.Errorf("--plain-names: is for CSV, and names in other files are as they are; leave it out, or " +
+			"give --out FILE.csv")
 	}
 	return nil
 }

@@ -59,6 +59,7 @@ func (p *predictCommand) describe(
 		return nil, err
 	}
 	d.Table, d.Vertices, d.Answers, d.Order = rows, s.Job.Vertices, asked.answers, asked.order
+	d.Plain = p.files.plain
 	if p.added.there() {
 		d.Names = p.added.names(d.graph)
 	}
