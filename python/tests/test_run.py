@@ -392,6 +392,18 @@ def test_sweep_of_edges_of_tables(arrays):
     assert weft.inspect("p.csv", **tables)["edge_labels"][0]["class_names"] == ["no", "yes"]
 
 
+def test_values_of_tables(arrays):
+    """Whole numbers of tables are values to predict where that is asked for, else classes."""
+    rows = [f"{a},{b},{(a + b) % 5}" for a, b in arrays["edge_index"].T]
+    Path("p.csv").write_text("\n".join(["source,target,stars", *rows]) + "\n")
+    Path("c.csv").write_text("id,age,level\n" + "".join(f"{v},{v / 7},{v % 4}\n" for v in range(60)))
+    for labels in ({"label": "level"}, {"edge_label": "stars"}):
+        tables = {"vertices_from": "c.csv", "epochs": 2, "progress": False} | labels
+        metrics = [weft.train("p.csv", values=values, **tables).summary["metric"] for values in (True, None)]
+        assert metrics == ["rmse", "accuracy"]
+    assert weft.inspect("p.csv", vertices_from="c.csv", label="level", values=True)["value_columns"] == 1
+
+
 def test_callbacks_of_a_sweep(graph):
     """Each epoch of each run is told, and True ends the run that it is of, and no other."""
     told = []

@@ -195,8 +195,6 @@ func edgesFlags(flags *pflag.FlagSet, c *changes) reader {
 	flags.StringVar(&o.Labels, "labels", "",
 		"`file` (.npy, CSV, .csv.gz, Parquet): a class per vertex or its name, a 0/1 matrix, or values to "+
 			"predict (floats); in order or by a first column id")
-	flags.BoolVar(&o.Values, "values", false,
-		"labels are values to predict, also if they are whole numbers, which else are classes")
 	flags.StringVar(&o.Train, "train", "",
 		"`file` (the same): training vertices: ids, a mask, or masks (a column per split)")
 	flags.StringVar(&o.Val, "val", "", "`file`: validation vertices")

@@ -26,6 +26,9 @@ const ColumnsOfFlag = "columns-of"
 // EdgeLabelFlag names the column of what is learned of edges.
 const EdgeLabelFlag = "edge-label"
 
+// valuesFlag says that whole numbers are values to predict.
+const valuesFlag = "values"
+
 // edgeFlags declares the flags of the columns of lists of edges.
 func edgeFlags(flags *pflag.FlagSet, o *tables.Options) {
 	flags.StringArrayVar(&o.Source, "source", nil,
@@ -52,6 +55,8 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 	flags.StringVar(&o.EdgeLabel, EdgeLabelFlag, "",
 		"`column` of the list of edges to learn, as --label of vertices, of one of several relations "+
 			"RELATION:COLUMN; its other columns of numbers, dates and truth values are then features of the edges")
+	flags.BoolVar(&o.Values, valuesFlag, false,
+		"labels are values to predict, also if they are whole numbers, which else are classes")
 	flags.StringSliceVar(&o.LeaveOut, "leave-out", nil,
 		"`columns` of the tables of vertices that become no features, as a,b")
 	flags.StringVar(columnsOf, ColumnsOfFlag, "",

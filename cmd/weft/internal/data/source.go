@@ -109,6 +109,10 @@ func (s Source) check() error {
 		return refusal.Errorf("--%s: is for a list of edges as CSV or Parquet, and %s is imported as %s: "+
 			"leave it out", flag, s.Name, r.Format)
 	}
+	if s.Given(valuesFlag) && !s.Given("label") && !s.Given(EdgeLabelFlag) {
+		return refusal.Errorf("--%s: says how labels are read: name their column with --label or --%s, or leave it out",
+			valuesFlag, EdgeLabelFlag)
+	}
 	if s.Given("vertices-from") {
 		return nil
 	}
