@@ -292,13 +292,25 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 	}
 	x.Counts.Edges, x.Counts.Vertices = len(x.edges), len(x.Vertices)
 	x.all = x.Vertices
-	x.Edges, x.Vertices = first(x.edges, e.top), first(x.Vertices, e.top)
+	x.Edges, x.Vertices = x.strongest(e.top), first(x.Vertices, e.top)
 	x.Columns = first(x.Columns, e.top)
 	return nil
 }
 
 // first are the first of a list.
 func first[T any](list []T, n int) []T { return list[:min(n, len(list))] }
+
+// strongest are the first of all edges, and behind them the others that the second prediction leaves out.
+func (x *explanation) strongest(n int) []explainedEdge {
+	n = min(n, len(x.edges))
+	list := slices.Clip(x.edges[:n])
+	for _, e := range x.edges[n:] {
+		if e.Removed {
+			list = append(list, e)
+		}
+	}
+	return list
+}
 
 // vertexOf is the vertex of that name, or else of that number.
 func vertexOf(text string, names []string, count int) (int32, error) {

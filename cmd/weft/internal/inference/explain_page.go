@@ -96,7 +96,7 @@ func (p *explainedPage) draw() {
 	const most = 40 // edges
 	const ring, between = 300., 90.
 	x, away, its := p.explanation, p.hops(), p.explained()
-	shown := first(x.edges, most)
+	shown := x.strongest(most)
 	rings := [][]end{nil}
 	placed, names := map[end]bool{}, map[end]string{}
 	for _, it := range its {
