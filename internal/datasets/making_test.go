@@ -146,7 +146,7 @@ func TestSourceFile(t *testing.T) {
 		os.Chtimes(path, time.Unix(1, 2), time.Unix(3, 4)), syscall.Stat(path, &stat)))
 	write(t, filepath.Join(store, "graph.json"), "{}")
 	now, err := LookAt([]string{link})
-	if want := (sourceFile{path, 4, 3e9 + 4, stat.Ctim.Nano(), stat.Ino}); err != nil ||
+	if want := (sourceFile{path, 4, 3e9 + 4, stat.Ctim.Nano(), stat.Ino, false}); err != nil ||
 		len(now) != 1 || now[0] != want {
 		t.Fatalf("%+v, %v, want %+v", now, err, want)
 	}
@@ -405,4 +405,24 @@ func TestMakingThroughALink(t *testing.T) {
 	to, err := os.Readlink(store)
 	assert.Equal(t, elsewhere, to, "the link leads to, %v", err)
 	assert.Equal(t, 20, vertices(t, elsewhere), "vertices")
+}
+
+// TestOutdated: a store is out of date where a file that it was made of has changed, or a folder has got one.
+// What the command named is the first of its sources.
+func TestOutdated(t *testing.T) {
+	dir := t.TempDir()
+	store, parts, flag := filepath.Join(dir, "store"), filepath.Join(dir, "parts"), filepath.Join(dir, "flag")
+	day := filepath.Join(parts, "day=1")
+	require.NoError(t, errors.Join(os.Mkdir(store, 0o777), os.MkdirAll(day, 0o777)))
+	write(t, filepath.Join(day, "a"), "one")
+	write(t, flag, "one")
+	now, err := LookAt([]string{parts, flag})
+	require.NoError(t, err)
+	require.NoError(t, now.Record(store))
+	assert.Equal(t, parts, RecordedFiles(store)[0])
+	assert.Equal(t, nil, Outdated(store))
+	write(t, filepath.Join(day, "b"), "two")
+	assert.Equal(t, []string{filepath.Join(day, "b")}, Outdated(store))
+	write(t, flag, "three")
+	assert.Equal(t, []string{filepath.Join(day, "b"), flag}, Outdated(store))
 }

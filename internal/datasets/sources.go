@@ -42,6 +42,8 @@ type sourceFile struct {
 	Modified int64  `json:"modified"` // nanoseconds since 1970, as Changed
 	Changed  int64  `json:"changed"`  // when bytes, name or permissions changed last (ctime)
 	Inode    uint64 `json:"inode"`
+	// Folder says that this is a folder that was named, all files of which follow. It has nothing else.
+	Folder bool `json:"folder,omitempty"`
 }
 
 // record is what the file says.
@@ -50,7 +52,7 @@ type record struct {
 	Files  Sources `json:"files"`
 }
 
-// LookAt looks at files, and at all files in folders. It follows symbolic links. Of those in folders it
+// LookAt looks at files, and at folders and all files in them. It follows symbolic links. Of those in folders it
 // passes over the ones that lead to nothing.
 func LookAt(paths []string) (s Sources, err error) {
 	folders := map[string]bool{} // a link may lead back to one
@@ -87,7 +89,14 @@ func LookAt(paths []string) (s Sources, err error) {
 		return err
 	}
 	for _, path := range paths {
-		err = errors.Join(err, add(path))
+		at := len(s)
+		wrong := add(path)
+		if info, missing := os.Stat(path); wrong == nil && missing == nil && info.IsDir() {
+			real, _ := filepath.EvalSymlinks(path) // as add has found it
+			real, _ = filepath.Abs(real)
+			s = slices.Insert(s, at, sourceFile{Path: real, Folder: true})
+		}
+		err = errors.Join(err, wrong)
 	}
 	return s, err
 }
@@ -140,10 +149,20 @@ func OfSources(store string) bool {
 	return err == nil
 }
 
-// Outdated lists the files that a store was made of and that have changed since. One that is gone has not.
+// Outdated lists the files that a store was made of and that have changed since, and those that its folders
+// have got. One that is gone has not changed.
 func Outdated(store string) (changed []string) {
 	then, _ := recordOf(store) // one that is missing or damaged tells nothing
 	for _, f := range then {
+		if f.Folder {
+			now, _ := LookAt([]string{f.Path}) // as far as it can be read
+			for _, is := range now {
+				if !slices.ContainsFunc(then, func(was sourceFile) bool { return was.Path == is.Path }) {
+					changed = append(changed, is.Path)
+				}
+			}
+			continue
+		}
 		if info, err := os.Stat(f.Path); err == nil && sourceOf(f.Path, info) != f {
 			changed = append(changed, f.Path)
 		}
@@ -193,7 +212,8 @@ func recordOf(store string) (Sources, error) {
 	return then.Files, err
 }
 
-// RecordedFiles are the files that a store was made of, as far as it has a record of them.
+// RecordedFiles are the files and folders that a store was made of, as far as it has a record of them: first
+// what the command named.
 func RecordedFiles(store string) (files []string) {
 	recorded, _ := recordOf(store) // one that is missing or damaged tells nothing
 	for _, f := range recorded {
@@ -212,7 +232,7 @@ func (s Sources) Made(store string) bool {
 	}
 	if !OfSources(store) {
 		return !slices.ContainsFunc(s, func(f sourceFile) bool {
-			return f.Modified >= made.ModTime().UnixNano()
+			return !f.Folder && f.Modified >= made.ModTime().UnixNano()
 		})
 	}
 	then, err := recordOf(store)
@@ -224,11 +244,14 @@ func (s Sources) Made(store string) bool {
 		recorded[f.Path] = f
 	}
 	for _, f := range s {
-		if recorded[f.Path] != f {
+		if !f.Folder && recorded[f.Path] != f {
 			return false
 		}
 	}
 	for path, f := range recorded { // those of flags, too, and those that are gone
+		if f.Folder {
+			continue // its files follow
+		}
 		if info, err := os.Stat(path); err != nil || sourceOf(path, info) != f {
 			return false
 		}

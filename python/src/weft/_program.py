@@ -212,7 +212,7 @@ def flag(name: str, value: Any) -> str:
 
 
 #: Flags that are given once for each of several tables.
-REPEATED = ("vertices_from", "source", "target", "id")
+REPEATED = ("vertices_from", "source", "target", "id", "add_vertices", "add_edges")
 
 
 def flags(name: str, value: Any) -> list[str]:

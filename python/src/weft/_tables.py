@@ -22,7 +22,8 @@ def is_table(value: Any) -> bool:
 def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any], Scratch | None]:
     """What a function was given, with paths of files in the place of tables.
 
-    ``vertices_from`` may be a dict of tables and paths by vertex type.
+    ``vertices_from`` and ``add_vertices`` may be a dict of tables and paths by vertex type, and ``add_edges`` one by
+    relation.
 
     Returns:
         the graph, the settings, and the folder of the files, which are there as long as it; None: there are none.
@@ -34,22 +35,25 @@ def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any],
             return value
         if not folder:
             folder.append(Scratch())
-        return _write(value, folder[0].path / name, name)
+        file = folder[0].path / name
+        file.parent.mkdir(exist_ok=True)
+        return _write(value, file, name)
 
     made = dict(settings)
     for name, value in settings.items():
-        if name == "vertices_from" and isinstance(value, Mapping):
-            made[name] = [f"{of}={path(table, _file_name(of))}" for of, table in value.items()]
+        if name in ("vertices_from", "add_vertices", "add_edges") and isinstance(value, Mapping):
+            made[name] = [f"{of}={path(table, _file_name(name, of))}" for of, table in value.items()]
         else:
             made[name] = path(value, name)
     return path(data, "edges"), made, folder[0] if folder else None
 
 
-def _file_name(of: Any) -> str:
-    """The name of the file of a vertex type."""
+def _file_name(setting: str, of: Any) -> str:
+    """The name of the file of a vertex type or a relation, in a folder of the setting's."""
+    what = "a relation" if setting == "add_edges" else "a vertex type"
     if not isinstance(of, str) or re.search(r"[/.=,]", of) or not of:
-        raise Refused(f"vertices_from: {of!r} is no name of a vertex type: give a text without / . = and commas")
-    return of
+        raise Refused(f"{setting}: {of!r} is no name of {what}: give a text without / . = and commas")
+    return f"{setting}/{of}"
 
 
 def _write(table: Any, path: Path, name: str) -> Path:
@@ -57,8 +61,9 @@ def _write(table: Any, path: Path, name: str) -> Path:
     if is_of(table, "polars", "LazyFrame"):
         table = table.collect()
     if is_of(table, "pandas", "DataFrame"):
-        if any(of is not None for of in table.index.names):  # else it counts the rows
-            table = table.reset_index()
+        named = [of for of in table.index.names if of is not None and of not in table.columns]
+        if named:  # else it counts the rows, or says what a column says
+            table = table.reset_index(level=named)
         if _as_parquet(table, path.with_suffix(".parquet")):
             return path.with_suffix(".parquet")
         table.to_csv(path.with_suffix(".csv"), index=False)

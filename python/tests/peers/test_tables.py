@@ -80,8 +80,9 @@ def test_other_tables(tables, of_files):
 def test_index_and_objects(tables, of_files, tmp_path):
     payments, customers = tables
     mixed = payments.assign(note=[1, "x", None] * 200)  # which Parquet does not have
-    run = weft.train(mixed, vertices_from=customers.set_index("id"), out=tmp_path / "run", **SETTINGS)
-    assert run.history["loss"].tolist() == of_files[0].history["loss"].tolist()
+    for k, indexed in enumerate((customers.set_index("id"), customers.set_index("id", drop=False))):
+        run = weft.train(mixed, vertices_from=indexed, out=tmp_path / f"run{k}", **SETTINGS)
+        assert run.history["loss"].tolist() == of_files[0].history["loss"].tolist()
 
 
 def test_types(tables, tmp_path):
@@ -97,6 +98,12 @@ def test_types(tables, tmp_path):
     same = weft.train(tmp_path / "edges.csv", vertices_from=files, out=tmp_path / "same", **settings)
     assert run.history["loss"].tolist() == same.history["loss"].tolist()
     assert weft.inspect(sales, vertices_from=halves, **{k: settings[k] for k in ("source", "target", "label")})["edges"] == 300
+    new = customers.iloc[:1].assign(id="edges1")
+    added = pandas.DataFrame({"where": [customers["id"][70]], "who": ["edges1"]})
+    table = run.predict(columns=["class"], add_vertices={"person": new}, add_edges={"edges": added}, changed=True)
+    assert table["name"].tolist() == ["edges1"]
+    with pytest.raises(weft.Refused, match="add_edges: 'a,b' is no name of a relation"):
+        run.predict(add_edges={"a,b": added})
     with pytest.raises(weft.Refused, match="vertices_from: 'a/b' is no name of a vertex type"):
         weft.train(sales, vertices_from={"a/b": customers}, **settings)
 
