@@ -212,6 +212,12 @@ func TestPipe(t *testing.T) {
 	g, err := readList(list{Path: path})
 	require.NoError(t, err)
 	assert.Equal(t, []int32{0, 1}, g.Relations[0].Sources)
+
+	_, err = Open(Options{Edges: []string{path}, EdgeLabel: "y"}) // which is read twice
+	assert.Refused(t, err, "is a named pipe, not a file")
+	go func() { _ = os.WriteFile(path, []byte("source,target,day\n0,1,2024-01-31\n"), 0o600) }()
+	_, err = readList(list{Path: path, EdgeFeatures: []string{"day"}})
+	assert.Refused(t, err, "is a named pipe, not a file")
 }
 
 func TestArraysBeside(t *testing.T) {

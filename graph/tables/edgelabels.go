@@ -57,6 +57,7 @@ func (o *Options) takeFeatures(l *edgeList) error {
 	}
 	var profiles []*columns.Profile
 	var takes []bool
+	var read []int // the columns
 	of := l.table()
 	err := of.Each(func(all []table.Column) (order []int, err error) {
 		if _, err := l.choose(all); err != nil {
@@ -64,7 +65,9 @@ func (o *Options) takeFeatures(l *edgeList) error {
 		}
 		profiles, takes = make([]*columns.Profile, len(all)), make([]bool, len(all))
 		for k, c := range all {
-			order = append(order, k)
+			if c.Kind != table.Nested {
+				order = append(order, k)
+			}
 			takes[k] = !slices.Contains(l.order, k) && c.Kind != table.Nested && !isIndex(l.header[k])
 			if len(o.EdgeFeatures) > 0 {
 				takes[k] = slices.Contains(o.EdgeFeatures, l.header[k])
@@ -74,14 +77,15 @@ func (o *Options) takeFeatures(l *edgeList) error {
 				profiles[k] = columns.NewProfile(l.header[k], columns.Choices{Most: 1})
 			}
 		}
+		read = order
 		return order, nil
 	}, func(r *table.Row) error {
 		if n := r.Len(); n != len(l.header) && r.Kind(0) == table.Any {
 			return r.Errorf("%s, where the first line has %d", arrays.Counted(n, "column"), len(l.header))
 		}
-		for k, p := range profiles {
-			if p != nil {
-				field := r.Field(k)
+		for i, k := range read {
+			if p := profiles[k]; p != nil {
+				field := r.Field(i)
 				p.Add(field, r.Decimal(field))
 			}
 		}

@@ -211,6 +211,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return err
 	}
 	of := l.table()
+	of.Pipe = l.alone != nil // which is read once, unless something is found out before
 	err := of.Each(l.choose, func(r *table.Row) error {
 		if err := l.add(r); err != nil {
 			return err
@@ -244,10 +245,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 
 // table is the list as a table.
 func (l *edgeList) table() table.Table {
-	of := table.Table{
-		Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges",
-		Pipe: l.alone != nil, // it is read once
-	}
+	of := table.Table{Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges"}
 	if l.alone != nil {
 		of.Separators = l.alone.separators()
 	}

@@ -16,20 +16,29 @@ type nestedEdge struct {
 	Pair struct {
 		A, B string
 	} `parquet:"pair"`
-	From string `parquet:"p"`
-	To   string `parquet:"q"`
+	From  string `parquet:"p"`
+	To    string `parquet:"q"`
+	Label string `parquet:"label"`
+	Size  int32  `parquet:"size"`
 }
 
 // TestNestedEdges: a list of edges may have columns of structures. They are not ends, and the others are
 // found beside them.
 func TestNestedEdges(t *testing.T) {
 	var file bytes.Buffer
-	require.NoError(t, parquet.Write(&file, []nestedEdge{{From: "a", To: "b"}, {From: "b", To: "b"}}))
+	require.NoError(t, parquet.Write(&file, []nestedEdge{
+		{From: "a", To: "b", Label: "x", Size: 5}, {From: "b", To: "b", Label: "y", Size: 6},
+	}))
 	files(t, map[string]string{"v.csv": "id,x\na,1\nb,2\n", "e.parquet": file.String()})
 	o := Options{Edges: []string{"e.parquet"}, Vertices: []string{"v.csv"}, Choices: columns.Choices{Most: 3}}
 	assert.Equal(t, int64(2), read(t, o).Edges())
 
-	o.Source, o.Target = []string{"pair"}, []string{"q"}
+	o.EdgeLabel = "label"
+	g := read(t, o)
+	assert.Equal(t, 1, g.Relations[0].EdgeColumns)
+	assert.Equal(t, []float32{5, 6}, g.Relations[0].EdgeFeatures)
+
+	o.EdgeLabel, o.Source, o.Target = "", []string{"pair"}, []string{"q"}
 	s, err := Open(o)
 	require.NoError(t, err)
 	_, err = s.Read()
