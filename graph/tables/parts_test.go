@@ -110,7 +110,7 @@ func TestParts(t *testing.T) {
 		},
 		"zstd": {
 			"0.csv.zst": squeezed(t, textOf(header, parts[0])),
-			"1.csv.zst": squeezed(t, textOf(header, parts[1])),
+			"1.csv.zst": "\x50\x2a\x4d\x18\x02\x00\x00\x00ab" + squeezed(t, textOf(header, parts[1])),
 			"2.csv":     textOf(header, parts[2]),
 		},
 		"empty parts": {

@@ -52,8 +52,8 @@ type record struct {
 	Files  Sources `json:"files"`
 }
 
-// LookAt looks at files, and at folders and all files in them. It follows symbolic links. Of those in folders it
-// passes over the ones that lead to nothing.
+// LookAt looks at files, and at folders and all files in them. It follows symbolic links. Of those in folders
+// it passes over the ones that lead to nothing.
 func LookAt(paths []string) (s Sources, err error) {
 	folders := map[string]bool{} // a link may lead back to one
 	var add func(path string) error

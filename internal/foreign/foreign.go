@@ -61,6 +61,10 @@ func Recognize(start []byte) Kind {
 			return m.kind
 		}
 	}
+	// What is skipped in Zstandard, as pzstd writes it first.
+	if len(start) > 4 && start[0]&0xf0 == 0x50 && bytes.HasPrefix(start[1:], []byte("\x2a\x4d\x18")) {
+		return Zstd
+	}
 	// A pickle names its protocol, from 2 on, and has an instruction next; zeros are a number.
 	if len(start) > 2 && start[0] == 0x80 && start[1] >= 2 && start[1] <= 5 && start[2] != 0 {
 		return Pickle

@@ -52,7 +52,7 @@ func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, option
 		return 0, fmt.Errorf("its data lies outside the file")
 	}
 	end := at + column.TotalCompressedSize
-	header := make([]byte, maxPageHeader)
+	header := make([]byte, min(end-at, maxPageHeader))
 	row := behind
 	for at < end {
 		header = header[:min(end-at, maxPageHeader)]

@@ -1,10 +1,13 @@
 package table
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -106,5 +109,56 @@ func rowsOf[T any](rows []T, options ...parquet.WriterOption) func(io.Writer) er
 			}
 		}
 		return w.Close()
+	}
+}
+
+// TestBatches: many columns and many row groups take little memory beside their values.
+func TestBatches(t *testing.T) {
+	const groups, columns = 300, 40
+	var b bytes.Buffer
+	names := map[string]parquet.Node{}
+	for k := range columns {
+		names[fmt.Sprintf("c%02d", k)] = parquet.Leaf(parquet.Int64Type)
+	}
+	schema := parquet.NewSchema("t", parquet.Group(names))
+	w := parquet.NewGenericWriter[any](&b, schema)
+	rows := make([]parquet.Row, 3)
+	for g := range groups {
+		for i := range rows {
+			rows[i] = nil
+			for k := range columns {
+				rows[i] = append(rows[i], parquet.Int64Value(int64(3*g+i+k)).Level(0, 0, k))
+			}
+		}
+		_, err := w.WriteRows(rows)
+		require.NoError(t, err)
+		require.NoError(t, w.Flush())
+	}
+	require.NoError(t, w.Close())
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o666))
+	of, at := Table{Path: path}, int64(0)
+	choose := func(all []Column) (order []int, err error) {
+		for k := range all {
+			order = append(order, k)
+		}
+		return order, nil
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	require.NoError(t, of.Each(choose, func(r *Row) error {
+		for k := range columns {
+			if n, there := r.Integer(k); !there || n != at+int64(k) {
+				t.Fatalf("row %d: column %d is %d", at, k, n)
+			}
+		}
+		at++
+		return nil
+	}))
+	runtime.ReadMemStats(&after)
+	assert.Equal(t, int64(3*groups), at)
+	// 24 bytes a value in batches of 1,024 rows would be 885 MB
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > 150<<20 {
+		t.Errorf("%d bytes were allocated", taken)
 	}
 }

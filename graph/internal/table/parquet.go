@@ -65,11 +65,16 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 			return refusal.Errorf("%s: claims more rows than a file of %d bytes can hold", t.Path, size)
 		}
 		chunks := g.ColumnChunks()
-		readers := make([]*columnReader, len(order))
+		readers := make([]*columnReader, 0, len(order))
+		end := func() {
+			for _, c := range readers {
+				c.close()
+			}
+		}
 		need := int64(0)
-		for k, column := range order {
+		for _, column := range order {
 			if column >= len(all) {
-				readers[k] = &columnReader{always: t.given[column-len(all)].always()}
+				readers = append(readers, &columnReader{always: t.given[column-len(all)].always()})
 				continue
 			}
 			c := all[column]
@@ -80,16 +85,15 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 				err = memory.Need(need)
 			}
 			if err != nil {
+				end()
 				return refuse(fmt.Errorf("column %q: %w", c.Name(), err))
 			}
-			readers[k] = &columnReader{
+			readers = append(readers, &columnReader{
 				pages: chunks[c.Index()].Pages(), text: c.Type().Kind() == parquet.ByteArray,
-			}
+			})
 		}
 		err := row.each(readers, rows, do)
-		for _, c := range readers {
-			c.close()
-		}
+		end()
 		if err != nil {
 			return err
 		}
@@ -106,7 +110,7 @@ func damaged(path string, panics any) error {
 // each calls do with the rows of a row group of Parquet, so many, whose columns these are. They are decoded
 // ahead of it, on a goroutine of their own.
 func (r *Row) each(columns []*columnReader, rows int64, do func(*Row) error) error {
-	left, before := rows, r.At
+	left, before, most := rows, r.At, int64(max(fewestRows, batchValues/max(1, len(columns))))
 	ahead := pump.New(func(b *batch) (_ *batch, err error) {
 		// The library panics on some damaged files.
 		defer func() {
@@ -120,7 +124,7 @@ func (r *Row) each(columns []*columnReader, rows int64, do func(*Row) error) err
 		if b == nil {
 			b = &batch{columns: make([]columnBatch, len(columns))}
 		}
-		b.rows = int(min(left, batchRows))
+		b.rows = int(min(left, most))
 		for k, c := range columns {
 			if read, err := c.fill(&b.columns[k], b.rows); err != nil {
 				at := Position{path: r.path, parquet: true, At: before + rows - left + int64(read) + 1}
@@ -206,8 +210,11 @@ func integer(v *parquet.Value) int64 {
 	return v.Int64()
 }
 
-// batchRows is how many rows of Parquet are decoded at a time.
-const batchRows = 1024
+// Rows of Parquet are decoded so many values at a time, and fewestRows at least.
+const (
+	batchValues = 4096
+	fewestRows  = 16
+)
 
 // batch is a few rows, by column.
 type batch struct {
@@ -217,7 +224,7 @@ type batch struct {
 
 // columnBatch are the values of a column, null where they are missing, and the pages that they are of.
 type columnBatch struct {
-	values [batchRows]parquet.Value
+	values []parquet.Value
 	pages  []parquet.Page
 }
 
@@ -233,6 +240,9 @@ type columnReader struct {
 // fill reads the next values, so many, into a batch. With an error it returns how many there are before it.
 func (c *columnReader) fill(b *columnBatch, n int) (read int, err error) {
 	b.release()
+	if len(b.values) < n {
+		b.values = make([]parquet.Value, n)
+	}
 	if c.pages == nil {
 		for k := range n {
 			b.values[k] = c.always
