@@ -17,8 +17,8 @@ type Threshold struct {
 
 // Fits refuses a threshold that is none, as a damaged file has.
 func (t *Threshold) Fits() error {
-	if t != nil && !(t.At > 0 && t.At <= 1) {
-		return refusal.Damaged("its threshold %v is not a probability above 0; train the run again", t.At)
+	if t != nil && !(t.At >= 0 && t.At <= 1) {
+		return refusal.Damaged("its threshold %v is not a probability; train the run again", t.At)
 	}
 	return nil
 }

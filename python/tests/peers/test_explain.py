@@ -353,6 +353,15 @@ def test_graphs_of_several_types():
         assert why[kind].edge_mask.abs().max() > 0
 
 
+@pytest.mark.parametrize(("model", "vertex"), [("mlp", VERTEX), ("gcn", 0)])
+def test_no_edge_counts(model, vertex):
+    """A model that reads no edges, and a vertex without any: edge_mask is zeros."""
+    data = graph()
+    why = weft.train(data, model=model, hidden=8, epochs=2, progress=False).explain(vertex)
+    assert why.edge_mask.tolist() == [0.0] * data.num_edges
+    assert why.node_mask.count_nonzero() > 0
+
+
 def test_refusals(tmp_path):
     data = graph()
     run = weft.train(data, model="gcn", epochs=1)

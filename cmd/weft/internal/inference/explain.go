@@ -453,8 +453,8 @@ func (x *explanation) takeEdges(found []edges.MaskGradient) {
 // writeMasks writes what each feature and each edge contributes.
 func (x *explanation) writeMasks(to io.Writer) error {
 	g, state := x.opened.Job.Graph, nn.State{}
-	ints := func(name string, values []int64) {
-		state[name] = nn.Tensor{Shape: []int{len(values)}, Int64: values}
+	ints := func(name string, values []int64) { // an empty list is one of integers, too
+		state[name] = nn.Tensor{Shape: []int{len(values)}, Int64: append([]int64{}, values...)}
 	}
 	for kind, f := range x.found.Features {
 		t := &g.Types[kind]
