@@ -197,9 +197,18 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 		i := slices.IndexFunc(g.Relations, func(r graph.Relation) bool {
 			return r.Name == l.name || len(g.Relations) == 1
 		})
+		if i < 0 && slices.Contains(o.Edges, l.path) { // the list has the name of its file alone
+			i = slices.IndexFunc(g.Relations, func(r graph.Relation) bool {
+				return o.Learned != "" && r.Name == o.Learned
+			})
+		}
 		if i < 0 {
-			return refusal.Errorf("%s: the graph has no relation %s; give RELATION=%s", l.path, l.name,
-				l.path)
+			var names []string
+			for k := range g.Relations {
+				names = append(names, g.Relations[k].Name)
+			}
+			return refusal.Errorf("%s: the graph has no relation %s, but %s; give RELATION=%s", l.path, l.name,
+				arrays.Listed(names), l.path)
 		}
 		r := &g.Relations[i]
 		if made.Edges[i].Len() > 0 {

@@ -64,6 +64,8 @@ type Options struct {
 	// Scored is the relation whose new edges are scored and not kept: no relation gets them reversed. Empty:
 	// none.
 	Scored string
+	// Learned is the relation of new edges in a list that has no relation's name. Empty: none.
+	Learned string
 	// Like is what is known of tables that were read before; nil: nothing.
 	Like     *Like
 	Progress graph.Progress

@@ -96,8 +96,9 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 	if err != nil {
 		return err
 	}
-	if p.added.Progress = shown.Show; !s.Job.NewEdgesPass() {
-		p.added.Scored = g.Relations[relation].Name
+	p.added.Progress, p.added.Learned = shown.Show, g.Relations[relation].Name
+	if !s.Job.NewEdgesPass() {
+		p.added.Scored = p.added.Learned
 	}
 	return g.Guard(func() error {
 		a, err := tables.Add(p.added.Options, g)
