@@ -56,6 +56,33 @@ func VerticesIn(dir string) (n int, err error) {
 	return n, nil
 }
 
+// EdgesIn is the number of edges of all relations of the store in dir, as its description says.
+func EdgesIn(dir string) (n int64, err error) {
+	d, err := readDescription(dir)
+	if err != nil {
+		return 0, err
+	}
+	for i := range d.Relations {
+		n += int64(d.Relations[i].Count)
+	}
+	return n, nil
+}
+
+// SplitByIn is what the edges with labels of that column are divided by in the store in dir, without values,
+// as its description says; nil: nothing is kept.
+func SplitByIn(dir, label string) (*SplitBy, error) {
+	d, err := readDescription(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i := range d.Relations {
+		if l := d.Relations[i].EdgeLabels; l != nil && l.Column == label {
+			return l.By, nil
+		}
+	}
+	return nil, nil
+}
+
 // RelationsIn are the full names of the relations of the store in dir, in their order, as its description
 // says.
 func RelationsIn(dir string) (names []string, err error) {

@@ -59,7 +59,7 @@ func (j *Job) endsAlone(of *worker.ExplainedEdge) error {
 		return err
 	}
 	whole := divided.Counts()
-	if _, later := r.Kind.Passing(&whole); later != nil {
+	if task.PassesEarlier(r.Kind, &whole) {
 		return refusal.Errorf("--pass-messages: edges pass messages to later ones alone, and what is explained has all "+
 			"of the graph; train with --pass-messages %s to explain", task.PassAll)
 	}

@@ -64,8 +64,7 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	if p.learned, err = task.RelationOf(r.Kind, &whole); err != nil {
 		return nil, err
 	}
-	_, later := r.Kind.Passing(&whole)
-	p.earlier = later != nil
+	p.earlier = task.PassesEarlier(r.Kind, &whole)
 	var first *graph.Edges // nil: vertices are predicted
 	if p.learned >= 0 {
 		first = &graph.Edges{

@@ -33,6 +33,8 @@ type Result struct {
 	// Relations are the names of the graph's relations, in the order of the graph.
 	Relations []string
 	Weighted  bool // edges have weights
+	// Passed says which edges passed messages; nil: no labels of edges are learned.
+	Passed *task.Passed
 	// Validation is the counts of the graph that the model is validated on; nil: it is the same.
 	Validation *partition.Whole
 	Links      *task.Links  // of link prediction

@@ -182,7 +182,10 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 	if err := s.train(ctx, w); err != nil {
 		return nil, err
 	}
-	r = &Result{Metric: w.Task.Metric(), Whole: *task.WholeOf(w.Kind, &share.Whole)}
+	r = &Result{
+		Metric: w.Task.Metric(), Whole: *task.WholeOf(w.Kind, &share.Whole),
+		Passed: task.PassedOf(w.Kind, &share.Whole),
+	}
 	for _, relation := range share.Edges.Relations {
 		r.Relations = append(r.Relations, relation.Name)
 		r.Weighted = r.Weighted || relation.In.Weights != nil

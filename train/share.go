@@ -111,13 +111,17 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 	}
 	if weights == nil {
 		err = cmp.Or(j.checkLoss(), j.checkOwn(r), r.Kind.Check(s.whole), checkLossFile(r, s.whole))
-		s.Passing, s.Later = r.Kind.Passing(s.whole)
+		if err == nil {
+			s.Passing, s.Later, err = r.Kind.Passing(s.whole)
+		}
 	} else {
 		err = j.checkVertices(s)
 		s.Vertices = j.listed()
-		passing, later := r.Kind.Passing(s.whole)
-		if j.HeldOut || later != nil && !r.Undecoded {
-			s.Passing, s.Later = passing, later
+		if err == nil && !r.Undecoded { // else all edges pass messages to those that are scored
+			var passing, later *partition.Subgraph
+			if passing, later, err = r.Kind.Passing(s.whole); j.HeldOut || later != nil {
+				s.Passing, s.Later = passing, later
+			}
 		}
 	}
 	if err != nil {

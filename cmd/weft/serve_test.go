@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -305,13 +306,21 @@ func TestServeEdges(t *testing.T) {
 		"--source", "payer", "--target", "payee", "--edge-label", "fraud",
 		"--split", "time:day=2024-08-01,2024-10-01")
 	weft(t, "train", path("dated"), "--edge-label", "fraud", "--epochs", "2", "--out", path("earlier"))
-	url, end = served(t, path("earlier"))
-	r, err := http.Post(url+"/predict", "application/json", strings.NewReader(`{"edges": [0]}`))
-	require.NoError(t, err)
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	require.NoError(t, err)
-	assert.Equal(t, 400, r.StatusCode)
-	assert.Contains(t, string(text), "edge 1: edges of the store pass messages to later ones alone in this run")
+	for _, of := range [][]string{{path("earlier")}, {path("earlier"), path("g")}} { // g is not divided so
+		url, end = served(t, of...)
+		r, err := http.Post(url+"/predict", "application/json", strings.NewReader(`{"edges": [0]}`))
+		require.NoError(t, err)
+		text, err := io.ReadAll(r.Body)
+		require.NoError(t, errors.Join(err, r.Body.Close()))
+		assert.Equal(t, 400, r.StatusCode)
+		assert.Contains(t, string(text), "edge 1: edges of the store pass messages to later ones alone in this")
+		end()
+	}
+	// A run with another split has them in a store that is divided by time, too.
+	weft(t, "predict", path("run"), path("dated"), "--columns", "class,probability", "--threshold", "best",
+		"--out", path("dated.csv"))
+	url, end = served(t, path("run"), path("dated"), "--threshold", "best")
+	all = rowsOf(t, path("dated.csv"))
+	assert.Equal(t, []string{all[79], all[0]}, post(`{"edges": [79, 0], "columns": ["class", "probability"]}`))
 	end()
 }

@@ -35,6 +35,7 @@ import (
 	"weft/train/calibrate"
 	"weft/train/plan"
 	"weft/train/setting"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -695,6 +696,8 @@ type Run struct {
 	Store  string      `json:"store"` // absolute path of the graph
 	// GraphID is the graph.ID of the store that was trained on; "": not known.
 	GraphID string `json:"graph_id,omitempty"`
+	// Passed says which edges passed messages; nil: no labels of edges are learned, or it is not known.
+	Passed *task.Passed `json:"passed,omitempty"`
 	// ClassNames are the names of the classes in their order; nil: they have none.
 	ClassNames []string          `json:"class_names,omitempty"`
 	Settings   map[string]string `json:"settings"`
@@ -732,7 +735,7 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 		versions.BFloat16Products = kernel.BFloat16Products()
 	}
 	return Run{
-		ClassNames: names, Format: runFormat, Versions: versions,
+		ClassNames: names, Format: runFormat, Versions: versions, Passed: r.Passed,
 		Started: started, Interrupted: r.Interrupted(), Diverged: r.Diverged != nil,
 		Ended: r.Ended, Reason: whyEnded(j, r), Store: absolute(store), Settings: j.Options.Texts(),
 		Summary: summarize(j, r), Profile: profileOf(r),

@@ -29,9 +29,9 @@ var modelSettings = []Setting{
 	{
 		Name: "pass-messages", byDefault: task.PassAuto, Choices: task.PassesMessages,
 		tasks: []string{task.Edge},
-		Meaning: "which edges pass messages: all, or earlier, those of the training period to training and " +
-			"validation edges, and those before the test period to test edges; auto: earlier with a split by " +
-			"time",
+		Meaning: "which edges pass messages: all, also new ones of a prediction, or earlier, those of the training " +
+			"period to training and validation edges, and those before the test period to test edges; auto: " +
+			"earlier with a split by time, else all of the store",
 	},
 	{
 		Name: "decoder-layers", byDefault: "2", tasks: []string{task.Edge}, limits: between(1, 100),

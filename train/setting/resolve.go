@@ -445,7 +445,7 @@ func (r *Resolved) edgeBlocks(s *partition.Share, schema gnn.Schema, outputs int
 		return nil, err
 	}
 	if r.Program.Program != nil {
-		if _, later := r.Kind.Passing(&s.Whole); later != nil {
+		if task.PassesEarlier(r.Kind, &s.Whole) {
 			return nil, refusal.Errorf("--program %s: returns rows of the edges along which it passes messages, and "+
 				"with a split by time edges pass none to themselves; give --pass-messages %s, or a model by name",
 				r.Program, task.PassAll)
@@ -491,7 +491,7 @@ func (r *Resolved) edgeDecoder(s *partition.Share, outputs int) (d gnn.EdgeDecod
 	}
 	of := sar.SchemaOf(s).Relations[relation]
 	name := of.Name
-	if _, later := r.Kind.Passing(&s.Whole); later != nil && !r.Undecoded {
+	if task.PassesEarlier(r.Kind, &s.Whole) && !r.Undecoded {
 		name = partition.SilentName(name)
 	}
 	return gnn.EdgeDecoder{

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"slices"
 
 	"weft/graph"
@@ -27,29 +28,59 @@ const (
 	tests
 )
 
-// passesEarlier reports whether edges pass messages to later ones alone. Training and validation edges are
-// then scored over the graph of those of the training period, and others over that of all edges before the
-// test period, whether or not these edges have labels.
-func (k ofEdges) passesEarlier(whole *partition.Whole) bool {
-	l, err := k.labelled(whole)
-	return err == nil && l.Rule != "" && k.PassMessages != PassAll
+// Passed says which edges passed messages in the training of labels of edges.
+type Passed struct {
+	Messages string `json:"messages"`       // PassAll or PassEarlier
+	Rule     string `json:"rule,omitempty"` // of a split by time, as graph.SplitBy has it; "": there was none
 }
 
-// checkPassing refuses PassEarlier without a split by time.
-func (k ofEdges) checkPassing(whole *partition.Whole) error {
-	if k.PassMessages != PassEarlier || k.passesEarlier(whole) {
+// AsPassed has edges pass messages as they did in a run, where PassMessages is PassAuto; nil: as the graph at
+// hand says.
+func (g *Goal) AsPassed(run *Passed) { g.passed = run }
+
+// PassedOf says which edges pass messages where a kind of task learns labels of edges; nil: it learns none.
+func PassedOf(k Kind, whole *partition.Whole) *Passed {
+	of, learns := k.(ofEdges)
+	if !learns {
 		return nil
 	}
-	return refusal.Errorf("--pass-messages %s: the edges are not divided by time; give --split "+
-		"time:COLUMN=2024-01-01,2024-02-01, or leave it out", PassEarlier)
+	p := &Passed{Messages: of.PassMessages}
+	if l, err := of.labelled(whole); err == nil {
+		p.Rule = l.Rule
+	}
+	switch {
+	case p.Messages != PassAuto:
+	case of.passed != nil:
+		p.Messages = of.passed.Messages
+	case p.Rule != "":
+		p.Messages = PassEarlier
+	default:
+		p.Messages = PassAll
+	}
+	return p
 }
 
-// Passing implements Kind.
-func (k ofEdges) Passing(whole *partition.Whole) (training, later *partition.Subgraph) {
-	if !k.passesEarlier(whole) {
-		return nil, nil
+// PassesEarlier reports whether a kind of task learns labels of edges with PassEarlier.
+func PassesEarlier(k Kind, whole *partition.Whole) bool {
+	p := PassedOf(k, whole)
+	return p != nil && p.Messages == PassEarlier
+}
+
+// Passing implements Kind. With PassEarlier training and validation edges are scored over the graph of those
+// of the training period, and others over that of all edges before the test period, whether or not these
+// edges have labels.
+func (k ofEdges) Passing(whole *partition.Whole) (training, later *partition.Subgraph, err error) {
+	switch p := PassedOf(k, whole); {
+	case p.Messages == PassAll:
+		return nil, nil, nil
+	case p.Rule != "":
+		return k.until(trains), k.until(validates), nil
+	case k.passed == nil:
+		return nil, nil, refusal.Errorf("--pass-messages %s: the edges are not divided by time; give --split "+
+			"time:COLUMN=2024-01-01,2024-02-01, or leave it out", PassEarlier)
 	}
-	return k.until(trains), k.until(validates)
+	return nil, nil, refusal.Graph.Errorf("its edges are not divided by time, and in the run they passed messages to "+
+		"later ones alone; import it with --split %s", cmp.Or(k.passed.Rule, "time:COLUMN=2024-01-01,2024-02-01"))
 }
 
 // until is the graph of the edges of periods up to one. The edges that are scored are a silent relation.

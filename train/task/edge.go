@@ -125,7 +125,7 @@ func (k ofEdges) Check(whole *partition.Whole) error {
 	if err != nil {
 		return err
 	}
-	if err := k.checkPassing(whole); err != nil {
+	if _, _, err := k.Passing(whole); err != nil {
 		return err
 	}
 	return graph.SaysEdges(k.ofVertices.Check(of))

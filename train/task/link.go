@@ -101,8 +101,8 @@ func (linkPrediction) CheckMeasured(*partition.Whole) error {
 		"own graph; leave it out", Link)
 }
 
-func (k linkPrediction) Passing(*partition.Whole) (training, later *partition.Subgraph) {
-	return partition.EdgeSubgraph(k.draw().Passes), nil
+func (k linkPrediction) Passing(*partition.Whole) (training, later *partition.Subgraph, err error) {
+	return partition.EdgeSubgraph(k.draw().Passes), nil, nil
 }
 
 func (linkPrediction) Predicts(params *nn.Params, _ nn.State) func(*tensor.Matrix) {

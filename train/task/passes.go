@@ -45,7 +45,9 @@ func (Passes) Check(*partition.Whole) error { return nil }
 func (Passes) CheckMeasured(*partition.Whole) error { return nil }
 
 // Passing implements Kind: all edges pass messages.
-func (Passes) Passing(*partition.Whole) (training, later *partition.Subgraph) { return nil, nil }
+func (Passes) Passing(*partition.Whole) (training, later *partition.Subgraph, err error) {
+	return nil, nil, nil
+}
 
 // Begin implements Kind: it refuses, as nothing is learned.
 func (Passes) Begin(Env) (Task, error) {

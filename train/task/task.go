@@ -38,8 +38,9 @@ type Kind interface {
 	// its counts tell.
 	CheckMeasured(whole *partition.Whole) error
 	// Passing is the graph of the edges that pass messages in training. nil is all edges. Where some outputs
-	// are those over another graph, that is later.
-	Passing(whole *partition.Whole) (training, later *partition.Subgraph)
+	// are those over another graph, that is later. It refuses a graph that does not tell which edges these
+	// are.
+	Passing(whole *partition.Whole) (training, later *partition.Subgraph, err error)
 	// Begin makes the task of a worker. It fails with a refusal, on all workers, if the graph lacks what the
 	// task needs.
 	Begin(e Env) (Task, error)
@@ -139,10 +140,11 @@ type Goal struct {
 	Calibrate      string  `yaml:"calibrate"`       // one of calibrate.Methods, of predictions of the result
 
 	// Of Edge.
-	EdgeLabel     string `yaml:"edge-label"`     // the column of the labels
-	PassMessages  string `yaml:"pass-messages"`  // PassAuto, PassAll or PassEarlier
-	DecoderLayers int    `yaml:"decoder-layers"` // linear layers
-	DecoderHidden int    `yaml:"decoder-hidden"` // their width, 0: that of a hidden layer
+	EdgeLabel     string  `yaml:"edge-label"`    // the column of the labels
+	PassMessages  string  `yaml:"pass-messages"` // PassAuto, PassAll or PassEarlier
+	passed        *Passed // AsPassed
+	DecoderLayers int     `yaml:"decoder-layers"` // linear layers
+	DecoderHidden int     `yaml:"decoder-hidden"` // their width, 0: that of a hidden layer
 
 	// Of Link; OutFeatures and Decoder of Edge, too.
 	LinkSplit Shares `yaml:"link-split"`

@@ -95,7 +95,9 @@ func (k ofVertices) CheckMeasured(whole *partition.Whole) error {
 	return checkSplits(whole, k.Split.Number)
 }
 
-func (ofVertices) Passing(*partition.Whole) (training, later *partition.Subgraph) { return nil, nil }
+func (ofVertices) Passing(*partition.Whole) (training, later *partition.Subgraph, err error) {
+	return nil, nil, nil
+}
 
 // Predicts goes by the weights, which have the units of values: a graph to predict may have no labels.
 func (k ofVertices) Predicts(params *nn.Params, weights nn.State) func(*tensor.Matrix) {

@@ -120,7 +120,12 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 			return nil, err
 		}
 	}
-	if of.Changed && !of.elsewhere {
+	switch {
+	case !of.Changed || of.elsewhere:
+	case o.Task == task.Edge:
+		return nil, refusal.Errorf("%s has other edges than the graph that %s was trained on, and the split of the run "+
+			"does not fit them; restore that graph, or train again", of.Graph, of.Run)
+	default:
 		return nil, refusal.Errorf("%s has other vertices than the graph that %s was trained on, and the "+
 			"split of the run does not fit them: weft evaluate %s %s measures all its labelled vertices, "+
 			"training vertices too", of.Graph, of.Run,

@@ -107,9 +107,9 @@ func (p *predictCommand) describe(
 	switch labels := &d.graph.Labels; {
 	case !labels.There() || p.added.there() || p.bare:
 	case asked.Changed:
-		fmt.Fprintf(warnings, "weft: note: %s has other vertices than the graph that %s was trained on, "+
+		fmt.Fprintf(warnings, "weft: note: %s has other %s than the graph that %s was trained on, "+
 			"and the split of the run does not fit them: the predictions are not compared with labels\n",
-			ui.Printable(asked.Graph), ui.Printable(asked.Run))
+			ui.Printable(asked.Graph), asked.Rows(), ui.Printable(asked.Run))
 	case len(d.graph.Splits) > asked.Options.Split.Number:
 		if err := d.compare(labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)

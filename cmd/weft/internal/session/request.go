@@ -23,6 +23,7 @@ import (
 	"weft/train/calibrate"
 	"weft/train/rundir"
 	"weft/train/setting"
+	"weft/train/task"
 )
 
 // Request is the model and the graph that are asked for predictions, by predict, evaluate and serve.
@@ -34,9 +35,12 @@ type Request struct {
 	Columns columns.ByType   // that the weights were trained on; nil: they do not say
 	Graph   string           // dataset or store
 	Tables  data.TablesGiven // of a graph in the place of the run's
-	// Changed says that the run's own graph has other vertices than it was trained on. The split that was
-	// drawn of these is then not drawn again: training vertices would be among the test vertices.
+	// Changed says that the run's own graph has other vertices, or other edges where labels of these are
+	// learned, than it was trained on. The split that was drawn of these is then not drawn again: training
+	// vertices would be among the test vertices.
 	Changed bool
+	// Passed says which edges passed messages in the run; nil: it has learned no labels of edges.
+	Passed *task.Passed
 	// graphID is the ID of the graph that the run was trained on; "": not known.
 	graphID string
 	// replaced is what was found of the graph compared, once: it may take reading all of that.
@@ -59,6 +63,14 @@ func (r *Request) Source() data.Source {
 		s.Like = cmp.Or(r.Run, r.Weights)
 	}
 	return s
+}
+
+// Rows says to people what the run has learned labels of.
+func (r *Request) Rows() string {
+	if r.Passed != nil {
+		return "edges"
+	}
+	return "vertices"
 }
 
 // RequestOf is what a run asks for by itself, and its settings: predictions of its own graph, or of the one
@@ -86,16 +98,51 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 	if own {
 		asked.graphID = run.GraphID
 	}
-	if o.Split.Rule != "" { // it divides the run's own graph, as it was
-		replaced, err := asked.isReplaced()
-		n, unread := graph.VerticesIn(run.Store)
-		// if it cannot be read, who opens it says why
-		asked.Changed = own && (replaced && err == nil || unread == nil && n != run.Summary.Graph.Vertices)
-		if !own || asked.Changed {
-			o.Split.Rule = ""
-		}
-	}
+	asked.divide(&o, &run, own)
 	return asked, o, run, nil
+}
+
+// divide has edges pass messages as in the run, and keeps of its split what divides the graph asked for. A
+// rule of a column of edges divides any graph that keeps the column. Others drew from the run's own graph, as
+// it was.
+func (r *Request) divide(o *setting.Options, run *rundir.Run, own bool) {
+	if r.Passed = run.Passed; o.Task == task.Edge && r.Passed == nil { // of a version where all did
+		r.Passed = &task.Passed{Messages: task.PassAll}
+	}
+	o.AsPassed(r.Passed)
+	rule := o.Split.Rule
+	if r.Passed != nil {
+		rule = cmp.Or(rule, r.Passed.Rule)
+	}
+	if rule == "" {
+		return
+	}
+	parsed, _ := graph.ParseSplit(rule)
+	of := parsed.By()
+	if of.Column != "" {
+		by, err := graph.SplitByIn(r.Graph, o.EdgeLabel)
+		parts := of.Kind == graph.ByPart
+		switch keeps := by != nil && by.Column == of.Column && parts == (by.Kind == graph.ByPart); {
+		case err != nil && own: // who opens it says why
+		case !keeps:
+			o.Split.Rule, r.Changed = "", own
+		case by.Rule != rule && (own || by.Rule == ""):
+			o.Split = task.Split{Rule: rule}
+		}
+		return
+	}
+	replaced, err := r.isReplaced()
+	counts := &run.Summary.Graph
+	vertices, unread := graph.VerticesIn(run.Store)
+	changed := unread == nil && vertices != counts.Vertices
+	if edges, unread := graph.EdgesIn(run.Store); unread == nil && o.Task == task.Edge {
+		changed = changed || edges != counts.Edges
+	}
+	// if it cannot be read, who opens it says why
+	r.Changed = own && (replaced && err == nil || changed)
+	if !own || r.Changed {
+		o.Split.Rule = ""
+	}
 }
 
 // isReplaced reports whether another graph is in the place of the run's own: neither the graph that it was
