@@ -140,7 +140,11 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 	if l.label == "" {
 		return nil
 	}
-	of, err := l.labels.coded(values)
+	err := l.labels.checkDates(l.rows, "edges")
+	var of graph.Labels
+	if err == nil {
+		of, err = l.labels.coded(values)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: column %s: %w", l.path, l.label, err)
 	}

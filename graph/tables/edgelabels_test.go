@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -118,4 +119,42 @@ func TestLabelsOfOneOfSeveralLists(t *testing.T) {
 	_, err := Open(o)
 	assert.Refused(t, err, "--edge-label bad: is a column of one of 2 lists of edges; name its relation, as in "+
 		"--edge-label call:COLUMN")
+}
+
+// TestDatesAreNoClasses: a column of dates of which most rows have their own is refused, of edges as of
+// vertices, and text is told of. A few dates are classes.
+func TestDatesAreNoClasses(t *testing.T) {
+	vertices, edges := "id,born,club,name\n", "source,target,day,month,note\n"
+	for k := range 20 {
+		date := fmt.Sprintf("2024-01-%02d", k+1)
+		vertices += fmt.Sprintf("v%d,%s,2024-0%d-01,name %d\n", k, date, k%3+1, k)
+		edges += fmt.Sprintf("v%d,v%d,%s,2024-0%d-01,note %d\n", k, (k+1)%20, date, k%3+1, k)
+	}
+	files(t, map[string]string{"v.csv": vertices, "e.csv": edges})
+	o := Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}}
+	on := func(change func(*Options)) Options {
+		of := o
+		change(&of)
+		return of
+	}
+	for column, of := range map[string]Options{
+		"born": on(func(o *Options) { o.Label = "born" }),
+		"day":  on(func(o *Options) { o.EdgeLabel = "day" }),
+	} {
+		of.Choices.Most = 10
+		opened, err := Open(of)
+		require.NoError(t, err)
+		_, err = opened.Read()
+		assert.ErrorContains(t, err, ".csv: column "+column+
+			`: its labels are dates, as "2024-01-01", and would be 20 classes of 20 `)
+	}
+	g := read(t, on(func(o *Options) { o.Label = "club" }))
+	assert.Equal(t, 3, g.Labels.Classes)
+	g = read(t, on(func(o *Options) { o.EdgeLabel = "month" }))
+	assert.Equal(t, 3, g.Relations[0].EdgeLabels.Classes)
+	const rest = "taken for 20 classes of 20 "
+	g = read(t, on(func(o *Options) { o.EdgeLabel = "note" }))
+	assert.Contains(t, strings.Join(g.Notes, "\n"), "column note of e.csv "+rest+"edges: most are")
+	g = read(t, on(func(o *Options) { o.Label = "name" }))
+	assert.Contains(t, strings.Join(g.Notes, "\n"), "column name of v.csv "+rest+"vertices: most are")
 }

@@ -95,6 +95,22 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 	return made, nil
 }
 
+// checkDates refuses dates of so many rows that would be many classes. of says what has the labels.
+func (l *labels) checkDates(rows int, of string) error {
+	if l.words == nil || !arrays.ManyClasses(len(l.words.Names), rows) {
+		return nil
+	}
+	profile := columns.NewProfile("", columns.Choices{Most: 1})
+	for _, word := range l.words.Names {
+		profile.Add([]byte(word), []byte(word))
+	}
+	if made, _ := profile.Column(); made.Kind != columns.Date {
+		return nil
+	}
+	return refusal.Errorf("its labels are dates, as %.40q, and would be %d classes of %d %s: write numbers in their "+
+		"place, as days, with --values, or name another column", l.words.Names[0], len(l.words.Names), rows, of)
+}
+
 // isNone reports whether a word is −1 among classes from 0, and stands for no label. Beside a single class it
 // is the other one.
 func (l *labels) isNone(numbers []float64, word int) bool {
@@ -168,11 +184,17 @@ func (l *labels) numbers() (numbers []float64, whole bool) {
 	return numbers, whole
 }
 
-// notes say that numbers of so many rows were taken for classes, where they may be values, and −1 for no
-// label. of says what has the labels.
+// notes say that so many rows have nearly as many classes, as where they are names; that numbers were taken
+// for classes, where they may be values; and −1 for no label. of says what has the labels.
 func (l *labels) notes(made *graph.Labels, labelled int, of, path, column string) (notes []string) {
 	numbers, _ := l.numbers()
-	if numbers == nil || made.Class == nil {
+	switch {
+	case made.Class == nil:
+		return nil
+	case numbers == nil && made.Classes > 2 && 2*made.Classes > labelled:
+		return []string{fmt.Sprintf("column %s of %s taken for %d classes of %d %s: most are of one of these, "+
+			"and hardly learned", column, path, made.Classes, labelled, of)}
+	case numbers == nil:
 		return nil
 	}
 	if arrays.ManyClasses(made.Classes, labelled) {

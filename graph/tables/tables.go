@@ -231,7 +231,11 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 			continue
 		}
 		values := o.Values || o.Label == "" && o.Like.values // as then
-		labels, err := t.labels.of(len(t.ids.Names), values)
+		err := t.labels.checkDates(len(t.labels.rows), "vertices")
+		var labels graph.Labels
+		if err == nil {
+			labels, err = t.labels.of(len(t.ids.Names), values)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
 		}

@@ -124,11 +124,12 @@ func ValuesToPredict(columns int) string {
 // nextLine is the command that trains on a new store with a suitable model, or says what the store lacks.
 func nextLine(store string, w *streamed.Written) string {
 	g, o := w.Graph, setting.Defaults()
+	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
 	if l := w.EdgeLabels; l != nil && !g.Labels.There() {
 		return fmt.Sprintf("next: weft train %s --edge-label %s", refusal.ShellWord(store),
-			refusal.ShellWord(l.Column)) + ui.When(len(l.Splits) == 0, " --split "+DefaultSplit)
+			refusal.ShellWord(l.Column)) + ui.When(len(l.Splits) == 0, " --split "+DefaultSplit) +
+			ui.When(slices.ContainsFunc(g.Types, lacks), " --node-embedding 64")
 	}
-	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
 	if g.Typed() && slices.ContainsFunc(g.Types, lacks) {
 		o.Model = "rgcn" // learns what the types lack
 	}
