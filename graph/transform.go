@@ -390,6 +390,17 @@ func (r *Relation) ReverseOf() (source, name, target string, ok bool) {
 	return source, name, target, ok
 }
 
+// Mirrors reports whether one of two relations is the reverse of the other, as ReverseOf has it.
+func (r *Relation) Mirrors(other *Relation) bool {
+	for _, pair := range [][2]*Relation{{r, other}, {other, r}} {
+		source, name, target, ok := pair[0].ReverseOf()
+		if s, n, t := pair[1].Ends(); ok && s == source && n == name && t == target {
+			return true
+		}
+	}
+	return false
+}
+
 // Where returns the relation with those edges that keep accepts, edge k of the stored order from u to v.
 func (r *Relation) Where(keep func(k int64, u, v int32) bool) (Relation, error) {
 	edges, perEdge := int64(len(r.Sources)), 1+r.EdgeColumns

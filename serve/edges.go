@@ -303,9 +303,8 @@ func (l *learned) refuse(g *graph.Graph, relation int) error {
 	if l == nil {
 		return nil
 	}
-	source, name, target := l.of.Ends()
-	of, back, to, is := g.Relations[relation].ReverseOf()
-	if relation == l.relation || is && of == source && back == name && to == target {
+	if relation == l.relation || g.Relations[relation].Mirrors(l.of) {
+		_, name, _ := l.of.Ends()
 		return refusal.Errorf("edges of %s are predicted; give it in edges", name)
 	}
 	return nil

@@ -160,6 +160,22 @@ func TestEdges(t *testing.T) {
 	require.Len(t, answered(body).Predictions, 1)
 }
 
+// TestRefusedReverses: a new vertex has no edge of the learned relation, nor of its reverse, whichever of the two
+// is called the reverse of the other.
+func TestRefusedReverses(t *testing.T) {
+	g := &graph.Graph{Relations: []graph.Relation{
+		{Source: "shop", Name: "rev_buys", Target: "person"},
+		{Source: "person", Name: "buys", Target: "shop"},
+		{Source: "person", Name: "buys", Target: "person"},
+	}}
+	for learns := range 2 {
+		l := &learned{relation: learns, of: &g.Relations[learns]}
+		for relation, refused := range []bool{true, true, false} {
+			assert.Equal(t, refused, l.refuse(g, relation) != nil, "%d of %d", relation, learns)
+		}
+	}
+}
+
 // TestEdgesTogether: requests of edges that wait share an inference, and have the answers of one by one. One
 // that fails fails no other.
 func TestEdgesTogether(t *testing.T) {

@@ -168,6 +168,63 @@ func TestNothingLeaksFromLater(t *testing.T) {
 	}
 }
 
+// TestReverseEdgesByTime: an edge of the reverse relation goes with its edge, whichever of the two relations is
+// called the reverse of the other. Those without an edge pass no messages.
+func TestReverseEdgesByTime(t *testing.T) {
+	one := timed(t, labelEdges(t, tangle(t, 60, 40), 0, "classes"), 0)
+	one.Types[0].Type = "a"
+	r := &one.Relations[0]
+	r.Source, r.Name, r.Target = "a", "x", "a"
+	g, err := one.ReverseRelations()
+	require.NoError(t, err)
+	run := func(g *graph.Graph, parallel string) *Result {
+		return mustRun(t, &Job{Graph: g, Options: edgeLabelOptions("model gine, epochs 3, eval-every 1, lr .01, " +
+			"split 0, parallel " + parallel)})
+	}
+	changed := func(reverse graph.Relation) *graph.Graph {
+		g := g.Copy()
+		reverse.Source, reverse.Name, reverse.Target = "a", "rev_x", "a"
+		g.Relations[1] = reverse
+		return g
+	}
+	e, n := g.Relations[1].Edges(), int32(g.Types[0].Count)
+	for k := range e.Len() {
+		if k%7 == 0 || k == e.Len()-1 {
+			e.Append(&e, k) // a parallel edge
+		}
+	}
+	for v := range n {
+		e.Append(&e, 0)
+		e.Source[e.Len()-1], e.Target[e.Len()-1] = v, (v+9)%n
+	}
+	more, err := graph.NewRelation(int(n), e)
+	require.NoError(t, err)
+	for _, parallel := range []string{"graph=1", "graph=2"} {
+		want, have := run(g, parallel), run(changed(more), parallel)
+		if d := apart(want.Logits, have.Logits); !(d < 1e-5) {
+			t.Errorf("on %s edges without one change logits by %v", parallel, d)
+		}
+	}
+
+	r.EdgeFeatures = slices.Clone(r.EdgeFeatures)
+	for k, at := range r.EdgeLabels.By.Values {
+		if at >= 7 {
+			for i := range r.EdgeColumns {
+				r.EdgeFeatures[k*r.EdgeColumns+i] *= -100
+			}
+		}
+	}
+	later, err := one.ReverseRelations()
+	require.NoError(t, err)
+	later = changed(later.Relations[1])
+	for _, of := range []*graph.Graph{g, later} {
+		of.Relations[0].Name, of.Relations[1].Name = "rev_x", "x"
+	}
+	want, have := run(g, "graph=1"), run(later, "graph=1")
+	assert.Equal(t, fmt.Sprint(want.Losses), fmt.Sprint(have.Losses))
+	assert.Equal(t, true, slices.Equal(want.Logits, have.Logits), "edges of the test period change scores")
+}
+
 // TestPassesEarlierOnMeshes: losses, metrics and logits are those of one worker on all meshes, and the memory
 // is that of the plan, to the byte.
 func TestPassesEarlierOnMeshes(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 )
 
 // AddReverses adds the reverses of new edges to the relations of the graph that hold the reverses of others,
-// but for those that have new edges of their own, and for the relation of that number; −1: none. Notes say
-// which.
+// but for those that have new edges of their own, and for the relation of that number and its reverse; −1:
+// none. Notes say which.
 func (a *Addition) AddReverses(g *graph.Graph, but int) (notes []string) {
 	numbers := map[[3]string]int{}
 	for i := range g.Relations {
@@ -18,7 +18,7 @@ func (a *Addition) AddReverses(g *graph.Graph, but int) (notes []string) {
 	for i := range g.Relations {
 		source, name, target, ok := g.Relations[i].ReverseOf()
 		forward, known := numbers[[3]string{source, name, target}]
-		if !ok || !known || forward == but || a.Edges[i].Len() > 0 || a.Edges[forward].Len() == 0 {
+		if !ok || !known || i == but || forward == but || a.Edges[i].Len() > 0 || a.Edges[forward].Len() == 0 {
 			continue
 		}
 		e := a.Edges[forward]

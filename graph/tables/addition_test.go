@@ -91,4 +91,9 @@ func TestAddReverses(t *testing.T) {
 	a, err = Add(Options{Edges: []string{more}}, one)
 	require.NoError(t, err)
 	assert.Equal(t, []graph.Edges{forward}, a.Edges)
+	for _, scored := range []string{"buys", "rev_buys"} { // whichever of the two is scored
+		a, err = Add(Options{Edges: []string{more}, Scored: scored}, g)
+		require.NoError(t, err)
+		assert.Equal(t, []graph.Edges{forward, {}}, a.Edges)
+	}
 }

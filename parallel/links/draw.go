@@ -159,7 +159,7 @@ func (d *Draw) Supervised(s *partition.Share) (of Supervised, err error) {
 	case len(s.Whole.EdgeSplits) > 0:
 		of.Relations = divided(s)
 	default:
-		for i, forward := range Forwards(s.Edges.Relations) {
+		for i, forward := range forwards(s.Edges.Relations) {
 			if r := &s.Edges.Relations[i]; r.Source == 0 && r.Target == 0 && forward == i {
 				of.Relations = append(of.Relations, i)
 			}
@@ -209,7 +209,7 @@ func (d *Draw) asked(s *partition.Share) (relations []int, err error) {
 	for i := range all {
 		names = append(names, tripleOf(&all[i]))
 	}
-	stored, forward := divided(s), Forwards(all)
+	stored := divided(s)
 	for _, triple := range d.Relations {
 		name := strings.Join(triple[:], ",")
 		i := slices.Index(names, name)
@@ -223,8 +223,7 @@ func (d *Draw) asked(s *partition.Share) (relations []int, err error) {
 			return nil, refusal.Errorf("%s %s: the graph's split of edges does not divide it; take %s, or "+
 				"import the graph without that split",
 				setting, name, names[stored[0]])
-		case slices.Contains(relations, forward[i]) ||
-			slices.ContainsFunc(relations, func(k int) bool { return forward[k] == i }):
+		case slices.ContainsFunc(relations, func(k int) bool { return all[k].In.Mirrors(&all[i].In) }):
 			return nil, refusal.Errorf("%s %s: the reverse of another one, with the same edges; name "+
 				"one of the two", setting, name)
 		}
@@ -239,8 +238,8 @@ func tripleOf(r *partition.Relation) string {
 	return source + "," + name + "," + target
 }
 
-// Forwards returns, for each relation, the relation that it is the reverse of, or itself.
-func Forwards(all []partition.Relation) []int {
+// forwards returns, for each relation, the relation that it is the reverse of, or itself.
+func forwards(all []partition.Relation) []int {
 	number := map[[3]string]int{}
 	of := make([]int, len(all))
 	for i := range all {
@@ -269,10 +268,10 @@ func (d *Draw) Passes(s *partition.Share, use func(partition.Rule) error) error 
 	if len(s.Whole.EdgeSplits) > 0 {
 		return use(func(int) func(source, target int32, before int) bool { return nil })
 	}
-	forward := Forwards(s.Edges.Relations)
+	all := s.Edges.Relations
 	return use(func(relation int) func(source, target int32, before int) bool {
 		k := slices.IndexFunc(of.Relations, func(i int) bool {
-			return relation == i || forward[relation] == i || forward[i] == relation
+			return relation == i || all[relation].In.Mirrors(&all[i].In)
 		})
 		if k < 0 {
 			return nil

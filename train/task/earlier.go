@@ -6,7 +6,6 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
-	"weft/parallel/links"
 	"weft/partition"
 )
 
@@ -83,14 +82,14 @@ func (k ofEdges) Passing(whole *partition.Whole) (training, later *partition.Sub
 		"later ones alone; import it with --split %s", cmp.Or(k.passed.Rule, "time:COLUMN=2024-01-01,2024-02-01"))
 }
 
-// until is the graph of the edges of periods up to one. The edges that are scored are a silent relation.
+// until is the graph of the edges of periods up to one. An edge of the reverse relation goes with its edge, and
+// passes no messages if it has none. The edges that are scored are a silent relation.
 func (k ofEdges) until(last uint8) *partition.Subgraph {
 	passes := partition.EdgeSubgraph(func(s *partition.Share, use func(partition.Rule) error) error {
 		labelled, err := k.relation(&s.Whole)
 		if err != nil {
 			return err
 		}
-		forward := links.Forwards(s.Edges.Relations)
 		return s.ReadRelations(func(all []graph.Relation) error {
 			r := &all[labelled]
 			periods, err := periodsOf(r)
@@ -99,14 +98,18 @@ func (k ofEdges) until(last uint8) *partition.Subgraph {
 			}
 			passes := func(source, target int32, before int) bool {
 				first := r.Indptr[target]
-				at, _ := slices.BinarySearch(r.Sources[first:r.Indptr[target+1]], source)
-				return periods[first+int64(at+before)] <= last
+				sources := r.Sources[first:r.Indptr[target+1]]
+				at, _ := slices.BinarySearch(sources, source)
+				at += before
+				// The relation of the reverse edges may have others, of no known period.
+				there := at < len(sources) && sources[at] == source
+				return there && periods[first+int64(at)] <= last
 			}
 			return use(func(relation int) func(source, target int32, before int) bool {
 				switch {
 				case relation == labelled:
 					return passes
-				case forward[relation] == labelled:
+				case s.Edges.Relations[relation].In.Mirrors(&s.Edges.Relations[labelled].In):
 					return func(source, target int32, before int) bool {
 						return passes(target, source, before)
 					}

@@ -127,11 +127,9 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 func (p *predictCommand) besides(job *train.Job, r *setting.Resolved, g *graph.Graph, a *appended.Addition,
 	relation int,
 ) error {
-	learnedSource, learned, learnedTarget := g.Relations[relation].Ends()
 	passes := func(i int) bool {
-		source, name, target, back := g.Relations[i].ReverseOf()
-		back = back && source == learnedSource && name == learned && target == learnedTarget
-		return (job.NewEdgesPass() || i != relation && !back) && a.Edges[i].Len() > 0
+		learned := i == relation || g.Relations[i].Mirrors(&g.Relations[relation])
+		return (job.NewEdgesPass() || !learned) && a.Edges[i].Len() > 0
 	}
 	there := false
 	for _, rows := range a.Types {
