@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/graph/columns"
 	"weft/internal/refusal"
 )
 
@@ -60,6 +61,8 @@ func (d *edgeLabelsDescription) check(edges int) error {
 	}
 	if b := d.By; b != nil && !slices.Contains([]SplitByKind{ByDate, ByNumber, ByPart}, b.Kind) {
 		return refusal.Errorf("edges divided by a column of the kind %q are not possible", b.Kind)
+	} else if b != nil && !slices.Contains([]columns.Order{"", columns.DayFirst, columns.MonthFirst}, b.Order) {
+		return refusal.Errorf("edges divided by dates of the order %q are not possible", b.Order)
 	}
 	for _, s := range d.Splits {
 		for _, n := range s.sizes() {

@@ -14,10 +14,11 @@ import (
 
 // SplitBy is a column of the edges that rules divide them by: time:COLUMN=… and column:NAME of ParseSplit.
 type SplitBy struct {
-	Column string      `json:"column"`
-	Kind   SplitByKind `json:"kind"`
-	Rule   string      `json:"rule,omitempty"` // time:… by which the splits are made; empty: by another rule
-	Values []float64   `json:"-"`              // of each edge; NaN: it is in no part
+	Column string        `json:"column"`
+	Kind   SplitByKind   `json:"kind"`
+	Order  columns.Order `json:"order,omitempty"` // of dates, as columns.Column has it
+	Rule   string        `json:"rule,omitempty"`  // time:… by which the splits are made; empty: by another rule
+	Values []float64     `json:"-"`               // of each edge; NaN: it is in no part
 }
 
 // SplitByKind says what the values are.
@@ -68,7 +69,7 @@ func (b *SplitBy) described() *SplitBy {
 	if b == nil {
 		return nil
 	}
-	return &SplitBy{Column: b.Column, Kind: b.Kind, Rule: b.Rule}
+	return &SplitBy{Column: b.Column, Kind: b.Kind, Order: b.Order, Rule: b.Rule}
 }
 
 // check refuses values that so many edges cannot have.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -153,6 +154,34 @@ func inMemory(t *testing.T, o Options) *graph.Graph {
 	g, err := s.Read()
 	require.NoError(t, err)
 	return g
+}
+
+// TestAppendDates: the column that divides the edges is read by the order of day and month that the store's
+// dates have, whether or not it is a feature.
+func TestAppendDates(t *testing.T) {
+	const header = "source,target,amount,paid,fraud\n"
+	for paid, want := range map[string]string{"13/01/2024": "2024-04-03", "01/13/2024": "2024-03-04"} {
+		for _, features := range [][]string{{"amount"}, {"amount", "paid"}} {
+			files(t, map[string]string{
+				"e.csv":   header + "0,1,1," + paid + ",no\n1,0,2," + paid + ",yes\n",
+				"new.csv": header + "0,1,3,03/04/2024,no\n",
+			})
+			g := read(t, Options{
+				Edges: []string{"e.csv"}, EdgeFeatures: features, EdgeLabel: "fraud",
+				EdgeSplitBy: graph.SplitBy{Column: "paid"},
+			})
+			store := filepath.Join(t.TempDir(), "store")
+			require.NoError(t, g.Write(store))
+			g, err := graph.Open(store)
+			require.NoError(t, err)
+			added, err := Add(Options{Edges: []string{"new.csv"}, LabelledEdges: true}, g)
+			require.NoError(t, err)
+			day, err := time.Parse(time.DateOnly, want)
+			require.NoError(t, err)
+			assert.Equal(t, []float64{float64(day.Unix())}, added.EdgeLabels[0].By.Values)
+			require.NoError(t, g.Close())
+		}
+	}
 }
 
 // TestAppendLabels: labels of new vertices are classes and values of the graph, or refused.

@@ -13,8 +13,7 @@ import (
 
 // splitBy is the column that labelled edges are divided by. Its Values are those that rows have, each once.
 type splitBy struct {
-	graph.SplitBy // of no name: there is none
-	order         columns.Order
+	graph.SplitBy      // of no name: there is none
 	place         int  // among the columns that are read; −1: it is not there
 	ofGraph       bool // it was not asked for here
 	codes         map[float64]int64
@@ -26,10 +25,7 @@ func splitByOf(r *graph.Relation) (b splitBy) {
 	if of == nil {
 		return b
 	}
-	b.SplitBy, b.ofGraph = graph.SplitBy{Column: of.Column, Kind: of.Kind}, true
-	if at, is := r.NumberColumns.Places()[of.Column]; is {
-		b.order = r.NumberColumns[at].Order
-	}
+	b.SplitBy, b.ofGraph = graph.SplitBy{Column: of.Column, Kind: of.Kind, Order: of.Order}, true
 	return b
 }
 
@@ -70,7 +66,7 @@ func (b *splitBy) choose(header []string, order []int) ([]int, error) {
 func (b *splitBy) of(c *columns.Column) error {
 	switch c.Kind {
 	case columns.Date:
-		b.Kind, b.order = graph.ByDate, c.Order
+		b.Kind, b.Order = graph.ByDate, c.Order
 	case columns.Number:
 		b.Kind = graph.ByNumber
 	default:
@@ -92,7 +88,7 @@ func (b *splitBy) code(r *table.Row) (int64, error) {
 	if b.Kind == graph.ByPart && columns.IsMissing(field) {
 		return -1, nil
 	}
-	x, ok := b.Kind.Value(field, b.order)
+	x, ok := b.Kind.Value(field, b.Order)
 	switch {
 	case ok:
 	case b.Kind == graph.ByPart:
