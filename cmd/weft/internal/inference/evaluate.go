@@ -115,8 +115,12 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	}
 	defer of.on.Close()
 	if !of.elsewhere {
-		if err := checkGraph(store, run.GraphID, of.Run, "weft evaluate "+refusal.ShellWord(of.Run)+" "+
-			refusal.ShellWord(of.Graph)+" predicts on it as it is, and measures that"); err != nil {
+		wayOut := "weft evaluate " + refusal.ShellWord(of.Run) + " " + refusal.ShellWord(of.Graph) +
+			" predicts on it as it is, and measures that"
+		if o.Task == task.Edge { // no other store is measured
+			wayOut = "train again"
+		}
+		if err := checkGraph(store, run.GraphID, of.Run, wayOut); err != nil {
 			return nil, err
 		}
 	}
@@ -239,10 +243,13 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 	learned, there := outputs(columns, e.counts.Values > 0),
 		outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
 	if learned != there || len(rows) != g.Types[0].Count*columns {
-		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: give the store "+
-			"that it was trained on",
-			e.Run, learned, ui.Counted(len(rows)/max(1, columns), "vertex", "vertices"), e.Graph, there,
-			ui.Counted(g.Types[0].Count, "vertex", "vertices"))
+		one, several, wayOut := "vertex", "vertices", "give the store that it was trained on"
+		if r.Task == task.Edge {
+			one, several, wayOut = "edge", "edges", "restore the one that it was trained on, or train again"
+		}
+		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: %s",
+			e.Run, learned, ui.Counted(len(rows)/max(1, columns), one, several), e.Graph, there,
+			ui.Counted(g.Types[0].Count, one, several), wayOut)
 	}
 	parts := &evaluations{}
 	if r.Task == task.Edge {
