@@ -8,16 +8,23 @@ import (
 	"weft/internal/assert"
 )
 
-// TestTellLabelsApart: labels of edges of one name in several relations are named after these, too.
+// TestTellLabelsApart: labels of edges of one name in several relations are named after these, too, and after
+// the types that they join where relations of one name have some.
 func TestTellLabelsApart(t *testing.T) {
 	g := &streamed.Graph{Relations: []streamed.Relation{{Name: "none"}}}
-	for _, of := range [][2]string{{"rates", "label"}, {"likes", "label"}, {"buys", "price"}} {
+	for _, of := range [][3]string{
+		{"rates", "movie", "label"}, {"rates", "book", "label"}, {"likes", "book", "label"}, {"buys", "book", "price"},
+		{"rates", "user", "stars"},
+	} {
 		g.Relations = append(g.Relations, streamed.Relation{
-			Name: of[0], EdgeLabels: &streamed.EdgeLabels{Of: graph.EdgeLabels{Column: of[1]}},
+			Source: "user", Name: of[0], Target: of[1],
+			EdgeLabels: &streamed.EdgeLabels{Of: graph.EdgeLabels{Column: of[2]}},
 		})
 	}
 	g.TellLabelsApart()
-	for i, want := range []string{"rates:label", "likes:label", "price"} {
+	for i, want := range []string{
+		"user__rates__movie:label", "user__rates__book:label", "likes:label", "price", "stars",
+	} {
 		assert.Equal(t, want, g.Relations[1+i].EdgeLabels.Of.Column)
 	}
 }

@@ -79,9 +79,10 @@ type EdgeLabels struct {
 	taken []int64 // the codes of the edges in the order of the store, where Of has splits
 }
 
-// TellLabelsApart has labels of edges of the same column in several relations named RELATION:COLUMN.
+// TellLabelsApart has labels of edges of the same column in several relations named RELATION:COLUMN. RELATION is
+// SOURCE__NAME__TARGET where several of these have its name.
 func (g *Graph) TellLabelsApart() {
-	counts := map[string]int{}
+	counts, named := map[string]int{}, map[[2]string]int{}
 	each := func(do func(r *Relation, column *string)) {
 		for i := range g.Relations {
 			if r := &g.Relations[i]; r.EdgeLabels != nil {
@@ -89,10 +90,18 @@ func (g *Graph) TellLabelsApart() {
 			}
 		}
 	}
-	each(func(_ *Relation, column *string) { counts[*column]++ })
 	each(func(r *Relation, column *string) {
+		counts[*column]++
+		named[[2]string{r.Name, *column}]++
+	})
+	each(func(r *Relation, column *string) {
+		relation := r.Name
+		if named[[2]string{r.Name, *column}] > 1 {
+			of := graph.Relation{Source: r.Source, Name: r.Name, Target: r.Target}
+			relation = of.FullName()
+		}
 		if counts[*column] > 1 {
-			*column = r.Name + ":" + *column
+			*column = relation + ":" + *column
 		}
 	})
 }
