@@ -129,14 +129,14 @@ func (g *Graph) edges(w *graph.Writer, relation int, written *streamed.Written,
 			progress.Of("copying edges", done, all)
 			done += int64(len(rows.Sources))
 			g.Unload() // rows are a copy
-			written.Label(rows.EdgeLabels)
+			written.Label(relation, rows.EdgeLabels)
 			return write(rows)
 		})
 	})
 	if l := r.EdgeLabels; err == nil && l != nil && len(l.Splits) > 0 {
 		err = w.EdgeSplits(relation, func(of *graph.EdgeLabels) error {
 			of.Splits = n.renumbered(l.Splits)
-			written.EdgeLabels.Splits = of.Splits
+			written.Divide(relation, of.Splits)
 			return nil
 		})
 	}

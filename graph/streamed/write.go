@@ -19,10 +19,11 @@ type Written struct {
 	OneClass     bool   // all labels are the same
 	Doubt        string // of the labels
 	Unlabelled   int    // vertices of the first type
-	// EdgeLabels are those of a relation, without rows; nil: no edges have labels. LabelledEdges have
-	// some.
+	// EdgeLabels are those of the first relation that has some, without rows; nil: no edges have labels.
+	// LabelledEdges have some, of all relations.
 	EdgeLabels    *graph.EdgeLabels
 	LabelledEdges int
+	labelled      int // the number of that relation
 }
 
 // WrittenOf is what a store has of a graph in memory.
@@ -33,21 +34,28 @@ func WrittenOf(g *graph.Graph) *Written {
 		Doubt: g.Labels.Doubt(), Unlabelled: unlabelled(g),
 	}
 	for i := range g.Relations {
-		w.Label(g.Relations[i].EdgeLabels)
+		w.Label(i, g.Relations[i].EdgeLabels)
 	}
 	return w
 }
 
-// Label counts labels of edges, of which some are written; nil: there are none.
-func (w *Written) Label(l *graph.EdgeLabels) {
+// Label counts labels of a relation's edges, of which some are written; nil: there are none.
+func (w *Written) Label(relation int, l *graph.EdgeLabels) {
 	if l == nil {
 		return
 	}
 	if w.EdgeLabels == nil {
 		known := *l
-		w.EdgeLabels = &known
+		w.EdgeLabels, w.labelled = &known, relation
 	}
 	w.LabelledEdges += l.CountLabelled()
+}
+
+// Divide sets the splits of the labels of a relation's edges, some of which Label has counted.
+func (w *Written) Divide(relation int, splits []graph.Split) {
+	if w.EdgeLabels != nil && w.labelled == relation {
+		w.EdgeLabels.Splits = splits
+	}
 }
 
 // unlabelled counts the vertices without a label.
@@ -265,7 +273,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 				vertices += int64(len(rows.Indptr) - 1)
 				stored += int64(len(rows.Sources))
 				r.EdgeLabels.take(rows)
-				written.Label(rows.EdgeLabels)
+				written.Label(i, rows.EdgeLabels)
 				if err := do(rows); err != nil {
 					return g.refuse(err)
 				}
@@ -289,7 +297,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 	if l := r.EdgeLabels; err == nil && l.divides() {
 		err = g.refuse(w.EdgeSplits(i, func(of *graph.EdgeLabels) error {
 			err := l.divide(of)
-			written.EdgeLabels.Splits = of.Splits
+			written.Divide(i, of.Splits)
 			return err
 		}))
 	}
