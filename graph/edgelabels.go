@@ -59,9 +59,12 @@ func (d *edgeLabelsDescription) check(edges int) error {
 		return refusal.Errorf("labels of %d edges with %d classes and %d columns are not possible", edges,
 			l.Classes, l.Columns)
 	}
-	if b := d.By; b != nil && !slices.Contains([]SplitByKind{ByDate, ByNumber, ByPart}, b.Kind) {
+	orders := []columns.Order{"", columns.DayFirst, columns.MonthFirst}
+	switch b := d.By; {
+	case b == nil:
+	case !slices.Contains([]SplitByKind{ByDate, ByNumber, ByPart}, b.Kind):
 		return refusal.Errorf("edges divided by a column of the kind %q are not possible", b.Kind)
-	} else if b != nil && !slices.Contains([]columns.Order{"", columns.DayFirst, columns.MonthFirst}, b.Order) {
+	case !slices.Contains(orders, b.Order):
 		return refusal.Errorf("edges divided by dates of the order %q are not possible", b.Order)
 	}
 	for _, s := range d.Splits {

@@ -17,8 +17,9 @@ type SplitBy struct {
 	Column string        `json:"column"`
 	Kind   SplitByKind   `json:"kind"`
 	Order  columns.Order `json:"order,omitempty"` // of dates, as columns.Column has it
-	Rule   string        `json:"rule,omitempty"`  // time:… by which the splits are made; empty: by another rule
-	Values []float64     `json:"-"`               // of each edge; NaN: it is in no part
+	// Rule is time:… by which the splits are made; empty: by another rule.
+	Rule   string    `json:"rule,omitempty"`
+	Values []float64 `json:"-"` // of each edge; NaN: it is in no part
 }
 
 // SplitByKind says what the values are.

@@ -160,8 +160,8 @@ func TestEdges(t *testing.T) {
 	require.Len(t, answered(body).Predictions, 1)
 }
 
-// TestRefusedReverses: a new vertex has no edge of the learned relation, nor of its reverse, whichever of the two
-// is called the reverse of the other.
+// TestRefusedReverses: a new vertex has no edge of the learned relation, nor of its reverse, whichever of the
+// two is called the reverse of the other.
 func TestRefusedReverses(t *testing.T) {
 	g := &graph.Graph{Relations: []graph.Relation{
 		{Source: "shop", Name: "rev_buys", Target: "person"},

@@ -168,8 +168,8 @@ func TestNothingLeaksFromLater(t *testing.T) {
 	}
 }
 
-// TestReverseEdgesByTime: an edge of the reverse relation goes with its edge, whichever of the two relations is
-// called the reverse of the other. Those without an edge pass no messages.
+// TestReverseEdgesByTime: an edge of the reverse relation goes with its edge, whichever of the two relations
+// is called the reverse of the other. Those without an edge pass no messages.
 func TestReverseEdgesByTime(t *testing.T) {
 	one := timed(t, labelEdges(t, tangle(t, 60, 40), 0, "classes"), 0)
 	one.Types[0].Type = "a"

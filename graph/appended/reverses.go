@@ -18,7 +18,8 @@ func (a *Addition) AddReverses(g *graph.Graph, but int) (notes []string) {
 	for i := range g.Relations {
 		source, name, target, ok := g.Relations[i].ReverseOf()
 		forward, known := numbers[[3]string{source, name, target}]
-		if !ok || !known || i == but || forward == but || a.Edges[i].Len() > 0 || a.Edges[forward].Len() == 0 {
+		if !ok || !known || i == but || forward == but || a.Edges[i].Len() > 0 ||
+			a.Edges[forward].Len() == 0 {
 			continue
 		}
 		e := a.Edges[forward]

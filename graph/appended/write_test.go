@@ -206,8 +206,8 @@ func TestWriteUnlabelledEdges(t *testing.T) {
 	assert.Equal(t, []float64{8, 1, 2, 7, 9}, later.Relations[1].EdgeLabels.By.Values)
 }
 
-// TestWrittenSplits: what is said of a store's labels of edges is of the first relation that has some, and so are
-// the splits.
+// TestWrittenSplits: what is said of a store's labels of edges is of the first relation that has some, and so
+// are the splits.
 func TestWrittenSplits(t *testing.T) {
 	g, added := small(t)
 	added.EdgeLabels = nil
@@ -221,6 +221,7 @@ func TestWrittenSplits(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "sum", written.EdgeLabels.Column)
 	// 0→0 and 1→0 have the new edge 0→0 between them.
-	assert.Equal(t, []graph.Split{{Train: []int64{0}, Val: []int64{2}, Test: []int64{}}}, written.EdgeLabels.Splits)
+	assert.Equal(t, []graph.Split{{Train: []int64{0}, Val: []int64{2}, Test: []int64{}}},
+		written.EdgeLabels.Splits)
 	assert.Equal(t, 4, written.LabelledEdges)
 }

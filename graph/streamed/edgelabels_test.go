@@ -13,7 +13,10 @@ import (
 func TestTellLabelsApart(t *testing.T) {
 	g := &streamed.Graph{Relations: []streamed.Relation{{Name: "none"}}}
 	for _, of := range [][3]string{
-		{"rates", "movie", "label"}, {"rates", "book", "label"}, {"likes", "book", "label"}, {"buys", "book", "price"},
+		{"rates", "movie", "label"},
+		{"rates", "book", "label"},
+		{"likes", "book", "label"},
+		{"buys", "book", "price"},
 		{"rates", "user", "stars"},
 	} {
 		g.Relations = append(g.Relations, streamed.Relation{

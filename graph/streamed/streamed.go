@@ -79,8 +79,8 @@ type EdgeLabels struct {
 	taken []int64 // the codes of the edges in the order of the store, where Of has splits
 }
 
-// TellLabelsApart has labels of edges of the same column in several relations named RELATION:COLUMN. RELATION is
-// SOURCE__NAME__TARGET where several of these have its name.
+// TellLabelsApart has labels of edges of the same column in several relations named RELATION:COLUMN, with
+// SOURCE__NAME__TARGET for RELATION where several of these have its name.
 func (g *Graph) TellLabelsApart() {
 	counts, named := map[string]int{}, map[[2]string]int{}
 	each := func(do func(r *Relation, column *string)) {

@@ -82,8 +82,8 @@ func (k ofEdges) Passing(whole *partition.Whole) (training, later *partition.Sub
 		"later ones alone; import it with --split %s", cmp.Or(k.passed.Rule, "time:COLUMN=2024-01-01,2024-02-01"))
 }
 
-// until is the graph of the edges of periods up to one. An edge of the reverse relation goes with its edge, and
-// passes no messages if it has none. The edges that are scored are a silent relation.
+// until is the graph of the edges of periods up to one. An edge of the reverse relation goes with its edge,
+// and passes no messages if it has none. The edges that are scored are a silent relation.
 func (k ofEdges) until(last uint8) *partition.Subgraph {
 	passes := partition.EdgeSubgraph(func(s *partition.Share, use func(partition.Rule) error) error {
 		labelled, err := k.relation(&s.Whole)
