@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -170,7 +171,8 @@ func (s *suite) manyOperands(n int) {
 func TestAdjoint(t *testing.T) {
 	const value, h = .3, 1e-5
 	with(t, func(s *suite) {
-		for name, op := range kernel.Operations {
+		for _, name := range slices.Sorted(maps.Keys(kernel.Operations)) { // the same numbers in each run
+			op := kernel.Operations[name]
 			if op.Operands() == 0 || name == "detach" {
 				continue
 			}
@@ -198,6 +200,9 @@ func TestAdjoint(t *testing.T) {
 			for k, dx := range s.adjoint(e, wanted, x) {
 				for i, got := range dx {
 					up, down, v := f(i, k, h), f(i, k, -h), float64(x[k].Floats()[i])
+					if name == "fmod" && math.Abs(up-down) > .01 {
+						continue // it jumps between the two
+					}
 					want := 3 * (up - down) / (2 * h)
 					if math.Abs(float64(got)-want) > 1e-5*(1+math.Abs(want)) {
 						if op == kernel.OpFloor || op == kernel.OpCeil || op == kernel.OpRound || up == down {
