@@ -18,7 +18,7 @@ import (
 type SplitRule struct {
 	spec    string
 	kind    splitKind
-	percent [3]float64   // random and graphs: train, validation, test
+	percent [3]float64   // random, stratified and graphs: train, validation, test
 	parts   [3]splitPart // per-class: train, validation, test
 	column  string       // time and column: of the edges
 	cuts    [2]string    // time: the first of validation, and the first of test
@@ -35,6 +35,7 @@ type splitKind int
 const (
 	splitGiven splitKind = iota
 	splitRandom
+	splitStratified
 	splitPerClass
 	splitGraphs
 	splitTime
@@ -48,6 +49,7 @@ const MaxSplits = 1000
 //
 //	given             the splits that the source has
 //	random:60/20/20   percentages of the labelled vertices that train, validate and test, 100 together
+//	stratified:60/20/20  percentages of those of each class, rounded
 //	per-class=20,30   20 vertices of each class train, 30 validate, the rest test
 //	graphs:60/20/20   percentages of the graphs, of several that are stored as one
 //	train, val, test  all labelled vertices, as of a store that another one is validated on
@@ -70,7 +72,9 @@ func ParseSplit(spec string) (SplitRule, error) {
 		rule.percent[part] = 100
 		return rule, nil
 	}
-	for prefix, kind := range map[string]splitKind{"random:": splitRandom, "graphs:": splitGraphs} {
+	for prefix, kind := range map[string]splitKind{
+		"random:": splitRandom, "stratified:": splitStratified, "graphs:": splitGraphs,
+	} {
 		if list, ok := strings.CutPrefix(spec, prefix); ok {
 			return parsePercent(spec, kind, prefix+"60/20/20", strings.Split(list, "/"))
 		}
@@ -85,7 +89,7 @@ func ParseSplit(spec string) (SplitRule, error) {
 		return SplitRule{}, refusal.Errorf("--split %s: names no rule; --split random:%[1]s draws one", spec)
 	}
 	return SplitRule{}, refusal.Errorf("--split %q is unknown; it is one of given, random:60/20/20, "+
-		"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test; or, of edges with "+
+		"stratified:60/20/20, per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test; or, of edges with "+
 		"labels, time:COLUMN=2024-01-01,2024-02-01 or column:NAME", spec)
 }
 
@@ -186,9 +190,12 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 		}
 		shuffled := slices.Clone(labelled)
 		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		if rule.kind == splitRandom {
+		switch rule.kind {
+		case splitRandom:
 			splits[k] = rule.cut(shuffled)
-		} else {
+		case splitStratified:
+			splits[k] = rule.stratify(shuffled, &g.Labels)
+		default:
 			splits[k] = rule.deal(shuffled, &g.Labels, random)
 		}
 		slices.Sort(splits[k].Train)
@@ -197,6 +204,22 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	}
 	g.Splits = splits
 	return nil
+}
+
+// stratify cuts the vertices of each class by the percentages, so that all parts have about as much of it.
+func (r *SplitRule) stratify(shuffled []int64, l *Labels) (s Split) {
+	ofClass := make([][]int64, l.Classes)
+	for _, v := range shuffled {
+		ofClass[l.Class[v]] = append(ofClass[l.Class[v]], v)
+	}
+	for _, list := range ofClass {
+		one := r.cut(list)
+		for part, of := range one.Parts() {
+			to := s.Parts()[part]
+			*to = append(*to, *of...)
+		}
+	}
+	return s
 }
 
 // splitGraphs gives whole graphs to the parts of a split, those with vertices among the labelled ones.
@@ -261,8 +284,11 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 			"them (import edges: with --labels), or bring the split (import edges: with --train, --val and "+
 			"--test) and leave --split out", rule.spec)
 	}
-	if rule.kind == splitPerClass {
+	switch rule.kind {
+	case splitPerClass:
 		return ids, l.checkPerClass(rule, len(ids))
+	case splitStratified:
+		return ids, l.checkStratified(rule)
 	}
 	if rule.kind == splitGraphs {
 		return ids, nil
@@ -282,19 +308,48 @@ func (r *SplitRule) checkSizes(n int, things string) error {
 	return nil
 }
 
-func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
+// classSizes counts the vertices of each class, where they have one each.
+func (l *Labels) classSizes(rule SplitRule) ([]int, error) {
 	if l.Class == nil {
-		return refusal.Errorf("--split %s: a vertex has several labels, or values, hence no one class: give "+
+		return nil, refusal.Errorf("--split %s: a vertex has several labels, or values, hence no one class: give "+
 			"random:60/20/20", rule.spec)
 	}
 	size := make([]int, l.Classes)
 	for v, class := range l.Class {
 		if class >= int64(l.Classes) {
-			return fmt.Errorf("label %d of vertex %d is out of the range of %d classes", class, v, l.Classes)
+			return nil, fmt.Errorf("label %d of vertex %d is out of the range of %d classes", class, v, l.Classes)
 		}
 		if class >= 0 {
 			size[class]++
 		}
+	}
+	return size, nil
+}
+
+// checkStratified refuses percentages that leave a part without a vertex of any class.
+func (l *Labels) checkStratified(rule SplitRule) error {
+	sizes, err := l.classSizes(rule)
+	if err != nil {
+		return err
+	}
+	var parts [3]int
+	for _, n := range sizes {
+		train, val := rule.bounds(n)
+		parts[0], parts[1], parts[2] = parts[0]+train, parts[1]+val-train, parts[2]+n-val
+	}
+	for part, size := range parts {
+		if size == 0 && rule.percent[part] > 0 {
+			return refusal.Errorf("--split %s: %g %% of each class is none, as the largest has %d vertices: give that "+
+				"part more, or random:60/20/20", rule.spec, rule.percent[part], slices.Max(sizes))
+		}
+	}
+	return nil
+}
+
+func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
+	size, err := l.classSizes(rule)
+	if err != nil {
+		return err
 	}
 	need, inAll := rule.needs()
 	for class, n := range size {

@@ -50,6 +50,8 @@ func TestSplitsPartTheLabelledVertices(t *testing.T) {
 		{labelledGraph(1000, 3), "random:33.3/33.3/33.4", 266, 267, 267},
 		{labelledGraph(1000, 3), "random:80/20/0", 640, 160, 0},
 		{labelledGraph(1000, 3), "random:100/0/0", 800, 0, 0},
+		{labelledGraph(1000, 4), "stratified:60/20/20", 480, 160, 160},
+		{labelledGraph(1000, 4), "stratified:80/20/0", 640, 160, 0},
 		{labelledGraph(1000, 3), "per-class=20,30", 60, 90, 650},
 		{labelledGraph(1000, 3), "per-class=20,30,40", 60, 90, 120},
 		{labelledGraph(1000, 3), "per-class=20,=100", 60, 100, 640},
@@ -78,6 +80,35 @@ func TestSplitsPartTheLabelledVertices(t *testing.T) {
 				t.Errorf("%s: split %d has an unlabelled vertex", test.spec, k)
 			}
 		}
+	}
+}
+
+// TestStratified: of each class each part has its percentage, also of one that is rare, as scikit-learn's
+// train_test_split with stratify.
+func TestStratified(t *testing.T) {
+	g := labelledGraph(1000, 2)
+	rare := 0
+	for v := range g.Labels.Class {
+		if g.Labels.Class[v] == 1 {
+			if rare++; rare > 20 {
+				g.Labels.Class[v] = 0
+			}
+		}
+	}
+	require.NoError(t, g.MakeSplits("stratified:50/25/25", 2, 3))
+	for _, s := range g.Splits {
+		for part, want := range map[*[]int64][2]int{
+			&s.Train: {390, 10}, &s.Val: {195, 5}, &s.Test: {195, 5},
+		} {
+			var count [2]int
+			for _, v := range *part {
+				count[g.Labels.Class[v]]++
+			}
+			assert.Equal(t, want, count)
+		}
+	}
+	if slices.Equal(g.Splits[0].Val, g.Splits[1].Val) {
+		t.Error("two splits are alike")
 	}
 }
 
@@ -213,6 +244,9 @@ func TestSplitRefusals(t *testing.T) {
 			Of(must(NewRelation(9, Edges{}))), "random:60/20/20", 1,
 			"with --labels), or bring the split (import edges: with --train, --val and --test) and leave --split out",
 		},
+		{small, "stratified:60/40", 1, "three percentages, for instance stratified:60/20/20"},
+		{small, "stratified:98/1/1", 1, "1 % of each class is none, as the largest has 40 vertices"},
+		{multiLabelGraph(500), "stratified:60/20/20", 1, "several labels"},
 		{small, "given", 1, "no split"},
 		{split, "given", 3, "splits 3"},
 		{small, "random:60/20/20", 0, "splits 0"},

@@ -180,7 +180,8 @@ var trainingSettings = []Setting{
 		"found: by the best validation metric or the lowest validation loss"},
 	{Name: "seed", Meaning: "seed of all randomness"},
 	{Name: "split", tasks: ofLabels, Meaning: "`number` of a stored split, from 0, or a rule that " +
-		"draws one for this run, as random:60/20/20, per-class=20,30 or, of edges with labels, " +
+		"draws one for this run, as random:60/20/20, stratified:60/20/20, " +
+		"per-class=20,30 or, of edges with labels, " +
 		"time:COLUMN=2024-01-01,2024-02-01"},
 	{Name: "split-seed", tasks: ofLabels, Meaning: "seed of a split that a rule draws"},
 	{

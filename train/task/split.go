@@ -37,7 +37,7 @@ func (s *Split) UnmarshalText(text []byte) error {
 	}
 	if err != nil || rule == "given" {
 		return errors.New("must be the number of a stored split, or a rule: random:60/20/20, " +
-			"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20 or, of edges with labels, " +
+			"stratified:60/20/20, per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20 or, of edges with labels, " +
 			"time:COLUMN=2024-01-01,2024-02-01 or column:NAME")
 	}
 	*s = Split{Rule: rule}
