@@ -54,8 +54,11 @@ type addition struct {
 // featureBytes is what a feature of a new vertex takes in memory, while its list grows.
 const featureBytes = 8
 
-// add makes the addition of a request's new vertices, whose memory it counts.
+// add makes the addition of a request's new vertices, whose memory it counts; nil: there are none.
 func (s *Server) add(list []newVertex, h *holding) (a *addition, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
 	a = &addition{Addition: s.model.Predictor.Base().Nothing(), server: s, unknown: map[string]int{}}
 	a.added, a.names = make([]map[string]int32, len(s.types)), make([][]string, len(s.types))
 	for i := range a.added {

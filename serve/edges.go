@@ -17,8 +17,8 @@ import (
 	"weft/train/predictions"
 )
 
-// scoredEdge is an edge of a request: one of the graph by its number, or one that passes no messages, by the
-// columns of a list of edges.
+// scoredEdge is an edge of a request: one of the graph by its number, or a new one, by the columns of a list
+// of edges.
 type scoredEdge struct {
 	number  id
 	columns map[string]json.RawMessage // nil: it is the graph's
@@ -195,7 +195,7 @@ func (s *Server) takeEdges(a *asked, body *request, h *holding) error {
 	case len(body.Edges) == 0:
 		return refusal.Errorf("no edge is named; give some as edges")
 	}
-	added, err := s.grow(a, body.New, h)
+	added, err := s.add(body.New, h)
 	if err != nil {
 		return err
 	}
@@ -216,17 +216,17 @@ func (s *Server) takeEdges(a *asked, body *request, h *holding) error {
 		}
 		return nil
 	})
-	if err != nil || !l.passes || passing.Len() == 0 {
+	if err != nil {
 		return err
 	}
-	whole := s.model.Predictor.Base().Nothing()
-	if added != nil {
-		whole = added.Addition
+	if l.passes && passing.Len() > 0 {
+		if added == nil {
+			added = &addition{Addition: s.model.Predictor.Base().Nothing()}
+		}
+		added.Edges[l.relation] = *passing
+		added.AddReverses(s.model.Graph, -1)
 	}
-	whole.Edges[l.relation] = *passing
-	whole.AddReverses(s.model.Graph, -1)
-	a.added, err = s.model.Predictor.Base().With(whole)
-	return err
+	return s.extend(a, added)
 }
 
 // takeEdge finds an edge of a request, between vertices of the graph and of an addition; nil: there is none.

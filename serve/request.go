@@ -175,7 +175,10 @@ func (s *Server) takeVertices(a *asked, body *request, h *holding) error {
 		}
 		a.vertices, a.ids = append(a.vertices, v), append(a.ids, s.ids[0].of(v))
 	}
-	added, err := s.grow(a, body.New, h)
+	added, err := s.add(body.New, h)
+	if err == nil {
+		err = s.extend(a, added)
+	}
 	if err != nil || added == nil {
 		return err
 	}
@@ -189,15 +192,11 @@ func (s *Server) takeVertices(a *asked, body *request, h *holding) error {
 	return nil
 }
 
-// grow adds the new vertices of a request, whose memory it counts, to the graph; nil: there are none.
-func (s *Server) grow(a *asked, list []newVertex, h *holding) (added *addition, err error) {
-	if len(list) == 0 {
-		return nil, nil
+// extend has a request be answered on the graph with an addition; nil: on the graph alone.
+func (s *Server) extend(a *asked, added *addition) (err error) {
+	if added != nil {
+		a.unknown = added.unknown
+		a.added, err = s.model.Predictor.Base().With(added.Addition)
 	}
-	if added, err = s.add(list, h); err != nil {
-		return nil, err
-	}
-	a.unknown = added.unknown
-	a.added, err = s.model.Predictor.Base().With(added.Addition)
-	return added, err
+	return err
 }
