@@ -257,43 +257,51 @@ func TestEdgeLabelsOnMeshes(t *testing.T) {
 		{labelEdges(t, one, 0, "classes"), "model gine, class-weights balanced"},
 		{labelEdges(t, types, 1, "values"), "model sage, split random:50/0/50"},
 	} {
-		o := edgeLabelOptions("epochs 4, lr .003, dropout .3, " + c.words)
-		var first *Result
-		for _, mesh := range []string{
+		edgesOnMeshes(t, c.g, c.words, []string{
 			"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "partitions 3", "pipeline=2",
 			"graph=2,tensor=2,pipeline=2",
-		} {
-			o := o
-			switch o.Parallel = mesh; mesh {
-			case "partitions 3":
-				o.Parallel, o.Partitions, o.Offload = "", 3, t.TempDir()
-			case "pipeline=2": // a chunk for each partition, which is exact
-				o.Chunks = 1
-			case "graph=2,tensor=2,pipeline=2":
-				o.Chunks = 2
-			}
-			j := &Job{Graph: c.g, Options: o}
-			p, err := j.PlanWith(t.Context(), plan.Asks{})
-			require.NoError(t, err)
-			r := mustRun(t, j)
-			assert.Equal(t, p.PeakTensorBytes, r.PeakTensorBytes, "%s on %s: memory", c.words, mesh)
-			if first == nil {
-				first = r
-			}
-			for k, loss := range first.Losses {
-				assert.Near(t, loss, r.Losses[k], 1e-5*math.Max(1, loss), "%s on %s: epoch %d", c.words, mesh,
-					k+1)
-			}
-			assert.Near(t, first.Train, r.Train, 1e-3, "%s on %s", c.words, mesh)
-			if d := apart(first.Logits, r.Logits); !(d < 1e-3) {
-				t.Errorf("%s on %s: logits differ by %v", c.words, mesh, d)
-			}
-			half := o
-			half.Precision = "bf16"
-			h := mustRun(t, &Job{Graph: c.g, Options: half})
-			assert.Near(t, first.Losses[0], h.Losses[0], .03*math.Max(1, first.Losses[0]),
-				"%s on %s: bfloat16", c.words, mesh)
+		}, func(*Result, *Result, string) {})
+	}
+}
+
+// edgesOnMeshes trains on labels of edges with the same options on several meshes, and fails unless losses,
+// training metric and logits are those of the first mesh, memory is as planned, and bfloat16 begins alike. It
+// calls check with the results of the first and of each mesh.
+func edgesOnMeshes(t *testing.T, g *graph.Graph, words string, meshes []string,
+	check func(first, r *Result, on string),
+) {
+	t.Helper()
+	var first *Result
+	for _, mesh := range meshes {
+		o := edgeLabelOptions("epochs 4, lr .003, dropout .3, " + words)
+		switch o.Parallel = mesh; mesh {
+		case "partitions 3":
+			o.Parallel, o.Partitions, o.Offload = "", 3, t.TempDir()
+		case "pipeline=2": // a chunk for each partition, which is exact
+			o.Chunks = 1
+		case "graph=2,tensor=2,pipeline=2":
+			o.Chunks = 2
 		}
+		on := words + " on " + mesh
+		j := &Job{Graph: g, Options: o}
+		p, err := j.PlanWith(t.Context(), plan.Asks{})
+		require.NoError(t, err)
+		r := mustRun(t, j)
+		assert.Equal(t, p.PeakTensorBytes, r.PeakTensorBytes, "%s: memory", on)
+		if first == nil {
+			first = r
+		}
+		for k, loss := range first.Losses {
+			assert.Near(t, loss, r.Losses[k], 1e-5*math.Max(1, loss), "%s: epoch %d", on, k+1)
+		}
+		assert.Near(t, first.Train, r.Train, 1e-3, "%s", on)
+		if d := apart(first.Logits, r.Logits); !(d < 1e-3) {
+			t.Errorf("%s: logits differ by %v", on, d)
+		}
+		check(first, r, on)
+		o.Precision = "bf16"
+		h := mustRun(t, &Job{Graph: g, Options: o})
+		assert.Near(t, first.Losses[0], h.Losses[0], .03*math.Max(1, first.Losses[0]), "%s: bfloat16", on)
 	}
 }
 

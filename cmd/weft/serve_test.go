@@ -130,16 +130,24 @@ func TestServe(t *testing.T) {
 	assert.Contains(t, end(), "1 request answered in ")
 }
 
-// TestServeAdditions: under a load of vertices, of new vertices of two types and of what is no request, each
-// answer is what predict writes for all vertices, or with the same addition from tables.
-func TestServeAdditions(t *testing.T) {
+// tableFiles returns the path of a name in a new folder, and what writes a table of text there.
+func tableFiles(t *testing.T) (path func(name string) string,
+	file func(name, header string, rows ...string) string,
+) {
+	t.Helper()
 	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
-	file := func(name, header string, rows ...string) string {
+	path = func(name string) string { return filepath.Join(dir, name) }
+	return path, func(name, header string, rows ...string) string {
 		text := header + "\n" + strings.Join(rows, "\n") + "\n"
 		require.NoError(t, os.WriteFile(path(name), []byte(text), 0o666))
 		return path(name)
 	}
+}
+
+// TestServeAdditions: under a load of vertices, of new vertices of two types and of what is no request, each
+// answer is what predict writes for all vertices, or with the same addition from tables.
+func TestServeAdditions(t *testing.T) {
+	path, file := tableFiles(t)
 	const persons, shops = 40, 7
 	var of, at, bought, sold []string
 	for i := range persons {
@@ -208,13 +216,7 @@ func TestServeAdditions(t *testing.T) {
 // for a list of them, with its threshold and calibration, also those of new vertices, and edges of the store
 // their own.
 func TestServeEdges(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
-	file := func(name, header string, rows ...string) string {
-		text := header + "\n" + strings.Join(rows, "\n") + "\n"
-		require.NoError(t, os.WriteFile(path(name), []byte(text), 0o666))
-		return path(name)
-	}
+	path, file := tableFiles(t)
 	var people, pay []string
 	for i := range 20 {
 		people = append(people, fmt.Sprintf("c%d,%d,%s", i, 20+i*i%50, []string{"Rome", "Paris"}[i%2]))

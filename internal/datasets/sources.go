@@ -56,8 +56,8 @@ type record struct {
 // it passes over the ones that lead to nothing.
 func LookAt(paths []string) (s Sources, err error) {
 	folders := map[string]bool{} // a link may lead back to one
-	var add func(path string) error
-	add = func(path string) error {
+	var add func(path string, named bool) error
+	add = func(path string, named bool) error {
 		info, err := os.Stat(path)
 		if err != nil {
 			return err
@@ -80,23 +80,19 @@ func LookAt(paths []string) (s Sources, err error) {
 			return nil
 		}
 		folders[real] = true
+		if named {
+			s = append(s, sourceFile{Path: real, Folder: true})
+		}
 		entries, err := os.ReadDir(path)
 		for _, e := range entries {
-			if wrong := add(filepath.Join(path, e.Name())); !errors.Is(wrong, fs.ErrNotExist) {
+			if wrong := add(filepath.Join(path, e.Name()), false); !errors.Is(wrong, fs.ErrNotExist) {
 				err = errors.Join(err, wrong)
 			}
 		}
 		return err
 	}
 	for _, path := range paths {
-		at := len(s)
-		wrong := add(path)
-		if info, missing := os.Stat(path); wrong == nil && missing == nil && info.IsDir() {
-			real, _ := filepath.EvalSymlinks(path) // as add has found it
-			real, _ = filepath.Abs(real)
-			s = slices.Insert(s, at, sourceFile{Path: real, Folder: true})
-		}
-		err = errors.Join(err, wrong)
+		err = errors.Join(err, add(path, true))
 	}
 	return s, err
 }

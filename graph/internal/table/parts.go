@@ -30,8 +30,8 @@ type part struct {
 
 // given is a column that the name of a folder gives.
 type given struct {
-	name, value string
-	missing     bool
+	name  string
+	value []byte // nil: it is missing
 }
 
 // hiveDefault is the value of a folder where it is missing.
@@ -40,21 +40,17 @@ const hiveDefault = "__HIVE_DEFAULT_PARTITION__"
 // Size is how many bytes the table has, in one file or in parts.
 func Size(path string) (bytes int64, err error) {
 	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() {
-		return size(info), err
+	if err != nil {
+		return 0, err
+	}
+	if !info.IsDir() {
+		return info.Size(), nil
 	}
 	parts, err := partsOf(path)
 	for _, p := range parts {
 		bytes += p.bytes
 	}
 	return bytes, err
-}
-
-func size(info fs.FileInfo) int64 {
-	if info == nil {
-		return 0
-	}
-	return info.Size()
 }
 
 // AreParts reports whether the files of a folder look like the parts of one table: their names differ in
@@ -138,7 +134,10 @@ func partsOf(folder string) (parts []part, err error) {
 				if plain, err := url.PathUnescape(value); err == nil {
 					value = plain
 				}
-				of := given{name: column, value: value, missing: value == hiveDefault}
+				of := given{name: column}
+				if value != hiveDefault {
+					of.value = []byte(value)
+				}
 				if err := add(path, append(slices.Clip(columns), of)); err != nil {
 					return err
 				}
@@ -283,18 +282,10 @@ func (t *Table) withGiven(columns []Column, kind Kind) ([]Column, error) {
 	return columns, nil
 }
 
-// field is the value as text.
-func (g given) field() []byte {
-	if g.missing {
-		return nil
-	}
-	return []byte(g.value)
-}
-
 // always is the value as Parquet has it.
 func (g given) always() parquet.Value {
-	if g.missing {
+	if g.value == nil {
 		return parquet.NullValue()
 	}
-	return parquet.ByteArrayValue([]byte(g.value))
+	return parquet.ByteArrayValue(g.value)
 }

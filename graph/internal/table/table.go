@@ -158,7 +158,7 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 		}
 		if headed && len(row.fields) == named {
 			for _, of := range t.given {
-				row.fields = append(row.fields, of.field())
+				row.fields = append(row.fields, of.value)
 			}
 		}
 		if err := do(row); err != nil {
