@@ -121,6 +121,17 @@ def test_new_edges(folder):
     (folder / "new.csv").write_text("\n".join(["source,target,0,1", *lines]), encoding="utf-8")
     made = run.predict(output="logits", add_edges="new.csv", edge_features="0,1")
     np.testing.assert_allclose(made, run.logits[new], atol=1e-5)
+    likely = 1 / (1 + np.exp(made[:, 0] - made[:, 1]))
+    columns, settings = ["row", "probabilities"], {"add_edges": "new.csv", "edge_features": "0,1"}
+    table = run.predict(columns=columns, **settings)
+    assert (np.diff(table["probability_1"]) <= 0).all()
+    np.testing.assert_allclose(table["probability_1"], likely[table["row"]], atol=1e-6)
+    table = run.predict(columns=columns, sort="row", **settings)
+    assert (table["row"] == np.arange(400)).all()
+    np.testing.assert_allclose(table["probability_1"], likely, atol=1e-6)
+    table = run.predict(columns=["probabilities", "target", "class"], sort="row", **settings)
+    assert list(table) == ["probability_0", "probability_1", "target", "class"]
+    assert table["target"].dtype == np.int64 and (table["target"] == EDGES[1, new]).all()
 
 
 def test_reverse_relations():

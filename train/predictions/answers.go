@@ -49,8 +49,9 @@ var answers = []Answer{
 // ofEdge are what only a table of edges says, beside the answers.
 var ofEdge = []Answer{edgeNumber, edgeRow, sourceEnd, targetEnd}
 
-// number is what a table says of where its edges are from.
-func (e *Edges) number() Answer {
+// Number is what a table says of where its edges are from: the column of their numbers, in the graph or the
+// file.
+func (e *Edges) Number() Answer {
 	if e.Added {
 		return edgeRow
 	}
@@ -58,7 +59,7 @@ func (e *Edges) number() Answer {
 }
 
 // leading are what a table of edges begins with.
-func (e *Edges) leading() []Answer { return []Answer{e.number(), sourceEnd, targetEnd} }
+func (e *Edges) leading() []Answer { return []Answer{e.Number(), sourceEnd, targetEnd} }
 
 // of is the answer that a word of --columns means: the columns of ends have names of their own.
 func (e *Edges) of(word Answer) Answer {
@@ -73,7 +74,7 @@ func (e *Edges) of(word Answer) Answer {
 
 // check refuses a word that names no column of a table of edges. Check refuses those of other answers.
 func (e *Edges) check(word Answer) error {
-	words := append([]string{string(e.number())}, e.Columns[:]...)
+	words := append([]string{string(e.Number())}, e.Columns[:]...)
 	switch a := e.of(word); {
 	case slices.Contains(e.leading(), a):
 		return nil
@@ -309,6 +310,11 @@ func (t *Table) numbers(a Answer, columns int) []string {
 	return []string{string(a)}
 }
 
+// Probability is the name of the column of a class's probability, of so many classes.
+func (t *Table) Probability(class, classes int) string {
+	return t.numbers(AllProbabilities, classes)[class]
+}
+
 func numbered(prefix string, count int) (names []string) {
 	for k := range count {
 		names = append(names, prefix+strconv.Itoa(k))
@@ -320,7 +326,7 @@ func numbered(prefix string, count int) (names []string) {
 func (t *Table) distinct() bool {
 	others := []string{string(Vertex), string(Name), ""}
 	if t.Edges != nil {
-		others = append([]string{string(t.Edges.number()), ""}, t.Edges.Columns[:]...)
+		others = append([]string{string(t.Edges.Number()), ""}, t.Edges.Columns[:]...)
 	}
 	if slices.Contains(t.Answers, Hidden) {
 		others = append(others, numbered("embedding_", t.Embeddings.columns)...)

@@ -54,7 +54,7 @@ type Key struct {
 // which stands for the column of its probability.
 func (t *Table) keys(numbers int) (columns, classes []Key) {
 	if t.Edges != nil {
-		number := t.Edges.number()
+		number := t.Edges.Number()
 		of := Key{Column: string(number), word: string(number), answer: number, Ascends: true}
 		columns = append(columns, of)
 	}

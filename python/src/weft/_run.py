@@ -53,15 +53,34 @@ def _matrix(file: Path) -> Array:
     return np.asarray(np.load(file))
 
 
-def _table(file: Path) -> Table:
+#: What a table may say besides the numbers and ends of edges, in one column or several.
+_ANSWERS = ("class", "probability", "margin", "entropy", "probabilities", "value", "embedding", "change")
+
+
+def _ends(header: list[str], words: list[str]) -> list[str]:
+    """The columns of a table of edges that name ends, of which it was asked for these columns."""
+    own = [
+        word for word in words if word not in _ANSWERS and not word.startswith(("probability_", "label_", "value_"))
+    ]
+    if not own:
+        return header[1:3]
+    ends, at = [], 0
+    for word in words:
+        if word in own and word not in ("edge", "row"):
+            ends.append(header[at])
+        at += 1 + (len(header) - len(words)) * (word in ("probabilities", "value"))
+    return ends
+
+
+def _table(file: Path, edges_of: list[str] | None = None) -> Table:
     """Reads a table of the program: vertices and classes without names are integers, other numbers float32.
 
-    A number that is not there is NaN.
+    A number that is not there is NaN. edges_of: the columns that were asked for of edges; None: of vertices.
     """
     with open(file, encoding="utf-8", newline="") as text:
         header, *rows = csv.reader(text)
     table = Table()
-    ends = header[1:3] if header[:1] in (["edge"], ["row"]) else []  # of edges, which are known by these
+    ends = [] if edges_of is None else _ends(header, edges_of)
     for k, name in enumerate(header):
         column = np.array([row[k] for row in rows], str)
         if name in ("vertex", "class", "old_class", "edge", "row", *ends) and all(value.isdecimal() for value in column.tolist()):
@@ -304,6 +323,8 @@ class Run:
         Returns:
             An array with a row for each vertex; with ``columns`` the columns of the table that ``weft predict``
             writes, by name: ``vertex``, ``name`` where vertices have names, and those asked for.
+            Rows are in the order of the data, or of ``add_edges``. A table of new edges in two classes begins
+            with the largest probability of the second class, unless ``sort="row"`` or another order is given.
 
         Example:
             >>> run.predict(weft.Graph(edge_index=e, x=x))         # doctest: +SKIP
@@ -322,8 +343,10 @@ class Run:
             raise Refused(f"output={output!r}: columns say what the table has; leave output out")
         if isinstance(columns, str):
             columns = columns.split(",")
+        columns = [word.strip() for word in columns]
         settings = settings | {"columns": ",".join(columns)}
-        return self._predicted(data, vertices, settings, "out", _table)
+        edges_of = columns if self.summary["task"] == "edge" else None
+        return self._predicted(data, vertices, settings, "out", lambda file: _table(file, edges_of), table=True)
 
     def embeddings(self, data: Data = None, vertices: Any = None, of: str | None = None, **settings: Any) -> Array:
         """The last hidden layer: V × hidden float32. Of a module of one's own: the input of its last layer with
@@ -364,17 +387,18 @@ class Run:
         settings: dict[str, Any],
         wanted: str,
         read: Callable[[Path], Read],
+        table: bool = False,
     ) -> Read:
-        """What read makes of the file that the program writes for the flag wanted."""
+        """What read makes of the file that the program writes for the flag wanted, a table or an array."""
         _program.check_keywords("predict", settings, taken=("help", "out", "embeddings", "plain_names", "vertices"))
         data, settings, files = _tables.placed(data, settings)
         graph = self._graph if data is None else graph_of(data)
         given = self._given(data, graph)
         scratch = Scratch()
         try:
-            file = scratch.path / (wanted + (".csv" if read is _table else ".npy"))
+            file = scratch.path / (wanted + (".csv" if table else ".npy"))
             arguments = ["predict", str(self.directory), given, f"--{wanted}={file}"]
-            if read is _table:
+            if table:
                 arguments.append("--plain-names")
             if vertices is not None:
                 arguments.append(f"--vertices={_listed(vertices, scratch.path)}")

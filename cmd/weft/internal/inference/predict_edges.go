@@ -194,6 +194,17 @@ func (d *predicted) scores() {
 	}
 }
 
+// likeliestFirst orders a table of new edges in two classes by the probability of the second class, the
+// largest
+// first, unless it is asked for another order. It refuses --top without an order.
+func (d *predicted) likeliestFirst() error {
+	added := d.Edges != nil && d.Edges.Added
+	if added && d.Order.By == "" && d.Columns == predictions.Logits && d.numbers == 2 {
+		d.Order.By, d.sorted = d.Probability(1, 2), true
+	}
+	return d.Order.Check()
+}
+
 // onlyUnlabelled leaves rows of edges that have a label out. It refuses edges that all have one.
 func (d *predicted) onlyUnlabelled(rows train.Rows) (train.Rows, error) {
 	for k := range d.graph.Types[0].Count {

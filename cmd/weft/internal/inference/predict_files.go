@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -117,8 +118,8 @@ func (a *answersGiven) add(flags *pflag.FlagSet) {
 	flags.StringVar(&a.sort, "sort", "", "`column` by which the rows of a table are sorted: a class or "+
 		"label, its likeliest vertices first; probability, margin or entropy, the most uncertain first; "+
 		"value or change, the largest first; edge or row, the number of an edge; a - before it reverses (default: "+
-		"the graph's order)")
-	flags.IntVar(&a.top, "top", 0, "with --sort the `number` of rows, the first ones (default: all)")
+		"the graph's order; of new edges in two classes the likeliest of the second class first)")
+	flags.IntVar(&a.top, "top", 0, "of a sorted table the `number` of rows, the first ones (default: all)")
 }
 
 // answersAsked are these, understood.
@@ -127,21 +128,24 @@ type answersAsked struct {
 	order   predictions.Order
 }
 
-// parse reads the words. It refuses some for a file out that is no table.
-func (a *answersGiven) parse(out string, ofEdges bool) (asked answersAsked, err error) {
+// parse reads the words. It refuses some for a file out that is no table. ofNew: the edges are new, and have
+// an order by themselves where likeliestFirst finds one.
+func (a *answersGiven) parse(out string, ofEdges, ofNew bool) (asked answersAsked, err error) {
 	if asked.answers, err = predictions.ParseAnswers(a.columns, ofEdges); err != nil {
 		return asked, err
 	}
 	asked.order = predictions.Order{By: a.sort, Top: a.top}
-	if err = asked.order.Check(); err != nil {
+	if err = asked.order.Check(); err != nil && (!ofEdges || !ofNew || a.top < 0) {
 		return asked, err
 	}
 	flag := "--columns " + strings.Join(a.columns, ",")
 	switch {
-	case asked.answers == nil && asked.order.By == "":
+	case asked.answers == nil && asked.order == predictions.Order{}:
 		return asked, nil
-	case asked.answers == nil:
+	case asked.answers == nil && a.sort != "":
 		flag = "--sort " + a.sort
+	case asked.answers == nil:
+		flag = "--top " + strconv.Itoa(a.top)
 	}
 	switch {
 	case out == "":

@@ -33,7 +33,8 @@ func (p *predictCommand) prepare(args []string) (asked predictRequest, err error
 	if err := p.files.checkEndings(); err != nil {
 		return asked, err
 	}
-	if asked.answersAsked, err = p.answers.parse(p.files.out, asked.Options.Task == task.Edge); err != nil {
+	asked.answersAsked, err = p.answers.parse(p.files.out, asked.Options.Task == task.Edge, p.added.there())
+	if err != nil {
 		return asked, err
 	}
 	if err := p.files.checkApart(); err != nil {

@@ -38,6 +38,7 @@ type predicted struct {
 	numbers int  // of a row: classes, labels or values
 	rows    int  // that were written
 	bare    bool // edges with a label are left out
+	sorted  bool // by likeliestFirst
 	// with --changed: how many of the vertices are not new, and how many of these are in another class
 	old, turned int
 }
@@ -94,6 +95,11 @@ func (p *predictCommand) describe(
 			"FILE.parquet", p.threshold, p.files.out)
 	}
 	d.scores()
+	if !predictions.IsMatrix(p.files.out) {
+		if err := d.likeliestFirst(); err != nil {
+			return nil, err
+		}
+	}
 	if err := d.decide(p.threshold); err != nil {
 		return nil, err
 	}
@@ -285,6 +291,9 @@ func (d *predicted) told(out string, p *train.Prediction) string {
 		}
 		vertices = fmt.Sprintf("the first %s of %s by %s (the %s first)", ui.Count(top), vertices,
 			d.by.Column, first)
+	}
+	if d.sorted && d.Order.Top == 0 {
+		numbers += fmt.Sprintf(", the largest %s first (--sort %s: as in the file)", d.by.Column, d.Edges.Number())
 	}
 	return fmt.Sprintf("%s of %s, %s", what, vertices, numbers)
 }
