@@ -34,8 +34,7 @@ type alone struct {
 // openAlone makes the graph of a list without a table. No file is open before its edges are read.
 func (o *Options) openAlone(g *streamed.Graph) error {
 	if len(o.Edges) > 1 {
-		return refusal.Errorf("%s: several lists of edges are read beside tables of vertices; give these with "+
-			"--vertices-from, or one list", o.Edges[1])
+		return SeveralAlone(o.Edges[1])
 	}
 	if err := o.check(o.Values); err != nil {
 		return err
@@ -54,6 +53,12 @@ func (o *Options) openAlone(g *streamed.Graph) error {
 	l.made = &g.Relations[0]
 	g.Complete = func() error { return o.complete(g, all, lists) }
 	return nil
+}
+
+// SeveralAlone refuses a second list of edges where there is no table of vertices.
+func SeveralAlone(list string) error {
+	return refusal.Errorf("%s: several lists of edges are read beside tables of vertices; give these with "+
+		"--vertices-from, or one list", list)
 }
 
 // begin forgets the edges that were read.

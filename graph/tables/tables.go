@@ -8,6 +8,7 @@ package tables
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -132,11 +133,14 @@ func Open(o Options) (*streamed.Graph, error) {
 // untyped reports whether the graph has one vertex type and one relation, which have no names.
 func (o *Options) untyped() bool { return len(o.Vertices) <= 1 && len(o.Edges) == 1 }
 
-// Named divides NAME=FILE. A file without a name has that of the file, without endings.
+// Named divides NAME=FILE, unless a file has that name as a whole. One without a name has that of the file,
+// without endings.
 func Named(argument string) (name, path string) {
-	if name, path, given := strings.Cut(argument, "="); given && name != "" &&
-		!strings.ContainsAny(name, "/.") {
-		return name, path
+	name, path, given := strings.Cut(argument, "=")
+	if given && name != "" && !strings.ContainsAny(name, "/.") {
+		if _, err := os.Stat(argument); err != nil {
+			return name, path
+		}
 	}
 	name, _, _ = strings.Cut(filepath.Base(argument), ".")
 	return name, argument

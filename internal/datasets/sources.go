@@ -15,6 +15,7 @@ import (
 
 	"weft/internal/atomicfile"
 	"weft/internal/document"
+	"weft/internal/refusal"
 	"weft/internal/regular"
 )
 
@@ -60,7 +61,7 @@ func LookAt(paths []string) (s Sources, err error) {
 	add = func(path string, named bool) error {
 		info, err := os.Stat(path)
 		if err != nil {
-			return err
+			return refusal.Errorf("%s: %w", path, errors.Unwrap(err))
 		}
 		real, err := filepath.EvalSymlinks(path)
 		if err == nil {

@@ -43,7 +43,7 @@ class Divided:
         else:
             self.graph = graph_of(data)
             self.argument = argument(data, self.graph)
-            self.schema = Schema.of(_module.counts_of({}, self.argument))
+            self.schema = Schema.of(_module.counts_of({}, [self.argument]))
         self.features, self.edges = Features(self.schema), Edges(self.graph, self.schema)
         self.layers, self.constants = layers_of(module), constants_of(module)
         self.settings = {name: value for name, value in settings.items() if value is not None}

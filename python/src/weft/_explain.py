@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def explanation(
-    directory: Path, given: str, graph: Graph | None, of: tuple[Any, int | None], settings: dict[str, Any]
+    directory: Path, given: list[str], graph: Graph | None, of: tuple[Any, int | None], settings: dict[str, Any]
 ) -> Explanation | HeteroExplanation:
     """The explanation of a vertex or of an edge by the program, of the graph that it is given."""
     try:
@@ -75,14 +75,14 @@ def explanation(
 
 
 def _explained(
-    directory: Path, given: str, of: list[str], settings: dict[str, Any]
+    directory: Path, given: list[str], of: list[str], settings: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """What the program prints, and its masks."""
     flags = [_program.flag(name, value) for name, value in settings.items() if value is not None]
     scratch = Scratch()
     try:
         file = scratch.path / "masks.safetensors"
-        asked = ["explain", str(directory), given, *of, f"--masks={file}", "--json", *flags]
+        asked = ["explain", str(directory), *given, *of, f"--masks={file}", "--json", *flags]
         return json.loads(_program.run(asked)), _weights.read(file)
     finally:
         scratch.close()

@@ -17,6 +17,7 @@ from . import _convert, _program
 from ._arrays import Array, Ends, Rows, array, edges_of, is_sparse, is_torch, rows_of, save, sparse
 from ._errors import Failed, Refused
 from ._scratch import Scratch
+from ._tables import Lists
 
 log = logging.getLogger("weft")
 
@@ -563,9 +564,14 @@ def _numbered(names: Array, key: str) -> tuple[Array, Array]:
 
 def graph_of(data: Data) -> Graph | None:
     """The graph in memory of what a function was given; None: it is a path or a name."""
-    return None if isinstance(data, (str, os.PathLike)) else Graph.of(data)
+    return None if isinstance(data, (str, os.PathLike, Lists)) else Graph.of(data)
 
 
 def argument(data: Any, graph: Graph | None) -> str:
     """How the program is given a graph."""
     return str(graph.store) if graph is not None else _program.operand(data)
+
+
+def arguments(data: Any, graph: Graph | None) -> list[str]:
+    """How the program is given a graph that may be several lists of edges."""
+    return [_program.operand(one) for one in data] if isinstance(data, Lists) else [argument(data, graph)]

@@ -8,7 +8,7 @@ import inspect
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,18 +51,18 @@ def class_of(directory: Path) -> str:
         return str(json.loads(file.read_text(encoding="utf-8"))["class"]) if file.exists() else ""
 
 
-def counts_of(settings: Mapping[str, Any], graph: str | None) -> dict[str, Any]:
+def counts_of(settings: Mapping[str, Any], graph: Sequence[str]) -> dict[str, Any]:
     """What ``weft inspect --json`` says of a graph, which is perhaps read from tables as settings say.
 
     Args:
         settings: of a training.
-        graph: how the program is given the graph; None: settings have its counts.
+        graph: how the program is given the graph; empty: settings have its counts.
     """
-    if graph is None:
+    if not graph:
         return {name: settings.get(name) for name in ("vertices", "features", "classes")}
     some = {name: settings[name] for name in of_tables(settings) if settings[name] is not None}
     given = [flag for name, value in some.items() for flag in _program.flags(name, value)]
-    return json.loads(_program.run(["inspect", graph, "--json", *given]))  # type: ignore[no-any-return]
+    return json.loads(_program.run(["inspect", *graph, "--json", *given]))  # type: ignore[no-any-return]
 
 
 def of_tables(settings: Iterable[str]) -> list[str]:
@@ -94,7 +94,7 @@ def made(make: Callable[[Any, int], Any], counts: Mapping[str, Any]) -> torch.nn
 
 def in_place(
     settings: Mapping[str, Any],
-    graph: str | None,
+    graph: Sequence[str],
     scratch: Scratch,
     name: str = "",
     counts: Mapping[str, Any] | None = None,
@@ -104,7 +104,7 @@ def in_place(
 
     Args:
         settings: of a training.
-        graph: how the program is given the graph; None: settings have its counts.
+        graph: how the program is given the graph; empty: settings have its counts.
         scratch: where the files go.
         name: of the files and of the model; "": that of its class.
         counts: of the graph; None: they are asked for where they are needed.

@@ -16,7 +16,7 @@ import numpy as np
 from . import _explain, _module, _program, _tables, _weights
 from ._arrays import Array, array, placed
 from ._errors import Refused, reading
-from ._graph import Data, Graph, argument, graph_of
+from ._graph import Data, Graph, arguments, graph_of
 from ._scratch import Scratch, graphs_named, is_temporary
 
 if TYPE_CHECKING:
@@ -397,7 +397,7 @@ class Run:
         scratch = Scratch()
         try:
             file = scratch.path / (wanted + (".csv" if table else ".npy"))
-            arguments = ["predict", str(self.directory), given, f"--{wanted}={file}"]
+            arguments = ["predict", str(self.directory), *given, f"--{wanted}={file}"]
             if table:
                 arguments.append("--plain-names")
             if vertices is not None:
@@ -420,16 +420,16 @@ class Run:
             return made
         return placed(made, order)  # type: ignore[return-value, arg-type]
 
-    def _given(self, data: Data, graph: Graph | None) -> str:
+    def _given(self, data: Data, graph: Graph | None) -> list[str]:
         """What the program is given as the graph: that of the run, where data is None."""
         if graph is not None or data is not None:
-            return argument(data, graph)
+            return arguments(data, graph)
         store = self._record["store"]
         if not os.path.exists(store):
             raise Refused(
                 f"{self.directory}: the graph of the run is not there any more; give it, as data=…"
             )
-        return str(store)
+        return [str(store)]
 
     def explain(
         self, vertex: int | str | None = None, data: Data = None, *, edge: int | None = None, **settings: Any
@@ -480,7 +480,7 @@ class Run:
         """
         graph = self._graph if data is None else graph_of(data)
         given = self._given(data, graph)
-        arguments = ["evaluate", str(self.directory), *([given] if data is not None else []), "--json"]
+        arguments = ["evaluate", str(self.directory), *(given if data is not None else []), "--json"]
         if split is not None:
             arguments.append(f"--split={split}")
         if device is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,11 +20,15 @@ def is_table(value: Any) -> bool:
     return hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns")
 
 
+class Lists(tuple[str, ...]):
+    """Lists of edges of one graph, as ``RELATION=FILE``."""
+
+
 def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any], Scratch | None]:
     """What a function was given, with paths of files in the place of tables.
 
-    ``vertices_from`` and ``add_vertices`` may be a dict of tables and paths by vertex type, and ``add_edges`` one by
-    relation.
+    ``vertices_from`` and ``add_vertices`` may be a dict of tables and paths by vertex type, and ``add_edges`` and the
+    graph itself one by relation.
 
     Returns:
         the graph, the settings, and the folder of the files, which are there as long as it; None: there are none.
@@ -39,18 +44,29 @@ def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any],
         file.parent.mkdir(exist_ok=True)
         return _write(value, file, name)
 
+    def paths(name: str, tables: Mapping[Any, Any]) -> list[str]:
+        return [f"{of}={path(table, _file_name(name, of))}" for of, table in tables.items()]
+
     made = dict(settings)
     for name, value in settings.items():
         if name in ("vertices_from", "add_vertices", "add_edges") and isinstance(value, Mapping):
-            made[name] = [f"{of}={path(table, _file_name(name, of))}" for of, table in value.items()]
+            made[name] = paths(name, value)
         else:
             made[name] = path(value, name)
-    return path(data, "edges"), made, folder[0] if folder else None
+    of_edges: Any = Lists(paths("edges", data)) if _are_lists(data) else path(data, "edges")
+    return of_edges, made, folder[0] if folder else None
+
+
+def _are_lists(data: Any) -> bool:
+    """Whether a graph is given as a dict of tables and paths by relation."""
+    if not isinstance(data, Mapping) or not data:
+        return False
+    return all(isinstance(table, (str, os.PathLike)) or is_table(table) for table in data.values())
 
 
 def _file_name(setting: str, of: Any) -> str:
     """The name of the file of a vertex type or a relation, in a folder of the setting's."""
-    what = "a relation" if setting == "add_edges" else "a vertex type"
+    what = "a relation" if setting in ("edges", "add_edges") else "a vertex type"
     if not isinstance(of, str) or re.search(r"[/.=,]", of) or not of:
         raise Refused(f"{setting}: {of!r} is no name of {what}: give a text without / . = and commas")
     return f"{setting}/{of}"

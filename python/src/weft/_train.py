@@ -17,6 +17,7 @@ from . import _compile, _module, _program, _progress, _tables, _weights
 from ._arrays import array
 from ._errors import Interrupted, Refused, reading
 from ._graph import Data, Graph, argument, graph_of
+from ._graph import arguments as graph_arguments
 from ._run import Run, Runs
 from ._scratch import Scratch
 
@@ -77,8 +78,9 @@ def train(
     Args:
         data: the graph: a :class:`weft.Graph`, the path of a file, folder or store or the name of a published
             graph, ``Data`` or ``HeteroData`` of PyTorch Geometric, a ``DGLGraph``, or a table of edges: a
-            ``DataFrame`` of pandas or Polars, a table of Arrow or DuckDB. Each call writes these anew, for as
-            long as its run lives: for several calls make one ``graph = weft.Graph.of(data)``.
+            ``DataFrame`` of pandas or Polars, a table of Arrow or DuckDB; or a dict of such tables and paths by
+            relation. Each call writes these anew, for as long as its run lives: for several calls make one
+            ``graph = weft.Graph.of(data)``.
             None: that of the run that is continued, unless it was in memory.
         out: directory of the run, new or empty; None: a new folder under ``runs/``.
         progress: whether tqdm shows the epochs in a notebook, or where standard error is a terminal, and lines
@@ -214,10 +216,10 @@ def _arguments(
             raise Refused(
                 'edge_label_index: is that of one part of a split: give the three, as weft.train([train, val, test], task="link")'
             )
-        arguments.append(argument(data, graph))
+        arguments += graph_arguments(data, graph)
         scratch.kept.append(graph)
         settings = _of_edges(graph, settings)
-    given = arguments[1] if len(arguments) > 1 else None
+    given = arguments[1:]
     settings, module = _module.in_place(settings, given, scratch, progress=progress)
     if out is not None and not (continues and os.path.realpath(out) == os.path.realpath(resumed)):
         arguments.append(_program.flag("out", out))
@@ -406,7 +408,7 @@ def inspect(data: Data, **tables: Any) -> dict[str, Any]:
         )
     data, tables, files = _tables.placed(data, tables)  # the files go with the last word of them
     graph = graph_of(data)
-    return _module.counts_of(tables, argument(data, graph))
+    return _module.counts_of(tables, graph_arguments(data, graph))
 
 
 def explain(data: Data, **settings: Any) -> str:
@@ -563,7 +565,7 @@ def sweep(
         file["config"] = config
     scratch = Scratch()
     try:
-        given = argument(data, graph)
+        given = graph_arguments(data, graph)
         own = {name: value for name, value in file["settings"].items() if name != "loss" or not callable(value)}
         base = file["settings"]
         modules: dict[str, Any] = {}
@@ -592,7 +594,7 @@ def sweep(
         }
         path = scratch.path / "sweep.yaml"
         path.write_text(json.dumps(file, default=_written, ensure_ascii=False), encoding="utf-8")  # JSON is YAML
-        arguments = ["sweep", str(path), given, f"--out={out}", f"--jobs={jobs}", "--json"]
+        arguments = ["sweep", str(path), *given, f"--out={out}", f"--jobs={jobs}", "--json"]
         arguments += [flag for name in tables for flag in _program.flags(name, base[name])]
         if max_time is not None:
             arguments.append(f"--max-time={max_time}")

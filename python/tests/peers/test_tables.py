@@ -121,3 +121,38 @@ def test_files_go_with_the_run(tables, tmp_path):
     assert (folder / "vertices_from.parquet").exists() or (folder / "vertices_from.csv").exists()
     del run
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("of", [as_they_are, polars, arrow, duckdb])
+def test_relations(of, tmp_path):
+    """A dict of lists is a graph of their relations, and has the losses of one of arrays with the same edges."""
+    draw = np.random.default_rng(3)
+    people, shops = [f"p{k}" for k in range(80)], [f"s{k}" for k in range(20)]
+    x = {"person": draw.random((80, 2)), "shop": draw.random((20, 1))}
+    y = draw.integers(0, 2, 80)
+    buys, follows = np.stack([draw.integers(0, 80, 200), draw.integers(0, 20, 200)]), draw.integers(0, 80, (2, 150))
+    tables = {
+        "buys": pandas.DataFrame({"who": np.take(people, buys[0]), "where": np.take(shops, buys[1])}),
+        "follows": pandas.DataFrame({"who": np.take(people, follows[0]), "whom": np.take(people, follows[1])}),
+    }
+    vertices = {
+        "person": pandas.DataFrame({"id": people, "a": x["person"][:, 0], "b": x["person"][:, 1], "kind": np.take(["m", "n"], y)}),
+        "shop": pandas.DataFrame({"id": shops, "size": x["shop"][:, 0]}),
+    }
+    settings = {"model": "rgcn", "hidden": 8, "epochs": 5, "progress": False, "split": "random:60/20/20"}
+    edges = {("person", "buys", "shop"): buys, ("person", "follows", "person"): follows}
+    edges |= {(target, f"rev_{name}", source): e[::-1] for (source, name, target), e in edges.items()}
+    graph = weft.Graph(x=x, y={"person": y}, edge_index=edges)
+    wanted = weft.train(graph, out=tmp_path / "wanted", normalize_features="standard", **settings)
+    columns = {"label": "kind", "source": ["buys:who", "follows:who"], "target": ["buys:where", "follows:whom"]}
+    made = {name: of(table) for name, table in tables.items()}
+    nodes = {name: of(table) for name, table in vertices.items()}
+    run = weft.train(made, vertices_from=nodes, reverse_relations=True, out=tmp_path / "run", **columns, **settings)
+    assert run.history["loss"].tolist() == pytest.approx(wanted.history["loss"].tolist(), rel=1e-5)
+    tables["follows"].to_csv(tmp_path / "follows.csv.gz", index=False)
+    mixed = {"buys": made["buys"], "follows": tmp_path / "follows.csv.gz"}
+    again = run.predict(mixed, output="logits", vertices_from=nodes, reverse_relations=True, **{k: columns[k] for k in ("source", "target")})
+    assert again.tolist() == run.logits.tolist()
+    assert weft.inspect(made, vertices_from=nodes, **columns)["edges"] == 350
+    with pytest.raises(weft.Refused, match="edges: 'a/b' is no name of a relation"):
+        weft.train({"a/b": made["buys"]}, vertices_from=nodes, **columns)

@@ -42,6 +42,9 @@ func (r *importRequest) source() string { return r.sources[0] }
 // files are the files and folders that the graph is read from: the sources, and those that flags name.
 func (r *importRequest) files() (files []string) {
 	for _, source := range r.sources {
+		if r.format == EdgesFormat {
+			_, source = tables.Named(source)
+		}
 		of := recognition{Format: r.format, source: source}
 		files = append(files, of.files()...)
 	}

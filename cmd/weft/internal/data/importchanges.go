@@ -20,8 +20,7 @@ type changes struct {
 }
 
 func (c *changes) flags(flags *pflag.FlagSet) {
-	flags.BoolVar(&c.symmetrize, "symmetrize", false, "store each edge in both directions")
-	flags.BoolVar(&c.reverse, "reverse-relations", false, "add to each relation its reverse, rev_NAME")
+	c.edgeFlags(flags)
 	flags.BoolVar(&c.selfLoops, "self-loops", false, "give each vertex an edge to itself")
 	flags.BoolVar(&c.largest, "largest-component", false, "keep the largest connected component only")
 	flags.StringVar(&c.split, "split", "", "`rule`: given, random:60/20/20, per-class=20,30 or "+
@@ -33,6 +32,12 @@ func (c *changes) flags(flags *pflag.FlagSet) {
 	flags.IntVar(&c.randomFeatures, "random-features", 0, "replace the features by so many columns of "+
 		"normal noise")
 	flags.Uint64Var(&c.seed, "seed", 0, "seed of random splits and features")
+}
+
+// edgeFlags declares the flags of edges that are added, which commands take with tables, too.
+func (c *changes) edgeFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&c.symmetrize, "symmetrize", false, "store each edge in both directions")
+	flags.BoolVar(&c.reverse, "reverse-relations", false, "add to each relation its reverse, rev_NAME")
 }
 
 // check refuses flags with impossible values, before the source is read.

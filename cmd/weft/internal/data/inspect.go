@@ -65,7 +65,7 @@ done, the best one so far and the last checkpoint; and the command that continue
 			return ui.Show(cmd.OutOrStdout(), &s, asJSON)
 		},
 	}
-	given.Add(cmd.Flags(), false)
+	given.Add(cmd, false)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -64,7 +64,7 @@ It writes in streams: after the method, it takes up to 24 bytes of memory for ea
 		},
 	}
 	flags := cmd.Flags()
-	given.Add(flags, false)
+	given.Add(cmd, false)
 	flags.IntVarP(&o.K, "partitions", "k", 0, "number of partitions")
 	methods := append([]string{autoMethod}, partition.Methods()...)
 	flags.StringVar(&o.Method, "method", autoMethod, "`name`: "+strings.Join(methods, ", "))

@@ -32,6 +32,7 @@ type recognition struct {
 	path   string
 	Format string   // the name of one of the formats
 	source string   // what the import is given
+	lists  []string // that it is given of several lists of edges, the first of which is source; nil: one
 	part   bool     // the path is one file of several, all of which source names
 	flags  []string // that the import needs with this source, and those given
 	train  string   // as in source
@@ -39,9 +40,20 @@ type recognition struct {
 	given  []string // that a command was given for the import, with places of files
 }
 
+// sources are what the import is given.
+func (r *recognition) sources() []string {
+	if r.lists != nil {
+		return slices.Clone(r.lists)
+	}
+	return []string{r.source}
+}
+
 // command is the import with a store's path.
 func (r *recognition) command(store string) string {
-	words := []string{"weft import", r.Format, refusal.ShellWord(r.source), refusal.ShellWord(store)}
+	words := []string{"weft import", r.Format}
+	for _, word := range append(r.sources(), store) {
+		words = append(words, refusal.ShellWord(word))
+	}
 	for _, word := range r.flags {
 		words = append(words, refusal.ShellFlag(word))
 	}
@@ -364,7 +376,7 @@ func (r *recognition) request(store string, given *pflag.FlagSet) (*importReques
 		})
 	}
 	return &importRequest{
-		format: r.Format, sources: []string{r.source}, store: store, reader: reader, changes: c, flags: flags,
+		format: r.Format, sources: r.sources(), store: store, reader: reader, changes: c, flags: flags,
 	}, err
 }
 

@@ -26,6 +26,7 @@ import (
 // way, with the flags of tables that were given for it.
 type Source struct {
 	Name  string
+	Lists []string // FILE or RELATION=FILE: of several lists of edges, the first of which is Name; nil: one
 	Flags []*pflag.Flag
 	Split string // that the import makes; "": none
 	Train string // the command, if it is one that trains; else ""
@@ -56,15 +57,22 @@ func (s *Source) DivideBy(rule string) {
 type TablesGiven struct {
 	Flags *pflag.FlagSet // these; nil: the command has none
 	all   *pflag.FlagSet // of the command, which may have declared one for another list of edges, too
+	lists []string       // of edges, where the command was given several
 }
 
 // tablesHeading is the heading of the flags of tables in the help of other commands than import.
 const tablesHeading = "Tables (a list of edges in the place of a store)"
 
-// Add adds the flags to a command. Its help lists them if they are shown.
-func (t *TablesGiven) Add(flags *pflag.FlagSet, shown bool) {
+// Add adds the flags to a command. Its help lists them if they are shown. Where several lists of edges stand
+// in the place of the graph, which is the last argument, it runs with the first of them.
+func (t *TablesGiven) Add(cmd *cobra.Command, shown bool) {
+	flags, run := cmd.Flags(), cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return run(cmd, args[:len(args)-max(0, len(t.lists)-1)])
+	}
 	t.Flags = pflag.NewFlagSet(ImportName, pflag.ContinueOnError)
 	tableFlags(t.Flags, new(tables.Options), new(string))
+	new(changes).edgeFlags(t.Flags)
 	t.Flags.VisitAll(func(f *pflag.Flag) {
 		f.Annotations, f.Hidden = map[string][]string{cli.FlagGroup: {tablesHeading}}, !shown
 	})
@@ -75,6 +83,11 @@ func (t *TablesGiven) Add(flags *pflag.FlagSet, shown bool) {
 // Of is the graph of that name, read with the flags. Without flags it is the graph as it is.
 func (t *TablesGiven) Of(name string) Source {
 	s := Source{Name: name}
+	if t.lists != nil && name == t.lists[0] {
+		s.Lists = t.lists
+		_, s.Name = tables.Named(name)
+		name = s.Name
+	}
 	if t.Flags != nil {
 		made := name != "" && (cli.IsStore(name) || datasets.Named(name) != nil)
 		if !made && name != "" {
@@ -91,8 +104,11 @@ func (t *TablesGiven) Of(name string) Source {
 	return s
 }
 
-// check refuses flags of tables beside anything but a list of edges.
+// check refuses flags of tables beside anything but a list of edges, and several lists without tables.
 func (s Source) check() error {
+	if len(s.Lists) > 1 && !s.Given("vertices-from") {
+		return tables.SeveralAlone(s.Lists[1])
+	}
 	if len(s.Flags) == 0 {
 		return nil
 	}
@@ -124,30 +140,30 @@ func (s Source) check() error {
 	return nil
 }
 
-// Arguments accepts between low and high positional arguments, of which the last is a graph. Where several
-// lists of edges stand in its place, it says which import makes a graph of them.
+// Arguments accepts between low and high positional arguments, of which the last is a graph. Several lists of
+// edges may stand in its place, or one with the name of its relation.
 func (t *TablesGiven) Arguments(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		given := t.Of("")
-		if len(args) <= high || !given.Given("vertices-from") {
-			return cli.Arguments(low, high)(cmd, args)
+		if last := args[min(high-1, len(args)):]; t.areLists(last) {
+			t.lists, high = last, len(args)
 		}
-		words := []string{"weft import", EdgesFormat}
-		for _, list := range args[high-1:] {
-			words = append(words, refusal.ShellWord(list))
-		}
-		words = append(words, "STORE")
-		if high > 1 {
-			given.Like = args[0]
-		}
-		var r recognition
-		given.addTo(&r)
-		for _, flag := range r.flags {
-			words = append(words, refusal.ShellFlag(flag))
-		}
-		return refusal.Errorf("%s: a command takes one list of edges in the place of a store; import several "+
-			"into a store first: %s", args[high], strings.Join(words, " "))
+		return cli.Arguments(low, high)(cmd, args)
 	}
+}
+
+// areLists reports whether arguments name lists of edges as an import takes them, and no graph otherwise.
+func (t *TablesGiven) areLists(arguments []string) bool {
+	beside := t.Of("").Given("vertices-from")
+	for _, argument := range arguments {
+		_, path := tables.Named(argument)
+		if len(arguments) == 1 && path == argument || cli.IsStore(path) || datasets.Named(path) != nil {
+			return false
+		}
+		if r, found := Recognize(path); found && r.Format != EdgesFormat || !found && !beside {
+			return false
+		}
+	}
+	return len(arguments) > 0
 }
 
 // addTo adds the flags to the import of a source.
@@ -164,6 +180,14 @@ func (s Source) addTo(r *recognition) {
 	if s.Like != "" {
 		word := "--" + ColumnsOfFlag + "="
 		r.flags, r.given = append(r.flags, word+s.Like), append(r.given, word+s.placed(s.Like))
+	}
+	if s.Lists != nil {
+		r.lists = s.Lists
+		var placed []string
+		for _, list := range s.Lists {
+			placed = append(placed, s.placed(list))
+		}
+		r.given = append(r.given, strings.Join(placed, "\n"))
 	}
 	if s.Split != "" {
 		word := "--split=" + s.Split

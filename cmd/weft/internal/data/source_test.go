@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"weft/graph/graphtest"
@@ -46,9 +47,9 @@ func TestEdgeLabelOfAFile(t *testing.T) {
 	require.NoError(t, z.Close())
 	for content, want := range map[string]bool{arrays.String(): false, "a,b\n1,2\n": true} {
 		var given TablesGiven
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		given.Add(flags, false)
-		require.NoError(t, flags.Parse([]string{"--edge-label=edge_y"}))
+		cmd := &cobra.Command{}
+		given.Add(cmd, false)
+		require.NoError(t, cmd.Flags().Parse([]string{"--edge-label=edge_y"}))
 		s := given.Of(graphtest.File(t, "edges", content))
 		assert.Equal(t, want, s.Given(EdgeLabelFlag), "%q", content)
 	}

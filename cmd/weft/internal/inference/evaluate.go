@@ -60,7 +60,7 @@ says where it predicts, and where it ranks edges.`,
 			return ui.Show(cmd.OutOrStdout(), found, e.json)
 		},
 	}
-	e.tables.Add(cmd.Flags(), false)
+	e.tables.Add(cmd, false)
 	e.settings.AddThose(cmd.Flags(), func(one setting.Setting) bool { return one.Name == "device" })
 	cmd.Flags().IntVar(&e.split, "split", -1, "which stored split, from 0 (default: that of the run)")
 	cmd.Flags().BoolVar(&e.json, "json", false, "print one JSON object")

@@ -80,7 +80,7 @@ store without these edges, to the bit. An edge that is explained is scored as a 
 	f.StringVar(&e.masks, "masks", "", "`file` for what all features and edges contribute (safetensors); an "+
 		"existing file is overwritten")
 	f.BoolVar(&e.json, "json", false, "print one JSON object")
-	e.tables.Add(f, true)
+	e.tables.Add(cmd, true)
 	e.settings.AddThose(f, func(one setting.Setting) bool { return one.Name == "threads" })
 	return cmd
 }

@@ -113,7 +113,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	flags.BoolVar(&p.bare, "unlabelled", false, "predict only vertices without a label")
 	flags.BoolVar(&p.changed, "changed", false, "predict, without and with what is added, all "+
 		"vertices whose prediction can differ")
-	p.tables.Add(flags, true)
+	p.tables.Add(cmd, true)
 	ui.AddQuiet(flags)
 	return cmd
 }

@@ -191,7 +191,7 @@ their defaults there.`,
 	}
 	flags := cmd.Flags()
 	p.settings.Add(flags)
-	p.tables.Add(flags, false)
+	p.tables.Add(cmd, false)
 	device := flags.Lookup("device")
 	device.Value = cardValue{device.Value, &p.card}
 	device.Usage += ", or a card that need not be here: " + strings.Join(planner.PublishedNames(), ", ")

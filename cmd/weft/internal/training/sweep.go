@@ -84,7 +84,7 @@ runs that have ended stay as they are, and others continue from their last check
 		Args:              c.tables.Arguments(1, 2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
 	}
-	c.tables.Add(cmd.Flags(), true)
+	c.tables.Add(cmd, true)
 	cmd.Flags().StringVar(&c.out, "out", "", "`folder` of the runs (default: runs/sweep-FILE)")
 	cmd.Flags().IntVar(&c.jobs, "jobs", 1, "`number` of runs beside each other, which share the cores")
 	cmd.Flags().StringVar(&c.maxTime, "max-time", "", "`time` as in 3h50m, or 3:50:00 as in Slurm, after "+

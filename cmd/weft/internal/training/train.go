@@ -99,7 +99,7 @@ second later or more stops at once.`,
 		RunE:              t.run,
 	}
 	t.settings.Add(cmd.Flags())
-	t.tables.Add(cmd.Flags(), true)
+	t.tables.Add(cmd, true)
 	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder "+
 		"under runs/)")
 	cmd.Flags().StringVar(&t.resume, "resume", "", "`run` directory to continue from its last checkpoint; "+
