@@ -143,8 +143,12 @@ func (l *EdgeLabels) check(edges int, d depth) error {
 // vertexWords are the words for vertices, and not what names and paths have of them.
 var vertexWords = regexp.MustCompile(`(^|[ (])vert(ex|ices)([ ,;:)]|$)`)
 
+// aVertex is what of these has an article.
+var aVertex = regexp.MustCompile(`(\b[Aa]) vertex([ ,;:]|$)`)
+
 // edgeWords says of edges what is said of vertices.
 func edgeWords(text string) string {
+	text = aVertex.ReplaceAllString(text, "${1}n edge$2")
 	return vertexWords.ReplaceAllStringFunc(text, func(word string) string {
 		return strings.NewReplacer("vertices", "edges", "vertex", "edge").Replace(word)
 	})

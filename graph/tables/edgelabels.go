@@ -2,14 +2,17 @@ package tables
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"weft/graph"
 	"weft/graph/columns"
 	"weft/graph/internal/arrays"
+	"weft/graph/internal/names"
 	"weft/graph/internal/table"
 	"weft/graph/streamed"
+	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
@@ -34,18 +37,117 @@ func (l *edgeList) columns() int {
 	return l.features() + 1
 }
 
-// labelAt is the column of labels, which is none of those that are read otherwise.
-func (l *edgeList) labelAt(others []int) (int, error) {
-	at := slices.Index(l.header, l.label)
-	switch {
-	case at < 0:
-		return at, refusal.Columns.Errorf("there is no column %s, which --edge-label asks for: there are %s",
-			l.label, arrays.Listed(l.header))
-	case slices.Contains(others, at):
-		return at, refusal.Columns.Errorf("--edge-label %s: the column is an end, a weight or a feature of the "+
-			"edges, or divides them, and what is learned is none of these: name another", l.label)
+// labelNames are the columns that label names, of a list with this header: one, or several between commas,
+// which no column has in its name.
+func labelNames(label string, header []string) []string {
+	if slices.Contains(header, label) {
+		return []string{label}
 	}
-	return at, nil
+	names := strings.Split(label, ",")
+	for k, name := range names {
+		names[k] = strings.TrimSpace(name)
+	}
+	return names
+}
+
+// chooseLabels adds the columns of labels to those that are read, which are read otherwise.
+func (l *edgeList) chooseLabels(order []int) ([]int, error) {
+	if l.label == "" {
+		return order, nil
+	}
+	names := labelNames(l.label, l.header)
+	there := func(name string) bool { return slices.Contains(l.header, name) }
+	if l.optional && !slices.ContainsFunc(names, there) {
+		return order, nil
+	}
+	others := len(order)
+	for _, name := range names {
+		at := slices.Index(l.header, name)
+		switch {
+		case at < 0:
+			return nil, refusal.Errorf("there is no column %s, which --edge-label asks for: there are %s", name,
+				arrays.Listed(l.header))
+		case slices.Contains(order[:others], at):
+			return nil, refusal.Errorf("--edge-label %s: the column is an end, a weight or a feature of the "+
+				"edges, or divides them, and what is learned is none of these: name another", name)
+		case slices.Contains(order[others:], at):
+			return nil, refusal.Errorf("--edge-label %s: names %s twice; name each column once", l.label, name)
+		}
+		order = append(order, at)
+	}
+	l.labelled = names
+	return order, nil
+}
+
+// labelOf is the number of the word that the labels of a row are, −1 where there are none: of several columns
+// a byte for each, 0, 1 or −.
+func (l *edgeList) labelOf(r *table.Row) (int32, error) {
+	first := len(l.order) - len(l.labelled)
+	switch len(l.labelled) {
+	case 0:
+		return -1, nil
+	case 1:
+		word, err := l.labels.word(r.Decimal(r.Field(first)))
+		if err != nil {
+			return 0, r.Errorf("column %s: %w", l.label, err)
+		}
+		return word, nil
+	}
+	all := make([]byte, 0, len(l.labelled))
+	for k, name := range l.labelled {
+		field := r.Field(first + k)
+		x, number := table.Number(r.Decimal(field))
+		switch truth := (&columns.Column{Kind: columns.Boolean}); {
+		case columns.IsMissing(field):
+			all = append(all, missingLabel)
+			continue
+		case !number:
+			row, _, err := truth.Append(nil, field)
+			if err != nil || len(row) != 1 {
+				return 0, r.Errorf("column %s: %.40q is neither 0 nor 1, which each of several labels is; correct it, or "+
+					"name one column with --edge-label", name, field)
+			}
+			x = float64(row[0])
+		}
+		if x != 0 && x != 1 {
+			return 0, r.Errorf("column %s: %.40q is neither 0 nor 1, which each of several labels is; correct it, or "+
+				"name one column with --edge-label", name, field)
+		}
+		all = append(all, '0'+byte(x))
+	}
+	return l.labels.several(all)
+}
+
+// missingLabel stands for a label that a row lacks, of several.
+const missingLabel = '-'
+
+// several is the number of a word of several labels; −1: the row has none of them.
+func (l *labels) several(all []byte) (int32, error) {
+	if l.words == nil {
+		l.words = names.NewTable()
+	}
+	if !slices.ContainsFunc(all, func(b byte) bool { return b != missingLabel }) {
+		return -1, nil
+	}
+	return l.words.Number(all)
+}
+
+// severalOf are the labels of so many columns that words stand for, a row for each.
+func (l *labels) severalOf(names []string, words []int32) (graph.Labels, error) {
+	if err := memory.Need(4 * int64(len(words)) * int64(len(names))); err != nil {
+		return graph.Labels{}, err
+	}
+	made := graph.Labels{Classes: len(names), Names: names}
+	for _, word := range words {
+		for k := range names {
+			x := float32(math.NaN())
+			if word >= 0 && l.words.Names[word][k] != missingLabel {
+				x = float32(l.words.Names[word][k] - '0')
+			}
+			made.Multi = append(made.Multi, x)
+		}
+	}
+	return made, nil
 }
 
 // takeFeatures finds what becomes of the columns of a list with labels, which it reads once: features of
@@ -140,15 +242,22 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 	if l.label == "" {
 		return nil
 	}
-	err := l.labels.checkDates(l.rows, "edges")
 	var of graph.Labels
-	if err == nil {
-		of, err = l.labels.coded(values)
+	err := l.labels.checkDates(l.rows, "edges")
+	switch several := len(l.labelled) > 1; {
+	case several && values:
+		return refusal.Errorf("--values: is of one column of labels, and --edge-label %s names several, which are 0 and "+
+			"1; leave one of them out", l.label)
+	case err == nil:
+		of, err = l.coded(values)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: column %s: %w", l.path, l.label, err)
 	}
 	r.EdgeLabels.Of = graph.EdgeLabels{Column: l.label, Labels: of, By: l.by.made()}
+	if len(l.labelled) > 1 {
+		return nil
+	}
 	made.Notes = append(made.Notes, l.labels.notes(&of, l.rows, "edges", l.path, l.label)...)
 	return nil
 }
@@ -170,8 +279,10 @@ func (l *edgeList) takeLabels(e *graph.Edges, like *graph.EdgeLabels) (made grap
 	switch {
 	case l.labels.words == nil || !l.labels.any():
 		return made, nil
+	case like.MultiLabel() != (len(l.labelled) > 1), like.MultiLabel() && like.Classes != len(l.labelled):
+		err = refusal.Errorf("the labels of the graph are of another kind than these columns; leave them out")
 	case like.MultiLabel():
-		err = refusal.Errorf("an edge of the graph may have several labels, of which a column has one")
+		made.Labels, err = l.labels.severalOf(like.Names, l.labels.rows)
 	default:
 		made.Labels, err = l.labels.like(&like.Labels, e.Len())
 	}
@@ -182,13 +293,17 @@ func (l *edgeList) takeLabels(e *graph.Edges, like *graph.EdgeLabels) (made grap
 }
 
 // coded are labels of which row i is that of word i.
-func (l *labels) coded(values bool) (graph.Labels, error) {
-	if l.words == nil {
+func (l *edgeList) coded(values bool) (graph.Labels, error) {
+	of := l.labels
+	if of.words == nil || !of.any() {
 		return graph.Labels{}, refusal.Errorf("no row has a label")
 	}
-	words := labels{words: l.words, rows: make([]int32, len(l.words.Names))}
+	words := labels{words: of.words, rows: make([]int32, len(of.words.Names))}
 	for i := range words.rows {
 		words.rows[i] = int32(i)
+	}
+	if len(l.labelled) > 1 {
+		return words.severalOf(l.labelled, words.rows)
 	}
 	return words.of(len(words.rows), values)
 }

@@ -24,7 +24,7 @@ type edgeList struct {
 	weighted   bool
 	implied    bool // the weight was not asked for
 	tables     []*vertexTable
-	label      string             // the column of labels; empty: there is none
+	label      string             // the column of labels, or several between commas; empty: there is none
 	optional   bool               // the list may lack it
 	labels     labels             // of the edges
 	by         splitBy            // what the labelled edges are divided by
@@ -35,8 +35,8 @@ type edgeList struct {
 
 	header []string
 	order  []int // the columns that are read: source, target, numbers, label; nil: the first line is an edge
-	// labelled says that it has the column of labels
-	labelled bool
+	// labelled are the columns of labels that it has: of label, in its order
+	labelled []string
 	found    bool // source and target are the two columns that hold ids
 	leftOut  []string
 	notes    []string
@@ -296,7 +296,7 @@ func (l *edgeList) refuse(err error) error {
 // choose finds the columns of source and target, and those of numbers. Of text it returns none where the
 // first line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
-	l.header, l.order, l.leftOut, l.labelled = l.header[:0], nil, nil, false
+	l.header, l.order, l.leftOut, l.labelled = l.header[:0], nil, nil, nil
 	if l.implied { // when the list was read before
 		l.numbers, l.weighted, l.implied = l.numbers[1:], false, false
 	}
@@ -363,13 +363,8 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 			return nil, err
 		}
 	}
-	l.labelled = l.label != "" && (!l.optional || slices.Contains(l.header, l.label))
-	if l.labelled {
-		at, err := l.labelAt(order)
-		if err != nil {
-			return nil, err
-		}
-		order = append(order, at)
+	if order, err = l.chooseLabels(order); err != nil {
+		return nil, err
 	}
 	for _, k := range order {
 		if all[k].Kind == table.Nested {
@@ -543,12 +538,9 @@ func (l *edgeList) add(r *table.Row) error {
 			}
 			l.batch.Features = append(l.batch.Features, streamed.Code(code))
 		}
-		word := int32(-1)
-		if l.labelled {
-			var err error
-			if word, err = l.labels.word(r.Decimal(r.Field(len(l.order) - 1))); err != nil {
-				return r.Errorf("column %s: %w", l.label, err)
-			}
+		word, err := l.labelOf(r)
+		if err != nil {
+			return err
 		}
 		l.batch.Features = append(l.batch.Features, streamed.Code(int64(word)))
 	}

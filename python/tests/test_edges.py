@@ -38,6 +38,26 @@ def test_bits_of_the_command(folder):
     assert (run.logits == cli.logits[np.argsort(np.argsort(EDGES[1] * 40 + EDGES[0], kind="stable"))]).all()
 
 
+def test_several_columns(folder):
+    """Several columns of labels, some without a value, are an array of several labels: the same bits."""
+    other = random.random(400) < 0.3
+    missing = [np.arange(400) % 7 == 0, np.arange(400) % 5 == 0]
+    given = np.stack([np.where(gone, np.nan, of) for gone, of in zip(missing, (Y, other))], 1).astype(np.float32)
+    cells = [["" if gone[k] else word for k, word in enumerate(words)] for gone, words in (
+        (missing[0], [f"{c}" for c in Y]), (missing[1], np.where(other, "true", "no").tolist()))]
+    lines = [f"{a},{u},{v},{p},{q},{b}" for (u, v), (p, q), a, b in zip(EDGES.T, ATTR.tolist(), *cells)]
+    (folder / "e.csv").write_text("\n".join(["one,source,target,p,q,two", *lines]), encoding="utf-8")
+    np.save("x.npy", X)
+    command("import", "edges", "e.csv", "store", "--features", "x.npy", "--edge-label", "one, two", "--split", "random:60/20/20")
+    command("train", "store", "--edge-label", "one, two", "--hidden", 8, "--epochs", 5, "--out", "cli")
+    run, cli = train(graph(edge_y=given, split="random:60/20/20"), out="py"), weft.load("cli")
+    assert run.summary["losses"] == cli.summary["losses"] and run.summary["test"] == cli.summary["test"]
+    assert (np.load("py/predictions.npy") == cli.logits).all() and cli.classes.tolist() == ["one", "two"]
+    table = cli.predict(columns=["edge", "probabilities"])
+    assert list(table) == ["edge", "one", "two"]
+    np.testing.assert_allclose(table["two"], cli.probabilities[:, 1], atol=1e-6)
+
+
 def by_hand(run, attr=ATTR):
     """Logits in double precision: an MLP of vertices, and one of both ends, their product and standard scores."""
     w = {name: of.astype(float) for name, of in run.state_dict().items()}
