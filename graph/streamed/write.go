@@ -7,6 +7,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/edgesort"
+	"weft/graph/internal/pump"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -321,11 +322,13 @@ func (s *sorted) close() {
 	}
 }
 
-// sort reads the edges of a relation, from so many sources to so many targets.
+// sort reads the edges of a relation, from so many sources to so many targets. They are added to the sorter
+// on a goroutine of its own.
 func (s *sorted) sort(g *Graph, r *Relation, dir string, sources, targets int) (err error) {
 	if s.scratch, err = graph.Scratch(dir); err != nil {
 		return err
 	}
+	adding := pump.NewSink(func(e *graph.Edges) error { return s.sorter.Add(e, g.Symmetrize) })
 	s.listed, err = r.each(g.Progress, func(e graph.Edges, before int64) error {
 		if s.sorter == nil { // whether they are weighted is known by now
 			if err := s.begin(g, r, targets); err != nil {
@@ -338,12 +341,43 @@ func (s *sorted) sort(g *Graph, r *Relation, dir string, sources, targets int) (
 		if err := g.checkGraphs(&e); err != nil {
 			return err
 		}
-		return s.sorter.Add(&e, g.Symmetrize)
+		return addTo(adding, &e)
 	})
+	added := adding.Close()
+	if err == nil {
+		err = added
+	}
 	if err == nil && s.sorter == nil {
 		err = s.begin(g, r, targets)
 	}
 	return err
+}
+
+// addTo puts copies of edges into a sink, a few at a time.
+func addTo(sink *pump.Sink[*graph.Edges], e *graph.Edges) error {
+	const most = 1 << 13 // edges
+	columns := e.FeatureColumns
+	for from := 0; from < e.Len(); from += most {
+		to, err := sink.Take()
+		if err != nil {
+			return err
+		}
+		if to == nil {
+			to = &graph.Edges{}
+		}
+		end := min(e.Len(), from+most)
+		*to = graph.Edges{
+			Source: append(to.Source[:0], e.Source[from:end]...),
+			Target: append(to.Target[:0], e.Target[from:end]...), Weights: to.Weights[:0],
+			Features:       append(to.Features[:0], e.Features[from*columns:end*columns]...),
+			FeatureColumns: columns,
+		}
+		if e.Weights != nil {
+			to.Weights = append(to.Weights, e.Weights[from:end]...)
+		}
+		sink.Put(to)
+	}
+	return nil
 }
 
 // begin makes the sorter of a relation into so many targets.

@@ -2,14 +2,17 @@
 package edgesort
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"math"
-	"math/bits"
 	"os"
 	"slices"
 	"unsafe"
 
 	"weft/graph"
+	"weft/graph/internal/pump"
 	"weft/internal/cores"
 	"weft/internal/memory"
 )
@@ -23,6 +26,7 @@ type Sorter struct {
 	file      *batchFile
 	low, high int  // the targets are low … high−1
 	shift     uint // log₂ of the number of targets in a range
+	most      int  // ranges
 	ranges    []unsorted
 	// Duplicates counts the given edges that Single dropped.
 	Duplicates int64
@@ -35,7 +39,7 @@ type Options struct {
 	Columns  int      // of edge features
 	// Single keeps one of parallel edges: the first given edge, or the first added edge if none is given.
 	Single bool
-	// Budget is how many bytes of edges are sorted at a time; one target may take more. 0: 128 MB, or less
+	// Budget is how many bytes of edges are sorted at a time; one target may take more. 0: 64 MB, or less
 	// where memory is scarce.
 	Budget int64
 }
@@ -65,27 +69,23 @@ const (
 	batchWords   = 32 << 10 // approximate size of a batch
 	mostRanges   = 1024
 	rangeBytes   = 8 << 20 // approximate size of a range's edges
-	rangeTargets = 1 << 20 // largest number of targets in a range
-	maxShift     = 31
-	sortBudget   = 128 << 20
+	rangeTargets = 4 << 20 // largest number of targets in a range
+	sortBudget   = 64 << 20
 )
 
 // New returns a sorter for about so many edges into targets below high.
 func New(o Options, high int, about int64) *Sorter {
 	if o.Budget == 0 {
-		o.Budget = min(sortBudget, memory.Left()/8)
+		o.Budget = min(sortBudget, memory.Left()/16)
 	}
-	return newSorter(o, &batchFile{file: o.Scratch}, 0, high, about, maxShift)
+	return newSorter(o, &batchFile{file: o.Scratch}, 0, high, about)
 }
 
-// newSorter returns a sorter for about so many edges into targets low … high−1. A range has at most 2^most
-// targets.
-func newSorter(o Options, file *batchFile, low, high int, about int64, most uint) *Sorter {
+// newSorter returns a sorter for about so many edges into targets low … high−1. Its ranges have one target
+// each, until there is one that needs larger ranges: how many targets there are may not be known.
+func newSorter(o Options, file *batchFile, low, high int, about int64) *Sorter {
 	s := &Sorter{Options: o, file: file, low: low, high: high}
-	targets := int64(high - low)
-	want := max(about/(rangeBytes/wordBytes)*int64(s.words()), targets/rangeTargets, 1)
-	s.shift = min(most, uint(bits.Len64(uint64((targets-1)/min(want, mostRanges)))))
-	s.ranges = make([]unsorted, (targets-1)>>s.shift+1)
+	s.most = int(min(max(1, about*int64(s.words())/(rangeBytes/wordBytes)), mostRanges))
 	return s
 }
 
@@ -106,40 +106,49 @@ func (s *Options) batch() int { return max(1, batchWords/s.words()) * s.words() 
 // Memory returns a bound of the bytes that about so many edges take in memory before they are sorted.
 func (s *Sorter) Memory(about int64) int64 {
 	batch := int64(s.batch()) * wordBytes
-	return min(int64(len(s.ranges))*batch, about*int64(s.words())*wordBytes+batch)
+	return min(int64(s.most)*batch, about*int64(s.words())*wordBytes+batch)
 }
 
 // Add adds edges, and if both is true the reverse of each.
 func (s *Sorter) Add(e *graph.Edges, both bool) error {
-	edge := make([]uint32, s.words())
+	columns := e.FeatureColumns
+	if s.Weighted {
+		columns++
+	}
+	values := make([]uint32, columns)
 	for k, source := range e.Source {
-		target, values := e.Target[k], edge[2:]
+		target, of := e.Target[k], values
 		if s.Weighted {
-			values[0] = math.Float32bits(e.Weights[k])
-			values = values[1:]
+			of[0] = math.Float32bits(e.Weights[k])
+			of = of[1:]
 		}
 		for c, x := range e.Features[k*e.FeatureColumns : (k+1)*e.FeatureColumns] {
-			values[c] = math.Float32bits(x)
+			of[c] = math.Float32bits(x)
 		}
-		edge[0], edge[1] = uint32(target), uint32(source)<<1+given
-		if err := s.add(edge); err != nil {
+		if err := s.add(uint32(target), uint32(source)<<1+given, values); err != nil {
 			return err
 		}
 		if !both {
 			continue
 		}
-		edge[0], edge[1] = uint32(source), uint32(target)<<1|added
-		if err := s.add(edge); err != nil {
+		if err := s.add(uint32(source), uint32(target)<<1|added, values); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add adds an edge of so many words.
-func (s *Sorter) add(edge []uint32) error {
-	r := &s.ranges[(int(edge[0])-s.low)>>s.shift]
-	r.last = append(r.last, edge...)
+// add adds an edge by its target, its key and the words of its features.
+func (s *Sorter) add(target, key uint32, values []uint32) error {
+	k := (int(target) - s.low) >> s.shift
+	if k >= len(s.ranges) {
+		if err := s.reach(target); err != nil {
+			return err
+		}
+		k = (int(target) - s.low) >> s.shift
+	}
+	r := &s.ranges[k]
+	r.last = append(append(r.last, target, key), values...)
 	if len(r.last) < s.batch() {
 		return nil
 	}
@@ -150,6 +159,31 @@ func (s *Sorter) add(edge []uint32) error {
 	}
 	s.file.end += int64(len(data))
 	r.last = r.last[:0]
+	return nil
+}
+
+// reach makes a range for a target. Where there would be too many ranges, two become one.
+func (s *Sorter) reach(target uint32) error {
+	for (int(target)-s.low)>>s.shift >= s.most {
+		s.shift++
+		smaller := s.ranges
+		s.ranges = make([]unsorted, (len(smaller)+1)/2)
+		for k := range s.ranges {
+			s.ranges[k] = smaller[2*k]
+		}
+		for k := 1; k < len(smaller); k += 2 {
+			into := &s.ranges[k/2]
+			into.batches = append(into.batches, smaller[k].batches...)
+			for edge := range slices.Chunk(smaller[k].last, s.words()) {
+				if err := s.add(edge[0], edge[1], edge[2:]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for k := (int(target) - s.low) >> s.shift; len(s.ranges) <= k; {
+		s.ranges = append(s.ranges, unsorted{})
+	}
 	return nil
 }
 
@@ -167,41 +201,74 @@ type sortBuffers struct {
 	rows graph.Relation
 }
 
-// Each sorts all edges and calls emit with the rows of consecutive targets, until all targets have come. The
-// rows are valid until emit returns. The sorter is empty afterwards.
-func (s *Sorter) Each(emit func(*graph.Relation) error) error { return s.eachIn(&sortBuffers{}, emit) }
+// bounded are the edges into targets low … high−1, which fit in the memory for them.
+type bounded struct {
+	unsorted
+	low, high int
+}
 
-func (s *Sorter) eachIn(m *sortBuffers, emit func(*graph.Relation) error) error {
-	for k := range s.ranges {
-		r := &s.ranges[k]
-		low := s.low + k<<s.shift
-		if low >= s.high {
-			break
+// Each sorts all edges and calls emit with the rows of consecutive targets, until all targets have come. The
+// rows are valid until emit returns. Meanwhile the next ones are sorted. The sorter is empty afterwards.
+func (s *Sorter) Each(emit func(*graph.Relation) error) error {
+	next, stop := iter.Pull2(s.bounded)
+	defer stop()
+	ahead := pump.New(func(m *sortBuffers) (*sortBuffers, error) {
+		r, err, more := next()
+		switch {
+		case err != nil:
+			return m, err
+		case !more:
+			return m, io.EOF
+		case m == nil:
+			m = &sortBuffers{}
 		}
-		high := min(s.high, low+1<<s.shift)
-		words := len(r.batches)*s.batch() + len(r.last)
-		var err error
-		if s.shift > 0 && int64(words)*wordBytes > s.Budget {
-			err = s.divide(r, low, high, words, m, emit)
-		} else {
-			err = s.sort(r, low, high, words, m, emit)
+		return m, s.sort(&r, m)
+	})
+	defer ahead.Close()
+	for {
+		m, err := ahead.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
 		if err != nil {
 			return err
 		}
-		*r = unsorted{}
+		if err := emit(&m.rows); err != nil {
+			return err
+		}
 	}
-	return nil
 }
 
-// divide sorts the edges into targets low … high−1 by a sorter with smaller ranges, and emits their rows.
-func (s *Sorter) divide(r *unsorted, low, high, words int, m *sortBuffers,
-	emit func(*graph.Relation) error,
-) error {
-	smaller := newSorter(s.Options, s.file, low, high, int64(words/s.words()), s.shift-1)
+// bounded yields the edges by consecutive ranges of targets, each of which fits in the memory for it.
+func (s *Sorter) bounded(yield func(bounded, error) bool) {
+	for low, k := s.low, 0; low < s.high; k++ {
+		r, high := unsorted{}, min(s.high, low+rangeTargets) // behind the last range no target has an edge
+		if k < len(s.ranges) {
+			r, s.ranges[k] = s.ranges[k], unsorted{}
+			high = min(s.high, low+1<<s.shift)
+		}
+		fits := int64(r.words(s))*wordBytes <= s.Budget && high-low <= rangeTargets
+		if fits || s.shift == 0 {
+			if !yield(bounded{r, low, high}, nil) {
+				return
+			}
+		} else if !s.divide(&r, low, high, yield) {
+			return
+		}
+		low = high
+	}
+}
+
+// words is how many there are of the edges.
+func (r *unsorted) words(s *Sorter) int { return len(r.batches)*s.batch() + len(r.last) }
+
+// divide yields edges by smaller ranges of targets, of those from low … high−1. It reports whether to go on.
+func (s *Sorter) divide(r *unsorted, low, high int, yield func(bounded, error) bool) (more bool) {
+	smaller := newSorter(s.Options, s.file, low, high, int64(r.words(s)/s.words()))
+	smaller.most = max(smaller.most, 2, (high-low)/rangeTargets)
 	again := func(words []uint32) error {
 		for edge := range slices.Chunk(words, s.words()) {
-			if err := smaller.add(edge); err != nil {
+			if err := smaller.add(edge[0], edge[1], edge[2:]); err != nil {
 				return err
 			}
 		}
@@ -209,19 +276,23 @@ func (s *Sorter) divide(r *unsorted, low, high, words int, m *sortBuffers,
 	}
 	batch := make([]uint32, s.batch())
 	for _, at := range r.batches {
-		if err := s.file.read(batch, at); err != nil {
-			return err
+		err := s.file.read(batch, at)
+		if err == nil {
+			err = again(batch)
 		}
-		if err := again(batch); err != nil {
-			return err
+		if err != nil {
+			return yield(bounded{}, err)
 		}
 	}
 	if err := again(r.last); err != nil {
-		return err
+		return yield(bounded{}, err)
 	}
-	err := smaller.eachIn(m, emit)
-	s.Duplicates += smaller.Duplicates
-	return err
+	more = true
+	smaller.bounded(func(r bounded, err error) bool {
+		more = yield(r, err)
+		return more
+	})
+	return more
 }
 
 func (c *batchFile) read(words []uint32, at int64) error {
@@ -231,12 +302,10 @@ func (c *batchFile) read(words []uint32, at int64) error {
 	return nil
 }
 
-// sort sorts the edges into targets low … high−1 in memory, and emits their rows.
-func (s *Sorter) sort(r *unsorted, low, high, words int, m *sortBuffers,
-	emit func(*graph.Relation) error,
-) error {
-	edges, targets := words/s.words(), high-low
-	if err := m.grow(edges, targets, s); err != nil {
+// sort sorts edges in memory into rows.
+func (s *Sorter) sort(r *bounded, m *sortBuffers) error {
+	words, targets := r.words(s), r.high-r.low
+	if err := m.grow(words/s.words(), targets, s); err != nil {
 		return err
 	}
 	for k, at := range r.batches {
@@ -247,13 +316,13 @@ func (s *Sorter) sort(r *unsorted, low, high, words int, m *sortBuffers,
 	copy(m.words[len(r.batches)*s.batch():], r.last)
 	// A counting sort by target
 	for at := 0; at < words; at += s.words() {
-		m.ends[int(m.words[at])-low+1]++
+		m.ends[int(m.words[at])-r.low+1]++
 	}
 	for t := range targets {
 		m.ends[t+1] += m.ends[t]
 	}
 	for at := 0; at < words; at += s.words() {
-		next := &m.ends[int(m.words[at])-low]
+		next := &m.ends[int(m.words[at])-r.low]
 		m.keys[*next] = uint64(m.words[at+1])<<32 | uint64(at/s.words())
 		*next++
 	}
@@ -265,7 +334,7 @@ func (s *Sorter) sort(r *unsorted, low, high, words int, m *sortBuffers,
 	for t := range targets {
 		s.row(m, m.keys[m.begin(t):m.ends[t]])
 	}
-	return emit(&m.rows)
+	return nil
 }
 
 // begin returns the index of a target's first key.

@@ -27,16 +27,16 @@ func TestSorterDivides(t *testing.T) {
 	want, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
 	for _, limit := range []int{vertices, 1 << 16} { // known before, or only after all edges
-		assert.Equal(t, want, sorted(t, e, vertices, limit), "of %d", limit)
+		assert.Equal(t, want, sorted(t, e, vertices, limit, 10), "of %d", limit)
 	}
 }
 
-func sorted(t *testing.T, e graph.Edges, vertices, limit int) graph.Relation {
+func sorted(t *testing.T, e graph.Edges, vertices, limit int, about int64) graph.Relation {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
 	require.NoError(t, err)
 	defer file.Close()
-	s := New(Options{Scratch: file, Columns: 1, Budget: 100_000}, limit, 10)
+	s := New(Options{Scratch: file, Columns: 1, Budget: 100_000}, limit, about)
 	require.NoError(t, s.Add(&e, false))
 	got := graph.Relation{Indptr: []int64{0}, EdgeColumns: 1}
 	s.Limit(vertices)
@@ -50,4 +50,27 @@ func sorted(t *testing.T, e graph.Edges, vertices, limit int) graph.Relation {
 	})
 	require.NoError(t, err)
 	return got
+}
+
+// TestSorterReaches: it is the order of the edges that decides when ranges become larger, and not how many
+// targets there may be; the rows are the same.
+func TestSorterReaches(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	const vertices, edges = 5000, 100_000
+	rising, falling := graph.Edges{FeatureColumns: 1}, graph.Edges{FeatureColumns: 1}
+	for k := range edges {
+		source, target, feature := int32(random.IntN(vertices)), int32(k*vertices/edges), random.Float32()
+		rising.Source, rising.Target = append(rising.Source, source), append(rising.Target, target)
+		rising.Features = append(rising.Features, feature)
+	}
+	for k := edges - 1; k >= 0; k-- {
+		falling.Append(&rising, k)
+	}
+	for _, e := range []graph.Edges{rising, falling} {
+		want, err := graph.NewRelation(vertices, e)
+		require.NoError(t, err)
+		for _, about := range []int64{1, edges, 1 << 40} {
+			assert.Equal(t, want, sorted(t, e, vertices, 1<<31-1, about), "about %d", about)
+		}
+	}
 }

@@ -117,6 +117,9 @@ func (s Separator) goesOn(line []byte, inside bool) bool {
 
 // trim takes spaces off both ends, and tabs where they do not separate columns.
 func (s Separator) trim(b []byte) []byte {
+	if n := len(b); n == 0 || b[0] > ' ' && b[n-1] > ' ' {
+		return b
+	}
 	space := func(c byte) bool { return c == ' ' || c == '\t' && s != '\t' }
 	for len(b) > 0 && space(b[0]) {
 		b = b[1:]

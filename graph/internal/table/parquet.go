@@ -58,82 +58,12 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 			row.logical[k] = all[column].Type().LogicalType()
 		}
 	}
-	most := 1<<20 + rowsPerByte*size
-	for i, g := range file.RowGroups() {
-		rows := g.NumRows()
-		if rows < 0 || row.At > most-rows {
-			return refusal.Errorf("%s: claims more rows than a file of %d bytes can hold", t.Path, size)
-		}
-		chunks := g.ColumnChunks()
-		readers := make([]*columnReader, 0, len(order))
-		end := func() {
-			for _, c := range readers {
-				c.close()
-			}
-		}
-		need := int64(0)
-		for _, column := range order {
-			if column >= len(all) {
-				readers = append(readers, &columnReader{always: t.given[column-len(all)].always()})
-				continue
-			}
-			c := all[column]
-			meta := &file.Metadata().RowGroups[i].Columns[c.Index()].MetaData
-			more, err := checkPages(f, size, meta, c.Optional(), row.At, rows)
-			if err == nil {
-				need += more
-				err = memory.Need(need)
-			}
-			if err != nil {
-				end()
-				return refuse(fmt.Errorf("column %q: %w", c.Name(), err))
-			}
-			readers = append(readers, &columnReader{
-				pages: chunks[c.Index()].Pages(), text: c.Type().Kind() == parquet.ByteArray,
-			})
-		}
-		err := row.each(readers, rows, do)
-		end()
-		if err != nil {
-			return err
-		}
-		tell(int64(float64(size) * float64(row.At) / float64(max(1, file.NumRows()))))
+	groups := &groups{
+		Table: t, file: file, at: f, size: size, row: row, columns: all, order: order, group: -1,
+		most: 1<<20 + rowsPerByte*size,
 	}
-	return nil
-}
-
-// damaged is the refusal of a file on which the library panics.
-func damaged(path string, panics any) error {
-	return refusal.Damaged("%s: a damaged Parquet file: %.200v", path, panics)
-}
-
-// each calls do with the rows of a row group of Parquet, so many, whose columns these are. They are decoded
-// ahead of it, on a goroutine of their own.
-func (r *Row) each(columns []*columnReader, rows int64, do func(*Row) error) error {
-	left, before, most := rows, r.At, int64(max(fewestRows, batchValues/max(1, len(columns))))
-	ahead := pump.New(func(b *batch) (_ *batch, err error) {
-		// The library panics on some damaged files.
-		defer func() {
-			if p := recover(); p != nil {
-				err = damaged(r.path, p)
-			}
-		}()
-		if left == 0 {
-			return b, io.EOF
-		}
-		if b == nil {
-			b = &batch{columns: make([]columnBatch, len(columns))}
-		}
-		b.rows = int(min(left, most))
-		for k, c := range columns {
-			if read, err := c.fill(&b.columns[k], b.rows); err != nil {
-				at := Position{path: r.path, parquet: true, At: before + rows - left + int64(read) + 1}
-				return b, at.Errorf("column %q: %w", r.columns[k].Name, err)
-			}
-		}
-		left -= int64(b.rows)
-		return b, nil
-	})
+	defer groups.close()
+	ahead := pump.New(groups.fill)
 	defer ahead.Close()
 	for {
 		b, err := ahead.Next()
@@ -143,14 +73,106 @@ func (r *Row) each(columns []*columnReader, rows int64, do func(*Row) error) err
 		if err != nil {
 			return err
 		}
-		r.batch = b.columns
-		for r.in = range b.rows {
-			r.At++
-			if err := do(r); err != nil {
+		row.batch = b.columns
+		for row.in = range b.rows {
+			row.At++
+			if err := do(row); err != nil {
 				return err
 			}
 		}
+		tell(int64(float64(size) * float64(row.At) / float64(max(1, file.NumRows()))))
 	}
+}
+
+// damaged is the refusal of a file on which the library panics.
+func damaged(path string, panics any) error {
+	return refusal.Damaged("%s: a damaged Parquet file: %.200v", path, panics)
+}
+
+// groups decodes the rows of a Parquet file, one row group after another.
+type groups struct {
+	*Table
+	file    *parquet.File
+	at      io.ReaderAt
+	size    int64
+	columns []*parquet.Column // of the file
+	order   []int             // of those that are read
+	row     *Row              // that has their names
+	most    int64             // rows that such a file may have
+
+	group   int // the one that is read
+	readers []*columnReader
+	left    int64 // rows of the group
+	before  int64 // rows of the groups before, and of this one
+}
+
+// fill decodes the next rows.
+func (g *groups) fill(b *batch) (_ *batch, err error) {
+	// The library panics on some damaged files.
+	defer func() {
+		if p := recover(); p != nil {
+			err = damaged(g.Path, p)
+		}
+	}()
+	for g.left == 0 {
+		g.close()
+		if g.group++; g.group == len(g.file.RowGroups()) {
+			return b, io.EOF
+		}
+		if err := g.open(g.file.RowGroups()[g.group]); err != nil {
+			return b, err
+		}
+	}
+	if b == nil {
+		b = &batch{columns: make([]columnBatch, len(g.readers))}
+	}
+	b.rows = int(min(g.left, int64(max(fewestRows, batchValues/max(1, len(g.readers))))))
+	for k, c := range g.readers {
+		if read, err := c.fill(&b.columns[k], b.rows); err != nil {
+			at := Position{path: g.Path, parquet: true, At: g.before - g.left + int64(read) + 1}
+			return b, at.Errorf("column %q: %w", g.row.columns[k].Name, err)
+		}
+	}
+	g.left -= int64(b.rows)
+	return b, nil
+}
+
+// open begins to read a row group, whose pages it checks.
+func (g *groups) open(of parquet.RowGroup) error {
+	rows := of.NumRows()
+	if rows < 0 || g.before > g.most-rows {
+		return refusal.Errorf("%s: claims more rows than a file of %d bytes can hold", g.Path, g.size)
+	}
+	chunks, need := of.ColumnChunks(), int64(0)
+	for _, column := range g.order {
+		if column >= len(g.columns) {
+			always := g.given[column-len(g.columns)].always()
+			g.readers = append(g.readers, &columnReader{always: always})
+			continue
+		}
+		c := g.columns[column]
+		meta := &g.file.Metadata().RowGroups[g.group].Columns[c.Index()].MetaData
+		more, err := checkPages(g.at, g.size, meta, c.Optional(), g.before, rows)
+		if err == nil {
+			need += more
+			err = memory.Need(need)
+		}
+		if err != nil {
+			return refusal.In(g.Path, fmt.Errorf("column %q: %w", c.Name(), err))
+		}
+		g.readers = append(g.readers, &columnReader{
+			pages: chunks[c.Index()].Pages(), text: c.Type().Kind() == parquet.ByteArray,
+		})
+	}
+	g.left, g.before = rows, g.before+rows
+	return nil
+}
+
+func (g *groups) close() {
+	for _, c := range g.readers {
+		c.close()
+	}
+	g.readers = g.readers[:0]
 }
 
 // kindOf is what a column of Parquet holds.

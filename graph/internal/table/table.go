@@ -3,13 +3,11 @@ package table
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/big"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +16,6 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"weft/graph"
-	"weft/graph/internal/lines"
 	"weft/internal/foreign"
 	"weft/internal/number"
 	"weft/internal/refusal"
@@ -75,7 +72,7 @@ func (t *Table) EachOf(file *os.File, choose Choose, do func(*Row) error) error 
 	if tell == nil {
 		tell = func(read int64) { t.Progress.Of("reading "+t.Path, read, info.Size()) }
 	}
-	r := &told{file, tell, 0}
+	r := &counted{file, 0}
 	text := bufio.NewReaderSize(r, 64<<10)
 	start, _ := text.Peek(foreign.Head) // an error comes again
 	switch kind := foreign.Recognize(start); {
@@ -86,117 +83,9 @@ func (t *Table) EachOf(file *os.File, choose Choose, do func(*Row) error) error 
 	case strings.HasSuffix(strings.ToLower(t.Path), ".parquet"):
 		return refusal.Errorf("%s: does not start as a Parquet file does", t.Path)
 	default:
-		return t.eachLine(text, kind, choose, do)
+		ahead := info.Mode().IsRegular()
+		return t.eachLine(text, kind, ahead, func() int64 { return r.read }, tell, choose, do)
 	}
-}
-
-// eachLine reads text.
-func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do func(*Row) error) (err error) {
-	form := lines.Form{Path: t.Path, Kind: kind, Text: t.Line, Line: t.Line, Longest: longest}
-	l, err := lines.New(text, form)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	row, headed := &Row{Position: Position{path: t.Path}}, t.Header
-	named := 0        // columns that the file names
-	var record []byte // of several lines
-	for {
-		line, err := l.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		blank := bytes.TrimLeft(line, " \t")
-		if len(blank) == 0 || !headed && (blank[0] == '#' || blank[0] == '%') {
-			if l.Number() == 1 && bytes.HasPrefix(line, []byte("%%MatrixMarket")) {
-				return l.Errorf("a Matrix Market file counts from 1: write its entries as edges that " +
-					"count from 0")
-			}
-			continue
-		}
-		first := row.separator == 0
-		row.At = l.Number()
-		if first {
-			row.separator = t.separator(line, l)
-		}
-		if headed && row.separator.goesOn(line, false) {
-			if record, err = row.record(l, append(record[:0], line...), longest); err != nil {
-				return err
-			}
-			line = record
-		}
-		if hasReturn(line) {
-			return row.Errorf(`a line ends as those of old Macs: convert the file, as with tr '\r' '\n'`)
-		}
-		if row.fields, err = row.separator.Split(row.fields[:0], line); err != nil {
-			return row.Errorf("%w", err)
-		}
-		if first {
-			columns := make([]Column, len(row.fields))
-			for k, name := range row.fields {
-				columns[k].Name = string(name)
-			}
-			named = len(columns)
-			if columns, err = t.withGiven(columns, Any); err == nil {
-				row.order, err = choose(columns)
-			}
-			if err != nil {
-				return row.Errorf("%w", err)
-			}
-			headed = row.order != nil
-			if headed {
-				row.columns = columns
-				continue
-			}
-		}
-		// a separator at the end of each line but the header
-		for n := len(row.fields); headed && n > named && len(row.fields[n-1]) == 0; n-- {
-			row.fields = row.fields[:n-1]
-		}
-		if headed && len(row.fields) == named {
-			for _, of := range t.given {
-				row.fields = append(row.fields, of.value)
-			}
-		}
-		if err := do(row); err != nil {
-			return err
-		}
-	}
-}
-
-// separator is that of a table with this first line. A line of one word has one column, whose values may have
-// spaces.
-func (t *Table) separator(line []byte, l *lines.Reader) Separator {
-	const most = 10
-	behind := slices.DeleteFunc(l.Behind(line), func(next []byte) bool {
-		next = bytes.TrimLeft(next, " \t")
-		return len(next) == 0 || !t.Header && (next[0] == '#' || next[0] == '%')
-	})
-	s := SeparatorOf(line, t.Separators, behind[:min(len(behind), most)]...)
-	if s == ' ' && t.Header && bytes.IndexByte(s.trim(line), ' ') < 0 {
-		return Separator(t.Separators[0])
-	}
-	return s
-}
-
-// record appends to a line the lines after it that a field in quotes goes on in.
-func (r *Row) record(l *lines.Reader, line []byte, longest int) ([]byte, error) {
-	for inside := true; inside; {
-		next, err := l.Next()
-		if errors.Is(err, io.EOF) || err == nil && len(line)+len(next) > longest {
-			return nil, r.Errorf("a field begins with a quote that no other closes: close it, or leave the " +
-				"quote out")
-		}
-		if err != nil {
-			return nil, err
-		}
-		line = append(append(line, '\n'), next...)
-		inside = r.separator.goesOn(next, true)
-	}
-	return line, nil
 }
 
 // longest is how many bytes a row of text may have, or a text in Parquet.
@@ -449,16 +338,14 @@ func (r *Row) ColumnErrorf(column int, format string, args ...any) error {
 	return r.Errorf("column %q: %w", r.columns[column].Name, fmt.Errorf(format, args...))
 }
 
-// told tells how many bytes of a file are read.
-type told struct {
+// counted counts the bytes of a file that are read.
+type counted struct {
 	io.Reader
-	tell func(read int64)
 	read int64
 }
 
-func (t *told) Read(p []byte) (int, error) {
-	n, err := t.Reader.Read(p)
-	t.read += int64(n)
-	t.tell(t.read)
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.read += int64(n)
 	return n, err
 }
