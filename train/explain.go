@@ -12,18 +12,27 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
+	"weft/train/setting"
 	"weft/train/task"
 	"weft/train/worker"
 )
 
 // Explain explains a number of the output for a vertex of the job's graph, or for an edge between two, as
-// worker.Explanation says. It reads what a prediction of it depends on, and no more of the graph. The mesh
-// has one worker. The errors are those of Predict.
+// worker.Explanation says. Of Appended it takes which edges pass messages, and nothing else. It reads what a
+// prediction depends on, and no more of the graph. The mesh has one worker. The errors are those of Predict.
 func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained) (x *worker.Explanation,
 	err error,
 ) {
 	job := *j
 	job.Vertices, job.Appended = []int32{of.Vertex}, nil
+	var passes appended.Rule
+	if j.Appended != nil && j.Appended.Passes != nil {
+		passes = j.Appended.Passes
+		if job.Appended, err = job.appended(); err != nil {
+			return nil, err
+		}
+		job.Appended.Passes = passes
+	}
 	if of.Edge != nil {
 		if err := job.endsAlone(of.Edge); err != nil {
 			return nil, err
@@ -36,16 +45,39 @@ func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained
 	if whole, err := job.between(s); err != nil {
 		return nil, err
 	} else if whole {
-		job.Vertices, job.ends = nil, nil
-		if s, err = job.beginExplanation(ctx, weights); err != nil {
+		all := job
+		all.Vertices, all.ends, all.Appended = nil, nil, nil
+		if s, err = all.beginExplanation(ctx, weights); err != nil {
 			return nil, err
+		}
+		if passes != nil {
+			rule := func(_ *partition.Share, use func(partition.Rule) error) error { return use(passes) }
+			s.Passing = partition.EdgeSubgraph(rule)
 		}
 	}
 	err = job.eachWorker(s, func(team *kernel.Team, _ *comm.Comm, share *partition.Share) error {
 		x, err = worker.Explain(ctx, s.Config, team, share, weights, of)
 		return err
 	})
-	return x, err
+	if err != nil || passes == nil {
+		return x, err
+	}
+	return x, j.Graph.Guard(func() error {
+		number(x, job.Appended)
+		return nil
+	})
+}
+
+// number has edges of an explanation count those before them that pass no messages, too.
+func number(x *worker.Explanation, g *appended.Graph) {
+	numbers := map[string]int{}
+	for i, r := range partition.All(g.Graph).Edges.Relations {
+		numbers[r.Name] = i
+	}
+	for k := range x.Edges {
+		e := &x.Edges[k]
+		e.Before = g.Before(numbers[e.Relation], e.Source, e.Target, e.Before)
+	}
 }
 
 // endsAlone has the job compute the rows of an edge's ends, as an EdgeScorer reads them.
@@ -53,15 +85,6 @@ func (j *Job) endsAlone(of *worker.ExplainedEdge) error {
 	r, err := j.resolve()
 	if err != nil {
 		return err
-	}
-	divided, err := j.drawn()
-	if err != nil {
-		return err
-	}
-	whole := divided.Counts()
-	if task.PassesEarlier(r.Kind, &whole) {
-		return refusal.Errorf("--pass-messages: edges pass messages to later ones alone, and what is explained has all "+
-			"of the graph; train with --pass-messages %s to explain", task.PassAll)
 	}
 	at, err := j.rowsOfEnds(r, &graph.Edges{Source: []int32{of.Source}, Target: []int32{of.Target}}, true)
 	if err != nil {
@@ -91,17 +114,49 @@ func (j *Job) between(s *shared) (whole bool, err error) {
 	return slices.ContainsFunc(blocks, func(b gnn.BlockSpec) bool { return b.Rounds > 1 }), err
 }
 
-// Without is the job for predictions of the vertices, or with none of edges, on its graph without some edges,
-// by relation.
+// Without is the job for predictions of the vertices on its graph without some edges, by relation.
 func (j *Job) Without(edges [][]appended.Edge, vertices ...int32) (*Job, error) {
-	b, err := j.Base()
+	return j.left(edges, nil, vertices)
+}
+
+// Over is the job for predictions of an edge of its graph by PredictEdges and Explain, over the graph over
+// which Predict scores it, without some edges, by relation: where edges pass messages to later ones alone,
+// that of the periods before. edge is its number in the graph, or −1 for a new one, which is scored over the
+// whole graph.
+func (j *Job) Over(edge int64, without [][]appended.Edge) (*Job, error) {
+	r, err := j.resolve()
 	if err != nil {
 		return nil, err
 	}
-	job := *j
-	if job.Appended, err = b.With(nil); err != nil {
+	scoring, err := j.scoring(r)
+	if err != nil {
 		return nil, err
 	}
-	job.Appended.Removed, job.Vertices = edges, vertices
+	return j.left(without, scoring.Over(edge, without), nil)
+}
+
+// left is the job for predictions of vertices, or with none of edges, on its graph without some edges, where
+// those pass messages of which a rule says so.
+func (j *Job) left(without [][]appended.Edge, passes appended.Rule, vertices []int32) (*Job, error) {
+	g, err := j.appended()
+	if err != nil {
+		return nil, err
+	}
+	job, of := *j, *g
+	of.Removed, of.Passes = without, passes
+	job.Appended, job.Vertices = &of, vertices
 	return &job, nil
+}
+
+// scoring says over which graphs the edges of the job's graph are scored.
+func (j *Job) scoring(r *setting.Resolved) (s *task.Scoring, err error) {
+	of, err := j.drawn()
+	if err != nil {
+		return nil, err
+	}
+	err = of.Graph.Guard(func() error {
+		s, err = task.ScoringOf(r.Kind, of.Graph)
+		return err
+	})
+	return s, err
 }

@@ -52,7 +52,7 @@ func TestExplainEdge(t *testing.T) {
 			}
 			j := &Job{Graph: c.g, Options: o}
 			// Alone computes the rows of the ends and no others.
-			alone, err := j.Without(make([][]appended.Edge, len(c.g.Relations)))
+			alone, err := j.Over(-1, nil)
 			require.NoError(t, err)
 			assert.Equal(t, logitsOfEdge(t, j, weights, of), logitsOfEdge(t, alone, weights, of))
 			x, err := j.Explain(t.Context(), weights, worker.Explained{Edge: of})
@@ -104,7 +104,7 @@ func TestExplainEdge(t *testing.T) {
 			}
 			gone := strongest(x, 3)
 			gone = append(gone, appended.Edge{Source: of.Source, Target: of.Target})
-			removed, err := j.Without([][]appended.Edge{gone})
+			removed, err := j.Over(-1, [][]appended.Edge{gone})
 			require.NoError(t, err)
 			thin := labelEdges(t, without(t, c.g, gone), 0, c.kind)
 			assert.Equal(t, logitsOfEdge(t, &Job{Graph: thin, Options: o}, weights, of),

@@ -53,7 +53,13 @@ type Graph struct {
 	Counts []int // vertices of each type
 	// Removed are edges that the graph is without, each once, by relation; nil: none.
 	Removed [][]Edge
+	// Passes says which edges pass messages: Neighbours lists these alone. nil: all.
+	Passes Rule
 }
+
+// Rule returns what reports whether an edge of a relation passes messages, by its ends and by how many edges
+// between them come before it, without those that are removed; nil: all edges of the relation do.
+type Rule = func(relation int) func(source, target int32, before int) bool
 
 // Edge is an edge of a relation: the one after Before parallel edges.
 type Edge struct {
@@ -216,7 +222,7 @@ func checkLabels(r *graph.Relation, e *graph.Edges, l *graph.EdgeLabels) error {
 	return nil
 }
 
-// Edges returns the number of edges of all relations.
+// Edges returns the number of edges of all relations, whether or not they pass messages.
 func (g *Graph) Edges() int64 {
 	n := g.Base.Edges()
 	for i := range g.Added.Edges {

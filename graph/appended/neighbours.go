@@ -15,13 +15,15 @@ type Neighbours struct {
 	added graph.Relation   // a row for each of these
 	order []int64          // of the edges of added: their numbers in the addition
 	gone  map[int32][]Edge // removed edges of a vertex, as edges from its neighbours; nil: none
+	// passes reports whether the edge of a vertex from the neighbour u passes messages; nil: all do
+	passes func(u, v int32, before int) bool
 }
 
 // In lists the in-neighbours along a relation.
 func (g *Graph) In(relation int) *Neighbours {
 	e := &g.Added.Edges[relation]
 	n := newNeighbours(&g.Relations[relation], e, e.Source, e.Target)
-	n.remove(g, relation, false)
+	n.leaveOut(g, relation, false)
 	return n
 }
 
@@ -31,12 +33,19 @@ func (g *Graph) Out(relation int) *Neighbours {
 	e := g.Added.Edges[relation]
 	e.Features, e.FeatureColumns = nil, 0
 	n := newNeighbours(g.out[relation](), &e, e.Target, e.Source)
-	n.remove(g, relation, true)
+	n.leaveOut(g, relation, true)
 	return n
 }
 
-// remove leaves out the edges of a relation that are removed from the graph.
-func (n *Neighbours) remove(g *Graph, relation int, reversed bool) {
+// leaveOut leaves out the edges of a relation that are removed from the graph, and those that pass no
+// messages.
+func (n *Neighbours) leaveOut(g *Graph, relation int, reversed bool) {
+	if g.Passes != nil {
+		n.passes = g.Passes(relation)
+	}
+	if passes := n.passes; passes != nil && reversed {
+		n.passes = func(u, v int32, before int) bool { return passes(v, u, before) }
+	}
 	if g.Removed == nil || len(g.Removed[relation]) == 0 {
 		return
 	}
@@ -46,6 +55,27 @@ func (n *Neighbours) remove(g *Graph, relation int, reversed bool) {
 			e.Source, e.Target = e.Target, e.Source
 		}
 		n.gone[e.Target] = append(n.gone[e.Target], e)
+	}
+}
+
+// Before is how many edges of a relation between two vertices come before the one that so many others which
+// pass messages come before.
+func (g *Graph) Before(relation int, source, target int32, passing int) int {
+	if g.Passes == nil {
+		return passing
+	}
+	passes := g.Passes(relation)
+	if passes == nil {
+		return passing
+	}
+	before := 0
+	for ; ; before++ {
+		if passes(source, target, before) {
+			if passing == 0 {
+				return before
+			}
+			passing--
+		}
 	}
 }
 
@@ -146,8 +176,8 @@ func (n *Neighbours) spans(v int32) (from, to, fromAdded, toAdded int64) {
 
 // runs calls f with the edges of a vertex in order: those of a relation from one to before another.
 func (n *Neighbours) runs(v int32, f func(in *graph.Relation, from, to int64)) {
-	if gone := n.gone[v]; gone != nil {
-		f = without(gone, f)
+	if gone := n.gone[v]; gone != nil || n.passes != nil {
+		f = n.where(v, gone, f)
 	}
 	k, to, added, toAdded := n.spans(v)
 	for ; added < toAdded; added++ {
@@ -161,16 +191,22 @@ func (n *Neighbours) runs(v int32, f func(in *graph.Relation, from, to int64)) {
 	f(n.own, k, to)
 }
 
-// without calls f with those edges of runs that are not gone.
-func without(gone []Edge, f func(in *graph.Relation, from, to int64)) func(*graph.Relation, int64, int64) {
-	last, before := int32(-1), 0
+// where calls f with those edges of a vertex's runs that are not gone and pass messages.
+func (n *Neighbours) where(v int32, gone []Edge, f func(in *graph.Relation, from, to int64),
+) func(*graph.Relation, int64, int64) {
+	last, before, there := int32(-1), 0, 0
 	return func(in *graph.Relation, from, to int64) {
 		for k := from; k < to; k++ {
 			u := in.Sources[k]
 			if before++; u != last {
-				last, before = u, 0
+				last, before, there = u, 0, 0
 			}
-			if slices.ContainsFunc(gone, func(e Edge) bool { return e.Source == u && e.Before == before }) {
+			out := slices.ContainsFunc(gone, func(e Edge) bool { return e.Source == u && e.Before == before })
+			if !out {
+				out = n.passes != nil && !n.passes(u, v, there)
+				there++
+			}
+			if out {
 				f(in, from, k)
 				from = k + 1
 			}

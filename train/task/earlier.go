@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/graph"
+	"weft/graph/appended"
 	"weft/internal/refusal"
 	"weft/partition"
 )
@@ -82,8 +83,7 @@ func (k ofEdges) Passing(whole *partition.Whole) (training, later *partition.Sub
 		"later ones alone; import it with --split %s", cmp.Or(k.passed.Rule, "time:COLUMN=2024-01-01,2024-02-01"))
 }
 
-// until is the graph of the edges of periods up to one. An edge of the reverse relation goes with its edge,
-// and passes no messages if it has none. The edges that are scored are a silent relation.
+// until is the graph of the edges of periods up to one. The edges that are scored are a silent relation.
 func (k ofEdges) until(last uint8) *partition.Subgraph {
 	passes := partition.EdgeSubgraph(func(s *partition.Share, use func(partition.Rule) error) error {
 		labelled, err := k.relation(&s.Whole)
@@ -91,35 +91,92 @@ func (k ofEdges) until(last uint8) *partition.Subgraph {
 			return err
 		}
 		return s.ReadRelations(func(all []graph.Relation) error {
-			r := &all[labelled]
-			periods, err := periodsOf(r)
+			periods, err := periodsOf(&all[labelled])
 			if err != nil {
 				return err
 			}
-			passes := func(source, target int32, before int) bool {
-				first := r.Indptr[target]
-				sources := r.Sources[first:r.Indptr[target+1]]
-				at, _ := slices.BinarySearch(sources, source)
-				at += before
-				// The relation of the reverse edges may have others, of no known period.
-				there := at < len(sources) && sources[at] == source
-				return there && periods[first+int64(at)] <= last
-			}
-			return use(func(relation int) func(source, target int32, before int) bool {
-				switch {
-				case relation == labelled:
-					return passes
-				case s.Edges.Relations[relation].In.Mirrors(&s.Edges.Relations[labelled].In):
-					return func(source, target int32, before int) bool {
-						return passes(target, source, before)
-					}
-				}
-				return nil
-			})
+			return use(passesUntil(last, all, labelled, periods, nil))
 		})
 	})
 	passes.Silent = func(s *partition.Share) (int, error) { return k.relation(&s.Whole) }
 	return passes
+}
+
+// passesUntil accepts the edges of a relation that are of periods up to one. An edge of the reverse relation
+// goes with its edge, and passes no messages if it has none. Other relations stay. gone are edges that the
+// relation is without.
+func passesUntil(last uint8, all []graph.Relation, labelled int, periods []uint8, gone []appended.Edge,
+) partition.Rule {
+	r := &all[labelled]
+	passes := func(source, target int32, before int) bool {
+		if int(target) >= len(r.Indptr)-1 {
+			return false
+		}
+		first := r.Indptr[target]
+		sources := r.Sources[first:r.Indptr[target+1]]
+		at, _ := slices.BinarySearch(sources, source)
+		for n := 0; len(gone) > 0 && n <= before && at+n < len(sources); n++ {
+			if slices.Contains(gone, appended.Edge{Source: source, Target: target, Before: n}) {
+				before++
+			}
+		}
+		at += before
+		// The relation of the reverse edges may have others, of no known period.
+		there := at < len(sources) && sources[at] == source
+		return there && periods[first+int64(at)] <= last
+	}
+	return func(relation int) func(source, target int32, before int) bool {
+		switch {
+		case relation == labelled:
+			return passes
+		case all[relation].Mirrors(r):
+			return func(source, target int32, before int) bool { return passes(target, source, before) }
+		}
+		return nil
+	}
+}
+
+// Scoring is over which graph each edge of a relation is scored.
+type Scoring struct {
+	g        *graph.Graph
+	labelled int     // the relation of the edges
+	periods  []uint8 // of these; nil: all are scored over the whole graph
+}
+
+// ScoringOf says over which graphs the edges are scored that a kind of task learns. It refuses a graph that
+// does not tell.
+func ScoringOf(k Kind, g *graph.Graph) (*Scoring, error) {
+	whole := partition.WholeOf(g)
+	of, learns := k.(ofEdges)
+	if !learns || !PassesEarlier(k, &whole) {
+		return &Scoring{}, nil
+	}
+	if _, _, err := k.Passing(&whole); err != nil {
+		return nil, err
+	}
+	labelled, err := of.relation(&whole)
+	if err != nil {
+		return nil, err
+	}
+	periods, err := periodsOf(&g.Relations[labelled])
+	return &Scoring{g, labelled, periods}, err
+}
+
+// Over are the edges that pass messages where an edge of the graph is scored, by its number; nil: all. A new
+// edge has the number −1. The graph may be without some edges, by relation; nil: it has all.
+func (s *Scoring) Over(edge int64, without [][]appended.Edge) partition.Rule {
+	if edge < 0 || s.periods == nil {
+		return nil
+	}
+	last := uint8(trains)
+	if s.periods[edge] == tests {
+		last = validates
+	}
+	var gone []appended.Edge
+	if without != nil {
+		gone = without[s.labelled]
+	}
+	return passesUntil(last, s.g.Relations, s.labelled, s.periods, gone)
 }
 
 // periodsOf are the periods of a relation's edges.

@@ -379,19 +379,24 @@ def test_refusals(tmp_path):
         weft.load(tmp_path / "run").explain(1)
 
 
-def test_an_edge(tmp_path):
+@pytest.mark.parametrize(("e", "period"), [(17, None), (20, 0), (18, 1), (17, 2)])
+def test_an_edge(e, period, tmp_path):
     """Gradients of an edge's score, by a decoder in float64, and removal; the numbers of edges are the data's."""
     data = graph(edge_attr=True)
+    time = np.arange(data.num_edges) * 7 % 10
+    assert period is None or np.searchsorted([5, 7], time[e], side="right") == period
     rng = np.random.default_rng(2)
     label = rng.integers(0, C, data.num_edges)
     split = rng.integers(0, 3, data.num_edges)
     made = weft.Graph(
-        np.asarray(data.edge_index), data.x.numpy(), edge_attr=data.edge_attr.numpy(), edge_y=label, edge_split=split
+        np.asarray(data.edge_index), data.x.numpy(), edge_attr=data.edge_attr.numpy(), edge_y=label,
+        **({"edge_split": split} if period is None else {"edge_time": time}),
     )
+    settings = {} if period is None else {"split": "time:edge_time=5,7"}
     run = weft.train(
-        made, model="gcn", task="edge", hidden=8, epochs=5, dropout=0, out=tmp_path / "run", normalize_features="none"
+        made, model="gcn", task="edge", hidden=8, epochs=5, dropout=0, out=tmp_path / "run",
+        normalize_features="none", progress=False, **settings,
     )
-    e = 17
     why = run.explain(edge=e, **{"class": "1"})
     assert why.index.tolist() == [e] and torch.equal(why.edge_index, data.edge_index)
     found = weights_of(tmp_path / "run" / "model.safetensors")
@@ -420,7 +425,7 @@ def test_an_edge(tmp_path):
                 z = z.relu()
         return z
 
-    everything = torch.ones(data.num_edges, dtype=torch.bool)
+    everything = torch.from_numpy(time < {None: 10, 0: 5, 1: 5, 2: 7}[period])  # those that pass messages
     out = score(x, mask, everything)
     grads = torch.autograd.grad(log_odds(out, 1), [x, mask, own])
     close(why.node_mask, (x * grads[0]).detach())

@@ -259,6 +259,9 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 			return err
 		}
 		of.Edge = &x.Edge.of
+		if job, err = job.Over(x.Edge.Number, nil); err != nil {
+			return data.About(x.opened.Of, err)
+		}
 	} else {
 		if of.Vertex, err = vertexOf(e.vertex, g.Types[0].Names, g.Types[0].Count); err != nil {
 			return err
@@ -383,16 +386,16 @@ func (x *explanation) predict(ctx context.Context, gone [][]appended.Edge) ([]fl
 	if gone == nil {
 		gone = make([][]appended.Edge, len(x.opened.Job.Graph.Relations))
 	}
-	var vertices []int32
-	if x.Edge == nil {
-		vertices = []int32{*x.ID}
+	if x.Edge != nil {
+		job, err := x.opened.Job.Over(x.Edge.Number, gone)
+		if err != nil {
+			return nil, err
+		}
+		return x.Edge.predict(ctx, x, job)
 	}
-	job, err := x.opened.Job.Without(gone, vertices...)
+	job, err := x.opened.Job.Without(gone, *x.ID)
 	if err != nil {
 		return nil, err
-	}
-	if x.Edge != nil {
-		return x.Edge.predict(ctx, x, job)
 	}
 	p, err := job.Predict(ctx, x.weights, train.Logits)
 	if err != nil {
