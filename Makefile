@@ -135,7 +135,7 @@ guard: packages ## the numerical tests with a guard page at each end of every ma
 test-python-torch: packages ## the Python package beside Debian's PyTorch, and PyG, pandas and scikit-learn; fetches 400 MB
 	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft
 	@environment=$$(scripts/python-environment torch) && \
-		WEFT_PROGRAM='$(CURDIR)/.cache/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py
+		WEFT_PROGRAM='$(CURDIR)/.cache/weft' PYTHONPATH='$(CURDIR)/python/src' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py
 
 bench: build ## epochs of some models, and each kernel in them, against what this machine can do: minutes; ARGS="kernels --only gat"
 	bin/weft bench $(ARGS)
@@ -144,7 +144,7 @@ bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB
 	@python3 -B scripts/peers/bench.py --data '$(WEFT_DATA)' $(ARGS)
 
 bench-loop: build ## a pass of weft.compile beside an epoch of weft.train; fetches 5 GB of Python packages, those of bench-peers; ARGS="--vertices 200000"
-	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
 		"$$environment/bin/python" -B -W ignore scripts/peers/loop.py $(ARGS)
 
 bench-loops-of-processes: build ## a loop of weft.compile over virtual hosts beside weft.train there, and PyTorch with gloo: 10 minutes; needs root; fetches 5 GB of Python packages, those of bench-peers; ARGS="--rates 1gbit --hosts 2"
@@ -152,7 +152,7 @@ bench-loops-of-processes: build ## a loop of weft.compile over virtual hosts bes
 		"$$environment/bin/python" -B -W ignore scripts/hosts/loops.py $(ARGS)
 
 endings: build ## the program, Python and Ctrl-C end loops of weft.compile at 100 random moments each: 15 minutes; fetches 5 GB of Python packages, those of bench-peers; ARGS="--trials 20 --only interrupts"
-	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
 		"$$environment/bin/python" -B -W ignore python/tests/peers/endings.py $(ARGS)
 
 bench-sampling: build ## seconds to the same accuracy beside PyG's and DGL's sampled batches: hours; fetches 5 GB of Python packages, those of bench-peers; ARGS="--only physics --seeds 1"
@@ -175,12 +175,12 @@ test-python-peers: build ## the Python package in a notebook, and beside PyTorch
 		WEFT_PROGRAM='$(CURDIR)/bin/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider python/tests/notebook
 	@for name in pyg dgl; do \
 		environment=$$(scripts/peers/environment $$name '$(PEERS)') || exit; \
-		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py || exit; \
+		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py || exit; \
 	done
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && PATH="$$environment/bin:$$PATH" $(GOTEST) -run TestPlainTensors ./graph/pyg
 
 # Their graphs are small: one thread takes the least processor time. Nothing may be skipped.
-PYTEST = WEFT_MAY_SKIP= OMP_NUM_THREADS=1 WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
+PYTEST = WEFT_MAY_SKIP= OMP_NUM_THREADS=1 WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
 	"$$environment/bin/python" -B -m pytest -q -p no:cacheprovider -W ignore $(ARGS)
 TRACED = $(patsubst %,python/tests/peers/test_%.py,trace module module_typed loss loops loops_typed loop_edges rows samples processes edge_states edge_outputs around chance card idioms special sparse convolutions explain edge_labels edge_sets)
 TRACEDDGL = $(wildcard python/tests/peers/test_*dgl*.py)
@@ -200,12 +200,12 @@ test-python-versions: build bin/libcuda-on-cpu.so ## own modules beside the olde
 
 programs: packages ## 500 random modules beside PyTorch in float64, on one worker and on meshes: half an hour; fetches 5 GB of Python packages, those of bench-peers; ARGS="7 1" is chain 7 alone
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-		PYTHONPATH=python/src "$$environment/bin/python" -W ignore program/testdata/chains.py "$$folder" $(or $(ARGS),0 500) && \
+		PYTHONPATH='$(CURDIR)/python/src' "$$environment/bin/python" -W ignore program/testdata/chains.py "$$folder" $(or $(ARGS),0 500) && \
 		WEFT_CHAINS="$$folder" $(GOTEST) -count=1 -run '^TestChains$$' ./program
 
 programs-on-card: packages bin/libcuda-on-cpu.so ## 500 random modules on a card that is this machine's CPU, twice in each of three orders of threads, beside the CPU: half an hour; fetches 5 GB of Python packages, those of bench-peers; ARGS="7 1" is chain 7 alone
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-		PYTHONPATH=python/src "$$environment/bin/python" -W ignore program/testdata/chains.py "$$folder" $(or $(ARGS),0 500) && \
+		PYTHONPATH='$(CURDIR)/python/src' "$$environment/bin/python" -W ignore program/testdata/chains.py "$$folder" $(or $(ARGS),0 500) && \
 		{ WEFT_CHAINS="$$folder" $(ONDEVICE) -v -count=1 -run '^TestChainsOnCard$$' ./program > "$$folder/said"; status=$$?; \
 		grep -ve '^=== ' -e '^    --- PASS' "$$folder/said"; exit $$status; }
 
@@ -214,13 +214,13 @@ loops-of-processes: build ## loops of several processes on four meshes beside Py
 		WEFT_LOOPS=all $(PYTEST) -s -k test_loops python/tests/peers/test_processes.py
 
 kills-of-processes: build ## a program, a Python or mpirun of a loop over processes is killed at 50 random moments: ten minutes; fetches 5 GB of Python packages, those of bench-peers; ARGS="--trials 10 --launcher mpirun.mpich"
-	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
 		"$$environment/bin/python" -B -W ignore python/tests/peers/kills.py $(ARGS)
 
 convolutions: build ## docs/convolutions.md anew: PyG's and DGL's convolutions beside PyTorch on meshes; fetches 10 GB of Python packages, those of bench-peers: an hour
 	@for name in pyg dgl; do \
 		environment=$$(scripts/peers/environment $$name '$(PEERS)') || exit; \
-		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src \
+		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
 			"$$environment/bin/python" -B python/tests/peers/convolutions.py --write docs/convolutions.md || exit; \
 	done
 

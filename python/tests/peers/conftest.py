@@ -15,6 +15,7 @@ NEEDS = {
     "test_pandas.py": "pandas",
     "test_tables.py": "pandas",
     "test_scikit_learn.py": "sklearn",
+    "test_model_card.py": "sklearn scipy",
     "test_pyg.py": "torch_geometric",
     "test_links.py": "torch_geometric",
     "test_to_pyg.py": "torch_geometric",

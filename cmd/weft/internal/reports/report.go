@@ -60,8 +60,10 @@ func PartsWith(script template.JS) parts {
 }
 
 type reportCommand struct {
-	out   string
-	title string
+	out    string
+	title  string
+	card   bool
+	groups []string
 }
 
 // NewReport makes the command report.
@@ -72,22 +74,57 @@ func NewReport() *cobra.Command {
 		Short: "write a page about runs: curves, classes, memory, messages, settings that differ",
 		Long: `report writes one HTML file about runs, or about all runs below folders. It holds their results, their settings and those in which they differ,
 the curves of loss, metrics, learning rate, seconds and memory, precision, recall and the confusion matrix of each class, what each worker
-took, sent and waited, the memory over an epoch, and where its time went by layer and worker. The file needs no network, and opens in any browser, light or dark.`,
+took, sent and waited, the memory over an epoch, and where its time went by layer and worker. The file needs no network, and opens in any browser, light or dark.
+
+With --card it writes a model card in Markdown, of runs that differ in seed and split alone: data, split, settings, metrics with 95 % intervals
+over the runs, classes, groups (--groups), confusion, calibration, thresholds, cost, and what the model was not tried on.`,
 		Example: "  weft report runs/first --out first.html\n  weft report runs/seeds " +
-			"runs/other --out both.html",
+			"runs/other --out both.html\n  weft report runs/seeds --card --groups city --out card.md",
 		ValidArgsFunction: cli.CompleteRun,
 		Args:              cli.Arguments(1, math.MaxInt),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
 	}
-	cmd.Flags().StringVar(&c.out, "out", "", "`file` for the page, .html or .htm; an existing file is "+
-		"overwritten")
+	cmd.Flags().StringVar(
+		&c.out,
+		"out",
+		"",
+		"`file` for the page, .html or .htm, or for the card, .md (default: "+
+			"standard output); an existing file is overwritten",
+	)
 	cmd.Flags().StringVar(&c.title, "title", "", "`text` of its heading (default: that it is about "+
 		"training runs)")
+	cmd.Flags().BoolVar(&c.card, "card", false, "write a model card in Markdown, in the place of the page")
+	cmd.Flags().StringSliceVar(
+		&c.groups,
+		"groups",
+		nil,
+		"`columns` of categories of the table of vertices or edges, "+
+			"for whose groups the card has the metric; END.COLUMN is that of an end of the edges",
+	)
 	return cmd
 }
 
+// checkOut refuses a file that cannot be written, or whose ending is of something else, and flags of the card
+// without one.
+func (c *reportCommand) checkOut() error {
+	switch {
+	case !c.card && len(c.groups) > 0:
+		return refusal.Errorf(
+			"--groups %s: groups are those of a card; give --card, too",
+			strings.Join(c.groups, ","),
+		)
+	case !c.card:
+		return CheckPage(c.out)
+	case c.out == "":
+		return nil
+	case isPage(c.out):
+		return refusal.Errorf("--out %s: the card is Markdown; name a file that ends in .md", c.out)
+	}
+	return cli.CheckFile("out", c.out)
+}
+
 func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
-	if err := CheckPage(c.out); err != nil {
+	if err := c.checkOut(); err != nil {
 		return err
 	}
 	say := func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), ui.OneLine(err)) }
@@ -122,6 +159,9 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 			say(fmt.Errorf("%s: no run is there; it is left out", arg))
 		}
 	}
+	if c.card {
+		return c.writeCard(cmd, dirs)
+	}
 	page, err := newReportPage(dirs, c.title, time.Now(), say)
 	if err != nil {
 		return err
@@ -131,6 +171,23 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: a page about %s\n", ui.Printable(c.out),
 		ui.Counted(len(page.Runs), "run", "runs"))
+	return nil
+}
+
+// writeCard writes a model card.
+func (c *reportCommand) writeCard(cmd *cobra.Command, dirs []string) error {
+	card, err := newCard(dirs, c.title, c.groups)
+	switch {
+	case err != nil:
+		return err
+	case c.out == "":
+		return card.writeTo(cmd.OutOrStdout())
+	}
+	if err := atomicfile.Write(c.out, card.writeTo); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: a model card of %s\n", ui.Printable(c.out),
+		ui.Counted(len(card.runs), "run", "runs"))
 	return nil
 }
 
@@ -162,10 +219,11 @@ type reportRun struct {
 	Profile     *profileView // nil: the run has none
 	Listed      *rundir.Listed
 	roc, pr     []metric.Point // of two classes, over the test vertices
-	// reliable are the bins of how sure predictions are, calibrated and as the model has them; the first is
-	// nil of a run that is not calibrated
-	reliable    [2][]metric.Point
-	Given, Left []settingShown // those that the model uses: chosen, and left at their defaults
+	// reliable are how sure predictions of test vertices are, calibrated and as the model has them; the first
+	// is nil of a run that is not calibrated, both are without classes
+	reliable    [2]*metric.Reliability
+	evaluated   [3]metric.Evaluation // of training, validation and test vertices; zero: not measured
+	Given, Left []settingShown       // those that the model uses: chosen, and left at their defaults
 	curve       []train.Epoch
 }
 
@@ -375,11 +433,12 @@ func (r *reportRun) evaluate() {
 	if s.Task == task.Link {
 		return
 	}
-	parts, err := r.evaluation()
+	err := r.predictions(func(p *predictions) error { return r.measure(p) })
 	if err != nil {
 		r.NotMeasured = "The predictions are not measured: " + err.Error()
 		return
 	}
+	parts := r.evaluated
 	e := parts[2]
 	for _, name := range slices.Sorted(maps.Keys(e.Scores)) {
 		r.Scores = append(r.Scores,
@@ -401,74 +460,83 @@ func (r *reportRun) evaluate() {
 	}
 }
 
-// evaluation compares the run's predictions with the labels of the parts of its split, and takes the curves
-// of the last, its test vertices.
-func (r *reportRun) evaluation() (e [3]metric.Evaluation, err error) {
+// predictions are what a run has predicted, and the graph that it was trained on.
+type predictions struct {
+	whole *graph.Graph
+	edges *graph.Relation // whose labels are learned; nil: those of vertices
+	of    *graph.Graph    // whole, or one with the edges in the place of vertices
+	split *graph.Split
+	rows  []float32 // of the model's outputs, for each vertex or edge
+}
+
+// predictions has do work with the run's predictions, while its graph is open.
+func (r *reportRun) predictions(do func(*predictions) error) error {
 	if r.Settings["validate"] != "" {
-		return e, fmt.Errorf("the test vertices are those of %s", r.Settings["validate"])
+		return fmt.Errorf("the test vertices are those of %s", r.Settings["validate"])
 	}
 	g, err := graph.Open(r.Store)
 	if err != nil {
-		return e, err
+		return err
 	}
 	defer g.Close()
 	if replaced, err := session.Replaced(r.Store, r.GraphID); err != nil || replaced {
-		return e, cmp.Or(err, fmt.Errorf("%s is another graph than the one that the run was trained on; restore that",
-			r.Store))
+		return cmp.Or(
+			err,
+			fmt.Errorf("%s is another graph than the one that the run was trained on; restore that",
+				r.Store),
+		)
 	}
 	o, err := setting.FromTexts(r.Settings)
 	if err == nil {
 		err = o.Divide(g)
 	}
 	if err != nil {
-		return e, err
+		return err
 	}
 	rows, columns, err := rundir.ReadPredictions(r.Summary.RunDir)
 	if err != nil {
-		return e, err
+		return err
 	}
+	whole := g
 	g, edges := g.LearnsEdges(o.EdgeLabel)
 	// What was appended to the graph follows, and is in no stored split. Edges lie among those of before
 	rest := g.Types[0].Count*columns - len(rows)
 	if edges != nil && rest > 0 {
-		return e, fmt.Errorf("%s has edges that were appended since the run was trained, %s, and the "+
+		return fmt.Errorf("%s has edges that were appended since the run was trained, %s, and the "+
 			"predictions are of those of before", r.Store, ui.Count(rest/max(1, columns)))
 	}
 	if columns != max(g.Labels.Classes, g.Labels.Columns) || rest < 0 ||
 		rest > 0 && (r.GraphID == "" || o.Split.Rule != "") ||
 		r.Summary.Split >= len(g.Splits) {
-		return e, fmt.Errorf("%s has changed since", r.Store)
+		return fmt.Errorf("%s has changed since", r.Store)
 	}
 	if err := cmp.Or(r.Calibration.Fits(columns), r.Threshold.Fits()); err != nil {
-		return e, err
+		return err
 	}
-	err = g.Guard(func() (err error) {
-		s := &g.Splits[r.Summary.Split]
-		for k, part := range s.Parts() {
-			e[k], err = calibrate.Evaluate(r.Calibration, r.Threshold, rows, &g.Labels, *part,
-				r.Summary.Metric)
-			if err != nil {
-				return err
-			}
-		}
-		r.roc, r.pr = metric.Curves(rows, &g.Labels, s.Test)
-		r.takeReliability(rows, &g.Labels, s.Test)
-		return nil
+	return g.Guard(func() error {
+		return do(&predictions{whole, edges, g, &g.Splits[r.Summary.Split], rows})
 	})
-	return e, err
 }
 
-// takeReliability takes how often probabilities of test vertices come true, where there are two classes or
-// the run is calibrated.
-func (r *reportRun) takeReliability(rows []float32, l *graph.Labels, test []int64) {
-	c := r.Calibration
-	if l.Class == nil || len(test) == 0 || c == nil && l.Classes != 2 {
-		return
+// measure compares the predictions with the labels of the parts of the run's split, and takes the curves of
+// the last, its test vertices.
+func (r *reportRun) measure(p *predictions) (err error) {
+	for k, part := range p.split.Parts() {
+		r.evaluated[k], err = calibrate.Evaluate(r.Calibration, r.Threshold, p.rows, &p.of.Labels, *part,
+			r.Summary.Metric)
+		if err != nil {
+			return err
+		}
 	}
-	r.reliable[1] = metric.ReliabilityOf(rows, l, test).Curve()
-	if c != nil {
-		r.reliable[0] = c.Reliability(rows, l, test).Curve()
+	test, labels := p.split.Test, &p.of.Labels
+	r.roc, r.pr = metric.Curves(p.rows, labels, test)
+	if labels.Class != nil && len(test) > 0 {
+		r.reliable[1] = metric.ReliabilityOf(p.rows, labels, test)
+		if r.Calibration != nil {
+			r.reliable[0] = r.Calibration.Reliability(p.rows, labels, test)
+		}
 	}
+	return nil
 }
 
 // stroke is how a curve is drawn, and the words for it in its chart's legend. color is that of a run alone.
@@ -579,13 +647,16 @@ func (p *reportContents) thresholds() {
 	draw("share of the test set that is right, by how sure its predictions are", "mean probability", " %",
 		func(r *reportRun) []metric.Point {
 			if r.reliable[0] != nil {
-				return r.reliable[0]
+				return r.reliable[0].Curve()
 			}
-			return r.reliable[1]
+			if len(r.Classes) == 2 && r.reliable[1] != nil {
+				return r.reliable[1].Curve()
+			}
+			return nil
 		})
 	draw("the same before calibration", "mean probability", " %", func(r *reportRun) []metric.Point {
 		if r.reliable[0] != nil {
-			return r.reliable[1]
+			return r.reliable[1].Curve()
 		}
 		return nil
 	})

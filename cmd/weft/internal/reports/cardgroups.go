@@ -1,0 +1,188 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+	"weft/train/calibrate"
+)
+
+// The groups of rows whose value of a column is missing, or none of its categories.
+const (
+	missingGroup = "(missing)"
+	otherGroup   = "(other)"
+)
+
+// grouping tells of each row which group of a column it is in.
+type grouping struct {
+	name string
+	of   func(row int64) string
+}
+
+// featureTable are features of rows, and the columns that they were made of.
+type featureTable struct {
+	columns columns.List
+	at      func(row int64, feature int) float32
+}
+
+// ofVertices is that of a vertex type.
+func ofVertices(t *graph.VertexType) featureTable {
+	var list columns.List
+	if t.Table != nil {
+		list = t.Table.Columns
+	}
+	f := &t.Features
+	return featureTable{list, func(row int64, feature int) float32 {
+		if !f.Sparse() {
+			return f.Dense[row*int64(f.Columns)+int64(feature)]
+		}
+		from, to := f.Indptr[row], f.Indptr[row+1]
+		if k, found := slices.BinarySearch(f.Indices[from:to], int32(feature)); found {
+			return f.Data[from+int64(k)]
+		}
+		return 0
+	}}
+}
+
+// ofEdges is that of a relation: of its weights, if there are some, and its features.
+func ofEdges(r *graph.Relation) featureTable {
+	weights := min(1, len(r.Weights))
+	return featureTable{r.NumberColumns, func(row int64, feature int) float32 {
+		if feature < weights {
+			return r.Weights[row]
+		}
+		return r.EdgeFeatures[row*int64(r.EdgeColumns)+int64(feature-weights)]
+	}}
+}
+
+// groupings are those by all columns of categories, of yes and no, and of whole numbers that no model reads,
+// that rows have: of edges also their ends' as END.COLUMN.
+func (p *predictions) groupings() (all []grouping) {
+	if p.edges == nil {
+		all = ofVertices(&p.of.Types[0]).groupings("")
+		for _, a := range p.of.Types[0].Arrays {
+			if a.Ints != nil && a.Columns == 1 {
+				all = append(all, grouping{a.Name, func(row int64) string { return fmt.Sprint(a.Ints[row]) }})
+			}
+		}
+		return all
+	}
+	all = ofEdges(p.edges).groupings("")
+	source, target, err := p.whole.Joins(p.edges)
+	if err != nil {
+		return all
+	}
+	for k, kind := range []int{source, target} {
+		end := cmp.Or(p.edges.EndColumns[k], []string{"source", "target"}[k])
+		for _, g := range ofVertices(&p.whole.Types[kind]).groupings(end + ".") {
+			all = append(all, grouping{g.name, func(row int64) string {
+				u, v := p.edges.EndsOf(row)
+				return g.of(int64([]int32{u, v}[k]))
+			}})
+		}
+	}
+	return all
+}
+
+// groupings are those by the columns of a table.
+func (t featureTable) groupings(prefix string) (all []grouping) {
+	place := 0
+	for k := range t.columns {
+		c, first := &t.columns[k], place
+		place += c.Width()
+		last := place - 1
+		missing := func(row int64) bool { return c.Gaps && t.at(row, last) == 1 }
+		switch c.Kind {
+		case columns.Boolean:
+			all = append(all, grouping{prefix + c.Name, func(row int64) string {
+				switch {
+				case missing(row):
+					return missingGroup
+				case t.at(row, first) == 1:
+					return "yes"
+				}
+				return "no"
+			}})
+		case columns.Category:
+			all = append(all, grouping{prefix + c.Name, func(row int64) string {
+				if missing(row) {
+					return missingGroup
+				}
+				for k, category := range c.Categories {
+					if t.at(row, first+k) == 1 {
+						return category
+					}
+				}
+				return otherGroup
+			}})
+		}
+	}
+	return all
+}
+
+// groupScores are the test rows of a group.
+type groupScores struct {
+	name         string
+	train, tests int     // rows
+	score        float64 // the run's metric; NaN: it is not defined on these
+}
+
+// mostGroups is how many groups a table has room for.
+const mostGroups = 200
+
+// measureGroups measures the run's metric on the test rows of each group of a column, ascending by name.
+func (r *reportRun) measureGroups(p *predictions, column string) (scores []groupScores, err error) {
+	all := p.groupings()
+	at := slices.IndexFunc(all, func(g grouping) bool { return g.name == column })
+	if at < 0 {
+		var names []string
+		for _, g := range all {
+			names = append(names, g.name)
+		}
+		if names == nil {
+			return nil, refusal.Errorf(
+				"--groups %s: no column of categories was stored with %s; leave it out",
+				column,
+				r.Measured(),
+			)
+		}
+		return nil, refusal.Errorf("--groups %s: no such column of categories; %s", column,
+			suggest.OneOf(column, names))
+	}
+	rows, trained := map[string][]int64{}, map[string]int{}
+	for _, row := range p.split.Train {
+		trained[all[at].of(row)]++
+	}
+	for _, row := range p.split.Test {
+		of := all[at].of(row)
+		rows[of] = append(rows[of], row)
+	}
+	for name := range trained {
+		rows[name] = append([]int64(nil), rows[name]...) // no test row may be of it
+	}
+	if len(rows) > mostGroups {
+		return nil, refusal.Errorf(
+			"--groups %s: it has %d groups, more than the %d that a table has room for; name "+
+				"another column",
+			column,
+			len(rows),
+			mostGroups,
+		)
+	}
+	name := r.Summary.Metric
+	for group, of := range rows {
+		e, err := calibrate.Evaluate(r.Calibration, r.Threshold, p.rows, &p.of.Labels, of, name)
+		if err != nil {
+			return nil, err
+		}
+		scores = append(scores, groupScores{group, trained[group], len(of), e.Scores[name]})
+	}
+	slices.SortFunc(scores, func(a, b groupScores) int { return strings.Compare(a.name, b.name) })
+	return scores, nil
+}

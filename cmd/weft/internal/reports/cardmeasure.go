@@ -1,0 +1,223 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"weft/cmd/weft/internal/ui"
+	"weft/graph"
+	"weft/graph/columns"
+)
+
+// cardRun is what a card measures of a run, beside what its page does.
+type cardRun struct {
+	*reportRun
+	facts      *dataFacts      // nil: the graph is not there any more
+	groups     [][]groupScores // by column
+	thresholds []atThreshold   // of two classes
+}
+
+// dataFacts are what a card says of a graph and its split.
+type dataFacts struct {
+	madeBy, written string
+	counts          [][2]string // of vertex types, relations, labels
+	columns         [][]string  // name, of what, kind, values, missing
+	rule            string      // of the split; "": it is not known
+	dates           [3]string   // of the parts of the split; "": not known
+	sizes           [3]int
+	unlabelled      int
+	outside         int      // labelled, and in no part of the split
+	others          []string // columns that have values which are none of their categories
+}
+
+// atThreshold is what rows come to if class 1 is said from a probability on.
+type atThreshold struct {
+	at                float64
+	best              bool // it is the run's
+	said              int
+	precision, recall float64 // NaN where nothing is said, and where no row is of the class
+}
+
+// study measures what the card of a run has beside its page.
+func (r *cardRun) study(p *predictions, by []string) error {
+	r.facts = factsOf(r.reportRun, p)
+	for _, column := range by {
+		scores, err := r.measureGroups(p, column)
+		if err != nil {
+			return err
+		}
+		r.groups = append(r.groups, scores)
+	}
+	r.takeThresholds(p)
+	return nil
+}
+
+// takeThresholds measures class 1 of two at some thresholds, and at the run's.
+func (r *cardRun) takeThresholds(p *predictions) {
+	l := &p.of.Labels
+	if l.Class == nil || l.Classes != 2 {
+		return
+	}
+	for _, at := range []float64{.1, .25, .5, .75, .9} {
+		r.thresholds = append(r.thresholds, atThreshold{at: at})
+	}
+	if t := r.Threshold; t != nil {
+		r.thresholds = append(r.thresholds, atThreshold{at: t.At, best: true})
+	}
+	for k := range r.thresholds {
+		t, hit, is, of := &r.thresholds[k], 0, 0, make([]float64, 2)
+		for _, row := range p.split.Test {
+			r.Calibration.Apply(of, p.rows[2*row:][:2], false)
+			yes, said := l.Class[row] == 1, of[1] >= t.at
+			is, t.said, hit = is+toInt(yes), t.said+toInt(said), hit+toInt(yes && said)
+		}
+		t.precision, t.recall = float64(hit)/float64(t.said), float64(hit)/float64(is)
+	}
+}
+
+func toInt(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// ruleGiven finds the rule of a split in the command that made a store.
+var ruleGiven = regexp.MustCompile(`--split[ =]'?([a-z-]+[:=][^ ']+)`)
+
+// factsOf are those of a run's graph.
+func factsOf(r *reportRun, p *predictions) *dataFacts {
+	g := p.whole
+	f := &dataFacts{madeBy: g.Provenance, rule: r.Settings["split"]}
+	if info, err := os.Stat(filepath.Join(r.Store, "graph.json")); err == nil {
+		f.written = info.ModTime().UTC().Format(time.DateOnly)
+	}
+	one := len(g.Types) == 1 && len(g.Relations) == 1
+	for k := range g.Types {
+		t := &g.Types[k]
+		f.counts = append(f.counts, [2]string{"vertices" + ui.When(!one, " of "+t.Name()), fmt.Sprintf(
+			"%s, %s", ui.Count(t.Count), ui.Counted(t.Features.Columns, "feature", "features"))})
+		f.addColumns(ofVertices(t), int64(t.Count), t.Name())
+	}
+	for k := range g.Relations {
+		rel := &g.Relations[k]
+		f.counts = append(f.counts, [2]string{"edges" + ui.When(!one, " of "+rel.FullName()), fmt.Sprintf(
+			"%s, %s%s", ui.Count(len(rel.Sources)), ui.Counted(rel.EdgeColumns, "feature", "features"),
+			ui.When(rel.Weights != nil, ", weighted"))})
+		_, name, _ := rel.Ends()
+		f.addColumns(ofEdges(rel), int64(len(rel.Sources)), name)
+	}
+	f.divided(p)
+	return f
+}
+
+// divided adds how rows are divided.
+func (f *dataFacts) divided(p *predictions) {
+	labelled := 0
+	for row := range int64(p.of.Types[0].Count) {
+		labelled += toInt(p.of.Labels.Labelled(row))
+	}
+	f.unlabelled, f.outside = p.of.Types[0].Count-labelled, labelled
+	for k, part := range p.split.Parts() {
+		f.sizes[k] = len(*part)
+		f.outside -= len(*part)
+	}
+	if _, err := strconv.Atoi(f.rule); err == nil { // of a stored split
+		f.rule = ""
+		if said := ruleGiven.FindStringSubmatch(f.madeBy); said != nil {
+			f.rule = said[1]
+		}
+	}
+	if p.edges == nil {
+		return
+	}
+	by := p.edges.EdgeLabels.By
+	if by == nil || by.Kind == graph.ByPart {
+		return
+	}
+	f.rule = cmp.Or(f.rule, by.Rule)
+	for k, part := range p.split.Parts() {
+		low, high := math.Inf(1), math.Inf(-1)
+		for _, row := range *part {
+			if x := by.Values[row]; x == x {
+				low, high = min(low, x), max(high, x)
+			}
+		}
+		if low <= high {
+			f.dates[k] = fmt.Sprintf("%s %s", by.Column, rangeOf(low, high, by.Kind == graph.ByDate))
+		}
+	}
+}
+
+// rangeOf writes the least and the most of numbers, or of seconds since 1970.
+func rangeOf(low, high float64, dates bool) string {
+	write := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
+	if dates {
+		write = func(x float64) string {
+			return time.Unix(int64(math.Floor(x)), 0).UTC().Format(time.DateOnly)
+		}
+	}
+	if first, last := write(low), write(high); first != last {
+		return first + " to " + last
+	}
+	return write(low)
+}
+
+// addColumns adds the columns of a table.
+func (f *dataFacts) addColumns(t featureTable, rows int64, of string) {
+	const most = 8 // categories that are named
+	place := 0
+	for k := range t.columns {
+		c, first := &t.columns[k], place
+		place += c.Width()
+		values := ""
+		switch c.Kind {
+		case columns.Category:
+			values = fmt.Sprintf("%s: %s", ui.Counted(len(c.Categories), "category", "categories"),
+				listed(c.Categories, most))
+		case columns.Boolean:
+			values = "yes, no"
+		default:
+			low, high := math.Inf(1), math.Inf(-1)
+			for row := range rows {
+				x := float64(t.at(row, first)) + c.Offset
+				low, high = min(low, x), max(high, x)
+			}
+			const day = 86400 // seconds
+			if date := c.Kind == columns.Date; date && rows > 0 {
+				values = rangeOf(day*low, day*high, true)
+			} else if rows > 0 {
+				values = rangeOf(low, high, false)
+			}
+		}
+		if c.Other > 0 {
+			f.others = append(
+				f.others,
+				fmt.Sprintf("%s of %s (%s)", c.Name, of, ui.Counted(c.Other, "row", "rows")),
+			)
+		}
+		f.columns = append(f.columns, []string{c.Name, of, string(c.Kind), values, ui.Count(c.Missing)})
+	}
+}
+
+// listed are the first of names, and how many there are beyond.
+func listed(names []string, most int) string {
+	text := ""
+	for k, name := range names[:min(most, len(names))] {
+		text += ui.When(k > 0, ", ") + name
+	}
+	return text + ui.When(len(names) > most, fmt.Sprintf(" and %s more", ui.Count(len(names)-most)))
+}
+
+// spanOf is a count of several runs: the same, or the least and the most.
+func spanOf(counts []int) string {
+	least, most := slices.Min(counts), slices.Max(counts)
+	return ui.Count(least) + ui.When(least < most, " to "+ui.Count(most))
+}
