@@ -128,7 +128,7 @@ func (c *Column) Append(to []float32, field []byte) (row []float32, unknown bool
 	default:
 		x, at, ok := c.parse(field)
 		if !ok {
-			return to[:begin], false, refusal.Errorf("%.40q is no %s: %s", field, c.Kind, c.Kind.remedy())
+			return to[:begin], false, refusal.Errorf("%.40q is no %s: %s", field, c.Kind, c.remedy())
 		}
 		features[0] = float32(x - c.Offset)
 		if math.IsInf(float64(features[0]), 0) {
@@ -185,14 +185,17 @@ func (c *Column) parse(field []byte) (x float64, at time.Time, ok bool) {
 	return float64(at.Unix()) / secondsOfDay, at, ok
 }
 
-// remedy is what to do about a value that is not of the kind.
-func (k Kind) remedy() string {
+// remedy is what to do about a value that is not of the column's kind.
+func (c *Column) remedy() string {
 	how := "correct it"
-	switch k {
+	switch c.Kind {
 	case Boolean:
 		how = "write true or false"
 	case Date:
-		how = "write it as 2023-01-31"
+		how = "write it as 2023-01-31" + map[Order]string{
+			DayFirst: " or 31/01/2023", MonthFirst: " or 01/31/2023",
+			"": ", as the column had it when it became a feature",
+		}[c.Order]
 	}
 	return how + ", or leave the field empty"
 }

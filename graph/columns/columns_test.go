@@ -1,6 +1,7 @@
 package columns
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -145,7 +146,10 @@ func TestParseDate(t *testing.T) {
 		{"2024/03/01", MonthFirst, 19783},
 		{"29/02/2024", MonthFirst, none},
 		{"29.02.2023", DayFirst, none},
-		{"31.12.2023", "", none},
+		{"31.12.2023", "", 19722}, // which no other order reads
+		{"12/31/2023", "", 19722},
+		{"05.05.2024 12:00", "", 19848.5},
+		{"1.2.2024", "", none},
 		{"31.12-2023", DayFirst, none},
 		{"05-06-23", DayFirst, none}, // may be 2005
 		{"123.1.2023", DayFirst, none},
@@ -159,6 +163,49 @@ func TestParseDate(t *testing.T) {
 			days = at.Sub(time.Unix(0, 0)).Hours() / 24
 		}
 		assert.Equal(t, c.days, days, "%s", c.field)
+	}
+}
+
+// TestDoubt: where no date tells which number is the day, that is said, and nowhere else.
+func TestDoubt(t *testing.T) {
+	for dates, want := range map[string]string{
+		"1/2/2023,2/2/2023": "dates as “1/2/2023” do not say which number is the day: the first one is taken for " +
+			"it; write them as 2023-01-31 if it is the month",
+		"1/2/2023,31/1/2023": "", "1/2/2023,1/31/2023": "", "2023-01-02,2023-02-01": "", "1,2": "",
+	} {
+		p := NewProfile("", Choices{})
+		for field := range strings.SplitSeq(dates, ",") {
+			p.Add([]byte(field), []byte(field))
+		}
+		c, _ := p.Column()
+		assert.Equal(t, want, p.Doubt(&c), "%s", dates)
+	}
+}
+
+// TestDatesOfLaterTables: a date in a form that the column did not have is read where it can only be one day,
+// and else refused with both forms.
+func TestDatesOfLaterTables(t *testing.T) {
+	for _, c := range []struct {
+		order       Order
+		field, want string
+	}{
+		{"", "2024-01-31T01:00:00+01:00", "19753"},
+		{"", "31.1.2024", "19753"},
+		{"", "1/31/2024", "19753"},
+		{DayFirst, "2024-01-31", "19753"},
+		{MonthFirst, "2024/01/31 00:00", "19753"},
+		{"", "2/1/2024", `"2/1/2024" is no date: write it as 2023-01-31, as the column had it when it became a feature`},
+		{DayFirst, "1/31/2024", `"1/31/2024" is no date: write it as 2023-01-31 or 31/01/2023`},
+		{MonthFirst, "31.1.2024", `"31.1.2024" is no date: write it as 2023-01-31 or 01/31/2023`},
+		{DayFirst, "1706659200", `"1706659200" is no date: write it as 2023-01-31 or 31/01/2023`},
+	} {
+		column := Column{Kind: Date, Order: c.order}
+		got, _, err := column.Append(nil, []byte(c.field))
+		text := strings.TrimSuffix(fmt.Sprint(err), ", or leave the field empty")
+		if err == nil {
+			text = fmt.Sprint(got[0])
+		}
+		assert.Equal(t, c.want, text, "%+v", c)
 	}
 }
 
@@ -196,8 +243,7 @@ func TestOddFields(t *testing.T) {
 		{
 			"open", "1/2/2023,2/2/2023", 1, "",
 			Column{Kind: Date, Order: DayFirst, Mean: 19389.5},
-			"dates as “1/2/2023” do not say which number is the day: the first one is taken for it; " +
-				"write them as 2023-01-31 if it is the month",
+			"",
 		},
 		{"year first", "2023-01-31,2023-02-01", 1, "", Column{Kind: Date, Mean: 19388.5}, ""},
 		{

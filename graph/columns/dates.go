@@ -42,9 +42,23 @@ const (
 )
 
 // ParseDate reads a date, and perhaps a time, in UTC where it names no other zone: those of ISO 8601 and RFC
-// 3339, what SQL, pandas and polars write, and 2023/01/31. Where an order is given, it also reads 31.1.2023,
-// 31/01/2023, 31-01-2023, 31.1.23 and 31/01/23. A year of two digits is in 1969 to 2068.
+// 3339, what SQL, pandas and polars write, 2023/01/31, and in the order that is given 31.1.2023, 31/01/2023,
+// 31-01-2023, 31.1.23 and 31/01/23. Without an order it reads these where one order alone makes a date of
+// them, or both the same. A year of two digits is in 1969 to 2068.
 func ParseDate(field []byte, order Order) (at time.Time, ok bool) {
+	if order != "" || !isOrdered(field) {
+		return parseDate(field, order)
+	}
+	at, ok = parseDate(field, DayFirst)
+	month, is := parseDate(field, MonthFirst)
+	if !ok {
+		return month, is
+	}
+	return at, !is || at.Equal(month)
+}
+
+// parseDate is ParseDate, without an order of dates that begin with the year alone.
+func parseDate(field []byte, order Order) (at time.Time, ok bool) {
 	const date, longest = len(time.DateOnly), len("2006-01-02T15:04:05.999999999+00:00")
 	var room [longest]byte
 	text := yearFirst(room[:0], field[:min(len(field), longest+1)], order)

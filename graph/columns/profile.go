@@ -231,16 +231,8 @@ func (p *Profile) number(i int) (c Column, note string) {
 	if c.Kind != Date {
 		return c, note
 	}
-	switch month := &p.candidates[monthFirst]; {
-	case !p.ordered:
+	if !p.ordered {
 		c.Order = ""
-	case c.Order == DayFirst && !month.fails && month.odd.Rows == of.odd.Rows:
-		open := fmt.Sprintf("dates as %s do not say which number is the day: the first one is taken for it; "+
-			"write them as 2023-01-31 if it is the month", quote(p.first))
-		if note != "" {
-			open += "; " + note
-		}
-		note = open
 	}
 	if p.choices.Cyclic {
 		c.Cycles = []Cycle{Year, Week}
@@ -249,6 +241,17 @@ func (p *Profile) number(i int) (c Column, note string) {
 		}
 	}
 	return c, note
+}
+
+// Doubt says what is assumed of the dates of a column that is made of it, where none tells whether the day or
+// the month comes first; empty: one does, or there are none.
+func (p *Profile) Doubt(c *Column) string {
+	day, month := &p.candidates[dayFirst], &p.candidates[monthFirst]
+	if c.Kind != Date || c.Order != DayFirst || month.fails || month.odd.Rows != day.odd.Rows {
+		return ""
+	}
+	return fmt.Sprintf("dates as %s do not say which number is the day: the first one is taken for it; write "+
+		"them as 2023-01-31 if it is the month", quote(p.first))
 }
 
 // examples are the first field, and where that is a number the first that is none.

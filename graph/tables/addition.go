@@ -174,7 +174,7 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 				"rows, which count as other", t.path, c.Name, c.Other, t.rows))
 		}
 	}
-	notes = append(notes, t.notesOnColumns()...)
+	notes = append(notes, t.firstOf(t.assumed)...)
 	var out []string
 	for _, column := range t.leftOut {
 		if !slices.ContainsFunc(was.LeftOut, func(c columns.LeftOut) bool { return c.Name == column.Name }) {

@@ -202,6 +202,7 @@ func (o *Options) takeFeatures(l *edgeList) error {
 			continue
 		}
 		c, note := p.Column()
+		l.doubt(p, &c)
 		if l.by.open() && c.Name == l.by.Column {
 			if err := l.by.of(&c); err != nil {
 				return fmt.Errorf("%s: %w", l.path, err)

@@ -24,6 +24,7 @@ type edgeList struct {
 	weighted   bool
 	implied    bool // the weight was not asked for
 	tables     []*vertexTable
+	oneType    bool               // of these, where no other tables are known
 	label      string             // the column of labels, or several between commas; empty: there is none
 	optional   bool               // the list may lack it
 	labels     labels             // of the edges
@@ -37,9 +38,11 @@ type edgeList struct {
 	order  []int // the columns that are read: source, target, numbers, label; nil: the first line is an edge
 	// labelled are the columns of labels that it has: of label, in its order
 	labelled []string
-	found    bool // source and target are the two columns that hold ids
+	kinds    *kinds // of the ends; nil: the list does not say that there may be two
+	found    bool   // source and target are the two columns that hold ids
 	leftOut  []string
 	notes    []string
+	warnings []string
 	rounded  map[string]bool // columns that a note says float32 rounds
 	odd      []oddValues     // of each of numbers
 	rows     int             // of the list
@@ -83,6 +86,7 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 	for i, argument := range o.Edges {
 		l := &edgeList{
 			tables: all, progress: o.Progress, weighted: o.EdgeWeights != "", rounded: map[string]bool{},
+			oneType: len(all) == 1 && o.Like == nil,
 		}
 		if i == labelled {
 			l.label, l.by = label, splitBy{SplitBy: o.EdgeSplitBy}
@@ -202,6 +206,11 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		b := &l.batch
 		if b.Len() == 0 {
 			return nil
+		}
+		if l.kinds != nil {
+			if err := l.kinds.add(b); err != nil {
+				return err
+			}
 		}
 		if l.made != nil {
 			l.made.Weighted = l.weighted
@@ -378,6 +387,9 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		}
 	}
 	l.order = order
+	if l.kinds = nil; l.oneType && areKinds(l.endColumns()) {
+		l.kinds = &kinds{}
+	}
 	return order, nil
 }
 
@@ -486,9 +498,17 @@ func (l *edgeList) decide(first *table.Row) error {
 			if note != "" {
 				l.notes = append(l.notes, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, note))
 			}
+			l.doubt(p, &made)
 		}
 	}
 	return nil
+}
+
+// doubt keeps a warning about the dates of a column.
+func (l *edgeList) doubt(p *columns.Profile, c *columns.Column) {
+	if doubt := p.Doubt(c); doubt != "" {
+		l.warnings = append(l.warnings, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, doubt))
+	}
 }
 
 // endColumns are the columns of the ends, of a list that has a header.

@@ -19,6 +19,7 @@ type features struct {
 	leftOut  []columns.LeftOut
 	odd      []oddValues // of each of list, as the first pass has found them
 	assumed  []string    // what notes say of columns
+	doubted  []string    // what warnings say of them
 }
 
 // oddValues are the values in a column of the list that are not of its kind.
@@ -113,26 +114,26 @@ func (t *vertexTable) checkOdd() error {
 		if !o.Few(int64(t.rows) - c.Missing + o.Rows) {
 			return o.err
 		}
-		t.assume(c.Name, o.Note(c.Kind))
+		t.assume(&t.assumed, c.Name, o.Note(c.Kind))
 	}
 	return nil
 }
 
 // assume keeps a note about a column.
-func (t *vertexTable) assume(column, note string) {
+func (t *vertexTable) assume(notes *[]string, column, note string) {
 	if note != "" {
-		t.assumed = append(t.assumed, fmt.Sprintf("%s: column %s: %s", t.path, column, note))
+		*notes = append(*notes, fmt.Sprintf("%s: column %s: %s", t.path, column, note))
 	}
 }
 
-// notesOnColumns are the first notes about columns, and how many more there are.
-func (t *vertexTable) notesOnColumns() []string {
+// firstOf are the first notes about columns, and how many more there are.
+func (t *vertexTable) firstOf(notes []string) []string {
 	const most = 20
-	if more := len(t.assumed) - most; more > 0 {
-		return append(t.assumed[:most:most], fmt.Sprintf("%s: and %d more columns of which such is to be told",
+	if more := len(notes) - most; more > 0 {
+		return append(notes[:most:most], fmt.Sprintf("%s: and %d more columns of which such is to be told",
 			t.path, more))
 	}
-	return t.assumed
+	return notes
 }
 
 // finish decides what is made of the columns. Vertices without a row have no values.
@@ -153,7 +154,8 @@ func (t *vertexTable) finish() {
 			t.leftOut = append(t.leftOut, columns.LeftOut{Name: p.Name, Why: note})
 			continue
 		}
-		t.assume(p.Name, note)
+		t.assume(&t.assumed, p.Name, note)
+		t.assume(&t.doubted, p.Name, p.Doubt(&c))
 		c.Gaps = c.Gaps || more > 0
 		t.list, t.from = append(t.list, c), append(t.from, k)
 	}

@@ -239,14 +239,14 @@ func TestWideTable(t *testing.T) {
 	assert.Equal(t, 100_000, g.Types[0].Features.Columns)
 }
 
-// TestManyNotes: the first notes about columns are told, and how many more there are.
+// TestManyNotes: the first warnings about columns are told, and how many more there are.
 func TestManyNotes(t *testing.T) {
 	header, row := "id", "a"
 	for k := range 300 {
 		header, row = header+fmt.Sprint(",x", k), row+",02/01/2026"
 	}
 	files(t, map[string]string{"v.csv": header + "\n" + row + "\n", "e.csv": "source,target\na,a\n"})
-	notes := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}}).Notes
+	notes := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}}).Warnings
 	require.Len(t, notes, 21)
 	assert.Contains(t, notes[19], "v.csv: column x19: dates as “02/01/2026” do not say which number is the day")
 	assert.Equal(t, "v.csv: and 280 more columns of which such is to be told", notes[20])

@@ -195,6 +195,8 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 				r.EndColumns[0], r.EndColumns[1]))
 		}
 		made.Notes = append(made.Notes, l.notes...)
+		l.warnOfKinds()
+		made.Warnings = append(made.Warnings, l.warnings...)
 		if o.Like != nil {
 			made.Notes = append(made.Notes, l.notesOnOdd()...)
 		}
@@ -211,7 +213,8 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 	types := make([]graph.VertexType, len(all))
 	for i, t := range all {
 		t.finish()
-		made.Notes = append(made.Notes, t.notesOnColumns()...)
+		made.Notes = append(made.Notes, t.firstOf(t.assumed)...)
+		made.Warnings = append(made.Warnings, t.firstOf(t.doubted)...)
 		types[i] = graph.VertexType{
 			Type: t.name, Count: len(t.ids.Names), Names: t.ids.Names,
 			Table: &columns.Table{

@@ -156,3 +156,10 @@ def test_relations(of, tmp_path):
     assert weft.inspect(made, vertices_from=nodes, **columns)["edges"] == 350
     with pytest.raises(weft.Refused, match="edges: 'a/b' is no name of a relation"):
         weft.train({"a/b": made["buys"]}, vertices_from=nodes, **columns)
+
+
+def test_warns(tables, tmp_path):
+    payments, customers = tables
+    open_dates = customers.assign(since="01/02/2024")
+    with pytest.warns(UserWarning, match="column since: dates as “01/02/2024” do not say which number is the day"):
+        weft.train(payments, vertices_from=open_dates, out=tmp_path / "run", **SETTINGS)
