@@ -19,7 +19,7 @@ type response struct {
 // with as many digits as they need to be read back to the same bits.
 type prediction struct {
 	Vertex        any        `json:"vertex,omitempty"` // its id; nil: it is of an edge
-	Class         any        `json:"class,omitempty"`  // its name, or its number
+	Class         any        `json:"class,omitempty"`  // name or number; of labels all there are
 	Probability   *float32   `json:"probability,omitempty"`
 	Margin        *float32   `json:"margin,omitempty"`
 	Entropy       *float32   `json:"entropy,omitempty"`
@@ -62,6 +62,14 @@ func name(names []string, class int) string {
 	return names[class]
 }
 
+// word is the name of a class, or its number as one.
+func word(names []string, class int) any {
+	if names == nil {
+		return class
+	}
+	return names[class]
+}
+
 // What an answer takes in memory for each vertex or edge, and for each of its numbers with the name of its
 // class.
 const (
@@ -94,9 +102,14 @@ func (s *Server) respond(asked *asked, a answer, h *holding, gone <-chan struct{
 		for _, what := range asked.columns {
 			switch what {
 			case predictions.Class:
-				one.Class = of.Top
-				if table.Classes != nil {
-					one.Class = table.Classes[of.Top]
+				one.Class = word(table.Classes, of.Top)
+				if table.Columns == predictions.LabelLogits {
+					all := []any{}
+					for _, k := range table.Said(&of) {
+						all = append(all, word(table.Classes, k))
+					}
+					one.Class = all
+					bytes += names + valueBytes*len(row)
 				}
 			case predictions.Probability:
 				one.Probability = number(what)

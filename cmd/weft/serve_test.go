@@ -237,7 +237,7 @@ func TestServeEdges(t *testing.T) {
 	named := file("named.csv", "id,city,age", "n0,Rome,", "n1,Oslo,31")
 	names := []string{"--columns", "class,probability", "--threshold", "best"}
 	weft(t, append([]string{"predict", path("run"), "--out", path("all.csv")}, names...)...)
-	names = append(names, "--add-edges", next)
+	names = append(names, "--sort", "row", "--add-edges", next)
 	weft(t, append([]string{"predict", path("run"), "--out", path("new.csv")}, names...)...)
 	names[len(names)-1] = more
 	names = append(names, "--add-vertices", named)
@@ -287,7 +287,7 @@ func TestServeEdges(t *testing.T) {
 	names = []string{"--columns", "class,probability"}
 	weft(t, append([]string{"predict", path("passing"), path("longer"), "--out", path("longer.csv")},
 		names...)...)
-	names = append(names, "--add-edges", next)
+	names = append(names, "--sort", "row", "--add-edges", next)
 	weft(t, append([]string{"predict", path("passing"), "--out", path("passing.csv")}, names...)...)
 	passing := rowsOf(t, path("passing.csv"))
 	var longer []string

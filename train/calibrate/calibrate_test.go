@@ -27,6 +27,11 @@ type oracle struct {
 	Isotonic    []float64
 	Threshold   []float64
 	RestF1      float64 `json:"rest_f1"`
+	// of each label, of several
+	Thresholds [][]float64
+	RestF1s    []float64 `json:"rest_f1s"`
+	// the calibration error of all rows, before and after isotonic functions
+	Errors []float64
 }
 
 // labels are those of the case.
@@ -102,6 +107,7 @@ func TestUntoldLabel(t *testing.T) {
 // TestBestThreshold: the threshold with the largest F1 is that of scikit-learn's precision_recall_curve, and
 // the F1 of other rows there is f1_score.
 func TestBestThreshold(t *testing.T) {
+	var own *Calibration
 	for _, o := range cases(t) {
 		l := o.labels()
 		found := BestThreshold(nil, o.Logits, l, o.Fit)
@@ -115,14 +121,14 @@ func TestBestThreshold(t *testing.T) {
 		for v := len(o.Fit); v < len(l.Class); v++ {
 			rest = append(rest, int64(v))
 		}
-		assert.Near(t, o.RestF1, F1(nil, found.At, o.Logits, l, rest), 1e-12)
-		assert.Equal(t, true, math.IsNaN(F1(nil, found.At, o.Logits, l, nil)))
+		assert.Near(t, o.RestF1, own.F1(found.At, o.Logits, l, rest, 1), 1e-12)
+		assert.Equal(t, true, math.IsNaN(own.F1(found.At, o.Logits, l, nil, 1)))
 		// A temperature keeps the order, and so the rows on either side.
 		c := &Calibration{Method: Temperature, T: 3}
 		other := BestThreshold(c, o.Logits, l, o.Fit)
 		assert.Equal(t, found.F1, other.F1)
 		assert.Equal(t, false, found.At == other.At)
-		assert.Equal(t, F1(nil, found.At, o.Logits, l, rest), F1(c, other.At, o.Logits, l, rest))
+		assert.Equal(t, own.F1(found.At, o.Logits, l, rest, 1), c.F1(other.At, o.Logits, l, rest, 1))
 		// Rows without a label do not count, and where none has the class there is no threshold.
 		for v := range l.Class {
 			if l.Class[v] == 1 {
@@ -144,7 +150,7 @@ func TestEvaluate(t *testing.T) {
 		c, err := Fit(Isotonic, o.Logits, l, o.Fit)
 		require.NoError(t, err)
 		threshold := BestThreshold(c, o.Logits, l, o.Fit)
-		e, err := Evaluate(c, threshold, o.Logits, l, o.Fit, "precision@3")
+		e, err := (&Found{Calibration: c, Threshold: threshold}).Evaluate(o.Logits, l, o.Fit, "precision@3")
 		require.NoError(t, err)
 		var raw *Calibration
 		for name, of := range map[string]*Calibration{metric.CalibrationError: c, ErrorBefore: raw} {
@@ -170,10 +176,61 @@ func TestEvaluate(t *testing.T) {
 		if there {
 			assert.Near(t, threshold.F1, f1, 1e-12)
 		}
-		e, err = Evaluate(nil, nil, o.Logits, l, o.Fit)
+		e, err = (&Found{}).Evaluate(o.Logits, l, o.Fit)
 		require.NoError(t, err)
 		_, there = e.Scores[ErrorBefore]
 		assert.Equal(t, false, there)
+	}
+}
+
+// TestSeveralLabels: thresholds of each label are those of scikit-learn's precision_recall_curve, their F1
+// among
+// other rows f1_score, and the calibration error is NumPy's, of all labels that are told.
+func TestSeveralLabels(t *testing.T) {
+	for _, o := range cases(t) {
+		l := o.labels()
+		if l.Multi == nil {
+			assert.Equal(t, true, BestThresholds(nil, o.Logits, l, o.Fit) == nil)
+			continue
+		}
+		found := &Found{Thresholds: BestThresholds(nil, o.Logits, l, o.Fit)}
+		require.NoError(t, found.Fits(o.Classes))
+		var all, rest []int64
+		for v := range len(l.Multi) / l.Classes {
+			if all = append(all, int64(v)); v >= len(o.Fit) {
+				rest = append(rest, int64(v))
+			}
+		}
+		mean := 0.
+		for k, of := range found.Thresholds {
+			assert.Near(t, o.Thresholds[k][0], of.At, 1e-12)
+			assert.Near(t, o.Thresholds[k][1], of.F1, 1e-12)
+			mean += o.RestF1s[k] / float64(l.Classes)
+		}
+		e, err := found.Evaluate(o.Logits, l, rest)
+		require.NoError(t, err)
+		assert.Near(t, mean, e.Scores[ThresholdF1], 1e-12)
+		e, err = found.Evaluate(o.Logits, l, all)
+		require.NoError(t, err)
+		assert.Near(t, o.Errors[0], e.Scores[metric.CalibrationError], 1e-9)
+		found.Calibration, err = Fit(Isotonic, o.Logits, l, o.Fit)
+		require.NoError(t, err)
+		e, err = found.Evaluate(o.Logits, l, all)
+		require.NoError(t, err)
+		assert.Near(t, o.Errors[0], e.Scores[ErrorBefore], 1e-9)
+		assert.Near(t, o.Errors[1], e.Scores[metric.CalibrationError], 1e-9)
+
+		// A label that no row has.
+		for v := range all {
+			l.Multi[v*l.Classes] = 0
+		}
+		found.Thresholds = BestThresholds(nil, o.Logits, l, o.Fit)
+		assert.Equal(t, true, found.Thresholds[0] == nil)
+		require.NoError(t, found.Fits(o.Classes))
+		found.Calibration = nil
+		assert.Refused(t, found.Fits(o.Classes+1), "it has 3 thresholds of 4 labels; train the run again")
+		found.Thresholds[1].At = 2
+		assert.Refused(t, found.Fits(o.Classes), "its threshold 2 is not a probability")
 	}
 }
 
@@ -199,11 +256,11 @@ func TestRefusals(t *testing.T) {
 		assert.Equal(t, true, refusal.IsDamaged(c.Fits(3)))
 	}
 	for _, at := range []float64{-.1, 7, math.NaN()} {
-		assert.Equal(t, true, refusal.IsDamaged((&Threshold{At: at}).Fits()))
+		assert.Equal(t, true, refusal.IsDamaged((&Threshold{At: at}).fits()))
 	}
-	require.NoError(t, (*Threshold)(nil).Fits())
-	require.NoError(t, (&Threshold{At: 1}).Fits())
-	require.NoError(t, (&Threshold{At: 0}).Fits()) // as of a probability that float32 makes 0
+	require.NoError(t, (*Threshold)(nil).fits())
+	require.NoError(t, (&Threshold{At: 1}).fits())
+	require.NoError(t, (&Threshold{At: 0}).fits()) // as of a probability that float32 makes 0
 	require.NoError(t, (*Calibration)(nil).Fits(3))
 	require.NoError(t, (&Calibration{Method: Isotonic, Of: []Steps{steps}}).Fits(2))
 }

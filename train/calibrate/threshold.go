@@ -15,8 +15,11 @@ type Threshold struct {
 	F1 float64 `json:"f1"` // of class 1 among the rows that it was found on
 }
 
-// Fits refuses a threshold that is none, as a damaged file has.
-func (t *Threshold) Fits() error {
+// Half is the threshold of a label that has none.
+const Half = 0.5
+
+// fits refuses a threshold that is none, as a damaged file has.
+func (t *Threshold) fits() error {
 	if t != nil && !(t.At >= 0 && t.At <= 1) {
 		return refusal.Damaged("its threshold %v is not a probability; train the run again", t.At)
 	}
@@ -30,13 +33,32 @@ func BestThreshold(c *Calibration, logits []float32, l *graph.Labels, rows []int
 	if l.Class == nil || l.Classes != 2 {
 		return nil
 	}
+	return bestThreshold(c, logits, l, rows, 1)
+}
+
+// BestThresholds are those of each label, where a row may have several: with the largest F1 of the label
+// among
+// the rows that tell it, as BestThreshold. One is nil where no row has the label. All are nil of other
+// labels.
+func BestThresholds(c *Calibration, logits []float32, l *graph.Labels, rows []int64) (all []*Threshold) {
+	if !l.MultiLabel() {
+		return nil
+	}
+	for k := range l.Classes {
+		all = append(all, bestThreshold(c, logits, l, rows, k))
+	}
+	return all
+}
+
+// bestThreshold is that of one class or label.
+func bestThreshold(c *Calibration, logits []float32, l *graph.Labels, rows []int64, k int) *Threshold {
 	type scored struct{ p, is float64 }
 	var all []scored
-	positive, p := 0., make([]float64, 2)
+	positive, p := 0., make([]float64, l.Classes)
 	for _, v := range rows {
-		c.Apply(p, logits[2*v:][:2], false)
-		if is := truthOf(l, v, 1); !math.IsNaN(is) {
-			all, positive = append(all, scored{p[1], is}), positive+is
+		c.Apply(p, logits[int(v)*l.Classes:][:l.Classes], l.MultiLabel())
+		if is := truthOf(l, v, k); !math.IsNaN(is) {
+			all, positive = append(all, scored{p[k], is}), positive+is
 		}
 	}
 	if positive == 0 {

@@ -94,6 +94,7 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 			F1: f1Of(hit[k], said[k], is[k]), Support: int(is[k]),
 		}
 	}
+	e.Scores[CalibrationError] = ReliabilityOf(predictions, l, vertices).Error()
 	if l.MultiLabel() {
 		return e, nil
 	}
@@ -104,7 +105,6 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 	for _, v := range vertices {
 		e.Confusion[l.Class[v]][argmax(predictions[int(v)*l.Classes:(int(v)+1)*l.Classes])]++
 	}
-	e.Scores[CalibrationError] = ReliabilityOf(predictions, l, vertices).Error()
 	return e, nil
 }
 
@@ -147,7 +147,8 @@ func Curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precision
 }
 
 // CalibrationError is the expected calibration error with 15 bins (Guo et al. 2017, equation 3): the mean
-// difference between how sure the predictions of a bin are, by softmax, and how many of them are right.
+// difference between how sure the predictions of a bin are, by softmax, and how many of them are right. Of
+// several labels each that is told is a prediction, that the vertex has it or not.
 const CalibrationError = "calibration-error"
 
 // calibrationBins is how many bins it has.
@@ -160,11 +161,19 @@ type Reliability [calibrationBins]struct {
 	Count       int
 }
 
-// ReliabilityOf is that of the logits of some vertices that have one class each.
+// ReliabilityOf is that of the logits of some vertices.
 func ReliabilityOf(logits []float32, l *graph.Labels, vertices []int64) *Reliability {
 	r := &Reliability{}
 	for _, v := range vertices {
 		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
+		if l.MultiLabel() {
+			p := make([]float64, len(row))
+			for k, z := range row {
+				p[k] = 1 / (1 + math.Exp(-float64(z)))
+			}
+			r.AddLabels(p, l.Multi[int(v)*l.Classes:])
+			continue
+		}
 		top, all := argmax(row), 0.
 		for _, z := range row {
 			all += math.Exp(float64(z) - float64(row[top]))
@@ -180,6 +189,16 @@ func (r *Reliability) Add(probability float64, right bool) {
 	bin.Sure, bin.Count = bin.Sure+probability, bin.Count+1
 	if right {
 		bin.Right++
+	}
+}
+
+// AddLabels adds the probabilities of several labels, with what they are: 1, 0, or NaN where that is not
+// known.
+func (r *Reliability) AddLabels(probabilities []float64, labels []float32) {
+	for k, p := range probabilities {
+		if y := labels[k]; y == y {
+			r.Add(max(p, 1-p), (p > .5) == (y > .5))
+		}
 	}
 }
 

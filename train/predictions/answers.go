@@ -21,7 +21,7 @@ const (
 	edgeRow          Answer = "row"           // of edges that are added: the row of the file, from 0
 	sourceEnd        Answer = "source"        // of edges: the name of the source
 	targetEnd        Answer = "target"        // of edges: the name of the target
-	Class            Answer = "class"         // the likeliest one, by its name or number
+	Class            Answer = "class"         // the likeliest, by name or number; of labels all
 	Probability      Answer = "probability"   // of that class
 	Margin           Answer = "margin"        // p₁ − p₂: the largest probability less the second largest
 	Entropy          Answer = "entropy"       // −Σ p ln p over the classes, in nats: 0 to ln C
@@ -112,7 +112,7 @@ func Given(c Columns) []Answer {
 	case Logits, Probabilities:
 		return []Answer{Class, Probability, Margin, Entropy, AllProbabilities, Hidden}
 	case LabelLogits:
-		return []Answer{AllProbabilities, Hidden}
+		return []Answer{Class, AllProbabilities, Hidden}
 	case Values:
 		return []Answer{Value, Hidden}
 	}

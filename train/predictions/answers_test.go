@@ -197,7 +197,7 @@ func TestAnswersRefused(t *testing.T) {
 			Answers: []Answer{Class, Value},
 		},
 		"columns margin: the model predicts labels, of which a vertex may have several; give some of " +
-			"probabilities, embedding": {Columns: LabelLogits, Answers: []Answer{Margin}},
+			"class, probabilities, embedding": {Columns: LabelLogits, Answers: []Answer{Margin}},
 		"columns class: the model predicts values; give some of value, embedding": {
 			Columns: Values, Answers: []Answer{Class},
 		},

@@ -43,6 +43,8 @@ type Table struct {
 	// Threshold is the probability of class 1 from which a row is of it, where there are two classes; nil: a
 	// row is of the likeliest class.
 	Threshold *float64
+	// Thresholds are the probabilities from which a row has each of several labels; nil: above 0.5.
+	Thresholds []float64
 	// Answers are what the table says of each vertex, in this order; nil: what it says by default.
 	Answers []Answer
 	// Embeddings has the row of each row's vertex, where Answers has Hidden.
@@ -320,6 +322,14 @@ func (t *Table) compare(to []field, compared []Answer, of *Outcome) []field {
 	return to
 }
 
+// class is the name of a class or label, or its number.
+func (t *Table) class(k int) string {
+	if t.Classes != nil {
+		return t.Classes[k]
+	}
+	return strconv.Itoa(k)
+}
+
 // fieldsOf appends those of an answer.
 func (t *Table) fieldsOf(to []field, a Answer, of *Outcome, hidden []float32) []field {
 	numbers := func(x []float32) {
@@ -333,10 +343,14 @@ func (t *Table) fieldsOf(to []field, a Answer, of *Outcome, hidden []float32) []
 		numbers(of.row[single.number : single.number+1])
 	case one:
 		to = append(to, field{number: float32(of.Probabilities[single.number])})
-	case a == Class && t.Classes != nil:
-		to = append(to, field{text: t.Classes[of.Top]})
+	case a == Class && t.Columns == LabelLogits:
+		var names []string
+		for _, k := range t.Said(of) {
+			names = append(names, t.class(k))
+		}
+		to = append(to, field{text: strings.Join(names, ";")})
 	case a == Class:
-		to = append(to, field{text: strconv.Itoa(of.Top)})
+		to = append(to, field{text: t.class(of.Top)})
 	case a == AllProbabilities:
 		for _, p := range of.Probabilities {
 			to = append(to, field{number: float32(p)})

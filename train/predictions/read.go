@@ -1,6 +1,20 @@
 package predictions
 
-import "slices"
+import (
+	"slices"
+
+	"weft/train/calibrate"
+)
+
+// Said are the labels, of several, that a row is said to have.
+func (t *Table) Said(of *Outcome) (labels []int) {
+	for k, p := range of.Probabilities {
+		if t.Thresholds == nil && p > calibrate.Half || t.Thresholds != nil && p >= t.Thresholds[k] {
+			labels = append(labels, k)
+		}
+	}
+	return labels
+}
 
 // Read reads a row: with the probabilities of Calibration, if there is one, and the class that these or the
 // Threshold say.

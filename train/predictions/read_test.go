@@ -45,4 +45,12 @@ func TestRead(t *testing.T) {
 		Method: calibrate.Temperature, T: 2,
 	}}, 2, -2)
 	assert.Equal(t, says{0, .731059, .462117, 1}, labels, "σ(1) and σ(−1)")
+	said := func(table Table) []int {
+		table.Columns = LabelLogits
+		var of Outcome
+		table.Read(&of, []float32{2, 0, -2}) // probabilities .88, .5 and .12
+		return table.Said(&of)
+	}
+	assert.Equal(t, []int{0}, said(Table{}))
+	assert.Equal(t, []int{1, 2}, said(Table{Thresholds: []float64{.9, .5, .1}}))
 }

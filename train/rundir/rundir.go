@@ -701,12 +701,8 @@ type Run struct {
 	// ClassNames are the names of the classes in their order; nil: they have none.
 	ClassNames []string          `json:"class_names,omitempty"`
 	Settings   map[string]string `json:"settings"`
-	// Calibration is what was fitted where the setting calibrate asks for it; nil: nothing.
-	Calibration *calibrate.Calibration `json:"calibration,omitempty"`
-	// Threshold is the best one of validation; nil: there are other labels than of two classes, or none of
-	// these validates.
-	Threshold *calibrate.Threshold `json:"threshold,omitempty"`
-	Summary   Summary              `json:"summary"`
+	calibrate.Found
+	Summary Summary `json:"summary"`
 	// Profile is in a file of its own, which Read does not read: ReadProfile does. nil: there is none.
 	Profile *Profile `json:"-"`
 }

@@ -20,6 +20,27 @@ def isotonic(p, y):
     return IsotonicRegression(out_of_bounds="clip").fit(p, y)
 
 
+def threshold(y, p):
+    """The lowest threshold with the largest F1, and that."""
+    precision, recall, at = precision_recall_curve(y, p)
+    with np.errstate(invalid="ignore"):
+        f1 = np.nan_to_num(2 * precision * recall / (precision + recall))[:-1]
+    best = int(f1.argmax())
+    return [float(at[best]), float(f1[best])]
+
+
+def each_label(p, y):
+    """Of each label that is told how sure its prediction is, and whether it is right."""
+    told = ~np.isnan(y)
+    return np.maximum(p, 1 - p)[told], ((p > 0.5) == (y > 0.5))[told]
+
+
+def error(sure, right, bins=15):
+    """The expected calibration error: bins by numpy.digitize, closed below."""
+    at = np.digitize(sure, np.arange(1, bins) / bins)
+    return float(sum(abs(sure[at == k].mean() - right[at == k].mean()) * (at == k).mean() for k in np.unique(at)))
+
+
 def case(kind, rng):
     classes, rows = {"two": 2, "four": 4, "labels": 3}[kind], 90
     # a coarse grid, so that probabilities tie
@@ -38,6 +59,14 @@ def case(kind, rng):
 
         p = expit(wide)
         stepped = np.stack([isotonic(p[fit][known[:, k], k], y[fit][known[:, k], k]).predict(p[:, k]) for k in range(3)], 1)
+        out |= {"thresholds": [], "rest_f1s": []}
+        for k in range(classes):
+            told = ~np.isnan(y[:, k])
+            rows_of, others = fit[told[fit]], rest[told[rest]]
+            at, f1 = threshold(y[rows_of, k], p[rows_of, k])
+            out["thresholds"].append([at, f1])
+            out["rest_f1s"].append(float(f1_score(y[others, k], p[others, k] >= at)))
+        out["errors"] = [error(*each_label(p, y)), error(*each_label(stepped, y))]
         divide = expit
     else:
         truth = np.array([rng.choice(classes, p=row) for row in softmax(wide / 2.5, 1)])
@@ -50,12 +79,8 @@ def case(kind, rng):
         if kind == "two":
             one = isotonic(p[fit, 1], truth[fit]).predict(p[:, 1])
             stepped = np.stack([1 - one, one], 1)
-            precision, recall, at = precision_recall_curve(truth[fit], p[fit, 1])
-            with np.errstate(invalid="ignore"):
-                f1 = np.nan_to_num(2 * precision * recall / (precision + recall))[:-1]
-            best = int(f1.argmax())
-            out["threshold"] = [float(at[best]), float(f1[best])]
-            out["rest_f1"] = float(f1_score(truth[rest], p[rest, 1] >= at[best]))
+            out["threshold"] = threshold(truth[fit], p[fit, 1])
+            out["rest_f1"] = float(f1_score(truth[rest], p[rest, 1] >= out["threshold"][0]))
         else:
             each = [isotonic(p[fit, k], truth[fit] == k).predict(p[:, k]) for k in range(classes)]
             stepped = np.stack(each, 1)

@@ -21,7 +21,6 @@ import (
 	"weft/nn"
 	"weft/partition"
 	"weft/train"
-	"weft/train/calibrate"
 	"weft/train/metric"
 	"weft/train/rundir"
 	"weft/train/setting"
@@ -367,7 +366,7 @@ func (e *evaluations) of(run *session.Request, predictions []float32, g *graph.G
 ) (err error) {
 	s := &g.Splits[split]
 	for part, to := range e.parts() {
-		*to, err = calibrate.Evaluate(run.Calibration, run.Threshold, predictions, &g.Labels,
+		*to, err = run.Evaluate(predictions, &g.Labels,
 			*s.Parts()[part], named...)
 		if err != nil {
 			return err

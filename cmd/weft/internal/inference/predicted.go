@@ -103,6 +103,10 @@ func (p *predictCommand) describe(
 	if err := d.decide(p.threshold); err != nil {
 		return nil, err
 	}
+	if d.Thresholds != nil && !slices.Contains(d.Answers, predictions.Class) {
+		return nil, refusal.Errorf("--threshold %s: of several labels it decides on those in the column class; ask for "+
+			"it with --columns class", p.threshold)
+	}
 	if d.by, err = d.Check(d.numbers); err != nil {
 		return nil, err
 	}

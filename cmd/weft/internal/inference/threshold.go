@@ -2,11 +2,14 @@ package inference
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"weft/internal/refusal"
+	"weft/train/calibrate"
 	"weft/train/predictions"
 )
 
@@ -16,16 +19,32 @@ const bestThreshold = "best"
 // addThreshold declares the flag.
 func addThreshold(flags *pflag.FlagSet, to *string) {
 	flags.StringVar(to, "threshold", "", "of two classes, the `probability` of the second from which a row is of it, "+
-		"or best: the one with the largest F1 of validation (default: the likeliest class)")
+		"of several labels that from which a row has each, in --columns class, or best: the one with the largest F1 "+
+		"of validation, of each label (default: the likeliest class, and labels above 0.5)")
 }
 
-// decide has rows be of the second of two classes from a threshold on.
+// decide has rows be of the second of two classes, or have each of several labels, from a threshold on.
 func (d *predicted) decide(threshold string) error {
 	if threshold == "" {
 		return nil
 	}
-	if d.Columns != predictions.Logits || d.numbers != 2 {
-		return refusal.Errorf("--threshold %s: is for two classes, and the run predicts others; leave it out", threshold)
+	labels := d.Columns == predictions.LabelLogits
+	if !labels && (d.Columns != predictions.Logits || d.numbers != 2) {
+		return refusal.Errorf("--threshold %s: is for two classes or several labels, and the run predicts others; leave "+
+			"it out", threshold)
+	}
+	if labels && threshold == bestThreshold {
+		if d.asked.Thresholds == nil {
+			return refusal.Errorf("--threshold %s: the run has none; give a probability, as in --threshold 0.3", threshold)
+		}
+		for _, t := range d.asked.Thresholds {
+			at := calibrate.Half
+			if t != nil {
+				at = t.At
+			}
+			d.Thresholds = append(d.Thresholds, at)
+		}
+		return nil
 	}
 	if threshold == bestThreshold {
 		if d.asked.Threshold == nil {
@@ -40,11 +59,22 @@ func (d *predicted) decide(threshold string) error {
 		return refusal.Errorf("--threshold %s: is a probability, from 0 to 1, or %s", threshold, bestThreshold)
 	}
 	d.Threshold = &p
+	if labels {
+		d.Threshold, d.Thresholds = nil, slices.Repeat([]float64{p}, d.numbers)
+	}
 	return nil
 }
 
-// decision says from where on rows are of the second class; "": the likeliest class is theirs.
+// decision says from where on rows are of the second class, or have each label; "": the likeliest class is
+// theirs.
 func (d *predicted) decision() string {
+	var each []string
+	for k, at := range d.Thresholds {
+		each = append(each, fmt.Sprintf("%s from a probability of %v", nameOf(d.Classes, int32(k)), at))
+	}
+	if each != nil {
+		return strings.Join(each, ", ")
+	}
 	if d.Threshold == nil {
 		return ""
 	}

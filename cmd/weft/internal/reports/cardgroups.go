@@ -10,7 +10,6 @@ import (
 	"weft/graph/columns"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
-	"weft/train/calibrate"
 )
 
 // The groups of rows whose value of a column is missing, or none of its categories.
@@ -177,7 +176,7 @@ func (r *reportRun) measureGroups(p *predictions, column string) (scores []group
 	}
 	name := r.Summary.Metric
 	for group, of := range rows {
-		e, err := calibrate.Evaluate(r.Calibration, r.Threshold, p.rows, &p.of.Labels, of, name)
+		e, err := r.Evaluate(p.rows, &p.of.Labels, of, name)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,6 @@ import (
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/train"
-	"weft/train/calibrate"
 	"weft/train/metric"
 	"weft/train/rundir"
 	"weft/train/setting"
@@ -510,7 +509,7 @@ func (r *reportRun) predictions(do func(*predictions) error) error {
 		r.Summary.Split >= len(g.Splits) {
 		return fmt.Errorf("%s has changed since", r.Store)
 	}
-	if err := cmp.Or(r.Calibration.Fits(columns), r.Threshold.Fits()); err != nil {
+	if err := r.Fits(columns); err != nil {
 		return err
 	}
 	return g.Guard(func() error {
@@ -522,8 +521,7 @@ func (r *reportRun) predictions(do func(*predictions) error) error {
 // the last, its test vertices.
 func (r *reportRun) measure(p *predictions) (err error) {
 	for k, part := range p.split.Parts() {
-		r.evaluated[k], err = calibrate.Evaluate(r.Calibration, r.Threshold, p.rows, &p.of.Labels, *part,
-			r.Summary.Metric)
+		r.evaluated[k], err = r.Evaluate(p.rows, &p.of.Labels, *part, r.Summary.Metric)
 		if err != nil {
 			return err
 		}

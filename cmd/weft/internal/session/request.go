@@ -47,10 +47,8 @@ type Request struct {
 	replaced bool
 	compared string
 	// relations that the run was trained on, in their order; nil: one, or they are not known
-	relations []string
-	// Calibration and Threshold are those of the run; nil: it has none.
-	Calibration *calibrate.Calibration
-	Threshold   *calibrate.Threshold
+	relations       []string
+	calibrate.Found // what the run has
 	// Weighted says that the edges that the run trained on have weights.
 	Weighted bool
 }
@@ -82,8 +80,8 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 	o.LeaveCards() // unless given: a run goes to other machines
 	asked.Run, asked.Graph = args[0], run.Store
 	asked.Learned = learnedClasses{run.Store, run.ClassNames}
-	asked.Calibration, asked.Threshold = run.Calibration, run.Threshold
-	err = cmp.Or(run.Calibration.Fits(run.Summary.Graph.Classes), run.Threshold.Fits())
+	asked.Found = run.Found
+	err = run.Fits(run.Summary.Graph.Classes)
 	if run.Calibration == nil && o.Calibrate != calibrate.None {
 		err = refusal.Damaged("it has no calibration, and its setting calibrate is %s; train the run again", o.Calibrate)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // calibrated fits the probabilities of a finished run, whose predictions are in that file, and finds its best
-// threshold, on the rows that validate.
+// thresholds, on the rows that validate.
 func calibrated(run *rundir.Run, predictions string, stored *session.Stored, o *setting.Options) (err error) {
 	if o.Task == task.Link || o.Validate != "" {
 		return nil
@@ -38,7 +38,9 @@ func calibrated(run *rundir.Run, predictions string, stored *session.Stored, o *
 			run.Calibration, err = calibrate.Fit(o.Calibrate, logits, l, g.Splits[o.Split.Number].Val)
 		}
 		if err == nil {
-			run.Threshold = calibrate.BestThreshold(run.Calibration, logits, l, g.Splits[o.Split.Number].Val)
+			val := g.Splits[o.Split.Number].Val
+			run.Threshold = calibrate.BestThreshold(run.Calibration, logits, l, val)
+			run.Thresholds = calibrate.BestThresholds(run.Calibration, logits, l, val)
 		}
 		return errors.Join(err, m.Close())
 	})
