@@ -78,12 +78,13 @@ func (s *Server) infer(batch []*question) (answers []answer) {
 // inferEdges is infer of edges.
 func (s *Server) inferEdges(batch []*question) (answers []answer) {
 	var all graph.Edges
+	var numbers []int64
 	for _, q := range batch {
 		all.Source, all.Target = append(all.Source, q.edges.Source...), append(all.Target, q.edges.Target...)
-		all.Features = append(all.Features, q.edges.Features...)
+		all.Features, numbers = append(all.Features, q.edges.Features...), append(numbers, q.numbers...)
 	}
 	p, err := s.predicted(func() (*train.Prediction, error) {
-		return s.model.Predictor.PredictEdges(s.working, &all, batch[0].added)
+		return s.model.Predictor.PredictEdges(s.working, &all, numbers, batch[0].added)
 	})
 	s.metrics.computed.Add(all.Len())
 	at := 0

@@ -42,7 +42,7 @@ type learned struct {
 	types    [2]int       // of their ends
 	keys     [2]string    // of the ends in a request
 	columns  columns.List // that their weight and features are; nil: of no list
-	known    bool         // the graph's own may be asked for by their numbers
+	known    bool         // the graph's own have scores
 	passes   bool         // new ones pass messages to each other
 	weighted bool         // they need a weight for that
 	answer   [2]string    // the keys of the ends in an answer
@@ -237,8 +237,8 @@ func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition, passing *gra
 	var ends [2]int32
 	var features []float32
 	if e.columns == nil && !l.known {
-		return refusal.Errorf("edges of the store pass messages to later ones alone in this run, and here all of them " +
-			"do: weft predict has their scores; send new edges, as objects")
+		return refusal.Errorf("the store's own edges passed messages to later ones alone in the run, and here they are " +
+			"not divided by time; send new edges, as objects")
 	}
 	if e.columns == nil {
 		k, err := strconv.ParseInt(e.number.trimmed(), 10, 64)
@@ -250,7 +250,9 @@ func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition, passing *gra
 		n := int64(l.of.EdgeColumns)
 		features = l.of.EdgeFeatures[k*n : (k+1)*n]
 		is.number = &k
+		a.numbers = append(a.numbers, k)
 	} else {
+		a.numbers = append(a.numbers, -1)
 		for k, key := range l.keys {
 			if ends[k], err = s.endOf(e, key, l.types[k], added); err != nil {
 				return err

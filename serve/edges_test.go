@@ -189,9 +189,11 @@ func TestEdgesTogether(t *testing.T) {
 			Source: []int32{source, source}, Target: []int32{target, target},
 			Features: slices.Repeat(s.learned.of.EdgeFeatures[3*k:3*k+3], 2),
 		}
-		questions = append(questions, &question{edges: e, answered: make(chan answer, 1)})
+		q := &question{edges: e, numbers: []int64{k, -1}, answered: make(chan answer, 1)}
+		questions = append(questions, q)
 	}
-	questions = append(questions, &question{edges: large, answered: make(chan answer, 1)})
+	q := &question{edges: large, numbers: []int64{-1}, answered: make(chan answer, 1)}
+	questions = append(questions, q)
 	for _, q := range questions {
 		s.queue.put(q)
 	}

@@ -16,6 +16,7 @@ import (
 type question struct {
 	vertices []int32
 	edges    *graph.Edges    // in the place of vertices; nil: these are asked for
+	numbers  []int64         // of the edges in the graph, −1 for a new one
 	added    *appended.Graph // with new vertices; nil: the graph alone
 	outputs  train.Outputs
 	answered chan answer // takes one

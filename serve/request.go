@@ -31,6 +31,7 @@ type asked struct {
 	ids      []any        // of the vertices, as the answer has them
 	edges    *graph.Edges // in the place of vertices; nil: these are predicted
 	edgeIDs  []edgeID
+	numbers  []int64 // of the edges in the store, −1 for a new one
 	added    *appended.Graph
 	unknown  map[string]int // by column, as in the answer
 	columns  []predictions.Answer
@@ -38,7 +39,10 @@ type asked struct {
 
 // question is what the request asks of an inference.
 func (s *Server) question(a *asked) *question {
-	q := &question{vertices: a.vertices, edges: a.edges, added: a.added, answered: make(chan answer, 1)}
+	q := &question{
+		vertices: a.vertices, edges: a.edges, numbers: a.numbers, added: a.added,
+		answered: make(chan answer, 1),
+	}
 	if s.model.Table.Columns != predictions.Embedding && slices.Contains(a.columns, predictions.Hidden) {
 		q.outputs = train.WithEmbeddings
 	}

@@ -132,7 +132,7 @@ func (j *Job) Over(edge int64, without [][]appended.Edge) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return j.left(without, scoring.Over(edge, without), nil)
+	return j.left(without, scoring.Passes(scoring.Over(edge), without), nil)
 }
 
 // left is the job for predictions of vertices, or with none of edges, on its graph without some edges, where

@@ -9,6 +9,7 @@ import (
 	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/columns"
+	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/exchange"
@@ -24,7 +25,7 @@ import (
 type Predictor struct {
 	job     Job
 	learned int           // the relation whose edges it predicts; −1: it predicts vertices
-	earlier bool          // its edges pass messages to later ones alone
+	scoring *task.Scoring // of the graph's own edges; nil: the graph does not tell over which they are scored
 	config  worker.Config // of each prediction
 	base    *appended.Base
 	alone   *appended.Graph // with nothing appended
@@ -64,7 +65,9 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	if p.learned, err = task.RelationOf(r.Kind, &whole); err != nil {
 		return nil, err
 	}
-	p.earlier = task.PassesEarlier(r.Kind, &whole)
+	if p.scoring, err = of.scoring(r); err != nil && !refusal.Is(err) {
+		return nil, err
+	}
 	var first *graph.Edges // nil: vertices are predicted
 	if p.learned >= 0 {
 		first = &graph.Edges{
@@ -84,7 +87,7 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	}
 	if err = p.load(ctx); err == nil {
 		if first != nil {
-			_, err = p.PredictEdges(ctx, first, nil)
+			_, err = p.PredictEdges(ctx, first, nil, nil)
 		} else {
 			_, err = p.Predict(ctx, p.job.Vertices, nil, Logits)
 		}
@@ -137,9 +140,9 @@ func (p *Predictor) Base() *appended.Base { return p.base }
 // Columns are those that features are made of, as Job.Columns.
 func (p *Predictor) Columns() columns.ByType { return p.job.Columns() }
 
-// KnowsEdges reports whether PredictEdges gives edges of the graph the scores that Job.Predict does: where
-// they pass messages to later ones alone it does not, as all of the graph passes messages to new ones.
-func (p *Predictor) KnowsEdges() bool { return !p.earlier }
+// KnowsEdges reports whether PredictEdges predicts edges of the graph: where they passed messages to later
+// ones alone it does not, unless the graph divides them by time.
+func (p *Predictor) KnowsEdges() bool { return p.scoring != nil }
 
 // NewEdgesPass is that of the job.
 func (p *Predictor) NewEdgesPass() bool { return p.job.NewEdgesPass() }
@@ -159,13 +162,60 @@ func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.
 }
 
 // PredictEdges computes the logits of edges between vertices of Base with an addition; nil: with none. Edges
-// are as Job.PredictEdges takes them, of the relation Learned, and may be those of the graph. Otherwise it is
-// as Predict.
-func (p *Predictor) PredictEdges(ctx context.Context, e *graph.Edges,
+// are as Job.PredictEdges takes them, of the relation Learned. numbers are those of the graph's own among
+// them,
+// where KnowsEdges: these get the scores that Job.Predict gives them. A new one has −1; nil: all are new.
+// Otherwise it is as Predict.
+func (p *Predictor) PredictEdges(ctx context.Context, e *graph.Edges, numbers []int64,
+	of *appended.Graph,
+) (*Prediction, error) {
+	var places [task.Overs][]int // of the edges that are scored over each graph
+	for k := range e.Len() {
+		over := task.OverAll
+		if numbers != nil && numbers[k] >= 0 {
+			over = p.scoring.Over(numbers[k])
+		}
+		places[over] = append(places[over], k)
+	}
+	if of == nil {
+		of = p.alone
+	}
+	var all *Prediction
+	for i, listed := range places {
+		if listed == nil {
+			continue
+		}
+		g := *of
+		if i > 0 {
+			g.Passes = p.scoring.Passes(task.ScoredOver(i), nil)
+		}
+		made, err := p.predictEdges(ctx, e, listed, &g)
+		if err != nil {
+			return nil, err
+		}
+		n := made.Classes
+		if all == nil {
+			all = &Prediction{Classes: n, Vertices: e.Len(), Logits: make([]float32, e.Len()*n)}
+		}
+		for row, k := range listed {
+			copy(all.Logits[k*n:(k+1)*n], made.Logits[row*n:])
+		}
+	}
+	return all, nil
+}
+
+// predictEdges computes the logits of some of the edges over a graph, by their places.
+func (p *Predictor) predictEdges(ctx context.Context, e *graph.Edges, places []int,
 	of *appended.Graph,
 ) (*Prediction, error) {
 	job, r := p.job, p.config.Resolved
-	rows, err := job.rowsOfEnds(r, e, true)
+	from := *e
+	from.FeatureColumns = len(e.Features) / e.Len()
+	some := &graph.Edges{FeatureColumns: from.FeatureColumns}
+	for _, k := range places {
+		some.Append(&from, k)
+	}
+	rows, err := job.rowsOfEnds(r, some, true)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +224,7 @@ func (p *Predictor) PredictEdges(ctx context.Context, e *graph.Edges,
 	if err != nil {
 		return nil, err
 	}
-	return made, job.scoreEdges(ctx, r, p.weights, e, made, rows)
+	return made, job.scoreEdges(ctx, r, p.weights, some, places, made, rows)
 }
 
 // infer computes the vertices of a job that is the Predictor's in all else.

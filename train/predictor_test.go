@@ -79,13 +79,19 @@ func TestPredictorOfEdges(t *testing.T) {
 		g           *graph.Graph
 		relation    int
 		kind, words string
+		timed       bool // edges pass messages to later ones alone
 	}{
-		"sage":    {one, 0, "classes", "model sage, normalize-features standard"},
-		"gat":     {one, 0, "values", "model gat, heads 2, out-features 5"},
-		"gine":    {one, 0, "several", "model gine, layers 1"},
-		"several": {types, 1, "classes", "model sage"},
+		"sage":    {one, 0, "classes", "model sage, normalize-features standard", false},
+		"gat":     {one, 0, "values", "model gat, heads 2, out-features 5", false},
+		"gine":    {one, 0, "several", "model gine, layers 1", false},
+		"several": {types, 1, "classes", "model sage", false},
+		"timed":   {one, 0, "classes", "model sage, direction both", true},
+		"both":    {types, 0, "values", "model sage", true},
 	} {
 		c.g = labelEdges(t, c.g, c.relation, c.kind)
+		if c.timed {
+			c.g = timed(t, c.g, c.relation)
+		}
 		job := &Job{Graph: c.g, Options: edgeLabelOptions("split 0, threads 2, " + c.words)}
 		weights := mustRun(t, job).Weights
 		p, err := job.Predictor(t.Context(), weights)
@@ -98,14 +104,16 @@ func TestPredictorOfEdges(t *testing.T) {
 		var done sync.WaitGroup
 		for _, list := range [][]int{{2}, {3, 0, 2}, {0, 1, 2, 3, 3, 1}} {
 			var e graph.Edges
+			var numbers []int64
 			for _, k := range list {
+				numbers = append(numbers, int64(k))
 				source, target := r.EndsOf(int64(k))
 				e.Source, e.Target = append(e.Source, source), append(e.Target, target)
 				e.Features = append(e.Features, r.EdgeFeatures[k*n:(k+1)*n]...)
 			}
 			done.Go(func() {
 				for range 3 {
-					some, err := p.PredictEdges(t.Context(), &e, nil)
+					some, err := p.PredictEdges(t.Context(), &e, numbers, nil)
 					assert.NoError(t, err, name)
 					for i, k := range list {
 						assert.Equal(t, row(all.Logits, all.Classes, k),
@@ -125,7 +133,7 @@ func TestPredictorOfEdges(t *testing.T) {
 			Source: []int32{int32(c.g.Types[kind].Count), 3}, Target: []int32{5, 2},
 			Features: slices.Repeat([]float32{1, 2, 3}[:n], 2),
 		}
-		got, err := p.PredictEdges(t.Context(), e, with)
+		got, err := p.PredictEdges(t.Context(), e, nil, with)
 		require.NoError(t, err, name)
 		grown := *job
 		grown.Appended = with
@@ -133,7 +141,7 @@ func TestPredictorOfEdges(t *testing.T) {
 		require.NoError(t, err, name)
 		assert.Equal(t, want.Logits, got.Logits, name)
 		e.Features = slices.Repeat([]float32{3e38}, len(e.Features))
-		if _, err = p.PredictEdges(t.Context(), e, nil); n > 0 {
+		if _, err = p.PredictEdges(t.Context(), e, nil, nil); n > 0 {
 			assert.Refused(t, err, "new edge", name)
 		}
 		require.NoError(t, p.Close(), name)

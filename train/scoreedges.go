@@ -41,7 +41,7 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 		return p, err
 	}
 	return p, j.ranks().OnFirst(func() error {
-		if err := j.scoreEdges(ctx, r, weights, e, p, rows); err != nil || j.OnLogits == nil {
+		if err := j.scoreEdges(ctx, r, weights, e, nil, p, rows); err != nil || j.OnLogits == nil {
 			return err
 		}
 		rows := RowsOf(p.Logits, p.Classes)
@@ -50,9 +50,11 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 	})
 }
 
-// scoreEdges replaces the embeddings of a prediction by the logits of edges.
+// scoreEdges replaces the embeddings of a prediction by the logits of edges. places are those in what was
+// asked
+// for, by which errors call them; nil: their own.
 func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.State, e *graph.Edges,
-	p *Prediction, at *rowsOfEnds,
+	places []int, p *Prediction, at *rowsOfEnds,
 ) error {
 	share, err := j.anyShare()
 	if err != nil {
@@ -74,7 +76,7 @@ func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.St
 		return refusal.Errorf("the model %s reads weights of edges, and the new ones have none", r.Model)
 	}
 	s := &edgeScorer{
-		EdgeScorer: d, rows: p.Embeddings, at: at, edges: e,
+		EdgeScorer: d, rows: p.Embeddings, at: at, edges: e, places: places,
 		team: kernel.NewTeam(j.Threads(r), tensor.NewMeter()),
 	}
 	defer s.team.Memory.Close()
@@ -149,10 +151,11 @@ func (j *Job) anyShare() (*partition.Share, error) {
 // edgeScorer computes outputs of edges from rows of vertices.
 type edgeScorer struct {
 	gnn.EdgeScorer
-	team  *kernel.Team
-	rows  []float32 // of vertices of the types that the model's relation joins
-	at    *rowsOfEnds
-	edges *graph.Edges
+	team   *kernel.Team
+	rows   []float32 // of vertices of the types that the model's relation joins
+	at     *rowsOfEnds
+	edges  *graph.Edges
+	places []int // as scoreEdges has them
 }
 
 // score returns the predictions of all edges.
@@ -207,8 +210,12 @@ func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State
 		}
 		values := out.Value().ReadFloats()
 		if at := graph.NotFinite(values); at >= 0 {
+			place := lo + at/s.Outputs
+			if s.places != nil {
+				place = s.places[place]
+			}
 			return nil, refusal.Errorf("new edge %d: its prediction is not finite; are its features of the columns and "+
-				"units that the model was trained on?", lo+at/s.Outputs+1)
+				"units that the model was trained on?", place+1)
 		}
 		all = append(all, values...)
 		out.Drop()

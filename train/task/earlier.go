@@ -162,14 +162,39 @@ func ScoringOf(k Kind, g *graph.Graph) (*Scoring, error) {
 	return &Scoring{g, labelled, periods}, err
 }
 
-// Over are the edges that pass messages where an edge of the graph is scored, by its number; nil: all. A new
-// edge has the number −1. The graph may be without some edges, by relation; nil: it has all.
-func (s *Scoring) Over(edge int64, without [][]appended.Edge) partition.Rule {
-	if edge < 0 || s.periods == nil {
+// ScoredOver is one of the graphs over which edges are scored.
+type ScoredOver uint8
+
+// All edges pass messages to new ones, and to those of a run of PassAll; else those of the training period,
+// or
+// all before the test period.
+const (
+	OverAll ScoredOver = iota
+	OverTraining
+	OverLater
+
+	Overs // is how many there are
+)
+
+// Over is the graph over which an edge is scored, by its number in the graph, or −1 for a new one.
+func (s *Scoring) Over(edge int64) ScoredOver {
+	switch {
+	case edge < 0 || s.periods == nil:
+		return OverAll
+	case s.periods[edge] == tests:
+		return OverLater
+	}
+	return OverTraining
+}
+
+// Passes are the edges that pass messages in one of these graphs; nil: all. The graph may be without some
+// edges, by relation; nil: it has all.
+func (s *Scoring) Passes(over ScoredOver, without [][]appended.Edge) partition.Rule {
+	if over == OverAll {
 		return nil
 	}
 	last := uint8(trains)
-	if s.periods[edge] == tests {
+	if over == OverLater {
 		last = validates
 	}
 	var gone []appended.Edge
