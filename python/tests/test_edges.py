@@ -58,6 +58,66 @@ def test_several_columns(folder):
     np.testing.assert_allclose(table["two"], cli.probabilities[:, 1], atol=1e-6)
 
 
+FORMS = {
+    "rule": lambda: "random:60/20/20",
+    "tuple": lambda: tuple(np.flatnonzero(PART == part) for part in ("train", "val", "test")),
+    "masks": lambda: [PART == part for part in ("train", "val", "test")],
+    "dict": lambda: {"train": np.flatnonzero(PART == "train"), "valid": (PART == "val").tolist(), "test": PART == "test"},
+    "numbers": lambda: [["train", "val", "test"].index(part) for part in PART],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_a_split(form):
+    """Each form of edge_split divides the edges alike, and labels of edges alone are learned without a task."""
+    named = {"split": "random:60/20/20"} if form == "rule" else {f"edge_{part}_mask": PART == part for part in ("train", "val", "test")}
+    run = weft.train(graph(edge_split=FORMS[form]()), hidden=8, epochs=3, progress=False, out="r")
+    assert run.summary["task"] == "edge"
+    assert run.summary["losses"] == train(graph(**named), epochs=3, out="n").summary["losses"]
+    key = ("user", "rates", "item")
+    typed = {
+        "edge_index": {key: EDGES, ("item", "rev", "user"): EDGES[::-1]}, "x": {"user": X, "item": X}, "edge_y": {key: Y},
+        "edge_split": FORMS[form](),
+    }
+    again = weft.train(weft.Graph(**typed), hidden=8, epochs=3, progress=False, out="t")
+    lists = typed | {"edge_split": {key: typed["edge_split"]}}
+    assert again.summary["losses"] == weft.train(weft.Graph(**lists), task="edge", hidden=8, epochs=3, progress=False, out="l").summary["losses"]
+
+
+@pytest.mark.parametrize(
+    ("split", "error"),
+    [
+        (([0, 1], [1, 2], [3]), "an edge is in two parts, or twice in one"),
+        (([0, 1], [2], [400]), "400 is no number of 400 edges, from 0"),
+        (([0, 1], [2], [-1]), "-1 is no number of 400 edges, from 0"),
+        (([True, False], [2], [3]), "a part has the shape"),
+        (([0.5], [2], [3]), "a part has the shape"),
+        ({"train": [0], "held": [1]}, "'held' is no part of a split"),
+        (np.full(400, 7), "three arrays of edges, or a rule"),
+    ],
+)
+def test_splits_refused(split, error):
+    with pytest.raises(weft.Refused, match=error):
+        graph(edge_split=split)
+
+
+def test_rules_refused():
+    with pytest.raises(weft.Refused, match="are both rules"):
+        graph(edge_split="random:60/20/20", split="random:50/25/25")
+    with pytest.raises(weft.Refused, match="train_mask divides some"):
+        graph(edge_split="random:60/20/20", y=np.zeros(40, int), train_mask=np.ones(40, bool))
+
+
+def test_labels_of_vertices_first():
+    """Where vertices have labels, too, these are learned without a task; an estimator of vertices needs some."""
+    both = graph(y=(X[:, 0] > 0).astype(int), split="random:60/20/20")
+    assert weft.train(both, epochs=2, progress=False, out="r").summary["task"] == "vertex"
+    with pytest.raises(weft.Refused, match="edge_y: labels edges, and NodeClassifier learns those of vertices"):
+        weft.NodeClassifier(epochs=2).fit(graph(edge_split=PART))
+    with pytest.raises(weft.Refused, match="give y, or edge_y of edges, to weft.Graph, or labels to weft import; or learn edges with task=\"link\"$"):
+        weft.train(weft.Graph(edge_index=EDGES, x=X), epochs=2, progress=False)
+
+
 def by_hand(run, attr=ATTR):
     """Logits in double precision: an MLP of vertices, and one of both ends, their product and standard scores."""
     w = {name: of.astype(float) for name, of in run.state_dict().items()}
@@ -215,14 +275,13 @@ def test_refused():
     plain = weft.Graph(edge_index=EDGES, x=X)
     with pytest.raises(weft.Refused, match='^task="edge": the edges of the graph have no labels: give them as edge_y$'):
         train(plain)
-    with pytest.raises(weft.Refused, match="or labels of edges with edge_label"):
+    with pytest.raises(weft.Refused, match="or edge_y of edges, to weft.Graph"):
         train(graph(), task="vertex")
     divided = {"edge_split": PART}
     for given, line in [
         ({"edge_y": Y[:5]}, 'array "edge_y": has 5 rows, not 400'),
         ({"edge_split": ["x"] * 400}, "edge_split: 'x' is no part of a split: give train, val or test"),
         ({"edge_split": np.full(400, 3)}, "edge_split: give one of train, val and test for each edge"),
-        ({"edge_split": "random:60/20/20"}, "edge_split: give one of train, val and test for each edge"),
         ({"edge_y": np.full(400, -1)}, 'array "edge_y": no edge has a label: leave it out'),
         ({"edge_y": None, **divided}, 'array "edge_train_mask": there are no labels of edges "edge_y"'),
         ({"split": "random:60/20/20", **divided}, "split: edge_split divides the edges; give masks, or split"),

@@ -302,7 +302,7 @@ def test_ways_out(arrays, graph):
         train(graph, target="8")
     with pytest.raises(
         weft.Refused,
-        match="^the graph has no labels to learn; give y to weft.Graph, or labels to weft import; or learn edges with task link, or labels of edges with edge_label$",
+        match="^the graph has no labels to learn; give y, or edge_y of edges, to weft.Graph, or labels to weft import; or learn edges with task=\"link\"$",
     ):
         train(weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"]))
     with pytest.raises(

@@ -32,6 +32,12 @@ _ALSO = {
 }
 
 
+def _check_labels(graph: Graph | None, name: str) -> None:
+    """Refuses a graph of which edges alone have labels."""
+    if graph is not None and graph.learns_edges:
+        raise Refused(f"edge_y: labels edges, and {name} learns those of vertices, y; take weft.train")
+
+
 class _Estimator:
     _own = ("model", "out", "progress", "callbacks")
     _estimator_type: str
@@ -172,6 +178,7 @@ class NodeClassifier(_Estimator):
     def _check_before(self, graph: Graph | None) -> None:
         if (task := getattr(self, "task", None)) in ("link", "edge"):
             raise Refused(f'task="{task}": learns edges, and NodeClassifier classes of vertices; take weft.train')
+        _check_labels(graph, "NodeClassifier")
         if graph is not None and graph.values:
             raise Refused(
                 "y: holds floats, which are values to predict; give class ids, −1 for none, as by .fillna(-1).astype(int), or take NodeRegressor"
@@ -230,6 +237,7 @@ class NodeRegressor(_Estimator):
     def _check_before(self, graph: Graph | None) -> None:
         if (task := getattr(self, "task", None)) in ("link", "edge"):
             raise Refused(f'task="{task}": learns edges, and NodeRegressor values of vertices; take weft.train')
+        _check_labels(graph, "NodeRegressor")
         if graph is not None and graph.values is False:
             raise Refused("y: holds classes; give floats, or take NodeClassifier")
 

@@ -73,8 +73,9 @@ class Graph:
         edge_attr: features of edges, E or E × D numbers.
         edge_y: labels of edges, in each form that ``y`` has: E or E × C, for ``task="edge"``. Of a graph of
             several types one relation has them.
-        edge_split: E texts ``train``, ``val`` or ``test``, None for neither, or E numbers 0, 1, 2, or −1 for neither:
-            which edges train, validate and test.
+        edge_split: which edges train, validate and test: E texts ``train``, ``val`` or ``test``, None for neither, or
+            E numbers 0, 1, 2, or −1 for neither; or three arrays, as a tuple or by ``train``, ``val`` and ``test``, of
+            the numbers of edges, or of E booleans; or a rule, as ``"random:60/20/20"``, which is ``split``.
         edge_time: E dates (NumPy's ``datetime64``, pandas', or texts as ``2024-01-31T12:00``, in UTC) or numbers, by
             which ``split="time:edge_time=2024-01-01,2024-02-01"`` divides the edges with labels.
         edge_train_mask, edge_val_mask, edge_test_mask: in place of it E booleans, or E × S for S splits.
@@ -138,6 +139,7 @@ class Graph:
             for key, value in locals().items()
             if key in (*_VERTEX, *_EDGE, "adj") and value is not None
         }
+        _take_rule(given, changes)
         for name in changes:
             if name in _ALSO:
                 raise TypeError(f"unknown keyword {name}: did you mean {_ALSO[name]}?")
@@ -181,6 +183,9 @@ class Graph:
             if key == "edge_y":
                 self.labelled = folder.rpartition("/")[2]
                 self.edge_classes = self._files.get(name.replace("edge_y", "edge_class_names"))  # type: ignore[assignment]
+        keys = {name.rpartition("/")[2] for name in self._files}
+        #: Whether its edges have labels, its vertices have none, and no edges are given for link prediction.
+        self.learns_edges = self.labelled is not None and not keys & {"y", "train_edges"}
         self._shown = self._counts()
 
     @classmethod
@@ -338,6 +343,7 @@ class Graph:
         return files
 
     def _typed(self, given: dict[str, Any]) -> dict[str, Array | Ends]:
+        given = given | _split_by_relation(given)
         for key, value in given.items():
             if not isinstance(value, Mapping):
                 raise TypeError(f"{key}: must be a dict by type, as the edges are")
@@ -442,7 +448,8 @@ def _edge_arrays(
         elif key == "edge_time":
             files[name] = _times(given[key], name)
         elif key == "edge_split":
-            files |= _edge_masks(given, folder)
+            ends = files[folder + "edge_index"]
+            files |= _edge_masks(given, folder, len(ends.source) if isinstance(ends, Ends) else ends.shape[-1])
         else:
             files[name] = _numbers(given[key], name)
     _complete_masks(files, folder + "edge_")
@@ -455,11 +462,70 @@ def _labels(value: Any, name: str) -> tuple[Array, Array | None]:
     return _numbered(made, name) if made.dtype.kind in "UO" else (made, None)
 
 
-def _edge_masks(given: dict[str, Any], folder: str) -> dict[str, Array | Ends]:
+def _is_in_parts(split: Any) -> bool:
+    """Whether edge_split has the edges of each part, and not the part of each edge."""
+    if isinstance(split, Mapping):
+        return all(not isinstance(key, tuple) for key in split)
+    return isinstance(split, (tuple, list)) and len(split) == 3 and all(np.ndim(part) > 0 for part in split)
+
+
+def _take_rule(given: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Makes a rule of edge_split the split of a graph."""
+    rule = given.get("edge_split")
+    if isinstance(rule, Mapping) and len(rule) == 1 and not _is_in_parts(rule):
+        rule = next(iter(rule.values()))
+    if not isinstance(rule, str):
+        return
+    if changes.get("split") is not None:
+        raise Refused(f"edge_split: {rule!r} and split are both rules; give one of them")
+    if masks := [name for name in (*_MASKS, *_EDGE_MASKS) if name in given]:
+        raise Refused(f"edge_split: {rule!r} divides the vertices with labels, too, and {masks[0]} divides some; give one of them")
+    changes["split"] = rule
+    del given["edge_split"]
+
+
+def _split_by_relation(given: dict[str, Any]) -> dict[str, Any]:
+    """The edge_split of a graph of several types, which may be that of the only relation with labels."""
+    split, labels = given.get("edge_split"), given.get("edge_y")
+    if split is None or isinstance(split, Mapping) and not _is_in_parts(split):
+        return {}
+    if not isinstance(labels, Mapping) or len(labels) != 1:
+        raise TypeError("edge_split: must be a dict by relation, as the edges are")
+    return {"edge_split": dict.fromkeys(labels, split)}
+
+
+def _of_parts(split: Any, name: str, edges: int) -> Array:
+    """The part of each edge, −1 for none, where edge_split has the edges of each part."""
+    if isinstance(split, Mapping):
+        if unknown := [key for key in split if key is None or key not in _PARTS]:
+            raise Refused(f"{name}: {unknown[0]!r} is no part of a split: give train, val and test")
+        named: list[tuple[int, Any]] = [(_PARTS[key], part) for key, part in split.items() if part is not None]
+    else:
+        named = list(enumerate(split))
+    made = np.full(edges, -1)
+    for number, part in named:
+        of = array(part, name)
+        if of.size == 0:
+            continue
+        if of.ndim != 1 or of.dtype.kind not in "biu" or of.dtype.kind == "b" and len(of) != edges:
+            raise Refused(f"{name}: a part has the shape {of.shape} of {of.dtype}: give numbers of edges, or {edges:,} booleans")
+        of = np.flatnonzero(of) if of.dtype.kind == "b" else of.astype(np.int64)
+        if len(of) and not 0 <= of.min() <= of.max() < edges:
+            raise Refused(f"{name}: {of.max() if of.max() >= edges else of.min()} is no number of {edges:,} edges, from 0")
+        if (made[of] >= 0).any() or len(np.unique(of)) < len(of):
+            raise Refused(f"{name}: an edge is in two parts, or twice in one: give it once")
+        made[of] = number
+    return made
+
+
+def _edge_masks(given: dict[str, Any], folder: str, edges: int) -> dict[str, Array | Ends]:
     """The masks of the edges that train, validate and test by edge_split."""
     name = folder + "edge_split"
     if beside := [key for key in _EDGE_MASKS if key in given]:
         raise Refused(f"{name}: {beside[0]} divides the edges, too; give one of the two")
+    if _is_in_parts(given["edge_split"]):
+        parts = _of_parts(given["edge_split"], name, edges)
+        return {folder + key: parts == part for part, key in enumerate(_EDGE_MASKS)}
     made = array(given["edge_split"], name, gap=-1)
     if made.ndim == 1 and made.dtype.kind in "UO":
         words = made.tolist()
@@ -468,7 +534,7 @@ def _edge_masks(given: dict[str, Any], folder: str) -> dict[str, Array | Ends]:
         made = np.array([_PARTS[word] for word in words], np.int64)
     if made.ndim != 1 or made.dtype.kind not in "iu" or not np.isin(made, (-1, 0, 1, 2)).all():
         raise Refused(
-            f"{name}: give one of train, val and test for each edge, or one of 0, 1, 2 and −1 for none; a rule as random:60/20/20 is given as split"
+            f"{name}: give one of train, val and test for each edge, or one of 0, 1, 2 and −1 for none, three arrays of edges, or a rule as random:60/20/20"
         )
     return {folder + key: made == part for part, key in enumerate(_EDGE_MASKS)}
 

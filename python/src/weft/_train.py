@@ -218,7 +218,7 @@ def _arguments(
             )
         arguments += graph_arguments(data, graph)
         scratch.kept.append(graph)
-        settings = _of_edges(graph, settings)
+        settings = settings if continues else _of_edges(graph, settings)
     given = arguments[1:]
     settings, module = _module.in_place(settings, given, scratch, progress=progress)
     if out is not None and not (continues and os.path.realpath(out) == os.path.realpath(resumed)):
@@ -235,7 +235,10 @@ def _arguments(
 
 
 def _of_edges(graph: Graph | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings, which name the labels of the edges of a graph in memory where the task is of these."""
+    """The settings, which name the labels of the edges of a graph in memory where the task is of these: where no
+    task is given, of a graph that has no other labels."""
+    if graph is not None and graph.learns_edges and all(settings.get(name) is None for name in ("task", "config")):
+        settings = {**settings, "task": "edge"}
     if graph is None or settings.get("task") != "edge" or settings.get("edge_label") is not None:
         return settings
     if graph.labelled is None and graph.undivided:
