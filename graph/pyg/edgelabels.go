@@ -37,7 +37,7 @@ func (r *reader) edgeLabels(e *store, to *streamed.Relation) error {
 		return nil
 	}
 	edges := int(e.edges.Count)
-	labels, err := r.labelsAt(e, key, edges)
+	labels, err := r.labelsAt(e, key, edges, arrays.EdgeLabels)
 	if err != nil || !labels.There() {
 		return graph.SaysEdges(err)
 	}

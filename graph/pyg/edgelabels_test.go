@@ -41,6 +41,18 @@ func TestEdgeLabels(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []float32{-2, 4, .5, 1.5}, g.Relations[0].EdgeLabels.Values)
 
+	// Floats are values, though all are whole, unless these are 0 and 1.
+	for _, c := range []struct{ floats, values []float32 }{
+		{[]float32{3, 5, 1, 4}, []float32{1, 4, 3, 5}}, {[]float32{0, 1, 1, 0}, nil},
+	} {
+		floats := row("edge_label", "FloatStorage", c.floats, 4)
+		g, err = streamedtest.Read(Open(saved(t, edges, x, floats), Options{}))
+		require.NoError(t, err)
+		of := g.Relations[0].EdgeLabels
+		assert.Equal(t, c.values, of.Values)
+		assert.Equal(t, c.values == nil, of.Classes == 2)
+	}
+
 	pairs := row("edge_label_index", "LongStorage", []int64{0, 2, 1, 3, 1, 1, 0, 0}, 2, 4)
 	g, err = streamedtest.Read(Open(saved(t, edges, x, label("edge_label"), pairs), Options{}))
 	require.NoError(t, err)

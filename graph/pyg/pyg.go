@@ -300,16 +300,18 @@ func (r *reader) labels(v *store) (graph.Labels, error) {
 	if !v.Has(key) {
 		return r.listedLabels(v)
 	}
-	return r.labelsAt(v, key, v.count)
+	return r.labelsAt(v, key, v.count, arrays.WholeLabels)
 }
 
 // labelsAt are the labels of so many rows in the field of a key.
-func (r *reader) labelsAt(v *store, key string, rows int) (graph.Labels, error) {
+func (r *reader) labelsAt(v *store, key string, rows int,
+	read func(a *npy.Array, rows int) (graph.Labels, error),
+) (graph.Labels, error) {
 	array, err := v.Array(key)
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	l, err := arrays.WholeLabels(array, rows)
+	l, err := read(array, rows)
 	if err != nil {
 		return l, v.Refuse(key, err)
 	}

@@ -62,6 +62,20 @@ func WholeLabels(a *npy.Array, vertices int) (graph.Labels, error) {
 	return Classes(ids, vertices)
 }
 
+// EdgeLabels is WholeLabels of edges, whose floats are values to predict, as ratings, unless all are 0 and 1.
+func EdgeLabels(a *npy.Array, edges int) (graph.Labels, error) {
+	if width(a.Shape) == 1 && a.Floats() {
+		all, err := a.Float64s()
+		if err != nil {
+			return graph.Labels{}, err
+		}
+		if slices.ContainsFunc(all, func(x float64) bool { return x == x && x != 0 && x != 1 }) {
+			return Continuous(a)
+		}
+	}
+	return WholeLabels(a, edges)
+}
+
 // width returns the number of columns of a matrix with a row for each vertex, 1 for a vector, and 0 for
 // another shape.
 func width(shape []int) int {

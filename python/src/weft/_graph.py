@@ -186,6 +186,8 @@ class Graph:
         keys = {name.rpartition("/")[2] for name in self._files}
         #: Whether its edges have labels, its vertices have none, and no edges are given for link prediction.
         self.learns_edges = self.labelled is not None and not keys & {"y", "train_edges"}
+        #: Whether it has edges to predict, for link prediction.
+        self.of_links = "train_edges" in keys
         self._shown = self._counts()
 
     @classmethod

@@ -245,6 +245,10 @@ def _of_edges(graph: Graph | None, settings: Mapping[str, Any]) -> Mapping[str, 
         raise Refused(
             'edge_label_index: has edges that edge_index lacks, or has twice, and with task="edge" all edges pass messages: give the labels of edge_index as edge_label alone'
         )
+    if graph.labelled is None and graph.of_links:
+        raise Refused(
+            'task="edge": the edges to predict are those of a split of links, which pass no messages, as RandomLinkSplit leaves them: learn them with task="link", or give labels of edge_index as edge_label, with masks'
+        )
     if graph.labelled is None:
         raise Refused('task="edge": the edges of the graph have no labels: give them as edge_y')
     return {**settings, "edge_label": "edge_y"}

@@ -69,6 +69,17 @@ def test_edge_label_index(arrays):
             logits(other)
 
 
+def test_ratings():
+    """Floats are values to predict, though all are whole: as those of an array, and integers are classes."""
+    stars = random.integers(1, 6, COUNT)
+    kinds = [homogeneous(edge_label=stars.astype(kind), **MASKS) for kind in (np.float32, np.int64)]
+    runs = [weft.train(data, hidden=8, epochs=2, progress=False) for data in kinds]
+    assert [run.summary["metric"] for run in runs] == ["rmse", "accuracy"]
+    masks = {"edge_" + name: of for name, of in MASKS.items()}
+    want = logits(weft.Graph(edge_index=EDGES, x=X, edge_y=stars.astype(np.float32), **masks))
+    assert (logits(kinds[0]) == want).all()
+
+
 def test_parts_of_a_split_of_links():
     """RandomLinkSplit holds edges out, which pass messages in weft: its parts are refused by name."""
     from torch_geometric.transforms import RandomLinkSplit
@@ -76,6 +87,8 @@ def test_parts_of_a_split_of_links():
     parts = RandomLinkSplit(num_val=0.2, num_test=0.2)(homogeneous())
     with pytest.raises(weft.Refused, match="^edge_label_index: "):
         logits(parts[0])
+    with pytest.raises(weft.Refused, match='^task="edge": the edges to predict are those of a split of links'):
+        logits(parts)
 
 
 @pytest.mark.parametrize("label", ["edge_label", "edge_y"])
