@@ -2,6 +2,7 @@ package partition
 
 import (
 	"slices"
+	"strings"
 
 	"weft/graph"
 )
@@ -14,8 +15,13 @@ type Subgraph struct {
 	Silent func(*Share) (int, error)
 }
 
+const silent = " (silent)"
+
 // SilentName is the name of the Silent relation of one.
-func SilentName(relation string) string { return relation + " (silent)" }
+func SilentName(relation string) string { return relation + silent }
+
+// IsSilent reports whether a name is that of a Silent relation, and of which one.
+func IsSilent(name string) (of string, is bool) { return strings.CutSuffix(name, silent) }
 
 // Rule returns what reports whether to keep an edge of a relation, by the ids of its ends within their types,
 // and by how many edges between them come before it. nil: all edges of the relation stay. Relations count as

@@ -53,9 +53,11 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 }
 
 // EdgeBlocks is Blocks where rows of the edges of a relation are the only output. What the program computes
-// for its outputs of vertices alone is left out.
+// for its outputs of vertices alone is left out. scored is another relation between the same vertices, of
+// whose
+// edges the rows are: then it refuses rows that depend on those of other edges. "": there is none.
 func (p *Program) EdgeBlocks(
-	schema gnn.Schema, relation string, outputs, stages int,
+	schema gnn.Schema, relation, scored string, outputs, stages int,
 ) ([]gnn.BlockSpec, error) {
 	if err := p.checkEdgeOutput(relation); err != nil {
 		return nil, err
@@ -67,6 +69,15 @@ func (p *Program) EdgeBlocks(
 		return nil, err
 	}
 	p = p.forFeatures(schema)
+	if scored != "" {
+		of := *p
+		of.scored = scored
+		of.keep(0)
+		p = &of
+		if err := p.refuseEdgeRows(edgesOf(p.built)[0].regions[inBoth]); err != nil {
+			return nil, err
+		}
+	}
 	specs := p.blocks(schema, inStages(stages, schema), edgesOf(p.built), ofVertices)
 	if specs[len(specs)-1].EdgeOutputs[0].Along.Reversed {
 		return nil, refusal.Errorf("the model %s has rows of edges where the edges' sources are, and their labels are "+
@@ -149,7 +160,7 @@ func (p *Program) blocks(
 	for i, of := range slices.Backward(parts) {
 		specs[i], unread = p.spec(schema, by, storage, of, unread)
 	}
-	specs[len(specs)-1].EdgeOutputs = edgeStates(schema, results)
+	specs[len(specs)-1].EdgeOutputs = p.edgeStates(schema, results)
 	return specs
 }
 
@@ -502,7 +513,7 @@ func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func
 			}
 		}
 	}
-	s.Edges = edgeStates(schema, given)
+	s.Edges = p.edgeStates(schema, given)
 	if schema.Typed() {
 		s.Relations = []string{}
 	}
@@ -522,7 +533,7 @@ func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func
 			s.EdgeFeatures = s.EdgeFeatures || r.edgeFeatures
 		}
 		for _, v := range st.along() {
-			if name := v.relation(); schema.Typed() && !slices.Contains(s.Relations, name) {
+			if name := p.relationOf(v); schema.Typed() && !slices.Contains(s.Relations, name) {
 				s.Relations = append(s.Relations, name)
 			}
 		}
@@ -536,9 +547,9 @@ func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func
 }
 
 // edgeStates describes those values that are rows of edges.
-func edgeStates(schema gnn.Schema, values []*value) (all []gnn.EdgeState) {
+func (p *Program) edgeStates(schema gnn.Schema, values []*value) (all []gnn.EdgeState) {
 	for _, v := range edgesOf(values) {
-		along := gnn.Along{Relation: v.Of, Reversed: v.o.End == "source"}
+		along := gnn.Along{Relation: cmp.Or(p.scored, v.Of), Reversed: v.o.End == "source"}
 		if along.Relation == "" && len(schema.Relations) == 1 {
 			along.Relation = schema.Only()
 		}
@@ -635,7 +646,7 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 			}
 		}
 		for _, v := range s.along() {
-			along := gnn.Along{Relation: v.relation(), Reversed: v.o.End == "source"}
+			along := gnn.Along{Relation: p.relationOf(v), Reversed: v.o.End == "source"}
 			if along.Relation == "" {
 				along.Relation = e.Only()
 			}
@@ -810,6 +821,14 @@ func (v *value) relation() string {
 		return v.in[0].Of
 	}
 	return v.o.Of
+}
+
+// relationOf is the relation that a value of the program aggregates along, or of whose edges it has rows.
+func (p *Program) relationOf(v *value) string {
+	if p.scored != "" && v.Rows == Edges { // the output alone, as no rows of edges are kept
+		return p.scored
+	}
+	return v.relation()
 }
 
 // loopsOf returns the loops of a set of edges.

@@ -24,11 +24,16 @@ func (p *Program) Undecoded(relation string) (*Program, error) {
 	of := *p
 	of.undecoded = true
 	of.keep(0)
-	for _, x := range of.decoder.edgeRows {
-		return nil, refusal.Errorf("the model %s has a %s over the edges of the graph, of which an edge alone has "+
+	return &of, of.refuseEdgeRows(of.decoder)
+}
+
+// refuseEdgeRows refuses a function of an edge that reads rows of all edges.
+func (p *Program) refuseEdgeRows(of *region) error {
+	for _, x := range of.edgeRows {
+		return refusal.Errorf("the model %s has a %s over the edges of the graph, of which an edge alone has "+
 			"none; take a norm of each row, as torch.nn.LayerNorm", p.Class, x.describe())
 	}
-	return &of, nil
+	return nil
 }
 
 // endsRead are the values that a function of edges reads of their sources and of their targets, each once.

@@ -54,6 +54,7 @@ type Program struct {
 	relations  map[string]*Relation
 	types      []Type               // of the values
 	built      []*value             // the outputs of vertices, then of edges, of rewritten operations
+	scored     string               // the relation of the rows of edges that are the output; "": their own
 	undecoded  bool                 // built are what decoder reads, as of Undecoded
 	decoded    *value               // the output of edges of an undecoded program
 	decoder    *region              // that computes it

@@ -445,19 +445,18 @@ func (r *Resolved) edgeBlocks(s *partition.Share, schema gnn.Schema, outputs int
 		return nil, err
 	}
 	if r.Program.Program != nil {
-		if task.PassesEarlier(r.Kind, &s.Whole) {
-			return nil, refusal.Errorf("--program %s: returns rows of the edges along which it passes messages, and "+
-				"with a split by time edges pass none to themselves; give --pass-messages %s, or a model by name",
-				r.Program, task.PassAll)
+		relation, scored := decoder.Relation, ""
+		if name, silent := partition.IsSilent(relation); silent {
+			relation, scored = name, relation
 		}
-		of, err := r.programFor(decoder.Relation)
+		of, err := r.programFor(relation)
 		switch {
 		case err != nil:
 			return nil, err
 		case r.Undecoded:
 			return of.Blocks(schema, 0, r.Mesh.Stages)
 		}
-		return of.EdgeBlocks(schema, decoder.Relation, outputs, r.Mesh.Stages)
+		return of.EdgeBlocks(schema, relation, scored, outputs, r.Mesh.Stages)
 	}
 	blocks, err := r.Blocks(schema, decoder.Width)
 	if r.Undecoded {
@@ -476,11 +475,12 @@ func (r *Resolved) EdgeScorer(s *partition.Share, outputs int) (d gnn.EdgeScorer
 	if err != nil {
 		return d, err
 	}
-	of, err := r.Program.Undecoded(decoder.Relation)
+	relation, _ := partition.IsSilent(decoder.Relation)
+	of, err := r.Program.Undecoded(relation)
 	if err != nil {
 		return d, err
 	}
-	return of.EdgeScorer(schema, decoder.Relation), nil
+	return of.EdgeScorer(schema, relation), nil
 }
 
 // edgeDecoder is the last block of a model by name that learns labels of edges, behind rows of vertices.

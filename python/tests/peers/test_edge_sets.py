@@ -38,9 +38,38 @@ class Named(torch.nn.Module):
         self.convs = torch.nn.ModuleList([nn.SAGEConv(columns, hidden), nn.SAGEConv(hidden, hidden)])
         self.decoder = Decoded(hidden, features, outputs)
 
-    def forward(self, x, edge_index, attr):
-        h = self.convs[1](self.convs[0](x, edge_index).relu(), edge_index)
+    def embed(self, x, edge_index, _attr):
+        return self.convs[1](self.convs[0](x, edge_index).relu(), edge_index)
+
+    def score(self, h, edge_index, attr):
         return self.decoder(h[edge_index[0]], h[edge_index[1]], attr)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.score(self.embed(x, edge_index, edge_attr), edge_index, edge_attr)
+
+
+class States(torch.nn.Module):
+    """States of edges pass through two layers; embed passes messages, and score reads the rows of both ends."""
+
+    def __init__(self, columns, features, outputs=2):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(2 * columns + features, 8), torch.nn.Linear(24, 8)
+        self.node, self.last = torch.nn.Linear(8, 8), torch.nn.Linear(8, outputs)
+
+    def state(self, x, edge_index, attr):
+        return self.first(torch.cat([x[edge_index[0]], x[edge_index[1]], attr], 1)).tanh()
+
+    def embed(self, x, edge_index, attr):
+        e = self.state(x, edge_index, attr)
+        return x, self.node(torch.zeros(x.size(0), 8, dtype=x.dtype).index_add(0, edge_index[1], e)).tanh()
+
+    def score(self, rows, edge_index, attr):
+        x, h = rows
+        e = self.state(x, edge_index, attr)
+        return self.last(self.second(torch.cat([h[edge_index[0]], h[edge_index[1]], e], 1)).relu())
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.score(self.embed(x, edge_index, edge_attr), edge_index, edge_attr)
 
 
 class Typed(torch.nn.Module):
@@ -51,15 +80,19 @@ class Typed(torch.nn.Module):
         self.convs = torch.nn.ModuleDict({"__".join(r): nn.SAGEConv((columns[r[0]], columns[r[2]]), 8) for r in relations})
         self.decoder = Decoded(8, 0, outputs)
 
-    def forward(self, x_dict, edge_index_dict):
+    def embed(self, x_dict, edge_index_dict):
         rows = {}
         for relation, edges in edge_index_dict.items():
             source, _, target = relation
             made = self.convs["__".join(relation)]((x_dict[source], x_dict[target]), edges)
             rows[target] = rows[target] + made if target in rows else made
-        rows = {kind: of.relu() for kind, of in rows.items()}
-        ends = edge_index_dict[BUYS]
+        return {kind: of.relu() for kind, of in rows.items()}
+
+    def score(self, rows, ends):
         return self.decoder(rows["user"][ends[0]], rows["item"][ends[1]], None)
+
+    def forward(self, x_dict, edge_index_dict):
+        return self.score(self.embed(x_dict, edge_index_dict), edge_index_dict[BUYS])
 
 
 def sets(kind):
@@ -146,6 +179,125 @@ def test_beside_pytorch(kind):
     print(f"{kind}: {'RMSE' if values else 'ROC-AUC'} {got:.4f}, PyTorch {want:.4f}")
     assert abs(got - want) < 0.01
     assert run.evaluate()["test"]["rmse" if values else "roc-auc"] == pytest.approx(got, abs=1e-5)
+
+
+def over_periods(net, x, edges, attr, time):
+    """Scores over the graph of the edges before 5, and of those from 7 on over that of the edges before 7."""
+    made = [
+        net.score(net.embed(x, edges[:, time < until], attr[time < until]), edges, attr) for until in (5, 7)
+    ]
+    return torch.where((time >= 7)[:, None], made[1], made[0])
+
+
+@pytest.mark.parametrize("kind", ["sage", "own", "states"])
+def test_divided_by_time(kind):
+    """Messages pass to later edges alone, of a model by name and of modules: losses, scores and ROC-AUC."""
+    arrays, y, _ = sets("drift")
+    time = np.arange(1500) * 7 % 1500 / 150
+    y = np.where(np.arange(1500) % 9 == 4, -1, y)  # no label, and yet messages
+    x, edges, attr = torch.tensor(arrays["x"]).double(), torch.tensor(arrays["edge_index"]), arrays["edge_attr"].astype(float)
+    torch.manual_seed(4)
+    net = States(5, 2) if kind == "states" else Named(5, 2)
+    settings = SETTINGS | {"split": "time:edge_time=5,7", "metric": "roc-auc", "normalize_features": "none"}
+    graph = weft.Graph(**arrays, edge_y=y, edge_time=time)
+    if kind == "sage":
+        settings |= {"model": "sage", "hidden": 8, "dropout": 0}
+        first = weft.train(graph, epochs=1, **settings | {"lr": 1e-30}).state_dict()
+        net.load_state_dict({name: torch.tensor(first[name]) for name in net.state_dict()})
+        attr = (attr - attr[time < 5].mean(0)) / attr[time < 5].std(0)
+    else:
+        settings |= {"model": net}
+    given = x, edges, torch.tensor(attr), torch.tensor(time)
+    exact, losses, best, kept = copy.deepcopy(net).double(), [], -1.0, None
+    optimizer, target = torch.optim.Adam(exact.parameters(), lr=0.01), torch.tensor(y)
+    parts = [torch.tensor((y >= 0) & mask) for mask in (time < 5, (time >= 5) & (time < 7), time >= 7)]
+
+    def measured(logits, part):
+        return metrics.roc_auc_score(y[parts[part]], (logits[:, 1] - logits[:, 0])[parts[part]])
+
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(over_periods(exact, *given)[parts[0]], target[parts[0]])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        with torch.no_grad():
+            logits = over_periods(exact, *given).numpy()
+        if measured(logits, 1) > best:
+            best, kept = measured(logits, 1), logits
+    for mesh in [*MESHES, {"parallel": "pipeline=2", "chunks": 1}] if kind != "states" else MESHES:
+        run = weft.train(graph, epochs=5, **settings | mesh)
+        assert run.summary["losses"] == pytest.approx(losses[:5], abs=1e-5), mesh
+        found = run.state_dict()
+        mine = copy.deepcopy(net).double()
+        mine.load_state_dict({name: torch.tensor(found[name]) for name in net.state_dict()})
+        with torch.no_grad():
+            assert run.logits == pytest.approx(over_periods(mine, *given).numpy(), abs=1e-5), mesh
+        assert (run.predict(output="logits") == run.logits).all(), mesh
+    run = weft.train(graph, epochs=40, **settings)
+    for part, name in ((1, "val"), (2, "test")):
+        want = measured(kept, part)
+        assert 0.6 < want < 1, want
+        assert abs(measured(run.logits, part) - want) < 0.01, name
+        assert run.summary[name] == pytest.approx(measured(run.logits, part), abs=1e-6)
+    if kind != "sage":
+        for e in (int(np.flatnonzero(part.numpy())[3]) for part in parts):
+            odds = run.logits[e, 1] - run.logits[e, 0]
+            assert run.explain(edge=e, **{"class": "1"}).logit == pytest.approx(odds, abs=1e-5)
+
+
+class Normed(Named):
+    """Scores of an edge that depend on all edges."""
+
+    def __init__(self, columns, features):
+        super().__init__(columns, features)
+        self.norm = torch.nn.BatchNorm1d(features)
+
+    def score(self, h, edge_index, attr):
+        return super().score(h, edge_index, self.norm(attr))
+
+
+def test_norm_divided_by_time():
+    arrays, y, _ = sets("drift")
+    graph = weft.Graph(**arrays, edge_y=y, edge_time=np.arange(1500) % 10)
+    with pytest.raises(weft.Refused, match="the model Normed has a batch_norm of norm .* over the edges of the graph"):
+        weft.train(graph, model=Normed(5, 2), split="time:edge_time=5,7", **SETTINGS)
+
+
+def test_types_divided_by_time():
+    """Of a module of several types; edges of the reverse relation go with theirs, and those of others stay."""
+    arrays, y, _ = sets("relations")
+    time = np.arange(1500) * 7 % 1500 / 150
+    edges = arrays["edge_index"]
+    torch.manual_seed(5)
+    net = Typed({"user": 5, "item": 3}, list(edges), 2)
+    graph = weft.Graph(**arrays, edge_y={BUYS: y}, edge_time={BUYS: time})
+    x = {name: torch.tensor(of).double() for name, of in arrays["x"].items()}
+
+    def over(net):
+        made = []
+        for until in (5, 7):
+            passing = {
+                of: torch.tensor(ends if of == KNOWS else ends[:, time < until].copy()) for of, ends in edges.items()
+            }
+            made.append(net.score(net.embed(x, passing), torch.tensor(edges[BUYS])))
+        return torch.where(torch.tensor(time >= 7)[:, None], made[1], made[0])
+
+    exact, losses = copy.deepcopy(net).double(), []
+    optimizer, some = torch.optim.Adam(exact.parameters(), lr=0.01), torch.tensor(time < 5)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(over(exact)[some], torch.tensor(y)[some])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    for mesh in MESHES:
+        run = weft.train(graph, model=net, epochs=5, split="time:edge_time=5,7", **SETTINGS | mesh)
+        assert run.summary["losses"] == pytest.approx(losses, abs=1e-5), mesh
+        mine, found = copy.deepcopy(net).double(), run.state_dict()
+        mine.load_state_dict({name: torch.tensor(found[name]) for name in net.state_dict()})
+        with torch.no_grad():
+            assert run.logits == pytest.approx(over(mine).numpy(), abs=1e-5), mesh
 
 
 @pytest.mark.parametrize("of", ["edges", "vertices"])
