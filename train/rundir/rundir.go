@@ -225,6 +225,32 @@ func refuseOut(out, format string, args ...any) error {
 	return refusal.Errorf("--out %s: "+format, append([]any{out}, args...)...)
 }
 
+// CheckNew refuses, before any work, a folder that New would refuse. An empty out means a new one under
+// runs/.
+func CheckNew(out string) error {
+	if out == "" {
+		out = filepath.Join("runs", "new") // of no name yet
+	} else if _, err := os.Lstat(out); err == nil {
+		return checkFolder(out)
+	}
+	for parent := filepath.Dir(out); ; parent = filepath.Dir(parent) {
+		info, err := os.Stat(parent)
+		if errors.Is(err, fs.ErrNotExist) && parent != filepath.Dir(parent) {
+			continue
+		}
+		if err == nil && !info.IsDir() {
+			err = syscall.ENOTDIR
+		}
+		if err == nil {
+			err = unix.Faccessat(unix.AT_FDCWD, parent, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+		}
+		if err != nil {
+			return refuseOut(out, "%s: %s; name another folder", parent, reason(err))
+		}
+		return nil
+	}
+}
+
 func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	if out == "" {
 		name := now.Format("20060102-150405") + "-" + fileName(dataset) + "-" + fileName(model)
@@ -240,6 +266,14 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	if !errors.Is(err, fs.ErrExist) {
 		return nil, refuseOut(out, "%s; name another folder", reason(err))
 	}
+	if err := checkFolder(out); err != nil {
+		return nil, err
+	}
+	return &Dir{Path: out}, nil
+}
+
+// checkFolder refuses a folder, which exists, that is no empty one.
+func checkFolder(out string) error {
 	all, err := os.ReadDir(out)
 	entries := slices.DeleteFunc(slices.Clone(all), leftover)
 	if hardlyBegun(entries) {
@@ -247,13 +281,13 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, refuseOut(out, "a symbolic link to nothing; remove it, or name another folder")
+		return refuseOut(out, "a symbolic link to nothing; remove it, or name another folder")
 	case err != nil:
-		return nil, refuseOut(out, "%s; name another folder", reason(err))
+		return refuseOut(out, "%s; name another folder", reason(err))
 	case isHeld(out):
-		return nil, refuseOut(out, "another run is under way in the folder; name a new one")
+		return refuseOut(out, "another run is under way in the folder; name a new one")
 	case len(entries) > 0 && canContinue(out):
-		return nil, refuseOut(out, "the folder holds a run that can continue: weft train --resume %s; or "+
+		return refuseOut(out, "the folder holds a run that can continue: weft train --resume %s; or "+
 			"name a new folder", out)
 	case len(entries) > 0:
 		holds := entries[0].Name()
@@ -262,9 +296,9 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 				holds += ", and " + e.Name() + " of a run that was killed"
 			}
 		}
-		return nil, refuseOut(out, "the folder is not empty (it holds %s); name a new one", holds)
+		return refuseOut(out, "the folder is not empty (it holds %s); name a new one", holds)
 	}
-	return &Dir{Path: out}, nil
+	return nil
 }
 
 // severalFile is in a folder with the directories of several runs: what they came to together.

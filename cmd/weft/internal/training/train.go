@@ -494,7 +494,14 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r cli.Ranks, settings *set
 		}
 	}
 	cli.WarnUnused(cmd.ErrOrStderr(), settings)
-	return r.OnFirst(func() error { return t.checkBeside(settings) })
+	return r.OnFirst(func() error {
+		if run == nil && !t.showPlan {
+			if err := rundir.CheckNew(t.out); err != nil {
+				return err
+			}
+		}
+		return t.checkBeside(settings)
+	})
 }
 
 // plan plans the job, prints the plan with --show-plan, and refuses a run for which memory or the disk is too
