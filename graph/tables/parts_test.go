@@ -181,8 +181,12 @@ func TestPartsRefused(t *testing.T) {
 		},
 		{
 			map[string]string{"0.csv": first, "1.parquet": tableOf(t, parts[0])},
-			"pay/1.parquet: is Parquet, and pay/0.csv",
+			"pay/1.parquet: its name ends otherwise than that of pay/0.csv",
 		},
+		{map[string]string{"0.csv": first, "1.csv": tableOf(t, parts[0])}, "pay/1.csv: is Parquet, and pay/0.csv"},
+		{map[string]string{"0.csv": first, "1.csv.tmp": first}, "pay/1.csv.tmp: its name ends otherwise than"},
+		{map[string]string{"0.csv": first, "0.csv.crc": "x"}, "pay/0.csv.crc: its name ends otherwise than"},
+		{map[string]string{"0.csv": first, "README.md": "x"}, "pay/README.md: its name ends otherwise than"},
 		{map[string]string{"0.csv": first, "more/1.csv": first}, "pay/more: is a folder among the parts"},
 		{map[string]string{"amount=1/0.csv": first}, `pay/amount=1/0.csv:1: column "amount" is in the file, and`},
 		{
@@ -205,6 +209,46 @@ func TestPartsRefused(t *testing.T) {
 			err = g.Relations[0].Each(func(graph.Edges) error { return nil })
 		}
 		assert.Refused(t, err, c.want)
+	}
+}
+
+// TestCopies: a part of the same bytes as another one is named, and refused among vertices, which have one
+// row each. It is none in folders of other values.
+func TestCopies(t *testing.T) {
+	const header = "payer,payee,amount,count\n"
+	parts := payments()
+	first, all := textOf(header, parts[0]), customers(0, vertices)
+	for _, c := range []struct {
+		edges, vertices map[string]string
+		warnings        []string
+		refused         string
+	}{
+		{
+			edges: map[string]string{
+				"part-0.csv": first, "part-0 (copy).csv": first, "part-1.csv": textOf(header, parts[1]),
+			},
+			warnings: []string{"pay/part-0.csv: holds the same rows as pay/part-0 (copy).csv, and each counts " +
+				"twice: remove it, or begin its name with _, if it is a copy"},
+		},
+		{edges: map[string]string{"0.csv": first, "_0.csv": first, ".0.csv": first}},
+		{edges: map[string]string{"day=1/0.csv": first, "day=2/0.csv": first}},
+		{edges: map[string]string{"0.csv": first, "1.csv": strings.Replace(first, "29", "28", 1)}},
+		{
+			edges: map[string]string{"0.csv": first}, vertices: map[string]string{"0.csv": all, "1.csv": all},
+			refused: "customers/1.csv: holds the same rows as customers/0.csv, and each vertex has one: remove it",
+		},
+	} {
+		if c.vertices == nil {
+			c.vertices = map[string]string{"0.csv": all}
+		}
+		files(t, in("pay", c.edges, in("customers", c.vertices, map[string]string{})))
+		o := optionsOfParts("pay", "customers")
+		if c.refused != "" {
+			_, err := Open(o)
+			assert.Refused(t, err, c.refused)
+			continue
+		}
+		assert.Equal(t, c.warnings, read(t, o).Warnings)
 	}
 }
 
@@ -289,7 +333,12 @@ func TestAreParts(t *testing.T) {
 		"6f1c2d3e-4bbb-8ccc-0123456789ab.parquet 9f1c2d3e-4bbb-8ccc-0123456789ab.parquet": true,
 		"edges.csv customers.csv": false, "edges.csv": false, "part-0.csv part-1.parquet": false,
 		"part-0.npy part-1.npy": false, "": false, "more/part-0.csv": false,
-		"edges1.csv customers1.csv": false,
+		"edges1.csv customers1.csv": false, "train.csv test.csv": false, "train-1.csv test-1.csv": false,
+		"part-0.csv notes.csv": false, "a1b2.csv c3d4.csv": false, "000000_0 000001_0": false,
+		"part-r-00000-5c.gz.parquet part-r-00001-7f.gz.parquet": true, "part-0.csv part-0(copy).csv": true,
+		"20240101_000_00001_abcde_6f1c.gz.csv 20240101_000_00002_fghij_77aa.gz.csv": true,
+		"data_0_0_0.csv.gz data_0_1_0.csv.gz":                                       true, "part.0.parquet part.1.parquet _tmp.csv": true,
+		"day=1/part-0.csv day=1/.part-1.csv.crc": true, "day=1/a.csv b.csv": false,
 	} {
 		all := map[string]string{}
 		for _, name := range strings.Fields(layout) {

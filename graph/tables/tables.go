@@ -20,9 +20,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// AreParts reports whether the files of a folder look like the parts of one table, as Spark, BigQuery and
-// Hive write them: their names differ in numbers alone, or folders NAME=VALUE hold them, or a mark _SUCCESS
-// lies beside them. Whatever is asked for by name is read as parts of one table, if it is a folder.
+// AreParts reports whether a folder that nothing says to be a table looks like one, as Spark, BigQuery and
+// Hive write it: a mark _SUCCESS lies in it, or folders NAME=VALUE hold its parts, or the names of these
+// begin alike up to a number. Whatever is asked for by name is read as one table, if it is a folder.
 func AreParts(folder string) bool { return table.AreParts(folder) }
 
 // Options name the tables of a graph and how to read them. Each is a file, or a folder of parts.
@@ -91,6 +91,14 @@ func Open(o Options) (*streamed.Graph, error) {
 		return nil, err
 	}
 	for _, t := range all {
+		copies, err := table.Copies(t.path)
+		if err != nil {
+			return nil, err
+		}
+		if len(copies) > 0 {
+			return nil, refusal.Errorf("%s: holds the same rows as %s, and each vertex has one: remove it, or begin its "+
+				"name with _", copies[0][0], copies[0][1])
+		}
 		if err := t.profile(); err != nil {
 			return nil, err
 		}
@@ -196,6 +204,14 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		}
 		made.Notes = append(made.Notes, l.notes...)
 		l.warnOfKinds()
+		copies, err := table.Copies(l.path)
+		if err != nil {
+			return err
+		}
+		for _, pair := range copies {
+			made.Warnings = append(made.Warnings, fmt.Sprintf("%s: holds the same rows as %s, and each counts twice: "+
+				"remove it, or begin its name with _, if it is a copy", pair[0], pair[1]))
+		}
 		made.Warnings = append(made.Warnings, l.warnings...)
 		if o.Like != nil {
 			made.Notes = append(made.Notes, l.notesOnOdd()...)

@@ -1,8 +1,10 @@
 package table
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -17,9 +19,10 @@ import (
 	"weft/internal/regular"
 )
 
-// A folder of part files is one table, as Spark, Hive, BigQuery, DuckDB and pyarrow write it. Its rows are
-// those of the files in the order of their paths. Names that begin with _ or . are of no part, as _SUCCESS. A
-// folder NAME=VALUE below it gives the rows in it a further column, as Hive has it.
+// A folder of part files is one table, as Spark, Hive, BigQuery, DuckDB and pyarrow write it. Its parts are
+// all files in it, and in folders NAME=VALUE below it, each of which gives its rows a further column, as Hive
+// has it. As there, names that begin with _ or . are of no part, as _SUCCESS, nor are empty files. The names
+// of all parts have one ending, and the rows of the table are those of the parts in the order of their paths.
 
 // part is a file of a table.
 type part struct {
@@ -53,27 +56,21 @@ func Size(path string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// AreParts reports whether the files of a folder look like the parts of one table: their names differ in
-// numbers alone, or folders NAME=VALUE hold them, or a mark of Spark lies beside them.
+// AreParts reports whether a folder that nothing says to be a table looks like one: Spark's mark _SUCCESS
+// lies in it, or folders NAME=VALUE hold its parts, or the names of these are numbered.
 func AreParts(folder string) bool {
 	parts, err := partsOf(folder)
-	if err != nil || len(parts) == 0 {
+	if err != nil || len(parts) == 0 || endingOf(parts[0].path) == "" {
 		return false
 	}
-	_, unmarked := os.Stat(filepath.Join(folder, "_SUCCESS"))
-	kind := ""
-	for k, p := range parts {
-		form := endingOf(p.path)
-		if form == "" || k > 0 && form != kind {
-			return false
-		}
-		kind = form
-		if unmarked != nil && len(p.given) == 0 && masked(p.path) != masked(parts[0].path) {
-			return false
-		}
+	if _, err := os.Stat(filepath.Join(folder, "_SUCCESS")); err == nil {
+		return true
 	}
-	first := parts[0]
-	return len(parts) > 1 || unmarked == nil || len(first.given) > 0 || masked(first.path) != first.path
+	first, numbered := stem(parts[0].path)
+	return !slices.ContainsFunc(parts, func(p part) bool {
+		of, is := stem(p.path)
+		return len(p.given) == 0 && (of != first || !is || !numbered)
+	})
 }
 
 // endingOf is the ending of the file of a table, without that of a compression; empty: it has none.
@@ -88,27 +85,25 @@ func endingOf(path string) string {
 	return ""
 }
 
-// masked is a path without the hexadecimal digits of numbers and UUIDs in the file's name.
-func masked(path string) string {
-	folder, name := filepath.Split(path)
-	fields := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("-_.", r) })
-	for _, f := range fields {
-		if strings.ContainsAny(f, "0123456789") && strings.Trim(f, "0123456789abcdef") == "" {
-			name = strings.Replace(name, f, "", 1)
-		}
-	}
-	if of, _, numbered := strings.Cut(name, "part-"); numbered && of == "" { // behind it each job has a UUID
-		name = "part-" + endingOf(path)
-	}
-	return folder + strings.Map(func(r rune) rune {
-		if strings.ContainsRune("0123456789-_", r) {
-			return -1
+// stem is what the name of a numbered file begins with, up to the number. A UUID and other long hexadecimal
+// words that have a digit are numbers, too.
+func stem(path string) (begin string, numbered bool) {
+	const digits, long = "0123456789", len("6f1c2d3e")
+	name := filepath.Base(path)
+	word, _, _ := strings.Cut(strings.Map(func(r rune) rune {
+		if strings.ContainsRune("_.", r) {
+			return '-'
 		}
 		return r
-	}, name)
+	}, name), "-")
+	at := strings.IndexAny(name, digits)
+	if len(word) >= long && strings.ContainsAny(word, digits) && strings.Trim(word, digits+"abcdef") == "" {
+		at = 0
+	}
+	return name[:max(0, at)], at >= 0
 }
 
-// partsOf lists the parts in a folder.
+// partsOf lists the parts in a folder, in the order of their paths.
 func partsOf(folder string) (parts []part, err error) {
 	var add func(folder string, columns []given) error
 	add = func(folder string, columns []given) error {
@@ -141,13 +136,116 @@ func partsOf(folder string) (parts []part, err error) {
 				if err := add(path, append(slices.Clip(columns), of)); err != nil {
 					return err
 				}
-			default:
+			case info.Size() > 0:
 				parts = append(parts, part{path, info.Size(), columns})
 			}
 		}
 		return nil
 	}
-	return parts, add(folder, nil)
+	if err := add(folder, nil); err != nil {
+		return nil, err
+	}
+	for _, p := range parts {
+		if first := parts[0].path; endingOf(p.path) != endingOf(first) {
+			return nil, refusal.Errorf("%s: its name ends otherwise than that of %s, and the parts of a table have one "+
+				"ending: remove it, or begin its name with _", p.path, first)
+		}
+	}
+	return parts, nil
+}
+
+// Copies says which parts of the table at path hold the same bytes as another one, so that their rows count
+// twice: a pair for each. A file has none.
+func Copies(path string) (pairs [][2]string, err error) {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return nil, nil //nolint:nilerr // who reads it says what is wrong
+	}
+	parts, err := partsOf(path)
+	if err != nil {
+		return nil, err
+	}
+	type begin struct {
+		size int64
+		text string
+	}
+	alike := map[begin][]part{}
+	for _, p := range parts {
+		text, err := beginOf(p.path)
+		if err != nil {
+			return nil, err
+		}
+		key := begin{p.bytes, text}
+		for _, other := range alike[key] {
+			if !slices.EqualFunc(p.given, other.given, given.equal) {
+				continue
+			}
+			same, err := sameBytes(p.path, other.path)
+			if err != nil {
+				return nil, err
+			}
+			if same && hasRow(p.path) {
+				pairs = append(pairs, [2]string{p.path, other.path})
+				break
+			}
+		}
+		alike[key] = append(alike[key], p)
+	}
+	return pairs, nil
+}
+
+// hasRow reports whether a file has a row behind its header. A file that cannot be read has none: who reads
+// it says why.
+func hasRow(path string) bool {
+	found := errors.New("there is a row")
+	t := Table{Path: path, Separators: ",;\t"}
+	return errors.Is(t.Each(func(columns []Column) (order []int, err error) {
+		for k, c := range columns {
+			if c.Kind != Nested {
+				order = append(order, k)
+			}
+		}
+		return order, nil
+	}, func(*Row) error { return found }), found)
+}
+
+// beginOf are the first bytes of a file.
+func beginOf(path string) (string, error) {
+	file, _, err := regular.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	const most = 4 << 10 // bytes
+	text, err := io.ReadAll(io.LimitReader(file, most))
+	return string(text), err
+}
+
+// sameBytes reports whether two files of one size have the same bytes.
+func sameBytes(path, other string) (bool, error) {
+	var files [2]*os.File
+	for k, path := range []string{path, other} {
+		file, _, err := regular.Open(path)
+		if err != nil {
+			return false, err
+		}
+		defer file.Close()
+		files[k] = file
+	}
+	const most = 1 << 16 // bytes at once
+	var rooms [2][most]byte
+	for {
+		var n [2]int
+		for k, file := range files {
+			var err error
+			n[k], err = io.ReadFull(file, rooms[k][:])
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				return false, err
+			}
+		}
+		if n[0] < most || n[1] < most || !bytes.Equal(rooms[0][:], rooms[1][:]) {
+			return bytes.Equal(rooms[0][:n[0]], rooms[1][:n[1]]), nil
+		}
+	}
 }
 
 // Each reads the table, and calls do with its rows: those of the file at its path or, in the order of their
@@ -180,7 +278,6 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 	if err != nil {
 		return err
 	}
-	parts = slices.DeleteFunc(parts, func(p part) bool { return p.bytes == 0 }) // it has no row
 	if len(parts) == 0 {
 		return refusal.Errorf("%s: is a folder without a file of a table", t.Path)
 	}
@@ -280,6 +377,12 @@ func (t *Table) withGiven(columns []Column, kind Kind) ([]Column, error) {
 		columns = append(columns, Column{of.name, kind})
 	}
 	return columns, nil
+}
+
+// equal reports whether two columns have one name and one value.
+func (g given) equal(other given) bool {
+	return g.name == other.name && bytes.Equal(g.value, other.value) &&
+		(g.value == nil) == (other.value == nil)
 }
 
 // always is the value as Parquet has it.
