@@ -58,7 +58,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"import", "nzp"}, "weft: unknown format \"nzp\"; did you mean npz?\n"},
 		{[]string{"a"}, "weft: unknown command \"a\"; it is one of append, bench, completion, datasets, " +
 			"doctor, evaluate, explain, generate, import, inspect, partition, plan, predict, report, runs, serve, smooth, " +
-			"sweep, train, version\n"},
+			"stores, sweep, train, version\n"},
 		{
 			[]string{"train", "g", "--model", "sgae"},
 			"weft: --model sgae: unknown model; did you mean sage?\n",

@@ -19,6 +19,7 @@ import (
 var subcommands = map[string]func() *cobra.Command{
 	"append": data.NewAppend, "datasets": data.NewDatasets, "generate": data.NewGenerate,
 	"import": data.NewImport, "inspect": data.NewInspect, "partition": data.NewPartition,
+	"stores": data.NewStores,
 
 	"doctor": planning.NewDoctor, "plan": planning.NewPlan,
 	"sweep": training.NewSweep, "train": training.NewTrain,

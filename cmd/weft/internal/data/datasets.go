@@ -3,47 +3,28 @@ package data
 import (
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/spf13/cobra"
 
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/datasets"
-	"weft/internal/refusal"
 )
 
 // NewDatasets makes the command datasets.
 func NewDatasets() *cobra.Command {
-	asJSON, prunes := false, false
+	asJSON := false
 	cmd := &cobra.Command{
-		Use:   "datasets [--prune [FOLDER…]]",
+		Use:   "datasets",
 		Short: "list the graphs that can be trained on by name",
 		Long: `datasets lists the graphs that weft train NAME knows. It says where they come from, and where their files are or which are missing.
 
 weft makes the store of such a graph at its first use and keeps it in the user's cache directory, or in $WEFT_CACHE.
 It reads published datasets from the folder $WEFT_DATA, with the files as authors publish them or downloaders leave them.
-weft train NAME says which files it needs and where they are published.
-
-A file that weft train names is imported into a store beside it, FILE.weft, once. When the file has changed, the next command makes a
-new store. That takes the old one's place, or is FILE.2.weft where a run was trained or validated on the old one. --prune removes the
-stores of files that have changed since, in the cache and in the folders, but those that a run needs, and lists both.`,
-		Example: "  weft datasets\n  WEFT_DATA=~/data weft train cora --config cora-gcn\n  weft datasets --prune data",
-		Args:    cli.Arguments(0, math.MaxInt),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if prunes {
-				if len(args) == 0 {
-					args = []string{"."}
-				}
-				found, err := prune(args)
-				if err != nil {
-					return err
-				}
-				return ui.Show(cmd.OutOrStdout(), found, asJSON)
-			}
-			if len(args) > 0 {
-				return refusal.Errorf("%s: folders are for --prune; leave it out", args[0])
-			}
+weft train NAME says which files it needs and where they are published. weft stores lists what was made of files.`,
+		Example: "  weft datasets\n  WEFT_DATA=~/data weft train cora --config cora-gcn",
+		Args:    cli.Arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			listed := listedDatasets{}
 			for _, d := range datasets.All() {
 				one := listedDataset{
@@ -55,8 +36,6 @@ stores of files that have changed since, in the cache and in the folders, but th
 			return ui.Show(cmd.OutOrStdout(), &listed, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&prunes, "prune", false, "remove stores of files that have changed since, unless a run "+
-		"needs them; FOLDER… are those to look in beside the cache (default: the current one)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
