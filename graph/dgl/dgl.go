@@ -50,6 +50,8 @@ type Options struct {
 	// the reverse of theirs. The lists that AsLinkPredDataset stores beside its training graph are read but
 	// for None.
 	EdgeSplit string
+	// DivideEdges is the Divide of labels of edges, of streamed.EdgeLabels.
+	DivideEdges func(*graph.EdgeLabels) error
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
 	DenseFeatures bool
@@ -170,7 +172,9 @@ func (c *cursor) open(path string, o *Options) (*streamed.Graph, error) {
 	if len(chosen) > 1 {
 		return c.several(path, chosen, vertices, o)
 	}
-	g, _, err := chosen[0].contents(path, vertices).open(o)
+	of := chosen[0].contents(path, vertices)
+	of.labelled = o.EdgeSplit != Masks
+	g, _, err := of.open(o)
 	if err == nil && c.hasLists(o) {
 		g, err = c.splitByLists(g)
 	}
@@ -244,6 +248,7 @@ type contents struct {
 	notes     []string
 	source    string // what errors begin with
 	vertices  int    // of all graphs that have the same classes; 0: of this one
+	labelled  bool   // labels of edges are read, as of one graph that is whole
 }
 
 // relation is the edges of one type.
@@ -363,11 +368,15 @@ func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) 
 	g = &streamed.Graph{InMemory: of, Source: c.source, Types: make([]streamed.Type, len(order))}
 	for i, r := range c.relations {
 		made, err := c.relation(r, k.weights[i], k.edgeFeatures[i], k.masks)
+		if err == nil {
+			err = c.edgeLabels(r, &made, o.DivideEdges)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
 		g.Relations = append(g.Relations, made)
 	}
+	g.TellLabelsApart()
 	if k.masks {
 		held, reverses, err := withoutReverses(g)
 		if err != nil {
@@ -479,7 +488,7 @@ func (c *contents) relation(r *relation, weights, features string, masks bool) (
 		made.Columns = list.Features.Columns
 	}
 	made.Refuse = r.refuseEdges
-	if !masks || !r.hasMasks() {
+	if !masks || !r.hasMasks() || c.label(r) != "" {
 		return made, nil
 	}
 	all, err := made.Read(nil)

@@ -24,7 +24,9 @@ var (
 // readsMasks reports whether masks of edges are read as a split for link prediction. It refuses them where no
 // relation has some and they are asked for.
 func (c *contents) readsMasks(o *Options, labels []string) (bool, error) {
-	there := slices.ContainsFunc(c.relations, (*relation).hasMasks)
+	there := slices.ContainsFunc(c.relations, func(r *relation) bool {
+		return r.hasMasks() && c.label(r) == ""
+	})
 	switch o.EdgeSplit {
 	case "":
 		return there && !slices.ContainsFunc(labels, func(name string) bool { return name != "" }), nil

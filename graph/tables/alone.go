@@ -129,7 +129,8 @@ func (a *alone) noVertex(id []byte) error {
 	vertex := number - a.first
 	switch {
 	case !ok || number == math.MaxInt32:
-		err := refusal.Errorf("%.40q is not a vertex id below %d: give --string-ids if ids are names", id,
+		err := refusal.Errorf("%.40q is not a vertex id below %d: if ids are names, import the list with weft import edges "+
+			"--string-ids", id,
 			math.MaxInt32)
 		if a.list.order != nil { // the columns have names
 			err = refusal.Columns.Of(err)
@@ -207,8 +208,8 @@ func (a *alone) key() *arrays.Key {
 		Vertex: func(id []byte) (int32, error) {
 			v, there := a.find(id)
 			if !there || int64(v) >= a.most() {
-				return 0, refusal.Errorf("%.40q is not the id of a vertex, from %d and below %d; give "+
-					"--string-ids if ids are names", id, a.FirstID, a.first+a.most())
+				return 0, refusal.Errorf("%.40q is not the id of a vertex, from %d and below %d; if ids "+
+					"are names, import the list with weft import edges --string-ids", id, a.FirstID, a.first+a.most())
 			}
 			return v, nil
 		},

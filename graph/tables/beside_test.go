@@ -238,7 +238,7 @@ func TestRowsByIDRefused(t *testing.T) {
 		"y.csv:4: the id 2 stands in 2 as well: give each vertex one row": {
 			false, "id,label\n2,1\n0,1\n2,0\n",
 		},
-		`y.csv:2: "x" is not the id of a vertex, from 0 and below 1048768; give `: {false, "id,label\nx,1\n"},
+		`y.csv:2: "x" is not the id of a vertex, from 0 and below 1048768; if ids `: {false, "id,label\nx,1\n"},
 		`y.csv:2: "-1" is not the id of a vertex`:                                 {false, "id,label\n-1,1\n"},
 		`y.csv:2: "2000000000" is not the id of a vertex`:                         {false, "id,label\n2000000000,1\n"},
 		"y.csv:3: 1 column, where the header has 2":                               {false, "id,label\n2,1\n0\n"},

@@ -79,7 +79,7 @@ func (l *edgeList) unnamed(text bool) error {
 	}
 	way := ""
 	if text && l.alone != nil && !l.alone.Strings {
-		way = "; if this line is an edge between names, give --string-ids"
+		way = "; if this line is an edge between names, import the list with weft import edges --string-ids"
 	}
 	return refusal.Columns.Errorf("the columns are %s, and which are the ends of an edge? Name "+
 		"them with --source and --target%s", arrays.Listed(l.header), way)

@@ -124,7 +124,7 @@ func TestDamagedParquetIsRefused(t *testing.T) {
 		{good[:12], "cut short"},
 		{"PAR1" + good[len(good)-8:], "cut short"},
 		{tableOf(t, []struct{ A, B int64 }{{1, 2}}), `the columns are "A", "B", and which are the ends`},
-		{tableOf(t, []namedEdge{{"a", "b"}}), `row 1: source: "a" is not a vertex id below 2147483647: give --string-ids`},
+		{tableOf(t, []namedEdge{{"a", "b"}}), `row 1: source: "a" is not a vertex id below 2147483647: if ids are names, import`},
 		{tableOf(t, []plainEdge{{0, 1}, {0, -1}}), `row 2: target: "-1" is not a vertex id`},
 		{tableOf(t, []optionalEdge{{&one, &one}, {&one, nil}}), `row 2: target: the id is empty`},
 		{tableOf(t, []plainEdge{}), "has no edge"},

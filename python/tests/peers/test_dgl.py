@@ -272,7 +272,7 @@ def test_what_is_left_out(tmp_path):
     assert runs[0].summary["losses"] == runs[1].summary["losses"] != plain.summary["losses"]
 
 
-def test_labels_of_edges():
+def test_labels_of_edges(tmp_path):
     """edata["label"] and its masks are edge_y and its masks, in the order of the edges' ids."""
     bare = graph(label=None, train_mask=None, val_mask=None, test_mask=None)
     divided = masks(80, 7)
@@ -287,3 +287,8 @@ def test_labels_of_edges():
     )
     got = weft.train(with_edges(bare, label=label, **divided), **settings)
     assert (got.logits == want.logits).all() and got.summary["test"] == want.summary["test"]
+    saved = tmp_path / "g.bin"
+    dgl.save_graphs(str(saved), [with_edges(bare, label=label, **divided)])
+    read = weft.train(saved, edge_label="label", out=tmp_path / "run", **settings)
+    assert read.summary["losses"] == want.summary["losses"] and read.summary["test"] == want.summary["test"]
+    assert (read.logits == np.load(want.directory / "predictions.npy")).all()

@@ -331,8 +331,8 @@ func dglFlags(flags *pflag.FlagSet, c *changes) reader {
 			"`name` in edata of the edge features (default: feat or features)",
 		},
 		{&o.EdgeSplit, "edge-split", "`masks` to read train_mask, val_mask and test_mask in edata as a " +
-			"split of edges for link prediction, or none for no such split (default: masks where vertices " +
-			"have no labels, and the lists of AsLinkPredDataset)"},
+			"split of edges for link prediction, or none for no such split (default: masks where neither " +
+			"vertices nor these edges have labels, and the lists of AsLinkPredDataset)"},
 	} {
 		flags.StringVar(column.value, column.name, "", column.meaning)
 	}
@@ -342,6 +342,9 @@ func dglFlags(flags *pflag.FlagSet, c *changes) reader {
 			if o.Graph < dgl.AllGraphs {
 				return refusal.Errorf("--graph %d: graphs count from 0, and %d is all of them",
 					o.Graph, dgl.AllGraphs)
+			}
+			if c.split != "" {
+				o.DivideEdges = c.divideEdges
 			}
 			return nil
 		},

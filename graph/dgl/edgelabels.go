@@ -1,0 +1,50 @@
+package dgl
+
+import (
+	"slices"
+
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
+	"weft/internal/npy"
+)
+
+// label is the column of the labels of a relation's edges; "": none is read.
+func (c *contents) label(r *relation) string {
+	at := slices.IndexFunc(labelNames, r.has)
+	if !c.labelled || at < 0 || r.rows == 0 || r.rows > streamed.MaxCode {
+		return ""
+	}
+	return labelNames[at]
+}
+
+// edgeLabels gives a relation the labels of its edges, if there are some, with the masks of these.
+func (c *contents) edgeLabels(r *relation, to *streamed.Relation,
+	divide func(*graph.EdgeLabels) error,
+) error {
+	name := c.label(r)
+	if name == "" {
+		return nil
+	}
+	var labels graph.Labels
+	err := r.array(name, func(a *npy.Array) (err error) {
+		labels, err = arrays.EdgeLabels(a, r.rows)
+		return err
+	})
+	if err != nil || !labels.There() {
+		return graph.SaysEdges(err)
+	}
+	masks := edgeMasks
+	for part, mask := range masks {
+		if !r.has(mask) {
+			masks[part] = ""
+		}
+	}
+	of := graph.EdgeLabels{Column: name, Labels: labels}
+	if of.Splits, err = r.splits(masks, &labels); err != nil {
+		return graph.SaysEdges(err)
+	}
+	to.EdgeLabels = &streamed.EdgeLabels{Of: of, Divide: divide}
+	to.Edges = to.Numbered()
+	return nil
+}
