@@ -189,6 +189,10 @@ func (j *Job) checkOwn(r *setting.Resolved) error {
 // shareValidation is share for the graph that the model is validated on. It refuses one that the model does
 // not fit.
 func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
+	if s.Task == task.Edge {
+		return nil, refusal.Errorf("--validate: validates labels of vertices, and --edge-label %s learns those of "+
+			"edges; leave it out", s.EdgeLabel)
+	}
 	o, whole := j.Validate, s.whole
 	o.Options, o.Mesh, o.Model, o.Loss, o.Engine, o.Comm, o.Machines = j.Options, j.Mesh, j.Model,
 		j.Loss, j.Engine, j.Comm, j.Machines

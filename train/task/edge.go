@@ -131,9 +131,15 @@ func (k ofEdges) Check(whole *partition.Whole) error {
 	return graph.SaysEdges(k.ofVertices.Check(of))
 }
 
-func (k ofEdges) CheckMeasured(*partition.Whole) error {
-	return refusal.Errorf("--validate: validates labels of vertices, and --edge-label %s learns those of edges; "+
-		"leave it out", k.EdgeLabel)
+func (k ofEdges) CheckMeasured(whole *partition.Whole) error {
+	of, err := k.wholeOf(whole)
+	if err != nil {
+		return err
+	}
+	if _, _, err := k.Passing(whole); err != nil {
+		return err
+	}
+	return graph.SaysEdges(k.ofVertices.CheckMeasured(of))
 }
 
 // Begin takes the labels of this worker's rows from the whole graph. The rest is the task of vertices, whose

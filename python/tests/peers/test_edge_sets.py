@@ -246,6 +246,32 @@ def test_divided_by_time(kind):
             assert run.explain(edge=e, **{"class": "1"}).logit == pytest.approx(odds, abs=1e-5)
 
 
+def test_measured_on_later_edges():
+    """evaluate on a graph with further labelled edges: the dates of the run divide them, beside PyTorch's scores."""
+    arrays, y, _ = sets("drift")
+    time = np.arange(1500) * 7 % 1500 / 150
+    first = time < 8.5
+    before = {"x": arrays["x"], "edge_index": arrays["edge_index"][:, first], "edge_attr": arrays["edge_attr"][first]}
+    settings = {"model": "sage", "hidden": 8, "dropout": 0, "normalize_features": "none", "split": "time:edge_time=5,7"}
+    run = weft.train(weft.Graph(**before, edge_y=y[first], edge_time=time[first]), epochs=20, **SETTINGS | settings)
+    net, found = Named(5, 2).double(), run.state_dict()
+    net.load_state_dict({name: torch.tensor(found[name]) for name in net.state_dict()})
+    attr = (arrays["edge_attr"] - found["edge_features.mean"]) / found["edge_features.deviation"]
+    given = torch.tensor(arrays["x"]).double(), torch.tensor(arrays["edge_index"]), torch.tensor(attr).double()
+    with torch.no_grad():
+        logits = over_periods(net, *given, torch.tensor(time)).numpy()
+    told = run.evaluate(weft.Graph(**arrays, edge_y=y, edge_time=time))
+    parts = {"train": time < 5, "val": (time >= 5) & (time < 7), "test": time >= 7}
+    for name, part in parts.items():
+        want = metrics.roc_auc_score(y[part], (logits[:, 1] - logits[:, 0])[part])
+        assert told[name]["roc-auc"] == pytest.approx(want, abs=1e-5), name
+        assert np.sum(told[name]["confusion"]) == part.sum()
+    own = run.evaluate()["test"]["roc-auc"]
+    assert abs(own - told["test"]["roc-auc"]) > 1e-4
+    with pytest.raises(weft.Refused, match="not divided by time"):
+        run.evaluate(weft.Graph(**arrays, edge_y=y))
+
+
 class Normed(Named):
     """Scores of an edge that depend on all edges."""
 

@@ -44,7 +44,8 @@ func NewEvaluate() *cobra.Command {
 prints all metrics, precision, recall and F1 of each class, and which class is taken for which. Of values it prints rmse, mae and r2.
 For a run of link prediction (--task link) it measures validation and test edges by all metrics.
 
-With a STORE it predicts there with the weights of the run first, on one worker. Edges that are held out pass no messages. --device
+With a STORE it predicts there with the weights of the run first, on one worker. Edges that are held out pass no messages. Labels of
+edges are divided by the run's dates or column where the store keeps this, so that edges that were appended are measured. --device
 says where it predicts, and where it ranks edges.`,
 		Example: `  weft evaluate runs/first
   weft evaluate runs/first stores/newer --split 1 --json
@@ -80,8 +81,8 @@ type evaluated struct {
 	session.Request
 	counts    rundir.Counts // of the graph that the run was trained on
 	elsewhere bool          // it is measured on another graph
-	on        *graph.Graph
-	whole     partition.Whole // of it; on may have edges in the place of vertices, which are learned
+	given     *graph.Graph  // what the run predicts on
+	on        *graph.Graph  // the same, with edges that are learned in the place of vertices
 }
 
 func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result, error) {
@@ -101,10 +102,6 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	if err := of.HasGraph("evaluate", args); err != nil {
 		return nil, err
 	}
-	if o.Task == task.Edge && of.elsewhere {
-		return nil, refusal.Errorf("evaluate measures a model of labels of edges on the store that it was trained on; " +
-			"leave the other one out")
-	}
 	if o.Task == task.Link && e.split > 0 {
 		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)
 	}
@@ -116,28 +113,15 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	if !of.elsewhere {
 		wayOut := "weft evaluate " + refusal.ShellWord(of.Run) + " " + refusal.ShellWord(of.Graph) +
 			" predicts on it as it is, and measures that"
-		if o.Task == task.Edge { // no other store is measured
-			wayOut = "train again"
-		}
 		if err := checkGraph(store, run.GraphID, of.Run, wayOut); err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case !of.Changed || of.elsewhere:
-	case o.Task == task.Edge:
-		return nil, refusal.Errorf("%s has other edges than the graph that %s was trained on, and the split of the run "+
-			"does not fit them; restore that graph, or train again", of.Graph, of.Run)
-	default:
-		return nil, refusal.Errorf("%s has other vertices than the graph that %s was trained on, and the "+
-			"split of the run does not fit them: weft evaluate %s %s measures all its labelled vertices, "+
-			"training vertices too", of.Graph, of.Run,
+	if of.Changed && !of.elsewhere {
+		return nil, refusal.Errorf("%s has other %s than the graph that %s was trained on, and the "+
+			"split of the run does not fit them: weft evaluate %s %s measures all its labelled %[2]s, "+
+			"training %[2]s too", of.Graph, of.Rows(), of.Run,
 			refusal.ShellWord(of.Run), refusal.ShellWord(of.Graph))
-	}
-	if of.elsewhere && o.Split.Rule == "" && len(of.on.Splits) == 0 && e.split <= 0 {
-		if err := of.testAll(cmd.ErrOrStderr()); err != nil {
-			return nil, err
-		}
 	}
 	if e.split >= 0 {
 		o.Split = task.Split{Number: e.split}
@@ -159,11 +143,24 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	if err := o.Divide(of.on); err != nil {
 		return nil, data.About(of.Source(), err)
 	}
-	if o.Task == task.Link {
+	if of.given = of.on; o.Task == task.Link {
 		return of.edges(cmd.Context(), cmd.ErrOrStderr())
 	}
-	of.whole = partition.WholeOf(of.on)
-	of.on, _ = of.on.LearnsEdges(o.EdgeLabel)
+	var labelled *graph.Relation // whose edges are learned; nil: vertices are
+	if o.Task == task.Edge {
+		if of.on, labelled, _, err = edgeTable(of.on, o.EdgeLabel); err != nil {
+			return nil, data.About(of.Source(), err)
+		}
+	}
+	if of.elsewhere && o.Split.Rule == "" && len(of.on.Splits) == 0 && e.split <= 0 {
+		if err := of.testAll(cmd.ErrOrStderr()); err != nil {
+			return nil, err
+		}
+		if labelled != nil {
+			l := *labelled.EdgeLabels
+			l.Splits, labelled.EdgeLabels = of.on.Splits, &l
+		}
+	}
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
 }
 
@@ -194,7 +191,7 @@ func checkGraph(store, id, run, wayOut string) error {
 	return err
 }
 
-// testAll takes all labelled vertices of a graph without a split for test vertices.
+// testAll takes all labelled vertices, or edges, of a graph without a split for those that test.
 func (e *evaluated) testAll(notes io.Writer) error {
 	return e.on.Guard(func() error {
 		var all []int64
@@ -204,9 +201,12 @@ func (e *evaluated) testAll(notes io.Writer) error {
 			}
 		}
 		if len(all) > 0 {
-			fmt.Fprintf(notes, "weft: note: %s has no split: its %s are test vertices\n",
-				ui.Printable(e.Graph),
-				ui.Counted(len(all), "labelled vertex", "labelled vertices"))
+			one, several := "labelled vertex", "labelled vertices"
+			if e.Options.Task == task.Edge {
+				one, several = "labelled edge", "labelled edges"
+			}
+			fmt.Fprintf(notes, "weft: note: %s has no split: its %s are test %s\n",
+				ui.Printable(e.Graph), ui.Counted(len(all), one, several), e.Rows())
 			e.on.Splits = []graph.Split{{Test: all}}
 		}
 		return nil
@@ -229,7 +229,8 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 			}
 		}
 	}
-	if err := check(&e.whole); err != nil {
+	whole := partition.WholeOf(e.given)
+	if err := check(&whole); err != nil {
 		return nil, data.About(e.Source(), err)
 	}
 	rows, columns, err := e.predictions(ctx, warnings)
@@ -244,7 +245,9 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 	if learned != there || len(rows) != g.Types[0].Count*columns {
 		one, several, wayOut := "vertex", "vertices", "give the store that it was trained on"
 		if r.Task == task.Edge {
-			one, several, wayOut = "edge", "edges", "restore the one that it was trained on, or train again"
+			one, several = "edge", "edges"
+			wayOut = fmt.Sprintf("weft evaluate %s %s predicts on it as it is, and measures that",
+				refusal.ShellWord(e.Run), refusal.ShellWord(e.Graph))
 		}
 		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: %s",
 			e.Run, learned, ui.Counted(len(rows)/max(1, columns), one, several), e.Graph, there,
@@ -332,7 +335,7 @@ func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
 		}
 		return rows, columns, err
 	}
-	job := &train.Job{Graph: e.on, Dataset: e.Graph, Options: e.Options.Options, HeldOut: true}
+	job := &train.Job{Graph: e.given, Dataset: e.Graph, Options: e.Options.Options, HeldOut: true}
 	state, err := nn.ReadState(e.Weights)
 	if err == nil {
 		err = e.Fits(job, state, notes)

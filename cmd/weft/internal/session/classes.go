@@ -18,6 +18,15 @@ import (
 type learnedClasses struct {
 	Store string   // of the graph with these labels, which may not be there any more
 	Names []string // those that a run recorded; nil: the graph in store has them, or they have none
+	edges string   // the column of the labels of edges; "": they are of vertices
+}
+
+// rows says what has the labels: one, and several.
+func (c learnedClasses) rows() (one, several string) {
+	if c.edges != "" {
+		return "an edge", "edges"
+	}
+	return "a vertex", "vertices"
 }
 
 // match numbers the classes of a graph's labels, called store, as these, by their names. unknown are classes
@@ -37,14 +46,16 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 		}
 	} else {
 		defer learned.Close()
-		values = values || learned.Labels.Continuous()
-		if l.MultiLabel() != learned.Labels.MultiLabel() {
-			return nil, refusal.Errorf("%s: a vertex has one class in this graph or in %s, which the run "+
+		of, _ := learned.LearnsEdges(c.edges)
+		values = values || of.Labels.Continuous()
+		if l.MultiLabel() != of.Labels.MultiLabel() {
+			one, _ := c.rows()
+			return nil, refusal.Errorf("%s: %s has one class in this graph or in %s, which the run "+
 				"was trained on, and several labels in the other; give a graph with labels like those",
-				store, c.Store)
+				store, one, c.Store)
 		}
 		if names == nil {
-			names = learned.Labels.Names
+			names = of.Labels.Names
 		}
 	}
 	if (l.Names == nil) != (names == nil) && !values {
@@ -63,9 +74,10 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 func (c learnedClasses) Warn(notes io.Writer, store string, g *graph.Graph) error {
 	unknown, err := c.match(notes, store, g)
 	if len(unknown) > 0 {
-		fmt.Fprintf(notes, "weft: warning: %s: %s none of the %s that were learned; such vertices "+
+		_, several := c.rows()
+		fmt.Fprintf(notes, "weft: warning: %s: %s none of the %s that were learned; such %s "+
 			"count as unlabelled\n", ui.Printable(store), classNames(unknown),
-			ui.Counted(len(g.Labels.Names), "class", "classes"))
+			ui.Counted(len(g.Labels.Names), "class", "classes"), several)
 	}
 	return err
 }

@@ -79,7 +79,7 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 	}
 	o.LeaveCards() // unless given: a run goes to other machines
 	asked.Run, asked.Graph = args[0], run.Store
-	asked.Learned = learnedClasses{run.Store, run.ClassNames}
+	asked.Learned = learnedClasses{run.Store, run.ClassNames, o.EdgeLabel}
 	asked.Found = run.Found
 	err = run.Fits(run.Summary.Graph.Classes)
 	if run.Calibration == nil && o.Calibrate != calibrate.None {
