@@ -174,6 +174,16 @@ func (r *SplitRule) By() SplitBy {
 	return SplitBy{Column: r.column}
 }
 
+// Trains returns what reports whether a value of a column of that kind is one of the training part. The rule
+// is one of By.
+func (r *SplitRule) Trains(kind SplitByKind) (func(x float64) bool, error) {
+	if r.kind == splitColumn {
+		return func(x float64) bool { return x == 0 }, nil
+	}
+	limits, err := r.limits(kind)
+	return func(x float64) bool { return x < limits[0] }, err
+}
+
 // Periods are the parts of all edges by the rule time:… of their splits, with a label and without: 0 for
 // those before the first of its values, 1 for those from then on, 2 for those from the second one on.
 func (l *EdgeLabels) Periods() ([]uint8, error) {

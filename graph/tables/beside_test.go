@@ -239,13 +239,13 @@ func TestRowsByIDRefused(t *testing.T) {
 			false, "id,label\n2,1\n0,1\n2,0\n",
 		},
 		`y.csv:2: "x" is not the id of a vertex, from 0 and below 1048768; if ids `: {false, "id,label\nx,1\n"},
-		`y.csv:2: "-1" is not the id of a vertex`:                                 {false, "id,label\n-1,1\n"},
-		`y.csv:2: "2000000000" is not the id of a vertex`:                         {false, "id,label\n2000000000,1\n"},
-		"y.csv:3: 1 column, where the header has 2":                               {false, "id,label\n2,1\n0\n"},
-		"y.csv:3: 2 columns, where the lines before have 1":                       {false, "id,label\n2,1\n0,1,1\n"},
-		"y.csv: has no row of numbers":                                            {false, "id,label\n"},
-		`y.csv: has no row for the id "2" and 1 more: `:                           {true, "id,label\n0,1\n1,1\nzoe,1\n"},
-		`y.csv:2: the id is empty`:                                                {true, "id,label\n,1\n"},
+		`y.csv:2: "-1" is not the id of a vertex`:                                   {false, "id,label\n-1,1\n"},
+		`y.csv:2: "2000000000" is not the id of a vertex`:                           {false, "id,label\n2000000000,1\n"},
+		"y.csv:3: 1 column, where the header has 2":                                 {false, "id,label\n2,1\n0\n"},
+		"y.csv:3: 2 columns, where the lines before have 1":                         {false, "id,label\n2,1\n0,1,1\n"},
+		"y.csv: has no row of numbers":                                              {false, "id,label\n"},
+		`y.csv: has no row for the id "2" and 1 more: `:                             {true, "id,label\n0,1\n1,1\nzoe,1\n"},
+		`y.csv:2: the id is empty`:                                                  {true, "id,label\n,1\n"},
 	} {
 		edges := "0,1\n1,2\n2,0\n"
 		if c.names {

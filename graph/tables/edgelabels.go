@@ -222,8 +222,12 @@ func (o *Options) takeFeatures(l *edgeList) error {
 			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, note))
 		}
 		if c.Gaps {
-			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: no value in %s, where it is the mean; a further "+
-				"feature marks them", l.path, c.Name, arrays.Counted(int(c.Missing), "row")))
+			of := ""
+			if l.by.Column != "" {
+				of = " of the training rows"
+			}
+			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: no value in %s, where it is the mean%s; a further "+
+				"feature marks them", l.path, c.Name, arrays.Counted(int(c.Missing), "row"), of))
 		}
 		if at, is := l.numbers.Places()[c.Name]; is {
 			l.numbers[at] = made
@@ -235,7 +239,66 @@ func (o *Options) takeFeatures(l *edgeList) error {
 		l.notes = append(l.notes, fmt.Sprintf("%s: features of the edges: %s; --edge-features names others",
 			l.path, strings.Join(taken, ", ")))
 	}
-	return nil
+	if o.Like != nil { // whose means stay
+		return nil
+	}
+	return l.takeTrainingMeans(&o.EdgeSplitRule)
+}
+
+// takeTrainingMeans takes the means of columns that lack values over the rows that train, where a rule
+// divides
+// the edges by a column, so that no later value is in them. A column without a value there keeps the mean of
+// all.
+func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) error {
+	var gaps []int // among numbers
+	for i, c := range l.numbers {
+		if c.Gaps {
+			gaps = append(gaps, i)
+		}
+	}
+	if l.by.Column == "" || gaps == nil {
+		return nil
+	}
+	trains, err := rule.Trains(l.by.Kind)
+	if err != nil {
+		return err
+	}
+	sums, counts := make([]float64, len(gaps)), make([]float64, len(gaps))
+	of := l.table()
+	err = of.Each(func(all []table.Column) (order []int, err error) {
+		if _, err := l.choose(all); err != nil {
+			return nil, err
+		}
+		order = []int{slices.Index(l.header, l.by.Column)}
+		for _, i := range gaps {
+			order = append(order, slices.Index(l.header, l.numbers[i].Name))
+		}
+		return order, nil
+	}, func(r *table.Row) error {
+		field := r.Field(0)
+		if l.by.Kind == graph.ByNumber {
+			field = r.Decimal(field)
+		}
+		if x, ok := l.by.Kind.Value(field, l.by.Order); !ok || !trains(x) {
+			return nil // a value that is none is refused later
+		}
+		for k, i := range gaps {
+			field, number := r.Field(1+k), columns.Column{Kind: l.numbers[i].Kind, Order: l.numbers[i].Order}
+			if number.Kind == columns.Number {
+				field = r.Decimal(field)
+			}
+			if row, _, err := number.Append(nil, field); err == nil && !columns.IsMissing(field) {
+				sums[k], counts[k] = sums[k]+float64(row[0]), counts[k]+1
+			}
+		}
+		return nil
+	})
+	for k, i := range gaps {
+		if counts[k] > 0 {
+			l.numbers[i].Mean = float32(sums[k] / counts[k])
+		}
+	}
+	return err
 }
 
 // completeLabels says what the codes of the relation's labels stand for, when all edges have been read.

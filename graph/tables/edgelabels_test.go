@@ -40,6 +40,28 @@ func TestGapsOfEdges(t *testing.T) {
 		"e.csv: features of the edges: amount, when, new; --edge-features names others",
 	}, g.Notes[:4])
 
+	// Divided by time, the mean is that of the rows that train.
+	rule, err := graph.ParseSplit("time:when=2026-02-01,2026-03-01")
+	require.NoError(t, err)
+	files(t, map[string]string{"v.csv": "id,size\na,1\nb,2\nc,3\n", "e.csv": header +
+		"c,a,1,2026-01-01,true,no\na,b,,2026-01-03,n/a,yes\nb,c,4,2026-01-31T23:59,false,\n" +
+		"b,c,1000,2026-02-01,true,no\na,c,2000,2026-04-01,true,no\nb,a,,2026-04-02,true,yes\n"})
+	timed := read(t, Options{
+		Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, EdgeLabel: "y", Source: []string{"from"},
+		Target: []string{"to"}, EdgeSplitBy: rule.By(), EdgeSplitRule: rule,
+	})
+	means := map[string]float32{}
+	for _, c := range timed.Relations[0].NumberColumns {
+		means[c.Name] = c.Mean
+	}
+	assert.Equal(t, 2.5, means["amount"])
+	assert.Equal(t, .5, means["new"])
+	assert.Contains(t, strings.Join(timed.Notes, "\n"),
+		"e.csv: column amount: no value in 2 rows, where it is the mean of the training rows; a further feature marks them")
+	for k, amount := range map[int]float32{0: 2.5, 1: 1} { // into a: of b in April, and of c
+		assert.Equal(t, amount, timed.Relations[0].EdgeFeatures[k*5])
+	}
+
 	// The columns that are asked for, in their order.
 	named := of(rows, "new", "amount").Relations[0]
 	assert.Equal(t, []float32{1, 0, 1, 0, .5, 1, 2.5, 1, 0, 0, 4, 0}, named.EdgeFeatures)

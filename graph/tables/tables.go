@@ -59,6 +59,8 @@ type Options struct {
 	// EdgeSplitBy is a further column of the labelled edges, by which a rule divides them, as
 	// graph.SplitRule.By has it; of no name: none is kept.
 	EdgeSplitBy graph.SplitBy
+	// EdgeSplitRule is that rule, where EdgeSplitBy names a column.
+	EdgeSplitRule graph.SplitRule
 	// LabelledEdges has Add read labels of new edges, where a list has the column of the graph's.
 	LabelledEdges bool
 	Choices       columns.Choices

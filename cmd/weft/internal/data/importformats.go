@@ -218,7 +218,7 @@ func edgesFlags(flags *pflag.FlagSet, c *changes) reader {
 			if err != nil {
 				return nil, err
 			}
-			o.EdgeSplits, o.EdgeSplitBy = c.divideEdges, rule.By()
+			o.EdgeSplits, o.EdgeSplitBy, o.EdgeSplitRule = c.divideEdges, rule.By(), rule
 		}
 		var err error
 		if o.Like, err = likeOf(columnsOf); err != nil {
