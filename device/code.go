@@ -123,7 +123,10 @@ func kept(capability int, library, version string) ([]byte, error) {
 	}
 	end := Compiling(fmt.Sprintf("compiling kernels for sm_%d, which is done once: %s keeps them",
 		capability, filepath.Dir(name)))
-	code, _, err := compile(capability, library, version)
+	code, _, err := compile(capability, library, version, "--split-compile=0") // on all cores
+	if errors.Is(err, errOption) {                                             // as of NVRTC 12.0
+		code, _, err = compile(capability, library, version)
+	}
 	end()
 	if err != nil {
 		return nil, err
@@ -200,6 +203,9 @@ func findNVRTC(most int) (library, version string, err error) {
 	}
 }
 
+// errOption says that NVRTC does not know an option.
+var errOption = errors.New("an option")
+
 func compile(capability int, library, version string, more ...string) (code []byte, log string, err error) {
 	all, _ := sources()
 	given := make([]C.weft_source, len(all))
@@ -230,8 +236,13 @@ func compile(capability int, library, version string, more ...string) (code []by
 	}
 	if status != 0 || compiled.image == nil {
 		first, _, _ := strings.Cut(log, "\n")
-		return nil, log, fmt.Errorf("%s (%s) compiles no kernels for sm_%d: status %d: %s",
-			library, version, capability, status, first)
+		err := fmt.Errorf("%s (%s) compiles no kernels for sm_%d: status %d: %s", library, version, capability,
+			status, first)
+		const invalidOption = 5
+		if status == invalidOption {
+			err = fmt.Errorf("%w: %w", errOption, err)
+		}
+		return nil, log, err
 	}
 	return C.GoBytes(unsafe.Pointer(compiled.image), C.int(compiled.bytes)), log, nil
 }

@@ -391,6 +391,29 @@ func (d *Device) Launch(kernel string, blocks, threads int, args unsafe.Pointer,
 	return err
 }
 
+// Elapsed calls ask, and returns how many seconds the card takes for what ask asks of it, by the card's clock:
+// from the end of what was asked before. It waits for that. Its error is the first since the last wait.
+func (d *Device) Elapsed(ask func()) (seconds float64, err error) {
+	var timers [2]unsafe.Pointer
+	for k := range timers {
+		status := C.weft_timer(d.driver, &timers[k])
+		if status == 0 {
+			defer func() { err = cmp.Or(err, d.note("closing a timer", C.weft_end_event(d.driver, timers[k]))) }()
+			if k == 1 {
+				ask()
+			}
+			status = C.weft_record(d.driver, timers[k], d.stream)
+		}
+		_ = d.note("starting a timer", status)
+	}
+	if err := d.Sync(); err != nil {
+		return 0, err
+	}
+	var milliseconds C.float
+	status := C.weft_elapsed(d.driver, &milliseconds, timers[0], timers[1])
+	return float64(milliseconds) / 1e3, d.note("reading a timer", status)
+}
+
 // Sync waits for all that was asked. Its error is the first since the last wait.
 func (d *Device) Sync() error {
 	_ = d.note("waiting for the card", C.weft_wait(d.driver, d.stream))

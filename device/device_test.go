@@ -12,12 +12,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"weft/device"
 	"weft/device/devicetest"
 	"weft/internal/assert"
 	"weft/internal/refusal"
+	"weft/internal/require"
 	_ "weft/kernel" // whose headers the kernels include
 )
 
@@ -303,7 +305,9 @@ func TestCode(t *testing.T) {
 	nvrtc := stub(t, "libnvrtc.so.12", string(source))
 	folder, cache, log := filepath.Dir(nvrtc), t.TempDir(), filepath.Join(t.TempDir(), "log")
 	const line = "compiling kernels for sm_90, which is done once: %s/kernels keeps them\n" +
-		"--std=c++17 -default-device --fmad=false --gpu-architecture=sm_90 \ndone\n"
+		"--std=c++17 -default-device --fmad=false --split-compile=0 --gpu-architecture=sm_90 \ndone\n"
+	again := strings.Replace(line, "done\n",
+		"--std=c++17 -default-device --fmad=false --gpu-architecture=sm_90 \ndone\n", 1)
 	write := func(text string) {
 		f, err := os.OpenFile(log, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o666)
 		assert.NoError(t, err)
@@ -316,6 +320,7 @@ func TestCode(t *testing.T) {
 		write(what)
 		return func() { write("done") }
 	}
+	// open opens a card, which compiles so many times; −1: once, and once without an option.
 	open := func(want string, compilations int, settings ...string) {
 		t.Helper()
 		for i := 0; i < len(settings); i += 2 {
@@ -331,7 +336,11 @@ func TestCode(t *testing.T) {
 		assert.Equal(t, want != "" && !strings.HasPrefix(want, "status"), refusal.Is(err), err)
 		said, err := os.ReadFile(log)
 		assert.NoError(t, err)
-		want = strings.ReplaceAll(strings.Repeat(line, compilations), "%s", os.Getenv("WEFT_CACHE"))
+		want = strings.Repeat(line, max(0, compilations))
+		if compilations < 0 {
+			want = again
+		}
+		want = strings.ReplaceAll(want, "%s", os.Getenv("WEFT_CACHE"))
 		assert.Equal(t, want, string(said))
 		assert.NoError(t, os.WriteFile(log, nil, 0o666))
 	}
@@ -356,7 +365,10 @@ func TestCode(t *testing.T) {
 		open("", 1)
 		open("", 0)
 	}
-	open("", 1, "STUB_VERSION", "12.10") // another version compiles anew
+	open("", 1, "STUB_VERSION", "12.10")                                  // another version compiles anew
+	open("", -1, "STUB_VERSION", "12.0", "STUB_FAILS", "--split-compile") // and without what 12.0 lacks
+	open("status 5: --std", -1, "STUB_VERSION", "12.1", "STUB_FAILS", "--std")
+	t.Setenv("STUB_FAILS", "")
 	open("for later drivers than this machine's, of CUDA 12", 0, "STUB_VERSION", "13.0", "ON_CPU_DRIVER", "12090")
 	open("WEFT_CACHE", 1, "ON_CPU_DRIVER", "13000", "WEFT_CACHE", filepath.Join(nvrtc, "file"))
 
@@ -373,6 +385,36 @@ func TestCode(t *testing.T) {
 	open("", 0, "ON_CPU_IMAGE", "beside", "WEFT_NVRTC", "/nowhere")
 	open("", 0, "ON_CPU_CAPABILITY", "92") // a later card of the same major number
 	open("/nowhere", 0, "ON_CPU_CAPABILITY", "100")
+}
+
+// TestElapsed: what the card takes for a kernel is counted from the end of what was asked before; what fails is
+// said.
+func TestElapsed(t *testing.T) {
+	const invalid = "CUDA_ERROR_INVALID_VALUE: invalid argument"
+	for fail, said := range map[string]string{
+		"":                       "",
+		"cuEventCreate 2 1":      "cuda:0: starting a timer: " + invalid,
+		"cuEventRecord 1 1":      "cuda:0: starting a timer: " + invalid,
+		"cuEventElapsedTime 1 1": "cuda:0: reading a timer: " + invalid,
+		"cuEventDestroy_v2 1 1":  "cuda:0: closing a timer: " + invalid,
+	} {
+		t.Setenv("WEFT_CUDA", library(t))
+		t.Setenv("ON_CPU_FAIL", fail)
+		d, err := device.Open(0)
+		require.NoError(t, err)
+		asked := 0
+		start := time.Now()
+		seconds, err := d.Elapsed(func() { asked++ })
+		most := time.Since(start).Seconds()
+		if said == "" {
+			assert.NoError(t, err)
+			assert.Equal(t, true, asked == 1 && seconds >= 0 && seconds <= most, "%g of %g seconds", seconds, most)
+		} else {
+			assert.EqualError(t, err, said)
+		}
+		_ = d.Close()
+		require.NoError(t, device.CloseCards())
+	}
 }
 
 // TestBeside: copies wait for kernels, kernels for copies, and the host for both; what fails is said.

@@ -107,6 +107,10 @@ int weft_up(const weft_driver *d, void *stream, device_address to, const void *f
 int weft_event(const weft_driver *d, void **event) {
 	IN_CONTEXT(cuEventCreate(event, EVENT_BLOCKING_SYNC | EVENT_DISABLE_TIMING));
 }
+int weft_timer(const weft_driver *d, void **event) { IN_CONTEXT(cuEventCreate(event, EVENT_BLOCKING_SYNC)); }
+int weft_elapsed(const weft_driver *d, float *milliseconds, void *from, void *to) {
+	IN_CONTEXT(cuEventElapsedTime(milliseconds, from, to));
+}
 int weft_end_event(const weft_driver *d, void *event) { IN_CONTEXT(cuEventDestroy_v2(event)); }
 int weft_record(const weft_driver *d, void *event, void *stream) { IN_CONTEXT(cuEventRecord(event, stream)); }
 int weft_after(const weft_driver *d, void *stream, void *event) { IN_CONTEXT(cuStreamWaitEvent(stream, event, 0)); }

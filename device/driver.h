@@ -34,6 +34,7 @@ typedef unsigned long long device_address;
 	F(cuEventDestroy_v2, (void *event)) \
 	F(cuEventRecord, (void *event, void *stream)) \
 	F(cuEventSynchronize, (void *event)) \
+	F(cuEventElapsedTime, (float *milliseconds, void *from, void *to)) \
 	F(cuStreamWaitEvent, (void *stream, void *event, unsigned flags)) \
 	F(cuModuleLoadData, (void **module, const void *image)) \
 	F(cuModuleUnload, (void *module)) \
@@ -81,6 +82,8 @@ int weft_pinned(const weft_driver *d, void **memory, size_t bytes);
 int weft_free_pinned(const weft_driver *d, void *memory);
 int weft_up(const weft_driver *d, void *stream, device_address to, const void *from, size_t bytes);
 int weft_event(const weft_driver *d, void **event);
+int weft_timer(const weft_driver *d, void **event); // an event that has a time
+int weft_elapsed(const weft_driver *d, float *milliseconds, void *from, void *to);
 int weft_end_event(const weft_driver *d, void *event);
 int weft_record(const weft_driver *d, void *event, void *stream);
 int weft_after(const weft_driver *d, void *stream, void *event);

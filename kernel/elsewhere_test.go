@@ -18,6 +18,7 @@ type elsewhere struct {
 	arena        []byte // begins as NaNs
 	kernels      bool   // has them all; otherwise none
 	waits        int    // how often Sync was called
+	launches     int
 }
 
 // NewTeamElsewhere returns what makes a team on a card that is this machine, with kernels or without.
@@ -154,6 +155,13 @@ func (c *elsewhere) Sync() error {
 	return nil
 }
 
+// Elapsed has a second for each launch.
+func (c *elsewhere) Elapsed(ask func()) (float64, error) {
+	before := c.launches
+	ask()
+	return float64(c.launches - before), c.Sync()
+}
+
 // Has leaves out what is not of weft.h's tables on this machine: products, which are oneDNN's, and Go code.
 func (c *elsewhere) Has(kernel string) bool {
 	return c.kernels && !strings.HasPrefix(kernel, "product") && !strings.HasPrefix(kernel, "weight") &&
@@ -162,6 +170,7 @@ func (c *elsewhere) Has(kernel string) bool {
 
 // Launch runs a kernel of the CPU.
 func (c *elsewhere) Launch(kernel string, _, _ int, args unsafe.Pointer, _ int) error {
+	c.launches++
 	name, segments := strings.CutSuffix(kernel, "_segments")
 	var l launch
 	l.links = make([]link, 1)
@@ -218,6 +227,32 @@ func TestWaits(t *testing.T) {
 		}
 		team.Fill(m, 1)
 	}
+}
+
+// TestTiming: a call is made three times and then twenty, of which the device tells the seconds; one that is
+// alike is made once.
+func TestTiming(t *testing.T) {
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	team := NewTeamElsewhere(true)(1, memory)
+	card := team.backend.(*device).card.(*elsewhere)
+	m, n := memory.New(tensor.Buffers, 3, 5), memory.New(tensor.Buffers, 4, 5)
+	defer m.Release()
+	defer n.Release()
+	var told []float64
+	team.Watch = team.Timing(func(c Call, seconds float64) {
+		assert.Equal(t, "fill", c.Kernel)
+		told = append(told, seconds)
+	})
+	for k, made := range []struct {
+		m        *tensor.Matrix
+		launches int
+	}{{m, 23}, {m, 1}, {n, 23}, {m, 1}} {
+		before := card.launches
+		team.Fill(made.m, 1)
+		assert.Equal(t, made.launches, card.launches-before, "call %d", k)
+	}
+	assert.Equal(t, []float64{1, 1, 1, 1}, told)
 }
 
 // everything is a card that says it has all kernels.

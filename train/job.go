@@ -112,6 +112,9 @@ type Job struct {
 	// Watch is called around each kernel call of this process, as kernel.Team.Watch. On a card run waits
 	// until the call is done. It may be nil.
 	Watch func(c kernel.Call, run func())
+	// Timing is told of each kernel call of this process and how many seconds it takes on a card, as
+	// kernel.Team.Timing; it takes the place of Watch there. It may be nil.
+	Timing func(c kernel.Call, seconds float64)
 	// Trace asks for Result.Trace: what all workers did in the training pass of the last epoch. With several
 	// processes worker 0's value counts.
 	Trace bool

@@ -127,6 +127,9 @@ func (j *Job) eachWorker(s *shared,
 		return s.open(s.PartitionOf(rank), func(share *partition.Share) error {
 			team := at.team(threads)
 			team.Watch, team.Waits = j.Watch, j.Watch != nil
+			if j.Timing != nil {
+				team.Watch, team.Waits = team.Timing(j.Timing), false
+			}
 			return work(team, c, share)
 		})
 	}

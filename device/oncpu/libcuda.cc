@@ -21,6 +21,7 @@
 //	                   of a launch, the call after it tells
 #include "on_cpu.h"
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -38,7 +39,7 @@
 
 typedef int result;
 typedef unsigned long long address;
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200, INVALID_HANDLE = 400, NOT_FOUND = 500, STICKY = 700, LAUNCH_FAILED = 719 };
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, STICKY = 700, LAUNCH_FAILED = 719 };
 static const struct {
 	result status;
 	const char *name, *text;
@@ -48,6 +49,7 @@ static const struct {
 	{NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
 	{INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
 	{INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+	{NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
 	{NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
 	{STICKY, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
 };
@@ -179,10 +181,13 @@ struct stream {
 	uint64_t asked, done;
 	bool busy; // somebody does the next
 };
+enum { DISABLE_TIMING = 2 };
 struct event {
 	const card *on;
+	unsigned flags;
 	stream *of;
 	uint64_t number; // of what it was asked for; 0: the event was not recorded
+	double *at;      // seconds, when that was done; NULL: it has no time
 };
 struct function {
 	const card *on;
@@ -430,11 +435,20 @@ result cuStreamDestroy_v2(stream *stream) {
 	return delete stream, OK;
 }
 result cuStreamSynchronize(stream *stream) { BEFORE; return HERE(stream), await(stream), OK; }
-result cuEventCreate(event **e, unsigned) { BEFORE; return *e = new event{current}, OK; }
-result cuEventDestroy_v2(event *event) { BEFORE; return HERE(event), delete event, OK; }
+result cuEventCreate(event **e, unsigned flags) {
+	BEFORE;
+	*e = new event{current, flags};
+	if (!(flags & DISABLE_TIMING))
+		(*e)->at = new double(-1);
+	return OK;
+}
+result cuEventDestroy_v2(event *event) { BEFORE; return HERE(event), delete event->at, delete event, OK; }
 result cuEventRecord(event *event, stream *stream) {
 	BEFORE;
 	HERE(event), HERE(stream);
+	using namespace std::chrono;
+	if (double *at = event->at)
+		ask(stream, [=] { *at = duration<double>(steady_clock::now().time_since_epoch()).count(); });
 	std::lock_guard<std::mutex> hold(queues);
 	return event->of = stream, event->number = stream->asked, OK;
 }
@@ -447,6 +461,15 @@ result cuEventSynchronize(event *event) {
 	HERE(event);
 	const auto now = last_record(event);
 	return await(now.of, now.number), OK;
+}
+result cuEventElapsedTime(float *milliseconds, event *from, event *to) {
+	BEFORE;
+	HERE(from), HERE(to);
+	if (!from->at || !to->at || !from->number || !to->number)
+		return INVALID_HANDLE;
+	if (*from->at < 0 || *to->at < 0)
+		return NOT_READY;
+	return *milliseconds = 1e3 * (*to->at - *from->at), OK;
 }
 result cuStreamWaitEvent(stream *stream, event *event, unsigned) {
 	BEFORE;

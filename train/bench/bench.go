@@ -10,8 +10,8 @@
 // parts are added, though a processor may do some of them at once and find rows in a cache: a call may take a
 // little less than its bound. What attention and norms compute is not in it.
 //
-// On a card all bytes have one rate, that of copies there. Kernel calls are timed one by one, each to its
-// end, and epochs without that.
+// On a card all bytes have one rate, that of copies there. Kernel calls are timed by the card's clock, as the
+// mean of 20 repetitions, and epochs without that.
 package bench
 
 import (
@@ -268,17 +268,22 @@ type calls struct {
 	least   float64 // of one, without other work on the machine
 }
 
+// timed counts a kernel call that takes so many seconds on a card.
+func (e *epoch) timed(c kernel.Call, seconds float64) { e.add(c, seconds, seconds) }
+
 // watch times a kernel call on so many threads. Beside other work on the machine it would take as long as its
-// own thread has a core, or all threads on average, if these do more of it. A card has none.
+// own thread has a core, or all threads on average, if these do more of it.
 func (e *epoch) watch(c kernel.Call, run func(), o Options) {
 	start := time.Now()
 	before := machine.ProcessorTime()
 	own := machine.Timed(run)
 	seconds := time.Since(start).Seconds()
 	least := max(own, (machine.ProcessorTime()-before)/time.Duration(o.Threads)).Seconds()
-	if o.Device.IsCard() {
-		least = seconds
-	}
+	e.add(c, seconds, least)
+}
+
+// add counts a call that took so many seconds, and least of them without other work.
+func (e *epoch) add(c kernel.Call, seconds, least float64) {
 	of := e.calls[c]
 	if of == nil {
 		of = &calls{least: least}
@@ -307,8 +312,10 @@ func (r Run) train(ctx context.Context, job *train.Job, o Options,
 	}
 	now := &epoch{calls: map[kernel.Call]*calls{}}
 	var all []*epoch
-	job.Options, job.Watch = s, nil
-	if watch != nil {
+	job.Options, job.Watch, job.Timing = s, nil, nil
+	if watch != nil && o.Device.IsCard() {
+		job.Timing = func(c kernel.Call, seconds float64) { now.timed(c, seconds) }
+	} else if watch != nil {
 		job.Watch = func(c kernel.Call, run func()) { watch(now, c, run, o) }
 	}
 	job.OnEpoch = func(e train.Epoch) {
