@@ -105,7 +105,7 @@ mutants-device: guard-device ## mutants of the kernels for cards and of the shim
 device-kit: packages ## put what check-device needs, on a machine that can build and fetch nothing, into bin/device-kit
 	@GO='$(GO)' scripts/device/kit '$(VERSION)' '$(STAMP)' '$(WEFT_DATA)'
 
-check-device: ## on a machine with a card: conformance, bits, curves, rates, kernels, epochs beside PyG's, and published shapes beside published figures, in ten minutes; needs device-kit's folder alone; ARGS="--only bits,kernels"
+check-device: ## on a machine with a card: rates, a first use, conformance, bits, curves and kernels in ten minutes (ARGS="--call 1"), and epochs beside PyG's and graphs of published sizes in ten more (ARGS="--call 2"); needs device-kit's folder alone; ARGS="--only bits,kernels"
 	@python3 -B scripts/device/check.py --kit bin/device-kit --out runs/check-device $(ARGS)
 
 # The programs are linked of what the tests of Go have compiled.
@@ -182,7 +182,7 @@ test-python-peers: build ## the Python package in a notebook, and beside PyTorch
 # Their graphs are small: one thread takes the least processor time. Nothing may be skipped.
 PYTEST = WEFT_MAY_SKIP= OMP_NUM_THREADS=1 WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
 	"$$environment/bin/python" -B -m pytest -q -p no:cacheprovider -W ignore $(ARGS)
-TRACED = $(patsubst %,python/tests/peers/test_%.py,trace module module_typed loss loops loops_typed loop_edges rows samples processes edge_states edge_outputs around chance card idioms special sparse convolutions explain edge_labels edge_sets)
+TRACED = $(patsubst %,python/tests/peers/test_%.py,trace module module_typed loss loops loops_typed loop_edges rows samples processes edge_states edge_outputs around chance card idioms special sparse convolutions forms explain edge_labels edge_sets)
 TRACEDDGL = $(wildcard python/tests/peers/test_*dgl*.py)
 
 # The names of the files that test-python-traced runs, for .ci/run.

@@ -391,14 +391,17 @@ func (d *Device) Launch(kernel string, blocks, threads int, args unsafe.Pointer,
 	return err
 }
 
-// Elapsed calls ask, and returns how many seconds the card takes for what ask asks of it, by the card's clock:
+// Elapsed calls ask, and returns how many seconds the card takes for what ask asks of it, by the card's
+// clock:
 // from the end of what was asked before. It waits for that. Its error is the first since the last wait.
 func (d *Device) Elapsed(ask func()) (seconds float64, err error) {
 	var timers [2]unsafe.Pointer
 	for k := range timers {
 		status := C.weft_timer(d.driver, &timers[k])
 		if status == 0 {
-			defer func() { err = cmp.Or(err, d.note("closing a timer", C.weft_end_event(d.driver, timers[k]))) }()
+			defer func() {
+				err = cmp.Or(err, d.note("closing a timer", C.weft_end_event(d.driver, timers[k])))
+			}()
 			if k == 1 {
 				ask()
 			}

@@ -387,7 +387,8 @@ func TestCode(t *testing.T) {
 	open("/nowhere", 0, "ON_CPU_CAPABILITY", "100")
 }
 
-// TestElapsed: what the card takes for a kernel is counted from the end of what was asked before; what fails is
+// TestElapsed: what the card takes for a kernel is counted from the end of what was asked before; what fails
+// is
 // said.
 func TestElapsed(t *testing.T) {
 	const invalid = "CUDA_ERROR_INVALID_VALUE: invalid argument"
@@ -408,7 +409,8 @@ func TestElapsed(t *testing.T) {
 		most := time.Since(start).Seconds()
 		if said == "" {
 			assert.NoError(t, err)
-			assert.Equal(t, true, asked == 1 && seconds >= 0 && seconds <= most, "%g of %g seconds", seconds, most)
+			assert.Equal(t, 1, asked)
+			assert.Equal(t, true, seconds >= 0 && seconds <= most, "%g of %g seconds", seconds, most)
 		} else {
 			assert.EqualError(t, err, said)
 		}

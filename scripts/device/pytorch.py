@@ -2,9 +2,11 @@
 
 pytorch.py rates                             copies and products
 pytorch.py weights FEATURES CLASSES FOLDER   initial weights of each model as PyG draws them, with PyG's names
-pytorch.py train STORE FOLDER EPOCHS DEVICE  epochs of PyG's models from these weights: on a list of edges, on torch.sparse's CSR
-                                             and, after these, compiled"""
+pytorch.py train STORE FOLDER EPOCHS DEVICE FORMS MODELS
+                                             epochs of PyG's models from these weights, in forms of EdgeIndex, csr, edge_index, compiled;
+                                             and in the fastest form with TF32, and in bfloat16"""
 
+import contextlib
 import json
 import statistics
 import sys
@@ -15,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "peers"))
 import torch
 from safetensors.torch import load_file, save_file
+from torch_geometric import EdgeIndex
 
 import graphs
 import peer
@@ -22,6 +25,7 @@ import peer_pyg
 from models import MODELS
 
 ROUNDS = 10
+CLOSE = 0.2  # relative, of the first losses in other precisions
 
 
 def seconds(work) -> float:
@@ -65,36 +69,77 @@ def weights(features: str, classes: str, folder: str) -> None:
         save_file(network.state_dict(), Path(folder) / f"{name}.safetensors")
 
 
-def train(store: str, folder: str, epochs: str, device: str) -> None:
-    """A model that fails is a line that says why, unless the card is lost with it."""
-    graph = graphs.read(Path(store))
-    features, labels, chosen = (torch.from_numpy(a).to(device) for a in (graph.features, graph.labels, graph.train))
+def initial(model, graph, folder: str) -> dict:
+    """The weights of weights(), where the folder has some for this graph; else others."""
+    drawn = peer_pyg.network(model, graph.columns()).state_dict()
+    with contextlib.suppress(FileNotFoundError):
+        kept = load_file(Path(folder) / f"{model.name}.safetensors")
+        if all(kept[name].shape == tensor.shape for name, tensor in drawn.items()):
+            return kept
+    return drawn
 
-    def listed(*of):
-        return peer_pyg.build(*of, listed=True)
 
-    def compiled(*of):
+def built(model, graph, weights: dict, form: str, device: str):
+    """PyG's model in a form of what it takes for a graph: a list of edges, also compiled, torch.sparse's CSR, or PyG's EdgeIndex, whose
+    cache has the rows and their transpose."""
+    net = peer_pyg.build(model, graph, weights, listed=form != "csr").to(device)
+    if form == "EdgeIndex":
+        size = (graph.structure.vertices,) * 2
+        net.adjacency = EdgeIndex(net.adjacency, sparse_size=size, sort_order="col").fill_cache_()
+    if form == "compiled":
         from peer_compile import Compiled  # which not every PyTorch has
 
-        return Compiled(listed(*of))
+        return Compiled(net)
+    return net
 
-    forms = {"edge_index": listed, "csr": peer_pyg.build, "compiled": compiled}
-    for form, build in forms.items():
-        for name, model in MODELS.items():
-            if form == "csr" and name == "gat":
-                continue  # attention has values for each edge
-            line = {"model": name, "form": form}
-            try:
-                net = build(model, graph, load_file(Path(folder) / f"{name}.safetensors")).to(device)
-                if device == "cuda":
-                    torch.cuda.empty_cache()
-                    torch.cuda.reset_peak_memory_stats()
-                line["losses"], line["epoch_seconds"] = peer.run(net, peer.of_labels(net, features, labels, chosen), int(epochs))
-                line["peak_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else 0
-            except (Exception, SystemExit) as error:  # the other models go on
-                line["failed"] = (str(error).strip() or repr(error)).splitlines()[0]
-            print(json.dumps(line), flush=True)
-            net = None
+
+def precise(precision: str, device: str, loss_of):
+    """A loss in float32, with its products as TF32, or with what autocast makes bfloat16. Autocast keeps weights in bfloat16 until its
+    context ends, which is that of one pass."""
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+
+    def loss():
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
+            return loss_of()
+
+    return loss
+
+
+def train(store: str, folder: str, epochs: str, device: str, forms: str, models: str) -> None:
+    """A model that fails is a line that says why, unless the card is lost with it. The form that is fastest in float32 is trained in
+    other precisions, too, or the next one that can be."""
+    graph = graphs.read(Path(store))
+    features, labels, chosen = (torch.from_numpy(a).to(device) for a in (graph.features, graph.labels, graph.train))
+    curves: dict[str, list[float]] = {}  # of the first form
+    ranks: dict[str, list[tuple[float, str]]] = {name: [] for name in models.split(",")}
+
+    def run(name: str, form: str, precision: str) -> bool:
+        model, line = MODELS[name], {"model": name, "form": form, "precision": precision}
+        try:
+            net = built(model, graph, initial(model, graph, folder), form, device)
+            if device == "cuda":
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()
+            loss = precise(precision, device, peer.of_labels(net, features, labels, chosen))
+            line["losses"], line["epoch_seconds"] = peer.run(net, loss, int(epochs))
+            line["peak_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else 0
+            usual = curves.setdefault(name, line["losses"])
+            if any(abs(loss - of) > CLOSE * of for loss, of in zip(line["losses"][:3], usual)):
+                raise ValueError(f"its losses are others than in float32: {line['losses'][:3]}")
+            if precision == "f32":
+                ranks[name].append((statistics.median(line["epoch_seconds"][1:]), form))
+        except (Exception, SystemExit) as error:  # the other models go on
+            line["failed"] = (str(error).strip() or repr(error)).splitlines()[0]
+        print(json.dumps(line), flush=True)
+        return "failed" not in line
+
+    for form in forms.split(","):
+        for name in ranks:
+            if (form, name) != ("csr", "gat"):  # attention has values for each edge
+                run(name, form, "f32")
+    for precision in ("tf32", "bf16"):
+        for name, forms_of in ranks.items():
+            any(run(name, form, precision) for _, form in sorted(forms_of))
 
 
 if __name__ == "__main__":

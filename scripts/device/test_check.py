@@ -11,7 +11,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "bin" / "libcuda-on-cpu.so"
-HAS_NO_CARD = {"card", "PyTorch", "weights", "NVRTC", "memcheck", "racecheck"}
+HAS_NO_CARD = {"card", "PyTorch", "PyG", "NVRTC", "memcheck", "racecheck", "like products PyG", "like Reddit PyG"}
+CALLS = {
+    "1": ["rates", "first", "conformance", "bits", "kernels"],
+    "2": ["weights", "epochs", "pyg", "rmat", "papers"],
+}
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++, which compiles libcuda-on-cpu.so")
 
@@ -22,8 +26,9 @@ def check(tmp_path):
     subprocess.run(["make", "-s", "-C", ROOT, "bin/libcuda-on-cpu.so"], check=True)
 
     def run(programs, *flags):
-        (tmp_path / "kit" / "bin").mkdir(parents=True)
+        (tmp_path / "kit" / "bin").mkdir(parents=True, exist_ok=True)
         for name, program in programs.items():
+            (tmp_path / "kit" / "bin" / name).unlink(missing_ok=True)
             (tmp_path / "kit" / "bin" / name).symlink_to(program)
         command = [sys.executable, "-B", ROOT / "scripts/device/check.py", "--quick", *flags]
         command += ["--kit", tmp_path / "kit", "--out", tmp_path / "out"]
@@ -34,10 +39,75 @@ def check(tmp_path):
     return run
 
 
-def test_quick(check):
-    programs = {"weft": os.environ["WEFT_PROGRAM"], "kernel.test": ROOT / ".cache" / "kernel.test"}
-    steps = ["rates", "first", "conformance", "bits", "epochs", "kernels", "pyg", "rmat", "papers", "larger"]
-    status, figures, table = check(programs, "--only", ",".join(steps))
+SMI = """#!/bin/sh
+case "$*" in
+*query-gpu*) echo '{line}' ;;
+*) echo 'NVIDIA-SMI of {line}' ;;
+esac
+"""
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine with a card of this name, capability, bytes and driver, as nvidia-smi and libcuda-on-cpu.so say."""
+
+    def have(name, capability, memory, driver=13000, cards=1):
+        smi = tmp_path / "smi" / "nvidia-smi"
+        smi.parent.mkdir()
+        smi.write_text(SMI.format(line=f"{name}, 580.65.06, {memory >> 20} MiB, 345 MHz, 2619 MHz, 1980 MHz, 700.00 W"))
+        smi.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{smi.parent}:{os.environ['PATH']}")
+        for setting, value in {"MEMORY": memory, "CAPABILITY": capability, "DRIVER": driver, "CARDS": cards}.items():
+            monkeypatch.setenv(f"ON_CPU_{setting}", str(value))
+
+    return have
+
+
+def programs():
+    return {"weft": os.environ["WEFT_PROGRAM"], "kernel.test": ROOT / ".cache" / "kernel.test"}
+
+
+def test_calls(check, machine):
+    """Each call ends with a table of its steps alone, and adds its figures to those of the other one."""
+    machine("NVIDIA A100-SXM4-80GB", 80, 80 << 30, cards=2)
+    for call, steps in CALLS.items():
+        status, figures, table = check(programs(), "--call", call)
+        assert status == 0, table
+        assert list(figures) == [step for of in CALLS.values() for step in of][: len(figures)]
+        assert [*dict.fromkeys(line.split()[0] for line in table.splitlines() if line[0] != " ")] == steps
+    assert len(figures) == 10
+    assert figures["rates"]["card"]["text"].startswith("NVIDIA-SMI of NVIDIA A100-SXM4-80GB")
+    assert [of["total_bytes"] for of in figures["first"]["weft doctor"]["cards"]] == [80 << 30] * 2
+
+
+@pytest.mark.parametrize(
+    "name, capability, memory, driver, said",
+    [
+        ("Tesla T4", 75, 16 << 30, 13000, "is of sm_75: needs 8.0, as A100 and RTX 30 have, or later"),
+        ("NVIDIA A100-PCIE-40GB", 80, 40 << 30, 11040, "the driver is too old: it is one of CUDA 11.4"),
+    ],
+)
+def test_other_machines(check, machine, name, capability, memory, driver, said):
+    """A card that weft refuses: every part says why in a line, and the calls end."""
+    machine(name, capability, memory, driver)
+    for call, steps in CALLS.items():
+        status, figures, table = check(programs(), "--call", call)
+        assert status == 1, table
+        for step in steps:
+            for part, found in figures[step].items():
+                if part == "texts":
+                    assert said in found["the end"]
+                    continue
+                if part == "whole":
+                    continue
+                why = found.get("failed", found.get("skipped", ""))
+                assert said in why or part in HAS_NO_CARD or step == "pyg" or part.startswith("github"), (step, part, found)
+
+
+def test_quick(check, machine):
+    machine("NVIDIA H100 80GB HBM3", 90, 80 << 30)
+    steps = [*CALLS["1"], *CALLS["2"], "larger"]
+    status, figures, table = check(programs(), "--only", ",".join(steps))
     assert status == 0, table
     parts = {step: set(of) for step, of in figures.items()}
     skipped = {(step, part) for step, of in figures.items() for part, found in of.items() if "skipped" in found}
@@ -88,7 +158,7 @@ def test_small_card(check, monkeypatch):
     monkeypatch.setenv("ON_CPU_MEMORY", "400000")
     status, figures, table = check({"weft": os.environ["WEFT_PROGRAM"]}, "--only", "papers")
     assert status == 0, table
-    assert all("of the card" in found["skipped"] for found in figures["papers"].values())
+    assert all("of the card" in found["skipped"] for part, found in figures["papers"].items() if part not in HAS_NO_CARD)
 
 
 def test_time(check):

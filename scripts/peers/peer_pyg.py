@@ -46,7 +46,7 @@ def build(model: Model, graph: Graph, weights: dict[str, torch.Tensor], listed: 
         return OnGraph(net, torch.stack([sources.long(), destinations.long()]), values)
     indptr, size = torch.from_numpy(structure.indptr), (structure.vertices, structure.vertices)
     if model.name == "gcn":
-        return OnGraph(net, torch.sparse_csr_tensor(indptr.int(), sources, values, size))
+        return OnGraph(net, torch.sparse_csr_tensor(indptr.int(), sources, values["edge_weight"], size), {})
     # PyTorch 2.15's gradient of a mean is wrong for int32 ids and some 50,000 vertices or more.
     return OnGraph(net, torch.sparse_csr_tensor(indptr, sources.long(), torch.ones(len(sources)), size), values)
 

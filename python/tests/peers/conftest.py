@@ -37,6 +37,7 @@ NEEDS = {
     "test_edge_sets.py": "torch_geometric torch.export",
     "test_edge_states.py": "torch_geometric torch.export",
     "test_card.py": "torch_geometric torch.export",
+    "test_forms.py": "torch_geometric torch.export",
     "test_sparse.py": "torch_geometric torch.export",
     "test_edge_outputs.py": "torch_geometric torch.export",
     "test_chance.py": "torch_geometric torch.export",
@@ -72,12 +73,13 @@ BRIEF = {"epochs": 3, "hidden": 8, "checkpoint_every": 0}
 
 @pytest.fixture(scope="session")
 def program():
-    """Runs the program with some arguments, which must succeed."""
+    """Runs the program with some arguments, which must succeed, and returns its output."""
 
     def run(*arguments):
         command = [os.environ["WEFT_PROGRAM"], *map(str, arguments)]
         p = subprocess.run(command, capture_output=True, text=True, check=False)
         assert p.returncode == 0, p.stderr
+        return p.stdout
 
     return run
 
