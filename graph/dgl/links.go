@@ -114,8 +114,14 @@ func hasEdgeSplit(g *graph.Graph) bool {
 	return slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.EdgeSplit != nil })
 }
 
-// withoutReverses removes from reverse relations the edges that a split holds out. It returns how many edges
-// pass no messages for a split's sake, and how many of them are reverses.
+// named is a relation of the same names, without edges.
+func named(r *streamed.Relation) *graph.Relation {
+	return &graph.Relation{Source: r.Source, Name: r.Name, Target: r.Target}
+}
+
+// withoutReverses removes from reverse relations the edges that a split holds out, whichever of the two is
+// called the reverse of the other. It returns how many edges pass no messages for a split's sake, and how
+// many of them are reverses.
 func withoutReverses(g *streamed.Graph) (held, reverses int, err error) {
 	for _, forward := range g.Relations {
 		if forward.EdgeSplit == nil {
@@ -130,9 +136,7 @@ func withoutReverses(g *streamed.Graph) (held, reverses int, err error) {
 		}
 		for k := range g.Relations {
 			back := &g.Relations[k]
-			named := graph.Relation{Source: back.Source, Name: back.Name, Target: back.Target}
-			s, n, t, is := named.ReverseOf()
-			if !is || s != forward.Source || n != forward.Name || t != forward.Target {
+			if !named(back).Mirrors(named(&forward)) {
 				continue
 			}
 			all, err := back.Read(nil)

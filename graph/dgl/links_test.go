@@ -66,6 +66,21 @@ func TestEdgeMasks(t *testing.T) {
 	}
 	assert.Equal(t, "[3 validation and test edges of masks pass no messages, "+
 		"nor do 3 of reverse relations]", fmt.Sprint(g.Notes), "notes")
+	// whichever of the two is called the reverse
+	turned := follows(map[string][]uint8{
+		"train_mask": {1, 1, 0, 0, 0, 1, 0, 0}, "val_mask": {0, 0, 1, 0, 0, 0, 0, 0},
+		"test_mask": {0, 0, 0, 1, 1, 0, 0, 0},
+	})
+	turned.Relations[0].Name, turned.Relations[1].Name = graph.ReversePrefix+"buys", "buys"
+	g, _ = read(t, graphtest.File(t, "turned.bin", dgltest.Graphs(nil, turned)), o)
+	for i := range g.Relations {
+		if r := &g.Relations[i]; r.Name == "buys" {
+			edges = r.Edges()
+			assert.Equal(t, []int32{0, 2, 1, 3, 1}, edges.Source)
+			assert.Equal(t, []int32{0, 0, 1, 1, 2}, edges.Target)
+		}
+	}
+
 	o.EdgeSplit = None
 	if g, _ = read(t, path, o); g.Relations[0].EdgeSplit != nil || len(g.Relations[0].Sources) != 8 ||
 		len(g.Relations[1].Sources) != 8 {
