@@ -229,7 +229,7 @@ func (c *card) about() {
 		fmt.Sprintf(
 			"%s. Trained on %s by weft %s.",
 			text,
-			began.UTC().Format(time.DateOnly),
+			began.Local().Format(time.DateOnly),
 			r.Versions.Weft,
 		),
 	)

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -95,10 +93,7 @@ var ruleGiven = regexp.MustCompile(`--split[ =]'?([a-z-]+[:=][^ ']+)`)
 // factsOf are those of a run's graph.
 func factsOf(r *reportRun, p *predictions) *dataFacts {
 	g := p.whole
-	f := &dataFacts{madeBy: g.Provenance, rule: r.Settings["split"]}
-	if info, err := os.Stat(filepath.Join(r.Store, "graph.json")); err == nil {
-		f.written = info.ModTime().UTC().Format(time.DateOnly)
-	}
+	f := &dataFacts{madeBy: g.Provenance, written: writtenOn(r.Store), rule: r.Settings["split"]}
 	one := len(g.Types) == 1 && len(g.Relations) == 1
 	for k := range g.Types {
 		t := &g.Types[k]

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,8 +40,8 @@ var (
 	reportStyle template.CSS
 	//go:embed page/report.js
 	reportScript template.JS
-	//go:embed page/axis.js
-	axisScript template.JS
+	//go:embed page/charts.js
+	chartsScript template.JS
 	//go:embed page/uPlot.iife.min.js
 	chartScript template.JS
 	//go:embed page/uPlot.min.css
@@ -49,13 +50,13 @@ var (
 
 // parts are the style and the scripts of a page that draws curves.
 type parts struct {
-	Style, ChartStyle   template.CSS
-	Script, Axis, Chart template.JS
+	Style, ChartStyle     template.CSS
+	Script, Charts, Chart template.JS
 }
 
 // PartsWith are those of a page whose own script is this one.
 func PartsWith(script template.JS) parts {
-	return parts{reportStyle, chartStyle, script, axisScript, chartScript}
+	return parts{reportStyle, chartStyle, script, chartsScript, chartScript}
 }
 
 type reportCommand struct {
@@ -210,7 +211,8 @@ func isPage(path string) bool {
 // reportRun is a run on the page.
 type reportRun struct {
 	rundir.Run
-	Name, Color string
+	Name        string
+	Color       int        // its number among the page's colors; −1: the run is not drawn
 	Scores      []scoreRow // of all metrics
 	Classes     []metric.ClassScores
 	Confusion   *heatTable   // true classes × predicted classes; nil: there is none, or it is too large
@@ -222,6 +224,7 @@ type reportRun struct {
 	// is nil of a run that is not calibrated, both are without classes
 	reliable    [2]*metric.Reliability
 	evaluated   [3]metric.Evaluation // of training, validation and test vertices; zero: not measured
+	sizes       [3]int               // the numbers of these
 	Given, Left []settingShown       // those that the model uses: chosen, and left at their defaults
 	curve       []train.Epoch
 }
@@ -241,55 +244,47 @@ type chart struct {
 	Title  string   `json:"title"`
 	Unit   string   `json:"unit"`
 	Series []series `json:"series"`
-	Best   []mark   `json:"best"` // the best epochs of the runs
+	Best   []mark   `json:"best"` // the best epochs of the runs, if it has curves of validation
 	// Log has a logarithmic axis, as all values are above 0. X is what the x axis has, in place of epochs.
 	Log bool   `json:"log"`
 	X   string `json:"x,omitempty"`
 }
 
-// mark is a line at an epoch.
+// mark is a best epoch, and the value of the curve of validation there.
 type mark struct {
-	X     int    `json:"x"`
-	Color string `json:"color"`
+	X     int           `json:"x"`
+	Y     metric.Number `json:"y"`
+	Color int           `json:"color"`
 }
 
+// series is a curve: a part of what the chart has of the run of that name.
 type series struct {
 	Name  string          `json:"name"`
-	Color string          `json:"color"`
+	Part  string          `json:"part"`
+	Color int             `json:"color"`
 	Dash  []int           `json:"dash"`
 	X     []metric.Number `json:"x"`
 	Y     []metric.Number `json:"y"`
-	of    string          // what of a run it is
 }
 
 // reportContents is what the page's template shows.
 type reportContents struct {
-	Title, Version, Made, Mean string
+	Title, Version, Made string
 	parts
-	Runs   []*reportRun
-	Differ []string
-	Curves []chart
-	Level  []string       // what charts would say in which no curve changes
-	Memory []*memoryChart // in the order of the runs that have one
+	Answers []answer
+	Runs    []*reportRun
+	Differ  []string
+	Metrics bool   // the runs have several
+	Ended   bool   // one has ended otherwise than by its last epoch
+	Drawn   string // which runs have curves; "": all
+	Curves  []chart
+	Level   []string       // what charts would say in which no curve changes
+	Memory  []*memoryChart // in the order of the runs that have one
 }
 
-// colors tell runs apart on light and dark pages; the palette is that of Okabe and Ito, but black and yellow.
-var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
-
-// colorOf is the color of the k-th run. Beyond the palette hues are the golden angle apart, so that none
-// comes twice.
-func colorOf(k int) string {
-	if k < len(colors) {
-		return colors[k]
-	}
-	const golden, lightness, chroma = 137.508, .5, .35
-	hue := math.Mod(float64(k-len(colors))*golden, 360)
-	channel := func(at float64) int { // of HSL
-		x := math.Mod(at+hue/30, 12)
-		return int(math.Round(255 * (lightness - chroma*max(-1, min(x-3, 9-x, 1)))))
-	}
-	return fmt.Sprintf("#%02x%02x%02x", channel(0), channel(8), channel(4))
-}
+// mostDrawn is how many runs have curves. The page's style has a color for each, which differ on light and
+// dark pages, also for those who see fewer colors.
+const mostDrawn = 12
 
 // newReportPage reads the runs. What is missing of one is told to unread.
 func newReportPage(dirs []string, title string, now time.Time, unread func(error)) (*reportContents, error) {
@@ -320,14 +315,7 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 	p.sort()
 	p.nameRuns(dirs)
 	p.Differ = rundir.Differ(listed)
-	if name := p.Runs[0].Summary.Metric; len(p.Runs) > 1 &&
-		!slices.ContainsFunc(p.Differ, func(s string) bool { return s != "seed" && s != "split" }) {
-		mean, deviation := rundir.MeanAndDeviation(tests)
-		of := ui.When(len(tests) < len(p.Runs),
-			fmt.Sprintf(", without %d that diverged", len(p.Runs)-len(tests)))
-		p.Mean = fmt.Sprintf("Test %s of the %d runs%s: %s (mean and sample deviation).", name, len(p.Runs),
-			of, Spread(name, mean, deviation))
-	}
+	p.answer(tests)
 	p.draw()
 	return p, nil
 }
@@ -340,7 +328,9 @@ func (p *reportContents) sort() {
 			rundir.CompareMetric(s.Metric, float64(s.Val), float64(t.Val)))
 	})
 	for k, r := range p.Runs {
-		r.Color = colorOf(k)
+		if r.Color = k; k >= mostDrawn {
+			r.Color = -1
+		}
 		if r.Profile != nil && r.Profile.Chart != nil {
 			p.Memory = append(p.Memory, r.Profile.Chart)
 		}
@@ -521,6 +511,7 @@ func (r *reportRun) predictions(do func(*predictions) error) error {
 // the last, its test vertices.
 func (r *reportRun) measure(p *predictions) (err error) {
 	for k, part := range p.split.Parts() {
+		r.sizes[k] = len(*part)
 		r.evaluated[k], err = r.Evaluate(p.rows, &p.of.Labels, *part, r.Summary.Metric)
 		if err != nil {
 			return err
@@ -537,31 +528,36 @@ func (r *reportRun) measure(p *predictions) (err error) {
 	return nil
 }
 
-// stroke is how a curve is drawn, and the words for it in its chart's legend. color is that of a run alone.
+// stroke is how a curve is drawn. color is that of a run alone.
 type stroke struct {
-	name  string
 	dash  []int
 	color int
 }
 
-var (
-	solid, dashed = stroke{}, stroke{" (dashes)", []int{6, 4}, 1}
-	dotted        = stroke{" (dots)", []int{2, 3}, 2}
-)
+var solid, dashed, dotted = stroke{}, stroke{[]int{6, 4}, 1}, stroke{[]int{2, 3}, 2}
+
+// drawn are the runs that have curves.
+func (p *reportContents) drawn() []*reportRun { return p.Runs[:min(mostDrawn, len(p.Runs))] }
 
 // draw makes the charts.
 func (p *reportContents) draw() {
+	if len(p.Runs) > mostDrawn {
+		p.Drawn = fmt.Sprintf("Curves are those of the best %d runs.", mostDrawn)
+	}
 	of := func(title, unit string, parts ...func(*reportRun) series) {
 		c := chart{Title: title, Unit: unit}
-		for _, r := range p.Runs {
+		for _, r := range p.drawn() {
 			for _, part := range parts {
-				if s := part(r); len(s.X) > 0 {
-					c.Series = append(c.Series, s)
+				s := part(r)
+				if len(s.X) == 0 {
+					continue
+				}
+				c.Series = append(c.Series, s)
+				at := slices.Index(s.X, metric.Number(r.Summary.BestEpoch))
+				if s.Part == validationPart && at >= 0 {
+					c.Best = append(c.Best, mark{r.Summary.BestEpoch, s.Y[at], s.Color})
 				}
 			}
-		}
-		for _, r := range p.Runs {
-			c.Best = append(c.Best, mark{r.Summary.BestEpoch, r.Color})
 		}
 		c.Log = title == "loss" &&
 			!slices.ContainsFunc(c.Series, func(s series) bool { return slices.Min(s.Y) <= 0 })
@@ -571,13 +567,13 @@ func (p *reportContents) draw() {
 			p.Curves = append(p.Curves, c)
 		}
 	}
-	line := func(suffix string, drawn stroke, scale float64,
+	line := func(part string, drawn stroke, scale float64,
 		value func(*train.Epoch) float64,
 	) func(*reportRun) series {
 		return func(r *reportRun) series {
-			s := r.series(suffix, drawn, scale, value)
+			s := r.series(part, drawn, scale, value)
 			if len(p.Runs) == 1 {
-				s.Color = colors[drawn.color]
+				s.Color = drawn.color
 			}
 			return s
 		}
@@ -591,33 +587,33 @@ func (p *reportContents) draw() {
 			return value(e)
 		}
 	}
-	of("loss", "", line(" training", solid, 1, func(e *train.Epoch) float64 { return e.Loss }),
-		line(" validation", dashed, 1, evaluated(func(e *train.Epoch) float64 { return e.ValLoss })))
+	of("loss", "", line("training", solid, 1, func(e *train.Epoch) float64 { return e.Loss }),
+		line(validationPart, dashed, 1, evaluated(func(e *train.Epoch) float64 { return e.ValLoss })))
 	for _, name := range p.metrics() {
 		scale, unit := 1., ""
 		if metric.IsFraction(name) {
 			scale, unit = 100, " %"
 		}
-		measured := func(suffix string, drawn stroke,
+		measured := func(part string, drawn stroke,
 			value func(*train.Epoch) float64,
 		) func(*reportRun) series {
 			return func(r *reportRun) (s series) {
 				if r.Summary.Metric == name {
-					s = line(suffix, drawn, scale, evaluated(value))(r)
+					s = line(part, drawn, scale, evaluated(value))(r)
 				}
 				return s
 			}
 		}
-		of(name, unit, measured(" training", dotted, func(e *train.Epoch) float64 { return e.Train }),
-			measured(" validation", dashed, func(e *train.Epoch) float64 { return e.Val }),
-			measured(" test", solid, func(e *train.Epoch) float64 { return e.Test }))
+		of(name, unit, measured("training", dotted, func(e *train.Epoch) float64 { return e.Train }),
+			measured(validationPart, dashed, func(e *train.Epoch) float64 { return e.Val }),
+			measured("test", solid, func(e *train.Epoch) float64 { return e.Test }))
 	}
 	p.thresholds()
 	of("learning rate", "", line("", solid, 1, func(e *train.Epoch) float64 { return e.LR }))
 	of("seconds of an epoch", " s", line("", solid, 1, func(e *train.Epoch) float64 { return e.Seconds }))
-	of("tensors of worker 0, at the peak", " MB",
-		line("", solid, 1e-6, func(e *train.Epoch) float64 { return float64(e.PeakBytes) }),
-		line(" after the epoch", dashed, 1e-6,
+	of("tensors of worker 0", " MB",
+		line("at the peak", solid, 1e-6, func(e *train.Epoch) float64 { return float64(e.PeakBytes) }),
+		line("after the epoch", dashed, 1e-6,
 			func(e *train.Epoch) float64 { return float64(e.LiveBytes) }))
 }
 
@@ -625,10 +621,10 @@ func (p *reportContents) draw() {
 func (p *reportContents) thresholds() {
 	draw := func(title, x, unit string, of func(*reportRun) []metric.Point) {
 		c := chart{Title: title, X: x, Unit: unit}
-		for _, r := range p.Runs {
-			s := series{Name: r.Name, Color: r.Color}
+		for _, r := range p.drawn() {
+			s := series{Name: r.Name, Color: r.Color, Dash: []int{}}
 			for _, at := range thinned(of(r)) {
-				s.X, s.Y = append(s.X, metric.Number(100*at.X)), append(s.Y, metric.Number(100*at.Y))
+				s.X, s.Y = append(s.X, written(100*at.X)), append(s.Y, written(100*at.Y))
 			}
 			if len(s.X) > 0 {
 				c.Series = append(c.Series, s)
@@ -678,43 +674,89 @@ func (c *chart) level() string {
 		if len(s.Y) == 1 || slices.Min(s.Y) != slices.Max(s.Y) {
 			return ""
 		}
-		if of[s.of] == nil {
-			parts = append(parts, s.of)
+		if of[s.Part] == nil {
+			parts = append(parts, s.Part)
 		}
-		of[s.of] = append(of[s.of], s.Y[0])
+		of[s.Part] = append(of[s.Part], s.Y[0])
 	}
 	for _, part := range parts {
 		least, most := float64(slices.Min(of[part])), float64(slices.Max(of[part]))
-		said = append(said, fmt.Sprintf("%s %.4g%s%s", part, least,
+		said = append(said, fmt.Sprintf("%s %.4g%s%s", ui.When(part != "", " ")+part, least,
 			ui.When(least < most, fmt.Sprintf(" to %.4g", most)), c.Unit))
 	}
 	return ui.When(said != nil, c.Title+":"+strings.Join(said, ","))
 }
 
-// mostPoints is how many epochs a curve shows.
-const mostPoints = 2000
+// mostPoints is how many points a curve shows: two for each pixel of its width.
+const mostPoints = 1000
 
-// series is a curve of a run, of the epochs that have the value: of long ones every so many, and the last.
-func (r *reportRun) series(suffix string, drawn stroke, scale float64,
+// validationPart is the part of a chart that best epochs are marked on.
+const validationPart = "validation"
+
+// written is a number with the digits that a page shows.
+func written(x float64) metric.Number {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 6, 64), 64)
+	if err != nil { // it is not finite
+		return metric.Number(x)
+	}
+	return metric.Number(short)
+}
+
+// series is a curve of a run, of the epochs that have the value.
+func (r *reportRun) series(part string, drawn stroke, scale float64,
 	value func(*train.Epoch) float64,
 ) series {
 	s := series{
-		Name: r.Name + suffix + drawn.name, Color: r.Color, Dash: drawn.dash,
-		X: []metric.Number{}, Y: []metric.Number{}, of: suffix,
+		Name: r.Name, Part: part, Color: r.Color, Dash: append([]int{}, drawn.dash...),
+		X: []metric.Number{}, Y: []metric.Number{},
 	}
 	for k := range r.curve {
 		e := &r.curve[k]
 		if y := value(e) * scale; !math.IsNaN(y) && !math.IsInf(y, 0) {
-			s.X, s.Y = append(s.X, metric.Number(e.Epoch)), append(s.Y, metric.Number(y))
+			s.X, s.Y = append(s.X, metric.Number(e.Epoch)), append(s.Y, written(y))
 		}
 	}
-	s.X, s.Y = thinned(s.X), thinned(s.Y)
+	s.thin(r.Summary.BestEpoch)
 	return s
 }
 
-// thinned are about mostPoints of a list at most, evenly, with the first and the last.
+// thin leaves of a long curve the least and the most of each pixel's width, its ends, and its best epoch.
+func (s *series) thin(best int) {
+	n := len(s.X)
+	if n <= mostPoints {
+		return
+	}
+	keep := make([]bool, n)
+	keep[0], keep[n-1] = true, true
+	if at := slices.Index(s.X, metric.Number(best)); at >= 0 {
+		keep[at] = true
+	}
+	const pixels = mostPoints / 2
+	for pixel := range pixels {
+		least := pixel * n / pixels
+		most := least
+		for k := least; k < (pixel+1)*n/pixels; k++ {
+			if s.Y[k] < s.Y[least] {
+				least = k
+			}
+			if s.Y[k] > s.Y[most] {
+				most = k
+			}
+		}
+		keep[least], keep[most] = true, true
+	}
+	x, y := s.X[:0], s.Y[:0]
+	for k, kept := range keep {
+		if kept {
+			x, y = append(x, s.X[k]), append(y, s.Y[k])
+		}
+	}
+	s.X, s.Y = x, y
+}
+
+// thinned are about half of mostPoints of a list at most, evenly, with the first and the last.
 func thinned[T any](all []T) (some []T) {
-	step := max(1, (len(all)+mostPoints-1)/mostPoints)
+	step := max(1, (2*len(all)+mostPoints-1)/mostPoints)
 	some = all[:0:0]
 	for k := range all {
 		if k%step == 0 || k == len(all)-1 {

@@ -50,7 +50,8 @@ type live struct {
 	about string // its settings that are not the defaults
 	// What the status tells of an epoch beside its number; nil: nothing
 	more   func(train.Epoch) string
-	run    int // counts the runs that have begun
+	best   train.Epoch // so far; zero: not known
+	run    int         // counts the runs that have begun
 	points []train.Epoch
 	every  int // of so many epochs, beginning with the first, one is kept
 	status string
@@ -179,20 +180,20 @@ func (l *live) begin(name string) {
 	l.change(func() {
 		l.name, l.run, l.points, l.every, l.ended, l.status = name, l.run+1, nil, 1, "",
 			"waiting for the first epoch"
-		l.about, l.more = "", nil
+		l.about, l.more, l.best = "", nil, train.Epoch{}
 	})
 }
 
 // tell has the page show the settings of the run that has begun, the time that is left, and the best epoch.
 func (l *live) tell(o *setting.Options, left func(train.Epoch) string) {
-	var best train.Epoch
 	l.change(func() {
 		l.about = o.Given()
 		l.more = func(e train.Epoch) (more string) {
 			if text := left(e); text != "" {
 				more = ", " + text
 			}
-			if best = train.BestOf([]train.Epoch{best, e}, o, e.Metric); best.Epoch > 0 {
+			l.best = train.BestOf([]train.Epoch{l.best, e}, o, e.Metric)
+			if best := &l.best; best.Epoch > 0 {
 				more += fmt.Sprintf("; best epoch %s, %s %s", ui.Count(best.Epoch), best.Metric,
 					ui.ValAndTest(best.Metric, metric.Number(best.Val), metric.Number(best.Test)))
 			}
@@ -292,6 +293,7 @@ func (l *live) events(w http.ResponseWriter, r *http.Request) {
 	for {
 		l.mu.Lock()
 		wake, now, name, about, status, ended := l.wake, l.run, l.name, l.about, l.status, l.ended
+		best := l.best.Epoch
 		if now != run {
 			last = 0
 		}
@@ -306,7 +308,7 @@ func (l *live) events(w http.ResponseWriter, r *http.Request) {
 		}
 		if err == nil && len(points) > 0 {
 			last = points[len(points)-1].Epoch
-			err = send("epochs", map[string]any{"points": points, "status": status})
+			err = send("epochs", map[string]any{"points": points, "status": status, "best": best})
 		}
 		if err == nil && ended != "" && (now == run || len(points) == 0) {
 			err = send("end", ended)
