@@ -64,7 +64,7 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	if w.NormalizeFeatures == "row" {
 		p.RowSums = rowSums(&share.Types[0].Features, share.Types[0].Rows)
 	}
-	p.Scales = differing(w, share)
+	p.Scales, p.EdgeScales = differing(w, share), ofMessages(w, share)
 }
 
 // chunks describes the chunks of a worker's pipeline.

@@ -3,6 +3,7 @@ package plan
 import (
 	"math"
 
+	"weft/graph"
 	"weft/partition"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -40,6 +41,31 @@ func differing(w *worker.Worker, share *partition.Share) *Scales {
 			s.Type = t.Type
 		}
 		if s.Most.Deviation > apart*s.Least.Deviation {
+			return &s
+		}
+	}
+	return nil
+}
+
+// ofMessages are the scales of the features of the first relation of which a column has a deviation above
+// apart, where layers read them; nil if there is none.
+func ofMessages(w *worker.Worker, share *partition.Share) *Scales {
+	if w.OwnModel != nil || !w.UsesEdgeFeatures() || w.Groups.World.Rank() > 0 {
+		return nil
+	}
+	relations := share.Edges.Relations
+	for i := range relations {
+		in := &relations[i].In
+		if relations[i].Silent || in.EdgeColumns == 0 || len(in.EdgeFeatures) == 0 {
+			continue
+		}
+		s := scalesOf(&partition.Values{Rows: len(in.EdgeFeatures) / in.EdgeColumns, Features: graph.Features{
+			Columns: in.EdgeColumns, Dense: in.EdgeFeatures,
+		}})
+		if len(relations) > 1 {
+			s.Type = relations[i].Name
+		}
+		if s.Most.Deviation > apart {
 			return &s
 		}
 	}

@@ -207,6 +207,11 @@ func (p Planned) Warnings() []string {
 			ui.When(s.Type != "", " of "+s.Type), s.Least.Column, s.Least.Deviation, s.Most.Column,
 			s.Most.Deviation, setting.Standard)
 	}
+	if s := first.EdgeScales; s != nil {
+		t.say(true, "messages of %s read the features of the edges%s as they are, and the deviation of column %d is "+
+			"%.3g: write smaller numbers in their place, as logarithms or thousands", o.Model,
+			ui.When(s.Type != "", " of "+s.Type), s.Most.Column, s.Most.Deviation)
+	}
 	use := setting.WeightedModels() + " do"
 	if o.Program.Path != "" {
 		use = "a forward with a parameter edge_weight does"
