@@ -186,8 +186,15 @@ func newImportOf(f format, c *changes) *cobra.Command {
 	}
 	cmd.Args = storeNamed(cmd.Args)
 	reader := f.flags(cmd.Flags(), c)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		last := len(args) - 1
+		if f.name == EdgesFormat {
+			var piped copies
+			defer func() { err = errors.Join(err, piped.leave()) }()
+			if err := piped.ofImport(cmd.Flags(), args[:last]); err != nil {
+				return err
+			}
+		}
 		r := &importRequest{
 			format: f.name, sources: args[:last], store: args[last], reader: reader, changes: c,
 			flags: cmd.Flags(),

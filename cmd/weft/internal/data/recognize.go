@@ -25,6 +25,7 @@ import (
 	"weft/internal/datasets"
 	"weft/internal/foreign"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 // recognition is what a path that is no store seems to hold.
@@ -72,7 +73,7 @@ func Recognize(path string) (r recognition, found bool) {
 	if info.IsDir() {
 		return recognizeFolder(path)
 	}
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path)
 	if err != nil {
 		return r, false
 	}

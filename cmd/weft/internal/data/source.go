@@ -3,6 +3,7 @@ package data
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -58,6 +59,7 @@ type TablesGiven struct {
 	Flags *pflag.FlagSet // these; nil: the command has none
 	all   *pflag.FlagSet // of the command, which may have declared one for another list of edges, too
 	lists []string       // of edges, where the command was given several
+	from  int            // the argument from which on they, or the graph, stand
 }
 
 // tablesHeading is the heading of the flags of tables in the help of other commands than import.
@@ -67,7 +69,16 @@ const tablesHeading = "Tables (a list of edges in the place of a store)"
 // in the place of the graph, which is the last argument, it runs with the first of them.
 func (t *TablesGiven) Add(cmd *cobra.Command, shown bool) {
 	flags, run := cmd.Flags(), cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		var piped copies
+		defer func() {
+			if err != nil { // else a store of theirs is there
+				err = errors.Join(err, piped.leave())
+			}
+		}()
+		if err := piped.ofTables(cmd.Flags(), args[min(t.from, len(args)):]); err != nil { // lists are these
+			return err
+		}
 		return run(cmd, args[:len(args)-max(0, len(t.lists)-1)])
 	}
 	t.Flags = pflag.NewFlagSet(ImportName, pflag.ContinueOnError)
@@ -144,7 +155,8 @@ func (s Source) check() error {
 // edges may stand in its place, or one with the name of its relation.
 func (t *TablesGiven) Arguments(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if last := args[min(high-1, len(args)):]; t.areLists(last) {
+		t.from = high - 1
+		if last := args[min(t.from, len(args)):]; t.areLists(last) {
 			t.lists, high = last, len(args)
 		}
 		return cli.Arguments(low, high)(cmd, args)

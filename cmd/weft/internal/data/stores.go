@@ -91,6 +91,7 @@ func storesIn(folders []string, remove bool) (*madeStores, error) {
 		folders = append(folders, within(root, "imports/*")...)
 	}
 	found := &madeStores{Stores: []madeStore{}} // not null in JSON
+	var piped copies
 	for _, folder := range folders {
 		entries, err := os.ReadDir(folder)
 		if err != nil {
@@ -108,6 +109,7 @@ func storesIn(folders []string, remove bool) (*madeStores, error) {
 				one.Stays = stays(store)
 			}
 			if remove && len(one.Runs) == 0 && one.Stays == "" {
+				piped = append(piped, datasets.RecordedFiles(store)...)
 				if err := os.RemoveAll(store); err != nil {
 					return nil, err
 				}
@@ -116,7 +118,7 @@ func storesIn(folders []string, remove bool) (*madeStores, error) {
 			found.Stores = append(found.Stores, one)
 		}
 	}
-	return found, nil
+	return found, piped.leave()
 }
 
 // stays says why a store is not removed that no run names; empty: it may be.
