@@ -434,7 +434,13 @@ func FromSource(of Source) (r recognition, found bool) {
 	if cli.IsStore(of.Name) || datasets.Named(of.Name) != nil {
 		return r, false
 	}
-	if r, found = Recognize(of.Name); found {
+	r, found = Recognize(of.Name)
+	if !found && of.tables() {
+		if info, err := os.Stat(of.Name); err == nil && info.IsDir() && refuseRun(of.Name) == nil {
+			r, found = recognition{path: of.Name, Format: EdgesFormat, source: of.Name}, true
+		}
+	}
+	if found {
 		of.addTo(&r)
 	}
 	return r, found

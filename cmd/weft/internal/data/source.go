@@ -43,6 +43,11 @@ func (s Source) Given(name string) bool {
 	return slices.ContainsFunc(s.Flags, func(f *pflag.Flag) bool { return f.Name == name })
 }
 
+// tables reports whether flags say that a folder is the part files of one list of edges.
+func (s Source) tables() bool {
+	return slices.ContainsFunc([]string{"vertices-from", "source", "target"}, s.Given)
+}
+
 // DivideBy divides the labels that flags name as DefaultSplit says, unless each run draws a split by a rule.
 // The columns that a rule divides edges by are those of the tables.
 func (s *Source) DivideBy(rule string) {
