@@ -101,6 +101,14 @@ func (a *Alike) share(g *graph.Graph, number int) *partition.Share {
 	s.Types[0].IDs = rows.IDs
 	r := &s.Edges.Relations[0]
 	r.HaloRows, r.HaloRowsOut, r.Out = halos, halos, r.In
+	if r.In.EdgeLabels != nil { // by the ids of vertices of the whole graph
+		whole := r.In
+		whole.Indptr = make([]int64, a.Vertices+1)
+		for v := range whole.Indptr {
+			whole.Indptr[v] = r.In.Indptr[min(max(0, v-a.start(number)), rows.Rows)]
+		}
+		s.LabelledBy(&graph.Graph{Types: g.Types, Relations: []graph.Relation{whole}})
+	}
 	return s
 }
 
@@ -116,27 +124,41 @@ func (a *Alike) graph() *graph.Graph {
 		}},
 		Metric: a.Metric, Relations: []graph.Relation{a.edges()},
 	}
-	switch {
-	case a.ValueColumns > 0:
-		g.Labels = graph.Labels{Columns: a.ValueColumns, Values: make([]float32, rows*a.ValueColumns)}
-	case a.SeveralLabels:
-		g.Labels = graph.Labels{Classes: a.Classes, Multi: make([]float32, rows*a.Classes)}
-	case a.Classes == 0: // of a loop
-	default:
-		g.Labels = graph.Labels{Classes: a.Classes, Class: make([]int64, rows)}
-	}
+	g.Labels = labelsOf(&a.Whole, rows)
 	for _, sizes := range a.Splits {
-		g.Splits = append(g.Splits, a.split(sizes, rows))
+		g.Splits = append(g.Splits, split(sizes, rows, int64(a.Vertices)))
+	}
+	for i := range a.EdgeLabels {
+		of := a.LearnsEdges(&a.EdgeLabels[i])
+		edges := len(g.Relations[0].Sources)
+		l := &graph.EdgeLabels{Column: a.EdgeLabels[i].Column, Labels: labelsOf(&of, edges)}
+		for _, sizes := range of.Splits {
+			l.Splits = append(l.Splits, split(sizes, edges, a.Edges))
+		}
+		g.Relations[0].EdgeLabels = l
 	}
 	return g
 }
 
-// split is a partition's part of a split with these sizes.
-func (a *Alike) split(sizes graph.SplitSizes, rows int) (s graph.Split) {
+// labelsOf are labels of so many rows, as a graph has them: zeros.
+func labelsOf(whole *partition.Whole, rows int) graph.Labels {
+	switch {
+	case whole.ValueColumns > 0:
+		return graph.Labels{Columns: whole.ValueColumns, Values: make([]float32, rows*whole.ValueColumns)}
+	case whole.SeveralLabels:
+		return graph.Labels{Classes: whole.Classes, Multi: make([]float32, rows*whole.Classes)}
+	case whole.Classes == 0: // of a loop, or where edges have labels
+		return graph.Labels{}
+	}
+	return graph.Labels{Classes: whole.Classes, Class: make([]int64, rows)}
+}
+
+// split is a partition's part of a split with these sizes, of so many rows of all.
+func split(sizes graph.SplitSizes, rows int, all int64) (s graph.Split) {
 	row := int64(0)
 	for i, list := range s.Parts() {
 		of := []int{sizes.Train, sizes.Val, sizes.Test}[i]
-		for range min(int(int64(of)*int64(rows)/int64(a.Vertices)), rows-int(row)) {
+		for range min(int(int64(of)*int64(rows)/all), rows-int(row)) {
 			*list = append(*list, row)
 			row++
 		}

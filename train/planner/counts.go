@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"math"
+	"slices"
 
 	"weft/graph"
 	"weft/internal/refusal"
@@ -72,11 +73,15 @@ func (c *Counts) within(k, vertices int) *Alike {
 	of := float64(vertices) / float64(c.Vertices)
 	part := func(n int) int { return int(math.Round(of * float64(n))) }
 	whole := c.Grown([]int{vertices}, int64(math.Round(of*float64(c.Edges))))
-	whole.Splits = nil
-	for _, s := range c.Splits {
-		whole.Splits = append(whole.Splits, graph.SplitSizes{
-			Train: part(s.Train), Val: part(s.Val), Test: part(s.Test),
-		})
+	parts := func(all []graph.SplitSizes) (some []graph.SplitSizes) {
+		for _, s := range all {
+			some = append(some, graph.SplitSizes{Train: part(s.Train), Val: part(s.Val), Test: part(s.Test)})
+		}
+		return some
+	}
+	whole.Splits, whole.EdgeLabels = parts(c.Splits), slices.Clone(c.EdgeLabels)
+	for i := range whole.EdgeLabels {
+		whole.EdgeLabels[i].Splits = parts(whole.EdgeLabels[i].Splits)
 	}
 	cut := c.Mixing * float64(k-1) / float64(k)
 	return &Alike{
@@ -250,11 +255,14 @@ func between(of func(size int) (plan.Plan, error), first, second, size int,
 
 // describe refuses options for which the counts do not tell what a run does.
 func (c *Counts) describe(o *setting.Options) error {
+	learnsEdges := o.Task == task.Edge || o.EdgeLabel != ""
 	switch {
-	case o.Task != task.Vertex:
-		return refusal.Errorf("--task %s: counts of a graph tell only what labels of vertices take; name a "+
-			"graph",
-			o.Task)
+	case o.Task == task.Link:
+		return refusal.Errorf("--task %s: counts of a graph do not tell which edges are held out; name a graph", o.Task)
+	case learnsEdges && (o.PassMessages == task.PassEarlier || slices.ContainsFunc(c.EdgeLabels,
+		func(l partition.WholeEdgeLabels) bool { return l.Rule != "" })):
+		return refusal.Errorf("--pass-messages %s: counts of a graph do not tell which edges pass messages; name a "+
+			"graph", task.PassEarlier)
 	case o.Validate != "":
 		return refusal.Errorf("--validate %s: counts stand for one graph; leave it out", o.Validate)
 	}

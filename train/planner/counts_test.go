@@ -410,3 +410,59 @@ func TestMeasuredHalo(t *testing.T) {
 		t.Errorf("with a mixing of %.2f %v are refused", p.Counts.Mixing, refused)
 	}
 }
+
+// TestEdgeLabelsByCounts: what labels of edges take is planned by counts to the byte of a run on a graph of
+// these counts, and on random partitions within a few per cent of a graph's own plan.
+func TestEdgeLabelsByCounts(t *testing.T) {
+	labels := map[string]partition.WholeEdgeLabels{
+		"classes": {Classes: 3}, "several": {Classes: 4, SeveralLabels: true}, "values": {ValueColumns: 2},
+	}
+	for kind, l := range labels {
+		l.Column = "fraud"
+		c := random(3000, 5)
+		c.EdgeColumns, c.Classes, c.Splits, c.Metric = 2, 0, nil, ""
+		edges := int(c.Edges)
+		l.Splits = []graph.SplitSizes{{Train: edges / 2, Val: edges / 4, Test: edges / 4}}
+		c.EdgeLabels = []partition.WholeEdgeLabels{l}
+		for _, parallel := range []string{"", "tensor=2", "graph=2"} {
+			name := fmt.Sprint(kind, " ", parallel)
+			o := train.Defaults()
+			o.EdgeLabel, o.Parallel, o.Model, o.Hidden, o.Threads = l.Column, parallel, "sage", 8, 1
+			o.Epochs, o.EvalEvery, o.Recompute = 3, 1, setting.RecomputeNone
+			o.CheckpointEvery = setting.Interval{Epochs: 1}
+			if parallel == "graph=2" {
+				o.Partition = "random"
+			}
+			r, err := o.Resolve()
+			require.NoError(t, err, name)
+			counted, err := c.plan(t.Context(), r, &Machine{Sharers: r.Workers})
+			require.NoError(t, err, name)
+			if parallel != "graph=2" {
+				job, err := c.within(1, c.Vertices).Job(o)
+				require.NoError(t, err, name)
+				job.Checkpoints = &train.Checkpoints{Path: filepath.Join(t.TempDir(), "checkpoints")}
+				run, err := job.Run(t.Context())
+				require.NoError(t, err, name)
+				assert.Equal(t, run.PeakTensorBytes, counted.PeakTensorBytes, name)
+				assert.Equal(t, run.GraphBytes, counted.GraphBytes, name)
+				continue
+			}
+			of := generate.Default(generate.Uniform)
+			of.Vertices, of.Degree, of.Features, of.Classes = 3000, 5, 16, 5
+			g, err := generate.Graph(of)
+			require.NoError(t, err, name)
+			e := &g.Relations[0]
+			e.Symmetric, e.EdgeColumns = true, 2
+			e.EdgeFeatures = make([]float32, 2*len(e.Sources))
+			whole := partition.Whole{}.LearnsEdges(&l)
+			e.EdgeLabels = &graph.EdgeLabels{Column: l.Column, Labels: labelsOf(&whole, len(e.Sources))}
+			require.NoError(t, e.EdgeLabels.MakeSplits("random:50/25/25", 1, 1), name)
+			real, err := (&train.Job{Graph: g, Options: o}).PlanWith(t.Context(), plan.Asks{Counts: true})
+			require.NoError(t, err, name)
+			for k, peak := range real.PeakTensorBytes {
+				assert.Near(t, 1, float64(counted.PeakTensorBytes[k])/float64(peak), .05, name)
+				assert.Near(t, 1, float64(counted.Sent[k].Bytes())/float64(real.Sent[k].Bytes()), .05, name)
+			}
+		}
+	}
+}

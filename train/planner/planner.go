@@ -309,6 +309,9 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, m 
 	atOnce := max(1, min(m.Sharers, m.Cores/m.Threads))
 	alike := o // for a graph of one relation and one split
 	alike.Split, alike.LinkRelation = task.Split{}, ""
+	if o.EdgeLabel != "" {
+		alike.PassMessages = task.PassAll
+	}
 	if o.Task == task.Link { // evaluation does not count, and this metric ranks nothing
 		alike.Metric = metric.ROCAUC
 		if p.Graph == nil || !p.givesTargets() {
@@ -387,7 +390,8 @@ func (p *Planner) givesTargets() bool {
 type twin struct {
 	generate.Options
 	EdgeColumns, ValueColumns int
-	SeveralLabels             bool // for each vertex
+	SeveralLabels             bool   // for each vertex, or edge
+	OfEdges                   string // the name of the labels, which edges have; "": vertices have them
 }
 
 // smaller describes a graph with a fraction of the vertices, and the graph's degree, features and kind of
@@ -403,6 +407,12 @@ func (p *Planner) smaller(fraction float64) twin {
 		whole = partition.WholeOf(p.Graph)
 		for i := range p.Graph.Relations {
 			l.EdgeColumns = max(l.EdgeColumns, p.Graph.Relations[i].EdgeColumns)
+		}
+	}
+	for i := range whole.EdgeLabels {
+		if of := &whole.EdgeLabels[i]; of.Column == p.Options.EdgeLabel {
+			whole, l.OfEdges = whole.LearnsEdges(of), of.Column
+			break
 		}
 	}
 	l.ValueColumns, l.SeveralLabels = whole.ValueColumns, whole.SeveralLabels
@@ -435,11 +445,25 @@ func (l *twin) graph() (*graph.Graph, error) {
 	if l.EdgeColumns > 0 {
 		r.EdgeFeatures = inTurn(len(r.Sources)*l.EdgeColumns, 7)
 	}
+	rows := g.Types[0].Count
+	if l.OfEdges != "" {
+		rows = len(r.Sources)
+	}
 	switch {
 	case l.ValueColumns > 0:
-		g.Labels = graph.Labels{Columns: l.ValueColumns, Values: inTurn(g.Types[0].Count*l.ValueColumns, 5)}
+		g.Labels = graph.Labels{Columns: l.ValueColumns, Values: inTurn(rows*l.ValueColumns, 5)}
 	case l.SeveralLabels:
-		g.Labels = graph.Labels{Classes: l.Classes, Multi: inTurn(g.Types[0].Count*l.Classes, 2)}
+		g.Labels = graph.Labels{Classes: l.Classes, Multi: inTurn(rows*l.Classes, 2)}
+	case l.OfEdges != "":
+		g.Labels = graph.Labels{Classes: l.Classes, Class: make([]int64, rows)}
+		for k := range rows {
+			g.Labels.Class[k] = int64(k % l.Classes)
+		}
+	}
+	if l.OfEdges != "" {
+		r.EdgeLabels = &graph.EdgeLabels{Column: l.OfEdges, Labels: g.Labels}
+		g.Labels, g.Splits = graph.Labels{}, nil
+		return g, r.EdgeLabels.MakeSplits("random:60/20/20", 1, 1)
 	}
 	return g, nil
 }

@@ -88,6 +88,15 @@ func (c *CountsGiven) Add(flags *pflag.FlagSet) {
 	flags.AddFlagSet(c.flags)
 }
 
+// learnsEdges has edges have labels of that name, in the place of vertices.
+func learnsEdges(c *planner.Counts, column string) {
+	train, val := int(c.Edges*6/10), int(c.Edges*2/10)
+	split := graph.SplitSizes{Train: train, Val: val, Test: int(c.Edges) - train - val}
+	l := partition.WholeEdgeLabels{Column: column, Classes: c.Classes, Splits: []graph.SplitSizes{split}}
+	c.EdgeLabels = []partition.WholeEdgeLabels{l}
+	c.Classes, c.Splits, c.Metric = 0, nil, ""
+}
+
 // Of are the counts; nil: none are given. name is the graph that is there, "": none is. partitions are those
 // of --halo-rows. Of a loop there are no classes.
 func (c *CountsGiven) Of(name string, partitions int, loop bool) (*planner.Counts, error) {
@@ -161,7 +170,7 @@ those between the processes that a launcher started, which are measured.
 All meshes are predicted by counts of the graph first, of up to 64 workers within seconds (of partitions that take turns, within minutes),
 and then the fastest on the graph itself: --exactly says how many. --vertices and the flags beside it give the counts of a graph that is
 not there yet. Then its partitions are equal, an edge leads from any vertex to any other unless --halo-rows says how few rows they
-receive, and 60 % of the vertices are for training.
+receive, and 60 % of the vertices are for training, or of the edges with --edge-label.
 
 An epoch is limited by compute (kernels), link (messages on their way), imbalance (waiting for the worker with most to compute), bubble
 (waiting while a pipeline fills and drains) or wait (other waiting for workers).
@@ -234,7 +243,9 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 		counts, err = p.counts.Of(dataset, cmp.Or(p.at, p.workers), false)
 	}
 	if err == nil && counts != nil {
-		err = p.checkCounts(cmd, counts, &o)
+		if err = p.checkCounts(cmd, counts, &o); o.EdgeLabel != "" {
+			learnsEdges(counts, o.EdgeLabel)
+		}
 	}
 	if err == nil {
 		err = p.checkExplained(counts, &o)
@@ -258,7 +269,9 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 // checkCounts refuses flags that are for a graph that is there, and counts without the features that the
 // model reads.
 func (p *planCommand) checkCounts(cmd *cobra.Command, counts *planner.Counts, o *setting.Options) error {
-	graphs := p.tables.Of("").Flags
+	graphs := slices.DeleteFunc(p.tables.Of("").Flags, func(f *pflag.Flag) bool {
+		return f.Name == data.EdgeLabelFlag // which is a setting, too
+	})
 	if f := cmd.Flags().Lookup("exactly"); f.Changed {
 		graphs = append(graphs, f)
 	}
