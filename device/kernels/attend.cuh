@@ -128,9 +128,16 @@ template <typename vec> struct attention {
 			load_of(x, (const bfloat16 *)matrix, row);
 	}
 	DEVICE void store(void *matrix, int32_t type, int row, const float (&x)[4]) const {
+		if constexpr (QUADS) {
+			if (left > 0 && type == WEFT_FLOAT32)
+				pack((together<float, 4> *)((float *)matrix + at(row)), x);
+			else if (left > 0)
+				pack((together<bfloat16, 4> *)((bfloat16 *)matrix + at(row)), x);
+			return;
+		}
 		UNROLL for (int j = 0; j < 4; j++)
 			if (has(j))
-				store_either(matrix, type, at(row) + (QUADS ? j : 32 * j), x[j]);
+				store_either(matrix, type, at(row) + 32 * j, x[j]);
 	}
 	// x is a segment's result, or is added to the row's.
 	DEVICE void add_to(void *matrix, int32_t type, float (&x)[4]) const {

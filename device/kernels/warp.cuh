@@ -29,6 +29,13 @@ DEVICE void mma(float *d, const unsigned *a, const unsigned *b) {
 	             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 	             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+// Words to the card's memory, at a multiple of their size: one store, where the compiler makes one of each word of a struct.
+DEVICE void store_words(void *p, const unsigned (&w)[4]) {
+	asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+}
+DEVICE void store_words(void *p, const unsigned (&w)[2]) {
+	asm volatile("st.global.v2.b32 [%0], {%1,%2};" ::"l"(p), "r"(w[0]), "r"(w[1]) : "memory");
+}
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
 #endif
@@ -124,14 +131,18 @@ template <typename T, int N> DEVICE void pack(together<T, N> *p, const float (&x
 		round_to(&v.e[i], x[i]);
 	*p = v;
 }
-template <int N> DEVICE void pack(together<bfloat16, N> *p, const float (&x)[N]) { // as words: halves go apart
-	together<unsigned, (N + 1) / 2> v;
-	UNROLL for (int i = 0; i < N / 2; i++)
-		v.e[i] = rounded(x[2 * i]) >> 16 | (rounded(x[2 * i + 1]) & 0xffff0000u);
+template <> DEVICE void pack(together<float, 4> *p, const float (&x)[4]) {
+	const unsigned w[] = {__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3])};
+	store_words(p, w);
+}
+template <int N> DEVICE void pack(together<bfloat16, N> *p, const float (&x)[N]) {
 	if constexpr (N == 1)
-		round_to(p->e, x[0]);
-	else
-		*(decltype(v) *)p = v;
+		return round_to(p->e, x[0]);
+	unsigned w[(N + 1) / 2];
+	UNROLL for (int i = 0; i < N / 2; i++)
+		w[i] = rounded(x[2 * i]) >> 16 | (rounded(x[2 * i + 1]) & 0xffff0000u);
+	if constexpr (N > 1)
+		store_words(p, w);
 }
 
 // The first n of N numbers at p; 0 in place of the others.

@@ -6,7 +6,7 @@ the element-wise parts of EdgeConv, GENConv and MeshGraphNet on an H100 by them,
 
 A thread has four numbers of the result. Of an operation the longest way from the head of the loop over instructions back to it is
 counted, without the calls for numbers of which a division or a root is slow; of an input and a result the longest way that
-moves vectors. Standard library only."""
+moves vectors. A kernel of vectors that stores words is refused. Standard library only."""
 
 import functools
 import os
@@ -44,6 +44,15 @@ def operations() -> list[str]:
     text = (ROOT / "kernel/native/weft.h").read_text()
     table = text[text.index("#define WEFT_OPERATIONS") : text.index("enum weft_operation")]
     return [name.removeprefix("logical_") for name in re.findall(r"^\t(?:VECTOR|SINGLE)\((\w+),", table, re.M)]
+
+
+def narrow(text: str) -> list[str]:
+    """The kernels of vectors (kernel/shapes.go) that store words and no vector of 16 or 8 bytes: they need up to four times as many
+    stores. attend_back_target has one number for each head."""
+    body = re.split(r"^\.text\.([\w$]+):$", text, flags=re.M)
+    kernels = {name: set(re.findall(r"\bSTG\.E\S*", code)) for name, code in zip(body[1::2], body[2::2]) if "_vector" in name}
+    words = [name for name, stores in kernels.items() if "STG.E" in stores and not stores & {"STG.E.128", "STG.E.64"}]
+    return [name for name in words if not re.match("attend_back_target_(float32|bfloat16)", name)]
 
 
 class Code:
@@ -186,6 +195,8 @@ class Counts:
 def main() -> None:
     disassembler = os.environ.get("NVDISASM", "nvdisasm")
     text = subprocess.run([disassembler, "-c", sys.argv[1]], check=True, capture_output=True, text=True).stdout
+    if kernels := narrow(text):
+        sys.exit(f"instructions: {', '.join(kernels)}: vectors are stored word by word")
     counts = Counts(text)
     print(f"{KERNEL}, instructions of a thread with {VECTOR} numbers: {counts.begin} of its own, {counts.input} an input, {counts.result} a result")
     print("an operation:", ", ".join(f"{name} {n}" for name, n in counts.operation.items()))

@@ -68,6 +68,13 @@ def test_counts(monkeypatch):
     assert counts.of(2, 1, "add mul") == (6 + 2 * 3 + 5 + 10 + 7, 2 + 1 + 8)
 
 
+def test_narrow():
+    """Kernels of vectors store some."""
+    stores = {"sum_vector": "STG.E.128", "half_vector": "STG.E.64", "words_vector": "STG.E", "words": "STG.E"}
+    text = "".join(f".text.{name}:\n        /*0000*/                   {store} desc[UR8][R4.64], R12 ;\n" for name, store in stores.items())
+    assert instructions.narrow(text) == ["words_vector"]
+
+
 def test_operations():
     names = instructions.operations()
     assert names[0] == "constant" and names[-1] == "where" and len(names) == 50
