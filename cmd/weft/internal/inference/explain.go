@@ -127,7 +127,8 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 	case e.edge != "" && o.Task != task.Edge:
 		return refusal.Errorf("--edge %s: the run predicts vertices; name one with --vertex", e.edge)
 	case e.vertex != "" && o.Task == task.Edge:
-		return refusal.Errorf("--vertex %s: the run predicts edges; name one with --edge", e.vertex)
+		return refusal.Errorf("--vertex %s: the run predicts edges; name one with --edge, by its number in the column "+
+			"edge of weft predict %s", e.vertex, refusal.ShellWord(args[0]))
 	case o.OverAll() != "":
 		return refusal.Errorf("explain %s: %s takes its mean over all vertices, so that a score rests on all of "+
 			"them; train with another norm", args[0], o.OverAll())
