@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-traced test-python-versions check race levels guard bench bench-peers bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve bench-import papers convolutions loops-of-processes kills-of-processes reproduce movielens lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-loggers test-python-traced test-python-versions check race levels guard bench bench-peers bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve bench-import papers convolutions loops-of-processes kills-of-processes reproduce movielens lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -115,7 +115,7 @@ test-python: packages ## the Python package's tests, with NumPy and pytest alone
 	@environment=$$(scripts/python-environment test) && \
 		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py scripts/sampling/test_*.py scripts/device/test_*.py scripts/papers/test_*.py
 
-check: test test-python-torch test-device check-cuda lint race levels guard ## `make test` and what takes longer: test-python-torch, test-device, check-cuda, lint, race, levels, guard
+check: test test-python-torch test-python-loggers test-device check-cuda lint race levels guard ## `make test` and what takes longer: test-python-torch, test-python-loggers, test-device, check-cuda, lint, race, levels, guard
 
 # Of ./train those that start workers in different ways: all take minutes more.
 race: packages ## tests of workers, and of what serves, downloads and appends, under the race detector (the first run compiles the kernels once more)
@@ -136,6 +136,11 @@ test-python-torch: packages ## the Python package beside Debian's PyTorch, and P
 	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft
 	@environment=$$(scripts/python-environment torch) && \
 		WEFT_PROGRAM='$(CURDIR)/.cache/weft' PYTHONPATH='$(CURDIR)/python/src' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py
+
+test-python-loggers: packages ## the recipes of documents beside Weights & Biases, offline, and MLflow; fetches 250 MB
+	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft
+	@environment=$$(scripts/python-environment loggers) && \
+		WANDB_MODE=offline WEFT_PROGRAM='$(CURDIR)/.cache/weft' PYTHONPATH='$(CURDIR)/python/src' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_docs.py
 
 bench: build ## epochs of some models, and each kernel in them, against what this machine can do: minutes; ARGS="kernels --only gat"
 	bin/weft bench $(ARGS)
