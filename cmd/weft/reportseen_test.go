@@ -107,44 +107,8 @@ func runsToSee(t *testing.T, dir string) map[string][]string {
 	return sets
 }
 
-// seenFaults finds on a page what a person would mind: what goes beyond the screen,
-// words that break, and words that hardly stand out from their ground.
-const seenFaults = `(() => {
-	const faults = [], wide = document.documentElement.scrollWidth;
-	const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-	if (wide > innerWidth) faults.push("the page is " + wide + " px wide");
-	const drawn = grounds => {
-		canvas.clearRect(0, 0, 1, 1);
-		for (const ground of grounds) { canvas.fillStyle = ground; canvas.fillRect(0, 0, 1, 1); }
-		const shown = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map(c => c / 255);
-		return shown.map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4);
-	};
-	const luminance = c => .2126 * c[0] + .7152 * c[1] + .0722 * c[2] + .05;
-	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-	for (let text; text = texts.nextNode();) {
-		const of = text.parentElement;
-		if (!text.data.trim() || of.matches("script, noscript, style")) continue;
-		const grounds = [];
-		for (let e = of; e; e = e.parentElement) grounds.unshift(getComputedStyle(e).backgroundColor);
-		const [a, b] = [drawn(grounds), drawn([...grounds, getComputedStyle(of).color])].map(luminance);
-		const contrast = Math.max(a / b, b / a);
-		if (contrast < 4.5) faults.push("contrast " + contrast.toFixed(2) + ": " + text.data);
-		for (const word of text.data.matchAll(/[^\s/_=,.-]+/g)) {
-			const range = document.createRange();
-			range.setStart(text, word.index);
-			range.setEnd(text, word.index + word[0].length);
-			const boxes = [...range.getClientRects()].filter(r => r.width > 0);
-			if (new Set(boxes.map(r => Math.round(r.top))).size > 1) faults.push("broken: " + word[0]);
-		}
-		const beyond = of.getBoundingClientRect().right > innerWidth + 1;
-		if (beyond && !of.closest(".wide, .legend")) faults.push("beyond the edge: " + text.data);
-	}
-	return [...new Set(faults)];
-})()`
-
 // TestReportAsSeen: at two widths, light and dark, nobody sees a fault of a page, and the table of runs has
-// the
-// figures of their JSON.
+// the figures of their JSON.
 func TestReportAsSeen(t *testing.T) {
 	dir := t.TempDir()
 	b := uitest.NewBrowser(t)
@@ -154,18 +118,7 @@ func TestReportAsSeen(t *testing.T) {
 		for _, width := range []int{1280, 390} {
 			for _, scheme := range []string{"light", "dark"} {
 				b.Open("file://" + page)
-				b.Do("Emulation.setDeviceMetricsOverride", map[string]any{
-					"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500,
-				}, nil)
-				b.Do("Emulation.setEmulatedMedia", map[string]any{
-					"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}},
-				}, nil)
-				b.Evaluate(`document.querySelectorAll("details").forEach(d => d.open = true)`, nil)
-				b.Until(fmt.Sprintf(`innerWidth == %d && [...document.querySelectorAll("canvas")].every(`+
-					`c => c.clientWidth > 0 && c.clientWidth <= c.closest("#charts > div, .memory").clientWidth)`, width))
-				var faults []string
-				b.Evaluate(seenFaults, &faults)
-				assert.Empty(t, faults, "%s at %d px, %s", name, width, scheme)
+				assert.Empty(t, b.Faults(width, scheme), "%s at %d px, %s", name, width, scheme)
 			}
 		}
 		var rows map[string][]string
@@ -182,11 +135,7 @@ func TestReportAsSeen(t *testing.T) {
 			}, row[1:4], "%s", folder)
 			last := len(row) - 5
 			assert.Equal(t, []string{
-				fmt.Sprintf(
-					"%d of %d",
-					s.BestEpoch,
-					s.EpochsRun,
-				),
+				fmt.Sprintf("%d of %d", s.BestEpoch, s.EpochsRun),
 				ui.Duration(ui.Seconds(s.EpochSecondsMedian)),
 				ui.Duration(run.Finished.Sub(run.Started)),
 				ui.Megabytes(max(0, s.PeakTensorBytes[0])),
@@ -195,9 +144,7 @@ func TestReportAsSeen(t *testing.T) {
 		}
 		if name == "eight" {
 			var bottom int
-			b.Do("Emulation.setDeviceMetricsOverride", map[string]any{
-				"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": false,
-			}, nil)
+			b.Faults(1280, "light")
 			b.Evaluate("Math.round(document.getElementById('runs').getBoundingClientRect().bottom)", &bottom)
 			if bottom > 800 {
 				t.Errorf("eight runs reach to %d px of a screen with 800", bottom)

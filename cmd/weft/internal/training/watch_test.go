@@ -277,3 +277,37 @@ func TestLiveKeepsEvaluations(t *testing.T) {
 	b.Until(`document.getElementById("status").textContent == "the run has failed"`)
 	b.Check(4, nil)
 }
+
+// TestLiveAsSeen: at two widths, light and dark, nobody sees a fault of the page of a run that goes on, which
+// marks the best epoch, also where its point was left out.
+func TestLiveAsSeen(t *testing.T) {
+	b := uitest.NewBrowser(t)
+	l, err := newLive(0)
+	require.NoError(t, err)
+	defer l.close()
+	l.begin("runs/fraud/2024-03-01")
+	o := setting.Defaults()
+	o.Hidden = 31
+	l.tell(&o, func(train.Epoch) string { return "2 s left" })
+	const epochs, best = 5000, 1234
+	for k := 1; k <= epochs; k++ {
+		l.epoch(train.Epoch{
+			Epoch: k, Epochs: epochs, Loss: 1 / float64(k), Metric: "accuracy", Evaluated: true, Seconds: .25,
+			PeakBytes: 5e6,
+			Scores: metric.Scores{
+				Train: .7, Val: 1 - math.Abs(best-float64(k))/epochs, Test: .6, ValLoss: 1,
+			},
+		})
+	}
+	for _, width := range []int{1280, 390} {
+		for _, scheme := range []string{"light", "dark"} {
+			b.Open(l.url())
+			b.Until(fmt.Sprintf("points && points.length > 0 && points.at(-1).epoch == %d && best == %d",
+				epochs, best))
+			assert.Empty(t, b.Faults(width, scheme), "at %d px, %s", width, scheme)
+			b.Check(4, []string{
+				"best epoch 1,234", "epoch 5000", "training", "validation", "test", "validation 100.00 %",
+			})
+		}
+	}
+}
