@@ -111,7 +111,7 @@ var otherFlags = []struct {
 	{"add-edges", suggest.Other{{
 		"--add-vertices and --add-edges name tables of what is new", "vertices edges vertices-from new-edges",
 	}}},
-	{"symmetrize", suggest.Other{{"the last argument is the store to write", "out output store"}}},
+	{"largest-component", suggest.Other{{"the last argument is the store to write", "out output store"}}},
 	{"out", suggest.Other{{"--out names the file", "output output-file outfile file save"}}},
 	{"edge-factor", suggest.Other{
 		{"--scale is the base-2 logarithm of the number of vertices", "vertices nodes num-vertices num-nodes"},
