@@ -126,18 +126,20 @@ func (r *textReader) fill(b *rows, most int, read func() int64) (*rows, error) {
 	b.text, b.fields, b.of = b.text[:0], b.fields[:0], b.of[:0]
 	const enough = 64 << 10 // bytes of text
 	for len(b.of) < most && len(b.text) < enough && r.ended == nil {
+		var fields [][]byte
 		line, err := r.next()
 		if err == nil {
 			// Where text is moved to be longer, former fields keep what was there.
 			from := len(b.text)
 			b.text = append(b.text, line...)
-			b.fields, err = r.split(b.fields, b.text[from:])
+			fields, err = r.split(b.fields, b.text[from:])
 		}
 		if err != nil {
 			r.ended = err
 			break
 		}
-		b.of = append(b.of, textRow{len(b.fields), r.at})
+		b.fields = fields
+		b.of = append(b.of, textRow{len(fields), r.at})
 	}
 	b.read = read()
 	if len(b.of) == 0 {
