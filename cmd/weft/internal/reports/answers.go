@@ -45,8 +45,11 @@ func (p *reportContents) answer(tests []float64) {
 			"of " + first.Name + ", the best by validation: " + ui.Measured(s.Metric, s.Test),
 		}
 	case len(p.Runs) > 1:
-		good.Lines = []string{fmt.Sprintf("of %s, the best of %s by validation", first.Name,
-			ui.Counted(len(p.Runs), "run", "runs")), scores}
+		rank := "best of %d runs by validation"
+		if p.Metrics || p.datasets() > 1 { // they do not compare
+			rank = "first of %d runs"
+		}
+		good.Lines = []string{fmt.Sprintf("of %s, the "+rank, first.Name, len(p.Runs)), scores}
 	default:
 		good.Lines = []string{fmt.Sprintf("%s, best epoch %s of %s", s.Model, ui.Count(s.BestEpoch),
 			ui.Count(s.EpochsRun)), scores}

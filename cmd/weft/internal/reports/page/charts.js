@@ -110,7 +110,8 @@ function legend(box, chart) {
   }
   return at => {
     const rest = at == null ? chart.rest : chart.data.map(() => at), x = rest && chart.data[0][Math.max(...rest)];
-    where.textContent = x == null ? "" : chart.x.label + " " + short(x, chart.x.unit || "", chart.x.unit ? 4 : 12);
+    const ends = at == null && new Set(rest?.slice(1)).size > 1;
+    where.textContent = ends ? "last values" : x == null ? "" : chart.x.label + " " + short(x, chart.x.unit || "", chart.x.unit ? 4 : 12);
     chart.series.forEach((s, k) => {
       const value = s.value || (i => short(chart.data[k + 1][i], chart.unit, chart.unit ? 4 : 5));
       cells[k].textContent = rest ? value(rest[k + 1]) : "";
