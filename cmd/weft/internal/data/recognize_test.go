@@ -97,7 +97,7 @@ func TestFilesOfSources(t *testing.T) {
 		for path := range strings.FieldsSeq(c.there) {
 			path = filepath.Join(dir, path)
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
-			require.NoError(t, os.WriteFile(path, nil, 0o666))
+			require.NoError(t, os.WriteFile(path, []byte("a\n"), 0o666))
 		}
 		r, found := Recognize(filepath.Join(dir, c.named))
 		request, err := r.request("store", nil)
