@@ -221,7 +221,7 @@ def test_facts_of_users(graph, arrays):
         and run.summary["ended"] == "epochs"
     )
     page = run.report().html
-    assert "<td>a graph in memory</td>" in page and str(graph.store.parent) not in page
+    assert "<strong>a graph in memory<wbr></strong>" in page and str(graph.store.parent) not in page
     assert train(graph, class_weights=[1, 2, 3]).settings["class_weights"] == "in memory"
     again = pickle.loads(pickle.dumps(run))
     assert again.directory == run.directory and (again.logits == run.logits).all()

@@ -39,7 +39,8 @@ def graphs_named(text: str) -> str:
         found = re.sub(_FOLDER.pattern + "/graph", "a graph in memory", path)
         return word[0] if found == path else found
 
-    return re.sub(r"(?:[^\s<>]|<wbr>)+", named, text)
+    text = re.sub(r"(?:[^\s<>]|<wbr>)+", named, text)
+    return text.replace(' title="a graph in memory">graph<', ">a graph in memory<")  # a page shows the name alone
 
 
 def without_folders(text: str) -> str:

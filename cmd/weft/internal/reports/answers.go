@@ -16,6 +16,7 @@ import (
 // answer is what a page says first.
 type answer struct {
 	Question, Answer string
+	Path             string // of what the answer names; "": it names nothing
 	Lines            []string
 }
 
@@ -55,7 +56,7 @@ func (p *reportContents) answer(tests []float64) {
 			ui.Count(s.EpochsRun)), scores}
 	}
 
-	on := answer{Question: "On what", Answer: filepath.Base(s.Dataset)}
+	on := answer{Question: "On what", Answer: filepath.Base(s.Dataset), Path: s.Dataset}
 	if sets := p.datasets(); sets > 1 {
 		on.Lines = append(on.Lines, fmt.Sprintf("the first of %d datasets", sets))
 	}
