@@ -67,18 +67,43 @@ func Is(dir string) bool {
 
 // Begun reports whether a folder holds a run that has a state, in state.json or in a checkpoint.
 func Begun(dir string) bool {
-	if _, err := os.Lstat(filepath.Join(dir, stateFile)); !errors.Is(err, fs.ErrNotExist) {
+	if isThere(dir, stateFile) {
 		return true
 	}
 	_, found := stateOfCheckpoint(dir)
 	return found
 }
 
+// Graphs are the paths of the graphs that the run in a folder was trained and validated on, as its state says
+// or, where that cannot be read, its results. Of a folder that has neither there are none.
+func Graphs(dir string) ([]string, error) {
+	s, err := ReadState(dir)
+	if err != nil {
+		of, unread := stateOfResults(dir)
+		switch {
+		case unread == nil:
+			s = of
+		case !isThere(dir, stateFile) && !isThere(dir, runFile):
+			return nil, nil
+		default:
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc([]string{s.Store, s.Settings["validate"]}, func(path string) bool {
+		return path == ""
+	}), nil
+}
+
+// isThere reports whether a folder has something of a name.
+func isThere(dir, name string) bool {
+	_, err := os.Lstat(filepath.Join(dir, name))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // Look tells where the run in a directory stands. It changes nothing, and the run may be under way.
 func Look(dir string) (*Standing, error) {
 	state, err := lookState(dir)
-	_, missing := os.Lstat(filepath.Join(dir, stateFile))
-	resumable := !errors.Is(missing, fs.ErrNotExist)
+	resumable := isThere(dir, stateFile)
 	if !resumable {
 		state, err = stateOfResults(dir)
 	}

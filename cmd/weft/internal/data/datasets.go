@@ -21,7 +21,7 @@ func NewDatasets() *cobra.Command {
 
 weft makes the store of such a graph at its first use and keeps it in the user's cache directory, or in $WEFT_CACHE.
 It reads published datasets from the folder $WEFT_DATA, with the files as authors publish them or downloaders leave them.
-weft train NAME says which files it needs and where they are published. weft stores lists what was made of files.`,
+weft train NAME says which files it needs and where they are published. weft stores --cache lists what was made of files.`,
 		Example: "  weft datasets\n  WEFT_DATA=~/data weft train cora --config cora-gcn",
 		Args:    cli.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

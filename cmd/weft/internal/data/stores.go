@@ -1,12 +1,17 @@
 package data
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,23 +46,27 @@ func uses(state *rundir.State, store string) bool {
 
 // NewStores makes the command stores.
 func NewStores() *cobra.Command {
-	asJSON, remove := false, false
+	asJSON, remove, cached := false, false, false
 	cmd := &cobra.Command{
 		Use:   "stores [FOLDER…]",
 		Short: "list the stores that were made of files on the way, and remove those that no run names",
-		Long: `stores lists the stores that weft has made of files that a command named, as FILE.weft: in the folders (default: the current one), and
-in the user's cache or $WEFT_CACHE. It says which runs were trained or validated on each, and which of its files have changed since.
+		Long: `stores lists the stores that weft has made beside files that a command named, FILE.weft or FILE.KEY.weft: those that lie in the folders
+(default: the current one), and with --cache those of the user's cache or $WEFT_CACHE. It says which runs were trained or validated on
+each, and which of its files have changed since. Runs are looked for where they were trained, and anywhere below the folders: where you
+have moved some elsewhere, name that folder, too.
 
-When a file has changed, the next command makes a new store. That takes the old one's place, or is FILE.2.weft where a run names the old
-one. Each choice of flags of tables has a store of its own. With --remove those go that no run names. A command that names their files
-makes them again. A store stays that cannot be made again, as its files are not there, and one that has more in it than weft wrote.`,
-		Example: "  weft stores data\n  weft stores data --remove",
+When a file has changed, the next command makes a new store. That takes the old one's place, or is FILE.2.weft where a run that is still
+where it was trained names the old one. Each choice of flags of tables has a store of its own. With --remove those go that no run names. A
+command that names their files makes them again. A store stays that cannot be made again, as its files are not there, one that has more in
+it than weft wrote, and all that no run names where something below the folders cannot be read. Stores of weft import and of weft
+generate are not listed, nor are copies under another name.`,
+		Example: "  weft stores data\n  weft stores data archive/runs --remove",
 		Args:    cli.Arguments(0, math.MaxInt),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				args = []string{"."}
 			}
-			found, err := storesIn(args, remove)
+			found, err := storesIn(args, cached, remove)
 			if err != nil {
 				return err
 			}
@@ -65,6 +74,7 @@ makes them again. A store stays that cannot be made again, as its files are not 
 		},
 	}
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the stores that no run names")
+	cmd.Flags().BoolVar(&cached, "cache", false, "list those of the user's cache or $WEFT_CACHE, too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -84,41 +94,178 @@ type madeStore struct {
 	Removed bool     `json:"removed"`
 }
 
-// storesIn looks for the stores in folders and in the cache, and may remove those that no run names.
-func storesIn(folders []string, remove bool) (*madeStores, error) {
-	if root := cache.Root(); root != "" {
-		folders = append(slices.Clone(folders), within(root, "stores-*")...)
-		folders = append(folders, within(root, "imports/*")...)
+// storesIn looks for the stores in folders, and in the cache if it is asked to, and may remove those that no
+// run names.
+func storesIn(folders []string, cached, remove bool) (*madeStores, error) {
+	runs, err := runsBelow(folders)
+	if err != nil {
+		return nil, refusal.Errorf("%w; name folders with files that weft has imported", err)
 	}
+	var stores []string
+	for _, folder := range folders {
+		stores = append(stores, slices.DeleteFunc(within(folder, "*"), func(store string) bool {
+			return !isBeside(store)
+		})...)
+	}
+	if root := cache.Root(); cached && root != "" {
+		stores = append(stores, within(root, "stores-*/*")...)
+		stores = append(stores, within(root, "imports/*/*")...)
+	}
+	runs.note(stores)
 	found := &madeStores{Stores: []madeStore{}} // not null in JSON
 	var piped copies
-	for _, folder := range folders {
-		entries, err := os.ReadDir(folder)
-		if err != nil {
-			return nil, refusal.Errorf("%w; name folders with files that weft has imported", err)
+	for _, store := range stores {
+		info, err := os.Lstat(store)
+		if err != nil || !info.IsDir() || !cli.IsStore(store) || !datasets.OfSources(store) {
+			continue
 		}
-		for _, e := range entries {
-			store := filepath.Join(folder, e.Name())
-			if !e.IsDir() || !cli.IsStore(store) || !datasets.OfSources(store) {
-				continue
-			}
-			one := madeStore{
-				Store: store, Bytes: bytesIn(store), Runs: runsOf(store), Changed: datasets.Outdated(store),
-			}
-			if len(one.Runs) == 0 {
-				one.Stays = stays(store)
-			}
-			if remove && len(one.Runs) == 0 && one.Stays == "" {
-				piped = append(piped, datasets.RecordedFiles(store)...)
-				if err := os.RemoveAll(store); err != nil {
-					return nil, err
-				}
-				one.Removed = true
-			}
-			found.Stores = append(found.Stores, one)
+		one := madeStore{
+			Store: store, Bytes: bytesIn(store), Runs: runs.of(store), Changed: datasets.Outdated(store),
 		}
+		if len(one.Runs) == 0 {
+			one.Stays = cmp.Or(stays(store), runs.unread)
+		}
+		if remove && len(one.Runs) == 0 && one.Stays == "" {
+			piped = append(piped, datasets.RecordedFiles(store)...)
+			if err := os.RemoveAll(store); err != nil {
+				return nil, err
+			}
+			one.Removed = true
+		}
+		found.Stores = append(found.Stores, one)
 	}
 	return found, piped.leave()
+}
+
+// isBeside reports whether a store has the name that one gets beside the file or folder that it was made of,
+// and is of that by its own record. A copy with another name is somebody's own.
+func isBeside(store string) bool {
+	name, ends := strings.CutSuffix(filepath.Base(store), ".weft")
+	folder, err := filepath.EvalSymlinks(filepath.Dir(store))
+	if err == nil {
+		folder, err = filepath.Abs(folder)
+	}
+	if !ends || err != nil {
+		return false
+	}
+	names := []string{name}
+	for _, ending := range []*regexp.Regexp{versionEnding, keyEnding} {
+		for _, name := range slices.Clone(names) {
+			if at := ending.FindStringIndex(name); at != nil {
+				names = append(names, name[:at[0]])
+			}
+		}
+	}
+	files := datasets.RecordedFiles(store)
+	for _, name := range names {
+		for _, part := range append([]string{""}, planetoidParts...) {
+			source := filepath.Join(folder, name+part)
+			if real, err := filepath.EvalSymlinks(source); err == nil { // else it is gone
+				source = real
+			}
+			if slices.ContainsFunc(files, func(file string) bool {
+				return file == source || strings.HasPrefix(file, source+string(filepath.Separator))
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// The ends of the names of stores before .weft: the number of a version, and the key of flags.
+var (
+	versionEnding = regexp.MustCompile(`\.[0-9]+$`)
+	keyEnding     = regexp.MustCompile(`\.[0-9a-f]{16}$`)
+)
+
+// lyingRuns are the runs below some folders, with the graphs that each names.
+type lyingRuns struct {
+	graphs map[string][]string // by the run's folder
+	noted  []string            // those that some store notes, where they lie now
+	unread string              // what could not be read, and may be such a run; empty: nothing
+}
+
+// runsBelow looks for runs in folders and below them, also behind links. The error is of one of the folders.
+func runsBelow(folders []string) (found *lyingRuns, err error) {
+	found = &lyingRuns{graphs: map[string][]string{}}
+	seen := map[string]bool{} // a link may lead back
+	var look func(folder string) error
+	look = func(folder string) error {
+		real, err := filepath.EvalSymlinks(folder)
+		if err == nil {
+			real, err = filepath.Abs(real)
+		}
+		if err != nil || seen[real] {
+			return err
+		}
+		seen[real] = true
+		if rundir.Is(real) {
+			if found.graphs[real], err = rundir.Graphs(real); err != nil {
+				found.unread = real + ", a run, does not say which graph it is of"
+			}
+		}
+		entries, err := os.ReadDir(real)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if !e.IsDir() && e.Type()&fs.ModeSymlink == 0 {
+				continue
+			}
+			path := filepath.Join(real, e.Name())
+			if info, err := os.Stat(path); err != nil || !info.IsDir() {
+				continue // a link that leads to nothing, or to a file
+			}
+			if err := look(path); err != nil {
+				found.unread = path + " cannot be read, and a run may be in it"
+			}
+		}
+		return nil
+	}
+	for _, folder := range folders {
+		if err := look(folder); err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// note finds out which of the runs stores note.
+func (l *lyingRuns) note(stores []string) {
+	for _, store := range stores {
+		for _, run := range datasets.NotedRuns(store) {
+			if real, err := filepath.EvalSymlinks(run); err == nil && l.graphs[real] != nil {
+				l.noted = append(l.noted, real)
+			}
+		}
+	}
+}
+
+// of are the runs that name a store: those that it notes, and those that lie below the folders.
+func (l *lyingRuns) of(store string) []string {
+	runs := runsOf(store)
+	for _, run := range slices.Sorted(maps.Keys(l.graphs)) {
+		known := slices.ContainsFunc(runs, func(other string) bool { return cli.SameFile(other, run) })
+		if !known && slices.ContainsFunc(l.graphs[run], func(path string) bool {
+			return names(path, store, slices.Contains(l.noted, run))
+		}) {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// names reports whether a path that a run has is that of a store, or of the file that it was made of: a noted
+// run is of the store of that file which notes it. A path that leads to nothing may have been moved with the
+// store.
+func names(path, store string, noted bool) bool {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		of, is := strings.CutPrefix(filepath.Base(store), filepath.Base(path))
+		return is && (of == "" || of[0] == '.')
+	}
+	return cli.SameFile(real, store) || !noted && slices.Contains(datasets.RecordedFiles(store), real)
 }
 
 // stays says why a store is not removed that no run names; empty: it may be.
@@ -159,7 +306,15 @@ func (m *madeStores) Print(out io.Writer) {
 		return
 	}
 	t := ui.NewTable(out)
-	t.Row("STORE", "SIZE", "OF FILES", "")
+	some := slices.ContainsFunc(m.Stores, func(s madeStore) bool { return len(s.Changed) > 0 })
+	row := func(store, size, of, what string) {
+		if some {
+			t.Row(store, size, of, what)
+		} else {
+			t.Row(store, size, what)
+		}
+	}
+	row("STORE", "SIZE", "OF FILES", "")
 	for _, s := range m.Stores {
 		what := "no run names it; --remove removes it"
 		switch {
@@ -170,7 +325,7 @@ func (m *madeStores) Print(out io.Writer) {
 		case s.Removed:
 			what = "removed"
 		}
-		t.Row(s.Store, ui.Megabytes(s.Bytes), ui.When(len(s.Changed) > 0, "that have changed"), what)
+		row(s.Store, ui.Megabytes(s.Bytes), ui.When(len(s.Changed) > 0, "that have changed"), what)
 	}
 	t.Flush()
 }
