@@ -147,6 +147,18 @@ def test_rows_are_those_of_the_edges():
     assert (top["edge"] == np.argsort(-run.logits[:, 1] + run.logits[:, 0], kind="stable")[:9]).all()
     loaded = weft.load(run.directory)
     assert (loaded.predict(run._graph) == run.predictions).all()
+    for of, data in ((run, None), (loaded, run._graph)):
+        for sort, want in (("edge", np.arange(400)), ("-edge", np.arange(400)[::-1])):
+            for top in (None, 7):
+                table = of.predict(data, columns=["probabilities"], sort=sort, top=top)
+                assert (table["edge"] == want[:top]).all()
+                assert (np.stack([table["source"], table["target"]]) == EDGES[:, want[:top]]).all()
+                assert table["probability_yes"] == pytest.approx(run.probabilities[want[:top], 1], abs=1e-6)
+        table = of.predict(data, columns=["target", "probability_yes"])
+        assert list(table) == ["target", "probability_yes"] and (table["target"] == EDGES[1]).all()
+        assert table["probability_yes"] == pytest.approx(run.probabilities[:, 1], abs=1e-6)
+    with pytest.raises(weft.Refused, match="^top -1: a number of rows from 1 was expected"):
+        run.predict(columns=["class"], sort="edge", top=-1)
 
 
 @pytest.mark.parametrize("form", ["values", "several"])
@@ -171,6 +183,9 @@ def test_several_types():
     run = train(weft.Graph(x=x, edge_index=edges, edge_y=stars, edge_train_mask=part), seed=2)
     order = np.lexsort((np.arange(400), *(EDGES % 30)))  # by target, then source
     assert (np.load(run.directory / "predictions.npy") == run.logits[order]).all()
+    table = run.predict(columns=["class"], sort="edge", top=50)
+    assert (table["edge"] == np.arange(50)).all() and (table["source"] == EDGES[0, :50] % 30).all()
+    assert (table["class"] == run.predictions[:50]).all()
     assert run.summary["train"] == pytest.approx((run.predictions == stars["user", "rates", "item"])[PART == "train"].mean())
     with pytest.raises(weft.Refused, match="are both labels of edges: leave out all but those to learn"):
         weft.inspect(weft.Graph(x=x, edge_index=edges, edge_y=stars | {("user", "knows", "user"): Y}))

@@ -6,10 +6,10 @@ import csv
 import html
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from torch_geometric.explain import Explanation, HeteroExplanation
 
 Output = Literal["predictions", "logits", "probabilities"]
-Read = TypeVar("Read")
 
 
 class Table(dict[str, Array]):
@@ -57,11 +56,48 @@ def _matrix(file: Path) -> Array:
 _ANSWERS = ("class", "probability", "margin", "entropy", "probabilities", "value", "embedding", "change")
 
 
-def _ends(header: list[str], words: list[str]) -> list[str]:
-    """The columns of a table of edges that name ends, of which it was asked for these columns."""
-    own = [
+def _of_ends(words: list[str]) -> list[str]:
+    """Those of the words for columns of a table of edges that name the edge or an end."""
+    return [
         word for word in words if word not in _ANSWERS and not word.startswith(("probability_", "label_", "value_"))
     ]
+
+
+class _InOrder:
+    """What a table of edges in the order of edge_index is made of: one in the order of the store.
+
+    Args:
+        order: where the edges of the store stand in edge_index.
+        columns: those to return.
+        settings: of :meth:`Run.predict`.
+    """
+
+    def __init__(self, order: Array, columns: list[str], settings: dict[str, Any]):
+        self._order, self._sort, self._top = order, settings.get("sort"), None
+        self._hidden = bool(_of_ends(columns)) and "edge" not in columns
+        #: The columns and the settings to ask the program for. It orders edges by their numbers in the store.
+        self.columns = [*columns, "edge"] if self._hidden else columns
+        self.settings = settings
+        if self._sort in ("edge", "-edge"):
+            top = settings.get("top")
+            if isinstance(top, (int, np.integer)) and top > 0:
+                self._top, self.settings = int(top), settings | {"top": None}
+
+    def table(self, made: Table) -> Table:
+        """The columns that were asked for, of what the program wrote."""
+        edges = self._order[made["edge"]]
+        made["edge"] = edges
+        if self._sort in (None, "edge", "-edge"):
+            rows = np.argsort(-edges if self._sort == "-edge" else edges)[: self._top]
+            made = Table({name: of[rows] for name, of in made.items()})
+        if self._hidden:
+            del made["edge"]
+        return made
+
+
+def _ends(header: list[str], words: list[str]) -> list[str]:
+    """The columns of a table of edges that name ends, of which it was asked for these columns."""
+    own = _of_ends(words)
     if not own:
         return header[1:3]
     ends, at = [], 0
@@ -317,7 +353,8 @@ class Run:
             columns: returns a table of some of ``class``, ``probability``, ``margin``, ``entropy``,
                 ``probabilities``, ``value`` and ``embedding``, in place of ``output``.
             settings: flags of ``weft predict``, as ``threads=4``; with ``columns`` also ``sort="margin"`` or
-                ``sort="yes"`` (a class, the likeliest first), ``top=100``, ``unlabelled=True`` and
+                ``sort="yes"`` (a class, the likeliest first) or ``sort="edge"`` (the column, in the order of
+                the data), ``top=100``, ``unlabelled=True`` and
                 ``add_edges="new.csv", changed=True``.
 
         Returns:
@@ -338,15 +375,13 @@ class Run:
         if output not in ("predictions", "logits", "probabilities"):
             raise Refused(f"output={output!r}: it is predictions, logits or probabilities")
         if columns is None:
-            return self._as(output, self._predicted(data, vertices, settings, "out", _matrix))
+            return self._as(output, self._predicted(data, vertices, settings, "out"))
         if output != "predictions":
             raise Refused(f"output={output!r}: columns say what the table has; leave output out")
         if isinstance(columns, str):
             columns = columns.split(",")
         columns = [word.strip() for word in columns]
-        settings = settings | {"columns": ",".join(columns)}
-        edges_of = columns if self.summary["task"] == "edge" else None
-        return self._predicted(data, vertices, settings, "out", lambda file: _table(file, edges_of), table=True)
+        return self._predicted(data, vertices, settings, "out", columns)
 
     def embeddings(self, data: Data = None, vertices: Any = None, of: str | None = None, **settings: Any) -> Array:
         """The last hidden layer: V × hidden float32. Of a module of one's own: the input of its last layer with
@@ -369,56 +404,56 @@ class Run:
         if of is not None and self.summary["task"] == "edge":
             raise Refused(f"of={of!r}: the run predicts edges; take a module that returns rows of vertices, as run.module() has it")
         if of is None:
-            return self._predicted(data, vertices, settings, "embeddings", _matrix)
+            return self._predicted(data, vertices, settings, "embeddings")
         with reading(file):
             program = _module.until(json.loads(file.read_text(encoding="utf-8")), of)
         scratch = Scratch()
         try:
             cut = scratch.path / "program.json"
             cut.write_text(json.dumps(program), encoding="utf-8")
-            return self._predicted(data, vertices, settings | {"program": cut}, "out", _matrix)
+            return self._predicted(data, vertices, settings | {"program": cut}, "out")
         finally:
             scratch.close()
 
+    @overload
+    def _predicted(self, data: Data, vertices: Any, settings: dict[str, Any], wanted: str) -> Array: ...
+
+    @overload
     def _predicted(
-        self,
-        data: Data,
-        vertices: Any,
-        settings: dict[str, Any],
-        wanted: str,
-        read: Callable[[Path], Read],
-        table: bool = False,
-    ) -> Read:
-        """What read makes of the file that the program writes for the flag wanted, a table or an array."""
+        self, data: Data, vertices: Any, settings: dict[str, Any], wanted: str, columns: list[str]
+    ) -> Table: ...
+
+    def _predicted(
+        self, data: Data, vertices: Any, settings: dict[str, Any], wanted: str, columns: list[str] | None = None
+    ) -> Array | Table:
+        """The array that the program writes for the flag wanted, or the table with these columns."""
         _program.check_keywords("predict", settings, taken=("help", "out", "embeddings", "plain_names", "vertices"))
         data, settings, files = _tables.placed(data, settings)
         graph = self._graph if data is None else graph_of(data)
         given = self._given(data, graph)
+        # new edges have the order of their list
+        order = None if wanted != "out" or settings.get("add_edges") is not None else self._edge_order(graph)
+        of_edges = self.summary["task"] == "edge"
+        asked = None if order is None or columns is None else _InOrder(order, columns, settings)
+        if asked is not None:
+            columns, settings = asked.columns, asked.settings
         scratch = Scratch()
         try:
-            file = scratch.path / (wanted + (".csv" if table else ".npy"))
+            file = scratch.path / (wanted + (".npy" if columns is None else ".csv"))
             arguments = ["predict", str(self.directory), *given, f"--{wanted}={file}"]
-            if table:
-                arguments.append("--plain-names")
+            if columns is not None:
+                arguments += ["--plain-names", f"--columns={','.join(columns)}"]
             if vertices is not None:
                 arguments.append(f"--vertices={_listed(vertices, scratch.path)}")
             for name, value in settings.items():
                 arguments += [] if value is None else _program.flags(name, value)
             _program.run(arguments)
-            made = read(file)
+            if columns is None:
+                return placed(_matrix(file), order)
+            made = _table(file, columns if of_edges else None)
         finally:
             scratch.close()
-        # new edges have the order of their list
-        order = None if wanted != "out" or settings.get("add_edges") is not None else self._edge_order(graph)
-        if isinstance(made, Table):
-            if order is not None and "edge" in made:
-                made["edge"] = order[made["edge"]]
-                if settings.get("sort") is None:
-                    rows = np.argsort(made["edge"])
-                    for name in made:
-                        made[name] = made[name][rows]
-            return made
-        return placed(made, order)  # type: ignore[return-value, arg-type]
+        return made if asked is None else asked.table(made)
 
     def _given(self, data: Data, graph: Graph | None) -> list[str]:
         """What the program is given as the graph: that of the run, where data is None."""
