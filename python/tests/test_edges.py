@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from processes import weft as command
@@ -173,6 +175,20 @@ def test_forms(form):
         assert run.summary["test"] == pytest.approx(error, rel=1e-5) and error < 1.5
     else:
         assert run.predictions.shape == (400, 2) and (run.predictions == y)[test].mean() > 0.8
+
+
+def test_floats_of_two_values_are_classes():
+    """Floats that are all 0 and 1 are classes, also with some missing; other whole ones are values, with a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="edge_")
+        run, of = train(graph(edge_y=Y.astype("f4"), edge_split=PART)), train(graph(edge_y=Y, edge_split=PART))
+        gaps = np.where(PART == "train", Y, np.nan)
+        assert train(graph(edge_y=gaps, edge_train_mask=PART == "train"), epochs=1, eval_every=1).summary["graph"]["classes"] == 2
+        graph(edge_y=5 * ATTR[:, 0])
+    assert run.summary["losses"] == of.summary["losses"] and run.probabilities.shape == (400, 2)
+    with pytest.warns(UserWarning, match="^edge_y: its floats are whole numbers, 3 to 4, and taken for values to predict; .astype"):
+        stars = graph(edge_y=3.0 + Y, edge_split=PART)
+    assert train(stars).summary["metric"] == "rmse"
 
 
 def test_several_types():

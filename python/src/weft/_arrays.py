@@ -303,3 +303,11 @@ def placed(rows: Array, order: Array | None) -> Array:
     made = np.empty_like(rows)
     made[order] = rows
     return made
+
+
+def range_of_whole(y: Array) -> str | None:
+    """The least and the largest of floats that are whole numbers and not all 0 and 1; None: they are others."""
+    there = y[~np.isnan(y)] if y.dtype.kind == "f" else y[:0]
+    if there.size == 0 or (there != np.trunc(there)).any() or np.isin(there, (0, 1)).all():
+        return None
+    return f"{there.min():.0f} to {there.max():.0f}"

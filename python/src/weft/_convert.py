@@ -317,13 +317,6 @@ def whole(y: Array) -> Array:
     return np.where(there, y, -1).astype(np.int64)
 
 
-def _of_each_edge(y: Array) -> Array:
-    """Labels of edges, of which floats are values, as ratings, unless all are 0 and 1."""
-    if y.dtype.kind == "f" and not (np.isnan(y) | np.isin(y, (0, 1))).all():
-        return y
-    return whole(y)
-
-
 def _edges(store: dict[str, Any], name: str, said: str, given: Collection[str]) -> dict[str, Any]:
     """Takes what edges have out of a store. said is how a user calls it."""
     made = {key: store.pop(key) for key in _LINKS if key in store}
@@ -371,7 +364,7 @@ def _take_labels(store: dict[str, Any], made: dict[str, Any], given: Collection[
         if "edge_label_index" in store and (at is None or (labels == labels[:1]).all()):
             return  # of others than the edges, or as RandomLinkSplit has them without negative edges
         store.pop("edge_label_index", None)
-        made["edge_y"] = _of_each_edge(of_edges(labels, "edge_label", np.nan if labels.dtype.kind == "f" else -1))
+        made["edge_y"] = of_edges(labels, "edge_label", np.nan if labels.dtype.kind == "f" else -1)
     if "edge_y" in made or "edge_y" in given:
         for key in _MASKS:
             name = next((name for name in ("edge_" + key, key) if name in store), None)
@@ -454,7 +447,7 @@ def _dgl(graph: Any, target: Target, given: Collection[str]) -> dict[str, Any]:
         _put(made, "edge_attr", relation, _flat(_take(data, "feat", "features")))
         labels = _take(data, "label", "labels")
         if labels is not None and target in (None, relation):
-            _put(made, "edge_y", relation, _of_each_edge(array(labels, "label")))
+            _put(made, "edge_y", relation, array(labels, "label"))
         if relation in made.get("edge_y", {}) or "edge_y" in given:
             for key in _MASKS:
                 _put(made, "edge_" + key, relation, data.pop(key, None))

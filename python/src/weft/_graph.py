@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Union
@@ -14,7 +15,19 @@ from typing import Any, Union
 import numpy as np
 
 from . import _convert, _program
-from ._arrays import Array, Ends, Rows, array, edges_of, is_sparse, is_torch, rows_of, save, sparse
+from ._arrays import (
+    Array,
+    Ends,
+    Rows,
+    array,
+    edges_of,
+    is_sparse,
+    is_torch,
+    range_of_whole,
+    rows_of,
+    save,
+    sparse,
+)
 from ._errors import Failed, Refused
 from ._scratch import Scratch
 from ._tables import Lists
@@ -71,8 +84,8 @@ class Graph:
             Entries of a COO matrix that stand twice are two edges.
         edge_weight: E numbers.
         edge_attr: features of edges, E or E × D numbers.
-        edge_y: labels of edges, in each form that ``y`` has: E or E × C, for ``task="edge"``. Of a graph of
-            several types one relation has them.
+        edge_y: labels of edges, in each form that ``y`` has: E or E × C, for ``task="edge"``. Floats that are all 0 and 1
+            are classes. Of a graph of several types one relation has them.
         edge_split: which edges train, validate and test: E texts ``train``, ``val`` or ``test``, None for neither, or
             E numbers 0, 1, 2, or −1 for neither; or three arrays, as a tuple or by ``train``, ``val`` and ``test``, of
             the numbers of edges, or of E booleans; or a rule, as ``"random:60/20/20"``, which is ``split``.
@@ -444,7 +457,8 @@ def _edge_arrays(
         if key == "edge_index":
             files[name] = _edge_index(given[key], name)
         elif key == "edge_y":
-            files[name], classes = _labels(given[key], name)
+            labels, classes = _labels(given[key], name)
+            files[name] = _of_each_edge(labels, name)
             if classes is not None and len(classes) > 0:
                 files[folder + "edge_class_names"] = classes
         elif key == "edge_time":
@@ -462,6 +476,19 @@ def _labels(value: Any, name: str) -> tuple[Array, Array | None]:
     """Labels as the program reads them, and their classes where they are texts."""
     made = array(value, name, gap=-1)
     return _numbered(made, name) if made.dtype.kind in "UO" else (made, None)
+
+
+def _of_each_edge(y: Array, name: str) -> Array:
+    """Labels of edges, of which floats are values, as ratings, unless all are 0 and 1."""
+    if y.dtype.kind == "f" and (np.isnan(y) | np.isin(y, (0, 1))).all():
+        return _convert.whole(y)
+    if found := range_of_whole(y):
+        warnings.warn(
+            f"{name}: its floats are whole numbers, {found}, and taken for values to predict; .astype(int), or "
+            ".long() of a tensor, makes classes of them",
+            stacklevel=_program.depth(),
+        )
+    return y
 
 
 def _is_in_parts(split: Any) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ._arrays import is_of
+from . import _program
+from ._arrays import is_of, range_of_whole
 from ._errors import Refused
 from ._scratch import Scratch
 
@@ -53,8 +55,28 @@ def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any],
             made[name] = paths(name, value)
         else:
             made[name] = path(value, name)
+    for name, table in data.items() if _are_lists(data) else [("", data)]:
+        if is_table(table):
+            _warn_of_floats(name, table, settings)
     of_edges: Any = Lists(paths("edges", data)) if _are_lists(data) else path(data, "edges")
     return of_edges, made, folder[0] if folder else None
+
+
+def _warn_of_floats(relation: Any, table: Any, settings: Mapping[str, Any]) -> None:
+    """Warns of labels of edges in a table that are floats and whole numbers, which the program takes for classes."""
+    names, column = str(settings.get("edge_label", "")), None
+    of, _, label = names.rpartition(":")
+    if settings.get("values") is None and of in ("", relation) and label in list(table.columns):
+        column = table[label] if hasattr(table, "__getitem__") else None
+    if column is None or not hasattr(column, "to_numpy"):
+        return
+    values = column.to_numpy()
+    if values.dtype.kind == "f" and (found := range_of_whole(values)):
+        warnings.warn(
+            f"edge_label: the floats of the column {label} are whole numbers, {found}, and taken for classes; "
+            "values=True predicts values, and values=False is silent",
+            stacklevel=_program.depth(),
+        )
 
 
 def _are_lists(data: Any) -> bool:

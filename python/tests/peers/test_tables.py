@@ -1,5 +1,7 @@
 """Tables of pandas, Polars, Arrow and DuckDB train and predict as files of them do."""
 
+import warnings
+
 import numpy as np
 import pandas
 import pytest
@@ -163,3 +165,23 @@ def test_warns(tables, tmp_path):
     open_dates = customers.assign(since="01/02/2024")
     with pytest.warns(UserWarning, match="column since: dates as “01/02/2024” do not say which number is the day"):
         weft.train(payments, vertices_from=open_dates, out=tmp_path / "run", **SETTINGS)
+
+
+def test_labels_of_edges_that_are_whole_floats(tables, tmp_path):
+    """They are classes, as in a file, and a warning says so; 0 and 1, and a decision of values, need none."""
+    payments, customers = tables
+    draw = np.random.default_rng(2)
+    payments = payments.assign(stars=draw.integers(1, 6, len(payments)).astype(float), fraud=(payments["amount"] > 0.5).astype(float))
+    settings = {"vertices_from": customers, "split": "random:60/20/20", "epochs": 2, "hidden": 8, "progress": False}
+
+    def counts(**changes):
+        return weft.train(payments, **settings | changes, out=tmp_path / str(changes)).summary["graph"]
+
+    for frame in (payments, payments.replace({"stars": {5.0: np.nan}})):
+        with pytest.warns(UserWarning, match="^edge_label: the floats of the column stars are whole numbers, 1 to [45], and taken for classes; values=True"):
+            weft.train(frame, edge_label="stars", out=tmp_path / f"{len(frame.dropna())}", **settings)
+    assert counts(edge_label="stars", values=False)["classes"] == 5
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="edge_")
+        assert counts(edge_label="stars", values=True)["values"] == 1
+        assert counts(edge_label="fraud")["classes"] == 2
