@@ -143,17 +143,27 @@ func Open(o Options) (*streamed.Graph, error) {
 // untyped reports whether the graph has one vertex type and one relation, which have no names.
 func (o *Options) untyped() bool { return len(o.Vertices) <= 1 && len(o.Edges) == 1 }
 
-// Named divides NAME=FILE, unless a file has that name as a whole. One without a name has that of the file,
-// without endings.
+// Named divides NAME=FILE, and NAME:FILE where FILE is there or standard input, unless a file has that name
+// as a
+// whole. One without a name has that of the file, without endings.
 func Named(argument string) (name, path string) {
-	name, path, given := strings.Cut(argument, "=")
-	if given && name != "" && !strings.ContainsAny(name, "/.") {
-		if _, err := os.Stat(argument); err != nil {
+	for _, between := range []string{":", "="} {
+		name, path, given := strings.Cut(argument, between)
+		if !given || name == "" || strings.ContainsAny(name, "/.=") || isThere(argument) {
+			continue
+		}
+		if between == "=" || path == "-" || isThere(path) {
 			return name, path
 		}
 	}
 	name, _, _ = strings.Cut(filepath.Base(argument), ".")
 	return name, argument
+}
+
+// isThere reports whether a path leads to something.
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // each returns the i-th of the words that a setting has for n files: one is for all, none is empty.

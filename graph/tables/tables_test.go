@@ -43,6 +43,29 @@ var small = map[string]string{
 	"knows.csv": "payer,when,payee,much\nann,1,bob,2.5\n\"cy, jr\",2,ann,1\ndan,3,bob,.5\nann,4,bob,8\n",
 }
 
+// TestNamed: a name stands before = or, where the rest is a file, before a colon, unless all of it is a file.
+func TestNamed(t *testing.T) {
+	files(t, map[string]string{"new.csv": "", "day=1.csv": "", "at:new.csv": "", "12:30.csv": ""})
+	for argument, want := range map[string][2]string{
+		"new.csv":          {"new", "new.csv"},
+		"users=new.csv":    {"users", "new.csv"},
+		"users:new.csv":    {"users", "new.csv"},
+		"users=gone.csv":   {"users", "gone.csv"},
+		"users:gone.csv":   {"users:gone", "users:gone.csv"},
+		"users:-":          {"users", "-"},
+		"day=1.csv":        {"day=1", "day=1.csv"},
+		"at:new.csv":       {"at:new", "at:new.csv"},
+		"12:30.csv":        {"12:30", "12:30.csv"},
+		"users=at:new.csv": {"users", "at:new.csv"},
+		"users:day=1.csv":  {"users", "day=1.csv"},
+		"./users:new.csv":  {"users:new", "./users:new.csv"},
+		":new.csv":         {":new", ":new.csv"},
+	} {
+		name, path := Named(argument)
+		assert.Equal(t, want, [2]string{name, path}, argument)
+	}
+}
+
 // TestOneType: ids are numbered by the table, further ones after it; columns become features.
 func TestOneType(t *testing.T) {
 	files(t, small)

@@ -376,6 +376,8 @@ def test_sweep_of_tables(arrays):
     assert [run.summary for run in again] == [run.summary for run in found] and len(list(Path().glob("*.weft"))) == 1
     alone = weft.train("p.csv", lr=0.1, **settings)
     assert [run.summary["losses"] for run in found if run.settings["lr"] == "0.1"] == [alone.summary["losses"]]
+    typed = weft.inspect("p.csv", **tables | {"vertices_from": ["person:c.csv", "shop:c.csv"], "source": "person:payer", "target": "shop:payee", "label": "person:kind"})
+    assert [of["type"] for of in typed["types"]] == ["person", "shop"]
 
 
 def test_sweep_of_edges_of_tables(arrays):

@@ -217,7 +217,7 @@ func (a *appendCommand) write(store string) error {
 // AdditionFlags declares the flags of tables that add to a graph.
 func AdditionFlags(flags *pflag.FlagSet, o *tables.Options) {
 	flags.StringArrayVar(&o.Vertices, "add-vertices", nil, "`file` (CSV or Parquet) of new vertices, with "+
-		"the columns of the table that the store was made of; TYPE=FILE for several vertex types")
+		"the columns of the table that the store was made of; TYPE=FILE or TYPE:FILE for several vertex types")
 	flags.StringArrayVar(&o.Edges, "add-edges", nil, "`file` of new edges, by the ids of their ends; "+
 		"RELATION=FILE for several relations")
 	edgeFlags(flags, o)

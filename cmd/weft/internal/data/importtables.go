@@ -45,7 +45,7 @@ func edgeFlags(flags *pflag.FlagSet, o *tables.Options) {
 func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 	flags.StringArrayVar(&o.Vertices, "vertices-from", nil,
 		"`file` (CSV or Parquet): a table of vertices with ids and columns that become features; repeated, "+
-			"or as TYPE=FILE, for several vertex types")
+			"or as TYPE=FILE or TYPE:FILE, for several vertex types")
 	flags.StringArrayVar(&o.ID, "id", nil,
 		"`column` of the ids in the table of vertices (default: a column called id, else the first)")
 	flags.StringVar(&o.Label, "label", "",
