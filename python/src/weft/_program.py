@@ -401,7 +401,7 @@ class _Child:
         if warning != line:
             _warn(warning)
             return
-        log.debug("%s", line)
+        log.log(logging.DEBUG if line.startswith(("epoch ", "weft: ")) else logging.INFO, "%s", line)
         self.said.append(line)
 
     def end(self) -> None:

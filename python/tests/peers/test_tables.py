@@ -1,5 +1,7 @@
 """Tables of pandas, Polars, Arrow and DuckDB train and predict as files of them do."""
 
+import json
+import logging
 import warnings
 
 import numpy as np
@@ -185,3 +187,30 @@ def test_labels_of_edges_that_are_whole_floats(tables, tmp_path):
         warnings.filterwarnings("error", message="edge_")
         assert counts(edge_label="stars", values=True)["values"] == 1
         assert counts(edge_label="fraud")["classes"] == 2
+
+
+def test_rows_of_parallel_edges(tables, tmp_path):
+    """The k-th of the store's edges between two vertices is the k-th row of the table with these ends."""
+    payments = tables[0].assign(payer=tables[0]["payer"].str[:2], fraud=tables[0]["amount"] > 0.5)
+    customers = pandas.DataFrame({"id": sorted({*payments["payer"], *payments["payee"]}, reverse=True)})
+    customers["age"] = np.arange(len(customers)) % 50
+    settings = {"vertices_from": customers, "edge_label": "fraud", "split": "random:60/20/20", "epochs": 2, "progress": False}
+    run, ends = weft.train(payments, out=tmp_path / "run", **settings), ["payer", "payee"]
+    scores = run.predict(columns=["class"], sort="edge").frame()
+    assert (scores["edge"] == np.arange(len(payments))).all() and scores.duplicated(ends).any()
+    numbered = [table.assign(k=table.groupby(ends).cumcount()) for table in (payments, scores)]
+    joined = numbered[0].merge(numbered[1], on=[*ends, "k"], how="left", validate="1:1")
+    amounts = np.load(json.loads((tmp_path / "run" / "run.json").read_text())["store"] + "/edge_features.npy")[:, 0]
+    assert amounts[joined["edge"]] == pytest.approx(payments["amount"].to_numpy(), abs=1e-6)
+    place = customers["id"].reset_index().set_index("id")["index"]
+    order = np.lexsort((np.arange(len(payments)), payments["payer"].map(place), payments["payee"].map(place)))
+    assert (joined["edge"].to_numpy()[order] == np.arange(len(payments))).all()
+
+
+def test_logged(tables, tmp_path, caplog):
+    """What an import of tables leaves out is logged at INFO, and epochs are not."""
+    payments, customers = tables
+    with caplog.at_level(logging.INFO, "weft"):
+        weft.train(payments.assign(channel="web"), vertices_from=customers, out=tmp_path / "run", **SETTINGS)
+    assert any("columns left out: amount, channel" in line for line in caplog.messages)
+    assert not any(line.startswith(("epoch", "{")) for line in caplog.messages)
