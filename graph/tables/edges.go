@@ -27,6 +27,7 @@ type edgeList struct {
 	oneType    bool               // of these, where no other tables are known
 	label      string             // the column of labels, or several between commas; empty: there is none
 	optional   bool               // the list may lack it
+	values     bool               // whole numbers are values, as those of a list before
 	labels     labels             // of the edges
 	by         splitBy            // what the labelled edges are divided by
 	alone      *alone             // there is no table; nil: there are some
@@ -419,11 +420,17 @@ type edgeColumns struct {
 	ends     [2]string
 	weight   columns.List // none, or one
 	features columns.List
+	label    string // the column, or several between commas; "": there is none
+	values   bool   // labels are values
+	by       splitBy
 }
 
 // columnsOf are those of the list of a relation.
 func columnsOf(r *graph.Relation) edgeColumns {
 	c := edgeColumns{ends: r.EndColumns, features: r.NumberColumns}
+	if r.EdgeLabels != nil {
+		c.label, c.values, c.by = r.EdgeLabels.Column, r.EdgeLabels.Continuous(), splitByOf(r)
+	}
 	if c.features != nil && r.Weights != nil {
 		c.weight, c.features = c.features[:1], c.features[1:]
 	}

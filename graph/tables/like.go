@@ -1,12 +1,14 @@
 package tables
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/graph/internal/table"
 	"weft/internal/refusal"
 )
 
@@ -21,6 +23,11 @@ type Like struct {
 	of      string                 // that type
 	edges   map[string]edgeColumns // by relation
 	values  bool                   // labels are values
+	// EdgesUnknown says why the columns of edges are not known; "": they are. EdgeFeatures and EdgeWeights
+	// say
+	// that a model reads some of them.
+	EdgesUnknown              string
+	EdgeFeatures, EdgeWeights bool
 }
 
 // LikeGraph says how the tables of a graph were read. Its Columns are nil if there was none.
@@ -80,4 +87,54 @@ func (l *Like) table(t *vertexTable, of string, only bool) error {
 		t.knownLabel = l.label
 	}
 	return nil
+}
+
+// readLike reads the list as the relation of that name was read then: its columns of numbers, and those of
+// labels and of what divides them, where the list has these and no others are asked for. It refuses a list
+// whose columns of numbers the model reads and nothing names.
+func (l *edgeList) readLike(o *Options, relation string) error {
+	like := o.Like
+	switch {
+	case like.EdgesUnknown == "":
+	case (l.label != "" || like.EdgeFeatures) && len(o.EdgeFeatures) == 0:
+		return refusal.Errorf("%s: %s, so that the columns that are features of edges are not known: name them with "+
+			"--edge-features, in the order of then, or give the store of then with --columns-of", l.path, like.EdgesUnknown)
+	case like.EdgeWeights && !l.weighted:
+		return refusal.Errorf("%s: %s, so that the column of the weights of edges is not known: name it with "+
+			"--edge-weights, or give the store of then with --columns-of", l.path, like.EdgesUnknown)
+	}
+	was := like.edges[relation]
+	l.know(was)
+	if was.label == "" || o.EdgeLabel != "" && was.label != l.label {
+		return nil
+	}
+	has, err := l.names()
+	if err != nil {
+		return err
+	}
+	for _, name := range labelNames(was.label, has) {
+		if !slices.Contains(has, name) {
+			return nil
+		}
+	}
+	l.label, l.values = was.label, was.values
+	if l.by.Column == "" && slices.Contains(has, was.by.Column) {
+		l.by = was.by
+	}
+	return nil
+}
+
+// names are those of the list's columns.
+func (l *edgeList) names() (names []string, err error) {
+	of := l.table()
+	err = of.Each(func(all []table.Column) ([]int, error) {
+		for _, c := range all {
+			names = append(names, c.Name)
+		}
+		return nil, errEnough
+	}, nil)
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return names, err
 }

@@ -129,7 +129,9 @@ func Open(o Options) (*streamed.Graph, error) {
 			if o.untyped() {
 				name = graph.RelationName
 			}
-			l.know(o.Like.edges[name])
+			if err := l.readLike(&o, name); err != nil {
+				return nil, err
+			}
 		}
 		if err := o.takeFeatures(l); err != nil {
 			return nil, err
@@ -200,7 +202,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 			r.EndColumns = l.endColumns()
 			r.NumberColumns = l.numbers
 		}
-		if err := l.completeLabels(r, o.Values, made); err != nil {
+		if err := l.completeLabels(r, o.Values || l.values, made); err != nil {
 			return err
 		}
 		r.Name = l.name

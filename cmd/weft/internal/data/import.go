@@ -61,7 +61,7 @@ func (r *importRequest) files() (files []string) {
 		}
 		path := f.Value.String()
 		if f.Name == ColumnsOfFlag && rundir.Is(path) {
-			path, _, _ = weightsOf(path) // reading it says what is wrong
+			path, _, _ = weightsOf(path, new(tables.Like)) // reading it says what is wrong
 		}
 		files = append(files, path)
 	})

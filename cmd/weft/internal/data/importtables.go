@@ -3,6 +3,7 @@ package data
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -107,12 +108,12 @@ func likeOf(path string) (l *tables.Like, err error) {
 		return nil, nil
 	}
 	store, weights := path, ""
+	l = &tables.Like{}
 	if !cli.IsStore(path) {
-		if weights, store, err = weightsOf(path); err != nil {
+		if weights, store, err = weightsOf(path, l); err != nil {
 			return nil, err
 		}
 	}
-	l = &tables.Like{}
 	if cli.IsStore(store) {
 		g, err := graph.Open(store)
 		if err != nil {
@@ -135,13 +136,27 @@ func likeOf(path string) (l *tables.Like, err error) {
 	return l, nil
 }
 
-// weightsOf is the file of weights of a run, and the store that it trained on; or a file that is no run's.
-func weightsOf(path string) (weights, store string, err error) {
-	if !rundir.Is(path) {
+// weightsOf is the file of weights of a run, and the store that it trained on; or a file of weights, and the
+// store of the run that it lies in, if it does. Of a store that is not there it tells l what edges need.
+func weightsOf(path string, l *tables.Like) (weights, store string, err error) {
+	dir := path
+	if !rundir.Is(dir) {
+		dir = filepath.Dir(path)
+	}
+	run, o, own, err := rundir.Read(dir)
+	if dir != path && !cli.SameFile(path, own) { // also where there is no run
+		l.EdgesUnknown = path + " are weights alone"
 		return path, "", nil
 	}
-	run, _, weights, err := rundir.Read(path)
-	return weights, run.Store, err
+	if err != nil {
+		return "", "", err
+	}
+	l.EdgesUnknown = fmt.Sprintf("the graph of %s was made in memory", dir)
+	if run.Store != "" {
+		l.EdgesUnknown = fmt.Sprintf("%s, the store of %s, is not there", run.Store, dir)
+	}
+	l.EdgeFeatures, l.EdgeWeights = o.UsesEdgeFeatures(), run.Summary.Graph.Weighted
+	return own, run.Store, nil
 }
 
 // withoutTable refuses a flag about tables of vertices where there is none.

@@ -4,6 +4,7 @@ package inference
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -29,14 +30,14 @@ import (
 
 type evaluateCommand struct {
 	settings cli.SettingFlags
-	split    int // a stored one, −1: that of the run
+	split    storedSplit // −1: that of the run
 	json     bool
 	tables   data.TablesGiven
 }
 
 // NewEvaluate makes the command evaluate.
 func NewEvaluate() *cobra.Command {
-	e := &evaluateCommand{}
+	e := &evaluateCommand{split: -1}
 	cmd := &cobra.Command{
 		Use:   "evaluate RUN [STORE]",
 		Short: "measure the predictions of a run by every metric, for each class",
@@ -62,9 +63,36 @@ says where it predicts, and where it ranks edges.`,
 	}
 	e.tables.Add(cmd, false)
 	e.settings.AddThose(cmd.Flags(), func(one setting.Setting) bool { return one.Name == "device" })
-	cmd.Flags().IntVar(&e.split, "split", -1, "which stored split, from 0 (default: that of the run)")
+	cmd.Flags().Var(&e.split, "split", "which stored split, from 0 (default: that of the run)")
 	cmd.Flags().BoolVar(&e.json, "json", false, "print one JSON object")
 	return cmd
+}
+
+// storedSplit is the number of a stored split.
+type storedSplit int
+
+func (s *storedSplit) String() string {
+	if *s < 0 {
+		return ""
+	}
+	return strconv.Itoa(int(*s))
+}
+
+// Type has the help say what the value is.
+func (s *storedSplit) Type() string { return "number" }
+
+// Set accepts a number from 0.
+func (s *storedSplit) Set(text string) error {
+	number, err := strconv.Atoi(text)
+	switch {
+	case err == nil && number >= 0:
+		*s = storedSplit(number)
+		return nil
+	case err == nil:
+		return errors.New("splits count from 0")
+	}
+	return errors.New("is no number of a stored split; weft import edges LIST STORE --columns-of RUN --split RULE " +
+		"stores one, whose number is 0")
 }
 
 // evaluations are how good the predictions of a run are: those of the parts of a split.
@@ -86,9 +114,6 @@ type evaluated struct {
 }
 
 func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result, error) {
-	if e.split < -1 {
-		return nil, refusal.Errorf("--split %d: splits count from 0", e.split)
-	}
 	asked, o, run, err := session.RequestOf(args)
 	if err != nil {
 		return nil, err
@@ -124,7 +149,9 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 			refusal.ShellWord(of.Run), refusal.ShellWord(of.Graph))
 	}
 	if e.split >= 0 {
-		o.Split = task.Split{Number: e.split}
+		o.Split = task.Split{Number: int(e.split)}
+	} else if err := of.divide(cmd.ErrOrStderr(), &o, store); err != nil {
+		return nil, err
 	}
 	if of.elsewhere || o.Task == task.Link {
 		o.Parallel, o.Partitions, o.Offload = "", 0, ""
@@ -141,6 +168,10 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 		return nil, err
 	}
 	if err := o.Divide(of.on); err != nil {
+		if of.Tables.Of(of.Graph).Given("vertices-from") {
+			err = refusal.Errorf("%w; or give a list that has the days of the run, too, whose edges pass messages to later "+
+				"ones", err)
+		}
 		return nil, data.About(of.Source(), err)
 	}
 	if of.given = of.on; o.Task == task.Link {
@@ -162,6 +193,21 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 		}
 	}
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
+}
+
+// divide has the dates of the run divide a store, and says where that has others.
+func (e *evaluated) divide(notes io.Writer, o *setting.Options, store string) error {
+	if !e.elsewhere || o.Task != task.Edge {
+		return nil
+	}
+	if err := e.DivideStore(o, store); err != nil {
+		return err
+	}
+	note, err := e.Divided(o, store)
+	if note != "" {
+		fmt.Fprintf(notes, "weft: note: %s\n", ui.Printable(note))
+	}
+	return err
 }
 
 // chooseDevice sets where the predictions are computed, if any are.

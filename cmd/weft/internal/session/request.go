@@ -41,6 +41,8 @@ type Request struct {
 	Changed bool
 	// Passed says which edges passed messages in the run; nil: it has learned no labels of edges.
 	Passed *task.Passed
+	// rule is that of the run's split by a column of edges; "": there is none.
+	rule string
 	// graphID is the ID of the graph that the run was trained on; "": not known.
 	graphID string
 	// replaced is what was found of the graph compared, once: it may take reading all of that.
@@ -118,6 +120,7 @@ func (r *Request) divide(o *setting.Options, run *rundir.Run, own bool) {
 	parsed, _ := graph.ParseSplit(rule)
 	of := parsed.By()
 	if of.Column != "" {
+		r.rule = rule
 		by, err := graph.SplitByIn(r.Graph, o.EdgeLabel)
 		parts := of.Kind == graph.ByPart
 		switch keeps := by != nil && by.Column == of.Column && parts == (by.Kind == graph.ByPart); {
@@ -141,6 +144,41 @@ func (r *Request) divide(o *setting.Options, run *rundir.Run, own bool) {
 	if !own || r.Changed {
 		o.Split.Rule = ""
 	}
+}
+
+// DivideStore has the run's split by a column of edges divide a store that was made of tables on the way,
+// where
+// that keeps the column.
+func (r *Request) DivideStore(o *setting.Options, store string) error {
+	if r.rule == "" || o.Split.Rule != "" || store == r.Graph {
+		return nil
+	}
+	parsed, err := graph.ParseSplit(r.rule)
+	if err != nil {
+		return err
+	}
+	of := parsed.By()
+	by, err := graph.SplitByIn(store, o.EdgeLabel)
+	parts := of.Kind == graph.ByPart
+	if err == nil && by != nil && by.Column == of.Column && parts == (by.Kind == graph.ByPart) {
+		o.Split = task.Split{Rule: r.rule}
+	}
+	return err
+}
+
+// Divided says in a line by which dates a graph of other dates than the run's is measured; "": its own are
+// those, or it has none.
+func (r *Request) Divided(o *setting.Options, store string) (note string, err error) {
+	by, err := graph.SplitByIn(store, o.EdgeLabel)
+	if r.rule == "" || err != nil || by == nil || by.Rule == "" || by.Rule == r.rule {
+		return "", err
+	}
+	if o.Split.Rule == "" {
+		return fmt.Sprintf("%s is divided by its own --split %s, and the run by %s, whose training edges may be among "+
+			"its test edges", r.Graph, by.Rule, r.rule), nil
+	}
+	return fmt.Sprintf("%s is divided by the run's --split %s; --split 0 measures its own, %s", r.Graph, r.rule,
+		by.Rule), nil
 }
 
 // isReplaced reports whether another graph is in the place of the run's own: neither the graph that it was
