@@ -82,8 +82,7 @@ func (c *asked) Has(kernel string) bool {
 }
 
 // FellBack has run compute on a team. It returns which kernels of devices a team on one lacks or ran on the
-// CPU
-// then. Attention may, with features of edges.
+// CPU then. Attention may, with features of edges.
 func FellBack(t *Team, run func()) (fell []string) {
 	d, ok := t.backend.(*device)
 	if !ok {

@@ -172,8 +172,7 @@ func TestExplainEarlier(t *testing.T) {
 }
 
 // TestScoringWithout: which edges of a relation and of its reverse pass messages, without some edges, is what
-// it
-// is on a graph that has none of these.
+// it is on a graph that has none of these.
 func TestScoringWithout(t *testing.T) {
 	g := timed(t, labelEdges(t, tangle(t, 60, 40), 0, "classes"), 0)
 	g.Types[0].Type = "a"

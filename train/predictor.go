@@ -163,9 +163,8 @@ func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.
 
 // PredictEdges computes the logits of edges between vertices of Base with an addition; nil: with none. Edges
 // are as Job.PredictEdges takes them, of the relation Learned. numbers are those of the graph's own among
-// them,
-// where KnowsEdges: these get the scores that Job.Predict gives them. A new one has −1; nil: all are new.
-// Otherwise it is as Predict.
+// them, where KnowsEdges: these get the scores that Job.Predict gives them. A new one has −1; nil: all are
+// new. Otherwise it is as Predict.
 func (p *Predictor) PredictEdges(ctx context.Context, e *graph.Edges, numbers []int64,
 	of *appended.Graph,
 ) (*Prediction, error) {

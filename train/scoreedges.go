@@ -51,8 +51,7 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 }
 
 // scoreEdges replaces the embeddings of a prediction by the logits of edges. places are those in what was
-// asked
-// for, by which errors call them; nil: their own.
+// asked for, by which errors call them; nil: their own.
 func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.State, e *graph.Edges,
 	places []int, p *Prediction, at *rowsOfEnds,
 ) error {

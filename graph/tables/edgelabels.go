@@ -246,9 +246,8 @@ func (o *Options) takeFeatures(l *edgeList) error {
 }
 
 // takeTrainingMeans takes the means of columns that lack values over the rows that train, where a rule
-// divides
-// the edges by a column, so that no later value is in them. A column without a value there keeps the mean of
-// all.
+// divides the edges by a column, so that no later value is in them. A column without a value there keeps the
+// mean of all.
 func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) error {
 	var gaps []int // among numbers
 	for i, c := range l.numbers {

@@ -107,6 +107,24 @@ func (c *Calibration) Apply(to []float64, row []float32, labels bool) {
 	}
 }
 
+// of is the probability of class or label k in a row of logits, as Apply has it; p is room for all. One of
+// several labels is computed alone.
+func (c *Calibration) of(p []float64, row []float32, k int, labels bool) float64 {
+	if !labels {
+		c.Apply(p, row, labels)
+		return p[k]
+	}
+	t := 1.
+	if c != nil && c.Method == Temperature {
+		t = c.T
+	}
+	raw(p[:1], row[k:k+1], t, labels)
+	if c != nil && c.Method != Temperature {
+		return c.Of[k].At(p[0])
+	}
+	return p[0]
+}
+
 // Fits refuses a calibration of so many outputs that is of others, as a damaged file has.
 func (c *Calibration) Fits(outputs int) error {
 	damaged := refusal.Damaged("its calibration is not one of so many classes or labels, %d; train the run "+

@@ -184,8 +184,7 @@ func TestEvaluate(t *testing.T) {
 }
 
 // TestSeveralLabels: thresholds of each label are those of scikit-learn's precision_recall_curve, their F1
-// among
-// other rows f1_score, and the calibration error is NumPy's, of all labels that are told.
+// among other rows f1_score, and the calibration error is NumPy's, of all labels that are told.
 func TestSeveralLabels(t *testing.T) {
 	for _, o := range cases(t) {
 		l := o.labels()

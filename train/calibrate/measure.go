@@ -40,10 +40,8 @@ func (f *Found) Fits(outputs int) error {
 }
 
 // Evaluate is metric.Evaluate, where a run may be calibrated and have thresholds: the calibration error is
-// then
-// that of its probabilities, ErrorBefore the model's, and ThresholdF1 the F1 of class 1 of two at the
-// threshold,
-// or the mean of those of several labels.
+// then that of its probabilities, ErrorBefore the model's, and ThresholdF1 the F1 of class 1 of two at the
+// threshold, or the mean of those of several labels.
 func (f *Found) Evaluate(logits []float32, l *graph.Labels, rows []int64, named ...string) (
 	e metric.Evaluation, err error,
 ) {
@@ -91,21 +89,19 @@ func (c *Calibration) Reliability(logits []float32, l *graph.Labels, rows []int6
 }
 
 // F1 is that of a class or label k among some rows, at a threshold of its probability. It is 0 where no row
-// has
-// it, or is said to have it, and NaN where there are no rows. c may be nil.
+// has it, or is said to have it, and NaN where there are no rows. c may be nil.
 func (c *Calibration) F1(threshold float64, logits []float32, l *graph.Labels, rows []int64, k int) float64 {
 	hit, said, is, p := 0., 0., 0., make([]float64, l.Classes)
 	if len(rows) == 0 {
 		return math.NaN()
 	}
 	for _, v := range rows {
-		c.Apply(p, logits[int(v)*l.Classes:][:l.Classes], l.MultiLabel())
 		truth := truthOf(l, v, k)
 		if math.IsNaN(truth) {
 			continue
 		}
 		is += truth
-		if p[k] >= threshold {
+		if c.of(p, logits[int(v)*l.Classes:][:l.Classes], k, l.MultiLabel()) >= threshold {
 			said, hit = said+1, hit+truth
 		}
 	}

@@ -37,8 +37,7 @@ func BestThreshold(c *Calibration, logits []float32, l *graph.Labels, rows []int
 }
 
 // BestThresholds are those of each label, where a row may have several: with the largest F1 of the label
-// among
-// the rows that tell it, as BestThreshold. One is nil where no row has the label. All are nil of other
+// among the rows that tell it, as BestThreshold. One is nil where no row has the label. All are nil of other
 // labels.
 func BestThresholds(c *Calibration, logits []float32, l *graph.Labels, rows []int64) (all []*Threshold) {
 	if !l.MultiLabel() {
@@ -56,9 +55,9 @@ func bestThreshold(c *Calibration, logits []float32, l *graph.Labels, rows []int
 	var all []scored
 	positive, p := 0., make([]float64, l.Classes)
 	for _, v := range rows {
-		c.Apply(p, logits[int(v)*l.Classes:][:l.Classes], l.MultiLabel())
 		if is := truthOf(l, v, k); !math.IsNaN(is) {
-			all, positive = append(all, scored{p[k], is}), positive+is
+			of := c.of(p, logits[int(v)*l.Classes:][:l.Classes], k, l.MultiLabel())
+			all, positive = append(all, scored{of, is}), positive+is
 		}
 	}
 	if positive == 0 {

@@ -256,11 +256,12 @@ func between(of func(size int) (plan.Plan, error), first, second, size int,
 // describe refuses options for which the counts do not tell what a run does.
 func (c *Counts) describe(o *setting.Options) error {
 	learnsEdges := o.Task == task.Edge || o.EdgeLabel != ""
+	ofPeriods := o.PassMessages == task.PassEarlier || o.PassMessages != task.PassAll &&
+		slices.ContainsFunc(c.EdgeLabels, func(l partition.WholeEdgeLabels) bool { return l.Rule != "" })
 	switch {
 	case o.Task == task.Link:
 		return refusal.Errorf("--task %s: counts of a graph do not tell which edges are held out; name a graph", o.Task)
-	case learnsEdges && (o.PassMessages == task.PassEarlier || slices.ContainsFunc(c.EdgeLabels,
-		func(l partition.WholeEdgeLabels) bool { return l.Rule != "" })):
+	case learnsEdges && ofPeriods:
 		return refusal.Errorf("--pass-messages %s: counts of a graph do not tell which edges pass messages; name a "+
 			"graph", task.PassEarlier)
 	case o.Validate != "":

@@ -159,15 +159,17 @@ func ScoringOf(k Kind, g *graph.Graph) (*Scoring, error) {
 		return nil, err
 	}
 	periods, err := periodsOf(&g.Relations[labelled])
-	return &Scoring{g, labelled, periods}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Scoring{g, labelled, periods}, nil
 }
 
 // ScoredOver is one of the graphs over which edges are scored.
 type ScoredOver uint8
 
 // All edges pass messages to new ones, and to those of a run of PassAll; else those of the training period,
-// or
-// all before the test period.
+// or all before the test period.
 const (
 	OverAll ScoredOver = iota
 	OverTraining

@@ -39,8 +39,9 @@ type Options struct {
 	Columns  int      // of edge features
 	// Single keeps one of parallel edges: the first given edge, or the first added edge if none is given.
 	Single bool
-	// Budget is how many bytes of edges are sorted at a time; one target may take more. 0: 64 MB, or less
-	// where memory is scarce.
+	// Budget is how many bytes of edges are sorted at a time, and as many of ends of targets may come to
+	// them; one target may take more. Three such parts are in memory. 0: 64 MB, or less where memory is
+	// scarce.
 	Budget int64
 }
 
@@ -65,18 +66,19 @@ const (
 )
 
 const (
-	wordBytes    = 4
-	batchWords   = 32 << 10 // approximate size of a batch
-	mostRanges   = 1024
-	rangeBytes   = 8 << 20 // approximate size of a range's edges
-	rangeTargets = 4 << 20 // largest number of targets in a range
-	sortBudget   = 64 << 20
+	wordBytes   = 4
+	batchWords  = 32 << 10 // approximate size of a batch
+	mostRanges  = 1024
+	rangeBytes  = 8 << 20 // approximate size of a range's edges
+	mostTargets = 1 << 20 // of a range
+	targetBytes = 16      // of a target's ends
+	sortBudget  = 64 << 20
 )
 
 // New returns a sorter for about so many edges into targets below high.
 func New(o Options, high int, about int64) *Sorter {
 	if o.Budget == 0 {
-		o.Budget = min(sortBudget, memory.Left()/16)
+		o.Budget = min(sortBudget, memory.Left()/24)
 	}
 	return newSorter(o, &batchFile{file: o.Scratch}, 0, high, about)
 }
@@ -242,12 +244,12 @@ func (s *Sorter) Each(emit func(*graph.Relation) error) error {
 // bounded yields the edges by consecutive ranges of targets, each of which fits in the memory for it.
 func (s *Sorter) bounded(yield func(bounded, error) bool) {
 	for low, k := s.low, 0; low < s.high; k++ {
-		r, high := unsorted{}, min(s.high, low+rangeTargets) // behind the last range no target has an edge
+		r, high := unsorted{}, min(s.high, low+s.targets()) // behind the last range no target has an edge
 		if k < len(s.ranges) {
 			r, s.ranges[k] = s.ranges[k], unsorted{}
 			high = min(s.high, low+1<<s.shift)
 		}
-		fits := int64(r.words(s))*wordBytes <= s.Budget && high-low <= rangeTargets
+		fits := int64(r.words(s))*wordBytes <= s.Budget && high-low <= s.targets()
 		if fits || s.shift == 0 {
 			if !yield(bounded{r, low, high}, nil) {
 				return
@@ -259,13 +261,16 @@ func (s *Sorter) bounded(yield func(bounded, error) bool) {
 	}
 }
 
+// targets is how many a range may have.
+func (s *Sorter) targets() int { return int(max(1, min(mostTargets, s.Budget/targetBytes))) }
+
 // words is how many there are of the edges.
 func (r *unsorted) words(s *Sorter) int { return len(r.batches)*s.batch() + len(r.last) }
 
 // divide yields edges by smaller ranges of targets, of those from low … high−1. It reports whether to go on.
 func (s *Sorter) divide(r *unsorted, low, high int, yield func(bounded, error) bool) (more bool) {
 	smaller := newSorter(s.Options, s.file, low, high, int64(r.words(s)/s.words()))
-	smaller.most = max(smaller.most, 2, (high-low)/rangeTargets)
+	smaller.most = max(smaller.most, 2, (high-low)/s.targets()+1)
 	again := func(words []uint32) error {
 		for edge := range slices.Chunk(words, s.words()) {
 			if err := smaller.add(edge[0], edge[1], edge[2:]); err != nil {

@@ -74,3 +74,26 @@ func TestSorterReaches(t *testing.T) {
 		}
 	}
 }
+
+// TestSorterOfFewEdges: what is in memory of many targets with few edges is bounded, whatever their number.
+func TestSorterOfFewEdges(t *testing.T) {
+	const vertices, budget = 1_000_000, 64_000
+	e := graph.Edges{Source: []int32{7, 8, 9}, Target: []int32{999_999, 0, 500_000}}
+	file, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
+	require.NoError(t, err)
+	defer file.Close()
+	s := New(Options{Scratch: file, Budget: budget}, 1<<31-1, 10)
+	require.NoError(t, s.Add(&e, false))
+	s.Limit(vertices)
+	targets, sources := 0, []int32(nil)
+	require.NoError(t, s.Each(func(r *graph.Relation) error {
+		rows := len(r.Indptr) - 1
+		if rows*targetBytes > budget {
+			t.Errorf("%d targets at once", rows)
+		}
+		targets, sources = targets+rows, append(sources, r.Sources...)
+		return nil
+	}))
+	assert.Equal(t, vertices, targets)
+	assert.Equal(t, []int32{8, 9, 7}, sources)
+}

@@ -195,8 +195,7 @@ func (d *predicted) scores() {
 }
 
 // likeliestFirst orders a table of new edges in two classes by the probability of the second class, the
-// largest
-// first, unless it is asked for another order. It refuses --top without an order.
+// largest first, unless it is asked for another order. It refuses --top without an order.
 func (d *predicted) likeliestFirst() error {
 	added := d.Edges != nil && d.Edges.Added
 	if added && d.Order.By == "" && d.Columns == predictions.Logits && d.numbers == 2 {

@@ -93,6 +93,12 @@ func newCard(dirs []string, title string, by []string) (*card, error) {
 			r.facts = nil // NotMeasured says why
 		}
 	}
+	if k := slices.IndexFunc(c.runs, func(r *cardRun) bool { return r.facts == nil }); k >= 0 {
+		for _, r := range c.runs { // means are of all runs
+			r.facts, r.groups, r.thresholds = nil, nil, nil
+			r.NotMeasured = cmp.Or(r.NotMeasured, c.runs[k].NotMeasured)
+		}
+	}
 	if c.title == "" {
 		c.title = fmt.Sprintf("%s on %s", first.Summary.Model, first.dataset())
 	}

@@ -19,8 +19,7 @@ import (
 )
 
 // TestCurvesAreThinned: a long curve keeps the least and the most of each pixel's width, its ends and its
-// best
-// epoch, and one of few evaluations keeps all.
+// best epoch, and one of few evaluations keeps all.
 func TestCurvesAreThinned(t *testing.T) {
 	r := &reportRun{}
 	r.Summary.Metric, r.Summary.BestEpoch = "accuracy", 1234
@@ -63,8 +62,7 @@ func TestCurvesAreThinned(t *testing.T) {
 }
 
 // TestPageOfManyEpochs: the page of 40 runs with 5,000 epochs each, of which each curve changes, takes less
-// than
-// 2 MB, and draws the best.
+// than 2 MB, and draws the best.
 func TestPageOfManyEpochs(t *testing.T) {
 	p := &reportContents{parts: PartsWith(reportScript)}
 	random := rand.New(rand.NewPCG(1, 2))
