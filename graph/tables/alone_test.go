@@ -180,8 +180,7 @@ func TestEdgeColumns(t *testing.T) {
 		assert.Equal(t, ends, r.EndColumns, name)
 		var notes []string
 		if c.leftOut != "" {
-			notes = []string{c.l.Path + ": columns left out: " + c.leftOut +
-				"; an import takes them with --edge-weights and --edge-features"}
+			notes = []string{c.l.Path + ": columns left out: " + c.leftOut + way}
 		}
 		assert.Equal(t, notes, g.Notes, name)
 	}

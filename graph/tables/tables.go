@@ -193,8 +193,12 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		return err
 	}
 	made, way := g.InMemory, ""
-	if len(lists) == 1 {
-		way = "; an import takes them with --edge-weights and --edge-features"
+	switch {
+	case len(lists) > 1:
+	case lists[0].label != "" && o.Like == nil && len(o.EdgeFeatures) == 0: // takeFeatures took what it could
+		way = "; features of edges are numbers, dates or truth values"
+	default:
+		way = "; an import takes numbers with --edge-weights, and numbers, dates and truth values with --edge-features"
 	}
 	for i, l := range lists {
 		r := &g.Relations[i]
