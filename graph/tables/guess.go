@@ -92,7 +92,7 @@ func NewLook(path string) (*Look, error) {
 			c.Kind = string(made.Kind)
 		}
 		for value := range c.values {
-			if l.has(value) {
+			if l.Has(value) {
 				return nil, refusal.Errorf("%s: its first line looks like a row: put the names of columns "+
 					"before it", path)
 			}
@@ -167,8 +167,8 @@ func (l *Look) usualID() int {
 	return max(0, slices.IndexFunc(l.Columns, func(c Seen) bool { return arrays.IsIDColumn(c.Name) }))
 }
 
-// has reports whether there is a column of that name.
-func (l *Look) has(name string) bool { return l.names[name] }
+// Has reports whether there is a column of that name.
+func (l *Look) Has(name string) bool { return l.names[name] }
 
 // common is how many different values two columns share.
 func (c *Seen) common(other *Seen) (n int) {
@@ -304,7 +304,7 @@ func (o *Options) columnsOf(l, list *Look, asked *Options) {
 		o.ID = []string{l.Columns[id].Name}
 	}
 	o.Label = l.label()
-	if l.has(asked.Label) {
+	if l.Has(asked.Label) {
 		o.Label = asked.Label
 	}
 }
@@ -315,7 +315,7 @@ func (o *Options) endsOf(l, of *Look, asked *Options) {
 		return
 	}
 	there := func(asked []string) string {
-		if len(asked) == 1 && l.has(asked[0]) {
+		if len(asked) == 1 && l.Has(asked[0]) {
 			return asked[0]
 		}
 		return ""

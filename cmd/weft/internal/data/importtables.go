@@ -161,7 +161,8 @@ func weightsOf(path string, l *tables.Like) (weights, store string, err error) {
 
 // withoutTable refuses a flag about tables of vertices where there is none.
 func withoutTable(flag string) error {
-	return refusal.Errorf("--%s is about tables of vertices: give one with --vertices-from", flag)
+	return refusal.Errorf("--%s is about tables of vertices: give one with --vertices-from%s", flag,
+		ui.When(flag == "label", ", or learn a column of the edges with --"+EdgeLabelFlag))
 }
 
 // columnTable prints what was made of the columns of a graph's tables.

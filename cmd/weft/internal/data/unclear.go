@@ -50,8 +50,17 @@ func (r *importRequest) leadOn(err error, begin, store string) error {
 	if unread != nil {
 		return err // it says which file to mend first
 	}
+	has := func(l *tables.Look) bool { return l.Has(o.Label) }
+	lists, others := looks[:len(r.sources)], looks[len(r.sources):]
+	exchanged := guess != nil && len(others) > 0 && !slices.Equal(guess.Edges, o.Edges)
+	if at := slices.IndexFunc(lists, has); at >= 0 && o.EdgeLabel == "" && len(others) > 0 && !exchanged &&
+		!slices.ContainsFunc(others, has) {
+		err = fmt.Errorf("%w; %s is a column of %s, the list of edges, and --%s learns edges", err, o.Label,
+			lists[at].Path, EdgeLabelFlag)
+		o.EdgeLabel = o.Label
+	}
 	if guess != nil && o.EdgeLabel != "" { // edges are learned
-		guess.Label = ""
+		guess.Label, guess.EdgeLabel = "", o.EdgeLabel
 	}
 	if guess != nil && !isAsked(guess, &o) {
 		lead := "for example"
@@ -62,6 +71,9 @@ func (r *importRequest) leadOn(err error, begin, store string) error {
 			lead = "with a list of edges"
 		}
 		err = fmt.Errorf("%w; %s: %s", err, lead, r.commandOf(guess, begin, store))
+		if len(o.Vertices) == 0 && o.EdgeLabel == "" && guess.Edges[0] == o.Edges[0] {
+			err = fmt.Errorf("%w, or --%s COLUMN to learn edges", err, EdgeLabelFlag)
+		}
 	}
 	return &unclear{err, looks}
 }
@@ -88,6 +100,7 @@ func (r *importRequest) commandOf(o *tables.Options, begin, store string) string
 		{"vertices-from", o.Vertices},
 		{"id", o.ID},
 		{"label", []string{o.Label}},
+		{EdgeLabelFlag, []string{o.EdgeLabel}},
 	} {
 		for _, value := range f.values {
 			if value != "" {
@@ -97,7 +110,7 @@ func (r *importRequest) commandOf(o *tables.Options, begin, store string) string
 	}
 	r.flags.Visit(func(f *pflag.Flag) {
 		switch f.Name {
-		case "source", "target", "vertices-from", "id", "label", ui.QuietFlag:
+		case "source", "target", "vertices-from", "id", "label", EdgeLabelFlag, ui.QuietFlag:
 			return
 		}
 		if slices.Contains(besideTables, f.Name) || store == "" && f.Name == "split" { // train divides itself
@@ -118,7 +131,8 @@ func (r *importRequest) checkLabel() error {
 		return nil
 	}
 	return refusal.Columns.Errorf("--vertices-from %s: no column is to be learned: name one with --label, "+
-		"or learn edges with --task link", o.Vertices[0])
+		"one of the edges with --%s, or learn which edges there are with --task link", o.Vertices[0],
+		EdgeLabelFlag)
 }
 
 // nextLabelled is the command that learns a column of tables, if none was named when they were imported.
