@@ -70,8 +70,17 @@ def explanation(
     if "edge.mask" in masks:
         made.own_mask = torch.from_numpy(masks["edge.mask"])
     made.score, made.logit, made.of, made.without = told["score"], told["logit"], told["of"], told.get("without")
-    made._model_args = []
+    made._model_args = [] if typed else [key for key in _read_of_edges(directory) if key in made]
     return made
+
+
+def _read_of_edges(directory: Path) -> list[str]:
+    """What a model is given of edges besides their ends, by its keywords: of a module what this reads."""
+    file = directory / "program.json"
+    if not file.exists():  # PyG's models pass over what they do not read
+        return ["edge_weight", "edge_attr"]
+    read = {of["op"] for of in json.loads(file.read_text(encoding="utf-8"))["operations"]}
+    return [key for op, key in (("edge_weight", "edge_weight"), ("edge_features", "edge_attr")) if op in read]
 
 
 def _explained(

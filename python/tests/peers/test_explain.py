@@ -335,6 +335,44 @@ def test_metrics():
     assert (kept.edge_mask != 0).sum() == 5 and (kept.node_mask != 0).sum() == 5
 
 
+class ReadsEdges(nn.Module):
+    """Rows of vertices, or of edges, by the features of edges."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.rows, self.conv, self.lin = rows, GATv2Conv(F, C, edge_dim=4), nn.Linear(2 * C, 2)
+
+    def forward(self, x, edge_index, edge_attr):
+        h = self.conv(x, edge_index, edge_attr)
+        return h if self.rows == "node" else self.lin(torch.cat([h[edge_index[0]], h[edge_index[1]]], -1))
+
+
+@pytest.mark.parametrize("rows", ["node", "edge", "gcn"])
+def test_metrics_of_models_that_read_edges(rows):
+    """PyG's metrics give the model what it reads of edges: as of the model itself, called with it."""
+    data = graph(edge_attr=True, edge_weight=True)
+    if rows == "gcn":
+        data.edge_attr = None
+    if rows == "edge":
+        data.y, data.edge_y = None, torch.arange(data.num_edges) % 2
+        masks = {f"edge_{part}_mask": np.arange(data.num_edges) % 3 == k for k, part in enumerate(("train", "val", "test"))}
+        data = weft.Graph(edge_index=data.edge_index, x=data.x, edge_attr=data.edge_attr, edge_weight=data.edge_weight, edge_y=data.edge_y, **masks)
+    run = weft.train(data, model="gcn" if rows == "gcn" else ReadsEdges(rows), epochs=3, progress=False)
+    why = run.explain(edge=VERTEX) if rows == "edge" else run.explain(VERTEX)
+    assert why._model_args == (["edge_weight"] if rows == "gcn" else ["edge_attr"])
+    module = run.to_pyg() if rows == "gcn" else run.module().eval()
+    config = {"mode": "multiclass_classification", "task_level": "edge" if rows == "edge" else "node", "return_type": "raw"}
+    explainer = Explainer(
+        module, algorithm=DummyExplainer(), explanation_type="model", node_mask_type="attributes",
+        edge_mask_type="object", model_config=config,
+    )
+    more = {key: why[key] for key in why._model_args}
+    masked = explainer.get_masked_prediction(why.x, why.edge_index, why.node_mask, why.edge_mask, **more)[why.index].softmax(-1)
+    own = module(why.x, why.edge_index, **more)[why.index].softmax(-1)
+    want = 1 - np.exp(-float((masked * (masked.log() - own.log())).sum()))
+    assert unfaithfulness(explainer, why) == pytest.approx(want, abs=1e-5)
+
+
 def test_graphs_of_several_types():
     rng = torch.Generator().manual_seed(1)
     data = HeteroData()
