@@ -190,7 +190,13 @@ func newImportOf(f format, c *changes) *cobra.Command {
 		last := len(args) - 1
 		if f.name == EdgesFormat {
 			var piped copies
-			defer func() { err = errors.Join(err, piped.leave()) }()
+			defer func() {
+				if err != nil {
+					err = piped.failed(err)
+				} else {
+					err = piped.leave()
+				}
+			}()
 			if err := piped.ofImport(cmd.Flags(), args[:last]); err != nil {
 				return err
 			}

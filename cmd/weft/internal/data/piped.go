@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weft/comm/mpi"
 	"weft/graph/tables"
 	"weft/internal/datasets"
+	"weft/internal/refusal"
 )
 
 // What stands for standard input in the place of a table.
@@ -26,17 +28,40 @@ func isPipe(path string) bool {
 }
 
 // copies are files in the cache that stand for pipes.
-type copies []string
+type copies []copied
+
+type copied struct {
+	path string
+	pipe string // as it was given; "": it is not known
+}
 
 // leave removes those that are there, and have no store beside them.
 func (c copies) leave() (err error) {
-	for _, path := range c {
-		if filepath.Base(path) == datasets.PipedFile {
-			err = errors.Join(err, datasets.LeavePiped(filepath.Dir(path)))
+	for _, of := range c {
+		if filepath.Base(of.path) == datasets.PipedFile {
+			err = errors.Join(err, datasets.LeavePiped(filepath.Dir(of.path)))
 		}
 	}
 	return err
 }
+
+// failed is what a command says that failed with an error, and removes the copies: it names the pipes.
+func (c copies) failed(err error) error {
+	text := err.Error()
+	for _, of := range c {
+		text = strings.ReplaceAll(text, of.path, of.pipe)
+	}
+	return errors.Join(ofPipes{err, text}, c.leave())
+}
+
+// ofPipes is an error that names pipes in the place of their copies.
+type ofPipes struct {
+	error
+	text string
+}
+
+func (e ofPipes) Error() string { return e.text }
+func (e ofPipes) Unwrap() error { return e.error }
 
 // of puts copies in the place of pipes, in arguments that are FILE or NAME=FILE: a table may be read several
 // times.
@@ -45,6 +70,10 @@ func (c *copies) of(arguments []string) error {
 		_, path := tables.Named(argument)
 		if !isPipe(path) {
 			continue
+		}
+		if mpi.Launched() {
+			return refusal.Errorf("%s: each process of a launcher would read it; write the table to a file, and "+
+				"name that", path)
 		}
 		pipe, name := os.Stdin, "standard input"
 		if path != stdin && path != stdinFile {
@@ -55,12 +84,12 @@ func (c *copies) of(arguments []string) error {
 			defer pipe.Close()
 			name = path
 		}
-		copied, err := datasets.Piped(pipe, name)
+		file, err := datasets.Piped(pipe, name)
 		if err != nil {
 			return err
 		}
-		*c = append(*c, copied)
-		arguments[i] = strings.TrimSuffix(argument, path) + copied
+		*c = append(*c, copied{file, path})
+		arguments[i] = strings.TrimSuffix(argument, path) + file
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package data
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -78,7 +77,7 @@ func (t *TablesGiven) Add(cmd *cobra.Command, shown bool) {
 		var piped copies
 		defer func() {
 			if err != nil { // else a store of theirs is there
-				err = errors.Join(err, piped.leave())
+				err = piped.failed(err)
 			}
 		}()
 		if err := piped.ofTables(cmd.Flags(), args[min(t.from, len(args)):]); err != nil { // lists are these

@@ -126,7 +126,9 @@ func storesIn(folders []string, cached, remove bool) (*madeStores, error) {
 			one.Stays = cmp.Or(stays(store), runs.unread)
 		}
 		if remove && len(one.Runs) == 0 && one.Stays == "" {
-			piped = append(piped, datasets.RecordedFiles(store)...)
+			for _, path := range datasets.RecordedFiles(store) {
+				piped = append(piped, copied{path: path})
+			}
 			if err := os.RemoveAll(store); err != nil {
 				return nil, err
 			}
