@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -278,6 +279,20 @@ func (l *edgeList) setting(i int) string {
 	return "edge-features"
 }
 
+// wayTo is the way out where a list lacks a column that the edges of the graph have. The folder NAME=VALUE
+// that
+// a list lies in, or is, gives no column: only those below the folder that was named do.
+func (l *edgeList) wayTo(name, setting string) string {
+	for path := filepath.Clean(l.path); path != "." && path != filepath.Dir(path); path = filepath.Dir(path) {
+		if folder := filepath.Base(path); strings.HasPrefix(folder, name+"=") {
+			return fmt.Sprintf("; folders give it below the one that is named: name %s, or a new folder with %s alone in it",
+				filepath.Dir(path), folder)
+		}
+	}
+	return fmt.Sprintf("; name it with --%s where it is called otherwise, or put the file into a folder %s=VALUE, and "+
+		"name the folder above", setting, name)
+}
+
 // foreign refuses a list none of whose ends is an id of the tables.
 func (l *edgeList) foreign() error {
 	of, ids, has := l.ends[0].of, "", ""
@@ -361,7 +376,7 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		if at < 0 || slices.Contains(order, at) {
 			asks, way := "--"+l.setting(i)+" asks for", ""
 			if l.ofGraph[name] {
-				asks, way = "the edges of the graph have", "; name it with --"+l.setting(i)
+				asks, way = "the edges of the graph have", l.wayTo(name, l.setting(i))
 			}
 			return nil, fmt.Errorf("there is no further column %s, which %s: there are %s%s", name, asks,
 				arrays.Listed(l.header), way)
