@@ -333,13 +333,35 @@ func (g *Graph) CheckUnlabelledEdges() error {
 	return nil
 }
 
-// LearnsEdges is a graph that has the edges with labels of that column in the place of vertices of the first
-// type, with their labels and splits, for what reads these alone. relation is theirs; nil: there is none, and
+// HasLabel reports whether the edges have labels that asked names: COLUMN or, of one of several relations,
+// RELATION:COLUMN, or SOURCE__NAME__TARGET:COLUMN.
+func (r *Relation) HasLabel(asked string) bool {
+	return r.EdgeLabels != nil && NamesLabel(asked, r.EdgeLabels.Column, r.FullName())
+}
+
+// NamesLabel is HasLabel for labels of that column of a relation, by its FullName; "": it is not known. The
+// one
+// relation of a graph without names has any name before the column: its list's is not kept.
+func NamesLabel(asked, column, fullName string) bool {
+	of, after, given := strings.Cut(asked, ":")
+	switch {
+	case asked == column:
+		return true
+	case !given || after != column:
+		return false
+	}
+	nameless := fullName == "" || fullName == (&Relation{}).FullName()
+	return nameless || of == fullName || strings.Contains(fullName, "__"+of+"__")
+}
+
+// LearnsEdges is a graph that has the edges with labels of that name, as HasLabel has it, in the place of
+// vertices of the first type, with their labels and splits, for what reads these alone. relation is theirs;
+// nil: there is none, and
 // the graph is g.
-func (g *Graph) LearnsEdges(column string) (of *Graph, relation *Relation) {
+func (g *Graph) LearnsEdges(label string) (of *Graph, relation *Relation) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		if r.EdgeLabels == nil || r.EdgeLabels.Column != column {
+		if !r.HasLabel(label) {
 			continue
 		}
 		of = g.Copy()

@@ -68,15 +68,16 @@ func EdgesIn(dir string) (n int64, err error) {
 	return n, nil
 }
 
-// SplitByIn is what the edges with labels of that column are divided by in the store in dir, without values,
-// as its description says; nil: nothing is kept.
+// SplitByIn is what the edges with labels of that name, as HasLabel has it, are divided by in the store in
+// dir, without values, as its description says; nil: nothing is kept.
 func SplitByIn(dir, label string) (*SplitBy, error) {
 	d, err := readDescription(dir)
 	if err != nil {
 		return nil, err
 	}
 	for i := range d.Relations {
-		if l := d.Relations[i].EdgeLabels; l != nil && l.Column == label {
+		r := &d.Relations[i]
+		if l := r.EdgeLabels; l != nil && NamesLabel(label, l.Column, fullName(r.Source, r.Name, r.Target)) {
 			return l.By, nil
 		}
 	}

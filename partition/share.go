@@ -120,7 +120,8 @@ type WholeEdgeSplit struct {
 
 // WholeEdgeLabels is what each worker knows of the labels of a relation's edges.
 type WholeEdgeLabels struct {
-	Relation      int                `json:"relation"` // its number
+	Relation      int                `json:"relation"`       // its number
+	FullName      string             `json:"name,omitempty"` // the relation's; "": of a version without
 	Column        string             `json:"column"`
 	Classes       int                `json:"classes,omitempty"`
 	ValueColumns  int                `json:"value_columns,omitempty"`
@@ -129,12 +130,18 @@ type WholeEdgeLabels struct {
 	Rule          string             `json:"rule,omitempty"` // graph.SplitBy.Rule
 }
 
+// Named is graph.Relation.HasLabel of their relation.
+func (l *WholeEdgeLabels) Named(asked string) bool {
+	return graph.NamesLabel(asked, l.Column, l.FullName)
+}
+
 // labelsOfEdges are those of a graph.
 func labelsOfEdges(g *graph.Graph) (all []WholeEdgeLabels) {
 	for i := range g.Relations {
 		if l := g.Relations[i].EdgeLabels; l != nil {
 			of := WholeEdgeLabels{
-				i, l.Column, l.Classes, l.Columns, l.MultiLabel(), graph.SizesOf(l.Splits), "",
+				i, g.Relations[i].FullName(), l.Column, l.Classes, l.Columns, l.MultiLabel(),
+				graph.SizesOf(l.Splits), "",
 			}
 			if l.By != nil {
 				of.Rule = l.By.Rule

@@ -16,6 +16,7 @@ from processes import weft as command
 
 import weft
 from weft import _weights
+from weft._module import _of_edges
 from weft._run import _table
 
 
@@ -392,6 +393,27 @@ def test_sweep_of_edges_of_tables(arrays):
     alone = weft.train("p.csv", hidden=8, **settings)
     assert [run.summary["losses"] for run in found if run.settings["hidden"] == "8"] == [alone.summary["losses"]]
     assert weft.inspect("p.csv", **tables)["edge_labels"][0]["class_names"] == ["no", "yes"]
+
+
+def test_edges_of_several_tables(arrays):
+    """Labels of one of several lists are learned by the relation's name and the column's, as by the column's alone."""
+    rows = [f"{a},{b},{'no' if (a + b) % 3 else 'yes'},{int(a > 30)}" for a, b in arrays["edge_index"].T]
+    Path("p.csv").write_text("\n".join(["payer,payee,fraud,late", *rows]) + "\n")
+    Path("l.csv").write_text("payer,payee\n" + "".join(f"{v},{(v * 7 + 1) % 60}\n" for v in range(60)))
+    Path("c.csv").write_text("id,age\n" + "".join(f"{v},{v / 7}\n" for v in range(60)))
+    tables = {"source": "payer", "target": "payee", "vertices_from": "c.csv"}
+    settings = {"model": "sage", "hidden": 8, "epochs": 2, "progress": False}
+    lists = {"pays": "p.csv", "likes": "l.csv"}
+    run = weft.train(lists, edge_label="pays:fraud", split="random:60/20/20", **tables, **settings)
+    assert run.summary["graph"]["edges"] == len(rows) + 60
+    command("import", "edges", "pays=p.csv", "likes=l.csv", "s", "--edge-label=pays:fraud", "--split=random:60/20/20",
+            "--source=payer", "--target=payee", "--vertices-from=c.csv")  # fmt: skip
+    for label in ("fraud", "pays:fraud"):
+        assert weft.train("s", edge_label=label, **settings).summary["losses"] == run.summary["losses"]
+        assert _of_edges(weft.inspect("s"), label)["class_names"] == ["no", "yes"]
+    assert _of_edges(weft.inspect("s"), "likes:fraud")["class_names"] is None
+    several = weft.train(lists, edge_label="pays:fraud,late", **tables, **settings)
+    assert several.summary["metric"] == "micro-f1"
 
 
 def test_values_of_tables(arrays):

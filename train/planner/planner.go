@@ -410,7 +410,7 @@ func (p *Planner) smaller(fraction float64) twin {
 		}
 	}
 	for i := range whole.EdgeLabels {
-		if of := &whole.EdgeLabels[i]; of.Column == p.Options.EdgeLabel {
+		if of := &whole.EdgeLabels[i]; of.Named(p.Options.EdgeLabel) {
 			whole, l.OfEdges = whole.LearnsEdges(of), of.Column
 			break
 		}

@@ -24,12 +24,12 @@ func (k ofEdges) labelled(whole *partition.Whole) (*partition.WholeEdgeLabels, e
 	for i := range whole.EdgeLabels {
 		l := &whole.EdgeLabels[i]
 		names = append(names, l.Column)
-		if l.Column != k.EdgeLabel {
+		if !l.Named(k.EdgeLabel) {
 			continue
 		}
 		if found != nil {
-			return nil, refusal.Errorf("--edge-label %s: several relations have labels of this name; import the "+
-				"graph with those of one", k.EdgeLabel)
+			return nil, refusal.Errorf("--edge-label %s: several relations have labels of this name; name one, as "+
+				"in --edge-label RELATION:%[1]s", k.EdgeLabel)
 		}
 		found = l
 	}

@@ -60,16 +60,16 @@ func (s Split) Make(g *graph.Graph, seed uint64) error {
 	return g.Guard(func() error { return g.MakeSplits(s.Rule, 1, seed) })
 }
 
-// MakeOfEdges is Make for the edges that have labels of that column.
-func (s Split) MakeOfEdges(g *graph.Graph, column string, seed uint64) error {
+// MakeOfEdges is Make for the edges that have labels of that name, as graph.Relation.HasLabel has it.
+func (s Split) MakeOfEdges(g *graph.Graph, label string, seed uint64) error {
 	if s.Rule == "" {
 		return nil
 	}
 	return g.Guard(func() error {
 		relations := slices.Clone(g.Relations)
 		for i := range relations {
-			if l := relations[i].EdgeLabels; l != nil && l.Column == column {
-				divided := *l
+			if relations[i].HasLabel(label) {
+				divided := *relations[i].EdgeLabels
 				if err := divided.MakeSplits(s.Rule, 1, seed); err != nil {
 					return err
 				}

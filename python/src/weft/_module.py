@@ -136,9 +136,21 @@ def in_place(
         return _traced(module, optimizer, settings, counts, scratch, name)
 
 
-def _of_edges(counts: Mapping[str, Any], column: str) -> Mapping[str, Any]:
-    """Counts with the classes and values of the labels of edges in the place of those of vertices."""
-    of: Mapping[str, Any] = next((of for of in counts.get("edge_labels", ()) if of["column"] == column), {})
+def _of_edges(counts: Mapping[str, Any], label: str) -> Mapping[str, Any]:
+    """Counts with the classes and values of the labels of edges in the place of those of vertices.
+
+    Args:
+        counts: of the graph.
+        label: COLUMN, or RELATION:COLUMN.
+    """
+    relation, _, column = label.rpartition(":")
+
+    def named(of: Mapping[str, Any]) -> bool:
+        full = of.get("relation", "vertex__edge__vertex")  # of a graph without names, whose list has any
+        alike = relation == full or full == "vertex__edge__vertex" or f"__{relation}__" in full
+        return of["column"] == label or bool(relation) and of["column"] == column and alike
+
+    of: Mapping[str, Any] = next(filter(named, counts.get("edge_labels", ())), {})
     return {**counts, "classes": 0, "value_columns": 0, "class_names": None, **of}
 
 

@@ -22,6 +22,7 @@ import (
 	"weft/nn"
 	"weft/partition"
 	"weft/train"
+	"weft/train/calibrate"
 	"weft/train/metric"
 	"weft/train/rundir"
 	"weft/train/setting"
@@ -161,6 +162,7 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 		return nil, err
 	}
 	o.ClassWeights = task.NoClassWeights // those of the loss, whose file need not be there any more
+	o.Calibrate = calibrate.None         // the run's fit is kept with it, and none is made
 	if of.Options, err = o.Resolve(); err == nil && of.elsewhere {
 		err = of.MatchRelations(store)
 	}
