@@ -163,6 +163,27 @@ def test_rows_are_those_of_the_edges():
         run.predict(columns=["class"], sort="edge", top=-1)
 
 
+def test_other_graphs_without_labels(folder):
+    """A prediction needs no labels: of another graph, in memory or stored, in classes or values, of several types."""
+    run = train(graph(edge_y=np.where(Y > 0, "yes", "no"), edge_split=PART), model="mlp", dropout=0, out="r")
+    values = train(graph(edge_y=ATTR[:, 0] * 2, edge_split=PART), model="mlp", dropout=0, out="v")
+    new = random.permutation(400)[:250]
+    other = weft.Graph(edge_index=EDGES[:, new], x=X, edge_attr=ATTR[new])
+    want = by_hand(run)[new]
+    made = run.predict(other, output="logits")
+    assert made == pytest.approx(want, abs=2e-5)
+    assert (weft.load("r").predict(other) == want.argmax(1)).all()
+    assert values.predict(other) == pytest.approx(values.predictions[new], abs=1e-5)
+    table = run.predict(other, columns=["class", "probability_yes"])
+    assert (table["source"] == EDGES[0, new]).all() and (table["class"] == np.array(["no", "yes"])[want.argmax(1)]).all()
+    with pytest.raises(weft.Refused, match="its edges have no labels"):
+        run.evaluate(other)
+    key, back = ("user", "rates", "item"), ("item", "rev", "user")
+    typed = {"edge_index": {back: EDGES[::-1], key: EDGES}, "x": {"user": X, "item": X}, "edge_attr": {key: ATTR}}
+    several = train(weft.Graph(**typed, edge_y={key: Y}, edge_split=PART), out="t")
+    assert several.predict(weft.Graph(**typed), output="logits") == pytest.approx(several.logits, abs=1e-6)
+
+
 @pytest.mark.parametrize("form", ["values", "several"])
 def test_forms(form):
     """Values are in their own units. Of several labels of an edge some are missing."""

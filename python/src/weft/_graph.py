@@ -196,6 +196,8 @@ class Graph:
             if key == "edge_y":
                 self.labelled = folder.rpartition("/")[2]
                 self.edge_classes = self._files.get(name.replace("edge_y", "edge_class_names"))  # type: ignore[assignment]
+        #: The relations, as SOURCE__NAME__TARGET; of a graph of one type an empty name.
+        self.relations = list(self._ends)
         keys = {name.rpartition("/")[2] for name in self._files}
         #: Whether its edges have labels, its vertices have none, and no edges are given for link prediction.
         self.learns_edges = self.labelled is not None and not keys & {"y", "train_edges"}

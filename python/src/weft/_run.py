@@ -261,9 +261,22 @@ class Run:
 
     def _edge_order(self, graph: Graph | None) -> Array | None:
         """Where the edges of the store that have rows stand in the graph; None: rows stay as they are."""
-        if self.summary["task"] != "edge" or graph is None or graph.labelled is None:
+        if self.summary["task"] != "edge" or graph is None:
             return None
-        return graph.edge_order(graph.labelled)
+        labelled = graph.labelled
+        if labelled is None:  # a prediction needs no labels
+            labelled = graph.relations[0] if len(graph.relations) == 1 else self._learned_relation()
+        return graph.edge_order(labelled) if labelled in graph.relations else None
+
+    def _learned_relation(self) -> str:
+        """Of several relations the one whose labels were learned, as SOURCE__NAME__TARGET."""
+        if self._graph is not None and self._graph.labelled is not None:
+            return self._graph.labelled
+        file = Path(self._record["store"]) / "graph.json"
+        with reading(file):
+            relations = json.loads(file.read_text(encoding="utf-8"))["relations"]
+            of = [relation for relation in relations if relation.get("edge_labels")][0]
+            return "__".join((of["source"], of["name"], of["target"]))
 
     @property
     def probabilities(self) -> Array:

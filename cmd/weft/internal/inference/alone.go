@@ -36,6 +36,7 @@ func openAlone(cmd *cobra.Command, asked *session.Request, weights nn.State) (*s
 	if err != nil {
 		return nil, err
 	}
+	asked.AllowUnlabelled(opened)
 	if err = asked.MatchRelations(opened.Store); err == nil {
 		err = asked.Fits(opened.Job, weights, notes)
 	}

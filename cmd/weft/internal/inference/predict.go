@@ -214,6 +214,7 @@ func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictReq
 	if err != nil {
 		return nil, err
 	}
+	asked.AllowUnlabelled(opened)
 	if err = asked.MatchRelations(opened.Store); err == nil {
 		err = asked.Fits(opened.Job, asked.state, notes)
 	}

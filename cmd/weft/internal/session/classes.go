@@ -121,6 +121,40 @@ func (r *Request) leaveOtherClasses(notes io.Writer, store string, g *graph.Grap
 	relation.EdgeLabels = &left
 }
 
+// AllowUnlabelled has the edges of a graph without labels stand for those that the run has learned, as a
+// prediction needs no labels: the edges of the only relation, or of the one that has them in the run's graph.
+// Stored partitions are left as they are.
+func (r *Request) AllowUnlabelled(s *Session) {
+	g := s.Job.Graph
+	if r.Options.Task != task.Edge || g == nil {
+		return
+	}
+	labelled := func(r graph.Relation) bool { return r.EdgeLabels != nil }
+	if slices.ContainsFunc(g.Relations, labelled) {
+		return
+	}
+	of := 0
+	if len(g.Relations) > 1 {
+		of = r.relationLike(g)
+	}
+	if of >= 0 {
+		g.Relations[of].EdgeLabels = &graph.EdgeLabels{Column: r.Options.EdgeLabel}
+	}
+}
+
+// relationLike is the number of the relation that has labels in the run's graph; −1: there is none.
+func (r *Request) relationLike(g *graph.Graph) int {
+	learned, err := graph.Open(r.Learned.Store)
+	if err != nil {
+		return -1
+	}
+	defer learned.Close()
+	_, like := learned.LearnsEdges(r.Options.EdgeLabel)
+	return slices.IndexFunc(g.Relations, func(of graph.Relation) bool {
+		return like != nil && of.Source == like.Source && of.Name == like.Name && of.Target == like.Target
+	})
+}
+
 // classNames names classes, the first ones of many, as the subject of a sentence.
 func classNames(names []string) string {
 	const several = 3
