@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/assert"
 	"weft/internal/require"
+	"weft/train/calibrate"
 )
 
 // logits of four vertices, whose outcomes are computed in double precision by Python's math.fsum.
@@ -168,6 +169,33 @@ func TestSortNearOne(t *testing.T) {
 	}))
 	_, cells := readCSV(t, path)
 	assert.Equal(t, [][]any{{1, "yes", 1.}, {2, "yes", 1.}, {0, "yes", 1.}}, cells)
+}
+
+// TestSortWithinSteps: rows that a calibration gives one probability are in the order of the model's own,
+// among all and among the first ones. Logits of yes less those of no are −3, 2, −1, 1, −2.
+func TestSortWithinSteps(t *testing.T) {
+	steps := calibrate.Steps{From: []float64{.2, .2 + 1e-9}, To: []float64{.25, .75}}
+	logits := []float32{0, -3, 1, 3, 1, 0, 4, 5, 2, 0}
+	for by, want := range map[string][]string{
+		"yes": {"1", "3", "2", "4", "0"}, "-yes": {"0", "4", "2", "3", "1"},
+	} {
+		for top := 1; top <= 5; top++ {
+			path := filepath.Join(t.TempDir(), "p.csv")
+			require.NoError(t, Write(path, rowsOf(2, logits...), Table{
+				Classes: []string{"no", "yes"}, Order: Order{By: by, Top: top},
+				Answers:     []Answer{AllProbabilities},
+				Calibration: &calibrate.Calibration{Method: calibrate.Isotonic, Of: []calibrate.Steps{steps}},
+			}))
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			var vertices []string
+			for _, line := range strings.Fields(string(text))[1:] {
+				vertex, _, _ := strings.Cut(line, ",")
+				vertices = append(vertices, vertex)
+			}
+			assert.Equal(t, want[:top], vertices, by)
+		}
+	}
 }
 
 func permutation(random *rand.Rand, n int) []int32 {

@@ -13,10 +13,12 @@ import (
 	"weft/internal/memory"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
+	"weft/train/calibrate"
 	"weft/train/worker"
 )
 
-// Order is that of a table's rows: by a column of numbers, and among equal numbers by vertex. The zero Order
+// Order is that of a table's rows: by a column of numbers, and among equal numbers by vertex. Rows of one
+// calibrated probability of a class, as steps give many, are in the order of the model's own. The zero Order
 // is that of the graph, or of the list of vertices.
 type Order struct {
 	// By names a column of numbers, or a class or label, which stands for the column of its probability.
@@ -102,6 +104,21 @@ func (k Key) rank(of *Outcome) float64 {
 	return -number
 }
 
+// within is the place of an outcome among those of the same calibrated probability: that of the model's own.
+// It is 0 of anything else.
+func (k Key) within(t *Table, of *Outcome) float64 {
+	if t.Calibration == nil || k.answer != AllProbabilities {
+		return 0
+	}
+	of.own = slices.Grow(of.own[:0], len(of.row))[:len(of.row)]
+	var none *calibrate.Calibration
+	none.Apply(of.own, of.row, t.Columns == LabelLogits)
+	if k.Ascends {
+		return of.own[k.number]
+	}
+	return -of.own[k.number]
+}
+
 // key is what the table is sorted by. A word that names a column and a class is the column.
 func (t *Table) key(numbers int) (Key, error) {
 	by := t.Order.By
@@ -170,14 +187,14 @@ func came(count int, rows worker.Rows) error {
 	return nil
 }
 
-// sorted is inOrder where a column orders the rows. In memory are 16 bytes for each row to come, while their
+// sorted is inOrder where a column orders the rows. In memory are 24 bytes for each row to come, while their
 // numbers wait on disk.
 func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) (err error) {
 	top := rows.Vertices
 	if t.Order.Top > 0 {
 		top = min(top, t.Order.Top)
 	}
-	if err := memory.Need(16 * int64(top)); err != nil {
+	if err := memory.Need(24 * int64(top)); err != nil {
 		return err
 	}
 	waiting, err := Keep(t.scratch)
@@ -201,7 +218,7 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 			if err := t.outcome(&of, int(at), row); err != nil {
 				return err
 			}
-			if slot, among := firsts.admit(by.rank(&of), at); among && !all {
+			if slot, among := firsts.admit(by.rank(&of), by.within(t, &of), at); among && !all {
 				waiting.write(slot, row)
 			}
 			at++
@@ -228,8 +245,8 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 
 // entry is a row among the first ones so far.
 type entry struct {
-	rank      float64 // the smallest comes first
-	row, slot int32   // its place among all rows, and on disk
+	rank, within float64 // the smallest comes first, of rank and then of within
+	row, slot    int32   // its place among all rows, and on disk
 }
 
 // ranking has the first rows so far of an order, as a heap once it is full: the last of them on top. It
@@ -241,18 +258,18 @@ type ranking struct {
 
 // admit takes a row, if it is among the first so far, in place of the last of them. slot is its place on
 // disk.
-func (r *ranking) admit(rank float64, row int32) (slot int, among bool) {
+func (r *ranking) admit(rank, within float64, row int32) (slot int, among bool) {
 	switch n := len(r.entries); {
 	case n < cap(r.entries):
-		r.entries = append(r.entries, entry{rank, row, int32(n)})
+		r.entries = append(r.entries, entry{rank, within, row, int32(n)})
 		if n+1 == cap(r.entries) {
 			heap.Init(r)
 		}
 		return n, true
-	case n == 0 || r.compare(entry{rank: rank, row: row}, r.entries[0]) > 0:
+	case n == 0 || r.compare(entry{rank: rank, within: within, row: row}, r.entries[0]) > 0:
 		return 0, false
 	}
-	r.entries[0].rank, r.entries[0].row = rank, row
+	r.entries[0].rank, r.entries[0].within, r.entries[0].row = rank, within, row
 	slot = int(r.entries[0].slot)
 	heap.Fix(r, 0)
 	return slot, true
@@ -260,7 +277,8 @@ func (r *ranking) admit(rank float64, row int32) (slot int, among bool) {
 
 // compare is negative where a comes before b.
 func (r *ranking) compare(a, b entry) int {
-	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(r.vertex(a.row), r.vertex(b.row)))
+	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.within, b.within),
+		cmp.Compare(r.vertex(a.row), r.vertex(b.row)))
 }
 
 // vertex is that of a row.

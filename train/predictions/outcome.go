@@ -8,6 +8,7 @@ type Outcome struct {
 	number        int       // of the edge, in the graph or in its file
 	Top           int       // the first of the likeliest classes
 	Probabilities []float64 // of classes or labels
+	own           []float64 // the model's own probabilities, where an order asked for them
 	before        *Outcome  // of the same vertex before; nil: there was none
 }
 

@@ -122,12 +122,15 @@ def test_of_vertices_over_seeds(folder):
         for group, got in groups.items():
             rows = test[value[test] == group]
             right = [np.mean(z[rows].argmax(1) == truth[rows]) if len(rows) else np.nan for z in logits]
-            assert got == [f"{np.sum(value[parts[0]] == group):,}", f"{len(rows):,}", *spread(right)], group
+            late = f"{truth[rows].sum():,}"
+            assert got == [f"{np.sum(value[parts[0]] == group):,}", f"{len(rows):,}", late, *spread(right)], group
     confusion = sum(metrics.confusion_matrix(truth[test], z[test].argmax(1)) for z in logits)
     assert [row[1:] for row in card["Confusion"][1:]] == [[f"{n:,}" for n in row] for row in confusion]
     tested = np.array([p["city"] or "(missing)" for p in people])[test]
-    few = [f"{group} ({np.sum(tested == group)})" for group in sorted(set(tested)) if np.sum(tested == group) < 30]
-    assert f"Groups of city with fewer than 30 test vertices: {', '.join(few)}." in card.text.replace("\\", "")
+    counts = {group: np.bincount(truth[test][tested == group], minlength=2) for group in sorted(set(tested))}
+    few = [f"{group} ({n.min()} {('yes', 'no')[int(n[0] < n[1])]})" for group, n in counts.items() if n.min() < 30]
+    said = f"Groups of city with fewer than 30 test vertices of one of the classes: {', '.join(few)}."
+    assert said in card.text.replace("\\", "") and max(sum(n) for n in counts.values()) > 30
 
 
 def test_of_edges_calibrated(folder):
@@ -156,12 +159,14 @@ def test_of_edges_calibrated(folder):
         of[city[rows[r]["payer"]]].append(r)
     for name, edges in of.items():
         right = np.mean(logits[edges].argmax(1) == truth[edges])
-        assert card.row("Groups: payer.city", name)[1:] == [f"{len(edges):,}", share(right)], name
+        assert card.row("Groups: payer.city", name)[1:] == [f"{len(edges):,}", f"{truth[edges].sum():,}", share(right)], name
     online = np.load(store / "edge_features.npy")[:, 0]
     for name, value in (("no", 0), ("yes", 1)):
         edges = test[online[test] == value]
-        assert card.row("Groups: online", name)[1:] == [f"{len(edges):,}", share(np.mean(logits[edges].argmax(1) == truth[edges]))]
+        right = np.mean(logits[edges].argmax(1) == truth[edges])
+        assert card.row("Groups: online", name)[1:] == [f"{len(edges):,}", f"{truth[edges].sum():,}", share(right)]
 
+    assert "from a calibrated probability on, of test edges, where the confusion above counts the largest output" in card.text
     for row in card["Thresholds"][1:]:
         at = run["threshold"]["at"] if "best" in row[0] else float(row[0])
         said = p[test, 1] >= at

@@ -13,6 +13,7 @@ import (
 
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
+	"weft/train/calibrate"
 	"weft/train/metric"
 	"weft/train/rundir"
 	"weft/train/task"
@@ -424,9 +425,32 @@ func (c *card) classes() {
 
 // groupRow is a group of a column, over the runs.
 type groupRow struct {
-	name         string
-	train, tests []int
-	scores       []float64
+	name                    string
+	train, tests, positives []int // of each run
+	scores                  []float64
+}
+
+// rarer is the largest count, of a run, of test rows of the rarer of two classes, and its number.
+func (g *groupRow) rarer() (most, class int) {
+	most = -1
+	for k, positives := range g.positives {
+		n, of := positives, 1
+		if others := g.tests[k] - positives; others < n {
+			n, of = others, 0
+		}
+		if n > most {
+			most, class = n, of
+		}
+	}
+	return most, class
+}
+
+// classPair are the names of two classes that rows have one of; nil: they are otherwise.
+func (c *card) classPair() []string {
+	if all := c.first().Classes; c.first().thresholds != nil && len(all) == 2 {
+		return []string{all[0].Name, all[1].Name}
+	}
+	return nil
 }
 
 // groupsOf are the groups of the k-th column, ascending by name.
@@ -436,11 +460,13 @@ func (c *card) groupsOf(k int) (rows []*groupRow) {
 		for _, g := range r.groups[k] {
 			if find[g.name] == nil {
 				// One that another split has no rows of
-				find[g.name] = &groupRow{g.name, make([]int, len(c.runs)), make([]int, len(c.runs)), nil}
+				counts := func() []int { return make([]int, len(c.runs)) }
+				find[g.name] = &groupRow{g.name, counts(), counts(), counts(), nil}
 				rows = append(rows, find[g.name])
 			}
 			of := find[g.name]
-			of.train[i], of.tests[i], of.scores = g.train, g.tests, append(of.scores, g.score)
+			of.train[i], of.tests[i], of.positives[i] = g.train, g.tests, g.positives
+			of.scores = append(of.scores, g.score)
 		}
 	}
 	slices.SortFunc(rows, func(a, b *groupRow) int { return strings.Compare(a.name, b.name) })
@@ -448,18 +474,22 @@ func (c *card) groupsOf(k int) (rows []*groupRow) {
 }
 
 func (c *card) groups() {
-	name := c.first().Summary.Metric
+	name, pair := c.first().Summary.Metric, c.classPair()
 	for k, column := range c.by {
 		c.heading(2, "Groups: "+column)
+		head := []string{column, "training " + c.rowsName(), "test " + c.rowsName()}
+		if pair != nil {
+			head = append(head, "of class "+pair[1])
+		}
 		var rows [][]string
 		for _, g := range c.groupsOf(k) {
-			rows = append(
-				rows,
-				slices.Concat([]string{g.name, spanOf(g.train), spanOf(g.tests)}, c.mean(name, g.scores)),
-			)
+			row := []string{g.name, spanOf(g.train), spanOf(g.tests)}
+			if pair != nil {
+				row = append(row, spanOf(g.positives))
+			}
+			rows = append(rows, slices.Concat(row, c.mean(name, g.scores)))
 		}
-		c.table(1, slices.Concat([]string{column, "training " + c.rowsName(), "test " + c.rowsName()},
-			c.headOfMean("test "+name)), rows)
+		c.table(1, slices.Concat(head, c.headOfMean("test "+name)), rows)
 	}
 }
 
@@ -528,7 +558,9 @@ func (c *card) calibration() {
 	if r.Calibration != nil {
 		of = 0
 		c.say(
-			"Probabilities are calibrated on validation " + c.rowsName() + ": " + r.Calibration.Method + ".",
+			"Probabilities are calibrated on validation " + c.rowsName() + ": " + r.Calibration.Method + "." +
+				ui.When(r.Calibration.Method == calibrate.Isotonic, " It gives many "+c.rowsName()+
+					" one probability: ranking metrics, and the order of predict, are by the model's own."),
 		)
 	} else {
 		c.say("Probabilities are the model's own.")
@@ -565,7 +597,13 @@ func (c *card) thresholds() {
 	}
 	class := r.Classes[1].Name
 	c.heading(2, "Thresholds")
-	c.say("If class " + class + " is predicted from a probability on, of test " + c.rowsName() + ":")
+	calibrated, beside := "", ""
+	if r.Calibration != nil {
+		calibrated = "calibrated "
+		beside = ", where the confusion above counts the largest output before calibration"
+	}
+	c.say("If class " + class + " is predicted from a " + calibrated + "probability on, of test " +
+		c.rowsName() + beside + ":")
 	var rows [][]string
 	for k, t := range r.thresholds {
 		share := func(value func(*atThreshold) float64) []string {
@@ -680,10 +718,16 @@ func (c *card) notTried() {
 	if few != nil {
 		line("Classes with fewer than %d test %s: %s.", fewRows, rows, strings.Join(few, ", "))
 	}
+	pair, classes := c.classPair(), ""
+	if pair != nil {
+		classes = " of one of the classes"
+	}
 	for k, column := range c.by {
 		few, unseen := []string{}, []string{}
 		for _, g := range c.groupsOf(k) {
-			if most := slices.Max(g.tests); most < fewRows {
+			if most, class := g.rarer(); pair != nil && most < fewRows {
+				few = append(few, fmt.Sprintf("%s (%d %s)", g.name, most, pair[class]))
+			} else if most := slices.Max(g.tests); pair == nil && most < fewRows {
 				few = append(few, fmt.Sprintf("%s (%d)", g.name, most))
 			}
 			if slices.Max(g.train) == 0 {
@@ -692,10 +736,11 @@ func (c *card) notTried() {
 		}
 		if len(few) > 0 {
 			line(
-				"Groups of %s with fewer than %d test %s: %s.",
+				"Groups of %s with fewer than %d test %s%s: %s.",
 				column,
 				fewRows,
 				rows,
+				classes,
 				strings.Join(few, ", "),
 			)
 		}

@@ -129,6 +129,7 @@ func (t featureTable) groupings(prefix string) (all []grouping) {
 type groupScores struct {
 	name         string
 	train, tests int     // rows
+	positives    int     // of the tests the rows of class 1, where there are two classes
 	score        float64 // the run's metric; NaN: it is not defined on these
 }
 
@@ -180,7 +181,13 @@ func (r *reportRun) measureGroups(p *predictions, column string) (scores []group
 		if err != nil {
 			return nil, err
 		}
-		scores = append(scores, groupScores{group, trained[group], len(of), e.Scores[name]})
+		positives := 0
+		for _, row := range of {
+			if l := &p.of.Labels; l.Class != nil {
+				positives += toInt(l.Class[row] == 1)
+			}
+		}
+		scores = append(scores, groupScores{group, trained[group], len(of), positives, e.Scores[name]})
 	}
 	slices.SortFunc(scores, func(a, b groupScores) int { return strings.Compare(a.name, b.name) })
 	return scores, nil
