@@ -63,6 +63,11 @@ func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 			if arrangements[i], more, err = columns.Arrange(asked, t.Columns); err != nil {
 				return nil, fmt.Errorf("%s%w", of, err)
 			}
+			if j.Graph != nil && j.Graph.Types[i].Table != nil {
+				if path := j.Graph.Types[i].Table.Path; path != "" {
+					of += path + ": "
+				}
+			}
 			for _, note := range more {
 				notes = append(notes, of+note)
 			}

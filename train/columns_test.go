@@ -72,7 +72,7 @@ func inOtherOrder(g *graph.Graph) *graph.Graph {
 
 // likeNotes say what is new in a graph of inOtherOrder.
 var likeNotes = []string{
-	"column c: 9 rows have values that are not known, which count as other",
+	`column c: 9 rows have values that are not known, as "w", which count as other`,
 	"columns that are not used: new",
 }
 

@@ -1,6 +1,7 @@
 package columns
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,13 +111,16 @@ func (a *Arrangement) add(want, have *Column, to, from int) (note string) {
 		}
 		return ""
 	}
-	other := have.Other
+	other, unknown := have.Other, []string(nil)
 	for k, value := range have.Categories {
 		place, known := slices.BinarySearch(want.Categories, value)
 		if known {
 			a.moves = append(a.moves, move{from + k, to + place, 0})
 		} else if k < len(have.Counts) {
 			other += have.Counts[k]
+			if have.Counts[k] > 0 {
+				unknown = append(unknown, fmt.Sprintf("%.40q", value))
+			}
 		}
 	}
 	if other == 0 {
@@ -126,8 +130,12 @@ func (a *Arrangement) add(want, have *Column, to, from int) (note string) {
 	if other == 1 {
 		rows = "row has"
 	}
-	return fmt.Sprintf("column %s: %d %s values that are not known, which count as other", want.Name, other,
-		rows)
+	as := ""
+	if len(unknown) > 0 {
+		as = ", as " + refusal.List(unknown, 3) + ","
+	}
+	return fmt.Sprintf("column %s: %d %s values that are not known%s which count as other", want.Name, other, rows,
+		cmp.Or(as, ","))
 }
 
 // Width is the number of features of a row that is arranged; columns is that of one that is not.

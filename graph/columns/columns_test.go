@@ -404,7 +404,7 @@ func TestArrange(t *testing.T) {
 	a, notes, err := Arrange(asked, given)
 	require.NoError(t, err)
 	assert.Equal(t, []string{
-		"column city: 5 rows have values that are not known, which count as other",
+		`column city: 5 rows have values that are not known, as "Oslo", which count as other`,
 		"columns that are not used: height",
 	}, notes)
 	var room []float32
