@@ -239,10 +239,28 @@ def test_calibrated(method, labels):
     table = run.predict(columns=["probabilities"] if labels == "several" else ["class", "probabilities"])
     names = [name for name in table if name.startswith(("probability_", "label_"))]
     assert len(names) == run.probabilities.shape[1]
+    if labels == "two":
+        assert [part["accuracy"] for part in run.evaluate().values()] == [part["accuracy"] for part in own.evaluate().values()]
+        at = run.summary["threshold"]["at"]
+        decided = run.predict(columns=["class"], threshold="best")["class"].astype(int)
+        clear = np.abs(run.probabilities[:, 1] - at) > 1e-6
+        assert (decided == (run.probabilities[:, 1] > at))[clear].all()
+        val, chosen = PART == "val", run.probabilities[:, 1] >= at - 1e-9
+        f1 = 2 * (chosen & (Y > 0))[val].sum() / (chosen[val].sum() + Y[val].sum())
+        assert run.summary["threshold"]["f1"] == pytest.approx(f1, abs=1e-9)
+        with pytest.raises(weft.Refused, match='^threshold=\'best\': is for tables; give columns=."class".'):
+            run.predict(threshold="best")
+    assert ("thresholds" in run.summary) == (labels == "several")
     for k, name in enumerate(names):
         np.testing.assert_allclose(table[name], run.probabilities[:, k], atol=1e-6)
     if labels != "several":
         assert (np.asarray(table["class"], int) == run.predictions).all()
+
+
+def test_edge_to_explain_is_a_number():
+    pytest.importorskip("torch_geometric")
+    with pytest.raises(weft.Refused, match=r'give one number: that of edge_index, or of tables the column edge of run.predict\(columns='):
+        train(graph(edge_split=PART), epochs=1).explain(edge=("u5", "i0"))
 
 
 def test_new_edges(folder):
@@ -335,10 +353,12 @@ def test_refused():
         ({"edge_split": ["x"] * 400}, "edge_split: 'x' is no part of a split: give train, val or test"),
         ({"edge_split": np.full(400, 3)}, "edge_split: give one of train, val and test for each edge"),
         ({"edge_y": np.full(400, -1)}, 'array "edge_y": no edge has a label: leave it out'),
-        ({"edge_y": None, **divided}, 'array "edge_train_mask": there are no labels of edges "edge_y"'),
+        ({"edge_split": PART[:5]}, "edge_split: says of 5 edges what they are for, and there are 400: give one"),
+        ({"edge_y": None, **divided}, '^edge_split: there are no labels of edges "edge_y"'),
         ({"split": "random:60/20/20", **divided}, "split: edge_split divides the edges; give masks, or split"),
         ({"edge_val_mask": PART == "val", **divided}, "edge_split: edge_val_mask divides the edges, too"),
-        ({"edge_y": np.where(PART == "val", -1, Y), **divided}, 'array "edge_val_mask": edge [0-9]+ has no label'),
+        ({"edge_y": np.where(PART == "val", -1, Y), **divided}, "^edge_split: edge [0-9]+ has no label"),
+        ({"edge_y": np.where(PART == "val", -1, Y), "edge_val_mask": PART == "val"}, 'array "edge_val_mask": edge [0-9]+ has no label'),
         ({"edge_train_mask": PART == "val", "edge_val_mask": PART == "val"}, "is also in edge_train_mask"),
         ({"edge_time": DATES[:5]}, r'array "edge_time": has shape \[5\]: it must have a date or a number for each of 400'),
         ({"edge_time": np.where(Y > 0, DATES, np.datetime64("nat"))}, 'edge [0-9]+ has "NaT", which is no date'),

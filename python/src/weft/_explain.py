@@ -34,7 +34,7 @@ def explanation(
     if vertex is not None and edge is not None:
         raise Refused(f"explain: one prediction is explained, of vertex {vertex} or of edge {edge}; leave one of them out")
     if edge is not None and not isinstance(edge, (int, np.integer)):
-        raise Refused(f"edge={edge!r}: it is the number of an edge, in the order of edge_index")
+        raise Refused(f"edge={edge!r}: give one number: that of edge_index, or of tables the column edge of run.predict(columns=…)")
     asked = [] if vertex is None else [f"--vertex={vertex}"]
     if edge is not None:
         asked.append(f"--edge={_stored(graph, edge)}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Union
 
@@ -176,6 +178,7 @@ class Graph:
         #: Whether it was one of the three graphs of a split of edges, and has nothing of the split.
         self.undivided = False
         self._lock = threading.Lock()
+        self._split_of_edges = "edge_split" in given
         self._scratch: Scratch | None = None
         if "edge_index" not in given and "adj" not in given:
             raise Refused("a graph has edges: give edge_index, 2 × E, or adj, a sparse matrix")
@@ -338,7 +341,8 @@ class Graph:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 save(path, value)
             flags = [_program.flag(name, value) for name, value in self._changes.items()]
-            told = _program.run(["import", "npz", str(source), str(store), *flags])
+            with self._naming_split():
+                told = _program.run(["import", "npz", str(source), str(store), *flags])
             for line in told.splitlines()[:-2]:  # which name the store, and the next command
                 log.info("%s", line)
             shutil.rmtree(source)
@@ -349,6 +353,16 @@ class Graph:
                 raise Failed(why) from None
             raise
         return scratch
+
+    @contextlib.contextmanager
+    def _naming_split(self) -> Iterator[None]:
+        """Names edge_split in what the import refuses of the masks that were made of it."""
+        try:
+            yield
+        except Refused as error:
+            if not self._split_of_edges:
+                raise
+            raise Refused(re.sub(r'array "([^"]*)edge_(train|val|test)_mask"', r"\1edge_split", str(error))) from None
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Array | Ends]:
         edges, shape = _edge_arrays(given, "")
@@ -567,6 +581,8 @@ def _edge_masks(given: dict[str, Any], folder: str, edges: int) -> dict[str, Arr
         raise Refused(
             f"{name}: give one of train, val and test for each edge, or one of 0, 1, 2 and −1 for none, three arrays of edges, or a rule as random:60/20/20"
         )
+    if len(made) != edges:
+        raise Refused(f"{name}: says of {len(made):,} edges what they are for, and there are {edges:,}: give one of train, val and test for each edge")
     return {folder + key: made == part for part, key in enumerate(_EDGE_MASKS)}
 
 

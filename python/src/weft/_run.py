@@ -194,6 +194,7 @@ class Run:
                 "ended": self._record.get("ended"),
             }  # None: of an early version
             of["dataset"] = graphs_named(of["dataset"])
+            of |= {name: self._record[name] for name in ("threshold", "thresholds") if name in self._record}
             # What is asked of every run is there.
             Runs([self])._rows(), repr(self), self.classes, self.reason, of["task"], self._record["store"]
 
@@ -210,7 +211,9 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """The results: the object of ``weft train --json``, as ``losses``, ``epochs_run``, ``val``, ``test``,
-        ``run_dir``; and ``ended``: ``epochs``, ``patience``, ``max-time`` or ``interrupted``."""
+        ``run_dir``; and ``ended``: ``epochs``, ``patience``, ``max-time`` or ``interrupted``. Of two classes
+        ``threshold`` is the best one on validation (``at``, ``f1``), of several labels ``thresholds`` those of
+        each."""
         return self._record["summary"]  # type: ignore[no-any-return]
 
     @property
@@ -387,6 +390,8 @@ class Run:
         """
         if output not in ("predictions", "logits", "probabilities"):
             raise Refused(f"output={output!r}: it is predictions, logits or probabilities")
+        if columns is None and settings.get("threshold") is not None:
+            raise Refused(f'threshold={settings["threshold"]!r}: is for tables; give columns=["class"], or compare run.probabilities with run.summary["threshold"]["at"]')
         if columns is None:
             return self._as(output, self._predicted(data, vertices, settings, "out"))
         if output != "predictions":
@@ -415,7 +420,7 @@ class Run:
         elif of is not None:
             raise Refused(f"of={of!r}: is for runs of a module of one's own; leave it out")
         if of is not None and self.summary["task"] == "edge":
-            raise Refused(f"of={of!r}: the run predicts edges; take a module that returns rows of vertices, as run.module() has it")
+            raise Refused(f"of={of!r}: the run predicts edges; a forward hook of the layer, run.module().get_submodule({of!r}), has its rows, as own-model.md says")
         if of is None:
             return self._predicted(data, vertices, settings, "embeddings")
         with reading(file):
