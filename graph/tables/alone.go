@@ -36,7 +36,7 @@ func (o *Options) openAlone(g *streamed.Graph) error {
 	if len(o.Edges) > 1 {
 		return SeveralAlone(o.Edges[1])
 	}
-	if err := o.check(o.Values); err != nil {
+	if err := o.check(o.Values && o.EdgeLabel == ""); err != nil {
 		return err
 	}
 	all := []*vertexTable{o.newTable(graph.VertexType{})}

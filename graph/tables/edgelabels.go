@@ -361,7 +361,7 @@ func (l *edgeList) coded(values bool) (graph.Labels, error) {
 	if of.words == nil || !of.any() {
 		return graph.Labels{}, refusal.Errorf("no row has a label")
 	}
-	words := labels{words: of.words, rows: make([]int32, len(of.words.Names))}
+	words := labels{words: of.words, rows: make([]int32, len(of.words.Names)), first: of.first}
 	for i := range words.rows {
 		words.rows[i] = int32(i)
 	}

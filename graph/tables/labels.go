@@ -20,6 +20,8 @@ import (
 type labels struct {
 	words *names.Table
 	rows  []int32 // the word of each row, −1 where there is none
+	read  int64   // so many rows
+	first []int64 // the row where each word appeared, from 1
 }
 
 // add adds that of the next row.
@@ -39,6 +41,7 @@ func (l *labels) word(field []byte) (word int32, err error) {
 	if l.words == nil {
 		l.words = names.NewTable()
 	}
+	l.read++
 	if columns.IsMissing(field) {
 		return -1, nil
 	}
@@ -46,7 +49,11 @@ func (l *labels) word(field []byte) (word int32, err error) {
 		return -1, fmt.Errorf("the class %.40q is not UTF-8: convert the file, as with "+
 			"iconv -f LATIN1 -t UTF-8", field)
 	}
-	return l.words.Number(field)
+	word, err = l.words.Number(field)
+	if err == nil && int(word) == len(l.first) {
+		l.first, err = memory.Append(l.first, l.read)
+	}
+	return word, err
 }
 
 // any reports whether a row has a label.
@@ -59,8 +66,10 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 		return made, refusal.Errorf("no row has a label")
 	}
 	numbers, whole := l.numbers()
-	if values && numbers == nil {
-		return made, refusal.Errorf("--values asks for numbers, and %.40q is none", l.words.Names[0])
+	if numbers == nil {
+		if err := l.checkOdd(values); err != nil {
+			return made, err
+		}
 	}
 	if err := memory.Need(8 * int64(vertices)); err != nil {
 		return made, err
@@ -174,14 +183,58 @@ func (l *labels) values(numbers []float64, vertices int) graph.Labels {
 func (l *labels) numbers() (numbers []float64, whole bool) {
 	numbers, whole = []float64{}, true
 	for _, word := range l.words.Names {
-		x, err := number.Parse(word, 64)
-		if err != nil || math.IsInf(float64(float32(x)), 0) {
+		x, ok := valueOf(word)
+		if !ok {
 			return nil, false
 		}
 		numbers = append(numbers, x)
 		whole = whole && x == math.Trunc(x)
 	}
 	return numbers, whole
+}
+
+// valueOf is the number that a word is, if float32 holds it.
+func valueOf(word string) (x float64, ok bool) {
+	x, err := number.Parse(word, 64)
+	return x, err == nil && !math.IsInf(float64(float32(x)), 0)
+}
+
+// oddWords are words that are no numbers, where values are asked for or they are few among numbers: their
+// first
+// one, −1 where there is none. whole says that all of these numbers are whole.
+func (l *labels) oddWords(values bool) (first int, whole bool) {
+	const numbersOfAWord = 7
+	first, whole = -1, true
+	numbers := 0
+	for word, name := range l.words.Names {
+		x, ok := valueOf(name)
+		switch {
+		case ok:
+			numbers++
+			whole = whole && x == math.Trunc(x)
+		case first < 0:
+			first = word
+		}
+	}
+	if words := len(l.words.Names) - numbers; !values && numbersOfAWord*words > numbers {
+		return -1, whole
+	}
+	return first, whole
+}
+
+// checkOdd refuses odd words where values are asked for, and among numbers that are not all whole: with these
+// a single word would make a class of each number.
+func (l *labels) checkOdd(values bool) error {
+	odd, whole := l.oddWords(values)
+	asked := "--values asks for numbers"
+	switch {
+	case odd < 0 || whole && !values:
+		return nil
+	case !values:
+		asked = "nearly all labels are numbers"
+	}
+	return refusal.Errorf("%s, and %.40q in row %d is none: correct it, or leave the field empty", asked,
+		l.words.Names[odd], l.first[odd])
 }
 
 // notes say that so many rows have nearly as many classes, as where they are names; that numbers were taken
@@ -195,7 +248,12 @@ func (l *labels) notes(made *graph.Labels, labelled int, of, path, column string
 		return []string{fmt.Sprintf("column %s of %s taken for %d classes of %d %s: most are of one of these, "+
 			"and hardly learned", column, path, made.Classes, labelled, of)}
 	case numbers == nil:
-		return nil
+		if odd, _ := l.oddWords(false); odd >= 0 && arrays.ManyClasses(made.Classes, labelled) {
+			notes = append(notes, fmt.Sprintf("column %s of %s taken for %d classes of %d %s, as %.40q in row %d is no "+
+				"number: correct it, or leave the field empty, if the others are values", column, path, made.Classes,
+				labelled, of, l.words.Names[odd], l.first[odd]))
+		}
+		return notes
 	}
 	if arrays.ManyClasses(made.Classes, labelled) {
 		notes = append(notes, fmt.Sprintf("whole numbers of column %s of %s taken for %d classes of %d "+

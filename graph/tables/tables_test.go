@@ -420,7 +420,8 @@ func TestRefused(t *testing.T) {
 			func(o *Options) { o.Label = "x" },
 		},
 		{
-			"id,x\na,b\n", "src,dst\na,a\n", `v.csv: column x: --values asks for numbers, and "b" is none`,
+			"id,x\na,b\n", "src,dst\na,a\n", `v.csv: column x: --values asks for numbers, and "b" in row 1 is none: correct it, ` +
+				"or leave the field empty",
 			func(o *Options) { o.Label, o.Values = "x", true },
 		},
 	} {
