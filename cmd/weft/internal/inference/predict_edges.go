@@ -109,8 +109,8 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 		for _, rows := range a.Types {
 			if rows.Count > 0 && len(p.added.Vertices) == 0 {
 				return refusal.Errorf("%s: %.40q is no vertex of the graph, between whose vertices new edges are "+
-					"scored; leave such edges out (%s)", p.added.Edges[0], rows.Names[0],
-					ui.Counted(rows.Count, "unknown name", "unknown names"))
+					"scored; give its row with --add-vertices, or leave such edges out (%s)",
+					p.added.Edges[0], rows.Names[0], ui.Counted(rows.Count, "unknown name", "unknown names"))
 			}
 		}
 		warn(notes, a.Notes)
