@@ -366,6 +366,14 @@ def test_metrics_of_models_that_read_edges(rows):
         module, algorithm=DummyExplainer(), explanation_type="model", node_mask_type="attributes",
         edge_mask_type="object", model_config=config,
     )
+    if rows == "edge":
+        with pytest.raises(weft.Refused, match=r"a forward hook of the layer, run.module\(\).get_submodule\('conv'\), has its rows"):
+            run.embeddings(of="conv")
+        kept = []
+        handle = module.get_submodule("conv").register_forward_hook(lambda _, given, rows: kept.append(rows))
+        out = module(why.x, why.edge_index, why.edge_attr)
+        handle.remove()
+        assert kept[0].shape == (V, C) and np.allclose(out.detach(), run.logits, atol=1e-5)
     more = {key: why[key] for key in why._model_args}
     masked = explainer.get_masked_prediction(why.x, why.edge_index, why.node_mask, why.edge_mask, **more)[why.index].softmax(-1)
     own = module(why.x, why.edge_index, **more)[why.index].softmax(-1)
