@@ -57,7 +57,10 @@ Features are those that the model reads, standardised if it was trained so. Thos
 features contribute then is the score less that without features.
 
 The strongest edges that raise the score are then left out, and a second prediction says what is left of it. It is that of a
-store without these edges, to the bit. An edge that is explained is scored as a new one then, between vertices that do not have it.`,
+store without these edges, to the bit. An edge that is explained is scored as a new one then, between vertices that do not have it.
+
+An edge's number is that of the column edge of weft predict. A row of predict --add-edges has none before weft append adds it: predict on
+the store with it then tells its number.`,
 		Example: `  weft explain runs/first --vertex 7
   weft explain runs/churn --vertex C-00001 --class yes --out why.html
   weft explain runs/churn --vertex C-00001 --steps 50 --json
