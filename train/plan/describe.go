@@ -64,7 +64,7 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	if w.NormalizeFeatures == "row" {
 		p.RowSums = rowSums(&share.Types[0].Features, share.Types[0].Rows)
 	}
-	p.Scales, p.EdgeScales = differing(w, share), ofMessages(w, share)
+	p.Scales, p.LargeEdges = differing(w, share), largeEdges(w, share)
 }
 
 // chunks describes the chunks of a worker's pipeline.

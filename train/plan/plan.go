@@ -94,9 +94,9 @@ type Worker struct {
 	RowSums            RowSums  // if features are divided by their sums
 	// Scales that make it hard to learn; nil: there are none, or it is another worker than the first.
 	Scales *Scales
-	// EdgeScales has the largest deviation of edge features, which messages read as they are, where that
-	// makes it hard to learn; nil as above. Type is the relation.
-	EdgeScales *Scales
+	// LargeEdges is the largest column of edge features, which messages read as they are, where that makes it
+	// hard to learn; nil as above.
+	LargeEdges *EdgeSize
 	// Like is the number of the worker that was planned in its place, mostly its own.
 	Like int `json:"-"`
 

@@ -2,8 +2,8 @@ package plan
 
 import (
 	"math"
+	"strconv"
 
-	"weft/graph"
 	"weft/partition"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -47,9 +47,17 @@ func differing(w *worker.Worker, share *partition.Share) *Scales {
 	return nil
 }
 
-// ofMessages are the scales of the features of the first relation of which a column has a deviation above
-// apart, where layers read them; nil if there is none.
-func ofMessages(w *worker.Worker, share *partition.Share) *Scales {
+// EdgeSize is the root mean square of a column of the features of a relation's edges.
+type EdgeSize struct {
+	Type   string // the relation; empty: there is one
+	Column string // its name, or its number where a worker has no names
+	Size   float64
+}
+
+// largeEdges is the largest column of features of edges whose root mean square is above apart, in the first
+// relation that has one, where layers read them as they are: a date counts days since 1970, and may hardly
+// vary. nil: there is none.
+func largeEdges(w *worker.Worker, share *partition.Share) *EdgeSize {
 	if w.OwnModel != nil || !w.UsesEdgeFeatures() || w.Groups.World.Rank() > 0 {
 		return nil
 	}
@@ -59,15 +67,29 @@ func ofMessages(w *worker.Worker, share *partition.Share) *Scales {
 		if relations[i].Silent || in.EdgeColumns == 0 || len(in.EdgeFeatures) == 0 {
 			continue
 		}
-		s := scalesOf(&partition.Values{Rows: len(in.EdgeFeatures) / in.EdgeColumns, Features: graph.Features{
-			Columns: in.EdgeColumns, Dense: in.EdgeFeatures,
-		}})
+		squares := make([]float64, in.EdgeColumns)
+		for k, x := range in.EdgeFeatures {
+			squares[k%in.EdgeColumns] += float64(x) * float64(x)
+		}
+		most := 0
+		for k := range squares {
+			if squares[k] > squares[most] {
+				most = k
+			}
+		}
+		size := math.Sqrt(squares[most] / float64(len(in.EdgeFeatures)/in.EdgeColumns))
+		if size <= apart {
+			continue
+		}
+		of := EdgeSize{Column: strconv.Itoa(most), Size: size}
+		names := in.NumberColumns.Features()
+		if at := len(names) - in.EdgeColumns + most; at >= most { // behind the column of weights
+			of.Column = names[at]
+		}
 		if len(relations) > 1 {
-			s.Type = relations[i].Name
+			of.Type = relations[i].Name
 		}
-		if s.Most.Deviation > apart {
-			return &s
-		}
+		return &of
 	}
 	return nil
 }

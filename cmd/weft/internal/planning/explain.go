@@ -207,10 +207,10 @@ func (p Planned) Warnings() []string {
 			ui.When(s.Type != "", " of "+s.Type), s.Least.Column, s.Least.Deviation, s.Most.Column,
 			s.Most.Deviation, setting.Standard)
 	}
-	if s := first.EdgeScales; s != nil {
-		t.say(true, "messages of %s read the features of the edges%s as they are, and the deviation of column %d is "+
-			"%.3g: write smaller numbers in their place, as logarithms or thousands", o.Model,
-			ui.When(s.Type != "", " of "+s.Type), s.Most.Column, s.Most.Deviation)
+	if s := first.LargeEdges; s != nil {
+		t.say(true, "messages of %s read the features of the edges%s as they are, and column %s is as large as %.3g "+
+			"(root mean square): leave it out with --edge-features, or write smaller numbers in its place, as days since "+
+			"the first", o.Model, ui.When(s.Type != "", " of "+s.Type), ui.Printable(s.Column), s.Size)
 	}
 	use := setting.WeightedModels() + " do"
 	if o.Program.Path != "" {
