@@ -46,6 +46,7 @@ type Setting struct {
 	others  bool     // there are other words, which its type reads
 	// completes reports whether a word is one more that is accepted: a form with an argument.
 	completes func(text string) bool
+	forms     []string // how such words are written
 
 	byDefault string   // the text of the default; "": the first choice of a word, and else the zero value
 	tasks     []string // those that it is for, nil: any
@@ -394,7 +395,7 @@ func (s Setting) reject(o *Options) string {
 
 // unknown says that a word is none of the choices.
 func (s Setting) unknown(word string) string {
-	return "unknown " + s.Name + "; " + suggest.OneOf(word, s.Choices)
+	return "unknown " + s.Name + "; " + suggest.OneOf(word, slices.Concat(s.Choices, s.forms))
 }
 
 // bounds are the accepted values of a number. Infinities and NaN are never accepted.

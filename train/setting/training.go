@@ -162,7 +162,7 @@ var trainingSettings = []Setting{
 		Name: "metric",
 		Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames,
 			metric.ValueNames)),
-		completes: metric.HasArgument,
+		completes: metric.HasArgument, forms: metric.Forms(),
 		Meaning: "metric of the results; auto: the one that the graph names, rmse for values, mrr for " +
 			"link prediction, or hits@50 where all edges share the negative ones. Of classes also " +
 			strings.Join(metric.Forms(), ", "),
