@@ -124,7 +124,10 @@ func (r *Resolved) Recomputes() []bool {
 // Divide gives the graph the split that the options have a rule for, in the place of its splits in memory.
 // A rule that the graph's labels do not allow is refused.
 func (o *Options) Divide(g *graph.Graph) error {
-	if o.EdgeLabel != "" {
+	switch {
+	case o.Task == task.Edge && o.EdgeLabel == "": // the kind of task says what is missing
+		return nil
+	case o.EdgeLabel != "":
 		return o.Split.MakeOfEdges(g, o.EdgeLabel, o.SplitSeed)
 	}
 	return o.Split.Make(g, o.SplitSeed)
