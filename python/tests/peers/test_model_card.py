@@ -67,7 +67,7 @@ def folder(tmp_path_factory):
         to.writerow(["id", "city", "member", "score", "late"])
         for k in range(300):
             seen = f"{risk[k] + draw.normal() * 0.3:.4f}"
-            to.writerow([f"c{k}", city[k], ["no", "yes"][member[k]], seen, ["no", "yes"][int(risk[k] > 0.7)]])
+            to.writerow([f"c{k}", city[k], ["no", "yes"][int(member[k])], seen, ["no", "yes"][int(risk[k] > 0.7)]])
     with (folder / "pay.csv").open("w") as f:
         to = csv.writer(f)
         to.writerow(["payer", "payee", "online", "paid", "fraud"])
