@@ -56,7 +56,7 @@ func (p *reportContents) answer(tests []float64) {
 			ui.Count(s.EpochsRun)), scores}
 	}
 
-	on := answer{Question: "On what", Answer: filepath.Base(s.Dataset), Path: s.Dataset}
+	on := answer{Question: "On what", Answer: datasetName(s.Dataset), Path: s.Dataset}
 	if sets := p.datasets(); sets > 1 {
 		on.Lines = append(on.Lines, fmt.Sprintf("the first of %d datasets", sets))
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -251,7 +252,20 @@ func (c *card) about() {
 }
 
 // dataset is the name of the dataset, without its folder.
-func (r *cardRun) dataset() string { return filepath.Base(r.Summary.Dataset) }
+func (r *cardRun) dataset() string { return datasetName(r.Summary.Dataset) }
+
+// datasetName is the name of a dataset without its folder, that of a store that was made of a file the
+// file's.
+func datasetName(dataset string) string {
+	name := filepath.Base(dataset)
+	if of := ofFile.FindStringSubmatch(name); of != nil {
+		return of[1]
+	}
+	return name
+}
+
+// ofFile are the names of stores that were made of files: FILE, the key of flags, and .weft.
+var ofFile = regexp.MustCompile(`^(.+)\.[0-9a-f]{16}\.weft$`)
 
 // testRows is how many test rows are measured.
 func (r *cardRun) testRows() int {

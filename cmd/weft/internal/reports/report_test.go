@@ -356,3 +356,13 @@ func TestPartsOfARun(t *testing.T) {
 func TestNamesBreakBetweenWords(t *testing.T) {
 	assert.Equal(t, []string{"sweep/", "run-", "0001_", "é"}, words("sweep/run-0001_é"))
 }
+
+// TestDatasetName: a store that was made of a file has the file's name, without the key of its flags.
+func TestDatasetName(t *testing.T) {
+	for dataset, want := range map[string]string{
+		"/data/payments.csv.0ffa2fdfefdc9b86.weft": "payments.csv", "stores/cora": "cora",
+		"payments.csv": "payments.csv", "my.weft": "my.weft", "a.0ffa.weft": "a.0ffa.weft",
+	} {
+		assert.Equal(t, want, datasetName(dataset), dataset)
+	}
+}
