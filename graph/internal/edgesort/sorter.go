@@ -333,11 +333,14 @@ func (s *Sorter) sort(r *bounded, m *sortBuffers) error {
 	}
 	cores.Divide(targets, func(from, to int) {
 		for t := from; t < to; t++ {
-			slices.Sort(m.keys[m.begin(t):m.ends[t]])
+			keys := m.keys[m.begin(t):m.ends[t]]
+			slices.Sort(keys)
+			s.place(m, keys, int(m.begin(t)))
+			m.rows.Indptr[t+1] = m.ends[t]
 		}
 	})
-	for t := range targets {
-		s.row(m, m.keys[m.begin(t):m.ends[t]])
+	if s.Single {
+		s.compact(m, targets)
 	}
 	return nil
 }
@@ -350,30 +353,48 @@ func (m *sortBuffers) begin(t int) int64 {
 	return m.ends[t-1]
 }
 
-// row adds the row of the next target, whose keys ascend.
-func (s *Sorter) row(m *sortBuffers, keys []uint64) {
-	first, rows := len(m.rows.Sources), &m.rows
-	last := uint64(math.MaxUint64) // key of the previous edge
-	for _, k := range keys {
-		key := k >> 32
-		if s.Single && len(rows.Sources) > first && key>>1 == last>>1 {
-			if uint32(key)&1 == given {
-				s.Duplicates++
-			}
-			continue
-		}
-		last = key
-		rows.Sources = append(rows.Sources, int32(key>>1))
+// place writes the edges of some keys to their rows, from a place on.
+func (s *Sorter) place(m *sortBuffers, keys []uint64, at int) {
+	rows, columns := &m.rows, s.Columns
+	for i, k := range keys {
+		rows.Sources[at+i] = int32(k >> 33)
 		values := m.words[int(uint32(k))*s.words()+2 : (int(uint32(k))+1)*s.words()]
 		if s.Weighted {
-			rows.Weights = append(rows.Weights, math.Float32frombits(values[0]))
+			rows.Weights[at+i] = math.Float32frombits(values[0])
 			values = values[1:]
 		}
-		for _, word := range values {
-			rows.EdgeFeatures = append(rows.EdgeFeatures, math.Float32frombits(word))
+		for c, word := range values {
+			rows.EdgeFeatures[(at+i)*columns+c] = math.Float32frombits(word)
 		}
 	}
-	rows.Indptr = append(rows.Indptr, int64(len(rows.Sources)))
+}
+
+// compact keeps the first of parallel edges, whose keys ascend: a given one, if there is one.
+func (s *Sorter) compact(m *sortBuffers, targets int) {
+	rows, columns, kept := &m.rows, s.Columns, 0
+	for t := range targets {
+		first := kept
+		for at := int(m.begin(t)); at < int(m.ends[t]); at++ {
+			source := rows.Sources[at]
+			if kept > first && rows.Sources[kept-1] == source {
+				if uint32(m.keys[at]>>32)&1 == given {
+					s.Duplicates++
+				}
+				continue
+			}
+			rows.Sources[kept] = source
+			if s.Weighted {
+				rows.Weights[kept] = rows.Weights[at]
+			}
+			copy(rows.EdgeFeatures[kept*columns:(kept+1)*columns], rows.EdgeFeatures[at*columns:])
+			kept++
+		}
+		rows.Indptr[t+1] = int64(kept)
+	}
+	rows.Sources, rows.EdgeFeatures = rows.Sources[:kept], rows.EdgeFeatures[:kept*columns]
+	if s.Weighted {
+		rows.Weights = rows.Weights[:kept]
+	}
 }
 
 // grow makes the buffers large enough for so many edges into so many targets, and empties the rows.
@@ -392,19 +413,19 @@ func (m *sortBuffers) grow(edges, targets int, s *Sorter) (err error) {
 	}
 	clear(m.ends)
 	rows := &m.rows
-	if rows.Indptr, err = memory.Grow(rows.Indptr[:0], targets+1); err != nil {
+	if rows.Indptr, err = sized(rows.Indptr, targets+1); err != nil {
 		return err
 	}
-	if rows.Sources, err = memory.Grow(rows.Sources[:0], edges); err != nil {
+	rows.Indptr[0], rows.EdgeColumns = 0, s.Columns
+	if rows.Sources, err = sized(rows.Sources, edges); err != nil {
 		return err
 	}
 	if s.Weighted {
-		if rows.Weights, err = memory.Grow(rows.Weights[:0], edges); err != nil {
+		if rows.Weights, err = sized(rows.Weights, edges); err != nil {
 			return err
 		}
 	}
-	rows.EdgeColumns, rows.Indptr = s.Columns, append(rows.Indptr, 0)
-	rows.EdgeFeatures, err = memory.Grow(rows.EdgeFeatures[:0], edges*s.Columns)
+	rows.EdgeFeatures, err = sized(rows.EdgeFeatures, edges*s.Columns)
 	return err
 }
 
