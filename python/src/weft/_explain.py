@@ -66,6 +66,10 @@ def explanation(
         for key, field in (("edge_weight", "edge_weight"), ("edge_features", "edge_attr")):
             if (file := folder / f"{key}.npy").exists():
                 to[field] = torch.from_numpy(placed(np.load(file), order))
+    if "edge" in told and edge is None:  # that of the vertex which is the likeliest
+        number = told["edge"]["number"]
+        order = None if graph is None or graph.labelled is None else _order(graph, graph.labelled)
+        edge = number if order is None else int(order[number])
     made.index = torch.tensor([told["id"] if edge is None else edge])
     if "edge.mask" in masks:
         made.own_mask = torch.from_numpy(masks["edge.mask"])

@@ -498,7 +498,8 @@ class Run:
         the score without the strongest edges.
 
         Args:
-            vertex: its name or number.
+            vertex: its name or number. Of a run with labels of edges its likeliest edge is explained, of two
+                classes by the second one.
             data: another graph with the same features; None: that of the run.
             edge: its number in the order of the data's, or of the store where the data are a path or not known, of
                 a run with labels of edges.

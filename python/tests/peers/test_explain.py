@@ -316,6 +316,19 @@ def test_planted_reasons_of_edges():
     assert found >= 9
 
 
+def test_vertex_of_edges():
+    """Of a run of edges a vertex stands for its likeliest edge, whose number is that in edge_index."""
+    draw = np.random.default_rng(4)
+    ends = draw.integers(0, 30, (2, 200))
+    made = weft.Graph(ends, draw.normal(size=(30, 4)), edge_y=(ends[0] + ends[1]) % 2)
+    run = weft.train(made, task="edge", epochs=5, split="random:60/20/20")
+    of = np.flatnonzero((ends == 7).any(0))
+    best = of[run.probabilities[of, 1].argmax()]
+    why, same = run.explain(7), run.explain(edge=best, **{"class": "1"})
+    assert int(why.index) == best == int(same.index) and why.of == "1"
+    assert torch.equal(why.edge_mask, same.edge_mask) and torch.equal(why.node_mask, same.node_mask)
+
+
 def test_metrics():
     """PyG's metrics take the explanation, beside its own Explainer of the same module."""
     data = graph()

@@ -59,7 +59,8 @@ features contribute then is the score less that without features.
 The strongest edges that raise the score are then left out, and a second prediction says what is left of it. It is that of a
 store without these edges, to the bit. An edge that is explained is scored as a new one then, between vertices that do not have it.
 
-An edge's number is that of the column edge of weft predict. A row of predict --add-edges has none before weft append adds it: predict on
+Of a run with --edge-label, --vertex lists the vertex's edges, the likeliest first, and explains that one; of two classes the second one
+counts, if --class names none. An edge's number is that of the column edge of weft predict. A row of predict --add-edges has none before weft append adds it: predict on
 the store with it then tells its number.`,
 		Example: `  weft explain runs/first --vertex 7
   weft explain runs/churn --vertex C-00001 --class yes --out why.html
@@ -129,9 +130,6 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 			args[0], o.Task)
 	case e.edge != "" && o.Task != task.Edge:
 		return refusal.Errorf("--edge %s: the run predicts vertices; name one with --vertex", e.edge)
-	case e.vertex != "" && o.Task == task.Edge:
-		return refusal.Errorf("--vertex %s: the run predicts edges; name one with --edge, by its number in the column "+
-			"edge of weft predict %s", e.vertex, refusal.ShellWord(args[0]))
 	case o.OverAll() != "":
 		return refusal.Errorf("explain %s: %s takes its mean over all vertices, so that a score rests on all of "+
 			"them; train with another norm", args[0], o.OverAll())
@@ -184,6 +182,10 @@ type explanation struct {
 	ID     *int32 `json:"id,omitempty"` // of the vertex
 	// Edge is what is explained in the place of a vertex.
 	Edge *labelledEdge `json:"edge,omitempty"`
+	// OfVertex are the first edges of the vertex that was asked for, by their scores, of so many. The first
+	// of them is explained.
+	OfVertex      []edgeOfVertex `json:"edges_of_vertex,omitempty"`
+	EdgesOfVertex int            `json:"count_of_vertex,omitempty"`
 	// Of is the class, label or value; empty: the only one.
 	Of    string        `json:"of"`
 	Kind  string        `json:"kind"`  // class, label, value
@@ -258,8 +260,12 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 	x.known = predicted{asked: x.asked, graph: g}
 	named := x.known.standFor(x.weights)
 	of := worker.Explained{Steps: e.steps, Classes: x.known.Columns == predictions.Logits}
-	if e.edge != "" {
-		if err := x.takeEdge(e.edge); err != nil {
+	if x.asked.Options.Task == task.Edge {
+		take := func() error { return x.takeEdge(e.edge) }
+		if e.vertex != "" {
+			take = func() error { return x.takeEdgeOf(ctx, e) }
+		}
+		if err := take(); err != nil {
 			return err
 		}
 		of.Edge = &x.Edge.of

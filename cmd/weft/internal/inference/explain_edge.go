@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -8,6 +9,8 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/train"
+	"weft/train/metric"
+	"weft/train/predictions"
 	"weft/train/worker"
 )
 
@@ -44,6 +47,106 @@ func (x *explanation) takeEdge(number string) error {
 		x.Edge.of.Weight = r.Weights[k]
 	}
 	return nil
+}
+
+// edgeOfVertex is an edge of a vertex, with its score.
+type edgeOfVertex struct {
+	Number int64         `json:"number"`
+	Source string        `json:"source"`
+	Target string        `json:"target"`
+	Score  metric.Number `json:"score"`
+}
+
+// takeEdgeOf takes the likeliest edge of a vertex, or that with the largest value, and lists its others.
+func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) error {
+	listed, numbers, err := x.edgesOf(e.vertex)
+	if err != nil {
+		return err
+	}
+	x.shown.Show("predicting the vertex's edges", 0, 0)
+	p, err := x.opened.Job.Predictor(ctx, x.weights)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Close() }() // what is predicted is known by then
+	var own []int64                  // nil: over which graph the store's own edges are scored is not known
+	if p.KnowsEdges() {
+		own = numbers
+	}
+	made, err := p.PredictEdges(ctx, listed, own, nil)
+	if err != nil {
+		return err
+	}
+	x.known.numbers = cmp.Or(x.known.numbers, made.Classes)
+	class := e.class
+	if class == "" && made.Classes == 2 && x.known.Columns == predictions.Logits {
+		class = cmp.Or(nameOf(x.known.Classes, 1), "1") // as tables of new edges have them
+	}
+	if class == "" && made.Classes > 1 {
+		return refusal.Errorf("--vertex %s: the run predicts edges, and those of a vertex stand in the order of a "+
+			"class or label; name it with --class", e.vertex)
+	}
+	if err := x.choose(class, made.Logits[:made.Classes]); err != nil {
+		return err
+	}
+	e.class = class
+	for k := range listed.Len() {
+		score, _ := x.scoreOf(made.Logits[k*made.Classes : (k+1)*made.Classes])
+		x.OfVertex = append(x.OfVertex, edgeOfVertex{Number: numbers[k], Score: score})
+	}
+	slices.SortStableFunc(x.OfVertex, func(a, b edgeOfVertex) int { return cmp.Compare(b.Score, a.Score) })
+	x.EdgesOfVertex, x.OfVertex = len(x.OfVertex), first(x.OfVertex, e.top)
+	for k := range x.OfVertex {
+		if err := x.takeEdge(strconv.FormatInt(x.OfVertex[k].Number, 10)); err != nil {
+			return err
+		}
+		x.OfVertex[k].Source, x.OfVertex[k].Target = x.Edge.Source, x.Edge.Target
+	}
+	x.Vertex = e.vertex
+	return x.takeEdge(strconv.FormatInt(x.OfVertex[0].Number, 10))
+}
+
+// edgesOf are the edges that lead from a vertex or to it, with their numbers, of the relation that is
+// learned.
+func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, numbers []int64, err error) {
+	g := x.opened.Job.Graph
+	_, r, rows, err := edgeTable(g, x.asked.Options.EdgeLabel)
+	if err != nil {
+		return nil, nil, err
+	}
+	source, target, _ := g.Joins(r) // which an open graph has
+	at := [2]int32{-1, -1}
+	var unknown error
+	for k, kind := range []int{source, target} {
+		v, err := vertexOf(vertex, rows.Names[k], g.Types[kind].Count)
+		if err != nil {
+			unknown = cmp.Or(unknown, err)
+			continue
+		}
+		at[k] = v
+	}
+	if at[0] < 0 && at[1] < 0 {
+		return nil, nil, unknown
+	}
+	n := r.EdgeColumns
+	listed = &graph.Edges{FeatureColumns: n}
+	for k := range r.Sources {
+		ends := rows.Ends(k)
+		if ends[0] != at[0] && ends[1] != at[1] {
+			continue
+		}
+		numbers = append(numbers, int64(k))
+		listed.Source, listed.Target = append(listed.Source, ends[0]), append(listed.Target, ends[1])
+		listed.Features = append(listed.Features, r.EdgeFeatures[k*n:(k+1)*n]...)
+		if r.Weights != nil {
+			listed.Weights = append(listed.Weights, r.Weights[k])
+		}
+	}
+	if numbers == nil {
+		return nil, nil, refusal.Errorf("--vertex %s: the run predicts edges, and it has none; name another vertex",
+			vertex)
+	}
+	return listed, numbers, nil
 }
 
 // predict predicts the edge by the rows of its ends alone, on a job that says what is left of the graph.

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -66,6 +67,17 @@ func (x *explanation) secondly() string {
 
 // Print draws the explanation for the eye.
 func (x *explanation) Print(out io.Writer) {
+	if x.OfVertex != nil {
+		count := ui.Counted(x.EdgesOfVertex, "edge", "edges")
+		fmt.Fprintf(out, "vertex %s: %s\n", ui.Printable(x.Vertex), count)
+		t := ui.NewTable(out)
+		t.Row("edge", "", cmp.Or(x.Of, x.Kind))
+		for _, e := range x.OfVertex {
+			t.Row(fmt.Sprint(e.Number), e.Source+" → "+e.Target, scored(e.Score))
+		}
+		t.Flush()
+		fmt.Fprintln(out)
+	}
 	fmt.Fprintln(out, ui.Printable(x.heading()))
 	fmt.Fprintln(out, x.method())
 	if len(x.Edges) > 0 {
