@@ -428,6 +428,9 @@ func (d *Dir) fail(err error) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, fs.ErrNotExist) && d.root != nil && d.Gone() { // between two looks at it
+		err = errGone
+	}
 	return fmt.Errorf("run directory %s: %w", d.Path, err)
 }
 

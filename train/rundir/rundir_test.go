@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"math"
@@ -530,6 +531,9 @@ func TestRunDirIsGone(t *testing.T) {
 		}
 		if err := d.Weights("v1", nil, smallWeights); err == nil || len(d.Results()) > 0 {
 			t.Errorf("%s: weights were written, %v, of which are kept %v", name, err, d.Results())
+		}
+		if err := d.fail(fmt.Errorf("between two looks: %w", fs.ErrNotExist)); !errors.Is(err, errGone) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
