@@ -340,8 +340,7 @@ func (r *Relation) HasLabel(asked string) bool {
 }
 
 // NamesLabel is HasLabel for labels of that column of a relation, by its FullName; "": it is not known. The
-// one
-// relation of a graph without names has any name before the column: its list's is not kept.
+// one relation of a graph without names has any name before the column: its list's is not kept.
 func NamesLabel(asked, column, fullName string) bool {
 	of, after, given := strings.Cut(asked, ":")
 	switch {
@@ -356,8 +355,7 @@ func NamesLabel(asked, column, fullName string) bool {
 
 // LearnsEdges is a graph that has the edges with labels of that name, as HasLabel has it, in the place of
 // vertices of the first type, with their labels and splits, for what reads these alone. relation is theirs;
-// nil: there is none, and
-// the graph is g.
+// nil: there is none, and the graph is g.
 func (g *Graph) LearnsEdges(label string) (of *Graph, relation *Relation) {
 	for i := range g.Relations {
 		r := &g.Relations[i]

@@ -280,8 +280,7 @@ func (l *edgeList) setting(i int) string {
 }
 
 // wayTo is the way out where a list lacks a column that the edges of the graph have. The folder NAME=VALUE
-// that
-// a list lies in, or is, gives no column: only those below the folder that was named do.
+// that a list lies in, or is, gives no column: only those below the folder that was named do.
 func (l *edgeList) wayTo(name, setting string) string {
 	for path := filepath.Clean(l.path); path != "." && path != filepath.Dir(path); path = filepath.Dir(path) {
 		if folder := filepath.Base(path); strings.HasPrefix(folder, name+"=") {

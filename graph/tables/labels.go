@@ -200,8 +200,7 @@ func valueOf(word string) (x float64, ok bool) {
 }
 
 // oddWords are words that are no numbers, where values are asked for or they are few among numbers: their
-// first
-// one, −1 where there is none. whole says that all of these numbers are whole.
+// first one, −1 where there is none. whole says that all of these numbers are whole.
 func (l *labels) oddWords(values bool) (first int, whole bool) {
 	const numbersOfAWord = 7
 	first, whole = -1, true

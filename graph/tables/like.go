@@ -24,8 +24,7 @@ type Like struct {
 	edges   map[string]edgeColumns // by relation
 	values  bool                   // labels are values
 	// EdgesUnknown says why the columns of edges are not known; "": they are. EdgeFeatures and EdgeWeights
-	// say
-	// that a model reads some of them.
+	// say that a model reads some of them.
 	EdgesUnknown              string
 	EdgeFeatures, EdgeWeights bool
 }

@@ -146,8 +146,7 @@ func Open(o Options) (*streamed.Graph, error) {
 func (o *Options) untyped() bool { return len(o.Vertices) <= 1 && len(o.Edges) == 1 }
 
 // Named divides NAME=FILE, and NAME:FILE where FILE is there or standard input, unless a file has that name
-// as a
-// whole. One without a name has that of the file, without endings.
+// as a whole. One without a name has that of the file, without endings.
 func Named(argument string) (name, path string) {
 	for _, between := range []string{":", "="} {
 		name, path, given := strings.Cut(argument, between)

@@ -556,9 +556,9 @@ func (d *Dir) Results() []string {
 
 // Record runs the job, with its plan as in RunPlanned, and keeps what comes of it in the directory: the line
 // of each epoch as it ends, the weights of the best one with the version of weft, and its logits. The job's
-// own OnEpoch is called too; its
-// OnResume, OnWeights and OnLogits are not. A line that cannot be written ends the run after the epoch under
-// way, and the error says why; a result that there is in spite of it is returned as well.
+// own OnEpoch is called too; its OnResume, OnWeights and OnLogits are not. A line that cannot be written ends
+// the run after the epoch under way, and the error says why; a result that there is in spite of it is
+// returned as well.
 func (d *Dir) Record(ctx context.Context, job *train.Job, planned *plan.Plan,
 	version string,
 ) (*train.Result, error) {

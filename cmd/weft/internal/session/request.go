@@ -147,8 +147,7 @@ func (r *Request) divide(o *setting.Options, run *rundir.Run, own bool) {
 }
 
 // DivideStore has the run's split by a column of edges divide a store that was made of tables on the way,
-// where
-// that keeps the column.
+// where that keeps the column.
 func (r *Request) DivideStore(o *setting.Options, store string) error {
 	if r.rule == "" || o.Split.Rule != "" || store == r.Graph {
 		return nil
