@@ -736,7 +736,7 @@ def given(module, graph, **settings):
     """The program that a training of a module is given, and the weights that it begins with."""
     scratch = Scratch()
     try:
-        made, _ = _module.in_place({"model": module, **settings}, str(graph.store), scratch)
+        made, _ = _module.in_place({"model": module, **settings}, [str(graph.store)], scratch)
         yield made["program"].read_text(), {k: torch.from_numpy(v) for k, v in _weights.read(made["init"]).items()}
     finally:
         scratch.close()
