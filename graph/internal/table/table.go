@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -72,7 +73,7 @@ func (t *Table) EachOf(file *os.File, choose Choose, do func(*Row) error) error 
 	if tell == nil {
 		tell = func(read int64) { t.Progress.Of("reading "+t.Path, read, info.Size()) }
 	}
-	r := &counted{file, 0}
+	r := &counted{Reader: file}
 	text := bufio.NewReaderSize(r, 64<<10)
 	start, _ := text.Peek(foreign.Head) // an error comes again
 	switch kind := foreign.Recognize(start); {
@@ -84,7 +85,7 @@ func (t *Table) EachOf(file *os.File, choose Choose, do func(*Row) error) error 
 		return refusal.Errorf("%s: does not start as a Parquet file does", t.Path)
 	default:
 		ahead := info.Mode().IsRegular()
-		return t.eachLine(text, kind, ahead, func() int64 { return r.read }, tell, choose, do)
+		return t.eachLine(text, kind, ahead, r.read.Load, tell, choose, do)
 	}
 }
 
@@ -338,14 +339,14 @@ func (r *Row) ColumnErrorf(column int, format string, args ...any) error {
 	return r.Errorf("column %q: %w", r.columns[column].Name, fmt.Errorf(format, args...))
 }
 
-// counted counts the bytes of a file that are read.
+// counted counts the bytes of a file that are read. What decompresses them reads on a goroutine of its own.
 type counted struct {
 	io.Reader
-	read int64
+	read atomic.Int64
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
-	c.read += int64(n)
+	c.read.Add(int64(n))
 	return n, err
 }

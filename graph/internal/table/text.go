@@ -61,11 +61,10 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, ahead bool, read fun
 			return err
 		}
 	}
-	most := 1
-	next := func() (*rows, error) { return r.fill(nil, most, read) }
+	one := &rows{}
+	next := func() (*rows, error) { return r.fill(one, 1, read) }
 	if ahead {
-		most = rowsAhead
-		p := pump.New(func(b *rows) (*rows, error) { return r.fill(b, most, read) })
+		p := pump.New(func(b *rows) (*rows, error) { return r.fill(b, rowsAhead, read) })
 		defer p.Close()
 		next = p.Next
 	}

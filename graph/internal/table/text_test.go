@@ -1,7 +1,11 @@
 package table
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,9 +16,16 @@ import (
 )
 
 // TestAhead: rows that are read ahead have their values and lines, over batches, long rows and rows of two
-// lines; and where one is damaged all before it have been given.
+// lines, also of a gzip file; and where one is damaged all before it have been given.
 func TestAhead(t *testing.T) {
-	long := strings.Repeat("x", rowsAhead*200) // as much as fills a batch
+	for _, name := range []string{"rows.csv", "rows.csv.gz"} {
+		t.Run(name, func(t *testing.T) { testAhead(t, name) })
+	}
+}
+
+func testAhead(t *testing.T, name string) {
+	t.Helper()
+	long := randomText(rowsAhead * 200) // as much as fills a batch
 	for _, bad := range []int{-1, 0, 1, rowsAhead - 1, rowsAhead, 3*rowsAhead + 7} {
 		const rows = 4*rowsAhead + 3
 		var text strings.Builder
@@ -39,9 +50,22 @@ func TestAhead(t *testing.T) {
 			}
 			fmt.Fprintf(&text, "%d,\"%s\",%d\n", k, want(k), k*k)
 		}
-		path := filepath.Join(t.TempDir(), "rows.csv")
-		require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o666))
-		of, given := Table{Path: path, Separators: ",", Line: "a table", Header: true}, 0
+		path, content := filepath.Join(t.TempDir(), name), []byte(text.String())
+		if strings.HasSuffix(name, ".gz") {
+			var packed bytes.Buffer
+			z := gzip.NewWriter(&packed)
+			_, err := z.Write(content)
+			require.NoError(t, errors.Join(err, z.Close()))
+			content = packed.Bytes()
+		}
+		require.NoError(t, os.WriteFile(path, content, 0o666))
+		of, given, read := Table{Path: path, Separators: ",", Line: "a table", Header: true}, 0, int64(0)
+		of.Progress = func(_ string, done, all int64) {
+			if done < read || done > all || all != int64(len(content)) {
+				t.Errorf("%d of %d bytes after %d", done, all, read)
+			}
+			read = done
+		}
 		err := of.Each(func([]Column) ([]int, error) { return []int{2, 1, 0}, nil }, func(r *Row) error {
 			assert.Equal(t, lines[given], r.At)
 			assert.Equal(t, fmt.Sprint(given), string(r.Text(2)))
@@ -53,9 +77,19 @@ func TestAhead(t *testing.T) {
 		if bad < 0 {
 			assert.NoError(t, err)
 			assert.Equal(t, rows, given)
+			assert.Equal(t, int64(len(content)), read)
 		} else {
-			assert.ErrorContains(t, err, fmt.Sprintf("rows.csv:%d: a line ends as those of old Macs", lines[bad]))
+			assert.ErrorContains(t, err, fmt.Sprintf("%s:%d: a line ends as those of old Macs", name, lines[bad]))
 			assert.Equal(t, bad, given)
 		}
 	}
+}
+
+// randomText is text of so many letters, which gzip does not shrink much.
+func randomText(letters int) string {
+	random, text := rand.New(rand.NewPCG(1, 2)), make([]byte, letters)
+	for k := range text {
+		text[k] = 'a' + byte(random.IntN(26))
+	}
+	return string(text)
 }
