@@ -77,16 +77,17 @@ func Fit(method string, logits []float32, l *graph.Labels, rows []int64) (*Calib
 // Apply sets the probabilities of a row of logits. labels says that its columns are of labels, of which a row
 // may have several. c may be nil: these are the model's own then.
 func (c *Calibration) Apply(to []float64, row []float32, labels bool) {
-	switch {
-	case c == nil:
-		raw(to, row, 1, labels)
-		return
-	case c.Method == Temperature:
-		raw(to, row, c.T, labels)
+	if labels {
+		for k, logit := range row {
+			to[k] = c.label(k, logit)
+		}
 		return
 	}
-	raw(to, row, 1, labels)
-	if len(row) == 2 && len(c.Of) == 1 {
+	raw(to, row, c.divisor(), labels)
+	switch {
+	case !c.steps():
+		return
+	case len(row) == 2 && len(c.Of) == 1:
 		to[1] = c.Of[0].At(to[1])
 		to[0] = 1 - to[1]
 		return
@@ -97,32 +98,42 @@ func (c *Calibration) Apply(to []float64, row []float32, labels bool) {
 		sum += to[k]
 	}
 	for k := range to {
-		switch {
-		case labels:
-		case sum == 0: // no class is likely
+		if sum == 0 { // no class is likely
 			to[k] = 1 / float64(len(to))
-		default:
+		} else {
 			to[k] /= sum
 		}
 	}
 }
 
+// label is the probability of label k, of several, with this logit.
+func (c *Calibration) label(k int, logit float32) float64 {
+	p := sigmoid(logit, c.divisor())
+	if c.steps() {
+		p = c.Of[k].At(p)
+	}
+	return p
+}
+
+// divisor is what logits are divided by.
+func (c *Calibration) divisor() float64 {
+	if c == nil || c.steps() {
+		return 1
+	}
+	return c.T
+}
+
+// steps reports whether probabilities are put through steps, and no logits divided.
+func (c *Calibration) steps() bool { return c != nil && c.Method != Temperature }
+
 // of is the probability of class or label k in a row of logits, as Apply has it; p is room for all. One of
 // several labels is computed alone.
 func (c *Calibration) of(p []float64, row []float32, k int, labels bool) float64 {
-	if !labels {
-		c.Apply(p, row, labels)
-		return p[k]
+	if labels {
+		return c.label(k, row[k])
 	}
-	t := 1.
-	if c != nil && c.Method == Temperature {
-		t = c.T
-	}
-	raw(p[:1], row[k:k+1], t, labels)
-	if c != nil && c.Method != Temperature {
-		return c.Of[k].At(p[0])
-	}
-	return p[0]
+	c.Apply(p, row, labels)
+	return p[k]
 }
 
 // Fits refuses a calibration of so many outputs that is of others, as a damaged file has.
@@ -165,11 +176,13 @@ func truthOf(l *graph.Labels, v int64, k int) float64 {
 	return 0
 }
 
+func sigmoid(logit float32, t float64) float64 { return 1 / (1 + math.Exp(-float64(logit)/t)) }
+
 // raw are the probabilities of logits that are divided by a temperature: softmax, or σ of labels.
 func raw(to []float64, row []float32, t float64, labels bool) {
 	if labels {
 		for k, z := range row {
-			to[k] = 1 / (1 + math.Exp(-float64(z)/t))
+			to[k] = sigmoid(z, t)
 		}
 		return
 	}

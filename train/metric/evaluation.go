@@ -163,11 +163,10 @@ type Reliability [calibrationBins]struct {
 
 // ReliabilityOf is that of the logits of some vertices.
 func ReliabilityOf(logits []float32, l *graph.Labels, vertices []int64) *Reliability {
-	r := &Reliability{}
+	r, p := &Reliability{}, make([]float64, l.Classes)
 	for _, v := range vertices {
 		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
 		if l.MultiLabel() {
-			p := make([]float64, len(row))
 			for k, z := range row {
 				p[k] = 1 / (1 + math.Exp(-float64(z)))
 			}
