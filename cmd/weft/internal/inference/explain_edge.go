@@ -3,6 +3,7 @@ package inference
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 
@@ -58,8 +59,8 @@ type edgeOfVertex struct {
 }
 
 // takeEdgeOf takes the likeliest edge of a vertex, or that with the largest value, and lists its others.
-func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) error {
-	listed, numbers, err := x.edgesOf(e.vertex)
+func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) (err error) {
+	listed, ofVertex, err := x.edgesOf(e.vertex)
 	if err != nil {
 		return err
 	}
@@ -68,19 +69,21 @@ func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = p.Close() }() // what is predicted is known by then
-	var own []int64                  // nil: over which graph the store's own edges are scored is not known
-	if p.KnowsEdges() {
-		own = numbers
+	defer func() { err = errors.Join(err, p.Close()) }()
+	var numbers []int64 // nil: over which graph the store's own edges are scored is not known
+	for _, of := range ofVertex {
+		if p.KnowsEdges() {
+			numbers = append(numbers, of.Number)
+		}
 	}
-	made, err := p.PredictEdges(ctx, listed, own, nil)
+	made, err := p.PredictEdges(ctx, listed, numbers, nil)
 	if err != nil {
 		return err
 	}
 	x.known.numbers = cmp.Or(x.known.numbers, made.Classes)
 	class := e.class
 	if class == "" && made.Classes == 2 && x.known.Columns == predictions.Logits {
-		class = cmp.Or(nameOf(x.known.Classes, 1), "1") // as tables of new edges have them
+		class = nameOf(x.known.Classes, 1) // as tables of new edges have them
 	}
 	if class == "" && made.Classes > 1 {
 		return refusal.Errorf("--vertex %s: the run predicts edges, and those of a vertex stand in the order of a "+
@@ -90,25 +93,16 @@ func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) error {
 		return err
 	}
 	e.class = class
-	for k := range listed.Len() {
-		score, _ := x.scoreOf(made.Logits[k*made.Classes : (k+1)*made.Classes])
-		x.OfVertex = append(x.OfVertex, edgeOfVertex{Number: numbers[k], Score: score})
+	for k := range ofVertex {
+		ofVertex[k].Score, _ = x.scoreOf(made.Logits[k*made.Classes : (k+1)*made.Classes])
 	}
-	slices.SortStableFunc(x.OfVertex, func(a, b edgeOfVertex) int { return cmp.Compare(b.Score, a.Score) })
-	x.EdgesOfVertex, x.OfVertex = len(x.OfVertex), first(x.OfVertex, e.top)
-	for k := range x.OfVertex {
-		if err := x.takeEdge(strconv.FormatInt(x.OfVertex[k].Number, 10)); err != nil {
-			return err
-		}
-		x.OfVertex[k].Source, x.OfVertex[k].Target = x.Edge.Source, x.Edge.Target
-	}
-	x.Vertex = e.vertex
-	return x.takeEdge(strconv.FormatInt(x.OfVertex[0].Number, 10))
+	slices.SortStableFunc(ofVertex, func(a, b edgeOfVertex) int { return cmp.Compare(b.Score, a.Score) })
+	x.Vertex, x.EdgesOfVertex, x.OfVertex = e.vertex, len(ofVertex), first(ofVertex, e.top)
+	return x.takeEdge(strconv.FormatInt(ofVertex[0].Number, 10))
 }
 
-// edgesOf are the edges that lead from a vertex or to it, with their numbers, of the relation that is
-// learned.
-func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, numbers []int64, err error) {
+// edgesOf are the edges that lead from a vertex or to it, of the relation that is learned.
+func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, of []edgeOfVertex, err error) {
 	g := x.opened.Job.Graph
 	_, r, rows, err := edgeTable(g, x.asked.Options.EdgeLabel)
 	if err != nil {
@@ -135,18 +129,20 @@ func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, numbers []int
 		if ends[0] != at[0] && ends[1] != at[1] {
 			continue
 		}
-		numbers = append(numbers, int64(k))
+		of = append(of, edgeOfVertex{
+			Number: int64(k), Source: nameOf(rows.Names[0], ends[0]), Target: nameOf(rows.Names[1], ends[1]),
+		})
 		listed.Source, listed.Target = append(listed.Source, ends[0]), append(listed.Target, ends[1])
 		listed.Features = append(listed.Features, r.EdgeFeatures[k*n:(k+1)*n]...)
 		if r.Weights != nil {
 			listed.Weights = append(listed.Weights, r.Weights[k])
 		}
 	}
-	if numbers == nil {
+	if of == nil {
 		return nil, nil, refusal.Errorf("--vertex %s: the run predicts edges, and it has none; name another vertex",
 			vertex)
 	}
-	return listed, numbers, nil
+	return listed, of, nil
 }
 
 // predict predicts the edge by the rows of its ends alone, on a job that says what is left of the graph.
