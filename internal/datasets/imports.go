@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"weft/graph"
@@ -20,6 +21,18 @@ const importsFolder = "imports"
 func KeyOf(words ...string) string {
 	key := sha256.Sum256([]byte(strings.Join(words, "\x00")))
 	return fmt.Sprintf("%x", key[:8])
+}
+
+// keyEnding is the end of a name to which KeyOf was added.
+var keyEnding = regexp.MustCompile(`\.[0-9a-f]{16}$`)
+
+// WithoutKey is NAME of NAME.KEY, where KEY is one of KeyOf.
+func WithoutKey(name string) (of string, keyed bool) {
+	at := keyEnding.FindStringIndex(name)
+	if at == nil {
+		return name, false
+	}
+	return name[:at[0]], true
 }
 
 // ImportOf is the place in the cache for the store of a source, by its path and the flags of the import. It

@@ -151,11 +151,12 @@ func isBeside(store string) bool {
 		return false
 	}
 	names := []string{name}
-	for _, ending := range []*regexp.Regexp{versionEnding, keyEnding} {
-		for _, name := range slices.Clone(names) {
-			if at := ending.FindStringIndex(name); at != nil {
-				names = append(names, name[:at[0]])
-			}
+	if at := versionEnding.FindStringIndex(name); at != nil {
+		names = append(names, name[:at[0]])
+	}
+	for _, name := range slices.Clone(names) {
+		if of, keyed := datasets.WithoutKey(name); keyed {
+			names = append(names, of)
 		}
 	}
 	files := datasets.RecordedFiles(store)
@@ -175,11 +176,8 @@ func isBeside(store string) bool {
 	return false
 }
 
-// The ends of the names of stores before .weft: the number of a version, and the key of flags.
-var (
-	versionEnding = regexp.MustCompile(`\.[0-9]+$`)
-	keyEnding     = regexp.MustCompile(`\.[0-9a-f]{16}$`)
-)
+// versionEnding is the number of a version of a store, before .weft.
+var versionEnding = regexp.MustCompile(`\.[0-9]+$`)
 
 // lyingRuns are the runs below some folders, with the graphs that each names.
 type lyingRuns struct {

@@ -7,12 +7,12 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"weft/cmd/weft/internal/ui"
+	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/train/calibrate"
 	"weft/train/metric"
@@ -258,14 +258,12 @@ func (r *cardRun) dataset() string { return datasetName(r.Summary.Dataset) }
 // file's.
 func datasetName(dataset string) string {
 	name := filepath.Base(dataset)
-	if of := ofFile.FindStringSubmatch(name); of != nil {
-		return of[1]
+	store, is := strings.CutSuffix(name, ".weft")
+	if file, keyed := datasets.WithoutKey(store); is && keyed {
+		return file
 	}
 	return name
 }
-
-// ofFile are the names of stores that were made of files: FILE, the key of flags, and .weft.
-var ofFile = regexp.MustCompile(`^(.+)\.[0-9a-f]{16}\.weft$`)
 
 // testRows is how many test rows are measured.
 func (r *cardRun) testRows() int {
