@@ -93,29 +93,34 @@ func (l *edgeList) labelOf(r *table.Row) (int32, error) {
 		}
 		return word, nil
 	}
-	all := make([]byte, 0, len(l.labelled))
+	all := make([]byte, len(l.labelled))
 	for k, name := range l.labelled {
 		field := r.Field(first + k)
-		x, number := table.Number(r.Decimal(field))
-		switch truth := (&columns.Column{Kind: columns.Boolean}); {
-		case columns.IsMissing(field):
-			all = append(all, missingLabel)
-			continue
-		case !number:
-			row, _, err := truth.Append(nil, field)
-			if err != nil || len(row) != 1 {
-				return 0, r.Errorf("column %s: %.40q is neither 0 nor 1, which each of several labels is; correct it, or "+
-					"name one column with --edge-label", name, field)
-			}
-			x = float64(row[0])
-		}
-		if x != 0 && x != 1 {
+		label, ok := oneOfSeveral(field, r)
+		if !ok {
 			return 0, r.Errorf("column %s: %.40q is neither 0 nor 1, which each of several labels is; correct it, or "+
 				"name one column with --edge-label", name, field)
 		}
-		all = append(all, '0'+byte(x))
+		all[k] = label
 	}
 	return l.labels.several(all)
+}
+
+// oneOfSeveral is one of several labels of a row: 0, 1 or missingLabel.
+func oneOfSeveral(field []byte, r *table.Row) (label byte, ok bool) {
+	if columns.IsMissing(field) {
+		return missingLabel, true
+	}
+	x, number := table.Number(r.Decimal(field))
+	if !number {
+		truth := columns.Column{Kind: columns.Boolean}
+		row, _, err := truth.Append(nil, field)
+		if err != nil || len(row) != 1 {
+			return 0, false
+		}
+		x = float64(row[0])
+	}
+	return '0' + byte(x), x == 0 || x == 1
 }
 
 // missingLabel stands for a label that a row lacks, of several.
@@ -137,7 +142,7 @@ func (l *labels) severalOf(names []string, words []int32) (graph.Labels, error) 
 	if err := memory.Need(4 * int64(len(words)) * int64(len(names))); err != nil {
 		return graph.Labels{}, err
 	}
-	made := graph.Labels{Classes: len(names), Names: names}
+	made := graph.Labels{Classes: len(names), Names: names, Multi: make([]float32, 0, len(words)*len(names))}
 	for _, word := range words {
 		for k := range names {
 			x := float32(math.NaN())
@@ -223,7 +228,7 @@ func (o *Options) takeFeatures(l *edgeList) error {
 		}
 		if c.Gaps {
 			of := ""
-			if l.by.Column != "" {
+			if l.by.Column != "" && o.Like == nil { // else they are those of another import
 				of = " of the training rows"
 			}
 			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: no value in %s, where it is the mean%s; a further "+

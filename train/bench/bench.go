@@ -268,9 +268,6 @@ type calls struct {
 	least   float64 // of one, without other work on the machine
 }
 
-// timed counts a kernel call that takes so many seconds on a card.
-func (e *epoch) timed(c kernel.Call, seconds float64) { e.add(c, seconds, seconds) }
-
 // watch times a kernel call on so many threads. Beside other work on the machine it would take as long as its
 // own thread has a core, or all threads on average, if these do more of it.
 func (e *epoch) watch(c kernel.Call, run func(), o Options) {
@@ -314,7 +311,7 @@ func (r Run) train(ctx context.Context, job *train.Job, o Options,
 	var all []*epoch
 	job.Options, job.Watch, job.Timing = s, nil, nil
 	if watch != nil && o.Device.IsCard() {
-		job.Timing = func(c kernel.Call, seconds float64) { now.timed(c, seconds) }
+		job.Timing = func(c kernel.Call, seconds float64) { now.add(c, seconds, seconds) }
 	} else if watch != nil {
 		job.Watch = func(c kernel.Call, run func()) { watch(now, c, run, o) }
 	}
