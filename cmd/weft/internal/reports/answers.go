@@ -72,15 +72,9 @@ func (p *reportContents) answer(tests []float64) {
 			ui.Count(first.sizes[2]), first.Measured(), ui.Count(first.sizes[1]), ui.Count(first.sizes[0])))
 	}
 	g := &s.Graph
-	on.Lines = append(on.Lines, fmt.Sprintf(
-		"%s%s, %s",
-		ui.Counted(g.Vertices, "vertex", "vertices"),
-		ui.When(
-			len(g.Types) > 1,
-			" ("+strings.Join(g.Types, ", ")+")",
-		),
-		ui.Counted(g.Edges, "edge", "edges"),
-	))
+	on.Lines = append(on.Lines, fmt.Sprintf("%s%s, %s", ui.Counted(g.Vertices, "vertex", "vertices"),
+		ui.When(len(g.Types) > 1, " ("+strings.Join(g.Types, ", ")+")"),
+		ui.Counted(g.Edges, "edge", "edges")))
 
 	began, spent := first.Started, time.Duration(0)
 	for _, r := range p.Runs {

@@ -222,32 +222,15 @@ func (c *card) about() {
 	figures := c.mean(s.Metric, of(c, func(r *cardRun) float64 { return float64(r.Summary.Test) }))
 	text := fmt.Sprintf("Test %s %s on %s of %s", s.Metric, figures[0], on, r.dataset())
 	if len(figures) > 1 {
-		text = fmt.Sprintf(
-			"Test %s %s (95 %% interval over %d runs: %s) on %s of %s",
-			s.Metric,
-			figures[0],
-			len(c.runs),
-			figures[2],
-			on,
-			r.dataset(),
-		)
+		text = fmt.Sprintf("Test %s %s (95 %% interval over %d runs: %s) on %s of %s", s.Metric, figures[0],
+			len(c.runs), figures[2], on, r.dataset())
 	}
 	began := slices.MinFunc(c.runs, func(a, b *cardRun) int { return a.Started.Compare(b.Started) }).Started
-	c.say(
-		fmt.Sprintf(
-			"%s. Trained on %s by weft %s.",
-			text,
-			began.Local().Format(time.DateOnly),
-			r.Versions.Weft,
-		),
-	)
+	c.say(fmt.Sprintf("%s. Trained on %s by weft %s.", text, began.Local().Format(time.DateOnly),
+		r.Versions.Weft))
 	if c.left > 0 {
-		c.say(
-			fmt.Sprintf(
-				"%s diverged, and is in no figure.",
-				ui.Counted(c.left, "further run", "further runs"),
-			),
-		)
+		c.say(fmt.Sprintf("%s diverged, and is in no figure.",
+			ui.Counted(c.left, "further run", "further runs")))
 	}
 }
 
@@ -428,11 +411,9 @@ func (c *card) classes() {
 			at(func(s *metric.ClassScores) float64 { return s.Recall })[0],
 		}, at(func(s *metric.ClassScores) float64 { return s.F1 })))
 	}
-	c.table(
-		1,
+	c.table(1,
 		slices.Concat([]string{"class", "test " + c.rowsName(), "precision", "recall"}, c.headOfMean("F1")),
-		rows,
-	)
+		rows)
 }
 
 // groupRow is a group of a column, over the runs.
@@ -634,11 +615,9 @@ func (c *card) thresholds() {
 		}
 		rows = append(
 			rows,
-			slices.Concat(
-				[]string{at, spanOf(of(c, func(r *cardRun) int { return r.thresholds[k].said }))},
+			slices.Concat([]string{at, spanOf(of(c, func(r *cardRun) int { return r.thresholds[k].said }))},
 				share(func(t *atThreshold) float64 { return t.precision }),
-				share(func(t *atThreshold) float64 { return t.recall }),
-			),
+				share(func(t *atThreshold) float64 { return t.recall })),
 		)
 	}
 	c.table(1, []string{"from", "predicted " + class, "precision", "recall"}, rows)
@@ -747,14 +726,8 @@ func (c *card) notTried() {
 			}
 		}
 		if len(few) > 0 {
-			line(
-				"Groups of %s with fewer than %d test %s%s: %s.",
-				column,
-				fewRows,
-				rows,
-				classes,
-				strings.Join(few, ", "),
-			)
+			line("Groups of %s with fewer than %d test %s%s: %s.", column, fewRows, rows, classes,
+				strings.Join(few, ", "))
 		}
 		if len(unseen) > 0 {
 			line("Groups of %s without a training row: %s.", column, strings.Join(unseen, ", "))
