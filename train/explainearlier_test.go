@@ -174,12 +174,7 @@ func TestExplainEarlier(t *testing.T) {
 // TestScoringWithout: which edges of a relation and of its reverse pass messages, without some edges, is what
 // it is on a graph that has none of these.
 func TestScoringWithout(t *testing.T) {
-	g := timed(t, labelEdges(t, tangle(t, 60, 40), 0, "classes"), 0)
-	g.Types[0].Type = "a"
-	r := &g.Relations[0]
-	r.Source, r.Name, r.Target = "a", "x", "a"
-	g, err := g.ReverseRelations()
-	require.NoError(t, err)
+	_, g := timedAndReversed(t)
 	gone := make([][]appended.Edge, 2)
 	for i := range gone {
 		e := g.Relations[i].Edges()

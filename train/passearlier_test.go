@@ -167,15 +167,23 @@ func TestNothingLeaksFromLater(t *testing.T) {
 	}
 }
 
-// TestReverseEdgesByTime: an edge of the reverse relation goes with its edge, whichever of the two relations
-// is called the reverse of the other. Those without an edge pass no messages.
-func TestReverseEdgesByTime(t *testing.T) {
-	one := timed(t, labelEdges(t, tangle(t, 60, 40), 0, "classes"), 0)
+// timedAndReversed are a graph of edges x with labels, divided by time, and that with their reverse relation.
+func timedAndReversed(t *testing.T) (one, both *graph.Graph) {
+	t.Helper()
+	one = timed(t, labelEdges(t, tangle(t, 60, 40), 0, "classes"), 0)
 	one.Types[0].Type = "a"
 	r := &one.Relations[0]
 	r.Source, r.Name, r.Target = "a", "x", "a"
-	g, err := one.ReverseRelations()
+	both, err := one.ReverseRelations()
 	require.NoError(t, err)
+	return one, both
+}
+
+// TestReverseEdgesByTime: an edge of the reverse relation goes with its edge, whichever of the two relations
+// is called the reverse of the other. Those without an edge pass no messages.
+func TestReverseEdgesByTime(t *testing.T) {
+	one, g := timedAndReversed(t)
+	r := &one.Relations[0]
 	run := func(g *graph.Graph, parallel string) *Result {
 		return mustRun(t, &Job{Graph: g, Options: edgeLabelOptions("model gine, epochs 3, eval-every 1, lr .01, " +
 			"split 0, parallel " + parallel)})

@@ -19,16 +19,23 @@ import (
 	"weft/train/setting"
 )
 
-// TestLive: a browser that joins late gets the curve, thinned, and what is new. One that never reads holds up
-// neither the run nor the others. The page is for this machine alone.
-func TestLive(t *testing.T) {
+// begunLive is the page of a run that begins with these options, until the test ends.
+func begunLive(t *testing.T, run string) *live {
+	t.Helper()
 	l, err := newLive(0)
 	require.NoError(t, err)
-	defer l.close()
-	l.begin("runs/one")
+	t.Cleanup(l.close)
+	l.begin(run)
 	o := setting.Defaults()
 	o.Hidden = 31
 	l.tell(&o, func(train.Epoch) string { return "2 s left" })
+	return l
+}
+
+// TestLive: a browser that joins late gets the curve, thinned, and what is new. One that never reads holds up
+// neither the run nor the others. The page is for this machine alone.
+func TestLive(t *testing.T) {
+	l := begunLive(t, "runs/one")
 	stuck, err := net.Dial("tcp", l.gate.Addr().String())
 	require.NoError(t, err)
 	defer stuck.Close()
@@ -282,13 +289,7 @@ func TestLiveKeepsEvaluations(t *testing.T) {
 // marks the best epoch, also where its point was left out.
 func TestLiveAsSeen(t *testing.T) {
 	b := uitest.NewBrowser(t)
-	l, err := newLive(0)
-	require.NoError(t, err)
-	defer l.close()
-	l.begin("runs/fraud/2024-03-01")
-	o := setting.Defaults()
-	o.Hidden = 31
-	l.tell(&o, func(train.Epoch) string { return "2 s left" })
+	l := begunLive(t, "runs/fraud/2024-03-01")
 	const epochs, best = 5000, 1234
 	for k := 1; k <= epochs; k++ {
 		l.epoch(train.Epoch{
