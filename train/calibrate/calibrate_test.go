@@ -73,10 +73,13 @@ func TestCalibration(t *testing.T) {
 			kept := &Calibration{}
 			require.NoError(t, json.Unmarshal(text, kept))
 			p, unlike := make([]float64, o.Classes), false
+			room := make([]float64, o.Classes)
 			for at := 0; at < len(o.Logits); at += o.Classes {
 				kept.Apply(p, o.Logits[at:at+o.Classes], l.MultiLabel())
 				for k := range p {
 					assert.Near(t, want[at+k], p[k], 1e-6, "%s %s, logit %d", o.Kind, method, at+k)
+					alone := kept.of(room, o.Logits[at:at+o.Classes], k, l.MultiLabel())
+					assert.Equal(t, p[k], alone, "%s %s, logit %d alone", o.Kind, method, at+k)
 				}
 				var own *Calibration
 				q := make([]float64, o.Classes)

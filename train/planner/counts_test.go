@@ -21,6 +21,7 @@ import (
 	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -463,6 +464,22 @@ func TestEdgeLabelsByCounts(t *testing.T) {
 				assert.Near(t, 1, float64(counted.PeakTensorBytes[k])/float64(peak), .05, name)
 				assert.Near(t, 1, float64(counted.Sent[k].Bytes())/float64(real.Sent[k].Bytes()), .05, name)
 			}
+		}
+	}
+}
+
+// TestPeriodsByCounts: counts tell of no periods, which is refused only where edges pass messages by these.
+func TestPeriodsByCounts(t *testing.T) {
+	for _, rule := range []string{"", "time:day=5,8"} {
+		c := random(3000, 5)
+		c.EdgeLabels = []partition.WholeEdgeLabels{{Column: "fraud", Classes: 2, Rule: rule}}
+		for passes, refused := range map[string]bool{
+			task.PassAll: false, task.PassEarlier: true, task.PassAuto: rule != "",
+		} {
+			o := train.Defaults()
+			o.EdgeLabel, o.PassMessages = "fraud", passes
+			err := c.describe(&o)
+			assert.Equal(t, refused, err != nil, "split %q, pass messages %s: %v", rule, passes, err)
 		}
 	}
 }
