@@ -258,7 +258,6 @@ def test_calibrated(method, labels):
 
 
 def test_edge_to_explain_is_a_number():
-    pytest.importorskip("torch_geometric")
     with pytest.raises(weft.Refused, match=r'give one number: that of edge_index, or of tables the column edge of run.predict\(columns='):
         train(graph(edge_split=PART), epochs=1).explain(edge=("u5", "i0"))
 

@@ -22,6 +22,12 @@ def explanation(
     directory: Path, given: list[str], graph: Graph | None, of: tuple[Any, int | None], settings: dict[str, Any]
 ) -> Explanation | HeteroExplanation:
     """The explanation of a vertex or of an edge by the program, of the graph that it is given."""
+    _program.check_keywords("explain", settings, taken=("edge", "help", "json", "masks", "vertex"))
+    vertex, edge = of
+    if vertex is not None and edge is not None:
+        raise Refused(f"explain: one prediction is explained, of vertex {vertex} or of edge {edge}; leave one of them out")
+    if edge is not None and not isinstance(edge, (int, np.integer)):
+        raise Refused(f"edge={edge!r}: give one number: that of edge_index, or of tables the column edge of run.predict(columns=…)")
     try:
         import torch
         from torch_geometric.explain import Explanation, HeteroExplanation
@@ -29,12 +35,6 @@ def explanation(
         raise ImportError(
             f"explain: {error.name} is not installed; pip install torch torch_geometric", name=error.name
         ) from None
-    _program.check_keywords("explain", settings, taken=("edge", "help", "json", "masks", "vertex"))
-    vertex, edge = of
-    if vertex is not None and edge is not None:
-        raise Refused(f"explain: one prediction is explained, of vertex {vertex} or of edge {edge}; leave one of them out")
-    if edge is not None and not isinstance(edge, (int, np.integer)):
-        raise Refused(f"edge={edge!r}: give one number: that of edge_index, or of tables the column edge of run.predict(columns=…)")
     asked = [] if vertex is None else [f"--vertex={vertex}"]
     if edge is not None:
         asked.append(f"--edge={_stored(graph, edge)}")
