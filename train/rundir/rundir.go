@@ -47,7 +47,7 @@ const (
 	// tensors of the model whose program it is that no operation reads; the weights have them, too
 	unreadFile = "unread.safetensors"
 	// Written first of the results: without the others it is still of use
-	weightsFile = "model.safetensors"
+	weightsFile = setting.WeightsFile
 	// Predictions is the array of logits or values, vertices × columns.
 	Predictions = "predictions.npy"
 )

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -90,8 +91,15 @@ func (o *Options) ReadKept(dir string) error {
 	return o.ReadFiles()
 }
 
+// WeightsFile is the name of the weights in the directory of a run.
+const WeightsFile = "model.safetensors"
+
 // ReadFiles reads the program, the loss and the schedule that the options name, unless they have been read.
+// The directory of a run in the place of a file of weights stands for the weights in it.
 func (o *Options) ReadFiles() error {
+	if info, err := os.Stat(o.Init); err == nil && info.IsDir() {
+		o.Init = filepath.Join(o.Init, WeightsFile)
+	}
 	for _, s := range settings {
 		if !s.namesFile(o) {
 			continue

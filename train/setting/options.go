@@ -42,8 +42,9 @@ type Options struct {
 	// Validate: the graph whose validation and test vertices select and measure the model, empty: the same
 	Validate string `yaml:"validate"`
 	// RequireEdgeFeatures: refuse a model that does not use edge features
-	RequireEdgeFeatures bool   `yaml:"require-edge-features"`
-	Init                string `yaml:"init"` // safetensors file with the weights to start from, empty: none
+	RequireEdgeFeatures bool `yaml:"require-edge-features"`
+	// Init: safetensors file with the weights to start from, or the folder of a run, empty: none
+	Init string `yaml:"init"`
 
 	// CheckpointEvery: from one checkpoint to the next
 	CheckpointEvery Interval `yaml:"checkpoint-every"`

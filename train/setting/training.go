@@ -202,7 +202,7 @@ var trainingSettings = []Setting{
 	{Name: "require-edge-features", Meaning: "refuse a model that does not use edge features"},
 	{Name: "init-scheme", some: true, Choices: nn.InitSchemes, Meaning: "initial weights of linear layers; auto: " +
 		"each model's as in PyG, glorot: ±√(6/(in+out)), torch: ±1/√in as torch.nn.Linear"},
-	{Name: "init", isFile: isGiven, Meaning: "safetensors `file` with the weights to start from"},
+	{Name: "init", isFile: isGiven, Meaning: "safetensors `file` with the weights to start from, or the folder of a run"},
 }
 
 func isGiven(text string) bool { return text != "" }

@@ -190,7 +190,8 @@ func CheckInit(path string) error {
 	}
 	f, _, err := regular.Open(path)
 	if err != nil {
-		return refusal.Errorf("--init %w; it names a safetensors file with weights", err)
+		return refusal.Errorf("--init %w; it names a safetensors file with weights, or a run that has "+
+			"ended", err)
 	}
 	return f.Close()
 }

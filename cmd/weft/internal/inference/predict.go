@@ -103,7 +103,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 		}
 	}
 	flags.Lookup("memory-limit").Hidden = true // refused: predict makes no plan
-	flags.Lookup("init").Usage = "safetensors `file` with the weights to predict with"
+	flags.Lookup("init").Usage = "safetensors `file` with the weights to predict with, or the folder of a run"
 	p.files.add(flags)
 	p.answers.add(flags)
 	addThreshold(flags, &p.threshold)
