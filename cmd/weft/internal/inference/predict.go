@@ -209,6 +209,9 @@ func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictReq
 		return asked.Fits(&train.Job{Graph: g}, asked.state, io.Discard)
 	}
 	notes := cmd.ErrOrStderr()
+	if err := p.divideTables(cmd, r, asked); err != nil {
+		return nil, err
+	}
 	opened, err := session.Open(cmd.Context(), r, asked.Source(), asked.Options, notes,
 		session.Opening{Admit: admit, Check: check})
 	if err != nil {
@@ -229,6 +232,31 @@ func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictReq
 		return nil, err
 	}
 	return opened, nil
+}
+
+// divideTables has the run's split by a column of edges divide tables in the place of its graph. Their store,
+// which the import makes on the way, says whether they have that column.
+func (p *predictCommand) divideTables(cmd *cobra.Command, r cli.Ranks, asked *predictRequest) error {
+	if err := asked.CheckTables(); err != nil {
+		return r.Together(err)
+	}
+	if !p.readsTables() {
+		return nil
+	}
+	o, store := &asked.Options.Options, ""
+	err := r.OnFirst(func() (err error) {
+		if store, err = data.Resolve(cmd.Context(), asked.Source(), cmd.ErrOrStderr()); err != nil {
+			return err
+		}
+		return asked.CheckDivides(o, store)
+	})
+	if err == nil && !r.First() {
+		store, err = data.Resolve(cmd.Context(), asked.Source(), io.Discard)
+	}
+	if err == nil {
+		err = asked.DivideStore(o, store)
+	}
+	return r.Together(err)
 }
 
 // warn prints what was found of an addition.

@@ -180,6 +180,51 @@ func (r *Request) Divided(o *setting.Options, store string) (note string, err er
 		by.Rule), nil
 }
 
+// CheckTables refuses a list of edges alone where the weights were trained on columns of tables.
+func (r *Request) CheckTables() error {
+	if r.Columns == nil || cli.IsStore(r.Graph) || r.Source().Given("vertices-from") {
+		return nil
+	}
+	found, is := data.Recognize(r.Graph)
+	if !is || found.Format != data.EdgesFormat {
+		return nil
+	}
+	return refusal.Errorf("%s: a list of edges alone, and %s was trained on columns of a table of vertices: give that of "+
+		"these vertices, --vertices-from TABLE%s", r.Graph, cmp.Or(r.Run, r.Weights),
+		ui.When(r.Passed != nil, "; or "+r.addEdges()))
+}
+
+// addEdges is how the edges of a list are scored over the run's own graph.
+func (r *Request) addEdges() string {
+	return fmt.Sprintf("weft predict %s --add-edges %s scores its edges over the graph of the run",
+		refusal.ShellWord(cmp.Or(r.Run, "RUN")), refusal.ShellWord(r.Graph))
+}
+
+// CheckDivides refuses a store that was made of tables on the way and has no edges over which the run's split
+// by a column scores others.
+func (r *Request) CheckDivides(o *setting.Options, store string) error {
+	if r.rule == "" || r.Passed.Messages != task.PassEarlier {
+		return nil
+	}
+	divided := *o
+	if err := r.DivideStore(&divided, store); err != nil {
+		return err
+	}
+	if divided.Split.Rule == "" {
+		return refusal.Errorf("%s: has no labels %s that --split %s of %s divides, by which edges pass messages to later "+
+			"ones: %s", r.Graph, o.EdgeLabel, r.rule, r.Run, r.addEdges())
+	}
+	g, err := graph.Open(store)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	if err := divided.Divide(g); err != nil {
+		return fmt.Errorf("%w; or %s", err, r.addEdges())
+	}
+	return nil
+}
+
 // isReplaced reports whether another graph is in the place of the run's own: neither the graph that it was
 // trained on nor a later version of that.
 func (r *Request) isReplaced() (is bool, err error) {
