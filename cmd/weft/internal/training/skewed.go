@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
@@ -12,7 +13,7 @@ import (
 	"weft/train/task"
 )
 
-// warnSkewed says on the first rank what skewed says of a session's graph: once for several runs.
+// warnSkewed says on the first rank what skewed and dated say of a session's graph: once for several runs.
 func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) error {
 	return s.OnFirst(func() error {
 		g, err := s.Graph()
@@ -22,6 +23,9 @@ func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) erro
 		return g.Guard(func() error {
 			if line := skewed(g, o); line != "" {
 				fmt.Fprintln(warnings, "weft: warning: "+line)
+			}
+			if line := dated(g, o, !cli.IsStore(s.Of.Name)); line != "" {
+				fmt.Fprintln(warnings, "weft: note: "+line)
 			}
 			return nil
 		})
