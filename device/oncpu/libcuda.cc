@@ -144,6 +144,9 @@ static const allocation *inside(address p, size_t bytes, const std::map<address,
 	--after;
 	return p + bytes <= after->first + after->second.bytes ? &after->second : nullptr;
 }
+namespace on_cpu {
+bool of_a_card(const void *p) { return inside((address)p, 1); }
+} // namespace on_cpu
 static void must_be_inside(const char *function, address p, size_t bytes) {
 	const allocation *a = inside(p, bytes);
 	if (!a)

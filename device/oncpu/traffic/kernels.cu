@@ -1,0 +1,3 @@
+// The kernels whose traffic is counted.
+#include "attend_back.cuh"
+#include "spmm.cuh"
