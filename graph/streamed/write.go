@@ -69,10 +69,10 @@ func unlabelled(g *graph.Graph) (count int) {
 	return count
 }
 
-// Write writes a new store, dir. It needs memory for what InMemory has, and less than a gigabyte besides. It
-// sorts the edges in a temporary file beside the store, with 8 bytes for each, and 4 for its weight and for
-// each feature. The store appears when it is complete, and is that of the graph that Read returns. If Write
-// fails, it leaves nothing behind. A graph can be written once.
+// Write writes a new store, dir. It needs memory for what InMemory has, and less than two gigabytes besides.
+// It sorts the edges in memory and in a temporary file beside the store, with 8 bytes for each, and 4 for its
+// weight and for each feature. The store appears when it is complete, and is that of the graph that Read
+// returns. If Write fails, it leaves nothing behind. A graph can be written once.
 func (g *Graph) Write(dir string) (*Written, error) {
 	if g.whole {
 		return g.writeWhole(dir)
@@ -317,6 +317,9 @@ type sorted struct {
 }
 
 func (s *sorted) close() {
+	if s.sorter != nil {
+		s.sorter.Close()
+	}
 	if s.scratch != nil {
 		_ = s.scratch.Close()
 	}
@@ -389,7 +392,10 @@ func (s *sorted) begin(g *Graph, r *Relation, targets int) error {
 	if g.Symmetrize {
 		about *= 2
 	}
-	o := edgesort.Options{Scratch: s.scratch, Weighted: r.Weighted, Columns: r.Columns, Single: g.Symmetrize}
+	o := edgesort.Options{
+		Scratch: s.scratch, Kept: edgesort.Kept(len(g.Relations)), Weighted: r.Weighted, Columns: r.Columns,
+		Single: g.Symmetrize,
+	}
 	s.sorter = edgesort.New(o, targets, about)
 	if err := memory.Need(s.sorter.Memory(about)); err != nil {
 		return r.Refuse(err)

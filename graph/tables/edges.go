@@ -613,7 +613,7 @@ func (l *edgeList) read(to *[]float32, r *table.Row, i int) (missing bool, err e
 	c, k := &l.numbers[i], len(l.ends)+i
 	if c.Kind == columns.Number {
 		x, err := r.Number(k)
-		if value := float32(x); r.Missing(k) || err != nil || math.IsNaN(x) || math.IsInf(float64(value), 0) {
+		if !(math.Abs(float64(float32(x))) <= math.MaxFloat32) || err != nil || r.Missing(k) { // NaN, too
 			what := "features of edges are numbers, dates or booleans, of one kind in a column"
 			if l.weighted && i == 0 {
 				what = "weights of edges are numbers"
@@ -621,7 +621,10 @@ func (l *edgeList) read(to *[]float32, r *table.Row, i int) (missing bool, err e
 			return columns.IsMissing(r.Field(k)), r.Errorf("column %s: %.40q is no finite number, and %s: correct it, "+
 				"or leave the row or the column out", c.Name, r.Field(k), what)
 		}
-		l.round(c.Name, float32(x), r, k)
+		const whole = 1 << 24 // up to which float32 has all
+		if math.Abs(x) > whole {
+			l.round(c.Name, float32(x), r, k)
+		}
 		if *to = append(*to, float32(x)); c.Gaps {
 			*to = append(*to, 0)
 		}
@@ -660,8 +663,7 @@ func (l *edgeList) notesOnOdd() (notes []string) {
 
 // round notes the first number of a column that float32 makes another whole number of.
 func (l *edgeList) round(column string, x float32, r *table.Row, k int) {
-	const whole = 1 << 24 // up to which float32 has all
-	if x >= -whole && x <= whole || l.rounded[column] {
+	if l.rounded[column] {
 		return
 	}
 	field := r.Decimal(r.Field(k))

@@ -23,7 +23,7 @@ import (
 // memory.
 type Sorter struct {
 	Options
-	file      *batchFile
+	batches   *batches
 	low, high int  // the targets are low … high−1
 	shift     uint // log₂ of the number of targets in a range
 	most      int  // ranges
@@ -35,6 +35,7 @@ type Sorter struct {
 // Options are the settings of a Sorter.
 type Options struct {
 	Scratch  *os.File // an empty file for edges that wait, of 8 bytes for each and 4 for each column
+	Kept     int64    // bytes of edges that wait in memory, before others do in the file
 	Weighted bool     // edges have weights
 	Columns  int      // of edge features
 	// Single keeps one of parallel edges: the first given edge, or the first added edge if none is given.
@@ -45,17 +46,11 @@ type Options struct {
 	Budget int64
 }
 
-// batchFile is a file of batches of edges, as words of 32 bits.
-type batchFile struct {
-	file *os.File
-	end  int64
-}
-
 // unsorted has the edges into a range of targets in the order in which they were added: full batches in the
 // file, and the last edges in memory. The words of an edge are its target, its key, and the bits of its
 // features.
 type unsorted struct {
-	batches []int64 // offset of each batch in the file
+	batches []int64 // where each batch is
 	last    []uint32
 }
 
@@ -80,16 +75,19 @@ func New(o Options, high int, about int64) *Sorter {
 	if o.Budget == 0 {
 		o.Budget = min(sortBudget, memory.Left()/24)
 	}
-	return newSorter(o, &batchFile{file: o.Scratch}, 0, high, about)
+	return newSorter(o, newBatches(o.Scratch, min(o.Kept, about*int64(o.words())*wordBytes)), 0, high, about)
 }
 
 // newSorter returns a sorter for about so many edges into targets low … high−1. Its ranges have one target
 // each, until there is one that needs larger ranges: how many targets there are may not be known.
-func newSorter(o Options, file *batchFile, low, high int, about int64) *Sorter {
-	s := &Sorter{Options: o, file: file, low: low, high: high}
+func newSorter(o Options, of *batches, low, high int, about int64) *Sorter {
+	s := &Sorter{Options: o, batches: of, low: low, high: high}
 	s.most = int(min(max(1, about*int64(s.words())/(rangeBytes/wordBytes)), mostRanges))
 	return s
 }
+
+// Close gives the memory of edges that wait back. The scratch file is the caller's.
+func (s *Sorter) Close() { s.batches.close() }
 
 // Limit lowers the number of targets. All edges are into those.
 func (s *Sorter) Limit(high int) { s.high = high }
@@ -113,53 +111,57 @@ func (s *Sorter) Memory(about int64) int64 {
 
 // Add adds edges, and if both is true the reverse of each.
 func (s *Sorter) Add(e *graph.Edges, both bool) error {
-	columns := e.FeatureColumns
+	head := make([]uint32, 2, 3) // target, key, and the weight where there are some
 	if s.Weighted {
-		columns++
+		head = head[:3]
 	}
-	values := make([]uint32, columns)
+	features := floatsAsWords(e.Features)
 	for k, source := range e.Source {
-		target, of := e.Target[k], values
+		target, values := e.Target[k], features[k*e.FeatureColumns:(k+1)*e.FeatureColumns]
 		if s.Weighted {
-			of[0] = math.Float32bits(e.Weights[k])
-			of = of[1:]
+			head[2] = math.Float32bits(e.Weights[k])
 		}
-		for c, x := range e.Features[k*e.FeatureColumns : (k+1)*e.FeatureColumns] {
-			of[c] = math.Float32bits(x)
-		}
-		if err := s.add(uint32(target), uint32(source)<<1+given, values); err != nil {
+		head[0], head[1] = uint32(target), uint32(source)<<1+given
+		if err := s.add(head, values); err != nil {
 			return err
 		}
 		if !both {
 			continue
 		}
-		if err := s.add(uint32(source), uint32(target)<<1|added, values); err != nil {
+		head[0], head[1] = uint32(source), uint32(target)<<1|added
+		if err := s.add(head, values); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add adds an edge by its target, its key and the words of its features.
-func (s *Sorter) add(target, key uint32, values []uint32) error {
-	k := (int(target) - s.low) >> s.shift
+// add adds an edge, whose words come in two parts. The first begins with its target.
+func (s *Sorter) add(head, values []uint32) error {
+	k := (int(head[0]) - s.low) >> s.shift
 	if k >= len(s.ranges) {
-		if err := s.reach(target); err != nil {
+		if err := s.reach(head[0]); err != nil {
 			return err
 		}
-		k = (int(target) - s.low) >> s.shift
+		k = (int(head[0]) - s.low) >> s.shift
 	}
 	r := &s.ranges[k]
-	r.last = append(append(r.last, target, key), values...)
+	at := len(r.last)
+	r.last = slices.Grow(r.last, s.words())[:at+s.words()]
+	to := r.last[at:]
+	to[0], to[1] = head[0], head[1]
+	if s.Weighted {
+		to[2] = head[2]
+	}
+	copy(to[len(head):], values)
 	if len(r.last) < s.batch() {
 		return nil
 	}
-	r.batches = append(r.batches, s.file.end)
-	data := wordsAsBytes(r.last)
-	if _, err := s.file.file.WriteAt(data, s.file.end); err != nil {
-		return fmt.Errorf("writing edges that wait to be sorted: %w", err)
+	batch, err := s.batches.write(r.last)
+	if err != nil {
+		return err
 	}
-	s.file.end += int64(len(data))
+	r.batches = append(r.batches, batch)
 	r.last = r.last[:0]
 	return nil
 }
@@ -177,7 +179,7 @@ func (s *Sorter) reach(target uint32) error {
 			into := &s.ranges[k/2]
 			into.batches = append(into.batches, smaller[k].batches...)
 			for edge := range slices.Chunk(smaller[k].last, s.words()) {
-				if err := s.add(edge[0], edge[1], edge[2:]); err != nil {
+				if err := s.add(edge[:2], edge[2:]); err != nil {
 					return err
 				}
 			}
@@ -189,9 +191,9 @@ func (s *Sorter) reach(target uint32) error {
 	return nil
 }
 
-// wordsAsBytes returns the memory of words as bytes.
-func wordsAsBytes(words []uint32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), wordBytes*len(words))
+// floatsAsWords returns the memory of floats as words.
+func floatsAsWords(x []float32) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }
 
 // sortBuffers are the buffers for the edges of one range.
@@ -269,11 +271,11 @@ func (r *unsorted) words(s *Sorter) int { return len(r.batches)*s.batch() + len(
 
 // divide yields edges by smaller ranges of targets, of those from low … high−1. It reports whether to go on.
 func (s *Sorter) divide(r *unsorted, low, high int, yield func(bounded, error) bool) (more bool) {
-	smaller := newSorter(s.Options, s.file, low, high, int64(r.words(s)/s.words()))
+	smaller := newSorter(s.Options, s.batches, low, high, int64(r.words(s)/s.words()))
 	smaller.most = max(smaller.most, 2, (high-low)/s.targets()+1)
 	again := func(words []uint32) error {
 		for edge := range slices.Chunk(words, s.words()) {
-			if err := smaller.add(edge[0], edge[1], edge[2:]); err != nil {
+			if err := smaller.add(edge[:2], edge[2:]); err != nil {
 				return err
 			}
 		}
@@ -281,7 +283,7 @@ func (s *Sorter) divide(r *unsorted, low, high int, yield func(bounded, error) b
 	}
 	batch := make([]uint32, s.batch())
 	for _, at := range r.batches {
-		err := s.file.read(batch, at)
+		err := s.batches.read(batch, at)
 		if err == nil {
 			err = again(batch)
 		}
@@ -300,13 +302,6 @@ func (s *Sorter) divide(r *unsorted, low, high int, yield func(bounded, error) b
 	return more
 }
 
-func (c *batchFile) read(words []uint32, at int64) error {
-	if _, err := c.file.ReadAt(wordsAsBytes(words), at); err != nil {
-		return fmt.Errorf("reading edges that wait to be sorted: %w", err)
-	}
-	return nil
-}
-
 // sort sorts edges in memory into rows.
 func (s *Sorter) sort(r *bounded, m *sortBuffers) error {
 	words, targets := r.words(s), r.high-r.low
@@ -314,7 +309,7 @@ func (s *Sorter) sort(r *bounded, m *sortBuffers) error {
 		return err
 	}
 	for k, at := range r.batches {
-		if err := s.file.read(m.words[k*s.batch():(k+1)*s.batch()], at); err != nil {
+		if err := s.batches.read(m.words[k*s.batch():(k+1)*s.batch()], at); err != nil {
 			return err
 		}
 	}

@@ -31,12 +31,23 @@ func TestSorterDivides(t *testing.T) {
 	}
 }
 
+// sorted are the edges as a sorter gives them, of which none, some or all wait in memory.
 func sorted(t *testing.T, e graph.Edges, vertices, limit int, about int64) graph.Relation {
+	t.Helper()
+	none := sortedOf(t, e, vertices, limit, about, 0)
+	for _, kept := range []int64{300_000, 1 << 30} { // 300,000: two batches, and a part of one
+		assert.Equal(t, none, sortedOf(t, e, vertices, limit, about, kept), "kept %d", kept)
+	}
+	return none
+}
+
+func sortedOf(t *testing.T, e graph.Edges, vertices, limit int, about, kept int64) graph.Relation {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
 	require.NoError(t, err)
 	defer file.Close()
-	s := New(Options{Scratch: file, Columns: 1, Budget: 100_000}, limit, about)
+	s := New(Options{Scratch: file, Kept: kept, Columns: 1, Budget: 100_000}, limit, about)
+	defer s.Close()
 	require.NoError(t, s.Add(&e, false))
 	got := graph.Relation{Indptr: []int64{0}, EdgeColumns: 1}
 	s.Limit(vertices)
@@ -49,6 +60,11 @@ func sorted(t *testing.T, e graph.Edges, vertices, limit int, about int64) graph
 		return nil
 	})
 	require.NoError(t, err)
+	info, err := file.Stat()
+	require.NoError(t, err)
+	if size := int64(len(e.Source) * s.words() * wordBytes); kept > size && about*12 > size {
+		assert.Equal(t, 0, info.Size(), "of the file")
+	}
 	return got
 }
 

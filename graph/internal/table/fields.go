@@ -52,6 +52,11 @@ func (s Separator) Split(fields [][]byte, line []byte) ([][]byte, error) {
 	if s == ' ' && len(line) == 0 {
 		return fields, nil
 	}
+	if s != ' ' {
+		if all, plain := s.splitPlain(fields, line); plain {
+			return all, nil
+		}
+	}
 	for more := true; more; {
 		if len(fields) == cap(fields) {
 			var err error
@@ -64,6 +69,25 @@ func (s Separator) Split(fields [][]byte, line []byte) ([][]byte, error) {
 		fields = append(fields, field)
 	}
 	return fields, nil
+}
+
+// splitPlain is Split, sooner, of a line without quotes and blanks, for which there is room.
+func (s Separator) splitPlain(fields [][]byte, line []byte) (_ [][]byte, plain bool) {
+	from := 0
+	for i, c := range line {
+		if c > '"' && c != byte(s) {
+			continue
+		}
+		if c != byte(s) || len(fields) == cap(fields) {
+			return nil, false
+		}
+		fields = append(fields, line[from:i])
+		from = i + 1
+	}
+	if len(fields) == cap(fields) {
+		return nil, false
+	}
+	return append(fields, line[from:]), true
 }
 
 // Cut takes the first field off a line, without the spaces and quotes around it. More says that a separator
@@ -188,38 +212,43 @@ var powers = [...]float64{
 // Number is number.Parse of a field, sooner: a quotient or product of two numbers that float64 holds
 // exactly is the nearest float64, and strconv has the others.
 func Number(field []byte) (x float64, ok bool) {
-	rest, negative := field, len(field) > 0 && field[0] == '-'
-	if negative {
-		rest = rest[1:]
+	at := 0
+	if len(field) > 0 && field[0] == '-' {
+		at = 1
 	}
-	mantissa, rest, digits := leading(0, rest)
-	exponent := 0
-	if len(rest) > 0 && rest[0] == '.' {
-		var behind int
-		mantissa, rest, behind = leading(mantissa, rest[1:])
-		digits, exponent = digits+behind, -behind
+	mantissa, begin := uint64(0), at
+	for ; at < len(field) && field[at]-'0' <= 9; at++ {
+		mantissa = mantissa*10 + uint64(field[at]-'0')
 	}
-	if len(rest) == 4 && rest[0] == 'e' && (rest[1] == '-' || rest[1] == '+') &&
+	digits, exponent := at-begin, 0
+	if at < len(field) && field[at] == '.' {
+		for at++; at < len(field) && field[at]-'0' <= 9; at++ {
+			mantissa = mantissa*10 + uint64(field[at]-'0')
+			exponent--
+		}
+		digits -= exponent
+	}
+	if rest := field[at:]; len(rest) == 4 && rest[0] == 'e' && (rest[1] == '-' || rest[1] == '+') &&
 		rest[2]-'0' <= 9 && rest[3]-'0' <= 9 {
 		power := int(rest[2]-'0')*10 + int(rest[3]-'0')
 		if rest[1] == '-' {
 			power = -power
 		}
-		exponent, rest = exponent+power, nil
+		exponent, at = exponent+power, len(field)
 	}
 	const exact = 1 << 53
-	if len(rest) > 0 || digits == 0 || digits > 19 || mantissa > exact || exponent < -22 || exponent > 22 {
+	if at < len(field) || digits == 0 || digits > 19 || mantissa > exact || exponent < -22 || exponent > 22 {
 		x, err := number.Parse(string(field), 64)
 		return x, err == nil
 	}
 	x = float64(mantissa)
 	if exponent < 0 {
 		x /= powers[-exponent]
-	} else {
+	} else if exponent > 0 {
 		x *= powers[exponent]
 	}
-	if negative {
-		x = math.Copysign(x, -1)
+	if begin > 0 {
+		x = -x
 	}
 	return x, true
 }
@@ -237,13 +266,4 @@ func single(field []byte) (float64, error) {
 		return float64(float32(x)), nil
 	}
 	return number.Parse(string(field), 32)
-}
-
-// leading appends the digits that a text begins with to those of a number, and counts them.
-func leading(number uint64, text []byte) (_ uint64, rest []byte, digits int) {
-	for digits < len(text) && text[digits]-'0' <= 9 {
-		number = number*10 + uint64(text[digits]-'0')
-		digits++
-	}
-	return number, text[digits:], digits
 }

@@ -115,7 +115,7 @@ func (r *textReader) begin(row *Row, choose Choose) error {
 }
 
 // rowsAhead is how many rows are read at a time.
-const rowsAhead = 512
+const rowsAhead = 2048
 
 // fill reads the next rows, so many at most, into b.
 func (r *textReader) fill(b *rows, most int, read func() int64) (*rows, error) {
@@ -123,7 +123,7 @@ func (r *textReader) fill(b *rows, most int, read func() int64) (*rows, error) {
 		b = &rows{}
 	}
 	b.text, b.fields, b.of = b.text[:0], b.fields[:0], b.of[:0]
-	const enough = 64 << 10 // bytes of text
+	const enough = 128 << 10 // bytes of text
 	for len(b.of) < most && len(b.text) < enough && r.ended == nil {
 		var fields [][]byte
 		line, err := r.next()

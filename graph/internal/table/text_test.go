@@ -25,16 +25,16 @@ func TestAhead(t *testing.T) {
 
 func testAhead(t *testing.T, name string) {
 	t.Helper()
-	long := randomText(rowsAhead * 200) // as much as fills a batch
-	for _, bad := range []int{-1, 0, 1, rowsAhead - 1, rowsAhead, 3*rowsAhead + 7} {
-		const rows = 4*rowsAhead + 3
+	long := randomText(200_000) // as much as fills a batch
+	for _, bad := range []int{-1, 0, 1, rowsAhead - 1, rowsAhead, rowsAhead + 7} {
+		const rows = 2*rowsAhead + 3
 		var text strings.Builder
 		text.WriteString("id,text,n\n")
 		var lines []int64
 		line := int64(2)
 		want := func(k int) string {
 			switch {
-			case k%701 == 700:
+			case k%1501 == 1500:
 				return long
 			case k%5 == 4:
 				return "two\nlines"
