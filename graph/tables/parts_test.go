@@ -165,6 +165,24 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// TestFolderThatIsNamed: the name of the folder that is given itself makes no column, as in Spark, pyarrow and
+// Polars. Who asks for the column is told to name the folder above.
+func TestFolderThatIsNamed(t *testing.T) {
+	const header = "payer,payee,amount,count\n"
+	rows := textOf(header, payments()[0])
+	leaf := map[string]string{"hour=7/0.csv": rows}
+	files(t, in("pay/day=2024-01-31", leaf, map[string]string{"customers.csv": customers(0, vertices)}))
+	assert.Equal(t, []string{"amount", "hour"}, readParts(t, "pay/day=2024-01-31", "customers.csv", "amount",
+		"hour").Relations[0].NumberColumns.Features())
+	g, err := Open(optionsOfParts("pay/day=2024-01-31", "customers.csv", "amount", "day"))
+	if err == nil {
+		err = g.Relations[0].Each(func(graph.Edges) error { return nil })
+	}
+	assert.Refused(t, err, "pay/day=2024-01-31/hour=7/0.csv:1: there is no further column day")
+	assert.Equal(t, []string{"amount", "day"}, readParts(t, "pay", "customers.csv", "amount",
+		"day").Relations[0].NumberColumns.Features())
+}
+
 // TestPartsRefused: a part that does not fit is refused by its name.
 func TestPartsRefused(t *testing.T) {
 	const header = "payer,payee,amount,count\n"

@@ -19,7 +19,12 @@ def is_table(value: Any) -> bool:
     """Whether a value is a table of pandas, Polars or Arrow, or of a library that gives Arrow one, as DuckDB."""
     if is_of(value, "pandas", "DataFrame") or is_of(value, "polars", "DataFrame", "LazyFrame"):
         return True
-    return hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns")
+    return hasattr(value, "__arrow_c_stream__") and (hasattr(value, "columns") or _is_reader(value))
+
+
+def _is_reader(value: Any) -> bool:
+    """Whether a value gives the rows of a table of Arrow once, some at a time."""
+    return is_of(value, "pyarrow", "RecordBatchReader")
 
 
 class Lists(tuple[str, ...]):
@@ -66,7 +71,7 @@ def _warn_of_floats(relation: Any, table: Any, settings: Mapping[str, Any]) -> N
     """Warns of labels of edges in a table that are floats and whole numbers, which the program takes for classes."""
     names, column = str(settings.get("edge_label", "")), None
     of, _, label = names.rpartition(":")
-    if settings.get("values") is None and of in ("", relation) and label in list(table.columns):
+    if settings.get("values") is None and of in ("", relation) and label in list(getattr(table, "columns", ())):
         column = table[label] if hasattr(table, "__getitem__") else None
     if column is None or not hasattr(column, "to_numpy"):
         return
@@ -110,6 +115,9 @@ def _write(table: Any, path: Path, name: str) -> Path:
     if is_of(table, "polars", "DataFrame"):
         table.write_parquet(path)
         return path
+    if _is_reader(table):
+        _write_batches(table, path)
+        return path
     try:
         import pyarrow
         import pyarrow.parquet
@@ -118,6 +126,25 @@ def _write(table: Any, path: Path, name: str) -> Path:
         raise Refused(f"{name}: a table of {library} needs pyarrow: {error}") from None
     pyarrow.parquet.write_table(pyarrow.table(table), path)
     return path
+
+
+def _write_batches(reader: Any, path: Path) -> None:
+    """Writes what a reader of Arrow gives, as row groups of about 64 MiB, of which one is in memory."""
+    import pyarrow
+    import pyarrow.parquet
+
+    held: list[Any] = []
+    with pyarrow.parquet.ParquetWriter(path, reader.schema) as writer:
+
+        def write() -> None:
+            writer.write_table(pyarrow.Table.from_batches(held, reader.schema))
+            held.clear()
+
+        for batch in reader:
+            held.append(batch)
+            if sum(of.nbytes for of in held) >= 64 << 20:
+                write()
+        write()
 
 
 def _as_parquet(table: Any, path: Path) -> bool:

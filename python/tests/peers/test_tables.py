@@ -51,17 +51,45 @@ def arrow(table):
     return pytest.importorskip("pyarrow").Table.from_pandas(table, preserve_index=False)
 
 
+def reader(table):
+    """Batches of 50 rows, which can be read once."""
+    batches = arrow(table).to_batches(max_chunksize=50)
+    return pytest.importorskip("pyarrow").RecordBatchReader.from_batches(batches[0].schema, batches)
+
+
 def duckdb(table):
     return pytest.importorskip("duckdb").from_df(table)
 
 
-@pytest.mark.parametrize("of", [as_they_are, polars, arrow, duckdb])
+@pytest.mark.parametrize("of", [as_they_are, polars, arrow, reader, duckdb])
 def test_trains_as_files(of, tables, of_files, tmp_path):
     payments, customers = map(of, tables)
     run = weft.train(payments, vertices_from=customers, out=tmp_path / "run", **SETTINGS)
     assert run.history["loss"].tolist() == of_files[0].history["loss"].tolist()
     assert run.logits.tolist() == of_files[0].logits.tolist()
     assert run.predict(output="logits").tolist() == run.logits.tolist()
+
+
+def test_reader_is_read_by_parts(tables, tmp_path, monkeypatch):
+    """Of a reader of Arrow few rows are in memory at once: a row group is written before all have been read."""
+    pyarrow = pytest.importorskip("pyarrow")
+    payments, customers = tables
+    drawn = payments[["payer", "payee"]].sample(200_000, replace=True, random_state=0)
+    batch = pyarrow.RecordBatch.from_pandas(drawn, preserve_index=False)
+    read, written = [], []
+
+    def batches():
+        for _ in range(40):
+            read.append(batch.nbytes)
+            yield batch
+
+    write = pyarrow.parquet.ParquetWriter.write_table
+    monkeypatch.setattr(pyarrow.parquet.ParquetWriter, "write_table", lambda self, table: (written.append((len(read), table.nbytes)), write(self, table)))
+    settings = {name: SETTINGS[name] for name in ("source", "target", "label")}
+    given = pyarrow.RecordBatchReader.from_batches(batch.schema, batches())
+    assert weft.inspect(given, vertices_from=customers, **settings)["edges"] == 40 * 200_000
+    assert 1 < len(written) and written[0][0] < 40
+    assert max(size for _, size in written) < (64 << 20) + 2 * batch.nbytes
 
 
 def test_other_tables(tables, of_files):
