@@ -213,6 +213,20 @@ func TestPartsRefused(t *testing.T) {
 		},
 		{map[string]string{"0.csv": first, "1.csv": first + "c1,c2\n"}, "pay/1.csv:32: 2 columns, where"},
 		{map[string]string{"day=1/0.csv": "c1,c2\nc3,c4\n"}, "pay/day=1/0.csv:1: "},
+		{
+			map[string]string{"0.parquet": tableOf(t, parts[0]), "1.parquet": "PAR"},
+			"pay/1.parquet: is no Parquet, and pay/0.parquet is: a table has parts of one kind, and none that is cut",
+		},
+		{
+			map[string]string{
+				"0.csv": "payer,payee,amount,count,no", "1.csv": "payer,payee,amount,count,note\nc1,c2,3,4,x\n",
+			},
+			"pay/0.csv: has no row, and other columns than pay/1.csv, as a file that is cut short",
+		},
+		{
+			map[string]string{"0.csv": first, "1.csv": "payer,payee,amount,count,no"},
+			`pay/1.csv:1: there is a column "no"`,
+		},
 		{map[string]string{"_SUCCESS": ""}, "pay: is a folder without a file of a table"},
 		{map[string]string{"0.csv": first, "1.csv.gz": graphtest.Zipped(t, first)[:40]}, "pay/1.csv.gz:"},
 		{map[string]string{"0.csv": first, "1.csv.zst": squeezed(t, first)[:40]}, "pay/1.csv.zst:"},

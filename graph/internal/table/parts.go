@@ -2,6 +2,7 @@ package table
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -289,6 +290,7 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 		first   []Column // of the first part that has any
 		named   string   // that part
 		order   []int    // that of its columns that are read
+		rows    bool     // one of the parts before has some
 		done    int64    // bytes
 		parquet bool     // it is a file of Parquet
 	)
@@ -302,10 +304,14 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 		}
 		kind := foreign.Of(file) == foreign.Parquet
 		if k > 0 && kind != parquet {
-			err = refusal.Errorf("%s: %s, and %s is not: a table has parts of one kind", p.path,
-				map[bool]string{true: "is Parquet", false: "is no Parquet"}[kind], parts[0].path)
+			said := "%s: is no Parquet, and %s is: a table has parts of one kind, and none that is cut short"
+			if kind {
+				said = "%s: is Parquet, and %s is not: a table has parts of one kind"
+			}
+			err = refusal.Errorf(said, p.path, parts[0].path)
 		}
 		parquet = kind
+		var begun error // about the part whose columns are first, where it seems to be cut short
 		if err == nil {
 			err = of.EachOf(file, func(columns []Column) ([]int, error) {
 				if first == nil {
@@ -317,12 +323,20 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 					}
 					return order, err
 				}
-				return alike(first, columns, order, named)
-			}, do)
+				here, err := alike(first, columns, order, named)
+				if err != nil && !rows {
+					begun = refusal.Errorf("%s: has no row, and other columns than %s, as a file that is cut short: restore it, "+
+						"or remove it", named, p.path)
+				}
+				return here, err
+			}, func(r *Row) error {
+				rows = true
+				return do(r)
+			})
 		}
 		_ = file.Close()
 		if err != nil {
-			return err
+			return cmp.Or(begun, err)
 		}
 		done += p.bytes
 	}
