@@ -165,8 +165,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestFolderThatIsNamed: the name of the folder that is given itself makes no column, as in Spark, pyarrow and
-// Polars. Who asks for the column is told to name the folder above.
+// TestFolderThatIsNamed: the name of the folder that is given itself makes no column, as in Spark, pyarrow
+// and Polars. Who asks for the column is told to name the folder above.
 func TestFolderThatIsNamed(t *testing.T) {
 	const header = "payer,payee,amount,count\n"
 	rows := textOf(header, payments()[0])

@@ -20,6 +20,9 @@ type form struct {
 	of func(argument string, l *graph.Labels) (of OfVertices, asked string)
 }
 
+// top begins the name of precision@K.
+const top = "precision@"
+
 var forms = []form{
 	// The F1 of one class or label, by its name or number.
 	{"f1:", "CLASS", false, func(class string, l *graph.Labels) (OfVertices, string) {
@@ -33,7 +36,7 @@ var forms = []form{
 	}},
 	// The share of class 1 among the K vertices that score highest (of all, if they are fewer). Those that
 	// tie for the last places count by their mean.
-	{"precision@", "K", true, func(text string, _ *graph.Labels) (OfVertices, string) {
+	{top, "K", true, func(text string, _ *graph.Labels) (OfVertices, string) {
 		k, err := strconv.Atoi(text)
 		if err != nil || k < 1 {
 			return nil, "it needs a number of vertices, as in precision@100"
@@ -86,6 +89,13 @@ func withArgument(name string, l *graph.Labels) (OfVertices, error) {
 		return nil, refusal.Errorf("--metric %s: %s", name, asked)
 	}
 	return of, nil
+}
+
+// Top is how many rows precision@K is of; false: the name is of another metric.
+func Top(name string) (k int, is bool) {
+	text, is := strings.CutPrefix(name, top)
+	k, err := strconv.Atoi(text)
+	return k, is && err == nil
 }
 
 // highest are the n highest scores of all workers, or all if they are fewer, the largest first.

@@ -95,6 +95,8 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 			s := l.Splits[0]
 			edges += fmt.Sprintf(", split %s/%s/%s", ui.Count(len(s.Train)), ui.Count(len(s.Val)),
 				ui.Count(len(s.Test)))
+		} else {
+			edges += ", no split"
 		}
 		edges += ")"
 	}
@@ -112,8 +114,11 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	if w.Labels.Continuous() {
 		labels = ValuesToPredict(w.Labels.Columns)
 	}
-	return fmt.Sprintf("%s: %s, %s, %s, %s, %s, in %s", store, vertices, edges, features, labels,
-		splits, ui.Duration(took))
+	learns := ", " + labels + ", " + splits
+	if w.EdgeLabels != nil && !w.Labels.There() { // labels and split are those of the edges
+		learns = ""
+	}
+	return fmt.Sprintf("%s: %s, %s, %s%s, in %s", store, vertices, edges, features, learns, ui.Duration(took))
 }
 
 // ValuesToPredict says how many values each vertex has to predict.

@@ -3,6 +3,7 @@ package training
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/session"
@@ -13,7 +14,8 @@ import (
 	"weft/train/task"
 )
 
-// warnSkewed says on the first rank what skewed and dated say of a session's graph: once for several runs.
+// warnSkewed says on the first rank what skewed, few and dated say of a session's graph: once for several
+// runs.
 func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) error {
 	return s.OnFirst(func() error {
 		g, err := s.Graph()
@@ -21,8 +23,10 @@ func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) erro
 			return err
 		}
 		return g.Guard(func() error {
-			if line := skewed(g, o); line != "" {
-				fmt.Fprintln(warnings, "weft: warning: "+line)
+			for _, line := range []string{skewed(g, o), few(g, o)} {
+				if line != "" {
+					fmt.Fprintln(warnings, "weft: warning: "+line)
+				}
 			}
 			if line := dated(g, o, !cli.IsStore(s.Of.Name)); line != "" {
 				fmt.Fprintln(warnings, "weft: note: "+line)
@@ -74,4 +78,40 @@ func skewed(g *graph.Graph, o *setting.Options) string {
 		}
 	}
 	return ""
+}
+
+// few is the warning where precision@K is to be that of more rows than validate or test; "": it is not asked
+// for, or they are enough.
+func few(g *graph.Graph, o *setting.Options) string {
+	k, asked := metric.Top(o.Metric)
+	rows := "vertices"
+	if o.Task == task.Edge {
+		g, _ = g.LearnsEdges(o.EdgeLabel)
+		rows = "edges"
+	}
+	if !asked || !g.Labels.There() || o.Split.Number >= len(g.Splits) {
+		return ""
+	}
+	var fewer []string
+	count := func(part string, of []int64) {
+		n := 0
+		for _, row := range of {
+			if g.Labels.Labelled(row) {
+				n++
+			}
+		}
+		if 0 < n && n < k {
+			fewer = append(fewer, ui.Count(n)+" "+part)
+		}
+	}
+	s := g.Splits[o.Split.Number]
+	if o.Validate == "" { // else the other graph has them
+		count("validation", s.Val)
+		count("test", s.Test)
+	}
+	if fewer == nil {
+		return ""
+	}
+	return fmt.Sprintf("--metric %s: there are %s %s, and the precision is that of all of them", o.Metric,
+		strings.Join(fewer, " and "), rows)
 }
