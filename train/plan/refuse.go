@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 
 	"weft/internal/refusal"
 	"weft/parallel/axis"
@@ -43,6 +44,13 @@ type Exceeds struct {
 }
 
 func (e Exceeds) Unwrap() error { return e.error }
+
+// InVain reports whether more partitions that take turns will not do where a worker needed so many bytes in
+// half as many. Of a part that does not depend on them and one that is halved each time, so much is left to
+// save as was saved last; twice that is allowed for. Before math.MaxInt64 nothing is known of fewer.
+func (e Exceeds) InVain(before int64) bool {
+	return before < math.MaxInt64 && e.Need-2*(before-e.Need) > e.Room
+}
 
 // Most is the worker that needs most memory, for tensors and the graph, and how much that is.
 func (p *Plan) Most() (worker int, bytes int64) {

@@ -145,20 +145,21 @@ func MeasureCard(number int, cache machine.Cache) (*Card, error) {
 // measureCard measures with ever more bytes, until that takes long enough to tell rates.
 func measureCard(d *device.Device) (c Card, err error) {
 	const first, most, enough, launches = 16 << 10, 64 << 20, 100 * time.Millisecond, 1000
+	const times, matrices = 4, 8 // more bytes each time; that are measured with, or in their place
 	c.Name = d.Name()
-	_, total, err := d.Memory()
+	free, total, err := d.Memory()
 	if err != nil {
 		return c, err
 	}
 	c.Memory = float64(total)
 	bytes := first
-	for start := time.Now(); ; bytes *= 4 {
+	for start := time.Now(); ; bytes *= times {
 		rates, err := machine.MeasureCard(d, bytes)
 		if err != nil {
 			return c, err
 		}
 		c.Copy, c.Flops, c.BFloat16Flops = rates.Read, rates.Flops, rates.BFloat16Flops
-		if bytes >= most || time.Since(start) > enough {
+		if bytes >= most || time.Since(start) > enough || free < matrices*times*int64(bytes) {
 			break
 		}
 	}

@@ -251,13 +251,13 @@ func TestFewestPartitions(t *testing.T) {
 	meshes, _, err := p.Meshes(context.Background(), 1)
 	require.NoError(t, err)
 	assert.Len(t, meshes, 0)
-	m, err := p.Fewest(context.Background(), 1)
+	m, err := p.Fewest(context.Background(), mesh.One, 8)
 	require.NoError(t, err)
 	if m == nil || m.CardBytes() > 250e6 || m.Plan.HostBytes(0) == 0 {
 		t.Fatalf("%+v", m)
 	}
 	p.Options.Partitions = 4
-	m, err = p.Fewest(context.Background(), 1)
+	m, err = p.Fewest(context.Background(), mesh.One, 8)
 	if m != nil || err != nil {
 		t.Errorf("%v, %v", m, err)
 	}

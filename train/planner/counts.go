@@ -173,7 +173,7 @@ func (c *Counts) Loop(ctx context.Context, r *setting.Resolved, loop plan.Loop) 
 // resting plans a mesh of partitions that take turns on a card. If the card has no room for all, a part of a
 // smaller graph rests that is as large as the one that has to rest of the graph itself.
 func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) (plan.Plan, error) {
-	o, sharing := r.Options, on.onOne(r.Workers)
+	o, sharing := r.Options, on.OnOne(r.Workers)
 	o.MemoryLimit, o.HostMemoryLimit, o.Offload = 0, 0, ""
 	var small plan.Plan
 	size := 0 // the larger of two
@@ -252,6 +252,9 @@ func between(of func(size int) (plan.Plan, error), first, second, size int,
 	}
 	return extrapolate(&a, &b, float64(size-first)/float64(second-first)), nil
 }
+
+// tell reports whether the counts tell what a run does.
+func (c *Counts) tell(o *setting.Options) bool { return c.describe(o) == nil }
 
 // describe refuses options for which the counts do not tell what a run does.
 func (c *Counts) describe(o *setting.Options) error {

@@ -186,13 +186,13 @@ func (f *formula) pipeline(t *Times, stages []stage, mean float64) {
 // crowd is how many times as long kernels take while so many workers of all are at work.
 func (f *formula) crowd(workers int) float64 {
 	if f.Card != nil {
-		return float64(f.onOne(workers))
+		return float64(f.OnOne(workers))
 	}
 	return max(1, float64(min(workers, f.Sharers)*f.Threads)/float64(f.Cores))
 }
 
-// onOne is how many of so many workers are on a card.
-func (m *Machine) onOne(workers int) int {
+// OnOne is how many of so many workers are on a card.
+func (m *Machine) OnOne(workers int) int {
 	if m.Cards == 0 {
 		return 1
 	}

@@ -237,6 +237,15 @@ func (p *Planner) newMesh(r *setting.Resolved) *Mesh {
 	return &Mesh{Parallel: r.Parallel, Settings: r, Exact: r.Exact()}
 }
 
+// Predict predicts an epoch of a run on cards from its plan, which has counts.
+func (p *Planner) Predict(r *setting.Resolved, of plan.Plan) *Mesh {
+	m := p.newMesh(r)
+	m.Plan = of
+	m.Rates = p.Machine.Card.ratesOn(m)
+	p.predict(m)
+	return m
+}
+
 // prepare prepares the plan of a job whose workers are on such machines.
 func (m *Machine) prepare(job *train.Job, workers int) {
 	job.CoreSharers = m.Sharers
@@ -245,7 +254,7 @@ func (m *Machine) prepare(job *train.Job, workers int) {
 	}
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
 	if m.Card != nil {
-		job.Card = m.Card.of(&job.Options, m.onOne(workers))
+		job.Card = m.Card.of(&job.Options, m.OnOne(workers))
 	}
 }
 

@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -97,7 +98,7 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 			return err
 		}
 		if card := s.Machine.Card; card != nil {
-			m.Plan.Card = card.of(&r.Options, s.Machine.onOne(r.Workers))
+			m.Plan.Card = card.of(&r.Options, s.Machine.OnOne(r.Workers))
 		}
 		if err = s.checkLimits(m); err == nil {
 			break
@@ -116,24 +117,31 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 	return nil
 }
 
-// Fewest is the mesh of so many workers with the fewest partitions, up to eight of a worker, of which a part
-// rests in the host's memory so that it fits the card, by counts; nil: none does, or what is asked for has no
-// choice.
-func (p *Planner) Fewest(ctx context.Context, workers int) (*Mesh, error) {
-	const most = 8
-	if p.Machine.Card == nil || p.Counts == nil || p.Options.Partitions > 0 {
+// Fewest is a mesh with the fewest partitions, a power of two for each of its own and up to most, of which a
+// part rests in the host's memory so that it fits the card, by counts; nil: none does, or what is asked for
+// has no choice, or counts do not tell it.
+func (p *Planner) Fewest(ctx context.Context, grid mesh.Mesh, most int) (*Mesh, error) {
+	if p.Machine.Card == nil || p.Counts == nil || p.Options.Partitions > 0 || grid.Stages > 1 ||
+		!p.Counts.tell(&p.Options) {
 		return nil, nil
 	}
-	grid := mesh.Mesh{Stages: 1, Partitions: workers, Slices: 1}
+	before := int64(math.MaxInt64)
 	for each := 2; each <= most; each *= 2 {
 		in := *p
-		in.Options.Partitions, in.Options.Offload = setting.Partitions(each*workers), setting.RAM
+		in.Options.Partitions, in.Options.Offload = setting.Partitions(each*grid.Partitions), setting.RAM
 		s := &search{Planner: &in, counted: map[mesh.Mesh]*Mesh{}, found: map[mesh.Mesh]*Mesh{}}
 		err := s.count(ctx, grid, s.say(grid, 0, 1))
 		if err == nil {
 			return s.found[grid], nil
 		} else if !refusal.Is(err) || ctx.Err() != nil {
 			return nil, err
+		}
+		var exceeds plan.Exceeds
+		if errors.As(err, &exceeds) {
+			if exceeds.InVain(before) {
+				return nil, nil
+			}
+			before = exceeds.Need
 		}
 	}
 	return nil, nil

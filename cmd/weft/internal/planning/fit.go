@@ -5,16 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"slices"
 
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
+	"weft/internal/cores"
 	"weft/internal/refusal"
 	"weft/partition"
 	"weft/train"
 	"weft/train/plan"
+	"weft/train/planner"
 	"weft/train/setting"
+	"weft/train/worker"
 )
 
 // Fit are settings with which a run fits into memory, and what it then takes.
@@ -22,6 +27,7 @@ type Fit struct {
 	Settings *setting.Resolved
 	limits   bool // they have a memory limit that those of the caller lack
 	plan     plan.Plan
+	seconds  float64 // of an epoch; 0: it is not predicted
 }
 
 // MostTurns is how many partitions of a worker Fitting tries at most.
@@ -81,20 +87,13 @@ func Fitting(ctx context.Context, of Wanted, limit setting.Bytes, folder string,
 		}
 		var exceeds plan.Exceeds
 		if errors.As(err, &exceeds) {
-			if inVain(before, exceeds) {
+			if exceeds.InVain(before) {
 				return nil, nil
 			}
 			before = exceeds.Need
 		}
 	}
 	return nil, nil
-}
-
-// inVain reports whether more partitions will not do for a worker that needs so much more than it has room
-// for, and needed so many bytes in half as many partitions. Of a part that does not depend on them and one
-// that is halved each time, so much is left to save as was saved last; twice that is allowed for.
-func inVain(before int64, now plan.Exceeds) bool {
-	return before < math.MaxInt64 && now.Need-2*(before-now.Need) > now.Room
 }
 
 // fits plans a job with some options. It refuses those that memory has no room for.
@@ -115,13 +114,60 @@ func (w *Wanted) fits(ctx context.Context, job train.Job, o setting.Options) (*F
 	if w.Plan != nil {
 		p, err = w.Plan(ctx, &job)
 	} else {
-		p, err = job.PlanWith(ctx, plan.Asks{})
+		p, err = job.PlanWith(ctx, plan.Asks{Counts: r.OnCard()})
 	}
 	if err != nil {
 		return nil, err
 	}
 	host := cmp.Or(o.HostMemoryLimit, setting.Bytes(cli.MachineMemory()))
 	return &Fit{plan: p}, cmp.Or(p.CheckLimit(o.MemoryLimit), p.CheckHost(host, job.LocalWorkers))
+}
+
+// onCards predicts for a run on the cards that it was planned for.
+func onCards(s *setting.Resolved, card *worker.Card, show io.Writer) (p meshPlanner, err error) {
+	p = newPlanner(s.Options, nil, show)
+	numbers := slices.Clone(card.Numbers)
+	slices.Sort(numbers)
+	numbers = slices.Compact(numbers)
+	p.Machine = planner.Machine{Cores: cores.Count(), Sharers: s.Workers, Cards: len(numbers)}
+	p.Machine.Card, err = planner.MeasureCard(numbers[0], p.Cache)
+	return p, train.AboutDevice(s.Device, err)
+}
+
+// Predict has a fit on the cards of a plan tell how long an epoch takes.
+func (f *Fit) Predict(on *worker.Card, show io.Writer) error {
+	p, err := onCards(f.Settings, on, show)
+	if err == nil {
+		f.seconds = p.Predict(f.Settings, f.plan).Times.Epoch
+	}
+	return err
+}
+
+// FittingByCounts is Fitting on cards by counts of the graph, which takes seconds for a graph of any size. It
+// leaves a tenth of the memory, as the partitions of a graph are not those of its counts.
+func FittingByCounts(ctx context.Context, of Wanted, show io.Writer) (*Fit, error) {
+	s, card := of.Settings, of.Job.Card
+	p, err := onCards(s, card, show)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Shown.Erase()
+	const spared = 10 // a tenth of the memory
+	if p.Counts = planner.CountsOf(of.Job.Graph); p.Counts != nil && s.Mesh.Partitions > 1 {
+		p.Counts.Measured(s.Mesh.Partitions, of.Job.Parts.Whole.Statistics.Replication()-1)
+	}
+	sharers := int64(p.Machine.OnOne(s.Workers))
+	p.Options.MemoryLimit = setting.Bytes(sharers * (card.Bytes - card.Bytes/spared))
+	p.Options.HostMemoryLimit = cmp.Or(s.HostMemoryLimit, setting.Bytes(cli.MachineMemory()))
+	m, err := p.Fewest(ctx, s.Mesh, mostCounted(s.Workers))
+	if m == nil || err != nil {
+		return nil, err
+	}
+	with := s.Options
+	with.Partitions, with.Offload = setting.Partitions(m.Settings.Mesh.Partitions), setting.RAM
+	f := &Fit{plan: m.Plan, seconds: m.Times.Epoch}
+	f.Settings, err = with.Resolve()
+	return f, err
 }
 
 // Flags are those of the command line by which the run fits.
@@ -141,4 +187,13 @@ func (f *Fit) Memory() string {
 			ui.Megabytes(f.plan.HostBytes(0)))
 	}
 	return ui.Megabytes(most) + " of memory"
+}
+
+// Takes says what a worker takes and, where it is predicted, how long an epoch does.
+func (f *Fit) Takes() string {
+	text := f.Memory() + " for a worker"
+	if f.seconds > 0 {
+		text += fmt.Sprintf(" and about %s an epoch", ui.Duration(ui.Seconds(f.seconds)))
+	}
+	return text
 }

@@ -446,12 +446,19 @@ func (p *planCommand) checkExplained(counts *planner.Counts, o *setting.Options)
 	return nil
 }
 
+// mostCounted is how many partitions of one of so many workers are planned by counts, so that this takes
+// seconds.
+func mostCounted(workers int) int {
+	const all, each = 32, 8
+	return max(each, all/workers)
+}
+
 // noMesh is NoMesh, with the partitions by which the graph fits a card, if there are such.
 func (p *planCommand) noMesh(ctx context.Context, plans *meshPlanner, workers int,
 	refused []planner.Refused,
 ) error {
 	no := NoMesh(workers, refused)
-	m, err := plans.Fewest(ctx, workers)
+	m, err := plans.Fewest(ctx, mesh.Mesh{Stages: 1, Partitions: workers, Slices: 1}, mostCounted(workers))
 	plans.Shown.Erase()
 	if m == nil || err != nil {
 		return cmp.Or(err, no)

@@ -104,7 +104,12 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 	case fit == nil:
 		return c, refusal.Errorf("--partitions %s: none suffice; %w", setting.Auto, exceeds)
 	}
-	fmt.Fprintf(show, "%s: the fewest partitions that fit, with %s for a worker\n", fit.Flags(), fit.Memory())
+	if made.Card != nil {
+		if err := fit.Predict(made.Card, show); err != nil {
+			return c, err
+		}
+	}
+	fmt.Fprintf(show, "%s: the fewest partitions that fit, with %s\n", fit.Flags(), fit.Takes())
 	o := &fit.Settings.Options
 	return chosenTurns{int(o.Partitions), o.Offload, int64(o.MemoryLimit)}, nil
 }
@@ -121,11 +126,15 @@ func limitOf(s *setting.Resolved, here int) setting.Bytes {
 func fitting(cmd *cobra.Command, job *train.Job, s *setting.Resolved, made *plan.Plan, folder string,
 	most int,
 ) (*planning.Fit, error) {
+	return planning.Fitting(cmd.Context(), wanted(job, s, made), limitOf(s, job.LocalWorkers), folder, most,
+		ui.NewStages(ui.BesideResults(cmd)))
+}
+
+// wanted is a job that was planned as made, on the same cards.
+func wanted(job *train.Job, s *setting.Resolved, made *plan.Plan) planning.Wanted {
 	of := *job
 	of.Card = made.Card
-	wanted := planning.Wanted{Job: &of, Settings: s}
-	return planning.Fitting(cmd.Context(), wanted, limitOf(s, job.LocalWorkers), folder, most,
-		ui.NewStages(ui.BesideResults(cmd)))
+	return planning.Wanted{Job: &of, Settings: s}
 }
 
 // mostEdges are so many that the streamed partitions which wayOut makes take seconds.
@@ -138,7 +147,7 @@ func mostTurns(s *setting.Resolved) int {
 }
 
 // wayOut adds to the refusal of a run that has no room the partitions with which it has, if there are such,
-// and they are found soon.
+// and they are found soon: of a large graph on cards by its counts.
 func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *session.Session, made *plan.Plan,
 	exceeds error,
 ) error {
@@ -146,17 +155,27 @@ func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *ses
 		return exceeds
 	}
 	of, err := wholeOf(job, opened)
-	if err != nil || edgesOf(of) > mostEdges {
+	if err != nil {
 		return exceeds
 	}
-	fit, err := fitting(cmd, of, s, made, cmp.Or(s.Offload, "DIR"), mostTurns(s))
+	show := ui.BesideResults(cmd)
+	var fit *planning.Fit
+	switch large := edgesOf(of) > mostEdges; {
+	case !large:
+		fit, err = fitting(cmd, of, s, made, cmp.Or(s.Offload, "DIR"), mostTurns(s))
+		if fit != nil && made.Card != nil {
+			err = fit.Predict(made.Card, show)
+		}
+	case made.Card != nil && of.Validate == nil:
+		fit, err = planning.FittingByCounts(cmd.Context(), wanted(of, s, made), show)
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case fit == nil || err != nil: // the refusal is right without
+	case fit == nil: // the refusal is right without, and without a time
 		return exceeds
 	}
-	return refusal.Errorf("%w; %s fits, with %s for a worker", exceeds, fit.Flags(), fit.Memory())
+	return refusal.Errorf("%w; %s fits, with %s", exceeds, fit.Flags(), fit.Takes())
 }
 
 // edgesOf are the edges of a job on whole graphs: with those of the graph to validate on.
