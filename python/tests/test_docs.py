@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import io
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +66,48 @@ def test_readme():
     y = names["y"].numpy()
     assert (names["run"].predictions == y).mean() > 0.8
     assert (names["net"]().argmax(1).numpy() == y).mean() > 0.8
+
+
+def calls(column):
+    """The code spans of a column of the tables of coming-from.md, as (row, span), after its block of Python."""
+    text = (DOCUMENTS / "coming-from.md").read_text()
+    made, tables = re.search(r"^```python\n(.*?)^```(.*)", text, re.M | re.S).groups()
+    rows = [line.split(" | ") for line in tables.splitlines() if line.startswith("| ")]
+    assert all(len(row) == 2 for row in rows)
+    return made, [(row[0], span) for row in rows for span in re.findall(r"`([^`]+)`", row[column])]
+
+
+# What a code span of weft's column is, that is no call by itself: a word of the text, a setting, a line of a launcher.
+WORDS = re.compile(r"[A-Z]\w+|[\w.]+|\w+=\S+|backward\(\)|mpirun .*|.*…\)?|weft import dgl parts/.*")
+
+
+@OF_MODULES
+def test_coming_from():
+    """Each call in weft's column runs, in the order of the page."""
+    made, spans = calls(1)
+    names, ran = {}, 0
+    exec(compile(made, "coming-from.md", "exec"), names)
+    for row, span in spans:
+        if span.startswith("net."):
+            eval(span, names)
+        elif not WORDS.fullmatch(span):
+            if span.startswith("weft "):
+                subprocess.run([sys.executable, "-m", *shlex.split(span)], check=True, capture_output=True)
+            else:
+                exec(compile(span, row, "exec"), names)
+            ran += 1
+    assert ran == 39
+    assert (names["run"].predictions == names["y"].numpy()).mean() > 0.4
+
+
+def test_coming_from_names():
+    """The libraries that are there have what their columns say."""
+    for library in ("torch_geometric", "dgl"):
+        named = {name for _, span in calls(0)[1] for name in re.findall(rf"\b{library}(?:\.\w+)+", span)}
+        assert len(named) > 9
+        for name in sorted(named) if importlib.util.find_spec(library) else []:
+            of, found = name.split("."), importlib.import_module(library)
+            for k, part in enumerate(of[1:], 2):
+                if not hasattr(found, part):
+                    importlib.import_module(".".join(of[:k]))
+                found = getattr(found, part)
