@@ -119,7 +119,7 @@ check: test test-python-torch test-python-loggers test-device check-cuda lint ra
 
 # Of ./train those that start workers in different ways: all take minutes more.
 race: packages ## tests of workers, and of what serves, downloads and appends, under the race detector (the first run compiles the kernels once more)
-	$(GOTEST) -race ./tensor ./comm ./comm/commtest ./parallel/... ./serve ./internal/datasets ./graph/appended
+	$(GOTEST) -race ./tensor ./comm ./comm/commtest ./parallel/... ./serve ./graph/datasets ./graph/appended
 	$(GOTEST) -race -run '^TestMeshes$$/^(sage|gat|values|links, dot)$$|^TestTurns$$/^(gcn|gat)$$|^TestRests$$/^(sage on|links, dot)|^Test(Predictor|Passes|ChunksOfProcesses|ResumeOnAnotherMesh)$$' ./train
 
 levels: packages ## the numerical tests at each SIMD level below this machine's

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/internal/refusal"
 )
 

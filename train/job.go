@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/internal/cores"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/train/metric"
 	"weft/train/setting"
 	"weft/train/worker"

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/graph"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/worker"

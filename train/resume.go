@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weft/checkpoint"
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/internal/refusal"
 	"weft/train/setting"
 	"weft/train/worker"

@@ -17,9 +17,9 @@ import (
 
 	"weft/checkpoint"
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/graph"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/partition"

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"weft/checkpoint"
+	"weft/comm/launch"
 	"weft/graph/columns"
-	"weft/internal/launch"
 	"weft/train/setting"
 	"weft/train/worker"
 )

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"weft/comm"
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/parallel/axis"

@@ -8,8 +8,8 @@ import (
 
 	"weft/comm"
 	"weft/comm/commtest"
+	"weft/comm/launch"
 	"weft/internal/assert"
-	"weft/internal/launch"
 )
 
 // TestSetupTraffic compares what a run sends besides its epochs with formulas of the number of ranks. Each

@@ -9,8 +9,8 @@ import (
 
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
+	"weft/comm/launch"
 	"weft/comm/mpi"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 )
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/kernel/reference"

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/kernel"

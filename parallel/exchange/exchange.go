@@ -8,7 +8,7 @@ import (
 	"errors"
 
 	"weft/comm"
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/tensor"
 )
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/links"

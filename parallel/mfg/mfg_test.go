@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/axis"

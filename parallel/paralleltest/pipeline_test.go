@@ -13,9 +13,9 @@ import (
 
 	"weft/autograd"
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/kernel"

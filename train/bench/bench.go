@@ -27,9 +27,9 @@ import (
 	"time"
 
 	"weft/graph/generate"
-	"weft/internal/machine"
 	"weft/internal/refusal"
 	"weft/kernel"
+	"weft/kernel/machine"
 	"weft/train"
 	"weft/train/setting"
 )

@@ -10,10 +10,10 @@ import (
 
 	"weft/device/devicetest"
 	"weft/internal/assert"
-	"weft/internal/machine"
 	"weft/internal/require"
 	"weft/internal/trace"
 	"weft/kernel"
+	"weft/kernel/machine"
 	"weft/train/plan"
 	"weft/train/worker"
 )

@@ -5,7 +5,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/machine"
+	"weft/kernel/machine"
 	"weft/train"
 	"weft/train/engine"
 	"weft/train/plan"

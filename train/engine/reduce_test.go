@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/axis"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weft/comm"
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/internal/refusal"
 	"weft/parallel/chunked"
 	"weft/tensor"

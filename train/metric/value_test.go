@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/graph"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )

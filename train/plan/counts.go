@@ -6,9 +6,9 @@ import (
 	"sync"
 
 	"weft/comm"
-	"weft/internal/machine"
 	"weft/internal/trace"
 	"weft/kernel"
+	"weft/kernel/machine"
 	"weft/partition"
 	"weft/train/worker"
 )

@@ -2,7 +2,7 @@ package plan
 
 import (
 	"weft/comm"
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/kernel"
 	"weft/parallel/links"
 	"weft/parallel/tp"

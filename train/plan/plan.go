@@ -9,7 +9,7 @@ import (
 	"math"
 
 	"weft/comm"
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/parallel/mesh"
 	"weft/parallel/turns"
 	"weft/partition"

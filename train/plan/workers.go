@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"weft/comm"
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/internal/refusal"
 	"weft/parallel/axis"
 	"weft/parallel/turns"

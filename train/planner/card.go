@@ -14,8 +14,8 @@ import (
 
 	"weft/device"
 	"weft/internal/document"
-	"weft/internal/machine"
 	"weft/internal/refusal"
+	"weft/kernel/machine"
 	"weft/tensor"
 	"weft/train"
 	"weft/train/plan"

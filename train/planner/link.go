@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weft/comm"
-	"weft/internal/machine"
+	"weft/kernel/machine"
 )
 
 // Links are what moves messages between workers.

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/internal/require"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/machine"
 	"weft/internal/refusal"
+	"weft/kernel/machine"
 	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train"

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"weft/graph"
-	"weft/internal/machine"
 	"weft/kernel"
+	"weft/kernel/machine"
 	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"

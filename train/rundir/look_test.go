@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"weft/checkpoint"
+	"weft/comm/launch"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/train"

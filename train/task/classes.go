@@ -3,8 +3,8 @@ package task
 import (
 	"weft/autograd"
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"

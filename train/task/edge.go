@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/partition"

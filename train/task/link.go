@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"weft/autograd"
+	"weft/comm/launch"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/parallel/links"

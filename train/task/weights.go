@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"weft/comm"
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/internal/number"
 	"weft/internal/refusal"
 	"weft/internal/regular"

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"weft/comm"
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/parallel/mesh"

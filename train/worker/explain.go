@@ -7,7 +7,7 @@ import (
 
 	"weft/autograd"
 	"weft/comm"
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/edges"

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/nn"
 	"weft/tensor"
 	"weft/train/task"

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/gnn"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"

@@ -14,9 +14,9 @@ import (
 
 	"weft/autograd"
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/trace"
 	"weft/kernel"

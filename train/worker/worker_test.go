@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/axis"

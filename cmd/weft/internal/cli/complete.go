@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/configs"
-	"weft/internal/datasets"
+	"weft/graph/datasets"
 	"weft/train/rundir"
 )
 

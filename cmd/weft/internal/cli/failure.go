@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"weft/cmd/weft/internal/ui"
-	"weft/internal/launch"
+	"weft/comm/launch"
 )
 
 // Exit statuses, a contract with the programs that call weft.

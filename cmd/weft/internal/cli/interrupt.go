@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"weft/cmd/weft/internal/ui"
+	"weft/comm/launch"
 	"weft/graph"
 	_ "weft/internal/early"
-	"weft/internal/launch"
 )
 
 // interrupts hands the signals that end a process to the part of the program that can end in order. There is

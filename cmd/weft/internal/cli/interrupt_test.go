@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/internal/require"
 )
 

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/checkpoint"
-	"weft/internal/datasets"
+	"weft/graph/datasets"
 	"weft/internal/refusal"
 	"weft/partition"
 	"weft/train/rundir"

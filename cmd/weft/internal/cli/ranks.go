@@ -15,9 +15,9 @@ import (
 
 	"weft/cmd/weft/internal/ui"
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/comm/mpi"
 	"weft/internal/cores"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/tensor"

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/tensor"

@@ -18,10 +18,10 @@ import (
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/appended"
+	"weft/graph/datasets"
 	"weft/graph/streamed"
 	"weft/graph/tables"
 	"weft/internal/atomicfile"
-	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/partition"
 )

@@ -8,7 +8,7 @@ import (
 
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
-	"weft/internal/datasets"
+	"weft/graph/datasets"
 )
 
 // NewDatasets makes the command datasets.

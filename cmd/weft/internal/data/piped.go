@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/comm/mpi"
+	"weft/graph/datasets"
 	"weft/graph/tables"
-	"weft/internal/datasets"
 	"weft/internal/refusal"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/graph/datasets"
 	"weft/internal/assert"
-	"weft/internal/datasets"
 	"weft/internal/realdata"
 	"weft/internal/require"
 )

@@ -16,8 +16,8 @@ import (
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
+	"weft/graph/datasets"
 	"weft/graph/tables"
-	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/train/rundir"
 )

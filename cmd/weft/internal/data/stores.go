@@ -17,8 +17,8 @@ import (
 
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
+	"weft/graph/datasets"
 	"weft/internal/cache"
-	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/train/rundir"
 )

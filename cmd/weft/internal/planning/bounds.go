@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"weft/cmd/weft/internal/ui"
-	"weft/internal/machine"
+	"weft/kernel/machine"
 	"weft/tensor"
 	"weft/train"
 	"weft/train/plan"

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"weft/internal/assert"
-	"weft/internal/machine"
 	"weft/kernel"
+	"weft/kernel/machine"
 	"weft/train/plan"
 )
 

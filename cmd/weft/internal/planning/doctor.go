@@ -14,9 +14,9 @@ import (
 
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
-	"weft/internal/datasets"
-	"weft/internal/machine"
+	"weft/graph/datasets"
 	"weft/kernel"
+	"weft/kernel/machine"
 )
 
 // NewDoctor makes the command doctor.

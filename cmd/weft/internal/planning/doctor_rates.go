@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"weft/cmd/weft/internal/ui"
-	"weft/internal/machine"
+	"weft/kernel/machine"
 )
 
 // hindrance is why threads may do less than the cores could.

@@ -7,8 +7,8 @@ import (
 
 	"weft/cmd/weft/internal/cli"
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/train/planner"

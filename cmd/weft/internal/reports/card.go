@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"weft/cmd/weft/internal/ui"
-	"weft/internal/datasets"
+	"weft/graph/datasets"
 	"weft/internal/refusal"
 	"weft/train/calibrate"
 	"weft/train/metric"

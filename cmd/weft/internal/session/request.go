@@ -16,7 +16,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/columns"
-	"weft/internal/datasets"
+	"weft/graph/datasets"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/train"

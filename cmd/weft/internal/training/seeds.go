@@ -17,7 +17,7 @@ import (
 	"weft/cmd/weft/internal/reports"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
-	"weft/internal/launch"
+	"weft/comm/launch"
 	"weft/internal/refusal"
 	"weft/train/metric"
 	"weft/train/rundir"

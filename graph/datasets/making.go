@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/comm/launch"
 	"weft/internal/atomicfile"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 )
 
