@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-loggers test-python-traced test-python-versions check race levels guard bench bench-peers bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve bench-import papers convolutions loops-of-processes kills-of-processes reproduce movielens lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-loggers test-python-traced test-python-versions site check race levels guard bench bench-peers bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve bench-import papers convolutions loops-of-processes kills-of-processes reproduce movielens lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -115,7 +115,12 @@ test-python: packages ## the Python package's tests, with NumPy and pytest alone
 	@environment=$$(scripts/python-environment test) && \
 		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py scripts/sampling/test_*.py scripts/device/test_*.py scripts/papers/test_*.py
 
-check: test test-python-torch test-python-loggers test-device check-cuda lint race levels guard ## `make test` and what takes longer: test-python-torch, test-python-loggers, test-device, check-cuda, lint, race, levels, guard
+# NO_MKDOCS_2_WARNING: the versions are pinned, and what the next ones change is no matter of a build.
+site: ## render the documents as pages with search in dist/site, and check their links; fetches 28 MB
+	@environment=$$(scripts/python-environment site) && NO_MKDOCS_2_WARNING=1 "$$environment/bin/python" -B -m mkdocs build --quiet --strict
+	@echo "dist/site: python3 -m http.server -d dist/site shows it"
+
+check: test test-python-torch test-python-loggers test-device check-cuda lint site race levels guard ## `make test` and what takes longer: test-python-torch, test-python-loggers, test-device, check-cuda, lint, site, race, levels, guard
 
 # Of ./train those that start workers in different ways: all take minutes more.
 race: packages ## tests of workers, and of what serves, downloads and appends, under the race detector (the first run compiles the kernels once more)

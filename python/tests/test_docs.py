@@ -111,3 +111,15 @@ def test_coming_from_names():
                 if not hasattr(found, part):
                     importlib.import_module(".".join(of[:k]))
                 found = getattr(found, part)
+
+
+def test_llms():
+    """llms.txt has a line for each page, under the page's section of mkdocs.yml and in its order."""
+    listed = re.findall(r"^## (.*)|^- \[[^]]+\]\(([^)]+)\): \S", (DOCUMENTS / "llms.txt").read_text(), re.M)
+    nav = (DOCUMENTS.parent / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    order = []
+    for section, pages in re.findall(r"- ([^:\[]+): \[([^]]+)\]", nav):
+        order += [(section, ""), *(("", page) for page in pages.split(", "))]
+    assert listed == order
+    pages = {str(path.relative_to(DOCUMENTS)) for path in DOCUMENTS.rglob("*.md")}
+    assert {page for _, page in listed if page} == pages | {"index.md"}
