@@ -236,6 +236,12 @@ def test_several_labels(arrays):
     run = train(weft.Graph(**arrays | {"y": y}))
     assert (run.predictions == (run.logits > 0)).all() and run.predictions.shape == (60, 2)
     assert run.probabilities == pytest.approx(1 / (1 + np.exp(-run.logits.astype(np.float64))), abs=1e-6)
+    one = np.flatnonzero(run.predictions.sum(1) == 1)  # whose classes are one label each, and text all the same
+    assert 0 < len(one) < 60
+    for vertices in (one, range(60)):
+        found = run.predict(vertices=list(vertices), columns=["class"])["class"]
+        assert found.dtype.kind == "U"
+        assert found.tolist() == [";".join(map(str, np.flatnonzero(run.predictions[v]))) for v in vertices]
 
 
 def test_values(arrays):

@@ -2,8 +2,10 @@ package plan
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
+	"weft/graph/columns"
 	"weft/partition"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -52,6 +54,7 @@ type EdgeSize struct {
 	Type   string // the relation; empty: there is one
 	Column string // its name, or its number where a worker has no names
 	Size   float64
+	Dates  bool // it counts days since 1970
 }
 
 // largeEdges is the largest column of features of edges whose root mean square is above apart, in the first
@@ -85,6 +88,9 @@ func largeEdges(w *worker.Worker, share *partition.Share) *EdgeSize {
 		names := in.NumberColumns.Features()
 		if at := len(names) - in.EdgeColumns + most; at >= most { // behind the column of weights
 			of.Column = names[at]
+			of.Dates = slices.ContainsFunc(in.NumberColumns, func(c columns.Column) bool {
+				return c.Name == of.Column && c.Kind == columns.Date && c.Offset == 0
+			})
 		}
 		if len(relations) > 1 {
 			of.Type = relations[i].Name

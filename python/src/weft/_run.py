@@ -108,18 +108,20 @@ def _ends(header: list[str], words: list[str]) -> list[str]:
     return ends
 
 
-def _table(file: Path, edges_of: list[str] | None = None) -> Table:
+def _table(file: Path, edges_of: list[str] | None = None, several: bool = False) -> Table:
     """Reads a table of the program: vertices and classes without names are integers, other numbers float32.
 
     A number that is not there is NaN. edges_of: the columns that were asked for of edges; None: of vertices.
+    several: classes are lists of labels, which are text.
     """
     with open(file, encoding="utf-8", newline="") as text:
         header, *rows = csv.reader(text)
     table = Table()
     ends = [] if edges_of is None else _ends(header, edges_of)
+    numbers = ("vertex", "edge", "row", *ends, *(() if several else ("class", "old_class")))
     for k, name in enumerate(header):
         column = np.array([row[k] for row in rows], str)
-        if name in ("vertex", "class", "old_class", "edge", "row", *ends) and all(value.isdecimal() for value in column.tolist()):
+        if name in numbers and all(value.isdecimal() for value in column.tolist()):
             table[name] = column.astype(np.int64)
         elif name in ("type", "name", "class", "old_class", *ends):
             table[name] = column
@@ -468,7 +470,7 @@ class Run:
             _program.run(arguments)
             if columns is None:
                 return placed(_matrix(file), order)
-            made = _table(file, columns if of_edges else None)
+            made = _table(file, columns if of_edges else None, bool(self.summary["graph"].get("several_labels")))
         finally:
             scratch.close()
         return made if asked is None else asked.table(made)

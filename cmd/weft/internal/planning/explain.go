@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"weft/cmd/weft/internal/data"
 	"weft/cmd/weft/internal/ui"
@@ -208,9 +210,15 @@ func (p Planned) Warnings() []string {
 			s.Most.Deviation, setting.Standard)
 	}
 	if s := first.LargeEdges; s != nil {
-		t.say(true, "messages of %s read the features of the edges%s as they are, and column %s is as large as %.3g "+
-			"(root mean square): leave it out with --edge-features, or write smaller numbers in its place, as days since "+
-			"the first", o.Model, ui.When(s.Type != "", " of "+s.Type), ui.Printable(s.Column), s.Size)
+		is := fmt.Sprintf("is as large as %.3g (root mean square)", s.Size)
+		if s.Dates {
+			day := math.Floor(s.Size)
+			is = fmt.Sprintf("has dates, as days since 1970: %s is %.0f",
+				time.Unix(int64(day)*24*60*60, 0).UTC().Format(time.DateOnly), day)
+		}
+		t.say(true, "messages of %s read the features of the edges%s as they are, and column %s %s: leave it out with "+
+			"--edge-features, or write smaller numbers in its place, as days since the first", o.Model,
+			ui.When(s.Type != "", " of "+s.Type), ui.Printable(s.Column), is)
 	}
 	use := setting.WeightedModels() + " do"
 	if o.Program.Path != "" {
