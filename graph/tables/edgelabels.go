@@ -202,6 +202,7 @@ func (o *Options) takeFeatures(l *edgeList) error {
 		return err
 	}
 	var taken []string
+	lacking := map[string]int{} // rows without a value, by the column
 	for k, p := range profiles {
 		if p == nil {
 			continue
@@ -227,12 +228,7 @@ func (o *Options) takeFeatures(l *edgeList) error {
 			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, note))
 		}
 		if c.Gaps {
-			of := ""
-			if l.by.Column != "" && o.Like == nil { // else they are those of another import
-				of = " of the training rows"
-			}
-			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: no value in %s, where it is the mean%s; a further "+
-				"feature marks them", l.path, c.Name, arrays.Counted(int(c.Missing), "row"), of))
+			lacking[c.Name] = int(c.Missing)
 		}
 		if at, is := l.numbers.Places()[c.Name]; is {
 			l.numbers[at] = made
@@ -240,20 +236,33 @@ func (o *Options) takeFeatures(l *edgeList) error {
 		}
 		l.numbers, taken = append(l.numbers, made), append(taken, c.Name)
 	}
+	var trained map[string]bool
+	if o.Like == nil { // else its means stay
+		if trained, err = l.takeTrainingMeans(&o.EdgeSplitRule); err != nil {
+			return err
+		}
+	}
+	for _, c := range l.numbers {
+		if rows, lacks := lacking[c.Name]; lacks {
+			of := ""
+			if trained[c.Name] {
+				of = " of the training rows"
+			}
+			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: no value in %s, where it is the mean%s; a further "+
+				"feature marks them", l.path, c.Name, arrays.Counted(rows, "row"), of))
+		}
+	}
 	if len(taken) > 0 {
 		l.notes = append(l.notes, fmt.Sprintf("%s: features of the edges: %s; --edge-features names others",
 			l.path, strings.Join(taken, ", ")))
 	}
-	if o.Like != nil { // whose means stay
-		return nil
-	}
-	return l.takeTrainingMeans(&o.EdgeSplitRule)
+	return nil
 }
 
 // takeTrainingMeans takes the means of columns that lack values over the rows that train, where a rule
-// divides the edges by a column, so that no later value is in them. A column without a value there keeps the
-// mean of all.
-func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) error {
+// divides the edges by a column, so that no later value is in them. It returns the names of these columns: a
+// column without a value there keeps the mean of all.
+func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) (trained map[string]bool, err error) {
 	var gaps []int // among numbers
 	for i, c := range l.numbers {
 		if c.Gaps {
@@ -261,11 +270,11 @@ func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) error {
 		}
 	}
 	if l.by.Column == "" || gaps == nil {
-		return nil
+		return nil, nil
 	}
 	trains, err := rule.Trains(l.by.Kind)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	sums, counts := make([]float64, len(gaps)), make([]float64, len(gaps))
 	of := l.table()
@@ -297,12 +306,13 @@ func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) error {
 		}
 		return nil
 	})
+	trained = map[string]bool{}
 	for k, i := range gaps {
 		if counts[k] > 0 {
-			l.numbers[i].Mean = float32(sums[k] / counts[k])
+			l.numbers[i].Mean, trained[l.numbers[i].Name] = float32(sums[k]/counts[k]), true
 		}
 	}
-	return err
+	return trained, err
 }
 
 // completeLabels says what the codes of the relation's labels stand for, when all edges have been read.

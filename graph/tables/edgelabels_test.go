@@ -62,6 +62,19 @@ func TestGapsOfEdges(t *testing.T) {
 		assert.Equal(t, amount, timed.Relations[0].EdgeFeatures[k*5])
 	}
 
+	// Where no row has a value that trains, it is that of all.
+	files(t, map[string]string{
+		"v.csv": "id,size\na,1\nb,2\nc,3\n",
+		"e.csv": "from,to,late,when,y\nc,a,,2026-01-01,no\nb,c,4,2026-02-01,yes\na,c,8,2026-04-01,no\n",
+	})
+	late := read(t, Options{
+		Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, EdgeLabel: "y", Source: []string{"from"},
+		Target: []string{"to"}, EdgeSplitBy: rule.By(), EdgeSplitRule: rule,
+	})
+	assert.Equal(t, float32(6), late.Relations[0].NumberColumns[0].Mean)
+	assert.Contains(t, strings.Join(late.Notes, "\n"),
+		"e.csv: column late: no value in 1 row, where it is the mean; a further feature marks them")
+
 	// The columns that are asked for, in their order.
 	named := of(rows, "new", "amount").Relations[0]
 	assert.Equal(t, []float32{1, 0, 1, 0, .5, 1, 2.5, 1, 0, 0, 4, 0}, named.EdgeFeatures)

@@ -136,6 +136,15 @@ def is_part_of_split(data: Any) -> bool:
     )
 
 
+def labels_parallel_edges(data: Any) -> bool:
+    """Whether a graph of PyTorch Geometric has all edges of ``edge_label_index``, so that some stand there twice."""
+    for store in _edge_stores(data).values():
+        if "edge_label_index" in store and "edge_index" in store:
+            wanted, there = _numbered(array(store["edge_label_index"], "edge_label_index"), array(store["edge_index"], "edge_index"))
+            return bool(np.isin(wanted, there).all())
+    return False
+
+
 def _edge_stores(data: Any) -> dict[Any, Any]:
     """What edges have, by the relation; None: the only one."""
     if is_of(data, "torch_geometric", "HeteroData"):
@@ -376,13 +385,19 @@ def _places(some: Array, edges: Array) -> Array | None:
     """The places of some edges among all; None: one is not there, or stands there several times."""
     if some.shape == edges.shape and (some == edges).all():
         return np.arange(edges.shape[1])
-    rows = int(max(edges.max(initial=0), some.max(initial=0))) + 1
-    wanted, there = (ends[0].astype(np.int64) * rows + ends[1] for ends in (some, edges))
+    wanted, there = _numbered(some, edges)
     order = np.argsort(there, kind="stable")
     low, high = (np.searchsorted(there[order], wanted, side) for side in ("left", "right"))
     if (high - low != 1).any() or len(np.unique(wanted)) < len(wanted):
         return None
     return np.asarray(order[low])
+
+
+def _numbered(some: Array, edges: Array) -> tuple[Array, Array]:
+    """A number for each edge of two lists, 2 × E, by its ends."""
+    rows = int(max(edges.max(initial=0), some.max(initial=0))) + 1
+    first, second = (ends[0].astype(np.int64) * rows + ends[1] for ends in (some, edges))
+    return first, second
 
 
 def _say_left(store: Mapping[str, Any], name: str) -> None:

@@ -177,6 +177,8 @@ class Graph:
         self.edge_classes: Array | None = None
         #: Whether it was one of the three graphs of a split of edges, and has nothing of the split.
         self.undivided = False
+        #: Whether its labels of edges are of some that are there several times.
+        self.labels_parallel = False
         self._lock = threading.Lock()
         self._split_of_edges = "edge_split" in given
         self._scratch: Scratch | None = None
@@ -241,6 +243,7 @@ class Graph:
             fields = {name: value for name, value in fields.items() if name not in (*_MASKS, *_EDGE_MASKS)}
         made = cls(**(fields | changes))
         made.undivided = "train_edges" not in changes and _convert.is_part_of_split(data)
+        made.labels_parallel = made.undivided and made.labelled is None and _convert.labels_parallel_edges(data)
         return made
 
     def __copy__(self) -> Graph:

@@ -241,9 +241,13 @@ def _of_edges(graph: Graph | None, settings: Mapping[str, Any]) -> Mapping[str, 
         settings = {**settings, "task": "edge"}
     if graph is None or settings.get("task") != "edge" or settings.get("edge_label") is not None:
         return settings
+    if graph.labelled is None and graph.labels_parallel:
+        raise Refused(
+            "edge_label_index: names an edge twice, or one that edge_index has several times, so that it is not known which of these has the label: give labels of all edges, in the order of edge_index, as edge_label alone, with masks"
+        )
     if graph.labelled is None and graph.undivided:
         raise Refused(
-            'edge_label_index: has edges that edge_index lacks, or has twice, and with task="edge" all edges pass messages: give the labels of edge_index as edge_label alone'
+            'edge_label_index: has edges that edge_index lacks, and with task="edge" all edges pass messages: give the labels of edge_index as edge_label alone'
         )
     if graph.labelled is None and graph.of_links:
         raise Refused(

@@ -65,8 +65,12 @@ def test_edge_label_index(arrays):
         assert (logits(partly, split=rule) == want).all()
     for index in (np.array([[39, 0], [39, 0]]), EDGES[:, :2] * 0):
         other = homogeneous(edge_label=np.array([0, 1]), edge_label_index=index)
-        with pytest.raises(weft.Refused, match="^edge_label_index: has edges that edge_index lacks, or has twice"):
+        with pytest.raises(weft.Refused, match='^edge_label_index: has edges that edge_index lacks, and with task="edge" all edges pass messages'):
             logits(other)
+    parallel = data.Data(x=torch.tensor(X), edge_index=torch.tensor(np.hstack([EDGES, EDGES[:, :3]])), edge_label=torch.tensor(Y), edge_label_index=torch.tensor(EDGES))
+    for twice in (homogeneous(edge_label=np.array([0, 1]), edge_label_index=EDGES[:, [4, 4]]), parallel):
+        with pytest.raises(weft.Refused, match="^edge_label_index: names an edge twice, or one that edge_index has several times, so that it is not known which"):
+            logits(twice)
 
 
 def test_ratings():

@@ -36,14 +36,14 @@ type smoothCommand struct {
 	method                     string
 	correctRounds, rounds      int
 	correctAlpha, alpha, scale float64
-	split                      int // a stored one, −1: that of the run
+	split                      storedSplit // −1: that of the run
 	val, json                  bool
 	out                        string
 }
 
 // NewSmooth makes the command smooth.
 func NewSmooth() *cobra.Command {
-	s := &smoothCommand{}
+	s := &smoothCommand{split: -1}
 	cmd := &cobra.Command{
 		Use:   "smooth RUN",
 		Short: "improve the predictions of a run by known labels: Correct and Smooth, label propagation",
@@ -74,7 +74,7 @@ Each round takes alpha of the in-neighbours, weighted as in GCN, and the rest of
 		"and at most 1")
 	f.BoolVar(&s.val, "val-labels", false, "the labels of validation vertices are known, too, as "+
 		"leaderboards allow")
-	f.IntVar(&s.split, "split", -1, "which stored split, from 0 (default: that of the run)")
+	f.Var(&s.split, "split", "which stored split, from 0 (default: that of the run)")
 	f.StringVar(&s.out, "out", "", "`file` for the smoothed probabilities: .npy (float32, vertices × "+
 		"classes), .csv or .parquet (each vertex's class and its probability); an existing file is "+
 		"overwritten")
@@ -143,7 +143,7 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 	o := setting.Defaults()
 	o.Split, o.SplitSeed = trained.Split, trained.SplitSeed
 	if s.split >= 0 {
-		o.Split = task.Split{Number: s.split}
+		o.Split = task.Split{Number: int(s.split)}
 	}
 	if err := s.settings.Override(&o); err != nil {
 		return asked, err
@@ -194,8 +194,6 @@ func (s *smoothCommand) check() error {
 		return refusal.Errorf("--smooth-alpha %g: a share above 0 and at most 1 was expected", s.alpha)
 	case !(s.scale >= 0) || math.IsInf(s.scale, 0):
 		return refusal.Errorf("--scale %g: a factor from 0 was expected", s.scale)
-	case s.split < -1:
-		return refusal.Errorf("--split %d: splits count from 0", s.split)
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if c.card {
-		return c.writeCard(cmd, dirs)
+		return c.writeCard(cmd, dirs, say)
 	}
 	page, err := newReportPage(dirs, c.title, time.Now(), say)
 	if err != nil {
@@ -171,11 +171,23 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: a page about %s\n", ui.Printable(c.out),
 		ui.Counted(len(page.Runs), "run", "runs"))
+	sayNotMeasured(page.Runs, say)
 	return nil
 }
 
+// sayNotMeasured says of the runs whose predictions are not measured why, once for each reason.
+func sayNotMeasured(runs []*reportRun, say func(error)) {
+	said := map[string]bool{}
+	for _, r := range runs {
+		if why := r.NotMeasured; why != "" && !said[why] {
+			said[why] = true
+			say(fmt.Errorf("%s: %s%s", r.Summary.RunDir, strings.ToLower(why[:1]), why[1:]))
+		}
+	}
+}
+
 // writeCard writes a model card.
-func (c *reportCommand) writeCard(cmd *cobra.Command, dirs []string) error {
+func (c *reportCommand) writeCard(cmd *cobra.Command, dirs []string, say func(error)) error {
 	card, err := newCard(dirs, c.title, c.groups)
 	switch {
 	case err != nil:
@@ -188,6 +200,9 @@ func (c *reportCommand) writeCard(cmd *cobra.Command, dirs []string) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: a model card of %s\n", ui.Printable(c.out),
 		ui.Counted(len(card.runs), "run", "runs"))
+	for _, r := range card.runs[:1] { // what is said of one is said of all
+		sayNotMeasured([]*reportRun{r.reportRun}, say)
+	}
 	return nil
 }
 
