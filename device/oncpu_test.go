@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weft/device"
+	"weft/internal/assert"
 )
 
 // wrong has kernels of oncpu/testdata, which 64 threads run on the second half of 512 bytes, and what is
@@ -38,6 +39,22 @@ var wrong = []struct{ kernel, line string }{
 		"address … is 4144 bytes before an allocation of 512"},
 	{"not_aligned", "kernels.cu:91, block 0, thread 1: " +
 		"address … is no multiple of the size of what it loads or stores there"},
+	{"part_of_a_matrix", "kernels.cu:110, block 0, thread 0: " +
+		"waits for lanes ffff0000 of its warp, which have ended or wait elsewhere"},
+	{"in_one_bank", "kernels.cu:185, block 0, thread 30: the rows of lanes 3 and 4 lie in the same banks"},
+	{"not_awaited", "kernels.cu:133, block 0, thread 63: " +
+		"reads what thread 62 copies, which has not waited for it"},
+	{"group_not_ended", "kernels.cu:139, block 0, thread 0: " +
+		"reads what thread 0 copies, which has not waited for it"},
+	{"awaited_by_itself", "kernels.cu:147, block 0, thread 63: " +
+		"reads what thread 31 copies, which has not waited for it"},
+	{"copied_over_what_is_read", "kernels.cu:156, block 0, thread 0: a race: it writes what thread 32 reads"},
+	{"written_while_copied", "kernels.cu:160, block 0, thread 31: copies to where thread 30 writes"},
+	{"copied_twice", "kernels.cu:169, block 0, thread 1: copies to where thread 0 copies"},
+	{"copied_from_anywhere", "kernels.cu:173, block 0, thread 1: " +
+		"address …, which it copies, is no multiple of 16"},
+	{"copied_past_the_end", "kernels.cu:177, block 0, thread 16: " +
+		"address … is 0 bytes past the end of an allocation of 512"},
 	{"wild", "kernels.cu:77, block 0, thread 0: address … is no memory of the device"},
 }
 
@@ -85,5 +102,37 @@ func TestOrder(t *testing.T) {
 		if err != nil || binary.LittleEndian.Uint32(got) != want {
 			t.Errorf("%s: thread %d wrote last, not %d, %v", order, binary.LittleEndian.Uint32(got), want, err)
 		}
+	}
+}
+
+// Lanes get the parts of matrices that PTX's ldmatrix gives them, and bytes of cp.async, or zeros, are there
+// when a thread has waited.
+func TestMatrices(t *testing.T) {
+	t.Setenv("WEFT_CUDA", library(t))
+	for _, order := range []string{"forward", "backward", "drawn"} {
+		t.Setenv("ON_CPU_ORDER", order)
+		words := func(kernel string) []uint32 {
+			got, err := launch(kernel)
+			assert.NoError(t, err)
+			assert.NoError(t, device.CloseCards())
+			all := make([]uint32, 64)
+			_, err = binary.Decode(got, binary.LittleEndian, all)
+			assert.NoError(t, err)
+			return all
+		}
+		matrices, copied := make([]uint32, 64), make([]uint32, 64)
+		for i := range uint32(32) {
+			row, column := i/4, i%4*2
+			matrices[i] = (8+row)*8 + column | ((8+row)*8+column+1)<<16
+			matrices[i+32] = (16+column)*8 + row | ((16+column+1)*8+row)<<16
+		}
+		for i := range copied {
+			copied[i] = 0x01010101
+			if (63-i)%2 == 1 {
+				copied[i] = 0x02020202
+			}
+		}
+		assert.Equal(t, matrices, words("matrices"))
+		assert.Equal(t, copied, words("copied"))
 	}
 }

@@ -158,93 +158,144 @@ template <int COLUMNS, int TM, int TN, int DEPTH> struct of_floats {
 };
 
 // The same by tensor cores, for bfloat16s x and a w of type W, which is rounded to bfloat16. A warp has 32 columns.
-// Shared memory has pairs of a row's numbers: a lane's parts of mma's operands are then words of different banks.
+//
+// Shared memory has three steps as they lie in the factors, in pieces of 16 bytes: one is multiplied, two are under
+// way. Bfloat16s at multiples of 16 bytes are copied there past the registers, others and floats by threads. A piece
+// of a line lies where no eight that ldmatrix takes at a time meet in a bank.
 template <int COLUMNS, typename W> struct of_bfloat16s {
 	typedef bfloat16 element;
-	enum { M = 128, N = COLUMNS, K = 16, PAIRS = K / 2 + 4 };
+	enum { M = 128, N = COLUMNS, K = 32, STEPS = 3 };
 	enum { ACROSS = N / 32, ROWS = M * ACROSS / (BLOCK / 32), TILES = ROWS / 16 };
 
-	// What a thread has of a step of a factor of S rows: eight numbers of a row with by_k, else four of a number k
-	// and four of the next.
-	template <int S, typename T> struct part {
-		decltype(four((const T *)nullptr, 0, false)) half[2];
-		static DEVICE bool place(bool by_k, int *i, int *k) {
-			const int t = afresh(threadIdx.x);
-			*i = by_k ? t / (K / 8) : t / (K / 2) * 4, *k = by_k ? t % (K / 8) * 8 : t % (K / 2) * 2;
-			return t < S * K / 8;
+	// A step of a factor of S rows: a line has a row's numbers with by_k, else numbers k of all rows.
+	template <int S> struct step {
+		shared_cell<uint4> pieces[S * K / 8];
+		static DEVICE int at(int line, int piece, bool by_k) {
+			const unsigned l = line;
+			return by_k || S == 32 ? l * 4 + (piece ^ l / 2 % 4) : l * (S / 8) + (piece ^ l % 8);
 		}
-		DEVICE void fetch(const factor &f, int i0, int k0) {
-			int i, k;
-			const bool any = place(f.by_k, &i, &k);
-			UNROLL for (int h = 0; h < 2; h++) {
-				const int k1 = k0 + k + h * (f.by_k ? 4 : 1);
-				half[h] = four((const T *)f.p + f.at(i0 + i, k1), any ? f.left(i0 + i, k1) : 0, f.whole);
+		// The thread's piece, if each has one of those that lie together.
+		static DEVICE void place(bool by_k, int *line, int *piece) {
+			const unsigned e = afresh(threadIdx.x);
+			*line = by_k ? e / (K / 8) : e / (S / 8), *piece = by_k ? e % (K / 8) : e % (S / 8);
+		}
+		// The piece at which a lane points for mma's operand of 16 rows from i on and the first 16 numbers. Of each
+		// eight rows that has two parts: first come those of the lower numbers, or with `down` those of the lower rows.
+		static DEVICE int first(int i, bool by_k, bool down) {
+			const int lane = threadIdx.x % 32, low = lane % 16, high = lane / 16;
+			const int line = down == by_k ? low : low % 8 + high * 8, piece = down == by_k ? high : low / 8;
+			return by_k ? at(i + line, piece, true) : at(line, i / 8 + piece, false);
+		}
+		// That operand, or one of 16 rows after `tile` times as many, and 16 numbers after `half` times as many.
+		DEVICE void load(unsigned (&to)[4], int first, int tile, int half, bool by_k) const {
+			if (by_k)
+				ldmatrix(to, pieces + (first ^ half * 2) + tile * 16 * (K / 8));
+			else
+				ldmatrix_transposed(to, pieces + (first ^ tile * 2) + half * 16 * (S / 8));
+		}
+	};
+
+	// What a thread brings of the steps of a factor of S rows, one after the other: pieces of eight numbers of type T.
+	template <int S, typename T> struct part {
+		enum { COUNT = (S * K / 8 + BLOCK - 1) / BLOCK, FLOATS = sizeof(T) == 4 };
+		const factor &f;
+		const T *from;   // its first piece of the next step
+		int left, lines; // numbers that lie together from there on, and lines
+		int mine;        // where that lies in a step
+		const bool past; // the registers
+		float4 half[2];  // of floats
+		DEVICE part(const factor &f, int i0, int k0)
+			: f(f), past(!FLOATS && f.stride % 8 == 0 && (uint64_t)f.p % 16 == 0) {
+			int line, piece;
+			step<S>::place(f.by_k, &line, &piece);
+			const int i = i0 + (f.by_k ? line : piece * 8), k = k0 + (f.by_k ? piece * 8 : line);
+			from = (const T *)f.p + f.at(i, k);
+			mine = step<S>::at(line, piece, f.by_k);
+			left = f.by_k ? f.depth - k : f.count - i, lines = f.by_k ? f.count - i : f.depth - k;
+		}
+		static DEVICE bool any(int number) {
+			return (number + 1) * BLOCK <= S * K / 8 || (number < COUNT && threadIdx.x + number * BLOCK < S * K / 8);
+		}
+		DEVICE shared_cell<uint4> *cell(step<S> &to, int number) const { return to.pieces + mine + number * BLOCK; }
+		DEVICE void fetch(step<S> &to, int number) {
+			if (!any(number))
+				return;
+			const int down = number * (f.by_k ? BLOCK / (K / 8) : BLOCK / (S / 8)), n = lines > down ? left : 0;
+			const T *p = from + down * f.stride;
+			if constexpr (FLOATS)
+				half[0] = four(p, n, f.whole), half[1] = four(p + 4, n - 4, f.whole);
+			else if (past)
+				copy_past_registers(cell(to, number), p, n > 0);
+			else {
+				const uint2 u = four(p, n, f.whole), v = four(p + 4, n - 4, f.whole);
+				*cell(to, number) = make_uint4(u.x, u.y, v.x, v.y);
 			}
 		}
-		// With gather a warp's 32 rows are mixed so that mma's results of a lane are of eight columns together.
-		DEVICE void keep(shared_cell<unsigned> (*to)[PAIRS], bool by_k, bool gather) const {
-			int i, k;
-			if (!place(by_k, &i, &k))
+		// Floats come to shared memory when others have been multiplied meanwhile.
+		DEVICE void keep(step<S> &to, int number) const {
+			if (!FLOATS || !any(number))
 				return;
-			const uint2 r = rounded(half[0]), s = rounded(half[1]);
-			const unsigned low = 0xffff, high = 0xffff0000u;
-			const unsigned words[4] = {by_k ? r.x : (r.x & low) | s.x << 16, by_k ? r.y : r.x >> 16 | (s.x & high),
-			                           by_k ? s.x : (r.y & low) | s.y << 16, by_k ? s.y : r.y >> 16 | (s.y & high)};
-			const int row = gather ? (i & ~31) + i % 8 / 2 * 8 + i % 32 / 8 * 2 + i % 2 : i;
-			UNROLL for (int q = 0; q < 4; q++)
-				if (by_k)
-					to[row][k / 2 + q] = words[q];
-				else // i is a multiple of 4
-					to[row + (gather ? q / 2 * 8 + q % 2 : q)][k / 2] = words[q];
+			const uint2 u = rounded(half[0]), v = rounded(half[1]);
+			*cell(to, number) = make_uint4(u.x, u.y, v.x, v.y);
+		}
+		DEVICE void next() {
+			from += f.by_k ? K : K * f.stride;
+			(f.by_k ? left : lines) -= K;
 		}
 	};
 
 	template <typename End> static DEVICE void multiply(const task &of, End end) {
-		alignas(16) __shared__ shared_cell<unsigned> xs[2][M][PAIRS], ws[2][N][PAIRS];
+		__shared__ step<M> xs[STEPS];
+		__shared__ step<N> ws[STEPS];
 		const factor &x = of.x, &w = of.w;
-		const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-		const int i1 = warp / ACROSS * ROWS, o1 = warp % ACROSS * 32;
+		const int warp = threadIdx.x / 32, i1 = warp / ACROSS * ROWS, o1 = warp % ACROSS * 32;
+		const int xi = step<M>::first(i1, x.by_k, true), wi = step<N>::first(o1, w.by_k, false);
 		const bool any = of.i0 + i1 < x.count && of.o0 + o1 < w.count;
 		float sum[TILES][4][4] = {};
-		// Two steps are under way, of floats one.
-		enum { AHEAD = sizeof(W) == 2 ? 2 : 1 };
-		part<M, bfloat16> xp[2];
-		part<N, W> wp[AHEAD];
-		UNROLL for (int b = 0; b < 2; b++) {
-			xp[b].fetch(x, of.i0, of.begin + b * K);
-			if (b < AHEAD)
-				wp[b].fetch(w, of.o0, of.begin + b * K);
-		}
-		for (int k0 = of.begin, until = min(k0 + of.tile, x.depth); k0 < x.depth; k0 += 2 * K) {
-			UNROLL for (int b = 0; b < 2; b++) {
-				const int k = k0 + b * K;
-				if (k >= x.depth)
-					break;
-				xp[b].keep(xs[b], x.by_k, false), wp[b % AHEAD].keep(ws[b], w.by_k, true);
-				__syncthreads();
-				xp[b].fetch(x, of.i0, k + 2 * K), wp[b % AHEAD].fetch(w, of.o0, k + AHEAD * K);
-				if (!any)
-					continue;
-				unsigned c[4][2];
-				UNROLL for (int o = 0; o < 4; o++)
-					c[o][0] = ws[b][o1 + o * 8 + g][t], c[o][1] = ws[b][o1 + o * 8 + g][t + 4];
-				UNROLL for (int i = 0; i < TILES; i++) {
-					const shared_cell<unsigned> *upper = xs[b][i1 + i * 16 + g], *lower = upper + 8 * PAIRS;
-					const unsigned d[4] = {upper[t], lower[t], upper[t + 4], lower[t + 4]};
-					UNROLL for (int o = 0; o < 4; o++)
-						mma(sum[i][o], d, c[o]);
-				}
+		part<M, bfloat16> xp(x, of.i0, of.begin);
+		part<N, W> wp(w, of.o0, of.begin);
+		UNROLL for (int b = 0; b < STEPS - 1; b++) {
+			UNROLL for (int h = 0; h < 2; h++) {
+				xp.fetch(xs[b], h), wp.fetch(ws[b], h);
+				wp.keep(ws[b], h);
 			}
-			if (!any || k0 + 2 * K < until)
+			xp.next(), wp.next();
+			end_of_copies();
+		}
+		for (int k = of.begin, until = min(k + of.tile, x.depth), b = 0; k < x.depth; k += K, b = b == STEPS - 1 ? 0 : b + 1) {
+			wait_for_copies(STEPS - 2); // of all steps but the next
+			__syncthreads();
+			const int ahead = b == 0 ? STEPS - 1 : b - 1;
+			UNROLL for (int h = 0; h < 2; h++) {
+				xp.fetch(xs[ahead], h), wp.fetch(ws[ahead], h);
+				if (any) {
+					unsigned c[2][4], d[4]; // of 16 columns and of 16 rows
+					UNROLL for (int o = 0; o < 2; o++)
+						ws[b].load(c[o], wi, o, h, w.by_k);
+					UNROLL for (int i = 0; i < TILES; i++) {
+						xs[b].load(d, xi, i, h, x.by_k);
+						UNROLL for (int o = 0; o < 4; o++)
+							mma(sum[i][o], d, c[o / 2] + o % 2 * 2);
+					}
+				}
+				wp.keep(ws[ahead], h);
+			}
+			xp.next(), wp.next();
+			end_of_copies();
+			if (!any || k + K < until)
 				continue;
 			until = min(until + of.tile, x.depth);
-			const int i2 = afresh(of.i0 + i1 + g), o2 = afresh(of.o0 + o1 + t * 8);
+			// A lane has two columns of eight, and its neighbour the next two: of sixteen each then has four.
+			const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, odd = t % 2;
+			const int i2 = afresh(of.i0 + i1 + g), o2 = afresh(of.o0 + o1 + t / 2 * 4 + odd * 8);
 			UNROLL for (int i = 0; i < TILES * 2; i++)
 				UNROLL for (int o = 0; o < 4; o += 2) {
 					float *u = sum[i / 2][o] + i % 2 * 2, *v = sum[i / 2][o + 1] + i % 2 * 2;
-					const int row = i2 + i * 8, column = o2 + o * 2;
+					const float p = __shfl_xor_sync(ALL, odd ? u[0] : v[0], 1), q = __shfl_xor_sync(ALL, odd ? u[1] : v[1], 1);
+					const float4 four = odd ? make_float4(p, q, v[0], v[1]) : make_float4(u[0], u[1], p, q);
+					const int row = i2 + i * 8, column = o2 + o * 8;
 					if (row < x.count && column < w.count)
-						end(row, column, make_float4(u[0], u[1], v[0], v[1]), w.count - column, k0 < of.begin + of.tile);
+						end(row, column, four, w.count - column, k < of.begin + of.tile);
 					u[0] = u[1] = v[0] = v[1] = 0;
 				}
 		}

@@ -29,6 +29,24 @@ DEVICE void mma(float *d, const unsigned *a, const unsigned *b) {
 	             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 	             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+// Four 8×8 matrices of bfloat16s, or their transposed ones: row r of matrix m is the 16 bytes where lane 8·m + r
+// points. A lane has of each two numbers of row lane/4, from lane%4·2 on.
+DEVICE void ldmatrix(unsigned (&to)[4], const uint4 *row) {
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+	             : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+}
+DEVICE void ldmatrix_transposed(unsigned (&to)[4], const uint4 *row) {
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+	             : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+}
+// Begins to copy 16 bytes of the card's memory, or zeros in their place, to shared memory. The copies of a thread up
+// to an end_of_copies belong together; they are there after wait_for_copies of all but the last n such groups.
+DEVICE void copy_past_registers(uint4 *to, const void *from, bool there) {
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
+	             "r"(there ? 16 : 0) : "memory");
+}
+DEVICE void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+#define wait_for_copies(last) asm volatile("cp.async.wait_group %0;" ::"n"(last) : "memory")
 // Words to the card's memory, at a multiple of their size: one store, where the compiler makes one of each word of a struct.
 DEVICE void store_words(void *p, const unsigned (&w)[4]) {
 	asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");

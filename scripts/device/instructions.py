@@ -4,6 +4,9 @@ the element-wise parts of EdgeConv, GENConv and MeshGraphNet on an H100 by them,
 
     instructions.py CUBIN        # sm_90's of check-cuda FOLDER; NVDISASM: the disassembler of CUDA, or its name
 
+Of products by tensor cores (product.cuh) it counts what a warp issues in a step, beside the time of the tensor cores and of the
+bytes of a layer as wide as the kernel's columns.
+
 A thread has four numbers of the result. Of an operation the longest way from the head of the loop over instructions back to it is
 counted, without the calls for numbers of which a division or a root is slow; of an input and a result the longest way that
 moves vectors. A kernel of vectors that stores words is refused. Standard library only."""
@@ -21,6 +24,8 @@ KERNEL, VECTOR = "pointwise_float32", 4
 # An H100 SXM, by its data sheet: warps' instructions a second (132 × 4 schedulers, 1.98 GHz), accesses of 16 bytes a thread to
 # shared memory that a warp makes in a second (132 × 128 bytes a clock), and bytes of memory.
 ISSUED, SHARED, MEMORY = 132 * 4 * 1.98e9, 132 * 1.98e9 / 4, 3.35e12
+TENSOR = 989.4e12 / (2 * 16 * 8 * 16)  # mma.m16n8k16 of bfloat16s in a second
+PRODUCTS = [f"{name}_bfloat16{columns}" for name in ("product", "weight") for columns in ("", "_64", "_32")]
 
 # The expressions over edges that weft makes of the modules, forward and backward: inputs, results, and operations.
 MODULES = {
@@ -58,10 +63,10 @@ def narrow(text: str) -> list[str]:
 class Code:
     """The instructions of a kernel."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, kernel: str = KERNEL):
         body = re.split(r"^\.text\.[\w$]+:$", text, flags=re.M)
         names = re.findall(r"^\.text\.([\w$]+):$", text, re.M)
-        body = dict(zip(names, body[1:]))[KERNEL]
+        body = dict(zip(names, body[1:]))[kernel]
         self.lines, self.labels = [], {}
         for line in body.splitlines():
             if m := re.match(r"(\.L_x_\d+):", line):
@@ -83,7 +88,7 @@ class Code:
 
     def name(self, k: int) -> str:
         """The instruction's name, without its condition and its kind."""
-        return re.sub(r"^@!?U?P\d\s+", "", self.lines[k]).split()[0].rstrip(";").split(".")[0]
+        return re.sub(r"^@!?U?P[\dT]\s+", "", self.lines[k]).split()[0].rstrip(";").split(".")[0]
 
     def longest(self, first: int, last: int, operation: int | None = None, vectors: str = "") -> int | None:
         """The most instructions from one to another. operation: which one the dispatch is of; vectors: the instruction that
@@ -136,6 +141,30 @@ class Code:
 
         sys.setrecursionlimit(100_000)
         return way(first, frozenset())
+
+    def step(self) -> list[int]:
+        """The instructions of a step of products that stores no result: of the ways through the loop those that multiply most
+        matrices, of these those that bring most numbers at once, and of these the shortest."""
+        loops = [of for of in self.loops if any(self.name(k) == "HMMA" for k in range(of[0], of[1]))]
+        first, last = min(loops, key=lambda of: of[1] - of[0])
+        ways: dict[int, tuple[tuple[int, int, int], list[int]]] = {last: ((0, 0, -1), [last])}
+        for k in range(last - 1, first - 1, -1):
+            line, name = self.lines[k], self.name(k)
+            following = [k + 1]
+            if name == "BRA" and "BRA.DIV" not in line:
+                goes_on = line.startswith("@") or re.search(r"BRA\S* !?U?P\d,", line)
+                following = [*self.targets(k), *(following if goes_on else [])]
+            known = [ways[to] for to in following if k < to and to in ways]
+            if not known or (name == "EXIT" and not line.startswith("@")):
+                continue
+            (multiplied, brought, length), way = max(known, key=lambda of: of[0])
+            multiplied += name == "HMMA"
+            if name in ("STG", "FADD", "DADD"):  # of results
+                brought -= 100
+            elif name in ("LDGSTS", "STS") or re.search(r"LDG\.E\.(64|128)", line):
+                brought += 3 if name == "LDGSTS" else 1
+            ways[k] = (multiplied, brought, length - 1), [k, *way]
+        return ways[first][1]
 
     def past(self, first: int, last: int) -> int:
         """How many instructions a loop issues that leaves out its body by its first branch."""
@@ -192,6 +221,33 @@ class Counts:
         return issued, inputs + results + 4 * len(names)
 
 
+def products(text: str, kernel: str) -> tuple[int, int, float]:
+    """What a warp issues in a step of products, how many matrices that multiplies, and its accesses of 16 bytes a lane to shared
+    memory. Of the two ways to read a matrix one is taken."""
+    code = Code(text, kernel)
+    step = code.step()
+    count = {name: 0.0 for name in ("HMMA", "LDSM", "LDGSTS", "STS", "LDS")}
+    for k in step:
+        if code.name(k) in count and not code.lines[k].startswith("@!PT"):
+            single = code.name(k) in ("STS", "LDS") and ".128" not in code.lines[k]
+            either = code.name(k) == "LDSM" and code.lines[k].startswith("@")
+            count[code.name(k)] += 0.25 if single else 0.5 if either else 1
+    multiplied = count.pop("HMMA")
+    return len(step), int(multiplied), sum(count.values())
+
+
+def print_products(text: str) -> None:
+    print("\n| kernel | layer | instructions an mma | tensor cores ÷ bytes | instructions ÷ bytes | shared memory ÷ bytes |")
+    print("|---|---|---|---|---|---|")
+    for kernel in PRODUCTS:
+        issued, multiplied, accesses = products(text, kernel)
+        columns = re.search(r"_(\d+)$", kernel)
+        width = int(columns[1]) if columns else 128
+        memory = 2 * 2 * width / MEMORY / (width * width / (16 * 8 * 16))  # seconds of an mma's part of a row
+        parts = 1 / TENSOR / memory, issued / multiplied / ISSUED / memory, accesses / multiplied / SHARED / memory
+        print(f"| {kernel} | {width} to {width} | {issued / multiplied:.1f} | {parts[0]:.2f} | {parts[1]:.2f} | {parts[2]:.2f} |")
+
+
 def main() -> None:
     disassembler = os.environ.get("NVDISASM", "nvdisasm")
     text = subprocess.run([disassembler, "-c", sys.argv[1]], check=True, capture_output=True, text=True).stdout
@@ -207,6 +263,7 @@ def main() -> None:
             memory = 4 * (inputs + results) * 32 * VECTOR / MEMORY  # seconds of a warp's numbers
             parts = issued / VECTOR, issued / ISSUED / memory, accesses / SHARED / memory
             print(f"| {module} | {words.replace(' ', ', ')} | {parts[0]:.0f} | {parts[1]:.2f} | {parts[2]:.2f} |")
+    print_products(text)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,42 @@ $__internal_slow:
         /*0220*/                   RET.REL.NODEC R20 ;
 """
 
+# A step that copies past the registers, or loads words, that reads a matrix in one of two ways, and stores at its end.
+PRODUCT = """
+.text.product_bfloat16:
+        /*0000*/                   EXIT ;
+.L_x_1:
+        /*0010*/              @!P0 BRA `(.L_x_2) ;
+        /*0020*/              @!PT LDS RZ, [RZ] ;
+        /*0030*/                   LDGSTS.E.BYPASS.128 [R1], desc[UR8][R2.64], P1 ;
+        /*0040*/                   BRA `(.L_x_3) ;
+.L_x_2:
+        /*0050*/                   LDG.E.64 R4, desc[UR8][R2.64] ;
+        /*0060*/                   STS.128 [R1], R4 ;
+.L_x_3:
+        /*0070*/               @P2 BRA `(.L_x_4) ;
+        /*0080*/               @P3 LDSM.16.M88.4 R4, [R1] ;
+        /*0090*/              @!P3 LDSM.16.MT88.4 R4, [R1] ;
+        /*00a0*/                   LDS R5, [R1] ;
+        /*00b0*/                   HMMA.16816.F32.BF16 R8, R4, R6, R8 ;
+        /*00c0*/                   HMMA.16816.F32.BF16 R8, R4, R6, R8 ;
+.L_x_4:
+        /*00d0*/               @P0 BRA P1, `(.L_x_5) ;
+        /*00e0*/                   LDG.E.128 R4, desc[UR8][R2.64] ;
+        /*00f0*/                   STG.E desc[UR8][R2.64], R8 ;
+.L_x_5:
+        /*0100*/                   BRA.DIV UR4, `(.L_x_6) ;
+        /*0110*/               @P1 BRA `(.L_x_1) ;
+.L_x_6:
+        /*0120*/                   EXIT ;
+"""
+
+
+def test_products():
+    issued, multiplied, accesses = instructions.products(PRODUCT, "product_bfloat16")
+    assert (issued, multiplied) == (4 + 6 + 1 + 2, 2)
+    assert accesses == 1 + 2 * 0.5 + 0.25
+
 
 def test_counts(monkeypatch):
     monkeypatch.setattr(instructions, "operations", lambda: ["constant", "sqrt", "add", "mul", "where"])

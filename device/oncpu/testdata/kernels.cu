@@ -89,3 +89,98 @@ WRONG(lanes_read_one_writes) {
 		s = 2;
 }
 WRONG(not_aligned) { out(l)[threadIdx.x] = (*(const float4 *)(out(l) + threadIdx.x)).y; }
+WRONG(matrices) { // right: numbers row·8 + column of four 8×8 matrices
+	__shared__ shared_cell<uint4> s[32];
+	const unsigned i = threadIdx.x, first = i * 8 | (i * 8 + 1) << 16, two = 2 | 2 << 16;
+	if (i >= 32)
+		return;
+	s[i] = make_uint4(first, first + two, first + 2 * two, first + 3 * two);
+	__syncwarp();
+	unsigned as_they_are[4], transposed[4];
+	ldmatrix(as_they_are, s + i);
+	ldmatrix_transposed(transposed, s + i);
+	((unsigned *)l.a.p)[i] = as_they_are[1], ((unsigned *)l.a.p)[i + 32] = transposed[2];
+}
+WRONG(part_of_a_matrix) {
+	__shared__ shared_cell<uint4> s[64];
+	s[threadIdx.x] = make_uint4(0, 0, 0, 0);
+	__syncwarp();
+	unsigned m[4];
+	if (threadIdx.x % 32 < 16)
+		ldmatrix(m, s + threadIdx.x);
+}
+WRONG(copied) { // right: two groups, of which the second is under way when the first is read
+	__shared__ shared_cell<uint4> s[64], t[64];
+	copy_past_registers(s + threadIdx.x, out(l) + threadIdx.x % 16 * 4, threadIdx.x % 2);
+	end_of_copies();
+	copy_past_registers(t + threadIdx.x, out(l), true);
+	end_of_copies();
+	wait_for_copies(1);
+	__syncthreads();
+	const uint4 other = s[63 - threadIdx.x];
+	wait_for_copies(0);
+	__syncthreads();
+	const uint4 first = t[threadIdx.x / 2];
+	__syncthreads();
+	((unsigned *)l.a.p)[threadIdx.x] = other.y + first.z;
+}
+WRONG(not_awaited) {
+	__shared__ shared_cell<uint4> s[64];
+	copy_past_registers(s + threadIdx.x, out(l), true);
+	end_of_copies();
+	wait_for_copies(1); // all but this one
+	__syncthreads();
+	out(l)[threadIdx.x] = ((uint4)s[threadIdx.x ^ 1]).x;
+}
+WRONG(group_not_ended) {
+	__shared__ shared_cell<uint4> s[64];
+	copy_past_registers(s + threadIdx.x, out(l), true);
+	wait_for_copies(0);
+	out(l)[threadIdx.x] = ((uint4)s[threadIdx.x]).x;
+}
+WRONG(awaited_by_itself) {
+	__shared__ shared_cell<uint4> s[64];
+	copy_past_registers(s + threadIdx.x, out(l), true);
+	end_of_copies();
+	__syncthreads();
+	wait_for_copies(0);
+	out(l)[threadIdx.x] = ((uint4)s[threadIdx.x ^ 32]).x;
+}
+WRONG(copied_over_what_is_read) {
+	__shared__ shared_cell<uint4> s[64];
+	s[threadIdx.x] = make_uint4(0, 0, 0, 0);
+	__syncthreads();
+	if (threadIdx.x >= 32)
+		out(l)[threadIdx.x] = ((uint4)s[threadIdx.x ^ 32]).x;
+	else
+		copy_past_registers(s + threadIdx.x, out(l), true);
+}
+WRONG(written_while_copied) {
+	__shared__ shared_cell<uint4> s[64];
+	copy_past_registers(s + threadIdx.x, out(l), true);
+	end_of_copies();
+	__syncthreads();
+	s[threadIdx.x ^ 1] = make_uint4(0, 0, 0, 0);
+	__syncthreads();
+	wait_for_copies(0);
+}
+WRONG(copied_twice) {
+	__shared__ shared_cell<uint4> s;
+	copy_past_registers(&s, out(l), true);
+}
+WRONG(copied_from_anywhere) {
+	__shared__ shared_cell<uint4> s[64];
+	copy_past_registers(s + threadIdx.x, out(l) + threadIdx.x, true);
+}
+WRONG(copied_past_the_end) {
+	__shared__ shared_cell<uint4> s[64];
+	copy_past_registers(s + threadIdx.x, out(l) + threadIdx.x * 4, true);
+}
+WRONG(in_one_bank) {
+	__shared__ shared_cell<uint4> s[512];
+	for (int i = 0; i < 8; i++)
+		s[threadIdx.x * 8 + i] = make_uint4(0, 0, 0, 0);
+	__syncwarp();
+	unsigned m[4];
+	ldmatrix(m, s + threadIdx.x * 8 + (threadIdx.x % 8 == 4 ? 3 : threadIdx.x % 8));
+}
