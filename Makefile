@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-loggers test-python-traced test-python-versions site check race levels guard bench bench-peers bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve bench-import papers convolutions loops-of-processes kills-of-processes reproduce movielens lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-loggers test-python-traced test-python-versions site check race levels guard bench bench-peers picture bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve bench-import papers convolutions loops-of-processes kills-of-processes reproduce movielens lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -152,6 +152,9 @@ bench: build ## epochs of some models, and each kernel in them, against what thi
 
 bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB of Python packages; see scripts/peers/README.md
 	@python3 -B scripts/peers/bench.py --data '$(WEFT_DATA)' $(ARGS)
+
+picture: ## docs/speed.svg anew, of the figures of bench-peers in docs/performance.md
+	@python3 -B scripts/peers/picture.py
 
 bench-loop: build ## a pass of weft.compile beside an epoch of weft.train; fetches 5 GB of Python packages, those of bench-peers; ARGS="--vertices 200000"
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \

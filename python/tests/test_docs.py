@@ -56,16 +56,30 @@ def test_snippets(document, prints):
 
 @OF_MODULES
 def test_readme():
-    """The first snippet of the README trains a module in both ways, and prints what stands below it."""
+    """The two snippets of the README train a module in both ways, and print what stands below them."""
     readme = (DOCUMENTS.parent / "README.md").read_text()
-    text, printed = re.search(r"^```python\n(.*?)^```\n```\n(.*?)^```", readme, re.M | re.S).groups()
-    names, out = {}, io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(compile(text, "README.md", "exec"), names)
-    assert words(out.getvalue()) == words(printed)
+    blocks = re.findall(r"^```python\n(.*?)^```\n```\n(.*?)^```", readme, re.M | re.S)
+    assert len(blocks) == 2
+    names = {}
+    for text, printed in blocks:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(text, "README.md", "exec"), names)
+        assert words(out.getvalue()) == words(printed)
     y = names["y"].numpy()
     assert (names["run"].predictions == y).mean() > 0.8
     assert (names["net"]().argmax(1).numpy() == y).mean() > 0.8
+
+
+def test_picture():
+    """The picture of the README has the figures of performance.md: `make picture` draws it."""
+    spec = importlib.util.spec_from_file_location("picture", DOCUMENTS.parent / "scripts" / "peers" / "picture.py")
+    picture = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(picture)
+    groups = picture.figures((DOCUMENTS / "performance.md").read_text())
+    assert [len(systems) for _, systems in groups] == [3] * 3 + [2] * 4
+    assert groups[0][0] == "SAGE" and groups[3][0] == "ResGatedGraphConv"
+    assert (DOCUMENTS / "speed.svg").read_text() == picture.picture(groups), "make picture"
 
 
 def calls(column):
