@@ -271,6 +271,9 @@ func (d *Device) Driver() string { return cuda(d.version) }
 // Capability returns which of NVIDIA's generations the card is of, as 9, 0 for sm_90.
 func (d *Device) Capability() (major, minor int) { return d.major, d.minor }
 
+// Cache returns the bytes of the card's second cache, before its memory.
+func (d *Device) Cache() int64 { return int64(d.driver.cache) }
+
 // Use makes the card that of the calling thread, for other libraries.
 func (d *Device) Use() error { return d.note("selecting the card", C.weft_use(d.driver)) }
 

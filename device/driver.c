@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 // Numbers of NVIDIA's cuda.h.
-enum { COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76, PAGEABLE_MEMORY_ACCESS = 88 };
+enum { COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76, PAGEABLE_MEMORY_ACCESS = 88, L2_CACHE_SIZE = 38 };
 enum { STREAM_NON_BLOCKING = 1, EVENT_BLOCKING_SYNC = 1, EVENT_DISABLE_TIMING = 2 };
 #define LAUNCH_BUFFER_POINTER ((void *)1)
 #define LAUNCH_BUFFER_SIZE ((void *)2)
@@ -51,6 +51,8 @@ int weft_select(weft_driver *d, int number, char *name, int bytes, char uuid[16]
 		status = d->cuDeviceGetAttribute(major, COMPUTE_CAPABILITY_MAJOR, d->device);
 	if (!status)
 		status = d->cuDeviceGetAttribute(minor, COMPUTE_CAPABILITY_MINOR, d->device);
+	if (!status)
+		status = d->cuDeviceGetAttribute(&d->cache, L2_CACHE_SIZE, d->device);
 	return status ? status : d->cuDeviceGetAttribute(&d->reads_pageable, PAGEABLE_MEMORY_ACCESS, d->device);
 }
 int weft_begin(weft_driver *d) {

@@ -48,6 +48,7 @@ typedef struct {
 #undef WEFT_POINTER
 	int needs_no_code; // the library is bin/libcuda-on-cpu.so, which has the kernels in it
 	int device;
+	int cache; // bytes of the second cache
 	int reads_pageable; // the card reads all of the host's memory: a copy from there may go on after its call
 	void *context, *module;
 } weft_driver;

@@ -18,6 +18,8 @@ type Card interface {
 	Sync() error
 	// Elapsed returns how many seconds the device takes for what ask asks of it, and waits for that.
 	Elapsed(ask func()) (seconds float64, err error)
+	// Cache returns the bytes of the cache before the device's memory, 0 where nobody knows.
+	Cache() int64
 	// Has reports whether the device has a kernel of that name.
 	Has(kernel string) bool
 	// Launch has a kernel run in so many blocks of threads, on arguments of so many bytes.

@@ -235,7 +235,15 @@ func spmmShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 		return shape{}
 	}
 	x, own := unsafe.Pointer(a.x), unsafe.Pointer(a.own)
-	return inVectors(n, a.cols, vectors(of, a.cols, a.x_stride|a.z_stride|a.from, a.z, x, own))
+	width := vectors(of, a.cols, a.x_stride|a.z_stride|a.from, a.z, x, own)
+	whole := inVectors(n, a.cols, width)
+	if a.slice == 0 {
+		return whole
+	}
+	of1 := inVectors(n, a.slice, width) // of a slice, which begins with a block
+	last := inVectors(n, a.cols%a.slice, width)
+	whole.threads = int(a.cols/a.slice)*parts(of1.threads, of1.block)*of1.block + last.threads
+	return whole
 }
 
 func blockEach(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n * 256, 256} }

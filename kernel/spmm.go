@@ -63,6 +63,7 @@ type Scales struct {
 // complete.
 func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) {
 	args := spmmArgs(z, a, x, s, to)
+	args.slice = C.int64_t(t.slice(a, x))
 	if c := t.tiling(a, x, z.Element, to == Accumulate); c != nil {
 		c.spmm(args, a, x)
 		c.release()
@@ -77,6 +78,7 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Out
 func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output, lo, hi int) {
 	some := a.segmentsOf(lo, hi)
 	args := spmmArgs(z, some, x, s, to)
+	args.slice = C.int64_t(t.slice(a, x))
 	r := spmmOn(z, some, x, s, to)
 	r.bytes = r.bytes.times(hi-lo, a.Rows)
 	t.edgesOf(r, unsafe.Pointer(args), some, lo, hi, x.Cols)
@@ -114,7 +116,7 @@ func spmmArgs(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) *
 func (t *Team) spmmSegments(args C.weft_spmm_args, z *tensor.Matrix, a *CSR, x *tensor.Matrix, to Output) {
 	b := t.bySegments(a)
 	args.z, args.z_type = either(b.sum(z)), C.WEFT_FLOAT32
-	args.accumulate = 0
+	args.accumulate, args.slice = 0, 0
 	b.runSums(on(C.weft_spmm, x), unsafe.Pointer(&args), to)
 }
 

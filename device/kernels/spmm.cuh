@@ -66,14 +66,29 @@ DEVICE void aggregate_columns(const weft_spmm_args &a, const edge_range &e, int6
 	store_either(a.z, a.z_type, z, v);
 }
 
+// The columns that the blocks of this one have: those of a slice. Blocks of the next slice follow, and begin with
+// the first row again, so that what the card works on at a time reads few columns of x.
+struct columns_of_rows {
+	int64_t from, width, t; // the thread's number among those of the slice
+	template <int N> static DEVICE columns_of_rows of(int64_t rows, int64_t cols, int64_t slice) {
+		if (slice == 0)
+			return {0, cols, thread_number()};
+		const int64_t blocks = (rows * (slice / N) + BLOCK - 1) / BLOCK, from = blockIdx.x / blocks * slice;
+		return {from, min(slice, cols - from), blockIdx.x % blocks * BLOCK + threadIdx.x};
+	}
+};
+template <typename args> DEVICE int64_t slice(const args &) { return 0; }
+DEVICE int64_t slice(const weft_spmm_args &a) { return a.slice; }
+
 template <typename args> DEVICE const int64_t *ends(const args &a) { return a.edges.indptr + 1; }
 DEVICE const int64_t *ends(const weft_spmm_args &a) { return a.end; }
 
-// Runs over rows, cols / N threads for each. All threads of the block that a row of many edges ends in share
+// Runs over rows, cols / N threads for each, or those of a slice. All threads of the block that a row of many edges ends in share
 // it, a column each.
 template <typename vec, typename args> DEVICE void aggregate(const over_rows<args> &l) {
 	const args &a = l.a;
-	const int64_t across = a.cols / vec::N, t = thread_number(), begins = t - threadIdx.x;
+	const auto s = columns_of_rows::of<vec::N>(l.last - l.first, a.cols, slice(a));
+	const int64_t across = s.width / vec::N, t = s.t, begins = t - threadIdx.x;
 	const auto range = [&](int64_t row) {
 		return edge_range{row, row, a.edges.indptr[row], ends(a)[row], true, true};
 	};
@@ -84,7 +99,7 @@ template <typename vec, typename args> DEVICE void aggregate(const over_rows<arg
 		const edge_range e = range(row);
 		share = e.end - e.begin > SHARED_ROW && across < BLOCK;
 		if (!share && !is_cut(e))
-			aggregate_columns<vec>(a, e, (t - (row - l.first) * across) * vec::N);
+			aggregate_columns<vec>(a, e, s.from + (t - (row - l.first) * across) * vec::N);
 	}
 	if (!__syncthreads_or(share))
 		return;
@@ -92,8 +107,8 @@ template <typename vec, typename args> DEVICE void aggregate(const over_rows<arg
 	for (int64_t r = l.first + begins / across; r < stop; r++) {
 		const edge_range e = range(r);
 		if (e.end - e.begin > SHARED_ROW && !is_cut(e))
-			for (int64_t c = threadIdx.x; c < a.cols; c += BLOCK)
-				aggregate_columns<single<typename vec::elem>>(a, e, c);
+			for (int64_t c = threadIdx.x; c < s.width; c += BLOCK)
+				aggregate_columns<single<typename vec::elem>>(a, e, s.from + c);
 	}
 }
 // Runs over segments of rows, as many threads for each.

@@ -15,6 +15,7 @@
 //	ON_CPU_CAPABILITY  of the cards, 90
 //	ON_CPU_IMAGE       what a module begins with; without it a module needs no code
 //	ON_CPU_EARLY       1: a copy from pinned memory is made at once, with what its stream waits for
+//	ON_CPU_CACHE       bytes of a card's second cache, 50 MB
 //	ON_CPU_PAGEABLE    1: cards read all of the host's memory, as by HMM
 //	ON_CPU_FAIL        "cuMemAlloc_v2 3 2": the third call of that function fails with status 2; "cuMemAlloc_v2 3 2 1":
 //	                   of those on card 1. A status of 700 to 719 stays, as a GPU's does, until nobody has the context;
@@ -320,6 +321,7 @@ result cuDeviceGetAttribute(int *v, int what, int) {
 	BEFORE_ON(nullptr);
 	switch (what) {
 	case 16: return *v = 2, OK; // multiprocessors
+	case 38: return *v = atoi(setting("ON_CPU_CACHE", "50000000")), OK;
 	case 75: return *v = machine.capability / 10, OK;
 	case 76: return *v = machine.capability % 10, OK;
 	case 88: return *v = atoi(setting("ON_CPU_PAGEABLE", "0")), OK;

@@ -110,6 +110,7 @@ typedef struct {
 	float *sums;                     // of rows from first_sum on × sums_stride; may be NULL
 	int64_t first_sum, sums_stride;
 	int32_t unfinished;              // the sums are written there, not to z
+	int64_t slice; // columns that a device takes at a time, of all rows; 0: all of them
 } weft_spmm_args;
 
 // end_i: where row i's entries of columns below `column` end, of those from begin_i on, which are in

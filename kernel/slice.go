@@ -1,0 +1,68 @@
+package kernel
+
+import "weft/tensor"
+
+// lineBytes is a line of a card's caches, in bytes.
+const lineBytes = 128
+
+// gathering are the numbers of an aggregation on a card.
+type gathering struct {
+	edges, rows, sources int
+	row                  int  // bytes of a row of x
+	weighted             bool // by edges
+}
+
+// passing returns how many bytes an aggregation reads from a card's memory, expected, and from its second cache, of
+// which so many bytes hold rows of x, if threads take so many bytes of each row at a time. Each slice of all rows
+// then reads the edges once more: an index and maybe a weight of each, and where each row begins.
+//
+// A row is read once for each edge. Where slices of all rows fit the cache it comes from memory once. Else a read
+// finds it in the cache with the probability that it is among those that fit, as if any row were as likely.
+func (g gathering) passing(slice, cache int) (memory, all float64) {
+	edge := 4
+	if g.weighted {
+		edge = 8
+	}
+	slices := parts(g.row, slice)
+	structure := float64(slices) * float64(g.edges*edge+g.rows*8)
+	found := min(1, float64(cache)/float64(max(1, g.sources*slice)))
+	reads, first := float64(g.edges)*float64(g.row), float64(min(g.sources, g.edges))*float64(g.row)
+	return structure + reads*(1-found) + first*found, structure + reads
+}
+
+// slice returns how many bytes of each row threads should take at a time, a multiple of a line, on a card with so
+// many bytes of second cache; 0: whole rows.
+//
+// Half of the cache is for rows of x: indices and results pass it, too, and some cards keep a line in both of its
+// halves. It has twice the rate of the memory or more, and a thread waits for both, so that an aggregation takes
+//
+//	bytes of memory + 1/2 · bytes of the cache.
+//
+// Narrower ones are taken where that is a twentieth less, since a warp then has more rows, of different lengths.
+func (g gathering) slice(cache int64) int {
+	time := func(slice int) float64 {
+		memory, all := g.passing(slice, int(cache/2))
+		return memory + all/2
+	}
+	if g.row <= lineBytes || cache <= 0 {
+		return 0
+	}
+	best, least := 0, time(g.row)
+	for slice := (g.row - 1) / lineBytes * lineBytes; slice > 0; slice -= lineBytes {
+		if t := time(slice); t < .95*least {
+			best, least = slice, t
+		}
+	}
+	return best
+}
+
+// slice returns how many columns of x a device takes at a time in an aggregation; 0: all.
+func (t *Team) slice(a *CSR, x *tensor.Matrix) int {
+	d, on := t.backend.(*device)
+	if !on {
+		return 0
+	}
+	size := x.Element.Size()
+	g := gathering{a.Entries(), a.Rows, a.Cols, x.Cols * size, a.Values != nil}
+	return g.slice(d.card.Cache()) / size
+}

@@ -1,0 +1,75 @@
+package kernel_test
+
+import (
+	"strings"
+	"testing"
+	"unsafe"
+
+	"weft/device"
+	"weft/device/devicetest"
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// cached is a card with a second cache of so many bytes. It notes how many blocks aggregations have.
+type cached struct {
+	kernel.Card
+	cache  int64
+	blocks int
+}
+
+func (c *cached) Cache() int64 { return c.cache }
+
+func (c *cached) Launch(name string, blocks, threads int, args unsafe.Pointer, bytes int) error {
+	if strings.HasPrefix(name, "spmm") && !strings.HasSuffix(name, "_segments") {
+		c.blocks += blocks
+	}
+	return c.Card.Launch(name, blocks, threads, args, bytes)
+}
+
+// TestSlices: aggregations on a card whose second cache holds few rows take slices of columns, have the bits of
+// those that take whole rows, and are right. Rows have no edges, few, those that a block shares, and those that
+// are cut.
+func TestSlices(t *testing.T) {
+	devicetest.Library(t)
+	for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
+		d, err := device.Open(0)
+		require.NoError(t, err)
+		memory := tensor.NewMeter()
+		require.NoError(t, memory.On(d, 64<<20))
+		card := &cached{Card: d}
+		s := &suite{t, kernel.NewDeviceTeam(card, 1, memory), random(), storage}
+		degrees := []int{600, 17_000, 0, 513}
+		for len(degrees) < 311 {
+			degrees = append(degrees, s.r.IntN(20))
+		}
+		a := s.ofDegrees(degrees)
+		a.FindSegments()
+		a.Values = s.normal(1, a.Entries())
+		scales := kernel.Scales{Row: s.normal(a.Rows, 1), Col: s.normal(a.Cols, 1), Self: s.normal(a.Rows, 1)}
+		for _, c := range []struct{ cols, cache int }{
+			{128, 2 * 311 * 128}, {164, 2 * 311 * 128}, {197, 2 * 311 * 256}, // whole vectors, and single numbers
+		} {
+			c.cols *= 4 / storage.Size()
+			x, z, sliced := s.stored(a.Cols, c.cols), s.unwritten(a.Rows, c.cols), s.unwritten(a.Rows, c.cols)
+			card.cache, card.blocks = 0, 0
+			s.team.SpMM(z, a, x, scales, kernel.Replace)
+			whole := card.blocks
+			card.cache, card.blocks = int64(c.cache), 0
+			s.team.SpMM(sliced, a, x, scales, kernel.Replace)
+			if !same(z, sliced) {
+				t.Errorf("%d columns: slices have other bits", c.cols)
+			}
+			if card.blocks == whole {
+				t.Errorf("%d columns: %d blocks, as of whole rows", c.cols, whole)
+			}
+			for _, accumulate := range []bool{false, true} {
+				s.spmmOf(case_("columns", c.cols, "accumulate", accumulate), a, scales, x, storage, accumulate)
+			}
+		}
+		memory.Close()
+		assert.NoError(t, d.Close())
+	}
+}
