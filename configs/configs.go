@@ -1,5 +1,5 @@
-// Package configs holds the configurations that weft ships: settings of publications, for weft train
-// --config.
+// Package configs holds what weft ships as files: settings of publications, for weft train --config, and
+// machines with cards, for weft plan --machine.
 package configs
 
 import (
@@ -7,17 +7,25 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml
+//go:embed *.yaml machines/*.yaml
 var files embed.FS
 
 // Names are those of the configurations, ascending, such as cora-gcn.
-func Names() (names []string) {
-	entries, err := files.ReadDir(".")
+func Names() []string { return namesIn(".") }
+
+// Machines are the names of the machines, ascending, such as h100x8.
+func Machines() []string { return namesIn("machines") }
+
+// namesIn are those of the files in a folder.
+func namesIn(folder string) (names []string) {
+	entries, err := files.ReadDir(folder)
 	if err != nil {
 		panic(err) // embedded
 	}
 	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+		if name, is := strings.CutSuffix(e.Name(), ".yaml"); is {
+			names = append(names, name)
+		}
 	}
 	return names
 }
@@ -27,3 +35,6 @@ func Read(name string) (text []byte, found bool) {
 	text, err := files.ReadFile(name + ".yaml")
 	return text, err == nil
 }
+
+// Machine returns the YAML of a machine; found is false where none has that name.
+func Machine(name string) (text []byte, found bool) { return Read("machines/" + name) }

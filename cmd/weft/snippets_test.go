@@ -295,6 +295,26 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
+// TestMachinesOfDocument: plans for machines that need not be here are those of docs/gpu.md, and its file of a
+// machine is read.
+func TestMachinesOfDocument(t *testing.T) {
+	s := &console{t: t, folder: t.TempDir()}
+	plans, files := 0, 0
+	for _, b := range snippets(t, "docs/gpu.md") {
+		switch {
+		case b.lang == "yaml":
+			require.NoError(t, os.WriteFile(filepath.Join(s.folder, "mine.yaml"), []byte(b.text), 0o666))
+			said := s.shell(b.at, "weft plan --machine mine.yaml --vertices 1M --edges 9M --features 8 --classes 3")
+			assert.Contains(t, said, "mine: 24 GB, copies of 900 GB/s in it", b.at)
+			files++
+		case strings.HasPrefix(b.text, "$ "):
+			s.commands(b)
+			plans++
+		}
+	}
+	assert.Equal(t, []int{1, 1}, []int{plans, files}, "blocks of plans and of files")
+}
+
 // What the snippets write of a graph with ten splits is imported with all of them, and the results of a run
 // on one of them are read as the document says.
 func TestSnippetsWithSplits(t *testing.T) {

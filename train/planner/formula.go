@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weft/comm"
+	"weft/parallel/mesh"
 	"weft/parallel/tp"
 	"weft/train/plan"
 	"weft/train/setting"
@@ -22,6 +23,9 @@ type Machine struct {
 	// if Cards is 0.
 	Card  *Card
 	Cards int
+	// Far are the links between workers on several machines, where they differ from Links; else zero.
+	Far  Links
+	Host float64 // bytes of the memory of a machine with cards; 0: unknown
 }
 
 // Times say where the time of an epoch goes, in seconds. All but Epoch are means over the workers, and add up
@@ -245,23 +249,71 @@ func wait(messages, work float64, rounds int) float64 {
 // moves is how long messages of some kinds move that a worker sends: as many come. A message between cards is
 // copied to the host's memory, and from there to the other card, unless links send from cards.
 func (f *formula) moves(l *load, kinds ...comm.Kind) (seconds float64) {
-	rate := min(f.Sends, f.Receives)
-	if f.Handling > 0 { // one thread of each worker handles what it sends and what comes
-		rate = min(rate, 1/(2*f.Handling*max(1, float64(f.Sharers)/float64(f.Cores))))
+	for _, kind := range kinds {
+		far := 0.0
+		if f.Far != (Links{}) {
+			far = f.far(kind)
+		}
+		seconds += (1 - far) * f.over(&f.Links, &l.sent[kind], kind)
+		if far > 0 {
+			seconds += far * f.over(&f.Far, &l.sent[kind], kind)
+		}
 	}
-	perByte, latency := 0.0, f.Latency
+	return seconds
+}
+
+// over is how long messages of a kind move over links.
+func (f *formula) over(l *Links, sent *comm.Traffic, kind comm.Kind) float64 {
+	rate := min(l.Sends, l.Receives)
+	if l.Handling > 0 { // one thread of each worker handles what it sends and what comes
+		rate = min(rate, 1/(2*l.Handling*max(1, float64(f.Sharers)/float64(f.Cores))))
+	}
+	perByte, latency := 0.0, l.Latency
 	if rate > 0 {
 		perByte = 1 / rate
 	}
 	if c := f.Card; c != nil && (rate == 0 || !f.DeviceMessages) {
 		perByte, latency = perByte+1/c.ToHost+1/c.ToDevice, latency+2*c.Launch
 	}
-	for _, kind := range kinds {
-		sent := l.sent[kind]
-		seconds += float64(sent.Bytes) * perByte
-		seconds += latency * float64(sent.Messages) / float64(max(1, f.atOnce(kind)))
+	return float64(sent.Bytes)*perByte + latency*float64(sent.Messages)/float64(max(1, f.atOnce(kind)))
+}
+
+// far is the share of a worker's messages of a kind that go to other machines, of which each has Sharers
+// workers, where it sends as many to each worker of its group: that of all workers together.
+func (f *formula) far(kind comm.Kind) float64 {
+	grid := f.Mesh
+	grid.Partitions = f.Workers / (grid.Stages * grid.Slices) // of several a worker has one place
+	n, far, all := grid.Workers(), 0, 0
+	for rank := range n {
+		at := grid.Place(rank)
+		for peer := range n {
+			to := grid.Place(peer)
+			if peer == rank || !together(kind, at, to) {
+				continue
+			}
+			all++
+			if rank/f.Sharers != peer/f.Sharers {
+				far++
+			}
+		}
 	}
-	return seconds
+	return float64(far) / float64(max(1, all))
+}
+
+// together reports whether a worker sends messages of a kind to another one.
+func together(kind comm.Kind, at, to mesh.Place) bool {
+	stage, partition, slice := at.Stage == to.Stage, at.Partition == to.Partition, at.Slice == to.Slice
+	switch kind {
+	case comm.Halo, comm.HaloGradient:
+		return stage && slice
+	case comm.ToSlices, comm.ToRows:
+		return stage && partition
+	case comm.Stage:
+		return partition && slice && (at.Stage-to.Stage == 1 || to.Stage-at.Stage == 1)
+	case comm.Gradient:
+		return stage
+	}
+	return true
 }
 
 // atOnce is to how many workers a worker sends messages of a kind at a time.

@@ -229,8 +229,16 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 
 // checkLimits refuses a mesh that takes more memory than it may.
 func (p *Planner) checkLimits(m *Mesh) error {
-	return cmp.Or(m.Plan.CheckLimit(m.Settings.MemoryLimit),
-		m.Plan.CheckHost(m.Settings.HostMemoryLimit, min(p.Machine.Sharers, m.Settings.Workers)))
+	here := min(p.Machine.Sharers, m.Settings.Workers)
+	if err := cmp.Or(m.Plan.CheckLimit(m.Settings.MemoryLimit),
+		m.Plan.CheckHost(m.Settings.HostMemoryLimit, here)); err != nil {
+		return err
+	}
+	if needs, has := m.Plan.HostBytes(here), p.Machine.Host; has > 0 && float64(needs) > has {
+		return refusal.Errorf("%s would rest in the host's memory of a machine, which has %s; take more machines",
+			setting.Bytes(needs).RoundedUp(), setting.Bytes(has).Rounded())
+	}
+	return nil
 }
 
 func (p *Planner) newMesh(r *setting.Resolved) *Mesh {

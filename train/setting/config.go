@@ -73,7 +73,7 @@ var ErrSeveralDocuments = errors.New("holds several YAML documents; one was expe
 
 // parseConfig reads the text of a file in that folder.
 func parseConfig(text []byte, folder string, o *Options) error {
-	file, err := parseYAML(text)
+	file, err := ParseYAML(text)
 	if err != nil {
 		return YAMLError(err)
 	}
@@ -147,10 +147,10 @@ const (
 	oneLineEach = "write a line as in \"hidden: 64\" for each setting"
 )
 
-// parseYAML parses YAML that nests little. Its scanner takes time and memory that grow with the square of the
+// ParseYAML parses YAML that nests little. Its scanner takes time and memory that grow with the square of the
 // number of empty lines in a row, and its parser with the square of the depth: both are refused before.
 // Mappings by indentation need no limit, as their text grows with the square of the depth as well.
-func parseYAML(text []byte) (*ast.File, error) {
+func ParseYAML(text []byte) (*ast.File, error) {
 	breaks := 0
 	for _, b := range text {
 		switch b {

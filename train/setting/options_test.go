@@ -634,7 +634,7 @@ func TestYAMLNestsLittle(t *testing.T) {
 		strings.Repeat("- ", 101):                         "line 1: more than 100 lists and mappings",
 		strings.Repeat("? ", 101):                         "line 1: more than 100 lists and mappings",
 	} {
-		_, err := parseYAML([]byte(text))
+		_, err := ParseYAML([]byte(text))
 		if want == "" && err != nil ||
 			want != "" && (err == nil || !strings.HasPrefix(err.Error(), want+"; write a line")) {
 			t.Errorf("%.20q: %v, want %q", text, err, want)

@@ -220,7 +220,7 @@ func (p *planCommand) ofLoop(cmd *cobra.Command, dataset string) error {
 // checkLoop refuses flags that say nothing of a loop, and sets the options of one.
 func (p *planCommand) checkLoop(cmd *cobra.Command, o *setting.Options) error {
 	for _, name := range []string{
-		"workers", "at", "exactly", "link", "per-machine", "device-rates", "explain",
+		"workers", "at", "exactly", "link", "per-machine", "device-rates", "machine", "explain",
 	} {
 		if cmd.Flags().Changed(name) {
 			return refusal.Errorf("--%s: of a loop the memory and bytes of one mesh are planned, which is that of "+

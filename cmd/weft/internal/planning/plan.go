@@ -24,6 +24,7 @@ import (
 	"weft/cmd/weft/internal/ui"
 	"weft/comm/launch"
 	"weft/comm/mpi"
+	"weft/configs"
 	"weft/device"
 	"weft/gnn"
 	"weft/graph"
@@ -53,7 +54,9 @@ type planCommand struct {
 	link     string
 	rates    string        // a file with those of a card
 	card     *planner.Card // that has given rates; nil: none has
-	explain  bool          // what each layer takes at least
+	named    string        // a machine that need not be here
+	hardware *planner.Hardware
+	explain  bool // what each layer takes at least
 	json     bool
 	counts   CountsGiven
 	loop     loopGiven
@@ -177,7 +180,7 @@ An epoch is limited by compute (kernels), link (messages on their way), imbalanc
 
 With --device each worker computes on a card of its own, which need not be here: one whose rates are published, or --device-rates has, or
 on the one that is here, whose rates are measured once. In place of compute an epoch is then limited by memory (the card's), products,
-launches, or CPU (kernels that no card has).
+launches, or CPU (kernels that no card has). --machine has the cards of a machine or of several, their links and the host's memory.
 
 With --passes it says what a step of a loop of your own around weft.compile takes, on the one mesh of --parallel, which may have samples=N:
 the memory of each worker, and what it sends in each pass. --program is the model, as weft.plan in Python writes it for a module.
@@ -190,6 +193,7 @@ their defaults there.`,
   weft plan stores/sbm --workers 16 --link plan.json
   weft plan --vertices 10M --edges 200M --features 128 --classes 40 --workers 16 --link 10gbps
   weft plan stores/sbm --workers 4 --device h100
+  weft plan stores/sbm --machine h100x8
   weft plan stores/sbm --program program.json --parallel graph=4 --passes 3 --inputs x --gradients x`,
 		Annotations:       map[string]string{cli.JoinsRanks: ""},
 		ValidArgsFunction: cli.CompleteInOrder(cli.CompleteGraph),
@@ -208,8 +212,11 @@ their defaults there.`,
 		planner.PublishedNames())
 	flags.StringVar(&p.rates, "device-rates", "", "JSON `file` with the rates of a card on which the workers "+
 		"compute, as card of plan --json has them; it need not be here")
+	flags.StringVar(&p.named, "machine", "", "`name` of a machine with cards that need not be here: "+
+		strings.Join(configs.Machines(), ", ")+"; or a YAML file alike")
+	flags.Lookup("machine").Annotations = map[string][]string{cli.FlagChoices: configs.Machines()}
 	flags.IntVar(&p.workers, "workers", 0, "number of workers (default: the processes that a "+
-		"launcher started)")
+		"launcher started, or the cards of --machine)")
 	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in "+
 		"memory and not kept, and the rates are those of --workers")
 	flags.IntVar(&p.exactly, "exactly", Exactly, "plan at least so `many` meshes on the graph itself, the "+
@@ -233,7 +240,7 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	if p.loop.given() {
 		return p.ofLoop(cmd, dataset)
 	}
-	err := p.readRates(cmd.Flags().Lookup("device"))
+	err := cmp.Or(p.readRates(cmd.Flags().Lookup("device")), p.readMachine(cmd.Flags()))
 	if err != nil {
 		return err
 	}
@@ -293,6 +300,8 @@ func (p *planCommand) machine(r cli.Ranks, o *setting.Options,
 ) (planner.Machine, error) {
 	sharers := p.workers
 	switch {
+	case p.hardware != nil:
+		return p.hardware.Machine(p.workers, o.DeviceMessages), nil
 	case links != nil: // of other machines
 		sharers = 1
 	case o.OnCard() && r.Comm.Size() == 1: // links of cards pass messages on
@@ -340,6 +349,30 @@ func (p *planCommand) readRates(device *pflag.Flag) (err error) {
 	if p.card, err = planner.ReadCard(p.rates); err != nil {
 		return refusal.Errorf("--device-rates %w", err)
 	}
+	return nil
+}
+
+// readMachine reads what --machine names, in place of the flags that say a part of it.
+func (p *planCommand) readMachine(flags *pflag.FlagSet) (err error) {
+	if p.named == "" {
+		return nil
+	}
+	for _, name := range []string{"device", "device-rates", "link", "per-machine", "at"} {
+		if flags.Changed(name) {
+			return refusal.Errorf("--machine %s: has what --%s says; leave one of them out", p.named, name)
+		}
+	}
+	if p.hardware, err = planner.ReadHardware(p.named); err != nil {
+		return refusal.Errorf("--machine %w", err)
+	}
+	if p.workers = cmp.Or(p.workers, p.hardware.Workers()); p.workers > p.hardware.Workers() {
+		return refusal.Errorf("--workers %d: --machine %s has %s; take at most so many", p.workers, p.named,
+			ui.Counted(p.hardware.Workers(), "card", "cards"))
+	}
+	if err = flags.Lookup("device").Value.Set(string(setting.AllCards)); err != nil {
+		return err
+	}
+	p.card = &p.hardware.Card
 	return nil
 }
 
@@ -670,6 +703,10 @@ func (p *meshPlanner) assumedOf(c *planner.Card) string {
 		said += fmt.Sprintf("; links that send %s and receive %s, %.2g ms for each message", gigabytes(m.Sends),
 			gigabytes(m.Receives), 1e3*m.Latency)
 	}
+	if m := p.Machine; m.Far.Sends > 0 {
+		said += fmt.Sprintf("; machines of %d cards, each of which sends %s to others", m.Sharers,
+			gigabytes(m.Far.Sends))
+	}
 	return said
 }
 
@@ -760,9 +797,11 @@ func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bo
 		Parameters int           `json:"parameters"`
 		Meshes     []plannedMesh `json:"meshes"`
 		Links      planner.Links `json:"links,omitzero"`
+		Far        planner.Links `json:"links_between_machines,omitzero"`
 		Card       *planner.Card `json:"card,omitempty"`
 		Bounds     *bounds       `json:"bounds,omitempty"`
-	}{o.Model, o.Depth(), o.Hidden, meshes[0].Plan.Parameters(o.Mesh), list, on.Links, on.Card, of}
+	}{o.Model, o.Depth(), o.Hidden, meshes[0].Plan.Parameters(o.Mesh), list, on.Links, on.Far,
+		on.Card, of}
 }
 
 // Approximations says how what workers send makes training approximate on some of the meshes.

@@ -1,0 +1,164 @@
+package planner
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/token"
+
+	"weft/configs"
+	"weft/internal/document"
+	"weft/internal/refusal"
+	"weft/parallel/mesh"
+	"weft/train/setting"
+)
+
+// Hardware is a machine with cards, or several alike, as a file of configs/machines describes it. It need not
+// be here.
+type Hardware struct {
+	Nodes      int     `json:"nodes"`
+	Cards      int     `json:"cards"`             // of a node
+	HostMemory float64 `json:"host_memory_bytes"` // of a node
+	// CardLink is what a card sends to others of its node while it receives as much, where messages lie in
+	// the
+	// memory of cards.
+	CardLink float64 `json:"card_link_bytes_per_second"`
+	NodeLink float64 `json:"node_link_bytes_per_second"` // the same to cards of other nodes; 0: there are none
+	Card     Card    `json:"card"`
+}
+
+// ReadHardware returns the machine of that name in configs/machines, or of a file, whose name ends in .yaml.
+// It
+// refuses a file that lacks a key, has another one or a value that no machine has.
+func ReadHardware(name string) (*Hardware, error) {
+	const most = 64 << 10
+	text, found := configs.Machine(name)
+	if !found {
+		if ext := filepath.Ext(name); ext != ".yaml" && ext != ".yml" {
+			return nil, refusal.Errorf("%s: must be %s, or a file whose name ends in .yaml", name,
+				strings.Join(configs.Machines(), ", "))
+		}
+		var err error
+		if text, err = document.Read(name, most); errors.Is(err, fs.ErrNotExist) {
+			return nil, refusal.Errorf("%s: there is no such file", name)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	h, err := parseHardware(text)
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", name, err)
+	}
+	return h, nil
+}
+
+// parseHardware reads the YAML of a machine.
+func parseHardware(text []byte) (*Hardware, error) {
+	parsed, err := setting.ParseYAML(text)
+	if err != nil {
+		return nil, setting.YAMLError(err)
+	}
+	for _, t := range lexer.Tokenize(string(text)) {
+		if t.Type == token.AliasType { // a few lines of these stand for any number of values
+			return nil, fmt.Errorf("line %d: an alias; write the value", t.Position.Line)
+		}
+	}
+	if n := len(parsed.Docs); n != 1 || parsed.Docs[0].Body == nil {
+		return nil, fmt.Errorf("it has %d documents, and needs one with a machine's keys", n)
+	}
+	var file any
+	if err := yaml.NodeToValue(parsed.Docs[0].Body, &file); err != nil {
+		return nil, setting.YAMLError(err)
+	}
+	readNumbers(file)
+	asJSON, err := json.Marshal(file)
+	if err != nil {
+		return nil, err
+	}
+	h := &Hardware{}
+	decoder := json.NewDecoder(bytes.NewReader(asJSON))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(h); err != nil {
+		var of *json.UnmarshalTypeError
+		if errors.As(err, &of) && of.Field != "" {
+			return nil, fmt.Errorf("%s: %s; give a number", of.Field, of.Value)
+		}
+		return nil, fmt.Errorf("%s; docs/gpu.md has a machine's keys",
+			strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return h, h.check()
+}
+
+// readNumbers makes numbers of those that the parser takes for text, as 80e9, but for names, and text of what
+// is no number.
+func readNumbers(file any) {
+	of, _ := file.(map[string]any)
+	for key, value := range of {
+		readNumbers(value)
+		text, is := value.(string)
+		if number, err := strconv.ParseFloat(text, 64); is && err == nil && key != "name" {
+			of[key] = number
+		}
+		if number, is := of[key].(float64); is && (math.IsNaN(number) || math.IsInf(number, 0)) {
+			of[key] = fmt.Sprint(number)
+		}
+	}
+}
+
+// check refuses what no machine has.
+func (h *Hardware) check() error {
+	const slowest, fastest = 1e6, 1e18
+	for _, of := range []struct {
+		key                string
+		value, least, most float64
+	}{
+		{"nodes", float64(h.Nodes), 1, mesh.MaxWorkers},
+		{"cards", float64(h.Cards), 1, math.Floor(mesh.MaxWorkers / max(1, float64(h.Nodes)))},
+		{"host_memory_bytes", h.HostMemory, 1, 1e18},
+		{"card_link_bytes_per_second", h.CardLink, slowest, fastest},
+		{"node_link_bytes_per_second", h.NodeLink, slowest, fastest},
+	} {
+		if of.key == "node_link_bytes_per_second" && h.Nodes == 1 {
+			if of.value != 0 {
+				return fmt.Errorf("%s: %g, and there is one node; leave it out", of.key, of.value)
+			}
+			continue
+		}
+		if !(of.value >= of.least && of.value <= of.most) {
+			return fmt.Errorf("%s: %g; give %g to %g", of.key, of.value, of.least, of.most)
+		}
+	}
+	if err := h.Card.check(); err != nil {
+		return fmt.Errorf("card.%w", err)
+	}
+	return nil
+}
+
+// Workers is how many workers there are, each on a card of its own.
+func (h *Hardware) Workers() int { return h.Nodes * h.Cards }
+
+// perMessage is what a message between cards takes beside its bytes, in seconds. Makers do not say it.
+const perMessage = 10e-6
+
+// Machine is what so many workers run on. Between the cards of a node messages pass the host's memory, unless
+// they lie in that of cards.
+func (h *Hardware) Machine(workers int, deviceMessages bool) (m Machine) {
+	m.Card, m.Cores, m.Host = &h.Card, 1, h.HostMemory
+	m.Sharers = min(workers, h.Cards)
+	if deviceMessages {
+		m.Links = Links{Sends: h.CardLink, Receives: h.CardLink, Latency: perMessage}
+	}
+	if workers > h.Cards {
+		m.Far = Links{Sends: h.NodeLink, Receives: h.NodeLink, Latency: perMessage}
+	}
+	return m
+}
