@@ -260,13 +260,16 @@ func (t *Team) overTiles(r routine, args unsafe.Pointer, n, cost int) {
 // mergeTiles adds up columns from…from+cols−1 of the tiles' partial sums in the order of the tiles, in double
 // precision, up in the first tile's, and adds the sums to z (Float32, cols elements; nil: to none).
 func (t *Team) mergeTiles(z, partial *tensor.Matrix, from, cols int) {
+	t.mergeInto(&C.weft_merge_tiles_args{z: floats(z)}, partial, from, cols)
+}
+
+// mergeInto is mergeTiles with other results.
+func (t *Team) mergeInto(args *C.weft_merge_tiles_args, partial *tensor.Matrix, from, cols int) {
 	if partial.Rows == 0 {
 		return
 	}
-	args := &C.weft_merge_tiles_args{
-		z: floats(z), tiles: doubles(partial),
-		count: C.int64_t(partial.Rows), cols: C.int64_t(partial.Cols), from: C.int64_t(from),
-	}
+	args.tiles, args.from = doubles(partial), C.int64_t(from)
+	args.count, args.cols = C.int64_t(partial.Rows), C.int64_t(partial.Cols)
 	links := one(on(C.weft_merge_tiles), unsafe.Pointer(args))
 	t.launch(Shape{partial.Rows}, 0, launch{links: links, first: from, last: from + cols, cost: partial.Rows})
 }

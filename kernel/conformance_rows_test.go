@@ -347,6 +347,68 @@ func conformMoments(s *suite) {
 	})
 }
 
+// conformBatchStatistics compares batch norm's statistics of a pass, what running ones become by them, and the
+// means of its backward pass with float64.
+func conformBatchStatistics(s *suite) {
+	s.shapes(func(s *suite, rows, cols int) {
+		if rows < 2 {
+			return
+		}
+		what := case_("rows", rows, "columns", cols)
+		x, added := s.stored(rows, cols), s.normal(1, cols)
+		running, batch := s.normal(1, cols), s.team.Memory.NewElement(tensor.Buffers, tensor.Float64, 2, cols)
+		before := values(running)
+		got := kernel.BatchStatistics{Mean: s.blank(1, cols), Rstd: s.blank(1, cols), Batch: batch}
+		s.team.BatchStatistics(got, x, added, .25)
+		s.team.Move(running, batch.RowRange(0, 1), .3)
+		alone := kernel.BatchStatistics{Mean: s.blank(1, cols), Rstd: s.blank(1, cols)}
+		s.team.BatchStatistics(alone, x, nil, .25)
+		assert.Equal(s.t, got.Mean.Floats(), alone.Mean.Floats())
+		assert.Equal(s.t, got.Rstd.Floats(), alone.Rstd.Floats())
+
+		norm := kernel.Normalization{Mean: got.Mean, Rstd: got.Rstd, Gamma: s.normal(1, cols), Beta: s.normal(1, cols)}
+		g, dBeta, dGamma := s.stored(rows, cols), s.normal(1, cols), s.normal(1, cols)
+		beta, gamma, meanG, meanGX := values(dBeta), values(dGamma), s.blank(1, cols), s.blank(1, cols)
+		sums := s.team.NormalizeSums(g, x, norm, kernel.Identity, kernel.Mask{})
+		sums.Finish(dBeta, dGamma, meanG, meanGX, 1/float64(rows))
+		s.team.NormalizeSums(g, x, norm, kernel.Identity, kernel.Mask{}).
+			Finish(nil, nil, s.blank(1, cols), s.blank(1, cols), 1)
+
+		of, gs, more := exact(x), exact(g), values(added)
+		for c := range cols {
+			mean, m2 := 0.0, 0.0
+			for i := range rows {
+				mean += of.At(i, c) / float64(rows)
+			}
+			for i := range rows {
+				m2 += (of.At(i, c) - mean) * (of.At(i, c) - mean)
+			}
+			rstd := 1 / math.Sqrt(m2/float64(rows)+.25)
+			sumG, sumGX, terms := 0.0, 0.0, 0.0
+			for i := range rows {
+				sumG, sumGX = sumG+gs.At(i, c), sumGX+gs.At(i, c)*(of.At(i, c)-mean)*rstd
+				terms += math.Abs(gs.At(i, c))
+			}
+			limit := sumError(32) * (terms + 3)
+			for name, v := range map[string][3]float64{ // what is there, what should be, and its error
+				"mean":     {float64(got.Mean.Floats()[c]), mean, 256 * u},
+				"rstd":     {float64(got.Rstd.Floats()[c]), rstd, 256 * u},
+				"batch":    {batch.Doubles()[c], mean + more[c], 256 * u},
+				"variance": {batch.Doubles()[cols+c], m2 / float64(rows-1), 256 * u * (1 + m2/float64(rows-1))},
+				"running":  {float64(running.Floats()[c]), before[c] + .3*(mean+more[c]-before[c]), 256 * u},
+				"dβ":       {float64(dBeta.Floats()[c]), beta[c] + sumG, limit + 4*u*math.Abs(sumG)},
+				"dγ":       {float64(dGamma.Floats()[c]), gamma[c] + sumGX, 5 * (limit + u*math.Abs(sumGX))},
+				"mean g":   {float64(meanG.Floats()[c]), sumG / float64(rows), limit / float64(rows)},
+				"mean g·x": {float64(meanGX.Floats()[c]), sumGX / float64(rows), 5 * limit / float64(rows)},
+			} {
+				if !(math.Abs(v[0]-v[1]) <= v[2]) {
+					s.t.Fatalf("%s: %s of column %d is %v, want %v", what, name, c, v[0], v[1])
+				}
+			}
+		}
+	})
+}
+
 // unset is room for sums of columns, with old numbers in it.
 func (s *suite) unset(cols int) []float64 { return slices.Repeat([]float64{math.NaN()}, cols) }
 
@@ -395,7 +457,7 @@ func conformBatchNorm(s *suite) {
 
 			dy := s.copy(g)
 			sumG, sumGX := s.unset(cols), s.unset(cols)
-			s.team.NormalizeSums(sumG, sumGX, dy, x, norm, act, mask)
+			s.team.NormalizeSums(dy, x, norm, act, mask).Read(sumG, sumGX)
 			passed := reference.ActivateBackward(want, exact(y), reference.DropoutBackward(keep, exact(g)))
 			s.elements(what+", gradient before", dy, passed.Data, 48)
 			dx, dgamma, dbeta := reference.BatchNormBackward(exact(x), values(norm.Gamma), passed)

@@ -51,6 +51,7 @@ var conformance = map[string]func(s *suite){
 	"sum of squares":        conformSumSquares,
 	"fill":                  conformFill,
 	"batch norm":            conformBatchNorm,
+	"batch statistics":      conformBatchStatistics,
 	"moments":               conformMoments,
 	"layer norm":            conformLayerNorm,
 	"cross-entropy":         conformCrossEntropy,

@@ -167,7 +167,8 @@ func (*elsewhere) Cache() int64 { return 0 }
 
 func (c *elsewhere) Has(kernel string) bool {
 	return c.kernels && !strings.HasPrefix(kernel, "product") && !strings.HasPrefix(kernel, "weight") &&
-		!strings.HasPrefix(kernel, "gelu") && !strings.HasPrefix(kernel, "sqrt")
+		!strings.HasPrefix(kernel, "gelu") && !strings.HasPrefix(kernel, "sqrt") &&
+		!strings.HasPrefix(kernel, "merge_moments") && !strings.HasPrefix(kernel, "move")
 }
 
 // Launch runs a kernel of the CPU.

@@ -4,6 +4,7 @@ package kernel
 import "C"
 
 import (
+	"math"
 	"unsafe"
 
 	"weft/tensor"
@@ -38,27 +39,124 @@ func (m *Moments) Merge(o Moments) {
 
 // Moments makes m the columns' moments over the rows of x.
 func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
-	m.Count = 0
-	clear(m.Mean)
-	clear(m.M2)
+	of := t.tileMoments(x)
+	defer of.release()
+	merged := of.mergeThere(&C.weft_merge_moments_args{})
+	t.Host(func() {
+		if merged {
+			m.Count = x.Rows
+			copy(m.Mean, of.mean.ReadDoubles()[:x.Cols])
+			copy(m.M2, of.m2.ReadDoubles()[:x.Cols])
+		} else {
+			of.merge(m)
+		}
+	})
+}
+
+// tileMoments are the moments of each tile of the rows of a matrix.
+type tileMoments struct {
+	team     *Team
+	x        *tensor.Matrix
+	mean, m2 *tensor.Matrix // tiles × columns
+}
+
+func (t *Team) tileMoments(x *tensor.Matrix) tileMoments {
 	n := tiles(x.Rows)
-	mean, m2 := t.scratch(tensor.Float64, n, x.Cols), t.scratch(tensor.Float64, n, x.Cols)
+	of := tileMoments{t, x, t.scratch(tensor.Float64, n, x.Cols), t.scratch(tensor.Float64, n, x.Cols)}
 	args := &C.weft_moments_args{
-		tile_mean: doubles(mean), tile_m2: doubles(m2), x: storage(x),
+		tile_mean: doubles(of.mean), tile_m2: doubles(of.m2), x: storage(x),
 		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 	}
 	t.overTiles(on(C.weft_moments, x).streams(x), unsafe.Pointer(args), x.Rows, x.Cols)
+	return of
+}
+
+func (o tileMoments) release() {
+	o.mean.Release()
+	o.m2.Release()
+}
+
+// merge makes m the moments of all rows.
+func (o tileMoments) merge(m *Moments) {
+	m.Count = 0
+	clear(m.Mean)
+	clear(m.M2)
+	for k := range o.mean.Rows {
+		row := func(of *tensor.Matrix) []float64 { return of.Doubles()[k*o.x.Cols : (k+1)*o.x.Cols] }
+		m.Merge(Moments{
+			Count: min((k+1)*C.WEFT_TILE, o.x.Rows) - k*C.WEFT_TILE,
+			Mean:  row(o.mean), M2: row(o.m2),
+		})
+	}
+}
+
+// mergeThere has a device do so, in the first tile's place, and set what else stands in the arguments. It
+// reports whether the team computes on a device, which has rows to merge.
+func (o tileMoments) mergeThere(args *C.weft_merge_moments_args) bool {
+	if !o.team.backend.has(C.weft_merge_moments) || o.x.Rows == 0 {
+		return false
+	}
+	args.tile_mean, args.tile_m2 = doubles(o.mean), doubles(o.m2)
+	args.rows, args.cols = C.int64_t(o.x.Rows), C.int64_t(o.x.Cols)
+	o.team.rows(on(C.weft_merge_moments), unsafe.Pointer(args), o.x.Cols, o.mean.Rows)
+	return true
+}
+
+// BatchStatistics are what batch norm takes from all rows of x: for each column the mean, and 1/√(variance +
+// ε) of the biased variance (1 × cols). Batch (Float64, 2 × cols; nil: none) has the mean of x + added, a row
+// that may be nil, and below it the unbiased variance.
+type BatchStatistics struct{ Mean, Rstd, Batch *tensor.Matrix }
+
+// BatchStatistics sets s. A device does not wait for it.
+func (t *Team) BatchStatistics(s BatchStatistics, x, added *tensor.Matrix, epsilon float64) {
+	check("the mean", s.Mean, 1, x.Cols)
+	check("rstd", s.Rstd, 1, x.Cols)
+	check("the statistics of the batch", s.Batch, 2, x.Cols)
+	check("what is added", added, 1, x.Cols)
+	of := t.tileMoments(x)
+	defer of.release()
+	if of.mergeThere(&C.weft_merge_moments_args{
+		mean: floats(s.Mean), rstd: floats(s.Rstd), batch: doubles(s.Batch), added: floats(added),
+		epsilon: C.double(epsilon),
+	}) {
+		return
+	}
 	t.Host(func() {
-		for k := range n {
-			row := func(of *tensor.Matrix) []float64 { return of.Doubles()[k*x.Cols : (k+1)*x.Cols] }
-			m.Merge(Moments{
-				Count: min((k+1)*C.WEFT_TILE, x.Rows) - k*C.WEFT_TILE,
-				Mean:  row(mean), M2: row(m2),
-			})
+		m, n := NewMoments(x.Cols), float64(x.Rows)
+		of.merge(m)
+		shift, rstd := s.Mean.WriteFloats(), s.Rstd.WriteFloats()
+		more, batch := added.ReadFloats(), s.Batch.WriteDoubles()
+		for c, merged := range m.Mean {
+			mean := merged * n / n
+			d := merged - mean
+			m2 := m.M2[c] + n*d*d
+			shift[c], rstd[c] = float32(mean), float32(1/math.Sqrt(m2/n+epsilon))
+			if added != nil {
+				mean += float64(more[c])
+			}
+			if s.Batch != nil {
+				batch[c], batch[x.Cols+c] = mean, m2/math.Max(1, n-1)
+			}
 		}
 	})
-	mean.Release()
-	m2.Release()
+}
+
+// Move is running += momentum·(batch − running), element by element; batch is Float64.
+func (t *Team) Move(running, batch *tensor.Matrix, momentum float64) {
+	tensor.SameShape(running, batch)
+	if t.backend.has(C.weft_move) {
+		args := &C.weft_move_args{
+			running: floats(running), batch: doubles(batch), momentum: C.double(momentum),
+		}
+		t.rows(on(C.weft_move), unsafe.Pointer(args), running.Len(), 1)
+		return
+	}
+	t.Host(func() {
+		to := running.Floats()
+		for i, v := range batch.ReadDoubles() {
+			to[i] += float32(momentum * (v - float64(to[i])))
+		}
+	})
 }
 
 // Normalization is y = gamma·x̂ + beta with x̂ = (x − mean)·rstd. Gamma and Beta are 1 × cols; so are Mean
@@ -87,12 +185,37 @@ func (t *Team) Normalize(z, x *tensor.Matrix, n Normalization, act Activation, m
 	t.rows(on(C.weft_normalize, z, x).streams(z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
-// NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place. sumG and sumGX become its Σ over the
-// rows and that of dLoss/dy·x̂, per column: dβ and dγ. It computes y and the mask again from x and reads no
-// z.
-func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Normalization,
-	act Activation, m Mask,
-) {
+// NormalizedSums are Σ g and Σ g·x̂ over the rows, per column, for g = dLoss/dy of Normalize: dβ and dγ. They
+// end with Read or Finish.
+type NormalizedSums struct {
+	team  *Team
+	g, gx *tensor.Matrix // tiles × columns
+}
+
+// Read returns the sums to the host.
+func (s NormalizedSums) Read(sumG, sumGX []float64) {
+	s.team.readTiles(sumG, s.g)
+	s.team.readTiles(sumGX, s.gx)
+}
+
+// Finish adds the sums to dBeta and dGamma, which may be nil, and sets the means to each times the sums. All
+// are
+// 1 × cols. A device does not wait for it.
+func (s NormalizedSums) Finish(dBeta, dGamma, meanG, meanGX *tensor.Matrix, each float64) {
+	for _, of := range []struct{ partial, sum, mean *tensor.Matrix }{
+		{s.g, dBeta, meanG}, {s.gx, dGamma, meanGX},
+	} {
+		s.team.mergeInto(&C.weft_merge_tiles_args{
+			z: floats(of.sum), mean: floats(of.mean), each: C.double(each),
+		}, of.partial, 0, of.partial.Cols)
+		of.partial.Release()
+	}
+}
+
+// NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place, and adds it up. It computes y and
+// the
+// mask again from x and reads no z.
+func (t *Team) NormalizeSums(g, x *tensor.Matrix, n Normalization, act Activation, m Mask) NormalizedSums {
 	tensor.SameShape(g, x)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	args := &C.weft_normalize_sums_args{
@@ -105,8 +228,7 @@ func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Norma
 		r = r.streams(g)
 	}
 	t.overTiles(r, unsafe.Pointer(args), x.Rows, x.Cols)
-	t.readTiles(sumG, a)
-	t.readTiles(sumGX, b)
+	return NormalizedSums{t, a, b}
 }
 
 // NormalizeBackward is dx = gamma·rstd·(g − meanG − x̂·meanGX) for g = dLoss/dy from NormalizeSums, where

@@ -108,9 +108,10 @@ var shapes = shapeTable{
 	C.weft_normalize_back: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 		return shape{"", parts(n, 2) * 16 * batches(0, (*C.weft_normalize_back_args)(args).cols), 256}
 	},
-	C.weft_layer_norm:   func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 256} },
-	C.weft_sum_squares:  func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 64} },
-	C.weft_merge_tiles:  spreadShape,
+	C.weft_layer_norm:    func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 256} },
+	C.weft_sum_squares:   func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 64} },
+	C.weft_merge_tiles:   spreadShape,
+	C.weft_merge_moments: spreadShape, C.weft_move: spreadShape,
 	C.weft_merge_sums:   spreadShape,
 	C.weft_merge_maxima: spreadShape,
 	C.weft_merge_states: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 32 * n, 32} },

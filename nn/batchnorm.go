@@ -2,9 +2,11 @@ package nn
 
 import (
 	"math"
+	"slices"
 
 	"weft/autograd"
 	"weft/kernel"
+	"weft/tensor"
 )
 
 // BatchNorm normalises each column over all vertices (Ioffe & Szegedy 2015), as PyTorch's BatchNorm1d: y =
@@ -16,7 +18,7 @@ type BatchNorm struct {
 	options                 BatchNormOptions
 	runningMean, runningVar *Buffer // nil: evaluation uses the batch's statistics, too
 	batches                 *Buffer
-	mean, variance          []float64 // of each column in the last training pass; the variance is unbiased
+	last                    *tensor.Matrix // 2 × columns: mean and unbiased variance of the last training pass
 }
 
 // BatchNormOptions are PyTorch's settings of a batch norm, and the names of its tensors; an empty name stands
@@ -43,15 +45,18 @@ func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 
 // NewBatchNormOf makes a batch norm of the given width.
 func NewBatchNormOf(ps *Params, o BatchNormOptions, width int) *BatchNorm {
-	b := &BatchNorm{options: o, mean: make([]float64, width), variance: make([]float64, width)}
+	b := &BatchNorm{options: o}
 	var gamma, beta *Param
 	if o.Weight != "" {
 		gamma, beta = ps.shared(o.Weight, width, 1), ps.shared(o.Bias, width, 0)
 	}
 	b.columnNorm = newColumnNorm(width, gamma, beta)
 	if o.Mean != "" {
-		b.runningMean, b.runningVar = ps.Buffer(o.Mean, width, 0), ps.Buffer(o.Variance, width, 1)
-		ps.OnCommit(b.commit, b.mean, b.variance)
+		b.runningMean, b.runningVar = ps.Running(o.Mean, width, 0), ps.Running(o.Variance, width, 1)
+		if ps.like == nil {
+			b.last = ps.team.Memory.NewElement(tensor.Parameters, tensor.Float64, 2, width)
+			ps.OnCommit(func() { b.commit(ps.team) }, b.last)
+		}
 	}
 	if o.Batches != "" {
 		b.batches = ps.Counter(o.Batches)
@@ -69,12 +74,12 @@ func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 func (b *BatchNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation,
 	mask kernel.Mask,
 ) *autograd.Var {
+	if x.Tape().Training || b.runningMean == nil {
+		return b.forward(x, use, act, mask, b.batch(x, bias))
+	}
 	added := make([]float64, x.Cols())
 	if bias != nil {
 		added = values(bias.Value())
-	}
-	if x.Tape().Training || b.runningMean == nil {
-		return b.forward(x, use, act, mask, b.batch(x, added))
 	}
 	if bias != nil && bias.Wants() {
 		if use == LeaveWhole {
@@ -83,42 +88,58 @@ func (b *BatchNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation
 		x, use = autograd.Finish(x, bias, kernel.Identity, kernel.Mask{}), GiveAway
 		clear(added)
 	}
-	return b.forward(x, use, act, mask, b.running(added))
+	return b.forward(x, use, act, mask, b.running(x.Tape(), added))
 }
 
-// batch returns the statistics of the rows, of which x + added has the mean that is noted.
-func (b *BatchNorm) batch(x *autograd.Var, added []float64) statistics {
-	rows := vertices(x)
-	n := float64(x.RowSet().Total)
-	mean, m2 := b.momentsOf(x)
-	rstd := make([]float64, len(m2))
-	for c, sum := range m2 {
-		rstd[c] = 1 / math.Sqrt(sum/n+b.options.Epsilon)
-		b.mean[c], b.variance[c] = mean[c]+added[c], sum/math.Max(1, n-1)
+// batch returns the statistics of the rows, of which x + bias has the mean that is noted.
+func (b *BatchNorm) batch(x, bias *autograd.Var) statistics {
+	rows, t := vertices(x), x.Tape()
+	var added *tensor.Matrix
+	if bias != nil {
+		added = bias.Value()
 	}
-	return statistics{shift: mean, rstd: rstd, backward: func(sums []float64) { meansOf(rows, sums) }}
+	if rows.Peers == nil {
+		made := func() *tensor.Matrix { return t.Memory().New(tensor.Activations, 1, x.Cols()) }
+		s := kernel.BatchStatistics{Mean: made(), Rstd: made(), Batch: b.last}
+		t.Team.BatchStatistics(s, x.Value(), added, b.options.Epsilon)
+		return statistics{shift: s.Mean, rstd: s.Rstd}
+	}
+	n := float64(rows.Total)
+	mean, m2 := b.momentsOf(x)
+	rstd, last := make([]float64, len(m2)), slices.Concat(mean, m2)
+	for c, sum := range m2 {
+		rstd[c], last[len(m2)+c] = 1/math.Sqrt(sum/n+b.options.Epsilon), sum/math.Max(1, n-1)
+	}
+	if added != nil {
+		for c, more := range values(added) {
+			last[c] += more
+		}
+	}
+	if b.last != nil {
+		copy(b.last.WriteDoubles(), last)
+	}
+	return b.ofHost(t, mean, rstd, func(sums []float64) { meansOf(rows, sums) })
 }
 
 // running returns the running statistics of x + added, for x. They are constants.
-func (b *BatchNorm) running(added []float64) statistics {
-	s := statistics{backward: func(sums []float64) { clear(sums) }}
-	for c, variance := range b.runningVar.Values {
-		s.shift = append(s.shift, float64(b.runningMean.Values[c])-added[c])
-		s.rstd = append(s.rstd, 1/math.Sqrt(float64(variance)+b.options.Epsilon))
+func (b *BatchNorm) running(t *autograd.Tape, added []float64) statistics {
+	shift, rstd := values(b.runningMean.Of), values(b.runningVar.Of)
+	for c, more := range added {
+		shift[c] -= more
+		rstd[c] = 1 / math.Sqrt(rstd[c]+b.options.Epsilon)
 	}
-	return s
+	return b.ofHost(t, shift, rstd, func(sums []float64) { clear(sums) })
 }
 
 // commit moves the running statistics towards those of the last training pass.
-func (b *BatchNorm) commit() {
+func (b *BatchNorm) commit(t *kernel.Team) {
 	for range max(1, b.options.Times) {
-		b.move()
+		b.move(t)
 	}
 }
 
 // move moves the running statistics once.
-func (b *BatchNorm) move() {
-	mean, variance := b.runningMean.Values, b.runningVar.Values
+func (b *BatchNorm) move(t *kernel.Team) {
 	if b.batches != nil {
 		*b.batches.Count++
 	}
@@ -126,8 +147,6 @@ func (b *BatchNorm) move() {
 	if b.options.Cumulative {
 		momentum = 1 / float64(*b.batches.Count)
 	}
-	for c := range mean {
-		mean[c] += float32(momentum * (b.mean[c] - float64(mean[c])))
-		variance[c] += float32(momentum * (b.variance[c] - float64(variance[c])))
-	}
+	t.Move(b.runningMean.Of, b.last.RowRange(0, 1), momentum)
+	t.Move(b.runningVar.Of, b.last.RowRange(1, 2), momentum)
 }

@@ -18,12 +18,20 @@ type columnNorm struct {
 
 // statistics are those of one pass.
 type statistics struct {
-	shift, rstd []float64
+	shift, rstd *tensor.Matrix  // 1 × columns; the tape releases them
 	inputs      []*autograd.Var // parameters that shift and rstd depend on
 	// backward turns the sums of g = dLoss/dy over this worker's rows, and after them those of g·x̂, into
 	// what the gradient of each column lacks because shift and rstd depend on x: meanG and meanGX in
-	// dLoss/dx = γ·rstd·(g − meanG − x̂·meanGX). It adds to the gradients of inputs.
+	// dLoss/dx = γ·rstd·(g − meanG − x̂·meanGX). It adds to the gradients of inputs. nil: these are the means
+	// over this worker's rows, which are all.
 	backward func(sums []float64)
+}
+
+// ofHost are statistics that the host has computed.
+func (c *columnNorm) ofHost(t *autograd.Tape, shift, rstd []float64, backward func(sums []float64)) statistics {
+	return statistics{
+		shift: row(t, tensor.Activations, shift), rstd: row(t, tensor.Activations, rstd), backward: backward,
+	}
 }
 
 func newColumnNorm(width int, gamma, beta *Param) columnNorm {
@@ -78,8 +86,8 @@ func (c *columnNorm) forward(x *autograd.Var, use Use, act kernel.Activation, ma
 	t := x.Tape()
 	cols := x.Cols()
 	inputs := append([]*autograd.Var{x}, s.inputs...)
-	buffers := []*tensor.Matrix{row(t, tensor.Activations, s.shift), row(t, tensor.Activations, s.rstd)}
-	norm := kernel.Normalization{Mean: buffers[0], Rstd: buffers[1]}
+	buffers := []*tensor.Matrix{s.shift, s.rstd}
+	norm := kernel.Normalization{Mean: s.shift, Rstd: s.rstd}
 	var gamma, beta *autograd.Var
 	if c.gamma == nil {
 		norm.Gamma = row(t, tensor.Activations, slices.Repeat([]float64{1}, cols))
@@ -98,20 +106,37 @@ func (c *columnNorm) forward(x *autograd.Var, use Use, act kernel.Activation, ma
 			return z
 		},
 		Backward: func(g *tensor.Matrix) {
-			sumG, sumGX := c.sums[:cols], c.sums[cols:]
-			t.Team.NormalizeSums(sumG, sumGX, g, x.Value(), norm, act, mask)
-			if gamma != nil {
-				addGrad(beta, sumG)
-				addGrad(gamma, sumGX)
-			}
-			s.backward(c.sums)
-			meanG, meanGX := row(t, tensor.Buffers, sumG), row(t, tensor.Buffers, sumGX)
+			meanG, meanGX := c.means(t.Team.NormalizeSums(g, x.Value(), norm, act, mask), x, gamma, beta, s)
 			t.Team.NormalizeBackward(g, g, x.Value(), norm, meanG, meanGX)
 			meanG.Release()
 			meanGX.Release()
 			x.AddGrad(g)
 		},
 	})
+}
+
+// means returns meanG and meanGX, and adds to the gradients of γ and β, which may be nil, and of s.inputs.
+func (c *columnNorm) means(of kernel.NormalizedSums, x, gamma, beta *autograd.Var, s statistics) (
+	meanG, meanGX *tensor.Matrix,
+) {
+	t, cols := x.Tape(), x.Cols()
+	if s.backward != nil {
+		sumG, sumGX := c.sums[:cols], c.sums[cols:]
+		of.Read(sumG, sumGX)
+		if gamma != nil {
+			addGrad(beta, sumG)
+			addGrad(gamma, sumGX)
+		}
+		s.backward(c.sums)
+		return row(t, tensor.Buffers, sumG), row(t, tensor.Buffers, sumGX)
+	}
+	var dGamma, dBeta *tensor.Matrix
+	if gamma != nil {
+		dGamma, dBeta = gamma.GradSum(), beta.GradSum()
+	}
+	meanG, meanGX = t.Memory().New(tensor.Buffers, 1, cols), t.Memory().New(tensor.Buffers, 1, cols)
+	of.Finish(dBeta, dGamma, meanG, meanGX, 1/float64(x.RowSet().Total))
+	return meanG, meanGX
 }
 
 // output returns the matrix for the normalised x. It is the matrix of x if x was given away and the tape does

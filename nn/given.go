@@ -22,7 +22,7 @@ func (ps *Params) GiveBuffers(state State) {
 		if b.Count != nil {
 			*b.Count = state[b.Name].Int64[0]
 		} else {
-			copy(b.Values, state[b.Name].Float32)
+			copy(b.Write(), state[b.Name].Float32)
 		}
 	}
 }
@@ -33,7 +33,7 @@ func (ps *Params) TakeBuffers(state State) {
 		if b.Count != nil {
 			state[b.Name].Int64[0] = *b.Count
 		} else {
-			copy(state[b.Name].Float32, b.Values)
+			copy(state[b.Name].Float32, b.Read())
 		}
 	}
 }
@@ -41,7 +41,7 @@ func (ps *Params) TakeBuffers(state State) {
 // BufferValues copies the values of all buffers, for SetBufferValues.
 func (ps *Params) BufferValues() (values [][]float32) {
 	for _, b := range ps.Buffers {
-		values = append(values, slices.Clone(b.Values))
+		values = append(values, slices.Clone(b.Read()))
 	}
 	return values
 }
@@ -49,7 +49,7 @@ func (ps *Params) BufferValues() (values [][]float32) {
 // SetBufferValues sets what BufferValues has returned.
 func (ps *Params) SetBufferValues(values [][]float32) {
 	for k, b := range ps.Buffers {
-		copy(b.Values, values[k])
+		copy(b.Write(), values[k])
 	}
 }
 

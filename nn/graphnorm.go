@@ -74,10 +74,9 @@ func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation
 			sumG[c] = scale[c] * (sumG[c] - left[c]*sumGX[c])
 		}
 	}
-	return n.forward(x, use, act, mask, statistics{
-		shift: shift, rstd: rstd, inputs: inputs,
-		backward: backward,
-	})
+	s := n.ofHost(t, shift, rstd, backward)
+	s.inputs = inputs
+	return n.forward(x, use, act, mask, s)
 }
 
 // values returns the values of a row in double precision, in a plan zeros.

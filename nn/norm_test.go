@@ -75,8 +75,8 @@ func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x,
 		}
 	}
 	for _, b := range ps.Buffers {
-		for i := range b.Values {
-			b.Values[i] += float32(i) / 4
+		for i := range b.Write() {
+			b.Write()[i] += float32(i) / 4
 		}
 		if b.Count != nil {
 			*b.Count = 5
@@ -186,7 +186,7 @@ func TestCommitMovesOnce(t *testing.T) {
 				kernel.Identity, kernel.Mask{})
 			tape.Backward(autograd.Root{Var: out, Grad: team.Zeros(tensor.Gradients, 40, 3)})
 		}
-		if mean := ps.Buffers[0].Values; !slices.Equal(mean, make([]float32, 3)) {
+		if mean := ps.Buffers[0].Read(); !slices.Equal(mean, make([]float32, 3)) {
 			t.Errorf("the running mean is %v before the end of the pass", mean)
 		}
 		ps.Commit()
@@ -194,8 +194,8 @@ func TestCommitMovesOnce(t *testing.T) {
 	}
 	once, twice := after(1), after(2)
 	for i, b := range once.Buffers[:2] {
-		if !slices.Equal(b.Values, twice.Buffers[i].Values) {
-			t.Errorf("%s: %v after one pass, %v after two", b.Name, b.Values, twice.Buffers[i].Values)
+		if !slices.Equal(b.Read(), twice.Buffers[i].Read()) {
+			t.Errorf("%s: %v after one pass, %v after two", b.Name, b.Read(), twice.Buffers[i].Read())
 		}
 	}
 	if n := *twice.Buffers[2].Count; n != 1 {
@@ -228,8 +228,8 @@ func TestBatchNorm(t *testing.T) {
 				batches++
 			}
 			got.holds(t, z, dx, dGamma, dBeta)
-			near(t, "running mean", got.params.Buffers[0].Values, mean)
-			near(t, "running variance", got.params.Buffers[1].Values, variance)
+			near(t, "running mean", got.params.Buffers[0].Read(), mean)
+			near(t, "running variance", got.params.Buffers[1].Read(), variance)
 			if n := *got.params.Buffers[2].Count; n != batches {
 				t.Errorf("%d batches were counted, want %d", n, batches)
 			}
@@ -304,12 +304,12 @@ func testTwoWorkers(t *testing.T, norm func(width int) func(ps *nn.Params) nn.No
 		running := min(2, len(whole.params.Buffers))
 		for _, part := range parts {
 			for k, b := range whole.params.Buffers[:running] {
-				near32(t, b.Name, part.params.Buffers[k].Values, b.Values)
+				near32(t, b.Name, part.params.Buffers[k].Read(), b.Read())
 			}
 		}
 		for k := range running {
 			for c := range cols {
-				if parts[0].params.Buffers[k].Values[c] != parts[1].params.Buffers[k].Values[c] {
+				if parts[0].params.Buffers[k].Read()[c] != parts[1].params.Buffers[k].Read()[c] {
 					t.Errorf("the workers disagree on %s", whole.params.Buffers[k].Name)
 				}
 			}
@@ -339,7 +339,7 @@ func TestBatchNormOfNoSpread(t *testing.T) {
 				t.Fatalf("%d rows: gradient %d is %v", rows, i, d)
 			}
 		}
-		for c, v := range got.params.Buffers[1].Values { // a tenth towards no variance
+		for c, v := range got.params.Buffers[1].Read() { // a tenth towards no variance
 			if want := .9 * (1 + float64(c)/4); math.Abs(float64(v)-want) > 1e-6 {
 				t.Errorf("%d rows: the running variance %d is %v, want %v", rows, c, v, want)
 			}

@@ -22,13 +22,12 @@ func (n *PairNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask
 	rows := vertices(x)
 	mean, m2 := n.momentsOf(x)
 	rstd := 1 / math.Sqrt(total(m2)/float64(rows.Total)+normEpsilon)
-	return n.forward(x, use, act, mask, statistics{
-		shift: mean, rstd: slices.Repeat([]float64{rstd}, len(mean)), backward: func(sums []float64) {
-			meansOf(rows, sums)
-			sumGX := sums[len(mean):]
-			copy(sumGX, slices.Repeat([]float64{total(sumGX)}, len(mean)))
-		},
-	})
+	same := slices.Repeat([]float64{rstd}, len(mean))
+	return n.forward(x, use, act, mask, n.ofHost(x.Tape(), mean, same, func(sums []float64) {
+		meansOf(rows, sums)
+		sumGX := sums[len(mean):]
+		copy(sumGX, slices.Repeat([]float64{total(sumGX)}, len(mean)))
+	}))
 }
 
 func total(values []float64) (sum float64) {

@@ -68,7 +68,8 @@ func (p *Param) On(t *autograd.Tape) *autograd.Var {
 type Buffer struct {
 	Name   string
 	Values []float32
-	Count  *int64 // instead of Values: an integer scalar
+	Of     *tensor.Matrix // instead of Values: 1 × n, which are where the team computes
+	Count  *int64         // instead of Values: an integer scalar
 	// Keeps: a state without it leaves the values as they are
 	Keeps bool
 
@@ -78,9 +79,36 @@ type Buffer struct {
 // InFiles is the buffer's shape in files.
 func (b *Buffer) InFiles() []int {
 	if b.shape == nil {
-		return []int{len(b.Values)}
+		return []int{b.Len()}
 	}
 	return b.shape
+}
+
+// Len is the number of values.
+func (b *Buffer) Len() int {
+	if b.Of != nil {
+		return b.Of.Len()
+	}
+	return len(b.Values)
+}
+
+// Read are the values, to be read. In a plan those of Of are zeros.
+func (b *Buffer) Read() []float32 {
+	if b.Of == nil {
+		return b.Values
+	}
+	if held := b.Of.ReadFloats(); held != nil {
+		return held
+	}
+	return make([]float32, b.Of.Len())
+}
+
+// Write are the values, to be changed. A plan has none of Of.
+func (b *Buffer) Write() []float32 {
+	if b.Of != nil {
+		return b.Of.WriteFloats()
+	}
+	return b.Values
 }
 
 // Params are a model's parameters and buffers, in the order in which they were made.
@@ -100,9 +128,9 @@ type Params struct {
 	shifts    []shift
 	unused    []string
 	commits   []func()
-	pending   [][]float64  // what they read
-	once      map[any]bool // the keys of OnCommitOnce
-	saves     *Snapshot    // that Keep fills; nil: none
+	pending   []*tensor.Matrix // what they read
+	once      map[any]bool     // the keys of OnCommitOnce
+	saves     *Snapshot        // that Keep fills; nil: none
 }
 
 // cancelledBias is a bias that the model leaves out, because the norms after it would subtract it again.
@@ -135,8 +163,9 @@ func (s *shift) apply(bias []float32, ps *Params) {
 		}
 		bias = through
 	}
+	mean := s.mean.Write()
 	for i, x := range bias {
-		s.mean.Values[i] -= s.Share * x
+		mean[i] -= s.Share * x
 	}
 }
 
@@ -368,6 +397,17 @@ func (ps *Params) Buffer(name string, n int, value float32) *Buffer {
 	return ps.buffer(&Buffer{Name: name, Values: slices.Repeat([]float32{value}, n)})
 }
 
+// Running makes a buffer of n equal values, or has the one of that name, be where the team computes.
+func (ps *Params) Running(name string, n int, value float32) *Buffer {
+	b := ps.Buffer(name, n, value)
+	if b.Of == nil {
+		b.Of = ps.team.Memory.New(tensor.Parameters, 1, n)
+		copy(b.Of.WriteFloats(), b.Values)
+		b.Values = nil
+	}
+	return b
+}
+
 // Frozen is Buffer of any shape. Its values are those of a file.
 func (ps *Params) Frozen(name string, shape []int) *Buffer {
 	n := 1
@@ -413,14 +453,14 @@ func (ps *Params) Shift(norm Norm, by Shift) {
 func (ps *Params) BeginLayer(i int) { ps.layer = i }
 
 // OnCommit registers a function that Commit calls once for each epoch. It updates what an epoch changes
-// besides parameters. pending is what it reads that a training pass has set.
-func (ps *Params) OnCommit(f func(), pending ...[]float64) {
+// besides parameters. pending is what it reads that a training pass has set: Float64. Release releases it.
+func (ps *Params) OnCommit(f func(), pending ...*tensor.Matrix) {
 	ps.commits, ps.pending = append(ps.commits, f), append(ps.pending, pending...)
 }
 
 // Pending is what Commit reads that the training pass has set, such as means and variances of a batch: to be
 // changed to that of another pass of the same parameters.
-func (ps *Params) Pending() [][]float64 { return ps.pending }
+func (ps *Params) Pending() []*tensor.Matrix { return ps.pending }
 
 // OnCommitOnce registers the function that make returns, unless there has been a call with this key.
 func (ps *Params) OnCommitOnce(key any, make func() func()) {
@@ -468,6 +508,12 @@ func (ps *Params) Release() {
 		p.Value.Release()
 		p.Grad.Release()
 	}
+	for _, b := range ps.Buffers {
+		b.Of.Release()
+	}
+	for _, m := range ps.pending {
+		m.Release()
+	}
 }
 
 // Tensor is a tensor as weight files hold it.
@@ -509,7 +555,7 @@ func (ps *Params) State() State {
 		if b.Count != nil {
 			state[b.Name] = Tensor{Shape: []int{}, Int64: []int64{*b.Count}}
 		} else {
-			state[b.Name] = Tensor{Shape: b.InFiles(), Float32: slices.Clone(b.Values)}
+			state[b.Name] = Tensor{Shape: b.InFiles(), Float32: slices.Clone(b.Read())}
 		}
 	}
 	for _, c := range ps.cancelled {
@@ -644,7 +690,7 @@ func (ps *Params) Load(state State) error {
 		if err != nil {
 			return err
 		}
-		copy(b.Values, values)
+		copy(b.Write(), values)
 	}
 	for _, c := range ps.cancelled {
 		if _, ok := names[c.name]; !ok {
@@ -658,7 +704,7 @@ func (ps *Params) Load(state State) error {
 		if _, ok := names[s.Bias]; !ok {
 			continue
 		}
-		bias, err := floats(s.Bias, []int{len(s.mean.Values)})
+		bias, err := floats(s.Bias, []int{s.mean.Len()})
 		if err != nil {
 			return err
 		}
@@ -704,7 +750,8 @@ func transpose(values []float32, rows, cols int) []float32 {
 
 // Snapshot is a copy of all values, for Restore. Its zero value is empty.
 type Snapshot struct {
-	values *tensor.Matrix
+	values *tensor.Matrix // of matrices
+	floats [][]float32    // of other buffers
 	counts []int64
 }
 
@@ -713,10 +760,10 @@ type Snapshot struct {
 func (ps *Params) Save(s *Snapshot) {
 	if s.values == nil {
 		n := 0
-		for _, b := range ps.Buffers {
-			n += len(b.Values)
+		for _, m := range ps.matrices() {
+			n += m.Len()
 		}
-		s.values = ps.team.Memory.New(tensor.Parameters, 1, n+ps.Count())
+		s.values = ps.team.Memory.New(tensor.Parameters, 1, n)
 	}
 	ps.saves = s
 }
@@ -724,21 +771,42 @@ func (ps *Params) Save(s *Snapshot) {
 // Keep makes the copy of the last Save, if there has been one since. It must be called before values change.
 // It brings all values into memory, whether or not it copies them.
 func (ps *Params) Keep() {
-	all := ps.all((*tensor.Matrix).ReadFloats)
+	for _, m := range ps.matrices() {
+		m.Pointer()
+	}
 	s := ps.saves
 	ps.saves = nil
 	if s == nil {
 		return
 	}
-	s.counts = s.counts[:0]
+	s.floats, s.counts = s.floats[:0], s.counts[:0]
 	for _, b := range ps.Buffers {
-		if b.Count != nil {
+		switch {
+		case b.Count != nil:
 			s.counts = append(s.counts, *b.Count)
+		case b.Of == nil:
+			s.floats = append(s.floats, slices.Clone(b.Values))
 		}
 	}
-	to := s.values.WriteFloats()
-	for _, v := range all {
-		to = to[copy(to, v):]
+	if !ps.team.Memory.OnDevice() {
+		to := s.values.WriteFloats()
+		for _, m := range ps.matrices() {
+			to = to[copy(to, m.ReadFloats()):]
+		}
+		return
+	}
+	place := s.places()
+	for _, m := range ps.matrices() {
+		ps.team.Copy(place(m.Len()).Reshape(m.Rows, m.Cols), m)
+	}
+}
+
+// places returns a function that returns where the next values of a snapshot are: so many × 1.
+func (s *Snapshot) places() func(n int) *tensor.Matrix {
+	all, from := s.values.Reshape(s.values.Len(), 1), 0
+	return func(n int) *tensor.Matrix {
+		from += n
+		return all.RowRange(from-n, from)
 	}
 }
 
@@ -750,14 +818,17 @@ func (ps *Params) Restore(s *Snapshot) {
 		return
 	}
 	from := s.values.ReadFloats()
-	for _, v := range ps.all((*tensor.Matrix).WriteFloats) {
-		from = from[copy(v, from):]
+	for _, m := range ps.matrices() {
+		from = from[copy(m.WriteFloats(), from):]
 	}
-	n := 0
+	floats, counts := s.floats, s.counts
 	for _, b := range ps.Buffers {
-		if b.Count != nil {
-			*b.Count = s.counts[n]
-			n++
+		switch {
+		case b.Count != nil:
+			*b.Count, counts = counts[0], counts[1:]
+		case b.Of == nil:
+			copy(b.Values, floats[0])
+			floats = floats[1:]
 		}
 	}
 	s.Release()
@@ -793,7 +864,7 @@ func (ps *Params) Copy(from *Params) {
 		copy(p.Value.WriteFloats(), from.List[i].Value.ReadFloats())
 	}
 	for i, b := range ps.Buffers {
-		copy(b.Values, from.Buffers[i].Values)
+		copy(b.Write(), from.Buffers[i].Read())
 		if b.Count != nil {
 			*b.Count = *from.Buffers[i].Count
 		}
@@ -813,7 +884,7 @@ func (ps *Params) Arrays() []checkpoint.Array {
 		values = append(values, checkpoint.Array{Of: p.Value})
 	}
 	for _, b := range ps.Buffers {
-		values = append(values, checkpoint.Array{Floats: b.Values})
+		values = append(values, checkpoint.Array{Of: b.Of, Floats: b.Values})
 	}
 	return ps.arrays("parameters/", values, counts)
 }
@@ -822,16 +893,19 @@ func (ps *Params) Arrays() []checkpoint.Array {
 func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
 	ps.Keep()
 	var values []checkpoint.Array
-	all, from := s.values.Reshape(s.values.Len(), 1), 0
-	next := func(n int) {
-		values = append(values, checkpoint.Array{Of: all.RowRange(from, from+n)})
-		from += n
-	}
+	place, floats := s.places(), s.floats
 	for _, p := range ps.List {
-		next(p.Value.Len())
+		values = append(values, checkpoint.Array{Of: place(p.Value.Len())})
 	}
 	for _, b := range ps.Buffers {
-		next(len(b.Values))
+		a := checkpoint.Array{}
+		switch {
+		case b.Of != nil:
+			a.Of = place(b.Len())
+		case b.Count == nil:
+			a.Floats, floats = floats[0], floats[1:]
+		}
+		values = append(values, a)
 	}
 	var counts []*int64
 	for i := range s.counts {
@@ -840,10 +914,15 @@ func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
 	return ps.arrays("best/", values, counts)
 }
 
-// matrices are the values of the parameters.
+// matrices are the values of the parameters, and those buffers that are matrices.
 func (ps *Params) matrices() (all []*tensor.Matrix) {
 	for _, p := range ps.List {
 		all = append(all, p.Value)
+	}
+	for _, b := range ps.Buffers {
+		if b.Of != nil {
+			all = append(all, b.Of)
+		}
 	}
 	return all
 }
@@ -857,7 +936,7 @@ func (ps *Params) arrays(
 	}
 	for i, b := range ps.Buffers {
 		a := values[len(ps.List)+i]
-		a.Name, a.Shape = prefix+b.Name, []int{len(b.Values)}
+		a.Name, a.Shape = prefix+b.Name, []int{b.Len()}
 		if b.Count != nil {
 			a = checkpoint.Array{Name: a.Name, Count: counts[0]}
 			counts = counts[1:]
@@ -880,15 +959,4 @@ func (p *Param) Array(name string, values *tensor.Matrix) checkpoint.Array {
 func (s *Snapshot) Release() {
 	s.values.Release()
 	s.values = nil
-}
-
-// all are the elements of all values, and those of the buffers.
-func (ps *Params) all(elements func(*tensor.Matrix) []float32) (all [][]float32) {
-	for _, p := range ps.List {
-		all = append(all, elements(p.Value))
-	}
-	for _, b := range ps.Buffers {
-		all = append(all, b.Values)
-	}
-	return all
 }

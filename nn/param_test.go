@@ -132,8 +132,8 @@ func TestStateRoundTrip(t *testing.T) {
 	team := newTeam(t)
 	from, to := model(team, 1), model(team, 2)
 	for _, b := range from.Buffers {
-		for i := range b.Values {
-			b.Values[i] += float32(i) + 1.5
+		for i := range b.Write() {
+			b.Write()[i] += float32(i) + 1.5
 		}
 	}
 	*from.Buffers[2].Count = 1 << 40
@@ -167,12 +167,12 @@ func TestCancelledBias(t *testing.T) {
 	state["convs.0.lin.bias"] = safetensors.Tensor{Shape: []int{3}, Float32: []float32{1, -2, 4}}
 	state["norms.0.module.running_mean"] = safetensors.Tensor{Shape: []int{3}, Float32: []float32{10, 20, 30}}
 	require.NoError(t, ps.Load(state))
-	if got := ps.Buffers[0].Values; !slices.Equal(got, []float32{9.5, 21, 28}) {
+	if got := ps.Buffers[0].Read(); !slices.Equal(got, []float32{9.5, 21, 28}) {
 		t.Errorf("the running mean is %v", got)
 	}
 	delete(state, "convs.0.lin.bias")
 	require.NoError(t, ps.Load(state))
-	if got := ps.Buffers[0].Values; !slices.Equal(got, []float32{10, 20, 30}) {
+	if got := ps.Buffers[0].Read(); !slices.Equal(got, []float32{10, 20, 30}) {
 		t.Errorf("the running mean is %v", got)
 	}
 }
@@ -288,14 +288,14 @@ func TestSnapshot(t *testing.T) {
 	team := newTeam(t)
 	ps := model(team, 1)
 	*ps.Buffers[2].Count = 5
-	ps.Buffers[0].Values[1] = 3
+	ps.Buffers[0].Write()[1] = 3
 	want := ps.State()
 	var s nn.Snapshot
 	change := func(by float32) {
 		for _, p := range ps.List {
 			team.Fill(p.Value, by)
 		}
-		ps.Buffers[0].Values[1] = by
+		ps.Buffers[0].Write()[1] = by
 		*ps.Buffers[2].Count = int64(by)
 	}
 	change(7)

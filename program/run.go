@@ -209,7 +209,7 @@ func (v *value) numbers() []float32 {
 // parameter is a parameter or buffer as one row.
 func (p *pass) parameter(name string) *autograd.Var {
 	if b := p.frozen[name]; b != nil {
-		return p.row(b.Values)
+		return p.row(b.Read())
 	}
 	q := p.params[name].On(p.tape)
 	z := autograd.Reshape(q, 1, q.Rows()*q.Cols())

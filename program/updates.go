@@ -79,7 +79,7 @@ func (p *Program) moveBuffers(ps *nn.Params) {
 					made = append(made, slices.Clone(run.of(v).Value().ReadFloats()))
 				}
 				for k, u := range p.Updates {
-					copy(b.frozen[u.Name].Values, made[k])
+					copy(b.frozen[u.Name].Write(), made[k])
 				}
 				return run.of(p.updates[0])
 			})

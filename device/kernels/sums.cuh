@@ -160,6 +160,38 @@ KERNEL(merge_tiles_float32, weft_merge_tiles_args) {
 	l.a.tiles[c] = sum;
 	if (l.a.z)
 		l.a.z[c - l.a.from] += (float)sum;
+	if (l.a.mean)
+		l.a.mean[c - l.a.from] = (float)(sum * l.a.each);
+}
+
+// The same for moments. Each operation is that of Moments.Merge in kernel/norm.go.
+KERNEL(merge_moments_float32, weft_merge_moments_args) {
+	const weft_merge_moments_args &a = l.a;
+	const int64_t c = l.first + thread_number(), cols = a.cols;
+	if (c >= l.last)
+		return;
+	double mean = 0, m2 = 0;
+	UNROLL_BY(8) for (int64_t begin = 0; begin < a.rows; begin += WEFT_TILE) {
+		const int64_t at = begin / WEFT_TILE * cols + c, end = min(begin + WEFT_TILE, a.rows);
+		const double share = (double)(end - begin) / (double)end, both = share * (double)begin;
+		const double d = a.tile_mean[at] - mean;
+		mean += d * share, m2 += a.tile_m2[at] + d * d * both;
+	}
+	if (a.rows)
+		a.tile_mean[c] = mean, a.tile_m2[c] = m2;
+	if (!a.rstd)
+		return;
+	const double n = (double)a.rows, all = mean * n / n, d = mean - all;
+	m2 += n * d * d;
+	a.mean[c] = (float)all, a.rstd[c] = (float)(1 / sqrt(m2 / n + a.epsilon));
+	if (a.batch)
+		a.batch[c] = all + (a.added ? a.added[c] : 0), a.batch[cols + c] = m2 / (n > 2 ? n - 1 : 1);
+}
+
+KERNEL(move_float32, weft_move_args) {
+	const int64_t i = l.first + thread_number();
+	if (i < l.last)
+		l.a.running[i] += (float)(l.a.momentum * (l.a.batch[i] - l.a.running[i]));
 }
 
 // The same. What segments gave to a row that goes on is written when the rows before it are merged, as these

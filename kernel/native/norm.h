@@ -16,7 +16,7 @@ INLINE vf before(vf g, vf y, const float *keep, int n, const int activation) {
 // Batch norm (Ioffe & Szegedy 2015): mean and rstd belong to the column.
 //   dx = γ·rstd·(g' − mean(g') − x̂·mean(g'·x̂))
 
-// A tile's means and sums of squared deviations, which Chan's formula joins in Go. They are made of sums of d
+// A tile's means and sums of squared deviations, which Chan's formula joins (merge_moments). They are made of sums of d
 // = x − x_0, where x_0 is the median of three rows of the tile: near the mean, so that little is lost when
 // (Σd)²/n is taken from Σd². Even an x_0 that is far from all other rows adds itself to the result, which Σd²
 // then exceeds at most as many times as the tile has rows.

@@ -24,7 +24,7 @@
 	X(groups, weft_groups_args) X(groups_back, weft_groups_back_args) \
 	X(row_product, weft_row_product_args) \
 	X(column_sum, weft_column_sum_args) X(finite, weft_column_sum_args) X(sum_squares, weft_column_sum_args) \
-	X(moments, weft_moments_args) \
+	X(moments, weft_moments_args) X(merge_moments, weft_merge_moments_args) X(move, weft_move_args) \
 	X(normalize, weft_normalize_args) \
 	X(normalize_sums, weft_normalize_sums_args) \
 	X(normalize_back, weft_normalize_back_args) \
@@ -79,7 +79,7 @@
 #define POINTERS_OF_weft_merge_states_args(S, R, W) \
 	W(S, maximum) W(S, sum) W(S, z) W(S, place_maximum) W(S, place_sum) W(S, place_z)
 #define POINTERS_OF_weft_merge_tiles_args(S, R, W) \
-	W(S, z) W(S, tiles)
+	W(S, z) W(S, mean) W(S, tiles)
 #define POINTERS_OF_weft_head_dot_args(S, R, W) \
 	W(S, out) R(S, z) R(S, y) R(S, a)
 #define POINTERS_OF_weft_head_outer_args(S, R, W) \
@@ -98,6 +98,10 @@
 	W(S, tiles) R(S, x) R(S, y)
 #define POINTERS_OF_weft_moments_args(S, R, W) \
 	W(S, tile_mean) W(S, tile_m2) R(S, x)
+#define POINTERS_OF_weft_merge_moments_args(S, R, W) \
+	W(S, tile_mean) W(S, tile_m2) W(S, mean) W(S, rstd) W(S, batch) R(S, added)
+#define POINTERS_OF_weft_move_args(S, R, W) \
+	W(S, running) R(S, batch)
 #define POINTERS_OF_weft_normalize_args(S, R, W) \
 	W(S, z) R(S, x) R(S, norm.mean) R(S, norm.rstd) R(S, norm.gamma) R(S, norm.beta) R(S, mask.ids)
 #define POINTERS_OF_weft_normalize_sums_args(S, R, W) \

@@ -50,6 +50,8 @@ static void k_merge_tiles(const void *args, int64_t lo, int64_t hi) {
 			a->tiles[c] += a->tiles[t * a->cols + c];
 	for (int64_t c = lo; a->z && c < hi; c++)
 		a->z[c - a->from] += (float)a->tiles[c];
+	for (int64_t c = lo; a->mean && c < hi; c++)
+		a->mean[c - a->from] = (float)(a->tiles[c] * a->each);
 }
 
 // Milakov & Gimelshein's online softmax over states. One of sum 0 has no score above −∞: its output is 0.

@@ -278,6 +278,24 @@ typedef struct {
 	int64_t rows, cols;
 } weft_moments_args;
 
+// What batch norm knows of all rows, from each tile's mean and m2, which are joined in the order of the tiles
+// by the formula of Chan, Golub & LeVeque (1979). Those of all rows replace the first tile's. Runs over columns.
+typedef struct {
+	double *tile_mean, *tile_m2; // tiles × cols
+	float *mean, *rstd;          // 1/√(variance + ε) of the biased variance; both may be NULL
+	double *batch;               // 2 × cols: the mean of x + added, and the unbiased variance; may be NULL
+	const float *added;          // to each row of x; NULL: nothing
+	int64_t rows, cols;
+	double epsilon;
+} weft_merge_moments_args;
+
+// running += momentum·(batch − running). Runs over elements.
+typedef struct {
+	float *running;
+	const double *batch;
+	double momentum;
+} weft_move_args;
+
 // y = γ·(x − mean)·rstd + β, each with one number for each column.
 typedef struct {
 	const float *mean, *rstd, *gamma, *beta;
@@ -575,12 +593,13 @@ typedef struct {
 	int32_t z_type, first, last;
 } weft_merge_states_args;
 
-// Partial sums of tiles, in the order of the tiles: tiles_0c = Σ_t tiles_tc, and z_c−from += that. Runs over
-// columns.
+// Partial sums of tiles, in the order of the tiles: tiles_0c = Σ_t tiles_tc, z_c−from += that, and
+// mean_c−from is each times that. Runs over columns.
 typedef struct {
-	float *z; // may be NULL
+	float *z, *mean; // may be NULL
 	double *tiles; // count × cols
 	int64_t count, cols, from;
+	double each;
 } weft_merge_tiles_args;
 
 // The operations of an expression, in the order of package kernel's: the name, and the value. It is made of
@@ -759,7 +778,8 @@ typedef struct {
 	X(ends) X(attend_pack) X(attend_end) X(merge_sums) X(merge_states) X(merge_tiles) X(pointwise) X(map_columns) \
 	X(cross_entropy) X(binary_cross_entropy) X(hits) X(pair_scores) X(pair_rows) X(pair_weights) X(above) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
 #define WEFT_PRODUCT_KERNELS(X) X(product_pack) X(product) // oneDNN's, at any SIMD level
-#define WEFT_DEVICE_KERNELS(X) X(gelu) X(gelu_back) X(sqrt) X(sqrt_back) // over storage; on a CPU they are Go
+#define WEFT_DEVICE_KERNELS(X) /* on a CPU they are Go */ \
+	X(gelu) X(gelu_back) X(sqrt) X(sqrt_back) /* over storage */ X(merge_moments) X(move)
 #define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X) WEFT_PRODUCT_KERNELS(X) WEFT_DEVICE_KERNELS(X)
 
 enum weft_kernel_name {

@@ -133,7 +133,7 @@ func (w *Worker) hash() float64 {
 			}
 		}
 		for _, b := range w.Params.Buffers {
-			h = crc32.Update(h, table, comm.Bytes(b.Values))
+			h = crc32.Update(h, table, comm.Bytes(b.Read()))
 		}
 	})
 	return float64(h)

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"fmt"
-	"slices"
 
 	"weft/comm"
 	"weft/internal/refusal"
@@ -114,11 +113,15 @@ func (p *Passes) commit() {
 		return
 	}
 	pending := p.Params.Pending()
-	all, err := comm.Gather(alike, comm.Statistics, slices.Concat(pending...)...)
+	var mine []float64
+	for _, of := range pending {
+		mine = append(mine, of.ReadDoubles()...)
+	}
+	all, err := comm.Gather(alike, comm.Statistics, mine...)
 	exchange.Must(err)
 	for range alike.Size() {
 		for _, of := range pending {
-			all = all[copy(of, all):]
+			all = all[copy(of.WriteDoubles(), all):]
 		}
 		p.Params.Commit()
 	}
