@@ -70,6 +70,13 @@ func (t *Team) In(memory *tensor.Meter) *Team {
 	return &of
 }
 
+// Unwatched returns the team without Watch, for calls that not every epoch makes.
+func (t *Team) Unwatched() *Team {
+	of := *t
+	of.Watch = nil
+	return &of
+}
+
 // Threads returns the number of threads.
 func (t *Team) Threads() int { return t.threads }
 

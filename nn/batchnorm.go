@@ -18,7 +18,8 @@ type BatchNorm struct {
 	options                 BatchNormOptions
 	runningMean, runningVar *Buffer // nil: evaluation uses the batch's statistics, too
 	batches                 *Buffer
-	last                    *tensor.Matrix // 2 × columns: mean and unbiased variance of the last training pass
+	// last is 2 × columns: the mean and the unbiased variance of the last training pass
+	last *tensor.Matrix
 }
 
 // BatchNormOptions are PyTorch's settings of a batch norm, and the names of its tensors; an empty name stands

@@ -28,7 +28,9 @@ type statistics struct {
 }
 
 // ofHost are statistics that the host has computed.
-func (c *columnNorm) ofHost(t *autograd.Tape, shift, rstd []float64, backward func(sums []float64)) statistics {
+func (c *columnNorm) ofHost(t *autograd.Tape, shift, rstd []float64,
+	backward func(sums []float64),
+) statistics {
 	return statistics{
 		shift: row(t, tensor.Activations, shift), rstd: row(t, tensor.Activations, rstd), backward: backward,
 	}

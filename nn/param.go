@@ -795,9 +795,9 @@ func (ps *Params) Keep() {
 		}
 		return
 	}
-	place := s.places()
+	place, team := s.places(), ps.team.Unwatched()
 	for _, m := range ps.matrices() {
-		ps.team.Copy(place(m.Len()).Reshape(m.Rows, m.Cols), m)
+		team.Copy(place(m.Len()).Reshape(m.Rows, m.Cols), m)
 	}
 }
 

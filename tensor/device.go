@@ -58,6 +58,7 @@ type DeviceUse struct {
 	StagedBytes      int64 // pinned memory for messages, of HostBytes
 	ToDevice, ToHost int64 // bytes
 	Waits            int   // for all that the device was asked
+	Launches         int   // of kernels
 	// OnCPU has the kernels that ran on the CPU, by name, and the bytes that each had brought back.
 	OnCPU map[string]int64
 }
@@ -362,6 +363,7 @@ func (t *Meter) ToDevice(operands []Operand, launch func(addresses []uint64) err
 			t.device.written(p)
 		}
 	}
+	t.device.use.Launches++
 	t.device.check(launch(addresses))
 	return true
 }

@@ -354,8 +354,8 @@ func TestOwnOnCard(t *testing.T) {
 var update = flag.Bool("update", false, "write the list of copies anew")
 
 // TestCopies: in an epoch on a card nothing is copied between it and the host, nor waited for, but what
-// stands in testdata/copies.txt: by matrix, and by the function that needs it. go test -run Copies -update
-// writes it.
+// stands in testdata/copies.txt: by matrix, and by the function that needs it. The list has the launches of
+// kernels, too, of all workers, and those of Cora's settings. go test -run Copies -update writes it.
 func TestCopies(t *testing.T) {
 	devicetest.Library(t)
 	g := tangle(t, 300, 100)
@@ -363,19 +363,22 @@ func TestCopies(t *testing.T) {
 	for _, settings := range []string{
 		"model gcn", "model sage, norm batch", "model gat, heads 4", "model gin", "model gcnii, layers 4",
 		"model mlp, norm layer", "model appnp", "model sage, norm batch, parallel graph=4",
+		"model gcn, input-dropout 0.5, decay-first-layer-only, weight-decay 5e-4", // of Cora
+		"model gat, heads 8, output-heads 1, activation elu, input-dropout 0.6, transform-dropout 0.6, " +
+			"attention-dropout 0.6, weight-decay 5e-4", // of Cora
 	} {
 		o := given(Defaults(), strings.Split(settings, ", parallel")[0]+", epochs 3, hidden 32, device cuda")
 		_, mesh, _ := strings.Cut(settings, ", parallel ")
 		j := onMesh(g, o, mesh)
 		j.Trace = true
 		r := mustRun(t, j)
+		fmt.Fprintf(&text, "%s\n\t%d\tlaunches\n", settings, r.Device.Launches)
 		copies := map[string]int{}
 		for _, e := range r.Trace.Workers[0].Events {
 			if e.Category == trace.Copy {
 				copies[fmt.Sprintf("%s\t%v\t%s", e.Name, e.Args.Shape, e.Args.Caller)]++
 			}
 		}
-		fmt.Fprintf(&text, "%s\n", settings)
 		for _, what := range slices.Sorted(maps.Keys(copies)) {
 			fmt.Fprintf(&text, "\t%d\t%s\n", copies[what], what)
 		}

@@ -142,6 +142,7 @@ func (w *Worker) onDevice() (since tensor.DeviceUse) {
 		since.ToDevice -= before.ToDevice
 		since.ToHost -= before.ToHost
 		since.Waits -= before.Waits
+		since.Launches -= before.Launches
 		since.OnCPU = maps.Clone(since.OnCPU)
 		for kernel, bytes := range before.OnCPU {
 			since.OnCPU[kernel] -= bytes
@@ -228,6 +229,7 @@ type DeviceUsage struct {
 	RAM      tensor.Moved `json:"ram,omitzero"`
 	RAMBytes int64        `json:"ram_bytes,omitempty"`
 	Waits    int          `json:"waits"` // of the host for all that the card was asked
+	Launches int          `json:"launches"`
 	OnCPU    OnCPU        `json:"on_cpu"`
 }
 
@@ -259,6 +261,7 @@ func (d *DeviceUsage) add(use tensor.DeviceUse) {
 	d.ToDeviceBytes += use.ToDevice
 	d.ToHostBytes += use.ToHost
 	d.Waits += use.Waits
+	d.Launches += use.Launches
 	d.OnCPU.Add(use.OnCPU)
 }
 

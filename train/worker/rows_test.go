@@ -295,16 +295,19 @@ func TestTotalsOfWorkers(t *testing.T) {
 // are summed over the ranks.
 func TestDeviceUsage(t *testing.T) {
 	d := &DeviceUsage{Name: "a card", OnCPU: OnCPU{}}
-	use := func(peak, host, toDevice, toHost int64, waits int, onCPU map[string]int64) tensor.DeviceUse {
+	use := func(peak, host, toDevice, toHost int64, waits, launches int,
+		onCPU map[string]int64,
+	) tensor.DeviceUse {
 		return tensor.DeviceUse{
-			PeakBytes: peak, HostBytes: host, ToDevice: toDevice, ToHost: toHost, Waits: waits, OnCPU: onCPU,
+			PeakBytes: peak, HostBytes: host, ToDevice: toDevice, ToHost: toHost, Waits: waits,
+			Launches: launches, OnCPU: onCPU,
 		}
 	}
-	d.add(use(5, 20, 300, 4000, 1, map[string]int64{"b": 1, "a": 20}))
-	d.add(use(7, 10, 100, 1000, 2, map[string]int64{"c": 3, "a": 40}))
-	d.add(use(6, 1, 10, 100, 4, nil))
+	d.add(use(5, 20, 300, 4000, 1, 100, map[string]int64{"b": 1, "a": 20}))
+	d.add(use(7, 10, 100, 1000, 2, 20, map[string]int64{"c": 3, "a": 40}))
+	d.add(use(6, 1, 10, 100, 4, 3, nil))
 	assert.Equal(t, &DeviceUsage{
 		Name: "a card", PeakBytes: 7, HostBytes: 31, ToDeviceBytes: 410, ToHostBytes: 5100, Waits: 7,
-		OnCPU: OnCPU{{"a", 60}, {"b", 1}, {"c", 3}},
+		Launches: 123, OnCPU: OnCPU{{"a", 60}, {"b", 1}, {"c", 3}},
 	}, d)
 }
