@@ -48,10 +48,14 @@ func TestLines(t *testing.T) {
 
 // TestLinesOfDocuments: so has a line of a document, but in tables and in code.
 func TestLinesOfDocuments(t *testing.T) {
-	documents, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
-	require.NoError(t, err)
-	if len(documents) == 0 {
-		t.Error("there are no documents")
+	var documents []string
+	for _, folder := range []string{"docs", "docs/tutorials"} {
+		within, err := filepath.Glob(filepath.Join("..", "..", folder, "*.md"))
+		require.NoError(t, err)
+		if len(within) == 0 {
+			t.Errorf("there are no documents in %s", folder)
+		}
+		documents = append(documents, within...)
 	}
 	for _, name := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"} {
 		documents = append(documents, filepath.Join("..", "..", name))

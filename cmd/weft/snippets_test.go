@@ -278,6 +278,7 @@ func TestSnippets(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(s.folder, "model.yaml"), []byte(model), 0o666))
 	for _, document := range []string{
 		"README.md", "docs/reference.md", "docs/performance.md", "docs/data.md", "docs/program.md",
+		"docs/tutorials/four-machines.md",
 	} {
 		s.shell(document, "rm -rf stores/* runs/*") // each makes its own
 		for _, b := range snippets(t, document) {

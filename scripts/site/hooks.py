@@ -8,6 +8,7 @@ from pathlib import Path
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
+ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"(!?)\[([^\]]+)\]\((?!\w+:|#)([^)\s]+)\)")
 LOADED = re.compile(
     r"<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc(?:set)?=\"?(?:https?:)?//"
@@ -19,21 +20,22 @@ LOADED = re.compile(
 
 def on_files(files, config):
     """The README is the first page."""
-    root = Path(config.config_file_path).parent
-    files.append(File.generated(config, "index.md", content=of_site((root / "README.md").read_text())))
+    files.append(File.generated(config, "index.md", content=of_site((ROOT / "README.md").read_text())))
     return files
 
 
 def of_site(text):
-    """The README with links to pages of docs/. Other files of the repository are names in the text."""
+    """The README with links to pages of docs/, without badges. Other files of the repository are names in the text."""
 
     def link(match):
         image, name, target = match.groups()
+        if not (ROOT / target.partition("#")[0]).exists():
+            raise PluginError(f"README.md links to {target}, which is not there")
         if target.startswith("docs/"):
             return f"{image}[{name}]({target.removeprefix('docs/')})"
         return name if name.startswith("`") else f"{name} (`{target}`)"
 
-    return LINK.sub(link, text)
+    return LINK.sub(link, re.sub(r"\[(!\[[^]]*\]\([^)]*\))\]\([^)]*\)\n", "", text))
 
 
 def on_post_build(config):
@@ -43,6 +45,6 @@ def on_post_build(config):
     loads = [str(file.relative_to(site)) for file in files if LOADED.search(file.read_text())]
     if loads:
         raise PluginError("these load something from a network: " + ", ".join(loads))
-    (site / "index.md").write_text(of_site((docs.parent / "README.md").read_text()))
+    (site / "index.md").write_text(of_site((ROOT / "README.md").read_text()))
     for page in docs.rglob("*.md"):
         shutil.copy(page, site / page.relative_to(docs))
