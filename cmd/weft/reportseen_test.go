@@ -9,6 +9,7 @@ import (
 
 	"weft/cmd/weft/internal/ui"
 	"weft/cmd/weft/internal/ui/uitest"
+	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train/rundir"
@@ -142,6 +143,25 @@ func TestReportAsSeen(t *testing.T) {
 				ui.Megabytes(s.PeakRSSBytes),
 			}, row[last:], "%s", folder)
 		}
+		if name == "edges" { // shares have one scale, and each point of calibration its count
+			var shares []struct {
+				Title  string
+				Scales [4]float64
+				Counts int
+			}
+			b.Evaluate(`curves.map((c, k) => [c, plots[k].scales]).filter(([c]) => c.x).map(([c, s]) => ({`+
+				`Title: c.title, Scales: [s.x.min, s.x.max, s.y.min, s.y.max], `+
+				`Counts: (c.series[0].counts || []).reduce((a, b) => a + b, 0)}))`, &shares)
+			assert.Len(t, shares, 4)
+			run, _, _, err := rundir.Read(runs[0])
+			require.NoError(t, err)
+			for k, of := range shares {
+				assert.Equal(t, [4]float64{0, 100, 0, 100}, of.Scales, "%s", of.Title)
+				if k >= 2 { // calibration, after and before
+					assert.Equal(t, testEdges(t, &run), of.Counts, "%s", of.Title)
+				}
+			}
+		}
 		if name == "eight" {
 			var bottom int
 			b.Faults(1280, "light")
@@ -151,4 +171,13 @@ func TestReportAsSeen(t *testing.T) {
 			}
 		}
 	}
+}
+
+// testEdges is how many edges test a run whose labels of edges are divided by their store.
+func testEdges(t *testing.T, run *rundir.Run) int {
+	t.Helper()
+	g, err := graph.Open(run.Store)
+	require.NoError(t, err)
+	defer g.Close()
+	return len(g.Relations[0].EdgeLabels.Splits[0].Test)
 }

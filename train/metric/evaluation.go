@@ -210,12 +210,13 @@ func (r *Reliability) Error() float64 {
 	return sum / float64(count)
 }
 
-// Curve is the share that is right (Y) by the mean probability (X), of the bins that have a prediction.
-func (r *Reliability) Curve() (points []Point) {
+// Curve is the share that is right (Y) by the mean probability (X), of the bins that have a prediction, and
+// how many each has.
+func (r *Reliability) Curve() (points []Point, counts []int) {
 	for _, bin := range r {
 		if n := float64(bin.Count); n > 0 {
-			points = append(points, Point{bin.Sure / n, bin.Right / n})
+			points, counts = append(points, Point{bin.Sure / n, bin.Right / n}), append(counts, bin.Count)
 		}
 	}
-	return points
+	return points, counts
 }

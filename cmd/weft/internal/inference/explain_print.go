@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 
 	"weft/cmd/weft/internal/ui"
 	"weft/train/metric"
@@ -80,6 +82,9 @@ func (x *explanation) Print(out io.Writer) {
 	}
 	fmt.Fprintln(out, ui.Printable(x.heading()))
 	fmt.Fprintln(out, x.method())
+	if x.OwnFirst() {
+		printColumns(out, x.Own())
+	}
 	if len(x.Edges) > 0 {
 		fmt.Fprintln(out)
 		t := ui.NewTable(out)
@@ -89,6 +94,9 @@ func (x *explanation) Print(out io.Writer) {
 		}
 		t.Flush()
 	}
+	if !x.OwnFirst() {
+		printColumns(out, x.Own())
+	}
 	if len(x.Vertices) > 0 {
 		fmt.Fprintln(out)
 		t := ui.NewTable(out)
@@ -97,17 +105,42 @@ func (x *explanation) Print(out io.Writer) {
 			t.Row(v.Text(), signed(v.Contribution), v.Most(), signed(v.OfColumn))
 		}
 		t.Flush()
-		fmt.Fprintln(out)
-		t = ui.NewTable(out)
-		t.Row("column", "contributes")
-		for _, c := range x.Columns {
-			t.Row(c.Text(), signed(c.Contribution))
-		}
-		t.Flush()
+		printColumns(out, x.OfVertices())
 	}
 	if says := x.secondly(); says != "" {
 		fmt.Fprintln(out, "\n"+says)
 	}
+}
+
+// printColumns prints a table of columns, if there are some.
+func printColumns(out io.Writer, columns []explainedColumn) {
+	if len(columns) == 0 {
+		return
+	}
+	fmt.Fprintln(out)
+	t := ui.NewTable(out)
+	t.Row("column", "contributes")
+	for _, c := range columns {
+		t.Row(c.Text(), signed(c.Contribution))
+	}
+	t.Flush()
+}
+
+// Own are the columns of the features of the edge that is explained itself, the strongest first.
+func (x *explanation) Own() []explainedColumn {
+	return slices.DeleteFunc(slices.Clone(x.Columns), func(c explainedColumn) bool { return !c.OfEdge })
+}
+
+// OfVertices are the columns of the features of vertices, the strongest first.
+func (x *explanation) OfVertices() []explainedColumn {
+	return slices.DeleteFunc(slices.Clone(x.Columns), func(c explainedColumn) bool { return c.OfEdge })
+}
+
+// OwnFirst reports whether a feature of the edge itself contributes more than each edge that passes messages.
+func (x *explanation) OwnFirst() bool {
+	own := x.Own()
+	return len(own) > 0 &&
+		(len(x.Edges) == 0 || math.Abs(own[0].Contribution) >= math.Abs(x.Edges[0].Contribution))
 }
 
 // Text is a vertex for the eye.

@@ -280,6 +280,8 @@ type series struct {
 	Dash  []int           `json:"dash"`
 	X     []metric.Number `json:"x"`
 	Y     []metric.Number `json:"y"`
+	// Counts are how many predictions each point is of; nil: it is of all
+	Counts []int `json:"counts,omitempty"`
 }
 
 // reportContents is what the page's template shows.
@@ -619,9 +621,9 @@ func (p *reportContents) draw() {
 				return s
 			}
 		}
-		of(name, unit, measured("training", dotted, func(e *train.Epoch) float64 { return e.Train }),
+		of(name, unit, measured("training", solid, func(e *train.Epoch) float64 { return e.Train }),
 			measured(validationPart, dashed, func(e *train.Epoch) float64 { return e.Val }),
-			measured("test", solid, func(e *train.Epoch) float64 { return e.Test }))
+			measured("test", dotted, func(e *train.Epoch) float64 { return e.Test }))
 	}
 	p.thresholds()
 	of("learning rate", "", line("", solid, 1, func(e *train.Epoch) float64 { return e.LR }))
@@ -634,11 +636,12 @@ func (p *reportContents) draw() {
 
 // thresholds draws the curves of all thresholds, of runs with two classes.
 func (p *reportContents) thresholds() {
-	draw := func(title, x, unit string, of func(*reportRun) []metric.Point) {
+	draw := func(title, x, unit string, of func(*reportRun) (points []metric.Point, counts []int)) {
 		c := chart{Title: title, X: x, Unit: unit}
 		for _, r := range p.drawn() {
-			s := series{Name: r.Name, Color: r.Color, Dash: []int{}}
-			for _, at := range thinned(of(r)) {
+			points, counts := of(r)
+			s := series{Name: r.Name, Color: r.Color, Dash: []int{}, Counts: counts}
+			for _, at := range thinned(points) { // fewer have counts
 				s.X, s.Y = append(s.X, written(100*at.X)), append(s.Y, written(100*at.Y))
 			}
 			if len(s.X) > 0 {
@@ -650,24 +653,24 @@ func (p *reportContents) thresholds() {
 		}
 	}
 	draw("ROC of the test set: true positives", "false positives", " %",
-		func(r *reportRun) []metric.Point { return r.roc })
+		func(r *reportRun) ([]metric.Point, []int) { return r.roc, nil })
 	draw("precision of the test set, by recall", "recall", " %",
-		func(r *reportRun) []metric.Point { return r.pr })
+		func(r *reportRun) ([]metric.Point, []int) { return r.pr, nil })
 	draw("share of the test set that is right, by how sure its predictions are", "mean probability", " %",
-		func(r *reportRun) []metric.Point {
+		func(r *reportRun) ([]metric.Point, []int) {
 			if r.reliable[0] != nil {
 				return r.reliable[0].Curve()
 			}
 			if len(r.Classes) == 2 && r.reliable[1] != nil {
 				return r.reliable[1].Curve()
 			}
-			return nil
+			return nil, nil
 		})
-	draw("the same before calibration", "mean probability", " %", func(r *reportRun) []metric.Point {
+	draw("the same before calibration", "mean probability", " %", func(r *reportRun) ([]metric.Point, []int) {
 		if r.reliable[0] != nil {
 			return r.reliable[1].Curve()
 		}
-		return nil
+		return nil, nil
 	})
 }
 

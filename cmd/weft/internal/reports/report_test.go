@@ -176,8 +176,8 @@ func TestCurvesHaveUnits(t *testing.T) {
 	}
 	want := []string{
 		"loss (): run training [2 1] at [1 2] []", "loss (): run validation [8] at [2] [6 4]",
-		"accuracy ( %): run training [75] at [2] [2 3]", "accuracy ( %): run validation [50] at [2] [6 4]",
-		"accuracy ( %): run test [25] at [2] []",
+		"accuracy ( %): run training [75] at [2] []", "accuracy ( %): run validation [50] at [2] [6 4]",
+		"accuracy ( %): run test [25] at [2] [2 3]",
 		"learning rate (): run  [0.5 0.25] at [1 2] []", "seconds of an epoch ( s): run  [3 4] at [1 2] []",
 		"tensors of worker 0 ( MB): run at the peak [2.5 3] at [1 2] []",
 		"tensors of worker 0 ( MB): run after the epoch [1 0.5] at [1 2] [6 4]",

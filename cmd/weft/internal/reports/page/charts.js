@@ -31,16 +31,17 @@ function ticks(u, axis, min, max) {
 // Draws a chart {title, unit, log, x: {label, unit}, best: [{x, y, color}], alone, data, rest,
 // series: [{name, part, color, dash, width, …}]} into a box. rest are the points that the legend has the values
 // of without a pointer, by series; null: it has none then. A chart that is alone has a line at its best epoch, and
-// one with dots has one at each point.
+// one with dots has one at each point, with the counts that a curve alone has there. Both axes of shares go from 0
+// to 100.
 function draw(box, chart) {
   const stroke = () => color("--text"), line = { stroke: () => color("--line"), width: 1 };
   const axis = { stroke, grid: line, ticks: { ...line, size: 5 }, font: "12px system-ui, sans-serif" };
-  const y = chart.log ? { distr: 3, log: 10, range: (u, min, max) => min == null ? [1, 10] : [min / 1.15, max * 1.15] } : {};
+  const y = chart.log ? { distr: 3, log: 10, range: (u, min, max) => min == null ? [1, 10] : [min / 1.15, max * 1.15] } : chart.shares ? { range: [0, 100] } : {};
   const size = () => ({ width: box.clientWidth, height: 240 });
   let say = () => {}; // until there is a legend
   element("h3", chart.title, box);
   const plot = new uPlot({
-    ...size(), padding: [10, 24, 0, 0], scales: { x: { time: false }, y }, legend: { show: false },
+    ...size(), padding: [10, 24, 0, 0], scales: { x: { time: false, ...chart.shares && { range: [0, 100] } }, y }, legend: { show: false },
     axes: [{ ...axis, size: 32, values: (u, all) => all.map(v => short(v, chart.x.unit || "", 4)) },
       { ...axis, size: 64, values: (u, all) => all.map(v => short(v, chart.unit, 4)), ...chart.log && { splits: ticks, filter: (u, all) => all } }],
     series: [{}, ...chart.series.map(s => ({ width: 1.5, spanGaps: true, ...chart.data[0].length > 1 && !chart.dots && { points: { show: false } }, ...s, stroke: () => ink(s.color) }))],
@@ -81,7 +82,29 @@ function marks(plot, chart) {
     ctx.fill();
     ctx.stroke();
   }
+  if (chart.dots && chart.series.length == 1) counts(plot, chart.series[0].counts);
   ctx.restore();
+}
+
+// A count above each point, or below it at the top, where it fits beside the one before.
+function counts(plot, all) {
+  const { ctx, bbox } = plot, dot = devicePixelRatio;
+  ctx.setLineDash([]);
+  ctx.fillStyle = color("--text");
+  ctx.strokeStyle = color("--page"); // so that a curve does not cross a number
+  ctx.lineWidth = 3 * dot;
+  ctx.font = `${11 * dot}px system-ui, sans-serif`;
+  ctx.textAlign = "center";
+  let end = -Infinity;
+  plot.data[0].forEach((x, i) => {
+    const text = String(all[i]), half = ctx.measureText(text).width / 2;
+    const at = Math.min(plot.valToPos(x, "x", true), bbox.left + bbox.width - half), y = plot.valToPos(plot.data[1][i], "y", true);
+    if (at - half < end + 4 * dot) return;
+    const base = y - 7 * dot < bbox.top + 11 * dot ? y + 16 * dot : y - 7 * dot;
+    ctx.strokeText(text, at, base);
+    ctx.fillText(text, at, base);
+    end = at + half;
+  });
 }
 
 // The legend has a row for each name and a column for each part, or without parts all names in a line. It returns

@@ -1,14 +1,17 @@
 "use strict";
 // Draws the charts of a report: curves are a list of {title, unit, x, log, best: [{x, y, color}],
-// series: [{name, part, color, dash, x, y}]}, memory one of {title, x, at, series: [{name, color, bytes}]}.
+// series: [{name, part, color, dash, x, y, counts}]}, memory one of {title, x, at, series: [{name, color, bytes}]}.
 const charts = document.getElementById("charts");
 for (const chart of curves || []) {
   const box = element("div", "", charts), data = uPlot.join(chart.series.map(s => [s.x, s.y]));
   draw(box, {
     ...chart, data, alone: new Set(chart.series.map(s => s.name)).size == 1,
     x: chart.x ? { label: chart.x, unit: " %" } : { label: "epoch" },
-    rest: chart.x ? null : data.map(y => y.findLastIndex(v => v != null)), dots: chart.x == "mean probability",
-    series: chart.series.map(({ name, part, color, dash }) => ({ name, part, color, dash })),
+    rest: chart.x ? null : data.map(y => y.findLastIndex(v => v != null)), dots: chart.x == "mean probability", shares: !!chart.x,
+    series: chart.series.map(({ name, part, color, dash, x, counts }, k) => ({
+      name, part, color, dash, counts,
+      ...counts && { value: i => data[k + 1][i] == null ? "–" : `${short(data[k + 1][i], " %", 4)} of ${counts[x.indexOf(data[0][i])]}` },
+    })),
   });
 }
 
