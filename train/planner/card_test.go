@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"weft/comm"
 	"weft/device/devicetest"
+	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/kernel/machine"
@@ -198,6 +200,43 @@ func TestLaunchesByCounts(t *testing.T) {
 			"memory": {all[0].PeakTensorBytes[0], real.PeakTensorBytes[0]},
 		} {
 			assert.Near(t, 1, float64(of[0])/float64(of[1]), .01, "%s: %s", mesh, name)
+		}
+	}
+}
+
+// TestTensorByCounts: on cards in slices a plan by counts is that of the store in memory, at several sizes:
+// launches and messages, and bytes sent, are equal, memory within 3 %, and the time of an epoch within 2 %.
+func TestTensorByCounts(t *testing.T) {
+	for _, vertices := range []int{40_000, 80_000, 160_000} {
+		from := generate.Default(generate.Uniform)
+		from.Vertices, from.Degree, from.Features, from.Classes = vertices, 4, 64, 40
+		g, err := generate.Graph(from)
+		require.NoError(t, err)
+		for _, workers := range []int{2, 4} {
+			o := train.Defaults()
+			o.Model, o.Hidden, o.Layers, o.Threads, o.Device = "sage", 128, 3, 1, setting.AllCards
+			o.Parallel = fmt.Sprintf("tensor=%d", workers)
+			r, err := o.Resolve()
+			require.NoError(t, err)
+			p := &Planner{Options: o, Machine: Machine{Card: Published("h200"), Sharers: workers}}
+			counted, err := CountsOf(g).plan(t.Context(), r, &p.Machine)
+			require.NoError(t, err)
+			job := &train.Job{Graph: g, Options: o}
+			p.Machine.prepare(job, workers)
+			real, err := job.PlanWith(t.Context(), plan.Asks{Counts: true})
+			require.NoError(t, err)
+			name := fmt.Sprintf("%d vertices, %s", vertices, o.Parallel)
+			by, of := p.Predict(r, counted), p.Predict(r, real)
+			for k := range workers {
+				its, wants := &counted.Workers[k].Counts, &real.Workers[k].Counts
+				assert.Equal(t, wants.Steps(), its.Steps(), name)
+				assert.Equal(t, wants.Traffic, its.Traffic, name)
+			}
+			assert.Equal(t, of.SentBytes(), by.SentBytes(), name)
+			assert.Near(t, 1, float64(by.PeakTensorBytes())/float64(of.PeakTensorBytes()), .002, name)
+			assert.Near(t, 1, float64(by.CardBytes())/float64(of.CardBytes()), .03, name)
+			assert.Near(t, 1, by.Times.Epoch/of.Times.Epoch, .02, name)
+			assert.Near(t, 1, by.Times.Compute/of.Times.Compute, .02, name)
 		}
 	}
 }

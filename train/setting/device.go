@@ -80,7 +80,6 @@ func (o *Options) NoCard() string {
 			o.Decoupled && o.Uses("attention-gradient"), "--decoupled",
 			"the CPU computes attention whose coefficients are kept",
 		},
-		{o.Parallel == Auto, "--parallel " + Auto, "it compares times of CPUs"},
 		{o.HaloDelay > 0, fmt.Sprintf("--halo-delay %d", o.HaloDelay), "the CPU keeps late rows"},
 		{
 			o.OffloadFolder() != "", "--offload " + o.Offload,

@@ -13,7 +13,9 @@ import (
 	"weft/cmd/weft/internal/planning"
 	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
+	"weft/device"
 	"weft/internal/cores"
+	"weft/train"
 	"weft/train/planner"
 	"weft/train/setting"
 )
@@ -36,14 +38,28 @@ func (t *trainCommand) settle(run *resumption) (r *setting.Resolved, auto bool, 
 		return r, false, err
 	}
 	workers := cores.Count()
-	if mpi.Launched() {
-		workers = mpi.Ranks()
-	}
 	if err := o.CheckCard(); err != nil {
 		return nil, false, err
 	}
+	switch {
+	case mpi.Launched():
+		workers = mpi.Ranks()
+	case o.OnCard():
+		cards, err := cardsOf(o.Device)
+		if err != nil {
+			return nil, false, err
+		}
+		workers = len(cards)
+	}
 	r, err = t.settings.OnAnyMesh(fmt.Sprintf("graph=%d", workers))
 	return r, true, err
+}
+
+// cardsOf are the numbers of this machine's cards that a setting names.
+func cardsOf(d setting.Device) ([]int, error) {
+	listed, _ := d.Cards()
+	numbers, err := device.Numbers(listed)
+	return numbers, train.AboutDevice(d, err)
 }
 
 // on are the settings on a mesh. Those of other axes have their defaults, unless they were given.
@@ -77,7 +93,7 @@ func (t *trainCommand) choose(cmd *cobra.Command, r cli.Ranks, dataset string,
 	return settings, r.Together(err)
 }
 
-// fastest is the mesh to take. One process may also take one worker, with all threads.
+// fastest is the mesh to take. One process may also take one worker, with all threads or on one card.
 func (t *trainCommand) fastest(cmd *cobra.Command, r cli.Ranks, dataset string, m planner.Machine,
 	workers int,
 ) (string, error) {
@@ -95,10 +111,23 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r cli.Ranks, dataset string, 
 		return "", data.About(t.source(dataset), err)
 	}
 	p, counts := planning.GraphPlanner(o, t.settings.GivenNames(), g, dataset, store, show), []int{workers}
-	if r.Comm.Size() == 1 && workers > 1 {
+	listed, _ := o.Device.Cards() // of several each has a worker
+	if r.Comm.Size() == 1 && workers > 1 && len(listed) < 2 {
 		counts = []int{1, workers}
 	}
 	p.ExactOnly, p.Exactly = true, planning.Exactly
+	if o.OnCard() {
+		cards, err := cardsOf(o.Device)
+		if err != nil {
+			return "", err
+		}
+		if m.Card, err = planner.MeasureCard(cards[0], p.Cache); err != nil {
+			return "", train.AboutDevice(o.Device, err)
+		}
+		if m.Cards = len(cards); r.Comm.Size() == 1 { // messages pass the host's memory, and no link
+			m.Links = planner.Links{}
+		}
+	}
 	var (
 		best    *planner.Mesh
 		refused []planner.Refused
@@ -128,7 +157,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r cli.Ranks, dataset string, 
 func sayChosen(show io.Writer, m *planner.Mesh) {
 	fmt.Fprintf(show, "--parallel auto: %s, the fastest exact mesh: %s an epoch are predicted, limited by "+
 		"%s, with %s for tensors on a worker; weft plan compares all\n",
-		m.Parallel, ui.Duration(ui.Seconds(m.Times.Epoch)), m.Times.LimitedBy(),
+		m.Parallel, ui.Duration(ui.Seconds(m.Times.Epoch)), m.LimitedBy(),
 		ui.Megabytes(m.PeakTensorBytes()))
 	for _, line := range planning.Approximations([]planner.Mesh{*m}) {
 		fmt.Fprintln(show, line)
