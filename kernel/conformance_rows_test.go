@@ -785,9 +785,9 @@ func (s *suite) types(x *tensor.Matrix, run func(x *tensor.Matrix, other tensor.
 }
 
 func conformMatMul(s *suite) {
-	check := func(s *suite, rows, in, out int) {
+	checkOf := func(s *suite, x *tensor.Matrix, out int) {
 		for _, transposed := range []bool{false, true} {
-			x, w := s.stored(rows, in), s.normal(in, out)
+			rows, in, w := x.Rows, x.Cols, s.normal(x.Cols, out)
 			if transposed {
 				w = s.normal(out, in)
 			}
@@ -812,6 +812,7 @@ func conformMatMul(s *suite) {
 			})
 		}
 	}
+	check := func(s *suite, rows, in, out int) { checkOf(s, s.stored(rows, in), out) }
 	s.each(heights, func(s *suite, rows int) {
 		for _, shape := range [][2]int{{1, 1}, {0, 3}, {3, 0}, {1, 5}, {19, 1}, {16, 8}, {33, 17}} {
 			check(s, rows, shape[0], shape[1])
@@ -822,6 +823,10 @@ func conformMatMul(s *suite) {
 		check(s, 7, 5, width)
 	})
 	with(s.t, func(s *suite) { check(s, 40, 600, 300) })
+	s.each([]int{1, 3, 4, 8}, func(s *suite, from int) { // x begins at any number of 16 bytes
+		const rows, in = 9, 72
+		checkOf(s, s.stored(from+rows*in, 1).RowRange(from, from+rows*in).Reshape(rows, in), 40)
+	})
 }
 
 func conformMatMulT(s *suite) {
