@@ -192,3 +192,73 @@ func (r *reportRun) measureGroups(p *predictions, column string) (scores []group
 	slices.SortFunc(scores, func(a, b groupScores) int { return strings.Compare(a.name, b.name) })
 	return scores, nil
 }
+
+// groupRow is a group of a column, over the runs.
+type groupRow struct {
+	name                    string
+	train, tests, positives []int // of each run
+	scores                  []float64
+}
+
+// rarer is the largest count, of a run, of test rows of the rarer of two classes, and its number.
+func (g *groupRow) rarer() (most, class int) {
+	most = -1
+	for k, positives := range g.positives {
+		n, of := positives, 1
+		if others := g.tests[k] - positives; others < n {
+			n, of = others, 0
+		}
+		if n > most {
+			most, class = n, of
+		}
+	}
+	return most, class
+}
+
+// classPair are the names of two classes that rows have one of; nil: they are otherwise.
+func (c *card) classPair() []string {
+	if all := c.first().Classes; c.first().thresholds != nil && len(all) == 2 {
+		return []string{all[0].Name, all[1].Name}
+	}
+	return nil
+}
+
+// groupsOf are the groups of the k-th column, ascending by name.
+func (c *card) groupsOf(k int) (rows []*groupRow) {
+	find := map[string]*groupRow{}
+	for i, r := range c.runs {
+		for _, g := range r.groups[k] {
+			if find[g.name] == nil {
+				// One that another split has no rows of
+				counts := func() []int { return make([]int, len(c.runs)) }
+				find[g.name] = &groupRow{g.name, counts(), counts(), counts(), nil}
+				rows = append(rows, find[g.name])
+			}
+			of := find[g.name]
+			of.train[i], of.tests[i], of.positives[i] = g.train, g.tests, g.positives
+			of.scores = append(of.scores, g.score)
+		}
+	}
+	slices.SortFunc(rows, func(a, b *groupRow) int { return strings.Compare(a.name, b.name) })
+	return rows
+}
+
+func (c *card) groups() {
+	name, pair := c.first().Summary.Metric, c.classPair()
+	for k, column := range c.by {
+		c.heading(2, "Groups: "+column)
+		head := []string{column, "training " + c.rowsName(), "test " + c.rowsName()}
+		if pair != nil {
+			head = append(head, "of class "+pair[1])
+		}
+		var rows [][]string
+		for _, g := range c.groupsOf(k) {
+			row := []string{g.name, spanOf(g.train), spanOf(g.tests)}
+			if pair != nil {
+				row = append(row, spanOf(g.positives))
+			}
+			rows = append(rows, slices.Concat(row, c.mean(name, g.scores)))
+		}
+		c.table(1, slices.Concat(head, c.headOfMean("test "+name)), rows)
+	}
+}
