@@ -208,8 +208,8 @@ func (t *Team) attendSegments(r routine, args C.weft_attention_args, e *CSR) {
 	args.maximum, args.sum, args.z, args.z_type = places.place_maximum, places.place_sum,
 		unsafe.Pointer(places.place_z), C.WEFT_FLOAT32
 	args.first, args.last = 1, 0
-	b.run(r, unsafe.Pointer(&args), func(merges C.weft_merges) {
-		places.merges = merges
+	b.run(r, unsafe.Pointer(&args), func(segments C.weft_segments) {
+		places.segments = segments
 		b.merge(on(C.weft_merge_states), unsafe.Pointer(&places), heads, width)
 	})
 }

@@ -132,16 +132,17 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 		columns += m.Len()
 	}
 	// Of each tile, and then of each place; row by row what is still in single precision
-	partial := t.scratch(tensor.Float64, n+partials, columns)
+	used := n + min(b.count, len(e.Segments))
+	partial := t.scratch(tensor.Float64, n+b.count, columns)
 	t.Zero(partial)
 	var single *tensor.Matrix
 	if !onDevice {
-		single = t.scratch(tensor.Float32, n+partials, columns)
+		single = t.scratch(tensor.Float32, n+b.count, columns)
 		t.Zero(single)
 	}
-	vector := columns // before the columns of a weight of edge features
+	vector := 0 // before the columns of a weight of edge features
 	if a.Edges.Weight != nil {
-		vector -= a.Edges.Weight.Len()
+		vector = columns - a.Edges.Weight.Len()
 	}
 	for _, of := range []*C.weft_attention_args{&args, &part} {
 		of.d_a, of.da_row, of.d_edge_vector, of.sum_stride = doubles(partial), floats(single), doubles(partial),
@@ -158,7 +159,7 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 	b.runSums(r, unsafe.Pointer(&part), Accumulate)
 	from := 0
 	for _, m := range sums {
-		t.mergeTiles(m, partial, from, m.Len())
+		t.mergeTiles(m, partial.RowRange(0, used), from, m.Len())
 		from += m.Len()
 	}
 	partial.Release()

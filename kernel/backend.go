@@ -48,6 +48,7 @@ type launch struct {
 	// by has the rows' entries, where these are the work. The kernel skips rows that have segments.
 	by       *CSR
 	segments []C.weft_segment // what the kernel runs over in place of rows
+	places   C.weft_segments  // these, where they are for a device, and their places
 }
 
 // over runs the kernels over rows lo…hi−1, where lo is a multiple of the tile.
@@ -93,7 +94,9 @@ func (c *cpu) parts(elements int) int {
 func (c *cpu) run(l launch) {
 	if l.segments != nil {
 		k := l.links[0]
-		c.parallel(len(l.segments), func(i int) { C.weft_run_segment(k.name, k.of, k.args, l.segments[i]) })
+		c.parallel(len(l.segments), func(i int) {
+			C.weft_run_segment(k.name, k.of, k.args, l.segments[i], l.places.carried+C.int64_t(i))
+		})
 		return
 	}
 	if l.by != nil {
@@ -240,7 +243,7 @@ func (t *Team) edges(r routine, args unsafe.Pointer, a *CSR, cols int) {
 // edgesOf is edges for rows first…last−1.
 func (t *Team) edgesOf(r routine, args unsafe.Pointer, a *CSR, first, last, cols int) {
 	t.launch(Shape{last - first, cols}, a.entriesOf(first, last), launch{
-		links: one(r, args), first: first, last: last, cost: cols, by: a,
+		links: one(r, args), first: first, last: last, cost: cols, by: a.cutLong(),
 	})
 }
 

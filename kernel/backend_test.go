@@ -45,7 +45,7 @@ func TestPointers(t *testing.T) {
 	require.NoError(t, err)
 	within := map[string]string{
 		"weft_edges": "indptr indices", "weft_mask": "ids", "weft_normalization": "mean rstd gamma beta",
-		"weft_workspaces": "*first", "weft_operand": "x columns",
+		"weft_workspaces": "*first", "weft_operand": "x columns", "weft_segments": "of",
 	}
 	comment := regexp.MustCompile(`//.*`)
 	field := regexp.MustCompile(`(const )?(\w+) ([^;]+);`)

@@ -37,6 +37,7 @@ func csr(team *kernel.Team, rows, cols int, indptr []int64, indices []int32) *ke
 		Rows: rows, Cols: cols, Indptr: team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, len(indptr)),
 		Indices: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(indices)),
 	}
+	a.MakeRoom(team.Memory, tensor.Graph)
 	copy(a.Indptr.Int64s(), indptr)
 	copy(a.Indices.Int32s(), indices)
 	return a

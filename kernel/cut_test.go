@@ -32,6 +32,7 @@ func scattered(team *Team, r *rand.Rand, rows, cols, degree int, hub bool) *CSR 
 		Rows: rows, Cols: cols, Indptr: team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, rows+1),
 		Indices: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(indices)),
 	}
+	a.MakeRoom(team.Memory, tensor.Graph)
 	copy(a.Indptr.Int64s(), indptr)
 	copy(a.Indices.Int32s(), indices)
 	a.FindSegments()

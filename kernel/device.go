@@ -208,24 +208,26 @@ func (d *device) launch(l launch) bool {
 		return true
 	}
 	k := l.links[0]
-	args := d.arguments(k)
+	args, all := d.arguments(k), operands(k)
+	segments := len(args) // where they are named
 	if l.segments != nil {
-		of := [partials]C.weft_segment{}
-		copy(of[:], l.segments)
-		args = append(args, unsafe.Slice((*uint64)(unsafe.Pointer(&of)), unsafe.Sizeof(of)/8)...)
-		args = append(args, uint64(len(l.segments)))
+		args = append(args, 0, uint64(l.places.count), uint64(l.places.carried))
+		all = append(all, tensor.Operand{Address: unsafe.Pointer(l.places.of)})
 	} else {
 		first, last := l.rows()
 		args = append(args, uint64(first), uint64(last))
 	}
 	blocks := parts(s.threads, s.block)
-	return d.memory.ToDevice(operands(k), func(addresses []uint64) error {
+	return d.memory.ToDevice(all, func(addresses []uint64) error {
 		to := unsafe.Pointer(&args[0])
 		pointers, _ := k.pointers()
 		for _, f := range pointers {
 			if field := (*uint64)(unsafe.Add(to, f.offset)); *field != 0 {
 				*field, addresses = addresses[0], addresses[1:]
 			}
+		}
+		if l.segments != nil {
+			args[segments] = addresses[0]
 		}
 		return d.card.Launch(name, blocks, s.block, to, 8*len(args))
 	})

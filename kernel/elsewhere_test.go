@@ -29,6 +29,7 @@ func NewTeamElsewhere(kernels bool) func(threads int, memory *tensor.Meter) *Tea
 			panic(err)
 		}
 		t := NewDeviceTeam(c, threads, memory)
+		t.partials = partials // as the CPU's kernels have
 		if kernels {
 			t.backend.(*device).shapes = everyShape()
 		}
@@ -200,8 +201,8 @@ func (c *elsewhere) Launch(kernel string, _, _ int, args unsafe.Pointer, _ int) 
 		}
 		return nil
 	}
-	l.segments = sliceAt(l.segments, behind, partials)
-	l.segments = l.segments[:*(*int)(unsafe.Pointer(&unsafe.Slice((*byte)(behind), partials*32+8)[partials*32]))]
+	valueAt(&l.places, behind)
+	l.segments = sliceAt(l.segments, unsafe.Pointer(l.places.of), int(l.places.count))
 	newCPU(1).run(l)
 	return nil
 }
@@ -211,6 +212,9 @@ func set[T ~int32](p *T, k int) { *p = T(k) }
 
 // sliceAt returns n elements of a type of C.
 func sliceAt[T any](_ []T, p unsafe.Pointer, n int) []T { return unsafe.Slice((*T)(p), n) }
+
+// valueAt sets what has a type of C to what is there.
+func valueAt[T any](to *T, p unsafe.Pointer) { *to = *(*T)(p) }
 
 // TestWaits: a call that Watch makes is done when run returns, on a team that Waits.
 func TestWaits(t *testing.T) {

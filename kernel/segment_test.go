@@ -3,15 +3,19 @@ package kernel_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
+	"weft/device/devicetest"
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/kernel/kerneltest"
 	"weft/tensor"
 )
 
 // TestHubRow has a long row, the first one or one behind as many rows as there are sources. Its segments are
-// its entries in order, of about 2,000 but for equal ones, which stay together. What they are added to has the
+// its entries in order, of about 2,000 but for equal ones, which stay together. What they are added to has
+// the
 // same bits on one thread and three.
 func TestHubRow(t *testing.T) {
 	with(t, func(s *suite) {
@@ -60,6 +64,75 @@ func longRows(a *kernel.CSR) (rows []int) {
 		rows = append(rows, s.Row)
 	}
 	return slices.Compact(rows)
+}
+
+// TestHubOnACard has several hubs, whose segments fit the places of a card, or do not: of aggregations the
+// card has
+// the CPU's bits all the same, and of attention nearly the same in both cases. The segments are copied to the
+// card once.
+func TestHubOnACard(t *testing.T) {
+	if kernel.SIMD() == "portable" {
+		t.Skip("the portable kernels have no fused multiply-adds")
+	}
+	devicetest.Library(t)
+	const n, heads, width = 700, 2, 8
+	const cols = heads * width
+	for storage, tolerance := range map[tensor.Element]float64{tensor.Float32: 1e-4, tensor.BFloat16: 1. / 64} {
+		run := func(places int) map[string][]float64 {
+			device := map[bool]string{true: "cuda"}[places > 0]
+			t.Setenv("WEFT_DEVICE", device)
+			team := kerneltest.Team(t, 1, tensor.NewMeter())
+			defer team.Memory.Close()
+			kernel.SetPlaces(team, places)
+			s := &suite{t, team, random(), storage}
+			lists := make([][]int32, n)
+			degrees := map[int]int{3: 40_000, 4: 17_000, 9: 3000, 200: 90_000, n - 1: 20_000}
+			for row := range n {
+				for range 1 + degrees[row] {
+					lists[row] = append(lists[row], s.r.Int32N(n))
+				}
+			}
+			a := s.rows(n, lists)
+			a.FindSegments()
+			transposed := team.Transpose(a, tensor.Graph)
+			x, g, z, dx := s.stored(n, cols), s.stored(n, cols), s.stored(n, cols), s.stored(n, cols)
+			arg, scale := s.int32s(n, cols), s.positive(n, 1)
+			got := map[string][]float64{}
+			team.SpMM(z, a, x, kernel.Scales{Row: scale, Self: scale}, kernel.Accumulate)
+			before := team.Memory.DeviceUse().ToDevice
+			sum := s.unwritten(n, cols)
+			team.SpMM(sum, a, x, kernel.Scales{Row: scale, Self: scale}, kernel.Replace)
+			assert.Equal(t, before, team.Memory.DeviceUse().ToDevice, "bytes copied to the card")
+			got["spmm"] = append(values(z), values(sum)...)
+			team.Max(z, arg, a, x, nil, nil, kernel.Replace)
+			got["max"] = values(z)
+			team.MaxBackward(dx, transposed, g, arg, nil, nil)
+			got["max, gradient"] = values(dx)
+			k := kernel.Attention{
+				Heads: heads, Width: width, Slope: .2, Source: x, SourceScore: s.normal(n, heads),
+				TargetScore: s.normal(n, heads), Mask: kernel.NewMask(5, .3, nil),
+			}
+			for name, m := range s.attending(k, g, a).over(team) {
+				got["attention, "+name] = values(m)
+			}
+			return got
+		}
+		want, all, few := run(0), run(4096), run(7)
+		for name := range want {
+			what := case_(name, "element type", storage)
+			if !strings.HasPrefix(name, "attention") {
+				if !sameBits(all[name], want[name]) || !sameBits(few[name], want[name]) {
+					t.Errorf("%s: a card gives other bits", what)
+				}
+				continue
+			}
+			for i, x := range all[name] {
+				if d := math.Abs(few[name][i] - x); d > tolerance*max(1, math.Abs(x)) {
+					t.Fatalf("%s: %v in few places, and %v in places for all", what, few[name][i], x)
+				}
+			}
+		}
+	}
 }
 
 // TestHubAttention has vertices with so many in-edges and out-edges, many of them equal, that their rows are

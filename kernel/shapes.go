@@ -112,10 +112,16 @@ var shapes = shapeTable{
 	C.weft_sum_squares:   func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 64} },
 	C.weft_merge_tiles:   spreadShape,
 	C.weft_merge_moments: spreadShape, C.weft_move: spreadShape,
-	C.weft_merge_sums:   spreadShape,
-	C.weft_merge_maxima: spreadShape,
-	C.weft_merge_states: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 32 * n, 32} },
-	C.weft_head_dot:     dotShape, C.weft_row_dots: dotShape,
+	C.weft_merge_sums: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		return shape{"", n * int((*C.weft_merge_sums_args)(args).segments.count), 256}
+	},
+	C.weft_merge_maxima: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		return shape{"", n * int((*C.weft_merge_maxima_args)(args).segments.count), 256}
+	},
+	C.weft_merge_states: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		return shape{"", 32 * n * int((*C.weft_merge_states_args)(args).segments.count), 128}
+	},
+	C.weft_head_dot: dotShape, C.weft_row_dots: dotShape,
 	C.weft_head_outer: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 		a := (*C.weft_head_outer_args)(args)
 		return inParts(of, n*int(a.heads), a.width)
@@ -159,7 +165,11 @@ var shapes = shapeTable{
 		if (*C.weft_attention_args)(args).edge_weight != nil {
 			return edgesShape(args, of, n)
 		}
-		s := attentionShape(args, of, parts(n, C.WEFT_TILE)) // a block for a tile in place of a warp for a row
+		rows := C.WEFT_TILE                               // a block for a tile in place of a warp for a row
+		if (*C.weft_attention_args)(args).sum_rows == 1 { // segments, of which each has sums of its own
+			rows = 8
+		}
+		s := attentionShape(args, of, parts(n, rows))
 		return shape{s.variant, 8 * s.threads, 2 * s.block}
 	},
 	C.weft_attend_pack: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {

@@ -17,9 +17,14 @@ type CSR struct {
 	Indices    *tensor.Matrix // Int32, 1 × entries, ascending within a row
 	Values     *tensor.Matrix // Float32, 1 × entries; nil: all one
 
-	// Segments are those of the rows of more than 16384 entries, which FindSegments cuts: threads share such a
-	// row. Without, each row is one thread's.
+	// Segments are those of the rows of more than 16384 entries, which FindSegments cuts: threads share such
+	// a
+	// row. Without, each row is one thread's. On a device those of the rows of more than 2048 entries follow,
+	// which attention cuts there, too.
 	Segments []Segment
+	long     int            // how many are of rows of more than 16384 entries: the first ones
+	list     *tensor.Matrix // Int64: all segments in a device's memory, a row each; nil: there are none
+	listed   int            // the row there of the first of Segments
 }
 
 // Entries returns the number of stored entries.
@@ -33,8 +38,8 @@ func (a *CSR) entriesOf(first, last int) int {
 func (a *CSR) c() C.weft_edges {
 	return C.weft_edges{
 		indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()),
-		others:    C.int64_t(a.Cols),
-		skip_long: boolean(len(a.Segments) > 0),
+		others:  C.int64_t(a.Cols),
+		longest: C.int32_t(a.longest()),
 	}
 }
 
@@ -44,11 +49,14 @@ func ends(a *CSR) *C.int64_t { return (*C.int64_t)(unsafe.Add(unsafe.Pointer(lon
 // structure is what a kernel over all of a's rows reads of it.
 func (a *CSR) structure() []*tensor.Matrix { return []*tensor.Matrix{a.Indptr, a.Indices, a.Values} }
 
+// Arrays are the matrices that a has, some of which may be nil.
+func (a *CSR) Arrays() []*tensor.Matrix { return append(a.structure(), a.list) }
+
 // Release gives the arrays back.
 func (a *CSR) Release() {
-	a.Indptr.Release()
-	a.Indices.Release()
-	a.Values.Release()
+	for _, m := range a.Arrays() {
+		m.Release()
+	}
 }
 
 // Scales are the factors of an aggregation, each one column or nil for ones: Row per destination, Col per
@@ -62,6 +70,7 @@ type Scales struct {
 // × columns and z a.Rows × columns. Each of them is Float32 or BFloat16; z is rounded when a row's sum is
 // complete.
 func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) {
+	a = a.cutLong()
 	args := spmmArgs(z, a, x, s, to)
 	args.slice = C.int64_t(t.slice(a, x))
 	if c := t.tiling(a, x, z.Element, to == Accumulate); c != nil {
@@ -76,7 +85,7 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Out
 // SpMMRows is rows lo…hi−1 of SpMM, with the bits that they have there, in the same rows of z. It reads those
 // rows of x alone that are their sources or, with self weights, they themselves. It never uses tiles.
 func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output, lo, hi int) {
-	some := a.segmentsOf(lo, hi)
+	some := a.cutLong().segmentsOf(lo, hi)
 	args := spmmArgs(z, some, x, s, to)
 	args.slice = C.int64_t(t.slice(a, x))
 	r := spmmOn(z, some, x, s, to)
@@ -125,6 +134,7 @@ func (t *Team) spmmSegments(args C.weft_spmm_args, z *tensor.Matrix, a *CSR, x *
 // without in-neighbours has 0 and −1. loops (Int32) is positive for the rows that are their own in-neighbour
 // besides (nil: none); the matrix holds no self loops then.
 func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, to Output) {
+	a = a.cutLong()
 	first := to == Replace
 	check("input", x, a.Cols, z.Cols)
 	check("output", z, a.Rows, x.Cols)
@@ -142,9 +152,9 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 	places, sources := b.places(x.Element, x.Cols), b.places(tensor.Int32, x.Cols)
 	part := *args
 	part.z, part.arg, part.first = storage(places), ints(sources), 1
-	b.run(r, unsafe.Pointer(&part), func(merges C.weft_merges) {
+	b.run(r, unsafe.Pointer(&part), func(segments C.weft_segments) {
 		b.merge(on(C.weft_merge_maxima, z), unsafe.Pointer(&C.weft_merge_maxima_args{
-			z: args.z, arg: args.arg, places: part.z, place_args: part.arg, merges: merges, cols: args.cols,
+			z: args.z, arg: args.arg, places: part.z, place_args: part.arg, segments: segments, cols: args.cols,
 			first: args.first,
 		}), x.Cols, 1)
 	})
@@ -153,6 +163,7 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 // MaxBackward adds to dx_j the g_ic of every out-neighbour i whose arg is j; transposed is the transpose of
 // Max's matrix.
 func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loops *tensor.Matrix) {
+	transposed = transposed.cutLong()
 	check("gradient", g, transposed.Cols, dx.Cols)
 	check("input gradient", dx, transposed.Rows, g.Cols)
 	args := &C.weft_max_back_args{
@@ -206,6 +217,7 @@ func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	if a.Values != nil {
 		b.Values = t.Memory.New(kind, 1, a.Entries())
 	}
+	b.MakeRoom(t.Memory, kind)
 	b.SetTranspose(a)
 	return b
 }
@@ -215,6 +227,7 @@ func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 func (a *CSR) SetTranspose(b *CSR) {
 	from, columns := b.Indptr.ReadInt64s(), b.Indices.ReadInt32s()
 	next, rows := a.Indptr.WriteInt64s(), a.Indices.WriteInt32s()
+	tensor.Touch(a.list)
 	if len(next) == 0 {
 		return
 	}

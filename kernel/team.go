@@ -39,6 +39,8 @@ type Team struct {
 	threads int
 	sizes   tileSizes
 	backend backend
+	// partials is how many segments a device works on at a time, at most.
+	partials int
 }
 
 // NewTeam returns a team of at least one thread. One of all cores has Go's scheduler keep a processor spare
@@ -60,7 +62,7 @@ func NewPlan(threads int, memory *tensor.Meter) *Team {
 }
 
 func newTeam(threads int, memory *tensor.Meter, on backend) *Team {
-	return &Team{Memory: memory, threads: threads, sizes: usualTiles, backend: on}
+	return &Team{Memory: memory, threads: threads, sizes: usualTiles, backend: on, partials: devicePartials}
 }
 
 // In returns the team with other memory.

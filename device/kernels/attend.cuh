@@ -69,15 +69,15 @@ template <typename vec> struct attention {
 		row = place = (int)(l.first + number), adds = true;
 		begin = a.edges.indptr[row], stored = (int)(a.edges.indptr[row + 1] - begin);
 		edges = stored + (a.loops ? a.loops[row] : 0);
-		return !a.edges.skip_long || stored <= WEFT_LONG;
+		return !a.edges.longest || stored <= WEFT_SEGMENT; // a constant saves a register
 	}
 	DEVICE bool take_row(const over_segments<weft_attention_args> &l, int64_t number) {
-		if (number >= l.count)
+		if (number >= l.s.count)
 			return false;
-		const weft_segment &s = l.of[number];
-		row = (int)s.row, place = (int)s.place, adds = false;
+		const weft_segment &s = l.s.of[number];
+		row = (int)s.row, place = (int)l.place(number), adds = false;
 		begin = s.begin, stored = (int)(s.end - s.begin);
-		edges = stored + (a.loops && s.end == a.edges.indptr[row + 1] ? a.loops[row] : 0);
+		edges = stored + (a.loops && s.after == 0 ? a.loops[row] : 0);
 		return true;
 	}
 	// Takes the heads that are those of piece `number` of the work, and returns which row's this is.

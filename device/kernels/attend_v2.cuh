@@ -140,8 +140,11 @@ DEVICE int64_t sums_of(const over_rows<weft_attention_args> &l, int64_t tile) {
 	return l.a.first_sum + l.first / WEFT_TILE + tile;
 }
 DEVICE int64_t sums_of(const over_segments<weft_attention_args> &, int64_t) { return -1; }
+DEVICE int rows_of_block(const over_rows<weft_attention_args> &) { return WEFT_TILE; }
+DEVICE int rows_of_block(const over_segments<weft_attention_args> &) { return ATTEND_WARPS; }
 
-// ∂target, and ∂a of a tile of rows, or of a segment: a block has such a tile, or all segments, and some heads.
+// ∂target, and ∂a of a tile of rows, or of a segment: a block has such a tile, or a segment for each warp, and some
+// heads.
 template <typename vec, typename L> DEVICE void attend_back_target_v2(const L &l) {
 	__shared__ shared_cell<double> sums[ATTEND_WARPS][ATTEND_COLUMNS];
 	const weft_attention_args &a = l.a;
@@ -151,8 +154,8 @@ template <typename vec, typename L> DEVICE void attend_back_target_v2(const L &l
 	const int64_t tile = w.take_heads(blockIdx.x);
 	for (int slab = 0; slab < w.slabs(); slab++) {
 		double da[4] = {};
-		for (int r = warp; r < WEFT_TILE; r += warps) {
-			if (!w.take_row(l, tile * WEFT_TILE + r))
+		for (int r = warp; r < rows_of_block(l); r += warps) {
+			if (!w.take_row(l, tile * rows_of_block(l) + r))
 				continue;
 			float sum[4] = {}, sum_a[4] = {}, old[4] = {};
 			for (int k = 0; k < w.edges; k += 32) {

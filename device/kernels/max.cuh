@@ -99,20 +99,18 @@ DEVICE void aggregate_columns(const weft_max_back_args &a, const edge_range &e, 
 }
 EDGE_KERNELS(max_back, weft_max_back_args, aggregate)
 
-// What segments gave, merged as sums.cuh's merge_sums does it. Runs over columns, one a thread.
+// What segments gave, merged as sums.cuh's merge_sums does it.
 STORAGE_KERNEL(merge_maxima, weft_merge_maxima_args) {
-	const int64_t c = first + thread_number();
-	if (c >= last)
+	const int64_t columns = last - first, segment = thread_number() / columns, c = first + thread_number() % columns;
+	if (segment >= a.segments.count || !begins_row(a.segments, segment))
 		return;
-	for (int k = 0; k < a.merges.count; k++) {
-		const weft_merge &m = a.merges.of[k];
-		T *z = (T *)(m.complete ? a.z : a.places) + (m.complete ? m.row * a.cols : 0) + c;
-		int32_t *arg = (m.complete ? a.arg + m.row * a.cols : a.place_args) + c;
-		const bool begins = m.complete ? a.first : m.first > 0;
-		float x = begins ? 0 : number(*z);
-		int32_t source = begins ? -1 : *arg;
-		for (int p = m.first; p < m.end; p++)
-			extend(x, source, number(((const T *)a.places)[p * a.cols + c]), a.place_args[p * a.cols + c]);
-		round_to(z, x), *arg = source;
-	}
+	const weft_merge m = weft_merge_from(&a.segments, segment);
+	T *z = (T *)(m.complete ? a.z : a.places) + (m.complete ? m.row * a.cols : 0) + c;
+	int32_t *arg = (m.complete ? a.arg + m.row * a.cols : a.place_args) + c;
+	const bool begins = m.complete ? a.first : m.first > 0;
+	float x = begins ? 0 : number(*z);
+	int32_t source = begins ? -1 : *arg;
+	UNROLL_BY(4) for (int64_t p = m.first; p < m.end; p++)
+		extend(x, source, number(((const T *)a.places)[p * a.cols + c]), a.place_args[p * a.cols + c]);
+	round_to(z, x), *arg = source;
 }

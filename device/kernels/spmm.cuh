@@ -92,7 +92,7 @@ template <typename vec, typename args> DEVICE void aggregate(const over_rows<arg
 	const auto range = [&](int64_t row) {
 		return edge_range{row, row, a.edges.indptr[row], ends(a)[row], true, true};
 	};
-	const auto is_cut = [&](const edge_range &e) { return a.edges.skip_long && e.end - e.begin > WEFT_LONG; };
+	const auto is_cut = [&](const edge_range &e) { return a.edges.longest && e.end - e.begin > WEFT_LONG; };
 	const int64_t row = l.first + t / across;
 	bool share = false;
 	if (row < l.last) {
@@ -114,11 +114,10 @@ template <typename vec, typename args> DEVICE void aggregate(const over_rows<arg
 // Runs over segments of rows, as many threads for each.
 template <typename vec, typename args> DEVICE void aggregate(const over_segments<args> &l) {
 	const int64_t across = l.a.cols / vec::N, t = thread_number(), number = t / across;
-	if (number >= l.count)
+	if (number >= l.s.count)
 		return;
-	const weft_segment &s = l.of[number];
-	const bool last = s.end == l.a.edges.indptr[s.row + 1];
-	const edge_range e = {s.row, s.place, s.begin, s.end, false, last};
+	const weft_segment &s = l.s.of[number];
+	const edge_range e = {s.row, l.place(number), s.begin, s.end, false, s.after == 0};
 	aggregate_columns<vec>(l.a, e, (t - number * across) * vec::N);
 }
 EDGE_KERNELS(spmm, weft_spmm_args, aggregate)

@@ -194,71 +194,72 @@ KERNEL(move_float32, weft_move_args) {
 		l.a.running[i] += (float)(l.a.momentum * (l.a.batch[i] - l.a.running[i]));
 }
 
-// The same. What segments gave to a row that goes on is written when the rows before it are merged, as these
-// may have had its place.
+// What segments gave, in their order. Runs over columns: a thread has one of a row, whose first segment in the launch
+// gives it the number. What is merged of a row that goes on is left in place 0: such a row is alone in its launch.
 KERNEL(merge_sums_float32, weft_merge_sums_args) {
-	const int64_t c = l.first + thread_number(), cols = l.a.cols;
-	if (c >= l.last)
+	const weft_merge_sums_args &a = l.a;
+	const int64_t columns = l.last - l.first, number = thread_number() / columns, c = l.first + thread_number() % columns;
+	if (number >= a.segments.count || !begins_row(a.segments, number))
 		return;
-	for (int k = 0; k < l.a.merges.count; k++) {
-		const weft_merge &m = l.a.merges.of[k];
-		const int64_t at = m.row * cols + c;
-		float sum = 0;
-		UNROLL_BY(4) for (int p = m.first; p < m.end; p++)
-			sum += l.a.places[p * cols + c];
-		if (m.complete && l.a.accumulate)
-			sum += load_either(l.a.z, l.a.z_type, at);
-		if (m.complete)
-			store_either(l.a.z, l.a.z_type, at, sum);
-		else
-			l.a.places[c] = sum;
-	}
+	const weft_merge m = weft_merge_from(&a.segments, number);
+	const int64_t at = m.row * a.cols + c;
+	float sum = 0;
+	UNROLL_BY(8) for (int64_t p = m.first; p < m.end; p++)
+		sum += a.places[p * a.cols + c];
+	if (m.complete && a.accumulate)
+		sum += load_either(a.z, a.z_type, at);
+	if (m.complete)
+		store_either(a.z, a.z_type, at, sum);
+	else
+		a.places[c] = sum;
 }
 
-// Milakov & Gimelshein's online softmax over states, as in kernel/native/segment.h. Runs over heads, one a
-// warp: lane p has what the state in place p counts, and then all lanes have columns.
+// Milakov & Gimelshein's online softmax over states, as in kernel/native/segment.h. Runs over heads: a warp has one
+// of a row. Lanes have what the states in places count, 32 at a time, and then columns.
 KERNEL(merge_states_float32, weft_merge_states_args) {
 	const weft_merge_states_args &a = l.a;
-	const int64_t h = l.first + thread_number() / 32, heads = a.heads, width = a.width;
+	const int64_t columns = l.last - l.first, warp = thread_number() / 32, number = warp / columns;
+	const int64_t h = l.first + warp % columns, heads = a.heads, width = a.width;
 	const int lane = threadIdx.x % 32;
-	if (h >= l.last)
+	if (number >= a.segments.count || !begins_row(a.segments, number))
 		return;
-	for (int k = 0; k < a.merges.count; k++) {
-		const weft_merge &m = a.merges.of[k];
-		const bool extend = m.complete && !a.first, end = m.complete && a.last;
-		const bool mine = lane >= m.first && lane < m.end;
-		const int64_t row = m.row * heads + h, place = lane * heads + h;
-		const float maximum = mine ? a.place_maximum[place] : -INFINITY, part = mine ? a.place_sum[place] : 0;
-		double top = extend ? a.maximum[row] : -INFINITY, sum = 0;
-		for (int p = m.first; p < m.end; p++)
-			top = fmax(top, (double)__shfl_sync(ALL, maximum, p));
-		const float own = extend ? (float)exp(a.maximum[row] - top) : 0;
-		const float scale = mine ? (float)exp(maximum - top) : 0;
-		if (extend)
-			sum = own * a.sum[row];
-		for (int p = m.first; p < m.end; p++)
+	const weft_merge m = weft_merge_from(&a.segments, number);
+	const bool extend = m.complete && !a.first, end = m.complete && a.last;
+	const int64_t row = m.row * heads + h;
+	float top = extend ? a.maximum[row] : -INFINITY;
+	for (int64_t p = m.first + lane; p < m.end; p += 32)
+		top = larger(a.place_maximum[p * heads + h], top);
+	top = largest_of_warp(top);
+	const float own = extend ? (float)exp((double)a.maximum[row] - top) : 0;
+	double sum = extend ? own * a.sum[row] : 0;
+	for (int64_t from = m.first; from < m.end; from += 32) { // a place's maximum becomes what its sums are scaled by
+		const int64_t place = (from + lane) * heads + h;
+		const bool mine = from + lane < m.end;
+		const float scale = mine ? (float)exp((double)a.place_maximum[place] - top) : 0;
+		const float part = mine ? a.place_sum[place] : 0;
+		for (int p = 0; p < min(m.end - from, (int64_t)32); p++)
 			sum = fma((double)__shfl_sync(ALL, scale, p), (double)__shfl_sync(ALL, part, p), sum);
-		for (int64_t from = 0; from < width; from += 32) {
-			const int64_t c = min(from + lane, width - 1), at = row * width + c;
-			float z = extend ? load_either(a.z, a.z_type, at) * own : 0;
-			for (int p = m.first; p < m.end; p++)
-				z = fmaf(__shfl_sync(ALL, scale, p), a.place_z[(p * heads + h) * width + c], z);
-			if (end)
-				z = sum != 0 ? z / (float)sum : 0;
-			if (from + lane >= width)
-				continue;
-			if (m.complete)
-				store_either(a.z, a.z_type, at, z);
-			else
-				a.place_z[h * width + c] = z;
-		}
-		__syncwarp();
-		if (lane == 0 && end) {
-			a.maximum[row] = sum == 0 ? 0 : (float)(top + log(sum));
-		} else if (lane == 0) {
-			*(m.complete ? a.maximum + row : a.place_maximum + h) = (float)top;
-			*(m.complete ? a.sum + row : a.place_sum + h) = (float)sum;
-		}
-		__syncwarp();
+		if (mine)
+			a.place_maximum[place] = scale;
+	}
+	__syncwarp();
+	for (int64_t c = lane; c < width; c += 32) {
+		const int64_t at = row * width + c;
+		float z = extend ? load_either(a.z, a.z_type, at) * own : 0;
+		UNROLL_BY(4) for (int64_t p = m.first; p < m.end; p++)
+			z = fmaf(a.place_maximum[p * heads + h], a.place_z[(p * heads + h) * width + c], z);
+		if (end)
+			z = sum != 0 ? z / (float)sum : 0;
+		if (m.complete)
+			store_either(a.z, a.z_type, at, z);
+		else
+			a.place_z[h * width + c] = z;
+	}
+	__syncwarp(); // all have read the scales
+	if (lane == 0 && end) {
+		a.maximum[row] = sum == 0 ? 0 : (float)(top + log(sum));
+	} else if (lane == 0) {
+		*(m.complete ? a.maximum + row : a.place_maximum + h) = top;
+		*(m.complete ? a.sum + row : a.place_sum + h) = (float)sum;
 	}
 }

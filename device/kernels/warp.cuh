@@ -68,9 +68,14 @@ template <typename args> struct over_rows {
 // The same for the segments of rows that are cut.
 template <typename args> struct over_segments {
 	args a;
-	weft_segment of[WEFT_PARTIALS];
-	int64_t count;
+	weft_segments s;
+	DEVICE int64_t place(int64_t number) const { return s.carried + number; }
 };
+
+// Whether segment `number` is the first of its row in a launch: what merges the row's takes it from there.
+DEVICE bool begins_row(const weft_segments &s, int64_t number) {
+	return number == 0 || s.of[number - 1].row != s.of[number].row;
+}
 
 // A kernel is found by its name: that in weft.h, _float32 or _bfloat16 for the elements of storage, and where
 // kernel/shapes.go says so a variant's. Over segments _segments follows.

@@ -112,7 +112,7 @@ static int next_batch(batch *b, int empty) {
 	while (b->row < b->end && b->runs < b->most_runs) {
 		int64_t lo = a->edges.indptr[b->row], stored = a->edges.indptr[b->row + 1] - lo, all = stored + (a->loops ? a->loops[b->row] : 0);
 		int64_t left = all - b->done;
-		if ((a->edges.skip_long && stored > WEFT_LONG) || (left == 0 && !empty)) {
+		if ((a->edges.longest && stored > a->edges.longest) || (left == 0 && !empty)) {
 			b->row++;
 			continue;
 		}

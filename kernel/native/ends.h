@@ -5,7 +5,7 @@ static void k_ends(const void *args, int64_t lo, int64_t hi) {
 	const int64_t *indptr = a->edges.indptr;
 	for (int64_t i = lo; i < hi; i++) {
 		int64_t k = a->begin[i], end = indptr[i + 1];
-		if (a->edges.skip_long && end - indptr[i] > WEFT_LONG)
+		if (a->edges.longest && end - indptr[i] > a->edges.longest)
 			end = k;
 		for (int found = VW; found == VW && k < end; k += found) {
 			int n = end - k < VW ? end - k : VW;

@@ -28,7 +28,7 @@ INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, int64_t v0
 	const int any_order = a->source_ids != NULL;
 	const elem *x = a->x + v0 * VW;
 	for (int64_t i = lo; i < hi; i++) {
-		if (a->edges.skip_long && a->edges.indptr[i + 1] - a->edges.indptr[i] > WEFT_LONG)
+		if (a->edges.longest && a->edges.indptr[i + 1] - a->edges.indptr[i] > a->edges.longest)
 			continue;
 		elem *z = a->z + i * cols + v0 * VW;
 		int32_t *arg = a->arg + i * cols + v0 * VW;
@@ -114,7 +114,7 @@ INLINE void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, 
 	const elem *g = a->g + v0 * VW;
 	const float *arg = (const float *)a->arg + v0 * VW;
 	for (int64_t j = lo; j < hi; j++) {
-		if (a->edges.skip_long && a->edges.indptr[j + 1] - a->edges.indptr[j] > WEFT_LONG)
+		if (a->edges.longest && a->edges.indptr[j + 1] - a->edges.indptr[j] > a->edges.longest)
 			continue;
 		const int64_t dx = j * cols + v0 * VW;
 		vi id = id_of(a->source_ids, j);

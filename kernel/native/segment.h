@@ -1,7 +1,25 @@
 // Partial results are merged in the order of the segments, or tiles, that they are of. What segments gave to
 // a row that goes on is written when the rows before it are merged, as these may have had its place.
 
-#define EACH_MERGE(m, a) for (const weft_merge *m = (a)->merges.of; m < (a)->merges.of + (a)->merges.count; m++)
+// One after the other of the rows that segments are of.
+typedef struct {
+	const weft_segments *of;
+	int64_t next;
+	weft_merge m;
+} merges;
+
+INLINE int next_merge(merges *e) {
+	if (e->next == e->of->count)
+		return 0;
+	e->m = weft_merge_from(e->of, e->next);
+	e->next = e->m.end - e->of->carried;
+	return 1;
+}
+
+#define EACH_MERGE(m, a) \
+	merges all = {&(a)->segments}; \
+	const weft_merge *const m = &all.m; \
+	while (next_merge(&all))
 
 static void k_merge_maxima(const void *args, int64_t lo, int64_t hi) {
 	const weft_merge_maxima_args *a = args;

@@ -35,7 +35,7 @@ INLINE void next_row(spmm_cursor *c, const weft_spmm_args *a, int64_t hi) {
 	while (++c->row < hi) {
 		c->edge = a->edges.indptr[c->row];
 		c->end = a->end[c->row];
-		if (c->edge < c->end && !(a->edges.skip_long && c->end - c->edge > WEFT_LONG))
+		if (c->edge < c->end && !(a->edges.longest && c->end - c->edge > a->edges.longest))
 			return;
 	}
 }
@@ -73,7 +73,7 @@ INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc,
 INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail, const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
 	const int64_t *begins = a->edges.indptr, *ends = a->end;
-	const int special = a->self || a->accumulate || a->extend || a->edges.skip_long;
+	const int special = a->self || a->accumulate || a->extend || a->edges.longest != 0;
 	const row_place before = a->sums ? b->sums : b->z, to = a->unfinished ? b->sums : b->z;
 	spmm_cursor c = {lo - 1};
 	if (kind.cut) {
@@ -87,7 +87,7 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 		vf acc[REGISTERS];
 		if (special) {
 			self = a->self ? a->self[i] : 0;
-			if ((a->edges.skip_long && end - begin > WEFT_LONG) || (a->accumulate && begin == end && self == 0 && !a->extend))
+			if ((a->edges.longest && end - begin > a->edges.longest) || (a->accumulate && begin == end && self == 0 && !a->extend))
 				continue;
 		}
 		for (int v = 0; v < nb; v++)

@@ -34,30 +34,42 @@ enum { WEFT_TILE = 1024 };
 // than it gains.
 enum { WEFT_CACHED = 4 << 20 };
 
-// A row of more entries is cut into segments of at most so many (but for equal ones, which stay together), so
-// that no thread waits for one that has such a row.
+// A row of more entries is cut into segments of at most WEFT_SEGMENT (but for equal ones, which stay together),
+// so that no thread waits for one that has such a row. On a device, where a warp has a row, attention cuts rows
+// of more than one segment.
 enum { WEFT_LONG = 16384, WEFT_SEGMENT = 2048 };
 
-// Entries begin … end−1, which are of a row. A kernel that runs over a segment takes them for all of the
-// row's and writes what it gives to row `place` of its results. Self loops and the row's own term are left
-// to the row's last segment.
+// Entries begin … end−1 of a row, of which `after` segments follow. A kernel that runs over a segment takes them
+// for all of the row's and writes what it gives to a row of its results that is the segment's place. Self loops
+// and the row's own term are left to the row's last segment.
 typedef struct {
-	int64_t row, begin, end, place;
+	int64_t row, begin, end, after;
 } weft_segment;
+
+// How many places there are: on a CPU, and on a device at most. There a launch over so many segments is as fast
+// as one over more.
+enum { WEFT_PARTIALS = 16, WEFT_PLACES = 4096 };
+
+// Segments that are worked on at a time. Number k has place carried + k. With carried set, place 0 has what
+// segments before gave to the first one's row.
+typedef struct {
+	const weft_segment *of;
+	int64_t count, carried;
+} weft_segments;
 
 // Places first … end−1 have what segments of a row gave. With complete set the last of them is the row's
 // last; else what they are merged to is left in place 0.
 typedef struct {
-	int64_t row;
-	int32_t first, end, complete;
+	int64_t row, first, end;
+	int32_t complete;
 } weft_merge;
 
-enum { WEFT_PARTIALS = 16 }; // places
-
-typedef struct {
-	weft_merge of[WEFT_PARTIALS];
-	int32_t count;
-} weft_merges;
+// What is merged of segment number k and those that follow it in its row. Number k is the row's first among s.
+static inline weft_merge weft_merge_from(const weft_segments *s, int64_t k) {
+	const int64_t left = s->count - k, after = s->of[k].after;
+	const weft_merge m = {s->of[k].row, k ? s->carried + k : 0, s->carried + k + (after < left ? after + 1 : left), after < left};
+	return m;
+}
 
 // The entries of a sparse matrix by rows: row i has those of numbers indptr[i] … indptr[i+1]−1, number k is
 // in column indices[k].
@@ -67,7 +79,7 @@ typedef struct {
 	// the length of indices, which may be more than the rows' own: prefetches stay below it
 	int64_t entries;
 	int64_t others;    // the number of columns
-	int32_t skip_long; // leave rows of more than WEFT_LONG entries to their segments
+	int32_t longest;   // rows of more entries are left to their segments; 0: no row has any
 } weft_edges;
 
 // Numbers for each head in a row of attention's pack. One is not used: so that fewer rows lie across cache
@@ -566,8 +578,8 @@ typedef struct {
 // Merging what segments gave, in their order. Sums: z_i = [z_i +] Σ over i's places. Runs over columns.
 typedef struct {
 	void *z;       // rows × cols, of z_type
-	float *places; // WEFT_PARTIALS × cols
-	weft_merges merges;
+	float *places; // of the segments × cols
+	weft_segments segments;
 	int64_t cols;
 	int32_t z_type, accumulate;
 } weft_merge_sums_args;
@@ -578,7 +590,7 @@ typedef struct {
 	int32_t *arg;
 	elem *places;
 	int32_t *place_args;
-	weft_merges merges;
+	weft_segments segments;
 	int64_t cols;
 	int32_t first;
 } weft_merge_maxima_args;
@@ -588,7 +600,7 @@ typedef struct {
 	float *maximum, *sum;
 	void *z; // of z_type
 	float *place_maximum, *place_sum, *place_z;
-	weft_merges merges;
+	weft_segments segments;
 	int64_t heads, width;
 	int32_t z_type, first, last;
 } weft_merge_states_args;
@@ -812,7 +824,7 @@ const char *weft_operation_name(int operation);
 // Runs a kernel for elements of a type; a kernel that is not over storage, for WEFT_FLOAT32.
 void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi);
 // Runs a kernel over a segment: spmm, max, max_back, or one of attention's.
-void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_segment segment);
+void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_segment segment, int64_t place);
 void weft_pause(void); // well under a microsecond, in which the CPU leaves its units to another thread
 
 // What makes a product returns 0, or oneDNN's status.

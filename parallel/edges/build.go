@@ -140,7 +140,7 @@ func (e *Edges) newLocal(from *Source, s *span, owns []bool) *Block {
 		}
 	})
 	b := &Block{
-		In:       newCSR(mem.NewCommon, e.Rows, e.Sources, inner, s.r.Weights != nil),
+		In:       newCSR(mem, mem.NewCommon, e.Rows, e.Sources, inner, s.r.Weights != nil),
 		Features: from.Data.features(team, s.r, inner), Owned: owned, ownedOut: ownedOut,
 	}
 	e.loopCount = all - inner
@@ -305,7 +305,7 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 			copy(b.Targets.WriteInt32s(), targets)
 			b.Targets.Known(targets)
 		}
-		b.In = newCSR(mem.NewCommon, rows, n, counts[message].edges, o.of.Weights != nil)
+		b.In = newCSR(mem, mem.NewCommon, rows, n, counts[message].edges, o.of.Weights != nil)
 		b.Features = o.data.features(team, o.of, counts[message].edges)
 		blocks = append(blocks, b)
 		fillers[message] = b.filler(o.of)
@@ -341,7 +341,7 @@ func (c *blockCount) add(row int32, owns []bool) {
 // allocate is NewElement or NewCommon of a Meter.
 type allocate func(k tensor.Kind, e tensor.Element, rows, cols int) *tensor.Matrix
 
-func newCSR(allocated allocate, rows, cols, entries int, weighted bool) *kernel.CSR {
+func newCSR(mem *tensor.Meter, allocated allocate, rows, cols, entries int, weighted bool) *kernel.CSR {
 	a := &kernel.CSR{
 		Rows: rows, Cols: cols, Indptr: allocated(tensor.Graph, tensor.Int64, 1, rows+1),
 		Indices: allocated(tensor.Graph, tensor.Int32, 1, entries),
@@ -349,12 +349,13 @@ func newCSR(allocated allocate, rows, cols, entries int, weighted bool) *kernel.
 	if weighted {
 		a.Values = allocated(tensor.Graph, tensor.Float32, 1, entries)
 	}
+	a.MakeRoom(mem, tensor.Graph)
 	return a
 }
 
 // newOut makes the transpose of a matrix, as the worker that shares both writes it.
 func newOut(team *kernel.Team, in *kernel.CSR) *kernel.CSR {
-	out := newCSR(team.Memory.NewCommon, in.Cols, in.Rows, in.Entries(), in.Values != nil)
+	out := newCSR(team.Memory, team.Memory.NewCommon, in.Cols, in.Rows, in.Entries(), in.Values != nil)
 	out.SetTranspose(in)
 	return out
 }
@@ -375,6 +376,7 @@ type filler struct {
 
 // newFiller returns nil where this worker writes no elements of the matrix.
 func newFiller(a *kernel.CSR) *filler {
+	tensor.Touch(a.Arrays()...)
 	f := &filler{a: a, indptr: a.Indptr.WriteInt64s(), columns: a.Indices.WriteInt32s()}
 	if a.Values != nil {
 		f.values = a.Values.WriteFloats()

@@ -58,7 +58,7 @@ func (e *Edges) Thin(reversed bool) *Thin {
 
 // emptyOf returns a matrix with emptyOf for the entries of a.
 func emptyOf(team *kernel.Team, a *kernel.CSR) *kernel.CSR {
-	return newCSR(team.Memory.NewElement, a.Rows, a.Cols, a.Entries(), a.Values != nil)
+	return newCSR(team.Memory, team.Memory.NewElement, a.Rows, a.Cols, a.Entries(), a.Values != nil)
 }
 
 // Draw makes the edges those that d keeps. All workers draw together.

@@ -257,8 +257,8 @@ func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
 			some.Owned += oneIf(owns, v(row)) * int(starts[row+1]-starts[row])
 		}
 	})
-	newElement := e.team.Memory.NewElement
-	a := newCSR(newElement, of.Rows, of.Cols, entries, in.Weights != nil || of.Values != nil)
+	mem := e.team.Memory
+	a := newCSR(mem, mem.NewElement, of.Rows, of.Cols, entries, in.Weights != nil || of.Values != nil)
 	copy(a.Indptr.WriteInt64s(), starts)
 	toColumns, toValues := a.Indices.WriteInt32s(), a.Values.WriteFloats()
 	inRows(e.team, of.Rows, func(row int) {
@@ -278,11 +278,11 @@ func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
 		}
 	})
 	a.FindSegments()
-	some.In, some.Out = a, newCSR(newElement, of.Cols, of.Rows, entries, a.Values != nil)
+	some.In, some.Out = a, newCSR(mem, mem.NewElement, of.Cols, of.Rows, entries, a.Values != nil)
 	some.Out.SetTranspose(a)
 	some.Out.FindSegments()
 	for _, m := range []*kernel.CSR{some.In, some.Out} {
-		e.made = append(e.made, m.Indptr, m.Indices, m.Values)
+		e.made = append(e.made, m.Arrays()...)
 	}
 }
 

@@ -81,8 +81,8 @@ func (e *Edges) loopMatrix(loops gnn.Loops) *kernel.CSR {
 	if loops.Add() {
 		entries = e.Rows
 	}
-	a := newCSR(team.Memory.NewElement, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
-	e.made = append(e.made, a.Indptr, a.Indices, a.Values)
+	a := newCSR(team.Memory, team.Memory.NewElement, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
+	e.made = append(e.made, a.Arrays()...)
 	counts := e.loopCounts()
 	fill := newFiller(a)
 	if fill == nil {
