@@ -205,13 +205,14 @@ func TestLaunchesByCounts(t *testing.T) {
 }
 
 // TestTensorByCounts: on cards in slices a plan by counts is that of the store in memory, at several sizes:
-// launches and messages, and bytes sent, are equal, memory within 3 %, and the time of an epoch within 2 %.
+// launches and messages, and bytes sent, are equal, memory within .2 %, and the time of an epoch within 2 %.
 func TestTensorByCounts(t *testing.T) {
 	for _, vertices := range []int{40_000, 80_000, 160_000} {
 		from := generate.Default(generate.Uniform)
 		from.Vertices, from.Degree, from.Features, from.Classes = vertices, 4, 64, 40
 		g, err := generate.Graph(from)
 		require.NoError(t, err)
+		g.Relations[0].Symmetric = true // as its store has it
 		for _, workers := range []int{2, 4} {
 			o := train.Defaults()
 			o.Model, o.Hidden, o.Layers, o.Threads, o.Device = "sage", 128, 3, 1, setting.AllCards
@@ -233,8 +234,7 @@ func TestTensorByCounts(t *testing.T) {
 				assert.Equal(t, wants.Traffic, its.Traffic, name)
 			}
 			assert.Equal(t, of.SentBytes(), by.SentBytes(), name)
-			assert.Near(t, 1, float64(by.PeakTensorBytes())/float64(of.PeakTensorBytes()), .002, name)
-			assert.Near(t, 1, float64(by.CardBytes())/float64(of.CardBytes()), .03, name)
+			assert.Near(t, 1, float64(by.CardBytes())/float64(of.CardBytes()), .002, name)
 			assert.Near(t, 1, by.Times.Epoch/of.Times.Epoch, .02, name)
 			assert.Near(t, 1, by.Times.Compute/of.Times.Compute, .02, name)
 		}
