@@ -115,13 +115,14 @@ func (p *Passes) commit() {
 	pending := p.Params.Pending()
 	var mine []float64
 	for _, of := range pending {
-		mine = append(mine, of.ReadDoubles()...)
+		mine = append(mine, of.Doubles()...) // zeros in a plan
 	}
 	all, err := comm.Gather(alike, comm.Statistics, mine...)
 	exchange.Must(err)
 	for range alike.Size() {
 		for _, of := range pending {
-			all = all[copy(of.WriteDoubles(), all):]
+			copy(of.WriteDoubles(), all)
+			all = all[of.Len():]
 		}
 		p.Params.Commit()
 	}
