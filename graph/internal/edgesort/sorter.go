@@ -111,49 +111,43 @@ func (s *Sorter) Memory(about int64) int64 {
 
 // Add adds edges, and if both is true the reverse of each.
 func (s *Sorter) Add(e *graph.Edges, both bool) error {
-	head := make([]uint32, 2, 3) // target, key, and the weight where there are some
+	edge, features := make([]uint32, s.words()), floatsAsWords(e.Features)
+	values := edge[2:]
 	if s.Weighted {
-		head = head[:3]
+		values = edge[3:]
 	}
-	features := floatsAsWords(e.Features)
 	for k, source := range e.Source {
-		target, values := e.Target[k], features[k*e.FeatureColumns:(k+1)*e.FeatureColumns]
+		target := e.Target[k]
 		if s.Weighted {
-			head[2] = math.Float32bits(e.Weights[k])
+			edge[2] = math.Float32bits(e.Weights[k])
 		}
-		head[0], head[1] = uint32(target), uint32(source)<<1+given
-		if err := s.add(head, values); err != nil {
+		copy(values, features[k*e.FeatureColumns:])
+		edge[0], edge[1] = uint32(target), uint32(source)<<1+given
+		if err := s.add(edge); err != nil {
 			return err
 		}
 		if !both {
 			continue
 		}
-		head[0], head[1] = uint32(source), uint32(target)<<1|added
-		if err := s.add(head, values); err != nil {
+		edge[0], edge[1] = uint32(source), uint32(target)<<1|added
+		if err := s.add(edge); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add adds an edge, whose words come in two parts. The first begins with its target.
-func (s *Sorter) add(head, values []uint32) error {
-	k := (int(head[0]) - s.low) >> s.shift
+// add adds an edge by its words.
+func (s *Sorter) add(edge []uint32) error {
+	k := (int(edge[0]) - s.low) >> s.shift
 	if k >= len(s.ranges) {
-		if err := s.reach(head[0]); err != nil {
+		if err := s.reach(edge[0]); err != nil {
 			return err
 		}
-		k = (int(head[0]) - s.low) >> s.shift
+		k = (int(edge[0]) - s.low) >> s.shift
 	}
 	r := &s.ranges[k]
-	at := len(r.last)
-	r.last = slices.Grow(r.last, s.words())[:at+s.words()]
-	to := r.last[at:]
-	to[0], to[1] = head[0], head[1]
-	if s.Weighted {
-		to[2] = head[2]
-	}
-	copy(to[len(head):], values)
+	r.last = append(r.last, edge...)
 	if len(r.last) < s.batch() {
 		return nil
 	}
@@ -179,7 +173,7 @@ func (s *Sorter) reach(target uint32) error {
 			into := &s.ranges[k/2]
 			into.batches = append(into.batches, smaller[k].batches...)
 			for edge := range slices.Chunk(smaller[k].last, s.words()) {
-				if err := s.add(edge[:2], edge[2:]); err != nil {
+				if err := s.add(edge); err != nil {
 					return err
 				}
 			}
@@ -275,7 +269,7 @@ func (s *Sorter) divide(r *unsorted, low, high int, yield func(bounded, error) b
 	smaller.most = max(smaller.most, 2, (high-low)/s.targets()+1)
 	again := func(words []uint32) error {
 		for edge := range slices.Chunk(words, s.words()) {
-			if err := smaller.add(edge[:2], edge[2:]); err != nil {
+			if err := smaller.add(edge); err != nil {
 				return err
 			}
 		}

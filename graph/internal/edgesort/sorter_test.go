@@ -11,24 +11,43 @@ import (
 	"weft/internal/require"
 )
 
-// Edges that exceed the memory for them are divided again, until a range is one vertex.
+// Edges that exceed the memory for them are divided again, until a range is one vertex: with and without
+// weights and features.
 func TestSorterDivides(t *testing.T) {
+	const vertices = 3000
+	for _, weighted := range []bool{false, true} {
+		for columns := range 3 {
+			e := drawn(200_000, vertices, columns, weighted)
+			want, err := graph.NewRelation(vertices, e)
+			require.NoError(t, err)
+			for _, limit := range []int{vertices, 1 << 16} { // known before, or only after all edges
+				for _, about := range []int64{10, 10_000_000} {
+					assert.Equal(t, want, sorted(t, e, vertices, limit, about), "weights %v, %d features, of %d, about %d",
+						weighted, columns, limit, about)
+				}
+			}
+		}
+	}
+}
+
+// drawn are random edges, of which a third are into one vertex.
+func drawn(edges, vertices, columns int, weighted bool) graph.Edges {
 	random := rand.New(rand.NewPCG(3, 4))
-	const vertices, edges = 3000, 200_000
-	e := graph.Edges{FeatureColumns: 1}
+	e := graph.Edges{FeatureColumns: columns}
 	for range edges {
 		target := int32(random.IntN(vertices))
 		if random.IntN(3) == 0 {
 			target = 1234
 		}
 		e.Source, e.Target = append(e.Source, int32(random.IntN(vertices))), append(e.Target, target)
-		e.Features = append(e.Features, random.Float32())
+		if weighted {
+			e.Weights = append(e.Weights, random.Float32())
+		}
+		for range columns {
+			e.Features = append(e.Features, random.Float32())
+		}
 	}
-	want, err := graph.NewRelation(vertices, e)
-	require.NoError(t, err)
-	for _, limit := range []int{vertices, 1 << 16} { // known before, or only after all edges
-		assert.Equal(t, want, sorted(t, e, vertices, limit, 10), "of %d", limit)
-	}
+	return e
 }
 
 // sorted are the edges as a sorter gives them, of which none, some or all wait in memory.
@@ -46,17 +65,20 @@ func sortedOf(t *testing.T, e graph.Edges, vertices, limit int, about, kept int6
 	file, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
 	require.NoError(t, err)
 	defer file.Close()
-	s := New(Options{Scratch: file, Kept: kept, Columns: 1, Budget: 100_000}, limit, about)
+	o := Options{
+		Scratch: file, Kept: kept, Weighted: e.Weights != nil, Columns: e.FeatureColumns, Budget: 100_000,
+	}
+	s := New(o, limit, about)
 	defer s.Close()
 	require.NoError(t, s.Add(&e, false))
-	got := graph.Relation{Indptr: []int64{0}, EdgeColumns: 1}
+	got := graph.Relation{Indptr: []int64{0}, EdgeColumns: e.FeatureColumns}
 	s.Limit(vertices)
 	err = s.Each(func(r *graph.Relation) error {
 		for _, end := range r.Indptr[1:] {
 			got.Indptr = append(got.Indptr, int64(len(got.Sources))+end)
 		}
-		got.Sources, got.EdgeFeatures = append(got.Sources, r.Sources...),
-			append(got.EdgeFeatures, r.EdgeFeatures...)
+		got.Sources, got.Weights = append(got.Sources, r.Sources...), append(got.Weights, r.Weights...)
+		got.EdgeFeatures = append(got.EdgeFeatures, r.EdgeFeatures...)
 		return nil
 	})
 	require.NoError(t, err)
