@@ -18,7 +18,8 @@ type BatchNorm struct {
 	options                 BatchNormOptions
 	runningMean, runningVar *Buffer // nil: evaluation uses the batch's statistics, too
 	batches                 *Buffer
-	// last is 2 × columns: the mean and the unbiased variance of the last training pass
+	// last is 2 × columns: the mean and the unbiased variance of the last training pass; nil: nothing moves
+	// the running statistics
 	last *tensor.Matrix
 }
 
@@ -54,7 +55,7 @@ func NewBatchNormOf(ps *Params, o BatchNormOptions, width int) *BatchNorm {
 	b.columnNorm = newColumnNorm(width, gamma, beta)
 	if o.Mean != "" {
 		b.runningMean, b.runningVar = ps.Running(o.Mean, width, 0), ps.Running(o.Variance, width, 1)
-		if ps.like == nil {
+		if ps.like == nil && !ps.again {
 			b.last = ps.team.Memory.NewElement(tensor.Parameters, tensor.Float64, 2, width)
 			ps.OnCommit(func() { b.commit(ps.team) }, b.last)
 		}

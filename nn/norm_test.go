@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/autograd"
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/kernel/kerneltest"
 	"weft/kernel/reference"
@@ -171,6 +172,25 @@ func TestNormLeavesItsInputWhole(t *testing.T) {
 			t.Errorf("%s: in place %v, or other bits", name, over == again)
 		}
 	}
+}
+
+// TestNormAgain: norms in sets from Again take no memory, and leave what their set commits.
+func TestNormAgain(t *testing.T) {
+	const cols = 256
+	team := newTeam(t)
+	ps := nn.NewParams(team, 1)
+	nn.NewBatchNorm(ps, "norm", cols)
+	x := normal(team, 1, 7, cols, 2)
+	for range 3 {
+		again, live := ps.Again(), team.Memory.LiveTensors()
+		norm := nn.NewBatchNorm(again, "norm", cols)
+		assert.Equal(t, live, team.Memory.LiveTensors())
+		tape := autograd.NewTrainingTape(team, autograd.Random{})
+		norm.Forward(tape.Input(x, autograd.AllHere(7)), nn.LeaveWhole, kernel.Identity, kernel.Mask{}).Drop()
+		again.Commit()
+	}
+	assert.Equal(t, make([]float32, cols), ps.Buffers[0].Read())
+	assert.Len(t, ps.Pending(), 1)
 }
 
 // TestCommitMovesOnce: Commit moves the running statistics once, however many training passes were made.

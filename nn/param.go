@@ -121,6 +121,7 @@ type Params struct {
 	team      *kernel.Team
 	seed      uint64
 	like      *Params // whose values these are; nil: they have their own
+	again     bool    // another set commits
 	layer     int
 	named     map[string]*Param
 	buffers   map[string]*Buffer
@@ -187,10 +188,10 @@ func (ps *Params) Sharing(team *kernel.Team) *Params {
 }
 
 // Again returns a set for the same model on some of the rows: what is made in it are the parameters and
-// buffers of this set, with their gradients.
+// buffers of this set, with their gradients. It takes no memory, and Commit of this set alone moves buffers.
 func (ps *Params) Again() *Params {
 	made := *ps
-	made.commits = nil
+	made.commits, made.pending, made.again = nil, nil, true
 	return &made
 }
 
