@@ -102,7 +102,8 @@ type formula struct {
 	Machine
 	*setting.Resolved
 	loads  []load
-	chunks int // of each partition, in a pipeline
+	chunks int                  // of each partition, in a pipeline
+	far    *[comm.Kinds]float64 // what shares returned; nil: not called yet
 }
 
 // stage is what the worker of a stage does that has most to do of each, in seconds.
@@ -252,7 +253,7 @@ func (f *formula) moves(l *load, kinds ...comm.Kind) (seconds float64) {
 	for _, kind := range kinds {
 		far := 0.0
 		if f.Far != (Links{}) {
-			far = f.far(kind)
+			far = f.shares()[kind]
 		}
 		seconds += (1 - far) * f.over(&f.Links, &l.sent[kind], kind)
 		if far > 0 {
@@ -278,26 +279,37 @@ func (f *formula) over(l *Links, sent *comm.Traffic, kind comm.Kind) float64 {
 	return float64(sent.Bytes)*perByte + latency*float64(sent.Messages)/float64(max(1, f.atOnce(kind)))
 }
 
-// far is the share of a worker's messages of a kind that go to other machines, of which each has Sharers
-// workers, where it sends as many to each worker of its group: that of all workers together.
-func (f *formula) far(kind comm.Kind) float64 {
+// shares are the shares of a worker's messages of each kind that go to other machines, of which each has
+// Sharers workers, where it sends as many to each worker of its group: those of all workers together.
+func (f *formula) shares() *[comm.Kinds]float64 {
+	if f.far != nil {
+		return f.far
+	}
 	grid := f.Mesh
 	grid.Partitions = f.Workers / (grid.Stages * grid.Slices) // of several a worker has one place
-	n, far, all := grid.Workers(), 0, 0
-	for rank := range n {
-		at := grid.Place(rank)
-		for peer := range n {
-			to := grid.Place(peer)
-			if peer == rank || !together(kind, at, to) {
-				continue
-			}
-			all++
-			if rank/f.Sharers != peer/f.Sharers {
-				far++
+	places := make([]mesh.Place, grid.Workers())
+	for rank := range places {
+		places[rank] = grid.Place(rank)
+	}
+	var far, all [comm.Kinds]int
+	for rank, at := range places {
+		for before, to := range places[:rank] { // which sends as many back
+			for kind := range comm.Kinds {
+				if !together(kind, at, to) {
+					continue
+				}
+				all[kind]++
+				if rank/f.Sharers != before/f.Sharers {
+					far[kind]++
+				}
 			}
 		}
 	}
-	return float64(far) / float64(max(1, all))
+	f.far = new([comm.Kinds]float64)
+	for kind := range f.far {
+		f.far[kind] = float64(far[kind]) / float64(max(1, all[kind]))
+	}
+	return f.far
 }
 
 // together reports whether a worker sends messages of a kind to another one.
