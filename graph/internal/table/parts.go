@@ -304,11 +304,12 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 		}
 		kind := foreign.Of(file) == foreign.Parquet
 		if k > 0 && kind != parquet {
-			said := "%s: is no Parquet, and %s is: a table has parts of one kind, and none that is cut short"
 			if kind {
-				said = "%s: is Parquet, and %s is not: a table has parts of one kind"
+				err = refusal.Errorf("%s: is Parquet, and %s is not: a table has parts of one kind", p.path, parts[0].path)
+			} else {
+				err = refusal.Errorf("%s: is no Parquet, and %s is: a table has parts of one kind, and none that is "+
+					"cut short", p.path, parts[0].path)
 			}
-			err = refusal.Errorf(said, p.path, parts[0].path)
 		}
 		parquet = kind
 		var begun error // about the part whose columns are first, where it seems to be cut short
