@@ -36,6 +36,12 @@ const (
 	classNamesFile      = "class_names.json"     // a list of strings, one per class
 )
 
+// IsStore reports whether a folder is a store.
+func IsStore(folder string) bool {
+	_, err := os.Lstat(filepath.Join(folder, descriptionFile))
+	return err == nil
+}
+
 // relationFiles are the files of an edge type, and what errors call the ends in them.
 type relationFiles struct{ indptr, indices, weights, features, neighbours string }
 

@@ -35,6 +35,40 @@ func WithoutKey(name string) (of string, keyed bool) {
 	return name[:at[0]], true
 }
 
+// BesideTable is the path of a file or folder of a table, to which the name of its store adds. Among folders
+// NAME=VALUE, as Hive has them, a store would be read as a part: that of TABLE/NAME=VALUE, and of what lies
+// in
+// it, is beside TABLE, at TABLE.NAME=VALUE.
+func BesideTable(path string, folder bool) string {
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	table, below := whole, ""
+	for at := whole; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if strings.Index(filepath.Base(at), "=") > 0 && (folder || at != whole) {
+			table, below = filepath.Dir(at), whole[len(filepath.Dir(at)):]
+		} else if at != whole {
+			break
+		}
+	}
+	if below == "" || table == filepath.Dir(table) {
+		return path
+	}
+	beside := table + strings.ReplaceAll(below, string(filepath.Separator), ".")
+	if filepath.IsAbs(path) {
+		return beside
+	}
+	here, err := filepath.Abs(".")
+	if err == nil {
+		beside, err = filepath.Rel(here, beside)
+	}
+	if err != nil {
+		return path
+	}
+	return beside
+}
+
 // ImportOf is the place in the cache for the store of a source, by its path and the flags of the import. It
 // is there, or can be made there.
 func ImportOf(source string, flags ...string) (store string, err error) {

@@ -45,3 +45,35 @@ func TestImportOf(t *testing.T) {
 	_, err := ImportOf(source)
 	assert.ErrorContains(t, err, "a symbolic link", "over a link")
 }
+
+// TestBesideTable: what lies in folders NAME=VALUE is beside the table, whose folder is the topmost that has
+// another name.
+func TestBesideTable(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "calls", "day=1", "hour=2"), 0o777))
+	t.Chdir(filepath.Join(folder, "calls", "day=1"))
+	for _, c := range []struct {
+		path   string
+		folder bool
+		want   string
+	}{
+		{"/a/calls/day=1", true, "/a/calls.day=1"},
+		{"/a/calls/day=1/hour=2", true, "/a/calls.day=1.hour=2"},
+		{"/a/calls/day=1/hour=2/0.csv", false, "/a/calls.day=1.hour=2.0.csv"},
+		{"b/calls/day=1", true, "b/calls.day=1"},
+		{"hour=2", true, "../../calls.day=1.hour=2"},
+		{"0.csv", false, "../../calls.day=1.0.csv"},
+		{"/a/calls", true, "/a/calls"},
+		{"/a/calls/=1", true, "/a/calls/=1"},
+		{"/a/calls/k=1.csv", false, "/a/calls/k=1.csv"},
+		{"/a/day=1/more/0.csv", false, "/a/day=1/more/0.csv"},
+		{"/day=1", true, "/day=1"},
+	} {
+		if c.path == "b/calls/day=1" {
+			t.Chdir(folder)
+		} else if !filepath.IsAbs(c.path) {
+			t.Chdir(filepath.Join(folder, "calls", "day=1"))
+		}
+		assert.Equal(t, c.want, BesideTable(c.path, c.folder))
+	}
+}

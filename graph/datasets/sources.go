@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/graph/internal/table"
 	"weft/internal/atomicfile"
 	"weft/internal/document"
 	"weft/internal/refusal"
@@ -53,8 +54,8 @@ type record struct {
 	Files  Sources `json:"files"`
 }
 
-// LookAt looks at files, and at folders and all files in them. It follows symbolic links. Of those in folders
-// it passes over the ones that lead to nothing.
+// LookAt looks at files, and at folders and all files in them, but for stores that were made of some. It
+// follows symbolic links. Of those in folders it passes over the ones that lead to nothing.
 func LookAt(paths []string) (s Sources, err error) {
 	folders := map[string]bool{} // a link may lead back to one
 	var add func(path string, named bool) error
@@ -81,6 +82,9 @@ func LookAt(paths []string) (s Sources, err error) {
 			return nil
 		}
 		folders[real] = true
+		if !named && table.IsStore(path) {
+			return nil
+		}
 		if named {
 			s = append(s, sourceFile{Path: real, Folder: true})
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"weft/graph"
 	"weft/internal/foreign"
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -22,8 +23,10 @@ import (
 
 // A folder of part files is one table, as Spark, Hive, BigQuery, DuckDB and pyarrow write it. Its parts are
 // all files in it, and in folders NAME=VALUE below it, each of which gives its rows a further column, as Hive
-// has it. As there, names that begin with _ or . are of no part, as _SUCCESS, nor are empty files. The names
-// of all parts have one ending, and the rows of the table are those of the parts in the order of their paths.
+// has it. As there, names that begin with _ or . are of no part, as _SUCCESS, nor are empty files, nor stores
+// that weft has made of a part (IsStore). The names of all parts have one ending, and the rows of the table
+// are
+// those of the parts in the order of their paths.
 
 // part is a file of a table.
 type part struct {
@@ -104,6 +107,10 @@ func stem(path string) (begin string, numbered bool) {
 	return name[:max(0, at)], at >= 0
 }
 
+// IsStore reports whether a folder among the files of a source is a store that was made of one of them, and
+// no part of the source: its name ends in .weft.
+func IsStore(folder string) bool { return strings.HasSuffix(folder, ".weft") && graph.IsStore(folder) }
+
 // partsOf lists the parts in a folder, in the order of their paths.
 func partsOf(folder string) (parts []part, err error) {
 	var add func(folder string, columns []given) error
@@ -121,6 +128,7 @@ func partsOf(folder string) (parts []part, err error) {
 			switch {
 			case err != nil:
 				return refusal.Errorf("%s: %w", path, errors.Unwrap(err))
+			case info.IsDir() && IsStore(path):
 			case info.IsDir():
 				column, value, is := strings.Cut(name, "=")
 				if !is || column == "" {

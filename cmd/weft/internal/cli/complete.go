@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/configs"
+	"weft/graph"
 	"weft/graph/datasets"
 	"weft/train/rundir"
 )
@@ -149,7 +150,4 @@ func CompleteInOrder(each ...cobra.CompletionFunc) cobra.CompletionFunc {
 }
 
 // IsStore reports whether a folder is a store.
-func IsStore(path string) bool {
-	_, err := os.Lstat(filepath.Join(path, "graph.json"))
-	return err == nil
-}
+func IsStore(path string) bool { return graph.IsStore(path) }

@@ -71,7 +71,7 @@ func (r *importRequest) files() (files []string) {
 // isBeside reports whether the store is beside its source, where a command that names the source looks for
 // it.
 func (r *importRequest) isBeside() bool {
-	of := recognition{source: r.source()}
+	of := recognition{Format: r.format, source: r.source()}
 	return cli.SameFile(r.store, of.storeBeside())
 }
 

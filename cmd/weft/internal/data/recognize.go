@@ -229,9 +229,13 @@ func recognizeFolder(path string) (r recognition, found bool) {
 	return r, r.Format != ""
 }
 
-// storeBeside is the store that a source is imported into where a command names the source: beside it.
+// storeBeside is the store that a source is imported into where a command names the source: beside it, or
+// beside the table that it is part of.
 func (r *recognition) storeBeside() string {
 	path := filepath.Clean(r.source)
+	if r.Format == EdgesFormat {
+		path = datasets.BesideTable(path, cli.IsFolder(path))
+	}
 	if len(r.given) > 0 {
 		path += "." + datasets.KeyOf(r.given...)
 	}

@@ -166,11 +166,21 @@ func isBeside(store string) bool {
 			if real, err := filepath.EvalSymlinks(source); err == nil { // else it is gone
 				source = real
 			}
-			if slices.ContainsFunc(files, func(file string) bool {
-				return file == source || strings.HasPrefix(file, source+string(filepath.Separator))
-			}) {
+			if slices.ContainsFunc(files, func(file string) bool { return isOf(file, source) }) {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// isOf reports whether a file is a source, or lies in it, or in that part of a table beside which the
+// source's
+// path would lie.
+func isOf(file, source string) bool {
+	for at := file; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if at == source || datasets.BesideTable(at, at != file) == source {
+			return true
 		}
 	}
 	return false
