@@ -20,38 +20,66 @@ type form struct {
 	of func(argument string, l *graph.Labels) (of OfVertices, asked string)
 }
 
-// top begins the name of precision@K.
-const top = "precision@"
+// top begins the name of precision@K, and found that of recall@fpr=RATE.
+const (
+	top   = "precision@"
+	found = "recall@fpr="
+)
 
 var forms = []form{
 	// The F1 of one class or label, by its name or number.
 	{"f1:", "CLASS", false, func(class string, l *graph.Labels) (OfVertices, string) {
-		for k := range l.Classes {
-			if l.ClassName(k) == class {
-				f1 := func(hit, said, is []float64) float64 { return f1Of(hit[k], said[k], is[k]) }
-				return ofCounts(f1), ""
-			}
-		}
-		return nil, "no class of the graph is called " + strconv.Quote(class)
+		k, asked := classOf(class, l)
+		f1 := func(hit, said, is []float64) float64 { return f1Of(hit[k], said[k], is[k]) }
+		return ofCounts(f1), asked
 	}},
-	// The share of class 1 among the K vertices that score highest (of all, if they are fewer). Those that
-	// tie for the last places count by their mean.
-	{top, "K", true, func(text string, _ *graph.Labels) (OfVertices, string) {
+	// Those of one class, or of one label.
+	{AveragePrecision + ":", "CLASS", true, rankingOf(averagePrecision)},
+	{ROCAUC + ":", "CLASS", true, rankingOf(AreaUnder)},
+	// The share of a class, or of class 1, among the K vertices that score highest (of all, if they are
+	// fewer). Those that tie for the last places count by their mean.
+	{top, "K[:CLASS]", true, func(argument string, l *graph.Labels) (OfVertices, string) {
+		text, class, named := strings.Cut(argument, ":")
 		k, err := strconv.Atoi(text)
 		if err != nil || k < 1 {
 			return nil, "it needs a number of vertices, as in precision@100"
 		}
-		return ofScores(precisionOfTop(k)), ""
+		return ranking(precisionOfTop(k), named, class, l)
 	}},
-	// The share of class 1 that is found where at most that share of the others is taken for it: the
-	// largest tpr of scikit-learn's roc_curve with fpr ≤ RATE.
-	{"recall@fpr=", "RATE", true, func(text string, _ *graph.Labels) (OfVertices, string) {
+	// The share of a class, or of class 1, that is found where at most that share of the others is taken for
+	// it: the largest tpr of scikit-learn's roc_curve with fpr ≤ RATE.
+	{found, "RATE[:CLASS]", true, func(argument string, l *graph.Labels) (OfVertices, string) {
+		text, class, named := strings.Cut(argument, ":")
 		rate, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(rate >= 0 && rate <= 1) {
 			return nil, "it needs a rate from 0 to 1, as in recall@fpr=0.01"
 		}
-		return ofScores(recallOfRate(rate)), ""
+		return ranking(recallOfRate(rate), named, class, l)
 	}},
+}
+
+// classOf returns the number of a class or label, by its name or number, or what it has to be.
+func classOf(class string, l *graph.Labels) (k int, asked string) {
+	for k := range l.Classes {
+		if l.ClassName(k) == class {
+			return k, ""
+		}
+	}
+	return 0, "no class of the graph is called " + strconv.Quote(class)
+}
+
+// ranking is a measure of the class that is named, or as ofScores without one.
+func ranking(of measure, named bool, class string, l *graph.Labels) (OfVertices, string) {
+	if !named {
+		return ofScores(of, unnamed), ""
+	}
+	k, asked := classOf(class, l)
+	return ofScores(of, k), asked
+}
+
+// rankingOf is a measure of the class that is the argument.
+func rankingOf(of measure) func(class string, l *graph.Labels) (OfVertices, string) {
+	return func(class string, l *graph.Labels) (OfVertices, string) { return ranking(of, true, class, l) }
 }
 
 // Forms are the names of these metrics, as help shows them.
@@ -85,7 +113,7 @@ func withArgument(name string, l *graph.Labels) (OfVertices, error) {
 		return nil, nil
 	}
 	of, asked := f.of(argument, l)
-	if of == nil {
+	if asked != "" {
 		return nil, refusal.Errorf("--metric %s: %s", name, asked)
 	}
 	return of, nil
@@ -94,6 +122,7 @@ func withArgument(name string, l *graph.Labels) (OfVertices, error) {
 // Top is how many rows precision@K is of; false: the name is of another metric.
 func Top(name string) (k int, is bool) {
 	text, is := strings.CutPrefix(name, top)
+	text, _, _ = strings.Cut(text, ":")
 	k, err := strconv.Atoi(text)
 	return k, is && err == nil
 }

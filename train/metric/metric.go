@@ -32,8 +32,8 @@ const AveragePrecision = "average-precision"
 
 var ofVertices = map[string]OfVertices{
 	Accuracy:         accuracy,
-	AveragePrecision: ofScores(averagePrecision),
-	ROCAUC:           ofScores(AreaUnder),
+	AveragePrecision: ofScores(averagePrecision, unnamed),
+	ROCAUC:           ofScores(AreaUnder, unnamed),
 	"micro-f1":       ofCounts(micro),
 	"macro-f1":       macroF1,
 }
@@ -89,6 +89,13 @@ func ofTwo(name string) bool {
 	return name == ROCAUC || name == AveragePrecision || f != nil && f.ofTwo
 }
 
+// OfSecond reports whether a metric is of the second of two classes because it names none. The area under
+// the receiver operating characteristic is the same of both.
+func OfSecond(name string) bool {
+	argued := strings.HasPrefix(name, top) || strings.HasPrefix(name, found)
+	return name == AveragePrecision || argued && !strings.Contains(name, ":")
+}
+
 // sum replaces counts by their sums over all workers.
 func sum(c *comm.Comm, counts []float64) error { return c.SumDoubles(comm.Statistics, counts) }
 
@@ -122,21 +129,33 @@ func argmax(x []float32) (at int) {
 // measure is of n scored rows of each worker.
 type measure func(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error)
 
-// ofScores is a metric of how high class 1 of two scores where it is right. With several labels it is the
-// mean over the labels that some vertices have and others do not.
-func ofScores(measure measure) OfVertices {
+// unnamed is in the place of a class where a metric names none.
+const unnamed = -1
+
+// ofScores is a metric of how high a class of two scores where it is right: of class 1 where none is named.
+// With several labels it is that of one label, or the mean over those that some vertices have and others do
+// not.
+func ofScores(measure measure, class int) OfVertices {
 	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 		if !l.MultiLabel() {
+			positive := 1
+			if class != unnamed {
+				positive = class
+			}
 			return measure(c, len(vertices), func(i int) (float64, bool) {
 				v := int(vertices[i])
-				return float64(logits[2*v+1]) - float64(logits[2*v]), l.Class[v] == 1
+				score := float64(logits[2*v+positive]) - float64(logits[2*v+1-positive])
+				return score, l.Class[v] == int64(positive)
 			})
 		}
 		sum, n := 0.0, 0
-		for class := range l.Classes {
+		for label := range l.Classes {
+			if class != unnamed && class != label {
+				continue
+			}
 			var at []int // vertices whose label is present
 			for _, v := range vertices {
-				if k := int(v)*l.Classes + class; l.Multi[k] == l.Multi[k] {
+				if k := int(v)*l.Classes + label; l.Multi[k] == l.Multi[k] {
 					at = append(at, k)
 				}
 			}

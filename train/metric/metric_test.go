@@ -223,6 +223,13 @@ func TestChooseMetric(t *testing.T) {
 		{"recall@fpr=.01", "", two, "recall@fpr=.01"},
 		{"recall@fpr=2", "", two, "--metric recall@fpr=2: it needs a rate from 0 to 1"},
 		{"recall@fpr=NaN", "", two, "--metric recall@fpr=NaN: it needs a rate"},
+		{"average-precision:0", "", two, "average-precision:0"},
+		{"roc-auc:2", "", several, "roc-auc:2"},
+		{"average-precision:0", "", one, "--metric average-precision:0: the graph has 3 classes"},
+		{"roc-auc:yes", "", two, `--metric roc-auc:yes: no class of the graph is called "yes"`},
+		{"precision@7:0", "", two, "precision@7:0"},
+		{"precision@7:", "", two, `--metric precision@7:: no class of the graph is called ""`},
+		{"recall@fpr=.01:yes", "", two, `--metric recall@fpr=.01:yes: no class of the graph is called "yes"`},
 	} {
 		got, err := Choose(c.asked, &partition.Whole{Metric: c.named}, &c.labels)
 		if err != nil {

@@ -93,6 +93,47 @@ func TestAveragePrecision(t *testing.T) {
 	assert.Near(t, (.5833333333333333+1)/2, got, 1e-12)
 }
 
+// TestRankingOfANamedClass: either of two classes, and one of several labels, by scikit-learn 1.9.1:
+// average_precision_score, roc_auc_score and the largest tpr of roc_curve with fpr ≤ .5. Names hold colons.
+// Of the four that score highest for a:b two are of it; of those for c three are.
+func TestRankingOfANamedClass(t *testing.T) {
+	two := &graph.Labels{Classes: 2, Names: []string{"a:b", "c"}, Class: []int64{0, 1, 1, 0, 1, 1, 0, 1}}
+	of := []float32{1, 0, 0, 2, 3, 0, 2, 0, 0, 1, 1, 0, 0, 3, 0, 4}
+	several := &graph.Labels{Classes: 3, Multi: []float32{1, 0, 1, 0, 1, 1, 1, 0, 1, 0, 1, 1}}
+	each := []float32{1, -5, 0, -2, 9, 1, 4, 3, 2, 5, 4, 3}
+	for name, want := range map[string]float64{
+		"average-precision": .7416666666666667, "average-precision:c": .7416666666666667,
+		"average-precision:a:b": .4761904761904762, "roc-auc:c": .5666666666666667,
+		"roc-auc:a:b": .5666666666666667, "precision@4:a:b": .5, "precision@4": .75,
+		"recall@fpr=.5:a:b": 2. / 3, "recall@fpr=.5": .6,
+	} {
+		got, err := Vertices(name, two)(of, two, everyVertex(8), comm.Alone())
+		require.NoError(t, err)
+		assert.Near(t, want, got, 1e-12, "%s", name)
+	}
+	for name, want := range map[string]float64{
+		"average-precision:0": .5833333333333333, "average-precision:1": 1, "roc-auc:0": .5,
+	} {
+		got, err := Vertices(name, several)(each, several, everyVertex(4), comm.Alone())
+		require.NoError(t, err)
+		assert.Near(t, want, got, 1e-12, "%s of several", name)
+	}
+}
+
+// TestWhoseMetric: those that do not name one of two classes are of the second, except where both have the
+// same.
+func TestWhoseMetric(t *testing.T) {
+	for name, want := range map[string]bool{
+		"average-precision": true, "precision@5": true, "recall@fpr=.1": true, "average-precision:c": false,
+		"precision@5:c": false, "recall@fpr=.1:c": false, "roc-auc": false, "f1:c": false, "accuracy": false,
+	} {
+		assert.Equal(t, want, OfSecond(name), "%s", name)
+	}
+	k, is := Top("precision@50:c")
+	assert.Equal(t, 50, k)
+	assert.Equal(t, true, is)
+}
+
 // TestAreaOfEachLabel: by hand. Label 0 has positives 1 and 4 over the negative −2 and under 5, and label 1
 // all pairs in order. Read by another row's or label's values, they give something else.
 func TestAreaOfEachLabel(t *testing.T) {

@@ -54,6 +54,9 @@ func (c *card) metrics() {
 		})
 	}
 	c.table(1, head, rows)
+	if said := r.Ranked(); c.measured() && said != "" {
+		c.say(said)
+	}
 }
 
 func (c *card) classes() {

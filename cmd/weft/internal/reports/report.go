@@ -252,6 +252,18 @@ func (r *reportRun) Measured() string {
 	return "vertices"
 }
 
+// Ranked says which of two classes ranking metrics are of, and how many of the test rows are; "": there are
+// others, or no test row.
+func (r *reportRun) Ranked() string {
+	if e := &r.evaluated[2]; len(e.Classes) != 2 || e.Confusion == nil || r.sizes[2] == 0 {
+		return ""
+	}
+	second := &r.evaluated[2].Classes[1]
+	return fmt.Sprintf("average-precision, precision@K and recall@fpr=RATE that name no class, and the threshold, "+
+		"are of the second class, %s, which %s of the test %s are of: by chance that is the average precision.",
+		ui.Printable(second.Name), ui.Percent(float64(second.Support)/float64(r.sizes[2])), r.Measured())
+}
+
 type settingShown struct{ Name, Value string }
 
 // chart is a chart of the page, with the keys that its script reads.

@@ -9,13 +9,14 @@ import (
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
+	"weft/internal/refusal"
 	"weft/train/metric"
 	"weft/train/setting"
 	"weft/train/task"
 )
 
-// warnSkewed says on the first rank what skewed, few and dated say of a session's graph: once for several
-// runs.
+// warnSkewed says on the first rank what skewed, frequent, few and dated say of a session's graph: once for
+// several runs.
 func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) error {
 	return s.OnFirst(func() error {
 		g, err := s.Graph()
@@ -23,7 +24,7 @@ func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) erro
 			return err
 		}
 		return g.Guard(func() error {
-			for _, line := range []string{skewed(g, o), few(g, o)} {
+			for _, line := range []string{skewed(g, o), frequent(g, o), few(g, o)} {
 				if line != "" {
 					fmt.Fprintln(warnings, "weft: warning: "+line)
 				}
@@ -36,48 +37,81 @@ func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) erro
 	})
 }
 
-// skewed is the warning where accuracy chooses the epoch by itself, and nine tenths of the training vertices
-// or edges or more are of one class; "": there is no such class, or the metric was asked for.
-func skewed(g *graph.Graph, o *setting.Options) string {
-	rows := "vertices"
+// shares are the shares of the classes among the training vertices or edges, and what those rows are; nil:
+// there is no such split, or the labels are others than one class of several.
+func shares(g *graph.Graph, o *setting.Options) (l *graph.Labels, of []float64, rows string) {
+	rows = "vertices"
 	if o.Task == task.Edge {
 		g, _ = g.LearnsEdges(o.EdgeLabel)
 		rows = "edges"
 	}
-	l := &g.Labels
-	chosen := o.Metric == metric.Auto &&
-		(g.Metric == "" || g.Metric == metric.Accuracy) && o.Select != setting.SelectLoss
-	if o.Task == task.Link || !chosen || l.Class == nil || l.Classes < 2 ||
-		o.Split.Number >= len(g.Splits) {
-		return ""
+	l = &g.Labels
+	if o.Task == task.Link || l.Class == nil || l.Classes < 2 || o.Split.Number >= len(g.Splits) {
+		return l, nil, rows
 	}
-	const most = .9
-	counts, all := make([]int, l.Classes), 0
+	of, all := make([]float64, l.Classes), 0.
 	for _, v := range g.Splits[o.Split.Number].Train {
 		if class := l.Class[v]; class >= 0 {
-			counts[class]++
+			of[class]++
 			all++
 		}
 	}
-	for class, n := range counts {
-		if share := float64(n) / float64(max(1, all)); share >= most && n < all {
-			name := fmt.Sprint(class)
-			if l.Names != nil {
-				name = ui.Printable(l.Names[class])
-			}
+	for class := range of {
+		of[class] /= max(1, all)
+	}
+	return l, of, rows
+}
+
+// metricOf is the metric that is asked for, or that the graph names; Auto: the one for its labels.
+func metricOf(g *graph.Graph, o *setting.Options) string {
+	if o.Metric == metric.Auto && g.Metric != "" {
+		return g.Metric
+	}
+	return o.Metric
+}
+
+// skewed is the warning where accuracy chooses the epoch by itself, and nine tenths of the training vertices
+// or edges or more are of one class; "": there is no such class, or the metric was asked for.
+func skewed(g *graph.Graph, o *setting.Options) string {
+	chosen := o.Metric == metric.Auto &&
+		(g.Metric == "" || g.Metric == metric.Accuracy) && o.Select != setting.SelectLoss
+	if !chosen {
+		return ""
+	}
+	const most = .9
+	l, of, rows := shares(g, o)
+	for class, share := range of {
+		if share >= most && share < 1 {
 			metrics := "macro-f1"
 			switch {
 			case l.Classes == 2 && class == 0:
 				metrics += ", average-precision or roc-auc"
-			case l.Classes == 2: // average precision is that of class 1
-				metrics += " or roc-auc"
+			case l.Classes == 2: // average precision is that of class 1, unless it names another
+				other := refusal.ShellWord(metric.AveragePrecision + ":" + l.ClassName(0))
+				metrics += ", " + other + " or roc-auc"
 			}
 			return fmt.Sprintf("%s of the training %s are of class %s, so that accuracy may choose an epoch that "+
 				"finds no other: --metric %s measures the others, too, and --class-weights balanced weighs all "+
-				"classes alike in the loss", ui.Percent(share), rows, name, metrics)
+				"classes alike in the loss",
+				ui.Percent(share), rows, ui.Printable(l.ClassName(class)), metrics)
 		}
 	}
 	return ""
+}
+
+// frequent is the warning where the metric is of the second of two classes, which it does not name, and more
+// than six tenths of the training vertices or edges are of that class; "": it is of the rarer one, or
+// otherwise.
+func frequent(g *graph.Graph, o *setting.Options) string {
+	const most = .6 // where two classes are about alike, either may be meant
+	name := metricOf(g, o)
+	l, of, rows := shares(g, o)
+	if len(of) != 2 || !metric.OfSecond(name) || of[1] <= most {
+		return ""
+	}
+	return fmt.Sprintf("--metric %s measures class %s, the second of the two, which %s of the training %s are "+
+		"of: --metric %s measures the other", name, ui.Printable(l.ClassName(1)), ui.Percent(of[1]), rows,
+		refusal.ShellWord(name+":"+l.ClassName(0)))
 }
 
 // few is the warning where precision@K is to be that of more rows than validate or test; "": it is not asked
