@@ -44,7 +44,7 @@ func (r *Resolved) CheckContinues(before *Options, m mesh.Mesh) error {
 		was, is := s.recorded(before), s.recorded(&r.Options)
 		moved := s.isFile != nil && s.isFile(was) && s.isFile(is) && !isThere(was)
 		if !s.changes && !moved && applies && was != is {
-			return refusal.Errorf("--"+s.Name+" %s: the run to continue has %s; leave it out, or begin a "+
+			return refusal.Errorf("--"+s.Name+" %s: the run to continue has %s; give that, or begin a "+
 				"new run in another folder", cmp.Or(is, `""`), cmp.Or(was, `""`))
 		}
 	}

@@ -294,6 +294,8 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 		one, several, wayOut := "vertex", "vertices", "give the store that it was trained on"
 		if r.Task == task.Edge {
 			one, several = "edge", "edges"
+		}
+		if r.Task == task.Edge || !e.elsewhere { // it has grown
 			wayOut = fmt.Sprintf("weft evaluate %s %s predicts on it as it is, and measures that",
 				refusal.ShellWord(e.Run), refusal.ShellWord(e.Graph))
 		}

@@ -298,7 +298,8 @@ func (r *resumption) checkStore(s *session.Session) error {
 	now, err := s.Stored.Checksum()
 	if err == nil && now != r.record.Store {
 		err = refusal.Errorf("%s: the graph has changed since %s was written; restore it, or begin a new "+
-			"run in another folder", strings.Join(s.Stores(), " or "), r.from.Path)
+			"run in another folder, from its weights with --init %s", strings.Join(s.Stores(), " or "), r.from.Path,
+			refusal.ShellWord(r.path))
 	}
 	return err
 }
