@@ -29,16 +29,14 @@ type Hardware struct {
 	Cards      int     `json:"cards"`             // of a node
 	HostMemory float64 `json:"host_memory_bytes"` // of a node
 	// CardLink is what a card sends to others of its node while it receives as much, where messages lie in
-	// the
-	// memory of cards.
+	// the memory of cards.
 	CardLink float64 `json:"card_link_bytes_per_second"`
 	NodeLink float64 `json:"node_link_bytes_per_second"` // the same to cards of other nodes; 0: there are none
 	Card     Card    `json:"card"`
 }
 
 // ReadHardware returns the machine of that name in configs/machines, or of a file, whose name ends in .yaml.
-// It
-// refuses a file that lacks a key, has another one or a value that no machine has.
+// It refuses a file that lacks a key, has another one or a value that no machine has.
 func ReadHardware(name string) (*Hardware, error) {
 	const most = 64 << 10
 	text, found := configs.Machine(name)

@@ -134,6 +134,7 @@ def _write_batches(reader: Any, path: Path) -> None:
     import pyarrow.parquet
 
     held: list[Any] = []
+    size = 0
     with pyarrow.parquet.ParquetWriter(path, reader.schema) as writer:
 
         def write() -> None:
@@ -142,8 +143,10 @@ def _write_batches(reader: Any, path: Path) -> None:
 
         for batch in reader:
             held.append(batch)
-            if sum(of.nbytes for of in held) >= 64 << 20:
+            size += batch.nbytes
+            if size >= 64 << 20:
                 write()
+                size = 0
         write()
 
 

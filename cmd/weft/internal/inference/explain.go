@@ -423,15 +423,24 @@ func (x *explanation) scoreOf(row []float32) (score, logit metric.Number) {
 	var o predictions.Outcome
 	x.known.Read(&o, row)
 	if x.known.Columns == predictions.Logits {
-		others := 0.
-		for k, z := range row {
-			if k != x.output {
-				others += math.Exp(float64(z) - float64(row[x.output]))
-			}
-		}
-		logit = metric.Number(-math.Log(others))
+		logit = metric.Number(logitOf(row, x.output))
 	}
 	return metric.Number(o.Probabilities[x.output]), logit
+}
+
+// logitOf is log(p/(1 − p)) of the probability p of a class by softmax of a row. It is finite also where
+// float64 has no such p but 0 or 1.
+func logitOf(row []float32, class int) float64 {
+	others := slices.Delete(slices.Clone(row), class, class+1)
+	if len(others) == 0 {
+		return math.Inf(1)
+	}
+	most := float64(slices.Max(others))
+	sum := 0.
+	for _, z := range others {
+		sum += math.Exp(float64(z) - most)
+	}
+	return float64(row[class]) - most - math.Log(sum)
 }
 
 // byStrength orders contributions, the largest first, whatever their signs.

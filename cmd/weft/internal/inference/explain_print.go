@@ -136,7 +136,8 @@ func (x *explanation) OfVertices() []explainedColumn {
 	return slices.DeleteFunc(slices.Clone(x.Columns), func(c explainedColumn) bool { return c.OfEdge })
 }
 
-// OwnFirst reports whether a feature of the edge itself contributes more than each edge that passes messages.
+// OwnFirst reports whether a feature of the edge itself contributes at least as much as each edge
+// that passes messages.
 func (x *explanation) OwnFirst() bool {
 	own := x.Own()
 	return len(own) > 0 &&

@@ -47,14 +47,20 @@ func dated(g *graph.Graph, o *setting.Options, imports bool) string {
 	return ""
 }
 
-// laterDates are the days from which on a fifth of the edges validates, and the last fifth tests, as a split
-// by time has them; START,END where these are the same day.
+// laterDates are the days from which on a fifth of the edges with labels validates, and the last fifth tests,
+// as a split by time has them; START,END where these are the same day, or no edge has a label.
 func laterDates(r *graph.Relation, place int, offset float64) string {
 	const most = 1 << 16 // edges looked at
 	edges := len(r.Sources)
 	var days []float64
 	for k := 0; k < edges; k += 1 + edges/most {
-		days = append(days, float64(r.EdgeFeatures[k*r.EdgeColumns+place])+offset)
+		if r.EdgeLabels.Labelled(int64(k)) {
+			days = append(days, float64(r.EdgeFeatures[k*r.EdgeColumns+place])+offset)
+		}
+	}
+	const none = "START,END"
+	if len(days) == 0 {
+		return none
 	}
 	slices.Sort(days)
 	day := func(share int) string {
@@ -63,5 +69,5 @@ func laterDates(r *graph.Relation, place int, offset float64) string {
 	if first, start, end := day(0), day(3), day(4); first != start && start != end {
 		return start + "," + end
 	}
-	return "START,END"
+	return none
 }

@@ -105,8 +105,11 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 		return c, refusal.Errorf("--partitions %s: none suffice; %w", setting.Auto, exceeds)
 	}
 	if made.Card != nil {
-		if err := fit.Predict(made.Card, show); err != nil {
+		switch err := fit.Predict(made.Card, show); {
+		case errors.Is(err, context.Canceled):
 			return c, err
+		case err != nil: // these partitions fit without a time
+			fmt.Fprintf(show, "their epoch is not predicted: %v\n", err)
 		}
 	}
 	fmt.Fprintf(show, "%s: the fewest partitions that fit, with %s\n", fit.Flags(), fit.Takes())
