@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"weft/graph"
+	"weft/graph/internal/table"
 	"weft/internal/cache"
 )
 
@@ -37,25 +38,17 @@ func WithoutKey(name string) (of string, keyed bool) {
 
 // BesideTable is the path of a file or folder of a table, to which the name of its store adds. Among folders
 // NAME=VALUE, as Hive has them, a store would be read as a part: that of TABLE/NAME=VALUE, and of what lies
-// in
-// it, is beside TABLE, at TABLE.NAME=VALUE.
+// in it, is beside TABLE, at TABLE.NAME=VALUE.
 func BesideTable(path string, folder bool) string {
 	whole, err := filepath.Abs(path)
 	if err != nil {
 		return path
 	}
-	table, below := whole, ""
-	for at := whole; at != filepath.Dir(at); at = filepath.Dir(at) {
-		if strings.Index(filepath.Base(at), "=") > 0 && (folder || at != whole) {
-			table, below = filepath.Dir(at), whole[len(filepath.Dir(at)):]
-		} else if at != whole {
-			break
-		}
-	}
-	if below == "" || table == filepath.Dir(table) {
+	all, is := table.Whole(whole, folder)
+	if !is || all == filepath.Dir(all) {
 		return path
 	}
-	beside := table + strings.ReplaceAll(below, string(filepath.Separator), ".")
+	beside := all + strings.ReplaceAll(whole[len(all):], string(filepath.Separator), ".")
 	if filepath.IsAbs(path) {
 		return beside
 	}

@@ -183,6 +183,42 @@ func TestFolderThatIsNamed(t *testing.T) {
 		"day").Relations[0].NumberColumns.Features())
 }
 
+// TestPartsAsLists: parts of one table that are named as lists of edges are no relations, unless they have
+// names.
+func TestPartsAsLists(t *testing.T) {
+	const header = "payer,payee,amount,count\n"
+	rows := textOf(header, payments()[0])
+	of := map[string]string{"customers.csv": customers(0, vertices)}
+	for _, name := range []string{
+		"pay/day=1/0.csv", "pay/day=2/0.csv", "owe/day=1/0.csv", "k=1.csv", "k=2.csv",
+	} {
+		of[name] = rows
+	}
+	files(t, of)
+	for _, c := range []struct {
+		lists []string
+		want  string // "": it is read
+	}{
+		{
+			[]string{"pay/day=1/0.csv", "pay/day=2/0.csv"},
+			"pay/day=1/0.csv and pay/day=2/0.csv: are parts of one table: name its folder, pay, or name relations",
+		},
+		{[]string{"pay/day=1", "pay/day=2"}, "pay/day=1 and pay/day=2: are parts of one table: name its folder, pay"},
+		{[]string{"first=pay/day=1", "second=pay/day=2"}, ""},
+		{[]string{"k=1.csv", "k=2.csv"}, ""},
+		{[]string{"pay/day=1/0.csv", "owe=owe/day=1/0.csv"}, ""},
+	} {
+		o := optionsOfParts("pay", "customers.csv")
+		o.Edges = c.lists
+		_, err := Open(o)
+		if c.want == "" {
+			require.NoError(t, err)
+		} else {
+			assert.Refused(t, err, c.want)
+		}
+	}
+}
+
 // TestPartsRefused: a part that does not fit is refused by its name.
 func TestPartsRefused(t *testing.T) {
 	const header = "payer,payee,amount,count\n"

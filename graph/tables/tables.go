@@ -88,6 +88,9 @@ func Open(o Options) (*streamed.Graph, error) {
 	if len(o.Vertices) == 0 {
 		return g, o.openAlone(g)
 	}
+	if err := o.checkParts(); err != nil {
+		return nil, err
+	}
 	all, err := o.vertexTables()
 	if err != nil {
 		return nil, err
@@ -140,6 +143,26 @@ func Open(o Options) (*streamed.Graph, error) {
 	}
 	g.Complete = func() error { return o.complete(g, all, lists) }
 	return g, nil
+}
+
+// checkParts refuses lists of edges in folders NAME=VALUE of one table, as a shell names them by a pattern,
+// unless they are given names: each would be a relation.
+func (o *Options) checkParts() error {
+	first := map[string]string{} // of a table: its first part
+	for _, argument := range o.Edges {
+		_, path := Named(argument)
+		info, err := os.Stat(path)
+		whole, is := table.Whole(path, err == nil && info.IsDir())
+		switch before, seen := first[whole]; {
+		case !is || path != argument:
+		case seen:
+			return refusal.Errorf("%s and %s: are parts of one table: name its folder, %s, or name relations: "+
+				"RELATION=FILE", before, path, whole)
+		default:
+			first[whole] = path
+		}
+	}
+	return nil
 }
 
 // untyped reports whether the graph has one vertex type and one relation, which have no names.

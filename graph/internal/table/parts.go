@@ -107,6 +107,19 @@ func stem(path string) (begin string, numbered bool) {
 	return name[:max(0, at)], at >= 0
 }
 
+// Whole is the folder of the table that a path is part of: above the topmost folder NAME=VALUE in which it
+// lies, or which it is, if it is a folder. It reports whether there is such a one.
+func Whole(path string, folder bool) (whole string, is bool) {
+	for at := filepath.Clean(path); at != filepath.Dir(at); at = filepath.Dir(at) {
+		if strings.Index(filepath.Base(at), "=") > 0 && (folder || at != filepath.Clean(path)) {
+			whole, is = filepath.Dir(at), true
+		} else if at != filepath.Clean(path) {
+			break
+		}
+	}
+	return whole, is
+}
+
 // IsStore reports whether a folder among the files of a source is a store that was made of one of them, and
 // no part of the source: its name ends in .weft.
 func IsStore(folder string) bool { return strings.HasSuffix(folder, ".weft") && graph.IsStore(folder) }
