@@ -277,6 +277,10 @@ class Check:
                 if failed or any(not re.search(r"\b0 (errors|hazards)", line) for line in found):
                     self.figures["conformance"][tool + " says"] = said[:20000]
                     raise Failed("; ".join([*failed, *found])[:300])
+                if not good or "\nPASS" not in said:  # it ended otherwise than by itself
+                    self.figures["conformance"][tool + " says"] = said[-20000:]
+                    ends = said.strip().splitlines() or ["it says nothing"]
+                    raise Failed(f"it ended early: {ends[-1][:200]}")
                 longest, tried, passed = max(longest, time.monotonic() - start), tried + 1, passed + good
             return f"{passed} pass, of {tried} of {len(SANITIZED)} kinds of kernels", {"passed": passed, "kinds": SANITIZED[:tried]}
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -165,3 +166,18 @@ def test_time(check):
     status, figures, table = check({"weft": os.environ["WEFT_PROGRAM"]}, "--only", "rmat,papers", "--limit", "0")
     assert status == 0
     assert {found["skipped"] for of in figures.values() for found in of.values()} == {"no time is left"}
+
+
+def test_sanitizer(check, machine, tmp_path):
+    """A sanitizer that ends before the tests have ended has found nothing, and fails."""
+    machine("NVIDIA H100 80GB HBM3", 90, 80 << 30)
+    program = tmp_path / "smi" / "compute-sanitizer"
+    for lines, memcheck in {
+        'shift 4; exec "$@"': r"memcheck +\d+ pass, of",
+        "echo Target application terminated; exit 1": "memcheck +FAILED: it ended early: Target application terminated",
+    }.items():
+        program.write_text(f"#!/bin/sh\n{lines}\n")
+        program.chmod(0o755)
+        status, _, table = check(programs(), "--only", "conformance")
+        assert re.search(memcheck, table), table
+        assert status == ("FAILED" in memcheck)
