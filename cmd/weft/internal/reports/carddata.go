@@ -64,6 +64,12 @@ func (c *card) data() {
 		add("learned", ui.Counted(g.Classes, "class", "classes")+" of "+c.rowsName())
 	}
 	c.table(2, []string{"", ""}, rows)
+	if r.facts != nil && r.facts.grown {
+		g := &r.Summary.Graph
+		c.say(fmt.Sprintf("The store was appended to since: the model was trained on %s and %s, and counts, columns "+
+			"and dates here are those of the store as it is now.",
+			ui.Counted(g.Vertices, "vertex", "vertices"), ui.Count(g.Edges)+" edges"))
+	}
 	if f := r.facts; f != nil && len(f.columns) > 0 {
 		c.table(4, []string{"column", "of", "kind", "values", "missing"}, f.columns)
 	}

@@ -33,6 +33,7 @@ type dataFacts struct {
 	unlabelled      int
 	outside         int      // labelled, and in no part of the split
 	others          []string // columns that have values which are none of their categories
+	grown           bool     // the store was appended to since the run was trained
 }
 
 // atThreshold is what rows come to if class 1 is said from a probability on.
@@ -46,6 +47,13 @@ type atThreshold struct {
 // study measures what the card of a run has beside its page.
 func (r *cardRun) study(p *predictions, by []string) error {
 	r.facts = factsOf(r.reportRun, p)
+	if r.GraphID != "" {
+		_, same, err := graph.IsVersion(r.Store, r.GraphID)
+		if err != nil {
+			return err
+		}
+		r.facts.grown = !same
+	}
 	for _, column := range by {
 		scores, err := r.measureGroups(p, column)
 		if err != nil {
