@@ -64,8 +64,8 @@ func (s *inspectedRun) Print(out io.Writer) {
 	case s.Continue != "":
 		t.Row("continue", s.Continue+ui.When(s.Checkpoint == nil, ", which begins again"))
 	case s.Status == rundir.Finished && s.Store != "" && s.Resumable:
-		t.Row("more", fmt.Sprintf("weft train --resume %s --epochs N, with N above %s",
-			s.RunDir, ui.Count(s.Epochs)))
+		t.Row("more", fmt.Sprintf("weft train --resume %s --epochs N, with N above %s; on a graph that has "+
+			"changed weft train %s --init %[1]s", s.RunDir, ui.Count(s.Epochs), s.Store))
 	}
 	t.Flush()
 }
