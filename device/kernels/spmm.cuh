@@ -83,8 +83,8 @@ DEVICE int64_t slice(const weft_spmm_args &a) { return a.slice; }
 template <typename args> DEVICE const int64_t *ends(const args &a) { return a.edges.indptr + 1; }
 DEVICE const int64_t *ends(const weft_spmm_args &a) { return a.end; }
 
-// Runs over rows, cols / N threads for each, or those of a slice. All threads of the block that a row of many edges ends in share
-// it, a column each.
+// Runs over rows, cols / N threads for each, or those of a slice. All threads of the block that rows of many edges
+// end in share them, a column each, so that narrow rows are taken several at a time.
 template <typename vec, typename args> DEVICE void aggregate(const over_rows<args> &l) {
 	const args &a = l.a;
 	const auto s = columns_of_rows::of<vec::N>(l.last - l.first, a.cols, slice(a));
@@ -103,12 +103,12 @@ template <typename vec, typename args> DEVICE void aggregate(const over_rows<arg
 	}
 	if (!__syncthreads_or(share))
 		return;
-	const int64_t stop = min(l.last, l.first + (begins + BLOCK) / across);
-	for (int64_t r = l.first + begins / across; r < stop; r++) {
-		const edge_range e = range(r);
+	const int64_t first = l.first + begins / across, stop = min(l.last, l.first + (begins + BLOCK) / across);
+	const int width = (int)s.width, numbers = (int)(stop - first) * width;
+	for (int n = threadIdx.x; n < numbers; n += BLOCK) {
+		const edge_range e = range(first + n / width);
 		if (e.end - e.begin > SHARED_ROW && !is_cut(e))
-			for (int64_t c = threadIdx.x; c < s.width; c += BLOCK)
-				aggregate_columns<single<typename vec::elem>>(a, e, s.from + c);
+			aggregate_columns<single<typename vec::elem>>(a, e, s.from + n % width);
 	}
 }
 // Runs over segments of rows, as many threads for each.
