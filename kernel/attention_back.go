@@ -114,8 +114,8 @@ func (a Attention) edgeSums(d AttentionGradients) (sums []*tensor.Matrix) {
 	return sums
 }
 
-// deviceEdgeRows is how many rows of a device have sums of their own, where edges have features: a warp adds to
-// them.
+// deviceEdgeRows is how many rows of a device have sums of their own, where edges have features: a warp adds
+// to them.
 const deviceEdgeRows = 128
 
 // backTargetSums is backTarget's pass over the edges, which also adds to sums. They are summed for each tile
@@ -131,7 +131,8 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 	for _, m := range sums {
 		columns += m.Len()
 	}
-	// Of each tile, and then of each place; row by row what is still in single precision
+	// Of each tile, and then of each place; row by row what is still in single precision. Memory is taken for
+	// all places. A plan does not know the segments: there used is n, and sums of fewer rows are added up
 	used := n + min(b.count, len(e.Segments))
 	partial := t.scratch(tensor.Float64, n+b.count, columns)
 	t.Zero(partial)

@@ -359,10 +359,10 @@ func conformBatchStatistics(s *suite) {
 		running, batch := s.normal(1, cols), s.team.Memory.NewElement(tensor.Buffers, tensor.Float64, 2, cols)
 		before := values(running)
 		got := kernel.BatchStatistics{Mean: s.blank(1, cols), Rstd: s.blank(1, cols), Batch: batch}
-		s.team.BatchStatistics(got, x, added, .25)
-		s.team.Move(running, batch.RowRange(0, 1), .3)
+		s.team.SetBatchStatistics(got, x, added, .25)
+		s.team.MoveTowards(running, batch.RowRange(0, 1), .3)
 		alone := kernel.BatchStatistics{Mean: s.blank(1, cols), Rstd: s.blank(1, cols)}
-		s.team.BatchStatistics(alone, x, nil, .25)
+		s.team.SetBatchStatistics(alone, x, nil, .25)
 		assert.Equal(s.t, got.Mean.Floats(), alone.Mean.Floats())
 		assert.Equal(s.t, got.Rstd.Floats(), alone.Rstd.Floats())
 

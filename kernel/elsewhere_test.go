@@ -163,9 +163,9 @@ func (c *elsewhere) Elapsed(ask func()) (float64, error) {
 	return float64(c.launches - before), c.Sync()
 }
 
-// Has leaves out what is not of weft.h's tables on this machine: products, which are oneDNN's, and Go code.
 func (*elsewhere) Cache() int64 { return 0 }
 
+// Has leaves out what is not of weft.h's tables on this machine: products, which are oneDNN's, and Go code.
 func (c *elsewhere) Has(kernel string) bool {
 	return c.kernels && !strings.HasPrefix(kernel, "product") && !strings.HasPrefix(kernel, "weight") &&
 		!strings.HasPrefix(kernel, "gelu") && !strings.HasPrefix(kernel, "sqrt") &&

@@ -107,8 +107,8 @@ func (o tileMoments) mergeThere(args *C.weft_merge_moments_args) bool {
 // that may be nil, and below it the unbiased variance.
 type BatchStatistics struct{ Mean, Rstd, Batch *tensor.Matrix }
 
-// BatchStatistics sets s. A device does not wait for it.
-func (t *Team) BatchStatistics(s BatchStatistics, x, added *tensor.Matrix, epsilon float64) {
+// SetBatchStatistics sets s. A device does not wait for it.
+func (t *Team) SetBatchStatistics(s BatchStatistics, x, added *tensor.Matrix, epsilon float64) {
 	check("the mean", s.Mean, 1, x.Cols)
 	check("rstd", s.Rstd, 1, x.Cols)
 	check("the statistics of the batch", s.Batch, 2, x.Cols)
@@ -141,8 +141,8 @@ func (t *Team) BatchStatistics(s BatchStatistics, x, added *tensor.Matrix, epsil
 	})
 }
 
-// Move is running += momentum·(batch − running), element by element; batch is Float64.
-func (t *Team) Move(running, batch *tensor.Matrix, momentum float64) {
+// MoveTowards is running += momentum·(batch − running), element by element; batch is Float64.
+func (t *Team) MoveTowards(running, batch *tensor.Matrix, momentum float64) {
 	tensor.SameShape(running, batch)
 	if t.backend.has(C.weft_move) {
 		args := &C.weft_move_args{
@@ -199,8 +199,7 @@ func (s NormalizedSums) Read(sumG, sumGX []float64) {
 }
 
 // Finish adds the sums to dBeta and dGamma, which may be nil, and sets the means to each times the sums. All
-// are
-// 1 × cols. A device does not wait for it.
+// are 1 × cols. A device does not wait for it.
 func (s NormalizedSums) Finish(dBeta, dGamma, meanG, meanGX *tensor.Matrix, each float64) {
 	for _, of := range []struct{ partial, sum, mean *tensor.Matrix }{
 		{s.g, dBeta, meanG}, {s.gx, dGamma, meanGX},
@@ -213,8 +212,7 @@ func (s NormalizedSums) Finish(dBeta, dGamma, meanG, meanGX *tensor.Matrix, each
 }
 
 // NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place, and adds it up. It computes y and
-// the
-// mask again from x and reads no z.
+// the mask again from x and reads no z.
 func (t *Team) NormalizeSums(g, x *tensor.Matrix, n Normalization, act Activation, m Mask) NormalizedSums {
 	tensor.SameShape(g, x)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)

@@ -27,8 +27,7 @@ func (c *noting) Launch(kernel string, _, _ int, _ unsafe.Pointer, _ int) error 
 func SetPlaces(t *Team, n int) { t.partials = n }
 
 // degrees is a matrix whose rows have so many entries, all of other columns, and as many columns as the
-// longest
-// has entries.
+// longest has entries.
 func degrees(team *Team, rows ...int) *CSR {
 	starts, columns := []int64{0}, []int32(nil)
 	for _, n := range rows {
@@ -50,8 +49,7 @@ func degrees(team *Team, rows ...int) *CSR {
 }
 
 // overEdges has a team aggregate along a's edges in all ways, forward and backward, with features of edges
-// where
-// there are to be some.
+// where there are to be some.
 func overEdges(team *Team, a *CSR, features int) {
 	const heads, width = 2, 8
 	const cols = heads * width
@@ -89,10 +87,8 @@ func overEdges(team *Team, a *CSR, features int) {
 }
 
 // TestHubLaunches: a card takes one launch more for all segments of a kernel over edges, and one for each
-// matrix
-// that they are merged in, whatever the edges of hubs and their number. Attention does so for rows of more
-// than
-// one segment.
+// matrix that they are merged in, whatever the edges of hubs and their number. Attention does so for rows of
+// more than one segment.
 func TestHubLaunches(t *testing.T) {
 	asked := func(rows ...int) (all []string) {
 		memory := tensor.NewMeter()
@@ -131,8 +127,7 @@ func TestHubLaunches(t *testing.T) {
 }
 
 // TestPlacesInPlans: a plan on a device has the peak of a run, with hubs and without, and with more segments
-// than
-// there are places.
+// than there are places.
 func TestPlacesInPlans(t *testing.T) {
 	for _, features := range []int{0, 3} {
 		for _, rows := range [][]int{{40, 7}, {5000, 5000, 5000}, {50_000, 9}, {9, 3000, 400_000}} {

@@ -19,8 +19,7 @@ const (
 	// segmentEntries is how many a segment has at most, but for equal ones.
 	segmentEntries = C.WEFT_SEGMENT
 	// partials is how many segments a CPU works on before what they gave is merged, and devicePartials a
-	// device
-	// at most.
+	// device at most.
 	partials       = C.WEFT_PARTIALS
 	devicePartials = C.WEFT_PLACES
 )
@@ -33,8 +32,7 @@ type Segment struct{ Row, Begin, End, After int }
 func mostSegments(entries int) int { return 2 * entries / segmentEntries }
 
 // MakeRoom takes the memory, charged to kind, that FindSegments lists segments in for a device, where mem is
-// of
-// one: 32 bytes for 1024 entries. It is called before, and by a plan, too.
+// of one: 32 bytes for 1024 entries. It is called before, and by a plan, too.
 func (a *CSR) MakeRoom(mem *tensor.Meter, kind tensor.Kind) {
 	if n := mostSegments(a.Entries()); mem.OnDevice() && n > 0 {
 		a.list = mem.NewElement(kind, tensor.Int64, n, int(unsafe.Sizeof(Segment{})/8))
@@ -139,10 +137,9 @@ type bySegments struct {
 // partialSum has the sums of segments, which are added up in the rows of a matrix.
 type partialSum struct{ of, places *tensor.Matrix }
 
-// bySegments returns nothing yet to be done with a's rows that are cut. The number of places depends on sizes
-// alone: a plan does not know the segments. On a device all of a matrix have places if there are no more than
-// it
-// has at most.
+// bySegments begins the work on a's rows that are cut: places and sum take memory for it, and run and runSums
+// do it. The number of places depends on sizes alone, as a plan does not know the segments. On a device all
+// segments of a matrix have places, up to the most that it has.
 func (t *Team) bySegments(a *CSR) *bySegments {
 	b := &bySegments{team: t, rows: a, count: partials}
 	if t.Memory.OnDevice() {

@@ -15,8 +15,7 @@ import (
 
 // TestHubRow has a long row, the first one or one behind as many rows as there are sources. Its segments are
 // its entries in order, of about 2,000 but for equal ones, which stay together. What they are added to has
-// the
-// same bits on one thread and three.
+// the same bits on one thread and three.
 func TestHubRow(t *testing.T) {
 	with(t, func(s *suite) {
 		const degree = 50_001
@@ -67,9 +66,8 @@ func longRows(a *kernel.CSR) (rows []int) {
 }
 
 // TestHubOnACard has several hubs, whose segments fit the places of a card, or do not: of aggregations the
-// card has
-// the CPU's bits all the same, and of attention nearly the same in both cases. The segments are copied to the
-// card once.
+// card has the CPU's bits all the same, and of attention nearly the same in both cases. The segments are
+// copied to the card once.
 func TestHubOnACard(t *testing.T) {
 	if kernel.SIMD() == "portable" {
 		t.Skip("the portable kernels have no fused multiply-adds")

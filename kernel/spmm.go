@@ -18,9 +18,8 @@ type CSR struct {
 	Values     *tensor.Matrix // Float32, 1 × entries; nil: all one
 
 	// Segments are those of the rows of more than 16384 entries, which FindSegments cuts: threads share such
-	// a
-	// row. Without, each row is one thread's. On a device those of the rows of more than 2048 entries follow,
-	// which attention cuts there, too.
+	// a row. Without, each row is one thread's. On a device those of the rows of more than 2048 entries
+	// follow, which attention cuts there, too.
 	Segments []Segment
 	long     int            // how many are of rows of more than 16384 entries: the first ones
 	list     *tensor.Matrix // Int64: all segments in a device's memory, a row each; nil: there are none

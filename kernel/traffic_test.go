@@ -30,13 +30,11 @@ type measured struct {
 func sectors(bytes int) int { return (bytes + 31) / 32 * 32 }
 
 // What kernels may move, divided by what they need, where rows begin at sectors. Of rows of more than 128
-// columns
-// two warps of attention read the edges and the numbers of heads.
+// columns two warps of attention read the edges and the numbers of heads.
 const mostTraffic, mostOfTwoWarps = 1.15, 1.3
 
 // TestTraffic holds the bytes that a card's kernels move to those that they need, and docs/performance.md to
-// the
-// ratios that are counted. With -v it prints the rows of the table there.
+// the ratios that are counted. With -v it prints the rows of the table there.
 func TestTraffic(t *testing.T) {
 	devicetest.Compiler(t)
 	library := filepath.Join(t.TempDir(), "libcuda.so")
@@ -182,8 +180,7 @@ func (s *suite) attentionTraffic(heads, width int) []measured {
 }
 
 // picked returns the bytes of sectors that the backward pass to targets reads of sources' rows: those on one
-// side
-// of LeakyReLU's knee, which differ by head.
+// side of LeakyReLU's knee, which differ by head.
 func picked(k kernel.Attention, a *kernel.CSR, size int) (bytes int) {
 	indptr, indices := a.Indptr.Int64s(), a.Indices.Int32s()
 	source, target := k.SourceScore.Floats(), k.TargetScore.Floats()

@@ -103,7 +103,7 @@ func (b *BatchNorm) batch(x, bias *autograd.Var) statistics {
 	if rows.Peers == nil {
 		made := func() *tensor.Matrix { return t.Memory().New(tensor.Activations, 1, x.Cols()) }
 		s := kernel.BatchStatistics{Mean: made(), Rstd: made(), Batch: b.last}
-		t.Team.BatchStatistics(s, x.Value(), added, b.options.Epsilon)
+		t.Team.SetBatchStatistics(s, x.Value(), added, b.options.Epsilon)
 		return statistics{shift: s.Mean, rstd: s.Rstd}
 	}
 	n := float64(rows.Total)
@@ -149,6 +149,6 @@ func (b *BatchNorm) move(t *kernel.Team) {
 	if b.options.Cumulative {
 		momentum = 1 / float64(*b.batches.Count)
 	}
-	t.Move(b.runningMean.Of, b.last.RowRange(0, 1), momentum)
-	t.Move(b.runningVar.Of, b.last.RowRange(1, 2), momentum)
+	t.MoveTowards(b.runningMean.Of, b.last.RowRange(0, 1), momentum)
+	t.MoveTowards(b.runningVar.Of, b.last.RowRange(1, 2), momentum)
 }

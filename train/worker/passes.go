@@ -48,7 +48,7 @@ type livePass struct {
 	through []*held
 	call    engine.Call
 	values  *values
-	buffers [][]float32 // before the pass
+	buffers [][]float32 // before the pass, for its backward pass
 }
 
 // Forward is what a forward pass is given, and where its results go.
@@ -175,7 +175,10 @@ func (p *Passes) Forward(f Forward) error {
 		Training: f.Training, Recording: f.Recording, Features: p.features(e, f.Features),
 		Edges: p.givenEdges(f.Edges),
 	}
-	buffers := p.Params.BufferValues()
+	var buffers [][]float32
+	if f.Recording {
+		buffers = p.Params.BufferValues()
+	}
 	pass := e.Forward(call)
 	outputs, places := pass.Outputs(), make([][]int32, len(pass.Outputs()))
 	through := make([]*held, len(outputs))
