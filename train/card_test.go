@@ -355,7 +355,8 @@ var update = flag.Bool("update", false, "write the list of copies anew")
 
 // TestCopies: in an epoch on a card nothing is copied between it and the host, nor waited for, but what
 // stands in testdata/copies.txt: by matrix, and by the function that needs it. The list has the launches of
-// kernels, too, of all workers, and those of Cora's settings. go test -run Copies -update writes it.
+// kernels, too, of all workers, and those of Cora's settings. The epoch is the second one, which copies the
+// values of the first, the best so far. go test -run Copies -update writes it.
 func TestCopies(t *testing.T) {
 	devicetest.Library(t)
 	g := tangle(t, 300, 100)
@@ -367,7 +368,7 @@ func TestCopies(t *testing.T) {
 		"model gat, heads 8, output-heads 1, activation elu, input-dropout 0.6, transform-dropout 0.6, " +
 			"attention-dropout 0.6, weight-decay 5e-4", // of Cora
 	} {
-		o := given(Defaults(), strings.Split(settings, ", parallel")[0]+", epochs 3, hidden 32, device cuda")
+		o := given(Defaults(), strings.Split(settings, ", parallel")[0]+", epochs 2, hidden 32, device cuda")
 		_, mesh, _ := strings.Cut(settings, ", parallel ")
 		j := onMesh(g, o, mesh)
 		j.Trace = true
