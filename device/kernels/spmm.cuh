@@ -1,6 +1,41 @@
 // Aggregation: a thread has a vector of columns of a destination row. It adds the rows of its edges in their
 // order, with the fused multiply-adds of the CPU's kernel, and writes the sum once. Threads of a row lie
 // together, so that a warp reads whole stretches of x; rows of any width fill their warps.
+//
+// It is the pattern of a kernel over edges, whose comment has these figures. Those of a card are of sm_90.
+//
+// Bytes needed, for a row of d edges and N columns of s bytes: d·N·s of x, 4·d of indices, 4·d of weights and 4·d
+// of col_scale where there are some, 8 for where the row ends, and N·s of the result. No number is needed twice,
+// but for rows of x, which other destinations read: bytes bound it. Sums stay in registers.
+//
+// Bytes moved, in sectors of 32 bytes: 1.01 to 1.08 times as many where rows begin at sectors, 1.40 and 1.82 for 47
+// columns of float32 and bfloat16, whose rows begin anywhere; stores are what is needed (TestTraffic, whose table
+// docs/performance.md has).
+//
+// Loads in flight: the rows of AHEAD edges, 8 vectors of 16 bytes or 16 numbers, are asked for before the first is
+// added. Behind a row's last edge that edge is asked for again, which the first cache has. So the loop has no
+// branch around a load, and all loads of a round are issued together.
+//
+// Registers (ptxas -v, as scripts/cubins compiles): spmm_float32_vector 80, its form for segments 72,
+// spmm_bfloat16_vector 96 and 80. A multiprocessor has 65536, so that 3 blocks of 256 threads fit, 3, 2 and 3: three
+// ask for 3·256·8·16 = 98,304 bytes at a time. With more than 80 registers one block less fits.
+//
+// Instructions of a thread in a round of 8 edges (scripts/device/instructions.py): 216 for float32, 27 an edge of 4
+// columns, and 341 for bfloat16, 43 an edge of 8 columns. A card issues them in 0.17 and 0.27 of the time that its
+// memory takes for the rows of x.
+//
+// There are no atomics: a row has one writer, the result the same bits in each run and on the CPU, and z needs no
+// zeros before. A sum over a column is one thread's. So a row of many edges is shared by columns, not by edges:
+//
+// - more than SHARED_ROW edges: all threads of the block that the row ends in have a column each;
+// - more than WEFT_LONG: the host cuts the row into segments of about WEFT_SEGMENT edges (kernel/segment.go), on the
+//   CPU, too. One launch (over_segments) has the sums of all, and merge_sums in sums.cuh adds them in their order.
+//
+// Where rows of x exceed the second cache, blocks have a slice of columns of all rows, and then the next slice
+// (kernel/slice.go): a column's bits do not depend on it.
+//
+// Right is what TestConformance/spmm, TestHubRow and TestSlices compare with float64, with the CPU and with whole
+// rows. scripts/device/mutants.py has wrong lines of it, each of which one of them notices.
 #pragma once
 #include "warp.cuh"
 

@@ -4,6 +4,8 @@ the element-wise parts of EdgeConv, GENConv and MeshGraphNet on an H100 by them,
 
     instructions.py CUBIN        # sm_90's of check-cuda FOLDER; NVDISASM: the disassembler of CUDA, or its name
 
+Of a sum of neighbours (spmm.cuh) it counts those of a round of edges, beside the bytes of their rows.
+
 Of products by tensor cores (product.cuh) it counts what a warp issues in a step, beside the time of the tensor cores and of the
 bytes of a layer as wide as the kernel's columns.
 
@@ -25,6 +27,7 @@ KERNEL, VECTOR = "pointwise_float32", 4
 # shared memory that a warp makes in a second (132 × 128 bytes a clock), and bytes of memory.
 ISSUED, SHARED, MEMORY = 132 * 4 * 1.98e9, 132 * 1.98e9 / 4, 3.35e12
 TENSOR = 989.4e12 / (2 * 16 * 8 * 16)  # mma.m16n8k16 of bfloat16s in a second
+GATHERS = ["spmm_float32_vector", "spmm_bfloat16_vector"]
 PRODUCTS = [f"{name}_bfloat16{columns}" for name in ("product", "weight") for columns in ("", "_64", "_32")]
 
 # The expressions over edges that weft makes of the modules, forward and backward: inputs, results, and operations.
@@ -236,6 +239,21 @@ def products(text: str, kernel: str) -> tuple[int, int, float]:
     return len(step), int(multiplied), sum(count.values())
 
 
+def gathered(text: str, kernel: str) -> tuple[int, int]:
+    """What a thread issues in a round of a sum of neighbours, and of how many edges that loads a vector."""
+    code = Code(text, kernel)
+    loads = {of: sum("LDG.E.128" in line for line in code.lines[of[0] : of[1]]) for of in code.loops}
+    head, back = next(of for of, count in loads.items() if count)
+    return code.longest(head, back) or 0, loads[head, back]
+
+
+def print_gathered(text: str) -> None:
+    print("\n| kernel | instructions a round | edges | instructions ÷ bytes |\n|---|---|---|---|")
+    for kernel in GATHERS:
+        issued, edges = gathered(text, kernel)
+        print(f"| {kernel} | {issued} | {edges} | {issued / ISSUED / (edges * 32 * 16 / MEMORY):.2f} |")
+
+
 def print_products(text: str) -> None:
     print("\n| kernel | layer | instructions an mma | tensor cores ÷ bytes | instructions ÷ bytes | shared memory ÷ bytes |")
     print("|---|---|---|---|---|---|")
@@ -263,6 +281,7 @@ def main() -> None:
             memory = 4 * (inputs + results) * 32 * VECTOR / MEMORY  # seconds of a warp's numbers
             parts = issued / VECTOR, issued / ISSUED / memory, accesses / SHARED / memory
             print(f"| {module} | {words.replace(' ', ', ')} | {parts[0]:.0f} | {parts[1]:.2f} | {parts[2]:.2f} |")
+    print_gathered(text)
     print_products(text)
 
 

@@ -89,6 +89,27 @@ PRODUCT = """
 """
 
 
+# A loop over other edges, and one over rounds of two, with a way past an addition.
+GATHER = """
+.text.gather:
+.L_x_1:
+        /*0000*/                   LDG.E R1, desc[UR8][R2.64] ;
+        /*0010*/               @P1 BRA `(.L_x_1) ;
+.L_x_2:
+        /*0020*/                   LDG.E.128 R4, desc[UR8][R2.64] ;
+        /*0030*/                   LDG.E.128 R8, desc[UR8][R2.64] ;
+        /*0040*/               @P0 BRA `(.L_x_3) ;
+        /*0050*/                   FFMA R12, R4, R8, R12 ;
+.L_x_3:
+        /*0060*/               @P1 BRA `(.L_x_2) ;
+        /*0070*/                   EXIT ;
+"""
+
+
+def test_gathered():
+    assert instructions.gathered(GATHER, "gather") == (5, 2)
+
+
 def test_products():
     issued, multiplied, accesses = instructions.products(PRODUCT, "product_bfloat16")
     assert (issued, multiplied) == (4 + 6 + 1 + 2, 2)
