@@ -71,7 +71,10 @@ def _warn_of_floats(relation: Any, table: Any, settings: Mapping[str, Any]) -> N
     """Warns of labels of edges in a table that are floats and whole numbers, which the program takes for classes."""
     names, column = str(settings.get("edge_label", "")), None
     of, _, label = names.rpartition(":")
-    if settings.get("values") is None and of in ("", relation) and label in list(getattr(table, "columns", ())):
+    lazy = hasattr(table, "collect_schema") and hasattr(table, "collect")  # Polars' LazyFrame
+    columns = table.collect_schema().names() if lazy else list(getattr(table, "columns", ()))
+    if settings.get("values") is None and of in ("", relation) and label in columns:
+        table = table.select(label).collect() if lazy else table
         column = table[label] if hasattr(table, "__getitem__") else None
     if column is None or not hasattr(column, "to_numpy"):
         return

@@ -9,6 +9,7 @@ import pandas
 import pytest
 
 import weft
+from weft import _tables
 
 SETTINGS = {"label": "segment", "source": "payer", "target": "payee", "epochs": 5, "hidden": 8, "progress": False}
 
@@ -242,3 +243,12 @@ def test_logged(tables, tmp_path, caplog):
         weft.train(payments.assign(channel="web"), vertices_from=customers, out=tmp_path / "run", **SETTINGS)
     assert any("columns left out: amount, channel" in line for line in caplog.messages)
     assert not any(line.startswith(("epoch", "{")) for line in caplog.messages)
+
+
+def test_lazy_labels_of_edges():
+    """Labels of edges in a LazyFrame of Polars are looked at as those of a DataFrame, without a warning of its own."""
+    lazy = pytest.importorskip("polars").LazyFrame({"source": [1, 2], "stars": [1.0, 2.0]})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _tables._warn_of_floats("", lazy, {"edge_label": "stars"})
+    assert [str(w.message).split(",")[0] for w in caught] == ["edge_label: the floats of the column stars are whole numbers"]
