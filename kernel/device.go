@@ -268,10 +268,18 @@ func (t *Team) deviceMatMul(of routine, z, x, w *tensor.Matrix, in, out int, tra
 	args := &C.weft_product_args{
 		x: either(x), z: either(z), w: floats(w), rows: C.int64_t(x.Rows), in: C.int64_t(in), out: C.int64_t(out),
 		x_type: C.int32_t(typeOf(x)), z_type: C.int32_t(typeOf(z)),
-		transposed: boolean(transposed), accumulate: boolean(accumulate),
+		transposed: boolean(transposed), accumulate: boolean(accumulate), products: t.floatProducts(),
 	}
 	of.of = typeOf(x)
 	t.launch(Shape{x.Rows, in, out}, 0, launch{links: one(of, unsafe.Pointer(args)), last: x.Rows, cost: grain})
+}
+
+// floatProducts is how a device multiplies Float32 matrices.
+func (t *Team) floatProducts() C.int32_t {
+	if t.TF32 {
+		return C.WEFT_OF_TF32
+	}
+	return C.WEFT_OF_FLOATS
 }
 
 const (
@@ -287,13 +295,14 @@ func (t *Team) deviceMatMulT(c Call, z, x, g *tensor.Matrix, to Output) {
 	if x.Element == tensor.BFloat16 && g.Element == tensor.BFloat16 {
 		of.of = C.WEFT_BFLOAT16
 	}
-	lane := inBlocks(C.int64_t(x.Cols), C.int64_t(g.Cols), 1, of.of)
+	lane := inBlocks(C.int64_t(x.Cols), C.int64_t(g.Cols), 1, of.of, t.floatProducts())
 	lanes := min(tilesOfLanes(x.Rows), deviceLanes, max(1, weightBlocks*lane.block/lane.threads))
 	sums := t.scratch(tensor.Float64, lanes, z.Len())
 	defer sums.Release()
 	args := &C.weft_weight_args{
 		sum: doubles(sums), x: either(x), g: either(g), in: C.int64_t(x.Cols), out: C.int64_t(g.Cols), tile: laneRows,
 		x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)), rows: C.int64_t(x.Rows), lanes: C.int64_t(lanes),
+		products: t.floatProducts(),
 	}
 	merge := &C.weft_weight_sum_args{
 		z: floats(z), sum: doubles(sums), columns: C.int64_t(z.Len()), lanes: C.int64_t(lanes),

@@ -6,6 +6,7 @@ import "C"
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"unsafe"
 )
 
@@ -83,11 +84,12 @@ var shapes = shapeTable{
 		return shape{"", n * parts(int((*C.weft_above_args)(args).cols), 256) * 256, 256}
 	},
 	C.weft_product: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
-		return inBlocks(C.int64_t(n), (*C.weft_product_args)(args).out, 1, of)
+		a := (*C.weft_product_args)(args)
+		return inBlocks(C.int64_t(n), a.out, 1, of, a.products)
 	},
 	C.weft_weight: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 		a := (*C.weft_weight_args)(args)
-		return inBlocks(a.in, a.out, n, of)
+		return inBlocks(a.in, a.out, n, of, a.products)
 	},
 	C.weft_weight_sum: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 256} },
 	C.weft_encode:     warpEach, C.weft_decode: warpEach,
@@ -270,14 +272,18 @@ func tileShape(n int, first, cols C.int64_t) shape {
 }
 
 // inBlocks is the shape over blocks of 128 rows of so many results (device/kernels/product.cuh) and so many of the
-// columns, whose number the variant names.
-func inBlocks(rows, columns C.int64_t, results int, of C.enum_weft_type) shape {
+// columns, whose number the variant names, behind what says how floats are multiplied.
+func inBlocks(rows, columns C.int64_t, results int, of C.enum_weft_type, by C.int32_t) shape {
 	variant, width, narrowest := "", 128, 16
-	if of == C.WEFT_BFLOAT16 {
+	tf32 := of == C.WEFT_FLOAT32 && by == C.WEFT_OF_TF32
+	if of == C.WEFT_BFLOAT16 || tf32 {
 		narrowest = 32
 	}
 	for narrow := width / 2; narrow >= narrowest && int(columns) <= narrow; narrow /= 2 {
 		variant, width = strconv.Itoa(narrow), narrow
+	}
+	if tf32 {
+		variant = strings.TrimSuffix("tf32_"+variant, "_")
 	}
 	blocks := parts(int(rows), 128) * parts(int(columns), width)
 	return shape{variant, results * blocks * 256, 256}

@@ -30,6 +30,8 @@ type Team struct {
 	Uncut bool
 	// Storage is the element type that tapes store values of vertices and edges in: Float32 or BFloat16.
 	Storage tensor.Element
+	// TF32 has devices multiply Float32 matrices by tensor cores (3×TF32), whose sums are about as exact.
+	TF32 bool
 	// Watch, where it is set, makes each kernel call: by run, once, or more often where only its time
 	// matters.
 	Watch func(c Call, run func())

@@ -262,6 +262,35 @@ func TestMessagesOnCard(t *testing.T) {
 	}
 }
 
+// TestTF32OnCard: with 3×TF32 losses are those of f32 but for rounding, with other bits, on one worker and on
+// meshes, with the memory of the plan. A run that was stopped goes on to the same bits.
+func TestTF32OnCard(t *testing.T) {
+	devicetest.Library(t)
+	g := tangle(t, 120, 100)
+	for mesh, words := range map[string]string{
+		"": "model gat, heads 2", "graph=2": "model sage, norm batch", "tensor=2": "model gcn",
+		"/3": "model gin",
+	} {
+		o := given(Defaults(), words+", epochs 6, hidden 40, device cuda")
+		o.LR = .001
+		j := onMesh(g, o, mesh)
+		want := mustRun(t, j)
+		j.Options.Precision = "tf32x3"
+		got, _ := planAndRun(t, j)
+		if d := away(got.Losses, want.Losses); d > 1e-4 {
+			t.Errorf("%s: losses differ from those of f32 by %.1e", mesh, d)
+		}
+		if slices.Equal(got.Losses, want.Losses) {
+			t.Errorf("%s: losses have the bits of f32", mesh)
+		}
+	}
+	j := &Job{Graph: g, Options: given(Defaults(), "model sage, epochs 2, hidden 4, precision tf32x3, device auto")}
+	mustRun(t, j)
+	t.Setenv("WEFT_CUDA", "/nowhere")
+	_, err := j.Run(context.Background())
+	assert.Refused(t, err, "--precision tf32x3: the CPU computes")
+}
+
 // TestChunksOnCard: on a card, too, the number of aggregation chunks changes no bit.
 func TestChunksOnCard(t *testing.T) {
 	devicetest.Library(t)

@@ -147,7 +147,13 @@ func (j *Job) Threads(r *setting.Resolved) int {
 
 // resolve resolves the options on the job's mesh.
 func (j *Job) resolve() (*setting.Resolved, error) {
-	r, err := j.Options.On(j.Mesh)
+	o := j.Options
+	if o.Device == setting.AutoDevice {
+		if o.Device = setting.CPU; j.Model == nil && j.Loss == nil {
+			o.Device, _ = ChooseDevice(o)
+		}
+	}
+	r, err := o.On(j.Mesh)
 	if err != nil {
 		return nil, err
 	}
@@ -160,11 +166,6 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	} else if of != nil && len(of.EdgeOutputs) > 0 && r.Task != task.Edge {
 		return nil, refusal.Errorf("--program %s: it has outputs of edges, which are of --task %s, or of passes in a "+
 			"loop of one's own: leave out edge_outputs, or take weft.compile", r.Program.Path, task.Edge)
-	}
-	if r.Device == setting.AutoDevice {
-		if r.Device = setting.CPU; j.Model == nil && j.Loss == nil {
-			r.Device, _ = ChooseDevice(j.Options)
-		}
 	}
 	if c, n := j.peers(), r.Workers; c.Size() > 1 && c.Size() != n {
 		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers "+

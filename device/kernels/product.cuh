@@ -103,7 +103,7 @@ template <int COLUMNS, int TM, int TN, int DEPTH> struct of_floats {
 				v[c] = f.load(f.at(i0 + i, k0 + k), any ? f.left(i0 + i, k0 + k) : 0);
 			}
 		}
-		DEVICE void keep(shared_cell<float> (*to)[S + 4], bool by_k) const {
+		template <typename To> DEVICE void keep(To &to, bool by_k) const { // to[k][i]
 			int i, k;
 			UNROLL for (int c = 0; c < COUNT; c++)
 				if (!place(c, by_k, &i, &k))
@@ -157,15 +157,39 @@ template <int COLUMNS, int TM, int TN, int DEPTH> struct of_floats {
 	}
 };
 
-// The same by tensor cores, for bfloat16s x and a w of type W, which is rounded to bfloat16. A warp has 32 columns.
+// What ways by tensor cores share: a warp has 32 columns, of tiles of 16 rows, in parts of eight columns.
+template <int COLUMNS> struct of_warps {
+	enum { M = 128, N = COLUMNS, ACROSS = N / 32, ROWS = M * ACROSS / (BLOCK / 32), TILES = ROWS / 16 };
+	static DEVICE int row(unsigned thread) { return thread / 32 / ACROSS * ROWS; }
+	static DEVICE int column(unsigned thread) { return thread / 32 % ACROSS * 32; }
+	// A lane has two columns of eight, and its neighbour the next two: of sixteen each then has four for `end`.
+	template <typename End> static DEVICE void give(float (&sum)[TILES][4][4], const task &of, bool first, End end) {
+		const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, odd = t % 2;
+		const int i2 = afresh(of.i0 + row(threadIdx.x) + g), o2 = afresh(of.o0 + column(threadIdx.x) + t / 2 * 4 + odd * 8);
+		UNROLL for (int i = 0; i < TILES * 2; i++)
+			UNROLL for (int o = 0; o < 4; o += 2) {
+				float *u = sum[i / 2][o] + i % 2 * 2, *v = sum[i / 2][o + 1] + i % 2 * 2;
+				const float p = __shfl_xor_sync(ALL, odd ? u[0] : v[0], 1), q = __shfl_xor_sync(ALL, odd ? u[1] : v[1], 1);
+				const float4 four = odd ? make_float4(p, q, v[0], v[1]) : make_float4(u[0], u[1], p, q);
+				const int row = i2 + i * 8, column = o2 + o * 8;
+				if (row < of.x.count && column < of.w.count)
+					end(row, column, four, of.w.count - column, first);
+				u[0] = u[1] = v[0] = v[1] = 0;
+			}
+	}
+};
+
+// The same by tensor cores, for bfloat16s x and a w of type W, which is rounded to bfloat16.
 //
 // Shared memory has three steps as they lie in the factors, in pieces of 16 bytes: one is multiplied, two are under
 // way. Bfloat16s at multiples of 16 bytes are copied there past the registers, others and floats by threads. A piece
 // of a line lies where no eight that ldmatrix takes at a time meet in a bank.
-template <int COLUMNS, typename W> struct of_bfloat16s {
+template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 	typedef bfloat16 element;
-	enum { M = 128, N = COLUMNS, K = 32, STEPS = 3 };
-	enum { ACROSS = N / 32, ROWS = M * ACROSS / (BLOCK / 32), TILES = ROWS / 16 };
+	using of_warps<COLUMNS>::M;
+	using of_warps<COLUMNS>::N;
+	using of_warps<COLUMNS>::TILES;
+	enum { K = 32, STEPS = 3 };
 
 	// A step of a factor of S rows: a line has a row's numbers with by_k, else numbers k of all rows.
 	template <int S> struct step {
@@ -248,7 +272,7 @@ template <int COLUMNS, typename W> struct of_bfloat16s {
 		__shared__ step<M> xs[STEPS];
 		__shared__ step<N> ws[STEPS];
 		const factor &x = of.x, &w = of.w;
-		const int warp = threadIdx.x / 32, i1 = warp / ACROSS * ROWS, o1 = warp % ACROSS * 32;
+		const int i1 = of_warps<COLUMNS>::row(threadIdx.x), o1 = of_warps<COLUMNS>::column(threadIdx.x);
 		const int xi = step<M>::first(i1, x.by_k, true), wi = step<N>::first(o1, w.by_k, false);
 		const bool any = of.i0 + i1 < x.count && of.o0 + o1 < w.count;
 		float sum[TILES][4][4] = {};
@@ -285,19 +309,87 @@ template <int COLUMNS, typename W> struct of_bfloat16s {
 			if (!any || k + K < until)
 				continue;
 			until = min(until + of.tile, x.depth);
-			// A lane has two columns of eight, and its neighbour the next two: of sixteen each then has four.
-			const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, odd = t % 2;
-			const int i2 = afresh(of.i0 + i1 + g), o2 = afresh(of.o0 + o1 + t / 2 * 4 + odd * 8);
-			UNROLL for (int i = 0; i < TILES * 2; i++)
-				UNROLL for (int o = 0; o < 4; o += 2) {
-					float *u = sum[i / 2][o] + i % 2 * 2, *v = sum[i / 2][o + 1] + i % 2 * 2;
-					const float p = __shfl_xor_sync(ALL, odd ? u[0] : v[0], 1), q = __shfl_xor_sync(ALL, odd ? u[1] : v[1], 1);
-					const float4 four = odd ? make_float4(p, q, v[0], v[1]) : make_float4(u[0], u[1], p, q);
-					const int row = i2 + i * 8, column = o2 + o * 8;
-					if (row < x.count && column < w.count)
-						end(row, column, four, w.count - column, k < of.begin + of.tile);
-					u[0] = u[1] = v[0] = v[1] = 0;
+			of_warps<COLUMNS>::give(sum, of, k < of.begin + of.tile, end);
+		}
+	}
+};
+
+// Numbers k of a step of each of S rows in two TF32 parts, whose sum is a number up to 2⁻²² of it. The upper part is
+// finite: of an infinity or NaN the lower one is that.
+template <int S, int K> struct in_two {
+	shared_cell<float> upper[K][S + 8], lower[K][S + 8];
+	struct cell {
+		shared_cell<float> *upper, *lower;
+		DEVICE void operator=(float x) const {
+			const float most = __uint_as_float(0x7f7fe000), high = tf32(fminf(fmaxf(x, -most), most)); // the largest TF32
+			*upper = high, *lower = tf32(x - high);
+		}
+	};
+	struct line {
+		shared_cell<float> *upper, *lower;
+		DEVICE cell operator[](int i) const { return {upper + i, lower + i}; }
+	};
+	DEVICE line operator[](int k) { return {upper[k], lower[k]}; }
+};
+
+// Floats by tensor cores (3×TF32): of the four products of parts all but that of both lower ones. Tensor cores cut
+// sums off: those of eight products begin at 0, and are added up by threads, which round.
+template <int COLUMNS, int DEPTH> struct of_parts : of_warps<COLUMNS> {
+	typedef float element;
+	using of_warps<COLUMNS>::M;
+	using of_warps<COLUMNS>::N;
+	using of_warps<COLUMNS>::TILES;
+	enum { K = DEPTH };
+	template <int S> using part = typename of_floats<COLUMNS, 1, 4, K>::template part<S>;
+
+	template <typename End> static DEVICE void multiply(const task &of, End end) {
+		__shared__ in_two<M, K> xs[2];
+		__shared__ in_two<N, K> ws[2];
+		const factor &x = of.x, &w = of.w;
+		const unsigned thread = threadIdx.x;
+		const bool any = of.i0 + of_warps<COLUMNS>::row(thread) < x.count && of.o0 + of_warps<COLUMNS>::column(thread) < w.count;
+		float sum[TILES][4][4] = {};
+		part<M> xp;
+		part<N> wp;
+		xp.fetch(x, of.i0, of.begin), wp.fetch(w, of.o0, of.begin);
+		for (int k = of.begin, until = min(k + of.tile, x.depth), b = 0; k < x.depth; k += K, b ^= 1) {
+			xp.keep(xs[b], x.by_k), wp.keep(ws[b], w.by_k);
+			__syncthreads();
+			const unsigned n = afresh(threadIdx.x), g = n % 32 / 4, t = n % 4;
+			const int i1 = of_warps<COLUMNS>::row(n) + g, o1 = of_warps<COLUMNS>::column(n) + g;
+			UNROLL_BY(1) for (int e = 0; e < K; e += 8) {
+				float high[4][2], low[4][2];
+				UNROLL for (int o = 0; o < 4; o++)
+					UNROLL for (int q = 0; q < 2; q++) {
+						const int k = e + t + q * 4, column = o1 + o * 8;
+						high[o][q] = ws[b].upper[k][column], low[o][q] = ws[b].lower[k][column];
+					}
+				UNROLL for (int i = 0; i < TILES; i++) {
+					if (i == TILES / 2 && e == 0 && k + K < x.depth)
+						xp.fetch(x, of.i0, k + K);
+					if (i == TILES - 1 && e == 0 && k + K < x.depth)
+						wp.fetch(w, of.o0, k + K);
+					if (!any)
+						continue;
+					float upper[4], lower[4];
+					UNROLL for (int q = 0; q < 4; q++) {
+						const int k = e + t + q / 2 * 4, row = i1 + i * 16 + q % 2 * 8;
+						upper[q] = xs[b].upper[k][row], lower[q] = xs[b].lower[k][row];
+					}
+					UNROLL for (int o = 0; o < 4; o++) {
+						float d[4] = {};
+						mma_tf32(d, lower, high[o], d);
+						mma_tf32(d, upper, low[o], d);
+						mma_tf32(d, upper, high[o], d);
+						UNROLL for (int q = 0; q < 4; q++)
+							sum[i][o][q] += d[q];
+					}
 				}
+			}
+			if (!any || k + K < until)
+				continue;
+			until = min(until + of.tile, x.depth);
+			of_warps<COLUMNS>::give(sum, of, k < of.begin + of.tile, end);
 		}
 	}
 };
@@ -345,10 +437,16 @@ template <typename way> DEVICE void weight(const over_rows<weft_weight_args> &l)
 #define BFLOAT16_PRODUCTS(variant, COLUMNS) \
 	KERNEL(product_bfloat16##variant, weft_product_args) { product<of_bfloat16s<COLUMNS, float>>(l); } \
 	KERNEL(weight_bfloat16##variant, weft_weight_args) { weight<of_bfloat16s<COLUMNS, bfloat16>>(l); }
+#define TF32_PRODUCTS(variant, ...) \
+	KERNEL(product_float32_tf32##variant, weft_product_args) { product<of_parts<__VA_ARGS__>>(l); } \
+	KERNEL(weight_float32_tf32##variant, weft_weight_args) { weight<of_parts<__VA_ARGS__>>(l); }
 PRODUCTS(, 128, 8, 8, 8)
 PRODUCTS(_64, 64, 8, 4, 16)
 PRODUCTS(_32, 32, 4, 4, 32)
 PRODUCTS(_16, 16, 2, 4, 32)
+TF32_PRODUCTS(, 128, 8)
+TF32_PRODUCTS(_64, 64, 8)
+TF32_PRODUCTS(_32, 32, 16)
 BFLOAT16_PRODUCTS(, 128)
 BFLOAT16_PRODUCTS(_64, 64)
 BFLOAT16_PRODUCTS(_32, 32)

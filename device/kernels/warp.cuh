@@ -29,6 +29,19 @@ DEVICE void mma(float *d, const unsigned *a, const unsigned *b) {
 	             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 	             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+// x as a TF32 number: to nearest with eleven bits, of two to the larger one.
+DEVICE float tf32(float x) {
+	unsigned r;
+	asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+	return __uint_as_float(r);
+}
+// d = a·b + c for 16×8 TF32 numbers a and 8×8 b, whose parts lanes hold as PTX's mma.m16n8k8 says.
+DEVICE void mma_tf32(float (&d)[4], const float (&a)[4], const float (&b)[2], const float (&c)[4]) {
+	asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+	             : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+	             : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
+	               "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+}
 // Four 8×8 matrices of bfloat16s, or their transposed ones: row r of matrix m is the 16 bytes where lane 8·m + r
 // points. A lane has of each two numbers of row lane/4, from lane%4·2 on.
 DEVICE void ldmatrix(unsigned (&to)[4], const uint4 *row) {

@@ -551,7 +551,7 @@ typedef struct {
 	const void *g;   // rows × out, of g_type
 	int64_t in, out, i, o, tile;
 	int32_t x_type, g_type;
-	int32_t products; // how they are made, of weft_products; of floats unless x and g are bfloat16s
+	int32_t products; // how they are made, of weft_products; of floats unless x and g are bfloat16s, or on a device
 	// On a device, which runs over lanes of rows of equal whole numbers of tiles: sum is lanes × in × out.
 	int64_t rows, lanes;
 } weft_weight_args;
@@ -774,6 +774,7 @@ typedef struct {
 	const float *w; // in × out, or transposed out × in
 	int64_t in, out;
 	int32_t transposed, accumulate;
+	int32_t products; // of floats: WEFT_OF_FLOATS, or WEFT_OF_TF32
 } weft_product_args;
 
 // Kernels over elements of storage, and those of which only the arguments' other types vary.
@@ -809,8 +810,9 @@ extern const weft_function weft_table_avx512_bfloat16[], weft_table_avx2_bfloat1
 
 enum weft_level { WEFT_PORTABLE, WEFT_AVX2, WEFT_AVX512 };
 void weft_onednn_version(int v[3]);
-// How products of bfloat16s are made: of floats, by dot products of pairs (AVX512-BF16), of tiles (AMX).
-enum weft_products { WEFT_OF_FLOATS, WEFT_OF_PAIRS, WEFT_OF_TILES };
+// How products of bfloat16s are made: of floats, by dot products of pairs (AVX512-BF16), of tiles (AMX). How those
+// of floats are on a device: of floats, of parts of them by tensor cores.
+enum weft_products { WEFT_OF_FLOATS, WEFT_OF_PAIRS, WEFT_OF_TILES, WEFT_OF_TF32 };
 int weft_onednn_can_multiply(enum weft_products by); // ONEDNN_MAX_CPU_ISA may take it away
 void weft_onednn_without_tiles(void);                // before anything else is asked of oneDNN
 int weft_best_level(void);        // what this CPU can run

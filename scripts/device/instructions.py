@@ -26,9 +26,10 @@ KERNEL, VECTOR = "pointwise_float32", 4
 # An H100 SXM, by its data sheet: warps' instructions a second (132 × 4 schedulers, 1.98 GHz), accesses of 16 bytes a thread to
 # shared memory that a warp makes in a second (132 × 128 bytes a clock), and bytes of memory.
 ISSUED, SHARED, MEMORY = 132 * 4 * 1.98e9, 132 * 1.98e9 / 4, 3.35e12
-TENSOR = 989.4e12 / (2 * 16 * 8 * 16)  # mma.m16n8k16 of bfloat16s in a second
+TENSOR = 989.4e12 / (2 * 16 * 8 * 16)  # mma.m16n8k16 of bfloat16s in a second, or mma.m16n8k8 of TF32 numbers
 GATHERS = ["spmm_float32_vector", "spmm_bfloat16_vector"]
 PRODUCTS = [f"{name}_bfloat16{columns}" for name in ("product", "weight") for columns in ("", "_64", "_32")]
+PRODUCTS += [f"{name}_float32_tf32{columns}" for name in ("product", "weight") for columns in ("", "_64")]
 
 # The expressions over edges that weft makes of the modules, forward and backward: inputs, results, and operations.
 MODULES = {
@@ -232,9 +233,10 @@ def products(text: str, kernel: str) -> tuple[int, int, float]:
     count = {name: 0.0 for name in ("HMMA", "LDSM", "LDGSTS", "STS", "LDS")}
     for k in step:
         if code.name(k) in count and not code.lines[k].startswith("@!PT"):
-            single = code.name(k) in ("STS", "LDS") and ".128" not in code.lines[k]
+            words = re.search(r"\.(64|128)\b", code.lines[k]) if code.name(k) in ("STS", "LDS") else None
+            single = code.name(k) in ("STS", "LDS") and not words
             either = code.name(k) == "LDSM" and code.lines[k].startswith("@")
-            count[code.name(k)] += 0.25 if single else 0.5 if either else 1
+            count[code.name(k)] += 0.25 if single else 0.5 if either or (words and words[1] == "64") else 1
     multiplied = count.pop("HMMA")
     return len(step), int(multiplied), sum(count.values())
 
@@ -261,7 +263,8 @@ def print_products(text: str) -> None:
         issued, multiplied, accesses = products(text, kernel)
         columns = re.search(r"_(\d+)$", kernel)
         width = int(columns[1]) if columns else 128
-        memory = 2 * 2 * width / MEMORY / (width * width / (16 * 8 * 16))  # seconds of an mma's part of a row
+        size, depth, times = (4, 8, 3) if "tf32" in kernel else (2, 16, 1)  # a number's bytes, an mma's depth, and how often
+        memory = 2 * size * width / MEMORY / (times * width * width / (16 * 8 * depth))  # seconds of an mma's part of a row
         parts = 1 / TENSOR / memory, issued / multiplied / ISSUED / memory, accesses / multiplied / SHARED / memory
         print(f"| {kernel} | {width} to {width} | {issued / multiplied:.1f} | {parts[0]:.2f} | {parts[1]:.2f} | {parts[2]:.2f} |")
 

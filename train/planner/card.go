@@ -261,6 +261,8 @@ func (c *Card) ratesOn(m *Mesh) *Rates {
 	on := &onCard{Card: c, flops: c.Flops}
 	if m.Settings.Storage == tensor.BFloat16 {
 		on.flops = c.BFloat16Flops
+	} else if m.Settings.TF32 {
+		on.flops = c.BFloat16Flops / 6 // TF32 has half their rate, and each product is three
 	}
 	for _, k := range m.Plan.OnCPU {
 		on.onCPU = append(on.onCPU, k.Kernel)

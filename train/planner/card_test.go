@@ -30,27 +30,29 @@ var slowCard = Card{
 }
 
 // TestKernelsOnCard: by hand, the longer one of 1000 bytes at 100 a second and 30 operations at 10, or at 40
-// in bfloat16, at half of these rates, and .5 s for each of 2 launches. What the CPU runs moves at 10 bytes a
-// second.
+// in bfloat16, or by 3×TF32 at a sixth of that, at half of these rates, and .5 s for each of 2 launches. What
+// the
+// CPU runs moves at 10 bytes a second.
 func TestKernelsOnCard(t *testing.T) {
 	calls := func(bytes, operations float64) plan.Calls {
 		return plan.Calls{Number: 2, Bytes: bytes, Operations: operations}
 	}
 	for name, c := range map[string]struct {
 		calls   plan.Calls
-		storage tensor.Element
+		of      setting.Resolved
 		onCPU   worker.OnCPU
 		seconds float64
 		by      string
 	}{
-		"memory":      {calls(1000, 30), tensor.Float32, nil, 20 + 1, "memory"},
-		"products":    {calls(10, 30), tensor.Float32, nil, 6 + 1, "products"},
-		"of bfloat16": {calls(10, 120), tensor.BFloat16, nil, 6 + 1, "products"},
-		"launches":    {calls(10, 1), tensor.Float32, nil, .2 + 1, "launches"},
-		"on the CPU":  {calls(1000, 30), tensor.Float32, worker.OnCPU{{Kernel: "spmm"}}, 100, "CPU"},
+		"memory":      {calls(1000, 30), setting.Resolved{}, nil, 20 + 1, "memory"},
+		"products":    {calls(10, 30), setting.Resolved{}, nil, 6 + 1, "products"},
+		"of bfloat16": {calls(10, 120), setting.Resolved{Storage: tensor.BFloat16}, nil, 6 + 1, "products"},
+		"by 3×TF32":   {calls(10, 30), setting.Resolved{TF32: true}, nil, 9 + 1, "products"},
+		"launches":    {calls(10, 1), setting.Resolved{}, nil, .2 + 1, "launches"},
+		"on the CPU":  {calls(1000, 30), setting.Resolved{}, worker.OnCPU{{Kernel: "spmm"}}, 100, "CPU"},
 	} {
 		k := plan.Kernel{Name: "spmm", Widths: [2]int{4, 1}}
-		m := &Mesh{Settings: &setting.Resolved{Storage: c.storage}, Plan: plan.Plan{OnCPU: c.onCPU}}
+		m := &Mesh{Settings: &c.of, Plan: plan.Plan{OnCPU: c.onCPU}}
 		m.Plan.Workers = []plan.Worker{{Counts: plan.Counts{Kernels: plan.Kernels{k: c.calls}}}}
 		m.Rates, m.Times.Compute = slowCard.ratesOn(m), 1
 		assert.Near(t, c.seconds, m.Rates.Of(k, c.calls), 1e-9, name)

@@ -65,6 +65,9 @@ func (o *Options) LeaveCards() {
 	if o.Offload == RAM {
 		o.Offload = ""
 	}
+	if o.Precision == tf32x3 {
+		o.Precision = f32
+	}
 }
 
 // OnCard reports whether workers compute on a card.

@@ -67,8 +67,17 @@ var machineSettings = []Setting{
 				r.Model)
 		},
 	},
-	{Name: "precision", Choices: precisions, Meaning: "number format of features, activations, their " +
-		"gradients and messages; bf16 takes half the bytes of f32"},
+	{
+		Name: "precision", Choices: precisions, Meaning: "number format of features, activations, their " +
+			"gradients and messages; bf16 takes half the bytes of f32. tf32x3: f32, which cards multiply by tensor " +
+			"cores",
+		check: func(s Setting, r *Resolved) error {
+			if !r.TF32 || r.Device != CPU {
+				return nil
+			}
+			return s.refuse(&r.Options, "the CPU computes; take --device %s, or --precision %s", AllCards, f32)
+		},
+	},
 	{
 		Name: "wire", shared: true, Choices: axis.Wires, Meaning: "number format in which workers send " +
 			"values of vertices and their gradients in training; int8 and int4 round at random within " +

@@ -97,10 +97,15 @@ const (
 
 var normalizations = []string{AutoFeatures, "none", "row", Standard}
 
-// bf16 stores the values of vertices in tensor.BFloat16.
-const bf16 = "bf16"
+// bf16 stores the values of vertices in tensor.BFloat16; tf32x3 has cards multiply those of f32 by tensor
+// cores.
+const (
+	f32    = "f32"
+	bf16   = "bf16"
+	tf32x3 = "tf32x3"
+)
 
-var precisions = []string{"f32", bf16}
+var precisions = []string{f32, bf16, tf32x3}
 
 // What the backward pass computes again instead of keeping it: nothing, or the values within each block of
 // the model. RecomputeAuto is RecomputeBlocks in a pipeline, and elsewhere where the memory limit needs it.

@@ -20,6 +20,7 @@ import (
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/axis"
+	"weft/tensor"
 )
 
 // writtenYAML is what a run writes of its options.
@@ -231,6 +232,29 @@ func TestDelayRefuses(t *testing.T) {
 		"one of the two out"
 	_, err := o.Resolve()
 	assert.EqualRefusal(t, err, want)
+}
+
+// TestTF32: 3×TF32 is of float32 on cards; the CPU refuses it, and without cards the options have f32.
+func TestTF32(t *testing.T) {
+	o := Defaults()
+	o.Precision = "tf32x3"
+	_, err := o.Resolve()
+	assert.EqualRefusal(t, err, "--precision tf32x3: the CPU computes; take --device cuda, or --precision f32")
+	for _, device := range []Device{AllCards, "cuda:1", AutoDevice} {
+		o.Device = device
+		r, err := o.Resolve()
+		require.NoError(t, err)
+		assert.Equal(t, true, r.TF32, device)
+		assert.Equal(t, tensor.Float32, r.Storage, device)
+	}
+	o.LeaveCards()
+	r, err := o.Resolve()
+	require.NoError(t, err)
+	assert.Equal(t, false, r.TF32)
+	assert.Equal(t, "f32", r.Precision)
+	o.Precision = "bf16"
+	o.LeaveCards()
+	assert.Equal(t, "bf16", o.Precision)
 }
 
 // TestWireRefuses: a format that would say no more than what is stored, and one where nothing travels.

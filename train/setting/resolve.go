@@ -31,6 +31,8 @@ type Resolved struct {
 	Kind    task.Kind
 	// Storage is the element type of Precision.
 	Storage tensor.Element
+	// TF32 has cards multiply by tensor cores.
+	TF32 bool
 	// Undecoded says that the model ends before its EdgeScorer, with the rows of vertices that this reads.
 	Undecoded bool
 }
@@ -77,6 +79,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if o.Precision == bf16 {
 		r.Storage = tensor.BFloat16
 	}
+	r.TF32 = o.Precision == tf32x3
 	if m != (mesh.Mesh{}) {
 		r.Parallel = Axes(m)
 	} else if r.Mesh, r.SampleGroups, err = o.mesh(); err != nil {

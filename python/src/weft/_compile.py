@@ -41,7 +41,8 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
             - ``parallel="graph=4"``: the workers along each axis, and with ``samples=2`` so many groups of these,
               which hold the same graph and take other samples; ``threads`` of each worker; ``device="cuda"``;
               ``comm_timeout="5m"``, the longest wait for another worker.
-            - ``precision="bf16"``: features, activations, their gradients and messages.
+            - ``precision="bf16"``: features, activations, their gradients and messages. ``precision="tf32x3"``: on
+              a GPU products of float32 are made by tensor cores.
               ``recompute="blocks"``: the backward pass computes values again that it does not keep.
               ``keep_edge_states=2``: of states of edges that pass through layers every second is kept.
             - ``memory_limit="4GiB"`` refuses passes that would exceed it. With ``partitions=8, offload=DIR``
