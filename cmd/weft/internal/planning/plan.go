@@ -800,8 +800,10 @@ func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bo
 		Far        planner.Links `json:"links_between_machines,omitzero"`
 		Card       *planner.Card `json:"card,omitempty"`
 		Bounds     *bounds       `json:"bounds,omitempty"`
-	}{o.Model, o.Depth(), o.Hidden, meshes[0].Plan.Parameters(o.Mesh), list, on.Links, on.Far,
-		on.Card, of}
+	}{
+		o.Model, o.Depth(), o.Hidden, meshes[0].Plan.Parameters(o.Mesh), list, on.Links, on.Far,
+		on.Card, of,
+	}
 }
 
 // Approximations says how what workers send makes training approximate on some of the meshes.
