@@ -10,13 +10,14 @@ import (
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/train/calibrate"
 	"weft/train/metric"
 	"weft/train/setting"
 	"weft/train/task"
 )
 
-// warnSkewed says on the first rank what skewed, frequent, few and dated say of a session's graph: once for
-// several runs.
+// warnSkewed says on the first rank what skewed, frequent, few, steps and dated say of a session's graph:
+// once for several runs.
 func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) error {
 	return s.OnFirst(func() error {
 		g, err := s.Graph()
@@ -24,7 +25,7 @@ func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) erro
 			return err
 		}
 		return g.Guard(func() error {
-			for _, line := range []string{skewed(g, o), frequent(g, o), few(g, o)} {
+			for _, line := range []string{skewed(g, o), frequent(g, o), few(g, o), steps(g, o)} {
 				if line != "" {
 					fmt.Fprintln(warnings, "weft: warning: "+line)
 				}
@@ -148,4 +149,38 @@ func few(g *graph.Graph, o *setting.Options) string {
 	}
 	return fmt.Sprintf("--metric %s: there are %s %s, and the precision is that of all of them", o.Metric,
 		strings.Join(fewer, " and "), rows)
+}
+
+// steps is the warning where an isotonic function, whose steps have as many rows as the labels make of them,
+// is to be fitted to few validation rows of a class; "": it is not, or they are enough.
+func steps(g *graph.Graph, o *setting.Options) string {
+	const least = 100 // rows of a class; scikit-learn advises against it where all rows are far below 1,000
+	rows := "vertices"
+	if o.Task == task.Edge {
+		g, _ = g.LearnsEdges(o.EdgeLabel)
+		rows = "edges"
+	}
+	l := &g.Labels
+	if o.Calibrate != calibrate.Isotonic || l.Class == nil || o.Split.Number >= len(g.Splits) {
+		return ""
+	}
+	val := g.Splits[o.Split.Number].Val
+	counts := make([]int, l.Classes)
+	for _, row := range val {
+		if class := l.Class[row]; class >= 0 {
+			counts[class]++
+		}
+	}
+	class := 0
+	for k, n := range counts {
+		if n < counts[class] {
+			class = k
+		}
+	}
+	if len(val) == 0 || counts[class] >= least { // none: the run is refused
+		return ""
+	}
+	return fmt.Sprintf("--calibrate isotonic fits steps, and %s validation %s are of class %s: a step of a few rows "+
+		"may make a probability 0 or 1; --calibrate temperature fits one number", ui.Count(counts[class]), rows,
+		ui.Printable(l.ClassName(class)))
 }
