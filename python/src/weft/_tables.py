@@ -71,7 +71,7 @@ def _warn_of_floats(relation: Any, table: Any, settings: Mapping[str, Any]) -> N
     """Warns of labels of edges in a table that are floats and whole numbers, which the program takes for classes."""
     names, column = str(settings.get("edge_label", "")), None
     of, _, label = names.rpartition(":")
-    lazy = hasattr(table, "collect_schema") and hasattr(table, "collect")  # Polars' LazyFrame
+    lazy = is_of(table, "polars", "LazyFrame")
     columns = table.collect_schema().names() if lazy else list(getattr(table, "columns", ()))
     if settings.get("values") is None and of in ("", relation) and label in columns:
         table = table.select(label).collect() if lazy else table

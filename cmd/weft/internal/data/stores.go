@@ -174,9 +174,8 @@ func isBeside(store string) bool {
 	return false
 }
 
-// isOf reports whether a file is a source, or lies in it, or in that part of a table beside which the
-// source's
-// path would lie.
+// isOf reports whether a file is a source or lies in it. A source may be the path beside a whole table that
+// stands for a part of it.
 func isOf(file, source string) bool {
 	for at := file; at != filepath.Dir(at); at = filepath.Dir(at) {
 		if at == source || datasets.BesideTable(at, at != file) == source {

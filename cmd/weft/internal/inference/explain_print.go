@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 
 	"weft/cmd/weft/internal/ui"
 	"weft/train/metric"
@@ -127,17 +126,22 @@ func printColumns(out io.Writer, columns []explainedColumn) {
 }
 
 // Own are the columns of the features of the edge that is explained itself, the strongest first.
-func (x *explanation) Own() []explainedColumn {
-	return slices.DeleteFunc(slices.Clone(x.Columns), func(c explainedColumn) bool { return !c.OfEdge })
-}
+func (x *explanation) Own() []explainedColumn { return x.columnsOf(true) }
 
 // OfVertices are the columns of the features of vertices, the strongest first.
-func (x *explanation) OfVertices() []explainedColumn {
-	return slices.DeleteFunc(slices.Clone(x.Columns), func(c explainedColumn) bool { return c.OfEdge })
+func (x *explanation) OfVertices() []explainedColumn { return x.columnsOf(false) }
+
+func (x *explanation) columnsOf(edge bool) (of []explainedColumn) {
+	for _, c := range x.Columns {
+		if c.OfEdge == edge {
+			of = append(of, c)
+		}
+	}
+	return of
 }
 
-// OwnFirst reports whether a feature of the edge itself contributes at least as much as each edge
-// that passes messages.
+// OwnFirst reports whether a feature of the edge itself contributes at least as much as each edge that passes
+// messages.
 func (x *explanation) OwnFirst() bool {
 	own := x.Own()
 	return len(own) > 0 &&

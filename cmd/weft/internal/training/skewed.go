@@ -38,14 +38,19 @@ func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) erro
 	})
 }
 
+// learned are the labels and splits that a training learns, and what their rows are: vertices, or edges.
+func learned(g *graph.Graph, o *setting.Options) (of *graph.Graph, rows string) {
+	if o.Task != task.Edge {
+		return g, "vertices"
+	}
+	of, _ = g.LearnsEdges(o.EdgeLabel)
+	return of, "edges"
+}
+
 // shares are the shares of the classes among the training vertices or edges, and what those rows are; nil:
 // there is no such split, or the labels are others than one class of several.
 func shares(g *graph.Graph, o *setting.Options) (l *graph.Labels, of []float64, rows string) {
-	rows = "vertices"
-	if o.Task == task.Edge {
-		g, _ = g.LearnsEdges(o.EdgeLabel)
-		rows = "edges"
-	}
+	g, rows = learned(g, o)
 	l = &g.Labels
 	if o.Task == task.Link || l.Class == nil || l.Classes < 2 || o.Split.Number >= len(g.Splits) {
 		return l, nil, rows
@@ -119,11 +124,7 @@ func frequent(g *graph.Graph, o *setting.Options) string {
 // for, or they are enough.
 func few(g *graph.Graph, o *setting.Options) string {
 	k, asked := metric.Top(o.Metric)
-	rows := "vertices"
-	if o.Task == task.Edge {
-		g, _ = g.LearnsEdges(o.EdgeLabel)
-		rows = "edges"
-	}
+	g, rows := learned(g, o)
 	if !asked || !g.Labels.There() || o.Split.Number >= len(g.Splits) {
 		return ""
 	}
@@ -155,11 +156,7 @@ func few(g *graph.Graph, o *setting.Options) string {
 // is to be fitted to few validation rows of a class; "": it is not, or they are enough.
 func steps(g *graph.Graph, o *setting.Options) string {
 	const least = 100 // rows of a class; scikit-learn advises against it where all rows are far below 1,000
-	rows := "vertices"
-	if o.Task == task.Edge {
-		g, _ = g.LearnsEdges(o.EdgeLabel)
-		rows = "edges"
-	}
+	g, rows := learned(g, o)
 	l := &g.Labels
 	if o.Calibrate != calibrate.Isotonic || l.Class == nil || o.Split.Number >= len(g.Splits) {
 		return ""
