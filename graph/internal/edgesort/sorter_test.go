@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 
 	"weft/graph"
@@ -134,4 +135,35 @@ func TestSorterOfFewEdges(t *testing.T) {
 	}))
 	assert.Equal(t, vertices, targets)
 	assert.Equal(t, []int32{8, 9, 7}, sources)
+}
+
+// TestKept: sorters share a gibibyte, or a sixteenth of the memory that is left.
+func TestKept(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 50))
+	assert.Equal(t, 1<<30, Kept(1))
+	assert.Equal(t, 1<<28, Kept(4))
+	debug.SetMemoryLimit(4 << 30)
+	if kept := Kept(2); kept < 96<<20 || kept > 128<<20 {
+		t.Errorf("%d bytes of each of two, of 4 GiB", kept)
+	}
+}
+
+// TestNothingKept: where the system gives no memory all batches go to the file.
+func TestNothingKept(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
+	require.NoError(t, err)
+	defer file.Close()
+	b := newBatches(file, 1<<60)
+	defer b.close()
+	for k := range uint32(3) {
+		at, err := b.write([]uint32{k, k + 1})
+		require.NoError(t, err)
+		assert.Equal(t, int64(8*k), at)
+	}
+	got := make([]uint32, 2)
+	require.NoError(t, b.read(got, 16))
+	assert.Equal(t, []uint32{2, 3}, got)
+	info, err := file.Stat()
+	require.NoError(t, err)
+	assert.Equal(t, 24, info.Size())
 }
