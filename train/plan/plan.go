@@ -47,11 +47,11 @@ type Plan struct {
 	Card     *worker.Card // on which the workers compute; nil: the CPU
 	OnCPU    worker.OnCPU // the kernels that no card has, without bytes
 	AtMost   bool         // Disk bounds what messages of link prediction between workers move
+	Advice   Advice       // of a refusal
 
 	recomputes bool // values computed again are among what was planned
 	fewer      bool // the settings say which states of edges are kept, and fewer could be
 	halves     bool // values of vertices would take half as much in bfloat16
-	loop       bool // of passes: nobody chooses their partitions
 }
 
 // Worker is the plan of one worker. The numbers of the graph are its partition's.
@@ -217,7 +217,10 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 func (in Inputs) keeping(ctx context.Context) (p Plan, err error) {
 	p.EdgeStates = in.KeepEdgeStates
 	p.Turns, p.Rests, p.Card, p.OnCPU = in.TakesTurns(), in.Offload != "", in.Card, worker.OnCPU{}
-	p.halves, p.loop = in.Storage != tensor.BFloat16, in.Loop != nil
+	p.halves = in.Storage != tensor.BFloat16
+	if in.Loop != nil {
+		p.Advice = MorePartitions
+	}
 	p.AtMost = p.Turns && in.Workers > 1 && in.Task == task.Link && !in.Fetches.Known()
 	if p.Rests {
 		if p.Card != nil {

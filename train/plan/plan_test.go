@@ -35,10 +35,15 @@ func TestLimit(t *testing.T) {
 			t.Errorf("%v, want the limit that suffices", err)
 		}
 	}
-	p.loop = true
-	const of = "raise the limit to 110 B, or try --offload DIR and more --partitions, by which partitions take turns"
-	if err := p.CheckLimit(1); !strings.Contains(fmt.Sprint(err), of) {
-		t.Errorf("%v, want no number of partitions, which may not fit", err)
+	for advice, of := range map[Advice]string{
+		MorePartitions:  "--offload DIR and more --partitions, by which partitions take turns and rest on disk, --recompute",
+		TrainPartitions: "weft train --parallel graph=2 --partitions auto --offload DIR, by which partitions take turns",
+		NoPartitions:    "--recompute",
+	} {
+		p.Advice = advice
+		if err := p.CheckLimit(1); !strings.Contains(fmt.Sprint(err), "raise the limit to 110 B, or try "+of) {
+			t.Errorf("%v, want %s", err, of)
+		}
 	}
 	assert.Equal(t, 110, most([]Worker{{Tensors: 100, Graph: 7}, {Tensors: 60, Graph: 50}}),
 		"the worker that needs most takes")
@@ -64,6 +69,9 @@ func TestLimitOfCard(t *testing.T) {
 		p.Card = &worker.Card{Device: setting.AllCards, Bytes: c.bytes, Free: c.free}
 		assert.EqualRefusal(t, p.CheckLimit(24e9), c.want)
 	}
+	p.Advice = NoPartitions
+	assert.EqualRefusal(t, p.CheckLimit(24e9), "--device cuda: worker 0 would need 7.1 TB of the card, and may "+
+		"have 0 B; try --recompute blocks, a smaller model, or --device cpu")
 }
 
 // TestInVain: by hand, 100 bytes that no partition divides and 800 of all: 500 in two, 300 in four, 200 in

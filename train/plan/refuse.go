@@ -25,16 +25,32 @@ func (p *Plan) Resting() string {
 	if p.Stages != nil || p.Rests || p.Turns {
 		return p.Less()
 	}
-	return p.resting("DIR", "on disk") + ", " + p.Less()
+	return p.resting("DIR", "on disk") + p.Less()
 }
 
-// resting names the way in which matrices of partitions that are not at work rest somewhere.
+// Advice is which partitions that take turns a refusal for memory advises.
+type Advice int
+
+const (
+	AutoPartitions  Advice = iota // as many as weft train chooses
+	TrainPartitions               // the same, by another command than the one that is refused
+	MorePartitions                // a number, as nothing chooses it
+	NoPartitions                  // none, as no number suffices
+)
+
+// resting names the way in which matrices of partitions that are not at work rest somewhere, with a comma
+// behind it, if it is advised.
 func (p *Plan) resting(offload, where string) string {
 	flags := fmt.Sprintf("--partitions %s --offload %s", setting.Auto, offload)
-	if p.loop {
+	switch p.Advice {
+	case TrainPartitions:
+		flags = fmt.Sprintf("weft train --parallel graph=%d %s", len(p.PeakTensorBytes), flags)
+	case MorePartitions:
 		flags = fmt.Sprintf("--offload %s and more --partitions", offload)
+	case NoPartitions:
+		return ""
 	}
-	return fmt.Sprintf("%s, by which partitions take turns and rest %s", flags, where)
+	return fmt.Sprintf("%s, by which partitions take turns and rest %s, ", flags, where)
 }
 
 // Exceeds is that a worker would need more memory than it may have, in bytes.
@@ -95,7 +111,7 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		case p.Turns:
 			try = "--offload " + setting.RAM + ", by which matrices rest in the host's memory"
 		case p.Stages == nil:
-			try = p.resting(setting.RAM, "in the host's memory") + ", " + try
+			try = p.resting(setting.RAM, "in the host's memory") + try
 		default:
 			try = fmt.Sprintf("--offload %s and --chunk-order %s, by which matrices rest in the host's memory",
 				setting.RAM, axis.Fixed)
@@ -113,7 +129,7 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	case p.Turns:
 		try = "--offload DIR, by which matrices rest on disk"
 	case p.Stages == nil:
-		try = p.resting("DIR", "on disk") + ", " + try
+		try = p.resting("DIR", "on disk") + try
 	}
 	return Exceeds{refusal.Errorf("--memory-limit %s: worker %d would need %s%s (tensors %s, graph %s); "+
 		"raise the limit to %s, or try %s", limit, worker, needs, during,

@@ -31,8 +31,7 @@ var slowCard = Card{
 
 // TestKernelsOnCard: by hand, the longer one of 1000 bytes at 100 a second and 30 operations at 10, or at 40
 // in bfloat16, or by 3×TF32 at a sixth of that, at half of these rates, and .5 s for each of 2 launches. What
-// the
-// CPU runs moves at 10 bytes a second.
+// the CPU runs moves at 10 bytes a second.
 func TestKernelsOnCard(t *testing.T) {
 	calls := func(bytes, operations float64) plan.Calls {
 		return plan.Calls{Number: 2, Bytes: bytes, Operations: operations}

@@ -230,6 +230,10 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 // checkLimits refuses a mesh that takes more memory than it may.
 func (p *Planner) checkLimits(m *Mesh) error {
 	here := min(p.Machine.Sharers, m.Settings.Workers)
+	m.Plan.Advice = plan.MorePartitions
+	if p.Machine.Card == nil { // of the CPU meshes without turns alone are compared
+		m.Plan.Advice = plan.TrainPartitions
+	}
 	if err := cmp.Or(m.Plan.CheckLimit(m.Settings.MemoryLimit),
 		m.Plan.CheckHost(m.Settings.HostMemoryLimit, here)); err != nil {
 		return err

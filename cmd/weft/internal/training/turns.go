@@ -92,8 +92,8 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 	if err != nil {
 		return c, data.About(t.source(dataset), err)
 	}
-	exceeds := made.CheckLimit(limitOf(s, 0))
-	if exceeds == nil {
+	limit := limitOf(s, 0)
+	if made.CheckLimit(limit) == nil {
 		fmt.Fprintf(show, "--partitions %s: none take turns, as all fits into memory\n", setting.Auto)
 		return c, nil
 	}
@@ -102,7 +102,8 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 	case err != nil:
 		return c, data.About(t.source(dataset), err)
 	case fit == nil:
-		return c, refusal.Errorf("--partitions %s: none suffice; %w", setting.Auto, exceeds)
+		made.Advice = plan.NoPartitions
+		return c, refusal.Errorf("--partitions %s: none suffice; %w", setting.Auto, made.CheckLimit(limit))
 	}
 	if made.Card != nil {
 		switch err := fit.Predict(made.Card, show); {
