@@ -127,7 +127,7 @@ func (t *Team) SetBatchStatistics(s BatchStatistics, x, added *tensor.Matrix, ep
 		shift, rstd := s.Mean.WriteFloats(), s.Rstd.WriteFloats()
 		more, batch := added.ReadFloats(), s.Batch.WriteDoubles()
 		for c, merged := range m.Mean {
-			mean := merged * n / n
+			mean := merged * n / n // rounded as the mean over several workers (package nn)
 			d := merged - mean
 			m2 := m.M2[c] + n*d*d
 			shift[c], rstd[c] = float32(mean), float32(1/math.Sqrt(m2/n+epsilon))

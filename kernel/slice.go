@@ -56,13 +56,13 @@ func (g gathering) slice(cache int64) int {
 	return best
 }
 
-// slice returns how many columns of x a device takes at a time in an aggregation; 0: all.
-func (t *Team) slice(a *CSR, x *tensor.Matrix) int {
+// slice returns how many columns of x a device takes at a time in an aggregation for rows lo…hi−1; 0: all.
+func (t *Team) slice(a *CSR, x *tensor.Matrix, lo, hi int) int {
 	d, on := t.backend.(*device)
 	if !on {
 		return 0
 	}
 	size := x.Element.Size()
-	g := gathering{a.Entries(), a.Rows, a.Cols, x.Cols * size, a.Values != nil}
+	g := gathering{a.entriesOf(lo, hi), hi - lo, a.Cols, x.Cols * size, a.Values != nil}
 	return g.slice(d.card.Cache()) / size
 }

@@ -29,9 +29,11 @@ func (c *cached) Launch(name string, blocks, threads int, args unsafe.Pointer, b
 	return c.Card.Launch(name, blocks, threads, args, bytes)
 }
 
-// TestSlices: aggregations on a card whose second cache holds few rows take slices of columns, have the bits of
-// those that take whole rows, and are right. Rows have no edges, few, those that a block shares, and those that
-// are cut.
+// TestSlices: aggregations on a card whose second cache holds few rows take slices of columns, have the bits
+// of
+// those that take whole rows, and are right: of all rows, and of two ranges of them. Rows have no edges, few,
+// those
+// that a block shares, and those that are cut.
 func TestSlices(t *testing.T) {
 	devicetest.Library(t)
 	for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
@@ -53,17 +55,29 @@ func TestSlices(t *testing.T) {
 			{128, 2 * 311 * 128}, {164, 2 * 311 * 128}, {197, 2 * 311 * 256}, // whole vectors, and single numbers
 		} {
 			c.cols *= 4 / storage.Size()
-			x, z, sliced := s.stored(a.Cols, c.cols), s.unwritten(a.Rows, c.cols), s.unwritten(a.Rows, c.cols)
-			card.cache, card.blocks = 0, 0
-			s.team.SpMM(z, a, x, scales, kernel.Replace)
-			whole := card.blocks
-			card.cache, card.blocks = int64(c.cache), 0
-			s.team.SpMM(sliced, a, x, scales, kernel.Replace)
-			if !same(z, sliced) {
-				t.Errorf("%d columns: slices have other bits", c.cols)
+			x := s.stored(a.Cols, c.cols)
+			const apart = 100
+			ways := map[string]func(z *tensor.Matrix){
+				"all rows": func(z *tensor.Matrix) { s.team.SpMM(z, a, x, scales, kernel.Replace) },
+				"two ranges of rows": func(z *tensor.Matrix) {
+					s.team.SpMMRows(z, a, x, scales, kernel.Replace, 0, apart)
+					s.team.SpMMRows(z, a, x, scales, kernel.Replace, apart, a.Rows)
+				},
 			}
-			if card.blocks == whole {
-				t.Errorf("%d columns: %d blocks, as of whole rows", c.cols, whole)
+			for name, multiply := range ways {
+				what := case_(name, "columns", c.cols)
+				z, sliced := s.unwritten(a.Rows, c.cols), s.unwritten(a.Rows, c.cols)
+				card.cache, card.blocks = 0, 0
+				multiply(z)
+				whole := card.blocks
+				card.cache, card.blocks = int64(c.cache), 0
+				multiply(sliced)
+				if !same(z, sliced) {
+					t.Errorf("%s: slices have other bits", what)
+				}
+				if card.blocks == whole {
+					t.Errorf("%s: %d blocks, as of whole rows", what, whole)
+				}
 			}
 			for _, accumulate := range []bool{false, true} {
 				s.spmmOf(case_("columns", c.cols, "accumulate", accumulate), a, scales, x, storage, accumulate)

@@ -71,7 +71,7 @@ type Scales struct {
 func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) {
 	a = a.cutLong()
 	args := spmmArgs(z, a, x, s, to)
-	args.slice = C.int64_t(t.slice(a, x))
+	args.slice = C.int64_t(t.slice(a, x, 0, a.Rows))
 	if c := t.tiling(a, x, z.Element, to == Accumulate); c != nil {
 		c.spmm(args, a, x)
 		c.release()
@@ -86,7 +86,7 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Out
 func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output, lo, hi int) {
 	some := a.cutLong().segmentsOf(lo, hi)
 	args := spmmArgs(z, some, x, s, to)
-	args.slice = C.int64_t(t.slice(a, x))
+	args.slice = C.int64_t(t.slice(a, x, lo, hi))
 	r := spmmOn(z, some, x, s, to)
 	r.bytes = r.bytes.times(hi-lo, a.Rows)
 	t.edgesOf(r, unsafe.Pointer(args), some, lo, hi, x.Cols)

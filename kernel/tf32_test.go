@@ -37,10 +37,8 @@ func spread(got *tensor.Matrix, want, terms []float64) float64 {
 }
 
 // TestTF32: products by 3×TF32, of all widths of columns, straight and transposed, and gradients of weights,
-// have
-// the bound of float32's sums, and from sums of 16 on at most twice the error that products of floats have.
-// One
-// product alone errs by up to 2^-21.4 of it, and 2^-24 among floats.
+// have the bound of float32's sums, and from sums of 16 on at most twice the error that products of floats
+// have. One product alone errs by up to 2^-21.4 of it, and 2^-24 among floats.
 func TestTF32(t *testing.T) {
 	onTF32(t, func(s *suite, tf32, floats *kernel.Team) {
 		check := func(what string, depth int, want, terms *reference.Matrix,
@@ -100,8 +98,7 @@ func TestTF32(t *testing.T) {
 }
 
 // TestTF32Infinite: by 3×TF32, as among floats, infinities and NaN reach their row, with the sign that they
-// have
-// there, and the largest number times 1 stays finite.
+// have there, and the largest number times 1 stays finite.
 func TestTF32Infinite(t *testing.T) {
 	onTF32(t, func(s *suite, tf32, floats *kernel.Team) {
 		infinity, nan := float32(math.Inf(1)), float32(math.NaN())
