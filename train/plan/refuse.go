@@ -31,6 +31,7 @@ func (p *Plan) Resting() string {
 // Advice is which partitions that take turns a refusal for memory advises.
 type Advice int
 
+// What a refusal advises.
 const (
 	AutoPartitions  Advice = iota // as many as weft train chooses
 	TrainPartitions               // the same, by another command than the one that is refused

@@ -2,12 +2,14 @@ package planner
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -70,8 +72,11 @@ func parseHardware(text []byte) (*Hardware, error) {
 			return nil, fmt.Errorf("line %d: an alias; write the value", t.Position.Line)
 		}
 	}
-	if n := len(parsed.Docs); n != 1 || parsed.Docs[0].Body == nil {
-		return nil, fmt.Errorf("it has %d documents, and needs one with a machine's keys", n)
+	const keys = "docs/gpu.md has a machine's keys"
+	if n := len(parsed.Docs); n > 1 {
+		return nil, setting.ErrSeveralDocuments
+	} else if n == 0 || parsed.Docs[0].Body == nil {
+		return nil, fmt.Errorf("is empty; %s", keys)
 	}
 	var file any
 	if err := yaml.NodeToValue(parsed.Docs[0].Body, &file); err != nil {
@@ -88,10 +93,13 @@ func parseHardware(text []byte) (*Hardware, error) {
 	if err := decoder.Decode(h); err != nil {
 		var of *json.UnmarshalTypeError
 		if errors.As(err, &of) && of.Field != "" {
-			return nil, fmt.Errorf("%s: %s; give a number", of.Field, of.Value)
+			want := map[reflect.Kind]string{
+				reflect.Int: "a whole number", reflect.String: "text", reflect.Struct: "its keys",
+			}
+			return nil, fmt.Errorf("%s: %s; give %s", of.Field, of.Value,
+				cmp.Or(want[of.Type.Kind()], "a number"))
 		}
-		return nil, fmt.Errorf("%s; docs/gpu.md has a machine's keys",
-			strings.TrimPrefix(err.Error(), "json: "))
+		return nil, fmt.Errorf("%s; %s", strings.TrimPrefix(err.Error(), "json: "), keys)
 	}
 	return h, h.check()
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"weft/comm"
 	"weft/configs"
 	"weft/internal/assert"
@@ -63,15 +65,17 @@ card:
 		node:                                              "card.memory_bytes: 0; give 1 to 1e+15",
 		node + card + "  efficiency: 2\n":                 "card.efficiency: 2; give 0.001 to 1",
 		node + card + "  efficiency: all\n":               "card.efficiency: string; give a number",
-		"nodes: many" + card:                              "nodes: string; give a number",
-		"nodes: 1.5" + card:                               "nodes: number 1.5; give a number",
+		"nodes: many" + card:                              "nodes: string; give a whole number",
+		"nodes: 1.5" + card:                               "nodes: number 1.5; give a whole number",
 		"nodes: 2000" + card:                              "nodes: 2000; give 1 to 1024",
 		"nodes: 64\ncards: 17" + card:                     "cards: 17; give 1 to 16",
 		"nodes: [1":                                       "line 1: ",
 		"- 1":                                             "cannot unmarshal array",
 		"nodes: &n 1\ncards: *n":                          "line 2: an alias; write the value",
-		"":                                                "it has ",
-		"nodes: 1\n---\nnodes: 2":                         "it has 2 documents, and needs one with a machine's keys",
+		"":                                                "is empty; docs/gpu.md has a machine's keys",
+		"nodes: 1\n---\nnodes: 2":                         "holds several YAML documents; one was expected",
+		node + "\ncard: [1]":                              "card: array; give its keys",
+		node + "\ncard:\n  name: 42":                      "card.name: number; give text",
 		"nodes: 1\ncards: 1\nhost_memory_bytes: -1" + card:   "host_memory_bytes: -1; give 1 to 1e+18",
 		"nodes: 1\ncards: 1\nhost_memory_bytes: .nan" + card: "host_memory_bytes: string; give a number",
 	} {
@@ -90,6 +94,19 @@ card:
 		"whose name ends in .yaml")
 	_, err = ReadHardware("none.yaml")
 	assert.EqualRefusal(t, err, "none.yaml: there is no such file")
+	of := func(name string) string { return filepath.Join(t.TempDir(), name) }
+	pipe, folder, endless, long := of("pipe.yaml"), of("folder.yml"), of("endless.yaml"), of("long.yaml")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	require.NoError(t, os.Mkdir(folder, 0o777))
+	require.NoError(t, os.Symlink("/dev/zero", endless))
+	require.NoError(t, os.WriteFile(long, make([]byte, 64<<10+1), 0o666))
+	for path, want := range map[string]string{
+		pipe: "is a named pipe, not a file", folder: "is a directory, not a file",
+		endless: "is a device, not a file", long: "longer than the 65536 bytes that such a file may have",
+	} {
+		_, err := ReadHardware(path)
+		assert.EqualRefusal(t, err, path+": "+want)
+	}
 }
 
 // TestMachineOfHardware: a message of 8 GB, by hand. In a node of the file it passes the host's memory, at 50

@@ -696,7 +696,7 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 func (p *meshPlanner) assumedOf(c *planner.Card) string {
 	gigabytes := func(rate float64) string { return fmt.Sprintf("%.4g GB/s", rate/1e9) }
 	said := fmt.Sprintf("%s: %s, copies of %s in it, %s to it and %s back; products of %.3g TFLOP/s, of "+
-		"bfloat16 %.3g; kernels reach %.0f %% of these, after %.2g µs for each launch", c.Name,
+		"bfloat16 %.3g; kernels reach %.0f %% of these, after %.2g µs for each launch", ui.Printable(c.Name),
 		ui.Megabytes(int64(c.Memory)), gigabytes(c.Copy), gigabytes(c.ToDevice), gigabytes(c.ToHost),
 		c.Flops/1e12, c.BFloat16Flops/1e12, 100*c.Reached(), 1e6*c.Launch)
 	if m := p.Machine; m.Sends > 0 {
