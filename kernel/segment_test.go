@@ -67,7 +67,7 @@ func longRows(a *kernel.CSR) (rows []int) {
 
 // TestHubOnACard has several hubs, whose segments fit the places of a card, or do not: of aggregations the
 // card has the CPU's bits all the same, and of attention nearly the same in both cases. The segments are
-// copied to the card once.
+// copied to the card once. Two ranges of rows, of which both have hubs, have the bits of all rows.
 func TestHubOnACard(t *testing.T) {
 	if kernel.SIMD() == "portable" {
 		t.Skip("the portable kernels have no fused multiply-adds")
@@ -102,6 +102,13 @@ func TestHubOnACard(t *testing.T) {
 			team.SpMM(sum, a, x, kernel.Scales{Row: scale, Self: scale}, kernel.Replace)
 			assert.Equal(t, before, team.Memory.DeviceUse().ToDevice, "bytes copied to the card")
 			got["spmm"] = append(values(z), values(sum)...)
+			ranges := s.unwritten(n, cols)
+			for _, of := range [][2]int{{0, 100}, {100, n}} {
+				team.SpMMRows(ranges, a, x, kernel.Scales{Row: scale, Self: scale}, kernel.Replace, of[0], of[1])
+			}
+			if !same(sum, ranges) {
+				t.Errorf("in %d places, ranges of rows have other bits than all", places)
+			}
 			team.Max(z, arg, a, x, nil, nil, kernel.Replace)
 			got["max"] = values(z)
 			team.MaxBackward(dx, transposed, g, arg, nil, nil)

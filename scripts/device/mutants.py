@@ -31,7 +31,7 @@ MUTANTS = [
     ("spmm.cuh", "from = blockIdx.x / blocks * slice", "from = 0", "TestSlices$"),
     ("spmm.cuh", "min(slice, cols - from)", "slice", "TestSlices$"),
     ("spmm.cuh", "s.from + n % width);", "n % width);", "TestSlices$"),
-    ("spmm.cuh", "if (number >= l.s.count)", "if (number > l.s.count)", "TestHubRow"),
+    ("spmm.cuh", "if (number >= l.s.count)", "if (number > l.s.count)", "TestHubOnACard"),
     ("max.cuh", "smaller = id < arg", "smaller = id > arg", "TestConformance/max"),
     ("max.cuh", "(edge > e.begin && a.edges.indices[edge - 1] == other)", "false", "TestConformance/max"),
     ("max.cuh", "m.complete ? a.first : m.first > 0", "m.first > 0", "TestHubMax$"),
