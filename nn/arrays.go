@@ -1,0 +1,79 @@
+package nn
+
+import (
+	"weft/checkpoint"
+	"weft/tensor"
+)
+
+// What a checkpoint holds of a model: parameters and buffers, now and at the best epoch.
+
+// Arrays lists all parameters and buffers. Matrices are in × out here, unlike in State.
+func (ps *Params) Arrays() []checkpoint.Array {
+	var counts []*int64
+	for _, b := range ps.Buffers {
+		if b.Count != nil {
+			counts = append(counts, b.Count)
+		}
+	}
+	var values []checkpoint.Array
+	for _, p := range ps.List {
+		values = append(values, checkpoint.Array{Of: p.Value})
+	}
+	for _, b := range ps.Buffers {
+		values = append(values, checkpoint.Array{Of: b.Of, Floats: b.Values})
+	}
+	return ps.arrays("parameters/", values, counts)
+}
+
+// ArraysOf lists the values of a snapshot of this set, as Arrays does.
+func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
+	ps.Keep()
+	var values []checkpoint.Array
+	place, floats := s.places(), s.floats
+	for _, p := range ps.List {
+		values = append(values, checkpoint.Array{Of: place(p.Value.Len())})
+	}
+	for _, b := range ps.Buffers {
+		a := checkpoint.Array{}
+		switch {
+		case b.Of != nil:
+			a.Of = place(b.Len())
+		case b.Count == nil:
+			a.Floats, floats = floats[0], floats[1:]
+		}
+		values = append(values, a)
+	}
+	var counts []*int64
+	for i := range s.counts {
+		counts = append(counts, &s.counts[i])
+	}
+	return ps.arrays("best/", values, counts)
+}
+
+// arrays are values, in the order of all, and counts, by their names.
+func (ps *Params) arrays(
+	prefix string, values []checkpoint.Array, counts []*int64,
+) (arrays []checkpoint.Array) {
+	for i, p := range ps.List {
+		arrays = append(arrays, p.Array(prefix+p.Name, values[i].Of))
+	}
+	for i, b := range ps.Buffers {
+		a := values[len(ps.List)+i]
+		a.Name, a.Shape = prefix+b.Name, []int{b.Len()}
+		if b.Count != nil {
+			a = checkpoint.Array{Name: a.Name, Count: counts[0]}
+			counts = counts[1:]
+		}
+		arrays = append(arrays, a)
+	}
+	return arrays
+}
+
+// Array is an array of values that belong to those of the parameter, one by one.
+func (p *Param) Array(name string, values *tensor.Matrix) checkpoint.Array {
+	a := checkpoint.Array{Name: name, Shape: []int{p.Value.Rows, p.Value.Cols}, Of: values, Rows: p.Rows}
+	if p.Rows != nil {
+		a.Shape = []int{p.Tables, p.Rows.Here, p.Value.Cols}
+	}
+	return a
+}

@@ -1,0 +1,96 @@
+package nn
+
+import (
+	"slices"
+
+	"weft/tensor"
+)
+
+// Buffer is state that is stored with the parameters and not trained, such as batch norm's running
+// statistics.
+type Buffer struct {
+	Name   string
+	Values []float32
+	Of     *tensor.Matrix // instead of Values: 1 × n, which are where the team computes
+	Count  *int64         // instead of Values: an integer scalar
+	// Keeps: a state without it leaves the values as they are
+	Keeps bool
+
+	shape []int // in files; nil: that of a vector
+}
+
+// InFiles is the buffer's shape in files.
+func (b *Buffer) InFiles() []int {
+	if b.shape == nil {
+		return []int{b.Len()}
+	}
+	return b.shape
+}
+
+// Len is the number of values.
+func (b *Buffer) Len() int {
+	if b.Of != nil {
+		return b.Of.Len()
+	}
+	return len(b.Values)
+}
+
+// Read are the values, to be read. In a plan those of Of are zeros.
+func (b *Buffer) Read() []float32 {
+	if b.Of == nil {
+		return b.Values
+	}
+	if held := b.Of.ReadFloats(); held != nil {
+		return held
+	}
+	return make([]float32, b.Of.Len())
+}
+
+// Write are the values, to be changed. A plan has none of Of.
+func (b *Buffer) Write() []float32 {
+	if b.Of != nil {
+		return b.Of.WriteFloats()
+	}
+	return b.Values
+}
+
+// Buffer makes a buffer of n equal values, or returns the one of that name.
+func (ps *Params) Buffer(name string, n int, value float32) *Buffer {
+	return ps.buffer(&Buffer{Name: name, Values: slices.Repeat([]float32{value}, n)})
+}
+
+// Running makes a buffer of n equal values, or has the one of that name, be where the team computes.
+func (ps *Params) Running(name string, n int, value float32) *Buffer {
+	b := ps.Buffer(name, n, value)
+	if b.Of == nil {
+		b.Of = ps.team.Memory.New(tensor.Parameters, 1, n)
+		copy(b.Of.WriteFloats(), b.Values)
+		b.Values = nil
+	}
+	return b
+}
+
+// Frozen is Buffer of any shape. Its values are those of a file.
+func (ps *Params) Frozen(name string, shape []int) *Buffer {
+	n := 1
+	for _, size := range shape {
+		n *= size
+	}
+	return ps.buffer(&Buffer{Name: name, Values: make([]float32, n), shape: append([]int{}, shape...)})
+}
+
+// Counter makes an integer buffer, or returns the one of that name.
+func (ps *Params) Counter(name string) *Buffer {
+	return ps.buffer(&Buffer{Name: name, Count: new(int64)})
+}
+
+func (ps *Params) buffer(b *Buffer) *Buffer {
+	if made := ps.buffers[b.Name]; made != nil {
+		return made
+	}
+	if ps.like != nil {
+		b = ps.like.Buffers[len(ps.Buffers)]
+	}
+	ps.Buffers, ps.buffers[b.Name] = append(ps.Buffers, b), b
+	return b
+}
