@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"weft/checkpoint"
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/data"
@@ -83,6 +85,47 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 		return r, nil
 	}
 	return r, r.findGraph(t.source(args[0]), other)
+}
+
+// resumeRun continues a run, or tells that it has ended. opened is as for train.
+func (t *trainCommand) resumeRun(
+	cmd *cobra.Command, r cli.Ranks, run *resumption, settings *setting.Resolved, opened *session.Session,
+) (err error) {
+	show := ui.ProgressOf(cmd, t.json)
+	// Rank 0 decides: the others may see files of the run that a file system has cached
+	ended, err := cli.Decided(r, func() (bool, error) {
+		done, err := run.finished(settings)
+		if done == nil || err != nil {
+			return false, err
+		}
+		if err := run.checkMoved(); err != nil {
+			return false, err
+		}
+		if t.embeddings != "" {
+			return false, refusal.Errorf("--embeddings %s: the run has ended; weft predict %s "+
+				"--embeddings %[1]s computes them", t.embeddings, run.path)
+		}
+		fmt.Fprintf(show, "%s: the run has ended: %s\n", ui.Printable(run.path), ui.Printable(done.Reason))
+		return true, t.printRun(cmd.OutOrStdout(), show, done)
+	})
+	if err != nil || ended {
+		return err
+	}
+	settings, err = run.open(r, settings, cmd.ErrOrStderr())
+	if run.dir != nil {
+		defer func() {
+			if run.dir != nil { // nothing was done
+				run.dir.Discard()
+			}
+		}()
+	}
+	if run.from != nil {
+		defer func() { err = errors.Join(err, run.from.Close()) }()
+	}
+	if err := r.Together(err); err != nil {
+		return err
+	}
+	return t.train(cmd, r, run.graph, settings, run, opened)
 }
 
 // findGraph finds the graph to continue on: that of the run, which the graph given has to be. If it is not
