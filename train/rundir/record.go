@@ -1,0 +1,56 @@
+package rundir
+
+import (
+	"context"
+
+	"weft/nn"
+	"weft/train"
+	"weft/train/plan"
+)
+
+// Record runs the job, with its plan as in RunPlanned, and keeps what comes of it in the directory: the line
+// of each epoch as it ends, the weights of the best one with the version of weft, and its logits. The job's
+// own OnEpoch is called too; its OnResume, OnWeights and OnLogits are not. A line that cannot be written ends
+// the run after the epoch under way, and the error says why; a result that there is in spite of it is
+// returned as well.
+func (d *Dir) Record(ctx context.Context, job *train.Job, planned *plan.Plan,
+	version string,
+) (*train.Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	onResume, onEpoch, onWeights, onLogits := job.OnResume, job.OnEpoch, job.OnWeights, job.OnLogits
+	defer func() {
+		job.OnResume, job.OnEpoch, job.OnWeights, job.OnLogits = onResume, onEpoch, onWeights, onLogits
+	}()
+	job.OnResume = d.Resume
+	var unrecorded error
+	job.OnEpoch = func(e train.Epoch) {
+		if onEpoch != nil {
+			onEpoch(e)
+		}
+		if err := d.Epoch(e); err != nil && unrecorded == nil {
+			unrecorded = err
+			cancel()
+		}
+	}
+	job.OnWeights = func(weights nn.State) error {
+		job.Options.Program.Alias(weights)
+		return d.Weights(version, job.Columns(), weights)
+	}
+	job.OnLogits = d.Predictions
+	result, err := job.RunPlanned(ctx, planned)
+	switch {
+	case unrecorded == nil:
+		return result, err
+	case err == nil:
+		return result, unrecorded
+	}
+	return nil, instead{err, unrecorded}
+}
+
+// instead is an error that is told as another, which it follows from.
+type instead struct{ error, told error }
+
+func (i instead) Error() string { return i.told.Error() }
+
+func (i instead) Unwrap() error { return i.error }
