@@ -75,3 +75,39 @@ func TestLinesOfDocuments(t *testing.T) {
 		}
 	}
 }
+
+// named is a page that a source names, and the section of it where that stands behind the page.
+var named = regexp.MustCompile(`docs/([a-z/-]+\.md)(?:, "([^"]+)",)?|` + "``([a-z-]+\\.md)``")
+
+// TestNamedPages: each page of docs/ that an error, a help text, a docstring or a comment names is there, with
+// the section that it names.
+func TestNamedPages(t *testing.T) {
+	root := filepath.Join("..", "..")
+	list := exec.Command("git", "ls-files", "*.go", "*.py", "*.txtar", "*.c", "*.h", "*.cuh", "*.cc", "scripts",
+		"Makefile", "CONTRIBUTING.md")
+	list.Dir = root
+	files, err := list.Output()
+	if err != nil {
+		t.Skip("not a checkout of git: ", err)
+	}
+	pages, sections := 0, 0
+	for path := range strings.FieldsSeq(string(files)) {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		require.NoError(t, err)
+		for _, name := range named.FindAllStringSubmatch(string(text), -1) {
+			page, err := os.ReadFile(filepath.Join(root, "docs", name[1]+name[3]))
+			if pages++; err != nil {
+				t.Errorf("%s names %s: %v", path, name[0], err)
+			}
+			if name[2] == "" {
+				continue
+			}
+			if sections++; !strings.Contains(string(page), "\n## "+name[2]+"\n") {
+				t.Errorf("%s names the section %q, which %s lacks", path, name[2], name[1])
+			}
+		}
+	}
+	if pages < 20 || sections < 3 {
+		t.Errorf("%d pages and %d sections are named", pages, sections)
+	}
+}

@@ -221,7 +221,7 @@ func (s *console) graphs(splits int) {
 func (s *console) pickled() {
 	s.t.Helper()
 	const name = `"pickled.npz"`
-	for _, b := range snippets(s.t, "docs/data.md") {
+	for _, b := range snippets(s.t, "docs/formats.md") {
 		if !strings.Contains(b.text, name) {
 			continue
 		}
@@ -266,7 +266,7 @@ func TestSnippets(t *testing.T) {
 	}
 	s.graphs(0)
 	s.run(snippet{at: "graphs.py", text: "graphs.files(data)"})
-	for _, b := range snippets(t, "docs/data.md") { // what one writes, one before it imports
+	for _, b := range snippets(t, "docs/tables.md") { // what one writes, one before it imports
 		if b.writes() {
 			s.run(b)
 		}
@@ -277,7 +277,8 @@ func TestSnippets(t *testing.T) {
 		"weft train cora --config configs/cora-gcn.yaml --epochs 1 --out first && cp first/model.safetensors "+weights)
 	require.NoError(t, os.WriteFile(filepath.Join(s.folder, "model.yaml"), []byte(model), 0o666))
 	for _, document := range []string{
-		"README.md", "docs/reference.md", "docs/performance.md", "docs/data.md", "docs/program.md",
+		"README.md", "docs/performance.md", "docs/tables.md", "docs/formats.md", "docs/store.md",
+		"docs/new-rows.md", "docs/results.md", "docs/weights.md", "docs/run-files.md", "docs/program.md",
 		"docs/tutorials/four-machines.md",
 	} {
 		s.shell(document, "rm -rf stores/* runs/*") // each makes its own
@@ -322,7 +323,7 @@ func TestSnippetsWithSplits(t *testing.T) {
 	s := newSession(t)
 	s.graphs(10)
 	const arrays = " --features x.npy --labels y.npy --train train.npy --val val.npy --test test.npy"
-	for _, b := range snippets(t, "docs/data.md") {
+	for _, b := range snippets(t, "docs/tables.md") {
 		if !b.writes() {
 			continue
 		}
@@ -340,7 +341,7 @@ func TestSnippetsWithSplits(t *testing.T) {
 	}
 	s.shell("train", "weft train stores/cora --split 7 --epochs 30 --out runs/cora")
 	read := 0
-	for _, b := range snippets(t, "docs/data.md") {
+	for _, b := range snippets(t, "docs/results.md") {
 		if strings.Contains(b.text, `["summary"]["test"]`) {
 			s.document(b)
 			read++

@@ -171,14 +171,14 @@ func TestRefused(t *testing.T) {
 		{"refused-outside", "", `"edge_index": vertex 2 of graph 0, which has 2 vertices`},
 		{
 			"refused-class", "",
-			`names "fractions.Fraction", which is not on the list of what a dataset's pickle may name; docs/data.md`,
+			`names "fractions.Fraction", which is not on the list of what a dataset's pickle may name; docs/formats.md`,
 		},
 		{"refused-legacy", "", "a file of torch.save before PyTorch 1.6"},
 		{"refused-weights", "", `has no edges (edge_index, adj_t or adj): its fields are ["weight" "bias"]`},
 		{"refused-tensor", "", "holds a tensor, no graph of PyTorch Geometric"},
 		{
 			"refused-type", "",
-			`names "torch.float8_e4m3fnuz", which is not on the list of what a dataset's pickle may name; docs/data.md`,
+			`names "torch.float8_e4m3fnuz", which is not on the list of what a dataset's pickle may name; docs/formats.md`,
 		},
 		{
 			"refused-float-edges", "",
@@ -398,8 +398,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// The lines of docs/data.md that save a file's tensors alone leave the graph as it is, of files that are read
-// and of those that are not.
+// The lines of docs/formats.md that save a file's tensors alone leave the graph as it is, of files that are
+// read and of those that are not.
 func TestPlainTensors(t *testing.T) {
 	if exec.Command("python3", "-c", "import torch, torch_geometric").Run() != nil {
 		t.Skip("there is no python3 with PyTorch Geometric (pip install torch torch_geometric)")
@@ -410,7 +410,7 @@ func TestPlainTensors(t *testing.T) {
 	}
 	folder := t.TempDir()
 	command := exec.Command("python3", "-W", "ignore", "testdata/plain.py",
-		filepath.Join("..", "..", "docs", "data.md"), folder)
+		filepath.Join("..", "..", "docs", "formats.md"), folder)
 	for name := range want {
 		// PyTorch Geometric 2 cannot use an object of version 1.
 		if name != "version-1" {

@@ -31,7 +31,7 @@ const (
 )
 
 // Conversion says where the lines of Python stand that convert a file.
-const Conversion = `docs/data.md, "Files of other programs", has the lines that convert it`
+const Conversion = `docs/formats.md, "Files of other programs", has the lines that convert it`
 
 // magics are what files begin with. The first that fits counts.
 var magics = []struct {

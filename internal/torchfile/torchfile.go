@@ -23,7 +23,7 @@ import (
 )
 
 // WayOut says what to do with a file that holds more than tensors.
-const WayOut = `docs/data.md, "pyg: files of PyTorch Geometric", has the lines that save its tensors alone`
+const WayOut = `docs/formats.md, "pyg: files of PyTorch Geometric", has the lines that save its tensors alone`
 
 // File is an open file of torch.save.
 type File struct {

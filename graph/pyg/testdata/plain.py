@@ -1,4 +1,4 @@
-"""Runs the lines of docs/data.md that save a file's tensors alone: plain.py DOCUMENT FOLDER FILE... writes FOLDER/FILE for each FILE.
+"""Runs the lines of docs/formats.md that save a file's tensors alone: plain.py DOCUMENT FOLDER FILE... writes FOLDER/FILE for each FILE.
 Names the files whose classes are not installed."""
 import os
 import pathlib

@@ -10,8 +10,9 @@ Functions take as ``Data``, a graph: a ``Graph``, the path of a file, folder or 
 published graph, ``Data`` or ``HeteroData`` of PyTorch Geometric or a list of ``Data``, or a ``DGLGraph``. A
 ``Callback`` is called with each epoch, a dict, and ends the run by True.
 
-``python.md`` says more, and ``reference.md`` and ``data.md`` explain settings, files and formats: they are in
-``share/doc/weft`` of the environment (``sys.prefix``), and in ``docs`` of the sources. The work is done by a
+``python.md`` says more. ``settings.md``, ``tables.md``, ``formats.md`` and ``run-files.md`` explain settings,
+tables, formats of graphs and the files of a run. They are in ``share/doc/weft`` of the environment
+(``sys.prefix``), and in ``docs`` of the sources. The work is done by a
 program, which this package starts: it writes arrays, and reads what the program leaves.
 """
 

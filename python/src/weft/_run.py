@@ -174,7 +174,7 @@ class Run:
         module: torch.nn.Module | None = None,
         files: Scratch | None = None,
     ):
-        #: The directory of the run, absolute. ``reference.md`` lists its files.
+        #: The directory of the run, absolute. ``run-files.md`` lists its files.
         self.directory = Path(directory).absolute()
         self._graph = graph  # whose store lives as long as this
         self._files = files  # of tables, as those of the graph
@@ -493,7 +493,7 @@ class Run:
         torch_geometric must be installed.
 
         ``node_mask`` (V × F) is gradient × feature, and ``edge_mask`` (E) the gradient of a factor 1 of the
-        messages along each edge: of the score that ``weft explain`` takes apart, as ``reference.md`` says.
+        messages along each edge: of the score that ``weft explain`` takes apart, as ``serving.md`` says.
         ``edge_index`` has the order of the data's, or of the store where the data are a path. ``index`` is the
         number of the vertex or the edge. ``edge_mask`` of an edge leaves out what its own features contribute,
         ``own_mask``. ``of``, ``score``, ``logit`` and ``without`` are the class or value and its score, and
