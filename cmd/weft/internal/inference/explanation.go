@@ -1,0 +1,375 @@
+package inference
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strconv"
+
+	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/session"
+	"weft/cmd/weft/internal/ui"
+	"weft/graph/appended"
+	"weft/graph/columns"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/parallel/edges"
+	"weft/train"
+	"weft/train/metric"
+	"weft/train/predictions"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+// explanation is what a score of a vertex or an edge rests on.
+type explanation struct {
+	Run    string `json:"run"`
+	Store  string `json:"store"`
+	Vertex string `json:"vertex,omitempty"`
+	ID     *int32 `json:"id,omitempty"` // of the vertex
+	// Edge is what is explained in the place of a vertex.
+	Edge *labelledEdge `json:"edge,omitempty"`
+	// OfVertex are the first edges of the vertex that was asked for, by their scores, of so many. The first
+	// of them is explained.
+	OfVertex      []edgeOfVertex `json:"edges_of_vertex,omitempty"`
+	EdgesOfVertex int            `json:"count_of_vertex,omitempty"`
+	// Of is the class, label or value; empty: the only one.
+	Of    string        `json:"of"`
+	Kind  string        `json:"kind"`  // class, label, value
+	Score metric.Number `json:"score"` // its probability, or the value
+	// Logit is what is taken apart: log(p/(1 − p)) of the model's probability p, before it is calibrated, or
+	// the value.
+	Logit metric.Number `json:"logit"`
+	Steps int           `json:"steps"` // of integrated gradients; 0: gradient times input
+	// Counts are how many edges and vertices the score depends on.
+	Counts   struct{ Vertices, Edges int } `json:"-"`
+	Vertices []explainedVertex             `json:"vertices"`
+	Edges    []explainedEdge               `json:"edges"`
+	Columns  []explainedColumn             `json:"columns"`
+	Without  *scoreWithout                 `json:"without,omitempty"`
+
+	asked   *session.Request
+	opened  *session.Session
+	shown   *ui.Stages
+	weights nn.State
+	known   predicted
+	output  int
+	found   *worker.Explanation
+	edges   []explainedEdge // all that there are
+	all     []explainedVertex
+}
+
+// explainedVertex is what the features of a vertex contribute.
+type explainedVertex struct {
+	Type         string  `json:"type,omitempty"` // where there are several
+	Vertex       string  `json:"vertex"`
+	Contribution float64 `json:"contribution"`
+	// Column is the feature that contributes most, and Value the feature as the model reads it.
+	Column   string  `json:"column"`
+	Value    float64 `json:"value"`
+	OfColumn float64 `json:"column_contribution"`
+
+	kind int
+	id   int32
+}
+
+// explainedEdge is what the messages along an edge contribute.
+type explainedEdge struct {
+	Relation     string  `json:"relation,omitempty"` // where there are several
+	Source       string  `json:"source"`
+	Target       string  `json:"target"`
+	Parallel     int     `json:"parallel,omitempty"` // its number among parallel edges, from 0
+	Contribution float64 `json:"contribution"`
+	Removed      bool    `json:"removed"` // in the second prediction
+
+	relation int
+	stored   appended.Edge
+}
+
+// explainedColumn is what a feature contributes over all vertices, or of the explained edge.
+type explainedColumn struct {
+	Type         string  `json:"type,omitempty"` // where there are several
+	Column       string  `json:"column"`
+	OfEdge       bool    `json:"of_edge,omitempty"` // of the explained edge itself
+	Contribution float64 `json:"contribution"`
+}
+
+// scoreWithout is the score in a prediction without some edges.
+type scoreWithout struct {
+	Edges int           `json:"edges"`
+	Score metric.Number `json:"score"`
+	Logit metric.Number `json:"logit"`
+}
+
+// make computes the explanation.
+func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
+	g, job := x.opened.Job.Graph, x.opened.Job
+	x.known = predicted{asked: x.asked, graph: g}
+	named := x.known.standFor(x.weights)
+	of := worker.Explained{Steps: e.steps, Classes: x.known.Columns == predictions.Logits}
+	if x.asked.Options.Task == task.Edge {
+		take := func() error { return x.takeEdge(e.edge) }
+		if e.vertex != "" {
+			take = func() error { return x.takeEdgeOf(ctx, e) }
+		}
+		if err := take(); err != nil {
+			return err
+		}
+		of.Edge = &x.Edge.of
+		if job, err = job.Over(x.Edge.Number, nil); err != nil {
+			return data.About(x.opened.Of, err)
+		}
+	} else {
+		if of.Vertex, err = vertexOf(e.vertex, g.Types[0].Names, g.Types[0].Count); err != nil {
+			return err
+		}
+		x.ID, x.Vertex = &of.Vertex, nameOf(g.Types[0].Names, of.Vertex)
+	}
+	x.shown.Show("predicting", 0, 0)
+	row, err := x.predict(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if !named {
+		x.known.numbers = len(row)
+	}
+	if err := x.choose(e.class, row); err != nil {
+		return err
+	}
+	x.Score, x.Logit = x.scoreOf(row)
+	of.Output, of.OnStep = x.output, func(done int) {
+		x.shown.Show("explaining", int64(done), int64(e.steps))
+	}
+	found, err := job.Explain(ctx, x.weights, of)
+	if err != nil {
+		return err
+	}
+	x.found = found
+	x.takeEdges(found.Edges)
+	x.takeFeatures(found.Features)
+	if err := x.withoutEdges(ctx, e.remove); err != nil {
+		return err
+	}
+	x.Counts.Edges, x.Counts.Vertices = len(x.edges), len(x.Vertices)
+	x.all = x.Vertices
+	x.Edges, x.Vertices = x.strongest(e.top), first(x.Vertices, e.top)
+	x.Columns = first(x.Columns, e.top)
+	return nil
+}
+
+// first are the first of a list.
+func first[T any](list []T, n int) []T { return list[:min(n, len(list))] }
+
+// strongest are the first of all edges, and behind them the others that the second prediction leaves out.
+func (x *explanation) strongest(n int) []explainedEdge {
+	n = min(n, len(x.edges))
+	list := slices.Clip(x.edges[:n])
+	for _, e := range x.edges[n:] {
+		if e.Removed {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// choose finds the number of the class, label or value.
+func (x *explanation) choose(class string, row []float32) error {
+	n, names := len(row), x.known.Classes
+	x.Kind = map[predictions.Columns]string{
+		predictions.Values: "value", predictions.LabelLogits: "label",
+	}[x.known.Columns]
+	x.Kind = cmp.Or(x.Kind, "class")
+	switch at := slices.Index(names, class); {
+	case class == "" && x.Kind != "value":
+		var o predictions.Outcome // as predict says
+		x.known.Read(&o, row)
+		x.output = slices.Index(o.Probabilities, slices.Max(o.Probabilities))
+	case class == "":
+	case at >= 0:
+		x.output = at
+	default:
+		k, err := strconv.Atoi(class)
+		if err != nil || k < 0 || k >= n {
+			if names != nil {
+				return refusal.Errorf("--class %s: no %s has this name%s", class, x.Kind, meant(class, names))
+			}
+			return refusal.Errorf("--class %s: the %s have the numbers 0 to %d", class,
+				map[string]string{"class": "classes", "label": "labels", "value": "values"}[x.Kind], n-1)
+		}
+		x.output = k
+	}
+	if x.output < len(names) {
+		x.Of = names[x.output]
+	} else if n > 1 || x.Kind != "value" {
+		x.Of = strconv.Itoa(x.output)
+	}
+	return nil
+}
+
+// predict predicts the vertex or the edge without some edges, by relation; nil: without none.
+func (x *explanation) predict(ctx context.Context, gone [][]appended.Edge) ([]float32, error) {
+	if gone == nil {
+		gone = make([][]appended.Edge, len(x.opened.Job.Graph.Relations))
+	}
+	if x.Edge != nil {
+		job, err := x.opened.Job.Over(x.Edge.Number, gone)
+		if err != nil {
+			return nil, err
+		}
+		return x.Edge.predict(ctx, x, job)
+	}
+	job, err := x.opened.Job.Without(gone, *x.ID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := job.Predict(ctx, x.weights, train.Logits)
+	if err != nil {
+		return nil, err
+	}
+	return p.Logits, nil
+}
+
+// scoreOf is the probability or the value in a row of the output, and what is taken apart.
+func (x *explanation) scoreOf(row []float32) (score, logit metric.Number) {
+	logit = metric.Number(row[x.output])
+	if x.known.Columns == predictions.Values {
+		return logit, logit
+	}
+	var o predictions.Outcome
+	x.known.Read(&o, row)
+	if x.known.Columns == predictions.Logits {
+		logit = metric.Number(logitOf(row, x.output))
+	}
+	return metric.Number(o.Probabilities[x.output]), logit
+}
+
+// logitOf is log(p/(1 − p)) of the probability p of a class by softmax of a row. It is finite also where
+// float64 has no such p but 0 or 1.
+func logitOf(row []float32, class int) float64 {
+	others := slices.Delete(slices.Clone(row), class, class+1)
+	if len(others) == 0 {
+		return math.Inf(1)
+	}
+	most := float64(slices.Max(others))
+	sum := 0.
+	for _, z := range others {
+		sum += math.Exp(float64(z) - most)
+	}
+	return float64(row[class]) - most - math.Log(sum)
+}
+
+// byStrength orders contributions, the largest first, whatever their signs.
+func byStrength(a, b float64) int { return cmp.Compare(math.Abs(b), math.Abs(a)) }
+
+func (x *explanation) takeEdges(found []edges.MaskGradient) {
+	g := x.opened.Job.Graph
+	numbers := map[string]int{}
+	for i := range g.Relations {
+		numbers[g.Relations[i].Name] = i
+		numbers[g.Relations[i].FullName()] = i
+	}
+	for _, e := range found {
+		of := explainedEdge{
+			relation: numbers[e.Relation], Parallel: e.Before, Contribution: float64(e.Gradient),
+			stored: appended.Edge{Source: e.Source, Target: e.Target, Before: e.Before},
+		}
+		r := &g.Relations[of.relation]
+		source, target, _ := g.Joins(r) // which an open graph has
+		of.Source = nameOf(g.Types[source].Names, e.Source)
+		of.Target = nameOf(g.Types[target].Names, e.Target)
+		if len(g.Relations) > 1 {
+			of.Relation = r.Name
+		}
+		x.edges = append(x.edges, of)
+	}
+	slices.SortStableFunc(x.edges, func(a, b explainedEdge) int {
+		return byStrength(a.Contribution, b.Contribution)
+	})
+}
+
+func (x *explanation) takeFeatures(found []worker.FeatureGradients) {
+	g, counts := x.opened.Job.Graph, x.opened.Counts()
+	x.Vertices, x.Columns = []explainedVertex{}, []explainedColumn{}
+	for kind, f := range found {
+		if f.Columns == 0 {
+			continue
+		}
+		t := &g.Types[kind]
+		names := x.featureNames(x.opened.Job.Columns()[counts.Types[kind].Type], f.Columns)
+		of := ""
+		if len(g.Types) > 1 {
+			of = t.Name()
+		}
+		sums := make([]float64, f.Columns)
+		for i, v := range f.IDs {
+			if int(v) >= t.Count { // it stands for all others
+				continue
+			}
+			one := explainedVertex{Type: of, Vertex: nameOf(t.Names, v), kind: kind, id: v}
+			for k := range f.Columns {
+				at := i*f.Columns + k
+				c := float64(f.Inputs[at]) * float64(f.Gradients[at])
+				one.Contribution += c
+				sums[k] += c
+				if math.Abs(c) > math.Abs(one.OfColumn) || k == 0 {
+					one.Column, one.Value, one.OfColumn = names[k], float64(f.Inputs[at]), c
+				}
+			}
+			x.Vertices = append(x.Vertices, one)
+		}
+		for k, sum := range sums {
+			x.Columns = append(x.Columns, explainedColumn{Type: of, Column: names[k], Contribution: sum})
+		}
+	}
+	if x.Edge != nil {
+		x.takeOwn(x.found.Edge)
+	}
+	slices.SortStableFunc(x.Vertices, func(a, b explainedVertex) int {
+		return byStrength(a.Contribution, b.Contribution)
+	})
+	slices.SortStableFunc(x.Columns, func(a, b explainedColumn) int {
+		return byStrength(a.Contribution, b.Contribution)
+	})
+}
+
+// featureNames are those of so many features, made of the columns, if they are known, and of labels behind
+// them.
+func (x *explanation) featureNames(of columns.List, n int) []string {
+	names := of.Features()
+	labels := 0
+	if x.asked.Options.LabelInput > 0 {
+		labels = x.known.numbers
+	}
+	for k := len(names); k < n-labels; k++ {
+		names = append(names, strconv.Itoa(k))
+	}
+	for k := range n - len(names) {
+		names = append(names, "label="+nameOf(x.known.Classes, int32(k)))
+	}
+	return names
+}
+
+// withoutEdges predicts the vertex or the edge without the strongest edges that raise the score.
+func (x *explanation) withoutEdges(ctx context.Context, most int) error {
+	gone := make([][]appended.Edge, len(x.opened.Job.Graph.Relations))
+	n := 0
+	for k := range x.edges {
+		if e := &x.edges[k]; n < most && e.Contribution > 0 {
+			gone[e.relation] = append(gone[e.relation], e.stored)
+			e.Removed = true
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	x.shown.Show("predicting without the strongest edges", 0, 0)
+	row, err := x.predict(ctx, gone)
+	if err != nil {
+		return err
+	}
+	x.Without = &scoreWithout{Edges: n}
+	x.Without.Score, x.Without.Logit = x.scoreOf(row)
+	return nil
+}
