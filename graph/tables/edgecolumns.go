@@ -1,0 +1,259 @@
+package tables
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/graph/internal/arrays"
+	"weft/graph/internal/table"
+	"weft/internal/refusal"
+)
+
+// Which columns of a list of edges are read, and of what kind they are.
+
+// setting asks for the i-th column of numbers.
+func (l *edgeList) setting(i int) string {
+	if l.weighted && i == 0 {
+		return "edge-weights"
+	}
+	return "edge-features"
+}
+
+// wayTo is the way out where a list lacks a column that the edges of the graph have. The folder NAME=VALUE
+// that a list lies in, or is, gives no column: only those below the folder that was named do.
+func (l *edgeList) wayTo(name, setting string) string {
+	for path := filepath.Clean(l.path); path != "." && path != filepath.Dir(path); path = filepath.Dir(path) {
+		if folder := filepath.Base(path); strings.HasPrefix(folder, name+"=") {
+			return fmt.Sprintf("; folders give it below the one that is named: name %s, or a new folder with %s alone in it",
+				filepath.Dir(path), folder)
+		}
+	}
+	return fmt.Sprintf("; name it with --%s where it is called otherwise, or put the file into a folder %s=VALUE, and "+
+		"name the folder above", setting, name)
+}
+
+// choose finds the columns of source and target, and those of numbers. Of text it returns none where the
+// first line is an edge.
+func (l *edgeList) choose(all []table.Column) (order []int, err error) {
+	l.header, l.order, l.leftOut, l.labelled = l.header[:0], nil, nil, nil
+	if l.implied { // when the list was read before
+		l.numbers, l.weighted, l.implied = l.numbers[1:], false, false
+	}
+	for k, c := range all {
+		l.header = append(l.header, cmp.Or(c.Name, unnamed+strconv.Itoa(k)))
+	}
+	text := len(all) > 0 && all[0].Kind == table.Any
+	if text {
+		edge, err := l.isEdge(all)
+		if edge && l.label != "" && (!l.optional || l.by.Column != "") {
+			return nil, fmt.Errorf("--edge-label %s names a column, and the first line names none: put a line with "+
+				"the names of the columns before it", l.label)
+		}
+		if edge && len(all) > len(l.ends) {
+			l.imply(weightName)
+		}
+		if edge || err != nil {
+			return nil, err
+		}
+	}
+	for k := range l.ends {
+		at, err := l.endAt(k)
+		if err != nil {
+			return nil, err
+		}
+		if at < 0 {
+			held, err := l.holding()
+			if err != nil {
+				return nil, err
+			}
+			l.found = held != nil
+			if !l.found {
+				return nil, l.unnamed(text)
+			}
+			at = held[k]
+		}
+		order = append(order, at)
+	}
+	if order[0] == order[1] {
+		return nil, refusal.Columns.Errorf("column %s would be both ends of an edge: name two of %s with "+
+			"--source and --target", l.header[order[0]], arrays.Listed(l.header))
+	}
+	if err := l.weight(order); err != nil {
+		return nil, err
+	}
+	for i := range l.numbers {
+		name := l.numbers[i].Name
+		at := slices.Index(l.header, name)
+		if at >= 0 && slices.Contains(order[2:], at) {
+			return nil, refusal.Columns.Errorf("the column %q is given twice: name each column once", name)
+		}
+		if at < 0 || slices.Contains(order, at) {
+			asks, way := "--"+l.setting(i)+" asks for", ""
+			if l.ofGraph[name] {
+				asks, way = "the edges of the graph have", l.wayTo(name, l.setting(i))
+			}
+			return nil, fmt.Errorf("there is no further column %s, which %s: there are %s%s", name, asks,
+				arrays.Listed(l.header), way)
+		}
+		order = append(order, at)
+	}
+	if l.label != "" {
+		if order, err = l.by.choose(l.header, order); err != nil {
+			return nil, err
+		}
+	}
+	if order, err = l.chooseLabels(order); err != nil {
+		return nil, err
+	}
+	for _, k := range order {
+		if all[k].Kind == table.Nested {
+			return nil, fmt.Errorf("column %s has a Parquet type that is not read, as of lists, structures and "+
+				"bytes: write it as text or numbers, or name another column", l.header[k])
+		}
+	}
+	for k, name := range l.header {
+		if !slices.Contains(order, k) {
+			l.leftOut = append(l.leftOut, name)
+		}
+	}
+	l.order = order
+	if l.kinds = nil; l.oneType && areKinds(l.endColumns()) {
+		l.kinds = &kinds{}
+	}
+	return order, nil
+}
+
+// weight takes the column of the weights of a list alone that has its name, unless it is asked for otherwise.
+func (l *edgeList) weight(ends []int) error {
+	if l.alone == nil || l.weighted {
+		return nil
+	}
+	at, err := l.only("edge-weights", func(name string) bool {
+		return strings.EqualFold(strings.TrimSpace(name), weightName) &&
+			!slices.ContainsFunc(l.numbers, func(c columns.Column) bool { return c.Name == name })
+	})
+	if err == nil && at >= 0 && !slices.Contains(ends, at) {
+		l.imply(l.header[at])
+	}
+	return err
+}
+
+// imply takes a column of weights that was not asked for.
+func (l *edgeList) imply(name string) {
+	l.implied, l.weighted = true, true
+	l.numbers = slices.Concat(columns.List{{Name: name, Kind: columns.Number}}, l.numbers)
+}
+
+// edgeColumns are the columns of a list of edges that was read before.
+type edgeColumns struct {
+	ends     [2]string
+	weight   columns.List // none, or one
+	features columns.List
+	label    string // the column, or several between commas; "": there is none
+	values   bool   // labels are values
+	by       splitBy
+}
+
+// columnsOf are those of the list of a relation.
+func columnsOf(r *graph.Relation) edgeColumns {
+	c := edgeColumns{ends: r.EndColumns, features: r.NumberColumns}
+	if r.EdgeLabels != nil {
+		c.label, c.values, c.by = r.EdgeLabels.Column, r.EdgeLabels.Continuous(), splitByOf(r)
+	}
+	if c.features != nil && r.Weights != nil {
+		c.weight, c.features = c.features[:1], c.features[1:]
+	}
+	return c
+}
+
+// know says which columns another list of the relation had. Those of weights and features are read here, too,
+// unless others are asked for, which are then of the same kinds.
+func (l *edgeList) know(was edgeColumns) {
+	for k := range l.ends {
+		l.ends[k].known = was.ends[k]
+	}
+	weight, features := was.weight, was.features
+	if l.weighted {
+		weight, l.numbers = l.numbers[:1], l.numbers[1:]
+	}
+	for i := range l.numbers {
+		if len(l.numbers) == len(features) {
+			name := l.numbers[i].Name
+			l.numbers[i] = features[i]
+			l.numbers[i].Name = name
+		}
+	}
+	l.ofGraph = map[string]bool{}
+	for _, c := range was.weight {
+		l.ofGraph[c.Name] = !l.weighted
+	}
+	if len(l.numbers) > 0 {
+		features = l.numbers
+	} else {
+		for _, c := range features {
+			l.ofGraph[c.Name] = true
+		}
+	}
+	l.numbers, l.weighted = slices.Concat(weight, features), len(weight) > 0
+}
+
+// decide finds the kinds of features that are open, at the first row: dates and truth values where all rows
+// of the list have some, else numbers, of which others are refused where they stand.
+func (l *edgeList) decide(first *table.Row) error {
+	profiles := make([]*columns.Profile, len(l.numbers))
+	others := false // nil: the kind is known
+	for i := range l.numbers {
+		if c := &l.numbers[i]; c.Kind == "" {
+			_, number := table.Number(first.Decimal(first.Field(len(l.ends) + i)))
+			c.Kind, others = columns.Number, others || !number
+			profiles[i] = columns.NewProfile(c.Name, columns.Choices{})
+		}
+	}
+	if !others {
+		return nil
+	}
+	of := l.table()
+	if err := of.Each(l.choose, func(r *table.Row) error {
+		for i, p := range profiles {
+			if p != nil {
+				field := r.Field(len(l.ends) + i)
+				p.Add(field, r.Decimal(field))
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for i, p := range profiles {
+		if p == nil {
+			continue
+		}
+		made, note := p.Column()
+		if c := &l.numbers[i]; made.Kind == columns.Date || made.Kind == columns.Boolean {
+			c.Kind, c.Order = made.Kind, made.Order
+			if note != "" {
+				l.notes = append(l.notes, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, note))
+			}
+			l.doubt(p, &made)
+		}
+	}
+	return nil
+}
+
+// doubt keeps a warning about the dates of a column.
+func (l *edgeList) doubt(p *columns.Profile, c *columns.Column) {
+	if doubt := p.Doubt(c); doubt != "" {
+		l.warnings = append(l.warnings, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, doubt))
+	}
+}
+
+// endColumns are the columns of the ends, of a list that has a header.
+func (l *edgeList) endColumns() [2]string {
+	return [2]string{l.header[l.order[0]], l.header[l.order[1]]}
+}
