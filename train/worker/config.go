@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"weft/gnn"
+	"weft/internal/trace"
+	"weft/nn"
+	"weft/parallel/links"
+	"weft/partition"
+	"weft/train/engine"
+	"weft/train/setting"
+)
+
+// Config is the settings of a worker. All workers of a run have the same, but for Recorder, Explain and
+// OnLayer.
+type Config struct {
+	*setting.Resolved
+	Outputs int // columns of the last layer
+	// OwnModel describes a model of the caller's own, instead of the one that the settings name. It may be
+	// nil.
+	OwnModel func(features, outputs int) []gnn.BlockSpec
+	// OwnLoss is a loss of the caller's own, instead of the one that the settings name. It may be nil.
+	OwnLoss nn.LossFunc
+	// Engine makes a worker's engine, instead of engine.New. It may be nil.
+	Engine func(engine.Config) (engine.Engine, error)
+	// Passing is the graph of the message-passing edges of the task. nil is all edges. Later is that of the
+	// edges that task.Later names; nil: there are none.
+	Passing, Later *partition.Subgraph
+	// ChunkOf is the chunk of each vertex, in the order of the partitions, if the mesh has several stages.
+	ChunkOf []int32
+	// Processes says that the workers are processes, perhaps of several machines, and not goroutines of one
+	// process.
+	Processes bool
+	// Machines has the number of each worker's machine. nil: goroutines are on one, and processes each on its
+	// own, as far as is known.
+	Machines []int
+	// Vertices are the vertices of each type to infer, each once, in any order, as engine.NewMFG has them.
+	// nil is all.
+	Vertices [][]int32
+	// Loaded is the model of an inference for Vertices, with its weights. nil: the worker makes its own.
+	Loaded  *engine.Loaded
+	Savings Savings
+	// Card is what the workers compute on. nil: the CPU.
+	Card *Card
+	// Standard standardises the columns of dense features, by the number of the vertex type. nil: by the
+	// means and deviations of the graph, where the settings ask for it.
+	Standard []*engine.Standard
+	// Started are the means and deviations that came with weights to start from, by vertex type. nil, and a
+	// nil entry, stand for those of the graph.
+	Started []*engine.Standard
+	// Fetches are what a plan knows of the rows that workers fetch, from task.Fetches. nil: a run.
+	Fetches *links.Fetches
+	// AnyOrder has a plan of a pipeline take as much memory as any order of the chunks takes.
+	AnyOrder bool
+	// LargerBy is how many times larger the graph is than the one that a plan takes in its place; 0: as
+	// large.
+	LargerBy float64
+	// Recorder records what the worker does in an epoch. It may be nil.
+	Recorder *trace.Recorder
+	// Explain is called for each module of the model with what it does. It may be nil.
+	Explain func(module, what string)
+	// OnLayer is told of each layer before work of it is done, and of trace.NoLayer after it. It may be nil.
+	OnLayer func(layer int, part trace.Part)
+}
+
+// Savings are what a worker does to take less memory, at the price of time. The results have the same bits.
+// Workers may differ in it.
+type Savings struct {
+	Uncut     bool // products are not cut into tiles (kernel.Team.Uncut)
+	Recompute bool // the backward pass computes values again (engine.Config.Recompute)
+}
+
+// Card is the cards that the workers of a run compute on.
+type Card struct {
+	Device  setting.Device
+	Name    string // of all: that of each kind, if there are several
+	Driver  string // its version of CUDA
+	Bytes   int64  // of a card's memory that each worker has
+	Free    int64  // that it could have with a higher limit
+	Numbers []int  // by worker: which card of its machine; nil: in a plan of cards that need not be there
+}
+
+// String is the name, and where there are several workers which cards they are on.
+func (c *Card) String() string {
+	if len(c.Numbers) < 2 {
+		return c.Name
+	}
+	var numbers []int
+	workers := map[int][]string{}
+	for worker, number := range c.Numbers {
+		if workers[number] == nil {
+			numbers = append(numbers, number)
+		}
+		workers[number] = append(workers[number], strconv.Itoa(worker))
+	}
+	list := make([]string, len(numbers))
+	for k, number := range numbers {
+		list[k] = fmt.Sprintf("%s on cuda:%d", strings.Join(workers[number], ", "), number)
+	}
+	return fmt.Sprintf("%s (workers %s)", c.Name, strings.Join(list, "; "))
+}

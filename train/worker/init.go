@@ -1,0 +1,30 @@
+package worker
+
+import (
+	"weft/internal/refusal"
+	"weft/nn"
+)
+
+// The weights that training starts from.
+
+// LoadInit sets the parameters to those of the file that training starts from, if there is one.
+func (w *Worker) LoadInit() error {
+	if w.Init == "" {
+		return nil
+	}
+	return ofInit(w.Init, w.Load(nn.ReadState(w.Init)))
+}
+
+// ReadInit reads the file of weights that training starts from.
+func ReadInit(path string) (nn.State, error) {
+	weights, err := nn.ReadState(path)
+	return weights, ofInit(path, err)
+}
+
+// ofInit names the file in an error about the weights that training starts from.
+func ofInit(path string, err error) error {
+	if refusal.Weights.In(err) {
+		return refusal.Errorf("--init %s: %w", path, err)
+	}
+	return err
+}

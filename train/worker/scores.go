@@ -1,0 +1,121 @@
+package worker
+
+import (
+	"math"
+	"time"
+
+	"weft/autograd"
+	"weft/internal/trace"
+	"weft/parallel/exchange"
+	"weft/train/metric"
+	"weft/train/setting"
+)
+
+// How good the weights are, by an evaluation or by the training pass of the next epoch.
+
+// Infer runs the engine's Infer. Later errors name no layer.
+func (w *Worker) Infer(without int) *autograd.Var {
+	v := w.Inference.Infer(without)
+	if w.later != nil && without == 0 {
+		w.later.replace(v, w.Params)
+	}
+	w.Groups.World.At(w.epoch, "")
+	return v
+}
+
+// Scores are those of the current model. All are NaN if a value is not finite; Fault then names it.
+type Scores struct {
+	metric.Scores
+	Fault string
+}
+
+// Evaluate measures the current model without dropout. All workers get the same scores. Validation and test
+// vertices are those of the graph that the model is validated on.
+func (w *Worker) Evaluate() (s Scores, err error) {
+	w.Recorder.Work().Layer(trace.NoLayer, trace.Evaluation)
+	s, err = w.evaluate()
+	if w.validates == nil || s.Fault != "" || err != nil {
+		return s, err
+	}
+	w.validates.Params.Copy(w.Params)
+	v, err := w.validates.evaluate()
+	if v.Fault == "" {
+		v.Train = s.Train
+	}
+	return v, err
+}
+
+// evaluate measures the model on the worker's own graph.
+func (w *Worker) evaluate() (s Scores, err error) {
+	output := w.Infer(0)
+	defer output.Drop()
+	return w.scores(output)
+}
+
+// read is what a training pass reads of the weights before its step.
+type read struct {
+	Scores
+	sent Tally         // by the workers to each other for that
+	took time.Duration // to measure
+}
+
+// Reads reports whether the weights after an epoch are evaluated by the forward pass of the next one.
+func (w *Worker) Reads() bool {
+	another := w.validates != nil || w.later != nil
+	return w.EvalEvery == setting.AutoEvery && w.OwnModel == nil && !another && w.OwnPass() == ""
+}
+
+// EvaluatesAfter reports whether a pass of its own evaluates the weights after an epoch, whether or not the
+// run ends with it.
+func (w *Worker) EvaluatesAfter(epoch int) bool { return w.EvaluatesWithin(epoch-1, epoch) }
+
+// EvaluatesWithin reports it for any of the epochs after one and up to another.
+func (w *Worker) EvaluatesWithin(after, until int) bool {
+	return !w.Reads() && w.EvalEvery.Due(after, until)
+}
+
+// readScores measures the weights before the step by the output of the training pass, if TrainEpoch asks for
+// that.
+func (w *Worker) readScores(output *autograd.Var) {
+	if w.read == nil {
+		return
+	}
+	before := w.done()
+	scores, err := w.scores(output)
+	exchange.Must(err)
+	w.read.Scores = scores
+	w.read.sent = w.done().since(before)
+	w.read.sent.Waited = 0 // for the others' forward passes
+	w.Groups.Replicas.LocalBarrier()
+}
+
+// scores measures the model by its output, which stays as it is.
+func (w *Worker) scores(output *autograd.Var) (s Scores, err error) {
+	loss := w.Task.ValidationLoss(output)
+	// the loss, and the numbers of workers whose weights and whose results are not finite
+	sums := []float64{loss, 0, 0}
+	if !w.Params.Finite() {
+		sums[1] = 1
+	}
+	if !w.Team.Finite(output.Value()) {
+		sums[2] = 1
+	}
+	if err := w.sum(sums); err != nil {
+		return s, err
+	}
+	if w.read != nil { // from now on no worker is in its forward pass
+		defer func(began time.Time) { w.read.took = time.Since(began) }(time.Now())
+	}
+	switch {
+	case sums[1] > 0:
+		return Scores{metric.Unmeasured(), "the weights are not finite"}, nil
+	case sums[2] > 0:
+		return Scores{metric.Unmeasured(), "the logits are not finite"}, nil
+	}
+	s.Scores, err = w.Task.Measure(output.Value())
+	s.ValLoss = math.NaN()
+	if w.Task.HasValidationLoss() {
+		s.ValLoss = sums[0]
+	}
+	return s, err
+}
