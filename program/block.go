@@ -1,0 +1,262 @@
+package program
+
+import (
+	"weft/autograd"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/nn"
+	"weft/tensor"
+)
+
+// block is consecutive operations of a program, as a block of a model.
+type block struct {
+	program     *Program
+	code        *code         // what it computes in any mode
+	codes       [inBoth]*code // what it computes in one
+	given, made []*value      // the rows of a gnn.State: what it reads, and what later blocks read of it
+	unread      unread        // of what it makes
+	types       []*autograd.RowSet
+	typeOf      func(of string) int // the number of a vertex type
+	params      map[string]*nn.Param
+	frozen      map[string]*nn.Buffer
+	norms       map[*value]*nn.BatchNorm
+	propagators map[*value]gnn.Propagator
+	maps        map[columnKey]*kernel.ColumnMap
+	broadcasts  map[string][]int32
+	kept        map[*autograd.Sparse]*tensor.Matrix // the dense form of features
+	by          cutting
+	explain     func(path, what string)
+	explained   map[*value]bool
+}
+
+// newBlock builds a block of code that nobody changes, as workers share it.
+func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
+	b := &block{
+		program: p, code: c, given: given, made: made, types: e.Rows, typeOf: e.TypeOf,
+		params: map[string]*nn.Param{},
+		frozen: map[string]*nn.Buffer{}, norms: map[*value]*nn.BatchNorm{},
+		propagators: map[*value]gnn.Propagator{},
+		maps:        map[columnKey]*kernel.ColumnMap{}, broadcasts: map[string][]int32{},
+		kept:    map[*autograd.Sparse]*tensor.Matrix{},
+		explain: e.Explain, explained: map[*value]bool{},
+	}
+	for _, s := range b.code.steps {
+		for _, name := range parametersOf(s) {
+			b.makeParameter(e.Params, name)
+		}
+		for _, v := range s.operations() {
+			if v.op == "batch_norm" {
+				b.norms[v] = p.newNorm(e.Params, v)
+			}
+		}
+		if s.op == "table" {
+			name, rows := s.o.Name, e.Rows[e.TypeOf(s.Of)]
+			if b.params[name] = e.Params.Named(name); b.params[name] == nil {
+				b.params[name] = e.Params.Table(name, rows, 0, s.size(), nn.Constant(0))
+			}
+		}
+		for _, v := range s.along() {
+			along := gnn.Along{Relation: p.relationOf(v), Reversed: v.o.End == "source"}
+			if along.Relation == "" {
+				along.Relation = e.Only()
+			}
+			b.propagators[v] = e.Propagators(p.paths[v], along)
+		}
+	}
+	p.moveBuffers(e.Params)
+	return b
+}
+
+// makeParameter makes a parameter or a buffer of the program, unless another block has.
+func (b *block) makeParameter(ps *nn.Params, name string) {
+	q := b.program.Parameter(name)
+	if !q.Trained {
+		b.frozen[name] = ps.Frozen(name, q.Shape)
+		return
+	}
+	if b.params[name] = ps.Named(name); b.params[name] == nil {
+		b.params[name] = ps.Any(name, q.Shape, b.program.weights[name])
+	}
+}
+
+// newNorm makes a batch norm.
+func (p *Program) newNorm(ps *nn.Params, v *value) *nn.BatchNorm {
+	o := nn.BatchNormOptions{
+		Weight: v.o.Weight, Bias: v.o.Bias, Mean: v.o.Mean, Variance: v.o.Variance, Batches: v.o.Batches,
+		Epsilon: v.o.Eps, Times: v.o.Times,
+	}
+	if v.o.Momentum != nil {
+		o.Momentum = *v.o.Momentum
+	} else {
+		o.Cumulative = true
+	}
+	return nn.NewBatchNormOf(ps, o, v.size())
+}
+
+// Forward implements gnn.Block.
+func (b *block) Forward(s gnn.State) gnn.State {
+	tape, m := s.Vars()[0].Tape(), inEvaluation
+	if tape.Training {
+		m = inTraining
+	}
+	p := &pass{block: b, code: b.codes[m], all: s.Rows, tape: tape, vars: map[*value]*autograd.Var{}}
+	p.handed = map[*autograd.Var]bool{}
+	for i, v := range edgesOf(b.given) {
+		p.vars[v] = s.Edges[i]
+	}
+	given := s.Beside
+	for _, v := range b.given {
+		if v.Rows == Edges {
+			continue
+		}
+		switch all := ofType(b.given, v.Of); {
+		case v == all[0]:
+			p.vars[v] = s.Rows[b.typeOf(v.Of)]
+		case b.by.beside:
+			p.vars[v], given = given[0], given[1:]
+		default:
+			p.vars[v] = part(s.H0, all[1:], v)
+		}
+	}
+	p.run()
+	out := gnn.State{Rows: make([]*autograd.Var, len(b.types))}
+	var beside []*autograd.Var
+	for _, v := range b.made {
+		x := p.passed(v)
+		switch {
+		case v.Rows == Edges:
+			out.Edges = append(out.Edges, x)
+		case v == ofType(b.made, v.Of)[0]:
+			out.Rows[b.typeOf(v.Of)] = x
+		default:
+			beside = append(beside, x)
+		}
+	}
+	if b.by.beside {
+		out.Beside = beside
+	} else {
+		out.H0 = sideBySide(beside)
+	}
+	return out
+}
+
+// passed is what later blocks read of a value that the block makes. Where none does in this mode, there are
+// no columns, or zeros in a pipeline, which sends as many columns in both modes. Rows of edges are computed
+// there, without a gradient.
+func (p *pass) passed(v *value) *autograd.Var {
+	p.step = p.code.alias(v)
+	switch {
+	case !p.unread[p.code.mode][v]:
+		x := p.of(v)
+		if p.handed[x] {
+			return autograd.Copy(x)
+		}
+		p.handed[x] = true
+		return x
+	case v.Rows == Edges:
+		return autograd.Detach(p.of(v))
+	}
+	like, columns := p.rowsOf(v.Of), 0
+	if p.by.stages > 1 {
+		columns = v.size()
+	}
+	return p.tape.Record(autograd.Op{
+		Value: p.tape.Team.Zeros(tensor.Activations, like.Rows(), columns), Rows: like.RowSet(),
+	})
+}
+
+// part is the columns of a value in a row of several.
+func part(row *autograd.Var, of []*value, v *value) *autograd.Var {
+	if len(of) == 1 {
+		return row
+	}
+	at := 0
+	for _, x := range of {
+		if x == v {
+			break
+		}
+		at += x.size()
+	}
+	return autograd.Columns(row, at, v.size())
+}
+
+// rowsOf returns any rows of the vertices of a type, or of the edges in a message function.
+func (p *pass) rowsOf(of string) *autograd.Var {
+	if p.rows != nil {
+		return p.rows
+	}
+	i := p.typeOf(of)
+	if x := p.all[i]; x != nil {
+		return x
+	}
+	set := p.types[i]
+	if p.tape.Rows != nil {
+		set = p.tape.Rows[i]
+	}
+	none := p.tape.Memory().New(tensor.Activations, set.Here, 0)
+	return p.tape.Record(autograd.Op{Value: none, Rows: set})
+}
+
+// reduceOf is the aggregation of a scatter, or of rows of vertices.
+func reduceOf(v *value) gnn.Reduce {
+	r := gnn.Reduce{Loops: loopsOf(v.setOfEdges()), Weighted: v.o.Weighted}
+	switch v.o.Reduce {
+	case "sum":
+		r.Kind = gnn.KindSum
+	case "mean":
+		r.Kind = gnn.KindMean
+	case "max":
+		r.Kind = gnn.KindMax
+	case "min":
+		r.Kind = gnn.KindMin
+	case "merged":
+		r = gnn.Symmetric
+	case "symmetric":
+		r.Kind, r.Weighted, r.Unweighted = gnn.KindSymmetricNoLoops, false, !v.o.Weighted
+	}
+	return r
+}
+
+// setOfEdges is the set of edges that a value aggregates along.
+func (v *value) setOfEdges() string {
+	if v.regions[inBoth] != nil && !loopsOf(v.o.Loops).Only() {
+		return v.in[0].Loops
+	}
+	return v.o.Loops
+}
+
+// relation is the relation that a value aggregates along.
+func (v *value) relation() string {
+	if v.regions[inBoth] != nil {
+		return v.in[0].Of
+	}
+	return v.o.Of
+}
+
+// relationOf is the relation that a value of the program aggregates along, or of whose edges it has rows.
+func (p *Program) relationOf(v *value) string {
+	if p.scored != "" && v.Rows == Edges { // the output alone, as no rows of edges are kept
+		return p.scored
+	}
+	return v.relation()
+}
+
+// loopsOf returns the loops of a set of edges.
+func loopsOf(set string) gnn.Loops {
+	return map[string]gnn.Loops{
+		stored: gnn.StoredLoops, removed: gnn.RemovedLoops, one: gnn.OneLoop, added: gnn.AddedLoops,
+		onlyLoops: gnn.OnlyLoops, lastLoops: gnn.LastLoops,
+	}[set]
+}
+
+// describe names a value in errors.
+func (v *value) describe() string {
+	text := v.op
+	if v.o.Path != "" {
+		text += " of " + v.o.Path
+	}
+	if v.o.Line != "" {
+		text += " (" + v.o.Line + ")"
+	}
+	return text
+}

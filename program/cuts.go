@@ -1,0 +1,173 @@
+package program
+
+import "slices"
+
+// Where a program is cut into blocks: between levels, each of which has an aggregation more.
+
+// aggregates reports whether rows of the result depend on other vertices' rows along edges.
+func (v *value) aggregates() bool {
+	return v.op == "scatter" || v.op == opAggregate || v.op == opAttend
+}
+
+// along reports whether rows of the result are computed along edges.
+func (v *value) along() bool { return v.aggregates() || v.op == opApply }
+
+// operations are those of a step.
+func (s *step) operations() []*value {
+	if s.fused == nil {
+		return []*value{s.value}
+	}
+	return append([]*value{s.value}, s.fused.parts()...)
+}
+
+// along are the operations of a step that are computed along edges.
+func (s *step) along() (all []*value) {
+	for _, v := range s.operations() {
+		if v.along() {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// aggregates reports whether an operation of a step aggregates.
+func (s *step) aggregates() bool { return slices.ContainsFunc(s.operations(), (*value).aggregates) }
+
+// levelsOf returns how many aggregations each value depends on, one after the other, at least 1, and the most
+// of all. apart: what depends on aggregations without being one is in the level after them.
+func levelsOf(c *code, apart bool) (level map[*value]int, levels int) {
+	level = map[*value]int{}
+	depth := map[*value]int{}
+	for _, s := range c.steps {
+		for _, x := range s.reads {
+			depth[s.value] = max(depth[s.value], depth[c.alias(x)])
+		}
+		if s.aggregates() {
+			depth[s.value]++
+		}
+		level[s.value] = max(1, depth[s.value])
+		if apart && !s.aggregates() {
+			level[s.value] = depth[s.value] + 1
+		}
+		levels = max(levels, level[s.value])
+	}
+	return level, levels
+}
+
+// cut is where the program may be cut, after the steps of a level.
+type cut struct {
+	aggregates bool // a step of the level
+	// rows of vertices that cross this cut and not the one before, and the other way round
+	from, until []*value
+}
+
+// cutsOf returns the cuts after all levels. What later levels read crosses a cut, and results do.
+func cutsOf(c *code, level map[*value]int, levels int, results []*value) []cut {
+	cuts := make([]cut, levels)
+	before := map[*value]int{} // the last level that reads it
+	for _, x := range results {
+		before[x] = levels
+	}
+	for _, s := range c.steps {
+		at := level[s.value]
+		if s.aggregates() {
+			cuts[at-1].aggregates = true
+		}
+		for _, x := range s.reads {
+			if x = c.alias(x); x.Rows != None || x.ofRows {
+				before[x] = max(before[x], at)
+			}
+		}
+	}
+	for x, last := range before {
+		if first := level[x]; first < last {
+			cuts[first-1].from = append(cuts[first-1].from, x)
+			cuts[last-1].until = append(cuts[last-1].until, x)
+		}
+	}
+	return cuts
+}
+
+// raise has all that reads a parameter in one level, that of the last reader, as parameters do not cross the
+// stages of a pipeline. What depends on it comes no earlier.
+func raise(c *code, level map[*value]int) {
+	of := map[string]int{} // by parameter
+	parameters := map[*value][]string{}
+	for _, s := range c.steps {
+		if s.Rows != None || s.ofRows { // others are computed by each block for itself
+			parameters[s.value] = parametersOf(s)
+		}
+	}
+	for again := true; again; {
+		again = false
+		for _, s := range c.steps {
+			names, known := parameters[s.value]
+			if !known {
+				continue
+			}
+			at := level[s.value]
+			for _, x := range s.reads {
+				at = max(at, level[c.alias(x)])
+			}
+			for _, name := range names {
+				at = max(at, of[name])
+			}
+			for _, name := range names {
+				again = again || of[name] < at
+				of[name] = at
+			}
+			again = again || level[s.value] < at
+			level[s.value] = at
+		}
+	}
+}
+
+// mayCross reports whether values may be what later blocks read. Tensors without rows do not cross; and in
+// one stage only as many rows of vertices as a gnn.State holds without a copy: two of the first type, one of
+// the others. Rows of edges cross beside rows of vertices.
+func (by cutting) mayCross(values map[*value]bool, first string) bool {
+	of := map[string]int{} // by vertex type
+	for v := range values {
+		if v.Rows == Edges && by.stages > 1 {
+			continue
+		}
+		of[v.Of]++
+		few := by.stages == 1 && !by.apart
+		if n := of[v.Of]; v.Rows != Vertices || few && (n > 2 || n > 1 && v.Of != first) {
+			return false
+		}
+	}
+	return len(of) > 0
+}
+
+// parametersOf are the names of the parameters that a step reads, other than through steps before it.
+func parametersOf(s step) (names []string) {
+	seen := map[*value]bool{}
+	var visit func(v *value)
+	visit = func(v *value) {
+		if seen[v] {
+			return
+		}
+		seen[v] = true
+		if v.op == "parameter" {
+			names = append(names, v.o.Name)
+		}
+		if v.Rows == None && !v.ofRows {
+			for _, x := range v.in {
+				visit(x)
+			}
+		}
+	}
+	for _, x := range s.reads {
+		visit(x)
+	}
+	if r := s.regions[inBoth]; r != nil {
+		names = append(names, r.parameters...)
+	}
+	for _, v := range s.operations() {
+		if v.op == "batch_norm" {
+			names = append(names, v.o.Weight, v.o.Bias, v.o.Mean)
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
