@@ -60,6 +60,61 @@ func TestLibraryFromElsewhere(t *testing.T) {
 	run("run.json names no store", "sh", "-c", "! weft predict runs/mine --out logits.npy")
 }
 
+// The programs of docs/go.md print what stands below them. They and the examples import those packages of
+// weft alone that the page names, and these are there.
+func TestGoPage(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	run := func(in, name string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Dir = in
+		said, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), said)
+		return string(said)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "go.md"))
+	require.NoError(t, err)
+	module := strings.TrimSpace(run(root, "go", "list", "-m")) + "/[a-z/]+"
+	var public []string
+	table := regexp.MustCompile("(?m)^\\| `(" + module + ")` \\|")
+	for _, row := range table.FindAllStringSubmatch(string(page), -1) {
+		public = append(public, row[1])
+	}
+	run(root, "go", append([]string{"list"}, public...)...)
+	imported := regexp.MustCompile(`"(` + module + `)"`)
+	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	sources, err := filepath.Glob(filepath.Join(root, "examples", "*", "main.go"))
+	require.NoError(t, err)
+	said, programs := "", 0
+	check := func(at, text string) {
+		for _, name := range imported.FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(public, name[1]) {
+				t.Errorf("%s imports %s, which docs/go.md does not name", at, name[1])
+			}
+		}
+	}
+	for _, b := range snippets(t, "docs/go.md") {
+		if b.lang == "" {
+			assert.Equal(t, said, b.text, b.at)
+			continue
+		}
+		check(b.at, b.text)
+		require.NoError(t, os.WriteFile(source, []byte(b.text), 0o666))
+		assert.Equal(t, "", run(root, "gofmt", "-l", source), "%s: not formatted", b.at)
+		run(root, "go", "build", "-o", program, source)
+		said = run(dir, program)
+		programs++
+	}
+	for _, path := range sources {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		check(path, string(text))
+	}
+	assert.Equal(t, []int{3, 3}, []int{programs, len(sources)}, "programs, and examples")
+}
+
 // scripts/module-path gives the module a path that `go get` fetches: every package is found below it, files
 // stay formatted, and no file has the old path.
 func TestModulePath(t *testing.T) {
@@ -87,6 +142,7 @@ func TestModulePath(t *testing.T) {
 	assert.Contains(t, run("cat", ".golangci.yml"), "module-path: "+path+"\n", ".golangci.yml")
 	assert.Equal(t, path+"/internal/tools\n", run("go", "-C", "internal/tools", "list", "-m"),
 		"internal/tools is module")
+	assert.Contains(t, run("cat", "docs/go.md"), "| `"+path+"/train` |", "docs/go.md")
 	run("sh", "-c", "! scripts/module-path weft2 && ! scripts/module-path && ! scripts/module-path "+
 		"'git.example.org/a b'")
 }
