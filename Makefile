@@ -135,7 +135,7 @@ levels: packages ## the numerical tests at each SIMD level below this machine's
 guard: packages ## the numerical tests with a guard page at each end of every matrix, and plans that must not write to matrices
 	$(GOTEST) -tags weftdebug ./tensor ./kernel ./autograd
 	$(GOTEST) -tags weftdebug -run 'TestOffload|Plan' ./train
-	$(GOTEST) -tags weftdebug -run 'Plan|Late' ./parallel/paralleltest
+	$(GOTEST) -tags weftdebug -run Plan ./parallel/paralleltest
 
 test-python-torch: packages ## the Python package beside Debian's PyTorch, and PyG, pandas and scikit-learn; fetches 400 MB
 	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft

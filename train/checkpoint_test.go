@@ -48,54 +48,41 @@ func TestOverdueCheckpoint(t *testing.T) {
 	}
 }
 
-// TestWhatAHistoryBelongsTo: a history is that of these chunks and slices, or with a late halo of these
-// partitions. A run without a history has none.
+// TestWhatAHistoryBelongsTo: a history is that of these partitions, chunks and slices. A run without a
+// history has none.
 func TestWhatAHistoryBelongsTo(t *testing.T) {
 	type division struct {
 		worker.Config
 		partitions string
 	}
-	for name, base := range map[string]func() division{
-		"chunks": func() division {
-			return division{
-				worker.Config{
-					Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 2, Slices: 2}},
-					ChunkOf:  []int32{0, 1, 1, 0},
-				}, "metis",
-			}
-		},
-		"a late halo": func() division {
-			c := worker.Config{
-				Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}},
-			}
-			c.HaloDelay = 1
-			return division{c, "metis"}
-		},
+	base := func() *division {
+		return &division{
+			worker.Config{
+				Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 2, Slices: 2}},
+				ChunkOf:  []int32{0, 1, 1, 0},
+			}, "metis",
+		}
+	}
+	was := chunksOf(&base().Config, "metis")
+	if was == "" {
+		t.Error("no history")
+	}
+	for what, c := range map[string]struct {
+		change  func(d *division)
+		another bool
+	}{
+		"partitions of another kind": {func(d *division) { d.partitions = "range" }, true},
+		"more partitions":            {func(d *division) { d.Mesh.Partitions = 3 }, true},
+		"a vertex in another chunk":  {func(d *division) { d.ChunkOf = []int32{0, 1, 0, 0} }, true},
+		"more chunks":                {func(d *division) { d.ChunkOf = []int32{0, 1, 2, 0} }, true},
+		"more slices":                {func(d *division) { d.Mesh.Slices++ }, true},
+		"no slices":                  {func(d *division) { d.Mesh.Slices = 1 }, true},
+		"another seed":               {func(d *division) { d.Seed++ }, false},
+		"more stages":                {func(d *division) { d.Mesh.Stages++ }, false},
 	} {
-		first := base()
-		was := chunksOf(&first.Config, first.partitions)
-		if was == "" {
-			t.Errorf("%s: no history", name)
-		}
-		for what, c := range map[string]struct {
-			change func(d *division)
-			of     string // the only one that it changes; "": both
-		}{
-			"partitions of another kind": {func(d *division) { d.partitions = "range" }, ""},
-			"more partitions":            {func(d *division) { d.Mesh.Partitions = 3 }, ""},
-			"a vertex in another chunk":  {func(d *division) { d.ChunkOf = []int32{0, 1, 0, 0} }, "chunks"},
-			"more chunks":                {func(d *division) { d.ChunkOf = []int32{0, 1, 2, 0} }, "chunks"},
-			"more slices":                {func(d *division) { d.Mesh.Slices++ }, "chunks"},
-			"no slices":                  {func(d *division) { d.Mesh.Slices = 1 }, "chunks"},
-			"another seed":               {func(d *division) { d.Seed++ }, "none"},
-			"more stages":                {func(d *division) { d.Mesh.Stages++ }, "none"},
-		} {
-			d := base()
-			c.change(&d)
-			if changed := chunksOf(&d.Config, d.partitions) != was; changed != (c.of == "" || c.of == name) {
-				t.Errorf("%s, %s: another division: %v", name, what, changed)
-			}
-		}
+		d := base()
+		c.change(d)
+		assert.Equal(t, c.another, chunksOf(&d.Config, d.partitions) != was, what)
 	}
 	alone := worker.Config{
 		Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}},

@@ -221,7 +221,6 @@ func TestPassesOfTheirOwn(t *testing.T) {
 		"dropout .1", "input-dropout .1", "model gat, attention-dropout .1",
 		"model gatv2, transform-dropout .1", "drop-edge .1", "label-input .1", "norm batch",
 		"parallel graph=2, wire bf16", "parallel graph=2, wire int8", "parallel graph=2, wire-schedule varco",
-		"parallel graph=2, halo-delay 1",
 		"model gcnii, layers 4, parallel pipeline=2, chunks 2, chunk-order fixed",
 	} {
 		o := given(Defaults(), "dropout 0, epochs 3, model gcn, "+words)

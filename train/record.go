@@ -20,8 +20,7 @@ type Record struct {
 	Mesh      mesh.Mesh         `json:"mesh"`
 	Store     string            `json:"store"`     // checksum
 	Partition string            `json:"partition"` // id
-	// Chunks identifies the chunks that a history belongs to, or the partitions of a late halo. It is ""
-	// where there is neither.
+	// Chunks identifies the chunks that a history belongs to. It is "" where there is none.
 	Chunks string `json:"chunks,omitempty"`
 	// Columns are those that features are brought into, by vertex type; nil: they are as they are stored.
 	Columns columns.ByType `json:"columns,omitempty"`
@@ -32,17 +31,14 @@ type Record struct {
 	Best     bestRecord         `json:"best"`
 }
 
-// chunksOf identifies the division whose history a run has: the chunks and slices of a mesh or, with a late
-// halo, its partitions. It is "" for a run without history.
+// chunksOf identifies the division whose history a run has: the chunks and slices of a mesh. It is "" for a
+// run without history.
 func chunksOf(c *worker.Config, partitions string) string {
 	chunks := 0
 	for _, k := range c.ChunkOf {
 		chunks = max(chunks, int(k)+1)
 	}
-	switch {
-	case c.HaloDelay > 0:
-		return fmt.Sprintf("%d %s", c.Mesh.Partitions, partitions)
-	case chunks <= 1:
+	if chunks <= 1 {
 		return ""
 	}
 	table := crc32.MakeTable(crc32.Castagnoli)
@@ -65,12 +61,8 @@ func (c *Checkpoints) check(s *worker.Config) error {
 	}
 	now := chunksOf(s, c.Partition)
 	switch {
-	case now == "" || now == r.Chunks || s.HaloDelay > 0 && r.Chunks == "":
+	case now == "" || now == r.Chunks:
 		return nil
-	case s.HaloDelay > 0:
-		return refusal.Errorf("--parallel %s: the late halo in %s is of other partitions; take --parallel "+
-			"%s with the same partitions, or --parallel tensor=%d, which needs none", s.Parallel, c.From.Path,
-			r.Settings["parallel"], s.Mesh.Workers())
 	case r.Chunks == "":
 		return refusal.Errorf("--parallel %s: the chunks of a pipeline need a history, and %s has none; "+
 			"take --parallel graph=%d, or one chunk for each partition: --chunks %d", s.Parallel, c.From.Path,

@@ -164,11 +164,6 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 	if err := w.Ranks().Together(context.Cause(ctx)); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err == nil || errors.As(err, new(*Common)) { // the connection works, and goes on or is closed
-			err = errors.Join(err, w.Settle())
-		}
-	}()
 	s := newState(&c.Options, j.Started, w.Task.Metric())
 	s.reads = w.Reads()
 	if w.Ranks().First() {

@@ -194,9 +194,6 @@ func (s *saver) save(of *progress, asked worker.Asks, end bool) error {
 // turn of this worker alone.
 func (s *saver) begin(of *progress, take func() []checkpoint.Array) error {
 	w := s.w
-	if err := w.Settle(); err != nil {
-		return err
-	}
 	metadata, err := w.Figures(s.snapshot.Bytes())
 	if err != nil {
 		return err

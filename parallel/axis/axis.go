@@ -30,12 +30,6 @@ type Options struct {
 	KeepHalo bool `yaml:"keep-halo"`
 	// Halo says what travels between partitions in a linear aggregation. Other aggregations need rows.
 	Halo edges.Halo `yaml:"halo"`
-	// HaloDelay is by how many epochs, 0 or 1, the halo is late in training (PipeGCN). With 1 layers read the
-	// rows that other workers sent in the epoch before, and add the gradients of that epoch to those of their
-	// own rows. Training is approximate. Inference is not.
-	HaloDelay int `yaml:"halo-delay"`
-	// HaloSmoothing replaces what comes with HaloDelay by moving averages.
-	HaloSmoothing Smoothing `yaml:"halo-smoothing"`
 	// WireSchedule says how many columns of rows and their gradients are sent in an epoch of training.
 	WireSchedule WireSchedule `yaml:"wire-schedule"`
 
@@ -91,14 +85,5 @@ type Env struct {
 // Costs makes the worker's table of what each order of work costs. moved returns the bytes that
 // all workers send to redistribute so many columns; nil: nothing is redistributed.
 func (e *Env) Costs(o *Options, moved func(columns int) int64) *order.Costs {
-	return order.NewCosts(order.Options{Choice: o.order(), Explain: e.Explain}, moved)
-}
-
-// order is how a layer finds its order of work. With a late halo auto is that of PipeGCN, whose workers send
-// each other the inputs of layers.
-func (o *Options) order() order.Choice {
-	if o.AggregationOrder == order.Auto && o.HaloDelay > 0 {
-		return order.AggregateFirst
-	}
-	return o.AggregationOrder
+	return order.NewCosts(order.Options{Choice: o.AggregationOrder, Explain: e.Explain}, moved)
 }

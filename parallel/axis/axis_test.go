@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"weft/internal/assert"
-	"weft/parallel/order"
 )
 
 // TestWireSchedule: c(k) = max(c_max − a·(c_max − c_min)·k/K, c_min) by hand, for c_min = 1 (Cerviño et al.,
@@ -68,7 +67,6 @@ func TestWireSchedule(t *testing.T) {
 func TestWords(t *testing.T) {
 	for name, want := range map[string]fmt.Stringer{
 		"auto": AsStored, "f32": Float32, "bf16": BFloat16, "int8": Int8, "INT4": Int4,
-		"none": NoSmoothing, "features": OfFeatures, "gradients": OfGradients, "both": OfBoth,
 		"zeros": Zeros, "Warm": Warm, "shuffle": Shuffle, "fixed": Fixed,
 		"drop-scale": DropScale, "drop": Drop, "keep": Keep,
 	} {
@@ -82,26 +80,6 @@ func TestWords(t *testing.T) {
 		}
 		if err := read.UnmarshalText([]byte("nonsense")); err == nil {
 			t.Errorf("nonsense is a %T", want)
-		}
-	}
-}
-
-// TestOrderOfALateHalo: PipeGCN's workers send the inputs of layers, and another order is used where it is
-// given.
-func TestOrderOfALateHalo(t *testing.T) {
-	for _, c := range []struct {
-		delay       int
-		given, want order.Choice
-	}{
-		{0, order.Auto, order.Auto},
-		{0, order.AggregateFirst, order.AggregateFirst},
-		{1, order.Auto, order.AggregateFirst},
-		{1, order.AggregateFirst, order.AggregateFirst},
-		{1, order.TransformFirst, order.TransformFirst},
-	} {
-		o := Options{HaloDelay: c.delay, AggregationOrder: c.given}
-		if got := o.order(); got != c.want {
-			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }

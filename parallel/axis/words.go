@@ -39,29 +39,6 @@ func (w Wire) String() string { return Wires[w] }
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (w *Wire) UnmarshalText(text []byte) error { return suggest.Parse(w, text, Wires) }
 
-// Smoothing says what PipeGCN's smoothing replaces by its moving average: the halo rows that come, their
-// gradients, or both.
-type Smoothing uint8
-
-// Features and Gradients are a bit each.
-const (
-	NoSmoothing Smoothing = 0
-	OfFeatures  Smoothing = 1
-	OfGradients Smoothing = 2
-	OfBoth                = OfFeatures | OfGradients
-)
-
-// Smoothings are the names of the choices.
-var Smoothings = []string{
-	NoSmoothing: "none", OfFeatures: "features",
-	OfGradients: "gradients", OfBoth: "both",
-}
-
-func (s Smoothing) String() string { return Smoothings[s] }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *Smoothing) UnmarshalText(text []byte) error { return suggest.Parse(s, text, Smoothings) }
-
 // HistoryStart is what the history of a pipeline is in the first epochs.
 type HistoryStart uint8
 

@@ -37,14 +37,6 @@ func (f Form) Stored() (s Form) {
 	return s
 }
 
-// InFloat32 is the form of the same rows in Float32.
-func (f Form) InFloat32() (s Form) {
-	for _, c := range f {
-		s = append(s, Columns{Count: c.Count, Element: tensor.Float32})
-	}
-	return s
-}
-
 // Encodes reports whether rows are sent in another form than they are stored in.
 func (f Form) Encodes() bool {
 	for _, c := range f {

@@ -9,7 +9,6 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel/reference"
-	"weft/parallel/axis"
 )
 
 // gnnPipe is GNNPipe's training pass (Chen et al., arXiv 2308.10087) by its definition, in double precision.
@@ -37,8 +36,6 @@ type gnnPipe struct {
 	scale  float64 // of gradients that other chunks return: 2, or 1
 	// keep says that the previous epoch's gradients replace those not yet returned in this epoch.
 	keep bool
-	// late, unless nil, makes the chunks PipeGCN's partitions.
-	late *pipeGCN
 	// features are the model's input, and gradient is that of the chunks' outputs. nil: the graph's, and the
 	// cross-entropy's.
 	features, gradient *reference.Matrix
@@ -46,28 +43,6 @@ type gnnPipe struct {
 	edges    *inEdges
 	history  map[string]*reference.Matrix   // by module path: vertices × columns; none: zeros
 	returned map[string][]*reference.Matrix // by module path and chunk: vertices × columns; none: zeros
-}
-
-// pipeGCN is what PipeGCN (Wan et al., ICLR 2022, algorithm 1) does otherwise. All rows of other chunks are
-// those of the epoch before, and so are all gradients that other chunks return. Both may be moving averages.
-// Layers aggregate their inputs first, or with transform their products with the weights. Features that are
-// aggregated, and not their product, are exact.
-type pipeGCN struct {
-	smoothing axis.Smoothing
-	transform bool
-}
-
-// average is what the next epoch uses of what was received, with PipeGCN's γ = .95; before is nil for zeros.
-func average(before, received *reference.Matrix, smooth bool) *reference.Matrix {
-	if !smooth {
-		return received
-	}
-	z := reference.New(received.Rows, received.Cols)
-	if before != nil {
-		add(z, .95, before)
-	}
-	add(z, .05, received)
-	return z
 }
 
 // tensors are parameters or their gradients, with the names and shapes of nn.Params.
@@ -79,18 +54,6 @@ func (p *gnnPipe) epoch(epoch int, w tensors, order []int) (*chunkPass, tensors)
 	reverse := slices.Clone(order)
 	slices.Reverse(reverse)
 	gradients := f.backward(reverse)
-	if p.late != nil {
-		for path, rows := range f.rows {
-			f.rows[path] = average(p.history[path], rows, p.late.smoothing&axis.OfFeatures != 0)
-			for chunk, returned := range f.returned[path] {
-				var before *reference.Matrix
-				if p.returned != nil {
-					before = p.returned[path][chunk]
-				}
-				f.returned[path][chunk] = average(before, returned, p.late.smoothing&axis.OfGradients != 0)
-			}
-		}
-	}
 	p.returned = nil
 	if p.keep {
 		p.returned = f.returned
@@ -262,13 +225,6 @@ func (t *chunkTurn) exactly(path string, e *inEdges, l exact, columns int, x *ch
 	}
 	t.put(b, x.value)
 	read, w := b.Clone(), []*reference.Matrix(nil)
-	if f.p.late != nil {
-		read = reference.New(b.Rows, b.Cols)
-		if history := f.p.history[path]; history != nil {
-			read = history.Clone()
-		}
-		t.put(read, x.value)
-	}
 	for _, name := range weights {
 		w = append(w, t.weight(name))
 	}
@@ -282,13 +238,8 @@ func (t *chunkTurn) exactly(path string, e *inEdges, l exact, columns int, x *ch
 		f.returned[path][t.chunk] = matrix(b.Rows, b.Cols, o.DX)
 		for chunk, returned := range f.returned[path] {
 			scale := f.p.scale
-			switch {
-			case chunk == t.chunk:
+			if chunk == t.chunk {
 				scale = 1
-			case f.p.late != nil && f.p.returned == nil:
-				continue
-			case f.p.late != nil:
-				returned = f.p.returned[path][chunk]
 			}
 			add(x.grad, scale, t.pick(returned))
 		}
@@ -311,16 +262,8 @@ func (t *chunkTurn) aggregate(path string, r gnn.Reduce, x *chunkRows) *chunkRow
 
 // aggregateLinear is the linear aggregation of x·W.
 func (t *chunkTurn) aggregateLinear(path string, r gnn.Reduce, x *chunkRows, weight string) *chunkRows {
-	late := t.pass.p.late
-	switch {
-	case late == nil && x == t.features || late != nil && late.transform:
+	if x == t.features {
 		return t.aggregate(path, r, t.linear(x, weight))
-	case x == t.features:
-		p := t.pass.p
-		all := featuresOf(p.graph)
-		z := exactRounds(r, gnn.Once)(t.stored(), all, all, nil).Out
-		once := t.record(t.pick(matrix(all.Rows, all.Cols, z)), func(*reference.Matrix) {})
-		return t.linear(once, weight)
 	}
 	return t.linear(t.aggregate(path, r, x), weight)
 }

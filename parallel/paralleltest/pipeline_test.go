@@ -24,7 +24,6 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -146,7 +145,6 @@ func (s *staged) train(t testing.TB) []outcome {
 			}
 			before := sentBy(c.Groups.World)
 			loss := engine.Train(e, engine.Training(7, 1+i), s.lossOf(e))
-			exchange.Must(e.Settle())
 			after := sentBy(c.Groups.World)
 			if s.trained != nil {
 				s.trained(c)
@@ -234,11 +232,7 @@ func (s *staged) definition() *gnnPipe {
 		period: s.options.HistoryPeriod,
 		scale:  1, keep: s.options.StaleGradients == axis.Keep,
 	}
-	switch {
-	case s.options.HaloDelay > 0:
-		p.chunk, p.chunks, p.period, p.keep = s.of, s.mesh.Partitions, 1, true
-		p.late = &pipeGCN{s.options.HaloSmoothing, s.options.AggregationOrder == order.TransformFirst}
-	case s.options.StaleGradients == axis.DropScale:
+	if s.options.StaleGradients == axis.DropScale {
 		p.scale = 2
 	}
 	return p

@@ -2,7 +2,7 @@
 // the layers of layers.go, whose results exact.go computes in double precision.
 //
 // Among the package's own tests, runs_test.go compares whole runs with one worker. definition_test.go
-// computes the training pass of a pipeline, and that with a late halo, by their definitions.
+// computes the training pass of a pipeline by its definition.
 // chunklayers_test.go compares the Propagators of chunks with each layer's definition.
 package paralleltest
 

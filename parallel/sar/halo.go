@@ -27,8 +27,6 @@ type Call struct {
 	// are sent as stored.
 	Format kernel.Format
 	scored bool // the last matrix of a message has scores
-	// Late says that the rows are those of the epoch before, and so are the gradients of local rows.
-	Late bool
 
 	part  *Partition
 	draws uint64           // keys the draws that encode rows, and those that keep columns
@@ -116,7 +114,6 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 	if t.Training {
 		o := &p.part.options
 		c.Format = o.Wire.Format(p.part.team.Storage)
-		c.Late = p.part.late != nil
 		if o.WireSchedule != (axis.WireSchedule{}) {
 			c.sends = func(of int) int { return o.WireSchedule.Sent(of, t.Random.Epoch, p.part.env.Epochs) }
 		}
@@ -139,7 +136,7 @@ func (c *Call) count(columns int) { c.part.Count(c.Path, c.Edges.Entries(), colu
 // fetch visits every remote block with its sources' rows of the matrices xs, which share a message. With
 // KeepHalo the rows stay in c.buffers, and the caller releases them.
 func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
-	c.keeps = c.keeps || c.part.options.KeepHalo
+	c.keeps = c.part.options.KeepHalo
 	if c.keeps {
 		for _, b := range c.Edges.Remote() {
 			c.buffers = append(c.buffers, exchange.FormOf(xs).New(c.part.team.Memory, 1, b.In.Cols)...)
@@ -148,13 +145,6 @@ func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
 	t := Transfer{Rows: xs, Buffers: c.buffers}
 	c.begin(&t, nil)
 	return c.exchange(t)
-}
-
-// fetchAgain is fetch for an aggregation that calls rematerialize in the backward pass. Rows of the epoch
-// before cannot be fetched again: they stay in c.buffers.
-func (c *Call) fetchAgain(xs ...*tensor.Matrix) iter.Seq[Visit] {
-	c.keeps = c.Late
-	return c.fetch(xs...)
 }
 
 // sendGradients has visit fill in the gradients of every remote block's source rows, of columns of an element

@@ -162,7 +162,7 @@ func (m *messages) forward(c *Call, use func(b *batch, messages *tensor.Matrix))
 	var x *tensor.Matrix
 	if m.receives() {
 		x = m.Source.Value()
-		visits = c.fetchAgain(x)
+		visits = c.fetch(x)
 	}
 	compute := func(source *tensor.Matrix) func(b *batch) {
 		return func(b *batch) {

@@ -26,7 +26,6 @@ type Partition struct {
 	from    Source
 	made    map[edgesKey]*edges.Edges // the edges that were read so far
 	thin    map[gnn.Along]*edges.Thin // with DropEdge, the edges of this epoch
-	late    *delay                    // with HaloDelay
 
 	costs *order.Costs
 	epoch int // for errors
@@ -61,7 +60,7 @@ type Source struct {
 // New makes this worker's partition of a graph, or the whole graph for a single worker. Groups.Halo connects
 // the workers of all partitions; Groups.Holders says which rank holds which. The structure is copied into
 // the team's memory: now with HaloRows, else at its first use. All of these workers must call New, and must
-// then make the same calls in the same order. A Partition with a late halo has a worker for itself.
+// then make the same calls in the same order.
 func New(e axis.Env, o axis.Options) (*Partition, error) {
 	p := ofShare(e, nil, e.Costs(&o, nil), o)
 	// which edges are needed depends on the model; they are read at their first use
@@ -114,17 +113,7 @@ func ofShare(e axis.Env, some *Some, costs *order.Costs, o axis.Options) (p *Par
 	if len(g.Holders) == 1 || some != nil {
 		o.Halo = edges.HaloRows
 	}
-	if some != nil {
-		o.HaloDelay = 0
-	}
 	p = Of(e, from, costs, o)
-	if o.HaloDelay > 0 {
-		p.late = &delay{
-			wire: newWire(e.Team, g.Halo, o.Prefetch), smoothing: o.HaloSmoothing, calls: map[Key]*late{},
-			saved: Saved{What: "late-halo", Place: PlaceOf(e.Groups)},
-		}
-		p.from.Exchanger = p.late
-	}
 	return p
 }
 

@@ -38,12 +38,12 @@ func (p *propagator) targets() *autograd.RowSet {
 	return p.part.Types()[target]
 }
 
-// AggregateInto implements order.Axis. Rows are sent with all columns, as they are stored, and are of this
-// epoch: inference reads the result, too.
+// AggregateInto implements order.Axis. Rows are sent with all columns, as they are stored: inference reads
+// the result, too.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
 	c := p.callLinear(x.Tape(), r)
 	team := p.part.team
-	c.Format, c.Late, c.sends = kernel.AsStored, false, nil
+	c.Format, c.sends = kernel.AsStored, nil
 	c.count(x.Cols())
 	switch tile := p.tile(x); {
 	case tile < x.Cols():

@@ -22,14 +22,11 @@
 // With edges.HaloCover some rows of x_b are partial sums. The worker that sends them adds up its rows along
 // the edges into one row of the receiver. To the receiver a partial sum is a row like others, with one edge.
 //
-// With HaloDelay x_b are the rows that other workers sent in the epoch before, and gradients come an epoch
-// late.
-//
 // Reading order: sar.go has this algorithm for sums, maxima and attention. partition.go makes a Partition of
 // what the worker holds, and propagator.go implements gnn.Propagator. halo.go has the halo exchange. wire.go
-// sends its messages, turns.go reads rows of partitions of the same worker, and delay.go sends messages an
-// epoch late, by the mailboxes of mailbox.go. attention.go computes attention on one block, and scoring.go
-// its four kinds of scores. message.go and batch.go compute message functions.
+// sends its messages, and turns.go reads rows of partitions of the same worker. attention.go computes
+// attention on one block, and scoring.go its four kinds of scores. message.go and batch.go compute message
+// functions.
 package sar
 
 import (
@@ -182,7 +179,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	if alone {
 		storage = t.Storage
 	}
-	visits := c.fetchAgain(at.rows()...)
+	visits := c.fetch(at.rows()...)
 	state := t.Team.AttentionStart(e.Rows, a.Heads, width, storage)
 	at.by.begin()
 	at.extend(state, e.Local(), at.rows(), at.loops, kernel.Ending(alone))

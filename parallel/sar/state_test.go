@@ -21,10 +21,10 @@ func TestNamesOfAHistory(t *testing.T) {
 		return s.Name(of.key, of.part, of.m)
 	}
 	base := named{
-		what: "late", key: Key{Path: "convs.1", Number: 2}, part: lateRows, m: 3,
+		what: "history", key: Key{Path: "convs.1", Number: 2}, part: "rows", m: 3,
 		groups: mesh.Groups{Place: mesh.Place{Partition: 1, Slice: 1}, Mesh: mesh.Mesh{Slices: 2}},
 	}
-	if got, want := name(base), "late/convs.1/.in.2/partition-1.slice-1-of-2/rows.3"; got != want {
+	if got, want := name(base), "history/convs.1/.in.2/partition-1.slice-1-of-2/rows.3"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	for what, change := range map[string]func(n *named){
@@ -36,7 +36,7 @@ func TestNamesOfAHistory(t *testing.T) {
 		"partition":   func(n *named) { n.groups.Partition = 2 },
 		"slice":       func(n *named) { n.groups.Slice = 0 },
 		"slices":      func(n *named) { n.groups.Mesh.Slices = 3 },
-		"part":        func(n *named) { n.part = averageRows },
+		"part":        func(n *named) { n.part = "gradients" },
 		"matrix":      func(n *named) { n.m = 4 },
 	} {
 		other := base

@@ -28,7 +28,7 @@ func (p *propagator) tile(x *autograd.Var) int {
 	switch {
 	case x.Element() == tensor.Float32 || x.Tape().Storage == tensor.Float32:
 		return columns
-	case workers == 1 || p.part.from.Chunk || o.KeepHalo || o.HaloDelay > 0:
+	case workers == 1 || p.part.from.Chunk || o.KeepHalo:
 		return columns
 	case p.part.env.Tile > 0:
 		return p.part.env.Tile

@@ -40,7 +40,7 @@ func (w *wire) firstTurn(call *Call, t Transfer, visit func(Visit) bool) error {
 	switch {
 	case t.fetches():
 		out := w.forRows(call, t, 1)
-		err := w.sendRows(call, out.outbox(w.comm), out, t.Rows)
+		err := w.sendRows(call, out.sender(w.comm), out, t.Rows)
 		out.release()
 		if err != nil {
 			return err

@@ -56,7 +56,7 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 		out := w.forRows(call, t, messages)
 		defer out.release()
 		sides = append(sides, func(aside *comm.Comm) error {
-			return beside.sendRows(call, out.outbox(aside), out, t.Rows)
+			return beside.sendRows(call, out.sender(aside), out, t.Rows)
 		})
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error { return v.visit(yield) }))
@@ -69,21 +69,14 @@ type inbox interface {
 	Free()
 }
 
-// outbox sends messages: an exchange.Sender.
-type outbox interface {
-	Buffer(rows, cols int) (message *tensor.Matrix, err error)
-	Send(peer int)
-	Finish() error
-}
-
 // visits are what a worker visits the remote blocks of a call with.
 type visits struct {
 	*wire
 	call *Call
 	Transfer
-	rows, stored exchange.Form // of the rows in the inbox, and of the same rows as they are stored
-	in           inbox         // of the blocks' rows; nil if Buffers has them, or if none are needed
-	back         outbox        // of gradients; nil if none are sent
+	rows, stored exchange.Form    // of the rows in the inbox, and of the same rows as they are stored
+	in           inbox            // of the blocks' rows; nil if Buffers has them, or if none are needed
+	back         *exchange.Sender // of gradients; nil if none are sent
 	own          []*tensor.Matrix
 	inPlace      bool // rows come to where they stay
 	// decoded has the rows of a block, and toEncode their gradients, as they are stored. Each is nil if
@@ -102,7 +95,10 @@ func (v *visits) buffers(messages int) {
 	e, memory := v.call.Edges, v.team.Memory
 	if v.Returns() {
 		v.own = v.Sent.New(memory, messages, e.MostIn)
-		v.sendsFrom(&exchange.Sender{Comm: v.comm, Kind: comm.HaloGradient, Buffers: v.own})
+		v.back = &exchange.Sender{Comm: v.comm, Kind: comm.HaloGradient, Buffers: v.own}
+		if v.Sent.Encodes() {
+			v.toEncode = v.Sent.Stored().New(memory, 1, e.MostIn)[0]
+		}
 	}
 	if !v.fetches() {
 		return
@@ -132,14 +128,6 @@ func (v *visits) buffers(messages int) {
 		v.decoded = v.stored.New(memory, 1, e.MostIn)[0]
 	}
 	v.in = v.withNearby(&exchange.Receiver{Comm: v.comm, Kind: comm.Halo, Buffers: received}, made, v.gather)
-}
-
-// sendsFrom sets the outbox of gradients.
-func (v *visits) sendsFrom(back outbox) {
-	v.back = back
-	if v.Sent.Encodes() {
-		v.toEncode = v.Sent.Stored().New(v.team.Memory, 1, v.call.Edges.MostIn)[0]
-	}
 }
 
 func (v *visits) release() {
@@ -175,7 +163,7 @@ func (l *local) inbox(c *comm.Comm) inbox {
 	return &exchange.Receiver{Comm: c, Kind: l.kind, Buffers: l.buffers}
 }
 
-func (l *local) outbox(c *comm.Comm) outbox {
+func (l *local) sender(c *comm.Comm) *exchange.Sender {
 	return &exchange.Sender{Comm: c, Kind: l.kind, Buffers: l.buffers}
 }
 
@@ -194,21 +182,16 @@ func (w *wire) toSend(call *Call, form exchange.Form) *local {
 // forGradients makes what gradients of local rows are received in.
 func (w *wire) forGradients(call *Call, t Transfer) *local {
 	l := &local{kind: comm.HaloGradient, form: t.Sent}
-	l.spread, l.sums = w.spread(call, t.Sent), w.storedSums(call, t.Sent)
+	if most := call.Edges.MostSpread; most > 0 {
+		l.spread = w.team.Memory.New(tensor.Buffers, most, t.Sent.Stored().Width())
+	}
+	l.sums = w.storedSums(call, t.Sent)
 	far := len(call.Edges.Needed)
 	if t.owned() {
 		_, far = w.split(far, func(i int) int { return call.Edges.Needed[i].Peer })
 	}
 	l.buffers = t.Sent.New(w.team.Memory, min(w.prefetch+1, far), call.Edges.MostOut)
 	return l
-}
-
-// spread makes the scratch for the gradients of partial sums; nil if there are none.
-func (w *wire) spread(call *Call, form exchange.Form) *tensor.Matrix {
-	if call.Edges.MostSpread == 0 {
-		return nil
-	}
-	return w.team.Memory.New(tensor.Buffers, call.Edges.MostSpread, form.Stored().Width())
 }
 
 // storedSums makes the matrix for the partial sums of a message as they are stored; nil if messages have them
@@ -304,7 +287,7 @@ func (v *visits) encode(message, gradients *tensor.Matrix, b *edges.Block, i int
 }
 
 // sendRows sends the rows of xs that other workers need. It runs concurrently with the visits.
-func (w *wire) sendRows(call *Call, out outbox, from *local, xs []*tensor.Matrix) error {
+func (w *wire) sendRows(call *Call, out *exchange.Sender, from *local, xs []*tensor.Matrix) error {
 	for number, p := range call.Edges.Needed {
 		if w.comm.Nearby(p.Peer) {
 			continue // gathers them

@@ -24,7 +24,6 @@ package tp
 
 import (
 	"weft/autograd"
-	"weft/checkpoint"
 	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
@@ -189,15 +188,6 @@ func (r *vertexRows) into(rank int) sar.Into { return sar.Into{Rows: r.own, Plac
 
 // Schema returns the schema of the graph.
 func (a *Axis) Schema() gnn.Schema { return a.inner.Schema() }
-
-// Arrays lists what the aggregation inside the slice holds from one epoch to the next.
-func (a *Axis) Arrays() []checkpoint.Array { return a.inner.Arrays() }
-
-// Restore loads what a checkpoint holds of Arrays.
-func (a *Axis) Restore(from *checkpoint.Checkpoint) error { return a.inner.Restore(from) }
-
-// Settle waits until no message of the last epoch is on its way.
-func (a *Axis) Settle() error { return a.inner.Settle() }
 
 // BeginEpoch begins an epoch. Errors name it.
 func (a *Axis) BeginEpoch(epoch int) {

@@ -51,7 +51,10 @@ type Engine interface {
 	// Inputs are the rows of the features that this worker reads, by vertex type: those of Call.Features. A
 	// worker of another stage than the first reads none.
 	Inputs() []*autograd.RowSet
-	Lasting
+	// Arrays lists what the engine holds from one epoch to the next, besides Params.
+	Arrays() []checkpoint.Array
+	// Restore loads what a checkpoint holds of these arrays, before the first epoch.
+	Restore(from *checkpoint.Checkpoint) error
 }
 
 // Call says how a model is called.
@@ -126,17 +129,6 @@ func Train(e Engine, c Call, of Loss) (loss float64) {
 	loss, grad := of(output)
 	pass.Backward(autograd.Root{Var: output, Grad: grad})
 	return loss
-}
-
-// Lasting is what an engine or its axis holds from one epoch to the next, besides Params.
-type Lasting interface {
-	// Arrays lists it.
-	Arrays() []checkpoint.Array
-	// Settle waits until no message of the last epoch is on its way. It comes before anybody reads Arrays,
-	// and before the run ends.
-	Settle() error
-	// Restore loads what a checkpoint holds of these arrays, before the first epoch.
-	Restore(from *checkpoint.Checkpoint) error
 }
 
 // Config is what a worker builds its engine from.
@@ -236,6 +228,4 @@ type Axis interface {
 	EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *edges.Numbering) ([]int64, error)
 	// BeginEpoch begins an epoch. Errors name it.
 	BeginEpoch(epoch int)
-	// Lasting is what the axis holds from one epoch to the next: a late halo.
-	Lasting
 }

@@ -105,8 +105,7 @@ func FindMFG(c Config, vertices [][]int32, reaches []mfg.Reach) (m *MFG, err err
 	if err != nil {
 		return nil, err
 	}
-	axis := layered{m.layers[0].Partition, m.layers}
-	m.Lasting, m.axis = axis, axis
+	m.axis = layered{m.layers[0].Partition, m.layers}
 	return m, nil
 }
 

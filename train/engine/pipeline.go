@@ -222,9 +222,6 @@ func (p *Pipeline) Restore(from *checkpoint.Checkpoint) error {
 	return p.graph.Restore(from)
 }
 
-// Settle implements Engine: an epoch ends when all its messages have come.
-func (p *Pipeline) Settle() error { return nil }
-
 // inOrder is the chunks in ascending order.
 func (p *Pipeline) inOrder() []int {
 	order := make([]int, len(p.chunks))

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"weft/autograd"
+	"weft/checkpoint"
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/trace"
@@ -16,7 +17,6 @@ import (
 // Whole is the Engine of a worker that holds all layers: one tape, forward and backward.
 type Whole struct {
 	Config
-	Lasting  // of the axis; all else that a Whole keeps it can compute again
 	axis     Axis
 	features []*features // by vertex type
 	params   *nn.Params
@@ -48,7 +48,7 @@ func New(c Config) (Engine, error) {
 // newWhole builds the model in the team's memory, along the axis a of the worker's share. It copies the
 // features of the axis' rows there.
 func newWhole(c Config, a Axis) *Whole {
-	w := &Whole{Config: c, Lasting: a, axis: a, params: nn.NewParams(c.Team, c.Seed), vertices: a.Vertices()}
+	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed), vertices: a.Vertices()}
 	if c.Outputs != nil {
 		n := c.numbering()
 		w.vertices = n.List(c.Share, a.Places)
@@ -72,6 +72,12 @@ func (w *Whole) Vertices() []int32 { return w.vertices }
 
 // Inputs implements Engine.
 func (w *Whole) Inputs() (rows []*autograd.RowSet) { return w.axis.Types() }
+
+// Arrays implements Engine: an epoch reads nothing of the one before.
+func (w *Whole) Arrays() []checkpoint.Array { return nil }
+
+// Restore implements Engine.
+func (w *Whole) Restore(*checkpoint.Checkpoint) error { return nil }
 
 // wholePass is a Whole's Pass. It owns the tape of the outputs.
 type wholePass struct {

@@ -211,9 +211,6 @@ func (s *saves) after(w *worker.Worker, since, until int, arrays func() []checkp
 		return nil
 	}
 	s.written = true
-	if err := w.Settle(); err != nil {
-		return err
-	}
 	if err := w.Groups.World.SumInts([]int64{0}); err != nil {
 		return err
 	}

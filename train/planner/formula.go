@@ -62,7 +62,7 @@ type load struct {
 // loadOf is the load of a worker with these counts.
 //
 // Partitions of a graph receive the rows of the other partitions one partition after the other, and aggregate
-// one while the next is on its way. With a late halo all is hidden that comes in the time of an epoch. Slices
+// one while the next is on its way. Slices
 // aggregate a linear sum in chunks. A stage of a pipeline does nothing in the meantime.
 func loadOf(c *plan.Counts, r *setting.Resolved, rates *Rates) load {
 	l := load{sent: c.Traffic, rounds: 1}
@@ -82,8 +82,6 @@ func loadOf(c *plan.Counts, r *setting.Resolved, rates *Rates) load {
 	grid := r.Mesh
 	switch {
 	case grid.Stages > 1:
-	case r.HaloDelay > 0:
-		l.beside, l.rounds = l.kernels, math.MaxInt
 	case grid.Partitions > 1 && (r.Prefetch > 0 || r.KeepHalo):
 		l.beside = aggregations * float64(c.Remote) / float64(max(1, c.Edges))
 		l.rounds = grid.Partitions - 1

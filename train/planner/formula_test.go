@@ -209,7 +209,6 @@ func TestLoads(t *testing.T) {
 		{"graph=4", func(*setting.Options) {}, .4 * (2.2 + 4.4), 3},
 		{"graph=2,tensor=2", func(*setting.Options) {}, .4 * (2.2 + 4.4), 1},
 		{"graph=4", func(o *setting.Options) { o.Prefetch = 0 }, 0, 1},
-		{"graph=4", func(o *setting.Options) { o.HaloDelay = 1 }, all, math.MaxInt},
 		{"tensor=2", func(*setting.Options) {}, 2.2, 4},
 		{"pipeline=2", func(*setting.Options) {}, 0, 1},
 	} {

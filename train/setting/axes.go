@@ -1,7 +1,6 @@
 package setting
 
 import (
-	"weft/internal/refusal"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/partition"
@@ -57,34 +56,6 @@ var graphAxisSettings = []Setting{
 			"are sent in an epoch of training: all (none), or a share that grows to all, as in " +
 			"varco:slope=5,from=128",
 		ownPass: func(r *Resolved) bool { return r.WireSchedule != axis.WireSchedule{} },
-	},
-	{
-		Name: "halo-delay", axis: "graph", beside: "pipeline", limits: between(0, 1),
-		Meaning: "epochs by which other workers' rows and gradients are late in training: hides a slow " +
-			"link, and makes training approximate (PipeGCN)",
-		ownPass: func(r *Resolved) bool { return r.HaloDelay > 0 },
-		inexact: func(r *Resolved) bool { return r.HaloDelay > 0 },
-		check: func(s Setting, r *Resolved) error {
-			switch {
-			case r.HaloDelay == 0:
-			case r.TakesTurns():
-				return refusal.Errorf("--halo-delay %d with --partitions %d: partitions that take turns get "+
-					"each other's rows in time; leave one of the two out", r.HaloDelay, r.Partitions)
-			case r.Mesh.Slices > 1:
-				return s.refuseOnMesh(r, "slices of columns would wait for each other all the same; take "+
-					"--parallel graph=%d, or leave it out", r.Workers)
-			case r.WireSchedule != axis.WireSchedule{}:
-				return refusal.Errorf("--halo-delay %d with --wire-schedule %s: rows of the epoch before "+
-					"have other columns; leave one of the two out", r.HaloDelay, r.WireSchedule)
-			}
-			return nil
-		},
-	},
-	{
-		Name: "halo-smoothing", axis: "graph", beside: "pipeline", Choices: axis.Smoothings,
-		Meaning: "what moving averages over epochs replace with halo-delay 1: rows of features, their " +
-			"gradients, or both",
-		needs: need{"halo-delay", []string{"1"}},
 	},
 }
 

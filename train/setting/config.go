@@ -111,14 +111,18 @@ func setFromYAML(o *Options, key, folder string, value ast.Node, again bool) err
 			key)
 	}
 	setting, known := settingNamed(key)
+	scalar, ok := value.(ast.ScalarNode)
+	single := ok && scalar.GetValue() != nil
 	if !known {
+		if same, was := former[key]; was && single && fmt.Sprint(scalar.GetValue()) == same {
+			return nil
+		}
 		return fmt.Errorf("unknown key %q; %s", key, Unknown(key))
 	}
 	if again {
 		return fmt.Errorf("%s stands twice", key)
 	}
-	scalar, ok := value.(ast.ScalarNode)
-	if !ok || scalar.GetValue() == nil {
+	if !single {
 		return fmt.Errorf("%s: a single value was expected", key)
 	}
 	text := fmt.Sprint(scalar.GetValue())

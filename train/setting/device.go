@@ -83,7 +83,6 @@ func (o *Options) NoCard() string {
 			o.Decoupled && o.Uses("attention-gradient"), "--decoupled",
 			"the CPU computes attention whose coefficients are kept",
 		},
-		{o.HaloDelay > 0, fmt.Sprintf("--halo-delay %d", o.HaloDelay), "the CPU keeps late rows"},
 		{
 			o.OffloadFolder() != "", "--offload " + o.Offload,
 			"matrices of a card rest in the host's memory, by --offload " + RAM,

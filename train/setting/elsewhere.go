@@ -8,7 +8,11 @@ import (
 	"weft/internal/suggest"
 )
 
-// elsewhere says what there is for flags of training scripts of DGL, PyG and OGB, by flag.
+// former are settings that earlier versions had, with the value for which this version trains the same.
+var former = map[string]string{"halo-delay": "0", "halo-smoothing": "none"}
+
+// elsewhere says what there is for flags of training scripts of DGL, PyG and OGB, and for those of former, by
+// flag.
 var elsewhere = meant([][3]string{
 	{"layers", "is the number of layers", "num-layers n-layers nlayers num-conv-layers depth"},
 	{"hidden", "is the width of hidden layers", "hidden-channels hidden-dim hidden-size hidden-feats " +
@@ -59,6 +63,8 @@ var elsewhere = meant([][3]string{
 		"num-batches mini-batch test-batch-size eval-batch-size"},
 	{"", "there is no sampling: each layer aggregates all neighbours of all vertices", "fanout fan-out " +
 		"fanouts num-neighbors num-neighbours sampler sample-size neighbors walk-length"},
+	{"", "the late halo was removed, and a layer reads rows of its own epoch; leave it out, and for a slow " +
+		"link take --wire int8 or --halo cover", "halo-delay halo-smoothing"},
 })
 
 // meaning is what there is for a flag: a setting, or a flag, of weft, and what it is. Without a name it is a
@@ -77,7 +83,7 @@ func meant(table [][3]string) map[string]meaning {
 }
 
 // Elsewhere says what there is for a flag of training scripts of DGL, PyG and OGB, as in "lr is the learning
-// rate", and which setting or flag that is; "" for any other word.
+// rate", or of an earlier version, and which setting or flag that is; "" for any other word.
 func Elsewhere(flag string) (says, name string) {
 	m := elsewhere[strings.ReplaceAll(flag, "_", "-")]
 	if m.name == "" {

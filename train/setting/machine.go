@@ -118,8 +118,8 @@ var machineSettings = []Setting{
 	},
 	{
 		Name: "aggregation-order", some: true, Choices: order.Names, Meaning: "whether a layer " +
-			"transforms or aggregates first where both give the same; auto: the cheaper, with " +
-			"halo-delay 1 PipeGCN's aggregate-first. Sparse features are always transformed first",
+			"transforms or aggregates first where both give the same; auto: the cheaper. Sparse features " +
+			"are always transformed first",
 		check: func(s Setting, r *Resolved) error {
 			if r.AggregationOrder != order.Auto && r.Mesh.Stages > 1 && inChunks(r) {
 				return s.refuseOnMesh(r, "the order is given, as history holds what a layer aggregates; leave "+

@@ -142,7 +142,7 @@ func TestTurnedOffOnAnyMesh(t *testing.T) {
 	for _, parallel := range []string{"", "tensor=2"} {
 		o := Defaults()
 		o.Parallel = parallel
-		_, err := o.Resolve("halo-delay", "halo-smoothing", "wire-schedule", "keep-halo")
+		_, err := o.Resolve("wire-schedule", "keep-halo")
 		assert.NoError(t, err)
 		for _, name := range []string{"halo", "prefetch", "chunks"} {
 			if _, err := o.Resolve(name); err == nil || !strings.HasPrefix(err.Error(), "--"+name) {
@@ -179,59 +179,6 @@ func TestOwnPass(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, c.want, r.OwnPass())
 	}
-}
-
-// TestDelayRefuses: a late halo where workers cannot hold one, and what belongs to it without it.
-func TestDelayRefuses(t *testing.T) {
-	for _, c := range []struct {
-		mesh, smoothing   string
-		delay, partitions int
-		want              string // empty when it is accepted
-	}{
-		{mesh: "graph=2", smoothing: "both", delay: 1},
-		{mesh: "graph=2", smoothing: "features", want: "--halo-smoothing features: belongs to --halo-delay 1; " +
-			"give that, or leave it out"},
-		{
-			mesh: "graph=2", smoothing: "none", delay: 2,
-			want: "--halo-delay 2: must be at least 0 and at most 1",
-		},
-		{mesh: "tensor=2", smoothing: "features", want: "--halo-smoothing features: belongs to the graph axis of " +
-			"a mesh; give --parallel graph=N with more than one worker and --halo-delay 1, or leave it out"},
-		{mesh: "graph=2,pipeline=2", smoothing: "features", want: "--halo-smoothing features: the pipeline axis " +
-			"of the mesh graph=2,pipeline=2 does without it; leave it out, or take --parallel graph=4 and " +
-			"--halo-delay 1"},
-		{mesh: "tensor=2", smoothing: "none", delay: 1, want: "--halo-delay 1: belongs to the graph axis of " +
-			"a mesh; give --parallel graph=N with more than one worker, or leave it out"},
-		{
-			mesh: "graph=2,tensor=2", smoothing: "none", delay: 1,
-			want: "--halo-delay 1 on the mesh graph=2,tensor=2: slices of columns would wait for each other " +
-				"all the same; take --parallel graph=4, or leave it out",
-		},
-		{
-			mesh: "graph=2,pipeline=2", smoothing: "none", delay: 1,
-			want: "--halo-delay 1: the pipeline axis of the mesh graph=2,pipeline=2 does without it; leave " +
-				"it out, or take --parallel graph=4",
-		},
-		{
-			mesh: "graph=2", smoothing: "none", delay: 1, partitions: 4,
-			want: "--halo-delay 1 with --partitions 4: partitions that take turns get each other's rows in " +
-				"time; leave one of the two out",
-		},
-	} {
-		o := Defaults()
-		o.Parallel, o.HaloDelay, o.Partitions = c.mesh, c.delay, Partitions(c.partitions)
-		read(t, &o.HaloSmoothing, c.smoothing)
-		if _, err := o.Resolve(); c.want == "" && err != nil ||
-			c.want != "" && (err == nil || !refusal.Is(err) || err.Error() != c.want) {
-			t.Errorf("%+v: %v", c, err)
-		}
-	}
-	o := Defaults()
-	o.Parallel, o.HaloDelay, o.WireSchedule = "graph=2", 1, axis.WireSchedule{Slope: 5, From: 128}
-	want := "--halo-delay 1 with --wire-schedule varco: rows of the epoch before have other columns; leave " +
-		"one of the two out"
-	_, err := o.Resolve()
-	assert.EqualRefusal(t, err, want)
 }
 
 // TestTF32: 3×TF32 is of float32 on cards; the CPU refuses it, and without cards the options have f32.
@@ -339,7 +286,6 @@ func TestFormsRefuse(t *testing.T) {
 		{"model rgcn, bases -1", "--bases -1: must be at least 0"},
 		{"device cuda, task link", ""},
 		{"device CUDA:3, model gat, decoupled", "--device cuda:3 with --decoupled: the CPU computes attention"},
-		{"device cuda, parallel graph=2, halo-delay 1", "--device cuda with --halo-delay 1: the CPU keeps late rows"},
 		{"device cuda, partitions 2, offload d", "--device cuda with --offload d: matrices of a card rest in the host's memory"},
 		{"device cuda, partitions 2, offload ram, host-memory-limit 1MB", ""},
 		{"partitions 2, offload ram", "--offload ram: without a card all matrices are in the host's memory; take --device cuda"},

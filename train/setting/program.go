@@ -131,7 +131,7 @@ func (r *Resolved) PassesSome(training bool) bool {
 	if r.CheckSome() != nil || r.TakesTurns() || r.OnCard() || r.MemoryLimit > 0 || r.Offload != "" {
 		return false
 	}
-	return !training || !r.Program.has("batch_norm") && r.DropEdge == 0 && r.HaloDelay == 0 &&
+	return !training || !r.Program.has("batch_norm") && r.DropEdge == 0 &&
 		r.WireSchedule == (axis.WireSchedule{})
 }
 

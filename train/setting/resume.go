@@ -27,7 +27,11 @@ func FromTexts(texts map[string]string) (o Options, err error) {
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		s, known := settingNamed(name)
 		if !known {
-			return o, refusal.Errorf("the run has a setting %s, which this version does not have", name)
+			if same, was := former[name]; was && texts[name] == same {
+				continue
+			}
+			return o, refusal.Errorf("the run has the setting %s %s, which this version does not have; %s",
+				name, texts[name], Unknown(name))
 		}
 		if err := s.Set(&o, texts[name]); err != nil {
 			return o, refusal.Errorf("%s %s: %w", name, texts[name], err)

@@ -109,3 +109,30 @@ func TestContinuesWithMovedWeights(t *testing.T) {
 		}
 	}
 }
+
+// TestFormer: a setting that earlier versions had is passed over where it has the value that is left, and is
+// refused with the way on where it has another.
+func TestFormer(t *testing.T) {
+	for name, same := range former {
+		if _, known := settingNamed(name); known {
+			t.Errorf("%s is a setting", name)
+		}
+		says, _ := Elsewhere(name)
+		if !strings.Contains(says, "was removed") {
+			t.Errorf("%s: %q", name, says)
+		}
+		o, err := FromTexts(map[string]string{name: same, "hidden": "3"})
+		require.NoError(t, err)
+		assert.Equal(t, 3, o.Hidden)
+		_, err = FromTexts(map[string]string{name: "other"})
+		assert.EqualRefusal(t, err, "the run has the setting "+name+" other, which this version does not "+
+			"have; "+says)
+
+		read := Defaults()
+		require.NoError(t, parseConfig([]byte(name+": "+same+"\nhidden: 3\n"), "", &read))
+		assert.Equal(t, 3, read.Hidden)
+		assert.EqualError(t, parseConfig([]byte(name+": other\n"), "", &read),
+			`line 1: unknown key "`+name+`"; `+says)
+		assert.Error(t, parseConfig([]byte(name+": ["+same+"]\n"), "", &read))
+	}
+}

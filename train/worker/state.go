@@ -16,9 +16,6 @@ func (w *Worker) Arrays() []checkpoint.Array {
 	return slices.Concat(w.Params.Arrays(), w.Optimizer.Arrays(), w.engine.Arrays())
 }
 
-// Settle waits until Arrays has what the next epoch reads: messages of the last one may be on their way.
-func (w *Worker) Settle() error { return w.engine.Settle() }
-
 // Mine are those of the arrays that this worker writes into a checkpoint. One worker of a stage writes what
 // all of them hold.
 func (w *Worker) Mine(arrays []checkpoint.Array) []checkpoint.Array {

@@ -135,13 +135,6 @@ func (p Planned) lines() []string {
 	}
 	p.stages(&t)
 	t = append(t, approximate(o)...)
-	late := o.HaloDelay > 0
-	t.say(late, "workers read each other's rows of the epoch before, and add gradients of the epoch before "+
-		"(PipeGCN), which makes training approximate%s", map[axis.Smoothing]string{
-		axis.OfBoth:      "; moving averages replace both",
-		axis.OfFeatures:  "; moving averages replace the rows",
-		axis.OfGradients: "; moving averages replace the gradients",
-	}[o.HaloSmoothing])
 	t.say(p.Recompute, "%s", p.Recomputed())
 	states := p.EdgeStates()
 	t.say(states != nil, "%s", states)

@@ -95,9 +95,6 @@ func printResults(out io.Writer, run *rundir.Run) {
 			busiest = slices.Insert(busiest, 0,
 				fmt.Sprintf("aggregates %.2f", worker.Imbalance(s.EdgeColumns)))
 		}
-		if late := run.Settings["halo-delay"]; late != "" && late != "0" {
-			t.Row("halo", "an epoch late, which makes training approximate")
-		}
 		t.Row("balance", fmt.Sprintf("the busiest worker %s times the mean", strings.Join(busiest, " and ")))
 	}
 	if len(s.Stages) > 0 {
