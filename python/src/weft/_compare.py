@@ -20,7 +20,7 @@ from ._errors import Refused
 from ._graph import Graph
 from ._lowering import KEEPS
 from ._scratch import Scratch
-from ._trace import SMALL, Called, Given, Outputs, Schema, _why, as_traced
+from ._trace import SMALL, Called, Given, Outputs, Schema, as_traced, why
 
 # By how much the program may differ from the module in float32, of the largest logit.
 _APART = 1e-3
@@ -206,7 +206,7 @@ class _Small:
             with _watch.reads(called.of, read), tensors:
                 made = _flat(called(called.tensors))
         except Exception as error:  # whatever the module raises
-            raise _why(error, called.names) from None
+            raise why(error, called.names) from None
         self.refuse_draws(before)
         return made, tensors
 

@@ -21,7 +21,7 @@ from ._errors import Refused
 from ._graph import Graph
 from ._operations import Flat, Unlowerable, Value
 from ._scratch import Scratch
-from ._trace import Given, Schema, _lower, _used
+from ._trace import Given, Schema, lower, used
 
 # How many vertices see a loss while it is traced, and before it trains.
 _TRACED, _TRIED = 10007, 23
@@ -156,7 +156,7 @@ def regularize(function: Any, module: nn.Module, program: dict[str, Any]) -> Non
             f"regularization: {function!r} is no function: give a function of the module that returns a number"
         )
     try:
-        to, output = _lower(_Regularized(function, module), True)
+        to, output = lower(_Regularized(function, module), True)
     except Refused as error:
         why = (
             str(error)
@@ -169,7 +169,7 @@ def regularize(function: Any, module: nn.Module, program: dict[str, Any]) -> Non
             "regularization: the function returns something else than one number of parameters: return a sum"
         )
     read = {p["name"] for p in program["parameters"]}
-    added, (last,) = _used(to, [output.op])
+    added, (last,) = used(to, [output.op])
     tables = {o["name"] for o in program["operations"] if o["op"] == "table"}
     for o in added:
         if o["op"] == "parameter" and o["name"] in tables:
@@ -201,7 +201,7 @@ def _traced(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> str:
         )
     name = getattr(loss, "__name__", type(loss).__name__)
     try:
-        to, output = _lower(_Function(loss, {"logits": logits, "labels": labels}, columns), True)
+        to, output = lower(_Function(loss, {"logits": logits, "labels": labels}, columns), True)
     except Refused as error:
         raise _said(error) from None
     if (
@@ -218,7 +218,7 @@ def _traced(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> str:
     if output.rows is not None:
         each = to.reduce("mean", output, range(len(output.shape)), False)
         output = to.emit("row_mean", [each], None, ())
-    operations, (last,) = _used(to, [output.op])
+    operations, (last,) = used(to, [output.op])
     for o in operations:
         if o["op"] == "dropout":
             raise Refused(

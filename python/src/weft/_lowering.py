@@ -37,7 +37,6 @@ from ._operations import (
     Value,
     Vertices,
     base_of,
-    in_words,
     kind_of,
     of_pairs,
 )
@@ -713,69 +712,6 @@ class Lowering(Builder):
 
     def column(self, x: Value, dim: int, why: str) -> int:
         return self.columns(x, [dim], why)[0]
-
-    def over(self, x: Value, dims: Any, keep: bool, name: str) -> Value:
-        """A reduction by sum or mean, over rows too."""
-        rows, columns = self.dims(x, dims)
-        if not rows:
-            return self.reduce(name, x, columns, keep)
-        if isinstance(x.rows, Flat):
-            x, columns = Value(x.op, x.rows.rows, (x.rows.count, *x.shape)), [0, *(d + 1 for d in columns)]
-        if isinstance(x.rows, tuple):
-            if base_of(x.rows).kind == "vertices":
-                return self.over_some(x, columns, name)
-            raise Unlowerable(f"a {name} over {in_words(x.rows)}: multiply by the mask, and sum")
-        if x.rows.kind == "vertices":
-            x = self.reduce(name, x, columns, True)
-            x = self.emit("row_" + name, [x], None, x.shape)
-        else:
-            count = self.count_of(x.rows)
-            x = self.scatter(self.reduce(name, x, columns, True), "target", "sum")
-            x = self.emit("row_sum", [x], None, x.shape)
-            x = self.pointwise("div", x, count) if name == "mean" else x
-        return self.reshape(x, self.layout()[1])
-
-    def count_of(self, rows: Rows) -> Value:
-        if isinstance(rows, Flat):
-            return self.pointwise("mul", self.count_of(rows.rows), self.constant(rows.count))
-        return self.computed(next(e for e, r in self.rows.items() if r == rows))
-
-    def over_some(self, x: Value, columns: list[int], name: str) -> Value:
-        """A sum or mean over the vertices that a mask chose."""
-        mask = replace(self.shapes[x.rows[1]], axis=0)
-        x = replace(self.reduce(name, x, columns, True), rows=base_of(x.rows), axis=0)
-        each = self.reshape(mask, (1,) * len(x.shape))
-        total = self.pointwise("where", each, x, self.constant(0))
-        out = self.emit("row_sum", [total], None, x.shape)
-        if name == "mean":
-            out = self.pointwise("div", out, self.emit("row_sum", [each], None, each.shape))
-        return self.reshape(out, self.layout()[1])
-
-    def variance(self, x: Value, dims: Any, keep: bool, correction: float) -> Value:
-        rows, columns = self.dims(x, dims)
-        centre = self.kept(x, rows, columns, x)
-        centre = self.emit("detach", [centre], centre.rows, centre.shape, centre.axis)  # the deviations' sum is 0
-        squares = self.pointwise("square", self.pointwise("sub", x, centre))
-        out = self.kept(squares, rows, columns, x)
-        if correction:
-            count: Value = self.constant(math.prod(x.shape[d] for d in columns))
-            if rows:
-                count = self.pointwise("mul", count, self.count_of(x.rows))
-            rest = self.pointwise("sub", count, self.constant(correction))
-            out = self.pointwise("mul", out, self.pointwise("div", count, rest))
-        return self.reshape(out, *self.layout()[1:])
-
-    def kept(self, x: Value, rows: bool, columns: list[int], like: Value) -> Value:
-        """The mean with the dimensions kept, so that it meets x again."""
-        x = self.reduce("mean", x, columns, True)
-        if not rows:
-            return x
-        if isinstance(x.rows, Flat):
-            x = self.reduce("mean", Value(x.op, x.rows.rows, (x.rows.count, *x.shape)), [0], False)
-        if kind_of(x.rows) != "vertices":
-            raise Unlowerable("a variance over edges: aggregate to vertices first")
-        out = self.emit("row_mean", [x], None, x.shape)
-        return self.reshape(out, (*x.shape[: like.axis], 1, *x.shape[like.axis :]))
 
 
 _OF_NUMBERS = named(

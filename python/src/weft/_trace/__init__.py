@@ -1,0 +1,38 @@
+"""From a module of PyTorch to a program: a model as data, which the program of weft checks, compiles and
+trains.
+
+    program = trace(MyNet(128, 40), features=128)
+    program.text, program.state        # JSON, and arrays by the names of module.state_dict()
+
+torch.export writes down which operations of ATen a module's forward does on graphs of any size (`export`),
+and `_lowering` turns them into a program's (`lowered`). Nothing here knows a layer of PyTorch Geometric: what
+lies between two gathers and scatters along edge_index is an operation on rows. `tracing` has the steps in
+their order.
+"""
+
+from .called import Called
+from .checks import SMALL
+from .layers import as_traced
+from .lowered import lower
+from .outputs import Outputs
+from .program import Program, used
+from .refusals import why
+from .schema import Given, Relation, Schema
+from .tensors import tables_of
+from .tracing import trace
+
+__all__ = [
+    "SMALL",
+    "Called",
+    "Given",
+    "Outputs",
+    "Program",
+    "Relation",
+    "Schema",
+    "as_traced",
+    "lower",
+    "tables_of",
+    "trace",
+    "used",
+    "why",
+]

@@ -1,0 +1,69 @@
+"""The types of a graph, and the names of what forward is given of it. A caller of `trace` makes a Schema;
+Given names the tensors of Called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .._operations import Set
+
+
+@dataclass(frozen=True)
+class Given:
+    """What forward is given of a graph: x, edge_index, edge_attr, edge_weight, the numbers of vertices (n_id), or a
+    table: a parameter of the module with a row for each vertex. A loss is given logits and labels."""
+
+    what: str
+    of: str = ""  # the vertex type, or the relation
+    name: str = ""  # of the parameter
+
+    @property
+    def rows(self) -> Set:
+        return Set("stored" if self.what.startswith("edge") else "vertices", self.of)
+
+    @property
+    def varies(self) -> int:
+        """The dimension of its tensor that has the rows."""
+        return int(self.what == "edge_index")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The types of a graph: columns of features by type, and what is known of edges by relation."""
+
+    features: dict[str, int]  # 0: none
+    vertices: dict[str, int]  # 0: any number
+    relations: dict[str, Relation]
+    graphs: int = 1  # that are stored as one
+    isolated: int = 0  # vertices without edges
+
+    @classmethod
+    def of(cls, counts: Mapping[str, Any]) -> Schema:
+        """Of a graph as the program inspects it."""
+        graphs, isolated = int(counts.get("graphs") or 1), int(counts.get("isolated_vertices") or 0)
+        if "types" not in counts:
+            edge_features, edges = (int(counts.get(key) or 0) for key in ("edge_features", "edges"))
+            relation = Relation("", "", None, edge_features, bool(counts.get("weighted")), edges)
+            first, second = ({"": int(counts.get(key) or 0)} for key in ("features", "vertices"))
+            return cls(first, second, {"": relation}, graphs, isolated)
+        relations = {}
+        for r in counts["relations"]:
+            key = r["source"], r["name"], r["target"]
+            relation = Relation(key[0], key[2], key, r["edge_features"], r["weighted"], int(r.get("edges") or 0))
+            relations["__".join(key)] = relation
+        features, vertices = ({t["type"]: t[of] for t in counts["types"]} for of in ("features", "vertices"))
+        return cls(features, vertices, relations, graphs, isolated)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The edges from one type to another. key: as dicts of PyG name it."""
+
+    source: str
+    target: str
+    key: Any
+    features: int = 0
+    weighted: bool = False
+    edges: int = 0  # 0: any number
