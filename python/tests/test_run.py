@@ -17,7 +17,7 @@ from processes import weft as command
 import weft
 from weft import _weights
 from weft._module import _of_edges
-from weft._run import _table
+from weft._predicted import table_of
 
 
 def train(data, **settings):
@@ -118,7 +118,7 @@ def test_changed(graph, folder):
     assert list(table) == ["vertex", "class", "probability", "change", "old_class", "old_probability"]
     assert table["vertex"].tolist() == [2] and table["old_class"].tolist() == [run.predictions[2]]
     (folder / "table.csv").write_text("vertex,change,old_class,old_value\n5,,,\n2,0.5,a,3\n")
-    new = _table(folder / "table.csv")
+    new = table_of(folder / "table.csv")
     assert new["old_class"].tolist() == ["", "a"] and np.isnan(new["change"][0]) and new["old_value"][1] == 3
 
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -21,7 +22,7 @@ from processes import python
 from processes import weft as command
 
 import weft
-from weft import _graph, _program, _progress, _train
+from weft import _arguments, _graph, _program, _progress
 
 CARD = Path(__file__).parents[2] / "bin" / "libcuda-on-cpu.so"
 
@@ -471,7 +472,7 @@ def test_values(tmp_path):
     scratch = type("Scratch", (), {"path": tmp_path})
 
     def value(name, of):
-        return _program.text_of(_train._value(name, of, scratch))
+        return _program.text_of(_arguments.value_of(name, of, scratch))
 
     assert (
         value("parallel", {"graph": 2, "tensor": 3}) == "graph=2,tensor=3"
@@ -652,7 +653,7 @@ def test_no_progress_in_a_file(monkeypatch):
     silent = type("File", (), {"isatty": lambda self: False})
     notebook = type("OutStream", (), {"isatty": lambda self: False, "__module__": "ipykernel.iostream"})
     for stream, shows in ((silent, False), (notebook, True)):
-        monkeypatch.setattr(_train.sys, "stderr", stream())
+        monkeypatch.setattr(sys, "stderr", stream())
         assert _progress.is_watched() == shows
 
 

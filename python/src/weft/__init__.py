@@ -23,8 +23,14 @@ from ._compile import compile  # noqa: A004
 from ._errors import Failed, Interrupted, Refused
 from ._estimators import NodeClassifier, NodeRegressor
 from ._graph import Data, Graph
-from ._run import History, Report, Run, Runs, Table
-from ._train import Callback, compare, explain, inspect, load, plan, runs, show_plan, sweep, train
+from ._opened import compare, load, runs
+from ._plan import explain, inspect, plan, show_plan
+from ._predicted import History, Table
+from ._report import Report
+from ._run import Run
+from ._runs import Runs
+from ._sweep import sweep
+from ._train import Callback, train
 
 try:
     __version__ = version("weft")

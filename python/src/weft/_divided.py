@@ -14,8 +14,9 @@ from . import _calls, _module, _processes, _program
 from ._errors import Refused
 from ._graph import Data, argument, graph_of
 from ._inputs import Edges, Features, Reads
-from ._model import Model, Traced, constants_of, layers_of, momenta_of, traced
+from ._model import Model, Traced
 from ._trace import Schema, tables_of
+from ._tracings import constants_of, layers_of, momenta_of, traced
 
 #: What passes read that are given nothing which the graph lacks.
 AS_IT_IS = Reads()

@@ -9,12 +9,13 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from . import _program
+from ._arguments import TAKEN
 from ._arrays import Array
 from ._errors import Refused
 from ._graph import Data, Graph, graph_of
 from ._module import is_module, name_of
 from ._run import Run
-from ._train import _TAKEN, Callback, train
+from ._train import Callback, train
 
 _Own = TypeVar("_Own", bound="_Estimator")
 
@@ -71,7 +72,7 @@ class _Estimator:
                 raise Refused(
                     f"{name}: asks for several runs, and an estimator has one; take weft.train(graph, {name}=…)"
                 )
-        _program.check_keywords("train", [name for name in params if name not in self._own], _TAKEN)
+        _program.check_keywords("train", [name for name in params if name not in self._own], TAKEN)
         for name, value in params.items():
             setattr(self, name, value)
         return self

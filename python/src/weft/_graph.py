@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import threading
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Union
@@ -17,36 +16,29 @@ from typing import Any, Union
 import numpy as np
 
 from . import _convert, _program
-from ._arrays import (
-    Array,
-    Ends,
-    Rows,
-    array,
-    edges_of,
-    is_sparse,
-    is_torch,
-    range_of_whole,
-    rows_of,
-    save,
-    sparse,
-)
+from ._arrays import Array, Ends, Rows, is_sparse, rows_of, save, sparse
+from ._edge_split import EDGE_MASKS, MASKS, split_by_relation, take_rule
 from ._errors import Failed, Refused
+from ._graph_files import (
+    EDGE,
+    VERTEX,
+    complete_masks,
+    edge_arrays,
+    folder_of,
+    labels_of,
+    numbers_of,
+    say_count,
+)
 from ._scratch import Scratch
 from ._tables import Lists
 
 log = logging.getLogger("weft")
-
 EdgeType = tuple[str, str, str]
 
 #: What functions take as a graph: a :class:`Graph`, the path of a file, folder or store or the name of a
 #: published graph, ``Data`` or ``HeteroData`` of PyTorch Geometric or a list of ``Data``, or a ``DGLGraph``.
 Data = Union["Graph", str, "os.PathLike[str]", Any]
 
-_VERTEX = ("num_nodes", "x", "y", "train_mask", "val_mask", "test_mask", "batch")
-_MASKS = ("train_mask", "val_mask", "test_mask")
-_EDGE_MASKS = tuple("edge_" + name for name in _MASKS)
-#: The parts of a split of edges by what ``edge_split`` calls them.
-_PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, None: -1}
 #: What others call the keywords of a graph.
 _ALSO = {
     "X": "x",
@@ -60,10 +52,6 @@ _ALSO = {
     "valid_idx": "val_mask",
     "test_idx": "test_mask",
 }
-_EDGE = (
-    *("edge_index", "edge_weight", "edge_attr", "edge_y", "edge_time", "edge_split", *_EDGE_MASKS, "train_edges", "val_edges", "test_edges"),
-    *("val_negatives", "test_negatives", "val_negative_targets", "test_negative_targets"),
-)
 
 
 class Graph:
@@ -152,9 +140,9 @@ class Graph:
         given = {
             key: value
             for key, value in locals().items()
-            if key in (*_VERTEX, *_EDGE, "adj") and value is not None
+            if key in (*VERTEX, *EDGE, "adj") and value is not None
         }
-        _take_rule(given, changes)
+        take_rule(given, changes)
         for name in changes:
             if name in _ALSO:
                 raise TypeError(f"unknown keyword {name}: did you mean {_ALSO[name]}?")
@@ -162,7 +150,7 @@ class Graph:
         self._changes = {
             name: value for name, value in changes.items() if value is not None and value is not False
         }
-        for of, names in (("vertices", _MASKS), ("edges", ("edge_split", *_EDGE_MASKS))):
+        for of, names in (("vertices", MASKS), ("edges", ("edge_split", *EDGE_MASKS))):
             masks = [name for name in names if name in given]
             if masks and self._changes.get("split", "given") != "given":
                 raise Refused(
@@ -240,7 +228,7 @@ class Graph:
             return data
         fields = _convert.fields(data, changes.pop("target", None), changes)
         if changes.get("split") not in (None, "given"):
-            fields = {name: value for name, value in fields.items() if name not in (*_MASKS, *_EDGE_MASKS)}
+            fields = {name: value for name, value in fields.items() if name not in (*MASKS, *EDGE_MASKS)}
         made = cls(**(fields | changes))
         made.undivided = "train_edges" not in changes and _convert.is_part_of_split(data)
         made.labels_parallel = made.undivided and made.labelled is None and _convert.labels_parallel_edges(data)
@@ -301,7 +289,7 @@ class Graph:
             Refused: they are others, as after ``symmetrize=True``.
         """
         typed = (self.store / "edges").exists()  # as where reverse_relations adds one to a graph of one type
-        name = _folder(relation) if relation else "vertex__edge__vertex"
+        name = folder_of(relation) if relation else "vertex__edge__vertex"
         folder = self.store / "edges" / name if typed else self.store
         indptr, indices = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("indptr", "indices"))
         ends = self._ends["" if "" in self._ends else name]
@@ -368,26 +356,26 @@ class Graph:
             raise Refused(re.sub(r'array "([^"]*)edge_(train|val|test)_mask"', r"\1edge_split", str(error))) from None
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Array | Ends]:
-        edges, shape = _edge_arrays(given, "")
+        edges, shape = edge_arrays(given, "")
         files = self._vertex_arrays(given, "") | edges
         if shape is not None:
             if shape[0] != shape[1]:
                 raise Refused(f"adj: is a matrix of {shape[0]} × {shape[1]}: it must be square")
-            _say_count(files, "", shape[0])
+            say_count(files, "", shape[0])
         return files
 
     def _typed(self, given: dict[str, Any]) -> dict[str, Array | Ends]:
-        given = given | _split_by_relation(given)
+        given = given | split_by_relation(given)
         for key, value in given.items():
             if not isinstance(value, Mapping):
                 raise TypeError(f"{key}: must be a dict by type, as the edges are")
         relations = list(
-            dict.fromkeys(name for key, by_type in given.items() if key not in _VERTEX for name in by_type)
+            dict.fromkeys(name for key, by_type in given.items() if key not in VERTEX for name in by_type)
         )
         for name in relations:
             if not isinstance(name, tuple) or len(name) != 3:
                 raise TypeError(f"{name!r}: a relation is called (source type, name, target type)")
-        of_vertices = [name for key in _VERTEX for name in given.get(key, ())]
+        of_vertices = [name for key in VERTEX for name in given.get(key, ())]
         types = list(
             dict.fromkeys([*of_vertices, *(end for name in relations for end in (name[0], name[2]))])
         )
@@ -397,17 +385,17 @@ class Graph:
 
         files: dict[str, Array | Ends] = {"vertex_types": np.array(types), "edge_types": np.array(relations)}
         for name in types:
-            files |= self._vertex_arrays(of(name), f"vertices/{_folder(name)}/")
+            files |= self._vertex_arrays(of(name), f"vertices/{folder_of(name)}/")
         for name in relations:
-            edges, shape = _edge_arrays(of(name), f"edges/{_folder('__'.join(name))}/")
+            edges, shape = edge_arrays(of(name), f"edges/{folder_of('__'.join(name))}/")
             files |= edges
             for end, size in zip((name[0], name[2]), shape or ()):
-                _say_count(files, f"vertices/{_folder(end)}/", size)
+                say_count(files, f"vertices/{folder_of(end)}/", size)
         return files
 
     def _vertex_arrays(self, given: dict[str, Any], folder: str) -> dict[str, Array | Ends]:
         files: dict[str, Array | Ends] = {}
-        for key in _VERTEX:
+        for key in VERTEX:
             if key not in given:
                 continue
             name, value = folder + key, given[key]
@@ -418,14 +406,14 @@ class Graph:
                 files |= {f"{name}_indptr": matrix.bounds, f"{name}_shape": np.array(matrix.shape)}
                 continue
             if key == "y":
-                files[name], self.classes = made, _ = _labels(value, name)
+                files[name], self.classes = made, _ = labels_of(value, name)
                 if self.classes is not None and len(self.classes) > 0:
                     files[folder + "class_names"] = self.classes
                 if made.size == len(made):
                     self.values = made.dtype.kind == "f"
             else:
-                files[name] = _numbers(value, name)
-        _complete_masks(files, folder)
+                files[name] = numbers_of(value, name)
+        complete_masks(files, folder)
         return files
 
     def _counts(self) -> str:
@@ -449,233 +437,6 @@ class Graph:
             if n
         ]
         return ", ".join(known)
-
-
-def _edge_arrays(
-    given: dict[str, Any], folder: str
-) -> tuple[dict[str, Array | Ends], tuple[int, int] | None]:
-    """The arrays of edges by their files, and the shape of the matrix that they were."""
-    files: dict[str, Array | Ends] = {}
-    shape = None
-    if "adj" in given:
-        name = folder + "adj"
-        if not is_sparse(given["adj"]):
-            raise Refused(
-                f"{name}: is no sparse matrix: give one of SciPy or PyTorch, or the edges as edge_index"
-            )
-        matrix = sparse(given["adj"], name)
-        files[folder + "edge_index"], shape = edges_of(matrix), matrix.shape
-        if matrix.values is not None:
-            if "edge_weight" in given:
-                raise Refused(f"{name}: has values other than one beside edge_weight; give the weights once")
-            files[folder + "edge_weight"] = matrix.values
-    for key in _EDGE:
-        name = folder + key
-        if key not in given:
-            continue
-        if key == "edge_index":
-            files[name] = _edge_index(given[key], name)
-        elif key == "edge_y":
-            labels, classes = _labels(given[key], name)
-            files[name] = _of_each_edge(labels, name)
-            if classes is not None and len(classes) > 0:
-                files[folder + "edge_class_names"] = classes
-        elif key == "edge_time":
-            files[name] = _times(given[key], name)
-        elif key == "edge_split":
-            ends = files[folder + "edge_index"]
-            files |= _edge_masks(given, folder, len(ends.source) if isinstance(ends, Ends) else ends.shape[-1])
-        else:
-            files[name] = _numbers(given[key], name)
-    _complete_masks(files, folder + "edge_")
-    return files, shape
-
-
-def _labels(value: Any, name: str) -> tuple[Array, Array | None]:
-    """Labels as the program reads them, and their classes where they are texts."""
-    made = array(value, name, gap=-1)
-    return _numbered(made, name) if made.dtype.kind in "UO" else (made, None)
-
-
-def _of_each_edge(y: Array, name: str) -> Array:
-    """Labels of edges, of which floats are values, as ratings, unless all are 0 and 1."""
-    if y.dtype.kind == "f" and (np.isnan(y) | np.isin(y, (0, 1))).all():
-        return _convert.whole(y)
-    if found := range_of_whole(y):
-        warnings.warn(
-            f"{name}: its floats are whole numbers, {found}, and taken for values to predict; .astype(int), or "
-            ".long() of a tensor, makes classes of them",
-            stacklevel=_program.depth(),
-        )
-    return y
-
-
-def _is_in_parts(split: Any) -> bool:
-    """Whether edge_split has the edges of each part, and not the part of each edge."""
-    if isinstance(split, Mapping):
-        return all(not isinstance(key, tuple) for key in split)
-    return isinstance(split, (tuple, list)) and len(split) == 3 and all(np.ndim(part) > 0 for part in split)
-
-
-def _take_rule(given: dict[str, Any], changes: dict[str, Any]) -> None:
-    """Makes a rule of edge_split the split of a graph."""
-    rule = given.get("edge_split")
-    if isinstance(rule, Mapping) and len(rule) == 1 and not _is_in_parts(rule):
-        rule = next(iter(rule.values()))
-    if not isinstance(rule, str):
-        return
-    if changes.get("split") is not None:
-        raise Refused(f"edge_split: {rule!r} and split are both rules; give one of them")
-    if masks := [name for name in (*_MASKS, *_EDGE_MASKS) if name in given]:
-        raise Refused(f"edge_split: {rule!r} divides the vertices with labels, too, and {masks[0]} divides some; give one of them")
-    changes["split"] = rule
-    del given["edge_split"]
-
-
-def _split_by_relation(given: dict[str, Any]) -> dict[str, Any]:
-    """The edge_split of a graph of several types, which may be that of the only relation with labels."""
-    split, labels = given.get("edge_split"), given.get("edge_y")
-    if split is None or isinstance(split, Mapping) and not _is_in_parts(split):
-        return {}
-    if not isinstance(labels, Mapping) or len(labels) != 1:
-        raise TypeError("edge_split: must be a dict by relation, as the edges are")
-    return {"edge_split": dict.fromkeys(labels, split)}
-
-
-def _of_parts(split: Any, name: str, edges: int) -> Array:
-    """The part of each edge, −1 for none, where edge_split has the edges of each part."""
-    if isinstance(split, Mapping):
-        if unknown := [key for key in split if key is None or key not in _PARTS]:
-            raise Refused(f"{name}: {unknown[0]!r} is no part of a split: give train, val and test")
-        named: list[tuple[int, Any]] = [(_PARTS[key], part) for key, part in split.items() if part is not None]
-    else:
-        named = list(enumerate(split))
-    made = np.full(edges, -1)
-    for number, part in named:
-        of = array(part, name)
-        if of.size == 0:
-            continue
-        if of.ndim != 1 or of.dtype.kind not in "biu" or of.dtype.kind == "b" and len(of) != edges:
-            raise Refused(f"{name}: a part has the shape {of.shape} of {of.dtype}: give numbers of edges, or {edges:,} booleans")
-        of = np.flatnonzero(of) if of.dtype.kind == "b" else of.astype(np.int64)
-        if len(of) and not 0 <= of.min() <= of.max() < edges:
-            raise Refused(f"{name}: {of.max() if of.max() >= edges else of.min()} is no number of {edges:,} edges, from 0")
-        if (made[of] >= 0).any() or len(np.unique(of)) < len(of):
-            raise Refused(f"{name}: an edge is in two parts, or twice in one: give it once")
-        made[of] = number
-    return made
-
-
-def _edge_masks(given: dict[str, Any], folder: str, edges: int) -> dict[str, Array | Ends]:
-    """The masks of the edges that train, validate and test by edge_split."""
-    name = folder + "edge_split"
-    if beside := [key for key in _EDGE_MASKS if key in given]:
-        raise Refused(f"{name}: {beside[0]} divides the edges, too; give one of the two")
-    if _is_in_parts(given["edge_split"]):
-        parts = _of_parts(given["edge_split"], name, edges)
-        return {folder + key: parts == part for part, key in enumerate(_EDGE_MASKS)}
-    made = array(given["edge_split"], name, gap=-1)
-    if made.ndim == 1 and made.dtype.kind in "UO":
-        words = made.tolist()
-        if unknown := [word for word in words if word not in _PARTS]:
-            raise Refused(f"{name}: {unknown[0]!r} is no part of a split: give train, val or test, and None for none of these")
-        made = np.array([_PARTS[word] for word in words], np.int64)
-    if made.ndim != 1 or made.dtype.kind not in "iu" or not np.isin(made, (-1, 0, 1, 2)).all():
-        raise Refused(
-            f"{name}: give one of train, val and test for each edge, or one of 0, 1, 2 and −1 for none, three arrays of edges, or a rule as random:60/20/20"
-        )
-    if len(made) != edges:
-        raise Refused(f"{name}: says of {len(made):,} edges what they are for, and there are {edges:,}: give one of train, val and test for each edge")
-    return {folder + key: made == part for part, key in enumerate(_EDGE_MASKS)}
-
-
-def _times(value: Any, name: str) -> Array:
-    """Dates as texts, or numbers."""
-    made: Array = value.to_numpy() if hasattr(value, "to_numpy") else value
-    if not is_torch(made):
-        made = np.asarray(made)
-        if made.dtype.kind == "M":
-            return np.datetime_as_string(made)
-        if made.dtype.kind == "O" and made.size > 0 and hasattr(made.flat[0], "isoformat"):
-            return np.array([date.isoformat() if hasattr(date, "isoformat") else str(date) for date in made])
-    return array(made, name)
-
-
-def _numbers(value: Any, name: str) -> Array:
-    made = array(value, name)
-    if made.dtype.kind in "UO":
-        raise Refused(f"{name}: has the type {made.dtype}: give numbers")
-    return made
-
-
-def _complete_masks(files: dict[str, Array | Ends], folder: str) -> None:
-    """Adds the masks of the parts of a split that has no vertices of them."""
-    names = [f"{folder}{part}_mask" for part in ("train", "val", "test")]
-    there = [mask for name in names if isinstance(mask := files.get(name), np.ndarray)]
-    for name in names:
-        if there and name not in files:
-            files[name] = np.zeros(there[0].shape, bool)
-
-
-def _say_count(files: dict[str, Array | Ends], folder: str, vertices: int) -> None:
-    """Adds the number of vertices, unless another array tells it."""
-    if not any(folder + key in files for key in ("num_nodes", "x", "y", "x_shape")):
-        files[folder + "num_nodes"] = np.array(vertices)
-
-
-def _folder(name: str) -> str:
-    """The folder of a type or relation, whose name may be no name of a folder, as that of an IRI."""
-    name = name.replace("/", "%2F")
-    return "%2E" + name[1:] if name.startswith(".") else name
-
-
-def _edge_index(value: Any, name: str) -> Array | Ends:
-    if isinstance(value, Ends):  # of a matrix
-        return value
-    if isinstance(value, (tuple, list)) and len(value) == 2 and all(np.ndim(end) == 1 for end in value):
-        source, target = (_ids(end, name) for end in value)
-        if source.size == 0 == target.size:
-            source, target = source.astype(np.int64), target.astype(np.int64)
-        if (
-            source.shape != target.shape
-            or source.ndim != 1
-            or {source.dtype.kind, target.dtype.kind} - set("iu")
-        ):
-            raise Refused(
-                f"{name}: {source.shape} sources of {source.dtype} and {target.shape} targets of {target.dtype}: give as many integers of each"
-            )
-        return Ends(source, target)
-    if is_sparse(value):
-        raise Refused(f"{name}: is a sparse matrix: give it as adj")
-    made = _ids(value, name)
-    if made.ndim != 2:
-        raise Refused(f"{name}: has shape {made.shape}: it must be 2 × E, sources above targets")
-    if made.shape[0] != 2 and made.shape[1] == 2:
-        raise Refused(
-            f"{name}: has shape {made.shape}: it must be 2 × E, sources above targets; give edge_index.T"
-        )
-    return made if made.size else made.astype(np.int64)
-
-
-def _ids(value: Any, name: str) -> Array:
-    made = array(value, name)
-    if made.dtype.kind in "UO":
-        raise Refused(
-            f"{name}: holds texts: give numbers of vertices from 0, as by pandas.factorize of both ends together, or pandas.Index(names).get_indexer(ends)"
-        )
-    return made
-
-
-def _numbered(names: Array, key: str) -> tuple[Array, Array]:
-    """Numbers of texts, −1 where there is none, and the texts in their order."""
-    if names.ndim != 1:
-        raise Refused(f"{key}: has shape {names.shape}: names of classes are one for each label")
-    there = np.array([name is not None for name in names.tolist()], bool)
-    texts = names[there].astype(str)
-    classes, ids = np.unique(texts, return_inverse=True)
-    numbers = np.full(len(names), -1, np.int64)
-    numbers[there] = ids
-    return numbers, classes
 
 
 def graph_of(data: Data) -> Graph | None:

@@ -19,9 +19,9 @@ from . import _program, _watch, _weights
 from ._copies import copied
 from ._errors import Refused
 from ._graph import Graph
-from ._operations import Flat, Unlowerable, Value
 from ._scratch import Scratch
 from ._trace import Given, Schema, lower, used
+from ._values import Flat, Unlowerable, Value
 
 # How many vertices see a loss while it is traced, and before it trains.
 _TRACED, _TRIED = 10007, 23

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import weakref
-import zlib
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -14,15 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import _calls, _module, _progress, _watch, _weights
-from ._compare import compare
-from ._copies import copied
+from . import _calls, _weights
 from ._errors import Failed, Refused
-from ._graph import Graph
-from ._inputs import Edges
-from ._pass import passed
+from ._reached import operations_of, reached_by
 from ._scratch import Scratch
-from ._trace import Outputs, Schema
+from ._trace import Outputs
 
 
 @dataclass(frozen=True)
@@ -32,139 +27,6 @@ class Traced:
     program: dict[str, Any]
     outputs: Outputs
     learned: Set[str] = frozenset()  # the parameters that have a gradient
-
-
-#: What modules were traced to last, a few of each, as on graphs with and without weights of edges. Each has
-#: a key: the schema, and all of the module but the numbers of its parameters.
-_known: weakref.WeakKeyDictionary[nn.Module, list[tuple[Any, Traced]]] = weakref.WeakKeyDictionary()
-
-
-def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
-    """What a module is traced to on a graph, with some layers in evaluation.
-
-    It is what it was before, if nothing of the module has changed.
-    """
-    shapes = {
-        name: (of.shape, of.dtype)
-        for name, of in module.state_dict(keep_vars=True).items()
-        if isinstance(of, Tensor)
-    }
-    key = (
-        schema,
-        _watch.without_tensors(_watch.kept(module)),
-        shapes,
-        layers_of(module),
-        momenta_of(module),
-        constants_of(module),
-        frozen,
-    )
-    known = _known.setdefault(module, [])
-    for other, of in known:
-        if _without(other, _counters(of.program)) == _without(key, _counters(of.program)):
-            return of
-    with _progress.shown(f"reading {type(module).__name__}"):
-        found = _traced(module, schema, Outputs(frozen))
-    known[:] = [*known[-3:], (key, found)]
-    return found
-
-
-def _without(key: tuple[Any, ...], counters: set[str]) -> tuple[Any, ...]:
-    """What tells a trace from others, but for the numbers that buffers have counted to."""
-    return tuple(
-        {name: n for name, n in of.items() if name.removeprefix(".") not in counters} if k == _CONSTANTS else of
-        for k, of in enumerate(key)
-    )
-
-
-_CONSTANTS = 5  # the place of constants_of
-
-
-def _traced(module: nn.Module, schema: Schema, outputs: Outputs) -> Traced:
-    with _watch.generators():
-        own = copied(module).cpu()
-        for p in own.parameters():
-            p.requires_grad_(p.is_floating_point())
-        _, program = _module.program_of(own, schema, outputs)
-    _refuse_repeated(program)
-    found = Traced(program, outputs, compare(own, schema, program, outputs, inferred))
-    _calls.program().give_back()  # what the comparison took
-    return found
-
-
-def _refuse_repeated(program: Mapping[str, Any]) -> None:
-    """Refuses statistics that a backward pass moves once more, as PyTorch's do below a checkpoint."""
-    for o in program["operations"]:
-        if o["op"] == "batch_norm" and o.get("times", 1) > 1 and "mean" in o:
-            raise Refused(
-                f"module: {o['mean']}: below torch.utils.checkpoint, or in a reversible layer, a backward "
-                'pass moves it once more: call the layers directly, and take recompute="blocks" to save memory'
-            )
-
-
-def layers_of(module: nn.Module) -> list[Any]:
-    """The layers of a module by their paths: their classes, attributes that are numbers and words but for momenta
-    of batch norms, and hooks, which are called when the module is traced."""
-    return [
-        (
-            path,
-            layer.code if isinstance(layer, torch.fx.GraphModule) else type(layer),  # whose copies have classes of their own
-            {
-                name: of
-                for name, of in vars(layer).items()
-                if isinstance(of, _SIMPLE) and _says(name) and not (_is_norm(layer) and name == "momentum")
-            },
-            [_watch.name_of(hook) for kind in _HOOKS for hook in vars(layer).get(kind, {}).values()],
-        )
-        for path, layer in module.named_modules()
-    ]
-
-
-def momenta_of(module: nn.Module) -> tuple[float | None, ...]:
-    """The momenta of the batch norms of a module, None for a mean of all batches: ``update_bn`` sets these."""
-    return tuple(layer.momentum for layer in module.modules() if _is_norm(layer))
-
-
-def _is_norm(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.modules.batchnorm._BatchNorm)
-
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks") + tuple(
-    f"_{of}_forward_{pre}hooks"  # of PyG's layers
-    for of in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-    for pre in ("pre_", "")
-)
-
-
-def constants_of(module: nn.Module) -> dict[str, int]:
-    """Checksums of the tensors of a module whose numbers are read when it is traced: whole numbers and truth
-    values, buffers that are not saved, and tensors that are attributes."""
-    found = {}
-    for path, layer in module.named_modules():
-        held = {name: of for name, of in vars(layer).items() if isinstance(of, Tensor)}
-        for name, of in layer.named_buffers(recurse=False):
-            if not of.is_floating_point() or name in layer._non_persistent_buffers_set:
-                held[name] = of
-        for name, of in held.items():
-            if name != "num_batches_tracked" and not name.startswith("_cached"):
-                numbers = of.detach().cpu().contiguous()
-                found[f"{path}.{name}"] = zlib.crc32(numbers.reshape(-1).view(torch.uint8).numpy())
-    return found
-
-
-_SIMPLE = (bool, int, float, str, type(None))
-
-
-def _says(name: str) -> bool:
-    """Whether an attribute of that name says what a layer computes."""
-    return name != "training" and not name.startswith("_")
-
-
-def inferred(module: nn.Module, program: Mapping[str, Any], outputs: Outputs, graph: Graph, schema: Schema) -> Any:
-    """What the program of a module returns in evaluation for a graph, without a gradient."""
-    model = Model(module, Traced(dict(program), outputs), ["--threads=1", str(graph.store)])
-    with torch.no_grad():
-        made = passed(model, model.tensors_of(module), False, [[]])[0]
-    return outputs.returned(Edges(graph, schema).in_order(made, model.blocks, []))
 
 
 @dataclass(frozen=True)
@@ -317,7 +179,7 @@ class Model:
         for names in (self.parameters, self.buffers):
             for name, shape in names.items():
                 of = state.get(name)
-                whole = of is not None and name in _counters(self.traced) and not of.is_floating_point()
+                whole = of is not None and name in counters_of(self.traced) and not of.is_floating_point()
                 if of is None or tuple(of.shape) != shape or (of.dtype != torch.float32 and not whole) or of.is_meta:
                     now = "not there" if of is None else f"{of.dtype} {tuple(of.shape)} on {of.device}"
                     raise Refused(
@@ -345,9 +207,13 @@ def _draws(program: Mapping[str, Any], training: bool) -> bool:
     return False
 
 
-def _counters(program: Mapping[str, Any]) -> set[str]:
+def counters_of(program: Mapping[str, Any]) -> set[str]:
     """The buffers that each pass in training changes by themselves."""
     return {of["name"] for of in program.get("updates", ())}
+
+
+#: The operations that read inputs of a pass.
+_INPUTS = ("features", "edge_weight", "edge_features")
 
 
 @dataclass(frozen=True)
@@ -362,15 +228,11 @@ class _Reached:
         """types: the numbers of vertex types by their names, where there are several."""
         relations = {of["name"]: number for number, of in enumerate(program.get("relations", ()))}
         inputs = set()
-        for o in _module.operations_of(program, output):
+        for o in operations_of(program, output):
             if o["op"] in _INPUTS:
                 numbers = types if o["op"] == "features" else relations
                 inputs.add((o["op"], numbers.get(o.get("of", ""), 0)))
-        return cls(_module.reached_by(program, output), inputs)
-
-
-#: The operations that read inputs of a pass.
-_INPUTS = ("features", "edge_weight", "edge_features")
+        return cls(reached_by(program, output), inputs)
 
 
 def _values_of(program: Mapping[str, Any], outputs: Outputs) -> list[int]:

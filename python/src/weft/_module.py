@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _program, _progress, _weights
 from ._errors import Refused, reading
+from ._reached import reached_by
 from ._scratch import Scratch
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _traced(
     from . import _watch
     from ._compare import compare
     from ._copies import copied
-    from ._model import inferred
+    from ._inferred import inferred
     from ._trace import Outputs, Schema
 
     scheduler, groups = settings.get("scheduler"), hasattr(optimizer, "param_groups")
@@ -279,42 +280,6 @@ def _check_tables(program: Mapping[str, Any]) -> None:
     tables = {o["name"] for o in program["operations"] if o["op"] == "table"}
     if still := [p["name"] for p in program["parameters"] if p["name"] in tables and not p["trained"]]:
         raise Refused(f"model: {still[0]} has a row for each vertex, and is not trained: give its rows as features, x")
-
-
-def reached_by(program: Mapping[str, Any], output: int | None) -> set[str]:
-    """The parameters that a value of a program depends on, through which gradients go."""
-    return {o[key] for o in operations_of(program, output) for key in ("name", "weight", "bias") if key in o}
-
-
-def operations_of(program: Mapping[str, Any], output: int | None) -> Iterator[dict[str, Any]]:
-    """The operations that a value of a program depends on, through which gradients go."""
-    left, seen = [] if output is None else [output], set[int]()
-    while left:
-        if (k := left.pop()) not in seen:
-            seen.add(k)
-            operation = program["operations"][k]
-            yield operation
-            left += [] if operation["op"] == "detach" else operation.get("in", [])
-
-
-# What rows an operation has, where they are not those of what it reads.
-_ROWS = {"parameter": "", "constant": "", "vertices": ""} | dict.fromkeys(("row_sum", "row_mean", "row_max", "row_min"), "")
-_ROWS |= dict.fromkeys(("features", "table", "scatter", "loop_values"), "vertices")
-_ROWS |= dict.fromkeys(("gather", "edge_features", "edge_weight", "with_loops", "without_loops", "edge_softmax"), "edges")
-
-
-def until(program: Mapping[str, Any], of: str) -> dict[str, Any]:
-    """A program that ends at the output of a layer."""
-    operations, rows = program["operations"], list[str]()
-    for o in operations:
-        read = [rows[k] for k in o.get("in", ())]
-        rows.append(o.get("rows") or _ROWS.get(o["op"], next(filter(None, read), "")))
-    found = [k for k, o in enumerate(operations) if f"{o.get('path', '')}.".startswith(f"{of}.") and rows[k] == "vertices"]
-    if not found:
-        names = sorted({path for o in operations if (path := o.get("path", "").partition("#")[0])})
-        raise Refused(f"of={of!r}: the module has no such layer with rows of vertices: it has {', '.join(names)}")
-    cut = {name: value for name, value in program.items() if name != "regularization"}
-    return cut | {"operations": operations[: found[-1] + 1], "output": found[-1]}
 
 
 def _of_loss(settings: Mapping[str, Any], counts: Mapping[str, Any], shape: Any, scratch: Scratch) -> dict[str, Any]:

@@ -1,152 +1,17 @@
-"""The list of operations that a program is (weft's package program has their types), and the values that it is built from."""
+"""The list of operations that a program is, whose types are those of weft's package program. `_lowering`
+builds it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import sympy
 import torch
 from torch import Tensor
 
-# What is said of a module that asks which of several graphs a vertex is of.
-SEVERAL = (
-    "model: {}, and the data are several graphs: weft gives no forward the number of each vertex's graph, so that norms and "
-    "pooling would be over all graphs together: normalise by nn.LayerNorm or nn.BatchNorm1d, or train on one graph"
-)
-
-
-@dataclass(frozen=True)
-class Set:
-    """Rows: all vertices, or all edges with what is done about self loops. of: the vertex type, or the relation."""
-
-    kind: str  # "vertices", or "stored", "removed", "one" and "added" of edges
-    of: str = ""
-
-    @property
-    def named(self) -> dict[str, str]:
-        """The attribute of an operation that names them."""
-        return {"of": self.of} if self.of else {}
-
-
-Rows = Any  # None, a Set, one with the operation that chooses among its rows, or Flat
-
-
-@dataclass(frozen=True)
-class Value:
-    """The value of an operation. shape is that of a row, and axis says where PyTorch has the rows' dimension."""
-
-    op: int
-    rows: Rows
-    shape: tuple[int, ...]
-    axis: int = 0
-
-    @property
-    def dim(self) -> int:
-        return len(self.shape) + (self.rows is not None)
-
-
-@dataclass(frozen=True)
-class Fill:
-    """One number in every element of rows: no operation, until it must be one."""
-
-    number: float
-    rows: Rows
-    shape: tuple[int, ...]
-    axis: int = 0
-
-    dim = Value.dim
-
-
-@dataclass(frozen=True)
-class Flat:
-    """Rows of which each stands for several, one after another, as a view of (rows, count, …) as (rows · count, …)
-    makes them: a program's operations have these as the first dimension of a row."""
-
-    rows: Rows
-    count: int
-
-
-@dataclass(frozen=True)
-class Edges:
-    """An edge_index. Reversed edges swap the ends. first: as of Ends, of the sources and of the targets."""
-
-    rows: Rows
-    reverse: bool = False
-    first: tuple[sympy.Expr, sympy.Expr] = (sympy.Integer(0), sympy.Integer(0))
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The numbers of the vertices at one end of edges, in any shape that broadcasts one number per edge.
-
-    first: the number of the first vertex of their type, where several types are numbered one after another.
-    """
-
-    rows: Rows
-    end: str
-    first: sympy.Expr = sympy.Integer(0)
-
-
-@dataclass(frozen=True)
-class Vertices:
-    """The numbers of all vertices in order; pairs, if they stand twice, as the edge_index of self loops."""
-
-    rows: Rows
-    pairs: bool = False
-
-
-@dataclass(frozen=True)
-class Loops:
-    """Which edges of a set are self loops (or, inverse, are not)."""
-
-    rows: Rows
-    inverse: bool
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The places where a mask is true."""
-
-    mask: Value | Loops
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What the rows of several sets have, one set after another: edges with the vertices, as self loops, among
-    them, or vertices of several types."""
-
-    of: tuple[Any, ...]
-    size: sympy.Expr
-
-    @property
-    def rows(self) -> tuple[Rows, ...]:
-        return tuple(getattr(p, "rows", None) for p in self.of)
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number that depends on the graph, as the count of vertices."""
-
-    expression: sympy.Expr
-
-
-_PAIRS = "each pair of vertices meets: a function of all pairs takes memory and time of their square"
-_EDGE_PAIRS = (
-    "each pair of edges meets, E × E: edge_attr has a row for each edge and at least one column, E × 1 where it is "
-    "given as E: write edge_attr.view(-1, 1)"
-)
-WITHOUT_LOOPS = {"stored": "removed", "removed": "removed", "one": "removed", "added": "removed"}
-WITH_LOOPS = {"removed": "one", "stored": "added"}
-
-
-class Unlowerable(Exception):
-    """What cannot be lowered, and what to write in its place."""
-
-
-# ---- operations of a program ------------------------------------------------------------------------------
+from ._values import Ends, Fill, Flat, Rows, Set, Unlowerable, Value, base_of, in_words, of_pairs
 
 
 class Builder:
@@ -244,10 +109,10 @@ class Builder:
         return self.filled(x, [like])
 
     def regrouped(self, x: Value, rows: Rows, shape: tuple[int, ...], axis: int) -> Value:
-        """A view of which each row stands for several, or for one of several, other rows."""
+        """A view each of whose rows is several rows of x, or one of the parts of a row."""
         if isinstance(
             x.rows, Flat
-        ):  # the several, which are a row's first dimension, come where PyTorch has the rows
+        ):  # the first dimension of a row comes to where PyTorch has the rows
             count, before = x.rows.count, x.axis
             x = Value(x.op, x.rows.rows, (count, *x.shape))
             x = self.permute(x, [*range(1, before + 1), 0, *range(before + 1, len(x.shape))], before)
@@ -286,7 +151,7 @@ class Builder:
         return self.emit("cat", parts, first.rows, shape, first.axis, dim=dim)
 
     def filled(self, x: Value, others: Sequence[Value]) -> Value:
-        """The value on the rows of the others: what has no rows is the same in each."""
+        """x on the rows of the others. If it has no rows, it is the same in each."""
         rows = next(((o.rows, o.axis) for o in others if o.rows is not None), (None, 0))
         if x.rows is not None or rows[0] is None:
             return x
@@ -320,7 +185,7 @@ class Builder:
         return self.simple(name, inputs, next(iter(rows)), shape, len(shape) - right_of, attributes)
 
     def same_everywhere(self, x: Value) -> Value | None:
-        """What filled has put in each row."""
+        """The value that filled has put in each row; None: x has others."""
         if x.rows is None or not self.is_a(x, "mul") or not self.is_a(self.bare(self.inputs(x)[0]), "ones"):
             return None
         one = self.inputs(x)[1]
@@ -337,7 +202,7 @@ class Builder:
         axis: int,
         attributes: dict[str, Any],
     ) -> Value:
-        """The operation, unless it changes nothing, or is a known one by several."""
+        """The operation, unless it changes nothing, or is the last of several that a program has as one."""
         x, shape = given[0], tuple(shape)
         numbers = [self.number(v) for v in given] if len(given) == 2 else []
         for k in (1, 0) if numbers else ():
@@ -352,7 +217,7 @@ class Builder:
         return self.emit(name, given, rows, shape, axis, **attributes)
 
     def quotient(self, x: Value, y: Value) -> tuple[str, Value, dict[str, Any]] | None:
-        """softmax over the edges of each vertex, and the mean over them, which are written as quotients."""
+        """The operation that a quotient is, if it is the softmax over the edges of each vertex, or their mean."""
         is_a, below = self.is_a, self.inputs
         y = self.bare(y)
         if (
@@ -388,7 +253,7 @@ class Builder:
         return x
 
     def reduce(self, name: str, x: Value, dims: Sequence[int], keep: bool, **attributes: Any) -> Value:
-        """Over dimensions of a row."""
+        """A reduction over dimensions of a row."""
         if not dims:
             return x
         kept = [1 if d in dims else n for d, n in enumerate(x.shape) if keep or d not in dims]
@@ -408,7 +273,7 @@ class Builder:
         return self.emit(name, [x], x.rows, kept, axis, dims=sorted(dims), keep=keep, **attributes)
 
     def stacked(self, x: Value, dims: Sequence[int]) -> list[Value]:
-        """What torch.stack has put side by side in a dimension, if it has."""
+        """The values that torch.stack has joined in a dimension; []: it has joined none."""
         of = self.of(x)
         if of["op"] != "cat" or isinstance(x.rows, Flat) or list(dims) != [of["dim"]]:
             return []
@@ -427,7 +292,7 @@ class Builder:
         return self.emit("gather", [x], ends.rows, x.shape, x.axis, end=ends.end, loops=of.kind, **of.named)
 
     def scatter(self, x: Value, end: str, reduce: str) -> Value:
-        """To vertices. Of rows that a mask chose, the others count as nothing."""
+        """Aggregates rows of edges to the vertices at an end. Rows that a mask has not chosen count as nothing."""
         chosen, axis = x.rows, x.axis
         x = replace(x, rows=base_of(x.rows), axis=0)
         if isinstance(chosen, tuple):
@@ -482,31 +347,3 @@ def _deeper(op: str, attributes: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 _POWERS = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
-
-
-def base_of(rows: Rows) -> Any:
-    rows = rows.rows if isinstance(rows, Flat) else rows
-    return rows[0] if isinstance(rows, tuple) else rows
-
-
-def kind_of(rows: Rows) -> str | None:
-    """The kind of all rows of a set; None: of some, or none."""
-    return rows.kind if isinstance(rows, Set) else None
-
-
-def of_pairs(every: Iterable[Rows]) -> str:
-    """Why no rows meet each other."""
-    return _EDGE_PAIRS if all(kind_of(rows) not in ("vertices", None) for rows in every) else _PAIRS
-
-
-def in_words(rows: Rows) -> str:
-    if isinstance(rows, Flat):
-        return f"{in_words(rows.rows)} × {rows.count}"
-    if isinstance(rows, tuple):
-        return f"some {in_words(rows[0])}"
-    if rows is None:
-        return "parameters"
-    of = f" of {rows.of}" if rows.of else ""
-    if rows.kind in ("vertices", "stored"):
-        return ("vertices" if rows.kind == "vertices" else "edges") + of
-    return f"edges{of} (self loops {rows.kind})"

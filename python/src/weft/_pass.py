@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,11 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from . import _calls
 from ._errors import Refused
 from ._inputs import Input
+from ._model import Model
 from ._rows import Rows, rows_of
-
-if TYPE_CHECKING:
-    from ._model import Model
-
 
 NOT_EXPORTED = "a compiled module belongs to its process, and is not exported: export net.module"
 _NO_FUNCTION = (

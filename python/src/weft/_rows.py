@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ._errors import Refused
-
-if TYPE_CHECKING:
-    from ._model import Type
+from ._model import Type
 
 
 @dataclass(frozen=True)

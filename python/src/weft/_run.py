@@ -1,12 +1,10 @@
-"""Runs: what a training leaves, and what can be asked of it."""
+"""A run: what a training leaves, and what can be asked of it."""
 
 from __future__ import annotations
 
-import csv
-import html
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -15,147 +13,20 @@ import numpy as np
 
 from . import _explain, _module, _program, _tables, _weights
 from ._arrays import Array, array, placed
+from ._comparison import rows_of
 from ._errors import Refused, reading
 from ._graph import Data, Graph, arguments, graph_of
+from ._predicted import History, InOrder, Table, file_of, matrix_of, probabilities_of, table_of
+from ._reached import until
+from ._report import Report, report_of
 from ._scratch import Scratch, graphs_named, is_temporary
 
 if TYPE_CHECKING:
-    import pandas
     import torch
     from torch_geometric.explain import Explanation, HeteroExplanation
 
+
 Output = Literal["predictions", "logits", "probabilities"]
-
-
-class Table(dict[str, Array]):
-    """Columns of equal length, by their names."""
-
-    def frame(self) -> pandas.DataFrame:
-        """The columns as a table of pandas, which must be installed."""
-        import pandas
-
-        return pandas.DataFrame(dict(self))
-
-
-class History(Table):
-    """The epochs of a run: a column with a number for each epoch, by its name, as ``epoch``, ``loss``, ``val``.
-
-    Metrics are NaN in epochs that were not evaluated.
-
-    Example:
-        >>> run.history["loss"][-1]                                # doctest: +SKIP
-        0.3679
-    """
-
-
-def _matrix(file: Path) -> Array:
-    return np.asarray(np.load(file))
-
-
-#: What a table may say besides the numbers and ends of edges, in one column or several.
-_ANSWERS = ("class", "probability", "margin", "entropy", "probabilities", "value", "embedding", "change")
-
-
-def _of_ends(words: list[str]) -> list[str]:
-    """Those of the words for columns of a table of edges that name the edge or an end."""
-    return [
-        word for word in words if word not in _ANSWERS and not word.startswith(("probability_", "label_", "value_"))
-    ]
-
-
-class _InOrder:
-    """What a table of edges in the order of edge_index is made of: one in the order of the store.
-
-    Args:
-        order: where the edges of the store stand in edge_index.
-        columns: those to return.
-        settings: of :meth:`Run.predict`.
-    """
-
-    def __init__(self, order: Array, columns: list[str], settings: dict[str, Any]):
-        self._order, self._sort, self._top = order, settings.get("sort"), None
-        self._hidden = bool(_of_ends(columns)) and "edge" not in columns
-        #: The columns and the settings to ask the program for. It orders edges by their numbers in the store.
-        self.columns = [*columns, "edge"] if self._hidden else columns
-        self.settings = settings
-        if self._sort in ("edge", "-edge"):
-            top = settings.get("top")
-            if isinstance(top, (int, np.integer)) and top > 0:
-                self._top, self.settings = int(top), settings | {"top": None}
-
-    def table(self, made: Table) -> Table:
-        """The columns that were asked for, of what the program wrote."""
-        edges = self._order[made["edge"]]
-        made["edge"] = edges
-        if self._sort in (None, "edge", "-edge"):
-            rows = np.argsort(-edges if self._sort == "-edge" else edges)[: self._top]
-            made = Table({name: of[rows] for name, of in made.items()})
-        if self._hidden:
-            del made["edge"]
-        return made
-
-
-def _ends(header: list[str], words: list[str]) -> list[str]:
-    """The columns of a table of edges that name ends, of which it was asked for these columns."""
-    own = _of_ends(words)
-    if not own:
-        return header[1:3]
-    ends, at = [], 0
-    for word in words:
-        if word in own and word not in ("edge", "row"):
-            ends.append(header[at])
-        at += 1 + (len(header) - len(words)) * (word in ("probabilities", "value"))
-    return ends
-
-
-def _table(file: Path, edges_of: list[str] | None = None, several: bool = False) -> Table:
-    """Reads a table of the program: vertices and classes without names are integers, other numbers float32.
-
-    A number that is not there is NaN. edges_of: the columns that were asked for of edges; None: of vertices.
-    several: classes are lists of labels, which are text.
-    """
-    with open(file, encoding="utf-8", newline="") as text:
-        header, *rows = csv.reader(text)
-    table = Table()
-    ends = [] if edges_of is None else _ends(header, edges_of)
-    numbers = ("vertex", "edge", "row", *ends, *(() if several else ("class", "old_class")))
-    for k, name in enumerate(header):
-        column = np.array([row[k] for row in rows], str)
-        if name in numbers and all(value.isdecimal() for value in column.tolist()):
-            table[name] = column.astype(np.int64)
-        elif name in ("type", "name", "class", "old_class", *ends):
-            table[name] = column
-        else:
-            table[name] = np.where(column == "", "nan", column).astype(np.float32)
-    return table
-
-
-def _listed(vertices: Any, folder: Path) -> Path:
-    """A file of ids or names of vertices, in a folder."""
-    ids = array(vertices, "vertices")
-    if ids.dtype.kind in "UO":
-        file = folder / "vertices.csv"
-        with open(file, "w", encoding="utf-8", newline="") as text:  # the header is the name of no vertex
-            csv.writer(text, quoting=csv.QUOTE_ALL).writerows([[""], *([name] for name in ids.tolist())])
-        return file
-    file = folder / "vertices.npy"
-    np.save(file, ids if ids.size else ids.astype(np.int64))
-    return file
-
-
-class Report:
-    """A page in HTML, which a notebook shows."""
-
-    def __init__(self, text: str):
-        #: The page, which needs no network.
-        self.html = text
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the page into a file."""
-        Path(path).write_text(self.html, encoding="utf-8")
-
-    def _repr_html_(self) -> str:
-        return f'<iframe srcdoc="{html.escape(self.html)}" style="width:100%;height:720px;border:0"></iframe>'
 
 
 class Run:
@@ -198,7 +69,7 @@ class Run:
             of["dataset"] = graphs_named(of["dataset"])
             of |= {name: self._record[name] for name in ("threshold", "thresholds") if name in self._record}
             # What is asked of every run is there.
-            Runs([self])._rows(), repr(self), self.classes, self.reason, of["task"], self._record["store"]
+            rows_of([self]), repr(self), self.classes, self.reason, of["task"], self._record["store"]
 
     def __reduce__(self) -> tuple[type[Run], tuple[str]]:
         return Run, (str(self.directory),)
@@ -317,7 +188,7 @@ class Run:
         several, fitted = bool(counts.get("several_labels")), self._record.get("calibration")
         if fitted is None and output == "predictions":
             return (logits > 0).astype(np.int64) if several else np.asarray(logits.argmax(1))
-        probabilities = _probabilities(logits, several, fitted)
+        probabilities = probabilities_of(logits, several, fitted)
         if output == "probabilities":
             return probabilities
         if several:
@@ -426,7 +297,7 @@ class Run:
         if of is None:
             return self._predicted(data, vertices, settings, "embeddings")
         with reading(file):
-            program = _module.until(json.loads(file.read_text(encoding="utf-8")), of)
+            program = until(json.loads(file.read_text(encoding="utf-8")), of)
         scratch = Scratch()
         try:
             cut = scratch.path / "program.json"
@@ -454,7 +325,7 @@ class Run:
         # new edges have the order of their list
         order = None if wanted != "out" or settings.get("add_edges") is not None else self._edge_order(graph)
         of_edges = self.summary["task"] == "edge"
-        asked = None if order is None or columns is None else _InOrder(order, columns, settings)
+        asked = None if order is None or columns is None else InOrder(order, columns, settings)
         if asked is not None:
             columns, settings = asked.columns, asked.settings
         scratch = Scratch()
@@ -464,13 +335,13 @@ class Run:
             if columns is not None:
                 arguments += ["--plain-names", f"--columns={','.join(columns)}"]
             if vertices is not None:
-                arguments.append(f"--vertices={_listed(vertices, scratch.path)}")
+                arguments.append(f"--vertices={file_of(vertices, scratch.path)}")
             for name, value in settings.items():
                 arguments += [] if value is None else _program.flags(name, value)
             _program.run(arguments)
             if columns is None:
-                return placed(_matrix(file), order)
-            made = _table(file, columns if of_edges else None, bool(self.summary["graph"].get("several_labels")))
+                return placed(matrix_of(file), order)
+            made = table_of(file, columns if of_edges else None, bool(self.summary["graph"].get("several_labels")))
         finally:
             scratch.close()
         return made if asked is None else asked.table(made)
@@ -591,140 +462,9 @@ class Run:
 
     def report(self) -> Report:
         """A page about the run: curves, classes, memory, time by layer. A notebook shows it."""
-        return _report([self])
-
-
-def _probabilities(logits: Array, several: bool, fitted: dict[str, Any] | None) -> Array:
-    """The probabilities of logits, of labels or of classes, as the run's calibration makes them."""
-    if fitted is not None:
-        logits = logits.astype(np.float64) / fitted.get("temperature", 1)
-    if several:
-        made = np.asarray(1 / (1 + np.exp(-logits)))
-    else:
-        powers = np.exp(logits - logits.max(1, keepdims=True))
-        made = np.asarray(powers / powers.sum(1, keepdims=True))
-    if fitted is None or "isotonic" not in fitted:
-        return made
-    of = fitted["isotonic"]
-    if made.shape[1] == 2 and len(of) == 1:
-        one = np.interp(made[:, 1], of[0]["from"], of[0]["to"])
-        return np.stack([1 - one, one], 1)
-    made = np.stack([np.interp(made[:, k], at["from"], at["to"]) for k, at in enumerate(of)], 1)
-    if several:
-        return made
-    sums = made.sum(1, keepdims=True)
-    return np.asarray(np.where(sums > 0, made / np.where(sums > 0, sums, 1), 1 / made.shape[1]))
+        return report_of([self.directory])
 
 
 def _metric(value: float | None) -> str:
     """A metric, which JSON may have as a whole number."""
     return "–" if value is None else f"{value:.4f}"
-
-
-def _shown(value: Any) -> str:
-    """A value of a table."""
-    return f"{value:.4f}" if isinstance(value, float) else "–" if value is None else str(value)
-
-
-def _report(runs: Iterable[Run]) -> Report:
-    scratch = Scratch()
-    try:
-        page = scratch.path / "report.html"
-        _program.run(["report", *(str(run.directory) for run in runs), f"--out={page}"])
-        return Report(graphs_named(page.read_text(encoding="utf-8")))
-    finally:
-        scratch.close()
-
-
-class Runs(Sequence[Run]):
-    """Several runs beside each other, as a table: what differs of graphs and settings, and the results.
-
-    Example:
-        >>> weft.compare(a, b)                                     # doctest: +SKIP
-    """
-
-    def __init__(self, runs: Iterable[Run], summary: dict[str, Any] | None = None):
-        self._runs = list(runs)
-        #: The object that the program printed: of ``weft train --seeds`` with ``test_mean`` and
-        #: ``test_deviation``, of ``weft runs --json`` or ``weft sweep --json``; else empty.
-        self.summary = summary or {}
-
-    @overload
-    def __getitem__(self, at: int) -> Run: ...
-    @overload
-    def __getitem__(self, at: slice) -> Runs: ...
-    def __getitem__(self, at: int | slice) -> Run | Runs:
-        return Runs(self._runs[at]) if isinstance(at, slice) else self._runs[at]
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    @property
-    def differ(self) -> list[str]:
-        """The settings, by their keywords, that the runs do not share."""
-        names = dict.fromkeys(name for run in self._runs for name in run.settings)
-        return [name for name in names if len({run.settings.get(name) for run in self._runs}) > 1]
-
-    @property
-    def best(self) -> Run:
-        """The best run by validation.
-
-        Raises:
-            Refused: there is no run, or none has a validation metric, or they have several, which do not compare.
-        """
-        if not self._runs:
-            raise Refused("best: there is no run")
-        metrics = {s["metric"] for s in self._summaries() if s["val"] is not None}
-        if len(metrics) != 1:
-            raise Refused(
-                f"best: the runs have {' and '.join(sorted(metrics)) or 'no metric'} of validation vertices; give runs that have the same"
-            )
-        sign = -1 if metrics <= {"rmse", "mae"} else 1  # errors: the smaller, the better
-        measured = [run for run in self._runs if run.summary["val"] is not None]
-        return max(measured, key=lambda run: sign * run.summary["val"])
-
-    def _summaries(self) -> list[dict[str, Any]]:
-        return [run.summary for run in self._runs]
-
-    def _table(self) -> dict[str, list[Any]]:
-        facts = [{"dataset": s["dataset"], "metric": s["metric"], **s["graph"]} for s in self._summaries()]
-        columns: dict[str, list[Any]] = {
-            name: of
-            for name in ("dataset", "vertices", "edges", "features", "classes", "metric")
-            if len(set(of := [fact.get(name) for fact in facts])) > 1
-        }
-        columns |= {name: [run.settings.get(name) for run in self._runs] for name in self.differ}
-        for name in ("train", "val", "test", "best_epoch", "epochs_run", "epoch_seconds_median"):
-            values = [s[name] for s in self._summaries()]
-            whole = name in ("best_epoch", "epochs_run")
-            columns[name] = values if whole else [None if value is None else float(value) for value in values]
-        columns["directory"] = [str(run.directory) for run in self._runs]
-        return columns
-
-    def frame(self) -> pandas.DataFrame:
-        """The table of pandas, which must be installed: a row for each run."""
-        import pandas
-
-        return pandas.DataFrame(self._table())
-
-    def _rows(self) -> list[list[str]]:
-        table = self._table()
-        return [list(table), *([_shown(x) for x in row] for row in zip(*table.values()))]
-
-    def __repr__(self) -> str:
-        rows = self._rows()
-        widths = [max(map(len, column)) for column in zip(*rows)]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
-        )
-
-    def _repr_html_(self) -> str:
-        rows = []
-        for k, row in enumerate(self._rows()):
-            cell = "td" if k else "th"
-            rows.append("<tr>" + "".join(f"<{cell}>{html.escape(text)}</{cell}>" for text in row) + "</tr>")
-        return f"<table>{''.join(rows)}</table>"
-
-    def report(self) -> Report:
-        """A page about the runs, with their curves in one chart. A notebook shows it."""
-        return _report(self._runs)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ._operations import Unlowerable
+from ._values import Unlowerable
 
 
 class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]

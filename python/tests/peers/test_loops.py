@@ -34,7 +34,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GATConv, GCNConv, GINConv, MessagePassing, SAGEConv
 
 import weft
-from weft import _calls, _model, _module, _progress
+from weft import _calls, _model, _module, _progress, _tracings
 
 V, E, WIDTH, CLASSES = 90, 500, 8, 3
 
@@ -1099,7 +1099,7 @@ def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     shown_by(net, "weft: the first pass, 0 s\n", forward=[])
     shown_by(net, "")
     shown_by(lambda: weft.plan(graph, model=net), "weft: planning, 0 s\n", plan=[])
-    monkeypatch.setattr(_model, "_traced", slowly)
+    monkeypatch.setattr(_tracings, "_traced", slowly)
     other = functools.partial(weft.compile, copy.deepcopy(made("gcn")), graph)
     shown_by(lambda: refused(weft.Refused, "it was read", other), "weft: reading Two, 0 s\n")
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .._lowering import Lowering, bounds, lowers
-from .._operations import Edges, Ends, Fill, Unlowerable, Value, Vertices
+from .._values import Edges, Ends, Fill, Unlowerable, Value, Vertices
 from .joins import joined, pair, with_loops, with_vertices
 
 

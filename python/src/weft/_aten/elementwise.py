@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .._lowering import Lowering, lowers, named
-from .._operations import Ends, Fill, Number, Value
+from .._values import Ends, Fill, Number, Value
 
 # Operations that a program has too: ATen's name, and behind a colon the program's where it is another.
 _POINTWISE = named(

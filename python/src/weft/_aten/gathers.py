@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .._lowering import Lowering, lowers
-from .._operations import (
+from .._values import (
     WITHOUT_LOOPS,
     Chosen,
     Edges,

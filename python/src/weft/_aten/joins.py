@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._lowering import Lowering, free_sizes
-from .._operations import WITH_LOOPS, Edges, Ends, Fill, Parts, Unlowerable, Value, Vertices, kind_of
+from .._values import WITH_LOOPS, Edges, Ends, Fill, Parts, Unlowerable, Value, Vertices, kind_of
 
 
 def pair(ends: list[Any]) -> Any:

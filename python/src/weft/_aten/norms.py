@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from .._lowering import Lowering, lowers, times_of
-from .._operations import Unlowerable, Value, kind_of
+from .._values import Unlowerable, Value, kind_of
 from .reductions import kept
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .._lowering import Lowering, lowers
-from .._operations import Rows, Unlowerable, Value, kind_of, of_pairs
+from .._values import Rows, Unlowerable, Value, kind_of, of_pairs
 
 
 @lowers("linear")

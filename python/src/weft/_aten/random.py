@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from .._lowering import DRAWS, DRAWS_NO_ROWS, Lowering, lowers
-from .._operations import Fill, Unlowerable, Value
+from .._values import Fill, Unlowerable, Value
 
 
 @lowers("dropout", "native_dropout")

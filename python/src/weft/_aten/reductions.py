@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._lowering import Lowering, lowers, named
-from .._operations import Ends, Flat, Rows, Unlowerable, Value, base_of, in_words, kind_of
+from .._values import Ends, Flat, Rows, Unlowerable, Value, base_of, in_words, kind_of
 
 REDUCTIONS = named("amax:max amin:min any:max all:min prod:mul add:sum multiply:mul")
 

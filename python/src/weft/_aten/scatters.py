@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from .._lowering import Lowering, lowers
-from .._operations import Chosen, Ends, Fill, Loops, Unlowerable, Value, Vertices, base_of, in_words, kind_of
+from .._values import Chosen, Ends, Fill, Loops, Unlowerable, Value, Vertices, base_of, in_words, kind_of
 from .columns import BY_POSITION
 from .gathers import places_of, which
 from .reductions import REDUCTIONS

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .._lowering import Lowering, lowers
-from .._operations import Fill, Number, Unlowerable, Value, Vertices, kind_of
+from .._values import Fill, Number, Unlowerable, Value, Vertices, kind_of
 
 
 @lowers(

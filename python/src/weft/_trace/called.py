@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .._errors import Refused
 from .._lowering import KEEPS
-from .._operations import SEVERAL, Unlowerable
+from .._values import SEVERAL, Unlowerable
 from .outputs import Outputs
 from .schema import Given, Schema
 

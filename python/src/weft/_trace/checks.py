@@ -13,7 +13,7 @@ import sympy
 from .._errors import Refused
 from .._library import is_library_file
 from .._lowering import KEEPS, Lowering
-from .._operations import Set, Value, kind_of
+from .._values import Set, Value, kind_of
 from .schema import Schema
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .._errors import Refused
-from .._operations import Unlowerable
+from .._values import Unlowerable
 from .._written import Written
 from .called import Called
 from .layers import as_traced, hooked, one_by_one

@@ -15,7 +15,7 @@ from .. import _aten  # noqa: F401  its functions are those of Lowering
 from .._copies import copied
 from .._errors import Refused
 from .._lowering import ALIASES, Lowering, writes_first
-from .._operations import Edges, Set, Value, Vertices
+from .._values import Edges, Set, Value, Vertices
 from .called import Called
 from .checks import check_sizes, check_updates
 from .export import exported

@@ -9,7 +9,7 @@ from typing import Any
 
 from .._errors import Refused
 from .._lowering import Lowering
-from .._operations import Value
+from .._values import Value
 
 _DIFFERS = "forward does other operations in evaluation than in training, with a norm or rows that the other has not"
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .._lowering import Lowering
-from .._operations import Value, kind_of
+from .._values import Value, kind_of
 from .schema import Schema
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from .._errors import Refused
 from .._library import is_library_file
 from .._lowering import KEEPS, line_of
-from .._operations import Unlowerable
+from .._values import Unlowerable
 from .called import Called
 
 # Whether PyTorch is 2.15 or later, which tells the most sizes from values.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._operations import Set
+from .._values import Set
 
 
 @dataclass(frozen=True)
