@@ -48,3 +48,39 @@ def arrays():
         "val_mask": part == 2,
         "test_mask": part == 3,
     }
+
+
+@pytest.fixture
+def graph(arrays):
+    """That graph in memory."""
+    import weft
+
+    return weft.Graph(**arrays)
+
+
+@pytest.fixture
+def bars(monkeypatch):
+    """What bars of tqdm have shown, by a stand-in for it, on a terminal."""
+    from weft import _progress
+
+    shown = []
+    monkeypatch.setattr(_progress, "is_watched", lambda: True)
+
+    class Bar:
+        def __init__(self, total, initial, unit, desc):
+            self.n, self.total = initial, total
+            shown.append((total, initial, unit, desc))
+
+        def set_postfix_str(self, text, refresh):
+            shown.append(text)
+
+        def update(self, by):
+            self.n += by
+
+        def close(self):
+            shown.append((self.n, self.total))
+
+    module = type("module", (), {"tqdm": Bar})
+    monkeypatch.setitem(sys.modules, "tqdm.auto", module)
+    monkeypatch.setitem(sys.modules, "tqdm", module)
+    return shown

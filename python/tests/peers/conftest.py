@@ -19,8 +19,14 @@ NEEDS = {
     "test_pyg.py": "torch_geometric",
     "test_links.py": "torch_geometric",
     "test_to_pyg.py": "torch_geometric",
+    "test_to_pyg_types.py": "torch_geometric",
     "test_module.py": "torch_geometric torch.export",
     "test_loops.py": "torch_geometric torch.export",
+    "test_loops_card.py": "torch_geometric torch.export",
+    "test_loop_plans.py": "torch_geometric torch.export",
+    "test_passes.py": "torch_geometric torch.export",
+    "test_compile.py": "torch_geometric torch.export",
+    "test_endings.py": "torch_geometric torch.export",
     "test_loops_typed.py": "torch_geometric torch.export",
     "test_processes.py": "torch_geometric torch.export",
     "test_samples.py": "torch_geometric torch.export",
@@ -30,9 +36,12 @@ NEEDS = {
     "test_loss.py": "torch_geometric torch.export",
     "test_module_typed.py": "torch_geometric torch.export",
     "test_explain.py": "torch_geometric torch.export",
+    "test_explain_edges.py": "torch_geometric torch.export",
     "test_dgl.py": "dgl",
     "test_convolutions.py": "torch_geometric torch.export",
     "test_trace.py": "torch_geometric torch.export",
+    "test_trace_modules.py": "torch_geometric torch.export",
+    "test_trace_refusals.py": "torch_geometric torch.export",
     "test_edge_labels.py": "torch_geometric torch.export",
     "test_edge_sets.py": "torch_geometric torch.export",
     "test_edge_states.py": "torch_geometric torch.export",
@@ -102,3 +111,25 @@ def same(tmp_path, program):
         return run
 
     return compare
+
+
+@pytest.fixture
+def in_double(monkeypatch):
+    """PyTorch's numbers are of float64, and the same in each test."""
+    import torch
+    import torch_geometric
+
+    torch.manual_seed(0)
+    monkeypatch.setattr(torch_geometric.backend, "use_segment_matmul", False)  # RGCNConv chooses by the counts of edges
+    kept = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(kept)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, program):
+    """Runs on graphs, by the graph and flags."""
+    from to_pyg_runs import Trained
+
+    return Trained(tmp_path_factory.mktemp("runs"), program)

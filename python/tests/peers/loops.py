@@ -63,6 +63,6 @@ def _line(item: pytest.Item) -> str:
 
 if __name__ == "__main__":
     here = Path(__file__).parent
-    files = [str(here / f"test_{name}.py") for name in ("loops", "loops_typed", "loop_edges")]
+    files = [str(here / f"test_{name}.py") for name in ("loops", "loops_card", "loops_typed", "loop_edges")]
     options = ["--collect-only", "-p", "no:terminal", "-p", "no:cacheprovider"]
     sys.exit(pytest.main([*options, *files], plugins=[Collected()]))

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
-from test_loops import assert_alike, made, settings
+from loop_models import assert_alike, made, settings
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GraphConv, GraphNorm, MessagePassing, NNConv, SAGEConv
 

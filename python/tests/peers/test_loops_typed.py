@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from test_loops import MESHES, Two, assert_alike, made, refused, settings
+from loop_models import MESHES, Two, assert_alike, made, refused, settings
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCNConv, HeteroConv, RGCNConv, SAGEConv, to_hetero_with_bases

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from test_loops import refused
+from loop_models import refused
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, HeteroConv, MessagePassing, SAGEConv
 

@@ -1,169 +1,37 @@
-"""to_pyg: PyG's layers with a run's weights compute the run's logits, for each setting that changes a model.
+"""to_pyg: PyG's layers with a run's weights compute the run's logits, for each setting that changes a model."""
 
-A setting that is honoured has a rival: the same weights with another value of it either do not fit the module that
-is made, or compute something else.
-"""
+from __future__ import annotations
 
-import copy
 import importlib
-import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data, HeteroData
+from to_pyg_runs import (
+    CLASSES,
+    FEATURED,
+    FEATURES,
+    HEADS,
+    KINDS,
+    LAYERED,
+    PLAIN,
+    TYPED,
+    WEIGHTED,
+    V,
+    check,
+    computed,
+    data_of,
+    far,
+    graph,
+    logits,
+    rival,
+)
 from torch_geometric.nn import models
 
 import weft
 from weft import pyg
 from weft.pyg import Model, to_pyg
-
-V, FEATURES, CLASSES, HUB = 40, 6, 3, 7
-BEST = ("--epochs", "3", "--lr", "0.05", "--checkpoint-every", "0")
-
-
-def masks(count, rng):
-    split = torch.randint(3, (count,), generator=rng)
-    return {name: split == i for i, name in enumerate(("train_mask", "val_mask", "test_mask"))}
-
-
-def graph(**more):
-    """A directed graph with isolated vertices, a hub, two equal edges and a self loop."""
-    rng = torch.Generator().manual_seed(1)
-    edges = torch.randint(2, V - 2, (2, 90), generator=rng)
-    edges = edges[:, edges[0] != edges[1]]
-    hub = torch.stack([torch.arange(3, 30, 2), torch.full((14,), HUB)])
-    hub = hub[:, hub[0] != HUB]
-    edges = torch.cat([edges, hub, edges[:, :3], torch.tensor([[4], [4]])], 1)
-    count = edges.shape[1]
-    x = torch.rand(V, FEATURES, generator=rng) * 3 + 0.1
-    y = torch.randint(CLASSES, (V,), generator=rng)
-    has = {
-        "edge_weight": torch.rand(count, generator=rng) + 0.5,
-        "edge_attr": torch.rand(count, 4, generator=rng),
-    }
-    data = Data(x=x, edge_index=edges, y=y, **masks(V, rng))
-    for name, value in more.items():
-        data[name] = has[name] if value is True else value
-    return data
-
-
-def relations(types, bare=(), widths=0, cites="cites"):
-    """A graph of several types of edges between the given types of vertices."""
-    rng = torch.Generator().manual_seed(2)
-    data = HeteroData()
-    for i, (name, count) in enumerate(types.items()):  # widths differ
-        if name not in bare:
-            data[name].x = torch.rand(count, widths or FEATURES + i, generator=rng)
-        data[name].num_nodes = count
-    first = next(iter(types))
-    data[first].y = torch.randint(CLASSES, (types[first],), generator=rng)
-    for name, mask in masks(types[first], rng).items():
-        data[first][name] = mask
-    ends = [(first, cites, first), (first, "extends", first)]
-    for other in list(types)[1:]:
-        ends += [(other, "writes", first), (first, "by", other)]
-    for a, name, b in ends:
-        data[a, name, b].edge_index = torch.stack(
-            [torch.randint(types[t], (60,), generator=rng) for t in (a, b)]
-        )
-    return data
-
-
-class Trained:
-    """Runs on graphs, one store for each graph."""
-
-    def __init__(self, folder, program):
-        self.folder, self.program, self.stores, self.runs = folder, program, {}, 0
-
-    def store(self, data):
-        if id(data) not in self.stores:
-            path = self.folder / f"{len(self.stores)}.pt"
-            torch.save(data, path)
-            self.program("import", "pyg", path, path.with_suffix(""))
-            self.stores[id(data)] = (path.with_suffix(""), data)  # the data are kept, and so is their id
-        return self.stores[id(data)][0]
-
-    def __call__(self, data, flags):
-        self.runs += 1
-        directory = self.folder / f"run{self.runs}"
-        self.program("train", self.store(data), *BEST, *flags.split(), "--out", directory)
-        return weft.load(directory)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory, program):
-    return Trained(tmp_path_factory.mktemp("runs"), program)
-
-
-PLAIN, WEIGHTED, FEATURED = graph(), graph(edge_weight=True), graph(edge_attr=True)
-
-
-def logits(run):
-    return np.load(Path(run.directory) / "predictions.npy")
-
-
-@torch.no_grad()
-def computed(model, data, **arguments):
-    for name in ("edge_weight", "edge_attr"):
-        if name in data and name not in arguments:
-            arguments[name] = data[name]
-    if any(type(part).__name__ == "PNAConv" for part in model.modules()):
-        # its variance of nearly equal messages is a difference of large numbers, which float32 lacks
-        model, data = copy.deepcopy(model).double(), data.clone().apply(lambda t: t.double() if t.is_floating_point() else t)
-        arguments = {name: value.double() if value.is_floating_point() else value for name, value in arguments.items()}
-    return model(data.x, data.edge_index, **arguments).numpy()
-
-
-def far(a, b):
-    """The largest difference, as a share of the largest logit if that is above 1."""
-    return np.abs(a - b).max() / max(1, np.abs(b).max())
-
-
-def rival(run, setting, value):
-    """The run with another value of a setting beside the same weights."""
-    record = json.loads((run.directory / "run.json").read_text())
-    assert record["settings"][setting] != value, f"the run has {setting} {value} itself"
-    record["settings"][setting] = value
-    other = run.directory.parent / f"{run.directory.name}-{setting}-{value}"
-    other.mkdir()
-    (other / "run.json").write_text(json.dumps(record))
-    (other / "model.safetensors").symlink_to(run.directory / "model.safetensors")
-    return weft.load(other)
-
-
-def check_rivals(run, rivals, compute):
-    """With another setting beside the same weights the module does not compute the run's logits."""
-    want = logits(run)
-    for setting, value in rivals:
-        try:
-            other = compute(to_pyg(rival(run, setting, value)))
-        except (RuntimeError, KeyError, AssertionError):
-            continue  # the weights do not fit
-        assert other.shape != want.shape or far(other, want) > 1e-4, f"{setting} {value} computes the same"
-
-
-def check(run, data, *rivals, **arguments):
-    """The module computes the run's logits, and with another setting it does not."""
-    model = to_pyg(run)
-    assert far(computed(model, data, **arguments), logits(run)) < 1e-5
-    check_rivals(run, rivals, lambda other: computed(other, data, **arguments))
-    return model
-
-
-# What each model is trained with, but rgcn, which needs types of edges, and sgc, which is one convolution.
-HEADS = {"gat": 3, "gatv2": 3, "transformer": 2}
-LAYERED = {
-    m: f"--hidden 12 --heads 3 --output-heads {HEADS[m]}" if m in HEADS else "--hidden 12"
-    for m in pyg.KINDS
-    if m not in ("rgcn", "sgc")
-}
-
-
-def data_of(model):
-    return FEATURED if pyg.KINDS[model].takes == "edge_attr" else PLAIN
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -336,210 +204,6 @@ def test_edge_features_of_a_vector(trained, flags):
     check(trained(data, f"{flags} --hidden 12"), data)
 
 
-def kinds(**without):
-    """PLAIN with three types of edges."""
-    rng = torch.Generator().manual_seed(3)
-    data = PLAIN.clone()
-    data.edge_type = torch.randint(3, (data.num_edges,), generator=rng)
-    for name in without:
-        del data[name]
-    data.num_nodes = V
-    return data
-
-
-KINDS, BARE = kinds(), kinds(x=None)
-RELATIONAL = [
-    *[
-        (f"--model rgcn --layers {n} --hidden 12 {more}", KINDS)
-        for n in (1, 2, 3)
-        for more in (
-            "",
-            "--bases 2",
-            "--num-blocks 3",
-            "--bases 2 --norm layer --residual",
-            "--norm batch --activation elu",
-        )
-    ],
-    *[
-        (f"--model rgcn --layers {n} --hidden 12 {more}", BARE)
-        for n in (1, 2)
-        for more in ("", "--bases 2", "--node-embedding 5")
-    ],
-]
-
-
-@pytest.mark.parametrize(
-    "flags, data", RELATIONAL, ids=[f + (" featureless" if d is BARE else "") for f, d in RELATIONAL]
-)
-def test_rgcn(trained, flags, data):
-    run = trained(data, flags)
-    x = data.x if data is KINDS else None
-    with torch.no_grad():
-        model = to_pyg(run)
-        assert far(model(x, data.edge_index, edge_type=data.edge_type).numpy(), logits(run)) < 1e-5
-        assert far(model(x, data.edge_index, edge_type=data.edge_type.flip(0)).numpy(), logits(run)) > 1e-4
-        with pytest.raises(weft.Refused, match="edge_type: the run's model reads it"):
-            model(x, data.edge_index)
-        with pytest.raises(weft.Refused, match="edge_type: the run has 3 relations, and a number is 3"):
-            model(x, data.edge_index, edge_type=data.edge_type + 1)
-
-
-@pytest.mark.parametrize(
-    "flags", ["--model gcn", "--model sage --normalize-features row", "--model gine", "--model mlp"]
-)
-def test_numbered_relations(trained, flags):
-    """Other models, too, take the types of edges as a Data has them."""
-    data = KINDS.clone()
-    more = {}
-    if "gine" in flags:
-        data.edge_attr = more["edge_attr"] = FEATURED.edge_attr
-    if "gcn" in flags:
-        data.edge_weight = more["edge_weight"] = WEIGHTED.edge_weight
-    run = trained(data, f"{flags} --hidden 12 --layers 3")
-    model = to_pyg(run)
-    with torch.no_grad():
-        assert (
-            far(model(data.x, data.edge_index, edge_type=data.edge_type, **more).numpy(), logits(run)) < 1e-5
-        )
-        if "mlp" not in flags:
-            assert (
-                far(
-                    model(data.x, data.edge_index, edge_type=data.edge_type.flip(0), **more).numpy(),
-                    logits(run),
-                )
-                > 1e-4
-            )
-            with pytest.raises(weft.Refused, match="edge_type: the run's model reads it"):
-                model(data.x, data.edge_index, **more)
-            with pytest.raises(weft.Refused, match="edge_type: the run has 3 relations, and a number is 3"):
-                model(data.x, data.edge_index, edge_type=data.edge_type + 1, **more)
-
-
-TYPED = relations({"paper": 30, "author": 20})
-UNFEATURED = relations({"paper": 30, "author": 20}, bare=("author",))
-ONE = relations({"paper": 30})
-DOTTED = relations({"a.b": 30, "c.d": 20}, cites="part.of")
-# Names of which one is the end of another's, or the other's with another sign, or an attribute of a module.
-ODD = relations(
-    {"http://a.org/b#type": 30, "x__type": 20, "type": 25, "a.b": 20, "a%2Eb": 15, "a.b.c": 20, "weight": 10},
-    cites="in/of",
-)
-WIDE = relations({"paper": 30, "author": 20})
-WIDE["author"].x = WIDE["author"].x[:, :FEATURES]
-
-
-def featured(data):
-    """The graph with features and weights of all edges."""
-    rng = torch.Generator().manual_seed(4)
-    data = data.clone()
-    for r in data.edge_types:
-        data[r].edge_attr = torch.rand(60, 4, generator=rng)
-    return data
-
-
-def weighted(data):
-    data = data.clone()
-    for i, r in enumerate(data.edge_types):
-        data[r].edge_weight = torch.rand(60, generator=torch.Generator().manual_seed(i)) + 0.5
-    return data
-
-
-HETERO = {
-    **{
-        f"--model {m} --layers {n} --hidden 12 {more}": TYPED
-        for n in (1, 2, 3)
-        for m, more in (
-            ("sage", "--norm layer"),
-            ("gat", "--heads 3 --output-heads 2"),
-            ("gatv2", "--heads 3"),
-            ("transformer", "--heads 3 --norm batch"),
-        )
-    },
-    "--model sage --layers 3 --hidden 12 --residual --aggregation max --activation elu": TYPED,
-    "--model sage --hidden 12 --normalize-features row": TYPED,
-    "--model sage --hidden 12 --node-embedding 5": UNFEATURED,
-    "--model gin --hidden 12 --norm layer": WIDE,
-    "--model sage --hidden 12 --norm batch": DOTTED,
-    "--model sage --hidden 12 --node-embedding 4": relations({"a.b": 30, "c.d": 20}, bare=("c.d",)),
-    **{
-        f"--model rgcn --layers {n} --hidden 12 {more}": TYPED
-        for n in (1, 2, 3)
-        for more in ("", "--bases 2 --norm batch", "--residual --activation elu --norm layer")
-    },
-    "--model rgcn --layers 3 --hidden 12 --num-blocks 3": relations({"paper": 30, "author": 20}, widths=6),
-    **{
-        f"--model rgcn --layers {n} --hidden 12 {more}": UNFEATURED
-        for n in (1, 2)
-        for more in ("--bases 3", " ", "--node-embedding 5 --norm layer")
-    },
-    "--model rgcn --layers 2 --hidden 12 --bases 3 --norm layer": relations(
-        {"paper": 30, "author": 20}, bare=("paper", "author")
-    ),
-    "--model rgcn --layers 2 --hidden 12 --bases 2": DOTTED,
-    "--model sage --layers 3 --hidden 12 --norm layer": ODD,
-    "--model rgcn --layers 3 --hidden 12 --norm layer": ODD,
-    "--model mlp --layers 3 --hidden 12 --norm layer": ODD,
-    "--model mlp --hidden 12": ONE,
-    "--model mlp --hidden 12 --normalize-features row": TYPED,
-    **{f"--model {m} --hidden 12": ONE for m in ("gcn", "gin", "gat")},
-    "--model gcn --hidden 12 --normalize-features standard": ONE,
-    "--model gcn --hidden 12 --norm pair": weighted(ONE),
-    **{
-        f"--model {m} --hidden 12": featured(WIDE)
-        for m in ("gine", *(f"{m} --use-edge-features" for m in HEADS))
-    },
-}
-
-
-# Flags of these, and other values of their settings.
-OTHERS = [
-    ("--residual", "residual", "false"),
-    ("--activation elu", "activation", "relu"),
-    ("--aggregation max", "aggregation", "mean"),
-    ("--norm layer", "norm", "none"),
-    ("--normalize-features", "normalize-features", "none"),
-]
-
-
-@pytest.mark.parametrize("flags", HETERO)
-def test_types(trained, flags):
-    data = HETERO[flags]
-    run = trained(data, flags)
-    model, x, edges = to_pyg(run), data.collect("x", allow_empty=True), data.edge_index_dict
-    given = {
-        f"{name}_dict": data.collect(name)
-        for name in ("edge_attr", "edge_weight")
-        if name in data.edge_stores[0]
-    }
-    with torch.no_grad():
-        assert far(model(x_dict=x, edge_index_dict=edges, **given).numpy(), logits(run)) < 1e-5
-        if "mlp" in flags:  # it reads the rows of one type, and may be given these alone
-            predicted = next(name for name in x if "y" in data[name])
-            assert torch.equal(model(x[predicted]), model(x, edges))
-            return
-        first = next(iter(edges))
-        wrong = edges | {first: torch.stack([edges[first][0].flip(0), edges[first][1]])}
-        assert far(model(x, wrong, **given).numpy(), logits(run)) > 1e-4
-        with pytest.raises(weft.Refused, match=r"reads the relation .*__(cites|part.of|in/of)__"):
-            model(x, {r: e for r, e in edges.items() if r != first}, **given)
-        rivals = [
-            (setting, other)
-            for flag, setting, other in OTHERS
-            if flag in flags
-            and "--layers 1" not in flags
-            and (setting != "residual" or "--layers 3" in flags)
-        ]
-        check_rivals(run, rivals, lambda other: other(x, edges, **given).numpy())
-        if "edge_attr_dict" in given:
-            with pytest.raises(weft.Refused, match="edge_attr: the run's model reads it"):
-                model(x, edges)
-        if "edge_weight_dict" in given:
-            ones = {r: torch.ones(60) for r in edges}
-            assert far(model(x, edges, edge_weight_dict=ones).numpy(), logits(run)) > 1e-4
-            with pytest.raises(weft.Refused, match="edge_weight: the run's graph has weights"):
-                model(x, edges)
-
-
 def test_values(trained):
     """Scores become values by means and deviations of the training vertices."""
     data = graph()
@@ -591,18 +255,6 @@ def test_links(trained, more):
     assert model.state_dict().keys() == run.state_dict().keys()  # the decoder's, too
 
 
-@pytest.mark.parametrize("model", ["sage", "rgcn"])
-def test_links_of_types(trained, model):
-    """Links between two types need the rows of both."""
-    run = trained(TYPED, f"--task link --model {model} --hidden 12 --link-relation author,writes,paper")
-    out = run.directory / "all.npy"
-    trained.program("predict", run.directory, "--out", out)
-    order = json.loads((run.directory / "run.json").read_text())["summary"]["links"]["types"]
-    with torch.no_grad():
-        rows = to_pyg(run)(TYPED.x_dict, TYPED.edge_index_dict)
-    assert far(torch.cat([rows[t["type"]] for t in order]).numpy(), np.load(out)) < 1e-5
-
-
 def test_bfloat16(trained):
     """A run's rounding is not the module's, whose weights are the run's all the same."""
     run = trained(PLAIN, "--model sage --hidden 12 --precision bf16")
@@ -652,61 +304,6 @@ def test_workers(trained, mesh):
             assert far(to_pyg(run)(TYPED.x_dict, TYPED.edge_index_dict).numpy(), logits(run)) < 1e-5
 
 
-@pytest.mark.parametrize(
-    "flags, data", [("--model gat --norm layer", PLAIN), ("--model rgcn --normalize-features row", TYPED)]
-)
-def test_copies(trained, tmp_path, flags, data):
-    """A module can be saved, copied and trained on."""
-    model = to_pyg(trained(data, f"{flags} --hidden 12"))
-    given = (data.x, data.edge_index) if data is PLAIN else (data.x_dict, data.edge_index_dict)
-    torch.save(model, tmp_path / "model.pt")
-    for other in (copy.deepcopy(model), torch.load(tmp_path / "model.pt", weights_only=False)):
-        assert torch.equal(other(*given), model(*given))
-    model.train()(*given).sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-
-
-BACK = {
-    "--model gcn": WEIGHTED,
-    "--model gcn --normalize-features standard": PLAIN,
-    "--model gcn --node-embedding 5 --direction out": graph(x=None, num_nodes=V),
-    "--model mlp": TYPED,
-    "--model sage --node-embedding 5": UNFEATURED,
-    "--model sage": DOTTED,
-    "--model rgcn --bases 2": ODD,
-}
-
-
-@pytest.mark.parametrize("flags", BACK)
-def test_weights_back(trained, tmp_path, flags):
-    """What was trained further in PyTorch goes on in weft."""
-    data = BACK[flags]
-    run = trained(data, f"{flags} --hidden 12")
-    model = to_pyg(run)
-    named = model.state_dict()
-    assert named.keys() == run.state_dict().keys()
-    assert all(np.array_equal(named[name].numpy(), value) for name, value in run.state_dict().items())
-
-    def z(of):
-        if isinstance(data, HeteroData):
-            return of(data.collect("x", allow_empty=True), data.edge_index_dict)
-        return of(data.x, data.edge_index, data.edge_weight)
-
-    optimizer = torch.optim.SGD(model.parameters(), 0.5)
-    (z(model) ** 2).sum().sqrt().backward()
-    optimizer.step()
-    want = z(model).detach()
-    assert far(want.numpy(), logits(run)) > 1e-2
-    words = flags.replace("-", "_").split()
-    settings = dict(zip((name.strip("_") for name in words[::2]), words[1::2]))
-    more = {"hidden": 12, "epochs": 1, "dropout": 0, "lr": 1e-30, "out": tmp_path / "run", "progress": False}
-    again = weft.train(data, init=model.state_dict(), **settings, **more)
-    assert far(again.logits, want.numpy()) < 1e-5
-    other = copy.deepcopy(to_pyg(run))
-    other.load_state_dict({name: torch.from_numpy(value) for name, value in again.state_dict().items()})
-    assert far(z(other).detach().numpy(), want.numpy()) < 1e-5
-
-
 def test_unknown_model(trained):
     run = trained(PLAIN, "--model gcn")
     with pytest.raises(
@@ -714,17 +311,6 @@ def test_unknown_model(trained):
         match="model graphormer: has no counterpart of PyG's layers; those that have one are mlp, gcn, sage,",
     ):
         to_pyg(rival(run, "model", "graphormer"))
-
-
-@pytest.mark.parametrize("model", ["sage", "rgcn"])
-def test_older_runs(trained, model):
-    """A run without the names of types is refused."""
-    run = trained(TYPED, f"--model {model} --hidden 12")
-    record = json.loads((run.directory / "run.json").read_text())
-    del record["summary"]["graph"]["types"], record["summary"]["graph"]["relations"]
-    (run.directory / "run.json").write_text(json.dumps(record))
-    with pytest.raises(weft.Refused, match="of a weft that did not record the types"):
-        weft.load(run.directory).to_pyg()
 
 
 @pytest.mark.parametrize(
