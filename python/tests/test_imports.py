@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -37,6 +38,20 @@ def test_no_cycles():
     assert graph["weft._train"] >= {"weft._run", "weft._program"}
     assert graph["weft._run"] >= {"weft.pyg"}  # in a function
     list(TopologicalSorter(graph).static_order())
+
+
+def test_order_of_the_document():
+    """A module imports modules of its own line of the table in docs/architecture.md, and of lines above."""
+    text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    lines = [re.findall("`(.*?)`", line) for line in re.findall(r"^\| (`(?:_|pyg).*?) \|", text, re.MULTILINE)]
+    line_of = {f"weft.{name}": number for number, line in enumerate(lines) for name in line}
+    graph = imports(Path(weft.__file__).parent)
+    top = {name for name in graph if name.count(".") == 1} - {"weft.__main__"}
+    assert top == line_of.keys()
+    for name, of in graph.items():
+        mine = line_of.get(".".join(name.split(".")[:2]))
+        for one in of if mine is not None else ():
+            assert line_of[".".join(one.split(".")[:2])] <= mine, f"{name} imports {one}"
 
 
 @pytest.mark.parametrize(
