@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"cmp"
 	"math/bits"
 	"unsafe"
 )
@@ -167,7 +168,7 @@ func (x *exchanged) stages(by MessageUser) (direct bool) {
 	}
 	larger := 1.
 	if by == Transport {
-		larger = max(1, d.staging.larger)
+		larger = cmp.Or(d.staging.larger, 1)
 	}
 	bytes := 1 << bits.Len(uint(larger*float64(m.bytes))-1)
 	if free := d.staging.free[bytes]; len(free) > 0 {

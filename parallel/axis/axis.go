@@ -67,8 +67,11 @@ type Env struct {
 	// chooses it for each aggregation. It changes no bits.
 	Tile int
 
-	// LargerBy is how many times larger the graph is than the one that a plan takes in its place; 0: as
-	// large. Buffers whose size has a bound are then those of the larger one.
+	// LargerBy is how many times larger the graph is than the one that a plan takes in its place, or a chunk
+	// of
+	// a pipeline, which may be smaller; 0: as large. Buffers whose size has a bound are then those of the
+	// larger
+	// one.
 	LargerBy float64
 
 	// Explain is called once for each layer, in its first forward pass, with its module path and what it

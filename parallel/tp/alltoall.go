@@ -177,7 +177,7 @@ func (t *allToAll) rowsOfMessage(widest int) int {
 	for _, list := range t.rowsOf {
 		rows = max(rows, list.Cols)
 	}
-	larger := max(1, t.axis.largerBy) * float64(rows)
+	larger := t.axis.largerBy * float64(rows)
 	messages := min(messagesOnCard, int(math.Ceil(larger/float64(most))))
 	return max(1, (rows+messages-1)/max(1, messages))
 }

@@ -23,6 +23,8 @@
 package tp
 
 import (
+	"cmp"
+
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
@@ -51,7 +53,7 @@ type Axis struct {
 	epoch         int                              // for errors
 	partition     int                              // whose columns are sliced
 	wire          kernel.Format
-	largerBy      float64 // Env.LargerBy
+	largerBy      float64 // Env.LargerBy, or 1
 	allToAlls     int     // so far in this epoch
 	idle          func()  // takes the place of inner's work in a forward pass where the slice has no columns
 	wholeHeads    bool    // slices of attention are whole heads
@@ -107,7 +109,7 @@ func newAxis(e axis.Env, inner *sar.Partition, o axis.Options) *Axis {
 		},
 		team: e.Team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner,
 		redistributed: e.Redistributed, chunks: int(o.AggregationChunks),
-		schedules: map[direction]*schedule{}, largerBy: e.LargerBy,
+		schedules: map[direction]*schedule{}, largerBy: cmp.Or(e.LargerBy, 1),
 		partition: g.Partition, wire: wire, idle: g.Halo.LocalBarrier,
 	}
 }

@@ -50,7 +50,7 @@ func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 	if a.team.Memory.OnDevice() {
 		most = messagesOnCard
 	}
-	return min(int(max(1, a.largerBy)*float64(matrix.Rows))/(workers*minChunkRows), most)
+	return min(int(a.largerBy*float64(matrix.Rows))/(workers*minChunkRows), most)
 }
 
 // schedule is the order in which workers send the rows that an aggregation along one direction reads. Each

@@ -22,7 +22,7 @@ func TestChunksFor(t *testing.T) {
 		{300_000, 150, 256, 16, 16}, // 19 MB
 	} {
 		team := kernel.NewPlan(1, tensor.NewMeter())
-		a := &Axis{team: team, comm: comm.New(comm.Plan(t.Context(), 0, c.workers), 0)}
+		a := &Axis{team: team, largerBy: 1, comm: comm.New(comm.Plan(t.Context(), 0, c.workers), 0)}
 		matrix := &kernel.CSR{
 			Rows: c.rows, Cols: c.rows,
 			Indices: &tensor.Matrix{Rows: 1, Cols: c.rows * c.degree},

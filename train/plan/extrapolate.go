@@ -12,9 +12,13 @@ import (
 // degree, halo and settings: what grows with the graph grows as from a to b. The larger one has at times the
 // difference of b and a more vertices than a. It has Tensors, Graph, Kinds, Rows, Edges, Sent, Counts,
 // Checkpoint and the numbers that do not grow.
+//
+// Kernel calls and messages are as many as in b: with the graph grow the rows of each, and not their number.
+// Between slices on a CPU messages have a largest size, and so their number grows, and that of kernel calls
+// that make them.
 func Extrapolate(a, b *Plan, at float64) Plan {
 	p := *b
-	whole := line{at}.whole
+	whole := line{at: at}.whole
 	p.PeakTensorBytes, p.GraphBytes, p.Sent, p.EdgeColumns = nil, nil, nil, nil
 	p.Workers = slices.Clone(b.Workers)
 	for i, w := range b.Workers {
@@ -22,6 +26,7 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 			continue
 		}
 		from := &a.Workers[i]
+		of := line{at: at, more: b.Card == nil && w.Sent.Layout.Messages > 0}
 		w.Tensors, w.Graph = whole(from.Tensors, w.Tensors), whole(from.Graph, w.Graph)
 		w.Checkpoint, w.Messages = whole(from.Checkpoint, w.Checkpoint), whole(from.Messages, w.Messages)
 		w.Kinds, w.Rows, w.Edges = slices.Clone(w.Kinds), slices.Clone(w.Rows), slices.Clone(w.Edges)
@@ -36,10 +41,10 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 		}
 		w.Costs = slices.Clone(w.Costs)
 		for k := range w.Costs {
-			w.Costs[k] = line{at}.value(from.Costs[k], w.Costs[k])
+			w.Costs[k] = line{at: at}.value(from.Costs[k], w.Costs[k])
 		}
-		w.Sent = line{at}.communication(&from.Sent, &w.Sent)
-		w.Counts = line{at}.counts(&from.Counts, &w.Counts)
+		w.Sent = of.communication(&from.Sent, &w.Sent)
+		w.Counts = of.counts(&from.Counts, &w.Counts)
 		p.Workers[i] = w
 	}
 	copyPlanned(p.Workers)
@@ -55,7 +60,7 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 // so many times smaller, where nothing rests; and of the smaller one, of which as large a part rests.
 func Resting(all, small, rests *Plan, times float64) Plan {
 	p := *rests
-	more := func(bytes int64) int64 { return line{times}.whole(0, bytes) }
+	more := func(bytes int64) int64 { return line{at: times}.whole(0, bytes) }
 	of := func(all, before, after int64) int64 {
 		return int64(float64(all) * float64(after) / float64(max(1, before)))
 	}
@@ -76,10 +81,10 @@ func Resting(all, small, rests *Plan, times float64) Plan {
 }
 
 // MoreChunks returns the plan of a pipeline with more chunks from the plans a and b with fewer: the numbers
-// of kernel calls and of messages in Counts grow as from a to b, and all else hardly changes and is that of
-// b. At is as in Extrapolate.
+// of chunks, and of kernel calls and messages in Counts, grow as from a to b, and all else hardly changes and
+// is that of b. At is as in Extrapolate.
 func MoreChunks(a, b *Plan, at float64) Plan {
-	p, whole := *b, line{at}.whole
+	p, whole := *b, line{at: at}.whole
 	p.Workers = slices.Clone(b.Workers)
 	for i := range p.Workers {
 		w := &p.Workers[i]
@@ -87,6 +92,7 @@ func MoreChunks(a, b *Plan, at float64) Plan {
 			continue
 		}
 		from := &a.Workers[i].Counts
+		w.Chunks.Each = int(whole(int64(a.Workers[i].Chunks.Each), int64(w.Chunks.Each)))
 		w.Counts.Kernels = Kernels{}
 		for k, its := range b.Workers[i].Counts.Kernels {
 			its.Number = int(whole(int64(from.Kernels[k].Number), int64(its.Number)))
@@ -102,16 +108,26 @@ func MoreChunks(a, b *Plan, at float64) Plan {
 }
 
 // line is the one through the values at 0 and at 1.
-type line struct{ at float64 }
+type line struct {
+	at   float64
+	more bool // numbers of calls and messages are on a line, too; else they are those at 1
+}
 
 // value is that of the line, and not below zero.
 func (l line) value(a, b float64) float64 { return max(0, a+l.at*(b-a)) }
 
 func (l line) whole(a, b int64) int64 { return int64(math.Round(l.value(float64(a), float64(b)))) }
 
+func (l line) number(a, b int64) int64 {
+	if l.more {
+		return l.whole(a, b)
+	}
+	return b
+}
+
 func (l line) communication(a, b *worker.Communication) worker.Communication {
 	of := func(a, b worker.Traffic) worker.Traffic {
-		return worker.Traffic{Bytes: l.whole(a.Bytes, b.Bytes), Messages: l.whole(a.Messages, b.Messages)}
+		return worker.Traffic{Bytes: l.whole(a.Bytes, b.Bytes), Messages: l.number(a.Messages, b.Messages)}
 	}
 	return worker.Communication{
 		Halo: of(a.Halo, b.Halo), Layout: of(a.Layout, b.Layout), Stage: of(a.Stage, b.Stage),
@@ -128,14 +144,14 @@ func (l line) counts(a, b *Counts) Counts {
 	for k, of := range b.Kernels {
 		from := a.Kernels[k]
 		c.Kernels[k] = Calls{
-			int(l.whole(int64(from.Number), int64(of.Number))), l.value(from.Work, of.Work),
+			int(l.number(int64(from.Number), int64(of.Number))), l.value(from.Work, of.Work),
 			l.value(from.Bytes, of.Bytes), l.value(from.Operations, of.Operations),
 		}
 	}
 	for k := range c.Traffic {
 		c.Traffic[k] = comm.Traffic{
 			Bytes:    l.whole(a.Traffic[k].Bytes, b.Traffic[k].Bytes),
-			Messages: l.whole(a.Traffic[k].Messages, b.Traffic[k].Messages),
+			Messages: l.number(a.Traffic[k].Messages, b.Traffic[k].Messages),
 		}
 	}
 	return c

@@ -211,8 +211,7 @@ func (a *Alike) join(f func(row, source int)) {
 	}
 	far := int(each * a.FarShare * float64(n))
 	for e := range far {
-		const golden = 0x9e3779b97f4a7c15 // Fibonacci hashing: numbers in turn fall evenly
-		if row, source := e*n/far, int(uint64(e)*golden>>32*uint64(n)>>32); source != row {
+		if row, source := e*n/far, int(mixed(uint64(e))>>32*uint64(n)>>32); source != row {
 			f(row, source)
 		}
 	}
@@ -225,6 +224,13 @@ func (a *Alike) join(f func(row, source int)) {
 		q, i := 1+e%others, e/others
 		f((q*n/a.Partitions+e*halo/cut)%n, a.start(q)+i*step%halo)
 	}
+}
+
+// mixed is the finisher of the hash MurmurHash3 for numbers of 64 bits: of numbers in turn it is as if drawn.
+func mixed(x uint64) uint64 {
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
 }
 
 // scattering is a step by which one reaches each of n numbers in turn, far from one to the next: it divides n

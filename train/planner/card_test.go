@@ -193,7 +193,7 @@ func TestLaunchesByCounts(t *testing.T) {
 		}
 		of, larger := all[0].Workers[0].Counts, all[1].Workers[0].Counts
 		assert.Equal(t, of.Steps(), larger.Steps(), mesh)
-		real, err := wide(few).ofVertices(t.Context(), few, o, nil, r, on)
+		real, err := wide(few).ofVertices(t.Context(), few, o, plan.Asks{}, r, on)
 		require.NoError(t, err, mesh)
 		assert.Equal(t, of.Steps(), real.Workers[0].Counts.Steps(), "%s: the graph's own plan", mesh)
 		for name, of := range map[string][2]int64{
@@ -202,6 +202,69 @@ func TestLaunchesByCounts(t *testing.T) {
 		} {
 			assert.Near(t, 1, float64(of[0])/float64(of[1]), .01, "%s: %s", mesh, name)
 		}
+	}
+}
+
+// TestPipelinesByCounts: a pipeline on cards has the same launches of ten times the vertices, also of a
+// degree
+// at which some chunks read a block more than others. Of a graph for which smaller ones stand the counts'
+// plan
+// is about its own.
+func TestPipelinesByCounts(t *testing.T) {
+	for mesh, s := range map[string]struct {
+		degree    float64
+		few, many int // vertices
+	}{
+		"pipeline=2":          {11.4, 100_000, 1_000_000},
+		"pipeline=2,graph=2":  {3.6, 100_000, 1_000_000},
+		"pipeline=2,tensor=2": {5, 200_000, 10_000_000}, // so many that messages have their full number
+	} {
+		o := train.Defaults()
+		o.Parallel, o.Threads, o.Device = mesh, 1, setting.AllCards
+		r, err := o.Resolve()
+		require.NoError(t, err)
+		p := &Planner{Options: o, Machine: Machine{Card: Published("h100"), Sharers: r.Workers}}
+		of := func(vertices int) *Mesh {
+			counted, err := random(vertices, s.degree).plan(t.Context(), r, &p.Machine)
+			require.NoError(t, err)
+			return p.Predict(r, counted)
+		}
+		assert.Equal(t, of(s.many).steps, of(10*s.many).steps, mesh)
+		its, err := random(s.few, s.degree).ofVertices(t.Context(), s.few, o, plan.Asks{}, r, &p.Machine)
+		require.NoError(t, err)
+		by, own := of(s.few), p.Predict(r, its)
+		assert.Equal(t, own.Plan.Workers[0].Chunks.Each, by.Plan.Workers[0].Chunks.Each, mesh)
+		assert.Near(t, 1, float64(by.steps)/float64(own.steps), .06, "%s: launches and messages", mesh)
+		assert.Near(t, 1, by.Times.Epoch/own.Times.Epoch, .03, "%s: seconds", mesh)
+		assert.Near(t, 1, float64(by.CardBytes())/float64(own.CardBytes()), .02, "%s: bytes", mesh)
+	}
+}
+
+// TestPipelinesOfStores: of a graph of many edges in random partitions, whose chunks METIS divides hardly
+// better than by chance, the plan by counts is about that of its store.
+func TestPipelinesOfStores(t *testing.T) {
+	from := generate.Default(generate.Uniform)
+	from.Vertices, from.Degree, from.Features, from.Classes = 41_000, 16, 16, 5
+	g, err := generate.Graph(from)
+	require.NoError(t, err)
+	g.Relations[0].Symmetric = true // as its store has it
+	for _, mesh := range []string{"pipeline=2", "pipeline=2,tensor=2"} {
+		o := train.Defaults()
+		o.Parallel, o.Threads, o.Device = mesh, 1, setting.AllCards
+		r, err := o.Resolve()
+		require.NoError(t, err)
+		p := &Planner{Options: o, Machine: Machine{Card: Published("h100"), Sharers: r.Workers}}
+		counted, err := CountsOf(g).plan(t.Context(), r, &p.Machine)
+		require.NoError(t, err)
+		job := &train.Job{Graph: g, Options: o}
+		p.Machine.prepare(job, r.Workers)
+		real, err := job.PlanWith(t.Context(), plan.Asks{Counts: true})
+		require.NoError(t, err)
+		by, of := p.Predict(r, counted), p.Predict(r, real)
+		assert.Equal(t, of.SentBytes(), by.SentBytes(), mesh)
+		assert.Near(t, 1, float64(by.steps)/float64(of.steps), .06, "%s: launches and messages", mesh)
+		assert.Near(t, 1, by.Times.Epoch/of.Times.Epoch, .06, "%s: seconds", mesh)
+		assert.Near(t, 1, float64(by.CardBytes())/float64(of.CardBytes()), .04, "%s: bytes", mesh)
 	}
 }
 
@@ -258,13 +321,13 @@ func restsByCounts(t *testing.T, on *Machine, parallel string, partitions int, h
 	o.Parallel, o.Partitions = parallel, setting.Partitions(partitions)
 	r, err := o.Resolve()
 	require.NoError(t, err)
-	whole, err := c.ofVertices(context.Background(), c.Vertices, o, nil, r, on)
+	whole, err := c.ofVertices(context.Background(), c.Vertices, o, plan.Asks{}, r, on)
 	require.NoError(t, err)
 	_, needs := whole.Most()
 	o.Offload, o.MemoryLimit = setting.RAM, setting.Bytes(has*float64(needs))*setting.Bytes(r.Workers)
 	r, err = o.Resolve()
 	require.NoError(t, err)
-	want, err := c.ofVertices(context.Background(), c.Vertices, o, nil, r, on)
+	want, err := c.ofVertices(context.Background(), c.Vertices, o, plan.Asks{}, r, on)
 	require.NoError(t, err)
 	got, err := c.plan(context.Background(), r, on)
 	require.NoError(t, err)

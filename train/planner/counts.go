@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -131,12 +132,17 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (pl
 		return c.resting(ctx, r, on)
 	}
 	chunks, _ := r.ChunksOfPartition([]int{0, c.Vertices / grid.Partitions}, len(c.Types))
-	if grid.Stages == 1 || grid.Slices == 1 || chunks <= mostChunks {
-		return c.ofSize(ctx, o, r, on)
+	of := func(fewer float64) (plan.Plan, error) {
+		return c.ofSizes(r, func(vertices int) (plan.Plan, error) {
+			return c.ofVertices(ctx, vertices, o, plan.Asks{LargerBy: fewer}, r, on)
+		})
 	}
-	with := func(chunks int) (plan.Plan, error) {
-		o.Chunks = axis.Chunks(chunks * grid.Partitions)
-		return c.ofSize(ctx, o, r, on)
+	if grid.Stages == 1 || grid.Slices == 1 || chunks <= mostChunks {
+		return of(1)
+	}
+	with := func(few int) (plan.Plan, error) {
+		o.Chunks = axis.Chunks(few * grid.Partitions)
+		return of(float64(few) / float64(chunks)) // so much smaller are the graph's chunks
 	}
 	return between(with, mostChunks/2, mostChunks, chunks, plan.MoreChunks)
 }
@@ -179,7 +185,7 @@ func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) 
 	size := 0 // the larger of two
 	all, err := c.ofSizes(r, func(vertices int) (p plan.Plan, err error) {
 		size = vertices
-		small, err = c.ofVertices(ctx, vertices, o, nil, r, on)
+		small, err = c.ofVertices(ctx, vertices, o, plan.Asks{}, r, on)
 		return small, err
 	})
 	if err != nil {
@@ -193,25 +199,17 @@ func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) 
 	}
 	o.MemoryLimit = setting.Bytes(float64(smaller)*float64(limit)/float64(needs)) * setting.Bytes(sharing)
 	o.Offload = r.Offload
-	rests, err := c.ofVertices(ctx, size, o, &small, r, on)
+	rests, err := c.ofVertices(ctx, size, o, plan.Asks{InMemory: &small}, r, on)
 	if err != nil {
 		return all, err
 	}
 	return plan.Resting(&all, &small, &rests, float64(c.Vertices)/float64(size)), nil
 }
 
-// ofSize plans the graph with some options, or two smaller ones in its place.
-func (c *Counts) ofSize(ctx context.Context, o setting.Options, r *setting.Resolved,
-	on *Machine,
-) (plan.Plan, error) {
-	return c.ofSizes(r, func(vertices int) (plan.Plan, error) {
-		return c.ofVertices(ctx, vertices, o, nil, r, on)
-	})
-}
-
-// ofVertices plans so many vertices in place of the graph's. inMemory is their plan where nothing rests; nil:
-// it is not known.
-func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options, inMemory *plan.Plan,
+// ofVertices plans so many vertices in place of the graph's. Of asks it takes InMemory, and LargerBy: how
+// many
+// times larger the graph would be with as many vertices, in the rows of a chunk; 0: they are as many.
+func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options, asks plan.Asks,
 	r *setting.Resolved, on *Machine,
 ) (plan.Plan, error) {
 	job, err := c.within(r.Mesh.Partitions, vertices).Job(o)
@@ -219,9 +217,9 @@ func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options
 		return plan.Plan{}, err
 	}
 	on.prepare(job, r.Workers)
-	return job.PlanWith(ctx, plan.Asks{
-		Counts: true, Alike: true, LargerBy: float64(c.Vertices) / float64(vertices), InMemory: inMemory,
-	})
+	asks.Counts, asks.Alike = true, true
+	asks.LargerBy = cmp.Or(asks.LargerBy, 1) * float64(c.Vertices) / float64(vertices)
+	return job.PlanWith(ctx, asks)
 }
 
 // ofSizes plans the graph, or two smaller ones in its place.

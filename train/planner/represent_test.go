@@ -137,7 +137,7 @@ func TestManyChunks(t *testing.T) {
 	require.NoError(t, err)
 	got, err := c.plan(context.Background(), r, &Machine{})
 	require.NoError(t, err)
-	want, err := c.ofSize(context.Background(), r.Options, r, &Machine{})
+	want, err := c.ofVertices(t.Context(), c.Vertices, r.Options, plan.Asks{}, r, &Machine{})
 	require.NoError(t, err)
 	assert.Equal(t, 64, want.Workers[0].Chunks.Each, "chunks")
 	for i := range want.Workers {

@@ -55,8 +55,7 @@ type Config struct {
 	Fetches *links.Fetches
 	// AnyOrder has a plan of a pipeline take as much memory as any order of the chunks takes.
 	AnyOrder bool
-	// LargerBy is how many times larger the graph is than the one that a plan takes in its place; 0: as
-	// large.
+	// LargerBy is axis.Env's.
 	LargerBy float64
 	// Recorder records what the worker does in an epoch. It may be nil.
 	Recorder *trace.Recorder
