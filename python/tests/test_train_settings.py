@@ -43,7 +43,8 @@ def test_warnings(graph, caplog):
         print(weft.Graph(edge_index=[[0, 1], [1, 0]], y=[0, 0]).store)
     assert len(told) == 1 and not str(told[0].message).startswith("weft")
     with pytest.warns(UserWarning, match="^all labels") as of_train:
-        train(weft.Graph(edge_index=[[0, 1], [1, 0]], y=[0, 0], split="train"), epochs=1, node_embedding=2)
+        alike = weft.Graph(edge_index=[[0, 1], [1, 0]], y=[0, 0], split="train")
+        weft.train(alike, model="gcn", hidden=8, epochs=1, node_embedding=2, progress=False)
     assert {one.filename for one in [*told, *of_train]} == {__file__}  # the lines that called
     with caplog.at_level(logging.DEBUG, "weft"):
         train(graph, epochs=1)
