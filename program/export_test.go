@@ -124,3 +124,24 @@ func Described() map[string]string {
 	}
 	return described
 }
+
+// Rules are the names of the rules, in their order.
+func Rules() (names []string) {
+	for _, r := range rules {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// Without has do work without the rule of that name.
+func Without(name string, do func()) {
+	all := rules
+	defer func() { rules = all }()
+	rules = nil
+	for _, r := range all {
+		if r.name != name {
+			rules = append(rules, r)
+		}
+	}
+	do()
+}

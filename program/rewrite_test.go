@@ -2,6 +2,7 @@ package program_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,177 +22,244 @@ const leaves = `{"version": 1, "class": "Net", "parameters": [
 	{"op": "gather", "in": [0], "end": "target"}, {"op": "parameter", "name": "w"},
 	{"op": "parameter", "name": "b"}, {"op": "edge_weight"}, {"op": "reshape", "in": [5], "shape": [1]}, `
 
+// rewrite is a program, and the steps that rules make of it.
+type rewrite struct {
+	name       string
+	operations []string // from number 7
+	want       string
+}
+
+// program is that of the last operation.
+func (r *rewrite) program(t *testing.T) *program.Program {
+	t.Helper()
+	p, err := program.Read(strings.NewReader(fmt.Sprintf(`%s{%s}], "output": %d}`, leaves,
+		strings.Join(r.operations, "}, {"), 6+len(r.operations))))
+	require.NoError(t, err)
+	return p
+}
+
+// rewrites are those of graphs with dense features.
+var rewrites = []rewrite{
+	{"reshapes that undo each other", []string{
+		`"op": "reshape", "in": [0], "shape": [2, 2]`, `"op": "reshape", "in": [7], "shape": [4]`,
+		`"op": "linear", "in": [8, 3]`, `"op": "linear", "in": [0, 3]`, `"op": "matmul", "in": [9, 3]`,
+		`"op": "matmul", "in": [10, 3]`, `"op": "add", "in": [11, 12]`,
+	}, "linear; matmul; pointwise add"},
+	{"a norm of a sum, whose bias it cancels", []string{
+		`"op": "linear", "in": [0, 3, 4]`, `"op": "add", "in": [7, 0]`, `"op": "batch_norm", "in": [8], "eps": 1`,
+		`"op": "relu", "in": [9]`, `"op": "dropout", "in": [10], "p": 0.5`,
+	}, "dropout(relu(batch_norm(features + linear + bias)))"},
+	{"a norm of what is read again", []string{
+		`"op": "linear", "in": [0, 3, 4]`, `"op": "batch_norm", "in": [7], "eps": 1`,
+		`"op": "tanh", "in": [8]`,
+		`"op": "linear", "in": [9, 3]`, `"op": "add", "in": [10, 7]`,
+	}, "linear + bias; tanh(batch_norm(linear)); linear + linear"},
+	{"a norm of rows", []string{
+		`"op": "linear", "in": [0, 3, 4]`, `"op": "layer_norm", "in": [7, 4, 4], "dims": [0], "eps": 1`,
+		`"op": "relu", "in": [8]`,
+	}, "linear + bias; relu(layer_norm(linear))"},
+	{"a norm of groups, which no step has", []string{
+		`"op": "parameter", "name": "c"`, `"op": "reshape", "in": [0], "shape": [2, 2]`,
+		`"op": "layer_norm", "in": [8, 7, 7], "dims": [1], "eps": 1`, `"op": "relu", "in": [9]`,
+		`"op": "dropout", "in": [10], "p": 0.5, "path": "a"`, `"op": "reshape", "in": [11], "shape": [4]`,
+	}, "layer_norm(reshape); pointwise relu; dropout"},
+	{"a factor of 1", []string{
+		`"op": "constant", "shape": [], "values": [1]`, `"op": "mul", "in": [0, 7]`,
+		`"op": "linear", "in": [8, 3]`,
+	}, "linear"},
+	{"rows of ones", []string{
+		`"op": "ones", "rows": "edges"`, `"op": "reshape", "in": [7], "shape": [1]`,
+		`"op": "mul", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
+	}, "aggregate sum"},
+	{"a function of the source", []string{
+		`"op": "relu", "in": [1]`, `"op": "linear", "in": [7, 3]`,
+		`"op": "scatter", "in": [8], "reduce": "sum"`,
+	}, "pointwise relu; aggregate sum of linear"},
+	{"a product with a difference beside one of its terms", []string{
+		`"op": "sub", "in": [1, 2]`, `"op": "cat", "in": [7, 2]`, `"op": "cat", "in": [3, 3], "dim": 1`,
+		`"op": "linear", "in": [8, 9]`, `"op": "scatter", "in": [10], "reduce": "sum"`,
+	}, "cat; slice; slice; pointwise sub; linear; linear; pointwise neg; messages sum, columnwise " +
+		"(pointwise add)"},
+	{"a function of both ends", []string{
+		`"op": "sub", "in": [1, 2]`, `"op": "tanh", "in": [7]`, `"op": "scatter", "in": [8], "reduce": "sum"`,
+	}, "messages sum, columnwise (pointwise sub tanh)"},
+	{"a product with the same rows twice", []string{
+		`"op": "sub", "in": [2, 1]`, `"op": "add", "in": [7, 2]`, `"op": "linear", "in": [8, 3, 4]`,
+		`"op": "scatter", "in": [9], "reduce": "max"`,
+	}, "pointwise add; linear; pointwise add neg; linear; messages max, columnwise (pointwise add)"},
+	{"a product with the same rows of edges twice", []string{
+		`"op": "exp", "in": [6]`, `"op": "mul", "in": [7, 4]`, `"op": "add", "in": [8, 8]`,
+		`"op": "linear", "in": [9, 3, 4]`, `"op": "scatter", "in": [10], "reduce": "max"`,
+	}, "messages max (pointwise exp; pointwise mul; pointwise add; linear + bias)"},
+	{"rows of edges that two layers read", []string{
+		`"op": "mul", "in": [1, 2]`, `"op": "linear", "in": [7, 3]`, `"op": "tanh", "in": [8]`,
+		`"op": "scatter", "in": [9], "reduce": "max"`, `"op": "gather", "in": [10], "end": "source"`,
+		`"op": "mul", "in": [9, 11]`, `"op": "scatter", "in": [12], "reduce": "sum"`,
+	}, "apply_edges (pointwise mul; tanh(linear)); messages max (); messages sum (pointwise mul)"},
+	{"a factor of the target", []string{
+		`"op": "mul", "in": [1, 2]`, `"op": "neg", "in": [7]`, `"op": "scatter", "in": [8], "reduce": "mean"`,
+	}, "aggregate mean; pointwise mul mul"},
+	{"a factor that is infinite without edges", []string{
+		`"op": "reciprocal", "in": [0]`, `"op": "gather", "in": [7], "end": "target"`,
+		`"op": "mul", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
+	}, "aggregate sum; pointwise gt; aggregate sum; pointwise mul reciprocal where"},
+	{"a factor of parameters", []string{
+		`"op": "mul", "in": [6, 4]`, `"op": "scatter", "in": [7], "reduce": "sum"`,
+	}, "aggregate sum, weighted; pointwise mul"},
+	{"weights", []string{
+		`"op": "mul", "in": [6, 1]`, `"op": "scatter", "in": [7], "reduce": "mean"`,
+	}, "aggregate mean, weighted"},
+	{"weights of added loops", []string{
+		`"op": "constant", "shape": [], "values": [1]`, `"op": "with_loops", "in": [5, 7]`,
+		`"op": "reshape", "in": [8], "shape": [1]`,
+		`"op": "gather", "in": [0], "end": "source", "loops": "added"`, `"op": "mul", "in": [9, 10]`,
+		`"op": "scatter", "in": [11], "reduce": "sum"`,
+	}, "aggregate sum, weighted, loops added"},
+	{"loops", []string{
+		`"op": "without_loops", "in": [1]`, `"op": "with_loops", "in": [7, 0]`,
+		`"op": "scatter", "in": [8], "reduce": "sum"`,
+	}, "aggregate sum, loops one"},
+	{"loops of ones", []string{
+		`"op": "ones", "rows": "edges"`, `"op": "without_loops", "in": [7]`,
+		`"op": "scatter", "in": [8], "reduce": "sum"`, `"op": "reshape", "in": [9], "shape": [1]`,
+	}, "aggregate sum, loops removed"},
+	{"loops of other values", []string{
+		`"op": "with_loops", "in": [1, 4]`, `"op": "scatter", "in": [7], "reduce": "sum"`,
+	}, "messages sum, loops added ()"},
+	{"the largest", []string{
+		`"op": "scatter", "in": [1], "reduce": "max"`,
+	}, "aggregate max"},
+	{"the smallest, reversed", []string{
+		`"op": "scatter", "in": [2], "reduce": "min", "end": "source"`,
+	}, "aggregate min, reversed"},
+	{"the largest of own rows", []string{
+		`"op": "scatter", "in": [2], "reduce": "max"`,
+	}, "aggregate max; pointwise mul"},
+	{"a softmax that no sum reads", []string{
+		`"op": "edge_softmax", "in": [1]`, `"op": "scatter", "in": [7], "reduce": "max"`,
+	}, "aggregate max; pointwise detach; messages sum, columnwise (pointwise exp sub); " +
+		"pointwise add; messages max (pointwise div exp sub)"},
+	{"a softmax of the sources' edges", []string{
+		`"op": "edge_softmax", "in": [2], "end": "source"`, `"op": "mul", "in": [7, 2]`,
+		`"op": "scatter", "in": [8], "reduce": "sum", "end": "source"`,
+	}, "aggregate max, reversed; pointwise detach; messages sum, columnwise, reversed " +
+		"(pointwise exp sub); messages sum, columnwise, reversed (pointwise exp mul sub); " +
+		"pointwise add mul reciprocal"},
+	{"values of loops", []string{
+		`"op": "ones", "rows": "vertices"`, `"op": "loop_values", "in": [5, 7]`,
+		`"op": "reshape", "in": [8], "shape": [1]`,
+	}, "messages sum, loops last (); messages sum, loops last (); pointwise gt where"},
+	{"attention with one dropout", []string{
+		`"op": "reshape", "in": [0], "shape": [1, 4]`, `"op": "reshape", "in": [4], "shape": [1, 4]`,
+		`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1], "keep": true`,
+		`"op": "gather", "in": [10], "end": "source"`, `"op": "gather", "in": [10], "end": "target"`,
+		`"op": "add", "in": [11, 12]`, `"op": "leaky_relu", "in": [13]`, `"op": "edge_softmax", "in": [14]`,
+		`"op": "dropout", "in": [15], "p": 0.5, "path": "a"`, `"op": "gather", "in": [7], "end": "source"`,
+		`"op": "mul", "in": [17, 16]`, `"op": "scatter", "in": [18], "reduce": "sum"`,
+		`"op": "reshape", "in": [19], "shape": [4]`,
+	}, "dot of heads; attention of sums"},
+	{"attention with two dropouts, which a kernel does not have", []string{
+		`"op": "reshape", "in": [0], "shape": [1, 4]`, `"op": "reshape", "in": [4], "shape": [1, 4]`,
+		`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1], "keep": true`,
+		`"op": "gather", "in": [10], "end": "source"`, `"op": "gather", "in": [10], "end": "target"`,
+		`"op": "add", "in": [11, 12]`, `"op": "leaky_relu", "in": [13]`, `"op": "edge_softmax", "in": [14]`,
+		`"op": "dropout", "in": [15], "p": 0.5, "path": "a"`, `"op": "dropout", "in": [16], "p": 0.2, "path": "b"`,
+		`"op": "gather", "in": [7], "end": "source"`, `"op": "mul", "in": [18, 17]`,
+		`"op": "scatter", "in": [19], "reduce": "sum"`, `"op": "reshape", "in": [20], "shape": [4]`,
+	}, "dot of heads; messages max, columnwise (pointwise add leaky_relu); pointwise detach; " +
+		"messages sum (pointwise add exp leaky_relu sub); pointwise add reciprocal; messages sum " +
+		"(pointwise add exp leaky_relu sub; dropout; dropout; pointwise mul); pointwise mul"},
+	{"attention times what is infinite without edges", []string{
+		`"op": "reshape", "in": [0], "shape": [1, 4]`, `"op": "reshape", "in": [4], "shape": [1, 4]`,
+		`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1], "keep": true`,
+		`"op": "gather", "in": [10], "end": "source"`, `"op": "gather", "in": [10], "end": "target"`,
+		`"op": "add", "in": [11, 12]`, `"op": "leaky_relu", "in": [13]`, `"op": "edge_softmax", "in": [14]`,
+		`"op": "reciprocal", "in": [7]`, `"op": "gather", "in": [16], "end": "target"`,
+		`"op": "gather", "in": [7], "end": "source"`, `"op": "mul", "in": [18, 15]`, `"op": "mul", "in": [19, 17]`,
+		`"op": "scatter", "in": [20], "reduce": "sum"`, `"op": "reshape", "in": [21], "shape": [4]`,
+	}, "dot of heads; aggregate sum; pointwise gt; attention of sums; pointwise mul reciprocal " +
+		"where"},
+	{"the other end's degree", []string{
+		`"op": "gather", "in": [0], "end": "source", "loops": "one"`,
+		`"op": "ones", "rows": "edges", "loops": "one"`, `"op": "scatter", "in": [8], "reduce": "sum", "end": "source"`,
+		`"op": "rsqrt", "in": [9]`, `"op": "gather", "in": [10], "end": "source", "loops": "one"`,
+		`"op": "gather", "in": [10], "end": "target", "loops": "one"`, `"op": "mul", "in": [11, 12]`,
+		`"op": "reshape", "in": [13], "shape": [1]`, `"op": "mul", "in": [7, 14]`,
+		`"op": "scatter", "in": [15], "reduce": "sum"`,
+	}, "aggregate sum, loops one, reversed; pointwise rsqrt; pointwise mul; aggregate sum, " +
+		"loops one; pointwise mul"},
+	{"one step of a layer's end", []string{
+		`"op": "scatter", "in": [1], "reduce": "mean"`, `"op": "linear", "in": [7, 3, 4]`,
+		`"op": "linear", "in": [0, 3]`, `"op": "add", "in": [8, 9]`, `"op": "tanh", "in": [10]`,
+		`"op": "dropout", "in": [11], "p": 0.5`,
+	}, "dropout(tanh(aggregate mean of linear + linear + bias))"},
+	{"products with a vector", []string{
+		`"op": "reshape", "in": [0], "shape": [2, 2]`, `"op": "reshape", "in": [4], "shape": [2, 2]`,
+		`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1]`,
+	}, "dot of heads"},
+	{"a value of a mode", []string{
+		`"op": "training"`, `"op": "sin", "in": [0]`, `"op": "where", "in": [7, 8, 0]`,
+	}, "pointwise sin; choose"},
+	{"a product with several matrices", []string{
+		`"op": "reshape", "in": [3], "shape": [2, 4, 2]`, `"op": "matmul", "in": [0, 7]`,
+		`"op": "reshape", "in": [8], "shape": [4]`,
+	}, "permute; linear; permute"},
+	{"the smallest of all rows", []string{
+		`"op": "row_min", "in": [0]`, `"op": "sub", "in": [0, 7]`,
+	}, "pointwise neg; largest; pointwise eq; pointwise where; row_sum; row_sum; pointwise div neg; " +
+		"pointwise sub"},
+	{"a norm of rows without a weight", []string{
+		`"op": "layer_norm", "in": [0], "dims": [0], "eps": 1`,
+	}, "mean; pointwise sub; pointwise square; mean; pointwise add rsqrt; pointwise mul"},
+	{"a norm with a weight alone", []string{
+		`"op": "batch_norm", "in": [0], "weight": "b", "eps": 1`,
+	}, "batch_norm(features); pointwise mul"},
+	{"a value that is read twice", []string{
+		`"op": "exp", "in": [0]`, `"op": "sin", "in": [7]`, `"op": "mul", "in": [8, 7]`,
+	}, "pointwise exp; pointwise mul sin"},
+}
+
 // TestRules: each rule gives the steps that cost least.
 func TestRules(t *testing.T) {
-	for _, c := range []struct {
-		name       string
-		operations []string // from number 7
-		want       string
-	}{
-		{"reshapes that undo each other", []string{
-			`"op": "reshape", "in": [0], "shape": [2, 2]`, `"op": "reshape", "in": [7], "shape": [4]`,
-			`"op": "linear", "in": [8, 3]`, `"op": "linear", "in": [0, 3]`, `"op": "matmul", "in": [9, 3]`,
-			`"op": "matmul", "in": [10, 3]`, `"op": "add", "in": [11, 12]`,
-		}, "linear; matmul; pointwise add"},
-		{"a norm of a sum, whose bias it cancels", []string{
-			`"op": "linear", "in": [0, 3, 4]`, `"op": "add", "in": [7, 0]`, `"op": "batch_norm", "in": [8], "eps": 1`,
-			`"op": "relu", "in": [9]`, `"op": "dropout", "in": [10], "p": 0.5`,
-		}, "dropout(relu(batch_norm(features + linear + bias)))"},
-		{"a norm of what is read again", []string{
-			`"op": "linear", "in": [0, 3, 4]`, `"op": "batch_norm", "in": [7], "eps": 1`,
-			`"op": "tanh", "in": [8]`,
-			`"op": "linear", "in": [9, 3]`, `"op": "add", "in": [10, 7]`,
-		}, "linear + bias; tanh(batch_norm(linear)); linear + linear"},
-		{"a norm of rows", []string{
-			`"op": "linear", "in": [0, 3, 4]`, `"op": "layer_norm", "in": [7, 4, 4], "dims": [0], "eps": 1`,
-			`"op": "relu", "in": [8]`,
-		}, "linear + bias; relu(layer_norm(linear))"},
-		{"a norm of groups, which no step has", []string{
-			`"op": "parameter", "name": "c"`, `"op": "reshape", "in": [0], "shape": [2, 2]`,
-			`"op": "layer_norm", "in": [8, 7, 7], "dims": [1], "eps": 1`, `"op": "relu", "in": [9]`,
-			`"op": "dropout", "in": [10], "p": 0.5, "path": "a"`, `"op": "reshape", "in": [11], "shape": [4]`,
-		}, "layer_norm(reshape); pointwise relu; dropout"},
-		{"a factor of 1", []string{
-			`"op": "constant", "shape": [], "values": [1]`, `"op": "mul", "in": [0, 7]`,
-			`"op": "linear", "in": [8, 3]`,
-		}, "linear"},
-		{"rows of ones", []string{
-			`"op": "ones", "rows": "edges"`, `"op": "reshape", "in": [7], "shape": [1]`,
-			`"op": "mul", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
-		}, "aggregate sum"},
-		{"a function of the source", []string{
-			`"op": "relu", "in": [1]`, `"op": "linear", "in": [7, 3]`,
-			`"op": "scatter", "in": [8], "reduce": "sum"`,
-		}, "pointwise relu; aggregate sum of linear"},
-		{"a product with a difference beside one of its terms", []string{
-			`"op": "sub", "in": [1, 2]`, `"op": "cat", "in": [7, 2]`, `"op": "cat", "in": [3, 3], "dim": 1`,
-			`"op": "linear", "in": [8, 9]`, `"op": "scatter", "in": [10], "reduce": "sum"`,
-		}, "cat; slice; slice; pointwise sub; linear; linear; pointwise neg; messages sum, columnwise " +
-			"(pointwise add)"},
-		{"a function of both ends", []string{
-			`"op": "sub", "in": [1, 2]`, `"op": "tanh", "in": [7]`, `"op": "scatter", "in": [8], "reduce": "sum"`,
-		}, "messages sum, columnwise (pointwise sub tanh)"},
-		{"a product with the same rows twice", []string{
-			`"op": "sub", "in": [2, 1]`, `"op": "add", "in": [7, 2]`, `"op": "linear", "in": [8, 3, 4]`,
-			`"op": "scatter", "in": [9], "reduce": "max"`,
-		}, "pointwise add; linear; pointwise add neg; linear; messages max, columnwise (pointwise add)"},
-		{"a product with the same rows of edges twice", []string{
-			`"op": "exp", "in": [6]`, `"op": "mul", "in": [7, 4]`, `"op": "add", "in": [8, 8]`,
-			`"op": "linear", "in": [9, 3, 4]`, `"op": "scatter", "in": [10], "reduce": "max"`,
-		}, "messages max (pointwise exp; pointwise mul; pointwise add; linear + bias)"},
-		{"rows of edges that two layers read", []string{
-			`"op": "mul", "in": [1, 2]`, `"op": "linear", "in": [7, 3]`, `"op": "tanh", "in": [8]`,
-			`"op": "scatter", "in": [9], "reduce": "max"`, `"op": "gather", "in": [10], "end": "source"`,
-			`"op": "mul", "in": [9, 11]`, `"op": "scatter", "in": [12], "reduce": "sum"`,
-		}, "apply_edges (pointwise mul; tanh(linear)); messages max (); messages sum (pointwise mul)"},
-		{"a factor of the target", []string{
-			`"op": "mul", "in": [1, 2]`, `"op": "neg", "in": [7]`, `"op": "scatter", "in": [8], "reduce": "mean"`,
-		}, "aggregate mean; pointwise mul mul"},
-		{"a factor that is infinite without edges", []string{
-			`"op": "reciprocal", "in": [0]`, `"op": "gather", "in": [7], "end": "target"`,
-			`"op": "mul", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
-		}, "aggregate sum; pointwise gt; aggregate sum; pointwise mul reciprocal where"},
-		{"a factor of parameters", []string{
-			`"op": "mul", "in": [6, 4]`, `"op": "scatter", "in": [7], "reduce": "sum"`,
-		}, "aggregate sum, weighted; pointwise mul"},
-		{"weights", []string{
-			`"op": "mul", "in": [6, 1]`, `"op": "scatter", "in": [7], "reduce": "mean"`,
-		}, "aggregate mean, weighted"},
-		{"weights of added loops", []string{
-			`"op": "constant", "shape": [], "values": [1]`, `"op": "with_loops", "in": [5, 7]`,
-			`"op": "reshape", "in": [8], "shape": [1]`,
-			`"op": "gather", "in": [0], "end": "source", "loops": "added"`, `"op": "mul", "in": [9, 10]`,
-			`"op": "scatter", "in": [11], "reduce": "sum"`,
-		}, "aggregate sum, weighted, loops added"},
-		{"loops", []string{
-			`"op": "without_loops", "in": [1]`, `"op": "with_loops", "in": [7, 0]`,
-			`"op": "scatter", "in": [8], "reduce": "sum"`,
-		}, "aggregate sum, loops one"},
-		{"loops of ones", []string{
-			`"op": "ones", "rows": "edges"`, `"op": "without_loops", "in": [7]`,
-			`"op": "scatter", "in": [8], "reduce": "sum"`, `"op": "reshape", "in": [9], "shape": [1]`,
-		}, "aggregate sum, loops removed"},
-		{"loops of other values", []string{
-			`"op": "with_loops", "in": [1, 4]`, `"op": "scatter", "in": [7], "reduce": "sum"`,
-		}, "messages sum, loops added ()"},
-		{"the largest", []string{
-			`"op": "scatter", "in": [1], "reduce": "max"`,
-		}, "aggregate max"},
-		{"the smallest, reversed", []string{
-			`"op": "scatter", "in": [2], "reduce": "min", "end": "source"`,
-		}, "aggregate min, reversed"},
-		{"the largest of own rows", []string{
-			`"op": "scatter", "in": [2], "reduce": "max"`,
-		}, "aggregate max; pointwise mul"},
-		{"a softmax that no sum reads", []string{
-			`"op": "edge_softmax", "in": [1]`, `"op": "scatter", "in": [7], "reduce": "max"`,
-		}, "aggregate max; pointwise detach; messages sum, columnwise (pointwise exp sub); " +
-			"pointwise add; messages max (pointwise div exp sub)"},
-		{"a softmax of the sources' edges", []string{
-			`"op": "edge_softmax", "in": [2], "end": "source"`, `"op": "mul", "in": [7, 2]`,
-			`"op": "scatter", "in": [8], "reduce": "sum", "end": "source"`,
-		}, "aggregate max, reversed; pointwise detach; messages sum, columnwise, reversed " +
-			"(pointwise exp sub); messages sum, columnwise, reversed (pointwise exp mul sub); " +
-			"pointwise add mul reciprocal"},
-		{"values of loops", []string{
-			`"op": "ones", "rows": "vertices"`, `"op": "loop_values", "in": [5, 7]`,
-			`"op": "reshape", "in": [8], "shape": [1]`,
-		}, "messages sum, loops last (); messages sum, loops last (); pointwise gt where"},
-		{"attention with one dropout", []string{
-			`"op": "reshape", "in": [0], "shape": [1, 4]`, `"op": "reshape", "in": [4], "shape": [1, 4]`,
-			`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1], "keep": true`,
-			`"op": "gather", "in": [10], "end": "source"`, `"op": "gather", "in": [10], "end": "target"`,
-			`"op": "add", "in": [11, 12]`, `"op": "leaky_relu", "in": [13]`, `"op": "edge_softmax", "in": [14]`,
-			`"op": "dropout", "in": [15], "p": 0.5, "path": "a"`, `"op": "gather", "in": [7], "end": "source"`,
-			`"op": "mul", "in": [17, 16]`, `"op": "scatter", "in": [18], "reduce": "sum"`,
-			`"op": "reshape", "in": [19], "shape": [4]`,
-		}, "dot of heads; attention of sums"},
-		{"attention with two dropouts, which a kernel does not have", []string{
-			`"op": "reshape", "in": [0], "shape": [1, 4]`, `"op": "reshape", "in": [4], "shape": [1, 4]`,
-			`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1], "keep": true`,
-			`"op": "gather", "in": [10], "end": "source"`, `"op": "gather", "in": [10], "end": "target"`,
-			`"op": "add", "in": [11, 12]`, `"op": "leaky_relu", "in": [13]`, `"op": "edge_softmax", "in": [14]`,
-			`"op": "dropout", "in": [15], "p": 0.5, "path": "a"`, `"op": "dropout", "in": [16], "p": 0.2, "path": "b"`,
-			`"op": "gather", "in": [7], "end": "source"`, `"op": "mul", "in": [18, 17]`,
-			`"op": "scatter", "in": [19], "reduce": "sum"`, `"op": "reshape", "in": [20], "shape": [4]`,
-		}, "dot of heads; messages max, columnwise (pointwise add leaky_relu); pointwise detach; " +
-			"messages sum (pointwise add exp leaky_relu sub); pointwise add reciprocal; messages sum " +
-			"(pointwise add exp leaky_relu sub; dropout; dropout; pointwise mul); pointwise mul"},
-		{"attention times what is infinite without edges", []string{
-			`"op": "reshape", "in": [0], "shape": [1, 4]`, `"op": "reshape", "in": [4], "shape": [1, 4]`,
-			`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1], "keep": true`,
-			`"op": "gather", "in": [10], "end": "source"`, `"op": "gather", "in": [10], "end": "target"`,
-			`"op": "add", "in": [11, 12]`, `"op": "leaky_relu", "in": [13]`, `"op": "edge_softmax", "in": [14]`,
-			`"op": "reciprocal", "in": [7]`, `"op": "gather", "in": [16], "end": "target"`,
-			`"op": "gather", "in": [7], "end": "source"`, `"op": "mul", "in": [18, 15]`, `"op": "mul", "in": [19, 17]`,
-			`"op": "scatter", "in": [20], "reduce": "sum"`, `"op": "reshape", "in": [21], "shape": [4]`,
-		}, "dot of heads; aggregate sum; pointwise gt; attention of sums; pointwise mul reciprocal " +
-			"where"},
-		{"the other end's degree", []string{
-			`"op": "gather", "in": [0], "end": "source", "loops": "one"`,
-			`"op": "ones", "rows": "edges", "loops": "one"`, `"op": "scatter", "in": [8], "reduce": "sum", "end": "source"`,
-			`"op": "rsqrt", "in": [9]`, `"op": "gather", "in": [10], "end": "source", "loops": "one"`,
-			`"op": "gather", "in": [10], "end": "target", "loops": "one"`, `"op": "mul", "in": [11, 12]`,
-			`"op": "reshape", "in": [13], "shape": [1]`, `"op": "mul", "in": [7, 14]`,
-			`"op": "scatter", "in": [15], "reduce": "sum"`,
-		}, "aggregate sum, loops one, reversed; pointwise rsqrt; pointwise mul; aggregate sum, " +
-			"loops one; pointwise mul"},
-		{"one step of a layer's end", []string{
-			`"op": "scatter", "in": [1], "reduce": "mean"`, `"op": "linear", "in": [7, 3, 4]`,
-			`"op": "linear", "in": [0, 3]`, `"op": "add", "in": [8, 9]`, `"op": "tanh", "in": [10]`,
-			`"op": "dropout", "in": [11], "p": 0.5`,
-		}, "dropout(tanh(aggregate mean of linear + linear + bias))"},
-		{"products with a vector", []string{
-			`"op": "reshape", "in": [0], "shape": [2, 2]`, `"op": "reshape", "in": [4], "shape": [2, 2]`,
-			`"op": "mul", "in": [7, 8]`, `"op": "sum", "in": [9], "dims": [1]`,
-		}, "dot of heads"},
-		{"a value that is read twice", []string{
-			`"op": "exp", "in": [0]`, `"op": "sin", "in": [7]`, `"op": "mul", "in": [8, 7]`,
-		}, "pointwise exp; pointwise mul sin"},
-	} {
-		last := len(c.operations) + 6
-		text := leaves + "{" + strings.Join(c.operations, "}, {") + fmt.Sprintf(`}], "output": %d}`, last)
-		assert.Equal(t, c.want, steps(t, text), c.name)
+	for _, c := range rewrites {
+		assert.Equal(t, c.want, c.program(t).Steps(), c.name)
+	}
+}
+
+// goldens name a program of rewrites for each rule, and one of sparseRewrites.
+var goldens = map[string]string{
+	"chosen":        "a value of a mode",
+	"sameShape":     "reshapes that undo each other",
+	"withoutOnes":   "a factor of 1",
+	"hoisted":       "a function of the source",
+	"distributed":   "a product with the same rows twice",
+	"loopsOfRows":   "loops",
+	"scattered":     "a factor of the target",
+	"multiplied":    "a product with several matrices",
+	"extremes":      "the smallest of all rows",
+	"lowered":       "a softmax that no sum reads",
+	"normalized":    "a norm of rows without a weight",
+	"scaledAfter":   "a norm with a weight alone",
+	"valuesOfLoops": "values of loops",
+	"productFirst":  "GraphSAGE",
+}
+
+// TestEachRule: without a rule its program has other steps.
+func TestEachRule(t *testing.T) {
+	for _, rule := range program.Rules() {
+		seen := false
+		for _, c := range slices.Concat(rewrites, sparseRewrites) {
+			if c.name != goldens[rule] {
+				continue
+			}
+			seen = true
+			program.Without(rule, func() {
+				p := c.program(t)
+				assert.Equal(t, false, p.Steps() == c.want || p.SparseSteps() == c.want,
+					"without "+rule+" the steps are others")
+			})
+		}
+		assert.Equal(t, true, seen, rule+" has a program")
 	}
 }
 

@@ -3,6 +3,7 @@ package program
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -231,4 +232,29 @@ func (b *builder) product(of Operation, xs ...*value) *value {
 		z = b.make(of.op("mul"), z, x)
 	}
 	return z
+}
+
+// isOfRows reports whether a value of known operands is a tensor that depends on sums over all vertices.
+func isOfRows(v *value) bool {
+	switch v.op {
+	case "row_sum", "row_mean", opLargest:
+		return true
+	}
+	return v.Rows == None && slices.ContainsFunc(v.in, func(x *value) bool { return x.ofRows })
+}
+
+// mayBeInfinite reports whether finite rows of vertices can give infinite ones, for a value of known
+// operands.
+func mayBeInfinite(v *value) bool {
+	switch v.op {
+	case "div", "fmod", "reciprocal", "rsqrt", "pow", "exp", "expm1", "log", "log1p", "logsigmoid":
+		return true
+	case "where":
+		if c := v.in[0]; c.op == "eq" {
+			if x, is := c.in[1].isConstant(); is && math.IsInf(x, 1) {
+				return false
+			}
+		}
+	}
+	return isRowLocal(v.op) && slices.ContainsFunc(v.in, func(x *value) bool { return x.infinite })
 }

@@ -1,0 +1,220 @@
+package program
+
+import (
+	"cmp"
+	"slices"
+)
+
+// The rule by which reductions of rows of edges become aggregations of rows of vertices.
+
+// scattered takes out of an aggregation what does not depend on the other end of an edge, and finds those
+// that are linear, maxima and attention.
+func (b *builder) scattered(o Operation, in []*value) *value {
+	if o.Op != "scatter" {
+		return nil
+	}
+	x := in[0]
+	switch o.Reduce {
+	case "max", "min":
+		switch {
+		case x.op == "gather" && x.o.End != o.End:
+			return b.aggregate(o, x)
+		case x.op == "gather": // the vertex's own row, if it has an edge
+			return b.make(o.op("mul"), x.in[0], b.make(o, b.ones(x.Type)))
+		case x.op == "ones":
+			return b.aggregate(o, b.gathered(x.Type, o))
+		}
+	case "mul":
+		return b.productOf(o, x)
+	case "sum", "mean":
+		if v := b.attends(o, x); v != nil {
+			return v
+		}
+		o.Masked = o.Masked || !o.Divisor && (x.graded || x.featured)
+		return b.inShape(b.factored(o, x), x.Shape)
+	}
+	return nil
+}
+
+// productOf is the product of rows of edges: the exponential of the sum of their logarithms, with the sign of
+// so many negative ones. Of a row with one 0, the gradient at this 0 is the product of the others.
+func (b *builder) productOf(o Operation, x *value) *value {
+	o.Reduce = "sum"
+	of := func(name string, xs ...*value) *value { return b.make(o.op(name), xs...) }
+	is0, no0, no1 := of("eq", x, b.constant(0)), b.constant(0), b.constant(1)
+	logarithms := b.make(o, of("log", of("where", is0, no1, of("abs", x))))
+	pairs := of("mul", b.make(o, of("lt", x, no0)), b.constant(.5)) // of negative ones, or half a pair more
+	sign := of("where", of("eq", pairs, of("floor", pairs)), no1, b.constant(-1))
+	others := of("mul", of("exp", logarithms), sign)
+	zeros := b.make(o, is0)
+	withOne := of("where", of("eq", zeros, no1), of("mul", others, b.make(o, of("where", is0, x, no0))), no0)
+	return of("where", of("eq", zeros, no0), others, withOne)
+}
+
+// inShape is a value in another shape of as many elements.
+func (b *builder) inShape(v *value, shape []int) *value {
+	return b.make(Operation{Op: "reshape", Shape: shape, Path: v.o.Path}, v)
+}
+
+// ones are rows of ones for the edges of a set.
+func (b *builder) ones(edges Type) *value {
+	return b.plain(Operation{Op: "ones", Rows: "edges", Of: edges.Of, Loops: edges.Loops})
+}
+
+// gathered are ones for the edges of a set, from the end that an aggregation reads.
+func (b *builder) gathered(edges Type, o Operation) *value {
+	end := otherEnd(o.End)
+	return b.plain(Operation{Op: "gather", End: end, Of: edges.Of, Loops: edges.Loops},
+		b.plain(Operation{Op: "ones", Rows: "vertices", Of: b.program.relation(edges.Of).end(end)}))
+}
+
+func otherEnd(end string) string {
+	if end == "source" {
+		return "target"
+	}
+	return "source"
+}
+
+// aggregate is the aggregation of the rows of vertices that x gathers; weighted: each counts as much as its
+// edge's weight.
+func (b *builder) aggregate(o Operation, x *value) *value {
+	o.Op, o.Of, o.Loops = opAggregate, x.Of, x.Loops
+	return b.plain(o, x.in[0])
+}
+
+// mostFactors bounds the factors, and the terms, that a value is taken apart into. One that is multiplied by
+// itself, time after time, has more than can be listed.
+const mostFactors = 64
+
+// factors are those of a product of rows of edges.
+func (b *builder) factors(x *value) []*value {
+	factors := []*value{x}
+	for i := 0; i < len(factors); {
+		if of := b.factorsOf(factors[i]); of != nil && len(factors) < mostFactors {
+			factors = slices.Replace(factors, i, i+1, of...)
+		} else {
+			i++
+		}
+	}
+	return factors
+}
+
+// factorsOf are those that an operation multiplies; nil: it is no product.
+func (b *builder) factorsOf(x *value) []*value {
+	if x.Rows != Edges {
+		return nil
+	}
+	switch x.op {
+	case "mul":
+		return x.in
+	case "div":
+		if y := x.in[1]; y.Rows == None || y.op == "gather" {
+			return []*value{x.in[0], b.make(x.o.op("reciprocal"), y)}
+		}
+	case "neg":
+		return []*value{x.in[0], b.constant(-1)}
+	case "reshape":
+		return b.reshaped(x)
+	}
+	return nil
+}
+
+// reshaped are the factors of a product in another shape; nil: it is no product, or one that is broadcast.
+func (b *builder) reshaped(x *value) (factors []*value) {
+	for _, f := range b.factorsOf(x.in[0]) {
+		switch {
+		case slices.Equal(f.Shape, x.in[0].Shape):
+			factors = append(factors, b.make(x.o, f))
+		case f.size() == 1:
+			factors = append(factors, b.inShape(f, []int{}))
+		default:
+			return nil
+		}
+	}
+	return factors
+}
+
+// factored is a sum or mean of rows of edges. Factors that are the same for all edges of a vertex come after
+// it.
+func (b *builder) factored(o Operation, x *value) *value {
+	var gathers, others, after []*value
+	for factors := b.factors(x); len(factors) > 0; {
+		f := factors[0]
+		factors = factors[1:]
+		switch {
+		case f.Rows == None:
+			after = append(after, f)
+		case f.op == "gather" && f.o.End == o.End:
+			after = append(after, b.finite(f.in[0], x.Type, o))
+		case f.op == "gather":
+			gathers = append(gathers, f)
+		default:
+			if p, inverse := b.unnormalized(f, o); p != nil {
+				factors, after = append(factors, b.factors(p)...), append(after, inverse)
+				continue
+			}
+			if withoutReshape(f).op != "ones" {
+				others = append(others, f)
+			}
+		}
+	}
+	if z := b.symmetric(o, gathers, others, after); z != nil {
+		return z
+	}
+	inside := append(gathers, others...)
+	if len(inside) == 0 {
+		inside = append(inside, b.gathered(x.Type, o))
+	}
+	return b.product(o, append([]*value{b.summed(o, b.product(o, inside...))}, after...)...)
+}
+
+// summed is a sum or mean of products that depend on the other end, or on the edge.
+func (b *builder) summed(o Operation, x *value) *value {
+	switch {
+	case x.op == "gather":
+		return b.aggregate(o, x)
+	case x.op == "linear" && len(x.Shape) == 1 && !x.in[1].ofRows: // Σ (x·W + b) = (Σ x)·W + (Σ 1)·b
+		z := b.make(x.o, b.make(o, x.in[0]), x.in[1])
+		if len(x.in) == 3 {
+			z = b.make(o.op("add"), z, b.make(o.op("mul"), b.make(o, b.ones(x.Type)), x.in[2]))
+		}
+		return z
+	case isWeight(x):
+		o.Weighted = true
+		return b.aggregate(o, b.gathered(x.Type, o))
+	case x.op == "mul" && x.in[0].op == "gather" && x.in[0].o.End != o.End && isWeight(x.in[1]):
+		o.Weighted = true
+		return b.aggregate(o, x.in[0])
+	}
+	return b.plain(o, x)
+}
+
+// isWeight reports whether rows of edges are their weights, and 1 for added loops. An aggregation has no
+// gradients of weights, so that those that are differentiable are none.
+func isWeight(x *value) bool {
+	switch x.op {
+	case "edge_weight":
+		return !x.o.Differentiable
+	case "reshape":
+		return x.size() == 1 && isWeight(x.in[0])
+	case "without_loops":
+		return isWeight(x.in[0])
+	case "with_loops":
+		return isWeight(x.in[0]) && x.in[1].isOne()
+	}
+	return false
+}
+
+// finite is a factor of vertices' sums of edges, with 0 where it may be infinite and a vertex has no edge.
+func (b *builder) finite(f *value, edges Type, o Operation) *value {
+	if edges.Loops == one || edges.Loops == added || !f.infinite {
+		return f
+	}
+	return b.make(o.op("where"), b.hasEdges(edges, o), f, b.constant(0))
+}
+
+// hasEdges is 1 for vertices at which an aggregation has edges, and 0 for others.
+func (b *builder) hasEdges(edges Type, o Operation) *value {
+	o.Reduce, o.End, o.Masked = "sum", cmp.Or(o.End, "target"), false
+	return b.make(o.op("gt"), b.aggregate(o, b.gathered(edges, o)), b.constant(0))
+}
