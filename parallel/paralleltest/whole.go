@@ -1,5 +1,5 @@
 // Package paralleltest tests what every engine must do. propagators.go compares an axis's Propagators with
-// the layers of layers.go, whose results exact.go computes in double precision.
+// the layers that layers.go lists, whose results exact.go computes in double precision.
 //
 // Among the package's own tests, runs_test.go compares whole runs with one worker. definition_test.go
 // computes the training pass of a pipeline by its definition.
