@@ -19,6 +19,19 @@ func (f flaw) Error() string { return strings.TrimSuffix(f.file, ".npy") + ": " 
 
 func flawf(file, format string, args ...any) error { return flaw{file, fmt.Sprintf(format, args...)} }
 
+// depth is how much is checked.
+type depth int
+
+const (
+	// indices are what leads to elements of arrays: counts, ids and their order, classes, splits. They are
+	// checked whenever a graph is opened, so that no disk that changes them makes a kernel leave an array.
+	indices depth = iota
+	// everything is indices, and the values of features, weights and labels.
+	everything
+	// announced is everything but edges, and but dense features and labels of classes that are not there.
+	announced
+)
+
 // Check reports the first inconsistency of a graph as a refusal that names the array. A graph that passes
 // keeps every kernel within its arrays: counts agree, ids are in range and ascend, features and weights are
 // finite, classes exist, the parts of a split are disjoint and labelled. It takes one pass over the arrays
@@ -38,19 +51,6 @@ func (g *Graph) CheckAnnounced() error {
 	}
 	return nil
 }
-
-// depth is how much is checked.
-type depth int
-
-const (
-	// indices are what leads to elements of arrays: counts, ids and their order, classes, splits. They are
-	// checked whenever a graph is opened, so that no disk that changes them makes a kernel leave an array.
-	indices depth = iota
-	// everything is indices, and the values of features, weights and labels.
-	everything
-	// announced is everything but edges, and but dense features and labels of classes that are not there.
-	announced
-)
 
 func (g *Graph) check(d depth) error {
 	var whole []int
@@ -182,14 +182,6 @@ func checkVertexCount(vertices int) error {
 	return nil
 }
 
-func checkMetric(metric string) error {
-	switch metric {
-	case "", "accuracy", "roc-auc", "micro-f1", "macro-f1":
-		return nil
-	}
-	return flawf(descriptionFile, "unknown metric %q; it is accuracy, roc-auc, micro-f1 or macro-f1", metric)
-}
-
 // check checks rows for so many vertices, whose other ends are numbered over a whole of so many. The files
 // are named in errors. unload gives back the pages of mapped files now and then.
 func (r *Relation) check(files relationFiles, vertices, whole int, d depth, unload func()) error {
@@ -301,208 +293,4 @@ func checkFeatureRows(first int, rows []float32, columns int) error {
 			rows[k], k%columns)
 	}
 	return nil
-}
-
-// maxClasses bounds the number of classes of a graph of so many vertices: no array of a store confirms it,
-// and memory is allocated by it.
-func maxClasses(vertices int) int { return max(vertices, 1024) }
-
-func (l *Labels) check(vertices, most int, d depth) error {
-	switch {
-	case l.Classes < 0 || l.Classes > most:
-		return flawf(labelsFile, "%d classes, where 0 to %d are possible", l.Classes, most)
-	case l.Names != nil && len(l.Names) != l.Classes:
-		return flawf(classNamesFile, "%d names for %d classes", len(l.Names), l.Classes)
-	case l.Class != nil && l.Multi != nil:
-		return flawf(labelsFile, "the labels are both one class and several per vertex")
-	case l.Values != nil || l.Columns != 0:
-		return l.checkValues(vertices, most, d)
-	case l.MultiLabel():
-		return l.checkMulti(vertices, d)
-	case l.Class == nil && d == announced:
-		return nil
-	case l.Class == nil && l.Classes > 0:
-		return flawf(labelsFile, "%d classes but no labels", l.Classes)
-	case l.Class != nil && len(l.Class) != vertices:
-		return flawf(labelsFile, "%d labels for %d vertices", len(l.Class), vertices)
-	}
-	return checkClasses(0, l.Class, l.Classes)
-}
-
-// checkClasses checks labels, of which the first belongs to vertex first.
-func checkClasses(first int, class []int64, classes int) error {
-	for k, c := range class {
-		if c < -1 || c >= int64(classes) {
-			return flawf(labelsFile, "vertex %d has class %d; classes are 0 to %d, and −1 means none",
-				first+k, c, classes-1)
-		}
-	}
-	return nil
-}
-
-// checkMulti checks labels where a vertex may carry several.
-func (l *Labels) checkMulti(vertices int, d depth) error {
-	if l.Classes == 0 || !fills(len(l.Multi), vertices, l.Classes) {
-		return flawf(labelsFile, "%d values for %d vertices × %d classes", len(l.Multi), vertices, l.Classes)
-	}
-	if d == indices {
-		return nil
-	}
-	for k, x := range l.Multi {
-		if x == x && x != 0 && x != 1 {
-			return flawf(labelsFile, "vertex %d has the value %v for class %d; a row is 0 and 1, and NaN "+
-				"where a label is missing",
-				k/l.Classes, x, k%l.Classes)
-		}
-	}
-	return nil
-}
-
-// checkValues checks values to predict.
-func (l *Labels) checkValues(vertices, most int, d depth) error {
-	switch {
-	case l.Classes != 0 || l.Class != nil || l.Multi != nil:
-		return flawf(labelsFile, "the labels are both values and classes")
-	case l.Columns < 1 || l.Columns > most:
-		return flawf(labelsFile, "%d columns of values, where 1 to %d are possible", l.Columns, most)
-	case !fills(len(l.Values), vertices, l.Columns):
-		return flawf(labelsFile, "%d values for %d vertices × %d columns", len(l.Values), vertices, l.Columns)
-	case d == indices:
-		return nil
-	}
-	for k, x := range l.Values {
-		if math.IsInf(float64(x), 0) {
-			return flawf(labelsFile, "vertex %d has the value %v in column %d; values are finite, and NaN "+
-				"where one is missing",
-				k/l.Columns, x, k%l.Columns)
-		}
-	}
-	return nil
-}
-
-// Labelled reports whether vertex v has a label: of several labels or values, one at least.
-func (l *Labels) Labelled(v int64) bool {
-	if l.Class != nil {
-		return l.Class[v] >= 0
-	}
-	rows, columns := l.rows()
-	there := func(x float32) bool { return x == x } // not NaN
-	return rows != nil && slices.ContainsFunc(rows[v*int64(columns):(v+1)*int64(columns)], there)
-}
-
-// checkSplits checks that the parts of each split are disjoint and, in a graph with labels, labelled.
-func checkSplits(splits []Split, vertices int, labels *Labels) error {
-	for s := range splits {
-		parts := splits[s].Parts()
-		for p := range parts {
-			ids := *parts[p]
-			if k := firstMisplaced(ids, int64(vertices), 1); k >= 0 {
-				return flawf(splitFiles[p], "split %d: %s", s, misplaced(ids, k, int64(vertices)))
-			}
-			for _, v := range ids {
-				if labels.There() && !labels.Labelled(v) {
-					return flawf(splitFiles[p], "split %d: vertex %d has no label", s, v)
-				}
-			}
-		}
-		for p := range parts {
-			q := (p + 1) % 3
-			if v, both := common(*parts[p], *parts[q]); both {
-				return flawf(splitFiles[q], "split %d: vertex %d is also in %s", s, v, splitFiles[p])
-			}
-		}
-	}
-	return nil
-}
-
-// common returns an id that stands in both ascending lists.
-func common(a, b []int64) (id int64, found bool) {
-	for len(a) > 0 && len(b) > 0 {
-		switch {
-		case a[0] < b[0]:
-			a = a[1:]
-		case a[0] > b[0]:
-			b = b[1:]
-		default:
-			return a[0], true
-		}
-	}
-	return 0, false
-}
-
-// checkIndptr checks that rows 0…rows−1 divide 0…end−1 in order.
-func checkIndptr(file string, indptr []int64, rows, end int) error {
-	if len(indptr) != rows+1 {
-		return flawf(file, "%d entries for %d rows, which need one more than rows", len(indptr), rows)
-	}
-	if indptr[0] != 0 {
-		return flawf(file, "it starts at %d, not at 0", indptr[0])
-	}
-	before := int64(0)
-	for v, at := range indptr {
-		if at < before {
-			return flawf(file, "entry %d, %d, is below the one before it, %d", v, at, before)
-		}
-		before = at
-	}
-	if before != int64(end) {
-		return flawf(file, "it ends at %d where %d entries are stored", before, end)
-	}
-	return nil
-}
-
-// ascend reports whether ids are within 0…limit−1 and none is below the one before it. All edges of a graph
-// pass this loop whenever it is opened: it has no branch that depends on an id.
-func ascend(ids []int32, limit int32) bool {
-	if len(ids) == 0 {
-		return true
-	}
-	fell, before := int64(0), int64(ids[0]) // fell is negative once an id was below the one before it
-	for _, id := range ids[1:] {
-		fell |= int64(id) - before
-		before = int64(id)
-	}
-	return fell >= 0 && ids[0] >= 0 && ids[len(ids)-1] < limit
-}
-
-// firstMisplaced returns the first position whose id is outside 0…limit−1 or less than step above the id
-// before it, or −1. With step 0 an id may repeat, with step 1 it may not.
-func firstMisplaced[T int32 | int64](ids []T, limit, step T) int {
-	least := T(0)
-	for k, id := range ids {
-		if id < least || id >= limit {
-			return k
-		}
-		least = id + step
-	}
-	return -1
-}
-
-// misplaced says what is wrong with the id at a position that firstMisplaced found.
-func misplaced[T int32 | int64](ids []T, k int, limit T) string {
-	switch {
-	case ids[k] < 0 || ids[k] >= limit:
-		return fmt.Sprintf("id %d is outside the range of %d", ids[k], limit)
-	case ids[k] == ids[k-1]:
-		return fmt.Sprintf("id %d stands twice", ids[k])
-	}
-	return fmt.Sprintf("id %d follows %d, but ids ascend", ids[k], ids[k-1])
-}
-
-// NotFinite returns the position of the first NaN or infinity, or −1.
-func NotFinite(values []float32) int {
-	for k, x := range values {
-		if x-x != 0 { // NaN for both, and for nothing else
-			return k
-		}
-	}
-	return -1
-}
-
-// fills reports whether values are exactly rows × columns, without an overflow.
-func fills(values, rows, columns int) bool {
-	if rows == 0 || columns <= 0 {
-		return values == 0 && columns >= 0
-	}
-	return values%columns == 0 && values/columns == rows
 }

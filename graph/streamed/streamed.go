@@ -17,12 +17,10 @@ package streamed
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"weft/graph"
 	"weft/graph/columns"
-	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
@@ -64,117 +62,6 @@ type Relation struct {
 	NumberColumns columns.List     // the same
 	EdgeSplit     *graph.EdgeSplit // nil: there is none
 	EdgeLabels    *EdgeLabels      // nil: there are none
-}
-
-// EdgeLabels are the labels of the edges of a relation. The last of Edges.Columns has a Code for each edge
-// that the labels have a place for, −1 for an edge without a label. Where Of.By is not nil, the one before it
-// has the Code of a place in its Values, −1 for an edge that is in no part.
-type EdgeLabels struct {
-	// Of has the labels by code: classes or values, and the splits, as lists of codes, where each edge has a
-	// code of its own. Where Graph.Complete is not nil, it may set it.
-	Of graph.EdgeLabels
-	// Divide sets the splits of the edges. nil: they are those of Of.
-	Divide func(*graph.EdgeLabels) error
-
-	taken []int64 // the codes of the edges in the order of the store, where Of has splits
-}
-
-// TellLabelsApart has labels of edges of the same column in several relations named RELATION:COLUMN, with
-// SOURCE__NAME__TARGET for RELATION where several of these have its name.
-func (g *Graph) TellLabelsApart() {
-	counts, named := map[string]int{}, map[[2]string]int{}
-	each := func(do func(r *Relation, column *string)) {
-		for i := range g.Relations {
-			if r := &g.Relations[i]; r.EdgeLabels != nil {
-				do(r, &r.EdgeLabels.Of.Column)
-			}
-		}
-	}
-	each(func(r *Relation, column *string) {
-		counts[*column]++
-		named[[2]string{r.Name, *column}]++
-	})
-	each(func(r *Relation, column *string) {
-		relation := r.Name
-		if named[[2]string{r.Name, *column}] > 1 {
-			of := graph.Relation{Source: r.Source, Name: r.Name, Target: r.Target}
-			relation = of.FullName()
-		}
-		if counts[*column] > 1 {
-			*column = relation + ":" + *column
-		}
-	})
-}
-
-// MaxCode is the largest code of a label.
-const MaxCode = math.MaxInt32&^(1<<23-1) - 2 // Code of it is finite
-
-// Code is the value that a column of edges has for a code.
-func Code(code int64) float32 { return math.Float32frombits(uint32(code + 1)) }
-
-// CodeOf is the code that such a value stands for.
-func CodeOf(value float32) int64 { return int64(math.Float32bits(value)) - 1 }
-
-// announced is what is known without rows, nil where there are no labels.
-func (l *EdgeLabels) announced() *graph.EdgeLabels {
-	if l == nil {
-		return nil
-	}
-	return l.of(nil, nil)
-}
-
-// codes is how many columns of codes there are.
-func (l *EdgeLabels) codes() int {
-	switch {
-	case l == nil:
-		return 0
-	case l.Of.By != nil:
-		return 2
-	}
-	return 1
-}
-
-// of are the labels, without splits, of edges by the codes of their labels and of what they are divided by.
-func (l *EdgeLabels) of(codes, by []int64) *graph.EdgeLabels {
-	of := l.Of
-	of.Labels, of.By, of.Splits = of.OfRows(codes), of.By.OfRows(by), nil
-	return &of
-}
-
-// take takes the column of codes from the edges' features, and gives the edges the labels.
-func (l *EdgeLabels) take(r *graph.Relation) {
-	if l == nil {
-		return
-	}
-	all, columns := r.EdgeColumns, r.EdgeColumns-l.codes()
-	edges := len(r.Sources)
-	codes, by, features := make([]int64, edges), make([]int64, edges), make([]float32, 0, edges*columns)
-	for k := range edges {
-		row := r.EdgeFeatures[k*all : (k+1)*all]
-		features = append(features, row[:columns]...)
-		by[k] = CodeOf(row[columns])
-		codes[k] = CodeOf(row[all-1])
-	}
-	if len(l.Of.Splits) > 0 {
-		l.taken = append(l.taken, codes...)
-	}
-	r.EdgeLabels, r.EdgeColumns, r.EdgeFeatures = l.of(codes, by), columns, features
-	if columns == 0 {
-		r.EdgeFeatures = nil
-	}
-}
-
-// divides reports whether the edges have splits.
-func (l *EdgeLabels) divides() bool { return l != nil && (l.Divide != nil || len(l.Of.Splits) > 0) }
-
-// divide sets the splits of all edges, which have been taken.
-func (l *EdgeLabels) divide(of *graph.EdgeLabels) error {
-	of.Splits = l.Of.SplitsOfRows(l.taken)
-	l.taken = nil
-	if l.Divide == nil {
-		return nil
-	}
-	return l.Divide(of)
 }
 
 // Edges are a list of edges.
@@ -298,83 +185,6 @@ func (e *Edges) Largest() (source, target int32, err error) {
 	return source, target, err
 }
 
-// Read reads the graph into memory. Its errors are those of Write, and that there is too little memory.
-func (g *Graph) Read() (*graph.Graph, error) {
-	made, err := g.read()
-	if err != nil {
-		return nil, err
-	}
-	if g.Symmetrize {
-		if err := checkSymmetrize(made); err != nil {
-			return nil, err
-		}
-		if made, err = made.Symmetrize(); err != nil {
-			return nil, g.refuse(err)
-		}
-	}
-	if g.FromEdges != nil {
-		made.Types[0].Features.Columns = made.Relations[0].EdgeColumns
-		made.Types[0].Features.Dense, err = g.FromEdges(&made.Relations[0])
-	}
-	if err == nil {
-		err = made.Check()
-	}
-	if err != nil {
-		return nil, g.refuse(err)
-	}
-	return made, nil
-}
-
-// read is Read, as far as the graph is in its source.
-func (g *Graph) read() (*graph.Graph, error) {
-	if g.whole {
-		return g.InMemory, nil
-	}
-	lists := make([]graph.Edges, len(g.Relations))
-	for i := range g.Relations {
-		var err error
-		if lists[i], err = g.Relations[i].Read(g.Progress); err != nil {
-			return nil, err
-		}
-	}
-	if err := g.complete(); err != nil {
-		return nil, err
-	}
-	made := g.InMemory.Copy()
-	for i, of := range g.Types {
-		if err := of.read(&made.Types[i]); err != nil {
-			return nil, err
-		}
-	}
-	made.Relations = g.announced()
-	for i := range made.Relations {
-		r := &made.Relations[i]
-		source, target, err := made.Joins(r)
-		if err != nil {
-			return nil, g.refuse(refusal.Errorf("%w", err))
-		}
-		sorted, err := graph.NewBipartite(made.Types[source].Count, made.Types[target].Count, lists[i])
-		if err != nil {
-			return nil, g.Relations[i].Refuse(err)
-		}
-		if err := g.checkGraphs(&lists[i]); err != nil {
-			return nil, err
-		}
-		sorted.Source, sorted.Name, sorted.Target, sorted.EdgeSplit = r.Source, r.Name, r.Target, r.EdgeSplit
-		sorted.EndColumns, sorted.NumberColumns = r.EndColumns, r.NumberColumns
-		if of := g.Relations[i].EdgeLabels; of != nil {
-			of.take(&sorted)
-			if of.divides() {
-				if err := of.divide(sorted.EdgeLabels); err != nil {
-					return nil, g.refuse(err)
-				}
-			}
-		}
-		*r, lists[i] = sorted, graph.Edges{}
-	}
-	return made, nil
-}
-
 // announced are the relations, without rows.
 func (g *Graph) announced() (all []graph.Relation) {
 	for i := range g.Relations {
@@ -387,24 +197,6 @@ func (g *Graph) announced() (all []graph.Relation) {
 		})
 	}
 	return all
-}
-
-// read reads what a type has into memory.
-func (t *Type) read(to *graph.VertexType) (err error) {
-	if t.Rows != nil {
-		to.Features.Columns = t.Rows.Columns
-		if to.Features.Dense, err = t.Rows.gather(to.Count); err != nil {
-			return err
-		}
-	}
-	for _, a := range t.Arrays {
-		array, err := a.Read(to.Count)
-		if err != nil {
-			return err
-		}
-		to.Arrays = append(to.Arrays, array)
-	}
-	return nil
 }
 
 // checkSymmetrize refuses to make the edges of several types or relations undirected.
@@ -458,65 +250,4 @@ func (e *Edges) each(tell graph.Progress,
 		return do(batch, before)
 	})
 	return read, err
-}
-
-// Read reads the edges into memory.
-func (e *Edges) Read(tell graph.Progress) (all graph.Edges, err error) {
-	if e.listed != nil {
-		return *e.listed, nil
-	}
-	count := max(e.Count, 0)
-	_, err = e.each(tell, func(batch graph.Edges, _ int64) (err error) {
-		if all.Source, err = memory.AppendTo(all.Source, batch.Source, count); err == nil {
-			all.Target, err = memory.AppendTo(all.Target, batch.Target, count)
-		}
-		if err == nil {
-			all.Weights, err = memory.AppendTo(all.Weights, batch.Weights, count)
-		}
-		if err == nil {
-			all.Features, err = memory.AppendTo(all.Features, batch.Features, count*int64(e.Columns))
-		}
-		if err != nil {
-			return e.Refuse(err)
-		}
-		return nil
-	})
-	all.FeatureColumns = e.Columns
-	if e.Weighted && all.Weights == nil {
-		all.Weights = []float32{}
-	}
-	return all, err
-}
-
-// gather reads a row for each of so many vertices into memory.
-func (r *Rows) gather(vertices int) (all []float32, err error) {
-	err = r.Each(func(rows []float32) error {
-		if all, err = memory.AppendTo(all, rows, int64(vertices)*int64(r.Columns)); err != nil {
-			return r.Refuse(err)
-		}
-		return nil
-	})
-	return all, err
-}
-
-// Read reads the array of so many vertices into memory.
-func (a *Array) Read(vertices int) (made graph.Array, err error) {
-	refuse := func(err error) error { return fmt.Errorf("array %q: %w", a.Name, err) }
-	made.Name, made.Columns = a.Name, a.Columns
-	if a.Dtype == graph.Float32 {
-		rows := Rows{a.Columns, a.Each, refuse}
-		made.Floats, err = rows.gather(vertices)
-		return made, err
-	}
-	err = a.Each(func(rows []float32) error {
-		if made.Ints, err = memory.GrowTo(made.Ints, len(rows),
-			int64(vertices)*int64(made.Columns)); err != nil {
-			return refuse(err)
-		}
-		for _, x := range rows {
-			made.Ints = append(made.Ints, int64(x))
-		}
-		return nil
-	})
-	return made, err
 }

@@ -1,0 +1,118 @@
+package streamed
+
+import (
+	"math"
+
+	"weft/graph"
+)
+
+// EdgeLabels are the labels of the edges of a relation. The last of Edges.Columns has a Code for each edge
+// that the labels have a place for, −1 for an edge without a label. Where Of.By is not nil, the one before it
+// has the Code of a place in its Values, −1 for an edge that is in no part.
+type EdgeLabels struct {
+	// Of has the labels by code: classes or values, and the splits, as lists of codes, where each edge has a
+	// code of its own. Where Graph.Complete is not nil, it may set it.
+	Of graph.EdgeLabels
+	// Divide sets the splits of the edges. nil: they are those of Of.
+	Divide func(*graph.EdgeLabels) error
+
+	taken []int64 // the codes of the edges in the order of the store, where Of has splits
+}
+
+// TellLabelsApart has labels of edges of the same column in several relations named RELATION:COLUMN, with
+// SOURCE__NAME__TARGET for RELATION where several of these have its name.
+func (g *Graph) TellLabelsApart() {
+	counts, named := map[string]int{}, map[[2]string]int{}
+	each := func(do func(r *Relation, column *string)) {
+		for i := range g.Relations {
+			if r := &g.Relations[i]; r.EdgeLabels != nil {
+				do(r, &r.EdgeLabels.Of.Column)
+			}
+		}
+	}
+	each(func(r *Relation, column *string) {
+		counts[*column]++
+		named[[2]string{r.Name, *column}]++
+	})
+	each(func(r *Relation, column *string) {
+		relation := r.Name
+		if named[[2]string{r.Name, *column}] > 1 {
+			of := graph.Relation{Source: r.Source, Name: r.Name, Target: r.Target}
+			relation = of.FullName()
+		}
+		if counts[*column] > 1 {
+			*column = relation + ":" + *column
+		}
+	})
+}
+
+// MaxCode is the largest code of a label.
+const MaxCode = math.MaxInt32&^(1<<23-1) - 2 // Code of it is finite
+
+// Code is the value that a column of edges has for a code.
+func Code(code int64) float32 { return math.Float32frombits(uint32(code + 1)) }
+
+// CodeOf is the code that such a value stands for.
+func CodeOf(value float32) int64 { return int64(math.Float32bits(value)) - 1 }
+
+// announced is what is known without rows, nil where there are no labels.
+func (l *EdgeLabels) announced() *graph.EdgeLabels {
+	if l == nil {
+		return nil
+	}
+	return l.of(nil, nil)
+}
+
+// codes is how many columns of codes there are.
+func (l *EdgeLabels) codes() int {
+	switch {
+	case l == nil:
+		return 0
+	case l.Of.By != nil:
+		return 2
+	}
+	return 1
+}
+
+// of are the labels, without splits, of edges by the codes of their labels and of what they are divided by.
+func (l *EdgeLabels) of(codes, by []int64) *graph.EdgeLabels {
+	of := l.Of
+	of.Labels, of.By, of.Splits = of.OfRows(codes), of.By.OfRows(by), nil
+	return &of
+}
+
+// take takes the column of codes from the edges' features, and gives the edges the labels.
+func (l *EdgeLabels) take(r *graph.Relation) {
+	if l == nil {
+		return
+	}
+	all, columns := r.EdgeColumns, r.EdgeColumns-l.codes()
+	edges := len(r.Sources)
+	codes, by, features := make([]int64, edges), make([]int64, edges), make([]float32, 0, edges*columns)
+	for k := range edges {
+		row := r.EdgeFeatures[k*all : (k+1)*all]
+		features = append(features, row[:columns]...)
+		by[k] = CodeOf(row[columns])
+		codes[k] = CodeOf(row[all-1])
+	}
+	if len(l.Of.Splits) > 0 {
+		l.taken = append(l.taken, codes...)
+	}
+	r.EdgeLabels, r.EdgeColumns, r.EdgeFeatures = l.of(codes, by), columns, features
+	if columns == 0 {
+		r.EdgeFeatures = nil
+	}
+}
+
+// divides reports whether the edges have splits.
+func (l *EdgeLabels) divides() bool { return l != nil && (l.Divide != nil || len(l.Of.Splits) > 0) }
+
+// divide sets the splits of all edges, which have been taken.
+func (l *EdgeLabels) divide(of *graph.EdgeLabels) error {
+	of.Splits = l.Of.SplitsOfRows(l.taken)
+	l.taken = nil
+	if l.Divide == nil {
+		return nil
+	}
+	return l.Divide(of)
+}
