@@ -14,37 +14,47 @@ var rules []rule
 
 func init() {
 	rules = []rule{
-		// where(training, x, y) = x in training and y in evaluation, of which a pass computes one; for x and y
-		// of one type
+		// where(training, x, y) = x in training, and y in evaluation: a pass computes one of them.
+		// Where x and y have one type.
 		{"chosen", (*builder).chosen},
-		// reshape(reshape(x)) = reshape(x), and reshape(x) = expand(x) = x in the shape that x has
+		// reshape(reshape(x)) = reshape(x), and reshape(x) = expand(x) = x.
+		// The second where x has that shape.
 		{"sameShape", (*builder).sameShape},
-		// 1·x = x, and 1 ∘ x = x with rows of ones; for pointwise operations
+		// 1·x = x, and rows of ones count as 1 beside other rows.
+		// In pointwise operations.
 		{"withoutOnes", (*builder).withoutOnes},
-		// f(gather x, gather y) = gather f(x, y), with f of each row alone; for rows of one end, and one set of
-		// edges
+		// f(gather x, gather y) = gather f(x, y).
+		// Where f is of each row alone, and all rows of edges come from one end of one set of edges.
 		{"hoisted", (*builder).hoisted},
-		// W·(x ± y) = W·x ± W·y, and W·(x ‖ y) = W₁·x + W₂·y; for rows of edges of which one term at most is not
-		// gathered
+		// W·(x ± y) = W·x ± W·y, and W·(x ‖ y) = W₁·x + W₂·y.
+		// For rows of edges, of which all terms but one are gathered.
 		{"distributed", (*builder).distributed},
-		// loops(gather x) = gather x along the other set of edges; for rows that loops have from x, too
+		// loops(gather x) = gather x along another set of edges.
+		// Where the loops have the rows of x, too, or ones beside ones.
 		{"loopsOfRows", (*builder).loopsOfRows},
-		// Σ_j a_i·b_j·x_j = a_i·Σ_j b_j·x_j, Σ_j W·x_j = W·Σ_j x_j, and Π_j x_j = ± exp Σ_j log |x_j|; for what
-		// an aggregation sums, or takes the maximum of
+		// Σ_j a_i·b_j·x_j = a_i·Σ_j b_j·x_j, Σ_j W·x_j = W·Σ_j x_j, Π_j x_j = ± exp Σ_j log |x_j|.
+		// Over the edges of a vertex i. Maxima of gathered rows are aggregations as they are.
 		{"scattered", (*builder).scattered},
-		// x·Y in one of three forms of matrices; for operands in other shapes
+		// x·Y = a product of matrices in one of three forms.
+		// Where the operands have others.
 		{"multiplied", (*builder).multiplied},
-		// min x = −max(−x), and max x = Σ (x = max x)·x / Σ (x = max x); over all rows
+		// min x = −max(−x), and max x = Σ (x = max x)·x / Σ (x = max x).
+		// Over all rows.
 		{"extremes", (*builder).extremes},
-		// softmax_j e = exp(e_j − max e) / Σ_k exp(e_k − max e) over the edges of a vertex; where no sum reads it
+		// softmax_j e = exp(e_j − max e) / Σ_k exp(e_k − max e) over the edges of a vertex.
+		// Where no sum reads it, which would divide afterwards.
 		{"lowered", (*builder).lowered},
-		// layer_norm(x) = (x − mean x)·rstd·γ + β; but for rows with a trained γ and β for each column
+		// layer_norm(x) = (x − mean x)·rstd·γ + β.
+		// But for rows with a trained γ and β, for which there is a kernel.
 		{"normalized", (*builder).normalized},
-		// batch_norm(x; γ, β) = batch_norm(x)·γ + β; where one of both is not trained
+		// batch_norm(x; γ, β) = batch_norm(x)·γ + β.
+		// Where one of both is not trained.
 		{"scaledAfter", (*builder).scaledAfter},
-		// loop_values(w, y) = Σ w over the last loop of a vertex, and y where it has none; once attention is found
+		// loop_values(w, y) = Σ w over the last loop of a vertex, or y.
+		// Once attention has been found; y where a vertex has no loop.
 		{"valuesOfLoops", (*builder).valuesOfLoops},
-		// L(X)·W = L(X·W); for sparse features X, and linear maps L
+		// L(X)·W = L(X·W).
+		// Where X are sparse features, and L is linear.
 		{"productFirst", (*builder).productFirst},
 	}
 }
