@@ -4,6 +4,9 @@
 // Ownership: the code that makes a Var by an operation holds it until the enclosing Scope ends, or until
 // Drop. Each recorded operation that keeps a Var holds it until the operation has run backward. When nobody
 // holds a Var, its memory is released.
+//
+// Layers (packages nn, gnn and program) and axes (parallel/*) record operations on it; package engine begins
+// a tape and runs it backward.
 package autograd
 
 import (

@@ -6,6 +6,8 @@
 // with the sizes and checksums of all files, and gives the folder its name: a folder with that name is a
 // whole checkpoint. A worker that loads finds each array by its name, whoever wrote it. So a run can continue
 // on another mesh.
+//
+// Package train writes and reads checkpoints.
 package checkpoint
 
 import (

@@ -15,6 +15,8 @@
 // Reading order: comm.go, pending.go (messages), collective.go, and setup.go (collectives before the first
 // epoch). group.go makes groups of ranks. host.go keeps the messages between the ranks of a worker, turns.go
 // has the order of their turns, and link.go carries the messages of all its ranks to another worker.
+//
+// Axes (parallel/*) send rows by it, and workers agree by it on what all need to know.
 package comm
 
 import (

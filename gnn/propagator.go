@@ -1,5 +1,7 @@
 // Package gnn builds graph neural networks. Layers do not know how the graph is divided: they aggregate along
 // edges only through a Propagator, and each axis of parallelism implements one.
+//
+// Package setting asks a Spec for the blocks of a model, and package engine builds them on a worker.
 package gnn
 
 import (

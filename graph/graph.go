@@ -1,6 +1,9 @@
 // Package graph holds a graph as arrays: its edges as in-neighbour lists, vertex features, labels and splits.
 // It reads and writes the on-disk store (a directory of NumPy arrays beside graph.json) and makes the changes
 // that need the whole graph: relabelling, symmetrising, self loops, the largest component, splits.
+//
+// Readers (graph/*) make graphs, package partition divides them, and a worker copies its part of the arrays
+// into memory of its own.
 package graph
 
 import (

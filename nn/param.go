@@ -1,5 +1,6 @@
 // Package nn holds the parts of a network without graph work: parameters and their initial values,
-// normalisation, dropout and losses.
+// normalisation, dropout and losses. Package gnn makes layers of these parts, package task takes the losses,
+// and package optim changes the parameters.
 package nn
 
 import (

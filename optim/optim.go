@@ -1,4 +1,5 @@
 // Package optim has the optimizers Adam, AdamW and SGD, and learning-rate schedules, as PyTorch defines them.
+// A worker takes a step in each epoch.
 package optim
 
 import (

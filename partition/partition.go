@@ -3,6 +3,8 @@
 // makes a Share for each partition: its vertices with features and labels, and the edges into and out of
 // them. Shares are in memory, or stored with the graph. It also divides a partition's vertices into the
 // chunks of a pipeline.
+//
+// The command partition, and each run on a mesh that has none yet, divide by it.
 package partition
 
 import (

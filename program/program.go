@@ -1,6 +1,9 @@
 // Package program holds models as data: lists of operations on rows of vertices, rows of edges and
 // parameters, as a tracer of somebody's own model makes them. It checks a program, finds the aggregations in
 // it, and describes it as blocks of package gnn, so that it runs on every axis.
+//
+// Package setting reads the program of --program, which weft.compile and weft.train of Python write, and a
+// worker builds its blocks.
 package program
 
 import (

@@ -15,6 +15,8 @@
 // another. A request takes a place in the queue once its body is there, and a turn to decode a large body
 // until it reads on. Refusals leave one by one. Beside the memory that all requests share, each has some of
 // its own.
+//
+// The command serve has one.
 package serve
 
 import (

@@ -1,4 +1,8 @@
 // Package train trains a model: epochs, evaluation, early stopping, and predictions with the weights.
+//
+// A Job is a graph with settings. It plans a run (package plan), starts its workers (package worker), counts
+// epochs until the run ends, and writes checkpoints. The commands train, sweep, predict and serve, and
+// programs of one's own, make a Job; package rundir keeps what comes of it.
 package train
 
 import (

@@ -1,4 +1,5 @@
-// Command weft trains graph neural networks on whole graphs. See weft --help.
+// Command weft trains graph neural networks on whole graphs. See weft --help. The commands are in internal/*,
+// by what they are about; this package joins them, and makes one line and an exit status of an error.
 package main
 
 import (

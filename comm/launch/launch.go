@@ -4,6 +4,8 @@
 // An error is of one of two sorts. A Common one is what all ranks have come to at the same point of their
 // work: their connection is still whole, and they take leave of each other over it (End). Any other ends the
 // connection, so that no rank waits for one that has failed (Run).
+//
+// Package train and the commands take the steps of a run by it.
 package launch
 
 import (

@@ -1,6 +1,6 @@
 // Package mpi connects the processes that an MPI launcher started. It needs no MPI where it is built: where a
 // launcher is found, it loads that launcher's library, Open MPI or MPICH. One goroutine, locked to its
-// thread, makes every MPI call.
+// thread, makes every MPI call. The command alone imports it: other packages take a comm.Transport.
 package mpi
 
 import (

@@ -2,6 +2,8 @@
 //
 // The new vertices of a type have the ids that follow. A vertex's neighbours ascend, those of new edges
 // behind those of the graph's own to or from the same vertex: the order of a store that has both.
+//
+// Predictions for vertices and edges that a graph lacks read it: of weft predict, serve and explain.
 package appended
 
 import (

@@ -11,6 +11,8 @@
 //
 // A value that is missing is the mean of the others, and 0 in the features of a category. Where the table had
 // such rows, a further feature of the column is 1 in these.
+//
+// Readers of tables decide by it at an import, and read further rows by what was decided then.
 package columns
 
 import (

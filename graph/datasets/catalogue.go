@@ -1,6 +1,6 @@
 // Package datasets knows the graphs that can be trained on by name. Each becomes a store in the user's cache
 // directory the first time it is asked for: this machine's Debian package index, published datasets whose
-// files the user has, synthetic graphs.
+// files the user has, synthetic graphs. Commands call it where a name stands in place of a store.
 package datasets
 
 import (

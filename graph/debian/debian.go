@@ -1,6 +1,6 @@
 // Package debian turns a machine's own Debian package index, the lists that apt-get update fetches, into a
 // graph: packages are vertices, relations between them edges, archive sections classes, and the words of the
-// descriptions features.
+// descriptions features. Package datasets knows it by a name, and the command import debian reads it.
 package debian
 
 import (

@@ -5,6 +5,8 @@
 // A DGL file is a header, then the graphs one after another: edges as coordinates or as compressed rows, and
 // tensors by name for the vertices and edges of each type. Files are untrusted: every length in them is
 // compared with the bytes that are left, and nothing is executed.
+//
+// The command import dgl reads by it.
 package dgl
 
 import (

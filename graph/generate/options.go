@@ -1,7 +1,8 @@
 // Package generate makes synthetic graphs of any size: rmat (the skewed degrees of the Graph500 benchmark),
 // sbm (communities that a graph neural network can learn) and uniform. A graph is a pure function of its
 // options: neither the number of threads nor the memory given to the generator changes a byte. Every graph
-// comes with features, labels and a random 60/20/20 split.
+// comes with features, labels and a random 60/20/20 split. The command generate, the synthetic graphs of
+// package datasets, and benchmarks call it.
 package generate
 
 import (

@@ -1,6 +1,7 @@
 // Package kg reads knowledge graphs as benchmarks of link prediction publish them: text with a triple of
 // head, relation and tail in each line, in the files train.txt, valid.txt and test.txt of a folder, as WN18RR
-// (Dettmers et al. 2018, arXiv:1707.01476) and FB15k-237 (Toutanova & Chen 2015) have them.
+// (Dettmers et al. 2018, arXiv:1707.01476) and FB15k-237 (Toutanova & Chen 2015) have them. The command
+// import kg reads by it.
 package kg
 
 import (

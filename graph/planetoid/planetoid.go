@@ -1,7 +1,7 @@
 // Package planetoid reads the citation graphs (Cora, Citeseer, Pubmed) in the files that came with Planetoid
 // (Yang, Cohen and Salakhutdinov, "Revisiting Semi-Supervised Learning with Graph Embeddings", ICML 2016),
 // and puts them together as Kipf's GCN code and PyTorch Geometric do, so that the "public split" is the
-// published one.
+// published one. The command import planetoid reads by it.
 package planetoid
 
 import (

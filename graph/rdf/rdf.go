@@ -1,7 +1,7 @@
 // Package rdf reads RDF graphs: triples of subject, predicate and object in N-Triples, plain or gzip, and the
 // tables that say which entity has which label, as those of AIFB and MUTAG (Ristoski et al. 2016,
 // https://doi.org/10.1007/978-3-319-46547-0_20), on which R-GCN was published (Schlichtkrull et al. 2018,
-// arXiv:1703.06103).
+// arXiv:1703.06103). The command import rdf reads by it.
 package rdf
 
 import (

@@ -4,6 +4,8 @@
 //
 // A table is read twice. The first pass numbers the ids, and finds out what each column holds. The second one
 // makes the features, some rows at a time, so that they need not fit in memory; ids and labels must.
+//
+// The command import edges reads by it, and so do append and predict, which are given further tables.
 package tables
 
 import (

@@ -1,4 +1,6 @@
-// Package atomicfile writes files that appear under their name only when they are complete and on disk.
+// Package atomicfile writes files that appear under their name only when they are complete and on disk. So a
+// reader never sees a part of a file, and what was there before stays where the writing fails. All that
+// writes results calls it.
 package atomicfile
 
 import (

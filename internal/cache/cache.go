@@ -1,4 +1,5 @@
-// Package cache says where weft keeps what it could make again.
+// Package cache says where weft keeps what it could make again. Made graphs, measured rates and compiled
+// kernels are kept there.
 package cache
 
 import (

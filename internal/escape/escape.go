@@ -1,4 +1,5 @@
-// Package escape spells out the characters of a text that command a terminal or disguise other text.
+// Package escape spells out the characters of a text that command a terminal or disguise other text. The
+// commands print names and errors by it, as both may come from a file.
 package escape
 
 import (

@@ -1,6 +1,6 @@
 // Package gate bounds the connections that an HTTP server has at once. Where all places are taken, the
 // connection that has waited longest for its client makes room for the next one: who says nothing, sends
-// slowly or does not read keeps nobody out.
+// slowly or does not read keeps nobody out. The server of predictions and the live page of a run have one.
 package gate
 
 import (

@@ -1,6 +1,6 @@
 // Package memory refuses work that this process has no memory for. Go's runtime dies where an allocation
 // fails, and the system kills where a limit of its own is passed: neither can be recovered from, so both are
-// asked about before.
+// asked about before. Readers of files ask it.
 package memory
 
 import (

@@ -1,5 +1,5 @@
 // Package suggest finds the word that was meant by a mistyped one: a command, a flag, a value, a key of a
-// configuration file or the name of a dataset.
+// configuration file or the name of a dataset. Refusals of a word call it.
 package suggest
 
 import (

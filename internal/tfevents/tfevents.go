@@ -1,4 +1,5 @@
-// Package tfevents writes event files that TensorBoard reads: scalars by tag and step.
+// Package tfevents writes event files that TensorBoard reads: scalars by tag and step. The command train
+// writes them for --tensorboard.
 package tfevents
 
 import (

@@ -4,6 +4,8 @@
 // A worker has several tracks: one for its main work, one for each goroutine beside it, and one for the
 // kernels of its team. Several kernels at once have a track each. Spans of one track nest or do not overlap.
 // If nothing is recorded, the Recorder, its tracks and their spans are nil or zero, and do nothing.
+//
+// A worker records by it where the command train is given --trace.
 package trace
 
 import (

@@ -1,4 +1,5 @@
-// Package machine measures what this machine can do at best, and keeps what was measured on it.
+// Package machine measures what this machine can do at best, and keeps what was measured on it. Package bench
+// compares kernels with these rates, and packages plan and planner make times of counts by them.
 package machine
 
 import (

@@ -27,6 +27,8 @@
 // slice's columns.
 //
 // Reading order: history.go is this algorithm. structure.go says which chunk reads which rows.
+//
+// Package engine has a chunk aggregate by it in a pipeline.
 package chunked
 
 import (

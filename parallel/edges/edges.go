@@ -5,6 +5,8 @@
 // Reading order: edges.go has the types. build.go cuts the edges into blocks, one for each message that is
 // received. connect.go tells the other workers which rows to send. operator.go multiplies by the matrix of a
 // linear aggregation. halo.go and cover.go decide where partial sums travel in place of rows.
+//
+// The axes (sar, tp, chunked) aggregate along them.
 package edges
 
 import (

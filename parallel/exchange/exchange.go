@@ -1,7 +1,8 @@
 // Package exchange sends and receives messages with rows of matrices between the workers of a group, while
 // the worker computes. A Receiver asks for some messages ahead of the one that is used. A Sender sends
 // messages while the next one is made. A Form describes the rows of a message: the columns of their matrices,
-// and how they are encoded. Where another worker fails, a pass ends by a panic with a Failure (Must).
+// and how they are encoded. Where another worker fails, a pass ends by a panic with a Failure (Must). The
+// axes, and package links, send rows by it.
 package exchange
 
 import (

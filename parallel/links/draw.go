@@ -9,6 +9,8 @@
 // embeddings of other workers that it holds at a time: it asks their workers for them, computes scores, and
 // sends their gradients back. Random draws are functions of the seed, the epoch and the edge. So they are the
 // same for any number of workers.
+//
+// Package task makes it a task of a worker.
 package links
 
 import (

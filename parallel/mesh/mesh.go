@@ -1,7 +1,7 @@
 // Package mesh arranges the workers of a run in a grid: pipeline stages × graph partitions × tensor slices. A
 // worker's place in the grid says what it computes. The groups that it belongs to say with whom it
 // communicates. Several groups of workers may each be such a grid: they hold the same graph and the same
-// parameters, and take other samples.
+// parameters, and take other samples. Package setting reads the mesh of --parallel, and a worker joins it.
 package mesh
 
 import (

@@ -13,6 +13,8 @@
 //
 // With several partitions, each worker computes the rows that it owns. After each step the workers tell each
 // other which rows they need, and a halo exchange sends only these.
+//
+// Package engine computes predictions of some vertices by it.
 package mfg
 
 import (

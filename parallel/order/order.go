@@ -1,6 +1,6 @@
 // Package order decides, for each layer that computes Â(xW), which product comes first: transform first,
 // Â(xW), or aggregate first, (Âx)W. It compares the costs of both. It also stores aggregated input features,
-// which are the same in every epoch.
+// which are the same in every epoch. Each axis asks it before an aggregation with a weight.
 package order
 
 import (

@@ -27,6 +27,9 @@
 // sends its messages, and turns.go reads rows of partitions of the same worker. attention.go computes
 // attention on one block, and scoring.go its four kinds of scores. message.go and batch.go compute message
 // functions.
+//
+// Package engine has a whole worker aggregate by it; packages tp and chunked have it aggregate their slices
+// and chunks.
 package sar
 
 import (

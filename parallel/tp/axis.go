@@ -20,6 +20,8 @@
 // Propagator. alltoall.go has the messages of an all-to-all. overlap.go overlaps the all-to-alls of a linear
 // aggregation with its computation, in the chunks of schedule.go. owners.go says which rows are a worker's
 // own.
+//
+// Package engine aggregates by it where the mesh has slices.
 package tp
 
 import (

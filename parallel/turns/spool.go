@@ -6,6 +6,9 @@
 // A message to a rank that has no turn is kept by a Spool until its receiver takes it. With Offload the
 // worker has a memory limit: matrices that the rank at work does not use, and large messages, then rest on
 // disk (package tensor).
+//
+// Package train keeps messages in it where a worker holds several partitions, and package plan counts what it
+// holds.
 package turns
 
 import (

@@ -5,6 +5,8 @@
 // METIS takes over signals while it runs and aborts the process on some inputs. It therefore runs in a child
 // process: this program once more, which ends before Go's runtime begins. The arrays lie in memory that both
 // processes share.
+//
+// Package partition calls it, and package stream for the small graph that is left.
 package metis
 
 // #cgo LDFLAGS: -lmetis

@@ -15,6 +15,8 @@
 //
 // All cores read. The result depends on neither their number nor their speed: what they change while they
 // read comes out the same in any order, and vertices move one after another.
+//
+// Package partition calls it where METIS would need too much memory.
 package stream
 
 import (

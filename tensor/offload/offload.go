@@ -1,5 +1,5 @@
 // Package offload keeps matrices in a file while they are not at work (tensor.Disk). The file has no name, so
-// that nothing is left of it however the program ends.
+// that nothing is left of it however the program ends. Package train opens it for runs with --offload.
 package offload
 
 import (

@@ -12,6 +12,8 @@
 //
 // On a card all bytes have one rate, that of copies there. Kernel calls are timed by the card's clock, as the
 // mean of 20 repetitions, and epochs without that.
+//
+// The command bench prints what it finds.
 package bench
 
 import (

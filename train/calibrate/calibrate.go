@@ -1,6 +1,7 @@
 // Package calibrate makes probabilities of a model's outputs that come true as often as they say, and the
 // threshold of a class, both from validation rows alone. A run keeps them with its results, so that a
-// prediction of later says the same of the same output.
+// prediction of later says the same of the same output. The command train calls it at the end, and others
+// read predictions by what it found.
 package calibrate
 
 import (

@@ -5,6 +5,8 @@
 // There are two engines. A Whole holds all layers, for a partition or a slice of it. A Pipeline holds the
 // layers of a stage, which the chunks of the graph pass one after the other. New chooses by the mesh. An MFG
 // is a Whole of some vertices and of those that they depend on.
+//
+// A worker has one, and calls of Python go to it through the worker.
 package engine
 
 import (

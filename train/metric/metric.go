@@ -1,5 +1,6 @@
 // Package metric has the metrics. Each is a function of a worker's rows, which it combines with those of the
-// other workers. All workers call it together, and get the same bits.
+// other workers. All workers call it together, and get the same bits. Tasks measure evaluations by it, and
+// commands predictions.
 package metric
 
 import (

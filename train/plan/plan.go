@@ -1,6 +1,7 @@
 // Package plan computes what a run would take, before any work. Each worker runs an epoch and an evaluation
 // with kernels that do nothing. It allocates the same matrices, but touches no page of them. A plan is
-// numbers; command weft puts them into words.
+// numbers; command weft puts them into words. Package train makes one before each run, package planner one
+// for each mesh that it compares.
 package plan
 
 import (

@@ -1,5 +1,5 @@
 // Package predictions writes predictions of vertices in the format that a file's ending names, and measures
-// them while they pass by.
+// them while they pass by. The commands that predict, and the server, write by it.
 package predictions
 
 import (

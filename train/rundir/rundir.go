@@ -1,5 +1,5 @@
 // Package rundir is the directory that a run leaves: its settings, a line for each epoch, the weights, the
-// predictions, and what it came to.
+// predictions, and what it came to. The command train writes it, and all commands that take a run read it.
 package rundir
 
 import (

@@ -1,5 +1,5 @@
 // Package sweep reads which settings a sweep tries: every combination of a grid, or combinations drawn at
-// random.
+// random. The command sweep trains each of them.
 package sweep
 
 import (

@@ -1,5 +1,6 @@
 // Package task is what a model can learn: the labels of vertices, which are classes or values, or which
-// vertices an edge joins. A Kind says what it needs of a graph, and makes a Task on each worker.
+// vertices an edge joins. A Kind says what it needs of a graph, and makes a Task on each worker. Package
+// setting chooses the kind.
 package task
 
 import (

@@ -1,7 +1,7 @@
 // Package counter draws random numbers as pure functions of a seed, a purpose and an index, so that they do
 // not depend on the order, the number of threads or the number of passes in which they are asked for. The
 // mixing is that of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-// OOPSLA 2014).
+// OOPSLA 2014). Generated graphs and random features are drawn by it.
 package counter
 
 import (

@@ -1,4 +1,5 @@
-// Package edgesort sorts more edges than memory holds into the order of a store.
+// Package edgesort sorts more edges than memory holds into the order of a store. Package streamed adds edges
+// as an importer reads them, and takes them sorted into the store.
 package edgesort
 
 import (

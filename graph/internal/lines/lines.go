@@ -1,4 +1,5 @@
-// Package lines reads text line by line, plain, gzip or Zstandard. Errors name the file and the line.
+// Package lines reads text line by line, plain, gzip or Zstandard. Errors name the file and the line. Readers
+// of text files call it.
 package lines
 
 import (

@@ -1,5 +1,5 @@
 // Package names numbers vertices that are known by name, in the order in which the names appear, and collects
-// the edges of relations between them that are known by name, too.
+// the edges of relations between them that are known by name, too. Readers of triples and of tables call it.
 package names
 
 import (

@@ -1,4 +1,5 @@
-// Package pump reads ahead.
+// Package pump reads ahead. One goroutine makes the next batch while another takes this one: steps of an
+// import are joined by it.
 package pump
 
 import "sync"

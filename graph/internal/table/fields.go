@@ -1,4 +1,5 @@
-// Package table reads the rows of tables of text, and the columns of Parquet files.
+// Package table reads the rows of tables of text, and the columns of Parquet files. The readers of tables, of
+// labels beside other files, and of datasets call it.
 package table
 
 import (
