@@ -25,8 +25,9 @@ var machineSettings = []Setting{
 	},
 	{Name: "threads", changes: true, limits: between(0, 1<<12), Meaning: "threads of each worker, 0: " +
 		"an equal share of all cores"},
-	{Name: "memory-limit", changes: true, Meaning: "refuse a run in which a worker would need more " +
-		"memory, as in 4GiB; with cards, the workers of a card together of its memory"},
+	{Name: "memory-limit", changes: true, Meaning: "memory that a worker may take, as in 4GiB, and with " +
+		"cards the workers of a card together of its memory; to keep to it a run computes values again, with " +
+		"offload has matrices rest, and is refused where it would take more all the same"},
 	{
 		Name: "host-memory-limit", changes: true, needs: need{"offload", []string{RAM}},
 		Meaning: "refuse a run of which more would rest in the memory of a machine, of all its workers",

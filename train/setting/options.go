@@ -1,5 +1,6 @@
 // Package setting has the settings of a run: Options, the table of their names, texts and meanings, and
-// Resolved, the checked options with the meaning of their words.
+// Resolved, the checked options with the meaning of their words. The commands make Options of flags and
+// files; plans, engines and workers read Resolved.
 package setting
 
 import (
