@@ -78,33 +78,20 @@ type AttentionPropagation struct {
 type AttentionPropagationOptions struct {
 	Rounds  Rounds
 	Dropout float64 // on the coefficients
-	// Stop sends no gradient through the coefficients, as in the code that NeutronTP's authors released. Z
-	// then gets no gradient from them, and the attention vectors keep their initial values.
-	Stop bool
 }
 
 // NewAttentionPropagation makes the rounds; m.In is the number of classes.
 func NewAttentionPropagation(m Module, o AttentionPropagationOptions) *AttentionPropagation {
-	c := &AttentionPropagation{
+	return &AttentionPropagation{
 		aSource: m.Params.Attention(m.Path+".att_src", 1, m.In),
 		aTarget: m.Params.Attention(m.Path+".att_dst", 1, m.In), p: m.Propagator, o: o,
 	}
-	if o.Stop {
-		c.aSource.Decay, c.aTarget.Decay = nn.NoDecay, nn.NoDecay
-	}
-	return c
 }
 
 // Forward computes the rounds for a vertex type's rows, rows × classes.
 func (c *AttentionPropagation) Forward(s State) State {
 	z := s.Rows[0]
-	score := func(a *nn.Param) *autograd.Var {
-		v := autograd.HeadDot(z, a.On(z.Tape()), 1)
-		if c.o.Stop {
-			v = autograd.Detach(v)
-		}
-		return v
-	}
+	score := func(a *nn.Param) *autograd.Var { return autograd.HeadDot(z, a.On(z.Tape()), 1) }
 	return s.with(c.p.Attend(Attention{
 		Source: z, SourceScore: score(c.aSource), TargetScore: score(c.aTarget),
 		Heads: 1, Slope: 0.2, Dropout: c.o.Dropout, Loops: OneLoop,

@@ -9,13 +9,11 @@ import (
 
 var gatModel = ModelKind{
 	Name: "gat", Settings: slices.Concat([]string{"blocks", "jk"}, attentionSettings, eitherForm),
-	Decoupled: slices.Concat(decoupledAttention, decoupledSettings), blocks: 2,
+	Decoupled: slices.Concat([]string{"attention-dropout"}, decoupledSettings), blocks: 2,
 	list: "convs", weight: ".lin.weight", bias: ".bias",
 	convolution: func(s *Spec, at Module, last bool) Convolution { return NewGAT(at, s.attention(last)) },
 	propagation: func(s *Spec, at Module) Block {
-		return NewAttentionPropagation(at, AttentionPropagationOptions{
-			Rounds: s.rounds(), Dropout: s.AttentionDropout, Stop: s.AttentionGradient == "stop",
-		})
+		return NewAttentionPropagation(at, AttentionPropagationOptions{s.rounds(), s.AttentionDropout})
 	},
 	cost: func(in, out, edge int) Cost { return Cost{in*out + 2*out, out + edge} },
 }

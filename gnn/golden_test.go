@@ -117,8 +117,8 @@ func (g *golden) spec() gnn.Spec {
 		Model: g.meta["model"], Layers: g.number("layers"), Hidden: g.number("hidden"),
 		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"],
 		Activation: g.meta["act"], Direction: cmp.Or(g.meta["direction"], "in"),
-		Decoupled: g.meta["decoupled"] == "yes", AttentionGradient: g.meta["attention_gradient"],
-		Residual: g.meta["residual"] == "yes", BlockForm: g.meta["blocks"], Aggregation: g.meta["aggr"],
+		Decoupled: g.meta["decoupled"] == "yes", Residual: g.meta["residual"] == "yes",
+		BlockForm: g.meta["blocks"], Aggregation: g.meta["aggr"],
 		Jump: g.meta["jk"], EdgeFeatures: g.meta["edge_features"] == "yes",
 	}
 	if s.Decoupled {

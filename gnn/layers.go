@@ -165,7 +165,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) []BlockSpec {
 	}
 	specs := transform.layers(mlp, features, 0, classes)
 	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Rounds * classes}, Rounds: s.Rounds}
-	if s.Uses("attention-gradient") {
+	if s.Uses("attention-dropout") {
 		b.Cost.Vertex = 2 * classes // two scores
 	}
 	b.Build = func(e Env) Block {

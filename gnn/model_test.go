@@ -74,7 +74,7 @@ func forms() (specs []gnn.Spec) {
 // decoupled returns the decoupled form of a model, with every optional part.
 func decoupled(model string) gnn.Spec {
 	s := spec(model)
-	s.Decoupled, s.Direction, s.Teleport, s.AttentionGradient = true, "out", .1, "full"
+	s.Decoupled, s.Direction, s.Teleport = true, "out", .1
 	return s
 }
 

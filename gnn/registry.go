@@ -68,7 +68,6 @@ var (
 		"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm",
 		"residual", "drop-edge",
 	}
-	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
 	// of all models that are known by name
 	namedSettings = []string{"model", "input-dropout", "node-embedding", "init-scheme"}
 	// of all models with hidden layers

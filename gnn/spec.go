@@ -27,12 +27,10 @@ type Spec struct {
 	Decoupled bool    `yaml:"decoupled"`
 	Teleport  float64 `yaml:"teleport"` // of the rounds
 	// Rounds: 0: as many as published for appnp and sgc, and as many as Layers for other models
-	Rounds int `yaml:"rounds"`
-	// decoupled graph attention: one of AttentionGradients
-	AttentionGradient string `yaml:"attention-gradient"`
-	BlockForm         string `yaml:"blocks"`      // one of BlockForms, empty: plain
-	Aggregation       string `yaml:"aggregation"` // GraphSAGE: one of Aggregations, empty: mean
-	Jump              string `yaml:"jk"`          // one of Jumps, empty: none
+	Rounds      int    `yaml:"rounds"`
+	BlockForm   string `yaml:"blocks"`      // one of BlockForms, empty: plain
+	Aggregation string `yaml:"aggregation"` // GraphSAGE: one of Aggregations, empty: mean
+	Jump        string `yaml:"jk"`          // one of Jumps, empty: none
 	// R-GCN: the number of bases of the basis decomposition, or of blocks of the block-diagonal one; 0: not
 	// used
 	Bases     int `yaml:"bases"`
@@ -61,9 +59,6 @@ func OverAll(norm string) bool { return norm == "graph" || norm == "pair" }
 var BlockForms = []string{"plain", residualForm}
 
 const residualForm = "residual"
-
-// AttentionGradients say whether a gradient flows through the coefficients of decoupled graph attention.
-var AttentionGradients = []string{"full", "stop"}
 
 // Aggregations are the aggregations of GraphSAGE, with PyG's names.
 var Aggregations = []string{"mean", "max", "sum"}

@@ -252,26 +252,6 @@ func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 	return r, plan.PeakTensorBytes[0] + plan.GraphBytes[0]
 }
 
-// TestStoppedAttention: without a gradient the attention vectors keep their initial values, whatever the
-// weight decay.
-func TestStoppedAttention(t *testing.T) {
-	g := tangled(t)
-	g.Splits[0].Val = nil // the weights are then the last epoch's
-	o := given(Defaults(), "model gat, layers 2, hidden 8, decoupled, weight-decay .1, threads 1")
-	for _, gradient := range gnn.AttentionGradients {
-		o.AttentionGradient = gradient
-		o.Epochs = 1
-		first := run(t, g, o).Weights
-		o.Epochs = 5
-		last := run(t, g, o).Weights
-		for _, name := range []string{"propagation.att_src", "propagation.att_dst"} {
-			if same := slices.Equal(first[name].Float32, last[name].Float32); same != (gradient == "stop") {
-				t.Errorf("gradient %s: %s is the same after 1 and 5 epochs: %v", gradient, name, same)
-			}
-		}
-	}
-}
-
 // TestNoStepsOnRounding: where all vertices have in-neighbours, norms that centre columns cancel these
 // biases. Their gradient is 0, and not a rounded sum, so that Adam leaves them as they were.
 func TestNoStepsOnRounding(t *testing.T) {

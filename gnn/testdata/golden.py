@@ -20,7 +20,7 @@ float32: a stored value is right to half a unit in the last place. There is no d
 
 and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, mode (train or eval), act, direction (in, out,
 both), aggr, loss, bias_before_norm, built (how PyG was used), torch, pyg; in files of decoupled models also decoupled (yes),
-teleport, and attention_gradient (full or stop); edge_features (yes) where attention uses them; residual, blocks (residual) and jk (cat or max) where they are; of GCNII alpha, theta and
+teleport; edge_features (yes) where attention uses them; residual, blocks (residual) and jk (cat or max) where they are; of GCNII alpha, theta and
 shared_weights; of APPNP and SGC rounds, and of APPNP alpha.
 
 ../../optim/testdata/golden.safetensors holds five steps of torch.optim's optimizers and learning rates of its schedules.
@@ -205,16 +205,13 @@ class GINRounds(Rounds):
 class AttentionRounds(Rounds):
     """GATConv's coefficients, of one head over the columns of z, in every round."""
 
-    def __init__(self, count, teleport, gradient):
+    def __init__(self, count, teleport):
         super().__init__(count, teleport)
-        self.gradient = gradient
         self.att_src, self.att_dst = (torch.nn.Parameter(torch.zeros(1, 1, CLASSES)) for _ in range(2))
 
     def step(self, z, edges):
         (source, target), _ = add_self_loops(remove_self_loops(edges)[0], num_nodes=len(z))
         scores = [(z * a.view(-1)).sum(-1) for a in (self.att_src, self.att_dst)]
-        if self.gradient == "stop":
-            scores = [s.detach() for s in scores]
         alpha = softmax(F.leaky_relu(scores[0][source] + scores[1][target], 0.2), target, num_nodes=len(z))
         return lambda h: torch.zeros_like(h).index_add(0, target, alpha[:, None] * h[source])
 
@@ -230,14 +227,14 @@ class Decoupled(MLP):
         return self.propagation(super().forward(x), edges, **weights)
 
 
-def decouple(model, layers, teleport, gradient, **kwargs):
+def decouple(model, layers, teleport, **kwargs):
     """The decoupled model, and one line that says how it was made."""
     line = "torch_geometric.nn.models.MLP, then "
     if model == "gcn":
         rounds = APPNP(K=layers, alpha=teleport)
         line += "torch_geometric.nn.APPNP"
     elif model == "gat":
-        rounds = AttentionRounds(layers, teleport, gradient)
+        rounds = AttentionRounds(layers, teleport)
         line += "rounds with coefficients by torch_geometric.utils.softmax"
     else:
         rounds = {"sage": MeanRounds, "gin": GINRounds}[model](layers, teleport)
@@ -467,7 +464,7 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
         "norm": norm, "mode": mode, "act": act, "direction": direction, "aggr": aggr, "loss": loss,
         "bias_before_norm": "yes" if bias_before_norm else "no", "built": built,
         "torch": torch.__version__, "pyg": torch_geometric.__version__}
-         | ({"decoupled": "yes", "teleport": str(decoupled["teleport"]), "attention_gradient": decoupled["gradient"]} if decoupled else {})
+         | ({"decoupled": "yes", "teleport": str(decoupled["teleport"])} if decoupled else {})
          | ({"residual": "yes"} if add_input else {}) | ({"jk": jk} if jk else {}) | ({"edge_features": "yes"} if edge_features else {}) | {k: str(v) for k, v in (deep or {}).items()})
     return before
 
@@ -545,8 +542,8 @@ def models():
         if h.get("heads"):
             write(f"{m}-2-both-onehead", m, direction="both", heads=1, output_heads=1)
 
-    def rounds(teleport=0.0, gradient="full"):
-        return {"teleport": teleport, "gradient": gradient}
+    def rounds(teleport=0.0):
+        return {"teleport": teleport}
 
     for m in ("gcn", "sage", "gat", "gin"):
         write(f"{m}-3-decoupled", m, layers=3, decoupled=rounds())
@@ -554,7 +551,6 @@ def models():
         write(f"{m}-2-decoupled-out", m, norm="batch", bias_before_norm=False, direction="out", decoupled=rounds(0.2))
     write("gcn-2-decoupled-weighted", "gcn", weighted=True, decoupled=rounds(0.1))
     write("gin-2-decoupled-eps", "gin", eps=0.25, decoupled=rounds())
-    write("gat-2-decoupled-stop", "gat", decoupled=rounds(0.1, "stop"))
 
     def initial(alpha=0.1, theta=0.5, shared_weights=True):
         return {"alpha": alpha, "theta": theta, "shared_weights": shared_weights}

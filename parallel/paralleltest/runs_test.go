@@ -92,7 +92,7 @@ func (v *variant) check(t *testing.T, o train.Options, cases []Case, otherwise b
 // variant is a graph and settings that cover other code.
 type variant struct {
 	name       string
-	uses       string             // a setting that a model must use
+	uses       string             // settings that a model must use
 	blocks     bool               // it must have a form with residual blocks
 	directions int                // directions that the model must aggregate along, 0: one
 	change     func(*graph.Graph) // nil: nothing
@@ -140,9 +140,10 @@ func TestDealt(t *testing.T) {
 // variantsOf are the variants whose settings a model has.
 func variantsOf(model string) (list []*variant) {
 	kind, _ := gnn.KindOf(model)
+	unused := func(setting string) bool { return !kind.Uses(setting) }
 	for i := range variants {
 		v := &variants[i]
-		if (v.uses == "" || kind.Uses(v.uses)) && (!v.blocks || kind.ResidualBlocks()) &&
+		if !slices.ContainsFunc(strings.Fields(v.uses), unused) && (!v.blocks || kind.ResidualBlocks()) &&
 			(v.directions < 2 || !kind.OneDirection && !kind.EdgeFeatures) {
 			list = append(list, v)
 		}
@@ -226,8 +227,8 @@ var variants = []variant{
 	{name: "decoupled", uses: "decoupled", set: decoupled + "teleport=.1 direction=out"},
 	{name: "decoupled, no teleport", uses: "decoupled", set: decoupled, halo: "halo=cover"},
 	{
-		name: "decoupled, gradient stopped", uses: "attention-gradient",
-		set: "decoupled=true attention-gradient=stop attention-dropout=.4 heads=1", halo: "keep-halo=true",
+		name: "decoupled, attention dropout", uses: "decoupled attention-dropout",
+		set: "decoupled=true attention-dropout=.4 heads=1", halo: "keep-halo=true",
 	},
 	{name: "residual blocks", blocks: true, set: "blocks=residual", halo: "halo=cover"},
 	{

@@ -40,13 +40,9 @@ func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (worker.T
 			if o.Model != "gat" {
 				continue
 			}
-			passes := 2
-			if o.AttentionGradient == "stop" {
-				passes = 1
-			}
 			for other := range m.Slices {
 				if other != worker && share(classes, other) > 0 {
-					sent.Bytes += int64(passes) * 4 * int64(rows*2)
+					sent.Bytes += 2 * 4 * int64(rows*2)
 				}
 			}
 		}

@@ -80,7 +80,7 @@ func (o *Options) NoCard() string {
 		flag, why string
 	}{
 		{
-			o.Decoupled && o.Uses("attention-gradient"), "--decoupled",
+			o.Decoupled && o.Uses("attention-dropout"), "--decoupled",
 			"the CPU computes attention whose coefficients are kept",
 		},
 		{

@@ -9,7 +9,9 @@ import (
 )
 
 // former are settings that earlier versions had, with the value for which this version trains the same.
-var former = map[string]string{"halo-delay": "0", "halo-smoothing": "none"}
+var former = map[string]string{
+	"halo-delay": "0", "halo-smoothing": "none", "attention-gradient": "full",
+}
 
 // elsewhere says what there is for flags of training scripts of DGL, PyG and OGB, and for those of former, by
 // flag.
@@ -65,6 +67,8 @@ var elsewhere = meant([][3]string{
 		"fanouts num-neighbors num-neighbours sampler sample-size neighbors walk-length"},
 	{"", "the late halo was removed, and a layer reads rows of its own epoch; leave it out, and for a slow " +
 		"link take --wire int8 or --halo cover", "halo-delay halo-smoothing"},
+	{"", "stop was removed, and decoupled attention has its whole gradient; leave it " +
+		"out", "attention-gradient"},
 })
 
 // meaning is what there is for a flag: a setting, or a flag, of weft, and what it is. Without a name it is a

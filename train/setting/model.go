@@ -174,11 +174,6 @@ var modelSettings = []Setting{
 		"each aggregation of a decoupled model, as alpha of APPNP"},
 	{Name: "rounds", some: true, limits: between(0, 1000), Meaning: "aggregations of a decoupled model, " +
 		"of appnp or of sgc; 0: 10 in appnp, 2 in sgc, else as many as layers"},
-	{
-		Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
-		Meaning: "stop sends no gradient through a decoupled model's attention coefficients: attention " +
-			"vectors keep their initial values",
-	},
 	{Name: "alpha", byDefault: "0.1", some: true, limits: fraction, Meaning: "share of the initial residual in each " +
 		"layer of gcnii, and teleport probability of appnp"},
 	{Name: "theta", byDefault: "0.5", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, " +

@@ -246,7 +246,6 @@ func TestFormsRefuse(t *testing.T) {
 			"gat that aggregate"},
 		{"model gin, teleport .1", "--teleport 0.1: belongs to a decoupled model; give --decoupled, or " +
 			"leave it out"},
-		{"model gat, attention-gradient stop", "--attention-gradient stop: belongs to a decoupled model"},
 		{"model gcn, decoupled, blocks residual", "--blocks residual: belongs to the layers of gcn that " +
 			"aggregate, which it lacks with --decoupled; leave it out"},
 		{"model gcnii, decoupled", "decoupled: the model gcnii has no decoupled form; it is there for " +
@@ -287,7 +286,7 @@ func TestFormsRefuse(t *testing.T) {
 		{"device cpu, task link", ""},
 		{"device auto, task link", ""},
 		{"decoupled, teleport 1", "--teleport 1: must be at least 0 and below 1"},
-		{"model gat, decoupled, attention-gradient stop, attention-dropout .5", ""},
+		{"model gat, decoupled, attention-dropout .5", ""},
 		{"model gcn, decoupled, direction out, residual", ""},
 	} {
 		o := Defaults()
