@@ -14,7 +14,7 @@ import pytest
 from processes import weft as command
 
 import weft
-from weft import _arrays, _convert
+from weft import _arrays, _fields
 
 
 def files(store):
@@ -427,7 +427,7 @@ def test_unknown_keyword(arrays):
     ],
 )
 def test_labels_that_are_floats(y, read):
-    made = _convert.whole(np.array(y))
+    made = _fields.whole(np.array(y))
     assert made.tolist() == read and (made.dtype.kind == "i") == (read == [1, -1, 0])
 
 

@@ -15,7 +15,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from . import _convert, _program
+from . import _convert, _of_pyg, _program
 from ._arrays import Array, Ends, Rows, is_sparse, rows_of, save, sparse
 from ._edge_split import EDGE_MASKS, MASKS, split_by_relation, take_rule
 from ._errors import Failed, Refused
@@ -230,8 +230,8 @@ class Graph:
         if changes.get("split") not in (None, "given"):
             fields = {name: value for name, value in fields.items() if name not in (*MASKS, *EDGE_MASKS)}
         made = cls(**(fields | changes))
-        made.undivided = "train_edges" not in changes and _convert.is_part_of_split(data)
-        made.labels_parallel = made.undivided and made.labelled is None and _convert.labels_parallel_edges(data)
+        made.undivided = "train_edges" not in changes and _of_pyg.is_part_of_split(data)
+        made.labels_parallel = made.undivided and made.labelled is None and _of_pyg.labels_parallel_edges(data)
         return made
 
     def __copy__(self) -> Graph:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _convert, _program
+from . import _fields, _program
 from ._arrays import Array, Ends, array, edges_of, is_sparse, is_torch, range_of_whole, sparse
 from ._edge_split import EDGE_MASKS, edge_masks
 from ._errors import Refused
@@ -68,7 +68,7 @@ def labels_of(value: Any, name: str) -> tuple[Array, Array | None]:
 def _of_each_edge(y: Array, name: str) -> Array:
     """Labels of edges, of which floats are values, as ratings, unless all are 0 and 1."""
     if y.dtype.kind == "f" and (np.isnan(y) | np.isin(y, (0, 1))).all():
-        return _convert.whole(y)
+        return _fields.whole(y)
     if found := range_of_whole(y):
         warnings.warn(
             f"{name}: its floats are whole numbers, {found}, and taken for values to predict; .astype(int), or "

@@ -1,0 +1,340 @@
+"""Data and HeteroData of PyTorch Geometric, lists of them, and splits of edges, as the arguments of Graph."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._arrays import Array, Ends, array, edges_of, is_of, is_sparse, sparse
+from ._errors import Refused
+from ._fields import (
+    EDGE_LABELS,
+    EDGE_MASKS,
+    LINKS,
+    MASKS,
+    VERTEX,
+    Target,
+    check_target,
+    first_labelled,
+    log,
+    say_left,
+    warn,
+    warn_of_weights,
+    whole,
+)
+
+# The fields of which a list of graphs must have all or none.
+_READ = {*VERTEX, *LINKS, *EDGE_LABELS, *EDGE_MASKS, "edge_index", "adj_t", "adj", "edge_weight", "edge_attr", "edge_type"} - {
+    "num_nodes"
+}
+
+
+def together(graphs: Sequence[Any]) -> Any:
+    """The graph of a list, or a batch of several, which have the same fields of those that are read."""
+    if not graphs:
+        raise Refused("the list of graphs is empty: give at least one graph")
+    kinds = {name for name in ("Data", "HeteroData") if is_of(graphs[0], "torch_geometric", name)}
+    for k, one in enumerate(graphs):
+        if not any(is_of(one, "torch_geometric", name) for name in kinds):
+            raise TypeError(
+                f"graph {k} of the list is {type(one).__module__}.{type(one).__name__}: give Data alone, or HeteroData alone, of PyTorch Geometric; of DGL's graphs dgl.batch(graphs)"
+            )
+    if len(graphs) == 1:
+        return graphs[0]
+    held = [_held(one) for one in graphs]
+    some = held[0].union(*held) - held[0].intersection(*held)
+    for key, of in sorted(some, key=str):
+        if key in _READ:
+            there = [(key, of) in has for has in held]
+            raise Refused(
+                f"{key}{of}: graph {there.index(False)} of {len(graphs)} has none, and graph {there.index(True)} has; give it to all graphs or to none"
+            )
+    left = sorted({key for key, _ in some})
+    if left:
+        log.info("left out: %s of some graphs", ", ".join(left))
+    try:
+        return sys.modules["torch_geometric.data"].Batch.from_data_list(list(graphs), exclude_keys=left)
+    except RuntimeError as err:
+        raise Refused(
+            f"the graphs of the list do not fit together: {str(err).splitlines()[0]}; give all the same features"
+        ) from None
+
+
+def _held(graph: Any) -> set[tuple[str, str]]:
+    """What a graph has: the fields, and of which type, as " of paper"."""
+    if not is_of(graph, "torch_geometric", "HeteroData"):
+        return {(key, "") for key, value in graph.to_dict().items() if value is not None}
+    names = [
+        *((name, name) for name in graph.node_types),
+        *((name, "__".join(name)) for name in graph.edge_types),
+    ]
+    return {
+        (key, f" of {shown}")
+        for name, shown in names
+        for key, value in graph[name].items()
+        if value is not None
+    }
+
+
+def of_one(data: Any, target: Target, given: Collection[str]) -> dict[str, Any]:
+    """Of Data, or of HeteroData."""
+    if is_of(data, "torch_geometric", "HeteroData"):
+        return _hetero(data, target, given)
+    if target is not None:
+        raise Refused(f"target={target!r}: the graph has one type of vertices; leave it out")
+    return _data(data, given)
+
+
+def _data(data: Any, given: Collection[str]) -> dict[str, Any]:
+    store = {key: value for key, value in data.to_dict().items() if value is not None}
+    if "y" not in store and any(key in store for key in EDGE_LABELS):
+        for key in MASKS:  # of what has labels
+            if key in store:
+                store.setdefault("edge_" + key, store.pop(key))
+    vertices = _vertices(store, "")
+    edges = _edges(store, "", "data", given)
+    kinds = store.pop("edge_type", None)
+    say_left(store, "")
+    if kinds is None:
+        return vertices | edges
+    return _by_type(vertices, edges, array(kinds, "edge_type"))
+
+
+def is_part_of_split(data: Any) -> bool:
+    """Whether a graph is one of the three that ``RandomLinkSplit`` of PyTorch Geometric makes."""
+    return is_of(data, "torch_geometric", "Data", "HeteroData") and any(
+        map(_labelled, _edge_stores(data).values())
+    )
+
+
+def labels_parallel_edges(data: Any) -> bool:
+    """Whether a graph of PyTorch Geometric has all edges of ``edge_label_index``, so that some stand there twice."""
+    for store in _edge_stores(data).values():
+        if "edge_label_index" in store and "edge_index" in store:
+            wanted, there = _numbered(array(store["edge_label_index"], "edge_label_index"), array(store["edge_index"], "edge_index"))
+            return bool(np.isin(wanted, there).all())
+    return False
+
+
+def _edge_stores(data: Any) -> dict[Any, Any]:
+    """What edges have, by the relation; None: the only one."""
+    if is_of(data, "torch_geometric", "HeteroData"):
+        return {name: data[name] for name in data.edge_types}
+    return {None: data.to_dict()}
+
+
+_LABELS = ("edge_label", "edge_label_index")
+
+
+def _labelled(store: Any) -> bool:
+    return any(prefix + "edge_label_index" in store for prefix in ("", "pos_"))
+
+
+def divided(parts: Sequence[Any], target: Target, given: Collection[str]) -> dict[str, Any]:
+    """The first of three graphs of the same vertices, with the edges that each has to predict."""
+    counts = [part.num_nodes for part in parts]
+    if len(set(counts)) > 1:
+        raise Refused(
+            f"edge_label_index: the parts of a split have the same vertices, and these {', '.join(map(str, counts))}"
+        )
+    first = copy.copy(parts[0])
+    links: dict[str, dict[Any, Array]] = {}
+    for name, store in _edge_stores(parts[0]).items():
+        if not _labelled(store):
+            continue
+        lists = [_positive_and_negative(_edge_stores(part)[name]) for part in parts]
+        for part, (positive, _) in zip(("train", "val", "test"), lists):
+            links.setdefault(f"{part}_edges", {})[name] = positive
+        if any(len(negative) for _, negative in lists[1:]):
+            for part, (_, negative) in zip(("val", "test"), lists[1:]):
+                links.setdefault(f"{part}_negatives", {})[name] = negative
+        of = first if name is None else first[name]
+        for key in (prefix + key for prefix in ("", "pos_", "neg_") for key in _LABELS):
+            if key in of:
+                del of[key]
+    made = of_one(first, target, given)
+    return made | (
+        links
+        if is_of(first, "torch_geometric", "HeteroData")
+        else {key: of[None] for key, of in links.items()}
+    )
+
+
+def _positive_and_negative(store: Any) -> tuple[Array, Array]:
+    """The edges to predict, N × 2, and those that are not there."""
+    none = np.zeros((0, 2), np.int64)
+    if "pos_edge_label_index" in store:
+        negative = (
+            array(store["neg_edge_label_index"], "neg_edge_label_index").T
+            if "neg_edge_label_index" in store
+            else none
+        )
+        return array(store["pos_edge_label_index"], "pos_edge_label_index").T, negative
+    pairs = array(store["edge_label_index"], "edge_label_index").T
+    if "edge_label" not in store:
+        return pairs, none
+    there = array(store["edge_label"], "edge_label") > 0
+    return pairs[there], pairs[~there]
+
+
+def _by_type(vertices: dict[str, Any], edges: dict[str, Any], kinds: Array) -> dict[str, Any]:
+    """A relation for each type of edges that occurs, by its number."""
+    if any(key in edges for key in LINKS):
+        raise Refused(
+            "train_edges: a split of edges does not say which edge_type each edge has: give a HeteroData, with lists for each relation"
+        )
+    index = edges.pop("edge_index")
+    if isinstance(index, Ends) or index.ndim != 2 or kinds.shape != index.shape[1:]:
+        raise Refused("edge_type: must be a number for each column of edge_index")
+    made: dict[str, Any] = {key: {"vertex": value} for key, value in vertices.items()} | {"edge_index": {}}
+    for kind in np.unique(kinds):
+        name, of = ("vertex", str(kind), "vertex"), kinds == kind
+        made["edge_index"][name] = index[:, of]
+        for key, value in edges.items():
+            made.setdefault(key, {})[name] = value[of]
+    return made
+
+
+def _hetero(data: Any, target: Target, given: Collection[str]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    types = list(data.node_types)
+    check_target(target, types, data.edge_types)
+    for name in types:
+        store = {key: value for key, value in data[name].items() if value is not None}
+        if target not in (None, name):
+            store.pop("y", None)
+        for key, value in _vertices(store, name).items():
+            made.setdefault(key, {})[name] = value
+        say_left(store, name)
+    for name in data.edge_types:
+        store = {key: value for key, value in data[name].items() if value is not None}
+        if target not in (None, name):
+            for key in EDGE_LABELS:
+                store.pop(key, None)
+        for key, value in _edges(store, "__".join(name), f"data[{name}]", given).items():
+            made.setdefault(key, {})[name] = value
+        say_left(store, "__".join(name))
+    return first_labelled(made, types)
+
+
+def _vertices(store: dict[str, Any], name: str) -> dict[str, Any]:
+    """Takes what vertices have out of a store."""
+    made = {key: store.pop(key) for key in VERTEX if key in store}
+    store.pop("ptr", None)  # says what batch says
+    vertices = len(made["batch"]) if "batch" in made else None
+    if "y" in made:
+        labels = array(made["y"], "y")
+        rows = _count({key: value for key, value in made.items() if key != "y"}) or 0
+        if labels.ndim == 0 or len(labels) < rows and (vertices is not None or len(labels) == 1):
+            raise Refused(
+                f"y{' of ' + name if name else ''}: has a label for each graph and not for each vertex ({labels.size} for {rows or 'all'}): graph classification is not what weft does; give labels of vertices, or y=None"
+            )
+        made["y"] = whole(labels)
+    count = _count(made)
+    if not any(key in made for key in MASKS) and "train_idx" in store:
+        _listed(store, made, count)
+    return made
+
+
+def _count(made: dict[str, Any]) -> int | None:
+    for key in ("num_nodes", "y", "x", "batch"):
+        if key in made:
+            return int(made[key]) if key == "num_nodes" else int(made[key].shape[0])
+    return None
+
+
+def _listed(store: dict[str, Any], made: dict[str, Any], count: int | None) -> None:
+    """Masks, and labels where there are none, of lists of vertices, as Entities of PyTorch Geometric has
+    them."""
+    if count is None:
+        raise Refused("train_idx: lists vertices of a graph without their number; give num_nodes")
+    labels = np.full(count, -1, np.int64)
+    for part in ("train", "val", "test"):
+        if f"{part}_idx" not in store:
+            continue
+        ids = array(store.pop(f"{part}_idx"), f"{part}_idx")
+        mask = np.zeros(count, bool)
+        mask[ids] = True
+        made[f"{part}_mask"] = mask
+        if "y" not in made and f"{part}_y" in store:
+            labels[ids] = array(store.pop(f"{part}_y"), f"{part}_y")
+    if "y" not in made and (labels >= 0).any():
+        made["y"] = labels
+
+
+def _edges(store: dict[str, Any], name: str, said: str, given: Collection[str]) -> dict[str, Any]:
+    """Takes what edges have out of a store. said is how a user calls it."""
+    made = {key: store.pop(key) for key in LINKS if key in store}
+    for key in ("edge_index", "adj_t", "adj"):
+        if key not in store:
+            continue
+        value = store.pop(key)
+        if not is_sparse(value):
+            made["edge_index"] = array(value, key)
+            made |= {key: store.pop(key) for key in ("edge_weight", "edge_attr") if key in store}
+            _take_labels(store, made, given)
+            warn_of_weights(store, {*made, *given}, (made["edge_index"].shape or (0,))[-1], said)
+            return made
+        matrix = sparse(value, key)
+        made["edge_index"] = edges_of(matrix, by_target=key == "adj_t")
+        if matrix.values is not None:
+            made["edge_weight"] = matrix.values
+        for other in ("edge_weight", "edge_attr", *EDGE_LABELS):
+            if other in store and other not in given:
+                warn(
+                    f"{said}.{other}: left out, as the order of its edges beside {key} is not known; give edge_index in place of {key}"
+                )
+        return made
+    raise Refused(f"{name or 'the graph'}: has no edges (edge_index, adj_t or adj)")
+
+
+def _take_labels(store: dict[str, Any], made: dict[str, Any], given: Collection[str]) -> None:
+    """Takes labels of edges, and the masks of these, out of a store."""
+    edges = np.atleast_2d(made["edge_index"])
+    label = next((store.pop(key) for key in EDGE_LABELS if key in store), None)
+    at = None if "edge_label_index" not in store else _places(array(store["edge_label_index"], "edge_label_index"), edges)
+
+    def of_edges(rows: Any, name: str, none: Any) -> Array:
+        of = array(rows, name)
+        if at is None or len(of) != len(at):
+            return of
+        if none == -1:  # which truth values and numbers without a sign do not have
+            of = of.astype(np.int64)
+        whole = np.full((edges.shape[1], *of.shape[1:]), none, of.dtype)
+        whole[at] = of
+        return whole
+
+    if label is not None and "edge_y" not in given:
+        labels = array(label, "edge_label")
+        if "edge_label_index" in store and (at is None or (labels == labels[:1]).all()):
+            return  # of others than the edges, or as RandomLinkSplit has them without negative edges
+        store.pop("edge_label_index", None)
+        made["edge_y"] = of_edges(labels, "edge_label", np.nan if labels.dtype.kind == "f" else -1)
+    if "edge_y" in made or "edge_y" in given:
+        for key in MASKS:
+            name = next((name for name in ("edge_" + key, key) if name in store), None)
+            if name is not None:
+                made["edge_" + key] = of_edges(store.pop(name), name, False)
+
+
+def _places(some: Array, edges: Array) -> Array | None:
+    """The places of some edges among all; None: one is not there, or stands there several times."""
+    if some.shape == edges.shape and (some == edges).all():
+        return np.arange(edges.shape[1])
+    wanted, there = _numbered(some, edges)
+    order = np.argsort(there, kind="stable")
+    low, high = (np.searchsorted(there[order], wanted, side) for side in ("left", "right"))
+    if (high - low != 1).any() or len(np.unique(wanted)) < len(wanted):
+        return None
+    return np.asarray(order[low])
+
+
+def _numbered(some: Array, edges: Array) -> tuple[Array, Array]:
+    """A number for each edge of two lists, 2 × E, by its ends."""
+    rows = int(max(edges.max(initial=0), some.max(initial=0))) + 1
+    first, second = (ends[0].astype(np.int64) * rows + ends[1] for ends in (some, edges))
+    return first, second
