@@ -57,8 +57,8 @@ def arguments_of(
 
 
 def with_edge_labels(graph: Graph | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings, which name the labels of the edges of a graph in memory where the task is of these: where no
-    task is given, of a graph that has no other labels."""
+    """The settings, with edge_label where labels of edges are learned. That is so where the task is edge, or where
+    none is given and a graph in memory has no other labels."""
     if graph is not None and graph.learns_edges and all(settings.get(name) is None for name in ("task", "config")):
         settings = {**settings, "task": "edge"}
     if graph is None or settings.get("task") != "edge" or settings.get("edge_label") is not None:
@@ -81,7 +81,7 @@ def with_edge_labels(graph: Graph | None, settings: Mapping[str, Any]) -> Mappin
 
 
 def value_of(name: str, value: Any, scratch: Scratch) -> Any:
-    """What a flag is given for what Python's users write."""
+    """What the program is given for the value of a keyword."""
     if name in _program.REPEATED:
         return value
     if name == "validate":

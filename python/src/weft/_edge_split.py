@@ -26,7 +26,7 @@ def _is_in_parts(split: Any) -> bool:
 
 
 def take_rule(given: dict[str, Any], changes: dict[str, Any]) -> None:
-    """Makes a rule of edge_split the split of a graph."""
+    """Moves a rule that is given as edge_split to the split of the graph."""
     rule = given.get("edge_split")
     if isinstance(rule, Mapping) and len(rule) == 1 and not _is_in_parts(rule):
         rule = next(iter(rule.values()))

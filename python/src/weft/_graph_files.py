@@ -66,7 +66,7 @@ def labels_of(value: Any, name: str) -> tuple[Array, Array | None]:
 
 
 def _of_each_edge(y: Array, name: str) -> Array:
-    """Labels of edges, of which floats are values, as ratings, unless all are 0 and 1."""
+    """Labels of edges. Floats are values, as ratings, unless all are 0 and 1."""
     if y.dtype.kind == "f" and (np.isnan(y) | np.isin(y, (0, 1))).all():
         return _fields.whole(y)
     if found := range_of_whole(y):
@@ -98,7 +98,7 @@ def numbers_of(value: Any, name: str) -> Array:
 
 
 def complete_masks(files: dict[str, Array | Ends], folder: str) -> None:
-    """Adds the masks of the parts of a split that has no vertices of them."""
+    """Adds masks without vertices for the parts of a split that are not given."""
     names = [f"{folder}{part}_mask" for part in ("train", "val", "test")]
     there = [mask for name in names if isinstance(mask := files.get(name), np.ndarray)]
     for name in names:

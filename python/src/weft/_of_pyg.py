@@ -112,7 +112,8 @@ def is_part_of_split(data: Any) -> bool:
 
 
 def labels_parallel_edges(data: Any) -> bool:
-    """Whether a graph of PyTorch Geometric has all edges of ``edge_label_index``, so that some stand there twice."""
+    """Whether a graph of PyTorch Geometric has all edges of ``edge_label_index``, so that some stand there
+    twice."""
     for store in _edge_stores(data).values():
         if "edge_label_index" in store and "edge_index" in store:
             wanted, there = _numbered(array(store["edge_label_index"], "edge_label_index"), array(store["edge_index"], "edge_index"))

@@ -15,7 +15,8 @@ from ._values import Ends, Fill, Flat, Rows, Set, Unlowerable, Value, base_of, i
 
 
 class Builder:
-    """The list of operations. Equal operations are one, and where an operation changes nothing there is none."""
+    """The list of operations. Equal operations are one, and where an operation changes nothing there is
+    none."""
 
     def __init__(self) -> None:
         self.operations: list[dict[str, Any]] = []
@@ -217,7 +218,8 @@ class Builder:
         return self.emit(name, given, rows, shape, axis, **attributes)
 
     def quotient(self, x: Value, y: Value) -> tuple[str, Value, dict[str, Any]] | None:
-        """The operation that a quotient is, if it is the softmax over the edges of each vertex, or their mean."""
+        """The operation that a quotient is, if it is the softmax over the edges of each vertex, or their
+        mean."""
         is_a, below = self.is_a, self.inputs
         y = self.bare(y)
         if (
@@ -292,7 +294,8 @@ class Builder:
         return self.emit("gather", [x], ends.rows, x.shape, x.axis, end=ends.end, loops=of.kind, **of.named)
 
     def scatter(self, x: Value, end: str, reduce: str) -> Value:
-        """Aggregates rows of edges to the vertices at an end. Rows that a mask has not chosen count as nothing."""
+        """Aggregates rows of edges to the vertices at an end. Rows that a mask has not chosen count as
+        nothing."""
         chosen, axis = x.rows, x.axis
         x = replace(x, rows=base_of(x.rows), axis=0)
         if isinstance(chosen, tuple):
@@ -312,7 +315,8 @@ class Builder:
         return self.emit("scatter", [x], self.at(x.rows, end), x.shape, axis, end=end, reduce=reduce)
 
     def root(self, x: Value) -> Value:
-        """The square root of a norm or of a standard deviation: PyTorch's have no gradient where they are 0."""
+        """The square root of a norm or of a standard deviation: PyTorch's have no gradient where they are
+        0."""
         return self.unless_0(x, lambda x: self.pointwise("sqrt", x))
 
     def unless_0(self, x: Value, function: Callable[[Value], Value]) -> Value:

@@ -45,14 +45,14 @@ _ANSWERS = ("class", "probability", "margin", "entropy", "probabilities", "value
 
 
 def _of_ends(words: list[str]) -> list[str]:
-    """Those of the words for columns of a table of edges that name the edge or an end."""
+    """The words for columns of a table of edges that name the edge or an end."""
     return [
         word for word in words if word not in _ANSWERS and not word.startswith(("probability_", "label_", "value_"))
     ]
 
 
 class InOrder:
-    """What a table of edges in the order of edge_index is made of: one in the order of the store.
+    """Makes a table of edges in the order of edge_index from one in the order of the store.
 
     Args:
         order: where the edges of the store stand in edge_index.
@@ -84,7 +84,7 @@ class InOrder:
 
 
 def _ends(header: list[str], words: list[str]) -> list[str]:
-    """The columns of a table of edges that name ends, of which it was asked for these columns."""
+    """The columns that name the ends of edges, in a table for which these columns were asked."""
     own = _of_ends(words)
     if not own:
         return header[1:3]

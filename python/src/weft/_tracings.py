@@ -91,8 +91,8 @@ def _refuse_repeated(program: Mapping[str, Any]) -> None:
 
 
 def layers_of(module: nn.Module) -> list[Any]:
-    """The layers of a module by their paths: their classes, attributes that are numbers and words but for momenta
-    of batch norms, and hooks, which are called when the module is traced."""
+    """The layers of a module by their paths: their classes, attributes that are numbers and words but for
+    momenta of batch norms, and hooks, which are called when the module is traced."""
     return [
         (
             path,
@@ -109,7 +109,8 @@ def layers_of(module: nn.Module) -> list[Any]:
 
 
 def momenta_of(module: nn.Module) -> tuple[float | None, ...]:
-    """The momenta of the batch norms of a module, None for a mean of all batches: ``update_bn`` sets these."""
+    """The momenta of the batch norms of a module, None for a mean of all batches: ``update_bn`` sets
+    these."""
     return tuple(layer.momentum for layer in module.modules() if _is_norm(layer))
 
 

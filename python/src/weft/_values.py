@@ -18,7 +18,8 @@ SEVERAL = (
 
 @dataclass(frozen=True)
 class Set:
-    """Rows: all vertices, or all edges with what is done about self loops. of: the vertex type, or the relation."""
+    """Rows: all vertices, or all edges with what is done about self loops. of: the vertex type, or the
+    relation."""
 
     kind: str  # "vertices", or "stored", "removed", "one" and "added" of edges
     of: str = ""
@@ -34,7 +35,8 @@ Rows = Any  # None, a Set, one with the operation that chooses among its rows, o
 
 @dataclass(frozen=True)
 class Value:
-    """The value of an operation. shape is that of a row, and axis says where PyTorch has the rows' dimension."""
+    """The value of an operation. shape is that of a row, and axis says where PyTorch has the rows'
+    dimension."""
 
     op: int
     rows: Rows
@@ -60,8 +62,8 @@ class Fill:
 
 @dataclass(frozen=True)
 class Flat:
-    """The rows of a view that makes (rows · count, …) of (rows, count, …). In the operations of a program count is the
-    first dimension of a row."""
+    """The rows of a view that makes (rows · count, …) of (rows, count, …). In the operations of a program
+    count is the first dimension of a row."""
 
     rows: Rows
     count: int
@@ -90,7 +92,8 @@ class Ends:
 
 @dataclass(frozen=True)
 class Vertices:
-    """The numbers of all vertices in order. pairs: they stand in two rows, as the edge_index of self loops."""
+    """The numbers of all vertices in order. pairs: they stand in two rows, as the edge_index of self
+    loops."""
 
     rows: Rows
     pairs: bool = False
@@ -113,8 +116,8 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Parts:
-    """What the rows of several sets have, one set after another. Sets are edges, vertices as their self loops, or
-    vertices of several types."""
+    """What the rows of several sets have, one set after another. Sets are edges, vertices as their self
+    loops, or vertices of several types."""
 
     of: tuple[Any, ...]
     size: sympy.Expr

@@ -87,8 +87,8 @@ def _hypot(do: Any, x: Any, y: Any) -> Any:
 
 
 def _known(do: Any, x: Any, y: Any, most: str, at_least: str) -> Any:
-    """The larger or smaller of two numbers. Where one is NaN, it is the other. Before PyTorch 2.9 the first has a tie's
-    gradient."""
+    """The larger or smaller of two numbers. Where one is NaN, it is the other. Before PyTorch 2.9 the first
+    has a tie's gradient."""
     if gradient_of(lambda x: torch.fmax(x, torch.zeros_like(x)), 0.0) == 1:
         return do("where", do("or", do(at_least, x, y), do("ne", y, y)), x, y)
     return do("where", do("ne", y, y), x, do("where", do("ne", x, x), y, do(most, x, y)))

@@ -45,7 +45,8 @@ class _ByType(MutableMapping[str, Any]):
 
 
 class View:
-    """graph.nodes, graph.edges: [type].data has the fields of a type, and a call gives the numbers or the ends."""
+    """graph.nodes, graph.edges: [type].data has the fields of a type, and a call gives the numbers or the
+    ends."""
 
     def __init__(self, fields: Callable[[Any], Fields], called: Callable[..., Any]) -> None:
         self.fields, self.called = fields, called

@@ -20,10 +20,11 @@ class Relation(Protocol):
 
 
 class Mailbox:
-    """The messages of each vertex in a reduce function of Python, which takes them for vertices × messages × ….
+    """The messages of each vertex in a reduce function of Python, which takes them for an array of
+    vertices × messages.
 
-    Here they are a row for each edge. Known are operations element by element, and sums, means and the like over
-    dimension 1.
+    Here they are a row for each edge. Known are operations element by element, and sums, means and the like
+    over dimension 1.
     """
 
     def __init__(self, graph: Relation, values: Tensor) -> None:
@@ -69,7 +70,8 @@ class Mailbox:
         return Mailbox(self.graph, self.values[at[:1] if at[0] is Ellipsis else (slice(None), *at[2:])])
 
     def along(self, of: Any) -> Any:
-        """An operand for each edge. What a reduction with keepdim gave a vertex meets each of its messages."""
+        """An operand for each edge. What a reduction with keepdim gave a vertex meets each of its
+        messages."""
         if isinstance(of, Mailbox):
             return of.values
         if not isinstance(of, Tensor) or of.dim() <= self.values.dim():
@@ -97,8 +99,8 @@ _ELEMENTWISE = frozenset(
 
 
 class _Count:
-    """A number for each vertex, as its count of messages, which a reduce function takes for one number. In operations it
-    broadcasts to rows."""
+    """A number for each vertex, as its count of messages, which a reduce function takes for one number. In
+    operations it broadcasts to rows."""
 
     def __init__(self, count: Tensor) -> None:
         self.count = count

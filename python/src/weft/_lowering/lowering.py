@@ -40,7 +40,8 @@ TRACED = Value, Fill, Edges, Ends, Vertices, Loops, Chosen, Number, Parts  # ope
 
 
 class Lowering(Sets):
-    """Goes through the nodes of a graph of ATen's operations, each of which becomes operations of the program."""
+    """Goes through the nodes of a graph of ATen's operations, each of which becomes operations of the
+    program."""
 
     def __init__(self, rows: dict[sympy.Expr, Rows], said: Callable[[Any], str]) -> None:
         super().__init__(rows, said)
@@ -194,7 +195,8 @@ class Lowering(Sets):
         return Number(expression)
 
     def checked(self, result: Any) -> Any:
-        """Refuses a value without the sizes that PyTorch has found: a mistake of a lowering trains nothing."""
+        """Refuses a value without the sizes that PyTorch has found: a mistake of a lowering trains
+        nothing."""
         meta = self.node.meta.get("val")
         if isinstance(result, (Value, Fill)) and isinstance(meta, Tensor):
             rows, shape, axis = self.layout()

@@ -50,8 +50,8 @@ def path_of(node: Any) -> str:
     return next((str(path) for path, _ in reversed(stack.values())), "").removeprefix("of").removeprefix(".")
 
 
-# How often a step computes what these files call: their backward passes compute it again, and that of a reversible block
-# also inverts it.
+# How often a step computes what these files call: their backward passes compute it again, and that of a
+# reversible block also inverts it.
 _RECOMPUTES = {"torch/utils/checkpoint.py": 2, "torch_geometric/nn/models/rev_gnn.py": 3, "dgl/nn/pytorch/conv/grouprevres.py": 3}
 
 

@@ -37,8 +37,8 @@ class Sets(Views):
         return None if longer else size
 
     def by_part(self, size: sympy.Expr, node: Any, args: Any, kwargs: Any) -> Any:
-        """Lowers an operation on rows of several sets, set by set. An aggregation of a set begins with the result of the set
-        before it."""
+        """Lowers an operation on rows of several sets, set by set. An aggregation of a set begins with the
+        result of the set before it."""
         if self.name in _MAKES:  # of what has their type
             args = torch.utils._pytree.tree_map_only(Parts, lambda p: p.of[0], args)
         every_part = [a for a in every(args, kwargs) if isinstance(a, Parts)]
@@ -83,7 +83,8 @@ class Sets(Views):
         return results if isinstance(made[0], (list, tuple)) else results[0]
 
     def between_types(self, node: Any, args: Any, kwargs: Any) -> Parts:
-        """Reads rows of vertices of several types, or aggregates to them, by the ends of edges of several sets."""
+        """Reads rows of vertices of several types, or aggregates to them, by the ends of edges of several
+        sets."""
         of, ends = args[0], next((a for a in every(args[1:], kwargs) if isinstance(a, Parts)), args[0])
         if not isinstance(of, Parts) or not all(isinstance(e, Ends) for e in ends.of):
             raise Unlowerable("rows of several sets meet those of others: join both in the same order")
@@ -129,8 +130,8 @@ class Sets(Views):
         return list(x.of)
 
     def of_some_sets(self, mask: Parts, node: Any, args: Any) -> Any:
-        """Rows of those sets in which a mask is true everywhere. In the others it is true nowhere, as a mask of one type of
-        edges is."""
+        """Rows of those sets in which a mask is true everywhere. In the others it is true nowhere, as a mask
+        of one type of edges is."""
         if not isinstance(args[0], Parts):
             raise Unlowerable("a mask of edges of several sets chooses among others")
         (size,) = free_sizes(node)
@@ -145,8 +146,8 @@ class Sets(Views):
         return kept[0]
 
     def from_least(self, node: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
-        """The operands of a maximum or minimum over several sets, which begins with a number that no value has. The function
-        that is returned last puts what was there before in the place of that number."""
+        """The operands of a maximum or minimum over several sets, which begins with a number that no value
+        has. The function that is returned last puts what was there before in the place of that number."""
         named = operands(node.target._schema, args, kwargs)
         least = {"amax": -(2.0**127), "amin": 2.0**127}.get(named.get("reduce", ""))  # as rows of bfloat16 hold it
         if named.get("include_self", True) or named["reduce"] not in ("amax", "amin", "mean"):

@@ -105,7 +105,8 @@ class Values(Sizes):
         return result
 
     def dims(self, x: Value, dims: Any) -> tuple[bool, list[int]]:
-        """Whether the rows' dimension is among PyTorch's dims, and which dimensions of a row the others are."""
+        """Whether the rows' dimension is among PyTorch's dims, and which dimensions of a row the others
+        are."""
         dims = range(x.dim) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
         dims = [d % max(x.dim, 1) for d in dims] if x.dim else []
         if x.rows is None:

@@ -79,7 +79,8 @@ class Views(Values, abc.ABC):
         return self.permute(x, [d - (d > x.axis) for d in order if d != x.axis], order.index(x.axis))
 
     def assign(self, node: Any, result: Any) -> None:
-        """Gives a node what an operation has written into it. A view passes that on to its base, and the base to all its views."""
+        """Gives a node what an operation has written into it. A view passes that on to its base, and the base
+        to all its views."""
         if node.op == "call_function" and node.args and node in self.views.get(node.args[0], ()):
             self.assign(node.args[0], self.written(node, node.args[0], result))
             return

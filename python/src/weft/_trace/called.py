@@ -21,7 +21,8 @@ from .schema import Given, Schema
 
 
 class Called(nn.Module):  # type: ignore[misc]
-    """A module with what its forward is called with: tensors of a graph by their names, or a graph that holds them.
+    """A module with what its forward is called with: tensors of a graph by their names, or a graph that holds
+    them.
 
     outputs: joins what forward returns; None: it returns one tensor of vertices × classes.
     """
@@ -143,7 +144,8 @@ class Called(nn.Module):  # type: ignore[misc]
         return made
 
     def counts(self, given: Mapping[Given, Tensor]) -> dict[str, Any]:
-        """The numbers of vertices, by type, of the types that something with a row for each vertex is given of."""
+        """The numbers of vertices, by type, of the types that something with a row for each vertex is given
+        of."""
         rows = {of.of: t.shape[0] for what in ("n_id", "table", "x") for of, t in given.items() if of.what == what}
         return {name: rows[name] for name in self.schema.features if name in rows}
 
@@ -159,7 +161,8 @@ class Called(nn.Module):  # type: ignore[misc]
         return made
 
     def of_one_type(self, whole: Mapping[str, Any]) -> dict[str, Any]:
-        """The edges of all relations one after another, and their relations' numbers: the names, if these are numbers."""
+        """The edges of all relations one after another, and their relations' numbers: the names, if these are
+        numbers."""
         names = [of.key[1] for of in self.schema.relations.values()]
         numbers = map(int, names) if all(name.isdecimal() for name in names) else range(len(names))
         read = {*self.names.values(), *(("x", "edge_index", "n_id") if self.dgl else ())}

@@ -32,13 +32,14 @@ def check_updates(to: Lowering, buffers: set[str]) -> None:
             left += o.get("in", ())
 
 
-# Numbers of vertices and of edges: of the small graphs on which a program is compared with its module, and of a large one.
+# Numbers of vertices and of edges: of the small graphs on which a program is compared with its module, and of
+# a large one.
 SMALL, _LARGE = ((19, 47), (32, 38)), (4_000_007, 90_000_001)
 
 
 def check_sizes(graph: Any, rows: Mapping[Any, Any], schema: Schema) -> None:
-    """Refuses a forward that takes another course on a graph of another size. The trace has noted the conditions on sizes
-    under which it holds."""
+    """Refuses a forward that takes another course on a graph of another size. The trace has noted the
+    conditions on sizes under which it holds."""
     values = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder"]
     conditions = next((of.fake_mode.shape_env for of in values if hasattr(of, "fake_mode")), None)
     counts = {Set("vertices", name): n for name, n in schema.vertices.items()}

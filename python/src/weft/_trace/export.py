@@ -23,7 +23,8 @@ from .refusals import OF_DATA, said_of, why, without_features
 
 
 def exported(called: Called) -> tuple[Any, dict[Any, Any]]:
-    """The graph of ATen's operations, and what its inputs are: names of the state or of what is given, or a constant."""
+    """The graph of ATen's operations, and what its inputs are: names of the state or of what is given, or a
+    constant."""
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils._traceback import CapturedTraceback
 
@@ -42,7 +43,8 @@ def exported(called: Called) -> tuple[Any, dict[Any, Any]]:
                     "graph, or install PyTorch 2.6 to 2.15"
                 )
             varies = {name: {of.varies: torch.export.Dim.AUTO} for name, of in called.given.items()}
-            # One dict as an argument: names of **keywords stand in dynamic_shapes otherwise from version to version.
+            # One dict as an argument: names of **keywords stand in dynamic_shapes otherwise from version to
+            # version.
             shapes = (varies,) if varies else None
             exported = torch.export.export(called, (called.tensors,), dynamic_shapes=shapes, strict=False)
         except Exception as error:  # whatever the module raises
@@ -87,7 +89,8 @@ def _no_grad_for_inference() -> Iterator[None]:
 
 
 def _from_forward(frames: traceback.StackSummary) -> traceback.StackSummary:
-    """Frames in which functions that forward calls have its name: torch.export notes the lines of forward alone."""
+    """Frames in which functions that forward calls have its name: torch.export notes the lines of forward
+    alone."""
     first = next((k for k, frame in enumerate(frames) if frame.name == "forward"), len(frames))
     for frame in frames[first:]:
         frame.name = "forward"
@@ -111,8 +114,8 @@ def quiet() -> Iterator[None]:
             logging.disable(level)
 
 
-# Modules whose functions of autograd call their first argument, and call it again in the backward pass. Their gradient
-# is that of a plain call.
+# Modules whose functions of autograd call their first argument, and call it again in the backward pass. Their
+# gradient is that of a plain call.
 _AGAIN = ("torch.utils.checkpoint", "torch_geometric.nn.models.rev_gnn", "dgl.nn.pytorch.conv.grouprevres")
 
 

@@ -34,8 +34,8 @@ def counts_loops(layer: Any) -> bool:
 
 @contextlib.contextmanager
 def one_by_one() -> Iterator[None]:
-    """PyG's layers of several relations multiply by each weight alone, and choose no other order of products. Self loops
-    are plain tensors: PyG 2.5 makes an EdgeIndex of them."""
+    """PyG's layers of several relations multiply by each weight alone, and choose no other order of products.
+    Self loops are plain tensors: PyG 2.5 makes an EdgeIndex of them."""
     backend: Any = sys.modules.get("torch_geometric.backend")
     loops: Any = sys.modules.get("torch_geometric.utils.loop")
     edges = getattr(loops, "EdgeIndex", None)
@@ -70,7 +70,8 @@ def hooked(module: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_traced() -> Iterator[None]:
-    """Layers of PyG compute the numbers that weft computes: nothing that no output reads, and loops of all vertices."""
+    """Layers of PyG compute the numbers that weft computes: nothing that no output reads, and loops of all
+    vertices."""
     with _unsampled(), _looped():
         yield
 

@@ -106,7 +106,8 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
 
 
 def _is_written(node: Any) -> bool:
-    """Whether an operation writes into what a node is, or into a view of it, also in a block under torch.no_grad."""
+    """Whether an operation writes into what a node is, or into a view of it, also in a block under
+    torch.no_grad."""
     for user in node.users:
         target, blocks = user.target, [of for of in user.args if isinstance(of, torch.fx.Node) and of.op == "get_attr"]
         if isinstance(target, torch._ops.OpOverload):

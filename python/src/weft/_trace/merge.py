@@ -17,8 +17,8 @@ _DIFFERS = "forward does other operations in evaluation than in training, with a
 class _Merged:
     """One program of what forward does in training and in evaluation.
 
-    Where they differ, the program computes both values, and the operation training chooses one. Dropout reads the same
-    value in both.
+    Where they differ, the program computes both values, and the operation training chooses one. Dropout reads
+    the same value in both.
     """
 
     def __init__(self, to: Lowering, evaluated: Lowering) -> None:

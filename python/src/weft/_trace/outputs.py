@@ -17,8 +17,8 @@ from .._errors import Refused
 class Outputs:
     """What forward returns: one tensor, or several in tuples and dicts.
 
-    They are joined to one tensor of each vertex type, and then of each relation, with their columns beside each
-    other. If all are of edges, a tensor of the whole graph stands behind them.
+    They are joined to one tensor of each vertex type, and then of each relation, with their columns beside
+    each other. If all are of edges, a tensor of the whole graph stands behind them.
     """
 
     def __init__(self, frozen: Iterable[str] = ()) -> None:
@@ -81,7 +81,8 @@ _SOME = (
 
 
 def _type_of(rows: Any, counts: Mapping[str, Any], edges: Mapping[str, Any]) -> tuple[str, bool]:
-    """The vertex type or the relation that a number of rows in a traced module is of, and whether it is a relation."""
+    """The vertex type or the relation that a number of rows in a traced module is of, and whether it is a
+    relation."""
     for every, are_edges in ((counts, False), (edges, True)):
         for kind, count in every.items():
             if isinstance(count, torch.SymInt) and rows.node.expr == count.node.expr:

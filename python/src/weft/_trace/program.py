@@ -18,7 +18,8 @@ from .schema import Schema
 
 @dataclass(frozen=True)
 class Program:
-    """A model as data: text is JSON, and state has the arrays of the module by their names in its state_dict."""
+    """A model as data: text is JSON, and state has the arrays of the module by their names in its
+    state_dict."""
 
     text: str
     state: dict[str, np.ndarray[Any, Any]]

@@ -27,7 +27,8 @@ OF_DATA = (
 
 
 def without_features(error: BaseException, called: Called) -> Refused | None:
-    """The refusal of a forward that reads features of a vertex type without any; None: the error is another one."""
+    """The refusal of a forward that reads features of a vertex type without any; None: the error is another
+    one."""
     name = error.args[0] if isinstance(error, KeyError) and error.args else None
     if not isinstance(name, str) or called.schema.features.get(name, 1):
         return None
@@ -104,7 +105,8 @@ def said_of(node: Any) -> str:
 
 
 def fixed_count(graph: Any, called: Called) -> Refused | None:
-    """The refusal of a place where the number of vertices became a fixed number; None: there is no such place."""
+    """The refusal of a place where the number of vertices became a fixed number; None: there is no such
+    place."""
     count = next((t.shape[0] for name, t in called.tensors.items() if name == "x"), 0)
     if count in {n for t in (*called.parameters(), *called.buffers()) for n in t.shape}:
         return None

@@ -12,8 +12,9 @@ from .._values import Set
 
 @dataclass(frozen=True)
 class Given:
-    """What forward is given of a graph: x, edge_index, edge_attr, edge_weight, the numbers of vertices (n_id), or a
-    table: a parameter of the module with a row for each vertex. A loss is given logits and labels."""
+    """What forward is given of a graph: x, edge_index, edge_attr, edge_weight, the numbers of vertices
+    (n_id), or a table: a parameter of the module with a row for each vertex. A loss is given logits and
+    labels."""
 
     what: str
     of: str = ""  # the vertex type, or the relation

@@ -20,8 +20,9 @@ _VERTICES, _EDGES = 10007, 20011  # the sizes that forward sees while it is trac
 def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
     """The parameters that may have a row for each vertex, and of which type.
 
-    Such a parameter has as many rows as the type has vertices. It is an embedding, LINKX's weight for the graph, or
-    a parameter of a module of the user's own, as one of positions. Where the type has no features, it may be any.
+    Such a parameter has as many rows as the type has vertices. It is an embedding, LINKX's weight for the
+    graph, or a parameter of a module of the user's own, as one of positions. Where the type has no features,
+    it may be any.
     """
     tables = {}
     for path, part in module.named_modules():
@@ -61,7 +62,8 @@ def initialise(module: nn.Module, schema: Schema, tables: dict[str, str], kind: 
 def tensors_of(
     module: nn.Module, schema: Schema, tables: dict[str, str], dtype: torch.dtype, edges: int = _EDGES
 ) -> dict[Given, Tensor]:
-    """A tensor for each thing that forward may be given. No two types or relations have the same number of rows."""
+    """A tensor for each thing that forward may be given. No two types or relations have the same number of
+    rows."""
     given: dict[Given, Tensor] = {}
     sizes: dict[str, int] = {}
     parameters = dict(module.named_parameters())

@@ -28,12 +28,13 @@ def trace(
     schema: Schema | None = None,
     outputs: Outputs | None = None,
 ) -> Program:
-    """The program of a module that is called as module(x, edge_index) or, if it is over DGL, as module(graph, x).
+    """The program of a module that is called as module(x, edge_index) or, if it is over DGL, as module(graph,
+    x).
 
     The graph has features numbers a vertex, edge_features a edge, if any, and perhaps edge weights, which
-    forward gets where it names edge_attr and edge_weight. A schema says it of a graph of several types, of which
-    forward gets dicts by type. Raises Refused with the line of the module's source, the reason, and what to
-    write in its place.
+    forward gets where it names edge_attr and edge_weight. A schema says it of a graph of several types, of
+    which forward gets dicts by type. Raises Refused with the line of the module's source, the reason, and
+    what to write in its place.
     """
     if not isinstance(module, nn.Module):
         raise Refused(

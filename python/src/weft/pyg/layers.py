@@ -115,7 +115,8 @@ class Net(Called):
         return conv(*x, edge_index, **_given(self.takes, given))
 
     def between(self, x: Any, layers: Iterable[Callable[[Any], Any]]) -> list[Any]:
-        """What each layer but the last gives: with norm, activation and dropout, and with residual connections its input."""
+        """The outputs of all layers but the last, with norm, activation and dropout. With residual
+        connections the input of a layer is added to its output."""
         outputs: list[Any] = []
         for norm, layer in zip(self.norms, layers):
             z = _each(lambda h: self.dropout(self.act(h)), norm(layer(x)))
@@ -133,7 +134,8 @@ class Layers(Net):
     """PyG's convolutions, with norm, activation and dropout after each but the last.
 
     With residual connections the input of each of these but the first is added to its output. With jumping
-    knowledge the last layer has norm, activation and dropout, too, and a linear layer reads the outputs of all.
+    knowledge the last layer has norm, activation and dropout, too, and a linear layer reads the outputs of
+    all.
     """
 
     def __init__(self, s: SimpleNamespace, weights: Weights):

@@ -16,7 +16,8 @@ from .layers import Net, directed, norm_of
 
 
 class Perceptron(Net):
-    """Linear layers under the names of PyG's MLP, with residual connections if the run has them, then rounds of APPNP.
+    """Linear layers under the names of PyG's MLP, with residual connections if the run has them, then rounds
+    of APPNP.
 
     On a graph of several types it reads the rows of the type that the run predicts, by type or alone.
     """
@@ -65,7 +66,8 @@ def _ends(s: SimpleNamespace, weights: Weights, encoder: str) -> tuple[nn.Linear
 
 
 class ResGCN(Net):
-    """PyG's DeepGCNLayer of SAGEConv between two linear layers, as in its example ogbn_proteins_deepgcn.py."""
+    """PyG's DeepGCNLayer of SAGEConv between two linear layers, as in its example
+    ogbn_proteins_deepgcn.py."""
 
     def __init__(self, s: SimpleNamespace, weights: Weights):
         super().__init__(s)

@@ -17,7 +17,8 @@ from .names import key_of
 
 
 class TypedLayers(Layers):
-    """Layers for a graph of several types: a convolution for each relation, whose results are summed by target type.
+    """Layers for a graph of several types: a convolution for each relation, whose results are summed by
+    target type.
 
     A layer has the relations that the run's result depends on. With one type of vertices the edges are in
     dictionaries or have numbers.
