@@ -187,6 +187,30 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 	return notes
 }
 
+// meant is the number of the relation that a list of new edges is of, where the list has no name but that of
+// its file. It is the one whose labels are learned, or the only one that is not the reverse of another. −1: there is none,
+// or there are several.
+func (o *Options) meant(relations []graph.Relation) int {
+	if o.Learned != "" {
+		return slices.IndexFunc(relations, func(r graph.Relation) bool { return r.Name == o.Learned })
+	}
+	one := -1
+	for i := range relations {
+		source, name, target, ok := relations[i].ReverseOf()
+		if ok && slices.ContainsFunc(relations, func(r graph.Relation) bool {
+			s, n, t := r.Ends()
+			return s == source && n == name && t == target
+		}) {
+			continue
+		}
+		if one >= 0 {
+			return -1
+		}
+		one = i
+	}
+	return one
+}
+
 // addEdges reads the lists of new edges, by relation.
 func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Addition) error {
 	lists, err := o.edgeLists(all)
@@ -198,9 +222,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 			return r.Name == l.name || len(g.Relations) == 1
 		})
 		if i < 0 && slices.Contains(o.Edges, l.path) { // the list has the name of its file alone
-			i = slices.IndexFunc(g.Relations, func(r graph.Relation) bool {
-				return o.Learned != "" && r.Name == o.Learned
-			})
+			i = o.meant(g.Relations)
 		}
 		if i < 0 {
 			var names []string
