@@ -188,8 +188,8 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 }
 
 // meant is the number of the relation that a list of new edges is of, where the list has no name but that of
-// its file. It is the one whose labels are learned, or the only one that is not the reverse of another. −1: there is none,
-// or there are several.
+// its file. It is the one whose labels are learned, or the only one that is not the reverse of another. −1:
+// there is none, or there are several.
 func (o *Options) meant(relations []graph.Relation) int {
 	if o.Learned != "" {
 		return slices.IndexFunc(relations, func(r graph.Relation) bool { return r.Name == o.Learned })
