@@ -46,7 +46,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestLinesOfDocuments: so has a line of a document, but in tables and in code.
+// TestLinesOfDocuments: so has a line of a document, but in tables and in code. A page of docs/ has at most
+// 600 lines.
 func TestLinesOfDocuments(t *testing.T) {
 	var documents []string
 	for _, folder := range []string{"docs", "docs/tutorials"} {
@@ -72,6 +73,9 @@ func TestLinesOfDocuments(t *testing.T) {
 			if n := utf8.RuneCountInString(line); n > columns && !code && !strings.HasPrefix(line, "|") {
 				t.Errorf("%s:%d: a line of %d columns", path, number, n)
 			}
+		}
+		if number > 600 && strings.Contains(path, "docs") {
+			t.Errorf("%s has %d lines; divide it by what a reader wants to do", path, number)
 		}
 	}
 }
