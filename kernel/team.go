@@ -1,13 +1,15 @@
 // Package kernel computes on matrices: C functions, each single-threaded over a range of rows and written for
 // AVX-512, AVX2 with FMA, and any CPU; and a Team of goroutines that hands the ranges out. A row has one
-// writer. One of many entries is cut into segments, and reductions over vertices run over tiles of fixed size;
-// their partial results are merged in order. So a result has the same bits for any number of threads. Products
-// with a weight come from oneDNN.
+// writer. One of many entries is cut into segments, and reductions over vertices run over tiles of fixed
+// size; their partial results are merged in order. So a result has the same bits for any number of threads.
+// Products with a weight come from oneDNN.
 //
 // Features, activations and their gradients are Float32 or BFloat16: the operands in storage, of one type in
 // a call unless it says otherwise. Arithmetic is in Float32 or wider, and a result is rounded once.
 //
 // Shapes are checked; a mismatch is a programming error and panics.
+//
+// Operations of package autograd, optimizers, and axes that pack and add rows call a Team.
 package kernel
 
 // #include "native/weft.h"

@@ -10,6 +10,8 @@
 // with spans.go, and spare.go use released memory again. offload.go says which matrices leave, rest.go moves
 // them, and gather.go reads single rows; disk.go and ram.go are the levels where they rest. common.go is
 // memory that several workers of a machine map.
+//
+// A worker has a Meter, and package kernel computes on its matrices.
 package tensor
 
 import (

@@ -17,6 +17,8 @@
 //
 // A graph of one type and any size is written in a stream (Write). Files are untrusted: nothing is allocated
 // for a size that is only claimed.
+//
+// The command import ogb reads by it.
 package ogb
 
 import (

@@ -9,6 +9,8 @@
 // {val,test}_negatives (M × 2) or {val,test}_negative_targets (N × M), of the Data or of each edge type.
 //
 // Files are untrusted. Nothing in them runs: see internal/pickle and internal/torchfile.
+//
+// The command import pyg reads by it.
 package pyg
 
 import (

@@ -13,6 +13,8 @@
 // Where the vertices are known only after the edges, Complete sets what is missing. Of makes a Graph of one
 // that is in memory as a whole. Read and Write are the only ways on, and give the same graph, and the same
 // refusals.
+//
+// Readers of files that may be larger than memory return a Graph; the command import writes it into a store.
 package streamed
 
 import (

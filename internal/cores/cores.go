@@ -1,4 +1,4 @@
-// Package cores says how many goroutines are to compute at once.
+// Package cores says how many goroutines are to compute at once. All that starts goroutines for work asks it.
 package cores
 
 import (

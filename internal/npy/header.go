@@ -4,6 +4,8 @@
 //
 // Files are untrusted: a header is bounded, parsed strictly and compared with the bytes that are there before
 // anything is allocated for the data. Every complaint about a file is a refusal.
+//
+// Stores, partitions and predictions are such arrays, and so are many published graphs.
 package npy
 
 import (

@@ -1,4 +1,5 @@
-// Package number reads the numbers of users' texts: tables, lists, settings.
+// Package number reads the numbers of users' texts: tables, lists, settings. Settings, flags and readers of
+// tables call it.
 package number
 
 import (

@@ -1,5 +1,5 @@
 // Package regular opens regular files only. To open a named pipe is to wait for somebody to write to it,
-// perhaps for ever.
+// perhaps for ever. All that reads files of users opens them by it.
 package regular
 
 import (

@@ -3,6 +3,8 @@
 //
 // Files are untrusted: every length and offset is compared with the bytes that are there before anything is
 // allocated.
+//
+// Weights and checkpoints of a run are such files.
 package safetensors
 
 import (

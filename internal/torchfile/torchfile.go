@@ -1,7 +1,8 @@
 // Package torchfile reads what torch.save writes since PyTorch 1.6: a zip archive of a pickle, and of one
 // entry for the bytes of each storage. A tensor in the pickle is a window on a storage: an offset, sizes and
 // strides. The pickle is read through an allow-list (internal/pickle), so that nothing in it runs. A window
-// is checked against its storage, and a storage against the bytes that are there.
+// is checked against its storage, and a storage against the bytes that are there. The readers of PyG and OGB
+// call it.
 package torchfile
 
 import (
