@@ -96,7 +96,17 @@ func (d *Device) mark(queue int) (mark uint64, err error) {
 	b := &d.beside
 	b.marks[queue]++
 	mark = b.marks[queue]*queues + uint64(queue)
-	return mark, d.note("marking a queue", C.weft_record(d.driver, b.eventOf(mark), b.streams[queue]))
+	return mark, d.askQueue(queue, "marking a queue", func() C.int {
+		return C.weft_record(d.driver, b.eventOf(mark), b.streams[queue])
+	})
+}
+
+// askQueue asks a queue for something.
+func (d *Device) askQueue(queue int, doing string, what func() C.int) error {
+	if queue == ofKernels {
+		return d.ask(doing, what)
+	}
+	return d.note(doing, what())
 }
 
 func (b *beside) eventOf(mark uint64) unsafe.Pointer {
@@ -141,8 +151,9 @@ func (d *Device) follow(queue int, mark uint64) error {
 	if mark == 0 {
 		return nil
 	}
-	return d.note("having a queue wait",
-		C.weft_after(d.driver, d.beside.streams[queue], d.beside.eventOf(mark)))
+	return d.askQueue(queue, "having a queue wait", func() C.int {
+		return C.weft_after(d.driver, d.beside.streams[queue], d.beside.eventOf(mark))
+	})
 }
 
 // Wait returns when a mark has been passed. Close waits for it, and fails those that come later.

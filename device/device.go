@@ -4,7 +4,7 @@
 //
 // The environment variable WEFT_CUDA names the library that is opened as libcuda.so.1. In tests that is
 // bin/libcuda-on-cpu.so (oncpu/), which runs the kernels on a CPU. With WEFT_DEVICE_SYNC=1 each launch is
-// waited for, so that an error names its kernel.
+// waited for, so that an error names its kernel. With WEFT_DEVICE_GRAPHS=0 kernels are launched one by one.
 package device
 
 // #cgo CFLAGS: -O2 -std=gnu11
@@ -70,6 +70,7 @@ func Numbers(listed []int) ([]int, error) {
 type Device struct {
 	*card
 	stream            unsafe.Pointer // of kernels
+	queue             queue          // of those that are not launched yet
 	beside            beside
 	waitAfterLaunches bool
 	mu                sync.Mutex
@@ -109,6 +110,7 @@ func Open(number int) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{card: c, waitAfterLaunches: os.Getenv("WEFT_DEVICE_SYNC") == "1"}
+	d.queue.graphs, d.queue.known = c.recordsGraphs() && !d.waitAfterLaunches, map[string]*list{}
 	if status := C.weft_stream(d.driver, &d.stream); status != 0 {
 		return nil, d.failure("opening the device", status)
 	}
@@ -291,7 +293,8 @@ func (d *Device) Close() error {
 	d.waits.Lock()
 	defer d.waits.Unlock()
 	d.closed = true
-	failed := d.beside.end(d)
+	failed := d.endQueue()
+	failed = cmp.Or(failed, d.beside.end(d))
 	for _, address := range slices.Clone(d.memory) {
 		failed = cmp.Or(failed, d.Free(address))
 	}
@@ -322,7 +325,9 @@ func (d *Device) Free(address uint64) error {
 	d.mu.Lock()
 	d.memory = slices.DeleteFunc(d.memory, func(a uint64) bool { return a == address })
 	d.mu.Unlock()
-	return d.note("freeing memory of the card", C.weft_free(d.driver, C.device_address(address)))
+	return d.ask("freeing memory of the card", func() C.int {
+		return C.weft_free(d.driver, C.device_address(address))
+	})
 }
 
 // ToDevice copies to the card. It may return before the bytes are there; from may be changed then.
@@ -330,16 +335,20 @@ func (d *Device) ToDevice(to uint64, from []byte) error {
 	if len(from) == 0 {
 		return nil
 	}
-	return d.note("copying to the card", C.weft_to_device(d.driver, d.stream, C.device_address(to),
-		unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
+	return d.ask("copying to the card", func() C.int {
+		return C.weft_to_device(d.driver, d.stream, C.device_address(to),
+			unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from)))
+	})
 }
 
 // ToHost copies from the card, and returns when the bytes are there. Its error is the first since the last
 // wait.
 func (d *Device) ToHost(to []byte, from uint64) error {
 	if len(to) > 0 {
-		_ = d.note("copying from the card", C.weft_to_host(d.driver, d.stream,
-			unsafe.Pointer(unsafe.SliceData(to)), C.device_address(from), C.size_t(len(to))))
+		_ = d.ask("copying from the card", func() C.int {
+			return C.weft_to_host(d.driver, d.stream, unsafe.Pointer(unsafe.SliceData(to)),
+				C.device_address(from), C.size_t(len(to)))
+		})
 	}
 	return d.Sync()
 }
@@ -349,8 +358,9 @@ func (d *Device) Copy(to, from uint64, bytes int64) error {
 	if bytes == 0 {
 		return nil
 	}
-	return d.note("copying on the card",
-		C.weft_copy(d.driver, d.stream, C.device_address(to), C.device_address(from), C.size_t(bytes)))
+	return d.ask("copying on the card", func() C.int {
+		return C.weft_copy(d.driver, d.stream, C.device_address(to), C.device_address(from), C.size_t(bytes))
+	})
 }
 
 // Has reports whether there is a kernel of that name.
@@ -377,27 +387,12 @@ func (d *Device) function(kernel string) unsafe.Pointer {
 	return f
 }
 
-// Launch starts a kernel, which takes the struct of so many bytes at args, and does not wait for it. What
-// goes wrong in it becomes known later. There must be a kernel of that name.
-func (d *Device) Launch(kernel string, blocks, threads int, args unsafe.Pointer, bytes int) error {
-	f := d.function(kernel)
-	err := d.note("launching "+kernel,
-		C.weft_launch(d.driver, d.stream, f, C.uint(blocks), C.uint(threads), args, C.size_t(bytes)))
-	if d.waitAfterLaunches {
-		return cmp.Or(err, d.note("kernel "+kernel, C.weft_wait(d.driver, d.stream)))
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.sinceWait = append(d.sinceWait, kernel); len(d.sinceWait) > recent {
-		d.sinceWait = d.sinceWait[1:]
-	}
-	return err
-}
-
 // Elapsed calls ask, and returns how many seconds the card takes for what ask asks of it, by the card's
-// clock:
-// from the end of what was asked before. It waits for that. Its error is the first since the last wait.
+// clock: from the end of what was asked before. It waits for that. Kernels are launched one by one. Its error
+// is the first since the last wait.
 func (d *Device) Elapsed(ask func()) (seconds float64, err error) {
+	d.launchesAlone(true)
+	defer d.launchesAlone(false)
 	var timers [2]unsafe.Pointer
 	for k := range timers {
 		status := C.weft_timer(d.driver, &timers[k])
@@ -422,6 +417,9 @@ func (d *Device) Elapsed(ask func()) (seconds float64, err error) {
 
 // Sync waits for all that was asked. Its error is the first since the last wait.
 func (d *Device) Sync() error {
+	d.queue.mu.Lock()
+	_ = d.launchListed() // whose error is kept
+	d.queue.mu.Unlock()
 	_ = d.note("waiting for the card", C.weft_wait(d.driver, d.stream))
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -145,7 +145,8 @@ var elsewhere = map[string]struct {
 	"argument": {
 		func(_, here *device.Device, p uint64) error {
 			args := fillArgs{p: p, last: 1}
-			return here.Launch("fill_float32", 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args)))
+			return cmp.Or(here.Launch("fill_float32", 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args))),
+				here.Sync())
 		},
 		"fill_float32: the context is that of cuda:1, and an address is of cuda:0",
 	},

@@ -1,9 +1,11 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 
 // Numbers of NVIDIA's cuda.h.
 enum { COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76, PAGEABLE_MEMORY_ACCESS = 88, L2_CACHE_SIZE = 38 };
+enum { HOST_MEMORY_FULL = 2 }; // CUDA_ERROR_OUT_OF_MEMORY
 enum { STREAM_NON_BLOCKING = 1, EVENT_BLOCKING_SYNC = 1, EVENT_DISABLE_TIMING = 2 };
 #define LAUNCH_BUFFER_POINTER ((void *)1)
 #define LAUNCH_BUFFER_SIZE ((void *)2)
@@ -20,6 +22,9 @@ int weft_load(weft_driver *d, const char *library, const char **loader, const ch
 		return -1; \
 	}
 	WEFT_DRIVER_FUNCTIONS(FIND)
+	d->has_graphs = 1;
+#define LOOK_FOR(name, parameters) d->has_graphs &= !!(*(void **)&d->name = dlsym(from, #name));
+	WEFT_GRAPH_FUNCTIONS(LOOK_FOR)
 	int (*on_cpu)(void) = dlsym(from, "weft_on_cpu");
 	d->needs_no_code = on_cpu && on_cpu();
 	return 0;
@@ -95,10 +100,61 @@ int weft_to_host(const weft_driver *d, void *stream, void *to, device_address fr
 int weft_copy(const weft_driver *d, void *stream, device_address to, device_address from, size_t bytes) {
 	IN_CONTEXT(cuMemcpyDtoDAsync_v2(to, from, bytes, stream));
 }
-int weft_launch(const weft_driver *d, void *stream, void *function, unsigned blocks, unsigned threads,
-	void *args, size_t bytes) {
-	void *extra[] = {LAUNCH_BUFFER_POINTER, args, LAUNCH_BUFFER_SIZE, &bytes, NULL};
-	IN_CONTEXT(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, NULL, extra));
+int weft_launch(const weft_driver *d, void *stream, const weft_kernel *kernels, int n, char *args, int *failed) {
+	int status = d->cuCtxSetCurrent(d->context);
+	for (*failed = 0; *failed < n && !status; ++*failed) {
+		const weft_kernel *k = &kernels[*failed];
+		size_t bytes = k->bytes;
+		void *extra[] = {LAUNCH_BUFFER_POINTER, args + k->at, LAUNCH_BUFFER_SIZE, &bytes, NULL};
+		status = d->cuLaunchKernel(k->function, k->blocks, 1, 1, k->threads, 1, 1, 0, stream, NULL, extra);
+		if (status)
+			break;
+	}
+	return status;
+}
+static weft_node node_of(const weft_kernel *k, void **parameters) {
+	return (weft_node){.function = k->function, .grid_x = k->blocks, .grid_y = 1, .grid_z = 1,
+		.block_x = k->threads, .block_y = 1, .block_z = 1, .parameters = parameters};
+}
+int weft_make_graph(const weft_driver *d, weft_graph *g, const weft_kernel *kernels, int n, char *args) {
+	*g = (weft_graph){.nodes = calloc(n, sizeof *g->nodes)};
+	int status = g->nodes ? d->cuCtxSetCurrent(d->context) : HOST_MEMORY_FULL;
+	if (!status)
+		status = d->cuGraphCreate(&g->graph, 0);
+	for (int k = 0; k < n && !status; k++) {
+		void *parameters[] = {args + kernels[k].at};
+		weft_node node = node_of(&kernels[k], parameters);
+		status = d->cuGraphAddKernelNode_v2(&g->nodes[k], g->graph, k ? &g->nodes[k - 1] : NULL, k ? 1 : 0, &node);
+	}
+	if (!status)
+		status = d->cuGraphInstantiateWithFlags(&g->executable, g->graph, 0);
+	if (status) {
+		g->executable = NULL;
+		weft_end_graph(d, g);
+	}
+	return status;
+}
+int weft_change_graph(const weft_driver *d, const weft_graph *g, const weft_kernel *kernels, char *args,
+	const int *changed, int n) {
+	int status = d->cuCtxSetCurrent(d->context);
+	for (int i = 0; i < n && !status; i++) {
+		const weft_kernel *k = &kernels[changed[i]];
+		void *parameters[] = {args + k->at};
+		weft_node node = node_of(k, parameters);
+		status = d->cuGraphExecKernelNodeSetParams_v2(g->executable, g->nodes[changed[i]], &node);
+	}
+	return status;
+}
+int weft_run_graph(const weft_driver *d, void *stream, const weft_graph *g) {
+	IN_CONTEXT(cuGraphLaunch(g->executable, stream));
+}
+int weft_end_graph(const weft_driver *d, weft_graph *g) {
+	int first = d->cuCtxSetCurrent(d->context), status = g->executable ? d->cuGraphExecDestroy(g->executable) : 0;
+	first = first ? first : status;
+	status = g->graph ? d->cuGraphDestroy(g->graph) : 0;
+	free(g->nodes);
+	*g = (weft_graph){0};
+	return first ? first : status;
 }
 int weft_wait(const weft_driver *d, void *stream) { IN_CONTEXT(cuStreamSynchronize(stream)); }
 int weft_pinned(const weft_driver *d, void **memory, size_t bytes) { IN_CONTEXT(cuMemHostAlloc(memory, bytes, 0)); }

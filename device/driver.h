@@ -42,10 +42,30 @@ typedef unsigned long long device_address;
 	F(cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
 		unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra))
 
+// What a kernel's node in a graph is: CUDA_KERNEL_NODE_PARAMS_v2 of cuda.h.
+typedef struct {
+	void *function;
+	unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
+	void **parameters, **extra;
+	void *kernel, *context;
+} weft_node;
+
+// Those of graphs. Where a driver lacks one, kernels are launched one by one.
+#define WEFT_GRAPH_FUNCTIONS(F) \
+	F(cuGraphCreate, (void **graph, unsigned flags)) \
+	F(cuGraphDestroy, (void *graph)) \
+	F(cuGraphAddKernelNode_v2, (void **node, void *graph, void *const *after, size_t count, const weft_node *what)) \
+	F(cuGraphInstantiateWithFlags, (void **executable, void *graph, unsigned long long flags)) \
+	F(cuGraphExecDestroy, (void *executable)) \
+	F(cuGraphExecKernelNodeSetParams_v2, (void *executable, void *node, const weft_node *what)) \
+	F(cuGraphLaunch, (void *executable, void *stream))
+
 typedef struct {
 #define WEFT_POINTER(name, parameters) int(*name) parameters;
 	WEFT_DRIVER_FUNCTIONS(WEFT_POINTER)
+	WEFT_GRAPH_FUNCTIONS(WEFT_POINTER)
 #undef WEFT_POINTER
+	int has_graphs;
 	int needs_no_code; // the library is bin/libcuda-on-cpu.so, which has the kernels in it
 	int device;
 	int cache; // bytes of the second cache
@@ -75,8 +95,25 @@ int weft_free(const weft_driver *d, device_address address);
 int weft_to_device(const weft_driver *d, void *stream, device_address to, const void *from, size_t bytes);
 int weft_to_host(const weft_driver *d, void *stream, void *to, device_address from, size_t bytes);
 int weft_copy(const weft_driver *d, void *stream, device_address to, device_address from, size_t bytes);
-int weft_launch(const weft_driver *d, void *stream, void *function, unsigned blocks, unsigned threads,
-	void *args, size_t bytes);
+// A kernel that is to be launched, with its arguments at an offset of some memory.
+typedef struct {
+	void *function;
+	unsigned blocks, threads;
+	size_t at, bytes;
+} weft_kernel;
+// Launches n kernels in order, up to one that fails, whose number is then in failed.
+int weft_launch(const weft_driver *d, void *stream, const weft_kernel *kernels, int n, char *args, int *failed);
+// A graph of kernels, each of which waits for the one before.
+typedef struct {
+	void *graph, *executable, **nodes;
+} weft_graph;
+// Makes a graph. Where it fails there is none.
+int weft_make_graph(const weft_driver *d, weft_graph *g, const weft_kernel *kernels, int n, char *args);
+// Gives the kernels of a list of numbers other arguments. Where it fails, the graph must not be run.
+int weft_change_graph(const weft_driver *d, const weft_graph *g, const weft_kernel *kernels, char *args,
+	const int *changed, int n);
+int weft_run_graph(const weft_driver *d, void *stream, const weft_graph *g);
+int weft_end_graph(const weft_driver *d, weft_graph *g);
 int weft_wait(const weft_driver *d, void *stream);
 // Pinned memory of the host. A copy from there may go on after its call.
 int weft_pinned(const weft_driver *d, void **memory, size_t bytes);

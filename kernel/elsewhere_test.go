@@ -165,6 +165,8 @@ func (c *elsewhere) Elapsed(ask func()) (float64, error) {
 
 func (*elsewhere) Cache() int64 { return 0 }
 
+func (*elsewhere) Graphs() tensor.Graphs { return tensor.Graphs{} }
+
 // Has leaves out what is not of weft.h's tables on this machine: products, which are oneDNN's, and Go code.
 func (c *elsewhere) Has(kernel string) bool {
 	return c.kernels && !strings.HasPrefix(kernel, "product") && !strings.HasPrefix(kernel, "weight") &&

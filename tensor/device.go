@@ -41,6 +41,22 @@ type Mover interface {
 	After(mark uint64) error
 	// Wait waits for a mark.
 	Wait(mark uint64) error
+	// Graphs counts the graphs of kernels that were launched so far.
+	Graphs() Graphs
+}
+
+// Graphs counts lists of kernels that a device launched as one, as it had launched them before.
+type Graphs struct {
+	Launches int `json:"launches"` // of lists
+	Kernels  int `json:"kernels"`  // in these
+	Changed  int `json:"changed"`  // of these: kernels with other arguments than the time before
+}
+
+// Plus returns the sum, or with times −1 the difference.
+func (g Graphs) Plus(more Graphs, times int) Graphs {
+	return Graphs{
+		g.Launches + times*more.Launches, g.Kernels + times*more.Kernels, g.Changed + times*more.Changed,
+	}
 }
 
 // DeviceFailure is the panic value of a use of a matrix for which the device failed.
@@ -59,6 +75,7 @@ type DeviceUse struct {
 	ToDevice, ToHost int64 // bytes
 	Waits            int   // for all that the device was asked
 	Launches         int   // of kernels
+	Graphs           Graphs
 	// OnCPU has the kernels that ran on the CPU, by name, and the bytes that each had brought back.
 	OnCPU map[string]int64
 }
@@ -142,6 +159,9 @@ func (t *Meter) DeviceUse() DeviceUse {
 	use := t.device.use
 	use.PeakBytes, use.OnCPU, use.StagedBytes = t.peak, maps.Clone(use.OnCPU), t.device.staging.bytes
 	use.HostBytes += use.StagedBytes
+	if t.device.mover != nil {
+		use.Graphs = t.device.mover.Graphs()
+	}
 	if t.offload != nil {
 		use.HostBytes += t.offload.extents.end
 	}

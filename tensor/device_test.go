@@ -117,6 +117,8 @@ func (d *memory) After(mark uint64) error {
 	return d.fail
 }
 
+func (*memory) Graphs() tensor.Graphs { return tensor.Graphs{} }
+
 func (d *memory) Wait(mark uint64) error {
 	if d.late != nil {
 		<-d.late

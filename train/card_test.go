@@ -391,11 +391,9 @@ func TestCopies(t *testing.T) {
 	g := tangle(t, 300, 100)
 	var text strings.Builder
 	for _, settings := range []string{
-		"model gcn", "model sage, norm batch", "model gat, heads 4", "model gin", "model gcnii, layers 4",
+		"model gcn", batchSAGE, "model gat, heads 4", "model gin", "model gcnii, layers 4",
 		"model mlp, norm layer", "model appnp", "model sage, norm batch, parallel graph=4",
-		"model gcn, input-dropout 0.5, decay-first-layer-only, weight-decay 5e-4", // of Cora
-		"model gat, heads 8, output-heads 1, activation elu, input-dropout 0.6, transform-dropout 0.6, " +
-			"attention-dropout 0.6, weight-decay 5e-4", // of Cora
+		coraGCN, coraGAT,
 	} {
 		o := given(Defaults(), strings.Split(settings, ", parallel")[0]+", epochs 2, hidden 32, device cuda")
 		_, mesh, _ := strings.Cut(settings, ", parallel ")

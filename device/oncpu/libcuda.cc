@@ -497,6 +497,27 @@ result cuModuleGetFunction(function **f, module *module, const char *name) {
 			return *f = &(module->functions[name] = {current, &k}), OK;
 	return NOT_FOUND;
 }
+// A launch of a kernel, with a copy of its arguments.
+struct launched {
+	const kernel *k;
+	std::string args;
+	unsigned blocks, threads;
+	void run() const { on_cpu::run(k->run, args.data(), blocks, threads, 0, blocks, machine.order, machine.seed, k->name); }
+};
+static launched launch_of(const char *caller, const function *function, const unsigned (&grid)[3], const unsigned (&block)[3], const void *args) {
+	must_be_here(caller, "the function", function->on);
+	const kernel *k = function->runs;
+	if (grid[1] != 1 || grid[2] != 1 || block[1] != 1 || block[2] != 1 || !grid[0] || grid[0] > 0x7fffffff || !block[0] || block[0] > on_cpu::MOST_THREADS)
+		misused("%s: a launch of %u×%u×%u blocks of %u×%u×%u threads", k->name, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
+	launched l{k, std::string((const char *)args, k->bytes), grid[0], block[0]};
+	for (size_t at = 0; at + sizeof(address) <= l.args.size(); at += sizeof(address)) {
+		address p;
+		memcpy(&p, &l.args[at], sizeof p);
+		if (const allocation *a = inside(p, 1))
+			must_be_here(k->name, "an address", a->of);
+	}
+	return l;
+}
 // A kernel takes one struct. extra has it as a GPU's driver takes it: CU_LAUNCH_PARAM_BUFFER_POINTER, its
 // address, …_SIZE, the address of its size, …_END.
 result cuLaunchKernel(function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, stream *stream, void **, void **extra) {
@@ -504,22 +525,108 @@ result cuLaunchKernel(function *function, unsigned gx, unsigned gy, unsigned gz,
 	if (!function)
 		return INVALID_HANDLE;
 	HERE(function), HERE(stream);
-	const kernel *k = function->runs;
-	if (gy != 1 || gz != 1 || by != 1 || bz != 1 || !gx || gx > 0x7fffffff || !bx || bx > on_cpu::MOST_THREADS)
-		misused("%s: a launch of %u×%u×%u blocks of %u×%u×%u threads", k->name, gx, gy, gz, bx, by, bz);
 	if (!extra || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4])
 		return INVALID_VALUE;
+	const kernel *k = function->runs;
 	if (const size_t bytes = *(size_t *)extra[3]; bytes != k->bytes)
 		misused("%s: a launch passes %zu bytes, and it takes %zu", k->name, bytes, k->bytes);
-	const std::string args((const char *)extra[1], k->bytes);
-	for (size_t at = 0; at + sizeof(address) <= args.size(); at += sizeof(address)) {
-		address p;
-		memcpy(&p, &args[at], sizeof p);
-		if (const allocation *a = inside(p, 1))
-			must_be_here(k->name, "an address", a->of);
-	}
-	return ask(stream, [=] {
-		on_cpu::run(k->run, args.data(), gx, bx, 0, gx, machine.order, machine.seed, k->name);
+	const launched l = launch_of(__func__, function, {gx, gy, gz}, {bx, by, bz}, extra[1]);
+	return ask(stream, [=] { l.run(); }), OK;
+}
+
+// Graphs. A node has the arguments that its kernel had when it was added; an executable those of its graph's
+// nodes when it was made, or what they were set to since. A launch takes those of its moment. Of nodes that may
+// run, the one that was added last does: a dependency that is missing shows as other bits.
+struct graph;
+struct node {
+	graph *of;
+	launched what;
+	std::vector<size_t> after; // numbers of nodes
+};
+struct graph {
+	const card *on;
+	std::deque<node> nodes;
+};
+struct executable {
+	const card *on;
+	graph *of;
+	std::vector<node> nodes;
+	uint64_t begun, ended; // launches; under mu
+};
+static std::set<graph *> graphs; // that live; under mu
+struct node_params { // CUDA_KERNEL_NODE_PARAMS_v2
+	function *runs;
+	unsigned grid[3], block[3], shared;
+	void **params, **extra, *kernel, *context;
+};
+static size_t number_of(const char *caller, const graph *g, const node *n) {
+	std::lock_guard<std::mutex> hold(mu);
+	for (size_t k = 0; graphs.count((graph *)g) && k < g->nodes.size(); k++)
+		if (&g->nodes[k] == n)
+			return k;
+	misused("%s: the node is of another graph, or of one that was destroyed", caller);
+}
+result cuGraphCreate(graph **g, unsigned flags) {
+	BEFORE;
+	std::lock_guard<std::mutex> hold(mu);
+	return flags ? INVALID_VALUE : (*g = *graphs.insert(new graph{current, {}}).first, OK);
+}
+result cuGraphDestroy(graph *graph) {
+	BEFORE;
+	HERE(graph);
+	std::lock_guard<std::mutex> hold(mu);
+	return graphs.erase(graph), delete graph, OK;
+}
+result cuGraphAddKernelNode_v2(node **n, graph *graph, node *const *after, size_t count, const node_params *p) {
+	BEFORE;
+	HERE(graph);
+	if (!p->runs || !p->params || p->extra)
+		return INVALID_VALUE;
+	node made{graph, launch_of(__func__, p->runs, p->grid, p->block, p->params[0]), {}};
+	for (size_t k = 0; k < count; k++)
+		made.after.push_back(number_of(__func__, graph, after[k]));
+	graph->nodes.push_back(made);
+	return *n = &graph->nodes.back(), OK;
+}
+result cuGraphInstantiateWithFlags(executable **e, graph *graph, unsigned long long) {
+	BEFORE;
+	HERE(graph);
+	return *e = new executable{current, graph, {graph->nodes.begin(), graph->nodes.end()}, 0, 0}, OK;
+}
+result cuGraphExecKernelNodeSetParams_v2(executable *executable, node *n, const node_params *p) {
+	BEFORE;
+	HERE(executable);
+	const size_t k = number_of(__func__, executable->of, n);
+	if (!p->runs || !p->params || p->extra)
+		return INVALID_VALUE;
+	executable->nodes[k].what = launch_of(__func__, p->runs, p->grid, p->block, p->params[0]);
+	return OK;
+}
+result cuGraphLaunch(executable *executable, stream *stream) {
+	BEFORE;
+	HERE(executable), HERE(stream);
+	std::unique_lock<std::mutex> hold(mu);
+	executable->begun++;
+	hold.unlock();
+	return ask(stream, [executable, nodes = executable->nodes] {
+		std::vector<bool> done(nodes.size());
+		for (size_t left = nodes.size(); left--;)
+			for (size_t k = nodes.size(); k--;)
+				if (!done[k] && std::all_of(nodes[k].after.begin(), nodes[k].after.end(), [&](size_t a) { return done[a]; })) {
+					nodes[k].what.run(), done[k] = true;
+					break;
+				}
+		std::lock_guard<std::mutex> hold(mu);
+		executable->ended++;
 	}), OK;
+}
+result cuGraphExecDestroy(executable *executable) {
+	BEFORE;
+	HERE(executable);
+	std::unique_lock<std::mutex> hold(mu);
+	if (executable->begun != executable->ended)
+		misused("cuGraphExecDestroy: a launch of the graph has not ended");
+	hold.unlock();
+	return delete executable, OK;
 }
 }

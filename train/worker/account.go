@@ -143,6 +143,7 @@ func (w *Worker) onDevice() (since tensor.DeviceUse) {
 		since.ToHost -= before.ToHost
 		since.Waits -= before.Waits
 		since.Launches -= before.Launches
+		since.Graphs = since.Graphs.Plus(before.Graphs, -1)
 		since.OnCPU = maps.Clone(since.OnCPU)
 		for kernel, bytes := range before.OnCPU {
 			since.OnCPU[kernel] -= bytes
@@ -230,7 +231,9 @@ type DeviceUsage struct {
 	RAMBytes int64        `json:"ram_bytes,omitempty"`
 	Waits    int          `json:"waits"` // of the host for all that the card was asked
 	Launches int          `json:"launches"`
-	OnCPU    OnCPU        `json:"on_cpu"`
+	// Graphs: of Launches, those in CUDA graphs
+	Graphs tensor.Graphs `json:"graphs"`
+	OnCPU  OnCPU         `json:"on_cpu"`
 }
 
 // OnCPU are kernels that run on the CPU, between copies, by name.
@@ -262,6 +265,7 @@ func (d *DeviceUsage) add(use tensor.DeviceUse) {
 	d.ToHostBytes += use.ToHost
 	d.Waits += use.Waits
 	d.Launches += use.Launches
+	d.Graphs = d.Graphs.Plus(use.Graphs, 1)
 	d.OnCPU.Add(use.OnCPU)
 }
 

@@ -301,6 +301,7 @@ func TestDeviceUsage(t *testing.T) {
 		return tensor.DeviceUse{
 			PeakBytes: peak, HostBytes: host, ToDevice: toDevice, ToHost: toHost, Waits: waits,
 			Launches: launches, OnCPU: onCPU,
+			Graphs: tensor.Graphs{Launches: 1, Kernels: launches, Changed: 2},
 		}
 	}
 	d.add(use(5, 20, 300, 4000, 1, 100, map[string]int64{"b": 1, "a": 20}))
@@ -308,6 +309,7 @@ func TestDeviceUsage(t *testing.T) {
 	d.add(use(6, 1, 10, 100, 4, 3, nil))
 	assert.Equal(t, &DeviceUsage{
 		Name: "a card", PeakBytes: 7, HostBytes: 31, ToDeviceBytes: 410, ToHostBytes: 5100, Waits: 7,
-		Launches: 123, OnCPU: OnCPU{{"a", 60}, {"b", 1}, {"c", 3}},
+		Launches: 123, Graphs: tensor.Graphs{Launches: 3, Kernels: 123, Changed: 6},
+		OnCPU: OnCPU{{"a", 60}, {"b", 1}, {"c", 3}},
 	}, d)
 }

@@ -1,0 +1,220 @@
+package device_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"weft/device"
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/tensor"
+)
+
+// fill launches a kernel in so many blocks of threads.
+func fill(d *device.Device, blocks, threads int, args fillArgs) error {
+	return d.Launch("fill_float32", blocks, threads, unsafe.Pointer(&args), int(unsafe.Sizeof(args)))
+}
+
+// fills has kernels write values to the first words at p, each to fewer than the one before: what is there
+// shows their order. It returns what should be there.
+func fills(d *device.Device, p uint64, values ...uint32) (want []byte, err error) {
+	const words, less = 64, 2
+	want = make([]byte, 4*words)
+	for k, v := range values {
+		last := words - less*k
+		for i := range last {
+			binary.LittleEndian.PutUint32(want[4*i:], v)
+		}
+		err = cmp.Or(err, fill(d, 1, words, fillArgs{p: p, bits: v, last: int64(last)}))
+	}
+	return want, err
+}
+
+// TestGraphs: a list of kernels that comes again is launched as a graph, with the arguments that it has then,
+// in its order.
+func TestGraphs(t *testing.T) {
+	t.Setenv("WEFT_CUDA", library(t))
+	d, err := device.Open(0)
+	require.NoError(t, err)
+	p, err := d.Alloc(512)
+	require.NoError(t, err)
+	before := tensor.Graphs{}
+	for _, c := range []struct {
+		why     string
+		values  []uint32
+		kernels int // in a graph
+		changed int
+	}{
+		{"a new list", []uint32{1, 2, 3, 4, 5}, 0, 0},
+		{"it comes again", []uint32{1, 2, 3, 4, 5}, 5, 0},
+		{"with another argument", []uint32{1, 2, 9, 4, 5}, 5, 1},
+		{"which stays", []uint32{1, 2, 9, 4, 5}, 5, 0},
+		{"with others all", []uint32{6, 7, 8, 9, 10}, 5, 5},
+		{"a longer list", []uint32{1, 2, 3, 4, 5, 6}, 0, 0},
+		{"more than half of whose arguments change", []uint32{7, 8, 9, 10, 5, 6}, 0, 0},
+		{"of which half change, since", []uint32{1, 2, 3, 10, 5, 6}, 6, 3},
+		{"a short list", []uint32{1, 2, 3}, 0, 0},
+		{"is no graph", []uint32{1, 2, 3}, 0, 0},
+		{"the first one", []uint32{6, 7, 8, 9, 10}, 5, 0},
+	} {
+		want, err := fills(d, p, c.values...)
+		assert.NoError(t, err, c.why)
+		got := make([]byte, len(want))
+		assert.NoError(t, d.ToHost(got, p), c.why)
+		assert.Equal(t, want, got, c.why)
+		now := d.Graphs()
+		assert.Equal(t, tensor.Graphs{
+			Launches: min(1, c.kernels), Kernels: c.kernels, Changed: c.changed,
+		}, now.Plus(before, -1), c.why)
+		before = now
+	}
+	assert.NoError(t, d.Close())
+}
+
+// TestGraphsInFlight: a graph that was launched keeps its arguments, though it has not run when the next is.
+// What is copied comes after it. A list of many kernels is several.
+func TestGraphsInFlight(t *testing.T) {
+	t.Setenv("WEFT_CUDA", library(t))
+	d, err := device.Open(0)
+	require.NoError(t, err)
+	const lists = 4
+	p, err := d.Alloc(256 * (1 + lists))
+	require.NoError(t, err)
+	var want []byte
+	for k := range uint32(lists) {
+		one, err := fills(d, p, 100, k, 102, k, 104, 105)
+		assert.NoError(t, err)
+		assert.NoError(t, d.Copy(p+256*uint64(k+1), p, 256))
+		want = append(want, one...)
+	}
+	got := make([]byte, 256*lists)
+	assert.NoError(t, d.ToHost(got, p+256))
+	assert.Equal(t, want, got)
+	const again = lists - 1
+	assert.Equal(t, tensor.Graphs{Launches: again, Kernels: 6 * again, Changed: 2 * again}, d.Graphs())
+
+	before, many := d.Graphs(), make([]uint32, 32+3+4+32)
+	for round := range 3 {
+		_, err := fills(d, p, many[:32]...) // a full list
+		assert.NoError(t, err)
+		_, err = fills(d, p, many[:3]...) // a short one
+		assert.NoError(t, err)
+		assert.NoError(t, fill(d, 1<<11, 256, fillArgs{p: p, bits: 9, last: 64}))
+		_, err = fills(d, p, many[:4]...)
+		assert.NoError(t, err)
+		assert.NoError(t, d.Sync())
+		assert.Equal(t, tensor.Graphs{Launches: 2 * round, Kernels: 36 * round}, d.Graphs().Plus(before, -1))
+	}
+	assert.NoError(t, d.Close())
+}
+
+// TestForgottenLists: of many lists those are forgotten that were launched longest ago, when their graphs
+// have run.
+func TestForgottenLists(t *testing.T) {
+	t.Setenv("WEFT_CUDA", library(t))
+	d, err := device.Open(0)
+	require.NoError(t, err)
+	p, err := d.Alloc(512)
+	require.NoError(t, err)
+	launch := func(blocks int) {
+		for range 4 {
+			assert.NoError(t, fill(d, blocks, 1, fillArgs{p: p, last: 1}))
+		}
+		_, err := d.Mark() // ends the list, and waits for nothing
+		assert.NoError(t, err)
+	}
+	for range 2 {
+		launch(1)
+	}
+	launch(2)
+	launch(2) // stays
+	for k := range 512 {
+		launch(3 + k)
+		if k == 300 {
+			launch(2)
+		}
+	}
+	assert.Equal(t, 3, d.Graphs().Launches)
+	launch(2)
+	assert.Equal(t, 4, d.Graphs().Launches)
+	launch(1) // was forgotten
+	assert.Equal(t, 4, d.Graphs().Launches)
+	launch(1)
+	assert.Equal(t, 5, d.Graphs().Launches)
+	assert.NoError(t, d.Close())
+}
+
+// TestWithoutGraphs: where the driver has no graphs, or no memory for one, kernels are launched one by one. A
+// graph that fails says so.
+func TestWithoutGraphs(t *testing.T) {
+	const invalid = "CUDA_ERROR_INVALID_VALUE: invalid argument"
+	const last = " (launched last: fill_float32, fill_float32, fill_float32, fill_float32; " +
+		"WEFT_DEVICE_SYNC=1 finds the kernel)"
+	for _, c := range []struct {
+		name, value string
+		graphs      int // of three lists that are alike
+		said        string
+	}{
+		{"WEFT_DEVICE_GRAPHS", "", 2, ""},
+		{"WEFT_DEVICE_GRAPHS", "0", 0, ""},
+		{"WEFT_DEVICE_SYNC", "1", 0, ""},
+		{"lacks", "cuGraphLaunch", 0, ""},
+		{"lacks", "cuGraphCreate", 0, ""},
+		{"ON_CPU_FAIL", "cuGraphCreate 1 2", 0, ""},
+		{"ON_CPU_FAIL", "cuGraphAddKernelNode_v2 3 1", 0, ""},
+		{"ON_CPU_FAIL", "cuGraphInstantiateWithFlags 1 2", 0, ""},
+		{"ON_CPU_FAIL", "cuGraphExecKernelNodeSetParams_v2 1 801", 1, ""},
+		{"ON_CPU_FAIL", "cuGraphLaunch 1 1", 2, "launching a graph of kernels: " + invalid + last},
+		{"ON_CPU_FAIL", "cuGraphExecDestroy 1 1", 2, "giving a graph of kernels back: " + invalid},
+		{"ON_CPU_FAIL", "cuGraphDestroy 1 1", 2, "giving a graph of kernels back: " + invalid},
+	} {
+		t.Run(c.name+" "+c.value, func(t *testing.T) {
+			t.Setenv("WEFT_CUDA", library(t))
+			if c.name == "lacks" {
+				t.Setenv("WEFT_CUDA", lacking(t, c.value))
+			} else {
+				t.Setenv(c.name, c.value)
+			}
+			d, err := device.Open(0)
+			require.NoError(t, err)
+			p, err := d.Alloc(512)
+			require.NoError(t, err)
+			var failed error
+			for k := range uint32(3) {
+				want, err := fills(d, p, 1, 2, 3, k, 5)
+				got := make([]byte, len(want))
+				if err = cmp.Or(err, d.ToHost(got, p)); err == nil {
+					assert.Equal(t, want, got)
+				}
+				failed = cmp.Or(failed, err)
+			}
+			assert.Equal(t, c.graphs, d.Graphs().Launches)
+			if failed = cmp.Or(failed, d.Close()); c.said == "" {
+				assert.NoError(t, failed)
+				return
+			}
+			assert.EqualError(t, failed, "cuda:0: "+c.said)
+		})
+	}
+}
+
+// lacking returns a libcuda that does not have a function: nobody finds it by its name.
+func lacking(t *testing.T, function string) string {
+	content, err := os.ReadFile(os.Getenv("WEFT_CUDA"))
+	require.NoError(t, err)
+	name := append([]byte(function), 0)
+	if !bytes.Contains(content, name) {
+		t.Fatal(errors.New(function))
+	}
+	another := append(bytes.Repeat([]byte{'?'}, len(function)), 0)
+	library := filepath.Join(t.TempDir(), fmt.Sprint("lacks-", function, ".so"))
+	require.NoError(t, os.WriteFile(library, bytes.ReplaceAll(content, name, another), 0o755))
+	return library
+}
