@@ -28,13 +28,19 @@ func scattered(team *Team, r *rand.Rand, rows, cols, degree int, hub bool) *CSR 
 		slices.Sort(indices[from:])
 		indptr = append(indptr, int64(len(indices)))
 	}
+	return csrOf(team, cols, indptr, indices)
+}
+
+// csrOf is the matrix with so many columns, of ones at the columns of each row.
+func csrOf(team *Team, cols int, indptr []int64, indices []int32) *CSR {
 	a := &CSR{
-		Rows: rows, Cols: cols, Indptr: team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, rows+1),
+		Rows: len(indptr) - 1, Cols: cols,
+		Indptr:  team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, len(indptr)),
 		Indices: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(indices)),
 	}
 	a.MakeRoom(team.Memory, tensor.Graph)
-	copy(a.Indptr.Int64s(), indptr)
-	copy(a.Indices.Int32s(), indices)
+	copy(a.Indptr.WriteInt64s(), indptr)
+	copy(a.Indices.WriteInt32s(), indices)
 	a.FindSegments()
 	return a
 }

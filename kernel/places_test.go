@@ -36,16 +36,7 @@ func degrees(team *Team, rows ...int) *CSR {
 		}
 		starts = append(starts, int64(len(columns)))
 	}
-	a := &CSR{
-		Rows: len(rows), Cols: slices.Max(rows),
-		Indptr:  team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, len(starts)),
-		Indices: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(columns)),
-	}
-	a.MakeRoom(team.Memory, tensor.Graph)
-	copy(a.Indptr.WriteInt64s(), starts)
-	copy(a.Indices.WriteInt32s(), columns)
-	a.FindSegments()
-	return a
+	return csrOf(team, slices.Max(rows), starts, columns)
 }
 
 // overEdges has a team aggregate along a's edges in all ways, forward and backward, with features of edges

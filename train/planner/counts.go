@@ -147,6 +147,22 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (pl
 	return between(with, mostChunks/2, mostChunks, chunks, plan.MoreChunks)
 }
 
+// least is a bound of the bytes that each worker of a pipeline holds, of its graph alone; elsewhere 0.
+// Sources
+// of the edges into all chunks of its partition are Int32, and so are the targets of those from another chunk
+// or partition, which the backward pass reads.
+func (c *Counts) least(r *setting.Resolved) int64 {
+	grid := r.Mesh
+	if grid.Stages == 1 {
+		return 0
+	}
+	const perEdge = 4
+	of := c.within(grid.Partitions, c.Vertices)
+	chunks, _ := r.ChunksOfPartition([]int{0, c.Vertices / grid.Partitions}, len(c.Types))
+	others := of.CutShare + of.FarShare*(1-1/float64(chunks))
+	return int64(perEdge * float64(c.Edges) / float64(grid.Partitions) * (1 + others))
+}
+
 // Loop plans the passes of a loop of the caller's, which are given no edges. It takes the first settings of
 // what a worker keeps that meet the memory limit.
 func (c *Counts) Loop(ctx context.Context, r *setting.Resolved, loop plan.Loop) (p plan.Plan, err error) {

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -481,5 +482,79 @@ func TestPeriodsByCounts(t *testing.T) {
 			err := c.describe(&o)
 			assert.Equal(t, refused, err != nil, "split %q, pass messages %s: %v", rule, passes, err)
 		}
+	}
+}
+
+// TestHopelessMeshes: each worker of a pipeline has at least the bound in its graph, and at least half of it
+// in
+// edges where vertices have many. With less memory than that the mesh is refused as its plan would be.
+func TestHopelessMeshes(t *testing.T) {
+	for _, model := range []string{"gcn", "mlp"} {
+		for grid, edges := range map[mesh.Mesh]bool{
+			{Stages: 2, Partitions: 1, Slices: 1}: true, {Stages: 2, Partitions: 2, Slices: 1}: true,
+			{Stages: 2, Partitions: 1, Slices: 2}: true, {Stages: 1, Partitions: 2, Slices: 1}: false,
+		} {
+			c := random(20_000, 40)
+			o := on(t, grid)
+			o.Model = model
+			r, err := o.Resolve()
+			require.NoError(t, err)
+			p, err := c.ofVertices(t.Context(), c.Vertices, o, plan.Asks{}, r, &Machine{})
+			require.NoError(t, err)
+			least, has := c.least(r), slices.Min(p.GraphBytes)
+			if !edges && least != 0 || edges && (least > has || least < has/3) {
+				t.Errorf("%s on %v: the bound is %d of %d bytes", model, grid, least, has)
+			}
+			s := &search{Planner: &Planner{Options: o, Counts: c}}
+			for memory, refused := range map[int64]bool{least + 1: false, least - 1: edges, 0: false} {
+				s.Options.MemoryLimit = setting.Bytes(max(0, memory))
+				r.MemoryLimit = s.Options.MemoryLimit
+				err := s.hopeless(s.newMesh(r))
+				assert.Equal(t, refused, err != nil, "%s on %v, %d bytes: %v", model, grid, memory, err)
+			}
+		}
+	}
+}
+
+// TestHopelessAreRefusedAnyway: the meshes and their order are those that plans of all meshes have.
+func TestHopelessAreRefusedAnyway(t *testing.T) {
+	p := planner(nil)
+	p.Counts, p.Machine = random(20_000, 40), Machine{Sharers: 4, Card: Published("h100")}
+	p.Options.Device, p.Options.Layers, p.Options.Hidden = setting.AllCards, 4, 4
+	p.Options.MemoryLimit, p.Options.Chunks = 6_000_000, 0
+	meshes, refused, err := p.Meshes(t.Context(), 4)
+	require.NoError(t, err)
+	var got, want []string
+	for _, m := range meshes {
+		got = append(got, m.Parallel)
+	}
+	hopeless := 0
+	var all []*Mesh
+	for _, grid := range grids(4) {
+		r, err := p.resolve(grid)
+		require.NoError(t, err)
+		m := p.newMesh(r)
+		for _, with := range saving(r) {
+			m.Plan, err = p.Counts.plan(t.Context(), with, &p.Machine)
+			require.NoError(t, err)
+			m.Plan.Card = p.Machine.Card.of(&r.Options, 1)
+			if err = p.checkLimits(m); err == nil {
+				break
+			}
+		}
+		if (&search{Planner: p}).hopeless(p.newMesh(r)) != nil {
+			hopeless++
+		}
+		if err == nil {
+			all = append(all, p.Predict(r, m.Plan))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Mesh) int { return cmp.Compare(a.Times.Epoch, b.Times.Epoch) })
+	for _, m := range all {
+		want = append(want, m.Parallel)
+	}
+	assert.Equal(t, want, got)
+	if hopeless == 0 || len(want) == 0 || len(refused) < hopeless {
+		t.Errorf("%d meshes are hopeless, %d refused, %v possible", hopeless, len(refused), want)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/train/plan"
 	"weft/train/setting"
+	"weft/train/worker"
 )
 
 // search is the search for the fastest of some meshes.
@@ -90,9 +91,12 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 		return refusal.Errorf("--offload %s: counts do not tell what rests of a pipeline; leave it out, or name "+
 			"a graph", r.Offload)
 	}
-	say("planning it by counts")
 	m := s.newMesh(r)
 	m.ByCounts = true
+	if err := s.hopeless(m); err != nil {
+		return err
+	}
+	say("planning it by counts")
 	for _, with := range saving(r) {
 		if m.Plan, err = s.Counts.plan(ctx, with, &s.Machine); err != nil {
 			return err
@@ -115,6 +119,20 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 	s.predict(m)
 	s.counted[grid], s.found[grid] = m, m
 	return nil
+}
+
+// hopeless refuses a mesh whose graph alone takes more memory than there is, which needs no plan: a plan of
+// many slices in a pipeline takes longest of all meshes.
+func (s *search) hopeless(m *Mesh) error {
+	least := s.Counts.least(m.Settings)
+	m.Plan = plan.Plan{
+		Workers: []plan.Worker{{Graph: least}}, GraphBytes: []int64{least}, PeakTensorBytes: []int64{0},
+		Stages: make([]worker.Stage, m.Settings.Mesh.Stages),
+	}
+	if card := s.Machine.Card; card != nil {
+		m.Plan.Card = card.of(&m.Settings.Options, s.Machine.OnOne(m.Settings.Workers))
+	}
+	return s.checkLimits(m)
 }
 
 // Fewest is a mesh with the fewest partitions, a power of two for each of its own and up to most, of which a
