@@ -92,7 +92,6 @@ func TestScripts(t *testing.T) {
 			}
 			for name, folder := range map[string]string{
 				"PYG": "../../graph/pyg/testdata", "OGB": "../../graph/ogb/testdata",
-				"PPI":    "../../graph/ppi/testdata",
 				"STORED": "testdata/stored",
 			} {
 				path, err := filepath.Abs(folder)

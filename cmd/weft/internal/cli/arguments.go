@@ -96,6 +96,8 @@ var otherFormats = suggest.Other{
 	{"weft import pyg reads what torch.save wrote", "pt torch pytorch geometric torch-geometric"},
 	{"weft import rdf reads N-Triples", "nt n-triples"},
 	{"weft import npz reads NumPy's archives", "numpy"},
+	{"examples/ppi/ppi.py, in the sources of weft, writes the files of PPI as an archive that weft import npz " +
+		"reads", "ppi"},
 }
 
 // otherFlags say what there is for flags of other tools, in commands that have a flag of weft for it. The

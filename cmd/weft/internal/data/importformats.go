@@ -14,7 +14,6 @@ import (
 	"weft/graph/npz"
 	"weft/graph/ogb"
 	"weft/graph/planetoid"
-	"weft/graph/ppi"
 	"weft/graph/pyg"
 	"weft/graph/rdf"
 	"weft/graph/streamed"
@@ -107,16 +106,6 @@ var formats = []format{
 		short: "a knowledge graph as text: train.txt, valid.txt and test.txt with head, relation and tail " +
 			"in each line, as WN18RR; or one such file",
 		flags: kgFlags,
-	},
-	{
-		name: "ppi", source: "DIR", example: "data/PPI/raw stores/ppi",
-		short: "the 24 graphs of PPI in the folder that PyG or DGL downloads: train_graph.json, " +
-			"train_feats.npy, …",
-		flags: func(flags *pflag.FlagSet, _ *changes) reader {
-			var o ppi.Options
-			denseFlag(flags, &o.DenseFeatures)
-			return inMemory(func(r *importRequest) (*graph.Graph, error) { return ppi.Read(r.source(), o) })
-		},
 	},
 	{
 		name: "debian", source: "DIR", example: debian.Lists + " stores/debian",

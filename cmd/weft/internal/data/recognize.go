@@ -20,7 +20,6 @@ import (
 	"weft/graph"
 	"weft/graph/datasets"
 	"weft/graph/kg"
-	"weft/graph/ppi"
 	"weft/graph/streamed"
 	"weft/graph/tables"
 	"weft/internal/foreign"
@@ -195,10 +194,6 @@ func recognizeFolder(path string) (r recognition, found bool) {
 	switch rules := has("split/*"); {
 	case cli.IsStore(path):
 		return r, false
-	case ppi.Is(path):
-		r.Format = "ppi"
-	case ppi.Is(raw):
-		r.Format, r.source = "ppi", raw
 	case kg.Is(path):
 		r.Format = "kg"
 	case kg.Is(raw):
@@ -397,8 +392,6 @@ func (r *recognition) files() (files []string) {
 		for _, part := range planetoidParts {
 			files = append(files, r.source+part)
 		}
-	case "ppi":
-		in(r.source, "train_*", "valid_*", "test_*")
 	case "ogb":
 		in(r.source, "raw", "split")
 	case "debian":

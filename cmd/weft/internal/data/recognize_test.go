@@ -57,13 +57,6 @@ func TestFilesOfSources(t *testing.T) {
 			"ind.x.allx ind.x.ally ind.x.graph ind.x.test.index ind.x.tx ind.x.ty ind.x.x ind.x.y",
 		},
 		{
-			"ppi/raw/train_graph.json ppi/raw/train_feats.npy ppi/raw/train_labels.npy " +
-				"ppi/raw/train_graph_id.npy ppi/raw/test_feats.npy ppi/raw/run/x ppi/raw.weft/graph.json",
-			"ppi",
-			"ppi/raw/test_feats.npy ppi/raw/train_feats.npy ppi/raw/train_graph.json " +
-				"ppi/raw/train_graph_id.npy ppi/raw/train_labels.npy",
-		},
-		{
 			"o/raw/edge.csv.gz o/split/time/train.csv.gz o/runs/x", "o",
 			"o/raw/edge.csv.gz o/split/time/train.csv.gz",
 		},
