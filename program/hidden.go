@@ -42,6 +42,6 @@ func (p *Program) Hidden() (*Program, error) {
 	}
 	cut := *p
 	cut.Operations, cut.Output = p.Operations[:inputs[0]+1], inputs[0]
-	cut.Others, cut.EdgeOutputs, cut.Regularization, cut.Updates = nil, nil, nil, nil
+	cut.Others, cut.EdgeOutputs, cut.Updates = nil, nil, nil
 	return Read(bytes.NewReader(cut.Text()))
 }

@@ -50,8 +50,8 @@ func ReadLoss(r io.Reader) (*Loss, error) {
 
 func (l *Loss) check() error {
 	p := l.Program
-	if len(p.Parameters)+len(p.Relations)+len(p.Updates) > 0 || p.Regularization != nil {
-		return errors.New("a loss has no parameters, relations, updates or regularization")
+	if len(p.Parameters)+len(p.Relations)+len(p.Updates) > 0 {
+		return errors.New("a loss has no parameters, relations or updates")
 	}
 	if err := p.checkOperations(); err != nil {
 		return err

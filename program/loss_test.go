@@ -180,10 +180,10 @@ func TestReadLossRefuses(t *testing.T) {
 		assert.Refused(t, err, "program: ", "as a model")
 	}
 	for _, more := range []string{
-		`"parameters":[{}]`, `"relations":[{}]`, `"regularization":0`, `"updates":[{}]`,
+		`"parameters":[{}]`, `"relations":[{}]`, `"updates":[{}]`,
 	} {
 		_, err := program.ReadLoss(strings.NewReader(`{"version":1,"class":"mean",` + more + "}"))
-		const want = "a loss has no parameters, relations, updates or regularization"
+		const want = "a loss has no parameters, relations or updates"
 		assert.Refused(t, err, want, more)
 	}
 	read := func(labels string) *program.Loss {

@@ -47,8 +47,6 @@ type Program struct {
 	Others []int `json:"others,omitempty"`
 	// EdgeOutputs are outputs, too, that are rows of stored edges, each of a relation of its own
 	EdgeOutputs []int `json:"edge_outputs,omitempty"`
-	// Regularization is the value, of parameters alone, that training adds to the loss; nil: none
-	Regularization *int `json:"regularization,omitempty"`
 
 	// Updates are what a training pass makes of buffers, which others read after it
 	Updates []Update `json:"updates,omitempty"`
@@ -61,7 +59,6 @@ type Program struct {
 	undecoded  bool                 // built are what decoder reads, as of Undecoded
 	decoded    *value               // the output of edges of an undecoded program
 	decoder    *region              // that computes it
-	added      *value               // the regularization
 	updates    []*value             // the values of Updates
 	paths      map[*value]string    // of the layers that aggregate
 	weights    map[string]bool      // the parameters that nothing reads but products, as their weights
@@ -251,7 +248,7 @@ func (p *Program) check() error {
 	if err := p.checkUpdates(); err != nil {
 		return err
 	}
-	return p.checkRegularization()
+	return nil
 }
 
 // checkOutputs refuses outputs that are not rows of vertices, of one type each, and then rows of stored

@@ -277,41 +277,6 @@ func TestOwnLossRefuses(t *testing.T) {
 	}
 }
 
-// TestRegularizationOnMeshes: what a program adds to the loss, Σv + 2·Σw of the weights of two layers, counts
-// once on any mesh, in the loss and in the weights' gradients, which are 1 and 2.
-func TestRegularizationOnMeshes(t *testing.T) {
-	operations := `"operations":[{"op":"features","shape":[13]},{"op":"parameter","name":"v"},
-		{"op":"parameter","name":"w"},{"op":"linear","in":[0,1]},{"op":"gather","in":[3],"end":"source"},
-		{"op":"scatter","in":[4],"reduce":"mean"},{"op":"linear","in":[5,2]},{"op":"gather","in":[6],"end":"source"},
-		{"op":"scatter","in":[7],"reduce":"mean"},{"op":"sum","in":[1]},{"op":"sum","in":[2]},
-		{"op":"constant","values":[2]},{"op":"mul","in":[10,11]},{"op":"add","in":[9,12]}],"output":8`
-	shapes, factors := map[string][]int{"v": {8, 13}, "w": {5, 8}}, map[string]float64{"v": 1, "w": 2}
-	added := 0.
-	for name, shape := range shapes {
-		for _, x := range sixteenths(shape) {
-			added += factors[name] * float64(x)
-		}
-	}
-	for _, parallel := range []string{"graph=1", "graph=4", "tensor=2", "graph=2,tensor=2", "pipeline=2"} {
-		var results [2]*Result
-		for k, more := range []string{"", `,"regularization":13`} {
-			o := programOptions(t, shapes, operations+more)
-			o.Epochs, o.LR, o.Optimizer, o.Parallel = 1, .5, "sgd", parallel
-			if parallel == "pipeline=2" {
-				o.Chunks = 1
-			}
-			results[k] = mustRun(t, &Job{Graph: tangle(t, 700, 3000), Options: o})
-		}
-		assert.Near(t, results[0].Losses[0]+added, results[1].Losses[0], 1e-5, "%s: the loss", parallel)
-		for name, factor := range factors {
-			for k, x := range results[0].Weights[name].Float32 {
-				assert.Near(t, float64(x)-.5*factor, float64(results[1].Weights[name].Float32[k]), 1e-5,
-					"%s: number %d of %s", parallel, k, name)
-			}
-		}
-	}
-}
-
 // programOptions are options with a program that has parameters of these shapes, with initial values, and the
 // rest of its text.
 func programOptions(t *testing.T, shapes map[string][]int, text string) Options {

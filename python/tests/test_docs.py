@@ -31,7 +31,7 @@ RECIPES = [("recipes.md", 9), ("tutorials/fraud.md", 3)] if "pandas" in HERE els
 OF_MODULES = pytest.mark.skipif(not OWN, reason="there is no torch_geometric with torch.export")
 
 
-@pytest.mark.parametrize(("document", "prints"), [("python.md", 9), *RECIPES, pytest.param("own-model.md", 8, marks=OF_MODULES), pytest.param("loop.md", 7, marks=OF_MODULES), pytest.param("tutorials/larger-than-memory.md", 3, marks=OF_MODULES)])
+@pytest.mark.parametrize(("document", "prints"), [("python.md", 9), *RECIPES, pytest.param("own-model.md", 7, marks=OF_MODULES), pytest.param("loop.md", 8, marks=OF_MODULES), pytest.param("tutorials/larger-than-memory.md", 3, marks=OF_MODULES)])
 def test_snippets(document, prints):
     """Snippets whose modules are missing are left out, and with them what they print."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", (DOCUMENTS / document).read_text(), re.M | re.S)

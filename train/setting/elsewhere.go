@@ -69,6 +69,7 @@ var elsewhere = meant([][3]string{
 		"link take --wire int8 or --halo cover", "halo-delay halo-smoothing"},
 	{"", "stop was removed, and decoupled attention has its whole gradient; leave it " +
 		"out", "attention-gradient"},
+	{"", "add it to the loss in a loop of your own, by weft.compile; docs/loop.md has one", "regularization"},
 })
 
 // meaning is what there is for a flag: a setting, or a flag, of weft, and what it is. Without a name it is a

@@ -43,11 +43,6 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 		}
 		start = start.Add(time.Since(began) + found.took) // others are told meanwhile
 	}
-	if w.adds != nil {
-		if added := w.adds.AddGradient(w.Team); w.Groups.Replicas.Rank() == 0 {
-			loss += added
-		}
-	}
 	step := w.phase("optimizer step")
 	w.Params.Keep()
 	w.Params.Commit()

@@ -18,7 +18,6 @@ import (
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/partition"
-	"weft/program"
 	"weft/tensor"
 	"weft/train/engine"
 	"weft/train/metric"
@@ -42,9 +41,8 @@ type Worker struct {
 	Optimizer *optim.Optimizer
 	// the model on the graph that it is validated on; nil: the one that it is trained on
 	validates *Worker
-	later     *later                  // outputs over another graph; nil: there are none
-	Rate      optim.Schedule          // of the optimizer's learning rate
-	adds      *program.Regularization // to the loss; nil: nothing
+	later     *later         // outputs over another graph; nil: there are none
+	Rate      optim.Schedule // of the optimizer's learning rate
 	engine    engine.Engine
 	epoch     int   // the last one trained, from 1; 0: none
 	read      *read // of the training pass under way; nil: nothing is
@@ -110,9 +108,6 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 			"or take --schedule %s", c.Schedule, optim.Schedules[0])
 	}
 	w.Program.Fit(w.Params.List)
-	if w.adds, err = w.Program.NewRegularization(w.Params, w.Groups.Stage == 0); err != nil {
-		return nil, &launch.Common{Err: refusal.Errorf("--program %s: %w", c.Program, err)}
-	}
 	if w.Optimizer, err = optim.New(c.Settings, team, w.Params.List); err != nil {
 		return nil, err
 	}

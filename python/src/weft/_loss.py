@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
 from . import _program, _watch, _weights
-from ._copies import copied
 from ._errors import Refused
 from ._graph import Graph
 from ._scratch import Scratch
@@ -108,36 +107,18 @@ class _Function(nn.Module):  # type: ignore[misc]
             return self.function(*tensors.values())
 
 
-class _Regularized(nn.Module):  # type: ignore[misc]
-    """A function of a module, as what is traced."""
-
-    dgl = False
-
-    def __init__(self, function: Callable[..., Any], module: nn.Module) -> None:
-        super().__init__()
-        self.of, self.function = module, function
-        self.names: dict[str, str] = {}
-        self.given: dict[str, Given] = {}
-        self.tensors: dict[str, Tensor] = {}
-        self.schema = Schema({}, {}, {})
-
-    def forward(self, _: Mapping[str, Tensor]) -> Any:
-        with _Watched(None, {id(p) for p in self.of.parameters()}):
-            return self.function(self.of)
-
-
 class _Watched(TorchFunctionMode):  # type: ignore[misc]
     """Gives one_hot the number of classes, and refuses parameters that a function has from elsewhere."""
 
-    def __init__(self, columns: int | None, own: Collection[int] = ()) -> None:
+    def __init__(self, columns: int) -> None:
         super().__init__()
-        self.columns, self.own = columns, own
+        self.columns = columns
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         leaves = _pytree.tree_leaves((args, kwargs))
-        if any(isinstance(t, nn.Parameter) and t.requires_grad and id(t) not in self.own for t in leaves):
-            raise Unlowerable(_ELSEWHERE if self.columns is None else _IN_LOSS)
+        if any(isinstance(t, nn.Parameter) and t.requires_grad for t in leaves):
+            raise Unlowerable(_IN_LOSS)
         if function is Tensor.__len__ and not isinstance(args[0].shape[0], int):
             raise Unlowerable("len() is one number for all graphs: write labels.size(0)")
         if function is nn.functional.one_hot and len(args) + len(kwargs) == 1:
@@ -145,52 +126,7 @@ class _Watched(TorchFunctionMode):  # type: ignore[misc]
         return function(*args, **kwargs)
 
 
-_ELSEWHERE = "a parameter is read that the function was not given: read those of its argument, the module"
-_IN_LOSS = "a parameter of a module is read: a loss is of logits and labels; give what is of parameters as regularization"
-
-
-def regularize(function: Any, module: nn.Module, program: dict[str, Any]) -> None:
-    """Adds to a program of the module what training adds to the loss: a function of the module, as operations."""
-    if not callable(function) or isinstance(function, (type, nn.Module)):
-        raise TypeError(
-            f"regularization: {function!r} is no function: give a function of the module that returns a number"
-        )
-    try:
-        to, output = lower(_Regularized(function, module), True)
-    except Refused as error:
-        why = (
-            str(error)
-            .removeprefix("model: ")
-            .replace("weft calls module(", "weft calls the function as f(module")
-        )
-        raise Refused(f"regularization: {why}") from None
-    if not isinstance(output, Value) or output.rows is not None or np.prod(output.shape) > 1:
-        raise Refused(
-            "regularization: the function returns something else than one number of parameters: return a sum"
-        )
-    read = {p["name"] for p in program["parameters"]}
-    added, (last,) = used(to, [output.op])
-    tables = {o["name"] for o in program["operations"] if o["op"] == "table"}
-    for o in added:
-        if o["op"] == "parameter" and o["name"] in tables:
-            raise Refused(
-                f"regularization: reads {o['name']}, of which each worker has the rows of its own vertices: leave it "
-                "out, and give it a weight_decay in the groups of the optimizer"
-            )
-        if o["op"] == "dropout":
-            raise Refused(
-                f"regularization: {o.get('line', '')}: draws random numbers: it is the same in each epoch"
-            )
-        if o["op"] == "parameter" and o["name"] not in read:
-            raise Refused(
-                f"regularization: reads {o['name']}, which forward does not: leave it out, as nothing trains it"
-            )
-    value = function(copied(module)).item()
-    if not np.isfinite(value):
-        raise Refused(f"regularization: of the module as it is it is {value}: write it for any parameters")
-    first = len(program["operations"])
-    program["operations"] += [o | ({"in": [first + k for k in o["in"]]} if "in" in o else {}) for o in added]
-    program["regularization"] = first + last
+_IN_LOSS = "a parameter of a module is read: a loss is of logits and labels"
 
 
 def _traced(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> str:
@@ -235,7 +171,7 @@ def _said(error: Refused) -> Refused:
     what, _, instead = why.rpartition(": ")
     if re.search("propagate|edge|feature|order", instead):
         why = f"{what}: a loss is of each vertex's logits and labels, and of sums and means over the training vertices"
-    return Refused(f"loss: {why}")
+    return Refused(f"loss: {why}; in a loop of your own, by weft.compile, it may be any function (docs/loop.md)")
 
 
 def _check_calls(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> None:

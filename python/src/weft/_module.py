@@ -128,8 +128,6 @@ def in_place(
     if not is_module(module):
         if groups:
             raise Refused("optimizer: is of the parameters of a module; give it as model, or the optimizer by its name")
-        if settings.get("regularization") is not None:
-            raise Refused("regularization: is of the parameters of a module; give it as model, or take weight_decay")
         return dict(settings) | _of_loss(settings, counts, None, scratch), None
     if find_spec("torch.export") is None:
         raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks: install PyTorch 2.6 to 2.15")
@@ -188,10 +186,6 @@ def _traced(
     for parameter in program["parameters"]:
         if groups and parameter.get("trained"):
             parameter.update(of_parameters.get(_names_of(module)[parameter["name"]][0], {"trained": False}))
-    if settings.get("regularization") is not None:
-        from . import _loss
-
-        _loss.regularize(settings["regularization"], module, program)
     _check_tables(program)
     _mark_trained(program, compare(module, schema, program, outputs, inferred))
     file.write_text(json.dumps(program), encoding="utf-8")
@@ -263,13 +257,13 @@ def as_written() -> Iterator[None]:
 
 def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:
     """Says which parameters are trained: those that have a gradient, as an optimizer of PyTorch leaves out the others."""
-    reached, of_loss = reached_by(program, program.get("edge_outputs", [program["output"]])[0]), reached_by(program, program.get("regularization"))
+    reached = reached_by(program, program.get("edge_outputs", [program["output"]])[0])
     names = {parameter["name"]: {parameter["name"], *parameter.get("aliases", ())} for parameter in program["parameters"]}
     if missing := learned.difference(*(names[name] for name in reached & names.keys())):
         raise Refused(f"model: PyTorch has a gradient of {min(missing)}, and weft has none: this is a mistake of weft: please "
                       "report it with the module")  # fmt: skip
     for parameter in program["parameters"]:
-        parameter["trained"] = bool(parameter["trained"] and names[parameter["name"]] & (learned | of_loss))
+        parameter["trained"] = bool(parameter["trained"] and names[parameter["name"]] & learned)
     _check_tables(program)
     if not any(p["trained"] and p["name"] in reached for p in program["parameters"]):
         raise Refused("model: no parameter has a gradient: forward is under torch.no_grad, or all have requires_grad=False")

@@ -245,8 +245,8 @@ def flags_of(command: str) -> dict[str, dict[str, Any]]:
     return _described(program, changed, command)
 
 
-# Keywords of a training that are no flags: they are functions, and objects of PyTorch.
-OURS = ("regularization", "scheduler")
+# Keywords of a training that are no flags: they are objects of PyTorch.
+OURS = ("scheduler",)
 
 
 def check_keywords(command: str, keywords: Iterable[str], taken: Iterable[str] = ()) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 from ._errors import Refused
 
 
-def reached_by(program: Mapping[str, Any], output: int | None) -> set[str]:
+def reached_by(program: Mapping[str, Any], output: int) -> set[str]:
     """The parameters that a value of a program depends on, through which gradients go."""
     return {o[key] for o in operations_of(program, output) for key in ("name", "weight", "bias") if key in o}
 
 
-def operations_of(program: Mapping[str, Any], output: int | None) -> Iterator[dict[str, Any]]:
+def operations_of(program: Mapping[str, Any], output: int) -> Iterator[dict[str, Any]]:
     """The operations that a value of a program depends on, through which gradients go."""
-    left, seen = [] if output is None else [output], set[int]()
+    left, seen = [output], set[int]()
     while left:
         if (k := left.pop()) not in seen:
             seen.add(k)
@@ -41,5 +41,4 @@ def until(program: Mapping[str, Any], of: str) -> dict[str, Any]:
     if not found:
         names = sorted({path for o in operations if (path := o.get("path", "").partition("#")[0])})
         raise Refused(f"of={of!r}: the module has no such layer with rows of vertices: it has {', '.join(names)}")
-    cut = {name: value for name, value in program.items() if name != "regularization"}
-    return cut | {"operations": operations[: found[-1] + 1], "output": found[-1]}
+    return {**program, "operations": operations[: found[-1] + 1], "output": found[-1]}

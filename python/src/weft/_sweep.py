@@ -103,8 +103,6 @@ def sweep(
         made_of = lists.get("model", ())
         ask = any(map(callable, (*made_of, base.get("model"), base.get("loss"))))
         counts = _module.counts_of(base, given) if ask else {}
-        if made_of and all(map(callable, made_of)):  # each has its own
-            base = {name: value for name, value in base.items() if name != "regularization"}
         file["settings"], model = _module.in_place(base, given, scratch, counts=counts, progress=progress)
         for k, value in enumerate(lists.get("model", ())):
             if callable(value):

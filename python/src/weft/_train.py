@@ -91,8 +91,7 @@ def train(
             ``(x, edge_index)``, and ``edge_attr`` or ``edge_weight`` besides, or a class or function that is called
             with the graph's (features, classes) and returns one: it is traced, and stays as it is;
             :meth:`Run.module` gives it back with the trained weights. ``loss`` may also be a function of
-            (logits, labels), or a loss of ``torch.nn``, and ``regularization`` one of the module that returns
-            what is added to the loss; ``optimizer`` and ``scheduler`` objects of ``torch.optim``. To list them, type ``weft train --help-all`` in a shell, or
+            (logits, labels), or a loss of ``torch.nn``; ``optimizer`` and ``scheduler`` objects of ``torch.optim``. To list them, type ``weft train --help-all`` in a shell, or
             ``!weft train --help-all`` in a notebook. None is the default. ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a
             relation or a list of them, ``class_weights`` a list of numbers, ``init`` a run or a dict of
             arrays, ``validate`` a graph.

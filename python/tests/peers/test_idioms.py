@@ -206,7 +206,7 @@ def test_folders_of_the_user(tmp_path, graph):
 @pytest.mark.parametrize("switch", [torch.no_grad, torch.inference_mode])
 def test_under(switch, data, graph):
     """A session that has switched gradients off trains the same."""
-    settings = {"loss": lambda z, y: F.cross_entropy(z, y), "regularization": lambda m: m.w.square().sum()}
+    settings = {"loss": lambda z, y: F.cross_entropy(z, y)}
 
     def program():
         torch.manual_seed(4)
@@ -234,7 +234,7 @@ def test_generators_stay(graph):
     wanted = torch.rand(3).tolist()
     torch.manual_seed(4)
     settings = {"epochs": 1, "split": "random:60/20/20", "progress": False}
-    run = weft.train(graph, model=module, regularization=lambda m: m.w.square().sum() + m.layer.weight.sum(), **settings)
+    run = weft.train(graph, model=module, loss=lambda z, y: F.cross_entropy(z, y), **settings)
     run.module()
     assert torch.rand(3).tolist() == wanted
 

@@ -139,7 +139,7 @@ def made(columns=CLASSES):
     return Net(columns)
 
 
-def pytorch(module, arrays, y, loss, make=lambda m: torch.optim.SGD(m.parameters(), lr=0.1), epochs=20, also=None):
+def pytorch(module, arrays, y, loss, make=lambda m: torch.optim.SGD(m.parameters(), lr=0.1), epochs=20):
     """The losses of PyTorch in float64."""
     module, mask = copy.deepcopy(module).double(), arrays["train_mask"]
     loss = copy.deepcopy(loss).double() if isinstance(loss, nn.Module) else loss
@@ -147,7 +147,6 @@ def pytorch(module, arrays, y, loss, make=lambda m: torch.optim.SGD(m.parameters
     for _ in range(epochs):
         optimizer.zero_grad()
         value = loss(module(arrays["x"].double(), arrays["edge_index"])[mask], y[mask]).mean()
-        value = value if also is None else value + also(module)
         value.backward()
         optimizer.step()
         losses.append(value.item())
@@ -170,32 +169,6 @@ def test_losses(arrays, tmp_path, number, kind, name):
     meshes = [*MESHES, {"partitions": 3, "offload": tmp_path}]
     run = weft.train(weft.Graph(y=y, **graph), model=module, loss=loss, **BRIEF, **meshes[number % len(meshes)])
     np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5)
-
-
-def squares(module):
-    return 1e-3 * sum(p.square().sum() for p in module.parameters())
-
-
-def groups(module):
-    return 1e-3 * module.first.lin.weight.norm(dim=0).sum() + 1e-2 * module.last.bias.abs().sum()
-
-
-def orthogonal(module):
-    w = module.last.lin.weight
-    return 0.01 * (w @ w.t() - torch.eye(w.size(0), dtype=w.dtype)).square().sum()
-
-
-@pytest.mark.parametrize(("regularization", "mesh"), [(squares, MESHES[1]), (groups, MESHES[3]), (orthogonal, MESHES[2])])
-def test_regularization(arrays, regularization, mesh):
-    """What is added to the loss of a module is PyTorch's, on a mesh, too, and in a run that continues."""
-    graph, y = arrays[0], arrays[1]["classes"]
-    run = weft.train(weft.Graph(y=y, **graph), model=made(), regularization=regularization, **BRIEF, **mesh)
-    wanted = pytorch(made(), graph, y, F.cross_entropy, also=regularization)
-    np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5)
-    with_state = BRIEF | {"checkpoint_every": 1, "epochs": 10}
-    half = weft.train(weft.Graph(y=y, **graph), model=made(), regularization=regularization, out="half", **with_state, **mesh)
-    resumed = weft.train(weft.Graph(y=y, **graph), resume=half, epochs=20, progress=False)
-    assert resumed.history["loss"].tolist() == run.history["loss"].tolist()
 
 
 SCHEDULERS = {
@@ -261,11 +234,11 @@ def test_everywhere(arrays):
     runs = weft.sweep(graph, grid={"lr": [0.1, 0.2]}, loss=nn.CrossEntropyLoss(label_smoothing=0.1), out="sweep", **settings)
     assert {of.settings["label_smoothing"] for of in runs} == {"0.1"}
     models = [made(), lambda features, classes: made()]
-    wanted = pytorch(made(), arrays[0], arrays[1]["classes"], focal, epochs=4, also=squares)
-    for one in weft.sweep(graph, grid={"model": models}, regularization=squares, loss=focal, out="own", lr=0.1, optimizer="sgd", **settings):
+    wanted = pytorch(made(), arrays[0], arrays[1]["classes"], focal, epochs=4)
+    for one in weft.sweep(graph, grid={"model": models}, loss=focal, out="own", lr=0.1, optimizer="sgd", **settings):
         np.testing.assert_allclose(one.history["loss"], wanted, rtol=1e-5)
-    with pytest.raises(weft.Refused, match="regularization: is of the parameters of a module"):
-        weft.sweep(graph, grid={"model": [made(), "gcn"]}, regularization=squares, **settings)
+    with pytest.raises(TypeError, match="unknown keyword regularization: add it to the loss in a loop of your own, by weft.compile; docs/loop.md"):
+        weft.train(graph, model="gcn", regularization=lambda m: 0.0, **settings)
     assert weft.NodeClassifier(loss=hinge, epochs=2, out="fitted").fit(graph).run_.settings["loss"].startswith("hinge-")
 
 
@@ -328,7 +301,7 @@ def by_coin(z, y):
         (lambda z, y: (z @ z.t()).mean(), "each pair of vertices, .*: a loss is of each vertex's logits and labels"),
         (lambda z, y: F.cross_entropy(z, y, reduction="none").topk(9)[0].mean(), "topk orders, .*: a loss is of each"),
         (lambda z, y: z[torch.tensor([0, 1])].mean(), "taken by their position: a loss is of each vertex's"),
-        (lambda z, y: F.cross_entropy(z, y) + NET.last.lin.weight.norm(), "a parameter of a module is read: .* as regularization"),
+        (lambda z, y: F.cross_entropy(z, y) + NET.last.lin.weight.norm(), "a parameter of a module is read: .* by weft.compile, it may be any function"),
         (lambda z, y: F.cross_entropy(z, y, reduction="sum") / len(y), r"len\(\) is one number for all graphs: write labels.size\(0\)"),
         (lambda z, y: F.mse_loss(z, y), r"weft calls the loss as f\(logits, labels\)"),
         (lambda z: z.mean(), r"takes 1 positional argument but 2 were given; weft calls the loss as f\(logits, labels\)"),
@@ -338,26 +311,6 @@ def by_coin(z, y):
 def test_refuses(arrays, loss, says):
     with pytest.raises((weft.Refused, TypeError), match=says):
         weft.train(weft.Graph(y=arrays[1]["classes"], **arrays[0]), model="gcn", loss=loss, **BRIEF)
-
-
-@pytest.mark.parametrize(
-    ("regularization", "says"),
-    [
-        (3.0, r"regularization: 3.0 is no function: give a function of the module"),
-        (lambda m: m.first.bias, "returns something else than one number of parameters: return a sum"),
-        (lambda m: 3.0, "returns something else than one number of parameters"),
-        (lambda m: NET.first.bias.sum(), "a parameter is read that the function was not given"),
-        (lambda m: (torch.rand(16) * m.first.bias).sum(), "rand draws random numbers"),
-        (lambda m: (m.first.bias - 1).log().sum(), "of the module as it is it is nan"),
-        (lambda m: m.first.bias.sum() + m.unused.sum(), "reads unused, which forward does not"),
-        (lambda m: m.first.bias.square().sum() * m.last.bias.square().sum(), "a term of parameters of several stages"),
-    ],
-)
-def test_refuses_regularization(arrays, regularization, says):
-    module = made()
-    module.unused = nn.Parameter(torch.ones(3))
-    with pytest.raises((weft.Refused, TypeError), match=says):
-        weft.train(weft.Graph(y=arrays[1]["classes"], **arrays[0]), model=module, regularization=regularization, **BRIEF, **MESHES[3])
 
 
 NET = made()

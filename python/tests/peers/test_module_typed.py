@@ -290,10 +290,8 @@ def test_goes_on(data):
 
 
 def test_refuses(data):
-    """What reads all rows of a table, returns nothing for the type with the labels, or is over DGL, which is not there."""
+    """What returns nothing for the type with the labels, or is over DGL, which is not there."""
     module = made("HeteroConv", data)
-    with pytest.raises(weft.Refused, match="regularization: reads venues.weight, of which each worker has the rows of its own"):
-        weft.train(data, model=module, regularization=lambda net: net.venues.weight.square().sum(), **BRIEF)
     module.graph = HGTConv({"paper": 6, "author": 4}, 4, (["paper", "author"], [WRITES, BACK, CITES]))
     module.forward = lambda x_dict, edge_index_dict: module.graph(x_dict, {WRITES: edge_index_dict[WRITES]})
     with pytest.raises(weft.Refused, match="sorts them by type, as HGTConv and HeteroLinear do: take HANConv"):
