@@ -9,8 +9,9 @@
 // A failed wait aborts the transport before it returns. No transfer uses a buffer any more, and the caller
 // may release what it holds. There is no recovery from an error: the worker ends, and so does the run.
 //
-// A worker may hold several ranks, which take turns (Host). A rank of a plan sends nothing, and counts what
-// it would send (Plan).
+// A worker may hold several ranks, which take turns (Host). What they send waits for the turn of its
+// receiver, unless both are at work at the same time (Comm.Unqueued). A rank of a plan sends nothing, and
+// counts what it would send (Plan).
 //
 // Reading order: comm.go, pending.go (messages), collective.go, and setup.go (collectives before the first
 // epoch). group.go makes groups of ranks. host.go keeps the messages between the ranks of a worker, turns.go
@@ -36,10 +37,12 @@ import (
 type Comm struct {
 	end   *end
 	rank  int
-	ranks []int        // the members, by their rank in the transport
-	tags  int          // the tag of the group's messages of kind k is tags+k
-	aside bool         // its waits are beside the worker's work: see Beside
-	track *trace.Track // of its goroutine; nil: nothing is recorded
+	ranks []int // the members, by their rank in the transport
+	tags  int   // the tag of the group's messages of kind k is tags+k
+	aside bool  // its waits are beside the worker's work: see Beside
+	// its messages to other workers' ranks wait in no Spool: see Unqueued
+	unqueued bool
+	track    *trace.Track // of its goroutine; nil: nothing is recorded
 }
 
 // end is what all groups of a rank share.

@@ -42,7 +42,7 @@ func (c *Comm) send(k Kind, data []byte, ready func() error, to int, within stri
 	p.sends = true
 	span := p.begins(len(data))
 	p.request = c.end.when(ready, p.stream(), func() Request {
-		return c.end.transport.Send(data, p.peer, c.tags+int(k))
+		return c.transport().Send(data, p.peer, c.tags+int(k))
 	})
 	span.End()
 	if len(data) > 0 && c.leaves(p.peer) {
@@ -60,6 +60,14 @@ func (c *Comm) send(k Kind, data []byte, ready func() error, to int, within stri
 	return p
 }
 
+// transport moves the bytes of c's messages.
+func (c *Comm) transport() Transport {
+	if c.unqueued {
+		return unqueued{c.end.host}
+	}
+	return c.end.transport
+}
+
 // leaves reports whether a message to a rank of the transport leaves this rank's worker.
 func (c *Comm) leaves(to int) bool {
 	m := c.end.host
@@ -70,7 +78,7 @@ func (c *Comm) receive(k Kind, data []byte, ready func() error, from int, within
 	p := c.pending(k, from, within)
 	span := p.begins(len(data))
 	p.request = c.end.when(ready, p.stream(), func() Request {
-		return c.end.transport.Receive(data, p.peer, c.tags+int(k))
+		return c.transport().Receive(data, p.peer, c.tags+int(k))
 	})
 	span.End()
 	return p

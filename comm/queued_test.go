@@ -2,9 +2,9 @@ package comm
 
 import "testing"
 
-// TestQueued: a plan bounds the halo rows between two workers by those of two rounds, each way. A slow link
-// still has those of the round before, and the other worker may be a round ahead. Messages of all-to-alls are
-// received before others are sent, and do not count.
+// TestQueued: a plan bounds what waits between two workers by the messages of two rounds, each way. A slow
+// link still has those of the round before, and the other worker may be a round ahead. Messages of
+// all-to-alls are received before others are sent, and do not count.
 func TestQueued(t *testing.T) {
 	h := PlanHost(0, []int{0, 1}, doubled{})
 	c := New(h.Transports()[0], 0)

@@ -83,6 +83,58 @@ func (c *Comm) Nearby(rank int) bool {
 	return m != nil && rank != c.rank && m.beside(c.ranks[rank])
 }
 
+// Turn is a rank's place among those of the group that its worker holds. They take their turns between two
+// calls of LocalBarrier in this order.
+func (c *Comm) Turn(rank int) int { return slices.Index(c.heldWith(rank), rank) }
+
+// Opposite returns the rank of the group that is at work on the worker that holds on while rank is on its
+// own: that of the same Turn, or the last one of a worker with fewer.
+func (c *Comm) Opposite(rank, on int) int {
+	held := c.heldWith(on)
+	return held[min(c.Turn(rank), len(held)-1)]
+}
+
+// heldWith lists the ranks of the group that the worker of one of them holds, ascending.
+func (c *Comm) heldWith(rank int) (held []int) {
+	m := c.member()
+	for other, of := range c.ranks {
+		if m.holders[of] == m.holders[c.ranks[rank]] {
+			held = append(held, other)
+		}
+	}
+	return held
+}
+
+// Unqueued is c for messages to and from ranks of other workers that are at work at the same time, each with
+// KeepTurn. They wait in no Spool: a send ends when its receiver takes it. Those from one worker to another
+// are matched in the order in which they are made, whichever ranks of the two make them.
+func (c *Comm) Unqueued() *Comm {
+	unqueued := *c
+	unqueued.unqueued = true
+	return &unqueued
+}
+
+// unqueued is the Transport of Unqueued. In a plan nothing is sent, and all has come.
+type unqueued struct{ *member }
+
+func (u unqueued) Send(data []byte, to, tag int) Request {
+	return u.move(func(t Transport, tag int) Request { return t.Send(data, u.holders[to], tag) }, tag)
+}
+
+func (u unqueued) Receive(data []byte, from, tag int) Request {
+	return u.move(func(t Transport, tag int) Request { return t.Receive(data, u.holders[from], tag) }, tag)
+}
+
+// move makes a request of the worker, with a tag of its own for each kind.
+func (u unqueued) move(request func(t Transport, tag int) Request, tag int) Request {
+	if u.workers == nil {
+		t := newTransfer(nil)
+		t.finish(u.aborted())
+		return t
+	}
+	return request(u.workers.end.transport, u.workers.tags+int(KindOf(tag)))
+}
+
 // Published returns the value of a nearby rank of the group.
 func (c *Comm) Published(rank int) any {
 	m := c.member()
@@ -108,7 +160,7 @@ func (c *Comm) Expose(value any) {
 	m.exposed[c.tags][(m.met[c.tags]+1)%2] = value
 }
 
-// Exposed returns what a nearby rank of the group exposed before the last LocalBarrier.
+// Exposed returns what a nearby rank of the group, or this one, exposed before the last LocalBarrier.
 func (c *Comm) Exposed(rank int) any {
 	m := c.member()
 	m.mu.Lock()
@@ -118,7 +170,7 @@ func (c *Comm) Exposed(rank int) any {
 
 // KeepTurn lets the rank keep its turn while it waits, until release is called. Between a LocalBarrier and
 // the next one it waits for ranks of other workers alone. All ranks have sent what it waits for, or will
-// before they hold their turns. So nobody waits for ever.
+// before they hold their turns, or are Opposite. So nobody waits for ever.
 func (c *Comm) KeepTurn() (release func()) {
 	m := c.member()
 	if m == nil {

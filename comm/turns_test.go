@@ -3,6 +3,7 @@ package comm
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -105,6 +106,105 @@ func TestExposed(t *testing.T) {
 	all.Wait()
 	if wrong.Load() > 0 {
 		t.Errorf("%d exposed are others than those of the round", wrong.Load())
+	}
+}
+
+// TestOpposite: ranks are at work together that have the same place on their workers. The last one of a
+// worker with fewer ranks stands for those that it lacks.
+func TestOpposite(t *testing.T) {
+	h := PlanHost(1, []int{0, 0, 0, 1, 1, 2, 0, 1}, doubled{})
+	c := New(h.Transports()[0], 0)
+	g := c.Group(0, 2, 3, 4, 5, 6, 7) // on workers 0, 0, 1, 1, 2, 0, 1
+	for rank, want := range []int{0, 1, 0, 1, 0, 2, 2} {
+		assert.Equal(t, want, g.Turn(rank), "turn of rank %d", rank)
+	}
+	for of, want := range map[[2]int]int{ // of a rank, on the worker of another one
+		{0, 2}: 2, {0, 3}: 2, {1, 2}: 3, {5, 3}: 6, {5, 4}: 4, {1, 4}: 4, {4, 0}: 0, {6, 1}: 5, {2, 2}: 2,
+	} {
+		assert.Equal(t, want, g.Opposite(of[0], of[1]), "opposite rank %d, with rank %d", of[0], of[1])
+	}
+}
+
+// noQueue is a Spool that no halo row may come to.
+type noQueue struct {
+	doubled
+	*testing.T
+}
+
+func (q noQueue) Put(k Kind, data []byte, p Path) (Message, error) {
+	if k == Halo {
+		q.Errorf("a message of %d bytes is queued", len(data))
+	}
+	return q.doubled.Put(k, data, p)
+}
+
+// TestUnqueued: a message between ranks at work is sent when its receiver takes it, 10 ms later here, and
+// counts as others do. Those of the next ranks follow, and no Spool has any.
+func TestUnqueued(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		onHosts(t, []int{0, 0, 1, 1}, 0, noQueue{T: t}, func(end Transport) {
+			c, rank := New(end, 0), end.Rank()
+			c.Begin()
+			defer c.End()
+			c.LocalBarrier()
+			defer c.KeepTurn()()
+			u, other, data := c.Unqueued(), c.Opposite(rank, (rank+2)%4), []byte{byte(rank)}
+			if rank < 2 {
+				assert.NoError(t, u.Send(Halo, data, other).Wait())
+				assert.Equal(t, time.Duration(10*(rank+1))*ms, time.Since(began), "rank %d has sent", rank)
+				assert.Equal(t, Traffic{1, 1}, c.Sent(Halo), "rank %d", rank)
+				return
+			}
+			time.Sleep(10 * ms)
+			assert.NoError(t, u.Receive(Halo, data, other).Wait())
+			assert.Equal(t, byte(other), data[0], "rank %d received", rank)
+		})
+	})
+}
+
+// TestUnqueuedFails: a message between ranks at work that no rank takes fails after the timeout, and ends
+// what its worker waits for.
+func TestUnqueuedFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for worker, end := range InProcess(2) {
+			h := NewHost(New(end, 0), []int{0, 1}, doubled{})
+			if worker == 1 { // which does nothing
+				defer h.Abort(ErrTimeout)
+				continue
+			}
+			c := New(h.Transports()[0], time.Second)
+			c.Begin()
+			defer c.End()
+			defer c.KeepTurn()()
+			u := c.Unqueued()
+			waits := u.Receive(HaloGradient, make([]byte, 1), 1)
+			err := u.Send(Halo, make([]byte, 1), 1).Wait()
+			want := "rank 0: send of halo rows, peer rank 1: no answer in time (1s)"
+			if !errors.Is(err, ErrTimeout) || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+			if err := waits.Wait(); !errors.Is(err, ErrAborted) {
+				t.Errorf("what waited as well: %v", err)
+			}
+		}
+	})
+}
+
+// TestUnqueuedInPlan: in a plan all such messages have come and gone. They count as sent, and none is queued.
+func TestUnqueuedInPlan(t *testing.T) {
+	h := PlanHost(0, []int{0, 1}, noQueue{T: t})
+	c := New(h.Transports()[0], 0)
+	c.Begin()
+	defer c.End()
+	data := []byte{1, 2}
+	assert.NoError(t, c.Unqueued().Send(Halo, data, 1).Wait())
+	assert.NoError(t, c.Unqueued().Receive(Halo, data, 1).Wait())
+	assert.Equal(t, Traffic{2, 1}, c.Sent(Halo))
+	assert.Equal(t, []byte{1, 2}, data)
+	if all, _, _ := h.Queued(); all != 0 {
+		t.Errorf("%d bytes are queued", all)
 	}
 }
 

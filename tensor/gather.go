@@ -47,6 +47,10 @@ func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 	return true
 }
 
+// PlansGathers reports whether a plan must know the rows of GatherAtRest, as what a disk reads depends on
+// them.
+func (t *Meter) PlansGathers() bool { return t.plan && t.offload != nil && t.device == nil }
+
 // gathers is how many bytes the level below reads to gather rows.
 func (t *account) gathers(m *Matrix, rows []int32) (n int) {
 	row := m.Cols * m.Element.Size()

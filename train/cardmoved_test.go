@@ -9,6 +9,7 @@ import (
 	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
+	"weft/partition"
 	"weft/tensor"
 	"weft/train/plan"
 	"weft/train/setting"
@@ -75,10 +76,42 @@ func TestMovedBelowCard(t *testing.T) {
 			assert.Equal(t, p.Disk(), r.Device.RAM, "moved")
 			assert.Equal(t, p.DiskBytes(), r.Device.RAMBytes, "that rest")
 			assert.Equal(t, peak, r.Device.PeakBytes, "of the card")
+			assert.Equal(t, p.MessageBytes(), r.Device.MessageBytes, "for messages")
 			if p.Disk() == (tensor.Moved{}) {
 				t.Error("nothing moves")
 			}
 		})
+	}
+}
+
+// TestWindowsBelowCard: workers that hold several partitions each have pinned memory for Prefetch + 1
+// messages that come and for two that go, as a worker of one partition has, beside a few pages for sums.
+// Nothing waits in the host's memory for a partition's turn, however many rows others need.
+func TestWindowsBelowCard(t *testing.T) {
+	devicetest.Library(t)
+	const vertices, columns, sums = 49152, 64, 1 << 18
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.Uniform, Vertices: vertices, Degree: 24, Features: columns, Classes: columns, Seed: 3,
+	})
+	require.NoError(t, err)
+	for _, model := range []string{"gcn", "gat"} { // case 1 and case 2
+		for _, partitions := range []int{4, 8} {
+			message := int64(1) // a sixth of a partition's rows; pinned memory is a power of two
+			for message < int64(vertices/partitions/6*columns*4) {
+				message *= 2
+			}
+			for _, prefetch := range []int{0, 1, 3} {
+				o := given(Defaults(), "heads 1, output-heads 1, device cuda, offload ram")
+				o.Model, o.Hidden, o.Partition, o.Prefetch = model, columns, partition.Random, prefetch
+				p, err := onMesh(g, o, fmt.Sprint("graph=2/", partitions)).PlanWith(t.Context(), plan.Asks{})
+				require.NoError(t, err)
+				bytes, window := p.MessageBytes()/2, int64(prefetch+1+2)*message
+				if bytes < window || bytes > window+sums || p.WaitingBytes() != 0 {
+					t.Errorf("%s, %d partitions, a prefetch of %d: %d bytes of a worker for messages, want %d and "+
+						"few more; %d wait", model, partitions, prefetch, bytes, window, p.WaitingBytes())
+				}
+			}
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train/setting"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -232,7 +233,8 @@ func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 	require.NoError(t, err)
 	turns := j.Options.Partitions > 0
 	for k, planned := range plan.PeakTensorBytes {
-		if took := r.PeakTensorBytes[k]; took > planned || took < planned && (!turns || r.Workers <= 1) {
+		bound := turns && r.Workers > 1 && j.Options.Task == task.Link // whose messages come at any time
+		if took := r.PeakTensorBytes[k]; took > planned || took < planned && !bound {
 			t.Errorf("worker %d: planned %d bytes, took %d", k, planned, took)
 		}
 	}

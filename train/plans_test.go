@@ -82,9 +82,9 @@ func plannedRuns(t *testing.T) (all []plannedRun) {
 	return all
 }
 
-// TestPlansOfRuns: what a run sends, takes and moves is what its plan says, to the byte. Messages of several
-// workers that hold partitions in turns come at any time: memory is then a bound, and so is what moves. With
-// -plans it compares all that are possible: minutes.
+// TestPlansOfRuns: what a run sends, takes and moves is what its plan says, to the byte. Rows for scored
+// edges come at any time to workers that hold partitions in turns: memory is then a bound, and so is what
+// moves. With -plans it compares all that are possible: minutes.
 func TestPlansOfRuns(t *testing.T) {
 	compared, all := 0, plannedRuns(t)
 	step := 127 // no divisor of the numbers of meshes and of words
@@ -125,7 +125,7 @@ func (c *plannedRun) compare(t *testing.T) {
 	r, err := j.RunPlanned(t.Context(), &p)
 	require.NoError(t, err)
 	turns := j.Options.Partitions > 0
-	bound := turns && r.Workers > 1 && (strings.Contains(c.mesh, "graph=") || c.Task == "link")
+	bound := turns && r.Workers > 1 && c.Task == "link"
 	sent, planned := r.Communication, worker.SumOf(p.Sent)
 	if turns { // a plan does not sum these
 		sent.Gradient, sent.Statistics = worker.Traffic{}, worker.Traffic{}
@@ -133,16 +133,19 @@ func (c *plannedRun) compare(t *testing.T) {
 	assert.Equal(t, planned, sent, "sent")
 	assert.Equal(t, p.EdgeColumns, r.EdgeColumns, "aggregated")
 	took, takes := slices.Clone(r.PeakTensorBytes), slices.Clone(p.PeakTensorBytes)
-	if bound {
+	if bound || c.rests && r.Workers > 1 { // which of them fill the limit first is chance, as all begin
 		for k, graphs := range r.GraphBytes {
-			if took[k]+graphs > takes[k]+p.GraphBytes[k] {
-				t.Errorf("worker %d took %d and %d bytes, planned %d and %d", k, took[k], graphs, takes[k],
-					p.GraphBytes[k])
+			took, takes := took[k]+graphs, takes[k]+p.GraphBytes[k]
+			if took > takes || took < takes && !bound {
+				t.Errorf("worker %d took %d bytes, planned %d", k, took, takes)
 			}
 		}
+	} else {
+		assert.Equal(t, fmt.Sprint(takes, p.GraphBytes), fmt.Sprint(took, r.GraphBytes), "tensors, graph")
+	}
+	if bound {
 		return
 	}
-	assert.Equal(t, fmt.Sprint(takes, p.GraphBytes), fmt.Sprint(took, r.GraphBytes), "tensors, graph")
 	assert.Equal(t, p.Disk(), r.Disk, "moved")
 }
 

@@ -8,7 +8,6 @@ import (
 	"weft/comm/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
-	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/turns"
 	"weft/partition"
@@ -205,7 +204,6 @@ func (j *Job) inTurns(s *shared,
 		mem := seats[i].memory
 		spool := &turns.Spool{
 			Memory: mem, Reserve: turns.Reserve{Rests: true},
-			Small: s.WireSchedule != (axis.WireSchedule{}),
 		}
 		if s.Reserves != nil {
 			spool.Reserve = s.Reserves[link.Rank()]

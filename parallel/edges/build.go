@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// messagesOfPartition is the largest number of messages in which the rows of one partition travel. A
+	// MostMessages is the largest number of messages in which the rows of one partition travel. A
 	// worker holds a few messages of others' rows at a time, and so less than one partition's rows.
-	messagesOfPartition = 6
+	MostMessages = 6
 	// leastMessage: up to this number of rows travel in one message.
 	leastMessage = 512
 	// leastHeld is the same for rows that the worker itself holds. They are copied and not sent, and each
@@ -24,7 +24,7 @@ const (
 func messageRows(partition int) int { return rowsOfBlock(partition, leastMessage) }
 
 func rowsOfBlock(partition, least int) int {
-	return max(least, (partition+messagesOfPartition-1)/messagesOfPartition)
+	return max(least, (partition+MostMessages-1)/MostMessages)
 }
 
 // messages returns the sizes of the messages that hold n rows of a partition of so many rows.

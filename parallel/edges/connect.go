@@ -36,6 +36,11 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 			}
 		}
 	}
+	if out == nil && s.Some == nil && e.team.Memory.PlansGathers() {
+		if err := s.expected(lists); err != nil {
+			return err
+		}
+	}
 	if err := e.tell(s, halo, lists, theirs, out); err != nil {
 		return err
 	}
@@ -44,7 +49,7 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 		list := lists[s.Holders[q]]
 		for i, rows := range messages(q, me) {
 			m := &Message{Peer: s.Holders[q], Rows: kernel.List(e.team, tensor.Graph, list[:rows])}
-			if e.comm.Nearby(m.Peer) {
+			if e.comm.TakesTurns() {
 				m.Rows.Known(list[:rows])
 			}
 			if out != nil && i < len(out[q].sums) {
@@ -53,6 +58,23 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 			e.Needed = append(e.Needed, m)
 			list = list[rows:]
 		}
+	}
+	return nil
+}
+
+// expected sets the local rows that each other worker needs, by rank, to those with an edge to its rows: in a
+// plan, where nothing comes.
+func (s *Source) expected(lists [][]int32) error {
+	at := allRows(s.Back)
+	for q, rank := range s.Holders {
+		at.next(int32(s.BackStarts[q+1]))
+		if q == s.Me {
+			continue
+		}
+		if err := s.checkHalo(q, s.Me, len(at.rows)); err != nil {
+			return err
+		}
+		copy(lists[rank], at.rows)
 	}
 	return nil
 }
@@ -113,17 +135,17 @@ func (e *Edges) messages(s *Source, needed [][]int32, out []*outgoing) (of func(
 	if s.Some == nil {
 		return func(p, q int) []int { return messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) }, nil
 	}
-	mine := make([]int32, k*messagesOfPartition)
+	mine := make([]int32, k*MostMessages)
 	next := make([]int, k)
 	for _, b := range e.Remote() {
-		mine[b.Peer*messagesOfPartition+next[b.Peer]] = int32(b.In.Cols)
+		mine[b.Peer*MostMessages+next[b.Peer]] = int32(b.In.Cols)
 		next[b.Peer]++
 	}
 	theirs, err := comm.Exchange(e.comm, comm.Setup, mine...)
 	return func(p, q int) []int {
-		told := mine[s.Holders[q]*messagesOfPartition:]
+		told := mine[s.Holders[q]*MostMessages:]
 		if p != s.Me {
-			told = theirs[s.Holders[p]*messagesOfPartition:]
+			told = theirs[s.Holders[p]*MostMessages:]
 		}
 		// as for all rows: the number of messages is the same
 		sizes := messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q])

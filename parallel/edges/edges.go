@@ -117,7 +117,7 @@ const fewTargets = 4
 // Message lists the local rows that one message to another worker holds, and the partial sums behind them.
 type Message struct {
 	Peer int // rank of the worker that needs them
-	// Int32, 1 × n; a plan knows those that another partition of its worker needs
+	// Int32, 1 × n; a plan of partitions that take turns knows them, if matrices rest on a disk
 	Rows *tensor.Matrix
 	// Sums are the edges that the message holds partial sums of; nil: none. They are seen from their sources:
 	// In has local rows × sums, and Out, sums × all local rows of the sources' type, makes the sums.

@@ -24,9 +24,9 @@
 //
 // Reading order: sar.go has this algorithm for sums, maxima and attention. partition.go makes a Partition of
 // what the worker holds, and propagator.go implements gnn.Propagator. halo.go has the halo exchange. wire.go
-// sends its messages, and turns.go reads rows of partitions of the same worker. attention.go computes
-// attention on one block, and scoring.go its four kinds of scores. message.go and batch.go compute message
-// functions.
+// sends its messages. Where partitions take turns, turns.go reads rows of others of the same worker, and
+// lockstep.go sends messages to those at work on other workers. attention.go computes attention on one block,
+// and scoring.go its four kinds of scores. message.go and batch.go compute message functions.
 //
 // Package engine has a whole worker aggregate by it; packages tp and chunked have it aggregate their slices
 // and chunks.

@@ -1,8 +1,10 @@
 package sar
 
 import (
+	"cmp"
 	"slices"
 
+	"weft/comm"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
@@ -20,86 +22,125 @@ import (
 //	turn 1 of each partition p: compute g_p, and expose it
 //	turn 2: for each partition q that needs rows of p: add Â_qpᵀ·g_q to ∂L/∂x_p
 //
-// In case 2 gradients are messages, as each visit also adds to gradients of its own partition.
+// In case 2 each visit also adds to gradients of its own partition. So the message that it makes stays until
+// the owner's turn, as a matrix that may rest.
+//
+// Partitions of different workers take their second turns at the same time. Each makes the messages of those
+// at work elsewhere beside its own (lockstep.go).
 
 // exposed is what a partition lets the others of its worker use, from a LocalBarrier to the next.
 type exposed struct {
 	call *Call
 	rank int
 	rows []*tensor.Matrix // that they gather from; nil: none
-	// visit fills in the gradients of the rows of a block, and reads these matrices; nil: messages have them
-	visit func(Visit) bool
-	reads []*tensor.Matrix
+	// visit fills in the gradients of the rows of a block, and reads these matrices; nil: gradients has them
+	visit     func(Visit) bool
+	reads     []*tensor.Matrix
+	gradients []*tensor.Matrix // by remote block: the message with those of its rows
 }
 
-// firstTurn sends other workers what they need, and lets the other partitions of this worker use what they
-// read. When it returns, theirs is there.
+// firstTurn exposes what others need of this partition. When it returns, what the other partitions of the
+// worker expose is there.
 func (w *wire) firstTurn(call *Call, t Transfer, visit func(Visit) bool) error {
-	defer w.comm.KeepTurn()()
 	o := &exposed{call: call, rank: w.rank}
+	read := 0
 	switch {
 	case t.fetches():
-		out := w.forRows(call, t, 1)
-		err := w.sendRows(call, out.sender(w.comm), out, t.Rows)
-		out.release()
-		if err != nil {
-			return err
-		}
 		o.rows = t.Rows
-		read := 0
 		for _, p := range call.Edges.Needed {
-			read += w.retain(p.Peer, o.rows, p.Len())
+			read += retain(o.rows, p.Len())
 		}
 		want(o.rows, read)
 	case t.owned():
-		if _, far := w.split(len(call.Edges.Remote()), func(i int) int {
-			return call.Edges.Remote()[i].Peer
-		}); far > 0 {
-			v := w.visits(call, t)
-			v.buffers(1)
-			err := v.visit(visit)
-			v.release()
-			if err != nil {
-				return err
-			}
-		}
 		o.visit, o.reads = visit, t.Reads
-		read := 0
 		for _, b := range call.Edges.Remote() {
-			read += w.retain(b.Peer, o.reads, b.In.Rows)
+			read += retain(o.reads, b.In.Rows)
 		}
 		want(o.reads, read)
 	default:
 		return nil
 	}
+	return w.expose(o)
+}
+
+// expose lets the other partitions of the worker use something. When it returns, theirs is there.
+func (w *wire) expose(o *exposed) error {
 	w.comm.Expose(o)
 	w.comm.LocalBarrier()
 	return w.comm.Aborted()
 }
 
-// secondTurn visits the remote blocks, and adds gradients to those of the local rows. What has to come from
-// other workers is there, or on its way.
+// secondTurn visits the remote blocks, and adds gradients to those of the local rows.
 func (w *wire) secondTurn(call *Call, t Transfer, yield func(Visit) bool) error {
 	defer w.comm.KeepTurn()()
 	if !t.owned() {
-		v := w.visits(call, t)
-		v.buffers(1)
-		err := v.visit(yield)
-		v.release()
-		if err != nil || v.back == nil {
+		gradients, err := w.visitInTurn(call, t, yield)
+		if err != nil || !t.Returns() {
 			return err
 		}
-		w.comm.LocalBarrier()
-		if err := w.comm.Aborted(); err != nil {
+		if err := w.expose(&exposed{call: call, rank: w.rank, gradients: gradients}); err != nil {
 			return err
 		}
 	}
 	into := w.forGradients(call, t)
-	near := w.giver(call, t)
 	defer into.release()
-	defer near.release()
-	return w.addGradients(call, w.withNearby(into.inbox(w.comm), near.buffers, near.give), into, t.Grads)
+	l := w.lockstep(comm.HaloGradient, t.Sent)
+	l.inbox = into.inbox(w.comm.Unqueued())
+	if t.owned() {
+		g := w.giver(call, t, l)
+		defer g.release()
+	} else {
+		l.make = take
+	}
+	defer l.release()
+	return cmp.Or(w.addGradients(call, l, into, t.Grads), l.finish())
 }
+
+// visitInTurn visits the remote blocks. It returns a message for each with the gradients of its rows; none,
+// if gradients are not returned.
+func (w *wire) visitInTurn(call *Call, t Transfer, yield func(Visit) bool) ([]*tensor.Matrix, error) {
+	v := w.visits(call, t)
+	defer v.release()
+	back := &keeper{visits: v}
+	if t.Returns() {
+		v.sendsFrom(back)
+	}
+	if !t.fetches() {
+		err := v.visit(yield)
+		return back.messages, err
+	}
+	l := w.lockstep(comm.Halo, v.rows)
+	defer l.release()
+	l.buffers(v.rows)
+	far, near := v.places()
+	l.inbox = &exchange.Receiver{Comm: w.comm.Unqueued(), Kind: comm.Halo, Buffers: far}
+	l.near, l.make, v.in = near, v.gather, l
+	err := cmp.Or(v.visit(yield), l.finish())
+	return back.messages, err
+}
+
+// keeper is an outbox of gradients, whose messages stay until their owners' turns.
+type keeper struct {
+	*visits
+	messages []*tensor.Matrix
+}
+
+func (k *keeper) Buffer(rows, cols int) (*tensor.Matrix, error) {
+	m := k.team.Memory.NewElement(tensor.Activations, k.Sent.Element(), rows, cols)
+	if k.call.sends != nil { // messages of another epoch are larger, and rest
+		m.UnpinFrom(0)
+	}
+	k.messages = append(k.messages, m)
+	return m, nil
+}
+
+func (k *keeper) Send(int) {
+	m := k.messages[len(k.messages)-1]
+	m.SetReadOnly()
+	m.DontNeed()
+}
+
+func (k *keeper) Finish() error { return nil }
 
 // split counts the messages to or from partitions of this worker, and those of other workers.
 func (w *wire) split(messages int, peer func(i int) int) (near, far int) {
@@ -111,12 +152,8 @@ func (w *wire) split(messages int, peer func(i int) int) (near, far int) {
 	return near, messages - near
 }
 
-// retain keeps matrices for a partition of this worker that reads so many of their rows, and returns the
-// number; 0: the partition is another worker's.
-func (w *wire) retain(peer int, ms []*tensor.Matrix, rows int) int {
-	if !w.comm.Nearby(peer) {
-		return 0
-	}
+// retain keeps matrices for a turn that reads so many of their rows, and returns the number.
+func retain(ms []*tensor.Matrix, rows int) int {
 	for _, m := range ms {
 		m.Retain().SetReadOnly()
 	}
@@ -130,72 +167,6 @@ func want(ms []*tensor.Matrix, read int) {
 			m.WillNeed()
 		}
 	}
-}
-
-// nearby is an inbox of messages from other workers, and of those that this worker makes of what its other
-// partitions expose.
-type nearby struct {
-	inbox // of other workers
-	wire  *wire
-	into  []*tensor.Matrix // the messages that are made, or one for all
-	make  maker
-
-	expected []nearbyMessage
-	taken    int // of expected
-	made     int
-	used     []*tensor.Matrix // for the message that was taken last
-}
-
-// maker makes a message of what another partition exposes, which has this number among those of the two. It
-// returns what it read, which is to be released.
-type maker func(o *exposed, number int, message *tensor.Matrix) (used []*tensor.Matrix)
-
-// withNearby is the inbox with messages that the worker makes; none, if there is nothing to make them in.
-func (w *wire) withNearby(in inbox, into []*tensor.Matrix, make maker) inbox {
-	if len(into) == 0 {
-		return in
-	}
-	return &nearby{inbox: in, wire: w, into: into, make: make}
-}
-
-// nearbyMessage is one of those between this partition and a peer, in their order.
-type nearbyMessage struct{ peer, number, rows, cols int }
-
-func (n *nearby) Expect(peer, rows, cols int) {
-	number := 0
-	for _, m := range n.expected {
-		if m.peer == peer {
-			number++
-		}
-	}
-	n.expected = append(n.expected, nearbyMessage{peer, number, rows, cols})
-	if !n.wire.comm.Nearby(peer) {
-		n.inbox.Expect(peer, rows, cols)
-	}
-}
-
-func (n *nearby) Next() (*tensor.Matrix, error) {
-	i := n.taken
-	m := n.expected[i]
-	n.taken++
-	if !n.wire.comm.Nearby(m.peer) {
-		return n.inbox.Next()
-	}
-	message := n.into[n.made%len(n.into)].Prefix(m.rows, m.cols)
-	n.made++
-	n.used = n.make(n.wire.comm.Exposed(m.peer).(*exposed), m.number, message)
-	return message, nil
-}
-
-func (n *nearby) Free() {
-	if n.wire.comm.Nearby(n.expected[n.taken-1].peer) {
-		for _, m := range n.used {
-			m.DontNeed()
-			m.Release()
-		}
-		return
-	}
-	n.inbox.Free()
 }
 
 // of is the call as the partition that exposes it makes it.
@@ -212,62 +183,73 @@ func (w *wire) as(rank int) *wire {
 	return &as
 }
 
-// gather makes a message of the rows that another partition exposes.
-func (v *visits) gather(o *exposed, number int, message *tensor.Matrix) []*tensor.Matrix {
-	at, p := nth(o.call.Edges.Needed, number, func(p *edges.Message) bool { return p.Peer == v.rank })
-	if v.rows.Encodes() || p.Sums != nil {
+// gather makes a message of the rows that a partition exposes.
+func (v *visits) gather(o *exposed, p passage, message *tensor.Matrix) (_ *tensor.Matrix,
+	used []*tensor.Matrix,
+) {
+	at, needed := nth(o.call.Edges.Needed, p.number, func(n *edges.Message) bool { return n.Peer == p.to })
+	if v.rows.Encodes() || needed.Sums != nil {
 		call := o.of(v.call)
 		from := v.toSend(call, v.rows)
-		v.as(o.rank).pack(call, message, p, at, from, o.rows)
+		v.as(o.rank).pack(call, message, needed, at, from, o.rows)
 		from.release()
-		return o.rows
+		return message, o.rows
 	}
 	for i, rows := range v.rows.Parts(message) {
-		if !o.rows[i].GatherAtRest(rows, p.Rows.ReadInt32s()) {
-			v.team.Gather(rows, o.rows[i], p.Rows)
+		if !o.rows[i].GatherAtRest(rows, needed.Rows.ReadInt32s()) {
+			v.team.Gather(rows, o.rows[i], needed.Rows)
 		}
 	}
-	return o.rows
+	return message, o.rows
 }
 
-// giver makes gradients of local rows in place of the partitions that need these.
+// take gives a message that a partition exposes.
+func take(o *exposed, p passage, _ *tensor.Matrix) (message *tensor.Matrix, used []*tensor.Matrix) {
+	at, _ := nth(o.call.Edges.Remote(), p.number, func(b *edges.Block) bool { return b.Peer == p.to })
+	return o.gradients[at], o.gradients[at : at+1]
+}
+
+// giver makes gradients of rows in place of the partitions that need these.
 type giver struct {
-	*wire
+	*lockstep
 	call    *Call
 	form    exchange.Form
-	buffers []*tensor.Matrix // for a message
-	encoded *tensor.Matrix   // for a message's gradients as they are stored; nil: messages have them so
-	copies  []copied         // by matrix that is exposed
+	encoded *tensor.Matrix // for a message's gradients as they are stored; nil: messages have them so
+	copies  []copied       // by matrix that is exposed
 }
 
 // copied is a matrix of another partition which rests, and a copy of it.
 type copied struct{ of, memory, copy *tensor.Matrix }
 
-// giver makes what gradients of local rows are made with.
-func (w *wire) giver(call *Call, t Transfer) *giver {
-	g := &giver{wire: w, call: call, form: t.Sent}
+// giver has the partitions in lockstep give each other gradients alone.
+func (w *wire) giver(call *Call, t Transfer, l *lockstep) *giver {
+	g := &giver{lockstep: l, call: call, form: t.Sent, copies: make([]copied, len(t.Reads))}
+	l.make = g.give
+	l.buffers(t.Sent)
 	near, _ := w.split(len(call.Edges.Needed), func(i int) int { return call.Edges.Needed[i].Peer })
-	if !t.owned() || near == 0 {
-		return g
+	most := l.most()
+	if near > 0 {
+		l.near = t.Sent.New(w.team.Memory, 1, call.Edges.MostOut)
+		most = max(most, call.Edges.MostOut)
 	}
-	g.buffers = t.Sent.New(w.team.Memory, 1, call.Edges.MostOut)
-	if t.Sent.Encodes() {
-		g.encoded = t.Sent.Stored().New(w.team.Memory, 1, call.Edges.MostOut)[0]
+	if t.Sent.Encodes() && most > 0 {
+		g.encoded = t.Sent.Stored().New(w.team.Memory, 1, most)[0]
 	}
-	g.copies = make([]copied, len(t.Reads))
 	return g
 }
 
 func (g *giver) release() {
-	exchange.Release(append(g.buffers, g.encoded)...)
+	exchange.Release(append(g.near, g.encoded)...)
 	for _, c := range g.copies {
 		c.memory.Release()
 	}
 }
 
-// give makes a message of the gradients that another partition has for local rows.
-func (g *giver) give(o *exposed, number int, message *tensor.Matrix) []*tensor.Matrix {
-	at, b := nth(o.call.Edges.Remote(), number, func(b *edges.Block) bool { return b.Peer == g.rank })
+// give makes a message of the gradients that a partition has for rows of another one.
+func (g *giver) give(o *exposed, p passage, message *tensor.Matrix) (_ *tensor.Matrix,
+	used []*tensor.Matrix,
+) {
+	at, b := nth(o.call.Edges.Remote(), p.number, func(b *edges.Block) bool { return b.Peer == p.to })
 	gradients := message
 	stored := g.form.Stored()
 	if g.encoded != nil {
@@ -294,7 +276,7 @@ func (g *giver) give(o *exposed, number int, message *tensor.Matrix) []*tensor.M
 		v := &visits{wire: g.as(o.rank), call: o.of(g.call), Transfer: Transfer{Sent: g.form}}
 		v.encode(message, gradients, b, at)
 	}
-	return o.reads
+	return message, o.reads
 }
 
 // whole returns the i-th matrix that is exposed, or a copy of it if it rests.
@@ -308,9 +290,9 @@ func (g *giver) whole(m *tensor.Matrix, i int) *tensor.Matrix {
 	}
 	if c.memory == nil {
 		most := 0
-		for _, p := range g.call.Edges.Needed {
-			if g.comm.Nearby(p.Peer) {
-				most = max(most, g.comm.Exposed(p.Peer).(*exposed).reads[i].Memory())
+		for rank := range g.comm.Size() {
+			if g.beside(rank) {
+				most = max(most, g.exposedBy(rank).reads[i].Memory())
 			}
 		}
 		c.memory = g.team.Memory.NewElement(tensor.Buffers, tensor.Byte, 1, most)

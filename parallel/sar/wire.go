@@ -69,14 +69,21 @@ type inbox interface {
 	Free()
 }
 
+// outbox sends messages: an exchange.Sender, or one that keeps them until their receivers' turns.
+type outbox interface {
+	Buffer(rows, cols int) (message *tensor.Matrix, err error)
+	Send(peer int)
+	Finish() error
+}
+
 // visits are what a worker visits the remote blocks of a call with.
 type visits struct {
 	*wire
 	call *Call
 	Transfer
-	rows, stored exchange.Form    // of the rows in the inbox, and of the same rows as they are stored
-	in           inbox            // of the blocks' rows; nil if Buffers has them, or if none are needed
-	back         *exchange.Sender // of gradients; nil if none are sent
+	rows, stored exchange.Form // of the rows in the inbox, and of the same rows as they are stored
+	in           inbox         // of the blocks' rows; nil if Buffers has them, or if none are needed
+	back         outbox        // of gradients; nil if none are sent
 	own          []*tensor.Matrix
 	inPlace      bool // rows come to where they stay
 	// decoded has the rows of a block, and toEncode their gradients, as they are stored. Each is nil if
@@ -92,42 +99,52 @@ func (w *wire) visits(call *Call, t Transfer) *visits {
 
 // buffers makes what the worker receives rows with, and what it sends gradients with from so many buffers.
 func (v *visits) buffers(messages int) {
-	e, memory := v.call.Edges, v.team.Memory
 	if v.Returns() {
-		v.own = v.Sent.New(memory, messages, e.MostIn)
-		v.back = &exchange.Sender{Comm: v.comm, Kind: comm.HaloGradient, Buffers: v.own}
-		if v.Sent.Encodes() {
-			v.toEncode = v.Sent.Stored().New(memory, 1, e.MostIn)[0]
-		}
+		v.own = v.Sent.New(v.team.Memory, messages, v.call.Edges.MostIn)
+		v.sendsFrom(&exchange.Sender{Comm: v.comm, Kind: comm.HaloGradient, Buffers: v.own})
 	}
-	if !v.fetches() {
-		return
+	if v.fetches() {
+		far, _ := v.places()
+		v.in = &exchange.Receiver{Comm: v.comm, Kind: comm.Halo, Buffers: far}
 	}
-	near, far := v.split(len(e.Remote()), func(i int) int { return e.Remote()[i].Peer })
-	var made, received []*tensor.Matrix
+}
+
+// places makes what messages of rows come to: those of other workers, and those of other partitions of this
+// one.
+func (v *visits) places() (far, near []*tensor.Matrix) {
+	e, memory := v.call.Edges, v.team.Memory
 	v.inPlace = v.Buffers != nil && !v.rows.Encodes()
 	if v.inPlace {
 		for i, b := range v.Buffers { // messages count in the elements of their form
 			in := b.As(v.rows.Element(), b.Rows, v.rows.Width())
 			if v.comm.Nearby(e.Remote()[i].Peer) {
-				made = append(made, in)
+				near = append(near, in)
 			} else {
-				received = append(received, in)
+				far = append(far, in)
 			}
 		}
-	} else {
-		making := 1
-		if memory.GathersBeside() && !v.rows.Encodes() {
-			making = 2 // the rows of a block come while those of the one before are used
-		}
-		made = v.rows.New(memory, min(making, near), e.MostIn)
-		received = v.rows.New(memory, min(v.prefetch+1, far), e.MostIn)
-		v.own = slices.Concat(v.own, made, received)
+		return far, near
 	}
+	fewNear, fewFar := v.split(len(e.Remote()), func(i int) int { return e.Remote()[i].Peer })
+	making := 1
+	if memory.GathersBeside() && !v.rows.Encodes() {
+		making = 2 // the rows of a block come while those of the one before are used
+	}
+	near = v.rows.New(memory, min(making, fewNear), e.MostIn)
+	far = v.rows.New(memory, min(v.prefetch+1, fewFar), e.MostIn)
+	v.own = slices.Concat(v.own, near, far)
 	if v.Buffers == nil && v.rows.Encodes() {
 		v.decoded = v.stored.New(memory, 1, e.MostIn)[0]
 	}
-	v.in = v.withNearby(&exchange.Receiver{Comm: v.comm, Kind: comm.Halo, Buffers: received}, made, v.gather)
+	return far, near
+}
+
+// sendsFrom sets the outbox of gradients.
+func (v *visits) sendsFrom(back outbox) {
+	v.back = back
+	if v.Sent.Encodes() {
+		v.toEncode = v.Sent.Stored().New(v.team.Memory, 1, v.call.Edges.MostIn)[0]
+	}
 }
 
 func (v *visits) release() {
@@ -186,10 +203,7 @@ func (w *wire) forGradients(call *Call, t Transfer) *local {
 		l.spread = w.team.Memory.New(tensor.Buffers, most, t.Sent.Stored().Width())
 	}
 	l.sums = w.storedSums(call, t.Sent)
-	far := len(call.Edges.Needed)
-	if t.owned() {
-		_, far = w.split(far, func(i int) int { return call.Edges.Needed[i].Peer })
-	}
+	_, far := w.split(len(call.Edges.Needed), func(i int) int { return call.Edges.Needed[i].Peer })
 	l.buffers = t.Sent.New(w.team.Memory, min(w.prefetch+1, far), call.Edges.MostOut)
 	return l
 }
@@ -206,16 +220,12 @@ func (w *wire) storedSums(call *Call, form exchange.Form) *tensor.Matrix {
 // visit calls yield for each block.
 func (v *visits) visit(yield func(Visit) bool) error {
 	blocks := v.call.Edges.Remote()
-	farOnly := v.owned()
 	if v.in != nil {
 		for _, b := range blocks {
 			v.in.Expect(b.Peer, b.In.Cols, v.rows.Width())
 		}
 	}
 	for i, b := range blocks {
-		if farOnly && v.comm.Nearby(b.Peer) {
-			continue
-		}
 		visit := Visit{Block: b}
 		if v.in != nil {
 			message, err := v.in.Next()
@@ -289,9 +299,6 @@ func (v *visits) encode(message, gradients *tensor.Matrix, b *edges.Block, i int
 // sendRows sends the rows of xs that other workers need. It runs concurrently with the visits.
 func (w *wire) sendRows(call *Call, out *exchange.Sender, from *local, xs []*tensor.Matrix) error {
 	for number, p := range call.Edges.Needed {
-		if w.comm.Nearby(p.Peer) {
-			continue // gathers them
-		}
 		message, err := out.Buffer(p.Len(), from.form.Width())
 		if err != nil {
 			return err

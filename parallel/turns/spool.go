@@ -3,7 +3,8 @@
 // for something that has not happened. Then the lowest rank is next whose wait is over. As all ranks wait at
 // the same places of an epoch, the order of turns is the same in every run.
 //
-// A message to a rank that has no turn is kept by a Spool until its receiver takes it. With Offload the
+// A message to a rank that has no turn is kept by a Spool until its receiver takes it. Rows of vertices and
+// their gradients are none of these: partitions take them where they lie (package sar). With Offload the
 // worker has a memory limit: matrices that the rank at work does not use, and large messages, then rest on
 // disk (package tensor).
 //
@@ -18,15 +19,12 @@ import (
 	"weft/tensor"
 )
 
-// Spool keeps messages until they are received: rows and their gradients in a worker's metered memory, and
-// the others, such as sums of weights' gradients, on Go's heap.
+// Spool keeps messages until they are received: rows at the ends of scored edges and their gradients in a
+// worker's metered memory, and the others, such as sums of weights' gradients, on Go's heap.
 type Spool struct {
 	Memory  *tensor.Meter
 	Reserve Reserve
 	Plan    bool // messages have no content, and Memory only plans
-	// Small says that messages rest whatever their size. Where their sizes change from epoch to epoch, small
-	// ones could else take more memory in one than larger ones, which rest, in another.
-	Small bool
 	// Messages keeps those between workers, if matrices of Memory may rest. nil: Memory does.
 	Messages *tensor.Meter
 }
@@ -42,22 +40,14 @@ type Reserve struct {
 }
 
 // metered reports whether messages of a kind are in metered memory.
-func metered(k comm.Kind) bool { return k == comm.Halo || k == comm.HaloGradient || k == comm.Links }
-
-// least is the size from which messages rest.
-func (s *Spool) least() int {
-	if s.Small {
-		return 0
-	}
-	return tensor.LeastResting
-}
+func metered(k comm.Kind) bool { return k == comm.Links }
 
 // Takes implements comm.Spool.
 func (s *Spool) Takes(k comm.Kind, bytes int) (memory int64, rests bool) {
 	if !metered(k) {
 		return 0, false
 	}
-	return s.Memory.Takes(bytes, s.least())
+	return s.Memory.Takes(bytes, tensor.LeastResting)
 }
 
 // Put implements comm.Spool.
@@ -78,7 +68,7 @@ func (s *Spool) Put(k comm.Kind, message []byte, path comm.Path) (p comm.Message
 // between keeps a message to or from another worker. What it moves counts in the turn of its sender, or of
 // its receiver.
 func (s *Spool) between(message []byte, path comm.Path) comm.Message {
-	memory, rests := s.Memory.Takes(len(message), s.least())
+	memory, rests := s.Memory.Takes(len(message), tensor.LeastResting)
 	rests = rests && s.Reserve.Rests
 	var m comm.Message = planned(len(message))
 	if !s.Plan {
@@ -105,7 +95,7 @@ func (s *Spool) count(bytes int64) { s.Memory.Count(tensor.Moved{Written: bytes,
 func (s *Spool) keep(memory *tensor.Meter, message []byte) *buffer {
 	m := memory.NewElement(tensor.Activations, tensor.Byte, 1, len(message)).Pin()
 	copy(m.WriteBytes(), message)
-	m.UnpinFrom(s.least()).SetReadOnly()
+	m.UnpinFrom(tensor.LeastResting).SetReadOnly()
 	m.DontNeed()
 	return &buffer{m}
 }

@@ -85,7 +85,7 @@ func message(n int) []byte {
 func TestSpool(t *testing.T) {
 	for name, of := range spools {
 		for _, kind := range []comm.Kind{
-			comm.Halo, comm.HaloGradient, comm.Links,
+			comm.Links,
 			comm.Gradient, comm.Stage,
 		} {
 			for _, path := range []comm.Path{comm.Within, comm.Outgoing, comm.Incoming} {
@@ -135,26 +135,23 @@ func TestSpool(t *testing.T) {
 }
 
 // TestSpoolCounts: between workers a message that rests is written and read once, in the turn of its sender
-// where it leaves and of its receiver where it comes, in a run as in its plan. A smaller one is not, unless
-// small ones rest, too; nor is one of a kind that is not in metered memory.
+// where it leaves and of its receiver where it comes, in a run as in its plan. A smaller one is not,
+// nor is one of a kind that is not in metered memory.
 func TestSpoolCounts(t *testing.T) {
-	small, page := tensor.LeastResting/4, int64(tensor.LeastResting/4)
+	const small = tensor.LeastResting / 4
 	for name, of := range spools {
 		for _, c := range []struct {
 			kind  comm.Kind
 			bytes int
-			small bool
 			want  int64
 		}{
-			{comm.Halo, unit, false, of.moves},
-			{comm.Halo, small, false, 0},
-			{comm.Halo, small, true, min(page, of.moves)},
-			{comm.Gradient, unit, false, 0},
+			{comm.Links, unit, of.moves},
+			{comm.Links, small, 0},
+			{comm.Gradient, unit, 0},
 		} {
 			for _, path := range []comm.Path{comm.Outgoing, comm.Incoming} {
 				memory := tensor.NewMeter()
 				s := of.make(memory)
-				s.Small = c.small
 				m, err := s.Put(c.kind, message(c.bytes), path)
 				require.NoError(t, err)
 				sent := tensor.Moved{}
@@ -197,7 +194,7 @@ func TestSpoolFails(t *testing.T) {
 		Messages: memory.Split(disk, 4*unit),
 	}
 	defer s.Messages.Close()
-	m, err := s.Put(comm.Halo, message(unit), comm.Outgoing)
+	m, err := s.Put(comm.Links, message(unit), comm.Outgoing)
 	require.NoError(t, err)
 	disk.mu.Lock()
 	disk.torn = true

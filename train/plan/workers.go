@@ -8,7 +8,6 @@ import (
 	"weft/comm"
 	"weft/comm/launch"
 	"weft/internal/refusal"
-	"weft/parallel/axis"
 	"weft/parallel/turns"
 	"weft/tensor"
 	"weft/train/setting"
@@ -109,11 +108,10 @@ func (in *Inputs) meter() *tensor.Meter {
 
 // inTurns plans a worker that holds several ranks.
 //
-// Messages between workers come and go at any time, beside what the plan takes. All may be there at a time.
-// Where matrices rest, and a worker has no room for all, messages rest too: they are in memory while a rank
-// sends one, while a link copies one each way, and while the rank at work receives one or reads others ahead.
-// Small ones stay, unless a schedule says how much is sent in an epoch: the memory of its last one, which is
-// planned, is then enough for all.
+// Rows for scored edges, and their gradients, come from other workers and go there at any time, beside what
+// the plan takes. All may be there at a time. Where matrices rest, and a worker has no room for all, they
+// rest too: they are in memory while a rank sends some, while a link copies some each way, and while the rank
+// at work receives some. Small messages stay.
 func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
 	all, host, err := in.within(ctx, number, turns.Reserve{})
 	queued, stay, rest := host.Queued()
@@ -125,7 +123,7 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 		return all, nil
 	}
 	reserves := []turns.Reserve{{Bytes: queued}}
-	atOnce := 2*(in.Workers-1) + in.Prefetch + 2
+	atOnce := 2*(in.Workers-1) + 2
 	if less := stay + int64(atOnce)*host.Largest(); less < queued && in.Offload != setting.RAM {
 		reserves = append(reserves, turns.Reserve{Bytes: less, Rests: true})
 	}
@@ -151,7 +149,7 @@ func (in *Inputs) within(ctx context.Context, number int,
 	defer mem.Close()
 	spool := &turns.Spool{
 		Memory: mem, Reserve: reserve,
-		Small: in.WireSchedule != (axis.WireSchedule{}), Plan: true,
+		Plan: true,
 	}
 	host = comm.PlanHost(number, holders, spool)
 	if in.Offload != "" {

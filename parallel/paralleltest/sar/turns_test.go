@@ -1,0 +1,123 @@
+package sar_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"weft/comm"
+	"weft/comm/commtest"
+	"weft/internal/assert"
+	"weft/parallel/axis"
+	"weft/parallel/edges"
+	"weft/parallel/exchange"
+	"weft/parallel/paralleltest"
+	"weft/parallel/sar"
+	"weft/train/engine"
+)
+
+// waiting is a Spool on Go's heap. It counts the messages with rows of vertices, or with their gradients.
+type waiting struct {
+	mu   sync.Mutex
+	rows int
+}
+
+func (*waiting) Takes(comm.Kind, int) (memory int64, rests bool) { return 0, false }
+
+func (w *waiting) Put(k comm.Kind, message []byte, _ comm.Path) (comm.Message, error) {
+	if k == comm.Halo || k == comm.HaloGradient {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.rows++
+	}
+	return waits(bytes.Clone(message)), nil
+}
+
+type waits []byte
+
+func (m waits) Len() int               { return len(m) }
+func (m waits) Ahead()                 {}
+func (m waits) Drop()                  {}
+func (m waits) Take(into []byte) error { copy(into, m); return nil }
+
+// TestBoundedMessagesInTurns is TestBoundedMessages of workers that hold several partitions each, of equally
+// many and of fewer than another one: a worker has as few messages in flight as one of a single partition,
+// and none waits for a partition's turn. All bits are those of a worker for each partition.
+func TestBoundedMessagesInTurns(t *testing.T) {
+	g := paralleltest.ManyEdges(t, 4000, 10)
+	for i, name := range []string{
+		"linear sum", "symmetric twice", "maximum", "attention", "attention 2 with dropout",
+		"message maximum",
+	} {
+		l := paralleltest.Named(name)
+		for k, holders := range [][]int{
+			{0, 0, 1, 1}, {0, 0, 0, 1, 1}, {0, 1, 1, 1, 2}, {0, 0, 0, 1, 1, 2, 2},
+		} {
+			o := axis.Options{Prefetch: []int{0, 1, 3}[(i+k)%3], Halo: edges.Halo((i + k) % 2)}
+			setting := fmt.Sprintf("%s on %v, a prefetch of %d", name, holders, o.Prefetch)
+			t.Run(setting, func(t *testing.T) {
+				of := inTurn(g.Vertices(), len(holders))
+				want, got := l.Blank(g.Vertices()), l.Blank(g.Vertices())
+				workers(t, g, of, len(holders), o, nil, func(c engine.Config, p *sar.Partition) {
+					l.Run(c, p, paralleltest.Stored, want)
+				})
+				var flights commtest.Flights
+				spools := takeTurns(t, paralleltest.Workers{
+					Mesh: paralleltest.Grid(1, len(holders), 1), Graph: g, Of: of,
+				}, holders, flights.Log, func(c engine.Config) {
+					c.Epochs = 76
+					p, err := sar.New(c.Env, o)
+					exchange.Must(err)
+					l.Run(c, p, paralleltest.Stored, got)
+				})
+				if !slices.Equal(got.Out, want.Out) || !slices.Equal(got.DX, want.DX) {
+					t.Error("other bits than those of a worker for each partition")
+				}
+				most := flights.Most()
+				for worker := range spools {
+					if n := spools[worker].rows; n > 0 {
+						t.Errorf("worker %d: %d messages with rows wait", worker, n)
+					}
+					for _, kind := range []comm.Kind{comm.Halo, comm.HaloGradient} {
+						sent := most[commtest.Lane{Rank: worker, Send: true, Kind: kind}]
+						received := most[commtest.Lane{Rank: worker, Kind: kind}]
+						if sent > 2 || received > o.Prefetch+1 || sent == 0 {
+							t.Errorf("worker %d had %d messages of %v in flight, and waited for %d",
+								worker, sent, kind, received)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// takeTurns runs f as every rank, of which each worker holds those of holders. log is told what workers send
+// each other.
+func takeTurns(t *testing.T, w paralleltest.Workers, holders []int, log func(commtest.Event),
+	f func(c engine.Config),
+) []waiting {
+	n := slices.Max(holders) + 1
+	ends, spools, hosts := make([]comm.Transport, len(holders)), make([]waiting, n), make([]*comm.Host, n)
+	for worker, link := range comm.InProcess(n) {
+		hosts[worker] = comm.NewHost(comm.New(commtest.Record(link, log), 0), holders, &spools[worker])
+		for _, end := range hosts[worker].Transports() {
+			ends[end.Rank()] = end
+		}
+	}
+	w.Wrap = func(end comm.Transport) comm.Transport { return ends[end.Rank()] }
+	w.Run(t, func(c engine.Config) {
+		c.Groups.World.Begin()
+		defer c.Groups.World.End()
+		f(c)
+		c.Groups.World.LocalBarrier() // others may be reading of this one's memory
+	})
+	var all sync.WaitGroup
+	for _, h := range hosts {
+		all.Go(func() { assert.NoError(t, h.Close()) })
+	}
+	all.Wait()
+	return spools
+}
