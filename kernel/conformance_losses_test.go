@@ -76,7 +76,7 @@ func conformCrossEntropy(s *suite) {
 			reference.CrossEntropy(exact(z), labels64, list64),
 			reference.CrossEntropyBackward(exact(z), labels64, list64),
 			func(grad *tensor.Matrix, scale float64) float64 {
-				return s.team.CrossEntropy(grad, z, list32, labels, scale)
+				return s.team.Read(s.team.CrossEntropy(grad, z, list32, labels, scale))[0]
 			})
 	})
 }
@@ -93,7 +93,7 @@ func conformBinaryCrossEntropy(s *suite) {
 				reference.BCEWithLogits(exact(z), exact(targets), list64),
 				reference.BCEWithLogitsBackward(exact(z), exact(targets), list64),
 				func(grad *tensor.Matrix, scale float64) float64 {
-					return s.team.BinaryCrossEntropy(grad, z, list32, targets, scale)
+					return s.team.Read(s.team.BinaryCrossEntropy(grad, z, list32, targets, scale))[0]
 				})
 		}
 		holds("all", len(list64)*cols)
@@ -120,7 +120,7 @@ func conformBinaryCrossEntropy(s *suite) {
 		z, targets := s.blank(rows, cols), s.blank(rows, cols)
 		clear(z.Floats())
 		clear(targets.Floats())
-		got, want := s.team.BinaryCrossEntropy(nil, z, s.ints(list), targets, 1), rows*cols*math.Ln2
+		got, want := s.team.Read(s.team.BinaryCrossEntropy(nil, z, s.ints(list), targets, 1))[0], rows*cols*math.Ln2
 		if !(math.Abs(got-want) <= 1e-6*want) {
 			s.t.Errorf("%d rows of %d logits of 0: %v, want %v", rows, cols, got, want)
 		}
@@ -146,7 +146,13 @@ func conformHits(s *suite) {
 			}
 		}
 		list64, list32 := s.half(rows)
-		assert.Equal(s.t, reference.Hits(exact(z), labels64, list64), s.team.Hits(z, list32, s.ints(labels32)),
-			case_("rows", rows, "classes", cols))
+		few64, few32 := s.half(rows / 2)
+		labels := s.ints(labels32)
+		read := s.team.Read(s.team.Hits(z, list32, labels), s.team.Hits(z, s.ints(nil), labels),
+			s.team.Hits(z, few32, labels)) // each for itself
+		assert.Equal(s.t, []float64{
+			float64(reference.Hits(exact(z), labels64, list64)), 0,
+			float64(reference.Hits(exact(z), labels64, few64)),
+		}, read, case_("rows", rows, "classes", cols))
 	})
 }

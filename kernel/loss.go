@@ -9,44 +9,43 @@ import (
 	"weft/tensor"
 )
 
-// CrossEntropy returns Σ over the listed rows (Int32, 1 × n) of the cross-entropy between softmax(logits) and
+// CrossEntropy is Σ over the listed rows (Int32, 1 × n) of the cross-entropy between softmax(logits) and
 // labels (Int32, 1 × rows). Where grad is given (like logits), the listed rows receive scale times the
 // gradient; the others are left alone.
-func (t *Team) CrossEntropy(grad, logits, rows, labels *tensor.Matrix, scale float64) float64 {
+func (t *Team) CrossEntropy(grad, logits, rows, labels *tensor.Matrix, scale float64) Sum {
 	return t.loss(C.weft_cross_entropy, &C.weft_loss_args{
 		grad: floats(grad), logits: floats(logits), rows: ints(rows), labels: ints(labels),
 		scale: C.float(scale),
 	}, logits, rows)
 }
 
-// BinaryCrossEntropy returns the same for several labels per row: Σ over the listed rows and all columns of
+// BinaryCrossEntropy is the same for several labels per row: Σ over the listed rows and all columns of
 // the cross-entropy between σ(logits) and targets (Float32, like logits, 0 or 1). A target that is NaN is
 // missing: it adds nothing, and its gradient is 0.
-func (t *Team) BinaryCrossEntropy(grad, logits, rows, targets *tensor.Matrix, scale float64) float64 {
+func (t *Team) BinaryCrossEntropy(grad, logits, rows, targets *tensor.Matrix, scale float64) Sum {
 	return t.loss(C.weft_binary_cross_entropy, &C.weft_loss_args{
 		grad: floats(grad), logits: floats(logits), rows: ints(rows), targets: floats(targets),
 		scale: C.float(scale),
 	}, logits, rows)
 }
 
-// Hits returns how many of the listed rows (Int32, 1 × n) have their largest logit at the label (Int32,
+// Hits is how many of the listed rows (Int32, 1 × n) have their largest logit at the label (Int32,
 // 1 × rows). Of equal logits the first counts.
-func (t *Team) Hits(logits, rows, labels *tensor.Matrix) int {
-	return int(t.loss(C.weft_hits, &C.weft_loss_args{
+func (t *Team) Hits(logits, rows, labels *tensor.Matrix) Sum {
+	return t.loss(C.weft_hits, &C.weft_loss_args{
 		logits: floats(logits), rows: ints(rows), labels: ints(labels),
-	}, logits, rows))
+	}, logits, rows)
 }
 
-func (t *Team) loss(name C.int, args *C.weft_loss_args, logits, rows *tensor.Matrix) float64 {
-	partial := t.scratch(tensor.Float64, tiles(rows.Cols), 1)
-	args.tile_loss, args.count, args.cols = doubles(partial), C.int64_t(rows.Cols), C.int64_t(logits.Cols)
+func (t *Team) loss(name C.int, args *C.weft_loss_args, logits, rows *tensor.Matrix) Sum {
+	args.count, args.cols = C.int64_t(rows.Cols), C.int64_t(logits.Cols)
 	r := on(name)
 	r.bytes.Streamed = rows.Cols * logits.Cols * logits.Element.Size()
 	if args.grad != nil {
 		r.bytes.Streamed *= 2
 	}
-	t.overTiles(r, unsafe.Pointer(args), rows.Cols, logits.Cols)
-	var sum [1]float64
-	t.readTiles(sum[:], partial)
-	return sum[0]
+	return Sum{tiles(rows.Cols), func(tiles *tensor.Matrix) {
+		args.tile_loss = doubles(tiles)
+		t.overTiles(r, unsafe.Pointer(args), rows.Cols, logits.Cols)
+	}}
 }

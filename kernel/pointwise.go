@@ -186,24 +186,25 @@ func (t *Team) SumSquares(x *tensor.Matrix) float64 {
 	return sum[0]
 }
 
-// Finite reports whether no element of some matrices, each Float32 or BFloat16, is a NaN or an infinity.
-func (t *Team) Finite(of ...*tensor.Matrix) bool {
+// NotFinite is 0 where no element of some matrices, each Float32 or BFloat16, is a NaN or an infinity, and
+// otherwise another number, or NaN.
+func (t *Team) NotFinite(of ...*tensor.Matrix) Sum {
 	all := 0
 	for _, x := range of {
 		all += tiles(x.Rows)
 	}
-	partial := t.scratch(tensor.Float64, all, 1)
+	return Sum{all, func(partial *tensor.Matrix) { t.notFinite(partial, of) }}
+}
+
+func (t *Team) notFinite(partial *tensor.Matrix, of []*tensor.Matrix) {
 	at := 0
 	for _, x := range of {
 		args := &C.weft_column_sum_args{
-			tiles: doubles(partial.RowRange(at, all)), x: storage(x), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
+			tiles: doubles(partial.RowRange(at, partial.Rows)), x: storage(x), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 		}
 		t.overTiles(on(C.weft_finite, x).streams(x), unsafe.Pointer(args), x.Rows, x.Cols)
 		at += tiles(x.Rows)
 	}
-	var sum [1]float64
-	t.readTiles(sum[:], partial)
-	return sum[0] == 0
 }
 
 // HeadVector is a vector of attention a (1 × heads·width) with its scores (rows × heads).

@@ -41,10 +41,7 @@ func LossGradient(logits *autograd.Var, y Targets, rows *tensor.Matrix,
 // loss also adds the gradient to g, unless g is nil.
 func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) float64 {
 	team := logits.Tape().Team
-	if logits.Cols() != y.Classes {
-		panic(tensor.Mismatched("the model gives %d×%d, and the labels need %d columns", logits.Rows(),
-			logits.Cols(), y.Classes))
-	}
+	y.mustFit(logits)
 	if total == 0 {
 		return 0
 	}
@@ -55,11 +52,35 @@ func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix
 // sum returns the sum of the losses of the listed rows (Int32, 1 × n). It adds scale times the gradient to g,
 // unless g is nil.
 func (y *Targets) sum(team *kernel.Team, g, logits, rows *tensor.Matrix, scale float64) float64 {
-	switch {
-	case y.Multi != nil:
-		return team.BinaryCrossEntropy(g, logits, rows, y.Multi, scale)
-	case y.Smoothing > 0 || y.Weights != nil || y.Loss != nil:
+	if !y.InKernels() {
 		return y.softmax(team, g, logits, rows, scale)
 	}
+	return team.Read(y.ask(team, g, logits, rows, scale))[0]
+}
+
+// InKernels reports whether LossSum has the loss.
+func (y *Targets) InKernels() bool {
+	return y.Multi != nil || y.Smoothing == 0 && y.Weights == nil && y.Loss == nil
+}
+
+// LossSum is Loss times total, for Team.Read. InKernels must be true.
+func LossSum(logits *autograd.Var, y Targets, rows *tensor.Matrix) kernel.Sum {
+	y.mustFit(logits)
+	return y.ask(logits.Tape().Team, nil, logits.Value(), rows, 1)
+}
+
+// ask is the sum of a kernel.
+func (y *Targets) ask(team *kernel.Team, g, logits, rows *tensor.Matrix, scale float64) kernel.Sum {
+	if y.Multi != nil {
+		return team.BinaryCrossEntropy(g, logits, rows, y.Multi, scale)
+	}
 	return team.CrossEntropy(g, logits, rows, y.Class, scale)
+}
+
+// mustFit panics where logits have another number of columns than there are classes.
+func (y *Targets) mustFit(logits *autograd.Var) {
+	if logits.Cols() != y.Classes {
+		panic(tensor.Mismatched("the model gives %d×%d, and the labels need %d columns", logits.Rows(),
+			logits.Cols(), y.Classes))
+	}
 }

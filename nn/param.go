@@ -191,10 +191,11 @@ func (ps *Params) Count() (n int) {
 	return n
 }
 
-// Finite reports whether no parameter and no buffer holds a NaN or an infinity.
-func (ps *Params) Finite() bool {
-	return ps.team.Finite(ps.matrices()...) &&
-		!slices.ContainsFunc(ps.Buffers, func(b *Buffer) bool { return !tensor.Finite(b.Values) })
+// NotFinite is 0 where no parameter and no buffer holds a NaN or an infinity, together with what the host has
+// of buffers.
+func (ps *Params) NotFinite() (sum kernel.Sum, onHost bool) {
+	return ps.team.NotFinite(ps.matrices()...),
+		slices.ContainsFunc(ps.Buffers, func(b *Buffer) bool { return !tensor.Finite(b.Values) })
 }
 
 // Release releases the memory.

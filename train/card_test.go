@@ -380,12 +380,41 @@ func TestOwnOnCard(t *testing.T) {
 	}
 }
 
+// launchesOf lists how many launches of an epoch belong to which of its phases. The rest of all is of the
+// evaluation before it, and copies the values of the best epoch.
+func launchesOf(events []trace.Event, all int) (lines string) {
+	phases := []string{"forward", "loss", "backward", "optimizer step"}
+	of, count := map[string]trace.Event{}, map[string]int{}
+	for _, e := range events {
+		if e.Category == trace.Phase && slices.Contains(phases, e.Name) {
+			of[e.Name] = e
+		}
+	}
+	for _, e := range events {
+		launches := 1 + strings.Count(e.Name, "+")
+		if e.Name == "weight" {
+			launches++ // of its merge
+		}
+		for name, phase := range of {
+			if e.Category == trace.Compute && phase.Start <= e.Start && e.End <= phase.End {
+				count[name] += launches
+				all -= launches
+			}
+		}
+	}
+	for _, name := range phases {
+		lines += fmt.Sprintf("\t%d\t\t%s\n", count[name], name)
+	}
+	return lines + fmt.Sprintf("\t%d\t\tevaluation, and copies of the best values\n", all)
+}
+
 var update = flag.Bool("update", false, "write the list of copies anew")
 
 // TestCopies: in an epoch on a card nothing is copied between it and the host, nor waited for, but what
 // stands in testdata/copies.txt: by matrix, and by the function that needs it. The list has the launches of
-// kernels, too, of all workers, and those of Cora's settings. The epoch is the second one, which copies the
-// values of the first, the best so far. go test -run Copies -update writes it.
+// kernels, too, of all workers, and of one worker those of each phase, also with Cora's settings. The epoch
+// is the second one, which copies the values of the first, the best so far. go test -run Copies -update
+// writes it.
 func TestCopies(t *testing.T) {
 	devicetest.Library(t)
 	g := tangle(t, 300, 100)
@@ -401,6 +430,9 @@ func TestCopies(t *testing.T) {
 		j.Trace = true
 		r := mustRun(t, j)
 		fmt.Fprintf(&text, "%s\n\t%d\tlaunches\n", settings, r.Device.Launches)
+		if mesh == "" {
+			text.WriteString(launchesOf(r.Trace.Workers[0].Events, r.Device.Launches))
+		}
 		copies := map[string]int{}
 		for _, e := range r.Trace.Workers[0].Events {
 			if e.Category == trace.Copy {

@@ -144,10 +144,10 @@ class Check:
             raise Failed(stopped or f"status {process.returncode}: {lines[-1][:300]}", said)
         return said
 
-    def train(self, store: Path, *flags, device="cuda") -> dict:
+    def train(self, store: Path, *flags, device="cuda", **environment) -> dict:
         self.runs += 1
         flags = (*flags, "--device", device, "--json", "--out", self.work / f"run-{self.runs}")
-        return json.loads(self.call([self.weft, "train", store, *flags]))
+        return json.loads(self.call([self.weft, "train", store, *flags], **environment))
 
     # Steps.
 
@@ -318,7 +318,18 @@ class Check:
                 raise Failed(line)
             return line, figures
 
+        def graphs(name):
+            """Epochs of a small graph with CUDA graphs and without them."""
+            flags = (*EIGHT[name], *hidden, "--epochs", 2 * epochs)
+            recorded, plain = (self.train(self.store("sbm"), *flags, WEFT_DEVICE_GRAPHS=on) for on in "10")
+            if recorded["losses"] != plain["losses"]:
+                raise Failed(f"they change losses by {apart(recorded['losses'], plain['losses']):.1e}")
+            took, device = [card.steady(of["epoch_seconds"]) for of in (recorded, plain)], recorded["device"]
+            line = f"{1e3 * took[0]:.3f} ms, {1e3 * took[1]:.3f} without; {device['graphs']} of {device['launches']} launches"
+            return line, {"with": took[0], "without": took[1], "device": device}
+
         return [
+            *((f"graphs, {name}", lambda name=name: graphs(name)) for name in ("gcn", "sage", "gat")),
             ("two runs", lambda: again("sage")), ("two runs, graph=4", lambda: again("sage, graph=4")), ("a resume", resumed),
             *((name, lambda name=name: curve(name)) for name in EIGHT),
         ]

@@ -115,6 +115,7 @@ def test_quick(check, machine):
     assert all(step == "pyg" or part in HAS_NO_CARD or part.startswith("github") for step, part in skipped)
     assert list(parts) == steps
     assert figures["conformance"]["whole"]["passed"] == 3 and not figures["conformance"]["whole"]["alone"]
+    assert all(figures["bits"][f"graphs, {name}"]["device"]["graphs"]["launches"] for name in ("gcn", "sage", "gat"))
     assert {"two runs", "a resume", "gcn", "rgcn", "sage, graph=4"} < parts["bits"]
     assert all(found["apart"] < 1e-5 for found in figures["bits"].values() if "apart" in found)
     for precision in ("f32", "bf16"):

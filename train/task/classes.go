@@ -195,11 +195,24 @@ func (*classes) predictions(output *tensor.Matrix) (p *tensor.Matrix, free func(
 	return output, func() {}
 }
 
-func (c *classes) measure(logits *tensor.Matrix, of *vertexSet) (float64, error) {
-	if c.metric == metric.Accuracy {
-		hits := c.Team.Hits(logits, of.rows, c.targets.Class)
-		return metric.AccuracyOf(hits, len(of.ids), c.World)
+func (c *classes) lossSum(logits *autograd.Var, of vertexSet) (sum kernel.Sum, ok bool) {
+	if of.total == 0 || !c.targets.InKernels() {
+		return sum, false
 	}
+	return nn.LossSum(logits, c.targets, of.rows), true
+}
+
+func (c *classes) hits(logits *tensor.Matrix) (sums []kernel.Sum) {
+	if c.metric != metric.Accuracy {
+		return nil
+	}
+	for _, of := range c.parts() {
+		sums = append(sums, c.Team.Hits(logits, of.rows, c.targets.Class))
+	}
+	return sums
+}
+
+func (c *classes) measure(logits *tensor.Matrix, of *vertexSet) (float64, error) {
 	values, rows := of.read(logits)
 	return metric.Vertices(c.metric, &c.labels)(values, &c.labels, rows, c.World)
 }

@@ -225,8 +225,13 @@ func (l *linkTask) Loss(epoch int, embeddings *autograd.Var) (float64, *tensor.M
 	return l.edges.Loss(embeddings.Value(), l.decoder, epoch, l.goal.Negatives)
 }
 
-func (l *linkTask) ValidationLoss(embeddings *autograd.Var) float64 {
-	return l.edges.LossOf(l.edges.Scores(embeddings.Value(), l.decoder, links.Val), links.Val)
+func (l *linkTask) Measuring(embeddings *autograd.Var) Measuring {
+	return Measuring{
+		Loss: func([]float64) float64 {
+			return l.edges.LossOf(l.edges.Scores(embeddings.Value(), l.decoder, links.Val), links.Val)
+		},
+		Measure: func([]float64) (metric.Scores, error) { return l.measure(embeddings.Value()) },
+	}
 }
 
 func (l *linkTask) Validates() bool { return l.any(links.Val) }
@@ -237,8 +242,8 @@ func (*linkTask) OneClass() bool { return false }
 
 func (*linkTask) Predict(*tensor.Matrix) {}
 
-// Measure leaves out the training edges: the model has seen them.
-func (l *linkTask) Measure(embeddings *tensor.Matrix) (s metric.Scores, err error) {
+// measure leaves out the training edges: the model has seen them.
+func (l *linkTask) measure(embeddings *tensor.Matrix) (s metric.Scores, err error) {
 	s.Train = math.NaN()
 	for _, part := range []struct {
 		links.Part

@@ -80,8 +80,8 @@ type Task interface {
 	Metric() string
 	// Loss returns this worker's part of an epoch's training loss, and the output's gradient.
 	Loss(epoch int, output *autograd.Var) (part float64, grad *tensor.Matrix)
-	// ValidationLoss returns this worker's part of the validation loss.
-	ValidationLoss(output *autograd.Var) (part float64)
+	// Measuring says how the output of a pass is measured, which stays as it is.
+	Measuring(output *autograd.Var) Measuring
 	// Validates reports whether any worker has something to validate on, as far as this worker knows.
 	Validates() bool
 	// HasValidationLoss reports whether there is a validation loss. It needs validation vertices or edges,
@@ -92,11 +92,18 @@ type Task interface {
 	OneClass() bool
 	// Predict turns the model's output into predictions, in place.
 	Predict(output *tensor.Matrix)
-	// Measure returns the metric of the model's output, which stays as it is, on each part of the split, NaN
-	// for an empty part. It has no loss.
-	Measure(output *tensor.Matrix) (metric.Scores, error)
 	// Report returns further results of the best epoch's predictions; nil: none.
 	Report(predictions *tensor.Matrix) (*Links, error)
+}
+
+// Measuring is how an output is measured. All workers call Loss, and then Measure unless numbers are not
+// finite, with the values of Sums.
+type Measuring struct {
+	Sums []kernel.Sum
+	// Loss returns this worker's part of the validation loss.
+	Loss func(sums []float64) (part float64)
+	// Measure returns the metric on each part of the split, NaN for an empty part. It has no loss.
+	Measure func(sums []float64) (metric.Scores, error)
 }
 
 // The tasks by name.

@@ -8,6 +8,7 @@ import (
 	"weft/comm/launch"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
 	"weft/tensor"
@@ -122,6 +123,10 @@ func (t *values) lossGradient(output *autograd.Var, of vertexSet) (float64, *ten
 func (t *values) loss(output *autograd.Var, of vertexSet) float64 {
 	return t.targets.Loss(output, of.rows, of.total)
 }
+
+func (*values) lossSum(*autograd.Var, vertexSet) (sum kernel.Sum, ok bool) { return sum, false }
+
+func (*values) hits(*tensor.Matrix) []kernel.Sum { return nil }
 
 func (t *values) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
 	l = nn.Labels{

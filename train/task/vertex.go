@@ -132,7 +132,11 @@ type target interface {
 	lossGradient(output *autograd.Var, of vertexSet) (float64, *tensor.Matrix)
 	// labelsOf are the labels of listed rows (Int32, 1 × n), for a loss of the caller's own, until free.
 	labelsOf(rows *tensor.Matrix) (l nn.Labels, free func())
-	// measure is the task's metric of predictions, on the rows of a part.
+	// lossSum is loss times the total, where a kernel sums it.
+	lossSum(output *autograd.Var, of vertexSet) (sum kernel.Sum, ok bool)
+	// hits are how many predictions of the output are right, of each part, where the metric is accuracy.
+	hits(output *tensor.Matrix) []kernel.Sum
+	// measure is the task's metric of predictions, on the rows of a part, unless that is accuracy.
 	measure(predictions *tensor.Matrix, of *vertexSet) (float64, error)
 	oneClass() bool
 	predict(output *tensor.Matrix)
@@ -162,7 +166,34 @@ func (v *vertices) Loss(epoch int, output *autograd.Var) (float64, *tensor.Matri
 	return v.Env.Loss.LossGradient(output, labels, of.listed())
 }
 
-func (v *vertices) ValidationLoss(output *autograd.Var) float64 {
+func (v *vertices) Measuring(output *autograd.Var) (m Measuring) {
+	m.Loss = func([]float64) float64 { return v.validationLoss(output) }
+	m.Measure = func([]float64) (metric.Scores, error) { return v.measure(output.Value()) }
+	if v.Env.Loss == nil {
+		if sum, ok := v.target.lossSum(output, v.val); ok {
+			m.Sums = append(m.Sums, sum)
+			m.Loss = func(sums []float64) float64 { return 1 / v.val.total * sums[0] }
+		}
+	}
+	first := len(m.Sums)
+	hits := v.target.hits(output.Value())
+	if m.Sums = append(m.Sums, hits...); hits != nil {
+		m.Measure = func(sums []float64) (metric.Scores, error) { return v.accuracies(sums[first:]) }
+	}
+	return m
+}
+
+// accuracies are the scores where so many vertices of each part are right.
+func (v *vertices) accuracies(right []float64) (s metric.Scores, err error) {
+	for k, to := range []*float64{&s.Train, &s.Val, &s.Test} {
+		if *to, err = metric.AccuracyOf(int(right[k]), len(v.parts()[k].ids), v.World); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (v *vertices) validationLoss(output *autograd.Var) float64 {
 	if v.Env.Loss == nil {
 		return v.target.loss(output, v.val)
 	}
@@ -179,7 +210,7 @@ func (v *vertices) OneClass() bool { return v.target.oneClass() }
 
 func (v *vertices) Predict(output *tensor.Matrix) { v.target.predict(output) }
 
-func (v *vertices) Measure(output *tensor.Matrix) (s metric.Scores, err error) {
+func (v *vertices) measure(output *tensor.Matrix) (s metric.Scores, err error) {
 	predictions, free := v.target.predictions(output)
 	defer free()
 	for part, to := range []*float64{&s.Train, &s.Val, &s.Test} {

@@ -6,6 +6,7 @@ import (
 
 	"weft/autograd"
 	"weft/internal/trace"
+	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/train/metric"
 	"weft/train/setting"
@@ -91,13 +92,16 @@ func (w *Worker) readScores(output *autograd.Var) {
 
 // scores measures the model by its output, which stays as it is.
 func (w *Worker) scores(output *autograd.Var) (s Scores, err error) {
-	loss := w.Task.ValidationLoss(output)
+	weights, bad := w.Params.NotFinite()
+	measuring := w.Task.Measuring(output)
+	read := w.Team.Read(append([]kernel.Sum{weights, w.Team.NotFinite(output.Value())}, measuring.Sums...)...)
+	of := read[2:]
 	// the loss, and the numbers of workers whose weights and whose results are not finite
-	sums := []float64{loss, 0, 0}
-	if !w.Params.Finite() {
+	sums := []float64{measuring.Loss(of), 0, 0}
+	if bad || read[0] != 0 { // or NaN
 		sums[1] = 1
 	}
-	if !w.Team.Finite(output.Value()) {
+	if read[1] != 0 {
 		sums[2] = 1
 	}
 	if err := w.sum(sums); err != nil {
@@ -112,7 +116,7 @@ func (w *Worker) scores(output *autograd.Var) (s Scores, err error) {
 	case sums[2] > 0:
 		return Scores{metric.Unmeasured(), "the logits are not finite"}, nil
 	}
-	s.Scores, err = w.Task.Measure(output.Value())
+	s.Scores, err = measuring.Measure(of)
 	s.ValLoss = math.NaN()
 	if w.Task.HasValidationLoss() {
 		s.ValLoss = sums[0]
