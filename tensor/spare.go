@@ -15,6 +15,11 @@ import (
 // then they stay where they were, as a spare. Spares are not charged, and within the limit and the peak. They
 // begin at huge pages, which are moved one by one: the system may have each in an area of its own, and it
 // moves no more than one area at a time. The addresses that pages have left become one area again.
+//
+// Without spares a training takes 8 % more of the processor: 11.5 s of user and system time, and not 10.7 s,
+// for five epochs of a GraphSAGE of 3 × 128 on R-MAT with 2¹⁸ vertices and 3.9 million edges, in six
+// partitions below 300 MB, which write .6 GB and read 1 GB an epoch (means of five runs each, with deviations
+// of .4 s and .2 s; of the system's time 4.6 s and 3.7 s).
 
 // spare is memory with pages, and without elements that anybody needs.
 type spare struct {
