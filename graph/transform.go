@@ -169,16 +169,22 @@ func (g *Graph) Symmetrize() (*Graph, error) {
 		return nil, err
 	}
 	single.Relations[0].Symmetric = true
-	return single.noted("%s", SymmetrizedNote(g.Edges(), single.Edges(), g.Relations[0].duplicates())), nil
+	single.NoteSymmetrized(g.Edges(), single.Edges(), g.Relations[0].duplicates(), e.Weights != nil)
+	return single, nil
 }
 
-// SymmetrizedNote says what Symmetrize has done to so many edges, of which some were duplicates.
-func SymmetrizedNote(before, after, duplicates int64) string {
+// NoteSymmetrized notes what Symmetrize has done to so many edges, of which some were duplicates. It warns of
+// duplicates that had weights: none of these was added to another.
+func (g *Graph) NoteSymmetrized(before, after, duplicates int64, weighted bool) {
 	note := fmt.Sprintf("%d edges made undirected: %d added", before, after-before+duplicates)
 	if duplicates > 0 {
 		note += fmt.Sprintf(", %d duplicates left out", duplicates)
 	}
-	return note
+	if duplicates > 0 && weighted {
+		g.Warnings = append(slices.Clip(g.Warnings), note+" with their weights: the first of each pair of vertices stays")
+		return
+	}
+	g.Notes = append(slices.Clip(g.Notes), note)
 }
 
 // AddSelfLoops adds the edge v→v to each vertex v that has none, with weight 1 and edge features 1 (as PyG

@@ -59,7 +59,7 @@ func TestBatches(t *testing.T) {
 	for _, c := range []struct {
 		symmetrize bool
 		want       graph.Relation
-		notes      []string
+		warnings   []string
 	}{
 		{false, graph.Relation{
 			Indptr: []int64{0, 0, 3, 3, 4}, Sources: []int32{0, 2, 2, 1}, Weights: []float32{2, 1, 3, 4},
@@ -70,14 +70,17 @@ func TestBatches(t *testing.T) {
 			Weights:      []float32{2, 2, 1, 4, 1, 4},
 			EdgeFeatures: []float32{20, 21, 20, 21, 10, 11, 40, 41, 10, 11, 40, 41},
 			EdgeColumns:  2, Symmetric: true,
-		}, []string{"4 edges made undirected: 3 added, 1 duplicates left out"}},
+		}, []string{"4 edges made undirected: 3 added, 1 duplicates left out with their weights: " +
+			"the first of each pair of vertices stays"}},
 	} {
 		g := list(4, batches...)
 		g.Symmetrize = c.symmetrize
 		whole, err := g.Read()
 		require.NoError(t, err)
-		if diff := cmp.Diff(c.want, whole.Relations[0]); diff != "" || !slices.Equal(whole.Notes, c.notes) {
-			t.Errorf("symmetrize %v: notes %q, (-want +got):\n%s", c.symmetrize, whole.Notes, diff)
+		diff := cmp.Diff(c.want, whole.Relations[0])
+		if diff != "" || whole.Notes != nil || !slices.Equal(whole.Warnings, c.warnings) {
+			t.Errorf("symmetrize %v: notes %q, warnings %q, (-want +got):\n%s", c.symmetrize, whole.Notes,
+				whole.Warnings, diff)
 		}
 		streamedtest.Equal(t, g, whole)
 	}

@@ -303,7 +303,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 		}))
 	}
 	if g.Symmetrize {
-		of.Notes = append(slices.Clip(of.Notes), graph.SymmetrizedNote(s.listed, stored, s.sorter.Duplicates))
+		of.NoteSymmetrized(s.listed, stored, s.sorter.Duplicates, r.Weighted)
 	}
 	written.Edges, written.Weighted = written.Edges+stored, written.Weighted || r.Weighted
 	return err

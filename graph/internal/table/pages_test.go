@@ -99,6 +99,42 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
+type equal struct {
+	Kind int64 `parquet:"kind,dict,zstd"`
+}
+
+// claiming is a row group that claims more rows than it has.
+type claiming struct {
+	parquet.RowGroup
+	rows int64
+}
+
+func (c claiming) NumRows() int64 { return c.rows }
+
+// TestEqualRows: a file of many equal rows is read, though they take a fraction of a bit each. One that
+// claims
+// more than any file of its size has is refused.
+func TestEqualRows(t *testing.T) {
+	const rows = 3 << 20
+	var to bytes.Buffer
+	require.NoError(t, rowsOf(slices.Repeat([]equal{{7}}, rows), parquet.MaxRowsPerRowGroup(1<<20))(&to))
+	if to.Len() > (rows-1<<20)/64 {
+		t.Fatalf("%d rows take %d bytes", rows, to.Len())
+	}
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	require.NoError(t, os.WriteFile(path, to.Bytes(), 0o666))
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	of, read := Table{Path: path}, 0
+	require.NoError(t, of.EachOf(file, func([]Column) ([]int, error) { return []int{0}, nil },
+		func(*Row) error { read++; return nil }))
+	assert.Equal(t, rows, read)
+	size := int64(to.Len())
+	g := &groups{Table: &of, size: size, most: mostRows(size)}
+	assert.Refused(t, g.open(claiming{rows: 1<<20 + size<<12 + 1}), "claims more rows than a file of")
+}
+
 func rowsOf[T any](rows []T, options ...parquet.WriterOption) func(io.Writer) error {
 	options = append(options, parquet.SkipPageStatistics("note"))
 	return func(to io.Writer) error {

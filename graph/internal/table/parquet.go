@@ -14,9 +14,14 @@ import (
 	"weft/internal/refusal"
 )
 
-// rowsPerByte bounds the rows that a file may claim by its size: an edge has an entropy, so that no honest
-// one takes less than a fraction of a bit.
-const rowsPerByte = 64
+// rowsPerByte bounds the rows that a file may claim by its size. A row group of a million equal values, with
+// a
+// dictionary and a run of its index, takes some 250 bytes. A graph has other columns, too, as those of its
+// ids.
+const rowsPerByte = 1 << 12
+
+// mostRows are those of a file of so many bytes.
+func mostRows(size int64) int64 { return 1<<20 + rowsPerByte*size }
 
 // eachParquet reads a Parquet file of so many bytes, and tells how many of them stand for the rows read.
 func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), choose Choose,
@@ -60,7 +65,7 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 	}
 	groups := &groups{
 		Table: t, file: file, at: f, size: size, row: row, columns: all, order: order, group: -1,
-		most: 1<<20 + rowsPerByte*size,
+		most: mostRows(size),
 	}
 	defer groups.close()
 	ahead := pump.New(groups.fill)

@@ -48,8 +48,8 @@ func (d *predicted) decide(threshold string) error {
 	}
 	if threshold == bestThreshold {
 		if d.asked.Threshold == nil {
-			return refusal.Errorf("--threshold %s: the run has none, as where no validation row is of the second class; "+
-				"give a probability, as in --threshold 0.3", threshold)
+			return refusal.Errorf("--threshold %s: the run has none, as where no validation row is of class %s, the "+
+				"second of the two; give a probability of it, as in --threshold 0.3", threshold, nameOf(d.Classes, 1))
 		}
 		d.Threshold = &d.asked.Threshold.At
 		return nil
