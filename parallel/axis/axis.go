@@ -68,10 +68,8 @@ type Env struct {
 	Tile int
 
 	// LargerBy is how many times larger the graph is than the one that a plan takes in its place, or a chunk
-	// of
-	// a pipeline, which may be smaller; 0: as large. Buffers whose size has a bound are then those of the
-	// larger
-	// one.
+	// of a pipeline, which may be smaller; 0: as large. Buffers whose size has a bound are then those of the
+	// larger one.
 	LargerBy float64
 
 	// Explain is called once for each layer, in its first forward pass, with its module path and what it

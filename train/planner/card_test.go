@@ -206,10 +206,8 @@ func TestLaunchesByCounts(t *testing.T) {
 }
 
 // TestPipelinesByCounts: a pipeline on cards has the same launches of ten times the vertices, also of a
-// degree
-// at which some chunks read a block more than others. Of a graph for which smaller ones stand the counts'
-// plan
-// is about its own.
+// degree at which some chunks read a block more than others. Of a graph for which smaller ones stand the
+// counts' plan is about its own.
 func TestPipelinesByCounts(t *testing.T) {
 	for mesh, s := range map[string]struct {
 		degree    float64

@@ -148,9 +148,8 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (pl
 }
 
 // least is a bound of the bytes that each worker of a pipeline holds, of its graph alone; elsewhere 0.
-// Sources
-// of the edges into all chunks of its partition are Int32, and so are the targets of those from another chunk
-// or partition, which the backward pass reads.
+// Sources of the edges into all chunks of its partition are Int32, and so are the targets of those from
+// another chunk or partition, which the backward pass reads.
 func (c *Counts) least(r *setting.Resolved) int64 {
 	grid := r.Mesh
 	if grid.Stages == 1 {
@@ -223,8 +222,7 @@ func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) 
 }
 
 // ofVertices plans so many vertices in place of the graph's. Of asks it takes InMemory, and LargerBy: how
-// many
-// times larger the graph would be with as many vertices, in the rows of a chunk; 0: they are as many.
+// many times larger the graph would be with as many vertices, in the rows of a chunk; 0: they are as many.
 func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options, asks plan.Asks,
 	r *setting.Resolved, on *Machine,
 ) (plan.Plan, error) {

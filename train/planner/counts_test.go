@@ -486,8 +486,7 @@ func TestPeriodsByCounts(t *testing.T) {
 }
 
 // TestHopelessMeshes: each worker of a pipeline has at least the bound in its graph, and at least half of it
-// in
-// edges where vertices have many. With less memory than that the mesh is refused as its plan would be.
+// in edges where vertices have many. With less memory than that the mesh is refused as its plan would be.
 func TestHopelessMeshes(t *testing.T) {
 	for _, model := range []string{"gcn", "mlp"} {
 		for grid, edges := range map[mesh.Mesh]bool{

@@ -112,8 +112,7 @@ type claiming struct {
 func (c claiming) NumRows() int64 { return c.rows }
 
 // TestEqualRows: a file of many equal rows is read, though they take a fraction of a bit each. One that
-// claims
-// more than any file of its size has is refused.
+// claims more than any file of its size has is refused.
 func TestEqualRows(t *testing.T) {
 	const rows = 3 << 20
 	var to bytes.Buffer
