@@ -107,11 +107,14 @@ func (d *Device) launchListed() error {
 	}
 	defer func() { q.listed, q.names, q.args = q.listed[:0], q.names[:0], q.args[:0] }()
 	q.lists++
-	if g := d.graphOfListed(); g != nil {
-		d.launched(q.names...)
-		q.use.Launches++
-		q.use.Kernels += len(q.listed)
-		return d.note("launching a graph of kernels", C.weft_run_graph(d.driver, d.stream, g))
+	if g, changed := d.graphOfListed(); g != nil {
+		status := C.weft_run_graph(d.driver, d.stream, g)
+		if status != outOfMemory {
+			d.launched(q.names...)
+			q.use = q.use.Plus(tensor.Graphs{Launches: 1, Kernels: len(q.listed), Changed: changed}, 1)
+			return d.note("launching a graph of kernels", status)
+		}
+		d.endGraphs() // the first launch takes memory of the card
 	}
 	var failed C.int
 	status := C.weft_launch(d.driver, d.stream, &q.listed[0], C.int(len(q.listed)), q.first(), &failed)
@@ -152,19 +155,20 @@ func (d *Device) launched(names ...string) {
 // first is the address of the arguments.
 func (q *queue) first() *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(q.args))) }
 
-// graphOfListed returns a graph of the list, with its arguments. nil: it is launched kernel by kernel.
-func (d *Device) graphOfListed() *C.weft_graph {
+// graphOfListed returns a graph of the list, with its arguments, and how many kernels had others the time
+// before. nil: it is launched kernel by kernel.
+func (d *Device) graphOfListed() (g *C.weft_graph, kernels int) {
 	q := &d.queue
 	if !q.graphs || len(q.listed) < leastListed {
-		return nil
+		return nil, 0
 	}
 	// A kernel's description has no padding.
 	key := unsafe.Slice((*byte)(unsafe.Pointer(&q.listed[0])), len(q.listed)*C.sizeof_weft_kernel)
 	l := q.known[string(key)]
 	if l == nil {
-		_ = d.forgetLists(mostLists - 1) // as that of what is asked for, the next wait tells the error
+		_ = d.forgetLists(mostLists - 1) // the next wait tells the error
 		q.known[string(key)] = &list{args: slices.Clone(q.args), last: q.lists}
-		return nil
+		return nil, 0
 	}
 	l.last = q.lists
 	changed := q.changed(l)
@@ -172,7 +176,7 @@ func (d *Device) graphOfListed() *C.weft_graph {
 	switch made := l.graph != nil; {
 	case !made && 2*len(changed) > len(q.listed): // to change them again takes as long as to launch them
 		copy(l.args, q.args)
-		return nil
+		return nil, 0
 	case !made:
 		l.graph = new(C.weft_graph)
 		status = C.weft_make_graph(d.driver, l.graph, &q.listed[0], C.int(len(q.listed)), q.first())
@@ -180,14 +184,19 @@ func (d *Device) graphOfListed() *C.weft_graph {
 		status = C.weft_change_graph(d.driver, l.graph, &q.listed[0], q.first(), &changed[0],
 			C.int(len(changed)))
 	}
-	if status != 0 { // the driver lacks memory for it, as one: kernels do without graphs
-		_ = d.forgetLists(0)
-		q.graphs = false
-		return nil
+	if status != 0 {
+		d.endGraphs()
+		return nil, 0
 	}
 	copy(l.args, q.args)
-	q.use.Changed += len(changed)
-	return l.graph
+	return l.graph, len(changed)
+}
+
+// endGraphs has kernels be launched one by one from now on, as the driver has no graph for a list: often for
+// lack of memory.
+func (d *Device) endGraphs() {
+	_ = d.forgetLists(0) // the next wait tells the error
+	d.queue.graphs = false
 }
 
 // changed are the numbers of the kernels whose arguments are others than those of a list.
@@ -200,21 +209,22 @@ func (q *queue) changed(l *list) (numbers []C.int) {
 	return numbers
 }
 
-// forgetLists has so many lists be known at most. What a graph is of may still run.
+// forgetLists has so many lists be known at most. It waits before it ends a graph, which may still run.
 func (d *Device) forgetLists(most int) (failed error) {
 	q := &d.queue
 	for len(q.known) > most {
-		var oldest string
-		for key, l := range q.known {
-			if first := q.known[oldest]; first == nil || l.last < first.last {
-				oldest = key
+		var key string
+		var oldest *list
+		for k, l := range q.known {
+			if oldest == nil || l.last < oldest.last {
+				key, oldest = k, l
 			}
 		}
-		if l := q.known[oldest]; l.graph != nil {
+		if oldest.graph != nil {
 			failed = cmp.Or(failed, d.note("waiting for a graph of kernels", C.weft_wait(d.driver, d.stream)),
-				d.note("giving a graph of kernels back", C.weft_end_graph(d.driver, l.graph)))
+				d.note("giving a graph of kernels back", C.weft_end_graph(d.driver, oldest.graph)))
 		}
-		delete(q.known, oldest)
+		delete(q.known, key)
 	}
 	return failed
 }

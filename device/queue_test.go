@@ -100,9 +100,9 @@ func TestGraphsInFlight(t *testing.T) {
 	const again = lists - 1
 	assert.Equal(t, tensor.Graphs{Launches: again, Kernels: 6 * again, Changed: 2 * again}, d.Graphs())
 
-	before, many := d.Graphs(), make([]uint32, 32+3+4+32)
+	before, many := d.Graphs(), make([]uint32, 32)
 	for round := range 3 {
-		_, err := fills(d, p, many[:32]...) // a full list
+		_, err := fills(d, p, many...) // a full list
 		assert.NoError(t, err)
 		_, err = fills(d, p, many[:3]...) // a short one
 		assert.NoError(t, err)
@@ -155,14 +155,15 @@ func TestForgottenLists(t *testing.T) {
 // graph that fails says so.
 func TestWithoutGraphs(t *testing.T) {
 	const invalid = "CUDA_ERROR_INVALID_VALUE: invalid argument"
+	const late = "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"
 	const last = " (launched last: fill_float32, fill_float32, fill_float32, fill_float32; " +
 		"WEFT_DEVICE_SYNC=1 finds the kernel)"
 	for _, c := range []struct {
 		name, value string
-		graphs      int // of three lists that are alike
+		graphs      int // of five lists that are alike
 		said        string
 	}{
-		{"WEFT_DEVICE_GRAPHS", "", 2, ""},
+		{"WEFT_DEVICE_GRAPHS", "", 4, ""},
 		{"WEFT_DEVICE_GRAPHS", "0", 0, ""},
 		{"WEFT_DEVICE_SYNC", "1", 0, ""},
 		{"lacks", "cuGraphLaunch", 0, ""},
@@ -171,9 +172,12 @@ func TestWithoutGraphs(t *testing.T) {
 		{"ON_CPU_FAIL", "cuGraphAddKernelNode_v2 3 1", 0, ""},
 		{"ON_CPU_FAIL", "cuGraphInstantiateWithFlags 1 2", 0, ""},
 		{"ON_CPU_FAIL", "cuGraphExecKernelNodeSetParams_v2 1 801", 1, ""},
-		{"ON_CPU_FAIL", "cuGraphLaunch 1 1", 2, "launching a graph of kernels: " + invalid + last},
-		{"ON_CPU_FAIL", "cuGraphExecDestroy 1 1", 2, "giving a graph of kernels back: " + invalid},
-		{"ON_CPU_FAIL", "cuGraphDestroy 1 1", 2, "giving a graph of kernels back: " + invalid},
+		{"ON_CPU_FAIL", "cuGraphLaunch 1 2", 0, ""},
+		{"ON_CPU_FAIL", "cuGraphLaunch 2 2", 1, ""},
+		{"ON_CPU_FAIL", "cuGraphLaunch 1 700", 1, "copying from the card: " + late + last},
+		{"ON_CPU_FAIL", "cuGraphLaunch 1 1", 4, "launching a graph of kernels: " + invalid + last},
+		{"ON_CPU_FAIL", "cuGraphExecDestroy 1 1", 4, "giving a graph of kernels back: " + invalid},
+		{"ON_CPU_FAIL", "cuGraphDestroy 1 1", 4, "giving a graph of kernels back: " + invalid},
 	} {
 		t.Run(c.name+" "+c.value, func(t *testing.T) {
 			t.Setenv("WEFT_CUDA", library(t))
@@ -187,7 +191,7 @@ func TestWithoutGraphs(t *testing.T) {
 			p, err := d.Alloc(512)
 			require.NoError(t, err)
 			var failed error
-			for k := range uint32(3) {
+			for k := range uint32(5) {
 				want, err := fills(d, p, 1, 2, 3, k, 5)
 				got := make([]byte, len(want))
 				if err = cmp.Or(err, d.ToHost(got, p)); err == nil {

@@ -128,7 +128,7 @@ static result before(const char *function, card *on) {
 	if (machine.status < STICKY || machine.status > LAUNCH_FAILED)
 		return machine.status;
 	broken = machine.status;
-	return machine.failing == "cuLaunchKernel" ? now : broken;
+	return machine.failing == "cuLaunchKernel" || machine.failing == "cuGraphLaunch" ? now : broken;
 }
 #define BEFORE_ON(card) \
 	if (const result status = before(__func__, card)) \
