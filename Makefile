@@ -87,7 +87,7 @@ test-device: packages bin/libcuda-on-cpu.so ## tests of kernels, layers, models,
 	$(ONDEVICE) ./autograd ./nn ./gnn ./optim
 	ON_CPU_ORDER=backward $(ONDEVICE) ./program -run '^TestGolden$$'
 	ON_CPU_ORDER=drawn $(ONDEVICE) ./program -run '^TestChains(OnCard)?$$'
-	$(ONDEVICE) ./parallel/paralleltest -run '^Test((Graph|Tensor)Axis|(Graph|Tensor)AxisPropagators|TypedEngines|Stages)$$' -skip 'TensorAxisPropagators/.*/many|GraphAxisPropagators/[134] .*/many'
+	$(ONDEVICE) ./train/paralleltest -run '^Test((Graph|Tensor)Axis|(Graph|Tensor)AxisPropagators|TypedEngines|Stages)$$' -skip 'TensorAxisPropagators/.*/many|GraphAxisPropagators/[134] .*/many'
 	$(ONDEVICE) ./train -run '$(ONLYONDEVICE)'
 
 # C alone reads the order: what go test remembers does not depend on it.
@@ -135,7 +135,7 @@ levels: packages ## the numerical tests at each SIMD level below this machine's
 guard: packages ## the numerical tests with a guard page at each end of every matrix, and plans that must not write to matrices
 	$(GOTEST) -tags weftdebug ./tensor ./kernel ./autograd
 	$(GOTEST) -tags weftdebug -run 'TestOffload|Plan' ./train
-	$(GOTEST) -tags weftdebug -run Plan ./parallel/paralleltest
+	$(GOTEST) -tags weftdebug -run Plan ./train/paralleltest
 
 test-python-torch: packages ## the Python package beside Debian's PyTorch, and PyG, pandas and scikit-learn; fetches 400 MB
 	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft

@@ -10,8 +10,8 @@ import (
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
-	"weft/parallel/paralleltest"
 	"weft/tensor"
+	"weft/train/paralleltest"
 )
 
 // TestCost compares the cost of each layer with the kernel calls that it makes: rows × columns × columns of

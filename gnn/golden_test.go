@@ -19,9 +19,9 @@ import (
 	"weft/kernel"
 	"weft/kernel/kerneltest"
 	"weft/nn"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
+	"weft/train/paralleltest"
 )
 
 // golden is one of PyTorch Geometric's models with its numbers; testdata/golden.py wrote it.

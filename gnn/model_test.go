@@ -12,8 +12,8 @@ import (
 	"weft/internal/require"
 	"weft/kernel/kerneltest"
 	"weft/nn"
-	"weft/parallel/paralleltest"
 	"weft/tensor"
+	"weft/train/paralleltest"
 )
 
 // spec returns a model of four layers with every optional part of a block.

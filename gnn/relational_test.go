@@ -12,8 +12,8 @@ import (
 	"weft/kernel/kerneltest"
 	"weft/kernel/reference"
 	"weft/nn"
-	"weft/parallel/paralleltest"
 	"weft/tensor"
+	"weft/train/paralleltest"
 )
 
 // relationalCase is a small graph of papers with features and authors without, and its decoupled R-GCN by

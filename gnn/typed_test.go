@@ -15,9 +15,9 @@ import (
 	"weft/internal/require"
 	"weft/kernel/kerneltest"
 	"weft/nn"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
+	"weft/train/paralleltest"
 )
 
 // typedGraph is the graph of a golden file with several types of vertices or edges.

@@ -15,8 +15,8 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/optim"
-	"weft/parallel/paralleltest"
 	"weft/tensor"
+	"weft/train/paralleltest"
 )
 
 // TestBackend: every model trains to the same bits where kernels compute at other addresses than those of the

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"weft/device/devicetest"
-	"weft/parallel/paralleltest"
+	"weft/train/paralleltest"
 )
 
 // TestChainsOnCard: a step of random modules on a card has the same bits again, whichever order its threads

@@ -10,8 +10,8 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/kernel"
-	"weft/parallel/paralleltest"
 	"weft/tensor"
+	"weft/train/paralleltest"
 )
 
 // TestGolden compares the logits, gradients and running statistics of programs with those of the modules of

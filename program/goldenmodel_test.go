@@ -19,12 +19,12 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/parallel/tp"
 	"weft/program"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // A model of PyTorch with its values and gradients, as testdata/golden.py writes it, and the program of it on

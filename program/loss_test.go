@@ -16,10 +16,10 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/exchange"
-	"weft/parallel/paralleltest"
 	"weft/program"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // goldenLoss is a loss of testdata/losses.py.

@@ -14,10 +14,10 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/exchange"
-	"weft/parallel/paralleltest"
 	"weft/program"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // onModel calls f with the model of operations behind features, without parameters, of so many stages, on one

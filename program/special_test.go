@@ -15,10 +15,10 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/internal/safetensors"
-	"weft/parallel/paralleltest"
 	"weft/program"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // unlike are operations of which some numbers are others, and where. They do not count.

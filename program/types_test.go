@@ -12,10 +12,10 @@ import (
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/program"
+	"weft/train/paralleltest"
 )
 
 // before are the operations before the one that a test is about, and the parameters that they read.

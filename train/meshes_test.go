@@ -78,7 +78,7 @@ func alike(t *testing.T, what string, got, want *Result, b bounds) {
 // TestMeshes: "the training curve is the same regardless of the number of machines", for every feature, with
 // dropout. So are metrics, and predictions in the graph's order. Memory, messages and aggregated edges are
 // those of the plan, to the byte. Partitions that take turns on one worker have the bits of as many workers.
-// The suites of parallel/paralleltest compare more meshes with one worker, on a smaller graph. The learning
+// The suites of train/paralleltest compare more meshes with one worker, on a smaller graph. The learning
 // rate is .001 mostly: at .01 Adam amplifies single roundings.
 func TestMeshes(t *testing.T) {
 	for name, f := range features(t) {
@@ -135,7 +135,7 @@ func features(t *testing.T) map[string]feature {
 }
 
 // networkFeatures are every second of the networks, on partitions, with rows, covers and halos that are kept
-// in turn, or on one of two meshes with slices. The suites of parallel/paralleltest have all of them.
+// in turn, or on one of two meshes with slices. The suites of train/paralleltest have all of them.
 func networkFeatures(t *testing.T, all map[string]feature) {
 	g := tangle(t, 1100, 3000)
 	models := networks()

@@ -18,7 +18,7 @@ import (
 
 // TestRecompute: recomputation changes no bit, no message and no aggregation, and the plan has the bytes of
 // the run: on one worker, for link prediction, and for several types of vertices and edges.
-// parallel/paralleltest compares all models on meshes.
+// train/paralleltest compares all models on meshes.
 func TestRecompute(t *testing.T) {
 	one, types := tangle(t, 600, 100), severalTypes(t)
 	compare := func(name string, job func(o Options) *Job, o Options) {

@@ -15,11 +15,11 @@ import (
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // workers runs f on every worker of a graph that an assignment divides into k partitions.

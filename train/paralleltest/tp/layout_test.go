@@ -7,10 +7,10 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
-	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // TestToRowsInvertsToSlices: toRows(toSlices(x)) has the bits of x, and so have the gradients. The cases have

@@ -12,7 +12,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
-	"weft/parallel/paralleltest"
+	"weft/train/paralleltest"
 )
 
 var update = flag.Bool("update", false, "write the transcripts anew")
@@ -55,7 +55,7 @@ var overlapped = map[string]struct {
 
 // TestTranscripts compares what each worker sends, receives and computes in a forward and a backward pass
 // with testdata/transcripts, where a person can review it. Each lane has its own order. go test
-// ./parallel/paralleltest/tp -run Transcripts -update writes the files anew. Each number of a matrix is
+// ./train/paralleltest/tp -run Transcripts -update writes the files anew. Each number of a matrix is
 // unique, so that the numbers of a message tell its rows and columns. Results are compared with one worker's,
 // so that no row is computed before it has come; TestOverlap looks at the order across lanes.
 func TestTranscripts(t *testing.T) {

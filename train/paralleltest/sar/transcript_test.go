@@ -18,16 +18,16 @@ import (
 	"weft/nn"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 var update = flag.Bool("update", false, "write the transcripts anew")
 
 // TestTranscripts compares what each worker does in a forward and a backward pass, in order, with
-// testdata/transcripts, where a person can review it. go test ./parallel/paralleltest/sar -run Transcripts
+// testdata/transcripts, where a person can review it. go test ./train/paralleltest/sar -run Transcripts
 // -update writes the files anew. Each file begins with what it shows of SAR (Mostafa, MLSys 2022).
 //
 // "aggregate" is a kernel call on rows (×n: n calls). "ask" starts to receive rows, "receive" waits for them.

@@ -16,9 +16,9 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel"
-	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // The lanes of a worker.

@@ -10,9 +10,9 @@ import (
 	"weft/nn"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // TestOneWorkerBreaksOff: one worker panics in the middle of a halo exchange, forward or backward. It waits

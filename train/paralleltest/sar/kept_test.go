@@ -12,10 +12,10 @@ import (
 	"weft/graph"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // sumsByHand returns Σ x_u over the edges u → v, and its gradient Σ s_v, in double precision, first with all

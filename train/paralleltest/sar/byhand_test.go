@@ -12,10 +12,10 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/axis"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // TestMessagesByHand: the edges are 2 → 1 twice, 0 → 1 and 1 → 0, and the rows of x are (1, 10), (2, 20) and

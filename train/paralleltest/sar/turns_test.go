@@ -13,9 +13,9 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // waiting is a Spool on Go's heap. It counts the messages with rows of vertices, or with their gradients.

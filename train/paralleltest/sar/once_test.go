@@ -7,8 +7,8 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel"
-	"weft/parallel/paralleltest"
 	"weft/tensor"
+	"weft/train/paralleltest"
 )
 
 // TestFixedInputChanges: when new features replace others, one aggregation of features is kept from epoch to

@@ -13,9 +13,9 @@ import (
 	"weft/internal/assert"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
-	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // TestSentBytes counts the bytes that a worker sends each other worker. Forward it sends the receiver's

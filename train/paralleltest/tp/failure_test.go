@@ -9,9 +9,9 @@ import (
 	"weft/gnn"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
-	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // TestOneWorkerFails: one worker fails at one of its messages, forward or backward, with the all-to-alls

@@ -9,10 +9,10 @@ import (
 	"weft/graph"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
-	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // TestCoverTravels: between two partitions as many rows and partial sums travel as a maximum matching of the

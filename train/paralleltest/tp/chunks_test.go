@@ -9,9 +9,9 @@ import (
 	"weft/graph"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
-	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // sliced runs f on every worker of a graph in n slices, with so many aggregation chunks; 0: auto.

@@ -13,10 +13,10 @@ import (
 	"weft/internal/assert"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
-	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/paralleltest"
 )
 
 // TestBoundedMessages: a message has at most 65,536 numbers, and as many whole rows as fit: of a row less the

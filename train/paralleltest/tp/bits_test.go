@@ -9,8 +9,8 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/require"
-	"weft/parallel/paralleltest"
 	"weft/train"
+	"weft/train/paralleltest"
 )
 
 // TestForwardHasOneWorkersBits: for equal weights the logits have one worker's bits, for any number of
