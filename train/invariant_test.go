@@ -216,7 +216,7 @@ func TestMemoryOfCutSums(t *testing.T) {
 
 // planAndRun compares a run with its plan: each worker's memory, bytes of rows sent, and aggregated edges. It
 // also compares live bytes after each epoch. It returns worker 0's memory. Where several workers hold
-// partitions in turns messages come at any time, and the plan is a bound.
+// partitions in turns, rows for scored edges come at any time, and the plan is a bound.
 func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 	t.Helper()
 	plan, err := j.Plan(context.Background())

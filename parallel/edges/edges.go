@@ -141,11 +141,11 @@ type Source struct {
 	Ends      Ends
 	SourceIDs *tensor.Matrix
 	held      bool // this worker itself holds the rows of all sources
-	// Halo says what travels between partitions. Unless it is HaloRows, Back has the same edges by their
-	// sources: a row for each local row of the sources' type, with the positions of destinations, which are
-	// counted over the partitions: those of partition q begin at BackStarts[q]. An aggregation must then be
-	// linear.
-	Halo       Halo
+	// Halo says what travels between partitions. Unless it is HaloRows, an aggregation must be linear.
+	Halo Halo
+	// Back has the same edges by their sources: a row for each local row of the sources' type, with the
+	// positions of destinations, which are counted over the partitions: those of partition q begin at
+	// BackStarts[q]. With HaloRows only a plan whose matrices rest on a disk reads it.
 	Back       *graph.Relation
 	BackStarts []int
 	// Some selects the rows to compute on; IDs and SourceIDs then belong to these rows. nil: all rows.

@@ -62,6 +62,10 @@ type sending struct {
 // lockstep finds the messages of a kind that this partition sends to other workers, of a form.
 func (w *wire) lockstep(k comm.Kind, form exchange.Form) *lockstep {
 	l := &lockstep{wire: w, kind: k, cols: form.Width()}
+	serves := make([]bool, w.comm.Size()) // by rank: it is at work on another worker while this one is
+	for to := range serves {
+		serves[to] = !l.beside(to) && w.comm.Opposite(to, w.rank) == w.rank
+	}
 	for from := range w.comm.Size() {
 		if !l.beside(from) {
 			continue
@@ -70,7 +74,7 @@ func (w *wire) lockstep(k comm.Kind, form exchange.Form) *lockstep {
 		for _, p := range l.exposedBy(from).passages(k) {
 			p.from, p.number = from, numbers[p.to]
 			numbers[p.to]++
-			if !l.beside(p.to) && w.comm.Opposite(p.to, w.rank) == w.rank {
+			if serves[p.to] {
 				p.step = l.stepOf(p)
 				l.to = append(l.to, p)
 			}

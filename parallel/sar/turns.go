@@ -93,7 +93,9 @@ func (w *wire) secondTurn(call *Call, t Transfer, yield func(Visit) bool) error 
 		l.make = take
 	}
 	defer l.release()
-	return cmp.Or(w.addGradients(call, l, into, t.Grads), l.finish())
+	return exchange.Beside(w.comm, nil, func() error { // where it fails, nothing uses the buffers afterwards
+		return cmp.Or(w.addGradients(call, l, into, t.Grads), l.finish())
+	})
 }
 
 // visitInTurn visits the remote blocks. It returns a message for each with the gradients of its rows; none,
@@ -115,7 +117,7 @@ func (w *wire) visitInTurn(call *Call, t Transfer, yield func(Visit) bool) ([]*t
 	far, near := v.places()
 	l.inbox = &exchange.Receiver{Comm: w.comm.Unqueued(), Kind: comm.Halo, Buffers: far}
 	l.near, l.make, v.in = near, v.gather, l
-	err := cmp.Or(v.visit(yield), l.finish())
+	err := exchange.Beside(w.comm, nil, func() error { return cmp.Or(v.visit(yield), l.finish()) })
 	return back.messages, err
 }
 

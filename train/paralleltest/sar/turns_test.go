@@ -2,14 +2,18 @@ package sar_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 
+	"weft/autograd"
 	"weft/comm"
 	"weft/comm/commtest"
+	"weft/gnn"
 	"weft/internal/assert"
+	"weft/nn"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
@@ -99,8 +103,29 @@ func TestBoundedMessagesInTurns(t *testing.T) {
 func takeTurns(t *testing.T, w paralleltest.Workers, holders []int, log func(commtest.Event),
 	f func(c engine.Config),
 ) []waiting {
+	outcomes, closed, spools := turnsOf(t, w, holders, log, func(c engine.Config) {
+		f(c)
+		c.Groups.World.LocalBarrier() // others may be reading of this one's memory
+	})
+	for rank, outcome := range outcomes {
+		if outcome != nil {
+			t.Errorf("rank %d: %v", rank, outcome)
+		}
+	}
+	for _, err := range closed {
+		assert.NoError(t, err)
+	}
+	return spools
+}
+
+// turnsOf is takeTurns for ranks of which some may panic. It returns what each rank panicked with, or nil,
+// and with which error the host of each worker closed.
+func turnsOf(t *testing.T, w paralleltest.Workers, holders []int, log func(commtest.Event),
+	f func(c engine.Config),
+) (outcomes []any, closed []error, spools []waiting) {
 	n := slices.Max(holders) + 1
-	ends, spools, hosts := make([]comm.Transport, len(holders)), make([]waiting, n), make([]*comm.Host, n)
+	ends, hosts := make([]comm.Transport, len(holders)), make([]*comm.Host, n)
+	spools = make([]waiting, n)
 	for worker, link := range comm.InProcess(n) {
 		hosts[worker] = comm.NewHost(comm.New(commtest.Record(link, log), 0), holders, &spools[worker])
 		for _, end := range hosts[worker].Transports() {
@@ -108,16 +133,66 @@ func takeTurns(t *testing.T, w paralleltest.Workers, holders []int, log func(com
 		}
 	}
 	w.Wrap = func(end comm.Transport) comm.Transport { return ends[end.Rank()] }
-	w.Run(t, func(c engine.Config) {
+	outcomes = w.Outcomes(t, func(c engine.Config) {
 		c.Groups.World.Begin()
 		defer c.Groups.World.End()
 		f(c)
-		c.Groups.World.LocalBarrier() // others may be reading of this one's memory
 	})
+	closed = make([]error, n)
 	var all sync.WaitGroup
-	for _, h := range hosts {
-		all.Go(func() { assert.NoError(t, h.Close()) })
+	for worker, h := range hosts {
+		all.Go(func() { closed[worker] = h.Close() })
 	}
 	all.Wait()
-	return spools
+	return outcomes, closed, spools
+}
+
+// TestOneBreaksOffInItsTurn: a rank panics in the middle of a halo exchange with a rank of another worker,
+// forward or backward. When its buffers are released the connection has ended, so that nothing uses them any
+// more. The pass of each other rank ends with a Failure, and so does every worker's connection.
+func TestOneBreaksOffInItsTurn(t *testing.T) {
+	g, holders := paralleltest.ManyEdges(t, 4000, 8), []int{0, 0, 1, 1, 1}
+	w := paralleltest.Workers{
+		Mesh: paralleltest.Grid(1, len(holders), 1), Graph: g, Of: inTurn(g.Vertices(), len(holders)),
+	}
+	for _, calls := range []int{4, 9, 15} { // of the message function, the last backward
+		for _, breaks := range []int{0, 1, 4} {
+			outcomes, closed, _ := turnsOf(t, w, holders, func(commtest.Event) {}, func(c engine.Config) {
+				world := c.Groups.World
+				defer func() {
+					p := recover()
+					if p != nil && world.Aborted() == nil {
+						t.Errorf("after %d calls of rank %d rank %d has released buffers that others may use", calls,
+							breaks, world.Rank())
+					}
+					if p != nil {
+						world.Abort(fmt.Errorf("rank %d: %v", world.Rank(), p))
+						panic(p)
+					}
+				}()
+				p, err := sar.New(c.Env, axis.Options{Prefetch: 1})
+				exchange.Must(err)
+				left := calls
+				l := paralleltest.Message("", 4, 4, nil, gnn.Message{},
+					func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
+						if left--; left == 0 && world.Rank() == breaks {
+							panic("no more")
+						}
+						return e.Source
+					})
+				l.Run(c, p, paralleltest.Stored, l.Blank(g.Vertices()))
+				exchange.Must(world.Barrier(comm.Setup)) // a worker may be done before another fails
+			})
+			for rank, outcome := range outcomes {
+				f, is := outcome.(exchange.Failure)
+				if rank == breaks && outcome != "no more" ||
+					rank != breaks && (!is || !errors.Is(f.Err, comm.ErrAborted)) {
+					t.Errorf("after %d calls of rank %d rank %d ended with %v", calls, breaks, rank, outcome)
+				}
+			}
+			for _, err := range closed {
+				assert.ErrorIs(t, err, comm.ErrAborted, "the end of a worker's connection")
+			}
+		}
+	}
 }
