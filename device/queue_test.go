@@ -151,6 +151,33 @@ func TestForgottenLists(t *testing.T) {
 	assert.NoError(t, d.Close())
 }
 
+// TestElapsedAlone: what Elapsed times is launched one by one between its timers, and what was listed before
+// is launched before them.
+func TestElapsedAlone(t *testing.T) {
+	t.Setenv("WEFT_CUDA", library(t))
+	d, err := device.Open(0)
+	require.NoError(t, err)
+	p, err := d.Alloc(512)
+	require.NoError(t, err)
+	for range 3 {
+		_, err := fills(d, p, 1, 2, 3) // with the first one that is timed they were a graph
+		assert.NoError(t, err)
+		_, err = d.Elapsed(func() {
+			_, err := fills(d, p, 4, 5, 6, 7, 8)
+			assert.NoError(t, err)
+		})
+		assert.NoError(t, err)
+	}
+	assert.Equal(t, tensor.Graphs{}, d.Graphs())
+	for range 2 {
+		_, err := fills(d, p, 4, 5, 6, 7, 8)
+		assert.NoError(t, err)
+		assert.NoError(t, d.Sync())
+	}
+	assert.Equal(t, tensor.Graphs{Launches: 1, Kernels: 5}, d.Graphs())
+	assert.NoError(t, d.Close())
+}
+
 // TestWithoutGraphs: where the driver has no graphs, or no memory for one, kernels are launched one by one. A
 // graph that fails says so.
 func TestWithoutGraphs(t *testing.T) {
@@ -172,6 +199,8 @@ func TestWithoutGraphs(t *testing.T) {
 		{"ON_CPU_FAIL", "cuGraphAddKernelNode_v2 3 1", 0, ""},
 		{"ON_CPU_FAIL", "cuGraphInstantiateWithFlags 1 2", 0, ""},
 		{"ON_CPU_FAIL", "cuGraphExecKernelNodeSetParams_v2 1 801", 1, ""},
+		{"ON_CPU_FAIL", "cuLaunchKernel 3 1", 4, "launching fill_float32: " + invalid +
+			" (launched last: fill_float32, fill_float32; WEFT_DEVICE_SYNC=1 finds the kernel)"},
 		{"ON_CPU_FAIL", "cuGraphLaunch 1 2", 0, ""},
 		{"ON_CPU_FAIL", "cuGraphLaunch 2 2", 1, ""},
 		{"ON_CPU_FAIL", "cuGraphLaunch 1 700", 1, "copying from the card: " + late + last},
