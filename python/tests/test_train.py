@@ -308,3 +308,14 @@ def test_paths_that_begin_with_a_dash(graph):
             call("--help")
     with pytest.raises(weft.Refused, match="^./--help: there is no such folder"):
         weft.runs("--help")
+
+
+def test_reads_nobody():
+    edges = np.array([[0, 1, 2, 3], [4, 4, 5, 5]])
+    x, y = np.eye(6, dtype=np.float32), np.array([0, 1, 0, 1, 0, 1])
+    masks = {"train_mask": np.arange(6) < 2, "val_mask": np.arange(6) == 2, "test_mask": np.arange(6) == 3}
+    with pytest.warns(UserWarning, match="^of 2 training vertices none has an in-edge"):
+        weft.train(weft.Graph(edge_index=edges, x=x, y=y, **masks), epochs=2, out="alone")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weft.train(weft.Graph(edge_index=edges[::-1].copy(), x=x, y=y, **masks), epochs=2, out="read")

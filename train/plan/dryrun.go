@@ -59,6 +59,9 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	}
 	p.measure(w)
 	p.describe(w, share)
+	if other == nil { // whose vertices may have other edges
+		p.Reading = readingOf(w, share)
+	}
 	return p, nil
 }
 

@@ -92,7 +92,8 @@ type Worker struct {
 	Later              bool
 	UnusedEdgeFeatures int      // columns of the edges' features that the model ignores
 	UnusedRelations    []string // along which no layer aggregates
-	RowSums            RowSums  // if features are divided by their sums
+	Reading            Reading
+	RowSums            RowSums // if features are divided by their sums
 	// Scales that make it hard to learn; nil: there are none, or it is another worker than the first.
 	Scales *Scales
 	// LargeEdges is the largest column of edge features, which messages read as they are, where that makes it

@@ -181,6 +181,7 @@ func (p *Worker) add(rank *Worker) {
 	p.Tensors, p.Graph = max(p.Tensors, rank.Tensors), max(p.Graph, rank.Graph)
 	p.Sent = worker.SumOf([]worker.Communication{p.Sent, rank.Sent})
 	p.EdgeColumns, p.LayoutBytes = p.EdgeColumns.Plus(rank.EdgeColumns), p.LayoutBytes.Plus(rank.LayoutBytes)
+	p.Reading.Reads = p.Reading.Reads || rank.Reading.Reads
 	p.Work = sumOf(p.Work, rank.Work)
 	p.Checkpoint += rank.Checkpoint
 	p.Counts.add(&rank.Counts)

@@ -185,3 +185,51 @@ func TestNamedMemoryIsEnough(t *testing.T) {
 		assert.NoError(t, limited(found[1]), "%s, as in %q", found[1], from)
 	}
 }
+
+// TestReadsNobody: a plan warns where no edge of the model's direction leads to a training vertex from another
+// one. The edges are 0→2, 1→2, 2→3 and 0→0.
+func TestReadsNobody(t *testing.T) {
+	const in = "of 2 training vertices none has an in-edge, so that none reads another vertex and the graph " +
+		"does not help; import the edges with --reverse-relations, or with --symmetrize"
+	const out = "of 1 training vertex none has an out-edge, so that none reads another vertex and the graph " +
+		"does not help; leave --direction out out"
+	const both = "of 1 training vertex none has an edge, so that none reads another vertex and the graph does " +
+		"not help; --model mlp learns as much"
+	relation, err := graph.NewRelation(5, graph.Edges{
+		Source: []int32{0, 1, 2, 0}, Target: []int32{2, 2, 3, 0},
+	})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		train                     []int64
+		model, direction, between string
+		want                      string
+	}{
+		{[]int64{0, 1}, "sage", "in", "", in},
+		{[]int64{0, 1}, "gat", "in", "graph=2", in},
+		{[]int64{0, 1}, "gcn", "in", "tensor=2", in},
+		{[]int64{0, 1}, "mlp", "in", "", ""},
+		{[]int64{0, 1, 2}, "sage", "in", "", ""},
+		{[]int64{0, 3}, "sage", "in", "graph=2", ""},
+		{[]int64{0, 1}, "sage", "out", "", ""},
+		{[]int64{0, 3}, "sage", "out", "graph=3", ""},
+		{[]int64{3}, "sage", "out", "", out},
+		{[]int64{3}, "sage", "out", "graph=2", out},
+		{[]int64{3}, "sage", "both", "", ""},
+		{[]int64{4}, "sage", "both", "", both},
+	} {
+		g := &graph.Graph{
+			Types: []graph.VertexType{{
+				Count: 5, Features: graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0, 1, 0, 1, 1}},
+			}},
+			Relations: []graph.Relation{relation},
+			Labels:    graph.Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 0}},
+			Splits:    []graph.Split{{Train: c.train, Val: []int64{}, Test: []int64{}}},
+		}
+		o := train.Defaults()
+		o.Model, o.Direction, o.Parallel = c.model, c.direction, c.between
+		said := slices.DeleteFunc(plannedOf(t, g, o).Warnings(),
+			func(w string) bool { return !strings.Contains(w, "reads another") })
+		assert.Equal(t, c.want, strings.Join(said, "; "), "%v, %s, %s, %s", c.train, c.model, c.direction,
+			c.between)
+	}
+}

@@ -65,6 +65,14 @@ func (p Planned) Warnings() []string {
 	t.say(len(first.UnusedRelations) > 0, "no layer aggregates along %s, since nothing that the model "+
 		"learns depends on it; import with --reverse-relations to use edges in reverse, too",
 		strings.Join(first.UnusedRelations, ", "))
+	t.say(p.readsNobody(), "of %s none has %s, so that none reads another vertex and the graph does not "+
+		"help; %s", ui.Counted(first.Reading.Training, "training vertex", "training vertices"),
+		map[string]string{"in": "an in-edge", "out": "an out-edge", "both": "an edge"}[o.Direction],
+		map[string]string{
+			"in":   "import the edges with --reverse-relations, or with --symmetrize",
+			"out":  "leave --direction out out",
+			"both": "--model mlp learns as much",
+		}[o.Direction])
 	t.say(first.OneClass, data.OneClass)
 	t.say(!first.Validates, "there are no validation %s, so the results are those of the last epoch%s",
 		map[string]string{task.Vertex: "vertices", task.Link: "edges", task.Edge: "edges"}[o.Task],
@@ -74,6 +82,18 @@ func (p Planned) Warnings() []string {
 	t.say(c.Each != c.Wanted, "--chunks %s: %d in each partition and not %d, as the smallest has no more "+
 		"vertices", axis.Chunks(0), c.Each, c.Wanted)
 	return t
+}
+
+// readsNobody reports whether the model aggregates along edges of which none reaches a training vertex.
+func (p Planned) readsNobody() bool {
+	var aggregated int64
+	for _, w := range p.Workers {
+		if w.Reading.Reads {
+			return false
+		}
+		aggregated += w.EdgeColumns.Sum()
+	}
+	return aggregated > 0 && p.Workers[0].Reading.Training > 0
 }
 
 // idleSlices warns of layers where some slices of a mesh have no columns.

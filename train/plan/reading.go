@@ -1,0 +1,69 @@
+package plan
+
+import (
+	"weft/gnn"
+	"weft/graph"
+	"weft/partition"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+// Reading says whether messages of other vertices reach the training vertices of a worker's partition, along
+// the relations and in the direction of its model. It is zero where training learns no vertices, and where
+// another graph validates.
+type Reading struct {
+	Training int  // training vertices, of all partitions
+	Reads    bool // one of the partition's has an edge, self loops aside
+}
+
+// readingOf is that of a worker and its share. A model of the caller's own may read edges in any way.
+func readingOf(w *worker.Worker, share *partition.Share) (r Reading) {
+	if w.Task == nil || w.Config.Task != task.Vertex || w.OwnModel != nil || w.Program.Program != nil {
+		return r
+	}
+	split := w.Split.Number
+	r.Training = share.Whole.Splits[split].Train
+	trains := make([]bool, share.Types[0].Rows)
+	for _, row := range share.Types[0].Splits[split].Train {
+		trains[row] = true
+	}
+	for i := range share.Edges.Relations {
+		relation := &share.Edges.Relations[i]
+		if gnn.ReadRelation(w.Blocks, relation.Name) {
+			into := w.Direction != "out" && relation.Target == 0 && readsInto(trains, relation, &share.Edges)
+			out := w.Direction != "in" && relation.Source == 0 && readsOut(trains, relation, &share.Edges)
+			r.Reads = r.Reads || into || out
+		}
+	}
+	return r
+}
+
+// readsInto reports whether an edge, self loops aside, leads to one of the rows that train.
+func readsInto(trains []bool, r *partition.Relation, edges *partition.Edges) bool {
+	return anyEdge(r, &r.In, edges, func(row, _ int) bool { return trains[row] })
+}
+
+// readsOut reports whether an edge, self loops aside, leads from one of the rows that train.
+func readsOut(trains []bool, r *partition.Relation, edges *partition.Edges) bool {
+	if edges.Partitions() == 1 { // the share has the edges into its rows alone
+		return anyEdge(r, &r.In, edges, func(_, source int) bool { return trains[source] })
+	}
+	return anyEdge(r, &r.Out, edges, func(row, _ int) bool { return trains[row] })
+}
+
+// anyEdge reports whether one of a list's edges is asked for, by its row and the position of its other end.
+// It leaves out self loops.
+func anyEdge(r *partition.Relation, list *graph.Relation, edges *partition.Edges,
+	asked func(row, position int) bool,
+) bool {
+	first := edges.Types[r.Target].Starts[edges.P]
+	for row := range len(list.Indptr) - 1 {
+		for _, position := range list.Sources[list.Indptr[row]:list.Indptr[row+1]] {
+			loop := r.Source == r.Target && int(position) == first+row
+			if !loop && asked(row, int(position)) {
+				return true
+			}
+		}
+	}
+	return false
+}
