@@ -114,7 +114,8 @@ func (ps *Params) namesIn(state State) map[string]string {
 // otherRows reports whether two shapes of a table differ in the number of vertices alone.
 func otherRows(was, is []int) bool {
 	at := len(is) - 2
-	return len(was) == len(is) && was[at] != is[at] && was[at+1] == is[at+1] && slices.Equal(was[:at], is[:at])
+	return len(was) == len(is) && was[at] != is[at] && was[at+1] == is[at+1] &&
+		slices.Equal(was[:at], is[:at])
 }
 
 // Load sets all values from a state. It refuses a missing, unknown or wrongly shaped tensor by name. A
@@ -149,8 +150,8 @@ func (ps *Params) Load(state State) error {
 	for _, p := range ps.List {
 		if was := state[names[p.Name]].Shape; p.Rows != nil && otherRows(was, p.shape) {
 			at := len(was) - 2
-			return refusal.Weights.Errorf("the weights hold %s as %v: they have learned a row for each of %d "+
-				"vertices, and this graph has %d; train a new run on it, without --init", names[p.Name], was,
+			return refusal.Weights.Errorf("the weights hold %s as %v: they have learned a row for each of "+
+				"%d vertices, and this graph has %d; train a new run on it, without --init", names[p.Name], was,
 				was[at], p.shape[at])
 		}
 		values, err := floats(p.Name, p.shape)

@@ -186,11 +186,12 @@ func TestNamedMemoryIsEnough(t *testing.T) {
 	}
 }
 
-// TestReadsNobody: a plan warns where no edge of the model's direction leads to a training vertex from another
+// TestReadsNobody: a plan warns where no edge of the model's direction leads to a training vertex from
+// another
 // one. The edges are 0→2, 1→2, 2→3 and 0→0.
 func TestReadsNobody(t *testing.T) {
-	const in = "of 2 training vertices none has an in-edge, so that none reads another vertex and the graph " +
-		"does not help; import the edges with --reverse-relations, or with --symmetrize"
+	const in = "of 2 training vertices none has an in-edge, so that none reads another vertex and the " +
+		"graph does not help; import the edges with --reverse-relations, or with --symmetrize"
 	const out = "of 1 training vertex none has an out-edge, so that none reads another vertex and the graph " +
 		"does not help; leave --direction out out"
 	const both = "of 1 training vertex none has an edge, so that none reads another vertex and the graph does " +
@@ -219,7 +220,8 @@ func TestReadsNobody(t *testing.T) {
 	} {
 		g := &graph.Graph{
 			Types: []graph.VertexType{{
-				Count: 5, Features: graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0, 1, 0, 1, 1}},
+				Count:    5,
+				Features: graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0, 1, 0, 1, 1}},
 			}},
 			Relations: []graph.Relation{relation},
 			Labels:    graph.Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 0}},
@@ -229,7 +231,7 @@ func TestReadsNobody(t *testing.T) {
 		o.Model, o.Direction, o.Parallel = c.model, c.direction, c.between
 		said := slices.DeleteFunc(plannedOf(t, g, o).Warnings(),
 			func(w string) bool { return !strings.Contains(w, "reads another") })
-		assert.Equal(t, c.want, strings.Join(said, "; "), "%v, %s, %s, %s", c.train, c.model, c.direction,
-			c.between)
+		assert.Equal(t, c.want, strings.Join(said, "; "), "%v, %s, %s, %s", c.train, c.model,
+			c.direction, c.between)
 	}
 }
