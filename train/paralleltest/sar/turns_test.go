@@ -162,8 +162,8 @@ func TestOneBreaksOffInItsTurn(t *testing.T) {
 				defer func() {
 					p := recover()
 					if p != nil && world.Aborted() == nil {
-						t.Errorf("after %d calls of rank %d rank %d has released buffers that others may use", calls,
-							breaks, world.Rank())
+						t.Errorf("after %d calls of rank %d rank %d has released buffers that others may use",
+							calls, breaks, world.Rank())
 					}
 					if p != nil {
 						world.Abort(fmt.Errorf("rank %d: %v", world.Rank(), p))
