@@ -325,6 +325,8 @@ class Check:
             if recorded["losses"] != plain["losses"]:
                 raise Failed(f"they change losses by {apart(recorded['losses'], plain['losses']):.1e}")
             took, device = [card.steady(of["epoch_seconds"]) for of in (recorded, plain)], recorded["device"]
+            if not device["graphs"]["launches"]:
+                raise Failed("the driver made no graph")
             line = f"{1e3 * took[0]:.3f} ms, {1e3 * took[1]:.3f} without; {device['graphs']} of {device['launches']} launches"
             return line, {"with": took[0], "without": took[1], "device": device}
 
