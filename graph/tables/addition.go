@@ -114,7 +114,12 @@ func (o *Options) addVertices(argument string, g *graph.Graph, all []*vertexTabl
 	i := slices.IndexFunc(all, func(t *vertexTable) bool { return t.name == name || len(all) == 1 })
 	switch {
 	case i < 0:
-		return refusal.Errorf("%s: the graph has no vertex type %s; give TYPE=%s", path, name, path)
+		var types []string
+		for _, t := range all {
+			types = append(types, t.name)
+		}
+		return refusal.Errorf("%s: the graph has no vertex type %s, but %s; give TYPE=%s", path, name,
+			strings.Join(types, ", "), path)
 	case all[i].given:
 		return refusal.Errorf("%s: a second table of new vertices of %s; give one", path, all[i].name)
 	case all[i].fixed:

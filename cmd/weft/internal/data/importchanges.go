@@ -34,10 +34,13 @@ func (c *changes) flags(flags *pflag.FlagSet) {
 	flags.Uint64Var(&c.seed, "seed", 0, "seed of random splits and features")
 }
 
+// reverseFlag adds the reverses of relations.
+const reverseFlag = "reverse-relations"
+
 // edgeFlags declares the flags of edges that are added, which commands take with tables, too.
 func (c *changes) edgeFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.symmetrize, "symmetrize", false, "store each edge in both directions")
-	flags.BoolVar(&c.reverse, "reverse-relations", false, "add to each relation its reverse, rev_NAME")
+	flags.BoolVar(&c.reverse, reverseFlag, false, "add to each relation its reverse, rev_NAME")
 }
 
 // check refuses flags with impossible values, before the source is read.
@@ -75,12 +78,12 @@ func (c *changes) apply(g *graph.Graph, symmetric bool) (_ *graph.Graph, err err
 		{"symmetrize", c.symmetrize && !symmetric, (*graph.Graph).Symmetrize},
 		{"largest-component", c.largest, (*graph.Graph).LargestComponent},
 		{"self-loops", c.selfLoops, (*graph.Graph).AddSelfLoops},
-		{"reverse-relations", c.reverse, (*graph.Graph).ReverseRelations},
+		{reverseFlag, c.reverse, (*graph.Graph).ReverseRelations},
 	} {
 		if !change.asked {
 			continue
 		}
-		if change.flag != "reverse-relations" {
+		if change.flag != reverseFlag {
 			if err := g.CheckUnlabelledEdges(); err != nil {
 				return nil, fmt.Errorf("--%s: %w", change.flag, err)
 			}

@@ -42,6 +42,16 @@ func (s Source) Given(name string) bool {
 	return slices.ContainsFunc(s.Flags, func(f *pflag.Flag) bool { return f.Name == name })
 }
 
+// Reversed is the source read with --reverse-relations.
+func (s Source) Reversed() Source {
+	if !s.Given(reverseFlag) {
+		flags := pflag.NewFlagSet(ImportName, pflag.ContinueOnError)
+		flags.Bool(reverseFlag, true, "")
+		s.Flags = append(slices.Clone(s.Flags), flags.Lookup(reverseFlag))
+	}
+	return s
+}
+
 // tables reports whether flags say that a folder is the part files of one list of edges.
 func (s Source) tables() bool {
 	return slices.ContainsFunc([]string{"vertices-from", "source", "target"}, s.Given)

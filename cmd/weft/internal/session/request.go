@@ -61,8 +61,26 @@ func (r *Request) Source() data.Source {
 	s := r.Tables.Of(r.Graph)
 	if r.Columns != nil && s.Given("vertices-from") && !s.Given(data.ColumnsOfFlag) {
 		s.Like = cmp.Or(r.Run, r.Weights)
+		if r.reversed(max(1, len(s.Lists))) {
+			s = s.Reversed()
+		}
 	}
 	return s
+}
+
+// reversed reports whether the relations that the run was trained on are so many and their reverses.
+func (r *Request) reversed(lists int) bool {
+	return len(r.relations) == 2*lists && !slices.ContainsFunc(r.relations, func(full string) bool {
+		ends := strings.Split(full, "__")
+		if len(ends) != 3 {
+			return true
+		}
+		name, is := strings.CutPrefix(ends[1], graph.ReversePrefix)
+		if !is {
+			name = graph.ReversePrefix + ends[1]
+		}
+		return !slices.Contains(r.relations, ends[2]+"__"+name+"__"+ends[0])
+	})
 }
 
 // Rows says to people what the run has learned labels of.
