@@ -91,7 +91,7 @@ func curve(t *testing.T, newTeam func(int, *tensor.Meter) *kernel.Team, s gnn.Sp
 	team.Storage = storage
 	e := graph.Edges{}
 	hub := int32(20_000)
-	if s.Model == "gine" {
+	if kind, _ := gnn.KindOf(s.Model); kind.EdgeFeatures {
 		hub = 4000 // all edges are one batch of its message function, which on a device has batches of more edges
 	}
 	for k := range hub { // vertex 7 has more in-edges than one thread works on, and the last ones none

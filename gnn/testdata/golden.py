@@ -51,7 +51,7 @@ from golden_data import (
     save,
     uniform,
 )
-from golden_nets import build, build_deep, residual
+from golden_nets import EDGE_MODELS, build, build_deep, residual
 
 
 def randomise(model, rng):
@@ -112,11 +112,12 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
         features = uniform(rng, V, FEATURES)
     x = features.clone().requires_grad_()
     edges = EDGES.flip(0) if direction == "out" else EDGES
+    reads_edges = edge_features or model in EDGE_MODELS
     if model == "mlp":
         logits = net(x)
     elif weighted:
         logits = net(x, edges, edge_weight=WEIGHT)
-    elif model == "gine" or edge_features:
+    elif reads_edges:
         logits = net(x, edges, edge_attr=EDGE_ATTR)
     else:
         logits = net(x, edges)
@@ -130,7 +131,7 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
                "logits": logits.detach(), "loss": value.detach().reshape(1), "grad.x": x.grad}
     if weighted:
         tensors["edge_weight"] = WEIGHT
-    if model == "gine" or edge_features:
+    if reads_edges:
         tensors["edge_attr"] = EDGE_ATTR
     tensors |= {"param." + k: v for k, v in before.items()}
     tensors |= {"grad." + k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in net.named_parameters()}

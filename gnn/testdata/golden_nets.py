@@ -261,6 +261,7 @@ class Transformer(GIN):
 
 # Where PyG has convolutions but no model of them, a subclass of torch_geometric.nn.models.basic_gnn.BasicGNN makes one.
 PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gine": GINE, "gat": GAT, "gatv2": GAT, "transformer": Transformer, "pna": PNA}
+EDGE_MODELS = {"gine"}  # those of them that use the features of edges in all files
 
 
 def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk, edges):

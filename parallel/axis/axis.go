@@ -25,7 +25,8 @@ type Options struct {
 	// Prefetch is how many messages of other workers' rows are received ahead of the one that is aggregated.
 	Prefetch int `yaml:"prefetch"`
 	// KeepHalo receives all halo rows at once, and keeps them until the layer's backward pass. Without it,
-	// as in SAR, a worker holds a few messages at a time, and fetches rows again in the backward pass. The
+	// as in SAR, a worker holds a few messages at a time. The backward pass of attention and of message
+	// functions (case 2 of package sar) then fetches the rows again; that of sums and maxima needs none. The
 	// option shows the memory that SAR saves.
 	KeepHalo bool `yaml:"keep-halo"`
 	// Halo says what travels between partitions in a linear aggregation. Other aggregations need rows.

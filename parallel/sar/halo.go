@@ -42,7 +42,7 @@ type state struct {
 	columns int              // of all tiles; 0: there are none
 	drawn   *tensor.Matrix   // during an exchange: the columns that are sent, as exchange.Columns.Sent
 	buffers []*tensor.Matrix // for each remote block's rows, where they stay
-	keeps   bool             // they stay until the backward pass
+	keeps   bool             // the buffers have the rows until the backward pass
 }
 
 // Exchanger does the halo exchanges of a partition.
@@ -134,9 +134,10 @@ func (c *Call) resume() { c.part.comm.At(c.part.epoch, c.Path) }
 func (c *Call) count(columns int) { c.part.Count(c.Path, c.Edges.Entries(), columns) }
 
 // fetch visits every remote block with its sources' rows of the matrices xs, which share a message. With
-// KeepHalo the rows stay in c.buffers, and the caller releases them.
+// KeepHalo the rows stay in c.buffers. In training these are Buffers of the tape's operation, which releases
+// them after its backward pass.
 func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
-	c.keeps = c.part.options.KeepHalo
+	c.keeps = c.part.options.KeepHalo // rematerialize then finds the rows in c.buffers
 	if c.keeps {
 		for _, b := range c.Edges.Remote() {
 			c.buffers = append(c.buffers, exchange.FormOf(xs).New(c.part.team.Memory, 1, b.In.Cols)...)

@@ -23,10 +23,13 @@
 // the edges into one row of the receiver. To the receiver a partial sum is a row like others, with one edge.
 //
 // Reading order: sar.go has this algorithm for sums, maxima and attention. partition.go makes a Partition of
-// what the worker holds, and propagator.go implements gnn.Propagator. halo.go has the halo exchange. wire.go
-// sends its messages. Where partitions take turns, turns.go reads rows of others of the same worker, and
-// lockstep.go sends messages to those at work on other workers. attention.go computes attention on one block,
-// and scoring.go its four kinds of scores. message.go and batch.go compute message functions.
+// what the worker holds, and propagator.go implements gnn.Propagator. halo.go has the halo exchange:
+// Call.fetch receives rows in the forward pass, and in the backward pass Call.rematerialize fetches them
+// again, or Call.sendGradients sends gradients alone. wire.go sends its messages: visits.visit visits one
+// block after another, and frees its rows. Where partitions take turns, turns.go reads rows of others of the
+// same worker, and lockstep.go sends messages to those at work on other workers. attention.go computes
+// attention on one block, and scoring.go its four kinds of scores. message.go and batch.go compute message
+// functions.
 //
 // Package engine has a whole worker aggregate by it; packages tp and chunked have it aggregate their slices
 // and chunks.
