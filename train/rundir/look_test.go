@@ -123,7 +123,7 @@ func TestLookRefusesDamage(t *testing.T) {
 		`{"format":1}`:                   `state.json: damaged: unknown status ""`,
 		`{"format":1,"status":"killed"}`: `state.json: damaged: unknown status "killed"`,
 		`{"format":1,"status":"finished","settings":{"epochs":"many"}}`: "epochs many: ",
-		`{"format":1,"status":"finished","settings":{"epoch":"3"}}`:     "a setting epoch, ",
+		`{"format":1,"status":"finished","settings":{"epoch":"3"}}`:     "the setting epoch 3, ",
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, stateFile), []byte(text), 0o666))
