@@ -94,6 +94,24 @@ func TestInVain(t *testing.T) {
 	}
 }
 
+// TestBeyond: by hand, 800 bytes are at best 200 in four times as many partitions, of which half is allowed
+// for.
+func TestBeyond(t *testing.T) {
+	for _, c := range []struct {
+		times      int
+		need, room int64
+		want       bool
+	}{
+		{4, 800, 99, true},
+		{4, 800, 100, false},
+		{1, 800, 399, true},
+		{1, 800, 400, false},
+		{0, 800, 400, false}, // as many
+	} {
+		assert.Equal(t, c.want, Exceeds{Need: c.need, Room: c.room}.Beyond(c.times), "%+v", c)
+	}
+}
+
 // TestParametersOfStages: the parameters of a stage are counted once, however many workers have them.
 func TestParametersOfStages(t *testing.T) {
 	grid := mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2}

@@ -69,6 +69,10 @@ func (e Exceeds) InVain(before int64) bool {
 	return before < math.MaxInt64 && e.Need-2*(before-e.Need) > e.Room
 }
 
+// Beyond reports whether so many times as many partitions that take turns will not do either. A worker's need
+// falls at best in proportion to them, as halos only grow; half of that is allowed for.
+func (e Exceeds) Beyond(times int) bool { return e.Need/int64(max(1, times))/2 > e.Room }
+
 // Most is the worker that needs most memory, for tensors and the graph, and how much that is.
 func (p *Plan) Most() (worker int, bytes int64) {
 	for i, tensors := range p.PeakTensorBytes {

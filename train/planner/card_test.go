@@ -364,6 +364,36 @@ func TestFewestPartitions(t *testing.T) {
 	}
 }
 
+// TestBeyondFewestPartitions: what a worker needs is never below the bound from fewer partitions, so none that
+// suffice are given up.
+func TestBeyondFewestPartitions(t *testing.T) {
+	c := *Published("h100")
+	c.Memory = 1e6
+	p := planner(nil)
+	o := &p.Options
+	o.Device, o.Model, o.Layers, o.Hidden, o.Chunks = setting.AllCards, "sage", 2, 64, 0
+	o.Offload = setting.RAM
+	p.Counts, p.Machine = random(200_000, 5), Machine{Sharers: 1, Card: &c}
+	var needs []plan.Exceeds
+	for each := 2; each <= 16; each *= 2 {
+		o.Partitions = setting.Partitions(each)
+		_, refused, err := p.Meshes(t.Context(), 1)
+		require.NoError(t, err)
+		var exceeds plan.Exceeds
+		if len(refused) != 1 || !errors.As(refused[0].Reason, &exceeds) {
+			t.Fatalf("%d partitions: %v, want too much memory", each, refused)
+		}
+		for k, fewer := range needs {
+			fewer.Room = exceeds.Need
+			if times := 1 << (len(needs) - k); fewer.Beyond(times) {
+				t.Errorf("%d partitions need %d bytes, beyond %d in %d times fewer", each, exceeds.Need,
+					fewer.Need, times)
+			}
+		}
+		needs = append(needs, exceeds)
+	}
+}
+
 // TestReadCard: what a file lacks, or has beside a card's rates, is refused by its key.
 func TestReadCard(t *testing.T) {
 	rates := `"name": "mine", "memory_bytes": 8e9, "copy_bytes_per_second": 4e11, "flops_per_second": 2e13,

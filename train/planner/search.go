@@ -156,7 +156,7 @@ func (p *Planner) Fewest(ctx context.Context, grid mesh.Mesh, most int) (*Mesh, 
 		}
 		var exceeds plan.Exceeds
 		if errors.As(err, &exceeds) {
-			if exceeds.InVain(before) {
+			if exceeds.InVain(before) || exceeds.Beyond(most/each) {
 				return nil, nil
 			}
 			before = exceeds.Need
