@@ -364,8 +364,8 @@ func TestFewestPartitions(t *testing.T) {
 	}
 }
 
-// TestBeyondFewestPartitions: what a worker needs is never below the bound from fewer partitions, so none that
-// suffice are given up.
+// TestBeyondFewestPartitions: what a worker needs is never below the bound from fewer partitions, so none
+// that suffice are given up.
 func TestBeyondFewestPartitions(t *testing.T) {
 	c := *Published("h100")
 	c.Memory = 1e6
