@@ -106,9 +106,10 @@ func TestGraphsInFlight(t *testing.T) {
 		assert.NoError(t, err)
 		_, err = fills(d, p, many[:3]...) // a short one
 		assert.NoError(t, err)
-		assert.NoError(t, fill(d, 1<<11, 256, fillArgs{p: p, bits: 9, last: 64}))
-		_, err = fills(d, p, many[:4]...)
+		assert.NoError(t, fill(d, 1<<10+1, 256, fillArgs{p: p, bits: 9, last: 64})) // by itself
+		_, err = fills(d, p, many[:3]...)
 		assert.NoError(t, err)
+		assert.NoError(t, fill(d, 1<<10, 256, fillArgs{p: p, bits: 9, last: 64})) // the fourth of a list
 		assert.NoError(t, d.Sync())
 		assert.Equal(t, tensor.Graphs{Launches: 2 * round, Kernels: 36 * round}, d.Graphs().Plus(before, -1))
 	}
@@ -135,7 +136,7 @@ func TestForgottenLists(t *testing.T) {
 	}
 	launch(2)
 	launch(2) // stays
-	for k := range 512 {
+	for k := range 511 {
 		launch(3 + k)
 		if k == 300 {
 			launch(2)
@@ -144,10 +145,12 @@ func TestForgottenLists(t *testing.T) {
 	assert.Equal(t, 3, d.Graphs().Launches)
 	launch(2)
 	assert.Equal(t, 4, d.Graphs().Launches)
-	launch(1) // was forgotten
-	assert.Equal(t, 4, d.Graphs().Launches)
+	launch(3) // stays, too: of 513 lists one was forgotten
+	assert.Equal(t, 5, d.Graphs().Launches)
 	launch(1)
 	assert.Equal(t, 5, d.Graphs().Launches)
+	launch(1)
+	assert.Equal(t, 6, d.Graphs().Launches)
 	assert.NoError(t, d.Close())
 }
 
