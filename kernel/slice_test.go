@@ -30,10 +30,8 @@ func (c *cached) Launch(name string, blocks, threads int, args unsafe.Pointer, b
 }
 
 // TestSlices: aggregations on a card whose second cache holds few rows take slices of columns, have the bits
-// of
-// those that take whole rows, and are right: of all rows, and of two ranges of them. Rows have no edges, few,
-// those
-// that a block shares, and those that are cut.
+// of those that take whole rows, and are right: of all rows, and of two ranges of them. Rows have no edges,
+// few, those that a block shares, and those that are cut.
 func TestSlices(t *testing.T) {
 	devicetest.Library(t)
 	for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
