@@ -33,7 +33,6 @@ from ._scratch import Scratch
 from ._tables import Lists
 
 log = logging.getLogger("weft")
-EdgeType = tuple[str, str, str]
 
 #: What functions take as a graph: a :class:`Graph`, the path of a file, folder or store or the name of a
 #: published graph, ``Data`` or ``HeteroData`` of PyTorch Geometric or a list of ``Data``, or a ``DGLGraph``.
