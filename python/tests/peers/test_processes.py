@@ -23,7 +23,7 @@ def started(count, *arguments, launcher="mpirun.openmpi", **variables):
     environment = os.environ | {"PYTHONPATH": str(Path(weft.__file__).parents[1])} | variables
     p = subprocess.run(
         list(map(str, [*command, *arguments])), capture_output=True, text=True, check=False, timeout=3000,
-        env=environment,
+        env=environment | {"PYTHONUNBUFFERED": ""},  # a line is one write, into which mpirun puts no other
     )
     return p.returncode, p.stdout, p.stderr
 
@@ -59,15 +59,14 @@ def test_calls_differ(mesh):
     """The parameters and buffers are those of rank 0, and memory is as planned; a process that makes another call is named."""
     status, out, err = started(2, "--unlike", mesh)
     assert status != 0
-    # mpirun may put one line of a rank inside another's.
-    assert (out.count("True"), out.count("as-planned")) == (2, 2), out
+    assert "AssertionError" not in err, err
     assert "rank 1 calls sum of 1 numbers" in err and "and rank 0 forward in training with gradients" in err
 
 
 def test_edges_planned():
     """The memory of a loop that is given features of edges, and returns rows of them, is as planned."""
     status, out, err = started(2, "--planned")
-    assert (status, out.split()) == (0, ["as-planned"] * 2), out + err
+    assert (status, sorted(out.split())) == (0, ["0", "1"]), out + err
 
 
 def test_checkpoint(tmp_path):
