@@ -25,6 +25,7 @@ type Addition struct {
 	// graph have some; none: they are not labelled. nil: no relation has some.
 	EdgeLabels []graph.EdgeLabels
 	Notes      []string // on what has been read: a line each
+	Reversed   []string // on edges of Edges that AddReverses has added: a line each
 }
 
 // Rows are the new vertices of a type.

@@ -8,8 +8,8 @@ import (
 
 // AddReverses adds the reverses of new edges to the relations of the graph that hold the reverses of others,
 // but for those that have new edges of their own, and for the relation of that number and its reverse; −1:
-// none. Notes say which.
-func (a *Addition) AddReverses(g *graph.Graph, but int) (notes []string) {
+// none. Reversed says which.
+func (a *Addition) AddReverses(g *graph.Graph, but int) {
 	numbers := map[[3]string]int{}
 	for i := range g.Relations {
 		source, name, target := g.Relations[i].Ends()
@@ -25,8 +25,7 @@ func (a *Addition) AddReverses(g *graph.Graph, but int) (notes []string) {
 		e := a.Edges[forward]
 		e.Source, e.Target = e.Target, e.Source
 		a.Edges[i] = e
-		notes = append(notes, fmt.Sprintf("new edges of %s are added to %s, too, reversed", name,
+		a.Reversed = append(a.Reversed, fmt.Sprintf("new edges of %s are added to %s, too, reversed", name,
 			g.Relations[i].Name))
 	}
-	return notes
 }

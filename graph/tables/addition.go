@@ -48,7 +48,7 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	if err := o.addEdges(g, all, made); err != nil {
 		return nil, err
 	}
-	made.Notes = append(made.Notes, made.AddReverses(g, o.reversed(g))...)
+	made.AddReverses(g, o.reversed(g))
 	for i, t := range all {
 		rows := appended.Rows{Count: t.all() - t.before}
 		if rows.Count == 0 {

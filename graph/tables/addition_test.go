@@ -84,7 +84,7 @@ func TestAddReverses(t *testing.T) {
 	a, err := Add(Options{Edges: []string{more}}, g)
 	require.NoError(t, err)
 	assert.Equal(t, []graph.Edges{forward, {Source: []int32{1, 0}, Target: []int32{1, 1}}}, a.Edges)
-	assert.Equal(t, "new edges of buys are added to rev_buys, too, reversed", a.Notes[0])
+	assert.Equal(t, []string{"new edges of buys are added to rev_buys, too, reversed"}, a.Reversed)
 	a, err = Add(Options{Edges: []string{more, reverse}}, g)
 	require.NoError(t, err)
 	assert.Equal(t, []graph.Edges{forward, {Source: []int32{1}, Target: []int32{1}}}, a.Edges)

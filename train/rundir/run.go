@@ -33,6 +33,8 @@ type Run struct {
 	Store  string      `json:"store"` // absolute path of the graph
 	// GraphID is the graph.ID of the store that was trained on; "": not known.
 	GraphID string `json:"graph_id,omitempty"`
+	// Provenance is the graph.Graph.Provenance of that store; "": not known.
+	Provenance string `json:"provenance,omitempty"`
 	// Passed says which edges passed messages; nil: no labels of edges are learned, or it is not known.
 	Passed *task.Passed `json:"passed,omitempty"`
 	// ClassNames are the names of the classes in their order; nil: they have none.
@@ -71,7 +73,7 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 		ClassNames: names, Format: runFormat, Versions: versions, Passed: r.Passed,
 		Started: started, Interrupted: r.Interrupted(), Diverged: r.Diverged != nil,
 		Ended: r.Ended, Reason: whyEnded(j, r), Store: absolute(store), Settings: j.Options.Texts(),
-		Summary: summarize(j, r), Profile: profileOf(r),
+		Provenance: r.Whole.Provenance, Summary: summarize(j, r), Profile: profileOf(r),
 	}
 }
 

@@ -113,7 +113,7 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	}
 	say(ui.Counted(edges, "new edge", "new edges") + ui.When(a.repeated > 0, fmt.Sprintf(
 		", of which %s join vertices that an edge of the store joins already", ui.Count(a.repeated))))
-	for _, note := range a.added.Notes {
+	for _, note := range append(a.added.Reversed, a.added.Notes...) {
 		say(note)
 	}
 	warnings, err := leaksOf(place)
@@ -236,7 +236,7 @@ func CheckEdgeFlags(o *tables.Options) error {
 // OneWays warns of new edges without their reverse where the import of the graph has stored each edge in both
 // directions. edges are the new ones by relation.
 func OneWays(g *graph.Graph, edges []graph.Edges) (warnings []string) {
-	if strings.Contains(g.Provenance, "--symmetrize") && oneWay(&edges[0]) {
+	if importedWith(g.Provenance, symmetrizeFlag) && oneWay(&edges[0]) {
 		warnings = append(warnings, "the store was imported with --symmetrize, and new edges are added as they are "+
 			"listed: list each in both directions, too")
 	}

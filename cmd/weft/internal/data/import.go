@@ -354,5 +354,12 @@ func changed(flags *pflag.FlagSet) string {
 	return strings.Join(words, " ")
 }
 
+// importedWith reports whether a graph of that provenance was imported with a flag that takes no value.
+func importedWith(provenance, flag string) bool {
+	return slices.ContainsFunc(strings.Fields(provenance), func(word string) bool {
+		return strings.Trim(word, "();") == "--"+flag
+	})
+}
+
 // OneClass is the warning for a graph whose labels are all one class.
 const OneClass = "all labels of the graph are one class, so there is nothing to learn"

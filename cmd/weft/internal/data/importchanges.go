@@ -21,7 +21,7 @@ type changes struct {
 
 func (c *changes) flags(flags *pflag.FlagSet) {
 	c.edgeFlags(flags)
-	flags.BoolVar(&c.selfLoops, "self-loops", false, "give each vertex an edge to itself")
+	flags.BoolVar(&c.selfLoops, selfLoopsFlag, false, "give each vertex an edge to itself")
 	flags.BoolVar(&c.largest, "largest-component", false, "keep the largest connected component only")
 	flags.StringVar(&c.split, "split", "", "`rule`: given, random:60/20/20, per-class=20,30 or "+
 		"per-class=20,=500,=1000, where = is a number over all classes, graphs:60/20/20 of several "+
@@ -34,12 +34,16 @@ func (c *changes) flags(flags *pflag.FlagSet) {
 	flags.Uint64Var(&c.seed, "seed", 0, "seed of random splits and features")
 }
 
-// reverseFlag adds the reverses of relations.
-const reverseFlag = "reverse-relations"
+// Flags of edges that are added.
+const (
+	symmetrizeFlag = "symmetrize"
+	selfLoopsFlag  = "self-loops"
+	reverseFlag    = "reverse-relations"
+)
 
 // edgeFlags declares the flags of edges that are added, which commands take with tables, too.
 func (c *changes) edgeFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&c.symmetrize, "symmetrize", false, "store each edge in both directions")
+	flags.BoolVar(&c.symmetrize, symmetrizeFlag, false, "store each edge in both directions")
 	flags.BoolVar(&c.reverse, reverseFlag, false, "add to each relation its reverse, rev_NAME")
 }
 
@@ -75,9 +79,9 @@ func (c *changes) apply(g *graph.Graph, symmetric bool) (_ *graph.Graph, err err
 		asked bool
 		apply func(*graph.Graph) (*graph.Graph, error)
 	}{
-		{"symmetrize", c.symmetrize && !symmetric, (*graph.Graph).Symmetrize},
+		{symmetrizeFlag, c.symmetrize && !symmetric, (*graph.Graph).Symmetrize},
 		{"largest-component", c.largest, (*graph.Graph).LargestComponent},
-		{"self-loops", c.selfLoops, (*graph.Graph).AddSelfLoops},
+		{selfLoopsFlag, c.selfLoops, (*graph.Graph).AddSelfLoops},
 		{reverseFlag, c.reverse, (*graph.Graph).ReverseRelations},
 	} {
 		if !change.asked {

@@ -42,14 +42,29 @@ func (s Source) Given(name string) bool {
 	return slices.ContainsFunc(s.Flags, func(f *pflag.Flag) bool { return f.Name == name })
 }
 
-// Reversed is the source read with --reverse-relations.
-func (s Source) Reversed() Source {
-	if !s.Given(reverseFlag) {
-		flags := pflag.NewFlagSet(ImportName, pflag.ContinueOnError)
-		flags.Bool(reverseFlag, true, "")
-		s.Flags = append(slices.Clone(s.Flags), flags.Lookup(reverseFlag))
+// AddingAs is the source with the edges added that the import of a graph of that provenance has added. A flag
+// that is given stays, and a graph that is no list of edges stays as it is.
+func (s Source) AddingAs(provenance string) Source {
+	if !s.tables() && !s.IsList() {
+		return s
+	}
+	flags := pflag.NewFlagSet(ImportName, pflag.ContinueOnError)
+	for _, name := range []string{symmetrizeFlag, selfLoopsFlag, reverseFlag} {
+		if importedWith(provenance, name) && !s.Given(name) {
+			flags.Bool(name, true, "")
+			s.Flags = append(slices.Clip(s.Flags), flags.Lookup(name))
+		}
 	}
 	return s
+}
+
+// IsList reports whether the source is a list of edges, or a folder of its part files.
+func (s Source) IsList() bool {
+	if s.Name == "" || cli.IsStore(s.Name) {
+		return false
+	}
+	r, found := Recognize(s.Name)
+	return found && r.Format == EdgesFormat
 }
 
 // tables reports whether flags say that a folder is the part files of one list of edges.

@@ -259,10 +259,10 @@ func (p *predictCommand) divideTables(cmd *cobra.Command, r cli.Ranks, asked *pr
 	return r.Together(err)
 }
 
-// warn prints what was found of an addition.
-func warn(to io.Writer, found []string) {
-	for _, note := range found {
-		fmt.Fprintf(to, "weft: warning: %s\n", ui.Printable(note))
+// say prints what was found of an addition, each as a note or a warning.
+func say(to io.Writer, as string, found []string) {
+	for _, line := range found {
+		fmt.Fprintf(to, "weft: %s: %s\n", as, ui.Printable(line))
 	}
 }
 
@@ -278,7 +278,8 @@ func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights 
 			return err
 		}
 		added := job.Appended.Added
-		warn(cmd.ErrOrStderr(), slices.Concat(added.Notes, data.OneWays(job.Graph, added.Edges)))
+		say(cmd.ErrOrStderr(), "note", added.Reversed)
+		say(cmd.ErrOrStderr(), "warning", slices.Concat(added.Notes, data.OneWays(job.Graph, added.Edges)))
 	}
 	if p.vertices == "" && !p.bare {
 		return nil

@@ -113,7 +113,8 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 					p.added.Edges[0], rows.Names[0], ui.Counted(rows.Count, "unknown name", "unknown names"))
 			}
 		}
-		warn(notes, a.Notes)
+		say(notes, "note", a.Reversed)
+		say(notes, "warning", a.Notes)
 		if p.edges = &a.Edges[relation]; p.edges.Len() == 0 {
 			return refusal.Errorf("--add-edges %s: has no edge of the relation whose labels were learned",
 				p.added.Edges[0])

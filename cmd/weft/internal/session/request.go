@@ -46,8 +46,9 @@ type Request struct {
 	// graphID is the ID of the graph that the run was trained on; "": not known.
 	graphID string
 	// replaced is what was found of the graph compared, once: it may take reading all of that.
-	replaced bool
-	compared string
+	replaced   bool
+	compared   string
+	provenance string // of the graph that the run was trained on; "": not known
 	// relations that the run was trained on, in their order; nil: one, or they are not known
 	relations       []string
 	calibrate.Found // what the run has
@@ -56,31 +57,13 @@ type Request struct {
 }
 
 // Source is the graph, with the flags of its tables, which are read like those that the weights were trained
-// on.
+// on, and with edges added as to the graph of the run.
 func (r *Request) Source() data.Source {
 	s := r.Tables.Of(r.Graph)
 	if r.Columns != nil && s.Given("vertices-from") && !s.Given(data.ColumnsOfFlag) {
 		s.Like = cmp.Or(r.Run, r.Weights)
-		if r.reversed(max(1, len(s.Lists))) {
-			s = s.Reversed()
-		}
 	}
-	return s
-}
-
-// reversed reports whether the relations that the run was trained on are so many and their reverses.
-func (r *Request) reversed(lists int) bool {
-	return len(r.relations) == 2*lists && !slices.ContainsFunc(r.relations, func(full string) bool {
-		ends := strings.Split(full, "__")
-		if len(ends) != 3 {
-			return true
-		}
-		name, is := strings.CutPrefix(ends[1], graph.ReversePrefix)
-		if !is {
-			name = graph.ReversePrefix + ends[1]
-		}
-		return !slices.Contains(r.relations, ends[2]+"__"+name+"__"+ends[0])
-	})
+	return s.AddingAs(r.provenance)
 }
 
 // Rows says to people what the run has learned labels of.
@@ -109,6 +92,7 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 		return asked, o, run, fmt.Errorf("%s: %w", filepath.Join(args[0], "run.json"), err)
 	}
 	asked.relations, asked.Weighted = run.Summary.Graph.Relations, run.Summary.Graph.Weighted
+	asked.provenance = run.Provenance
 	if len(args) == 2 {
 		asked.Graph = args[1]
 	}
@@ -200,11 +184,7 @@ func (r *Request) Divided(o *setting.Options, store string) (note string, err er
 
 // CheckTables refuses a list of edges alone where the weights were trained on columns of tables.
 func (r *Request) CheckTables() error {
-	if r.Columns == nil || cli.IsStore(r.Graph) || r.Source().Given("vertices-from") {
-		return nil
-	}
-	found, is := data.Recognize(r.Graph)
-	if !is || found.Format != data.EdgesFormat {
+	if s := r.Source(); r.Columns == nil || s.Given("vertices-from") || !s.IsList() {
 		return nil
 	}
 	return refusal.Errorf("%s: a list of edges alone, and %s was trained on columns of a table of vertices: give that of "+
