@@ -47,8 +47,8 @@ var unlike = map[string]string{
 
 // TestSpecialPoints: operations and their gradients are those of PyTorch in float64 at bounds, 0, ties,
 // infinities, numbers that are large or below the normal ones, and NaN, of the oldest and the newest version
-// (testdata/special.py). Where float32 holds none of what float64 computes on the way, they are PyTorch's in
-// float32.
+// (testdata/special_points.py). Where float32 holds none of what float64 computes on the way, they are
+// PyTorch's in float32.
 func TestSpecialPoints(t *testing.T) {
 	files, err := filepath.Glob("testdata/special/*.safetensors")
 	require.NoError(t, err)

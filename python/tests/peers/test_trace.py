@@ -1,6 +1,8 @@
 """Programs of PyG's convolutions: outputs and gradients are theirs, in float64."""
 
 import inspect
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
@@ -95,3 +97,11 @@ def test_convolution(name):
 
 def test_most_convolutions():
     assert len(CONVOLUTIONS) == 51 and len(NOT) <= 2 + ("DNAConv" in NOT)
+
+
+@pytest.mark.parametrize("name", ["chains", "golden", "losses", "special_points"])
+def test_scripts_of_golden_files(name, monkeypatch):
+    """The scripts that write golden files of programs find the names that they take from weft."""
+    folder = Path(__file__).parents[3] / "program" / "testdata"
+    monkeypatch.syspath_prepend(str(folder))
+    assert callable(runpy.run_path(str(folder / f"{name}.py"))["main"])

@@ -17,7 +17,7 @@ from .lowered import lower
 from .outputs import Outputs
 from .program import Program, used
 from .refusals import why
-from .schema import Given, Schema
+from .schema import Given, Relation, Schema
 from .tensors import tables_of
 from .tracing import trace
 
@@ -27,6 +27,7 @@ __all__ = [
     "Given",
     "Outputs",
     "Program",
+    "Relation",
     "Schema",
     "as_traced",
     "lower",

@@ -1,5 +1,5 @@
 # Writes special/VERSION.safetensors of the installed PyTorch. How to run:
-#   PYTHONPATH=python/src:python/tests/peers PYTHON program/testdata/special.py
+#   PYTHONPATH=python/src:python/tests/peers PYTHON program/testdata/special_points.py
 """Golden files of operations at their special points, those of python/tests/peers/special.py.
 
 Tensors: x, edge_index; param.NAME; logits and grad.x in float64, as float32 has them, and those that PyTorch computes in float32.
