@@ -113,13 +113,12 @@ func (o *Options) addVertices(argument string, g *graph.Graph, all []*vertexTabl
 	name, path := Named(argument)
 	i := slices.IndexFunc(all, func(t *vertexTable) bool { return t.name == name || len(all) == 1 })
 	switch {
+	case i < 0 && path == argument:
+		return refusal.Errorf("%s: of which vertex type are its rows? The graph has %s: name one, as in "+
+			"--add-vertices %s=TABLE", path, typesOf(all), all[0].name)
 	case i < 0:
-		var types []string
-		for _, t := range all {
-			types = append(types, t.name)
-		}
-		return refusal.Errorf("%s: the graph has no vertex type %s, but %s; give TYPE=%s", path, name,
-			strings.Join(types, ", "), path)
+		return refusal.Errorf("%s: the graph has no vertex type %s, but %s: name one of these, as in --add-vertices "+
+			"%s=TABLE", path, name, typesOf(all), all[0].name)
 	case all[i].given:
 		return refusal.Errorf("%s: a second table of new vertices of %s; give one", path, all[i].name)
 	case all[i].fixed:

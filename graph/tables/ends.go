@@ -55,7 +55,12 @@ func (l *edgeList) endAt(k int) (at int, err error) {
 	e := &l.ends[k]
 	if e.asked != "" {
 		at = slices.Index(l.header, e.asked)
-		if at < 0 {
+		of, column, typed := strings.Cut(e.asked, ":")
+		switch {
+		case at >= 0:
+		case typed && slices.Contains(l.header, column):
+			return at, l.noType(endNames[k], of, column)
+		default:
 			return at, refusal.Columns.Errorf("there is no column %s, which --%s asks for: there are %s",
 				e.asked,
 				endNames[k], arrays.Listed(l.header))
@@ -70,6 +75,31 @@ func (l *edgeList) endAt(k int) (at int, err error) {
 		of, known := endOf(name)
 		return known && of == k
 	})
+}
+
+// noType refuses an end that is asked for as TYPE:COLUMN, of a type that no table of vertices is of.
+func (l *edgeList) noType(end, of, column string) error {
+	asked := fmt.Sprintf("--%s %s:%s: ", end, of, column)
+	if l.alone != nil {
+		return refusal.Errorf(asked+"the vertices of a type stand in a table: give --vertices-from %[1]s=TABLE, where "+
+			"the column of ids is enough, or the column of the list alone, --%[2]s %[3]s", of, end, column)
+	}
+	types := typesOf(l.tables)
+	if l.tables[0].ofGraph {
+		return refusal.Errorf(asked+"the graph has no vertex type %s, but %s: give the column alone, --%s %s", of, types,
+			end, column)
+	}
+	return refusal.Errorf(asked+"no table of vertices is of the type %s, but of %s: give --vertices-from %[1]s=TABLE, "+
+		"too, where the column of ids is enough", of, types)
+}
+
+// typesOf lists the types that tables of vertices are of.
+func typesOf(all []*vertexTable) string {
+	names := make([]string, len(all))
+	for i, t := range all {
+		names[i] = t.name
+	}
+	return strings.Join(names, ", ")
 }
 
 // unnamed refuses a list, of text or of Parquet, whose columns have no known names.

@@ -75,11 +75,16 @@ func (l *Like) table(t *vertexTable, of string, only bool) error {
 			there = true
 		}
 	}
-	t.like = append(columns.List{}, like...)
-	if !there { // not nil
+	t.like = append(columns.List{}, like...) // not nil
+	switch types := slices.Sorted(maps.Keys(l.Columns)); {
+	case there:
+	case only && len(types) > 1:
+		return refusal.Errorf("--vertices-from %s: is one table, and its columns are to be like those of %s: give a "+
+			"table of each, --vertices-from %s=TABLE", t.path, strings.Join(types, ", "),
+			strings.Join(types, "=TABLE --vertices-from "))
+	default:
 		return refusal.Errorf("--vertices-from %s: there was no vertex type %s, whose columns these are to "+
-			"be like; give TYPE=%[1]s, where TYPE is one of %[3]s", t.path, of,
-			strings.Join(slices.Sorted(maps.Keys(l.Columns)), ", "))
+			"be like; give TYPE=%[1]s, where TYPE is one of %[3]s", t.path, of, strings.Join(types, ", "))
 	}
 	t.known = l.ids[of]
 	if l.of == of {

@@ -375,6 +375,12 @@ func TestRefused(t *testing.T) {
 			func(o *Options) { o.Source = []string{"z"} },
 		},
 		{
+			"id,x\na,1\n", "p,q\na,a\n",
+			"e.csv:1: --target shop:q: no table of vertices is of the type shop, but of v: give --vertices-from " +
+				"shop=TABLE, too, where the column of ids is enough",
+			func(o *Options) { o.Source, o.Target = []string{"v:p"}, []string{"shop:q"} },
+		},
+		{
 			"id,x\na,1\n", "source,target\na,a\n",
 			`e.csv:1: column target would be both ends of an edge: name two of "source", "target" with --source ` +
 				"and --target",

@@ -59,6 +59,7 @@ def in_words_of_python(text: str) -> str:
     text = without_folders(text)
     for pattern, words in _words:
         text = pattern.sub(words, text)
+    text = _of_types.sub(_by_type, text)
     parts = re.split(r"(; |: |, )", text)
     return "".join(
         part
@@ -100,8 +101,12 @@ _words = [
             "the graph of the run was in memory; give it",
         ),
         (r"is of another graph, the graph; give that", "is of another graph; give that"),
+        # Tables of Python have no other import.
+        (r"; the import of this source is weft import edges (?:[^\s=]+=)?edges(?:/\S+)? .*$", ""),
     )
 ]
+# Tables of several vertex types, which are to be given.
+_of_types = re.compile(r"--[a-z-]+ [^\s=]+=TABLE(?: --[a-z-]+ [^\s=]+=TABLE)*")
 # Several flags with their values, or one whose value is to be chosen.
 _given = re.compile(r"--[a-z-]+ (?:[^\s,;-][^\s,;]*(?: --[a-z-]+ [^\s,;-][^\s,;]*)+|[A-Z]+(?=$|[\s,;]))")
 _flags = re.compile(r"(?<![\w/-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
@@ -109,6 +114,13 @@ _flags = re.compile(r"(?<![\w/-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 
 def _keyword(flag: re.Match[str]) -> str:
     return flag[1].replace("-", "_")
+
+
+def _by_type(flags: re.Match[str]) -> str:
+    """Flags with a table of a vertex type each as one keyword with a dict."""
+    words = flags[0].split()
+    tables = ", ".join(f'"{word.removesuffix("=TABLE")}": …' for word in words[1::2])
+    return f"{words[0][2:].replace('-', '_')}={{{tables}}}"
 
 
 def _arguments(flags: re.Match[str]) -> str:

@@ -139,6 +139,16 @@ def test_types(tables, tmp_path):
         run.predict(add_edges={"a,b": added})
     with pytest.raises(weft.Refused, match="vertices_from: 'a/b' is no name of a vertex type"):
         weft.train(sales, vertices_from={"a/b": customers}, **settings)
+    refused = r'no table of vertices is of the type shop, but of person: give vertices_from={"shop": …}, too, where the column of ids is enough$'
+    with pytest.raises(weft.Refused, match=refused):
+        weft.train(sales, vertices_from={"person": halves["person"]}, **settings)
+    with pytest.raises(weft.Refused, match="^vertices_from: a list of tables does not say of what vertex type each is: give a dict of them$"):
+        weft.train(sales, vertices_from=list(halves.values()), **settings)
+    one = r'is one table, and its columns are to be like those of person, shop: give a table of each, vertices_from={"person": …, "shop": …}$'
+    with pytest.raises(weft.Refused, match="^vertices_from: " + one):
+        run.predict(sales, vertices_from=halves["person"], source="where", target="who")
+    with pytest.raises(weft.Refused, match=r'^add_vertices: of which vertex type .* name one, as in add_vertices={"person": …}$'):
+        run.predict(add_vertices=new)
 
 
 def test_refused(tables):
