@@ -53,12 +53,12 @@ func (c *Comm) gatherShort(k Kind, mine []byte, all [][]byte, within string) err
 	if err := c.toFirst(k, mine, all, within); err != nil {
 		return err
 	}
-	together := slices.Concat(all...)
-	if err := c.allFromFirst(k, together, within); err != nil {
+	joined := slices.Concat(all...)
+	if err := c.allFromFirst(k, joined, within); err != nil {
 		return err
 	}
 	for _, of := range all {
-		together = together[copy(of, together):]
+		joined = joined[copy(of, joined):]
 	}
 	return nil
 }

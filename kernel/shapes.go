@@ -183,8 +183,8 @@ var shapes = shapeTable{
 	},
 }
 
-// together is how many elements of storage are in 16 bytes, which a thread loads at once.
-func together(of C.enum_weft_type) int {
+// elementsPerLoad is how many elements of storage are in 16 bytes, which a thread loads at once.
+func elementsPerLoad(of C.enum_weft_type) int {
 	if of == C.WEFT_BFLOAT16 {
 		return 8
 	}
@@ -192,12 +192,12 @@ func together(of C.enum_weft_type) int {
 }
 
 func overElements(_ unsafe.Pointer, of C.enum_weft_type, n int) shape {
-	return shape{"", parts(n, together(of)), 256}
+	return shape{"", parts(n, elementsPerLoad(of)), 256}
 }
 
 // inParts is the shape over parts of rows of a width. The last part of a row may be short.
 func inParts(of C.enum_weft_type, rows int, width C.int64_t) shape {
-	return shape{"", rows * parts(int(width), together(of)), 256}
+	return shape{"", rows * parts(int(width), elementsPerLoad(of)), 256}
 }
 
 func overHeads(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
@@ -220,7 +220,7 @@ func overList(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 // vectors is how many elements a thread takes at once, 16 bytes of them or one, of rows of so many that have
 // so many between them and begin at these addresses.
 func vectors(of C.enum_weft_type, cols, stride C.int64_t, at ...unsafe.Pointer) int {
-	n := together(of)
+	n := elementsPerLoad(of)
 	if int(cols|stride)%n == 0 && aligned(at...) {
 		return n
 	}
@@ -340,6 +340,6 @@ func attentionShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 		a.d_key) {
 		variant, columns = "vector", 128
 	}
-	together := min(max(1, columns/int(a.width)), 8)
-	return shape{variant, n * parts(int(a.heads), together) * 32, 128}
+	heads := min(max(1, columns/int(a.width)), 8)
+	return shape{variant, n * parts(int(a.heads), heads) * 32, 128}
 }

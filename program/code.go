@@ -163,9 +163,9 @@ func newCluster(v *value, alone func(*value) bool) *cluster {
 }
 
 // sameColumns reports whether two shapes are the same but for sizes of 1 in front.
-func sameColumns(a, b []int) bool { return slices.Equal(withoutOnes(a), withoutOnes(b)) }
+func sameColumns(a, b []int) bool { return slices.Equal(trimLeadingOnes(a), trimLeadingOnes(b)) }
 
-func withoutOnes(shape []int) []int {
+func trimLeadingOnes(shape []int) []int {
 	for len(shape) > 0 && shape[0] == 1 {
 		shape = shape[1:]
 	}

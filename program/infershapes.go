@@ -30,10 +30,10 @@ func inferDropout(_ *Program, o *Operation, in []Type) (Type, error) {
 }
 
 // inferPointwise is the type of operations that broadcast.
-func inferPointwise(_ *Program, _ *Operation, in []Type) (Type, error) { return together(in) }
+func inferPointwise(_ *Program, _ *Operation, in []Type) (Type, error) { return broadcastTypes(in) }
 
-// together returns the rows and the broadcast shape of operands that an operation combines row by row.
-func together(in []Type) (t Type, err error) {
+// broadcastTypes returns the rows and the broadcast shape of operands that an operation combines row by row.
+func broadcastTypes(in []Type) (t Type, err error) {
 	for i, x := range in {
 		if err := t.meet(x); err != nil {
 			return t, err
@@ -214,7 +214,7 @@ func inferMatmul(_ *Program, _ *Operation, in []Type) (Type, error) {
 		x = []int{1, x[0]}
 	}
 	n, m := len(x), len(y)
-	t, err := together([]Type{in[0].with(), in[1].with()})
+	t, err := broadcastTypes([]Type{in[0].with(), in[1].with()})
 	if err != nil || n < 2 || m < 2 || x[n-1] != y[m-2] {
 		return t, fmt.Errorf("multiplies %s by %s", in[0], in[1])
 	}

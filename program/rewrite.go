@@ -22,7 +22,7 @@ func init() {
 		{"sameShape", (*builder).sameShape},
 		// 1·x = x, and rows of ones count as 1 beside other rows.
 		// In pointwise operations.
-		{"withoutOnes", (*builder).withoutOnes},
+		{"dropOnes", (*builder).dropOnes},
 		// f(gather x, gather y) = gather f(x, y).
 		// Where f is of each row alone, and all rows of edges come from one end of one set of edges.
 		{"hoisted", (*builder).hoisted},

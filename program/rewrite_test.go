@@ -230,7 +230,7 @@ func TestRules(t *testing.T) {
 var goldens = map[string]string{
 	"chosen":        "a value of a mode",
 	"sameShape":     "reshapes that undo each other",
-	"withoutOnes":   "a factor of 1",
+	"dropOnes":      "a factor of 1",
 	"hoisted":       "a function of the source",
 	"distributed":   "a product with the same rows twice",
 	"loopsOfRows":   "loops",

@@ -24,8 +24,8 @@ func (b *builder) sameShape(o Operation, in []*value) *value {
 	return nil
 }
 
-// withoutOnes leaves out factors of 1, and rows of ones beside others of the same edges.
-func (b *builder) withoutOnes(o Operation, in []*value) *value {
+// dropOnes leaves out factors of 1, and rows of ones beside others of the same edges.
+func (b *builder) dropOnes(o Operation, in []*value) *value {
 	if !isPointwise(o.Op) {
 		return nil
 	}

@@ -133,11 +133,11 @@ func (h *holding) shared() int64 { return max(0, h.bytes-freeMemory) }
 func (h *holding) take(bytes int) error {
 	before := h.shared()
 	h.bytes += int64(bytes)
-	switch together := h.all.Add(h.shared() - before); {
+	switch total := h.all.Add(h.shared() - before); {
 	case h.bytes > mostMemory:
 		return badRequest{fmt.Errorf("the request and its answer take more than %d MiB of memory; ask for "+
 			"fewer vertices at a time", mostMemory>>20), http.StatusRequestEntityTooLarge}
-	case together > allMemory && h.shared() > before:
+	case total > allMemory && h.shared() > before:
 		return badRequest{errors.New("other requests hold the memory that this one needs; ask again in a " +
 			"second"), http.StatusServiceUnavailable}
 	}

@@ -65,7 +65,7 @@ func (j *Job) findCards(r *setting.Resolved) (c *worker.Card, err error) {
 		return nil, err
 	}
 	if ranks.First() {
-		c = together(r.Device, slices.Concat(all...))
+		c = mergeCards(r.Device, slices.Concat(all...))
 	}
 	return worker.FromFirst(ranks.Comm, c)
 }
@@ -96,8 +96,9 @@ func CardOf(o *setting.Options, name, driver string, free int64, workers int) *w
 	}
 }
 
-// together is what all workers found, by worker. All have equal parts of memory: the least that one may have.
-func together(of setting.Device, all []found) *worker.Card {
+// mergeCards joins what all workers found, by worker. All have equal parts of memory: the least that one may
+// have.
+func mergeCards(of setting.Device, all []found) *worker.Card {
 	c := &worker.Card{Device: of, Driver: all[0].Driver, Bytes: math.MaxInt64, Free: math.MaxInt64}
 	sharers := map[string]int64{}
 	var names []string

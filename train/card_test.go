@@ -100,16 +100,16 @@ func TestTogether(t *testing.T) {
 			Number: number, ID: id, Name: "H" + id[:1], Driver: "13.0", Bytes: bytes, Free: bytes + 10,
 		}
 	}
-	c := together("cuda", []found{on("1a", 0, 90), on("1b", 1, 90), on("1a", 0, 90)})
+	c := mergeCards("cuda", []found{on("1a", 0, 90), on("1b", 1, 90), on("1a", 0, 90)})
 	assert.Equal(t, &worker.Card{
 		Device: "cuda", Name: "H1", Driver: "13.0", Bytes: 45, Free: 50, Numbers: []int{0, 1, 0},
 	}, c)
 	assert.Equal(t, "H1 (workers 0, 2 on cuda:0; 1 on cuda:1)", c.String())
 	// processes that see one card each, of two machines
-	c = together("cuda", []found{on("1a", 0, 90), on("1b", 0, 80), on("2a", 0, 70)})
+	c = mergeCards("cuda", []found{on("1a", 0, 90), on("1b", 0, 80), on("2a", 0, 70)})
 	assert.Equal(t, int64(70), c.Bytes)
 	assert.Equal(t, "H1, H2 (workers 0, 1, 2 on cuda:0)", c.String())
-	assert.Equal(t, "H1", together("cuda:3", []found{on("1c", 3, 5)}).String())
+	assert.Equal(t, "H1", mergeCards("cuda:3", []found{on("1c", 3, 5)}).String())
 }
 
 // TestRestsBelowCard is TestRests of a card, whose matrices rest in the host's memory.

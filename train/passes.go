@@ -165,7 +165,7 @@ func (p *Passes) Forward(each ...worker.Forward) error {
 			each[k].Changed = changed
 		}
 	}
-	if err := p.together(f.Says(), err, func(w *worker.Passes) error {
+	if err := p.collective(f.Says(), err, func(w *worker.Passes) error {
 		return w.Forward(each[w.Sample()])
 	}); err != nil {
 		p.last = nil // the workers may have others
@@ -206,7 +206,7 @@ func (p *Passes) Backward(each ...worker.Backward) error {
 	if b.Again {
 		says += " with retain_graph"
 	}
-	err := p.together(says, nil, func(w *worker.Passes) error { return w.Backward(each[w.Sample()]) })
+	err := p.collective(says, nil, func(w *worker.Passes) error { return w.Backward(each[w.Sample()]) })
 	if p.Processes > 1 && refusal.Is(err) { // for a call that all make
 		p.live[b.Pass] = call
 	}
@@ -234,7 +234,7 @@ func (p *Passes) ends(pass int) (lived bool) {
 // Totals are the totals of the workers: of memory since they began, and of all else in the last pass that has
 // run backward.
 func (p *Passes) Totals() (t worker.Totals, err error) {
-	err = p.together("memory or messages", nil, func(w *worker.Passes) error {
+	err = p.collective("memory or messages", nil, func(w *worker.Passes) error {
 		mine, err := w.Totals()
 		if err == nil && p.Processes > 1 {
 			mine, err = worker.FromFirst(w.Ranks().Comm, mine)
@@ -249,7 +249,7 @@ func (p *Passes) Totals() (t worker.Totals, err error) {
 
 // StartTrace records what the workers do from now on, in place of what was recorded before.
 func (p *Passes) StartTrace() error {
-	return p.together("the begin of a trace", nil, func(w *worker.Passes) error {
+	return p.collective("the begin of a trace", nil, func(w *worker.Passes) error {
 		w.StartTrace()
 		return nil
 	})
@@ -257,7 +257,7 @@ func (p *Passes) StartTrace() error {
 
 // StopTrace ends the recording, and returns it: nil but in the first process.
 func (p *Passes) StopTrace() (t *trace.Trace, err error) {
-	err = p.together("the end of a trace", nil, func(w *worker.Passes) error {
+	err = p.collective("the end of a trace", nil, func(w *worker.Passes) error {
 		mine, err := w.StopTrace()
 		if mine != nil {
 			t = mine

@@ -25,9 +25,9 @@ func (j *Job) checkProcesses(s *shared, lacking []Lacking) error {
 	return nil
 }
 
-// together has all workers do the same, those of other processes, too. says is the call, and err what this
+// collective has all workers do the same, also those of other processes. says is the call, and err what this
 // process refuses it with.
-func (p *Passes) together(says string, err error, do func(*worker.Passes) error) error {
+func (p *Passes) collective(says string, err error, do func(*worker.Passes) error) error {
 	if p.Processes == 1 {
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func (p *Passes) Refuse(err error) error {
 	if p.Processes == 1 {
 		return err
 	}
-	return p.together("what it is refused: "+err.Error(), err, nil)
+	return p.collective("what it is refused: "+err.Error(), err, nil)
 }
 
 // Vertices are those of a type whose rows the caller has, ascending; nil: all.
@@ -75,12 +75,12 @@ func (p *Passes) Sum(ofGroup bool, values []float64) error {
 	if ofGroup {
 		says += " over its group"
 	}
-	return p.together(says, nil, func(w *worker.Passes) error { return w.Sum(ofGroup, values) })
+	return p.collective(says, nil, func(w *worker.Passes) error { return w.Sum(ofGroup, values) })
 }
 
 // FromFirst gives the values of the first process to all.
 func (p *Passes) FromFirst(values []float32) error {
-	return p.together("the values of the first process", nil, func(w *worker.Passes) error {
+	return p.collective("the values of the first process", nil, func(w *worker.Passes) error {
 		return w.FromFirst(values)
 	})
 }
@@ -88,7 +88,7 @@ func (p *Passes) FromFirst(values []float32) error {
 // FetchRows is Passes.FetchRows of the worker.
 func (p *Passes) FetchRows(kind, columns int, vertices []int32, mine, fetched []float32) error {
 	says := fmt.Sprintf("rows of %d columns of type %d", columns, kind)
-	return p.together(says, nil, func(w *worker.Passes) error {
+	return p.collective(says, nil, func(w *worker.Passes) error {
 		return w.FetchRows(kind, columns, vertices, mine, fetched)
 	})
 }
@@ -96,7 +96,7 @@ func (p *Passes) FetchRows(kind, columns int, vertices []int32, mine, fetched []
 // ReturnRows is Passes.ReturnRows of the worker.
 func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, mine []float32) error {
 	says := fmt.Sprintf("backward of rows of %d columns of type %d", columns, kind)
-	return p.together(says, nil, func(w *worker.Passes) error {
+	return p.collective(says, nil, func(w *worker.Passes) error {
 		return w.ReturnRows(kind, columns, vertices, fetched, mine)
 	})
 }

@@ -396,13 +396,13 @@ static void k_attend_v2(const void *args, int64_t lo, int64_t hi) { attend_by_pr
 static void k_attend_dot(const void *args, int64_t lo, int64_t hi) { attend_by_products(args, lo, hi, DOT); }
 
 // dots_kh = ⟨x_h, sum_h⟩ for each run k, in place k·P + h: of the run's row of x, from the group's first
-// column on, and of its row of sums. Runs are taken together until their heads fill a vector.
+// column on, and of its row of sums. Runs are taken at once until their heads fill a vector.
 static __attribute__((noinline)) void run_dots(float *dots, const elem *x, const float *sums, const batch *b, const group *g) {
 	const int64_t W = g->width, cols = b->a->heads * W;
-	const int P = b->P, together = 1 << b->shift, pairs = in_pairs(P, W) && g->heads == P;
+	const int P = b->P, runs_per_vector = 1 << b->shift, pairs = in_pairs(P, W) && g->heads == P;
 	vf v[VW] = {{0}};
-	for (int k0 = 0; k0 < b->runs; k0 += together) {
-		const int runs = b->runs - k0 < together ? b->runs - k0 : together;
+	for (int k0 = 0; k0 < b->runs; k0 += runs_per_vector) {
+		const int runs = b->runs - k0 < runs_per_vector ? b->runs - k0 : runs_per_vector;
 		for (int i = 0; i < runs; i++) {
 			const elem *row = x + b->run[k0 + i].row * cols;
 			const float *of = sums + (int64_t)(k0 + i) * g->vectors * VW;
@@ -473,7 +473,7 @@ static __attribute__((noinline)) void pick(picked *p, const batch *b, const grou
 INLINE void picked_block(float *dots, const picked *p, const batch *b, const group *g, const float *coef, const elem *x, const elem *rows,
                          int64_t v0, const int nb, const int tail) {
 	const int64_t cols = b->a->heads * g->width, ahead = ahead_of(elem_bytes(nb));
-	const int P = b->P, together = 1 << b->shift, to_edge = __builtin_ctz(P);
+	const int P = b->P, runs_per_vector = 1 << b->shift, to_edge = __builtin_ctz(P);
 	// the last vector may overlap the one before
 	const vi fresh = numbers(0) >= (nb > 1 && tail ? VW - tail : 0);
 	vf v[VW] = {{0}};
@@ -496,10 +496,10 @@ INLINE void picked_block(float *dots, const picked *p, const batch *b, const gro
 				vf y = load_block(fixed, i, nb, tail);
 				dot += acc[i] * (tail && i == nb - 1 ? (vf)((vi)y & fresh) : y);
 			}
-			v[k % together * P + h] = dot;
+			v[k % runs_per_vector * P + h] = dot;
 		}
-		if (k % together == together - 1 || k == b->runs - 1) {
-			float *to = dots + k / together * VW;
+		if (k % runs_per_vector == runs_per_vector - 1 || k == b->runs - 1) {
+			float *to = dots + k / runs_per_vector * VW;
 			store(to, (v0 ? load(to) : (vf){0}) + lane_sums(v));
 		}
 	}

@@ -276,7 +276,7 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 INLINE void dots_of(const dot_rows *d, const group *g, products p) {
 	const batch *b = d->b;
 	// edges whose products are added up together, and those of them that make up four vectors
-	const int P = p.pairs ? 2 * p.places : p.places, together = edges_of_vector(P), at_once = p.places < 4 ? 4 / p.places : 1;
+	const int P = p.pairs ? 2 * p.places : p.places, edges_per_vector = edges_of_vector(P), at_once = p.places < 4 ? 4 / p.places : 1;
 	vf s[VW] = {{0}}, t[VW] = {{0}};                // zero in places of no head
 	// left as they were for places of no edge, which nobody reads
 	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}};
@@ -296,8 +296,8 @@ INLINE void dots_of(const dot_rows *d, const group *g, products p) {
 			if (p.tail)
 				p.fixed[p.full] = fixed_at(d, &p, p.full * VW, p.tail);
 		}
-		for (int64_t e = 0; e < r->edges; e += together) {
-			const int edges = lesser(together, r->edges - e);
+		for (int64_t e = 0; e < r->edges; e += edges_per_vector) {
+			const int edges = lesser(edges_per_vector, r->edges - e);
 			for (int i = 0; i < edges; i += at_once) { // behind a row's last edge it is there again
 				for (int j = 0; j < at_once; j++)
 					edge_products(s + j * p.places, t + j * p.places, d, &p, e + i + j);

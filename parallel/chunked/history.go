@@ -319,15 +319,15 @@ func (p *Pass) End() {
 	g.lasting = p.read
 }
 
-// Together runs the forward pass of every chunk for an exact inference. At each aggregation every chunk waits
+// Lockstep runs the forward pass of every chunk for an exact inference. At each aggregation every chunk waits
 // until all chunks have stored their rows.
-func (g *Graph) Together(pass func(k int)) {
+func (g *Graph) Lockstep(pass func(k int)) {
 	g.phase = inference
 	g.inLockstep(pass)
 	g.forget()
 }
 
-// Warm is Together, and makes the rows that it stores the snapshot.
+// Warm is Lockstep, and makes the rows that it stores the snapshot.
 func (g *Graph) Warm(pass func(k int)) {
 	g.phase, g.warm = inference, true
 	g.inLockstep(pass)

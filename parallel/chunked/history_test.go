@@ -329,7 +329,7 @@ func TestBetweenEpochs(t *testing.T) {
 			orders: slices.Repeat([][]int{[]int{0, 1, 2}[:c.chunks]}, 2), x: tens, dz: tens,
 		}
 		tr.between = func(g *Graph, team *kernel.Team) {
-			g.Together(func(k int) {
+			g.Lockstep(func(k int) {
 				tr.forward(team, g.Propagator("convs.0", along), g.Chunks[k], 1, autograd.NewTape(team))
 			})
 			for _, r := range g.lasting {
@@ -354,7 +354,7 @@ func TestTogether(t *testing.T) {
 	tr := &trial{divided: d, x: tens}
 	d.run(t, func(_ int, team *kernel.Team, g *Graph) {
 		got, p := make([]float32, 3), g.Propagator("convs.0", along)
-		g.Together(func(k int) {
+		g.Lockstep(func(k int) {
 			_, z := tr.forward(team, p, g.Chunks[k], 2, autograd.NewTape(team))
 			put(got, g.Chunks[k], z.Value())
 		})
@@ -368,7 +368,7 @@ func TestTogether(t *testing.T) {
 					t.Errorf("panics with %v", p)
 				}
 			}()
-			g.Together(func(k int) {
+			g.Lockstep(func(k int) {
 				defer func() { ended++ }()
 				if k == 1 {
 					panic("chunk 1")

@@ -112,7 +112,7 @@ func (p *Pipeline) Inputs() []*autograd.RowSet {
 // Forward implements Engine.
 func (p *Pipeline) Forward(of Call) Pass {
 	if !of.Training && !of.Recording { // which is exact, however many chunks there are
-		return inferred{p.infer(0, p.graph.Together, &of)}
+		return inferred{p.infer(0, p.graph.Lockstep, &of)}
 	}
 	p.warmUp()
 	call := &of
@@ -250,7 +250,7 @@ func (p *Pipeline) warmUp() {
 
 // Infer implements Inference. It is exact, as all chunks compute a layer before any computes the next.
 func (p *Pipeline) Infer(without int) *autograd.Var {
-	return gnn.Below(p.infer(without, p.graph.Together, &Call{}).outputs)
+	return gnn.Below(p.infer(without, p.graph.Lockstep, &Call{}).outputs)
 }
 
 // infer runs the model without its last blocks on the chunks. run calls pass for each chunk.

@@ -242,7 +242,7 @@ func (in Inputs) keeping(ctx context.Context) (p Plan, err error) {
 		if err != nil { // the others wait
 			p.Workers = []Worker{{}}
 		}
-		all, broken := together(in.Comm, p.Workers[0])
+		all, broken := gatherPlans(in.Comm, p.Workers[0])
 		p.Workers = all
 		err = errors.Join(err, broken)
 	}
@@ -265,9 +265,9 @@ type outline struct {
 	Tensors, Graph, DiskBytes, Messages, Parameters []int64 // per worker
 }
 
-// together returns the plans of all workers on the first process. On others it returns the first worker's and
-// their own, and an outline of the rest.
-func together(c *comm.Comm, mine Worker) ([]Worker, error) {
+// gatherPlans returns the plans of all workers on the first process. On others it returns the first worker's,
+// their own, and an outline of the others.
+func gatherPlans(c *comm.Comm, mine Worker) ([]Worker, error) {
 	all, err := worker.ToFirst(c, mine)
 	if err != nil {
 		return make([]Worker, c.Size()), err

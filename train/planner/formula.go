@@ -293,7 +293,7 @@ func (f *formula) shares() *[comm.Kinds]float64 {
 	for rank, at := range places {
 		for before, to := range places[:rank] { // which sends as many back
 			for kind := range comm.Kinds {
-				if !together(kind, at, to) {
+				if !sends(kind, at, to) {
 					continue
 				}
 				all[kind]++
@@ -310,8 +310,8 @@ func (f *formula) shares() *[comm.Kinds]float64 {
 	return f.far
 }
 
-// together reports whether a worker sends messages of a kind to another one.
-func together(kind comm.Kind, at, to mesh.Place) bool {
+// sends reports whether a worker sends messages of a kind to another one.
+func sends(kind comm.Kind, at, to mesh.Place) bool {
 	stage, partition, slice := at.Stage == to.Stage, at.Partition == to.Partition, at.Slice == to.Slice
 	switch kind {
 	case comm.Halo, comm.HaloGradient:

@@ -189,8 +189,8 @@ func list(item yaml.MapItem) (values []string, err error) {
 // {program: a.json, init: a.safetensors} under model: the item's name is then no setting.
 func choices(item yaml.MapItem) (all [][]Assignment, err error) {
 	entries, _ := item.Value.([]any)
-	together := func(e any) bool { _, several := e.(yaml.MapSlice); return several }
-	if !slices.ContainsFunc(entries, together) {
+	isGroup := func(e any) bool { _, several := e.(yaml.MapSlice); return several }
+	if !slices.ContainsFunc(entries, isGroup) {
 		entries = []any{item.Value}
 	}
 	for _, entry := range entries {

@@ -9,8 +9,8 @@ import (
 // mostColumns bounds the columns of rows that processes exchange.
 const mostColumns = 1 << 24
 
-// together does what the processes of a launcher ask for together, beside passes.
-func (s *server) together(m *model, r *request) error {
+// collective does what all processes of a launcher ask for at once, other than passes.
+func (s *server) collective(m *model, r *request) error {
 	do, err := s.asked(m, r)
 	if err != nil {
 		return m.Refuse(err)

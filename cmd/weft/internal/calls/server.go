@@ -161,7 +161,7 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 	case "forward":
 		return s.forward(m, r)
 	case "vertices", "edges", "sum", "first", "fetch", "return":
-		return a, s.together(m, r)
+		return a, s.collective(m, r)
 	case "backward":
 		return a, s.backward(m, r)
 	case "usage":

@@ -95,12 +95,12 @@ func (c *card) confusion() {
 			}
 		}
 	}
-	together := ui.When(len(c.runs) > 1, ", of all runs together")
+	ofRuns := ui.When(len(c.runs) > 1, ", of all runs together")
 	const wide = 12 // more classes than a table has room for
 	if len(sum) <= wide {
 		c.say(
 			"Test " + c.rowsName() + " by their class (row) and the class with the largest output (column)" +
-				together + ".",
+				ofRuns + ".",
 		)
 		head, rows := []string{""}, [][]string{}
 		for k, counts := range sum {
@@ -114,7 +114,7 @@ func (c *card) confusion() {
 		c.table(1, head, rows)
 		return
 	}
-	c.say("The most frequent mistakes among test " + c.rowsName() + together + ".")
+	c.say("The most frequent mistakes among test " + c.rowsName() + ofRuns + ".")
 	type mistake struct{ class, said, count int }
 	var all []mistake
 	for k, counts := range sum {
