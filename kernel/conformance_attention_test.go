@@ -44,6 +44,7 @@ func conformAttention(s *suite) {
 	}
 	// A head's columns in two blocks, the last of one vector and of two
 	s.each([]int{133, 150}, func(s *suite, width int) { run(s, 2, width) })
+	run(s, 5, 48) // a head's columns in two slabs of a card's warp
 }
 
 // eachForm runs attention in every form, with dropout and without, one of these with features of the edges.

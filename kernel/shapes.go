@@ -150,10 +150,9 @@ var shapes = shapeTable{
 		return shape{"", n * int(a.groups*a.rows*a.cols), 256}
 	},
 
-	C.weft_attend: attentionShape, C.weft_attend_back_target: attentionShape,
-	C.weft_attend_back_source: attentionShape, C.weft_attend_v2: attentionShape,
-	C.weft_attend_back_source_v2: attentionShape,
-	C.weft_attend_dot:            attentionShape, C.weft_attend_back_source_dot: attentionShape,
+	C.weft_attend: scoredShape, C.weft_attend_back_target: scoredShape, C.weft_attend_back_source: scoredShape,
+	C.weft_attend_v2: attentionShape, C.weft_attend_back_source_v2: attentionShape,
+	C.weft_attend_dot: attentionShape, C.weft_attend_back_source_dot: attentionShape,
 	C.weft_attend_back_target_edges: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 		return attentionShape(args, of, parts(n, int((*C.weft_attention_args)(args).sum_rows)))
 	},
@@ -249,14 +248,34 @@ func spmmShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	}
 	x, own := unsafe.Pointer(a.x), unsafe.Pointer(a.own)
 	width := vectors(of, a.cols, a.x_stride|a.z_stride|a.from, a.z, x, own)
-	whole := inVectors(n, a.cols, width)
+	across := func(columns C.int64_t) shape {
+		if width > 1 || columns == 0 {
+			return inVectors(n, columns, width)
+		}
+		return shape{"", n * rowThreads(int(columns)), 256}
+	}
+	whole := across(a.cols)
 	if a.slice == 0 {
 		return whole
 	}
-	of1 := inVectors(n, a.slice, width) // of a slice, which begins with a block
-	last := inVectors(n, a.cols%a.slice, width)
+	of1, last := across(a.slice), across(a.cols%a.slice) // of a slice, which begins with a block
 	whole.threads = int(a.cols/a.slice)*parts(of1.threads, of1.block)*of1.block + last.threads
 	return whole
+}
+
+// rowThreads is how many threads have a row of single columns, as row_threads in spmm.cuh.
+func rowThreads(columns int) int {
+	lanes, each := 32, 1
+	switch {
+	case columns > 64:
+		each = 4
+	case columns > 32:
+		each = 2
+	}
+	for lanes/2 >= columns {
+		lanes /= 2
+	}
+	return parts(columns, lanes*each) * lanes
 }
 
 func blockEach(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n * 256, 256} }
@@ -334,11 +353,18 @@ func edgesShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 
 // attentionShape has a warp for some heads of a row, as take in attend.cuh.
 func attentionShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+	return slabsShape(args, n, 1)
+}
+
+// scoredShape is that of GATv1, whose warps have ATTEND_SLABS slabs of columns.
+func scoredShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape { return slabsShape(args, n, 2) }
+
+func slabsShape(args unsafe.Pointer, n, slabs int) shape {
 	a, variant, columns := (*C.weft_attention_args)(args), "", 32
 	if a.width%4 == 0 && aligned(unsafe.Pointer(a.a), unsafe.Pointer(a.source), unsafe.Pointer(a.target),
 		unsafe.Pointer(a.key), unsafe.Pointer(a.edge_weight), unsafe.Pointer(a.g), a.z, a.d_source, a.d_target,
 		a.d_key) {
-		variant, columns = "vector", 128
+		variant, columns = "vector", 128*slabs
 	}
 	heads := min(max(1, columns/int(a.width)), 8)
 	return shape{variant, n * parts(int(a.heads), heads) * 32, 128}

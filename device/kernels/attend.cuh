@@ -7,7 +7,7 @@
 #pragma once
 #include "pointwise.cuh"
 
-enum { ATTEND_WARPS = 8, ATTEND_HEADS = 8, ATTEND_COLUMNS = 128, ATTEND_AHEAD = 4 };
+enum { ATTEND_WARPS = 8, ATTEND_HEADS = 8, ATTEND_COLUMNS = 128, ATTEND_AHEAD = 4, ATTEND_SLABS = 2 };
 
 // What the warps of a block keep of 32 edges: coefficients by edge and head, and the rows at the other ends.
 // At a row's end the coefficients' place has products of columns.
@@ -37,12 +37,13 @@ template <int P> DEVICE float over_edges(float x[P]) {
 	return sum;
 }
 
-// A row, or a segment of one, and those of its heads that a warp has. A lane has four neighbours of its columns
+// A row, or a segment of one, and those of its heads that a warp has. It sums SLABS slabs of columns of the same
+// edges, whose indices and numbers of heads it reads once. A lane has four neighbours of a slab's columns
 // from 4·lane on where they are QUADS, which wants a width that is a multiple of four; else those of numbers
 // lane, lane + 32, … So a lane has columns of one head alone.
-template <typename vec> struct attention {
+template <typename vec, int AT_ONCE = 1> struct attention {
 	typedef typename vec::elem T;
-	enum { QUADS = vec::N > 1 };
+	enum { QUADS = vec::N > 1, SLABS = AT_ONCE };
 	const weft_attention_args &a;
 	shared_cell<float> *coef;
 	shared_cell<int> *other;
@@ -82,7 +83,7 @@ template <typename vec> struct attention {
 	}
 	// Takes the heads that are those of piece `number` of the work, and returns which row's this is.
 	DEVICE int64_t take_heads(int64_t number) {
-		const int most = min(max((QUADS ? ATTEND_COLUMNS : 32) / width, 1), (int)ATTEND_HEADS);
+		const int most = min(max((QUADS ? SLABS * ATTEND_COLUMNS : 32) / width, 1), (int)ATTEND_HEADS);
 		const int groups = ((int)a.heads + most - 1) / most;
 		head = (int)(number % groups) * most, heads = min((int)a.heads - head, most);
 		places = heads > 4 ? 8 : heads > 2 ? 4 : heads;
@@ -92,13 +93,21 @@ template <typename vec> struct attention {
 	template <typename L> DEVICE bool take(const L &l) {
 		return take_row(l, take_heads(thread_number() / 32));
 	}
-	// Slabs are the columns that a warp has at a time: all of its heads', or a part of a wide one's.
+	// Slabs are columns of a warp's heads: of a lane's four each.
 	DEVICE int slabs() const { return (heads * width + ATTEND_COLUMNS - 1) / ATTEND_COLUMNS; }
 	DEVICE void take_slab(int slab) {
 		const int lane_first = QUADS ? 4 * lane : lane;
 		first = slab * ATTEND_COLUMNS + lane_first;
 		left = min(heads * width - first, ATTEND_COLUMNS - lane_first);
 		of = left > 0 ? first / width : 0;
+	}
+	// Calls f(i) for each of the slabs from number `slab` on that the warp sums at once, i of them behind it.
+	template <typename F> DEVICE void each_slab(int slab, F f) {
+		UNROLL for (int i = 0; i < SLABS; i++)
+			if (i == 0 || slab + i < slabs()) {
+				take_slab(slab + i);
+				f(i);
+			}
 	}
 	// The lane's first column in a row of a matrix.
 	DEVICE int64_t at(int row) const { return (int64_t)row * cols + (head * width + first); }
@@ -299,33 +308,35 @@ template <int P, typename W> DEVICE void extend(const W &w, bool given, float ow
 // row without edges gives 0. Scores of GATv2 and dot products come from `score`.
 template <typename vec, form FORM, typename L, typename F> DEVICE void attend_rows(const L &l, F score) {
 	const weft_attention_args &a = l.a;
-	attention<vec> w(a);
+	attention<vec, FORM == V1 ? ATTEND_SLABS : 1> w(a);
 	if (!w.take(l))
 		return;
 	const float own = FORM == V1 && w.has_head() ? a.target_score[w.at_head(w.row)] : 0.0f;
 	attend_state s;
-	for (int slab = 0; slab < w.slabs(); slab++) {
-		w.take_slab(slab);
-		float z[4] = {};
+	for (int slab = 0; slab < w.slabs(); slab += w.SLABS) {
+		float z[w.SLABS][4] = {};
 		s.maximum = -3.402823466e38f, s.sum = 0; // finite, so that scores of −∞ have no weight
 		if (!a.first) {
-			w.load(z, a.z, a.z_type, w.place);
+			w.each_slab(slab, [&](int i) { w.load(z[i], a.z, a.z_type, w.place); });
 			if (w.has_head())
 				s.maximum = a.maximum[w.at_head(w.place)], s.sum = a.sum[w.at_head(w.place)];
 		}
 		for (int k = 0; k < w.edges; k += 32) {
 			w.take_edges(k);
 			score(w);
-			w.take_slab(slab);
 			OF_PLACES(w.places, extend, w, FORM != V1, own, s)
 			w.template drop<false>(k);
-			const float scale = __shfl_sync(ALL, s.scale, w.of);
-			each(z, [&](float v, int) { return v * scale; });
-			w.template add_rows<FORM == DOT>(z, a.source);
+			w.each_slab(slab, [&](int i) {
+				const float scale = __shfl_sync(ALL, s.scale, w.of);
+				each(z[i], [&](float v, int) { return v * scale; });
+				w.template add_rows<FORM == DOT>(z[i], a.source);
+			});
 		}
-		const float all = __shfl_sync(ALL, s.sum, w.of), scale = !a.last ? 1.0f : all == 0 ? 0.0f : 1 / all;
-		each(z, [&](float v, int) { return v * scale; });
-		w.store(a.z, a.z_type, w.place, z);
+		w.each_slab(slab, [&](int i) {
+			const float all = __shfl_sync(ALL, s.sum, w.of), scale = !a.last ? 1.0f : all == 0 ? 0.0f : 1 / all;
+			each(z[i], [&](float v, int) { return v * scale; });
+			w.store(a.z, a.z_type, w.place, z[i]);
+		});
 	}
 	__syncwarp(); // all have read the state
 	if (w.lane >= w.heads)
@@ -338,7 +349,7 @@ template <typename vec, form FORM, typename L, typename F> DEVICE void attend_ro
 }
 
 template <typename vec, typename L> DEVICE void attend(const L &l) {
-	attend_rows<vec, V1>(l, [](attention<vec> &w) { w.score_features(); });
+	attend_rows<vec, V1>(l, [](auto &w) { w.score_features(); });
 }
 EDGE_KERNELS(attend, weft_attention_args, attend)
 

@@ -24,13 +24,20 @@ struct attend_packed {
 	}
 };
 
-// Σ_c x_c · sum_c over the columns of a slab, by head: lane l has that of head l mod places.
-template <typename W> DEVICE float column_products(const W &w, const float *x, const float *sum) {
+// Σ_c x_c · sum_c over the columns of the slabs from number `slab` on, by head: lane l has that of head l mod
+// places. x are the row's columns in a matrix.
+template <typename W>
+DEVICE float column_products(W &w, int slab, const void *matrix, const float (&sum)[W::SLABS][4]) {
 	__syncwarp();
-	UNROLL for (int j = 0; j < 4; j++)
-		w.coef[w.column(j)] = w.has(j) ? x[j] * sum[j] : 0.0f;
+	w.each_slab(slab, [&](int i) {
+		float x[4];
+		w.load(x, matrix, w.row);
+		UNROLL for (int j = 0; j < 4; j++)
+			w.coef[i * ATTEND_COLUMNS + w.column(j)] = w.has(j) ? x[j] * sum[i][j] : 0.0f;
+	});
 	__syncwarp();
-	const int width = min(w.width, (int)ATTEND_COLUMNS);
+	const int left = w.heads * w.width - slab * ATTEND_COLUMNS;
+	const int width = min(min(w.width, left), W::SLABS * ATTEND_COLUMNS);
 	float dot = 0;
 	for (int c = w.lane / w.places; c < width && w.has_head(); c += 32 / w.places)
 		dot += w.coef[w.lane % w.places * width + c];
@@ -55,25 +62,22 @@ template <int P, typename W> DEVICE void one_side(const W &w, const attend_packe
 // ∂target_score, of the side that target_score's sign says: there are mostly fewer edges on it.
 template <typename vec, typename L> DEVICE void attend_back_target(const L &l) {
 	const weft_attention_args &a = l.a;
-	attention<vec> w(a);
+	attention<vec, ATTEND_SLABS> w(a);
 	if (!w.take(l))
 		return;
 	const attend_packed own(w, w.row, w.has_head());
 	float d = 0;
-	for (int slab = 0; slab < w.slabs(); slab++) {
-		w.take_slab(slab);
+	for (int slab = 0; slab < w.slabs(); slab += w.SLABS)
 		for (int from = 0; from < w.edges; from += BACK_EDGES) {
-			float sum[4] = {}, g[4], side = 0;
+			float sum[w.SLABS][4] = {}, side = 0;
 			for (int k = from; k < w.edges && k < from + BACK_EDGES; k += 32) {
 				w.take_edges(k);
 				OF_PLACES(w.places, one_side, w, own, side)
 				w.template drop<false>(k);
-				w.add_rows(sum, a.source);
+				w.each_slab(slab, [&](int i) { w.add_rows(sum[i], a.source); });
 			}
-			w.load(g, a.g, w.row);
-			d += column_products(w, g, sum) - (slab ? 0.0f : side * own.g_dot_out);
+			d += column_products(w, slab, a.g, sum) - (slab ? 0.0f : side * own.g_dot_out);
 		}
-	}
 	if (w.lane >= w.heads)
 		return;
 	float *to = a.d_target_score + w.at_head(w.place);
@@ -98,31 +102,31 @@ template <int P, typename W> DEVICE void both_sides(const W &w, float source_sco
 // ∂source and ∂source_score, on the transposed matrix.
 template <typename vec, typename L> DEVICE void attend_back_source(const L &l) {
 	const weft_attention_args &a = l.a;
-	attention<vec> w(a);
+	attention<vec, ATTEND_SLABS> w(a);
 	if (!w.take(l))
 		return;
 	const float source_score = w.has_head() ? a.source_score[w.at_head(w.row)] : 0.0f;
 	float d = 0;
-	for (int slab = 0; slab < w.slabs(); slab++) {
-		w.take_slab(slab);
-		float sum[4] = {}, x[4] = {};
+	for (int slab = 0; slab < w.slabs(); slab += w.SLABS) {
+		float sum[w.SLABS][4] = {};
 		for (int from = 0; from < w.edges; from += BACK_EDGES) {
-			float sum2[4] = {}, less = 0;
+			float sum2[w.SLABS][4] = {}, less = 0;
 			for (int k = from; k < w.edges && k < from + BACK_EDGES; k += 32) {
 				w.take_edges(k);
 				w.score_features();
 				OF_PLACES(w.places, both_sides, w, source_score, less)
 				w.template drop<true>(k);
-				w.each_row(w.coef, a.g, [&](float c, const float *x) {
-					const float c2 = c < 0 ? -c * a.slope : c;
-					each(sum, [&](float s, int j) { return fmaf(fabsf(c), x[j], s); });
-					each(sum2, [&](float s, int j) { return fmaf(c2, x[j], s); });
+				w.each_slab(slab, [&](int i) {
+					w.each_row(w.coef, a.g, [&](float c, const float *x) {
+						const float c2 = c < 0 ? -c * a.slope : c;
+						each(sum[i], [&](float s, int j) { return fmaf(fabsf(c), x[j], s); });
+						each(sum2[i], [&](float s, int j) { return fmaf(c2, x[j], s); });
+					});
 				});
 			}
-			w.load(x, a.source, w.row);
-			d += column_products(w, x, sum2) - (slab ? 0.0f : less);
+			d += column_products(w, slab, a.source, sum2) - (slab ? 0.0f : less);
 		}
-		w.add_to(a.d_source, a.d_type, sum);
+		w.each_slab(slab, [&](int i) { w.add_to(a.d_source, a.d_type, sum[i]); });
 	}
 	if (w.lane < w.heads) {
 		float *to = a.d_source_score + w.at_head(w.place);

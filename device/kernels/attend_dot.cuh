@@ -4,7 +4,7 @@
 #include "attend_v2.cuh"
 
 template <typename vec, typename L> DEVICE void attend_dot(const L &l) {
-	attend_rows<vec, DOT>(l, [&](attention<vec> &w) {
+	attend_rows<vec, DOT>(l, [&](auto &w) {
 		row_products<TO_OTHER>(w, w.coef, l.a.key, l.a.target);
 	});
 }

@@ -102,7 +102,7 @@ template <typename W> DEVICE void scores(W &w, const void *rows, const void *own
 }
 
 template <typename vec, typename L> DEVICE void attend_v2(const L &l) {
-	attend_rows<vec, V2>(l, [&](attention<vec> &w) { scores(w, l.a.source, l.a.target); });
+	attend_rows<vec, V2>(l, [&](auto &w) { scores(w, l.a.source, l.a.target); });
 }
 EDGE_KERNELS(attend_v2, weft_attention_args, attend_v2)
 
