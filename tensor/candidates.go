@@ -41,23 +41,27 @@ func (m *Matrix) mayLeave(turn uint64) (c candidate, may bool) {
 	return c, c.used != turn
 }
 
-// next returns the matrix that leaves next; nil if none may. The candidates are listed once in a turn: what
-// the turn uses may not leave any more, and what it says to be unused leaves last, so that it is enough to
-// list again when no other is left.
+// next returns the matrix that leaves next; nil if none may. All candidates are listed once in a turn: what
+// the
+// turn uses may not leave any more, and what it says to be unused leaves last, so that it is enough to list
+// that when no other is left.
 func (o *offload) next() *Matrix {
 	turn := o.turn.Load()
 	for {
 		if len(o.list) == 0 || o.listed != turn {
-			unused := o.unused.Load()
-			if o.listed == turn && o.listedUnused == unused {
+			of := o.unused
+			if o.listed != turn {
+				of = o.rests
+			} else if len(of) == 0 {
 				return nil
 			}
-			o.list, o.listed, o.listedUnused = o.list[:0], turn, unused
-			for _, m := range o.rests {
+			o.list, o.listed = o.list[:0], turn
+			for _, m := range of {
 				if c, may := m.mayLeave(turn); may {
 					o.list = append(o.list, c)
 				}
 			}
+			o.unused = o.unused[:0]
 			heap.Init(&o.list)
 			continue
 		}

@@ -361,3 +361,36 @@ func TestLevel(t *testing.T) {
 		}
 	}
 }
+
+// TestLeavesInTheSameTurn: where all that earlier turns used has left, the turn at work finds what may leave
+// yet: what it does not need, once, and after Level all matrices.
+func TestLeavesInTheSameTurn(t *testing.T) {
+	mem := NewMeter()
+	defer mem.Close()
+	const room = 3
+	mem.Offload(nil, room*LeastResting)
+	of := func() *Matrix { return mem.NewElement(Activations, Byte, 1, LeastResting) }
+	rest := func(want ...bool) func(ms ...*Matrix) {
+		return func(ms ...*Matrix) {
+			t.Helper()
+			for i, m := range ms {
+				assert.Equal(t, want[i], m.Rests(), "matrix %d rests", i)
+			}
+		}
+	}
+	mem.BeginTurn(true)
+	a := of()
+	mem.BeginTurn(false)
+	b, c, d := of(), of(), of()
+	rest(true, false, false, false)(a, b, c, d)
+	c.DontNeed()
+	d.WillNeed()
+	d.Pointer() // all the same
+	e := of()
+	rest(true, false, true, false, false)(a, b, c, d, e)
+	of()
+	assert.Equal(t, int64(4*LeastResting), mem.Peak(), "of what the turn uses")
+	mem.Level()
+	g := of()
+	rest(false, false, true, true, true, false)(a, b, c, d, e, g)
+}

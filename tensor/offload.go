@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -70,8 +71,7 @@ type offload struct {
 	reserved int64         // of split, within the limit
 	split    *Meter        // nil: there is none
 	turn     atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
-	unused   atomic.Uint64 // calls of DontNeed
-	rests    []*Matrix     // in any order: each turn goes through all
+	rests    []*Matrix     // in any order: next goes through all once in a turn
 	short    bool          // a matrix has left
 	leaving  [kinds]int64  // bytes that are being written, and leave then
 	busy     int           // matrices that are being written, or read ahead
@@ -81,10 +81,13 @@ type offload struct {
 	err      error
 	watch    atomic.Pointer[func(what string, bytes int64) (end func())]
 
-	list         candidates // of what may leave in turn listed, after so many calls of DontNeed
-	listed       uint64
-	listedUnused uint64
+	list   candidates // of what may leave in turn listed
+	listed uint64
+	unused []*Matrix // of DontNeed and WillNeed, since candidates were listed
 }
+
+// noTurn is offload.listed where the candidates of no turn are listed.
+const noTurn = math.MaxUint64
 
 // Offload makes matrices of all kinds but parameters and buffers rest on disk where the memory of all Meters
 // of the worker would exceed the limit, in bytes. Unpin adds others. It must be called before the first
@@ -202,7 +205,7 @@ func (t *Meter) Level() {
 	for ; fits < len(all) && int64(all[fits].bytes) <= room; fits++ {
 		room -= int64(all[fits].bytes)
 	}
-	o.unused.Add(1) // the candidates are others
+	o.list, o.listed = nil, noTurn // the candidates are others
 	for _, m := range all[fits:] {
 		if m.rest.state == here {
 			t.evict(m)
@@ -212,7 +215,7 @@ func (t *Meter) Level() {
 		t.fetch(m)
 		m.rest.saved = false
 	}
-	o.list, o.short = nil, fits < len(all)
+	o.short = fits < len(all)
 }
 
 // OnDisk returns the bytes that were written and read so far.

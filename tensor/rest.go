@@ -108,18 +108,26 @@ func Touch(ms ...*Matrix) {
 // DontNeed says that this turn does not use the matrix any more, so that it may leave at once.
 func (m *Matrix) DontNeed() {
 	if m.rest != nil {
-		o := m.meter.offload
-		m.rest.used.Store(o.turn.Load() >> 32 << 32)
-		o.unused.Add(1)
+		m.meter.unneeded(m, 0)
 	}
 }
 
 // WillNeed says that most turns of the next round read the matrix.
 func (m *Matrix) WillNeed() {
 	if m.rest != nil {
-		o := m.meter.offload
-		m.rest.used.Store((o.turn.Load()>>32 + 1) << 32)
-		o.unused.Add(1)
+		m.meter.unneeded(m, 1)
+	}
+}
+
+// unneeded says that this turn does not use a matrix any more, as if no turn of so many rounds from now had.
+func (t *account) unneeded(m *Matrix, rounds uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.offload
+	turn := o.turn.Load()
+	m.rest.used.Store((turn>>32 + rounds) << 32)
+	if o.listed == turn {
+		o.unused = append(o.unused, m)
 	}
 }
 
