@@ -1,25 +1,37 @@
 package plan
 
 import (
+	"slices"
+
 	"weft/gnn"
 	"weft/graph"
+	"weft/parallel/sar"
 	"weft/partition"
+	"weft/train/engine"
 	"weft/train/task"
 	"weft/train/worker"
 )
 
 // Reading says whether messages of other vertices reach the training vertices of a worker's partition, along
-// the relations and in the direction of its model. It is zero where training learns no vertices, and where
-// another graph validates.
+// the relations and in the directions of its model. It is zero where training learns no vertices, where a
+// mean over all vertices reads each, and where another graph validates.
 type Reading struct {
 	Training int  // training vertices, of all partitions
-	Reads    bool // one of the partition's has an edge, self loops aside
+	In, Out  bool // the model aggregates along edges, and along these reversed
+	Reads    bool // one of the partition's has such an edge, self loops aside
 }
 
-// readingOf is that of a worker and its share. A model of the caller's own may read edges in any way.
+// readingOf is that of a worker and its share.
 func readingOf(w *worker.Worker, share *partition.Share) (r Reading) {
-	if w.Task == nil || w.Config.Task != task.Vertex || w.OwnModel != nil || w.Program.Program != nil {
+	if w.Task == nil || w.Config.Task != task.Vertex || w.Program.Program != nil && w.OverAll() != "" {
 		return r
+	}
+	var along []gnn.Along
+	for _, reach := range engine.Reaches(w.Blocks, sar.SchemaOf(share)) {
+		along = append(along, reach.Along...)
+	}
+	for _, a := range along {
+		r.In, r.Out = r.In || !a.Reversed, r.Out || a.Reversed
 	}
 	split := w.Split.Number
 	r.Training = share.Whole.Splits[split].Train
@@ -29,11 +41,10 @@ func readingOf(w *worker.Worker, share *partition.Share) (r Reading) {
 	}
 	for i := range share.Edges.Relations {
 		relation := &share.Edges.Relations[i]
-		if gnn.ReadRelation(w.Blocks, relation.Name) {
-			into := w.Direction != "out" && relation.Target == 0 && readsInto(trains, relation, &share.Edges)
-			out := w.Direction != "in" && relation.Source == 0 && readsOut(trains, relation, &share.Edges)
-			r.Reads = r.Reads || into || out
-		}
+		in := slices.Contains(along, gnn.Along{Relation: relation.Name})
+		out := slices.Contains(along, gnn.Along{Relation: relation.Name, Reversed: true})
+		r.Reads = r.Reads || in && relation.Target == 0 && readsInto(trains, relation, &share.Edges) ||
+			out && relation.Source == 0 && readsOut(trains, relation, &share.Edges)
 	}
 	return r
 }

@@ -3,6 +3,8 @@ package planning
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -186,9 +188,29 @@ func TestNamedMemoryIsEnough(t *testing.T) {
 	}
 }
 
+// readsNobody is the warning that no training vertex reads another one, of a graph with the edges 0→2, 1→2,
+// 2→3 and 0→0; "": there is none.
+func readsNobody(t *testing.T, trains []int64, o train.Options) string {
+	t.Helper()
+	relation, err := graph.NewRelation(5, graph.Edges{
+		Source: []int32{0, 1, 2, 0}, Target: []int32{2, 2, 3, 0},
+	})
+	require.NoError(t, err)
+	said := plannedOf(t, &graph.Graph{
+		Types: []graph.VertexType{{
+			Count:    5,
+			Features: graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0, 1, 0, 1, 1}},
+		}},
+		Relations: []graph.Relation{relation},
+		Labels:    graph.Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 0}},
+		Splits:    []graph.Split{{Train: trains, Val: []int64{}, Test: []int64{}}},
+	}, o).Warnings()
+	said = slices.DeleteFunc(said, func(w string) bool { return !strings.Contains(w, "reads another") })
+	return strings.Join(said, "; ")
+}
+
 // TestReadsNobody: a plan warns where no edge of the model's direction leads to a training vertex from
-// another
-// one. The edges are 0→2, 1→2, 2→3 and 0→0.
+// another one.
 func TestReadsNobody(t *testing.T) {
 	const in = "of 2 training vertices none has an in-edge, so that none reads another vertex and the " +
 		"graph does not help; import the edges with --reverse-relations, or with --symmetrize"
@@ -196,10 +218,6 @@ func TestReadsNobody(t *testing.T) {
 		"does not help; leave --direction out out"
 	const both = "of 1 training vertex none has an edge, so that none reads another vertex and the graph does " +
 		"not help; --model mlp learns as much"
-	relation, err := graph.NewRelation(5, graph.Edges{
-		Source: []int32{0, 1, 2, 0}, Target: []int32{2, 2, 3, 0},
-	})
-	require.NoError(t, err)
 	for _, c := range []struct {
 		train                     []int64
 		model, direction, between string
@@ -218,20 +236,51 @@ func TestReadsNobody(t *testing.T) {
 		{[]int64{3}, "sage", "both", "", ""},
 		{[]int64{4}, "sage", "both", "", both},
 	} {
-		g := &graph.Graph{
-			Types: []graph.VertexType{{
-				Count:    5,
-				Features: graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0, 1, 0, 1, 1}},
-			}},
-			Relations: []graph.Relation{relation},
-			Labels:    graph.Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 0}},
-			Splits:    []graph.Split{{Train: c.train, Val: []int64{}, Test: []int64{}}},
-		}
 		o := train.Defaults()
 		o.Model, o.Direction, o.Parallel = c.model, c.direction, c.between
-		said := slices.DeleteFunc(plannedOf(t, g, o).Warnings(),
-			func(w string) bool { return !strings.Contains(w, "reads another") })
-		assert.Equal(t, c.want, strings.Join(said, "; "), "%v, %s, %s, %s", c.train, c.model,
+		assert.Equal(t, c.want, readsNobody(t, c.train, o), "%v, %s, %s, %s", c.train, c.model,
 			c.direction, c.between)
+	}
+}
+
+// TestOwnReadsNobody: so does the plan of an own module, by the directions in which it sums along edges,
+// unless a mean over all vertices reads each.
+func TestOwnReadsNobody(t *testing.T) {
+	const way = "so that none reads another vertex and the graph does not help; import the edges with " +
+		"--symmetrize, or give the module those of the other direction, too"
+	const (
+		in = `{"op": "gather", "in": [0], "end": "source"}, {"op": "scatter", "in": [1], "reduce": "sum"}`
+		// against are sums at the source, of the value before
+		against = `{"op": "gather", "in": [%d], "end": "target"}, ` +
+			`{"op": "scatter", "in": [%d], "reduce": "sum", "end": "source"}`
+		meanOf = in + `, {"op": "row_mean", "in": [2]}, {"op": "add", "in": [2, 3]}`
+	)
+	out, both := fmt.Sprintf(against, 0, 1), in+", "+fmt.Sprintf(against, 2, 3)
+	for _, c := range []struct {
+		train      []int64
+		operations string
+		output     int
+		between    string
+		want       string
+	}{
+		{[]int64{0, 1}, in, 2, "", "of 2 training vertices none has an in-edge, " + way},
+		{[]int64{0, 1}, in, 2, "graph=2", "of 2 training vertices none has an in-edge, " + way},
+		{[]int64{0, 1, 2}, in, 2, "", ""},
+		{[]int64{3}, out, 2, "", "of 1 training vertex none has an out-edge, " + way},
+		{[]int64{3}, out, 2, "graph=2", "of 1 training vertex none has an out-edge, " + way},
+		{[]int64{0}, out, 2, "", ""},
+		{[]int64{3}, both, 4, "", ""},
+		{[]int64{4}, both, 4, "", "of 1 training vertex none has an edge, so that none reads another vertex and the " +
+			"graph does not help; a model without edges learns as much"},
+		{[]int64{0, 1}, meanOf, 4, "", ""},
+	} {
+		path := filepath.Join(t.TempDir(), "program.json")
+		text := fmt.Sprintf(`{"version": 1, "class": "Own", "parameters": [], "output": %d, `+
+			`"operations": [{"op": "features", "shape": [2]}, %s]}`, c.output, c.operations)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		o := train.Defaults()
+		o.Program.Path, o.Parallel = path, c.between
+		require.NoError(t, o.ReadFiles())
+		assert.Equal(t, c.want, readsNobody(t, c.train, o), "%v, %s, %s", c.train, c.operations, c.between)
 	}
 }

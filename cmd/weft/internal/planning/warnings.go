@@ -65,14 +65,9 @@ func (p Planned) Warnings() []string {
 	t.say(len(first.UnusedRelations) > 0, "no layer aggregates along %s, since nothing that the model "+
 		"learns depends on it; import with --reverse-relations to use edges in reverse, too",
 		strings.Join(first.UnusedRelations, ", "))
+	edge, way := p.unread()
 	t.say(p.readsNobody(), "of %s none has %s, so that none reads another vertex and the graph does not "+
-		"help; %s", ui.Counted(first.Reading.Training, "training vertex", "training vertices"),
-		map[string]string{"in": "an in-edge", "out": "an out-edge", "both": "an edge"}[o.Direction],
-		map[string]string{
-			"in":   "import the edges with --reverse-relations, or with --symmetrize",
-			"out":  "leave --direction out out",
-			"both": "--model mlp learns as much",
-		}[o.Direction])
+		"help; %s", ui.Counted(first.Reading.Training, "training vertex", "training vertices"), edge, way)
 	t.say(first.OneClass, data.OneClass)
 	t.say(!first.Validates, "there are no validation %s, so the results are those of the last epoch%s",
 		map[string]string{task.Vertex: "vertices", task.Link: "edges", task.Edge: "edges"}[o.Task],
@@ -94,6 +89,22 @@ func (p Planned) readsNobody() bool {
 		aggregated += w.EdgeColumns.Sum()
 	}
 	return aggregated > 0 && p.Workers[0].Reading.Training > 0
+}
+
+// unread is the edge that no training vertex has where readsNobody, and the way out.
+func (p Planned) unread() (edge, way string) {
+	of, own := p.Workers[0].Reading, p.Settings.Program.Path != ""
+	switch {
+	case of.In && of.Out:
+		return "an edge", ui.When(!own, "--model mlp learns as much") +
+			ui.When(own, "a model without edges learns as much")
+	case own:
+		return ui.When(of.In, "an in-edge") + ui.When(of.Out, "an out-edge"),
+			"import the edges with --symmetrize, or give the module those of the other direction, too"
+	case of.Out:
+		return "an out-edge", "leave --direction out out"
+	}
+	return "an in-edge", "import the edges with --reverse-relations, or with --symmetrize"
 }
 
 // idleSlices warns of layers where some slices of a mesh have no columns.
