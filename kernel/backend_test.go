@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -39,8 +40,14 @@ func TestBackend(t *testing.T) {
 // TestPointers: pointers.h names each address of elements in the kernels' arguments, and calls those written
 // that are not const.
 func TestPointers(t *testing.T) {
-	header, err := os.ReadFile("native/weft.h")
+	headers, err := filepath.Glob("native/*_args.h")
 	require.NoError(t, err)
+	header := ""
+	for _, name := range headers {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		header += string(text)
+	}
 	named, err := os.ReadFile("native/pointers.h")
 	require.NoError(t, err)
 	within := map[string]string{
@@ -55,7 +62,7 @@ func TestPointers(t *testing.T) {
 	for _, m := range of.FindAllStringSubmatch(string(named), -1) {
 		got[m[1]] = strings.Join(strings.Fields(strings.ReplaceAll(strings.ReplaceAll(m[2], "(S, ", "("), "\\", "")), " ")
 	}
-	for _, m := range structs.FindAllStringSubmatch(comment.ReplaceAllString(string(header), ""), -1) {
+	for _, m := range structs.FindAllStringSubmatch(comment.ReplaceAllString(header, ""), -1) {
 		var want []string
 		for _, f := range field.FindAllStringSubmatch(m[1], -1) {
 			written := map[bool]string{true: "W", false: "R"}

@@ -1,6 +1,6 @@
 // What the kernels share: how they are launched, elements of storage, loads of whole vectors, sums over a warp.
 //
-// A kernel takes the arguments of kernel/native/weft.h by value, with addresses of the device in them. It has
+// A kernel takes the arguments that kernel/native/weft.h includes by value, with addresses of the device in them. It has
 // no atomics: a row has one writer, and partial results are merged in order. So a result has the same bits in
 // every run. Where the CPU's kernel adds floats in an order, a kernel keeps it, with the same fused
 // multiply-adds, and both give the same bits.

@@ -64,6 +64,7 @@ enum weft_products weft_best_products(int level) {
 void weft_set_level(int level) {
 	active[WEFT_FLOAT32] = tables[level][WEFT_FLOAT32];
 	active[WEFT_BFLOAT16] = tables[level][WEFT_BFLOAT16];
+	weft_onednn_convert_by(active[WEFT_FLOAT32][weft_convert]);
 }
 
 const char *weft_name(int kernel) {

@@ -165,6 +165,10 @@ static inline const weft_narrow *narrower(int64_t cols) {
 #include "pairs.h"
 #include "step.h"
 #include "expression.h"
+#include "panels.h"
+#if defined(TILES)
+#include "tiles.h"
+#endif
 #include "weight.h"
 #endif
 

@@ -19,5 +19,5 @@ var _ embed.FS
 
 // Arguments has the headers that kernels of a device include.
 //
-//go:embed functions.h weft.h workspace.h
+//go:embed functions.h matrices.h weft.h workspace.h *_args.h
 var Arguments embed.FS

@@ -198,8 +198,12 @@ static void *number_at(const void *x, enum weft_type type, int64_t k) {
 	return (char *)x + k * (type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float));
 }
 
+static weft_function convert_kernel;
+
+void weft_onednn_convert_by(weft_function kernel) { convert_kernel = kernel; }
+
 static void convert(void *z, enum weft_type z_type, const void *x, enum weft_type x_type, int64_t n) {
-	weft_run(weft_convert, WEFT_FLOAT32, &(weft_convert_args){z, x, z_type, x_type}, 0, n);
+	convert_kernel(&(weft_convert_args){z, x, z_type, x_type}, 0, n);
 }
 
 // What a call's x and z are where they are not the operands themselves; of as many rows as a call has, so

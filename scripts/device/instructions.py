@@ -50,7 +50,7 @@ MODULES = {
 
 
 def operations() -> list[str]:
-    text = (ROOT / "kernel/native/weft.h").read_text()
+    text = (ROOT / "kernel/native/expression_args.h").read_text()
     table = text[text.index("#define WEFT_OPERATIONS") : text.index("enum weft_operation")]
     return [name.removeprefix("logical_") for name in re.findall(r"^\t(?:VECTOR|SINGLE)\((\w+),", table, re.M)]
 
