@@ -18,7 +18,7 @@ type deferred struct {
 // change it.
 func (v *Var) addLater(g *tensor.Matrix, w *Var) {
 	switch {
-	case !v.wants:
+	case !v.requiresGrad:
 		g.Release()
 	case v.leaf():
 		v.addProduct(g, w)

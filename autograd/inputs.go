@@ -16,7 +16,7 @@ func (t *Tape) Parameter(value, grad *tensor.Matrix) *Var {
 			value.Rows, value.Cols))
 	}
 	v := t.dense(value, nil)
-	v.grad, v.origin, v.depends, v.wants = grad, parameter, true, t.Recording && grad != nil
+	v.grad, v.origin, v.depends, v.requiresGrad = grad, parameter, true, t.Recording && grad != nil
 	return v
 }
 
@@ -30,7 +30,7 @@ func (t *Tape) ParameterRows(value, grad *tensor.Matrix, rows *RowSet) *Var {
 // Input is a Constant that needs a gradient: after Backward, TakeGrad hands it to whoever computed the value.
 func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.Constant(value, rows)
-	v.wants, v.depends = t.Recording, true
+	v.requiresGrad, v.depends = t.Recording, true
 	return v
 }
 
@@ -38,7 +38,7 @@ func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {
 // its last reader.
 func (t *Tape) Received(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.dense(value, rows)
-	v.use, v.wants, v.depends = held, t.Recording, true
+	v.liveness, v.requiresGrad, v.depends = held, t.Recording, true
 	t.scope = append(t.scope, v)
 	return v
 }

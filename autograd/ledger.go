@@ -25,7 +25,7 @@ func NewLedger(complete func(grad *tensor.Matrix)) *Ledger {
 // already complete, because the addition would be missed.
 func (l *Ledger) expect(inputs []*Var) {
 	for _, in := range inputs {
-		if in.origin == parameter && in.wants {
+		if in.origin == parameter && in.requiresGrad {
 			if n, seen := l.open[in.grad]; seen && n == 0 {
 				panic(fmt.Sprintf("autograd: a parameter of %d×%d is used after its gradient was complete",
 					in.rows, in.cols))
@@ -39,7 +39,7 @@ func (l *Ledger) expect(inputs []*Var) {
 // complete.
 func (l *Ledger) settle(inputs []*Var) {
 	for _, in := range inputs {
-		if in.origin == parameter && in.wants {
+		if in.origin == parameter && in.requiresGrad {
 			l.open[in.grad]--
 			if l.open[in.grad] == 0 {
 				l.complete(in.grad)

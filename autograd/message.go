@@ -27,7 +27,7 @@ func HeadScale(x, s *Var) *Var {
 	z := t.NewLike(x, x.Rows(), x.Cols())
 	t.Team.HeadScale(z, x.Value(), s.Value())
 	return t.Record(Op{Value: z, Inputs: []*Var{x, s}, Keeps: []*Var{x, s}, Backward: func(g *tensor.Matrix) {
-		if s.wants {
+		if s.requiresGrad {
 			ds := s.newGrad()
 			t.Team.RowDots(ds, g, x.Value())
 			s.AddGrad(ds)
@@ -125,7 +125,7 @@ func Join(xs ...*Var) *Var {
 	return t.Record(Op{Value: z, Inputs: xs, Backward: func(g *tensor.Matrix) {
 		at := 0
 		for _, x := range xs {
-			if x.wants {
+			if x.requiresGrad {
 				dx, add := x.Grad()
 				t.Team.Columns(dx, 0, g, at, x.Cols(), kernel.Output(add))
 			}

@@ -46,7 +46,7 @@ func checkProduct(x, w *Var) {
 
 // weightGradient adds xᵀ·g to the gradient of w, for a dense product x·w.
 func weightGradient(x, w *Var, g *tensor.Matrix) {
-	if w.wants {
+	if w.requiresGrad {
 		dw, add := w.Grad()
 		x.tape.Team.MatMulT(dw, x.Value(), g, kernel.Output(add))
 	}
@@ -91,7 +91,7 @@ func Combine(alpha float32, a *Var, beta float32, b *Var) *Var {
 		t.Team.Add(z, alpha, a.Value(), beta, from)
 		return z
 	}, Backward: func(g *tensor.Matrix) {
-		if a.wants {
+		if a.requiresGrad {
 			da, add := a.Grad()
 			if add {
 				t.Team.Axpy(da, alpha, g)
@@ -186,7 +186,7 @@ func Multiply(a, b *Var) *Var {
 	z := t.NewLike(a, a.Rows(), a.Cols())
 	t.Team.Multiply(z, a.Value(), b.Value())
 	return t.Record(Op{Value: z, Inputs: []*Var{a, b}, Keeps: []*Var{a, b}, Backward: func(g *tensor.Matrix) {
-		if a.wants {
+		if a.requiresGrad {
 			da := a.newGrad()
 			t.Team.Multiply(da, g, b.Value())
 			a.AddGrad(da)
@@ -225,7 +225,7 @@ func Finish(x, bias *Var, act kernel.Activation, mask kernel.Mask) *Var {
 		return z
 	}, Backward: func(g *tensor.Matrix) {
 		var dBias *tensor.Matrix
-		if bias != nil && bias.wants {
+		if bias != nil && bias.requiresGrad {
 			dBias = bias.GradSum()
 		}
 		switch {
@@ -291,7 +291,7 @@ func Dropout(x *Var, mask kernel.Mask) *Var {
 			return &b
 		}
 		v := x.tape.sparse(&Sparse{masked(s.Rows, false), masked(s.Columns, true)}, x.set)
-		v.use = held
+		v.liveness = held
 		x.tape.scope = append(x.tape.scope, v)
 		return v
 	}

@@ -338,7 +338,7 @@ func TestUnwantedGradients(t *testing.T) {
 			c, w, square := b.tape.Constant(b.matrix(rows, inner), nil), b.leaf(rows, inner),
 				b.leaf(inner, inner)
 			out := b.tape.Scope(func() *autograd.Var { return f(c, w, square) })
-			if !out.Wants() {
+			if !out.RequiresGrad() {
 				t.Error("the result wants no gradient")
 			}
 			b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})

@@ -36,7 +36,7 @@ func Pointwise(e *kernel.Expression, in ...Operand) *Var {
 			p.rows = o.rows
 		}
 		op.Inputs = append(op.Inputs, o.Var)
-		p.wanted[k] = o.wants
+		p.wanted[k] = o.requiresGrad
 	}
 	adjoint := e.Adjoint(p.wanted)
 	for k, o := range in {
@@ -62,7 +62,9 @@ type pointwise struct {
 func (p *pointwise) alike(o Operand) bool { return o.Columns == nil && o.rows == p.rows }
 
 // over reports whether the operand's gradient can take the place of the result's.
-func (p *pointwise) over(o Operand) bool { return o.wants && p.alike(o) && o.element == p.result }
+func (p *pointwise) over(o Operand) bool {
+	return o.requiresGrad && p.alike(o) && o.element == p.result
+}
 
 // operands are the inputs that an expression reads, and lists to be released.
 func (p *pointwise) operands(e *kernel.Expression) (x []kernel.Operand, lists []*tensor.Matrix) {
@@ -98,7 +100,7 @@ func (p *pointwise) backward(g *tensor.Matrix) {
 	taken := false
 	for _, o := range p.in {
 		switch {
-		case !o.wants:
+		case !o.requiresGrad:
 		case p.over(o) && !taken:
 			z, taken = append(z, g), true
 		case p.alike(o):
@@ -113,7 +115,7 @@ func (p *pointwise) backward(g *tensor.Matrix) {
 		g.Release()
 	}
 	for _, o := range p.in {
-		if !o.wants {
+		if !o.requiresGrad {
 			continue
 		}
 		dx := z[0]
@@ -203,10 +205,10 @@ func RowProduct(x, y *Var, p kernel.RowProduct) *Var {
 			return z
 		}, Backward: func(g *tensor.Matrix) {
 			var dx, dy *tensor.Matrix
-			if x.wants {
+			if x.requiresGrad {
 				dx = x.newGrad()
 			}
-			if y.wants {
+			if y.requiresGrad {
 				dy = y.newGrad()
 			}
 			t.Team.RowProductBackward(dx, dy, g, x.Value(), y.Value(), p)
@@ -270,7 +272,7 @@ func ProductOverRows(x, y *Var) *Var {
 		all := t.overWorkers(rows, g).Hold(x.cols, y.cols)
 		defer all.Release()
 		add := func(of, by *Var, read kernel.Orientation) {
-			if of.wants {
+			if of.requiresGrad {
 				d := of.newGrad()
 				t.Team.MatMul(d, by.Value(), all, read, kernel.Replace)
 				of.AddGrad(d)

@@ -31,7 +31,7 @@ func (v *Var) computable() bool {
 	}
 	for _, in := range v.op.Inputs {
 		kept := in.leaf() || in.kept > 0 && in.there()
-		if !kept && (in.use == evicted || !in.computable()) {
+		if !kept && (in.liveness == evicted || !in.computable()) {
 			return false
 		}
 	}
@@ -43,10 +43,10 @@ func (v *Var) there() bool { return v.value != nil || v.sparse != nil }
 
 // await keeps the inputs of a value that is not there until it is computed again.
 func (v *Var) await() {
-	v.use = evicted
+	v.liveness = evicted
 	for _, in := range v.op.Inputs {
 		in.kept++
-		if !in.leaf() && !in.there() && in.use != evicted {
+		if !in.leaf() && !in.there() && in.liveness != evicted {
 			in.await()
 		}
 	}
@@ -64,10 +64,10 @@ func (op *Op) restore(out *Var) {
 
 // restore computes the value again if it was evicted.
 func (v *Var) restore() {
-	if v.use != evicted {
+	if v.liveness != evicted {
 		return
 	}
-	v.use = dropped
+	v.liveness = dropped
 	for _, in := range v.op.Inputs {
 		in.restore()
 	}
@@ -82,10 +82,10 @@ func (v *Var) restore() {
 
 // forget lets go of the inputs of an evicted value that no backward step has read.
 func (v *Var) forget() {
-	if v.use != evicted {
+	if v.liveness != evicted {
 		return
 	}
-	v.use = dropped
+	v.liveness = dropped
 	for _, in := range v.op.Inputs {
 		in.kept--
 		in.releaseUnused()

@@ -43,7 +43,7 @@ func Stack(xs ...*Var) *Var {
 		Value: z, Inputs: xs, Rows: &RowSet{Here: rows, Total: NotVertices}, Reads: true,
 		Backward: func(g *tensor.Matrix) {
 			each(g, func(x *Var, part *tensor.Matrix) {
-				if x.wants {
+				if x.requiresGrad {
 					dx, add := x.Grad()
 					t.Team.Columns(dx, 0, part, 0, x.Cols(), kernel.Output(add))
 				}

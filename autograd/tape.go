@@ -146,20 +146,20 @@ func (t *Tape) Record(op Op) *Var {
 		op.Value = op.Forward()
 	}
 	v := t.dense(op.Value, op.Rows)
-	v.use = held
+	v.liveness = held
 	t.scope = append(t.scope, v)
 	for _, in := range op.Inputs {
-		v.wants, v.depends = v.wants || in.wants, v.depends || in.depends
+		v.requiresGrad, v.depends = v.requiresGrad || in.requiresGrad, v.depends || in.depends
 		if op.Rows == nil {
 			v.inherit(in)
 		}
 	}
-	if recorded := t.Recording && v.wants; op.Forward != nil && t.Recompute &&
+	if recorded := t.Recording && v.requiresGrad; op.Forward != nil && t.Recompute &&
 		(recorded || len(op.Buffers) == 0) {
 		v.op = &op
 	}
-	if !t.Recording || !v.wants {
-		v.wants = false
+	if !t.Recording || !v.requiresGrad {
+		v.requiresGrad = false
 		for _, b := range op.Buffers {
 			b.Release()
 		}
@@ -251,7 +251,7 @@ func (t *Tape) Backward(roots ...Root) {
 			t.readAhead()
 			op.Backward(g)
 			for _, in := range op.Inputs {
-				if !in.wants { // a kernel may compute gradients that are not needed
+				if !in.requiresGrad { // a kernel may compute gradients that are not needed
 					in.grad.Release()
 					in.grad = nil
 				}

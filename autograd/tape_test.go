@@ -259,7 +259,7 @@ func TestEvaluationKeepsNothing(t *testing.T) {
 		})
 	})
 	b.live("the end of the scope", 1)
-	if out.Wants() {
+	if out.RequiresGrad() {
 		t.Error("a gradient is wanted in evaluation")
 	}
 	out.Drop()
@@ -271,12 +271,12 @@ func TestEvaluationKeepsNothing(t *testing.T) {
 func TestConstantsRecordNothing(t *testing.T) {
 	b := newBench(t)
 	c, w := b.tape.Fixed(b.matrix(rows, inner), nil), b.leaf(inner, cols)
-	if c.Wants() || !c.Fixed() || b.tape.Constant(b.matrix(1, 1), nil).Fixed() {
+	if c.RequiresGrad() || !c.Fixed() || b.tape.Constant(b.matrix(1, 1), nil).Fixed() {
 		t.Error("a constant wants a gradient, or does not know whether it is fixed")
 	}
 	out := b.tape.Scope(func() *autograd.Var {
 		h := autograd.Scale(2, c)
-		if h.Wants() {
+		if h.RequiresGrad() {
 			t.Error("the double of a constant wants a gradient")
 		}
 		return autograd.Linear(h, w)

@@ -9,21 +9,21 @@ import (
 
 // Var is a value on a tape: a dense matrix, or a constant sparse matrix.
 type Var struct {
-	tape     *Tape
-	rows     int
-	cols     int
-	element  tensor.Element
-	set      *RowSet // describes the rows; nil: a parameter's
-	value    *tensor.Matrix
-	sparse   *Sparse
-	grad     *tensor.Matrix
-	wants    bool // it needs a gradient
-	depends  bool // on parameters, whether the tape records or not
-	origin   origin
-	use      use
-	kept     int // by recorded operations
-	deferred []deferred
-	op       *Op // computes the value again; nil: it cannot be
+	tape         *Tape
+	rows         int
+	cols         int
+	element      tensor.Element
+	set          *RowSet // describes the rows; nil: a parameter's
+	value        *tensor.Matrix
+	sparse       *Sparse
+	grad         *tensor.Matrix
+	requiresGrad bool // it needs a gradient
+	depends      bool // on parameters, whether the tape records or not
+	origin       origin
+	liveness     liveness
+	kept         int // by recorded operations
+	deferred     []deferred
+	op           *Op // computes the value again; nil: it cannot be
 }
 
 // origin says where a value comes from.
@@ -36,15 +36,15 @@ const (
 	parameter               // its gradient is added to a matrix that someone else owns, too
 )
 
-// use says what becomes of the value of a result.
-type use uint8
+// liveness says who still needs the value of a result.
+type liveness uint8
 
 const (
-	dropped use = iota // the forward code does not need it any more
-	held               // by the forward code
-	given              // held, and given to an operation that may have reused its memory
-	spent              // given, and dropped
-	evicted            // released until a backward step reads it
+	dropped liveness = iota // the forward code does not need it any more
+	held                    // by the forward code
+	given                   // held, and given to an operation that may have reused its memory
+	spent                   // given, and dropped
+	evicted                 // released until a backward step reads it
 )
 
 // leaf reports whether someone else owns the value.
@@ -61,7 +61,7 @@ func (v *Var) Tape() *Tape { return v.tape }
 // Value returns the dense matrix. It panics if the value is sparse, was released, or was given to an
 // operation that reused its memory.
 func (v *Var) Value() *tensor.Matrix {
-	if v.value == nil || (v.use == given || v.use == spent) && !v.tape.backward {
+	if v.value == nil || (v.liveness == given || v.liveness == spent) && !v.tape.backward {
 		panic("autograd: use of a value that is sparse, or was given away, or dropped")
 	}
 	return v.value
@@ -76,8 +76,8 @@ func (v *Var) Rows() int { return v.rows }
 // Cols returns the number of columns, even after the value was released.
 func (v *Var) Cols() int { return v.cols }
 
-// Wants reports whether the Var needs a gradient; Backward steps skip the others.
-func (v *Var) Wants() bool { return v.wants }
+// RequiresGrad reports whether the Var needs a gradient; Backward steps skip the others.
+func (v *Var) RequiresGrad() bool { return v.requiresGrad }
 
 // DependsOnParameters reports whether the value depends on parameters, including those of another worker.
 // Features do not, nor do values computed from features alone. The answer is the same whether the tape
@@ -152,7 +152,7 @@ func (v *Var) AddBlockGrad(sum *tensor.Matrix) {
 	if sum == v.grad {
 		return
 	}
-	if v.wants && v.element != tensor.Float32 {
+	if v.requiresGrad && v.element != tensor.Float32 {
 		if v.grad != nil {
 			v.tape.Team.Columns(sum, 0, v.grad, 0, v.cols, kernel.Accumulate)
 			v.grad.Release()
@@ -169,7 +169,7 @@ func (v *Var) GradSum() *tensor.Matrix { return v.BlockGradSum(1) }
 // AddGrad adds g to the gradient. It owns g.
 func (v *Var) AddGrad(g *tensor.Matrix) {
 	switch {
-	case !v.wants:
+	case !v.requiresGrad:
 		g.Release()
 	case v.grad == nil:
 		v.grad = g
@@ -199,9 +199,9 @@ func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
 	}
 	if v.held() {
-		v.use = given
+		v.liveness = given
 	} else {
-		v.use = spent // an operation that is computed again takes what was dropped
+		v.liveness = spent // an operation that is computed again takes what was dropped
 	}
 	if v.kept > 0 || v.value.Shared() {
 		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
@@ -220,15 +220,15 @@ func (v *Var) Drop() {
 
 // letGo ends the forward code's hold.
 func (v *Var) letGo() {
-	switch v.use {
+	switch v.liveness {
 	case held:
-		v.use = dropped
+		v.liveness = dropped
 	case given:
-		v.use = spent
+		v.liveness = spent
 	}
 }
 
-func (v *Var) held() bool { return v.use == held || v.use == given }
+func (v *Var) held() bool { return v.liveness == held || v.liveness == given }
 
 func (v *Var) releaseUnused() {
 	if v.leaf() || v.held() || v.kept > 0 || len(v.deferred) > 0 {

@@ -9,13 +9,13 @@
 // A failed wait aborts the transport before it returns. No transfer uses a buffer any more, and the caller
 // may release what it holds. There is no recovery from an error: the worker ends, and so does the run.
 //
-// A worker may hold several ranks, which take turns (Host). What they send waits for the turn of its
+// A worker may hold several ranks, which take turns (SharedWorker). What they send waits for the turn of its
 // receiver, unless both are at work at the same time (Comm.Unqueued). A rank of a plan sends nothing, and
 // counts what it would send (Plan).
 //
 // Reading order: comm.go, pending.go (messages), collective.go, and setup.go (collectives before the first
-// epoch). group.go makes groups of ranks. host.go keeps the messages between the ranks of a worker, turns.go
-// has the order of their turns, and link.go carries the messages of all its ranks to another worker.
+// epoch). group.go makes groups of ranks. sharedworker.go keeps the messages between the ranks of a worker,
+// turns.go has the order of their turns, and link.go carries the messages of all its ranks to another worker.
 //
 // Axes (parallel/*) send rows by it, and workers agree by it on what all need to know.
 package comm
@@ -48,7 +48,7 @@ type Comm struct {
 // end is what all groups of a rank share.
 type end struct {
 	transport Transport
-	host      *member // the transport, if it is that of a rank that shares its worker with others; else nil
+	shared    *member // the transport, if it is that of a rank that shares its worker with others; else nil
 	plans     bool    // messages to and from other workers go nowhere
 	timeout   time.Duration
 	place     atomic.Pointer[place]
@@ -83,7 +83,7 @@ func New(t Transport, timeout time.Duration) *Comm {
 	case plan:
 		e.plans = true
 	case *member:
-		e.host, e.plans = t, t.workers == nil
+		e.shared, e.plans = t, t.workers == nil
 	}
 	e.place.Store(&place{})
 	c := &Comm{end: e, rank: t.Rank(), ranks: make([]int, t.Size())}
@@ -168,10 +168,10 @@ func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
 }
 
 // Waited is how long this rank has waited for others so far, in all its groups. Waits of goroutines beside
-// its work do not count. For a rank of a Host it is how long none of the worker's ranks has been at work,
-// since the first of them began.
+// its work do not count. For a rank of a SharedWorker it is how long none of the worker's ranks has been at
+// work, since the first of them began.
 func (c *Comm) Waited() time.Duration {
-	if m := c.end.host; m != nil {
+	if m := c.end.shared; m != nil {
 		return m.waitedSoFar()
 	}
 	return time.Duration(c.end.waited.Load())
@@ -196,7 +196,7 @@ func (c *Comm) Signalled(by <-chan struct{}) (came bool) {
 	return came
 }
 
-// countWait counts a wait that ends now. A rank of a Host keeps its turn in it.
+// countWait counts a wait that ends now. A rank of a SharedWorker keeps its turn in it.
 func (c *Comm) countWait(since time.Time) {
 	if m := c.member(); m != nil {
 		m.wasIdle(since)

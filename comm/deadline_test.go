@@ -76,8 +76,8 @@ func TestStopped(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	host := func(worker int, timeout time.Duration) (*Host, *Comm) {
-		h := NewHost(New(ends[worker], timeout), []int{0, 1}, doubled{})
+	shared := func(worker int, timeout time.Duration) (*SharedWorker, *Comm) {
+		h := NewSharedWorker(New(ends[worker], timeout), []int{0, 1}, doubled{})
 		c := New(h.Transports()[0], timeout)
 		c.Begin()
 		return h, c
@@ -93,21 +93,21 @@ func TestStopped(t *testing.T) {
 		}()
 		failed = c.Receive(Halo, make([]byte, 1), 1).Wait()
 	case "turn":
-		_, c := host(0, timeout)
+		_, c := shared(0, timeout)
 		go func() {
-			_, other := host(1, 0)
+			_, other := shared(1, 0)
 			waits(c)
 			stop()
 			_ = other.Send(Halo, []byte{1}, 0).Wait()
 		}()
 		failed = c.Receive(Halo, make([]byte, 1), 1).Wait()
 	case "end":
-		h, c := host(0, timeout)
+		h, c := shared(0, timeout)
 		c.End()
 		go func() {
 			time.Sleep(timeout / 50) // rank 0 waits, and nothing goes or comes
 			stop()
-			other, end := host(1, 0)
+			other, end := shared(1, 0)
 			end.End()
 			_ = other.Close()
 		}()

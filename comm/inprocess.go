@@ -48,7 +48,7 @@ func (t *inProcess) Receive(data []byte, from, tag int) Request {
 // post matches the oldest request of the other side, or waits in the lane's queue.
 func (e *exchange) post(data []byte, l lane, sends bool) Request {
 	mine := newTransfer(data)
-	other, err := e.meet(mine, l, sends)
+	other, err := e.takeMatch(mine, l, sends)
 	if err != nil {
 		mine.finish(err)
 	}
@@ -71,8 +71,8 @@ func (e *exchange) post(data []byte, l lane, sends bool) Request {
 	return mine
 }
 
-// meet takes the other side's transfer, and announces a copy. If there is none yet, mine begins to wait.
-func (e *exchange) meet(mine *transfer, l lane, sends bool) (*transfer, error) {
+// takeMatch takes the other side's transfer, and announces a copy. If there is none yet, mine begins to wait.
+func (e *exchange) takeMatch(mine *transfer, l lane, sends bool) (*transfer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {

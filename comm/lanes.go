@@ -17,14 +17,14 @@ type transfer struct {
 	data    []byte
 	done    chan struct{}
 	err     error
-	message Message // of a Host: the message that was sent, or that has come
+	message Message // of a SharedWorker: the message that was sent, or that has come
 }
 
 func newTransfer(data []byte) *transfer { return &transfer{data: data, done: make(chan struct{})} }
 
 func (t *transfer) Done() <-chan struct{} { return t.done }
 
-// Err copies the message of a Host's Spool that has come, once.
+// Err copies the message of a SharedWorker's Spool that has come, once.
 func (t *transfer) Err() error {
 	if p := t.message; p != nil {
 		t.message = nil

@@ -13,8 +13,8 @@ const (
 	lastTag   = -1 // the tag of the header that ends a link
 )
 
-// outgoing is a message to a rank of another worker.
-type outgoing struct {
+// queuedMessage is a message to a rank of another worker.
+type queuedMessage struct {
 	lane
 	message Message
 }
@@ -23,20 +23,20 @@ type outgoing struct {
 type link struct {
 	mu      sync.Mutex
 	added   sync.Cond
-	waiting []outgoing
+	waiting []queuedMessage
 	stopped bool
 }
 
 // newLink returns the link to a worker. It starts to carry messages both ways.
-func (h *Host) newLink(worker int) *link {
+func (w *SharedWorker) newLink(worker int) *link {
 	l := &link{}
 	l.added.L = &l.mu
 	for _, carry := range []func() error{func() error {
-		return h.sendTo(worker, l)
-	}, func() error { return h.receiveFrom(worker) }} {
-		h.carrying.Go(func() {
+		return w.sendTo(worker, l)
+	}, func() error { return w.receiveFrom(worker) }} {
+		w.carrying.Go(func() {
 			if err := carry(); err != nil {
-				h.Abort(err)
+				w.Abort(err)
 			}
 		})
 	}
@@ -44,7 +44,7 @@ func (h *Host) newLink(worker int) *link {
 }
 
 // put adds a message.
-func (l *link) put(m outgoing) {
+func (l *link) put(m queuedMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting = append(l.waiting, m)
@@ -60,7 +60,7 @@ func (l *link) stop() {
 }
 
 // next waits for a message to send.
-func (l *link) next() (m outgoing, stopped bool) {
+func (l *link) next() (m queuedMessage, stopped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.waiting) == 0 && !l.stopped {
@@ -75,7 +75,7 @@ func (l *link) next() (m outgoing, stopped bool) {
 }
 
 // sendTo sends the messages to a worker.
-func (h *Host) sendTo(worker int, l *link) error {
+func (w *SharedWorker) sendTo(worker int, l *link) error {
 	var data []byte
 	header := make([]int64, headerLen)
 	for {
@@ -87,7 +87,7 @@ func (h *Host) sendTo(worker int, l *link) error {
 		if m.message != nil {
 			header[3] = int64(m.message.Len())
 		}
-		if err := h.moved(h.workers.Send(Setup, Bytes(header), worker)); err != nil || m.tag == lastTag {
+		if err := w.moved(w.workers.Send(Setup, Bytes(header), worker)); err != nil || m.tag == lastTag {
 			return err
 		}
 		n := m.message.Len()
@@ -95,41 +95,41 @@ func (h *Host) sendTo(worker int, l *link) error {
 		if err := m.message.Take(data); err != nil {
 			return err
 		}
-		if err := h.moved(h.workers.Send(Setup, data, worker)); err != nil {
+		if err := w.moved(w.workers.Send(Setup, data, worker)); err != nil {
 			return err
 		}
 	}
 }
 
 // receiveFrom receives the messages from a worker.
-func (h *Host) receiveFrom(worker int) error {
+func (w *SharedWorker) receiveFrom(worker int) error {
 	var data []byte
 	header := make([]int64, headerLen)
 	for {
-		if err := h.moved(h.workers.Receive(Setup, Bytes(header), worker)); err != nil ||
+		if err := w.moved(w.workers.Receive(Setup, Bytes(header), worker)); err != nil ||
 			header[2] == lastTag {
 			return err
 		}
 		n := int(header[3])
 		data = slices.Grow(data[:0], n)[:n]
-		if err := h.moved(h.workers.Receive(Setup, data, worker)); err != nil {
+		if err := w.moved(w.workers.Receive(Setup, data, worker)); err != nil {
 			return err
 		}
-		m, err := h.spool.Put(KindOf(int(header[2])), data, Incoming)
+		m, err := w.spool.Put(KindOf(int(header[2])), data, Incoming)
 		if err == nil {
-			err = h.deliver(lane{int(header[0]), int(header[1]), int(header[2])}, m)
+			err = w.deliver(lane{int(header[0]), int(header[1]), int(header[2])}, m)
 		}
 		if err != nil {
 			return err
 		}
-		h.happened()
+		w.happened()
 	}
 }
 
 // moved waits for a message of a link, without a deadline: the ranks that wait for it have theirs, and Close
 // has its own.
-func (h *Host) moved(p *Pending) error {
+func (w *SharedWorker) moved(p *Pending) error {
 	<-p.request.Done()
-	h.carried.Add(1)
+	w.carried.Add(1)
 	return p.request.Err()
 }

@@ -63,14 +63,14 @@ func (c *Comm) send(k Kind, data []byte, ready func() error, to int, within stri
 // transport moves the bytes of c's messages.
 func (c *Comm) transport() Transport {
 	if c.unqueued {
-		return unqueued{c.end.host}
+		return unqueued{c.end.shared}
 	}
 	return c.end.transport
 }
 
 // leaves reports whether a message to a rank of the transport leaves this rank's worker.
 func (c *Comm) leaves(to int) bool {
-	m := c.end.host
+	m := c.end.shared
 	return to != c.end.transport.Rank() && (m == nil || !m.beside(to))
 }
 

@@ -6,7 +6,7 @@ import "testing"
 // link still has those of the round before, and the other worker may be a round ahead. Messages of
 // all-to-alls are received before others are sent, and do not count.
 func TestQueued(t *testing.T) {
-	h := PlanHost(0, []int{0, 1}, doubled{})
+	h := PlanSharedWorker(0, []int{0, 1}, doubled{})
 	c := New(h.Transports()[0], 0)
 	c.Begin()
 	defer c.End()

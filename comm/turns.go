@@ -10,8 +10,8 @@ import (
 // places (LocalBarrier), so that the order of their turns, and the memory that they take, is the same in
 // every run.
 
-// Begin waits for the rank's first turn. A rank of a Host calls it before any other work, and End at last.
-// For another rank both do nothing.
+// Begin waits for the rank's first turn. A rank of a SharedWorker calls it before any other work, and End at
+// last. For another rank both do nothing.
 func (c *Comm) Begin() {
 	if m := c.member(); m != nil {
 		m.mu.Lock()
@@ -43,14 +43,14 @@ func (c *Comm) LocalBarrier() {
 		return
 	}
 	m.mu.Lock()
-	m.met[c.tags]++
-	m.came.meet()
-	m.went.meet()
-	want := m.met[c.tags]
+	m.barriers[c.tags]++
+	m.came.restart()
+	m.went.restart()
+	want := m.barriers[c.tags]
 	m.mu.Unlock()
 	m.await(func() bool {
 		for _, other := range m.members {
-			if other.met[c.tags] < want && !other.last && slices.Contains(c.ranks, other.rank) {
+			if other.barriers[c.tags] < want && !other.last && slices.Contains(c.ranks, other.rank) {
 				return false
 			}
 		}
@@ -144,8 +144,8 @@ func (c *Comm) Published(rank int) any {
 }
 
 // memberOf is that of one of the worker's ranks.
-func (h *Host) memberOf(rank int) *member {
-	return h.members[slices.IndexFunc(h.members, func(m *member) bool { return m.rank == rank })]
+func (w *SharedWorker) memberOf(rank int) *member {
+	return w.members[slices.IndexFunc(w.members, func(m *member) bool { return m.rank == rank })]
 }
 
 // Expose lets the nearby ranks of the group see a value, by Exposed, between the next LocalBarrier and the
@@ -157,7 +157,7 @@ func (c *Comm) Expose(value any) {
 	if m.exposed[c.tags] == nil {
 		m.exposed[c.tags] = &[2]any{}
 	}
-	m.exposed[c.tags][(m.met[c.tags]+1)%2] = value
+	m.exposed[c.tags][(m.barriers[c.tags]+1)%2] = value
 }
 
 // Exposed returns what a nearby rank of the group, or this one, exposed before the last LocalBarrier.
@@ -165,7 +165,7 @@ func (c *Comm) Exposed(rank int) any {
 	m := c.member()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.memberOf(c.ranks[rank]).exposed[c.tags][m.met[c.tags]%2]
+	return m.memberOf(c.ranks[rank]).exposed[c.tags][m.barriers[c.tags]%2]
 }
 
 // KeepTurn lets the rank keep its turn while it waits, until release is called. Between a LocalBarrier and
@@ -186,13 +186,13 @@ func (c *Comm) KeepTurn() (release func()) {
 	}
 }
 
-// member is the rank's place on its Host. It is nil if it has no turn to give away: it has a worker of its
-// own, or c is for work beside that of the rank.
+// member is the rank's place on its SharedWorker. It is nil if it has no turn to give away: it has a worker
+// of its own, or c is for work beside that of the rank.
 func (c *Comm) member() *member {
 	if c.aside {
 		return nil
 	}
-	return c.end.host
+	return c.end.shared
 }
 
 // await gives the turn away until over reports true or the worker is aborted, and the rank's turn comes.
@@ -227,49 +227,49 @@ func (m *member) leave() {
 
 // next gives the turn to the lowest rank whose wait is over, if none is at work and all have begun. The
 // caller holds mu.
-func (h *Host) next() {
-	if h.turn != nil || h.starting > 0 {
+func (w *SharedWorker) next() {
+	if w.turn != nil || w.starting > 0 {
 		return
 	}
-	for _, m := range h.members {
-		if m.over != nil && (h.err != nil || m.over()) {
-			h.turn = m
-			if !h.ended.IsZero() {
-				h.idle += time.Since(h.ended)
+	for _, m := range w.members {
+		if m.over != nil && (w.err != nil || m.over()) {
+			w.turn = m
+			if !w.ended.IsZero() {
+				w.idle += time.Since(w.ended)
 			}
-			h.turned(m, true)
-			h.changed.Broadcast()
+			w.turned(m, true)
+			w.changed.Broadcast()
 			return
 		}
 	}
 }
 
 // wasIdle adds a wait that ends now, in which a rank kept its turn.
-func (h *Host) wasIdle(since time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.idle += time.Since(since)
+func (w *SharedWorker) wasIdle(since time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.idle += time.Since(since)
 }
 
 // waitedSoFar is how long no rank has been at work since the first turn began.
-func (h *Host) waitedSoFar() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.idle
+func (w *SharedWorker) waitedSoFar() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.idle
 }
 
 // turned says that a turn begins or ends. The caller holds mu.
-func (h *Host) turned(m *member, begins bool) {
-	if h.OnTurn != nil {
-		h.OnTurn(m.rank, begins)
+func (w *SharedWorker) turned(m *member, begins bool) {
+	if w.OnTurn != nil {
+		w.OnTurn(m.rank, begins)
 	}
 }
 
 // happened says that waits may be over.
-func (h *Host) happened() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.next()
+func (w *SharedWorker) happened() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next()
 }
 
 // holds reports whether the rank keeps its turn while it waits.
@@ -282,7 +282,7 @@ func (m *member) holds() bool {
 // otherAtWork reports whether another rank of the worker is at work: what it does may be what this one waits
 // for.
 func (c *Comm) otherAtWork() bool {
-	m := c.end.host
+	m := c.end.shared
 	if m == nil {
 		return false
 	}

@@ -35,14 +35,14 @@ func (m kept) Ahead()                 {}
 func (m kept) Take(into []byte) error { copy(into, m); return nil }
 func (m kept) Drop()                  {}
 
-// onHosts runs work as every rank, of which two workers hold those of holders. timeout is that of a worker's
-// link.
-func onHosts(t *testing.T, holders []int, timeout time.Duration, spool Spool, work func(end Transport)) {
+// onWorkers runs work as every rank, of which two workers hold those of holders. timeout is that of a
+// worker's link.
+func onWorkers(t *testing.T, holders []int, timeout time.Duration, spool Spool, work func(end Transport)) {
 	t.Helper()
 	var workers sync.WaitGroup
 	for worker, end := range InProcess(2) {
 		workers.Go(func() {
-			h := NewHost(New(end, timeout), holders, spool)
+			h := NewSharedWorker(New(end, timeout), holders, spool)
 			var members sync.WaitGroup
 			for _, transport := range h.Transports() {
 				members.Go(func() { work(transport) })
@@ -58,7 +58,7 @@ func onHosts(t *testing.T, holders []int, timeout time.Duration, spool Spool, wo
 
 // TestShared: ranks of one worker see what others share, and those of another worker do not.
 func TestShared(t *testing.T) {
-	h := PlanHost(0, []int{0, 0, 1}, doubled{})
+	h := PlanSharedWorker(0, []int{0, 0, 1}, doubled{})
 	seen := make(chan any)
 	for rank, end := range h.Transports() {
 		go func() {
@@ -84,7 +84,7 @@ func TestShared(t *testing.T) {
 // TestExposed: a rank sees what the others exposed before the last LocalBarrier, also when these expose more
 // already.
 func TestExposed(t *testing.T) {
-	h := PlanHost(0, []int{0, 0, 0}, doubled{})
+	h := PlanSharedWorker(0, []int{0, 0, 0}, doubled{})
 	var wrong atomic.Int32
 	var all sync.WaitGroup
 	for rank, end := range h.Transports() {
@@ -112,7 +112,7 @@ func TestExposed(t *testing.T) {
 // TestOpposite: ranks are at work together that have the same place on their workers. The last one of a
 // worker with fewer ranks stands for those that it lacks.
 func TestOpposite(t *testing.T) {
-	h := PlanHost(1, []int{0, 0, 0, 1, 1, 2, 0, 1}, doubled{})
+	h := PlanSharedWorker(1, []int{0, 0, 0, 1, 1, 2, 0, 1}, doubled{})
 	c := New(h.Transports()[0], 0)
 	g := c.Group(0, 2, 3, 4, 5, 6, 7) // on workers 0, 0, 1, 1, 2, 0, 1
 	for rank, want := range []int{0, 1, 0, 1, 0, 2, 2} {
@@ -144,7 +144,7 @@ func TestUnqueued(t *testing.T) {
 	const ms = time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		onHosts(t, []int{0, 0, 1, 1}, 0, noQueue{T: t}, func(end Transport) {
+		onWorkers(t, []int{0, 0, 1, 1}, 0, noQueue{T: t}, func(end Transport) {
 			c, rank := New(end, 0), end.Rank()
 			c.Begin()
 			defer c.End()
@@ -169,7 +169,7 @@ func TestUnqueued(t *testing.T) {
 func TestUnqueuedFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for worker, end := range InProcess(2) {
-			h := NewHost(New(end, 0), []int{0, 1}, doubled{})
+			h := NewSharedWorker(New(end, 0), []int{0, 1}, doubled{})
 			if worker == 1 { // which does nothing
 				defer h.Abort(ErrTimeout)
 				continue
@@ -194,7 +194,7 @@ func TestUnqueuedFails(t *testing.T) {
 
 // TestUnqueuedInPlan: in a plan all such messages have come and gone. They count as sent, and none is queued.
 func TestUnqueuedInPlan(t *testing.T) {
-	h := PlanHost(0, []int{0, 1}, noQueue{T: t})
+	h := PlanSharedWorker(0, []int{0, 1}, noQueue{T: t})
 	c := New(h.Transports()[0], 0)
 	c.Begin()
 	defer c.End()
@@ -212,7 +212,7 @@ func TestUnqueuedInPlan(t *testing.T) {
 // whether they give away their turns or keep them. A rank that waits while another works does not count.
 func TestWaitedOfAHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		onHosts(t, []int{0, 0, 1}, 0, doubled{}, func(end Transport) { waitsAndWorks(t, New(end, 0)) })
+		onWorkers(t, []int{0, 0, 1}, 0, doubled{}, func(end Transport) { waitsAndWorks(t, New(end, 0)) })
 	})
 }
 
@@ -258,7 +258,7 @@ func waitsAndWorks(t *testing.T, c *Comm) {
 func TestSlowNeighbour(t *testing.T) {
 	const ms = time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
-		onHosts(t, []int{0, 0, 1}, 0, doubled{}, func(end Transport) {
+		onWorkers(t, []int{0, 0, 1}, 0, doubled{}, func(end Transport) {
 			c, one := New(end, 10*ms), make([]byte, 1)
 			c.Begin()
 			defer c.End()
@@ -277,14 +277,14 @@ func TestSlowNeighbour(t *testing.T) {
 	})
 }
 
-// TestCloseHasADeadline: a host whose peer never closes, as its process was killed, fails when nothing has
-// moved for its deadline.
+// TestCloseHasADeadline: a shared worker whose peer never closes, as its process was killed, fails when
+// nothing has moved for its deadline.
 func TestCloseHasADeadline(t *testing.T) {
 	const ms = time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		ends, began := InProcess(2), time.Now()
-		dead := NewHost(New(ends[1], 0), []int{0, 1}, doubled{})
-		h := NewHost(New(ends[0], 10*ms), []int{0, 1}, doubled{})
+		dead := NewSharedWorker(New(ends[1], 0), []int{0, 1}, doubled{})
+		h := NewSharedWorker(New(ends[0], 10*ms), []int{0, 1}, doubled{})
 		err := h.Close()
 		want := "rank 0: end of the links between workers: no answer in time (10ms): a rank died after " +
 			"its last epoch; see what the others printed"
@@ -319,7 +319,7 @@ func TestCloseWaitsForWhatMoves(t *testing.T) {
 	const ms = time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		onHosts(t, []int{0, 1}, 10*ms, lagging{}, func(end Transport) {
+		onWorkers(t, []int{0, 1}, 10*ms, lagging{}, func(end Transport) {
 			c := New(end, 0)
 			c.Begin()
 			defer c.End()

@@ -26,7 +26,7 @@ func (p *postponed) Err() error            { return p.err }
 
 // when makes a request when ready has returned, after those of its stream that were asked for before.
 func (e *end) when(ready func() error, s stream, request func() Request) Request {
-	if e.host != nil { // whose turns have the same order in each run
+	if e.shared != nil { // whose turns have the same order in each run
 		if ready != nil {
 			if err := ready(); err != nil {
 				return &postponed{done: done, err: err}

@@ -276,8 +276,8 @@ func (d *Device) Capability() (major, minor int) { return d.major, d.minor }
 // Cache returns the bytes of the card's second cache, before its memory.
 func (d *Device) Cache() int64 { return int64(d.driver.cache) }
 
-// Use makes the card that of the calling thread, for other libraries.
-func (d *Device) Use() error { return d.note("selecting the card", C.weft_use(d.driver)) }
+// MakeCurrent makes the card that of the calling thread, for other libraries.
+func (d *Device) MakeCurrent() error { return d.note("selecting the card", C.weft_use(d.driver)) }
 
 // Memory returns how many bytes the card has.
 func (d *Device) Memory() (free, total int64, err error) {

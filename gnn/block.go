@@ -348,9 +348,9 @@ func finish(z, bias *autograd.Var, norm nn.Norm, act kernel.Activation, mask ker
 	switch norm := norm.(type) {
 	case nil:
 	case *nn.GraphNorm:
-		return norm.Biased(z, bias, nn.GiveAway, act, mask)
+		return norm.Biased(z, bias, nn.InPlace, act, mask)
 	default:
-		return norm.Forward(autograd.Finish(z, bias, kernel.Identity, kernel.Mask{}), nn.GiveAway, act, mask)
+		return norm.Forward(autograd.Finish(z, bias, kernel.Identity, kernel.Mask{}), nn.InPlace, act, mask)
 	}
 	return autograd.Finish(z, bias, act, mask)
 }

@@ -13,12 +13,12 @@ type PreActivation struct {
 	Dropout    nn.Dropout
 }
 
-func (p *PreActivation) forward(x *autograd.Var, use nn.Use) *autograd.Var {
+func (p *PreActivation) forward(x *autograd.Var, use nn.InputUse) *autograd.Var {
 	mask := p.Dropout.Mask(x)
 	switch {
 	case p.Norm != nil:
 		return p.Norm.Forward(x, use, p.Activation, mask)
-	case use == nn.LeaveWhole && (p.Activation != kernel.Identity || mask.Active()):
+	case use == nn.OutOfPlace && (p.Activation != kernel.Identity || mask.Active()):
 		x = autograd.Copy(x)
 	}
 	return autograd.Finish(x, nil, p.Activation, mask)
@@ -35,7 +35,7 @@ type ResidualBlock struct {
 
 // Forward computes the block for a vertex type's rows, rows × the width of the model.
 func (b *ResidualBlock) Forward(s State) State {
-	z, bias := b.Conv.Forward(b.forward(s.Rows[0], nn.LeaveWhole))
+	z, bias := b.Conv.Forward(b.forward(s.Rows[0], nn.OutOfPlace))
 	if b.FeedForward != nil {
 		z, bias = b.FeedForward.forward(z, bias)
 	}
@@ -78,6 +78,6 @@ type Decoder struct {
 
 // Forward computes the block for a vertex type's rows, rows × the width of the model.
 func (d *Decoder) Forward(s State) State {
-	z, bias := d.Linear.Forward(d.forward(s.Rows[0], nn.GiveAway))
+	z, bias := d.Linear.Forward(d.forward(s.Rows[0], nn.InPlace))
 	return s.with(autograd.Finish(z, bias.On(z.Tape()), kernel.Identity, kernel.Mask{}))
 }

@@ -11,8 +11,8 @@ import (
 	"weft/tensor"
 )
 
-// Card is a device that runs kernels. It waits for them where it copies to the host.
-type Card interface {
+// Device is a device that runs kernels. It waits for them where it copies to the host.
+type Device interface {
 	tensor.Mover
 	// Sync waits for what was asked.
 	Sync() error
@@ -28,7 +28,7 @@ type Card interface {
 
 // NewDeviceTeam returns a team that computes on a device, which has the elements of all matrices of memory
 // (Meter.On). What has no kernel there runs on so many threads of the CPU, between two copies.
-func NewDeviceTeam(c Card, threads int, memory *tensor.Meter) *Team {
+func NewDeviceTeam(c Device, threads int, memory *tensor.Meter) *Team {
 	threads = max(1, threads)
 	return newTeam(threads, memory, &device{
 		card: c, cpu: newCPU(threads), memory: memory, shapes: shapes,
@@ -92,7 +92,7 @@ func (nothingOnDevice) has(kernel C.int) bool { return shapes[kernel] != nil }
 
 // device is the backend of a device.
 type device struct {
-	card   Card
+	card   Device
 	cpu    *cpu
 	memory *tensor.Meter
 	shapes shapeTable

@@ -39,7 +39,7 @@ func NewTeamElsewhere(kernels bool) func(threads int, memory *tensor.Meter) *Tea
 
 // asked is a card that keeps which kernels it was asked for and lacks.
 type asked struct {
-	Card
+	Device
 	lacks []string
 	next  string // what a launch is cut for, until it is launched
 }
@@ -54,7 +54,7 @@ func (c *asked) cut(kernel string) {
 
 func (c *asked) Launch(kernel string, blocks, threads int, args unsafe.Pointer, bytes int) error {
 	c.next = ""
-	return c.Card.Launch(kernel, blocks, threads, args, bytes)
+	return c.Device.Launch(kernel, blocks, threads, args, bytes)
 }
 
 // asks is the shape of a kernel, which is to be launched then, but for attention with features of edges.
@@ -75,7 +75,7 @@ func asks[T any](c *asked, k routine, of func(unsafe.Pointer, T, int) shape) fun
 }
 
 func (c *asked) Has(kernel string) bool {
-	has := c.Card.Has(kernel)
+	has := c.Device.Has(kernel)
 	if !has {
 		c.lacks = append(c.lacks, kernel)
 	}
@@ -90,7 +90,7 @@ func FellBack(t *Team, run func()) (fell []string) {
 		run()
 		return nil
 	}
-	card := &asked{Card: d.card}
+	card := &asked{Device: d.card}
 	d.card, d.shapes = card, maps.Clone(d.shapes)
 	for k := range names {
 		r := routine{}
@@ -265,7 +265,7 @@ func TestTiming(t *testing.T) {
 }
 
 // everything is a card that says it has all kernels.
-type everything struct{ Card }
+type everything struct{ Device }
 
 func (everything) Has(string) bool { return true }
 

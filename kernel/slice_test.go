@@ -15,7 +15,7 @@ import (
 
 // cached is a card with a second cache of so many bytes. It notes how many blocks aggregations have.
 type cached struct {
-	kernel.Card
+	kernel.Device
 	cache  int64
 	blocks int
 }
@@ -26,7 +26,7 @@ func (c *cached) Launch(name string, blocks, threads int, args unsafe.Pointer, b
 	if strings.HasPrefix(name, "spmm") && !strings.HasSuffix(name, "_segments") {
 		c.blocks += blocks
 	}
-	return c.Card.Launch(name, blocks, threads, args, bytes)
+	return c.Device.Launch(name, blocks, threads, args, bytes)
 }
 
 // TestSlices: aggregations on a card whose second cache holds few rows take slices of columns, have the bits

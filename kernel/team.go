@@ -48,10 +48,10 @@ type Team struct {
 }
 
 // NewTeam returns a team of at least one thread. One of all cores has Go's scheduler keep a processor spare
-// (cores.Spare).
+// (cores.AddProcessor).
 func NewTeam(threads int, memory *tensor.Meter) *Team {
 	if threads >= cores.Count() {
-		cores.Spare()
+		cores.AddProcessor()
 	}
 	threads = max(1, threads)
 	return newTeam(threads, memory, newCPU(threads))
@@ -185,8 +185,8 @@ var names = func() (names [C.WEFT_KERNEL_COUNT]string) {
 // Work makes a call that is not a kernel's, work(0) … work(n−1), so that Watch is told of it.
 func (t *Team) Work(c Call, n int, work func(k int)) { t.make(c, n, work) }
 
-// OnHost has matrices be on the host, for the CPU to read them. On a device this counts as name, which no kernel
-// computes there.
+// OnHost has matrices be on the host, for the CPU to read them. On a device this counts as name, which no
+// kernel computes there.
 func (t *Team) OnHost(name string, read ...*tensor.Matrix) {
 	if !t.Memory.OnDevice() {
 		return

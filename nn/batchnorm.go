@@ -67,13 +67,15 @@ func NewBatchNormOf(ps *Params, o BatchNormOptions, width int) *BatchNorm {
 }
 
 // Forward returns mask(act(y)), where y is the normalised x.
-func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+func (b *BatchNorm) Forward(x *autograd.Var, use InputUse, act kernel.Activation,
+	mask kernel.Mask,
+) *autograd.Var {
 	return b.Biased(x, nil, use, act, mask)
 }
 
 // Biased is Forward for x + bias, a row that may be nil. With the batch's statistics y does not depend on the
 // bias, and so its gradient is 0, without rounding. With the running ones it has a gradient.
-func (b *BatchNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation,
+func (b *BatchNorm) Biased(x, bias *autograd.Var, use InputUse, act kernel.Activation,
 	mask kernel.Mask,
 ) *autograd.Var {
 	if x.Tape().Training || b.runningMean == nil {
@@ -83,11 +85,11 @@ func (b *BatchNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation
 	if bias != nil {
 		added = values(bias.Value())
 	}
-	if bias != nil && bias.Wants() {
-		if use == LeaveWhole {
+	if bias != nil && bias.RequiresGrad() {
+		if use == OutOfPlace {
 			x = autograd.Copy(x)
 		}
-		x, use = autograd.Finish(x, bias, kernel.Identity, kernel.Mask{}), GiveAway
+		x, use = autograd.Finish(x, bias, kernel.Identity, kernel.Mask{}), InPlace
 		clear(added)
 	}
 	return b.forward(x, use, act, mask, b.running(x.Tape(), added))

@@ -78,7 +78,7 @@ func meansOf(rows *autograd.RowSet, sums []float64) {
 }
 
 // forward returns mask(act(y)) for the statistics of this pass.
-func (c *columnNorm) forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask,
+func (c *columnNorm) forward(x *autograd.Var, use InputUse, act kernel.Activation, mask kernel.Mask,
 	s statistics,
 ) *autograd.Var {
 	if act == kernel.GELU {
@@ -143,9 +143,9 @@ func (c *columnNorm) means(of kernel.NormalizedSums, x, gamma, beta *autograd.Va
 
 // output returns the matrix for the normalised x. It is the matrix of x if x was given away and the tape does
 // not record; only a backward pass would read x again.
-func output(x *autograd.Var, use Use) *tensor.Matrix {
+func output(x *autograd.Var, use InputUse) *tensor.Matrix {
 	t := x.Tape()
-	if t.Recording || use == LeaveWhole {
+	if t.Recording || use == OutOfPlace {
 		return t.NewLike(x, x.Rows(), x.Cols())
 	}
 	z, _ := x.Take()

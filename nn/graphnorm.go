@@ -27,14 +27,16 @@ func NewGraphNorm(ps *Params, path string, width int) *GraphNorm {
 }
 
 // Forward returns mask(act(y)), where y is the normalised x.
-func (n *GraphNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+func (n *GraphNorm) Forward(x *autograd.Var, use InputUse, act kernel.Activation,
+	mask kernel.Mask,
+) *autograd.Var {
 	return n.Biased(x, nil, use, act, mask)
 }
 
 // Biased is Forward for x + bias, a row that may be nil. Where α is 1, as at first, y does not depend on the
 // bias, and its gradient is 0 without rounding: a sum of the gradient of x would be some last digits, of
 // which Adam makes a step as long as any other.
-func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation,
+func (n *GraphNorm) Biased(x, bias *autograd.Var, use InputUse, act kernel.Activation,
 	mask kernel.Mask,
 ) *autograd.Var {
 	t := x.Tape()

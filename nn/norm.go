@@ -9,18 +9,18 @@ import (
 // Norm normalises a layer's output.
 type Norm interface {
 	// Forward returns mask(act(y)), where y is the normalised x. It is one pass but for GELU.
-	Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var
+	Forward(x *autograd.Var, use InputUse, act kernel.Activation, mask kernel.Mask) *autograd.Var
 }
 
-// Use says what becomes of a norm's input.
-type Use int
+// InputUse says what becomes of a norm's input.
+type InputUse int
 
 const (
-	// GiveAway says that the input is not used afterwards. If the tape does not record, the result reuses its
+	// InPlace says that the input is not used afterwards. If the tape does not record, the result reuses its
 	// memory.
-	GiveAway Use = iota
-	// LeaveWhole says that the input is read again, as by a residual connection around the norm.
-	LeaveWhole
+	InPlace InputUse = iota
+	// OutOfPlace says that the input is read again, as by a residual connection around the norm.
+	OutOfPlace
 )
 
 // normEpsilon is added to variances before the square root, as in PyTorch and PyG.
@@ -45,7 +45,9 @@ func LayerNormOf(gamma, beta *Param, epsilon float64) *LayerNorm {
 }
 
 // Forward returns mask(act(y)), where y is the normalised x.
-func (l *LayerNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+func (l *LayerNorm) Forward(x *autograd.Var, use InputUse, act kernel.Activation,
+	mask kernel.Mask,
+) *autograd.Var {
 	if act == kernel.GELU {
 		return autograd.Finish(l.Forward(x, use, kernel.Identity, kernel.Mask{}), nil, act, mask)
 	}

@@ -86,7 +86,7 @@ func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x,
 	tape := autograd.NewTrainingTape(team, autograd.Random{})
 	tape.Training = training
 	in := tape.Input(x, rows)
-	out := norm.Forward(in, nn.GiveAway, kernel.Identity, kernel.Mask{})
+	out := norm.Forward(in, nn.InPlace, kernel.Identity, kernel.Mask{})
 	z := copyOf(team, out.Value())
 	tape.Backward(autograd.Root{Var: out, Grad: copyOf(team, g)})
 	if training {
@@ -124,7 +124,9 @@ func biasedNorm(width int) func(ps *nn.Params) nn.Norm {
 
 type biased struct{ *nn.BatchNorm }
 
-func (b biased) Forward(x *autograd.Var, use nn.Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+func (b biased) Forward(x *autograd.Var, use nn.InputUse, act kernel.Activation,
+	mask kernel.Mask,
+) *autograd.Var {
 	row := func(v float32) *autograd.Var {
 		team := x.Tape().Team
 		m := team.Zeros(tensor.Activations, 1, x.Cols())
@@ -158,16 +160,16 @@ func TestNormLeavesItsInputWhole(t *testing.T) {
 	} {
 		team := newTeam(t)
 		norm, given := make(nn.NewParams(team, 1)), normal(team, 1, 40, 3, 2)
-		forward := func(use nn.Use) (x, z *tensor.Matrix) {
+		forward := func(use nn.InputUse) (x, z *tensor.Matrix) {
 			in := autograd.Copy(autograd.NewTape(team).Constant(given, autograd.AllHere(40)))
 			x = in.Value()
 			return x, norm.Forward(in, use, kernel.ReLU, kernel.Mask{}).Value()
 		}
-		x, z := forward(nn.LeaveWhole)
+		x, z := forward(nn.OutOfPlace)
 		if !slices.Equal(x.Floats(), given.Floats()) {
 			t.Errorf("%s: the input was changed", name)
 		}
-		over, again := forward(nn.GiveAway)
+		over, again := forward(nn.InPlace)
 		if over != again || !slices.Equal(z.Floats(), again.Floats()) {
 			t.Errorf("%s: in place %v, or other bits", name, over == again)
 		}
@@ -186,7 +188,7 @@ func TestNormAgain(t *testing.T) {
 		norm := nn.NewBatchNorm(again, "norm", cols)
 		assert.Equal(t, live, team.Memory.LiveTensors())
 		tape := autograd.NewTrainingTape(team, autograd.Random{})
-		norm.Forward(tape.Input(x, autograd.AllHere(7)), nn.LeaveWhole, kernel.Identity, kernel.Mask{}).Drop()
+		norm.Forward(tape.Input(x, autograd.AllHere(7)), nn.OutOfPlace, kernel.Identity, kernel.Mask{}).Drop()
 		again.Commit()
 	}
 	assert.Equal(t, make([]float32, cols), ps.Buffers[0].Read())
@@ -202,7 +204,7 @@ func TestCommitMovesOnce(t *testing.T) {
 		norm := nn.NewBatchNorm(ps, "norm", 3)
 		for range passes {
 			tape := autograd.NewTrainingTape(team, autograd.Random{})
-			out := norm.Forward(tape.Input(x, autograd.AllHere(40)), nn.GiveAway,
+			out := norm.Forward(tape.Input(x, autograd.AllHere(40)), nn.InPlace,
 				kernel.Identity, kernel.Mask{})
 			tape.Backward(autograd.Root{Var: out, Grad: team.Zeros(tensor.Gradients, 40, 3)})
 		}
@@ -453,9 +455,9 @@ func TestBiasBeforeGraphNorm(t *testing.T) {
 		var out *autograd.Var
 		if b := bias.On(tape); apart {
 			out = norm.Forward(autograd.Finish(autograd.Copy(in), b, kernel.Identity, kernel.Mask{}),
-				nn.GiveAway, kernel.Identity, kernel.Mask{})
+				nn.InPlace, kernel.Identity, kernel.Mask{})
 		} else {
-			out = norm.Biased(in, b, nn.LeaveWhole, kernel.Identity, kernel.Mask{})
+			out = norm.Biased(in, b, nn.OutOfPlace, kernel.Identity, kernel.Mask{})
 		}
 		z = slices.Clone(out.Value().Floats())
 		tape.Backward(autograd.Root{Var: out, Grad: copyOf(team, g)})

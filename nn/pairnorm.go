@@ -18,7 +18,9 @@ type PairNorm struct{ columnNorm }
 func NewPairNorm(width int) *PairNorm { return &PairNorm{newColumnNorm(width, nil, nil)} }
 
 // Forward returns mask(act(y)), where y is the normalised x.
-func (n *PairNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+func (n *PairNorm) Forward(x *autograd.Var, use InputUse, act kernel.Activation,
+	mask kernel.Mask,
+) *autograd.Var {
 	rows := vertices(x)
 	mean, m2 := n.momentsOf(x)
 	rstd := 1 / math.Sqrt(total(m2)/float64(rows.Total)+normEpsilon)

@@ -305,11 +305,11 @@ func (f *finish) compute(p *pass) *autograd.Var {
 		return autograd.Finish(z, f.bias(p), f.act, f.mask.Mask(z))
 	}
 	var x *autograd.Var
-	use := nn.GiveAway
+	use := nn.InPlace
 	if len(f.terms) == 1 && len(f.products) == 0 { // a recorded norm makes its own copy
 		x = p.of(f.terms[0])
 		if p.left[p.code.alias(f.terms[0])] > 1 {
-			use = nn.LeaveWhole
+			use = nn.OutOfPlace
 		}
 	} else {
 		x = f.sum(p)

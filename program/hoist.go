@@ -44,7 +44,7 @@ func singular(op string) int {
 // regular returns an operand that edges gather, with 1 in the place of vertices that no edge reads: their
 // gradient is to stay 0.
 func (b *builder) regular(x, gather *value) *value {
-	if !x.graded || gather.Loops == one || gather.Loops == added {
+	if !x.requiresGrad || gather.Loops == one || gather.Loops == added {
 		return x
 	}
 	o := gather.o.op("scatter")

@@ -35,7 +35,7 @@ func inferPointwise(_ *Program, _ *Operation, in []Type) (Type, error) { return 
 // broadcastTypes returns the rows and the broadcast shape of operands that an operation combines row by row.
 func broadcastTypes(in []Type) (t Type, err error) {
 	for i, x := range in {
-		if err := t.meet(x); err != nil {
+		if err := t.unifyRows(x); err != nil {
 			return t, err
 		}
 		if i == 0 {
@@ -47,8 +47,8 @@ func broadcastTypes(in []Type) (t Type, err error) {
 	return t, nil
 }
 
-// meet gives t the rows of x, if it has none, for an operation that combines both row by row.
-func (t *Type) meet(x Type) error {
+// unifyRows gives t the rows of x, if it has none, for an operation that combines both row by row.
+func (t *Type) unifyRows(x Type) error {
 	switch {
 	case x.Rows == None:
 	case t.Rows == None:
@@ -138,7 +138,7 @@ func inferCat(_ *Program, o *Operation, in []Type) (Type, error) {
 	}
 	shape := slices.Clone(t.Shape)
 	for _, x := range in[1:] {
-		if err := t.meet(x); err != nil {
+		if err := t.unifyRows(x); err != nil {
 			return t, err
 		}
 		if len(x.Shape) != len(shape) {

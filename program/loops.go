@@ -34,7 +34,7 @@ func (b *builder) valuesOfLoops(o Operation, in []*value) *value {
 		return b.plain(sum, x)
 	}
 	last, any := loops(lastLoops, in[0]), loops(lastLoops, b.ones(in[0].Type))
-	if in[0].graded {
+	if in[0].requiresGrad {
 		each := loops(onlyLoops, in[0])
 		nothing := b.make(o.op("sub"), each, b.make(o.op("detach"), each)) // but for its gradient
 		last = b.make(o.op("add"), b.make(o.op("detach"), last), nothing)

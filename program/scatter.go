@@ -30,7 +30,7 @@ func (b *builder) scattered(o Operation, in []*value) *value {
 		if v := b.attends(o, x); v != nil {
 			return v
 		}
-		o.Masked = o.Masked || !o.Divisor && (x.graded || x.featured)
+		o.Masked = o.Masked || !o.Divisor && (x.requiresGrad || x.featured)
 		return b.inShape(b.factored(o, x), x.Shape)
 	}
 	return nil

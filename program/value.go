@@ -18,12 +18,12 @@ type value struct {
 	// regions are those of a scatter or opApply of the built program, by mode
 	regions [modes]*region
 
-	counted  bool // of opApply: gnn.Message.Counted
-	ofRows   bool // a tensor that depends on sums over all vertices
-	infinite bool // finite rows of vertices can make it infinite
-	graded   bool // it has a gradient
-	featured bool // rows of edges that depend on their features
-	ofSparse ofSparse
+	counted      bool // of opApply: gnn.Message.Counted
+	ofRows       bool // a tensor that depends on sums over all vertices
+	infinite     bool // finite rows of vertices can make it infinite
+	requiresGrad bool // it has a gradient
+	featured     bool // rows of edges that depend on their features
+	ofSparse     ofSparse
 }
 
 // Operations that no file has, which rewriting makes.
@@ -149,8 +149,8 @@ func (b *builder) typeOf(o *Operation, in []Type) (Type, error) {
 
 // add returns the value, or the one that is known and equal.
 func (b *builder) add(v *value) *value {
-	v.graded = b.isGraded(v)
-	v.o.Masked = v.o.Masked && !v.graded
+	v.requiresGrad = b.needsGrad(v)
+	v.o.Masked = v.o.Masked && !v.requiresGrad
 	o := v.o
 	o.In, o.Line = nil, ""
 	if o.Op != "dropout" && o.Op != "uniform" {
@@ -175,9 +175,9 @@ func (b *builder) add(v *value) *value {
 	return v
 }
 
-// isGraded reports whether a value of known operands depends on features of vertices, on what is trained, or
+// needsGrad reports whether a value of known operands depends on features of vertices, on what is trained, or
 // on what is differentiable of the edges.
-func (b *builder) isGraded(v *value) bool {
+func (b *builder) needsGrad(v *value) bool {
 	switch v.op {
 	case "features":
 		return true
@@ -188,7 +188,7 @@ func (b *builder) isGraded(v *value) bool {
 	case "detach", "uniform", opLargest:
 		return false
 	}
-	return slices.ContainsFunc(v.in, func(x *value) bool { return x.graded })
+	return slices.ContainsFunc(v.in, func(x *value) bool { return x.requiresGrad })
 }
 
 // isFeatured reports whether a value of known operands is rows of edges that depend on their features.
@@ -200,7 +200,7 @@ func isFeatured(v *value) bool {
 // masked reports whether masks of edges multiply what an aggregation reads: messages, and neither degrees nor
 // what a softmax divides by.
 func (v *value) masked() bool {
-	return !v.o.Divisor && (v.graded || v.o.Masked || v.in[0].featured)
+	return !v.o.Divisor && (v.requiresGrad || v.o.Masked || v.in[0].featured)
 }
 
 // op is an operation without attributes, for the module and line of another.

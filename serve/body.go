@@ -40,25 +40,25 @@ const restPace = time.Millisecond
 // errLong is that a body has more than mostBytes.
 var errLong = errors.New("the body is too long")
 
-// body is that of a request as it comes. Its reader holds one of few turns while it works on a body that is
-// not small, and none while it waits for the client. While it waits for either, its connection may make room
-// for another.
+// body is the body of a request as it comes. Its reader holds one of few permits while it works on a body
+// that is not small, and none while it waits for the client. While it waits for a permit or for the client,
+// its connection may make room for another.
 type body struct {
 	io.ReadCloser
-	conn    *gate.Conn
-	control *http.ResponseController
-	turns   chan struct{} // has an element for each turn that is taken
-	turn    bool
-	waited  time.Duration // for the client
-	read    int64
-	most    int64 // bytes
-	ended   error // of the body; nil: more may come
+	conn      *gate.Conn
+	control   *http.ResponseController
+	permits   chan struct{} // has an element for each turn that is taken
+	permitted bool
+	waited    time.Duration // for the client
+	read      int64
+	most      int64 // bytes
+	ended     error // of the body; nil: more may come
 }
 
 // bodyOf has a request read its body so.
 func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request) *body {
 	b := &body{
-		ReadCloser: r.Body, conn: gate.Of(r), control: http.NewResponseController(w), turns: s.turns,
+		ReadCloser: r.Body, conn: gate.Of(r), control: http.NewResponseController(w), permits: s.permits,
 		most: mostBytes,
 	}
 	if r.Body == http.NoBody {
@@ -69,7 +69,7 @@ func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request) *body {
 }
 
 func (b *body) Read(p []byte) (n int, err error) {
-	b.rest()
+	b.release()
 	if b.ended != nil {
 		return 0, b.ended
 	}
@@ -87,8 +87,8 @@ func (b *body) Read(p []byte) (n int, err error) {
 	b.read += int64(n)
 	if b.read > smallBody {
 		select {
-		case b.turns <- struct{}{}:
-			b.turn = true
+		case b.permits <- struct{}{}:
+			b.permitted = true
 		case <-b.conn.Gone():
 			return 0, net.ErrClosed
 		}
@@ -97,25 +97,25 @@ func (b *body) Read(p []byte) (n int, err error) {
 	return n, b.ended
 }
 
-// rest gives the turn to another.
-func (b *body) rest() {
-	if b.turn {
-		<-b.turns
+// release gives the permit to another request.
+func (b *body) release() {
+	if b.permitted {
+		<-b.permits
 	}
-	b.turn = false
+	b.permitted = false
 }
 
 // end reads what is left of the body, so that its client hears the answer: a part in restPace, in turns of
 // their own. A client that waits to be asked for the body is not asked.
 func (b *body) end(r *http.Request, turns chan struct{}) {
-	b.rest()
+	b.release()
 	if b.ended == nil && (b.read > 0 || r.Header.Get("Expect") == "") {
-		b.turns, b.most = turns, mostRead
+		b.permits, b.most = turns, mostRead
 		part := make([]byte, partBytes)
 		for _, err := b.Read(part); err == nil; _, err = b.Read(part) {
 			time.Sleep(restPace)
 		}
-		b.rest()
+		b.release()
 	}
 	b.conn.Waits() // to take the answer
 }

@@ -118,8 +118,8 @@ func TestTurns(t *testing.T) {
 	large := `{"vertices": ["v1"` + strings.Repeat(" ", 2*smallBody)
 	synctest.Test(t, func(t *testing.T) {
 		s, l, end := serving(t, m.Model, Options{Queue: 3})
-		for range cap(s.turns) {
-			s.turns <- struct{}{}
+		for range cap(s.permits) {
+			s.permits <- struct{}{}
 		}
 		slow, quick := l.connect(), l.connect()
 		sent := false
@@ -131,17 +131,17 @@ func TestTurns(t *testing.T) {
 		assert.Equal(t, false, sent)
 		fmt.Fprintf(quick, head+"{}", 2)
 		assert.Equal(t, http.StatusBadRequest, answerOn(t, quick).StatusCode)
-		assert.Equal(t, cap(s.turns), len(s.turns))
-		for range cap(s.turns) {
-			<-s.turns
+		assert.Equal(t, cap(s.permits), len(s.permits))
+		for range cap(s.permits) {
+			<-s.permits
 		}
 		synctest.Wait()
 		assert.Equal(t, true, sent)
-		assert.Equal(t, 0, len(s.turns))
+		assert.Equal(t, 0, len(s.permits))
 		fmt.Fprint(slow, "]}")
 		synctest.Wait()
 		assert.Equal(t, 1, s.queue.length())
-		assert.Equal(t, 0, len(s.turns))
+		assert.Equal(t, 0, len(s.permits))
 		go s.compute()
 		assert.Equal(t, http.StatusOK, answerOn(t, slow).StatusCode)
 		assert.NoError(t, end())
@@ -233,8 +233,8 @@ func TestConnections(t *testing.T) {
 			entry, server := gate.New(l, 2, 0), &http.Server{Handler: s.Handler()}
 			entry.Attend(server)
 			go func() { _ = server.Serve(entry) }()
-			for range cap(s.turns) {
-				s.turns <- struct{}{}
+			for range cap(s.permits) {
+				s.permits <- struct{}{}
 			}
 			waits := l.connect()
 			send(waits)
@@ -543,5 +543,5 @@ func TestManyRequests(t *testing.T) {
 	done.Wait()
 	assert.Equal(t, int64(clients*each), s.Answered())
 	assert.Equal(t, int64(0), s.memory.Load())
-	assert.Equal(t, 0, s.queue.length()+len(s.turns))
+	assert.Equal(t, 0, s.queue.length()+len(s.permits))
 }

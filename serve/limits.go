@@ -37,7 +37,7 @@ const (
 type limits struct {
 	io.Reader
 	holds    *holding
-	levels   [lastLevel + 1]level
+	levels   [lastLevel + 1]bracket
 	depth    int
 	vertices int // elements of lists, that is, or edges
 	edges    int
@@ -46,8 +46,8 @@ type limits struct {
 	escaped  bool   // its next byte is
 }
 
-// level is what is within a bracket.
-type level struct {
+// bracket is what was read within a bracket of JSON.
+type bracket struct {
 	keys map[string]bool // nil: of an array
 	key  bool            // the next text is a key
 	last string          // key
@@ -134,9 +134,9 @@ func (l *limits) structure(c byte) error {
 				"a request", l.depth+1, lastLevel)
 		}
 		l.depth++
-		l.levels[l.depth] = level{}
+		l.levels[l.depth] = bracket{}
 		if c == '{' {
-			l.levels[l.depth] = level{keys: map[string]bool{}, key: true}
+			l.levels[l.depth] = bracket{keys: map[string]bool{}, key: true}
 		}
 	case ']', '}':
 		l.depth = max(0, l.depth-1)

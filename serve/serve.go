@@ -75,8 +75,8 @@ type Server struct {
 	columns columns.ByType // that features are made of
 	queue   *queue
 	metrics *figures
-	turns   chan struct{}      // of bodies that are not small
-	rests   chan struct{}      // of refusals, and of what is left of bodies that are answered
+	permits chan struct{}      // of bodies that are not small
+	drains  chan struct{}      // of refusals, and of what is left of bodies that are answered
 	memory  atomic.Int64       // that requests hold, beside freeMemory of each
 	working context.Context    // of inferences
 	stop    context.CancelFunc // ends them
@@ -116,8 +116,8 @@ var errLeft = badRequest{errors.New("the client has left"), 499}
 func New(m Model, o Options) *Server {
 	s := &Server{
 		model: m, options: o, types: m.Graph.Types, kinds: map[string]int{},
-		columns: m.Predictor.Columns(), queue: newQueue(o.Queue), rests: make(chan struct{}, 1),
-		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)),
+		columns: m.Predictor.Columns(), queue: newQueue(o.Queue), drains: make(chan struct{}, 1),
+		permits: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)),
 	}
 	s.options.Log = cmp.Or(o.Log, log.Default())
 	s.working, s.stop = context.WithCancel(context.Background())
@@ -222,7 +222,7 @@ func (s *Server) Handler() http.Handler {
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := s.bodyOf(w, r)
-		defer b.end(r, s.rests)
+		defer b.end(r, s.drains)
 		if s.ending.Load() {
 			w.Header().Set("Connection", "close")
 		}
@@ -304,9 +304,9 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 	if status != http.StatusOK {
 		h.release()
 		select {
-		case s.rests <- struct{}{}:
+		case s.drains <- struct{}{}:
 			time.Sleep(restPace)
-			<-s.rests
+			<-s.drains
 		case <-conn.Gone():
 		}
 	}

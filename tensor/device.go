@@ -87,8 +87,8 @@ type onDevice struct {
 	onHost  int64  // those that are valid on the host
 	base    uint64 // of the arena
 	size    int64
-	extents []*place // by offset
-	names   []*place // by address of the host
+	extents []*extent // by offset
+	names   []*extent // by address of the host
 	watch   func(Moving) (end func())
 	asked   int64    // of the queue of kernels so far: launches and copies
 	marks   []marked // of the queue of kernels, the last ones
@@ -112,8 +112,8 @@ type Moving struct {
 	Message  bool // beside kernels, of a message between workers
 }
 
-// place is where the elements of a matrix are.
-type place struct {
+// extent is where the elements of a matrix are.
+type extent struct {
 	m      *Matrix
 	offset int64 // in the arena; nowhere: it has no extent, as the matrix rests
 	valid  atomic.Uint32
@@ -184,16 +184,16 @@ func (t *account) takePlace(m *Matrix) {
 	if d == nil || d.mover == nil {
 		return
 	}
-	p := &place{m: m}
+	p := &extent{m: m}
 	d.check(d.extend(p))
 	at, _ := d.named(m.data)
 	d.names = slices.Insert(d.names, at, p)
-	m.place = p
+	m.extent = p
 }
 
 // leavePlace ends takePlace. The caller holds mu.
 func (t *account) leavePlace(m *Matrix) {
-	d, p := t.device, m.place
+	d, p := t.device, m.extent
 	if d != nil {
 		d.unstage(m)
 	}
@@ -203,11 +203,11 @@ func (t *account) leavePlace(m *Matrix) {
 	d.vacate(p)
 	at, _ := d.named(m.data)
 	d.names = slices.Delete(d.names, at, at+1)
-	m.place = nil
+	m.extent = nil
 }
 
 // vacate takes the extent of a place, and the pages of the host's copy.
-func (d *onDevice) vacate(p *place) {
+func (d *onDevice) vacate(p *extent) {
 	if p.offset == nowhere {
 		return
 	}
@@ -223,7 +223,7 @@ func (d *onDevice) vacate(p *place) {
 
 // shrinkPlace says that a matrix will have fewer bytes. The caller holds mu.
 func (t *account) shrinkPlace(m *Matrix, bytes int) {
-	p := m.place
+	p := m.extent
 	if p == nil {
 		return
 	}
@@ -248,7 +248,7 @@ func (t *Meter) leavePlaces() {
 
 // named returns where in names the matrix of an address is, or would be.
 func (d *onDevice) named(p unsafe.Pointer) (at int, found bool) {
-	return slices.BinarySearchFunc(d.names, uintptr(p), func(p *place, address uintptr) int {
+	return slices.BinarySearchFunc(d.names, uintptr(p), func(p *extent, address uintptr) int {
 		return cmp.Compare(uintptr(p.m.data), address)
 	})
 }
@@ -256,7 +256,7 @@ func (d *onDevice) named(p unsafe.Pointer) (at int, found bool) {
 // at returns the number of the first extent from an offset on.
 func (d *onDevice) at(offset int64) int {
 	k, _ := slices.BinarySearchFunc(d.extents, offset,
-		func(p *place, offset int64) int { return cmp.Compare(p.offset, offset) })
+		func(p *extent, offset int64) int { return cmp.Compare(p.offset, offset) })
 	return k
 }
 
@@ -266,16 +266,16 @@ func (d *onDevice) end(k int) int64 {
 		return 0
 	}
 	p := d.extents[k]
-	return p.offset + p.room()
+	return p.offset + p.size()
 }
 
-// room is how many bytes an extent has, with the gap behind it.
-func (p *place) room() int64 { return int64(p.m.bytes) + guard }
+// size is how many bytes an extent has, with the gap behind it.
+func (p *extent) size() int64 { return int64(p.m.bytes) + guard }
 
 // extend takes the smallest range of the arena that is large enough. If there is none though enough is free,
 // extents slide together.
-func (d *onDevice) extend(p *place) error {
-	need := p.room()
+func (d *onDevice) extend(p *extent) error {
+	need := p.size()
 	find := func() (best int, found bool) {
 		smallest := int64(0)
 		for k := range len(d.extents) + 1 {
@@ -319,7 +319,7 @@ func (d *onDevice) slide() error {
 			return err
 		}
 		p.used = d.asked
-		to, bytes := d.end(k-1), p.room()
+		to, bytes := d.end(k-1), p.size()
 		gap := p.offset - to
 		if gap > 0 && (guard > 0 || p.valid.Load()&onTheDevice != 0) {
 			for done := int64(0); done < bytes; done += gap {
@@ -354,7 +354,7 @@ func saysWhat(err error) bool {
 	return errors.As(err, &OutOfMemory{}) || errors.As(err, &DeviceFailure{})
 }
 
-func (d *onDevice) addressOf(p *place) uint64 { return d.base + uint64(p.offset) }
+func (d *onDevice) addressOf(p *extent) uint64 { return d.base + uint64(p.offset) }
 
 // Operand says what a kernel does with a matrix. What it writes, it may read before.
 type Operand struct {
@@ -409,7 +409,7 @@ func (t *Meter) Holds(address unsafe.Pointer) bool {
 	return t.device.placeOf(address) != nil
 }
 
-func (d *onDevice) places(operands []Operand) (places []*place, ok bool) {
+func (d *onDevice) places(operands []Operand) (places []*extent, ok bool) {
 	for _, o := range operands {
 		p := d.placeOf(o.Address)
 		if p == nil {
@@ -424,7 +424,7 @@ func (d *onDevice) places(operands []Operand) (places []*place, ok bool) {
 }
 
 // placeOf returns the place of the matrix that has an address; nil: none has.
-func (d *onDevice) placeOf(address unsafe.Pointer) *place {
+func (d *onDevice) placeOf(address unsafe.Pointer) *extent {
 	at, found := d.named(address)
 	if !found {
 		at--
@@ -436,7 +436,7 @@ func (d *onDevice) placeOf(address unsafe.Pointer) *place {
 }
 
 // toDevice has the elements be valid on the device for what the queue of kernels is asked next.
-func (d *onDevice) toDevice(p *place) {
+func (d *onDevice) toDevice(p *extent) {
 	d.check(d.await(p))
 	d.asked++
 	p.used = d.asked
@@ -449,7 +449,7 @@ func (d *onDevice) toDevice(p *place) {
 }
 
 // written says that the elements are valid on the device alone.
-func (d *onDevice) written(p *place) {
+func (d *onDevice) written(p *extent) {
 	if p.valid.Load() != onTheDevice {
 		d.leaveHost(p)
 		hideHost(p.m)
@@ -457,7 +457,7 @@ func (d *onDevice) written(p *place) {
 	}
 }
 
-func (d *onDevice) toHost(p *place, written bool) {
+func (d *onDevice) toHost(p *extent, written bool) {
 	valid := p.valid.Load()
 	if valid&onTheHost == 0 {
 		protectHost(p.m, true)
@@ -486,7 +486,7 @@ func (d *onDevice) toHost(p *place, written bool) {
 }
 
 // move copies the elements of a matrix.
-func (d *onDevice) move(p *place, toDevice bool, copy func() error) {
+func (d *onDevice) move(p *extent, toDevice bool, copy func() error) {
 	defer d.begin(Moving{Matrix: p.m, Bytes: len(p.m.content()), ToDevice: toDevice})()
 	d.check(copy())
 }
@@ -518,7 +518,7 @@ func (d *onDevice) since(asked int64) (uint64, error) {
 }
 
 // copyUp begins to copy elements of a place after what used it last. The caller holds mu.
-func (d *onDevice) copyUp(p *place, to uint64, from []byte) error {
+func (d *onDevice) copyUp(p *extent, to uint64, from []byte) error {
 	mark, err := d.since(p.used)
 	if err != nil {
 		return err
@@ -538,7 +538,7 @@ func (d *onDevice) copyDown(to []byte, from uint64, after ...uint64) (mark uint6
 }
 
 // await has the queue of kernels wait for the elements of a place that come.
-func (d *onDevice) await(p *place) error {
+func (d *onDevice) await(p *extent) error {
 	if p.coming == 0 {
 		return nil
 	}
@@ -552,7 +552,7 @@ func (d *onDevice) await(p *place) error {
 func (d *onDevice) wait(mark uint64) error { return ofDevice(d.mover.Wait(mark)) }
 
 // leaveHost says that the elements are not valid on the host any more, whose pages go.
-func (d *onDevice) leaveHost(p *place) {
+func (d *onDevice) leaveHost(p *extent) {
 	if p.valid.Load()&onTheHost == 0 {
 		return
 	}
@@ -569,9 +569,9 @@ func (m *Matrix) content() []byte { return unsafe.Slice((*byte)(m.data), m.Len()
 
 // host has a matrix be valid on the host, where an accessor reads or, with written, changes elements.
 func (m *Matrix) host(written bool) {
-	p := m.place
+	p := m.extent
 	if m.of != nil {
-		p = m.of.place
+		p = m.of.extent
 	}
 	if p == nil {
 		return

@@ -25,7 +25,7 @@ func (e DiskFailure) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the Disk.
 func (e DiskFailure) Unwrap() error { return e.Err }
 
-// onDisk is the level below memory. The pages of a matrix that has left go to others.
+// onDisk is the tier below memory. The pages of a matrix that has left go to others.
 type onDisk struct {
 	*account
 	disk   Disk

@@ -340,7 +340,7 @@ func TestLevel(t *testing.T) {
 			}
 			mem.EndTurn()
 		}
-		mem.Level()
+		mem.ResetResidency()
 		for i, m := range slices.Concat(all[0], all[1]) {
 			assert.Equal(t, i == 5, m.Rests(), "rank %d first: matrix %d rests", first, i)
 			m.SetReadOnly()
@@ -390,7 +390,7 @@ func TestLeavesInTheSameTurn(t *testing.T) {
 	rest(true, false, true, false, false)(a, b, c, d, e)
 	of()
 	assert.Equal(t, int64(4*LeastResting), mem.Peak(), "of what the turn uses")
-	mem.Level()
+	mem.ResetResidency()
 	g := of()
 	rest(false, false, true, true, true, false)(a, b, c, d, e, g)
 }

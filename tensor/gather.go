@@ -43,7 +43,7 @@ func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 		return false
 	}
 	t := m.meter.account
-	t.readAtRest(t.gathers(m, rows), func(below level) error { return below.gather(m, into, rows) })
+	t.readAtRest(t.gathers(m, rows), func(below tier) error { return below.gather(m, into, rows) })
 	return true
 }
 
@@ -51,7 +51,7 @@ func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 // them.
 func (t *Meter) PlansGathers() bool { return t.plan && t.offload != nil && t.device == nil }
 
-// gathers is how many bytes the level below reads to gather rows.
+// gathers is how many bytes the tier below reads to gather rows.
 func (t *account) gathers(m *Matrix, rows []int32) (n int) {
 	row := m.Cols * m.Element.Size()
 	if t.device != nil {
@@ -66,7 +66,7 @@ func (t *account) gathers(m *Matrix, rows []int32) (n int) {
 // CopyAtRest copies a matrix for which AtRest holds into the memory of another one, of at least m.Memory()
 // bytes. It returns the copy.
 func (m *Matrix) CopyAtRest(into *Matrix) *Matrix {
-	m.meter.readAtRest(m.bytes, func(below level) error { return below.copy(m, into) })
+	m.meter.readAtRest(m.bytes, func(below tier) error { return below.copy(m, into) })
 	return into.Prefix(1, m.Len()*m.Element.Size()).As(m.Element, m.Rows, m.Cols)
 }
 
@@ -90,7 +90,7 @@ func (m *Matrix) AtRest() bool {
 
 // readAtRest counts so many bytes that read reads of a matrix that is away, and calls it; in a plan it only
 // counts.
-func (t *account) readAtRest(bytes int, read func(level) error) {
+func (t *account) readAtRest(bytes int, read func(tier) error) {
 	o := t.offload
 	t.mu.Lock()
 	o.moved.Read += int64(bytes)

@@ -14,6 +14,6 @@ func protectHost(*Matrix, bool) {}
 
 func hideHost(*Matrix) {}
 
-func (*onDevice) blank(*place, int) {}
+func (*onDevice) blank(*extent, int) {}
 
-func (*onDevice) mustBeBlank(*place) {}
+func (*onDevice) mustBeBlank(*extent) {}

@@ -44,20 +44,20 @@ func TestWatch(t *testing.T) {
 	m := tensor.NewMeter()
 	defer m.Close()
 	features := m.New(tensor.Features, 1, 10*page/4)
-	var told []tensor.Use
-	m.Watch(func(u tensor.Use) { told = append(told, u) })
+	var told []tensor.Usage
+	m.Watch(func(u tensor.Usage) { told = append(told, u) })
 	m.New(tensor.Activations, 1, 5*page/4).Release()
 	m.New(tensor.Graph, 1, page/4)
 	m.Reserve(20 * page)
 	m.Watch(nil)
 	features.Release()
-	use := func(features, activations, buffers, graph, idle, counted int64) (u tensor.Use) {
+	use := func(features, activations, buffers, graph, idle, counted int64) (u tensor.Usage) {
 		u.Kinds[tensor.Features], u.Kinds[tensor.Activations] = features*page, activations*page
 		u.Kinds[tensor.Buffers], u.Kinds[tensor.Graph] = buffers*page, graph*page
 		u.Idle, u.Counted = idle*page, counted*page
 		return u
 	}
-	want := []tensor.Use{
+	want := []tensor.Usage{
 		use(10, 0, 0, 0, 0, 10), use(10, 5, 0, 0, 0, 15), use(10, 0, 0, 0, 5, 15), use(10, 0, 0, 1, 4, 14),
 		use(10, 0, 20, 1, 0, 30),
 	}

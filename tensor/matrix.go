@@ -8,7 +8,7 @@
 //
 // Reading order: matrix.go, and meter.go, which makes matrices. memory.go asks the operating system. idle.go,
 // with spans.go, and spare.go use released memory again. offload.go says which matrices leave, rest.go moves
-// them, and gather.go reads single rows; disk.go and ram.go are the levels where they rest. common.go is
+// them, and gather.go reads single rows; disk.go and ram.go are the tiers where they rest. common.go is
 // memory that several workers of a machine map.
 //
 // A worker has a Meter, and package kernel computes on its matrices.
@@ -65,7 +65,7 @@ type Matrix struct {
 	of       *Matrix // of a view of a matrix that may rest, or is on a device: that matrix
 	held     *Matrix // of a view that holds a matrix: that matrix
 	rest     *rest   // nil: the matrix does not rest
-	place    *place  // nil: the matrix is on the host
+	extent   *extent // nil: the matrix is on the host
 	staged   *staged // nil: it had no message yet
 	kind     Kind
 	retained int // holders besides the first
@@ -82,9 +82,9 @@ func (m *Matrix) Pointer() unsafe.Pointer {
 		panic("tensor: use of a released matrix")
 	}
 	if m.rest != nil {
-		m.use()
+		m.touch()
 	} else if m.of != nil && m.of.rest != nil {
-		m.of.use()
+		m.of.touch()
 	}
 	return m.data
 }

@@ -7,10 +7,10 @@ import (
 )
 
 // Messages to and from other workers are bytes of the host. Those of a matrix on a device are staged in
-// pinned memory. A copy down begins after what the queue of kernels was asked before Outgoing, and a copy up
-// after what it was asked before Incoming: later kernels do not delay it. A kernel that reads a message waits
-// for its copy in the device's queue. A matrix has its pinned memory, a power of two bytes, until its
-// release. Another one has it then, so that it is allocated in the first epoch alone.
+// pinned memory. A copy down begins after what the queue of kernels was asked before SendBuffer, and a copy
+// up after what it was asked before ReceiveBuffer: later kernels do not delay it. A kernel that reads a
+// message waits for its copy in the device's queue. A matrix has its pinned memory, a power of two bytes,
+// until its release. Another one has it then, so that it is allocated in the first epoch alone.
 //
 // Nothing is cut here. The rows of another partition come in up to six messages (package edges), those of a
 // slice in about eight (package tp), and those of a stage by chunk: one is copied while another travels.
@@ -48,16 +48,16 @@ func (t *Meter) LargerMessages(times float64) { t.device.staging.larger = times 
 // DirectMessages says that transports take addresses of the device. It must be called after On.
 func (t *Meter) DirectMessages() { t.device.direct = true }
 
-// Outgoing returns the elements as the bytes of a message. Unless made is nil they are there when it has
+// SendBuffer returns the elements as the bytes of a message. Unless made is nil they are there when it has
 // returned without an error. Nobody changes the elements before the message is sent.
-func (m *Matrix) Outgoing(by MessageUser) (data []byte, made func() error) {
+func (m *Matrix) SendBuffer(by MessageUser) (data []byte, made func() error) {
 	x := m.exchanged()
 	if x.account == nil {
 		return x.onHost(by), nil
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	d, p := x.device, x.of.place
+	d, p := x.device, x.of.extent
 	direct := x.stages(by) // wherever the elements are, which a plan does not know
 	if p == nil || p.valid.Load() != onTheDevice {
 		return x.onHost(by), nil
@@ -77,16 +77,17 @@ func (m *Matrix) Outgoing(by MessageUser) (data []byte, made func() error) {
 	}
 }
 
-// Incoming returns where the bytes of a message are received that Arrived makes the elements. Unless free is
-// nil they may be written when it has returned without an error. Nobody uses the elements before Arrived.
-func (m *Matrix) Incoming(by MessageUser) (data []byte, free func() error) {
+// ReceiveBuffer returns where the bytes of a message are received that Arrived makes the elements. Unless
+// free is nil they may be written when it has returned without an error. Nobody uses the elements before
+// Arrived.
+func (m *Matrix) ReceiveBuffer(by MessageUser) (data []byte, free func() error) {
 	x := m.exchanged()
 	if x.account == nil {
 		return x.onHost(by), nil
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	d, p := x.device, x.of.place
+	d, p := x.device, x.of.extent
 	direct := x.stages(by)
 	if p == nil || by == Host && p.valid.Load()&onTheHost != 0 {
 		return x.onHost(by), nil
@@ -104,17 +105,17 @@ func (m *Matrix) Incoming(by MessageUser) (data []byte, free func() error) {
 	return x.staged(), func() error { return d.wait(mark) }
 }
 
-// Arrived makes the bytes of Incoming, which was called by the same user, the elements.
+// Arrived makes the bytes of ReceiveBuffer, which was called by the same user, the elements.
 func (m *Matrix) Arrived(by MessageUser) {
 	x := m.exchanged()
-	if x.account == nil || x.of.place == nil || x.direct(by) || x.of.place.valid.Load() == onTheHost {
+	if x.account == nil || x.of.extent == nil || x.direct(by) || x.of.extent.valid.Load() == onTheHost {
 		return
 	}
 	x.mu.Lock()
 	d, s := x.device, x.of.staged
 	end := d.begin(Moving{Matrix: m, Bytes: len(x.host), ToDevice: true, Message: true})
-	err := d.copyUp(x.of.place, x.address(), x.staged())
-	s.mark = x.of.place.coming
+	err := d.copyUp(x.of.extent, x.address(), x.staged())
+	s.mark = x.of.extent.coming
 	mark, watched := s.mark, d.watch != nil
 	x.mu.Unlock()
 	if err == nil && watched { // the span has the time of the copy
@@ -149,7 +150,7 @@ func (x *exchanged) onHost(by MessageUser) []byte {
 	case by == Host && x.of.planned:
 		return nil
 	case by == Host && x.account != nil:
-		x.device.toHost(x.of.place, true)
+		x.device.toHost(x.of.extent, true)
 	}
 	return x.host
 }
@@ -159,8 +160,8 @@ func (x *exchanged) stages(by MessageUser) (direct bool) {
 	d, m := x.device, x.of
 	switch {
 	case x.direct(by):
-		if m.place != nil {
-			m.place.fixed = true
+		if m.extent != nil {
+			m.extent.fixed = true
 		}
 		return true
 	case m.staged != nil:
@@ -197,7 +198,7 @@ func (d *onDevice) unstage(m *Matrix) {
 // direct reports whether the user takes the device's addresses.
 func (x *exchanged) direct(by MessageUser) bool { return x.device.direct && by == Transport }
 
-func (x *exchanged) address() uint64 { return x.device.addressOf(x.of.place) + uint64(x.offset) }
+func (x *exchanged) address() uint64 { return x.device.addressOf(x.of.extent) + uint64(x.offset) }
 
 func (x *exchanged) staged() []byte { return x.of.staged.memory[x.offset:][:len(x.host)] }
 

@@ -26,7 +26,7 @@ func TestMessages(t *testing.T) {
 	for k, by := range []tensor.MessageUser{tensor.Transport, tensor.Host} {
 		copy(d.at(launch(x), n), of(1))
 		before := d.kernels
-		data, made := x.Outgoing(by)
+		data, made := x.SendBuffer(by)
 		launch(other)
 		require.NoError(t, made())
 		assert.Equal(t, of(1), data)
@@ -34,7 +34,7 @@ func TestMessages(t *testing.T) {
 
 		at := launch(x)
 		before = d.kernels
-		into, free := x.Incoming(by)
+		into, free := x.ReceiveBuffer(by)
 		launch(other)
 		require.NoError(t, free())
 		copy(into, of(2))
@@ -47,10 +47,10 @@ func TestMessages(t *testing.T) {
 		assert.Equal(t, []int64{int64(k+1) * n, int64(k+1) * n}, []int64{use.ToHost, use.ToDevice})
 		assert.Equal(t, 0, use.Waits)
 	}
-	into, _ := x.Incoming(tensor.Transport) // what arrives, and no kernel reads, is sent on
+	into, _ := x.ReceiveBuffer(tensor.Transport) // what arrives, and no kernel reads, is sent on
 	copy(into, of(3))
 	x.Arrived(tensor.Transport)
-	data, made := x.Outgoing(tensor.Transport)
+	data, made := x.SendBuffer(tensor.Transport)
 	require.NoError(t, made())
 	assert.Equal(t, of(3), data)
 }
@@ -64,10 +64,10 @@ func TestMessagesOnHost(t *testing.T) {
 		if k == 0 {
 			onDevice(t, m, false, x) // valid in both
 		}
-		data, made := x.Outgoing(tensor.Host)
+		data, made := x.SendBuffer(tensor.Host)
 		assert.Equal(t, true, made == nil, "nobody waits")
 		tensor.FloatsOf(data)[0] = 2
-		into, _ := x.Incoming(tensor.Host)
+		into, _ := x.ReceiveBuffer(tensor.Host)
 		copy(into, data)
 		x.Arrived(tensor.Host)
 		if k == 0 {
@@ -79,10 +79,10 @@ func TestMessagesOnHost(t *testing.T) {
 		x = m.New(tensor.Buffers, 2, 3)
 		copy(x.Floats(), []float32{1, 2, 3, 4, 5, 6})
 		row := x.RowRange(1, 2)
-		data, made = row.Outgoing(tensor.Transport)
+		data, made = row.SendBuffer(tensor.Transport)
 		assert.Equal(t, []float32{4, 5, 6}, tensor.FloatsOf(data))
 		assert.Equal(t, true, made == nil, "nobody waits")
-		into, _ = row.Incoming(tensor.Transport)
+		into, _ = row.ReceiveBuffer(tensor.Transport)
 		copy(tensor.FloatsOf(into), []float32{7, 8, 9})
 		row.Arrived(tensor.Transport)
 		for mark := range d.pending {
@@ -104,16 +104,16 @@ func TestStaged(t *testing.T) {
 		var kept *tensor.Matrix
 		for _, pages := range []int{1, 3, 4, 2} { // 3 and 4 have the same memory, one after the other
 			x := m.NewElement(tensor.Buffers, tensor.Byte, pages, tensor.PageSize)
-			x.RowRange(0, 1).Incoming(tensor.Transport)
-			x.Outgoing(tensor.Transport)
+			x.RowRange(0, 1).ReceiveBuffer(tensor.Transport)
+			x.SendBuffer(tensor.Transport)
 			if pages == 2 {
 				kept = x
 			} else {
 				x.Release()
 			}
 		}
-		kept.Outgoing(tensor.Host)
-		m.New(tensor.Buffers, 0, 3).Outgoing(tensor.Host)
+		kept.SendBuffer(tensor.Host)
+		m.New(tensor.Buffers, 0, 3).SendBuffer(tensor.Host)
 		assert.Equal(t, int64(7*tensor.PageSize), m.DeviceUse().StagedBytes)
 		kept.Release()
 	}
@@ -128,7 +128,7 @@ func TestDirectMessages(t *testing.T) {
 	a, x, b := page(), page(), page()
 	page()
 	at := onDevice(t, mem, true, x)[0]
-	for k, message := range []func(tensor.MessageUser) ([]byte, func() error){x.Outgoing, x.Incoming} {
+	for k, message := range []func(tensor.MessageUser) ([]byte, func() error){x.SendBuffer, x.ReceiveBuffer} {
 		d.kernels++
 		onDevice(t, mem, true, x)
 		data, ready := message(tensor.Transport)
@@ -143,10 +143,10 @@ func TestDirectMessages(t *testing.T) {
 	mem.NewElement(tensor.Buffers, tensor.Byte, 2, tensor.PageSize) // for which the last page slides
 	assert.Equal(t, at, onDevice(t, mem, true, x)[0])
 	assert.Equal(t, int64(0), mem.DeviceUse().StagedBytes)
-	data, _ := x.Outgoing(tensor.Host)
+	data, _ := x.SendBuffer(tensor.Host)
 	assert.Equal(t, true, at != uint64(uintptr(unsafe.Pointer(&data[0]))), "the host takes none")
 	for range 2 { // what the host has had of a message is none of the next one
-		into, free := x.Incoming(tensor.Transport)
+		into, free := x.ReceiveBuffer(tensor.Transport)
 		require.NoError(t, free())
 		copy(d.at(uint64(uintptr(unsafe.Pointer(&into[0]))), 1), []byte{7})
 		x.Arrived(tensor.Transport)
@@ -161,16 +161,16 @@ func TestStagedAgain(t *testing.T) {
 		mem, d := newOnDevice(t, 8)
 		x, y := mem.New(tensor.Buffers, 1, 9), mem.New(tensor.Buffers, 1, 9)
 		onDevice(t, mem, true, y)
-		x.Incoming(tensor.Transport)
+		x.ReceiveBuffer(tensor.Transport)
 		x.Arrived(tensor.Transport)
 		copies := firstMark + uint64(len(d.pending)) - 1
 		x.Release()
 		if by == "the device" {
-			y.Outgoing(tensor.Transport)
+			y.SendBuffer(tensor.Transport)
 			assert.Equal(t, []uint64{1, copies}, d.after, by)
 			continue
 		}
-		_, free := y.Incoming(tensor.Transport)
+		_, free := y.ReceiveBuffer(tensor.Transport)
 		d.waits = nil
 		require.NoError(t, free())
 		assert.Equal(t, []uint64{copies}, d.waits, by)

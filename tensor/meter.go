@@ -65,14 +65,14 @@ type account struct {
 	device    *onDevice // nil: the elements are on the host
 	spares    spares
 	meters    []*Meter
-	addresses idle      // of a plan, without pages, which matrices may have again
-	areas     int64     // its part of the areas of all Meters of the process
-	plan      bool      // matrices hold nothing: see Plan
-	watch     func(Use) // nil: nobody watches
+	addresses idle        // of a plan, without pages, which matrices may have again
+	areas     int64       // its part of the areas of all Meters of the process
+	plan      bool        // matrices hold nothing: see Plan
+	watch     func(Usage) // nil: nobody watches
 }
 
-// Use is the memory that a worker's Meters charge at a moment.
-type Use struct {
+// Usage is the memory that a worker's Meters charge at a moment.
+type Usage struct {
 	Kinds [kinds]int64 // live bytes, by Kind
 	Idle  int64        // bytes that no matrix has
 	// Counted is what the peak is the largest of: all but the graph's structure or, where matrices rest, all.
@@ -81,7 +81,7 @@ type Use struct {
 
 // Watch calls f with what is charged now and after each change, until it is called again. f must not use the
 // Meter. nil ends it.
-func (t *Meter) Watch(f func(Use)) {
+func (t *Meter) Watch(f func(Usage)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watch = f
@@ -93,7 +93,7 @@ func (t *account) tell(buffers int64) {
 	if t.watch == nil {
 		return
 	}
-	u := Use{t.staying(), t.idleBytes(), t.metered() + buffers}
+	u := Usage{t.staying(), t.idleBytes(), t.metered() + buffers}
 	if buffers > 0 { // idle memory would be freed first
 		u.Idle, u.Counted = 0, u.Counted-u.Idle
 	}

@@ -88,7 +88,7 @@ func TestClear(t *testing.T) {
 	meter.Clear(8 * page)
 	require.Equal(t, a, meter.New(tensor.Buffers, 3*page/4, 1).Pointer())
 	idle := int64(-1)
-	meter.Watch(func(u tensor.Use) { idle = u.Idle })
+	meter.Watch(func(u tensor.Usage) { idle = u.Idle })
 	meter.Clear(8 * page)
 	require.Equal(t, 3*page, idle)
 	if meter.Clear(page); idle > page { // memory between guard pages is not divided

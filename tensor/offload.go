@@ -8,17 +8,17 @@ import (
 	"sync/atomic"
 )
 
-// A worker whose partitions take turns (comm.Host), or a stage's chunks, may need more memory than its
-// limit. Matrices that the one at work does not use then rest on a level below, as a Disk. Their addresses
-// stay: views and lists of rows remain valid. Pointer brings a matrix back, so that no code above knows
-// about it. Memory of a matrix at rest may not be read or written; a slice that was taken before faults.
+// A worker whose partitions take turns (comm.SharedWorker), or a stage's chunks, may need more memory than
+// its limit. Matrices that the one at work does not use then rest on a tier below, as a Disk. Their addresses
+// stay: views and lists of rows remain valid. Pointer brings a matrix back, so that no code above knows about
+// it. Memory of a matrix at rest may not be read or written; a slice that was taken before faults.
 //
 // Matrices leave when others need their room, and not before. Of those that were not used in this turn the
 // ones that were last used in the earliest round of turns leave first, and of these the ones that were used
 // last: all partitions have a turn in each round, so that these are used again last. What most turns of the
 // next round read (Wanted) leaves after what one of them does.
 
-// Moved counts bytes between memory and the level below.
+// Moved counts bytes between memory and the tier below.
 type Moved struct {
 	Written int64 `json:"written"`
 	Read    int64 `json:"read"`
@@ -27,9 +27,9 @@ type Moved struct {
 // Plus is the sum.
 func (m Moved) Plus(more Moved) Moved { return Moved{m.Written + more.Written, m.Read + more.Read} }
 
-// level is memory below that of the matrices, where they rest: each in an extent of its own. write and read
+// tier is memory below that of the matrices, where they rest: each in an extent of its own. write and read
 // are called with the mutex of the account, and what they return without it, once.
-type level interface {
+type tier interface {
 	// write begins to write the elements of a matrix, and end returns when they are there.
 	write(m *Matrix) (end func() error)
 	// read begins to read them back. nil: all that uses them from now on waits by itself.
@@ -66,7 +66,7 @@ func (e *extents) put(offset int64, bytes int) { e.free[bytes] = append(e.free[b
 // offload is the part of an account that keeps within the limit. All but atomic fields are under the mutex of
 // the account.
 type offload struct {
-	below    level // nil: a plan, whose matrices have no elements
+	below    tier // nil: a plan, whose matrices have no elements
 	limit    int64
 	reserved int64         // of split, within the limit
 	split    *Meter        // nil: there is none
@@ -94,14 +94,14 @@ const noTurn = math.MaxUint64
 // allocation. Memory that the turn at work uses is never taken from it, so that a limit which is too low is
 // exceeded. In a plan d is nil: matrices leave and come as in a run, and nothing is written and read.
 func (t *Meter) Offload(d Disk, limit int64) {
-	var below level
+	var below tier
 	if d != nil {
 		below = &onDisk{disk: d, account: t.account}
 	}
 	t.rest(below, limit)
 }
 
-func (t *Meter) rest(below level, limit int64) {
+func (t *Meter) rest(below tier, limit int64) {
 	t.offload = &offload{
 		below: below, limit: limit, changed: sync.NewCond(&t.mu),
 		extents: extents{free: map[int][]int64{}},
@@ -180,10 +180,10 @@ func (t *Meter) EndTurn() {
 	}
 }
 
-// Level makes what is in memory, and the order in which it leaves, the same in every run. Before, ranks take
-// their turns as messages come. The matrices of the lowest ranks are here as far as there is room. One rank
-// calls it while all of the worker wait.
-func (t *Meter) Level() {
+// ResetResidency makes what is in memory, and the order in which it leaves, the same in every run. Before,
+// ranks take their turns as messages come. The matrices of the lowest ranks are here as far as there is room.
+// One rank calls it while all of the worker wait.
+func (t *Meter) ResetResidency() {
 	o := t.offload
 	if o == nil {
 		return
@@ -277,7 +277,7 @@ func (t *account) beside(what string, m *Matrix, end func() error, done func(err
 	}()
 }
 
-// failed keeps the first failure of the level below, as the panic of what needs it from now on.
+// failed keeps the first failure of the tier below, as the panic of what needs it from now on.
 func (o *offload) failed(err error) {
 	switch {
 	case err == nil:
@@ -288,7 +288,7 @@ func (o *offload) failed(err error) {
 	}
 }
 
-// check panics if the level below has failed.
+// check panics if the tier below has failed.
 func (o *offload) check() {
 	if o.err != nil {
 		panic(o.err)

@@ -12,7 +12,7 @@ import (
 // the last kernel that used the matrix, or where it has a new extent after all kernels so far, which may use
 // what that was before. A kernel that uses the matrix waits for it, and no goroutine does.
 
-// ram is the level below a device's memory.
+// ram is the tier below a device's memory.
 type ram struct {
 	*account
 	pool   []byte           // of matrices, by their offsets
@@ -43,13 +43,13 @@ func (t *Meter) OffloadToHost(bytes, limit int64) error {
 }
 
 // at is where the elements of a matrix rest.
-func (r *ram) at(m *Matrix) []byte { return m.rest.room[:len(m.content())] }
+func (r *ram) at(m *Matrix) []byte { return m.rest.pinned[:len(m.content())] }
 
-// room gives a matrix the memory of its offset.
-func (r *ram) room(m *Matrix) (err error) {
+// pin gives a matrix the memory of its offset.
+func (r *ram) pin(m *Matrix) (err error) {
 	offset := m.rest.offset
 	if end := offset + int64(m.bytes); end <= int64(len(r.pool)) {
-		m.rest.room = r.pool[offset:end]
+		m.rest.pinned = r.pool[offset:end]
 		return nil
 	}
 	if len(r.beyond[offset]) < m.bytes { // Close frees what was there: copies may still go on
@@ -57,7 +57,7 @@ func (r *ram) room(m *Matrix) (err error) {
 			return ofDevice(err)
 		}
 	}
-	m.rest.room = r.beyond[offset]
+	m.rest.pinned = r.beyond[offset]
 	return nil
 }
 
@@ -80,8 +80,8 @@ func (r *ram) now() error {
 }
 
 func (r *ram) write(m *Matrix) (end func() error) {
-	p, d := m.place, r.device
-	if err := r.room(m); err != nil {
+	p, d := m.extent, r.device
+	if err := r.pin(m); err != nil {
 		return failing(err)
 	}
 	to, read := r.at(m), r.lastUp[m.rest.offset] // perhaps of another matrix, which was released
@@ -112,7 +112,7 @@ func (r *ram) write(m *Matrix) (end func() error) {
 func failing(err error) (end func() error) { return func() error { return err } }
 
 func (r *ram) read(m *Matrix) (end func() error) {
-	p, d := m.place, r.device
+	p, d := m.extent, r.device
 	if err := d.extend(p); err != nil {
 		return failing(err)
 	}
@@ -128,20 +128,20 @@ func (r *ram) read(m *Matrix) (end func() error) {
 
 // up copies elements of a matrix that rests to a place, from so many bytes there on, after what used the
 // place last. The caller holds mu.
-func (r *ram) up(m *Matrix, p *place, at uintptr, from []byte) error {
+func (r *ram) up(m *Matrix, p *extent, at uintptr, from []byte) error {
 	err := r.device.copyUp(p, r.device.addressOf(p)+uint64(at), from)
 	r.lastUp[m.rest.offset] = p.coming
 	return err
 }
 
 func (r *ram) leave(m *Matrix) error {
-	r.device.vacate(m.place)
+	r.device.vacate(m.extent)
 	return nil
 }
 
 func (r *ram) holds(m *Matrix) {
 	now := make([]byte, len(m.content()))
-	p, d := m.place, r.device
+	p, d := m.extent, r.device
 	d.check(d.await(p))
 	d.check(d.mover.ToHost(now, d.addressOf(p)))
 	if p.valid.Load() == onTheDevice && !bytes.Equal(now, r.at(m)) {
@@ -150,7 +150,7 @@ func (r *ram) holds(m *Matrix) {
 }
 
 // into returns the place of a matrix some of whose elements will come, and where there these begin.
-func (r *ram) into(m *Matrix) (p *place, at uintptr) {
+func (r *ram) into(m *Matrix) (p *extent, at uintptr) {
 	first := m.Pointer()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ type rest struct {
 	ahead    bool          // it is coming beside the work of the turn that asked for it
 	placed   bool          // the matrix has an extent on the disk, at offset
 	offset   int64
-	room     []byte      // the host's memory of that extent, below a device
+	pinned   []byte      // the host's memory of that extent, below a device
 	saved    bool        // the disk has the elements there
 	sums     []uint32    // checksums of its pages there
 	absent   atomic.Bool // state is neither here nor cleaning
@@ -131,7 +131,7 @@ func (t *account) unneeded(m *Matrix, rounds uint64) {
 	}
 }
 
-// Leave writes the elements to the level below, and gives the memory back before it returns.
+// Leave writes the elements to the tier below, and gives the memory back before it returns.
 func (m *Matrix) Leave() {
 	m.meter.mu.Lock()
 	defer m.meter.mu.Unlock()
@@ -153,8 +153,8 @@ func (m *Matrix) Rests() bool {
 	return m.rest != nil && m.rest.absent.Load()
 }
 
-// use brings a matrix back if it rests, and keeps it for this turn.
-func (m *Matrix) use() {
+// touch brings a matrix back if it rests, and keeps it for this turn.
+func (m *Matrix) touch() {
 	r, o := m.rest, m.meter.offload
 	if turn := o.turn.Load(); r.used.Load() != turn {
 		r.used.Store(turn)

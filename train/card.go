@@ -29,7 +29,7 @@ type found struct {
 
 // findCards returns the cards that the options name, for the workers of the job; nil: the CPU computes. All
 // processes call it together.
-func (j *Job) findCards(r *setting.Resolved) (c *worker.Card, err error) {
+func (j *Job) findCards(r *setting.Resolved) (c *worker.Cards, err error) {
 	if !r.OnCard() {
 		return nil, nil
 	}
@@ -89,8 +89,8 @@ func allowed(o *setting.Options, free int64) int64 {
 }
 
 // CardOf is a card with so much free memory, of which so many workers have equal parts.
-func CardOf(o *setting.Options, name, driver string, free int64, workers int) *worker.Card {
-	return &worker.Card{
+func CardOf(o *setting.Options, name, driver string, free int64, workers int) *worker.Cards {
+	return &worker.Cards{
 		Device: o.Device, Name: name, Driver: driver,
 		Bytes: allowed(o, free) / int64(workers), Free: free / int64(workers),
 	}
@@ -98,8 +98,8 @@ func CardOf(o *setting.Options, name, driver string, free int64, workers int) *w
 
 // mergeCards joins what all workers found, by worker. All have equal parts of memory: the least that one may
 // have.
-func mergeCards(of setting.Device, all []found) *worker.Card {
-	c := &worker.Card{Device: of, Driver: all[0].Driver, Bytes: math.MaxInt64, Free: math.MaxInt64}
+func mergeCards(of setting.Device, all []found) *worker.Cards {
+	c := &worker.Cards{Device: of, Driver: all[0].Driver, Bytes: math.MaxInt64, Free: math.MaxInt64}
 	sharers := map[string]int64{}
 	var names []string
 	for _, w := range all {
@@ -160,11 +160,11 @@ func (s *shared) seats(first, n int) (seats []*seat, end func() error, err error
 	}
 	for k := range n {
 		at := &seat{memory: tensor.NewMeter()}
-		if seats = append(seats, at); s.Card == nil {
+		if seats = append(seats, at); s.Cards == nil {
 			continue
 		}
-		if at.card, err = device.Open(s.Card.Numbers[first+k]); err == nil {
-			err = at.memory.On(at.card, s.Card.Bytes)
+		if at.card, err = device.Open(s.Cards.Numbers[first+k]); err == nil {
+			err = at.memory.On(at.card, s.Cards.Bytes)
 		}
 		if err != nil {
 			return seats, end, AboutDevice(s.Device, err)

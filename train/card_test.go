@@ -101,7 +101,7 @@ func TestTogether(t *testing.T) {
 		}
 	}
 	c := mergeCards("cuda", []found{on("1a", 0, 90), on("1b", 1, 90), on("1a", 0, 90)})
-	assert.Equal(t, &worker.Card{
+	assert.Equal(t, &worker.Cards{
 		Device: "cuda", Name: "H1", Driver: "13.0", Bytes: 45, Free: 50, Numbers: []int{0, 1, 0},
 	}, c)
 	assert.Equal(t, "H1 (workers 0, 2 on cuda:0; 1 on cuda:1)", c.String())

@@ -14,8 +14,8 @@ type Checkpoints struct {
 	// succeeded. nil: "".
 	Store     func() (string, error)
 	Partition string // identifies the graph's division into partitions, "" for one
-	// Spare is the number of bytes of the disk that results need: a checkpoint leaves them.
-	Spare int64
+	// KeepFree is the number of bytes of the disk that results need: a checkpoint leaves them.
+	KeepFree int64
 	// OnSaved is called on worker 0 with each checkpoint that was written, or failed. It may be nil.
 	OnSaved func(Saved)
 }

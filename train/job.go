@@ -74,9 +74,9 @@ type Job struct {
 	Machines []int
 	// CoreSharers is how many workers share the cores that this process may use; 0: all on this machine.
 	CoreSharers int
-	// Card is what a plan takes for the card of each worker, which need not be there. nil: the one that
+	// Cards is what a plan takes for the card of each worker, which need not be there. nil: the one that
 	// Options name.
-	Card *worker.Card
+	Cards *worker.Cards
 	// Started is when the run began, from where MaxTime counts. Zero: when Run is called.
 	Started time.Time
 	// Checkpoints say where the run keeps its state. nil: nowhere.

@@ -214,7 +214,7 @@ func TestCheckpointsFail(t *testing.T) {
 					c.spare += w.Checkpoint
 				}
 				c.want = fmt.Sprintf("a checkpoint and the results take %.1f MB", float64(c.spare)/1e6)
-				j.Checkpoints.Spare = spare
+				j.Checkpoints.KeepFree = spare
 			}
 			j.Checkpoints.Store = c.store
 			failed := 0

@@ -189,7 +189,7 @@ func TestIdleMemoryAtTheEnd(t *testing.T) {
 	o := networks()["gcn"]
 	o.Epochs, o.EvalEvery = 3, setting.Every(1)
 	idle := func(m *tensor.Meter) (bytes int64) {
-		m.Watch(func(u tensor.Use) { bytes = u.Idle })
+		m.Watch(func(u tensor.Usage) { bytes = u.Idle })
 		m.Watch(nil)
 		return bytes
 	}

@@ -76,7 +76,7 @@ func TestPassedByFormula(t *testing.T) {
 	// Whether they are finite is asked of the parameters and of the logits, and of those of each split how
 	// many are right
 	checks := parameters + 2*rows(classes)
-	outside := plan.LayerWork{Rest: of(0, 0, kernel.Bytes{Streamed: 8*parameters + loss + checks})}
+	outside := plan.LayerWork{Other: of(0, 0, kernel.Bytes{Streamed: 8*parameters + loss + checks})}
 	assert.Equal(t, outside, got[len(want)], "outside the layers")
 }
 
@@ -88,10 +88,10 @@ func TestPassedByAllWorkers(t *testing.T) {
 		a, b := p.Workers[0].Work[layer], p.Workers[1].Work[layer]
 		want := plan.LayerWork{
 			Forward: a.Forward.Plus(b.Forward), Backward: a.Backward.Plus(b.Backward),
-			Rest: a.Rest.Plus(b.Rest),
+			Other: a.Other.Plus(b.Other),
 		}
 		assert.Equal(t, want, all, "layer %d", layer)
-		if b.Forward.Streamed+b.Rest.Streamed == 0 {
+		if b.Forward.Streamed+b.Other.Streamed == 0 {
 			t.Errorf("layer %d: worker 1 streams nothing", layer)
 		}
 	}
@@ -109,8 +109,8 @@ func TestPassedByTurns(t *testing.T) {
 		p := planOf(t, g, given(Defaults(), "layers 3, hidden 8, threads 2, "+settings))
 		all := p.Work()
 		last := all[len(all)-1]
-		outside := kernel.Work{Bytes: kernel.Bytes{Streamed: last.Rest.Streamed}}
-		assert.Equal(t, plan.LayerWork{Rest: outside}, last, "%s: outside the layers", settings)
+		outside := kernel.Work{Bytes: kernel.Bytes{Streamed: last.Other.Streamed}}
+		assert.Equal(t, plan.LayerWork{Other: outside}, last, "%s: outside the layers", settings)
 		return all
 	}
 	for _, model := range []string{"model gcn", "model sage, aggregation max", "model gcn, halo cover"} {

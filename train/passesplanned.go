@@ -54,16 +54,16 @@ func (j *Job) limitPasses(ctx context.Context, s *shared) (err error) {
 	if err != nil {
 		return err
 	}
-	if limit > 0 || s.Offload != "" || s.Card != nil {
+	if limit > 0 || s.Offload != "" || s.Cards != nil {
 		made, err := j.plan(ctx, s, plan.Asks{Loop: s.onePass()})
 		if err := j.ranks().Together(err); err != nil {
 			return err
 		}
 		planned = &made
 	}
-	card := s.Card
+	card := s.Cards
 	s.Savings, err = j.checkLimit(ctx, s, planned)
-	s.Card = card // all that a worker may have of it: several passes may live
+	s.Cards = card // all that a worker may have of it: several passes may live
 	return err
 }
 

@@ -69,8 +69,8 @@ func checkProfile(t *testing.T, j *Job, r *Result) {
 	}
 	worked := make([]float64, len(p.Layers))
 	for k, w := range p.Workers {
-		all := sum(w.Forward) + sum(w.Backward) + sum(w.Communication) + sum(w.Wait) + w.Rest.Compute +
-			w.Rest.Communication + w.Rest.Wait
+		all := sum(w.Forward) + sum(w.Backward) + sum(w.Communication) + sum(w.Wait) + w.Other.Compute +
+			w.Other.Communication + w.Other.Wait
 		parts := 4*len(w.Forward) + 3
 		// Each part is rounded down to a microsecond
 		if all > w.Seconds+1e-9 || all < w.Seconds-float64(parts+1)*1e-6 {

@@ -73,7 +73,7 @@ func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, er
 		profiles[worker] = trace.NewProfile(trace.Clock, n)
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
-		return s.validation(s.Mesh.Place(c.Rank()).Partition, func(other *worker.Validation) error {
+		return s.validation(s.Mesh.Coords(c.Rank()).Partition, func(other *worker.Validation) error {
 			mine := s.Config
 			var err error
 			if mine.Recorder, err = worker.NewRecorder(c, j.Trace,
@@ -98,7 +98,7 @@ func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, er
 func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings worker.Savings, err error) {
 	ranks := j.ranks()
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
-	if limit == 0 && s.Offload == "" && s.Card == nil || err != nil {
+	if limit == 0 && s.Offload == "" && s.Cards == nil || err != nil {
 		s.set(func(o *setting.Options) { o.KeepEdgeStates = s.EdgeStates()[0] })
 		return worker.Savings{Recompute: s.Recomputes()[0]}, err
 	}
@@ -114,13 +114,13 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 	for i := range p.Workers {
 		s.Rests = append(s.Rests, p.Workers[i].DiskBytes)
 	}
-	if s.Card != nil {
-		card := *p.Card
+	if s.Cards != nil {
+		card := *p.Cards
 		if s.Offload == "" || p.InMemory { // with some room, so that extents move less often
 			_, needs := p.Most()
 			card.Bytes = min(card.Bytes, needs+needs/8)
 		}
-		s.Card = &card
+		s.Cards = &card
 	}
 	if p.InMemory {
 		s.set(func(o *setting.Options) { o.Offload = "" })

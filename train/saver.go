@@ -208,7 +208,7 @@ func (s *saver) begin(of *progress, take func() []checkpoint.Array) error {
 	}
 	arrays := elements(take()) // others had their turns; it panics where the disk fails
 	s.last = time.Now()
-	p := &writing{epoch: of.epoch, needs: s.Spare + bytes[0], begun: s.last, done: make(chan struct{})}
+	p := &writing{epoch: of.epoch, needs: s.KeepFree + bytes[0], begun: s.last, done: make(chan struct{})}
 	if w.Ranks().First() {
 		p.record = &Record{
 			Weft: s.Version, Settings: w.Texts(), Seed: w.Seed, Mesh: w.Mesh, Partition: s.Partition,

@@ -22,7 +22,7 @@ func (j *Job) begin(ctx context.Context, weights *nn.State, alike bool) (*shared
 	if err != nil { // before waiting for processes that do not exist
 		return nil, err
 	}
-	card := j.Card
+	card := j.Cards
 	if card == nil {
 		if card, err = j.findCards(r); err != nil {
 			return nil, err
@@ -30,7 +30,7 @@ func (j *Job) begin(ctx context.Context, weights *nn.State, alike bool) (*shared
 	}
 	s, err := j.share(ctx, r, weights, alike)
 	if err == nil {
-		s.Card = card
+		s.Cards = card
 	}
 	return s, j.ranks().Together(err)
 }

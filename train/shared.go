@@ -154,7 +154,7 @@ func (j *Job) eachWorker(s *shared,
 	}
 	if s.DeviceMessages && CheckMessages(c) == nil { // predictions may be without MPI
 		seats[0].memory.DirectMessages()
-		if err := c.Device().UseDevice(seats[0].card.Use); err != nil {
+		if err := c.Device().UseDevice(seats[0].card.MakeCurrent); err != nil {
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func (j *Job) inTurns(s *shared,
 			}
 		}
 	}
-	if err := j.ranks().Together(failed); err != nil { // before a host waits for those of other processes
+	if err := j.ranks().Together(failed); err != nil { // before a worker waits for other processes
 		return err
 	}
 	seats, end, err := s.seats(j.peers().Rank(), len(links))
@@ -199,7 +199,7 @@ func (j *Job) inTurns(s *shared,
 		return err
 	}
 	at := map[int]*seat{} // by rank
-	var hosts []*comm.Host
+	var shared []*comm.SharedWorker
 	for i, link := range links {
 		mem := seats[i].memory
 		spool := &turns.Spool{
@@ -208,7 +208,7 @@ func (j *Job) inTurns(s *shared,
 		if s.Reserves != nil {
 			spool.Reserve = s.Reserves[link.Rank()]
 		}
-		host := comm.NewHost(link, holders, spool)
+		w := comm.NewSharedWorker(link, holders, spool)
 		for rank, holder := range holders {
 			if holder == link.Rank() {
 				mine := *seats[i]
@@ -217,12 +217,12 @@ func (j *Job) inTurns(s *shared,
 				at[rank] = &mine
 			}
 		}
-		hosts = append(hosts, host)
+		shared = append(shared, w)
 		switch {
 		case s.OffloadFolder() != "":
-			spool.Offload(host, disks[i][0], disks[i][1], s.Limit)
+			spool.Offload(w, disks[i][0], disks[i][1], s.Limit)
 		case s.Offload != "":
-			err := spool.OffloadToHost(host, s.Rests[link.Rank()], s.Limit)
+			err := spool.OffloadToHost(w, s.Rests[link.Rank()], s.Limit)
 			if err != nil {
 				return AboutDevice(s.Device, err)
 			}
@@ -231,7 +231,7 @@ func (j *Job) inTurns(s *shared,
 			defer spool.Messages.Close()
 		}
 	}
-	return launch.Hosts(hosts, s.CommTimeout, func(c *comm.Comm) error {
+	return launch.SharedWorkers(shared, s.CommTimeout, func(c *comm.Comm) error {
 		return one(c.Rank(), c, at[c.Rank()])
 	})
 }

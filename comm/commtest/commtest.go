@@ -89,16 +89,16 @@ func RunTurns(t *testing.T, workers int, spool func() comm.Spool) {
 					holders[rank] = rank % workers
 				}
 				ts := make([]comm.Transport, one.Ranks)
-				hosts := make([]*comm.Host, workers)
+				shared := make([]*comm.SharedWorker, workers)
 				for w, link := range comm.InProcess(workers) {
-					hosts[w] = comm.NewHost(comm.New(link, 0), holders, spool())
-					for _, rank := range hosts[w].Transports() {
+					shared[w] = comm.NewSharedWorker(comm.New(link, 0), holders, spool())
+					for _, rank := range shared[w].Transports() {
 						ts[rank.Rank()] = rank
 					}
 				}
 				runInProcess(t, ts, one)
 				var ends sync.WaitGroup
-				for _, h := range hosts {
+				for _, h := range shared {
 					ends.Go(func() {
 						if err := h.Close(); err != nil && !one.Ends {
 							t.Error(err)

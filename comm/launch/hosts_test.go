@@ -31,11 +31,11 @@ func (s slow) Take([]byte) error {
 // TestHostsFail: when a rank has failed, nobody reads messages any more whose memory the caller gives back.
 func TestHostsFail(t *testing.T) {
 	s, fault := slow{make(chan struct{}), &atomic.Bool{}}, errors.New("a fault")
-	var hosts []*comm.Host
+	var shared []*comm.SharedWorker
 	for _, end := range comm.InProcess(2) {
-		hosts = append(hosts, comm.NewHost(comm.New(end, 0), []int{0, 1}, s))
+		shared = append(shared, comm.NewSharedWorker(comm.New(end, 0), []int{0, 1}, s))
 	}
-	err := Hosts(hosts, 0, func(c *comm.Comm) error {
+	err := SharedWorkers(shared, 0, func(c *comm.Comm) error {
 		if c.Rank() == 0 {
 			c.Send(comm.Halo, make([]byte, 1), 1)
 		}

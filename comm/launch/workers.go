@@ -26,21 +26,21 @@ func Workers(n int, timeout time.Duration, work func(*comm.Comm) error) error {
 	return asRanks(comm.InProcess(n), timeout, work)
 }
 
-// Hosts is Workers for the ranks that the hosts of this process hold.
-func Hosts(hosts []*comm.Host, timeout time.Duration, work func(*comm.Comm) error) error {
+// SharedWorkers is Workers for the ranks that the shared workers of this process hold.
+func SharedWorkers(shared []*comm.SharedWorker, timeout time.Duration, work func(*comm.Comm) error) error {
 	var ends []comm.Transport
-	for _, h := range hosts {
+	for _, h := range shared {
 		ends = append(ends, h.Transports()...)
 	}
 	err := asRanks(ends, timeout, work)
 	if err != nil && !isCommon(err) {
-		for _, h := range hosts {
+		for _, h := range shared {
 			h.Abort(err) // Close waits for what still reads and writes messages
 		}
 	}
-	errs := make([]error, len(hosts))
+	errs := make([]error, len(shared))
 	var all sync.WaitGroup
-	for i, h := range hosts {
+	for i, h := range shared {
 		all.Go(func() { errs[i] = h.Close() })
 	}
 	all.Wait()

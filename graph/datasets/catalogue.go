@@ -33,10 +33,10 @@ type Dataset struct {
 
 // source finds the files that a dataset is read from.
 type source struct {
-	path  func() string   // what the importer is given; "" while the place is not known
-	files func() []string // patterns of the files that must be there
-	wants string          // what is needed, in a few words
-	get   string          // how to get it, in a sentence
+	path     func() string   // what the importer is given; "" while the place is not known
+	files    func() []string // patterns of the files that must be there
+	requires string          // what is needed, in a few words
+	get      string          // how to get it, in a sentence
 }
 
 // All lists the datasets, in the order in which they are shown.
@@ -46,9 +46,9 @@ func All() []Dataset {
 			Name: "debian", About: "packages and what they depend on, 58 sections",
 			Origin: "this machine's package index",
 			source: source{
-				path:  func() string { return debian.Lists },
-				files: func() []string { return []string{filepath.Join(debian.Lists, "*_Packages*")} },
-				wants: "apt-get update on a Debian machine",
+				path:     func() string { return debian.Lists },
+				files:    func() []string { return []string{filepath.Join(debian.Lists, "*_Packages*")} },
+				requires: "apt-get update on a Debian machine",
 				get: "run apt-get update on a Debian machine, which leaves the package lists in " +
 					debian.Lists,
 			},
@@ -150,7 +150,7 @@ func benchmark(name, split, flags, about string, vertices int, edges int64) Data
 					filepath.Join(folder(), "split", split, "*"),
 				}
 			},
-			wants: filepath.Join("$"+dataVariable, name),
+			requires: filepath.Join("$"+dataVariable, name),
 			get: fmt.Sprintf("let the Python package ogb download it, NodePropPredDataset(name=%q, "+
 				"root=\"DIR\"), and set %s=DIR", published, dataVariable),
 		},
@@ -185,7 +185,7 @@ func citations(name string, topics, vertices int, edges int64) Dataset {
 				}
 				return files
 			},
-			wants: filepath.Join("$"+dataVariable, "planetoid", "ind."+name+".*"),
+			requires: filepath.Join("$"+dataVariable, "planetoid", "ind."+name+".*"),
 			get: getInto("planetoid",
 				fmt.Sprintf("ind.%s.{%s} of https://github.com/kimiyoung/planetoid/tree/master/data",
 					name, strings.Join(parts, ","))),
@@ -200,7 +200,7 @@ func npzFile(place string, names ...string) source {
 	return source{
 		path: path, files: func() []string {
 			return []string{path()}
-		}, wants: filepath.Join("$"+dataVariable, "npz", names[0]),
+		}, requires: filepath.Join("$"+dataVariable, "npz", names[0]),
 		get: getInto("npz", names[0]+" of "+place),
 	}
 }
@@ -277,7 +277,7 @@ func entities(about string, vertices int, edges int64, t tables) Dataset {
 				triples, train, test := t.in(folder())
 				return []string{triples, train, test}
 			},
-			wants: filepath.Join("$"+dataVariable, "rdf_"+name, name+"_stripped.nt.gz"),
+			requires: filepath.Join("$"+dataVariable, "rdf_"+name, name+"_stripped.nt.gz"),
 			get: getInto("rdf_"+name,
 				fmt.Sprintf("%s_stripped.nt.gz, trainingSet.tsv and testSet.tsv of %s", name, published)),
 		},

@@ -125,7 +125,7 @@ func (d *Dataset) Missing() string {
 		return ""
 	}
 	if _, err := d.sources(); err != nil {
-		return d.source.wants
+		return d.source.requires
 	}
 	return ""
 }

@@ -30,8 +30,8 @@ func (c *classes) member(class, k uint64) uint64 { return c.order.inverse(k*c.co
 // other returns the k-th vertex of all other classes.
 func (c *classes) other(class, k uint64) uint64 {
 	others := c.count - 1
-	turn := min(k/others, c.order.n/c.count) // the last turn may lack classes
-	return c.order.inverse(turn*c.count + skip(k-turn*others, class))
+	round := min(k/others, c.order.n/c.count) // the last turn may lack classes
+	return c.order.inverse(round*c.count + skip(k-round*others, class))
 }
 
 // featureFunc writes the features of a vertex into row.

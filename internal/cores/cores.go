@@ -9,11 +9,11 @@ import (
 
 var (
 	once  sync.Once
-	spare atomic.Int64
+	added atomic.Int64
 )
 
-// Count is GOMAXPROCS, without what Spare added to it.
-func Count() int { return runtime.GOMAXPROCS(0) - int(spare.Load()) }
+// Count is GOMAXPROCS, without what AddProcessor added to it.
+func Count() int { return runtime.GOMAXPROCS(0) - int(added.Load()) }
 
 // Divide calls do for about equal parts of 0…n−1, on as many goroutines as Count.
 func Divide(n int, do func(from, to int)) {
@@ -60,14 +60,14 @@ func InOrder[T any](n int, produce func(k int) T, consume func(k int, result T) 
 	return err
 }
 
-// Spare gives Go's scheduler one processor more, for a program that has as many goroutines in C as there are
-// cores: one stays idle then. Where none does, the scheduler takes the processor away from every call of C
-// that lasts more than 20 µs, starts a thread for it that finds nothing to do, and looks again as soon: on
-// two cores, kernels of some milliseconds took a quarter longer. Where goroutines wait for each other all the
-// time, a processor more makes them slower. Further calls do nothing.
-func Spare() {
+// AddProcessor gives Go's scheduler one processor more, for a program that has as many goroutines in C as
+// there are cores: one stays idle then. Where none does, the scheduler takes the processor away from every
+// call of C that lasts more than 20 µs, starts a thread for it that finds nothing to do, and looks again as
+// soon: on two cores, kernels of some milliseconds took a quarter longer. Where goroutines wait for each
+// other all the time, a processor more makes them slower. Further calls do nothing.
+func AddProcessor() {
 	once.Do(func() {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
-		spare.Store(1)
+		added.Store(1)
 	})
 }

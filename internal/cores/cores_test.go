@@ -26,12 +26,12 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// TestSpare: the scheduler gets one processor more, once, and the count of cores stays.
-func TestSpare(t *testing.T) {
+// TestAddProcessor: the scheduler gets one processor more, once, and the count of cores stays.
+func TestAddProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	assert.Equal(t, 3, Count(), "cores")
 	for range 2 {
-		Spare()
+		AddProcessor()
 		assert.Equal(t, 3, Count())
 		assert.Equal(t, 4, runtime.GOMAXPROCS(0))
 	}

@@ -52,7 +52,7 @@ type Part uint8
 
 // The parts of an epoch.
 const (
-	Rest       Part = iota // of the training pass: loss, optimizer, checks
+	Other      Part = iota // of the training pass: loss, optimizer, checks
 	Forward                // of a layer
 	Backward               // of a layer
 	Evaluation             // after the training pass
@@ -68,14 +68,14 @@ const NoLayer = -1
 
 // Times are where the time of a worker went, in a layer or outside of all.
 type Times struct {
-	Forward, Backward, Rest time.Duration // kernels, and all other work
-	Communication           time.Duration // messages on their way out or in, while no kernel runs
-	Wait                    time.Duration // for other workers, while no kernel runs
+	Forward, Backward, Other time.Duration // kernels, and all other work
+	Communication            time.Duration // messages on their way out or in, while no kernel runs
+	Wait                     time.Duration // for other workers, while no kernel runs
 }
 
 // Sum is their sum.
 func (t Times) Sum() time.Duration {
-	return t.Forward + t.Backward + t.Rest + t.Communication + t.Wait
+	return t.Forward + t.Backward + t.Other + t.Communication + t.Wait
 }
 
 // Sample is the memory of a worker from a moment of the epoch on or, of several moments that follow each
@@ -222,7 +222,7 @@ func (p *Profile) advance() {
 		case at.part == Backward:
 			t.Backward += since
 		default:
-			t.Rest += since
+			t.Other += since
 		}
 	}
 	p.last = now

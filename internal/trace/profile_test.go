@@ -46,7 +46,7 @@ func TestProfile(t *testing.T) {
 	pass(128) // backward
 	hidden.End()
 	beside.Leave()
-	work.Layer(trace.NoLayer, trace.Rest)
+	work.Layer(trace.NoLayer, trace.Other)
 	pass(256)
 	p.EndPass(7)
 	pass(512)
@@ -56,7 +56,7 @@ func TestProfile(t *testing.T) {
 	r.Kernel("late", trace.Shape{}, 0).End()
 	epoch, whole, times, _ := p.Epoch()
 	want := map[int]trace.Times{
-		trace.NoLayer: {Rest: 1 + 256},
+		trace.NoLayer: {Other: 1 + 256},
 		0:             {Forward: 2 + 4 + 32, Communication: 8, Wait: 16},
 		1:             {Backward: 128, Wait: 64},
 	}

@@ -12,7 +12,7 @@ import (
 // MeasureCard measures the rates of a card, with copies of so many bytes and products of matrices of that
 // size. It takes memory that is given back when the card is closed. A copy reads and writes alike, and rows
 // from all over count as bytes in order.
-func MeasureCard(card kernel.Card, size int) (r Rates, err error) {
+func MeasureCard(card kernel.Device, size int) (r Rates, err error) {
 	memory := tensor.NewMeter()
 	defer memory.Close()
 	defer func() {

@@ -13,7 +13,7 @@ import (
 // connect tells the other workers which of their rows this worker needs, and learns which of its own rows
 // they need. needed[q] lists the rows that are needed of partition q, and out[q] is what travels to it, if
 // this worker knows (s.Halo).
-func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
+func (e *Edges) connect(s *Source, needed [][]int32, out []*sendList) error {
 	k, me, n := len(s.Holders), s.Me, e.comm.Size()
 	messages, err := e.messages(s, needed, out)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Source) expected(lists [][]int32) error {
 
 // tell sends the other workers halo, the rows that are needed of them. It sets lists and theirs, which have
 // room for what comes.
-func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) error {
+func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*sendList) error {
 	if err := comm.AllToAllOf(e.comm, comm.Setup, halo, lists); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) 
 
 // messages returns a function that gives how many rows of vertices the messages from partition q to partition
 // p have. One of the two is this worker's. If rows were selected, the workers tell each other these sizes.
-func (e *Edges) messages(s *Source, needed [][]int32, out []*outgoing) (of func(p, q int) []int, err error) {
+func (e *Edges) messages(s *Source, needed [][]int32, out []*sendList) (of func(p, q int) []int, err error) {
 	k := len(s.Holders)
 	if out != nil {
 		return func(p, q int) []int {

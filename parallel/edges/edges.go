@@ -395,19 +395,19 @@ func (s *Source) newRemote(team *kernel.Team, at, all *span, owns []bool, q,
 }
 
 // readOutgoing returns what travels from the own rows, by partition; nil if the other workers say it.
-func (e *Edges) readOutgoing(s *Source) ([]*outgoing, error) {
+func (e *Edges) readOutgoing(s *Source) ([]*sendList, error) {
 	if s.Halo == HaloRows {
 		return nil, nil
 	}
 	at := allRows(s.Back)
-	out := make([]*outgoing, len(s.Holders))
+	out := make([]*sendList, len(s.Holders))
 	for q := range out {
 		at.next(int32(s.BackStarts[q+1]))
 		if q == s.Me {
 			continue
 		}
 		var err error
-		if out[q], err = e.outgoing(s, q, at); err != nil {
+		if out[q], err = e.sendListTo(s, q, at); err != nil {
 			return nil, err
 		}
 	}

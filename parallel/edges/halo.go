@@ -92,8 +92,8 @@ func count(list []bool) (n int) {
 	return n
 }
 
-// outgoing is what travels from this worker's partition to another.
-type outgoing struct {
+// sendList is what travels from this worker's partition to another.
+type sendList struct {
 	rows []int32  // the rows that travel, ascending
 	sums []*Block // the partial sums of each message; nil: it has none
 }
@@ -111,8 +111,8 @@ func (s *Source) cutFrom(q int, at *span) (*cut, error) {
 	return c, s.checkHalo(s.Me, q, c.sources)
 }
 
-// outgoing returns what travels from the own rows to partition q. The span has the edges of s.Back to q.
-func (e *Edges) outgoing(s *Source, q int, at *span) (*outgoing, error) {
+// sendListTo returns what travels from the own rows to partition q. The span has the edges of s.Back to q.
+func (e *Edges) sendListTo(s *Source, q int, at *span) (*sendList, error) {
 	start, destinations := int32(s.BackStarts[q]), s.BackStarts[q+1]-s.BackStarts[q]
 	c := s.Halo.cut(len(at.to), destinations, func(edge func(source, destination int32)) {
 		at.each(func(u int, k int64) { edge(int32(u), at.r.Sources[k]-start) })
@@ -120,7 +120,7 @@ func (e *Edges) outgoing(s *Source, q int, at *span) (*outgoing, error) {
 	if err := s.checkHalo(q, s.Me, c.sources); err != nil {
 		return nil, err
 	}
-	o := &outgoing{}
+	o := &sendList{}
 	for u, travels := range c.row {
 		if travels {
 			o.rows = append(o.rows, int32(u))

@@ -15,7 +15,7 @@ import (
 
 // Send starts to send the elements of a matrix, which nobody changes until they are sent.
 func Send(c *comm.Comm, k comm.Kind, m *tensor.Matrix, to int) *comm.Pending {
-	data, made := m.Outgoing(tensor.Transport)
+	data, made := m.SendBuffer(tensor.Transport)
 	return c.SendWhen(k, data, made, to)
 }
 
@@ -27,7 +27,7 @@ type Arriving struct {
 
 // Receive starts to receive the elements of a matrix, which nobody uses until Wait has returned.
 func Receive(c *comm.Comm, k comm.Kind, m *tensor.Matrix, from int) Arriving {
-	data, free := m.Incoming(tensor.Transport)
+	data, free := m.ReceiveBuffer(tensor.Transport)
 	return Arriving{c.ReceiveWhen(k, data, free, from), m}
 }
 

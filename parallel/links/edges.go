@@ -190,8 +190,8 @@ func (l *Edges) int32s(n int) *tensor.Matrix {
 	return l.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, n)
 }
 
-// use brings the lists of edges and of candidates into memory, if they rest. The team's threads read them.
-func (l *Edges) use() {
+// touch brings the lists of edges and of candidates into memory, if they rest. The team's threads read them.
+func (l *Edges) touch() {
 	for i := range l.relations {
 		tensor.Touch(l.relations[i].lists()...)
 	}
@@ -305,7 +305,7 @@ type walk struct {
 // next returns at most so many of the next edges. They are valid until the next call. A plan has none.
 func (w *walk) next(most int) []Edge {
 	w.edges, w.numbers = w.edges[:0], w.numbers[:0]
-	w.use()
+	w.touch()
 	w.team.Host(func() { w.collect(most) })
 	return w.edges
 }

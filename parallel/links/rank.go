@@ -167,7 +167,7 @@ func (r *ranker) tell() (sent []*comm.Pending) {
 // countOwn counts this worker's candidates for the edges of all workers.
 func (r *ranker) countOwn(counts []float64) {
 	defer r.comm.KeepTurn()()
-	r.use()
+	r.touch()
 	r.scores = r.team.Zeros(tensor.Buffers, r.tile, batch)
 	theirs := r.newQueries(tensor.Buffers, r.h.Cols)
 	if slices.ContainsFunc(r.ranked, func(c candidates) bool { return c.drawn != nil }) {

@@ -27,28 +27,28 @@ var One = Mesh{1, 1, 1}
 // Workers returns the number of places.
 func (m Mesh) Workers() int { return m.Stages * m.Partitions * m.Slices }
 
-// Place is a worker's position in the grid; each number counts from 0.
-type Place struct{ Stage, Partition, Slice int }
+// Coords is a worker's position in the grid; each number counts from 0.
+type Coords struct{ Stage, Partition, Slice int }
 
-// Place returns the place of a rank: rank = (stage·Partitions + partition)·Slices + slice. So the slices of a
-// partition, which exchange most, have consecutive ranks, and so do the partitions of a stage. A launcher
+// Coords returns the place of a rank: rank = (stage·Partitions + partition)·Slices + slice. So the slices of
+// a partition, which exchange most, have consecutive ranks, and so do the partitions of a stage. A launcher
 // that fills one machine after the other keeps them together.
-func (m Mesh) Place(rank int) Place {
+func (m Mesh) Coords(rank int) Coords {
 	if rank < 0 || rank >= m.Workers() {
 		panic(fmt.Sprintf("mesh: rank %d of %d", rank, m.Workers()))
 	}
-	return Place{rank / (m.Partitions * m.Slices), rank / m.Slices % m.Partitions, rank % m.Slices}
+	return Coords{rank / (m.Partitions * m.Slices), rank / m.Slices % m.Partitions, rank % m.Slices}
 }
 
 // Rank returns the rank at a place.
-func (m Mesh) Rank(p Place) int { return (p.Stage*m.Partitions+p.Partition)*m.Slices + p.Slice }
+func (m Mesh) Rank(p Coords) int { return (p.Stage*m.Partitions+p.Partition)*m.Slices + p.Slice }
 
 // Groups are the groups of workers that a worker belongs to, with the mesh and the worker's place. The
 // members of a group are in the order of their places along its axis. Along an axis of size 1 the worker is
 // alone in the group.
 type Groups struct {
 	Mesh Mesh
-	Place
+	Coords
 	Slices   *comm.Comm // the same stage and partition: they hold the columns of the same rows
 	Halo     *comm.Comm // the same stage and slice: they hold other partitions' rows of the same columns
 	Stages   *comm.Comm // the same partition and slice: each sends rows to the next
@@ -76,7 +76,7 @@ func (m Mesh) Join(all *comm.Comm) Groups {
 	if groups*n != all.Size() {
 		panic(fmt.Sprintf("mesh: %d workers for %d places", all.Size(), n))
 	}
-	at, world := m.Place(all.Rank()%n), all
+	at, world := m.Coords(all.Rank()%n), all
 	if groups > 1 {
 		ranks := make([]int, n)
 		for i := range ranks {
@@ -84,7 +84,7 @@ func (m Mesh) Join(all *comm.Comm) Groups {
 		}
 		world = all.Group(ranks...)
 	}
-	along := func(n int, place func(i int) Place) *comm.Comm {
+	along := func(n int, place func(i int) Coords) *comm.Comm {
 		ranks := make([]int, n)
 		for i := range ranks {
 			ranks[i] = m.Rank(place(i))
@@ -93,12 +93,12 @@ func (m Mesh) Join(all *comm.Comm) Groups {
 	}
 	g := Groups{
 		Mesh:   m,
-		Place:  at,
-		Slices: along(m.Slices, func(i int) Place { return Place{at.Stage, at.Partition, i} }),
-		Halo:   along(m.Partitions, func(i int) Place { return Place{at.Stage, i, at.Slice} }),
-		Stages: along(m.Stages, func(i int) Place { return Place{i, at.Partition, at.Slice} }),
-		Replicas: along(m.Partitions*m.Slices, func(i int) Place {
-			return Place{at.Stage, i / m.Slices, i % m.Slices}
+		Coords: at,
+		Slices: along(m.Slices, func(i int) Coords { return Coords{at.Stage, at.Partition, i} }),
+		Halo:   along(m.Partitions, func(i int) Coords { return Coords{at.Stage, i, at.Slice} }),
+		Stages: along(m.Stages, func(i int) Coords { return Coords{i, at.Partition, at.Slice} }),
+		Replicas: along(m.Partitions*m.Slices, func(i int) Coords {
+			return Coords{at.Stage, i / m.Slices, i % m.Slices}
 		}),
 		World:   world,
 		Samples: Samples{Group: group, All: all, Alike: comm.Alone()},

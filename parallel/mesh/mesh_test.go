@@ -28,10 +28,10 @@ func TestPlaces(t *testing.T) {
 		for stage := range m.Stages {
 			for partition := range m.Partitions {
 				for slice := range m.Slices {
-					p := mesh.Place{Stage: stage, Partition: partition, Slice: slice}
-					if m.Place(rank) != p || m.Rank(p) != rank {
+					p := mesh.Coords{Stage: stage, Partition: partition, Slice: slice}
+					if m.Coords(rank) != p || m.Rank(p) != rank {
 						t.Errorf("%+v: rank %d is at %+v, and %+v is rank %d", m, rank,
-							m.Place(rank), p, m.Rank(p))
+							m.Coords(rank), p, m.Rank(p))
 					}
 					rank++
 				}
@@ -61,24 +61,24 @@ func TestGroups(t *testing.T) {
 					name        string
 					group, plan *comm.Comm
 					size, rank  int
-					same        func(p mesh.Place) mesh.Place // what its members have in common
+					same        func(p mesh.Coords) mesh.Coords // what its members have in common
 				}{
 					{
 						"slices", g.Slices, plan.Slices, m.Slices, g.Slice,
-						func(p mesh.Place) mesh.Place { p.Slice = 0; return p },
+						func(p mesh.Coords) mesh.Coords { p.Slice = 0; return p },
 					},
 					{
 						"halo", g.Halo, plan.Halo, m.Partitions, g.Partition,
-						func(p mesh.Place) mesh.Place { p.Partition = 0; return p },
+						func(p mesh.Coords) mesh.Coords { p.Partition = 0; return p },
 					},
 					{
 						"stages", g.Stages, plan.Stages, m.Stages, g.Stage,
-						func(p mesh.Place) mesh.Place { p.Stage = 0; return p },
+						func(p mesh.Coords) mesh.Coords { p.Stage = 0; return p },
 					},
 					{
 						"replicas", g.Replicas, plan.Replicas, m.Partitions * m.Slices,
 						g.Partition*m.Slices + g.Slice,
-						func(p mesh.Place) mesh.Place { return mesh.Place{Stage: p.Stage} },
+						func(p mesh.Coords) mesh.Coords { return mesh.Coords{Stage: p.Stage} },
 					},
 				} {
 					what := fmt.Sprintf("%+v: %s of rank %d", m, one.name, r)
@@ -97,12 +97,12 @@ func TestGroups(t *testing.T) {
 						t.Errorf("%s: %v", what, members)
 					}
 					for p, holder := range g.Holders {
-						if one.group == g.Halo && m.Place(int(members[holder])).Partition != p {
+						if one.group == g.Halo && m.Coords(int(members[holder])).Partition != p {
 							t.Errorf("%s: partition %d is held by rank %d", what, p, members[holder])
 						}
 					}
 					for _, member := range members {
-						if one.same(m.Place(int(member))) != one.same(g.Place) {
+						if one.same(m.Coords(int(member))) != one.same(g.Coords) {
 							t.Errorf("%s: rank %d is among %v", what, member, members)
 						}
 					}
@@ -123,8 +123,8 @@ func TestSamples(t *testing.T) {
 		for r, transport := range comm.InProcess(groups * n) {
 			ranks.Go(func() {
 				g := m.Join(comm.New(transport, 0))
-				if g.Group != r/n || m.Rank(g.Place) != r%n {
-					t.Errorf("%+v: rank %d is at %+v of group %d", m, r, g.Place, g.Group)
+				if g.Group != r/n || m.Rank(g.Coords) != r%n {
+					t.Errorf("%+v: rank %d is at %+v of group %d", m, r, g.Coords, g.Group)
 				}
 				var alike, learners, world []int64
 				for group := range groups {
@@ -133,10 +133,10 @@ func TestSamples(t *testing.T) {
 						if group == g.Group {
 							world = append(world, rank)
 						}
-						if m.Place(of) == g.Place {
+						if m.Coords(of) == g.Coords {
 							alike = append(alike, rank)
 						}
-						if m.Place(of).Stage == g.Stage {
+						if m.Coords(of).Stage == g.Stage {
 							learners = append(learners, rank)
 						}
 					}

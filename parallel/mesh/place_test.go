@@ -18,7 +18,7 @@ func panics(f func()) (did bool) {
 func TestNoPlace(t *testing.T) {
 	for _, m := range meshes {
 		for rank, none := range map[int]bool{-1: true, 0: false, m.Workers() - 1: false, m.Workers(): true} {
-			if panics(func() { m.Place(rank) }) != none {
+			if panics(func() { m.Coords(rank) }) != none {
 				t.Errorf("%+v: rank %d has a place: %v", m, rank, none)
 			}
 		}

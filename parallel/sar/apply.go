@@ -146,14 +146,14 @@ type edgeRows struct {
 
 // beginGradient begins a backward pass. There is a gradient then, also of no edges.
 func (x edgeRows) beginGradient() {
-	if x.Wants() {
+	if x.RequiresGrad() {
 		x.GradSum()
 	}
 }
 
 // addGradient adds the gradient of the batch's rows, which no other batch has.
 func (x edgeRows) addGradient(b *batch, of *autograd.Var) {
-	if !x.Wants() {
+	if !x.RequiresGrad() {
 		return
 	}
 	to, grad := x.at.rows(x.GradSum(), b), of.TakeGrad()

@@ -291,7 +291,7 @@ func (c *Call) draw(columns int) *tensor.Matrix {
 // adds other workers' gradients to the gradient of source. If source and target are one value, it is a
 // matrix of its own, because each row must have one writer. AddBlockGrad then adds it to target's gradient.
 func separateGradient(target, source *autograd.Var, blocks int) *tensor.Matrix {
-	if target == source && source.Wants() {
+	if target == source && source.RequiresGrad() {
 		return target.Tape().Team.Zeros(tensor.Gradients, target.Rows(), target.Cols())
 	}
 	return target.BlockGradSum(blocks)

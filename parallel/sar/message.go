@@ -233,7 +233,7 @@ func (m *messages) backward(c *Call, of func(b *batch) *tensor.Matrix) {
 }
 
 // wanted reports whether there is a value that needs a gradient.
-func wanted(v *autograd.Var) bool { return v != nil && v.Wants() }
+func wanted(v *autograd.Var) bool { return v != nil && v.RequiresGrad() }
 
 // batches says that gradients are added up over several batches of edges.
 const batches = 2
@@ -276,7 +276,7 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 		for _, cols := range parts {
 			x := picked(from, list, at, cols)
 			at += cols
-			vars = append(vars, onTape(tape, x, set, of.Wants()))
+			vars = append(vars, onTape(tape, x, set, of.RequiresGrad()))
 		}
 		return vars
 	}
@@ -290,7 +290,7 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 		e.Target = e.Targets[0]
 	}
 	for _, x := range m.edgeRows {
-		e.Rows = append(e.Rows, onTape(tape, x.at.rows(x.Value(), b), set, x.Wants()))
+		e.Rows = append(e.Rows, onTape(tape, x.at.rows(x.Value(), b), set, x.RequiresGrad()))
 	}
 	if b.weights != nil {
 		e.Weight = onTape(tape, b.weights, set, b.block.WeightGradients != nil)
@@ -306,8 +306,8 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 }
 
 // onTape puts rows of edges on a tape. wants says that their gradient is asked for.
-func onTape(tape *autograd.Tape, rows *tensor.Matrix, set *autograd.RowSet, wants bool) *autograd.Var {
-	if wants {
+func onTape(tape *autograd.Tape, rows *tensor.Matrix, set *autograd.RowSet, requiresGrad bool) *autograd.Var {
+	if requiresGrad {
 		return tape.Input(rows, set)
 	}
 	return tape.Constant(rows, set)

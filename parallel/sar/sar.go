@@ -25,7 +25,7 @@
 // Reading order: sar.go has this algorithm for sums, maxima and attention. partition.go makes a Partition of
 // what the worker holds, and propagator.go implements gnn.Propagator. halo.go has the halo exchange:
 // Call.fetch receives rows in the forward pass, and in the backward pass Call.rematerialize fetches them
-// again, or Call.sendGradients sends gradients alone. wire.go sends its messages: visits.visit visits one
+// again, or Call.sendGradients sends gradients alone. wire.go sends its messages: visitor.each visits one
 // block after another, and frees its rows. Where partitions take turns, turns.go reads rows of others of the
 // same worker, and lockstep.go sends messages to those at work on other workers. attention.go computes
 // attention on one block, and scoring.go its four kinds of scores. message.go and batch.go compute message

@@ -133,7 +133,7 @@ func (s *givenScores) unset(kernel.Attention) {}
 func (s *givenScores) targetGradient(int) *tensor.Matrix { return s.TargetScore.GradSum() }
 
 func (s *givenScores) sentGradient(int) *tensor.Matrix {
-	if !s.SourceScore.Wants() {
+	if !s.SourceScore.RequiresGrad() {
 		return nil
 	}
 	return s.SourceScore.GradSum()
@@ -151,7 +151,7 @@ func (s *givenScores) setGradients(d *kernel.AttentionGradients, dRows []*tensor
 }
 
 func (s *givenScores) unsetGradients(d kernel.AttentionGradients, _ *tensor.Matrix) {
-	if !s.SourceScore.Wants() {
+	if !s.SourceScore.RequiresGrad() {
 		d.SourceScore.Release()
 	}
 }

@@ -22,7 +22,7 @@ func TestNamesOfAHistory(t *testing.T) {
 	}
 	base := named{
 		what: "history", key: Key{Path: "convs.1", Number: 2}, part: "rows", m: 3,
-		groups: mesh.Groups{Place: mesh.Place{Partition: 1, Slice: 1}, Mesh: mesh.Mesh{Slices: 2}},
+		groups: mesh.Groups{Coords: mesh.Coords{Partition: 1, Slice: 1}, Mesh: mesh.Mesh{Slices: 2}},
 	}
 	if got, want := name(base), "history/convs.1/.in.2/partition-1.slice-1-of-2/rows.3"; got != want {
 		t.Errorf("%s, want %s", got, want)

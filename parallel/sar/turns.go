@@ -101,14 +101,14 @@ func (w *wire) secondTurn(call *Call, t Transfer, yield func(Visit) bool) error 
 // visitInTurn visits the remote blocks. It returns a message for each with the gradients of its rows; none,
 // if gradients are not returned.
 func (w *wire) visitInTurn(call *Call, t Transfer, yield func(Visit) bool) ([]*tensor.Matrix, error) {
-	v := w.visits(call, t)
+	v := w.newVisitor(call, t)
 	defer v.release()
-	back := &keeper{visits: v}
+	back := &keeper{visitor: v}
 	if t.Returns() {
 		v.sendsFrom(back)
 	}
 	if !t.fetches() {
-		err := v.visit(yield)
+		err := v.each(yield)
 		return back.messages, err
 	}
 	l := w.lockstep(comm.Halo, v.rows)
@@ -117,13 +117,13 @@ func (w *wire) visitInTurn(call *Call, t Transfer, yield func(Visit) bool) ([]*t
 	far, near := v.places()
 	l.inbox = &exchange.Receiver{Comm: w.comm.Unqueued(), Kind: comm.Halo, Buffers: far}
 	l.near, l.make, v.in = near, v.gather, l
-	err := exchange.Beside(w.comm, nil, func() error { return cmp.Or(v.visit(yield), l.finish()) })
+	err := exchange.Beside(w.comm, nil, func() error { return cmp.Or(v.each(yield), l.finish()) })
 	return back.messages, err
 }
 
 // keeper is an outbox of gradients, whose messages stay until their owners' turns.
 type keeper struct {
-	*visits
+	*visitor
 	messages []*tensor.Matrix
 }
 
@@ -186,7 +186,7 @@ func (w *wire) as(rank int) *wire {
 }
 
 // gather makes a message of the rows that a partition exposes.
-func (v *visits) gather(o *exposed, p passage, message *tensor.Matrix) (_ *tensor.Matrix,
+func (v *visitor) gather(o *exposed, p passage, message *tensor.Matrix) (_ *tensor.Matrix,
 	used []*tensor.Matrix,
 ) {
 	at, needed := nth(o.call.Edges.Needed, p.number, func(n *edges.Message) bool { return n.Peer == p.to })
@@ -275,7 +275,7 @@ func (g *giver) give(o *exposed, p passage, message *tensor.Matrix) (_ *tensor.M
 	o.visit(Visit{Block: b, Grads: stored.Parts(gradients), Pick: pick, Team: g.team})
 	exchange.Release(picked...)
 	if g.encoded != nil {
-		v := &visits{wire: g.as(o.rank), call: o.of(g.call), Transfer: Transfer{Sent: g.form}}
+		v := &visitor{wire: g.as(o.rank), call: o.of(g.call), Transfer: Transfer{Sent: g.form}}
 		v.encode(message, gradients, b, at)
 	}
 	return message, o.reads

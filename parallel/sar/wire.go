@@ -39,7 +39,7 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 		return
 	}
 	const messages = 2 // one is made while the other is being sent
-	v := w.visits(call, t)
+	v := w.newVisitor(call, t)
 	defer v.release()
 	v.buffers(messages)
 	beside, done := w.beside(call)
@@ -59,7 +59,7 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 			return beside.sendRows(call, out.sender(aside), out, t.Rows)
 		})
 	}
-	exchange.Must(exchange.Beside(c, sides, func() error { return v.visit(yield) }))
+	exchange.Must(exchange.Beside(c, sides, func() error { return v.each(yield) }))
 }
 
 // inbox receives messages, in the order in which they are expected: an exchange.Receiver.
@@ -76,8 +76,8 @@ type outbox interface {
 	Finish() error
 }
 
-// visits are what a worker visits the remote blocks of a call with.
-type visits struct {
+// visitor visits the remote blocks of a call: it receives their rows, and sends gradients back.
+type visitor struct {
 	*wire
 	call *Call
 	Transfer
@@ -91,14 +91,14 @@ type visits struct {
 	decoded, toEncode *tensor.Matrix
 }
 
-func (w *wire) visits(call *Call, t Transfer) *visits {
-	v := &visits{wire: w, call: call, Transfer: t, rows: call.Form(t.Rows)}
+func (w *wire) newVisitor(call *Call, t Transfer) *visitor {
+	v := &visitor{wire: w, call: call, Transfer: t, rows: call.Form(t.Rows)}
 	v.stored = v.rows.Stored()
 	return v
 }
 
 // buffers makes what the worker receives rows with, and what it sends gradients with from so many buffers.
-func (v *visits) buffers(messages int) {
+func (v *visitor) buffers(messages int) {
 	if v.Returns() {
 		v.own = v.Sent.New(v.team.Memory, messages, v.call.Edges.MostIn)
 		v.sendsFrom(&exchange.Sender{Comm: v.comm, Kind: comm.HaloGradient, Buffers: v.own})
@@ -111,7 +111,7 @@ func (v *visits) buffers(messages int) {
 
 // places makes what messages of rows come to: those of other workers, and those of other partitions of this
 // one.
-func (v *visits) places() (far, near []*tensor.Matrix) {
+func (v *visitor) places() (far, near []*tensor.Matrix) {
 	e, memory := v.call.Edges, v.team.Memory
 	v.inPlace = v.Buffers != nil && !v.rows.Encodes()
 	if v.inPlace {
@@ -140,14 +140,14 @@ func (v *visits) places() (far, near []*tensor.Matrix) {
 }
 
 // sendsFrom sets the outbox of gradients.
-func (v *visits) sendsFrom(back outbox) {
+func (v *visitor) sendsFrom(back outbox) {
 	v.back = back
 	if v.Sent.Encodes() {
 		v.toEncode = v.Sent.Stored().New(v.team.Memory, 1, v.call.Edges.MostIn)[0]
 	}
 }
 
-func (v *visits) release() {
+func (v *visitor) release() {
 	exchange.Release(v.own...)
 	exchange.Release(v.decoded, v.toEncode)
 }
@@ -217,8 +217,8 @@ func (w *wire) storedSums(call *Call, form exchange.Form) *tensor.Matrix {
 	return form.Stored().New(w.team.Memory, 1, call.Edges.MostSums)[0]
 }
 
-// visit calls yield for each block.
-func (v *visits) visit(yield func(Visit) bool) error {
+// each calls yield for each block.
+func (v *visitor) each(yield func(Visit) bool) error {
 	blocks := v.call.Edges.Remote()
 	if v.in != nil {
 		for _, b := range blocks {
@@ -266,7 +266,7 @@ func (v *visits) visit(yield func(Visit) bool) error {
 }
 
 // received returns the rows of a message of block i as they are stored.
-func (v *visits) received(i int, message *tensor.Matrix) []*tensor.Matrix {
+func (v *visitor) received(i int, message *tensor.Matrix) []*tensor.Matrix {
 	into := v.decoded
 	if v.Buffers != nil && !v.inPlace {
 		into = v.Buffers[i]
@@ -281,7 +281,7 @@ func (v *visits) received(i int, message *tensor.Matrix) []*tensor.Matrix {
 
 // encode makes a message of the gradients of block b, which is remote block number i: those of rows of
 // vertices, and then those of partial sums.
-func (v *visits) encode(message, gradients *tensor.Matrix, b *edges.Block, i int) {
+func (v *visitor) encode(message, gradients *tensor.Matrix, b *edges.Block, i int) {
 	w, call, form := v.wire, v.call, v.Sent
 	stored := form.Stored().Parts(gradients)
 	rows := b.IDs.Cols

@@ -143,7 +143,7 @@ func (m module) nothing(own []*autograd.Var) *autograd.Var {
 		Backward: func(g *tensor.Matrix) {
 			g.Release()
 			for _, x := range own {
-				if x.Wants() {
+				if x.RequiresGrad() {
 					x.AddGrad(none(x, x.Rows(), tensor.Gradients))
 				}
 			}
@@ -176,7 +176,7 @@ func (m module) toSlicesOf(of *vertexRows, inputs []input) (own []*autograd.Var)
 			x: in.x.Value(), z: m.axis.newSlice(of, in.x.Element(), in.cut),
 			cut: in.cut, scores: in.scores,
 		})
-		if in.x.Wants() {
+		if in.x.RequiresGrad() {
 			wanted++
 		}
 	}

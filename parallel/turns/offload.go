@@ -7,28 +7,28 @@ import (
 
 // Offload makes the matrices of a worker rest on disk where its memory would exceed the limit, in bytes, of
 // which messages between workers have memory reserved. In a plan the disks are nil.
-func (s *Spool) Offload(h *comm.Host, matrices, messages tensor.Disk, limit int64) {
+func (s *Spool) Offload(w *comm.SharedWorker, matrices, messages tensor.Disk, limit int64) {
 	s.Memory.Offload(matrices, limit)
-	s.turns(h, messages)
+	s.turns(w, messages)
 }
 
 // OffloadToHost is Offload for matrices on a device, which rest in so many bytes of the host's memory.
-func (s *Spool) OffloadToHost(h *comm.Host, bytes, limit int64) error {
+func (s *Spool) OffloadToHost(w *comm.SharedWorker, bytes, limit int64) error {
 	err := s.Memory.OffloadToHost(bytes, limit)
 	if err == nil {
-		s.turns(h, nil)
+		s.turns(w, nil)
 	}
 	return err
 }
 
-// turns tells the memory of the turns of a host.
-func (s *Spool) turns(h *comm.Host, messages tensor.Disk) {
+// turns tells the memory of the turns of a shared worker.
+func (s *Spool) turns(w *comm.SharedWorker, messages tensor.Disk) {
 	if !s.Reserve.Rests {
 		messages = nil
 	}
 	s.Messages = s.Memory.Split(messages, s.Reserve.Bytes)
-	first := h.Transports()[0].Rank()
-	h.OnTurn = func(rank int, begins bool) {
+	first := w.Transports()[0].Rank()
+	w.OnTurn = func(rank int, begins bool) {
 		if begins {
 			s.Memory.BeginTurn(rank == first)
 		} else {

@@ -1,7 +1,7 @@
 // Package turns is for a worker that holds several partitions of a graph. Each is a rank of its own
-// (comm.Host). The ranks take turns: one computes at a time, with all threads of the worker, until it waits
-// for something that has not happened. Then the lowest rank is next whose wait is over. As all ranks wait at
-// the same places of an epoch, the order of turns is the same in every run.
+// (comm.SharedWorker). The ranks take turns: one computes at a time, with all threads of the worker, until it
+// waits for something that has not happened. Then the lowest rank is next whose wait is over. As all ranks
+// wait at the same places of an epoch, the order of turns is the same in every run.
 //
 // A message to a rank that has no turn is kept by a Spool until its receiver takes it. Rows of vertices and
 // their gradients are none of these: partitions take them where they lie (package sar). With Offload the

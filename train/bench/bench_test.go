@@ -36,7 +36,7 @@ func TestProgram(t *testing.T) {
 		Workers: []worker.Times{{Seconds: 100, Forward: []float64{30, 6}, Backward: []float64{50, 2}}},
 	}, map[int]plan.LayerWork{
 		0: {Forward: work(4000, 100, 0), Backward: work(0, 20, 20)}, 1: {Forward: work(400, 30, 0)},
-		trace.NoLayer: {Rest: work(9, 9, 9)},
+		trace.NoLayer: {Other: work(9, 9, 9)},
 	})
 	assert.Equal(t, []Layer{
 		{

@@ -180,7 +180,7 @@ func (c *Config) observe(t *autograd.Tape, forward trace.Part) {
 		part := forward
 		switch {
 		case layer == autograd.NoLayer:
-			layer, part = trace.NoLayer, trace.Rest
+			layer, part = trace.NoLayer, trace.Other
 		case backward:
 			part = trace.Backward
 		}

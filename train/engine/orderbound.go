@@ -15,7 +15,7 @@ type orderBound struct {
 	*Pipeline
 	kept   int64 // bytes at the end of the last forward pass, including what all chunks keep
 	least  int64 // the smallest number of these that one chunk's forward pass added
-	level  int64 // bytes at the beginning of this backward pass
+	begun  int64 // bytes at the beginning of this backward pass
 	before int64 // bytes at the beginning of this chunk's pass
 	held   *tensor.Matrix
 }
@@ -61,7 +61,7 @@ func (w *orderBound) endForwards() {
 		return
 	}
 	w.fill(0)
-	w.kept, w.level = w.Team.Memory.LiveTensors(), 0
+	w.kept, w.begun = w.Team.Memory.LiveTensors(), 0
 }
 
 // beginBackward begins the backward pass of a chunk.
@@ -69,8 +69,8 @@ func (w *orderBound) beginBackward() {
 	if w == nil {
 		return
 	}
-	w.level = max(w.level, w.Team.Memory.LiveTensors())
-	w.fill(w.level)
+	w.begun = max(w.begun, w.Team.Memory.LiveTensors())
+	w.fill(w.begun)
 }
 
 // end ends the training pass.

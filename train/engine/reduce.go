@@ -135,7 +135,7 @@ func (r *reducer) add(grad *tensor.Matrix) {
 
 // begin has the host get a gradient's elements.
 func begin(grad *tensor.Matrix) gradient {
-	data, made := grad.Outgoing(tensor.Host)
+	data, made := grad.SendBuffer(tensor.Host)
 	return gradient{grad, tensor.FloatsOf(data), made}
 }
 
@@ -180,7 +180,7 @@ func (r *reducer) sum(c *comm.Comm, list []gradient) error {
 
 // become sets the elements.
 func (g gradient) become(sums []float32) {
-	data, _ := g.Incoming(tensor.Host) // it is free: made has waited for copies from there
+	data, _ := g.ReceiveBuffer(tensor.Host) // it is free: made has waited for copies from there
 	if to := tensor.FloatsOf(data); unsafe.SliceData(to) != unsafe.SliceData(sums) {
 		copy(to, sums)
 	}

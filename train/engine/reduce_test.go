@@ -99,8 +99,8 @@ func (m counted) Take(into []byte) error {
 func TestQueuedSums(t *testing.T) {
 	const ranks = 4
 	s, charged := &counting{}, int64(0)
-	host := comm.NewHost(comm.Alone(), make([]int, ranks), s)
-	err := launch.Hosts([]*comm.Host{host}, 0, func(c *comm.Comm) error {
+	host := comm.NewSharedWorker(comm.Alone(), make([]int, ranks), s)
+	err := launch.SharedWorkers([]*comm.SharedWorker{host}, 0, func(c *comm.Comm) error {
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		team := kernel.NewTeam(1, mem)

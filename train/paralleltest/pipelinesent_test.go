@@ -38,7 +38,7 @@ func TestPipelineVolume(t *testing.T) {
 			for i, o := range s.train(t) {
 				halo := comm.Traffic{}
 				for rank, got := range o.sent {
-					at := s.mesh.Place(rank)
+					at := s.mesh.Coords(rank)
 					directions := int64(2)
 					if at.Stage == 0 || at.Stage == c.stages-1 {
 						directions = 1

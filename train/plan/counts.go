@@ -103,11 +103,11 @@ func (k *Kernel) UnmarshalText(text []byte) error {
 
 // LayerWork is that of the kernel calls of a layer in a training pass, or of those outside all layers, which
 // are Rest: a loss's kernels compute it with its gradient.
-type LayerWork struct{ Forward, Backward, Rest kernel.Work }
+type LayerWork struct{ Forward, Backward, Other kernel.Work }
 
 // Plus returns the sums.
 func (w LayerWork) Plus(more LayerWork) LayerWork {
-	return LayerWork{w.Forward.Plus(more.Forward), w.Backward.Plus(more.Backward), w.Rest.Plus(more.Rest)}
+	return LayerWork{w.Forward.Plus(more.Forward), w.Backward.Plus(more.Backward), w.Other.Plus(more.Other)}
 }
 
 // Bounds are what the passes of a layer take at least at these rates of a machine. Products are of BFloat16
@@ -118,7 +118,7 @@ func (w *LayerWork) Bounds(rates *machine.Rates, short bool) (forward, backward 
 
 // Add adds the work of a call in a part of the pass.
 func (w *LayerWork) Add(part trace.Part, more kernel.Work) {
-	of := &w.Rest
+	of := &w.Other
 	switch part {
 	case trace.Forward:
 		of = &w.Forward
@@ -184,7 +184,7 @@ func (c *counter) begin(w *worker.Worker) {
 	c.kernels = Kernels{}
 	c.before = sent(w.Groups.World)
 	c.Take()
-	c.OnLayer(trace.NoLayer, trace.Rest)
+	c.OnLayer(trace.NoLayer, trace.Other)
 }
 
 // takeWork takes the work of so many layers, and behind these that outside all, as the loss.

@@ -31,7 +31,7 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	other *worker.Validation,
 ) (p Worker, err error) {
 	newPlan := kernel.NewPlan
-	if in.Card != nil {
+	if in.Cards != nil {
 		newPlan = kernel.NewDevicePlan
 	}
 	team := newPlan(in.Threads, mem)

@@ -26,7 +26,7 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 			continue
 		}
 		from := &a.Workers[i]
-		of := line{at: at, more: b.Card == nil && w.Sent.Layout.Messages > 0}
+		of := line{at: at, more: b.Cards == nil && w.Sent.Layout.Messages > 0}
 		w.Tensors, w.Graph = whole(from.Tensors, w.Tensors), whole(from.Graph, w.Graph)
 		w.Checkpoint, w.Messages = whole(from.Checkpoint, w.Checkpoint), whole(from.Messages, w.Messages)
 		w.Kinds, w.Rows, w.Edges = slices.Clone(w.Kinds), slices.Clone(w.Rows), slices.Clone(w.Edges)

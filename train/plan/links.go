@@ -19,7 +19,7 @@ func (in *Inputs) fetches() (f *links.Fetches, err error) {
 		return &links.Fetches{}, nil
 	}
 	each := func(c *comm.Comm) error {
-		place := in.Mesh.Place(c.Rank())
+		place := in.Mesh.Coords(c.Rank())
 		return in.Open(place.Partition, func(share *partition.Share) error {
 			mem := tensor.NewMeter()
 			defer mem.Close()

@@ -44,11 +44,11 @@ type Plan struct {
 	Limit, Least, All int64
 	// InMemory says that nothing rests, as all fits without: the run takes no disk.
 	InMemory bool
-	Turns    bool         // partitions of a worker take turns
-	Card     *worker.Card // on which the workers compute; nil: the CPU
-	OnCPU    worker.OnCPU // the kernels that no card has, without bytes
-	AtMost   bool         // Disk bounds what messages of link prediction between workers move
-	Advice   Advice       // of a refusal
+	Turns    bool          // partitions of a worker take turns
+	Cards    *worker.Cards // on which the workers compute; nil: the CPU
+	OnCPU    worker.OnCPU  // the kernels that no card has, without bytes
+	AtMost   bool          // Disk bounds what messages of link prediction between workers move
+	Advice   Advice        // of a refusal
 
 	recomputes bool // values computed again are among what was planned
 	fewer      bool // the settings say which states of edges are kept, and fewer could be
@@ -218,23 +218,23 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 // keeping is Of where the settings say which states of edges are kept.
 func (in Inputs) keeping(ctx context.Context) (p Plan, err error) {
 	p.EdgeStates = in.KeepEdgeStates
-	p.Turns, p.Rests, p.Card, p.OnCPU = in.TakesTurns(), in.Offload != "", in.Card, worker.OnCPU{}
+	p.Turns, p.Rests, p.Cards, p.OnCPU = in.TakesTurns(), in.Offload != "", in.Cards, worker.OnCPU{}
 	p.halves = in.Storage != tensor.BFloat16
 	if in.Loop != nil {
 		p.Advice = MorePartitions
 	}
 	p.AtMost = p.Turns && in.Workers > 1 && in.Task == task.Link && !in.Fetches.Known()
 	if p.Rests {
-		if p.Card != nil {
-			in = in.with(setting.Bytes(p.Card.Bytes), in.Offload)
+		if p.Cards != nil {
+			in = in.with(setting.Bytes(p.Cards.Bytes), in.Offload)
 		}
 		if err := p.rest(ctx, in); err != nil {
 			return Plan{}, err
 		}
 	} else {
 		limit := int64(in.MemoryLimit)
-		if p.Card != nil {
-			limit = p.Card.Bytes
+		if p.Cards != nil {
+			limit = p.Cards.Bytes
 		}
 		err = p.save(ctx, in, limit)
 	}
@@ -301,7 +301,7 @@ func (in *Inputs) ranks() launch.Ranks { return launch.Ranks{Comm: in.Comm} }
 // Parameters is the number of parameter values of all stages.
 func (p *Plan) Parameters(grid mesh.Mesh) (n int) {
 	for stage := range grid.Stages {
-		n += p.Workers[grid.Rank(mesh.Place{Stage: stage})].Parameters
+		n += p.Workers[grid.Rank(mesh.Coords{Stage: stage})].Parameters
 	}
 	return n
 }
@@ -342,7 +342,7 @@ func (p *Plan) MessageBytes() (all int64) {
 // their partition, of all workers.
 func (p *Plan) WaitingBytes() (all int64) {
 	for i := range p.Workers {
-		if p.Card != nil {
+		if p.Cards != nil {
 			all += p.Workers[i].Reserve.Bytes
 		}
 	}
@@ -352,7 +352,7 @@ func (p *Plan) WaitingBytes() (all int64) {
 // HostBytes is what rests in the host's memory of the workers on a machine, so many (0: all), with messages
 // between workers.
 func (p *Plan) HostBytes(here int) (all int64) {
-	if p.Card == nil {
+	if p.Cards == nil {
 		return 0
 	}
 	all = p.DiskBytes() + p.MessageBytes() + p.WaitingBytes()

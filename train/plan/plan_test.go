@@ -66,7 +66,7 @@ func TestLimitOfCard(t *testing.T) {
 		{7e9, 7e9, "--device cuda: worker 0 would need 7.1 TB of the card, and may have 7.0 GB; " + out},
 		{0, 0, "--device cuda: worker 0 would need 7.1 TB of the card, and may have 0 B; " + out},
 	} {
-		p.Card = &worker.Card{Device: setting.AllCards, Bytes: c.bytes, Free: c.free}
+		p.Cards = &worker.Cards{Device: setting.AllCards, Bytes: c.bytes, Free: c.free}
 		assert.EqualRefusal(t, p.CheckLimit(24e9), c.want)
 	}
 	p.Advice = NoPartitions
@@ -117,7 +117,7 @@ func TestParametersOfStages(t *testing.T) {
 	grid := mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2}
 	var p Plan
 	for rank := range grid.Workers() {
-		p.Workers = append(p.Workers, Worker{Parameters: []int{5, 30}[grid.Place(rank).Stage]})
+		p.Workers = append(p.Workers, Worker{Parameters: []int{5, 30}[grid.Coords(rank).Stage]})
 	}
 	assert.Equal(t, 35, p.Parameters(grid), "parameters")
 }

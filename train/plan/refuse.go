@@ -88,18 +88,18 @@ func (p *Plan) Most() (worker int, bytes int64) {
 func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	worker, need := p.Most()
 	given := limit
-	if p.Card != nil {
-		limit = setting.Bytes(p.Card.Bytes)
+	if p.Cards != nil {
+		limit = setting.Bytes(p.Cards.Bytes)
 	}
-	if limit == 0 && p.Card == nil || need <= int64(limit) {
+	if limit == 0 && p.Cards == nil || need <= int64(limit) {
 		return nil
 	}
 	needs := setting.Bytes(need).RoundedUp()
-	if p.Card != nil {
-		at, raise := fmt.Sprintf("--device %s", p.Card.Device), ""
-		if given > 0 && p.Card.Bytes < p.Card.Free {
+	if p.Cards != nil {
+		at, raise := fmt.Sprintf("--device %s", p.Cards.Device), ""
+		if given > 0 && p.Cards.Bytes < p.Cards.Free {
 			at = fmt.Sprintf("--memory-limit %s", given)
-			if need <= p.Card.Free {
+			if need <= p.Cards.Free {
 				all := setting.Bytes(need) * (given / limit) // of the workers on a card
 				raise = fmt.Sprintf("raise the limit to %s, ", all.RoundedUp())
 			}

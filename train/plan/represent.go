@@ -22,7 +22,7 @@ type workerClass struct {
 }
 
 // classOf is that of a worker at a place, of a model with so many columns, which holds so many partitions.
-func (in *Inputs) classOf(number int, place mesh.Place, held int, widths []int) workerClass {
+func (in *Inputs) classOf(number int, place mesh.Coords, held int, widths []int) workerClass {
 	columns := make([]int, len(widths))
 	for i, width := range widths {
 		columns[i] = tp.Columns(width, in.Mesh.Slices, place.Slice)
@@ -66,7 +66,7 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 	}
 	alike, group := map[workerClass][]int{}, in.Mesh.Workers() // slices of a stage
 	for number := range group {
-		if place := in.Mesh.Place(number); place.Partition == 0 {
+		if place := in.Mesh.Coords(number); place.Partition == 0 {
 			like := in.classOf(number, place, 1, first.widths)
 			alike[like] = append(alike[like], place.Slice)
 		}
@@ -79,8 +79,8 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 		for i, partition := range byWork {
 			planned := byWork[nearest(i, len(byWork), partitions)]
 			for _, slice := range those {
-				of := mesh.Place{Stage: like.stage, Partition: partition, Slice: slice}
-				model := mesh.Place{Stage: like.stage, Partition: planned, Slice: those[0]}
+				of := mesh.Coords{Stage: like.stage, Partition: partition, Slice: slice}
+				model := mesh.Coords{Stage: like.stage, Partition: planned, Slice: those[0]}
 				by[in.Mesh.Rank(of)] = in.Mesh.Rank(model)
 			}
 		}
@@ -94,10 +94,10 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 
 // representHolders has the first worker of each class represent the others.
 func (in *Inputs) representHolders(by, widths []int) {
-	held, places := make([]int, in.Workers), make([]mesh.Place, in.Workers)
+	held, places := make([]int, in.Workers), make([]mesh.Coords, in.Workers)
 	for rank, worker := range in.Holders() {
 		held[worker]++
-		places[worker] = in.Mesh.Place(rank)
+		places[worker] = in.Mesh.Coords(rank)
 	}
 	firsts := map[workerClass]int{}
 	for number := range by {

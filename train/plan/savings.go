@@ -169,7 +169,7 @@ func (in *Inputs) savings() (list []worker.Savings) {
 // savesNothing reports whether the plan would be the one before it in savings, of which workers need so many
 // bytes at most: too few for a matrix that is tiled. A card tiles none.
 func (in *Inputs) savesNothing(needed int64) bool {
-	return in.Savings.Uncut && (needed < kernel.TiledFrom || in.Card != nil)
+	return in.Savings.Uncut && (needed < kernel.TiledFrom || in.Cards != nil)
 }
 
 // most is the largest memory of a worker, for tensors and graph.

@@ -96,8 +96,8 @@ func (in *Inputs) worker(ctx context.Context, number int) (one Worker, err error
 func (in *Inputs) meter() *tensor.Meter {
 	mem := tensor.NewMeter()
 	mem.Plan()
-	if in.Card != nil {
-		_ = mem.On(nil, in.Card.Bytes) // asks no card for memory
+	if in.Cards != nil {
+		_ = mem.On(nil, in.Cards.Bytes) // asks no card for memory
 		mem.LargerMessages(in.Asks.LargerBy)
 		if in.DeviceMessages {
 			mem.DirectMessages()
@@ -143,7 +143,7 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 // may rest.
 func (in *Inputs) within(ctx context.Context, number int,
 	reserve turns.Reserve,
-) (all Worker, host *comm.Host, err error) {
+) (all Worker, host *comm.SharedWorker, err error) {
 	mem := in.meter()
 	holders := in.Holders()
 	defer mem.Close()
@@ -151,12 +151,12 @@ func (in *Inputs) within(ctx context.Context, number int,
 		Memory: mem, Reserve: reserve,
 		Plan: true,
 	}
-	host = comm.PlanHost(number, holders, spool)
+	host = comm.PlanSharedWorker(number, holders, spool)
 	if in.Offload != "" {
 		spool.Offload(host, nil, nil, int64(in.MemoryLimit))
 	}
 	ranks := make([]Worker, len(holders))
-	err = launch.Hosts([]*comm.Host{host}, 0, func(c *comm.Comm) (err error) {
+	err = launch.SharedWorkers([]*comm.SharedWorker{host}, 0, func(c *comm.Comm) (err error) {
 		mine := mem.Another()
 		defer mine.Close()
 		if ranks[c.Rank()], err = in.rank(ctx, c, mine); err == nil {

@@ -23,10 +23,10 @@ import (
 	"weft/train/worker"
 )
 
-// Card is what a card does. A kernel takes the longer of two times there, and a launch:
+// CardSpec is what a card does. A kernel takes the longer of two times there, and a launch:
 //
 //	max(bytes ÷ Copy, operations of products ÷ their rate) ÷ Efficiency
-type Card struct {
+type CardSpec struct {
 	Name          string  `json:"name"`
 	Memory        float64 `json:"memory_bytes"`
 	Copy          float64 `json:"copy_bytes_per_second"` // in its memory, read and written
@@ -40,7 +40,7 @@ type Card struct {
 }
 
 // Reached is the Efficiency.
-func (c *Card) Reached() float64 { return cmp.Or(c.Efficiency, usualEfficiency) }
+func (c *CardSpec) Reached() float64 { return cmp.Or(c.Efficiency, usualEfficiency) }
 
 // usualEfficiency is what weft's kernels are built for: an epoch of 1.6 times its bound. It is not measured.
 const usualEfficiency = 1 / 1.6
@@ -55,7 +55,7 @@ const (
 // published are cards by the names of --device, after NVIDIA's data sheets: memory, its rate, and the rates
 // of float32 and of dense bfloat16 products that float32 sums. A100 (2021; SXM), H100 (2023; SXM), H200
 // (2024; SXM), L4 (2023), L40S (2023), A10 (2021), and the white paper "NVIDIA Ada GPU Architecture" (2022).
-var published = []Card{
+var published = []CardSpec{
 	{"a10", 24e9, 600e9, 31.2e12, 125e12, pcie4, pcie4, perLaunch, 0},
 	{"a100-40", 40e9, 1555e9, 19.5e12, 312e12, pcie4, pcie4, perLaunch, 0},
 	{"a100-80", 80e9, 2039e9, 19.5e12, 312e12, pcie4, pcie4, perLaunch, 0},
@@ -67,7 +67,7 @@ var published = []Card{
 }
 
 // Published is a card whose maker says its rates; nil: none has that name.
-func Published(name string) *Card {
+func Published(name string) *CardSpec {
 	for _, c := range published {
 		if c.Name == strings.ToLower(name) {
 			return &c
@@ -85,13 +85,13 @@ func PublishedNames() (names []string) {
 }
 
 // ReadCard reads the rates of a card, a JSON object. It refuses one that lacks a rate, or has another key.
-func ReadCard(path string) (*Card, error) {
+func ReadCard(path string) (*CardSpec, error) {
 	const most = 1 << 20
 	text, err := document.Read(path, most)
 	if err != nil {
 		return nil, err
 	}
-	c := &Card{}
+	c := &CardSpec{}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(c); err != nil {
@@ -108,7 +108,7 @@ func ReadCard(path string) (*Card, error) {
 }
 
 // check refuses rates that no card has.
-func (c *Card) check() error {
+func (c *CardSpec) check() error {
 	for _, of := range []struct {
 		key                string
 		value, least, most float64
@@ -131,19 +131,19 @@ func (c *Card) check() error {
 
 // MeasureCard measures the rates of a card of this machine, or returns those that cache has of its name and
 // driver.
-func MeasureCard(number int, cache machine.Cache) (*Card, error) {
+func MeasureCard(number int, cache machine.Cache) (*CardSpec, error) {
 	d, err := device.Open(number)
 	if err != nil {
 		return nil, err
 	}
-	possible := func(c Card) bool { return c.check() == nil }
+	possible := func(c CardSpec) bool { return c.check() == nil }
 	key := fmt.Appendf(nil, "card %s, CUDA %s", d.Name(), d.Driver())
-	c, _, err := machine.Kept(cache, key, possible, func() (Card, error) { return measureCard(d) })
+	c, _, err := machine.Kept(cache, key, possible, func() (CardSpec, error) { return measureCard(d) })
 	return &c, errors.Join(err, d.Close())
 }
 
 // measureCard measures with ever more bytes, until that takes long enough to tell rates.
-func measureCard(d *device.Device) (c Card, err error) {
+func measureCard(d *device.Device) (c CardSpec, err error) {
 	const first, most, enough, launches = 16 << 10, 64 << 20, 100 * time.Millisecond, 1000
 	const times, matrices = 4, 8 // more bytes each time; that are measured with, or in their place
 	c.Name = d.Name()
@@ -200,7 +200,7 @@ func measureCard(d *device.Device) (c Card, err error) {
 }
 
 // of is the card of a worker of a run with these options, on which so many have equal parts of the memory.
-func (c *Card) of(o *setting.Options, workers int) *worker.Card {
+func (c *CardSpec) of(o *setting.Options, workers int) *worker.Cards {
 	card := train.CardOf(o, c.Name, "", int64(c.Memory), workers)
 	if Published(c.Name) != nil {
 		card.Device = setting.Device(c.Name)
@@ -210,7 +210,7 @@ func (c *Card) of(o *setting.Options, workers int) *worker.Card {
 
 // onCard is a card for the kernels of a plan.
 type onCard struct {
-	*Card
+	*CardSpec
 	flops float64 // of its products
 	onCPU []string
 }
@@ -257,8 +257,8 @@ func (m *Mesh) LimitedBy() string {
 }
 
 // ratesOn are those of a mesh's kernels on a card.
-func (c *Card) ratesOn(m *Mesh) *Rates {
-	on := &onCard{Card: c, flops: c.Flops}
+func (c *CardSpec) ratesOn(m *Mesh) *Rates {
+	on := &onCard{CardSpec: c, flops: c.Flops}
 	if m.Settings.Storage == tensor.BFloat16 {
 		on.flops = c.BFloat16Flops
 	} else if m.Settings.TF32 {
@@ -271,6 +271,6 @@ func (c *Card) ratesOn(m *Mesh) *Rates {
 }
 
 // copies is how long a worker copies between the card and the host's memory in an epoch: both ways at once.
-func (c *Card) copies(moved tensor.Moved) float64 {
+func (c *CardSpec) copies(moved tensor.Moved) float64 {
 	return max(float64(moved.Written)/c.ToHost, float64(moved.Read)/c.ToDevice)
 }

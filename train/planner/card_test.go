@@ -24,7 +24,7 @@ import (
 )
 
 // slowCard is one whose times are told by hand.
-var slowCard = Card{
+var slowCard = CardSpec{
 	Name: "slow", Memory: 1 << 30, Copy: 100, Flops: 10, BFloat16Flops: 40, ToDevice: 20, ToHost: 10,
 	Launch: .5, Efficiency: .5,
 }
@@ -64,7 +64,7 @@ func TestKernelsOnCard(t *testing.T) {
 }
 
 // onCards predicts by counts for a card with changed rates.
-func onCards(t *testing.T, workers int, c Card) []Mesh {
+func onCards(t *testing.T, workers int, c CardSpec) []Mesh {
 	t.Helper()
 	p := planner(nil)
 	o := &p.Options
@@ -418,7 +418,7 @@ func TestReadCard(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, text)
-		assert.Equal(t, Card{"mine", 8e9, 4e11, 2e13, 8e13, 1.2e10, 1.1e10, 5e-6, c.Efficiency}, *c)
+		assert.Equal(t, CardSpec{"mine", 8e9, 4e11, 2e13, 8e13, 1.2e10, 1.1e10, 5e-6, c.Efficiency}, *c)
 	}
 	for _, name := range PublishedNames() {
 		require.NoError(t, Published(name).check(), name)

@@ -536,7 +536,7 @@ func TestHopelessAreRefusedAnyway(t *testing.T) {
 		for _, with := range saving(r) {
 			m.Plan, err = p.Counts.plan(t.Context(), with, &p.Machine)
 			require.NoError(t, err)
-			m.Plan.Card = p.Machine.Card.of(&r.Options, 1)
+			m.Plan.Cards = p.Machine.Card.of(&r.Options, 1)
 			if err = p.checkLimits(m); err == nil {
 				break
 			}

@@ -21,11 +21,11 @@ type Machine struct {
 	Links       // without rates, which a Card may have: all workers are on one machine
 	// Card is what the workers compute on, Cards of a machine; nil: cores. Each worker has a card of its own
 	// if Cards is 0.
-	Card  *Card
+	Card  *CardSpec
 	Cards int
 	// Far are the links between workers on several machines, where they differ from Links; else zero.
-	Far  Links
-	Host float64 // bytes of the memory of a machine with cards; 0: unknown
+	Far        Links
+	HostMemory float64 // bytes of the memory of a machine with cards; 0: unknown
 }
 
 // Times say where the time of an epoch goes, in seconds. All but Epoch are means over the workers, and add up
@@ -121,7 +121,7 @@ func (f *formula) times() (t Times) {
 	most := 0.0
 	for rank := range f.loads {
 		l := &f.loads[rank]
-		s := &stages[f.Mesh.Place(rank).Stage]
+		s := &stages[f.Mesh.Coords(rank).Stage]
 		exposed := f.exposed(l)
 		busy := l.kernels + l.copies + f.handled(l, comm.Stage)
 		s.kernels, s.exposed = max(s.kernels, busy), max(s.exposed, exposed)
@@ -285,9 +285,9 @@ func (f *formula) shares() *[comm.Kinds]float64 {
 	}
 	grid := f.Mesh
 	grid.Partitions = f.Workers / (grid.Stages * grid.Slices) // of several a worker has one place
-	places := make([]mesh.Place, grid.Workers())
+	places := make([]mesh.Coords, grid.Workers())
 	for rank := range places {
-		places[rank] = grid.Place(rank)
+		places[rank] = grid.Coords(rank)
 	}
 	var far, all [comm.Kinds]int
 	for rank, at := range places {
@@ -311,7 +311,7 @@ func (f *formula) shares() *[comm.Kinds]float64 {
 }
 
 // sends reports whether a worker sends messages of a kind to another one.
-func sends(kind comm.Kind, at, to mesh.Place) bool {
+func sends(kind comm.Kind, at, to mesh.Coords) bool {
 	stage, partition, slice := at.Stage == to.Stage, at.Partition == to.Partition, at.Slice == to.Slice
 	switch kind {
 	case comm.Halo, comm.HaloGradient:

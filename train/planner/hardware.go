@@ -32,9 +32,9 @@ type Hardware struct {
 	HostMemory float64 `json:"host_memory_bytes"` // of a node
 	// CardLink is what a card sends to others of its node while it receives as much, where messages lie in
 	// the memory of cards.
-	CardLink float64 `json:"card_link_bytes_per_second"`
-	NodeLink float64 `json:"node_link_bytes_per_second"` // the same to cards of other nodes; 0: there are none
-	Card     Card    `json:"card"`
+	CardLink float64  `json:"card_link_bytes_per_second"`
+	NodeLink float64  `json:"node_link_bytes_per_second"` // the same to other nodes; 0: there are none
+	Card     CardSpec `json:"card"`
 }
 
 // ReadHardware returns the machine of that name in configs/machines, or of a file, whose name ends in .yaml.
@@ -158,7 +158,7 @@ const perMessage = 10e-6
 // Machine is what so many workers run on. Between the cards of a node messages pass the host's memory, unless
 // they lie in that of cards.
 func (h *Hardware) Machine(workers int, deviceMessages bool) (m Machine) {
-	m.Card, m.Cores, m.Host = &h.Card, 1, h.HostMemory
+	m.Card, m.Cores, m.HostMemory = &h.Card, 1, h.HostMemory
 	m.Sharers = min(workers, h.Cards)
 	if deviceMessages {
 		m.Links = Links{Sends: h.CardLink, Receives: h.CardLink, Latency: perMessage}

@@ -87,7 +87,7 @@ card:
 			continue
 		}
 		require.NoError(t, err, text)
-		assert.Equal(t, Card{"42", 8e9, 4e11, 2e13, 8e13, 1.2e10, 1.1e10, 5e-6, 0}, h.Card)
+		assert.Equal(t, CardSpec{"42", 8e9, 4e11, 2e13, 8e13, 1.2e10, 1.1e10, 5e-6, 0}, h.Card)
 	}
 	_, err := ReadHardware("h100x9")
 	assert.EqualRefusal(t, err, "h100x9: must be a100x4-pcie, h100x2-nvlink, h100x8, h100x8x64, or a file "+
@@ -155,11 +155,11 @@ func TestHostOfMachine(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, meshes, 1)
 	rests := float64(meshes[0].Plan.HostBytes(0))
-	p.Machine.Host = rests
+	p.Machine.HostMemory = rests
 	meshes, _, err = p.Meshes(t.Context(), 1)
 	require.NoError(t, err)
 	assert.Len(t, meshes, 1)
-	p.Machine.Host = rests - 1
+	p.Machine.HostMemory = rests - 1
 	meshes, refused, err := p.Meshes(t.Context(), 1)
 	require.NoError(t, err)
 	assert.Len(t, meshes, 0)

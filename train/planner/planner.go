@@ -239,7 +239,7 @@ func (p *Planner) checkLimits(m *Mesh) error {
 		m.Plan.CheckHost(m.Settings.HostMemoryLimit, here)); err != nil {
 		return err
 	}
-	if needs, has := m.Plan.HostBytes(here), p.Machine.Host; has > 0 && float64(needs) > has {
+	if needs, has := m.Plan.HostBytes(here), p.Machine.HostMemory; has > 0 && float64(needs) > has {
 		return refusal.Errorf("%s would rest in the host's memory of a machine, which has %s; take more machines",
 			setting.Bytes(needs).RoundedUp(), setting.Bytes(has).Rounded())
 	}
@@ -267,7 +267,7 @@ func (m *Machine) prepare(job *train.Job, workers int) {
 	}
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
 	if m.Card != nil {
-		job.Card = m.Card.of(&job.Options, m.OnOne(workers))
+		job.Cards = m.Card.of(&job.Options, m.OnOne(workers))
 	}
 }
 

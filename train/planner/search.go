@@ -102,7 +102,7 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 			return err
 		}
 		if card := s.Machine.Card; card != nil {
-			m.Plan.Card = card.of(&r.Options, s.Machine.OnOne(r.Workers))
+			m.Plan.Cards = card.of(&r.Options, s.Machine.OnOne(r.Workers))
 		}
 		if err = s.checkLimits(m); err == nil {
 			break
@@ -130,7 +130,7 @@ func (s *search) hopeless(m *Mesh) error {
 		Stages: make([]worker.Stage, m.Settings.Mesh.Stages),
 	}
 	if card := s.Machine.Card; card != nil {
-		m.Plan.Card = card.of(&m.Settings.Options, s.Machine.OnOne(m.Settings.Workers))
+		m.Plan.Cards = card.of(&m.Settings.Options, s.Machine.OnOne(m.Settings.Workers))
 	}
 	return s.checkLimits(m)
 }

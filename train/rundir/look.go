@@ -26,7 +26,7 @@ type Standing struct {
 	Started  time.Time   `json:"started"`          // when it began, or continued last
 	Updated  time.Time   `json:"updated,omitzero"` // when metrics.jsonl changed last
 	Weft     string      `json:"weft"`
-	Host     string      `json:"host,omitempty"` // of worker 0
+	Hostname string      `json:"host,omitempty"` // of worker 0
 	PID      int         `json:"pid,omitempty"`
 	Dataset  string      `json:"dataset"`
 	Store    string      `json:"store"`
@@ -121,7 +121,7 @@ func Look(dir string) (*Standing, error) {
 		Resumable: resumable, options: o,
 	}
 	if s.Status == Running || s.Status == Killed {
-		s.Host, s.PID = state.Host, state.PID
+		s.Hostname, s.PID = state.Hostname, state.PID
 	}
 	s.lookCurve()
 	s.lookResults()

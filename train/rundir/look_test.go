@@ -79,7 +79,7 @@ func TestLook(t *testing.T) {
 				t.Errorf("killed %+v", s)
 			}
 			require.NoError(t, d.Fail(errors.New("rank 2 died")))
-			if s := lookAt(t, path); s.Status != Failed || s.Reason != "rank 2 died" || s.Host != "" {
+			if s := lookAt(t, path); s.Status != Failed || s.Reason != "rank 2 died" || s.Hostname != "" {
 				t.Errorf("failed %+v", s)
 			}
 			appendTo(t, d.file(metricsFile), "ss\n")

@@ -29,7 +29,7 @@ type State struct {
 	Dataset  string            `json:"dataset"`
 	Store    string            `json:"store"` // absolute path of the graph
 	Settings map[string]string `json:"settings"`
-	Host     string            `json:"host"` // of worker 0
+	Hostname string            `json:"host"` // of worker 0
 	PID      int               `json:"pid"`
 	Metric   string            `json:"metric,omitempty"` // that of the results, once there are some
 	Status   Status            `json:"status"`
@@ -124,7 +124,7 @@ func begins(job *train.Job, version, store string, now time.Time) State {
 	return State{
 		Format: runFormat, Weft: version, Started: now, Dataset: job.Dataset, Store: absolute(store),
 		Settings: settings,
-		Host:     host, PID: os.Getpid(), Status: Running,
+		Hostname: host, PID: os.Getpid(), Status: Running,
 	}
 }
 

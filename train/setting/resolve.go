@@ -178,7 +178,9 @@ func (r *Resolved) TakesTurns() bool { return r.Workers < r.Ranks() }
 func (r *Resolved) Ranks() int { return r.Mesh.Workers() * r.SampleGroups }
 
 // PartitionOf is the partition of a rank of these.
-func (r *Resolved) PartitionOf(rank int) int { return r.Mesh.Place(rank % r.Mesh.Workers()).Partition }
+func (r *Resolved) PartitionOf(rank int) int {
+	return r.Mesh.Coords(rank % r.Mesh.Workers()).Partition
+}
 
 // SharesEdges reports whether workers of a machine that slice the same partition have its edges in common.
 // They must need them at the same time. Where matrices rest each worker has a disk of its own, and on a card
@@ -195,7 +197,7 @@ func (r *Resolved) Holders() []int {
 	grid, n := r.Mesh, r.Mesh.Workers()
 	grid.Partitions = r.Workers / (r.SampleGroups * grid.Stages * grid.Slices)
 	for rank := range holders {
-		at := r.Mesh.Place(rank % n)
+		at := r.Mesh.Coords(rank % n)
 		at.Partition = at.Partition * grid.Partitions / r.Mesh.Partitions
 		holders[rank] = rank/n*grid.Workers() + grid.Rank(at)
 	}

@@ -334,9 +334,9 @@ func (w *Worker) Totals() (t Totals, err error) {
 	for at := range n {
 		t.SentTo[at] = make([]int64, n)
 	}
-	if w.Card != nil {
+	if w.Cards != nil {
 		t.Device = &DeviceUsage{
-			Name: w.Card.Name, Driver: w.Card.Driver, Cards: w.Card.Numbers, OnCPU: OnCPU{},
+			Name: w.Cards.Name, Driver: w.Cards.Driver, Cards: w.Cards.Numbers, OnCPU: OnCPU{},
 		}
 	}
 	var sent []Communication

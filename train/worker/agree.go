@@ -60,8 +60,8 @@ func (w *Worker) agree(epoch int, part float64, asks Asks) (loss float64, asked 
 // differ makes the error for the lowest such rank.
 func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) error) error {
 	for rank, h := range hashes {
-		if first := w.Groups.Mesh.Rank(mesh.Place{
-			Stage: w.Groups.Mesh.Place(rank).Stage,
+		if first := w.Groups.Mesh.Rank(mesh.Coords{
+			Stage: w.Groups.Mesh.Coords(rank).Stage,
 		}); h != hashes[first] {
 			return differ(rank, first)
 		}

@@ -26,7 +26,7 @@ func (w *Worker) shareEdges() error {
 	holders, first := w.Holders(), g.Group*g.Mesh.Workers() // rank of the group
 	var near []int                                          // of Slices
 	for slice := range g.Mesh.Slices {
-		at := g.Place
+		at := g.Coords
 		at.Slice = slice
 		if w.machine(holders[first+g.Mesh.Rank(at)]) == w.machine(holders[g.All.Rank()]) {
 			near = append(near, slice)

@@ -43,8 +43,8 @@ type Config struct {
 	// Loaded is the model of an inference for Vertices, with its weights. nil: the worker makes its own.
 	Loaded  *engine.Loaded
 	Savings Savings
-	// Card is what the workers compute on. nil: the CPU.
-	Card *Card
+	// Cards is what the workers compute on. nil: the CPU.
+	Cards *Cards
 	// Standard standardises the columns of dense features, by the number of the vertex type. nil: by the
 	// means and deviations of the graph, where the settings ask for it.
 	Standard []*engine.Standard
@@ -72,8 +72,8 @@ type Savings struct {
 	Recompute bool // the backward pass computes values again (engine.Config.Recompute)
 }
 
-// Card is the cards that the workers of a run compute on.
-type Card struct {
+// Cards is the cards that the workers of a run compute on.
+type Cards struct {
 	Device  setting.Device
 	Name    string // of all: that of each kind, if there are several
 	Driver  string // its version of CUDA
@@ -83,7 +83,7 @@ type Card struct {
 }
 
 // String is the name, and where there are several workers which cards they are on.
-func (c *Card) String() string {
+func (c *Cards) String() string {
 	if len(c.Numbers) < 2 {
 		return c.Name
 	}

@@ -86,7 +86,7 @@ func (p *Passes) takeEdgeGradients(from *edges.Given, to []Edges) {
 func (p *Passes) bringEdgeGradients(from *edges.Given, to []Edges) {
 	for _, e := range to {
 		h, columns := p.heldOf(e.Number, e.Relation), p.relationOf(e).In.EdgeColumns
-		weights, features := h.room(1, e.Weights.Values), h.room(columns, e.Features.Values)
+		weights, features := h.buffer(1, e.Weights.Values), h.buffer(columns, e.Features.Values)
 		clear(weights)
 		clear(features)
 		from.AddGradients(p.relationOf(e).Name, weights, features)
@@ -185,8 +185,8 @@ func (h *held) places(numbers []int64, callers bool) []int32 {
 	return places
 }
 
-// room is where a worker adds up values of the edges, of so many columns, that go to the caller's.
-func (h *held) room(columns int, callers []float32) []float32 {
+// buffer is where a worker adds up values of the edges, of so many columns, that go to the caller's.
+func (h *held) buffer(columns int, callers []float32) []float32 {
 	if h == nil || h.route == nil || callers == nil {
 		return callers
 	}
@@ -195,7 +195,7 @@ func (h *held) room(columns int, callers []float32) []float32 {
 
 // fetched are the caller's values of edges, and those of other processes, of which the worker has the edges.
 func (h *held) fetched(columns int, callers []float32) []float32 {
-	here := h.room(columns, callers)
+	here := h.buffer(columns, callers)
 	if h != nil && h.route != nil && callers != nil {
 		exchange.Must(h.route.fetch(h.world, columns, callers, here))
 	}
@@ -204,7 +204,7 @@ func (h *held) fetched(columns int, callers []float32) []float32 {
 
 // blockOf is a block of the edges that are held, for those of a caller.
 func (h *held) blockOf(b Block) Block {
-	b.Values = h.room(b.Columns, b.Values)
+	b.Values = h.buffer(b.Columns, b.Values)
 	return b
 }
 

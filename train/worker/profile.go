@@ -26,16 +26,16 @@ type Profile struct {
 // for each layer. A kernel counts in its layer, forward or backward; messages and waits count while no kernel
 // runs.
 type Times struct {
-	Seconds       float64   `json:"seconds"` // of the pass
-	Forward       []float64 `json:"forward"`
-	Backward      []float64 `json:"backward"`
-	Communication []float64 `json:"communication"` // messages on their way out or in
-	Wait          []float64 `json:"wait"`          // for other workers
-	Rest          RestTimes `json:"rest"`
+	Seconds       float64    `json:"seconds"` // of the pass
+	Forward       []float64  `json:"forward"`
+	Backward      []float64  `json:"backward"`
+	Communication []float64  `json:"communication"` // messages on their way out or in
+	Wait          []float64  `json:"wait"`          // for other workers
+	Other         OtherTimes `json:"rest"`
 }
 
-// RestTimes are the times of a worker outside all layers, in seconds: loss, optimizer, checks.
-type RestTimes struct {
+// OtherTimes are the times of a worker outside all layers, in seconds: loss, optimizer, checks.
+type OtherTimes struct {
 	Compute       float64 `json:"compute"`
 	Communication float64 `json:"communication"`
 	Wait          float64 `json:"wait"`
@@ -106,13 +106,13 @@ func (w *Worker) beginProfile(epoch int) {
 	}
 	p.evaluated = evaluates
 	if profile.Begin(epoch) {
-		w.Team.Memory.Watch(func(u tensor.Use) {
+		w.Team.Memory.Watch(func(u tensor.Usage) {
 			var kinds [len(u.Kinds) + 1]int64 // Memory keeps few of them, and copies those
 			kinds[copy(kinds[:], u.Kinds[:])] = u.Idle
 			profile.Memory(kinds[:], u.Counted)
 		})
 	}
-	w.Recorder.Work().Layer(trace.NoLayer, trace.Rest)
+	w.Recorder.Work().Layer(trace.NoLayer, trace.Other)
 }
 
 // endPass ends the training pass of the epoch, if it is profiled.
@@ -157,7 +157,7 @@ func (w *Worker) profile() *profile {
 	}
 	for layer, at := range times {
 		if layer == trace.NoLayer {
-			t.Rest = RestTimes{micros(at.Rest), micros(at.Communication), micros(at.Wait)}
+			t.Other = OtherTimes{micros(at.Other), micros(at.Communication), micros(at.Wait)}
 			continue
 		}
 		t.Forward[layer], t.Backward[layer] = micros(at.Forward), micros(at.Backward)

@@ -125,10 +125,10 @@ func TestRowsAtRest(t *testing.T) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	spool := &waiting{Spool: turns.Spool{Memory: mem}}
-	host := comm.NewHost(comm.Alone(), make([]int, ranks), spool)
+	host := comm.NewSharedWorker(comm.Alone(), make([]int, ranks), spool)
 	spool.Offload(host, file, nil, 2*batchBytes) // a rank has a third of seven
 	rows, before := 0, int64(0)
-	err = launch.Hosts([]*comm.Host{host}, 0, func(world *comm.Comm) error {
+	err = launch.SharedWorkers([]*comm.SharedWorker{host}, 0, func(world *comm.Comm) error {
 		mem := mem.Another()
 		defer mem.Close()
 		var ids []int32
@@ -222,8 +222,8 @@ func TestWorkOfStages(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	for s, one := range all {
-		assert.Equal(t, []int{grid.Rank(mesh.Place{Stage: s}), grid.Rank(mesh.Place{Stage: s, Partition: 1})},
-			one.Workers, "stage %d has the workers", s)
+		want := []int{grid.Rank(mesh.Coords{Stage: s}), grid.Rank(mesh.Coords{Stage: s, Partition: 1})}
+		assert.Equal(t, want, one.Workers, "stage %d has the workers", s)
 	}
 	w.Groups.Mesh.Stages = 1
 	if one := w.Stages(); one != nil {

@@ -39,7 +39,7 @@ func (w *Worker) Stages() (all []Stage) {
 		}
 		sum += one.Work
 		for i := range grid.Partitions * grid.Slices {
-			one.Workers = append(one.Workers, grid.Rank(mesh.Place{Stage: s})+i)
+			one.Workers = append(one.Workers, grid.Rank(mesh.Coords{Stage: s})+i)
 		}
 		all = append(all, one)
 	}

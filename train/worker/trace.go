@@ -117,7 +117,7 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 
 // name is the worker's number, and the position along each axis that the mesh has.
 func (w *Worker) name() string {
-	m, place := w.Groups.Mesh, w.Groups.Place
+	m, place := w.Groups.Mesh, w.Groups.Coords
 	name := fmt.Sprintf("worker %d", w.Holders()[w.Groups.All.Rank()])
 	separator := ": "
 	for _, axis := range []struct {

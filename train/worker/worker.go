@@ -277,7 +277,7 @@ func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 func (w *Worker) Begin() {
 	w.Groups.World.LocalBarrier()
 	if w.countsDisk() {
-		w.Team.Memory.Level()
+		w.Team.Memory.ResetResidency()
 		w.disk()
 	}
 	if w.later != nil && w.Offload == "" { // what its first pass makes is there in every epoch

@@ -124,10 +124,11 @@ func turnsOf(t *testing.T, w paralleltest.Workers, holders []int, log func(commt
 	f func(c engine.Config),
 ) (outcomes []any, closed []error, spools []waiting) {
 	n := slices.Max(holders) + 1
-	ends, hosts := make([]comm.Transport, len(holders)), make([]*comm.Host, n)
+	ends, hosts := make([]comm.Transport, len(holders)), make([]*comm.SharedWorker, n)
 	spools = make([]waiting, n)
 	for worker, link := range comm.InProcess(n) {
-		hosts[worker] = comm.NewHost(comm.New(commtest.Record(link, log), 0), holders, &spools[worker])
+		recorded := comm.New(commtest.Record(link, log), 0)
+		hosts[worker] = comm.NewSharedWorker(recorded, holders, &spools[worker])
 		for _, end := range hosts[worker].Transports() {
 			ends[end.Rank()] = end
 		}

@@ -143,9 +143,9 @@ func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 		holders[rank] = rank % workers
 	}
 	ends, spools, hosts := make([]comm.Transport, len(holders)), make([]queued, workers),
-		make([]*comm.Host, workers)
+		make([]*comm.SharedWorker, workers)
 	for worker, link := range comm.InProcess(workers) {
-		hosts[worker] = comm.NewHost(comm.New(link, 0), holders, &spools[worker])
+		hosts[worker] = comm.NewSharedWorker(comm.New(link, 0), holders, &spools[worker])
 		for _, end := range hosts[worker].Transports() {
 			ends[end.Rank()] = end
 		}

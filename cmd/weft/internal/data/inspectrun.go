@@ -35,10 +35,10 @@ func (s *inspectedRun) Print(out io.Writer) {
 	status := ui.Joined(string(s.Status), s.Reason)
 	switch s.Status {
 	case rundir.Running:
-		status = fmt.Sprintf("running, process %d on %s", s.PID, s.Host)
+		status = fmt.Sprintf("running, process %d on %s", s.PID, s.Hostname)
 	case rundir.Killed:
-		status = fmt.Sprintf("killed: process %d on %s ended without saying why", s.PID, s.Host)
-		if here, err := os.Hostname(); err != nil || here != s.Host {
+		status = fmt.Sprintf("killed: process %d on %s ended without saying why", s.PID, s.Hostname)
+		if here, err := os.Hostname(); err != nil || here != s.Hostname {
 			status += ", unless the file system's locks do not reach this machine"
 		}
 	}

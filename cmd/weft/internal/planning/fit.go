@@ -61,10 +61,10 @@ func Fitting(ctx context.Context, of Wanted, limit setting.Bytes, folder string,
 	if o.Offload = folder; s.OnCard() {
 		o.Offload, o.MemoryLimit = setting.RAM, s.MemoryLimit-s.MemoryLimit/spared
 	}
-	if job.Card != nil {
-		card := *job.Card
+	if job.Cards != nil {
+		card := *job.Cards
 		card.Bytes -= card.Bytes / spared
-		alone.Card = &card
+		alone.Cards = &card
 	}
 	defer shown.Erase()
 	before := int64(math.MaxInt64)
@@ -124,7 +124,7 @@ func (w *Wanted) fits(ctx context.Context, job train.Job, o setting.Options) (*F
 }
 
 // onCards predicts for a run on the cards that it was planned for.
-func onCards(s *setting.Resolved, card *worker.Card, show io.Writer) (p meshPlanner, err error) {
+func onCards(s *setting.Resolved, card *worker.Cards, show io.Writer) (p meshPlanner, err error) {
 	p = newPlanner(s.Options, nil, show)
 	numbers := slices.Clone(card.Numbers)
 	slices.Sort(numbers)
@@ -135,7 +135,7 @@ func onCards(s *setting.Resolved, card *worker.Card, show io.Writer) (p meshPlan
 }
 
 // Predict has a fit on the cards of a plan tell how long an epoch takes.
-func (f *Fit) Predict(on *worker.Card, show io.Writer) error {
+func (f *Fit) Predict(on *worker.Cards, show io.Writer) error {
 	p, err := onCards(f.Settings, on, show)
 	if err == nil {
 		f.seconds = p.Predict(f.Settings, f.plan).Times.Epoch
@@ -146,7 +146,7 @@ func (f *Fit) Predict(on *worker.Card, show io.Writer) error {
 // FittingByCounts is Fitting on cards by counts of the graph, which takes seconds for a graph of any size. It
 // leaves a tenth of the memory, as the partitions of a graph are not those of its counts.
 func FittingByCounts(ctx context.Context, of Wanted, show io.Writer) (*Fit, error) {
-	s, card := of.Settings, of.Job.Card
+	s, card := of.Settings, of.Job.Cards
 	p, err := onCards(s, card, show)
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (f *Fit) Flags() string {
 // Memory says what a worker takes.
 func (f *Fit) Memory() string {
 	_, most := f.plan.Most()
-	if f.plan.Card != nil {
+	if f.plan.Cards != nil {
 		return fmt.Sprintf("%s of a card and %s of the host's memory", ui.Megabytes(most),
 			ui.Megabytes(f.plan.HostBytes(0)))
 	}

@@ -35,12 +35,12 @@ func TestFittingByCounts(t *testing.T) {
 		all, err := whole.PlanWith(t.Context(), plan.Asks{})
 		require.NoError(t, err)
 		_, needs := all.Most()
-		all.Card.Bytes = int64(part * float64(needs))
-		o.MemoryLimit = setting.Bytes(all.Card.Bytes * int64(r.Workers))
+		all.Cards.Bytes = int64(part * float64(needs))
+		o.MemoryLimit = setting.Bytes(all.Cards.Bytes * int64(r.Workers))
 		if r, err = o.Resolve(); err != nil {
 			t.Fatal(err)
 		}
-		whole.Card = all.Card
+		whole.Cards = all.Cards
 		fit, err := FittingByCounts(t.Context(), Wanted{Job: whole, Settings: r}, io.Discard)
 		require.NoError(t, err)
 		if fit == nil {
@@ -52,10 +52,10 @@ func TestFittingByCounts(t *testing.T) {
 		p, err := named.PlanWith(t.Context(), plan.Asks{})
 		require.NoError(t, err)
 		require.NoError(t, p.CheckLimit(o.MemoryLimit), fit.Flags())
-		if p.Card.Bytes != all.Card.Bytes || p.InMemory {
-			t.Errorf("%q: %+v, want a part of the memory, below which some rests", parallel, p.Card)
+		if p.Cards.Bytes != all.Cards.Bytes || p.InMemory {
+			t.Errorf("%q: %+v, want a part of the memory, below which some rests", parallel, p.Cards)
 		}
-		on, err := onCards(r, all.Card, io.Discard)
+		on, err := onCards(r, all.Cards, io.Discard)
 		require.NoError(t, err)
 		assert.Equal(t, r.Workers, on.Machine.OnOne(r.Workers), "workers on the card")
 		if least := float64(p.Workers[0].Disk.Read) / on.Machine.Card.ToDevice; fit.seconds < .8*least {

@@ -43,7 +43,7 @@ func (p *planCommand) machine(r cli.Ranks, o *setting.Options,
 // cardValue is --device, which may also be a card whose rates are published.
 type cardValue struct {
 	pflag.Value
-	card **planner.Card
+	card **planner.CardSpec
 }
 
 // Set implements pflag.Value.

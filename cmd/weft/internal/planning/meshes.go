@@ -97,15 +97,15 @@ func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bo
 	}
 	o := meshes[0].Settings
 	return struct {
-		Model      string        `json:"model"`
-		Layers     int           `json:"layers"`
-		Hidden     int           `json:"hidden"`
-		Parameters int           `json:"parameters"`
-		Meshes     []plannedMesh `json:"meshes"`
-		Links      planner.Links `json:"links,omitzero"`
-		Far        planner.Links `json:"links_between_machines,omitzero"`
-		Card       *planner.Card `json:"card,omitempty"`
-		Bounds     *bounds       `json:"bounds,omitempty"`
+		Model      string            `json:"model"`
+		Layers     int               `json:"layers"`
+		Hidden     int               `json:"hidden"`
+		Parameters int               `json:"parameters"`
+		Meshes     []plannedMesh     `json:"meshes"`
+		Links      planner.Links     `json:"links,omitzero"`
+		Far        planner.Links     `json:"links_between_machines,omitzero"`
+		Card       *planner.CardSpec `json:"card,omitempty"`
+		Bounds     *bounds           `json:"bounds,omitempty"`
 	}{
 		o.Model, o.Depth(), o.Hidden, meshes[0].Plan.Parameters(o.Mesh), list, on.Links, on.Far,
 		on.Card, of,
@@ -140,7 +140,7 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 			by = "counts"
 		}
 		memory := m.PeakTensorBytes()
-		if m.Plan.Card != nil {
+		if m.Plan.Cards != nil {
 			memory = m.CardBytes()
 		}
 		rows = append(rows, []string{

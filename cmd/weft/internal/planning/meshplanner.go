@@ -125,7 +125,7 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 }
 
 // assumedOf says what predictions for a card rest on.
-func (p *meshPlanner) assumedOf(c *planner.Card) string {
+func (p *meshPlanner) assumedOf(c *planner.CardSpec) string {
 	gigabytes := func(rate float64) string { return fmt.Sprintf("%.4g GB/s", rate/1e9) }
 	said := fmt.Sprintf("%s: %s, copies of %s in it, %s to it and %s back; products of %.3g TFLOP/s, of "+
 		"bfloat16 %.3g; kernels reach %.0f %% of these, after %.2g µs for each launch", ui.Printable(c.Name),

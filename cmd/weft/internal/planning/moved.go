@@ -85,7 +85,7 @@ func (p Planned) layerBytes() (list []layerBytes) {
 			layer = -1
 		}
 		list = append(list,
-			layerBytes{layer, bytesOf(b.Forward), bytesOf(b.Backward), bytesOf(b.Rest)})
+			layerBytes{layer, bytesOf(b.Forward), bytesOf(b.Backward), bytesOf(b.Other)})
 	}
 	return list
 }

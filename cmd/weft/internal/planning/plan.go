@@ -36,9 +36,9 @@ type planCommand struct {
 	sharers  int
 	exactly  int
 	link     string
-	rates    string        // a file with those of a card
-	card     *planner.Card // that has given rates; nil: none has
-	named    string        // a machine that need not be here
+	rates    string            // a file with those of a card
+	card     *planner.CardSpec // that has given rates; nil: none has
+	named    string            // a machine that need not be here
 	hardware *planner.Hardware
 	explain  bool // what each layer takes at least
 	json     bool
@@ -229,7 +229,7 @@ func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPla
 	if plans.Options.OnCard() && p.card == nil {
 		listed, _ := plans.Options.Device.Cards()
 		numbers, err := device.Numbers(listed)
-		var card *planner.Card
+		var card *planner.CardSpec
 		if err == nil {
 			card, err = planner.MeasureCard(numbers[0], plans.Cache)
 		}

@@ -37,7 +37,7 @@ func (p Planned) Print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		var ofLinks []int64
 		onDisk, bytes := p.Disk(), p.DiskBytes()
-		if p.Card != nil {
+		if p.Cards != nil {
 			onDisk, bytes = tensor.Moved{}, 0
 		}
 		if p.Settings.Task == task.Link && !p.Settings.TakesTurns() {
@@ -96,12 +96,12 @@ type plannedDevice struct {
 
 // device is what the plan says of the card; nil: the CPU computes.
 func (p Planned) device() *plannedDevice {
-	if p.Card == nil {
+	if p.Cards == nil {
 		return nil
 	}
 	_, most := p.Most()
 	return &plannedDevice{
-		p.Card.Name, p.Card.Driver, p.Card.Numbers, most, p.MessageBytes(), p.WaitingBytes(), p.Disk(),
+		p.Cards.Name, p.Cards.Driver, p.Cards.Numbers, most, p.MessageBytes(), p.WaitingBytes(), p.Disk(),
 		p.DiskBytes(), p.OnCPU,
 	}
 }
@@ -189,7 +189,7 @@ func (p Planned) model(t *rows) {
 		threads = fmt.Sprintf("%d threads", p.threads)
 	}
 	kernels := kernel.SIMD()
-	if c := p.Card; c != nil {
+	if c := p.Cards; c != nil {
 		kernels = fmt.Sprintf("%s, of whose memory a worker may have %s", c, ui.Megabytes(c.Bytes))
 	}
 	depth := fmt.Sprintf("%d layers", o.Depth())
@@ -213,7 +213,7 @@ func (p Planned) model(t *rows) {
 		"the others: --output-heads %d", ui.Counted(o.OutputHeads, "attention head", "attention heads"),
 		o.Heads)
 	for stage := range grid.Stages {
-		for _, s := range p.Workers[grid.Rank(mesh.Place{Stage: stage})].Layers {
+		for _, s := range p.Workers[grid.Rank(mesh.Coords{Stage: stage})].Layers {
 			bytes := int64(0)
 			for _, w := range p.Workers {
 				bytes += w.LayoutBytes[s.Name]
@@ -293,7 +293,7 @@ func Who(s *worker.Stage) string {
 // prediction between them are planned at their largest.
 func (p Planned) rests() string {
 	where, memory := "on disk", "memory"
-	if p.Card != nil {
+	if p.Cards != nil {
 		where, memory = "in the host's memory", "the card's memory"
 	}
 	line := fmt.Sprintf("nothing rests %s, as all fits in %s", where, memory)

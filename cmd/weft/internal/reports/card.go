@@ -19,9 +19,9 @@ import (
 // fewRows is below how many test rows a class or a group has few: its figures may be chance.
 const fewRows = 30
 
-// card says in Markdown what a model is made of, how good it is, and what it was not tried on (Mitchell et
-// al. 2019, "Model Cards for Model Reporting"), by runs that differ in seed and split alone.
-type card struct {
+// modelCard says in Markdown what a model is made of, how good it is, and what it was not tried on (Mitchell
+// et al. 2019, "Model Cards for Model Reporting"), by runs that differ in seed and split alone.
+type modelCard struct {
 	title string
 	by    []string // the columns of groups
 	runs  []*cardRun
@@ -30,8 +30,8 @@ type card struct {
 }
 
 // newCard reads the runs. It refuses runs that are of several models or graphs.
-func newCard(dirs []string, title string, by []string) (*card, error) {
-	c := &card{title: title, by: by}
+func newCard(dirs []string, title string, by []string) (*modelCard, error) {
+	c := &modelCard{title: title, by: by}
 	var listed []*rundir.Listed
 	for _, dir := range dirs {
 		r, err := readReportRun(dir)
@@ -104,7 +104,7 @@ func newCard(dirs []string, title string, by []string) (*card, error) {
 	return c, nil
 }
 
-func (c *card) write() {
+func (c *modelCard) write() {
 	c.heading(1, "Model card: "+c.title)
 	c.about()
 	c.data()
@@ -127,15 +127,15 @@ var inMarkdown = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", "&", "&a
 // plain writes a text as it is, in one line.
 func plain(text string) string { return inMarkdown.Replace(ui.Printable(text)) }
 
-func (c *card) heading(level int, text string) {
+func (c *modelCard) heading(level int, text string) {
 	fmt.Fprintf(&c.out, "%s %s\n\n", strings.Repeat("#", level), plain(text))
 }
 
 // say writes a paragraph, of this text as it is.
-func (c *card) say(text string) { fmt.Fprintf(&c.out, "%s\n\n", plain(text)) }
+func (c *modelCard) say(text string) { fmt.Fprintf(&c.out, "%s\n\n", plain(text)) }
 
 // table writes rows under a heading. The columns behind the first so many hold numbers.
-func (c *card) table(words int, head []string, rows [][]string) {
+func (c *modelCard) table(words int, head []string, rows [][]string) {
 	if len(rows) == 0 {
 		return
 	}
@@ -157,10 +157,10 @@ func (c *card) table(words int, head []string, rows [][]string) {
 }
 
 // first is the run that says what all runs share.
-func (c *card) first() *cardRun { return c.runs[0] }
+func (c *modelCard) first() *cardRun { return c.runs[0] }
 
 // rowsName is what is learned: vertices or edges.
-func (c *card) rowsName() string {
+func (c *modelCard) rowsName() string {
 	if c.first().Summary.Task == task.Link {
 		return "edges"
 	}
@@ -168,7 +168,7 @@ func (c *card) rowsName() string {
 }
 
 // of are a value of all runs.
-func of[T any](c *card, value func(*cardRun) T) (all []T) {
+func of[T any](c *modelCard, value func(*cardRun) T) (all []T) {
 	for _, r := range c.runs {
 		all = append(all, value(r))
 	}
@@ -176,7 +176,7 @@ func of[T any](c *card, value func(*cardRun) T) (all []T) {
 }
 
 // headOfMean are the headings of mean.
-func (c *card) headOfMean(what string) []string {
+func (c *modelCard) headOfMean(what string) []string {
 	if len(c.runs) == 1 {
 		return []string{what}
 	}
@@ -185,7 +185,7 @@ func (c *card) headOfMean(what string) []string {
 
 // mean writes the mean of a metric over the runs and, of several, the sample deviation and the interval of
 // the mean. Values that are not defined do not count.
-func (c *card) mean(name string, values []float64) []string {
+func (c *modelCard) mean(name string, values []float64) []string {
 	values = slices.DeleteFunc(slices.Clone(values), func(x float64) bool { return math.IsNaN(x) })
 	mean, deviation := rundir.MeanAndDeviation(values)
 	if len(values) == 0 {
@@ -208,7 +208,7 @@ func (c *card) mean(name string, values []float64) []string {
 }
 
 // about says in a line how good the model is, on what, and since when.
-func (c *card) about() {
+func (c *modelCard) about() {
 	r := c.first()
 	s := &r.Summary
 	on := "the test " + c.rowsName()
@@ -238,7 +238,7 @@ func (r *cardRun) testRows() int {
 	return r.facts.sizes[2]
 }
 
-func (c *card) writeTo(out io.Writer) error {
+func (c *modelCard) writeTo(out io.Writer) error {
 	_, err := io.WriteString(out, c.out.String())
 	return err
 }

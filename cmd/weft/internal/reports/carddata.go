@@ -26,7 +26,7 @@ func datasetName(dataset string) string {
 	return name
 }
 
-func (c *card) data() {
+func (c *modelCard) data() {
 	r := c.first()
 	c.heading(2, "Data")
 	rows := [][]string{{"dataset", r.Summary.Dataset}}
@@ -75,7 +75,7 @@ func (c *card) data() {
 	}
 }
 
-func (c *card) division() {
+func (c *modelCard) division() {
 	r := c.first()
 	c.heading(2, "Split")
 	if l := r.Summary.Links; l != nil {
@@ -107,7 +107,7 @@ func (c *card) division() {
 	c.table(1, head, rows)
 }
 
-func (c *card) settings() {
+func (c *modelCard) settings() {
 	c.heading(2, "Settings")
 	r := c.first()
 	var rows [][]string
@@ -126,7 +126,7 @@ func (c *card) settings() {
 	c.table(2, []string{"setting", "value"}, rows)
 }
 
-func (c *card) cost() {
+func (c *modelCard) cost() {
 	c.heading(2, "Cost of training")
 	r := c.first()
 	s, v := &r.Summary, &r.Versions
@@ -158,7 +158,7 @@ func showTime(s float64) string { return ui.Duration(ui.Seconds(s)) }
 func showBytes(n float64) string { return ui.Megabytes(int64(n)) }
 
 // spread writes the least and the most of the runs.
-func (c *card) spread(value func(*cardRun) float64, show func(float64) string) string {
+func (c *modelCard) spread(value func(*cardRun) float64, show func(float64) string) string {
 	all := of(c, value)
 	least, most := show(slices.Min(all)), show(slices.Max(all))
 	return least + ui.When(least != most, " to "+most)

@@ -216,7 +216,7 @@ func (g *groupRow) rarer() (most, class int) {
 }
 
 // classPair are the names of two classes that rows have one of; nil: they are otherwise.
-func (c *card) classPair() []string {
+func (c *modelCard) classPair() []string {
 	if all := c.first().Classes; c.first().thresholds != nil && len(all) == 2 {
 		return []string{all[0].Name, all[1].Name}
 	}
@@ -224,7 +224,7 @@ func (c *card) classPair() []string {
 }
 
 // groupsOf are the groups of the k-th column, ascending by name.
-func (c *card) groupsOf(k int) (rows []*groupRow) {
+func (c *modelCard) groupsOf(k int) (rows []*groupRow) {
 	find := map[string]*groupRow{}
 	for i, r := range c.runs {
 		for _, g := range r.groups[k] {
@@ -243,7 +243,7 @@ func (c *card) groupsOf(k int) (rows []*groupRow) {
 	return rows
 }
 
-func (c *card) groups() {
+func (c *modelCard) groups() {
 	name, pair := c.first().Summary.Metric, c.classPair()
 	for k, column := range c.by {
 		c.heading(2, "Groups: "+column)

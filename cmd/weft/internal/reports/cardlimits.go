@@ -9,7 +9,7 @@ import (
 )
 
 // notTried says what the figures do not tell.
-func (c *card) notTried() {
+func (c *modelCard) notTried() {
 	c.heading(2, "What it was not tried on")
 	r, rows := c.first(), c.rowsName()
 	line := func(format string, args ...any) {

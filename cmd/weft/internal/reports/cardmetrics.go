@@ -12,11 +12,11 @@ import (
 )
 
 // measured reports whether all runs have evaluations.
-func (c *card) measured() bool {
+func (c *modelCard) measured() bool {
 	return !slices.ContainsFunc(c.runs, func(r *cardRun) bool { return r.facts == nil })
 }
 
-func (c *card) metrics() {
+func (c *modelCard) metrics() {
 	c.heading(2, "Metrics")
 	if n := len(c.runs); n > 1 {
 		c.say(fmt.Sprintf("Means over %d runs, which differ in seed and split alone, with the sample deviation "+
@@ -59,7 +59,7 @@ func (c *card) metrics() {
 	}
 }
 
-func (c *card) classes() {
+func (c *modelCard) classes() {
 	if !c.measured() || c.first().Classes == nil {
 		return
 	}
@@ -80,7 +80,7 @@ func (c *card) classes() {
 		rows)
 }
 
-func (c *card) confusion() {
+func (c *modelCard) confusion() {
 	first := c.first().evaluated[2]
 	if !c.measured() || first.Confusion == nil {
 		return
@@ -135,7 +135,7 @@ func (c *card) confusion() {
 	c.table(2, []string{"class", "predicted", c.rowsName()}, rows)
 }
 
-func (c *card) calibration() {
+func (c *modelCard) calibration() {
 	r := c.first()
 	if !c.measured() || r.reliable[1] == nil {
 		return
@@ -177,7 +177,7 @@ func (c *card) calibration() {
 	}, rows)
 }
 
-func (c *card) thresholds() {
+func (c *modelCard) thresholds() {
 	r := c.first()
 	if !c.measured() || r.thresholds == nil {
 		return

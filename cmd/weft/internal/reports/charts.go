@@ -75,8 +75,8 @@ func (p *reportContents) draw() {
 		}
 		c.Log = title == "loss" &&
 			!slices.ContainsFunc(c.Series, func(s series) bool { return slices.Min(s.Y) <= 0 })
-		if said := c.level(); said != "" {
-			p.Level = append(p.Level, said)
+		if said := c.constants(); said != "" {
+			p.Constants = append(p.Constants, said)
 		} else if len(c.Series) > 0 {
 			p.Curves = append(p.Curves, c)
 		}
@@ -181,8 +181,8 @@ func (p *reportContents) metrics() (names []string) {
 	return names
 }
 
-// level says what the chart would, if none of its curves changes; "" if one does.
-func (c *chart) level() string {
+// constants says what the chart would, if none of its curves changes; "" if one does.
+func (c *chart) constants() string {
 	var parts, said []string
 	of := map[string][]metric.Number{}
 	for _, s := range c.Series {

@@ -138,16 +138,16 @@ func TestLevelCurves(t *testing.T) {
 		drawn = append(drawn, c.Title)
 	}
 	assert.Equal(t, []string{"loss", "tensors of worker 0"}, drawn)
-	assert.Equal(t, []string{"learning rate: 0.25 to 0.5", "seconds of an epoch: 2 s"}, p.Level)
-	p.Runs, p.Curves, p.Level = p.Runs[:1], nil, nil
+	assert.Equal(t, []string{"learning rate: 0.25 to 0.5", "seconds of an epoch: 2 s"}, p.Constants)
+	p.Runs, p.Curves, p.Constants = p.Runs[:1], nil, nil
 	p.draw()
 	assert.Equal(t, []string{
 		"learning rate: 0.5", "seconds of an epoch: 2 s",
 		"tensors of worker 0: at the peak 3 MB, after the epoch 1 MB",
-	}, p.Level)
-	p.Runs[0].curve, p.Curves, p.Level = p.Runs[0].curve[:1], nil, nil
+	}, p.Constants)
+	p.Runs[0].curve, p.Curves, p.Constants = p.Runs[0].curve[:1], nil, nil
 	p.draw()
-	assert.Equal(t, nil, p.Level, "of one epoch")
+	assert.Equal(t, nil, p.Constants, "of one epoch")
 	assert.Equal(t, 4, len(p.Curves), "of one epoch")
 }
 

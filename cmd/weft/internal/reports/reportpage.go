@@ -47,15 +47,15 @@ func PartsWith(script template.JS) parts {
 type reportContents struct {
 	Title, Version, Made string
 	parts
-	Answers []answer
-	Runs    []*reportRun
-	Differ  []string
-	Metrics bool   // the runs have several
-	Ended   bool   // one has ended otherwise than by its last epoch
-	Drawn   string // which runs have curves; "": all
-	Curves  []chart
-	Level   []string       // what charts would say in which no curve changes
-	Memory  []*memoryChart // in the order of the runs that have one
+	Answers   []answer
+	Runs      []*reportRun
+	Differ    []string
+	Metrics   bool   // the runs have several
+	Ended     bool   // one has ended otherwise than by its last epoch
+	Drawn     string // which runs have curves; "": all
+	Curves    []chart
+	Constants []string       // what charts would say in which no curve changes
+	Memory    []*memoryChart // in the order of the runs that have one
 }
 
 // mostDrawn is how many runs have curves. The page's style has a color for each, which differ on light and

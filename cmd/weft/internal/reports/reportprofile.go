@@ -98,9 +98,9 @@ func viewProfile(p *rundir.Profile, sent []int64) *profileView {
 	}
 	v.Layers = append(v.Layers, timesRow{
 		Name: "outside the layers", pass: mean,
-		Rest:          over(func(w *worker.Times) float64 { return w.Rest.Compute }),
-		Communication: over(func(w *worker.Times) float64 { return w.Rest.Communication }),
-		Wait:          over(func(w *worker.Times) float64 { return w.Rest.Wait }),
+		Rest:          over(func(w *worker.Times) float64 { return w.Other.Compute }),
+		Communication: over(func(w *worker.Times) float64 { return w.Other.Communication }),
+		Wait:          over(func(w *worker.Times) float64 { return w.Other.Wait }),
 	})
 	for _, w := range p.Workers {
 		v.Pass = max(v.Pass, w.Seconds)
@@ -110,8 +110,8 @@ func viewProfile(p *rundir.Profile, sent []int64) *profileView {
 	}
 	for k, w := range p.Workers {
 		v.Workers = append(v.Workers, timesRow{
-			ui.Count(k), sumOf(w.Forward), sumOf(w.Backward), w.Rest.Compute,
-			sumOf(w.Communication) + w.Rest.Communication, sumOf(w.Wait) + w.Rest.Wait, v.Pass,
+			ui.Count(k), sumOf(w.Forward), sumOf(w.Backward), w.Other.Compute,
+			sumOf(w.Communication) + w.Other.Communication, sumOf(w.Wait) + w.Other.Wait, v.Pass,
 		})
 	}
 	v.Grid, v.Sent = gridOf(p), sentOf(p.SentTo, sent)

@@ -28,11 +28,11 @@ func TestViewProfile(t *testing.T) {
 			Workers: []worker.Times{
 				{
 					Seconds: 1, Forward: []float64{.1}, Backward: []float64{.2}, Communication: []float64{.1},
-					Wait: []float64{.2}, Rest: worker.RestTimes{Compute: .1, Communication: .2, Wait: .1},
+					Wait: []float64{.2}, Other: worker.OtherTimes{Compute: .1, Communication: .2, Wait: .1},
 				},
 				{
 					Seconds: 2, Forward: []float64{.3}, Backward: []float64{.4}, Communication: []float64{.1},
-					Wait: []float64{.4}, Rest: worker.RestTimes{Compute: .3, Communication: .2, Wait: .3},
+					Wait: []float64{.4}, Other: worker.OtherTimes{Compute: .3, Communication: .2, Wait: .3},
 				},
 			},
 			Memory: worker.Memory{

@@ -99,15 +99,15 @@ func (t *trainCommand) train(
 	if job.Checkpoints.Path, err = r.SharedPath(filepath.Join(t.out, rundir.Checkpoints)); err != nil {
 		return err
 	}
-	job.Checkpoints.Spare = said.ResultBytes
+	job.Checkpoints.KeepFree = said.ResultBytes
 	warn := func(format string, args ...any) { progress.Warn(cmd.ErrOrStderr(), format, args...) }
 	job.Started, job.Checkpoints.OnSaved = ui.ProcessStart, func(s train.Saved) {
 		if s.Err != nil && !dir.Gone() { // else the run says so itself
 			warn("no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
 		}
 	}
-	if said.Card != nil && settings.Workers > 1 {
-		fmt.Fprintf(show, "--device %s: %s\n", settings.Device, said.Card)
+	if said.Cards != nil && settings.Workers > 1 {
+		fmt.Fprintf(show, "--device %s: %s\n", settings.Device, said.Cards)
 	}
 	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", ui.Printable(job.Dataset),
 		eachWorker(said.PeakTensorBytes), ui.Megabytes(slices.Max(said.GraphBytes)))

@@ -105,8 +105,8 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 		made.Advice = plan.NoPartitions
 		return c, refusal.Errorf("--partitions %s: none suffice; %w", setting.Auto, made.CheckLimit(limit))
 	}
-	if made.Card != nil {
-		switch err := fit.Predict(made.Card, show); {
+	if made.Cards != nil {
+		switch err := fit.Predict(made.Cards, show); {
 		case errors.Is(err, context.Canceled):
 			return c, err
 		case err != nil: // these partitions fit without a time
@@ -137,7 +137,7 @@ func fitting(cmd *cobra.Command, job *train.Job, s *setting.Resolved, made *plan
 // wanted is a job that was planned as made, on the same cards.
 func wanted(job *train.Job, s *setting.Resolved, made *plan.Plan) planning.Wanted {
 	of := *job
-	of.Card = made.Card
+	of.Cards = made.Cards
 	return planning.Wanted{Job: &of, Settings: s}
 }
 
@@ -167,10 +167,10 @@ func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *ses
 	switch large := edgesOf(of) > mostEdges; {
 	case !large:
 		fit, err = fitting(cmd, of, s, made, cmp.Or(s.Offload, "DIR"), mostTurns(s))
-		if fit != nil && made.Card != nil {
-			err = fit.Predict(made.Card, show)
+		if fit != nil && made.Cards != nil {
+			err = fit.Predict(made.Cards, show)
 		}
-	case made.Card != nil && of.Validate == nil:
+	case made.Cards != nil && of.Validate == nil:
 		fit, err = planning.FittingByCounts(cmd.Context(), wanted(of, s, made), show)
 	}
 	switch {

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// Host is a worker that holds several ranks of a run, which take turns (turns.go). A message between two of
-// them stays on the worker. One to another worker's rank travels over the link between the two workers.
+// SharedWorker is a worker that holds several ranks of a run, which take turns (turns.go). A message between
+// two of them stays on the worker. One to another worker's rank travels over the link between the two
+// workers.
 //
-// A send is complete once the host's Spool has the message. So ranks that take turns need not be at work at
+// A send is complete once the worker's Spool has the message. So ranks that take turns need not be at work at
 // the same time.
-type Host struct {
+type SharedWorker struct {
 	// OnTurn is called when a rank's turn begins, and when it ends. It may be nil. It must not wait.
 	OnTurn func(rank int, begins bool)
 
-	workers *Comm     // connects the workers; nil: the host plans
+	workers *Comm     // connects the workers; nil: it plans
 	holders []int     // by rank: the worker that holds it
 	spool   Spool     // messages between their sending and their receipt
 	members []*member // the worker's ranks, ascending
@@ -65,47 +66,52 @@ type Message interface {
 	Drop()
 }
 
-// NewHost returns the host of one worker's ranks. workers connects the workers, which all make their host in
-// the same step; its messages are the hosts' alone from then on. holders[r] is the worker that holds rank r.
-func NewHost(workers *Comm, holders []int, s Spool) *Host {
-	h := newHost(holders, workers.Rank(), s)
+// NewSharedWorker returns the worker that holds several ranks. workers connects the workers, which all make
+// their SharedWorker in the same step. From then on nothing else sends messages over workers. holders[r] is
+// the worker that holds rank r.
+func NewSharedWorker(workers *Comm, holders []int, s Spool) *SharedWorker {
+	w := newSharedWorker(holders, workers.Rank(), s)
 	everyone := make([]int, workers.Size())
-	for w := range everyone {
-		everyone[w] = w
+	for k := range everyone {
+		everyone[k] = k
 	}
-	h.workers = workers.Group(everyone...)
-	h.links = make([]*link, workers.Size())
-	for w := range h.links {
-		if w != workers.Rank() {
-			h.links[w] = h.newLink(w)
+	w.workers = workers.Group(everyone...)
+	w.links = make([]*link, workers.Size())
+	for k := range w.links {
+		if k != workers.Rank() {
+			w.links[k] = w.newLink(k)
 		}
 	}
-	return h
+	return w
 }
 
-// PlanHost is the host of one worker's ranks for a plan, without other workers. What is sent to these goes
-// nowhere. What is received from them is left as it was; the Spool sees it as if it had come.
-func PlanHost(worker int, holders []int, s Spool) *Host { return newHost(holders, worker, s) }
+// PlanSharedWorker returns the worker that holds several ranks for a plan, without other workers. What is
+// sent to these goes nowhere. What is received from them is left as it was; the Spool sees it as if it had
+// come.
+func PlanSharedWorker(worker int, holders []int, s Spool) *SharedWorker {
+	return newSharedWorker(holders, worker, s)
+}
 
-func newHost(holders []int, me int, s Spool) *Host {
-	h := &Host{holders: holders, spool: s, lanes: lanes{}}
-	h.changed.L = &h.mu
+func newSharedWorker(holders []int, me int, s Spool) *SharedWorker {
+	w := &SharedWorker{holders: holders, spool: s, lanes: lanes{}}
+	w.changed.L = &w.mu
 	for rank, worker := range holders {
 		if worker == me {
-			h.members = append(h.members, &member{
-				Host: h, rank: rank, met: map[int]int{}, published: map[int]any{}, exposed: map[int]*[2]any{},
+			w.members = append(w.members, &member{
+				SharedWorker: w, rank: rank, barriers: map[int]int{},
+				published: map[int]any{}, exposed: map[int]*[2]any{},
 			})
 		}
 	}
-	h.starting = len(h.members)
-	return h
+	w.starting = len(w.members)
+	return w
 }
 
 // Queued bounds, after a plan, the memory of messages to and from other workers while they wait: of all, of
 // those that stay, and of those that may rest. They are those between two calls of LocalBarrier and those
 // before the next one, as a link may be slow and other workers may be ahead. A plan does not put them there.
-func (h *Host) Queued() (all, stay, rest int64) {
-	for _, m := range h.members {
+func (w *SharedWorker) Queued() (all, stay, rest int64) {
+	for _, m := range w.members {
 		for _, v := range []*volume{&m.went, &m.came} {
 			all, stay, rest = all+2*v.all.most, stay+2*v.stay.most, rest+2*v.rest.most
 		}
@@ -114,17 +120,17 @@ func (h *Host) Queued() (all, stay, rest int64) {
 }
 
 // Largest returns, after a plan, the memory of the largest message to or from another worker that may rest.
-func (h *Host) Largest() (bytes int64) {
-	for _, m := range h.members {
+func (w *SharedWorker) Largest() (bytes int64) {
+	for _, m := range w.members {
 		bytes = max(bytes, m.went.largest, m.came.largest)
 	}
 	return bytes
 }
 
 // Transports are those of the worker's ranks, in ascending order.
-func (h *Host) Transports() []Transport {
-	ts := make([]Transport, len(h.members))
-	for i, m := range h.members {
+func (w *SharedWorker) Transports() []Transport {
+	ts := make([]Transport, len(w.members))
+	for i, m := range w.members {
 		ts[i] = m
 	}
 	return ts
@@ -132,33 +138,33 @@ func (h *Host) Transports() []Transport {
 
 // Close ends the links in an orderly way, when all ranks of the worker have ended. It waits for the other
 // workers, and fails if no message goes or comes within the deadline of any wait.
-func (h *Host) Close() error {
-	for _, l := range h.links {
+func (w *SharedWorker) Close() error {
+	for _, l := range w.links {
 		if l != nil {
-			l.put(outgoing{lane: lane{tag: lastTag}})
+			l.put(queuedMessage{lane: lane{tag: lastTag}})
 		}
 	}
-	if h.workers == nil {
-		return h.aborted()
+	if w.workers == nil {
+		return w.aborted()
 	}
 	ended := make(chan struct{})
 	go func() {
-		h.carrying.Wait()
+		w.carrying.Wait()
 		close(ended)
 	}()
-	deadline := NewDeadline(h.workers.Timeout())
+	deadline := NewDeadline(w.workers.Timeout())
 	defer deadline.Stop()
-	carried := h.carried.Load()
+	carried := w.carried.Load()
 	for {
 		if _, in := InTime(deadline, ended); in {
-			return h.aborted()
+			return w.aborted()
 		}
 		before := carried
-		if carried = h.carried.Load(); carried == before {
+		if carried = w.carried.Load(); carried == before {
 			err := fmt.Errorf("rank %d: end of the links between workers: %w (%v): a rank died after its last "+
 				"epoch; see what the others printed",
-				h.workers.Rank(), ErrTimeout, h.workers.Timeout())
-			h.Abort(err)
+				w.workers.Rank(), ErrTimeout, w.workers.Timeout())
+			w.Abort(err)
 			<-ended
 			return err
 		}
@@ -194,8 +200,8 @@ func (m *member) queued(v *volume, k Kind, bytes int, bound bool) {
 	}
 }
 
-// Bound counts in Host.Queued, in a plan of a rank that shares its worker, a message of another epoch to
-// another worker, or from it.
+// Bound counts in SharedWorker.Queued, in a plan of a rank that shares its worker, a message of another epoch
+// to another worker, or from it.
 func (c *Comm) Bound(k Kind, bytes int, p Path) {
 	m := c.member()
 	v := &m.went
@@ -205,8 +211,8 @@ func (c *Comm) Bound(k Kind, bytes int, p Path) {
 	m.queued(v, k, bytes, true)
 }
 
-// Apart leaves the messages of f out of Host.Queued, in a plan of a rank that shares its worker: Bound counts
-// those that bound them.
+// Apart leaves the messages of f out of SharedWorker.Queued, in a plan of a rank that shares its worker:
+// Bound counts those that bound them.
 func (c *Comm) Apart(f func()) {
 	m := c.member()
 	set := func(apart bool) {
@@ -219,23 +225,23 @@ func (c *Comm) Apart(f func()) {
 	f()
 }
 
-// meet begins to count anew.
-func (v *volume) meet() { v.all.since, v.stay.since, v.rest.since = 0, 0, 0 }
+// restart begins to count anew.
+func (v *volume) restart() { v.all.since, v.stay.since, v.rest.since = 0, 0, 0 }
 
 // member is one of the ranks that a worker holds.
 type member struct {
-	*Host
+	*SharedWorker
 	rank int
 
-	// Under Host.mu:
+	// Under SharedWorker.mu:
 	over func() bool // reports whether its wait is over; nil: it does not wait for its turn
 	came volume      // in a plan, from other workers
 	went volume      // in a plan, to other workers
 	// in a plan, messages are under way that Bound counts
-	apart bool
-	met   map[int]int // the number of its calls of LocalBarrier, by the tags of the group
-	held  int         // it keeps its turn while it waits
-	last  bool        // it has ended
+	apart    bool
+	barriers map[int]int // the number of its calls of LocalBarrier, by the tags of the group
+	held     int         // it keeps its turn while it waits
+	last     bool        // it has ended
 
 	published map[int]any     // the values of Publish, by the tags of the group
 	exposed   map[int]*[2]any // those of Expose, by the tags of the group and the parity of met
@@ -267,7 +273,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 		p.Drop()
 		m.queued(&m.went, KindOf(tag), len(data), false)
 	default:
-		m.links[m.holders[to]].put(outgoing{lane{m.rank, to, tag}, p})
+		m.links[m.holders[to]].put(queuedMessage{lane{m.rank, to, tag}, p})
 	}
 	t.finish(err)
 	return t
@@ -295,16 +301,16 @@ func (m *member) Receive(data []byte, from, tag int) Request {
 }
 
 // deliver gives a message to the receive that it is for.
-func (h *Host) deliver(l lane, p Message) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.err != nil {
+func (w *SharedWorker) deliver(l lane, p Message) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
 		p.Drop()
-		return h.err
+		return w.err
 	}
 	sent := newTransfer(nil)
 	sent.message = p
-	if t := h.match(l, sent, true); t != nil {
+	if t := w.match(l, sent, true); t != nil {
 		hand(p, t)
 	}
 	return nil
@@ -323,17 +329,17 @@ func hand(p Message, t *transfer) {
 }
 
 // Abort ends the requests of all ranks of the worker. Those of other workers end as after Comm.Abort.
-func (h *Host) Abort(err error) {
-	h.mu.Lock()
-	if h.err == nil {
-		h.err = fmt.Errorf("%w: %w", ErrAborted, err)
-		h.drop(anyLane, h.err)
-		h.next()
+func (w *SharedWorker) Abort(err error) {
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = fmt.Errorf("%w: %w", ErrAborted, err)
+		w.drop(anyLane, w.err)
+		w.next()
 	}
-	h.mu.Unlock()
-	if h.workers != nil {
-		h.workers.Abort(err)
-		for _, l := range h.links {
+	w.mu.Unlock()
+	if w.workers != nil {
+		w.workers.Abort(err)
+		for _, l := range w.links {
 			if l != nil {
 				l.stop()
 			}
@@ -342,10 +348,10 @@ func (h *Host) Abort(err error) {
 }
 
 // aborted is why everything was aborted, nil if it was not.
-func (h *Host) aborted() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.err
+func (w *SharedWorker) aborted() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
 }
 
 // Close ends the rank's communication. It refuses while messages to it are not received.
