@@ -30,8 +30,8 @@ type Array struct {
 	Count *int64
 	// Rows is set for an embedding: the second to last axis of Shape is this worker's rows of it.
 	Rows *autograd.RowSet
-	// Own says that this worker alone holds the array. Of other arrays without Rows every worker of the stage
-	// holds the same.
+	// Own says that this worker alone holds the array. Every worker of the stage holds the same of any other
+	// array without Rows.
 	Own bool
 }
 

@@ -205,8 +205,8 @@ func (c *Comm) countWait(since time.Time) {
 	}
 }
 
-// Waiting says in words what this rank is waiting for, and for how long. Of several waits it takes the
-// oldest. It returns "" if there is none. Any goroutine may call it.
+// Waiting says in words what this rank is waiting for, and for how long. If there are several waits, it tells
+// of the oldest. It returns "" if there is none. Any goroutine may call it.
 func (c *Comm) Waiting() (what string, lasted time.Duration) {
 	e := c.end
 	e.mu.Lock()

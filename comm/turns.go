@@ -6,7 +6,7 @@ import (
 )
 
 // Ranks of one worker take turns. The rank at work keeps its turn until it waits for something that has not
-// happened. Of the ranks whose waits are over the lowest is next. Within an epoch all ranks wait at the same
+// happened. The next one is the lowest rank whose wait is over. Within an epoch all ranks wait at the same
 // places (LocalBarrier), so that the order of their turns, and the memory that they take, is the same in
 // every run.
 

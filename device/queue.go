@@ -23,10 +23,10 @@ const (
 	mostListed = 32
 	// leastListed is how many launches take longer than that of a graph.
 	leastListed = 4
-	// manyThreads are about those that a large card has at a time. A kernel of more takes longer than its
-	// launch: it ends a list, and is launched by itself.
+	// manyThreads is about how many threads a large card runs at a time. A kernel of more threads takes
+	// longer than its launch: it ends a list, and is launched by itself.
 	manyThreads = 1 << 18
-	// mostLists is how many lists are known. Of more the one goes that was launched longest ago.
+	// mostLists bounds how many lists are known. One more replaces the list that was launched longest ago.
 	mostLists = 512
 )
 

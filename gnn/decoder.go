@@ -70,8 +70,8 @@ type EdgeScorer struct {
 	Standardised   bool // the function reads the features as standard scores
 	Weighted       bool // it reads the edges' weights
 	Outputs        int
-	// Rows makes the function's parameters, and returns it: edges × Outputs. Of these Edges it reads Tape,
-	// Source, Target, Features and Weight.
+	// Rows makes the function's parameters, and returns it: edges × Outputs. The function reads the fields
+	// Tape, Source, Target, Features and Weight of its Edges.
 	Rows func(ps *nn.Params) func(Edges) *autograd.Var
 }
 

@@ -59,7 +59,8 @@ const (
 	RemovedLoops              // none: stored ones are left out
 	OneLoop                   // one for each vertex; stored ones are left out
 	AddedLoops                // those that the graph stores, and one more for each vertex
-	// Of messages alone: those that the graph stores, or the last one of each vertex, and no other edges.
+	// For message functions alone: the loops that the graph stores, or the last one of each vertex, and no
+	// other edges.
 	OnlyLoops
 	LastLoops
 )

@@ -61,11 +61,11 @@ func (c *SAGE) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) 
 	return z, c.b
 }
 
-// offset returns z, the output of a layer that takes means of rows of source, with weights of the sum 1,
-// times w (nil: the identity), where each row has the bias b, detached. Norms that subtract columns' means
-// read z. To them a bias is the same for all vertices, and cancelled, but for those without in-neighbours:
-// these lack b·w, which alone has a gradient. The sum of the rows of source's gradient is that, too, and
-// rounding, of which Adam would make steps as long as any other.
+// offset corrects z for a norm that subtracts the columns' means. z is the output of a layer that takes means
+// of rows of source, with weights of the sum 1, times w (nil: the identity). Each row of source has the bias
+// b, detached. All vertices with in-neighbours have the same b·w in z, which the norm cancels; vertices
+// without in-neighbours lack it, and through them alone b has a gradient. The sum of the rows of source's
+// gradient has the same value, but with rounding, which Adam would magnify to steps as long as any other.
 func offset(z, source *autograd.Var, p Propagator, b, w *autograd.Var) *autograd.Var {
 	t := z.Tape()
 	if !t.Training {

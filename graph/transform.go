@@ -133,10 +133,10 @@ func (g *Graph) noted(format string, args ...any) *Graph {
 	return g
 }
 
-// Symmetrize adds the reverse of every edge and removes duplicate edges. Of edges u→v with different weights
-// or features the first stored one stays, and an edge that was there goes before one that was added: where
-// both u→v and v→u exist, each keeps its own weight, and the result is symmetric in its edges only. (PyG's
-// to_undirected adds up the weights of duplicates.)
+// Symmetrize adds the reverse of every edge and removes duplicate edges. If edges u→v have different weights
+// or features, the first stored one stays, and an edge that was there is preferred to one that was added:
+// where both u→v and v→u exist, each keeps its own weight, and the result is symmetric in its edges only.
+// (PyG's to_undirected adds up the weights of duplicates.)
 func (g *Graph) Symmetrize() (*Graph, error) {
 	if err := g.CheckOneType(); err != nil {
 		return nil, err

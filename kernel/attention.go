@@ -136,8 +136,8 @@ type AttentionState struct {
 	// Maximum: rows × heads: of the scores; after the last block their log-sum-exp, which is all that the
 	// backward pass needs
 	Maximum *tensor.Matrix
-	// Out: rows × heads·width: weighted sums, after the last block the output. Of BFloat16 it cannot hold
-	// sums, and one block is all there is.
+	// Out: rows × heads·width: weighted sums, after the last block the output. A BFloat16 matrix cannot hold
+	// sums: there may be one block only.
 	Out   *tensor.Matrix
 	sum   *tensor.Matrix // rows × heads: Σ exp(score − maximum), between blocks
 	begun bool

@@ -131,8 +131,9 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 	for _, m := range sums {
 		columns += m.Len()
 	}
-	// Of each tile, and then of each place; row by row what is still in single precision. Memory is taken for
-	// all places. A plan does not know the segments: there used is n, and sums of fewer rows are added up
+	// The sums of each tile, and then those of each segment's place; what is still in single precision, row
+	// by row. Memory is taken for all places. A plan does not know the segments: there used is n, and sums of
+	// fewer rows are added up
 	used := n + min(b.count, len(e.Segments))
 	partial := t.scratch(tensor.Float64, n+b.count, columns)
 	t.Zero(partial)

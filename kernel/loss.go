@@ -30,7 +30,7 @@ func (t *Team) BinaryCrossEntropy(grad, logits, rows, targets *tensor.Matrix, sc
 }
 
 // Hits is how many of the listed rows (Int32, 1 × n) have their largest logit at the label (Int32,
-// 1 × rows). Of equal logits the first counts.
+// 1 × rows). If several logits are equal, the first counts.
 func (t *Team) Hits(logits, rows, labels *tensor.Matrix) Sum {
 	return t.loss(C.weft_hits, &C.weft_loss_args{
 		logits: floats(logits), rows: ints(rows), labels: ints(labels),

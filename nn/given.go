@@ -53,9 +53,8 @@ func (ps *Params) SetBufferValues(values [][]float32) {
 	}
 }
 
-// TakeGradients copies the gradients into the tensors of a state, and sets them to zero. Of an embedding it
-// copies the rows of this worker's vertices. Others are copied where replica is set, as all replicas have
-// them.
+// TakeGradients copies the gradients into the tensors of a state, and sets them to zero. It copies this
+// worker's rows of an embedding. It copies other tensors where replica is set, as all replicas have them.
 func (ps *Params) TakeGradients(state State, replica bool) {
 	for _, p := range ps.List {
 		to, grad := state[p.Name].Float32, p.Grad.ReadFloats()

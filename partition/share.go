@@ -197,8 +197,8 @@ func newShare(
 }
 
 // Places returns the order of all partitions in some vertex types, as a Numbering of these has their
-// vertices. Of stored ones the first call for a type reads it, for all shares that were opened by the same
-// Description. It refuses an order that is not the one of the share's rows.
+// vertices. The first call for a type reads a stored order, for all shares that the same Description has
+// opened. It refuses an order that is not the one of the share's rows.
 func (s *Share) Places(kinds ...int) (*Places, error) {
 	var all []*Places
 	for _, kind := range kinds {
@@ -246,7 +246,7 @@ func storedIn(store string) openRelations {
 }
 
 // ReadEdgeSplits calls read with the edge splits of the whole graph's relations, by the relation's number;
-// nil for one without. Of a stored graph they are valid until read returns.
+// nil for one without. If the graph is stored, they are valid until read returns.
 func (s *Share) ReadEdgeSplits(read func(splits []*graph.EdgeSplit)) error {
 	return s.ReadRelations(func(all []graph.Relation) error {
 		var splits []*graph.EdgeSplit
@@ -258,8 +258,8 @@ func (s *Share) ReadEdgeSplits(read func(splits []*graph.EdgeSplit)) error {
 	})
 }
 
-// ReadRelations calls read with the relations of the whole graph. Of a stored graph they are valid until read
-// returns.
+// ReadRelations calls read with the relations of the whole graph. If the graph is stored, they are valid
+// until read returns.
 func (s *Share) ReadRelations(read func(all []graph.Relation) error) error {
 	g, done, err := s.relations()
 	if err != nil {

@@ -54,9 +54,10 @@ func (p *Program) Keepings() []int {
 //   - products of rows of edges are among what computes it, so that it costs more than to read it.
 //
 // It is then the operand of an operation opApply, whose region computes it, and what read it reads that. What
-// a norm over all edges reads is kept, and so is its result. Of other values, of which each depends on the
-// one before, every so many-th is kept; 0: none. Those between are computed again from the last that is kept.
-// An output of edges becomes an opApply in any case, which is what its readers read if it may be kept.
+// a norm over all edges reads is kept, and so is its result. The other values are chains, in which each value
+// depends on the one before: every so many-th is kept; 0: none. Those between are computed again from the
+// last that is kept. An output of edges becomes an opApply in any case, which is what its readers read if it
+// may be kept.
 func keep(outputs []*value, every int) {
 	all := reachable(outputs...)
 	readers := readersOf(all)

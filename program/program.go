@@ -279,7 +279,7 @@ func (p *Program) checkOutputs() error {
 	return nil
 }
 
-// keep builds the program. Of states of edges it keeps every so many-th.
+// keep builds the program. It keeps every so many-th of the states of edges.
 func (p *Program) keep(every int) {
 	p.every = every
 	p.built = p.build(every, slices.Concat(p.outputs(), p.EdgeOutputs)...)

@@ -37,7 +37,8 @@ func (b *builder) scattered(o Operation, in []*value) *value {
 }
 
 // productOf is the product of rows of edges: the exponential of the sum of their logarithms, with the sign of
-// so many negative ones. Of a row with one 0, the gradient at this 0 is the product of the others.
+// so many negative ones. If one element of a row is 0, the gradient of this 0 is the product of the other
+// elements.
 func (b *builder) productOf(o Operation, x *value) *value {
 	o.Reduce = "sum"
 	of := func(name string, xs ...*value) *value { return b.make(o.op(name), xs...) }

@@ -69,7 +69,8 @@ func (b *builder) ofSparse(v *value) ofSparse {
 }
 
 // productFirst has the product of a weight with a linear map L of sparse features come first: L(X)·W =
-// L(X·W), so that neither L(X) nor X is made dense. Of values side by side it is the sum of their products.
+// L(X·W), so that neither L(X) nor X is made dense. If L(X) is several values side by side, it is the sum of
+// their products.
 func (b *builder) productFirst(o Operation, in []*value) *value {
 	if o.Op != "linear" && o.Op != "matmul" || in[0].ofSparse == notSparse || len(in[1].Shape) != 2 ||
 		in[1].Rows != None {

@@ -42,8 +42,9 @@ type builder struct {
 	lowers  bool // softmax over edges becomes the operations that it stands for
 }
 
-// build returns operations' results as values, first with each softmax over edges as one operation, which
-// attention is found by, and then without. Of states of edges it keeps every so many-th.
+// build returns operations' results as values. First each softmax over edges is one operation, by which
+// attention is found; then it becomes the operations that it stands for. build keeps every so many-th of the
+// states of edges.
 func (p *Program) build(every int, of ...int) (outputs []*value) {
 	b := &builder{program: p, known: map[string]*value{}}
 	made := make([]*value, len(p.Operations))

@@ -15,7 +15,7 @@ import (
 // What clients may have this server hold.
 const (
 	mostBytes = 4 << 20 // of a body
-	// Of a longer body, so much is read before the answer: a client that sends hears nothing.
+	// So much of a longer body is read before the answer, as a client that still sends hears nothing.
 	mostRead = 4 * mostBytes
 	// Bodies up to so many bytes are decoded as they come. Longer ones take turns, for a part at a time.
 	smallBody = 16 << 10

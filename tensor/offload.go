@@ -13,10 +13,10 @@ import (
 // stay: views and lists of rows remain valid. Pointer brings a matrix back, so that no code above knows about
 // it. Memory of a matrix at rest may not be read or written; a slice that was taken before faults.
 //
-// Matrices leave when others need their room, and not before. Of those that were not used in this turn the
-// ones that were last used in the earliest round of turns leave first, and of these the ones that were used
-// last: all partitions have a turn in each round, so that these are used again last. What most turns of the
-// next round read (Wanted) leaves after what one of them does.
+// Matrices leave when others need their memory, and not before. A matrix that was used in this turn stays.
+// First leave those whose last use lies in the earliest round of turns. Among these the order is reversed:
+// the one that was used last leaves first. All partitions have a turn in each round, so that it is also used
+// again last. What most turns of the next round read (Wanted) leaves after what one of them reads.
 
 // Moved counts bytes between memory and the tier below.
 type Moved struct {

@@ -18,8 +18,9 @@ import (
 )
 
 // Explain explains a number of the output for a vertex of the job's graph, or for an edge between two, as
-// worker.Explanation says. Of Appended it takes which edges pass messages, and nothing else. It reads what a
-// prediction depends on, and no more of the graph. The mesh has one worker. The errors are those of Predict.
+// worker.Explanation says. It reads which edges pass messages from Appended, and nothing else of it. It reads
+// what a prediction depends on, and no more of the graph. The mesh has one worker. The errors are those of
+// Predict.
 func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained) (x *worker.Explanation,
 	err error,
 ) {

@@ -35,8 +35,8 @@ func Compiler(t testing.TB) {
 	}
 }
 
-// Build makes bin/libcuda-on-cpu.so, and returns its path. Of several processes that want it one compiles it,
-// which takes a minute of a processor, and the others wait.
+// Build makes bin/libcuda-on-cpu.so, and returns its path. If several processes want it, one of them compiles
+// it, which takes a minute of a processor. The others wait.
 var Build = sync.OnceValues(func() (string, error) {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {

@@ -112,7 +112,7 @@ DEVICE shared_cell<float> *more_coefficients() {
 	return all[threadIdx.x / 32];
 }
 
-// Of scores and of ⟨g_i, source_j⟩, which are in coef and ds, makes α·mask and ∂s.
+// Replaces the scores in coef by α·mask, and ⟨g_i, source_j⟩ in ds by ∂s.
 template <bool TRANSPOSED, typename W> DEVICE void v2_coefficients(W &w, shared_cell<float> *ds, int k) {
 	const unsigned kept = w.template kept<TRANSPOSED>(k);
 	for (int place = w.lane; place < 32 * w.places; place += 32) {

@@ -20,8 +20,9 @@ DEVICE vf truth(bool is) { return is ? 1.0f : 0.0f; }
 DEVICE vf vsqrt(vf x) { return sqrtf(x); }
 #include "functions.h"
 
-// x = (π/2)·(4n + quarter) + rest for a whole n, with |rest| ≤ π/4. Of a large x, which is a whole multiple m of a power
-// of two, 96 bits of m·(2/π) are enough: those before them are multiples of 4, and those behind less than a float has.
+// x = (π/2)·(4n + quarter) + rest for a whole n, with |rest| ≤ π/4. A large x is a whole multiple m of a
+// power of two. For it 96 bits of m·(2/π) are enough: the bits before them are multiples of 4, and those
+// behind are less than a float has.
 struct quarters {
 	int quarter;
 	float rest;
@@ -47,7 +48,7 @@ struct quarters {
 	}
 };
 
-// sin(x + π/2·more); Cephes' polynomials. Of infinity it is NaN.
+// sin(x + π/2·more); Cephes' polynomials. It is NaN for infinity.
 DEVICE float sine_from(float x, int more) {
 	if (x - x != 0)
 		return x - x;

@@ -203,8 +203,9 @@ template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 			const unsigned e = afresh(threadIdx.x);
 			*line = by_k ? e / (K / 8) : e / (S / 8), *piece = by_k ? e % (K / 8) : e % (S / 8);
 		}
-		// The piece at which a lane points for mma's operand of 16 rows from i on and the first 16 numbers. Of each
-		// eight rows that has two parts: first come those of the lower numbers, or with `down` those of the lower rows.
+		// The piece at which a lane points for mma's operand of 16 rows from i on and the first 16 numbers.
+		// The operand has two pieces of each eight rows: the piece of the lower numbers comes first, or with
+		// `down` that of the lower rows.
 		static DEVICE int first(int i, bool by_k, bool down) {
 			const int lane = threadIdx.x % 32, low = lane % 16, high = lane / 16;
 			const int line = down == by_k ? low : low % 8 + high * 8, piece = down == by_k ? high : low / 8;

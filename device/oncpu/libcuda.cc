@@ -382,7 +382,7 @@ result cuMemFree_v2(address p) {
 	live.erase(it);
 	return OK;
 }
-// Of memory that is not pinned a card has a copy when the call returns, unless it reads all of the host's.
+// If the memory is not pinned, a card has a copy when the call returns, unless it reads all of the host's.
 result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, stream *stream) {
 	BEFORE;
 	HERE(stream), must_be_inside(__func__, to, n), must_be_host(__func__, from);
@@ -535,8 +535,8 @@ result cuLaunchKernel(function *function, unsigned gx, unsigned gy, unsigned gz,
 }
 
 // Graphs. A node has the arguments that its kernel had when it was added; an executable those of its graph's
-// nodes when it was made, or what they were set to since. A launch takes those of its moment. Of nodes that may
-// run, the one that was added last does: a dependency that is missing shows as other bits.
+// nodes when it was made, or what they were set to since. A launch takes those of its moment. If several
+// nodes may run, the one that was added last runs first: a dependency that is missing shows as other bits.
 struct graph;
 struct node {
 	graph *of;

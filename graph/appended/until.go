@@ -73,7 +73,8 @@ func begins[T comparable](with, list []T, rest *[]T) bool {
 	return true
 }
 
-// edgesUntil are the edges that a relation has beside those that it had. Of parallel ones they come last.
+// edgesUntil are the edges that a relation has beside those that it had. Among parallel edges the new ones
+// come last.
 func edgesUntil(was, is *graph.Relation) (e graph.Edges, err error) {
 	if was.FullName() != is.FullName() || was.EdgeColumns != is.EdgeColumns ||
 		(was.Weights == nil) != (is.Weights == nil) {

@@ -55,7 +55,7 @@ type record struct {
 }
 
 // LookAt looks at files, and at folders and all files in them, but for stores that were made of some. It
-// follows symbolic links. Of those in folders it passes over the ones that lead to nothing.
+// follows symbolic links. In folders it passes over links that lead to nothing.
 func LookAt(paths []string) (s Sources, err error) {
 	folders := map[string]bool{} // a link may lead back to one
 	var add func(path string, named bool) error

@@ -180,7 +180,7 @@ func inOrder(ids map[string]int, one string) ([]string, error) {
 }
 
 // spans reads the ids of each type in each partition: [start, end) of each; or, as DGL wrote them before 0.6,
-// where each ends and the next begins. Of one type they may come without its name.
+// where each ends and the next begins. If there is one type, its ids may come without its name.
 func spans(text json.RawMessage, types []string, parts int) ([][]span, error) {
 	var file string
 	if json.Unmarshal(text, &file) == nil {

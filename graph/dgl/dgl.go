@@ -67,7 +67,7 @@ type Division struct {
 
 // Open opens a graph, to be read or written in a stream, until it is closed: from a file of graphs, or from
 // the JSON file of a graph that DGL divided, or from the folder of the only one, with the division; that of
-// others, and of one partition, is nil. Of several vertex types the one with labels comes first.
+// others, and of one partition, is nil. If there are several vertex types, the one with labels comes first.
 //
 // Vertices have the ids that they have in DGL. Those of a divided graph are of the graph before it was
 // divided where the partitions hold these ids (as DGL up to 0.9 and tools/distpartitioning write them), or

@@ -68,8 +68,8 @@ func found(folder, name string) string {
 
 // Read reads the graph. Entities are the vertices, of one type, and each relation leads from heads to tails.
 // Entities and relations are in the order of entities.dict and relations.dict, or else of their first
-// appearance. Of a folder the edges are the training triples, and each relation has the split. A triple that
-// stands twice is two edges. Complaints about a file are refusals that name it, and its line.
+// appearance. If a folder is read, the edges are the training triples, and each relation has the split. A
+// triple that stands twice is two edges. Complaints about a file are refusals that name it, and its line.
 func Read(o Options) (*graph.Graph, error) {
 	r := &reader{Options: o, Relations: names.NewRelations()}
 	read := r.folder

@@ -15,8 +15,8 @@ import (
 	"weft/internal/torchfile"
 )
 
-// stores are the parts of a file: the fields of each type of vertices and of edges. Of a graph without types
-// they are one and the same.
+// stores are the parts of a file: the fields of each type of vertices and of edges. In a graph without types
+// both are one and the same.
 type stores struct {
 	typed           bool
 	vertices, edges []*store

@@ -38,8 +38,8 @@ func (l *edgeList) wayTo(name, setting string) string {
 		"name the folder above", setting, name)
 }
 
-// choose finds the columns of source and target, and those of numbers. Of text it returns none where the
-// first line is an edge.
+// choose finds the columns of source and target, and those of numbers. It returns none where the file is text
+// and its first line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	l.header, l.order, l.leftOut, l.labelled = l.header[:0], nil, nil, nil
 	if l.implied { // when the list was read before

@@ -36,8 +36,8 @@ func endOf(name string) (end int, known bool) {
 	return end, end >= 0
 }
 
-// only is the column that is meant, −1 where there is none. Of several it is the first beside tables; a list
-// alone is refused, as a setting can name one.
+// only is the column that is meant, −1 where there is none. If several match, the first is taken where there
+// are tables; a list of edges alone is refused, as a setting can name the column.
 func (l *edgeList) only(setting string, is func(name string) bool) (int, error) {
 	at := slices.IndexFunc(l.header, is)
 	if at < 0 || l.alone == nil {

@@ -41,8 +41,8 @@ func NoError(t reporter, err error, about ...any) {
 	}
 }
 
-// Equal reports how a value differs from the wanted one. Fields that are not exported count too. Of a text of
-// several lines it reports those that differ.
+// Equal reports how a value differs from the wanted one. Fields that are not exported count too. If the value
+// is a text of several lines, it reports the lines that differ.
 func Equal[T any](t reporter, want, got T, about ...any) {
 	t.Helper()
 	kind := reflect.TypeFor[T]().Kind()

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A refusal quotes input, which may be of any length: its text has little more than so many bytes. Of a
-// longer one the beginning, which names the file or setting, and the end, with the way out, remain.
+// A refusal quotes input, which may be of any length: its text has little more than so many bytes. A longer
+// text keeps its beginning, which names the file or setting, and its end, which has the way out.
 const (
 	firstBytes = 1400
 	lastBytes  = 600

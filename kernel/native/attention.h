@@ -13,13 +13,12 @@
 // GATv1 sums rows before it takes dot products, so that there is one for each vertex instead of each edge:
 //   ∂source_score_j += ⟨source_j, Σ_i q_ij·g_i⟩ − Σ_i α_ij·LeakyReLU'(t_ij)·⟨g_i, o_i⟩,  q = α·mask·LeakyReLU'(t)
 //   ∂target_score_i += (1 − slope)·(⟨g_i, Σ_{t_ij>0} α_ij·mask_ij·source_j⟩ − ⟨g_i, o_i⟩·Σ_{t_ij>0} α_ij)
-// where the second uses that Σ_j ∂s_ij over all in-edges of i is 0. For the same reason it is the opposite of
-// the sums over t_ij ≤ 0, so that those over the fewer edges are taken, and the rows of the others are not
-// read. Where i's in-edges come in several blocks or batches, which have to take the same sums, the sign of
-// target_score_i decides instead of the numbers of edges; and so it does where picking rows does not pay and
-// all are read.
-// With features of edges ∂edge_vector_f = Σ_ij ∂t_ij·features_ij,f needs each ∂t_ij. They are computed over
-// destinations by a dot product for each edge, and ∂target_score_i is the sum of i's.
+// The second equation uses that Σ_j ∂s_ij over all in-edges of i is 0. For the same reason it is the opposite
+// of the sums over t_ij ≤ 0. So the sums over the fewer edges are taken, and the rows of the other edges are
+// not read. All blocks or batches of i's in-edges have to take the same sums: if there are several, the sign
+// of target_score_i decides instead of the numbers of edges. It also decides where picking rows does not pay,
+// and all are read. With features of edges, ∂edge_vector_f = Σ_ij ∂t_ij·features_ij,f needs each ∂t_ij. A dot
+// product for each edge computes it, over destinations, and ∂target_score_i is the sum over i's in-edges.
 
 #include "attend_softmax.h"
 #include "attend_features.h"

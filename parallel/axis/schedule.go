@@ -12,7 +12,7 @@ import (
 // WireSchedule says how many columns of halo rows are sent in each epoch: variable communication rates
 // (VARCO; Cerviño et al., arXiv 2406.17611). The zero value sends all in every epoch.
 //
-// Of d columns epoch k of K, from 0, sends ⌈d/c(k)⌉. The compression ratio c falls from From to 1 in K/Slope
+// Epoch k of K (from 0) sends ⌈d/c(k)⌉ of d columns. The compression ratio c falls from From to 1 in K/Slope
 // epochs: c(k) = max(From − Slope·(From − 1)·k/K, 1). With a slope of 0 it stays, which the publication
 // compares with.
 type WireSchedule struct{ Slope, From float64 }

@@ -14,8 +14,9 @@ type Drop struct {
 	P   float64 // in [0, 1)
 }
 
-// Keeps reports whether the epoch has the edge from a source to a target, given by their original ids. Of
-// several such edges, occurrence counts those before it. The answer does not depend on who holds the edge.
+// Keeps reports whether the epoch has the edge from a source to a target, given by their original ids.
+// occurrence is the number of such edges before it, if there are several. The answer does not depend on who
+// holds the edge.
 func (d Drop) Keeps(source, target, occurrence int64) bool {
 	h := autograd.Mix(autograd.Mix(d.Key^uint64(source)<<32^uint64(target)) + uint64(occurrence))
 	return float64(h>>11) >= d.P*(1<<53)

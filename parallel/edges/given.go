@@ -72,7 +72,7 @@ func (n *Numbering) Number(source, target int, occurrence int64) int64 {
 // keeps reports whether the pass has an edge.
 func (in *Input) keeps(number int64) bool { return in.Kept == nil || in.Kept[number] != 0 }
 
-// Of are the pass's edges in place of those of the graph, which it keeps until Release.
+// Of returns the pass's edges, which stand in for those of the graph. g keeps them until Release.
 func (g *Given) Of(e *Edges, a gnn.Along) *Edges {
 	in := g.Relations[a.Relation]
 	if in == nil && g.Mask == nil {

@@ -46,7 +46,7 @@ type ranker struct {
 	tile     int
 	rows     *tensor.Matrix // Int32, 1 × batch: row numbers for kernels
 	diagonal *tensor.Matrix // Int32, 1 × batch: the places of a batch × batch matrix's diagonal
-	// Of edges that are known, whose scores do not count: places of scores (Int32, 1 × mostKnown), and NaN
+	// Known edges' scores do not count: their places among the scores (Int32, 1 × mostKnown), and NaN
 	// (Float32, mostKnown × 1)
 	known, missing *tensor.Matrix
 }

@@ -162,9 +162,9 @@ func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error)
 	return l, nil
 }
 
-// step returns the rows that one aggregation into some rows reads: these rows and their in-neighbours. Of the
-// in-neighbours it returns those that this worker owns, for its own edges and for the other workers' edges.
-// need counts what this worker reads.
+// step returns the rows that one aggregation into some rows reads: these rows and their in-neighbours. It
+// returns only the in-neighbours that this worker owns, both for its own edges and for the other workers'
+// edges. need counts what this worker reads.
 func (f *finder) step(along []gnn.Along, into [][]int32) (rows [][]int32, need Need, err error) {
 	types := f.Share.Edges.Types
 	sets := make([]*marks, len(types))

@@ -11,19 +11,20 @@ import (
 	"weft/tensor"
 )
 
-// lockstep is the inbox of a partition in its turn. It makes messages of what the partitions of its worker
-// expose: those to itself and, beside them, those to the partitions at work on other workers, which do so for
-// this one. So a message waits nowhere. A partition receives Prefetch+1 messages of other workers at a time,
+// lockstep is the inbox of a partition in its turn. It makes messages from what the partitions of its worker
+// expose: the messages to itself, and those to the partitions at work on other workers. These do the same for
+// this one, so that no message waits. A partition receives Prefetch+1 messages of other workers at a time,
 // and sends two.
 //
-// The last partition of a worker that has fewer than another one also sends what the others of that one need
-// in their turns, after all else.
+// Workers may hold different numbers of partitions. The last partition of a worker that holds fewer than
+// another one also sends, after all else, what the remaining partitions of that one need in their turns.
 //
-// Nobody waits for ever, as all have one order of steps: by the round of the halo exchange, and in a round by
-// the number of the message between two partitions. Before a partition waits for what comes in a step, it has
-// sent all messages up to that step, with a Prefetch up to the next one. Of the partitions that wait take one
-// whose step is the lowest. What it is to receive was sent, as the sender's step is no lower. What it sends
-// is received, as the receiver's step is no lower, and that has a free buffer for the next message at least.
+// There is no deadlock, as all partitions have one order of steps: by the round of the halo exchange, and in
+// a round by the number of the message between two partitions. Before a partition waits for what comes in a
+// step, it has sent all messages up to that step, with a Prefetch up to the next one. Suppose that partitions
+// wait, and take one whose step is the lowest. What it is to receive has been sent, as the sender's step is
+// no lower. What it sends is received: the receiver's step is no lower, so that it has a free buffer for at
+// least the next message.
 type lockstep struct {
 	inbox // of messages from other workers
 	*wire

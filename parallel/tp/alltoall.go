@@ -34,7 +34,7 @@ type allToAll struct {
 	sendBuffers    []*tensor.Matrix // for out
 	receiveBuffers []*tensor.Matrix // for in
 	ownBuffers     []*tensor.Matrix // for own
-	// Of messages that are encoded: one that is sent, and one that is received, as they are stored.
+	// For messages that are encoded: the stored form of one that is sent, and of one that is received.
 	toEncode, decoded []*tensor.Matrix
 }
 

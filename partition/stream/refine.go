@@ -158,7 +158,7 @@ func (r *refinement) read(v, p int32, sources []int32) {
 }
 
 // best returns the partition of the group that leaves the fewest halo rows if v is in it, v's own if none
-// leaves fewer. Of several it takes the one with the fewest vertices.
+// leaves fewer. If several leave as few, it takes the one with the fewest vertices.
 //
 // If v moves from p to q, then p no longer reads the in-neighbours that no other vertex of p reads, and q
 // reads those in-neighbours that it neither owns nor reads yet. The row of v is then no halo row for q, but

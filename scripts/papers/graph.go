@@ -97,7 +97,7 @@ func (p *generated) within(k, n int) (from, to uint64) {
 	return uint64(k) * uint64(p.vertices) / uint64(n), uint64(k+1) * uint64(p.vertices) / uint64(n)
 }
 
-// cited draws the paper that the paper at x cites. Of n papers the r-th most cited one is drawn with a
+// cited draws the paper that the paper at x cites. It draws the r-th most cited of n papers with a
 // probability proportional to 1/√r, so that the numbers of in-edges follow a power law with the exponent 3.
 func (p *generated) cited(x uint64, r *rand.Rand) uint64 {
 	parts := p.fields

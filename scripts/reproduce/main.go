@@ -187,7 +187,7 @@ func (p *reproduction) train(ctx context.Context, e experiment,
 	return runs, smoothed, nil
 }
 
-// smooth smooths the predictions of a run, in the folder dir. Of the run's result it replaces the accuracies,
+// smooth smooths the predictions of a run, in the folder dir. In the run's result it replaces the accuracies,
 // and the seconds by those of its own command.
 func (p *reproduction) smooth(ctx context.Context, dir string, flags []string, r result) (result, error) {
 	begin := time.Now()

@@ -72,7 +72,7 @@ type Model struct {
 	EpochSeconds  float64 `json:"epoch_seconds"`
 	KernelSeconds float64 `json:"kernel_seconds"` // of it
 	Fraction      float64 `json:"fraction"`       // of the epoch that is in kernels
-	// Bound is that of its kernels. Of what they pass over in order kernel.Bytes.Least counts.
+	// Bound is that of its kernels. What they read and write in order counts by kernel.Bytes.Least.
 	Bound        machine.Bound `json:"bound"`
 	BoundSeconds float64       `json:"bound_seconds"` // the bound's parts, added up
 	TimesBound   float64       `json:"times_bound"`   // the epoch ÷ the bound

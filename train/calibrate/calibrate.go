@@ -27,8 +27,8 @@ type Calibration struct {
 	Method string `json:"method"`
 	// T divides logits, where the method is Temperature.
 	T float64 `json:"temperature,omitempty"`
-	// Of are the functions of probabilities, by class or label, where the method is Isotonic. Of two classes
-	// it is that of class 1 alone.
+	// Of are the functions of probabilities, by class or label, where the method is Isotonic. Two classes
+	// have that of class 1 alone.
 	Of []Steps `json:"isotonic,omitempty"`
 }
 

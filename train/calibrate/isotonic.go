@@ -28,8 +28,8 @@ func (s Steps) At(x float64) float64 {
 }
 
 // isotonic is the function of least squares that does not fall, by pooling adjacent violators: as long as a
-// block's mean is not above that of the block before it, both are one. Equal x begin as one block. Of each
-// block the first and the last x are points.
+// block's mean is not above that of the block before it, both are one. Equal x begin as one block. The first
+// and the last x of each block are points.
 func isotonic(x, y []float64) (s Steps) {
 	type block struct{ first, last, sum, count float64 }
 	order := make([]int, len(x))

@@ -27,8 +27,8 @@ func (t *Threshold) fits() error {
 }
 
 // BestThreshold is the one with the largest F1 of class 1 among some rows, as of scikit-learn's
-// precision_recall_curve. Of several it is the lowest. It is nil where there are other labels than of two
-// classes, and where no row has class 1.
+// precision_recall_curve. If several have that F1, it is the lowest. It is nil where there are other labels
+// than of two classes, and where no row has class 1.
 func BestThreshold(c *Calibration, logits []float32, l *graph.Labels, rows []int64) *Threshold {
 	if l.Class == nil || l.Classes != 2 {
 		return nil

@@ -110,8 +110,8 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 
 // Curves are those over all thresholds, where vertices have one of two classes: the share of class 1 that is
 // found (Y) by that of class 0 that is taken for it, and precision (Y) by recall. They have a point for each
-// score, the largest first. Of points with the same X the highest counts. They are nil of other labels, and
-// where a class has no vertex.
+// score, the largest first. If points have the same X, the highest counts. Curves are nil for other labels,
+// and where a class has no vertex.
 func Curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precisionRecall []Point) {
 	if l.Continuous() || l.MultiLabel() || l.Classes != 2 {
 		return nil, nil
@@ -147,8 +147,8 @@ func Curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precision
 }
 
 // CalibrationError is the expected calibration error with 15 bins (Guo et al. 2017, equation 3): the mean
-// difference between how sure the predictions of a bin are, by softmax, and how many of them are right. Of
-// several labels each that is told is a prediction, that the vertex has it or not.
+// difference between how sure the predictions of a bin are, by softmax, and how many of them are right. If
+// vertices have several labels, each label that is known is a prediction: the vertex has it or not.
 const CalibrationError = "calibration-error"
 
 // calibrationBins is how many bins it has.

@@ -100,7 +100,8 @@ func OfSecond(name string) bool {
 // sum replaces counts by their sums over all workers.
 func sum(c *comm.Comm, counts []float64) error { return c.SumDoubles(comm.Statistics, counts) }
 
-// accuracy is the share of vertices whose largest logit is their class's. Of equal logits the first counts.
+// accuracy is the share of vertices whose largest logit is their class's. If several logits are equal, the
+// first counts.
 func accuracy(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 	right := 0
 	for _, v := range vertices {

@@ -17,8 +17,9 @@ const MRR = "mrr"
 // LinkNames are all link metrics; higher is better.
 var LinkNames = []string{ROCAUC, MRR, "hits@1", "hits@3", "hits@10", "hits@20", "hits@50", "hits@100"}
 
-// linkNames are the metrics by the negative edges that are given, the default first. Of shared ones hits@K
-// takes the K-th highest score as a threshold. Else all but the area under the curve are means over ranks.
+// linkNames are the metrics by the negative edges that are given, the default first. If the negative edges
+// are shared, hits@K takes their K-th highest score as a threshold. Else all but the area under the curve are
+// means over ranks.
 var linkNames = map[graph.NegativeForm][]string{
 	graph.NoNegatives:     {MRR, ROCAUC, "hits@1", "hits@3", "hits@10"},
 	graph.SharedNegatives: {"hits@50", ROCAUC, "hits@10", "hits@20", "hits@100"},

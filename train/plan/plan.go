@@ -34,8 +34,9 @@ type Plan struct {
 	EdgeStates setting.EdgeStates
 	// ResultBytes is the size of weights and predictions, without learned tables.
 	ResultBytes int64
-	// Workers are the plans of all workers. Of several processes that plan together the first one alone knows
-	// all of each; others know memory, disk and parameters, and all of the first and of their own.
+	// Workers are the plans of all workers. If several processes plan, only the first one knows all of each
+	// plan. The others know all of the first worker's plan and of their own; of the rest they know memory,
+	// disk and parameters.
 	Workers []Worker
 	// Rests says that matrices may rest on disk, as far as Limit needs it: the memory limit or, without one,
 	// the least that the workers need. Least and All are the memory that a worker needs at least, and with
@@ -170,8 +171,8 @@ type Asks struct {
 // Loop is a training loop of a caller, who asks for passes (worker.Passes).
 type Loop struct {
 	Passes int // so many live at a time, each with the parameters of the others
-	// Features and Edges are what each pass is given, as a worker.Forward has them. Of values a plan reads
-	// whether there are any: passes keep all edges.
+	// Features and Edges are what each pass is given, as a worker.Forward has them. A plan reads only whether
+	// there are values: passes keep all edges.
 	Features []worker.Given
 	Edges    []worker.Edges
 }
@@ -179,9 +180,9 @@ type Loop struct {
 // links says whether Sent.Links are asked for.
 func (a Asks) links() bool { return a.Range || a.Counts }
 
-// Of plans for the mesh of the settings. It takes the first states of edges and savings that meet the memory
-// limit, or those that need the least memory. All processes call it together; it fails on all if it fails on
-// any. If ctx is cancelled it returns the cause.
+// Of makes a plan for the mesh of the settings. It takes the first states of edges and savings that meet the
+// memory limit, or those that need the least memory. All processes call it together; it fails on all if it
+// fails on any. If ctx is cancelled it returns the cause.
 func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	if in.Fetches, err = in.fetches(); err != nil {
 		return Plan{}, err

@@ -63,8 +63,9 @@ type Exceeds struct {
 func (e Exceeds) Unwrap() error { return e.error }
 
 // InVain reports whether more partitions that take turns will not do where a worker needed so many bytes in
-// half as many. Of a part that does not depend on them and one that is halved each time, so much is left to
-// save as was saved last; twice that is allowed for. Before math.MaxInt64 nothing is known of fewer.
+// half as many. A worker's need has a part that does not depend on the number of partitions, and one that is
+// halved each time: what is left to save is as much as was saved last. InVain allows for twice that. Before
+// math.MaxInt64 nothing is known of fewer.
 func (e Exceeds) InVain(before int64) bool {
 	return before < math.MaxInt64 && e.Need-2*(before-e.Need) > e.Room
 }

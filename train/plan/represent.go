@@ -43,9 +43,9 @@ func widths(w *worker.Worker) []int {
 }
 
 // represent returns for each worker the one whose plan is its own too, itself if it is planned. The first
-// worker is. Of partitions that are not alike those are planned that have the least work, the most, and
-// between them equally many others; each represents those of the most similar work. Groups of samples hold
-// the same: those of the first represent all.
+// worker is. If partitions are not alike, the ones with the least and the most work are planned, and equally
+// spaced ones between these; each represents those of the most similar work. Groups of samples hold the same:
+// those of the first represent all.
 func (in *Inputs) represent(first *Worker) ([]int, error) {
 	by := make([]int, in.Workers)
 	for number := range by {

@@ -221,8 +221,9 @@ func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) 
 	return plan.Resting(&all, &small, &rests, float64(c.Vertices)/float64(size)), nil
 }
 
-// ofVertices plans so many vertices in place of the graph's. Of asks it takes InMemory, and LargerBy: how
-// many times larger the graph would be with as many vertices, in the rows of a chunk; 0: they are as many.
+// ofVertices plans so many vertices in place of the graph's. It reads two fields of asks, InMemory and
+// LargerBy: how many times larger the graph would be with as many vertices, in the rows of a chunk; 0: they
+// are as many.
 func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options, asks plan.Asks,
 	r *setting.Resolved, on *Machine,
 ) (plan.Plan, error) {

@@ -150,9 +150,9 @@ type sample struct {
 	setting.Options
 }
 
-// measure returns how long kernels take on a mesh in this process, on the graph of all. Of the work beside
-// kernels a part goes with the calls and a part with what they take. That of few, a smaller graph, tells how
-// much: all goes with the calls if it is nil.
+// measure returns how long kernels take on a mesh in this process, on the graph of all. The work beside
+// kernels has a part for each call, and a part that grows with what the calls take. The work for few, a
+// smaller graph, tells how large each is; if few is nil, all of it counts for the calls.
 func measure(ctx context.Context, all sample, few *sample, atOnce int) (r Rates, err error) {
 	many, err := observe(ctx, all.Graph, all.Options, atOnce)
 	if err != nil {

@@ -132,8 +132,8 @@ func ByDefault(c Columns) []Answer {
 	return []Answer{Hidden}
 }
 
-// ParseAnswers reads words of --columns. It refuses one that is unknown or given twice. Of edges, whose ends
-// have columns of any name, Check refuses unknown ones.
+// ParseAnswers reads words of --columns. It refuses one that is unknown or given twice. If rows are edges,
+// their ends have columns of any name; Check then refuses unknown ones.
 func ParseAnswers(words []string, ofEdges bool) ([]Answer, error) {
 	var asked []Answer
 	for _, word := range words {

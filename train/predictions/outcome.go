@@ -15,7 +15,8 @@ type Outcome struct {
 // Of reads a row, of the model's own probabilities.
 func (o *Outcome) Of(c Columns, row []float32) { (&Table{Columns: c}).Read(o, row) }
 
-// margin is the largest probability less the second largest. Of a single class it is its probability.
+// margin is the largest probability less the second largest. If there is one class only, it is that
+// probability.
 func (o *Outcome) margin() float64 {
 	first, second := 0., 0.
 	for _, p := range o.Probabilities {

@@ -75,7 +75,7 @@ func Begun(dir string) bool {
 }
 
 // Graphs are the paths of the graphs that the run in a folder was trained and validated on, as its state says
-// or, where that cannot be read, its results. Of a folder that has neither there are none.
+// or, where that cannot be read, its results. There are none if the folder has neither.
 func Graphs(dir string) ([]string, error) {
 	s, err := ReadState(dir)
 	if err != nil {

@@ -151,7 +151,8 @@ func parse(text []byte) (*Sweep, error) {
 	return s, s.check()
 }
 
-// oneLine is an error of the parser in one line. Of a setting in the wrong place it says where these stand.
+// oneLine is an error of the parser in one line. If a setting stands in the wrong place, it says where
+// settings stand.
 func oneLine(err error) error {
 	said := setting.YAMLError(err)
 	field := new(yaml.UnknownFieldError)

@@ -66,8 +66,8 @@ type Forward struct {
 	// its columns. nil: a plan
 	Outputs [][]Block
 	// Relations are, by output, the relation of the whole graph whose edges it has rows of, in the order of
-	// the graph's store; nil, and a nil entry: it has rows of vertices. Of edges that a pass is not given
-	// blocks are not written.
+	// the graph's store; nil, and a nil entry: it has rows of vertices. Blocks of edges that a pass is not
+	// given are not written.
 	Relations []*graph.Relation
 	// Rows are, by vertex type, the vertices whose rows an output has, each once, ascending; nil, and a nil
 	// entry: all.

@@ -146,8 +146,8 @@ func (p *Passes) sumWhole(blocks []Block) {
 	}
 }
 
-// takeGradients copies the gradients of the parameters to the caller's. Of an embedding each worker has the
-// rows of its vertices.
+// takeGradients copies the gradients of the parameters to the caller's. Each worker has its own vertices'
+// rows of an embedding.
 func (p *Passes) takeGradients(to nn.State) {
 	switch {
 	case !p.Processes && p.Groups.Group > 0: // the first group has the same

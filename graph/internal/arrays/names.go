@@ -55,9 +55,9 @@ const FewClasses = 100
 func ManyClasses(classes, vertices int) bool { return classes > FewClasses || 3*classes >= vertices }
 
 // ReadLabels is ReadFile for labels, which may also be names of classes in one column: an array of text, or
-// lines of words, also several between spaces. Of these the first is a header, unless another line has the
-// same words. An empty line, or NaN, is no label. Text may have a first column of ids, by that key. As Values
-// the file has numbers alone.
+// lines of words, also several between spaces. The first of these lines is a header, unless another line has
+// the same words. An empty line, or NaN, is no label. Text may have a first column of ids, by that key. As
+// Values the file has numbers alone.
 func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, error) {
 	f, err := Open(path)
 	if err != nil {

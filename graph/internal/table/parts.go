@@ -22,11 +22,10 @@ import (
 )
 
 // A folder of part files is one table, as Spark, Hive, BigQuery, DuckDB and pyarrow write it. Its parts are
-// all files in it, and in folders NAME=VALUE below it, each of which gives its rows a further column, as Hive
-// has it. As there, names that begin with _ or . are of no part, as _SUCCESS, nor are empty files, nor stores
-// that weft has made of a part (IsStore). The names of all parts have one ending, and the rows of the table
-// are
-// those of the parts in the order of their paths.
+// all files in it, and in folders NAME=VALUE below it. Such a folder gives its rows a further column, as in
+// Hive. As there, files whose names begin with _ or . (_SUCCESS) are no parts. Empty files are none either,
+// nor are stores that weft has made of a part (IsStore). The names of all parts have one ending. The rows of
+// the table are those of the parts, in the order of their paths.
 
 // part is a file of a table.
 type part struct {

@@ -59,11 +59,12 @@ const (
 	Nested // not one value in each row
 )
 
-// Choose says which of the columns are read, and in which order. Of text they have the fields of the first
-// line as names; where it returns nil the line is no header but a row, and all columns are read.
+// Choose says which of the columns are read, and in which order. In a text file the names of the columns are
+// the fields of the first line. If Choose returns nil, that line is no header but a row, and all columns are
+// read.
 type Choose func(columns []Column) (order []int, err error)
 
-// EachOf is Each for an open file, which is read from its begin.
+// EachOf is Each for an open file, which it reads from the beginning.
 func (t *Table) EachOf(file *os.File, choose Choose, do func(*Row) error) error {
 	info, err := file.Stat()
 	if err != nil {

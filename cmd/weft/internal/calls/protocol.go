@@ -4,9 +4,9 @@
 //
 // # Protocol, version 10
 //
-// Both have an end of a stream socket of Unix. The process sends a request, and the program an answer, one
-// after the other. Each is a JSON object behind its length: 4 bytes, the lowest first. A request has at most
-// 64 MiB. The program ends when the process closes its end.
+// The two are connected by a stream socket of Unix. The process sends a request, and waits for the program's
+// answer. Each is a JSON object that follows its length: 4 bytes, the lowest first. A request has at most 64
+// MiB. The program ends when the process closes its end.
 //
 //	ask       what the program does                    request, and → answer
 //	check     refuses settings that make no sense      version, arguments

@@ -137,7 +137,7 @@ func likeOf(path string) (l *tables.Like, err error) {
 }
 
 // weightsOf is the file of weights of a run, and the store that it trained on; or a file of weights, and the
-// store of the run that it lies in, if it does. Of a store that is not there it tells l what edges need.
+// store of the run that it lies in, if it does. If the store is not there, it tells l what edges need.
 func weightsOf(path string, l *tables.Like) (weights, store string, err error) {
 	dir := path
 	if !rundir.Is(dir) {

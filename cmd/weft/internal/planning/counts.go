@@ -57,7 +57,7 @@ func learnsEdges(c *planner.Counts, column string) {
 }
 
 // Of are the counts; nil: none are given. name is the graph that is there, "": none is. partitions are those
-// of --halo-rows. Of a loop there are no classes.
+// of --halo-rows. A loop has no classes.
 func (c *CountsGiven) Of(name string, partitions int, loop bool) (*planner.Counts, error) {
 	given := ""
 	c.flags.VisitAll(func(f *pflag.Flag) {

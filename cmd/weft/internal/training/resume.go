@@ -266,8 +266,9 @@ func (r *resumption) open(ranks cli.Ranks, o *setting.Resolved,
 	return r.settings(o)
 }
 
-// settings checks the settings with which the run is to continue. Of a pipeline the number of chunks stays,
-// unless they are given, and so do the states of edges that are kept, and partitions that are still stored.
+// settings checks the settings with which the run is to continue. Three settings stay as they were unless
+// they are given: the number of chunks of a pipeline, which states of edges are kept, and partitions that are
+// still stored.
 func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, err error) {
 	if r.from == nil {
 		return o, r.continues(o)

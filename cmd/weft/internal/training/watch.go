@@ -202,7 +202,8 @@ func (l *live) tell(o *setting.Options, left func(train.Epoch) string) {
 	})
 }
 
-// epoch adds an epoch. Of many, one of so many is kept: the last one that was evaluated, else the last one.
+// epoch adds an epoch. If there are many, it keeps one of every so many: the last one that was evaluated,
+// else the last one.
 func (l *live) epoch(e train.Epoch) {
 	l.change(func() {
 		l.status = fmt.Sprintf("epoch %s of %s", ui.Count(e.Epoch), ui.Count(e.Epochs))
