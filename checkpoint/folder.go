@@ -242,8 +242,8 @@ func (f *Folder) removeOld() error {
 // Abandon removes what was written of a checkpoint that will not become whole.
 func (f *Folder) Abandon(epoch int) error { return f.root.RemoveAll(unfinished(epoch)) }
 
-// ContinueFrom removes what a run that continues after an epoch, 0 for one that begins, does not need: later
-// checkpoints, which it has found damaged, and what a run that was killed left unfinished or has not removed.
+// ContinueFrom removes what a run does not need that continues after an epoch (0: it begins): later
+// checkpoints, which it has found damaged, and what a killed run left unfinished or had not removed.
 func (f *Folder) ContinueFrom(epoch int) error {
 	entries, err := fs.ReadDir(f.root.FS(), ".")
 	if err != nil {

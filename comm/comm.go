@@ -48,7 +48,7 @@ type Comm struct {
 // end is what all groups of a rank share.
 type end struct {
 	transport Transport
-	shared    *member // the transport, if it is that of a rank that shares its worker with others; else nil
+	shared    *member // the transport of a rank that shares its worker; nil: it does not
 	plans     bool    // messages to and from other workers go nowhere
 	timeout   time.Duration
 	place     atomic.Pointer[place]

@@ -316,7 +316,7 @@ func (w *SharedWorker) deliver(l lane, p Message) error {
 	return nil
 }
 
-// hand gives a message to its receiver, which copies it when it has its turn.
+// hand gives a message to its receiver, which copies it in its own turn.
 func hand(p Message, t *transfer) {
 	if p.Len() != len(t.data) {
 		t.finish(fmt.Errorf("%w: %d bytes were sent where %d are expected", ErrLength, p.Len(), len(t.data)))

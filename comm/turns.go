@@ -58,8 +58,8 @@ func (c *Comm) LocalBarrier() {
 	})
 }
 
-// Aborted is why the rank's worker was aborted, of which LocalBarrier says nothing: what others exposed may
-// then be of another call, or in part. nil: it was not.
+// Aborted returns why the rank's worker was aborted; nil: it was not. LocalBarrier does not report it: what
+// others exposed may then belong to another call, or be incomplete.
 func (c *Comm) Aborted() error {
 	if m := c.member(); m != nil {
 		return m.aborted()

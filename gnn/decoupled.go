@@ -28,8 +28,8 @@ var appnpModel = ModelKind{
 //	Hᵏ⁺¹_v = (1−a)·(Hᵏ_v + Σ_{r∈R(v)} mean_{u∈N_r(v)} Hᵏ_u) / (1+|R(v)|) + a·Z_v
 //
 // R(v) are the relations into vertices of v's type. Their mean counts the vertex itself as one more relation,
-// as decoupled GraphSAGE counts it as one more neighbour. H has Layers rounds with the first one. NeutronTP
-// evaluates an R-GCN (section 5.8), and leaves its decoupled form open.
+// just as decoupled GraphSAGE counts it as one more neighbour. H has Layers rounds with the first one.
+// NeutronTP evaluates an R-GCN (section 5.8), and leaves its decoupled form open.
 
 // propagationPath is the module path of a decoupled model's rounds.
 const propagationPath = "propagation"

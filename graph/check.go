@@ -286,7 +286,7 @@ func (f *Features) check(vertices int, d depth) error {
 	return nil
 }
 
-// checkFeatureRows checks rows of dense features, of which the first belongs to vertex first.
+// checkFeatureRows checks rows of dense features. The first row belongs to vertex first.
 func checkFeatureRows(first int, rows []float32, columns int) error {
 	if k := NotFinite(rows); k >= 0 {
 		return flawf(featuresFile, "vertex %d has the value %v in column %d", first+k/columns,

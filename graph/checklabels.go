@@ -33,7 +33,7 @@ func (l *Labels) check(vertices, most int, d depth) error {
 	return checkClasses(0, l.Class, l.Classes)
 }
 
-// checkClasses checks labels, of which the first belongs to vertex first.
+// checkClasses checks labels. The first label belongs to vertex first.
 func checkClasses(first int, class []int64, classes int) error {
 	for k, c := range class {
 		if c < -1 || c >= int64(classes) {

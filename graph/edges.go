@@ -102,8 +102,8 @@ func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 }
 
 // countingOrder returns the positions 0…len(key)−1, taken in the order given by previous (nil: ascending),
-// stably sorted by key. next is zero, with an entry for each key and one more. That of a key is then where
-// its positions end.
+// stably sorted by key. next is zero at first, with an entry for each key and one more. Afterwards the entry
+// of a key is where its positions end.
 func countingOrder(next []int64, key []int32, previous []int) []int {
 	for _, k := range key {
 		next[k+1]++

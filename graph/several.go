@@ -91,8 +91,8 @@ func (e *Edges) CheckGraphs(graphOf []int32) error {
 	return nil
 }
 
-// NumberGraphs numbers graphs from 0 in the order of their ids, of which each vertex has that of its graph.
-// It returns the number of each vertex' graph, and how many there are.
+// NumberGraphs numbers graphs from 0 in the order of their ids. Each vertex has the id of its graph.
+// NumberGraphs returns the number of each vertex's graph, and how many graphs there are.
 func NumberGraphs(ids []int64) (graphOf []int32, graphs int, err error) {
 	if err := memory.Need((8 + 4) * int64(len(ids))); err != nil {
 		return nil, 0, err

@@ -116,8 +116,8 @@ func (g *Graph) Guard(f func() error) error {
 	return guard(g.path, importAgain, f)
 }
 
-// Changed names a mapped file that is not any more the one that was opened, by its size, its times and its
-// place on the disk: what has been read of the graph meanwhile may be wrong.
+// Changed names a mapped file that is no longer the one that was opened, going by its size, its times and its
+// inode: what was read of the graph meanwhile may be wrong.
 func (g *Graph) Changed() error {
 	if g.mapped == nil {
 		return nil

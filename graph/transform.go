@@ -173,7 +173,7 @@ func (g *Graph) Symmetrize() (*Graph, error) {
 	return single, nil
 }
 
-// NoteSymmetrized notes what Symmetrize has done to so many edges, of which some were duplicates. It warns of
+// NoteSymmetrized notes what Symmetrize has done to so many edges, some of them duplicates. It warns of
 // duplicates that had weights: none of these was added to another.
 func (g *Graph) NoteSymmetrized(before, after, duplicates int64, weighted bool) {
 	note := fmt.Sprintf("%d edges made undirected: %d added", before, after-before+duplicates)
@@ -387,8 +387,8 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 // ReversePrefix begins the names of reverse relations.
 const ReversePrefix = "rev_"
 
-// ReverseOf returns the relation that r is the reverse of, by its name and its ends: as ReverseRelations
-// names what it adds. ok is false where r has no such name; there may be no relation that it is the reverse
+// ReverseOf returns the relation whose reverse is r. It goes by the name and the ends that ReverseRelations
+// gives what it adds. ok is false where r has no such name; there may be no relation that it is the reverse
 // of.
 func (r *Relation) ReverseOf() (source, name, target string, ok bool) {
 	target, reverse, source := r.Ends()

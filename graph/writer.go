@@ -243,16 +243,16 @@ func (w *Writer) Array(t int, shape ArrayShape, batches Batches[[]float32]) erro
 	return s.failure()
 }
 
-// In writes the in-edges of relation r, of which there are so many, or Counted. They have weights and edge
-// features if like has them. An edge between two graphs is refused.
+// In writes the in-edges of relation r: so many of them, or as many as were counted (Counted). They have
+// weights and edge features if like has them. An edge between two graphs is refused.
 func (w *Writer) In(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
 	d := &w.d.Relations[r]
 	d.Weights, d.FeatureColumns = like.Weights != nil, like.EdgeColumns
 	return w.edges(r, inEdges, edges, d, batches)
 }
 
-// Out writes the out-edges of relation r of a part, of which there are so many, or Counted. They have weights
-// if like has them, and no edge features.
+// Out writes the out-edges of relation r of a part: so many of them, or as many as were counted (Counted).
+// They have weights if like has them, and no edge features.
 func (w *Writer) Out(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
 	d := &w.d.Relations[len(w.part.Out)+r]
 	d.Weights = like.Weights != nil
@@ -350,8 +350,8 @@ func (w *Writer) EdgeSplits(r int, divide func(*EdgeLabels) error) error {
 	return s.failure()
 }
 
-// checkBatch checks rows of a relation, of which a row and an edge are the first. The other ends are numbered
-// over a whole of so many vertices.
+// checkBatch checks rows of a relation. row and edge are the numbers of the first ones. The other ends are
+// numbered over a whole of so many vertices.
 func (w *Writer) checkBatch(
 	r int, files relationFiles, d *relationDescription, b *Relation, row int, edge int64, whole int,
 ) error {

@@ -7,7 +7,8 @@ import (
 
 // Adjoint returns the expression of the gradients of those inputs that are wanted, in their order, for an
 // expression of one result. Its inputs are those of the expression, and the gradient of the result after
-// them. It computes the registers again. Where a derivative does not exist it is PyTorch's.
+// them. It computes the registers again. Where a derivative does not exist, it takes the value that PyTorch
+// gives.
 func (e *Expression) Adjoint(wanted []bool) *Expression {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 // it takes. The kernels of a small graph are shorter than that.
 const linger = 50 * time.Microsecond
 
-// call is one hand-out of work(0) … work(n−1). Each thread has a share, the same in every call, so that it
-// finds in its caches what it left there; a thread that is through with its own goes on with the others'.
+// call is one hand-out of work(0) … work(n−1). Each thread has the same share in every call, so that its
+// caches still hold what it left there. A thread that has finished its share takes over parts of the others'.
 type call struct {
 	shares []share
 	work   func(k int)
@@ -130,7 +130,7 @@ func (h *helpers) another() (*call, bool) {
 	}
 }
 
-// offer says that one more helper lingers, unless as many of the team do as there are processors besides the
+// offer announces one more lingering helper, unless the team has as many as there are processors besides the
 // caller's.
 func (h *helpers) offer() bool {
 	most := int64(cores.Count()) - 1

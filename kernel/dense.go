@@ -214,8 +214,9 @@ func (c *products) put(s productShape, p *C.weft_onednn) {
 // denormal ones, which AMX and AVX512-BF16 take as zero.
 //
 // Blocks of z are sums over lanes of rows. A thread takes the next lane of a block as soon as it has memory
-// for its sum, and whoever has computed what is next adds what is there, in the order of the lanes, so that
-// the number of threads changes no bits. The scratch grows with the threads.
+// for its sum. The thread that completes the next sum in order also adds the sums that wait behind it. All
+// are added in the order of the lanes, so that the number of threads changes no bits. The scratch grows with
+// the threads.
 func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	check("factor", g, x.Rows, z.Cols)
 	check("product", z, x.Cols, g.Cols)

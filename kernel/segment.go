@@ -123,8 +123,8 @@ func (a *CSR) longest() int {
 
 // bySegments is what a kernel does with rows that are cut. Each of the segments that are worked on at a time
 // has a row of its own for its result, its place. A second kernel then merges these in the order of the
-// segments. Where a row is cut depends on the row alone, so that a result has the same bits for any number of
-// threads.
+// segments. The places at which a row is cut depend on the row alone, so that a result has the same bits for
+// any number of threads.
 type bySegments struct {
 	team  *Team
 	rows  *CSR
@@ -215,8 +215,8 @@ func (b *bySegments) runSums(r routine, args unsafe.Pointer, to Output) {
 }
 
 // batches are the segments that are worked on at a time, in so many places, for the CPU and as the kernels take
-// them. What a batch leaves of a row that goes on has the first place of the next. On a device, where rows are
-// merged beside each other, such a row is alone.
+// them. If a row goes on in the next batch, its result so far has the first place there. On a device, where
+// rows are merged in parallel, such a row is alone.
 func (a *CSR) batches(places int) iter.Seq2[[]C.weft_segment, C.weft_segments] {
 	all := unsafe.Slice((*C.weft_segment)(unsafe.Pointer(unsafe.SliceData(a.Segments))), len(a.Segments))
 	goesOn := func(k int) bool { // from the segment before k to k

@@ -16,8 +16,9 @@ type gathering struct {
 // which so many bytes hold rows of x, if threads take so many bytes of each row at a time. Each slice of all rows
 // then reads the edges once more: an index and maybe a weight of each, and where each row begins.
 //
-// A row is read once for each edge. Where slices of all rows fit the cache it comes from memory once. Else a read
-// finds it in the cache with the probability that it is among those that fit, as if any row were as likely.
+// A row is read once for each edge. Where slices of all rows fit the cache it comes from memory once.
+// Otherwise a read finds its row in the cache with the probability that the row is among those that fit, as
+// if all rows were equally likely.
 func (g gathering) passing(slice, cache int) (memory, all float64) {
 	edge := 4
 	if g.weighted {

@@ -39,7 +39,7 @@ func TestSlices(t *testing.T) {
 		require.NoError(t, err)
 		memory := tensor.NewMeter()
 		require.NoError(t, memory.On(d, 64<<20))
-		card := &cached{Card: d}
+		card := &cached{Device: d}
 		s := &suite{t, kernel.NewDeviceTeam(card, 1, memory), random(), storage}
 		degrees := []int{600, 17_000, 0, 513}
 		for len(degrees) < 311 {

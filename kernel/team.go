@@ -57,9 +57,9 @@ func NewTeam(threads int, memory *tensor.Meter) *Team {
 	return newTeam(threads, memory, newCPU(threads))
 }
 
-// NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate
-// at most on a team of so many threads, and its Meter then knows the peak; as no page is touched, that costs
-// no memory.
+// NewPlan returns a team whose kernels do nothing. A computation on it allocates the most that it would
+// allocate on a team of so many threads. Its Meter then knows the peak. As no page is touched, that costs no
+// memory.
 func NewPlan(threads int, memory *tensor.Meter) *Team {
 	memory.Plan()
 	return newTeam(max(1, threads), memory, nothing{})
@@ -317,7 +317,7 @@ func floats(m *tensor.Matrix) *C.float {
 // storage returns the address of the first element of a matrix that the kernel's element type is chosen by.
 func storage(m *tensor.Matrix) *C.elem { return (*C.elem)(either(m)) }
 
-// either returns that of one whose type the kernel is told beside it.
+// either returns the address of a matrix whose type the kernel gets as another argument.
 func either(m *tensor.Matrix) unsafe.Pointer {
 	if m == nil {
 		return nil

@@ -95,7 +95,7 @@ func (b *BatchNorm) Biased(x, bias *autograd.Var, use InputUse, act kernel.Activ
 	return b.forward(x, use, act, mask, b.running(x.Tape(), added))
 }
 
-// batch returns the statistics of the rows, of which x + bias has the mean that is noted.
+// batch returns the statistics of the rows. The running statistics note the mean of x + bias.
 func (b *BatchNorm) batch(x, bias *autograd.Var) statistics {
 	rows, t := vertices(x), x.Tape()
 	var added *tensor.Matrix

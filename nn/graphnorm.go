@@ -34,8 +34,8 @@ func (n *GraphNorm) Forward(x *autograd.Var, use InputUse, act kernel.Activation
 }
 
 // Biased is Forward for x + bias, a row that may be nil. Where α is 1, as at first, y does not depend on the
-// bias, and its gradient is 0 without rounding: a sum of the gradient of x would be some last digits, of
-// which Adam makes a step as long as any other.
+// bias, and the bias has the gradient 0 without rounding: a sum of the gradient of x would be rounding alone,
+// which Adam would magnify to a step as long as any other.
 func (n *GraphNorm) Biased(x, bias *autograd.Var, use InputUse, act kernel.Activation,
 	mask kernel.Mask,
 ) *autograd.Var {

@@ -8,8 +8,8 @@ import (
 	"weft/tensor"
 )
 
-// A layer makes each of its parameters by its name and its shape in files, with what its initial values are
-// drawn from: by the seed and the name, so that they are the same on any number of workers.
+// A layer makes each of its parameters from its name, its shape in files, and the distribution of its initial
+// values. These are drawn by the seed and the name, so that they are the same on any number of workers.
 
 // Weight makes a linear layer's in × out weight. Files hold it as [out, in]. InitScheme may replace init.
 func (ps *Params) Weight(name string, in, out int, init Init) *Param {

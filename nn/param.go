@@ -141,7 +141,8 @@ func (ps *Params) Again() *Params {
 	return &made
 }
 
-// Named is the parameter of that name; nil: there is none, as where a block is built without those before it.
+// Named returns the parameter of that name; nil: there is none, as if a block is built without the blocks
+// before it.
 func (ps *Params) Named(name string) *Param { return ps.named[name] }
 
 // BeginLayer says that the parameters made from now on belong to layer i.

@@ -131,8 +131,8 @@ type Values struct {
 }
 
 // Loss returns this worker's part of the mean loss over the listed rows (Int32, 1 × n) of all workers: the
-// mean over the values that are not missing, of which all workers have total. Both ends of a difference are
-// standard scores.
+// mean over the values that are not missing. All workers have total such values. Both ends of a difference
+// are standard scores.
 func (y Values) Loss(output *autograd.Var, rows *tensor.Matrix, total float64) float64 {
 	return y.loss(nil, output, rows, total)
 }

@@ -16,10 +16,10 @@ const (
 )
 
 // divider divides a graph into shares in streams. It reads the edges once for the in-edges of all shares.
-// Their out-edges are the transpose of the in-edges that their sinks have. It makes them in passes, of which
-// each reads the edges from a range of sources. It needs 12 bytes for each vertex for the in-edges, and 8 for
-// the out-edges. It also needs a batch of edges on each core, or the out-edges of a pass. The assignment, of
-// 4 bytes for each vertex, stays.
+// Their out-edges are the transpose of the in-edges that their sinks have. It makes them in passes. Each pass
+// reads the edges from a range of sources. It needs 12 bytes for each vertex for the in-edges, and 8 for the
+// out-edges. It also needs a batch of edges on each core, or the out-edges of a pass. The assignment, of 4
+// bytes for each vertex, stays.
 type divider struct {
 	g     *graph.Graph
 	of    []*Places // by vertex type

@@ -82,8 +82,8 @@ type WholeType struct {
 	Columns columns.List `json:"columns,omitempty"`
 }
 
-// TypeLike is the number of the vertex type that one of another graph is like: that of its name, or the only
-// one, if each graph has one. −1: there is none.
+// TypeLike returns the number of the vertex type that corresponds to one of another graph: the type of the
+// same name, or the only one, if each graph has one. −1: there is none.
 func (w *Whole) TypeLike(other *Whole, kind int) int {
 	if len(w.Types) == 1 && len(other.Types) == 1 {
 		return 0

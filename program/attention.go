@@ -151,8 +151,8 @@ func unscaled(s *value) (x *value, scale float64) {
 	return s, scale
 }
 
-// ends are the rows of vertices that a sum adds for an edge: those of its source and of its target; nil: it
-// adds others.
+// ends are the rows of vertices that a sum adds for an edge: its source's and its target's. nil: it adds
+// other rows.
 func ends(sum *value) (source, target *value) {
 	x, y := sum.in[0], sum.in[1]
 	if x.op == "gather" && x.o.End == "target" {

@@ -28,8 +28,9 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 }
 
 // EdgeBlocks is Blocks where rows of the edges of a relation are the only output. What the program computes
-// for its outputs of vertices alone is left out. scored is another relation between the same vertices, of
-// whose edges the rows are: then it refuses rows that depend on those of other edges. "": there is none.
+// for its outputs of vertices alone is left out. scored is another relation between the same vertices. The
+// output's rows are then those of its edges, and EdgeBlocks refuses rows that depend on those of other edges.
+// "": there is none.
 func (p *Program) EdgeBlocks(
 	schema gnn.Schema, relation, scored string, outputs, stages int,
 ) ([]gnn.BlockSpec, error) {

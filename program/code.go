@@ -103,7 +103,8 @@ func operands(v *value, of mode) []*value {
 	return v.in
 }
 
-// cluster is pointwise operations that are computed together, of which only the last one's result is kept.
+// cluster is pointwise operations that are computed in one pass over the rows. Only the last one's result is
+// kept.
 type cluster struct {
 	last       *value
 	expression kernel.Expression

@@ -12,8 +12,8 @@ import (
 	"weft/nn"
 )
 
-// Loss is a loss as data: operations on the logits and the labels of some vertices, of which the last makes
-// one number. The rows of its values are these vertices, and sums over rows are over those of all workers.
+// Loss is a loss as data: operations on the logits and the labels of some vertices. The last one makes one
+// number. The rows of its values are these vertices, and sums over rows are over those of all workers.
 // Numbers of classes are labels of shape [], and those of several columns have a shape [columns].
 type Loss struct {
 	*Program

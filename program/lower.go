@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Rules that make an operation from others, of which there are kernels.
+// Rules that replace an operation by others that have kernels.
 
 // normalized makes a layer norm from its parts, but for rows with a weight and a bias for each column, which
 // a kernel normalises.

@@ -89,8 +89,8 @@ func newRegion(v *value, of mode) *region {
 	return r
 }
 
-// addOperand notes that the function reads as x rows of vertices, or a tensor that depends on some, at an
-// end, and the number that it has among those.
+// addOperand notes that the function reads x at an end: rows of vertices, or a tensor that depends on some.
+// It also notes the number of x among the operands of that end.
 func (r *region) addOperand(x, of *value, target bool, numbers map[*value]int) {
 	to := &r.sources
 	if target {

@@ -241,7 +241,7 @@ func inGroups(x *autograd.Var, n int) *autograd.Var {
 	return autograd.Reshape(x, x.Rows()*(x.Cols()/n), n)
 }
 
-// outOfGroups has the rows of x, of which z has those of groups, and so many columns.
+// outOfGroups has the rows of x, and so many columns. z has the rows of the groups.
 func outOfGroups(z, x *autograd.Var, cols int) *autograd.Var {
 	if z.Rows() == x.Rows() && z.Cols() == cols {
 		return z

@@ -81,7 +81,7 @@ const (
 	weightKey   = "weight"
 )
 
-// features are those of an edge, behind its weight where it needs one.
+// features are the features of an edge, after its weight if it needs one.
 func (l *learned) features(e *scoredEdge) (all []float32, err error) {
 	if l.columns == nil {
 		if given := e.columns[featuresKey]; given != nil {

@@ -45,7 +45,8 @@ type Mover interface {
 	Graphs() Graphs
 }
 
-// Graphs counts lists of kernels that a device launched as one, as it had launched them before.
+// Graphs counts launches of CUDA graphs: lists of kernels that a device had launched before, and launched as
+// one.
 type Graphs struct {
 	Launches int `json:"launches"` // of lists
 	Kernels  int `json:"kernels"`  // in these

@@ -48,8 +48,8 @@ func (t *account) mayRest(m *Matrix, least int) {
 	o.rests = append(o.rests, m)
 }
 
-// Pin keeps the matrix in memory until Unpin or Release. A goroutine that reads or writes a matrix in other
-// turns than those of its rank pins it.
+// Pin keeps the matrix in memory until Unpin or Release. A goroutine pins a matrix that it reads or writes
+// outside its rank's turns.
 func (m *Matrix) Pin() *Matrix {
 	if w := m.whole(); w.rest != nil {
 		w.meter.mu.Lock()

@@ -81,7 +81,7 @@ func (t *spans) split(n *node, by span) (left, right *node) {
 	return left, n
 }
 
-// join makes one tree of two, of which all spans of the left one are before those of the right one.
+// join makes one tree of two. All spans of the left tree are before those of the right one.
 func (t *spans) join(left, right *node) *node {
 	switch {
 	case left == nil:

@@ -33,8 +33,7 @@ type spares struct {
 	list  []spare
 }
 
-// mostAreas bounds the areas of memory that moved pages make the system have, of which a process may have
-// 65,530.
+// mostAreas bounds how many areas of memory the moved pages make. Linux lets a process have 65,530 areas.
 const mostAreas = 1 << 15
 
 // areas is how many the Meters of this process may have by now: one for each huge page of their peaks.

@@ -88,7 +88,7 @@ func allowed(o *setting.Options, free int64) int64 {
 	return min(cmp.Or(int64(o.MemoryLimit), max(free-spared, free/2)), free)
 }
 
-// CardOf is a card with so much free memory, of which so many workers have equal parts.
+// CardOf is a card with so much free memory, which so many workers divide equally.
 func CardOf(o *setting.Options, name, driver string, free int64, workers int) *worker.Cards {
 	return &worker.Cards{
 		Device: o.Device, Name: name, Driver: driver,

@@ -104,7 +104,7 @@ func (j *Job) beginExplanation(ctx context.Context, weights nn.State) (*shared, 
 }
 
 // between reports whether a block of the program has several aggregations, one after the other. Between these
-// it computes rows that nothing reads, and that have no derivatives where their edges are not there.
+// it computes rows that nothing reads. They have no derivatives, as their edges may be missing.
 func (j *Job) between(s *shared) (whole bool, err error) {
 	if s.Program.Program == nil {
 		return false, nil

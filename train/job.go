@@ -97,7 +97,8 @@ type Job struct {
 	// Vertices are the vertices that Predict computes, of the first vertex type, each once, in this order.
 	// nil is all. All processes have the same list. The mesh must then have the graph axis alone.
 	Vertices []int32
-	// Appended is Base with vertices and edges appended, of which Predict computes Vertices. nil: with none.
+	// Appended is Base with vertices and edges appended. Predict computes Vertices of it. nil: nothing is
+	// appended.
 	Appended *appended.Graph
 	// HeldOut has Predict leave out the edges that link prediction holds out, as Run does.
 	HeldOut bool

@@ -150,7 +150,8 @@ func (s *state) asks(ctx context.Context, w *worker.Worker, epoch int) (asks wor
 	if ctx.Err() != nil {
 		asks |= worker.Stop
 	}
-	// Another epoch, and results, take as long as the longest epoch so far, and a checkpoint as the last one
+	// Another epoch takes as long as the longest so far, and so do the results; a checkpoint takes as long as
+	// the last
 	if soon := max(s.longest, time.Since(s.begun))*2 + s.saver.lasts(); !s.deadline.IsZero() &&
 		w.Ranks().First() && time.Until(s.deadline) < soon {
 		asks |= worker.TimeUp

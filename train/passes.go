@@ -50,7 +50,7 @@ type Passes struct {
 	rests string        // setting.Options.Offload
 	names []string      // of the parameters
 	begun []begun       // the workers
-	// plan plans a pass that is given what this one is, and planned are its plans by what that is.
+	// plan plans a pass by which inputs it is given. planned has the plans by these inputs.
 	plan    func(*worker.Forward) (plan.Plan, error)
 	planned map[string]plan.Plan
 	state   nn.State // of the model's parameters and buffers, in the shapes that files hold
@@ -224,7 +224,7 @@ func (p *Passes) Drop(pass int) error {
 	})
 }
 
-// ends takes a pass from those that live, and reports whether it was one.
+// ends removes a pass from the live ones, and reports whether it was among them.
 func (p *Passes) ends(pass int) (lived bool) {
 	_, lived = p.live[pass]
 	delete(p.live, pass)

@@ -44,7 +44,8 @@ func (p *Passes) collective(says string, err error, do func(*worker.Passes) erro
 	})
 }
 
-// Refuse refuses a call of this process, and with it those that the others make: they do not wait for it.
+// Refuse refuses a call of this process, and with it the same call of all others, so that they do not wait
+// for this one.
 func (p *Passes) Refuse(err error) error {
 	if p.Processes == 1 {
 		return err

@@ -129,9 +129,9 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 		p.CheckHost(s.HostMemoryLimit, j.LocalWorkers)))
 }
 
-// standards has features standardised as they were before: as the run was that continues, or as the weights
-// that it starts from expect them, where they say so. Other features have the graph's own means and
-// deviations. All processes call it.
+// standards has features standardised as before: as in the run that continues, or as the weights to start
+// from expect them, where these say so. Other features have the graph's own means and deviations. All
+// processes call it.
 func (j *Job) standards(s *shared) error {
 	if j.Checkpoints != nil && j.Checkpoints.From != nil {
 		var r Record

@@ -156,7 +156,7 @@ func (s *saver) busy() worker.Asks {
 
 // save ends the writing of the last checkpoint, and begins one of this epoch, if it is asked for: beside the
 // next epoch, from a snapshot, and after a later epoch if the last one is still being written. At the end of
-// a run it always writes one, so that more epochs continue from there, and waits for it.
+// a run it always writes one and waits for it, so that more epochs can continue from there.
 func (s *saver) save(of *progress, asked worker.Asks, end bool) error {
 	if s == nil {
 		return nil

@@ -18,8 +18,8 @@ import (
 // ends.
 const parentVariable = "WEFT_PARENT"
 
-// The main goroutine is on the main thread here, and stays until endWithParent: what a thread asks the kernel
-// for lasts as long as the thread, and that one lasts as long as the process.
+// The main goroutine is on the main thread here, and stays until endWithParent: a request to the kernel lasts
+// as long as the thread that made it, and the main thread lasts as long as the process.
 func init() { runtime.LockOSThread() }
 
 // endWithParent makes this process end with its parent where the environment says so. It takes the variable

@@ -102,7 +102,8 @@ type Fault struct {
 	place string // " on worker 1"
 }
 
-// Recovered is the error of a panic, of whose stack it is called; the text says where: " on worker 1".
+// Recovered returns the error of a panic. It is called on the stack of the panic. The text says where: " on
+// worker 1".
 func Recovered(value any, where string) *Fault { return &Fault{value, debug.Stack(), where} }
 
 // Error is one line.

@@ -17,9 +17,9 @@
 #include "abi.h"
 #include "shim.h"
 
-// A handle of MPI. Open MPI's are pointers. MPICH's are ints: as an argument it takes the lower half of the
-// register, and where it writes one it writes the lower half of a handle that was 0 before, since the
-// processors that weft runs on are little-endian.
+// A handle of MPI. Open MPI's are pointers. MPICH's are ints. As an argument MPICH takes the lower half of
+// the register. As a result it writes the lower half of a handle that was 0 before, as the processors that
+// weft runs on are little-endian.
 typedef intptr_t handle;
 
 // The functions of MPI that are called, by their names without MPI_. Arrays of requests and statuses have

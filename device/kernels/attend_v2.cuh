@@ -36,8 +36,8 @@ DEVICE float dot4(const float *x, const float *y) {
 enum edge_rows { NO_EDGES, TO_OTHER, TO_OWN };
 
 // K sums over the columns of each head, for each of the batch's edges: of_slab() returns an f with f(p, x) what
-// a lane's columns x of an edge's row give to them. Lanes write that, and each lane then adds up what those of
-// one head have of one edge. The slab is another then.
+// a lane's columns x of an edge's row give to them. The lanes write it, and each lane then adds up the parts
+// of one edge and one head. The slab is another then.
 template <edge_rows EDGES, int K, typename W, typename F>
 DEVICE void edge_products(W &w, shared_cell<float> *const (&to)[K], const void *rows, F of_slab) {
 	enum { AT_ONCE = 8, STRIDE = 33 }; // so that places of a head's lanes are in different banks

@@ -534,9 +534,10 @@ result cuLaunchKernel(function *function, unsigned gx, unsigned gy, unsigned gz,
 	return ask(stream, [=] { l.run(); }), OK;
 }
 
-// Graphs. A node has the arguments that its kernel had when it was added; an executable those of its graph's
-// nodes when it was made, or what they were set to since. A launch takes those of its moment. If several
-// nodes may run, the one that was added last runs first: a dependency that is missing shows as other bits.
+// Graphs. A node has the arguments that its kernel had when it was added. An executable has the arguments
+// that its graph's nodes had when it was made, or those that were set since. A launch takes the arguments
+// that the executable has at that moment. If several nodes may run, the one that was added last runs first: a
+// dependency that is missing shows as other bits.
 struct graph;
 struct node {
 	graph *of;

@@ -244,6 +244,7 @@ def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, t
 class GINE(GIN):
     """PyG's GIN with its GINEConv."""
 
+    made_of = "GIN with GINEConv"
     supports_edge_attr = True
 
     def init_conv(self, in_channels, out_channels, **kwargs):
@@ -290,7 +291,7 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         degrees = torch.bincount(degree(EDGES[0 if direction == "out" else 1], V, dtype=torch.long))
         kwargs |= {"aggregators": ["mean", "min", "max", "std"], "scalers": ["identity", "amplification", "attenuation"], "deg": degrees}
     m = PYG[model](FEATURES, HIDDEN, layers, CLASSES, jk=jk, **kwargs)
-    line = "torch_geometric.nn.models." + PYG[model].__name__ if model != "gine" else "torch_geometric.nn.models.GIN with GINEConv"
+    line = "torch_geometric.nn.models." + getattr(PYG[model], "made_of", PYG[model].__name__)
     if model == "gin" and norm == "pair":
         for conv in m.convs:
             conv.nn.norms[0] = PairNorm()

@@ -114,7 +114,7 @@ func (b *Base) arrangement(kind int) *columns.Arrangement {
 	return b.Arrangements[kind]
 }
 
-// Append appends a vertex with its features, of which sparse ones keep those that are not 0.
+// Append appends a vertex with its features. Sparse features keep the values that are not 0.
 func (r *Rows) Append(row []float32) {
 	r.Count++
 	f := &r.Features

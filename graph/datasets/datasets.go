@@ -36,8 +36,8 @@ type Maker struct {
 	Used   func(store string) bool // as of Making
 }
 
-// NoGraph refuses an argument that names neither a store nor a dataset nor a source, unless it is a folder,
-// of which reading says what is missing.
+// NoGraph refuses an argument that names neither a store nor a dataset nor a source. It accepts a folder:
+// reading it says what is missing.
 func NoGraph(argument string) error {
 	if argument == "" {
 		return refusal.Errorf("the name of the graph is empty: name a store or a dataset")
@@ -105,8 +105,7 @@ func storesIn(folder string) (names []string) {
 	return names
 }
 
-// SourceFiles are the files that the dataset of that name is read from, as far as they are there; none for
-// any other argument.
+// SourceFiles returns the files of the dataset of that name that are there; none for any other argument.
 func SourceFiles(argument string) (files []string) {
 	d := Named(argument)
 	if d == nil || d.make != nil || d.source.path() == "" {

@@ -39,7 +39,7 @@ type Making struct {
 }
 
 // Made reports whether the store is there, made of the sources as they are. The error is of a source. Store
-// is then its path, else that for a new one, beside those that are used.
+// is then its path; else it is a path for a new store, which no other store has.
 func (m *Making) Made() (bool, error) {
 	sources, err := LookAt(m.Sources)
 	if err != nil {

@@ -150,8 +150,8 @@ func OfSources(store string) bool {
 	return err == nil
 }
 
-// Outdated lists the files that a store was made of and that have changed since, and those that its folders
-// have got. One that is gone has not changed.
+// Outdated lists the source files of a store that have changed since it was made, and the files that are new
+// in its source folders. One that is gone has not changed.
 func Outdated(store string) (changed []string) {
 	then, _ := recordOf(store) // one that is missing or damaged tells nothing
 	for _, f := range then {

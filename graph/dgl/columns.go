@@ -61,9 +61,9 @@ func newTable(source, name string, rows int, tensors map[string]tensor) *table {
 	return t
 }
 
-// pick names a column of each table, "" for none: the one that a flag asks for, as NAME in all tables that
-// have it, or as TYPE/NAME in one and the first default that is there in others. Where the flag asks for
-// nothing, it is the first default in all.
+// pick names a column of each table, "" for none. A flag asks for it: NAME is the column in all tables that
+// have it; TYPE/NAME is a column of one table, and the others take the first default that they have. Where
+// the flag asks for nothing, it is the first default in all.
 func pick(tables []*table, flag, asked string, defaults names) ([]string, error) {
 	names := make([]string, len(tables))
 	if asked == None {

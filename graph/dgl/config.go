@@ -21,8 +21,8 @@ const (
 	oneTypes  = "_E"     // of its edges, before DGL 1.0
 )
 
-// config is the JSON file of a divided graph. Ids in it are those of the divided graph, in which the vertices
-// of a partition follow each other, and within it those of a type.
+// config is the JSON file of a divided graph. Its ids are those of the divided graph: the vertices of a
+// partition have consecutive ids, and so do those of a type within the partition.
 type config struct {
 	parts       []partFiles
 	vertexTypes []string
@@ -266,7 +266,8 @@ type idMap struct {
 
 type owner struct{ p, t int }
 
-// newIDMap checks that spans cover so many ids, and those of a partition follow those of the one before it.
+// newIDMap checks that spans cover so many ids, and that the ids of a partition follow those of the partition
+// before it.
 func newIDMap(spans [][]span, ids int64) (*idMap, error) {
 	m := &idMap{spans: spans, bases: make([][]int64, len(spans))}
 	counts := make([]int64, len(spans))

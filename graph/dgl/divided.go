@@ -393,7 +393,7 @@ func (d *divided) originalIDs(p *part) ([]int32, error) {
 	return all, nil
 }
 
-// findEnds finds what types edges join, of those whose names do not say it.
+// findEnds finds which types the edges of a relation join, for relations whose names do not say it.
 func (d *divided) findEnds() error {
 	for t := range d.edges {
 		if d.edges[t].ends[0] >= 0 || d.edges[t].count == 0 {

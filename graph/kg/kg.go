@@ -143,7 +143,7 @@ func (r *reader) folder() error {
 	return nil
 }
 
-// each calls do with the lines of a file, of which each is called so.
+// each calls do with each line of a file. Errors say that a line should be what called says.
 func each(path, called string, do func(line []byte) error) error {
 	const longest = 64 << 10 // bytes of a line
 	form := lines.Form{
@@ -153,7 +153,7 @@ func each(path, called string, do func(line []byte) error) error {
 	return lines.Each(form, func(line []byte, _ int64) error { return do(line) })
 }
 
-// readList reads a list of names, of which add returns the number.
+// readList reads a list of names. add returns the number of a name.
 func readList(path string, add func(name []byte) (int, error)) error {
 	count := 0
 	return each(path, "a number and a name", func(line []byte) error {

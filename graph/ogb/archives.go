@@ -15,9 +15,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// archives is the layout of .npz archives. In a folder of one type of vertices one archive has the labels,
-// and one all other arrays. In a folder of several there is one archive for each kind of array, with a key
-// for each type or relation.
+// archives is the layout of .npz archives. If a folder has one type of vertices, one archive has the labels,
+// and another all other arrays. If it has several types, there is one archive for each kind of array, with a
+// key for each type or relation.
 type archives struct {
 	raw   string
 	typed bool

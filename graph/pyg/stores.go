@@ -92,8 +92,8 @@ func (r *reader) stores(value any) (*stores, error) {
 		"or its to_dict()", kind(value))
 }
 
-// classOf is the class of an object. That of a Batch is the class of its graphs, whose fields it has: PyG
-// makes one for each class of graphs, by a call of batchMaker with Batch and that class.
+// classOf is the class of an object. A Batch has the fields of its graphs, and counts as one of their class:
+// PyG makes a class of batches for each class of graphs, by a call of batchMaker with Batch and that class.
 func classOf(o *pickle.Object) pickle.Class {
 	if o.Class != batchMaker || len(o.Args) != 2 || o.Args[0] != batchClass {
 		return o.Class

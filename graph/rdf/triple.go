@@ -60,7 +60,7 @@ func (t *triple) parse(line []byte) (present bool, err error) {
 // errKind says that no term of the kinds that may stand there begins.
 var errKind = errors.New("no term begins")
 
-// explain says what is wrong with the term in that place, of which rest is what was not understood.
+// explain says what is wrong with the term in that place. rest is the part of it that was not understood.
 func explain(place string, rest []byte, err error) error {
 	switch {
 	case !errors.Is(err, errKind):

@@ -7,11 +7,11 @@ import (
 )
 
 // EdgeLabels are the labels of the edges of a relation. The last of Edges.Columns has a Code for each edge
-// that the labels have a place for, −1 for an edge without a label. Where Of.By is not nil, the one before it
+// that the labels have a place for, −1 for an edge without a label. If Of.By is not nil, the column before it
 // has the Code of a place in its Values, −1 for an edge that is in no part.
 type EdgeLabels struct {
 	// Of has the labels by code: classes or values, and the splits, as lists of codes, where each edge has a
-	// code of its own. Where Graph.Complete is not nil, it may set it.
+	// code of its own. If Graph.Complete is not nil, it may set Of.
 	Of graph.EdgeLabels
 	// Divide sets the splits of the edges. nil: they are those of Of.
 	Divide func(*graph.EdgeLabels) error

@@ -40,7 +40,7 @@ func WrittenOf(g *graph.Graph) *Written {
 	return w
 }
 
-// Label counts labels of a relation's edges, of which some are written; nil: there are none.
+// Label counts the labels of a relation of which some edges are written; nil: there are none.
 func (w *Written) Label(relation int, l *graph.EdgeLabels) {
 	if l == nil {
 		return

@@ -25,7 +25,7 @@ func (o *Options) reversed(g *graph.Graph) int {
 // columns become features as they did for the graph or, with Like, for a model, and a new id that only edges
 // have is a vertex without values; else all vertices must be the graph's. Labels are read where Label names
 // the column of the graph's, if the new table has it, and those of edges as LabelledEdges says. The names of
-// tables and lists are those of types and relations, of which an untyped graph has one each. The reverse of a
+// tables and lists are those of types and relations; an untyped graph has one of each. The reverse of a
 // relation, as graph.ReverseRelations adds it, gets the new edges of that relation reversed, unless it has a
 // list of its own, or Scored names the relation. Complaints are refusals.
 func Add(o Options, g *graph.Graph) (*appended.Addition, error) {

@@ -67,8 +67,8 @@ func (l *edgeList) add(r *table.Row) error {
 	return nil
 }
 
-// number appends the value of a row in the i-th of the columns of numbers. Where the column's mean is known a
-// value is missing that is none, or not of its kind.
+// number appends the value of a row in the i-th of the columns of numbers. If the column's mean is known, a
+// field that is empty or not of the column's kind counts as missing.
 func (l *edgeList) number(to *[]float32, r *table.Row, i int) error {
 	c, k := &l.numbers[i], len(l.ends)+i
 	missing, err := l.read(to, r, i)

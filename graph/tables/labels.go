@@ -120,8 +120,8 @@ func (l *labels) checkDates(rows int, of string) error {
 		"place, as days, with --values, or name another column", l.words.Names[0], len(l.words.Names), rows, of)
 }
 
-// isNone reports whether a word is −1 among classes from 0, and stands for no label. Beside a single class it
-// is the other one.
+// isNone reports whether a word is −1 among classes from 0, and stands for no label. If there is only one
+// other class, −1 is the second class.
 func (l *labels) isNone(numbers []float64, word int) bool {
 	return numbers != nil && numbers[word] == -1 && slices.Min(numbers) == -1 &&
 		slices.ContainsFunc(numbers, func(x float64) bool { return x >= 0 && x != slices.Max(numbers) })

@@ -93,9 +93,9 @@ func (l *Like) table(t *vertexTable, of string, only bool) error {
 	return nil
 }
 
-// readLike reads the list as the relation of that name was read then: its columns of numbers, and those of
-// labels and of what divides them, where the list has these and no others are asked for. It refuses a list
-// whose columns of numbers the model reads and nothing names.
+// readLike reads the list as the relation of that name was read then. It takes the relation's columns of
+// numbers. It also takes its columns of labels and of their split, where the list has these and no others are
+// asked for. It refuses a list whose columns of numbers the model reads and nothing names.
 func (l *edgeList) readLike(o *Options, relation string) error {
 	like := o.Like
 	switch {

@@ -13,8 +13,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// vertexTable is the vertices of one type: those of a table or, of a graph to which tables add, also those
-// that it has.
+// vertexTable is the vertices of one type: those of a table and, if tables add to a graph, also those of the
+// graph.
 type vertexTable struct {
 	name string
 	tableFile

@@ -1,5 +1,5 @@
-// Package assert reports in tests what is not as it should be. Package require ends a test instead. What a
-// check is about is a value, or a format and its values, or left out.
+// Package assert reports in tests what is not as it should be. Package require ends a test instead. The last
+// arguments say what a check is about: a value, or a format and its values, or nothing.
 package assert
 
 import (

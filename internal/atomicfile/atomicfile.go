@@ -228,8 +228,8 @@ func syncDir(d *os.File, err error) error {
 // Fsync brings a file, or the names in a directory, to disk. Tests replace it.
 var Fsync = (*os.File).Sync
 
-// There is an error that came after a file or a directory got its name: it is there and complete, and what it
-// replaces has the name no more.
+// There is an error that came after a file or a directory got its name: the new one is there and complete,
+// and the one that it replaces has lost the name.
 type There struct{ Err error }
 
 func (t There) Error() string {

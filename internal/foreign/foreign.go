@@ -97,7 +97,7 @@ func zipKind(start []byte) Kind {
 	return Zip
 }
 
-// Compressed reports whether it is text that is compressed, as far as its first bytes tell.
+// Compressed reports whether the first bytes are those of compressed text.
 func (k Kind) Compressed() bool { return k == Gzip || k == Zstd }
 
 // Refuse is the refusal of a file of that kind. The way out is a conversion, or what to give in its place.

@@ -183,7 +183,7 @@ func (c *Conn) Works() {
 	}
 }
 
-// CloseWrite ends what is sent, so that the client reads all of it.
+// CloseWrite ends the sending, so that the client can read all that was sent.
 func (c *Conn) CloseWrite() error {
 	if half, is := c.Conn.(interface{ CloseWrite() error }); is {
 		return half.CloseWrite()

@@ -42,7 +42,7 @@ func Grow[E any](s []E, n int) ([]E, error) {
 	return grow(s, n)
 }
 
-// Append is append, of which Grow makes the room.
+// Append is append to a slice that Grow has made large enough.
 func Append[E any](s []E, more ...E) ([]E, error) {
 	s, err := Grow(s, len(more))
 	if err != nil {
@@ -83,7 +83,7 @@ func GrowTo[E any](s []E, n int, all int64) ([]E, error) {
 	return append(make([]E, 0, size), s...), nil
 }
 
-// AppendTo is append, of which GrowTo makes the room.
+// AppendTo is append to a slice that GrowTo has made large enough.
 func AppendTo[E any](s, more []E, all int64) ([]E, error) {
 	s, err := GrowTo(s, len(more), all)
 	if err != nil {

@@ -35,9 +35,9 @@ func (a *Array) Element(k int) int {
 	return k
 }
 
-// Read reads one array from r, of which size bytes are available, header included. A header that asks for
-// more is refused; bytes after the data are left unread. The size may itself be a claim, as that of a zip
-// entry is: what is allocated stays within twice the bytes that r really gives, and 16 MiB.
+// Read reads one array from r, which has size bytes, header included. A header that asks for more is refused;
+// bytes after the data are left unread. The size may itself be a claim, as that of a zip entry is: what is
+// allocated stays within twice the bytes that r really gives, and 16 MiB.
 func Read(r io.Reader, size int64) (*Array, error) {
 	h, length, err := readHeader(io.LimitReader(r, max(size, 0)))
 	if err != nil {

@@ -22,8 +22,7 @@ type Blocks struct {
 // blockSize is about how many bytes of rows come at a time.
 const blockSize = 1 << 20
 
-// NewBlocks reads the header of an array of one dimension or more, of which size bytes are available as for
-// Read.
+// NewBlocks reads the header of an array of one dimension or more. size is as for Read.
 func NewBlocks(r io.Reader, size int64) (*Blocks, error) {
 	h, length, err := readHeader(io.LimitReader(r, max(size, 0)))
 	if err != nil {

@@ -50,8 +50,8 @@ func NewWriter(w io.Writer, descr string, shape ...int) (*Writer, error) {
 	return &Writer{w, h, n, len(text)}, err
 }
 
-// FinalHeader is the header of what has come, as long as the one that was written. It is an error if that is
-// no whole number of rows.
+// FinalHeader is the header for the rows that have come. It is as long as the header that was written first.
+// It is an error if that is no whole number of rows.
 func (w *Writer) FinalHeader() ([]byte, error) {
 	h := w.h
 	if w.growing() {

@@ -5,8 +5,8 @@ import "fmt"
 // Dialect is what the pickles of one program name beside numbers, NumPy's arrays and SciPy's matrices. Its
 // zero value names nothing else.
 type Dialect struct {
-	// Globals is what each global becomes, by its name with the module's: a Function, which the pickle may
-	// call, a Class, of which it may make objects, or any other value, which it may use as it is.
+	// Globals maps each global's name, with its module, to what the global becomes: a Function, which the
+	// pickle may call; a Class, whose objects it may make; or any other value, which it may use unchanged.
 	Globals map[string]any
 	// Persistent is the value of a persistent id: of what lies outside the pickle. Nil where there is none.
 	Persistent func(id any) (any, error)

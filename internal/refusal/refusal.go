@@ -53,8 +53,8 @@ func In(path string, err error) error {
 	return Errorf("%s: %w", path, err)
 }
 
-// Advise adds a way out to a refusal. Any other error, as of too many open files, is none that it leads out
-// of, and stays as it is.
+// Advise adds a way out to a refusal. It is no way out of any other error, such as too many open files, which
+// stays as it is.
 func Advise(err error, wayOut string) error {
 	if !Is(err) {
 		return err

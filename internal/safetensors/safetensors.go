@@ -91,8 +91,8 @@ func Read(r io.Reader, size int64) (map[string]Tensor, map[string]string, error)
 	return tensors, metadata, err
 }
 
-// ReadStream reads a file from a stream, of which it takes no more than a byte behind what the header lists.
-// It refuses more than there is memory for.
+// ReadStream reads a file from a stream. It takes no more of the stream than one byte behind what the header
+// lists. It refuses more than there is memory for.
 func ReadStream(r io.Reader) (map[string]Tensor, map[string]string, error) {
 	entries, metadata, _, err := readHeader(r, math.MaxInt64)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -134,8 +134,8 @@ func readTensors(r io.Reader, entries map[string]entry, data int64) (map[string]
 	return tensors, nil
 }
 
-// inOrder returns the names of the tensors in the order of their bytes, of which data follow the header. As
-// in the reference library the tensors fill these without gaps or overlaps. So memory is bounded by the file.
+// inOrder returns the names of the tensors in the order of their bytes. data bytes follow the header. As in
+// the reference library, the tensors fill them without gaps or overlaps. So memory is bounded by the file.
 func inOrder(entries map[string]entry, data int64) ([]string, error) {
 	names := slices.SortedFunc(maps.Keys(entries), byOffset(entries))
 	at := int64(0)

@@ -24,7 +24,7 @@ type storage struct {
 	section *io.SectionReader // nil before the first tensor was read
 }
 
-// open returns the bytes, of which all are there.
+// open returns the storage's bytes. It refuses a file that lacks some.
 func (s *storage) open() (*io.SectionReader, error) {
 	if s.section == nil {
 		if err := s.file.charge(s.bytes); err != nil {
@@ -100,8 +100,8 @@ func rebuildTyped(args pickle.Tuple) (any, error) {
 	return rebuildTensor(args)
 }
 
-// rebuildTensor makes a tensor of (storage, offset, size, stride, gradient, hooks, flags), of which the last
-// may be missing. Each element lies within the storage.
+// rebuildTensor makes a tensor of (storage, offset, size, stride, gradient, hooks, flags). The flags may be
+// missing. Each element lies within the storage.
 func rebuildTensor(args pickle.Tuple) (any, error) {
 	if len(args) < 4 || len(args) > 7 {
 		return nil, errTensor

@@ -210,8 +210,8 @@ type entryList func(f func(row int, item int32, k int64))
 const partialSum = -1
 
 // entries are those of the edges from the rows of a partition, whose positions begin at start. A source is an
-// item. Where only the partial sum of a row's sources travels, it is an item behind all sources; c (nil: rows
-// alone) knows.
+// item. If only the partial sum of a row's sources travels, the sum is an item behind all sources; c says so
+// (nil: rows alone travel).
 func (s *span) entries(start int32, c *cut) entryList {
 	return func(f func(row int, item int32, k int64)) {
 		for _, v := range s.rows {

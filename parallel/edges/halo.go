@@ -15,8 +15,8 @@ const (
 	HaloRows Halo = iota
 	// HaloCover sends the rows of some sources, and the partial sum of the other edges for each destination.
 	// A minimum vertex cover of the edges decides: each edge has an end in it, which travels (pre- and
-	// post-aggregation; SuperGNN, arXiv 2411.16025). Where both ends are in it, the row travels, and the edge
-	// is not in a sum.
+	// post-aggregation; SuperGNN, arXiv 2411.16025). If both ends are in it, the row travels, and the edge is
+	// in no sum.
 	HaloCover
 	// HaloAuto is HaloCover between two partitions where that saves at least a tenth of the rows, and else
 	// HaloRows.

@@ -193,7 +193,8 @@ func Buffers(memory *tensor.Meter, n int, e tensor.Element, rows, cols int) []*t
 	return m
 }
 
-// Like makes matrices of so many rows, each as wide as the one in its place, and of its element type.
+// Like makes matrices of so many rows. Each has the width and the element type of the given matrix in the
+// same position.
 func Like(memory *tensor.Meter, rows int, like []*tensor.Matrix) []*tensor.Matrix {
 	m := make([]*tensor.Matrix, len(like))
 	for i, l := range like {

@@ -121,8 +121,8 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 	return l, nil
 }
 
-// byWorker returns the order of n vertices by worker. Where no others tell theirs, in a plan, the rest of n
-// is the last worker's.
+// byWorker returns the order of n vertices by worker. In a plan other workers do not tell their vertices: the
+// last worker has the rest of n.
 func (l *Edges) byWorker(n int) (*partition.Places, error) {
 	if l.fetches.Known() {
 		return &partition.Places{Starts: l.fetches.Starts}, nil

@@ -83,9 +83,9 @@ func (l *Edges) Fetches(epoch, columns, drawn int, takesTurns bool) (*Fetches, e
 	return f, nil
 }
 
-// Sent is what a worker with one partition sends in the training pass: for each window how many rows it asks
-// of each other worker, and their numbers; the embeddings that others ask of it; and the gradients of its
-// window's rows.
+// Sent is what a worker with one partition sends in the training pass. For each window it sends how many rows
+// it asks of each other worker, and their numbers. It also sends the embeddings that others ask for, and the
+// gradients of its window's rows.
 func (f *Fetches) Sent(worker int) (sent comm.Traffic) {
 	message := func(bytes int64) {
 		if bytes > 0 {

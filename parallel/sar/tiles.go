@@ -36,8 +36,8 @@ func (p *propagator) tile(x *autograd.Var) int {
 	return tileOf(p.part.vertices(p.along)/workers, columns)
 }
 
-// tileOf returns the number of columns of a tile of a sum, of which a mean worker has so many rows; all of
-// the columns if the sum is small.
+// tileOf returns the number of columns of a tile of a sum, given how many rows a worker has on average; all
+// of the columns if the sum is small.
 func tileOf(rows, columns int) int {
 	if rows*columns < tiledFrom {
 		return columns

@@ -109,8 +109,8 @@ func (v *visitor) buffers(messages int) {
 	}
 }
 
-// places makes what messages of rows come to: those of other workers, and those of other partitions of this
-// one.
+// places makes the buffers of messages with rows: far for messages of other workers, near for those of other
+// partitions of this worker.
 func (v *visitor) places() (far, near []*tensor.Matrix) {
 	e, memory := v.call.Edges, v.team.Memory
 	v.inPlace = v.Buffers != nil && !v.rows.Encodes()

@@ -105,8 +105,8 @@ func (p *part) element() tensor.Element {
 
 // onSlices returns toRows(inner(toSlices(inputs))). inner gets this worker's columns of all rows. Its
 // results, side by side, are this worker's span of cut. A worker with an empty span does not call inner, but
-// takes part in every all-to-all, forward and backward. If its partitions take turns, they do so between the
-// all-to-alls as those of the other workers do in inner.
+// takes part in every all-to-all, forward and backward. If its partitions take turns, they take them between
+// the all-to-alls, just as partitions of other workers do in inner.
 func (m module) onSlices(inputs []input, cut []span,
 	inner func(own []*autograd.Var) []*autograd.Var,
 ) *autograd.Var {

@@ -5,8 +5,8 @@ import (
 	"weft/tensor"
 )
 
-// Offload makes the matrices of a worker rest on disk where its memory would exceed the limit, in bytes, of
-// which messages between workers have memory reserved. In a plan the disks are nil.
+// Offload makes the matrices of a worker rest on disk where its memory would exceed the limit, in bytes. A
+// part of the limit is reserved for messages between workers. In a plan the disks are nil.
 func (s *Spool) Offload(w *comm.SharedWorker, matrices, messages tensor.Disk, limit int64) {
 	s.Memory.Offload(matrices, limit)
 	s.turns(w, messages)

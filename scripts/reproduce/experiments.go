@@ -54,7 +54,7 @@ func in(folder, path string) string {
 	return path
 }
 
-// An experiment is one configuration on its dataset, and what was published for it.
+// An experiment is one configuration on its dataset, with the published figures.
 type experiment struct {
 	config  string // configs/CONFIG.yaml
 	dataset *dataset

@@ -270,8 +270,8 @@ type calls struct {
 	least   float64 // of one, without other work on the machine
 }
 
-// watch times a kernel call on so many threads. Beside other work on the machine it would take as long as its
-// own thread has a core, or all threads on average, if these do more of it.
+// watch times a kernel call on so many threads. Beside other work on the machine it would take the time for
+// which its own thread has a core, or the mean of all threads' times, if these do more of the work.
 func (e *epoch) watch(c kernel.Call, run func(), o Options) {
 	start := time.Now()
 	before := machine.ProcessorTime()

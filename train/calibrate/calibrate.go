@@ -75,8 +75,8 @@ func Fit(method string, logits []float32, l *graph.Labels, rows []int64) (*Calib
 	return c, nil
 }
 
-// Apply sets the probabilities of a row of logits. labels says that its columns are of labels, of which a row
-// may have several. c may be nil: these are the model's own then.
+// Apply sets the probabilities of a row of logits. labels says that its columns are labels: a row may have
+// several. c may be nil: these are the model's own then.
 func (c *Calibration) Apply(to []float64, row []float32, labels bool) {
 	if labels {
 		for k, logit := range row {

@@ -39,8 +39,8 @@ type Inference interface {
 	Vertices() []int32
 	// All is the number of result rows of all workers.
 	All() int
-	// EdgeNumbers are the numbers of this worker's rows of the model's outputs, which are rows of the edges
-	// of one relation, in the graph's store, of which of is the relation. In a plan they are in another
+	// EdgeNumbers are for a model whose outputs are rows of the edges of one relation, of. They are the
+	// numbers, in the graph's store, of the edges whose rows this worker has. In a plan they are in another
 	// order.
 	EdgeNumbers(of *graph.Relation) []int64
 }
@@ -168,7 +168,8 @@ type Config struct {
 }
 
 // variesInput reports whether the model's input varies between epochs: nothing computed from it is cached
-// then. Nor is it in a pipeline, whose history treats what is computed from the features as any other state.
+// then. A pipeline caches nothing either: its history treats what is computed from the features as any other
+// state.
 func (c *Config) variesInput() bool {
 	return c.InputDropout > 0 || c.DropEdge > 0 || c.LabelInput > 0 || c.Groups.Mesh.Stages > 1
 }

@@ -12,7 +12,7 @@ import (
 	"weft/tensor"
 )
 
-// results are the outputs of a pipeline for all rows of the worker, of which each chunk computes some. Those
+// results are the outputs of a pipeline for all rows of the worker. Each chunk computes some of them. Outputs
 // of vertices are in the order of the worker's rows, and those of edges chunk after chunk. Other stages than
 // the last have no rows.
 type results struct {

@@ -26,9 +26,9 @@ type Evaluation struct {
 // Point is one of a curve.
 type Point struct{ X, Y float64 }
 
-// ClassScores are those of a class: with TP vertices that have it and are predicted to, FP others that are
-// predicted to, and FN others that have it, precision TP/(TP+FP), recall TP/(TP+FN) and
-// F1 2·TP/(2·TP+FP+FN), 0 where the divisor is.
+// ClassScores are the scores of a class: precision TP/(TP+FP), recall TP/(TP+FN) and F1 2·TP/(2·TP+FP+FN),
+// each 0 where its divisor is 0. TP vertices have the class and are predicted to have it, FP are predicted to
+// have it and do not, and FN have it and are not predicted to.
 type ClassScores struct {
 	Name      string  `json:"name"`
 	Precision float64 `json:"precision"`

@@ -135,8 +135,8 @@ type measure func(c *comm.Comm, n int, at func(i int) (score float64, positive b
 const unnamed = -1
 
 // ofScores is a metric of how high a class of two scores where it is right: of class 1 where none is named.
-// With several labels it is that of one label, or the mean over those that some vertices have and others do
-// not.
+// If vertices have several labels, it is the metric of one label, or the mean over all labels that some
+// vertices have and others lack.
 func ofScores(measure measure, class int) OfVertices {
 	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 		if !l.MultiLabel() {

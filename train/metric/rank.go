@@ -47,7 +47,7 @@ func ChooseOfEdges(asked string, given graph.NegativeForm) (string, error) {
 	return asked, nil
 }
 
-// ofRank gives the value of each rank, of which the metric is the mean.
+// ofRank gives the value of each rank. The metric is the mean of these values.
 var ofRank = map[string]func(rank float64) float64{
 	MRR:       func(rank float64) float64 { return 1 / rank },
 	"hits@1":  hits(1),

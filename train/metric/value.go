@@ -45,8 +45,8 @@ type column struct {
 }
 
 // OfValues measures predictions (rows × columns) of values on some of a worker's rows: all metrics by name.
-// They are NaN if there is no value. Where all values of a column are the same, R2 is as scikit-learn has it:
-// 1 without an error, else 0.
+// They are NaN if there is no value. If all values of a column are the same, R2 is as in scikit-learn: 1
+// without an error, else 0.
 func OfValues(predictions []float32, l *graph.Labels, vertices []int64,
 	c *comm.Comm,
 ) (map[string]float64, error) {

@@ -13,8 +13,8 @@ import (
 // difference of b and a more vertices than a. It has Tensors, Graph, Kinds, Rows, Edges, Sent, Counts,
 // Checkpoint and the numbers that do not grow.
 //
-// Kernel calls and messages are as many as in b: with the graph grow the rows of each, and not their number.
-// Between slices on a CPU messages have a largest size, and so their number grows, and that of kernel calls
+// Kernel calls and messages are as many as in b: the rows of each grow with the graph, and not their number.
+// Messages between slices on a CPU have a largest size: so their number grows, and so do the kernel calls
 // that make them.
 func Extrapolate(a, b *Plan, at float64) Plan {
 	p := *b
@@ -56,8 +56,9 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 	return p
 }
 
-// Resting returns the plan of a graph of which some rests, from three others: of the graph and of one that is
-// so many times smaller, where nothing rests; and of the smaller one, of which as large a part rests.
+// Resting returns the plan of a graph of which a part rests, from three other plans: all of the graph, and
+// small of a graph that is times smaller, where nothing rests; and rests of the smaller graph, of which as
+// large a part rests.
 func Resting(all, small, rests *Plan, times float64) Plan {
 	p := *rests
 	more := func(bytes int64) int64 { return line{at: times}.whole(0, bytes) }

@@ -38,9 +38,9 @@ type Plan struct {
 	// plan. The others know all of the first worker's plan and of their own; of the rest they know memory,
 	// disk and parameters.
 	Workers []Worker
-	// Rests says that matrices may rest on disk, as far as Limit needs it: the memory limit or, without one,
-	// the least that the workers need. Least and All are the memory that a worker needs at least, and with
-	// which nothing rests, if Inputs.Range asked for them; else 0.
+	// Rests says that matrices may rest on disk where memory would exceed Limit: the memory limit or, without
+	// one, the least that the workers need. Least and All are the memory that a worker needs at least, and
+	// with which nothing rests, if Inputs.Range asked for them; else 0.
 	Rests             bool
 	Limit, Least, All int64
 	// InMemory says that nothing rests, as all fits without: the run takes no disk.
@@ -151,11 +151,11 @@ type Asks struct {
 	// MostSteps refuses a plan in which the steps of the planned workers are more, if all have as many as the
 	// first; 0: no limit.
 	MostSteps int
-	// Alike says that all partitions are like the first one, which is opened in their place and whose workers
-	// stand for those of the others, and that chunks are consecutive rows.
+	// Alike says that all partitions are like the first one, and that chunks are consecutive rows. The first
+	// partition is opened in place of the others, and its workers stand for theirs.
 	Alike bool
-	// Most asks to plan about so many workers where there are more, of which each stands for those like it;
-	// 0: all are planned.
+	// Most asks to plan about so many workers where there are more: each stands for those like it; 0: all are
+	// planned.
 	Most int
 	// LargerBy is axis.Env's.
 	LargerBy float64

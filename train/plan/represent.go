@@ -109,7 +109,7 @@ func (in *Inputs) representHolders(by, widths []int) {
 	}
 }
 
-// copyPlanned makes each worker what the one that was planned in its place is.
+// copyPlanned copies to each worker the plan of the worker that was planned in its place.
 func copyPlanned(workers []Worker) {
 	for i := range workers {
 		workers[i] = workers[workers[i].Like]

@@ -166,8 +166,8 @@ func (in *Inputs) savings() (list []worker.Savings) {
 	return list
 }
 
-// savesNothing reports whether the plan would be the one before it in savings, of which workers need so many
-// bytes at most: too few for a matrix that is tiled. A card tiles none.
+// savesNothing reports whether the plan would equal the one before it in savings, whose workers need at most
+// so many bytes: too few for a matrix that is tiled. A card tiles none.
 func (in *Inputs) savesNothing(needed int64) bool {
 	return in.Savings.Uncut && (needed < kernel.TiledFrom || in.Cards != nil)
 }

@@ -22,8 +22,8 @@ type Alike struct {
 	EdgeColumns     int     // features of an edge
 	CutShare        float64 // of the edges: between partitions
 	HaloRows        float64 // of all partitions together, for each vertex
-	// FarShare of the edges join any two rows of a partition. The others within it join rows that lie next to
-	// each other, and so mostly of one chunk of a pipeline.
+	// FarShare of the edges join any two rows of a partition. The other edges within the partition join
+	// neighbouring rows, which mostly lie in one chunk of a pipeline.
 	FarShare float64
 }
 
@@ -67,8 +67,8 @@ func (a *Alike) Halo() int {
 	return int(math.Round(a.HaloRows * float64(a.Vertices) / max(1, k*(k-1))))
 }
 
-// share is the share of a partition. g has the vertices and edges of the first; those of another are as far
-// from it as its rows, for which all must have equally many.
+// share is the share of a partition. g has the vertices and edges of the first partition. Those of another
+// are at the same distance from them as its rows: all partitions must have equally many.
 func (a *Alike) share(g *graph.Graph, number int) *partition.Share {
 	if first := int32(a.start(number)); number > 0 {
 		g = &graph.Graph{

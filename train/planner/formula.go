@@ -158,7 +158,7 @@ func (f *formula) times() (t Times) {
 //	(Σ t + (K−1)·max t) / K
 //
 // Forward and backward as many bytes move, and backward there is twice as much to compute. While a stage
-// waits for the rows of other partitions or slices, these share its link with what it sends to other stages.
+// waits for the rows of other partitions or slices, they share its link with its messages to other stages.
 // The first chunk has the cores of a machine for itself; later they are shared, as the mean stage wants them.
 func (f *formula) pipeline(t *Times, stages []stage, mean float64) {
 	k, boundaries, ends := float64(max(1, f.chunks)), 0.0, 0.0
@@ -203,8 +203,8 @@ func (m *Machine) OnOne(workers int) int {
 }
 
 // exposed is how long a worker waits for messages, but for those to other stages. Gradients of weights are
-// summed in parts, beside the backward pass, and at its end in a pipeline. What kernels hide of messages is
-// handled on their cores.
+// summed in parts, beside the backward pass, and at its end in a pipeline. Where kernels hide messages, their
+// cores handle these.
 func (f *formula) exposed(l *load) float64 {
 	crowd := f.crowd(len(f.loads))
 	beside := func(work float64, rounds int, kinds ...comm.Kind) float64 {
@@ -225,8 +225,8 @@ func (f *formula) exposed(l *load) float64 {
 	return seconds
 }
 
-// handled is how much longer a worker's kernels take while messages of some kinds are handled, as many as it
-// sends and as many that come: as far as its machine has no cores left for that.
+// handled is how much longer a worker's kernels take while the machine handles messages of some kinds: those
+// that the worker sends, and as many that come. It is 0 if the machine has cores left for that.
 func (f *formula) handled(l *load, kinds ...comm.Kind) (seconds float64) {
 	if f.Card != nil {
 		return 0
@@ -277,8 +277,8 @@ func (f *formula) over(l *Links, sent *comm.Traffic, kind comm.Kind) float64 {
 	return float64(sent.Bytes)*perByte + latency*float64(sent.Messages)/float64(max(1, f.atOnce(kind)))
 }
 
-// shares are the shares of a worker's messages of each kind that go to other machines, of which each has
-// Sharers workers, where it sends as many to each worker of its group: those of all workers together.
+// shares are, by kind, the shares of all workers' messages that go to other machines. Each machine has
+// Sharers workers, and a worker sends as many messages to each worker of its group.
 func (f *formula) shares() *[comm.Kinds]float64 {
 	if f.far != nil {
 		return f.far

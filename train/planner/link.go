@@ -84,8 +84,8 @@ func Measure(c *comm.Comm) (l Links, err error) {
 	return timed{latency, ring, star, idle, used}.links(size), err
 }
 
-// timed is the seconds that messages take: empty ones, those of a ring and those to the first rank; and the
-// seconds of a core that a rank uses for empty ones and for those of a ring.
+// timed is how many seconds messages take: latency of an empty one, ring in a ring, star to the first rank.
+// idle and used are the seconds of a core that a rank uses for empty messages and for those in a ring.
 type timed struct{ latency, ring, star, idle, used float64 }
 
 // links are those of messages of so many bytes.

@@ -417,8 +417,8 @@ type twin struct {
 }
 
 // smaller describes a graph with a fraction of the vertices, and the graph's degree, features and kind of
-// labels. Edges have as many features as those of the relation that has most. Vertices and degree are
-// rounded, so that like graphs have the same rates.
+// labels. Edges have as many features as the relation with most features. Vertices and degree are rounded, so
+// that like graphs have the same rates.
 func (p *Planner) smaller(fraction float64) twin {
 	const fewest = 2000
 	var whole partition.Whole

@@ -26,7 +26,7 @@ type search struct {
 	ofAxes  map[mesh.Mesh]*Rates // of two workers on one axis, for meshes that counts predict
 }
 
-// say returns what tells the progress of a mesh, of which so many were before.
+// say returns what tells the progress of a mesh. So many meshes were planned before it.
 func (s *search) say(grid mesh.Mesh, number, of int) func(what string) {
 	return func(what string) {
 		s.Progress.Of(fmt.Sprintf("mesh %d of %d, %s: %s", number+1, of,
@@ -135,9 +135,9 @@ func (s *search) hopeless(m *Mesh) error {
 	return s.checkLimits(m)
 }
 
-// Fewest is a mesh with the fewest partitions, a power of two for each of its own and up to most, of which a
-// part rests in the host's memory so that it fits the card, by counts; nil: none does, or what is asked for
-// has no choice, or counts do not tell it.
+// Fewest is the mesh with the fewest partitions that fits the card by counts, while a part of it rests in the
+// host's memory. The number of partitions is that of the mesh times a power of two, up to most. nil: none
+// fits, or what is asked for has no choice, or counts do not tell it.
 func (p *Planner) Fewest(ctx context.Context, grid mesh.Mesh, most int) (*Mesh, error) {
 	if p.Machine.Card == nil || p.Counts == nil || p.Options.Partitions > 0 || grid.Stages > 1 ||
 		!p.Counts.tell(&p.Options) {

@@ -153,7 +153,7 @@ func ParseAnswers(words []string, ofEdges bool) ([]Answer, error) {
 	return asked, nil
 }
 
-// single reports whether a word may name one of several columns, of which Table.Check knows the names.
+// single reports whether a word may name one of several columns. Table.Check knows their names.
 func (a Answer) single() bool {
 	return slices.ContainsFunc([]string{"probability_", "label_", "value_"}, func(prefix string) bool {
 		return strings.HasPrefix(string(a), prefix)

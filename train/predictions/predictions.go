@@ -117,7 +117,7 @@ func CheckEnding(flag, path string) error {
 // Write writes predictions, in the format that the ending names. The file appears under its name when it is
 // complete and on disk. A NumPy array has a row per vertex, float32. A table has the columns of
 // Table.Answers, and before them vertex, type (if there are several) and name (if vertices have names),
-// unless Answers has vertex or name. That of edges has edge, or row, and the columns of both ends there,
+// unless Answers has vertex or name. A table of edges has edge, or row, and the columns of both ends instead,
 // unless Answers has some of these, by their names or as source and target:
 //
 //	class                              the likeliest class
@@ -177,7 +177,7 @@ const (
 	text
 )
 
-// field is what a row has in a column: the one of these that its kind names.
+// field is the value of a row in a column. kind says which of the other fields holds it.
 type field struct {
 	missing bool
 	text    string

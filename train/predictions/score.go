@@ -30,7 +30,7 @@ func NewScorer(l graph.Labels, s *graph.Split, own int, vertices []int32) *Score
 	return c
 }
 
-// Watch returns the rows, of which it keeps what Scores needs when they pass by.
+// Watch returns the rows. As they pass by, it keeps what Scores needs of them.
 func (c *Scorer) Watch(rows worker.Rows) worker.Rows {
 	rows.Each = c.watched(rows.Each, rows.Columns)
 	return rows

@@ -10,8 +10,8 @@ import (
 )
 
 // The process that runs, or worker 0 of several, locks metrics.jsonl until it ends, however that is. The lock
-// is one of an open file description (fcntl(2)): others can ask for it without taking it, so that who looks
-// at a run never keeps one from beginning.
+// belongs to an open file description (fcntl(2)): others can ask whether it is held without taking it. So a
+// command that looks at a run never keeps a run from beginning.
 func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
 
 // lock locks a run's metrics.jsonl. A run that holds it makes it fail with errHeld; a file system without

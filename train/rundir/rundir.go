@@ -168,7 +168,7 @@ func (d *Dir) readUnread() (err error) {
 }
 
 // claim makes metrics.jsonl, and locks it: of two runs that found the same folder empty, the second fails
-// here. An empty one that nobody holds is of a run that was killed as it began, and is taken over.
+// here. An empty directory that nobody holds was left by a run that was killed as it began: it is taken over.
 func (d *Dir) claim() (metrics *os.File, err error) {
 	metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	there := errors.Is(err, fs.ErrExist)

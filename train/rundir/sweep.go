@@ -15,8 +15,8 @@ const sweepFile = "sweep.yaml"
 
 // ClaimSweep makes the folder of a sweep's runs, or finds it with runs of the same sweep: one that was begun
 // with the same text, or with one of former, which earlier versions wrote. A line "# what: checksum" of the
-// text tells what else the sweep depends on. The file that it returns is locked for as long as a process has
-// it open. A folder of another sweep, or of one that is at work, is refused.
+// text tells what else the sweep depends on. The lock on the file that it returns lasts until no process has
+// the file open. A folder of another sweep, or of one that is at work, is refused.
 func ClaimSweep(folder string, text []byte, former ...[]byte) (*os.File, error) {
 	fail := func(err error) error { return refuseOut(folder, "%w; name another folder", err) }
 	if err := os.MkdirAll(folder, 0o777); err != nil {

@@ -72,8 +72,8 @@ var elsewhere = meant([][3]string{
 	{"", "add it to the loss in a loop of your own, by weft.compile; docs/loop.md has one", "regularization"},
 })
 
-// meaning is what there is for a flag: a setting, or a flag, of weft, and what it is. Without a name it is a
-// sentence.
+// meaning is what weft has in place of another program's flag: a setting or a flag, and what it does. Without
+// a name it is a sentence.
 type meaning struct{ name, is string }
 
 // meant is the table by flag, of rows of what there is and of the flags.

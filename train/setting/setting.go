@@ -50,7 +50,7 @@ type Setting struct {
 
 	byDefault string   // the text of the default; "": the first choice of a word, and else the zero value
 	tasks     []string // those that it is for, nil: any
-	// needs is the other setting, and its values, that it is for; zero: any
+	// needs names another setting and the values of it with which this one has an effect; zero: any
 	needs  need
 	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
 	axis   string // the axis of the mesh that it is for, "": any mesh

@@ -144,7 +144,7 @@ type target interface {
 	predictions(output *tensor.Matrix) (p *tensor.Matrix, free func())
 }
 
-// divide sets the vertices of each part of a split, of which splits has this worker's rows.
+// divide sets the vertices of each part of a split. splits has this worker's rows of it.
 func (v *vertices) divide(split int, splits []graph.Split) {
 	all, s := &v.Share.Whole.Splits[split], &splits[split]
 	v.train, v.val = v.vertexSet(s.Train, all.Train), v.vertexSet(s.Val, all.Val)

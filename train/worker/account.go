@@ -257,7 +257,7 @@ func (all *OnCPU) Add(kernels map[string]int64) {
 	}
 }
 
-// add adds what a rank used. That of a worker which holds several is the first's.
+// add adds what a rank used. If a worker holds several ranks, the first one's account counts for it.
 func (d *DeviceUsage) add(use tensor.DeviceUse) {
 	d.PeakBytes = max(d.PeakBytes, use.PeakBytes)
 	d.HostBytes, d.MessageBytes = d.HostBytes+use.HostBytes, d.MessageBytes+use.StagedBytes

@@ -193,7 +193,7 @@ func (h *held) buffer(columns int, callers []float32) []float32 {
 	return make([]float32, len(h.Held)*columns)
 }
 
-// fetched are the caller's values of edges, and those of other processes, of which the worker has the edges.
+// fetched are the values of the worker's edges: the caller's, and those of the callers in other processes.
 func (h *held) fetched(columns int, callers []float32) []float32 {
 	here := h.buffer(columns, callers)
 	if h != nil && h.route != nil && callers != nil {

@@ -9,8 +9,9 @@ import (
 )
 
 // TrainEpoch makes one step on the whole graph. It returns the training loss before the step, and what the
-// workers ask for. asks, which may be nil, is called after the step. So is ends before it, with the scores of
-// the weights until then, where Reads allows that: if it reports that the run has ended there is no step.
+// workers ask for. asks, which may be nil, is called after the step. ends is called before it, with the
+// scores of the weights until then, where Reads allows that: if it reports that the run has ended, there is
+// no step.
 func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	asks func() Asks,
 ) (loss float64, asked Asks, err error) {

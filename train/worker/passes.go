@@ -149,8 +149,8 @@ func (p *Passes) StopTrace() (*trace.Trace, error) {
 	return p.Trace()
 }
 
-// Forward runs the model forward. A pass that records lives until Backward or Drop ends it. Where chunks of a
-// partition read each other's rows it refuses a pass beside one that lives, and one that records in
+// Forward runs the model forward. A pass that records lives until Backward or Drop ends it. If chunks of a
+// partition read each other's rows, it refuses a second pass while one lives, and a pass that records in
 // evaluation.
 func (p *Passes) Forward(f Forward) error {
 	switch {
@@ -261,7 +261,7 @@ func (p *Passes) refuseInChunks(why string) error {
 }
 
 // Backward runs a pass backward, and ends it unless b.Again is set. The last forward pass that records counts
-// with it in Worker.Pass. Where a pass is in chunks it refuses b.Again.
+// with it in Worker.Pass. It refuses b.Again for a pass in chunks.
 func (p *Passes) Backward(b Backward) error {
 	if b.Again && p.inChunks() {
 		return p.refuseInChunks("a pass in chunks is not repeated: leave out retain_graph=True")

@@ -9,15 +9,15 @@ import (
 	"weft/parallel/exchange"
 )
 
-// Where each worker is of a process of its own, the caller in each process has the rows of its worker alone:
-// values of vertices are those of Rows, in that order. The loss is the sum of the callers' losses: each gets
-// the gradients of that.
+// If each worker has a process of its own, the caller in each process has its worker's rows alone: values of
+// vertices are those of Rows, in that order. The loss is the sum of the callers' losses: each caller gets the
+// gradients of the sum.
 //
 // Groups of workers that hold the same graph each take a sample, in processes of their own or in the same
-// one. Together they compute what one group does in as many passes, one after the other. The gradients are
-// those of the sum of all losses. Each has the dropout masks of another pass. The running statistics become
-// what these passes make of them, in the order of the groups. A pass reads the buffers as they were before
-// all.
+// one. The groups compute what one group would in as many passes, one after the other. The gradients are
+// those of the sum of all losses. Each group has the dropout masks of another of these passes. The running
+// statistics become what the passes make of them, in the order of the groups. All passes read the buffers as
+// they were before the first.
 
 // Rows are the vertices of a type whose rows of inputs and outputs this worker has, ascending; nil: all.
 func (p *Passes) Rows(kind int) []int32 { return p.engine.Inputs()[kind].List() }

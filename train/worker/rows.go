@@ -30,10 +30,10 @@ func RowsOf(values []float32, columns int) Rows {
 	}
 }
 
-// Results passes a result for each vertex to use, in the order of the graph or of Config.Vertices. Where the
-// task learns edges, the result of the whole model is for each edge of their relation. The result is that of
-// the model without its last blocks, whose number is without. Worker 0 alone calls use. check gets this
-// worker's rows, and may change them; if it fails on any worker, use is not called.
+// Results passes a result for each vertex to use, in the order of the graph or of Config.Vertices. If the
+// task learns edges, the whole model has a result for each edge of their relation. The result is that of the
+// model without its last blocks; without is their number. Worker 0 alone calls use. check gets this worker's
+// rows, and may change them; if it fails on any worker, use is not called.
 func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func(Rows) error) error {
 	v := w.Infer(without)
 	defer v.Drop()

@@ -106,9 +106,9 @@ func (p *Passes) modelApart() (*apart, error) {
 	return p.apart, nil
 }
 
-// engineOf is the engine of a pass. That of some rows computes their message-flow graph alone, in memory of
-// its own, if what the rows depend on is half of all vertices at most. A block with several aggregations
-// computes rows between these that nothing reads, of which a backward pass would need derivatives.
+// engineOf is the engine of a pass. A pass of some rows computes their message-flow graph alone, in memory of
+// its own, if the rows depend on half of all vertices at most. A block with several aggregations computes,
+// between these, rows that nothing reads; a backward pass would need their derivatives.
 func (p *Passes) engineOf(f *Forward) (e engine.Engine, memory *tensor.Meter, err error) {
 	whole := func(blocks []Block) bool {
 		return slices.ContainsFunc(blocks, func(b Block) bool { return b.Whole })
@@ -150,7 +150,7 @@ func (p *Passes) listed(f *Forward) (all [][]int32) {
 	return all
 }
 
-// clearFeatures sets the gradients of features to zero, of which a pass of some rows computes a part.
+// clearFeatures sets the gradients of features to zero: a pass of some rows computes a part of them.
 func (p *Passes) clearFeatures(live *livePass, to []Given) {
 	if live.memory == nil || to == nil {
 		return

@@ -18,7 +18,7 @@ type Division struct {
 
 // Divide writes a graph as DGL divides it into dir, with the JSON file name.json. Vertices are numbered anew:
 // by partition, then by type, and within both in their order. Each partition has the edges into its own
-// vertices, and after these those that lead out of it.
+// vertices first, and then the edges that lead out of it.
 func Divide(dir, name string, g *Graph, d Division) error {
 	p := newPlan(g, d)
 	doc := map[string]any{

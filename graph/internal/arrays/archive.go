@@ -36,8 +36,8 @@ type opener func() (*Entry, error)
 // maxEntries bounds the entries of an archive. A graph has about ten; NumPy has no limit.
 const maxEntries = 1000
 
-// OpenArchive opens the archive, or the folder of .npy files, of that name. A file in a folder within it has
-// the path there as its key, as an entry of an archive has.
+// OpenArchive opens the archive, or the folder of .npy files, of that name. The key of a file in a folder
+// below it is the path from there, as for an entry of an archive.
 func OpenArchive(path string) (*Archive, error) {
 	a := &Archive{Path: path, entries: map[string]opener{}}
 	a.Fields = Fields{a}

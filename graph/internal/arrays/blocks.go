@@ -250,9 +250,8 @@ type CSREnds struct {
 	rows   []int32
 }
 
-// OpenCSR begins to read the ends of the edges of a sparse matrix, of which the bounds of the rows are known.
-// Its columns are in an open entry, which it closes if it fails. outside refuses an element that is no
-// column.
+// OpenCSR begins to read the ends of the edges of a sparse matrix, given the bounds of its rows. Its columns
+// are in an open entry, which it closes if it fails. outside refuses an element that is no column.
 func OpenCSR(m *CSR, e *Entry, outside func(element int, id, high int64) error) (*CSREnds, error) {
 	blocks, err := npy.NewBlocks(e, e.Size)
 	if err != nil {

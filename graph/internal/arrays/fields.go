@@ -109,7 +109,7 @@ func (f Fields) countEdges(key string, shape []int) (int, error) {
 	return 0, f.refusef(key, "has shape %v: it must be E × 2, source and target", shape)
 }
 
-// checkFiniteWeights refuses weights that are no finite numbers, of which the first is that of edge first.
+// checkFiniteWeights refuses weights that are no finite numbers. The first weight is that of edge first.
 func (f Fields) checkFiniteWeights(w []float32, first int) error {
 	if k := graph.NotFinite(w); k >= 0 {
 		return f.refusef(weightsKey, "edge %d of the file has the weight %v", first+k, w[k])
@@ -129,8 +129,7 @@ func (f Fields) edgeColumns(shape []int, edges int) (int, error) {
 	return shape[1], nil
 }
 
-// checkEdgeFeatures refuses features that are no finite numbers, of which the first row is that of edge
-// first.
+// checkEdgeFeatures refuses features that are no finite numbers. The first row is that of edge first.
 func (f Fields) checkEdgeFeatures(rows []float32, columns, first int) error {
 	if k := graph.NotFinite(rows); k >= 0 {
 		return f.refusef(edgeFeaturesKey, "edge %d of the file has the value %v in column %d",

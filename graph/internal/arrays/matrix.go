@@ -50,8 +50,8 @@ func (m *Matrix) Give(g *streamed.Graph, vertexType int) {
 }
 
 // OpenMatrix opens features. They are read when they are needed if they stay dense and can be read in blocks,
-// and at once otherwise. The matrix is opened each time that it is read, and refuse says of an error that it
-// is about it.
+// and at once otherwise. The matrix is opened each time that it is read. refuse makes an error one about the
+// matrix.
 func OpenMatrix(open func() (*Entry, error), keepDense bool, refuse func(error) error) (*Matrix, error) {
 	dense, rows, err := openDense(open, keepDense, refuse)
 	if err != nil || dense != nil {
@@ -184,7 +184,7 @@ func (c *collector) count(values []float32) (nonzero int) {
 	return nonzero
 }
 
-// CheckFinite refuses features that are no finite numbers, of which the first row is that of vertex first.
+// CheckFinite refuses features that are no finite numbers. The first row is that of vertex first.
 func CheckFinite(values []float32, columns, first int) error {
 	if k := graph.NotFinite(values); k >= 0 {
 		return refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite", k%columns,

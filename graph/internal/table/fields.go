@@ -16,9 +16,10 @@ import (
 // number of spaces and tabs.
 type Separator byte
 
-// SeparatorOf returns one of these separators that a line has, else a space: the last of which the lines
-// behind it have as many, else that of which the line has most. Names have commas in them more often than
-// semicolons, and these more often than tabs, so that this is the order of the separators.
+// SeparatorOf returns the separator of a line, one of these; a space if the line has none. It is the last one
+// that the following lines have equally often, else the one that the line has most often. Names have commas
+// in them more often than semicolons, and these more often than tabs, so that this is the order of the
+// separators.
 func SeparatorOf(line []byte, among string, behind ...[]byte) Separator {
 	best := Separator(' ')
 	most := 0

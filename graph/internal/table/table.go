@@ -230,7 +230,7 @@ func appendNumber(to []byte, x float64, bits int) []byte {
 	return strconv.AppendFloat(to, x, form, -1, bits)
 }
 
-// appendInteger appends an integer as what the logical type of its column says that it stands for.
+// appendInteger appends the text of an integer, by the logical type of its column.
 func appendInteger(to []byte, n int64, logical *format.LogicalType) []byte {
 	if logical == nil {
 		return strconv.AppendInt(to, n, 10)

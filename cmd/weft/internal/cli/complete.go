@@ -92,8 +92,8 @@ func CompleteRun(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion
 	}, cobra.ShellCompDirectiveFilterDirs)
 }
 
-// offer adds what else begins so and is wanted to the names. Where nothing does, the shell completes by
-// itself, as otherwise says.
+// offer adds to the names what else begins so and is wanted. If nothing does, the shell completes by itself,
+// as otherwise says.
 func offer(names []cobra.Completion, begun string, wanted func(path string) bool,
 	otherwise cobra.ShellCompDirective,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {

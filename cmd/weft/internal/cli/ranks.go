@@ -98,8 +98,8 @@ const JoinsRanks = "ranks"
 
 func joins(cmd *cobra.Command) bool { _, found := cmd.Annotations[JoinsRanks]; return found }
 
-// ShareMistake ends all ranks with the mistake in the command line of one, which the others may not have:
-// they wait for it. Where its command does not join the ranks, each process speaks for itself. A word that
+// ShareMistake ends all ranks with the mistake in the command line of one. The others may not have it: they
+// wait for that rank. Where its command does not join the ranks, each process speaks for itself. A word that
 // names no command is taken for one that does.
 func ShareMistake(cmd *cobra.Command, err error) error {
 	if mpi.Launched() && (joins(cmd) || !cmd.HasParent()) {

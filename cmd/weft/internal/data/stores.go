@@ -139,8 +139,8 @@ func storesIn(folders []string, cached, remove bool) (*madeStores, error) {
 	return found, piped.leave()
 }
 
-// isBeside reports whether a store has the name that one gets beside the file or folder that it was made of,
-// and is of that by its own record. A copy with another name is somebody's own.
+// isBeside reports whether a store has the name that weft gives a store beside its source, and was made of
+// that source by its own record. A copy with another name is somebody's own.
 func isBeside(store string) bool {
 	name, ends := strings.CutSuffix(filepath.Base(store), ".weft")
 	folder, err := filepath.EvalSymlinks(filepath.Dir(store))
@@ -251,7 +251,7 @@ func (l *lyingRuns) note(stores []string) {
 	}
 }
 
-// of are the runs that name a store: those that it notes, and those that lie below the folders.
+// of returns the runs that name a store: those that the store notes, and those below the folders.
 func (l *lyingRuns) of(store string) []string {
 	runs := runsOf(store)
 	for _, run := range slices.Sorted(maps.Keys(l.graphs)) {
@@ -265,9 +265,9 @@ func (l *lyingRuns) of(store string) []string {
 	return runs
 }
 
-// names reports whether a path that a run has is that of a store, or of the file that it was made of: a noted
-// run is of the store of that file which notes it. A path that leads to nothing may have been moved with the
-// store.
+// names reports whether a run's path is that of a store, or of the file that the store was made of. Several
+// stores may be made of one file: a run that a store notes belongs to that store. A path that leads to
+// nothing may have been moved with the store.
 func names(path, store string, noted bool) bool {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

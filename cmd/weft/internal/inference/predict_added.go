@@ -96,8 +96,8 @@ func (o *addedGiven) read(g *appended.Base) (a *appended.Addition, err error) {
 	return a, err
 }
 
-// append gives the job of a session the graph with what is added, of which the new vertices are predicted,
-// those that can differ or those of --vertices.
+// append gives the job of a session the graph with what is added. The job predicts the new vertices, those
+// that can differ, or those of --vertices.
 func (p *predictCommand) append(ctx context.Context, s *session.Session, weights nn.State) error {
 	g, err := s.Job.Base()
 	if err != nil {

@@ -86,7 +86,7 @@ func (f *predictedFiles) beside() string {
 	return strings.TrimSuffix(of, filepath.Ext(of)) + ".vertices.npy"
 }
 
-// need is what a prediction computes for the files, of which a table may have the embeddings.
+// need is what a prediction computes for the files. A table may have the embeddings.
 func (f *predictedFiles) need(inTable bool) train.Outputs {
 	switch {
 	case f.out == "":

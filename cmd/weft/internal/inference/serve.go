@@ -170,7 +170,7 @@ func (s *serveCommand) model(
 }
 
 // workers is how many inferences are computed at a time: as many as --threads says, else one on each core but
-// one, so that answers do not wait for a core that reads and writes requests.
+// one. The last core reads and writes requests, so that answers do not wait.
 func (s *serveCommand) workers(cmd *cobra.Command, threads int) int {
 	if cmd.Flags().Changed("threads") {
 		return threads

@@ -289,8 +289,8 @@ func Who(s *worker.Stage) string {
 	return fmt.Sprintf("worker %d", s.Workers[0])
 }
 
-// rests says what rests on disk. Where processes that hold several partitions plan, messages of link
-// prediction between them are planned at their largest.
+// rests says what rests on disk. If processes that hold several partitions plan, they plan messages of link
+// prediction between them at their largest.
 func (p Planned) rests() string {
 	where, memory := "on disk", "memory"
 	if p.Cards != nil {

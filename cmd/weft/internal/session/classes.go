@@ -106,8 +106,8 @@ func (r *Request) MatchClasses(s *Session, notes io.Writer) error {
 	})
 }
 
-// leaveOtherClasses leaves out the labels of edges that have other classes than those that were learned, or
-// these in another order.
+// leaveOtherClasses leaves out the labels of edges whose classes are not those that were learned, in the same
+// order.
 func (r *Request) leaveOtherClasses(notes io.Writer, store string, g *graph.Graph) {
 	of, relation := g.LearnsEdges(r.Options.EdgeLabel)
 	if relation == nil || of.Labels.Continuous() || slices.Equal(of.Labels.Names, r.Learned.Names) {

@@ -12,9 +12,9 @@ import (
 	"weft/train/task"
 )
 
-// dated is the note where edges have dates and their split is drawn without these, so that a model is tested
-// on edges as old as those that it was trained on; "": a column divides them, or they have no dates. imports
-// says that the command imports the graph itself.
+// dated notes that edges have dates which their split does not use: the model is then tested on edges as old
+// as those that it was trained on. "": a column divides the edges, or they have no dates. imports says that
+// the command imports the graph itself.
 func dated(g *graph.Graph, o *setting.Options, imports bool) string {
 	if o.Task != task.Edge || o.PassMessages == task.PassEarlier { // which is refused without dates
 		return ""

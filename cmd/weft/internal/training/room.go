@@ -12,8 +12,8 @@ import (
 
 // Whether this machine's memory and disks have room for a planned run.
 
-// checkMachine refuses a plan without a memory limit, of which the workers on this machine (0: all) need more
-// than it has.
+// checkMachine refuses a plan without a memory limit if its workers on this machine (0: all) need more memory
+// than the machine has.
 func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 	machine, all := cli.MachineMemory(), int64(0)
 	for worker, tensors := range p.PeakTensorBytes {

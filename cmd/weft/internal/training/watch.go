@@ -69,7 +69,7 @@ const (
 	watchPause    = 200 * time.Millisecond // between two messages to a browser
 	watchDeadline = 10 * time.Second       // for a browser to ask, and to take a message
 	watchReaders  = 16                     // at once, at most
-	// A reader that left keeps its place for so long, as one that comes again is sent all points.
+	// A reader that has left keeps its place for so long: a new one would have to be sent all points.
 	watchHold = 2 * time.Second
 	watchPace = 5 * time.Millisecond // between two connections
 )
@@ -147,8 +147,8 @@ func (l *live) reportTo(say func(format string, args ...any)) {
 // url is where a browser finds the page.
 func (l *live) url() string { return "http://" + l.gate.Addr().String() + "/" }
 
-// onlyLocal refuses requests that name another host than this one, as those of a page elsewhere would whose
-// name leads here.
+// onlyLocal refuses requests that name another host than this one. A page elsewhere could send such requests,
+// if its name leads to this host (DNS rebinding).
 func onlyLocal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !serve.IsLocal(r.Host) {

@@ -36,8 +36,8 @@ func (o *Output) Write(p []byte) (int, error) {
 	return 0, err
 }
 
-// Check says what went wrong with printing, nil if nothing did. That a reader leaves before the end is its
-// own affair.
+// Check says what went wrong with printing, nil if nothing did. It is no error if a reader leaves before the
+// end.
 func (o *Output) Check() error {
 	if errors.Is(o.failed, syscall.EPIPE) {
 		return nil
