@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/gnn"
+	"weft/kernel"
 )
 
 // Steps lists the steps that compute the program, but for leaves, with those of a message function after it.
@@ -17,6 +18,22 @@ func (p *Program) Steps() string {
 // SparseSteps lists the steps on a graph whose features are sparse.
 func (p *Program) SparseSteps() string {
 	return p.forFeatures(gnn.Schema{Types: []gnn.VertexType{{Sparse: true}}}).Steps()
+}
+
+// Expressions are those of message functions, in their order.
+func (p *Program) Expressions() (all []*kernel.Expression) {
+	outputs := p.build(allStates, append([]int{p.Output}, p.EdgeOutputs...)...)
+	c := newCode(inBoth, outputs, storage(false, inBoth), func(*value) bool { return false })
+	for _, s := range c.steps {
+		if r := s.regions[inBoth]; r != nil {
+			for _, of := range r.edges.steps {
+				if c, is := of.fused.(*cluster); is {
+					all = append(all, &c.expression)
+				}
+			}
+		}
+	}
+	return all
 }
 
 func stepsOf(c *code) string {

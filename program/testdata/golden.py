@@ -60,6 +60,24 @@ class Own(MessagePassing):
         return torch.sigmoid(self.key(x_i) + self.query(x_j)) * torch.tanh(self.value(x_j - x_i)) * self.scale
 
 
+def perceptron(inputs, outputs):
+    return nn.Sequential(nn.Linear(inputs, outputs), nn.SiLU(), nn.Linear(outputs, outputs), nn.LayerNorm(outputs))
+
+
+class Mesh(nn.Module):
+    """MeshGraphNet (Pfaff et al. 2021, section 3.2) with one step of its processor: states of edges, then those of vertices."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.x, self.edges, self.out = perceptron(X, width), perceptron(A, width), nn.Linear(width, C)
+        self.edge, self.vertex = perceptron(3 * width, width), perceptron(2 * width, width)
+
+    def forward(self, x, edge_index, edge_attr):
+        (source, target), x, edges = edge_index, self.x(x), self.edges(edge_attr)
+        edges = edges + self.edge(torch.cat([x[source], x[target], edges], 1))
+        return self.out(x + self.vertex(torch.cat([x, scatter(edges, target, 0, x.size(0))], 1)))
+
+
 class Attentive(MessagePassing):
     """Attention of a form that weft has no kernel for."""
 
@@ -309,6 +327,7 @@ def modules():
     yield "regrouped", Regrouped()
     yield "whole", Whole()
     yield "picked", Picked()
+    yield "mesh", Mesh(8)
 
 
 def graph():
