@@ -141,7 +141,7 @@ func TestAppended(t *testing.T) {
 		assert.Equal(t, is.Logits, predict(Job{Graph: stored}).Logits, "%s, stored", name)
 		require.NoError(t, stored.Close())
 
-		job := Job{Graph: base, Appended: with, Options: o}
+		job := Job{Graph: base, Options: o, Query: Query{Appended: with}}
 		got, err := job.Affected(context.Background(), weights)
 		require.NoError(t, err)
 		far, found := hops[name]
@@ -160,9 +160,9 @@ func TestAppended(t *testing.T) {
 			}
 		}
 		old, _ := slices.BinarySearch(got, int32(base.Types[0].Count))
-		before, after := &Prediction{}, predict(Job{Graph: base, Appended: with, Vertices: got})
+		before, after := &Prediction{}, predict(Job{Graph: base, Query: Query{Vertices: got, Appended: with}})
 		if old > 0 {
-			before = predict(Job{Graph: base, Vertices: got[:old]})
+			before = predict(Job{Graph: base, Query: Query{Vertices: got[:old]}})
 		}
 		for k, v := range got {
 			assert.Equal(t, row(is, int(v)), row(after, k), "%s, vertex %d", name, v)

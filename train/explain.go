@@ -25,7 +25,7 @@ func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained
 	err error,
 ) {
 	job := *j
-	job.Vertices, job.Appended = []int32{of.Vertex}, nil
+	job.Query = Query{Vertices: []int32{of.Vertex}}
 	var passes appended.Rule
 	if j.Appended != nil && j.Appended.Passes != nil {
 		passes = j.Appended.Passes
@@ -47,7 +47,7 @@ func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained
 		return nil, err
 	} else if whole {
 		all := job
-		all.Vertices, all.ends, all.Appended = nil, nil, nil
+		all.Query = Query{undecoded: job.undecoded}
 		if s, err = all.beginExplanation(ctx, weights); err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (j *Job) endsAlone(of *worker.ExplainedEdge) error {
 	if err != nil {
 		return err
 	}
-	j.Vertices, j.ends, j.undecoded = nil, at.listed, true
+	j.Query = Query{Appended: j.Appended, ends: at.listed, undecoded: true}
 	return nil
 }
 

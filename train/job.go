@@ -94,12 +94,8 @@ type Job struct {
 	// prediction. If it is nil, Run computes none, and Prediction.Embeddings may hold it. All
 	// processes have one, or none.
 	OnEmbeddings func(Rows) error
-	// Vertices are the vertices that Predict computes, of the first vertex type, each once, in this order.
-	// nil is all. All processes have the same list. The mesh must then have the graph axis alone.
-	Vertices []int32
-	// Appended is Base with vertices and edges appended. Predict computes Vertices of it. nil: nothing is
-	// appended.
-	Appended *appended.Graph
+	// Query says what Predict computes.
+	Query
 	// HeldOut has Predict leave out the edges that link prediction holds out, as Run does.
 	HeldOut bool
 	// Model describes a model of the caller's own, instead of the one that Options name. Its first block
@@ -124,18 +120,29 @@ type Job struct {
 	// processes worker 0's value counts.
 	Trace bool
 
-	// ends are vertices by type, ascending, whose rows an EdgeScorer reads, and which are computed in the
-	// place of Vertices where the model is undecoded; nil: all.
-	ends      [][]int32
-	undecoded bool      // the model ends with these rows
-	chunks    chunks    // that divide made last
-	kind      task.Kind // in place of the task that the options name; nil: that one
+	chunks chunks    // that divide made last
+	kind   task.Kind // in place of the task that the options name; nil: that one
 	// columns of features that passes are given, by the number of a vertex type without; nil: none
 	given map[int]int
 
 	// Made by Like: the columns that features are brought into, and how, by the number of the vertex type.
 	columns      columns.ByType
 	arrangements []*columns.Arrangement
+}
+
+// Query says what Predict computes, of which graph. The zero value asks for all vertices of the job's graph.
+type Query struct {
+	// Vertices are the vertices that Predict computes, of the first vertex type, each once, in this order.
+	// nil is all. All processes have the same list. The mesh must then have the graph axis alone.
+	Vertices []int32
+	// Appended is Base with vertices and edges appended. Predict computes Vertices of it. nil: nothing is
+	// appended.
+	Appended *appended.Graph
+
+	// ends are vertices by type, ascending, whose rows an EdgeScorer reads. They are computed in the place of
+	// Vertices where the model is undecoded; nil: all.
+	ends      [][]int32
+	undecoded bool // the model ends with these rows
 }
 
 // peers connects this process to the other workers, if there are any.

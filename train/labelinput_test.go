@@ -118,8 +118,8 @@ func TestLabelInput(t *testing.T) {
 			}
 			assert.Equal(t, got.Logits, p.Logits, "the run's logits are others than those of a prediction")
 			some := []int32{650, 3, 12}
-			s, err := (&Job{Graph: g, Options: with, Vertices: some}).Predict(context.Background(),
-				got.Weights, Logits)
+			job := Job{Graph: g, Options: with, Query: Query{Vertices: some}}
+			s, err := job.Predict(context.Background(), got.Weights, Logits)
 			require.NoError(t, err)
 			for k, v := range some {
 				if c := p.Classes; !slices.Equal(s.Logits[k*c:(k+1)*c], p.Logits[int(v)*c:int(v+1)*c]) {

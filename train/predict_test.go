@@ -64,7 +64,7 @@ func TestVerticesAreRefused(t *testing.T) {
 		{o, []int32{0, -1}, "vertices: entry 2, vertex -1, is out of the range"},
 		{sliced, []int32{0}, "give --parallel graph=2"},
 	} {
-		_, err := (&Job{Graph: g, Options: c.options, Vertices: c.list}).
+		_, err := (&Job{Graph: g, Options: c.options, Query: Query{Vertices: c.list}}).
 			Predict(context.Background(), weights, Logits)
 		assert.Refused(t, err, c.want, c.list)
 	}
@@ -192,7 +192,7 @@ func TestEmbeddingsOfProgram(t *testing.T) {
 		vertices []int32
 	}{{"graph=1", nil}, {"graph=2", nil}, {"tensor=2", nil}, {"graph=1", []int32{5, 600, 17}}} {
 		o.Parallel = c.parallel
-		j := Job{Graph: g, Options: o, Vertices: c.vertices}
+		j := Job{Graph: g, Options: o, Query: Query{Vertices: c.vertices}}
 		p, err := j.Predict(t.Context(), weights, WithEmbeddings)
 		require.NoError(t, err)
 		assert.Equal(t, 5, len(p.Logits)/p.Vertices, "classes")

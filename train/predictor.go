@@ -78,9 +78,9 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 		if err != nil {
 			return nil, err
 		}
-		p.job.ends, p.job.undecoded = rows.listed, true
+		p.job.Query = Query{ends: rows.listed, undecoded: true}
 	} else {
-		p.job.Vertices = []int32{0}
+		p.job.Query = Query{Vertices: []int32{0}}
 	}
 	if !r.OnCard() {
 		p.job.Options.Threads = 1
@@ -157,7 +157,7 @@ func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.
 	asked Outputs,
 ) (r *Prediction, err error) {
 	job := p.job
-	job.Vertices, job.Appended = vertices, of
+	job.Query = Query{Vertices: vertices, Appended: of}
 	return p.infer(ctx, &job, asked)
 }
 
@@ -218,7 +218,7 @@ func (p *Predictor) predictEdges(ctx context.Context, e *graph.Edges, places []i
 	if err != nil {
 		return nil, err
 	}
-	job.ends, job.Appended = rows.listed, of
+	job.Query = Query{Appended: of, ends: rows.listed, undecoded: true}
 	made, err := p.infer(ctx, &job, Embeddings)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,8 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 		return nil, err
 	}
 	embeds := *j
-	embeds.OnEmbeddings, embeds.undecoded, embeds.ends = nil, true, rows.listed
+	embeds.OnEmbeddings = nil
+	embeds.Query = Query{Vertices: j.Vertices, Appended: j.Appended, ends: rows.listed, undecoded: true}
 	p, err := embeds.Predict(ctx, weights, Embeddings)
 	if err != nil {
 		return p, err

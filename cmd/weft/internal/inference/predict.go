@@ -266,34 +266,38 @@ func say(to io.Writer, as string, found []string) {
 	}
 }
 
-// choose has the job predict the vertices that are asked for, of the graph with what is added.
+// choose has the job predict the vertices that are asked for, of the graph with what is added: it makes the
+// job's Query.
 func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights nn.State,
 	shown *ui.Stages,
 ) error {
-	job := s.Job
+	var query train.Query
 	if p.added.there() {
 		p.added.Progress = shown.Show
-		err := s.Together(p.append(cmd.Context(), s, weights))
+		var err error
+		query, err = p.append(cmd.Context(), s, weights)
+		err = s.Together(err)
 		if shown.Erase(); err != nil {
 			return err
 		}
-		added := job.Appended.Added
+		added := query.Appended.Added
 		say(cmd.ErrOrStderr(), "note", added.Reversed)
-		say(cmd.ErrOrStderr(), "warning", slices.Concat(added.Notes, data.OneWays(job.Graph, added.Edges)))
+		say(cmd.ErrOrStderr(), "warning", slices.Concat(added.Notes, data.OneWays(s.Job.Graph, added.Edges)))
 	}
 	if p.vertices == "" && !p.bare {
+		s.Job.Query = query
 		return nil
 	}
 	counts := s.Counts()
 	own := counts.Types[0].Vertices
-	if job.Appended != nil {
-		own = job.Appended.Counts[0]
+	if query.Appended != nil {
+		own = query.Appended.Counts[0]
 	}
-	list, err := p.readVertices(cmd.ErrOrStderr(), s, own)
+	list, err := p.readVertices(cmd.ErrOrStderr(), s, query.Vertices, own)
 	if err = s.Together(err); err != nil {
 		return err
 	}
-	job.Vertices = list
+	s.Job.Query = train.Query{Vertices: list, Appended: query.Appended}
 	sum := fmt.Sprintf("%x", sha256.Sum256(comm.Bytes(list)))
 	return s.Agree(sum, func(rank int, _, _ string) error {
 		return refusal.Errorf("--vertices %s: rank %d reads other vertices than rank 0: all machines need "+
@@ -350,14 +354,17 @@ func (p *predictCommand) notWritten() error {
 	return fmt.Errorf("%w; %s is not written", launch.ErrInterrupted, p.files.main())
 }
 
-// readVertices reads the list of vertices to predict.
-func (p *predictCommand) readVertices(warnings io.Writer, s *session.Session, vertices int) ([]int32, error) {
+// readVertices reads the list of vertices to predict, of so many vertices. Without a list it takes those that
+// are added; nil: all.
+func (p *predictCommand) readVertices(warnings io.Writer, s *session.Session, added []int32, vertices int) (
+	[]int32, error,
+) {
 	g, err := s.Graph()
 	if err != nil {
 		return nil, err
 	}
 	if p.vertices == "" {
-		return p.unlabelled(g, s.Job.Vertices)
+		return p.unlabelled(g, added)
 	}
 	list, header, err := tables.Vertices(p.vertices, p.added.names(g), vertices)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"weft/graph/tables"
 	"weft/internal/refusal"
 	"weft/nn"
+	"weft/train"
 )
 
 // addedGiven is what is added to a graph and not kept.
@@ -96,12 +97,13 @@ func (o *addedGiven) read(g *appended.Base) (a *appended.Addition, err error) {
 	return a, err
 }
 
-// append gives the job of a session the graph with what is added. The job predicts the new vertices, those
-// that can differ, or those of --vertices.
-func (p *predictCommand) append(ctx context.Context, s *session.Session, weights nn.State) error {
+// append returns the query of the graph with what is added: of its new vertices, or of those that can differ.
+func (p *predictCommand) append(ctx context.Context, s *session.Session, weights nn.State) (
+	query train.Query, err error,
+) {
 	g, err := s.Job.Base()
 	if err != nil {
-		return err
+		return query, err
 	}
 	if trained := s.Job.Columns(); trained != nil {
 		p.added.Like = &tables.Like{Columns: trained}
@@ -111,14 +113,14 @@ func (p *predictCommand) append(ctx context.Context, s *session.Session, weights
 		if err != nil {
 			return err
 		}
-		if s.Job.Appended, err = g.With(added); err != nil {
+		if query.Appended, err = g.With(added); err != nil {
 			return err
 		}
 		p.added.new = added.Types[0].Names
-		for v := g.Types[0].Count; v < s.Job.Appended.Counts[0]; v++ {
-			s.Job.Vertices = append(s.Job.Vertices, int32(v))
+		for v := g.Types[0].Count; v < query.Appended.Counts[0]; v++ {
+			query.Vertices = append(query.Vertices, int32(v))
 		}
-		if len(s.Job.Vertices) == 0 && p.vertices == "" && !p.changed {
+		if len(query.Vertices) == 0 && p.vertices == "" && !p.changed {
 			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices, " +
 				"or predict all that can differ with --changed")
 		}
@@ -126,7 +128,7 @@ func (p *predictCommand) append(ctx context.Context, s *session.Session, weights
 	})
 	if err == nil && p.changed {
 		p.added.Progress("finding the vertices that can differ", 0, 0)
-		err = p.findChanged(ctx, s, weights)
+		query.Vertices, err = findChanged(ctx, s, query, weights)
 	}
-	return err
+	return query, err
 }

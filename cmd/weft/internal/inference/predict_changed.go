@@ -35,16 +35,20 @@ func (p *predictCommand) checkChanged() error {
 	return nil
 }
 
-// findChanged has the job predict the vertices whose predictions what is added can change.
-func (p *predictCommand) findChanged(ctx context.Context, s *session.Session, weights nn.State) (err error) {
-	if s.Job.Vertices, err = s.Job.Affected(ctx, weights); err != nil {
-		return data.About(s.Of, err)
+// findChanged finds the vertices whose predictions can change by what a query appends.
+func findChanged(ctx context.Context, s *session.Session, query train.Query, weights nn.State) (
+	vertices []int32, err error,
+) {
+	job := *s.Job
+	job.Query = query
+	if vertices, err = job.Affected(ctx, weights); err != nil {
+		return nil, data.About(s.Of, err)
 	}
-	if len(s.Job.Vertices) == 0 {
-		return refusal.Errorf("--changed: no prediction can differ, as the model reads nothing of " +
+	if len(vertices) == 0 {
+		return nil, refusal.Errorf("--changed: no prediction can differ, as the model reads nothing of " +
 			"what is added")
 	}
-	return nil
+	return vertices, nil
 }
 
 // predictBefore keeps what was predicted of the vertices before what is added, for the table.
@@ -54,7 +58,7 @@ func (d *predicted) predictBefore(ctx context.Context, s *session.Session, weigh
 		return nil
 	}
 	job := *s.Job
-	job.Appended, job.Vertices = nil, job.Vertices[:old]
+	job.Query = train.Query{Vertices: job.Vertices[:old]}
 	job.OnLogits = func(rows train.Rows) error {
 		for range d.Before.Watch(rows).Each {
 		}

@@ -160,8 +160,12 @@ func (p *predictCommand) besides(job *train.Job, r *setting.Resolved, g *graph.G
 			passing.Edges[i] = a.Edges[i]
 		}
 	}
-	job.Appended, err = b.With(&passing)
-	return err
+	with, err := b.With(&passing)
+	if err != nil {
+		return err
+	}
+	job.Query = train.Query{Appended: with}
+	return nil
 }
 
 // ofEdges has the table say of edges what the model has learned of them: of new ones, or of the graph's.
