@@ -49,6 +49,8 @@ def test_classes(graph, arrays):
     measured = run.evaluate()
     for part in ("train", "val", "test"):
         assert measured[part]["accuracy"] == pytest.approx(right[arrays[part + "_mask"]].mean())
+        most = np.bincount(arrays["y"][arrays[part + "_mask"]]).max()
+        assert measured[part]["accuracy-most-frequent"] == pytest.approx(most / arrays[part + "_mask"].sum())
         assert run.summary[part] == measured[part]["accuracy"]
     assert repr(run).startswith(
         f"Run(mlp on 60 vertices: 5 epochs, best {run.summary['best_epoch']}, accuracy train {run.summary['train']:.4f} val "

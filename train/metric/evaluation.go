@@ -16,6 +16,9 @@ import (
 type Evaluation struct {
 	// Scores are all metrics that the labels allow, by name.
 	Scores map[string]float64
+	// MostFrequent is the accuracy of always saying the most frequent class of these vertices, where each has
+	// one class; NaN: there are no vertices.
+	MostFrequent float64
 	// Classes are the scores of each class, nil for values.
 	Classes []ClassScores
 	// Confusion counts the vertices of each true class (row) by the predicted class (column), nil where a
@@ -48,6 +51,7 @@ func (e Evaluation) MarshalJSON() ([]byte, error) {
 	}
 	if e.Confusion != nil {
 		object["confusion"] = e.Confusion
+		object["accuracy-most-frequent"] = Number(e.MostFrequent)
 	}
 	return json.Marshal(object)
 }
@@ -98,6 +102,7 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 	if l.MultiLabel() {
 		return e, nil
 	}
+	e.MostFrequent = slices.Max(is) / float64(len(vertices))
 	e.Confusion = make([][]int, l.Classes)
 	for k := range e.Confusion {
 		e.Confusion[k] = make([]int, l.Classes)

@@ -101,11 +101,13 @@ func TestEvaluate(t *testing.T) {
 	for name, x := range map[string]float64{Accuracy: .6, CalibrationError: .1, "macro-f1": (.5 + .8) / 3} {
 		assert.Near(t, x, e.Scores[name], 1e-6, name)
 	}
+	assert.Equal(t, 3./5, e.MostFrequent, "always class b, of 3 vertices of 5")
 	text, err := e.MarshalJSON()
 	require.NoError(t, err, "JSON %s", text)
-	assert.Equal(t, `{"accuracy":`, string(text[:12]), "JSON %s", text)
+	const begin = `{"accuracy":0.6,"accuracy-most-frequent":0.6,`
+	assert.Equal(t, begin, string(text[:len(begin)]), "JSON %s", text)
 	if none, err := Evaluate(logits, l, nil); err != nil || !math.IsNaN(none.Scores[Accuracy]) ||
-		len(none.Classes) != 3 {
+		!math.IsNaN(none.MostFrequent) || len(none.Classes) != 3 {
 		t.Errorf("of no vertices: %+v, %v", none, err)
 	}
 }

@@ -435,6 +435,10 @@ func (e *evaluations) Print(out io.Writer) {
 	for _, name := range slices.Sorted(maps.Keys(e.Test.Scores)) {
 		t.Row(name, ui.Measured(name, e.Train.Scores[name]), ui.Measured(name, e.Val.Scores[name]),
 			ui.Measured(name, e.Test.Scores[name]))
+		if name == metric.Accuracy {
+			t.Row("always the most frequent class", ui.Percent(e.Train.MostFrequent), ui.Percent(e.Val.MostFrequent),
+				ui.Percent(e.Test.MostFrequent))
+		}
 	}
 	t.Flush()
 	if e.Test.Classes == nil {
