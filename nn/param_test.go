@@ -284,6 +284,44 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
+// TestLoadOfOtherRelations: weights of other relations than the model's are refused with both.
+func TestLoadOfOtherRelations(t *testing.T) {
+	of := func(relations ...string) *nn.Params {
+		ps := nn.NewParams(newTeam(t), 1)
+		for _, relation := range relations {
+			ps.Weight("convs.0."+relation+".lin.weight", 2, 2, nn.Glorot(2, 2))
+			ps.Bias("convs.0."+relation+".bias", 2, nn.FanIn(2))
+		}
+		return ps
+	}
+	const rest = ": give its relations the names of then, and leave others out"
+	for _, c := range []struct {
+		was, is []string
+		want    string
+	}{
+		{
+			[]string{"user__buys__shop", "shop__rev_buys__user"},
+			[]string{"user__sees__shop", "shop__rev_buys__user"}, "the weights lack convs.0.user__sees__shop.lin.weight [2 2]: they are of the relations shop__rev_buys__user, " +
+				"user__buys__shop, and this graph has the relations shop__rev_buys__user, user__sees__shop" + rest,
+		},
+		{
+			[]string{"a__x__b", "a__y__b"}, []string{"a__x__b"}, "the weights hold convs.0.a__y__b.bias, which this " +
+				"model does not have: they are of the relations a__x__b, a__y__b, and this graph has the " +
+				"relations a__x__b" + rest,
+		},
+		{
+			[]string{"edge"}, []string{"a__x__b"}, "the weights lack convs.0.a__x__b.lin.weight [2 2]: they are of one " +
+				"relation without a name, and this graph has the relations a__x__b" + rest,
+		},
+		{
+			[]string{"a__x__b"}, []string{"a__x__b", "lin"},
+			"the weights lack convs.0.lin.lin.weight [2 2]; was the model built with the same settings?",
+		},
+	} {
+		assert.Refused(t, of(c.is...).Load(of(c.was...).State()), c.want)
+	}
+}
+
 func TestSnapshot(t *testing.T) {
 	team := newTeam(t)
 	ps := model(team, 1)

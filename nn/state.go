@@ -1,7 +1,9 @@
 package nn
 
 import (
+	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -127,8 +129,7 @@ func (ps *Params) Load(state State) error {
 		found, ok := names[name]
 		v := state[found]
 		if !ok {
-			return v, refusal.Weights.Errorf("the weights lack %s %v; was the model built with the same "+
-				"settings?", name, shape)
+			return v, refusal.Weights.Errorf("the weights lack %s %v%s", name, shape, ps.otherwise(names))
 		}
 		used[name] = true
 		if !slices.Equal(v.Shape, shape) {
@@ -207,11 +208,45 @@ func (ps *Params) Load(state State) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !used[name] && !ps.allowed(name) {
-			return refusal.Weights.Errorf("the weights hold %s, which this model does not have; was the "+
-				"model built with the same settings?", names[name])
+			return refusal.Weights.Errorf("the weights hold %s, which this model does not have%s",
+				names[name], ps.otherwise(names))
 		}
 	}
 	return nil
+}
+
+// otherwise says why weights of these names may have other tensors than the model: they are of other
+// relations, or of other settings.
+func (ps *Params) otherwise(names map[string]string) string {
+	var own []string
+	for _, p := range ps.List {
+		own = append(own, p.Name)
+	}
+	there, here := relationsIn(slices.Values(own)), relationsIn(maps.Keys(names))
+	if slices.Equal(there, here) {
+		return "; was the model built with the same settings?"
+	}
+	listed := func(relations []string) string {
+		if len(relations) == 0 {
+			return "one relation without a name"
+		}
+		return "the relations " + refusal.List(relations, 6)
+	}
+	return fmt.Sprintf(": they are of %s, and this graph has %s: give its relations the names of then, and leave "+
+		"others out", listed(here), listed(there))
+}
+
+// relationsIn are the relations, sorted, of names of parameters, as convs.0.SOURCE__NAME__TARGET.bias.
+func relationsIn(names iter.Seq[string]) (relations []string) {
+	for name := range names {
+		for part := range strings.SplitSeq(name, ".") {
+			if ends := strings.Split(part, "__"); len(ends) == 3 && !slices.Contains(ends, "") {
+				relations = append(relations, part)
+			}
+		}
+	}
+	slices.Sort(relations)
+	return slices.Compact(relations)
 }
 
 // take sets the values to those of a file. For an embedding it takes the rows of this worker's vertices.
