@@ -79,18 +79,17 @@ func (l *edgeList) endAt(k int) (at int, err error) {
 
 // noType refuses an end that is asked for as TYPE:COLUMN, of a type that no table of vertices is of.
 func (l *edgeList) noType(end, of, column string) error {
-	asked := fmt.Sprintf("--%s %s:%s: ", end, of, column)
 	if l.alone != nil {
-		return refusal.Errorf(asked+"the vertices of a type stand in a table: give --vertices-from %[1]s=TABLE, where "+
-			"the column of ids is enough, or the column of the list alone, --%[2]s %[3]s", of, end, column)
+		return refusal.Errorf("--%s %s:%s: the vertices of a type stand in a table: give --vertices-from %[2]s=TABLE, "+
+			"where the column of ids is enough, or the column of the list alone, --%[1]s %[3]s", end, of, column)
 	}
 	types := typesOf(l.tables)
 	if l.tables[0].ofGraph {
-		return refusal.Errorf(asked+"the graph has no vertex type %s, but %s: give the column alone, --%s %s", of, types,
-			end, column)
+		return refusal.Errorf("--%s %s:%s: the graph has no vertex type %[2]s, but %[4]s: give the column alone, "+
+			"--%[1]s %[3]s", end, of, column, types)
 	}
-	return refusal.Errorf(asked+"no table of vertices is of the type %s, but of %s: give --vertices-from %[1]s=TABLE, "+
-		"too, where the column of ids is enough", of, types)
+	return refusal.Errorf("--%s %s:%s: no table of vertices is of the type %[2]s, but of %[4]s: give --vertices-from "+
+		"%[2]s=TABLE, too, where the column of ids is enough", end, of, column, types)
 }
 
 // typesOf lists the types that tables of vertices are of.
