@@ -175,6 +175,7 @@ type resting struct {
 	limits []float64
 	near   bool   // limits beside the least are kept
 	any    bool   // messages of several workers come at any time: the plan is a bound
+	fits   bool   // nothing rests, even with the least memory: it has room for all
 	again  string // the mesh on which a run that continues has the bits of one that does not; "": not tried
 	// messages of several workers rest with the least memory alone.
 	messages bool
@@ -254,7 +255,7 @@ func (c *resting) run(t *testing.T, offload string) {
 				t.Errorf("%d bytes rest, planned %d", kept, plan.DiskBytes())
 			}
 		}
-		if rests := moved != (tensor.Moved{}); rests != (share < inMemory) && !c.any {
+		if rests := moved != (tensor.Moved{}); rests != (share < inMemory && !c.fits) && !c.any {
 			t.Errorf("with a limit of %d bytes something rests: %v", limit, rests)
 		}
 		rests := slices.ContainsFunc(plan.Workers, func(w planned) bool { return w.Reserve.Rests })
@@ -348,8 +349,7 @@ func allResting(t *testing.T) map[string]*resting {
 		add(name+", many times", g, o, "graph=1/4", share)
 	}
 
-	// Workers whose partitions are at work together send each other windows of rows. Slices of unequal heads
-	// would have copies of the edges.
+	// Workers whose partitions are at work at the same time send each other windows of rows.
 	small := tangle(t, 700, 1000)
 	for i, name := range []string{"sage", "gcn"} {
 		o := models[name]
@@ -357,7 +357,7 @@ func allResting(t *testing.T) map[string]*resting {
 		add(name+" on several workers", small, o, fmt.Sprintf("graph=2/%d", 5+i), 0, .75, inMemory)
 	}
 	heads := given(models["gatv2"], "output-heads 3, hidden 12, layers 2")
-	add("unequal heads", small, heads, "graph=2,tensor=2/5", 0, inMemory).any = true
+	add("unequal heads", small, heads, "graph=2,tensor=2/5", 0, inMemory).fits = true
 
 	generated := func(o generate.Options) *graph.Graph {
 		o.Classes, o.Seed, o.Directed = 5, 3, o.Kind == generate.Uniform
