@@ -25,21 +25,21 @@ type computed struct {
 	rows      [][]bool // before each layer and after the last: which types have rows that are read
 }
 
-// idle says what happens to the rows of a vertex type without incoming relations.
-type idle bool
+// sourceOnly says what happens to the rows of a vertex type without incoming relations.
+type sourceOnly bool
 
 // The rows are left out of later layers, or they stay, as with a root weight of their own.
 const (
-	dropped idle = false
-	stay    idle = true
+	dropped sourceOnly = false
+	stay    sourceOnly = true
 )
 
 // computed returns what so many layers compute. It goes forward over the layers to find the types that have
 // rows, and backward to find those that are read.
-func (s Schema) computed(layers int, rest idle) computed {
+func (s Schema) computed(layers int, sources sourceOnly) computed {
 	there := make([][]bool, layers+1)
 	for i := range there {
-		there[i] = slices.Repeat([]bool{i == 0 || bool(rest)}, len(s.Types))
+		there[i] = slices.Repeat([]bool{i == 0 || bool(sources)}, len(s.Types))
 		if i > 0 {
 			for _, r := range s.Relations {
 				there[i][r.Target] = there[i][r.Target] || there[i-1][r.Source] && there[i-1][r.Target]
@@ -53,7 +53,7 @@ func (s Schema) computed(layers int, rest idle) computed {
 	}
 	for i := layers - 1; i >= 0; i-- {
 		c.rows[i] = make([]bool, len(s.Types))
-		if rest == stay {
+		if sources == stay {
 			copy(c.rows[i], c.rows[i+1])
 		}
 		for k, r := range s.Relations {
@@ -126,11 +126,11 @@ func plus(sum, y *autograd.Var) *autograd.Var {
 
 // typed describes the layers of a model for a heterogeneous graph.
 func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSpec, err error) {
-	rest := dropped
+	sources := dropped
 	if kind.relations != nil {
-		rest = stay
+		sources = stay
 	}
-	layers := schema.computed(s.Layers, rest)
+	layers := schema.computed(s.Layers, sources)
 	for _, i := range schema.outputs() {
 		if !layers.rows[s.Layers][i] {
 			return nil, refusal.Errorf("--model %s: it leaves a type of vertices out after a layer in "+

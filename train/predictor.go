@@ -36,11 +36,11 @@ type Predictor struct {
 	card    sync.Mutex   // held by a prediction on a card
 
 	mu   sync.Mutex
-	idle []*place // of predictions before
+	free []*workspace // of predictions before
 }
 
-// place is where one prediction at a time is computed.
-type place struct {
+// workspace is where one prediction at a time is computed.
+type workspace struct {
 	team    *kernel.Team // its memory is the prediction's
 	scratch mfg.Scratch
 }
@@ -127,10 +127,10 @@ func (p *Predictor) load(ctx context.Context) error {
 
 // Close gives the Predictor's memory back. No prediction is under way. The error is a card's.
 func (p *Predictor) Close() error {
-	for _, at := range p.idle {
+	for _, at := range p.free {
 		at.team.Memory.Close()
 	}
-	p.idle = nil
+	p.free = nil
 	return p.end()
 }
 
@@ -261,7 +261,7 @@ func (p *Predictor) infer(ctx context.Context, job *Job, asked Outputs) (r *Pred
 	return r, err
 }
 
-func (p *Predictor) predict(ctx context.Context, at *place, job *Job,
+func (p *Predictor) predict(ctx context.Context, at *workspace, job *Job,
 	asked Outputs,
 ) (r *Prediction, err error) {
 	s := &shared{Config: p.config}
@@ -285,20 +285,20 @@ func (p *Predictor) predict(ctx context.Context, at *place, job *Job,
 	return r, err
 }
 
-// begin returns the place of a prediction.
-func (p *Predictor) begin() *place {
+// begin returns the workspace of a prediction.
+func (p *Predictor) begin() *workspace {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := len(p.idle); n > 0 {
-		at := p.idle[n-1]
-		p.idle = p.idle[:n-1]
+	if n := len(p.free); n > 0 {
+		at := p.free[n-1]
+		p.free = p.free[:n-1]
 		return at
 	}
-	return &place{team: p.seat.beside().team(p.job.Threads(p.config.Resolved))}
+	return &workspace{team: p.seat.beside().team(p.job.Threads(p.config.Resolved))}
 }
 
-// keep keeps the place of a prediction for the next one.
-func (p *Predictor) keep(at *place) {
+// keep keeps the workspace of a prediction for the next one.
+func (p *Predictor) keep(at *workspace) {
 	if p.config.OnCard() { // where the model's memory is
 		at.team.Memory.Close()
 	} else {
@@ -306,7 +306,7 @@ func (p *Predictor) keep(at *place) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.idle = append(p.idle, at)
+	p.free = append(p.free, at)
 }
 
 // Threads is how many predictions to compute at a time: the number of threads that the job's settings give,

@@ -66,7 +66,7 @@ train writes a run directory with the weights, the predictions and the metrics o
 			cli.OncePerMachine(cmd)
 			if mpi.LocalRank() == 0 {
 				device.Compiling = func(what string) (end func()) {
-					shown := ui.NewStages(ui.BesideResults(cmd))
+					shown := ui.NewPhases(ui.BesideResults(cmd))
 					shown.Show(what, 0, 0)
 					return shown.Erase
 				}

@@ -413,7 +413,7 @@ func (s *server) wayOut(ctx context.Context, of *divided, lacking []train.Lackin
 		},
 	}
 	folder := cmp.Or(settings.Offload, "DIR")
-	fit, err := planning.Fitting(ctx, wanted, settings.MemoryLimit, folder, mostTurns, ui.NewStages(s.show))
+	fit, err := planning.Fitting(ctx, wanted, settings.MemoryLimit, folder, mostTurns, ui.NewPhases(s.show))
 	if fit == nil || err != nil { // the refusal is right without
 		return refused
 	}

@@ -244,15 +244,15 @@ func (r Ranks) SharedPath(path string) (string, error) {
 	return worker.FromFirst(r.Comm, path)
 }
 
-// place is where a rank runs.
-type place struct {
+// location is where a rank runs.
+type location struct {
 	Machine string
 	Memory  string      // the same for processes that may be able to open each other's memory
 	Path    string      // of some, by which they try it
 	Cores   unix.CPUSet // that the rank may use
 }
 
-func ownPlace(memory *tensor.Common) (p place) {
+func ownLocation(memory *tensor.Common) (p location) {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // the same in all containers of a machine
 	host, _ := os.Hostname()
 	p.Machine = cmp.Or(string(boot), host)
@@ -269,7 +269,7 @@ func ownPlace(memory *tensor.Common) (p place) {
 
 // shares reports whether two ranks compete for a core. A launcher may bind each rank of a machine to cores of
 // its own.
-func (p *place) shares(other *place) bool {
+func (p *location) shares(other *location) bool {
 	for i, cores := range p.Cores {
 		if p.Machine == other.Machine && cores&other.Cores[i] != 0 {
 			return true
@@ -286,7 +286,7 @@ type neighbours struct{ Sharers, Machines []int }
 func (r Ranks) Neighbours() (n neighbours, err error) {
 	memory := tensor.NewCommon()
 	defer memory.Close() // when all have tried to open it
-	places, err := worker.ToFirst(r.Comm, ownPlace(memory))
+	places, err := worker.ToFirst(r.Comm, ownLocation(memory))
 	if err != nil {
 		return n, err
 	}
@@ -299,7 +299,7 @@ func (r Ranks) Neighbours() (n neighbours, err error) {
 			}
 		}
 		n.Sharers = append(n.Sharers, sharers)
-		lowest := slices.IndexFunc(places, func(other place) bool { return other.Memory == p.Memory })
+		lowest := slices.IndexFunc(places, func(other location) bool { return other.Memory == p.Memory })
 		n.Machines, tries = append(n.Machines, lowest), append(tries, places[lowest].Path)
 	}
 	if tries, err = worker.FromFirst(r.Comm, tries); err != nil {

@@ -68,7 +68,7 @@ func TestCheckAlone(t *testing.T) {
 }
 
 func TestShares(t *testing.T) {
-	at := func(machine string, cores ...int) (p place) {
+	at := func(machine string, cores ...int) (p location) {
 		p.Machine = machine
 		for _, c := range cores {
 			p.Cores.Set(c)
@@ -76,7 +76,7 @@ func TestShares(t *testing.T) {
 		return p
 	}
 	for _, c := range []struct {
-		a, b place
+		a, b location
 		want bool
 	}{
 		{at("a", 0, 1), at("a", 0, 1), true},
@@ -92,7 +92,7 @@ func TestShares(t *testing.T) {
 	}
 	memory := tensor.NewCommon()
 	defer memory.Close()
-	if p := ownPlace(memory); !p.shares(&p) || p.Machine == "" {
+	if p := ownLocation(memory); !p.shares(&p) || p.Machine == "" {
 		t.Errorf("own place %v", p)
 	}
 }

@@ -93,7 +93,7 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	left := a.out == "" && cli.SameFile(a.store, ".")
-	started, shown := time.Now(), ui.NewStages(ui.BesideResults(cmd))
+	started, shown := time.Now(), ui.NewPhases(ui.BesideResults(cmd))
 	o.Progress = shown.Show
 	err = a.append(cmd, place)
 	shown.Erase()

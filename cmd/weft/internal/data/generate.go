@@ -81,7 +81,7 @@ func runGenerate(cmd *cobra.Command, store string, o generate.Options) error {
 	}
 	defer cli.RemoveOnSignal(cmd.ErrOrStderr(), store)()
 	started := time.Now()
-	shown := ui.NewStages(ui.BesideResults(cmd))
+	shown := ui.NewPhases(ui.BesideResults(cmd))
 	o.Progress = shown.Show
 	err := generate.Write(store, o)
 	shown.Erase()

@@ -221,7 +221,7 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 	defer cli.RemoveOnSignal(cmd.ErrOrStderr(), r.store)()
 	files, unseen := datasets.LookAt(r.files())
 	started := time.Now()
-	shown := ui.NewStages(ui.BesideResults(cmd))
+	shown := ui.NewPhases(ui.BesideResults(cmd))
 	r.progress = shown.Show
 	made, err := r.makeStore()
 	shown.Erase()

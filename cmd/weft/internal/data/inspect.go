@@ -49,7 +49,7 @@ done, the best one so far and the last checkpoint; and the command that continue
 				return err
 			}
 			defer g.Close()
-			shown := ui.NewStages(cmd.ErrOrStderr())
+			shown := ui.NewPhases(cmd.ErrOrStderr())
 			defer shown.Erase()
 			if err := graph.CheckSums(store, "the graph", shown.Show); err != nil {
 				return err

@@ -152,7 +152,7 @@ func runPartition(cmd *cobra.Command, of Source, o partition.Options, writePart 
 		return err
 	}
 	defer cli.RemoveOnSignal(cmd.ErrOrStderr(), partition.Directory(store, name))()
-	shown := ui.NewStages(ui.BesideResults(cmd))
+	shown := ui.NewPhases(ui.BesideResults(cmd))
 	o.Progress = shown.Show
 	defer shown.Erase()
 	a, err := partition.Assign(cmd.Context(), g, o)

@@ -307,7 +307,7 @@ func (r *recognition) importInto(store string, show io.Writer) (*streamed.Writte
 	if show != io.Discard {
 		show = os.Stderr
 	}
-	shown := ui.NewStages(show)
+	shown := ui.NewPhases(show)
 	defer shown.Erase()
 	request.progress = shown.Show
 	made, err := request.makeStore()

@@ -139,7 +139,7 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	ctx, stop := opened.UntilSignal(cmd, "", nil)
 	defer stop()
-	x.shown = ui.NewStages(ui.BesideResults(cmd))
+	x.shown = ui.NewPhases(ui.BesideResults(cmd))
 	defer x.shown.Erase()
 	err = opened.Job.Graph.Guard(func() error {
 		err := x.make(ctx, e)

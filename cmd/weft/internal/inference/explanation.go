@@ -51,7 +51,7 @@ type explanation struct {
 
 	asked   *session.Request
 	opened  *session.Session
-	shown   *ui.Stages
+	shown   *ui.Phases
 	weights nn.State
 	known   predicted
 	output  int

@@ -148,7 +148,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predict
 	}
 	defer opened.Close()
 	p.settings.SayDevice(cmd.ErrOrStderr())
-	shown := ui.NewStages(ui.BesideResults(cmd))
+	shown := ui.NewPhases(ui.BesideResults(cmd))
 	defer shown.Erase()
 	if asked.Options.Task == task.Edge {
 		err = opened.Together(p.newEdges(cmd.ErrOrStderr(), opened, shown))
@@ -269,7 +269,7 @@ func say(to io.Writer, as string, found []string) {
 // choose has the job predict the vertices that are asked for, of the graph with what is added: it makes the
 // job's Query.
 func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights nn.State,
-	shown *ui.Stages,
+	shown *ui.Phases,
 ) error {
 	var query train.Query
 	if p.added.there() {
@@ -307,7 +307,7 @@ func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights 
 
 // compute computes the predictions, which d takes into the files.
 func (p *predictCommand) compute(
-	cmd *cobra.Command, s *session.Session, asked *predictRequest, d *predicted, shown *ui.Stages,
+	cmd *cobra.Command, s *session.Session, asked *predictRequest, d *predicted, shown *ui.Phases,
 ) (result *train.Prediction, err error) {
 	ctx, stop := s.UntilSignal(cmd, "; "+p.files.main()+" is not written", func() {
 		if s.First() {

@@ -76,7 +76,7 @@ func (p *predictCommand) checkEdges() error {
 // newEdges reads the edges to score, of --add-edges. They pass no messages, nor do their reverse edges,
 // unless the run was asked for that. The new vertices of --add-vertices and edges of other relations are
 // there when they are scored. It refuses ends that are no vertices.
-func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui.Stages) error {
+func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui.Phases) error {
 	if !p.added.there() {
 		return nil
 	}

@@ -44,7 +44,7 @@ type Wanted struct {
 // memory: by plans of the whole graph of job, in partitions that nobody keeps, within 95 % of the memory, as
 // other partitions may differ. Matrices rest in the host's memory below a card, else in folder. On the CPU
 // limit is what a worker may have. It returns nil if none fits, or where partitions do not take turns.
-func Fitting(ctx context.Context, of Wanted, limit setting.Bytes, folder string, most int, shown *ui.Stages,
+func Fitting(ctx context.Context, of Wanted, limit setting.Bytes, folder string, most int, shown *ui.Phases,
 ) (*Fit, error) {
 	job, s := of.Job, of.Settings
 	if s.Mesh.Stages > 1 {

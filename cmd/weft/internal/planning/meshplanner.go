@@ -22,7 +22,7 @@ import (
 // meshPlanner is a planner, in words.
 type meshPlanner struct {
 	planner.Planner
-	Shown *ui.Stages // how far it is; whoever asks for meshes erases it
+	Shown *ui.Phases // how far it is; whoever asks for meshes erases it
 }
 
 // here tells this program and this machine from others, which take another time for the same kernels.
@@ -38,7 +38,7 @@ func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
 	if root := cache.Root(); root != "" {
 		p.Cache.Folder = filepath.Join(root, "rates-5", fmt.Sprintf("%.8x", sha256.Sum256([]byte(here()))))
 	}
-	shown := ui.NewStages(show)
+	shown := ui.NewPhases(show)
 	p.Progress = shown.Show
 	warned := ""
 	p.Cache.Warn = func(why error) {

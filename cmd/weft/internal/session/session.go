@@ -336,7 +336,7 @@ func (s *Session) preparePartition(parent context.Context, how Opening, k int, s
 	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once%s\n", name, k, asked.Method, instead)
 	ctx, stop := cli.UntilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
-	shown := ui.NewStages(show)
+	shown := ui.NewPhases(show)
 	asked.Progress = shown.Show
 	a, err := partition.Assign(ctx, &divided, asked)
 	if err == nil {

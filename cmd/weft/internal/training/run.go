@@ -224,7 +224,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job
 ) (said planning.Planned, err error) {
 	var made plan.Plan
 	if err = session.DivideOnce(cmd.Context(), settings, job, job.Validate); err == nil {
-		shown := ui.NewStages(ui.BesideResults(cmd))
+		shown := ui.NewPhases(ui.BesideResults(cmd))
 		if r.First() {
 			shown.Show("planning the run", 0, 0)
 		}

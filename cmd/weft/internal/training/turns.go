@@ -131,7 +131,7 @@ func fitting(cmd *cobra.Command, job *train.Job, s *setting.Resolved, made *plan
 	most int,
 ) (*planning.Fit, error) {
 	return planning.Fitting(cmd.Context(), wanted(job, s, made), limitOf(s, job.LocalWorkers), folder, most,
-		ui.NewStages(ui.BesideResults(cmd)))
+		ui.NewPhases(ui.BesideResults(cmd)))
 }
 
 // wanted is a job that was planned as made, on the same cards.

@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// Stages shows how far work is that has several stages. On a terminal that is one line that is written over.
+// Phases shows how far work is that has several phases. On a terminal that is one line that is written over.
 // Elsewhere it is a line each five seconds, and after a twentieth of the time once that is longer.
-type Stages struct {
+type Phases struct {
 	LiveLine
 	Clock  func() time.Time
 	silent time.Duration // how long nothing is shown where there is no terminal
 
 	mu          sync.Mutex
-	stage       string
+	phase       string
 	done, all   int64
-	first       time.Time // the beginning of the first stage
-	began       time.Time // that of this stage
+	first       time.Time // the beginning of the first phase
+	began       time.Time // that of this phase
 	shownAt     time.Time
-	stopTicking func() // nil: no stage is under way
+	stopTicking func() // nil: no phase is under way
 }
 
 // usualSilence is less than five seconds, as ticks come a little early or late.
 const usualSilence = 4500 * time.Millisecond
 
-// Silence is that of stages. In tests it has no end: what a command says there must not depend on its speed.
+// Silence is that of phases. In tests it has no end: what a command says there must not depend on its speed.
 var Silence = usualSilence
 
-// NewStages shows the stages of a command on out, as a live line if that is a terminal.
-func NewStages(out io.Writer) *Stages {
-	return &Stages{LiveLine: newLiveLine(out), Clock: time.Now, silent: Silence}
+// NewPhases shows the phases of a command on out, as a live line if that is a terminal.
+func NewPhases(out io.Writer) *Phases {
+	return &Phases{LiveLine: newLiveLine(out), Clock: time.Now, silent: Silence}
 }
 
-// Show shows that so many of all items of a stage are done, at most five times a second. Without a number of
-// items it shows the stage. Until erase it goes on to show how long the stage takes.
-func (s *Stages) Show(stage string, done, all int64) {
+// Show shows that so many of all items of a phase are done, at most five times a second. Without a number of
+// items it shows the phase. Until erase it goes on to show how long the phase takes.
+func (s *Phases) Show(phase string, done, all int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Clock()
@@ -46,9 +46,9 @@ func (s *Stages) Show(stage string, done, all int64) {
 	if s.stopTicking == nil {
 		s.tickEach(time.Second)
 	}
-	next := stage != s.stage
+	next := phase != s.phase
 	if next {
-		s.stage, s.began = stage, now
+		s.phase, s.began = phase, now
 	}
 	s.done, s.all = done, all
 	if s.Width != nil && (next || now.Sub(s.shownAt) >= 200*time.Millisecond) {
@@ -57,7 +57,7 @@ func (s *Stages) Show(stage string, done, all int64) {
 }
 
 // tickEach calls tick after each pause until erase.
-func (s *Stages) tickEach(pause time.Duration) {
+func (s *Phases) tickEach(pause time.Duration) {
 	ticker, ended := time.NewTicker(pause), make(chan struct{})
 	s.stopTicking = sync.OnceFunc(func() {
 		ticker.Stop()
@@ -75,8 +75,8 @@ func (s *Stages) tickEach(pause time.Duration) {
 	}()
 }
 
-// tick shows the stage again, where it has said nothing for long.
-func (s *Stages) tick() {
+// tick shows the phase again, where it has said nothing for long.
+func (s *Phases) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, pause := s.Clock(), time.Second
@@ -88,12 +88,12 @@ func (s *Stages) tick() {
 	}
 }
 
-// say shows the stage.
-func (s *Stages) say(now time.Time) {
+// say shows the phase.
+func (s *Phases) say(now time.Time) {
 	s.shownAt = now
 	took := now.Sub(s.began)
 	if s.all == 0 {
-		fields := []field{{s.stage, 0}}
+		fields := []field{{s.phase, 0}}
 		if took >= time.Second {
 			fields = append(fields, field{Duration(took), 1})
 		}
@@ -101,7 +101,7 @@ func (s *Stages) say(now time.Time) {
 		return
 	}
 	fields := []field{
-		{fmt.Sprintf("%s %d %%", s.stage, 100*s.done/s.all), 0},
+		{fmt.Sprintf("%s %d %%", s.phase, 100*s.done/s.all), 0},
 		{fmt.Sprintf("%s of %s", Count(s.done), Count(s.all)), 2},
 	}
 	if s.done > 0 && took > 0 {
@@ -111,15 +111,15 @@ func (s *Stages) say(now time.Time) {
 	s.draw(fields)
 }
 
-// Pause takes the line off the screen until the next stage, while others may write. Silence goes on.
-func (s *Stages) Pause() {
+// Pause takes the line off the screen until the next phase, while others may write. Silence goes on.
+func (s *Phases) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
 }
 
 // Line writes a line of its own.
-func (s *Stages) Line(text string) {
+func (s *Phases) Line(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
@@ -127,19 +127,19 @@ func (s *Stages) Line(text string) {
 	s.shownAt = s.Clock()
 }
 
-// Erase takes the line off the screen, and ends the stages.
-func (s *Stages) Erase() {
+// Erase takes the line off the screen, and ends the phases.
+func (s *Phases) Erase() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
 	s.first = time.Time{}
 }
 
-// stop takes the line off the screen, and ends the stage.
-func (s *Stages) stop() {
+// stop takes the line off the screen, and ends the phase.
+func (s *Phases) stop() {
 	if s.stopTicking != nil {
 		s.stopTicking()
 	}
-	s.stage, s.stopTicking = "", nil
+	s.phase, s.stopTicking = "", nil
 	s.erase()
 }

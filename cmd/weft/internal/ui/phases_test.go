@@ -10,10 +10,10 @@ import (
 )
 
 // On a terminal one line is written over and taken off in the end; elsewhere nothing is shown.
-func TestStages(t *testing.T) {
+func TestPhases(t *testing.T) {
 	var out strings.Builder
 	now := time.Unix(0, 0)
-	s := NewStages(&out)
+	s := NewPhases(&out)
 	s.Clock = func() time.Time { return now }
 	work := func() {
 		s.Show("reading a file", 0, 0)
@@ -53,9 +53,9 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// A stage that says nothing itself shows each second on a terminal how long it takes; elsewhere it is a line
-// after five seconds, and after a twentieth of the time of all stages.
-func TestSilentStage(t *testing.T) {
+// A phase that says nothing itself shows each second on a terminal how long it takes; elsewhere it is a line
+// after five seconds, and after a twentieth of the time of all phases.
+func TestSilentPhase(t *testing.T) {
 	for _, c := range []struct {
 		columns func() int
 		want    string
@@ -65,7 +65,7 @@ func TestSilentStage(t *testing.T) {
 	} {
 		var out strings.Builder
 		now := time.Unix(0, 0)
-		s := NewStages(&out)
+		s := NewPhases(&out)
 		s.Clock, s.Width, s.silent = func() time.Time { return now }, c.columns, usualSilence
 		s.Show("dividing", 0, 0)
 		for range 3 {
@@ -90,12 +90,12 @@ func TestSilentStage(t *testing.T) {
 	}
 }
 
-// TestShortStages: many stages, between which others may write, are a line after five seconds, however short
+// TestShortPhases: many phases, between which others may write, are a line after five seconds, however short
 // each of them is. A line that says something else counts, and erase ends the time.
-func TestShortStages(t *testing.T) {
+func TestShortPhases(t *testing.T) {
 	var out strings.Builder
 	now := time.Unix(0, 0)
-	s := NewStages(&out)
+	s := NewPhases(&out)
 	s.Clock, s.silent = func() time.Time { return now }, usualSilence
 	work := func(n int) {
 		for k := range n {
