@@ -30,7 +30,8 @@ import (
 //go:embed kernels
 var kernels embed.FS
 
-// What the kernels are compiled with. A sum is fused where its source says so.
+// options are the compiler's options for kernels. A multiply and an add are fused only where the source says
+// so.
 var options = []string{"--std=c++17", "-default-device", "--fmad=false"}
 
 // NVRTC has no headers of a C library.

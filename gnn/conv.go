@@ -44,7 +44,7 @@ type Module struct {
 	Propagator  Propagator
 	Degrees     Degrees           // Env.Degrees
 	Activation  kernel.Activation // inside the convolution, if it has one
-	// Norm follows the convolution; nil: none. Before one that centres columns it needs no bias.
+	// Norm follows the convolution; nil: none. If it centres columns, the convolution needs no bias.
 	Norm nn.Norm
 	// Centred says that nothing but norms that centre columns read the sum that the output is added to. It
 	// needs no bias, as before Norm.

@@ -10,7 +10,7 @@ import (
 type ModelKind struct {
 	Name string
 	// Settings are the names of the settings that the model uses, among those that only some models use.
-	// Decoupled are those that its decoupled form uses.
+	// Decoupled are the same for its decoupled form.
 	Settings, Decoupled []string
 	// EdgeWeights says that the model uses the graph's edge weights.
 	EdgeWeights bool

@@ -14,7 +14,7 @@ import (
 // EdgeLabels are what is learned of the edges of a relation: a label for each edge, and which edges train,
 // validate and test. Edges have the numbers of their places in Relation.Sources.
 type EdgeLabels struct {
-	Column string // that they come from, as settings name it
+	Column string // the column that the labels come from, as settings name it
 	Labels
 	Splits []Split  // lists of edges; none, one, or several
 	By     *SplitBy // a column that rules divide the edges by; nil: none is kept

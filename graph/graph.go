@@ -47,7 +47,7 @@ type Graph struct {
 
 // VertexType is the vertices of one type.
 type VertexType struct {
-	Type     string // empty: that of a graph that has one
+	Type     string // its name; empty: the graph has one type
 	Count    int    // how many there are
 	Features Features
 	Names    []string       // of the vertices, stored beside the arrays; nil: the source has none

@@ -44,7 +44,7 @@ type Summary struct {
 	Arrays []string     `json:"arrays,omitempty"`
 	Metric string       `json:"metric"`
 	Splits []SplitSizes `json:"splits"`
-	// EdgeSplits are those of the relations that have one.
+	// EdgeSplits are the edge splits of the relations that have some.
 	EdgeSplits []EdgeSplitSummary `json:"edge_splits,omitempty"`
 	// EdgeLabels are those of the relations whose edges have some.
 	EdgeLabels []EdgeLabelsSummary `json:"edge_labels,omitempty"`

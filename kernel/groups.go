@@ -18,7 +18,7 @@ type GroupFunction int32
 const (
 	GroupMax        GroupFunction = C.WEFT_GROUP_MAX // NaN where one is NaN
 	GroupMin        GroupFunction = C.WEFT_GROUP_MIN
-	GroupFirstMax   GroupFunction = C.WEFT_GROUP_FIRST_MAX // GroupMax, whose gradient is that of the first one
+	GroupFirstMax   GroupFunction = C.WEFT_GROUP_FIRST_MAX // with the gradient of the first maximum
 	GroupFirstMin   GroupFunction = C.WEFT_GROUP_FIRST_MIN
 	GroupSoftmax    GroupFunction = C.WEFT_GROUP_SOFTMAX
 	GroupLogSoftmax GroupFunction = C.WEFT_GROUP_LOG_SOFTMAX

@@ -135,8 +135,8 @@ type section struct{ given, made []*value }
 // unread are those of the values that pass between two blocks that no later block reads in a mode.
 type unread [inBoth]map[*value]bool
 
-// spec describes a block. after are the values that it makes and that are unread, before those that it is
-// given.
+// spec describes a block. after are the unread values among those that it makes. before are the unread values
+// among those that it is given.
 func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func(*value) *value, of section,
 	after unread,
 ) (s gnn.BlockSpec, before unread) {

@@ -115,7 +115,7 @@ func keep(outputs []*value, every int) {
 	}
 }
 
-// readersOf has for each value those that read it.
+// readersOf returns, for each value, the values that read it.
 func readersOf(all []*value) map[*value][]*value {
 	readers := map[*value][]*value{}
 	for _, v := range all {
@@ -220,8 +220,7 @@ func endOf(results []*value, ends map[*value]string) (end string, is bool) {
 	return end, true
 }
 
-// applied is a value that is kept, for those that read it. counted says that its rows are counted over all
-// workers.
+// applied is a kept value, as its readers see it. counted says that its rows are counted over all workers.
 func applied(v *value, end string, counted bool) *value {
 	a := *v
 	a.op, a.in, a.counted = opApply, []*value{v}, counted

@@ -351,7 +351,7 @@ func (p *pass) joined(values []*value, of string) *autograd.Var {
 	return sideBySide(xs)
 }
 
-// sideBySide is several values as one; nil: there are none.
+// sideBySide returns the values' columns side by side in one; nil: there are no values.
 func sideBySide(xs []*autograd.Var) *autograd.Var {
 	switch len(xs) {
 	case 0:

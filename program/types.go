@@ -58,7 +58,7 @@ const (
 	one     = "one"     // left out, and one for each vertex
 	added   = "added"   // stored, and one more for each vertex
 	// Sets that no file has.
-	onlyLoops = "only" // those that the graph has, and no other edges
+	onlyLoops = "only" // the loops that the graph has, and no other edges
 	lastLoops = "last" // the last one of each vertex, and no other edges
 )
 

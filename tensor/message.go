@@ -10,7 +10,8 @@ import (
 // pinned memory. A copy down begins after what the queue of kernels was asked before SendBuffer, and a copy
 // up after what it was asked before ReceiveBuffer: later kernels do not delay it. A kernel that reads a
 // message waits for its copy in the device's queue. A matrix has its pinned memory, a power of two bytes,
-// until its release. Another one has it then, so that it is allocated in the first epoch alone.
+// until its release. Then another matrix gets it, so that pinned memory is allocated in the first epoch
+// alone.
 //
 // Nothing is cut here. The rows of another partition come in up to six messages (package edges), those of a
 // slice in about eight (package tp), and those of a stage by chunk: one is copied while another travels.

@@ -325,7 +325,7 @@ func (t *account) shrinkTo(limit int64) {
 		case m == nil:
 			return
 		case m.rest.state == coming:
-			o.changed.Wait() // it leaves when it has come, so that the order is that of a plan
+			o.changed.Wait() // it leaves after it has come, in the order of the plan
 		default:
 			t.evict(m)
 		}

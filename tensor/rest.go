@@ -197,7 +197,7 @@ func (m *Matrix) Ahead() {
 	defer t.mu.Unlock()
 	r, o := m.rest, t.offload
 	for r.state == leaving {
-		o.changed.Wait() // so that it comes when that of a plan does
+		o.changed.Wait() // it comes at the same time as in the plan
 	}
 	if r.state != away || t.metered()-t.idleBytes()+int64(m.bytes) > o.limit {
 		return

@@ -150,7 +150,7 @@ type seat struct {
 	card   *device.Device // nil: the CPU
 }
 
-// seats makes those of so many workers, from one on. end gives their memory back.
+// seats makes the seats of n workers, from worker first on. end gives their memory back.
 func (s *shared) seats(first, n int) (seats []*seat, end func() error, err error) {
 	end = func() (failed error) {
 		for _, at := range seats {

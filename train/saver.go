@@ -49,7 +49,7 @@ func newSaver(c *Checkpoints, w *worker.Worker, columns columns.ByType) *saver {
 		return nil
 	}
 	s := &saver{Checkpoints: c, w: w, columns: columns, last: time.Now()}
-	// where that fails, so does the first checkpoint, which says why
+	// if that fails, the first checkpoint fails too, and says why
 	s.above, _ = os.OpenRoot(filepath.Dir(c.Path))
 	return s
 }
@@ -206,7 +206,7 @@ func (s *saver) begin(of *progress, take func() []checkpoint.Array) error {
 	if w.Offload == setting.RAM {
 		elements = checkpoint.Copies
 	}
-	arrays := elements(take()) // others had their turns; it panics where the disk fails
+	arrays := elements(take()) // others had their turns: it panics if the disk fails
 	s.last = time.Now()
 	p := &writing{epoch: of.epoch, needs: s.KeepFree + bytes[0], begun: s.last, done: make(chan struct{})}
 	if w.Ranks().First() {

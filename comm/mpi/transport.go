@@ -64,7 +64,7 @@ func Exit(status int) {
 type world struct {
 	library    Library
 	rank, size int
-	device     bool // it says that it takes addresses of a device
+	device     bool // the library says that it takes addresses of a device
 
 	mu      sync.Mutex
 	posted  []*transfer        // handed over, not yet started

@@ -31,7 +31,7 @@ type Addition struct {
 // Rows are the new vertices of a type.
 type Rows struct {
 	Count    int
-	Features graph.Features // of as many columns, and as dense, as those that the graph has
+	Features graph.Features // with as many columns as the graph's, and as dense
 	Names    []string       // a name for each where the graph's vertices have names; Write alone needs them
 	Table    *columns.Table // of the graph's vertices and these; nil: that of the graph stays
 }

@@ -254,8 +254,8 @@ func (m *Making) lock(ctx context.Context, folder, name string) (unlock func(), 
 	}
 }
 
-// tryLock takes a lock, which is a file that is there as long as a process has it. busy: another process
-// does.
+// tryLock takes a lock: a file that exists as long as a process holds the lock. busy: another process holds
+// it.
 func tryLock(path string) (unlock func(), busy bool) {
 	// NFS locks no file that is open for reading only
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)

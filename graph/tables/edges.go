@@ -19,7 +19,7 @@ type edgeList struct {
 	weighted   bool
 	implied    bool // the weight was not asked for
 	tables     []*vertexTable
-	oneType    bool               // of these, where no other tables are known
+	oneType    bool               // both ends are of the one type; no other tables are known
 	label      string             // the column of labels, or several between commas; empty: there is none
 	optional   bool               // the list may lack it
 	values     bool               // whole numbers are values, as those of a list before

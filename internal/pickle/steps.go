@@ -445,7 +445,7 @@ func object(made func(d *decoder, global any, args Tuple) (any, error)) step {
 	}
 }
 
-// buildTop gives the value below the last one that as its state.
+// buildTop gives the last but one value its state, the last value.
 func buildTop(d *decoder) error {
 	values, err := d.pop(2)
 	if err != nil {

@@ -13,7 +13,7 @@ func ShellWord(path string) string {
 	return ShellFlag(path)
 }
 
-// ShellFlag quotes a word so that a shell takes it for one. It may be a flag.
+// ShellFlag quotes a word so that a shell reads it as a single word. It may be a flag.
 func ShellFlag(path string) string {
 	odd := func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_@%+=:,./-", r)

@@ -30,7 +30,7 @@ type Profile struct {
 	seconds        time.Duration // of the training pass
 	paths          map[int]string
 	samples        []Sample
-	stride, merged int // samples that are merged in one, and that the last one has
+	stride, merged int // how many samples one stands for, and how many the last one has so far
 }
 
 // work is the main work of a rank.

@@ -65,7 +65,7 @@ func Measure(threads, size int, available int64) (r Rates, err error) {
 	defer p.release()
 	all := float64(size)
 	r.Threads = threads
-	r.Write = p.rate(all, p.write) // first, as pages that nobody has written are one
+	r.Write = p.rate(all, p.write) // first: pages that nobody has written are all the same zero page
 	r.Read = p.rate(all, p.read)
 	r.Gather = p.rate(all, p.gather)
 	r.Lines = p.rate(all/rowBytes*lineBytes, p.lines)

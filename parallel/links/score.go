@@ -146,7 +146,7 @@ func (p *edgeBatch) incident(begin, ends []int32) {
 		return
 	}
 	pairs := p.pairs.ReadInt32s()
-	at := make([]int32, len(begin)+1) // shifted by one, so that it becomes begin as rows are listed
+	at := make([]int32, len(begin)+1) // shifted by one: while rows are listed, it becomes begin
 	for k := range p.scored {
 		at[pairs[3*k+1]+2]++
 		at[pairs[3*k+2]+2]++

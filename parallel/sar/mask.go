@@ -99,7 +99,7 @@ func (p *propagator) maxMasked(x *autograd.Var, loops gnn.Loops) *autograd.Var {
 func (p *propagator) attendMasked(a gnn.Attention) *autograd.Var {
 	scores := p.scores(a)
 	ofEdges := func(of *autograd.Var) []gnn.EdgeRows { return []gnn.EdgeRows{{Var: of, Loops: a.Loops}} }
-	target := autograd.Detach(a.Source) // whose rows are those of the targets where a relation has one type
+	target := autograd.Detach(a.Source) // its rows are the targets', if the relation joins one type to itself
 	if rows := p.targets(); rows != nil {
 		target = autograd.Detach(cmp.Or(a.TargetScore, a.Target))
 	}

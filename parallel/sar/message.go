@@ -136,7 +136,7 @@ func (m *messages) record(c *Call, op autograd.Op) *autograd.Var {
 	for _, q := range m.Parameters {
 		op.Inputs = append(op.Inputs, q.On(m.tape))
 	}
-	if c.Edges.Differentiable() { // so that there is a backward pass: it has no gradient
+	if c.Edges.Differentiable() { // an input without a gradient, so that there is a backward pass
 		op.Inputs = append(op.Inputs, m.tape.Input(op.Value, nil))
 	}
 	return m.tape.Record(op)

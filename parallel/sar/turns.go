@@ -171,7 +171,7 @@ func want(ms []*tensor.Matrix, read int) {
 	}
 }
 
-// of is the call as the partition that exposes it makes it.
+// of returns the same call of the layer, as made by the partition that has exposed o.
 func (o *exposed) of(call *Call) *Call {
 	c := *call
 	c.Edges, c.by = o.call.Edges, o.call.by

@@ -22,8 +22,8 @@ type splits int
 
 const (
 	given  splits = iota // the split as given
-	stored               // the one of its number, of those that the files hold
-	random               // the random one of its number, as the publication did: import makes so many
+	stored               // the files' split of the seed's number
+	random               // a random split by the seed's number, as in the publication: import makes so many
 )
 
 // importArgs are the arguments of weft that turn the files below folder into a store, with so many splits

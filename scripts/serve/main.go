@@ -91,7 +91,7 @@ func read(path string) (r rows, err error) {
 	return r, err
 }
 
-// command runs weft to its end. What it says is shown where it fails.
+// command runs weft to its end. It shows what weft says only if weft fails.
 func (e *experiment) command(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, e.weft, args...).CombinedOutput()
 	if err != nil {

@@ -175,7 +175,7 @@ func (c *Config) variesInput() bool {
 }
 
 // observe tells Trace and OnLayer in which layers the operations on a tape are. forward is the part that the
-// forward pass counts as: Backward where it is repeated there.
+// forward pass counts for: Backward, if the backward pass repeats it.
 func (c *Config) observe(t *autograd.Tape, forward trace.Part) {
 	t.OnLayer = func(layer int, backward bool) {
 		part := forward

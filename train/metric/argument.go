@@ -151,7 +151,7 @@ func precisionOfTop(k int) measure {
 			return math.NaN(), nil
 		}
 		last := top[len(top)-1]
-		counts := make([]float64, 4) // positive ones above the last score, all above, and those that have it
+		counts := make([]float64, 4) // positive and negative rows above the last score, and at it
 		for k, those := range [][]float64{positive, negative} {
 			for _, score := range those {
 				if score > last {

@@ -189,12 +189,12 @@ func sorted(n int, at func(i int) (score float64, positive bool)) (negative, pos
 	return negative, positive
 }
 
-// averagePrecision is the mean over the positive ones of n scored rows of this worker, and of those of all
-// others, of the precision where all that score as high are taken for positive ones. It is NaN where one of
-// the classes has no rows.
+// averagePrecision is a mean over the positive rows of all workers, of which this one has n scored rows: of
+// the precision where all rows that score as high count as positive. It is NaN where one of the classes has
+// no rows.
 func averagePrecision(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
 	negative, positive := sorted(n, at)
-	var asHigh [2][]float64 // as each positive one: negative and positive ones
+	var asHigh [2][]float64 // how many score as high as each positive row: negative and positive rows
 	for k, those := range [][]float64{negative, positive} {
 		asHigh[k] = make([]float64, len(positive))
 		err := eachBlock(c, those, func(block []float64) {

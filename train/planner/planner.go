@@ -61,7 +61,7 @@ type Mesh struct {
 	Times    Times
 	// ByCounts says that Counts stand for the graph in Plan. Bytes and memory are then not those of a run.
 	ByCounts bool
-	// Balance is what its partitions balance, "": there is one, or ByCounts.
+	// Balance is what the mesh's partitions balance; "": there is one partition, or ByCounts is set.
 	Balance string
 	// Exact says that training on the mesh gives the results of one worker, but for rounding.
 	Exact bool

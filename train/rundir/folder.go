@@ -101,8 +101,8 @@ func checkFolder(out string) error {
 	return nil
 }
 
-// leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
-// next run there removes it when it writes that file.
+// leftover reports whether a killed run left an entry of a folder half-written. The next run there removes it
+// when it writes that file.
 func leftover(e fs.DirEntry) bool {
 	return e.Type().IsRegular() &&
 		slices.ContainsFunc(Files(), func(name string) bool { return atomicfile.IsHidden(e.Name(), name) })

@@ -140,7 +140,7 @@ func lookState(dir string) (s State, err error) {
 		}
 	}
 	s.Status = Killed
-	// killed as it ended: its record has the word
+	// it may have been killed as it ended: then its record tells
 	if _, err := os.Lstat(filepath.Join(dir, runFile)); err == nil {
 		if run, _, _, err := Read(dir); err == nil {
 			s.Status = run.status()

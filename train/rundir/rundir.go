@@ -63,7 +63,7 @@ type Dir struct {
 	root    *os.Root
 	metrics *os.File
 	state   State
-	// reopened is the directory of a run that continues: it stays as it is where that does no work
+	// reopened says that the run continues: if it does no work, the directory stays unchanged
 	reopened bool
 	worked   bool     // an epoch has been made since it was made, or reopened
 	unread   nn.State // what unread.safetensors held when the run began or continued
@@ -256,7 +256,7 @@ func (d *Dir) Discard() {
 	if d.metrics != nil && !d.reopened {
 		for _, name := range append(setting.KeptNames(), stateFile, configFile, unreadFile, metricsFile,
 			Checkpoints) {
-			_ = d.root.Remove(name) // that of the checkpoints fails where one was written
+			_ = d.root.Remove(name) // a folder that has checkpoints stays
 		}
 	}
 	if d.metrics != nil {
@@ -266,6 +266,6 @@ func (d *Dir) Discard() {
 		_ = d.root.Close()
 	}
 	if d.created {
-		_ = os.Remove(d.Path) // fails, as it should, where somebody put a file there
+		_ = os.Remove(d.Path) // it fails, as it should, if somebody put a file there
 	}
 }

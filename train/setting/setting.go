@@ -43,7 +43,7 @@ type Setting struct {
 	Group   Group
 	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
 	Choices []string // the accepted words, nil: not a choice among words
-	others  bool     // there are other words, which its type reads
+	others  bool     // its type reads other words, too
 	// completes reports whether a word is one more that is accepted: a form with an argument.
 	completes func(text string) bool
 	forms     []string // how such words are written

@@ -12,7 +12,7 @@ import (
 // ExplainedEdge is an edge whose output a gnn.EdgeScorer computes. It need not be of the graph.
 type ExplainedEdge struct {
 	Source, Target int32
-	Features       []float32 // as many as those of the relation's edges
+	Features       []float32 // as many columns as the relation's edges have
 	Weight         float32   // where edges have some
 }
 

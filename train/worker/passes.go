@@ -61,7 +61,7 @@ type Forward struct {
 	Training  bool     // dropout is active, and norms take the batch's statistics
 	Recording bool     // there may be a backward pass
 	Features  []Given  // by vertex type; nil: all are the graph's
-	Edges     []Edges  // of those relations of which it has edges of its own
+	Edges     []Edges  // of the relations for which it is given edges
 	// Outputs are by the vertex types of the output, and then by the relations: blocks follow each other in
 	// its columns. nil: a plan
 	Outputs [][]Block

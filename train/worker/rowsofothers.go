@@ -8,8 +8,8 @@ import (
 
 // route is how rows of vertices or edges come to the process that asks for them.
 type route struct {
-	asks  [][]int32 // by process: the places in the list of those that it has
-	gives [][]int32 // by process: this one's rows that it asks for
+	asks  [][]int32 // by process: places in the list of the rows that the process has
+	gives [][]int32 // by process: the rows of this process that the other asks for
 }
 
 // ownersOf are, by vertex of a type, the process that has its row.

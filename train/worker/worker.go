@@ -280,7 +280,7 @@ func (w *Worker) Begin() {
 		w.Team.Memory.ResetResidency()
 		w.disk()
 	}
-	if w.later != nil && w.Offload == "" { // what its first pass makes is there in every epoch
+	if w.later != nil && w.Offload == "" { // its first pass makes what all later ones have
 		w.later.Inference.Infer(0).Drop()
 	}
 	w.onDevice()

@@ -71,7 +71,7 @@ const (
 type Graph struct {
 	Vertices  []Vertices
 	Relations []Relation
-	Old       bool // as DGL wrote it before 1.0, which stored one format and knew no other
+	Old       bool // as DGL wrote it before 1.0, with a single format
 }
 
 // Vertices are those of one type.

@@ -150,7 +150,7 @@ func (a *Archive) listFolder() error {
 	return err
 }
 
-// In returns the arrays in a folder of the archive. They are open as long as that is.
+// In returns the arrays in a folder of the archive. They are open as long as the archive is.
 func (a *Archive) In(folder string) *Archive {
 	in := *a
 	in.folder, in.Fields = folder+"/", Fields{&in}

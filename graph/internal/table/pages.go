@@ -26,7 +26,7 @@ const (
 	// freeExpansion bytes.
 	maxExpansion  = 1032
 	freeExpansion = 16 << 20
-	// maxTextExpansion is that of text, which has dictionaries where it repeats.
+	// maxTextExpansion is the same for text: text that repeats has dictionaries.
 	maxTextExpansion = 64
 	// runSlack allows for the values that fill up the last group of a page.
 	runSlack = 1 << 10

@@ -15,8 +15,7 @@ import (
 )
 
 // rowsPerByte bounds the rows that a file may claim by its size. A row group of a million equal values, with
-// a dictionary and a run of its index, takes some 250 bytes. A graph has other columns, too, as those of its
-// ids.
+// a dictionary and a run of its index, takes some 250 bytes. A graph also has other columns, such as its ids.
 const rowsPerByte = 1 << 12
 
 // mostRows are those of a file of so many bytes.

@@ -132,7 +132,7 @@ func (s *server) leave() (err error) {
 func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 	for _, of := range r.Drop {
 		if m := s.models[of[0]]; m != nil {
-			_ = m.Drop(of[1]) // where it fails, the model's next request tells it
+			_ = m.Drop(of[1]) // if it fails, the model's next request says so
 		}
 	}
 	switch r.Ask {

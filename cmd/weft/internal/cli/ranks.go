@@ -117,8 +117,8 @@ func OncePerMachine(cmd *cobra.Command) {
 }
 
 // checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one
-// would do the whole work. option gives that of srun that connects them, "" where no library of MPI loads. It
-// is asked for these alone, as it loads one.
+// would do the whole work. option returns the option of srun that connects them, "" where no library of MPI
+// loads. It is called for such tasks alone, as it loads a library.
 func checkAlone(tasks int, option func() string) error {
 	if tasks <= 1 {
 		return nil

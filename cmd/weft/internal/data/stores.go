@@ -191,7 +191,7 @@ var versionEnding = regexp.MustCompile(`\.[0-9]+$`)
 // lyingRuns are the runs below some folders, with the graphs that each names.
 type lyingRuns struct {
 	graphs map[string][]string // by the run's folder
-	noted  []string            // those that some store notes, where they lie now
+	noted  []string            // the runs that some store notes, by the paths where they lie now
 	unread string              // what could not be read, and may be such a run; empty: nothing
 }
 

@@ -226,7 +226,7 @@ func contentsOf(path string) (string, error) {
 	return regular.SHA256(path, func(int) {})
 }
 
-// contentsOfStore names a store by what it holds, wherever it lies, and any other dataset as it is named.
+// contentsOfStore names a store by its content, wherever it lies. It leaves the name of any other dataset.
 func contentsOfStore(dataset string) (string, error) {
 	if !cli.IsStore(dataset) {
 		return dataset, nil
