@@ -34,7 +34,7 @@ build: packages ## build bin/weft
 	@GO='$(GO)' scripts/build -ldflags '$(STAMP)' -o bin/weft ./cmd/weft
 
 # NVIDIA's driver in tests: its functions that weft calls, over fibers of a processor.
-bin/libcuda-on-cpu.so: $(wildcard device/kernels/* device/oncpu/* kernel/native/*.h)
+bin/libcuda-on-cpu.so: $(wildcard device/kernels/* device/oncpu/*.* kernel/native/*.h) device/oncpu/build
 	@scripts/install-packages g++
 	@mkdir -p bin
 	@device/oncpu/build $@

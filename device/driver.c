@@ -4,7 +4,10 @@
 #include <stdlib.h>
 
 // Numbers of NVIDIA's cuda.h.
-enum { COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76, PAGEABLE_MEMORY_ACCESS = 88, L2_CACHE_SIZE = 38 };
+enum {
+	COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76, PAGEABLE_MEMORY_ACCESS = 88,
+	L2_CACHE_SIZE = 38
+};
 enum { HOST_MEMORY_FULL = 2 }; // CUDA_ERROR_OUT_OF_MEMORY
 enum { STREAM_NON_BLOCKING = 1, EVENT_BLOCKING_SYNC = 1, EVENT_DISABLE_TIMING = 2 };
 #define LAUNCH_BUFFER_POINTER ((void *)1)
@@ -100,7 +103,8 @@ int weft_to_host(const weft_driver *d, void *stream, void *to, device_address fr
 int weft_copy(const weft_driver *d, void *stream, device_address to, device_address from, size_t bytes) {
 	IN_CONTEXT(cuMemcpyDtoDAsync_v2(to, from, bytes, stream));
 }
-int weft_launch(const weft_driver *d, void *stream, const weft_kernel *kernels, int n, char *args, int *failed) {
+int weft_launch(const weft_driver *d, void *stream, const weft_kernel *kernels, int n, char *args,
+                int *failed) {
 	int status = d->cuCtxSetCurrent(d->context);
 	for (*failed = 0; *failed < n && !status; ++*failed) {
 		const weft_kernel *k = &kernels[*failed];
@@ -124,7 +128,8 @@ int weft_make_graph(const weft_driver *d, weft_graph *g, const weft_kernel *kern
 	for (int k = 0; k < n && !status; k++) {
 		void *parameters[] = {args + kernels[k].at};
 		weft_node node = node_of(&kernels[k], parameters);
-		status = d->cuGraphAddKernelNode_v2(&g->nodes[k], g->graph, k ? &g->nodes[k - 1] : NULL, k ? 1 : 0, &node);
+		status = d->cuGraphAddKernelNode_v2(&g->nodes[k], g->graph, k ? &g->nodes[k - 1] : NULL, k ? 1 : 0,
+		                                    &node);
 	}
 	if (!status)
 		status = d->cuGraphInstantiateWithFlags(&g->executable, g->graph, 0);
@@ -149,7 +154,8 @@ int weft_run_graph(const weft_driver *d, void *stream, const weft_graph *g) {
 	IN_CONTEXT(cuGraphLaunch(g->executable, stream));
 }
 int weft_end_graph(const weft_driver *d, weft_graph *g) {
-	int first = d->cuCtxSetCurrent(d->context), status = g->executable ? d->cuGraphExecDestroy(g->executable) : 0;
+	int first = d->cuCtxSetCurrent(d->context),
+	    status = g->executable ? d->cuGraphExecDestroy(g->executable) : 0;
 	first = first ? first : status;
 	status = g->graph ? d->cuGraphDestroy(g->graph) : 0;
 	free(g->nodes);
@@ -157,7 +163,9 @@ int weft_end_graph(const weft_driver *d, weft_graph *g) {
 	return first ? first : status;
 }
 int weft_wait(const weft_driver *d, void *stream) { IN_CONTEXT(cuStreamSynchronize(stream)); }
-int weft_pinned(const weft_driver *d, void **memory, size_t bytes) { IN_CONTEXT(cuMemHostAlloc(memory, bytes, 0)); }
+int weft_pinned(const weft_driver *d, void **memory, size_t bytes) {
+	IN_CONTEXT(cuMemHostAlloc(memory, bytes, 0));
+}
 int weft_free_pinned(const weft_driver *d, void *memory) { IN_CONTEXT(cuMemFreeHost(memory)); }
 int weft_up(const weft_driver *d, void *stream, device_address to, const void *from, size_t bytes) {
 	IN_CONTEXT(cuMemcpyHtoDAsync_v2(to, from, bytes, stream));
@@ -171,5 +179,7 @@ int weft_elapsed(const weft_driver *d, float *milliseconds, void *from, void *to
 }
 int weft_end_event(const weft_driver *d, void *event) { IN_CONTEXT(cuEventDestroy_v2(event)); }
 int weft_record(const weft_driver *d, void *event, void *stream) { IN_CONTEXT(cuEventRecord(event, stream)); }
-int weft_after(const weft_driver *d, void *stream, void *event) { IN_CONTEXT(cuStreamWaitEvent(stream, event, 0)); }
+int weft_after(const weft_driver *d, void *stream, void *event) {
+	IN_CONTEXT(cuStreamWaitEvent(stream, event, 0));
+}
 int weft_wait_event(const weft_driver *d, void *event) { IN_CONTEXT(cuEventSynchronize(event)); }

@@ -54,7 +54,8 @@ typedef struct {
 #define WEFT_GRAPH_FUNCTIONS(F) \
 	F(cuGraphCreate, (void **graph, unsigned flags)) \
 	F(cuGraphDestroy, (void *graph)) \
-	F(cuGraphAddKernelNode_v2, (void **node, void *graph, void *const *after, size_t count, const weft_node *what)) \
+	F(cuGraphAddKernelNode_v2, \
+	  (void **node, void *graph, void *const *after, size_t count, const weft_node *what)) \
 	F(cuGraphInstantiateWithFlags, (void **executable, void *graph, unsigned long long flags)) \
 	F(cuGraphExecDestroy, (void *executable)) \
 	F(cuGraphExecKernelNodeSetParams_v2, (void *executable, void *node, const weft_node *what)) \
@@ -102,7 +103,8 @@ typedef struct {
 	size_t at, bytes;
 } weft_kernel;
 // Launches n kernels in order, up to one that fails, whose number is then in failed.
-int weft_launch(const weft_driver *d, void *stream, const weft_kernel *kernels, int n, char *args, int *failed);
+int weft_launch(const weft_driver *d, void *stream, const weft_kernel *kernels, int n, char *args,
+                int *failed);
 // A graph of kernels, each of which waits for the one before.
 typedef struct {
 	void *graph, *executable, **nodes;

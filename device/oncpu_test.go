@@ -20,7 +20,7 @@ var wrong = []struct{ kernel, line string }{
 	{"race_in_warp", "kernels.cu:30, block 0, thread 58: a race: it writes what thread 59 reads"},
 	{"two_write", "kernels.cu:34, block 0, thread 1: a race: it writes what thread 0 writes"},
 	{"two_read_one_writes", "kernels.cu:44, block 0, thread 31: a race: it writes what thread 63 reads"},
-	{"lanes_read_one_writes", "kernels.cu:89, block 0, thread 31: a race: it writes what thread 0 reads"},
+	{"lanes_read_one_writes", "kernels.cu:91, block 0, thread 31: a race: it writes what thread 0 reads"},
 	{"nobody_wrote", "kernels.cu:48, block 0, thread 0: reads shared memory that nobody wrote"},
 	{"left_before_barrier", "kernels.cu:53, block 0, thread 0: a barrier that 40 of 64 threads reach"},
 	{"two_barriers", "kernels.cu:59, block 0, thread 32: " +
@@ -31,31 +31,31 @@ var wrong = []struct{ kernel, line string }{
 		"lane 0 of the warp is at kernels.cu:67 with mask 7fffffff"},
 	{"left_before_shuffle", "kernels.cu:71, block 0, thread 0: " +
 		"waits for lanes ffe00000 of its warp, which have ended or wait elsewhere"},
-	{"takes_no_part", "kernels.cu:73, block 0, thread 0: reads lane 16, which takes no part"},
-	{"not_in_mask", "kernels.cu:74, block 0, thread 16: the mask 0000ffff leaves out the lane itself"},
-	{"past_the_end", "kernels.cu:75, block 0, thread 63: " +
+	{"takes_no_part", "kernels.cu:74, block 0, thread 0: reads lane 16, which takes no part"},
+	{"not_in_mask", "kernels.cu:76, block 0, thread 16: the mask 0000ffff leaves out the lane itself"},
+	{"past_the_end", "kernels.cu:77, block 0, thread 63: " +
 		"address … is 0 bytes past the end of an allocation of 512"},
-	{"before_the_beginning", "kernels.cu:76, block 0, thread 0: " +
+	{"before_the_beginning", "kernels.cu:78, block 0, thread 0: " +
 		"address … is 4144 bytes before an allocation of 512"},
-	{"not_aligned", "kernels.cu:91, block 0, thread 1: " +
+	{"not_aligned", "kernels.cu:93, block 0, thread 1: " +
 		"address … is no multiple of the size of what it loads or stores there"},
-	{"part_of_a_matrix", "kernels.cu:110, block 0, thread 0: " +
+	{"part_of_a_matrix", "kernels.cu:112, block 0, thread 0: " +
 		"waits for lanes ffff0000 of its warp, which have ended or wait elsewhere"},
-	{"in_one_bank", "kernels.cu:185, block 0, thread 30: the rows of lanes 3 and 4 lie in the same banks"},
-	{"not_awaited", "kernels.cu:133, block 0, thread 63: " +
+	{"in_one_bank", "kernels.cu:187, block 0, thread 30: the rows of lanes 3 and 4 lie in the same banks"},
+	{"not_awaited", "kernels.cu:135, block 0, thread 63: " +
 		"reads what thread 62 copies, which has not waited for it"},
-	{"group_not_ended", "kernels.cu:139, block 0, thread 0: " +
+	{"group_not_ended", "kernels.cu:141, block 0, thread 0: " +
 		"reads what thread 0 copies, which has not waited for it"},
-	{"awaited_by_itself", "kernels.cu:147, block 0, thread 63: " +
+	{"awaited_by_itself", "kernels.cu:149, block 0, thread 63: " +
 		"reads what thread 31 copies, which has not waited for it"},
-	{"copied_over_what_is_read", "kernels.cu:156, block 0, thread 0: a race: it writes what thread 32 reads"},
-	{"written_while_copied", "kernels.cu:160, block 0, thread 31: copies to where thread 30 writes"},
-	{"copied_twice", "kernels.cu:169, block 0, thread 1: copies to where thread 0 copies"},
-	{"copied_from_anywhere", "kernels.cu:173, block 0, thread 1: " +
+	{"copied_over_what_is_read", "kernels.cu:158, block 0, thread 0: a race: it writes what thread 32 reads"},
+	{"written_while_copied", "kernels.cu:162, block 0, thread 31: copies to where thread 30 writes"},
+	{"copied_twice", "kernels.cu:171, block 0, thread 1: copies to where thread 0 copies"},
+	{"copied_from_anywhere", "kernels.cu:175, block 0, thread 1: " +
 		"address …, which it copies, is no multiple of 16"},
-	{"copied_past_the_end", "kernels.cu:177, block 0, thread 16: " +
+	{"copied_past_the_end", "kernels.cu:179, block 0, thread 16: " +
 		"address … is 0 bytes past the end of an allocation of 512"},
-	{"wild", "kernels.cu:77, block 0, thread 0: address … is no memory of the device"},
+	{"wild", "kernels.cu:79, block 0, thread 0: address … is no memory of the device"},
 }
 
 // A process that runs a kernel of oncpu/testdata ends with a line where the kernel is wrong.

@@ -17,17 +17,17 @@ var longLiteral = regexp.MustCompile("^([^/\"`]|\"(\\\\.|[^\"\\\\])*\"|`[^`]*`)*
 
 const columns = 110 // of a line
 
-// TestLines: a line of Go has at most 110 columns, a tab taking four, but for long literals.
+// TestLines: a line of Go, C or CUDA has at most 110 columns, a tab taking four, but for long literals.
 func TestLines(t *testing.T) {
 	root := filepath.Join("..", "..")
-	list := exec.Command("git", "ls-files", "*.go")
+	list := exec.Command("git", "ls-files", "*.go", "*.c", "*.h", "*.cc", "*.cu", "*.cuh")
 	list.Dir = root
 	files, err := list.Output()
 	if err != nil {
 		t.Skip("not a checkout of git: ", err)
 	}
 	for path := range strings.FieldsSeq(string(files)) {
-		if strings.HasPrefix(path, "kernel/") {
+		if strings.HasPrefix(path, "kernel/") && strings.HasSuffix(path, ".go") {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(root, path))
@@ -36,7 +36,7 @@ func TestLines(t *testing.T) {
 		for line := range strings.Lines(string(text)) {
 			number++
 			within := raw
-			raw = raw != (strings.Count(line, "`")%2 == 1)
+			raw = raw != (strings.HasSuffix(path, ".go") && strings.Count(line, "`")%2 == 1)
 			line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")
 			literal := within || raw || longLiteral.MatchString(line) || strings.Contains(line, "//nolint")
 			if n := utf8.RuneCountInString(line); n > columns && !literal {

@@ -1,9 +1,9 @@
-// Softmax attention over in-edges, fused: nothing of an edge is written to memory. Here is GATv1's forward pass.
-// kernel/native/attention.h has the equations. A warp has a row and some of its heads. It takes 32 edges at a
-// time: lanes compute the coefficients of all edges and heads, which meet in shared memory, and then each
-// lane the sums of its four columns. A column's sum is added edge after edge, and a head's exponentials in
-// the order of a tree over 32 edges, so that results have the same bits whatever heads and columns are worked
-// on together.
+// Softmax attention over in-edges, fused: nothing of an edge is written to memory. Here is GATv1's forward
+// pass. kernel/native/attention.h has the equations. A warp has a row and some of its heads. It takes 32
+// edges at a time: lanes compute the coefficients of all edges and heads, which meet in shared memory, and
+// then each lane the sums of its four columns. A column's sum is added edge after edge, and a head's
+// exponentials in the order of a tree over 32 edges, so that results have the same bits whatever heads and
+// columns are worked on together.
 #pragma once
 #include "pointwise.cuh"
 
@@ -37,10 +37,10 @@ template <int P> DEVICE float over_edges(float x[P]) {
 	return sum;
 }
 
-// A row, or a segment of one, and those of its heads that a warp has. It sums SLABS slabs of columns of the same
-// edges, whose indices and numbers of heads it reads once. A lane has four neighbours of a slab's columns
-// from 4·lane on where they are QUADS, which wants a width that is a multiple of four; else those of numbers
-// lane, lane + 32, … So a lane has columns of one head alone.
+// A row, or a segment of one, and those of its heads that a warp has. It sums SLABS slabs of columns of the
+// same edges, whose indices and numbers of heads it reads once. A lane has four neighbours of a slab's
+// columns from 4·lane on where they are QUADS, which wants a width that is a multiple of four; else those of
+// numbers lane, lane + 32, … So a lane has columns of one head alone.
 template <typename vec, int AT_ONCE = 1> struct attention {
 	typedef typename vec::elem T;
 	enum { QUADS = vec::N > 1, SLABS = AT_ONCE };
@@ -172,8 +172,8 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 		const int64_t k = begin + number;
 		return (const T *)a.features + (a.feature_rows ? a.feature_rows[k] : k) * a.feature_columns;
 	}
-	// What features give to GATv1's scores: coefficients become Σ_f features_f · edge_vector_f. A lane then reads
-	// those in its own places.
+	// What features give to GATv1's scores: coefficients become Σ_f features_f · edge_vector_f. A lane then
+	// reads those in its own places.
 	DEVICE void score_features() const {
 		if (!a.feature_columns)
 			return;
@@ -200,8 +200,8 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 				}
 		}
 	}
-	// Which heads dropout keeps the lane's edge for, a bit each, of the edges from number k on. It knows an edge
-	// by its ends and its number among equal ones; eight heads have a word each of a counter.
+	// Which heads dropout keeps the lane's edge for, a bit each, of the edges from number k on. It knows an
+	// edge by its ends and its number among equal ones; eight heads have a word each of a counter.
 	template <bool TRANSPOSED> DEVICE unsigned kept(int k) {
 		if (!a.mask.threshold)
 			return 0;
@@ -333,7 +333,8 @@ template <typename vec, form FORM, typename L, typename F> DEVICE void attend_ro
 			});
 		}
 		w.each_slab(slab, [&](int i) {
-			const float all = __shfl_sync(ALL, s.sum, w.of), scale = !a.last ? 1.0f : all == 0 ? 0.0f : 1 / all;
+			const float all = __shfl_sync(ALL, s.sum, w.of);
+			const float scale = !a.last ? 1.0f : all == 0 ? 0.0f : 1 / all;
 			each(z[i], [&](float v, int) { return v * scale; });
 			w.store(a.z, a.z_type, w.place, z[i]);
 		});

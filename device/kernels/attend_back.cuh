@@ -90,7 +90,8 @@ template <int P, typename W> DEVICE void both_sides(const W &w, float source_sco
 	float s[P], d[P] = {};
 	w.each_place(s, 0, [&](int e, int v) {
 		const attend_packed target(w, w.other[e], true);
-		const float t = target.target_score + source_score + w.of_features(v), rise = t > 0 ? 1.0f : w.a.slope;
+		const float t = target.target_score + source_score + w.of_features(v),
+		            rise = t > 0 ? 1.0f : w.a.slope;
 		const float alpha = exponential(t * rise - target.log_sum);
 		d[v] = alpha * rise * target.g_dot_out;
 		return t > 0 ? alpha : -alpha;

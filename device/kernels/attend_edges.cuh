@@ -1,6 +1,6 @@
-// The gradients over destinations where edges have features. They have sums over all edges, ∂edge_vector of GATv1
-// and ∂edge_weight of the others. A warp has sum_rows rows, or one segment, and some of their heads, and sums of
-// its own: it adds to them after each batch of edges, and the sums are merged in order.
+// The gradients over destinations where edges have features. They have sums over all edges, ∂edge_vector of
+// GATv1 and ∂edge_weight of the others. A warp has sum_rows rows, or one segment, and some of their heads,
+// and sums of its own: it adds to them after each batch of edges, and the sums are merged in order.
 #pragma once
 #include "attend_dot.cuh"
 

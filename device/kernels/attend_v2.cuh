@@ -1,6 +1,6 @@
-// GATv2, whose scores and gradients take products of the rows at both ends of each edge. For these a warp reads
-// the rows of 32 edges before it sums them; in between they stay in the caches. attend.cuh says how edges are
-// taken. An edge with features has a row of its own, which is computed where it is added.
+// GATv2, whose scores and gradients take products of the rows at both ends of each edge. For these a warp
+// reads the rows of 32 edges before it sums them; in between they stay in the caches. attend.cuh says how
+// edges are taken. An edge with features has a row of its own, which is computed where it is added.
 #pragma once
 #include "attend_back.cuh"
 
@@ -31,13 +31,13 @@ DEVICE float dot4(const float *x, const float *y) {
 	return fmaf(x[3], y[3], fmaf(x[2], y[2], fmaf(x[1], y[1], x[0] * y[0])));
 }
 
-// Where an edge's own row is added, if it has features: to the row at its other end, or to that at this one, in
-// a product of the two.
+// Where an edge's own row is added, if it has features: to the row at its other end, or to that at this one,
+// in a product of the two.
 enum edge_rows { NO_EDGES, TO_OTHER, TO_OWN };
 
-// K sums over the columns of each head, for each of the batch's edges: of_slab() returns an f with f(p, x) what
-// a lane's columns x of an edge's row give to them. The lanes write it, and each lane then adds up the parts
-// of one edge and one head. The slab is another then.
+// K sums over the columns of each head, for each of the batch's edges: of_slab() returns an f with f(p, x)
+// what a lane's columns x of an edge's row give to them. The lanes write it, and each lane then adds up the
+// parts of one edge and one head. The slab is another then.
 template <edge_rows EDGES, int K, typename W, typename F>
 DEVICE void edge_products(W &w, shared_cell<float> *const (&to)[K], const void *rows, F of_slab) {
 	enum { AT_ONCE = 8, STRIDE = 33 }; // so that places of a head's lanes are in different banks
@@ -143,8 +143,8 @@ DEVICE int64_t sums_of(const over_segments<weft_attention_args> &, int64_t) { re
 DEVICE int rows_of_block(const over_rows<weft_attention_args> &) { return WEFT_TILE; }
 DEVICE int rows_of_block(const over_segments<weft_attention_args> &) { return ATTEND_WARPS; }
 
-// ∂target, and ∂a of a tile of rows, or of a segment: a block has such a tile, or a segment for each warp, and some
-// heads.
+// ∂target, and ∂a of a tile of rows, or of a segment: a block has such a tile, or a segment for each warp,
+// and some heads.
 template <typename vec, typename L> DEVICE void attend_back_target_v2(const L &l) {
 	__shared__ shared_cell<double> sums[ATTEND_WARPS][ATTEND_COLUMNS];
 	const weft_attention_args &a = l.a;

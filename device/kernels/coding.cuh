@@ -1,5 +1,5 @@
-// Rows as they are sent; formats in kernel/native/row_args.h, rounding in coding.h, whose bits these are. A warp
-// has a row.
+// Rows as they are sent; formats in kernel/native/row_args.h, rounding in coding.h, whose bits these are. A
+// warp has a row.
 #pragma once
 #include "random.cuh"
 

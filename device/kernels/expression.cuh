@@ -1,6 +1,6 @@
-// Expressions: a small program over registers, which a thread has for some numbers of the results side by side. All
-// threads of a launch run the same instructions. Registers are in shared memory, as they have numbers: each thread
-// reads and writes its own alone.
+// Expressions: a small program over registers, which a thread has for some numbers of the results side by
+// side. All threads of a launch run the same instructions. Registers are in shared memory, as they have
+// numbers: each thread reads and writes its own alone.
 #pragma once
 #include "functions.cuh"
 

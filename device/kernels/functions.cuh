@@ -1,5 +1,5 @@
-// The functions of kernel/native/functions.h, of numbers in place of vectors, and those that a CPU has from its C
-// library. CUDA's own sine and cosine have a stack frame.
+// The functions of kernel/native/functions.h, of numbers in place of vectors, and those that a CPU has from
+// its C library. CUDA's own sine and cosine have a stack frame.
 #pragma once
 #include "warp.cuh"
 
@@ -27,7 +27,9 @@ struct quarters {
 	int quarter;
 	float rest;
 	DEVICE quarters(float x) {
-		static const uint32_t of_pi[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab}; // 2/π
+		// 2/π
+		static const uint32_t of_pi[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0,
+		                                 0xdb629599, 0x3c439041, 0xfe5163ab};
 		const uint32_t bits = __float_as_uint(x);
 		const int power = (int)(bits >> 23 & 255) - 150; // x = m·2^power
 		if (power < 2) {
@@ -57,9 +59,11 @@ DEVICE float sine_from(float x, int more) {
 	const int quarter = at.quarter + more;
 	float y;
 	if (quarter & 1) {
-		y = fmaf(fmaf(fmaf(2.443315711809948e-5f, s, -1.388731625493765e-3f), s, 4.166664568298827e-2f), s * s, fmaf(-0.5f, s, 1.0f));
+		y = fmaf(fmaf(fmaf(2.443315711809948e-5f, s, -1.388731625493765e-3f), s, 4.166664568298827e-2f),
+		         s * s, fmaf(-0.5f, s, 1.0f));
 	} else
-		y = fmaf(fmaf(fmaf(-1.9515295891e-4f, s, 8.3321608736e-3f), s, -1.6666654611e-1f), s * at.rest, at.rest);
+		y = fmaf(fmaf(fmaf(-1.9515295891e-4f, s, 8.3321608736e-3f), s, -1.6666654611e-1f), s * at.rest,
+		         at.rest);
 	return quarter & 2 ? -y : y;
 }
 DEVICE float sine(float x) { return sine_from(x, 0); }

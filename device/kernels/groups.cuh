@@ -1,5 +1,5 @@
-// Functions of groups of columns, and products of the matrices that rows are. Lanes of a warp have a group, and
-// the order in which its columns are added depends on its width alone.
+// Functions of groups of columns, and products of the matrices that rows are. Lanes of a warp have a group,
+// and the order in which its columns are added depends on its width alone.
 #pragma once
 #include "functions.cuh"
 #include "heads.cuh"
@@ -9,7 +9,8 @@ struct group {
 	int64_t k, width; // k-th of all groups
 	int lanes, lane;
 	bool inside;
-	DEVICE group(int64_t first, int64_t last, int64_t groups, int64_t width) : width(width), lanes(lanes_of_head(width)) {
+	DEVICE group(int64_t first, int64_t last, int64_t groups, int64_t width)
+	    : width(width), lanes(lanes_of_head(width)) {
 		lane = threadIdx.x % lanes, k = first * groups + thread_number() / lanes, inside = k < last * groups;
 	}
 	template <typename function> DEVICE void each_column(function f) const {
@@ -44,7 +45,8 @@ STORAGE_KERNEL(groups, weft_groups_args) {
 	}
 	if (a.function == WEFT_GROUP_LOG_SUM_EXP && fabsf(m) == INFINITY)
 		m = 0;
-	const float sum = of.sum([&](int64_t at) { return full_exp(number(x[at]) - m); }), log_sum = full_log(sum);
+	const float sum = of.sum([&](int64_t at) { return full_exp(number(x[at]) - m); }),
+	            log_sum = full_log(sum);
 	if (a.function == WEFT_GROUP_LOG_SUM_EXP) {
 		if (of.inside && of.lane == 0)
 			round_to(z + of.k, m + log_sum);
@@ -63,7 +65,8 @@ STORAGE_KERNEL(groups_back, weft_groups_back_args) {
 	T *dx = (T *)a.dx;
 	if (a.function == WEFT_GROUP_SOFTMAX || a.function == WEFT_GROUP_LOG_SOFTMAX) {
 		const bool log = a.function == WEFT_GROUP_LOG_SOFTMAX;
-		const float total = of.sum([&](int64_t at) { return log ? number(gs[at]) : number(gs[at]) * number(zs[at]); });
+		const float total = of.sum(
+		    [&](int64_t at) { return log ? number(gs[at]) : number(gs[at]) * number(zs[at]); });
 		of.each_column([&](int64_t at) {
 			const float z = number(zs[at]), g = number(gs[at]);
 			round_to(dx + at, log ? g - full_exp(z) * total : z * (g - total));
@@ -73,20 +76,26 @@ STORAGE_KERNEL(groups_back, weft_groups_back_args) {
 	const float g = of.inside ? number(gs[of.k]) : 0, z = of.inside ? number(zs[of.k]) : 0;
 	if (a.function == WEFT_GROUP_LOG_SUM_EXP)
 		return of.each_column([&](int64_t at) { round_to(dx + at, g * full_exp(number(x[at]) - z)); });
-	const auto is = [&](int64_t at) { return number(x[at]) == z || (z != z && number(x[at]) != number(x[at])); };
+	const auto is = [&](int64_t at) {
+		return number(x[at]) == z || (z != z && number(x[at]) != number(x[at]));
+	};
 	if (a.function == WEFT_GROUP_FIRST_MAX || a.function == WEFT_GROUP_FIRST_MIN) {
 		float place = (float)(of.width - 1);
-		of.each_column([&](int64_t at) { place = is(at) ? min(place, (float)(at - of.k * of.width)) : place; });
+		of.each_column(
+		    [&](int64_t at) { place = is(at) ? min(place, (float)(at - of.k * of.width)) : place; });
 		place = of.merged(place, [](float a, float b) { return min(a, b); });
-		return of.each_column([&](int64_t at) { round_to(dx + at, (float)(at - of.k * of.width) == place ? g : 0.0f); });
+		return of.each_column(
+		    [&](int64_t at) { round_to(dx + at, (float)(at - of.k * of.width) == place ? g : 0.0f); });
 	}
 	const float count = of.sum([&](int64_t at) { return truth(number(x[at]) == z); });
-	of.each_column([&](int64_t at) { round_to(dx + at, choose(number(x[at]) == z, g, 0) / count); }); // of NaN, 0/0
+	// of NaN, 0/0
+	of.each_column([&](int64_t at) { round_to(dx + at, choose(number(x[at]) == z, g, 0) / count); });
 }
 
 // A thread has a number of z.
 STORAGE_KERNEL(row_product, weft_row_product_args) {
-	const int64_t t = thread_number(), q = t % a.cols, p = t / a.cols % a.rows, k = first * a.groups + t / a.cols / a.rows;
+	const int64_t t = thread_number(), q = t % a.cols, p = t / a.cols % a.rows,
+	              k = first * a.groups + t / a.cols / a.rows;
 	if (k >= last * a.groups)
 		return;
 	const T *x = (const T *)a.x + k * a.rows * a.inner + p * (a.x_transposed ? 1 : a.inner);

@@ -1,5 +1,5 @@
-// Losses, hits and what is finite; equations in kernel/native/loss.h. A block has a tile, whose loss it adds up in
-// double precision.
+// Losses, hits and what is finite; equations in kernel/native/loss.h. A block has a tile, whose loss it adds
+// up in double precision.
 #pragma once
 #include "pointwise.cuh"
 
@@ -25,7 +25,8 @@ DEVICE int lanes_of_row(int64_t cols) {
 	return lanes;
 }
 
-// Calls f(x_c, c) for columns c = lane, lane + lanes, …, which are loaded beside each other; −∞ behind the end.
+// Calls f(x_c, c) for columns c = lane, lane + lanes, …, which are loaded beside each other; −∞ behind the
+// end.
 enum { BESIDE = 8 };
 template <typename F> DEVICE void each_value(const float *x, int lane, int lanes, int64_t end, F f) {
 	for (int64_t c = lane; c < end; c += BESIDE * lanes) {

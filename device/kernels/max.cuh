@@ -101,7 +101,8 @@ EDGE_KERNELS(max_back, weft_max_back_args, aggregate)
 
 // What segments gave, merged as sums.cuh's merge_sums does it.
 STORAGE_KERNEL(merge_maxima, weft_merge_maxima_args) {
-	const int64_t columns = last - first, segment = thread_number() / columns, c = first + thread_number() % columns;
+	const int64_t columns = last - first, segment = thread_number() / columns,
+	              c = first + thread_number() % columns;
 	if (segment >= a.segments.count || !begins_row(a.segments, segment))
 		return;
 	const weft_merge m = weft_merge_from(&a.segments, segment);

@@ -1,5 +1,5 @@
-// Scores of pairs of rows, their gradients, and counts of scores; equations in kernel/native/pairs.h. Sums are in the CPU's
-// order.
+// Scores of pairs of rows, their gradients, and counts of scores; equations in kernel/native/pairs.h. Sums
+// are in the CPU's order.
 #pragma once
 #include "warp.cuh"
 

@@ -163,7 +163,9 @@ template <typename T> struct row_part {
 		k = first + t / across, c = t % across * N, n = k < last ? min(width - c, (int64_t)N) : 0;
 	}
 	// These columns of row i of a matrix.
-	DEVICE void load(float (&x)[N], const void *p, int64_t i) const { part(x, (const T *)p + i * width + c, n); }
+	DEVICE void load(float (&x)[N], const void *p, int64_t i) const {
+		part(x, (const T *)p + i * width + c, n);
+	}
 	DEVICE void store(void *p, const float (&x)[N], int64_t i) const { put((T *)p + i * width + c, x, n); }
 };
 

@@ -5,8 +5,8 @@
 #pragma once
 #include "warp.cuh"
 
-// Four numbers as they lie in memory, of which n are there. whole: they lie at a multiple of their size, so that
-// one load takes them.
+// Four numbers as they lie in memory, of which n are there. whole: they lie at a multiple of their size, so
+// that one load takes them.
 DEVICE float4 four(const float *p, int n, bool whole) {
 	if (whole && n >= 4)
 		return *(const float4 *)p;
@@ -21,8 +21,8 @@ DEVICE uint2 four(const bfloat16 *p, int n, bool whole) {
 	return v;
 }
 DEVICE float4 floats(uint2 v) {
-	return make_float4(__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u), __uint_as_float(v.y << 16),
-	                   __uint_as_float(v.y & 0xffff0000u));
+	return make_float4(__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u),
+	                   __uint_as_float(v.y << 16), __uint_as_float(v.y & 0xffff0000u));
 }
 DEVICE uint2 rounded(float4 v) {
 	uint2 r;
@@ -59,8 +59,8 @@ struct matrix {
 	}
 };
 
-// A factor: number k of those that are summed for row (or column) i of the result lies at i·stride + k with by_k,
-// else at k·stride + i.
+// A factor: number k of those that are summed for row (or column) i of the result lies at i·stride + k with
+// by_k, else at k·stride + i.
 struct factor : matrix {
 	int count, depth; // of i, and of k
 	bool by_k;
@@ -73,9 +73,9 @@ struct factor : matrix {
 	}
 };
 
-// What a block is for: z(i, o) = Σ_k x(i, k)·w(o, k) from (i0, o0) on, for k from `begin` on. After each `tile` of
-// these and at the end of the depth end(i, o, v, n, first) gets the sums of four columns that lie together, of
-// which n are there, and they begin anew.
+// What a block is for: z(i, o) = Σ_k x(i, k)·w(o, k) from (i0, o0) on, for k from `begin` on. After each
+// `tile` of these and at the end of the depth end(i, o, v, n, first) gets the sums of four columns that lie
+// together, of which n are there, and they begin anew.
 struct task {
 	factor x, w;
 	int i0, o0, begin, tile;
@@ -86,8 +86,8 @@ template <int COLUMNS, int TM, int TN, int DEPTH> struct of_floats {
 	typedef float element;
 	enum { M = 128, N = COLUMNS, K = DEPTH, ACROSS = N / TN, GROUP = TM < 4 ? TM : 4 };
 
-	// What a thread has of a step of a factor of S rows: stretches of four numbers. Where is computed anew each
-	// time: there is no register to spare.
+	// What a thread has of a step of a factor of S rows: stretches of four numbers. Where is computed anew
+	// each time: there is no register to spare.
 	template <int S> struct part {
 		enum { COUNT = (S * K / 4 + BLOCK - 1) / BLOCK };
 		float4 v[COUNT];
@@ -147,10 +147,12 @@ template <int COLUMNS, int TM, int TN, int DEPTH> struct of_floats {
 			const int i2 = afresh(i1), o2 = afresh(o1);
 			UNROLL for (int i = 0; i < TM; i++)
 				UNROLL for (int o = 0; o < TN; o += 4) {
-					const int row = i2 + i / GROUP * (M / TM * GROUP) + i % GROUP, column = o2 + o / 4 * (ACROSS * 4);
+					const int row = i2 + i / GROUP * (M / TM * GROUP) + i % GROUP,
+					          column = o2 + o / 4 * (ACROSS * 4);
 					float *s = sum[i] + o;
 					if (row < x.count && column < w.count)
-						end(row, column, make_float4(s[0], s[1], s[2], s[3]), w.count - column, k < of.begin + of.tile);
+						end(row, column, make_float4(s[0], s[1], s[2], s[3]), w.count - column,
+						    k < of.begin + of.tile);
 					s[0] = s[1] = s[2] = s[3] = 0;
 				}
 		}
@@ -162,14 +164,18 @@ template <int COLUMNS> struct of_warps {
 	enum { M = 128, N = COLUMNS, ACROSS = N / 32, ROWS = M * ACROSS / (BLOCK / 32), TILES = ROWS / 16 };
 	static DEVICE int row(unsigned thread) { return thread / 32 / ACROSS * ROWS; }
 	static DEVICE int column(unsigned thread) { return thread / 32 % ACROSS * 32; }
-	// A lane has two columns of eight, and its neighbour the next two: of sixteen each then has four for `end`.
-	template <typename End> static DEVICE void give(float (&sum)[TILES][4][4], const task &of, bool first, End end) {
+	// A lane has two columns of eight, and its neighbour the next two: of sixteen each then has four for
+	// `end`.
+	template <typename End>
+	static DEVICE void give(float (&sum)[TILES][4][4], const task &of, bool first, End end) {
 		const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, odd = t % 2;
-		const int i2 = afresh(of.i0 + row(threadIdx.x) + g), o2 = afresh(of.o0 + column(threadIdx.x) + t / 2 * 4 + odd * 8);
+		const int i2 = afresh(of.i0 + row(threadIdx.x) + g),
+		          o2 = afresh(of.o0 + column(threadIdx.x) + t / 2 * 4 + odd * 8);
 		UNROLL for (int i = 0; i < TILES * 2; i++)
 			UNROLL for (int o = 0; o < 4; o += 2) {
 				float *u = sum[i / 2][o] + i % 2 * 2, *v = sum[i / 2][o + 1] + i % 2 * 2;
-				const float p = __shfl_xor_sync(ALL, odd ? u[0] : v[0], 1), q = __shfl_xor_sync(ALL, odd ? u[1] : v[1], 1);
+				const float p = __shfl_xor_sync(ALL, odd ? u[0] : v[0], 1),
+				            q = __shfl_xor_sync(ALL, odd ? u[1] : v[1], 1);
 				const float4 four = odd ? make_float4(p, q, v[0], v[1]) : make_float4(u[0], u[1], p, q);
 				const int row = i2 + i * 8, column = o2 + o * 8;
 				if (row < of.x.count && column < of.w.count)
@@ -181,9 +187,9 @@ template <int COLUMNS> struct of_warps {
 
 // The same by tensor cores, for bfloat16s x and a w of type W, which is rounded to bfloat16.
 //
-// Shared memory has three steps as they lie in the factors, in pieces of 16 bytes: one is multiplied, two are under
-// way. Bfloat16s at multiples of 16 bytes are copied there past the registers, others and floats by threads. A piece
-// of a line lies where no eight that ldmatrix takes at a time meet in a bank.
+// Shared memory has three steps as they lie in the factors, in pieces of 16 bytes: one is multiplied, two are
+// under way. Bfloat16s at multiples of 16 bytes are copied there past the registers, others and floats by
+// threads. A piece of a line lies where no eight that ldmatrix takes at a time meet in a bank.
 template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 	typedef bfloat16 element;
 	using of_warps<COLUMNS>::M;
@@ -211,7 +217,8 @@ template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 			const int line = down == by_k ? low : low % 8 + high * 8, piece = down == by_k ? high : low / 8;
 			return by_k ? at(i + line, piece, true) : at(line, i / 8 + piece, false);
 		}
-		// That operand, or one of 16 rows after `tile` times as many, and 16 numbers after `half` times as many.
+		// That operand, or one of 16 rows after `tile` times as many, and 16 numbers after `half` times as
+		// many.
 		DEVICE void load(unsigned (&to)[4], int first, int tile, int half, bool by_k) const {
 			if (by_k)
 				ldmatrix(to, pieces + (first ^ half * 2) + tile * 16 * (K / 8));
@@ -220,7 +227,8 @@ template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 		}
 	};
 
-	// What a thread brings of the steps of a factor of S rows, one after the other: pieces of eight numbers of type T.
+	// What a thread brings of the steps of a factor of S rows, one after the other: pieces of eight numbers
+	// of type T.
 	template <int S, typename T> struct part {
 		enum { COUNT = (S * K / 8 + BLOCK - 1) / BLOCK, FLOATS = sizeof(T) == 4 };
 		const factor &f;
@@ -239,13 +247,17 @@ template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 			left = f.by_k ? f.depth - k : f.count - i, lines = f.by_k ? f.count - i : f.depth - k;
 		}
 		static DEVICE bool any(int number) {
-			return (number + 1) * BLOCK <= S * K / 8 || (number < COUNT && threadIdx.x + number * BLOCK < S * K / 8);
+			return (number + 1) * BLOCK <= S * K / 8 ||
+			       (number < COUNT && threadIdx.x + number * BLOCK < S * K / 8);
 		}
-		DEVICE shared_cell<uint4> *cell(step<S> &to, int number) const { return to.pieces + mine + number * BLOCK; }
+		DEVICE shared_cell<uint4> *cell(step<S> &to, int number) const {
+			return to.pieces + mine + number * BLOCK;
+		}
 		DEVICE void fetch(step<S> &to, int number) {
 			if (!any(number))
 				return;
-			const int down = number * (f.by_k ? BLOCK / (K / 8) : BLOCK / (S / 8)), n = lines > down ? left : 0;
+			const int down = number * (f.by_k ? BLOCK / (K / 8) : BLOCK / (S / 8)),
+			          n = lines > down ? left : 0;
 			const T *p = from + down * f.stride;
 			if constexpr (FLOATS)
 				half[0] = four(p, n, f.whole), half[1] = four(p + 4, n - 4, f.whole);
@@ -287,7 +299,8 @@ template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 			xp.next(), wp.next();
 			end_of_copies();
 		}
-		for (int k = of.begin, until = min(k + of.tile, x.depth), b = 0; k < x.depth; k += K, b = b == STEPS - 1 ? 0 : b + 1) {
+		for (int k = of.begin, until = min(k + of.tile, x.depth), b = 0; k < x.depth;
+		     k += K, b = b == STEPS - 1 ? 0 : b + 1) {
 			wait_for_copies(STEPS - 2); // of all steps but the next
 			__syncthreads();
 			const int ahead = b == 0 ? STEPS - 1 : b - 1;
@@ -315,14 +328,15 @@ template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 	}
 };
 
-// Numbers k of a step of each of S rows in two TF32 parts, whose sum is a number up to 2⁻²² of it. The upper part is
-// finite: of an infinity or NaN the lower one is that.
+// Numbers k of a step of each of S rows in two TF32 parts, whose sum is a number up to 2⁻²² of it. The upper
+// part is finite: of an infinity or NaN the lower one is that.
 template <int S, int K> struct in_two {
 	shared_cell<float> upper[K][S + 8], lower[K][S + 8];
 	struct cell {
 		shared_cell<float> *upper, *lower;
 		DEVICE void operator=(float x) const {
-			const float most = __uint_as_float(0x7f7fe000), high = tf32(fminf(fmaxf(x, -most), most)); // the largest TF32
+			// the largest TF32
+			const float most = __uint_as_float(0x7f7fe000), high = tf32(fminf(fmaxf(x, -most), most));
 			*upper = high, *lower = tf32(x - high);
 		}
 	};
@@ -333,8 +347,8 @@ template <int S, int K> struct in_two {
 	DEVICE line operator[](int k) { return {upper[k], lower[k]}; }
 };
 
-// Floats by tensor cores (3×TF32): of the four products of parts all but that of both lower ones. Tensor cores cut
-// sums off: those of eight products begin at 0, and are added up by threads, which round.
+// Floats by tensor cores (3×TF32): of the four products of parts all but that of both lower ones. Tensor
+// cores cut sums off: those of eight products begin at 0, and are added up by threads, which round.
 template <int COLUMNS, int DEPTH> struct of_parts : of_warps<COLUMNS> {
 	typedef float element;
 	using of_warps<COLUMNS>::M;
@@ -348,7 +362,8 @@ template <int COLUMNS, int DEPTH> struct of_parts : of_warps<COLUMNS> {
 		__shared__ in_two<N, K> ws[2];
 		const factor &x = of.x, &w = of.w;
 		const unsigned thread = threadIdx.x;
-		const bool any = of.i0 + of_warps<COLUMNS>::row(thread) < x.count && of.o0 + of_warps<COLUMNS>::column(thread) < w.count;
+		const bool any = of.i0 + of_warps<COLUMNS>::row(thread) < x.count &&
+		                 of.o0 + of_warps<COLUMNS>::column(thread) < w.count;
 		float sum[TILES][4][4] = {};
 		part<M> xp;
 		part<N> wp;
@@ -403,7 +418,8 @@ template <typename way> DEVICE void product(const over_rows<weft_product_args> &
 	const factor x(a.x, x_type, a.in, (int)l.last, (int)a.in, true);
 	const factor w(a.w, WEFT_FLOAT32, a.transposed ? a.in : a.out, (int)a.out, (int)a.in, a.transposed);
 	const matrix z(a.z, a.z_type, a.out);
-	const task of = {x, w, (int)l.first + down * way::M, ((int)blockIdx.x - down * across) * way::N, 0, (int)a.in};
+	const task of = {x, w, (int)l.first + down * way::M, ((int)blockIdx.x - down * across) * way::N,
+	                 0, (int)a.in};
 	way::multiply(of, [&](int i, int o, float4 v, int n, bool) {
 		const int64_t at = i * a.out + o;
 		if (a.accumulate) {
@@ -420,9 +436,12 @@ template <typename way> DEVICE void weight(const over_rows<weft_weight_args> &l)
 	const int across = (int)((a.out + way::N - 1) / way::N), down = (int)((a.in + way::M - 1) / way::M);
 	const int row = blockIdx.x / across;
 	const int64_t lane = l.first + row / down, tiles = (a.rows + a.tile - 1) / a.tile;
-	const int begin = (int)(tiles * lane / a.lanes * a.tile), end = (int)min(tiles * (lane + 1) / a.lanes * a.tile, a.rows);
-	const factor x(a.x, a.x_type, a.in, (int)a.in, end, false), g(a.g, a.g_type, a.out, (int)a.out, end, false);
-	const task of = {x, g, row % down * way::M, ((int)blockIdx.x - row * across) * way::N, begin, (int)a.tile};
+	const int begin = (int)(tiles * lane / a.lanes * a.tile),
+	          end = (int)min(tiles * (lane + 1) / a.lanes * a.tile, a.rows);
+	const factor x(a.x, a.x_type, a.in, (int)a.in, end, false),
+	    g(a.g, a.g_type, a.out, (int)a.out, end, false);
+	const task of = {x, g, row % down * way::M, ((int)blockIdx.x - row * across) * way::N,
+	                 begin, (int)a.tile};
 	way::multiply(of, [&](int i, int o, float4 v, int n, bool first) {
 		const float e[4] = {v.x, v.y, v.z, v.w};
 		double *to = a.sum + (lane * a.in + i) * a.out + o;

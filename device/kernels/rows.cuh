@@ -29,7 +29,8 @@ template <typename T, int N> DEVICE void columns(const weft_columns_args &a, int
 template <typename T, int N> DEVICE void rows(const over_rows<weft_rows_args> &l, const int32_t *z_rows,
                                               const int32_t *x_rows, int accumulate) {
 	const weft_rows_args &a = l.a;
-	const weft_columns_args whole = {a.z, a.x, z_rows, x_rows, a.cols, a.cols, 0, 0, a.cols, a.z_type, accumulate};
+	const weft_columns_args whole = {a.z, a.x, z_rows, x_rows, a.cols, a.cols, 0, 0, a.cols,
+	                                 a.z_type, accumulate};
 	columns<T, N>(whole, l.first, l.last);
 }
 #define ROWS_KERNELS(suffix, T, N) \

@@ -46,8 +46,9 @@ struct tile_part {
 };
 
 // Calls done(c, at, sum) with SUMS sums over the tile's rows for each column, whose place among the tiles' is
-// `at`. load gives what a lane needs of an element, and add adds what its columns of a row give to their sums.
-// Where there are several PIECES, so many are added up first, if all are whole, and then their sum is added.
+// `at`. load gives what a lane needs of an element, and add adds what its columns of a row give to their
+// sums. Where there are several PIECES, so many are added up first, if all are whole, and then their sum is
+// added.
 template <typename element, int PIECES, int SUMS, typename L, typename A, typename D>
 DEVICE void tile_sums(const tile_part &of, const lane_columns &columns, L load, A add, D done) {
 	enum { AHEAD = 4 };
@@ -194,11 +195,13 @@ KERNEL(move_float32, weft_move_args) {
 		l.a.running[i] += (float)(l.a.momentum * (l.a.batch[i] - l.a.running[i]));
 }
 
-// What segments gave, in their order. Runs over columns: a thread has one of a row, whose first segment in the launch
-// gives it the number. What is merged of a row that goes on is left in place 0: such a row is alone in its launch.
+// What segments gave, in their order. Runs over columns: a thread has one of a row, whose first segment in
+// the launch gives it the number. What is merged of a row that goes on is left in place 0: such a row is
+// alone in its launch.
 KERNEL(merge_sums_float32, weft_merge_sums_args) {
 	const weft_merge_sums_args &a = l.a;
-	const int64_t columns = l.last - l.first, number = thread_number() / columns, c = l.first + thread_number() % columns;
+	const int64_t columns = l.last - l.first, number = thread_number() / columns,
+	              c = l.first + thread_number() % columns;
 	if (number >= a.segments.count || !begins_row(a.segments, number))
 		return;
 	const weft_merge m = weft_merge_from(&a.segments, number);
@@ -214,8 +217,8 @@ KERNEL(merge_sums_float32, weft_merge_sums_args) {
 		a.places[c] = sum;
 }
 
-// Milakov & Gimelshein's online softmax over states, as in kernel/native/segment.h. Runs over heads: a warp has one
-// of a row. Lanes have what the states in places count, 32 at a time, and then columns.
+// Milakov & Gimelshein's online softmax over states, as in kernel/native/segment.h. Runs over heads: a warp
+// has one of a row. Lanes have what the states in places count, 32 at a time, and then columns.
 KERNEL(merge_states_float32, weft_merge_states_args) {
 	const weft_merge_states_args &a = l.a;
 	const int64_t columns = l.last - l.first, warp = thread_number() / 32, number = warp / columns;
@@ -232,7 +235,8 @@ KERNEL(merge_states_float32, weft_merge_states_args) {
 	top = largest_of_warp(top);
 	const float own = extend ? (float)exp((double)a.maximum[row] - top) : 0;
 	double sum = extend ? own * a.sum[row] : 0;
-	for (int64_t from = m.first; from < m.end; from += 32) { // a place's maximum becomes what its sums are scaled by
+	// a place's maximum becomes what its sums are scaled by
+	for (int64_t from = m.first; from < m.end; from += 32) {
 		const int64_t place = (from + lane) * heads + h;
 		const bool mine = from + lane < m.end;
 		const float scale = mine ? (float)exp((double)a.place_maximum[place] - top) : 0;

@@ -1,9 +1,10 @@
-// What the kernels share: how they are launched, elements of storage, loads of whole vectors, sums over a warp.
+// What the kernels share: how they are launched, elements of storage, loads of whole vectors, sums over a
+// warp.
 //
-// A kernel takes the arguments that kernel/native/weft.h includes by value, with addresses of the device in them. It has
-// no atomics: a row has one writer, and partial results are merged in order. So a result has the same bits in
-// every run. Where the CPU's kernel adds floats in an order, a kernel keeps it, with the same fused
-// multiply-adds, and both give the same bits.
+// A kernel takes the arguments that kernel/native/weft.h includes by value, with addresses of the device in
+// them. It has no atomics: a row has one writer, and partial results are merged in order. So a result has the
+// same bits in every run. Where the CPU's kernel adds floats in an order, a kernel keeps it, with the same
+// fused multiply-adds, and both give the same bits.
 #pragma once
 #include "weft.h"
 
@@ -25,7 +26,8 @@ DEVICE unsigned two_bfloat16s(float x, float y) {
 }
 // d += a·b for 16×16 bfloat16s a and 16×8 b, whose parts the lanes of a warp hold as PTX's mma.m16n8k16 says.
 DEVICE void mma(float *d, const unsigned *a, const unsigned *b) {
-	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+	             "{%0,%1,%2,%3};"
 	             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 	             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
@@ -37,32 +39,43 @@ DEVICE float tf32(float x) {
 }
 // d = a·b + c for 16×8 TF32 numbers a and 8×8 b, whose parts lanes hold as PTX's mma.m16n8k8 says.
 DEVICE void mma_tf32(float (&d)[4], const float (&a)[4], const float (&b)[2], const float (&c)[4]) {
-	asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+	asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+	             "{%10,%11,%12,%13};"
 	             : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-	             : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
-	               "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+	             : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+	               "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])),
+	               "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
-// Four 8×8 matrices of bfloat16s, or their transposed ones: row r of matrix m is the 16 bytes where lane 8·m + r
-// points. A lane has of each two numbers of row lane/4, from lane%4·2 on.
+// Four 8×8 matrices of bfloat16s, or their transposed ones: row r of matrix m is the 16 bytes where lane 8·m
+// + r points. A lane has of each two numbers of row lane/4, from lane%4·2 on.
 DEVICE void ldmatrix(unsigned (&to)[4], const uint4 *row) {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-	             : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+	             : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+	             : "r"((unsigned)__cvta_generic_to_shared(row))
+	             : "memory");
 }
 DEVICE void ldmatrix_transposed(unsigned (&to)[4], const uint4 *row) {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-	             : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+	             : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+	             : "r"((unsigned)__cvta_generic_to_shared(row))
+	             : "memory");
 }
-// Begins to copy 16 bytes of the card's memory, or zeros in their place, to shared memory. The copies of a thread up
-// to an end_of_copies belong together; they are there after wait_for_copies of all but the last n such groups.
+// Begins to copy 16 bytes of the card's memory, or zeros in their place, to shared memory. The copies of a
+// thread up to an end_of_copies belong together; they are there after wait_for_copies of all but the last n
+// such groups.
 DEVICE void copy_past_registers(uint4 *to, const void *from, bool there) {
-	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
-	             "r"(there ? 16 : 0) : "memory");
+	asm volatile(
+	    "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
+	    "l"(from), "r"(there ? 16 : 0)
+	    : "memory");
 }
 DEVICE void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 #define wait_for_copies(last) asm volatile("cp.async.wait_group %0;" ::"n"(last) : "memory")
-// Words to the card's memory, at a multiple of their size: one store, where the compiler makes one of each word of a struct.
+// Words to the card's memory, at a multiple of their size: one store, where the compiler makes one of each
+// word of a struct.
 DEVICE void store_words(void *p, const unsigned (&w)[4]) {
-	asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+	asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+	             : "memory");
 }
 DEVICE void store_words(void *p, const unsigned (&w)[2]) {
 	asm volatile("st.global.v2.b32 [%0], {%1,%2};" ::"l"(p), "r"(w[0]), "r"(w[1]) : "memory");
@@ -72,7 +85,8 @@ DEVICE void store_words(void *p, const unsigned (&w)[2]) {
 #endif
 #endif
 
-// What a launch passes: the arguments, and the rows first … last−1 (or tiles, elements, columns) that it is for.
+// What a launch passes: the arguments, and the rows first … last−1 (or tiles, elements, columns) that it is
+// for.
 template <typename args> struct over_rows {
 	args a;
 	int64_t first, last;
@@ -168,7 +182,8 @@ template <typename T, int N> DEVICE void pack(together<T, N> *p, const float (&x
 	*p = v;
 }
 template <> DEVICE void pack(together<float, 4> *p, const float (&x)[4]) {
-	const unsigned w[] = {__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3])};
+	const unsigned w[] = {__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]),
+	                      __float_as_uint(x[3])};
 	store_words(p, w);
 }
 template <int N> DEVICE void pack(together<bfloat16, N> *p, const float (&x)[N]) {
@@ -199,8 +214,8 @@ template <typename T, int N> DEVICE void put(T *p, const float (&x)[N], int64_t 
 			round_to(p + i, x[i]);
 }
 
-// Numbers that lie together, at a multiple of their size: what 16 bytes hold, or single ones, for rows that are no
-// multiple of that. raw is what a load brings: many that are under way take as many registers.
+// Numbers that lie together, at a multiple of their size: what 16 bytes hold, or single ones, for rows that
+// are no multiple of that. raw is what a load brings: many that are under way take as many registers.
 template <typename T, int COUNT> struct several {
 	enum { N = COUNT };
 	typedef T elem;
@@ -214,7 +229,8 @@ template <typename T> using vector = several<T, 16 / sizeof(T)>;
 template <typename T> using single = several<T, 1>;
 
 // The same of a matrix of a type, at once where that is T.
-template <typename T, int N> DEVICE void load_either(several<T, N> &v, const void *p, int32_t type, int64_t k) {
+template <typename T, int N>
+DEVICE void load_either(several<T, N> &v, const void *p, int32_t type, int64_t k) {
 	if ((type == WEFT_FLOAT32) == (sizeof(T) == sizeof(float)))
 		return v.load((const T *)p + k);
 	UNROLL for (int i = 0; i < N; i++)

@@ -8,7 +8,8 @@
 //
 // The environment says what the machine is like; it is read by cuInit:
 //
-//	ON_CPU_ORDER       how threads run: forward, backward, drawn, or drawn and a number to draw by, as drawn7
+//	ON_CPU_ORDER       how threads run: forward, backward, drawn, or drawn and a number to draw by, as
+//	                   drawn7
 //	ON_CPU_CARDS       their number, 1
 //	ON_CPU_MEMORY      bytes of a card, 8 GB
 //	ON_CPU_DRIVER      what cuDriverGetVersion says, 13000
@@ -17,9 +18,9 @@
 //	ON_CPU_EARLY       1: a copy from pinned memory is made at once, with what its stream waits for
 //	ON_CPU_CACHE       bytes of a card's second cache, 50 MB
 //	ON_CPU_PAGEABLE    1: cards read all of the host's memory, as by HMM
-//	ON_CPU_FAIL        "cuMemAlloc_v2 3 2": the third call of that function fails with status 2; "cuMemAlloc_v2 3 2 1":
-//	                   of those on card 1. A status of 700 to 719 stays, as a GPU's does, until nobody has the context;
-//	                   of a launch, the call after it tells
+//	ON_CPU_FAIL        "cuMemAlloc_v2 3 2": the third call of that function fails with status 2;
+//	                   "cuMemAlloc_v2 3 2 1": of those on card 1. A status of 700 to 719 stays, as a GPU's
+//	                   does, until nobody has the context; of a launch, the call after it tells
 #include "on_cpu.h"
 #include <algorithm>
 #include <chrono>
@@ -40,7 +41,10 @@
 
 typedef int result;
 typedef unsigned long long address;
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, STICKY = 700, LAUNCH_FAILED = 719 };
+enum {
+	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200,
+	INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, STICKY = 700, LAUNCH_FAILED = 719
+};
 static const struct {
 	result status;
 	const char *name, *text;
@@ -66,10 +70,13 @@ static std::vector<kernel> &kernels() {
 	return all;
 }
 struct registered {
-	registered(const char *name, void (*run)(const void *), size_t bytes) { kernels().push_back({name, run, bytes}); }
+	registered(const char *name, void (*run)(const void *), size_t bytes) {
+		kernels().push_back({name, run, bytes});
+	}
 };
 #define REGISTER(name, call) \
-	static const registered register_##name(#name, [](const void *p) { name(*(const call *)p); }, sizeof(call));
+	static const registered register_##name( \
+	    #name, [](const void *p) { name(*(const call *)p); }, sizeof(call));
 #include "kernels.cu"
 
 static const size_t PAGE = 4096, FILL = 16 << 20;
@@ -114,7 +121,8 @@ static card *must_be_here(const char *function, const char *what, const card *of
 	if (!current)
 		misused("%s: the thread has no context", function);
 	if (of != current)
-		misused("%s: the context is that of cuda:%td, and %s is of cuda:%td", function, current - cards, what, of - cards);
+		misused("%s: the context is that of cuda:%td, and %s is of cuda:%td", function, current - cards, what,
+		        of - cards);
 	return current;
 }
 
@@ -162,7 +170,8 @@ static void must_be_host(const char *function, const void *p) {
 // Memory of NaN, with pages at both ends that fault. What is large shows the same pages again and again,
 // until it is written to.
 static char *new_memory(size_t bytes) {
-	char *m = (char *)mmap(nullptr, bytes + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *m = (char *)mmap(nullptr, bytes + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+	                       -1, 0);
 	if (m == MAP_FAILED)
 		return nullptr;
 	m += PAGE;
@@ -172,7 +181,8 @@ static char *new_memory(size_t bytes) {
 		return write(f, ones.data(), FILL) == (ssize_t)FILL ? f : -1;
 	}();
 	for (size_t at = 0; at < bytes; at += FILL)
-		if (mmap(m + at, std::min(FILL, bytes - at), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, nan, 0) == MAP_FAILED)
+		if (mmap(m + at, std::min(FILL, bytes - at), PROT_READ | PROT_WRITE,
+		         MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, nan, 0) == MAP_FAILED)
 			misused("memory: %m");
 	return m;
 }
@@ -256,7 +266,8 @@ static void fault(int signal, siginfo_t *info, void *context) {
 	char what[128] = "no memory of the device";
 	for (auto &[start, a] : live)
 		if (p >= start + a.bytes && p - start - a.bytes < 2 * PAGE)
-			snprintf(what, sizeof what, "%llu bytes past the end of an allocation of %zu", p - start - a.bytes, a.bytes);
+			snprintf(what, sizeof what, "%llu bytes past the end of an allocation of %zu",
+			         p - start - a.bytes, a.bytes);
 		else if (p < start && start - p < 2 * PAGE)
 			snprintf(what, sizeof what, "%llu bytes before an allocation of %zu", start - p, a.bytes);
 #ifdef __x86_64__
@@ -278,15 +289,19 @@ result cuInit(unsigned) {
 	machine.capability = atoi(setting("ON_CPU_CAPABILITY", "90"));
 	machine.memory = strtoull(setting("ON_CPU_MEMORY", "8000000000"), nullptr, 10);
 	const std::string order = setting("ON_CPU_ORDER", "forward");
-	machine.order = order == "forward" ? on_cpu::FORWARD : order == "backward" ? on_cpu::BACKWARD : on_cpu::DRAWN;
+	machine.order = order == "forward"    ? on_cpu::FORWARD
+	                : order == "backward" ? on_cpu::BACKWARD
+	                                      : on_cpu::DRAWN;
 	machine.seed = 42;
-	if (machine.order == on_cpu::DRAWN && sscanf(order.c_str(), "drawn%lu", &machine.seed) != 1 && order != "drawn")
+	if (machine.order == on_cpu::DRAWN && sscanf(order.c_str(), "drawn%lu", &machine.seed) != 1 &&
+	    order != "drawn")
 		misused("ON_CPU_ORDER=%s: forward, backward or drawn", order.c_str());
 	const std::string fail = setting("ON_CPU_FAIL", "");
 	if (fail != machine.fail) {
 		char name[64] = "";
 		machine.on = -1;
-		if (sscanf(fail.c_str(), "%63s %d %d %d", name, &machine.until, &machine.status, &machine.on) < 3 && !fail.empty())
+		if (sscanf(fail.c_str(), "%63s %d %d %d", name, &machine.until, &machine.status, &machine.on) < 3 &&
+		    !fail.empty())
 			misused("ON_CPU_FAIL=%s: a function, the number of a call, a status", fail.c_str());
 		machine.fail = fail, machine.failing = name;
 	}
@@ -315,8 +330,14 @@ result cuGetErrorString(int status, const char **text) {
 	return INVALID_VALUE;
 }
 result cuDeviceGetCount(int *n) { BEFORE_ON(nullptr); return *n = machine.cards, OK; }
-result cuDeviceGet(int *d, int k) { BEFORE_ON(nullptr); return *d = k, k < 0 || k >= machine.cards ? INVALID_VALUE : OK; }
-result cuDeviceGetName(char *name, int n, int) { BEFORE_ON(nullptr); return snprintf(name, n, "CPU in place of a GPU"), OK; }
+result cuDeviceGet(int *d, int k) {
+	BEFORE_ON(nullptr);
+	return *d = k, k < 0 || k >= machine.cards ? INVALID_VALUE : OK;
+}
+result cuDeviceGetName(char *name, int n, int) {
+	BEFORE_ON(nullptr);
+	return snprintf(name, n, "CPU in place of a GPU"), OK;
+}
 result cuDeviceGetAttribute(int *v, int what, int) {
 	BEFORE_ON(nullptr);
 	switch (what) {
@@ -410,7 +431,8 @@ result cuMemcpyDtoDAsync_v2(address to, address from, size_t n, stream *stream) 
 }
 result cuMemHostAlloc(void **p, size_t n, unsigned) {
 	BEFORE;
-	*p = mmap(nullptr, room_of(n), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	*p = mmap(nullptr, room_of(n), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+	          0);
 	if (*p == MAP_FAILED)
 		return OUT_OF_MEMORY;
 	std::lock_guard<std::mutex> hold(mu);
@@ -502,13 +524,18 @@ struct launched {
 	const kernel *k;
 	std::string args;
 	unsigned blocks, threads;
-	void run() const { on_cpu::run(k->run, args.data(), blocks, threads, 0, blocks, machine.order, machine.seed, k->name); }
+	void run() const {
+		on_cpu::run(k->run, args.data(), blocks, threads, 0, blocks, machine.order, machine.seed, k->name);
+	}
 };
-static launched launch_of(const char *caller, const function *function, const unsigned (&grid)[3], const unsigned (&block)[3], const void *args) {
+static launched launch_of(const char *caller, const function *function, const unsigned (&grid)[3],
+                          const unsigned (&block)[3], const void *args) {
 	must_be_here(caller, "the function", function->on);
 	const kernel *k = function->runs;
-	if (grid[1] != 1 || grid[2] != 1 || block[1] != 1 || block[2] != 1 || !grid[0] || grid[0] > 0x7fffffff || !block[0] || block[0] > on_cpu::MOST_THREADS)
-		misused("%s: a launch of %u×%u×%u blocks of %u×%u×%u threads", k->name, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
+	if (grid[1] != 1 || grid[2] != 1 || block[1] != 1 || block[2] != 1 || !grid[0] || grid[0] > 0x7fffffff ||
+	    !block[0] || block[0] > on_cpu::MOST_THREADS)
+		misused("%s: a launch of %u×%u×%u blocks of %u×%u×%u threads", k->name, grid[0], grid[1], grid[2],
+		        block[0], block[1], block[2]);
 	launched l{k, std::string((const char *)args, k->bytes), grid[0], block[0]};
 	for (size_t at = 0; at + sizeof(address) <= l.args.size(); at += sizeof(address)) {
 		address p;
@@ -520,7 +547,8 @@ static launched launch_of(const char *caller, const function *function, const un
 }
 // A kernel takes one struct. extra has it as a GPU's driver takes it: CU_LAUNCH_PARAM_BUFFER_POINTER, its
 // address, …_SIZE, the address of its size, …_END.
-result cuLaunchKernel(function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, stream *stream, void **, void **extra) {
+result cuLaunchKernel(function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                      unsigned bz, unsigned, stream *stream, void **, void **extra) {
 	BEFORE;
 	if (!function)
 		return INVALID_HANDLE;
@@ -578,7 +606,8 @@ result cuGraphDestroy(graph *graph) {
 	std::lock_guard<std::mutex> hold(mu);
 	return graphs.erase(graph), delete graph, OK;
 }
-result cuGraphAddKernelNode_v2(node **n, graph *graph, node *const *after, size_t count, const node_params *p) {
+result cuGraphAddKernelNode_v2(node **n, graph *graph, node *const *after, size_t count,
+                               const node_params *p) {
 	BEFORE;
 	HERE(graph);
 	if (!p->runs || !p->params || p->extra)
@@ -613,7 +642,8 @@ result cuGraphLaunch(executable *executable, stream *stream) {
 		std::vector<bool> done(nodes.size());
 		for (size_t left = nodes.size(); left--;)
 			for (size_t k = nodes.size(); k--;)
-				if (!done[k] && std::all_of(nodes[k].after.begin(), nodes[k].after.end(), [&](size_t a) { return done[a]; })) {
+				if (!done[k] && std::all_of(nodes[k].after.begin(), nodes[k].after.end(),
+				                            [&](size_t a) { return done[a]; })) {
 					nodes[k].what.run(), done[k] = true;
 					break;
 				}

@@ -7,8 +7,8 @@
 //	got from beyond the first cache: those that the warp's own part of it does not have;
 //	stored: a store of a warp writes each sector that its lanes touch.
 //
-// Lanes of a warp run one after the other here. What they do at once on a GPU is told by the instruction, and by
-// how often the lane has come to it: the n-th load of each lane there is one of the warp.
+// Lanes of a warp run one after the other here. What they do at once on a GPU is told by the instruction, and
+// by how often the lane has come to it: the n-th load of each lane there is one of the warp.
 #include "on_cpu.h"
 #include <algorithm>
 #include <stdio.h>
@@ -19,8 +19,8 @@
 namespace on_cpu {
 bool of_a_card(const void *p); // whether p is in memory of a card
 
-// A warp's part of the first cache, where a processor is full: an A10 has 128 KB for 48 warps, an A100 192 KB and an
-// H100 256 KB for 64.
+// A warp's part of the first cache, where a processor is full: an A10 has 128 KB for 48 warps, an A100 192 KB
+// and an H100 256 KB for 64.
 enum { SECTOR = 32, PART = 2048, PAGE = 4096 };
 
 struct access {
@@ -91,7 +91,8 @@ void launched(const char *name) {
 	count();
 	if (const char *file = getenv("ON_CPU_TRAFFIC")) {
 		FILE *f = fopen(file, "a");
-		if (!f || fprintf(f, "%s %lu %lu %lu\n", name, asked * SECTOR, got * SECTOR, stored * SECTOR) < 0 || fclose(f))
+		if (!f || fprintf(f, "%s %lu %lu %lu\n", name, asked * SECTOR, got * SECTOR, stored * SECTOR) < 0 ||
+		    fclose(f))
 			fprintf(stderr, "libcuda-on-cpu: %s: %m\n", file), abort();
 	}
 	asked = got = stored = 0;
@@ -114,5 +115,7 @@ void __tsan_vptr_update(void **, void *) {}
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit(void *) {}
 void __tsan_init() {}
-unsigned char __tsan_atomic8_load(const volatile unsigned char *p, int) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+unsigned char __tsan_atomic8_load(const volatile unsigned char *p, int) {
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
 }

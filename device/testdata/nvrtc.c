@@ -1,19 +1,24 @@
-// A stub of NVRTC, of the version that STUB_VERSION names. Each compilation adds its options to the file STUB_LOG. It
-// fails without the headers, or with the text STUB_FAILS if that is set; with status 5 where an option has that in it.
+// A stub of NVRTC, of the version that STUB_VERSION names. Each compilation adds its options to the file
+// STUB_LOG. It fails without the headers, or with the text STUB_FAILS if that is set; with status 5 where an
+// option has that in it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static char text[4096];
 
-int nvrtcVersion(int *major, int *minor) { return sscanf(getenv("STUB_VERSION"), "%d.%d", major, minor) != 2; }
-int nvrtcCreateProgram(void **program, const char *source, const char *name, int count, char **texts, char **names) {
+int nvrtcVersion(int *major, int *minor) {
+	return sscanf(getenv("STUB_VERSION"), "%d.%d", major, minor) != 2;
+}
+int nvrtcCreateProgram(void **program, const char *source, const char *name, int count, char **texts,
+                       char **names) {
 	int found = 0;
 	for (int i = 0; i < count; i++)
 		if (!strchr(names[i], '.') || !strchr(texts[i], ' '))
 			return 1;
 		else
-			found += !strcmp(names[i], "weft.h") || !strcmp(names[i], "warp.cuh") || !strcmp(names[i], "stdint.h");
+			found += !strcmp(names[i], "weft.h") || !strcmp(names[i], "warp.cuh") ||
+			         !strcmp(names[i], "stdint.h");
 	*program = text;
 	return strcmp(name, "kernels.cu") || !strstr(source, "#include") || found != 3;
 }

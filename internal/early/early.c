@@ -29,7 +29,9 @@ static void need_files(void)
 	if (n == least_files) return;
 	dprintf(STDERR_FILENO, "weft: %d files can be opened in this process, and it needs %d; ", n, least_files);
 	if (files.rlim_max == RLIM_INFINITY) dprintf(STDERR_FILENO, "the system has no more: close some\n");
-	else dprintf(STDERR_FILENO, "allow it more: ulimit -n %llu\n", (unsigned long long)files.rlim_max + least_files - n);
+	else
+		dprintf(STDERR_FILENO, "allow it more: ulimit -n %llu\n",
+		        (unsigned long long)files.rlim_max + least_files - n);
 	_exit(2);
 }
 
@@ -45,8 +47,10 @@ static void need_memory(void)
 		struct rlimit size;
 		rlim_t least = sizes[i].least;
 		if (getrlimit(sizes[i].limit, &size) || size.rlim_cur >= least) continue;
-		dprintf(STDERR_FILENO, "weft: this process may have %d MB of %s, and it needs %d MB; allow it more: ulimit %s %d\n",
-			(int)(size.rlim_cur / 1000000), sizes[i].of, (int)(least / 1000000), sizes[i].flag, (int)(least / 1024) + 1);
+		dprintf(STDERR_FILENO,
+		        "weft: this process may have %d MB of %s, and it needs %d MB; allow it more: ulimit %s %d\n",
+		        (int)(size.rlim_cur / 1000000), sizes[i].of, (int)(least / 1000000), sizes[i].flag,
+		        (int)(least / 1024) + 1);
 		_exit(2);
 	}
 }
@@ -58,7 +62,8 @@ static void before_go(void)
 	struct sigaction answer = {.sa_handler = interrupted, .sa_flags = SA_ONSTACK};
 	for (unsigned i = 0; i < sizeof asked / sizeof *asked; i++) {
 		struct sigaction inherited;
-		if (!sigaction(asked[i], NULL, &inherited) && inherited.sa_handler == SIG_DFL) sigaction(asked[i], &answer, NULL);
+		if (!sigaction(asked[i], NULL, &inherited) && inherited.sa_handler == SIG_DFL)
+			sigaction(asked[i], &answer, NULL);
 	}
 	sigset_t later;
 	sigemptyset(&later);

@@ -3,7 +3,8 @@
 enum form { V1, V2, DOT };
 
 // Rows lo … hi−1 for one group of heads.
-INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi, const int products, enum form form, const int P) {
+INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi,
+                         const int products, enum form form, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	float rest[VW];
 	values x;
@@ -12,7 +13,8 @@ INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t l
 	batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), products ? bytes_of_edge(a, g->vectors, rows) : 0, 0);
 	// A row is cut where it is among all of the layer's heads, as m changes there; of GATv2 these are whole
 	// ones.
-	b.most_of_row = most_edges(g->layer_places, products ? bytes_of_edge(a, vectors_of_heads(g->layer_heads, g->width), rows) : 0);
+	b.most_of_row = most_edges(
+	    g->layer_places, products ? bytes_of_edge(a, vectors_of_heads(g->layer_heads, g->width), rows) : 0);
 	while (next_batch(&b, a->first || a->last)) {
 		for (int k = 0; k < b.runs; k++) { // where there is no vector
 			x.top[k] = all(-INFINITY);
@@ -21,12 +23,14 @@ INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t l
 		if (products && a->edge_weight)
 			edge_rows(&b, g);
 		if (products && form == V2) {
-			const dot_rows d = {.b = &b, .rows = a->source + g->from, .target = a->target + g->from, .factor = a->target, .cols = cols,
-			                    .a = a->a + g->from, .slope = a->slope, .score = x.s, .edge = a->edge_weight ? WITH_ROWS : NO_EDGE_ROWS};
+			const dot_rows d = {.b = &b, .rows = a->source + g->from, .target = a->target + g->from,
+			                    .factor = a->target, .cols = cols, .a = a->a + g->from, .slope = a->slope,
+			                    .score = x.s, .edge = a->edge_weight ? WITH_ROWS : NO_EDGE_ROWS};
 			dots(&d, g);
 		} else if (products) {
-			const dot_rows d = {.b = &b, .rows = a->key + g->from, .target = a->target, .factor = a->target + g->from, .cols = cols,
-			                    .dot = x.s, .edge = a->edge_weight ? WITH_ROWS : NO_EDGE_ROWS};
+			const dot_rows d = {.b = &b, .rows = a->key + g->from, .target = a->target,
+			                    .factor = a->target + g->from, .cols = cols, .dot = x.s,
+			                    .edge = a->edge_weight ? WITH_ROWS : NO_EDGE_ROWS};
 			dots(&d, g);
 		} else {
 			for (int k = 0; k < b.runs; k++)
@@ -42,9 +46,11 @@ INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t l
 			edge_masks(x.keep, &b, g->head, g->heads);
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
-		const row_sum sum = {.of = runs_of(&b, g), .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = place_of(a->z, a->z_type, g),
-		                     .stride = cols, .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.scales,
-		                     .of_edges = form == DOT && a->edge_weight ? g->of_edges : NULL, .edge_stride = g->vectors * VW};
+		const row_sum sum = {.of = runs_of(&b, g), .rows = a->source + g->from, .cols = cols, .coef = x.s,
+		                     .z = place_of(a->z, a->z_type, g), .stride = cols,
+		                     .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.scales,
+		                     .of_edges = form == DOT && a->edge_weight ? g->of_edges : NULL,
+		                     .edge_stride = g->vectors * VW};
 		sum_rows(&sum);
 	}
 }

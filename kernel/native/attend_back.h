@@ -2,7 +2,8 @@
 
 // dots_kh = ⟨x_h, sum_h⟩ for each run k, in place k·P + h: of the run's row of x, from the group's first
 // column on, and of its row of sums. Runs are taken at once until their heads fill a vector.
-static __attribute__((noinline)) void run_dots(float *dots, const elem *x, const float *sums, const batch *b, const group *g) {
+static __attribute__((noinline)) void run_dots(float *dots, const elem *x, const float *sums, const batch *b,
+                                               const group *g) {
 	const int64_t W = g->width, cols = b->a->heads * W;
 	const int P = b->P, runs_per_vector = 1 << b->shift, pairs = in_pairs(P, W) && g->heads == P;
 	vf v[VW] = {{0}};
@@ -42,7 +43,8 @@ static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int
 
 // Picks the sign that fewer edges have: that of `own` is tried first. Where a row has other edges than these,
 // that one is taken, as the choice may not depend on the edges.
-static __attribute__((noinline)) void pick(picked *p, const batch *b, const group *g, const float *coef, const vf *own) {
+static __attribute__((noinline)) void pick(picked *p, const batch *b, const group *g, const float *coef,
+                                           const vf *own) {
 	const int P = b->P;
 	const uint64_t of_head = ~(uint64_t)0 / ((1 << P) - 1); // bits of places of head 0
 	// of each place, whether it is positive, and negative
@@ -50,7 +52,8 @@ static __attribute__((noinline)) void pick(picked *p, const batch *b, const grou
 	int n = 0, part = 0;
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
-		const int at = r->at * P, places = r->edges * P, words = (places + 63) / 64, whole = b->a->whole && r->begins && r->ends;
+		const int at = r->at * P, places = r->edges * P, words = (places + 63) / 64,
+		          whole = b->a->whole && r->begins && r->ends;
 		for (int w = 0; w < words; w++)
 			signs(coef + at + w * 64, &sign[0][w], &sign[1][w]);
 		if (places % 64) // what follows is another run's
@@ -75,8 +78,8 @@ static __attribute__((noinline)) void pick(picked *p, const batch *b, const grou
 
 // run_dots with the sums of the rows of the other ends, over a block of each head's columns: of what is
 // picked alone, which need not be read for the other heads.
-INLINE void picked_block(float *dots, const picked *p, const batch *b, const group *g, const float *coef, const elem *x, const elem *rows,
-                         int64_t v0, const int nb, const int tail) {
+INLINE void picked_block(float *dots, const picked *p, const batch *b, const group *g, const float *coef,
+                         const elem *x, const elem *rows, int64_t v0, const int nb, const int tail) {
 	const int64_t cols = b->a->heads * g->width, ahead = ahead_of(elem_bytes(nb));
 	const int P = b->P, runs_per_vector = 1 << b->shift, to_edge = __builtin_ctz(P);
 	// the last vector may overlap the one before
@@ -110,13 +113,15 @@ INLINE void picked_block(float *dots, const picked *p, const batch *b, const gro
 	}
 }
 
-static __attribute__((noinline, noclone)) void picked_dots(float *dots, const picked *p, const batch *b, const group *g, const float *coef,
-                                                           const elem *x, const elem *rows) {
+static __attribute__((noinline, noclone)) void picked_dots(float *dots, const picked *p, const batch *b,
+                                                           const group *g, const float *coef, const elem *x,
+                                                           const elem *rows) {
 	EACH_BLOCK((g->width + VW - 1) / VW, g->width % VW, picked_block, dots, p, b, g, coef, x, rows)
 }
 
 // GATv1's ∂target_score for one group of heads.
-INLINE void back_target_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi, const int P) {
+INLINE void back_target_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi,
+                              const int P) {
 	const int64_t H = a->heads, cols = H * a->width;
 	const elem *grad = a->g + g->from, *source = a->source + g->from;
 	const int picks = a->picks;
@@ -124,7 +129,8 @@ INLINE void back_target_group(const group *g, const weft_attention_args *a, int6
 	values x;
 	picked p;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), 0, picks ? 0 : row_bytes(g)); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), 0, picks ? 0 : row_bytes(g));
+	     next_batch(&b, 0);) {
 		for (int k = 0; k < b.runs; k++) {
 			const float *pack = a->pack + b.run[k].row * WEFT_PACK * H + g->head;
 			x.own[k] = per_head(pack + 2 * H, g->heads, P);
@@ -166,8 +172,8 @@ INLINE void back_target_group(const group *g, const weft_attention_args *a, int6
 			pick(&p, &b, g, x.s, x.own);
 			picked_dots(x.sums, &p, &b, g, x.s, grad, source);
 		} else {
-			const row_sum rows = {.of = runs_of(&b, g), .rows = source, .cols = cols, .coef = x.s, .z = {g->scratch},
-			                      .stride = g->vectors * VW, .by_run = 1};
+			const row_sum rows = {.of = runs_of(&b, g), .rows = source, .cols = cols, .coef = x.s,
+			                      .z = {g->scratch}, .stride = g->vectors * VW, .by_run = 1};
 			sum_rows(&rows);
 			run_dots(x.sums, grad, g->scratch, &b, g);
 		}
@@ -183,7 +189,8 @@ INLINE void back_target_group(const group *g, const weft_attention_args *a, int6
 }
 
 // GATv1's ∂target_score and ∂edge_vector for one group of heads.
-INLINE void back_target_edges_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi, const int P) {
+INLINE void back_target_edges_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi,
+                                    const int P) {
 	const int64_t H = a->heads, cols = H * a->width;
 	const elem *grad = a->g + g->from;
 	const vf slope = all(a->slope), unit = all(1.0f);
@@ -198,7 +205,8 @@ INLINE void back_target_edges_group(const group *g, const weft_attention_args *a
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads);
 		edge_scores(x.s, &b, g, P);
-		const dot_rows products = {.b = &b, .rows = a->source + g->from, .target = grad, .factor = grad, .cols = cols, .dot = x.s2};
+		const dot_rows products = {
+		    .b = &b, .rows = a->source + g->from, .target = grad, .factor = grad, .cols = cols, .dot = x.s2};
 		dots(&products, g);
 		if (a->mask.threshold) {
 			edge_masks(x.keep, &b, g->head, g->heads);
@@ -223,7 +231,8 @@ INLINE void back_target_edges_group(const group *g, const weft_attention_args *a
 }
 
 // GATv1's ∂source and ∂source_score for one group of heads.
-INLINE void back_source_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi, const int P) {
+INLINE void back_source_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi,
+                              const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head;
 	vf slope = all(a->slope), unit = all(1.0f);
@@ -231,7 +240,8 @@ INLINE void back_source_group(const group *g, const weft_attention_args *a, int6
 	const int64_t d_size = a->d_type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float);
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 1, P, WEFT_PACK * H * sizeof(float), 0, row_bytes(g)); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 1, P, WEFT_PACK * H * sizeof(float), 0, row_bytes(g));
+	     next_batch(&b, 0);) {
 		for (int k = 0; k < b.runs; k++) {
 			int64_t row = b.run[k].row;
 			x.own[k] = per_head(a->source_score + row * H + g->head, g->heads, P);
@@ -260,7 +270,8 @@ INLINE void back_source_group(const group *g, const weft_attention_args *a, int6
 		}
 		float *rows = g->scratch;
 		const row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = d,
-		                     .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows, .stride2 = g->vectors * VW};
+		                     .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows,
+		                     .stride2 = g->vectors * VW};
 		sum_rows(&sum);
 		run_dots(x.sums, a->source + g->from, rows, &b, g);
 		for (int i = 0; i < b.runs * P; i += VW)

@@ -1,4 +1,5 @@
-// What features of edges give to GATv1's scores, and the gradient of their vector. attention.h has the equations.
+// What features of edges give to GATv1's scores, and the gradient of their vector. attention.h has the
+// equations.
 
 enum { FEATURES = 8 }; // features of an edge that are worked on at a time
 
@@ -27,7 +28,8 @@ INLINE void add_features(float *x, const batch *b, const group *g, int64_t from,
 }
 
 // d_fh += Σ_e x_eh · features_ef, the same way.
-INLINE void sum_features(double *d, const float *x, const batch *b, const group *g, int64_t from, const int n, const int P) {
+INLINE void sum_features(double *d, const float *x, const batch *b, const group *g, int64_t from, const int n,
+                         const int P) {
 	const weft_attention_args *a = b->a;
 	vf sum[FEATURES];
 	for (int f = 0; f < n; f++)
@@ -58,7 +60,10 @@ INLINE void sum_features(double *d, const float *x, const batch *b, const group 
 			f(__VA_ARGS__, from, rest, P);
 
 // What the features add to the scores of the batch's edges.
-INLINE void edge_scores(float *x, const batch *b, const group *g, const int P) { EACH_FEATURES(add_features, x, b, g) }
+INLINE void edge_scores(float *x, const batch *b, const group *g,
+                        const int P) {
+	EACH_FEATURES(add_features, x, b, g)
+}
 
 // ∂edge_vector of the batch's edges, whose ∂t are x.
 INLINE void edge_vector_gradient(double *d, const float *x, const batch *b, const group *g, const int P) {

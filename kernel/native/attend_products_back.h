@@ -1,8 +1,10 @@
-// The gradients of GATv2 and of dot products, whose scores take a product of rows for each edge. attention.h has
-// the equations.
+// The gradients of GATv2 and of dot products, whose scores take a product of rows for each edge. attention.h
+// has the equations.
 
 // GATv2 and dot products: α·mask in s and ∂s in s2 for the batch's edges.
-static __attribute__((noinline, noclone)) void v2_coefficients(values *x, const batch *b, const weft_attention_args *a, const group *g, enum form form) {
+static __attribute__((noinline, noclone)) void v2_coefficients(values *x, const batch *b,
+                                                               const weft_attention_args *a, const group *g,
+                                                               enum form form) {
 	const int P = b->P;
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head;
@@ -13,22 +15,25 @@ static __attribute__((noinline, noclone)) void v2_coefficients(values *x, const 
 	if (form == DOT) {
 		const elem *key = a->key + g->from;
 		const enum edge_rows edge = b->transposed && a->edge_weight ? WITH_FACTOR : with_rows;
-		const dot_rows scores = {.b = b, .rows = b->transposed ? target : key, .target = target, .factor = b->transposed ? key : target,
-		                         .cols = cols, .dot = x->s, .edge = edge};
-		const dot_rows products = {.b = b, .rows = b->transposed ? grad : source, .target = target, .factor = b->transposed ? source : grad,
-		                           .cols = cols, .dot = x->s2, .edge = edge};
+		const dot_rows scores = {.b = b, .rows = b->transposed ? target : key, .target = target,
+		                         .factor = b->transposed ? key : target, .cols = cols, .dot = x->s,
+		                         .edge = edge};
+		const dot_rows products = {.b = b, .rows = b->transposed ? grad : source, .target = target,
+		                           .factor = b->transposed ? source : grad, .cols = cols, .dot = x->s2,
+		                           .edge = edge};
 		dots(&scores, g);
 		dots(&products, g);
 	} else if (b->transposed || a->edge_weight) {
-		const dot_rows scores = {.b = b, .rows = b->transposed ? target : source, .target = b->transposed ? source : target, .factor = source,
-		                         .cols = cols, .a = a->a + g->from, .slope = a->slope, .score = x->s, .edge = with_rows};
-		const dot_rows products = {.b = b, .rows = b->transposed ? grad : source, .target = source, .factor = b->transposed ? source : grad,
-		                           .cols = cols, .dot = x->s2};
+		const dot_rows scores = {.b = b, .rows = b->transposed ? target : source,
+		                         .target = b->transposed ? source : target, .factor = source, .cols = cols,
+		                         .a = a->a + g->from, .slope = a->slope, .score = x->s, .edge = with_rows};
+		const dot_rows products = {.b = b, .rows = b->transposed ? grad : source, .target = source,
+		                           .factor = b->transposed ? source : grad, .cols = cols, .dot = x->s2};
 		dots(&scores, g);
 		dots(&products, g);
 	} else {
-		const dot_rows both = {.b = b, .rows = source, .target = target, .factor = grad, .cols = cols, .a = a->a + g->from,
-		                       .slope = a->slope, .score = x->s, .dot = x->s2};
+		const dot_rows both = {.b = b, .rows = source, .target = target, .factor = grad, .cols = cols,
+		                       .a = a->a + g->from, .slope = a->slope, .score = x->s, .dot = x->s2};
 		dots(&both, g);
 	}
 	if (b->transposed) {
@@ -43,7 +48,8 @@ static __attribute__((noinline, noclone)) void v2_coefficients(values *x, const 
 		edge_masks(x->keep, b, g->head, g->heads);
 	for (int v = 0; v < b->vectors; v++) {
 		int k = b->run_of[v], at = v * VW;
-		vf log_sum = b->transposed ? load(x->log_sum + at) : x->own[k], g_dot_out = b->transposed ? load(x->g_dot_out + at) : x->own2[k];
+		vf log_sum = b->transposed ? load(x->log_sum + at) : x->own[k],
+		   g_dot_out = b->transposed ? load(x->g_dot_out + at) : x->own2[k];
 		vf alpha = vexp(load(x->s + at) - log_sum), keep = a->mask.threshold ? load(x->keep + at) : all(1.0f);
 		store(x->s + at, first_lanes(alpha * keep, b->lanes_of[v], (vf){0}));
 		store(x->s2 + at, alpha * (keep * load(x->s2 + at) - g_dot_out));
@@ -52,7 +58,8 @@ static __attribute__((noinline, noclone)) void v2_coefficients(values *x, const 
 
 // Adds a batch's sums to ∂edge_weight, in double precision, times a vector where one is given, and clears
 // them.
-static __attribute__((noinline)) void add_edge_weight(const weft_attention_args *a, const group *g, const float *vector) {
+static __attribute__((noinline)) void add_edge_weight(const weft_attention_args *a, const group *g,
+                                                      const float *vector) {
 	const int64_t cols = a->heads * a->width;
 	for (int64_t f = 0; f < a->feature_columns; f++) {
 		float *row = a->d_edge_row + f * cols + g->from;
@@ -71,11 +78,14 @@ INLINE void back_target_v2_group(const group *g, const weft_attention_args *a, i
 	double *sum = a->d_a + g->from;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 1), 0); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 0, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 1), 0);
+	     next_batch(&b, 0);) {
 		v2_coefficients(&x, &b, a, g, V2);
-		const slope_sum s = {.b = &b, .rows = a->source + g->from, .fixed = a->target + g->from, .a = a->a + g->from, .cols = cols,
-		                     .slope = a->slope, .coef = x.s2, .z = place_of(a->d_target, a->d_type, g), .z2 = da,
-		                     .of_edges = a->edge_weight ? g->of_edges : NULL, .weight = a->edge_weight ? a->d_edge_row + g->from : NULL};
+		const slope_sum s = {.b = &b, .rows = a->source + g->from, .fixed = a->target + g->from,
+		                     .a = a->a + g->from, .cols = cols, .slope = a->slope, .coef = x.s2,
+		                     .z = place_of(a->d_target, a->d_type, g), .z2 = da,
+		                     .of_edges = a->edge_weight ? g->of_edges : NULL,
+		                     .weight = a->edge_weight ? a->d_edge_row + g->from : NULL};
 		sum_slopes(&s, g);
 		if (a->edge_weight)
 			add_edge_weight(a, g, a->a + g->from);
@@ -94,9 +104,12 @@ INLINE void back_source_v2_group(const group *g, const weft_attention_args *a, i
 	// two sums make ∂source, which is rounded once: the first is in scratch where that is not of floats
 	const int rounds = a->d_type == WEFT_BFLOAT16;
 	const sum_place d = place_of(a->d_source, a->d_type, g);
-	for (batches_of(&b, a, lo, hi, 1, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 2), rounds ? row_bytes(g) : 0); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 1, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 2),
+	                rounds ? row_bytes(g) : 0);
+	     next_batch(&b, 0);) {
 		v2_coefficients(&x, &b, a, g, V2);
-		row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = d, .stride = cols, .extension = EXTENDED};
+		row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = d,
+		               .stride = cols, .extension = EXTENDED};
 		if (rounds) {
 			sum.z = (sum_place){g->scratch};
 			sum.stride = g->vectors * VW;
@@ -104,16 +117,17 @@ INLINE void back_source_v2_group(const group *g, const weft_attention_args *a, i
 			sum.extension = FROM_ZERO;
 		}
 		sum_rows(&sum);
-		const slope_sum s = {.b = &b, .rows = a->target + g->from, .fixed = a->source + g->from, .a = a->a + g->from, .cols = cols,
-		                     .slope = a->slope, .coef = x.s2, .z = d, .more = rounds ? g->scratch : NULL,
+		const slope_sum s = {.b = &b, .rows = a->target + g->from, .fixed = a->source + g->from,
+		                     .a = a->a + g->from, .cols = cols, .slope = a->slope, .coef = x.s2, .z = d,
+		                     .more = rounds ? g->scratch : NULL,
 		                     .of_edges = a->edge_weight ? g->of_edges : NULL};
 		sum_slopes(&s, g);
 	}
 }
 
 // ∂edge_weight of dot products: a batch's Σ_e features_ef · (∂s_e,head · target_c + α_e,head·mask · g_c).
-INLINE void dot_weight_block(const values *x, const batch *b, const group *g, const elem *target, const elem *grad, float *sums,
-                             int64_t v0, const int nb, const int tail) {
+INLINE void dot_weight_block(const values *x, const batch *b, const group *g, const elem *target,
+                             const elem *grad, float *sums, int64_t v0, const int nb, const int tail) {
 	const weft_attention_args *a = b->a;
 	const int64_t cols = a->heads * g->width;
 	vi head[BLOCK];
@@ -145,10 +159,12 @@ INLINE void back_target_dot_group(const group *g, const weft_attention_args *a, 
 	const int64_t cols = a->heads * a->width;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 2), 0); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 0, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 2), 0);
+	     next_batch(&b, 0);) {
 		v2_coefficients(&x, &b, a, g, DOT);
-		const row_sum sum = {.of = runs_of(&b, g), .rows = a->key + g->from, .cols = cols, .coef = x.s2, .z = place_of(a->d_target, a->d_type, g),
-		                     .stride = cols, .extension = EXTENDED, .of_edges = a->edge_weight ? g->of_edges : NULL, .edge_stride = g->vectors * VW};
+		const row_sum sum = {.of = runs_of(&b, g), .rows = a->key + g->from, .cols = cols, .coef = x.s2,
+		                     .z = place_of(a->d_target, a->d_type, g), .stride = cols, .extension = EXTENDED,
+		                     .of_edges = a->edge_weight ? g->of_edges : NULL, .edge_stride = g->vectors * VW};
 		sum_rows(&sum);
 		if (a->edge_weight)
 			dot_weight(&x, &b, g);
@@ -160,10 +176,11 @@ INLINE void back_source_dot_group(const group *g, const weft_attention_args *a, 
 	const int64_t cols = a->heads * a->width;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 1, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 2), 0); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 1, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 2), 0);
+	     next_batch(&b, 0);) {
 		v2_coefficients(&x, &b, a, g, DOT);
-		row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = place_of(a->d_source, a->d_type, g),
-		               .stride = cols, .extension = EXTENDED};
+		row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s,
+		               .z = place_of(a->d_source, a->d_type, g), .stride = cols, .extension = EXTENDED};
 		sum_rows(&sum);
 		sum.rows = a->target + g->from;
 		sum.coef = x.s2;

@@ -1,5 +1,5 @@
-// A batch of edges in softmax attention: its scores become exponentials, and extend the maximum and the sum that
-// their rows have from batches before. attention.h has the equations.
+// A batch of edges in softmax attention: its scores become exponentials, and extend the maximum and the sum
+// that their rows have from batches before. attention.h has the equations.
 
 // Lane l of the result is x[l mod P], of `heads` values; 0 from there up to P.
 static inline vf per_head(const float *x, int heads, const int P) {
@@ -20,7 +20,8 @@ static inline void multiply_all(float *x, const float *y, int n) {
 
 // out_eh = from_other(e),h for every edge of the batch, and 0 in places of no head; likewise further
 // matrices, each `heads` columns behind the one before.
-INLINE void gather_places(float *const *out, const int matrices, const batch *b, const float *from, int64_t stride, int heads, const int P) {
+INLINE void gather_places(float *const *out, const int matrices, const batch *b, const float *from,
+                          int64_t stride, int heads, const int P) {
 	const int64_t H = b->a->heads;
 	for (int e = 0; e < b->edges; e++) {
 		const float *x = from + b->other[e] * stride;
@@ -33,7 +34,8 @@ INLINE void gather_places(float *const *out, const int matrices, const batch *b,
 	}
 }
 
-INLINE void gather_heads(float *const *out, const int matrices, const batch *b, const float *from, int64_t stride, int heads) {
+INLINE void gather_heads(float *const *out, const int matrices, const batch *b, const float *from,
+                         int64_t stride, int heads) {
 	switch (heads == b->P ? heads : 0) {
 	case 1: gather_places(out, matrices, b, from, stride, 1, 1); break;
 	case 2: gather_places(out, matrices, b, from, stride, 2, 2); break;
@@ -51,8 +53,10 @@ enum { GAP = 64 };
 // What a kernel keeps of a batch: values of each edge and head, and of each run, as whole vectors or of each
 // head. Some loads and stores of the values of an edge or a run take VW places.
 typedef struct {
-	float s[PLACES + GAP], s2[PLACES + GAP], log_sum[PLACES + GAP], g_dot_out[PLACES + GAP], keep[PLACES + GAP];
-	vf own[VECTORS + GAP / VW], own2[VECTORS + GAP / VW], own3[VECTORS + GAP / VW], top[VECTORS + GAP / VW], sum[VECTORS + GAP / VW];
+	float s[PLACES + GAP], s2[PLACES + GAP], log_sum[PLACES + GAP], g_dot_out[PLACES + GAP],
+	    keep[PLACES + GAP];
+	vf own[VECTORS + GAP / VW], own2[VECTORS + GAP / VW], own3[VECTORS + GAP / VW], top[VECTORS + GAP / VW],
+	    sum[VECTORS + GAP / VW];
 	float tops[PLACES + GAP], sums[PLACES + GAP], scales[PLACES + GAP], log_sums[PLACES + GAP];
 } values;
 
@@ -60,10 +64,14 @@ typedef struct {
 static inline vi begins_run(const batch *b, int v) { return b->begins_at[v] - (vi){0}; }
 
 // What the lanes of a run's vectors add up to: continues sum, or begins anew.
-static inline vf add_vector(vf sum, vf x, const batch *b, int v) { return (vf)((vi)sum & ~begins_run(b, v)) + x; }
+static inline vf add_vector(vf sum, vf x, const batch *b, int v) {
+	return (vf)((vi)sum & ~begins_run(b, v)) + x;
+}
 
 // The largest of each lane of a run's vectors: as NaN, with all ones, top is not taken.
-static inline vf top_vector(vf top, vf x, const batch *b, int v) { return larger((vf)((vi)top | begins_run(b, v)), x); }
+static inline vf top_vector(vf top, vf x, const batch *b, int v) {
+	return larger((vf)((vi)top | begins_run(b, v)), x);
+}
 
 // The scores of a batch in s: GATv1's from those of the other ends and the runs' own, GATv2's are there
 // already; −∞ where no edge is. top becomes the largest of each run, by lane.
@@ -109,7 +117,8 @@ static inline void add_heads(float *to, float factor, const float *from, int hea
 static inline void put_heads(float *to, const float *from, int heads) { store_n(to, load(from), heads); }
 
 // d and z of a row that holds something, times exp(before − m).
-static __attribute__((noinline)) void lower(const weft_attention_args *a, const group *g, int64_t row, float *d, vf before, vf m) {
+static __attribute__((noinline)) void lower(const weft_attention_args *a, const group *g, int64_t row,
+                                            float *d, vf before, vf m) {
 	vf scale = vexp(before - m);
 	float *z = a->z_type == WEFT_BFLOAT16 ? g->open : (float *)a->z + row * a->heads * a->width + g->from;
 	for (int h = 0; h < g->heads; h++) {
@@ -127,7 +136,8 @@ static inline int goes_on(const batch *b, int k) { return k > 0 && !b->run[k].be
 // s becomes exp(s − top) of its run, and sums their sums. Each lane of a run's vectors is added up apart.
 // The whole layer's vectors have fewer edges where it has more heads, and so do those that are added here:
 // as many as take `lanes` here, a constant where that is all.
-INLINE void exponentials(values *x, const batch *b, const group *g, const int v2, const int P, const int lanes) {
+INLINE void exponentials(values *x, const batch *b, const group *g, const int v2, const int P,
+                         const int lanes) {
 	vf sum = {0};
 	for (int v = 0; v < b->vectors; v++) {
 		int k = b->run_of[v];
@@ -153,7 +163,9 @@ INLINE void softmax(values *x, const batch *b, const group *g, const int v2, con
 		// finite, so that scores of −∞ have no weight
 		vf top = larger(largest_of_edges(x->top[k], P), all(-FLT_MAX));
 		if (!(a->first && r->begins))
-			top = larger(goes_on(b, k) ? x->top[k - 1] : per_head(a->maximum + r->row * a->heads + g->head, g->heads, P), top);
+			top = larger(goes_on(b, k) ? x->top[k - 1]
+			                           : per_head(a->maximum + r->row * a->heads + g->head, g->heads, P),
+			             top);
 		x->top[k] = top;
 		store(x->tops + k * P, top);
 	}

@@ -1,6 +1,7 @@
 // Softmax attention over in-edges without a tensor that has an entry per edge. Per destination i and head h
 // over the edges j→i, with mask_ij from attention dropout (1 without):
-//   GATv1: t_ij = source_score_j + target_score_i [+ Σ_f features_ij,f · edge_vector_f], s_ij = LeakyReLU(t_ij)
+//   GATv1: t_ij = source_score_j + target_score_i [+ Σ_f features_ij,f · edge_vector_f], s_ij =
+//     LeakyReLU(t_ij)
 //   GATv2: s_ij = Σ_c a_c · LeakyReLU(source_jc + target_ic [+ edge_ijc])
 //   dot products: s_ij = Σ_c target_ic · (key_jc [+ edge_ijc]), and source_j + edge_ij in place of source_j
 //   edge_ij = Σ_f features_ij,f · edge_weight_f, where edges have features
@@ -9,9 +10,11 @@
 // come in any number of blocks (Milakov & Gimelshein's online softmax). Backward computes α = exp(s −
 // log_sum) again:
 //   ∂α_ij = mask_ij·⟨g_i, source_j⟩ ; ∂s_ij = α_ij·(∂α_ij − ⟨g_i, o_i⟩)
-//   ∂source_j += Σ_i α_ij·mask_ij·g_i ; GATv1: ∂t = ∂s·LeakyReLU'(t), summed over i or j ; GATv2: ∂s·a_c·LeakyReLU'(·) per column
+//   ∂source_j += Σ_i α_ij·mask_ij·g_i ; GATv1: ∂t = ∂s·LeakyReLU'(t), summed over i or j ; GATv2:
+//     ∂s·a_c·LeakyReLU'(·) per column
 // GATv1 sums rows before it takes dot products, so that there is one for each vertex instead of each edge:
-//   ∂source_score_j += ⟨source_j, Σ_i q_ij·g_i⟩ − Σ_i α_ij·LeakyReLU'(t_ij)·⟨g_i, o_i⟩,  q = α·mask·LeakyReLU'(t)
+//   ∂source_score_j += ⟨source_j, Σ_i q_ij·g_i⟩ − Σ_i α_ij·LeakyReLU'(t_ij)·⟨g_i, o_i⟩,  q =
+//     α·mask·LeakyReLU'(t)
 //   ∂target_score_i += (1 − slope)·(⟨g_i, Σ_{t_ij>0} α_ij·mask_ij·source_j⟩ − ⟨g_i, o_i⟩·Σ_{t_ij>0} α_ij)
 // The second equation uses that Σ_j ∂s_ij over all in-edges of i is 0. For the same reason it is the opposite
 // of the sums over t_ij ≤ 0. So the sums over the fewer edges are taken, and the rows of the other edges are
@@ -61,7 +64,8 @@ static inline weft_attention_args with_sums(const weft_attention_args *args, int
 // z/d, and maximum log_sum = m + ln d. A row without edges gives 0.
 OF_GROUPS(k_attend, WITH_PLACES(attend_group, &g, a, lo, hi, 0, V1))
 
-static __attribute__((noinline)) void attend_by_products(const weft_attention_args *a, int64_t lo, int64_t hi, enum form form) {
+static __attribute__((noinline)) void attend_by_products(const weft_attention_args *a, int64_t lo, int64_t hi,
+                                                         enum form form) {
 	group g;
 	for (first_group(&g, a); next_group(&g, a);)
 		WITH_PLACES(attend_group, &g, a, lo, hi, 1, form)

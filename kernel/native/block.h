@@ -29,7 +29,9 @@ INLINE int64_t ahead_of(int64_t bytes) {
 		f(__VA_ARGS__, v0, nb, rest); \
 		break;
 #if defined(__AVX512F__)
-#define MORE_BLOCK_CASES(...) BLOCK_CASE(5, __VA_ARGS__) BLOCK_CASE(6, __VA_ARGS__) BLOCK_CASE(7, __VA_ARGS__) BLOCK_CASE(8, __VA_ARGS__)
+#define MORE_BLOCK_CASES(...) \
+	BLOCK_CASE(5, __VA_ARGS__) BLOCK_CASE(6, __VA_ARGS__) \
+	BLOCK_CASE(7, __VA_ARGS__) BLOCK_CASE(8, __VA_ARGS__)
 #else
 #define MORE_BLOCK_CASES(...)
 #endif
@@ -43,8 +45,8 @@ INLINE int64_t ahead_of(int64_t bytes) {
 			else \
 				ONE_VECTOR(0, __VA_ARGS__); \
 			break; \
-			BLOCK_CASE(2, lanes_left, __VA_ARGS__) BLOCK_CASE(3, lanes_left, __VA_ARGS__) BLOCK_CASE(4, lanes_left, __VA_ARGS__) \
-			MORE_BLOCK_CASES(lanes_left, __VA_ARGS__) \
+			BLOCK_CASE(2, lanes_left, __VA_ARGS__) BLOCK_CASE(3, lanes_left, __VA_ARGS__) \
+			BLOCK_CASE(4, lanes_left, __VA_ARGS__) MORE_BLOCK_CASES(lanes_left, __VA_ARGS__) \
 		} \
 	}
 #define ONE_VECTOR(rest, f, ...) f(__VA_ARGS__, v0, 1, rest)
@@ -71,9 +73,11 @@ INLINE int64_t block_column(int v, const int nb, const int tail) {
 }
 
 #define load_block(p, v, nb, tail) \
-	((tail) && (nb) == 1 ? load_n((p) + block_column(v, nb, tail), tail) : load((p) + block_column(v, nb, tail)))
+	((tail) && (nb) == 1 ? load_n((p) + block_column(v, nb, tail), tail) \
+	                     : load((p) + block_column(v, nb, tail)))
 #define store_block(p, x, v, nb, tail) \
-	((tail) && (nb) == 1 ? store_n((p) + block_column(v, nb, tail), x, tail) : store((p) + block_column(v, nb, tail), x))
+	((tail) && (nb) == 1 ? store_n((p) + block_column(v, nb, tail), x, tail) \
+	                     : store((p) + block_column(v, nb, tail), x))
 
 // The same of rows whose type is known at run time alone: x = the block from number `at` of p on, and the
 // reverse.

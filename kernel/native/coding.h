@@ -68,7 +68,8 @@ static inline row_range range_of(const elem *row, const int32_t *columns, int64_
 }
 
 // The codes of one row of x.
-static __attribute__((noinline)) void encode_integers(uint8_t *z, const elem *x, const weft_encode_args *a, uint32_t vertex, int bits) {
+static __attribute__((noinline)) void encode_integers(uint8_t *z, const elem *x, const weft_encode_args *a,
+                                                      uint32_t vertex, int bits) {
 	const row_range r = range_of(x, a->columns, a->count);
 	const float levels = (1 << bits) - 1, scale = levels / r.range;
 	__builtin_memcpy(z, &r, sizeof r);
@@ -101,7 +102,8 @@ static __attribute__((noinline)) void encode_integers(uint8_t *z, const elem *x,
 	}
 }
 
-static __attribute__((noinline)) void decode_integers(elem *z, const uint8_t *x, const weft_decode_args *a, int bits) {
+static __attribute__((noinline)) void decode_integers(elem *z, const uint8_t *x, const weft_decode_args *a,
+                                                      int bits) {
 	row_range r;
 	__builtin_memcpy(&r, x, sizeof r);
 	x += sizeof r;

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #if defined(__clang__)
-#error "weft is compiled by GCC: set CC=gcc; Clang lacks __builtin_shuffle and the target pragmas of the SIMD levels"
+#error \
+    "weft is compiled by GCC: set CC=gcc; Clang lacks __builtin_shuffle and the target pragmas of the SIMD levels"
 #endif
 
 #if defined(__x86_64__)
@@ -29,7 +30,8 @@ static const weft_function *active[2] = {weft_table_portable, weft_table_portabl
 int weft_best_level(void) {
 #if defined(__x86_64__)
 	__builtin_cpu_init();
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
 	    __builtin_cpu_supports("bmi2"))
 		return WEFT_AVX512;
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
@@ -94,7 +96,9 @@ void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int
 }
 
 // Where row `place` of a matrix is its row `row`.
-static void *placed(void *m, int64_t place, int64_t row, int64_t row_bytes) { return m ? (char *)m + (place - row) * row_bytes : NULL; }
+static void *placed(void *m, int64_t place, int64_t row, int64_t row_bytes) {
+	return m ? (char *)m + (place - row) * row_bytes : NULL;
+}
 
 // placed for a row that the kernel adds to.
 static void *zeros(void *m, int64_t place, int64_t row, int64_t row_bytes) {

@@ -1,4 +1,5 @@
-// The arguments of kernels over the entries of a sparse matrix, and of those that merge what its segments gave.
+// The arguments of kernels over the entries of a sparse matrix, and of those that merge what its segments
+// gave.
 #ifndef WEFT_EDGE_ARGS_H
 #define WEFT_EDGE_ARGS_H
 #include "matrices.h"

@@ -36,7 +36,9 @@ typedef struct {
 } batch;
 
 // How many runs a batch may have for so many bytes of each to stay in the cache.
-static inline int most_runs(int64_t bytes) { return CACHE / bytes < 1 ? 1 : CACHE / bytes < VECTORS ? CACHE / bytes : VECTORS; }
+static inline int most_runs(int64_t bytes) {
+	return CACHE / bytes < 1 ? 1 : CACHE / bytes < VECTORS ? CACHE / bytes : VECTORS;
+}
 
 // The places of an edge with so many heads.
 static inline int places_of(int heads) {
@@ -60,8 +62,8 @@ static inline int most_edges(int P, int64_t again) {
 // The batches of rows lo … hi−1; next_batch takes the first. soon is how many bytes of each edge's other end
 // are read before its row is, again how many are read more than once and should be in the second cache then,
 // and scratch how many there are for each run.
-static void batches_of(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi, int transposed, int P, int64_t soon, int64_t again,
-                       int64_t scratch) {
+static void batches_of(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi, int transposed, int P,
+                       int64_t soon, int64_t again, int64_t scratch) {
 	b->a = a;
 	b->transposed = transposed;
 	b->P = P;
@@ -110,7 +112,8 @@ static int next_batch(batch *b, int empty) {
 	const weft_attention_args *a = b->a;
 	b->runs = b->edges = b->vectors = 0;
 	while (b->row < b->end && b->runs < b->most_runs) {
-		int64_t lo = a->edges.indptr[b->row], stored = a->edges.indptr[b->row + 1] - lo, all = stored + (a->loops ? a->loops[b->row] : 0);
+		int64_t lo = a->edges.indptr[b->row], stored = a->edges.indptr[b->row + 1] - lo,
+		        all = stored + (a->loops ? a->loops[b->row] : 0);
 		int64_t left = all - b->done;
 		if ((a->edges.longest && stored > a->edges.longest) || (left == 0 && !empty)) {
 			b->row++;
@@ -140,7 +143,8 @@ static int next_batch(batch *b, int empty) {
 		store_index(other + left, other[left - (left > 0)] - (vi){0});
 		const int32_t *far = lo + b->done + filled + FAR <= b->last ? index + b->done : other;
 		const int64_t loops_done = b->done > stored ? b->done - stored : 0;
-		b->run[b->runs++] = (run){b->row, b->edges, left, b->done == 0, b->done + left == all, far, lo + b->done, from_index,
+		b->run[b->runs++] = (run){b->row, b->edges, left, b->done == 0, b->done + left == all, far,
+		                          lo + b->done, from_index,
 		                          a->first_loop ? a->first_loop[b->row] + loops_done : 0};
 		b->done = b->done + left == all ? 0 : b->done + left;
 		b->row += b->done == 0;
@@ -177,12 +181,14 @@ static __attribute__((noinline)) void edge_masks(float *keep, const batch *b, in
 	head += a->mask.first;
 	for (const run *r = b->run; r < b->run + b->runs; r++)
 		for (int e0 = 0; e0 < r->edges; e0 += LANES) { // and the places that fill up vectors
-			int filled = (r->edges * b->P + VW - 1) / VW * VW / b->P, n = filled - e0 < LANES ? filled - e0 : LANES, from = r->at + e0;
+			int filled = (r->edges * b->P + VW - 1) / VW * VW / b->P,
+			    n = filled - e0 < LANES ? filled - e0 : LANES, from = r->at + e0;
 			for (int64_t group = head / 8; group * 8 < head + heads; group++) {
 				uint32_t counter[4][LANES] = {{0}};
 				float lane[LANES];
 				for (int e = 0; e < n; e++) {
-					int64_t s = b->transposed ? r->row : b->other[from + e], t = b->transposed ? b->other[from + e] : r->row;
+					int64_t s = b->transposed ? r->row : b->other[from + e],
+					        t = b->transposed ? b->other[from + e] : r->row;
 					counter[0][e] = a->source_ids ? a->source_ids[s] : s;
 					counter[1][e] = a->target_ids ? a->target_ids[t] : t;
 					counter[2][e] = b->occurrence[from + e];

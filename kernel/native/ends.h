@@ -9,7 +9,8 @@ static void k_ends(const void *args, int64_t lo, int64_t hi) {
 			end = k;
 		for (int found = VW; found == VW && k < end; k += found) {
 			int n = end - k < VW ? end - k : VW;
-			vi column = (vi)part((const float *)a->edges.indices + k, n), below = (column < a->column) & (numbers(0) < n);
+			vi column = (vi)part((const float *)a->edges.indices + k, n),
+			   below = (column < a->column) & (numbers(0) < n);
 			found = lane_sum((vf)(below & (vi)all(1.0f)));
 		}
 		a->end[i] = k;

@@ -8,7 +8,9 @@ typedef struct {
 	int inputs;
 } register_file;
 
-static inline const float *read_register(const register_file *r, int k) { return k < r->inputs ? r->in[k] : r->registers + k * WEFT_REGISTER; }
+static inline const float *read_register(const register_file *r, int k) {
+	return k < r->inputs ? r->in[k] : r->registers + k * WEFT_REGISTER;
+}
 
 // Runs instructions over n numbers.
 static void run_code(const weft_instruction *code, int count, const register_file *r, int64_t n) {
@@ -78,9 +80,10 @@ typedef struct {
 	int64_t row, rows, first, width;
 } element_tile;
 
-// The numbers of an input: where they are, if a register's vectors may be loaded there, else copied to it. Those
-// of the same row for all are copied for the first tile of short rows, which has the most.
-static const float *read_input(const weft_pointwise_args *a, const weft_operand *o, float *to, int32_t *places, element_tile t, int is_first) {
+// The numbers of an input: where they are, if a register's vectors may be loaded there, else copied to it.
+// Those of the same row for all are copied for the first tile of short rows, which has the most.
+static const float *read_input(const weft_pointwise_args *a, const weft_operand *o, float *to,
+                               int32_t *places, element_tile t, int is_first) {
 	const int whole = a->cols <= WEFT_REGISTER;
 	const int64_t n = t.rows * t.width, size = o->type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float);
 	if (!o->columns && (o->stride == a->cols || !whole)) {
@@ -118,15 +121,18 @@ static void k_pointwise(const void *args, int64_t lo, int64_t hi) {
 			t.width = lesser(a->cols - t.first, WEFT_REGISTER);
 			for (int k = 0; k < a->inputs; k++)
 				if (a->x[k].x)
-					r.in[k] = read_input(a, &a->x[k], registers + k * WEFT_REGISTER, places + k * WEFT_REGISTER, t, t.row == lo);
+					r.in[k] = read_input(a, &a->x[k], registers + k * WEFT_REGISTER,
+					                     places + k * WEFT_REGISTER, t, t.row == lo);
 			run_code(a->code + a->constants, a->instructions - a->constants, &r, t.rows * t.width);
 			// results that are inputs come first, as another may take an input's place
 			for (int j = 0; j < 2 * a->outputs; j++) {
 				const int k = j % a->outputs;
 				if ((a->results[k] < a->inputs) != (j < a->outputs))
 					continue;
-				const int64_t at = t.row * a->cols + t.first, size = a->z_types[k] == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float);
-				copy_numbers((char *)a->z[k] + at * size, a->z_types[k], read_register(&r, a->results[k]), WEFT_FLOAT32, t.rows * t.width);
+				const int64_t at = t.row * a->cols + t.first,
+				              size = a->z_types[k] == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float);
+				copy_numbers((char *)a->z[k] + at * size, a->z_types[k], read_register(&r, a->results[k]),
+				             WEFT_FLOAT32, t.rows * t.width);
 			}
 		}
 	}

@@ -5,8 +5,8 @@
 #include "workspace.h"
 
 // The operations of an expression, in the order of package kernel's: the name, and the value. It is made of
-// functions.h's functions of the registers x, y and w, as many as an operation has, and of the instruction's value.
-// SINGLE operations are functions of floats, also where the others are of vectors.
+// functions.h's functions of the registers x, y and w, as many as an operation has, and of the instruction's
+// value. SINGLE operations are functions of floats, also where the others are of vectors.
 #define WEFT_OPERATIONS(VECTOR, SINGLE) \
 	VECTOR(constant, all(value)) \
 	VECTOR(neg, -x) \
@@ -81,9 +81,9 @@ typedef struct {
 	int32_t type;
 } weft_operand;
 
-// z_k = register results_k, of z_types_k, for rows × cols numbers. The inputs are the first registers; the first
-// `constants` of the instructions set registers that no other one does. A z may be an input without columns
-// that has its shape and type.
+// z_k = register results_k, of z_types_k, for rows × cols numbers. The inputs are the first registers; the
+// first `constants` of the instructions set registers that no other one does. A z may be an input without
+// columns that has its shape and type.
 typedef struct {
 	void *z[WEFT_OPERANDS];
 	weft_operand x[WEFT_OPERANDS];
@@ -105,9 +105,12 @@ typedef struct {
 	int32_t single; // each column is one of x's
 } weft_map_columns_args;
 
-// A function of each group of `width` columns. A maximum, a minimum and the logarithm of a sum of exponentials
-// are one number for each group. The first ones give their gradient to one number.
-enum weft_group_function { WEFT_GROUP_MAX, WEFT_GROUP_MIN, WEFT_GROUP_FIRST_MAX, WEFT_GROUP_FIRST_MIN, WEFT_GROUP_SOFTMAX, WEFT_GROUP_LOG_SOFTMAX, WEFT_GROUP_LOG_SUM_EXP };
+// A function of each group of `width` columns. A maximum, a minimum and the logarithm of a sum of
+// exponentials are one number for each group. The first ones give their gradient to one number.
+enum weft_group_function {
+	WEFT_GROUP_MAX, WEFT_GROUP_MIN, WEFT_GROUP_FIRST_MAX, WEFT_GROUP_FIRST_MIN,
+	WEFT_GROUP_SOFTMAX, WEFT_GROUP_LOG_SOFTMAX, WEFT_GROUP_LOG_SUM_EXP
+};
 
 typedef struct {
 	elem *z;

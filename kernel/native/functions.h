@@ -1,6 +1,7 @@
-// Functions over all numbers, with PyTorch's values at the ends, each within a few units in the last place. On a
-// CPU vf and vi are vectors of floats and of whole numbers, and on a card one of each (device/kernels/functions.cuh):
-// both give the same bits. FUSED(a, b, c) is a·b + c, which is rounded once where a processor can.
+// Functions over all numbers, with PyTorch's values at the ends, each within a few units in the last place.
+// On a CPU vf and vi are vectors of floats and of whole numbers, and on a card one of each
+// (device/kernels/functions.cuh): both give the same bits. FUSED(a, b, c) is a·b + c, which is rounded once
+// where a processor can.
 
 // x = n·ln2 + r with |r| ≤ ln2/2, and e^r − 1 (Cephes' polynomial). Adding 1.5·2^23 rounds to a whole number,
 // which is then in the low bits.
@@ -104,7 +105,8 @@ static inline vf verf(vf x) {
 	q = FUSED(q, t, -1.28717512e-1f);
 	q = FUSED(q, t, -t);
 	// beyond 4 it is 1, where the polynomial overflows
-	return choose(t > 0.927734375f, signed_as(choose(t > 4.0f, all(1.0f), 1.0f - full_exp(q)), x), FUSED(p, x, x));
+	return choose(t > 0.927734375f, signed_as(choose(t > 4.0f, all(1.0f), 1.0f - full_exp(q)), x),
+	              FUSED(p, x, x));
 }
 
 static inline vf vround(vf x) {

@@ -64,7 +64,8 @@ static void group_first_back(elem *dx, const elem *x, int64_t n, float z, float 
 static void k_groups_back(const void *args, int64_t lo, int64_t hi) {
 	const weft_groups_back_args *a = args;
 	const int64_t n = a->width;
-	const int softmax = a->function == WEFT_GROUP_SOFTMAX, log_softmax = a->function == WEFT_GROUP_LOG_SOFTMAX;
+	const int softmax = a->function == WEFT_GROUP_SOFTMAX,
+	          log_softmax = a->function == WEFT_GROUP_LOG_SOFTMAX;
 	for (int64_t k = lo * a->groups; k < hi * a->groups; k++) {
 		const int64_t at = k * n;
 		if (a->function == WEFT_GROUP_FIRST_MAX || a->function == WEFT_GROUP_FIRST_MIN) {

@@ -23,7 +23,8 @@ static inline int64_t elem_bytes(int64_t vectors) { return vectors * VW * sizeof
 
 // From the group's first column on.
 static inline sum_place place_of(void *z, int type, const group *g) {
-	return (sum_place){type == WEFT_BFLOAT16 ? (void *)((bfloat16 *)z + g->from) : (float *)z + g->from, type, g->open};
+	return (sum_place){type == WEFT_BFLOAT16 ? (void *)((bfloat16 *)z + g->from) : (float *)z + g->from, type,
+	                   g->open};
 }
 
 // What an edge takes of the second cache, for batches with of_edges, which fill a quarter of it.
@@ -32,12 +33,13 @@ static inline int64_t bytes_of_edge(const weft_attention_args *a, int64_t vector
 }
 
 static inline void first_group(group *g, const weft_attention_args *a) {
-	const int64_t width = a->width, most = a->heads < VW ? a->heads : VW, columns = weft_group_columns(a->heads, width);
+	const int64_t width = a->width, most = a->heads < VW ? a->heads : VW,
+	              columns = weft_group_columns(a->heads, width);
 	int32_t *head_of = weft_take_workspace(&a->workspaces);
 	for (int64_t c = 0; c < columns; c++)
 		head_of[c] = c < most * width ? c / width : 0;
-	*g = (group){.width = width, .head_of = head_of, .open = (float *)(head_of + columns), .open2 = (float *)(head_of + 2 * columns),
-	             .scratch = (float *)(head_of + 3 * columns),
+	*g = (group){.width = width, .head_of = head_of, .open = (float *)(head_of + columns),
+	             .open2 = (float *)(head_of + 2 * columns), .scratch = (float *)(head_of + 3 * columns),
 	             .of_edges = (float *)((char *)head_of + weft_attention_workspace(a->heads, width, 0))};
 }
 
@@ -53,7 +55,8 @@ static inline int next_group(group *g, const weft_attention_args *a) {
 	g->layer_heads = a->layer_heads - begin < VW ? a->layer_heads - begin : VW;
 	g->layer_places = places_of(g->layer_heads);
 	g->from = g->head * g->width;
-	g->heads = begin + g->layer_heads - at < a->heads - g->head ? begin + g->layer_heads - at : a->heads - g->head;
+	g->heads = begin + g->layer_heads - at < a->heads - g->head ? begin + g->layer_heads - at
+	                                                            : a->heads - g->head;
 	g->vectors = vectors_of_heads(g->heads, g->width);
 	g->tail = g->heads * g->width % VW;
 	return 1;
@@ -89,7 +92,8 @@ static __attribute__((noinline, noclone)) void edge_rows(const batch *b, const g
 }
 
 // sums_fc += features_f · d_c for one edge's d, a block; rows of sums are cols apart.
-INLINE void add_outer(float *sums, int64_t cols, const elem *features, int64_t count, const vf *d, const int nb, const int tail) {
+INLINE void add_outer(float *sums, int64_t cols, const elem *features, int64_t count, const vf *d,
+                      const int nb, const int tail) {
 	for (int64_t f = 0; f < count; f++, sums += cols) {
 		vf x[BLOCK];
 		for (int v = 0; v < nb; v++)
@@ -125,7 +129,8 @@ INLINE const float *edge_row(const float *of_edges, const group *g, const run *r
 	return of_edges + ((r->at + e) * g->vectors + v0) * VW;
 }
 
-INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64_t v0, const int nb, const int tail) {
+INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64_t v0, const int nb,
+                        const int tail) {
 	const batch *b = s->b;
 	const int P = b->P, features = s->of_edges != NULL;
 	vf acc2[BLOCK], slope = all(s->slope);
@@ -159,7 +164,8 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64
 				slopes[v] = d;
 			}
 			if (features && two)
-				add_outer(s->weight + v0 * VW, s->cols, features_of(b->a, r, e), b->a->feature_columns, slopes, nb, tail);
+				add_outer(s->weight + v0 * VW, s->cols, features_of(b->a, r, e), b->a->feature_columns,
+				          slopes, nb, tail);
 		}
 		for (int v = 0; v < nb; v++) {
 			if (two)
@@ -236,8 +242,8 @@ INLINE fixed_part fixed_at(const dot_rows *d, const products *p, int64_t c, cons
 	return f;
 }
 
-INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const elem *row, const float *of_edge, int64_t c, fixed_part f,
-                         const int lanes) {
+INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const elem *row,
+                         const float *of_edge, int64_t c, fixed_part f, const int lanes) {
 	vf x = part(row + c, lanes);
 	if (p->edge == WITH_ROWS)
 		x += part(of_edge + c, lanes);
@@ -261,7 +267,8 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 		for (int k = 0; k < p->full; k++, c += VW)
 			add_products(&s, &t, d, p, row, of_edge, c, p->few ? p->fixed[k] : fixed_at(d, p, c, VW), VW);
 		if (p->tail) {
-			add_products(&s, &t, d, p, row, of_edge, c, p->few ? p->fixed[p->full] : fixed_at(d, p, c, p->tail), p->tail);
+			add_products(&s, &t, d, p, row, of_edge, c,
+			             p->few ? p->fixed[p->full] : fixed_at(d, p, c, p->tail), p->tail);
 			c += p->tail;
 		}
 		if (p->score)
@@ -276,7 +283,8 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 INLINE void dots_of(const dot_rows *d, const group *g, products p) {
 	const batch *b = d->b;
 	// edges whose products are added up together, and those of them that make up four vectors
-	const int P = p.pairs ? 2 * p.places : p.places, edges_per_vector = edges_of_vector(P), at_once = p.places < 4 ? 4 / p.places : 1;
+	const int P = p.pairs ? 2 * p.places : p.places, edges_per_vector = edges_of_vector(P),
+	          at_once = p.places < 4 ? 4 / p.places : 1;
 	vf s[VW] = {{0}}, t[VW] = {{0}};                // zero in places of no head
 	// left as they were for places of no edge, which nobody reads
 	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}};
@@ -324,13 +332,19 @@ INLINE void dots_without_edges(const dot_rows *d, const group *g, const int scor
 	if (heads == 8 && in_pairs(8, g->width))
 		dots_of(d, g, (products){score, dot, .pairs = 1, .places = 4, .heads = 4, .full = 1, .vectors = 4});
 	else if (heads == P && in_pairs(P, g->width))
-		dots_of(d, g, (products){score, dot, .pairs = 1, .places = P / 2, .heads = P / 2, .full = 1, .vectors = vectors});
+		dots_of(d, g,
+		        (products){score, dot, .pairs = 1, .places = P / 2, .heads = P / 2, .full = 1,
+		                   .vectors = vectors});
 	else if (heads == 1 && REGISTERS >= 16 && full == 0)
 		dots_of(d, g, (products){score, dot, .few = 1, .places = 1, .heads = 1, .tail = tail, .vectors = 1});
 	else if (heads == 1 && REGISTERS >= 16 && full == 1)
-		dots_of(d, g, (products){score, dot, .few = 1, .places = 1, .heads = 1, .full = 1, .tail = tail, .vectors = vectors});
+		dots_of(d, g,
+		        (products){score, dot, .few = 1, .places = 1, .heads = 1, .full = 1, .tail = tail,
+		                   .vectors = vectors});
 	else if (heads == 1 && REGISTERS >= 16 && full == 2)
-		dots_of(d, g, (products){score, dot, .few = 1, .places = 1, .heads = 1, .full = 2, .tail = tail, .vectors = vectors});
+		dots_of(d, g,
+		        (products){score, dot, .few = 1, .places = 1, .heads = 1, .full = 2, .tail = tail,
+		                   .vectors = vectors});
 	else if (heads == 4 && !tail && full == 1)
 		dots_of(d, g, (products){score, dot, .places = 4, .heads = 4, .full = 1, .vectors = 4});
 	else if (heads == 4 && !tail && full == 2)
@@ -342,11 +356,14 @@ INLINE void dots_without_edges(const dot_rows *d, const group *g, const int scor
 	else if (!tail && full == 4)
 		dots_of(d, g, (products){score, dot, .places = P, .heads = heads, .full = 4, .vectors = vectors});
 	else
-		dots_of(d, g, (products){score, dot, .places = P, .heads = heads, .full = full, .tail = tail, .vectors = vectors});
+		dots_of(d, g,
+		        (products){score, dot, .places = P, .heads = heads, .full = full, .tail = tail,
+		                   .vectors = vectors});
 }
 
 static __attribute__((noinline, noclone)) void dots(const dot_rows *d, const group *g) {
-	products of_edges = {.edge = d->edge, .places = d->b->P, .heads = g->heads, .full = g->width / VW, .tail = g->width % VW, .vectors = g->vectors};
+	products of_edges = {.edge = d->edge, .places = d->b->P, .heads = g->heads, .full = g->width / VW,
+	                     .tail = g->width % VW, .vectors = g->vectors};
 	of_edges.score = !d->dot;
 	of_edges.dot = !of_edges.score;
 	if (d->edge)

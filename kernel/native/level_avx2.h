@@ -17,7 +17,9 @@ static inline void store_n_float(float *p, vf v, int n) { _mm256_maskstore_ps(p,
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return _mm256_max_ps(a, b); }
 // x > y ? a : b
-static inline vf where_greater(vf x, vf y, vf a, vf b) { return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_GT_OQ)); }
+static inline vf where_greater(vf x, vf y, vf a, vf b) {
+	return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_GT_OQ));
+}
 static inline vf vsqrt(vf v) { return _mm256_sqrt_ps(v); }
 // Whether a lane of v is not 0; lanes are all ones or 0.
 static inline int any_bit(vf v) { return !_mm256_testz_ps(v, v); }
@@ -32,15 +34,21 @@ static inline vf sums_of_four(const vf *v) {
 	return (vf)_mm256_unpacklo_pd(a, b) + (vf)_mm256_unpackhi_pd(a, b);
 }
 // Lane 4i + j of the result is the sum of lanes j and j+4 of u[i].
-static inline vf across(const vf u[2]) { return _mm256_permute2f128_ps(u[0], u[1], 0x20) + _mm256_permute2f128_ps(u[0], u[1], 0x31); }
+static inline vf across(const vf u[2]) {
+	return _mm256_permute2f128_ps(u[0], u[1], 0x20) + _mm256_permute2f128_ps(u[0], u[1], 0x31);
+}
 // Lane 4k + j of the result is lane j of half k of u[0].
 static inline vf across_halves(const vf u[1]) { return u[0]; }
 // Of 64 numbers, which are above 0 and which below.
 static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 	*above = *below = 0;
 	for (int i = 0; i < 64; i += 8) {
-		*above |= (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(load_float(x + i), _mm256_setzero_ps(), _CMP_GT_OQ)) << i;
-		*below |= (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(load_float(x + i), _mm256_setzero_ps(), _CMP_LT_OQ)) << i;
+		*above |=
+		    (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(load_float(x + i), _mm256_setzero_ps(), _CMP_GT_OQ))
+		    << i;
+		*below |=
+		    (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(load_float(x + i), _mm256_setzero_ps(), _CMP_LT_OQ))
+		    << i;
 	}
 }
 #define TABLE WEFT_FOR_ELEM(weft_table_avx2)

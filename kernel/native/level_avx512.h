@@ -3,18 +3,28 @@
 #include <immintrin.h>
 #include "weft.h"
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2,popcnt,avx512bf16,amx-tile,amx-bf16") // the last three where weft_can_multiply
+// The last three where weft_can_multiply.
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2,popcnt,avx512bf16,amx-tile,amx-bf16")
 typedef __m512 vf;
 enum { VW = 16, REGISTERS = 16 };
 static inline vf load_float(const float *p) { return _mm512_loadu_ps(p); }
 static inline void store_float(float *p, vf v) { _mm512_storeu_ps(p, v); }
-static inline vf load_n_float(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
-static inline void store_n_float(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
+static inline vf load_n_float(const float *p, int n) {
+	return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+}
+static inline void store_n_float(float *p, vf v, int n) {
+	_mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v);
+}
 typedef uint16_t vh __attribute__((vector_size(32)));
-static inline vh load_halves(const bfloat16 *p, int n) { return (vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p); }
-static inline void store_halves(bfloat16 *p, vh halves, int n) { _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), (__m256i)halves); }
+static inline vh load_halves(const bfloat16 *p, int n) {
+	return (vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
+}
+static inline void store_halves(bfloat16 *p, vh halves, int n) {
+	_mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), (__m256i)halves);
+}
 // sum + the products of both halves of the word at x with those of each word of g
-#define DOT_PAIRS(sum, x, g) ((vf)_mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(*(const int32_t *)(x)), (__m512bh)(g)))
+#define DOT_PAIRS(sum, x, g) \
+	((vf)_mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(*(const int32_t *)(x)), (__m512bh)(g)))
 // AMX's tiles (tiles.h)
 #define TILES
 // The first VW/2 numbers at p, in double precision.
@@ -24,7 +34,9 @@ static inline void store_halves(bfloat16 *p, vh halves, int n) { _mm256_mask_sto
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return _mm512_max_ps(a, b); }
 // x > y ? a : b
-static inline vf where_greater(vf x, vf y, vf a, vf b) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_GT_OQ), b, a); }
+static inline vf where_greater(vf x, vf y, vf a, vf b) {
+	return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_GT_OQ), b, a);
+}
 static inline vf vsqrt(vf v) { return _mm512_sqrt_ps(v); }
 // Whether a lane of v is not 0; lanes are all ones or 0.
 static inline int any_bit(vf v) { return _mm512_test_epi32_mask((__m512i)v, (__m512i)v) != 0; }
@@ -45,7 +57,9 @@ static inline vf across(const vf u[4]) {
 	return _mm512_shuffle_f32x4(x, y, 0x88) + _mm512_shuffle_f32x4(x, y, 0xdd);
 }
 // Lane 8i + 4k + j of the result is the sum of lanes j and j+4 of half k of u[i].
-static inline vf across_halves(const vf u[2]) { return _mm512_shuffle_f32x4(u[0], u[1], 0x88) + _mm512_shuffle_f32x4(u[0], u[1], 0xdd); }
+static inline vf across_halves(const vf u[2]) {
+	return _mm512_shuffle_f32x4(u[0], u[1], 0x88) + _mm512_shuffle_f32x4(u[0], u[1], 0xdd);
+}
 // Of 64 numbers, which are above 0 and which below.
 static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 	*above = *below = 0;
@@ -57,11 +71,13 @@ static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 // Writes first + i for each bit i, and returns how many there are. All are bits of head h of P. May write VW
 // numbers.
 static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int P) {
-	const __m512i places = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(P));
+	const __m512i places = _mm512_mullo_epi32(
+	    _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(P));
 	int n = 0, at = first + h;
 	bits = _pext_u64(bits, ~(uint64_t)0 / ((1 << P) - 1) << h);
 	do { // mostly once, and no branch whether there are any
-		_mm512_storeu_si512(to + n, _mm512_maskz_compress_epi32(bits, _mm512_add_epi32(_mm512_set1_epi32(at), places)));
+		_mm512_storeu_si512(
+		    to + n, _mm512_maskz_compress_epi32(bits, _mm512_add_epi32(_mm512_set1_epi32(at), places)));
 		n += __builtin_popcount(bits & 0xffff);
 		at += 16 * P;
 	} while (bits >>= 16);

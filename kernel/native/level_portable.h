@@ -32,7 +32,9 @@ static inline vu all_u(uint32_t x) { return (vu){x, x, x, x}; }
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return (vf)(((vu)a & (vu)(a > b)) | ((vu)b & ~(vu)(a > b))); }
 // x > y ? a : b
-static inline vf where_greater(vf x, vf y, vf a, vf b) { return (vf)(((vu)a & (vu)(x > y)) | ((vu)b & ~(vu)(x > y))); }
+static inline vf where_greater(vf x, vf y, vf a, vf b) {
+	return (vf)(((vu)a & (vu)(x > y)) | ((vu)b & ~(vu)(x > y)));
+}
 // Whether a lane of v is not 0; lanes are all ones or 0.
 static inline int any_bit(vf v) {
 	vu bits = (vu)v;

@@ -89,7 +89,8 @@ static void k_binary_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 				if (++factors % 512 == 0)
 					loss += log_factors(p);
 				if (a->grad) {
-					put(a->grad + at, (vf)((vi)(a->scale * (positive(x, all(1.0f), e) / (1.0f + e) - y)) & there), n);
+					put(a->grad + at,
+					    (vf)((vi)(a->scale * (positive(x, all(1.0f), e) / (1.0f + e) - y)) & there), n);
 				}
 			}
 		for (int k = 0; k < VW / 2; k++)

@@ -30,20 +30,20 @@ enum { WEFT_TILE = 1024 };
 // than it gains.
 enum { WEFT_CACHED = 4 << 20 };
 
-// A row of more entries is cut into segments of at most WEFT_SEGMENT (but for equal ones, which stay together),
-// so that no thread waits for one that has such a row. On a device, where a warp has a row, attention cuts rows
-// of more than one segment.
+// A row of more entries is cut into segments of at most WEFT_SEGMENT (but for equal ones, which stay
+// together), so that no thread waits for one that has such a row. On a device, where a warp has a row,
+// attention cuts rows of more than one segment.
 enum { WEFT_LONG = 16384, WEFT_SEGMENT = 2048 };
 
-// Entries begin … end−1 of a row, of which `after` segments follow. A kernel that runs over a segment takes them
-// for all of the row's and writes what it gives to a row of its results that is the segment's place. Self loops
-// and the row's own term are left to the row's last segment.
+// Entries begin … end−1 of a row, of which `after` segments follow. A kernel that runs over a segment takes
+// them for all of the row's and writes what it gives to a row of its results that is the segment's place.
+// Self loops and the row's own term are left to the row's last segment.
 typedef struct {
 	int64_t row, begin, end, after;
 } weft_segment;
 
-// How many places there are: on a CPU, and on a device at most. There a launch over so many segments is as fast
-// as one over more.
+// How many places there are: on a CPU, and on a device at most. There a launch over so many segments is as
+// fast as one over more.
 enum { WEFT_PARTIALS = 16, WEFT_PLACES = 4096 };
 
 // Segments that are worked on at a time. Number k has place carried + k. With carried set, place 0 has what
@@ -60,10 +60,12 @@ typedef struct {
 	int32_t complete;
 } weft_merge;
 
-// What is merged of segment number k and those that follow it in its row. Number k is the row's first among s.
+// What is merged of segment number k and those that follow it in its row. Number k is the row's first among
+// s.
 static inline weft_merge weft_merge_from(const weft_segments *s, int64_t k) {
 	const int64_t left = s->count - k, after = s->of[k].after;
-	const weft_merge m = {s->of[k].row, k ? s->carried + k : 0, s->carried + k + (after < left ? after + 1 : left), after < left};
+	const weft_merge m = {s->of[k].row, k ? s->carried + k : 0,
+	                      s->carried + k + (after < left ? after + 1 : left), after < left};
 	return m;
 }
 

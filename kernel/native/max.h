@@ -11,7 +11,9 @@ INLINE void merge_max(elem *z, int32_t *arg, vf x, vi id, int v, const int nb, c
 }
 
 // The id of source row j.
-static inline vi id_of(const int32_t *source_ids, int64_t j) { return (source_ids ? source_ids[j] : (int32_t)j) - (vi){0}; }
+static inline vi id_of(const int32_t *source_ids, int64_t j) {
+	return (source_ids ? source_ids[j] : (int32_t)j) - (vi){0};
+}
 
 INLINE void begin_max(elem *z, int32_t *arg, const int nb, const int tail) {
 	for (int v = 0; v < nb; v++) {
@@ -23,7 +25,8 @@ INLINE void begin_max(elem *z, int32_t *arg, const int nb, const int tail) {
 // Rows lo … hi−1. A row's edges come in ascending order of the source's row, so that the first of equal
 // values wins where ids are rows (any_order not set). A row with a number that is NaN, or infinite, is gone
 // over again edge by edge.
-INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb, const int tail) {
+INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
+                      const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
 	const int any_order = a->source_ids != NULL;
 	const elem *x = a->x + v0 * VW;
@@ -32,7 +35,8 @@ INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, int64_t v0
 			continue;
 		elem *z = a->z + i * cols + v0 * VW;
 		int32_t *arg = a->arg + i * cols + v0 * VW;
-		int64_t k = a->edges.indptr[i], end = a->edges.indptr[i + 1], ahead = ahead_of(nb * VW * sizeof(elem));
+		int64_t k = a->edges.indptr[i], end = a->edges.indptr[i + 1],
+		        ahead = ahead_of(nb * VW * sizeof(elem));
 		if (end + ahead > last)
 			ahead = 0;
 		if (k == end && a->first)
@@ -81,12 +85,14 @@ INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, int64_t v0
 					begin_max(z, arg, nb, tail);
 				for (k = a->edges.indptr[i]; k < end; k++)
 					for (int v = 0; v < nb; v++)
-						merge_max(z, arg, load_block(x + a->edges.indices[k] * cols, v, nb, tail), id_of(a->source_ids, a->edges.indices[k]), v, nb, tail);
+						merge_max(z, arg, load_block(x + a->edges.indices[k] * cols, v, nb, tail),
+						          id_of(a->source_ids, a->edges.indices[k]), v, nb, tail);
 			}
 		}
 		if (a->loops && a->loops[i] > 0)
 			for (int v = 0; v < nb; v++)
-				merge_max(z, arg, load_block(x + i * cols, v, nb, tail), id_of(a->source_ids, i), v, nb, tail);
+				merge_max(z, arg, load_block(x + i * cols, v, nb, tail), id_of(a->source_ids, i), v, nb,
+				          tail);
 	}
 }
 
@@ -109,7 +115,8 @@ INLINE void max_back_add(vf *acc, const elem *g, const float *arg, vi id, const 
 
 // Sources lo … hi−1: adds what each destination that it is the maximum of passes back. A duplicate edge
 // counts once.
-INLINE void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb, const int tail) {
+INLINE void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
+                           const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
 	const elem *g = a->g + v0 * VW;
 	const float *arg = (const float *)a->arg + v0 * VW;

@@ -24,7 +24,9 @@ static inline void store_float(float *p, vf v) { __builtin_memcpy(p, &v, VW * si
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return (vf)(((vi)a & (a > b)) | ((vi)b & ~(a > b))); }
 // x > y ? a : b
-static inline vf where_greater(vf x, vf y, vf a, vf b) { return (vf)(((vi)a & (x > y)) | ((vi)b & ~(x > y))); }
+static inline vf where_greater(vf x, vf y, vf a, vf b) {
+	return (vf)(((vi)a & (x > y)) | ((vi)b & ~(x > y)));
+}
 // Whether a lane of v is not 0; lanes are all ones or 0.
 static inline int any_bit(vf v) {
 	int32_t bits = 0;

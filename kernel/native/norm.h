@@ -16,10 +16,10 @@ INLINE vf before(vf g, vf y, const float *keep, int n, const int activation) {
 // Batch norm (Ioffe & Szegedy 2015): mean and rstd belong to the column.
 //   dx = γ·rstd·(g' − mean(g') − x̂·mean(g'·x̂))
 
-// A tile's means and sums of squared deviations, which Chan's formula joins (merge_moments). They are made of sums of d
-// = x − x_0, where x_0 is the median of three rows of the tile: near the mean, so that little is lost when
-// (Σd)²/n is taken from Σd². Even an x_0 that is far from all other rows adds itself to the result, which Σd²
-// then exceeds at most as many times as the tile has rows.
+// A tile's means and sums of squared deviations, which Chan's formula joins (merge_moments). They are made of
+// sums of d = x − x_0, where x_0 is the median of three rows of the tile: near the mean, so that little is
+// lost when (Σd)²/n is taken from Σd². Even an x_0 that is far from all other rows adds itself to the result,
+// which Σd² then exceeds at most as many times as the tile has rows.
 static inline float median(float a, float b, float c) {
 	float low = a < b ? a : b, high = a < b ? b : a;
 	return c < low ? low : c > high ? high : c;
@@ -58,7 +58,8 @@ static void k_moments(const void *args, int64_t lo, int64_t hi) {
 		for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
 			double *mean = a->tile_mean + t * cols + c0, *m2 = a->tile_m2 + t * cols + c0;
 			int64_t width = lesser(cols - c0, PIECE), i = t * WEFT_TILE, end = tile_end(t, a->rows);
-			const elem *first = a->x + i * cols + c0, *halfway = first + (end - i) / 2 * cols, *last = first + (end - i - 1) * cols;
+			const elem *first = a->x + i * cols + c0, *halfway = first + (end - i) / 2 * cols,
+			           *last = first + (end - i - 1) * cols;
 			for (int64_t c = 0; c < width; c++) {
 				mean[c] = m2[c] = 0;
 				m.middle[c] = median(number(first + c), number(halfway + c), number(last + c));
@@ -88,7 +89,8 @@ typedef struct {
 	piece_buffer mean, scale, beta;
 } norm_piece;
 
-static inline void norm_columns(norm_piece *p, const weft_normalization *s, int64_t from, int64_t width, int64_t rows) {
+static inline void norm_columns(norm_piece *p, const weft_normalization *s, int64_t from, int64_t width,
+                                int64_t rows) {
 	repeat(p->mean, s->mean + from, width, rows);
 	repeat(p->beta, s->beta + from, width, rows);
 	for (int64_t c = 0; c < width; c++)
@@ -135,7 +137,8 @@ typedef struct {
 	piece_buffer s1, s2, drawn;
 } sums_piece;
 
-INLINE void sums_at(sums_piece *s, int64_t at, elem *g, const elem *x, const float *keep, int n, const int activation) {
+INLINE void sums_at(sums_piece *s, int64_t at, elem *g, const elem *x, const float *keep, int n,
+                    const int activation) {
 	__builtin_prefetch(x + at + FETCH);
 	__builtin_prefetch(g + at + FETCH);
 	vf d = part(x + at, n) - part(s->norm.mean + at, n);
@@ -147,7 +150,8 @@ INLINE void sums_at(sums_piece *s, int64_t at, elem *g, const elem *x, const flo
 	store(s->s2 + at, load(s->s2 + at) + v * d);
 }
 
-INLINE void normalize_sums_tiles(const weft_normalize_sums_args *a, int64_t lo, int64_t hi, const int activation) {
+INLINE void normalize_sums_tiles(const weft_normalize_sums_args *a, int64_t lo, int64_t hi,
+                                 const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
 	sums_piece s = {.s1 = {0}, .s2 = {0}};
 	for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
@@ -250,7 +254,9 @@ typedef float *copies;
 static inline copies workspace_for_copies(const weft_workspaces *r) { return weft_take_workspace(r); }
 
 // Those of a second operand.
-static inline copies beside(copies first, int64_t cols) { return first + weft_layer_norm_workspace(cols) / 2 / sizeof(float); }
+static inline copies beside(copies first, int64_t cols) {
+	return first + weft_layer_norm_workspace(cols) / 2 / sizeof(float);
+}
 static inline void leave_copies(const weft_workspaces *r, copies first) { weft_leave_workspace(r, first); }
 
 static const float *as_floats(copies to, const elem *x, int64_t n) {
@@ -276,7 +282,8 @@ static inline void round_floats(elem *z, const float *x, int64_t n) {}
 #endif
 
 // z = x·mask for so many rows, of which the first is number `row` of the mask's.
-static __attribute__((noinline)) void drop_rows(float *z, const float *x, const weft_mask *m, int64_t row, int64_t rows, int64_t cols) {
+static __attribute__((noinline)) void drop_rows(float *z, const float *x, const weft_mask *m, int64_t row,
+                                                int64_t rows, int64_t cols) {
 	piece_buffer drawn;
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
@@ -288,7 +295,8 @@ static __attribute__((noinline)) void drop_rows(float *z, const float *x, const 
 }
 
 // The mean and rstd of a batch's rows, from i on. The rows of z are fetched.
-static void layer_norm_moments(const weft_layer_norm_args *a, const float *x, const float *z, int64_t i, int64_t here, row_vectors v) {
+static void layer_norm_moments(const weft_layer_norm_args *a, const float *x, const float *z, int64_t i,
+                               int64_t here, row_vectors v) {
 	const int64_t cols = a->cols;
 	float *mean = a->mean + i, *rstd = a->rstd + i;
 	float each = 1.0f / cols;
@@ -346,12 +354,15 @@ INLINE void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t h
 			const elem *next = a->x + (r + batch) * cols;
 			vf mean = all(a->mean[r]), rstd = all(a->rstd[r]), last = {0};
 			if (v.more)
-				last = activate((part(x + v.end, v.n) - mean) * (rstd * part(gamma + v.end, v.n)) + part(beta + v.end, v.n), activation);
+				last = activate((part(x + v.end, v.n) - mean) * (rstd * part(gamma + v.end, v.n)) +
+				                    part(beta + v.end, v.n),
+				                activation);
 #pragma GCC unroll 4
 			for (int64_t b = 0; b < v.nb; b++) {
 				int64_t c = b * VW;
 				__builtin_prefetch(next + c);
-				store(z + c, activate((load(x + c) - mean) * (rstd * load(gamma + c)) + load(beta + c), activation));
+				store(z + c,
+				      activate((load(x + c) - mean) * (rstd * load(gamma + c)) + load(beta + c), activation));
 			}
 			if (v.more)
 				put(z + v.end, last, v.n);
@@ -375,7 +386,8 @@ enum { ABREAST = 4 };
 
 typedef struct {
 	const weft_layer_back_args *args;
-	const float *x, *g;                    // a batch's rows; g before the norm, but for the activation, may be dx
+	// a batch's rows; g before the norm, but for the activation, may be dx
+	const float *x, *g;
 	float *dx;
 	const elem *later_x, *later_g;         // the rows that are fetched; NULL: none are
 	vf s1[BATCHED], s2[BATCHED];           // γ·g' and γ·g'·x̂ of a batch's rows, not yet added over the lanes
@@ -390,8 +402,9 @@ typedef struct {
 } rows_abreast;
 
 // g of each row becomes γ·g'; only the fresh lanes count, if given. The columns' sums are at place.
-INLINE void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x, const float *gammas, const float *betas,
-                          int64_t place, const int rows, int64_t cols, int n, const vi *fresh, const int activation) {
+INLINE void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x, const float *gammas,
+                          const float *betas, int64_t place, const int rows, int64_t cols, int n,
+                          const vi *fresh, const int activation) {
 	vf gamma = part(gammas, n), beta = part(betas, n), sum = {0}, sum_x = {0};
 	for (int r = 0; r < rows; r++) {
 		vf hat = (part(x + r * cols, n) + of->minus_mean[r]) * of->rstd[r];
@@ -411,7 +424,8 @@ INLINE void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x
 }
 
 // The first sweep over columns c0 … c0 + width of rows i …, of which the first is number at of its batch.
-INLINE void layer_back_sums(layer_back *l, int64_t i, int64_t at, const int rows, int64_t c0, int64_t width, const int activation) {
+INLINE void layer_back_sums(layer_back *l, int64_t i, int64_t at, const int rows, int64_t c0, int64_t width,
+                            const int activation) {
 	const weft_layer_back_args *a = l->args;
 	const int64_t cols = a->cols, from = at * cols + c0;
 	const float *x = l->x + from, *g = l->g + from, *gamma = a->gamma + c0, *beta = a->beta + c0;
@@ -428,7 +442,8 @@ INLINE void layer_back_sums(layer_back *l, int64_t i, int64_t at, const int rows
 	if (v.more) {
 		for (int r = 0; r < rows; r++)
 			last[r] = part(g + r * cols + v.end, v.n);
-		layer_back_at(l, &of, last, x + v.end, gamma + v.end, beta + v.end, v.nb * VW, rows, cols, v.n, &v.fresh, activation);
+		layer_back_at(l, &of, last, x + v.end, gamma + v.end, beta + v.end, v.nb * VW, rows, cols, v.n,
+		              &v.fresh, activation);
 	}
 	for (int64_t b = 0; b < v.nb; b++) {
 		int64_t c = b * VW;
@@ -452,7 +467,8 @@ INLINE void layer_back_sums(layer_back *l, int64_t i, int64_t at, const int rows
 }
 
 // The same for a single row.
-static __attribute__((noinline)) void layer_back_row_sums(layer_back *l, int64_t i, int64_t at, int64_t c0, int64_t width) {
+static __attribute__((noinline)) void layer_back_row_sums(layer_back *l, int64_t i, int64_t at, int64_t c0,
+                                                          int64_t width) {
 	layer_back_sums(l, i, at, 1, c0, width, l->args->activation);
 }
 
@@ -470,7 +486,8 @@ static void layer_back_rest(layer_back *l, int64_t i, int64_t here) {
 	for (int64_t r = 0; r < here; r++) {
 		const float *x = l->x + r * cols;
 		float *dx = l->dx + r * cols;
-		vf minus_mean = all(-a->mean[i + r]), rstd = all(a->rstd[i + r]), first = all(l->first[r]), second = all(l->second[r]), last = {0};
+		vf minus_mean = all(-a->mean[i + r]), rstd = all(a->rstd[i + r]), first = all(l->first[r]),
+		   second = all(l->second[r]), last = {0};
 		if (v.more)
 			last = part(dx + v.end, v.n) * rstd - first - (part(x + v.end, v.n) + minus_mean) * second;
 #pragma GCC unroll 4

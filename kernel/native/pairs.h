@@ -1,5 +1,6 @@
-// Pairs of rows, each of a relation: score_k = Σ_c x_sc · w_rc · x_tc for source s, target t and relation r (DistMult,
-// Yang et al. 2015), with w = 1 where there is none. Sums are in the order of columns, or of pairs, at every level.
+// Pairs of rows, each of a relation: score_k = Σ_c x_sc · w_rc · x_tc for source s, target t and relation r
+// (DistMult, Yang et al. 2015), with w = 1 where there is none. Sums are in the order of columns, or of
+// pairs, at every level.
 
 // The scores of n pairs from k on, side by side.
 INLINE void pair_scores_of(const weft_pairs_args *a, int64_t k, const int n, const int weighted) {
@@ -40,7 +41,8 @@ static void k_pair_rows(const void *args, int64_t lo, int64_t hi) {
 			vf sum[4] = {{0}};
 			for (int64_t e = a->begin[r]; e < a->begin[r + 1]; e++) {
 				const int32_t k = a->ends[e] / 2, *p = a->pairs + 3 * (int64_t)k;
-				const float *x = a->x + p[2 - a->ends[e] % 2] * a->cols + c, *w = a->w ? a->w + p[0] * a->cols + c : NULL;
+				const float *x = a->x + p[2 - a->ends[e] % 2] * a->cols + c,
+				            *w = a->w ? a->w + p[0] * a->cols + c : NULL;
 				for (int64_t q = 0, at = c; q < 4 && at < a->cols; q++, at += VW) {
 					const int n = lesser(a->cols - at, VW);
 					vf factor = all(a->g[k]);
@@ -65,10 +67,10 @@ static void k_pair_weights(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// Adds how many of the rows of x have a number above each score, and one equal to it, in the columns of four vectors,
-// of which the matrix may have fewer.
-INLINE void count_above(vi over[4], vi equal[4], const float *x, const vf score[4], int64_t rows, int64_t stride, int64_t cols,
-                        const int whole) {
+// Adds how many of the rows of x have a number above each score, and one equal to it, in the columns of four
+// vectors, of which the matrix may have fewer.
+INLINE void count_above(vi over[4], vi equal[4], const float *x, const vf score[4], int64_t rows,
+                        int64_t stride, int64_t cols, const int whole) {
 	for (int64_t i = 0; i < rows; i++, x += stride)
 		for (int q = 0; q < 4 && (whole || q * VW < cols); q++) {
 			const vf v = whole ? load(x + q * VW) : part(x + q * VW, lesser(cols - q * VW, VW));

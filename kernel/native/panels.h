@@ -1,5 +1,5 @@
-// What the two ways to multiply for the gradient of a weight share, by vectors (weight.h) and by tiles (tiles.h):
-// factors, the lines that are asked for ahead, and the block of results at work.
+// What the two ways to multiply for the gradient of a weight share, by vectors (weight.h) and by tiles
+// (tiles.h): factors, the lines that are asked for ahead, and the block of results at work.
 
 enum { DEPTH = WEFT_WEIGHT_DEPTH }; // rows of a panel
 

@@ -37,7 +37,8 @@ static inline const float *repeat(float *to, const float *v, int64_t width, int6
 }
 
 // keep = the mask of columns from … from+width of a piece's rows. NULL where nothing is dropped.
-static __attribute__((noinline)) const float *mask_piece(piece_buffer keep, const weft_mask *m, int64_t row, int64_t rows, int64_t from, int64_t width) {
+static __attribute__((noinline)) const float *mask_piece(piece_buffer keep, const weft_mask *m, int64_t row,
+                                                         int64_t rows, int64_t from, int64_t width) {
 	if (!m->threshold)
 		return NULL;
 	// so many columns of the first batch come before

@@ -154,12 +154,14 @@
 #define POINTERS_OF_weft_fill_args(S, R, W) \
 	W(S, p)
 #define OPERANDS(F, S, of, field) \
-	F(S, of[0] field) F(S, of[1] field) F(S, of[2] field) F(S, of[3] field) F(S, of[4] field) F(S, of[5] field) \
-	F(S, of[6] field) F(S, of[7] field) F(S, of[8] field) F(S, of[9] field) F(S, of[10] field) F(S, of[11] field) \
-	F(S, of[12] field) F(S, of[13] field) F(S, of[14] field) F(S, of[15] field) F(S, of[16] field) \
-	F(S, of[17] field) F(S, of[18] field) F(S, of[19] field) F(S, of[20] field) F(S, of[21] field) \
-	F(S, of[22] field) F(S, of[23] field) F(S, of[24] field) F(S, of[25] field) F(S, of[26] field) \
-	F(S, of[27] field) F(S, of[28] field) F(S, of[29] field) F(S, of[30] field) F(S, of[31] field)
+	F(S, of[0] field) F(S, of[1] field) F(S, of[2] field) F(S, of[3] field) \
+	F(S, of[4] field) F(S, of[5] field) F(S, of[6] field) F(S, of[7] field) \
+	F(S, of[8] field) F(S, of[9] field) F(S, of[10] field) F(S, of[11] field) \
+	F(S, of[12] field) F(S, of[13] field) F(S, of[14] field) F(S, of[15] field) \
+	F(S, of[16] field) F(S, of[17] field) F(S, of[18] field) F(S, of[19] field) \
+	F(S, of[20] field) F(S, of[21] field) F(S, of[22] field) F(S, of[23] field) \
+	F(S, of[24] field) F(S, of[25] field) F(S, of[26] field) F(S, of[27] field) \
+	F(S, of[28] field) F(S, of[29] field) F(S, of[30] field) F(S, of[31] field)
 #define POINTERS_OF_weft_pointwise_args(S, R, W) \
 	OPERANDS(W, S, z,) OPERANDS(R, S, x, .x) OPERANDS(R, S, x, .columns) R(S, code) W(S, workspaces.first)
 #define POINTERS_OF_weft_map_columns_args(S, R, W) \

@@ -134,7 +134,8 @@ static void k_combine(const void *args, int64_t lo, int64_t hi) {
 }
 
 // The places' sums, of x or of products with y.
-INLINE void column_sum_at(float *places, int64_t at, const elem *x, const elem *y, int64_t apart, const int pieces, int n) {
+INLINE void column_sum_at(float *places, int64_t at, const elem *x, const elem *y, int64_t apart,
+                          const int pieces, int n) {
 	vf sum = {0};
 	for (int k = 0; k < pieces; k++) {
 		__builtin_prefetch(x + pieces * (apart + at) + k * VW);
@@ -147,7 +148,8 @@ INLINE void column_sum_at(float *places, int64_t at, const elem *x, const elem *
 }
 
 // So many pieces of n numbers.
-INLINE void column_sum_pieces(float *places, const elem *x, const elem *y, int64_t apart, const int pieces, int64_t n) {
+INLINE void column_sum_pieces(float *places, const elem *x, const elem *y, int64_t apart, const int pieces,
+                              int64_t n) {
 	int64_t p = 0;
 	for (; p + VW <= n; p += VW)
 		column_sum_at(places, p, x, y, apart, pieces, VW);
@@ -169,7 +171,8 @@ INLINE void column_sum_tiles(const weft_column_sum_args *a, int64_t lo, int64_t 
 				for (; i + 2 * rows <= stop; i += 2 * rows, at += 2 * rows * cols)
 					column_sum_pieces(places, a->x + at, y ? y + at : NULL, rows * cols, 2, rows * width);
 				for (; i < stop; i += rows, at += rows * cols)
-					column_sum_pieces(places, a->x + at, y ? y + at : NULL, rows * cols, 1, lesser(rows, stop - i) * width);
+					column_sum_pieces(places, a->x + at, y ? y + at : NULL, rows * cols, 1,
+					                  lesser(rows, stop - i) * width);
 				fold(sum, places, width, rows);
 			}
 		}
@@ -210,7 +213,8 @@ INLINE void dot_each(const weft_head_dot_args *a, int64_t lo, int64_t hi, const 
 			for (; c + VW <= width; c += VW)
 				s[j] += load(x + c) * (with_y ? load(y + c) : load(fixed + c));
 			if (c < width)
-				s[j] += load_n(x + c, width - c) * (with_y ? load_n(y + c, width - c) : load_n(fixed + c, width - c));
+				s[j] += load_n(x + c, width - c) *
+				        (with_y ? load_n(y + c, width - c) : load_n(fixed + c, width - c));
 			h = h + 1 < a->heads ? h + 1 : 0;
 		}
 		put(a->out + k, lane_sums(s), here);
@@ -236,7 +240,8 @@ static void k_head_outer(const void *args, int64_t lo, int64_t hi) {
 
 // So many rows at a time, whose sums of a column meet in a register while these rows, and those ahead that
 // are fetched, stay in the first-level cache.
-INLINE void head_outer_back_tiles(const weft_head_outer_back_args *a, int64_t lo, int64_t hi, const int rows, const int ahead) {
+INLINE void head_outer_back_tiles(const weft_head_outer_back_args *a, int64_t lo, int64_t hi, const int rows,
+                                  const int ahead) {
 	int64_t heads = a->heads, width = a->width, cols = heads * width;
 	for (int64_t t = lo; t < hi; t++) {
 		double *sum = a->tiles + t * cols;

@@ -13,7 +13,8 @@
 #error "weft is written for oneDNN 2: install libdnnl-dev of Debian 12"
 #endif
 
-_Static_assert((int)WEFT_ONEDNN_MEMORY == (int)dnnl_out_of_memory, "the status of a product that lacks memory");
+_Static_assert((int)WEFT_ONEDNN_MEMORY == (int)dnnl_out_of_memory,
+               "the status of a product that lacks memory");
 
 // Leaves the function unless the call succeeds.
 #define TRY(call) \
@@ -62,8 +63,10 @@ static pthread_once_t started = PTHREAD_ONCE_INIT;
 static dnnl_engine_t cpu; // NULL where oneDNN has none, which it says when something is asked of it
 static void start(void) { dnnl_engine_create(&cpu, dnnl_cpu, 0); }
 
-static dnnl_status_t describe(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, enum weft_type type, dnnl_format_tag_t layout) {
-	return dnnl_memory_desc_init_by_tag(d, 2, (dnnl_dims_t){rows, cols}, type == WEFT_BFLOAT16 ? dnnl_bf16 : dnnl_f32, layout);
+static dnnl_status_t describe(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, enum weft_type type,
+                              dnnl_format_tag_t layout) {
+	return dnnl_memory_desc_init_by_tag(d, 2, (dnnl_dims_t){rows, cols},
+	                                    type == WEFT_BFLOAT16 ? dnnl_bf16 : dnnl_f32, layout);
 }
 
 static dnnl_status_t set_attributes(dnnl_primitive_attr_t a, int accumulate) {
@@ -99,8 +102,8 @@ static dnnl_status_t make_primitives(weft_onednn *p, int transposed) {
 	return dnnl_primitive_create(&p->pack, p->pack_description);
 }
 
-int weft_onednn_new(weft_onednn **product, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate, enum weft_type x_type,
-                    enum weft_type z_type) {
+int weft_onednn_new(weft_onednn **product, int64_t rows, int64_t in, int64_t out, int transposed,
+                    int accumulate, enum weft_type x_type, enum weft_type z_type) {
 	weft_onednn *p = *product = calloc(1, sizeof *p);
 	if (!p)
 		return WEFT_ONEDNN_MEMORY;
@@ -212,8 +215,8 @@ typedef struct {
 	float *x, *z;
 } tiles;
 
-static dnnl_status_t run(const weft_onednn *p, const void *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
-                         int64_t calls, const tiles *t, execution *e) {
+static dnnl_status_t run(const weft_onednn *p, const void *packed, const void *x, enum weft_type x_type,
+                         void *z, enum weft_type z_type, int64_t calls, const tiles *t, execution *e) {
 	const int64_t in = p->rows * p->in, out = p->rows * p->out;
 	TRY(dnnl_stream_create(&e->stream, cpu, dnnl_stream_default_flags));
 	TRY(argument(e, DNNL_ARG_SRC, &p->x, t->x ? t->x : x));
@@ -239,14 +242,16 @@ static dnnl_status_t run(const weft_onednn *p, const void *packed, const void *x
 	return dnnl_success;
 }
 
-static int multiply(const weft_product_args *a, const void *x, enum weft_type x_type, void *z, enum weft_type z_type, int64_t calls) {
+static int multiply(const weft_product_args *a, const void *x, enum weft_type x_type, void *z,
+                    enum weft_type z_type, int64_t calls) {
 	const weft_onednn *p = a->product;
 	execution e = {0};
 	tiles t = {0};
 	int status = WEFT_ONEDNN_MEMORY;
 	alone();
 	if ((x_type == p->x_type || posix_memalign((void **)&t.x, 64, p->rows * p->in * sizeof *t.x) == 0) &&
-	    ((z_type == p->z_type && !a->past) || posix_memalign((void **)&t.z, 64, p->rows * p->out * sizeof *t.z) == 0))
+	    ((z_type == p->z_type && !a->past) ||
+	     posix_memalign((void **)&t.z, 64, p->rows * p->out * sizeof *t.z) == 0))
 		status = end(&e, run(p, a->packed, x, x_type, z, z_type, calls, &t, &e));
 	free(t.x);
 	free(t.z);
@@ -276,8 +281,8 @@ void weft_product_run(const void *args, int64_t lo, int64_t hi) {
 	weft_onednn *p = a->product;
 	const int64_t whole = a->rows / p->rows, end_of_whole = hi < whole ? hi : whole;
 	if (lo < end_of_whole)
-		tell(p, multiply(a, number_at(a->x, a->x_type, lo * p->rows * p->in), a->x_type, number_at(a->z, a->z_type, lo * p->rows * p->out),
-		                 a->z_type, end_of_whole - lo));
+		tell(p, multiply(a, number_at(a->x, a->x_type, lo * p->rows * p->in), a->x_type,
+		                 number_at(a->z, a->z_type, lo * p->rows * p->out), a->z_type, end_of_whole - lo));
 	if (hi > whole)
 		tell(p, multiply_rest(a, whole * p->rows, a->rows - whole * p->rows));
 }

@@ -3,8 +3,8 @@
 #define WEFT_PRODUCT_ARGS_H
 #include "matrices.h"
 
-// How products of bfloat16s are made: of floats, by dot products of pairs (AVX512-BF16), of tiles (AMX). How those
-// of floats are on a device: of floats, of parts of them by tensor cores.
+// How products of bfloat16s are made: of floats, by dot products of pairs (AVX512-BF16), of tiles (AMX). How
+// those of floats are on a device: of floats, of parts of them by tensor cores.
 enum weft_products { WEFT_OF_FLOATS, WEFT_OF_PAIRS, WEFT_OF_TILES, WEFT_OF_TF32 };
 
 // oneDNN's product z = x·w [+ z] of as many rows as a block has, x rows × in and w in × out. It reads and
@@ -66,7 +66,8 @@ typedef struct {
 	const void *g;   // rows × out, of g_type
 	int64_t in, out, i, o, tile;
 	int32_t x_type, g_type;
-	int32_t products; // how they are made, of weft_products; of floats unless x and g are bfloat16s, or on a device
+	// how they are made, of weft_products; of floats unless x and g are bfloat16s, or on a device
+	int32_t products;
 	// On a device, which runs over lanes of rows of equal whole numbers of tiles: sum is lanes × in × out.
 	int64_t rows, lanes;
 } weft_weight_args;
@@ -87,6 +88,7 @@ typedef struct {
 	const double *sum; // as in weft_weight_args
 	int64_t columns, stride, z_stride;
 	int32_t first, last, accumulate;
-	int64_t lanes; // on a device, where sum is lanes × columns: z = Σ sum [+ z], in their order. Runs over columns
+	// on a device, where sum is lanes × columns: z = Σ sum [+ z], in their order. Runs over columns
+	int64_t lanes;
 } weft_weight_sum_args;
 #endif

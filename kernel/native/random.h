@@ -91,7 +91,8 @@ static void k_sparse_mask(const void *args, int64_t lo, int64_t hi) {
 	const int32_t *ids = a->mask.ids;
 	for (int64_t r = lo; r < hi; r++)
 		for (int64_t k = a->edges.indptr[r]; k < a->edges.indptr[r + 1]; k++) {
-			uint32_t vertex = a->transposed ? a->edges.indices[k] : r, column = a->transposed ? r : a->edges.indices[k];
+			uint32_t vertex = a->transposed ? a->edges.indices[k] : r,
+			         column = a->transposed ? r : a->edges.indices[k];
 			a->out[k] = a->values[k] * mask_one(&a->mask, ids ? (uint32_t)ids[vertex] : vertex, column);
 		}
 }

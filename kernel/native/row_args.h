@@ -78,7 +78,8 @@ typedef struct {
 } weft_moments_args;
 
 // What batch norm knows of all rows, from each tile's mean and m2, which are joined in the order of the tiles
-// by the formula of Chan, Golub & LeVeque (1979). Those of all rows replace the first tile's. Runs over columns.
+// by the formula of Chan, Golub & LeVeque (1979). Those of all rows replace the first tile's. Runs over
+// columns.
 typedef struct {
 	double *tile_mean, *tile_m2; // tiles × cols
 	float *mean, *rstd;          // 1/√(variance + ε) of the biased variance; both may be NULL
@@ -206,8 +207,9 @@ typedef struct {
 	int32_t first;
 } weft_sgd_args;
 
-// z_ic = a number of [0, 1) that is drawn for the row's vertex and column: 24 random bits, of which a bfloat16
-// keeps the first 8 that count. ids (may be NULL: the row itself) gives the row's vertex. Runs over rows.
+// z_ic = a number of [0, 1) that is drawn for the row's vertex and column: 24 random bits, of which a
+// bfloat16 keeps the first 8 that count. ids (may be NULL: the row itself) gives the row's vertex. Runs over
+// rows.
 typedef struct {
 	elem *z;
 	const int32_t *ids;

@@ -105,7 +105,8 @@ INLINE void move_numbers(float *z, const float *x, const int64_t n, int accumula
 
 // The same for at least a vector. The last whole one overlaps the one before: a masked store is dear.
 // Asks for what is used later on the way.
-INLINE void move_vectors(float *z, const float *x, int64_t n, int accumulate, const float *later_z, const float *later_x) {
+INLINE void move_vectors(float *z, const float *x, int64_t n, int accumulate, const float *later_z,
+                         const float *later_x) {
 	const int64_t end = n - VW;
 	vf last = load(x + end);
 	if (accumulate)

@@ -32,8 +32,8 @@ static void k_merge_maxima(const void *args, int64_t lo, int64_t hi) {
 				begin_max(z, arg, 1, tail);
 			for (int p = m->first; p < m->end; p++) {
 				const int64_t at = p * a->cols + c;
-				merge_max(z, arg, load_block(a->places + at, 0, 1, tail), (vi)load_block((const float *)a->place_args + at, 0, 1, tail), 0, 1,
-				          tail);
+				merge_max(z, arg, load_block(a->places + at, 0, 1, tail),
+				          (vi)load_block((const float *)a->place_args + at, 0, 1, tail), 0, 1, tail);
 			}
 		}
 }

@@ -49,8 +49,8 @@ INLINE void ask_next(spmm_cursor *c, const weft_spmm_args *a, int64_t hi, const 
 }
 
 // acc += the sum over edges k … end−1.
-INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc, int64_t k, int64_t end, const int nb, const int tail,
-                       const spmm_kind kind) {
+INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc, int64_t k, int64_t end,
+                       const int nb, const int tail, const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
 	const int32_t *indices = a->edges.indices;
 	// at the end the rows themselves are asked for again
@@ -70,7 +70,8 @@ INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc,
 }
 
 // Rows lo … hi−1: z = [z +] scale·(sum + self·own).
-INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail, const spmm_kind kind) {
+INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail,
+                      const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
 	const int64_t *begins = a->edges.indptr, *ends = a->end;
 	const int special = a->self || a->accumulate || a->extend || a->edges.longest != 0;
@@ -87,7 +88,8 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 		vf acc[REGISTERS];
 		if (special) {
 			self = a->self ? a->self[i] : 0;
-			if ((a->edges.longest && end - begin > a->edges.longest) || (a->accumulate && begin == end && self == 0 && !a->extend))
+			if ((a->edges.longest && end - begin > a->edges.longest) ||
+			    (a->accumulate && begin == end && self == 0 && !a->extend))
 				continue;
 		}
 		for (int v = 0; v < nb; v++)
@@ -139,8 +141,11 @@ static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_
 	int64_t left = a->cols - column < REGISTERS * VW ? a->cols - column : REGISTERS * VW;
 	const int nb = (left + VW - 1) / VW, tail = left % VW;
 	const int64_t ahead = ahead_of(nb * VW * sizeof(elem));
-	spmm_block b = {*a, {a->z, a->z_type, a->z_stride, a->from + column},
-	                {a->sums, WEFT_FLOAT32, a->sums_stride, column - a->first_sum * a->sums_stride}, ahead, a->edges.entries - ahead};
+	spmm_block b = {*a,
+	                {a->z, a->z_type, a->z_stride, a->from + column},
+	                {a->sums, WEFT_FLOAT32, a->sums_stride, column - a->first_sum * a->sums_stride},
+	                ahead,
+	                a->edges.entries - ahead};
 	b.a.x += column;
 	b.a.own += a->from + column;
 	switch (nb) {

@@ -34,14 +34,16 @@ typedef struct {
 } sum_place;
 
 // x = the block of a run's sum, which is number `at` of z, so far, and the reverse.
-INLINE void load_sum(vf *x, const sum_place *p, const run *r, int64_t at, int64_t v0, const int nb, const int tail) {
+INLINE void load_sum(vf *x, const sum_place *p, const run *r, int64_t at, int64_t v0, const int nb,
+                     const int tail) {
 	if (p->type == WEFT_BFLOAT16 && !r->begins)
 		load_either(x, p->open, WEFT_FLOAT32, v0 * VW, nb, tail);
 	else
 		load_either(x, p->z, p->type, at, nb, tail);
 }
 
-INLINE void store_sum(const sum_place *p, const run *r, int64_t at, int64_t v0, const vf *x, const int nb, const int tail) {
+INLINE void store_sum(const sum_place *p, const run *r, int64_t at, int64_t v0, const vf *x, const int nb,
+                      const int tail) {
 	if (p->type == WEFT_BFLOAT16 && !r->ends)
 		store_either(p->open, WEFT_FLOAT32, v0 * VW, x, nb, tail);
 	else
@@ -85,8 +87,9 @@ INLINE vi lane_heads(const int32_t *head_of, int64_t v0, int v, const int nb, co
 
 // acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for. What is of
 // the edge, or NULL, is added to the row.
-INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *of_edge, const float *coef, const float *coef2, const vi *head,
-                    const int two, const int nb, const int tail, const elem *later) {
+INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *of_edge, const float *coef,
+                    const float *coef2, const vi *head, const int two, const int nb, const int tail,
+                    const elem *later) {
 	prefetch_block(later, nb, tail);
 	vf c = coefficients(coef), c2 = two ? coefficients(coef2) : c;
 	IN_REGISTER(c);
@@ -103,7 +106,8 @@ INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *of_edge, co
 	}
 }
 
-INLINE void sum_block(const row_sum *s, const int two, const int edge_rows, int64_t v0, const int nb, const int tail) {
+INLINE void sum_block(const row_sum *s, const int two, const int edge_rows, int64_t v0, const int nb,
+                      const int tail) {
 	const elem *rows = s->rows + v0 * VW;
 	const int64_t cols = s->cols, P = s->of.P, ahead = ahead_of(nb * VW * sizeof(elem));
 	vi head[BLOCK];
@@ -121,7 +125,9 @@ INLINE void sum_block(const row_sum *s, const int two, const int edge_rows, int6
 		if (extend)
 			load_sum(acc, &s->z, r, z, v0, nb, tail);
 		for (int64_t e = 0; e < r->edges; e++)
-			add_row(acc, acc2, rows + other[e] * cols, edge_rows ? s->of_edges + (r->at + e) * s->edge_stride + v0 * VW : NULL, coef + e * P, coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
+			add_row(acc, acc2, rows + other[e] * cols,
+			        edge_rows ? s->of_edges + (r->at + e) * s->edge_stride + v0 * VW : NULL, coef + e * P,
+			        coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
 		const vf scale = s->scale ? coefficients(s->scale + k * P) : all(1.0f);
 		for (int v = 0; v < nb; v++) {
 			acc[v] *= spread(scale, head[v]);

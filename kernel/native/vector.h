@@ -4,7 +4,8 @@
 // Passes of the compiler that take a fifth of its time and give the kernels nothing: their loops are over
 // vectors already, and what they are specialised for is said where it is.
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-tree-slp-vectorize,no-tree-pre,no-ipa-cp,no-gcse,no-split-loops,no-split-paths,no-version-loops-for-strides,no-schedule-insns2")
+#pragma GCC optimize( \
+    "no-tree-slp-vectorize,no-tree-pre,no-ipa-cp,no-gcse,no-split-loops,no-split-paths,no-version-loops-for-strides,no-schedule-insns2")
 #endif
 
 // What is given constants is compiled once for each.
@@ -47,7 +48,9 @@ static inline float number_bfloat16(const bfloat16 *p) {
 }
 
 // Loads and stores, of whole vectors and of their first n lanes, by the type of what p points to.
-#define FOR_TYPE(p, f) _Generic((p), float *: f##_float, const float *: f##_float, bfloat16 *: f##_bfloat16, const bfloat16 *: f##_bfloat16)
+#define FOR_TYPE(p, f) \
+	_Generic((p), float *: f##_float, const float *: f##_float, \
+	         bfloat16 *: f##_bfloat16, const bfloat16 *: f##_bfloat16)
 #define number(p) FOR_TYPE(p, number)(p)
 #define load(p) FOR_TYPE(p, load)(p)
 #define store(p, v) FOR_TYPE(p, store)(p, v)

@@ -23,7 +23,8 @@ enum {
 
 // The product of `tall` columns of x, whose rows lie `stride` apart, with a panel of g of `broad` vectors. It
 // belongs to the numbers from `at` on of the block.
-INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t stride, const float *g, const int tall, const int broad, const int pairs) {
+INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t stride, const float *g,
+                            const int tall, const int broad, const int pairs) {
 	vf sum[VW][BROAD], all_sums[VW][BROAD];
 	float *tile = b->tile + at;
 	double *total = b->sum + at;
@@ -73,7 +74,8 @@ INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t
 }
 
 // All panels of x with one of g.
-INLINE void multiply_column(weight_block *b, int64_t at, const float *g, int64_t in, const int broad, const int pairs) {
+INLINE void multiply_column(weight_block *b, int64_t at, const float *g, int64_t in, const int broad,
+                            const int pairs) {
 	const float *x = b->x;
 	for (int64_t c = 0; c < in; c += TALL, at += TALL * b->stride, x += VW * b->depth)
 		if (in - c > TALL / 3 * 2)
@@ -155,13 +157,15 @@ INLINE void weight_block_of(const weft_weight_args *a, int64_t lo, int64_t hi, c
 	// columns of x that are read once, which is why they are not packed where they are floats
 	const int64_t once = out <= VW && a->x_type == WEFT_FLOAT32 ? in / VW * VW : 0;
 	float *x_panels = a->scratch, *g_panels = x_panels + DEPTH * weft_weight_tall(in);
-	weight_block b = {.x = x_panels, .g = g_panels, .tile = a->tile_sum, .sum = a->sum, .stride = weft_weight_stride(out)};
+	weight_block b = {
+	    .x = x_panels, .g = g_panels, .tile = a->tile_sum, .sum = a->sum, .stride = weft_weight_stride(out)};
 	const int64_t of_panel = pairs ? 2 : 1; // rows in one of a panel
 	const int64_t most = by == WEFT_OF_TILES ? TILES_DEPTH : of_panel * DEPTH;
 	// What nobody has asked for is waited for, so it is little.
 	int64_t next = most / 4, depth;
 	for (int64_t r = lo; r < hi; r += depth) {
-		const operand x = operand_at(a->x, a->x_type, a->in, r, a->i), g = operand_at(a->g, a->g_type, a->out, r, a->o);
+		const operand x = operand_at(a->x, a->x_type, a->in, r, a->i),
+		              g = operand_at(a->g, a->g_type, a->out, r, a->o);
 		const int64_t tile = lo + (r - lo) / a->tile * a->tile, end = lesser(tile + a->tile, hi);
 		depth = lesser(end - r, next);
 		b.first = r == tile;
@@ -218,7 +222,8 @@ static void k_weight(const void *args, int64_t lo, int64_t hi) {
 static void k_pack_tiles(const void *args, int64_t lo, int64_t hi) {
 #if defined(TILES)
 	const weft_pack_tiles_args *a = args;
-	pack_tiles(a->tiles, operand_at(a->x, WEFT_BFLOAT16, a->columns, 0, 0), a->columns, a->depth, a->transposed);
+	pack_tiles(a->tiles, operand_at(a->x, WEFT_BFLOAT16, a->columns, 0, 0), a->columns, a->depth,
+	           a->transposed);
 #endif
 }
 

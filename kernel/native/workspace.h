@@ -4,8 +4,8 @@
 #define WEFT_WORKSPACE_H
 #include <stdint.h>
 
-// A cache line for each workspace says whether it is taken. Behind these lines are the workspaces. Bytes are a
-// multiple of a cache line.
+// A cache line for each workspace says whether it is taken. Behind these lines are the workspaces. Bytes are
+// a multiple of a cache line.
 typedef struct {
 	char *first;   // count lines, and as many workspaces
 	int64_t bytes; // of a workspace

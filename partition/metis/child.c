@@ -33,9 +33,11 @@ static int solve(void)
 	idx_t options[METIS_NOPTIONS], cut;
 	METIS_SetDefaultOptions(options);
 	options[METIS_OPTION_SEED] = p.seed;
-	((struct problem *)memory)->status = METIS_PartGraphKway(&p.vertices, &p.constraints,
-		memory + p.indptr, memory + p.neighbours, p.vertex_weights ? memory + p.vertex_weights : NULL, NULL,
-		p.edge_weights ? memory + p.edge_weights : NULL, &p.parts, NULL, NULL, options, &cut, memory + p.part);
+	((struct problem *)memory)->status = METIS_PartGraphKway(
+	    &p.vertices, &p.constraints, memory + p.indptr, memory + p.neighbours,
+	    p.vertex_weights ? memory + p.vertex_weights : NULL, NULL,
+	    p.edge_weights ? memory + p.edge_weights : NULL, &p.parts, NULL, NULL, options, &cut,
+	    memory + p.part);
 	return 0;
 }
 

@@ -133,7 +133,7 @@ MUTANTS = [
     ("driver.c", "g->nodes[changed[i]], &node", "g->nodes[i], &node", "TestGraphs$"),
     ("driver.c", "first = first ? first : status;\n\tstatus = g->graph", "status = g->graph", "TestWithoutGraphs"),
     ("driver.c", "(weft_graph){0};\n\treturn first ? first : status", "(weft_graph){0};\n\treturn first", "TestWithoutGraphs"),
-    ("driver.c", "{ IN_CONTEXT(cuStreamWaitEvent(stream, event, 0)); }", "{ return 0; }", "TestBeside"),
+    ("driver.c", "{\n\tIN_CONTEXT(cuStreamWaitEvent(stream, event, 0));\n}", "{ return 0; }", "TestBeside"),
     ("driver.c", "{ IN_CONTEXT(cuEventSynchronize(event)); }", "{ return 0; }", "TestBeside"),
     ("driver.c", "return status || !d->reads_pageable ? status :", "return status ? status : 0 ? 0 :", "TestFails"),
     ("driver.c", "{ IN_CONTEXT(cuStreamSynchronize(stream)); }", "{ return 0; }", "TestFails"),

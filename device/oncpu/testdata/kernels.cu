@@ -70,7 +70,9 @@ WRONG(left_before_shuffle) {
 		return;
 	out(l)[threadIdx.x] = __shfl_sync(ALL, 1.f, 0);
 }
-WRONG(takes_no_part) { out(l)[threadIdx.x] = __shfl_sync(threadIdx.x % 32 < 16 ? 0xffffu : 0xffff0000u, 1.f, 16); }
+WRONG(takes_no_part) {
+	out(l)[threadIdx.x] = __shfl_sync(threadIdx.x % 32 < 16 ? 0xffffu : 0xffff0000u, 1.f, 16);
+}
 WRONG(not_in_mask) { out(l)[threadIdx.x] = __shfl_sync(0xffffu, 1.f, 0); }
 WRONG(past_the_end) { out(l)[threadIdx.x + 1] = 1; }
 WRONG(before_the_beginning) { out(l)[threadIdx.x] = out(l)[(int)threadIdx.x - 1100]; }

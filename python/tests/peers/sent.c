@@ -1,5 +1,5 @@
-// A library of MPI that counts the bytes of each kind of message that the program hands over, and says them at
-// the end, in the file WEFT_SENT.RANK.
+// A library of MPI that counts the bytes of each kind of message that the program hands over, and says them
+// at the end, in the file WEFT_SENT.RANK.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 enum { kinds = 9 }; // comm.Kinds
 static long long sent[kinds];
 
-int MPI_Issend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request)
-{
+int MPI_Issend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+               MPI_Request *request) {
 	sent[tag % kinds] += count;
 	return PMPI_Issend(data, count, type, to, tag, comm, request);
 }
