@@ -139,7 +139,7 @@ func curve(t *testing.T, newTeam func(int, *tensor.Meter) *kernel.Team, s gnn.Sp
 		tape.Backward(autograd.Root{Var: logits, Grad: grad})
 		o.Step(1)
 		params.Commit()
-		fmt.Fprintln(&curve, loss)
+		fmt.Fprintln(&curve, loss())
 	}
 	for _, p := range params.List {
 		fmt.Fprintln(&curve, p.Name, p.Value.Floats())

@@ -9,13 +9,16 @@ type Sum struct {
 }
 
 // Read computes sums, and returns them. The host waits once for all.
-func (t *Team) Read(sums ...Sum) []float64 {
+func (t *Team) Read(sums ...Sum) []float64 { return t.Ask(sums...)() }
+
+// Ask has sums be computed, and returns what returns them: in a plan, zeros. It is called once. On a device
+// the sums take memory until then, and only then the host waits.
+func (t *Team) Ask(sums ...Sum) (values func() []float64) {
 	all := 0
 	for _, s := range sums {
 		all += s.tiles
 	}
 	partial := t.scratch(tensor.Float64, all, 1)
-	defer partial.Release()
 	at, places := 0, make([]int, len(sums))
 	for k, s := range sums {
 		places[k] = at
@@ -25,12 +28,20 @@ func (t *Team) Read(sums ...Sum) []float64 {
 		}
 		at += s.tiles
 	}
-	values := make([]float64, len(sums))
-	read := partial.ReadDoubles()
-	for k, s := range sums {
-		if s.tiles > 0 && read != nil {
-			values[k] = read[places[k]]
+	values = func() []float64 {
+		defer partial.Release()
+		of := make([]float64, len(sums))
+		read := partial.ReadDoubles()
+		for k, s := range sums {
+			if s.tiles > 0 && read != nil {
+				of[k] = read[places[k]]
+			}
 		}
+		return of
+	}
+	if !t.Memory.OnDevice() {
+		known := values()
+		return func() []float64 { return known }
 	}
 	return values
 }

@@ -27,35 +27,39 @@ type Targets struct {
 // missing. total is the number of terms of the mean on all workers, or the sum of the weights of their
 // classes.
 func Loss(logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) float64 {
-	return loss(nil, logits, y, rows, total)
+	return loss(nil, logits, y, rows, total)()
 }
 
-// LossGradient returns Loss and dLoss/dlogits.
-func LossGradient(logits *autograd.Var, y Targets, rows *tensor.Matrix,
-	total float64,
-) (float64, *tensor.Matrix) {
+// LossGradient returns a function that returns Loss, and dLoss/dlogits. The function is called once. A card
+// is waited for when it is called, so that the backward pass can be asked for before.
+func LossGradient(logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) (
+	value func() float64, grad *tensor.Matrix,
+) {
 	g := logits.Tape().Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
 	return loss(g, logits, y, rows, total), g
 }
 
 // loss also adds the gradient to g, unless g is nil.
-func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) float64 {
+func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) func() float64 {
 	team := logits.Tape().Team
 	y.mustFit(logits)
 	if total == 0 {
-		return 0
+		return func() float64 { return 0 }
 	}
 	scale := 1 / total
-	return scale * y.sum(team, g, logits.Value(), rows, scale)
+	sum := y.sum(team, g, logits.Value(), rows, scale)
+	return func() float64 { return scale * sum() }
 }
 
-// sum returns the sum of the losses of the listed rows (Int32, 1 × n). It adds scale times the gradient to g,
-// unless g is nil.
-func (y *Targets) sum(team *kernel.Team, g, logits, rows *tensor.Matrix, scale float64) float64 {
+// sum has the losses of the listed rows (Int32, 1 × n) be added up, and returns what returns their sum: it is
+// called once. It adds scale times the gradient to g, unless g is nil.
+func (y *Targets) sum(team *kernel.Team, g, logits, rows *tensor.Matrix, scale float64) func() float64 {
 	if !y.InKernels() {
-		return y.softmax(team, g, logits, rows, scale)
+		sum := y.softmax(team, g, logits, rows, scale)
+		return func() float64 { return sum }
 	}
-	return team.Read(y.ask(team, g, logits, rows, scale))[0]
+	sums := team.Ask(y.ask(team, g, logits, rows, scale))
+	return func() float64 { return sums()[0] }
 }
 
 // InKernels reports whether LossSum has the loss.

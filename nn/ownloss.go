@@ -211,7 +211,7 @@ func CrossEntropy(logits *autograd.Var, y Targets) *autograd.Var {
 		all[i] = int32(i)
 	}
 	z := t.Memory().NewElement(tensor.Activations, tensor.Float64, 1, 1)
-	copy(z.WriteDoubles(), []float64{y.sum(t.Team, nil, logits.Value(), rows, 1)})
+	copy(z.WriteDoubles(), []float64{y.sum(t.Team, nil, logits.Value(), rows, 1)()})
 	return t.Record(autograd.Op{
 		Value: z, Inputs: []*autograd.Var{logits},
 		Rows:  &autograd.RowSet{Here: 1, Total: autograd.NotVertices},
@@ -220,7 +220,7 @@ func CrossEntropy(logits *autograd.Var, y Targets) *autograd.Var {
 			var scale [1]float64
 			copy(scale[:], g.ReadDoubles())
 			dz := t.Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
-			y.sum(t.Team, dz, logits.Value(), rows, scale[0])
+			y.sum(t.Team, dz, logits.Value(), rows, scale[0])()
 			logits.AddGrad(dz)
 			g.Release()
 		},

@@ -120,17 +120,17 @@ type Pass interface {
 }
 
 // Loss takes this worker's output of a training pass, of several vertex types below each other. It returns
-// its part of the mesh's loss, and the gradient of the output. All workers call it.
-type Loss func(output *autograd.Var) (loss float64, grad *tensor.Matrix)
+// a function that returns its part of the mesh's loss, and the gradient of the output. All workers call it.
+type Loss func(output *autograd.Var) (part func() float64, grad *tensor.Matrix)
 
 // Train runs a training pass. It adds to the gradients of Params, which are gradients of the whole mesh's
-// loss. It returns this worker's part of that loss: the sum of all parts is the loss.
-func Train(e Engine, c Call, of Loss) (loss float64) {
+// loss. It returns what returns this worker's part of that loss: the sum of all parts is the loss.
+func Train(e Engine, c Call, of Loss) (part func() float64) {
 	pass := e.Forward(c)
 	output := gnn.Below(pass.Outputs())
-	loss, grad := of(output)
+	part, grad := of(output)
 	pass.Backward(autograd.Root{Var: output, Grad: grad})
-	return loss
+	return part
 }
 
 // Config is what a worker builds its engine from.

@@ -264,7 +264,7 @@ func TestPipelineWorkerFails(t *testing.T) {
 			// Every worker has an engine before one fails, and none ends before that.
 			exchange.Must(c.Groups.World.Barrier(comm.Setup))
 			for epoch := 1; epoch <= 2; epoch++ {
-				engine.Train(e, engine.Training(7, epoch), s.lossOf(e))
+				engine.Train(e, engine.Training(7, epoch), s.lossOf(e))()
 				e.Infer(0).Drop()
 			}
 			exchange.Must(c.Groups.World.Barrier(comm.Setup))

@@ -99,7 +99,7 @@ func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 
 // lossOf is the loss of an engine's output.
 func (s *staged) lossOf(e engine.Engine) engine.Loss {
-	return func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
+	return func(logits *autograd.Var) (func() float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
 }
 
 // run makes every worker's engine, and calls f with it.
@@ -135,7 +135,7 @@ func (s *staged) train(t testing.TB) []outcome {
 				}
 			}
 			before := sentBy(c.Groups.World)
-			loss := engine.Train(e, engine.Training(7, 1+i), s.lossOf(e))
+			loss := engine.Train(e, engine.Training(7, 1+i), s.lossOf(e))()
 			after := sentBy(c.Groups.World)
 			if s.trained != nil {
 				s.trained(c)
@@ -177,7 +177,7 @@ func (s *staged) train(t testing.TB) []outcome {
 }
 
 // loss is the loss of those of the vertices that train.
-func (s *staged) loss(vertices []int32, logits *autograd.Var) (float64, *tensor.Matrix) {
+func (s *staged) loss(vertices []int32, logits *autograd.Var) (func() float64, *tensor.Matrix) {
 	memory := logits.Tape().Team.Memory
 	var rows, classes []int32
 	for row := range logits.Rows() {

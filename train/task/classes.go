@@ -130,7 +130,7 @@ func (c *classes) training(epoch int) vertexSet {
 	return c.train
 }
 
-func (c *classes) lossGradient(logits *autograd.Var, of vertexSet) (float64, *tensor.Matrix) {
+func (c *classes) lossGradient(logits *autograd.Var, of vertexSet) (func() float64, *tensor.Matrix) {
 	return nn.LossGradient(logits, c.targets, of.rows, of.total)
 }
 

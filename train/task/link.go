@@ -221,8 +221,8 @@ func (l *linkTask) stored() bool { return len(l.Share.Whole.EdgeSplits) > 0 }
 
 func (l *linkTask) Metric() string { return l.metric }
 
-func (l *linkTask) Loss(epoch int, embeddings *autograd.Var) (float64, *tensor.Matrix) {
-	return l.edges.Loss(embeddings.Value(), l.decoder, epoch, l.goal.Negatives)
+func (l *linkTask) Loss(epoch int, embeddings *autograd.Var) (func() float64, *tensor.Matrix) {
+	return known(l.edges.Loss(embeddings.Value(), l.decoder, epoch, l.goal.Negatives))
 }
 
 func (l *linkTask) Measuring(embeddings *autograd.Var) Measuring {

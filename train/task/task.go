@@ -78,8 +78,9 @@ type Env struct {
 type Task interface {
 	// Metric is the name of the metric.
 	Metric() string
-	// Loss returns this worker's part of an epoch's training loss, and the output's gradient.
-	Loss(epoch int, output *autograd.Var) (part float64, grad *tensor.Matrix)
+	// Loss returns a function that returns this worker's part of an epoch's training loss, and the output's
+	// gradient. The function is called once: it may wait for a card.
+	Loss(epoch int, output *autograd.Var) (part func() float64, grad *tensor.Matrix)
 	// Measuring says how the output of a pass is measured, which stays as it is.
 	Measuring(output *autograd.Var) Measuring
 	// Validates reports whether any worker has something to validate on, as far as this worker knows.
@@ -94,6 +95,11 @@ type Task interface {
 	Predict(output *tensor.Matrix)
 	// Report returns further results of the best epoch's predictions; nil: none.
 	Report(predictions *tensor.Matrix) (*Links, error)
+}
+
+// known is a Loss that waits for nothing.
+func known(part float64, grad *tensor.Matrix) (func() float64, *tensor.Matrix) {
+	return func() float64 { return part }, grad
 }
 
 // Measuring is how an output is measured. All workers call Loss, and then Measure unless numbers are not

@@ -116,8 +116,8 @@ func (t *values) standardise(split int) error {
 
 func (t *values) training(int) vertexSet { return t.train }
 
-func (t *values) lossGradient(output *autograd.Var, of vertexSet) (float64, *tensor.Matrix) {
-	return t.targets.LossGradient(output, of.rows, of.total)
+func (t *values) lossGradient(output *autograd.Var, of vertexSet) (func() float64, *tensor.Matrix) {
+	return known(t.targets.LossGradient(output, of.rows, of.total))
 }
 
 func (t *values) loss(output *autograd.Var, of vertexSet) float64 {

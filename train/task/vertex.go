@@ -129,7 +129,7 @@ type target interface {
 	training(epoch int) vertexSet
 	// loss returns this worker's part of the loss of some rows, and lossGradient the output's gradient too.
 	loss(output *autograd.Var, of vertexSet) float64
-	lossGradient(output *autograd.Var, of vertexSet) (float64, *tensor.Matrix)
+	lossGradient(output *autograd.Var, of vertexSet) (func() float64, *tensor.Matrix)
 	// labelsOf are the labels of listed rows (Int32, 1 × n), for a loss of the caller's own, until free.
 	labelsOf(rows *tensor.Matrix) (l nn.Labels, free func())
 	// lossSum is loss times the total, where a kernel sums it.
@@ -156,14 +156,14 @@ func (v *vertices) parts() [3]*vertexSet { return [3]*vertexSet{&v.train, &v.val
 
 func (v *vertices) Metric() string { return v.metric }
 
-func (v *vertices) Loss(epoch int, output *autograd.Var) (float64, *tensor.Matrix) {
+func (v *vertices) Loss(epoch int, output *autograd.Var) (func() float64, *tensor.Matrix) {
 	of := v.target.training(epoch)
 	if v.Env.Loss == nil {
 		return v.target.lossGradient(output, of)
 	}
 	labels, free := v.target.labelsOf(of.rows)
 	defer free()
-	return v.Env.Loss.LossGradient(output, labels, of.listed())
+	return known(v.Env.Loss.LossGradient(output, labels, of.listed()))
 }
 
 func (v *vertices) Measuring(output *autograd.Var) (m Measuring) {

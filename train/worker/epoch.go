@@ -27,7 +27,7 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 		w.read = &read{}
 	}
 	call := engine.Training(w.Seed, epoch)
-	loss = engine.Train(w.engine, call, func(output *autograd.Var) (float64, *tensor.Matrix) {
+	part := engine.Train(w.engine, call, func(output *autograd.Var) (func() float64, *tensor.Matrix) {
 		w.readScores(output)
 		defer w.phase("loss").End()
 		return w.Task.Loss(epoch, output)
@@ -39,6 +39,7 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 		began := time.Now()
 		if ends(found.Scores) {
 			w.epoch--
+			part() // gives its memory back
 			w.endPass()
 			return 0, 0, nil
 		}
@@ -49,12 +50,13 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	w.Params.Commit()
 	w.Optimizer.Step(w.Rate.Factor(epoch))
 	w.Params.ZeroGrad()
+	mine := part() // a card has made the step
 	step.End()
 	waited := w.Groups.World.Waited()
 	if asks != nil {
 		asked = asks()
 	}
-	loss, asked, err = w.agree(epoch, loss, asked)
+	loss, asked, err = w.agree(epoch, mine, asked)
 	// the last stages wait here until the pipeline has drained
 	w.spent.Bubble += w.Groups.World.Waited() - waited
 	w.endPass()
