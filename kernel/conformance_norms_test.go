@@ -111,6 +111,31 @@ func conformBatchStatistics(s *suite) {
 	})
 }
 
+// conformRunningStatistics compares what evaluation takes from running statistics with float64: the one
+// subtraction and the one root are rounded once.
+func conformRunningStatistics(s *suite) {
+	for _, cols := range widths {
+		mean, variance, added := s.normal(1, cols), s.normal(1, cols), s.normal(1, cols)
+		for c, v := range variance.Floats() {
+			variance.Floats()[c] = v * v
+		}
+		shift, plain, rstd := s.blank(1, cols), s.blank(1, cols), s.blank(1, cols)
+		s.team.SetRunningStatistics(plain, rstd, mean, variance, nil, .25)
+		s.team.SetRunningStatistics(shift, s.blank(1, cols), mean, variance, added, .25)
+		assert.Equal(s.t, mean.Floats(), plain.Floats())
+		for c := range cols {
+			want := float32(float64(mean.Floats()[c]) - float64(added.Floats()[c]))
+			scale := 1 / math.Sqrt(float64(variance.Floats()[c])+.25)
+			if got := shift.Floats()[c]; got != want {
+				s.t.Fatalf("%d columns: a shift of %v, want %v", cols, got, want)
+			}
+			if got := float64(rstd.Floats()[c]); math.Abs(got-scale) > u*scale*(1+1e-9) {
+				s.t.Fatalf("%d columns: 1/√(%v + .25) is %v, want %v", cols, variance.Floats()[c], got, scale)
+			}
+		}
+	}
+}
+
 // unset is room for sums of columns, with old numbers in it.
 func (s *suite) unset(cols int) []float64 { return slices.Repeat([]float64{math.NaN()}, cols) }
 

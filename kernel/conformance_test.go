@@ -52,6 +52,7 @@ var conformance = map[string]func(s *suite){
 	"fill":                  conformFill,
 	"batch norm":            conformBatchNorm,
 	"batch statistics":      conformBatchStatistics,
+	"running statistics":    conformRunningStatistics,
 	"moments":               conformMoments,
 	"layer norm":            conformLayerNorm,
 	"cross-entropy":         conformCrossEntropy,
@@ -97,7 +98,7 @@ func TestConformance(t *testing.T) {
 }
 
 // float32Only are the suites of kernels that have no operands in storage.
-var float32Only = []string{"sum of squares", "cross-entropy", "binary cross-entropy", "hits", "adam", "sgd", "pairs", "above"}
+var float32Only = []string{"sum of squares", "cross-entropy", "binary cross-entropy", "hits", "adam", "sgd", "pairs", "above", "running statistics"}
 
 func TestConformanceBFloat16(t *testing.T) {
 	for name, run := range conformance {

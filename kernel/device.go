@@ -126,7 +126,7 @@ func (d *device) run(l launch) {
 func (d *device) mustHaveCPU(k link) {
 	switch k.name {
 	case C.weft_gelu, C.weft_gelu_back, C.weft_sqrt, C.weft_sqrt_back, C.weft_merge_moments, C.weft_move,
-		C.weft_product, C.weft_weight, C.weft_weight_sum:
+		C.weft_running, C.weft_product, C.weft_weight, C.weft_weight_sum:
 		if !d.has(k.name) {
 			return
 		}

@@ -171,7 +171,8 @@ func (*elsewhere) Graphs() tensor.Graphs { return tensor.Graphs{} }
 func (c *elsewhere) Has(kernel string) bool {
 	return c.kernels && !strings.HasPrefix(kernel, "product") && !strings.HasPrefix(kernel, "weight") &&
 		!strings.HasPrefix(kernel, "gelu") && !strings.HasPrefix(kernel, "sqrt") &&
-		!strings.HasPrefix(kernel, "merge_moments") && !strings.HasPrefix(kernel, "move")
+		!strings.HasPrefix(kernel, "merge_moments") && !strings.HasPrefix(kernel, "move") &&
+		!strings.HasPrefix(kernel, "running")
 }
 
 // Launch runs a kernel of the CPU.

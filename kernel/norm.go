@@ -45,8 +45,10 @@ func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
 	t.Host(func() {
 		if merged {
 			m.Count = x.Rows
-			copy(m.Mean, of.mean.ReadDoubles()[:x.Cols])
-			copy(m.M2, of.m2.ReadDoubles()[:x.Cols])
+			n := of.mean.Rows
+			all := of.both.RowRange(0, n+1).ReadDoubles() // one wait
+			copy(m.Mean, all[:x.Cols])
+			copy(m.M2, all[n*x.Cols:])
 		} else {
 			of.merge(m)
 		}
@@ -58,11 +60,13 @@ type tileMoments struct {
 	team     *Team
 	x        *tensor.Matrix
 	mean, m2 *tensor.Matrix // tiles × columns
+	both     *tensor.Matrix // m2 below mean
 }
 
 func (t *Team) tileMoments(x *tensor.Matrix) tileMoments {
 	n := tiles(x.Rows)
-	of := tileMoments{t, x, t.scratch(tensor.Float64, n, x.Cols), t.scratch(tensor.Float64, n, x.Cols)}
+	both := t.scratch(tensor.Float64, 2*n, x.Cols)
+	of := tileMoments{t, x, both.RowRange(0, n), both.RowRange(n, 2*n), both}
 	args := &C.weft_moments_args{
 		tile_mean: doubles(of.mean), tile_m2: doubles(of.m2), x: storage(x),
 		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
@@ -71,10 +75,7 @@ func (t *Team) tileMoments(x *tensor.Matrix) tileMoments {
 	return of
 }
 
-func (o tileMoments) release() {
-	o.mean.Release()
-	o.m2.Release()
-}
+func (o tileMoments) release() { o.both.Release() }
 
 // merge makes m the moments of all rows.
 func (o tileMoments) merge(m *Moments) {
@@ -136,6 +137,33 @@ func (t *Team) SetBatchStatistics(s BatchStatistics, x, added *tensor.Matrix, ep
 			}
 			if s.Batch != nil {
 				batch[c], batch[x.Cols+c] = mean, m2/math.Max(1, n-1)
+			}
+		}
+	})
+}
+
+// SetRunningStatistics sets those by which rows are normalised whose columns have the mean mean − added, where
+// added may be nil, and the variance. shift becomes that mean, rstd 1/√(variance + ε): all are 1 × cols. A
+// device does not wait for it.
+func (t *Team) SetRunningStatistics(shift, rstd, mean, variance, added *tensor.Matrix, epsilon float64) {
+	for _, v := range []*tensor.Matrix{rstd, mean, variance, added} {
+		check("running statistics", v, 1, shift.Cols)
+	}
+	if t.backend.has(C.weft_running) {
+		args := &C.weft_running_args{
+			shift: floats(shift), rstd: floats(rstd), mean: floats(mean), variance: floats(variance),
+			added: floats(added), epsilon: C.double(epsilon),
+		}
+		t.rows(on(C.weft_running), unsafe.Pointer(args), shift.Cols, 1)
+		return
+	}
+	t.Host(func() {
+		from, squares, less := mean.ReadFloats(), variance.ReadFloats(), added.ReadFloats()
+		to, scale := shift.WriteFloats(), rstd.WriteFloats()
+		for c := range to {
+			to[c], scale[c] = from[c], float32(1/math.Sqrt(float64(squares[c])+epsilon))
+			if added != nil {
+				to[c] -= less[c]
 			}
 		}
 	})

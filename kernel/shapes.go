@@ -113,7 +113,7 @@ var shapes = shapeTable{
 	C.weft_layer_norm:    func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 256} },
 	C.weft_sum_squares:   func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 64} },
 	C.weft_merge_tiles:   spreadShape,
-	C.weft_merge_moments: spreadShape, C.weft_move: spreadShape,
+	C.weft_merge_moments: spreadShape, C.weft_move: spreadShape, C.weft_running: spreadShape,
 	C.weft_merge_sums: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 		return shape{"", n * int((*C.weft_merge_sums_args)(args).segments.count), 256}
 	},

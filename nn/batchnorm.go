@@ -81,16 +81,16 @@ func (b *BatchNorm) Biased(x, bias *autograd.Var, use InputUse, act kernel.Activ
 	if x.Tape().Training || b.runningMean == nil {
 		return b.forward(x, use, act, mask, b.batch(x, bias))
 	}
-	added := make([]float64, x.Cols())
+	var added *tensor.Matrix
 	if bias != nil {
-		added = values(bias.Value())
+		added = bias.Value()
 	}
 	if bias != nil && bias.RequiresGrad() {
 		if use == OutOfPlace {
 			x = autograd.Copy(x)
 		}
 		x, use = autograd.Finish(x, bias, kernel.Identity, kernel.Mask{}), InPlace
-		clear(added)
+		added = nil
 	}
 	return b.forward(x, use, act, mask, b.running(x.Tape(), added))
 }
@@ -103,10 +103,10 @@ func (b *BatchNorm) batch(x, bias *autograd.Var) statistics {
 		added = bias.Value()
 	}
 	if rows.Peers == nil {
-		made := func() *tensor.Matrix { return t.Memory().New(tensor.Activations, 1, x.Cols()) }
-		s := kernel.BatchStatistics{Mean: made(), Rstd: made(), Batch: b.last}
-		t.Team.SetBatchStatistics(s, x.Value(), added, b.options.Epsilon)
-		return statistics{shift: s.Mean, rstd: s.Rstd}
+		s := emptyStatistics(t, x.Cols())
+		t.Team.SetBatchStatistics(kernel.BatchStatistics{Mean: s.shift, Rstd: s.rstd, Batch: b.last},
+			x.Value(), added, b.options.Epsilon)
+		return s
 	}
 	n := float64(rows.Total)
 	mean, m2 := b.momentsOf(x)
@@ -126,13 +126,11 @@ func (b *BatchNorm) batch(x, bias *autograd.Var) statistics {
 }
 
 // running returns the running statistics of x + added, for x. They are constants.
-func (b *BatchNorm) running(t *autograd.Tape, added []float64) statistics {
-	shift, rstd := values(b.runningMean.Of), values(b.runningVar.Of)
-	for c, more := range added {
-		shift[c] -= more
-		rstd[c] = 1 / math.Sqrt(rstd[c]+b.options.Epsilon)
-	}
-	return b.ofHost(t, shift, rstd, func(sums []float64) { clear(sums) })
+func (b *BatchNorm) running(t *autograd.Tape, added *tensor.Matrix) statistics {
+	s := emptyStatistics(t, b.runningMean.Len())
+	s.backward = func(sums []float64) { clear(sums) }
+	t.Team.SetRunningStatistics(s.shift, s.rstd, b.runningMean.Of, b.runningVar.Of, added, b.options.Epsilon)
+	return s
 }
 
 // commit moves the running statistics towards those of the last training pass.

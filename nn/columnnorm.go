@@ -27,6 +27,12 @@ type statistics struct {
 	backward func(sums []float64)
 }
 
+// emptyStatistics are statistics that the team is to compute.
+func emptyStatistics(t *autograd.Tape, columns int) statistics {
+	row := func() *tensor.Matrix { return t.Memory().New(tensor.Activations, 1, columns) }
+	return statistics{shift: row(), rstd: row()}
+}
+
 // ofHost are statistics that the host has computed.
 func (c *columnNorm) ofHost(t *autograd.Tape, shift, rstd []float64,
 	backward func(sums []float64),

@@ -40,7 +40,9 @@ func LossGradient(logits *autograd.Var, y Targets, rows *tensor.Matrix, total fl
 }
 
 // loss also adds the gradient to g, unless g is nil.
-func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) func() float64 {
+func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix,
+	total float64,
+) func() float64 {
 	team := logits.Tape().Team
 	y.mustFit(logits)
 	if total == 0 {

@@ -195,6 +195,14 @@ KERNEL(move_float32, weft_move_args) {
 		l.a.running[i] += (float)(l.a.momentum * (l.a.batch[i] - l.a.running[i]));
 }
 
+KERNEL(running_float32, weft_running_args) {
+	const int64_t i = l.first + thread_number();
+	if (i >= l.last)
+		return;
+	l.a.shift[i] = l.a.mean[i] - (l.a.added ? l.a.added[i] : 0);
+	l.a.rstd[i] = (float)(1 / sqrt(l.a.variance[i] + l.a.epsilon));
+}
+
 // What segments gave, in their order. Runs over columns: a thread has one of a row, whose first segment in
 // the launch gives it the number. What is merged of a row that goes on is left in place 0: such a row is
 // alone in its launch.

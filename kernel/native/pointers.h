@@ -25,6 +25,7 @@
 	X(row_product, weft_row_product_args) \
 	X(column_sum, weft_column_sum_args) X(finite, weft_column_sum_args) X(sum_squares, weft_column_sum_args) \
 	X(moments, weft_moments_args) X(merge_moments, weft_merge_moments_args) X(move, weft_move_args) \
+	X(running, weft_running_args) \
 	X(normalize, weft_normalize_args) \
 	X(normalize_sums, weft_normalize_sums_args) \
 	X(normalize_back, weft_normalize_back_args) \
@@ -102,6 +103,8 @@
 	W(S, tile_mean) W(S, tile_m2) W(S, mean) W(S, rstd) W(S, batch) R(S, added)
 #define POINTERS_OF_weft_move_args(S, R, W) \
 	W(S, running) R(S, batch)
+#define POINTERS_OF_weft_running_args(S, R, W) \
+	W(S, shift) W(S, rstd) R(S, mean) R(S, variance) R(S, added)
 #define POINTERS_OF_weft_normalize_args(S, R, W) \
 	W(S, z) R(S, x) R(S, norm.mean) R(S, norm.rstd) R(S, norm.gamma) R(S, norm.beta) R(S, mask.ids)
 #define POINTERS_OF_weft_normalize_sums_args(S, R, W) \

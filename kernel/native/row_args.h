@@ -96,6 +96,13 @@ typedef struct {
 	double momentum;
 } weft_move_args;
 
+// shift = mean − added, and rstd = 1/√(variance + ε). Runs over elements.
+typedef struct {
+	float *shift, *rstd;
+	const float *mean, *variance, *added; // added may be NULL: 0
+	double epsilon;
+} weft_running_args;
+
 // y = γ·(x − mean)·rstd + β, each with one number for each column.
 typedef struct {
 	const float *mean, *rstd, *gamma, *beta;

@@ -27,7 +27,7 @@
 	X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
 #define WEFT_PRODUCT_KERNELS(X) X(product_pack) X(product) // oneDNN's, at any SIMD level
 #define WEFT_DEVICE_KERNELS(X) /* on a CPU they are Go */ \
-	X(gelu) X(gelu_back) X(sqrt) X(sqrt_back) /* over storage */ X(merge_moments) X(move)
+	X(gelu) X(gelu_back) X(sqrt) X(sqrt_back) /* over storage */ X(merge_moments) X(move) X(running)
 #define WEFT_KERNELS(X) \
 	WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X) WEFT_PRODUCT_KERNELS(X) WEFT_DEVICE_KERNELS(X)
 

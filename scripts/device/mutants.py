@@ -79,6 +79,8 @@ MUTANTS = [
     ("sums.cuh", "tile_sums<T, 2, 2>", "tile_sums<T, 1, 2>", "TestSameBitsOnACard"),
     ("sums.cuh", "int64_t t = 1; t < l.a.count; t++", "int64_t t = l.a.count - 1; t > 0; t--", "TestSameBitsOnACard"),
     ("sums.cuh", "n > 2 ? n - 1 : 1", "n", "TestConformance/batch_statistics"),
+    ("sums.cuh", "(l.a.added ? l.a.added[i] : 0)", "0", "TestConformance/running_statistics"),
+    ("sums.cuh", "l.a.variance[i] + l.a.epsilon", "l.a.variance[i]", "TestConformance/running_statistics"),
     ("sums.cuh", "(float)(sum * l.a.each)", "(float)sum", "TestConformance/batch_statistics"),
     ("sums.cuh", "s += __shfl_xor_sync(ALL, s, 8)", "s += __shfl_xor_sync(ALL, s, 4)", "TestConformance/sum_of_squares"),
     ("sums.cuh", "extend = m.complete && !a.first", "extend = m.complete", "TestHubAttention$"),
