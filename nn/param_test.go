@@ -301,8 +301,9 @@ func TestLoadOfOtherRelations(t *testing.T) {
 	}{
 		{
 			[]string{"user__buys__shop", "shop__rev_buys__user"},
-			[]string{"user__sees__shop", "shop__rev_buys__user"}, "the weights lack convs.0.user__sees__shop.lin.weight [2 2]: they are of the relations shop__rev_buys__user, " +
-				"user__buys__shop, and this graph has the relations shop__rev_buys__user, user__sees__shop" + rest,
+			[]string{"user__sees__shop", "shop__rev_buys__user"},
+			"the weights lack convs.0.user__sees__shop.lin.weight [2 2]: they are of the relations " +
+				"shop__rev_buys__user, user__buys__shop, and this graph has the relations shop__rev_buys__user, user__sees__shop" + rest,
 		},
 		{
 			[]string{"a__x__b", "a__y__b"}, []string{"a__x__b"}, "the weights hold convs.0.a__y__b.bias, which this " +
@@ -314,7 +315,8 @@ func TestLoadOfOtherRelations(t *testing.T) {
 				"relation without a name, and this graph has the relations a__x__b" + rest,
 		},
 		{
-			[]string{"a__x__b"}, []string{"a__x__b", "lin"},
+			[]string{"a__x__b"},
+			[]string{"a__x__b", "lin"},
 			"the weights lack convs.0.lin.lin.weight [2 2]; was the model built with the same settings?",
 		},
 	} {
