@@ -15,7 +15,7 @@ type Subgraph struct {
 	Silent func(*Share) (int, error)
 }
 
-const silent = " (silent)"
+const silent = " (passes no messages)"
 
 // SilentName is the name of the Silent relation of one.
 func SilentName(relation string) string { return relation + silent }

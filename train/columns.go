@@ -63,7 +63,8 @@ func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 			if arrangements[i], more, err = columns.Arrange(asked, t.Columns); err != nil {
 				return nil, fmt.Errorf("%s%w", of, err)
 			}
-			if j.Graph != nil && j.Graph.Types[i].Table != nil {
+			// vertices that were appended come from other tables
+			if j.Graph != nil && j.Graph.Types[i].Table != nil && len(j.Graph.Earlier) == 0 {
 				if path := j.Graph.Types[i].Table.Path; path != "" {
 					of += path + ": "
 				}

@@ -86,6 +86,10 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"train", "--memory-limit", "x"}, "weft: --memory-limit x: must be an amount of memory " +
 			"as in 4GiB or 512MB, or none\n"},
 		{[]string{"train", "g", "--model"}, "weft: --model needs a value; weft train --help says which\n"},
+		{
+			[]string{"train", "g", "--label-input", "--out", "x"},
+			"weft: --label-input needs a value, and --out follows it\n",
+		},
 		{[]string{"train", "g", "--lr", "inf"}, "weft: --lr +Inf: must be a finite number above 0\n"},
 		{[]string{"train", "g", "--out", ""}, "weft: --out: its value is empty; give one, or leave " +
 			"the flag out\n"},

@@ -184,7 +184,7 @@ def test_ways_out(arrays, graph):
     ):
         run.predict(vertices=[0, 333])
     with pytest.raises(
-        weft.Refused, match="^the run in run is of another graph; give that, or leave it out$"
+        weft.Refused, match='^the run in run is of another graph; give that, or leave it out; init="run" begins a new run with its weights$'
     ):
         train(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), resume="run")
 

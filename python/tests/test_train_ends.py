@@ -66,7 +66,7 @@ def test_run_goes_on_with_its_settings(graph, arrays, bars):
     )
     assert again.summary["losses"] == whole.summary["losses"] and (again.logits == whole.logits).all()
     with pytest.raises(
-        weft.Refused, match="^the run in moved is of another graph; give that, or leave it out$"
+        weft.Refused, match='^the run in moved is of another graph; give that, or leave it out; init="moved" begins a new run with its weights$'
     ):
         weft.train(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), resume="moved")  # which has ended
     with pytest.raises(weft.Refused, match="^model sage: the run to continue has gcn; "):

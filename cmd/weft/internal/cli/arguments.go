@@ -187,6 +187,9 @@ func BytesPerSecond(text string) (rate float64, is bool) {
 // InvalidValue says what a flag accepts. The settings of train do so themselves.
 func InvalidValue(err *pflag.InvalidValueError) error {
 	flag, reason := err.GetFlag(), ""
+	if next := err.GetValue(); strings.HasPrefix(next, "--") {
+		return refusal.Errorf("--%s needs a value, and %s follows it", flag.Name, next)
+	}
 	switch flag.Value.Type() {
 	case "int":
 		reason = setting.ErrCount.Error()

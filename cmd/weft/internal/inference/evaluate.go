@@ -43,7 +43,9 @@ func NewEvaluate() *cobra.Command {
 		Use:   "evaluate RUN [STORE]",
 		Short: "measure the predictions of a run by every metric, for each class",
 		Long: `evaluate compares the predictions of a run with the labels of its graph, for training, validation and test vertices. Of classes it
-prints all metrics, precision, recall and F1 of each class, and which class is taken for which. Of values it prints rmse, mae and r2.
+prints all metrics, precision, recall and F1 of each class, and which class is taken for which. A class counts as predicted where
+the model finds it likeliest, before the fit and the threshold of a run that is calibrated. Beside accuracy stands that of always
+saying the most frequent class. Of values it prints rmse, mae and r2.
 For a run of link prediction (--task link) it measures validation and test edges by all metrics.
 
 With a STORE it predicts there with the weights of the run first, on one worker. Edges that are held out pass no messages. Labels of

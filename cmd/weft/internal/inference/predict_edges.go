@@ -1,10 +1,12 @@
 package inference
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
@@ -106,11 +108,9 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 		if err != nil {
 			return err
 		}
-		for _, rows := range a.Types {
-			if rows.Count > 0 && len(p.added.Vertices) == 0 {
-				return refusal.Errorf("%s: %.40q is no vertex of the graph, between whose vertices new edges are "+
-					"scored; give its row with --add-vertices, or leave such edges out (%s)",
-					p.added.Edges[0], rows.Names[0], ui.Counted(rows.Count, "unknown name", "unknown names"))
+		if len(p.added.Vertices) == 0 {
+			if err := p.checkEnds(g, a); err != nil {
+				return err
 			}
 		}
 		say(notes, "note", a.Reversed)
@@ -121,6 +121,36 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 		}
 		return p.besides(s.Job, r, g, a, relation)
 	})
+}
+
+// checkEnds refuses new edges with an end that is no vertex of the graph, and says how many there are, and
+// which ends.
+func (p *predictCommand) checkEnds(g *graph.Graph, a *appended.Addition) error {
+	var unknown []string
+	for _, rows := range a.Types {
+		for _, name := range rows.Names {
+			unknown = append(unknown, fmt.Sprintf("%.40q", name))
+		}
+	}
+	if unknown == nil {
+		return nil
+	}
+	all, without := 0, 0
+	for i := range a.Edges {
+		source, target, err := g.Joins(&g.Relations[i])
+		if err != nil {
+			return err
+		}
+		sources, targets := int32(g.Types[source].Count), int32(g.Types[target].Count)
+		for k, u := range a.Edges[i].Source {
+			if all++; u >= sources || a.Edges[i].Target[k] >= targets {
+				without++
+			}
+		}
+	}
+	return refusal.Errorf("%s: %d of %s: an end is no vertex of the graph, between whose vertices new edges are scored: "+
+		"%s; give rows of these with --add-vertices, or leave the edges out", strings.Join(p.added.Edges, ", "), without,
+		ui.Counted(all, "edge", "edges"), refusal.List(unknown, 5))
 }
 
 // besides has the job predict on a graph with what is added, if there is something: but for the edges of a

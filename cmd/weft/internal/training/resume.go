@@ -144,10 +144,18 @@ func (r *resumption) findGraph(given data.Source, other string) error {
 			"give those, or %s", given.Name, r.path, other)
 	case given.Name != r.state.Dataset && !cli.SameFile(given.Name, r.graph) &&
 		!sameStores(given.Name, r.graph):
-		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or %s", given.Name,
-			r.path, r.graph, other)
+		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or %s%s", given.Name,
+			r.path, r.graph, other, r.init())
 	}
 	return nil
+}
+
+// init is how a run of another graph begins with the weights of this one, if it has some.
+func (r *resumption) init() string {
+	if _, err := os.Stat(filepath.Join(r.path, setting.WeightsFile)); err != nil {
+		return ""
+	}
+	return "; --init " + refusal.ShellWord(r.path) + " begins a new run with its weights"
 }
 
 // sameStores reports whether two paths are those of stores of one graph.
@@ -184,7 +192,7 @@ func (r *resumption) checkMoved() (err error) {
 	same := sum == record.Store || r.before.Validate != "" && strings.HasPrefix(record.Store, sum)
 	if err == nil && !same {
 		err = refusal.Errorf("%s: the run in %s is of another graph; give that, or begin a new run in "+
-			"another folder", r.graph, r.path)
+			"another folder%s", r.graph, r.path, r.init())
 	}
 	return err
 }
