@@ -48,9 +48,10 @@ func (m waits) Take(into []byte) error { copy(into, m); return nil }
 
 // TestBoundedMessagesInTurns is TestBoundedMessages of workers that hold several partitions each, of equally
 // many and of fewer than another one: a worker has as few messages in flight as one of a single partition,
-// and none waits for a partition's turn. All bits are those of a worker for each partition.
+// and none waits for a partition's turn. All bits are those of a worker for each partition. The graph is
+// large enough for five or six messages from a partition to another one.
 func TestBoundedMessagesInTurns(t *testing.T) {
-	g := paralleltest.ManyEdges(t, 4000, 10)
+	g := paralleltest.ManyEdges(t, 20000, 10)
 	for i, name := range []string{
 		"linear sum", "symmetric twice", "maximum", "attention", "attention 2 with dropout",
 		"message maximum",
