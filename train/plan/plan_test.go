@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"testing"
@@ -69,8 +72,9 @@ func TestLimitOfCard(t *testing.T) {
 		p.Cards = &worker.Cards{Device: setting.AllCards, Bytes: c.bytes, Free: c.free}
 		assert.EqualRefusal(t, p.CheckLimit(24e9), c.want)
 	}
-	p.Advice = NoPartitions
-	assert.EqualRefusal(t, p.CheckLimit(24e9), "--device cuda: worker 0 would need 7.1 TB of the card, and may "+
+	var exceeds Exceeds
+	assert.Equal(t, true, errors.As(p.CheckLimit(24e9), &exceeds), "of memory")
+	assert.EqualRefusal(t, exceeds.WithoutPartitions(), "--device cuda: worker 0 would need 7.1 TB of the card, and may "+
 		"have 0 B; try --recompute blocks, a smaller model, or --device cpu")
 }
 
@@ -92,6 +96,49 @@ func TestInVain(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, Exceeds{Need: c.need, Room: c.room}.InVain(c.before), "%+v", c)
 	}
+}
+
+// TestFewest: twice as many partitions are tried each time, until some are not refused or more cannot do
+// either.
+func TestFewest(t *testing.T) {
+	const room = 100
+	needs := func(of ...int64) func(each int) error { // in 2, 4, 8 and so on
+		return func(each int) error {
+			if need := of[bits.Len(uint(each))-2]; need > room {
+				return Exceeds{refusal.Errorf("%d", need), need, room, Plan{}, 0}
+			}
+			return nil
+		}
+	}
+	wrong, canceled := errors.New("wrong"), context.Canceled
+	for name, c := range map[string]struct {
+		first, most int
+		try         func(each int) error
+		each, tries int
+		err         error
+	}{
+		"at once":              {2, 16, needs(100), 2, 1, nil},
+		"in eight":             {2, 16, needs(350, 190, 100), 8, 3, nil},
+		"from eight on":        {8, 16, needs(350, 190, 90), 8, 1, nil},
+		"in none":              {2, 8, needs(350, 230, 160), 0, 3, nil},
+		"none is left":         {16, 8, needs(), 0, 0, nil},
+		"they save too little": {2, 64, needs(350, 300), 0, 2, nil},
+		"the most cannot do":   {2, 4, needs(410), 0, 1, nil},
+		"of the host":          {2, 64, func(int) error { return refusal.Errorf("host") }, 0, 1, nil},
+		"it fails":             {2, 64, func(int) error { return wrong }, 0, 1, wrong},
+	} {
+		tries := 0
+		each, err := Fewest(t.Context(), c.first, c.most, func(each int) error {
+			tries++
+			return c.try(each)
+		})
+		assert.Equal(t, []int{c.each, c.tries}, []int{each, tries}, name)
+		assert.ErrorIs(t, err, c.err, name)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Fewest(ctx, 2, 8, func(int) error { return refusal.Errorf("%w", canceled) })
+	assert.ErrorIs(t, err, canceled)
 }
 
 // TestBeyond: by hand, 800 bytes are at best 200 in four times as many partitions, of which half is allowed

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -58,9 +60,40 @@ func (p *Plan) resting(offload, where string) string {
 type Exceeds struct {
 	error
 	Need, Room int64
+	plan       Plan
+	limit      setting.Bytes
 }
 
 func (e Exceeds) Unwrap() error { return e.error }
+
+// WithoutPartitions is the refusal where no number of partitions suffices, so that it advises none.
+func (e Exceeds) WithoutPartitions() error {
+	e.plan.Advice = NoPartitions
+	return e.plan.CheckLimit(e.limit)
+}
+
+// Fewest is the fewest partitions of a worker that take turns, first or a power of two times as many, up to
+// most, that try does not refuse; 0: none are. Where more cannot do either it tries no more: so it is if
+// anything but the memory of a worker refuses them, as the host's memory, of which more partitions take no
+// less. An error of try that is no refusal, or if ctx is cancelled, is its own.
+func Fewest(ctx context.Context, first, most int, try func(each int) error) (each int, err error) {
+	before := int64(math.MaxInt64)
+	for each := first; each <= most; each *= 2 {
+		err := try(each)
+		switch {
+		case err == nil:
+			return each, nil
+		case !refusal.Is(err) || ctx.Err() != nil:
+			return 0, err
+		}
+		var exceeds Exceeds
+		if !errors.As(err, &exceeds) || exceeds.InVain(before) || exceeds.Beyond(most/each) {
+			return 0, nil
+		}
+		before = exceeds.Need
+	}
+	return 0, nil
+}
 
 // InVain reports whether more partitions that take turns will not do where a worker needed so many bytes in
 // half as many. A worker's need has a part that does not depend on the number of partitions, and one that is
@@ -125,7 +158,7 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		return Exceeds{
 			refusal.Errorf("%s: worker %d would need %s of the card, and may have %s; %stry %s, or "+
 				"--device %s", at, worker, needs, limit.Rounded(), raise, try, setting.CPU), need,
-			int64(limit),
+			int64(limit), *p, given,
 		}
 	}
 	during, try := "", p.Less()+" or more workers"
@@ -140,7 +173,7 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	return Exceeds{refusal.Errorf("--memory-limit %s: worker %d would need %s%s (tensors %s, graph %s); "+
 		"raise the limit to %s, or try %s", limit, worker, needs, during,
 		setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(),
-		needs, try), need, int64(limit)}
+		needs, try), need, int64(limit), *p, given}
 }
 
 // CheckHost refuses a plan of which more rests in a machine's memory than the limit, 0: none; here is as for

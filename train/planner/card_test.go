@@ -359,8 +359,74 @@ func TestFewestPartitions(t *testing.T) {
 	}
 	p.Options.Partitions = 4
 	m, err = p.Fewest(context.Background(), mesh.One, 8)
-	if m != nil || err != nil {
+	if m != nil || err != nil || p.ChoosesPartitions(mesh.One) {
 		t.Errorf("%v, %v", m, err)
+	}
+}
+
+// TestFewestBeginWhereFeaturesFit: by hand, of 800 MB of features a card of 300 MB, of which half is taken,
+// holds an eighth, and so fewer partitions are not planned; nor are any where the host has no room for what
+// no
+// card holds.
+func TestFewestBeginWhereFeaturesFit(t *testing.T) {
+	c := *Published("h100")
+	c.Memory = 300e6
+	p := planner(nil)
+	o := &p.Options
+	o.Device, o.Model, o.Layers, o.Hidden, o.Chunks = setting.AllCards, "sage", 2, 8, 0
+	p.Counts, p.Machine = random(200_000, 5), Machine{Sharers: 1, Card: &c}
+	p.Counts.Types[0].FeatureColumns = 1000
+	var said []string
+	p.Progress = func(stage string, _, _ int64) { said = append(said, stage) }
+	for _, host := range []struct {
+		machine float64
+		limit   setting.Bytes
+		fits    bool
+	}{{0, 0, true}, {1e9, 1e9, true}, {640e6, 0, false}, {0, 640e6, false}} {
+		said = nil
+		p.Machine.HostMemory, o.HostMemoryLimit = host.machine, host.limit
+		m, err := p.Fewest(t.Context(), mesh.One, 8)
+		require.NoError(t, err)
+		var want []string
+		if host.fits {
+			want = []string{"graph=1 in 8 partitions that take turns: planning it by counts"}
+		}
+		assert.Equal(t, want, said)
+		assert.Equal(t, host.fits, m != nil, "%+v", host)
+		m, err = p.Fewest(t.Context(), mesh.One, 4)
+		if m != nil || err != nil {
+			t.Errorf("%v, %v", m, err)
+		}
+	}
+	assert.Equal(t, true, p.ChoosesPartitions(mesh.One), "also if none fits")
+}
+
+// TestFeaturesAreOneMatrix: whatever the model, a worker needs room for the features of a partition.
+func TestFeaturesAreOneMatrix(t *testing.T) {
+	c := *Published("h100")
+	c.Memory = 1e6
+	for _, model := range []string{"mlp", "sage", "gat"} {
+		for _, precision := range []string{"f32", "bf16"} {
+			p := planner(nil)
+			o := &p.Options
+			o.Device, o.Offload, o.Partitions, o.Chunks = setting.AllCards, setting.RAM, 4, 0
+			o.Model, o.Layers, o.Hidden, o.Precision = model, 2, 8, precision
+			p.Counts, p.Machine = random(8_000, 3), Machine{Sharers: 1, Card: &c}
+			p.Counts.Types[0].FeatureColumns = 500
+			_, refused, err := p.Meshes(t.Context(), 1)
+			require.NoError(t, err)
+			var exceeds plan.Exceeds
+			if len(refused) != 1 || !errors.As(refused[0].Reason, &exceeds) {
+				t.Fatalf("%s, %s: %v, want too much memory", model, precision, refused)
+			}
+			r, err := p.resolve(mesh.One)
+			require.NoError(t, err)
+			features := map[string]int64{"f32": 16e6, "bf16": 8e6}[precision]
+			assert.Equal(t, features, p.Counts.features(r))
+			if exceeds.Need < features/4 {
+				t.Errorf("%s, %s: a worker needs %d", model, precision, exceeds.Need)
+			}
+		}
 	}
 }
 

@@ -162,6 +162,16 @@ func (c *Counts) least(r *setting.Resolved) int64 {
 	return int64(perEdge * float64(c.Edges) / float64(grid.Partitions) * (1 + others))
 }
 
+// features are the bytes of a worker's feature matrices, of which each of its partitions has one; 0 for a
+// program, which may read none.
+func (c *Counts) features(r *setting.Resolved) int64 {
+	if r.Program.Path != "" {
+		return 0
+	}
+	of := float64(c.Vertices) * float64(c.Types[0].FeatureColumns) * float64(r.Storage.Size())
+	return int64(of) / int64(r.Workers)
+}
+
 // Loop plans the passes of a loop of the caller's, which are given no edges. It takes the first settings of
 // what a worker keeps that meet the memory limit.
 func (c *Counts) Loop(ctx context.Context, r *setting.Resolved, loop plan.Loop) (p plan.Plan, err error) {

@@ -3,7 +3,6 @@ package planner
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -135,34 +134,55 @@ func (s *search) hopeless(m *Mesh) error {
 	return s.checkLimits(m)
 }
 
+// ChoosesPartitions reports whether Fewest looks for partitions of a mesh: on cards, by counts that tell what
+// a run does, and where the caller names no number of them.
+func (p *Planner) ChoosesPartitions(grid mesh.Mesh) bool {
+	return p.Machine.Card != nil && p.Counts != nil && p.Options.Partitions == 0 && grid.Stages == 1 &&
+		p.Counts.tell(&p.Options)
+}
+
 // Fewest is the mesh with the fewest partitions that fits the card by counts, while a part of it rests in the
-// host's memory. The number of partitions is that of the mesh times a power of two, up to most. nil: none
-// fits, or what is asked for has no choice, or counts do not tell it.
-func (p *Planner) Fewest(ctx context.Context, grid mesh.Mesh, most int) (*Mesh, error) {
-	if p.Machine.Card == nil || p.Counts == nil || p.Options.Partitions > 0 || grid.Stages > 1 ||
-		!p.Counts.tell(&p.Options) {
+// host's memory. The number of partitions is that of the mesh times a power of two, up to most. It plans no
+// number where the features alone have no room. nil: none fits, or ChoosesPartitions is false.
+func (p *Planner) Fewest(ctx context.Context, grid mesh.Mesh, most int) (m *Mesh, err error) {
+	if !p.ChoosesPartitions(grid) {
 		return nil, nil
 	}
-	before := int64(math.MaxInt64)
-	for each := 2; each <= most; each *= 2 {
-		in := *p
-		in.Options.Partitions, in.Options.Offload = setting.Partitions(each*grid.Partitions), setting.RAM
-		s := &search{Planner: &in, counted: map[mesh.Mesh]*Mesh{}, found: map[mesh.Mesh]*Mesh{}}
-		err := s.count(ctx, grid, s.say(grid, 0, 1))
-		if err == nil {
-			return s.found[grid], nil
-		} else if !refusal.Is(err) || ctx.Err() != nil {
-			return nil, err
-		}
-		var exceeds plan.Exceeds
-		if errors.As(err, &exceeds) {
-			if exceeds.InVain(before) || exceeds.Beyond(most/each) {
-				return nil, nil
-			}
-			before = exceeds.Need
-		}
+	in := *p
+	first := 2
+	in.Options.Partitions, in.Options.Offload = setting.Partitions(first*grid.Partitions), setting.RAM
+	r, err := in.resolve(grid)
+	switch {
+	case refusal.Is(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
-	return nil, nil
+	features, card := in.Counts.features(r), in.Machine.Card.of(&r.Options, in.Machine.OnOne(r.Workers)).Bytes
+	if in.beyondHost(r, features-card) {
+		return nil, nil
+	}
+	for first <= most && int64(first)*card < features { // those of a partition are one matrix
+		first *= 2
+	}
+	_, err = plan.Fewest(ctx, first, most, func(each int) error {
+		in.Options.Partitions = setting.Partitions(each * grid.Partitions)
+		s := &search{Planner: &in, counted: map[mesh.Mesh]*Mesh{}, found: map[mesh.Mesh]*Mesh{}}
+		err := s.count(ctx, grid, func(what string) {
+			s.Progress.Of(fmt.Sprintf("%s in %d partitions that take turns: %s", setting.Axes(grid),
+				in.Options.Partitions, what), 0, 0)
+		})
+		m = s.found[grid]
+		return err
+	})
+	return m, err
+}
+
+// beyondHost reports whether the host's memory of a machine has no room for so many bytes of each worker.
+func (p *Planner) beyondHost(r *setting.Resolved, bytes int64) bool {
+	all := float64(bytes) * float64(min(max(1, p.Machine.Sharers), r.Workers))
+	beyond := func(limit float64) bool { return limit > 0 && all > limit }
+	return beyond(p.Machine.HostMemory) || beyond(float64(r.HostMemoryLimit))
 }
 
 // ratesLike are about those of a mesh, as two workers have them on each of its axes, on a graph smaller than

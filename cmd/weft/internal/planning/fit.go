@@ -3,17 +3,14 @@ package planning
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/cores"
-	"weft/internal/refusal"
 	"weft/partition"
 	"weft/train"
 	"weft/train/plan"
@@ -67,33 +64,24 @@ func Fitting(ctx context.Context, of Wanted, limit setting.Bytes, folder string,
 		alone.Cards = &card
 	}
 	defer shown.Erase()
-	before := int64(math.MaxInt64)
-	for turns := 2; turns <= most; turns *= 2 {
+	var fit *Fit
+	_, err := plan.Fewest(ctx, 2, most, func(turns int) (err error) {
 		o.Partitions = setting.Partitions(turns * s.Workers / s.Mesh.Slices)
 		shown.Show(fmt.Sprintf("planning the run in %v partitions that take turns", o.Partitions), 0, 0)
-		fit, err := of.fits(ctx, alone, o)
-		switch {
-		case err == nil:
-			with := s.Options
-			with.Partitions, with.Offload = o.Partitions, o.Offload
-			if !s.OnCard() {
-				with.MemoryLimit = limit
-			}
-			fit.limits = with.MemoryLimit != s.MemoryLimit
-			fit.Settings, err = with.Resolve()
-			return fit, err
-		case !refusal.Is(err) || ctx.Err() != nil:
-			return nil, err
-		}
-		var exceeds plan.Exceeds
-		if errors.As(err, &exceeds) {
-			if exceeds.InVain(before) {
-				return nil, nil
-			}
-			before = exceeds.Need
-		}
+		fit, err = of.fits(ctx, alone, o)
+		return err
+	})
+	if fit == nil || err != nil {
+		return nil, err
 	}
-	return nil, nil
+	with := s.Options
+	with.Partitions, with.Offload = o.Partitions, o.Offload
+	if !s.OnCard() {
+		with.MemoryLimit = limit
+	}
+	fit.limits = with.MemoryLimit != s.MemoryLimit
+	fit.Settings, err = with.Resolve()
+	return fit, err
 }
 
 // fits plans a job with some options. It refuses those that memory has no room for.
@@ -120,7 +108,10 @@ func (w *Wanted) fits(ctx context.Context, job train.Job, o setting.Options) (*F
 		return nil, err
 	}
 	host := cmp.Or(o.HostMemoryLimit, setting.Bytes(cli.MachineMemory()))
-	return &Fit{plan: p}, cmp.Or(p.CheckLimit(o.MemoryLimit), p.CheckHost(host, job.LocalWorkers))
+	if err := cmp.Or(p.CheckLimit(o.MemoryLimit), p.CheckHost(host, job.LocalWorkers)); err != nil {
+		return nil, err
+	}
+	return &Fit{plan: p}, nil
 }
 
 // onCards predicts for a run on the cards that it was planned for.

@@ -3,6 +3,7 @@ package planning
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
 	"weft/train"
+	"weft/train/plan"
 	"weft/train/planner"
 	"weft/train/setting"
 )
@@ -304,20 +306,32 @@ func mostCounted(workers int) int {
 	return max(each, all/workers)
 }
 
-// noMesh is NoMesh, with the partitions by which the graph fits a card, if there are such.
+// noMesh is NoMesh, with the partitions by which the graph fits a card, or that none do.
 func (p *planCommand) noMesh(ctx context.Context, plans *meshPlanner, workers int,
 	refused []planner.Refused,
 ) error {
-	no := NoMesh(workers, refused)
-	m, err := plans.Fewest(ctx, mesh.Mesh{Stages: 1, Partitions: workers, Slices: 1}, mostCounted(workers))
+	grid, most := mesh.Mesh{Stages: 1, Partitions: workers, Slices: 1}, mostCounted(workers)
+	m, err := plans.Fewest(ctx, grid, most)
 	plans.Shown.Erase()
-	if m == nil || err != nil {
-		return cmp.Or(err, no)
+	switch {
+	case err != nil:
+		return err
+	case m != nil:
+		return refusal.Errorf("%w; --partitions %d --offload %s fits on %s, with %s of a card, about %s in "+
+			"the host's memory and %s an epoch", NoMesh(workers, refused), m.Settings.Mesh.Partitions, setting.RAM,
+			m.Parallel, ui.Megabytes(m.CardBytes()), ui.Megabytes(m.Plan.HostBytes(0)),
+			ui.Duration(ui.Seconds(m.Times.Epoch)))
+	case !plans.ChoosesPartitions(grid):
+		return NoMesh(workers, refused)
 	}
-	return refusal.Errorf("%w; --partitions %d --offload %s fits on %s, with %s of a card, about %s in the "+
-		"host's memory and %s an epoch", no, m.Settings.Mesh.Partitions, setting.RAM, m.Parallel,
-		ui.Megabytes(m.CardBytes()), ui.Megabytes(m.Plan.HostBytes(0)),
-		ui.Duration(ui.Seconds(m.Times.Epoch)))
+	for i := range refused {
+		var exceeds plan.Exceeds
+		if errors.As(refused[i].Reason, &exceeds) {
+			refused[i].Reason = exceeds.WithoutPartitions()
+		}
+	}
+	return refusal.Errorf("%w; up to %d --partitions with --offload %s do not fit either",
+		NoMesh(workers, refused), most*workers, setting.RAM)
 }
 
 // ofModel says which model was planned.
