@@ -370,7 +370,7 @@ class Check:
 
     def papers(self):
         """Random graphs of published sizes, in the card's memory and from the host's, beside PyG on the same stores and what was
-        published of the real graphs."""
+        published of the real graphs. PyG's models do without a plain edge_index, whose messages of 256 floats take 117 GB or more."""
         def ours(graph):
             of = {"sage": "SAGE 3×256", "gcn": "GCN 3×256"}
 
