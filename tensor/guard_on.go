@@ -49,8 +49,8 @@ var blanks = bytes.Repeat([]byte{0xff, 0xff, 0xff, 0x7f}, PageSize/4)
 // blank fills the bytes of an extent from one on, and the gap behind it.
 func (d *onDevice) blank(p *extent, from int) {
 	d.asked++
-	for at := int64(from); at < p.room(); {
-		n := min(int64(PageSize)-at%PageSize, p.room()-at)
+	for at := int64(from); at < p.size(); {
+		n := min(int64(PageSize)-at%PageSize, p.size()-at)
 		d.check(d.mover.ToDevice(d.addressOf(p)+uint64(at), blanks[at%PageSize:][:n]))
 		at += n
 	}
@@ -59,7 +59,7 @@ func (d *onDevice) blank(p *extent, from int) {
 // mustBeBlank panics where a kernel wrote behind the elements of a matrix. A device that failed is not asked.
 func (d *onDevice) mustBeBlank(p *extent) {
 	from := len(p.m.content())
-	behind := make([]byte, int(p.room())-from)
+	behind := make([]byte, int(p.size())-from)
 	if d.mover.ToHost(behind, d.addressOf(p)+uint64(from)) != nil {
 		return
 	}
