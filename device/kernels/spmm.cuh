@@ -21,8 +21,8 @@
 // spmm_bfloat16_vector 88 and 80. A multiprocessor has 65536, so that 3 blocks of 256 threads fit, 3, 2 and
 // 3: three ask for 3·256·8·16 = 98,304 bytes at a time. With more than 80 registers one block less fits.
 //
-// Instructions of a thread in a round of 8 edges (scripts/device/instructions.py): 216 for float32, 27 an
-// edge of 4 columns, and 341 for bfloat16, 43 an edge of 8 columns. A card issues them in 0.17 and 0.27 of
+// Instructions of a thread in a round of 8 edges (scripts/device/instructions.py): 215 for float32, 27 an
+// edge of 4 columns, and 340 for bfloat16, 43 an edge of 8 columns. A card issues them in 0.17 and 0.27 of
 // the time that its memory takes for the rows of x.
 //
 // There are no atomics: a row has one writer, the result the same bits in each run and on the CPU, and z
