@@ -44,7 +44,7 @@ type Planner struct {
 	Exactly int
 	// Cache keeps rates by what they depend on: the graph, the settings and Machine.
 	Cache machine.Cache
-	// ExactOnly leaves out meshes on which training is approximate.
+	// ExactOnly leaves out meshes on which training is approximate, but for what Options have workers send.
 	ExactOnly bool
 	// Progress is told which mesh is planned and measured.
 	Progress graph.Progress
@@ -172,7 +172,7 @@ func (p *Planner) resolve(grid mesh.Mesh) (*setting.Resolved, error) {
 		return nil, refusal.Errorf("--partitions %d: only meshes whose workers hold one partition each are "+
 			"compared; leave it out", r.Partitions)
 	}
-	if err == nil && p.ExactOnly && !r.Exact() {
+	if err == nil && p.ExactOnly && !r.Exact("wire", "wire-schedule") {
 		return nil, refusal.Errorf("training is approximate; name the mesh to take it")
 	}
 	return r, err

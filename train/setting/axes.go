@@ -55,7 +55,8 @@ var graphAxisSettings = []Setting{
 		Name: "wire-schedule", axis: "graph", beside: "pipeline", Meaning: "which columns of halo rows " +
 			"are sent in an epoch of training: all (none), or a share that grows to all, as in " +
 			"varco:slope=5,from=128",
-		ownPass: func(r *Resolved) bool { return r.WireSchedule != axis.WireSchedule{} },
+		ownPass: sendsSome,
+		inexact: sendsSome,
 	},
 }
 
@@ -129,6 +130,9 @@ var pipelineAxisSettings = []Setting{
 			"doubles the others",
 	},
 }
+
+// sendsSome reports whether workers send some columns of halo rows alone.
+func sendsSome(r *Resolved) bool { return r.WireSchedule != axis.WireSchedule{} }
 
 // inChunks reports whether partitions are divided into chunks, which read each other's rows of epochs before.
 func inChunks(r *Resolved) bool { return int(r.Chunks) != r.Mesh.Partitions }

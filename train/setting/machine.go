@@ -83,7 +83,8 @@ var machineSettings = []Setting{
 		Name: "wire", shared: true, Choices: axis.Wires, Meaning: "number format in which workers send " +
 			"values of vertices and their gradients in training; int8 and int4 round at random within " +
 			"the range of each row; auto: that of precision",
-		ownPass: func(r *Resolved) bool { return r.Wire.Format(r.Storage) != kernel.AsStored },
+		ownPass: encodes,
+		inexact: encodes,
 		check: func(s Setting, r *Resolved) error {
 			if r.Wire == axis.Float32 && r.Storage == tensor.BFloat16 {
 				return s.refuse(&r.Options, "with --precision %s values are stored in %[2]s, and more bits "+
@@ -132,3 +133,6 @@ var machineSettings = []Setting{
 	{Name: "comm-timeout", byDefault: "1m", changes: true, shared: true, Meaning: "longest wait for another worker, as " +
 		"in 60s or 5m"},
 }
+
+// encodes reports whether workers send values in fewer bits than they are stored in.
+func encodes(r *Resolved) bool { return r.Wire.Format(r.Storage) != kernel.AsStored }

@@ -124,6 +124,40 @@ func TestNamesInAnyCase(t *testing.T) {
 	assert.NoError(t, o.CheckValues())
 }
 
+// TestExact: training is approximate where partitions are divided into chunks, or workers send fewer bits or
+// columns.
+func TestExact(t *testing.T) {
+	for _, c := range []struct {
+		parallel, wire, schedule, precision string
+		exact, but                          bool // but: without the settings of what is sent
+	}{
+		{"graph=2", "auto", "none", "f32", true, true},
+		{"graph=2", "f32", "none", "f32", true, true},
+		{"graph=2", "bf16", "none", "f32", false, true},
+		{"graph=2", "bf16", "none", "bf16", true, true},
+		{"graph=2", "int8", "none", "bf16", false, true},
+		{"tensor=2", "int4", "none", "f32", false, true},
+		{"graph=2", "auto", "varco", "f32", false, true},
+		{"pipeline=2", "auto", "none", "f32", false, false},
+		{"pipeline=2", "int8", "none", "f32", false, false},
+	} {
+		o := Defaults()
+		o.Model, o.Layers, o.Parallel, o.Precision = "gcnii", 4, c.parallel, c.precision
+		for _, s := range All() {
+			switch s.Name {
+			case "wire":
+				require.NoError(t, s.Set(&o, c.wire))
+			case "wire-schedule":
+				require.NoError(t, s.Set(&o, c.schedule))
+			}
+		}
+		r, err := o.Resolve()
+		require.NoError(t, err, "%+v", c)
+		assert.Equal(t, c.exact, r.Exact(), "%+v", c)
+		assert.Equal(t, c.but, r.Exact("wire", "wire-schedule"), "%+v", c)
+	}
+}
+
 // TestTurnedOffOnAnyMesh: a given setting that asks for nothing is accepted on a mesh that it is not for, and
 // one that asks for something is refused there, also for its default.
 func TestTurnedOffOnAnyMesh(t *testing.T) {

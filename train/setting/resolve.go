@@ -291,9 +291,12 @@ func (r *Resolved) OwnPass() string {
 	return strings.Join(flags, ", ")
 }
 
-// Exact reports whether training on the mesh gives the results of one worker, but for rounding.
-func (r *Resolved) Exact() bool {
-	return !slices.ContainsFunc(r.apply(), func(s Setting) bool { return s.inexact != nil && s.inexact(r) })
+// Exact reports whether training on the mesh gives the results of one worker, but for rounding. Settings of
+// the names do not count.
+func (r *Resolved) Exact(but ...string) bool {
+	return !slices.ContainsFunc(r.apply(), func(s Setting) bool {
+		return s.inexact != nil && s.inexact(r) && !slices.Contains(but, s.Name)
+	})
 }
 
 // Given are the model and the settings that differ from their defaults, as flags of weft train.

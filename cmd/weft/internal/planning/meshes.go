@@ -82,10 +82,9 @@ type onCard struct {
 func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bool, of *bounds) any {
 	var list []plannedMesh
 	for _, m := range meshes {
-		exact := m.Exact && len(Approximations([]planner.Mesh{m})) == 0
 		one := plannedMesh{
 			m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(),
-			m.LimitedBy(), exact, extrapolated, m.Balance, m.ByCounts, nil,
+			m.LimitedBy(), m.Exact, extrapolated, m.Balance, m.ByCounts, nil,
 		}
 		if on.Card != nil {
 			moved := m.Plan.Disk()
