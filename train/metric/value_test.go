@@ -56,8 +56,6 @@ func TestMetricOfAnotherKind(t *testing.T) {
 	assert.Refused(t, err, "", "accuracy of values")
 }
 
-// TestEvaluate holds confusion and the scores of classes against scikit-learn's confusion_matrix and
-// precision_recall_fscore_support, and the calibration error against its definition.
 // TestEvaluateRefusesNaN: logits of the vertices that are no finite numbers have no softmax.
 func TestEvaluateRefusesNaN(t *testing.T) {
 	l := &graph.Labels{Classes: 2, Class: []int64{0, 1}}
@@ -72,6 +70,8 @@ func TestEvaluateRefusesNaN(t *testing.T) {
 	}
 }
 
+// TestEvaluate holds confusion and the scores of classes against scikit-learn's confusion_matrix and
+// precision_recall_fscore_support, and the calibration error against its definition.
 func TestEvaluate(t *testing.T) {
 	l := &graph.Labels{Classes: 3, Class: []int64{0, 0, 1, 1, 1, -1}, Names: []string{"a", "b", "c"}}
 	// σ: a prediction that is sure by 1/2, as e^0 = 1 of e^0 + 2·e^(−ln 2)
