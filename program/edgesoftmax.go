@@ -48,7 +48,7 @@ func (b *builder) softmax(f *value) (p, sum *value) {
 
 // lowered makes a softmax over edges that no sum reads from its parts.
 func (b *builder) lowered(o Operation, in []*value) *value {
-	if o.Op != "edge_softmax" || !b.lowers {
+	if o.Op != "edge_softmax" {
 		return nil
 	}
 	f := &value{op: o.Op, o: o, Type: in[0].Type, in: in}

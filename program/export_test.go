@@ -144,7 +144,7 @@ func Described() map[string]string {
 
 // Rules are the names of the rules, in their order.
 func Rules() (names []string) {
-	for _, r := range rules {
+	for _, r := range slices.Concat(rules, lowering) {
 		names = append(names, r.name)
 	}
 	return names
@@ -152,13 +152,9 @@ func Rules() (names []string) {
 
 // Without has do work without the rule of that name.
 func Without(name string, do func()) {
-	all := rules
-	defer func() { rules = all }()
-	rules = nil
-	for _, r := range all {
-		if r.name != name {
-			rules = append(rules, r)
-		}
-	}
+	each, last := rules, lowering
+	defer func() { rules, lowering = each, last }()
+	is := func(r rule) bool { return r.name == name }
+	rules, lowering = slices.DeleteFunc(slices.Clone(each), is), slices.DeleteFunc(slices.Clone(last), is)
 	do()
 }

@@ -25,7 +25,7 @@ func (b *builder) loopsOfRows(o Operation, in []*value) *value {
 // valuesOfLoops makes the values of vertices' last stored loops, or others where there are none. As in
 // PyTorch, each stored loop of a vertex has the gradient of the last.
 func (b *builder) valuesOfLoops(o Operation, in []*value) *value {
-	if o.Op != "loop_values" || !b.lowers {
+	if o.Op != "loop_values" {
 		return nil
 	}
 	loops := func(set string, x *value) *value {

@@ -9,8 +9,9 @@ type rule struct {
 }
 
 // rules are tried in this order. They make values of operations that rules may replace again. Each has its
-// equation, and where that holds; TestEachRule names a program that shows it.
-var rules []rule
+// equation, and where that holds; TestEachRule names a program that shows it. The rules of lowering come
+// after them once attention has been found, which reads what they replace.
+var rules, lowering []rule
 
 func init() {
 	rules = []rule{
@@ -41,27 +42,29 @@ func init() {
 		// min x = −max(−x), and max x = Σ (x = max x)·x / Σ (x = max x).
 		// Over all rows.
 		{"extremes", (*builder).extremes},
-		// softmax_j e = exp(e_j − max e) / Σ_k exp(e_k − max e) over the edges of a vertex.
-		// Where no sum reads it, which would divide afterwards.
-		{"lowered", (*builder).lowered},
 		// layer_norm(x) = (x − mean x)·rstd·γ + β.
 		// But for rows with a trained γ and β, for which there is a kernel.
 		{"normalized", (*builder).normalized},
 		// batch_norm(x; γ, β) = batch_norm(x)·γ + β.
 		// Where one of both is not trained.
 		{"scaledAfter", (*builder).scaledAfter},
-		// loop_values(w, y) = Σ w over the last loop of a vertex, or y.
-		// Once attention has been found; y where a vertex has no loop.
-		{"valuesOfLoops", (*builder).valuesOfLoops},
 		// L(X)·W = L(X·W).
 		// Where X are sparse features, and L is linear.
 		{"productFirst", (*builder).productFirst},
+	}
+	lowering = []rule{
+		// softmax_j e = exp(e_j − max e) / Σ_k exp(e_k − max e) over the edges of a vertex.
+		// Where no sum reads it, which would divide afterwards.
+		{"lowered", (*builder).lowered},
+		// loop_values(w, y) = Σ w over the last loop of a vertex, or y.
+		// y where a vertex has no loop.
+		{"valuesOfLoops", (*builder).valuesOfLoops},
 	}
 }
 
 // rewritten returns a value that equals an operation's and costs less; nil: the operation stays as it is.
 func (b *builder) rewritten(o Operation, in []*value) *value {
-	for _, r := range rules {
+	for _, r := range b.rules {
 		if v := r.apply(b, o, in); v != nil {
 			return v
 		}

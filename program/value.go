@@ -39,14 +39,14 @@ type builder struct {
 	program *Program
 	made    int // values
 	known   map[string]*value
-	lowers  bool // softmax over edges becomes the operations that it stands for
+	rules   []rule // that are tried
 }
 
 // build returns operations' results as values. First each softmax over edges is one operation, by which
-// attention is found; then it becomes the operations that it stands for. build keeps every so many-th of the
-// states of edges.
+// attention is found; then lowering makes it the operations that it stands for. build keeps every so many-th
+// of the states of edges.
 func (p *Program) build(every int, of ...int) (outputs []*value) {
-	b := &builder{program: p, known: map[string]*value{}}
+	b := &builder{program: p, known: map[string]*value{}, rules: rules}
 	made := make([]*value, len(p.Operations))
 	for i, o := range p.Operations {
 		var in []*value
@@ -55,7 +55,8 @@ func (p *Program) build(every int, of ...int) (outputs []*value) {
 		}
 		made[i] = b.make(o, in...)
 	}
-	lower, again := &builder{program: p, known: map[string]*value{}, lowers: true}, map[*value]*value{}
+	lower := &builder{program: p, known: map[string]*value{}, rules: slices.Concat(rules, lowering)}
+	again := map[*value]*value{}
 	for _, at := range of {
 		outputs = append(outputs, made[at])
 	}
