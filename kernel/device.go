@@ -14,8 +14,6 @@ import (
 // Device is a device that runs kernels. It waits for them where it copies to the host.
 type Device interface {
 	tensor.Mover
-	// Sync waits for what was asked.
-	Sync() error
 	// Elapsed returns how many seconds the device takes for what ask asks of it, and waits for that.
 	Elapsed(ask func()) (seconds float64, err error)
 	// Cache returns the bytes of the cache before the device's memory, 0 where nobody knows.

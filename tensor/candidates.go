@@ -42,9 +42,8 @@ func (m *Matrix) mayLeave(turn uint64) (c candidate, may bool) {
 }
 
 // next returns the matrix that leaves next; nil if none may. All candidates are listed once in a turn: what
-// the
-// turn uses may not leave any more, and what it says to be unused leaves last, so that it is enough to list
-// that when no other is left.
+// the turn uses may not leave any more, and what it says to be unused leaves last, so that it is enough to
+// list that when no other is left.
 func (o *offload) next() *Matrix {
 	turn := o.turn.Load()
 	for {

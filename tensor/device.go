@@ -41,6 +41,8 @@ type Mover interface {
 	After(mark uint64) error
 	// Wait waits for a mark.
 	Wait(mark uint64) error
+	// Sync waits for all that the queue of kernels was asked.
+	Sync() error
 	// Graphs counts the graphs of kernels that were launched so far.
 	Graphs() Graphs
 }
@@ -92,6 +94,7 @@ type onDevice struct {
 	names   []*extent // by address of the host
 	watch   func(Moving) (end func())
 	asked   int64    // of the queue of kernels so far: launches and copies
+	awaited int64    // of these, what the host has waited for
 	marks   []marked // of the queue of kernels, the last ones
 	down    uint64   // a mark after the last copy down
 	ram     *ram     // nil: no matrix rests
@@ -403,6 +406,22 @@ func (t *Meter) ToHost(kernel string, operands []Operand) {
 	t.device.use.OnCPU[kernel] += t.device.use.ToHost - before
 }
 
+// WaitForDevice returns when the device has done what it was asked. It does nothing where the host has waited
+// for that, and where matrices are on the host.
+func (t *Meter) WaitForDevice() {
+	d := t.device
+	if d == nil || d.mover == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d.awaited < d.asked {
+		d.use.Waits++
+		d.check(d.mover.Sync())
+		d.awaited = d.asked
+	}
+}
+
 // Holds reports whether an address is of a matrix of the worker, on a device.
 func (t *Meter) Holds(address unsafe.Pointer) bool {
 	t.mu.Lock()
@@ -469,6 +488,7 @@ func (d *onDevice) toHost(p *extent, written bool) {
 			d.use.ToHost += int64(len(p.m.content()))
 			d.use.Waits++
 			d.move(p, false, func() error { return d.mover.ToHost(p.m.content(), d.addressOf(p)) })
+			d.awaited = d.asked
 		}
 		if valid == onTheDevice && !written {
 			protectHost(p.m, false)

@@ -117,6 +117,13 @@ func (d *memory) After(mark uint64) error {
 	return d.fail
 }
 
+func (d *memory) Sync() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reached = d.kernels
+	return d.fail
+}
+
 func (*memory) Graphs() tensor.Graphs { return tensor.Graphs{} }
 
 func (d *memory) Wait(mark uint64) error {
@@ -153,6 +160,34 @@ func newOnDevice(t *testing.T, pages int64) (*tensor.Meter, *memory) {
 	require.NoError(t, m.On(d, pages*tensor.PageSize))
 	t.Cleanup(m.Close)
 	return m, d
+}
+
+// TestWaitForDevice: the host waits for what the device was asked since it has waited, by a copy or before.
+func TestWaitForDevice(t *testing.T) {
+	m, d := newOnDevice(t, 8)
+	x := m.New(tensor.Activations, 2, 3)
+	waited := func(reached, waits int) {
+		t.Helper()
+		m.WaitForDevice()
+		assert.Equal(t, reached, d.reached)
+		assert.Equal(t, waits, m.DeviceUse().Waits)
+	}
+	waited(0, 0)
+	onDevice(t, m, true, x)
+	d.kernels = 1
+	waited(1, 1)
+	d.kernels = 2 // that the device was not asked for
+	waited(1, 1)
+	onDevice(t, m, true, x)
+	x.ReadFloats()
+	waited(2, 2)
+	onDevice(t, m, false, x)
+	d.fail = errors.New("it fell off the bus")
+	assert.ErrorIs(t, failure(m.WaitForDevice), d.fail)
+	tensor.NewMeter().WaitForDevice()
+	planned := tensor.NewMeter()
+	require.NoError(t, planned.On(nil, tensor.PageSize))
+	planned.WaitForDevice()
 }
 
 // TestValid: a copy is made where the elements are used where they are not valid, and nowhere else.

@@ -380,6 +380,21 @@ func TestOwnOnCard(t *testing.T) {
 	}
 }
 
+// TestStepIsInSeconds: an epoch on a card does not end before the optimizer's step. Where the card sums the
+// loss, the host reads that after the step: it waits once there, and once in an evaluation. Where the host
+// computes the loss, it waits for the output, the gradient, and then for the step, and thrice in an
+// evaluation.
+func TestStepIsInSeconds(t *testing.T) {
+	devicetest.Library(t)
+	g := tangle(t, 300, 100)
+	of := func(g *graph.Graph, settings string) int {
+		o := given(Defaults(), "epochs 3, hidden 16, device cuda, select loss, "+settings)
+		return mustRun(t, &Job{Graph: g, Options: o}).Device.Waits
+	}
+	assert.Equal(t, 2, of(g, "model gcn"), "cross-entropy")
+	assert.Equal(t, 6, of(withValues(g), "model gcn"), "values")
+}
+
 // launchesOf lists how many launches of an epoch belong to which of its phases. The rest of all is of the
 // evaluation before it, and copies the values of the best epoch.
 func launchesOf(events []trace.Event, all int) (lines string) {

@@ -50,7 +50,8 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	w.Params.Commit()
 	w.Optimizer.Step(w.Rate.Factor(epoch))
 	w.Params.ZeroGrad()
-	mine := part() // a card has made the step
+	mine := part()
+	w.Team.Memory.WaitForDevice() // for the step, where a loss was known before
 	step.End()
 	waited := w.Groups.World.Waited()
 	if asks != nil {
