@@ -322,6 +322,15 @@ func TestLoadOfOtherRelations(t *testing.T) {
 	} {
 		assert.Refused(t, of(c.is...).Load(of(c.was...).State()), c.want)
 	}
+	// Of fewer layers, the only one reads fewer relations of the same graph.
+	two := of("a__x__a", "b__y__a", "a__z__b")
+	two.Weight("convs.1.a__x__a.lin.weight", 2, 2, nn.Glorot(2, 2))
+	two.Weight("convs.1.b__y__a.lin.weight", 2, 2, nn.Glorot(2, 2))
+	one := of("a__x__a", "b__y__a")
+	assert.EqualRefusal(t, one.Load(two.State()), "the weights hold convs.0.a__z__b.bias, which this model does not "+
+		"have; was the model built with the same settings?")
+	assert.EqualRefusal(t, two.Load(one.State()), "the weights lack convs.0.a__z__b.lin.weight [2 2]; was the model "+
+		"built with the same settings?")
 }
 
 func TestSnapshot(t *testing.T) {

@@ -222,8 +222,10 @@ func (ps *Params) otherwise(names map[string]string) string {
 	for _, p := range ps.List {
 		own = append(own, p.Name)
 	}
-	there, here := relationsIn(slices.Values(own)), relationsIn(maps.Keys(names))
-	if slices.Equal(there, here) {
+	there, layers := relationsIn(slices.Values(own))
+	here, before := relationsIn(maps.Keys(names))
+	depths := there != nil && here != nil && !slices.Equal(layers, before) // each reads relations of its own
+	if depths || slices.Equal(there, here) {
 		return "; was the model built with the same settings?"
 	}
 	listed := func(relations []string) string {
@@ -236,17 +238,21 @@ func (ps *Params) otherwise(names map[string]string) string {
 		"others out", listed(here), listed(there))
 }
 
-// relationsIn are the relations, sorted, of names of parameters, as convs.0.SOURCE__NAME__TARGET.bias.
-func relationsIn(names iter.Seq[string]) (relations []string) {
+// relationsIn are the relations of names of parameters, as convs.0.SOURCE__NAME__TARGET.bias, and what stands
+// before these, as convs.0; both are sorted.
+func relationsIn(names iter.Seq[string]) (relations, layers []string) {
 	for name := range names {
-		for part := range strings.SplitSeq(name, ".") {
+		parts := strings.Split(name, ".")
+		for i, part := range parts {
 			if ends := strings.Split(part, "__"); len(ends) == 3 && !slices.Contains(ends, "") {
 				relations = append(relations, part)
+				layers = append(layers, strings.Join(parts[:i], "."))
 			}
 		}
 	}
 	slices.Sort(relations)
-	return slices.Compact(relations)
+	slices.Sort(layers)
+	return slices.Compact(relations), slices.Compact(layers)
 }
 
 // take sets the values to those of a file. For an embedding it takes the rows of this worker's vertices.
