@@ -26,6 +26,7 @@ type Addition struct {
 	EdgeLabels []graph.EdgeLabels
 	Notes      []string // on what has been read: a line each
 	Reversed   []string // on edges of Edges that AddReverses has added: a line each
+	reverses   []int    // the relations of these
 }
 
 // Rows are the new vertices of a type.

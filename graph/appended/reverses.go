@@ -2,6 +2,7 @@ package appended
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/graph"
 )
@@ -25,7 +26,11 @@ func (a *Addition) AddReverses(g *graph.Graph, but int) {
 		e := a.Edges[forward]
 		e.Source, e.Target = e.Target, e.Source
 		a.Edges[i] = e
+		a.reverses = append(a.reverses, i)
 		a.Reversed = append(a.Reversed, fmt.Sprintf("new edges of %s are added to %s, too, reversed", name,
 			g.Relations[i].Name))
 	}
 }
+
+// IsReversed reports whether AddReverses has added the new edges of the relation of that number.
+func (a *Addition) IsReversed(relation int) bool { return slices.Contains(a.reverses, relation) }

@@ -85,6 +85,7 @@ func TestAddReverses(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []graph.Edges{forward, {Source: []int32{1, 0}, Target: []int32{1, 1}}}, a.Edges)
 	assert.Equal(t, []string{"new edges of buys are added to rev_buys, too, reversed"}, a.Reversed)
+	assert.Equal(t, []bool{false, true}, []bool{a.IsReversed(0), a.IsReversed(1)})
 	a, err = Add(Options{Edges: []string{more, reverse}}, g)
 	require.NoError(t, err)
 	assert.Equal(t, []graph.Edges{forward, {Source: []int32{1}, Target: []int32{1}}}, a.Edges)

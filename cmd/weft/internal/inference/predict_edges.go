@@ -123,8 +123,8 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 	})
 }
 
-// checkEnds refuses new edges with an end that is no vertex of the graph, and says how many there are, and
-// which ends.
+// checkEnds refuses new edges with an end that is no vertex of the graph, and says how many of the lists have
+// one, and which ends.
 func (p *predictCommand) checkEnds(g *graph.Graph, a *appended.Addition) error {
 	var unknown []string
 	for _, rows := range a.Types {
@@ -137,6 +137,9 @@ func (p *predictCommand) checkEnds(g *graph.Graph, a *appended.Addition) error {
 	}
 	all, without := 0, 0
 	for i := range a.Edges {
+		if a.IsReversed(i) { // as in no list
+			continue
+		}
 		source, target, err := g.Joins(&g.Relations[i])
 		if err != nil {
 			return err

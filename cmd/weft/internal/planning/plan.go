@@ -324,11 +324,15 @@ func (p *planCommand) noMesh(ctx context.Context, plans *meshPlanner, workers in
 	case !plans.ChoosesPartitions(grid):
 		return NoMesh(workers, refused)
 	}
+	room := true // for all that their settings allow
 	for i := range refused {
 		var exceeds plan.Exceeds
 		if errors.As(refused[i].Reason, &exceeds) {
-			refused[i].Reason = exceeds.WithoutPartitions()
+			refused[i].Reason, room = exceeds.WithoutPartitions(), false
 		}
+	}
+	if room {
+		return NoMesh(workers, refused)
 	}
 	return refusal.Errorf("%w; up to %d --partitions with --offload %s do not fit either",
 		NoMesh(workers, refused), most*workers, setting.RAM)
