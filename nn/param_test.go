@@ -311,8 +311,12 @@ func TestLoadOfOtherRelations(t *testing.T) {
 				"relations a__x__b" + rest,
 		},
 		{
-			[]string{"edge"}, []string{"a__x__b"}, "the weights lack convs.0.a__x__b.lin.weight [2 2]: they are of one " +
-				"relation without a name, and this graph has the relations a__x__b" + rest,
+			[]string{"edge"}, []string{"a__x__b"}, "the weights lack convs.0.a__x__b.lin.weight [2 2]; was the model " +
+				"built with the same settings, for the same relations? This model alone names some: a__x__b",
+		},
+		{ // as R-GCN's layers have
+			[]string{"a__x__b"}, []string{"edge"}, "the weights lack convs.0.edge.lin.weight [2 2]; was the model " +
+				"built with the same settings, for the same relations? The weights alone name some: a__x__b",
 		},
 		{
 			[]string{"a__x__b"},

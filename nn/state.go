@@ -216,7 +216,8 @@ func (ps *Params) Load(state State) error {
 }
 
 // otherwise says why weights of these names may have other tensors than the model: they are of other
-// relations, or of other settings.
+// relations, or of other settings. Names without relations are those of a graph with one, or of a model whose
+// relations share tensors.
 func (ps *Params) otherwise(names map[string]string) string {
 	var own []string
 	for _, p := range ps.List {
@@ -224,18 +225,18 @@ func (ps *Params) otherwise(names map[string]string) string {
 	}
 	there, layers := relationsIn(slices.Values(own))
 	here, before := relationsIn(maps.Keys(names))
+	const asks = "; was the model built with the same settings, for the same relations? %s alone name%s some: %s"
 	depths := there != nil && here != nil && !slices.Equal(layers, before) // each reads relations of its own
-	if depths || slices.Equal(there, here) {
+	switch {
+	case depths || slices.Equal(there, here):
 		return "; was the model built with the same settings?"
+	case len(there) == 0:
+		return fmt.Sprintf(asks, "The weights", "", refusal.List(here, 6))
+	case len(here) == 0:
+		return fmt.Sprintf(asks, "This model", "s", refusal.List(there, 6))
 	}
-	listed := func(relations []string) string {
-		if len(relations) == 0 {
-			return "one relation without a name"
-		}
-		return "the relations " + refusal.List(relations, 6)
-	}
-	return fmt.Sprintf(": they are of %s, and this graph has %s: give its relations the names of then, and leave "+
-		"others out", listed(here), listed(there))
+	return fmt.Sprintf(": they are of the relations %s, and this graph has the relations %s: give its relations "+
+		"the names of then, and leave others out", refusal.List(here, 6), refusal.List(there, 6))
 }
 
 // relationsIn are the relations of names of parameters, as convs.0.SOURCE__NAME__TARGET.bias, and what stands
