@@ -110,6 +110,22 @@ func TestFewest(t *testing.T) {
 			return nil
 		}
 	}
+	host := func(all ...int64) func(each int) error { // has no room for anything
+		return func(each int) error {
+			if need := all[bits.Len(uint(each))-2]; need == 0 || need > room {
+				return ExceedsHost{refusal.Errorf("host"), need, room}
+			}
+			return nil
+		}
+	}
+	first := func(two, more func(each int) error) func(each int) error {
+		return func(each int) error {
+			if each == 2 {
+				return two(each)
+			}
+			return more(each)
+		}
+	}
 	wrong, canceled := errors.New("wrong"), context.Canceled
 	for name, c := range map[string]struct {
 		first, most int
@@ -124,7 +140,11 @@ func TestFewest(t *testing.T) {
 		"none is left":         {16, 8, needs(), 0, 0, nil},
 		"they save too little": {2, 64, needs(350, 300), 0, 2, nil},
 		"the most cannot do":   {2, 4, needs(410), 0, 1, nil},
-		"of the host":          {2, 64, func(int) error { return refusal.Errorf("host") }, 0, 1, nil},
+		"of anything else":     {2, 64, func(int) error { return refusal.Errorf("flag") }, 0, 1, nil},
+		"the host, for ever":   {2, 64, host(350, 300), 0, 2, nil},
+		"the host, until 8":    {2, 64, host(150, 110, 100), 8, 3, nil},
+		"the host, unknown":    {2, 64, host(0), 0, 1, nil},
+		"the host, and before": {2, 64, first(needs(120), host(0, 110, 90)), 8, 3, nil},
 		"it fails":             {2, 64, func(int) error { return wrong }, 0, 1, wrong},
 	} {
 		tries := 0

@@ -72,12 +72,21 @@ func (e Exceeds) WithoutPartitions() error {
 	return e.plan.CheckLimit(e.limit)
 }
 
+// ExceedsHost is that more would rest in the host's memory than has room there. More partitions let no less
+// rest, unless a worker then has room for all.
+type ExceedsHost struct {
+	error
+	all, room int64 // Plan.All and what a worker may have of its card; 0: all is not known
+}
+
+func (e ExceedsHost) Unwrap() error { return e.error }
+
 // Fewest is the fewest partitions of a worker that take turns, first or a power of two times as many, up to
 // most, that try does not refuse; 0: none are. Where more cannot do either it tries no more: so it is if
-// anything but the memory of a worker refuses them, as the host's memory, of which more partitions take no
-// less. An error of try that is no refusal, or if ctx is cancelled, is its own.
+// anything but memory refuses them. An error of try that is no refusal, or if ctx is cancelled, is its own.
 func Fewest(ctx context.Context, first, most int, try func(each int) error) (each int, err error) {
-	before := int64(math.MaxInt64)
+	// what a worker needed in half as many, with a part at rest and with none
+	resting, all := int64(math.MaxInt64), int64(math.MaxInt64)
 	for each := first; each <= most; each *= 2 {
 		err := try(each)
 		switch {
@@ -87,10 +96,19 @@ func Fewest(ctx context.Context, first, most int, try func(each int) error) (eac
 			return 0, err
 		}
 		var exceeds Exceeds
-		if !errors.As(err, &exceeds) || exceeds.InVain(before) || exceeds.Beyond(most/each) {
+		var host ExceedsHost
+		before := &resting
+		switch {
+		case errors.As(err, &exceeds):
+		case errors.As(err, &host) && host.all > 0:
+			before, exceeds = &all, Exceeds{Need: host.all, Room: host.room}
+		default:
 			return 0, nil
 		}
-		before = exceeds.Need
+		if exceeds.InVain(*before) || exceeds.Beyond(most/each) {
+			return 0, nil
+		}
+		*before = exceeds.Need
 	}
 	return 0, nil
 }
@@ -187,8 +205,25 @@ func (p *Plan) CheckHost(limit setting.Bytes, here int) error {
 		if p.DiskBytes() > 0 {
 			less = ", or raise --memory-limit, so that less rests"
 		}
-		return refusal.Errorf("--host-memory-limit %s: %s would rest in the host's memory%s; raise the limit to that%s",
-			limit, needs.RoundedUp(), messages, less)
+		return p.exceedsHost(refusal.Errorf("--host-memory-limit %s: %s would rest in the host's memory%s; raise the "+
+			"limit to that%s", limit, needs.RoundedUp(), messages, less))
 	}
 	return nil
+}
+
+// CheckMachine refuses a plan of which more rests than a machine has memory, in bytes; 0: that is not known.
+// here is as for HostBytes.
+func (p *Plan) CheckMachine(memory float64, here int) error {
+	if needs := p.HostBytes(here); memory > 0 && float64(needs) > memory {
+		return p.exceedsHost(refusal.Errorf("%s would rest in the host's memory of a machine, which has %s; take more "+
+			"machines", setting.Bytes(needs).RoundedUp(), setting.Bytes(memory).Rounded()))
+	}
+	return nil
+}
+
+func (p *Plan) exceedsHost(err error) error {
+	if p.Cards == nil {
+		return err
+	}
+	return ExceedsHost{err, p.All, p.Cards.Bytes}
 }

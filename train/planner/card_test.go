@@ -401,6 +401,37 @@ func TestFewestBeginWhereFeaturesFit(t *testing.T) {
 	assert.Equal(t, true, p.ChoosesPartitions(mesh.One), "also if none fits")
 }
 
+// TestFewestWhereNothingRests: where the host has no room for what rests in two partitions, four are taken in
+// which nothing does, as each needs less beside what all keep.
+func TestFewestWhereNothingRests(t *testing.T) {
+	c := *Published("h100")
+	p := planner(nil)
+	o := &p.Options
+	o.Device, o.Model, o.Layers, o.Hidden, o.Chunks = setting.AllCards, "sage", 2, 256, 0
+	p.Counts, p.Machine = random(200_000, 20), Machine{Sharers: 1, Card: &c}
+	p.Counts.Types[0].FeatureColumns = 256
+	var needs []int64 // for nothing to rest, in 2 and in 4
+	for _, o.Partitions = range []setting.Partitions{2, 4} {
+		meshes, refused, err := p.Meshes(t.Context(), 1)
+		require.NoError(t, err)
+		require.Len(t, meshes, 1, "%v", refused)
+		needs = append(needs, meshes[0].CardBytes())
+	}
+	o.MemoryLimit, o.Partitions = setting.Bytes(needs[0]+needs[1])/2, 0
+	for name, host := range map[string]struct {
+		machine float64
+		limit   setting.Bytes
+	}{"limit": {0, 20e6}, "machine": {20e6, 0}} {
+		p.Machine.HostMemory, o.HostMemoryLimit = host.machine, host.limit
+		m, err := p.Fewest(t.Context(), mesh.One, 8)
+		require.NoError(t, err)
+		if m == nil {
+			t.Fatalf("%s: none, where 2 and 4 need %d", name, needs)
+		}
+		assert.Equal(t, 4, m.Settings.Mesh.Partitions, name)
+	}
+}
+
 // TestFeaturesAreOneMatrix: whatever the model, a worker needs room for the features of a partition.
 func TestFeaturesAreOneMatrix(t *testing.T) {
 	c := *Published("h100")

@@ -228,7 +228,9 @@ func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) 
 	if err != nil {
 		return all, err
 	}
-	return plan.Resting(&all, &small, &rests, float64(c.Vertices)/float64(size)), nil
+	resting := plan.Resting(&all, &small, &rests, float64(c.Vertices)/float64(size))
+	resting.All = needs
+	return resting, nil
 }
 
 // ofVertices plans so many vertices in place of the graph's. It reads two fields of asks, InMemory and

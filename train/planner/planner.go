@@ -235,15 +235,8 @@ func (p *Planner) checkLimits(m *Mesh) error {
 	if p.Machine.Card == nil { // of the CPU meshes without turns alone are compared
 		m.Plan.Advice = plan.TrainPartitions
 	}
-	if err := cmp.Or(m.Plan.CheckLimit(m.Settings.MemoryLimit),
-		m.Plan.CheckHost(m.Settings.HostMemoryLimit, here)); err != nil {
-		return err
-	}
-	if needs, has := m.Plan.HostBytes(here), p.Machine.HostMemory; has > 0 && float64(needs) > has {
-		return refusal.Errorf("%s would rest in the host's memory of a machine, which has %s; take more machines",
-			setting.Bytes(needs).RoundedUp(), setting.Bytes(has).Rounded())
-	}
-	return nil
+	return cmp.Or(m.Plan.CheckLimit(m.Settings.MemoryLimit),
+		m.Plan.CheckHost(m.Settings.HostMemoryLimit, here), m.Plan.CheckMachine(p.Machine.HostMemory, here))
 }
 
 func (p *Planner) newMesh(r *setting.Resolved) *Mesh {
