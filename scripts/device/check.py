@@ -15,6 +15,7 @@ import ctypes
 import concurrent.futures
 import functools
 import json
+import lzma
 import os
 import re
 import shutil
@@ -79,7 +80,8 @@ class Check:
             return kit
         zipfile.ZipFile(wheels[0]).extractall(self.work)
         tree = self.work / "weft"
-        shutil.copy(kit / "kernel.test", tree / "bin")
+        with lzma.open(kit / "kernel.test.xz") as tests, (tree / "bin" / "kernel.test").open("wb") as out:
+            shutil.copyfileobj(tests, out)
         for program in (tree / "bin").iterdir():
             program.chmod(0o755)
         return tree
