@@ -105,6 +105,7 @@ def test_in_words_of_python():
     assert say("--quiet leaves out progress, and there is no more").startswith("progress=False leaves")
     assert say("vertex -1: leave empty lines out, and give ids below") == "vertex -1: give ids below"
     assert say("--weight-decay -1: must be 0 or more") == "weight_decay -1: must be 0 or more"
+    assert say("--init 'my runs/a' begins a new run with its weights") == 'init="my runs/a" begins a new run with its weights'
     assert (
         say("interrupted; continue with weft train --resume runs/x")
         == 'interrupted; continue with weft.train(data, resume="runs/x")'

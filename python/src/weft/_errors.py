@@ -101,7 +101,10 @@ _words = [
             "the graph of the run was in memory; give it",
         ),
         (r"is of another graph, the graph; give that", "is of another graph; give that"),
-        (r"--init (\S+) begins a new run with its weights", r'init="\1" begins a new run with its weights'),
+        (
+            r"--init (?:'([^']+)'|(\S+)) begins a new run with its weights",
+            r'init="\1\2" begins a new run with its weights',
+        ),
         # Tables of Python have no other import.
         (r"; the import of this source is weft import edges (?:[^\s=]+=)?edges(?:/\S+)? .*$", ""),
     )
