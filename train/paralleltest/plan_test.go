@@ -221,7 +221,8 @@ func mixing(features, classes int) []gnn.BlockSpec {
 		return gnn.BlockSpec{In: in, Out: out, EdgeFeatures: true, Build: func(e gnn.Env) gnn.Block {
 			w := e.Params.Weight(path+".w", in, out, nn.Glorot(in, out))
 			edge := e.Params.Weight(path+".edge", edgeColumns, out, nn.Glorot(edgeColumns, out))
-			p := e.Propagators(path, gnn.Along{Relation: e.Only(), Reversed: reversed})
+			// A block may use its Propagator while it is built.
+			message := e.Propagators(path, gnn.Along{Relation: e.Only(), Reversed: reversed}).Message
 			return gnn.NewLayer(gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 				m := m
 				m.Source, m.Target = autograd.Dense(x), autograd.Linear(x, w.On(x.Tape()))
@@ -233,7 +234,7 @@ func mixing(features, classes int) []gnn.BlockSpec {
 					}
 					return autograd.Activate(z, kernel.Tanh)
 				}
-				return p.Message(m), nil
+				return message(m), nil
 			}), gnn.TypeLayer{})
 		}}
 	}

@@ -21,9 +21,10 @@ type Reading struct {
 	Reads    bool // one of the partition's has such an edge, self loops aside
 }
 
-// readingOf is that of a worker and its share.
+// readingOf is that of a worker and its share. A model of the caller's own may read edges in any way.
 func readingOf(w *worker.Worker, share *partition.Share) (r Reading) {
-	if w.Task == nil || w.Config.Task != task.Vertex || w.Program.Program != nil && w.OverAll() != "" {
+	if w.Task == nil || w.Config.Task != task.Vertex || w.OwnModel != nil ||
+		w.Program.Program != nil && w.OverAll() != "" {
 		return r
 	}
 	var along []gnn.Along
