@@ -25,7 +25,7 @@ type best struct {
 	smaller  bool // of two metrics the smaller is better
 	patience int
 	lowest   float64 // validation loss
-	since    int     // the epoch of the last progress
+	since    int     // the epoch of the last progress: of the loss, or of the metric where it selects
 	seen     int     // the last epoch that was evaluated
 }
 
@@ -38,7 +38,7 @@ func (b *best) take(epoch int, s worker.Scores, params *nn.Params) {
 }
 
 // better reports whether the epoch is better than all earlier ones. Without validation vertices every epoch
-// is. If there is a metric but no loss, as with class weights of 0, the metric alone tells progress.
+// is better. If there is a metric but no loss, as with class weights of 0, the metric alone decides.
 func (b *best) better(epoch int, s metric.Scores) bool {
 	gained := b.epoch == 0 || math.IsNaN(s.Val) || s.Val > b.scores.Val && !b.smaller ||
 		s.Val < b.scores.Val && b.smaller
@@ -82,8 +82,8 @@ func BestOf(curve []Epoch, o *setting.Options, name string) (e Epoch) {
 	return e
 }
 
-// exhausted reports whether patience has run out: for so many epochs the validation loss has not fallen, nor
-// the metric improved if that selects the best epoch.
+// exhausted reports whether patience has run out: for so many epochs the validation loss has not fallen.
+// Where the metric selects the best epoch, it has not improved either.
 func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.since >= b.patience }
 
 // bestRecord is best without its weights and settings.
@@ -91,7 +91,7 @@ type bestRecord struct {
 	Epoch int `json:"epoch"`
 	metric.Numbers
 	Lowest metric.Number `json:"lowest_val_loss"`
-	Since  int           `json:"progress"` // the epoch of the last progress
+	Since  int           `json:"progress"` // the same as best.since
 	Seen   int           `json:"evaluated"`
 }
 

@@ -24,7 +24,7 @@ const spared = 512 << 20
 type found struct {
 	Number           int
 	ID, Name, Driver string
-	Bytes, Free      int64 // of its memory, for all workers there: may be used, and is free
+	Bytes, Free      int64 // of its memory, for all workers on it: that may be used, and that are free
 }
 
 // findCards returns the cards that the options name, for the workers of the job; nil: the CPU computes. All
@@ -49,7 +49,7 @@ func (j *Job) findCards(r *setting.Resolved) (c *worker.Cards, err error) {
 	})
 	var failed error
 	var mine []found
-	for _, d := range devices { // of which each takes memory: all are open
+	for _, d := range devices { // each takes memory of the card, and all are open now
 		free, _, err := d.Memory()
 		failed = cmp.Or(failed, err, d.Close())
 		mine = append(mine, found{d.Number(), d.ID(), d.Name(), d.Driver(), allowed(&r.Options, free), free})
@@ -83,12 +83,12 @@ func OpenCards(of setting.Device, first, workers int) (devices []*device.Device,
 	return devices, err
 }
 
-// allowed is what workers may have of so much free memory of a card.
+// allowed is how many bytes workers may take of so much free memory of a card.
 func allowed(o *setting.Options, free int64) int64 {
 	return min(cmp.Or(int64(o.MemoryLimit), max(free-spared, free/2)), free)
 }
 
-// CardOf is a card with so much free memory, which so many workers divide equally.
+// CardOf describes a card with free bytes of memory, which so many workers divide equally.
 func CardOf(o *setting.Options, name, driver string, free int64, workers int) *worker.Cards {
 	return &worker.Cards{
 		Device: o.Device, Name: name, Driver: driver,
@@ -96,8 +96,8 @@ func CardOf(o *setting.Options, name, driver string, free int64, workers int) *w
 	}
 }
 
-// mergeCards joins what all workers found, by worker. All have equal parts of memory: the least that one may
-// have.
+// mergeCards joins the cards that all workers found, by worker. All workers get equally much memory: the
+// least that one of them may have.
 func mergeCards(of setting.Device, all []found) *worker.Cards {
 	c := &worker.Cards{Device: of, Driver: all[0].Driver, Bytes: math.MaxInt64, Free: math.MaxInt64}
 	sharers := map[string]int64{}
@@ -116,7 +116,7 @@ func mergeCards(of setting.Device, all []found) *worker.Cards {
 	return c
 }
 
-// AboutDevice puts the setting before an error of a card, which names it; nil stays none.
+// AboutDevice prefixes an error of a card with the setting that named the card. A nil error stays nil.
 func AboutDevice(of setting.Device, err error) error {
 	if err == nil {
 		return nil
@@ -128,8 +128,8 @@ func AboutDevice(of setting.Device, err error) error {
 	return fmt.Errorf("--device %s: %s", of, text)
 }
 
-// ChooseDevice decides --device auto: cards, if there is one and it computes what the options ask for, or
-// else the CPU, and why.
+// ChooseDevice decides --device auto, and says why: cards, if there is one and it computes what the options
+// ask for, or else the CPU.
 func ChooseDevice(o setting.Options) (d setting.Device, why string) {
 	if why = o.NoCard(); why != "" {
 		return setting.CPU, why
@@ -150,7 +150,7 @@ type seat struct {
 	card   *device.Device // nil: the CPU
 }
 
-// seats makes the seats of n workers, from worker first on. end gives their memory back.
+// seats makes the seats of n workers, from worker number first on. end gives their memory back.
 func (s *shared) seats(first, n int) (seats []*seat, end func() error, err error) {
 	end = func() (failed error) {
 		for _, at := range seats {
@@ -195,15 +195,15 @@ func (at *seat) close() error {
 	return at.card.Close()
 }
 
-// settle waits for what the card was asked, and takes the error of what failed since the last wait: it is
-// told already, and not that of what is asked next.
+// settle waits until the card has done its work, and takes the error of what failed since the last wait. That
+// error is reported already. It must not seem to belong to the work that comes next.
 func (at *seat) settle() {
 	if at.card != nil {
 		_ = at.card.Sync()
 	}
 }
 
-// beside is a place of its own memory: on a card in the same part of it.
+// beside is a second place with memory of its own: on a card, in the same part of the card's memory.
 func (at *seat) beside() *seat {
 	if at.card == nil {
 		return &seat{memory: tensor.NewMeter()}
@@ -211,7 +211,7 @@ func (at *seat) beside() *seat {
 	return &seat{memory: at.memory.Another(), card: at.card}
 }
 
-// team makes a team there.
+// team makes a team that computes there.
 func (at *seat) team(threads int) *kernel.Team {
 	if at.card != nil {
 		return kernel.NewDeviceTeam(at.card, threads, at.memory)

@@ -4,17 +4,17 @@ import (
 	"weft/checkpoint"
 )
 
-// Checkpoints say where a run keeps its state, and where it continues from.
+// Checkpoints say where a run keeps its state, and from where it continues.
 type Checkpoints struct {
 	Path string // the folder, the same for all processes
-	// From is the checkpoint that the run continues from, opened. nil: the run begins.
+	// From is the opened checkpoint from which the run continues; nil: the run begins.
 	From    *checkpoint.Checkpoint
 	Version string // of the program
 	// Store returns a checksum of the graph. It is called on worker 0, beside the training, until it has
 	// succeeded. nil: "".
 	Store     func() (string, error)
 	Partition string // identifies the graph's division into partitions, "" for one
-	// KeepFree is the number of bytes of the disk that results need: a checkpoint leaves them.
+	// KeepFree is how many bytes of the disk a checkpoint leaves free, for the results.
 	KeepFree int64
 	// OnSaved is called on worker 0 with each checkpoint that was written, or failed. It may be nil.
 	OnSaved func(Saved)

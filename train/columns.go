@@ -8,7 +8,7 @@ import (
 	"weft/partition"
 )
 
-// Counts describe the graph of the job as its model sees it: with the features that Like asks for.
+// Counts are the counts of the job's graph as its model sees it: with the features that Like asks for.
 func (j *Job) Counts() partition.Whole {
 	whole := j.stored()
 	if j.arrangements != nil {
@@ -28,8 +28,8 @@ func (j *Job) stored() partition.Whole {
 	return j.Parts.Whole
 }
 
-// Columns are those that the features of the model are made of, by vertex type: those of the graph's tables,
-// or those that Like asks for; nil: they have no names.
+// Columns are the columns of which the model's features are made, by vertex type: the columns of the graph's
+// tables, or the ones that Like asks for; nil: they have no names.
 func (j *Job) Columns() columns.ByType {
 	if j.columns != nil {
 		return j.columns
@@ -39,8 +39,9 @@ func (j *Job) Columns() columns.ByType {
 }
 
 // Like has the job bring the features of its graph into the form of columns, by vertex type, that weights
-// were trained on. Notes, a line each, say what is new in the graph, and which features have no names and are
-// taken in their order. A column that the graph lacks is refused. nil changes nothing. All processes call it
+// Like has the job bring the features of its graph into the columns on which weights were trained, by vertex
+// type. Each note is a line. It says what is new in the graph, or which features have no names, so that their
+// order counts. Like refuses a graph that lacks a column. nil changes nothing. All processes call it together
 // with the same columns.
 func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 	whole := j.stored()
@@ -81,7 +82,7 @@ func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 	return notes, nil
 }
 
-// arrange has the features of a share read as Like asks for, or be those that passes are given.
+// arrange makes a share's features the ones that Like asks for, or the ones that passes are given.
 func (j *Job) arrange(share *partition.Share) {
 	if j.arrangements != nil {
 		share.Arrange(j.arrangements)

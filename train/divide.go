@@ -13,12 +13,12 @@ import (
 // Parts are a graph's partitions. Each worker opens its own.
 type Parts struct {
 	Whole   partition.Whole
-	ID      string // of a stored partition
-	Balance string // what was balanced, "": unknown
+	ID      string // identifies a stored division; "": it is not stored
+	Balance string // what the division balances; "": unknown
 	Open    func(p int) (*partition.Share, error)
 }
 
-// MakeParts divides the job's graph as its options ask. As Parts they serve several calls.
+// MakeParts divides the job's graph as its options ask. Several calls can share the result, as Job.Parts.
 func (j *Job) MakeParts(ctx context.Context) (*Parts, error) {
 	r, err := j.Options.On(j.Mesh)
 	if err != nil {

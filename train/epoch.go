@@ -10,15 +10,15 @@ import (
 type Epoch struct {
 	Epoch, Epochs int // counted from 1
 	Loss          float64
-	LR            float64 // learning rate
-	Metric        string  // by name
+	LR            float64 // the learning rate
+	Metric        string  // the metric's name
 	metric.Scores
 	Evaluated            bool
-	Seconds              float64 // evaluation excluded
+	Seconds              float64 // without evaluation
 	LiveBytes, PeakBytes int64   // tensors of one worker
 }
 
-// epochLine is an Epoch as a line of metrics.jsonl. The scores stand only in those of evaluated epochs.
+// epochLine is an Epoch as a line of metrics.jsonl. Lines of epochs that are not evaluated have no scores.
 type epochLine struct {
 	Epoch int           `json:"epoch"`
 	Loss  metric.Number `json:"loss"`
@@ -38,8 +38,8 @@ func (e Epoch) MarshalJSON() ([]byte, error) {
 	return json.Marshal(line)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. No line has Epochs and Metric, which stay as they are. A score
-// that a line with others lacks is NaN.
+// UnmarshalJSON implements json.Unmarshaler. Epochs and Metric, which no line has, keep their values. If a
+// line has some scores, the others become NaN.
 func (e *Epoch) UnmarshalJSON(text []byte) error {
 	var line epochLine
 	if err := json.Unmarshal(text, &line); err != nil {

@@ -17,9 +17,9 @@ import (
 	"weft/train/worker"
 )
 
-// Explain explains a number of the output for a vertex of the job's graph, or for an edge between two, as
-// worker.Explanation says. It reads which edges pass messages from Appended, and nothing else of it. It reads
-// what a prediction depends on, and no more of the graph. The mesh has one worker. The errors are those of
+// Explain explains a number of the output for a vertex of the job's graph, or for an edge between two
+// vertices, as worker.Explanation says. It reads only the part of the graph on which the prediction depends.
+// Of Appended it reads only which edges pass messages. The mesh has one worker. The errors are those of
 // Predict.
 func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained) (x *worker.Explanation,
 	err error,
@@ -69,7 +69,7 @@ func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained
 	})
 }
 
-// number has edges of an explanation count those before them that pass no messages, too.
+// number makes the edges' numbers in an explanation count the edges before them that pass no messages, too.
 func number(x *worker.Explanation, g *appended.Graph) {
 	numbers := map[string]int{}
 	for i, r := range partition.All(g.Graph).Edges.Relations {
@@ -81,7 +81,7 @@ func number(x *worker.Explanation, g *appended.Graph) {
 	}
 }
 
-// endsAlone has the job compute the rows of an edge's ends, as an EdgeScorer reads them.
+// endsAlone has the job compute only the rows of an edge's ends, as an EdgeScorer reads them.
 func (j *Job) endsAlone(of *worker.ExplainedEdge) error {
 	r, err := j.resolve()
 	if err != nil {
@@ -103,8 +103,8 @@ func (j *Job) beginExplanation(ctx context.Context, weights nn.State) (*shared, 
 	return s, err
 }
 
-// between reports whether a block of the program has several aggregations, one after the other. Between these
-// it computes rows that nothing reads. They have no derivatives, as their edges may be missing.
+// between reports whether a block of the program has several aggregations in a row. Such a block computes
+// rows between them that nothing reads. These rows have no derivatives, as their edges may be missing.
 func (j *Job) between(s *shared) (whole bool, err error) {
 	if s.Program.Program == nil {
 		return false, nil
@@ -115,15 +115,15 @@ func (j *Job) between(s *shared) (whole bool, err error) {
 	return slices.ContainsFunc(blocks, func(b gnn.BlockSpec) bool { return b.Rounds > 1 }), err
 }
 
-// Without is the job for predictions of the vertices on its graph without some edges, by relation.
+// Without is a job on the same graph without some edges, by relation. It predicts the given vertices.
 func (j *Job) Without(edges [][]appended.Edge, vertices ...int32) (*Job, error) {
 	return j.left(edges, nil, vertices)
 }
 
-// Over is the job for predictions of an edge of its graph by PredictEdges and Explain, over the graph over
-// which Predict scores it, without some edges, by relation: where edges pass messages to later ones alone,
-// that of the periods before. edge is its number in the graph, or −1 for a new one, which is scored over the
-// whole graph.
+// Over is a job for predictions of one edge by PredictEdges and Explain. Its graph is the one over which
+// Predict scores that edge, without some edges, by relation. If edges pass messages only to later ones, it is
+// the graph of the earlier periods. edge is the edge's number in the graph, or −1 for a new edge, which is
+// scored over the whole graph.
 func (j *Job) Over(edge int64, without [][]appended.Edge) (*Job, error) {
 	r, err := j.resolve()
 	if err != nil {
@@ -136,8 +136,8 @@ func (j *Job) Over(edge int64, without [][]appended.Edge) (*Job, error) {
 	return j.left(without, scoring.Passes(scoring.Over(edge), without), nil)
 }
 
-// left is the job for predictions of vertices, or with none of edges, on its graph without some edges, where
-// those pass messages of which a rule says so.
+// left is a job on the same graph without some edges, by relation. It predicts the given vertices, or edges
+// if there are none. Of the edges that are left, those pass messages for which the rule passes says so.
 func (j *Job) left(without [][]appended.Edge, passes appended.Rule, vertices []int32) (*Job, error) {
 	g, err := j.appended()
 	if err != nil {

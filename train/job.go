@@ -1,8 +1,8 @@
 // Package train trains a model: epochs, evaluation, early stopping, and predictions with the weights.
 //
 // A Job is a graph with settings. It plans a run (package plan), starts its workers (package worker), counts
-// epochs until the run ends, and writes checkpoints. The commands train, sweep, predict and serve, and
-// programs of one's own, make a Job; package rundir keeps what comes of it.
+// epochs until the run ends, and writes checkpoints. The commands train, sweep, predict and serve make a Job,
+// and so do users' programs. Package rundir stores the results.
 package train
 
 import (
@@ -39,7 +39,7 @@ type (
 // Defaults are the default options.
 func Defaults() Options { return setting.Defaults() }
 
-// RowsOf are values in rows of so many columns, such as the logits of a Result.
+// RowsOf makes Rows of values in rows of so many columns, such as the logits of a Result.
 func RowsOf(values []float32, columns int) Rows { return worker.RowsOf(values, columns) }
 
 // Job is the training of a model on a graph. It can run again, with whatever its caller changes:
@@ -60,28 +60,30 @@ type Job struct {
 	Dataset string       // the graph's name in reports
 	Options Options
 	// Validate has another graph, whose validation and test vertices select and measure the model in place of
-	// those of the job's graph. Only its Graph, Parts and Dataset count. nil: there is none.
+	// those of the job's graph. Only its Graph, Parts and Dataset count. nil: the job's own graph validates.
 	Validate *Job
-	// Comm connects this process, which is one worker, to the processes of the others. nil: all workers are
-	// goroutines of this process.
+	// Comm connects this process, which is one worker, to the processes of the other workers. nil: all
+	// workers are goroutines of this process.
 	Comm *comm.Comm
 	// LocalWorkers is how many workers run on this machine and share its memory; 0: all.
 	LocalWorkers int
-	// LocalRank is this process's number among those of this machine, from which its card follows.
+	// LocalRank is this process's number among the processes of this machine. It decides which card the
+	// process takes.
 	LocalRank int
-	// Machines has for each worker the number of its machine, whose processes can map each other's memory.
-	// nil: goroutines are on one machine, and processes each on its own.
+	// Machines has the number of each worker's machine. Processes of one machine can map each other's memory.
+	// nil: goroutines are on one machine, and each process is on its own.
 	Machines []int
 	// CoreSharers is how many workers share the cores that this process may use; 0: all on this machine.
 	CoreSharers int
-	// Cards is what a plan takes for the card of each worker, which need not be there. nil: the one that
-	// Options name.
+	// Cards describes the card of each worker for a plan. The cards need not be there. nil: the plan takes
+	// the cards that Options name.
 	Cards *worker.Cards
-	// Started is when the run began, from where MaxTime counts. Zero: when Run is called.
+	// Started is when the run began. MaxTime counts from there. Zero: from the call of Run.
 	Started time.Time
 	// Checkpoints say where the run keeps its state. nil: nowhere.
 	Checkpoints *Checkpoints
-	// OnResume is called by worker 0 before the first epoch, with those that a checkpoint has. It may be nil.
+	// OnResume is called by worker 0 before the first epoch, with the epochs of the checkpoint. It may be
+	// nil.
 	OnResume func([]Epoch) error
 	OnEpoch  func(Epoch) // called by worker 0 with every epoch, in order; may be nil
 	// OnWeights is called by worker 0 with the weights of the best epoch, before their logits are computed.
@@ -90,9 +92,9 @@ type Job struct {
 	// OnLogits is called by worker 0 with the logits of the best epoch. If it is nil, Result.Logits and
 	// Prediction.Logits hold them.
 	OnLogits func(Rows) error
-	// OnEmbeddings is called by worker 0 with the input of the last layer: of the best epoch, or in a
-	// prediction. If it is nil, Run computes none, and Prediction.Embeddings may hold it. All
-	// processes have one, or none.
+	// OnEmbeddings is called by worker 0 with the input of the last layer, of the best epoch or in a
+	// prediction. If it is nil, Run computes no embeddings, and Prediction.Embeddings may hold them. Either
+	// all processes have one, or none.
 	OnEmbeddings func(Rows) error
 	// Query says what Predict computes.
 	Query
@@ -110,37 +112,40 @@ type Job struct {
 	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
 
-	// Watch is called around each kernel call of this process, as kernel.Team.Watch. On a card run waits
-	// until the call is done. It may be nil.
+	// Watch is called around each kernel call of this process, as kernel.Team.Watch. On a card, run returns
+	// when the call is done. Watch may be nil.
 	Watch func(c kernel.Call, run func())
-	// Timing is told of each kernel call of this process and how many seconds it takes on a card, as
-	// kernel.Team.Timing; it takes the place of Watch there. It may be nil.
+	// Timing is called with each kernel call of this process and the seconds that it takes on a card, as
+	// kernel.Team.Timing. On a card it replaces Watch. It may be nil.
 	Timing func(c kernel.Call, seconds float64)
-	// Trace asks for Result.Trace: what all workers did in the training pass of the last epoch. With several
-	// processes worker 0's value counts.
+	// Trace asks for Result.Trace: what all workers did in the training pass of the last epoch. Worker 0's
+	// value counts for all processes.
 	Trace bool
 
-	chunks chunks    // that divide made last
-	kind   task.Kind // in place of the task that the options name; nil: that one
-	// columns of features that passes are given, by the number of a vertex type without; nil: none
+	chunks chunks    // the chunks that divide made last
+	kind   task.Kind // replaces the task that the options name, unless nil
+	// given counts the feature columns that passes are given, by the number of a vertex type that has none of
+	// its own; nil: none.
 	given map[int]int
 
-	// Made by Like: the columns that features are brought into, and how, by the number of the vertex type.
+	// columns are the columns into which Like brings the features, and the following fields say how, by the
+	// number of the vertex type.
 	columns      columns.ByType
 	arrangements []*columns.Arrangement
 }
 
-// Query says what Predict computes, of which graph. The zero value asks for all vertices of the job's graph.
+// Query says what Predict computes, and of which graph. The zero value asks for all vertices of the job's
+// graph.
 type Query struct {
-	// Vertices are the vertices that Predict computes, of the first vertex type, each once, in this order.
-	// nil is all. All processes have the same list. The mesh must then have the graph axis alone.
+	// Vertices are the vertices of the first type that Predict computes, each once, in the order of the
+	// results. nil is all. All processes have the same list. The mesh must then have the graph axis alone.
 	Vertices []int32
 	// Appended is Base with vertices and edges appended. Predict computes Vertices of it. nil: nothing is
 	// appended.
 	Appended *appended.Graph
 
-	// ends are vertices by type, ascending, whose rows an EdgeScorer reads. They are computed in the place of
-	// Vertices where the model is undecoded; nil: all.
+	// ends are the vertices whose rows an EdgeScorer reads, by type, ascending; nil: all. If the model is
+	// undecoded, Predict computes these rows in place of Vertices.
 	ends      [][]int32
 	undecoded bool // the model ends with these rows
 }
@@ -152,7 +157,7 @@ func (j *Job) peers() *comm.Comm { return cmp.Or(j.Comm, comm.Alone()) }
 func (j *Job) ranks() launch.Ranks { return launch.Ranks{Comm: j.peers()} }
 
 // Threads is the number of threads of each worker of the job with settings r. Workers that share the
-// process's cores divide them.
+// process's cores divide the threads.
 func (j *Job) Threads(r *setting.Resolved) int {
 	return cmp.Or(r.Threads, max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, r.Workers)))
 }
@@ -190,7 +195,7 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	return r, nil
 }
 
-// drawn is the job on its graph with the split that the options draw. The caller's graph stays as it is.
+// drawn is the job with the split that the options draw on its graph. It does not change the caller's graph.
 func (j *Job) drawn() (*Job, error) {
 	of := *j
 	if j.Graph != nil && j.Options.Split.Rule != "" {

@@ -12,20 +12,20 @@ import (
 	"weft/train/worker"
 )
 
-// state is the state of a run: everything that its next epoch reads besides the worker's own. It is the same
-// on all workers.
+// state is the state of a run: everything that its next epoch reads, but for the worker's own state. It is
+// the same on all workers.
 type state struct {
 	progress
-	told     func(Epoch) // with each epoch that is done; nil: nobody is told
-	done     int         // epochs of the curve that were told
+	told     func(Epoch) // called with each epoch that is done; nil: nobody is told
+	done     int         // how many epochs of the curve told has had
 	reads    bool        // worker.Worker.Reads
 	stopped  Ended       // why the run stops after this epoch; "": it goes on
 	diverged *Diverged
 
 	saver    *saver // nil: there are no checkpoints
 	deadline time.Time
-	longest  time.Duration // of an epoch with all that belongs to it
-	begun    time.Time     // the epoch
+	longest  time.Duration // the longest time of an epoch, with evaluation and checkpoint
+	begun    time.Time     // when the epoch began
 }
 
 func newState(o *setting.Options, started time.Time, name string) *state {
@@ -53,7 +53,7 @@ func (s *state) train(ctx context.Context, w *worker.Worker) error {
 	return s.saver.settle()
 }
 
-// pending is the last epoch, if the forward pass of the next one is to evaluate it; else nil.
+// pending is the last epoch if the forward pass of the next one evaluates it; else nil.
 func (s *state) pending() *Epoch {
 	n := len(s.curve)
 	if !s.reads || n == 0 || s.curve[n-1].Evaluated || s.diverged != nil {
@@ -62,7 +62,7 @@ func (s *state) pending() *Epoch {
 	return &s.curve[n-1]
 }
 
-// finished are the epochs of the curve but a pending one.
+// finished are the epochs of the curve without a pending one.
 func (s *state) finished() []Epoch {
 	if s.pending() != nil {
 		return s.curve[:len(s.curve)-1]
@@ -70,7 +70,7 @@ func (s *state) finished() []Epoch {
 	return s.curve
 }
 
-// tell tells of the epochs that have finished since.
+// tell calls told with the epochs that have finished since the last call.
 func (s *state) tell() {
 	for finished := s.finished(); s.done < len(finished); s.done++ {
 		if s.told != nil {
@@ -87,7 +87,7 @@ func (s *state) over() bool {
 // ends reports whether the run ends or stops after this epoch.
 func (s *state) ends(w *worker.Worker) bool { return s.epoch == w.Epochs || s.stopped != "" }
 
-// step runs an epoch, unless its forward pass finds that the run has ended with the one before.
+// step runs an epoch, unless its forward pass finds that the run has ended with the epoch before.
 func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	defer w.EndProfile()
 	epoch := s.epoch + 1
@@ -120,7 +120,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 		return nil
 	}
 	switch {
-	case s.ends(w): // by itself
+	case s.ends(w): // it ends by itself
 	case asked&worker.Stop != 0:
 		s.stopped = EndedSignal
 	case asked&worker.TimeUp != 0:
@@ -132,7 +132,8 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	return s.evaluateLast(w)
 }
 
-// reader takes the scores of the pending epoch, if there is one, and reports whether the run ends with it.
+// reader returns a function that takes the scores of the pending epoch, and reports whether the run ends with
+// it. Without a pending epoch it returns nil.
 func (s *state) reader(w *worker.Worker) func(worker.Scores) bool {
 	e := s.pending()
 	if e == nil {
@@ -145,13 +146,13 @@ func (s *state) reader(w *worker.Worker) func(worker.Scores) bool {
 	}
 }
 
-// asks is what this worker asks for at the end of an epoch.
+// asks is what this worker asks of all workers at the end of an epoch.
 func (s *state) asks(ctx context.Context, w *worker.Worker, epoch int) (asks worker.Asks) {
 	if ctx.Err() != nil {
 		asks |= worker.Stop
 	}
-	// Another epoch takes as long as the longest so far, and so do the results; a checkpoint takes as long as
-	// the last
+	// Another epoch takes as long as the longest so far, and so do the results. A checkpoint takes as long as
+	// the last one.
 	if soon := max(s.longest, time.Since(s.begun))*2 + s.saver.lasts(); !s.deadline.IsZero() &&
 		w.Ranks().First() && time.Until(s.deadline) < soon {
 		asks |= worker.TimeUp
@@ -169,8 +170,8 @@ func (s *state) evaluate(w *worker.Worker, e *Epoch) error {
 	return err
 }
 
-// drainAtEnd gives idle memory back after the last epoch, and after its evaluation: what follows takes less
-// of it, and results take memory of Go's and pages of files.
+// drainAtEnd gives idle memory back after the last epoch and its evaluation. What follows takes less of it,
+// and results take memory of Go and pages of files.
 func (s *state) drainAtEnd(w *worker.Worker) {
 	if s.ends(w) && w.Offload == "" {
 		w.Team.Memory.Drain()
@@ -187,9 +188,9 @@ func (s *state) measured(w *worker.Worker, e *Epoch, scores worker.Scores) {
 	w.Rate.Observe(e.Epoch, s.best.measure(e))
 }
 
-// evaluateLast measures the model if the run ends or stops after an epoch that is not evaluated otherwise, or
-// continues from one whose next epoch does not evaluate it. A checkpoint of this epoch does not have that: a
-// run that goes on would not have done it.
+// evaluateLast measures the model if the run ends or stops after an epoch that is not otherwise evaluated, or
+// continues from an epoch that the next one does not evaluate. A checkpoint of the epoch does not hold the
+// scores: a run that goes on would not have measured it.
 func (s *state) evaluateLast(w *worker.Worker) error {
 	n := len(s.curve)
 	due := s.ends(w) || w.EvaluatesAfter(s.epoch)

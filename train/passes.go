@@ -14,43 +14,42 @@ import (
 	"weft/train/worker"
 )
 
-// Passes are forward and backward passes of a job's program, which a caller asks for one at a time. The loss,
-// the optimizer and the values of the parameters are the caller's. The workers are goroutines of this
-// process, and wait between two passes. Or each is of a process of its own, whose caller has its rows: then
-// all callers make the same calls in the same order. Several groups of workers may hold the graph. Then a
-// pass is one of each group, which takes a sample of its own, and is given what each group of the process
-// takes.
+// Passes are forward and backward passes of a job's program, for which a caller asks one at a time. The loss,
+// the optimizer and the values of the parameters are the caller's. Either all workers are goroutines of this
+// process, and wait between two passes. Or each worker is in a process of its own, whose caller has the
+// worker's rows, and all callers make the same calls in the same order. If several groups of workers hold the
+// graph, each group takes a sample of its own in a pass, and a process gives a sample to each of its groups.
 //
-// A pass that records lives until Backward or Drop. Several may live, each with the parameters that it was
-// computed with, but where a partition is several chunks. After an error that is no refusal the workers have
-// ended.
+// A pass that records lives until Backward or Drop. Several may live at a time, each with its own parameters,
+// unless a partition is divided into chunks. After an error that is no refusal the workers have ended.
 type Passes struct {
-	Types   []VertexType // vertices are those whose rows the caller has
+	Types   []VertexType // with the vertices whose rows the caller has
 	Outputs []Output     // by vertex type, ascending, and then by relation
-	// EdgeCounts are, by relation, of how many edges the caller gives and gets values; nil: of all.
+	// EdgeCounts is, by relation, the number of edges whose values the caller gives and gets; nil: of all
+	// edges.
 	EdgeCounts []int
 
 	given map[int]int
 
-	Process, Processes int // this one's number, and how many there are
-	// Group is that of this process among the Groups of workers that take samples of their own; 0 where it
-	// has all.
+	Process, Processes int // the number of this process, and how many there are
+	// Group is the number of this process's group among the Groups that take samples of their own. It is 0 if
+	// the process has all groups.
 	Group, Groups int
 
-	calls int // so far
+	calls int // how many calls of Forward were made
 	mu    sync.Mutex
 	asked []chan request // by rank
 	done  chan struct{}  // the workers have ended
 	fails sync.Once
-	fault chan struct{} // a worker fails: the others end
-	err   error         // with this error
-	live  map[int]int   // those that record, and have not ended: which call each was
+	fault chan struct{} // closed when a worker fails, so that the others end
+	err   error         // why they ended
+	live  map[int]int   // passes that record and have not ended, with the number of the call
 	last  [][]float32   // the parameters of the pass before
 	limit int64         // of a worker's memory, in bytes; 0: none
-	rests string        // setting.Options.Offload
+	rests string        // setting.Options.Offload, where matrices rest
 	names []string      // of the parameters
-	begun []begun       // the workers
-	// plan plans a pass by which inputs it is given. planned has the plans by these inputs.
+	begun []begun       // the workers that have begun
+	// plan plans a pass by the inputs that it is given. planned keeps the plans, by these inputs.
 	plan    func(*worker.Forward) (plan.Plan, error)
 	planned map[string]plan.Plan
 	state   nn.State // of the model's parameters and buffers, in the shapes that files hold
@@ -76,7 +75,8 @@ type request struct {
 	reply chan<- error
 }
 
-// State are the parameters and buffers of the model, without values; Names are those of the parameters.
+// State are the parameters and buffers of the model, without values. parameters are the names of the
+// parameters.
 func (p *Passes) State() (state nn.State, parameters []string) { return p.state, p.names }
 
 // serve does what is asked of a worker until the caller closes the Passes.
@@ -95,13 +95,13 @@ func (p *Passes) serve(w *worker.Passes, c *comm.Comm, asked chan request) error
 		}
 		err := r.do(w)
 		if common := new(Common); err != nil && !errors.As(err, &common) {
-			return err // and the others follow
+			return err // the other workers fail, too
 		}
 		r.reply <- err
 	}
 }
 
-// all has all workers do the same. It returns the error that they agree on, or with which they ended.
+// all has all workers do the same. It returns the error on which they agree, or with which they ended.
 func (p *Passes) all(do func(*worker.Passes) error) error {
 	reply := make(chan error, len(p.asked))
 	for _, asked := range p.asked {
@@ -138,8 +138,8 @@ func (p *Passes) Samples() int {
 	return p.Groups
 }
 
-// Forward runs the model forward: each has a sample. Pass is a number that no pass has had, and Changed its
-// own to set. Samples differ in their features, edges and outputs alone.
+// Forward runs the model forward, with a sample for each group. Pass is a number that no pass has had.
+// Forward itself sets Changed. Samples differ only in their features, edges and outputs.
 func (p *Passes) Forward(each ...worker.Forward) error {
 	f, err := each[0], p.fits(&each[0])
 	for kind := range p.given {
@@ -168,7 +168,7 @@ func (p *Passes) Forward(each ...worker.Forward) error {
 	if err := p.collective(f.Says(), err, func(w *worker.Passes) error {
 		return w.Forward(each[w.Sample()])
 	}); err != nil {
-		p.last = nil // the workers may have others
+		p.last = nil // the workers may have other parameters
 		return err
 	}
 	if f.Recording {
@@ -192,7 +192,7 @@ func (p *Passes) changed(state nn.State) (changed bool) {
 	return changed
 }
 
-// Backward runs a pass backward, and ends it unless Again is set: each has what is of a sample.
+// Backward runs a pass backward, and ends it unless Again is set. There is one argument for each sample.
 func (p *Passes) Backward(each ...worker.Backward) error {
 	b := each[0]
 	call := p.live[b.Pass]
@@ -207,7 +207,7 @@ func (p *Passes) Backward(each ...worker.Backward) error {
 		says += " with retain_graph"
 	}
 	err := p.collective(says, nil, func(w *worker.Passes) error { return w.Backward(each[w.Sample()]) })
-	if p.Processes > 1 && refusal.Is(err) { // for a call that all make
+	if p.Processes > 1 && refusal.Is(err) { // all processes make this call
 		p.live[b.Pass] = call
 	}
 	return err
@@ -231,8 +231,8 @@ func (p *Passes) ends(pass int) (lived bool) {
 	return lived
 }
 
-// Totals are the totals of the workers: of memory since they began, and of all else in the last pass that has
-// run backward.
+// Totals are the totals of the workers: of memory since they began, and of all else in the last pass that ran
+// backward.
 func (p *Passes) Totals() (t worker.Totals, err error) {
 	err = p.collective("memory or messages", nil, func(w *worker.Passes) error {
 		mine, err := w.Totals()
@@ -255,7 +255,7 @@ func (p *Passes) StartTrace() error {
 	})
 }
 
-// StopTrace ends the recording, and returns it: nil but in the first process.
+// StopTrace ends the recording and returns it. It is nil in all processes but the first.
 func (p *Passes) StopTrace() (t *trace.Trace, err error) {
 	err = p.collective("the end of a trace", nil, func(w *worker.Passes) error {
 		mine, err := w.StopTrace()

@@ -17,16 +17,16 @@ import (
 	"weft/train/worker"
 )
 
-// Lacking is what every pass is given of a relation's edges, as the graph has none, or of the vertices of a
-// type, which have no weights.
+// Lacking is what every pass is given because the graph does not have it: features and weights of a
+// relation's edges, or features of a type's vertices.
 type Lacking struct {
-	Of       string `json:"of"`       // OfVertices, or else of edges
+	Of       string `json:"of"`       // OfVertices; any other value: edges
 	Type     int    `json:"type"`     // the number of the vertex type or the relation
 	Features int    `json:"features"` // columns; 0: none
 	Weights  bool   `json:"weights"`
 }
 
-// OfVertices is what Lacking.Of is of a vertex type.
+// OfVertices is the value of Lacking.Of for a vertex type.
 const OfVertices = "vertices"
 
 // opened opens shares with room for what every pass is given.
@@ -55,7 +55,7 @@ func opened(open func(p int, use func(*partition.Share) error) error, lacking []
 	}
 }
 
-// beginPasses is the job of passes, and begins it. Alike is as in plan.Asks.
+// beginPasses makes the job of passes and begins it. alike is as in plan.Asks.
 func (j *Job) beginPasses(ctx context.Context, lacking []Lacking, alike bool) (of *Job, s *shared,
 	err error,
 ) {
@@ -81,7 +81,7 @@ func (j *Job) beginPasses(ctx context.Context, lacking []Lacking, alike bool) (o
 	if err := of.checkProcesses(s, lacking); err != nil {
 		return nil, nil, err
 	}
-	j.chunks = of.chunks // for the passes of another program
+	j.chunks = of.chunks // a later program's passes use the same chunks
 	s.open = opened(s.open, lacking)
 	return of, s, nil
 }
@@ -121,8 +121,8 @@ func (j *Job) outputs(whole *partition.Whole) (outputs []Output) {
 }
 
 // Passes divides the graph and starts the workers, which it then describes. The caller closes it. ctx ends
-// the division. lacking says what every pass is given. Before any work it refuses passes of which the memory
-// limit has no room for one.
+// the division. lacking says what every pass is given. Before any work, Passes refuses a memory limit that
+// has no room for one pass.
 func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err error) {
 	of, s, err := j.beginPasses(ctx, lacking, false)
 	if err != nil {
@@ -189,7 +189,7 @@ func (p *Passes) work(s *shared, team *kernel.Team, c *comm.Comm, share *partiti
 	mine := s.Config
 	mine.Recorder = trace.New(trace.Clock, trace.Most, nil)
 	w, err := worker.NewPasses(mine, team, c, share)
-	if err == nil && p.Processes == 1 { // else the processes may have other values
+	if err == nil && p.Processes == 1 { // with several processes the others may have other values
 		err = w.LoadInit()
 	}
 	if err != nil {
@@ -200,7 +200,7 @@ func (p *Passes) work(s *shared, team *kernel.Team, c *comm.Comm, share *partiti
 	return p.serve(w, c, p.asked[c.Rank()%len(p.asked)])
 }
 
-// describe adds a worker, with its number, and what it has of the model to what the caller is told.
+// describe adds a worker with a number, and its part of the model, to what the caller reads.
 func (p *Passes) describe(w *worker.Passes, number int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ func (j *Job) PlanPasses(ctx context.Context, loop plan.Loop, lacking ...Lacking
 	return j.PlanPassesWith(ctx, plan.Asks{Loop: &loop}, lacking...)
 }
 
-// PlanPassesWith is PlanPasses for what is asked, which has the loop.
+// PlanPassesWith is PlanPasses with all that a plan may be asked. asks has the loop.
 func (j *Job) PlanPassesWith(ctx context.Context, asks plan.Asks, lacking ...Lacking) (p plan.Plan,
 	err error,
 ) {
@@ -35,7 +35,7 @@ func (j *Job) PlanPass(ctx context.Context, lacking ...Lacking) (p plan.Plan, er
 	return of.plan(ctx, s, plan.Asks{Loop: s.onePass()})
 }
 
-// onePass is a loop of a pass. Where matrices rest it is given features.
+// onePass is a loop of one pass. If matrices rest, the pass is given features.
 func (s *shared) onePass() *plan.Loop {
 	loop := &plan.Loop{Passes: 1}
 	for range s.whole.Types {
@@ -46,8 +46,8 @@ func (s *shared) onePass() *plan.Loop {
 	return loop
 }
 
-// limitPasses refuses passes of which not one has room in the memory limit. Where matrices rest, that may be
-// one that is given features.
+// limitPasses refuses a memory limit without room for one pass. If matrices rest, it plans a pass that is
+// given features.
 func (j *Job) limitPasses(ctx context.Context, s *shared) (err error) {
 	var planned *plan.Plan
 	limit, err := j.ranks().Largest(int64(s.MemoryLimit))
@@ -63,11 +63,11 @@ func (j *Job) limitPasses(ctx context.Context, s *shared) (err error) {
 	}
 	card := s.Cards
 	s.Savings, err = j.checkLimit(ctx, s, planned)
-	s.Cards = card // all that a worker may have of it: several passes may live
+	s.Cards = card // all that a worker may take of the card, as several passes may live
 	return err
 }
 
-// fits refuses a pass that would exceed the memory limit with those that live.
+// fits refuses a pass that would exceed the memory limit together with the passes that live.
 func (p *Passes) fits(f *worker.Forward) error {
 	during := " for this pass"
 	if n := len(p.live); n > 0 {
@@ -96,7 +96,7 @@ func (p *Passes) fits(f *worker.Forward) error {
 	return nil
 }
 
-// planOf is the plan of a pass that is given what this one is.
+// planOf is the plan of a pass that is given the same inputs.
 func (p *Passes) planOf(f *worker.Forward) (plan.Plan, error) {
 	given := func(g worker.Given) string { return fmt.Sprint(g.Values != nil, g.Differentiable, " ") }
 	var what string

@@ -15,11 +15,11 @@ import (
 	"weft/train/worker"
 )
 
-// Predict computes the logits of every vertex of the job's graph, or of Job.Vertices, with the given
-// weights. All edges pass messages, but with HeldOut. It ignores the settings of the training, and needs no
+// Predict computes the logits of every vertex of the job's graph, or of Job.Vertices, with the given weights.
+// All edges pass messages, unless HeldOut is set. It ignores the settings of the training. It needs no
 // labels: the last layer's weights tell the number of classes of a named model. If ctx is cancelled on any
-// worker, it returns context.Canceled on all. If a result is not finite, it returns an error on all. After
-// an error that wraps a Common, Comm still works; any other error has ended it.
+// worker, it returns context.Canceled on all. If a result is not finite, it returns an error on all. After an
+// error that wraps a Common, Comm still works; any other error has ended it.
 func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *Prediction, err error) {
 	s, err := j.beginPrediction(ctx, weights)
 	if err != nil {
@@ -76,7 +76,7 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 }
 
 // MeasureLinks measures embeddings of the job's graph, V × columns in its vertex order, by every metric of
-// link prediction. weights are those of the run that made them. The mesh has one worker.
+// link prediction. weights are the weights of the run that made them. The mesh has one worker.
 func (j *Job) MeasureLinks(ctx context.Context, embeddings []float32,
 	weights nn.State,
 ) (r *task.Links, err error) {
@@ -96,11 +96,11 @@ func (j *Job) MeasureLinks(ctx context.Context, embeddings []float32,
 	return r, err
 }
 
-// Affected returns the vertices, ascending, whose predictions what Appended adds to the graph can change. All
-// others keep their bits. It refuses what a prediction of Vertices refuses.
+// Affected returns the vertices, ascending, whose predictions can change by what Appended adds to the graph.
+// All others keep their bits. Affected refuses what a prediction of Vertices refuses.
 func (j *Job) Affected(ctx context.Context, weights nn.State) (vertices []int32, err error) {
 	job := *j
-	job.Vertices = []int32{0} // the checks are those for some vertices, whichever these are
+	job.Vertices = []int32{0} // any vertex does: the checks are the same for all
 	s, err := job.begin(ctx, &weights, false)
 	if err != nil {
 		return nil, err

@@ -20,15 +20,15 @@ import (
 )
 
 // Predictor predicts some vertices at a time, as Predict does with Job.Vertices, or edges, as PredictEdges
-// does. It keeps the graph, the model and its weights, and for each prediction at a time some memory. Any
-// number of goroutines may use it: on a card their predictions are one after the other.
+// does. It keeps the graph, the model and its weights, and some memory for each prediction at a time. Any
+// number of goroutines may use it. On a card their predictions run one after the other.
 type Predictor struct {
 	job     Job
 	learned int           // the relation whose edges it predicts; −1: it predicts vertices
-	scoring *task.Scoring // of the graph's own edges; nil: the graph does not tell over which they are scored
+	scoring *task.Scoring // of the graph's edges; nil: it does not tell over which they are scored
 	config  worker.Config // of each prediction
 	base    *appended.Base
-	alone   *appended.Graph // with nothing appended
+	alone   *appended.Graph // the graph with nothing appended
 	weights nn.State
 	threads int
 	seat    *seat        // where the model is
@@ -36,21 +36,21 @@ type Predictor struct {
 	card    sync.Mutex   // held by a prediction on a card
 
 	mu   sync.Mutex
-	free []*workspace // of predictions before
+	free []*workspace // workspaces of earlier predictions
 }
 
-// workspace is where one prediction at a time is computed.
+// workspace is where one prediction at a time computes.
 type workspace struct {
-	team    *kernel.Team // its memory is the prediction's
+	team    *kernel.Team // with the memory of the prediction
 	scratch mfg.Scratch
 }
 
-// mostIdle is how many bytes of memory a prediction leaves to the next one at most.
+// mostIdle is how many bytes of memory a prediction leaves to the next one, at most.
 const mostIdle = 64 << 20
 
-// Predictor returns a Predictor with the given weights, which its caller closes. The mesh has one worker, and
-// the job's graph stays open. It predicts a vertex, or an edge, so that it refuses what none can be predicted
-// with.
+// Predictor returns a Predictor with the given weights. The caller closes it. The mesh has one worker, and
+// the job's graph stays open. It predicts a vertex, or an edge, so that it refuses now what no prediction
+// would be possible with.
 func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, err error) {
 	r, err := j.resolve()
 	if err != nil {
@@ -98,7 +98,7 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	return p, nil
 }
 
-// load makes what predictions have in common.
+// load makes what all predictions share.
 func (p *Predictor) load(ctx context.Context) error {
 	s, err := p.job.beginPrediction(ctx, p.weights)
 	if err != nil {
@@ -125,7 +125,7 @@ func (p *Predictor) load(ctx context.Context) error {
 	})
 }
 
-// Close gives the Predictor's memory back. No prediction is under way. The error is a card's.
+// Close gives the Predictor's memory back. No prediction may be under way. The error is a card's.
 func (p *Predictor) Close() error {
 	for _, at := range p.free {
 		at.team.Memory.Close()
@@ -134,25 +134,25 @@ func (p *Predictor) Close() error {
 	return p.end()
 }
 
-// Base is the graph as one to append to. Features of new vertices are of Columns.
+// Base is the graph to which additions are appended. New vertices have features of Columns.
 func (p *Predictor) Base() *appended.Base { return p.base }
 
-// Columns are those that features are made of, as Job.Columns.
+// Columns are the columns of which features are made, as in Job.Columns.
 func (p *Predictor) Columns() columns.ByType { return p.job.Columns() }
 
-// KnowsEdges reports whether PredictEdges predicts edges of the graph: where they passed messages to later
-// ones alone it does not, unless the graph divides them by time.
+// KnowsEdges reports whether PredictEdges predicts edges of the graph. If edges passed messages only to later
+// ones, it does so only if the graph divides them by time.
 func (p *Predictor) KnowsEdges() bool { return p.scoring != nil }
 
-// NewEdgesPass is that of the job.
+// NewEdgesPass is Job.NewEdgesPass.
 func (p *Predictor) NewEdgesPass() bool { return p.job.NewEdgesPass() }
 
-// Learned is the number of the relation whose edges are predicted; −1: vertices are.
+// Learned is the number of the relation whose edges are predicted; −1: vertices are predicted.
 func (p *Predictor) Learned() int { return p.learned }
 
-// Predict computes the logits of vertices of the first type, each listed once, of Base with an addition; nil:
-// with none. It takes one thread, or the card. The errors are those of Job.Predict, and ctx ends it before it
-// begins, or between two kernels.
+// Predict computes the logits of vertices of the first type, each listed once, in Base with an addition; of
+// nil: without one. It takes one thread, or the card. The errors are those of Job.Predict. ctx ends it before
+// it begins, or between two kernels.
 func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.Graph,
 	asked Outputs,
 ) (r *Prediction, err error) {
@@ -161,14 +161,14 @@ func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.
 	return p.infer(ctx, &job, asked)
 }
 
-// PredictEdges computes the logits of edges between vertices of Base with an addition; nil: with none. Edges
-// are as Job.PredictEdges takes them, of the relation Learned. numbers are those of the graph's own among
-// them, where KnowsEdges: these get the scores that Job.Predict gives them. A new one has −1; nil: all are
-// new. Otherwise it is as Predict.
+// PredictEdges computes the logits of edges between vertices of Base with an addition; of nil: without one.
+// Edges are of the relation Learned, in the form that Job.PredictEdges takes. If KnowsEdges, numbers are the
+// numbers in the graph of edges that it has, whose scores are then those of Job.Predict, and −1 for new
+// edges; nil: all are new. All else is as in Predict.
 func (p *Predictor) PredictEdges(ctx context.Context, e *graph.Edges, numbers []int64,
 	of *appended.Graph,
 ) (*Prediction, error) {
-	var places [task.Overs][]int // of the edges that are scored over each graph
+	var places [task.Overs][]int // places of the edges that are scored over each graph
 	for k := range e.Len() {
 		over := task.OverAll
 		if numbers != nil && numbers[k] >= 0 {
@@ -203,7 +203,7 @@ func (p *Predictor) PredictEdges(ctx context.Context, e *graph.Edges, numbers []
 	return all, nil
 }
 
-// predictEdges computes the logits of some of the edges over a graph, by their places.
+// predictEdges computes the logits of some of the edges, at these places, over one graph.
 func (p *Predictor) predictEdges(ctx context.Context, e *graph.Edges, places []int,
 	of *appended.Graph,
 ) (*Prediction, error) {
@@ -226,7 +226,8 @@ func (p *Predictor) predictEdges(ctx context.Context, e *graph.Edges, places []i
 	return made, job.scoreEdges(ctx, r, p.weights, some, places, made, rows)
 }
 
-// infer computes the vertices of a job that is the Predictor's in all else.
+// infer computes the vertices of a job that differs from the Predictor's only in them and in what is
+// appended.
 func (p *Predictor) infer(ctx context.Context, job *Job, asked Outputs) (r *Prediction, err error) {
 	end := &Common{Err: context.Canceled}
 	if ctx.Err() != nil {
@@ -239,7 +240,7 @@ func (p *Predictor) infer(ctx context.Context, job *Job, asked Outputs) (r *Pred
 	at := p.begin()
 	whole := false
 	defer func() {
-		if !whole { // and so may be what it remembers
+		if !whole { // what it remembers may be half-written, too
 			p.seat.settle()
 			at.team.Memory.Close()
 		}
@@ -297,9 +298,9 @@ func (p *Predictor) begin() *workspace {
 	return &workspace{team: p.seat.beside().team(p.job.Threads(p.config.Resolved))}
 }
 
-// keep keeps the workspace of a prediction for the next one.
+// keep keeps a prediction's workspace for the next one.
 func (p *Predictor) keep(at *workspace) {
-	if p.config.OnCard() { // where the model's memory is
+	if p.config.OnCard() { // the model's memory is on the card
 		at.team.Memory.Close()
 	} else {
 		at.team.Memory.Clear(mostIdle)
@@ -309,8 +310,8 @@ func (p *Predictor) keep(at *workspace) {
 	p.free = append(p.free, at)
 }
 
-// Threads is how many predictions to compute at a time: the number of threads that the job's settings give,
-// or one on a card.
+// Threads is how many predictions to compute at a time: as many as the job's settings give threads, or one on
+// a card.
 func (p *Predictor) Threads() int {
 	if p.config.OnCard() {
 		return 1

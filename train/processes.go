@@ -8,7 +8,7 @@ import (
 	"weft/train/worker"
 )
 
-// checkProcesses refuses meshes of which a process has not the rows of its own in inputs and outputs.
+// checkProcesses refuses a mesh on which a process lacks rows of its own in the inputs and outputs.
 func (j *Job) checkProcesses(s *shared, lacking []Lacking) error {
 	switch {
 	case !s.Processes:
@@ -25,8 +25,8 @@ func (j *Job) checkProcesses(s *shared, lacking []Lacking) error {
 	return nil
 }
 
-// collective has all workers do the same, also those of other processes. says is the call, and err what this
-// process refuses it with.
+// collective has all workers do the same, also the workers of other processes. says names the call. err is
+// why this process refuses it.
 func (p *Passes) collective(says string, err error, do func(*worker.Passes) error) error {
 	if p.Processes == 1 {
 		if err != nil {
@@ -44,8 +44,8 @@ func (p *Passes) collective(says string, err error, do func(*worker.Passes) erro
 	})
 }
 
-// Refuse refuses a call of this process, and with it the same call of all others, so that they do not wait
-// for this one.
+// Refuse refuses a call of this process. Other processes then refuse their same call, too, so that they do
+// not wait for this one.
 func (p *Passes) Refuse(err error) error {
 	if p.Processes == 1 {
 		return err
@@ -53,7 +53,7 @@ func (p *Passes) Refuse(err error) error {
 	return p.collective("what it is refused: "+err.Error(), err, nil)
 }
 
-// Vertices are those of a type whose rows the caller has, ascending; nil: all.
+// Vertices are the vertices of a type whose rows the caller has, ascending; nil: all.
 func (p *Passes) Vertices(kind int) []int32 {
 	if p.Processes == 1 {
 		return nil
@@ -61,8 +61,8 @@ func (p *Passes) Vertices(kind int) []int32 {
 	return p.begun[0].Rows(kind)
 }
 
-// EdgesInto are the edges of a relation whose values the caller gives and gets, by their numbers in the
-// graph's store, ascending; nil: all. of is the relation of the whole graph.
+// EdgesInto are the edges of a relation whose values the caller gives and gets, as numbers in the graph's
+// store, ascending; nil: all. of is the relation of the whole graph.
 func (p *Passes) EdgesInto(number int, of *graph.Relation) []int64 {
 	if p.Processes == 1 {
 		return nil
@@ -79,7 +79,7 @@ func (p *Passes) Sum(ofGroup bool, values []float64) error {
 	return p.collective(says, nil, func(w *worker.Passes) error { return w.Sum(ofGroup, values) })
 }
 
-// FromFirst gives the values of the first process to all.
+// FromFirst copies the values of the first process to all others.
 func (p *Passes) FromFirst(values []float32) error {
 	return p.collective("the values of the first process", nil, func(w *worker.Passes) error {
 		return w.FromFirst(values)

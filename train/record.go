@@ -12,7 +12,7 @@ import (
 	"weft/train/worker"
 )
 
-// Record is what a checkpoint holds of a run besides arrays.
+// Record is what a checkpoint holds of a run in addition to arrays.
 type Record struct {
 	Weft      string            `json:"weft"`
 	Settings  map[string]string `json:"settings"`
@@ -20,19 +20,20 @@ type Record struct {
 	Mesh      mesh.Mesh         `json:"mesh"`
 	Store     string            `json:"store"`     // checksum
 	Partition string            `json:"partition"` // id
-	// Chunks identifies the chunks that a history belongs to. It is "" where there is none.
+	// Chunks identifies the chunks to which a history belongs. It is "" without a history.
 	Chunks string `json:"chunks,omitempty"`
-	// Columns are those that features are brought into, by vertex type; nil: they are as they are stored.
+	// Columns are the columns into which features are brought, by vertex type; nil: features are as they are
+	// stored.
 	Columns columns.ByType `json:"columns,omitempty"`
-	// Standard is how features are standardised, by the number of the vertex type, in a run that began with
-	// weights; nil: by the graph's own means and deviations.
+	// Standard says how features are standardised in a run that began with weights, by the number of the
+	// vertex type; nil: by the graph's own means and deviations.
 	Standard []*engine.Standard `json:"standard,omitempty"`
 	Curve    []Epoch            `json:"curve"`
 	Best     bestRecord         `json:"best"`
 }
 
-// chunksOf identifies the division whose history a run has: the chunks and slices of a mesh. It is "" for a
-// run without history.
+// chunksOf identifies the division to which a run's history belongs: the chunks and slices of a mesh. It is
+// "" for a run without a history.
 func chunksOf(c *worker.Config, partitions string) string {
 	chunks := 0
 	for _, k := range c.ChunkOf {
@@ -44,7 +45,7 @@ func chunksOf(c *worker.Config, partitions string) string {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	division := fmt.Sprintf("%d of %d %08x %s", chunks, c.Mesh.Partitions,
 		crc32.Checksum(comm.Bytes(c.ChunkOf), table), partitions)
-	if c.Mesh.Slices > 1 { // each has its columns of the history
+	if c.Mesh.Slices > 1 { // each slice has its own columns of the history
 		division += fmt.Sprintf(" in %d slices", c.Mesh.Slices)
 	}
 	return division

@@ -15,8 +15,8 @@ import (
 // Result is the result of a run.
 type Result struct {
 	Epochs int // epochs that were run
-	// BestEpoch is the first epoch with the best validation metric or, if the options select it, the lowest
-	// validation loss.
+	// BestEpoch is the first epoch with the best validation metric. If the options select the loss, it is the
+	// first with the lowest validation loss.
 	BestEpoch     int
 	Metric        string
 	metric.Scores // at the best epoch
@@ -24,8 +24,9 @@ type Result struct {
 	EpochSeconds  []float64
 	worker.Totals
 	Ended       Ended
-	Checkpoints CheckpointTotals // on worker 0; zero: none
-	// Diverged is what ended the run after its last epoch; nil: nothing. The best epoch is an earlier one.
+	Checkpoints CheckpointTotals // on worker 0; zero: there are none
+	// Diverged says what ended the run after its last epoch, if numbers were not finite; nil: they were. The
+	// best epoch is an earlier one.
 	Diverged *Diverged
 	Weights  nn.State        // at the best epoch; on worker 0
 	Logits   []float32       // at the best epoch, V × classes, on worker 0; nil if OnLogits took them
@@ -33,9 +34,9 @@ type Result struct {
 	// Relations are the names of the graph's relations, in the order of the graph.
 	Relations []string
 	Weighted  bool // edges have weights
-	// Passed says which edges passed messages; nil: no labels of edges are learned.
+	// Passed says which edges passed messages; nil: the run learns no labels of edges.
 	Passed *task.Passed
-	// Validation is the counts of the graph that the model is validated on; nil: it is the same.
+	// Validation is the counts of the graph on which the model is validated; nil: it is the same graph.
 	Validation *partition.Whole
 	Links      *task.Links  // of link prediction
 	Trace      *trace.Trace // if Job.Trace asks for it; on worker 0
@@ -44,9 +45,9 @@ type Result struct {
 // Ended is why a run ended.
 type Ended string
 
-// Why a run ended.
+// Reasons why a run ended.
 const (
-	EndedEpochs   Ended = "epochs"      // the last one is done
+	EndedEpochs   Ended = "epochs"      // the last epoch is done
 	EndedPatience Ended = "patience"    // no progress for as many epochs
 	EndedSignal   Ended = "interrupted" // a signal; the run can continue
 	EndedTime     Ended = "max-time"    // the time is up; the run can continue
@@ -59,22 +60,23 @@ func (r *Result) Interrupted() bool { return r.Ended == EndedSignal || r.Ended =
 // Diverged ends a run whose numbers are no longer finite. All workers return it.
 type Diverged struct {
 	Epoch int
-	Fault string // what is not finite
+	Fault string // the number that is not finite
 }
 
 func (d *Diverged) Error() string {
 	return fmt.Sprintf("epoch %d: %s; try a smaller --lr, --clip 1, or --norm layer", d.Epoch, d.Fault)
 }
 
-// Prediction is the result of Predict, in the vertex order of the graph or of Job.Vertices.
+// Prediction is the result of Predict. Its rows are in the vertex order of the graph or of Job.Vertices.
 type Prediction struct {
 	Logits  []float32 // V × Classes, on worker 0; nil if the job's OnLogits took them
 	Classes int
-	// V × EmbeddingColumns: the input of the last layer; nil if not asked for, or if OnEmbeddings took it.
+	// Embeddings are the input of the last layer, V × EmbeddingColumns; nil if not asked for, or if
+	// OnEmbeddings took them.
 	Embeddings       []float32
 	EmbeddingColumns int
 	Vertices         int
-	Needs            []mfg.Need // for Job.Vertices: what each block read of the graph; else nil
+	Needs            []mfg.Need // what each block read of the graph, for Job.Vertices; else nil
 }
 
 // Outputs are what a prediction computes.
@@ -83,6 +85,6 @@ type Outputs int
 // What a prediction computes.
 const (
 	Logits         Outputs = iota // of the last layer
-	WithEmbeddings                // also the input of the last layer: with one layer the features
-	Embeddings                    // that alone
+	WithEmbeddings                // also the input of the last layer, which with one layer is the features
+	Embeddings                    // only the input of the last layer
 )

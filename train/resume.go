@@ -14,10 +14,10 @@ import (
 	"weft/train/worker"
 )
 
-// resume makes the run continue from the checkpoint, if it is to. It calls told on worker 0 with the epochs
-// that are done. All runs with checkpoints allocate the memory of the best weights and the snapshot here, so
-// that one that continues needs no more than another. So do those that have nothing to keep before the second
-// epoch, which then takes no more than the third.
+// resume makes the run continue from the checkpoint, if there is one. It calls told on worker 0 with the
+// epochs that are done. All runs with checkpoints allocate the memory of the best weights and the snapshot
+// here, so that a run that continues needs no more than another. Runs that have nothing to keep before the
+// second epoch do so, too: that epoch then takes no more than the third.
 func (s *state) resume(c *Checkpoints, w *worker.Worker, told func([]Epoch) error) error {
 	if c != nil || s.reads {
 		w.Params.Save(&s.best.weights)
@@ -75,8 +75,8 @@ func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
 }
 
 // OpenLast opens the last checkpoint in a folder that no rank finds damaged; nil: there is none. It calls
-// passed on rank 0 with what is wrong with each checkpoint that it passes over. It fails where a rank cannot
-// read what is there. All ranks call it together.
+// passed on rank 0 with the reason for each checkpoint that it leaves out. It fails if a rank cannot read
+// what is there. All ranks call it together.
 func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.Checkpoint, error) {
 	var epochs []int
 	err := ranks.OnFirst(func() (err error) {
@@ -110,12 +110,13 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 	return nil, nil
 }
 
-// openWhole opens a checkpoint, once the ranks have read and compared all its bytes. They divide this work.
-// It refuses what is damaged. All ranks call it together.
+// openWhole opens a checkpoint once the ranks have read and compared all its bytes, which they divide among
+// them. It refuses a damaged checkpoint. All ranks call it together.
 func openWhole(ranks launch.Ranks, path string, epoch int) (c *checkpoint.Checkpoint, err error) {
 	err = ranks.Each(func() (err error) {
 		if c, err = checkpoint.Read(path, epoch); err == nil && ranks.First() {
-			// of all files: what rank 0 does not find either is damaged, and on no other machine
+			// If even rank 0 does not find a file, the checkpoint is damaged: the file is not on another
+			// machine.
 			_, _, err = c.Size()
 		}
 		if err == nil {
@@ -129,7 +130,8 @@ func openWhole(ranks launch.Ranks, path string, epoch int) (c *checkpoint.Checkp
 	return c, err
 }
 
-// damaged makes an error of reading a checkpoint a refusal if the checkpoint is damaged, and only then.
+// damaged makes an error of reading a checkpoint a refusal if the checkpoint is damaged. It leaves other
+// errors.
 func damaged(ranks launch.Ranks, err error) error {
 	switch missing := errors.Is(err, fs.ErrNotExist); {
 	case missing && ranks.First():

@@ -20,7 +20,7 @@ import (
 // Plan computes what the run would take, before any work. If ctx is cancelled it returns the cause.
 func (j *Job) Plan(ctx context.Context) (plan.Plan, error) { return j.PlanWith(ctx, plan.Asks{}) }
 
-// PlanWith is Plan for what is asked.
+// PlanWith is Plan with all that a plan may be asked.
 func (j *Job) PlanWith(ctx context.Context, asks plan.Asks) (p plan.Plan, err error) {
 	s, err := j.begin(ctx, nil, asks.Alike)
 	if err != nil {
@@ -36,14 +36,14 @@ func (j *Job) plan(ctx context.Context, s *shared, asks plan.Asks) (plan.Plan, e
 	})
 }
 
-// Run trains. It refuses a run that would exceed the memory limit before any work. When ctx is cancelled it
+// Run trains. Before any work it refuses a run that would exceed the memory limit. When ctx is cancelled it
 // finishes the epoch and keeps the results; before the first epoch it returns the cause. A run that diverges
 // keeps the results of the best epoch so far; without one its error wraps a Diverged. After an error that
 // wraps a Common, Comm still works; any other error has ended it.
 func (j *Job) Run(ctx context.Context) (*Result, error) { return j.RunPlanned(ctx, nil) }
 
-// RunPlanned is Run with the result of Plan for the job as it is; nil: it plans if there is a
-// memory limit, or matrices rest on disk.
+// RunPlanned is Run with the result of Plan for the same job. nil: it plans itself if there is a memory
+// limit, or matrices rest on disk.
 func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, err error) {
 	if j.Started.IsZero() {
 		defer func() { j.Started = time.Time{} }()
@@ -94,7 +94,7 @@ func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, er
 }
 
 // checkLimit refuses a run whose plan exceeds the memory limit of any process. It returns the savings of the
-// plan or, without a limit, of the settings, and has the settings say which states of edges are kept.
+// plan or, without a limit, of the settings. It also sets which states of edges are kept.
 func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings worker.Savings, err error) {
 	ranks := j.ranks()
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
@@ -116,7 +116,7 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 	}
 	if s.Cards != nil {
 		card := *p.Cards
-		if s.Offload == "" || p.InMemory { // with some room, so that extents move less often
+		if s.Offload == "" || p.InMemory { // some room is left, so that extents move less often
 			_, needs := p.Most()
 			card.Bytes = min(card.Bytes, needs+needs/8)
 		}
@@ -129,9 +129,8 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 		p.CheckHost(s.HostMemoryLimit, j.LocalWorkers)))
 }
 
-// standards has features standardised as before: as in the run that continues, or as the weights to start
-// from expect them, where these say so. Other features have the graph's own means and deviations. All
-// processes call it.
+// standards says how features are standardised: as in the run that continues, or as the initial weights
+// expect, if these say so. Other features have the graph's own means and deviations. All processes call it.
 func (j *Job) standards(s *shared) error {
 	if j.Checkpoints != nil && j.Checkpoints.From != nil {
 		var r Record

@@ -20,41 +20,41 @@ import (
 type saver struct {
 	*Checkpoints
 	w       *worker.Worker
-	columns columns.ByType // of the record
-	// the folder of Path as it is when the run begins; nil: this rank cannot open it
+	columns columns.ByType // columns of the record
+	// above is the parent folder of Path as it is when the run begins; nil: this rank cannot open it.
 	above    *os.Root
 	folder   *checkpoint.Folder // nil until something is written
 	snapshot checkpoint.Snapshot
-	store    string // its checksum, once it is known
+	store    string // the store's checksum, once it is known
 	last     time.Time
 	totals   CheckpointTotals // on worker 0
-	late     bool             // a checkpoint is due since the last one was still being written
+	late     bool             // a checkpoint is due since, while the last one was still being written
 	writing  *writing         // nil: nothing is being written
 }
 
 // writing is this worker's file of a checkpoint, while it is written.
 type writing struct {
 	epoch  int
-	needs  int64   // bytes of the disk, for all workers' files and the results
+	needs  int64   // bytes of the disk for all workers' files and the results
 	record *Record // on worker 0
 	begun  time.Time
-	done   chan struct{} // closed once the rest is there
+	done   chan struct{} // closed once file and err are set
 	file   checkpoint.File
 	err    error
 }
 
-// newSaver makes a worker's saver, nil if there are to be no checkpoints.
+// newSaver makes a worker's saver. It is nil if there are to be no checkpoints.
 func newSaver(c *Checkpoints, w *worker.Worker, columns columns.ByType) *saver {
 	if c == nil || w.CheckpointEvery == (setting.Interval{}) {
 		return nil
 	}
 	s := &saver{Checkpoints: c, w: w, columns: columns, last: time.Now()}
-	// if that fails, the first checkpoint fails too, and says why
+	// If this fails, the first checkpoint fails, too, and says why.
 	s.above, _ = os.OpenRoot(filepath.Dir(c.Path))
 	return s
 }
 
-// close waits until nothing is being written any more. It gives up a checkpoint that is not committed.
+// close waits until nothing is being written any more. It removes a checkpoint that is not committed.
 func (s *saver) close() error {
 	if s == nil {
 		return nil
@@ -63,13 +63,13 @@ func (s *saver) close() error {
 		<-s.writing.done
 	}
 	if s.above != nil {
-		_ = s.above.Close() // nothing is written through it itself
+		_ = s.above.Close() // nothing was written through this descriptor
 	}
 	if s.folder == nil {
 		return nil
 	}
 	var failed error
-	// each rank does, after its own part is written, so that the last one leaves nothing
+	// Each rank does so after its own part is written, so that the last one leaves nothing.
 	if s.writing != nil {
 		failed = s.folder.Abandon(s.writing.epoch)
 	}
@@ -103,13 +103,12 @@ func (s *saver) write(p *writing, arrays []checkpoint.Array, metadata map[string
 	return err
 }
 
-// arrays are this worker's arrays of a checkpoint.
+// arrays are the arrays of a checkpoint that this worker writes.
 func (s *saver) arrays(of *progress) []checkpoint.Array {
 	return s.w.Mine(append(s.w.Arrays(), s.w.Params.ArraysOf(&of.best.weights)...))
 }
 
-// allocate allocates the snapshot, unless the run ends with this epoch, or what it would copy may rest on
-// disk.
+// allocate allocates the snapshot, unless the run ends with this epoch, or its contents may rest on disk.
 func (s *saver) allocate(of *progress) {
 	if s != nil && of.epoch < s.w.Epochs && s.w.Offload == "" {
 		s.snapshot.Allocate(s.w.Team.Memory, checkpoint.Size(s.arrays(of)))
@@ -123,7 +122,7 @@ func (s *saver) release() {
 	}
 }
 
-// asks is what this worker asks for at the end of an epoch.
+// asks is what this worker asks of all workers at the end of an epoch.
 func (s *saver) asks(epoch int) (asks worker.Asks) {
 	if s == nil {
 		return 0
@@ -154,9 +153,10 @@ func (s *saver) busy() worker.Asks {
 	return 0
 }
 
-// save ends the writing of the last checkpoint, and begins one of this epoch, if it is asked for: beside the
-// next epoch, from a snapshot, and after a later epoch if the last one is still being written. At the end of
-// a run it always writes one and waits for it, so that more epochs can continue from there.
+// save ends the writing of the last checkpoint, and begins a checkpoint of this epoch if it is asked for. It
+// writes beside the next epoch, from a snapshot. If the last checkpoint is still being written, it begins
+// after a later epoch. At the end of a run it always writes one and waits for it, so that more epochs can
+// continue from there.
 func (s *saver) save(of *progress, asked worker.Asks, end bool) error {
 	if s == nil {
 		return nil
@@ -190,8 +190,8 @@ func (s *saver) save(of *progress, asked worker.Asks, end bool) error {
 	})
 }
 
-// begin begins to write. Arrays that may rest on disk are written when it returns: they are in memory in the
-// turn of this worker alone.
+// begin begins to write. Arrays that may rest on disk are written when it returns, because they are in memory
+// only in the turn of this worker.
 func (s *saver) begin(of *progress, take func() []checkpoint.Array) error {
 	w := s.w
 	metadata, err := w.Figures(s.snapshot.Bytes())
@@ -206,7 +206,7 @@ func (s *saver) begin(of *progress, take func() []checkpoint.Array) error {
 	if w.Offload == setting.RAM {
 		elements = checkpoint.Copies
 	}
-	arrays := elements(take()) // others had their turns: it panics if the disk fails
+	arrays := elements(take()) // others have had their turns: this panics if the disk fails
 	s.last = time.Now()
 	p := &writing{epoch: of.epoch, needs: s.KeepFree + bytes[0], begun: s.last, done: make(chan struct{})}
 	if w.Ranks().First() {
@@ -218,7 +218,7 @@ func (s *saver) begin(of *progress, take func() []checkpoint.Array) error {
 		if w.Init != "" {
 			p.record.Standard = w.Standard
 		}
-		if w.ChunkOf != nil && p.record.Chunks != "" { // as many for any number of stages
+		if w.ChunkOf != nil && p.record.Chunks != "" { // the chunks are the same for any number of stages
 			p.record.Settings["chunks"] = fmt.Sprint(w.Stage.Count * w.Mesh.Partitions)
 		}
 	}
@@ -255,7 +255,7 @@ func (s *saver) settle() error {
 	return s.commit()
 }
 
-// commit makes the checkpoint whole that all workers have written.
+// commit makes whole the checkpoint that all workers have written.
 func (s *saver) commit() error {
 	p := s.writing
 	if p == nil {

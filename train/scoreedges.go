@@ -16,15 +16,15 @@ import (
 	"weft/train/task"
 )
 
-// NewEdgesPass reports whether new edges pass messages to each other when they are scored: those of a run
-// that was asked for task.PassAll.
+// NewEdgesPass reports whether new edges pass messages to each other when they are scored: they do for a run
+// with task.PassAll.
 func (j *Job) NewEdgesPass() bool { return j.Options.PassMessages == task.PassAll }
 
-// PredictEdges computes the predictions of edges that the job's graph does not have, between its vertices:
-// by source and target, with as many features as those of the relation that the model has learned. They pass
-// no messages unless Appended has them, and those of the graph do. The rows of vertices are computed on the
-// job's mesh, and those of edges by worker 0, which alone has the logits, and passes them to OnLogits if the
-// job has it.
+// PredictEdges computes the predictions of edges that the job's graph does not have, between its vertices.
+// They are given by source and target, with as many features as the relation that the model has learned.
+// Edges of the graph pass messages, and the given edges only if Appended has them. The job's mesh computes
+// the rows of vertices, and worker 0 the rows of edges. Worker 0 alone has the logits, and passes them to
+// OnLogits if the job has it.
 func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges) (*Prediction, error) {
 	r, err := j.resolve()
 	if err != nil {
@@ -51,8 +51,8 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 	})
 }
 
-// scoreEdges replaces the embeddings of a prediction by the logits of edges. places are those in what was
-// asked for, by which errors call them; nil: their own.
+// scoreEdges replaces the embeddings of a prediction by the logits of edges. places are the edges' positions
+// in the caller's list, by which errors call them; nil: their own positions.
 func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.State, e *graph.Edges,
 	places []int, p *Prediction, at *rowsOfEnds,
 ) error {
@@ -88,13 +88,13 @@ func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.St
 	return nil
 }
 
-// rowsOfEnds are where the rows of vertices are that an EdgeScorer reads of some edges.
+// rowsOfEnds says where the rows of vertices are that an EdgeScorer reads for some edges.
 type rowsOfEnds struct {
-	listed [][]int32 // vertices by type, ascending; nil: all
+	listed [][]int32 // the vertices of each type that have rows, ascending; nil: all
 	first  []int     // the row of the first of each type
 }
 
-// rowsOfEnds finds the rows of the ends of edges, of these alone or of all vertices.
+// rowsOfEnds finds the rows of the ends of edges, among the rows of these ends alone or of all vertices.
 func (j *Job) rowsOfEnds(r *setting.Resolved, e *graph.Edges, alone bool) (*rowsOfEnds, error) {
 	share, err := j.anyShare()
 	if err != nil {
@@ -131,7 +131,7 @@ func (j *Job) rowsOfEnds(r *setting.Resolved, e *graph.Edges, alone bool) (*rows
 	return at, nil
 }
 
-// row is where that of a vertex is.
+// row is the row of a vertex of a type.
 func (at *rowsOfEnds) row(kind int, vertex int32) int {
 	place := int(vertex)
 	if at.listed != nil {
@@ -140,7 +140,7 @@ func (at *rowsOfEnds) row(kind int, vertex int32) int {
 	return at.first[kind] + place
 }
 
-// anyShare is a share of the job's graph, for what all know.
+// anyShare is a share of the job's graph, for what all shares have.
 func (j *Job) anyShare() (*partition.Share, error) {
 	if j.Graph == nil {
 		return j.Parts.Open(0)
@@ -152,10 +152,10 @@ func (j *Job) anyShare() (*partition.Share, error) {
 type edgeScorer struct {
 	gnn.EdgeScorer
 	team   *kernel.Team
-	rows   []float32 // of vertices of the types that the model's relation joins
+	rows   []float32 // rows of the vertices of the types that the model's relation joins
 	at     *rowsOfEnds
 	edges  *graph.Edges
-	places []int // as scoreEdges has them
+	places []int // as in scoreEdges
 }
 
 // score returns the predictions of all edges.
@@ -163,7 +163,7 @@ func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State
 	ps := nn.NewParams(s.team, 0)
 	defer ps.Release()
 	rows, finish := s.Rows(ps), kind.Predicts(ps, weights)
-	own := nn.State{} // of the EdgeScorer alone
+	own := nn.State{} // the parameters of the EdgeScorer alone
 	for name := range ps.State() {
 		if of, there := weights[name]; there {
 			own[name] = of

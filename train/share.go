@@ -14,12 +14,11 @@ import (
 	"weft/train/worker"
 )
 
-// begin checks the job, for training, or for a prediction with the weights unless nil. All processes call it
-// together. It fails on all if it fails on any.
-// alike is plan.Asks'.
+// begin checks the job: for training if weights is nil, else for a prediction with the weights. All processes
+// call it together. It fails on all if it fails on any. alike is as in plan.Asks.
 func (j *Job) begin(ctx context.Context, weights *nn.State, alike bool) (*shared, error) {
 	r, err := j.resolve()
-	if err != nil { // before waiting for processes that do not exist
+	if err != nil { // before it waits for processes that do not exist
 		return nil, err
 	}
 	card := j.Cards
@@ -117,7 +116,7 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 	} else {
 		err = j.checkVertices(s)
 		s.Vertices = j.listed()
-		if err == nil && !r.Undecoded { // else all edges pass messages to those that are scored
+		if err == nil && !r.Undecoded { // otherwise all edges pass messages to the scored edges
 			var passing, later *partition.Subgraph
 			if passing, later, err = r.Kind.Passing(s.whole); j.HeldOut || later != nil {
 				s.Passing, s.Later = passing, later
@@ -141,7 +140,7 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 	return s, j.Checkpoints.check(&s.Config)
 }
 
-// checkLoss refuses settings that a loss of the job's own takes the place of.
+// checkLoss refuses settings that the job's own loss replaces.
 func (j *Job) checkLoss() error {
 	o := &j.Options
 	if j.Loss == nil {
@@ -165,7 +164,7 @@ func (j *Job) checkLoss() error {
 		text)
 }
 
-// checkLossFile refuses a graph that the loss of a file is not for.
+// checkLossFile refuses a graph whose labels do not fit the loss of a file.
 func checkLossFile(r *setting.Resolved, whole *partition.Whole) error {
 	l := r.LossFile()
 	if l == nil {
@@ -177,7 +176,7 @@ func checkLossFile(r *setting.Resolved, whole *partition.Whole) error {
 	return nil
 }
 
-// checkOwn refuses to train a model or a loss of the job's own on a card.
+// checkOwn refuses to train the job's own model or loss on a card.
 func (j *Job) checkOwn(r *setting.Resolved) error {
 	if own := j.Model != nil || j.Loss != nil; !own || !r.OnCard() {
 		return nil
@@ -186,8 +185,8 @@ func (j *Job) checkOwn(r *setting.Resolved) error {
 		"the CPU; take --device %s", r.Device, setting.CPU)
 }
 
-// shareValidation is share for the graph that the model is validated on. It refuses one that the model does
-// not fit.
+// shareValidation is share for the graph on which the model is validated. It refuses a graph that the model
+// does not fit.
 func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	if s.Task == task.Edge {
 		return nil, refusal.Errorf("--validate: validates labels of vertices, and --edge-label %s learns those of "+
@@ -220,8 +219,8 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	return v, o.named(err)
 }
 
-// checkFeatures refuses a graph to validate on of other vertex types, or other features, than the one that is
-// trained on.
+// checkFeatures refuses a validation graph whose vertex types or features differ from those of the training
+// graph.
 func (s *shared) checkFeatures(validated *partition.Whole) error {
 	for kind := range validated.Types {
 		t, like := &validated.Types[kind], s.whole.TypeLike(validated, kind)
@@ -246,8 +245,8 @@ func (s *shared) checkFeatures(validated *partition.Whole) error {
 	return nil
 }
 
-// named puts the setting and the graph before a refusal of the graph that the model is validated on. It is
-// then none of the graph that is trained on.
+// named prefixes a refusal of the validation graph with the setting and the graph. It then does not seem to
+// be about the training graph.
 func (j *Job) named(err error) error {
 	if err == nil || !refusal.Is(err) {
 		return err

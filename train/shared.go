@@ -21,14 +21,15 @@ import (
 type shared struct {
 	worker.Config
 	whole    *partition.Whole
-	Limit    int64           // of a plan: the memory beyond which matrices rest
-	Reserves []turns.Reserve // of a plan, for messages between workers: by worker. nil: as many rest as can
-	Rests    []int64         // of a plan: bytes that rest at the peak, by worker
+	Limit    int64           // of a plan: the memory from which on matrices rest
+	Reserves []turns.Reserve // of a plan: for messages between workers, by worker; nil: as many rest as can
+	Rests    []int64         // of a plan: the bytes that rest at the peak, by worker
 	// open opens the share of a partition for use. Opening reads its arrays and allocates tensors.
 	open func(p int, use func(*partition.Share) error) error
-	// validate is what the workers share of the graph that the model is validated on. nil: it is the same.
+	// validate is what the workers share of the graph on which the model is validated; nil: it is the same
+	// graph.
 	validate *shared
-	dataset  string // how errors name the graph, if the model is validated on it
+	dataset  string // the graph's name in errors, if it is the validation graph
 }
 
 // set changes the settings.
@@ -41,8 +42,8 @@ func (s *shared) set(change func(*setting.Options)) {
 	}
 }
 
-// validation opens for use what the worker that has a partition needs of the graph that the model is
-// validated on: nil if that is the same graph.
+// validation opens what the worker of a partition needs of the graph on which the model is validated: nil if
+// that is the same graph.
 func (s *shared) validation(p int, use func(*worker.Validation) error) error {
 	if s.validate == nil {
 		return use(nil)
@@ -52,7 +53,7 @@ func (s *shared) validation(p int, use func(*worker.Validation) error) error {
 	})
 }
 
-// opener opens what the worker of a graph that has one partition reads of its share.
+// opener opens what a worker reads of its share, for a graph with one partition.
 func (j *Job) opener(share *partition.Share, read func(use func(*partition.Share) error) error) func(p int,
 	use func(*partition.Share) error) error {
 	return func(_ int, use func(*partition.Share) error) error {
@@ -82,8 +83,8 @@ func (j *Job) openPart(k int) func(p int, use func(*partition.Share) error) erro
 	}
 }
 
-// guarded runs f, and turns failures from outside the program into errors: memory that is refused, files that
-// are truncated, other workers that fail, and mistakes in the shapes of the caller's model or loss.
+// guarded runs f, and turns failures from outside the program into errors: refused memory, truncated files,
+// failing workers, and wrong shapes in the caller's model or loss.
 func (j *Job) guarded(share *partition.Share, f func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -104,7 +105,7 @@ func (j *Job) guarded(share *partition.Share, f func() error) (err error) {
 		default:
 			panic(p)
 		}
-		var disk tensor.DiskFailure // or of what a worker does beside
+		var disk tensor.DiskFailure // or a failure of the disk beside the worker's work
 		var card tensor.DeviceFailure
 		switch {
 		case errors.As(err, &disk):
@@ -117,7 +118,7 @@ func (j *Job) guarded(share *partition.Share, f func() error) (err error) {
 }
 
 // eachWorker runs work as every worker of this process. Several workers are goroutines, each with its own
-// team and memory. A worker that holds several partitions runs work as each of them.
+// team and memory. A worker that holds several partitions runs work once for each.
 func (j *Job) eachWorker(s *shared,
 	work func(*kernel.Team, *comm.Comm, *partition.Share) error,
 ) (failed error) {
@@ -137,10 +138,10 @@ func (j *Job) eachWorker(s *shared,
 	}
 	c, ranks := j.peers(), j.ranks()
 	if n > 1 && c.Size() > 1 {
-		n = 1 // of this process
+		n = 1 // the workers of this process
 	}
 	seats, end, err := s.seats(ranks.Rank(), n)
-	// After all are done, as they copy from each other's memory. On a card that has failed that fails, too.
+	// This runs after all are done, as they copy from each other's memory. On a failed card, it fails, too.
 	defer func() { failed = cmp.Or(failed, end()) }()
 	if err != nil {
 		return err
@@ -152,7 +153,7 @@ func (j *Job) eachWorker(s *shared,
 			}
 		}
 	}
-	if s.DeviceMessages && CheckMessages(c) == nil { // predictions may be without MPI
+	if s.DeviceMessages && CheckMessages(c) == nil { // a prediction may run without MPI
 		seats[0].memory.DirectMessages()
 		if err := c.Device().UseDevice(seats[0].card.MakeCurrent); err != nil {
 			return err
@@ -170,7 +171,7 @@ func (j *Job) eachWorker(s *shared,
 func (j *Job) inTurns(s *shared,
 	one func(rank int, c *comm.Comm, at *seat) error,
 ) (failed error) {
-	links := []*comm.Comm{j.peers()} // of this process's workers to all
+	links := []*comm.Comm{j.peers()} // links of this process's workers to all others
 	if links[0].Size() != s.Workers {
 		links = nil
 		for _, end := range comm.InProcess(s.Workers) {
@@ -178,7 +179,7 @@ func (j *Job) inTurns(s *shared,
 		}
 	}
 	holders := s.Holders()
-	const files = 2 // of matrices, and of messages between workers
+	const files = 2 // two files: for matrices, and for messages between workers
 	disks := make([][files]*offload.File, len(links))
 	for i := range disks {
 		for k := range files {
@@ -213,7 +214,7 @@ func (j *Job) inTurns(s *shared,
 			if holder == link.Rank() {
 				mine := *seats[i]
 				mine.memory = mem.Another()
-				defer mine.memory.Close() // when all have ended, as they read each other's
+				defer mine.memory.Close() // when all have ended, as they read each other's memory
 				at[rank] = &mine
 			}
 		}
@@ -236,7 +237,7 @@ func (j *Job) inTurns(s *shared,
 	})
 }
 
-// speaks reports whether the results of a rank are those of the job in this process.
+// speaks reports whether a rank returns the job's results in this process.
 func (j *Job) speaks(s *shared, c *comm.Comm) bool {
 	if j.peers().Size() == 1 {
 		return c.Rank() == 0

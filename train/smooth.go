@@ -11,15 +11,15 @@ import (
 	"weft/partition"
 )
 
-// Known are parts of a split whose labels smoothing knows.
+// Known says which parts of a split have labels that smoothing may use.
 type Known struct {
 	Split int
-	Val   bool // those of validation vertices too, and not of training vertices alone
+	Val   bool // use the labels of validation vertices, too, and not only of training vertices
 }
 
-// Smooth improves class probabilities of all vertices, rows × classes in the vertex order of the graph, with
-// known labels and the edges (gnn.Smoothing). Its options are those of the mesh and the machine. Otherwise it
-// is as Predict, whose Logits are the improved probabilities.
+// Smooth improves class probabilities of all vertices by known labels and the edges (gnn.Smoothing).
+// probabilities are rows × classes in the vertex order of the graph. The options count that are about the
+// mesh and the machine. All else is as in Predict; its Logits are the improved probabilities.
 func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float32,
 	known Known,
 ) (*Prediction, error) {
@@ -99,7 +99,7 @@ func (l Known) check(w *partition.Whole, numbers int) error {
 	return nil
 }
 
-// beside returns the input of smoothing for some vertices: their probabilities beside the known labels.
+// beside returns the input of smoothing for some vertices: their probabilities, followed by the known labels.
 func (l Known) beside(probabilities []float32, v *partition.Values,
 	s gnn.Smoothing,
 ) (f graph.Features, err error) {

@@ -50,7 +50,7 @@ func (j *Job) checkVertices(s *shared) error {
 	return nil
 }
 
-// openSome has the worker open what the predictions of Vertices depend on, and no more of the graph.
+// openSome has the worker open only the part of the graph on which the predictions of Vertices depend.
 func (j *Job) openSome(s *shared, scratch *mfg.Scratch) error {
 	g, err := j.appended()
 	if err != nil {
@@ -88,8 +88,8 @@ func (j *Job) appended() (*appended.Graph, error) {
 	return b.With(nil)
 }
 
-// Base is the job's graph as one to append to: new vertices have the features of Columns. It refuses a split
-// that cannot be drawn.
+// Base is the job's graph as one to which vertices and edges can be appended. New vertices have the features
+// of Columns. It refuses a split that cannot be drawn.
 func (j *Job) Base() (*appended.Base, error) {
 	of, err := j.drawn()
 	if err != nil {
@@ -100,7 +100,7 @@ func (j *Job) Base() (*appended.Base, error) {
 	return b, nil
 }
 
-// reads is what the model reads of the graph of a share.
+// reads is the part of a share's graph that the model reads.
 func (j *Job) reads(s *shared, of *partition.Share) (*mfg.Model, error) {
 	blocks, err := s.BlockSpecs(of, s.Outputs, j.Model)
 	if err != nil {

@@ -6,12 +6,12 @@
 //	bytes that it reads ÷ rate of reads + bytes that it writes ÷ rate of writes
 //	  + rows that it gathers · seconds of a row + floating-point operations of products ÷ their rate
 //
-// A row that is gathered takes as long as its cache lines do, from all over a memory that no cache holds. All
-// parts are added, though a processor may do some of them at once and find rows in a cache: a call may take a
-// little less than its bound. What attention and norms compute is not in it.
+// A gathered row takes as long as its cache lines do, read from all over a memory that no cache holds. The
+// bound is the sum of all parts. A processor may do some of them at once and find rows in a cache, so a call
+// may take a little less than its bound. The bound leaves out what attention and norms compute.
 //
-// On a card all bytes have one rate, that of copies there. Kernel calls are timed by the card's clock, as the
-// mean of 20 repetitions, and epochs without that.
+// On a card all bytes have one rate, the rate of copies in its memory. The card's clock times kernel calls,
+// as the mean of 20 repetitions. Epochs are timed without repetitions.
 //
 // The command bench prints what it finds.
 package bench
@@ -40,9 +40,9 @@ import (
 type Options struct {
 	Part    string // one of Parts, "": all
 	Threads int
-	// Only matches a Run with its text. nil: all are measured
+	// Only selects the Runs whose text it matches; nil: all.
 	Only   *regexp.Regexp
-	Quick  bool   // small graphs and few epochs: figures of little worth, in seconds
+	Quick  bool   // measures small graphs and few epochs: takes seconds, and its figures say little
 	CPU    string // the processor's name, for the report
 	Device setting.Device
 }
@@ -52,16 +52,16 @@ type Machine struct {
 	CPU              string `json:"cpu"`
 	Card             string `json:"card,omitempty"` // "": the CPU computes
 	Cores            int    `json:"cores"`
-	SIMD             string `json:"simd"`              // of the kernels
-	BFloat16Products string `json:"bfloat16_products"` // how they are made
+	SIMD             string `json:"simd"`              // the SIMD level of the kernels
+	BFloat16Products string `json:"bfloat16_products"` // how the CPU multiplies bfloat16
 	machine.Rates
 }
 
 // Report is what was measured.
 type Report struct {
 	Machine Machine  `json:"machine"`
-	Kernels []Kernel `json:"kernels,omitempty"` // of all models, unless the part is epoch
-	Models  []Model  `json:"models,omitempty"`  // unless the part is kernels
+	Kernels []Kernel `json:"kernels,omitempty"` // kernels of all models; empty if Options.Part is "epoch"
+	Models  []Model  `json:"models,omitempty"`  // empty if Options.Part is "kernels"
 }
 
 // Model is the fastest epoch of a model on a graph, beside its kernels and beside its bound.
@@ -70,14 +70,15 @@ type Model struct {
 	Precision     string  `json:"precision"`
 	Graph         string  `json:"graph"`
 	EpochSeconds  float64 `json:"epoch_seconds"`
-	KernelSeconds float64 `json:"kernel_seconds"` // of it
-	Fraction      float64 `json:"fraction"`       // of the epoch that is in kernels
-	// Bound is that of its kernels. What they read and write in order counts by kernel.Bytes.Least.
+	KernelSeconds float64 `json:"kernel_seconds"` // seconds of the epoch in kernels
+	Fraction      float64 `json:"fraction"`       // KernelSeconds ÷ the epoch's seconds
+	// Bound is the bound of the model's kernels. What they read and write in order counts by
+	// kernel.Bytes.Least.
 	Bound        machine.Bound `json:"bound"`
 	BoundSeconds float64       `json:"bound_seconds"` // the bound's parts, added up
 	TimesBound   float64       `json:"times_bound"`   // the epoch ÷ the bound
-	// Kernels are those that take a noticeable part, the longest first. Calls that only merge
-	// partial sums of others pass over no operands, and so have no bound to be compared with.
+	// Kernels are the kernels that take a noticeable part of the epoch, the longest first. Calls that only
+	// merge partial sums of others pass over no operands, so they have no bound to be compared with.
 	Kernels []Kernel `json:"-"`
 }
 
@@ -89,15 +90,15 @@ type Kernel struct {
 	Name      string  `json:"name"`
 	Shape     string  `json:"shape"`
 	Threads   int     `json:"threads"`
-	Seconds   float64 `json:"seconds"` // the fewest of a call in all epochs, without other work here
-	GFLOPS    float64 `json:"gflops"`  // of a product
-	// GBytesPerSec: of what it reads and writes, gathered rows each time they are read
+	Seconds   float64 `json:"seconds"` // of the fastest call in all epochs, without other work on the machine
+	GFLOPS    float64 `json:"gflops"`  // rate of a product; else 0
+	// GBytesPerSec is the rate of what it reads and writes. A gathered row counts each time it is read.
 	GBytesPerSec float64 `json:"gbytes_per_second"`
-	Bound        string  `json:"bound"`    // compute or memory, whichever takes longer
+	Bound        string  `json:"bound"`    // "compute" or "memory", whichever takes longer
 	Fraction     float64 `json:"fraction"` // bound ÷ time
 
 	Times int     `json:"-"`
-	Share float64 `json:"-"` // of the epoch that all of them take
+	Share float64 `json:"-"` // the share of the epoch that all these calls take
 }
 
 // Run is a model that is trained on a graph.
@@ -123,12 +124,12 @@ const (
 	bf16 = "bf16"
 )
 
-// Parts are what bench measures: kernels in float32 on a graph whose rows no cache holds, of models that have
-// all of some weight; and epochs of the first three models on two graphs in both precisions. On a card it
-// measures all kernels in both precisions and on both graphs.
+// Parts are what bench measures. "kernels" is kernels in float32 on a graph whose rows no cache holds, by
+// models that together have all kernels of some weight. "epoch" is epochs of the first three models on two
+// graphs in both precisions. On a card bench measures all kernels in both precisions and on both graphs.
 var Parts = []string{"kernels", "epoch"}
 
-// Runs are those that the options want.
+// Runs returns the runs that the options select.
 func Runs(o Options) (all []Run) {
 	for _, graph := range []generate.Options{o.uniform(), o.rmat()} {
 		graph.Features, graph.Classes, graph.Seed = 128, 16, 1
@@ -183,8 +184,8 @@ func (o *Options) rmat() generate.Options {
 	return g
 }
 
-// Measure trains each model for a few epochs and tells each result as it is known, after the machine. When
-// ctx ends it returns the cause, with what is measured so far.
+// Measure trains each model for a few epochs. It calls show with the machine, and then result with each model
+// as soon as it is measured. When ctx ends it returns the cause, with what is measured so far.
 func Measure(ctx context.Context, o Options, show func(Machine), result func(Model)) (r Report, err error) {
 	runs := Runs(o)
 	if len(runs) == 0 {
@@ -263,15 +264,15 @@ type epoch struct {
 	calls              map[kernel.Call]*calls
 }
 
-// calls are those of an epoch with the same arguments.
+// calls are the calls of an epoch with the same arguments.
 type calls struct {
 	times   int
-	seconds float64 // of all
-	least   float64 // of one, without other work on the machine
+	seconds float64 // of all calls together
+	least   float64 // of the fastest call, without other work on the machine
 }
 
-// watch times a kernel call on so many threads. Beside other work on the machine it would take the time for
-// which its own thread has a core, or the mean of all threads' times, if these do more of the work.
+// watch times a kernel call. Beside other work on the machine, it counts the time for which the call's own
+// thread has a core, or the mean time of all threads, if these do more of the work.
 func (e *epoch) watch(c kernel.Call, run func(), o Options) {
 	start := time.Now()
 	before := machine.ProcessorTime()
@@ -292,7 +293,7 @@ func (e *epoch) add(c kernel.Call, seconds, least float64) {
 	e.inKernels += seconds
 }
 
-// train trains a model, with watch called around each kernel call; nil: unwatched. It returns the epochs
+// train trains a model, and calls watch around each kernel call, unless watch is nil. It returns the epochs
 // without the first, which takes fresh memory and aggregates the features, and without the last, which
 // evaluates.
 func (r Run) train(ctx context.Context, job *train.Job, o Options,
@@ -332,8 +333,9 @@ func (r Run) train(ctx context.Context, job *train.Job, o Options,
 	return all[1 : epochs-1], nil
 }
 
-// noticeable is what part of an epoch a kernel takes at least that is listed. In few milliseconds any may
-// wait for a core, and the others seem to take nothing.
+// noticeable is the smallest part of an epoch for which a kernel is listed. A Quick epoch takes few
+// milliseconds, in which one kernel may wait for a core so that the others seem to take nothing: all are
+// listed.
 func (o *Options) noticeable() float64 {
 	if o.Quick {
 		return 0
@@ -341,7 +343,8 @@ func (o *Options) noticeable() float64 {
 	return .005
 }
 
-// model is what the epochs of a run show, with the kernels that take so much of one.
+// model is what the epochs of a run show, with the kernels that take at least the part noticeable of an
+// epoch.
 func (m *Machine) model(r Run, epochs []*epoch, noticeable float64) Model {
 	e := slices.MinFunc(epochs, func(a, b *epoch) int { return cmp.Compare(a.seconds, b.seconds) })
 	of := Model{
@@ -380,7 +383,7 @@ func least(c kernel.Call, epochs []*epoch) (seconds float64) {
 // names writes the names of kernels in words.
 var names = strings.NewReplacer("attend", "attention", "_", " ")
 
-// kernel is what a call reached.
+// kernel compares a call that took so many seconds with its bound.
 func (m *Machine) kernel(c kernel.Call, precision string, seconds float64) Kernel {
 	b := m.Bound(c.Work(), c.Bytes.Streamed, precision == bf16)
 	k := Kernel{

@@ -20,14 +20,14 @@ type Program struct {
 	Precision   string  `json:"precision"`
 	Graph       string  `json:"graph"`
 	PassSeconds float64 `json:"pass_seconds"` // of the fastest pass
-	// RestSeconds are those of the pass outside all layers: loss and optimizer
+	// RestSeconds are the seconds of the pass outside all layers: loss and optimizer.
 	RestSeconds  float64 `json:"rest_seconds"`
 	BoundSeconds float64 `json:"bound_seconds"` // of all layers
 	TimesBound   float64 `json:"times_bound"`   // the layers' time ÷ their bound
 	Layers       []Layer `json:"layers"`
 }
 
-// Layer is a layer of a program. Its bounds are those of the work of its kernel calls.
+// Layer is a layer of a program. Its bounds follow from the work of its kernel calls.
 type Layer struct {
 	Layer           int           `json:"layer"`
 	Name            string        `json:"name"`
@@ -35,19 +35,19 @@ type Layer struct {
 	BackwardSeconds float64       `json:"backward_seconds"`
 	Forward         machine.Bound `json:"forward_bound"`
 	Backward        machine.Bound `json:"backward_bound"`
-	Bound           string        `json:"bound"`       // compute or memory, whichever takes longer
+	Bound           string        `json:"bound"`       // "compute" or "memory", whichever takes longer
 	TimesBound      float64       `json:"times_bound"` // its time ÷ its bound
 }
 
 // Given is a program to measure, and the graph.
 type Given struct {
-	Options train.Options // with a program, which has been read
+	Options train.Options // name a program, which has been read
 	Graph   *graph.Graph  // nil: a uniform graph with the features and classes of the program
-	Name    string        // of the graph
+	Name    string        // the graph's name
 }
 
-// MeasureProgram trains a program on a graph for a few epochs, several times, and has the fastest of their
-// last passes. It shows the machine before.
+// MeasureProgram trains a program on a graph for a few epochs, several times, and returns the fastest of the
+// last passes. Before that it calls show with the machine.
 func MeasureProgram(ctx context.Context, o Options, of Given, show func(Machine)) (p Program, err error) {
 	s := of.Options
 	s.Threads, s.LR, s.Device = o.Threads, 1e-9, setting.CPU
@@ -65,7 +65,7 @@ func MeasureProgram(ctx context.Context, o Options, of Given, show func(Machine)
 		}
 	}
 	var working plan.ByLayer
-	var epochs []map[int]plan.LayerWork // the work of each
+	var epochs []map[int]plan.LayerWork // the work of each epoch, by layer
 	job := &train.Job{Graph: of.Graph, Dataset: of.Name, Options: s, Watch: working.Watch}
 	job.OnEpoch = func(train.Epoch) { epochs = append(epochs, working.Take()) }
 	job.Engine = func(c engine.Config) (engine.Engine, error) {

@@ -1,7 +1,7 @@
-// Package calibrate makes probabilities of a model's outputs that come true as often as they say, and the
-// threshold of a class, both from validation rows alone. A run keeps them with its results, so that a
-// prediction of later says the same of the same output. The command train calls it at the end, and others
-// read predictions by what it found.
+// Package calibrate fits, on validation rows alone, probabilities that come true as often as they say, and
+// the threshold from which a prediction says a class. A run keeps both with its results, so that a later
+// prediction says the same of the same output. The command train calls it at the end of a run. The commands
+// predict, evaluate and serve read predictions by what it found.
 package calibrate
 
 import (
@@ -27,13 +27,13 @@ type Calibration struct {
 	Method string `json:"method"`
 	// T divides logits, where the method is Temperature.
 	T float64 `json:"temperature,omitempty"`
-	// Of are the functions of probabilities, by class or label, where the method is Isotonic. Two classes
-	// have that of class 1 alone.
+	// Of are the functions of probabilities, by class or label, where the method is Isotonic. Of two classes,
+	// class 1 alone has one.
 	Of []Steps `json:"isotonic,omitempty"`
 }
 
-// Fit fits the probabilities of some rows of logits (rows × columns of the labels) to their labels, of
-// classes or of several labels. Labels that are missing do not count. A label that no row tells keeps its
+// Fit fits the probabilities of some rows of logits (rows × columns of the labels) to their labels: one class
+// for each row, or several labels. Missing labels do not count. A label that all these rows lack keeps its
 // probability.
 func Fit(method string, logits []float32, l *graph.Labels, rows []int64) (*Calibration, error) {
 	if l.Continuous() {
@@ -75,8 +75,8 @@ func Fit(method string, logits []float32, l *graph.Labels, rows []int64) (*Calib
 	return c, nil
 }
 
-// Apply sets the probabilities of a row of logits. labels says that its columns are labels: a row may have
-// several. c may be nil: these are the model's own then.
+// Apply sets to to the probabilities of a row of logits, one for each column. labels says that a row may have
+// several labels; otherwise the columns are classes. With c nil the probabilities are the model's own.
 func (c *Calibration) Apply(to []float64, row []float32, labels bool) {
 	if labels {
 		for k, logit := range row {
@@ -107,7 +107,7 @@ func (c *Calibration) Apply(to []float64, row []float32, labels bool) {
 	}
 }
 
-// label is the probability of label k, of several, with this logit.
+// label is the probability of label k, one of several, whose logit is given.
 func (c *Calibration) label(k int, logit float32) float64 {
 	p := sigmoid(logit, c.divisor())
 	if c.steps() {
@@ -124,11 +124,11 @@ func (c *Calibration) divisor() float64 {
 	return c.T
 }
 
-// steps reports whether probabilities are put through steps, and no logits divided.
+// steps reports whether probabilities pass through Steps, and logits are not divided.
 func (c *Calibration) steps() bool { return c != nil && c.Method != Temperature }
 
-// of is the probability of class or label k in a row of logits, as Apply has it; p is room for all. One of
-// several labels is computed alone.
+// of is the probability of class or label k in a row of logits, as Apply computes it. p has room for all
+// columns. One of several labels needs no other logit.
 func (c *Calibration) of(p []float64, row []float32, k int, labels bool) float64 {
 	if labels {
 		return c.label(k, row[k])
@@ -137,7 +137,7 @@ func (c *Calibration) of(p []float64, row []float32, k int, labels bool) float64
 	return p[k]
 }
 
-// Fits refuses a calibration of so many outputs that is of others, as a damaged file has.
+// Fits refuses a calibration that cannot belong to so many outputs, as a damaged file may have.
 func (c *Calibration) Fits(outputs int) error {
 	damaged := refusal.Damaged("its calibration is not one of so many classes or labels, %d; train the run "+
 		"again", outputs)
@@ -164,7 +164,7 @@ func (c *Calibration) Fits(outputs int) error {
 // ascends reports whether numbers are probabilities that do not fall.
 func ascends(p []float64) bool { return slices.IsSorted(p) && p[0] >= 0 && p[len(p)-1] <= 1 }
 
-// truthOf is 1 where a row has the class or label, NaN where that is not known.
+// truthOf is 1 if row v has the class or label k, 0 if not, and NaN if its label is missing.
 func truthOf(l *graph.Labels, v int64, k int) float64 {
 	switch {
 	case l.MultiLabel():
@@ -197,8 +197,8 @@ func raw(to []float64, row []float32, t float64, labels bool) {
 	}
 }
 
-// temperature is the T at which the labels of rows are likeliest: the root of the derivative of the mean
-// negative log-likelihood by 1/T, in which it is convex. It is found by halving, between 1/1000 and 1000.
+// temperature is the T at which the labels of rows are likeliest. The mean negative log-likelihood is convex
+// in 1/T. Bisection finds the root of its derivative by 1/T, between 1/1000 and 1000.
 func temperature(logits []float32, l *graph.Labels, rows []int64) float64 {
 	p := make([]float64, l.Classes)
 	slope := func(inverse float64) (sum float64) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Steps is a function that does not fall: points with ascending From, between which it is linear, and before
-// and behind which it is constant.
+// Steps is a function that does not fall. It is linear between points with ascending From, and constant
+// before the first and behind the last one.
 type Steps struct {
 	From []float64 `json:"from"`
 	To   []float64 `json:"to"`
@@ -27,9 +27,9 @@ func (s Steps) At(x float64) float64 {
 	return s.To[k-1] + part*(s.To[k]-s.To[k-1])
 }
 
-// isotonic is the function of least squares that does not fall, by pooling adjacent violators: as long as a
-// block's mean is not above that of the block before it, both are one. Equal x begin as one block. The first
-// and the last x of each block are points.
+// isotonic is the function of least squares that does not fall. It pools adjacent violators: as long as a
+// block's mean is not above the mean of the block before it, it merges both. Equal x begin as one block. The
+// first and the last x of each block are points.
 func isotonic(x, y []float64) (s Steps) {
 	type block struct{ first, last, sum, count float64 }
 	order := make([]int, len(x))

@@ -10,24 +10,25 @@ import (
 	"weft/train/metric"
 )
 
-// What a calibration and a threshold come to, among the scores of Evaluate.
+// Names of scores of Evaluate that tell how good a calibration and a threshold are.
 const (
 	ErrorBefore = metric.CalibrationError + "-before"
 	ThresholdF1 = "threshold-f1"
 )
 
-// Found is what was found of a run on the rows that validate: how it is calibrated, and its thresholds.
+// Found is what the validation rows of a run gave: its calibration, and its thresholds.
 type Found struct {
-	// Calibration is what was fitted where the setting calibrate asks for it; nil: nothing.
+	// Calibration is fitted if the setting calibrate asks for it; else nil.
 	Calibration *Calibration `json:"calibration,omitempty"`
-	// Threshold is the best one of two classes; nil: there are other labels, or none of these validates.
+	// Threshold is the best threshold for two classes; nil: there are other labels, or no validation row has
+	// one.
 	Threshold *Threshold `json:"threshold,omitempty"`
-	// Thresholds are the best one of each label, of several; nil: there are other labels. One is nil where no
-	// row has the label.
+	// Thresholds are the best threshold of each label, where a row may have several; nil: there are other
+	// labels. An entry is nil if no row has the label.
 	Thresholds []*Threshold `json:"thresholds,omitempty"`
 }
 
-// Fits refuses what cannot be that of so many outputs, as a damaged file has.
+// Fits refuses what cannot belong to a model of so many outputs, as a damaged file may have.
 func (f *Found) Fits(outputs int) error {
 	err := cmp.Or(f.Calibration.Fits(outputs), f.Threshold.fits())
 	if n := len(f.Thresholds); err == nil && n > 0 && n != outputs {
@@ -39,9 +40,9 @@ func (f *Found) Fits(outputs int) error {
 	return err
 }
 
-// Evaluate is metric.Evaluate, where a run may be calibrated and have thresholds: the calibration error is
-// then that of its probabilities, ErrorBefore the model's, and ThresholdF1 the F1 of class 1 of two at the
-// threshold, or the mean of those of several labels.
+// Evaluate is metric.Evaluate for a run that may be calibrated and have thresholds. The calibration error is
+// then the error of the calibrated probabilities, and ErrorBefore that of the model's own. ThresholdF1 is the
+// F1 of class 1 of two at the threshold, or the mean F1 of several labels.
 func (f *Found) Evaluate(logits []float32, l *graph.Labels, rows []int64, named ...string) (
 	e metric.Evaluation, err error,
 ) {
@@ -69,8 +70,8 @@ func (f *Found) Evaluate(logits []float32, l *graph.Labels, rows []int64, named 
 	return e, nil
 }
 
-// Reliability is that of the probabilities of some rows, of their classes or of each of several labels. c may
-// be nil: these are the model's own then.
+// Reliability is how often the probabilities of some rows come true: of their classes, or of each of several
+// labels. With c nil the probabilities are the model's own.
 func (c *Calibration) Reliability(logits []float32, l *graph.Labels, rows []int64) *metric.Reliability {
 	if c == nil {
 		return metric.ReliabilityOf(logits, l, rows)
@@ -88,8 +89,8 @@ func (c *Calibration) Reliability(logits []float32, l *graph.Labels, rows []int6
 	return r
 }
 
-// F1 is that of a class or label k among some rows, at a threshold of its probability. It is 0 where no row
-// has it, or is said to have it, and NaN where there are no rows. c may be nil.
+// F1 is the F1 of class or label k among some rows, at a threshold of its probability. It is 0 if no row has
+// it, or is predicted to have it, and NaN without rows. c may be nil.
 func (c *Calibration) F1(threshold float64, logits []float32, l *graph.Labels, rows []int64, k int) float64 {
 	hit, said, is, p := 0., 0., 0., make([]float64, l.Classes)
 	if len(rows) == 0 {

@@ -9,16 +9,16 @@ import (
 	"weft/internal/refusal"
 )
 
-// Threshold is where predictions of one of two classes begin to say class 1: at its probability or above.
+// Threshold is the probability of class 1, of two, from which on a prediction says class 1.
 type Threshold struct {
 	At float64 `json:"at"`
-	F1 float64 `json:"f1"` // of class 1 among the rows that it was found on
+	F1 float64 `json:"f1"` // of class 1, among the rows on which the threshold was found
 }
 
 // Half is the threshold of a label that has none.
 const Half = 0.5
 
-// fits refuses a threshold that is none, as a damaged file has.
+// fits refuses what is no threshold, as a damaged file may have.
 func (t *Threshold) fits() error {
 	if t != nil && !(t.At >= 0 && t.At <= 1) {
 		return refusal.Damaged("its threshold %v is not a probability; train the run again", t.At)
@@ -26,9 +26,9 @@ func (t *Threshold) fits() error {
 	return nil
 }
 
-// BestThreshold is the one with the largest F1 of class 1 among some rows, as of scikit-learn's
-// precision_recall_curve. If several have that F1, it is the lowest. It is nil where there are other labels
-// than of two classes, and where no row has class 1.
+// BestThreshold is the threshold with the largest F1 of class 1 among some rows, as by scikit-learn's
+// precision_recall_curve. If several have that F1, it is the lowest. It is nil if the labels are not two
+// classes, and if no row has class 1.
 func BestThreshold(c *Calibration, logits []float32, l *graph.Labels, rows []int64) *Threshold {
 	if l.Class == nil || l.Classes != 2 {
 		return nil
@@ -36,9 +36,9 @@ func BestThreshold(c *Calibration, logits []float32, l *graph.Labels, rows []int
 	return bestThreshold(c, logits, l, rows, 1)
 }
 
-// BestThresholds are those of each label, where a row may have several: with the largest F1 of the label
-// among the rows that tell it, as BestThreshold. One is nil where no row has the label. All are nil of other
-// labels.
+// BestThresholds are the thresholds of all labels, where a row may have several. Each has the largest F1 of
+// its label among the rows that tell it, as BestThreshold. An entry is nil if no row has the label. The
+// result is nil for other labels.
 func BestThresholds(c *Calibration, logits []float32, l *graph.Labels, rows []int64) (all []*Threshold) {
 	if !l.MultiLabel() {
 		return nil
@@ -49,7 +49,7 @@ func BestThresholds(c *Calibration, logits []float32, l *graph.Labels, rows []in
 	return all
 }
 
-// bestThreshold is that of one class or label.
+// bestThreshold is the best threshold of one class or label.
 func bestThreshold(c *Calibration, logits []float32, l *graph.Labels, rows []int64, k int) *Threshold {
 	type scored struct{ p, is float64 }
 	var all []scored

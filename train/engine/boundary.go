@@ -23,7 +23,7 @@ type stageChunk struct {
 // chunkPass is a chunk's forward and backward pass through a stage.
 type chunkPass struct {
 	*stageChunk
-	given   []Given          // in place of the features, by vertex type; nil: none are
+	given   []Given          // rows that the call gives in place of the features, by vertex type; nil: none
 	came    []*tensor.Matrix // on other stages: the state from the previous stage, until a tape owns it
 	ledger  *autograd.Ledger // records when gradients are complete; may be nil
 	in, out gnn.State        // on the tape of the last forward pass
@@ -101,7 +101,7 @@ func (p *Pipeline) result(out gnn.State) gnn.State {
 	return out
 }
 
-// stored returns a value in the type of those that are sent: sums of features of edges are Float32.
+// stored converts a value to the element type in which states are sent: sums of edge features are Float32.
 func stored(v *autograd.Var) *autograd.Var {
 	if v == nil {
 		return nil
@@ -155,11 +155,11 @@ func (p *Pipeline) edgeRows(t *autograd.Tape, c *stageChunk, s gnn.EdgeState) *a
 	return set
 }
 
-// backward adds to the gradients of the stage's weights. It takes, and owns, the gradients of the stage's
-// output.
+// backward runs the chunk's backward pass, which adds to the gradients of the stage's weights. It takes
+// ownership of grads, the gradients of the stage's output.
 func (p *Pipeline) backward(c *chunkPass, call *Call, grads []*tensor.Matrix) {
 	if p.Recompute {
-		c.BeginEpoch(call.Epoch) // its messages are those of the forward pass once more, drawn alike
+		c.BeginEpoch(call.Epoch) // the repeated pass draws the same random numbers for its messages
 		t := call.tape(p.Team)
 		t.Rows = c.Types()
 		p.observe(t, trace.Backward)
@@ -204,7 +204,7 @@ func (p *Pipeline) joinGradients(all []*tensor.Matrix, c *chunkPass) {
 	c.takeBack()
 }
 
-// chunkRows copies a chunk's rows, at these places, of a matrix with a row for each of the worker's.
+// chunkRows copies the rows at a chunk's places from a matrix with one row for each row of the worker.
 func (p *Pipeline) chunkRows(kind tensor.Kind, all, places *tensor.Matrix) *tensor.Matrix {
 	part := p.Team.Memory.NewElement(kind, all.Element, places.Cols, all.Cols)
 	p.Team.Gather(part, all, places)
@@ -231,7 +231,7 @@ type outbox struct {
 type link struct {
 	p      *Pipeline
 	peer   int
-	states []state     // what a chunk's message has
+	states []state     // the states in a chunk's message
 	bound  *orderBound // nil: no padding
 	coding
 }
@@ -242,7 +242,8 @@ type state struct {
 	rows    []int // by chunk
 }
 
-// link is that to another stage for the input of a block, which all chunks have in a call.
+// link makes the link to the stage peer, for messages with the input of a block. It is the same for all
+// chunks of a call.
 func (p *Pipeline) link(peer, block int, w *orderBound, c coding, call *Call) link {
 	l, before, b := link{p: p, peer: peer, bound: w, coding: c}, &p.Blocks[block-1], &p.Blocks[block]
 	add := func(kind, columns int) {
@@ -288,7 +289,7 @@ type coding struct {
 	random autograd.Random
 }
 
-// form is the form of messages with rows of so many columns.
+// form is the form of messages whose rows have so many columns.
 func (b *link) form(columns int) exchange.Form {
 	return exchange.Form{{Count: columns, Element: b.p.Team.Storage, Format: b.format}}
 }
@@ -354,7 +355,7 @@ func (b *inbox) ask() {
 	}
 }
 
-// padding is the memory that a chunk's rows of a state lack of the largest chunk's.
+// padding is memory that fills up a chunk's rows of a state to those of the largest chunk.
 func (b *link) padding(rows *tensor.Matrix, state int) *tensor.Matrix {
 	return b.bound.padding(rows, slices.Max(b.states[state].rows))
 }
@@ -435,7 +436,7 @@ func (b *outbox) settle(n int) {
 	b.gone = b.gone[n:]
 }
 
-// unpin ends Pin: what travels stays in memory.
+// unpin ends Pin, which keeps what travels in memory.
 func unpin(values []*tensor.Matrix) {
 	for _, v := range values {
 		v.Unpin()

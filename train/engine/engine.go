@@ -4,9 +4,9 @@
 //
 // There are two engines. A Whole holds all layers, for a partition or a slice of it. A Pipeline holds the
 // layers of a stage, which the chunks of the graph pass one after the other. New chooses by the mesh. An MFG
-// is a Whole of some vertices and of those that they depend on.
+// is a Whole that computes some vertices, and only the rows on which they depend.
 //
-// A worker has one, and calls of Python go to it through the worker.
+// Each worker has one engine. Package worker makes it and calls it.
 package engine
 
 import (
@@ -27,20 +27,21 @@ import (
 // Inference computes a model's results on one worker. All workers of the mesh call the same methods in the
 // same order. A method that cannot go on because of another worker panics with an exchange.Failure.
 type Inference interface {
-	// Infer computes the model without its last blocks, whose number is without. It is exact, and has no
-	// dropout. It returns this worker's rows of the result, those of Vertices, dense. The caller drops them.
+	// Infer computes the model exactly and without dropout, but leaves out its last blocks, whose number is
+	// without. It returns this worker's rows of the result, in the order of Vertices, dense. The caller drops
+	// them.
 	Infer(without int) *autograd.Var
-	// Params are the parameters that this worker holds: those of its stage.
+	// Params are the parameters that this worker holds: the parameters of its stage.
 	Params() *nn.Params
-	// Vertices lists the vertices of this worker's rows of the result, ascending, by their original ids, or
-	// where that has several types as a partition.Numbering has them. An MFG gives their positions in its
-	// list instead. nil is all vertices. It is empty where another stage has the last block. Each vertex has
-	// its row on one worker.
+	// Vertices lists the vertices of this worker's rows of the result, ascending. They are original ids, or
+	// numbers of a partition.Numbering if the result has several vertex types. An MFG gives positions in its
+	// list instead. nil is all vertices. The list is empty if another stage has the last block. Each vertex
+	// has its row on one worker.
 	Vertices() []int32
 	// All is the number of result rows of all workers.
 	All() int
 	// EdgeNumbers are for a model whose outputs are rows of the edges of one relation, of. They are the
-	// numbers, in the graph's store, of the edges whose rows this worker has. In a plan they are in another
+	// numbers, in the graph's store, of the edges whose rows this worker has. A plan has them in another
 	// order.
 	EdgeNumbers(of *graph.Relation) []int64
 }
@@ -50,12 +51,12 @@ type Engine interface {
 	Inference
 	// Forward runs the model forward. The Pass holds what the backward pass reads.
 	Forward(c Call) Pass
-	// Inputs are the rows of the features that this worker reads, by vertex type: those of Call.Features. A
-	// worker of another stage than the first reads none.
+	// Inputs are the rows of the features that this worker reads, by vertex type, as Call.Features has them.
+	// A worker of another stage than the first reads none.
 	Inputs() []*autograd.RowSet
 	// Arrays lists what the engine holds from one epoch to the next, besides Params.
 	Arrays() []checkpoint.Array
-	// Restore loads what a checkpoint holds of these arrays, before the first epoch.
+	// Restore loads these arrays from a checkpoint, before the first epoch.
 	Restore(from *checkpoint.Checkpoint) error
 }
 
@@ -65,16 +66,17 @@ type Call struct {
 	Random    autograd.Random // keys of dropout masks
 	Training  bool            // dropout is active, batch norm uses the batch's statistics
 	Recording bool            // there may be a backward pass
-	// Features are those of the vertices, by type: the rows of Inputs × columns. nil: all are the graph's.
+	// Features replace the features of the vertices, by type: the rows of Inputs × columns. nil: the graph's
+	// are used for all.
 	Features []Given
-	// Edges are given in place of the graph's; nil: all are the graph's. The caller owns them, and keeps them
-	// until the Pass ends.
+	// Edges replace the graph's edges; nil: the graph's are used. The caller owns them, and keeps them until
+	// the Pass ends.
 	Edges *edges.Given
 }
 
 // Given are values in place of the graph's.
 type Given struct {
-	// Values are the caller's, who keeps them until the Pass ends. nil: those of the graph.
+	// Values belong to the caller, who keeps them until the Pass ends. nil: the graph's are used.
 	Values *tensor.Matrix
 	// Differentiable has a backward pass compute their gradients.
 	Differentiable bool
@@ -105,26 +107,27 @@ func (c *Call) giveEdges(t *autograd.Tape) {
 // Pass is a pass whose forward pass is done. It ends with Backward or Discard.
 type Pass interface {
 	// Outputs are this worker's rows of the model's outputs, by the vertex types of Config.Outputs: its
-	// vertices × columns, in Float32. Then come those of BlockSpec.EdgeOutputs, edges × columns. A worker of
-	// another stage than the last has no rows. The Pass owns them, until it ends.
+	// vertices × columns, in Float32. The outputs of BlockSpec.EdgeOutputs follow, edges × columns. A worker
+	// of another stage than the last has no rows. The Pass owns them until it ends.
 	Outputs() []*autograd.Var
 	// EdgeNumbers are the numbers of this worker's rows of an output of edges.
 	EdgeNumbers(output int, of *edges.Numbering) []int64
-	// Backward runs the model backward, where the call records. roots are the Outputs, or one value that was
+	// Backward runs the model backward, if the call records. roots are the Outputs, or one value that was
 	// computed from them on their tape, with their gradients. Backward owns both. It adds to the gradients of
 	// Params, and sums what it adds over the replicas. It returns the gradients of Call.Features, which the
-	// caller owns: nil of those that are not differentiable.
+	// caller owns: nil for features that are not differentiable.
 	Backward(roots ...autograd.Root) (features []*tensor.Matrix)
 	// Discard releases what the pass holds without a backward pass.
 	Discard()
 }
 
-// Loss takes this worker's output of a training pass, of several vertex types below each other. It returns
-// a function that returns its part of the mesh's loss, and the gradient of the output. All workers call it.
+// Loss takes this worker's output of a training pass, with several vertex types below each other. It returns
+// the gradient of the output, and a function that returns this worker's part of the mesh's loss. All workers
+// call it.
 type Loss func(output *autograd.Var) (part func() float64, grad *tensor.Matrix)
 
-// Train runs a training pass. It adds to the gradients of Params, which are gradients of the whole mesh's
-// loss. It returns what returns this worker's part of that loss: the sum of all parts is the loss.
+// Train runs a training pass. It adds the gradients of the whole mesh's loss to the gradients of Params. The
+// function that it returns gives this worker's part of that loss: the sum of all parts is the loss.
 func Train(e Engine, c Call, of Loss) (part func() float64) {
 	pass := e.Forward(c)
 	output := gnn.Below(pass.Outputs())
@@ -138,44 +141,45 @@ type Config struct {
 	axis.Env
 	*setting.Resolved
 	Blocks []gnn.BlockSpec // of the whole model
-	// Outputs are the vertex types whose rows are the model's outputs, ascending. For some vertices, that is
-	// the first. nil is the first.
+	// Outputs are the vertex types whose rows are the model's outputs, ascending; nil: the first. An engine
+	// for some vertices computes the first type alone.
 	Outputs []int
 	// Standard standardises the columns of dense features, by the number of the vertex type. nil, and a nil
 	// entry: they stay as they are.
 	Standard []*Standard
-	// LabelColumns is the number of columns that labels have in the input, with label-input: behind the
-	// features, 1 for a label that is shown, else 0. A mesh of several stages has none.
+	// LabelColumns is how many columns the labels take in the input, with the setting label-input. They come
+	// behind the features: 1 for a label that is shown, else 0. It is 0 on a mesh of several stages.
 	LabelColumns int
 	// Training says that gradients are needed.
 	Training bool
-	// Recompute computes values again in the backward pass instead of keeping them: with one stage those
-	// between aggregations (autograd.Tape.Recompute); in a pipeline a chunk's whole forward pass. The bits
-	// are the same. Workers may differ in it.
+	// Recompute computes values again in the backward pass instead of keeping them. With one stage these are
+	// the values between aggregations (autograd.Tape.Recompute); in a pipeline they are a chunk's whole
+	// forward pass. The bits are the same. Workers may differ in it.
 	Recompute bool
-	// AnyOrder has a pipeline's training pass take as much memory as any order of the chunks takes, for a
-	// plan.
+	// AnyOrder has a pipeline's training pass take as much memory as the order of the chunks that needs most.
+	// A plan sets it.
 	AnyOrder bool
 	// Trace takes spans of the worker's main work. It may be nil. A goroutine beside that work has the track
 	// of its comm.Comm. Messages, waits and kernel calls are recorded elsewhere.
 	Trace *trace.Track
 	// OnLayer is told of each layer before work of it is done, and of trace.NoLayer after it. It may be nil.
 	OnLayer func(layer int, part trace.Part)
-	// Degrees are those along the direction in which the model aggregates, for blocks that read them.
+	// Degrees are the vertices' degrees in the direction in which the model aggregates, for blocks that read
+	// them.
 	Degrees gnn.Degrees
 	// Stage has the options of the pipeline axis.
 	Stage StageOptions
 }
 
-// variesInput reports whether the model's input varies between epochs: nothing computed from it is cached
-// then. A pipeline caches nothing either: its history treats what is computed from the features as any other
-// state.
+// variesInput reports whether the model's input varies between epochs, so that nothing computed from it is
+// cached. A pipeline caches nothing either: its history treats what is computed from the features as any
+// other state.
 func (c *Config) variesInput() bool {
 	return c.InputDropout > 0 || c.DropEdge > 0 || c.LabelInput > 0 || c.Groups.Mesh.Stages > 1
 }
 
-// observe tells Trace and OnLayer in which layers the operations on a tape are. forward is the part that the
-// forward pass counts for: Backward, if the backward pass repeats it.
+// observe tells Trace and OnLayer in which layers the operations on a tape are. forward is the part as which
+// the forward pass counts: trace.Backward, if the backward pass repeats it.
 func (c *Config) observe(t *autograd.Tape, forward trace.Part) {
 	t.OnLayer = func(layer int, backward bool) {
 		part := forward
@@ -201,7 +205,7 @@ func (c *Config) All() int {
 // numbering numbers the vertices of the output.
 func (c *Config) numbering() partition.Numbering { return c.Share.Whole.Number(c.Outputs) }
 
-// env is what an axis knows of the worker.
+// env describes the worker for an axis.
 func (c *Config) env() axis.Env {
 	e := c.Env
 	e.EdgeData = edges.WithoutFeatures
@@ -211,24 +215,24 @@ func (c *Config) env() axis.Env {
 	return e
 }
 
-// Axis divides vertices and columns among workers. A model aggregates along it on this worker.
+// Axis divides vertices and columns among workers. It gives a worker the Propagators by which its model
+// aggregates.
 type Axis interface {
 	// Vertices lists the vertices whose values this worker computes, by their original ids, ascending. nil is
 	// all.
 	Vertices() []int32
 	// Rows is the set of these vertices.
 	Rows() *autograd.RowSet
-	// Types is the set of this worker's vertices of each type. The first is Rows.
+	// Types are the sets of this worker's vertices of each type. The first is Rows.
 	Types() []*autograd.RowSet
 	// Places lists this worker's rows of a vertex type among those of its share, ascending. nil is all.
 	Places(kind int) []int32
 	// Schema is the schema of the graph.
 	Schema() gnn.Schema
-	// Propagator is the gnn.Propagator of the module at a path. It panics on a relation that the graph does
-	// not have.
+	// Propagator is the gnn.Propagator of the module at a path. It panics if the graph lacks the relation.
 	Propagator(path string, along gnn.Along) gnn.Propagator
 	// EdgeNumbers are the numbers of this worker's rows of edges on a tape.
 	EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *edges.Numbering) ([]int64, error)
-	// BeginEpoch begins an epoch. Errors name it.
+	// BeginEpoch begins an epoch. Later errors name the epoch.
 	BeginEpoch(epoch int)
 }

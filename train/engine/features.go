@@ -17,7 +17,7 @@ type features struct {
 	dense   *tensor.Matrix   // rows × F, or nil
 	sparse  *autograd.Sparse // or nil
 	varying bool             // nothing computed from them is cached over epochs
-	labels  *shown           // among them; nil: there are none
+	labels  *shown           // columns of shown labels among them; nil: none
 }
 
 // input returns the state before the first block: the features of each vertex type, in the order of the
@@ -29,7 +29,7 @@ func input(all []*features, t *autograd.Tape, c *Call) (s gnn.State) {
 	return s
 }
 
-// given are the features of a vertex type that the call gives.
+// given are the features that the call gives for a vertex type.
 func (c *Call) given(kind int) Given {
 	if c.Features == nil {
 		return Given{}
@@ -37,7 +37,7 @@ func (c *Call) given(kind int) Given {
 	return c.Features[kind]
 }
 
-// on puts the features that are given on a tape, or the graph's: rows × F.
+// on puts the given features on a tape, or the graph's if none are given: rows × F.
 func (g Given) on(t *autograd.Tape, of *features) *autograd.Var {
 	switch {
 	case g.Values == nil:
@@ -48,7 +48,7 @@ func (g Given) on(t *autograd.Tape, of *features) *autograd.Var {
 	return t.Constant(g.Values, of.rows)
 }
 
-// gradients are those of the features that the call gives, after the backward pass.
+// gradients are the gradients of the features that the call gives, after the backward pass.
 func (c *Call) gradients(of gnn.State) (grads []*tensor.Matrix) {
 	grads = make([]*tensor.Matrix, len(c.Features))
 	for kind, given := range c.Features {
@@ -59,8 +59,8 @@ func (c *Call) gradients(of gnn.State) (grads []*tensor.Matrix) {
 	return grads
 }
 
-// On puts the features on a tape: rows × F. Where the tape has edges of its own, nothing computed from them
-// is cached, either.
+// On puts the features on a tape: rows × F. If the tape has edges of its own, nothing computed from the
+// features is cached.
 func (f *features) On(t *autograd.Tape) *autograd.Var {
 	varying := f.varying || t.Edges != nil
 	switch {
@@ -90,7 +90,7 @@ func loadFeatures(c Config, of *chunked.Chunk) (all []*features) {
 	return all
 }
 
-// load copies the features of some rows of a vertex type, by its number. nil is all rows.
+// load copies the features of some rows of a vertex type, which kind numbers. places nil is all rows.
 func (c *Config) load(kind int, rows *autograd.RowSet, places []int32) *features {
 	team := c.Team
 	v := &c.Share.Types[kind]
@@ -136,16 +136,16 @@ type loader struct {
 	places    []int32 // the rows to copy; nil: all
 	normalize bool    // each row is divided by its sum
 	standard  *Standard
-	labels    *labels // behind the features; nil: none
+	labels    *labels // which follow the features; nil: none
 	features  int     // columns of the features
-	columns   int     // and of the labels
-	row       []int32 // room for the labels of one
+	columns   int     // columns of the features and the labels
+	row       []int32 // room for the labels of one row
 }
 
 // Standard is how the columns of a vertex type's features are standardised: x becomes (x − mean)/deviation.
 type Standard struct{ Means, Deviations []float32 }
 
-// of is the standardised value of a column; nil changes none.
+// of is the standardised value of a column. A nil Standard changes nothing.
 func (s *Standard) of(x float32, column int) float32 {
 	if s == nil {
 		return x
@@ -176,7 +176,8 @@ func (l *loader) each(f func(row int)) {
 	}
 }
 
-// scale is the factor of a row's features: with normalize, 1 / their sum. If that is 0 they stay as they are.
+// scale is the factor of a row's features: with normalize, 1 / their sum. If the sum is 0 they stay as they
+// are.
 func (l *loader) scale(row []float32) float32 {
 	if !l.normalize {
 		return 1
@@ -200,7 +201,7 @@ func (l *loader) entries() (n int) {
 	return n
 }
 
-// fillStructure copies the CSR structure of the stored values. The labels follow them.
+// fillStructure copies the CSR structure of the stored values. In each row the labels follow them.
 func (l *loader) fillStructure(a *kernel.CSR) {
 	from := &l.of.Features
 	indptr := a.Indptr.WriteInt64s()
@@ -222,19 +223,19 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 	})
 }
 
-// unloadEvery is how many values fill copies from a mapped file before it releases the file's pages, and
-// rowsOfPart how many rows a thread copies at a time.
+// unloadEvery is how many values fill copies from a mapped file before it releases the file's pages.
+// rowsOfPart is how many rows a thread copies at a time.
 const unloadEvery, rowsOfPart = 16 << 20, 256
 
-// fill copies the stored feature values, each row times its scale, or standardised. The i-th row to copy
-// begins at element begins(i).
+// fill copies the stored feature values, each row times its scale, or standardised. The values of the i-th
+// copied row begin at element begins(i).
 func (l *loader) fill(to *tensor.Matrix, begins func(i int) int) {
 	l.team.Host(func() { l.copyRows(to, begins) })
 }
 
 func (l *loader) copyRows(to *tensor.Matrix, begins func(i int) int) {
 	var floats []float32
-	var halves []uint16 // instead, of a BFloat16 matrix
+	var halves []uint16 // in place of floats, for a BFloat16 matrix
 	if to.Element == tensor.BFloat16 {
 		halves = to.BFloat16s()
 	} else {

@@ -8,7 +8,7 @@ import (
 	"weft/tensor"
 )
 
-// labels are those of a share's rows that training vertices have.
+// labels are the labels of a share's training vertices, as an input of the model.
 type labels struct {
 	of       *graph.Labels
 	training []bool // by row
@@ -44,21 +44,21 @@ func (l *labels) columns(to []int32, row int) []int32 {
 	return to
 }
 
-// shown are the elements of the features that stand for labels.
+// shown are the elements of the features in which labels stand.
 type shown struct {
 	nn.LabelInput
 	values []labelValues
-	epoch  int // that they are of; −1: of none yet
+	epoch  int // the epoch whose labels are shown; −1: none yet
 }
 
-// labelValues are those of one matrix.
+// labelValues are the elements of one matrix in which labels stand.
 type labelValues struct {
 	in     *tensor.Matrix
 	places []int64 // of the elements
 	of     []int32 // the vertex of each, by its original id
 }
 
-// show sets the labels to those that an epoch shows, counted from 1, or to all: 0.
+// show shows the labels that an epoch shows, counted from 1, or all labels: 0.
 func (s *shown) show(epoch int) {
 	if s == nil || s.epoch == epoch {
 		return
@@ -67,7 +67,7 @@ func (s *shown) show(epoch int) {
 	shows := s.Shows(epoch)
 	for _, v := range s.values {
 		v.in.SetWritable()
-		set := v.setter() // a plan asks for the elements, too, so that what rests comes back
+		set := v.setter() // a plan sets the elements, too, so that a matrix at rest comes back to memory
 		for k, place := range v.places {
 			if shows(int64(v.of[k])) {
 				set(place, 1)
@@ -94,7 +94,7 @@ func (v *labelValues) add(place int64, vertex int32) {
 	v.places, v.of = append(v.places, place), append(v.of, vertex)
 }
 
-// findLabels lists the elements that stand for labels in the features of some rows.
+// findLabels lists the elements in which labels stand among the features of some rows.
 func (c *Config) findLabels(f *features, l *loader) *shown {
 	if l.labels == nil {
 		return nil
@@ -132,7 +132,7 @@ func (c *Config) findLabels(f *features, l *loader) *shown {
 	return s
 }
 
-// transposed lists the elements of all columns from one on, of a transposed matrix.
+// transposed lists the elements of a transposed matrix in all columns from column from on.
 func (v *labelValues) transposed(columns *kernel.CSR, from int, ids []int32) {
 	indptr := columns.Indptr.Int64s()
 	rows := columns.Indices.Int32s()

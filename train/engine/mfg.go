@@ -14,19 +14,19 @@ import (
 )
 
 // MFG is a worker's part in a pass for some vertices, over their message-flow graph. Each block computes only
-// the rows that the result depends on. In an inference they have the same bits as in one for all vertices.
+// the rows on which the result depends. An inference for some vertices has the same bits as one for all.
 type MFG struct {
 	*Whole
-	layers []*mfg.Layer // of each block, and of the result
-	ends   []int        // where the model's first blocks end in Whole.model, by their number
+	layers []*mfg.Layer // the input of each block, and the result
+	ends   []int        // by number of first blocks of the model: where in Whole.model they end
 	needs  []mfg.Need
-	listed []int32   // this worker's vertices, by their positions in the lists, one type behind another
+	listed []int32   // this worker's vertices, as positions in the lists, one type behind another
 	rows   [][]int32 // their rows in the share, by type
-	kinds  []int     // the types of which vertices are listed
+	kinds  []int     // the types that have listed vertices
 	all    int       // the number of listed vertices
 }
 
-// layered is the Axis of the rows of the first layer.
+// layered is an Axis whose rows are the rows of the first layer.
 type layered struct {
 	*sar.Partition
 	all []*mfg.Layer
@@ -42,13 +42,13 @@ func (l layered) BeginEpoch(epoch int) {
 // Places implements Axis.
 func (l layered) Places(kind int) []int32 { return l.all[0].Rows[kind] }
 
-// narrowing is a block that leaves the rows that the next layer reads.
+// narrowing is a block that keeps only the rows that the next layer reads.
 type narrowing struct{ from, to *mfg.Layer }
 
-// Loaded is a model on no rows: what its inferences for several lists of vertices have in common.
+// Loaded is a model on no rows. Inferences for several lists of vertices share it.
 type Loaded struct {
-	Params  *nn.Params  // with a row for each vertex in tables
-	Reaches []mfg.Reach // of its blocks
+	Params  *nn.Params  // tables have a row for each vertex
+	Reaches []mfg.Reach // how far each block reaches
 }
 
 // NewLoaded builds the model, whose parameters have the values that nn.NewParams gives them.
@@ -66,9 +66,9 @@ func NewLoaded(c Config) *Loaded {
 	return l
 }
 
-// NewMFG builds the model for listed vertices, by type, each once, in any order. Types at the end may be
-// missing: of these no vertex is listed. All workers call it with the same lists. Each has a partition of its
-// own. The parameters are those of loaded; nil: it makes its own.
+// NewMFG builds the model for listed vertices, by type. Each stands in its list once, in any order. Types at
+// the end may be missing: none of their vertices is listed. All workers call it with the same lists, and each
+// has a partition of its own. The parameters are those of loaded; with loaded nil it makes its own.
 func NewMFG(c Config, vertices [][]int32, loaded *Loaded) (*MFG, error) {
 	if loaded == nil {
 		params, reaches := nn.NewParams(c.Team, c.Seed), Reaches(c.Blocks, sar.SchemaOf(c.Share))
@@ -86,7 +86,8 @@ func newMFG(c Config, vertices [][]int32, params *nn.Params, reaches []mfg.Reach
 	return m, nil
 }
 
-// FindMFG finds the rows that the blocks reach for listed vertices, as for NewMFG. It is not built.
+// FindMFG finds the rows that the blocks reach from listed vertices, as given to NewMFG. It does not build
+// the model.
 func FindMFG(c Config, vertices [][]int32, reaches []mfg.Reach) (m *MFG, err error) {
 	m = &MFG{Whole: &Whole{Config: c}, listed: []int32{}}
 	w := mfg.Wanted{Gradients: c.Training}
@@ -109,7 +110,7 @@ func FindMFG(c Config, vertices [][]int32, reaches []mfg.Reach) (m *MFG, err err
 	return m, nil
 }
 
-// Build builds what was found, with these parameters.
+// Build builds the model on the rows that FindMFG found, with these parameters.
 func (m *MFG) Build(params *nn.Params) {
 	m.params, m.features = params, loadAllFeatures(m.Config, m.axis)
 	m.ends = []int{0}
@@ -142,8 +143,8 @@ func find(of *partition.Rows, vertices []int32) (listed, rows []int32) {
 	return listed, rows
 }
 
-// Reaches returns how far each block reaches along edges: its rounds, and the relations whose Propagator it
-// asks for. To find them it builds each block in a plan, without memory.
+// Reaches returns how far each block reaches along edges: its rounds, and the relations for which it asks a
+// Propagator. To find them it builds each block in a plan, without memory.
 func Reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []mfg.Reach) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
@@ -176,8 +177,8 @@ func (m *MFG) All() int { return m.all }
 // Needs is what all workers together read for each block.
 func (m *MFG) Needs() []mfg.Need { return m.needs }
 
-// Infer computes the model without its last blocks, exactly and without dropout. It returns the rows of
-// Vertices, dense, which the caller drops.
+// Infer computes the model without its last blocks, whose number is without, exactly and without dropout. It
+// returns the rows of Vertices, dense, which the caller drops.
 func (m *MFG) Infer(without int) *autograd.Var {
 	m.features[0].labels.show(0)
 	blocks := len(m.ends) - 1 - without
@@ -217,7 +218,7 @@ func (n narrowing) Forward(s gnn.State) (next gnn.State) {
 	return next
 }
 
-// placesIn are the places of rows among some that ascend.
+// placesIn are the places of rows in from. Both ascend.
 func placesIn(from, rows []int32) []int32 {
 	places := make([]int32, len(rows))
 	for i, row := range rows {

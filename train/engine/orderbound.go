@@ -8,19 +8,19 @@ import (
 )
 
 // orderBound makes a plan take at least the memory of a training pass in any order of the chunks. A chunk
-// takes most as the last one forward, and so the first one backward: the memory that all other chunks keep
-// is in use then. So in a plan every chunk's pass begins with that much memory, and every message takes as
-// much as the largest chunk's. The plan's previous epoch tells how much the chunks keep.
+// takes most memory as the last one forward, which is the first one backward, because the memory that all
+// other chunks keep is then in use. So in a plan every chunk's pass begins with that much memory, and every
+// message is as large as the largest chunk's. The plan's previous epoch tells how much the chunks keep.
 type orderBound struct {
 	*Pipeline
-	kept   int64 // bytes at the end of the last forward pass, including what all chunks keep
-	least  int64 // the smallest number of these that one chunk's forward pass added
+	kept   int64 // bytes at the end of the last forward pass, with what all chunks keep
+	least  int64 // the fewest bytes that one chunk's forward pass added
 	begun  int64 // bytes at the beginning of this backward pass
 	before int64 // bytes at the beginning of this chunk's pass
 	held   *tensor.Matrix
 }
 
-// newOrderBound is nil if the order makes no difference, or the run's own is wanted.
+// newOrderBound is nil if the order makes no difference, or if the run's own order is wanted.
 func newOrderBound(p *Pipeline) *orderBound {
 	if !p.AnyOrder || p.ChunkOrder == axis.Fixed || len(p.chunks) == 1 {
 		return nil
@@ -28,7 +28,7 @@ func newOrderBound(p *Pipeline) *orderBound {
 	return &orderBound{Pipeline: p, least: math.MaxInt64 / 2}
 }
 
-// fill allocates memory so that a chunk's pass begins with so many bytes.
+// fill allocates memory until a chunk's pass begins with so many bytes.
 func (w *orderBound) fill(bytes int64) {
 	w.held.Release()
 	short := max(0, bytes-w.Team.Memory.LiveTensors())
@@ -44,7 +44,7 @@ func (w *orderBound) beginForward() {
 	w.before = w.Team.Memory.LiveTensors()
 }
 
-// endForward ends a forward pass. With recomputation the pass adds nothing to the received state.
+// endForward ends a chunk's forward pass. With recomputation the pass keeps nothing but the received state.
 func (w *orderBound) endForward() {
 	if w == nil {
 		return
@@ -80,7 +80,7 @@ func (w *orderBound) end() {
 	}
 }
 
-// padding is the memory that a chunk's message lacks of one with the most rows.
+// padding is memory that fills up a chunk's message to one with the most rows.
 func (w *orderBound) padding(message *tensor.Matrix, most int) *tensor.Matrix {
 	if w == nil {
 		return nil

@@ -16,11 +16,11 @@ import (
 	"weft/tensor"
 )
 
-// Pipeline is a worker of the pipeline axis (GNNPipe). It holds consecutive blocks of the model. The chunks
-// of the graph pass through the stages one after the other. Forward, a stage sends a chunk's state to the
-// next stage as soon as it is computed (fill–drain). Backward, gradients come in the reverse order of the
-// chunks. So a chunk's turn comes after all later chunks have added to the gradients of its rows. Weights
-// change once an epoch.
+// Pipeline is the engine of a worker of the pipeline axis (GNNPipe). It holds consecutive blocks of the
+// model. The chunks of the graph pass through the stages one after the other. Forward, a stage sends a
+// chunk's state to the next stage as soon as it is computed (fill–drain). Backward, gradients come in the
+// reverse order of the chunks, so all later chunks have added to the gradients of a chunk's rows before its
+// own turn. Weights change once an epoch.
 type Pipeline struct {
 	Config
 	from    int // the stage's first block
@@ -29,7 +29,7 @@ type Pipeline struct {
 	model   gnn.Model
 	reducer *reducer
 	chunks  []*stageChunk
-	warm    bool // the first snapshot is taken
+	warm    bool // the first snapshot has been taken
 	bound   *orderBound
 }
 
@@ -111,7 +111,7 @@ func (p *Pipeline) Inputs() []*autograd.RowSet {
 
 // Forward implements Engine.
 func (p *Pipeline) Forward(of Call) Pass {
-	if !of.Training && !of.Recording { // which is exact, however many chunks there are
+	if !of.Training && !of.Recording { // such a pass is exact, however many chunks there are
 		return inferred{p.infer(0, p.graph.Lockstep, &of)}
 	}
 	p.warmUp()
@@ -122,7 +122,7 @@ func (p *Pipeline) Forward(of Call) Pass {
 	encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: of.Epoch}}
 	states := p.states(order, encoded, call)
 	next := p.outbox(+1, p.bound, encoded, call)
-	// the first chunk's backward pass is the last: gradients of weights are complete only in it
+	// The first chunk's backward pass is the last one. Gradients of weights are complete only in it.
 	chunks[order[0]].ledger = p.reducer.ledger()
 	results := p.results(0, call)
 	for _, k := range order {
@@ -150,7 +150,7 @@ func (p *Pipeline) Forward(of Call) Pass {
 	return &chunkedPass{p, call, pass, chunks, order, encoded, results, spent}
 }
 
-// begun are chunks of a pass that begins.
+// begun are the chunks of a pass that begins.
 func (p *Pipeline) begun() (chunks []*chunkPass) {
 	for _, c := range p.chunks {
 		chunks = append(chunks, &chunkPass{stageChunk: c})
@@ -168,7 +168,7 @@ func (p *chunkedPass) EdgeNumbers(output int, of *edges.Numbering) []int64 {
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.
 func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
-	given := make([]*tensor.Matrix, len(p.call.Features)) // their gradients
+	given := make([]*tensor.Matrix, len(p.call.Features)) // gradients of the given features, by vertex type
 	exchange.Must(p.reducer.Beside(func() {
 		p.of.Backward()
 		p.results.backward(roots)
@@ -222,7 +222,7 @@ func (p *Pipeline) Restore(from *checkpoint.Checkpoint) error {
 	return p.graph.Restore(from)
 }
 
-// inOrder is the chunks in ascending order.
+// inOrder lists the chunks in ascending order.
 func (p *Pipeline) inOrder() []int {
 	order := make([]int, len(p.chunks))
 	for k := range order {
@@ -231,7 +231,7 @@ func (p *Pipeline) inOrder() []int {
 	return order
 }
 
-// span begins a chunk's part of a pass. What is recorded from then on has the chunk's number. Where matrices
+// span begins a chunk's part of a pass. What is recorded from then on has the chunk's number. If matrices
 // rest, the part is a turn and a round of its own: the backward pass takes the chunks in the reverse order,
 // so that what was used first is needed last.
 func (p *Pipeline) span(direction string, k int) trace.Span {
@@ -240,7 +240,7 @@ func (p *Pipeline) span(direction string, k int) trace.Span {
 	return p.Trace.Begin(trace.Phase, direction, trace.Args{})
 }
 
-// warmUp takes the first snapshot from one exact forward pass, if the options say so.
+// warmUp takes the first snapshot from one exact forward pass, if the options ask for it.
 func (p *Pipeline) warmUp() {
 	if p.HistoryStart == axis.Warm && !p.warm {
 		p.warm = true
@@ -248,7 +248,7 @@ func (p *Pipeline) warmUp() {
 	}
 }
 
-// Infer implements Inference. It is exact, as all chunks compute a layer before any computes the next.
+// Infer implements Inference. It is exact: all chunks compute a layer before any chunk computes the next.
 func (p *Pipeline) Infer(without int) *autograd.Var {
 	return gnn.Below(p.infer(without, p.graph.Lockstep, &Call{}).outputs)
 }

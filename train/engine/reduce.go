@@ -13,24 +13,25 @@ import (
 
 // reducer sums gradients over the replicas of all groups beside the backward pass. It lists complete
 // gradients in next, and sums a list of bucketFloats elements while the pass goes on. Gradients are complete
-// in the same order on all replicas. Those of rows that one worker of a group holds are summed after the
-// pass, over the workers that hold the same rows in other groups. With one replica nothing is summed. A plan
-// sends the messages of the sums, but for workers whose partitions take turns.
+// in the same order on all replicas. Gradients of rows that only one worker of a group holds are summed after
+// the pass, over the workers that hold the same rows in other groups. With one replica nothing is summed. A
+// plan sends the messages of the sums, unless partitions of a worker take turns.
 type reducer struct {
 	team     *kernel.Team
 	replicas *comm.Comm // of all groups
-	alike    *comm.Comm // the workers that hold the same rows
+	alike    *comm.Comm // the workers of all groups that hold the same rows
 	// 1 × bucketFloats: a list's gradients side by side; nil: nothing is summed
 	bucket *tensor.Matrix
 	all    int                     // the number of parameters
-	apart  map[*tensor.Matrix]bool // gradients of rows
-	rows   []*tensor.Matrix        // these, in the order of the parameters
+	apart  map[*tensor.Matrix]bool // gradients of rows that one worker of a group holds
+	rows   []*tensor.Matrix        // the keys of apart, in the order of the parameters
 	next   []gradient
-	size   int             // elements of next
+	size   int             // the number of elements in next
 	lists  chan []gradient // lists to sum; nil: nothing is summed
 }
 
-// gradient is a complete gradient, whose elements the host has when made has returned; nil: it has them.
+// gradient is a complete gradient. When made has returned, the host has its elements; made nil: the host has
+// them already.
 type gradient struct {
 	*tensor.Matrix
 	elements []float32
@@ -58,13 +59,14 @@ func newReducer(c Config, params []*nn.Param) *reducer {
 		elements, largest = elements+p.Grad.Len(), max(largest, p.Grad.Len())
 	}
 	r.bucket = r.team.Memory.New(tensor.Buffers, 1, min(elements, bucketFloats))
-	if r.replicas.TakesTurns() { // as much waits on Go's heap while others have their turns: terms, and sums
+	// Terms and sums wait on Go's heap, in as many bytes, while other partitions have their turns.
+	if r.replicas.TakesTurns() {
 		r.team.Memory.New(tensor.Buffers, 2, min(max(r.bucket.Cols, largest), comm.SumBlock/4))
 	}
 	return r
 }
 
-// ledger is the ledger that the tapes of a training pass share; nil: nothing is summed.
+// ledger is the ledger that the tapes of a training pass share; nil: the reducer sums nothing.
 func (r *reducer) ledger() *autograd.Ledger {
 	if r.bucket == nil {
 		return nil
@@ -87,14 +89,14 @@ func (r *reducer) Beside(backward func()) error {
 }
 
 func (r *reducer) beside(backward func()) error {
-	// Ranks that take turns sum in the memory of their matrices, where a plan has none
+	// Ranks that take turns sum in the memory of their matrices, which a plan does not have.
 	if r.bucket == nil || r.replicas.TakesTurns() && len(r.bucket.ReadFloats()) == 0 {
 		backward()
-		r.replicas.LocalBarrier() // as the end of the sums does
+		r.replicas.LocalBarrier() // ranks wait for each other here as at the end of the sums
 		r.replicas.LocalBarrier()
 		return nil
 	}
-	// The pass never waits for a sum
+	// The channel has room for all lists, so that the pass never waits for a sum.
 	r.lists = make(chan []gradient, r.all)
 	lists := r.lists
 	side := func(aside *comm.Comm) error {
@@ -109,7 +111,7 @@ func (r *reducer) beside(backward func()) error {
 			}
 		}
 	}
-	defer r.replicas.LocalBarrier() // whose sums end first is chance
+	defer r.replicas.LocalBarrier() // it is chance which rank's sums end first
 	return exchange.Beside(r.replicas, []exchange.Side{side}, func() error {
 		defer close(lists) // even if the pass panics
 		backward()
@@ -123,7 +125,7 @@ func (r *reducer) add(grad *tensor.Matrix) {
 	if r.apart[grad] {
 		return
 	}
-	if r.lists == nil { // Beside sums nothing
+	if r.lists == nil { // the reducer sums nothing
 		begin(grad)
 		return
 	}
@@ -133,7 +135,7 @@ func (r *reducer) add(grad *tensor.Matrix) {
 	r.next, r.size = append(r.next, begin(grad)), r.size+grad.Len()
 }
 
-// begin has the host get a gradient's elements.
+// begin starts the copy of a gradient's elements to the host.
 func begin(grad *tensor.Matrix) gradient {
 	data, made := grad.SendBuffer(tensor.Host)
 	return gradient{grad, tensor.FloatsOf(data), made}
@@ -166,7 +168,7 @@ func (r *reducer) sum(c *comm.Comm, list []gradient) error {
 		}
 		terms = terms[:at]
 	} else if terms == nil {
-		terms = list[0].Floats() // of a plan
+		terms = list[0].Floats() // a plan's matrix has no elements
 	}
 	if err := c.SumFloats(comm.Gradient, terms); err != nil {
 		return err
@@ -178,9 +180,9 @@ func (r *reducer) sum(c *comm.Comm, list []gradient) error {
 	return nil
 }
 
-// become sets the elements.
+// become sets the gradient's elements to the sums.
 func (g gradient) become(sums []float32) {
-	data, _ := g.ReceiveBuffer(tensor.Host) // it is free: made has waited for copies from there
+	data, _ := g.ReceiveBuffer(tensor.Host) // its memory is free: made has waited for copies from there
 	if to := tensor.FloatsOf(data); unsafe.SliceData(to) != unsafe.SliceData(sums) {
 		copy(to, sums)
 	}

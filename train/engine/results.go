@@ -12,23 +12,23 @@ import (
 	"weft/tensor"
 )
 
-// results are the outputs of a pipeline for all rows of the worker. Each chunk computes some of them. Outputs
-// of vertices are in the order of the worker's rows, and those of edges chunk after chunk. Other stages than
-// the last have no rows.
+// results are the outputs of a pipeline for all rows of the worker. Each chunk computes some of the rows.
+// Outputs of vertices are in the order of the worker's rows, and outputs of edges chunk after chunk. Other
+// stages than the last have no rows.
 type results struct {
 	*Pipeline
 	call     *Call
-	vertices []int           // the vertex types of the outputs that have rows of vertices, which come first
-	edges    []gnn.EdgeState // of the others
-	rows     []state         // of edges
+	vertices []int           // the vertex types of the outputs of vertices, which come first
+	edges    []gnn.EdgeState // the outputs of edges, which follow
+	rows     []state         // the rows of the outputs of edges
 	sets     []*autograd.RowSet
 	columns  []int
-	values   []*tensor.Matrix // until the outputs have them
+	values   []*tensor.Matrix // until put puts them on a tape
 	outputs  []*autograd.Var  // on a tape of their own
-	grads    []*tensor.Matrix // in a backward pass
+	grads    []*tensor.Matrix // their gradients, in a backward pass
 }
 
-// results of the model without its last blocks, whose number is without.
+// results makes room for the outputs of the model without its last blocks, whose number is without.
 func (p *Pipeline) results(without int, call *Call) *results {
 	r, block := &results{Pipeline: p, call: call}, &p.Blocks[len(p.Blocks)-without-1]
 	add := func(columns int, set autograd.RowSet) {
@@ -62,7 +62,7 @@ func (s *state) before(k int) (n int) {
 	return n
 }
 
-// of are the rows of edges of chunk k in a matrix with those of all chunks.
+// of returns the rows of edges of chunk k from a matrix with the rows of all chunks.
 func (r *results) of(all *tensor.Matrix, output, k int) *tensor.Matrix {
 	s := &r.rows[output-len(r.vertices)]
 	return all.RowRange(s.before(k), s.before(k+1))
@@ -84,7 +84,7 @@ func (r *results) join(k int, out gnn.State) {
 	}
 }
 
-// put puts the outputs on a tape, when all chunks have joined.
+// put puts the outputs on a tape, once all chunks have joined.
 func (r *results) put() {
 	t := autograd.NewTape(r.Team)
 	t.Recording = r.call.Recording
@@ -96,13 +96,13 @@ func (r *results) put() {
 	}
 }
 
-// backward computes the gradients of the outputs, from those of the roots.
+// backward computes the gradients of the outputs from the gradients of the roots.
 func (r *results) backward(roots []autograd.Root) {
 	r.outputs[0].Tape().Backward(roots...)
 	r.grads = taken(r.outputs)
 }
 
-// gradients are those of the rows of chunk k, which the caller owns.
+// gradients are the gradients of the rows of chunk k. The caller owns them.
 func (r *results) gradients(k int) (parts []*tensor.Matrix) {
 	for i, all := range r.grads {
 		var part *tensor.Matrix
@@ -118,7 +118,7 @@ func (r *results) gradients(k int) (parts []*tensor.Matrix) {
 	return parts
 }
 
-// edgeNumbers are the numbers of the rows of an output.
+// edgeNumbers are the numbers, in the store, of an output's rows of edges.
 func (r *results) edgeNumbers(output int, of *edges.Numbering) []int64 {
 	return r.numbersOf(r.edges[output-len(r.vertices)], r.call, of)
 }
@@ -126,7 +126,7 @@ func (r *results) edgeNumbers(output int, of *edges.Numbering) []int64 {
 // release releases the gradients.
 func (r *results) release() { exchange.Release(r.grads...) }
 
-// numbersOf are the numbers of this worker's rows of edges on the last stage.
+// numbersOf are the numbers, in the store, of this worker's rows of edges on the last stage.
 func (p *Pipeline) numbersOf(s gnn.EdgeState, call *Call, of *edges.Numbering) (numbers []int64) {
 	if !p.last() {
 		return []int64{}
@@ -151,8 +151,8 @@ func (p *Pipeline) EdgeNumbers(of *graph.Relation) (numbers []int64) {
 	})
 }
 
-// edgeNumbers are those that find gives. In a plan they are those of the edges into the worker's rows of a
-// vertex type, at these places of its share (nil is all), in another order.
+// edgeNumbers are the numbers that find gives. A plan takes instead the numbers of the edges into the
+// worker's rows of a vertex type, in another order. places gives these rows' places in the share; nil is all.
 func (c *Config) edgeNumbers(of *graph.Relation, places func(kind int) []int32,
 	find func(gnn.EdgeState, *edges.Numbering) []int64,
 ) (numbers []int64) {

@@ -12,7 +12,7 @@ import (
 	"weft/tensor"
 )
 
-// StageOptions are what a stage knows of the pipeline. All workers have the same, but for Report. They are
+// StageOptions are what a stage knows of the pipeline. All workers have the same but for Report. They are
 // zero if the mesh has one stage.
 type StageOptions struct {
 	// Cuts are the first block of each stage and, last, the number of blocks, as from gnn.Cut.
@@ -25,15 +25,14 @@ type StageOptions struct {
 // StageReport is the times of a stage's worker in a training pass. They add up to the pass.
 type StageReport struct {
 	Compute time.Duration // all time without waiting
-	// Bubble is the time waiting while the pipeline fills, turns and drains. The worker waits for its first
-	// chunk from the previous stage. Between its last forward and its first backward pass it waits for the
-	// next stage.
+	// Bubble is the waiting time while the pipeline fills, turns and drains: for the first chunk from the
+	// previous stage, and between the worker's last forward and its first backward pass, for the next stage.
 	Bubble time.Duration
 	Wait   time.Duration // all other waiting
 }
 
-// agree fails on all workers if a worker's stages, chunks, orders or history differ from worker 0's. It would
-// else take one chunk's rows for another's.
+// agree fails on all workers if a worker's stages, chunks, orders or history differ from worker 0's. The
+// worker would otherwise take one chunk's rows for another's.
 func (c *Config) agree() error {
 	s := &c.Stage
 	told := fmt.Sprint(c.Seed, s.Cuts, s.Count, crc32.ChecksumIEEE(comm.Bytes(s.Of)),
@@ -55,7 +54,7 @@ func (p *Pipeline) spend() *spending {
 	return &spending{Pipeline: p, began: time.Now(), waited: p.Groups.World.Waited()}
 }
 
-// take takes the next chunk's matrices from an inbox. Waiting for the first chunk of the order counts as the
+// take takes the next chunk's matrices from an inbox. The wait for the first chunk of the order counts as the
 // bubble.
 func (s *spending) take(from *inbox, first bool) []*tensor.Matrix {
 	before := s.Groups.World.Waited()

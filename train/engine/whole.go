@@ -21,7 +21,7 @@ type Whole struct {
 	features []*features // by vertex type
 	params   *nn.Params
 	model    gnn.Model
-	vertices []int32 // of the result, by their original ids, ascending; nil: all
+	vertices []int32 // of the result, by original id, ascending; nil: all
 	reducer  *reducer
 }
 
@@ -73,7 +73,7 @@ func (w *Whole) Vertices() []int32 { return w.vertices }
 // Inputs implements Engine.
 func (w *Whole) Inputs() (rows []*autograd.RowSet) { return w.axis.Types() }
 
-// Arrays implements Engine: an epoch reads nothing of the one before.
+// Arrays implements Engine: nothing passes from one epoch to the next.
 func (w *Whole) Arrays() []checkpoint.Array { return nil }
 
 // Restore implements Engine.
@@ -150,6 +150,6 @@ func (w *Whole) Infer(without int) *autograd.Var {
 	return inFloat32(w.model[:len(w.model)-without].Forward(in).Output(w.Outputs...))
 }
 
-// barrier waits until all partitions of the worker begin a pass. In a pass they take turns in the same order
-// on all workers, which the all-to-alls of the tensor axis need.
+// barrier waits until all partitions of the worker begin a pass. Within a pass they take turns in the same
+// order on all workers, as the all-to-alls of the tensor axis need.
 func (w *Whole) barrier() { w.Groups.Replicas.LocalBarrier() }

@@ -12,15 +12,15 @@ import (
 	"weft/internal/refusal"
 )
 
-// form is a vertex metric that has an argument in its name, behind a prefix.
+// form is a kind of vertex metric whose name has an argument behind a prefix.
 type form struct {
 	prefix, argument string
-	ofTwo            bool // it tells two classes apart by their scores
-	// of returns the metric for such labels, or what the argument has to be.
+	ofTwo            bool // the metric tells two classes apart by their scores
+	// of returns the metric for such labels. If the argument does not fit them, it returns what it has to be.
 	of func(argument string, l *graph.Labels) (of OfVertices, asked string)
 }
 
-// top begins the name of precision@K, and found that of recall@fpr=RATE.
+// top is the prefix of precision@K, and found that of recall@fpr=RATE.
 const (
 	top   = "precision@"
 	found = "recall@fpr="
@@ -33,11 +33,11 @@ var forms = []form{
 		f1 := func(hit, said, is []float64) float64 { return f1Of(hit[k], said[k], is[k]) }
 		return ofCounts(f1), asked
 	}},
-	// Those of one class, or of one label.
+	// Average precision and area under the curve of one class or label.
 	{AveragePrecision + ":", "CLASS", true, rankingOf(averagePrecision)},
 	{ROCAUC + ":", "CLASS", true, rankingOf(AreaUnder)},
-	// The share of a class, or of class 1, among the K vertices that score highest (of all, if they are
-	// fewer). Those that tie for the last places count by their mean.
+	// The share of a class, or of class 1, among the K vertices that score highest, or among all if they are
+	// fewer. Vertices that tie for the last places count by their mean.
 	{top, "K[:CLASS]", true, func(argument string, l *graph.Labels) (OfVertices, string) {
 		text, class, named := strings.Cut(argument, ":")
 		k, err := strconv.Atoi(text)
@@ -46,8 +46,8 @@ var forms = []form{
 		}
 		return ranking(precisionOfTop(k), named, class, l)
 	}},
-	// The share of a class, or of class 1, that is found where at most that share of the others is taken for
-	// it: the largest tpr of scikit-learn's roc_curve with fpr ≤ RATE.
+	// The share of a class, or of class 1, that is found while at most the share RATE of the other vertices
+	// is taken for it: the largest tpr of scikit-learn's roc_curve with fpr ≤ RATE.
 	{found, "RATE[:CLASS]", true, func(argument string, l *graph.Labels) (OfVertices, string) {
 		text, class, named := strings.Cut(argument, ":")
 		rate, err := strconv.ParseFloat(text, 64)
@@ -58,7 +58,8 @@ var forms = []form{
 	}},
 }
 
-// classOf returns the number of a class or label, by its name or number, or what it has to be.
+// classOf returns the number of a class or label, given its name or number. If there is none, it returns what
+// the argument has to be.
 func classOf(class string, l *graph.Labels) (k int, asked string) {
 	for k := range l.Classes {
 		if l.ClassName(k) == class {
@@ -68,7 +69,7 @@ func classOf(class string, l *graph.Labels) (k int, asked string) {
 	return 0, "no class of the graph is called " + strconv.Quote(class)
 }
 
-// ranking is a measure of the class that is named, or as ofScores without one.
+// ranking is a measure of the named class. If no class is named, it is ofScores.
 func ranking(of measure, named bool, class string, l *graph.Labels) (OfVertices, string) {
 	if !named {
 		return ofScores(of, unnamed), ""
@@ -77,7 +78,7 @@ func ranking(of measure, named bool, class string, l *graph.Labels) (OfVertices,
 	return ofScores(of, k), asked
 }
 
-// rankingOf is a measure of the class that is the argument.
+// rankingOf is a measure of the class that the argument names.
 func rankingOf(of measure) func(class string, l *graph.Labels) (OfVertices, string) {
 	return func(class string, l *graph.Labels) (OfVertices, string) { return ranking(of, true, class, l) }
 }
@@ -90,7 +91,7 @@ func Forms() (names []string) {
 	return names
 }
 
-// formOf returns the form that a name has, and its argument; nil: it has none.
+// formOf returns the form of a metric's name, and the argument; nil: the name has no form.
 func formOf(name string) (f *form, argument string) {
 	for i := range forms {
 		if argument, has := strings.CutPrefix(name, forms[i].prefix); has {
@@ -106,7 +107,7 @@ func HasArgument(name string) bool {
 	return f != nil
 }
 
-// withArgument returns the metric whose name has an argument, for such labels; nil where it has none.
+// withArgument returns the metric whose name has an argument, for such labels; nil if the name has none.
 func withArgument(name string, l *graph.Labels) (OfVertices, error) {
 	f, argument := formOf(name)
 	if f == nil {
@@ -119,7 +120,7 @@ func withArgument(name string, l *graph.Labels) (OfVertices, error) {
 	return of, nil
 }
 
-// Top is how many rows precision@K is of; false: the name is of another metric.
+// Top returns K of precision@K; is is false for any other metric.
 func Top(name string) (k int, is bool) {
 	text, is := strings.CutPrefix(name, top)
 	text, _, _ = strings.Cut(text, ":")
@@ -127,7 +128,7 @@ func Top(name string) (k int, is bool) {
 	return k, is && err == nil
 }
 
-// highest are the n highest scores of all workers, or all if they are fewer, the largest first.
+// highest are the n highest scores of all workers, the largest first, or all scores if they are fewer.
 func highest(c *comm.Comm, n int, mine []float64) (all []float64, err error) {
 	descending := func(a, b float64) int { return cmp.Compare(b, a) }
 	slices.SortFunc(mine, descending)
@@ -177,7 +178,7 @@ func recallOfRate(rate float64) measure {
 		if err := sum(c, counts[:2]); err != nil {
 			return 0, err
 		}
-		may := int(rate * counts[0]) // negative ones that are taken for positive, up to a rounding
+		may := int(rate * counts[0]) // how many negative rows may be taken for positive, up to a rounding
 		for float64(may+1)/counts[0] <= rate {
 			may++
 		}

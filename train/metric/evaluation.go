@@ -16,8 +16,8 @@ import (
 type Evaluation struct {
 	// Scores are all metrics that the labels allow, by name.
 	Scores map[string]float64
-	// MostFrequent is the accuracy of always saying the most frequent class of these vertices, where each has
-	// one class; NaN: there are no vertices.
+	// MostFrequent is the accuracy of a prediction that always says the most frequent class of these
+	// vertices, if each has one class; NaN without vertices.
 	MostFrequent float64
 	// Classes are the scores of each class, nil for values.
 	Classes []ClassScores
@@ -26,7 +26,7 @@ type Evaluation struct {
 	Confusion [][]int
 }
 
-// Point is one of a curve.
+// Point is a point of a curve.
 type Point struct{ X, Y float64 }
 
 // ClassScores are the scores of a class: precision TP/(TP+FP), recall TP/(TP+FN) and F1 2·TP/(2·TP+FP+FN),
@@ -56,8 +56,9 @@ func (e Evaluation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// Evaluate measures predictions of all vertices (rows × columns) on some of these, also by metrics with an
-// argument that are named. It refuses logits of these that are no finite numbers.
+// Evaluate measures predictions of all vertices (rows × columns) on some of them, by all metrics that the
+// labels allow, and by the named metrics with an argument. It refuses logits of these vertices that are not
+// finite.
 func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ...string) (
 	e Evaluation, err error,
 ) {
@@ -77,7 +78,7 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 	e.Scores = map[string]float64{}
 	for _, asked := range slices.Concat(VertexNames, named) {
 		name, not := Choose(asked, &partition.Whole{}, l)
-		if not != nil { // it is not defined on these labels
+		if not != nil { // the metric is not defined on these labels
 			continue
 		}
 		if e.Scores[name], err = Vertices(name, l)(predictions, l, vertices, alone); err != nil {
@@ -113,10 +114,10 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 	return e, nil
 }
 
-// Curves are those over all thresholds, where vertices have one of two classes: the share of class 1 that is
-// found (Y) by that of class 0 that is taken for it, and precision (Y) by recall. They have a point for each
-// score, the largest first. If points have the same X, the highest counts. Curves are nil for other labels,
-// and where a class has no vertex.
+// Curves are the curves over all thresholds, if vertices have one of two classes. roc has the share of class
+// 1 that is found (Y) by the share of class 0 that is taken for it (X). precisionRecall has precision (Y) by
+// recall (X). They have a point for each score, the largest score first. Of points with the same X, the
+// highest counts. Curves are nil for other labels, and if a class has no vertex.
 func Curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precisionRecall []Point) {
 	if l.Continuous() || l.MultiLabel() || l.Classes != 2 {
 		return nil, nil
@@ -124,7 +125,7 @@ func Curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precision
 	score := func(v int64) float64 { return float64(logits[2*v+1]) - float64(logits[2*v]) }
 	sorted := slices.Clone(vertices)
 	slices.SortFunc(sorted, func(a, b int64) int { return cmp.Compare(score(b), score(a)) })
-	var all, found [2]float64 // vertices of each class, and those with a score so large
+	var all, found [2]float64 // vertices of each class: all, and those with at least this score
 	for _, v := range sorted {
 		all[l.Class[v]]++
 	}
@@ -156,17 +157,17 @@ func Curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precision
 // vertices have several labels, each label that is known is a prediction: the vertex has it or not.
 const CalibrationError = "calibration-error"
 
-// calibrationBins is how many bins it has.
+// calibrationBins is the number of bins.
 const calibrationBins = 15
 
-// Reliability is how sure predictions are, by softmax, and how many of them are right: a bin of predictions
-// each, those whose likeliest class has a probability in one of 15 equal parts of 0 … 1.
+// Reliability compares how sure predictions are, by softmax, with how many of them are right. Each of its 15
+// bins has the predictions whose likeliest class has a probability in one of 15 equal parts of 0 … 1.
 type Reliability [calibrationBins]struct {
 	Sure, Right float64 // sums over the bin
 	Count       int
 }
 
-// ReliabilityOf is that of the logits of some vertices.
+// ReliabilityOf is the Reliability of the logits of some vertices.
 func ReliabilityOf(logits []float32, l *graph.Labels, vertices []int64) *Reliability {
 	r, p := &Reliability{}, make([]float64, l.Classes)
 	for _, v := range vertices {
@@ -196,8 +197,8 @@ func (r *Reliability) Add(probability float64, right bool) {
 	}
 }
 
-// AddLabels adds the probabilities of several labels, with what they are: 1, 0, or NaN where that is not
-// known.
+// AddLabels adds a prediction for each of several labels: its probability, and whether the row has the label,
+// 1 or 0. NaN, a missing label, is left out.
 func (r *Reliability) AddLabels(probabilities []float64, labels []float32) {
 	for k, p := range probabilities {
 		if y := labels[k]; y == y {
@@ -215,8 +216,8 @@ func (r *Reliability) Error() float64 {
 	return sum / float64(count)
 }
 
-// Curve is the share that is right (Y) by the mean probability (X), of the bins that have a prediction, and
-// how many each has.
+// Curve has a point for each bin with a prediction: the share that is right (Y) by the mean probability (X).
+// counts is how many predictions each of these bins has.
 func (r *Reliability) Curve() (points []Point, counts []int) {
 	for _, bin := range r {
 		if n := float64(bin.Count); n > 0 {

@@ -1,6 +1,6 @@
-// Package metric has the metrics. Each is a function of a worker's rows, which it combines with those of the
-// other workers. All workers call it together, and get the same bits. Tasks measure evaluations by it, and
-// commands predictions.
+// Package metric computes the metrics. Each is a function of a worker's rows, which it combines with the rows
+// of the other workers. All workers call it together, and get the same bits. Tasks measure evaluations by it,
+// and commands measure predictions.
 package metric
 
 import (
@@ -16,7 +16,7 @@ import (
 	"weft/partition"
 )
 
-// OfVertices measures logits (rows × classes) on some of a worker's rows. No vertices give NaN.
+// OfVertices measures logits (rows × classes) on some of a worker's rows. The result is NaN without vertices.
 type OfVertices func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error)
 
 // Auto asks for the metric of the graph or of the task.
@@ -42,7 +42,7 @@ var ofVertices = map[string]OfVertices{
 // VertexNames are the names of the vertex metrics.
 var VertexNames = slices.Sorted(maps.Keys(ofVertices))
 
-// Vertices is the vertex metric of that name, which Choose returned, of such labels.
+// Vertices returns the vertex metric that Choose has returned by name, for such labels.
 func Vertices(name string, l *graph.Labels) OfVertices {
 	if of, known := ofVertices[name]; known {
 		return of
@@ -51,7 +51,7 @@ func Vertices(name string, l *graph.Labels) OfVertices {
 	return of
 }
 
-// Choose returns the metric asked for, or for Auto the one that the graph names.
+// Choose returns the name of the metric asked for. For Auto it is the one that the graph names.
 func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, error) {
 	name := asked
 	if name == Auto {
@@ -90,8 +90,8 @@ func ofTwo(name string) bool {
 	return name == ROCAUC || name == AveragePrecision || f != nil && f.ofTwo
 }
 
-// OfSecond reports whether a metric is of the second of two classes because it names none. The area under
-// the receiver operating characteristic is the same of both.
+// OfSecond reports whether a metric measures the second of two classes because its name has no class. The
+// area under the receiver operating characteristic is the same for both.
 func OfSecond(name string) bool {
 	argued := strings.HasPrefix(name, top) || strings.HasPrefix(name, found)
 	return name == AveragePrecision || argued && !strings.Contains(name, ":")
@@ -112,7 +112,7 @@ func accuracy(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm)
 	return AccuracyOf(right, len(vertices), c)
 }
 
-// AccuracyOf is the accuracy where so many of this worker's vertices are right.
+// AccuracyOf is the accuracy over all workers, if right of this worker's vertices are predicted right.
 func AccuracyOf(right, vertices int, c *comm.Comm) (float64, error) {
 	counts := []float64{float64(right), float64(vertices)}
 	err := sum(c, counts)
@@ -128,15 +128,15 @@ func argmax(x []float32) (at int) {
 	return at
 }
 
-// measure is of n scored rows of each worker.
+// measure measures n scored rows of each worker.
 type measure func(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error)
 
-// unnamed is in the place of a class where a metric names none.
+// unnamed stands for a class that a metric does not name.
 const unnamed = -1
 
-// ofScores is a metric of how high a class of two scores where it is right: of class 1 where none is named.
-// If vertices have several labels, it is the metric of one label, or the mean over all labels that some
-// vertices have and others lack.
+// ofScores is a metric of how high the scores of one class are where it is right: of class 1 if none is
+// named. If vertices have several labels, it is the metric of one label, or the mean over all labels that
+// some vertices have and others lack.
 func ofScores(measure measure, class int) OfVertices {
 	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 		if !l.MultiLabel() {
@@ -175,7 +175,7 @@ func ofScores(measure measure, class int) OfVertices {
 	}
 }
 
-// sorted are the sorted scores of the negative and of the positive ones of n rows.
+// sorted returns the sorted scores of the negative rows and of the positive rows, n in all.
 func sorted(n int, at func(i int) (score float64, positive bool)) (negative, positive []float64) {
 	for i := range n {
 		if score, is := at(i); is {
@@ -189,12 +189,12 @@ func sorted(n int, at func(i int) (score float64, positive bool)) (negative, pos
 	return negative, positive
 }
 
-// averagePrecision is a mean over the positive rows of all workers, of which this one has n scored rows: of
-// the precision where all rows that score as high count as positive. It is NaN where one of the classes has
-// no rows.
+// averagePrecision is the mean, over the positive rows of all workers, of the precision at the row's score:
+// all rows that score as high count as positive. This worker has n scored rows. It is NaN if one of the
+// classes has no rows.
 func averagePrecision(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
 	negative, positive := sorted(n, at)
-	var asHigh [2][]float64 // how many score as high as each positive row: negative and positive rows
+	var asHigh [2][]float64 // for each positive row: how many negative and positive rows score as high
 	for k, those := range [][]float64{negative, positive} {
 		asHigh[k] = make([]float64, len(positive))
 		err := eachBlock(c, those, func(block []float64) {
@@ -221,12 +221,12 @@ func averagePrecision(c *comm.Comm, n int, at func(i int) (score float64, positi
 	return counts[0] / counts[2], err
 }
 
-// AreaUnder is the area under the receiver operating characteristic of n scored rows of this worker, together
-// with those of all others, from the ranks of the positive ones (Mann & Whitney 1947): the probability that a
-// positive one scores above a negative one, ties counting half.
+// AreaUnder is the area under the receiver operating characteristic of the scored rows of all workers; this
+// one has n. It follows from the ranks of the positive rows (Mann & Whitney 1947): it is the probability that
+// a positive row scores above a negative one, where a tie counts half.
 func AreaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
 	negative, positive := sorted(n, at)
-	// Pairs in order, negatives and positives.
+	// The pairs in order, the negative rows and the positive rows.
 	counts := []float64{0, float64(len(negative)), float64(len(positive))}
 	err := eachBlock(c, negative, func(block []float64) { counts[0] += inOrder(block, positive) })
 	if err == nil {
@@ -235,7 +235,7 @@ func AreaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool
 	return counts[0] / (counts[1] * counts[2]), err
 }
 
-// inOrder counts the pairs of a negative and a higher positive score. A tie counts half. Both lists are
+// inOrder counts the pairs of a negative score and a higher positive score. A tie counts half. Both lists are
 // sorted. Such sums are exact.
 func inOrder(negative, positive []float64) (pairs float64) {
 	below, upTo := 0, 0 // negatives below the positive score, and below or equal
@@ -274,7 +274,7 @@ func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
 	return nil
 }
 
-// ofCounts is a metric of what countClasses counts.
+// ofCounts is a metric that is computed from what countClasses counts.
 func ofCounts(of func(hit, said, is []float64) float64) OfVertices {
 	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 		hit, said, is, err := countClasses(logits, l, vertices, c)
@@ -285,9 +285,9 @@ func ofCounts(of func(hit, said, is []float64) float64) OfVertices {
 	}
 }
 
-// macroF1 is the mean of the classes' F1, over the same classes as scikit-learn's f1_score: those that some
-// of the vertices have or are predicted to have. Where a vertex may have several labels all labels count; one
-// without positives and predictions counts as 0.
+// macroF1 is the mean of the classes' F1, over the same classes as scikit-learn's f1_score: the ones that
+// some of the vertices have or are predicted to have. If a vertex may have several labels, all labels count,
+// and a label without positives and predictions counts as 0.
 func macroF1(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 	return ofCounts(func(hit, said, is []float64) (mean float64) {
 		var f1s []float64
@@ -303,9 +303,9 @@ func macroF1(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) 
 	})(logits, l, vertices, c)
 }
 
-// countClasses counts for each class the vertices that have it (is), that are predicted to (said), and both
-// (hit), over all workers; nil if there are no vertices. A single-label vertex is predicted to have its
-// largest logit's class, a multi-label one every label with a positive logit.
+// countClasses counts vertices for each class, over all workers: is have it, said are predicted to have it,
+// and hit are both. The counts are nil without vertices. A single-label vertex is predicted to have the class
+// with the largest logit, a multi-label vertex each label with a positive logit.
 func countClasses(logits []float32, l *graph.Labels, vertices []int64,
 	c *comm.Comm,
 ) (hit, said, is []float64, err error) {

@@ -48,7 +48,7 @@ func (n Numbers) Scores() Scores {
 	return Scores{float64(n.Train), float64(n.Val), float64(n.Test), float64(n.ValLoss)}
 }
 
-// Unmeasured are the scores of what was not measured.
+// Unmeasured are the scores where nothing was measured.
 func Unmeasured() Scores {
 	nan := math.NaN()
 	return Scores{nan, nan, nan, nan}

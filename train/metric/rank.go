@@ -17,9 +17,9 @@ const MRR = "mrr"
 // LinkNames are all link metrics; higher is better.
 var LinkNames = []string{ROCAUC, MRR, "hits@1", "hits@3", "hits@10", "hits@20", "hits@50", "hits@100"}
 
-// linkNames are the metrics by the negative edges that are given, the default first. If the negative edges
-// are shared, hits@K takes their K-th highest score as a threshold. Else all but the area under the curve are
-// means over ranks.
+// linkNames are the metrics by the form of the given negative edges, the default first. If the negative edges
+// are shared, hits@K takes their K-th highest score as a threshold. Otherwise all metrics but the area under
+// the curve are means over ranks.
 var linkNames = map[graph.NegativeForm][]string{
 	graph.NoNegatives:     {MRR, ROCAUC, "hits@1", "hits@3", "hits@10"},
 	graph.SharedNegatives: {"hits@50", ROCAUC, "hits@10", "hits@20", "hits@100"},
@@ -64,7 +64,7 @@ func hits(k float64) func(float64) float64 {
 	}
 }
 
-// Ranked returns those of the names that are means over ranks.
+// Ranked returns the names of the metrics that are means over ranks.
 func Ranked(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return ofRank[name] == nil })
 }
@@ -84,8 +84,8 @@ func OfRanks(c *comm.Comm, ranks []float64, n int, names []string) ([]float64, e
 	return means, err
 }
 
-// RankOf returns the rank of an edge among its negative edges, from 1: the mean of the best and of the worst
-// rank that equal scores allow, as OGB's evaluator has it.
+// RankOf returns the rank of an edge among its negative edges, from 1. With equal scores it is the mean of
+// the best and the worst possible rank, as in OGB's evaluator.
 func RankOf(edge float32, negatives []float32) float64 {
 	above, same := 0, 0
 	for _, score := range negatives {
@@ -102,15 +102,15 @@ func RankOf(edge float32, negatives []float32) float64 {
 // thresholds has K of each metric hits@K of shared negative edges.
 var thresholds = map[string]int{"hits@10": 10, "hits@20": 20, "hits@50": 50, "hits@100": 100}
 
-// HitsAbove are the named metrics hits@K of edges and of the negative edges that they share, of all workers:
-// the share of edges that score above the K-th highest negative edge (Hu et al. 2020, as OGB's evaluator). It
-// is 1 if there are fewer negative edges than K, and NaN without edges.
+// HitsAbove are the named metrics hits@K of edges and of the negative edges that they share, over all
+// workers: the share of edges that score above the K-th highest negative edge (Hu et al. 2020, as OGB's
+// evaluator). It is 1 if there are fewer negative edges than K, and NaN without edges.
 func HitsAbove(c *comm.Comm, edges, negatives []float32, names []string) ([]float64, error) {
 	most := 0
 	for _, name := range names {
 		most = max(most, thresholds[name])
 	}
-	var highest []float64 // of this worker, then of all
+	var highest []float64 // of this worker, then of all workers
 	for _, score := range negatives {
 		highest = append(highest, float64(score))
 	}

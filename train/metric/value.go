@@ -10,7 +10,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// The metrics of values. Each is a mean over the columns that have a value, as scikit-learn's with
+// The metrics of values. Each is a mean over the columns that have a value, as in scikit-learn with
 // multioutput="uniform_average".
 const (
 	RMSE = "rmse" // √mean (ŷ − y)²
@@ -44,9 +44,9 @@ type column struct {
 	n, mean, squares, absolutes, spread float64 // squares of errors, and of differences from the mean
 }
 
-// OfValues measures predictions (rows × columns) of values on some of a worker's rows: all metrics by name.
-// They are NaN if there is no value. If all values of a column are the same, R2 is as in scikit-learn: 1
-// without an error, else 0.
+// OfValues measures predictions (rows × columns) of values on some of a worker's rows. It returns all metrics
+// by name, NaN if there is no value. If all values of a column are equal, R2 is 1 without an error and else
+// 0, as in scikit-learn.
 func OfValues(predictions []float32, l *graph.Labels, vertices []int64,
 	c *comm.Comm,
 ) (map[string]float64, error) {

@@ -13,16 +13,17 @@ import (
 	"weft/train/worker"
 )
 
-// Counts are what the time of a worker's training pass follows from.
+// Counts are the numbers from which the time of a worker's training pass follows.
 type Counts struct {
 	Kernels Kernels
-	Traffic [comm.Kinds]comm.Traffic // that it sends
+	Traffic [comm.Kinds]comm.Traffic // that the worker sends
 	Rows    int                      // of its partition
-	Edges   int64                    // into them
-	Remote  int64                    // of these, from rows of other partitions
+	Edges   int64                    // into these rows
+	Remote  int64                    // of the edges, how many lead from rows of other partitions
 }
 
-// Steps is the number of kernel calls, and of starts and ends of messages: about as many come as are sent.
+// Steps is the number of kernel calls, and of starts and ends of messages. About as many messages come as are
+// sent.
 func (c *Counts) Steps() (steps int) {
 	for _, calls := range c.Kernels {
 		steps += calls.Number
@@ -34,7 +35,7 @@ func (c *Counts) Steps() (steps int) {
 	return steps
 }
 
-// add adds those of another rank of the same worker.
+// add adds the counts of another rank of the same worker.
 func (c *Counts) add(rank *Counts) {
 	c.Rows, c.Edges, c.Remote = c.Rows+rank.Rows, c.Edges+rank.Edges, c.Remote+rank.Remote
 	for k, calls := range rank.Kernels {
@@ -49,18 +50,18 @@ func (c *Counts) add(rank *Counts) {
 // Kernels are kernel calls.
 type Kernels map[Kernel]Calls
 
-// Kernel is a kernel and widths, for which each unit of work takes about as long.
+// Kernel is a kernel and its widths. Each unit of its work takes about as long.
 type Kernel struct {
 	Name   string
 	Widths [2]int // the elements of a row, or the columns and rows of a weight
 }
 
-// Calls are the calls of a kernel. Their work is about how many elements they read: for each row and edge the
-// widths.
+// Calls are the calls of a kernel. Their work is about the number of elements that they read: the widths for
+// each row and edge.
 type Calls struct {
 	Number            int
 	Work              float64
-	Bytes, Operations float64 // that pass and are gathered; of products
+	Bytes, Operations float64 // bytes that stream or are gathered; operations of products
 }
 
 // Plus returns the sums.
@@ -70,8 +71,8 @@ func (c Calls) Plus(more Calls) Calls {
 	}
 }
 
-// Add counts a call, but for those over segments and those that merge partial results: they belong to calls
-// that are counted.
+// Add counts a call, unless it works over segments or merges partial results: such calls belong to calls that
+// are counted.
 func (k Kernels) Add(c kernel.Call) (of Kernel, work float64) {
 	if c.Shape[1] == 0 {
 		return of, 0
@@ -101,8 +102,8 @@ func (k *Kernel) UnmarshalText(text []byte) error {
 	return err
 }
 
-// LayerWork is that of the kernel calls of a layer in a training pass, or of those outside all layers, which
-// are Rest: a loss's kernels compute it with its gradient.
+// LayerWork is the work of the kernel calls of a layer in a training pass, or of the calls outside all
+// layers. The latter are Other: a loss's kernels compute the loss with its gradient.
 type LayerWork struct{ Forward, Backward, Other kernel.Work }
 
 // Plus returns the sums.
@@ -110,8 +111,8 @@ func (w LayerWork) Plus(more LayerWork) LayerWork {
 	return LayerWork{w.Forward.Plus(more.Forward), w.Backward.Plus(more.Backward), w.Other.Plus(more.Other)}
 }
 
-// Bounds are what the passes of a layer take at least at these rates of a machine. Products are of BFloat16
-// or of Float32.
+// Bounds are the least times of a layer's forward and backward pass, at these rates of a machine. short says
+// that products are of BFloat16, not Float32.
 func (w *LayerWork) Bounds(rates *machine.Rates, short bool) (forward, backward machine.Bound) {
 	return rates.Bound(w.Forward, w.Forward.Least, short), rates.Bound(w.Backward, w.Backward.Least, short)
 }
@@ -131,7 +132,7 @@ func (w *LayerWork) Add(part trace.Part, more kernel.Work) {
 // ByLayer counts the work of kernel calls by layer.
 type ByLayer struct {
 	mu    sync.Mutex
-	layer int // that is at work
+	layer int // the layer that is at work
 	part  trace.Part
 	work  map[int]LayerWork // by layer, and by trace.NoLayer
 }
@@ -187,7 +188,7 @@ func (c *counter) begin(w *worker.Worker) {
 	c.OnLayer(trace.NoLayer, trace.Other)
 }
 
-// takeWork takes the work of so many layers, and behind these that outside all, as the loss.
+// takeWork takes the work of so many layers, followed by the work outside all layers, such as the loss.
 func (c *counter) takeWork(layers int) []LayerWork {
 	work := make([]LayerWork, layers+1)
 	for layer, of := range c.Take() {

@@ -15,9 +15,9 @@ import (
 func (p *Worker) measure(w *worker.Worker) {
 	p.Sent, p.EdgeColumns, p.LayoutBytes = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes
 	if !w.Fetches.Known() {
-		p.Sent.Links = worker.Traffic{} // it knows no negative edges
+		p.Sent.Links = worker.Traffic{} // a dry run draws no negative edges
 	}
-	if w.TakesTurns() { // and does not sum these
+	if w.TakesTurns() { // a dry run does not sum over partitions that take turns
 		p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{}
 	}
 	mem := w.Team.Memory
@@ -44,7 +44,7 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	p.Chunks = chunks(w)
 	p.widths = widths(w)
 	p.Later = w.Later != nil
-	if w.Task != nil { // else the caller's loss measures
+	if w.Task != nil { // without a task the caller's loss measures
 		p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
 	}
 	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
@@ -83,7 +83,7 @@ func chunks(w *worker.Worker) (c Chunks) {
 	c.Each, c.Wanted = w.ChunksOfPartition(starts, len(edges.Types))
 	if s.Count > 1 {
 		c.Cut, c.Edges = edges.ChunkCut(own)
-	} else { // of any number of vertex types
+	} else { // one chunk, whose vertices may be of several types
 		all, remote := edges.Count()
 		c.Edges = all - remote
 	}

@@ -59,13 +59,13 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	}
 	p.measure(w)
 	p.describe(w, share)
-	if other == nil { // whose vertices may have other edges
+	if other == nil { // the vertices may have other edges there
 		p.Reading = readingOf(w, share)
 	}
 	return p, nil
 }
 
-// dryLoop runs a loop until all its steps are alike. It sets the parts of p that single passes tell.
+// dryLoop runs a loop until all its steps are alike. It sets the fields of p that follow from single passes.
 func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counter, p *Worker) error {
 	steps := 2
 	switch {
@@ -102,8 +102,8 @@ func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counte
 	return nil
 }
 
-// dryRun trains for the fewest epochs after which all are alike, evaluates after each, and reports, as a run
-// does. It sets the parts of p that single epochs tell.
+// dryRun trains for the fewest epochs after which all epochs are alike. It evaluates after each, and reports
+// as a run does. It sets the fields of p that follow from single epochs.
 func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter, p *Worker) error {
 	var (
 		best     nn.Snapshot
@@ -113,7 +113,7 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 	allocate := func() {
 		if in.Checkpoints && w.CheckpointEvery != (setting.Interval{}) {
 			p.Checkpoint = checkpoint.Size(arrays())
-			if w.Offload == "" { // else all is in memory now, and is written
+			if w.Offload == "" { // otherwise all is in memory now, and is written
 				snapshot.Allocate(w.Team.Memory, p.Checkpoint)
 			}
 		}
@@ -126,13 +126,13 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 	}
 	epochs := 2
 	switch {
-	case w.Offload != "": // what leaves for the first time in the second epoch is written in the third
+	case w.Offload != "": // what leaves memory for the first time in the second epoch is written in the third
 		epochs = min(4, w.Epochs)
-	case w.Mesh.Stages > 1: // the second epoch knows what the chunks keep
+	case w.Mesh.Stages > 1: // from the second epoch on it is known what the chunks keep
 		epochs = 3
 	}
 	w.Begin()
-	done := 0 // epochs of the run for which others stand
+	done := 0 // how many epochs of the run the epochs so far stand for
 	saves := saves{writes: in.Checkpoints && w.Offload != ""}
 	for epoch := range epochs {
 		if err := context.Cause(ctx); err != nil {
@@ -140,7 +140,7 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 		}
 		number := 1 + epoch
 		if w.WireSchedule != (axis.WireSchedule{}) || w.Fetches.Known() {
-			number = w.Epochs // which sends most, or whose fetches they are
+			number = w.Epochs // the last epoch's number: it sends most, or has the known fetches
 		}
 		counter.begin(w)
 		var read func(worker.Scores) bool
@@ -157,7 +157,8 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 				p.Counts = counter.end(w, w.Share)
 			}
 		}
-		// each stands for an epoch at the end of the run, and the first for all before these, too
+		// Each epoch stands for an epoch at the end of the run. The first also stands for all epochs before
+		// these.
 		last, until := epoch == epochs-1, w.Epochs-epochs+1+epoch
 		evaluated := last || w.EvaluatesWithin(done, until) || w.Offload == "" && !w.Reads()
 		since := done
@@ -188,14 +189,15 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 	return nil
 }
 
-// saves are the checkpoints of a run whose matrices rest: what a checkpoint reads comes to memory, and others
-// leave for it. Checkpoints at times are left out, as nobody knows after which epochs they come.
+// saves are the checkpoints of a run whose matrices rest. What a checkpoint reads comes to memory, and other
+// matrices leave for it. Checkpoints by the clock are left out, as nobody knows after which epochs they come.
 type saves struct {
 	writes  bool
-	written bool // a checkpoint, which the end of the next epoch makes whole
+	written bool // a checkpoint is written, and the end of the next epoch makes it whole
 }
 
-// after plans what a run does at the end of the epochs after one and up to another, which one stands for.
+// after plans what a run does at the ends of the epochs after since and up to until, for which one epoch
+// stands.
 func (s *saves) after(w *worker.Worker, since, until int, arrays func() []checkpoint.Array) error {
 	if s.written {
 		s.written = false

@@ -8,14 +8,14 @@ import (
 	"weft/train/worker"
 )
 
-// Extrapolate returns the plan of a larger graph from the plans a and b of two smaller ones with the same
-// degree, halo and settings: what grows with the graph grows as from a to b. The larger one has at times the
-// difference of b and a more vertices than a. It has Tensors, Graph, Kinds, Rows, Edges, Sent, Counts,
-// Checkpoint and the numbers that do not grow.
+// Extrapolate returns the plan of a larger graph from the plans a and b of two smaller graphs with the same
+// degree, halo and settings. What grows with the graph grows in proportion, as from a to b. Its vertices are
+// those of a, plus at times the difference between b's and a's. The plan has Tensors, Graph, Kinds, Rows,
+// Edges, Sent, Counts, Checkpoint and the numbers that do not grow.
 //
-// Kernel calls and messages are as many as in b: the rows of each grow with the graph, and not their number.
-// Messages between slices on a CPU have a largest size: so their number grows, and so do the kernel calls
-// that make them.
+// There are as many kernel calls and messages as in b: their rows grow with the graph, and their number does
+// not. Messages between slices on a CPU have a largest size, so their number grows, and so does the number of
+// kernel calls that make them.
 func Extrapolate(a, b *Plan, at float64) Plan {
 	p := *b
 	whole := line{at: at}.whole
@@ -56,9 +56,9 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 	return p
 }
 
-// Resting returns the plan of a graph of which a part rests, from three other plans: all of the graph, and
-// small of a graph that is times smaller, where nothing rests; and rests of the smaller graph, of which as
-// large a part rests.
+// Resting returns the plan of a graph of which a part rests, from three other plans. all is the plan of the
+// graph where nothing rests. small is the same of a graph that is times smaller. rests is of the smaller
+// graph, of which as large a part rests.
 func Resting(all, small, rests *Plan, times float64) Plan {
 	p := *rests
 	more := func(bytes int64) int64 { return line{at: times}.whole(0, bytes) }
@@ -81,9 +81,9 @@ func Resting(all, small, rests *Plan, times float64) Plan {
 	return p
 }
 
-// MoreChunks returns the plan of a pipeline with more chunks from the plans a and b with fewer: the numbers
-// of chunks, and of kernel calls and messages in Counts, grow as from a to b, and all else hardly changes and
-// is that of b. At is as in Extrapolate.
+// MoreChunks returns the plan of a pipeline with more chunks from the plans a and b with fewer chunks. The
+// numbers of chunks, and of kernel calls and messages in Counts, grow as from a to b. All else hardly
+// changes, and is taken from b. at is as in Extrapolate.
 func MoreChunks(a, b *Plan, at float64) Plan {
 	p, whole := *b, line{at: at}.whole
 	p.Workers = slices.Clone(b.Workers)
@@ -108,13 +108,13 @@ func MoreChunks(a, b *Plan, at float64) Plan {
 	return p
 }
 
-// line is the one through the values at 0 and at 1.
+// line is the line through a value at 0 and a value at 1.
 type line struct {
 	at   float64
-	more bool // numbers of calls and messages are on a line, too; else they are those at 1
+	more bool // numbers of calls and messages are on the line, too; otherwise they are those at 1
 }
 
-// value is that of the line, and not below zero.
+// value is the value of the line at l.at, and not below zero.
 func (l line) value(a, b float64) float64 { return max(0, a+l.at*(b-a)) }
 
 func (l line) whole(a, b int64) int64 { return int64(math.Round(l.value(float64(a), float64(b)))) }

@@ -11,9 +11,9 @@ import (
 	"weft/train/task"
 )
 
-// fetches returns what workers fetch of each other in the last epoch of link prediction, for which they draw
-// its negative edges. It is not Known for another task, if Links does not ask for it, and of partitions that
-// take turns on several processes. All processes call it together.
+// fetches returns the rows that workers fetch from each other in the last epoch of link prediction, for which
+// they draw its negative edges. The result is not Known for another task, without Asks.Range and Asks.Counts,
+// and if partitions take turns on one worker or on several processes. All processes call it together.
 func (in *Inputs) fetches() (f *links.Fetches, err error) {
 	if !in.links() || in.Task != task.Link || in.TakesTurns() && (in.Workers == 1 || in.Comm.Size() > 1) {
 		return &links.Fetches{}, nil

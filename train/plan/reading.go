@@ -13,15 +13,15 @@ import (
 )
 
 // Reading says whether messages of other vertices reach the training vertices of a worker's partition, along
-// the relations and in the directions of its model. It is zero where training learns no vertices, where a
-// mean over all vertices reads each, and where another graph validates.
+// the relations and in the directions of its model. It is zero if training learns no vertices, if a mean over
+// all vertices reads each of them, and if another graph validates.
 type Reading struct {
 	Training int  // training vertices, of all partitions
-	In, Out  bool // the model aggregates along edges, and along these reversed
-	Reads    bool // one of the partition's has such an edge, self loops aside
+	In, Out  bool // whether the model aggregates along edges, and along reversed edges
+	Reads    bool // one of the partition's training vertices has such an edge, self loops aside
 }
 
-// readingOf is that of a worker and its share. A model of the caller's own may read edges in any way.
+// readingOf is the Reading of a worker and its share. A model of the caller's own may read edges in any way.
 func readingOf(w *worker.Worker, share *partition.Share) (r Reading) {
 	if w.Task == nil || w.Config.Task != task.Vertex || w.OwnModel != nil ||
 		w.Program.Program != nil && w.OverAll() != "" {
@@ -50,21 +50,21 @@ func readingOf(w *worker.Worker, share *partition.Share) (r Reading) {
 	return r
 }
 
-// readsInto reports whether an edge, self loops aside, leads to one of the rows that train.
+// readsInto reports whether an edge, self loops aside, leads to one of the training rows.
 func readsInto(trains []bool, r *partition.Relation, edges *partition.Edges) bool {
 	return anyEdge(r, &r.In, edges, func(row, _ int) bool { return trains[row] })
 }
 
-// readsOut reports whether an edge, self loops aside, leads from one of the rows that train.
+// readsOut reports whether an edge, self loops aside, leads from one of the training rows.
 func readsOut(trains []bool, r *partition.Relation, edges *partition.Edges) bool {
-	if edges.Partitions() == 1 { // the share has the edges into its rows alone
+	if edges.Partitions() == 1 { // the share has only the edges into its own rows
 		return anyEdge(r, &r.In, edges, func(_, source int) bool { return trains[source] })
 	}
 	return anyEdge(r, &r.Out, edges, func(row, _ int) bool { return trains[row] })
 }
 
-// anyEdge reports whether one of a list's edges is asked for, by its row and the position of its other end.
-// It leaves out self loops.
+// anyEdge reports whether asked holds for one of a list's edges. Its arguments are the edge's row and the
+// position of its other end. Self loops are left out.
 func anyEdge(r *partition.Relation, list *graph.Relation, edges *partition.Edges,
 	asked func(row, position int) bool,
 ) bool {

@@ -11,7 +11,7 @@ import (
 	"weft/train/setting"
 )
 
-// Less names what would need less memory, on as many workers.
+// Less names, for a message, what would need less memory on as many workers.
 func (p *Plan) Less() (text string) {
 	if p.fewer {
 		text = fmt.Sprintf("--keep-edge-states %s, ", setting.AutoEdgeStates)
@@ -22,7 +22,7 @@ func (p *Plan) Less() (text string) {
 	return text + "a smaller model"
 }
 
-// Resting is Less, with partitions that take turns before it, where the mesh has none that do.
+// Resting is Less, preceded by partitions that take turns if the mesh has none.
 func (p *Plan) Resting() string {
 	if p.Stages != nil || p.Rests || p.Turns {
 		return p.Less()
@@ -30,19 +30,19 @@ func (p *Plan) Resting() string {
 	return p.resting("DIR", "on disk") + p.Less()
 }
 
-// Advice is which partitions that take turns a refusal for memory advises.
+// Advice says which number of partitions that take turns a refusal for memory advises.
 type Advice int
 
-// What a refusal advises.
+// The advice of a refusal.
 const (
 	AutoPartitions  Advice = iota // as many as weft train chooses
-	TrainPartitions               // the same, by another command than the one that is refused
-	MorePartitions                // a number, as nothing chooses it
-	NoPartitions                  // none, as no number suffices
+	TrainPartitions               // the same, by the command train in place of the refused one
+	MorePartitions                // a number that the user gives, because no command chooses it
+	NoPartitions                  // none, because no number suffices
 )
 
-// resting names the way in which matrices of partitions that are not at work rest somewhere, with a comma
-// behind it, if it is advised.
+// resting names where matrices of partitions that are not at work can rest, followed by a comma. It is empty
+// if that is not advised.
 func (p *Plan) resting(offload, where string) string {
 	flags := fmt.Sprintf("--partitions %s --offload %s", setting.Auto, offload)
 	switch p.Advice {
@@ -56,7 +56,7 @@ func (p *Plan) resting(offload, where string) string {
 	return fmt.Sprintf("%s, by which partitions take turns and rest %s, ", flags, where)
 }
 
-// Exceeds is that a worker would need more memory than it may have, in bytes.
+// Exceeds says that a worker would need more memory than it may have, in bytes.
 type Exceeds struct {
 	error
 	Need, Room int64
@@ -66,26 +66,27 @@ type Exceeds struct {
 
 func (e Exceeds) Unwrap() error { return e.error }
 
-// WithoutPartitions is the refusal where no number of partitions suffices, so that it advises none.
+// WithoutPartitions is the refusal for which no number of partitions suffices. It advises none.
 func (e Exceeds) WithoutPartitions() error {
 	e.plan.Advice = NoPartitions
 	return e.plan.CheckLimit(e.limit)
 }
 
-// ExceedsHost is that more would rest in the host's memory than has room there. More partitions let no less
-// rest, unless a worker then has room for all.
+// ExceedsHost says that more would rest in the host's memory than has room there. With more partitions no
+// less rests, unless a worker then has room for all.
 type ExceedsHost struct {
 	error
-	all, room int64 // Plan.All and what a worker may have of its card; 0: all is not known
+	all, room int64 // Plan.All, and what a worker may have of its card; all 0: it is not known
 }
 
 func (e ExceedsHost) Unwrap() error { return e.error }
 
-// Fewest is the fewest partitions of a worker that take turns, first or a power of two times as many, up to
-// most, that try does not refuse; 0: none are. Where more cannot do either it tries no more: so it is if
-// anything but memory refuses them. An error of try that is no refusal, or if ctx is cancelled, is its own.
+// Fewest is the smallest number of a worker's partitions that take turns that try does not refuse: first or a
+// power of two times as many, up to most. It is 0 if there is none. It stops where more partitions cannot
+// help: when anything but memory is the reason of the refusal. If try fails with an error that is no refusal,
+// or ctx is cancelled, it returns that error.
 func Fewest(ctx context.Context, first, most int, try func(each int) error) (each int, err error) {
-	// what a worker needed in half as many, with a part at rest and with none
+	// What a worker needed with half as many partitions: with a part at rest, and with none.
 	resting, all := int64(math.MaxInt64), int64(math.MaxInt64)
 	for each := first; each <= most; each *= 2 {
 		err := try(each)
@@ -113,19 +114,20 @@ func Fewest(ctx context.Context, first, most int, try func(each int) error) (eac
 	return 0, nil
 }
 
-// InVain reports whether more partitions that take turns will not do where a worker needed so many bytes in
-// half as many. A worker's need has a part that does not depend on the number of partitions, and one that is
-// halved each time: what is left to save is as much as was saved last. InVain allows for twice that. Before
-// math.MaxInt64 nothing is known of fewer.
+// InVain reports whether more partitions that take turns cannot help, given the bytes that a worker needed
+// with half as many. One part of a worker's need does not depend on the number of partitions, and the other
+// is halved each time. So as much is left to save as was saved last. InVain allows for twice that. A before
+// of math.MaxInt64 says that nothing is known of fewer partitions.
 func (e Exceeds) InVain(before int64) bool {
 	return before < math.MaxInt64 && e.Need-2*(before-e.Need) > e.Room
 }
 
-// Beyond reports whether so many times as many partitions that take turns will not do either. A worker's need
-// falls at best in proportion to them, as halos only grow; half of that is allowed for.
+// Beyond reports whether even times as many partitions that take turns do not suffice. A worker's need falls
+// at best in proportion to them, as halos only grow. Beyond allows for twice that.
 func (e Exceeds) Beyond(times int) bool { return e.Need/int64(max(1, times))/2 > e.Room }
 
-// Most is the worker that needs most memory, for tensors and the graph, and how much that is.
+// Most is the number of the worker that needs most memory for tensors and the graph, and how many bytes it
+// needs.
 func (p *Plan) Most() (worker int, bytes int64) {
 	for i, tensors := range p.PeakTensorBytes {
 		if all := tensors + p.GraphBytes[i]; all > bytes {
@@ -135,8 +137,8 @@ func (p *Plan) Most() (worker int, bytes int64) {
 	return worker, bytes
 }
 
-// CheckLimit refuses a plan in which a worker exceeds the limit, and names the one that needs most. What it
-// needs suffices as a limit; 0: none.
+// CheckLimit refuses a plan in which a worker exceeds the limit; 0: no limit. It names the worker that needs
+// most. As a limit, the need that it names suffices.
 func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	worker, need := p.Most()
 	given := limit
@@ -152,7 +154,7 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		if given > 0 && p.Cards.Bytes < p.Cards.Free {
 			at = fmt.Sprintf("--memory-limit %s", given)
 			if need <= p.Cards.Free {
-				all := setting.Bytes(need) * (given / limit) // of the workers on a card
+				all := setting.Bytes(need) * (given / limit) // the need of all workers on a card
 				raise = fmt.Sprintf("raise the limit to %s, ", all.RoundedUp())
 			}
 		}
@@ -194,8 +196,8 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		needs, try), need, int64(limit), *p, given}
 }
 
-// CheckHost refuses a plan of which more rests in a machine's memory than the limit, 0: none; here is as for
-// HostBytes.
+// CheckHost refuses a plan of which more rests in a machine's memory than the limit; 0: no limit. here is as
+// in HostBytes.
 func (p *Plan) CheckHost(limit setting.Bytes, here int) error {
 	if needs := setting.Bytes(p.HostBytes(here)); limit > 0 && needs > limit {
 		messages, less := "", ""
@@ -211,8 +213,8 @@ func (p *Plan) CheckHost(limit setting.Bytes, here int) error {
 	return nil
 }
 
-// CheckMachine refuses a plan of which more rests than a machine has memory, in bytes; 0: that is not known.
-// here is as for HostBytes.
+// CheckMachine refuses a plan of which more rests than a machine has memory, in bytes; 0: unknown. here is as
+// in HostBytes.
 func (p *Plan) CheckMachine(memory float64, here int) error {
 	if needs := p.HostBytes(here); memory > 0 && float64(needs) > memory {
 		return p.exceedsHost(refusal.Errorf("%s would rest in the host's memory of a machine, which has %s; take more "+

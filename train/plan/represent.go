@@ -11,17 +11,19 @@ import (
 	"weft/train/worker"
 )
 
-// workerClass is equal for workers that take the same memory, kernels and messages, where their partitions
-// are alike: but for a row more or less, which slices own.
+// workerClass is equal for workers that take the same memory, kernels and messages if their partitions are
+// alike. Slices may own a row more or less.
 type workerClass struct {
 	stage   int
-	held    int    // partitions
-	columns string // of each width, in the worker's slice
-	// alone says that no worker of a lower slice is on its machine, whose copy of the edges it may have.
+	held    int    // how many partitions the worker holds
+	columns string // the number of columns of each width in the worker's slice
+	// alone says that no worker of a lower slice is on its machine. Otherwise it may share that worker's copy
+	// of the edges.
 	alone bool
 }
 
-// classOf is that of a worker at a place, of a model with so many columns, which holds so many partitions.
+// classOf is the class of a worker at a place of the mesh. It holds held partitions, and slices divide widths
+// columns.
 func (in *Inputs) classOf(number int, place mesh.Coords, held int, widths []int) workerClass {
 	columns := make([]int, len(widths))
 	for i, width := range widths {
@@ -42,10 +44,10 @@ func widths(w *worker.Worker) []int {
 	return slices.Compact(all)
 }
 
-// represent returns for each worker the one whose plan is its own too, itself if it is planned. The first
-// worker is. If partitions are not alike, the ones with the least and the most work are planned, and equally
-// spaced ones between these; each represents those of the most similar work. Groups of samples hold the same:
-// those of the first represent all.
+// represent returns for each worker the number of the worker whose plan stands for its own: its own number if
+// it is planned. The first worker is planned. If partitions are not alike, the ones with the least and the
+// most work are planned, and some at equal distances between these. Each represents the partitions of the
+// most similar work. Groups of samples hold the same partitions: the first group represents all.
 func (in *Inputs) represent(first *Worker) ([]int, error) {
 	by := make([]int, in.Workers)
 	for number := range by {
@@ -64,7 +66,7 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	alike, group := map[workerClass][]int{}, in.Mesh.Workers() // slices of a stage
+	alike, group := map[workerClass][]int{}, in.Mesh.Workers() // slices of a stage that are alike
 	for number := range group {
 		if place := in.Mesh.Coords(number); place.Partition == 0 {
 			like := in.classOf(number, place, 1, first.widths)
@@ -92,7 +94,7 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 	return by, nil
 }
 
-// representHolders has the first worker of each class represent the others.
+// representHolders has the first worker of each class represent the others of its class.
 func (in *Inputs) representHolders(by, widths []int) {
 	held, places := make([]int, in.Workers), make([]mesh.Coords, in.Workers)
 	for rank, worker := range in.Holders() {
@@ -116,8 +118,8 @@ func copyPlanned(workers []Worker) {
 	}
 }
 
-// nearest is the number that is nearest to i of so many, the first, the last and others as far apart, of all
-// numbers below n.
+// nearest returns the planned number that is nearest to i. Of all numbers below n, of are planned: the first,
+// the last, and others at equal distances.
 func nearest(i, n, of int) (number int) {
 	for k := range of {
 		if at := k * (n - 1) / max(1, of-1); max(at-i, i-at) < max(number-i, i-number) {
@@ -127,7 +129,7 @@ func nearest(i, n, of int) (number int) {
 	return number
 }
 
-// byWork are the partitions in the order of their work.
+// byWork lists the partitions in the order of their work.
 func (in *Inputs) byWork() (all []int, err error) {
 	for p := range in.Mesh.Partitions {
 		all = append(all, p)

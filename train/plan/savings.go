@@ -9,8 +9,8 @@ import (
 	"weft/train/worker"
 )
 
-// save plans the workers of this process, with the first savings that meet a limit in bytes, or those that
-// need the least; 0 is no limit.
+// save plans the workers of this process, with the first savings that meet a limit in bytes, or else with
+// those that need the least memory. 0 is no limit.
 func (p *Plan) save(ctx context.Context, in Inputs, limit int64) error {
 	least, needs := int64(math.MaxInt64), int64(0)
 	for _, in.Savings = range in.savings() {
@@ -33,9 +33,9 @@ func (p *Plan) save(ctx context.Context, in Inputs, limit int64) error {
 	return nil
 }
 
-// rest is save where matrices may rest on disk. It finds Limit and, if Inputs.Range asks for them, Least and
-// All. It fails on all processes if it fails on any. A run that fits without a disk takes none: with one,
-// slices of a partition would have copies of its edges.
+// rest is save for matrices that may rest on disk. It finds Limit and, if Asks.Range is set, Least and All.
+// If it fails on one process, it fails on all. A run that fits without a disk takes none: with a disk, slices
+// of a partition would hold copies of its edges.
 func (p *Plan) rest(ctx context.Context, in Inputs) error {
 	limit := int64(in.MemoryLimit)
 	memory := in.with(in.MemoryLimit, "")
@@ -87,11 +87,11 @@ func (p *Plan) rest(ctx context.Context, in Inputs) error {
 	return nil
 }
 
-// least is a memory limit that no plan keeps: what it takes all the same is the least.
+// least is a memory limit that every plan exceeds. What a plan takes nevertheless is the least.
 const least = 1
 
-// limited returns the inputs with a memory limit. Where the settings have none it is the least with which
-// every worker can run.
+// limited returns the inputs with a memory limit. If the settings have none, it is the least with which every
+// worker can run.
 func (in Inputs) limited(ctx context.Context) (Inputs, error) {
 	unlimited := int64(0)
 	if in.MemoryLimit == 0 {
@@ -108,8 +108,8 @@ func (in Inputs) limited(ctx context.Context) (Inputs, error) {
 	return in, err
 }
 
-// tightest returns the inputs with which the workers need the least memory, and how much that is. All rests
-// that may, if there is a disk.
+// tightest returns the inputs with which the workers need the least memory, and how much that is. All that
+// may rest rests, if there is a disk.
 func (in Inputs) tightest(ctx context.Context) (tight Inputs, needs int64, err error) {
 	needs = math.MaxInt64
 	memory := int64(0)
@@ -136,7 +136,7 @@ func (in Inputs) with(limit setting.Bytes, folder string) Inputs {
 	return in
 }
 
-// largest plans the workers of this process, and returns the largest memory of a worker of any process, too.
+// largest plans the workers of this process. memory is the largest memory of a worker of any process.
 func (in Inputs) largest(ctx context.Context) (workers []Worker, memory int64, err error) {
 	workers, err = in.own(ctx)
 	if err := in.ranks().Together(err); err != nil {
@@ -146,7 +146,7 @@ func (in Inputs) largest(ctx context.Context) (workers []Worker, memory int64, e
 	return workers, memory, err
 }
 
-// known is largest of inputs without a disk, whose plan Asks.InMemory may be.
+// known is largest for inputs without a disk, whose plan Asks.InMemory may be.
 func (in Inputs) known(ctx context.Context) (workers []Worker, memory int64, err error) {
 	if in.InMemory != nil && in.InMemory.EdgeStates == in.KeepEdgeStates {
 		return in.InMemory.Workers, most(in.InMemory.Workers), nil
@@ -154,7 +154,7 @@ func (in Inputs) known(ctx context.Context) (workers []Worker, memory int64, err
 	return in.largest(ctx)
 }
 
-// savings lists what the settings allow, the fastest first.
+// savings lists the savings that the settings allow, the fastest first.
 func (in *Inputs) savings() (list []worker.Savings) {
 	if in.Saving != nil {
 		return []worker.Savings{*in.Saving}
@@ -166,8 +166,8 @@ func (in *Inputs) savings() (list []worker.Savings) {
 	return list
 }
 
-// savesNothing reports whether the plan would equal the one before it in savings, whose workers need at most
-// so many bytes: too few for a matrix that is tiled. A card tiles none.
+// savesNothing reports whether the plan would equal the one before it in savings, where the workers need at
+// most so many bytes: too few for a tiled matrix. A card tiles none.
 func (in *Inputs) savesNothing(needed int64) bool {
 	return in.Savings.Uncut && (needed < kernel.TiledFrom || in.Cards != nil)
 }

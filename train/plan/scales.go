@@ -11,10 +11,10 @@ import (
 	"weft/train/worker"
 )
 
-// Scales are the columns of the smallest and of the largest standard deviation in a sample of a vertex type's
+// Scales are the columns with the smallest and the largest standard deviation, in a sample of a vertex type's
 // dense features. Constant columns do not count.
 type Scales struct {
-	Type        string // empty: there is one
+	Type        string // the vertex type; empty: there is one
 	Least, Most Scale
 }
 
@@ -24,11 +24,11 @@ type Scale struct {
 	Deviation float64
 }
 
-// apart is how many times the deviations of columns differ that a model hardly learns from together.
+// apart is the ratio of two columns' deviations above which a model hardly learns from both.
 const apart = 100
 
-// differing are the scales of the first vertex type of a share whose columns are further apart than apart;
-// nil if there is none, and where the settings or a table say how features are scaled.
+// differing are the scales of the first vertex type of a share whose columns differ by more than apart. It is
+// nil if there is none, and if the settings or a table say how features are scaled.
 func differing(w *worker.Worker, share *partition.Share) *Scales {
 	if w.NormalizeFeatures != setting.AutoFeatures || w.Groups.World.Rank() > 0 {
 		return nil
@@ -57,9 +57,9 @@ type EdgeSize struct {
 	Dates  bool // it counts days since 1970
 }
 
-// largeEdges is the largest column of features of edges whose root mean square is above apart, in the first
-// relation that has one, where layers read them as they are: a date counts days since 1970, and may hardly
-// vary. nil: there is none.
+// largeEdges is the largest column of edge features whose root mean square is above apart, in the first
+// relation that has one. It is nil if there is none, and if no layer reads the features as they are. A date
+// counts days since 1970, and may hardly vary.
 func largeEdges(w *worker.Worker, share *partition.Share) *EdgeSize {
 	if w.OwnModel != nil || !w.UsesEdgeFeatures() || w.Groups.World.Rank() > 0 {
 		return nil
@@ -100,7 +100,7 @@ func largeEdges(w *worker.Worker, share *partition.Share) *EdgeSize {
 	return nil
 }
 
-// scalesOf are the scales of dense features: in a sample of about so many values.
+// scalesOf are the scales of dense features, in a sample of them.
 func scalesOf(v *partition.Values) (s Scales) {
 	const values, rows = 1 << 20, 4096
 	columns := v.Features.Columns

@@ -54,7 +54,7 @@ func (in *Inputs) own(ctx context.Context) ([]Worker, error) {
 	return workers, nil
 }
 
-// setLinks sets what workers that others represent send of embeddings: it depends on their own edges.
+// setLinks sets the embeddings that represented workers send: they depend on the workers' own edges.
 func (in *Inputs) setLinks(workers []Worker) {
 	if !in.Fetches.Known() || in.TakesTurns() {
 		return
@@ -67,7 +67,7 @@ func (in *Inputs) setLinks(workers []Worker) {
 	}
 }
 
-// TooManySteps refuses a plan of so many steps, where fewer are left.
+// TooManySteps refuses a plan of steps steps if fewer are left.
 func TooManySteps(steps, left int) error {
 	return refusal.Errorf("an epoch has about %d kernel calls and starts and ends of messages, and "+
 		"%d are left of those that are planned for all meshes; take fewer workers or chunks", steps, left)
@@ -86,18 +86,18 @@ func (in *Inputs) worker(ctx context.Context, number int) (one Worker, err error
 		one, err = in.rank(ctx, comm.New(comm.Plan(ctx, number, in.Workers), 0), mem)
 	}
 	if err != nil {
-		return one, cmp.Or(context.Cause(ctx), err) // a message of the plan may say the cause
+		return one, cmp.Or(context.Cause(ctx), err) // a message of the plan may say why ctx was cancelled
 	}
 	one.Like = number
 	return one, nil
 }
 
-// meter makes the memory of a worker that plans.
+// meter makes the memory of a planned worker.
 func (in *Inputs) meter() *tensor.Meter {
 	mem := tensor.NewMeter()
 	mem.Plan()
 	if in.Cards != nil {
-		_ = mem.On(nil, in.Cards.Bytes) // asks no card for memory
+		_ = mem.On(nil, in.Cards.Bytes) // a plan asks no card for memory
 		mem.LargerMessages(in.Asks.LargerBy)
 		if in.DeviceMessages {
 			mem.DirectMessages()
@@ -108,10 +108,10 @@ func (in *Inputs) meter() *tensor.Meter {
 
 // inTurns plans a worker that holds several ranks.
 //
-// Rows for scored edges, and their gradients, come from other workers and go there at any time, beside what
-// the plan takes. All may be there at a time. Where matrices rest, and a worker has no room for all, they
-// rest too: they are in memory while a rank sends some, while a link copies some each way, and while the rank
-// at work receives some. Small messages stay.
+// Rows of scored edges, and their gradients, come from other workers and go there at any time, in addition to
+// what the plan takes. All may be there at a time. If matrices rest and a worker has no room for all rows,
+// the rows rest too. They are in memory while a rank sends some, while a link copies some each way, and while
+// the rank at work receives some. Small messages stay in memory.
 func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
 	all, host, err := in.within(ctx, number, turns.Reserve{})
 	queued, stay, rest := host.Queued()
@@ -139,8 +139,8 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 	return all, err
 }
 
-// within plans a worker that holds several ranks, with memory reserved for messages of others where matrices
-// may rest.
+// within plans a worker that holds several ranks. If matrices may rest, it reserves memory for messages of
+// other workers.
 func (in *Inputs) within(ctx context.Context, number int,
 	reserve turns.Reserve,
 ) (all Worker, host *comm.SharedWorker, err error) {
@@ -160,13 +160,13 @@ func (in *Inputs) within(ctx context.Context, number int,
 		mine := mem.Another()
 		defer mine.Close()
 		if ranks[c.Rank()], err = in.rank(ctx, c, mine); err == nil {
-			c.LocalBarrier() // others may be reading of this one's memory
+			c.LocalBarrier() // other ranks may be reading this rank's memory
 		}
 		return err
 	})
 	first := in.First(number)
 	all = ranks[first]
-	all.Rows, all.Edges = nil, nil // it has several partitions
+	all.Rows, all.Edges = nil, nil // the worker has several partitions
 	for rank, worker := range holders {
 		if worker == number && rank > first {
 			all.add(&ranks[rank])
@@ -176,7 +176,7 @@ func (in *Inputs) within(ctx context.Context, number int,
 	return all, host, err
 }
 
-// add adds a rank that the same worker holds: their memory is that of the worker already.
+// add adds a rank of the same worker. The worker's memory is the memory of all its ranks.
 func (p *Worker) add(rank *Worker) {
 	p.Tensors, p.Graph = max(p.Tensors, rank.Tensors), max(p.Graph, rank.Graph)
 	p.Sent = worker.SumOf([]worker.Communication{p.Sent, rank.Sent})

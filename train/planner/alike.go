@@ -11,19 +11,19 @@ import (
 	"weft/train"
 )
 
-// Alike describes a graph in equal partitions by counts: all have equally many vertices and edges, and need
-// equally many rows of each other. So the share of one stands for each of them in a plan, unless they take
-// turns on a worker, where each has its own.
+// Alike describes a graph in equal partitions by counts: all partitions have equally many vertices and edges,
+// and need equally many rows of each other. So the share of one stands for all of them in a plan, unless they
+// take turns on a worker, where each has its own share.
 type Alike struct {
 	Partitions      int
-	partition.Whole         // Vertices, Edges, and what a vertex has; of Splits the first
+	partition.Whole         // of Vertices, Edges, and what a vertex has; Splits has one entry
 	Symmetric       bool    // each edge is there in both directions
 	Weighted        bool    // edges have weights
 	EdgeColumns     int     // features of an edge
-	CutShare        float64 // of the edges: between partitions
-	HaloRows        float64 // of all partitions together, for each vertex
-	// FarShare of the edges join any two rows of a partition. The other edges within the partition join
-	// neighbouring rows, which mostly lie in one chunk of a pipeline.
+	CutShare        float64 // the share of the edges that lead between partitions
+	HaloRows        float64 // the halo rows of all partitions, for each vertex
+	// FarShare is the share of the edges that join any two rows of a partition. The other edges within the
+	// partition join neighbouring rows, which mostly lie in one chunk of a pipeline.
 	FarShare float64
 }
 
@@ -38,7 +38,7 @@ func (a *Alike) Check() error {
 	return nil
 }
 
-// Job is a job on the partitions, for a plan of partitions that are alike.
+// Job is a job on the partitions, for a plan with Asks.Alike.
 func (a *Alike) Job(o train.Options) (*train.Job, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
@@ -67,8 +67,8 @@ func (a *Alike) Halo() int {
 	return int(math.Round(a.HaloRows * float64(a.Vertices) / max(1, k*(k-1))))
 }
 
-// share is the share of a partition. g has the vertices and edges of the first partition. Those of another
-// are at the same distance from them as its rows: all partitions must have equally many.
+// share is the share of a partition. g has the vertices and edges of the first partition. Another partition's
+// edges are at the same distances from its rows, so all partitions must have equally many.
 func (a *Alike) share(g *graph.Graph, number int) *partition.Share {
 	if first := int32(a.start(number)); number > 0 {
 		g = &graph.Graph{
@@ -101,7 +101,7 @@ func (a *Alike) share(g *graph.Graph, number int) *partition.Share {
 	s.Types[0].IDs = rows.IDs
 	r := &s.Edges.Relations[0]
 	r.HaloRows, r.HaloRowsOut, r.Out = halos, halos, r.In
-	if r.In.EdgeLabels != nil { // by the ids of vertices of the whole graph
+	if r.In.EdgeLabels != nil { // ends are ids of vertices of the whole graph
 		whole := r.In
 		whole.Indptr = make([]int64, a.Vertices+1)
 		for v := range whole.Indptr {
@@ -140,14 +140,14 @@ func (a *Alike) graph() *graph.Graph {
 	return g
 }
 
-// labelsOf are labels of so many rows, as a graph has them: zeros.
+// labelsOf are labels of so many rows, all zero, in the form of the graph's.
 func labelsOf(whole *partition.Whole, rows int) graph.Labels {
 	switch {
 	case whole.ValueColumns > 0:
 		return graph.Labels{Columns: whole.ValueColumns, Values: make([]float32, rows*whole.ValueColumns)}
 	case whole.SeveralLabels:
 		return graph.Labels{Classes: whole.Classes, Multi: make([]float32, rows*whole.Classes)}
-	case whole.Classes == 0: // of a loop, or where edges have labels
+	case whole.Classes == 0: // in a caller's loop, or with labels of edges
 		return graph.Labels{}
 	}
 	return graph.Labels{Classes: whole.Classes, Class: make([]int64, rows)}
@@ -166,7 +166,7 @@ func split(sizes graph.SplitSizes, rows int, all int64) (s graph.Split) {
 	return s
 }
 
-// edges are those into the rows of the first partition.
+// edges are the edges into the rows of the first partition.
 func (a *Alike) edges() graph.Relation {
 	r := graph.Relation{Indptr: make([]int64, a.rows()+2), Symmetric: a.Symmetric}
 	a.join(func(row, _ int) { r.Indptr[row+2]++ })
@@ -198,11 +198,11 @@ func sortSources(r *graph.Relation) {
 }
 
 // join calls f for each edge into the rows of the first partition, with the position of its source. Edges
-// from another partition lead from its first rows, as many as the halo says, into as many rows, scattered.
+// from another partition lead from its first rows, as many as the halo has, into as many scattered rows.
 func (a *Alike) join(f func(row, source int)) {
 	n, others := a.rows(), a.Partitions-1
 	each := float64(a.Edges) / float64(a.Vertices)
-	near := each * (1 - a.CutShare - a.FarShare) / 2 // in each of two directions
+	near := each * (1 - a.CutShare - a.FarShare) / 2 // edges in each of two directions
 	for d := 1; d <= min(int(math.Ceil(near)), n-1); d++ {
 		for row := range int(min(1, near-float64(d-1)) * float64(n)) {
 			f(row, (row+d)%n)
@@ -219,22 +219,23 @@ func (a *Alike) join(f func(row, source int)) {
 		return
 	}
 	halo, step := a.Halo(), scattering(a.Halo())
-	cut := max(halo*others, int(each*a.CutShare*float64(n))) // each of the rows is read
+	cut := max(halo*others, int(each*a.CutShare*float64(n))) // each halo row is read at least once
 	for e := range cut {
 		q, i := 1+e%others, e/others
 		f((q*n/a.Partitions+e*halo/cut)%n, a.start(q)+i*step%halo)
 	}
 }
 
-// mixed is the finisher of the hash MurmurHash3 for numbers of 64 bits: of numbers in turn it is as if drawn.
+// mixed is the finisher of the hash MurmurHash3 for numbers of 64 bits. Of consecutive numbers it makes
+// numbers that look random.
 func mixed(x uint64) uint64 {
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return x ^ x>>33
 }
 
-// scattering is a step by which one reaches each of n numbers in turn, far from one to the next: it divides n
-// about by the golden ratio, and has no divisor in common with it.
+// scattering is a step that visits each of n numbers in turn, each far from the last. It divides n about by
+// the golden ratio, and has no common divisor with it.
 func scattering(n int) int {
 	divisor := func(a, b int) int {
 		for b > 0 {

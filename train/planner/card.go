@@ -42,19 +42,20 @@ type CardSpec struct {
 // Reached is the Efficiency.
 func (c *CardSpec) Reached() float64 { return cmp.Or(c.Efficiency, usualEfficiency) }
 
-// usualEfficiency is what weft's kernels are built for: an epoch of 1.6 times its bound. It is not measured.
+// usualEfficiency is the goal for weft's kernels: an epoch of 1.6 times its bound. It is not measured.
 const usualEfficiency = 1 / 1.6
 
-// The part that copies reach of what 16 lanes of PCIe 4.0 and 5.0 move each way, 31.5 and 63 GB/s; and what a
-// launch takes. Makers do not say either.
+// The part that copies reach of the bandwidth of 16 lanes of PCIe 4.0 and 5.0 in each direction, 31.5 and 63
+// GB/s, and the time of a launch. Makers do not say either.
 const (
 	pcie4, pcie5 = 25e9, 50e9
 	perLaunch    = 4e-6
 )
 
 // published are cards by the names of --device, after NVIDIA's data sheets: memory, its rate, and the rates
-// of float32 and of dense bfloat16 products that float32 sums. A100 (2021; SXM), H100 (2023; SXM), H200
-// (2024; SXM), L4 (2023), L40S (2023), A10 (2021), and the white paper "NVIDIA Ada GPU Architecture" (2022).
+// of float32 products and of dense bfloat16 products that are summed in float32. A100 (2021; SXM), H100
+// (2023; SXM), H200 (2024; SXM), L4 (2023), L40S (2023), A10 (2021), and the white paper "NVIDIA Ada GPU
+// Architecture" (2022).
 var published = []CardSpec{
 	{"a10", 24e9, 600e9, 31.2e12, 125e12, pcie4, pcie4, perLaunch, 0},
 	{"a100-40", 40e9, 1555e9, 19.5e12, 312e12, pcie4, pcie4, perLaunch, 0},
@@ -66,7 +67,7 @@ var published = []CardSpec{
 	{"rtx4090", 24e9, 1008e9, 82.6e12, 165.2e12, pcie4, pcie4, perLaunch, 0},
 }
 
-// Published is a card whose maker says its rates; nil: none has that name.
+// Published is the card of a name whose maker says its rates; nil: there is none of that name.
 func Published(name string) *CardSpec {
 	for _, c := range published {
 		if c.Name == strings.ToLower(name) {
@@ -76,7 +77,7 @@ func Published(name string) *CardSpec {
 	return nil
 }
 
-// PublishedNames are those of the cards whose makers say their rates.
+// PublishedNames are the names of the cards whose makers say their rates.
 func PublishedNames() (names []string) {
 	for _, c := range published {
 		names = append(names, c.Name)
@@ -129,8 +130,8 @@ func (c *CardSpec) check() error {
 	return nil
 }
 
-// MeasureCard measures the rates of a card of this machine, or returns those that cache has of its name and
-// driver.
+// MeasureCard measures the rates of a card of this machine. If cache has rates of the same name and driver,
+// it returns these.
 func MeasureCard(number int, cache machine.Cache) (*CardSpec, error) {
 	d, err := device.Open(number)
 	if err != nil {
@@ -142,10 +143,11 @@ func MeasureCard(number int, cache machine.Cache) (*CardSpec, error) {
 	return &c, errors.Join(err, d.Close())
 }
 
-// measureCard measures with ever more bytes, until that takes long enough to tell rates.
+// measureCard measures with more and more bytes, until a measurement takes long enough to tell a rate.
 func measureCard(d *device.Device) (c CardSpec, err error) {
 	const first, most, enough, launches = 16 << 10, 64 << 20, 100 * time.Millisecond, 1000
-	const times, matrices = 4, 8 // more bytes each time; that are measured with, or in their place
+	// Each step has times as many bytes. A measurement takes up to matrices matrices of them.
+	const times, matrices = 4, 8
 	c.Name = d.Name()
 	free, total, err := d.Memory()
 	if err != nil {
@@ -190,7 +192,7 @@ func measureCard(d *device.Device) (c CardSpec, err error) {
 		mark, err := d.Down(host, at, 0)
 		return errors.Join(err, d.Wait(mark))
 	})
-	c.Launch = least(func() (err error) { // a copy of a few bytes is launched as a kernel is
+	c.Launch = least(func() (err error) { // a copy of a few bytes takes a launch, as a kernel does
 		for range launches {
 			err = errors.Join(err, d.Copy(at, at+first/2, 4))
 		}
@@ -199,7 +201,7 @@ func measureCard(d *device.Device) (c CardSpec, err error) {
 	return c, err
 }
 
-// of is the card of a worker of a run with these options, on which so many have equal parts of the memory.
+// of is the card of a worker of a run with these options, where so many workers divide its memory equally.
 func (c *CardSpec) of(o *setting.Options, workers int) *worker.Cards {
 	card := train.CardOf(o, c.Name, "", int64(c.Memory), workers)
 	if Published(c.Name) != nil {
@@ -211,7 +213,7 @@ func (c *CardSpec) of(o *setting.Options, workers int) *worker.Cards {
 // onCard is a card for the kernels of a plan.
 type onCard struct {
 	*CardSpec
-	flops float64 // of its products
+	flops float64 // the rate of its products
 	onCPU []string
 }
 
@@ -220,10 +222,10 @@ const (
 	moving      = iota // bytes in its memory
 	multiplying        // products
 	launching
-	onTheCPU // of what has no kernel for cards: as long as its operands take to move
+	onTheCPU // kernels that cards lack: they take as long as their operands take to move
 )
 
-// seconds is what calls of a kernel take, and in which part.
+// seconds is how long calls of a kernel take, and in which part.
 func (c *onCard) seconds(k plan.Kernel, calls plan.Calls) (all [4]float64) {
 	if slices.Contains(c.onCPU, k.Name) {
 		all[onTheCPU] = calls.Bytes / min(c.ToDevice, c.ToHost)
@@ -239,7 +241,8 @@ func (c *onCard) seconds(k plan.Kernel, calls plan.Calls) (all [4]float64) {
 	return all
 }
 
-// LimitedBy is that of the times, and on a card the largest part of its kernels' in place of compute.
+// LimitedBy names the largest of the times. On a card it names the largest part of its kernels in place of
+// "compute".
 func (m *Mesh) LimitedBy() string {
 	by := m.Times.LimitedBy()
 	if by != "compute" || m.Rates.card == nil {
@@ -256,13 +259,13 @@ func (m *Mesh) LimitedBy() string {
 	return []string{"memory", "products", "launches", "CPU"}[slices.Index(all[:], slices.Max(all[:]))]
 }
 
-// ratesOn are those of a mesh's kernels on a card.
+// ratesOn are the rates of a mesh's kernels on a card.
 func (c *CardSpec) ratesOn(m *Mesh) *Rates {
 	on := &onCard{CardSpec: c, flops: c.Flops}
 	if m.Settings.Storage == tensor.BFloat16 {
 		on.flops = c.BFloat16Flops
 	} else if m.Settings.TF32 {
-		on.flops = c.BFloat16Flops / 6 // TF32 has half their rate, and each product is three
+		on.flops = c.BFloat16Flops / 6 // TF32 has half that rate, and each product takes three of TF32
 	}
 	for _, k := range m.Plan.OnCPU {
 		on.onCPU = append(on.onCPU, k.Kernel)

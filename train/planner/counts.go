@@ -16,18 +16,18 @@ import (
 	"weft/train/task"
 )
 
-// Counts describe a graph, which need not be there, as a mixture: a share of its edges leads from any vertex
-// to any other, as in a random graph, and all others stay within a partition.
+// Counts describe a graph, which need not be there, as a mixture. A share of its edges leads from any vertex
+// to any other, as in a random graph. All others stay within a partition.
 type Counts struct {
 	partition.Whole
 	Symmetric, Weighted bool
 	EdgeColumns         int
-	// Mixing is the share of the edges that lead anywhere. 1: the graph is random.
+	// Mixing is the share of the edges that lead anywhere; 1: the graph is random.
 	Mixing float64
 }
 
-// CountsOf are the counts of a graph, taken as random. It returns nil where these do not describe it: with
-// several vertex types, relations or graphs, or sparse features.
+// CountsOf are the counts of a graph, taken as random. They are nil if counts do not describe it: with
+// several vertex types, relations or graphs, or with sparse features.
 func CountsOf(g *graph.Graph) *Counts {
 	whole := partition.WholeOf(g)
 	if len(g.Relations) != 1 || len(whole.Types) > 1 || whole.Types[0].FeatureValues > 0 || whole.Graphs > 0 {
@@ -44,22 +44,22 @@ func CountsOf(g *graph.Graph) *Counts {
 // degree is the mean number of edges out of a vertex.
 func (c *Counts) degree() float64 { return float64(c.Edges) / float64(c.Vertices) }
 
-// HaloRows is how many rows k partitions receive of each other together, for each vertex: the expected number
-// of partitions but its own into which at least one of a vertex's edges leads, where the number of those that
-// lead into one is Poisson's with a mean of Mixing·degree/k:
+// HaloRows is how many rows k partitions receive from each other together, for each vertex. It is the
+// expected number of other partitions into which at least one of a vertex's edges leads. The number of edges
+// that lead into one partition is Poisson's with mean Mixing·degree/k:
 //
 //	(k−1)·(1 − exp(−Mixing·degree/k))
 func (c *Counts) HaloRows(k int) float64 {
 	return float64(k-1) * -math.Expm1(-c.Mixing*c.degree()/float64(k))
 }
 
-// mixing is the Mixing with which k partitions receive so many rows for each vertex.
+// mixing is the Mixing with which k partitions receive rows rows for each vertex.
 func (c *Counts) mixing(k int, rows float64) float64 {
 	return -math.Log1p(-rows/float64(k-1)) * float64(k) / c.degree()
 }
 
-// Measured takes the Mixing from rows that k partitions receive for each vertex, k at least 2. It reports
-// whether so many edges can bring so many rows.
+// Measured sets Mixing so that k partitions receive rows rows for each vertex, k at least 2. It reports
+// whether the edges can bring so many rows.
 func (c *Counts) Measured(k int, rows float64) bool {
 	m := c.mixing(k, rows)
 	if !(m >= 0) || m*float64(k-1)/float64(k) > 1 {
@@ -69,7 +69,7 @@ func (c *Counts) Measured(k int, rows float64) bool {
 	return true
 }
 
-// within describes the graph in k partitions, with so many vertices in place of its own.
+// within describes the graph in k partitions, with vertices in place of its own number.
 func (c *Counts) within(k, vertices int) *Alike {
 	of := float64(vertices) / float64(c.Vertices)
 	part := func(n int) int { return int(math.Round(of * float64(n))) }
@@ -92,21 +92,21 @@ func (c *Counts) within(k, vertices int) *Alike {
 	}
 }
 
-// The sizes of what is planned in the place of something larger.
+// Sizes of the smaller graphs that are planned in place of a large one.
 const (
-	fewestRows = 1 << 13 // of a slice: eight tiles of the kernel's, for sums of several lanes
-	leastRows  = 1 << 15 // of a partition
-	mostEdges  = 1 << 21 // of a partition
-	fewEdges   = 1 << 19 // of one in chunks and in slices: so many that no blocks of edges are joined
-	further    = 1.25    // the vertices of the larger one of two graphs, over those of the smaller one
-	mostChunks = 8       // of a partition, where slices send messages for each
+	fewestRows = 1 << 13 // rows of a slice: eight tiles of the kernel's, for sums of several lanes
+	leastRows  = 1 << 15 // rows of a partition, at least
+	mostEdges  = 1 << 21 // edges of a partition, at most
+	fewEdges   = 1 << 19 // of a partition in chunks and slices: so many that no blocks of edges are joined
+	further    = 1.25    // vertices of the larger of two planned graphs, over those of the smaller one
+	mostChunks = 8       // chunks of a partition, at most, where slices send messages for each
 )
 
-// rows is how many rows a partition of the smaller graph has on a mesh. Where a slice would have too few for
-// all lanes, its sums have equally many in both graphs, so that they do not seem to grow. All partitions are
-// planned where they take turns: there it has few.
+// rows is how many rows a partition of the smaller graph has on a mesh. If a slice would have too few rows
+// for all lanes, its sums have equally many lanes in both graphs, so that they do not seem to grow. If
+// partitions take turns, all are planned: then each has few rows.
 func (c *Counts) rows(grid mesh.Mesh, turns bool) int {
-	const half, mostHalves = 512, 4 // of a tile of rows, as lanes add them; of a slice
+	const half, mostHalves = 512, 4 // rows of half a tile, as lanes add them; half tiles of a slice, at most
 	of := func(edges float64) int { return max(fewestRows, int(edges/max(1, c.degree()))) }
 	if grid.Stages > 1 && grid.Slices > 1 {
 		return of(fewEdges)
@@ -122,9 +122,9 @@ func (c *Counts) rows(grid mesh.Mesh, turns bool) int {
 	return int(float64(min(most, halves*half*grid.Slices)) / further)
 }
 
-// plan plans a mesh of the settings without a memory limit: exactly, or for a large graph by the plans of two
-// smaller ones, from which memory, bytes and calls grow in proportion to the vertices. Where slices send
-// messages for each of many chunks, two plans with fewer chunks stand for one.
+// plan plans a mesh of the settings without a memory limit. It plans a large graph by the plans of two
+// smaller ones, from which memory, bytes and calls grow in proportion to the vertices. If slices send
+// messages for each of many chunks, two plans with fewer chunks stand for one. Any other plan is exact.
 func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (plan.Plan, error) {
 	o, grid := r.Options, r.Mesh
 	o.MemoryLimit = 0
@@ -142,14 +142,14 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (pl
 	}
 	with := func(few int) (plan.Plan, error) {
 		o.Chunks = axis.Chunks(few * grid.Partitions)
-		return of(float64(few) / float64(chunks)) // so much smaller are the graph's chunks
+		return of(float64(few) / float64(chunks)) // the graph's chunks are smaller by this factor
 	}
 	return between(with, mostChunks/2, mostChunks, chunks, plan.MoreChunks)
 }
 
-// least is a bound of the bytes that each worker of a pipeline holds, of its graph alone; elsewhere 0.
-// Sources of the edges into all chunks of its partition are Int32, and so are the targets of those from
-// another chunk or partition, which the backward pass reads.
+// least bounds from below the bytes of the graph on each worker of a pipeline; elsewhere it is 0. The worker
+// holds as Int32 the sources of the edges into all chunks of its partition. It also holds the targets of
+// edges from another chunk or partition, which the backward pass reads.
 func (c *Counts) least(r *setting.Resolved) int64 {
 	grid := r.Mesh
 	if grid.Stages == 1 {
@@ -162,8 +162,8 @@ func (c *Counts) least(r *setting.Resolved) int64 {
 	return int64(perEdge * float64(c.Edges) / float64(grid.Partitions) * (1 + others))
 }
 
-// features are the bytes of a worker's feature matrices, of which each of its partitions has one; 0 for a
-// program, which may read none.
+// features are the bytes of a worker's feature matrices, one for each of its partitions. They are 0 for a
+// program, which may read no features.
 func (c *Counts) features(r *setting.Resolved) int64 {
 	if r.Program.Path != "" {
 		return 0
@@ -172,8 +172,8 @@ func (c *Counts) features(r *setting.Resolved) int64 {
 	return int64(of) / int64(r.Workers)
 }
 
-// Loop plans the passes of a loop of the caller's, which are given no edges. It takes the first settings of
-// what a worker keeps that meet the memory limit.
+// Loop plans the passes of a caller's loop that gives no edges. It takes the first settings of what a worker
+// keeps that meet the memory limit.
 func (c *Counts) Loop(ctx context.Context, r *setting.Resolved, loop plan.Loop) (p plan.Plan, err error) {
 	if r.Offload != "" {
 		return p, refusal.Errorf("--offload %s: counts do not tell what rests of a loop; leave it out, or name a "+
@@ -201,13 +201,13 @@ func (c *Counts) Loop(ctx context.Context, r *setting.Resolved, loop plan.Loop) 
 	return p, err
 }
 
-// resting plans a mesh of partitions that take turns on a card. If the card has no room for all, a part of a
-// smaller graph rests that is as large as the one that has to rest of the graph itself.
+// resting plans a mesh of partitions that take turns on a card. If the card has no room for all, it plans a
+// smaller graph of which as large a part rests as has to rest of the graph itself.
 func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) (plan.Plan, error) {
 	o, sharing := r.Options, on.OnOne(r.Workers)
 	o.MemoryLimit, o.HostMemoryLimit, o.Offload = 0, 0, ""
 	var small plan.Plan
-	size := 0 // the larger of two
+	size := 0 // the larger of two sizes
 	all, err := c.ofSizes(r, func(vertices int) (p plan.Plan, err error) {
 		size = vertices
 		small, err = c.ofVertices(ctx, vertices, o, plan.Asks{}, r, on)
@@ -233,9 +233,8 @@ func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) 
 	return resting, nil
 }
 
-// ofVertices plans so many vertices in place of the graph's. It reads two fields of asks, InMemory and
-// LargerBy: how many times larger the graph would be with as many vertices, in the rows of a chunk; 0: they
-// are as many.
+// ofVertices plans vertices vertices in place of the graph's. Of asks it reads InMemory and LargerBy.
+// LargerBy is how many times as many rows a chunk of the graph has; 0: as many.
 func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options, asks plan.Asks,
 	r *setting.Resolved, on *Machine,
 ) (plan.Plan, error) {
@@ -278,10 +277,10 @@ func between(of func(size int) (plan.Plan, error), first, second, size int,
 	return extrapolate(&a, &b, float64(size-first)/float64(second-first)), nil
 }
 
-// tell reports whether the counts tell what a run does.
+// tell reports whether the counts suffice to tell what a run does.
 func (c *Counts) tell(o *setting.Options) bool { return c.describe(o) == nil }
 
-// describe refuses options for which the counts do not tell what a run does.
+// describe refuses options for which the counts do not suffice to tell what a run does.
 func (c *Counts) describe(o *setting.Options) error {
 	learnsEdges := o.Task == task.Edge || o.EdgeLabel != ""
 	ofPeriods := o.PassMessages == task.PassEarlier || o.PassMessages != task.PassAll &&

@@ -15,35 +15,35 @@ import (
 
 // Machine is what the workers run on.
 type Machine struct {
-	Cores   int // that the workers of a machine share
+	Cores   int // cores that the workers of a machine share
 	Threads int // of each worker
-	Sharers int // the workers of a machine
-	Links       // without rates, which a Card may have: all workers are on one machine
-	// Card is what the workers compute on, Cards of a machine; nil: cores. Each worker has a card of its own
-	// if Cards is 0.
+	Sharers int // how many workers a machine has
+	Links       // zero rates: all workers are on one machine; Card may have rates of its own
+	// Card is the kind of card on which the workers compute, and Cards is how many a machine has; 0: one for
+	// each worker. nil: workers compute on cores.
 	Card  *CardSpec
 	Cards int
-	// Far are the links between workers on several machines, where they differ from Links; else zero.
+	// Far are the links between workers on different machines, if they differ from Links; else zero.
 	Far        Links
 	HostMemory float64 // bytes of the memory of a machine with cards; 0: unknown
 }
 
-// Times say where the time of an epoch goes, in seconds. All but Epoch are means over the workers, and add up
-// to it.
+// Times say where the time of an epoch goes, in seconds. All but Epoch are means over the workers. Their sum
+// is Epoch.
 type Times struct {
 	Epoch     float64
 	Compute   float64 // kernels
-	Copies    float64 // between a card and the host's memory, beyond the kernels beside them
-	Link      float64 // waiting for messages that no kernels hide
-	Imbalance float64 // waiting for others, while the worker with most to compute computes more than the mean
-	Bubble    float64 // the rest of the waiting for others in a pipeline
-	Wait      float64 // and elsewhere
+	Copies    float64 // copies between a card and the host's memory that go on after the kernels beside them
+	Link      float64 // waiting for messages that kernels do not hide
+	Imbalance float64 // waiting for the worker with most to compute, as far as that has more than the mean
+	Bubble    float64 // the rest of the waiting for others, in a pipeline
+	Wait      float64 // the rest of the waiting for others, elsewhere
 }
 
-// LimitedBy names the largest part.
+// LimitedBy names the largest of the times.
 func (t *Times) LimitedBy() string {
 	parts := []float64{t.Compute, 0, t.Link, t.Imbalance, t.Bubble, t.Wait}
-	if t.Copies > 0 { // kernels take no longer than these
+	if t.Copies > 0 { // the copies take longer than the kernels
 		parts[0], parts[1] = 0, t.Compute+t.Copies
 	}
 	names := []string{"compute", "copies", "link", "imbalance", "bubble", "wait"}
@@ -52,22 +52,22 @@ func (t *Times) LimitedBy() string {
 
 // load is what a worker does in a training pass.
 type load struct {
-	kernels float64 // seconds, with cores for all threads
-	copies  float64 // that take longer than the kernels beside them
-	beside  float64 // of the kernels: aggregations that go on while vertex rows move
-	rounds  int     // that divide these rows: an aggregation waits for the rows of a round
+	kernels float64 // seconds, if all threads have a core
+	copies  float64 // seconds of copies after the kernels beside them
+	beside  float64 // seconds of aggregations that go on while vertex rows move; part of kernels
+	rounds  int     // rounds of these rows: an aggregation waits for the rows of its round
 	sent    [comm.Kinds]comm.Traffic
 }
 
 // loadOf is the load of a worker with these counts.
 //
-// Partitions of a graph receive the rows of the other partitions one partition after the other, and aggregate
-// one while the next is on its way. Slices
-// aggregate a linear sum in chunks. A stage of a pipeline does nothing in the meantime.
+// Partitions of a graph receive the rows of the other partitions one after the other, and aggregate one
+// partition's rows while the next are on their way. Slices aggregate a linear sum in chunks. A stage of a
+// pipeline does nothing in the meantime.
 func loadOf(c *plan.Counts, r *setting.Resolved, rates *Rates) load {
 	l := load{sent: c.Traffic, rounds: 1}
 	var aggregations, sums, rows, calls float64
-	// in an order, so that plans have the same sums
+	// in order, so that plans have the same sums
 	for _, k := range slices.SortedFunc(maps.Keys(c.Kernels), plan.Kernel.Compare) {
 		its := c.Kernels[k]
 		seconds := rates.Of(k, its)
@@ -95,7 +95,7 @@ func loadOf(c *plan.Counts, r *setting.Resolved, rates *Rates) load {
 	return l
 }
 
-// formula has what the time of an epoch follows from.
+// formula has the numbers from which the time of an epoch follows.
 type formula struct {
 	Machine
 	*setting.Resolved
@@ -104,16 +104,16 @@ type formula struct {
 	far    *[comm.Kinds]float64 // what shares returned; nil: not called yet
 }
 
-// stage is what the worker of a stage does that has most to do of each, in seconds.
+// stage is the most that a worker of a stage has to do of each kind, in seconds.
 type stage struct {
-	kernels  float64 // and what handles messages to other stages meanwhile
-	exposed  float64 // messages that its kernels do not hide
+	kernels  float64 // with the handling of messages to other stages at the same time
+	exposed  float64 // messages that kernels do not hide
 	boundary float64 // messages to other stages
 	ends     float64 // sums of gradients after the last chunk
 }
 
-// times returns the time of an epoch. On one stage it is the kernels of the worker that has most, and the
-// messages that they do not hide. Kernels take longer while the workers of a machine want more cores than it
+// times returns the time of an epoch. On one stage it is the time of the worker with most kernels, with the
+// messages that they do not hide. Kernels take longer if the workers of a machine want more cores than it
 // has.
 func (f *formula) times() (t Times) {
 	stages := make([]stage, f.Mesh.Stages)
@@ -140,7 +140,7 @@ func (f *formula) times() (t Times) {
 	} else {
 		f.pipeline(&t, stages, mean)
 	}
-	t.Link = min(t.Link, t.Epoch-t.Compute) // a stage may wait for messages while a slower one computes
+	t.Link = min(t.Link, t.Epoch-t.Compute) // a stage may wait for messages while a slower stage computes
 	rest := t.Epoch - t.Compute - t.Link
 	t.Imbalance = min(rest, most-mean)
 	t.Compute -= t.Copies
@@ -158,8 +158,9 @@ func (f *formula) times() (t Times) {
 //	(Σ t + (K−1)·max t) / K
 //
 // Forward and backward as many bytes move, and backward there is twice as much to compute. While a stage
-// waits for the rows of other partitions or slices, they share its link with its messages to other stages.
-// The first chunk has the cores of a machine for itself; later they are shared, as the mean stage wants them.
+// waits for the rows of other partitions or slices, these share its link with its messages to other stages.
+// The first chunk has the cores of a machine for itself. Later chunks share them, as many as the mean stage
+// wants.
 func (f *formula) pipeline(t *Times, stages []stage, mean float64) {
 	k, boundaries, ends := float64(max(1, f.chunks)), 0.0, 0.0
 	for _, s := range stages {
@@ -186,7 +187,7 @@ func (f *formula) pipeline(t *Times, stages []stage, mean float64) {
 	t.Compute = mean * (alone + (k-1)*all) / k
 }
 
-// crowd is how many times as long kernels take while so many workers of all are at work.
+// crowd is how many times longer kernels take while so many of all workers are at work.
 func (f *formula) crowd(workers int) float64 {
 	if f.Card != nil {
 		return float64(f.OnOne(workers))
@@ -194,7 +195,7 @@ func (f *formula) crowd(workers int) float64 {
 	return max(1, float64(min(workers, f.Sharers)*f.Threads)/float64(f.Cores))
 }
 
-// OnOne is how many of so many workers are on a card.
+// OnOne is how many of the workers are on one card.
 func (m *Machine) OnOne(workers int) int {
 	if m.Cards == 0 {
 		return 1
@@ -202,9 +203,9 @@ func (m *Machine) OnOne(workers int) int {
 	return (min(workers, max(1, m.Sharers)) + m.Cards - 1) / m.Cards
 }
 
-// exposed is how long a worker waits for messages, but for those to other stages. Gradients of weights are
-// summed in parts, beside the backward pass, and at its end in a pipeline. Where kernels hide messages, their
-// cores handle these.
+// exposed is how long a worker waits for messages, without those to other stages. Gradients of weights are
+// summed in parts, beside the backward pass, and in a pipeline at its end. If kernels hide messages, their
+// cores also handle these.
 func (f *formula) exposed(l *load) float64 {
 	crowd := f.crowd(len(f.loads))
 	beside := func(work float64, rounds int, kinds ...comm.Kind) float64 {
@@ -226,7 +227,7 @@ func (f *formula) exposed(l *load) float64 {
 }
 
 // handled is how much longer a worker's kernels take while the machine handles messages of some kinds: those
-// that the worker sends, and as many that come. It is 0 if the machine has cores left for that.
+// that the worker sends, and as many that come. It is 0 if the machine has cores to spare for that.
 func (f *formula) handled(l *load, kinds ...comm.Kind) (seconds float64) {
 	if f.Card != nil {
 		return 0
@@ -239,14 +240,14 @@ func (f *formula) handled(l *load, kinds ...comm.Kind) (seconds float64) {
 	return seconds * min(1, max(0, 1-left)) / float64(f.Threads)
 }
 
-// wait is how long work waits that goes on beside messages. Both are divided into rounds: the work of each
-// needs its messages.
+// wait is how long work that goes on beside messages waits for them. Both are divided into rounds, and the
+// work of a round needs its messages.
 func wait(messages, work float64, rounds int) float64 {
 	return max(messages, work) + min(messages, work)/float64(max(1, rounds)) - work
 }
 
-// moves is how long messages of some kinds move that a worker sends: as many come. A message between cards is
-// copied to the host's memory, and from there to the other card, unless links send from cards.
+// moves is how long the messages of some kinds move that a worker sends. As many come. A message between
+// cards is copied to the host's memory and from there to the other card, unless links send from cards.
 func (f *formula) moves(l *load, kinds ...comm.Kind) (seconds float64) {
 	for _, kind := range kinds {
 		far := 0.0
@@ -261,10 +262,10 @@ func (f *formula) moves(l *load, kinds ...comm.Kind) (seconds float64) {
 	return seconds
 }
 
-// over is how long messages of a kind move over links.
+// over is how long messages of a kind move over links l.
 func (f *formula) over(l *Links, sent *comm.Traffic, kind comm.Kind) float64 {
 	rate := min(l.Sends, l.Receives)
-	if l.Handling > 0 { // one thread of each worker handles what it sends and what comes
+	if l.Handling > 0 { // one thread of each worker handles the messages that it sends and that come
 		rate = min(rate, 1/(2*l.Handling*max(1, float64(f.Sharers)/float64(f.Cores))))
 	}
 	perByte, latency := 0.0, l.Latency
@@ -278,20 +279,20 @@ func (f *formula) over(l *Links, sent *comm.Traffic, kind comm.Kind) float64 {
 }
 
 // shares are, by kind, the shares of all workers' messages that go to other machines. Each machine has
-// Sharers workers, and a worker sends as many messages to each worker of its group.
+// Sharers workers. A worker sends as many messages to each worker of its group.
 func (f *formula) shares() *[comm.Kinds]float64 {
 	if f.far != nil {
 		return f.far
 	}
 	grid := f.Mesh
-	grid.Partitions = f.Workers / (grid.Stages * grid.Slices) // of several a worker has one place
+	grid.Partitions = f.Workers / (grid.Stages * grid.Slices) // a worker has one place, if it holds several
 	places := make([]mesh.Coords, grid.Workers())
 	for rank := range places {
 		places[rank] = grid.Coords(rank)
 	}
 	var far, all [comm.Kinds]int
 	for rank, at := range places {
-		for before, to := range places[:rank] { // which sends as many back
+		for before, to := range places[:rank] { // the other worker sends as many back
 			for kind := range comm.Kinds {
 				if !sends(kind, at, to) {
 					continue
@@ -326,7 +327,7 @@ func sends(kind comm.Kind, at, to mesh.Coords) bool {
 	return true
 }
 
-// atOnce is to how many workers a worker sends messages of a kind at a time.
+// atOnce is to how many workers a worker sends messages of a kind at the same time.
 func (f *formula) atOnce(kind comm.Kind) int {
 	grid := f.Mesh
 	switch kind {

@@ -24,21 +24,21 @@ import (
 	"weft/train/setting"
 )
 
-// Hardware is a machine with cards, or several alike, as a file of configs/machines describes it. It need not
-// be here.
+// Hardware is a machine with cards, or several of the same kind, as a file of configs/machines describes it.
+// It need not be here.
 type Hardware struct {
 	Nodes      int     `json:"nodes"`
 	Cards      int     `json:"cards"`             // of a node
 	HostMemory float64 `json:"host_memory_bytes"` // of a node
-	// CardLink is what a card sends to others of its node while it receives as much, where messages lie in
+	// CardLink is what a card sends to other cards of its node while it receives as much, if messages lie in
 	// the memory of cards.
 	CardLink float64  `json:"card_link_bytes_per_second"`
-	NodeLink float64  `json:"node_link_bytes_per_second"` // the same to other nodes; 0: there are none
+	NodeLink float64  `json:"node_link_bytes_per_second"` // the same between nodes; 0: there is one node
 	Card     CardSpec `json:"card"`
 }
 
-// ReadHardware returns the machine of that name in configs/machines, or of a file, whose name ends in .yaml.
-// It refuses a file that lacks a key, has another one or a value that no machine has.
+// ReadHardware returns the machine of that name in configs/machines, or of a file whose name ends in .yaml.
+// It refuses a file that lacks a key, has an unknown key, or has a value that no machine has.
 func ReadHardware(name string) (*Hardware, error) {
 	const most = 64 << 10
 	text, found := configs.Machine(name)
@@ -68,7 +68,7 @@ func parseHardware(text []byte) (*Hardware, error) {
 		return nil, setting.YAMLError(err)
 	}
 	for _, t := range lexer.Tokenize(string(text)) {
-		if t.Type == token.AliasType { // a few lines of these stand for any number of values
+		if t.Type == token.AliasType { // a few lines with aliases stand for any number of values
 			return nil, fmt.Errorf("line %d: an alias; write the value", t.Position.Line)
 		}
 	}
@@ -104,8 +104,8 @@ func parseHardware(text []byte) (*Hardware, error) {
 	return h, h.check()
 }
 
-// readNumbers makes numbers of those that the parser takes for text, as 80e9, but for names, and text of what
-// is no number.
+// readNumbers turns values that the parser takes for text into numbers, as 80e9, but for names. NaN and the
+// infinities become text.
 func readNumbers(file any) {
 	of, _ := file.(map[string]any)
 	for key, value := range of {
@@ -149,14 +149,15 @@ func (h *Hardware) check() error {
 	return nil
 }
 
-// Workers is how many workers there are, each on a card of its own.
+// Workers is the number of workers: each card has one.
 func (h *Hardware) Workers() int { return h.Nodes * h.Cards }
 
-// perMessage is what a message between cards takes beside its bytes, in seconds. Makers do not say it.
+// perMessage is how long a message between cards takes in addition to its bytes, in seconds. Makers do not
+// say it.
 const perMessage = 10e-6
 
-// Machine is what so many workers run on. Between the cards of a node messages pass the host's memory, unless
-// they lie in that of cards.
+// Machine describes what so many workers run on. Messages between the cards of a node pass through the host's
+// memory, unless they lie in the memory of cards.
 func (h *Hardware) Machine(workers int, deviceMessages bool) (m Machine) {
 	m.Card, m.Cores, m.HostMemory = &h.Card, 1, h.HostMemory
 	m.Sharers = min(workers, h.Cards)

@@ -9,24 +9,25 @@ import (
 	"weft/kernel/machine"
 )
 
-// Links are what moves messages between workers.
+// Links are the connections by which messages move between workers.
 type Links struct {
 	Sends    float64 `json:"send_bytes_per_second"`    // of a worker
 	Receives float64 `json:"receive_bytes_per_second"` // of a worker
 	Latency  float64 `json:"latency_seconds"`          // before the first byte of a message
-	Handling float64 `json:"handling_seconds"`         // of a core that a byte takes at each end
-	// Eager is up to how many bytes messages do not wait for their receivers: told, and not predicted with.
+	Handling float64 `json:"handling_seconds"`         // seconds of a core for a byte, at each end
+	// Eager is the largest message that does not wait for its receiver, in bytes. It is reported, and no
+	// prediction uses it.
 	Eager int64 `json:"eager_bytes"`
 }
 
-// eager is a Links' between processes: the bytes that package mpi has in flight on a link.
+// eager is Links.Eager between processes: package mpi has so many bytes in flight on a link.
 const eager = 16 * 60 << 10
 
 // OfRate returns links that send and receive at a rate in bytes per second, with the latency of Ethernet.
 //
-// Handling is what package mpi takes to poll until a part of a message has come or left, of those that it has
-// in flight: it spins, and then rests an eighth of the wait so far between polls, for no less than Linux lets
-// a thread sleep and no more than a millisecond. In a wait of T seconds it polls
+// Handling follows from how package mpi waits. It polls until a part of a message in flight has come or left:
+// it spins, and then sleeps between polls for an eighth of the wait so far. It sleeps no less than Linux lets
+// a thread sleep, and no more than a millisecond. In a wait of T seconds it polls
 //
 //	8·ln(1 + min(T, 8 ms)/(8·60 µs)) + max(0, T − 8 ms)/1 ms
 //
@@ -36,13 +37,13 @@ const eager = 16 * 60 << 10
 func OfRate(rate float64) Links {
 	const (
 		spinning, poll          = 20e-6, 25e-6
-		shortest, longest, part = 60e-6, 1e-3, 8 // of a rest; of the wait so far
+		shortest, longest, part = 60e-6, 1e-3, 8 // of a sleep; a sleep is 1/part of the wait so far
 		copies                  = .3e-9
 		bytes                   = 60 << 10
 		ends                    = 2
 	)
 	wait := bytes / rate
-	grow := min(wait, part*longest) // for so long rests do
+	grow := min(wait, part*longest) // how long the sleeps grow
 	polls := part*math.Log1p(grow/(part*shortest)) + (wait-grow)/longest
 	return Links{rate, rate, 100e-6, max(copies, (spinning+poll*polls)/(ends*bytes)), eager}
 }
@@ -53,14 +54,14 @@ func InMemory() Links {
 	return Links{Sends: rate, Receives: rate}
 }
 
-// Measure measures links. All ranks send at once, each to the rank that is half of all ranks further, which
-// is the likeliest to be on another machine: rate and latency are those of the slowest rank, and the handling
-// is the mean. Then all others send to the first rank. It takes at most three seconds where links send 100
-// kbit/s or more. All ranks call it together, and get the same.
+// Measure measures links. All ranks send at once, each to the rank half of all ranks further, which is most
+// likely on another machine. Rate and latency are those of the slowest rank, and the handling is the mean.
+// Then all others send to the first rank. It takes at most three seconds if links send 100 kbit/s or more.
+// All ranks call it together, and get the same Links.
 func Measure(c *comm.Comm) (l Links, err error) {
 	const (
 		first, most = 4 << 10, 16 << 20 // bytes of a message
-		enough      = .2                // seconds of one
+		enough      = .2                // seconds of a message that is long enough
 		times       = 3
 	)
 	p := &probe{Comm: c, data: bytes.Repeat([]byte{1}, most), incoming: bytes.Repeat([]byte{1}, most)}
@@ -84,14 +85,15 @@ func Measure(c *comm.Comm) (l Links, err error) {
 	return timed{latency, ring, star, idle, used}.links(size), err
 }
 
-// timed is how many seconds messages take: latency of an empty one, ring in a ring, star to the first rank.
-// idle and used are the seconds of a core that a rank uses for empty messages and for those in a ring.
+// timed is how many seconds messages take: latency for an empty message, ring for messages in a ring, and
+// star for messages to the first rank. idle and used are the seconds of a core that a rank uses, for empty
+// messages and for messages in a ring.
 type timed struct{ latency, ring, star, idle, used float64 }
 
-// links are those of messages of so many bytes.
+// links are the Links that follow from times of messages of so many bytes.
 func (t timed) links(size int) Links {
 	rate := func(seconds float64) float64 { return float64(size) / max(seconds-t.latency, 1e-9) }
-	const ends = 2 // each byte leaves, and each comes
+	const ends = 2 // each byte is handled when it leaves, and when it comes
 	return Links{rate(t.ring), rate(t.star), t.latency, max(0, t.used-t.idle) / float64(ends*size), eager}
 }
 
@@ -120,7 +122,7 @@ func (p *probe) star(size int) (took, used float64, err error) {
 	return p.move(size/(n-1), nil, others)
 }
 
-// best moves messages several times. It returns the least that this took, and the mean that was used.
+// best moves messages several times. It returns the shortest time, and the mean of the cores' time.
 func (p *probe) best(move func(int) (float64, float64, error), size,
 	times int,
 ) (took, used float64, err error) {
@@ -135,8 +137,8 @@ func (p *probe) best(move func(int) (float64, float64, error), size,
 	return took, used, nil
 }
 
-// move sends and receives messages of so many bytes. It returns the seconds of the slowest rank, and the mean
-// seconds of cores that the ranks have used.
+// move sends and receives messages of so many bytes. took is the seconds of the slowest rank, and used the
+// mean seconds of cores that the ranks have used.
 func (p *probe) move(size int, to, from []int) (took, used float64, err error) {
 	if err := p.Barrier(comm.Setup); err != nil {
 		return 0, 0, err

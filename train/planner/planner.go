@@ -1,6 +1,6 @@
-// Package planner predicts how long an epoch takes on each mesh of some workers, before any run: from the
-// plan of each mesh, which counts kernel calls and messages, from rates that are measured on this machine,
-// and from the rate of the links. The command plan prints what it finds, and --parallel auto takes the
+// Package planner predicts how long an epoch takes on each mesh of some workers, before any run. It combines
+// the plan of each mesh, which counts kernel calls and messages, with rates that are measured on this
+// machine, and the rate of the links. The command plan prints what it finds, and --parallel auto takes the
 // fastest mesh.
 package planner
 
@@ -28,57 +28,59 @@ import (
 // Planner predicts the epochs of meshes.
 type Planner struct {
 	Options setting.Options // of the run; Parallel does not count
-	// Given names the settings that a mesh without their axis is refused for. Other settings of axes that a
-	// mesh lacks have their defaults on it.
+	// Given names the settings of axes that the caller has set. A mesh without the axis of such a setting is
+	// refused. Other settings of an axis that a mesh lacks have their defaults.
 	Given   []string
-	Machine Machine // with Threads 0: as many as the workers of a machine have cores
-	// Graph is the whole graph, on which kernels are measured if it is small. nil: there is none, and Counts
+	Machine Machine // Threads 0: as many as the workers of a machine have cores
+	// Graph is the whole graph. If it is small, kernels are measured on it. nil: there is none, and Counts
 	// describe it.
 	Graph *graph.Graph
 	// Open opens the graph for a mesh.
 	Open func(context.Context, *setting.Resolved) (*train.Job, error)
-	// Counts describe the graph. By them all meshes are predicted first. nil: they do not describe it.
+	// Counts describe the graph. All meshes are first predicted by them. nil: counts do not describe it.
 	Counts *Counts
-	// Exactly is how many meshes are planned on the graph itself, the fastest by Counts first: more, until
-	// the fastest of all is one of them. 0: all.
+	// Exactly is how many meshes are planned on the graph itself, the fastest by Counts first. More are
+	// planned until the fastest of all is among them. 0: all.
 	Exactly int
-	// Cache keeps rates by what they depend on: the graph, the settings and Machine.
+	// Cache keeps rates under what they depend on: the graph, the settings and Machine.
 	Cache machine.Cache
-	// ExactOnly leaves out meshes on which training is approximate, but for what Options have workers send.
+	// ExactOnly leaves out meshes on which training is approximate. What workers send by the Options may be
+	// approximate all the same.
 	ExactOnly bool
 	// Progress is told which mesh is planned and measured.
 	Progress graph.Progress
-	// Found is told each mesh once it is planned on the graph, and what Counts predict for it; nil: nothing.
-	// It may be nil.
+	// Found is called with each mesh once it is planned on the graph, and with its prediction by Counts; nil:
+	// there is none. Found may be nil.
 	Found func(m, byCounts *Mesh)
 }
 
-// Mesh is what is predicted for a mesh.
+// Mesh is the prediction for a mesh.
 type Mesh struct {
 	Parallel string
 	Settings *setting.Resolved
 	Plan     plan.Plan
 	Times    Times
-	// ByCounts says that Counts stand for the graph in Plan. Bytes and memory are then not those of a run.
+	// ByCounts says that Plan is of Counts and not of the graph. Bytes and memory may then differ from a
+	// run's.
 	ByCounts bool
 	// Balance is what the mesh's partitions balance; "": there is one partition, or ByCounts is set.
 	Balance string
-	// Exact says that training on the mesh gives the results of one worker, but for rounding.
+	// Exact says that training on the mesh gives the results of one worker, up to rounding.
 	Exact bool
-	// Rates are what kernels take on it.
+	// Rates say how long kernels take on the mesh.
 	Rates *Rates
 
-	steps    int     // kernel calls, starts and ends of messages of the planned workers
-	haloRows float64 // of all partitions of the graph together, for each vertex
+	steps    int     // kernel calls, and starts and ends of messages, of the planned workers
+	haloRows float64 // halo rows of all partitions of the graph, for each vertex
 }
 
-// CardBytes is what the worker with most takes of a card.
+// CardBytes is how much of a card the worker that needs most takes.
 func (m *Mesh) CardBytes() int64 {
 	_, bytes := m.Plan.Most()
 	return bytes
 }
 
-// PeakTensorBytes is that of the worker with most.
+// PeakTensorBytes is the peak of the worker that needs most.
 func (m *Mesh) PeakTensorBytes() int64 { return slices.Max(m.Plan.PeakTensorBytes) }
 
 // SentBytes is what all workers send in an epoch.
@@ -95,23 +97,23 @@ type Refused struct {
 	Reason   error
 }
 
-// mostSteps is about how many steps the meshes of several axes have together. A step takes some microseconds
-// to plan.
+// mostSteps is about how many steps the meshes of several axes have together at most. A step takes some
+// microseconds to plan.
 const mostSteps = 3_000_000
 
-// mostPlanned is about how many workers of a mesh are planned. Where there are more, each stands for those
-// like it.
+// mostPlanned is about how many workers of a mesh are planned at most. If there are more, each stands for the
+// workers like it.
 const mostPlanned = 16
 
-// Meshes predicts all meshes of so many workers, the fastest first. Those that are not possible are refused.
-// So are meshes of several axes that have too many messages: the messages between slices grow with their
-// number squared and with the chunks of a pipeline. If ctx is cancelled it returns the cause, and the meshes
-// that are predicted so far.
+// Meshes predicts all meshes of so many workers, the fastest first. It refuses impossible meshes. It also
+// refuses meshes of several axes that have too many messages, because the messages between slices grow with
+// their number squared and with the chunks of a pipeline. If ctx is cancelled it returns the cause, and the
+// meshes that are predicted so far.
 func (p *Planner) Meshes(ctx context.Context, workers int) (meshes []Mesh, refused []Refused, err error) {
 	return p.within(ctx, workers, mostSteps)
 }
 
-// within is Meshes where meshes of several axes have at most so many steps together.
+// within is Meshes with a limit of steps for all meshes of several axes together.
 func (p *Planner) within(ctx context.Context, workers,
 	left int,
 ) (meshes []Mesh, refused []Refused, err error) {
@@ -132,7 +134,7 @@ func (p *Planner) within(ctx context.Context, workers,
 	return meshes, refused, err
 }
 
-// grids are all meshes of so many workers: first those of one axis.
+// grids are all meshes of so many workers: meshes of one axis come first.
 func grids(workers int) (all []mesh.Mesh) {
 	for stages := 1; stages <= workers; stages++ {
 		for slices := 1; workers%stages == 0 && slices <= workers/stages; slices++ {
@@ -156,7 +158,7 @@ func axes(m mesh.Mesh) (n int) {
 	return n
 }
 
-// options are those of a run on a mesh.
+// options are the options of a run on a mesh.
 func (p *Planner) options(grid mesh.Mesh) setting.Options {
 	o := p.Options
 	o.Parallel = setting.Axes(grid)
@@ -178,7 +180,8 @@ func (p *Planner) resolve(grid mesh.Mesh) (*setting.Resolved, error) {
 	return r, err
 }
 
-// mesh predicts one mesh of at most so many steps on the graph; 0: of any number. say is told what it does.
+// mesh predicts a mesh on the graph, and refuses it if it has more than most steps; 0: no limit. say is
+// called with what it does.
 func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 	say func(what string),
 ) (m *Mesh, err error) {
@@ -232,7 +235,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 func (p *Planner) checkLimits(m *Mesh) error {
 	here := min(p.Machine.Sharers, m.Settings.Workers)
 	m.Plan.Advice = plan.MorePartitions
-	if p.Machine.Card == nil { // of the CPU meshes without turns alone are compared
+	if p.Machine.Card == nil { // on the CPU only meshes without turns are compared
 		m.Plan.Advice = plan.TrainPartitions
 	}
 	return cmp.Or(m.Plan.CheckLimit(m.Settings.MemoryLimit),
@@ -243,7 +246,7 @@ func (p *Planner) newMesh(r *setting.Resolved) *Mesh {
 	return &Mesh{Parallel: r.Parallel, Settings: r, Exact: r.Exact()}
 }
 
-// Predict predicts an epoch of a run on cards from its plan, which has counts.
+// Predict predicts an epoch of a run on cards from its plan, which has Counts.
 func (p *Planner) Predict(r *setting.Resolved, of plan.Plan) *Mesh {
 	m := p.newMesh(r)
 	m.Plan = of
@@ -252,7 +255,7 @@ func (p *Planner) Predict(r *setting.Resolved, of plan.Plan) *Mesh {
 	return m
 }
 
-// prepare prepares the plan of a job whose workers are on such machines.
+// prepare prepares a job whose workers run on such machines for its plan.
 func (m *Machine) prepare(job *train.Job, workers int) {
 	job.CoreSharers = m.Sharers
 	for worker := range workers {
@@ -279,7 +282,7 @@ func (p *Planner) machine(r *setting.Resolved) *Machine {
 	return &m
 }
 
-// predict sets the times that follow from the plan and the rates of a mesh.
+// predict sets the times of a mesh, which follow from its plan and its rates.
 func (p *Planner) predict(m *Mesh) {
 	f := formula{
 		Machine: *p.machine(m.Settings), Resolved: m.Settings, chunks: m.Plan.Workers[0].Chunks.Each,
@@ -300,11 +303,11 @@ func (p *Planner) predict(m *Mesh) {
 	m.Times = f.times()
 }
 
-// measuredWork is about how many multiply-adds of a forward pass a measured epoch has at most: so many that
+// measuredWork is about how many multiply-adds a forward pass of a measured epoch has at most. With so many,
 // its rows are no longer all in the caches.
 const measuredWork = 1e9
 
-// fewer is a mesh with the same axes on which kernels are measured in this process.
+// fewer is a mesh with the same axes and fewer workers, on which kernels are measured in this process.
 func fewer(grid mesh.Mesh) mesh.Mesh {
 	const most = 8
 	for grid.Workers() > most {
@@ -315,7 +318,7 @@ func fewer(grid mesh.Mesh) mesh.Mesh {
 	return grid
 }
 
-// rates are those of a mesh with these options: kept ones, or measured. work is that of the whole graph.
+// rates are the rates of a mesh with these options: kept or measured. work is the work of the whole graph.
 func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, m *Machine,
 	say func(what string),
 ) (*Rates, error) {
@@ -377,8 +380,8 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, m 
 	return &rates, err
 }
 
-// measured are options that have the kernels of others, and fewer layers, and the work of these. What changes
-// no kernel has its default.
+// measured are options with the same kernels and fewer layers, and the work of these. Options that change no
+// kernel have their defaults.
 func measured(o setting.Options, work float64) (setting.Options, float64) {
 	plain := setting.Defaults()
 	o.Epochs, o.EvalEvery, o.Patience = measuredEpochs, measuredEpochs, 0
@@ -386,10 +389,10 @@ func measured(o setting.Options, work float64) (setting.Options, float64) {
 	o.Init, o.Validate, o.CheckpointEvery, o.Select = "", "", plain.CheckpointEvery, plain.Select
 	o.Seed, o.SplitSeed = plain.Seed, plain.SplitSeed
 	o.LR, o.Schedule, o.Warmup = plain.LR, plain.Schedule, plain.Warmup
-	const enough = 4 // layers, of which the first and the last are unlike the others
+	const enough = 4 // layers: the first and the last differ from the ones between
 	fewer := o
 	fewer.Layers = min(o.Layers, enough)
-	if _, err := fewer.Resolve(); err != nil { // as a pipeline of more stages needs more
+	if _, err := fewer.Resolve(); err != nil { // a pipeline of more stages needs more layers
 		return o, work
 	}
 	return fewer, work * float64(fewer.Layers) / float64(max(1, o.Layers))
@@ -401,17 +404,17 @@ func (p *Planner) givesTargets() bool {
 	return len(splits) > 0 && splits[0].Negatives == graph.TargetNegatives
 }
 
-// twin describes a uniform graph that is like another.
+// twin describes a uniform graph that resembles another graph.
 type twin struct {
 	generate.Options
 	EdgeColumns, ValueColumns int
-	SeveralLabels             bool   // for each vertex, or edge
-	OfEdges                   string // the name of the labels, which edges have; "": vertices have them
+	SeveralLabels             bool   // of a vertex, or of an edge
+	OfEdges                   string // the name of the edges' labels; "": vertices have labels
 }
 
-// smaller describes a graph with a fraction of the vertices, and the graph's degree, features and kind of
-// labels. Edges have as many features as the relation with most features. Vertices and degree are rounded, so
-// that like graphs have the same rates.
+// smaller describes a graph with a fraction of the vertices, and the same degree, features and kind of
+// labels. All edges have as many features as the relation with most. Vertices and degree are rounded, so that
+// similar graphs share their rates.
 func (p *Planner) smaller(fraction float64) twin {
 	const fewest = 2000
 	var whole partition.Whole
@@ -439,7 +442,7 @@ func (p *Planner) smaller(fraction float64) twin {
 	return l
 }
 
-// graph makes the graph. Labels and edge features beside classes are few numbers in turn.
+// graph makes the graph. Labels and edge features, other than classes, cycle through a few numbers.
 func (l *twin) graph() (*graph.Graph, error) {
 	g, err := generate.Graph(l.Options)
 	if err != nil {

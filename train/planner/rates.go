@@ -20,17 +20,18 @@ import (
 type Rates struct {
 	Measured time.Time               `json:"measured"`
 	Kernels  map[plan.Kernel]float64 `json:"kernels"` // seconds for each unit of work
-	// The work beside kernels: seconds for each of these, and for each call of one.
+	// The work besides kernels takes Beside seconds for each second of kernels, and Call seconds for each
+	// kernel call.
 	Beside float64 `json:"beside"`
 	Call   float64 `json:"call_seconds"`
 	Unkept error   `json:"-"` // why they are not kept
 
-	card *onCard // what kernels take on it; nil: on this machine, as measured
+	card *onCard // the card's rates; nil: kernels take as long as measured on this machine
 }
 
-// Of returns the seconds of calls of a kernel, with their part of the work beside kernels. One of widths that
-// were not measured takes the rate of the most similar ones; one that was not measured takes the mean rate of
-// all.
+// Of returns the seconds of calls of a kernel, with their part of the work besides kernels. A kernel of
+// widths that were not measured takes the rate of the most similar widths. A kernel that was not measured
+// takes the mean rate of all.
 func (r *Rates) Of(k plan.Kernel, calls plan.Calls) float64 {
 	if r.card != nil {
 		of := r.card.seconds(k, calls)
@@ -51,7 +52,7 @@ func (r *Rates) Of(k plan.Kernel, calls plan.Calls) float64 {
 	return (1+r.Beside)*rate*calls.Work + r.Call*float64(calls.Number)
 }
 
-// possible reports whether the rates may have been measured.
+// possible reports whether the rates could come from a measurement.
 func (r Rates) possible() bool {
 	for k, rate := range r.Kernels {
 		if min(k.Widths[0], k.Widths[1]) < 1 || rate < 0 {
@@ -61,7 +62,7 @@ func (r Rates) possible() bool {
 	return len(r.Kernels) > 0 && min(r.Beside, r.Call) >= 0
 }
 
-// add adds the kernels of other rates, but for those that r has. The work beside them is the larger one.
+// add adds the kernels of other that r lacks. The work besides kernels is the larger one.
 func (r *Rates) add(other *Rates) {
 	if r.Kernels == nil {
 		*r = *other
@@ -75,9 +76,9 @@ func (r *Rates) add(other *Rates) {
 	r.Beside, r.Call = max(r.Beside, other.Beside), max(r.Call, other.Call)
 }
 
-// observed is what an epoch's kernels take, and the work beside them, in seconds of cores.
+// observed is how long an epoch's kernels take, and the work besides them, in seconds of cores.
 type observed struct {
-	slots chan struct{} // kernels at a time
+	slots chan struct{} // has room for as many kernels as run at a time
 
 	mu      sync.Mutex
 	epochs  []*epoch // the last one is under way
@@ -91,8 +92,8 @@ type epoch struct {
 	inKernels, took float64
 }
 
-// watch measures a kernel call by the time of the thread that makes it: other work on the machine does not
-// count.
+// watch measures a kernel call by the time of the thread that makes it, so that other work on the machine
+// does not count.
 func (o *observed) watch(c kernel.Call, run func()) {
 	o.slots <- struct{}{}
 	seconds := machine.Timed(run).Seconds()
@@ -118,10 +119,11 @@ func (o *observed) next() {
 		append(o.epochs, &epoch{calls: plan.Kernels{}, seconds: map[plan.Kernel]float64{}})
 }
 
-// measuredEpochs are those of a measured run. The first takes fresh memory, and the last evaluates.
+// measuredEpochs is the number of epochs of a measured run. The first takes fresh memory, and the last
+// evaluates.
 const measuredEpochs = 6
 
-// observe trains on a mesh in this process for a few epochs. At most so many kernels run at a time, each on
+// observe trains on a mesh in this process for a few epochs. At most atOnce kernels run at a time, each on
 // its team's threads.
 func observe(ctx context.Context, g *graph.Graph, options setting.Options, atOnce int) (*observed, error) {
 	o := &observed{slots: make(chan struct{}, atOnce)}
@@ -130,7 +132,7 @@ func observe(ctx context.Context, g *graph.Graph, options setting.Options, atOnc
 	if _, err := job.Run(ctx); err != nil {
 		return nil, err
 	}
-	o.epochs = o.epochs[1 : len(o.epochs)-1] // what follows the last epoch is none
+	o.epochs = o.epochs[1 : len(o.epochs)-1] // what follows the last epoch is no epoch
 	return o, context.Cause(ctx)
 }
 
@@ -150,16 +152,16 @@ type sample struct {
 	setting.Options
 }
 
-// measure returns how long kernels take on a mesh in this process, on the graph of all. The work beside
-// kernels has a part for each call, and a part that grows with what the calls take. The work for few, a
-// smaller graph, tells how large each is; if few is nil, all of it counts for the calls.
+// measure returns how long kernels take on a mesh in this process, on the graph of all. The work besides
+// kernels has a part for each call, and a part that grows with the seconds of the calls. The work on a
+// smaller graph, few, tells how large each part is. If few is nil, all of it counts for the calls.
 func measure(ctx context.Context, all sample, few *sample, atOnce int) (r Rates, err error) {
 	many, err := observe(ctx, all.Graph, all.Options, atOnce)
 	if err != nil {
 		return r, err
 	}
 	one := many
-	if all.Threads > 1 { // whose helpers take time that is not told from work beside kernels
+	if all.Threads > 1 { // the time of the team's helpers cannot be told from the work besides kernels
 		all.Threads = 1
 		if one, err = observe(ctx, all.Graph, all.Options, atOnce); err != nil {
 			return r, err
@@ -190,13 +192,13 @@ func measure(ctx context.Context, all sample, few *sample, atOnce int) (r Rates,
 	return r, nil
 }
 
-// divide divides the work beside kernels into what goes with calls, in seconds for each, and what goes with
-// the seconds of kernels, for each of these:
+// divide divides the work besides kernels into a part for each call, in seconds, and a part for each second
+// of kernels:
 //
 //	beside = call·calls + share·kernels     on either graph
 //
-// Where these contradict each other, as clocks are not exact, the first graph tells the one that is more than
-// nothing.
+// If both equations contradict each other, as clocks are not exact, the first graph decides which part is
+// more than nothing.
 func divide(one, few *observed) (call, share float64) {
 	calls, kernels, beside := one.calls(), one.inKernels(), one.beside()
 	if more := few.calls()*kernels - calls*few.inKernels(); more > 0 {
@@ -210,7 +212,7 @@ func (o *observed) inKernels() float64 {
 	return o.median(func(e *epoch) float64 { return e.inKernels })
 }
 
-// beside is what an epoch takes beside kernels.
+// beside is how long an epoch takes besides kernels.
 func (o *observed) beside() float64 {
 	return o.median(func(e *epoch) float64 { return e.took - e.inKernels })
 }

@@ -18,14 +18,14 @@ import (
 type search struct {
 	*Planner
 	all     []mesh.Mesh
-	left    int                  // steps that meshes of several axes may still have
-	counted map[mesh.Mesh]*Mesh  // predicted by counts
-	found   map[mesh.Mesh]*Mesh  // predicted, as exactly as now
-	refused map[mesh.Mesh]error  // that are not possible
-	ofAxes  map[mesh.Mesh]*Rates // of two workers on one axis, for meshes that counts predict
+	left    int                  // how many more steps meshes of several axes may have
+	counted map[mesh.Mesh]*Mesh  // meshes that are predicted by counts
+	found   map[mesh.Mesh]*Mesh  // meshes that are predicted as exactly as the present step of the search
+	refused map[mesh.Mesh]error  // why meshes are not possible
+	ofAxes  map[mesh.Mesh]*Rates // rates of two workers on one axis, for meshes that counts predict
 }
 
-// say returns what tells the progress of a mesh. So many meshes were planned before it.
+// say returns the function that reports progress on a mesh. number meshes of of were planned before it.
 func (s *search) say(grid mesh.Mesh, number, of int) func(what string) {
 	return func(what string) {
 		s.Progress.Of(fmt.Sprintf("mesh %d of %d, %s: %s", number+1, of,
@@ -33,7 +33,7 @@ func (s *search) say(grid mesh.Mesh, number, of int) func(what string) {
 	}
 }
 
-// byCounts predicts all meshes by counts, if these describe the graph and there is a choice.
+// byCounts predicts all meshes by counts, if counts describe the graph and there is a choice.
 func (s *search) byCounts(ctx context.Context) error {
 	s.counted, s.found, s.refused = map[mesh.Mesh]*Mesh{}, map[mesh.Mesh]*Mesh{}, map[mesh.Mesh]error{}
 	s.ofAxes = map[mesh.Mesh]*Rates{}
@@ -49,7 +49,7 @@ func (s *search) byCounts(ctx context.Context) error {
 	return s.countAll(ctx, s.all)
 }
 
-// countAll predicts meshes by counts, in place of what these predicted before.
+// countAll predicts meshes by counts. It replaces earlier predictions.
 func (s *search) countAll(ctx context.Context, grids []mesh.Mesh) error {
 	for k, grid := range grids {
 		err := s.count(ctx, grid, s.say(grid, k, len(grids)))
@@ -65,7 +65,8 @@ func (s *search) countAll(ctx context.Context, grids []mesh.Mesh) error {
 	return nil
 }
 
-// saving are the settings with all that they leave open of what a worker keeps, that which keeps most first.
+// saving are the settings with all choices of what a worker keeps that they leave open. The one that keeps
+// most comes first.
 func saving(r *setting.Resolved) (all []*setting.Resolved) {
 	for _, states := range r.EdgeStates() {
 		for _, recompute := range r.Recomputes() {
@@ -120,8 +121,8 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 	return nil
 }
 
-// hopeless refuses a mesh whose graph alone takes more memory than there is, which needs no plan: a plan of
-// many slices in a pipeline takes longest of all meshes.
+// hopeless refuses a mesh whose graph alone takes more memory than there is. It needs no plan: a plan of many
+// slices in a pipeline takes longest of all meshes.
 func (s *search) hopeless(m *Mesh) error {
 	least := s.Counts.least(m.Settings)
 	m.Plan = plan.Plan{
@@ -134,16 +135,17 @@ func (s *search) hopeless(m *Mesh) error {
 	return s.checkLimits(m)
 }
 
-// ChoosesPartitions reports whether Fewest looks for partitions of a mesh: on cards, by counts that tell what
-// a run does, and where the caller names no number of them.
+// ChoosesPartitions reports whether Fewest looks for partitions of a mesh: on cards, if counts tell what a
+// run does and the caller names no number of partitions.
 func (p *Planner) ChoosesPartitions(grid mesh.Mesh) bool {
 	return p.Machine.Card != nil && p.Counts != nil && p.Options.Partitions == 0 && grid.Stages == 1 &&
 		p.Counts.tell(&p.Options)
 }
 
-// Fewest is the mesh with the fewest partitions that fits the card by counts, while a part of it rests in the
-// host's memory. The number of partitions is that of the mesh times a power of two, up to most. It plans no
-// number where the features alone have no room. nil: none fits, or ChoosesPartitions is false.
+// Fewest is the mesh with the fewest partitions of which a part rests in the host's memory, so that the card
+// has room by counts. It has the mesh's number of partitions times a power of two, up to most. Numbers with
+// which even the features have no room are not planned. It is nil if none fits, or ChoosesPartitions is
+// false.
 func (p *Planner) Fewest(ctx context.Context, grid mesh.Mesh, most int) (m *Mesh, err error) {
 	if !p.ChoosesPartitions(grid) {
 		return nil, nil
@@ -162,7 +164,7 @@ func (p *Planner) Fewest(ctx context.Context, grid mesh.Mesh, most int) (m *Mesh
 	if in.beyondHost(r, features-card) {
 		return nil, nil
 	}
-	for first <= most && int64(first)*card < features { // those of a partition are one matrix
+	for first <= most && int64(first)*card < features { // the features of a partition are one matrix
 		first *= 2
 	}
 	_, err = plan.Fewest(ctx, first, most, func(each int) error {
@@ -178,15 +180,15 @@ func (p *Planner) Fewest(ctx context.Context, grid mesh.Mesh, most int) (m *Mesh
 	return m, err
 }
 
-// beyondHost reports whether the host's memory of a machine has no room for so many bytes of each worker.
+// beyondHost reports whether a machine's host memory has no room for so many bytes of each worker.
 func (p *Planner) beyondHost(r *setting.Resolved, bytes int64) bool {
 	all := float64(bytes) * float64(min(max(1, p.Machine.Sharers), r.Workers))
 	beyond := func(limit float64) bool { return limit > 0 && all > limit }
 	return beyond(p.Machine.HostMemory) || beyond(float64(r.HostMemoryLimit))
 }
 
-// ratesLike are about those of a mesh, as two workers have them on each of its axes, on a graph smaller than
-// that of a measured mesh.
+// ratesLike are about the rates of a mesh. They are measured with two workers on each of its axes, on a graph
+// smaller than that of a measured mesh.
 func (s *search) ratesLike(ctx context.Context, grid mesh.Mesh, work float64,
 	say func(what string),
 ) (*Rates, error) {
@@ -209,7 +211,7 @@ func (s *search) ratesLike(ctx context.Context, grid mesh.Mesh, work float64,
 		if r == nil {
 			const smaller = 4
 			r, err = s.rates(ctx, s.options(axis), smaller*work, s.machine(on), say)
-			if refusal.Is(err) && ctx.Err() == nil { // as a flag of another axis is
+			if refusal.Is(err) && ctx.Err() == nil { // a flag of another axis is refused
 				continue
 			} else if err != nil {
 				return nil, err
@@ -224,8 +226,8 @@ func (s *search) ratesLike(ctx context.Context, grid mesh.Mesh, work float64,
 	return all, nil
 }
 
-// onGraph plans meshes on the graph itself: first the one of partitions, whose halo then is that of the
-// counts, and then the fastest by counts.
+// onGraph plans meshes on the graph itself: first the mesh of partitions, whose halo the counts then take,
+// and then the fastest meshes by counts.
 func (s *search) onGraph(ctx context.Context) error {
 	rest := slices.Clone(s.all)
 	planned := 0
@@ -274,11 +276,11 @@ func (s *search) onGraph(ctx context.Context) error {
 	return nil
 }
 
-// affordable predicts a mesh on the graph, unless by counts it has more steps than most; 0: of any number.
+// affordable predicts a mesh on the graph, unless it has more steps than most by counts; 0: no limit.
 func (s *search) affordable(ctx context.Context, grid mesh.Mesh, most int, say func(what string),
 ) (*Mesh, error) {
 	if counted := s.counted[grid]; counted != nil && most > 0 {
-		steps := counted.steps // at least so many workers are planned on the graph
+		steps := counted.steps // at least as many workers are planned on the graph
 		if n := grid.Workers(); n <= mostPlanned {
 			steps = n * counted.Plan.Workers[0].Counts.Steps()
 		}
@@ -289,8 +291,8 @@ func (s *search) affordable(ctx context.Context, grid mesh.Mesh, most int, say f
 	return s.mesh(ctx, grid, most, say)
 }
 
-// expected is how long an epoch takes on a mesh by counts, infinitely where these refuse it. Without counts,
-// and on the mesh that is the first one, it is 0.
+// expected is how long an epoch takes on a mesh by counts. It is infinite if counts refuse the mesh, and 0
+// without counts and for the first mesh.
 func (s *search) expected(grid mesh.Mesh, number int) float64 {
 	m := s.counted[grid]
 	switch {
@@ -302,7 +304,7 @@ func (s *search) expected(grid mesh.Mesh, number int) float64 {
 	return m.Times.Epoch
 }
 
-// fastest is the shortest epoch of the meshes that were planned on the graph.
+// fastest is the shortest epoch among the meshes that were planned on the graph.
 func (s *search) fastest() (seconds float64) {
 	for _, m := range s.found {
 		if !m.ByCounts && (seconds == 0 || m.Times.Epoch < seconds) {

@@ -9,20 +9,20 @@ import (
 	"weft/internal/suggest"
 )
 
-// Answer is what a table says of each vertex besides its number, type and name. It has a column, or several.
+// Answer is a kind of answer that a table gives for each vertex, in one column or several.
 type Answer string
 
-// What a table may say.
+// The answers that a table may give.
 const (
 	Vertex           Answer = "vertex"        // its number in the graph
 	Name             Answer = "name"          // its name, where vertices have names
 	vertexType       Answer = "type"          // its type, where there are several
-	edgeNumber       Answer = "edge"          // of edges: the number in the store
-	edgeRow          Answer = "row"           // of edges that are added: the row of the file, from 0
-	sourceEnd        Answer = "source"        // of edges: the name of the source
-	targetEnd        Answer = "target"        // of edges: the name of the target
-	Class            Answer = "class"         // the likeliest, by name or number; of labels all
-	Probability      Answer = "probability"   // of that class
+	edgeNumber       Answer = "edge"          // for edges: the number in the store
+	edgeRow          Answer = "row"           // for added edges: the row of the file, from 0
+	sourceEnd        Answer = "source"        // for edges: the name of the source
+	targetEnd        Answer = "target"        // for edges: the name of the target
+	Class            Answer = "class"         // the likeliest, by name or number; of several labels all
+	Probability      Answer = "probability"   // of the answer Class
 	Margin           Answer = "margin"        // p₁ − p₂: the largest probability less the second largest
 	Entropy          Answer = "entropy"       // −Σ p ln p over the classes, in nats: 0 to ln C
 	AllProbabilities Answer = "probabilities" // of each class, or of each label
@@ -33,7 +33,7 @@ const (
 
 // Reserved reports whether a table of edges may have a column of that name beside those of the ends.
 func Reserved(name string) bool {
-	for _, of := range []Answer{Probability, Value, Hidden, "old"} { // they have columns of many names
+	for _, of := range []Answer{Probability, Value, Hidden, "old"} { // these have columns of many names
 		if strings.HasPrefix(name, string(of)+"_") {
 			return true
 		}
@@ -41,16 +41,15 @@ func Reserved(name string) bool {
 	return slices.Contains(answers, Answer(name)) || name == string(edgeNumber) || name == string(edgeRow)
 }
 
-// answers are all, in the order in which messages name them.
+// answers are all answers, in the order in which messages name them.
 var answers = []Answer{
 	Class, Probability, Margin, Entropy, AllProbabilities, Value, Hidden, Change, Vertex, Name,
 }
 
-// ofEdge are what only a table of edges says, beside the answers.
+// ofEdge are the answers that only a table of edges gives.
 var ofEdge = []Answer{edgeNumber, edgeRow, sourceEnd, targetEnd}
 
-// Number is what a table says of where its edges are from: the column of their numbers, in the graph or the
-// file.
+// Number is the answer that tells which edge a row is of: its number in the graph, or its row in the file.
 func (e *Edges) Number() Answer {
 	if e.Added {
 		return edgeRow
@@ -58,10 +57,10 @@ func (e *Edges) Number() Answer {
 	return edgeNumber
 }
 
-// leading are what a table of edges begins with.
+// leading are the answers with which a table of edges begins.
 func (e *Edges) leading() []Answer { return []Answer{e.Number(), sourceEnd, targetEnd} }
 
-// of is the answer that a word of --columns means: the columns of ends have names of their own.
+// of is the answer that a word of --columns means. Columns of ends have names of their own.
 func (e *Edges) of(word Answer) Answer {
 	switch string(word) {
 	case e.Columns[0]:
@@ -72,7 +71,7 @@ func (e *Edges) of(word Answer) Answer {
 	return word
 }
 
-// check refuses a word that names no column of a table of edges. Check refuses those of other answers.
+// check refuses a word that names no column of a table of edges. Check refuses words of other answers.
 func (e *Edges) check(word Answer) error {
 	words := append([]string{string(e.Number())}, e.Columns[:]...)
 	switch a := e.of(word); {
@@ -94,7 +93,7 @@ func (e *Edges) check(word Answer) error {
 	return nil
 }
 
-// asked are the answers that are asked for, nil by default.
+// asked are the answers that are asked for. It is nil if none are.
 func (t *Table) asked() []Answer {
 	if t.Edges == nil || t.Answers == nil {
 		return t.Answers
@@ -106,7 +105,7 @@ func (t *Table) asked() []Answer {
 	return asked
 }
 
-// Given are the answers that columns of a kind give by themselves.
+// Given are the answers that columns of a kind can give.
 func Given(c Columns) []Answer {
 	switch c {
 	case Logits, Probabilities:
@@ -119,7 +118,7 @@ func Given(c Columns) []Answer {
 	return nil
 }
 
-// ByDefault are the answers, to columns of a kind, of whoever asks for none.
+// ByDefault are the answers that a table of columns of a kind gives if none are asked for.
 func ByDefault(c Columns) []Answer {
 	switch c {
 	case Logits, Probabilities:
@@ -132,8 +131,8 @@ func ByDefault(c Columns) []Answer {
 	return []Answer{Hidden}
 }
 
-// ParseAnswers reads words of --columns. It refuses one that is unknown or given twice. If rows are edges,
-// their ends have columns of any name; Check then refuses unknown ones.
+// ParseAnswers reads words of --columns. It refuses a word that is unknown or given twice. If rows are edges,
+// their ends have columns of any name, so Check refuses unknown words.
 func ParseAnswers(words []string, ofEdges bool) ([]Answer, error) {
 	var asked []Answer
 	for _, word := range words {
@@ -153,14 +152,14 @@ func ParseAnswers(words []string, ofEdges bool) ([]Answer, error) {
 	return asked, nil
 }
 
-// single reports whether a word may name one of several columns. Table.Check knows their names.
+// single reports whether a word may name one of several columns, whose names Table.Check knows.
 func (a Answer) single() bool {
 	return slices.ContainsFunc([]string{"probability_", "label_", "value_"}, func(prefix string) bool {
 		return strings.HasPrefix(string(a), prefix)
 	})
 }
 
-// columnOf is the place of an answer that is one of several columns, for rows of so many numbers.
+// columnOf is the column of an answer that names one of several columns, for rows of so many numbers.
 func (t *Table) columnOf(a Answer, numbers int) (of Key, there bool) {
 	columns, _ := t.keys(numbers)
 	at := slices.IndexFunc(columns, func(k Key) bool {
@@ -172,8 +171,8 @@ func (t *Table) columnOf(a Answer, numbers int) (of Key, there bool) {
 	return columns[at], true
 }
 
-// Check refuses answers that the table's columns do not give. It returns what the table is sorted by, for
-// rows of so many numbers.
+// Check refuses answers that the table's columns do not give. It returns the key by which the table is
+// sorted. Its rows have so many numbers.
 func (t *Table) Check(numbers int) (Key, error) {
 	what := t.what()
 	given := t.given()
@@ -212,7 +211,7 @@ func (t *Table) Check(numbers int) (Key, error) {
 	return t.key(numbers)
 }
 
-// noChange refuses the answer without an earlier prediction.
+// noChange is the refusal of the answer Change without an earlier prediction.
 func noChange() error {
 	return refusal.Errorf("%s: compares with the predictions before an addition; give --changed, too", Change)
 }
@@ -227,7 +226,7 @@ func (t *Table) several(numbers int) (names []string) {
 	return names
 }
 
-// what says what the model does.
+// what says, for messages, what the model predicts.
 func (t *Table) what() string {
 	return map[Columns]string{
 		Logits: "predicts classes", Probabilities: "predicts classes",
@@ -254,8 +253,8 @@ func texts(of []Answer) (words []string) {
 
 func listed(of []Answer) string { return strings.Join(texts(of), ", ") }
 
-// answers are what the table says of each vertex. It begins with its number, type and name, and of edges with
-// the number and both ends, unless some of these are asked for.
+// answers are the answers of the table, in order. It begins with vertex, type and name, or for edges with the
+// number and both ends, unless some of these are asked for.
 func (t *Table) answers() (all []Answer) {
 	asked := t.asked()
 	if asked == nil {
@@ -322,7 +321,8 @@ func numbered(prefix string, count int) (names []string) {
 	return names
 }
 
-// distinct reports whether the names of the labels can be names of columns beside the other ones.
+// distinct reports whether the names of the labels differ from each other and from other columns' names, so
+// that they can name columns.
 func (t *Table) distinct() bool {
 	others := []string{string(Vertex), string(Name), ""}
 	if t.Edges != nil {

@@ -7,10 +7,10 @@ import (
 	"weft/train/worker"
 )
 
-// beforePrefix begins the names of the columns of the earlier prediction.
+// beforePrefix begins the names of columns with the earlier prediction.
 const beforePrefix = "old_"
 
-// compared are the answers that the table also gives of the earlier prediction.
+// compared are the answers that the table also gives for the earlier prediction.
 func (t *Table) compared() []Answer {
 	if t.Before == nil {
 		return nil
@@ -20,7 +20,7 @@ func (t *Table) compared() []Answer {
 		func(a Answer) bool { return slices.Contains(same, a) })
 }
 
-// outcome reads a row, given its place, and that of the same vertex before.
+// outcome reads the row at a place, and the row of the same vertex in the earlier prediction.
 func (t *Table) outcome(of *Outcome, at int, row []float32) error {
 	t.Read(of, row)
 	of.number = at
@@ -42,7 +42,8 @@ func (t *Table) outcome(of *Outcome, at int, row []float32) error {
 	return nil
 }
 
-// change is the largest difference of a probability, or value, to before; NaN: there was none.
+// change is the largest difference of a probability, or value, from the earlier prediction; NaN: there was
+// none.
 func (o *Outcome) change() float64 {
 	if o.before == nil {
 		return math.NaN()
@@ -59,13 +60,14 @@ func (o *Outcome) change() float64 {
 	return most
 }
 
-// Turned returns the rows, and counts when they pass by those whose likeliest class is another than before.
+// Turned returns the rows. As they pass by, it counts those whose likeliest class differs from the earlier
+// prediction's.
 func (t *Table) Turned(rows worker.Rows, count *int) worker.Rows {
 	each, at, of := rows.Each, 0, Outcome{}
 	rows.Each = func(yield func([]float32) bool) {
 		for batch := range each {
 			for row := range slices.Chunk(batch, rows.Columns) {
-				// what cannot be read is an error again, when the table is written
+				// What cannot be read fails again when the table is written.
 				if t.outcome(&of, at, row) == nil && of.before != nil && of.before.Top != of.Top {
 					*count++
 				}

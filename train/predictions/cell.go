@@ -9,8 +9,8 @@ import (
 	numbers "weft/internal/number"
 )
 
-// cell is a name as a CSV holds it. That is shown on terminals, so control characters are escaped. It is
-// opened by spreadsheets, so what these take for a formula has an apostrophe before it, as OWASP advises
+// cell is a name as a CSV holds it. A CSV is shown on terminals, so control characters are escaped.
+// Spreadsheets open it, so a text that they take for a formula has an apostrophe before it, as OWASP advises
 // (https://owasp.org/www-community/attacks/CSV_Injection): a text that begins with =, +, - or @ and is no
 // number.
 func cell(name string) string {

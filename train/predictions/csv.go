@@ -8,8 +8,8 @@ import (
 	"weft/train/worker"
 )
 
-// writeCSV writes a table as RFC 4180 has it, with a header, and texts as cell has them, unless these are
-// plain. Numbers have as many digits as float32 needs.
+// writeCSV writes a table by RFC 4180, with a header. Texts are escaped by cell unless the table is Plain.
+// Numbers have as many digits as float32 needs.
 func writeCSV(to io.Writer, rows worker.Rows, t *Table) error {
 	w, shown := csv.NewWriter(to), cell
 	if t.Plain {

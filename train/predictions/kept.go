@@ -12,17 +12,17 @@ import (
 	"weft/train/worker"
 )
 
-// Kept are rows that are kept on disk, in a file without a name, so that nothing is left of it however the
-// program ends.
+// Kept are rows in a file on disk that has no name, so that nothing is left of it however the program ends.
 type Kept struct {
 	file    *os.File
 	dir     string
 	columns int
-	rows    int   // that have passed by
+	rows    int   // how many rows have passed by
 	err     error // the first one
 }
 
-// Keep begins a file for rows in the folder of a path. A pipe's or a device's is that for temporary files.
+// Keep creates the file in the folder of a path. For a pipe or a device it takes the folder for temporary
+// files.
 func Keep(beside string) (*Kept, error) {
 	dir := filepath.Dir(beside)
 	if info, err := os.Stat(beside); beside == "" || err == nil && !info.Mode().IsRegular() {
@@ -38,7 +38,7 @@ func Keep(beside string) (*Kept, error) {
 // Close gives the disk's room back.
 func (k *Kept) Close() error { return k.file.Close() }
 
-// Watch returns the rows, which it keeps when they pass by. Err says whether it could.
+// Watch returns the rows. It keeps them as they pass by. Err tells whether that worked.
 func (k *Kept) Watch(rows worker.Rows) worker.Rows {
 	each := rows.Each
 	k.columns = rows.Columns
@@ -78,7 +78,7 @@ func (k *Kept) read(at int, into []float32) error {
 
 func (k *Kept) offset(row int) int64 { return 4 * int64(row) * int64(k.columns) }
 
-// fail notes an error of so many numbers, without the name of the file, which it has not.
+// fail notes an error after so many numbers, without the name that the file does not have.
 func (k *Kept) fail(done string, numbers int, err error) {
 	if err == nil {
 		return

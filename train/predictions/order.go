@@ -17,15 +17,15 @@ import (
 	"weft/train/worker"
 )
 
-// Order is that of a table's rows: by a column of numbers, and among equal numbers by vertex. Rows of one
-// calibrated probability of a class, as steps give many, are in the order of the model's own. The zero Order
-// is that of the graph, or of the list of vertices.
+// Order is the order of a table's rows: by a column of numbers, and by vertex among equal numbers. Steps give
+// many rows the same calibrated probability of a class: these are in the order of the model's own
+// probabilities. The zero Order is the order of the graph, or of the list of vertices.
 type Order struct {
 	// By names a column of numbers, or a class or label, which stands for the column of its probability.
-	// Probability and Margin ascend, so that the least certain comes first; the others descend. A "-" before
-	// the name reverses. What has no number comes last.
+	// Probability and Margin ascend, so that the least certain row comes first; others descend. A "-" before
+	// the name reverses the order. Rows without a number come last.
 	By  string
-	Top int // the number of rows, the first ones; 0: all
+	Top int // how many of the first rows to keep; 0: all
 }
 
 // Check refuses a number of rows without an order.
@@ -41,19 +41,19 @@ func (o Order) Check() error {
 	return nil
 }
 
-// Key is what a table is sorted by.
+// Key is the column or class by which a table is sorted.
 type Key struct {
-	Column  string // its name in the table, if it is there
+	Column  string // the column's name, if the table has it
 	Ascends bool
-	Other   string // the column of a class that has the name of Column, and is not meant; empty: none
+	Other   string // a column that a class has the name of Column, and is not meant; empty: none
 
-	word   string // that names it
+	word   string // the word that names it
 	answer Answer
-	number int // of the class, label or value
+	number int // the number of the class, label or value
 }
 
-// keys are the columns that may sort a table, for rows of so many numbers, and the classes or labels, each of
-// which stands for the column of its probability.
+// keys are the columns that may sort a table whose rows have so many numbers. classes are its classes or
+// labels, each of which stands for the column of its probability.
 func (t *Table) keys(numbers int) (columns, classes []Key) {
 	if t.Edges != nil {
 		number := t.Edges.Number()
@@ -80,9 +80,9 @@ func (t *Table) keys(numbers int) (columns, classes []Key) {
 	return columns, classes
 }
 
-// rank is the place of an outcome: the smallest comes first, and what has no number last.
+// rank is the place of an outcome. The smallest comes first, and an outcome without a number last.
 //
-// Probabilities are in float64, which tells some apart that are 1 in float32.
+// Probabilities are in float64, which tells some apart that are equal to 1 in float32.
 func (k Key) rank(of *Outcome) float64 {
 	var number float64
 	switch k.answer {
@@ -104,8 +104,8 @@ func (k Key) rank(of *Outcome) float64 {
 	return -number
 }
 
-// within is the place of an outcome among those of the same calibrated probability: that of the model's own.
-// It is 0 of anything else.
+// within is the place of an outcome among outcomes of the same calibrated probability, by the model's own
+// probability. For any other column it is 0.
 func (k Key) within(t *Table, of *Outcome) float64 {
 	if t.Calibration == nil || k.answer != AllProbabilities {
 		return 0
@@ -119,7 +119,7 @@ func (k Key) within(t *Table, of *Outcome) float64 {
 	return -of.own[k.number]
 }
 
-// key is what the table is sorted by. A word that names a column and a class is the column.
+// key is the key by which the table is sorted. A word that names both a column and a class names the column.
 func (t *Table) key(numbers int) (Key, error) {
 	by := t.Order.By
 	columns, classes := t.keys(numbers)
@@ -162,7 +162,7 @@ func (t *Table) key(numbers int) (Key, error) {
 	return Key{}, refusal.Errorf("--sort %s: the model %s; give %s", by, t.what(), strings.Join(words, ", "))
 }
 
-// inOrder passes the rows to use, each with its place among all, in the order of the table.
+// inOrder passes the rows to use in the order of the table, each with its place among all rows.
 func (t *Table) inOrder(rows worker.Rows, use func(at int, row []float32) error) error {
 	if t.Order.By != "" {
 		return t.sorted(rows, use)
@@ -179,7 +179,7 @@ func (t *Table) inOrder(rows worker.Rows, use func(at int, row []float32) error)
 	return came(at, rows)
 }
 
-// came refuses fewer rows than were announced, so that no file lacks some.
+// came fails if fewer rows came than were announced, so that no file lacks some.
 func came(count int, rows worker.Rows) error {
 	if count < rows.Vertices {
 		return fmt.Errorf("%d of %d rows came", count, rows.Vertices)
@@ -187,8 +187,8 @@ func came(count int, rows worker.Rows) error {
 	return nil
 }
 
-// sorted is inOrder where a column orders the rows. In memory are 24 bytes for each row to come, while their
-// numbers wait on disk.
+// sorted is inOrder for rows that a column orders. It holds 24 bytes in memory for each row to come, while
+// the rows' numbers wait on disk.
 func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) (err error) {
 	top := rows.Vertices
 	if t.Order.Top > 0 {
@@ -205,7 +205,7 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 	waiting.columns = rows.Columns
 	all := top == rows.Vertices
 	if all {
-		rows = waiting.Watch(rows) // in batches, as row k comes to place k
+		rows = waiting.Watch(rows) // in batches; row k comes to place k
 	}
 	by, err := t.key(rows.Columns)
 	if err != nil {
@@ -243,21 +243,21 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 	return nil
 }
 
-// entry is a row among the first ones so far.
+// entry is a row that is among the first ones so far.
 type entry struct {
-	rank, within float64 // the smallest comes first, of rank and then of within
-	row, slot    int32   // its place among all rows, and on disk
+	rank, within float64 // the smallest rank comes first, then the smallest within
+	row, slot    int32   // the row's place among all rows, and on disk
 }
 
-// ranking has the first rows so far of an order, as a heap once it is full: the last of them on top. It
-// implements heap.Interface.
+// ranking has the first rows of an order so far. Once it is full it is a heap, with the last of them on top.
+// It implements heap.Interface.
 type ranking struct {
 	t       *Table
-	entries []entry // as many as its capacity, at most
+	entries []entry // at most as many as the capacity
 }
 
-// admit takes a row, if it is among the first so far, in place of the last of them. slot is its place on
-// disk.
+// admit takes a row if it is among the first so far, and drops the last of them if the ranking is full. slot
+// is the row's place on disk.
 func (r *ranking) admit(rank, within float64, row int32) (slot int, among bool) {
 	switch n := len(r.entries); {
 	case n < cap(r.entries):
@@ -281,7 +281,7 @@ func (r *ranking) compare(a, b entry) int {
 		cmp.Compare(r.vertex(a.row), r.vertex(b.row)))
 }
 
-// vertex is that of a row.
+// vertex is the vertex of a row.
 func (r *ranking) vertex(row int32) int32 {
 	if r.t.Vertices != nil {
 		return r.t.Vertices[row]

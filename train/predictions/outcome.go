@@ -2,21 +2,20 @@ package predictions
 
 import "math"
 
-// Outcome is what a row of numbers says of classes or labels, in double precision.
+// Outcome is what a row of numbers says about classes or labels, in double precision.
 type Outcome struct {
 	row           []float32
 	number        int       // of the edge, in the graph or in its file
 	Top           int       // the first of the likeliest classes
 	Probabilities []float64 // of classes or labels
-	own           []float64 // the model's own probabilities, where an order asked for them
-	before        *Outcome  // of the same vertex before; nil: there was none
+	own           []float64 // the model's own probabilities, if an order asks for them
+	before        *Outcome  // the outcome of the same vertex in the earlier prediction; nil: there was none
 }
 
-// Of reads a row, of the model's own probabilities.
+// Of reads a row, with the model's own probabilities.
 func (o *Outcome) Of(c Columns, row []float32) { (&Table{Columns: c}).Read(o, row) }
 
-// margin is the largest probability less the second largest. If there is one class only, it is that
-// probability.
+// margin is the largest probability minus the second largest. With one class it is that class's probability.
 func (o *Outcome) margin() float64 {
 	first, second := 0., 0.
 	for _, p := range o.Probabilities {
@@ -25,7 +24,7 @@ func (o *Outcome) margin() float64 {
 	return first - second
 }
 
-// entropy is that of the probabilities, in nats.
+// entropy is the entropy of the probabilities, in nats.
 func (o *Outcome) entropy() float64 {
 	sum := 0.
 	for _, p := range o.Probabilities {
@@ -36,7 +35,7 @@ func (o *Outcome) entropy() float64 {
 	return sum
 }
 
-// Number is that of an answer with one number.
+// Number is the number of an answer that is one number.
 func (o *Outcome) Number(a Answer) float32 {
 	switch a {
 	case Probability:

@@ -1,5 +1,5 @@
-// Package predictions writes predictions of vertices in the format that a file's ending names, and measures
-// them while they pass by. The commands that predict, and the server, write by it.
+// Package predictions writes predictions of vertices in the format of a file's ending, and measures them as
+// they pass by. The commands that predict, and the server, write by it.
 package predictions
 
 import (
@@ -23,8 +23,8 @@ type Columns int
 
 // What columns stand for.
 const (
-	Logits        Columns = iota // of classes, of which a vertex has one
-	LabelLogits                  // of labels, of which a vertex may have several
+	Logits        Columns = iota // of classes; a vertex has one
+	LabelLogits                  // of labels; a vertex may have several
 	Probabilities                // of classes
 	Values                       // to predict, in their own units
 	Embedding
@@ -33,30 +33,31 @@ const (
 // Table says what rows and columns of predictions stand for.
 type Table struct {
 	Vertices []int32  // the vertex of each row; nil: row v is vertex v
-	Types    []Type   // of the rows, those of one vertex type after another; nil: vertices of the first type
+	Types    []Type   // of the rows, one vertex type after another; nil: vertices of the first type
 	Names    []string // of all vertices of the graph; nil: they have none
-	Edges    *Edges   // the rows are of edges, which stand for vertices above; nil: of vertices
+	Edges    *Edges   // set if the rows are of edges; "vertex" then means edge above
 	Columns  Columns
 	Classes  []string // the names of the classes or labels; nil: their numbers
 	// Calibration makes the probabilities of logits; nil: softmax, or σ of labels.
 	Calibration *calibrate.Calibration
-	// Threshold is the probability of class 1 from which a row is of it, where there are two classes; nil: a
-	// row is of the likeliest class.
+	// Threshold is the probability of class 1, of two, from which on a row has class 1; nil: a row has its
+	// likeliest class.
 	Threshold *float64
-	// Thresholds are the probabilities from which a row has each of several labels; nil: above 0.5.
+	// Thresholds are, by label, the probability from which on a row has the label; nil: above 0.5.
 	Thresholds []float64
 	// Answers are what the table says of each vertex, in this order; nil: what it says by default.
 	Answers []Answer
-	// Embeddings has the row of each row's vertex, where Answers has Hidden.
+	// Embeddings has the embedding of each row's vertex, if Answers has Hidden.
 	Embeddings *Kept
-	// Before has the rows of an earlier prediction, which are those of the first vertices of the table; the
-	// other ones had none. nil: the table compares with nothing.
+	// Before has the rows of an earlier prediction, for the first vertices of the table. The others had none.
+	// nil: the table compares with nothing.
 	Before *Kept
 	Order  Order
-	// Plain says that names in CSV are as they are: a program reads it, and neither terminal nor spreadsheet.
+	// Plain leaves names in CSV as they are, for a program that reads it: neither a terminal nor a
+	// spreadsheet shows it.
 	Plain   bool
-	singles map[Answer]Key // the answers that are one of several columns, while rows are written
-	scratch string         // a file beside which rows may wait on disk; empty: that for temporary files
+	singles map[Answer]Key // the answers that are one of several columns, set while rows are written
+	scratch string         // rows may wait on disk beside this file; empty: in the folder for temporary files
 }
 
 // Type is a vertex type of a table.
@@ -66,17 +67,17 @@ type Type struct {
 	Names []string // of its vertices; nil: they have none
 }
 
-// Edges are what a table of edges says of each: the columns of its ends.
+// Edges say what a table of edges has for each edge: the columns of its ends.
 type Edges struct {
 	Columns [2]string   // the names of the columns of source and target
-	Names   [2][]string // of the vertices at each end; nil: their numbers
+	Names   [2][]string // of the vertices of each end; nil: their numbers
 	Ends    func(edge int) [2]int32
-	// Added says that the graph does not have the edges: in the place of their numbers there are those of the
-	// rows that they were read from, from 0.
+	// Added says that the graph does not have the edges. In place of their numbers the table has the numbers
+	// of the rows from which they were read, from 0.
 	Added bool
 }
 
-// formats are the formats by ending.
+// formats are the formats by their file endings.
 var formats = []struct {
 	ending string
 	write  func(to io.Writer, rows worker.Rows, t *Table) error
@@ -94,7 +95,7 @@ func IsMatrix(path string) bool { return ending(path) == ".npy" }
 // IsCSV reports whether a file holds a table as CSV.
 func IsCSV(path string) bool { return ending(path) == ".csv" }
 
-// ending is that of a path. A pipe or a device without an ending takes a NumPy array.
+// ending is the ending of a path. A pipe or a device without an ending takes a NumPy array.
 func ending(path string) string {
 	end := strings.ToLower(filepath.Ext(path))
 	if info, err := os.Stat(path); end == "" && err == nil && !info.Mode().IsRegular() {
@@ -131,13 +132,13 @@ func CheckEnding(flag, path string) error {
 //	one of probability_CLASS, label_0, value_1, …   alone, where Answers names it
 //	change                             the largest difference of a probability, or value, to Before
 //
-// By default these are class and probability of classes, and all of labels, values or embeddings.
-// A table with Before has further columns with the same of the earlier prediction, but embeddings: old_class,
-// old_probability, … They are empty, in Parquet null, where there was none. change may be among the others.
+// By default a table answers class and probability for classes, and all of labels, values or embeddings. A
+// table with Before has further columns with the same of the earlier prediction, but embeddings: old_class,
+// old_probability, … They are empty, in Parquet null, if there was none. change may be among the others.
 //
-// Probabilities are the softmax of logits, and σ for labels, or those of Table.Calibration. Names in Parquet
-// are as they are, as in CSV with Table.Plain. In other CSV their control characters are escaped as in Go's
-// strings, and one that a spreadsheet would take for a formula has an apostrophe before it.
+// Probabilities are the softmax of logits, σ for labels, or the probabilities of Table.Calibration. Names in
+// Parquet are as they are, as in CSV with Table.Plain. In other CSV control characters are escaped as in Go's
+// strings, and a name that a spreadsheet would take for a formula has an apostrophe before it.
 func Write(path string, rows worker.Rows, t Table) error {
 	if err := CheckEnding("out", path); err != nil {
 		return err
@@ -161,7 +162,7 @@ func Encode(to io.Writer, ending string, rows worker.Rows, t Table) error {
 		ending)
 }
 
-// column is one of a table.
+// column is a column of a table.
 type column struct {
 	name     string
 	kind     kind
@@ -185,7 +186,7 @@ type field struct {
 	number  float32
 }
 
-// columns are those of a table, for rows of so many numbers.
+// columns are the columns of a table, for rows of so many numbers.
 func (t *Table) columns(numbers int) (all []column) {
 	for _, a := range t.answers() {
 		all = append(all, t.columnsOf(a, numbers)...)
@@ -198,7 +199,7 @@ func (t *Table) columns(numbers int) (all []column) {
 	return all
 }
 
-// columnsOf are those of an answer.
+// columnsOf are the columns of an answer.
 func (t *Table) columnsOf(a Answer, numbers int) (all []column) {
 	for _, name := range t.numbers(a, numbers) {
 		c := column{name: name, kind: number, optional: a == Change}
@@ -238,7 +239,7 @@ func (t *Table) place(row int) (vertex int64, kind, name string) {
 }
 
 // each passes the fields of rows to use, in the table's order, until it fails. The next row overwrites the
-// fields of the last.
+// fields of the one before.
 func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 	var (
 		fields []field
@@ -270,7 +271,7 @@ func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 	})
 }
 
-// fields appends those of a row.
+// fields appends the fields of a row.
 func (t *Table) fields(to []field, answers []Answer, at int, of *Outcome, hidden []float32) []field {
 	vertex, kind, name := t.place(at)
 	var ends [2]int32
@@ -298,7 +299,7 @@ func (t *Table) fields(to []field, answers []Answer, at int, of *Outcome, hidden
 	return to
 }
 
-// name is that of the k-th end.
+// name is the name of the k-th end.
 func (e *Edges) name(k int, ends [2]int32) string {
 	if e.Names[k] == nil {
 		return strconv.Itoa(int(ends[k]))
@@ -330,7 +331,7 @@ func (t *Table) class(k int) string {
 	return strconv.Itoa(k)
 }
 
-// fieldsOf appends those of an answer.
+// fieldsOf appends the fields of an answer.
 func (t *Table) fieldsOf(to []field, a Answer, of *Outcome, hidden []float32) []field {
 	numbers := func(x []float32) {
 		for _, x := range x {

@@ -6,7 +6,7 @@ import (
 	"weft/train/calibrate"
 )
 
-// Said are the labels, of several, that a row is said to have.
+// Said are the labels, of several, that a row is predicted to have.
 func (t *Table) Said(of *Outcome) (labels []int) {
 	for k, p := range of.Probabilities {
 		if t.Thresholds == nil && p > calibrate.Half || t.Thresholds != nil && p >= t.Thresholds[k] {
@@ -17,7 +17,7 @@ func (t *Table) Said(of *Outcome) (labels []int) {
 }
 
 // Read reads a row: with the probabilities of Calibration, if there is one, and the class that these or the
-// Threshold say.
+// Threshold give.
 func (t *Table) Read(o *Outcome, row []float32) {
 	o.row, o.Top, o.Probabilities = row, 0, o.Probabilities[:0]
 	switch t.Columns {

@@ -10,9 +10,9 @@ import (
 	"weft/train/worker"
 )
 
-// Scorer measures predictions while they are written. It keeps the rows of the vertices of a split alone.
+// Scorer measures predictions while they are written. It keeps only the rows of the vertices of a split.
 type Scorer struct {
-	part     []uint8      // of each vertex of the graph: in which parts of the split it is, as bits
+	part     []uint8      // by vertex of the graph: in which parts of the split it is, as bits
 	vertices []int32      // as Table.Vertices
 	labels   graph.Labels // of all vertices
 	kept     []int32      // the vertices whose rows are kept
@@ -30,7 +30,7 @@ func NewScorer(l graph.Labels, s *graph.Split, own int, vertices []int32) *Score
 	return c
 }
 
-// Watch returns the rows. As they pass by, it keeps what Scores needs of them.
+// Watch returns the rows. As they pass by, it keeps the ones that Scores needs.
 func (c *Scorer) Watch(rows worker.Rows) worker.Rows {
 	rows.Each = c.watched(rows.Each, rows.Columns)
 	return rows
@@ -57,7 +57,8 @@ func (c *Scorer) watched(each iter.Seq[[]float32], columns int) iter.Seq[[]float
 	}
 }
 
-// Scores are the metric of that name on each part of the split, NaN where no vertex of it was predicted.
+// Scores are a metric, by name, on each part of the split. They are NaN for a part of which no vertex was
+// predicted.
 func (c *Scorer) Scores(name string) (s metric.Scores, err error) {
 	var parts [3][]int64 // rows
 	for row, v := range c.kept {

@@ -17,10 +17,10 @@ import (
 	"weft/train/setting"
 )
 
-// What an epoch writes, and whether the directory is still the run's and has room for its results.
+// What an epoch writes, and checks that the directory is still the run's and has room for its results.
 
-// Epoch appends the line of an epoch to metrics.jsonl. It fails where the directory has been removed or
-// replaced, cannot be written to, or has no room for the results any more.
+// Epoch appends the line of an epoch to metrics.jsonl. It fails if the directory has been removed or
+// replaced, cannot be written to, or has no more room for the results.
 func (d *Dir) Epoch(e train.Epoch) error {
 	d.worked = true
 	return d.each(d.checkMetrics, func() error { return d.line(e) }, d.check)
@@ -40,13 +40,13 @@ func (d *Dir) line(e train.Epoch) error {
 	return d.append(append(text, '\n'))
 }
 
-// check says why the results could not be written now, in three system calls or so; nil: they could.
+// check says why the results could not be written now; nil: they could. It takes about three system calls.
 func (d *Dir) check() error {
 	if d.Gone() {
 		return errGone
 	}
 	if err := unix.Faccessat(unix.AT_FDCWD, d.Path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
-		if d.Gone() { // since
+		if d.Gone() { // the folder has gone in the meantime
 			return errGone
 		}
 		return fmt.Errorf("it cannot be written to any more: %w", err)
@@ -62,8 +62,8 @@ func (d *Dir) check() error {
 	return nil
 }
 
-// append adds a line to metrics.jsonl, by one write, so that a reader never sees half of it. Where it does
-// not fit nothing of it stays.
+// append adds a line to metrics.jsonl, by one write, so that a reader never sees half of it. If the line does
+// not fit, nothing of it stays.
 func (d *Dir) append(line []byte) error {
 	n, err := d.metrics.Write(line)
 	if n == 0 || err == nil {
@@ -78,11 +78,11 @@ func (d *Dir) append(line []byte) error {
 
 var errGone = errors.New("it was removed or replaced while the run went on")
 
-// errChanged is of metrics.jsonl alone.
+// errChanged is about metrics.jsonl alone.
 var errChanged = errors.New(metricsFile + " was removed, replaced or cut while the run went on")
 
-// Gone reports whether the path does not lead to the run's files any more: the folder is removed or has
-// another name, or is being removed.
+// Gone reports whether the path no longer leads to the run's files: the folder is removed or renamed, or is
+// being removed.
 func (d *Dir) Gone() bool {
 	there, err := os.Lstat(d.Path)
 	if err != nil {
@@ -98,8 +98,7 @@ func (d *Dir) Gone() bool {
 	})
 }
 
-// checkMetrics says that metrics.jsonl is another file, or has another length, than the run has written; nil:
-// it is not.
+// checkMetrics says that metrics.jsonl is another file than the run's, or has another length; nil: neither.
 func (d *Dir) checkMetrics() error {
 	there, err := d.root.Lstat(metricsFile)
 	gone := errors.Is(err, fs.ErrNotExist)

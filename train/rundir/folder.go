@@ -18,18 +18,18 @@ import (
 	"weft/train/setting"
 )
 
-// Which folder a run may take.
+// Which folder a run may use.
 
-// refuseOut refuses the folder for a run that is given as out.
+// refuseOut is the refusal of out as a run's folder.
 func refuseOut(out, format string, args ...any) error {
 	return refusal.Errorf("--out %s: "+format, append([]any{out}, args...)...)
 }
 
-// CheckNew refuses, before any work, a folder that New would refuse. An empty out means a new one under
-// runs/.
+// CheckNew refuses, before any work, a folder that New would refuse. An empty out stands for a new folder
+// under runs/.
 func CheckNew(out string) error {
 	if out == "" {
-		out = filepath.Join("runs", "new") // of no name yet
+		out = filepath.Join("runs", "new") // the folder has no name yet
 	} else if _, err := os.Lstat(out); err == nil {
 		return checkFolder(out)
 	}
@@ -72,7 +72,7 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	return &Dir{Path: out}, nil
 }
 
-// checkFolder refuses a folder, which exists, that is no empty one.
+// checkFolder refuses an existing folder that is not empty.
 func checkFolder(out string) error {
 	all, err := os.ReadDir(out)
 	entries := slices.DeleteFunc(slices.Clone(all), leftover)
@@ -101,15 +101,15 @@ func checkFolder(out string) error {
 	return nil
 }
 
-// leftover reports whether a killed run left an entry of a folder half-written. The next run there removes it
-// when it writes that file.
+// leftover reports whether an entry of a folder is a half-written file that a killed run left. The next run
+// there removes it when it writes that file.
 func leftover(e fs.DirEntry) bool {
 	return e.Type().IsRegular() &&
 		slices.ContainsFunc(Files(), func(name string) bool { return atomicfile.IsHidden(e.Name(), name) })
 }
 
-// hardlyBegun reports whether a folder holds what a run left that was killed before it had a state: an empty
-// metrics.jsonl, and run.yaml at most.
+// hardlyBegun reports whether a folder holds only what a run leaves that was killed before it had a state: an
+// empty metrics.jsonl, and run.yaml at most.
 func hardlyBegun(entries []fs.DirEntry) bool {
 	begun := false
 	for _, e := range entries {
@@ -126,13 +126,14 @@ func hardlyBegun(entries []fs.DirEntry) bool {
 	return begun
 }
 
-// canContinue reports whether a folder holds a run that is not under way, and that has work left to do.
+// canContinue reports whether a folder holds a run that is not under way, and has work left to do.
 func canContinue(dir string) bool {
 	s, err := lookState(dir)
 	return err == nil && (s.Status == Interrupted || s.Status == Killed || s.Status == Failed)
 }
 
-// makeNamed makes a folder of that name; runs that start within the same second get a number behind it.
+// makeNamed makes a folder of that name. Names of runs that start within the same second get a number behind
+// it.
 func makeNamed(base string) (*Dir, error) {
 	err := os.MkdirAll(filepath.Dir(base), 0o777)
 	for path, n := base, 2; err == nil; n++ {

@@ -2,8 +2,8 @@ package rundir
 
 import "math"
 
-// Interval is half the width of the 95 % confidence interval of the mean of numbers, by Student's t
-// distribution with n − 1 degrees of freedom: t · deviation / √n. It is NaN of fewer than two.
+// Interval is half the width of the 95 % confidence interval of the mean of x, by Student's t distribution
+// with n − 1 degrees of freedom: t · deviation / √n. It is NaN for fewer than two numbers.
 func Interval(x []float64) float64 {
 	_, deviation := MeanAndDeviation(x)
 	if len(x) < 2 {
@@ -12,8 +12,9 @@ func Interval(x []float64) float64 {
 	return student95(len(x)-1) * float64(deviation) / math.Sqrt(float64(len(x)))
 }
 
-// student95 is the t within which 95 % of Student's distribution lie, of so many degrees of freedom: the root
-// of equations 26.7.3 and 26.7.4 of Abramowitz and Stegun 1964, with t = √freedom · tan θ.
+// student95 is the t between whose negative and itself 95 % of Student's distribution with so many degrees of
+// freedom lie. It is the root of equations 26.7.3 and 26.7.4 of Abramowitz and Stegun 1964, with t = √freedom
+// · tan θ.
 func student95(freedom int) float64 {
 	within := func(theta float64) float64 {
 		sin, cos := math.Sincos(theta)

@@ -16,15 +16,15 @@ import (
 type Listed struct {
 	*Standing
 	Settings map[string]string `json:"settings"`
-	Results  bool              `json:"-"` // it has a run.json; the next three are 0 where it has none
-	// The median of its epochs
+	Results  bool              `json:"-"` // it has a run.json; without one the next three fields are 0
+	// EpochSeconds is the median of the epochs' seconds.
 	EpochSeconds float64 `json:"epoch_seconds,omitzero"`
-	Seconds      float64 `json:"seconds,omitzero"`      // from the start to the end, since it continued last
-	TensorBytes  int64   `json:"tensor_bytes,omitzero"` // at the peak, of the largest worker
+	Seconds      float64 `json:"seconds,omitzero"`      // from its start, or last continuation, to its end
+	TensorBytes  int64   `json:"tensor_bytes,omitzero"` // at the peak, of the worker that needs most
 }
 
-// List finds the runs in a folder and below it, in the order of their paths. What cannot be read is told to
-// unread, and left out.
+// List finds the runs in a folder and below it, in the order of their paths. It leaves out runs that cannot
+// be read, and calls unread with the reason.
 func List(folder string, unread func(error)) (all []*Listed, err error) {
 	err = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
 		switch {
@@ -48,7 +48,7 @@ func List(folder string, unread func(error)) (all []*Listed, err error) {
 	return all, err
 }
 
-// look reads the state of a run, and what a table shows beside it.
+// look reads the state of a run, and what a table shows in addition.
 func look(path string) (*Listed, error) {
 	s, err := Look(path)
 	if err != nil {
@@ -60,13 +60,13 @@ func look(path string) (*Listed, error) {
 		l.EpochSeconds = run.Summary.EpochSecondsMedian
 		l.Seconds = run.Finished.Sub(run.Started).Seconds()
 		l.TensorBytes = slices.Max(append(run.Summary.PeakTensorBytes, 0))
-		s.results = nil // whose losses of all epochs a long list would hold
+		s.results = nil // a long list would hold the losses of all epochs
 	}
 	return l, nil
 }
 
-// Differ are the names of the settings that runs do not share, in ascending order, but for those that none of
-// their models uses. If they do not share the dataset, that comes first.
+// Differ lists, in ascending order, the names of the settings that differ between runs. Settings that no
+// run's model uses are left out. If the dataset differs, it comes first.
 func Differ(runs []*Listed) (names []string) {
 	if len(runs) == 0 {
 		return nil
@@ -97,13 +97,13 @@ func (l *Listed) Setting(name string) string {
 	return l.Settings[name]
 }
 
-// Better compares by validation metric, the better run first. Runs of one metric stand together, and those
-// without one come last.
+// Better compares runs by validation metric, the better run first. Runs of one metric stand together, and
+// runs without a metric come last.
 func Better(a, b *Listed) int {
 	return cmp.Or(-cmp.Compare(a.Metric, b.Metric), CompareMetric(a.Metric, float64(a.Val), float64(b.Val)))
 }
 
-// CompareMetric compares values of a metric, the better one first and NaN last.
+// CompareMetric compares two values of a metric. The better one comes first, and NaN last.
 func CompareMetric(name string, a, b float64) int {
 	switch {
 	case a != a && b != b:
@@ -118,8 +118,8 @@ func CompareMetric(name string, a, b float64) int {
 	return cmp.Compare(b, a)
 }
 
-// Repeated are runs that differ in seed and split alone, with the means and sample deviations (n − 1) of
-// the metrics of those that are complete; deviations of one run are NaN, and so are means of none.
+// Repeated are runs that differ only in seed and split, with the means and sample deviations (n − 1) of the
+// metrics of the complete runs. Deviations of one run, and means of none, are NaN.
 type Repeated struct {
 	Runs          []*Listed     `json:"runs"`
 	Complete      int           `json:"complete"` // runs with results that did not fail; they come first
@@ -129,7 +129,7 @@ type Repeated struct {
 	TestDeviation metric.Number `json:"test_deviation"`
 }
 
-// Repeat gathers the runs that differ in seed and split alone, in the order of the first of each.
+// Repeat groups the runs that differ only in seed and split, in the order of the first run of each group.
 func Repeat(runs []*Listed) (all []*Repeated) {
 	find := map[string]*Repeated{}
 	for _, r := range runs {
@@ -171,8 +171,8 @@ func (l *Listed) complete() int {
 	return 0
 }
 
-// MeanAndDeviation are the mean of numbers and their sample deviation (n − 1), NaN of one. Both are NaN of
-// none.
+// MeanAndDeviation are the mean of numbers and their sample deviation (n − 1). The deviation of one number is
+// NaN, and so are both of none.
 func MeanAndDeviation(x []float64) (mean, deviation metric.Number) {
 	sum, squares := 0., 0.
 	for _, v := range x {

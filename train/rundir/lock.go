@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The process that runs, or worker 0 of several, locks metrics.jsonl until it ends, however that is. The lock
-// belongs to an open file description (fcntl(2)): others can ask whether it is held without taking it. So a
-// command that looks at a run never keeps a run from beginning.
+// wholeFile is the lock of a whole file. The process that runs, or worker 0 of several, locks metrics.jsonl
+// until it ends, in whatever way. The lock belongs to an open file description (fcntl(2)), so that others can
+// ask whether it is held without taking it: a command that looks at a run never keeps a run from beginning.
 func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
 
-// lock locks a run's metrics.jsonl. A run that holds it makes it fail with errHeld; a file system without
-// locks with another error.
+// lock locks a run's metrics.jsonl. It fails with errHeld if a run holds the lock, and with another error on
+// a file system without locks.
 func lock(metrics *os.File) error {
 	err := unix.FcntlFlock(metrics.Fd(), unix.F_OFD_SETLK, wholeFile())
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
@@ -26,8 +26,7 @@ func lock(metrics *os.File) error {
 
 var errHeld = errors.New("the run is under way")
 
-// held reports whether a run that has not ended holds the directory. It fails where the file system cannot
-// tell.
+// held reports whether a run that has not ended holds the directory. It fails if the file system cannot tell.
 func held(dir string) (bool, error) {
 	f, err := os.OpenFile(filepath.Join(dir, metricsFile), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +41,7 @@ func held(dir string) (bool, error) {
 	return now.Type != unix.F_UNLCK, err
 }
 
-// isHeld reports whether a run is known to hold the directory.
+// isHeld reports whether a run holds the directory, as far as is known.
 func isHeld(dir string) bool {
 	is, err := held(dir)
 	return is && err == nil

@@ -17,14 +17,14 @@ import (
 	"weft/train/setting"
 )
 
-// Standing is where a run stands, as its directory tells: the JSON object of `weft inspect RUN --json`.
+// Standing is the state of a run, as its directory tells it: the JSON object of `weft inspect RUN --json`.
 type Standing struct {
 	RunDir   string      `json:"run_dir"`
 	Status   Status      `json:"status"`
-	Reason   string      `json:"reason,omitempty"` // why the run ended
-	Ended    train.Ended `json:"ended,omitempty"`  // the same for programs; "" without results
-	Started  time.Time   `json:"started"`          // when it began, or continued last
-	Updated  time.Time   `json:"updated,omitzero"` // when metrics.jsonl changed last
+	Reason   string      `json:"reason,omitempty"` // why the run ended, for people
+	Ended    train.Ended `json:"ended,omitempty"`  // why the run ended, for programs; "" without results
+	Started  time.Time   `json:"started"`          // when it began, or last continued
+	Updated  time.Time   `json:"updated,omitzero"` // when metrics.jsonl last changed
 	Weft     string      `json:"weft"`
 	Hostname string      `json:"host,omitempty"` // of worker 0
 	PID      int         `json:"pid,omitempty"`
@@ -42,11 +42,11 @@ type Standing struct {
 
 	Checkpoint *LastCheckpoint `json:"checkpoint"`        // nil: none
 	Damaged    []string        `json:"damaged,omitempty"` // what is wrong with files of the run
-	// it has a state.json, which those of earlier versions have not
+	// Resumable says that the run has a state.json, which runs of earlier versions lack.
 	Resumable bool `json:"-"`
 
 	options setting.Options
-	results *Run // nil: none can be read
+	results *Run // nil: there are none that can be read
 }
 
 // LastCheckpoint is the last checkpoint of a run whose files have their sizes.
@@ -74,8 +74,8 @@ func Begun(dir string) bool {
 	return found
 }
 
-// Graphs are the paths of the graphs that the run in a folder was trained and validated on, as its state says
-// or, where that cannot be read, its results. There are none if the folder has neither.
+// Graphs are the paths of the graphs on which the run in a folder was trained and validated. They come from
+// its state or, if that cannot be read, from its results. There are none if the folder has neither.
 func Graphs(dir string) ([]string, error) {
 	s, err := ReadState(dir)
 	if err != nil {
@@ -94,13 +94,13 @@ func Graphs(dir string) ([]string, error) {
 	}), nil
 }
 
-// isThere reports whether a folder has something of a name.
+// isThere reports whether a folder has an entry of that name.
 func isThere(dir, name string) bool {
 	_, err := os.Lstat(filepath.Join(dir, name))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Look tells where the run in a directory stands. It changes nothing, and the run may be under way.
+// Look reads the state of the run in a directory. It changes nothing, and the run may be under way.
 func Look(dir string) (*Standing, error) {
 	state, err := lookState(dir)
 	resumable := isThere(dir, stateFile)
@@ -129,18 +129,18 @@ func Look(dir string) (*Standing, error) {
 	return s, nil
 }
 
-// lookState reads the state of a run, and finds out whether it was killed.
+// lookState reads the state of a run, and finds out whether the run was killed.
 func lookState(dir string) (s State, err error) {
-	for range 2 { // a run that ends meanwhile says so first, and then lets go
+	for range 2 { // a run that ends meanwhile writes its state first, and then gives up the lock
 		if s, err = ReadState(dir); err != nil || s.Status != Running {
 			return s, err
 		}
 		if is, err := held(dir); is || err != nil {
-			return s, nil //nolint:nilerr // where nobody can tell, the run has the word
+			return s, nil //nolint:nilerr // if nobody can tell, the run's own word counts
 		}
 	}
 	s.Status = Killed
-	// it may have been killed as it ended: then its record tells
+	// A run that was killed while it ended has a record, which tells.
 	if _, err := os.Lstat(filepath.Join(dir, runFile)); err == nil {
 		if run, _, _, err := Read(dir); err == nil {
 			s.Status = run.status()
@@ -150,7 +150,7 @@ func lookState(dir string) (s State, err error) {
 	return s, nil
 }
 
-// stateOfResults is the state of a run that has no state.json, as those of earlier versions, but a run.json.
+// stateOfResults is the state of a run that has a run.json and no state.json, as runs of earlier versions.
 func stateOfResults(dir string) (s State, err error) {
 	run, o, _, err := Read(dir)
 	return State{
@@ -160,7 +160,7 @@ func stateOfResults(dir string) (s State, err error) {
 	}, err
 }
 
-// status is that of a run that has results.
+// status is the status of a run with results.
 func (r *Run) status() Status {
 	switch {
 	case r.Interrupted:
@@ -195,8 +195,8 @@ func ReadCurve(dir string) ([]train.Epoch, error) {
 	return curve, err
 }
 
-// readCurve reads the lines of metrics.jsonl, and when it changed last. A last line that is not ended is left
-// out: the run is writing it, or was killed while it did.
+// readCurve reads the lines of metrics.jsonl, and when it last changed. It leaves out a last line that is not
+// ended: the run is writing it, or was killed while it did.
 func readCurve(path string) (curve []train.Epoch, changed time.Time, err error) {
 	f, _, err := regular.Open(path)
 	if err != nil {
@@ -252,7 +252,7 @@ func (s *Standing) lookCheckpoints() {
 			s.Checkpoint = &last
 			return
 		}
-		// else the run has removed it meanwhile
+		// Otherwise the run has removed it meanwhile.
 		if now, unread := checkpoint.Epochs(folder); unread != nil || slices.Contains(now, epoch) {
 			s.Damaged = append(s.Damaged, err.Error())
 		}

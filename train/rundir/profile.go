@@ -11,15 +11,16 @@ import (
 
 const (
 	profileFile = "profile.json"
-	maxProfile  = 64 << 20 // bytes of profile.json that are read: a thousand workers
+	maxProfile  = 64 << 20 // bytes that are read of profile.json, at most: those of a thousand workers
 )
 
-// Profile is what profile.json holds: where time and memory of an epoch went, and who sent whom how much.
+// Profile is what profile.json holds: where time and memory of an epoch went, and how much each worker sent
+// to each other.
 type Profile struct {
 	Format int `json:"format"`
 	worker.Profile
-	// SentTo is what each worker sent each other one in the training pass of the last epoch, in bytes:
-	// workers × workers. The sum of a row is the worker's entry of Summary.SentBytes.
+	// SentTo is how many bytes each worker sent to each other in the training pass of the last epoch: workers
+	// × workers. The sum of a row is the worker's entry of Summary.SentBytes.
 	SentTo [][]int64 `json:"sent_to"`
 }
 
@@ -32,7 +33,7 @@ func profileOf(r *train.Result) *Profile {
 }
 
 func (d *Dir) writeProfile(p *Profile) error {
-	if p == nil { // a run that was killed after its last epoch may have left part of one
+	if p == nil { // a run that was killed after its last epoch may have left a part of the file
 		atomicfile.Sweep(d.root, profileFile)
 		return nil
 	}

@@ -8,11 +8,11 @@ import (
 	"weft/train/plan"
 )
 
-// Record runs the job, with its plan as in RunPlanned, and keeps the results in the directory: a line for
+// Record runs the job, with its plan as in RunPlanned, and writes the results to the directory: a line for
 // each epoch as it ends, and the weights and logits of the best epoch. The weights note the version of weft.
-// The job's own OnEpoch is called too; its OnResume, OnWeights and OnLogits are not. A line that cannot be
-// written ends the run after the epoch under way, and the error says why; a result that there is in spite of
-// it is returned as well.
+// Record calls the job's own OnEpoch, too, and does not call its OnResume, OnWeights and OnLogits. If a line
+// cannot be written, the run ends after the epoch under way, and the error says why. If there is a result in
+// spite of an error, Record returns both.
 func (d *Dir) Record(ctx context.Context, job *train.Job, planned *plan.Plan,
 	version string,
 ) (*train.Result, error) {
@@ -48,7 +48,7 @@ func (d *Dir) Record(ctx context.Context, job *train.Job, planned *plan.Plan,
 	return nil, instead{err, unrecorded}
 }
 
-// instead is an error that is reported as another one, its cause.
+// instead is an error that is reported as another error, its cause.
 type instead struct{ error, told error }
 
 func (i instead) Error() string { return i.told.Error() }

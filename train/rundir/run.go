@@ -27,22 +27,22 @@ type Run struct {
 	Finished    time.Time `json:"finished"`
 	Interrupted bool      `json:"interrupted"` // stopped by a signal or a time limit before its last epoch
 	Diverged    bool      `json:"diverged"`    // stopped by numbers that are not finite
-	// Ended is why the run ended, for programs, and Reason for people.
+	// Ended is why the run ended, for programs. Reason is the same for people.
 	Ended  train.Ended `json:"ended"`
 	Reason string      `json:"reason"`
-	Store  string      `json:"store"` // absolute path of the graph
-	// GraphID is the graph.ID of the store that was trained on; "": not known.
+	Store  string      `json:"store"` // absolute path of the graph's store
+	// GraphID is the graph.ID of the store of the training graph; "": not known.
 	GraphID string `json:"graph_id,omitempty"`
 	// Provenance is the graph.Graph.Provenance of that store; "": not known.
 	Provenance string `json:"provenance,omitempty"`
-	// Passed says which edges passed messages; nil: no labels of edges are learned, or it is not known.
+	// Passed says which edges passed messages; nil: the run learns no labels of edges, or it is not known.
 	Passed *task.Passed `json:"passed,omitempty"`
 	// ClassNames are the names of the classes in their order; nil: they have none.
 	ClassNames []string          `json:"class_names,omitempty"`
 	Settings   map[string]string `json:"settings"`
 	calibrate.Found
 	Summary Summary `json:"summary"`
-	// Profile is in a file of its own, which Read does not read: ReadProfile does. nil: there is none.
+	// Profile is in a file of its own, which ReadProfile reads and Read does not. nil: there is none.
 	Profile *Profile `json:"-"`
 }
 
@@ -52,12 +52,12 @@ type Versions struct {
 	Go     string `json:"go"`
 	SIMD   string `json:"simd"` // the kernels' instruction set: another one rounds differently
 	OneDNN string `json:"onednn"`
-	// BFloat16Products is how products were made with --precision bf16 (kernel.BFloat16Products)
+	// BFloat16Products says how products were made with --precision bf16 (kernel.BFloat16Products).
 	BFloat16Products string `json:"bfloat16_products,omitempty"`
 }
 
-// NewRun is the record of what a job came to by that version of weft, for Dir.Finish. store is the path of
-// the graph, "" for one that was made in memory. Summary.PeakRSSBytes is the caller's to fill in.
+// NewRun is the record of a job's result by that version of weft, for Dir.Finish. store is the path of the
+// graph, "" for a graph that was made in memory. The caller sets Summary.PeakRSSBytes.
 func NewRun(version, store string, started time.Time, j *train.Job, r *train.Result) Run {
 	var names []string
 	if j.Graph != nil {
@@ -77,7 +77,7 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 	}
 }
 
-// Read opens the directory of a complete run: its record, its options and the path of its weights.
+// Read opens the directory of a complete run. It returns its record, its options and the path of its weights.
 func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 	remedy := fmt.Sprintf("train again, or give the weights of the run by --init %s",
 		filepath.Join(dir, weightsFile))
@@ -105,7 +105,7 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 	return run, o, filepath.Join(dir, weightsFile), nil
 }
 
-// readJSON reads a file of a run directory into object, if it is there. remedy is what to do where it is
+// readJSON reads a file of a run directory into object, if it is there. remedy says what to do if it is
 // damaged.
 func readJSON(dir, name string, limit int64, object any, remedy string) (there bool, err error) {
 	path := filepath.Join(dir, name)
@@ -145,7 +145,7 @@ func noResults(dir string) error {
 	}
 }
 
-// reason is the operating system's word on an error, without the path that the message names already.
+// reason is the operating system's word for an error, without the path that the message already names.
 func reason(err error) error {
 	if path := (*os.PathError)(nil); errors.As(err, &path) {
 		return path.Err

@@ -1,5 +1,5 @@
-// Package rundir is the directory that a run leaves: its settings, a line for each epoch, the weights, the
-// predictions, and what it came to. The command train writes it, and all commands that take a run read it.
+// Package rundir reads and writes the directory of a run: its settings, a line for each epoch, the weights,
+// the predictions, and its results. The command train writes it, and all commands that take a run read it.
 package rundir
 
 import (
@@ -27,9 +27,9 @@ const (
 	runFile     = "run.json" // written last: a directory without it is not a complete run
 	configFile  = "run.yaml"
 	metricsFile = "metrics.jsonl"
-	// tensors of the model whose program it is that no operation reads; the weights have them, too
+	// unreadFile has tensors of the model that no operation of its program reads. The weights have them, too.
 	unreadFile = "unread.safetensors"
-	// Written first of the results: without the others it is still of use
+	// The weights are the first of the results to be written: without the others they are still of use.
 	weightsFile = setting.WeightsFile
 	// Predictions is the array of logits or values, vertices × columns.
 	Predictions = "predictions.npy"
@@ -51,29 +51,29 @@ func Paths(dir string) (paths []string) {
 
 const (
 	runFormat = 1         // the version of run.json
-	maxRun    = 256 << 20 // bytes of run.json that are read: the losses and seconds of millions of epochs
+	maxRun    = 256 << 20 // the most bytes of run.json: losses and seconds of millions of epochs
 )
 
-// Dir is the directory of a run that is under way. What is written goes below the directory that was there
-// at the start, and no link in it is followed.
+// Dir is the directory of a run that is under way. Writes go to the directory as it was at the start, and
+// follow no link in it.
 type Dir struct {
 	Path    string
 	Needs   int64 // bytes that weights and predictions will take; 0: not known
-	created bool  // by us: an unused one is removed whole
+	created bool  // the run made the folder: an unused one is removed whole
 	root    *os.Root
 	metrics *os.File
 	state   State
-	// reopened says that the run continues: if it does no work, the directory stays unchanged
+	// reopened says that the run continues. If it then does no work, the directory stays unchanged.
 	reopened bool
-	worked   bool     // an epoch has been made since it was made, or reopened
-	unread   nn.State // what unread.safetensors held when the run began or continued
-	// texts are the files of settings, by their names, which Finish writes again where they have changed
+	worked   bool     // an epoch has been made since the directory was made or reopened
+	unread   nn.State // the contents of unread.safetensors when the run began or continued
+	// texts are the files of settings, by name. Finish writes them again if they have changed.
 	texts map[string][]byte
 }
 
-// New makes the directory of a job's run that starts now, with its configuration in it. An empty out means a
-// new folder under runs/, named by time, dataset and model; otherwise out must be new or empty. version is
-// that of the program, and store the path of the graph, "" for one that was made in memory.
+// New makes the directory of a job's run that starts now, and writes its configuration there. An empty out
+// stands for a new folder under runs/, named by time, dataset and model. Any other out must be new or empty.
+// version is the program's, and store the path of the graph, "" for a graph that was made in memory.
 func New(out string, now time.Time, job *train.Job, version, store string) (*Dir, error) {
 	settings, err := job.Options.On(job.Mesh)
 	if err != nil {
@@ -91,7 +91,7 @@ func New(out string, now time.Time, job *train.Job, version, store string) (*Dir
 	return d, nil
 }
 
-// holdTexts holds run.yaml and the files that the settings have beside it.
+// holdTexts keeps run.yaml and the files of the settings beside it in memory.
 func (d *Dir) holdTexts(settings *setting.Resolved) error {
 	config, err := settings.YAML()
 	if err != nil {
@@ -102,7 +102,8 @@ func (d *Dir) holdTexts(settings *setting.Resolved) error {
 	return nil
 }
 
-// restoreTexts writes those again that somebody has damaged since: without them the results cannot be read.
+// restoreTexts writes the files again that somebody has damaged since: without them the results cannot be
+// read.
 func (d *Dir) restoreTexts() error {
 	for name, text := range d.texts {
 		if now, err := d.root.ReadFile(name); err == nil && bytes.Equal(now, text) {
@@ -136,17 +137,17 @@ func (d *Dir) begin(settings *setting.Resolved) (err error) {
 			return err
 		}
 	}
-	return d.writeState() // last: a directory with it can continue
+	return d.writeState() // last, because a directory with a state can continue
 }
 
-// writeUnread writes what the weights that the run of a program starts from have besides.
+// writeUnread writes the tensors, of the weights from which a program's run starts, that no operation reads.
 func (d *Dir) writeUnread(settings *setting.Resolved) error {
 	unread, err := worker.ReadInit(settings.Init)
 	if err != nil {
 		return err
 	}
 	settings.Program.Unread(unread)
-	for _, name := range worker.OwnNames() { // where they are weights of a run
+	for _, name := range worker.OwnNames() { // they may be weights of a run
 		delete(unread, name)
 	}
 	if len(unread) == 0 {
@@ -167,8 +168,9 @@ func (d *Dir) readUnread() (err error) {
 	return refusal.Advise(err, "restore the file, or remove it: the weights of the run then lack what it has")
 }
 
-// claim makes metrics.jsonl, and locks it: of two runs that found the same folder empty, the second fails
-// here. An empty directory that nobody holds was left by a run that was killed as it began: it is taken over.
+// claim makes metrics.jsonl, and locks it. Of two runs that found the same folder empty, the second fails
+// here. An empty directory that no run holds was left by a run that was killed as it began: claim takes it
+// over.
 func (d *Dir) claim() (metrics *os.File, err error) {
 	metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	there := errors.Is(err, fs.ErrExist)
@@ -178,7 +180,7 @@ func (d *Dir) claim() (metrics *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// A file system without locks tells nobody that the run is under way, and lets nothing be taken over
+	// On a file system without locks nobody can tell that a run is under way, so nothing can be taken over.
 	if err := lock(metrics); errors.Is(err, errHeld) || err != nil && there {
 		return nil, errors.Join(err, metrics.Close())
 	}
@@ -195,7 +197,7 @@ func (d *Dir) writeJSON(name string, object any) error {
 	return atomicfile.WriteIn(d.root, name, func(w io.Writer) error { return encodeJSON(w, object) })
 }
 
-// writing returns what writes a text.
+// writing returns a function that writes a text.
 func writing(text []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(text)
@@ -210,7 +212,7 @@ func (d *Dir) fail(err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, fs.ErrNotExist) && d.root != nil && d.Gone() { // between two looks at it
+	if errors.Is(err, fs.ErrNotExist) && d.root != nil && d.Gone() { // it went between two looks
 		err = errGone
 	}
 	return fmt.Errorf("run directory %s: %w", d.Path, err)
@@ -226,8 +228,8 @@ func (d *Dir) each(steps ...func() error) error {
 	return nil
 }
 
-// Finish writes profile.json and run.json, once metrics, weights and predictions are on disk. It puts the
-// time and the directory into the run first.
+// Finish writes profile.json and run.json, once metrics, weights and predictions are on disk. Before that it
+// sets the run's time and directory.
 func (d *Dir) Finish(run *Run) error {
 	run.Finished = time.Now()
 	run.Summary.RunDir = d.Path
@@ -242,16 +244,16 @@ func (d *Dir) Finish(run *Run) error {
 // Worked reports whether the run has made an epoch since it began, or continued.
 func (d *Dir) Worked() bool { return d.worked }
 
-// Discard takes back the directory of a run that did no work: what New made and nothing else. A run that was
-// to continue can do so again. What an epoch has made stays.
+// Discard removes the directory of a run that did no work: what New made, and nothing else. A run that was to
+// continue can continue again. What an epoch has made stays.
 func (d *Dir) Discard() {
 	if d.worked {
-		_ = errors.Join(d.metrics.Close(), d.root.Close()) // nothing is written any more
+		_ = errors.Join(d.metrics.Close(), d.root.Close()) // nothing will be written any more
 		return
 	}
 	if d.reopened && d.state.Status == Running {
 		d.state.Status, d.state.Reason = Interrupted, "before its first epoch since it continued"
-		_ = d.writeState() // else the run seems to have been killed
+		_ = d.writeState() // without a state the run would seem to have been killed
 	}
 	if d.metrics != nil && !d.reopened {
 		for _, name := range append(setting.KeptNames(), stateFile, configFile, unreadFile, metricsFile,

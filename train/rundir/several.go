@@ -10,13 +10,13 @@ import (
 	"weft/internal/tfevents"
 )
 
-// A folder with the directories of several runs.
+// A folder with the directories of several runs, which differ in their seeds.
 
-// severalFile is in a folder with the directories of several runs: what they came to together.
+// severalFile has the results of several runs together, in the folder of their directories.
 const severalFile = "seeds.json"
 
-// MakeFolder makes a folder for the directories of several runs, and returns its path, and whether it is new.
-// An empty out means a new folder under runs/, as for New. Otherwise out must be new or empty, unless the
+// MakeFolder makes a folder for the directories of several runs. It returns its path, and whether it is new.
+// An empty out stands for a new folder under runs/, as in New. Any other out must be new or empty, unless the
 // runs in it continue.
 func MakeFolder(out string, now time.Time, dataset, model string,
 	continues bool,
@@ -39,7 +39,7 @@ func MakeFolder(out string, now time.Time, dataset, model string,
 	return d.Path, d.created, nil
 }
 
-// First is the directory of a run in a folder, the first by name, and empty if there is none.
+// First is the first directory of a run in a folder, by name; "": there is none.
 func First(folder string) string {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -53,18 +53,18 @@ func First(folder string) string {
 	return ""
 }
 
-// IsBeside reports whether a file or folder may stand beside the directories of several runs and is none
-// itself: what the runs came to, the file of a sweep, event files.
+// IsBeside reports whether a path, which is not a run's directory, may stand beside the directories of
+// several runs: results of the runs together, the file of a sweep, or event files.
 func IsBeside(path string) bool {
 	name := filepath.Base(path)
 	if name == severalFile || name == sweepFile || strings.HasPrefix(name, tfevents.Prefix) {
 		return true
 	}
-	events, _ := filepath.Glob(filepath.Join(path, tfevents.Prefix+"*")) // a folder with a bracket has none
+	events, _ := filepath.Glob(filepath.Join(path, tfevents.Prefix+"*")) // none if it has a bracket
 	return len(events) > 0
 }
 
-// WriteSeveral writes what several runs came to together, as JSON, into the folder of their directories.
+// WriteSeveral writes the results of several runs together, as JSON, into the folder of their directories.
 func WriteSeveral(folder string, text []byte) error {
 	return atomicfile.Write(filepath.Join(folder, severalFile), writing(text))
 }

@@ -21,39 +21,39 @@ const (
 	Checkpoints = "checkpoints"
 )
 
-// State is what state.json holds: what a run needs to begin again or to continue, and where it stands.
+// State is what state.json holds: where a run stands, and what it needs to begin again or to continue.
 type State struct {
 	Format   int               `json:"format"`
 	Weft     string            `json:"weft"`
-	Started  time.Time         `json:"started"` // when it began, or continued last
+	Started  time.Time         `json:"started"` // when it began, or last continued
 	Dataset  string            `json:"dataset"`
 	Store    string            `json:"store"` // absolute path of the graph
 	Settings map[string]string `json:"settings"`
 	Hostname string            `json:"host"` // of worker 0
 	PID      int               `json:"pid"`
-	Metric   string            `json:"metric,omitempty"` // that of the results, once there are some
+	Metric   string            `json:"metric,omitempty"` // the metric of the results, if there are some
 	Status   Status            `json:"status"`
 	Reason   string            `json:"reason,omitempty"` // why the run ended
-	// Lost is why state.json could not be read, where the state is that of the last checkpoint, which names
-	// no graph; nil: it is that of state.json.
+	// Lost is why state.json could not be read. The state is then that of the last checkpoint, which names no
+	// graph. nil: the state is that of state.json.
 	Lost error `json:"-"`
 }
 
 // Status is where a run stands.
 type Status string
 
-// Where a run stands. Running is also that of a run that was killed.
+// Where a run stands. A run that was killed also has the Status Running.
 const (
 	Running     Status = "running"
 	Interrupted Status = "interrupted" // it can continue
 	Failed      Status = "failed"
 	Finished    Status = "finished"
-	// Killed is what Look finds; it is not in state.json.
+	// Killed is what Look finds. state.json never has it.
 	Killed Status = "killed"
 )
 
-// LastState is the state of a run that is to continue. Where state.json is missing or damaged, the last
-// checkpoint has the settings.
+// LastState is the state of a run that is to continue. If state.json is missing or damaged, the settings come
+// from the last checkpoint.
 func LastState(dir string) (s State, err error) {
 	s, err = ReadState(dir)
 	if err == nil || errors.Is(err, fs.ErrPermission) {
@@ -66,10 +66,10 @@ func LastState(dir string) (s State, err error) {
 	return s, err
 }
 
-// stateOfCheckpoint is what the last checkpoint whose manifest can be read says of a run.
+// stateOfCheckpoint is the state of a run by its last checkpoint whose manifest can be read.
 func stateOfCheckpoint(dir string) (s State, found bool) {
 	folder := filepath.Join(dir, Checkpoints)
-	epochs, _ := checkpoint.Epochs(folder) // a folder that cannot be read has none
+	epochs, _ := checkpoint.Epochs(folder) // in a folder that cannot be read there are none
 	for _, epoch := range epochs {
 		c, err := checkpoint.Read(folder, epoch)
 		if err != nil {
@@ -110,17 +110,17 @@ func ReadState(dir string) (s State, err error) {
 	return s, nil
 }
 
-// begins is the state of a run of a job that begins, or continues, now. store is the path of its graph, ""
-// for one that was made in memory. Paths are absolute: whoever continues the run may be in another folder.
+// begins is the state of a job's run that begins, or continues, now. store is the path of its graph, "" for a
+// graph that was made in memory. Paths are absolute: whoever continues the run may be in another folder.
 func begins(job *train.Job, version, store string, now time.Time) State {
 	settings := job.Options.Texts()
 	if job.Options.OffloadFolder() != "" {
 		settings["offload"] = absolute(settings["offload"])
 	}
-	if _, err := os.Stat(settings["validate"]); err == nil { // else a graph that is known by name
+	if _, err := os.Stat(settings["validate"]); err == nil { // otherwise it is a graph that is known by name
 		settings["validate"] = absolute(settings["validate"])
 	}
-	host, _ := os.Hostname() // told to people alone
+	host, _ := os.Hostname() // only people read it
 	return State{
 		Format: runFormat, Weft: version, Started: now, Dataset: job.Dataset, Store: absolute(store),
 		Settings: settings,
@@ -128,7 +128,7 @@ func begins(job *train.Job, version, store string, now time.Time) State {
 	}
 }
 
-// absolute makes a path absolute; "" is none.
+// absolute makes a path absolute; "" stays "".
 func absolute(path string) string {
 	if whole, err := filepath.Abs(path); err == nil && path != "" {
 		return whole
@@ -172,7 +172,7 @@ func Reopen(path string) (d *Dir, err error) {
 	return d, nil
 }
 
-// Continue makes the directory that of a job's run which continues, or begins again, now.
+// Continue makes the directory that of a job's run that continues, or begins again, now.
 func (d *Dir) Continue(now time.Time, job *train.Job, version, store string) error {
 	settings, err := job.Options.On(job.Mesh)
 	if err == nil {
@@ -185,7 +185,7 @@ func (d *Dir) Continue(now time.Time, job *train.Job, version, store string) err
 		func() error { return d.cleanCheckpoints(job) },
 		func() error { return d.write(configFile, d.texts[configFile]) },
 		func() error {
-			before, _ := ReadState(d.Path) // what is damaged is written anew
+			before, _ := ReadState(d.Path) // a damaged state is written anew
 			d.state = begins(job, version, store, now)
 			d.state.Metric = before.Metric
 			return d.writeState()
@@ -208,8 +208,8 @@ func (d *Dir) cleanCheckpoints(job *train.Job) error {
 	return errors.Join(f.ContinueFrom(epoch), f.Close())
 }
 
-// Resume makes metrics.jsonl hold the lines of the given epochs, and takes back what the run recorded when it
-// ended before. It is meant for Job.OnResume.
+// Resume leaves in metrics.jsonl only the lines of the given epochs, and removes what the run recorded when
+// it ended before. It is meant for Job.OnResume.
 func (d *Dir) Resume(done []train.Epoch) error {
 	for _, name := range []string{runFile, profileFile} {
 		if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -17,8 +17,8 @@ import (
 	"weft/train/worker"
 )
 
-// The contents of a run directory's files by readers and writers, for programs that keep runs elsewhere.
-// nn.EncodeState and nn.DecodeState are those of the weights.
+// Readers and writers of the contents of a run directory's files, for programs that keep runs elsewhere.
+// nn.EncodeState and nn.DecodeState do the same for weights.
 
 // EncodeRun writes the record of a run, as run.json has it.
 func EncodeRun(w io.Writer, run *Run) error { return encodeJSON(w, run) }
@@ -85,7 +85,7 @@ func DecodeCurve(r io.Reader) (curve []train.Epoch, err error) {
 	}
 }
 
-// EncodePredictions writes rows as a NumPy array of float32, as predictions.npy has them. Package predictions
+// EncodePredictions writes rows as a NumPy array of float32, as in predictions.npy. Package predictions
 // writes tables with the names of vertices and classes.
 func EncodePredictions(w io.Writer, rows worker.Rows) error {
 	array, err := npy.NewWriter(w, "<f4", rows.Vertices, rows.Columns)
@@ -100,8 +100,8 @@ func EncodePredictions(w io.Writer, rows worker.Rows) error {
 	return array.Close()
 }
 
-// DecodePredictions reads what EncodePredictions, or NumPy, has written, up to the end of r: a row of so many
-// columns for each vertex.
+// DecodePredictions reads, up to the end of r, what EncodePredictions or NumPy has written: a row of columns
+// values for each vertex.
 func DecodePredictions(r io.Reader) (rows []float32, columns int, err error) {
 	text, err := io.ReadAll(r)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"weft/train/worker"
 )
 
-// Summary is what a finished run tells other programs: the one JSON object of `weft train --json`, also kept
-// in run.json. Lists over workers have one entry per worker.
+// Summary is what a finished run tells other programs: the one JSON object of `weft train --json`, also in
+// run.json. Lists over workers have one entry per worker.
 type Summary struct {
 	Dataset        string          `json:"dataset"`
 	Task           string          `json:"task"`
@@ -22,19 +22,19 @@ type Summary struct {
 	EpochsRun      int             `json:"epochs_run"`
 	BestEpoch      int             `json:"best_epoch"`
 	Metric         string          `json:"metric"`
-	Select         string          `json:"select"` // what selected the best epoch
+	Select         string          `json:"select"` // "metric" or "loss", which selected the best epoch
 	Split          int             `json:"split"`
 	metric.Numbers                 // at the best epoch
 	Losses         []metric.Number `json:"losses"`
 	RunDir         string          `json:"run_dir"`
 
-	EpochSeconds       []float64 `json:"epoch_seconds"` // of every epoch, evaluation excluded
+	EpochSeconds       []float64 `json:"epoch_seconds"` // of every epoch, without evaluation
 	EpochSecondsMedian float64   `json:"epoch_seconds_median"`
 	worker.Usage
-	// Checkpoints are what the checkpoints took
+	// Checkpoints are what the checkpoints took.
 	Checkpoints train.CheckpointTotals `json:"checkpoints,omitzero"`
 	Graph       Counts                 `json:"graph"`
-	// Validation are the sizes of the graph that the model is validated on; nil: it is the same
+	// Validation are the sizes of the graph on which the model is validated; nil: it is the same graph.
 	Validation *Counts     `json:"validation_graph,omitempty"`
 	Links      *task.Links `json:"links,omitempty"` // of link prediction
 }
@@ -46,17 +46,16 @@ type Counts struct {
 	Features int   `json:"features"` // of the first type
 	Classes  int   `json:"classes"`
 	Values   int   `json:"values,omitempty"`         // to predict for each vertex
-	Several  bool  `json:"several_labels,omitempty"` // a vertex may have any number of classes
+	Several  bool  `json:"several_labels,omitempty"` // a vertex may have any number of labels
 	Others   int   `json:"other_types,omitempty"`    // vertex types beside the first
 	Weighted bool  `json:"weighted,omitempty"`       // edges have weights
-	// Types and Relations are the names of the types of vertices and of the relations, in the order of the
-	// graph, unless there is one of each.
+	// Types and Relations are the names of the vertex types and of the relations, in the order of the graph,
+	// unless there is one of each.
 	Types     []string `json:"types,omitempty"`
 	Relations []string `json:"relations,omitempty"`
 }
 
-// summarize puts together what the run of a job reports. Where it ran and what the process took are for
-// others to fill in.
+// summarize collects what the run of a job reports. Others set where it ran and what the process took.
 func summarize(j *train.Job, r *train.Result) Summary {
 	s := Summary{
 		Dataset: j.Dataset, Task: j.Options.Task, Model: j.Options.Model, Parallel: j.Options.Parallel,
@@ -79,7 +78,7 @@ func summarize(j *train.Job, r *train.Result) Summary {
 	return s
 }
 
-// countsOf are the sizes of a graph; nil: of none.
+// countsOf are the sizes of a graph; nil for a nil graph.
 func countsOf(w *partition.Whole) *Counts {
 	if w == nil {
 		return nil
@@ -99,7 +98,8 @@ func numbers(x []float64) []metric.Number {
 	return out
 }
 
-// Median is the middle of the sorted values, the mean of the two middle ones of an even number, 0 of none.
+// Median is the middle of the sorted values: the mean of the two middle ones of an even number, and 0 without
+// values.
 func Median(x []float64) float64 {
 	if len(x) == 0 {
 		return 0

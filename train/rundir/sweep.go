@@ -15,8 +15,8 @@ const sweepFile = "sweep.yaml"
 
 // ClaimSweep makes the folder of a sweep's runs, or finds it with runs of the same sweep: one that was begun
 // with the same text, or with one of former, which earlier versions wrote. A line "# what: checksum" of the
-// text tells what else the sweep depends on. The lock on the file that it returns lasts until no process has
-// the file open. A folder of another sweep, or of one that is at work, is refused.
+// text tells what else the sweep depends on. The returned file is locked until no process has it open.
+// ClaimSweep refuses the folder of another sweep, or of a sweep that is at work.
 func ClaimSweep(folder string, text []byte, former ...[]byte) (*os.File, error) {
 	fail := func(err error) error { return refuseOut(folder, "%w; name another folder", err) }
 	if err := os.MkdirAll(folder, 0o777); err != nil {
@@ -40,9 +40,9 @@ func ClaimSweep(folder string, text []byte, former ...[]byte) (*os.File, error) 
 	return f, nil
 }
 
-// claimSweep locks a sweep's file, and writes the text where it is new: empty.
+// claimSweep locks a sweep's file. It writes the text if the file is new, which is empty.
 func claimSweep(f *os.File, folder string, text []byte, former [][]byte) error {
-	if errors.Is(lock(f), errHeld) { // a file system without locks tells nobody
+	if errors.Is(lock(f), errHeld) { // a file system without locks cannot tell
 		return refuseOut(folder, "another sweep is at work in the folder; wait for its end, or name "+
 			"another folder")
 	}
@@ -67,7 +67,7 @@ func claimSweep(f *os.File, folder string, text []byte, former [][]byte) error {
 	return nil
 }
 
-// changed is what two texts of a sweep have different checksums of; "": nothing.
+// changed names a dependency of which two texts of a sweep have different checksums; "": there is none.
 func changed(was, is []byte) string {
 	for line := range bytes.Lines(is) {
 		what, _, found := bytes.Cut(line, []byte(": "))

@@ -18,8 +18,8 @@ import (
 
 // The results of a run: weights and predictions of the best epoch.
 
-// Results are the names of those that are there: of a run that failed, and of none where the directory is
-// gone.
+// Results are the names of the results that are there, also of a run that failed. There are none if the
+// directory has gone.
 func (d *Dir) Results() []string {
 	return slices.DeleteFunc([]string{weightsFile, Predictions}, func(name string) bool {
 		_, err := d.root.Lstat(name)
@@ -27,10 +27,10 @@ func (d *Dir) Results() []string {
 	})
 }
 
-// Weights writes the weights, the version of weft that trained them, and the columns that their features are
-// made of, by vertex type. It is meant for Job.OnWeights.
+// Weights writes the weights, with the version of weft that trained them, and the columns of which their
+// features are made, by vertex type. It is meant for Job.OnWeights.
 func (d *Dir) Weights(version string, of columns.ByType, weights nn.State) error {
-	if d.Gone() { // somebody may be about to remove the rest
+	if d.Gone() { // somebody may be removing the folder
 		return d.fail(errGone)
 	}
 	if len(d.unread) > 0 {
@@ -51,11 +51,11 @@ func (d *Dir) Weights(version string, of columns.ByType, weights nn.State) error
 	}))
 }
 
-// columnsKey is the metadata of weights that has the columns, as columns.Decode reads them.
+// columnsKey is the metadata of weights with the columns, as columns.Decode reads them.
 const columnsKey = "weft.columns"
 
-// ColumnsOf reads from a safetensors file of weights which columns their features are made of, by vertex
-// type; nil: it does not say so. Errors name the file.
+// ColumnsOf reads from a safetensors file of weights the columns of which their features are made, by vertex
+// type; nil: it has none. Errors name the file.
 func ColumnsOf(weights string) (columns.ByType, error) {
 	f, err := safetensors.Open(weights)
 	if err != nil {
@@ -80,8 +80,8 @@ func (d *Dir) Predictions(logits worker.Rows) error {
 	}))
 }
 
-// WriteVertices writes ids as a NumPy array of int64, which appears under its name when it is complete and on
-// disk.
+// WriteVertices writes ids as a NumPy array of int64. The file appears under its name when it is complete and
+// on disk.
 func WriteVertices(path string, ids []int32) error {
 	return atomicfile.Write(path, func(to io.Writer) error {
 		w, err := npy.NewWriter(to, "<i8", len(ids))
@@ -102,7 +102,7 @@ func WriteVertices(path string, ids []int32) error {
 	})
 }
 
-// ReadPredictions reads the predictions of a complete run: a row of so many columns for each vertex.
+// ReadPredictions reads the predictions of a complete run: a row of columns values for each vertex.
 func ReadPredictions(dir string) (rows []float32, columns int, err error) {
 	path := filepath.Join(dir, Predictions)
 	f, size, err := regular.Open(path)

@@ -131,8 +131,9 @@ var pipelineAxisSettings = []Setting{
 	},
 }
 
-// sendsSome reports whether workers send some columns of halo rows alone.
+// sendsSome reports whether workers send only some columns of halo rows.
 func sendsSome(r *Resolved) bool { return r.WireSchedule != axis.WireSchedule{} }
 
-// inChunks reports whether partitions are divided into chunks, which read each other's rows of epochs before.
+// inChunks reports whether partitions are divided into chunks, which read each other's rows of earlier
+// epochs.
 func inChunks(r *Resolved) bool { return int(r.Chunks) != r.Mesh.Partitions }

@@ -14,8 +14,8 @@ import (
 
 // The blocks of the model that settings describe, on a graph.
 
-// BlockSpecs are the blocks of the model on the graph of a share, with so many outputs, or those of own in
-// its place where that is not nil. The first costs as much less as sparse features have fewer values.
+// BlockSpecs are the blocks of the model on the graph of a share, with so many outputs. If own is not nil, it
+// replaces the model. With sparse features the first block costs less, in proportion to their values.
 func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 	own func(features, outputs int) []gnn.BlockSpec,
 ) (blocks []gnn.BlockSpec, err error) {
@@ -55,8 +55,8 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 	return blocks, err
 }
 
-// edgeBlocks are blocks whose only output is rows of edges: those of a program, or of a model by name with
-// a decoder behind them.
+// edgeBlocks are blocks whose only output is rows of edges: the blocks of a program, or of a model by name
+// with a decoder behind them.
 func (r *Resolved) edgeBlocks(s *partition.Share, schema gnn.Schema, outputs int) ([]gnn.BlockSpec, error) {
 	decoder, err := r.edgeDecoder(s, outputs)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *Resolved) edgeBlocks(s *partition.Share, schema gnn.Schema, outputs int
 	return append(blocks, decoder.Block()), err
 }
 
-// EdgeScorer is what an Undecoded model ends before.
+// EdgeScorer is the last part of the model, which an Undecoded model lacks.
 func (r *Resolved) EdgeScorer(s *partition.Share, outputs int) (d gnn.EdgeScorer, err error) {
 	decoder, err := r.edgeDecoder(s, outputs)
 	if err != nil || r.Program.Program == nil {
@@ -101,7 +101,7 @@ func (r *Resolved) EdgeScorer(s *partition.Share, outputs int) (d gnn.EdgeScorer
 	return of.EdgeScorer(schema, relation), nil
 }
 
-// edgeDecoder is the last block of a model by name that learns labels of edges, behind rows of vertices.
+// edgeDecoder is the last block of a model by name that learns labels of edges. It reads rows of vertices.
 func (r *Resolved) edgeDecoder(s *partition.Share, outputs int) (d gnn.EdgeDecoder, err error) {
 	relation, err := task.RelationOf(r.Kind, &s.Whole)
 	if err != nil {

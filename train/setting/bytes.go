@@ -13,7 +13,7 @@ import (
 // (KiB, MiB, GiB, TiB), or "none" for 0.
 type Bytes int64
 
-// byteUnits are in order of size, so that "GiB" is tried before "B", which ends it too.
+// byteUnits are in the order of size, so that "GiB" is tried before "B", with which it also ends.
 var byteUnits = []struct {
 	name string
 	size int64
@@ -66,19 +66,19 @@ func (b Bytes) String() string {
 	panic("one byte divides every amount")
 }
 
-// RoundedUp is Rounded of no less: as a limit, it suffices for the amount.
+// RoundedUp is Rounded upwards, so that as a limit it suffices for the amount.
 func (b Bytes) RoundedUp() string {
 	unit := Bytes(1)
 	for b >= 1000*unit && unit < 1e12 {
 		unit *= 1000
 	}
 	if unit > 1 && b < 10*unit {
-		unit /= 10 // its decimal
+		unit /= 10 // the unit's decimal
 	}
 	return ((b + unit - 1) / unit * unit).Rounded()
 }
 
-// Rounded writes the amount with the digits that matter to a person, in the decimal unit that suits it.
+// Rounded writes the amount with the digits that matter to a person, in a decimal unit that suits it.
 func (b Bytes) Rounded() string {
 	x, unit := float64(b), "B"
 	for _, next := range []string{"kB", "MB", "GB", "TB"} {

@@ -25,9 +25,9 @@ import (
 const maxConfig = 16 << 10
 
 // ReadConfig reads a configuration file, a YAML mapping from names of settings to values, over the options in
-// o. Settings that the file does not name keep their value. An unknown key, a key that stands twice and a
-// value that is not accepted are refused with their line. Where there is no such file, a word without a slash
-// and an ending names one of configs.Names.
+// o. Settings that the file does not name keep their value. It refuses an unknown key, a key that stands
+// twice and a value that is not accepted, and names the line. If there is no such file, a word without a
+// slash and an ending names one of configs.Names.
 func ReadConfig(path string, o *Options) error {
 	err := readNamed(path, o)
 	if err != nil {
@@ -136,14 +136,14 @@ func setFromYAML(o *Options, key, folder string, value ast.Node, again bool) err
 	if reason := setting.reject(o); reason != "" {
 		text := setting.Text(o)
 		if setting.Kind() == "string" {
-			text = strconv.Quote(text) // it may hold line breaks
+			text = strconv.Quote(text) // the text may hold line breaks
 		}
 		return fmt.Errorf("%s %s: %s", key, text, reason)
 	}
 	return nil
 }
 
-// What the YAML of a configuration may hold, which needs a mapping and nothing nested.
+// Limits of the YAML of a configuration, which needs a mapping and nothing nested.
 const (
 	maxCollections = 100 // lists, mappings in braces, and keys with a question mark
 	maxLineBreaks  = 200 // in a row
@@ -151,9 +151,10 @@ const (
 	oneLineEach = "write a line as in \"hidden: 64\" for each setting"
 )
 
-// ParseYAML parses YAML that nests little. Its scanner takes time and memory that grow with the square of the
-// number of empty lines in a row, and its parser with the square of the depth: both are refused before.
-// Mappings by indentation need no limit, as their text grows with the square of the depth as well.
+// ParseYAML parses YAML that nests little. The scanner takes time and memory that grow with the square of the
+// number of empty lines in a row, and the parser with the square of the depth, so ParseYAML refuses many of
+// either beforehand. Mappings by indentation need no limit, as their text grows with the square of the depth
+// as well.
 func ParseYAML(text []byte) (*ast.File, error) {
 	breaks := 0
 	for _, b := range text {
@@ -183,7 +184,7 @@ func ParseYAML(text []byte) (*ast.File, error) {
 	return parser.Parse(tokens, 0)
 }
 
-// YAMLError turns the parser's error, which draws the file's lines, into one line.
+// YAMLError makes one line of a parser's error, which draws several of the file's lines.
 func YAMLError(err error) error {
 	var located yaml.Error
 	if errors.As(err, &located) && located.GetToken() != nil {
@@ -194,8 +195,8 @@ func YAMLError(err error) error {
 }
 
 // YAML writes every setting that applies to the model, in the form that ReadConfig reads. It leaves out where
-// the first weights came from, and a mesh, partitions and a folder that are not given: the file says how to
-// repeat the run anywhere.
+// the first weights came from, and a mesh, partitions and a folder that are not given, so that the file says
+// how to repeat the run anywhere.
 func (r *Resolved) YAML() ([]byte, error) {
 	o := &r.Options
 	var file yaml.MapSlice
@@ -208,14 +209,14 @@ func (r *Resolved) YAML() ([]byte, error) {
 			continue
 		}
 		value := s.Value(o)
-		if s.namesFile(o) { // that of the run's directory
+		if s.namesFile(o) { // the file in the run's directory
 			file = append(file, yaml.MapItem{Key: s.Name, Value: s.keeps.name})
 			continue
 		}
 		switch value.(type) {
 		case fmt.Stringer:
 			value = s.Text(o)
-			if n, err := strconv.Atoi(s.Text(o)); err == nil { // a number stands without quotes
+			if n, err := strconv.Atoi(s.Text(o)); err == nil { // numbers stand without quotes
 				value = n
 			}
 		}

@@ -29,7 +29,7 @@ func Count(text string) (int, error) {
 	switch whole := math.Round(x); {
 	case err != nil || !(x < math.MaxInt64):
 		return 0, errors.New("must be below 2^63")
-	case math.Abs(x-whole) > 1e-3: // 1.1M may be off by rounding
+	case math.Abs(x-whole) > 1e-3: // the tolerance is for 1.1M, which may be rounded
 		return 0, ErrCount
 	default:
 		return int(whole), nil

@@ -10,11 +10,11 @@ import (
 	"weft/internal/refusal"
 )
 
-// Device is where workers compute: CPU, AutoDevice, AllCards, or cards by number, as in "cuda:0,2". Each
-// worker of a machine is on the next one: the first on the first.
+// Device is where workers compute: CPU, AutoDevice, AllCards, or cards by number, as in "cuda:0,2". The
+// workers of a machine take the cards in order, the first worker the first card.
 type Device string
 
-// CPU, AutoDevice, which is AllCards or the CPU, and AllCards of a machine are Devices.
+// Devices: CPU, AllCards of a machine, and AutoDevice, which is one of the two.
 const (
 	CPU        Device = "cpu"
 	AutoDevice Device = "auto"
@@ -39,8 +39,8 @@ func (d *Device) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Cards are the numbers of the cards, nil for all; are says whether it is cards. A number that cannot be read
-// is −1.
+// Cards are the numbers of the cards, nil for all cards. are reports whether the device is cards. A number
+// that cannot be read is −1.
 func (d Device) Cards() (numbers []int, are bool) {
 	list, listed := strings.CutPrefix(string(d), string(AllCards)+":")
 	if !listed {
@@ -56,10 +56,10 @@ func (d Device) Cards() (numbers []int, are bool) {
 	return numbers, true
 }
 
-// IsCard reports whether it is one or several cards.
+// IsCard reports whether the device is one or several cards.
 func (d Device) IsCard() bool { _, are := d.Cards(); return are }
 
-// LeaveCards has the CPU compute, without the settings that only cards have.
+// LeaveCards makes the CPU compute, without the settings that only cards have.
 func (o *Options) LeaveCards() {
 	o.Device, o.DeviceMessages, o.HostMemoryLimit = CPU, false, 0
 	if o.Offload == RAM {
@@ -73,7 +73,7 @@ func (o *Options) LeaveCards() {
 // OnCard reports whether workers compute on a card.
 func (o *Options) OnCard() bool { return o.Device.IsCard() }
 
-// NoCard says why a card does not compute what the options ask for; "": it does.
+// NoCard says why a card cannot compute what the options ask for; "": it can.
 func (o *Options) NoCard() string {
 	for _, other := range []struct {
 		there     bool
@@ -95,10 +95,10 @@ func (o *Options) NoCard() string {
 	return ""
 }
 
-// RAM is the Offload to the host's memory, from a card's.
+// RAM is the value of Offload for which matrices of a card rest in the host's memory.
 const RAM = "ram"
 
-// OffloadFolder is the folder where matrices rest; "": they rest in none.
+// OffloadFolder is the folder where matrices rest; "": there is none.
 func (o *Options) OffloadFolder() string {
 	if o.Offload == RAM {
 		return ""
@@ -106,7 +106,7 @@ func (o *Options) OffloadFolder() string {
 	return o.Offload
 }
 
-// CheckCard refuses options whose workers compute on a card that does not do what they ask for.
+// CheckCard refuses options that ask for a card and for what a card cannot compute.
 func (o *Options) CheckCard() error {
 	if why := o.NoCard(); why != "" && o.OnCard() {
 		return refusal.Errorf("--device %s with %s; take --device %s, or leave the other out", o.Device, why, CPU)

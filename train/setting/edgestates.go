@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// EdgeStates says which states of edges a program keeps (program.Program.Keeping): every so many-th. Its text
-// form is the number, "none" or "auto".
+// EdgeStates says which states of edges a program keeps: every n-th (program.Program.Keeping). Its text form
+// is that number, "none" or "auto".
 type EdgeStates int
 
 const (
-	// AutoEdgeStates are as many as the memory limit has room for: all without one.
+	// AutoEdgeStates keeps as many as the memory limit has room for, and all without a limit.
 	AutoEdgeStates EdgeStates = 0
-	// AllEdgeStates keeps each.
+	// AllEdgeStates keeps all.
 	AllEdgeStates EdgeStates = 1
-	// NoEdgeStates has layers compute each again.
+	// NoEdgeStates keeps none: layers compute each again.
 	NoEdgeStates EdgeStates = -1
 )
 
 const (
 	noStates  = "none"
-	mostEvery = 1 << 10 // of which EdgeStates may keep one
+	mostEvery = 1 << 10 // the largest n of "every n-th"
 )
 
 // UnmarshalText implements encoding.TextUnmarshaler. It reads "2", "none" or "auto".
@@ -52,7 +52,7 @@ func (e EdgeStates) String() string {
 	return strconv.Itoa(int(e))
 }
 
-// Every is what program.Program.Keeping takes; of AutoEdgeStates that of all.
+// Every is the number for program.Program.Keeping. For AutoEdgeStates it is that of AllEdgeStates.
 func (e EdgeStates) Every() int {
 	switch e {
 	case AutoEdgeStates:
@@ -63,9 +63,9 @@ func (e EdgeStates) Every() int {
 	return int(e)
 }
 
-// EdgeStates lists which states of edges a run may keep. From several it takes the first that meets its
-// memory limit. Those of a pipeline are all: layers that compute states again read parameters of layers
-// before them, which other stages have.
+// EdgeStates lists which states of edges a run may keep. It takes the first that meets its memory limit. A
+// pipeline keeps all: layers that compute states again read parameters of earlier layers, which other stages
+// have.
 func (r *Resolved) EdgeStates() (list []EdgeStates) {
 	of := r.Program.Program
 	switch {

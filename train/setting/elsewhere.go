@@ -8,13 +8,13 @@ import (
 	"weft/internal/suggest"
 )
 
-// former are settings that earlier versions had, with the value for which this version trains the same.
+// former are settings of earlier versions, with the value for which this version trains the same.
 var former = map[string]string{
 	"halo-delay": "0", "halo-smoothing": "none", "attention-gradient": "full",
 }
 
-// elsewhere says what there is for flags of training scripts of DGL, PyG and OGB, and for those of former, by
-// flag.
+// elsewhere says, for flags of training scripts of DGL, PyG and OGB and for those of former, what weft has in
+// their place.
 var elsewhere = meant([][3]string{
 	{"layers", "is the number of layers", "num-layers n-layers nlayers num-conv-layers depth"},
 	{"hidden", "is the width of hidden layers", "hidden-channels hidden-dim hidden-size hidden-feats " +
@@ -72,11 +72,11 @@ var elsewhere = meant([][3]string{
 	{"", "add it to the loss in a loop of your own, by weft.compile; docs/loop.md has one", "regularization"},
 })
 
-// meaning is what weft has in place of another program's flag: a setting or a flag, and what it does. Without
-// a name it is a sentence.
+// meaning is what weft has in place of another program's flag: a setting or a flag, and what it does. If name
+// is empty, is is a sentence.
 type meaning struct{ name, is string }
 
-// meant is the table by flag, of rows of what there is and of the flags.
+// meant makes the map by flag from a table, whose rows have what weft has and the flags.
 func meant(table [][3]string) map[string]meaning {
 	by := map[string]meaning{}
 	for _, row := range table {
@@ -87,8 +87,8 @@ func meant(table [][3]string) map[string]meaning {
 	return by
 }
 
-// Elsewhere says what there is for a flag of training scripts of DGL, PyG and OGB, as in "lr is the learning
-// rate", or of an earlier version, and which setting or flag that is; "" for any other word.
+// Elsewhere explains a flag of training scripts of DGL, PyG and OGB, or of an earlier version, as in "lr is
+// the learning rate". name is the setting or flag in its place. Both are "" for any other word.
 func Elsewhere(flag string) (says, name string) {
 	m := elsewhere[strings.ReplaceAll(flag, "_", "-")]
 	if m.name == "" {
@@ -100,8 +100,8 @@ func Elsewhere(flag string) (says, name string) {
 // FlagsElsewhere are the flags that Elsewhere explains, ascending.
 func FlagsElsewhere() []string { return slices.Sorted(maps.Keys(elsewhere)) }
 
-// Unknown is the way out of a word that is no setting: the setting that was meant, or those that resemble it,
-// or where all are listed.
+// Unknown is the advice for a word that is no setting: the setting that was meant, or similar names, or where
+// all are listed.
 func Unknown(word string) string {
 	names := settingNames()
 	if now, _ := Elsewhere(word); now != "" {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Interval is how often something is done: after so many epochs, or after so much time. The zero value is
+// Interval is how often something is done: after a number of epochs, or after a time. The zero value is
 // never.
 type Interval struct {
 	Epochs int
@@ -38,7 +38,7 @@ func (i *Interval) UnmarshalText(bytes []byte) error {
 // Every is the number of epochs from one evaluation to the next.
 type Every int
 
-// AutoEvery evaluates every epoch: by the forward pass of the next one where OwnPass allows it.
+// AutoEvery evaluates every epoch. If OwnPass allows it, the forward pass of the next epoch evaluates it.
 const AutoEvery Every = 0
 
 // UnmarshalText implements encoding.TextUnmarshaler. It reads "5" or "auto".
@@ -63,11 +63,11 @@ func (e Every) String() string {
 	return strconv.Itoa(int(e))
 }
 
-// Due reports whether any of the epochs after one and up to another is evaluated.
+// Due reports whether any of the epochs after after and up to until is evaluated.
 func (e Every) Due(after, until int) bool { return e == AutoEvery || until/int(e) > after/int(e) }
 
 // slurmTime is a time as Slurm writes its limits: hours:minutes:seconds, or days and then hours, minutes and
-// seconds. Its minutes alone, and minutes:seconds, are left out, as others take them for seconds or hours.
+// seconds. Slurm's forms minutes and minutes:seconds are left out, as others read them as seconds or hours.
 var slurmTime = regexp.MustCompile(
 	`^(?:([0-9]{1,4})-([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2}))?)?|([0-9]{1,4}):([0-9]{1,2}):([0-9]{1,2}))$`)
 
@@ -85,7 +85,7 @@ func ParseTime(text string) (d time.Duration, err error) {
 			24 * time.Hour, time.Hour, time.Minute, time.Second, time.Hour,
 			time.Minute, time.Second,
 		} {
-			n, _ := strconv.Atoi(m[1+i]) // "" is none of these
+			n, _ := strconv.Atoi(m[1+i]) // "" gives 0
 			d += time.Duration(n) * unit
 		}
 	} else if d, err = time.ParseDuration(text); err != nil && strings.Contains(text, ":") {
@@ -109,7 +109,7 @@ func (i Interval) String() string {
 	return strconv.Itoa(i.Epochs)
 }
 
-// Due reports whether it is time again at the end of an epoch, so long after the last time.
+// Due reports whether it is time again at the end of an epoch, when since has passed since the last time.
 func (i Interval) Due(epoch int, since time.Duration) bool {
 	return i.Epochs > 0 && epoch%i.Epochs == 0 || i.Time > 0 && since >= i.Time
 }

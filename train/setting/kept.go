@@ -19,11 +19,11 @@ import (
 )
 
 // kept says that a setting names a file, unless its text is one of the choices or empty, and that a run keeps
-// the file in its directory.
+// that file in its directory.
 type kept struct {
 	name string // of the run's copy
-	is   string // what the file is, for whoever named another
-	// text is what the file holds, nil: it has not been read, and label a name for that
+	is   string // what the file is, for a message about another file
+	// text is the contents of the file, with a label for it; nil: it has not been read.
 	text func(o *Options) (label string, text []byte)
 	read func(o *Options, f io.Reader) error
 }
@@ -34,7 +34,8 @@ func (s Setting) namesFile(o *Options) bool {
 	return s.keeps != nil && text != "" && !slices.Contains(s.Choices, text)
 }
 
-// recorded is the text of the setting in records of a run: a file that it keeps is told by what it holds.
+// recorded is the text of the setting in records of a run. A file that the run keeps is recorded by its
+// contents.
 func (s Setting) recorded(o *Options) string {
 	if s.namesFile(o) {
 		if label, text := s.keeps.text(o); text != nil {
@@ -95,7 +96,7 @@ func (o *Options) ReadKept(dir string) error {
 const WeightsFile = "model.safetensors"
 
 // ReadFiles reads the program, the loss and the schedule that the options name, unless they have been read.
-// The directory of a run in the place of a file of weights stands for the weights in it.
+// The directory of a run, in place of a file of weights, stands for the weights in it.
 func (o *Options) ReadFiles() error {
 	if info, err := os.Stat(o.Init); err == nil && info.IsDir() {
 		o.Init = filepath.Join(o.Init, WeightsFile)
@@ -111,8 +112,8 @@ func (o *Options) ReadFiles() error {
 	return nil
 }
 
-// readFile reads the file that the setting names, unless it has been read. It refuses a word that is none of
-// the choices, and no name of a file.
+// readFile reads the file that the setting names, unless it has been read. It refuses a word that is neither
+// a choice nor the name of a file.
 func (s Setting) readFile(o *Options) error {
 	path := s.Text(o)
 	switch _, text := s.keeps.text(o); {
@@ -135,13 +136,13 @@ func (s Setting) readFile(o *Options) error {
 	return nil
 }
 
-// lossFile is a file with a loss of the caller's own that has been read.
+// lossFile is a file with the caller's own loss, which has been read.
 type lossFile struct {
 	path string
 	*program.Loss
 }
 
-// LossFile is the loss that a file has; nil: the loss is one of task.LossNames.
+// LossFile is the loss in the file that Loss names; nil: Loss is one of task.LossNames.
 func (o *Options) LossFile() *program.Loss {
 	if o.lossFile.path != o.Loss {
 		return nil
@@ -167,15 +168,15 @@ var lossKept = &kept{
 	},
 }
 
-// scheduleFile is a file with a factor of the learning rate for each epoch that has been read.
+// scheduleFile is a file with a factor of the learning rate for each epoch, which has been read.
 type scheduleFile struct {
 	path    string
 	text    []byte
 	factors []float64
 }
 
-// Factors are those of the learning rate in each epoch that a file has; nil: the schedule is one of
-// optim.Schedules.
+// Factors are the factors of the learning rate, by epoch, in the file that Schedule names; nil: Schedule is
+// one of optim.Schedules.
 func (o *Options) Factors() []float64 {
 	if o.scheduleFile.path != o.Schedule {
 		return nil

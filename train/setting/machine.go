@@ -134,5 +134,5 @@ var machineSettings = []Setting{
 		"in 60s or 5m"},
 }
 
-// encodes reports whether workers send values in fewer bits than they are stored in.
+// encodes reports whether workers send values in fewer bits than they store.
 func encodes(r *Resolved) bool { return r.Wire.Format(r.Storage) != kernel.AsStored }

@@ -14,14 +14,13 @@ import (
 // Auto is the value of Parallel for which weft train chooses a mesh. Options with it do not resolve.
 const Auto = "auto"
 
-// axisNames are those of a mesh in Parallel.
+// axisNames are the names of the axes in Parallel.
 var axisNames = []string{"graph", "tensor", "pipeline"}
 
-// samplesAxis is that of groups of workers that hold the same graph, and take other samples.
+// samplesAxis is the axis of groups of workers that hold the same graph, and take different samples.
 const samplesAxis = "samples"
 
-// along is the number of workers along the axis of a mesh that has that name in Parallel, nil for another
-// name.
+// along points to the number of workers along the axis that has that name in Parallel; nil for another name.
 func along(m *mesh.Mesh, name string) *int {
 	switch name {
 	case "graph":
@@ -45,8 +44,8 @@ func Axes(m mesh.Mesh) string {
 	return cmp.Or(strings.Join(parts, ","), "graph=1")
 }
 
-// mesh is what Parallel asks for, and how many such meshes take other samples each, or a refusal. Every axis
-// may have one worker, which divides nothing.
+// mesh is the mesh that Parallel asks for, and groups the number of such meshes that take samples of their
+// own. Every axis may have one worker, which divides nothing.
 func (o *Options) mesh() (m mesh.Mesh, groups int, err error) {
 	m, groups = mesh.One, 1
 	if o.Parallel == "" {

@@ -10,7 +10,7 @@ import (
 	"weft/train/task"
 )
 
-// ofDecoder refuses a setting of the decoder beside a program, which has its own.
+// ofDecoder refuses a setting of the decoder together with a program, which has its own decoder.
 func ofDecoder(s Setting, r *Resolved) error {
 	if r.Program.Program != nil && s.differs(&r.Options) {
 		return s.refuse(&r.Options, "is of models that weft knows by name, and not of --program %s, which returns "+
@@ -97,7 +97,7 @@ var modelSettings = []Setting{
 	{
 		Name: "norm", some: true, Choices: gnn.Norms, Meaning: "normalisation after each hidden layer, " +
 			"or first in each residual block; auto: layer in residual blocks, else none",
-		// running statistics
+		// The running statistics.
 		ownPass: func(r *Resolved) bool { return gnn.OverVertices(r.Norm) && !gnn.OverAll(r.Norm) },
 		check: func(s Setting, r *Resolved) error {
 			if r.Mesh.Stages > 1 && gnn.OverVertices(r.Norm) && inChunks(r) {
@@ -106,7 +106,7 @@ var modelSettings = []Setting{
 			}
 			return nil
 		},
-		// each graph would have its own statistics, as by PyG's batch
+		// Each graph would have its own statistics, as in PyG's batch.
 		checkGraph: func(s Setting, r *Resolved, whole *partition.Whole, _ int) error {
 			if whole.Graphs > 1 && gnn.OverAll(r.Norm) {
 				return s.refuse(&r.Options, "its statistics are those of one graph, and the store has %d "+

@@ -71,7 +71,7 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 	return nil
 }
 
-// CheckSome refuses a model or a mesh that cannot predict some vertices alone.
+// CheckSome refuses a model or a mesh that cannot predict only some vertices.
 func (r *Resolved) CheckSome() error {
 	if mean := r.OverAll(); mean != "" {
 		return refusal.Errorf("%s takes its mean over all vertices, so that no vertex can be "+
@@ -92,7 +92,7 @@ func (r *Resolved) schemaOf(s *partition.Share, outputs int) (schema gnn.Schema,
 	return schema, err
 }
 
-// OutputsIn is how many outputs weights of the model tell that it has; 0: they do not.
+// OutputsIn is the number of outputs that weights of the model tell; 0: they do not.
 func (r *Resolved) OutputsIn(weights nn.State) int {
 	switch of := r.Program.Program; {
 	case r.Task == task.Edge && of == nil:
@@ -104,8 +104,8 @@ func (r *Resolved) OutputsIn(weights nn.State) int {
 	return n
 }
 
-// InputColumns is the number of columns of the model's input, of so many features and outputs: features, and
-// labels where these are input.
+// InputColumns is the number of columns of the model's input: the features, and the outputs' labels if these
+// are input.
 func (r *Resolved) InputColumns(features, outputs int) int {
 	if r.LabelInput > 0 {
 		return features + outputs
@@ -113,7 +113,7 @@ func (r *Resolved) InputColumns(features, outputs int) int {
 	return features
 }
 
-// checkFeatures refuses a graph whose first vertex type has no features where the model needs some.
+// checkFeatures refuses a graph whose first vertex type has no features, if the model needs some.
 func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	kind, _ := gnn.KindOf(r.Model)
 	needs := !kind.Featureless

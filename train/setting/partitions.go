@@ -12,8 +12,8 @@ import (
 // "auto" for AutoPartitions.
 type Partitions int
 
-// AutoPartitions has weft train choose the fewest partitions that memory has room for. Options with it do not
-// resolve.
+// AutoPartitions lets weft train choose the fewest partitions for which memory has room. Options with it do
+// not resolve.
 const AutoPartitions Partitions = -1
 
 // UnmarshalText implements encoding.TextUnmarshaler. It reads "8" or "auto".

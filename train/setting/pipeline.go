@@ -10,8 +10,8 @@ import (
 // chunksOfWorker is how many chunks there are for each worker, unless Chunks says otherwise (GNNPipe's K).
 const chunksOfWorker = 4
 
-// checkStages refuses a mesh of more stages than the blocks of a model can be cut into, and names one of as
-// many workers that works; and blocks that do not say what goes from one to the next.
+// checkStages refuses a mesh with more stages than the blocks of a model can be cut into, and names a mesh of
+// as many workers that works. It also refuses blocks that do not say what passes from one to the next.
 func checkStages(m mesh.Mesh, blocks []gnn.BlockSpec) error {
 	for i := 1; i < len(blocks); i++ {
 		if gives, takes := blocks[i-1].Out, blocks[i].In; gives != takes {
@@ -32,8 +32,8 @@ func checkStages(m mesh.Mesh, blocks []gnn.BlockSpec) error {
 		Axes(mesh.Mesh{Stages: stages, Partitions: m.Workers() / stages, Slices: 1}))
 }
 
-// ChunksOfPartition is how many chunks each partition has, for the rows from one start to the next, and how
-// many there would be if none had fewer rows. With several vertex types it is one.
+// ChunksOfPartition is how many chunks each partition has, and wanted how many it would have if no partition
+// had fewer rows than that. starts are the first rows of the partitions. With several vertex types it is one.
 func (r *Resolved) ChunksOfPartition(starts []int, types int) (k, wanted int) {
 	m := r.Mesh
 	if types > 1 {
@@ -53,8 +53,8 @@ func (r *Resolved) ChunksOfPartition(starts []int, types int) (k, wanted int) {
 	return k, wanted
 }
 
-// ForLoop makes them those of a loop of one's own, which alone takes samples on several groups of workers. A
-// pipeline whose chunks are not said computes each partition as one chunk, which is exact.
+// ForLoop makes the options those of a caller's loop, which alone takes samples on several groups of workers.
+// A pipeline without a number of chunks computes each partition as one chunk, which is exact.
 func (o *Options) ForLoop() error {
 	o.loop = true
 	m, _, err := o.mesh()

@@ -14,7 +14,7 @@ import (
 // ProgramFile is the name of a run's program in its directory.
 const ProgramFile = "program.json"
 
-// Program is a file with a model of the caller's own, as package program reads it. The zero value is none.
+// Program is a file with the caller's own model, as package program reads it. The zero value is none.
 type Program struct {
 	Path             string
 	*program.Program // nil: there is none, or it has not been read
@@ -36,8 +36,8 @@ func (p Program) has(operations ...string) bool {
 	})
 }
 
-// Unread removes from weights what the program has. What is left belongs to the caller's model, and no
-// operation reads it.
+// Unread removes from weights what the program has. The rest belongs to the caller's model, and no operation
+// reads it.
 func (p Program) Unread(weights nn.State) {
 	for _, q := range p.Parameters {
 		for _, name := range append(q.Aliases, q.Name) {
@@ -46,7 +46,7 @@ func (p Program) Unread(weights nn.State) {
 	}
 }
 
-// Alias gives the weights of a program all their names in the caller's model.
+// Alias gives the weights of a program all the names that they have in the caller's model.
 func (p Program) Alias(weights nn.State) {
 	if p.Program == nil {
 		return
@@ -58,8 +58,8 @@ func (p Program) Alias(weights nn.State) {
 	}
 }
 
-// Fit gives the parameters of a program the decay of all, as PyTorch's optimizers do, or their own rates and
-// decays, and fixes those that it does not train.
+// Fit sets the decay of a program's parameters, the same for all as in PyTorch's optimizers, or their own
+// rates and decays. It fixes the parameters that the program does not train.
 func (p Program) Fit(params []*nn.Param) {
 	for _, of := range params {
 		q := p.Parameter(of.Name)
@@ -94,7 +94,7 @@ func (o *Options) ReadsWeights() bool {
 	return kind.EdgeWeights
 }
 
-// OverAll are the flags of what takes a mean over all vertices, so that no vertex can be predicted without
+// OverAll names, as flags, what takes a mean over all vertices, so that no vertex can be predicted without
 // the others; "": nothing does.
 func (o *Options) OverAll() string {
 	switch {
@@ -109,7 +109,7 @@ func (o *Options) OverAll() string {
 // overAll are the operations of a program over all vertices, in training and in evaluation.
 var overAll = []string{"row_sum", "row_mean", "row_max", "row_min"}
 
-// readsAll reports whether each row of the output depends on all vertices, in evaluation, too.
+// readsAll reports whether each row of the output depends on all vertices, also in evaluation.
 func (p Program) readsAll() bool {
 	return p.has(overAll...) ||
 		p.Program != nil && slices.ContainsFunc(p.Operations, func(o program.Operation) bool {
@@ -117,7 +117,7 @@ func (p Program) readsAll() bool {
 		})
 }
 
-// Blocks describes the model: the program, or the one that is known by name.
+// Blocks describes the model: the program, or the model that is known by name.
 func (r *Resolved) Blocks(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, error) {
 	if r.Program.Program == nil {
 		return r.Spec.Blocks(schema, outputs)
@@ -125,8 +125,8 @@ func (r *Resolved) Blocks(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, erro
 	return r.Program.Keeping(r.KeepEdgeStates.Every()).Blocks(schema, outputs, r.Mesh.Stages)
 }
 
-// PassesSome reports whether a pass may compute some vertices alone, with the results of one of all. A limit
-// of the memory is one of passes of all, whose memory a plan knows.
+// PassesSome reports whether a pass may compute only some vertices, with the results of a pass over all. With
+// a memory limit it may not: the limit is for passes over all vertices, whose memory a plan knows.
 func (r *Resolved) PassesSome(training bool) bool {
 	if r.CheckSome() != nil || r.TakesTurns() || r.OnCard() || r.MemoryLimit > 0 || r.Offload != "" {
 		return false
@@ -135,7 +135,7 @@ func (r *Resolved) PassesSome(training bool) bool {
 		r.WireSchedule == (axis.WireSchedule{})
 }
 
-// BlocksApart is Blocks for a pass of a program that computes some vertices alone.
+// BlocksApart is Blocks for a pass of a program that computes only some vertices.
 func (r *Resolved) BlocksApart(s *partition.Share, outputs int) ([]gnn.BlockSpec, error) {
 	schema, err := r.schemaOf(s, outputs)
 	if err != nil {
@@ -155,7 +155,7 @@ func (r *Resolved) BlocksApart(s *partition.Share, outputs int) ([]gnn.BlockSpec
 	return of.BlocksApart(schema, 0)
 }
 
-// programFor is the program, which ends before its function of the relation's edges if it is Undecoded.
+// programFor is the program. If it is Undecoded, it ends before its function of the relation's edges.
 func (r *Resolved) programFor(relation string) (*program.Program, error) {
 	if r.Undecoded {
 		return r.Program.Undecoded(relation)
@@ -163,8 +163,8 @@ func (r *Resolved) programFor(relation string) (*program.Program, error) {
 	return r.Program.Keeping(r.KeepEdgeStates.Every()), nil
 }
 
-// Widths returns the numbers of features and outputs of the model, as its weights or its program tell; 0:
-// they do not.
+// Widths returns the numbers of features and outputs of the model, as its weights or its program tell them;
+// 0: they do not.
 func (o *Options) Widths(weights nn.State) (features, outputs int) {
 	if o.Program.Program == nil {
 		return o.Spec.Widths(weights)

@@ -14,35 +14,38 @@ import (
 	"weft/train/task"
 )
 
-// Resolved are options that make sense on a mesh, with what their words stand for. All that needs no graph
-// has been checked.
+// Resolved are options that make sense on a mesh, with the meaning of their words. All that can be checked
+// without a graph has been checked.
 type Resolved struct {
 	Options
 	Mesh mesh.Mesh
-	// SampleGroups is how many meshes hold the graph, each of which takes other samples.
+	// SampleGroups is how many meshes hold the graph. Each takes samples of its own.
 	SampleGroups int
-	// Workers is their number: that of the meshes' places, or less if workers hold several partitions each.
+	// Workers is the number of workers: one for each place of the meshes, or fewer if workers hold several
+	// partitions.
 	Workers int
 	Kind    task.Kind
 	// Storage is the element type of Precision.
 	Storage tensor.Element
 	// TF32 has cards multiply by tensor cores.
 	TF32 bool
-	// Undecoded says that the model ends before its EdgeScorer, with the rows of vertices that this reads.
+	// Undecoded says that the model ends before its EdgeScorer, with the rows of vertices that the EdgeScorer
+	// reads.
 	Undecoded bool
 }
 
-// Resolve refuses options that make no sense, naming the setting and what would be accepted. Those of the
-// settings given that are not for the mesh are refused even where they have their default, unless that turns
-// them off, and those that the model does not use where they have not. Others may be for another model, as in
-// a file for several: see Unused.
+// Resolve refuses options that make no sense. It names the setting and what would be accepted. given names
+// the settings that the caller has set. It refuses them if they are not for the mesh, even with their default
+// value, unless that turns them off. It also refuses them if the model does not use them, unless they have
+// their default value. Settings that are not given may be for another model, as in a file for several models:
+// see Unused.
 func (o *Options) Resolve(given ...string) (*Resolved, error) {
 	r, err := o.on(mesh.Mesh{}, given)
-	if err != nil || r.Mesh.Stages == 1 || r.Program.Program != nil { // which fits one number of features
+	if err != nil || r.Mesh.Stages == 1 || r.Program.Program != nil { // a program has one number of features
 		return r, err
 	}
 	spec := r.Spec
-	spec.NumBlocks, spec.NodeEmbedding = 0, 0 // the graph has a part in whether they can be
+	spec.NumBlocks, spec.NodeEmbedding = 0, 0 // whether these can be depends on the graph, too
 	blocks, err := spec.Blocks(gnn.OneType(1, 1), 1)
 	if err == nil {
 		err = checkStages(r.Mesh, blocks)
@@ -50,8 +53,8 @@ func (o *Options) Resolve(given ...string) (*Resolved, error) {
 	return r, err
 }
 
-// On is Resolve for a mesh in place of the one that Parallel describes, unless it is zero. How many stages
-// the model can be cut into is left to BlockSpecs, as the model may be the caller's own.
+// On is Resolve for the mesh m in place of the one that Parallel describes, unless m is zero. BlockSpecs
+// checks into how many stages the model can be cut, as the model may be the caller's own.
 func (o *Options) On(m mesh.Mesh) (*Resolved, error) { return o.on(m, nil) }
 
 func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
@@ -99,8 +102,8 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	return r, nil
 }
 
-// learnEdges has the labels of edges that are named say the task, and the task its decoder, unless others
-// were given.
+// learnEdges sets the task if labels of edges are named, and the decoder of that task, unless others were
+// given.
 func (o *Options) learnEdges(given []string) error {
 	if o.EdgeLabel != "" && o.Task == task.Vertex {
 		if slices.Contains(given, "task") {
@@ -115,14 +118,14 @@ func (o *Options) learnEdges(given []string) error {
 	return nil
 }
 
-// apply are the settings that mean something for the model and the mesh.
+// apply lists the settings that have a meaning for the model and the mesh.
 func (r *Resolved) apply() []Setting {
 	return slices.DeleteFunc(All(), func(s Setting) bool {
 		return !s.Applies(&r.Options) || !s.appliesTo(r.Mesh)
 	})
 }
 
-// CheckValues refuses a value that its setting never has, on whatever mesh.
+// CheckValues refuses a value that its setting does not have on any mesh.
 func (o *Options) CheckValues() error {
 	for _, s := range settings {
 		if reason := s.reject(o); reason != "" && (s.Name != "model" || o.Program.Path == "") {
@@ -174,24 +177,24 @@ func (r *Resolved) divide() error {
 // TakesTurns reports whether workers hold several partitions, which take turns.
 func (r *Resolved) TakesTurns() bool { return r.Workers < r.Ranks() }
 
-// Ranks is the number of places of all groups' meshes.
+// Ranks is the number of places in the meshes of all groups.
 func (r *Resolved) Ranks() int { return r.Mesh.Workers() * r.SampleGroups }
 
-// PartitionOf is the partition of a rank of these.
+// PartitionOf is the partition of a rank.
 func (r *Resolved) PartitionOf(rank int) int {
 	return r.Mesh.Coords(rank % r.Mesh.Workers()).Partition
 }
 
-// SharesEdges reports whether workers of a machine that slice the same partition have its edges in common.
-// They must need them at the same time. Where matrices rest each worker has a disk of its own, and on a card
+// SharesEdges reports whether workers of a machine that slice the same partition share its edges in memory.
+// They must need them at the same time. If matrices rest, each worker has a disk of its own, and on a card
 // memory of its own.
 func (r *Resolved) SharesEdges() bool {
 	return r.Mesh.Slices > 1 && r.Mesh.Stages == 1 && r.Offload == "" && !r.OnCard() &&
 		(r.Mesh.Partitions == 1 || r.Halo == edges.HaloRows)
 }
 
-// Holders returns for each place of the groups' meshes, by its rank, the worker that holds it. Workers hold
-// the same slice of consecutive partitions, of about equally many.
+// Holders returns the worker that holds each place of the groups' meshes, by the place's rank. A worker holds
+// the same slice of consecutive partitions. All workers hold about equally many.
 func (r *Resolved) Holders() []int {
 	holders := make([]int, r.Ranks())
 	grid, n := r.Mesh, r.Mesh.Workers()
@@ -221,7 +224,7 @@ func (r *Resolved) checkMesh(given []string) error {
 	return nil
 }
 
-// checkNeeds refuses the settings of another task, and those that are for another value of another setting.
+// checkNeeds refuses settings of another task, and settings that need another value of another setting.
 func (r *Resolved) checkNeeds() error {
 	o := &r.Options
 	for _, s := range settings {
@@ -238,7 +241,7 @@ func (r *Resolved) checkNeeds() error {
 	return nil
 }
 
-// checkModel refuses what a model cannot do, and what only its decoupled form can.
+// checkModel refuses what a model cannot do, and what only its decoupled form can do.
 func (r *Resolved) checkModel(given []string) error {
 	o := &r.Options
 	kind, _ := gnn.KindOf(o.Model)
@@ -269,7 +272,7 @@ func (r *Resolved) checkModel(given []string) error {
 				o.Aggregation)
 		case s.Name == "output-heads" && o.BlockForm == gnn.BlockForms[0]:
 			return s.refuse(o, "with --jk %s no attention layer computes the logits; leave it out", o.Jump)
-		case slices.Contains(kind.Settings, s.Name): // of its plain form alone
+		case slices.Contains(kind.Settings, s.Name): // only the model's plain blocks use it
 			return s.refuse(o, "residual blocks do without it; leave it out, or take --blocks plain")
 		default:
 			return s.refuse(o, "belongs to a decoupled model; give --decoupled, or leave it out")
@@ -278,9 +281,9 @@ func (r *Resolved) checkModel(given []string) error {
 	return nil
 }
 
-// OwnPass are the settings, as flags with their values, for which an evaluation needs a pass of its own: the
-// forward pass of the next epoch computes something else, or of another graph. "": there is none, and both
-// passes have the same bits.
+// OwnPass names, as flags with their values, the settings for which an evaluation needs a pass of its own:
+// the forward pass of the next epoch computes something else, or on another graph. "": there is none, and
+// both passes have the same bits.
 func (r *Resolved) OwnPass() string {
 	var flags []string
 	for _, s := range r.apply() {
@@ -291,8 +294,8 @@ func (r *Resolved) OwnPass() string {
 	return strings.Join(flags, ", ")
 }
 
-// Exact reports whether training on the mesh gives the results of one worker, but for rounding. Settings of
-// the names do not count.
+// Exact reports whether training on the mesh gives the results of one worker, up to rounding. It ignores the
+// settings named in but.
 func (r *Resolved) Exact(but ...string) bool {
 	return !slices.ContainsFunc(r.apply(), func(s Setting) bool {
 		return s.inexact != nil && s.inexact(r) && !slices.Contains(but, s.Name)
@@ -310,8 +313,8 @@ func (o *Options) Given() string {
 	return strings.TrimPrefix(text, " ")
 }
 
-// Unused lists the settings ("heads") that differ from their default although the model does not use them.
-// Resolve refuses those that were given.
+// Unused lists the settings, as in "heads", that differ from their default although the model does not use
+// them. Resolve refuses such settings if they were given.
 func (o *Options) Unused() []string {
 	var names []string
 	for _, s := range settings {

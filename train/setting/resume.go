@@ -40,7 +40,7 @@ func FromTexts(texts map[string]string) (o Options, err error) {
 	return o, nil
 }
 
-// CheckContinues refuses to continue a run of other settings, unless they may change. A setting of an axis
+// CheckContinues refuses to continue a run with other settings, unless they may change. A setting of an axis
 // counts if both meshes have the axis. A file that is not where it was may have been moved.
 func (r *Resolved) CheckContinues(before *Options, m mesh.Mesh) error {
 	for _, s := range settings {

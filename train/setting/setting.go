@@ -27,12 +27,12 @@ type Group int
 
 // The groups, in the order in which help texts list them.
 const (
-	ModelGroup        Group = iota // what is computed: needed again to predict
+	ModelGroup        Group = iota // what is computed: predictions need it again
 	TrainingGroup                  // how the weights are found
 	MachineGroup                   // how the work is done, without changing the result
 	GraphAxisGroup                 // how it is done by workers that divide the graph
-	TensorAxisGroup                // how it is done by workers that divide the columns
-	PipelineAxisGroup              // how the layers are divided, which changes the result
+	TensorAxisGroup                // how workers that divide the graph do it
+	PipelineAxisGroup              // how workers that divide the columns do it
 )
 
 // Setting describes one field of Options: its name is the flag, the key of a configuration file and the
@@ -41,50 +41,51 @@ const (
 type Setting struct {
 	Name    string
 	Group   Group
-	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
+	Meaning string   // one line of help, without choices and default, with backquotes around the value's name
 	Choices []string // the accepted words, nil: not a choice among words
-	others  bool     // its type reads other words, too
-	// completes reports whether a word is one more that is accepted: a form with an argument.
+	others  bool     // the field's type reads other words, too
+	// completes reports whether a further word is accepted: a form with an argument.
 	completes func(text string) bool
-	forms     []string // how such words are written
+	forms     []string // how words of these forms are written
 
-	byDefault string   // the text of the default; "": the first choice of a word, and else the zero value
-	tasks     []string // those that it is for, nil: any
-	// needs names another setting and the values of it with which this one has an effect; zero: any
+	byDefault string   // the text of the default; "": the first of Choices, or else the zero value
+	tasks     []string // the tasks for which the setting is; nil: any
+	// needs is another setting, and the values of it for which this one has an effect; zero: any.
 	needs  need
-	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
-	axis   string // the axis of the mesh that it is for, "": any mesh
-	beside string // an axis of the mesh beside which it has no effect, "": none
-	shared bool   // it is for a mesh of more than one worker
-	// keeps: it may name a file, which a run keeps; a configuration names it relative to its own folder. nil:
-	// it does not
+	some   bool   // only some models use it, decoupled or not: gnn.ModelKind lists it
+	axis   string // the axis of the mesh for which the setting is; "": any mesh
+	beside string // an axis of the mesh with which the setting has no effect; "": none
+	shared bool   // the setting is for a mesh of more than one worker
+	// keeps says that the setting may name a file, which a run keeps. A configuration names the file relative
+	// to its own folder. nil: it names none.
 	keeps *kept
-	// changes: a run that continues from a checkpoint may have another value
+	// changes says that a run that continues from a checkpoint may have another value.
 	changes bool
-	// isFile reports whether a value is a file or a store that a run does not keep, and that one that
-	// continues finds elsewhere if it has been moved; nil: none is
+	// isFile reports whether a value is a file or a store that a run does not keep, so that a run that
+	// continues may find it elsewhere; nil: no value is.
 	isFile func(string) bool
-	limits bounds // of a number
-	// check refuses the value beside those of other settings, and on the mesh, where it applies. nil: none
+	limits bounds // the least and the largest number
+	// check refuses the value in combination with other settings or the mesh, if the setting applies; nil: it
+	// refuses none.
 	check func(s Setting, r *Resolved) error
-	// checkGraph refuses a graph, as far as its counts tell, where the setting applies. nil: none
+	// checkGraph refuses a graph, as far as its counts tell, if the setting applies; nil: it refuses none.
 	checkGraph func(s Setting, r *Resolved, whole *partition.Whole, outputs int) error
-	// ownPass reports whether an evaluation needs a pass of its own, as the forward pass of the next epoch
-	// computes something else, or of another graph. nil: it does not
+	// ownPass reports whether an evaluation needs a pass of its own, because the forward pass of the next
+	// epoch computes something else, or on another graph; nil: it does not.
 	ownPass func(*Resolved) bool
-	// inexact reports whether training on the mesh gives other results than on one worker, beyond rounding.
-	// nil: it gives the same
+	// inexact reports whether training on the mesh gives other results than on one worker, beyond rounding;
+	// nil: it gives the same.
 	inexact func(*Resolved) bool
-	field   []int // its index in Options
+	field   []int // index of the field in Options
 }
 
-// need is the values of which another setting must have one.
+// need is a condition: another setting must have one of these values.
 type need struct {
 	setting string
 	values  []string
 }
 
-// missing is the flag that o lacks with one of the values; "": it has one.
+// missing is the flag, with one of the values, that o lacks; "": o meets the need.
 func (n need) missing(o *Options) string {
 	if s, known := settingNamed(n.setting); !known || slices.Contains(n.values, s.Text(o)) {
 		return ""
@@ -181,7 +182,7 @@ func withFields(table [][]Setting) (all []Setting) {
 	return all
 }
 
-// Tasks are those that the setting is for, nil where it is for any.
+// Tasks are the tasks for which the setting is; nil: any.
 func (s Setting) Tasks() []string { return s.tasks }
 
 // ofLabels are the tasks that learn labels.
@@ -190,15 +191,15 @@ var ofLabels = []string{task.Vertex, task.Edge}
 // ofTask reports whether the setting is for a task.
 func (s Setting) ofTask(name string) bool { return s.tasks == nil || slices.Contains(s.tasks, name) }
 
-// UsedBy reports whether the model of a run with these Texts uses a setting, decoupled or not. A model that
-// is not known uses all.
+// UsedBy reports whether the model of a run with these Texts uses a setting, decoupled or not. An unknown
+// model uses all.
 func UsedBy(run map[string]string, name string) bool {
 	kind, known := gnn.KindOf(run["model"])
 	of, _ := settingNamed(name)
 	return !known && run["program"] == "" || kind.Uses(name) || name == "model" || !of.some
 }
 
-// Models are those that use the setting, decoupled or not.
+// Models lists the models that use the setting, decoupled or not.
 func (s Setting) Models() []string {
 	return slices.DeleteFunc(gnn.Names(), func(model string) bool {
 		kind, _ := gnn.KindOf(model)
@@ -217,18 +218,18 @@ func (s Setting) appliesTo(m mesh.Mesh) bool {
 		(!s.shared || m.Workers() > 1)
 }
 
-// turnsOff reports whether a value asks for nothing, which is so on any mesh.
+// turnsOff reports whether a value asks for nothing, as may stand on any mesh.
 func turnsOff(text string) bool { return text == "0" || text == "none" || text == "false" }
 
-// OfSomeMeshes reports whether there are meshes on which the setting means nothing.
+// OfSomeMeshes reports whether the setting has no meaning on some meshes.
 func (s Setting) OfSomeMeshes() bool { return s.axis != "" || s.shared }
 
-// ResetOtherAxes gives the settings of axes that the mesh lacks their defaults, but for those that keep
-// names.
+// ResetOtherAxes resets the settings of axes that the mesh lacks to their defaults, unless keep reports true
+// for the name.
 func (o *Options) ResetOtherAxes(keep func(name string) bool) {
 	mesh, _, err := o.mesh()
 	if err != nil {
-		return // Resolve says why
+		return // Resolve reports the error
 	}
 	mesh.Partitions = max(mesh.Partitions, int(o.Partitions))
 	for _, s := range settings {
@@ -239,18 +240,18 @@ func (o *Options) ResetOtherAxes(keep func(name string) bool) {
 	}
 }
 
-// refuse is a refusal of the setting's value in o. message says why, in the form of refusal.Errorf.
+// refuse makes a refusal of the setting's value in o. message says why, in the form of refusal.Errorf.
 func (s Setting) refuse(o *Options, message string, args ...any) error {
 	return refusal.Errorf("--"+s.Name+" %s: "+message, append([]any{s.Text(o)}, args...)...)
 }
 
-// refuseOnMesh is a refusal of the setting's value on the mesh.
+// refuseOnMesh makes a refusal of the setting's value on the mesh.
 func (s Setting) refuseOnMesh(r *Resolved, message string, args ...any) error {
 	return refusal.Errorf("--"+s.Name+" %s on the mesh %s: "+message,
 		append([]any{s.Text(&r.Options), Axes(r.Mesh)}, args...)...)
 }
 
-// refuseUnused says why the setting means nothing on a mesh.
+// refuseUnused says why the setting has no meaning on a mesh.
 func (s Setting) refuseUnused(m mesh.Mesh, o *Options) error {
 	also := s.needs.missing(o)
 	if also != "" {
@@ -268,7 +269,8 @@ func (s Setting) refuseUnused(m mesh.Mesh, o *Options) error {
 		"or leave it out", s.axis, s.axis, also)
 }
 
-// Kind names what the setting's text is: "int", "float", "bool", "size", "duration", "interval" or "string".
+// Kind names the type of the setting's text: "int", "float", "bool", "size", "duration", "interval" or
+// "string".
 func (s Setting) Kind() string {
 	switch s.pointer(new(Options)).(type) {
 	case *int, *uint64:
@@ -303,14 +305,14 @@ func (s Setting) Text(o *Options) string { return fmt.Sprint(s.Value(o)) }
 // differs reports whether the setting's value in o is not the default.
 func (s Setting) differs(o *Options) bool { return s.Text(o) != s.Text(&defaults) }
 
-// Set reads a value as a flag or a configuration file gives it. Whether the value makes sense is
-// Options.Resolve's to say.
+// Set reads a value as a flag or a configuration file gives it. Options.Resolve checks whether the value
+// makes sense.
 func (s Setting) Set(o *Options, text string) (err error) {
 	if _, word := s.pointer(o).(*bool); !word && s.limits.low == 0 && (text == "off" || text == "none") &&
 		s.Choices == nil && s.Kind() != "string" {
 		text = "0"
 	}
-	// Names are written in any case, with or without hyphens.
+	// Names may be written in any case, with or without hyphens.
 	i := slices.IndexFunc(s.Choices, func(name string) bool {
 		return strings.EqualFold(plain.Replace(name), plain.Replace(text))
 	})
@@ -333,7 +335,7 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		if n, wrong := Count(text); wrong == nil && !strings.Contains(text, ",") {
 			text = strconv.Itoa(n)
 		}
-		if *p, err = strconv.Atoi(text); err != nil { // which may be negative
+		if *p, err = strconv.Atoi(text); err != nil { // the number may be negative
 			err = errors.New(ErrCount.Error() + s.several(text))
 		}
 	case *uint64:
@@ -350,10 +352,10 @@ func (s Setting) Set(o *Options, text string) (err error) {
 	return err
 }
 
-// plain leaves out what may stand between the words of a name.
+// plain removes the characters that may stand between the words of a name.
 var plain = strings.NewReplacer("-", "", "_", "")
 
-// several says what there is for a list of values where the setting takes one.
+// several says, for a list of values given to a setting of one value, what does the same.
 func (s Setting) several(text string) string {
 	switch {
 	case !strings.ContainsAny(text, ", "):
@@ -374,7 +376,7 @@ func parseBool(text string) (bool, error) {
 	return false, errors.New("must be true or false")
 }
 
-// reject says why o's value is not accepted; empty when it is.
+// reject says why o's value is not accepted; "": it is accepted.
 func (s Setting) reject(o *Options) string {
 	switch v := s.Value(o).(type) {
 	case string:
@@ -393,7 +395,7 @@ func (s Setting) reject(o *Options) string {
 	return ""
 }
 
-// unknown says that a word is none of the choices.
+// unknown says that a word is not among the choices.
 func (s Setting) unknown(word string) string {
 	return "unknown " + s.Name + "; " + suggest.OneOf(word, slices.Concat(s.Choices, s.forms))
 }
@@ -408,7 +410,7 @@ func between(low, high float64) bounds { return bounds{low: low, high: high} }
 func atLeast(low float64) bounds       { return bounds{low: low, high: math.MaxFloat64} }
 func above(low float64) bounds         { return bounds{low: low, high: math.MaxFloat64, openLow: true} }
 
-// fraction is what a probability of dropping may be: 1 would drop everything.
+// fraction bounds a probability of dropping: 1 would drop everything.
 var fraction = bounds{low: 0, high: 1, openHigh: true}
 
 func (b bounds) reject(x float64) string {

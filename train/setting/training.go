@@ -207,7 +207,7 @@ var trainingSettings = []Setting{
 
 func isGiven(text string) bool { return text != "" }
 
-// checkLabelInput refuses a graph where labels cannot be input of the model.
+// checkLabelInput refuses a graph whose labels cannot be input of the model.
 func checkLabelInput(s Setting, r *Resolved, whole *partition.Whole, outputs int) error {
 	no := ""
 	switch {

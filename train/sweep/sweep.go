@@ -1,5 +1,5 @@
 // Package sweep reads which settings a sweep tries: every combination of a grid, or combinations drawn at
-// random. The command sweep trains each of them.
+// random. The command sweep trains each combination.
 package sweep
 
 import (
@@ -25,19 +25,19 @@ const (
 	maxFile = 16 << 10 // bytes of a sweep's file
 	// MaxRuns is how many combinations a sweep has at most.
 	MaxRuns = 10_000
-	// MaxSeeds is how many runs each of them has at most.
+	// MaxSeeds is how many runs each combination has at most.
 	MaxSeeds = 10_000
 )
 
 // Sweep is what a file asks for.
 type Sweep struct {
-	Dataset string // a name or a store, "" where the file names none
-	Config  string // a configuration file that all runs begin with, "" for none
+	Dataset string // a name or a store; "": the file names none
+	Config  string // a configuration file with which all runs begin; "": none
 	Seeds   int    // runs of each combination, with as many seeds; 0: one
-	// Combinations are the settings of each run, those that all share among them.
+	// Combinations are the settings of each run, with the settings that all share.
 	Combinations []Combination
-	Files        []File // that the combinations name, each once
-	Text         []byte // of the file
+	Files        []File // the files that the combinations name, each once
+	Text         []byte // the contents of the sweep's file
 }
 
 // File is a file or a store that combinations name.
@@ -52,7 +52,7 @@ type Combination []Assignment
 // Assignment gives a setting a value.
 type Assignment struct {
 	Setting string
-	Value   string // as a flag has it
+	Value   string // in the form of a flag's value
 	Shared  bool   // all combinations have it
 }
 
@@ -64,7 +64,7 @@ func (c Combination) Flags() (flags []string) {
 	return flags
 }
 
-// String names the combination by what it does not share, as in "lr 0.01, hidden 64".
+// String names the combination by the settings that it does not share, as in "lr 0.01, hidden 64".
 func (c Combination) String() string {
 	var parts []string
 	for _, a := range c {
@@ -89,11 +89,11 @@ type file struct {
 type random struct {
 	Runs     int           `yaml:"runs"`
 	Seed     uint64        `yaml:"seed"`
-	Settings yaml.MapSlice `yaml:"settings"` // a list of values, or a range
+	Settings yaml.MapSlice `yaml:"settings"` // lists of values, or ranges
 }
 
-// Read reads a sweep's file. What it cannot mean is a refusal that names the file: an unknown key or setting,
-// a value that a setting does not accept, or a combination that makes no sense.
+// Read reads a sweep's file. It refuses, naming the file, an unknown key or setting, a value that a setting
+// does not accept, and a combination that makes no sense.
 func Read(path string) (*Sweep, error) {
 	text, err := document.Read(path, maxFile)
 	if err != nil {
@@ -151,8 +151,8 @@ func parse(text []byte) (*Sweep, error) {
 	return s, s.check()
 }
 
-// oneLine is an error of the parser in one line. If a setting stands in the wrong place, it says where
-// settings stand.
+// oneLine makes one line of a parser's error. If a setting stands in the wrong place, it says where settings
+// stand.
 func oneLine(err error) error {
 	said := setting.YAMLError(err)
 	field := new(yaml.UnknownFieldError)
@@ -167,7 +167,7 @@ func oneLine(err error) error {
 	return said
 }
 
-// list is the values of an item: those of a list, or a single one.
+// list returns the values of an item: a list of them, or a single one.
 func list(item yaml.MapItem) (values []string, err error) {
 	entries, many := item.Value.([]any)
 	if !many {
@@ -186,8 +186,8 @@ func list(item yaml.MapItem) (values []string, err error) {
 	return values, nil
 }
 
-// choices are the assignments of each value of an item. A value may be several settings at once, as
-// {program: a.json, init: a.safetensors} under model: the item's name is then no setting.
+// choices returns the assignments for each value of an item. A value may be several settings at once, as
+// {program: a.json, init: a.safetensors} under model. The item's name is then no setting.
 func choices(item yaml.MapItem) (all [][]Assignment, err error) {
 	entries, _ := item.Value.([]any)
 	isGroup := func(e any) bool { _, several := e.(yaml.MapSlice); return several }
@@ -219,7 +219,7 @@ func choices(item yaml.MapItem) (all [][]Assignment, err error) {
 	return all, nil
 }
 
-// grid is every combination, the last setting changing fastest.
+// grid is every combination. The last setting changes fastest.
 func grid(shared Combination, items yaml.MapSlice) ([]Combination, error) {
 	all := []Combination{shared}
 	for _, item := range items {
@@ -242,7 +242,7 @@ func grid(shared Combination, items yaml.MapSlice) ([]Combination, error) {
 	return all, nil
 }
 
-// draw draws the combinations. The same file gives the same ones.
+// draw draws the combinations. The same file gives the same combinations.
 func (r *random) draw(shared Combination) (all []Combination, err error) {
 	if r.Runs < 1 || r.Runs > MaxRuns {
 		return nil, fmt.Errorf("random: runs %d: a number from 1 to %d was expected", r.Runs, MaxRuns)
@@ -269,8 +269,8 @@ func (r *random) draw(shared Combination) (all []Combination, err error) {
 	return all, nil
 }
 
-// distribution is what values of a setting are drawn from: a list, or uniform, log-uniform or integers with
-// the least and the largest value.
+// distribution returns a function that draws values of a setting: from a list, or uniform, log-uniform or
+// integers between the least and the largest value.
 func distribution(item yaml.MapItem) (func(*rand.Rand) string, error) {
 	between, ranged := item.Value.(yaml.MapSlice)
 	if !ranged {
@@ -308,7 +308,7 @@ func distribution(item yaml.MapItem) (func(*rand.Rand) string, error) {
 	return nil, fmt.Errorf(expected, item.Key)
 }
 
-// integers draws from those between the ends, which are integers and may be written as 1e3.
+// integers draws from the integers between the ends, both included. An end may be written as 1e3.
 func integers(least, largest string) (func(*rand.Rand) string, error) {
 	var ends [2]int64
 	for k, text := range []string{least, largest} {
@@ -322,7 +322,7 @@ func integers(least, largest string) (func(*rand.Rand) string, error) {
 		}
 		ends[k] = n
 	}
-	more := uint64(ends[1] - ends[0]) // wraps to what it is
+	more := uint64(ends[1] - ends[0]) // the difference is right even if it wraps
 	return func(r *rand.Rand) string {
 		if more == math.MaxUint64 {
 			return strconv.FormatInt(int64(r.Uint64()), 10)
@@ -331,14 +331,14 @@ func integers(least, largest string) (func(*rand.Rand) string, error) {
 	}, nil
 }
 
-// short writes a number with three digits, which is what a drawn value is.
+// short writes a number with three digits, as drawn values have.
 func short(x float64) string {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
 	return fmt.Sprint(rounded)
 }
 
-// check refuses combinations that a run would refuse, as far as can be told without the graph, and notes
-// which files they name.
+// check refuses combinations that a run would refuse, as far as can be told without the graph. It notes which
+// files they name.
 func (s *Sweep) check() error {
 	all := setting.All()
 	for _, c := range s.Combinations {
@@ -373,7 +373,7 @@ func (s *Sweep) check() error {
 			}
 		}
 		if o.Parallel == setting.Auto {
-			continue // its mesh is chosen with the graph
+			continue // the mesh is chosen with the graph
 		}
 		if _, err := o.Resolve(given...); err != nil {
 			return fmt.Errorf("with %s: %w", c, err)

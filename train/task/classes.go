@@ -19,10 +19,10 @@ type classes struct {
 	*vertices
 	targets nn.Targets
 	input   nn.LabelInput
-	hidden  *tensor.Matrix // room for the training rows whose labels an epoch does not show
+	hidden  *tensor.Matrix // has room for the training rows whose labels an epoch does not show
 }
 
-// ofClasses are classes as labels.
+// ofClasses says that the labels are classes.
 type ofClasses struct{}
 
 func (ofClasses) String() string { return "classes" }
@@ -53,7 +53,7 @@ func (ofClasses) begin(k ofVertices, l loss, v *vertices) (err error) {
 		return &launch.Common{Err: refusal.Errorf("a vertex has one class in one of the graphs and several " +
 			"labels in the other, or labels of other classes; give graphs with the same labels")}
 	}
-	if trained != nil && labels.Class != nil { // all classes, also those that no vertex here has
+	if trained != nil && labels.Class != nil { // all classes count, also those that no vertex here has
 		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names
 	}
 	c.input = nn.LabelInput{Probability: k.LabelInput, Seed: k.Seed}
@@ -73,7 +73,7 @@ func (ofClasses) begin(k ofVertices, l loss, v *vertices) (err error) {
 			return err
 		}
 	}
-	c.validates = c.val.total > 0 // what weighs 0 counts in metrics
+	c.validates = c.val.total > 0 // a class that weighs 0 still counts in metrics
 	switch {
 	case k.ClassWeights == NoClassWeights:
 	case trained != nil:
@@ -93,7 +93,7 @@ func (ofClasses) begin(k ofVertices, l loss, v *vertices) (err error) {
 	return err
 }
 
-// trained are the classes of the graph that is trained on, if this one validates its model; else nil.
+// trained are the classes of the training graph, if this graph validates its model; else nil.
 func (v *vertices) trained() *classes {
 	on, _ := v.Trained.(*vertices)
 	if on == nil {
@@ -103,9 +103,9 @@ func (v *vertices) trained() *classes {
 	return c
 }
 
-// sumTerms makes the losses means over the labels that are present, or weighted by classes, of the vertices
-// of all workers. All workers call it. A plan knows its own vertices' alone, and keeps the numbers of
-// vertices.
+// sumTerms makes each loss a mean over the labels that are present, weighted by classes if asked, of the
+// vertices of all workers. All workers call it. A plan knows only its own vertices' terms, and keeps the
+// numbers of vertices.
 func (c *classes) sumTerms() error {
 	sets := c.parts()
 	totals := make([]float64, 3)
@@ -138,7 +138,7 @@ func (c *classes) loss(logits *autograd.Var, of vertexSet) float64 {
 	return nn.Loss(logits, c.targets, of.rows, of.total)
 }
 
-// hide returns the training rows whose labels an epoch does not show, in a plan all. All workers call it.
+// hide returns the training rows whose labels an epoch does not show. A plan takes all. All workers call it.
 func (c *classes) hide(epoch int) vertexSet {
 	room := c.hidden.WriteInt32s()
 	shows := c.input.Shows(epoch)

@@ -10,8 +10,8 @@ import (
 	"weft/partition"
 )
 
-// Which edges pass messages where labels of edges are learned: all, or those of earlier periods of a split by
-// time. PassAuto is PassEarlier with such a split, and else PassAll.
+// Which edges pass messages if labels of edges are learned: all, or those of earlier periods of a split by
+// time. PassAuto is PassEarlier with such a split, and otherwise PassAll.
 const (
 	PassAuto    = "auto"
 	PassAll     = "all"
@@ -34,11 +34,11 @@ type Passed struct {
 	Rule     string `json:"rule,omitempty"` // of a split by time, as graph.SplitBy has it; "": there was none
 }
 
-// AsPassed has edges pass messages as they did in a run, where PassMessages is PassAuto; nil: as the graph at
-// hand says.
+// AsPassed has edges pass messages as they did in a run, if PassMessages is PassAuto. With run nil they do so
+// as the graph at hand says.
 func (g *Goal) AsPassed(run *Passed) { g.passed = run }
 
-// PassedOf says which edges pass messages where a kind of task learns labels of edges; nil: it learns none.
+// PassedOf says which edges pass messages if a kind of task learns labels of edges; nil: it learns none.
 func PassedOf(k Kind, whole *partition.Whole) *Passed {
 	of, learns := k.(ofEdges)
 	if !learns {
@@ -66,9 +66,9 @@ func PassesEarlier(k Kind, whole *partition.Whole) bool {
 	return p != nil && p.Messages == PassEarlier
 }
 
-// Passing implements Kind. With PassEarlier training and validation edges are scored over the graph of those
-// of the training period, and others over that of all edges before the test period, whether or not these
-// edges have labels.
+// Passing implements Kind. With PassEarlier, training and validation edges are scored over the graph of the
+// edges of the training period. Test edges are scored over the graph of all edges before the test period.
+// Edges need no labels to be in these graphs.
 func (k ofEdges) Passing(whole *partition.Whole) (training, later *partition.Subgraph, err error) {
 	switch p := PassedOf(k, whole); {
 	case p.Messages == PassAll:
@@ -83,7 +83,8 @@ func (k ofEdges) Passing(whole *partition.Whole) (training, later *partition.Sub
 		"later ones alone; import it with --split %s", cmp.Or(k.passed.Rule, "time:COLUMN=2024-01-01,2024-02-01"))
 }
 
-// until is the graph of the edges of periods up to one. The edges that are scored are a silent relation.
+// until is the graph of the edges of all periods up to last. The scored edges are a relation that passes no
+// messages.
 func (k ofEdges) until(last uint8) *partition.Subgraph {
 	passes := partition.EdgeSubgraph(func(s *partition.Share, use func(partition.Rule) error) error {
 		labelled, err := k.relation(&s.Whole)
@@ -102,9 +103,9 @@ func (k ofEdges) until(last uint8) *partition.Subgraph {
 	return passes
 }
 
-// passesUntil accepts the edges of a relation that are of periods up to one. An edge of the reverse relation
-// goes with its edge, and passes no messages if it has none. Other relations stay. gone are edges that the
-// relation is without.
+// passesUntil accepts the edges of a relation that are of periods up to last. An edge of the reverse relation
+// passes messages if its edge does; without an edge it passes none. Other relations keep all edges. gone are
+// edges that the relation has lost.
 func passesUntil(last uint8, all []graph.Relation, labelled int, periods []uint8, gone []appended.Edge,
 ) partition.Rule {
 	r := &all[labelled]
@@ -121,7 +122,7 @@ func passesUntil(last uint8, all []graph.Relation, labelled int, periods []uint8
 			}
 		}
 		at += before
-		// The relation of the reverse edges may have others, of no known period.
+		// The reverse relation may have further edges, of no known period.
 		there := at < len(sources) && sources[at] == source
 		return there && periods[first+int64(at)] <= last
 	}
@@ -136,11 +137,11 @@ func passesUntil(last uint8, all []graph.Relation, labelled int, periods []uint8
 	}
 }
 
-// Scoring is over which graph each edge of a relation is scored.
+// Scoring says over which graph each edge of a relation is scored.
 type Scoring struct {
 	g        *graph.Graph
-	labelled int     // the relation of the edges
-	periods  []uint8 // of these; nil: all are scored over the whole graph
+	labelled int     // the number of the edges' relation
+	periods  []uint8 // periods of the edges; nil: all are scored over the whole graph
 }
 
 // ScoringOf says over which graphs the edges are scored that a kind of task learns. It refuses a graph that
@@ -168,17 +169,17 @@ func ScoringOf(k Kind, g *graph.Graph) (*Scoring, error) {
 // ScoredOver is one of the graphs over which edges are scored.
 type ScoredOver uint8
 
-// All edges pass messages to new ones, and to those of a run of PassAll; else those of the training period,
-// or all before the test period.
+// All edges pass messages to new edges, and to all edges of a run with PassAll. To others, the edges of the
+// training period do, or all edges before the test period.
 const (
 	OverAll ScoredOver = iota
 	OverTraining
 	OverLater
 
-	Overs // is how many there are
+	Overs // the number of these
 )
 
-// Over is the graph over which an edge is scored, by its number in the graph, or −1 for a new one.
+// Over is the graph over which an edge is scored. edge is its number in the graph, or −1 for a new edge.
 func (s *Scoring) Over(edge int64) ScoredOver {
 	switch {
 	case edge < 0 || s.periods == nil:
@@ -189,8 +190,8 @@ func (s *Scoring) Over(edge int64) ScoredOver {
 	return OverTraining
 }
 
-// Passes are the edges that pass messages in one of these graphs; nil: all. The graph may be without some
-// edges, by relation; nil: it has all.
+// Passes is the rule for the edges that pass messages in one of these graphs; nil: all do. The graph may be
+// without some edges, by relation; nil: it has all.
 func (s *Scoring) Passes(over ScoredOver, without [][]appended.Edge) partition.Rule {
 	if over == OverAll {
 		return nil
@@ -215,7 +216,7 @@ func periodsOf(r *graph.Relation) ([]uint8, error) {
 	return r.EdgeLabels.Periods()
 }
 
-// Later reports, for the edges of a relation by their numbers, which ones are scored over the later graph of
+// Later reports which edges of a relation, given by their numbers, are scored over the later graph of
 // Kind.Passing.
 func Later(r *graph.Relation, numbers []int64) ([]bool, error) {
 	periods, err := periodsOf(r)

@@ -12,9 +12,9 @@ import (
 	"weft/partition"
 )
 
-// ofEdges is the task of predicting the labels of the edges of one relation: that of vertices on rows of
-// edges, which a gnn.EdgeDecoder computes of the rows of their ends, or a program. All edges pass messages,
-// or with a split by time the earlier ones.
+// ofEdges is the task of predicting the labels of the edges of one relation. It is the task of vertices on
+// rows of edges, which a gnn.EdgeDecoder or a program computes from the rows of their ends. All edges pass
+// messages, or with a split by time the earlier edges.
 type ofEdges struct{ ofVertices }
 
 // labelled are the labels that the settings name.
@@ -46,7 +46,7 @@ func (k ofEdges) labelled(whole *partition.Whole) (*partition.WholeEdgeLabels, e
 		strings.Join(names, ", "))
 }
 
-// wholeOf describes the graph with the labels of edges in the place of those of vertices.
+// wholeOf describes the graph with the labels of edges in place of those of vertices.
 func (k ofEdges) wholeOf(whole *partition.Whole) (*partition.Whole, error) {
 	l, err := k.labelled(whole)
 	if err != nil {
@@ -67,7 +67,7 @@ func (k ofEdges) Metric(whole *partition.Whole, l *graph.Labels) (string, error)
 
 func (k ofEdges) Outputs(whole *partition.Whole) int {
 	of, err := k.wholeOf(whole)
-	if err != nil { // Check says so
+	if err != nil { // Check reports the error
 		return 0
 	}
 	return k.ofVertices.Outputs(of)
@@ -83,8 +83,8 @@ func RelationOf(k Kind, whole *partition.Whole) (int, error) {
 	return of.relation(whole)
 }
 
-// WholeOf describes the graph as what a kind of task learns has it: with labels and splits of edges in the
-// place of those of vertices, where these are learned.
+// WholeOf describes the graph as a kind of task sees it. If the task learns edges, their labels and splits
+// replace those of vertices.
 func WholeOf(k Kind, whole *partition.Whole) *partition.Whole {
 	if of, learns := k.(ofEdges); learns {
 		if edges, err := of.wholeOf(whole); err == nil {
@@ -103,7 +103,7 @@ func (k ofEdges) relation(whole *partition.Whole) (int, error) {
 	return l.Relation, nil
 }
 
-// Types are those that the relation joins.
+// Types are the vertex types that the relation joins.
 func (k ofEdges) Types(s *partition.Share) ([]int, error) {
 	relation, err := k.relation(&s.Whole)
 	if err != nil {
@@ -142,8 +142,8 @@ func (k ofEdges) CheckMeasured(whole *partition.Whole) error {
 	return graph.SaysEdges(k.ofVertices.CheckMeasured(of))
 }
 
-// Begin takes the labels of this worker's rows from the whole graph. The rest is the task of vertices, whose
-// share has the rows of edges.
+// Begin takes the labels of this worker's rows from the whole graph. The rest is the task of vertices, on a
+// share that has the rows of edges.
 func (k ofEdges) Begin(e Env) (Task, error) {
 	whole, err := k.wholeOf(&e.Share.Whole)
 	if err != nil {
@@ -180,8 +180,8 @@ func (k ofEdges) Begin(e Env) (Task, error) {
 	return t, graph.SaysEdges(err)
 }
 
-// standardise sets the means and the standard deviations of the features of the relation's edges that pass
-// messages. All workers call it.
+// standardise sets the means and the standard deviations of the features of those edges of the relation that
+// pass messages. All workers call it.
 func (k ofEdges) standardise(e Env, relation int) error {
 	r := &e.Passing.Edges.Relations[relation].In
 	n := r.EdgeColumns
@@ -189,8 +189,8 @@ func (k ofEdges) standardise(e Env, relation int) error {
 		return nil
 	}
 	units := nn.NewEdgeUnits(e.Params, n)
-	// Workers with slices of a partition have the same edges. Each counts as often as there are slices, which
-	// changes neither mean nor deviation.
+	// Workers with slices of a partition have the same edges. Each edge counts as often as there are slices,
+	// which changes neither mean nor deviation.
 	sums := make([]float64, n+1)
 	each := func(f func(k int, x float64)) {
 		for i, x := range r.EdgeFeatures {

@@ -22,7 +22,8 @@ const (
 	MLP      = "mlp"
 )
 
-// Decoders are those of link prediction by name, the default first. MLP is that of labels of edges.
+// Decoders are the decoders of link prediction by name, the default first. The decoder of labels of edges is
+// MLP.
 var Decoders = []string{dot, DistMult}
 
 // decoderWeights is the name of DistMult's weights in files.
@@ -33,8 +34,8 @@ type Links struct {
 	TrainEdges int `json:"train_edges"`
 	ValEdges   int `json:"val_edges"`
 	TestEdges  int `json:"test_edges"`
-	// Types are the vertex types whose embeddings are the predictions, one type after another; nil: the
-	// first.
+	// Types are the vertex types whose embeddings are the predictions, one type after another; nil: the first
+	// type.
 	Types []LinkType `json:"types,omitempty"`
 	// Val and Test are the metrics of the validation and the test edges, by name: metric.LinkNamesOf, or
 	// metric.ROCAUC alone if that is the metric and the graph gives no negative edges.
@@ -50,8 +51,8 @@ type LinkType struct {
 
 // linkPrediction is the task of predicting which vertices an edge joins, in the relations that the options
 // name, or else in every relation from the first vertex type to itself. The model's output is an embedding of
-// each vertex of the types that they join. Validation and test edges carry no messages. A graph that has a
-// split of edges gives all of them.
+// each vertex of the types that these join. Validation and test edges pass no messages. A graph with a split
+// of edges gives all of them.
 type linkPrediction struct{ Goal }
 
 // draw says how edges are drawn at random.
@@ -65,7 +66,7 @@ func (k linkPrediction) Metric(whole *partition.Whole, _ *graph.Labels) (string,
 	return metric.ChooseOfEdges(k.Goal.Metric, givenIn(whole))
 }
 
-// givenIn returns the form of the negative edges that a graph gives.
+// givenIn is the form of the negative edges that a graph gives.
 func givenIn(whole *partition.Whole) graph.NegativeForm {
 	if len(whole.EdgeSplits) == 0 {
 		return graph.NoNegatives
@@ -83,7 +84,8 @@ func (k linkPrediction) Types(s *partition.Share) ([]int, error) {
 	return of.Numbering.Kinds, nil
 }
 
-// Check refuses settings of what the graph's split of edges gives. Begin checks what only the edges tell.
+// Check refuses settings of what the graph's split of edges already gives. What only the edges tell, Begin
+// checks.
 func (k linkPrediction) Check(whole *partition.Whole) error {
 	switch given := givenIn(whole); {
 	case len(whole.EdgeSplits) > 0 && k.LinkSplit != DefaultShares:
@@ -141,7 +143,7 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 	return l, err
 }
 
-// typesIn describes the types of Types.
+// typesIn describes the vertex types of Types.
 func (k linkPrediction) typesIn(s *partition.Share) (all []LinkType, err error) {
 	kinds, err := k.Types(s)
 	for _, kind := range kinds {
@@ -157,9 +159,9 @@ func (k linkPrediction) edges(e Env) (*links.Edges, error) {
 		links.Options{Draw: *k.draw(), RankAmong: k.EvalNegatives, Fetches: e.Fetches})
 }
 
-// Fetches returns what workers fetch of each other to score the training edges of an epoch and, if partitions
-// take turns, those of an evaluation, if the task is link prediction; else nil. All workers call it together.
-// e needs no parameters.
+// Fetches returns the rows that workers fetch from each other to score the training edges of an epoch and, if
+// partitions take turns, the edges of an evaluation. It returns nil unless the task is link prediction. All
+// workers call it together. e needs no parameters.
 func Fetches(k Kind, e Env, epoch int, takesTurns bool) (*links.Fetches, error) {
 	of, scores := k.(linkPrediction)
 	if !scores {
@@ -173,8 +175,8 @@ func Fetches(k Kind, e Env, epoch int, takesTurns bool) (*links.Fetches, error) 
 }
 
 // MeasureLinks measures embeddings of the vertices that the task predicts, rows × columns in the order of the
-// graph, by every metric that the graph's negative edges define. k is link prediction, e one worker that has
-// the whole graph, and weights may have the decoder's.
+// graph, by every metric that the graph's negative edges define. k is link prediction. e is one worker that
+// has the whole graph. weights may have the decoder's.
 func MeasureLinks(k Kind, e Env, embeddings []float32, weights nn.State) (*Links, error) {
 	made, err := k.Begin(e)
 	if err != nil {
@@ -208,11 +210,11 @@ type linkTask struct {
 	decoder links.Decoder
 }
 
-// any reports whether any worker has edges of a part. A plan counts its own worker's alone, and takes others
-// to have some wherever the settings allow that.
+// any reports whether any worker has edges of a part. A plan counts only its own worker's, and assumes that
+// others have some if the settings allow it.
 func (l *linkTask) any(part links.Part) bool {
 	others := l.World.Size() > 1 && (l.stored() || l.goal.LinkSplit[part] > 0)
-	l.Team.Host(func() { others = false }) // all are counted
+	l.Team.Host(func() { others = false }) // in a run all are counted
 	return others || l.edges.Counts[part] > 0
 }
 
@@ -242,7 +244,7 @@ func (*linkTask) OneClass() bool { return false }
 
 func (*linkTask) Predict(*tensor.Matrix) {}
 
-// measure leaves out the training edges: the model has seen them.
+// measure leaves out the training edges, as the model has seen them.
 func (l *linkTask) measure(embeddings *tensor.Matrix) (s metric.Scores, err error) {
 	s.Train = math.NaN()
 	for _, part := range []struct {
@@ -259,7 +261,7 @@ func (l *linkTask) measure(embeddings *tensor.Matrix) (s metric.Scores, err erro
 }
 
 func (l *linkTask) Report(embeddings *tensor.Matrix) (*Links, error) {
-	// do not rank for the metric alone: it may take longer
+	// The metric alone is no reason to rank, as that may take longer.
 	if l.metric == metric.ROCAUC && l.edges.Negatives == graph.NoNegatives {
 		return l.report(embeddings, metric.ROCAUC)
 	}
@@ -277,8 +279,7 @@ func (l *linkTask) report(embeddings *tensor.Matrix, names ...string) (r *Links,
 	return r, err
 }
 
-// measures are some metrics of a part's edges, by name. They are NaN if there are no edges. A plan has
-// none.
+// measures are some metrics of a part's edges, by name. They are NaN without edges. A plan has no values.
 func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part,
 	names ...string,
 ) (map[string]metric.Number, error) {
@@ -300,7 +301,7 @@ func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part,
 		return err
 	}
 	switch e.Negatives {
-	case graph.SharedNegatives: // each edge against those that all share
+	case graph.SharedNegatives: // each edge against the negative edges that all share
 		edges, negatives, _ := e.GivenScores(embeddings, l.decoder, part)
 		if hasArea {
 			err := area(len(edges)+len(negatives), func(i int) (float64, bool) {
@@ -317,7 +318,7 @@ func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part,
 		hits, err := metric.HitsAbove(l.World, edges, negatives, others)
 		put(hits, others)
 		return measured, err
-	case graph.TargetNegatives: // each among its own negative targets
+	case graph.TargetNegatives: // each edge among its own negative targets
 		edges, negatives, given := e.GivenScores(embeddings, l.decoder, part)
 		ranks := make([]float64, len(edges))
 		for i, score := range edges {
@@ -326,7 +327,7 @@ func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part,
 		return measured, rank(ranks, names)
 	}
 	if hasArea {
-		scores := e.Scores(embeddings, l.decoder, part) // each followed by that of a negative edge
+		scores := e.Scores(embeddings, l.decoder, part) // each followed by the score of a negative edge
 		err := area(len(scores), func(i int) (float64, bool) { return float64(scores[i]), i%2 == 0 })
 		if err != nil {
 			return nil, err

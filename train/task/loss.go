@@ -14,13 +14,13 @@ type loss struct {
 	of   labels
 	// classes makes a loss of classes; it returns nil for the cross-entropy.
 	classes func(Goal) nn.ClassLoss
-	values  nn.Distance // of the standard scores of values
-	// several says that a vertex may have several labels. The loss is then binary, of σ.
+	values  nn.Distance // for the standard scores of values
+	// several says that a vertex may have several labels. The loss is then binary, by σ.
 	several bool
-	smooths bool // it takes Goal.LabelSmoothing
+	smooths bool // the loss takes Goal.LabelSmoothing
 }
 
-// labels are what a loss is of: classes or values.
+// labels are the kind of labels for which a loss is: classes or values.
 type labels interface {
 	String() string
 	outputs(*partition.Whole) int
@@ -32,10 +32,10 @@ type labels interface {
 // AutoLoss is the first loss of the graph's labels.
 const AutoLoss = "auto"
 
-// The losses that a setting is for.
+// Losses for which some settings are.
 const (
-	CrossEntropy = "cross-entropy" // of the softmax, or binary, of σ, if a vertex may have several labels
-	Focal        = "focal"         // of the softmax
+	CrossEntropy = "cross-entropy" // by softmax, or binary, by σ, if a vertex may have several labels
+	Focal        = "focal"         // by softmax
 )
 
 var losses = []loss{
@@ -54,12 +54,12 @@ func LossNames() []string {
 	return append([]string{AutoLoss}, lossesThat(func(loss) bool { return true })...)
 }
 
-// SmoothedLosses are those that take label smoothing.
+// SmoothedLosses are the losses that take label smoothing.
 func SmoothedLosses() []string {
 	return append([]string{AutoLoss}, lossesThat(func(l loss) bool { return l.smooths })...)
 }
 
-// lossesThat are the losses that are so, by name.
+// lossesThat are the names of the losses for which are reports true.
 func lossesThat(are func(loss) bool) (all []string) {
 	for _, l := range losses {
 		if are(l) {
@@ -77,8 +77,8 @@ func labelsOf(whole *partition.Whole) labels {
 	return ofClasses{}
 }
 
-// loss is the loss that the goal asks for on labels of a kind. A file has another, and its graph what the
-// first loss has.
+// loss is the loss for which the goal asks, for labels of a kind. A loss in a file replaces it; the graph's
+// labels are then used as by the first loss.
 func (k ofVertices) loss(of labels) loss {
 	named := k.Loss != AutoLoss && slices.Contains(LossNames(), k.Loss)
 	return losses[slices.IndexFunc(losses, func(l loss) bool {

@@ -10,10 +10,10 @@ import (
 	"weft/tensor"
 )
 
-// Passes is the Kind of a model whose loss and metrics are its caller's: weft computes its passes alone.
+// Passes is the Kind of a model whose loss and metrics are its caller's. weft computes only its passes.
 type Passes struct {
 	Of      []string // the names of the vertex types of the model's outputs
-	Columns int      // of all outputs
+	Columns int      // of all outputs together
 }
 
 // Metrics implements Kind: there are none.

@@ -10,10 +10,10 @@ import (
 	"weft/graph"
 )
 
-// Split says which vertices train, validate and test. Its text form is that of one of its fields.
+// Split says which vertices train, validate and test. Its text form is the text of one of its fields.
 type Split struct {
-	Number int // of a stored split, from 0
-	// Rule makes a split in the place of the stored ones, as graph.ParseSplit reads it; "": there is none.
+	Number int // the number of a stored split, from 0
+	// Rule makes a split in place of the stored ones, as graph.ParseSplit reads it; "": there is none.
 	Rule string
 }
 
@@ -51,8 +51,8 @@ func (s Split) String() string {
 	return strconv.Itoa(s.Number)
 }
 
-// Make gives the graph the split of the rule, if there is one, in the place of its splits in memory. A seed
-// draws the same vertices in any process. A rule that the labels do not allow is refused.
+// Make gives the graph the split of the rule, if there is one, in place of its splits in memory. A seed draws
+// the same vertices in any process. Make refuses a rule that the labels do not allow.
 func (s Split) Make(g *graph.Graph, seed uint64) error {
 	if s.Rule == "" {
 		return nil
@@ -60,7 +60,7 @@ func (s Split) Make(g *graph.Graph, seed uint64) error {
 	return g.Guard(func() error { return g.MakeSplits(s.Rule, 1, seed) })
 }
 
-// MakeOfEdges is Make for the edges that have labels of that name, as graph.Relation.HasLabel has it.
+// MakeOfEdges is Make for the edges that have labels of that name, by graph.Relation.HasLabel.
 func (s Split) MakeOfEdges(g *graph.Graph, label string, seed uint64) error {
 	if s.Rule == "" {
 		return nil

@@ -22,7 +22,7 @@ type values struct {
 	targets nn.Values
 }
 
-// ofValues are values as labels.
+// ofValues says that the labels are values.
 type ofValues struct{}
 
 func (ofValues) String() string { return "values" }
@@ -48,7 +48,7 @@ func (ofValues) begin(k ofVertices, l loss, v *vertices) (err error) {
 	if t.metric, err = k.Metric(&v.Share.Whole, &labels); err != nil {
 		return err
 	}
-	v.Team.Host(func() { // a plan knows the values of its own vertices alone
+	v.Team.Host(func() { // a plan knows only the values of its own vertices
 		if v.Trained != nil { // the units come with the parameters
 			err = t.count()
 		} else {
@@ -58,7 +58,7 @@ func (ofValues) begin(k ofVertices, l loss, v *vertices) (err error) {
 	return err
 }
 
-// each calls f for each value of a part that is there, of column k.
+// each calls f for each present value of a part, with its column k.
 func (t *values) each(part *vertexSet, f func(k int, y float64)) {
 	columns := t.labels.Columns
 	for _, v := range part.ids {
@@ -84,7 +84,7 @@ func (t *values) count() error {
 }
 
 // standardise sets the units to the means and standard deviations of the training vertices of all workers,
-// and counts the values of each part. It refuses a column that no training vertex has a value of. All
+// and counts the values of each part. It refuses a column of which no training vertex has a value. All
 // workers call it.
 func (t *values) standardise(split int) error {
 	columns := t.labels.Columns

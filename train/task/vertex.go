@@ -15,7 +15,7 @@ import (
 	"weft/train/metric"
 )
 
-// ofVertices is the task of predicting the labels of vertices: classification of classes, regression of
+// ofVertices is the task of predicting the labels of vertices: classification for classes, regression for
 // values.
 type ofVertices struct{ Goal }
 
@@ -41,7 +41,7 @@ func (k ofVertices) Check(whole *partition.Whole) error {
 		return refusal.Errorf("--%s %s: for classes, and the graph's labels are values; leave it out",
 			name, text)
 	}
-	if k.ClassWeights != NoClassWeights && k.ClassWeights != Balanced { // a file
+	if k.ClassWeights != NoClassWeights && k.ClassWeights != Balanced { // a file has the weights
 		if _, err := readClassWeights(k.ClassWeights, whole.Classes); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (k ofVertices) Check(whole *partition.Whole) error {
 	return checkSplit(whole, k.Split.Number)
 }
 
-// forOneClass names a setting with its value that is for one class per vertex, "" if none is given.
+// forOneClass names a setting that is for one class per vertex, and its value; "": no such setting is given.
 func (k ofVertices) forOneClass(l loss) (name, text string) {
 	switch {
 	case k.LabelSmoothing > 0:
@@ -99,7 +99,8 @@ func (ofVertices) Passing(*partition.Whole) (training, later *partition.Subgraph
 	return nil, nil, nil
 }
 
-// Predicts goes by the weights, which have the units of values: a graph to predict may have no labels.
+// Predicts goes by the weights, which hold the units of values, because a graph to predict may have no
+// labels.
 func (k ofVertices) Predicts(params *nn.Params, weights nn.State) func(*tensor.Matrix) {
 	if columns := nn.UnitsIn(weights); columns > 0 {
 		return nn.NewUnits(params, columns).Predict
@@ -120,31 +121,33 @@ type vertices struct {
 	metric           string
 	labels           graph.Labels // of the vertices of this worker's outputs
 	train, val, test vertexSet
-	validates        bool // there are validation vertices, even if they weigh 0
+	validates        bool // there are validation vertices, even if all weigh 0
 }
 
-// target is what is predicted of vertices: their classes, or values.
+// target is what is predicted for vertices: their classes, or values.
 type target interface {
-	// training returns the rows that an epoch's loss is of. All workers call it.
+	// training returns the rows over which an epoch's loss is computed. All workers call it.
 	training(epoch int) vertexSet
-	// loss returns this worker's part of the loss of some rows, and lossGradient the output's gradient too.
+	// loss returns this worker's part of the loss over some rows. lossGradient returns the output's gradient,
+	// too.
 	loss(output *autograd.Var, of vertexSet) float64
 	lossGradient(output *autograd.Var, of vertexSet) (func() float64, *tensor.Matrix)
-	// labelsOf are the labels of listed rows (Int32, 1 × n), for a loss of the caller's own, until free.
+	// labelsOf are the labels of listed rows (Int32, 1 × n), for the caller's own loss, until free is called.
 	labelsOf(rows *tensor.Matrix) (l nn.Labels, free func())
-	// lossSum is loss times the total, where a kernel sums it.
+	// lossSum is loss times the total, if a kernel computes the sum.
 	lossSum(output *autograd.Var, of vertexSet) (sum kernel.Sum, ok bool)
-	// hits are how many predictions of the output are right, of each part, where the metric is accuracy.
+	// hits says, for each part, how many predictions of the output are right, if the metric is accuracy.
 	hits(output *tensor.Matrix) []kernel.Sum
-	// measure is the task's metric of predictions, on the rows of a part, unless that is accuracy.
+	// measure is the task's metric of predictions, on the rows of a part. Accuracy is measured by hits
+	// instead.
 	measure(predictions *tensor.Matrix, of *vertexSet) (float64, error)
 	oneClass() bool
 	predict(output *tensor.Matrix)
-	// predictions are those of the model's output, until free.
+	// predictions are the predictions of the model's output, until free is called.
 	predictions(output *tensor.Matrix) (p *tensor.Matrix, free func())
 }
 
-// divide sets the vertices of each part of a split. splits has this worker's rows of it.
+// divide sets the vertices of each part of the split. splits has this worker's rows of it.
 func (v *vertices) divide(split int, splits []graph.Split) {
 	all, s := &v.Share.Whole.Splits[split], &splits[split]
 	v.train, v.val = v.vertexSet(s.Train, all.Train), v.vertexSet(s.Val, all.Val)
@@ -183,7 +186,7 @@ func (v *vertices) Measuring(output *autograd.Var) (m Measuring) {
 	return m
 }
 
-// accuracies are the scores where so many vertices of each part are right.
+// accuracies are the scores if right vertices of each part are predicted right.
 func (v *vertices) accuracies(right []float64) (s metric.Scores, err error) {
 	for k, to := range []*float64{&s.Train, &s.Val, &s.Test} {
 		if *to, err = metric.AccuracyOf(int(right[k]), len(v.parts()[k].ids), v.World); err != nil {
@@ -221,7 +224,7 @@ func (v *vertices) measure(output *tensor.Matrix) (s metric.Scores, err error) {
 	return s, nil
 }
 
-// read are predictions on the host, and the rows of a part; a plan has neither.
+// read returns predictions on the host, and the rows of a part. A plan has neither.
 func (of *vertexSet) read(predictions *tensor.Matrix) (values []float32, rows []int64) {
 	if values = predictions.ReadFloats(); len(values) == 0 {
 		return nil, nil
@@ -247,7 +250,8 @@ type vertexSet struct {
 	ids  []int64
 	rows *tensor.Matrix // Int32, 1 × n
 	all  int            // the number of vertices in all workers' lists
-	// the number of vertices in all workers' lists, or of their labels or values if there may be several
+	// total is the number of vertices in all workers' lists, or of their labels or values if a vertex may
+	// have several.
 	total float64
 }
 
@@ -255,5 +259,5 @@ func (v *vertices) vertexSet(ids []int64, total int) vertexSet {
 	return vertexSet{ids, kernel.List(v.Team, tensor.Buffers, ids), total, float64(total)}
 }
 
-// listed are the rows, for a loss that the settings do not name.
+// listed are the rows, for a loss that is not among those of the settings.
 func (of vertexSet) listed() nn.Listed { return nn.Listed{Rows: of.rows, All: of.all, Total: of.total} }

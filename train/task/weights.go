@@ -13,14 +13,14 @@ import (
 	"weft/internal/regular"
 )
 
-// The weights of classes in the loss: none, or so that all classes have the same weight together. Any other
-// word names a file.
+// The weights of classes in the loss: none, or weights with which all classes together weigh the same. Any
+// other word names a file.
 const (
 	NoClassWeights = "none"
 	Balanced       = "balanced"
 )
 
-// readClassWeights reads a text file of a weight for each of so many classes, in their order.
+// readClassWeights reads a text file with a weight for each of so many classes, in their order.
 func readClassWeights(path string, classes int) (weights []float64, err error) {
 	text, err := regular.ReadFile(path)
 	if err != nil {
@@ -68,8 +68,8 @@ func (c *classes) weigh(asked string) (err error) {
 	return nil
 }
 
-// balance sets the weight of a class to n/(C·n_c), where n_c of the n training vertices have it, and C
-// classes are among them: "balanced" of scikit-learn. A class that no training vertex has weighs 0.
+// balance sets the weight of a class to n/(C·n_c), as "balanced" of scikit-learn. n_c of the n training
+// vertices have the class, and C classes are among them. A class that no training vertex has weighs 0.
 func (c *classes) balance(weights []float64) error {
 	for _, v := range c.train.ids {
 		weights[c.labels.Class[v]]++

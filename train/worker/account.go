@@ -18,10 +18,10 @@ type Traffic struct {
 	Messages int64 `json:"messages"`
 }
 
-// Communication is what one worker or several sent in a training pass, by kind.
+// Communication is what one worker, or several together, sent in a training pass, by kind.
 type Communication struct {
 	Halo Traffic `json:"halo"` // vertex rows and their gradients between graph partitions
-	// all-to-alls between rows and slices; messages counts all-to-alls
+	// Layout is all-to-alls between rows and slices. Messages counts the all-to-alls.
 	Layout     Traffic `json:"layout"`
 	Stage      Traffic `json:"stage"`          // activations and gradients at the boundaries of a pipeline
 	Gradient   Traffic `json:"gradient"`       // gradients of the weights
@@ -29,7 +29,7 @@ type Communication struct {
 	Statistics Traffic `json:"statistics"`     // losses, norms, counts
 }
 
-// ByLayer are numbers of each module of the model, by its path.
+// ByLayer has a number for each module of the model, by its path.
 type ByLayer map[string]int64
 
 // Sum is the sum over all modules.
@@ -58,19 +58,19 @@ func (b ByLayer) since(before ByLayer) ByLayer {
 	return more
 }
 
-// Tally is what a worker has aggregated and sent, and how long it waited.
+// Tally is what a worker has aggregated and sent, and how long it has waited.
 type Tally struct {
 	EdgeColumns ByLayer // edges × columns, forward and backward
 	LayoutBytes ByLayer // the parts of Sent.Layout.Bytes
 	Sent        Communication
 	SentBy      ByLayer `json:"-"` // bytes of Sent.Halo and Sent.Layout
-	SentTo      []int64 // bytes, by the rank that they were sent to; the parts of Sent
+	SentTo      []int64 // bytes, by the rank of the receiver; the parts of Sent
 	Waited      time.Duration
 	Seconds     float64 // of a pass on this worker
-	// Disk: between memory and disk, from the end of the pass before to that of this one. The first of the
-	// ranks that a worker holds counts it.
+	// Disk is what moved between memory and disk, from the end of the pass before to the end of this one.
+	// Only the first of the ranks that a worker holds counts it.
 	Disk tensor.Moved
-	// Device: between the host and a card, as Disk
+	// Device is the same between the host and a card.
 	Device tensor.DeviceUse
 }
 
@@ -94,8 +94,8 @@ func (a *account) redistributed(module string, bytes int64) {
 	a.redistributions++
 }
 
-// done is this worker's tally so far. All workers of a stage make an all-to-all together; the first of them
-// counts it.
+// done is this worker's tally so far. All workers of a stage make an all-to-all together, and only the first
+// of them counts it.
 func (w *Worker) done() Tally {
 	c := w.Groups.World
 	of := func(kinds ...comm.Kind) (sum Traffic) {
@@ -133,7 +133,7 @@ func (w *Worker) disk() (since tensor.Moved) {
 	return since
 }
 
-// onDevice is what the card was used for since the last call, and how much of its memory at most.
+// onDevice is what the card was used for since the last call, and the most of its memory.
 func (w *Worker) onDevice() (since tensor.DeviceUse) {
 	if w.countsDisk() {
 		since = w.Team.Memory.DeviceUse()
@@ -205,47 +205,49 @@ type Usage struct {
 	Communication   Communication `json:"communication"`  // of all workers
 	EdgeColumns     []int64       `json:"edge_columns"`   // edges × columns aggregated, forward and backward
 	SentBytes       []int64       `json:"sent_bytes"`
-	WaitSeconds     []float64     `json:"wait_seconds"` // for others, with none of the worker's ranks at work
-	WaitShare       float64       `json:"wait_share"`   // of the pass, of the worker that waited most
-	// Stages of a pipeline, and the largest of the times that they compute over their mean.
+	WaitSeconds     []float64     `json:"wait_seconds"` // waiting, while none of the worker's ranks works
+	WaitShare       float64       `json:"wait_share"`   // of the pass, for the worker that waited most
+	// Stages are the stages of a pipeline. StageImbalance is the largest of the times that they compute, over
+	// the mean.
 	Stages         []StageSummary `json:"stages,omitempty"`
 	StageImbalance float64        `json:"stage_imbalance,omitempty"`
-	// Disk: bytes between memory and disk in the last epoch, with the evaluation before it.
+	// Disk is bytes between memory and disk in the last epoch, with the evaluation before it.
 	Disk   tensor.Moved `json:"disk,omitzero"`
 	Device *DeviceUsage `json:"device,omitempty"` // nil: the CPU computes
 }
 
-// DeviceUsage is what the workers of a run used of cards, in the last epoch with the evaluation before it.
+// DeviceUsage is what the workers of a run used of cards in the last epoch, with the evaluation before it.
 type DeviceUsage struct {
 	Name          string `json:"name"`
-	Driver        string `json:"driver"`          // its version of CUDA
+	Driver        string `json:"driver"`          // the driver's version of CUDA
 	Cards         []int  `json:"cards"`           // by worker: which card of its machine
-	PeakBytes     int64  `json:"peak_bytes"`      // of the worker with most, over the run
+	PeakBytes     int64  `json:"peak_bytes"`      // of the worker that needs most, over the run
 	HostBytes     int64  `json:"host_bytes"`      // of matrices in the host's memory, at most over the run
 	ToDeviceBytes int64  `json:"to_device_bytes"` // from the host
 	ToHostBytes   int64  `json:"to_host_bytes"`
-	// MessageBytes: of pinned memory, through which messages of all workers pass; among HostBytes
+	// MessageBytes is the pinned memory through which messages of all workers pass. HostBytes includes it.
 	MessageBytes int64 `json:"message_bytes,omitempty"`
-	// RAM: of matrices that rest in the host's memory, RAMBytes at most over the run
+	// RAM is what matrices at rest moved to and from the host's memory. RAMBytes is the most that rested
+	// there over the run.
 	RAM      tensor.Moved `json:"ram,omitzero"`
 	RAMBytes int64        `json:"ram_bytes,omitempty"`
-	Waits    int          `json:"waits"` // of the host for all that the card was asked
+	Waits    int          `json:"waits"` // how often the host waited for all work of the card
 	Launches int          `json:"launches"`
-	// Graphs: of Launches, those in CUDA graphs
+	// Graphs are the launches in CUDA graphs, which are among Launches.
 	Graphs tensor.Graphs `json:"graphs"`
 	OnCPU  OnCPU         `json:"on_cpu"`
 }
 
-// OnCPU are kernels that run on the CPU, between copies, by name.
+// OnCPU are the kernels that run on the CPU, with copies before and after, by name.
 type OnCPU []CPUKernel
 
-// CPUKernel is one of OnCPU.
+// CPUKernel is a kernel of OnCPU.
 type CPUKernel struct {
 	Kernel      string `json:"kernel"`
-	ToHostBytes int64  `json:"to_host_bytes,omitzero"` // what was copied for it
+	ToHostBytes int64  `json:"to_host_bytes,omitzero"` // bytes that were copied for it
 }
 
-// Add adds those of a worker.
+// Add adds the kernels of a worker.
 func (all *OnCPU) Add(kernels map[string]int64) {
 	for name, bytes := range kernels {
 		at, found := slices.BinarySearchFunc(*all, name,
@@ -257,7 +259,7 @@ func (all *OnCPU) Add(kernels map[string]int64) {
 	}
 }
 
-// add adds what a rank used. If a worker holds several ranks, the first one's account counts for it.
+// add adds what a rank used. If a worker holds several ranks, only the first rank's account counts.
 func (d *DeviceUsage) add(use tensor.DeviceUse) {
 	d.PeakBytes = max(d.PeakBytes, use.PeakBytes)
 	d.HostBytes, d.MessageBytes = d.HostBytes+use.HostBytes, d.MessageBytes+use.StagedBytes
@@ -269,22 +271,22 @@ func (d *DeviceUsage) add(use tensor.DeviceUse) {
 	d.OnCPU.Add(use.OnCPU)
 }
 
-// Totals are what a run's workers come to.
+// Totals are the totals of a run's workers.
 type Totals struct {
 	Workers int
 	Usage
-	LiveBytes []int64 // per worker: tensors at the end of the run, those of the model
-	// SentTo is what each worker sent each other one in the pass: workers × workers, in bytes.
+	LiveBytes []int64 // per worker: the bytes of tensors at the end of the run, which are the model's
+	// SentTo is how many bytes each worker sent to each other in the pass: workers × workers.
 	SentTo  [][]int64
-	Profile *Profile // of an epoch; nil: none was run
-	// Kinds is how the peak of each worker is made up: workers × kinds, in bytes.
+	Profile *Profile // of one epoch; nil: none was run
+	// Kinds is how many bytes each kind takes at the peak of each worker: workers × kinds.
 	Kinds [][]int64
 	// Layers are what the layers of all workers did in the pass.
 	Layers Layers
 }
 
-// Layers are the edges × columns that each layer aggregated, and the bytes of rows and of their gradients
-// that it sent.
+// Layers are the edges × columns that each layer aggregated, and the bytes of rows and their gradients that
+// it sent.
 type Layers struct {
 	EdgeColumns ByLayer `json:"edge_columns"`
 	SentBytes   ByLayer `json:"sent_bytes"`
@@ -294,7 +296,7 @@ type Layers struct {
 func (w *Worker) Totals() (t Totals, err error) {
 	type took struct {
 		Peak, Graph, Live int64 // bytes
-		Rests             int64 // bytes in the host's memory, of the first rank of a worker
+		Rests             int64 // bytes in the host's memory, on the first rank of a worker
 		Pass              Tally
 		Spent             engine.StageReport
 		Profile           *profile
@@ -318,7 +320,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 	if err != nil {
 		return t, err
 	}
-	var samples []int64 // thousands: as text they would take longer than an epoch of a small graph
+	var samples []int64 // thousands of numbers: as text they would take longer than an epoch of a small graph
 	if mine.Profile != nil {
 		samples = mine.Profile.Memory
 	}
@@ -340,7 +342,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 		}
 	}
 	var sent []Communication
-	for rank, at := range w.Holders() { // the ranks of a worker have its memory in common
+	for rank, at := range w.Holders() { // the ranks of a worker share its memory
 		one := all[rank]
 		t.PeakTensorBytes[at] = max(t.PeakTensorBytes[at], one.Peak)
 		t.GraphBytes[at] = max(t.GraphBytes[at], one.Graph)
@@ -351,7 +353,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 		t.SentBytes[at] += one.Pass.Sent.Bytes()
 		t.Layers.EdgeColumns = t.Layers.EdgeColumns.Plus(one.Pass.EdgeColumns)
 		t.Layers.SentBytes = t.Layers.SentBytes.Plus(one.SentBy)
-		t.Kinds[at] = one.Kinds // which the ranks of a worker have in common
+		t.Kinds[at] = one.Kinds // the ranks of a worker share these
 		sent = append(sent, one.Pass.Sent)
 		for to, bytes := range one.Pass.SentTo {
 			t.SentTo[at][w.Holders()[to]] += bytes

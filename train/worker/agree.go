@@ -16,19 +16,20 @@ import (
 	"weft/tensor"
 )
 
-// Asks are what workers ask for at the end of an epoch. All workers learn what any of them asks for.
+// Asks are the things for which workers ask at the end of an epoch. All workers learn for what any of them
+// asks.
 type Asks uint8
 
-// What a worker may ask for.
+// The things for which a worker may ask.
 const (
 	Stop    Asks = 1 << iota // to end the run, after a signal
-	TimeUp                   // to end the run, as its time is up
+	TimeUp                   // to end the run, because its time is up
 	Save                     // to write a checkpoint
 	Writing                  // to wait: its part of the last checkpoint is not written yet
 )
 
-// agree ends an epoch, on all workers together. It adds up their parts of the loss, combines what they ask
-// for, and fails if the replicas' parameters differ.
+// agree ends an epoch, on all workers together. It adds up their parts of the loss, combines their Asks, and
+// fails if the replicas' parameters differ.
 func (w *Worker) agree(epoch int, part float64, asks Asks) (loss float64, asked Asks, err error) {
 	const words = 3
 	all, err := comm.Gather(w.Groups.World, comm.Statistics, part, float64(asks), w.hash())
@@ -56,8 +57,8 @@ func (w *Worker) agree(epoch int, part float64, asks Asks) (loss float64, asked 
 	return loss, asked, err
 }
 
-// sameParameters fails if a worker's checksum differs from that of its stage's first worker.
-// differ makes the error for the lowest such rank.
+// sameParameters fails if a worker's checksum differs from that of its stage's first worker. differ makes the
+// error for the lowest such rank.
 func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) error) error {
 	for rank, h := range hashes {
 		if first := w.Groups.Mesh.Rank(mesh.Coords{
@@ -69,11 +70,11 @@ func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) e
 	return nil
 }
 
-// Load sets the parameters to weights that this worker has read, with the read's error. It fails on all
+// Load sets the parameters to weights that this worker has read, with the error of the read. It fails on all
 // workers if it fails on any, or if their weights differ.
 func (w *Worker) Load(weights nn.State, err error) error {
 	if err == nil {
-		if w.Program.Path != "" { // what no operation reads stays with the weights
+		if w.Program.Path != "" { // the weights keep tensors that no operation reads
 			w.Params.Allow(slices.Collect(maps.Keys(weights))...)
 		}
 		err = w.Params.Load(weights)
@@ -118,8 +119,8 @@ func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 // Ranks are all workers, for steps that they make together.
 func (w *Worker) Ranks() launch.Ranks { return launch.Ranks{Comm: w.Groups.All} }
 
-// hash is a checksum of the parameters and buffers that all replicas hold; 0 in a plan, and of a worker
-// alone.
+// hash is a checksum of the parameters and buffers that all replicas hold. It is 0 in a plan, and for a
+// worker alone.
 func (w *Worker) hash() float64 {
 	if w.Groups.World.Size() == 1 {
 		return 0

@@ -16,15 +16,15 @@ func (c *Config) machine(worker int) int {
 	return 0
 }
 
-// shareEdges has the workers of a machine that slice this worker's partition have its edges in common, if the
-// settings allow it. The first of them makes the memory, and the others open it.
+// shareEdges has the workers of a machine that slice this worker's partition share its edges, if the settings
+// allow it. The first of them makes the memory, and the others open it.
 func (w *Worker) shareEdges() error {
 	if !w.SharesEdges() {
 		return nil
 	}
 	g := &w.Groups
-	holders, first := w.Holders(), g.Group*g.Mesh.Workers() // rank of the group
-	var near []int                                          // of Slices
+	holders, first := w.Holders(), g.Group*g.Mesh.Workers() // the first rank of the group
+	var near []int                                          // ranks in Slices
 	for slice := range g.Mesh.Slices {
 		at := g.Coords
 		at.Slice = slice
@@ -39,7 +39,7 @@ func (w *Worker) shareEdges() error {
 	}
 	g.Common = common
 	others := common.Rank() > 0
-	if mem.Shares() { // with the same workers, on another graph
+	if mem.Shares() { // the same workers share it for another graph
 		return nil
 	}
 	var memory *tensor.Common

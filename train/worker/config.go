@@ -24,18 +24,18 @@ type Config struct {
 	OwnModel func(features, outputs int) []gnn.BlockSpec
 	// OwnLoss is a loss of the caller's own, instead of the one that the settings name. It may be nil.
 	OwnLoss nn.LossFunc
-	// Engine makes a worker's engine, instead of engine.New. It may be nil.
+	// Engine makes a worker's engine, in place of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
-	// Passing is the graph of the message-passing edges of the task. nil is all edges. Later is that of the
-	// edges that task.Later names; nil: there are none.
+	// Passing is the graph of the edges that pass messages in the task; nil: all edges. Later is the graph
+	// over which the edges are scored that task.Later names; nil: there are none.
 	Passing, Later *partition.Subgraph
 	// ChunkOf is the chunk of each vertex, in the order of the partitions, if the mesh has several stages.
 	ChunkOf []int32
-	// Processes says that the workers are processes, perhaps of several machines, and not goroutines of one
+	// Processes says that each worker is a process, perhaps on several machines, and not a goroutine of one
 	// process.
 	Processes bool
-	// Machines has the number of each worker's machine. nil: goroutines are on one, and processes each on its
-	// own, as far as is known.
+	// Machines has the number of each worker's machine. nil: goroutines are on one machine, and each process
+	// on its own, as far as is known.
 	Machines []int
 	// Vertices are the vertices of each type to infer, each once, in any order, as engine.NewMFG has them.
 	// nil is all.
@@ -43,19 +43,19 @@ type Config struct {
 	// Loaded is the model of an inference for Vertices, with its weights. nil: the worker makes its own.
 	Loaded  *engine.Loaded
 	Savings Savings
-	// Cards is what the workers compute on. nil: the CPU.
+	// Cards are the cards on which the workers compute; nil: the CPU.
 	Cards *Cards
-	// Standard standardises the columns of dense features, by the number of the vertex type. nil: by the
-	// means and deviations of the graph, where the settings ask for it.
+	// Standard says how the columns of dense features are standardised, by the number of the vertex type.
+	// nil: by the means and deviations of the graph, if the settings ask for it.
 	Standard []*engine.Standard
-	// Started are the means and deviations that came with weights to start from, by vertex type. nil, and a
-	// nil entry, stand for those of the graph.
+	// Started are the means and deviations that came with the initial weights, by vertex type. A nil entry
+	// stands for those of the graph, and so does nil.
 	Started []*engine.Standard
-	// Fetches are what a plan knows of the rows that workers fetch, from task.Fetches. nil: a run.
+	// Fetches are the rows that workers fetch, as a plan has them from task.Fetches. nil: a run.
 	Fetches *links.Fetches
-	// AnyOrder has a plan of a pipeline take as much memory as any order of the chunks takes.
+	// AnyOrder has the plan of a pipeline take as much memory as the order of the chunks that needs most.
 	AnyOrder bool
-	// LargerBy is axis.Env's.
+	// LargerBy is as in axis.Env.
 	LargerBy float64
 	// Recorder records what the worker does in an epoch. It may be nil.
 	Recorder *trace.Recorder
@@ -75,14 +75,14 @@ type Savings struct {
 // Cards is the cards that the workers of a run compute on.
 type Cards struct {
 	Device  setting.Device
-	Name    string // of all: that of each kind, if there are several
-	Driver  string // its version of CUDA
-	Bytes   int64  // of a card's memory that each worker has
-	Free    int64  // that it could have with a higher limit
-	Numbers []int  // by worker: which card of its machine; nil: in a plan of cards that need not be there
+	Name    string // the cards' name; several names if there are several kinds
+	Driver  string // the driver's version of CUDA
+	Bytes   int64  // how much of a card's memory each worker has
+	Free    int64  // how much more than Bytes it could have with a higher limit
+	Numbers []int  // by worker: its card's number on its machine; nil in a plan for cards that need not exist
 }
 
-// String is the name, and where there are several workers which cards they are on.
+// String is the name and, with several workers, the cards on which they are.
 func (c *Cards) String() string {
 	if len(c.Numbers) < 2 {
 		return c.Name

@@ -6,9 +6,9 @@ import (
 	"weft/gnn"
 )
 
-// degrees returns the means over the degrees of the only relation's vertices, along the direction of the
-// model, with self loops and duplicate edges as they are stored. All workers call it. In a plan they are
-// zeros.
+// degrees returns the means over the degrees of the only relation's vertices, in the direction in which the
+// model aggregates. Self loops and duplicate edges count as they are stored. All workers call it. In a plan
+// they are zeros.
 func (w *Worker) degrees() (d gnn.Degrees, err error) {
 	r := &w.Share.Edges.Relations[0]
 	sums := make([]float64, 3)
@@ -21,7 +21,7 @@ func (w *Worker) degrees() (d gnn.Degrees, err error) {
 		into, reversed := &r.In, w.Direction == "out"
 		switch several := w.Share.Edges.Partitions() > 1; {
 		case w.Groups.Stage > 0 || w.Groups.Slice > 0: // another worker counts the same edges
-		case reversed && !several: // the share has the edges into its rows alone
+		case reversed && !several: // the share has only the edges into its rows
 			out := make([]int64, w.Share.Edges.Types[0].Rows)
 			for _, u := range into.Sources {
 				out[u]++

@@ -12,18 +12,18 @@ import (
 	"weft/partition"
 )
 
-// Edges are what a pass has in place of a relation's edges, each in the order of the graph's store: by
-// target, then by source, and parallel edges as they were given. They are those of all edges, or of
-// EdgesInto.
+// Edges are what a pass has in place of a relation's edges. They are in the order of the graph's store: by
+// target, then by source, and parallel edges as they were given. They are all edges of the relation, or those
+// of EdgesInto.
 type Edges struct {
-	Number   int             // of the relation
+	Number   int             // the number of the relation
 	Relation *graph.Relation // of the whole graph
-	Kept     []float32       // which edges the pass has, not 0; nil: all
+	Kept     []float32       // the pass has the edges whose entry is not 0; nil: all edges
 	Weights  Given
 	Features Given // rows of the relation's columns
 }
 
-// givenEdges are those that a pass is given; nil: all are the graph's.
+// givenEdges are the edges that a pass is given; nil: all are the graph's.
 func (p *Passes) givenEdges(of []Edges) *edges.Given {
 	if len(of) == 0 {
 		return nil
@@ -41,7 +41,7 @@ func (p *Passes) givenEdges(of []Edges) *edges.Given {
 	return given
 }
 
-// says names what is given in errors.
+// says names, in errors, what is given.
 func (e *Edges) says() (says string) {
 	if e.Kept != nil {
 		says = fmt.Sprintf(" of some edges of relation %d", e.Number)
@@ -57,11 +57,11 @@ func (e *Edges) says() (says string) {
 	return says
 }
 
-// relationOf is the relation in the share.
+// relationOf is the relation in the worker's share.
 func (p *Passes) relationOf(e Edges) *partition.Relation { return &p.Share.Edges.Relations[e.Number] }
 
-// takeEdgeGradients adds the gradients of edges up over the workers, one after the other, so that their order
-// is always the same.
+// takeEdgeGradients adds up the gradients of edges over the workers. It takes one worker after the other, so
+// that their order is always the same.
 func (p *Passes) takeEdgeGradients(from *edges.Given, to []Edges) {
 	if p.Processes {
 		p.bringEdgeGradients(from, to)
@@ -82,7 +82,8 @@ func (p *Passes) takeEdgeGradients(from *edges.Given, to []Edges) {
 	}
 }
 
-// bringEdgeGradients adds them up over processes, each at the caller that gave the edges.
+// bringEdgeGradients adds up the gradients of edges over processes. Each caller gets the sums for the edges
+// that it gave.
 func (p *Passes) bringEdgeGradients(from *edges.Given, to []Edges) {
 	for _, e := range to {
 		h, columns := p.heldOf(e.Number, e.Relation), p.relationOf(e).In.EdgeColumns
@@ -95,20 +96,21 @@ func (p *Passes) bringEdgeGradients(from *edges.Given, to []Edges) {
 	}
 }
 
-// held are the edges of a relation with which a worker computes: those into the rows of its partition and, if
-// a layer aggregates at the sources of edges, those out of them. Where workers are processes the caller gives
-// and gets those into the rows of its worker; on the tensor axis these are fewer.
+// held are the edges of a relation with which a worker computes: the edges into the rows of its partition
+// and, if a layer aggregates at the sources of edges, the edges out of them. If workers are processes, the
+// caller gives and gets values of the edges into the rows of its worker, which are fewer on the tensor axis.
 type held struct {
 	edges.Numbering
 	world *comm.Comm
-	// route is how they come to the process that computes with them; nil: its caller has them.
+	// route is how values come to the process that computes with them; nil: its own caller has them.
 	route *route
-	// mine are, by place in Held, those among the caller's; noRow: another caller has it; nil: the same
+	// mine are, by place in Held, the edges' places among the caller's; noRow: another caller has the edge;
+	// nil: both places are the same.
 	mine []int32
 }
 
-// heldOf are those of a relation, by its number and in the whole graph. The workers of all processes ask for
-// the same in the same order.
+// heldOf are the held edges of a relation, which has this number in the worker's share, and is of in the
+// whole graph. The workers of all processes ask for the same relations in the same order.
 func (p *Passes) heldOf(number int, of *graph.Relation) *held {
 	if !p.Processes {
 		return &held{Numbering: edges.Numbering{Relation: of}}
@@ -134,10 +136,10 @@ func (p *Passes) heldOf(number int, of *graph.Relation) *held {
 	return h
 }
 
-// edgesOfShare are the numbers of a relation's edges into the rows of the share, and with outgoing of those
-// out of them, ascending, with their targets.
+// edgesOfShare are the numbers of a relation's edges into the rows of the share, ascending, with their
+// targets. With outgoing they include the edges out of the rows.
 func (p *Passes) edgesOfShare(number int, of *graph.Relation, outgoing bool) (all []int64, targets []int32) {
-	all = []int64{} // nil would be those of all
+	all = []int64{} // nil would mean all edges
 	here := func(kind int) []bool {
 		has := make([]bool, p.Share.Whole.Types[kind].Vertices)
 		t := &p.Share.Edges.Types[kind]
@@ -161,7 +163,7 @@ func (p *Passes) edgesOfShare(number int, of *graph.Relation, outgoing bool) (al
 	return all, targets
 }
 
-// idsOf are those of so many rows; nil: row v is vertex v.
+// idsOf are the vertices of so many rows. listed nil: row v is vertex v.
 func idsOf(listed []int32, rows int) []int32 {
 	if listed != nil {
 		return listed
@@ -173,7 +175,7 @@ func idsOf(listed []int32, rows int) []int32 {
 	return all
 }
 
-// places are those of edges by their numbers, among the caller's, or among those held.
+// places are the places of edges, by their numbers: among the caller's edges, or among those held.
 func (h *held) places(numbers []int64, callers bool) []int32 {
 	places := make([]int32, len(numbers))
 	for k, number := range numbers {
@@ -185,7 +187,7 @@ func (h *held) places(numbers []int64, callers bool) []int32 {
 	return places
 }
 
-// buffer is where a worker adds up values of the edges, of so many columns, that go to the caller's.
+// buffer is where a worker adds up values of edges, of so many columns, that belong to the callers.
 func (h *held) buffer(columns int, callers []float32) []float32 {
 	if h == nil || h.route == nil || callers == nil {
 		return callers
@@ -193,7 +195,7 @@ func (h *held) buffer(columns int, callers []float32) []float32 {
 	return make([]float32, len(h.Held)*columns)
 }
 
-// fetched are the values of the worker's edges: the caller's, and those of the callers in other processes.
+// fetched are the values of the worker's edges, from its own caller and the callers of other processes.
 func (h *held) fetched(columns int, callers []float32) []float32 {
 	here := h.buffer(columns, callers)
 	if h != nil && h.route != nil && callers != nil {
@@ -202,13 +204,13 @@ func (h *held) fetched(columns int, callers []float32) []float32 {
 	return here
 }
 
-// blockOf is a block of the edges that are held, for those of a caller.
+// blockOf is the block of the held edges that belongs to the block b of a caller.
 func (h *held) blockOf(b Block) Block {
 	b.Values = h.buffer(b.Columns, b.Values)
 	return b
 }
 
-// bring sets the values of the callers to the sums of those that the workers have added up in rooms.
+// bring sets the callers' values to the sums of what the workers have added up in their buffers.
 func (h *held) bring(columns int, here, callers []float32) {
 	if h != nil && h.route != nil && callers != nil {
 		clear(callers)
@@ -217,8 +219,8 @@ func (h *held) bring(columns int, here, callers []float32) {
 }
 
 // EdgesInto are the numbers, in the graph's store, of a relation's edges into the rows of this worker,
-// ascending: those whose values the caller of a process gives and gets. of is the relation of the whole
-// graph.
+// ascending. The caller of a process gives and gets the values of these edges. of is the relation of the
+// whole graph.
 func (p *Passes) EdgesInto(number int, of *graph.Relation) []int64 {
 	all := []int64{}
 	kind := p.Share.Edges.Relations[number].Target
@@ -230,7 +232,8 @@ func (p *Passes) EdgesInto(number int, of *graph.Relation) []int64 {
 	return all
 }
 
-// EdgeCounts are how many these are of each relation; none where a later stage of a pipeline has no inputs.
+// EdgeCounts is the length of EdgesInto for each relation. There are none if a later stage of a pipeline has
+// no inputs.
 func (p *Passes) EdgeCounts() (counts []int) {
 	if len(p.engine.Inputs()) == 0 {
 		return nil

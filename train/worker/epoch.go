@@ -9,9 +9,9 @@ import (
 )
 
 // TrainEpoch makes one step on the whole graph. It returns the training loss before the step, and what the
-// workers ask for. asks, which may be nil, is called after the step. ends is called before it, with the
-// scores of the weights until then, where Reads allows that: if it reports that the run has ended, there is
-// no step.
+// workers ask for. It calls asks, which may be nil, after the step. If Reads allows it, it calls ends before
+// the step, with the scores of the weights until then. If ends reports that the run has ended, there is no
+// step.
 func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	asks func() Asks,
 ) (loss float64, asked Asks, err error) {
@@ -39,7 +39,7 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 		began := time.Now()
 		if ends(found.Scores) {
 			w.epoch--
-			part() // gives its memory back
+			part() // this gives its memory back
 			w.endPass()
 			return 0, 0, nil
 		}
@@ -51,14 +51,14 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	w.Optimizer.Step(w.Rate.Factor(epoch))
 	w.Params.ZeroGrad()
 	mine := part()
-	w.Team.Memory.WaitForDevice() // for the step, where a loss was known before
+	w.Team.Memory.WaitForDevice() // for the step; otherwise the loss has waited already
 	step.End()
 	waited := w.Groups.World.Waited()
 	if asks != nil {
 		asked = asks()
 	}
 	loss, asked, err = w.agree(epoch, mine, asked)
-	// the last stages wait here until the pipeline has drained
+	// The last stages wait here until the pipeline has drained.
 	w.spent.Bubble += w.Groups.World.Waited() - waited
 	w.endPass()
 	w.Pass = w.done().since(before)

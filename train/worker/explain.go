@@ -16,51 +16,51 @@ import (
 	"weft/train/engine"
 )
 
-// Explained is a number of a model's output.
+// Explained names a number of a model's output.
 type Explained struct {
-	Vertex int32          // of the first type
-	Edge   *ExplainedEdge // in the place of Vertex, where the task learns edges; nil: none
+	Vertex int32          // the number of a vertex of the first type
+	Edge   *ExplainedEdge // in place of Vertex, if the task learns edges; else nil
 	Output int            // the column
-	// Classes says that the columns are logits of classes. The number is then log(p/(1 − p)) of the column's
-	// probability p: its logit less the log-sum-exp of the others.
+	// Classes says that the columns are logits of classes. The explained number is then log(p/(1 − p)) for
+	// the column's probability p: its logit minus the log-sum-exp of the others.
 	Classes bool
-	// Steps is how many points of the path that integrated gradients are the mean of: the middles of as many
-	// equal parts of it. 0: the gradients at its end.
+	// Steps is over how many points of the path the integrated gradients are a mean: the middles of as many
+	// equal parts. 0: the gradients at the path's end.
 	Steps int
-	// OnStep is called before each point, with those that are done. It may be nil.
+	// OnStep is called before each point, with the number of points that are done. It may be nil.
 	OnStep func(done int)
 }
 
-// Explanation is what a number of a model's output rests on: its gradients by what the model reads (Simonyan
-// et al. 2013) or, with Explained.Steps, their means along the path from zeros (Sundararajan et al. 2017). A
-// gradient times what it is of is an attribution.
+// Explanation says on what a number of a model's output depends: its gradients by what the model reads
+// (Simonyan et al. 2013) or, with Explained.Steps, the means of these along the path from zeros (Sundararajan
+// et al. 2017). A gradient times the value for which it is taken is an attribution.
 type Explanation struct {
 	Features []FeatureGradients // by vertex type
-	// Edges are those whose messages the number depends on, by relation, target, source and Before. The
-	// factor that their Gradient is of is 1.
+	// Edges are the edges on whose messages the number depends, in the order of relation, target, source and
+	// Before. Gradient is by a factor of the edge's message, which is 1.
 	Edges []edges.MaskGradient
-	// Edge are those of Explained.Edge's own features, which a decoder reads as standard scores; nil: there
-	// is none.
+	// Edge has the gradients of Explained.Edge's own features, which a decoder reads as standard scores; nil:
+	// there are none.
 	Edge *FeatureGradients
 }
 
-// FeatureGradients are those of the features of some vertices of a type, as the model reads them:
-// standardised where it was trained on such.
+// FeatureGradients are the gradients of the features of some vertices of a type. The features are as the
+// model reads them: standardised, if it was trained on standardised ones.
 type FeatureGradients struct {
 	IDs               []int32
 	Columns           int
 	Inputs, Gradients []float32 // IDs × Columns
 }
 
-// explaining is an engine whose passes have gradients of what the model reads.
+// explaining is an engine whose passes compute gradients of what the model reads.
 type explaining interface {
 	engine.Engine
 	InputValues(kind int) (values []float32, columns int)
 }
 
 // Explain explains a number of the model's output with its weights. The mesh is one worker. c.Vertices are
-// the vertex alone, or the ends of an edge, or nil: then the pass is of the whole graph. The model of an edge
-// is Undecoded.
+// the vertex alone, or the ends of an edge; nil: the pass is over the whole graph. The model of an edge is
+// Undecoded.
 func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.Share, weights nn.State,
 	of Explained,
 ) (*Explanation, error) {
@@ -115,7 +115,7 @@ type explainer struct {
 	by       explaining
 	of       Explained
 	whole    bool    // the pass is of the whole graph, most of whose edges do not lead to the vertex
-	unit     float32 // of the number, as the labels have it
+	unit     float32 // the unit of the number, as the labels have it
 	into     Explanation
 	sums     map[edges.MaskGradient]float64 // of the edges, without Gradient
 	decoding *decoding                      // of Explained.Edge; nil: a vertex is explained
@@ -156,7 +156,7 @@ func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 	return &x.into, nil
 }
 
-// begin is the gradient of the number by the outputs of the vertex, in a row of zeros.
+// begin is the gradient of the number by the outputs of its vertex, in a row of zeros.
 func (x *explainer) begin(grad, outputs []float32) {
 	c := x.of.Output
 	if grad[c] = x.unit; !x.of.Classes {
@@ -182,7 +182,8 @@ func (x *explainer) begin(grad, outputs []float32) {
 	}
 }
 
-// pass adds a part of the gradients where features and messages are multiplied by some factors.
+// pass runs a pass where features and messages are multiplied by the factors features and messages. It adds a
+// part of the gradients.
 func (x *explainer) pass(features, messages, part float32, ofFeatures, ofEdges bool) {
 	masks := &edges.Given{Mask: &messages}
 	call := engine.Call{

@@ -9,11 +9,11 @@ import (
 	"weft/tensor"
 )
 
-// ExplainedEdge is an edge whose output a gnn.EdgeScorer computes. It need not be of the graph.
+// ExplainedEdge is an edge whose output a gnn.EdgeScorer computes. The graph need not have it.
 type ExplainedEdge struct {
 	Source, Target int32
 	Features       []float32 // as many columns as the relation's edges have
-	Weight         float32   // where edges have some
+	Weight         float32   // if the relation's edges have weights
 }
 
 // decoding computes the output of one edge.
@@ -21,26 +21,26 @@ type decoding struct {
 	gnn.EdgeScorer
 	ends  [2]outputRow // the rows of source and target
 	rows  func(gnn.Edges) *autograd.Var
-	units *nn.Units // of the features; nil: the function reads these as they are
+	units *nn.Units // units of the features; nil: the function reads them as they are
 }
 
 // outputRow is a row of an output.
 type outputRow struct{ output, row int }
 
-// in are its values there.
+// in are the row's values in outputs.
 func (o outputRow) in(outputs []*tensor.Matrix) []float32 {
 	m := outputs[o.output]
 	return m.ReadFloats()[o.row*m.Cols : (o.row+1)*m.Cols]
 }
 
-// to are its values there, to write to.
+// to are the row's values in outputs, to write to.
 func (o outputRow) to(outputs []*tensor.Matrix) []float32 {
 	m := outputs[o.output]
 	return m.WriteFloats()[o.row*m.Cols : (o.row+1)*m.Cols]
 }
 
-// decode makes the scorer of the edge, whose parameters become the worker's. kinds are the vertex types of
-// the outputs.
+// decode makes the scorer of the edge. The worker's parameters become those of the scorer. kinds are the
+// vertex types of the outputs.
 func (x *explainer) decode(kinds []int) error {
 	d, err := x.EdgeScorer(x.Share, x.Outputs)
 	if err != nil {
@@ -61,7 +61,7 @@ func (x *explainer) decode(kinds []int) error {
 	return nil
 }
 
-// unit is the mean and the deviation in which the function reads a feature of the edge.
+// unit are the mean and the deviation by which the function reads a feature of the edge.
 func (d *decoding) unit(k int) (mean, deviation float32) {
 	if d.units == nil {
 		return 0, 1
@@ -80,9 +80,9 @@ func (x *explainer) own() *FeatureGradients {
 	return of
 }
 
-// decoded adds the gradients of the number by rows of outputs to these, where the edge's own features, as the
-// function reads them, are multiplied by a factor. Where there are some, it adds a part of their gradients to
-// those of the explanation, if it is asked to.
+// decoded adds to grads the gradients of the number by rows of outputs. The edge's own features, as the
+// function reads them, are multiplied by factor. If there are some and ofFeatures is set, it adds a part of
+// their gradients to those of the explanation.
 func (x *explainer) decoded(outputs, grads []*tensor.Matrix, factor, part float32, ofFeatures bool) {
 	d, tape := x.decoding, autograd.NewTape(x.Team)
 	tape.Recording = true

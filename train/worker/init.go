@@ -7,7 +7,7 @@ import (
 
 // The weights that training starts from.
 
-// LoadInit sets the parameters to those of the file that training starts from, if there is one.
+// LoadInit sets the parameters to the initial weights of a file, if there is one.
 func (w *Worker) LoadInit() error {
 	if w.Init == "" {
 		return nil
@@ -15,13 +15,13 @@ func (w *Worker) LoadInit() error {
 	return ofInit(w.Init, w.Load(nn.ReadState(w.Init)))
 }
 
-// ReadInit reads the file of weights that training starts from.
+// ReadInit reads the file of the initial weights.
 func ReadInit(path string) (nn.State, error) {
 	weights, err := nn.ReadState(path)
 	return weights, ofInit(path, err)
 }
 
-// ofInit names the file in an error about the weights that training starts from.
+// ofInit names the file in an error about the initial weights.
 func ofInit(path string, err error) error {
 	if refusal.Weights.In(err) {
 		return refusal.Errorf("--init %s: %w", path, err)

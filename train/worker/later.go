@@ -9,10 +9,10 @@ import (
 	"weft/train/task"
 )
 
-// later are the outputs of a model of edges that are computed over another graph than the rest: Config.Later.
+// later are the outputs of a model of edges that are computed over another graph than the rest, Config.Later.
 type later struct {
 	*Worker
-	rows []bool // of the output
+	rows []bool // by row of the output: it is computed over this graph
 }
 
 // infersLater makes the model over the graph of Config.Later, if there is one. share has all edges.
@@ -32,13 +32,13 @@ func (w *Worker) infersLater(world *comm.Comm, share *partition.Share) error {
 		return err
 	}
 	return share.ReadRelations(func(all []graph.Relation) (err error) {
-		// the rows of both are alike
+		// The rows of both are the same.
 		w.later.rows, err = task.Later(&all[relation], w.edgeNumbers(&all[relation]))
 		return err
 	})
 }
 
-// replace replaces the rows of an output that are those over this graph, with the parameters.
+// replace computes, with the parameters, the rows of an output that are over this graph, and replaces them.
 func (l *later) replace(output *autograd.Var, params *nn.Params) {
 	l.Params.Copy(params)
 	own := l.Inference.Infer(0)

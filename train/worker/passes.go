@@ -17,14 +17,14 @@ import (
 	"weft/train/engine"
 )
 
-// Passes is a worker of a model whose passes are asked for one at a time. The loss, the optimizer and the
-// values of the parameters are the caller's. All workers of all groups call its methods together. Those of a
-// group in a process do so with the same arguments: slices are of memory that they share.
+// Passes is a worker of a model for whose passes a caller asks, one at a time. The loss, the optimizer and
+// the values of the parameters are the caller's. All workers of all groups call its methods together. Workers
+// of one group and one process give the same arguments, whose slices they share.
 type Passes struct {
 	*Worker
 	engine  engine.Engine
 	config  engine.Config // of the engine
-	apart   *apart        // nil: there was no pass of some rows
+	apart   *apart        // nil: no pass has computed only some rows
 	epoch   int           // passes in training
 	live    map[int]*livePass
 	values  *values
@@ -33,53 +33,54 @@ type Passes struct {
 	held    map[int]*held   // by relation
 }
 
-// values are those of the parameters in one or several passes.
+// values are the values of the parameters in one or several passes.
 type values struct {
-	users int              // live passes
-	old   []*tensor.Matrix // nil: the parameters have them still
+	users int              // how many live passes have them
+	old   []*tensor.Matrix // nil: the parameters still have these values
 }
 
 // livePass is a pass that may be run backward.
 type livePass struct {
 	engine.Pass
 	engine  engine.Engine
-	memory  *tensor.Meter // of an engine of its own; nil: the engine is that of all passes
+	memory  *tensor.Meter // of an engine of its own; nil: the pass has the engine of all passes
 	places  [][]int32     // of the outputs' rows, as placesIn gives them
 	through []*held
 	call    engine.Call
 	values  *values
-	buffers [][]float32 // before the pass, for its backward pass
+	buffers [][]float32 // the buffers' values before the pass, for its backward pass
 }
 
 // Forward is what a forward pass is given, and where its results go.
 type Forward struct {
 	Pass int // its number, for Backward and Drop
-	// Values are of the parameters and buffers; those buffers are set that the pass changes. nil: a plan
+	// Values are the values of the parameters and buffers. Forward sets the buffers that the pass changes.
+	// nil: a plan.
 	Values    nn.State
-	Changed   bool     // parameters differ from those of the pass before
+	Changed   bool     // whether the parameters differ from those of the pass before
 	Seeds     []uint64 // of the dropout masks, by group; nil: 0
 	Training  bool     // dropout is active, and norms take the batch's statistics
 	Recording bool     // there may be a backward pass
 	Features  []Given  // by vertex type; nil: all are the graph's
-	Edges     []Edges  // of the relations for which it is given edges
-	// Outputs are by the vertex types of the output, and then by the relations: blocks follow each other in
-	// its columns. nil: a plan
+	Edges     []Edges  // of the relations for which the pass is given edges
+	// Outputs are the outputs of vertices, by vertex type, and then those of edges, by relation. The blocks
+	// of an output follow each other in its columns. nil: a plan.
 	Outputs [][]Block
-	// Relations are, by output, the relation of the whole graph whose edges it has rows of, in the order of
-	// the graph's store; nil, and a nil entry: it has rows of vertices. Blocks of edges that a pass is not
-	// given are not written.
+	// Relations are, by output, the relation of the whole graph of whose edges the output has rows, in the
+	// order of the graph's store. nil, or a nil entry: the output has rows of vertices. Rows of edges that a
+	// pass is not given are not written.
 	Relations []*graph.Relation
-	// Rows are, by vertex type, the vertices whose rows an output has, each once, ascending; nil, and a nil
+	// Rows are, by vertex type, the vertices whose rows an output has, each once, ascending; nil, or a nil
 	// entry: all.
 	Rows [][]int32
 }
 
 // Given are values in place of the graph's.
 type Given struct {
-	// Values are those of all vertices, in the order of their ids, or of Rows; nil: those of the graph. In a
-	// backward pass their gradients go there.
+	// Values are the values of all vertices, in the order of their ids, or of Rows; nil: the graph's. A
+	// backward pass writes their gradients there.
 	Values         []float32
-	Differentiable bool // the backward pass gives their gradients
+	Differentiable bool // the backward pass computes their gradients
 }
 
 // Block is some of the columns of an output.
@@ -94,8 +95,8 @@ type Backward struct {
 	Pass      int
 	Outputs   [][]Block // the gradients of the outputs; nil: a plan
 	Gradients nn.State  // of the parameters; nil: a plan
-	Features  []Given   // by vertex type, of those that are differentiable
-	Edges     []Edges   // the gradients of what is differentiable of relations
+	Features  []Given   // by vertex type: Values get the gradients of differentiable features
+	Edges     []Edges   // they get the gradients of differentiable weights and features
 	Again     bool      // the pass stays, for another backward pass
 }
 
@@ -123,12 +124,12 @@ func NewPasses(c Config, team *kernel.Team, world *comm.Comm, share *partition.S
 	return p, nil
 }
 
-// LiveBytes are those of tensors and of the graph's structure now.
+// LiveBytes are the bytes of tensors and of the graph's structure now.
 func (p *Passes) LiveBytes() int64 {
 	return p.Team.Memory.LiveTensors() + p.Team.Memory.Live(tensor.Graph)
 }
 
-// begins begins a part of a pass. ends is the tally of that part and of those before.
+// begins begins a part of a pass. ends returns the tally of this part together with before.
 func (p *Passes) begins(name string, before Tally) (ends func() Tally) {
 	span, start, done := p.phase(name), time.Now(), p.done().since(before)
 	return func() Tally {
@@ -150,7 +151,7 @@ func (p *Passes) StopTrace() (*trace.Trace, error) {
 }
 
 // Forward runs the model forward. A pass that records lives until Backward or Drop ends it. If chunks of a
-// partition read each other's rows, it refuses a second pass while one lives, and a pass that records in
+// partition read each other's rows, Forward refuses a second pass while one lives, and a pass that records in
 // evaluation.
 func (p *Passes) Forward(f Forward) error {
 	switch {
@@ -196,7 +197,7 @@ func (p *Passes) Forward(f Forward) error {
 	}
 	if f.Training {
 		p.commit()
-		if !p.Processes && p.SampleGroups > 1 { // all have read the buffers before the first writes them
+		if !p.Processes && p.SampleGroups > 1 { // the first worker writes the buffers once all have read them
 			exchange.Must(p.Groups.All.Barrier(comm.Setup))
 		}
 		if (p.speaks() || p.Processes) && f.Values != nil {
@@ -215,7 +216,7 @@ func (p *Passes) Forward(f Forward) error {
 	return nil
 }
 
-// features are this worker's rows of features that are given, for an engine.
+// features makes, for an engine, this worker's rows of the given features.
 func (p *Passes) features(e engine.Engine, of []Given) (given []engine.Given) {
 	if of == nil {
 		return nil
@@ -232,7 +233,7 @@ func (p *Passes) features(e engine.Engine, of []Given) (given []engine.Given) {
 	return given
 }
 
-// give sets parameters and buffers. Passes that are live keep the parameters that they were computed with.
+// give sets parameters and buffers. Live passes keep the parameters with which they were computed.
 func (p *Passes) give(f *Forward) {
 	if f.Values != nil {
 		p.Params.GiveBuffers(f.Values)
@@ -249,19 +250,19 @@ func (p *Passes) give(f *Forward) {
 	}
 }
 
-// inChunks reports whether chunks of a partition read each other's rows of passes before.
+// inChunks reports whether chunks of a partition read each other's rows of earlier passes.
 func (p *Passes) inChunks() bool {
 	return p.Groups.Mesh.Stages > 1 && p.Stage.Count > 1
 }
 
-// refuseInChunks refuses what takes one chunk in each partition. why ends with another way out.
+// refuseInChunks refuses what needs one chunk in each partition. why ends with another way out.
 func (p *Passes) refuseInChunks(why string) error {
 	return &launch.Common{Err: refusal.Errorf("--chunks %d: %s, or take --chunks %d", p.Chunks, why,
 		p.Groups.Mesh.Partitions)}
 }
 
-// Backward runs a pass backward, and ends it unless b.Again is set. The last forward pass that records counts
-// with it in Worker.Pass. It refuses b.Again for a pass in chunks.
+// Backward runs a pass backward, and ends it unless b.Again is set. In Worker.Pass, it counts together with
+// the last forward pass that records. It refuses b.Again for a pass in chunks.
 func (p *Passes) Backward(b Backward) error {
 	if b.Again && p.inChunks() {
 		return p.refuseInChunks("a pass in chunks is not repeated: leave out retain_graph=True")
@@ -303,7 +304,7 @@ func (p *Passes) Backward(b Backward) error {
 	p.Pass = ends()
 	p.Pass.Disk, p.Pass.Device = p.disk(), p.onDevice()
 	if b.Again {
-		live.call.Edges.Release() // their gradients are sums that begin anew
+		live.call.Edges.Release() // another backward pass begins new sums of these gradients
 		p.asOf(live, func() { live.Pass = live.engine.Forward(live.call) })
 		return nil
 	}
@@ -312,7 +313,7 @@ func (p *Passes) Backward(b Backward) error {
 	return nil
 }
 
-// asOf does work of a pass with the parameters and buffers that the pass was given: it may compute values
+// asOf does work of a pass with the parameters and buffers that the pass was given, as it may compute values
 // again.
 func (p *Passes) asOf(live *livePass, do func()) {
 	if old := live.values.old; old != nil {
@@ -349,14 +350,14 @@ func (l *livePass) end() {
 	}
 }
 
-// speaks reports whether this worker's replicas of parameters, gradients and buffers are those to copy.
+// speaks reports whether this worker's replicas of parameters, gradients and buffers are the ones to copy.
 func (p *Passes) speaks() bool { return p.Groups.Learners.Rank() == 0 }
 
 // rowsOfPart is how many rows a thread copies at a time.
 const rowsOfPart = 256
 
-// eachRow calls copyRow for each of a matrix's rows, on the team's threads, and gives it that row's place
-// among those of a block. ids are the places, as the vertices of the matrix's rows; nil: row v is vertex v.
+// eachRow calls copyRow for each row of a matrix, on the team's threads, with the row's place in a block. ids
+// are the places, as the vertices of the matrix's rows; nil: row v is vertex v.
 func (p *Passes) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex int)) {
 	p.Team.Parallel((m.Rows+rowsOfPart-1)/rowsOfPart, func(part int) {
 		for row := part * rowsOfPart; row < min((part+1)*rowsOfPart, m.Rows); row++ {
@@ -369,8 +370,8 @@ func (p *Passes) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex
 	})
 }
 
-// fill copies the rows of the ids from a block to a matrix, from a column on. Rows that the block does not
-// have are zero, and so are all but the first of a block that is whole.
+// fill copies the rows of the ids from a block to a matrix, from column from on. Rows that the block lacks
+// become zero. Of a block that is Whole, all rows but the first become zero.
 func (p *Passes) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
 	write, zeros := to.Writer(), make([]float32, b.Columns)
 	p.eachRow(to, ids, func(row, vertex int) {
@@ -382,7 +383,7 @@ func (p *Passes) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
 	})
 }
 
-// spread copies rows of a matrix, from a column on, to the places of the ids in a block.
+// spread copies rows of a matrix, from column first on, to the places of the ids in a block.
 func (p *Passes) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
 	read := from.Reader()
 	p.eachRow(from, ids, func(row, vertex int) {
@@ -392,5 +393,5 @@ func (p *Passes) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
 	})
 }
 
-// row is that of a vertex.
+// row is the row of a vertex.
 func (b *Block) row(vertex int) []float32 { return b.Values[vertex*b.Columns:][:b.Columns] }

@@ -9,20 +9,20 @@ import (
 	"weft/parallel/exchange"
 )
 
-// If each worker has a process of its own, the caller in each process has its worker's rows alone: values of
-// vertices are those of Rows, in that order. The loss is the sum of the callers' losses: each caller gets the
-// gradients of the sum.
+// If each worker has a process of its own, the caller in each process has only its worker's rows: values of
+// vertices are those of Rows, in that order. The loss is the sum of the callers' losses, and each caller gets
+// the gradients of the sum.
 //
 // Groups of workers that hold the same graph each take a sample, in processes of their own or in the same
-// one. The groups compute what one group would in as many passes, one after the other. The gradients are
-// those of the sum of all losses. Each group has the dropout masks of another of these passes. The running
+// one. The groups compute what one group would compute in as many passes, one after the other. The gradients
+// are those of the sum of all losses. Each group has the dropout masks of one of these passes. The running
 // statistics become what the passes make of them, in the order of the groups. All passes read the buffers as
 // they were before the first.
 
 // Rows are the vertices of a type whose rows of inputs and outputs this worker has, ascending; nil: all.
 func (p *Passes) Rows(kind int) []int32 { return p.engine.Inputs()[kind].List() }
 
-// Sample is the number of the worker's sample among those that a pass of its process takes.
+// Sample is the number of this worker's sample among the samples of its process.
 func (p *Passes) Sample() int {
 	if p.Processes {
 		return 0
@@ -30,10 +30,10 @@ func (p *Passes) Sample() int {
 	return p.Groups.Group
 }
 
-// RowCount is the number of these.
+// RowCount is the length of Rows.
 func (p *Passes) RowCount(kind int) int { return p.engine.Inputs()[kind].Here }
 
-// RowCounts are these by type; none where a later stage of a pipeline has no inputs.
+// RowCounts is RowCount by vertex type. There are none if a later stage of a pipeline has no inputs.
 func (p *Passes) RowCounts() (counts []int) {
 	for _, rows := range p.engine.Inputs() {
 		counts = append(counts, rows.Here)
@@ -64,8 +64,8 @@ func (f *Forward) Says() string {
 	return says
 }
 
-// Begin begins a call that the callers of all processes make together; call says which. err is what the
-// caller here is refused it with. It fails on all if it fails on any.
+// Begin begins a call that the callers of all processes make together; call names it. err is why this process
+// refuses it. Begin fails on all processes if it fails on any.
 func (p *Passes) Begin(call string, err error) error {
 	if !p.Processes {
 		return err
@@ -88,7 +88,7 @@ func (p *Passes) placesAmong(ids []int32) []int32 {
 	return ids
 }
 
-// seed is that of the worker's group, of the first process. A plan draws nothing.
+// seed is the seed of the worker's group, as the first process gives it. A plan draws nothing.
 func (p *Passes) seed(f *Forward) uint64 {
 	if f.Values == nil {
 		return 0
@@ -105,7 +105,7 @@ func (p *Passes) seed(f *Forward) uint64 {
 	return seeds[p.Groups.Group]
 }
 
-// commit moves buffers as the passes of all groups do, one after the other.
+// commit changes buffers as the passes of all groups do, one after the other.
 func (p *Passes) commit() {
 	alike := p.Groups.Alike
 	if alike.Size() == 1 {
@@ -115,7 +115,7 @@ func (p *Passes) commit() {
 	pending := p.Params.Pending()
 	var mine []float64
 	for _, of := range pending {
-		mine = append(mine, of.Doubles()...) // zeros in a plan
+		mine = append(mine, of.Doubles()...) // a plan has zeros
 	}
 	all, err := comm.Gather(alike, comm.Statistics, mine...)
 	exchange.Must(err)
@@ -128,7 +128,7 @@ func (p *Passes) commit() {
 	}
 }
 
-// clearWhole sets the blocks that are whole to zero, for sumWhole, as one worker has the row of each.
+// clearWhole sets blocks that are Whole to zero before sumWhole, as only one worker has the row of each.
 func (p *Passes) clearWhole(blocks []Block) {
 	for _, b := range blocks {
 		if b.Whole && p.Processes {
@@ -137,7 +137,7 @@ func (p *Passes) clearWhole(blocks []Block) {
 	}
 }
 
-// sumWhole adds up the blocks that are whole over the processes. All then have the sum.
+// sumWhole adds up the blocks that are Whole over the processes. All then have the sum.
 func (p *Passes) sumWhole(blocks []Block) {
 	for _, b := range blocks {
 		if b.Whole && p.Processes {
@@ -146,11 +146,11 @@ func (p *Passes) sumWhole(blocks []Block) {
 	}
 }
 
-// takeGradients copies the gradients of the parameters to the caller's. Each worker has its own vertices'
-// rows of an embedding.
+// takeGradients copies the gradients of the parameters to the caller's. Of an embedding, each worker has the
+// rows of its own vertices.
 func (p *Passes) takeGradients(to nn.State) {
 	switch {
-	case !p.Processes && p.Groups.Group > 0: // the first group has the same
+	case !p.Processes && p.Groups.Group > 0: // the first group has the same gradients
 		p.Params.ZeroGrad()
 		return
 	case !p.Processes:
@@ -170,7 +170,8 @@ func (p *Passes) takeGradients(to nn.State) {
 	}
 }
 
-// Sum adds up values over the processes, or over those of each group. Each then has the sums.
+// Sum adds up values over the processes, or with ofGroup over the processes of each group. All of them then
+// have the sums.
 func (p *Passes) Sum(ofGroup bool, values []float64) error {
 	if ofGroup {
 		return p.Groups.World.SumDoubles(comm.Statistics, values)
@@ -178,7 +179,7 @@ func (p *Passes) Sum(ofGroup bool, values []float64) error {
 	return p.Groups.All.SumDoubles(comm.Statistics, values)
 }
 
-// FromFirst gives the values of the first process to all.
+// FromFirst copies the values of the first process to all.
 func (p *Passes) FromFirst(values []float32) error {
 	return p.Groups.All.Broadcast(comm.Setup, comm.Bytes(values), 0)
 }

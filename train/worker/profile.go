@@ -11,26 +11,26 @@ import (
 	"weft/tensor"
 )
 
-// Profile is where the time of an epoch's training pass went, by worker and layer, and the memory of a worker
-// over that epoch. It is of one of the first epochs: each epoch has the same work.
+// Profile says where the time of an epoch's training pass went, by worker and layer, and how much memory a
+// worker had in that epoch. It is one of the first epochs: each epoch has the same work.
 type Profile struct {
 	Epoch  int      `json:"epoch"`
 	Layers []string `json:"layers"` // the blocks of the model
-	// Workers are the times of each worker. At each moment one of them counts, so that they add up to the
+	// Workers are the times of each worker. Each moment counts once, so that a worker's times add up to the
 	// pass.
 	Workers []Times `json:"workers"`
 	Memory  Memory  `json:"memory"`
 }
 
-// Times are the times of a worker in seconds, rounded down to whole microseconds. Lists have an entry
-// for each layer. A kernel counts in its layer, forward or backward; messages and waits count while no kernel
+// Times are the times of a worker in seconds, rounded down to whole microseconds. Lists have an entry for
+// each layer. A kernel counts in its layer, forward or backward. Messages and waits count while no kernel
 // runs.
 type Times struct {
 	Seconds       float64    `json:"seconds"` // of the pass
 	Forward       []float64  `json:"forward"`
 	Backward      []float64  `json:"backward"`
-	Communication []float64  `json:"communication"` // messages on their way out or in
-	Wait          []float64  `json:"wait"`          // for other workers
+	Communication []float64  `json:"communication"` // while messages are on their way out or in
+	Wait          []float64  `json:"wait"`          // waiting for other workers
 	Other         OtherTimes `json:"rest"`
 }
 
@@ -42,20 +42,20 @@ type OtherTimes struct {
 }
 
 // Memory is the memory of a worker over an epoch: the training pass and, if Evaluated, what follows it. Lists
-// have an entry for each of some hundreds of moments at most: from each to the next one the worker had no
-// more.
+// have an entry for each of at most some hundreds of moments. From each moment to the next one the worker had
+// no more.
 type Memory struct {
-	Worker    int  `json:"worker"` // the one with the largest peak
+	Worker    int  `json:"worker"` // the worker with the largest peak
 	Evaluated bool `json:"evaluated"`
-	// Kinds are those of tensor.Kind and, last, idle: memory that is kept for the next tensors. Bytes has a
-	// list for each.
+	// Kinds are the kinds of tensor.Kind and, last, idle: memory that is kept for the next tensors. Bytes has
+	// a list for each kind.
 	Kinds   []string  `json:"kinds"`
 	Seconds []float64 `json:"seconds"` // since the epoch began
-	// where the worker was then, an index into Profile.Layers; -1: outside all
+	// Layers says in which layer the worker was then, as an index into Profile.Layers; −1: outside all.
 	Layers []int     `json:"layers"`
 	Parts  []string  `json:"parts"` // forward, backward, rest or evaluation
 	Bytes  [][]int64 `json:"bytes"`
-	// Peaks is how the peak of the run is made up on each worker: workers × kinds.
+	// Peaks is how much each kind takes at the peak of the run, on each worker: workers × kinds.
 	Peaks [][]int64 `json:"peaks"`
 }
 
@@ -73,24 +73,25 @@ func (m *Memory) Peak() (most int64) {
 	return most
 }
 
-// profile is what a rank knows of the Profile. The first rank of a worker knows all of the worker's.
+// profile is what one rank knows of the Profile. The first rank of a worker knows all that the worker's ranks
+// share.
 type profile struct {
 	Epoch     int
 	Evaluated bool
 	Layers    map[int]string // of this rank's stage
 	Times     Times
-	Memory    []int64 `json:"-"` // of each sample time, layer, part and bytes by kind
+	Memory    []int64 `json:"-"` // for each sample: time, layer, part and bytes by kind
 	Peak      []int64
 }
 
 // profiled is what a worker remembers of the epochs that were profiled.
 type profiled struct {
-	epochs    int  // that were trained
+	epochs    int  // how many epochs were trained
 	under     bool // the last one is being profiled
-	evaluated bool // one was profiled that was evaluated
+	evaluated bool // an epoch was profiled and evaluated
 }
 
-// profiledEpochs is how many epochs at the start are profiled: the first has more work than others, and the
+// profiledEpochs is how many epochs at the start are profiled. The first has more work than others, and the
 // second may find caches cold.
 const profiledEpochs = 3
 
@@ -107,7 +108,7 @@ func (w *Worker) beginProfile(epoch int) {
 	p.evaluated = evaluates
 	if profile.Begin(epoch) {
 		w.Team.Memory.Watch(func(u tensor.Usage) {
-			var kinds [len(u.Kinds) + 1]int64 // Memory keeps few of them, and copies those
+			var kinds [len(u.Kinds) + 1]int64 // Memory keeps few samples, and copies these
 			kinds[copy(kinds[:], u.Kinds[:])] = u.Idle
 			profile.Memory(kinds[:], u.Counted)
 		})
@@ -176,8 +177,8 @@ func (w *Worker) profile() *profile {
 // micros is a time in seconds, rounded down to whole microseconds.
 func micros(d time.Duration) float64 { return float64(d/time.Microsecond) / 1e6 }
 
-// moduleOf is the module of a parameter in the model: its name up to the first number, or without its last
-// part.
+// moduleOf is the module of a parameter in the model: its name up to the first number, or else its name
+// without the last part.
 func moduleOf(name string) string {
 	parts := strings.Split(name, ".")
 	for i, part := range parts {
@@ -188,7 +189,7 @@ func moduleOf(name string) string {
 	return strings.Join(parts[:max(1, len(parts)-1)], ".")
 }
 
-// with adds what a rank knows, of a worker among so many.
+// with adds what a rank of the worker number at knows.
 func (p *Profile) with(r *profile, at, workers int) *Profile {
 	if p == nil {
 		p = &Profile{Epoch: r.Epoch, Workers: make([]Times, workers), Memory: Memory{
@@ -225,7 +226,7 @@ func tensorsOf(kinds []int64) (sum int64) {
 	return sum
 }
 
-// take makes the curve that of the samples of a profile.
+// take makes the curve of a profile's samples.
 func (m *Memory) take(samples []int64) {
 	m.Seconds, m.Layers, m.Parts, m.Bytes = nil, nil, nil, make([][]int64, len(m.Kinds))
 	for s := range slices.Chunk(samples, 3+len(m.Kinds)) {

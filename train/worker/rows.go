@@ -15,14 +15,14 @@ import (
 )
 
 // Rows is a result for each vertex, in the order of the graph or of a list of vertices, or for each edge of a
-// relation in the order of the store. A worker holds at most its own rows and one batch.
+// relation, in the order of the store. A worker holds at most its own rows and one batch.
 type Rows struct {
 	Vertices, Columns int // rows and columns
 	// Each yields batches of rows in order. The next batch overwrites the last.
 	Each iter.Seq[[]float32]
 }
 
-// RowsOf are values in rows of so many columns, such as Result.Logits of package train.
+// RowsOf makes Rows of values in rows of so many columns, such as Result.Logits of package train.
 func RowsOf(values []float32, columns int) Rows {
 	return Rows{
 		Vertices: len(values) / columns, Columns: columns,
@@ -32,7 +32,7 @@ func RowsOf(values []float32, columns int) Rows {
 
 // Results passes a result for each vertex to use, in the order of the graph or of Config.Vertices. If the
 // task learns edges, the whole model has a result for each edge of their relation. The result is that of the
-// model without its last blocks; without is their number. Worker 0 alone calls use. check gets this worker's
+// model without its last blocks, whose number is without. Only worker 0 calls use. check gets this worker's
 // rows, and may change them; if it fails on any worker, use is not called.
 func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func(Rows) error) error {
 	v := w.Infer(without)
@@ -78,7 +78,7 @@ func (w *Worker) edgesInOrder(m *tensor.Matrix, relation int, use func(Rows) err
 	}, use)
 }
 
-// Embeddings is Results of the input of the last layer, which an Undecoded model ends with. That of a program
+// Embeddings is Results for the input of the last layer, with which an Undecoded model ends. For a program it
 // is computed apart, as it may lie within a block.
 func (w *Worker) Embeddings(weights nn.State, check func(*tensor.Matrix) error, use func(Rows) error) error {
 	switch {
@@ -93,7 +93,7 @@ func (w *Worker) Embeddings(weights nn.State, check func(*tensor.Matrix) error, 
 	}
 	c, r := w.Config, *w.Resolved
 	r.Program.Program, c.Resolved, c.Outputs = p, &r, p.Outputs()
-	c.Loaded, c.Passing = nil, nil // the share is of the edges that pass messages
+	c.Loaded, c.Passing = nil, nil // the share has only the edges that pass messages
 	apart, err := NewInference(c, w.Team, w.Groups.World, w.Share)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (w *Worker) Embeddings(weights nn.State, check func(*tensor.Matrix) error, 
 	return apart.Results(0, check, use)
 }
 
-// OrKeep returns take, or if that is nil a function that keeps the rows and their width.
+// OrKeep returns take. If take is nil, it returns a function that keeps the rows and their width.
 func OrKeep(take func(Rows) error, kept *[]float32, columns *int) func(Rows) error {
 	if take != nil {
 		return take
@@ -137,7 +137,7 @@ func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(R
 }
 
 // ascending passes all workers' rows of so many columns to use on worker 0, in the order of their ids. ids
-// are those of this worker's rows, ascending, and part returns some of these until they are released.
+// are the ids of this worker's rows, ascending. part returns some of these rows until they are released.
 // vertices is the number of all rows. All workers must call ascending.
 func ascending[ID int32 | int64](w *Worker, columns int, ids []ID, vertices int,
 	part func(lo, hi int) (some []float32, release func()), use func(Rows) error,
@@ -187,14 +187,14 @@ func ascending[ID int32 | int64](w *Worker, columns int, ids []ID, vertices int,
 }
 
 // collect sends the rows lo … hi−1 to worker 0, which copies them into its buffer in order. ids and part are
-// those of ascending.
+// as in ascending.
 func collect[ID int32 | int64](w *Worker, columns int, ids []ID, part func(lo, hi int) ([]float32, func()),
 	lo, hi int, buffer []float32,
 ) ([]float32, error) {
 	from, _ := slices.BinarySearch(ids, ID(lo))
 	to, _ := slices.BinarySearch(ids, ID(hi))
 	c := w.Groups.World
-	if _, err := comm.FromFirst[byte](c, nil); err != nil { // it has the batch before: no more than one waits
+	if _, err := comm.FromFirst[byte](c, nil); err != nil { // worker 0 has the last batch: one waits at most
 		return nil, err
 	}
 	theirIDs, err := comm.ToFirst(c, ids[from:to])
@@ -228,7 +228,7 @@ func collect[ID int32 | int64](w *Worker, columns int, ids []ID, part func(lo, h
 	return buffer[:(hi-lo)*columns], nil
 }
 
-// rows are rows lo … hi−1 of a matrix until they are released. A matrix at rest stays there.
+// rows are the rows lo … hi−1 of a matrix until they are released. A matrix at rest stays at rest.
 func (w *Worker) rows(m *tensor.Matrix, lo, hi int) (some []float32, release func()) {
 	if lo == hi || !m.AtRest() {
 		return m.ReadFloats()[lo*m.Cols : hi*m.Cols], func() {}

@@ -8,11 +8,11 @@ import (
 
 // route is how rows of vertices or edges come to the process that asks for them.
 type route struct {
-	asks  [][]int32 // by process: places in the list of the rows that the process has
-	gives [][]int32 // by process: the rows of this process that the other asks for
+	asks  [][]int32 // by process: the places, in the list of rows, of those that the process has
+	gives [][]int32 // by process: the rows of this process for which the other asks
 }
 
-// ownersOf are, by vertex of a type, the process that has its row.
+// ownersOf says, by vertex of a type, which process has its row.
 func (p *Passes) ownersOf(kind int) ([]int32, error) {
 	if of := p.owners[kind]; of != nil {
 		return of, nil
@@ -31,7 +31,8 @@ func (p *Passes) ownersOf(kind int) ([]int32, error) {
 	return of, nil
 }
 
-// routeOf is that of the rows of listed vertices. All processes call it together, each with its own list.
+// routeOf is the route of the rows of listed vertices. All processes call it together, each with its own
+// list.
 func (p *Passes) routeOf(kind int, vertices []int32) (*route, error) {
 	owners, err := p.ownersOf(kind)
 	if err != nil {
@@ -41,8 +42,8 @@ func (p *Passes) routeOf(kind int, vertices []int32) (*route, error) {
 	return routeTo(p.Groups.World, vertices, mine, func(k int) int32 { return owners[vertices[k]] })
 }
 
-// routeTo is that of listed vertices or edges. mine are those of this process, ascending, and owner gives the
-// process that has the row at a place in the list.
+// routeTo is the route of listed vertices or edges. mine are the ones of this process, ascending. owner gives
+// the process that has the row at a place in the list.
 func routeTo[T int32 | int64](world *comm.Comm, listed, mine []T, owner func(k int) int32) (*route, error) {
 	r := &route{make([][]int32, world.Size()), make([][]int32, world.Size())}
 	wanted, counts := make([][]T, world.Size()), make([]int64, world.Size())
@@ -81,8 +82,8 @@ func (p *Passes) FetchRows(kind, columns int, vertices []int32, mine, fetched []
 	return r.fetch(p.Groups.World, columns, mine, fetched)
 }
 
-// ReturnRows adds the gradients of rows that FetchRows has fetched to those of the rows where they are from:
-// by the order of the processes, and of their lists.
+// ReturnRows adds the gradients of rows that FetchRows has fetched to the rows' gradients in the processes
+// that have them, in the order of the processes and of their lists.
 func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, mine []float32) error {
 	r, err := p.routeOf(kind, vertices)
 	if err != nil {
@@ -91,7 +92,7 @@ func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, mine [
 	return r.bring(p.Groups.World, columns, fetched, mine)
 }
 
-// fetch copies listed rows from those of each process.
+// fetch copies the listed rows from each process.
 func (r *route) fetch(world *comm.Comm, columns int, mine, fetched []float32) error {
 	sent, came := make([][]float32, len(r.gives)), make([][]float32, len(r.asks))
 	for process, rows := range r.gives {
@@ -111,7 +112,7 @@ func (r *route) fetch(world *comm.Comm, columns int, mine, fetched []float32) er
 	return nil
 }
 
-// bring adds listed rows to those of each process.
+// bring adds the listed rows to each process's own.
 func (r *route) bring(world *comm.Comm, columns int, fetched, mine []float32) error {
 	sent, came := make([][]float32, len(r.asks)), make([][]float32, len(r.gives))
 	for process, places := range r.asks {

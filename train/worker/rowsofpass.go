@@ -14,10 +14,10 @@ import (
 	"weft/train/engine"
 )
 
-// noRow is the place of a row that a block does not have, as of no edge.
+// noRow is the place of a row that a block lacks, such as that of no edge.
 const noRow = sar.NoEdge
 
-// placesOf are those of this worker's rows of an output among listed vertices, which ascend; nil: those of
+// placesOf are the places of this worker's rows of an output among listed vertices, which ascend; nil: among
 // all vertices.
 func placesOf(listed []int32, output *autograd.Var) []int32 {
 	ids := output.RowSet().List()
@@ -38,8 +38,8 @@ func placesOf(listed []int32, output *autograd.Var) []int32 {
 	return places
 }
 
-// placesIn are those of this worker's rows of an output in blocks that are not whole. through: the blocks are
-// of the edges that are held, and go to the callers' by their route.
+// placesIn are the places of this worker's rows of an output in blocks that are not Whole. If through is not
+// nil, the blocks are of the held edges, whose route leads to the callers' blocks.
 func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []int32, through *held) {
 	if !f.ofEdges(output) {
 		return p.placesAmong(placesOf(f.rows(p.typeOf(output)), pass.Outputs()[output])), nil
@@ -50,7 +50,7 @@ func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []in
 		return r.Name == s.Along.Relation
 	})
 	h := p.heldOf(number, f.Relations[output])
-	if p.Processes && s.Along.Reversed { // of edges into rows of other processes
+	if p.Processes && s.Along.Reversed { // edges into rows of other processes
 		through = h
 	}
 	return h.places(pass.EdgeNumbers(output, &h.Numbering), through == nil), through
@@ -59,7 +59,8 @@ func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []in
 // ofEdges reports whether an output has rows of edges.
 func (f *Forward) ofEdges(output int) bool { return f.Relations != nil && f.Relations[output] != nil }
 
-// places are those of the output's rows in a block: one that is whole has the row of the first vertex.
+// places are the places of the output's rows in a block. A block that is Whole has only the first vertex's
+// row.
 func (b *Block) places(places []int32, output *autograd.Var) []int32 {
 	if b.Whole {
 		return output.RowSet().List()
@@ -83,11 +84,11 @@ func (p *Passes) typeOf(output int) int {
 	return p.config.Outputs[output]
 }
 
-// apart is the model in blocks that end with their aggregations.
+// apart is the model in blocks each of which ends with its aggregations.
 type apart struct {
 	blocks  []gnn.BlockSpec
 	reaches []mfg.Reach
-	several bool // a block has several aggregations, one after the other
+	several bool // a block has several aggregations in a row
 }
 
 // modelApart is the model in such blocks.
@@ -106,9 +107,9 @@ func (p *Passes) modelApart() (*apart, error) {
 	return p.apart, nil
 }
 
-// engineOf is the engine of a pass. A pass of some rows computes their message-flow graph alone, in memory of
-// its own, if the rows depend on half of all vertices at most. A block with several aggregations computes,
-// between these, rows that nothing reads; a backward pass would need their derivatives.
+// engineOf is the engine of a pass. If a pass of some rows depends on half of all vertices at most, it
+// computes only their message-flow graph, in memory of its own. A block with several aggregations computes
+// rows between them that nothing reads, so it has no backward pass there.
 func (p *Passes) engineOf(f *Forward) (e engine.Engine, memory *tensor.Meter, err error) {
 	whole := func(blocks []Block) bool {
 		return slices.ContainsFunc(blocks, func(b Block) bool { return b.Whole })
@@ -140,7 +141,7 @@ func (p *Passes) engineOf(f *Forward) (e engine.Engine, memory *tensor.Meter, er
 	return m, memory, nil
 }
 
-// listed are the vertices of each type whose rows are computed.
+// listed are, by type, the vertices whose rows are computed.
 func (p *Passes) listed(f *Forward) (all [][]int32) {
 	all = make([][]int32, len(p.Share.Whole.Types))
 	for k := range f.Outputs {
@@ -150,7 +151,7 @@ func (p *Passes) listed(f *Forward) (all [][]int32) {
 	return all
 }
 
-// clearFeatures sets the gradients of features to zero: a pass of some rows computes a part of them.
+// clearFeatures sets the gradients of features to zero, because a pass of some rows computes a part of them.
 func (p *Passes) clearFeatures(live *livePass, to []Given) {
 	if live.memory == nil || to == nil {
 		return

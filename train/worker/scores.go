@@ -24,14 +24,14 @@ func (w *Worker) Infer(without int) *autograd.Var {
 	return v
 }
 
-// Scores are those of the current model. All are NaN if a value is not finite; Fault then names it.
+// Scores are the scores of the current model. All are NaN if a value is not finite; Fault then names it.
 type Scores struct {
 	metric.Scores
 	Fault string
 }
 
 // Evaluate measures the current model without dropout. All workers get the same scores. Validation and test
-// vertices are those of the graph that the model is validated on.
+// vertices are those of the graph on which the model is validated.
 func (w *Worker) Evaluate() (s Scores, err error) {
 	w.Recorder.Work().Layer(trace.NoLayer, trace.Evaluation)
 	s, err = w.evaluate()
@@ -53,11 +53,11 @@ func (w *Worker) evaluate() (s Scores, err error) {
 	return w.scores(output)
 }
 
-// read is what a training pass reads of the weights before its step.
+// read is what a training pass finds out about the weights before its step.
 type read struct {
 	Scores
-	sent Tally         // by the workers to each other for that
-	took time.Duration // to measure
+	sent Tally         // what the workers sent each other to measure
+	took time.Duration // how long measuring took
 }
 
 // Reads reports whether the weights after an epoch are evaluated by the forward pass of the next one.
@@ -70,13 +70,13 @@ func (w *Worker) Reads() bool {
 // run ends with it.
 func (w *Worker) EvaluatesAfter(epoch int) bool { return w.EvaluatesWithin(epoch-1, epoch) }
 
-// EvaluatesWithin reports it for any of the epochs after one and up to another.
+// EvaluatesWithin reports the same for any of the epochs after after and up to until.
 func (w *Worker) EvaluatesWithin(after, until int) bool {
 	return !w.Reads() && w.EvalEvery.Due(after, until)
 }
 
 // readScores measures the weights before the step by the output of the training pass, if TrainEpoch asks for
-// that.
+// it.
 func (w *Worker) readScores(output *autograd.Var) {
 	if w.read == nil {
 		return
@@ -86,17 +86,17 @@ func (w *Worker) readScores(output *autograd.Var) {
 	exchange.Must(err)
 	w.read.Scores = scores
 	w.read.sent = w.done().since(before)
-	w.read.sent.Waited = 0 // for the others' forward passes
+	w.read.sent.Waited = 0 // this worker waited for the others' forward passes
 	w.Groups.Replicas.LocalBarrier()
 }
 
-// scores measures the model by its output, which stays as it is.
+// scores measures the model by its output, which it leaves as it is.
 func (w *Worker) scores(output *autograd.Var) (s Scores, err error) {
 	weights, bad := w.Params.NotFinite()
 	measuring := w.Task.Measuring(output)
 	read := w.Team.Read(append([]kernel.Sum{weights, w.Team.NotFinite(output.Value())}, measuring.Sums...)...)
 	of := read[2:]
-	// the loss, and the numbers of workers whose weights and whose results are not finite
+	// The loss, and the numbers of workers with weights, and with results, that are not finite.
 	sums := []float64{measuring.Loss(of), 0, 0}
 	if bad || read[0] != 0 { // or NaN
 		sums[1] = 1

@@ -8,8 +8,8 @@ import (
 
 // Stage is a stage of the pipeline.
 type Stage struct {
-	Workers []int `json:"workers"` // one for each slice of each partition
-	Blocks  []int `json:"blocks"`  // its first block, and the first of the next stage, from 0
+	Workers []int `json:"workers"` // the numbers of its workers: one for each slice of each partition
+	Blocks  []int `json:"blocks"`  // the stage's first block and the next stage's, counted from 0
 	// Work is its share of the multiply-adds of a forward pass.
 	Work float64 `json:"work"`
 }
@@ -18,7 +18,7 @@ type Stage struct {
 type StageSummary struct {
 	Stage
 	Compute float64 `json:"compute_seconds"`
-	// waiting while the pipeline fills, turns and drains, up to the end of the epoch
+	// Bubble is the waiting time while the pipeline fills, turns and drains, up to the end of the epoch.
 	Bubble float64 `json:"bubble_seconds"`
 	Wait   float64 `json:"wait_seconds"` // all other waiting
 	Sent   int64   `json:"sent_bytes"`   // of all kinds, by all workers of the stage

@@ -10,7 +10,7 @@ import (
 	"weft/train/setting"
 )
 
-// standardNames are the names in files of weights of the means and standard deviations of a vertex type's
+// standardNames are the names, in files of weights, of the means and standard deviations of a vertex type's
 // features.
 func standardNames(types []partition.WholeType, kind int) (means, deviations string) {
 	of := "features."
@@ -20,15 +20,15 @@ func standardNames(types []partition.WholeType, kind int) (means, deviations str
 	return of + "mean", of + "deviation"
 }
 
-// OwnNames are the names in files of weights, of a graph of one vertex type, of what belongs to no model: the
-// means and deviations of features and of values to predict.
+// OwnNames are the names, in files of weights for a graph of one vertex type, of tensors that belong to no
+// model: the means and deviations of features and of values to predict.
 func OwnNames() []string {
 	means, deviations := standardNames(nil, 0)
 	return append(nn.UnitNames(), means, deviations)
 }
 
 // StandardIn returns the means and deviations by which weights expect the features of each vertex type to be
-// standardised: nil where they expect none. With normalize-features standard they must have all.
+// standardised: nil for a type if they expect none. With normalize-features standard they must have all.
 func StandardIn(weights nn.State, r *setting.Resolved, whole *partition.Whole) ([]*engine.Standard, error) {
 	var all []*engine.Standard
 	types := whole.Types
@@ -53,8 +53,8 @@ func StandardIn(weights nn.State, r *setting.Resolved, whole *partition.Whole) (
 	return all, nil
 }
 
-// StandardOf returns the means and deviations that weights to start from have of the features of each vertex
-// type that are standardised: nil where they have none.
+// StandardOf returns the means and deviations in the initial weights, for the features of each vertex type
+// that are standardised: nil for a type if the weights have none.
 func StandardOf(weights nn.State, r *setting.Resolved, whole *partition.Whole) (all []*engine.Standard) {
 	types := whole.Types
 	for kind := range types {
@@ -70,8 +70,8 @@ func StandardOf(weights nn.State, r *setting.Resolved, whole *partition.Whole) (
 }
 
 // standard returns the means and standard deviations of the features of each vertex type that are
-// standardised: those to start from, else those over all vertices. All workers call it. In a plan they are
-// zeros.
+// standardised: those that came with initial weights, or else those over all vertices. All workers call it.
+// In a plan they are zeros.
 func (w *Worker) standard() (all []*engine.Standard, err error) {
 	for kind, t := range w.Share.Whole.Types {
 		var s *engine.Standard
@@ -126,8 +126,8 @@ func (w *Worker) standardOf(kind int, scaled []bool) (*engine.Standard, error) {
 	return s, err
 }
 
-// eachOwnRow calls f with the features of each vertex of a type in the worker's partition, on one of the
-// workers that have this partition.
+// eachOwnRow calls f with the features of each vertex of a type in the worker's partition. It does so on only
+// one of the workers that have this partition.
 func (w *Worker) eachOwnRow(kind int, f func(row []float32)) {
 	const unloadEvery = 1 << 20 // rows
 	if w.Groups.Stage > 0 || w.Groups.Slice > 0 {
@@ -149,7 +149,7 @@ func (w *Worker) eachOwnRow(kind int, f func(row []float32)) {
 	})
 }
 
-// eachStandard calls f with each tensor of the means and deviations, by its name in files of weights.
+// eachStandard calls f with each tensor of means and deviations, and its name in files of weights.
 func (w *Worker) eachStandard(f func(name string, values []float32)) {
 	for kind, s := range w.Standard {
 		if s != nil {

@@ -10,14 +10,14 @@ import (
 	"weft/train/engine"
 )
 
-// Arrays lists all that the worker's next epoch reads of this one: parameters, the optimizer's state, and
+// Arrays lists all that the worker's next epoch reads from this one: parameters, the optimizer's state, and
 // what the engine holds.
 func (w *Worker) Arrays() []checkpoint.Array {
 	return slices.Concat(w.Params.Arrays(), w.Optimizer.Arrays(), w.engine.Arrays())
 }
 
-// Mine are those of the arrays that this worker writes into a checkpoint. One worker of a stage writes what
-// all of them hold.
+// Mine are the arrays that this worker writes into a checkpoint. If all workers of a stage hold an array, one
+// of them writes it.
 func (w *Worker) Mine(arrays []checkpoint.Array) []checkpoint.Array {
 	if w.Groups.Partition == 0 && w.Groups.Slice == 0 {
 		return arrays
@@ -26,8 +26,8 @@ func (w *Worker) Mine(arrays []checkpoint.Array) []checkpoint.Array {
 		func(a checkpoint.Array) bool { return !a.Own && a.Rows == nil })
 }
 
-// figures are what a worker measured: a run that continues on the same mesh reports what it would have
-// reported otherwise.
+// figures are what a worker measured, so that a run that continues on the same mesh reports the same as one
+// without interruption.
 type figures struct {
 	Peaks    tensor.Peaks
 	Pass     Tally // of the last epoch
@@ -35,7 +35,7 @@ type figures struct {
 	Snapshot int64 // bytes
 }
 
-// Figures are the worker's figures, and the size of its snapshot, as metadata of its file.
+// Figures are the worker's figures, with the size of its snapshot, as metadata of its file.
 func (w *Worker) Figures(snapshot int64) (map[string]string, error) {
 	text, err := json.Marshal(figures{w.Team.Memory.Peaks(), w.Pass, w.spent, snapshot})
 	return map[string]string{figuresKey: string(text)}, err
@@ -43,8 +43,8 @@ func (w *Worker) Figures(snapshot int64) (map[string]string, error) {
 
 const figuresKey = "figures"
 
-// Restore makes the worker continue from a checkpoint. If that was written on the same mesh, Restore returns
-// the bytes of the worker's snapshot then; else 0.
+// Restore makes the worker continue from a checkpoint. If the checkpoint was written on the same mesh,
+// Restore returns the bytes of the worker's snapshot at that time; else 0.
 func (w *Worker) Restore(from *checkpoint.Checkpoint, sameMesh bool) (snapshot int64, err error) {
 	if err := from.Load(slices.Concat(w.Params.Arrays(), w.Optimizer.Arrays())); err != nil {
 		return 0, err

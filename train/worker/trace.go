@@ -12,8 +12,8 @@ import (
 	"weft/tensor"
 )
 
-// NewRecorder makes the recorder of a rank, with its worker's profile. It traces if worker 0 is asked for a
-// trace. All workers that c connects call it together.
+// NewRecorder makes the recorder of a rank, with its worker's profile. It traces if worker 0 is asked to. All
+// workers that c connects call it together.
 func NewRecorder(c *comm.Comm, asked bool, p *trace.Profile) (*trace.Recorder, error) {
 	flag := []byte{0}
 	if asked {
@@ -25,8 +25,8 @@ func NewRecorder(c *comm.Comm, asked bool, p *trace.Profile) (*trace.Recorder, e
 	return trace.New(trace.Clock, trace.Most*int(flag[0]), p), nil
 }
 
-// recorded makes r record the kernel calls of the team, and what its memory moves to and from a disk, or a
-// device. nil records nothing.
+// recorded makes r record the kernel calls of the team, and what its memory moves to and from a disk or a
+// card. A nil r records nothing.
 func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 	if r == nil {
 		return team
@@ -66,10 +66,10 @@ func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 	return team
 }
 
-// inner are functions of a function.
+// inner is the end of the name of a function within a function.
 var inner = regexp.MustCompile(`(\.func\d+|\.\d+|-range\d+)+$`)
 
-// caller is the function above packages tensor and kernel that is at work, and what it called of kernel.
+// caller names the function above packages tensor and kernel that is at work, and what it called of kernel.
 func caller() string {
 	calls := make([]uintptr, 64)
 	frames := runtime.CallersFrames(calls[:runtime.Callers(1, calls)])
@@ -93,8 +93,8 @@ func (w *Worker) phase(name string) trace.Span {
 	return w.Recorder.Work().Begin(trace.Phase, name, trace.Args{})
 }
 
-// Trace is, on worker 0, what all workers did in the last epoch. It is nil on others, and if nothing was
-// recorded. All workers call it together.
+// Trace is, on worker 0, what all workers did in the last epoch. It is nil on other workers, and if nothing
+// was recorded. All workers call it together.
 func (w *Worker) Trace() (*trace.Trace, error) {
 	if !w.Recorder.Traces() {
 		return nil, nil
@@ -115,7 +115,7 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 	return &trace.Trace{Epoch: w.epoch, Workers: all}, nil
 }
 
-// name is the worker's number, and the position along each axis that the mesh has.
+// name is the worker's number, with its position along each axis of the mesh.
 func (w *Worker) name() string {
 	m, place := w.Groups.Mesh, w.Groups.Coords
 	name := fmt.Sprintf("worker %d", w.Holders()[w.Groups.All.Rank()])

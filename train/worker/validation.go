@@ -10,12 +10,12 @@ import (
 
 // Validation is another graph, whose validation and test vertices select and measure the model.
 type Validation struct {
-	Config                   // the run's, for this graph
+	Config                   // the run's Config, for this graph
 	Share   *partition.Share // of this worker's partition
-	Dataset string           // how errors name the graph
+	Dataset string           // the graph's name in errors
 }
 
-// named puts the setting and the graph before a refusal of the graph.
+// named prefixes a refusal of the graph with the setting and the graph.
 func (v *Validation) named(err error) error {
 	if !refusal.Is(err) {
 		return err
@@ -23,7 +23,7 @@ func (v *Validation) named(err error) error {
 	return &launch.Common{Err: refusal.Errorf("--validate %s: %v", v.Dataset, err)}
 }
 
-// onOther makes the worker of the model on another graph.
+// onOther makes the worker that computes the model on another graph.
 func (w *Worker) onOther(other *Validation, world *comm.Comm) (*Worker, error) {
 	c := other.Config
 	c.Savings, c.Resolved = w.Savings, c.Keeping(w.KeepEdgeStates)
@@ -50,7 +50,7 @@ func (w *Worker) onOther(other *Validation, world *comm.Comm) (*Worker, error) {
 // Validates reports whether any worker has something to validate on, as far as this worker knows.
 func (w *Worker) Validates() bool { return w.validation().Validates() }
 
-// validation is the task on the graph that the model is validated on.
+// validation is the task on the graph on which the model is validated.
 func (w *Worker) validation() task.Task {
 	if w.validates != nil {
 		return w.validates.Task

@@ -14,7 +14,8 @@ import (
 
 // Each stage of a mesh holds some of the model's parameters. The functions here combine those of all stages.
 
-// squares returns the squared 2-norms of the gradients of all parameters of the model, in its order.
+// squares returns the squared 2-norms of the gradients of all parameters of the model, in the model's order.
+// own are those of this stage.
 func (w *Worker) squares(own []float64) []float64 {
 	for i, p := range w.Params.List {
 		if p.Rows != nil {
@@ -80,8 +81,8 @@ func (w *Worker) Weights() (nn.State, error) {
 	return all, nil
 }
 
-// gatherTables adds to the state of a stage's first worker the parameters that have a row for each vertex:
-// the rows of all its workers.
+// gatherTables adds parameters with a row for each vertex to the state of a stage's first worker: the rows of
+// all the stage's workers.
 func (w *Worker) gatherTables(all nn.State) error {
 	stage := Worker{Config: w.Config, Team: w.Team, Groups: w.Groups}
 	if g := &stage.Groups; g.Mesh.Stages > 1 {

@@ -2,7 +2,7 @@
 // the task that is learned, and what the worker counts of memory, messages and time.
 //
 // A Worker trains one epoch, evaluates, predicts, and lists what a checkpoint holds of it. Package train
-// calls it: it decides how many epochs there are, which one is the best, and when a checkpoint is written.
+// calls it, and decides how many epochs there are, which one is the best, and when to write a checkpoint.
 package worker
 
 import (
@@ -39,13 +39,13 @@ type Worker struct {
 	// For training.
 	Task      task.Task
 	Optimizer *optim.Optimizer
-	// the model on the graph that it is validated on; nil: the one that it is trained on
+	// validates is the model on the validation graph; nil: it is the graph on which the model is trained.
 	validates *Worker
 	later     *later         // outputs over another graph; nil: there are none
 	Rate      optim.Schedule // of the optimizer's learning rate
 	engine    engine.Engine
-	epoch     int   // the last one trained, from 1; 0: none
-	read      *read // of the training pass under way; nil: nothing is
+	epoch     int   // the last epoch that was trained, from 1; 0: none
+	read      *read // what the training pass under way reads; nil: nothing
 
 	account
 	spent engine.StageReport // of the last training pass, if the mesh has several stages
@@ -115,12 +115,12 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 	return w, nil
 }
 
-// edgeNumbers are those of the edges of this worker's outputs, as task.Env has them.
+// edgeNumbers are the numbers of the edges of this worker's outputs, as in task.Env.
 func (w *Worker) edgeNumbers(of *graph.Relation) []int64 {
 	return w.Inference.EdgeNumbers(of)
 }
 
-// ownLoss is the loss of the caller, or of the file that the settings name; nil: it is one known by name.
+// ownLoss is the loss of the caller, or of the file that the settings name; nil: the loss is known by name.
 func (w *Worker) ownLoss() nn.OwnLoss {
 	world := w.Groups.World
 	switch of := w.LossFile(); {
@@ -248,7 +248,7 @@ func (w *Worker) infers(i engine.Inference) error {
 // holds sets the worker's parameters.
 func (w *Worker) holds(params *nn.Params) error {
 	w.Params = params
-	w.eachStandard(func(name string, _ []float32) { w.Params.Allow(name) }) // known before the engine
+	w.eachStandard(func(name string, _ []float32) { w.Params.Allow(name) }) // before there is an engine
 	if w.Undecoded {
 		w.Params.Allow(gnn.DecoderNames()...)
 		if of := w.Program.Program; of != nil {
@@ -273,14 +273,14 @@ func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 	return s, nil
 }
 
-// Begin begins the first epoch: what rests then is the same in every run, and in its plan.
+// Begin begins the first epoch. From then on what rests is the same in every run, and in its plan.
 func (w *Worker) Begin() {
 	w.Groups.World.LocalBarrier()
 	if w.countsDisk() {
 		w.Team.Memory.ResetResidency()
 		w.disk()
 	}
-	if w.later != nil && w.Offload == "" { // its first pass makes what all later ones have
+	if w.later != nil && w.Offload == "" { // its first pass makes what all later passes have
 		w.later.Inference.Infer(0).Drop()
 	}
 	w.onDevice()
