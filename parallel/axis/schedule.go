@@ -13,11 +13,11 @@ import (
 // (VARCO; Cerviño et al., arXiv 2406.17611). The zero value sends all in every epoch.
 //
 // Epoch k of K (from 0) sends ⌈d/c(k)⌉ of d columns. The compression ratio c falls from From to 1 in K/Slope
-// epochs: c(k) = max(From − Slope·(From − 1)·k/K, 1). With a slope of 0 it stays, which the publication
-// compares with.
+// epochs: c(k) = max(From − Slope·(From − 1)·k/K, 1). With a slope of 0 it does not change: the publication
+// compares with that.
 type WireSchedule struct{ Slope, From float64 }
 
-// The names of the schedules, and the ratio that published runs begin with. Their slopes are 2 to 7.
+// The names of the schedules, and the ratio with which published runs begin. Their slopes are 2 to 7.
 const (
 	noSchedule   = "none"
 	varco        = "varco"
@@ -74,7 +74,7 @@ func (s WireSchedule) String() string {
 	return fmt.Sprintf("%s:slope=%g,from=%g", varco, s.Slope, s.From)
 }
 
-// Sent is how many of so many columns are sent in an epoch, from 1, of so many epochs.
+// Sent is how many of the columns an epoch sends. Epochs count from 1.
 func (s WireSchedule) Sent(columns, epoch, epochs int) int {
 	if s == (WireSchedule{}) {
 		return columns
@@ -82,7 +82,7 @@ func (s WireSchedule) Sent(columns, epoch, epochs int) int {
 	return int(math.Ceil(float64(columns) / s.Ratio(epoch, epochs)))
 }
 
-// Mean is the mean share of many columns that is sent in so many epochs.
+// Mean is the mean share of the columns, if there are many, that a run of so many epochs sends.
 func (s WireSchedule) Mean(epochs int) (share float64) {
 	for epoch := range epochs {
 		share += 1 / s.Ratio(epoch+1, epochs) / float64(epochs)
@@ -90,7 +90,7 @@ func (s WireSchedule) Mean(epochs int) (share float64) {
 	return share
 }
 
-// Ratio is the compression ratio c in an epoch, from 1, of so many.
+// Ratio is the compression ratio c in an epoch, from 1, of epochs.
 func (s WireSchedule) Ratio(epoch, epochs int) float64 {
 	return max(1, s.From-s.Slope*(s.From-1)*float64(epoch-1)/float64(epochs))
 }

@@ -21,7 +21,7 @@ const (
 // Wires are the names of the formats.
 var Wires = []string{AsStored: "auto", Float32: "f32", BFloat16: "bf16", Int8: "int8", Int4: "int4"}
 
-// Format is the format of messages of values that are stored in an element type.
+// Format is the format of messages with values that are stored in an element type.
 func (w Wire) Format(stored tensor.Element) kernel.Format {
 	switch {
 	case w == Int8:
@@ -39,10 +39,10 @@ func (w Wire) String() string { return Wires[w] }
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (w *Wire) UnmarshalText(text []byte) error { return suggest.Parse(w, text, Wires) }
 
-// HistoryStart is what the history of a pipeline is in the first epochs.
+// HistoryStart says what the history of a pipeline contains in the first epochs.
 type HistoryStart uint8
 
-// Zeros, or Warm: the embeddings of an exact forward pass.
+// Zeros, or with Warm the embeddings of an exact forward pass.
 const (
 	Zeros HistoryStart = iota
 	Warm
@@ -59,7 +59,7 @@ func (s *HistoryStart) UnmarshalText(text []byte) error { return suggest.Parse(s
 // ChunkOrder is the order in which the chunks of a pipeline come.
 type ChunkOrder uint8
 
-// Shuffle draws another order in each epoch. Fixed is the same in all.
+// Shuffle draws a new order for each epoch. Fixed is the same in all epochs.
 const (
 	Shuffle ChunkOrder = iota
 	Fixed

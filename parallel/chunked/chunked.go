@@ -4,7 +4,7 @@
 // of the model.
 //
 // Each chunk is a sar.Partition, whose remote rows are the rows of other chunks. Package sar does every kind
-// of aggregation; it gets remote rows from the history here, and from other workers on the graph axis. For
+// of aggregation. It gets remote rows from the history here, and from other workers on the graph axis. For
 // chunk c, in the order of the epoch, each aggregation does this:
 //
 //  1. Store the rows of c in the history.
@@ -17,18 +17,19 @@
 //  2. Add twice the gradients of rows that c reads to those of the chunks before c.
 //  3. Drop the gradients of snapshot rows: these are constants.
 //
-// In a random order, a chunk comes before another one half of the time. So the factor 2 makes the gradient
-// over one hop unbiased. With several partitions, a worker of each partition computes the stage: these are
-// the replicas of the stage. All replicas compute their chunks of one number at the same time, as one chunk.
-// Before these chunks aggregate, each replica sends the others the rows that their chunks read (mirrors).
+// In a random order, a chunk comes before another one half of the time, so the factor 2 makes the gradient
+// over one hop unbiased. With several partitions, a worker of each partition computes the stage: these
+// workers are the replicas of the stage. All replicas compute their chunks of one number at the same time, as
+// one chunk. Before these chunks aggregate, each replica sends the others the rows that their chunks read
+// (mirrors).
 //
 // With several slices, the workers of a replica divide the rows of each chunk, and aggregate a slice of its
-// columns, as package parallel/tp says. Then the algorithm is that of one slice, and the history has the
-// slice's columns.
+// columns, as in package parallel/tp. The algorithm is then the same as with one slice, and the history has
+// the slice's columns.
 //
 // Reading order: history.go is this algorithm. structure.go says which chunk reads which rows.
 //
-// Package engine has a chunk aggregate by it in a pipeline.
+// Package engine calls it for a pipeline.
 package chunked
 
 import (
@@ -61,12 +62,12 @@ type Graph struct {
 	share     *partition.Share
 	kinds     []*kind                  // by vertex type
 	made      map[gnn.Along]*structure // the structures that were made so far
-	lasting   map[sar.Key]*history     // of the last training pass, by aggregation, until the next takes it
+	lasting   map[sar.Key]*history     // of the last training pass, by aggregation; the next pass takes it
 	inferring map[sar.Key]*history     // of an inference, by aggregation, until the last chunk has read it
 	phase     phase
-	now       *Pass           // forward and backward: whose work it is
-	warm      bool            // an inference makes the snapshot
-	paths     map[string]bool // of the modules that aggregate
+	now       *Pass           // the pass that is at work, forward or backward
+	warm      bool            // the inference under way makes the snapshot
+	paths     map[string]bool // paths of the modules that aggregate
 	saved     sar.Saved       // the history of a checkpoint
 }
 
@@ -75,9 +76,9 @@ type kind struct {
 	held    *partition.Rows
 	rows    [][]int32 // rows of the share, by chunk
 	inChunk []int32   // by row of the share: its number in its chunk
-	// of the worker's own rows of all chunks, ascending; nil: all vertices of the graph
+	// vertices are those of the worker's own rows of all chunks, ascending; nil: all vertices of the graph.
 	vertices []int32
-	places   []int32          // of these rows among those of the share, ascending; nil: all
+	places   []int32          // places of these rows in the share, ascending; nil: all
 	own      *autograd.RowSet // these rows
 }
 
@@ -107,12 +108,12 @@ const (
 	inference // all chunks compute a layer before any chunk computes the next layer
 )
 
-// Chunk is a chunk of a stage's rows. Its aggregator has those of these rows that the worker owns: all, or
-// with several slices some.
+// Chunk is a chunk of a stage's rows. Its aggregator has the rows that the worker owns: all of them, or with
+// several slices some.
 type Chunk struct {
 	aggregator
-	// Places (Int32, 1 × rows) are, by vertex type, the own rows of the chunk, by their numbers among those
-	// of Graph.Types, ascending.
+	// Places (Int32, 1 × rows) are, by vertex type, the places of the chunk's own rows among the rows of
+	// Graph.Types, ascending.
 	Places []*tensor.Matrix
 
 	part  *sar.Partition // aggregates all rows of the chunk
@@ -236,7 +237,7 @@ func (g *Graph) joinRows(of mesh.Groups) {
 	}
 }
 
-// Held are the own rows of the chunk of a vertex type, among those of the share, ascending.
+// Held are the chunk's own rows of a vertex type, as rows of the share, ascending.
 func (c *Chunk) Held(kind int) []int32 {
 	rows, own := c.graph.kinds[kind].rows[c.index], c.aggregator.Places(kind)
 	if own == nil {
@@ -261,7 +262,7 @@ func (g *Graph) Types() (own []*autograd.RowSet) {
 	return own
 }
 
-// Places lists the worker's rows of a vertex type among those of the share, ascending. nil is all.
+// Places lists the worker's rows of a vertex type, as rows of the share, ascending. nil is all.
 func (g *Graph) Places(kind int) []int32 {
 	return g.kinds[kind].places
 }
@@ -269,8 +270,8 @@ func (g *Graph) Places(kind int) []int32 {
 // Schema returns the schema of the graph along which messages pass.
 func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share).Passing() }
 
-// Pass is a training pass of the chunks, forward and backward. Where each partition is one chunk, which reads
-// nothing of other passes, several may live: they have begun, and have not ended.
+// Pass is a training pass of the chunks, forward and backward. Several passes may live, begun and not ended,
+// if each partition is one chunk, which reads nothing of other passes.
 type Pass struct {
 	graph *Graph
 	epoch int

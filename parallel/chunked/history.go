@@ -19,12 +19,12 @@ import (
 type history struct {
 	key sar.Key
 	st  *structure
-	// rows has the rows that chunks read: of this epoch for the first fresh chunks of the order, and of the
-	// snapshot for the other chunks. The first snapshot is zeros.
+	// rows has the rows that chunks read. For the first fresh chunks of the order they are of this epoch, and
+	// for the others of the snapshot. The first snapshot is zeros.
 	rows  []*tensor.Matrix
 	fresh int
-	// other has the other version of each row: of the snapshot where rows is of this epoch, and of this epoch
-	// where the backward pass has restored the snapshot. It is nil between epochs, and with one chunk.
+	// other has the other version of each row: of the snapshot if rows is of this epoch, and of this epoch if
+	// the backward pass has restored the snapshot. It is nil between epochs, and with one chunk.
 	other []*tensor.Matrix
 	grads []*tensor.Matrix // the sum of the rows' gradients so far
 	// returned has the gradients of each remote block in the previous epoch, by the block's list of sources.
@@ -89,7 +89,7 @@ func (g *Graph) history(key sar.Key) *history {
 	return in[key]
 }
 
-// ordered are histories by their names in a checkpoint: in the same order in every run.
+// ordered are histories in the order of their names in a checkpoint, which is the same in every run.
 func (g *Graph) ordered(of map[sar.Key]*history) []*history {
 	return slices.SortedFunc(maps.Values(of), func(a, b *history) int {
 		return strings.Compare(g.saved.Name(a.key, "", 0), g.saved.Name(b.key, "", 0))
@@ -104,7 +104,7 @@ func resting(ms []*tensor.Matrix) []*tensor.Matrix {
 	return ms
 }
 
-// dontNeed says that the turn at work does not use the history any more.
+// dontNeed says that the turn at work no longer uses the history.
 func (r *history) dontNeed() {
 	for _, m := range slices.Concat(r.rows, r.other, r.grads) {
 		m.DontNeed()
@@ -120,8 +120,8 @@ func (g *Graph) releaseRead(key sar.Key, r *history) {
 	}
 }
 
-// publish stores those rows of a chunk that other chunks read, and exchanges mirrors: it sends rows that
-// other replicas read, and receives rows of their chunks of the same number.
+// publish stores the rows of a chunk that other chunks read, and exchanges mirrors: it sends rows that other
+// replicas read, and receives rows of their chunks of the same number.
 func (c *Chunk) publish(r *history, call *sar.Call, xs []*tensor.Matrix) {
 	g, st := c.graph, r.st
 	stored := st.stored[c.index]
@@ -183,9 +183,9 @@ func (c *Chunk) beginBackward(r *history, dxs []*tensor.Matrix) {
 	}
 }
 
-// addGrads adds the gradients of a remote block's source rows to the history. Sources in chunks after this
-// one were constants, and their chunks have already collected gradients. So what is added for these is
-// dropped.
+// addGrads adds the gradients of a remote block's source rows to the history. What it adds for sources in
+// chunks after this one is dropped: these rows were constants, and their chunks have already collected
+// gradients.
 func (g *Graph) addGrads(r *history, sources *tensor.Matrix, grads []*tensor.Matrix) {
 	if g.options.StaleGradients == axis.Keep {
 		g.replace(r, sources, grads)
@@ -219,14 +219,14 @@ func (g *Graph) replace(r *history, sources *tensor.Matrix, grads []*tensor.Matr
 	}
 }
 
-// collect adds to a chunk's rows the gradients that other chunks computed, of this and of other replicas.
+// collect adds to a chunk's rows the gradients that other chunks of this and of other replicas computed.
 func (c *Chunk) collect(r *history, call *sar.Call, t *sar.Transfer) {
 	g, st := c.graph, r.st
 	for m, dx := range t.Grads {
 		g.team.ScatterAdd(dx, st.of[g.me][c.index].of(r.grads[m]), st.own[c.index])
 	}
 	out := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
-		// without ids: drawn by their numbers, apart for each pair of replicas and chunk
+		// They have no ids: draws are keyed by their numbers, apart for each pair of replicas and chunk.
 		mirrors := st.of[replica][c.index]
 		draws := call.GradientDraws(m, (g.me*g.replicas.Size()+replica)*len(g.Chunks)+c.index, nil)
 		t.Sent[m].Encode(g.team, message, mirrors.of(r.grads[m]), nil, draws)
@@ -287,7 +287,7 @@ func (c *Chunk) exchange(kind comm.Kind, of exchange.Form, out, in side) {
 	exchange.Release(sent...)
 }
 
-// zeros makes a zero matrix for each of like: a row for each stored row, and as many columns.
+// zeros makes a zero matrix for each matrix in like, with a row for each stored row and as many columns.
 func (g *Graph) zeros(st *structure, like []*tensor.Matrix) []*tensor.Matrix {
 	zeros := exchange.Like(g.team.Memory, st.rows(), like)
 	for _, z := range zeros {
@@ -301,7 +301,7 @@ func (g *Graph) zeros(st *structure, like []*tensor.Matrix) []*tensor.Matrix {
 func (p *Pass) End() {
 	g := p.graph
 	for _, r := range g.ordered(p.read) {
-		p.rewind(r, 0) // now all of this epoch's rows are in other
+		p.rewind(r, 0) // now all rows of this epoch are in other
 		switch {
 		case len(g.Chunks) == 1:
 			r.rows, r.other = nil, r.rows
@@ -319,15 +319,15 @@ func (p *Pass) End() {
 	g.lasting = p.read
 }
 
-// Lockstep runs the forward pass of every chunk for an exact inference. At each aggregation every chunk waits
-// until all chunks have stored their rows.
+// Lockstep runs the forward pass of every chunk, for an exact inference. At each aggregation every chunk
+// waits until all chunks have stored their rows.
 func (g *Graph) Lockstep(pass func(k int)) {
 	g.phase = inference
 	g.inLockstep(pass)
 	g.forget()
 }
 
-// Warm is Lockstep, and makes the rows that it stores the snapshot.
+// Warm is Lockstep. It makes the rows that it stores the snapshot.
 func (g *Graph) Warm(pass func(k int)) {
 	g.phase, g.warm = inference, true
 	g.inLockstep(pass)

@@ -5,8 +5,8 @@ import (
 	"weft/gnn"
 )
 
-// propagator has the gnn.Propagator of a layer for each chunk, by the chunk's rows of each vertex type. A
-// call's input has the rows of one chunk, and so selects its Propagator.
+// propagator has the gnn.Propagator of a layer for each chunk, by the chunk's set of rows of each vertex
+// type. A call's input has the rows of one chunk, which selects the Propagator.
 type propagator map[*autograd.RowSet]gnn.Propagator
 
 // Propagator returns the gnn.Propagator of the layer with that module path. It panics if the graph lacks the

@@ -10,8 +10,9 @@ import (
 	"weft/tensor"
 )
 
-// Arrays lists what the next epoch reads of this one: the snapshot of each aggregation and, with Keep, the
-// gradients. Names hold the partition, whose rows these are, and the slice, whose columns, but not the stage.
+// Arrays lists what the next epoch reads from this one: the snapshot of each aggregation and, with Keep, the
+// gradients. Names hold the partition, to which the rows belong, and the slice, to which the columns belong.
+// They do not hold the stage.
 func (g *Graph) Arrays() (all []checkpoint.Array) {
 	for _, r := range g.ordered(g.lasting) {
 		parts := r.parts()
@@ -53,8 +54,8 @@ func (g *Graph) Restore(from *checkpoint.Checkpoint) error {
 	return nil
 }
 
-// initial are the first matrices of a part of a history: those of the checkpoint that the run continues from,
-// or zeros.
+// initial are the first matrices of a part of a history: from the checkpoint from which the run continues, or
+// else zeros.
 func (g *Graph) initial(key sar.Key, part string, zeros func() []*tensor.Matrix) (matrices []*tensor.Matrix) {
 	if g.phase != inference {
 		matrices = g.saved.Take(key, part)

@@ -12,10 +12,10 @@ import (
 	"weft/tensor"
 )
 
-// structure describes one direction of a relation: the edges into each chunk, and the stored rows, which are
-// the rows that chunks read of each other. The stored rows are in the order of the chunk numbers. For each
-// number there are first the rows of this replica's chunk that another chunk reads, and then the mirrors: the
-// rows of other replicas' chunks that this replica reads.
+// structure describes one direction of a relation: the edges into each chunk, and the stored rows, which
+// chunks read of each other. The stored rows are in the order of the chunk numbers. For each number, the rows
+// of this replica's chunk that another chunk reads come first. The mirrors follow: the rows of other
+// replicas' chunks that this replica reads.
 type structure struct {
 	graph          *Graph
 	source, target int            // vertex types
@@ -26,8 +26,8 @@ type structure struct {
 	most    int                // the largest number of sources of a remote block
 	stored  []span             // by chunk number: its stored rows and mirrors
 	of      [][]span           // by replica and chunk number: the stored rows of that chunk
-	own     []*tensor.Matrix   // by chunk: those of its rows that are stored: Int32, 1 × n
-	needed  [][]*tensor.Matrix // by other replica and chunk: the rows that are mirrors there: Int32, 1 × n
+	own     []*tensor.Matrix   // by chunk: its rows that are stored: Int32, 1 × n
+	needed  [][]*tensor.Matrix // by other replica and chunk: the rows that have mirrors there: Int32, 1 × n
 }
 
 // span is the range of stored rows lo … hi−1.
@@ -113,9 +113,9 @@ func (st *structure) isOwn(v int32, k int) bool {
 	return g.chunks.of(st.source, int(v)) == int32(k) && int(v) >= starts[g.me] && int(v) < starts[g.me+1]
 }
 
-// findStored finds the rows that a chunk of this replica reads but does not own. It returns for each vertex,
-// in the order of the partitions, its position among the stored rows; undefined for vertices without a
-// stored row.
+// findStored finds the rows that a chunk of this replica reads but does not own. position has, for each
+// vertex in the order of the partitions, its place among the stored rows. It is undefined for vertices
+// without a stored row.
 func (st *structure) findStored(in *graph.Relation) (position []int32) {
 	g := st.graph
 	sources := g.kinds[st.source]
@@ -184,7 +184,7 @@ func (st *structure) exchanged(out *graph.Relation) {
 	}
 }
 
-// into returns the edges into a chunk's rows. It numbers sources: the chunk's rows first, then the stored
+// into returns the edges into a chunk's rows. It numbers sources: first the chunk's rows, then the stored
 // rows.
 func (st *structure) into(k int, in *graph.Relation, position []int32) *graph.Relation {
 	g, sources, into := st.graph, st.graph.kinds[st.source], st.graph.kinds[st.target].rows[k]
@@ -227,7 +227,7 @@ func (st *structure) into(k int, in *graph.Relation, position []int32) *graph.Re
 	return r
 }
 
-// ofStored returns a value of each stored row, in a plan 0. of gives the values of a chunk's rows; the
+// ofStored returns a value for each stored row; in a plan it is 0. of gives the values of a chunk's rows. The
 // replicas send each other the values of the mirrors.
 func ofStored[T int32 | float32](st *structure, of func(chunk int) []T) ([]T, error) {
 	g := st.graph
@@ -254,7 +254,7 @@ func ofStored[T int32 | float32](st *structure, of func(chunk int) []T) ([]T, er
 	return values, nil
 }
 
-// listed returns the values of the listed rows, in a plan 0.
+// listed returns the values of the listed rows; in a plan they are 0.
 func listed[T int32 | float32](of []T, rows *tensor.Matrix) []T {
 	values := make([]T, rows.Cols)
 	for i, row := range rows.ReadInt32s() {

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// MostMessages is the largest number of messages in which the rows of one partition travel. A
-	// worker holds a few messages of others' rows at a time, and so less than one partition's rows.
+	// MostMessages is the largest number of messages in which the rows of one partition travel. A worker
+	// holds a few messages of others' rows at a time, which is less than one partition's rows.
 	MostMessages = 6
-	// leastMessage: up to this number of rows travel in one message.
+	// leastMessage is the number of rows up to which rows travel in one message.
 	leastMessage = 512
 	// leastHeld is the same for rows that the worker itself holds. They are copied and not sent, and each
 	// block costs kernel calls that are longer than the copy of few rows.
 	leastHeld = 2048
 )
 
-// messageRows returns the largest number of rows of a message from a partition of so many rows. Sender and
+// messageRows returns the largest number of rows in a message from a partition of so many rows. Sender and
 // receiver both compute it.
 func messageRows(partition int) int { return rowsOfBlock(partition, leastMessage) }
 
@@ -40,7 +40,7 @@ func messages(n, partition int) (sizes []int) {
 type span struct {
 	r              *graph.Relation
 	from, to, ends []int64 // for each row: the span's first edge, its end, and the end of the row
-	rows           []int32 // that have edges in the span, ascending
+	rows           []int32 // rows with edges in the span, ascending
 }
 
 // allRows returns an empty span in all rows. The first call of next moves it to the first partition.
@@ -50,8 +50,8 @@ func allRows(r *graph.Relation) *span {
 	return &span{r: r, from: make([]int64, n), to: slices.Clone(starts[:n]), ends: starts[1:]}
 }
 
-// someRows returns an empty span in the rows that s.Some selects. For a row that is not in Some.Into the span
-// will have only self loops.
+// someRows returns an empty span in the rows that s.Some selects. A row that is not in Some.Into will have
+// only self loops in the span.
 func (s *Source) someRows() *span {
 	n := len(s.Some.Rows)
 	at := &span{r: s.Relation, from: make([]int64, n), to: make([]int64, n), ends: make([]int64, n)}
@@ -73,7 +73,7 @@ func (s *Source) someRows() *span {
 	return at
 }
 
-// next moves the span to the edges that follow it, up to those whose sources are below end.
+// next moves the span to the following edges, up to those whose sources are below end.
 func (s *span) next(end int32) {
 	s.rows = s.rows[:0]
 	for v := range s.to {
@@ -174,7 +174,7 @@ func (e *Edges) newLocal(from *Source, s *span, owns []bool) *Block {
 	return b
 }
 
-// oneIf is 1 for a row that is one of these, and 0 for others and if there is no list.
+// oneIf is 1 for a row for which are is true, and 0 for others and without a list.
 func oneIf(are []bool, row int) int {
 	if are != nil && are[row] {
 		return 1
@@ -182,8 +182,8 @@ func oneIf(are []bool, row int) int {
 	return 0
 }
 
-// readLoopWeights returns the weights of the self loops, and where each vertex's begin; nil if the edges have
-// no weights.
+// readLoopWeights returns the weights of the self loops, and where each vertex's weights begin; nil if the
+// edges have no weights.
 func readLoopWeights(s *span, isLoop func(v int, k int64) bool,
 	loops []int32,
 ) (starts []int64, weights []float32) {
@@ -202,16 +202,16 @@ func readLoopWeights(s *span, isLoop func(v int, k int64) bool,
 	return starts, weights
 }
 
-// entryList passes on the entries of blocks' matrices, row by row. An item is what a column stands for; a
+// entryList calls f with the entries of blocks' matrices, row by row. An item is what a column stands for. A
 // row's items ascend. k is the edge of the relation, or partialSum.
 type entryList func(f func(row int, item int32, k int64))
 
-// partialSum is in place of the edge where an entry stands for a partial sum. Its value is 1.
+// partialSum is the edge number of an entry that stands for a partial sum. The entry's value is 1.
 const partialSum = -1
 
-// entries are those of the edges from the rows of a partition, whose positions begin at start. A source is an
-// item. If only the partial sum of a row's sources travels, the sum is an item behind all sources; c says so
-// (nil: rows alone travel).
+// entries are the entries of the edges from the rows of a partition, whose positions begin at start. A source
+// is an item. If only the partial sum of a row's sources travels, the sum is an item behind all sources. c
+// says for which rows; nil: only rows travel.
 func (s *span) entries(start int32, c *cut) entryList {
 	return func(f func(row int, item int32, k int64)) {
 		for _, v := range s.rows {
@@ -230,34 +230,34 @@ func (s *span) entries(start int32, c *cut) entryList {
 	}
 }
 
-// outline is what newBlocks must know besides the entries.
+// outline is what newBlocks must know in addition to the entries.
 type outline struct {
 	peer    int
-	items   int // that may have entries
-	sources int // those of them that are rows of the peer; they come first
-	rows    int // that may have entries
-	allRows int // the same of all entries
-	before  int // items that travel before these
-	step    int // the most items of a message
+	items   int // how many items may have entries
+	sources int // the first items, which are rows of the peer
+	rows    int // how many rows may have entries
+	allRows int // how many rows all entries may have
+	before  int // how many items travel before these
+	step    int // the most items in a message
 	of      *graph.Relation
 	data    EdgeData
-	owns    []bool // by row: it is one of Source.Own; nil: there is no such list
+	owns    []bool // by row: it is in Source.Own; nil: there is no such list
 }
 
-// newBlocks makes the blocks of some entries. It also returns the list of the items. all (nil: the same)
-// decides which items travel in which message of at most step items, and each message has a block; nil if it
-// has none of these items. So a row of the result is summed in the same parts and the same order, whichever
-// other rows are selected.
+// newBlocks makes the blocks of some entries. It also returns the list of the items. all decides which items
+// travel in which message of at most step items; nil: some does. Each message has a block; it is nil if none
+// of its items has an entry here. So a row of the result is summed in the same parts and the same order,
+// whichever other rows are selected.
 func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Block, listed []int32) {
 	const inAll, inSome = 1, 2
-	// inAll or inSome if the item travels, later message·step + column
+	// inAll or inSome if the item travels, and later message·step + column
 	index := make([]int32, o.items)
 	if all != nil {
 		all(func(_ int, item int32, _ int64) { index[item] = inAll })
 	}
 	some(func(_ int, item int32, _ int64) { index[item] = inSome })
 	seen := o.before
-	var columns, sources []int // of each message's block: columns, and those that are rows of the peer
+	var columns, sources []int // of each message's block: columns, and how many of these are the peer's rows
 	for item, mark := range index {
 		if mark == 0 {
 			continue
@@ -353,7 +353,7 @@ func newCSR(mem *tensor.Meter, allocated allocate, rows, cols, entries int, weig
 	return a
 }
 
-// newOut makes the transpose of a matrix, as the worker that shares both writes it.
+// newOut makes the transpose of a matrix. One of the workers that share both writes it.
 func newOut(team *kernel.Team, in *kernel.CSR) *kernel.CSR {
 	out := newCSR(team.Memory, team.Memory.NewCommon, in.Cols, in.Rows, in.Entries(), in.Values != nil)
 	out.SetTranspose(in)
@@ -369,12 +369,13 @@ type filler struct {
 	targets []int32 // Block.Targets, from the last row with an entry on; nil if the matrix has all rows
 	listed  int     // the number of that row
 	row, at int
-	// For addEdge: the relation that has the edges, and what writes to Block.Features; nil: there are none.
+	// For addEdge: the relation that has the edges, and the function that writes to Block.Features; nil:
+	// there are none.
 	of       *graph.Relation
 	features func(row int, k int64)
 }
 
-// newFiller returns nil where this worker writes no elements of the matrix.
+// newFiller returns nil if another worker writes the matrix's elements.
 func newFiller(a *kernel.CSR) *filler {
 	tensor.Touch(a.Arrays()...)
 	f := &filler{a: a, indptr: a.Indptr.WriteInt64s(), columns: a.Indices.WriteInt32s()}
@@ -387,7 +388,7 @@ func newFiller(a *kernel.CSR) *filler {
 	return f
 }
 
-// filler is newFiller for the edges of a block, which r has.
+// filler is newFiller for the edges of a block, which are in r.
 func (b *Block) filler(r *graph.Relation) *filler {
 	f := newFiller(b.In)
 	if f != nil {
@@ -400,7 +401,7 @@ func (b *Block) filler(r *graph.Relation) *filler {
 	return f
 }
 
-// add appends an entry to a row. Rows must come in ascending order. The value is ignored if the matrix has no
+// add appends an entry to a row. Rows must come in ascending order. It ignores the value if the matrix has no
 // values.
 func (f *filler) add(row int, column int32, value float32) {
 	if f.targets != nil {
@@ -433,7 +434,7 @@ func weight(r *graph.Relation, k int64) float32 {
 	return r.Weights[k]
 }
 
-// upTo ends the rows before the given one, and begins that row.
+// upTo ends the rows before the given row, and begins that row.
 func (f *filler) upTo(row int) {
 	for ; f.row <= row; f.row++ {
 		f.indptr[f.row] = int64(f.at)

@@ -11,8 +11,8 @@ import (
 )
 
 // connect tells the other workers which of their rows this worker needs, and learns which of its own rows
-// they need. needed[q] lists the rows that are needed of partition q, and out[q] is what travels to it, if
-// this worker knows (s.Halo).
+// they need. needed[q] lists the rows of partition q that this worker needs. out[q] is what travels to
+// partition q, if this worker knows it (s.Halo).
 func (e *Edges) connect(s *Source, needed [][]int32, out []*sendList) error {
 	k, me, n := len(s.Holders), s.Me, e.comm.Size()
 	messages, err := e.messages(s, needed, out)
@@ -20,14 +20,14 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*sendList) error {
 		return err
 	}
 	halo := make([][]int32, n) // by rank
-	// By rank: local rows that the other worker needs, and the vertices of its rows that are needed here.
+	// By rank: local rows that the other worker needs, and the vertices of its rows that this worker needs.
 	lists, theirs := make([][]int32, n), make([][]int32, n)
 	for q, rank := range s.Holders {
 		if q != me {
 			halo[rank] = needed[q]
 			lists[rank] = make([]int32, sum(messages(q, me)))
 			if out != nil {
-				copy(lists[rank], out[q].rows) // what is expected, where nothing comes: in a plan
+				copy(lists[rank], out[q].rows) // in a plan, where nothing comes, the expected rows
 			}
 			theirs[rank] = make([]int32, sum(messages(me, q)))
 			if len(halo[rank]) != len(theirs[rank]) {
@@ -62,8 +62,8 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*sendList) error {
 	return nil
 }
 
-// expected sets the local rows that each other worker needs, by rank, to those with an edge to its rows: in a
-// plan, where nothing comes.
+// expected sets, by rank, the local rows that each other worker needs to the rows with an edge to its rows. A
+// plan, where nothing comes, uses it.
 func (s *Source) expected(lists [][]int32) error {
 	at := allRows(s.Back)
 	for q, rank := range s.Holders {
@@ -79,8 +79,8 @@ func (s *Source) expected(lists [][]int32) error {
 	return nil
 }
 
-// tell sends the other workers halo, the rows that are needed of them. It sets lists and theirs, which have
-// room for what comes.
+// tell tells each other worker which of its rows this worker needs (halo). It sets lists and theirs, which
+// have room for what comes.
 func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*sendList) error {
 	if err := comm.AllToAllOf(e.comm, comm.Setup, halo, lists); err != nil {
 		return err
@@ -119,8 +119,8 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*sendList) 
 	return nil
 }
 
-// messages returns a function that gives how many rows of vertices the messages from partition q to partition
-// p have. One of the two is this worker's. If rows were selected, the workers tell each other these sizes.
+// messages returns a function that gives how many rows of vertices each message from partition q to partition
+// p has. One of the two is this worker's. If rows were selected, the workers tell each other these sizes.
 func (e *Edges) messages(s *Source, needed [][]int32, out []*sendList) (of func(p, q int) []int, err error) {
 	k := len(s.Holders)
 	if out != nil {
@@ -147,7 +147,7 @@ func (e *Edges) messages(s *Source, needed [][]int32, out []*sendList) (of func(
 		if p != s.Me {
 			told = theirs[s.Holders[p]*MostMessages:]
 		}
-		// as for all rows: the number of messages is the same
+		// The sizes as for all rows: the number of messages is the same.
 		sizes := messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q])
 		for i := range sizes {
 			sizes[i] = int(told[i])
@@ -166,8 +166,8 @@ func sum(sizes []int) (n int) {
 // workers implements Others for rows that other workers hold.
 type workers struct{}
 
-// Columns implements Others: the workers send each other the values. Partial sums have ones, as their terms
-// have the values already.
+// Columns implements Others. The workers send each other the values. A partial sum has the value 1, as its
+// terms have their values already.
 func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error) {
 	own := column(e)
 	columns := make([]*tensor.Matrix, len(e.Remote()))

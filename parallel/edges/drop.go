@@ -7,7 +7,7 @@ import (
 )
 
 // Drop says which edges an epoch leaves out (DropEdge; Rong et al. 2020), as PyG's dropout_edge does before
-// the first layer: each stored edge with a probability, whatever the others. Degrees are those of the edges
+// the first layer: each stored edge with a probability, independently of the others. Degrees count the edges
 // that are left. Self loops that an aggregation adds are never left out.
 type Drop struct {
 	Key uint64  // of the epoch and the relation
@@ -15,14 +15,14 @@ type Drop struct {
 }
 
 // Keeps reports whether the epoch has the edge from a source to a target, given by their original ids.
-// occurrence is the number of such edges before it, if there are several. The answer does not depend on who
-// holds the edge.
+// occurrence counts the parallel edges before it. The answer does not depend on the worker that holds the
+// edge.
 func (d Drop) Keeps(source, target, occurrence int64) bool {
 	h := autograd.Mix(autograd.Mix(d.Key^uint64(source)<<32^uint64(target)) + uint64(occurrence))
 	return float64(h>>11) >= d.P*(1<<53)
 }
 
-// Thin has the edges that an epoch keeps. Its matrices have room for all.
+// Thin has the edges that an epoch keeps. Its matrices have room for all edges.
 type Thin struct {
 	*Edges
 	full     *Edges
@@ -31,7 +31,8 @@ type Thin struct {
 	drawn    bool
 }
 
-// Thin returns edges of which each epoch keeps some. reversed says that e has the stored edges reversed.
+// Thin returns a Thin of the edges, of which each epoch keeps some. reversed says that e has the stored edges
+// reversed.
 func (e *Edges) Thin(reversed bool) *Thin {
 	some := *e
 	t := &Thin{Edges: &some, full: e, reversed: reversed}
@@ -57,12 +58,12 @@ func (e *Edges) Thin(reversed bool) *Thin {
 	return t
 }
 
-// emptyOf returns a matrix with emptyOf for the entries of a.
+// emptyOf returns an empty matrix with room for the entries of a.
 func emptyOf(team *kernel.Team, a *kernel.CSR) *kernel.CSR {
 	return newCSR(team.Memory, team.Memory.NewElement, a.Rows, a.Cols, a.Entries(), a.Values != nil)
 }
 
-// Draw makes the edges those that d keeps. All workers draw together.
+// Draw makes the edges the ones that d keeps. All workers draw together.
 func (t *Thin) Draw(d Drop) *Edges {
 	if t.drawn && t.last == d {
 		return t.Edges
@@ -111,12 +112,12 @@ func (t *Thin) filter(z, a *kernel.CSR, zf, af *tensor.Matrix,
 	z.FindSegments()
 }
 
-// keep makes the entries of one matrix those of another that keep chooses.
+// keep copies to one matrix the entries of another for which keep reports true.
 func (t *Thin) keep(to, from *arrays, keep func(row int, column int32, occurrence int64) bool) {
 	const rowsOfPart = 1 << 12
 	last := len(from.indptr) - 1
 	counts := make([]int64, last)
-	t.team.Parallel((last+rowsOfPart-1)/rowsOfPart, func(part int) { // each row to where it begins in a
+	t.team.Parallel((last+rowsOfPart-1)/rowsOfPart, func(part int) { // first each row to where it begins in a
 		for row := part * rowsOfPart; row < min((part+1)*rowsOfPart, last); row++ {
 			begin := from.indptr[row]
 			for k, occurrence := range occurrences(from.indptr, from.columns, row) {
@@ -128,7 +129,7 @@ func (t *Thin) keep(to, from *arrays, keep func(row int, column int32, occurrenc
 		}
 	})
 	at := int64(0)
-	for row, n := range counts { // rows move forward, to the end of the row before
+	for row, n := range counts { // rows then move forward, to the end of the row before
 		begin := from.indptr[row]
 		for k := range n {
 			to.take(at+k, to, begin+k)
@@ -139,12 +140,12 @@ func (t *Thin) keep(to, from *arrays, keep func(row int, column int32, occurrenc
 	to.indptr[last] = at
 }
 
-// arrays are those of a matrix, and the features of its entries.
+// arrays are the arrays of a matrix, with the features of its entries.
 type arrays struct {
 	indptr  []int64
 	columns []int32
-	values  []float32 // nil: there are none
-	bytes   []byte    // of the features
+	values  []float32 // nil: the matrix has no values
+	bytes   []byte    // the bytes of the features
 	width   int64     // entryBytes
 }
 
@@ -156,7 +157,7 @@ func entryBytes(features *tensor.Matrix) int64 {
 	return int64(features.Cols * features.Element.Size())
 }
 
-// take makes entry k that of number l of another matrix.
+// take sets entry k to entry l of another matrix.
 func (e *arrays) take(k int64, from *arrays, l int64) {
 	e.columns[k] = from.columns[l]
 	if e.values != nil {
@@ -207,7 +208,7 @@ func (t *Thin) drawLoops(keeps func(source, target int, occurrence int64) bool) 
 	}
 }
 
-// forget releases what was made of the edges of the last draw.
+// forget releases what was made from the edges of the last draw.
 func (t *Thin) forget() {
 	for _, m := range t.made {
 		m.Release()

@@ -6,7 +6,7 @@
 // received. connect.go tells the other workers which rows to send. operator.go multiplies by the matrix of a
 // linear aggregation. halo.go and cover.go decide where partial sums travel in place of rows.
 //
-// The axes (sar, tp, chunked) aggregate along them.
+// The axes (sar, tp, chunked) aggregate along these edges.
 package edges
 
 import (
@@ -28,37 +28,39 @@ type Edges struct {
 	// Sources counts the local rows of the sources' vertex type. It equals Rows if both ends are of one type.
 	Sources   int
 	SourceIDs *tensor.Matrix // Int32, 1 × Sources: vertices of the sources in the original graph
-	// Blocks holds the edges among local rows first, then those from other workers' rows in the order of the
-	// halo exchange.
+	// Blocks holds first the edges among local rows, and then the edges from other workers' rows in the order
+	// of the halo exchange.
 	Blocks  []*Block
 	Needed  []*Message // local source rows that other workers need, in the order in which they are sent
 	MostIn  int        // rows of the largest message received
 	MostOut int        // rows of the largest message sent
-	Sums    bool       // partial sums travel
-	// MostSums is the most partial sums of a sent message.
+	Sums    bool       // partial sums travel in place of some rows
+	// MostSums is the largest number of partial sums in a sent message.
 	MostSums int
-	// MostSpread is the most rows that the sums of a sent message list as Targets.
+	// MostSpread is the largest number of rows that the sums of a sent message list as Targets.
 	MostSpread int
 	Loops      *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
 	ends Ends
-	// in-degrees in the whole relation; nil: the blocks have all edges, and are counted
+	// degrees returns the in-degrees in the whole relation; nil: the blocks have all edges, and are counted.
 	degrees         func(degreeOf) []float64
 	team            *kernel.Team
-	comm            *comm.Comm // the workers that hold the other rows; nil: this worker holds them
+	comm            *comm.Comm // connects the workers that hold the other rows; nil: this worker holds them
 	others          Others
 	loopCount       int       // of all vertices
 	own, ownSources []int32   // Source.Own and OwnSources
 	ownLoops        int       // stored self loops of the rows own
 	loopStart       []int64   // len Rows+1: where each vertex's loops begin in loopW; nil: no weights
 	loopW           []float32 // weights of the self loops, vertex by vertex
-	// loopFeatures are those of the self loops, vertex by vertex; nil: there are no loops, or no features
+	// loopFeatures are the features of the self loops, vertex by vertex; nil: there are no loops, or no
+	// features.
 	loopFeatures *tensor.Matrix
 
-	mask        *float32 // of a pass's edges, as Given.Mask
-	input       *Input   // of a pass's edges (Given.Of); nil: they are the graph's
-	loopNumbers []int64  // those of a pass's self loops in the graph
-	// numbers are those of all edges in the graph, by block, and last those of the self loops; nil: not made
+	mask        *float32 // a factor of a pass's messages, as Given.Mask
+	input       *Input   // of a pass's edges (Given.Of); nil: the edges are the graph's
+	loopNumbers []int64  // the numbers, in the graph, of a pass's self loops
+	// numbers are the numbers of all edges in the graph, by block and last of the self loops; nil: not made
+	// yet.
 	numbers [][]int64
 
 	// The following are made at their first use.
@@ -67,64 +69,64 @@ type Edges struct {
 	meanFactors map[meanOf]*tensor.Matrix     // 1/degree of each local row
 	roots       map[gnn.Reduce]*tensor.Matrix // 1/√degree of each local row
 	loopBlocks  map[gnn.Loops]*Block          // self loops as edges: OnlyLoops, LastLoops, OneLoop
-	made        []*tensor.Matrix              // the matrices of all these
+	made        []*tensor.Matrix              // all the matrices above, to release them
 }
 
 // Ends says whether both ends of a relation are of one vertex type.
 type Ends bool
 
-// OneType: a vertex may have an edge to itself. TwoTypes: there are no self loops.
+// With OneType a vertex may have an edge to itself. With TwoTypes there are no self loops.
 const (
 	OneType  Ends = false
 	TwoTypes Ends = true
 )
 
 // Block holds the edges from some rows of one worker into the local rows. The columns of its matrix are those
-// source rows. A remote block's sources are the rows of one message. If partial sums travel, they are columns
-// behind the rows of vertices, each with an entry of value 1 in its destination's row.
+// source rows. A remote block's sources are the rows of one message. Partial sums that travel are columns
+// behind the rows of vertices, each with one entry of value 1, in its destination's row.
 type Block struct {
 	Peer int         // rank of the worker that holds the sources' rows
 	In   *kernel.CSR // rows × sources; the values are edge weights, nil if there are none
 	Out  *kernel.CSR // the transpose of In; In itself if symmetric; nil if Source.Some has no Gradients
-	// Int32: the sources' vertices in the original graph, without sums; nil: the row numbers
+	// IDs (Int32) are the sources' vertices in the original graph, without sums; nil: the row numbers.
 	IDs *tensor.Matrix
-	// Targets (Int32, 1 × n) lists the local rows that In has rows for, if only few local rows have edges in
-	// the block, in a plan, too. It is nil if In has a row for each local row.
+	// Targets (Int32, 1 × n) lists the local rows for which In has rows, if only few local rows have edges in
+	// the block. A plan has it, too. It is nil if In has a row for each local row.
 	Targets *tensor.Matrix
-	// Features are those of the edges, in the order of the entries of In: entries × columns. nil: the
+	// Features are the features of the edges, in the order of the entries of In: entries × columns. nil: the
 	// relation has none, or its Source does not copy them.
 	Features *tensor.Matrix
 	Added    bool // the edges are self loops that the graph does not store
-	// Owned counts the entries of In in the rows of Source.Own; 0 without these.
+	// Owned counts the entries of In in the rows of Source.Own; 0 if Own is nil.
 	Owned int
 
-	// WeightGradients (entries × 1) and FeatureGradients (entries × columns) are the sums of those of a
-	// pass's edges, in Float32; nil: they are not asked for.
+	// WeightGradients (entries × 1) and FeatureGradients (entries × columns) sum the gradients of a pass's
+	// edges, in Float32; nil: they are not asked for.
 	WeightGradients, FeatureGradients *tensor.Matrix
-	// MaskGradients (entries × 1) are the sums of those of Given.Mask, likewise.
+	// MaskGradients (entries × 1) sum the gradients of Given.Mask in the same way.
 	MaskGradients *tensor.Matrix
 
 	ownedOut int     // entries of Out in the rows of Source.OwnSources
-	numbers  []int64 // of the entries in the graph, of a pass's edges
+	numbers  []int64 // the numbers, in the graph, of the entries of a pass's edges
 
 	featureRows *tensor.Matrix // made at its first use
 }
 
-// fewTargets: a block with edges into fewer than 1/fewTargets of the local rows lists these rows. Its memory
-// is then proportional to its edges.
+// fewTargets says when a block lists its target rows: when it has edges into fewer than 1/fewTargets of the
+// local rows. Its memory is then proportional to its edges.
 const fewTargets = 4
 
-// Message lists the local rows that one message to another worker holds, and the partial sums behind them.
+// Message lists the local rows in one message to another worker, and the partial sums that follow them.
 type Message struct {
 	Peer int // rank of the worker that needs them
-	// Int32, 1 × n; a plan of partitions that take turns knows them, if matrices rest on a disk
+	// Rows is Int32, 1 × n. If matrices rest on a disk, a plan of partitions that take turns has its values.
 	Rows *tensor.Matrix
-	// Sums are the edges that the message holds partial sums of; nil: none. They are seen from their sources:
-	// In has local rows × sums, and Out, sums × all local rows of the sources' type, makes the sums.
+	// Sums are the edges whose partial sums the message holds; nil: none. They are seen from their sources:
+	// In has local rows × sums. Out, sums × all local rows of the sources' type, makes the sums.
 	Sums *Block
 }
 
-// Source says where a worker reads the edges of one relation and direction from.
+// Source says from where a worker reads the edges of one relation and direction.
 type Source struct {
 	// Relation has a row for each of the worker's rows. Its sources are positions, counted over the
 	// partitions in order.
@@ -132,9 +134,9 @@ type Source struct {
 	Starts   []int // len K+1: first position of each of K partitions, and V
 	Me       int   // this worker's partition
 	Holders  []int // len K: rank of the worker that holds each partition
-	// HaloRows (K × K): [p][q] is how many rows partition p needs of partition q; nil with one worker
+	// HaloRows[p][q] (K × K) is how many rows partition p needs of partition q; nil with one worker.
 	HaloRows [][]int
-	// IDs (Int32, 1 × rows) are the local rows' vertices in the original graph; nil: their row numbers
+	// IDs (Int32, 1 × rows) are the local rows' vertices in the original graph; nil: their row numbers.
 	IDs *tensor.Matrix
 	// Ends is TwoTypes if sources and targets are of different vertex types. SourceIDs are then the ids of
 	// the local rows of the sources' type.
@@ -143,30 +145,30 @@ type Source struct {
 	held      bool // this worker itself holds the rows of all sources
 	// Halo says what travels between partitions. Unless it is HaloRows, an aggregation must be linear.
 	Halo Halo
-	// Back has the same edges by their sources: a row for each local row of the sources' type, with the
-	// positions of destinations, which are counted over the partitions: those of partition q begin at
-	// BackStarts[q]. With HaloRows only a plan whose matrices rest on a disk reads it.
+	// Back has the same edges by their sources. It has a row for each local row of the sources' type, with
+	// the positions of destinations, which are counted over the partitions: those of partition q begin at
+	// BackStarts[q]. With HaloRows, only a plan whose matrices rest on a disk reads it.
 	Back       *graph.Relation
 	BackStarts []int
 	// Some selects the rows to compute on; IDs and SourceIDs then belong to these rows. nil: all rows.
 	Some *Some
-	// Own and OwnSources are some of the rows, and of the local rows of the sources' type, ascending, for
-	// which this worker computes messages; nil: all.
+	// Own and OwnSources are the rows, and the local rows of the sources' type, for which this worker
+	// computes messages, ascending; nil: all.
 	Own, OwnSources []int32
 	// Data says whether the features of the edges are copied, too.
 	Data EdgeData
-	// Common connects the workers that have the same partition, and its edges in common, as the Meters of
-	// their teams share memory; nil: no others have.
+	// Common connects the workers that have the same partition and share its edges, because the Meters of
+	// their teams share memory; nil: none do.
 	Common *comm.Comm
 }
 
-// Some selects some of a worker's rows. They are given by their numbers among all of the worker's rows,
-// ascending. The rows of Into get the same bits as when all rows are computed.
+// Some selects some of a worker's rows, by their numbers among all of the worker's rows, ascending. The rows
+// of Into get the same bits as when all rows are computed.
 type Some struct {
 	Rows    []int32
-	Into    []int32 // those of Rows whose edges are read; the other rows have only their self loops
+	Into    []int32 // the rows whose edges are read; other Rows have only their self loops
 	Sources []int32 // local rows of the sources' type; equal to Rows if both ends are of one type
-	// Gradients says that there may be a backward pass: blocks have their transposes.
+	// Gradients says that there may be a backward pass, so that blocks have their transposes.
 	Gradients bool
 }
 
@@ -180,7 +182,7 @@ func (s *Source) isLoop(v int, position int32) bool {
 
 // localSources returns a function that finds the row of a local source by its position.
 func (s *Source) localSources() func(position int32) int32 {
-	const few = 16 // below 1/few of all rows, binary search finds a source; above, a table does
+	const few = 16 // below 1/few of all rows, binary search finds a source; above, a table
 	start := int32(s.Starts[s.Me])
 	if s.Some == nil || len(s.Some.Sources) < s.sources()/few {
 		return func(position int32) int32 {
@@ -195,7 +197,7 @@ func (s *Source) localSources() func(position int32) int32 {
 	return func(position int32) int32 { return rows[position-start] }
 }
 
-// sourceRow returns the row of a local source, given by its number among all local sources. found is false if
+// sourceRow returns the row of a local source. number is its place among all local sources. found is false if
 // Some does not select it.
 func (s *Source) sourceRow(number int32) (row int32, found bool) {
 	if s.Some == nil {
@@ -211,12 +213,12 @@ func (s *Source) sources() int { return s.Starts[s.Me+1] - s.Starts[s.Me] }
 // Others gives values of rows that this worker does not own: the sources of remote blocks.
 type Others interface {
 	// Columns returns for each remote block a matrix sources × 1 with one value of each source, charged to
-	// the graph's structure. own computes the same values for the local rows of some Edges.
+	// the graph's structure. own computes the same values for the local rows of an Edges.
 	Columns(e *Edges, own func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error)
 }
 
 // New copies edges into the team's memory. The workers of all partitions, and of Source.Common, call it
-// together; c connects the former (comm.Plan if the team only plans). They tell each other which rows they
+// together. c connects the former (comm.Plan if the team only plans). They tell each other which rows they
 // need: O(halo) numbers.
 func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 	e, needed, err := read(team, s)
@@ -257,7 +259,7 @@ func (e *Edges) exchanged(s *Source, needed [][]int32) error {
 	return nil
 }
 
-// written waits until the worker that writes what all of common have has done so.
+// written waits until one worker has written what all of common share.
 func (e *Edges) written(common *comm.Comm) error {
 	if common == nil {
 		return nil
@@ -275,9 +277,9 @@ func (e *Edges) written(common *comm.Comm) error {
 }
 
 // Among makes the edges of a worker that itself holds the rows of all sources. r numbers the sources: first
-// own rows, of the rows of r if both ends have one type, then others more rows. s says what is known of both
-// ends. Among also returns which of the other rows are sources, ascending, in the order of the remote blocks.
-// The IDs of remote blocks are undefined.
+// own own rows, which are the rows of r if both ends have one type, and then others more rows. s says what is
+// known of both ends. Among also returns which of the other rows are sources, ascending, in the order of the
+// remote blocks. The IDs of remote blocks are undefined.
 func Among(team *kernel.Team, r *graph.Relation, own, others int, s Source, o Others) (e *Edges,
 	sources []int32,
 ) {
@@ -290,7 +292,7 @@ func Among(team *kernel.Team, r *graph.Relation, own, others int, s Source, o Ot
 // read copies edges. needed[q] lists the rows of partition q that travel here.
 func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 	k := len(s.Starts) - 1
-	var at, all *span // at: in the selected rows; all: in all rows, which decide which rows a message has
+	var at, all *span // at is in the selected rows; all, in all rows, decides which rows a message has
 	switch {
 	case s.Some == nil:
 		at = allRows(s.Relation)
@@ -355,7 +357,7 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 	return e, needed, nil
 }
 
-// among says which of n rows are in a list; nil for nil.
+// among says which of n rows are in a list. It is nil for a nil list.
 func among(list []int32, n int) (are []bool) {
 	if list != nil {
 		are = make([]bool, n)
@@ -394,7 +396,7 @@ func (s *Source) newRemote(team *kernel.Team, at, all *span, owns []bool, q,
 	return blocks, needed, nil
 }
 
-// readOutgoing returns what travels from the own rows, by partition; nil if the other workers say it.
+// readOutgoing returns what travels from the own rows, by partition; nil: the other workers say it.
 func (e *Edges) readOutgoing(s *Source) ([]*sendList, error) {
 	if s.Halo == HaloRows {
 		return nil, nil
@@ -418,8 +420,8 @@ func (e *Edges) readOutgoing(s *Source) ([]*sendList, error) {
 func (e *Edges) Local() *Block { return e.Blocks[0] }
 
 // Entries returns the number of terms that an aggregation on this worker adds up: all edges into local rows
-// but self loops. If partial sums travel, each is one term for its destination, and its edges are terms of
-// the worker that makes it.
+// but self loops. A partial sum that travels is one term for its destination. Its edges are terms of the
+// worker that makes it.
 func (e *Edges) Entries() (n int64) {
 	for _, b := range e.Blocks {
 		n += int64(b.In.Entries())
@@ -470,7 +472,7 @@ func (e *Edges) reset() {
 	e.loopBlocks, e.made = map[gnn.Loops]*Block{}, nil
 }
 
-// Picker copies a block's rows out of matrices with a row for each local row, and releases the copies
+// Picker copies a block's rows out of matrices with a row for each local row. It releases all copies
 // together.
 type Picker struct {
 	block *Block
@@ -481,8 +483,8 @@ type Picker struct {
 // Picker returns a Picker for the rows of the block's matrix.
 func (b *Block) Picker(team *kernel.Team) *Picker { return &Picker{block: b, team: team} }
 
-// Of returns the rows of m, which has a row for each local row, that are rows of the block's matrix; nil for
-// nil. They are valid until Release.
+// Of returns the rows of the block's matrix from m, which has a row for each local row. It returns nil for
+// nil. The rows are valid until Release.
 func (p *Picker) Of(m *tensor.Matrix) *tensor.Matrix {
 	if p.block.Targets == nil || m == nil {
 		return m
@@ -500,7 +502,7 @@ func (p *Picker) Release() {
 }
 
 // Onto adds the result of compute to the block's rows of z, which has a row for each local row. If Targets is
-// set, compute overwrites a matrix of just these rows. Otherwise it gets z itself and accumulates.
+// set, compute overwrites a matrix of just these rows. Otherwise compute gets z itself and adds to it.
 func (b *Block) Onto(team *kernel.Team, z *tensor.Matrix, compute func(z *tensor.Matrix, to kernel.Output)) {
 	if b.Targets == nil || z == nil {
 		compute(z, kernel.Accumulate)
@@ -526,7 +528,7 @@ func (b *Block) Within(team *kernel.Team, z, arg *tensor.Matrix, compute func(z,
 	pick.Release()
 }
 
-// ofTargets returns the entries of a column over local rows that belong to the rows of the block's matrix.
+// ofTargets returns the rows of the block's matrix from a column over local rows.
 func (e *Edges) ofTargets(b *Block, column *tensor.Matrix) *tensor.Matrix {
 	if b.Targets == nil || column == nil {
 		return column

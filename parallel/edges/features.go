@@ -11,7 +11,7 @@ import (
 	"weft/tensor"
 )
 
-// EdgeData says what is copied of a relation besides its edges and their weights.
+// EdgeData says what is copied of a relation in addition to its edges and their weights.
 type EdgeData bool
 
 // WithFeatures copies the features of the edges, if the relation has any. They are stored with the edges'
@@ -29,14 +29,14 @@ func (d EdgeData) features(team *kernel.Team, r *graph.Relation, edges int) *ten
 	return team.Memory.NewCommon(tensor.Features, team.Storage, edges, r.EdgeColumns)
 }
 
-// copyFeatures returns what writes the features of edge k of the relation to a row.
+// copyFeatures returns a function that writes the features of edge k of the relation to a row.
 func copyFeatures(to *tensor.Matrix, r *graph.Relation) func(row int, k int64) {
 	write, columns := to.Writer(), r.EdgeColumns
 	return func(row int, k int64) { write(row*columns, r.EdgeFeatures[int(k)*columns:][:columns]) }
 }
 
-// FeatureRows returns where the features of each entry of Out are among Features: Int32, 1 × entries. It is
-// made at its first use. Equal edges have the same order in both matrices.
+// FeatureRows returns, for each entry of Out, the row of its features in Features: Int32, 1 × entries. It is
+// made at its first use. Parallel edges have the same order in both matrices.
 func (b *Block) FeatureRows(team *kernel.Team) (*tensor.Matrix, error) {
 	if b.featureRows != nil {
 		return b.featureRows, nil
@@ -52,7 +52,7 @@ func (b *Block) FeatureRows(team *kernel.Team) (*tensor.Matrix, error) {
 	return b.featureRows, nil
 }
 
-// listFeatureRows makes the list, if there is one, that of the entries.
+// listFeatureRows fills the list, if there is one, from the entries.
 func (b *Block) listFeatureRows(team *kernel.Team) {
 	if b.featureRows == nil {
 		return
@@ -70,9 +70,9 @@ func (b *Block) listFeatureRows(team *kernel.Team) {
 	})
 }
 
-// featuresOfLoops returns the features of the entries of loopMatrix. Those of added loops are the means of
-// the features of the edges into each vertex, without its stored loops, and zeros where there are none: PyG's
-// fill_value "mean", which its attention layers have.
+// featuresOfLoops returns the features of the entries of loopMatrix. An added loop has the mean of the
+// features of the edges into its vertex, without stored loops, and zeros if there are none. This is PyG's
+// fill_value "mean", as in its attention layers.
 func (e *Edges) featuresOfLoops(loops gnn.Loops) *tensor.Matrix {
 	switch {
 	case loops == gnn.OnlyLoops || loops == gnn.LastLoops && e.loopFeatures == nil:

@@ -12,49 +12,49 @@ import (
 )
 
 // Given is what one pass has in place of the graph's edges, by the names of relations: some of the edges, or
-// other weights or features. It makes the edges of the pass, whose messages have the rows of all edges.
+// other weights or features. Given makes the edges of the pass. Their messages have the rows of all edges.
 type Given struct {
 	Relations map[string]*Input
 	// Mask is a factor of each message along an edge between two vertices, and Masked sums the gradients of
-	// these factors: it is PyG's edge_mask. Self loops have none. nil: there are no factors. The pass is of
-	// one worker that has its whole graph.
+	// these factors, as for PyG's edge_mask. Self loops have none. nil: there are no factors. The pass must
+	// run on one worker with its whole graph.
 	Mask *float32
 
 	made []*madeEdges
 }
 
-// Numbering numbers the edges of a relation: as the graph's store has them, by target, then by source, and
-// parallel edges as they were given, or by their places among some of these.
+// Numbering numbers the edges of a relation as the graph's store does: by target, then by source, and
+// parallel edges as they were given. With Held it numbers only some of the edges, by their places in Held.
 type Numbering struct {
 	Relation *graph.Relation // of the whole graph
-	Held     []int64         // the numbers in the store of those that have a number here, ascending; nil: all
+	Held     []int64         // numbers in the store of the edges numbered here, ascending; nil: all
 }
 
-// Input is what a pass has in place of a relation's edges. All that edges of one Edges are given, or asked
-// for, have the same Numbering.
+// Input is what a pass has in place of a relation's edges. All Inputs and requests for the edges of one Edges
+// have the same Numbering.
 type Input struct {
 	Numbering
-	// Kept says by a number other than 0 which edges the pass has; nil: all. Self loops that an aggregation
+	// Kept says, by a number other than 0, which edges the pass has; nil: all. Self loops that an aggregation
 	// adds stay.
 	Kept     []float32
-	Weights  []float32 // nil: those of the graph
-	Features []float32 // edges × Columns, row by row; nil: those of the graph
+	Weights  []float32 // nil: the graph's weights
+	Features []float32 // edges × Columns, row by row; nil: the graph's features
 	Columns  int
-	// WeightGradients and FeatureGradients ask for what AddGradients adds.
+	// WeightGradients and FeatureGradients ask for the gradients that AddGradients adds.
 	WeightGradients, FeatureGradients bool
 }
 
 // Masks reports whether messages have factors.
 func (g *Given) Masks() bool { return g.Mask != nil }
 
-// madeEdges are the edges of a pass that were made from those of the graph.
+// madeEdges are the edges of a pass, made from those of the graph.
 type madeEdges struct {
 	full, some *Edges
 	gnn.Along
 }
 
-// Number is that of the edge from a source to a target, given by their ids, before which there are so many
-// like it.
+// Number is the number of the edge from a source to a target, given by their ids. occurrence counts the
+// parallel edges before it.
 func (n *Numbering) Number(source, target int, occurrence int64) int64 {
 	first := n.Relation.Indptr[target]
 	at, _ := slices.BinarySearch(n.Relation.Sources[first:n.Relation.Indptr[target+1]], int32(source))
@@ -72,7 +72,7 @@ func (n *Numbering) Number(source, target int, occurrence int64) int64 {
 // keeps reports whether the pass has an edge.
 func (in *Input) keeps(number int64) bool { return in.Kept == nil || in.Kept[number] != 0 }
 
-// Of returns the pass's edges, which stand in for those of the graph. g keeps them until Release.
+// Of returns the pass's edges, in place of the graph's. g keeps them until Release.
 func (g *Given) Of(e *Edges, a gnn.Along) *Edges {
 	in := g.Relations[a.Relation]
 	if in == nil && g.Mask == nil {
@@ -94,7 +94,7 @@ func (g *Given) Of(e *Edges, a gnn.Along) *Edges {
 	return some
 }
 
-// Release releases the edges of the pass. What is made of them later is made anew.
+// Release releases the edges of the pass. Whatever is made of them later is made anew.
 func (g *Given) Release() {
 	if g == nil {
 		return
@@ -124,7 +124,7 @@ func (o givenOthers) Columns(_ *Edges, own func(*Edges) *tensor.Matrix) ([]*tens
 	})
 }
 
-// given are the edges of a pass. reversed says that e has the stored edges reversed.
+// given makes the edges of a pass. reversed says that e has the stored edges reversed.
 func (e *Edges) given(in *Input, reversed bool) *Edges {
 	some := *e
 	some.reset()
@@ -142,7 +142,7 @@ func (e *Edges) given(in *Input, reversed bool) *Edges {
 }
 
 // numbersOf are the numbers of the entries of each block and, last, of the stored self loops, vertex by
-// vertex. They are found once.
+// vertex. It finds them once.
 func (e *Edges) numbersOf(n *Numbering, reversed bool) [][]int64 {
 	if e.numbers != nil {
 		return e.numbers
@@ -177,8 +177,8 @@ func (e *Edges) numbersOf(n *Numbering, reversed bool) [][]int64 {
 	return e.numbers
 }
 
-// Numbers are those of the entries of the Blocks, and then of the LoopBlocks of the stored loops. reversed
-// says that e has the stored edges reversed. A pass has the edges that it keeps.
+// Numbers are the numbers of the entries of the Blocks, followed by those of the LoopBlocks of the stored
+// loops. reversed says that e has the stored edges reversed. A pass has the edges that it keeps.
 func (e *Edges) Numbers(of *Numbering, reversed bool) (all [][]int64) {
 	if e.input == nil {
 		all = slices.Clone(e.numbersOf(of, reversed))
@@ -191,7 +191,8 @@ func (e *Edges) Numbers(of *Numbering, reversed bool) (all [][]int64) {
 	return all[:len(e.Blocks)+len(e.LoopBlocks(gnn.StoredLoops))]
 }
 
-// occurrences are the entries of a row, each with how many before it have the same column: parallel edges.
+// occurrences yields the entries of a row, each with the number of earlier entries with the same column,
+// which are parallel edges.
 func occurrences(indptr []int64, columns []int32, row int) iter.Seq2[int64, int64] {
 	return func(yield func(entry, occurrence int64) bool) {
 		occurrence := int64(0)
@@ -217,7 +218,7 @@ func inRows(team *kernel.Team, rows int, f func(row int)) {
 	})
 }
 
-// giveBlock is a block of the pass, whose entries have these numbers in the graph.
+// giveBlock makes a block of the pass from one whose entries have these numbers in the graph.
 func (e *Edges) giveBlock(b *Block, numbers []int64) *Block {
 	in := e.input
 	some := *b
@@ -232,7 +233,7 @@ func (e *Edges) giveBlock(b *Block, numbers []int64) *Block {
 	return &some
 }
 
-// giveEntries makes those entries of a matrix that the pass keeps a block's, with their weights.
+// giveEntries copies to a block the entries of a matrix that the pass keeps, with their weights.
 func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
 	in := e.input
 	indptr, columns, values := of.Indptr.ReadInt64s(), of.Indices.ReadInt32s(), of.Values.ReadFloats()
@@ -286,7 +287,7 @@ func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
 	}
 }
 
-// giveFeatures are the features of a block's entries, whose own are those of a matrix of all.
+// giveFeatures makes the features of a block's entries. The graph's own features are in the matrix all.
 func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, numbers []int64,
 ) *tensor.Matrix {
 	in := e.input
@@ -311,13 +312,13 @@ func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, nu
 	return m
 }
 
-// features are those that are given of an edge.
+// features are the given features of an edge.
 func (in *Input) features(number int64) []float32 {
 	return in.Features[int(number)*in.Columns:][:in.Columns]
 }
 
-// giveLoops makes those stored self loops that the pass keeps its own, with their weights and features. They
-// have these numbers in the graph.
+// giveLoops keeps the stored self loops that the pass has, with their weights and features. numbers are their
+// numbers in the graph.
 func (e *Edges) giveLoops(full *Edges, numbers []int64) {
 	in, stored := e.input, full.loopCounts()
 	memory := e.team.Memory
@@ -329,7 +330,7 @@ func (e *Edges) giveLoops(full *Edges, numbers []int64) {
 		e.loopStart, e.loopW = make([]int64, e.Rows+1), []float32{}
 	}
 	var kept []int
-	e.team.Host(func() { // else, in a plan, the pass keeps all
+	e.team.Host(func() { // in a plan the pass keeps all
 		at, owns := 0, among(e.own, e.Rows)
 		e.ownLoops = 0
 		for v := range e.Rows {
@@ -371,7 +372,7 @@ func (e *Edges) giveLoops(full *Edges, numbers []int64) {
 	}
 }
 
-// wantGradients gives a block of a pass the sums of its edges' gradients, if they are asked for.
+// wantGradients makes room for the sums of a block's gradients, if a pass asks for them.
 func (e *Edges) wantGradients(b *Block) {
 	in := e.input
 	if in == nil {
@@ -386,13 +387,13 @@ func (e *Edges) wantGradients(b *Block) {
 	e.made = append(e.made, b.WeightGradients, b.FeatureGradients)
 }
 
-// Differentiable reports whether gradients of the edges' weights or features, or of masks, are asked for.
+// Differentiable reports whether the pass asks for gradients of the edges' weights or features, or of masks.
 func (e *Edges) Differentiable() bool {
 	return e.Masked() || e.input != nil && (e.input.WeightGradients || e.input.FeatureGradients)
 }
 
-// AddGradients adds this worker's gradients of a relation's weights and features, in the order of the store:
-// numbers for each edge, and rows of Columns. Either may be nil.
+// AddGradients adds this worker's gradients of a relation's weights and features to weights and features, in
+// the order of the store: a number for each edge, and a row of Columns. Either may be nil.
 func (g *Given) AddGradients(relation string, weights, features []float32) {
 	for _, m := range g.made {
 		if m.Relation == relation {
@@ -422,7 +423,7 @@ func (e *Edges) addGradients(weights, features []float32) {
 	}
 }
 
-// numbersOfLoops are those of the stored self loops that count, vertex by vertex.
+// numbersOfLoops are the numbers of the stored self loops that count, vertex by vertex.
 func (e *Edges) numbersOfLoops(loops gnn.Loops) (numbers []int64) {
 	count, at := e.loopCounts(), 0
 	for v := range e.Rows {
@@ -433,7 +434,7 @@ func (e *Edges) numbersOfLoops(loops gnn.Loops) (numbers []int64) {
 	return numbers
 }
 
-// addRows adds the first rows of a matrix to those with these numbers, which differ from each other.
+// addRows adds the first rows of a matrix to the rows with these numbers, which are all different.
 func addRows(team *kernel.Team, to []float32, m *tensor.Matrix, numbers []int64) {
 	from := m.ReadFloats()
 	inRows(team, len(numbers), func(row int) {
@@ -444,8 +445,8 @@ func addRows(team *kernel.Team, to []float32, m *tensor.Matrix, numbers []int64)
 	})
 }
 
-// addToMeans adds the gradients of added self loops, whose features are the means of those of the edges into
-// each vertex.
+// addToMeans adds the gradients of added self loops to the edges into each vertex, of whose features theirs
+// are the means.
 func (e *Edges) addToMeans(to []float32, loops *tensor.Matrix) {
 	degrees := e.inDegrees(countEdges)
 	from, columns := loops.ReadFloats(), loops.Cols

@@ -13,12 +13,12 @@ type Halo uint8
 const (
 	// HaloRows sends the rows of all sources.
 	HaloRows Halo = iota
-	// HaloCover sends the rows of some sources, and the partial sum of the other edges for each destination.
-	// A minimum vertex cover of the edges decides: each edge has an end in it, which travels (pre- and
-	// post-aggregation; SuperGNN, arXiv 2411.16025). If both ends are in it, the row travels, and the edge is
-	// in no sum.
+	// HaloCover sends the rows of some sources, and for each destination the partial sum of the other edges.
+	// A minimum vertex cover of the edges decides: of each edge an end is in the cover, and travels (pre- and
+	// post-aggregation; SuperGNN, arXiv 2411.16025). If both ends are in the cover, the row travels, and the
+	// edge is in no sum.
 	HaloCover
-	// HaloAuto is HaloCover between two partitions where that saves at least a tenth of the rows, and else
+	// HaloAuto is HaloCover between two partitions if that saves at least a tenth of the rows, and otherwise
 	// HaloRows.
 	HaloAuto
 )
@@ -31,15 +31,16 @@ func (h Halo) String() string { return HaloNames[h] }
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (h *Halo) UnmarshalText(text []byte) error { return suggest.Parse(h, text, HaloNames) }
 
-// cut is what travels along the edges from one partition to another: the rows of some sources, and partial
+// cut says what travels along the edges from one partition to another: the rows of some sources, and partial
 // sums for the destinations of all other edges.
 type cut struct {
 	row     []bool // by source: its row travels
-	sources int    // that have edges
-	rows    int    // sources whose rows travel
+	sources int    // how many sources have edges
+	rows    int    // how many sources' rows travel
 }
 
-// cut returns what travels along the edges that each passes on. The partitions at both ends compute the same.
+// cut returns what travels along the edges for which each calls its argument. The partitions at both ends
+// compute the same.
 func (h Halo) cut(sources, destinations int, each func(edge func(source, destination int32))) *cut {
 	from, to := newNumbering(sources), newNumbering(destinations)
 	type edge struct{ source, destination int32 }
@@ -51,7 +52,7 @@ func (h Halo) cut(sources, destinations int, each func(edge func(source, destina
 		}
 	}).minimumCover()
 	c := &cut{row: make([]bool, sources), sources: from.n, rows: count(row)}
-	const least = 10 // auto saves at least one row in so many
+	const least = 10 // HaloAuto saves at least one of so many rows
 	all := h == HaloAuto && (c.rows+count(sums))*least > c.sources*(least-1)
 	if all {
 		c.rows = c.sources
@@ -64,7 +65,7 @@ func (h Halo) cut(sources, destinations int, each func(edge func(source, destina
 
 // numbering numbers some vertices in the order in which they come.
 type numbering struct {
-	numbers []int32 // of each vertex, or none
+	numbers []int32 // by vertex: its number, or none
 	n       int
 }
 
@@ -98,8 +99,8 @@ type sendList struct {
 	sums []*Block // the partial sums of each message; nil: it has none
 }
 
-// cutFrom returns what travels along the span's edges, from the rows of partition q into the own rows; nil if
-// all rows do.
+// cutFrom returns what travels along the span's edges, from the rows of partition q into the own rows; nil:
+// all rows travel.
 func (s *Source) cutFrom(q int, at *span) (*cut, error) {
 	if s.Halo == HaloRows {
 		return nil, nil
@@ -146,7 +147,7 @@ func (e *Edges) sendListTo(s *Source, q int, at *span) (*sendList, error) {
 	return o, nil
 }
 
-// toRows renumbers the columns of Out, which are rows of In, to local rows.
+// toRows renumbers the columns of Out from rows of In to local rows.
 func (b *Block) toRows(rows int) {
 	b.Out.Cols = rows
 	if b.Targets == nil {
@@ -158,8 +159,8 @@ func (b *Block) toRows(rows int) {
 	}
 }
 
-// checkHalo refuses a share with edges from so many rows of partition q into partition p, if the stored
-// partition says otherwise.
+// checkHalo refuses a share in which edges lead from rows rows of partition q into partition p, if the stored
+// partition has another number.
 func (s *Source) checkHalo(p, q, rows int) error {
 	if want := s.HaloRows[p][q]; rows != want {
 		return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored "+
@@ -176,8 +177,8 @@ func (m *Message) Len() int {
 	return m.Rows.Cols + m.Sums.In.Cols
 }
 
-// Pack writes the rows of a message: the listed rows of x, and then the partial sums. A zero Operator does
-// for a message without sums.
+// Pack writes a message: the listed rows of x, and then the partial sums. For a message without sums the
+// Operator may be zero.
 func (o Operator) Pack(team *kernel.Team, z *tensor.Matrix, m *Message, x *tensor.Matrix) {
 	team.Gather(z, x, m.Rows)
 	if m.Sums != nil {
@@ -185,13 +186,13 @@ func (o Operator) Pack(team *kernel.Team, z *tensor.Matrix, m *Message, x *tenso
 	}
 }
 
-// PackSums writes the partial sums of a message alone.
+// PackSums writes only the partial sums of a message.
 func (o Operator) PackSums(team *kernel.Team, z *tensor.Matrix, m *Message, x *tensor.Matrix) {
 	team.SpMM(z, o.matrix(m.Sums.Out), x, o.factors[m.Sums].backward, kernel.Replace)
 }
 
-// Unpack is the transpose of Pack: it adds to dx what the gradients g of a message's rows contribute.
-// scratch (Float32) has room for Edges.MostSpread rows.
+// Unpack is the transpose of Pack. It adds to dx what the gradients g of a message's rows contribute. scratch
+// (Float32) has room for Edges.MostSpread rows.
 func (o Operator) Unpack(team *kernel.Team, dx *tensor.Matrix, m *Message, g, scratch *tensor.Matrix) {
 	team.ScatterAdd(dx, g, m.Rows)
 	if m.Sums != nil {
@@ -199,7 +200,7 @@ func (o Operator) Unpack(team *kernel.Team, dx *tensor.Matrix, m *Message, g, sc
 	}
 }
 
-// UnpackSums is the transpose of PackSums: it adds to dx what the gradients g of the sums contribute.
+// UnpackSums is the transpose of PackSums. It adds to dx what the gradients g of the sums contribute.
 func (o Operator) UnpackSums(team *kernel.Team, dx *tensor.Matrix, m *Message, g, scratch *tensor.Matrix) {
 	b := m.Sums
 	if b.Targets == nil {

@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// merged are GCN's self loops: one for each vertex, with the weight of the last stored loop, or 1 if the
-// vertex has none, as PyG's add_remaining_self_loops makes them.
+// merged are GCN's self loops: one for each vertex, as PyG's add_remaining_self_loops makes them. Its weight
+// is that of the last stored loop, or 1 if the vertex has none.
 const merged gnn.Loops = 255
 
 // needsOneType panics if the relation joins two vertex types, as it then has no self loops and no common
@@ -42,7 +42,7 @@ func (e *Edges) LoopCounts(loops gnn.Loops) *tensor.Matrix {
 	return e.counts[loops]
 }
 
-// LoopBlocks returns the self loops as blocks of edges: the stored ones, and then the added ones.
+// LoopBlocks returns the self loops as blocks of edges: first the stored ones, then the added ones.
 func (e *Edges) LoopBlocks(loops gnn.Loops) (blocks []*Block) {
 	switch {
 	case loops.Only() && e.Loops != nil:
@@ -56,7 +56,7 @@ func (e *Edges) LoopBlocks(loops gnn.Loops) (blocks []*Block) {
 	return blocks
 }
 
-// loopBlock returns the self loops that are stored, the last ones, or one for each vertex, as a block.
+// loopBlock returns self loops as a block: the stored loops, the last of each vertex, or one for each vertex.
 func (e *Edges) loopBlock(loops gnn.Loops) *Block {
 	e.needsOneType("self loops")
 	if e.loopBlocks[loops] == nil {
@@ -73,8 +73,8 @@ func (e *Edges) loopBlock(loops gnn.Loops) *Block {
 	return e.loopBlocks[loops]
 }
 
-// loopMatrix returns the self loops of loopBlock as entries of a matrix, which has room for more if they are
-// the last ones.
+// loopMatrix returns the self loops of loopBlock as entries of a matrix. If they are the last ones, the
+// matrix has room for more.
 func (e *Edges) loopMatrix(loops gnn.Loops) *kernel.CSR {
 	team := e.team
 	entries := e.loopCount
@@ -134,7 +134,7 @@ func entriesOf(list *tensor.Matrix) func(i int) int {
 // loopWeights returns the weights of a vertex's self loops, for a relation with edge weights.
 func (e *Edges) loopWeights(v int) []float32 { return e.loopW[e.loopStart[v]:e.loopStart[v+1]] }
 
-// loopWeight returns the sum of the weights of the self loops of a vertex that has n stored ones.
+// loopWeight returns the sum of the weights of the self loops of a vertex with n stored ones.
 func (e *Edges) loopWeight(v, n int, loops gnn.Loops) (sum float64) {
 	switch {
 	case loops == merged && (n == 0 || e.loopW == nil):
@@ -152,7 +152,7 @@ func (e *Edges) loopWeight(v, n int, loops gnn.Loops) (sum float64) {
 	return sum + float64(loops.Of(0))
 }
 
-// meanOf says what a mean is taken over: a vertex's in-neighbours, with these self loops, and its own row
+// meanOf says over what a mean is taken: a vertex's in-neighbours, with these self loops, and its own row
 // with the weight self.
 type meanOf struct {
 	loops gnn.Loops
@@ -170,8 +170,8 @@ func (e *Edges) MeanFactors(loops gnn.Loops, self float32) *tensor.Matrix {
 	return e.meanFactors[of]
 }
 
-// inverseRoots returns 1/√d of the local rows, where d is the in-degree with these self loops: the sum of the
-// edges' weights, or the number of edges: Rows × 1.
+// inverseRoots returns 1/√d of the local rows, Rows × 1. d is the in-degree with these self loops: the sum of
+// the edges' weights, or the number of edges if unweighted.
 func (e *Edges) inverseRoots(loops gnn.Loops, unweighted bool) *tensor.Matrix {
 	of := gnn.Reduce{Loops: loops, Unweighted: unweighted}
 	if e.roots[of] == nil {
@@ -198,7 +198,7 @@ const (
 	sumWeights degreeOf = true
 )
 
-// inDegrees returns the in-degrees of the local rows, without self loops; zeros or nothing in a plan.
+// inDegrees returns the in-degrees of the local rows, without self loops. In a plan they are zeros or nil.
 func (e *Edges) inDegrees(of degreeOf) (sums []float64) {
 	if e.degrees != nil {
 		e.team.Host(func() { sums = e.degrees(of) })
@@ -226,8 +226,8 @@ func (e *Edges) inDegrees(of degreeOf) (sums []float64) {
 	return sums
 }
 
-// inDegrees returns the in-degrees of the rows, or of the selected ones, in the whole relation, without self
-// loops. It adds weights in the order of the blocks that New would make for all rows and HaloRows.
+// inDegrees returns the in-degrees, in the whole relation, of the rows or of the selected rows, without self
+// loops. It adds weights in the order of the blocks that New would make for all rows with HaloRows.
 func (s *Source) inDegrees(of degreeOf) []float64 {
 	n := len(s.Relation.Indptr) - 1
 	if s.Some != nil {
@@ -260,8 +260,8 @@ func (s *Source) inDegrees(of degreeOf) []float64 {
 	return sums
 }
 
-// column makes a rows × 1 matrix, charged to the graph's structure. value gets the number of each row's
-// stored self loops.
+// column makes a rows × 1 matrix, charged to the graph's structure. value is called with each row and the
+// number of its stored self loops.
 func (e *Edges) column(value func(v, stored int) float64) *tensor.Matrix {
 	m := e.team.Memory.New(tensor.Graph, e.Rows, 1)
 	e.made = append(e.made, m)

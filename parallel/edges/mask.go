@@ -7,7 +7,7 @@ import (
 	"weft/tensor"
 )
 
-// masked are the edges of a pass whose messages are multiplied by a factor.
+// masked are the edges of a pass whose messages have a factor.
 func (e *Edges) masked(factor float32) *Edges {
 	some := *e
 	some.reset()
@@ -21,16 +21,16 @@ func (e *Edges) masked(factor float32) *Edges {
 	return &some
 }
 
-// Masked reports whether messages are multiplied by Mask.
+// Masked reports whether messages have the factor Mask.
 func (e *Edges) Masked() bool { return e.mask != nil }
 
 // Mask is the factor of the messages of a pass that is Masked.
 func (e *Edges) Mask() float32 { return *e.mask }
 
-// MaskGradient is the gradient of the factor of an edge's messages, in some layers.
+// MaskGradient is the gradient of the factor of an edge's messages, summed over some layers.
 type MaskGradient struct {
 	Relation       string
-	Source, Target int32 // the vertices of the edge as it is stored
+	Source, Target int32 // the vertices of the edge as the graph stores it
 	Before         int   // how many parallel edges come before it
 	Gradient       float32
 }
@@ -41,8 +41,8 @@ func (m MaskGradient) Compare(n MaskGradient) int {
 		cmp.Compare(m.Source, n.Source), cmp.Compare(m.Before, n.Before))
 }
 
-// EachMaskGradient calls f for each edge of the pass, in every layer that it passes messages in, before
-// Release. The order is always the same.
+// EachMaskGradient calls f for each edge of the pass, in every layer in which it passes messages. It must be
+// called before Release. The order is always the same.
 func (g *Given) EachMaskGradient(f func(MaskGradient)) {
 	for _, m := range g.made {
 		for _, b := range m.some.Blocks {
@@ -69,8 +69,8 @@ func (m *madeEdges) eachOf(b *Block, f func(MaskGradient)) {
 	}
 }
 
-// Scales are the factors of the sources and of the targets of the local block in a linear aggregation, and
-// those of vertices' own rows. weighted: the weights of edges are factors, too.
+// Scales are the factors of a linear aggregation: for the sources and the targets of the local block, and for
+// vertices' own rows. weighted says that weights of edges are factors, too.
 func (e *Edges) Scales(r gnn.Reduce) (row, column, self *tensor.Matrix, weighted bool, err error) {
 	o, err := e.Operator(r)
 	s := o.factors[e.Local()].forward

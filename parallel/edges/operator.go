@@ -7,8 +7,8 @@ import (
 )
 
 // Operator is the matrix Â of one linear aggregation, in blocks: Â·x in the forward pass, Âᵀ·g in the
-// backward pass. It stores a factor for each row and each column, and no coefficient for each edge but edge
-// weights.
+// backward pass. It stores a factor for each row and each column. It has no coefficient for each edge, except
+// for edge weights.
 type Operator struct {
 	team     *kernel.Team
 	weighted bool // edge weights are factors, too
@@ -23,8 +23,8 @@ func (o Operator) On(team *kernel.Team) Operator {
 
 type factors struct{ forward, backward kernel.Scales }
 
-// Apply computes z = Â_b·x or z += Â_b·x. x has the rows of block b's sources, z a row for each local row. A
-// block with Targets can only be added.
+// Apply computes z = Â_b·x or z += Â_b·x. x has the rows of block b's sources, and z has a row for each local
+// row. A block with Targets can only be added.
 func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.Output) {
 	apply := func(z *tensor.Matrix, to kernel.Output) {
 		o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, to)
@@ -39,14 +39,14 @@ func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.
 	}
 }
 
-// ApplyTransposed computes dx = Â_bᵀ·g or dx += Â_bᵀ·g. dx has the rows of block b's sources, g those of its
-// Targets.
+// ApplyTransposed computes dx = Â_bᵀ·g or dx += Â_bᵀ·g. dx has the rows of block b's sources, and g the rows
+// of its Targets.
 func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix, to kernel.Output) {
 	o.team.SpMM(dx, o.matrix(b.Out), g, o.factors[b].backward, to)
 }
 
-// ApplyRows computes rows lo…hi−1 of Apply, to the same bits. It reads only those rows of x that are sources
-// of these rows; for the local block, rows lo…hi−1 of x too.
+// ApplyRows computes rows lo…hi−1 of Apply, with the same bits. It reads only the rows of x that are sources
+// of these rows; for the local block, it also reads rows lo…hi−1 of x.
 func (o Operator) ApplyRows(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.Output, lo, hi int) {
 	o.team.SpMMRows(z, o.matrix(b.In), x, o.factors[b].forward, to, lo, hi)
 }

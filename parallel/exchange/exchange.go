@@ -1,8 +1,8 @@
 // Package exchange sends and receives messages with rows of matrices between the workers of a group, while
-// the worker computes. A Receiver asks for some messages ahead of the one that is used. A Sender sends
-// messages while the next one is made. A Form describes the rows of a message: the columns of their matrices,
-// and how they are encoded. Where another worker fails, a pass ends by a panic with a Failure (Must). The
-// axes, and package links, send rows by it.
+// the worker computes. A Receiver asks for some messages ahead of the one in use. A Sender sends messages
+// while the next one is made. A Form describes the rows of a message: the columns of their matrices, and how
+// they are encoded. If another worker fails, a pass ends by a panic with a Failure (Must). The axes, and
+// package links, send rows by it.
 package exchange
 
 import (
@@ -13,7 +13,7 @@ import (
 	"weft/tensor"
 )
 
-// Send starts to send the elements of a matrix, which nobody changes until they are sent.
+// Send starts to send the elements of a matrix. Nobody may change them until they are sent.
 func Send(c *comm.Comm, k comm.Kind, m *tensor.Matrix, to int) *comm.Pending {
 	data, made := m.SendBuffer(tensor.Transport)
 	return c.SendWhen(k, data, made, to)
@@ -25,13 +25,13 @@ type Arriving struct {
 	value   *tensor.Matrix
 }
 
-// Receive starts to receive the elements of a matrix, which nobody uses until Wait has returned.
+// Receive starts to receive the elements of a matrix. Nobody may use them until Wait has returned.
 func Receive(c *comm.Comm, k comm.Kind, m *tensor.Matrix, from int) Arriving {
 	data, free := m.ReceiveBuffer(tensor.Transport)
 	return Arriving{c.ReceiveWhen(k, data, free, from), m}
 }
 
-// Wait waits for the message. One goroutine calls it, once.
+// Wait waits for the message. It is called once.
 func (a Arriving) Wait() error {
 	err := a.pending.Wait()
 	if err == nil {
@@ -40,8 +40,8 @@ func (a Arriving) Wait() error {
 	return err
 }
 
-// Receiver receives messages of one kind, in the order in which they are expected. At most as many are being
-// received at a time as there are buffers.
+// Receiver receives messages of one kind, in the order in which they are expected. At a time it receives at
+// most as many as it has buffers.
 type Receiver struct {
 	Comm     *comm.Comm
 	Kind     comm.Kind
@@ -68,7 +68,7 @@ func (r *Receiver) ask(i int) {
 	m.Arriving = Receive(r.Comm, r.Kind, r.Buffers[i%len(r.Buffers)].Prefix(m.rows, m.cols), m.peer)
 }
 
-// Next waits for the next message. Its rows are valid until Free.
+// Next waits for the next message. Its rows are valid until Free is called.
 func (r *Receiver) Next() (rows *tensor.Matrix, err error) {
 	m := r.expected[r.taken]
 	r.taken++
@@ -83,7 +83,7 @@ func (r *Receiver) Free() {
 	}
 }
 
-// Sender sends messages of one kind from its buffers in turn, so that one message is made while others are
+// Sender sends messages of one kind, using its buffers in turn, so that one message is made while others are
 // being sent.
 type Sender struct {
 	Comm    *comm.Comm
@@ -94,8 +94,8 @@ type Sender struct {
 	next    int              // the buffer of the next message
 }
 
-// Buffer waits for a free buffer and returns rows × cols elements of it, with undefined values. Send sends
-// them.
+// Buffer waits for a free buffer. It returns rows × cols elements of the buffer, with undefined values, for
+// Send to send.
 func (s *Sender) Buffer(rows, cols int) (value *tensor.Matrix, err error) {
 	if err := s.wait(s.next); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (s *Sender) wait(k int) error {
 type Side func(aside *comm.Comm) error
 
 // Beside runs the sides beside f, and waits for all of them. If f or a side fails or panics, Beside aborts
-// the connection of the workers. So the others end too, and nothing reads or writes the buffers afterwards.
+// the connection of the workers, so that the others end, too. Nothing reads or writes the buffers afterwards.
 func Beside(c *comm.Comm, sides []Side, f func() error) error {
 	failures := make([]error, len(sides))
 	joins := make([]func(), len(sides))
@@ -174,14 +174,14 @@ func Beside(c *comm.Comm, sides []Side, f func() error) error {
 	}
 	join()
 	for _, theirs := range failures {
-		if err == nil || theirs != nil && errors.Is(err, theirs) { // f failed because this side did
+		if err == nil || theirs != nil && errors.Is(err, theirs) { // f failed because this side had failed
 			err = theirs
 		}
 	}
 	return err
 }
 
-// errBroken ends the sides of work that panicked.
+// errBroken ends the sides when the main work has panicked.
 var errBroken = errors.New("the worker broke off")
 
 // Buffers makes n matrices of rows × cols.

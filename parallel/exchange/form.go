@@ -5,18 +5,18 @@ import (
 	"weft/tensor"
 )
 
-// Form describes what the rows of a message are taken from. A message holds one matrix's rows after the
-// other's.
+// Form describes from what the rows of a message are taken. A message holds the rows of one matrix after
+// those of another.
 type Form []Columns
 
-// Columns are those of one matrix.
+// Columns describe the columns of one matrix in a message.
 type Columns struct {
 	Count   int
 	Element tensor.Element // Float32 or BFloat16
-	// Format is how a row is sent.
+	// Format is the number format in which a row is sent.
 	Format kernel.Format
-	// Sent (Int32, 1 × their number, ascending) lists the columns that are sent; nil: all. The receiver has
-	// zeros in the others.
+	// Sent (Int32, 1 × n, ascending) lists the columns that are sent; nil: all. The receiver sets the others
+	// to zero.
 	Sent *tensor.Matrix
 }
 
@@ -28,7 +28,7 @@ func FormOf(of []*tensor.Matrix) (f Form) {
 	return f
 }
 
-// Stored is the form of the same rows as they are stored.
+// Stored is the form of the same rows sent as they are stored.
 func (f Form) Stored() (s Form) {
 	for _, c := range f {
 		c.Format, c.Sent = kernel.AsStored, nil
@@ -37,7 +37,7 @@ func (f Form) Stored() (s Form) {
 	return s
 }
 
-// Encodes reports whether rows are sent in another form than they are stored in.
+// Encodes reports whether rows are sent in another form than the stored one.
 func (f Form) Encodes() bool {
 	for _, c := range f {
 		if element, _ := c.row(); element != c.Element || c.Sent != nil {
@@ -56,7 +56,8 @@ func (c Columns) row() (tensor.Element, int) {
 	return c.Format.Row(c.Element, count)
 }
 
-// Element is the element type of a message: the smallest of its parts'. It depends on no number of columns.
+// Element is the element type of a message: the smallest among its parts. It does not depend on numbers of
+// columns.
 func (f Form) Element() tensor.Element {
 	smallest := tensor.Float32
 	for _, c := range f {
@@ -84,8 +85,8 @@ func (f Form) New(memory *tensor.Meter, n, rows int) []*tensor.Matrix {
 	return Buffers(memory, n, f.Element(), rows, f.Width())
 }
 
-// Parts returns the part of a message, or of its buffer, that holds the rows of each matrix. Parts of larger
-// elements come first, so that these are aligned.
+// Parts returns the parts of a message, or of its buffer, with the rows of each matrix. Parts of larger
+// elements come first, so that they are aligned.
 func (f Form) Parts(message *tensor.Matrix) []*tensor.Matrix {
 	flat := message.Reshape(message.Len(), 1)
 	at := 0
@@ -104,7 +105,7 @@ func (f Form) Parts(message *tensor.Matrix) []*tensor.Matrix {
 	return parts
 }
 
-// Encode makes a message of rows as they are stored. Draws are those of each matrix.
+// Encode makes a message from rows as they are stored. draws gives the Draws for each matrix.
 func (f Form) Encode(team *kernel.Team, message, stored *tensor.Matrix, draws func(matrix int) kernel.Draws) {
 	from := f.Stored().Parts(stored)
 	for i, part := range f.Parts(message) {
@@ -112,26 +113,26 @@ func (f Form) Encode(team *kernel.Team, message, stored *tensor.Matrix, draws fu
 	}
 }
 
-// Decode makes rows as they are stored of a message.
+// Decode makes rows as they are stored from a message.
 func (f Form) Decode(team *kernel.Team, stored, message *tensor.Matrix) {
 	f.DecodeInto(team, f.Stored().Parts(stored), message)
 }
 
-// DecodeInto makes rows of each matrix of a message, in Float32 or BFloat16.
+// DecodeInto makes rows of each matrix from a message, in Float32 or BFloat16.
 func (f Form) DecodeInto(team *kernel.Team, to []*tensor.Matrix, message *tensor.Matrix) {
 	for i, part := range f.Parts(message) {
 		f[i].Decode(team, to[i], part, nil, kernel.Replace)
 	}
 }
 
-// Encode writes the listed rows of x into a part of a message, in the format of the columns. d keys the
-// random rounding.
+// Encode writes the listed rows of x into a part of a message, in the columns' Format. d keys the random
+// rounding.
 func (c Columns) Encode(team *kernel.Team, part, x, rows *tensor.Matrix, d kernel.Draws) {
 	team.Encode(c.Format, part, x, rows, c.Sent, d)
 }
 
-// Decode writes a part of a message into the listed rows of z, or adds it to them. What is to replace z, and
-// has not all columns, leaves zeros elsewhere in z.
+// Decode writes a part of a message into the listed rows of z, or adds it to them. If it overwrites z and the
+// part lacks some columns, these become zero in z.
 func (c Columns) Decode(team *kernel.Team, z, part, rows *tensor.Matrix, to kernel.Output) {
 	if c.Sent != nil && to == kernel.Replace {
 		team.Zero(z)

@@ -1,16 +1,15 @@
 // Package links is link prediction, on one worker or on partitions: a model learns which vertices an edge
-// joins. The package divides the edges of a graph into training, validation and test edges. It draws
-// negative edges, which the graph need not have. It scores both from the embeddings of their ends, and
-// computes losses, gradients and ranks. The edges that are scored are supervision edges. The model
-// aggregates along message-passing edges: those that train, their reverse edges, and relations without
-// supervision edges.
+// joins. The package divides the edges of a graph into training, validation and test edges. It draws negative
+// edges, which the graph need not have. It scores both from the embeddings of their ends, and computes
+// losses, gradients and ranks. The scored edges are supervision edges. The model aggregates along
+// message-passing edges: the training edges, their reverse edges, and relations without supervision edges.
 //
-// An edge belongs to the worker of its target. A worker goes through its edges in windows, which bound the
-// embeddings of other workers that it holds at a time: it asks their workers for them, computes scores, and
-// sends their gradients back. Random draws are functions of the seed, the epoch and the edge. So they are the
+// An edge belongs to the worker of its target. A worker goes through its edges in windows, which bound how
+// many embeddings of other workers it holds at a time. It asks their workers for them, computes scores, and
+// sends the gradients back. Random draws are functions of the seed, the epoch and the edge, so they are the
 // same for any number of workers.
 //
-// Package task makes it a task of a worker.
+// Package task makes a Task of it.
 package links
 
 import (
@@ -27,7 +26,8 @@ import (
 // Part is a part of the split: training, validation or test edges.
 type Part int
 
-// The parts of the split, and the negative edges that a stored split gives all edges of a part together.
+// The parts of the split, and lists of negative edges that a stored split gives to all edges of a part
+// together.
 const (
 	Train Part = iota
 	Val
@@ -46,8 +46,8 @@ type Edge struct{ Relation, Source, Target int32 }
 type Draw struct {
 	Seed   uint64
 	Shares [parts]float64 // the fraction of edges in each part, in any unit
-	// Relations are those to learn: source type, name and target type. nil: those that a stored split
-	// divides, else those from the first vertex type to itself.
+	// Relations are the relations to learn: source type, name and target type. nil: the relations that a
+	// stored split divides, or else those from the first vertex type to itself.
 	Relations [][3]string
 }
 
@@ -57,7 +57,7 @@ type Range struct{ Low, High int32 }
 // contains reports whether a vertex is in the range.
 func (r Range) contains(v int32) bool { return v >= r.Low && v < r.High }
 
-// other returns a vertex of the range that is not v, which may be in it, from 64 random bits.
+// other returns a vertex of the range other than v, from 64 random bits. v need not be in the range.
 func (r Range) other(v int32, random uint64) int32 {
 	if !r.contains(v) {
 		return r.Low + below(int(r.High-r.Low), random)
@@ -69,10 +69,10 @@ func (r Range) other(v int32, random uint64) int32 {
 	return other
 }
 
-// Ends are the vertices that a relation joins: those of its source type and of its target type.
+// Ends are the vertices that a relation joins: the ranges of its source type and of its target type.
 type Ends struct{ Sources, Targets Range }
 
-// The purposes of draws. Each has random numbers of its own.
+// The purposes of draws. Each purpose has random numbers of its own.
 const (
 	forSplit = iota + 1
 	forNegatives
@@ -97,7 +97,7 @@ func below(n int, random uint64) int32 {
 // ends packs both ends of an edge into one word.
 func ends(u, v int32) uint64 { return uint64(uint32(u))<<32 | uint64(uint32(v)) }
 
-// Part returns the part of an edge. An edge, its reverse and parallel edges are in the same part. So no
+// Part returns the part of an edge. An edge, its reverse and parallel edges are in the same part, so no
 // training edge gives a test edge away.
 func (d *Draw) Part(e Edge) Part {
 	random := d.hash(forSplit, uint64(e.Relation), ends(min(e.Source, e.Target), max(e.Source, e.Target)))
@@ -111,9 +111,9 @@ func (d *Draw) Part(e Edge) Part {
 	return Test
 }
 
-// Negative returns a negative edge for e: within one vertex type e with another source or another target,
-// in turn; between two types e with another target. number counts the negative edges of e in an epoch. The
-// result may be an edge of the graph, but not e.
+// Negative returns a negative edge for e. Within one vertex type it is e with another source or, in turn,
+// another target. Between two types it is e with another target. number counts the negative edges of e in an
+// epoch. The result may be an edge of the graph, but is not e.
 func (d *Draw) Negative(epoch, number int, e Edge, of Ends) Edge {
 	key := d.hash(forNegatives, uint64(epoch), uint64(e.Relation), ends(e.Source, e.Target))
 	random := d.hash(key, uint64(number))
@@ -125,8 +125,8 @@ func (d *Draw) Negative(epoch, number int, e Edge, of Ends) Edge {
 	return e
 }
 
-// Candidates returns n different random numbers below vertices, or nil for all: if n is 0, or at least
-// vertices.
+// Candidates returns n different random numbers below vertices. It returns nil, for all, if n is 0, or at
+// least vertices.
 func (d *Draw) Candidates(n, vertices int) []int32 {
 	if n == 0 || n >= vertices {
 		return nil
@@ -144,16 +144,16 @@ func (d *Draw) Candidates(n, vertices int) []int32 {
 
 // Supervised are the relations with supervision edges.
 type Supervised struct {
-	Relations []int // by their numbers among all relations of a share
+	Relations []int // their numbers among all relations of a share
 	// Numbering numbers the vertices at their ends.
 	Numbering partition.Numbering
 	Ends      []Ends // of each relation
 }
 
-// Supervised returns the relations of a share with supervision edges: those that are asked for, or those
-// that a stored split divides, else those from the first vertex type to itself, without relations that are
-// the reverse of another. It refuses a relation that the graph does not have, or that the stored split
-// leaves out.
+// Supervised returns the relations of a share with supervision edges: the ones that Relations asks for, or
+// the ones that a stored split divides, or else the ones from the first vertex type to itself. It leaves out
+// relations that are the reverse of another. It refuses a relation that the graph lacks, or that the stored
+// split leaves out.
 func (d *Draw) Supervised(s *partition.Share) (of Supervised, err error) {
 	switch {
 	case d.Relations != nil:
@@ -240,7 +240,7 @@ func tripleOf(r *partition.Relation) string {
 	return source + "," + name + "," + target
 }
 
-// forwards returns, for each relation, the relation that it is the reverse of, or itself.
+// forwards returns, for each relation, the relation of which it is the reverse, or itself.
 func forwards(all []partition.Relation) []int {
 	number := map[[3]string]int{}
 	of := make([]int, len(all))
@@ -259,9 +259,9 @@ func forwards(all []partition.Relation) []int {
 	return of
 }
 
-// Passes returns the rule for partition.EdgeSubgraph, which keeps message-passing edges. In a relation with
-// supervision edges, or its reverse, these are the training edges and self loops, which are not scored.
-// Other relations keep all edges. So do all relations beside a stored split, which has edges of its own.
+// Passes calls use with the rule for partition.EdgeSubgraph that keeps message-passing edges. In a relation
+// with supervision edges, or its reverse, these are the training edges and self loops, which are not scored.
+// Other relations keep all edges. With a stored split, which has edges of its own, all relations do.
 func (d *Draw) Passes(s *partition.Share, use func(partition.Rule) error) error {
 	of, err := d.Supervised(s)
 	if err != nil {
