@@ -14,8 +14,8 @@ import (
 // embeddings together. Their argument h (rows × D) has the embedding of each of the worker's vertices.
 type Edges struct {
 	Draw
-	// Counts has the number of edges of each part, of all workers together. Behind them are counts of shared
-	// negative edges.
+	// Counts has the number of edges of each part, over all workers. The counts of shared negative edges
+	// follow.
 	Counts [lists]int
 	// Negatives is the form of the negative edges that a stored split gives.
 	Negatives graph.NegativeForm
@@ -23,25 +23,25 @@ type Edges struct {
 	learned   Supervised
 	team      *kernel.Team
 	comm      *comm.Comm
-	places    *partition.Places // the vertices by worker, each of which is a partition here
+	places    *partition.Places // the vertices by worker; each worker is a partition here
 	me        int               // this worker's rank: the targets are its vertices
 	rows      int               // number of its vertices
-	vertices  []int32           // by row, ascending; nil: the row
+	vertices  []int32           // by row, ascending; nil: the row numbers
 	relations []relation
-	counts    [][lists]int // edges of each part, by rank; a plan knows those of this worker alone
+	counts    [][lists]int // edges of each part, by rank; a plan knows only this worker's
 	bytes     int          // size of a window: usualBytes
-	ranked    []candidates // for ranks, of each type that is a target
-	given     [parts]int   // negative targets of each edge of a part, of a stored split
+	ranked    []candidates // candidates for ranks, of each type that is a target
+	given     [parts]int   // negative targets of each edge of a part, from a stored split
 	fetches   *Fetches     // of a plan; nil: a run
 }
 
-// relation is the supervision edges of one relation, sorted by source, then by target. Drawn ones have no
+// relation is the supervision edges of one relation, sorted by source, then by target. Drawn edges have no
 // duplicates.
 type relation struct {
 	sources, targets *tensor.Matrix // Int32, 1 × n: source vertices, and target rows of this worker
-	// Of a stored split.
+	// From a stored split:
 	parts *tensor.Matrix // Int32, 1 × n: the part of each edge; nil: Draw.Part
-	// Int32, 1 × n·given: the negative targets of the edges of a part; nil: none
+	// negatives are the negative targets of the edges of a part: Int32, 1 × n·given; nil: none.
 	negatives [parts]*tensor.Matrix
 }
 
@@ -50,18 +50,19 @@ func (r *relation) lists() []*tensor.Matrix {
 	return append([]*tensor.Matrix{r.sources, r.targets, r.parts}, r.negatives[:]...)
 }
 
-// Options says how edges are divided and ranked.
+// Options say how edges are divided and ranked.
 type Options struct {
 	Draw
-	// number of random candidates that a target is ranked among; 0: all vertices of its type
+	// RankAmong is the number of random candidates among which a target is ranked; 0: all vertices of its
+	// type.
 	RankAmong int
-	Fetches   *Fetches // of a plan: what it knows of the rows that workers fetch; nil: a run
+	Fetches   *Fetches // what a plan knows of the rows that workers fetch; nil: a run
 }
 
-// New copies the supervision edges of a share into the team's memory: those whose targets are the worker's
-// vertices, which are some of the share's in the numbering of Draw.Supervised, ascending, or all if nil. The
-// share must have all of its edges. All workers, which c connects, call New together. Each vertex of the
-// types that are numbered has one worker.
+// New copies supervision edges of a share into the team's memory: the edges whose targets are the worker's
+// vertices. vertices are these, among the share's in the numbering of Draw.Supervised, ascending; nil: all.
+// The share must have all of its edges. All workers, which c connects, call New together. Each vertex of the
+// numbered types belongs to one worker.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, o Options) (*Edges, error) {
 	of, err := o.Supervised(s)
 	if err != nil {
@@ -122,7 +123,7 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 }
 
 // byWorker returns the order of n vertices by worker. In a plan other workers do not tell their vertices: the
-// last worker has the rest of n.
+// last worker gets the rest of n.
 func (l *Edges) byWorker(n int) (*partition.Places, error) {
 	if l.fetches.Known() {
 		return &partition.Places{Starts: l.fetches.Starts}, nil
@@ -152,7 +153,7 @@ func (l *Edges) read(k int32, s *partition.Share, places *partition.Places,
 	rows := s.Edges.Types[from.Target]
 	lo, hi := l.rowsIn(between.Targets)
 	each := func(use func(row int32, e Edge)) {
-		of := 0 // the share's row
+		of := 0 // the number of the relation in the share
 		for row := lo; row < hi; row++ {
 			last, v := int32(-1), l.id(int32(row))
 			for rows.ID(int32(of)) < v-between.Targets.Low {
@@ -200,11 +201,11 @@ func (l *Edges) touch() {
 	}
 }
 
-// candidates are a worker's rows of a vertex type among which targets are ranked.
+// candidates are the rows of a worker, of one vertex type, among which targets are ranked.
 type candidates struct {
 	targets Range          // all vertices of the type
-	lo, hi  int            // own rows of the type, from lo to hi−1
-	drawn   *tensor.Matrix // Int32, 1 × n: those that are candidates, ascending; nil: all
+	lo, hi  int            // the worker's own rows of the type: lo … hi−1
+	drawn   *tensor.Matrix // Int32, 1 × n: the own rows that are candidates, ascending; nil: all
 }
 
 // count returns the number of candidates.
@@ -215,7 +216,7 @@ func (c *candidates) count() int {
 	return c.hi - c.lo
 }
 
-// number returns the number of an own row among the candidates, or −1 if it is no candidate.
+// number returns the number of an own row among the candidates, or −1 if it is not among them.
 func (c *candidates) number(row int32) int {
 	if c.drawn == nil {
 		return int(row) - c.lo
@@ -227,7 +228,7 @@ func (c *candidates) number(row int32) int {
 	return i
 }
 
-// rankAmong sets the candidates for ranks: n random ones of each type that is a target, or all.
+// rankAmong sets the candidates for ranks of each type that is a target: n random vertices, or all.
 func (l *Edges) rankAmong(n int) {
 	for _, ends := range l.learned.Ends {
 		if slices.ContainsFunc(l.ranked, func(c candidates) bool { return c.targets == ends.Targets }) {
@@ -250,7 +251,7 @@ func (l *Edges) rankAmong(n int) {
 	}
 }
 
-// rowsIn returns the own rows of some vertices: from lo to hi−1.
+// rowsIn returns the own rows of the vertices of a range: lo … hi−1.
 func (l *Edges) rowsIn(r Range) (lo, hi int) {
 	if l.vertices == nil {
 		return min(int(r.Low), l.rows), min(int(r.High), l.rows)
@@ -260,13 +261,13 @@ func (l *Edges) rowsIn(r Range) (lo, hi int) {
 	return lo, hi
 }
 
-// Vertices returns the number of vertices of all workers that have embeddings.
+// Vertices returns the number of vertices with embeddings, over all workers.
 func (l *Edges) Vertices() int { return l.learned.Numbering.Vertices() }
 
 // Relations returns the number of relations with supervision edges.
 func (l *Edges) Relations() int { return len(l.relations) }
 
-// targetsOf returns the targets of a source's edges in a relation, of all parts: own rows, ascending. A
+// targetsOf returns the targets of a source's edges in a relation, in all parts, as own rows, ascending. A
 // stored split may have one several times.
 func (l *Edges) targetsOf(relation, source int32) []int32 {
 	r := &l.relations[relation]
@@ -297,12 +298,13 @@ type walk struct {
 	*Edges
 	part         Part
 	relation, at int
-	passed       int // edges of the part in this relation
+	passed       int // how many edges of the part, in this relation, have been passed
 	edges        []Edge
-	numbers      []int // of the edges, among those of the part in their relation
+	numbers      []int // the numbers of the edges among the part's edges in their relation
 }
 
-// next returns at most so many of the next edges. They are valid until the next call. A plan has none.
+// next returns the next edges, at most most of them. They are valid until the next call. In a plan there are
+// none.
 func (w *walk) next(most int) []Edge {
 	w.edges, w.numbers = w.edges[:0], w.numbers[:0]
 	w.touch()
@@ -336,7 +338,7 @@ func (l *Edges) partOf(r *relation, i int, e Edge) Part {
 	return Part(r.parts.ReadInt32s()[i])
 }
 
-// rounds returns the number of batches of the worker that has most edges of a part. All workers go through so
+// rounds returns the number of batches on the worker with most edges of a part. All workers go through so
 // many rounds together, some with empty batches.
 func (l *Edges) rounds(part Part, each int) (n int) {
 	for _, counts := range l.counts {

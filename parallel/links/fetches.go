@@ -7,19 +7,19 @@ import (
 	"weft/graph"
 )
 
-// Fetches are the windows of an epoch of training, and those of an evaluation. A plan, which draws no
-// negative edges, takes them from here. One that does not know them has a zero Fetches.
+// Fetches are the windows of an epoch of training, and those of an evaluation. A plan takes them from here,
+// because it draws no negative edges. A plan that does not know them has a zero Fetches.
 type Fetches struct {
 	Starts  []int // the first position of each worker's vertices, and V
 	passes  map[pass][]fetch
-	columns int // of an embedding
+	columns int // columns of an embedding
 }
 
-// Known reports whether they are those of an epoch.
+// Known reports whether the Fetches are those of an epoch.
 func (f *Fetches) Known() bool { return f != nil && f.Starts != nil }
 
-// of returns the windows of a pass, if they are known. In all windows in which a worker with one partition
-// ranks, it does the same: one stands for all, also where others alone have edges.
+// of returns the windows of a pass, if they are known. If a worker with one partition ranks, it does the same
+// in all windows: one stands for all, also if only others have edges.
 func (f *Fetches) of(p pass, c *comm.Comm) (windows []fetch, known bool) {
 	if f == nil {
 		return nil, false
@@ -31,24 +31,25 @@ func (f *Fetches) of(p pass, c *comm.Comm) (windows []fetch, known bool) {
 	return windows, known
 }
 
-// pass is what windows are for: a pass over the edges of a part.
+// pass says what windows are for: a pass over the edges of a part.
 type pass struct {
 	part  Part
-	drawn int // negative edges of each edge; ranking: their targets are ranked
+	drawn int // negative edges of each edge; ranking: the pass ranks the edges' targets
 	to    purpose
 }
 
-// ranking is the drawn of a pass that ranks.
+// ranking is the value of drawn for a pass that ranks.
 const ranking = -1
 
-// fetch is a window of each worker.
+// fetch is one window of each worker.
 type fetch struct {
-	scored []int32   // by worker: the edges that it scores, with negative edges
-	rows   [][]int32 // by worker and owner: the rows that the worker's window has of the owner
+	scored []int32   // by worker: how many edges it scores, with negative edges
+	rows   [][]int32 // by worker and owner: how many of the owner's rows the worker's window has
 }
 
-// Fetches draws the negative edges of an epoch for embeddings of so many columns. If takesTurns it adds those
-// of an evaluation: they count where messages rest. All workers call it together, and get the same.
+// Fetches draws the negative edges of an epoch, for embeddings of so many columns. With takesTurns it adds
+// the windows of an evaluation, which count if messages rest. All workers call it together, and get the same
+// Fetches.
 func (l *Edges) Fetches(epoch, columns, drawn int, takesTurns bool) (*Fetches, error) {
 	f := &Fetches{Starts: l.places.Starts, passes: map[pass][]fetch{}, columns: columns}
 	train := pass{Train, drawn, toTrain}
@@ -83,16 +84,16 @@ func (l *Edges) Fetches(epoch, columns, drawn int, takesTurns bool) (*Fetches, e
 	return f, nil
 }
 
-// Sent is what a worker with one partition sends in the training pass. For each window it sends how many rows
-// it asks of each other worker, and their numbers. It also sends the embeddings that others ask for, and the
-// gradients of its window's rows.
+// Sent is what a worker with one partition sends in the training pass. For each window it sends each other
+// worker the number of the rows for which it asks, and their numbers. It also sends the embeddings for which
+// others ask, and the gradients of its window's rows.
 func (f *Fetches) Sent(worker int) (sent comm.Traffic) {
 	message := func(bytes int64) {
 		if bytes > 0 {
 			sent.Bytes, sent.Messages = sent.Bytes+bytes, sent.Messages+1
 		}
 	}
-	const number = 4 // bytes of a row's number, of their count, and of an element
+	const number = 4 // bytes of a row's number, of a count of rows, and of an element
 	row := int64(number * f.columns)
 	for p, windows := range f.passes {
 		if p.to != toTrain {
@@ -123,7 +124,7 @@ func (l *Edges) fetchesOf(p pass, epoch, columns int) (all []fetch, err error) {
 		each = l.batchEdges(columns, p.drawn)
 	}
 	rounds := l.rounds(p.part, each)
-	var mine []int32 // of each batch: the scored edges, and the rows of each owner
+	var mine []int32 // by batch: the scored edges, and the rows of each owner
 	for range rounds {
 		some := edges.next(each)
 		scored, positions := l.endsIn(p, epoch, some, edges.numbers)
@@ -149,7 +150,7 @@ func (l *Edges) fetchesOf(p pass, epoch, columns int) (all []fetch, err error) {
 	return all, nil
 }
 
-// endsIn returns how many edges a pass scores in a window, and the positions that it has, sorted.
+// endsIn returns how many edges a pass scores in a window, and the sorted positions of the window's rows.
 func (l *Edges) endsIn(p pass, epoch int, edges []Edge, numbers []int) (scored int, positions []int32) {
 	var all []Edge
 	switch {
@@ -167,7 +168,7 @@ func (l *Edges) endsIn(p pass, epoch int, edges []Edge, numbers []int) (scored i
 	return len(all), positions
 }
 
-// positions returns as many positions of each owner as a worker's window has rows of it.
+// positions returns positions of each owner, as many as a worker's window has rows of it.
 func (f *Fetches) positions(of *fetch, worker int) (positions []int32) {
 	for owner, n := range of.rows[worker] {
 		for i := range n {

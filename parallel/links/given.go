@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// readSplits copies the edges of the stored splits into this worker's vertices, and the negative edges that
-// it gives. It calls add with those of each relation.
+// readSplits copies the edges of the stored splits that lead into this worker's vertices, and their negative
+// edges. It calls add with the counts of each relation.
 func (l *Edges) readSplits(s *partition.Share, add func(relation, [lists]int64)) error {
 	l.Negatives = s.Whole.EdgeSplits[0].Negatives
 	return s.ReadEdgeSplits(func(splits []*graph.EdgeSplit) {
@@ -31,7 +31,7 @@ func (l *Edges) readSplits(s *partition.Share, add func(relation, [lists]int64))
 type listed struct {
 	ends uint64 // the source, and the own row of the target
 	part Part
-	at   int // in the list of its part
+	at   int // its place in the list of its part
 }
 
 // readSplit copies the edges of a relation, and counts them.
@@ -67,7 +67,7 @@ func (l *Edges) readSplit(split *graph.EdgeSplit, of Ends) (r relation, counts [
 	return r, counts
 }
 
-// fill copies the edges, and the negative targets of the edges of each part in the same order.
+// fill copies the edges and, in the same order, the negative targets of the edges of each part.
 func (r *relation) fill(edges []listed, split *graph.EdgeSplit, of Ends) {
 	sources, targets, parted := r.sources.WriteInt32s(), r.targets.WriteInt32s(), r.parts.WriteInt32s()
 	var passed [lists]int
@@ -84,8 +84,9 @@ func (r *relation) fill(edges []listed, split *graph.EdgeSplit, of Ends) {
 	}
 }
 
-// GivenScores returns the scores of this worker's edges of a part, and of the negative edges that a stored
-// split gives: if shared, those whose targets are this worker's; else given of each edge, edge by edge.
+// GivenScores returns the scores of this worker's edges of a part, and of the negative edges in a stored
+// split. Shared negative edges are those with a target of this worker. Other negative edges are given for
+// each edge, edge by edge.
 func (l *Edges) GivenScores(h *tensor.Matrix, d Decoder, part Part) (edges, negatives []float32, given int) {
 	if l.Negatives == graph.SharedNegatives {
 		return l.scoresOf(h, d, part, 0), l.scoresOf(h, d, parts+part, 0), 0
@@ -107,8 +108,8 @@ func (l *Edges) GivenScores(h *tensor.Matrix, d Decoder, part Part) (edges, nega
 	return edges, negatives, p.drawn
 }
 
-// withGiven returns edges of a part, each followed by its negative edges, and the positions of their ends,
-// sorted. numbers are those of the edges in their relations.
+// withGiven returns edges of a part, each followed by its negative edges, and the sorted positions of their
+// ends. numbers are the numbers of the edges in their relations.
 func (l *Edges) withGiven(edges []Edge, numbers []int, part Part) (all []Edge, positions []int32) {
 	each := l.given[part]
 	for i, e := range edges {

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	batch       = 256 // edges that are ranked together
-	rankNumbers = 2   // numbers that describe an edge to other workers: relation and source
-	// edges that one thread counts for: their scores against a candidate are a cache perThread
+	batch       = 256 // how many edges are ranked together
+	rankNumbers = 2   // how many numbers describe an edge to other workers: relation and source
+	// perThread is how many edges one thread counts for. Their scores against a candidate fill a cache line.
 	perThread = 16
-	mostKnown = 4096 // scores that are taken away together
+	mostKnown = 4096 // how many scores are taken away together
 )
 
 // Ranks returns the rank of each of this worker's edges u→v of a part: the rank of v, from 1, among the
@@ -41,20 +41,20 @@ func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) 
 type ranker struct {
 	*window
 	decoder  Decoder
-	among    *tensor.Matrix // tile × D: rows of candidates, if not all vertices are candidates
+	among    *tensor.Matrix // tile × D: rows of candidates, unless all vertices are candidates
 	scores   *tensor.Matrix // tile × batch: candidates × edges
 	tile     int
 	rows     *tensor.Matrix // Int32, 1 × batch: row numbers for kernels
 	diagonal *tensor.Matrix // Int32, 1 × batch: the places of a batch × batch matrix's diagonal
-	// Known edges' scores do not count: their places among the scores (Int32, 1 × mostKnown), and NaN
-	// (Float32, mostKnown × 1)
+	// Known edges' scores do not count. known has their places among the scores (Int32, 1 × mostKnown), and
+	// missing is NaN (Float32, mostKnown × 1).
 	known, missing *tensor.Matrix
 }
 
 // queries are a batch of edges of one worker. Other workers look for higher scores among their candidates.
 type queries struct {
 	rows  *tensor.Matrix // batch × D: the sources' rows times the decoder's weights
-	edges []int32        // the number of edges, and rankNumbers of each; after the last edge undefined
+	edges []int32        // the number of edges, then rankNumbers of each; undefined after the last edge
 	score *tensor.Matrix // batch × 1
 }
 
@@ -64,7 +64,7 @@ func (l *Edges) newQueries(k tensor.Kind, columns int) *queries {
 	}
 }
 
-// messages are what other workers need to know.
+// messages are the queries as messages to other workers.
 func (q *queries) messages() [][]byte {
 	return [][]byte{q.rows.Bytes(), comm.Bytes(q.edges), q.score.Bytes()}
 }
@@ -90,7 +90,7 @@ func (r *ranker) release() {
 	exchange.Release(r.queries.rows, r.queries.score, r.rows, r.diagonal)
 }
 
-// listed returns numbers of a batch's edges as a matrix for kernels. It is valid until the next call.
+// listed returns a number of each edge of a batch as a matrix for kernels. It is valid until the next call.
 func (r *ranker) listed(edges []Edge, number func(Edge) int) *tensor.Matrix {
 	list := r.rows.Prefix(1, len(edges))
 	to := list.WriteInt32s()
@@ -101,7 +101,7 @@ func (r *ranker) listed(edges []Edge, number func(Edge) int) *tensor.Matrix {
 }
 
 // sources fetches the rows of the sources of own edges, and scores these edges. A score has the same bits
-// here and in countTile, so that targets with equal embeddings tie: in both, a target is a row of a product
+// here and in countTile, so that targets with equal embeddings tie. In both, a target is a row of a product
 // with the same sources, and the bits of a product's row do not depend on the other rows.
 func (r *ranker) sources(edges []Edge) {
 	var positions []int32
@@ -110,12 +110,12 @@ func (r *ranker) sources(edges []Edge) {
 	}
 	r.fetch(positions)
 	q := r.queries
-	targets := r.team.Zeros(tensor.Buffers, batch, r.h.Cols) // their rows
-	// targets × sources; the edges' are the diagonal
+	targets := r.team.Zeros(tensor.Buffers, batch, r.h.Cols) // the targets' rows
+	// Targets × sources. The scores of the edges are the diagonal.
 	scores := r.team.Memory.New(tensor.Buffers, batch, batch)
 	defer exchange.Release(targets, scores)
 	r.team.Gather(q.rows, r.x, r.listed(edges, func(e Edge) int { return r.at(e.Source) }))
-	if w := r.decoder.Weights; w != nil { // in place of the targets
+	if w := r.decoder.Weights; w != nil { // it replaces the targets
 		r.team.Gather(targets, w, r.listed(edges, func(e Edge) int { return int(e.Relation) }))
 		r.team.Pointwise([]*tensor.Matrix{q.rows}, times, []kernel.Operand{{X: q.rows}, {X: targets}})
 	}
@@ -152,7 +152,7 @@ func (r *ranker) countAll() []float64 {
 	return counts
 }
 
-// tell starts to send the queries to the other workers. Nearby ranks look at them.
+// tell starts to send the queries to the other workers. Nearby ranks read them where they lie.
 func (r *ranker) tell() (sent []*comm.Pending) {
 	r.eachOther(func(to, _ int) {
 		if !r.comm.Nearby(to) {
@@ -228,8 +228,8 @@ func (r *ranker) countTile(counts []float64, q *queries, c *candidates, lo, hi i
 	}
 }
 
-// placesOf returns the places, in the scores of candidates lo … hi−1, of known edges: those of the same
-// source and relation as one that is ranked.
+// placesOf returns the places of known edges in the scores of candidates lo … hi−1. A known edge has the same
+// source and relation as a ranked one.
 func (r *ranker) placesOf(q *queries, c *candidates, lo, hi int) []int32 {
 	n := int(q.edges[0])
 	found := make([][]int32, (n+perThread-1)/perThread)
@@ -251,7 +251,7 @@ func (r *ranker) placesOf(q *queries, c *candidates, lo, hi int) []int32 {
 	return slices.Concat(found...)
 }
 
-// takeAway has scores at these places count as none.
+// takeAway makes scores at these places count as no scores.
 func (r *ranker) takeAway(places []int32) {
 	all := r.scores.Reshape(r.scores.Len(), 1)
 	for some := range slices.Chunk(places, mostKnown) {

@@ -11,7 +11,7 @@ import (
 )
 
 // Decoder scores an edge u→v of relation r from the embeddings of its ends: Σ_c h_uc · w_rc · h_vc. With
-// trained weights that is DistMult (Yang et al. 2015); without them w is 1, and the score is the product
+// trained weights this is DistMult (Yang et al. 2015). Without them w is 1, and the score is the product
 // h_u·h_v.
 type Decoder struct {
 	Weights *tensor.Matrix // relations × D, nil: 1
@@ -27,10 +27,10 @@ type edgeBatch struct {
 	scored  int // edges of the batch, with negative edges
 	scores  []float32
 
-	// Int32, most × 3, and Float32, most × 1: the scored edges, by relation and rows of the window, their
-	// scores and, if training, the gradients of these
+	// Int32, most × 3: the scored edges, as relation and rows of the window. Float32, most × 1: their scores
+	// and, in training, the gradients of these.
 	pairs, pairScores, pairGrads *tensor.Matrix
-	// if training, Int32: the pairs of each row of the window (kernel.Team.PairRows)
+	// In training, Int32: the pairs of each row of the window (kernel.Team.PairRows).
 	begin, ends *tensor.Matrix
 }
 
@@ -61,7 +61,7 @@ func (p *edgeBatch) release() {
 	exchange.Release(p.pairs, p.pairScores, p.pairGrads, p.begin, p.ends)
 }
 
-// of are the batch's pairs.
+// of returns the batch's pairs for kernels.
 func (p *edgeBatch) of() kernel.Pairs {
 	return kernel.Pairs{X: p.x, Weights: p.decoder.Weights, Of: p.pairs.Prefix(p.scored, 3)}
 }
@@ -71,8 +71,8 @@ func (p *edgeBatch) score(edges []Edge, epoch int) {
 	p.scoreWith(len(edges), func() ([]Edge, []int32) { return p.draw(edges, epoch, p.drawn) })
 }
 
-// scoreWith fetches the ends of so many edges and of their negative edges, and scores them. negatives returns
-// them as draw does.
+// scoreWith fetches the ends of so many edges and of their negative edges, and scores all of them. negatives
+// returns them as draw does.
 func (p *edgeBatch) scoreWith(edges int, negatives func() ([]Edge, []int32)) {
 	var all []Edge
 	var positions []int32
@@ -95,8 +95,8 @@ func (p *edgeBatch) scoreWith(edges int, negatives func() ([]Edge, []int32)) {
 	p.scores = score.ReadFloats()
 }
 
-// draw returns the edges, each followed by its negative edges of an epoch, and the positions of their ends,
-// sorted.
+// draw returns the edges, each followed by its negative edges of an epoch, and the sorted positions of their
+// ends.
 func (l *Edges) draw(edges []Edge, epoch, drawn int) (all []Edge, positions []int32) {
 	all = make([]Edge, 0, (1+drawn)*len(edges))
 	for _, e := range edges {
@@ -118,17 +118,17 @@ func (l *Edges) endsOf(all []Edge) []int32 {
 	return positions
 }
 
-// inParts calls work for consecutive parts of 0 … n−1 on the team's threads: name of so many columns of each
-// scored edge.
+// inParts calls work for consecutive parts of 0 … n−1 on the team's threads. Traces have name, for so many
+// columns of each scored edge.
 func (p *edgeBatch) inParts(name string, columns, n int, work func(lo, hi int)) {
 	parts := min(n, p.team.Threads())
 	c := kernel.Call{Kernel: name, Shape: kernel.Shape{p.scored, columns}}
 	p.team.Work(c, parts, func(k int) { work(n*k/parts, n*(k+1)/parts) })
 }
 
-// backward computes the gradients of the window's rows from those of the scores. It adds the gradients of
-// the decoder's weights to sums (Float64, relations × D; nil: there are none). A gradient is a sum in the
-// order of the edges.
+// backward computes the gradients of the window's rows from the gradients of the scores. It adds the
+// gradients of the decoder's weights to sums (Float64, relations × D; nil: there are none). It sums each
+// gradient in the order of the edges.
 func (p *edgeBatch) backward(sums *tensor.Matrix) {
 	grads := p.pairGrads.Prefix(p.scored, 1)
 	ends := p.ends.Prefix(1, 2*p.scored)
@@ -163,8 +163,8 @@ func (p *edgeBatch) incident(begin, ends []int32) {
 	copy(begin, at)
 }
 
-// crossEntropy returns the binary cross-entropy of σ(score) with 1 for an edge and 0 for a negative edge, and
-// its derivative by the score.
+// crossEntropy returns the binary cross-entropy of σ(score), and its derivative by the score. The target is 1
+// for an edge and 0 for a negative edge.
 func crossEntropy(score float32, drawn bool) (loss float64, grad float64) {
 	s := float64(score)
 	loss, grad = max(s, 0)+math.Log1p(math.Exp(-math.Abs(s))), 1/(1+math.Exp(-s))
@@ -175,8 +175,8 @@ func crossEntropy(score float32, drawn bool) (loss float64, grad float64) {
 }
 
 // Loss returns this worker's part of the training loss, and its gradient by h. The loss is the mean binary
-// cross-entropy of the scores of all training edges, with drawn negative edges for each. The gradient of the
-// decoder's weights is added to d.Grad; it is the sum over all workers.
+// cross-entropy of the scores of all training edges, each with drawn negative edges. Loss adds the gradient
+// of the decoder's weights, summed over all workers, to d.Grad.
 func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float64, grad *tensor.Matrix) {
 	grad = l.team.Zeros(tensor.Gradients, h.Rows, h.Cols)
 	p := l.batchOf(h, d, pass{Train, drawn, toTrain})
@@ -205,7 +205,7 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 		}
 		p.backward(sums)
 		p.sendGradients(grad)
-		l.comm.LocalBarrier() // others have read this window then
+		l.comm.LocalBarrier() // until others have read this window
 	}
 	if sums != nil {
 		all := make([]float64, d.Grad.Len())
@@ -220,13 +220,13 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 }
 
 // Scores returns the scores of this worker's edges of a part, each followed by the score of a negative edge,
-// the same in every epoch.
+// which is the same in every epoch.
 func (l *Edges) Scores(h *tensor.Matrix, d Decoder, part Part) (scores []float32) {
 	return l.scoresOf(h, d, part, 1)
 }
 
-// scoresOf returns the scores of this worker's edges of a part, each followed by those of so many drawn
-// negative edges.
+// scoresOf returns the scores of this worker's edges of a part, each followed by the scores of drawn negative
+// edges.
 func (l *Edges) scoresOf(h *tensor.Matrix, d Decoder, part Part, drawn int) (scores []float32) {
 	p := l.batchOf(h, d, pass{part, drawn, toScore})
 	defer p.release()

@@ -6,8 +6,8 @@ import (
 	"weft/tensor"
 )
 
-// fetchInTurns is fetch for a worker that holds several partitions: all of them have sent the rows that they
-// own before one uses its window.
+// fetchInTurns is fetch for a worker that holds several partitions. All of them send the rows that they own
+// before one uses its window.
 func (w *window) fetchInTurns() {
 	exchange.Must(w.ask())
 	remote := w.remote()
@@ -66,13 +66,13 @@ func (w *window) allFrom(remote []int, rows *tensor.Matrix, path comm.Path) {
 			w.pass(rows.RowRange(lo, hi), path, rank)
 		}
 	})
-	if len(remote) > 0 { // a plan bounds all of them together
+	if len(remote) > 0 { // a plan bounds all messages together
 		w.bounded(rows.RowRange(0, 0), rows, path, remote[0])
 	}
 }
 
-// bounded moves rows to or from a rank of another worker. A plan that does not know how many they are takes
-// as many as a message may have; one that knows them queues as many.
+// bounded moves rows to or from a rank of another worker. A plan that does not know their number takes as
+// many as a message may have. A plan that knows it queues as many.
 func (w *window) bounded(rows, most *tensor.Matrix, path comm.Path, rank int) {
 	switch {
 	case w.Edges.fetches == nil:
@@ -85,7 +85,7 @@ func (w *window) bounded(rows, most *tensor.Matrix, path comm.Path, rank int) {
 	}
 }
 
-// apart leaves messages out of what a plan queues, if it knows how many they are: others bound them.
+// apart leaves messages out of what a plan queues, if it knows how many they are. Others bound them.
 func (w *window) apart(f func()) {
 	if w.planned == nil || !w.comm.TakesTurns() {
 		f()

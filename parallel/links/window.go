@@ -11,24 +11,25 @@ import (
 // usualBytes is the size of the matrices of a window, in bytes.
 const usualBytes = 4 << 20
 
-// window has the rows of some vertices, of this and of other workers, each once, and their gradients. It
-// bounds the rows of other workers that a worker holds at a time.
+// window has the rows of some vertices of this and of other workers, each once, and their gradients. It
+// bounds how many rows of other workers a worker holds at a time.
 //
-// Where partitions take turns, those of one worker write the rows that they own into each other's windows,
-// and read their gradients there. So no buffer's size depends on which rows those are, and a plan is exact.
+// If partitions take turns, the partitions of one worker write the rows that they own into each other's
+// windows, and read their gradients there. So no buffer's size depends on the choice of rows, and a plan is
+// exact.
 type window struct {
 	*Edges
 	h, x, dx *tensor.Matrix // own rows; the window's rows, and their gradients if training
-	// rows to send to another worker, or gradients received from it; nil: there is none
+	// buffer has rows to send to another worker, or gradients received from it; nil: there is none.
 	buffer    *tensor.Matrix
 	list      *tensor.Matrix // Int32, 1 × n: row numbers for kernels
 	positions []int32        // positions of the window's rows in the order of the partitions, ascending
-	asked     [][]int32      // by worker: the own rows that its window has
+	asked     [][]int32      // by worker: the own rows in its window
 	queries   *queries       // edges that are ranked; nil: none
-	known     bool           // in a plan, which rows come
-	fetches   []fetch        // those, one after the other
-	fetched   int            // times
-	planned   *fetch         // the last one; nil: it is not known
+	known     bool           // a plan knows which rows come
+	fetches   []fetch        // these windows, one after the other
+	fetched   int            // how many have been fetched
+	planned   *fetch         // the last window; nil: a plan does not know it
 }
 
 // purpose says whether a window has gradients.
@@ -39,7 +40,7 @@ const (
 	toTrain purpose = true
 )
 
-// window returns an empty window for at most so many rows of h, for a pass.
+// window returns an empty window for a pass, for at most most rows of h.
 func (l *Edges) window(h *tensor.Matrix, most int, of pass) *window {
 	most = min(most, l.places.Vertices())
 	rows := min(most, l.rows)
@@ -79,7 +80,7 @@ func (w *window) at(vertex int32) int {
 	return i
 }
 
-// next returns the window that comes next, of a plan that knows it; else nil.
+// next returns the window that comes next, in a plan that knows it; else nil.
 func (w *window) next() *fetch {
 	if w.fetched >= len(w.fetches) {
 		return nil
@@ -88,7 +89,7 @@ func (w *window) next() *fetch {
 }
 
 // rounds returns how many windows a pass over a part has. A plan that knows the windows of all workers counts
-// these.
+// them.
 func (w *window) rounds(part Part, each int) int {
 	if w.known {
 		return len(w.fetches)
@@ -96,8 +97,8 @@ func (w *window) rounds(part Part, each int) int {
 	return w.Edges.rounds(part, each)
 }
 
-// fetch fills the window with the rows at these positions, which may be in any order and repeat. In a plan
-// there are none, or those of its fetches.
+// fetch fills the window with the rows at these positions, which may be in any order and repeat. In a plan it
+// has no rows, or those of the plan's Fetches.
 func (w *window) fetch(positions []int32) {
 	slices.Sort(positions)
 	w.positions = slices.Compact(positions)
@@ -124,8 +125,8 @@ func (w *window) fetch(positions []int32) {
 	})
 }
 
-// sendGradients sends the gradients of the window's rows to their owners. It adds to grad (own rows) the
-// gradients of this worker's window first, then those of other workers in the order of eachOther.
+// sendGradients sends the gradients of the window's rows to their owners. It adds to grad (own rows) first
+// the gradients of this worker's window, and then those of other workers in the order of eachOther.
 func (w *window) sendGradients(grad *tensor.Matrix) {
 	if w.comm.TakesTurns() {
 		w.sendGradientsInTurns(grad)
@@ -141,8 +142,8 @@ func (w *window) sendGradients(grad *tensor.Matrix) {
 	})
 }
 
-// eachOther calls use once for each round r: with the worker whose rank is higher by r, and the worker whose
-// rank is lower by r, modulo their number.
+// eachOther calls use once for each round r, with the workers whose ranks are higher and lower by r, modulo
+// their number.
 func (w *window) eachOther(use func(ahead, behind int)) {
 	k := w.comm.Size()
 	for round := 1; round < k; round++ {
@@ -166,7 +167,7 @@ func (w *window) move(rows *tensor.Matrix, to int, incoming *tensor.Matrix, from
 	}
 }
 
-// ask tells the other workers which of their rows are in the window. Nearby ranks look into it.
+// ask tells the other workers which of their rows are in the window. Nearby ranks read that where it lies.
 func (w *window) ask() error {
 	k := w.comm.Size()
 	wanted := make([][]int32, k)

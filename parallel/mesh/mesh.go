@@ -1,7 +1,8 @@
 // Package mesh arranges the workers of a run in a grid: pipeline stages × graph partitions × tensor slices. A
-// worker's place in the grid says what it computes. The groups that it belongs to say with whom it
+// worker's place in the grid says what it computes. The groups to which it belongs say with whom it
 // communicates. Several groups of workers may each be such a grid: they hold the same graph and the same
-// parameters, and take other samples. Package setting reads the mesh of --parallel, and a worker joins it.
+// parameters, and take different samples. Package setting reads the mesh of --parallel, and a worker joins
+// it.
 package mesh
 
 import (
@@ -30,8 +31,8 @@ func (m Mesh) Workers() int { return m.Stages * m.Partitions * m.Slices }
 // Coords is a worker's position in the grid; each number counts from 0.
 type Coords struct{ Stage, Partition, Slice int }
 
-// Coords returns the place of a rank: rank = (stage·Partitions + partition)·Slices + slice. So the slices of
-// a partition, which exchange most, have consecutive ranks, and so do the partitions of a stage. A launcher
+// Coords returns the place of a rank: rank = (stage·Partitions + partition)·Slices + slice. The slices of a
+// partition, which exchange most, have consecutive ranks, and so have the partitions of a stage. A launcher
 // that fills one machine after the other keeps them together.
 func (m Mesh) Coords(rank int) Coords {
 	if rank < 0 || rank >= m.Workers() {
@@ -43,9 +44,9 @@ func (m Mesh) Coords(rank int) Coords {
 // Rank returns the rank at a place.
 func (m Mesh) Rank(p Coords) int { return (p.Stage*m.Partitions+p.Partition)*m.Slices + p.Slice }
 
-// Groups are the groups of workers that a worker belongs to, with the mesh and the worker's place. The
-// members of a group are in the order of their places along its axis. Along an axis of size 1 the worker is
-// alone in the group.
+// Groups are the groups to which a worker belongs, with the mesh and the worker's place. The members of a
+// group are in the order of their places along its axis. Along an axis of size 1 the worker is alone in the
+// group.
 type Groups struct {
 	Mesh Mesh
 	Coords
@@ -54,21 +55,21 @@ type Groups struct {
 	Stages   *comm.Comm // the same partition and slice: each sends rows to the next
 	Replicas *comm.Comm // the same stage, by partition and then slice: they hold the same parameters
 	World    *comm.Comm // all workers of the mesh: for set-up, and for the end of an epoch
-	Samples             // the groups that take other samples
-	Common   *comm.Comm // of Slices, those that have the edges in common; nil: none have, as after Join
+	Samples             // the groups that take different samples
+	Common   *comm.Comm // the workers of Slices that share the edges; nil: none do, as after Join
 	Holders  []int      // for each partition, the rank in Halo of the worker that holds it
 }
 
-// Samples are the groups of workers that hold the same graph, and take other samples: each is a mesh by
-// itself.
+// Samples are the groups of workers that hold the same graph, and take different samples. Each group is a
+// mesh by itself.
 type Samples struct {
-	Group    int        // the number of the worker's own
+	Group    int        // the number of this worker's group
 	All      *comm.Comm // all workers of all groups, one group after the other
-	Alike    *comm.Comm // the same place in each group: they hold the same rows
+	Alike    *comm.Comm // the same place in each group, with the same rows
 	Learners *comm.Comm // the Replicas of all groups: gradients are summed over them
 }
 
-// Join makes the groups of this rank of all, which must have a rank for each place, of one mesh or of several
+// Join makes the groups of this rank of all. all has a rank for each place of one mesh, or of several meshes
 // one after the other. It sends no message.
 func (m Mesh) Join(all *comm.Comm) Groups {
 	n := m.Workers()
@@ -116,7 +117,7 @@ func (m Mesh) Join(all *comm.Comm) Groups {
 	return g
 }
 
-// across is the group of some ranks of a mesh of n workers in each of several groups.
+// across is the group of the same ranks in each of several groups, which are meshes of n workers.
 func across(all *comm.Comm, groups, n int, ranks []int) *comm.Comm {
 	var those []int
 	for group := range groups {

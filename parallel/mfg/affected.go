@@ -8,17 +8,17 @@ import (
 )
 
 // Affected returns the vertices of the first type, ascending, whose results an addition to a graph can
-// change: the new ones, and those that read what is new.
+// change: the new vertices, and the ones that read what is new.
 //
 // It goes from the first block to the last, where Extract goes from the last to the first. Let S be the rows
-// whose values can differ, at first the new vertices, and T the targets of new edges. After an aggregation
-// these can differ:
+// whose values can differ, which are at first the new vertices. Let T be the targets of new edges. After an
+// aggregation these can differ:
 //
 //	S ∪ T ∪ {i : an edge j→i of the graph leads out of a row j of S}
 //
-// for the relations and directions that a block aggregates along, once for each of its rounds. T also counts
-// to the rows j where an aggregation divides by their degrees. An aggregation along edges passes over all of
-// them; it reads no features.
+// for the relations and directions along which a block aggregates, once for each of its rounds. If an
+// aggregation divides by the degrees of the rows j, T also counts as such rows. An aggregation along edges
+// passes over all of them, and reads no features.
 func Affected(g *appended.Graph, m *Model) []int32 {
 	x := newExtractor(g, &Scratch{})
 	for i, t := range g.Types {
@@ -34,7 +34,7 @@ func Affected(g *appended.Graph, m *Model) []int32 {
 	return x.sets[0].list(0, g.Counts[0])
 }
 
-// spread marks the rows that an aggregation of the marked rows changes.
+// spread marks the rows that change in an aggregation because of the marked rows.
 func (x *extractor) spread(along []gnn.Along, degrees bool) {
 	next := make([]*marks, len(x.sets))
 	for i, set := range x.sets {
@@ -55,7 +55,7 @@ func (x *extractor) spread(along []gnn.Along, degrees bool) {
 			from = from.clone()
 			from.add(targets...)
 		}
-		for row := range len(own.Indptr) - 1 { // new edges lead to what is marked
+		for row := range len(own.Indptr) - 1 { // new edges lead to marked rows
 			neighbours := own.Sources[own.Indptr[row]:own.Indptr[row+1]]
 			switch {
 			case d.along.Reversed && from.has(int32(row)):

@@ -9,20 +9,20 @@ import (
 	"weft/partition"
 )
 
-// Model says what a model reads of a graph.
+// Model says what a model reads from a graph.
 type Model struct {
 	Blocks []Reach
 	// SourceDegrees says that an aggregation divides by the degrees of sources, as GCN's does.
 	SourceDegrees bool
-	EdgeFeatures  bool // of the relations that it aggregates along
-	Labels        bool // those of training vertices, as an input
+	EdgeFeatures  bool // the model reads edge features of the relations along which it aggregates
+	Labels        bool // the model reads the labels of training vertices
 }
 
-// Extract copies what the results for some vertices of each type depend on out of a graph that may be far
-// larger: a share of which New takes the same vertices, to the same bits. Types at the end may be missing: of
-// these no vertex is listed. Its rows are those that the first block reads, by their ids in the graph. Behind
-// them each type has a row that stands for all other vertices, where only their number counts. Whole
-// describes the graph.
+// Extract copies out of a graph, which may be far larger, what the results for some vertices of each type
+// depend on. The result is a share from which New takes the same vertices, with the same bits. Types at the
+// end of vertices may be missing: none of their vertices is listed. The share's rows are the rows that the
+// first block reads, by their ids in the graph. Behind them each type has a row that stands for all other
+// vertices, of which only the number counts. Whole describes the graph.
 func Extract(g *appended.Graph, m *Model, vertices [][]int32, scratch *Scratch) *partition.Share {
 	x := newExtractor(g, scratch)
 	x.find(m.Blocks, vertices)
@@ -35,7 +35,7 @@ func Extract(g *appended.Graph, m *Model, vertices [][]int32, scratch *Scratch) 
 		made := graph.VertexType{Type: t.Type, Count: len(ids[i]), Features: x.features(i, t, ids[i])}
 		small.Types = append(small.Types, made)
 	}
-	if m.Labels { // new vertices have none
+	if m.Labels { // new vertices have no labels
 		own, _ := slices.BinarySearch(ids[0], int32(g.Types[0].Count))
 		small.Labels, small.Splits = g.Labels.Of(ids[0][:own]), graph.SplitsOf(g.Splits, ids[0][:own])
 	}
@@ -50,10 +50,10 @@ func Extract(g *appended.Graph, m *Model, vertices [][]int32, scratch *Scratch) 
 	return partition.Some(small, ids, out, x.whole)
 }
 
-// Scratch is memory for Extract, which one call at a time uses: some bits for each vertex of the graph.
+// Scratch is memory for Extract: some bits for each vertex of the graph. One call at a time may use it.
 type Scratch struct{ sets []*marks }
 
-// setsOf are empty sets of the vertices of each type, of so many.
+// setsOf are empty sets of vertices, one for each type, whose sizes are counts.
 func (r *Scratch) setsOf(counts []int) []*marks {
 	for i, n := range counts {
 		if i == len(r.sets) {
@@ -69,7 +69,7 @@ func (r *Scratch) setsOf(counts []int) []*marks {
 type extractor struct {
 	g          *appended.Graph
 	whole      partition.Whole
-	directions []*direction // of each relation along its edges, and in reverse
+	directions []*direction // by relation: along its edges, and in reverse
 	sets       []*marks     // by vertex type: the rows found so far
 }
 
@@ -79,8 +79,8 @@ type direction struct {
 	source, target int // vertex types, in this direction
 	weighted       bool
 	list           func() *appended.Neighbours
-	neighbours     *appended.Neighbours // list, once a block aggregates along it
-	into           []int32              // rows whose neighbours are found, ascending
+	neighbours     *appended.Neighbours // lists neighbours, once a block aggregates along it
+	into           []int32              // rows whose neighbours have been found, ascending
 }
 
 func newExtractor(g *appended.Graph, scratch *Scratch) *extractor {
@@ -146,15 +146,15 @@ func (x *extractor) step(along []gnn.Along) {
 	}
 }
 
-// copied has the neighbours of d.into. Other rows have their self loops and, where degrees count, as many
-// neighbours as in the graph; all of these are the last row.
+// copied has the edges from the neighbours of d.into. Other rows have their self loops and, if degrees count,
+// as many neighbours as in the graph: all of these are the last row.
 func (d *direction) copied(x *extractor, m *Model, ids [][]int32) (r graph.Relation) {
 	rows := ids[d.target]
 	r.Indptr = make([]int64, 1, len(rows)+1)
 	if d.weighted {
 		r.Weights = []float32{}
 	}
-	if d.neighbours == nil { // no block reads it
+	if d.neighbours == nil { // no block reads the relation
 		r.Indptr = make([]int64, len(rows)+1)
 		return r
 	}
@@ -194,7 +194,7 @@ func (d *direction) copied(x *extractor, m *Model, ids [][]int32) (r graph.Relat
 	return r
 }
 
-// features copies those of rows of a vertex type. The last row has none.
+// features copies the features of rows of a vertex type. The last row has none.
 func (x *extractor) features(kind int, t *graph.VertexType, rows []int32) (f graph.Features) {
 	f.Columns = x.g.Width(kind)
 	if t.Features.Sparse() {

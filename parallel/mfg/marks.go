@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// marks is a set of the rows of a vertex type, a bit each. Its work is that of the marked rows, and of a
-// 4096th of all.
+// marks is a set of the rows of a vertex type, a bit each. Its work grows with the marked rows, and with
+// 1/4096 of all rows.
 type marks struct {
 	words []uint64
-	used  []uint64 // words with a mark, a bit each
-	ranks []int32  // of each of these words: marked rows before it, once counted
+	used  []uint64 // which words have a mark, a bit each
+	ranks []int32  // by such word: how many marked rows come before it, once counted
 }
 
 const wordBits = 64
@@ -40,7 +40,7 @@ func (m *marks) add(rows ...int32) {
 	}
 }
 
-// each yields the places of words with marks, from that of a row on, ascending.
+// each yields the places of the words with marks, ascending, from the place of a row on.
 func (m *marks) each(row int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		first := row / wordBits
@@ -57,12 +57,12 @@ func (m *marks) each(row int) iter.Seq[int] {
 // has reports whether a row is marked.
 func (m *marks) has(row int32) bool { return m.words[row/wordBits]>>(row%wordBits)&1 == 1 }
 
-// clone is a copy, not counted.
+// clone is a copy, without counts.
 func (m *marks) clone() *marks {
 	return &marks{words: slices.Clone(m.words), used: slices.Clone(m.used)}
 }
 
-// list returns the marked rows from lo on and below hi, ascending, less lo.
+// list returns the marked rows from lo on and below hi, ascending, minus lo.
 func (m *marks) list(lo, hi int) (rows []int32) {
 	rows = []int32{}
 	for at := range m.each(lo) {
@@ -78,7 +78,7 @@ func (m *marks) list(lo, hi int) (rows []int32) {
 	return rows
 }
 
-// count prepares rank.
+// count prepares for rank.
 func (m *marks) count() {
 	if len(m.ranks) < len(m.words) {
 		m.ranks = make([]int32, len(m.words))
@@ -90,7 +90,7 @@ func (m *marks) count() {
 	}
 }
 
-// rank returns how many rows below a marked one are marked. Nothing was marked since count.
+// rank returns how many rows below a marked row are marked. Nothing may have been marked since count.
 func (m *marks) rank(row int32) int32 {
 	before := m.words[row/wordBits] & (1<<(row%wordBits) - 1)
 	return m.ranks[row/wordBits] + int32(bits.OnesCount64(before))

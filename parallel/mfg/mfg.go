@@ -6,15 +6,15 @@
 //
 //	S ∪ {j : an edge j→i leads into a row i of S}
 //
-// for the relations and directions that it aggregates along, once for each of its rounds. The block computes
+// for the relations and directions along which it aggregates, once for each of its rounds. The block computes
 // on all of these rows, but only with the edges into S. So the rows of S have the same bits as in an
-// inference for all vertices, and the other rows are not used. (Message functions are an exception: which
-// edges share a batch depends on the rows, so their sums agree to rounding.)
+// inference for all vertices, and the other rows are not used. Message functions are an exception: the rows
+// decide which edges share a batch, so their sums agree up to rounding.
 //
 // With several partitions, each worker computes the rows that it owns. After each step the workers tell each
 // other which rows they need, and a halo exchange sends only these.
 //
-// Package engine computes predictions of some vertices by it.
+// Package engine computes predictions for some vertices by it.
 package mfg
 
 import (
@@ -36,20 +36,21 @@ type Reach struct {
 	Rounds int         // how many aggregations follow each other
 }
 
-// Layer holds the rows and edges that a block computes on. Blocks of the same rows and edges share one.
+// Layer holds the rows and edges on which a block computes. Blocks of the same rows and edges share one
+// Layer.
 type Layer struct {
 	*sar.Partition
 	// Rows are this worker's rows, by vertex type: their places in the share, ascending.
 	Rows  [][]int32
 	reach Reach
 	need  Need
-	whole bool // no row that it computes depends on further rows
+	whole bool // no row that the block computes depends on further rows
 }
 
 // Need counts what all workers together read for a block.
 type Need struct {
 	Vertices int64 `json:"vertices"` // whose rows the block reads
-	Edges    int64 `json:"edges"`    // that it aggregates along, in one round
+	Edges    int64 `json:"edges"`    // along which it aggregates, in one round
 }
 
 // finder finds the rows.
@@ -60,17 +61,17 @@ type finder struct {
 	gradients bool
 }
 
-// Wanted is what a pass is to compute.
+// Wanted says what a pass computes.
 type Wanted struct {
-	// Rows are the rows on this worker, by vertex type, for which the last block's result is needed: their
-	// places in the share, ascending. Types at the end may be missing: of these none is needed.
+	// Rows are the rows on this worker, by vertex type, for which the last block's result is needed, as
+	// places in the share, ascending. Types at the end may be missing: none of their rows is needed.
 	Rows      [][]int32
 	Gradients bool // there may be a backward pass
 }
 
-// New returns the layer of each block and, last, that of the result, and what each block needs. blocks say
-// along which edges each block aggregates. The workers of all partitions, which Groups.Halo connects, call it
-// together.
+// New returns the layer of each block and, last, the layer of the result, and what each block needs. blocks
+// say along which edges each block aggregates. The workers of all partitions, which Groups.Halo connects,
+// call it together.
 func New(e axis.Env, o axis.Options, blocks []Reach, w Wanted) ([]*Layer, []Need, error) {
 	f := &finder{Env: e, costs: e.Costs(&o, nil), options: o, gradients: w.Gradients}
 	f.addReverse(blocks)
@@ -104,7 +105,7 @@ func New(e axis.Env, o axis.Options, blocks []Reach, w Wanted) ([]*Layer, []Need
 	return layers, needs, nil
 }
 
-// addReverse makes the share list out-edges with a single partition too, if a block asks for the reverse
+// addReverse makes the share list out-edges even with a single partition, if a block asks for the reverse
 // direction.
 func (f *finder) addReverse(blocks []Reach) {
 	if len(f.Groups.Holders) > 1 {
@@ -140,7 +141,7 @@ func (f *finder) before(b Reach, after *Layer) (*Layer, error) {
 	return f.layer(b, rows, into, need)
 }
 
-// layer makes the layer of a block that reads rows to compute into. mine is what this worker needs for it.
+// layer makes the layer of a block that reads rows and computes into. mine is what this worker needs for it.
 func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error) {
 	p := sar.NewSome(f.Env, sar.Some{Rows: rows, Into: into, Gradients: f.gradients}, f.costs, f.options)
 	l := &Layer{Partition: p, Rows: rows, reach: b}
@@ -163,8 +164,8 @@ func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error)
 }
 
 // step returns the rows that one aggregation into some rows reads: these rows and their in-neighbours. It
-// returns only the in-neighbours that this worker owns, both for its own edges and for the other workers'
-// edges. need counts what this worker reads.
+// returns only in-neighbours that this worker owns, for its own edges and for the other workers' edges. need
+// counts what this worker reads.
 func (f *finder) step(along []gnn.Along, into [][]int32) (rows [][]int32, need Need, err error) {
 	types := f.Share.Edges.Types
 	sets := make([]*marks, len(types))
@@ -191,8 +192,8 @@ func (f *finder) step(along []gnn.Along, into [][]int32) (rows [][]int32, need N
 	return rows, need, nil
 }
 
-// mark marks the local rows, of so many, that are sources of edges into some rows, on this worker and on the
-// others. It returns how many edges lead into the rows given here.
+// mark marks the local rows, of rows in all, that are sources of edges into some rows, on this worker and on
+// the others. It returns how many edges lead into the rows given here.
 func (f *finder) mark(own *marks, rows int, list *graph.Relation, starts []int,
 	into []int32,
 ) (edges int64, err error) {

@@ -1,5 +1,5 @@
 // Package order decides, for each layer that computes Â(xW), which product comes first: transform first,
-// Â(xW), or aggregate first, (Âx)W. It compares the costs of both. It also stores aggregated input features,
+// Â(xW), or aggregate first, (Âx)W. It compares the costs of both. It also keeps aggregated input features,
 // which are the same in every epoch. Each axis asks it before an aggregation with a weight.
 package order
 
@@ -15,8 +15,8 @@ import (
 // Choice says how a layer finds its order of work.
 type Choice uint8
 
-// Auto takes the cheaper order. The other choices hold wherever the input allows them: sparse features are
-// always transformed first.
+// Auto takes the cheaper order. The other choices hold if the input allows them: sparse features are always
+// transformed first.
 const (
 	Auto Choice = iota
 	TransformFirst
@@ -24,7 +24,7 @@ const (
 	// Embeddings is for layers whose input is kept as history over epochs. An input that depends on
 	// parameters is aggregated first, so that the history holds embeddings and not their product with a
 	// weight. Features are transformed first. The code of GNNPipe's authors has this order. No setting has
-	// its name.
+	// this name.
 	Embeddings
 )
 
@@ -59,19 +59,19 @@ type Axis interface {
 type Costs struct {
 	o         Options
 	moved     func(columns int) int64
-	explained map[string]bool  // by module path
+	explained map[string]bool  // the layers that Explain has named, by module path
 	retired   []*tensor.Matrix // aggregated features that newer ones have replaced
 }
 
 // NewCosts makes the table of an axis. moved returns the bytes that all workers send to redistribute so many
-// columns, in one pass of an aggregation. Computation and bytes both grow with columns × passes, and so the
-// order with the smaller product is the cheaper one. Where moved is nil, nothing is redistributed, and the
-// order that aggregates fewer columns is the cheaper one.
+// columns, in one pass of an aggregation. Computation and bytes both grow with columns × passes, so the order
+// with the smaller product is the cheaper one. If moved is nil, nothing is redistributed, and the order that
+// aggregates fewer columns is the cheaper one.
 func NewCosts(o Options, moved func(columns int) int64) *Costs {
 	return &Costs{o: o, moved: moved, explained: map[string]bool{}}
 }
 
-// BeginEpoch releases the features that were replaced. The tapes of the last epoch must have been read.
+// BeginEpoch releases the features that were replaced. The tapes of the last epoch must no longer be in use.
 func (c *Costs) BeginEpoch() {
 	for _, m := range c.retired {
 		m.Release()
@@ -82,7 +82,7 @@ func (c *Costs) BeginEpoch() {
 // Layer is a layer that aggregates.
 type Layer struct {
 	Path string // its module path
-	// Moved is moved of NewCosts for this layer.
+	// Moved is NewCosts' moved for this layer.
 	Moved func(columns int) int64
 	costs *Costs
 	once  map[aggregated]aggregatedOnce
@@ -93,13 +93,14 @@ func (c *Costs) Layer(path string) *Layer {
 	return &Layer{Path: path, Moved: c.moved, costs: c, once: map[aggregated]aggregatedOnce{}}
 }
 
-// aggregated keys what is computed once: the aggregation, and the rows of its input (those of a chunk, say).
+// aggregated is the key of what is computed once: the aggregation, and the rows of its input, such as those
+// of a chunk.
 type aggregated struct {
 	by   gnn.Reduce
 	rows *autograd.RowSet
 }
 
-// aggregatedOnce is a constant input and its aggregation. Another input replaces both.
+// aggregatedOnce is a constant input and its aggregation. A new input replaces both.
 type aggregatedOnce struct {
 	input, value *tensor.Matrix
 }
@@ -115,12 +116,12 @@ func (l *Layer) Explain(what func() string) {
 // AggregateLinear computes Â(xW) = (Âx)W, for x rows × in and w in × out. It transforms sparse features
 // first. It aggregates a dense input that is the same in every epoch only once, unless it would have to keep
 // a matrix more than twice as wide as the output. For other inputs it takes the order of the Choice, or the
-// cheaper one.
+// cheaper order.
 func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
 	in := x.Cols()
 	out := w.Cols()
 	costs := l.costs
-	training := x.Tape().Training // also in a forward pass that the backward pass computes again
+	training := x.Tape().Training // it is also set in a forward pass that the backward pass computes again
 	transform := option{TransformFirst, in, out, passes(training)}
 	aggregate := option{AggregateFirst, in, out, passes(training && x.DependsOnParameters())}
 	once := option{AggregateFirst, in, out, 0}
@@ -189,7 +190,7 @@ func (o option) String() string {
 	return fmt.Sprintf("aggregate %d columns, then transform to %d", o.in, o.out)
 }
 
-// cost is what options are compared by.
+// cost is the number by which options are compared.
 func (l *Layer) cost(o option) int {
 	if l.Moved == nil {
 		return o.columns()
@@ -197,7 +198,7 @@ func (l *Layer) cost(o option) int {
 	return o.columns() * o.passes
 }
 
-// instead describes what the option that was not taken would send.
+// instead describes what the other option would send.
 func (l *Layer) instead(o option) string {
 	if l.Moved == nil {
 		return ""
@@ -216,7 +217,7 @@ func transformed(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
 	return z
 }
 
-// aggregateOnce returns Âx from an earlier epoch, or computes it if x is another matrix than then.
+// aggregateOnce returns Âx from an earlier epoch. It computes it if x is another matrix than then.
 func (l *Layer) aggregateOnce(a Axis, x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	key := aggregated{r, x.RowSet()}
 	kept, ok := l.once[key]

@@ -11,7 +11,7 @@ import (
 	"weft/tensor"
 )
 
-// KeptRows are the results of ApplyEdges in what explains a layer.
+// KeptRows names the results of ApplyEdges in descriptions of a layer.
 const KeptRows = "rows of edges, which are kept,"
 
 // ApplyEdges implements gnn.Propagator.
@@ -21,10 +21,10 @@ func (p *propagator) ApplyEdges(m gnn.Message) *autograd.Var {
 }
 
 // ApplyEdgesInto is ApplyEdges for the edges into some targets. Like MessageInto, it computes the rows of a
-// few edges at a time, and again in the backward pass: of the function's values it keeps the result alone.
+// few edges at a time, and again in the backward pass. Of the function's values it keeps only the result.
 func (p *propagator) ApplyEdgesInto(m gnn.Message, into Into) *autograd.Var {
 	exchange.Must(m.Check(p.layer.Path, into.Rows.Here))
-	m.Unmasked = true // what reads the rows is masked
+	m.Unmasked = true // what reads the rows applies the mask
 	run, c := p.messages(KeptRows, m, into)
 	team := run.tape.Team
 	at, _ := into.places(c.Edges, m.Loops)
@@ -48,8 +48,8 @@ func (p *Partition) EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSe
 	return p.EdgeRowsInto(t, s, Into{Rows: p.Types()[target]})
 }
 
-// EdgeRowsInto is EdgeRows for the edges into some targets. It counts the rows over all workers where a norm
-// over all rows is to be taken.
+// EdgeRowsInto is EdgeRows for the edges into some targets. If a norm over all rows will be taken, it counts
+// the rows of all workers.
 func (p *Partition) EdgeRowsInto(t *autograd.Tape, s gnn.EdgeState, into Into) (*autograd.RowSet, error) {
 	e, err := p.edgesOn(t, s.Along, edges.HaloRows)
 	if err != nil {
@@ -70,12 +70,11 @@ func (p *Partition) EdgeRowsInto(t *autograd.Tape, s gnn.EdgeState, into Into) (
 	return set, nil
 }
 
-// NoEdge is the number of a row that has no edge: there are rows for all edges of the graph into some
-// targets, also where a pass has fewer.
+// NoEdge is the number of a row without an edge. There are rows for all edges of the graph into some targets,
+// even if a pass has fewer.
 const NoEdge = -1
 
-// EdgeNumbers are the numbers of the rows of EdgeRows. They are edges that the store has: s.Loops are its
-// own.
+// EdgeNumbers are the numbers of the rows of EdgeRows. These are edges of the store: s.Loops are its own.
 func (p *Partition) EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *edges.Numbering) ([]int64, error) {
 	return p.EdgeNumbersInto(t, s, Into{}, of)
 }
@@ -110,11 +109,11 @@ func (p *Partition) EdgeNumbersInto(t *autograd.Tape, s gnn.EdgeState, into Into
 	return numbers, nil
 }
 
-// edgePlaces are the places of rows of edges: the first row of each block.
+// edgePlaces says where rows of edges are: the first row of each block.
 type edgePlaces map[*edges.Block]int
 
-// places are those of the edges of a set into some targets, and how many rows there are. The edges that the
-// sets have in common have the same places.
+// places says where the rows of a set of edges into some targets are, and how many rows there are. Edges that
+// several sets share have the same places.
 func (i Into) places(e *edges.Edges, loops gnn.Loops) (at edgePlaces, rows int) {
 	at = edgePlaces{}
 	for _, block := range slices.Concat(e.Blocks, e.LoopBlocks(loops)) {
@@ -124,7 +123,7 @@ func (i Into) places(e *edges.Edges, loops gnn.Loops) (at edgePlaces, rows int) 
 	return at, rows
 }
 
-// entries is how many edges of a block there are into the targets, at most.
+// entries is the number of edges of a block into the targets, at most.
 func (i Into) entries(block *edges.Block) int {
 	if i.Places != nil {
 		return block.Owned
@@ -132,7 +131,7 @@ func (i Into) entries(block *edges.Block) int {
 	return block.In.Entries()
 }
 
-// rows are those of the batch's edges.
+// rows are the rows of the batch's edges.
 func (p edgePlaces) rows(of *tensor.Matrix, b *batch) *tensor.Matrix {
 	first := p[b.block] + b.before
 	return of.RowRange(first, first+b.n)
@@ -144,14 +143,14 @@ type edgeRows struct {
 	at edgePlaces
 }
 
-// beginGradient begins a backward pass. There is a gradient then, also of no edges.
+// beginGradient begins a backward pass. From then on there is a gradient, even without edges.
 func (x edgeRows) beginGradient() {
 	if x.RequiresGrad() {
 		x.GradSum()
 	}
 }
 
-// addGradient adds the gradient of the batch's rows, which no other batch has.
+// addGradient adds the gradient of the batch's rows. No other batch has these rows.
 func (x edgeRows) addGradient(b *batch, of *autograd.Var) {
 	if !x.RequiresGrad() {
 		return

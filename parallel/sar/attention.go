@@ -18,15 +18,15 @@ type attention struct {
 	tape   *autograd.Tape
 	by     scoring
 	loops  *tensor.Matrix
-	looped *edges.Block // the self loops as edges, if features are used; nil: there are none
+	looped *edges.Block // self loops as edges, if features are used; nil: none
 	kernel kernel.Attention
-	alone  bool // in the backward pass: there is one block
+	alone  bool // in the backward pass: there is only one block
 
 	out, logSum *tensor.Matrix // after the forward pass
 	g, gOut     *tensor.Matrix // in the backward pass: gradient of the output, and ⟨g, output⟩ for each head
 }
 
-// vars returns the values that the result depends on.
+// vars returns the values on which the result depends.
 func (at *attention) vars() []*autograd.Var {
 	all := append([]*autograd.Var{at.Source}, at.by.vars()...)
 	if f := at.OfFeatures(); f != nil {
@@ -35,7 +35,7 @@ func (at *attention) vars() []*autograd.Var {
 	return all
 }
 
-// checkFeatures refuses edges without the features that are asked for.
+// checkFeatures panics if the edges lack the features that are asked for.
 func (at *attention) checkFeatures(path string, e *edges.Edges) {
 	columns := at.OfFeatures().Rows()
 	if at.Loops == gnn.AddedLoops {
@@ -51,7 +51,7 @@ func (at *attention) checkFeatures(path string, e *edges.Edges) {
 	}
 }
 
-// rows returns the matrices whose rows the sources of a block are read from.
+// rows returns the matrices from which the rows of a block's sources are taken.
 func (at *attention) rows() []*tensor.Matrix {
 	rows := []*tensor.Matrix{at.Source.Value()}
 	if sent := at.by.sent(); sent != nil {
@@ -77,7 +77,7 @@ func (at *attention) arguments(b *edges.Block, rows []*tensor.Matrix, pick *edge
 	return k
 }
 
-// loopFeatures gives the kernel the features of the self loops, if these are among the block's edges.
+// loopFeatures gives the kernel the features of the self loops, if the block's edges include these.
 func (at *attention) loopFeatures(k *kernel.Attention, loops *tensor.Matrix) {
 	if loops != nil && at.looped != nil {
 		k.Edges.Loops, k.Edges.FirstLoop = at.looped.Features, at.looped.In.Indptr
@@ -101,9 +101,9 @@ func (at *attention) extend(
 	pick.Release()
 }
 
-// backward adds the gradients of one block. dRows receives those of its sources' rows, and those of their
-// keys, or of their scores if these are given and need a gradient. dTarget receives those of the targets'
-// rows, or of their scores for GATv1. The gradients of the parameters are added too.
+// backward adds the gradients of one block. dRows receives the gradients of its sources' rows, and of their
+// keys, or of their scores if these are given and need a gradient. dTarget receives the gradients of the
+// targets' rows, or of their scores for GATv1. The gradients of the parameters are added, too.
 func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tensor.Matrix,
 	dRows []*tensor.Matrix, dTarget *tensor.Matrix,
 ) {

@@ -16,7 +16,7 @@ import (
 // and ones that sum the edges' rows by target and by source.
 type batch struct {
 	block            *edges.Block
-	before           int // how many of the block's edges come before those of the batch
+	before           int // how many of the block's edges come before the batch
 	n                int
 	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and of messages.Into
 	// ids (Int32, 1 × n) are the vertices of the sources. The k-th parallel edge (from 0) has k·V added to
@@ -25,8 +25,8 @@ type batch struct {
 	keys     *tensor.Matrix // Int32, 1 × n: keys of the dropout masks
 	weights  *tensor.Matrix // n × 1, or nil
 	features *tensor.Matrix // a part of Block.Features, or nil
-	// entries (Int32, 1 × n) are the edges' rows of features; nil: one after the other. first is the entry
-	// of the block that the first of these rows belongs to.
+	// entries (Int32, 1 × n) are the edges' rows of features; nil: one after the other. first is the entry of
+	// the block to which the first of these rows belongs.
 	entries  *tensor.Matrix
 	first    int
 	lo, hi   int            // all targets are rows lo … hi−1
@@ -52,7 +52,7 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 		m.eachPlanned(buffer, block, f)
 		return
 	}
-	at, there := &position{}, from.entries() // fewer than in a plan where an epoch drops some
+	at, there := &position{}, from.entries() // fewer than in a plan, if an epoch drops some
 	for lo, n := 0, 0; lo < there; lo += n {
 		n = min(size, there-lo)
 		m.tape.Team.Host(func() { n = m.fill(buffer, n, at, from) })
@@ -62,8 +62,8 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	}
 }
 
-// eachPlanned is each in a plan, which knows no ends. A batch into all rows takes the most memory. The others
-// are alike, each into its part of the rows: one of them counts as all.
+// eachPlanned is each in a plan, which does not know the ends. A batch into all rows takes the most memory.
+// The others are alike, each into its part of the rows: one of them counts as all.
 func (m *messages) eachPlanned(buffer *batch, block *edges.Block, f func(b *batch)) {
 	size, there, rows := buffer.n, m.entries(block), buffer.hi
 	team := m.tape.Team
@@ -111,7 +111,7 @@ func (m *messages) newBatch(n int, of *edges.Block) *batch {
 	return b
 }
 
-// with gives the batch its part of what a block says of its edges.
+// with gives the batch its part of the weights and features of a block's edges.
 func (b *batch) with(block *edges.Block) *batch {
 	switch f := block.Features; {
 	case f == nil:
@@ -136,18 +136,18 @@ func (b *batch) release() {
 type position struct {
 	entry, row int
 	occurrence int64
-	place      int // of the row among messages.Into, or where it would be
+	place      int // place of the row among messages.Into, or where it would be
 }
 
-// listed is the arrays of a block that batches are filled from.
+// listed has the arrays of a block, from which batches are filled.
 type listed struct {
 	indptr         []int64
 	columns        []int32
-	weights        []float32 // nil: there are none
+	weights        []float32 // nil: the block has no weights
 	rows           []int32   // the local row of each row of the matrix; nil: the same
-	ids, targetIDs []int32   // vertices of the sources' and of the local rows; nil: the row numbers
+	ids, targetIDs []int32   // vertices of the sources' rows and of the local rows; nil: the row numbers
 	places         []int32   // of messages.Into; nil: all
-	before         []int32   // by row: how many edges like its first one other blocks have; nil: none
+	before         []int32   // by row: parallel edges of its first edge in other blocks; nil: none
 }
 
 func (m *messages) listed(block *edges.Block) *listed {
@@ -175,7 +175,7 @@ func (l *listed) takes(at *position) bool {
 	return at.place < len(l.places) && l.places[at.place] == row
 }
 
-// entries counts the entries of the rows that messages are computed into.
+// entries counts the entries in the rows into which messages are computed.
 func (l *listed) entries() (n int) {
 	for at := (position{}); at.row+1 < len(l.indptr); at.row++ {
 		if l.takes(&at) {
@@ -185,8 +185,8 @@ func (l *listed) entries() (n int) {
 	return n
 }
 
-// fill writes the ends and the keys of the next n edges, or of fewer, whose targets are among b.hi rows.
-// It returns how many.
+// fill writes the ends and the keys of the next edges, at most n, whose targets are among b.hi rows. It
+// returns how many.
 func (m *messages) fill(b *batch, n int, at *position, from *listed) int {
 	indptr, columns := from.indptr, from.columns
 	sources, targets := b.sources.WriteInt32s(), b.targets.WriteInt32s()
@@ -227,8 +227,8 @@ func (m *messages) fill(b *batch, n int, at *position, from *listed) int {
 	return n
 }
 
-// idOf is the id of a vertex with k·V added for its k-th parallel edge. A maximum, which alone reads it, is
-// refused where that has no 32 bits.
+// idOf is the id of a vertex, plus k·V for its k-th parallel edge. Only a maximum reads it. idOf refuses an
+// id of more than 31 bits.
 func (m *messages) idOf(source, k int64) int32 {
 	id := source + int64(m.vertices)*k
 	if id > math.MaxInt32 && m.Reduce == gnn.KindMax {
@@ -239,7 +239,7 @@ func (m *messages) idOf(source, k int64) int32 {
 	return int32(min(id, math.MaxInt32))
 }
 
-// entryOf returns the entry of a row in a list, such as its vertex; nil: the row number.
+// entryOf returns the entry of a row in a list, such as its vertex; list nil: the row number.
 func entryOf(list []int32, row int32) int64 {
 	if list != nil {
 		row = list[row]
@@ -253,8 +253,8 @@ func edgeKey(source, target, occurrence int64) int32 {
 	return int32(autograd.Mix(autograd.Mix(uint64(source)<<32|uint64(target)) + uint64(occurrence)))
 }
 
-// index returns the batch of the first n edges, with the matrices made from their ends. In a plan, which
-// knows none, these may be any rows.
+// index returns the batch of the first n edges, with the matrices that follow from their ends. A plan does
+// not know the ends: they may be any rows.
 func (b *batch) index(team *kernel.Team, n int) *batch {
 	lo, hi := b.lo, b.hi
 	team.Host(func() {
@@ -293,8 +293,8 @@ func (b *batch) index(team *kernel.Team, n int) *batch {
 	return p
 }
 
-// bySource sorts the batch's edges by their sources, to sum the gradients of each. There are so many rows of
-// sources.
+// bySource sorts the batch's edges by their sources, to sum the gradients of each. rows is the number of rows
+// of sources.
 func (b *batch) bySource(team *kernel.Team, rows int) {
 	u := min(b.n, rows) // in a plan
 	team.Host(func() {
@@ -319,7 +319,7 @@ func (b *batch) bySource(team *kernel.Team, rows int) {
 	}
 }
 
-// sorted writes the numbers of the keys into order, by key (below n) and then by number: a radix sort.
+// sorted writes the numbers of the keys into order, by key (below n) and then by number. It is a radix sort.
 func sorted(order, keys []int32, n int) []int32 {
 	const digit = 11 // bits
 	from, to := make([]int32, len(keys)), order

@@ -23,25 +23,25 @@ import (
 type Call struct {
 	Key
 	Edges *edges.Edges
-	// Format is how rows and partial sums are sent, and their gradients. Scores, which are sent with rows,
-	// are sent as stored.
+	// Format is the number format of rows, partial sums and their gradients. Scores, which are sent with
+	// rows, are sent as stored.
 	Format kernel.Format
 	scored bool // the last matrix of a message has scores
 
 	part  *Partition
-	draws uint64           // keys the draws that encode rows, and those that keep columns
-	sends func(of int) int // how many of so many columns are sent; nil: all
+	draws uint64           // keys the draws that encode rows, and the draws that choose columns
+	sends func(of int) int // how many of columns are sent; nil: all
 	by    edges.Operator   // of a linear aggregation
 
 	state
 }
 
-// state is what a call has from one exchange to the next, or while one lasts.
+// state is what a call keeps from one exchange to the next, or during one.
 type state struct {
 	column  int              // the first column of the tile at work
-	columns int              // of all tiles; 0: there are none
-	drawn   *tensor.Matrix   // during an exchange: the columns that are sent, as exchange.Columns.Sent
-	buffers []*tensor.Matrix // for each remote block's rows, where they stay
+	columns int              // the columns of all tiles; 0: there are none
+	drawn   *tensor.Matrix   // during an exchange: the columns that are sent, as in exchange.Columns.Sent
+	buffers []*tensor.Matrix // rows of each remote block, where they stay
 	keeps   bool             // the buffers have the rows until the backward pass
 }
 
@@ -49,23 +49,23 @@ type state struct {
 type Exchanger interface {
 	// Exchange calls yield for every remote block of a call's edges. If t.Rows is set, Exchange sends local
 	// rows to the workers that need them, and each visit has the rows of its block's sources. If t.Grads is
-	// set, each visit fills in gradients of these rows, which Exchange sends to their owner; it adds the
-	// gradients that it receives for local rows to t.Grads, which a visit must not touch. A failure ends the
-	// pass by a panic with an exchange.Failure.
+	// set, each visit fills in gradients of these rows, which Exchange sends to their owner. Exchange adds
+	// the gradients that it receives for local rows to t.Grads, which a visit must not touch. A failure ends
+	// the pass by a panic with an exchange.Failure.
 	Exchange(c *Call, t Transfer, yield func(Visit) bool)
 }
 
 // Transfer says what a halo exchange moves. Rows of several matrices travel in one message, matrix by matrix:
-// first those of vertices, such as keys, which may be encoded, then their scores.
+// first rows of vertices, such as keys, which may be encoded, and then their scores.
 type Transfer struct {
-	Rows     []*tensor.Matrix // rows of these are fetched; nil: none
+	Rows     []*tensor.Matrix // matrices whose rows are fetched; nil: none
 	Buffers  []*tensor.Matrix // one for each block's rows; nil: the exchange uses a few of its own in turn
 	Received bool             // the rows are in the buffers already
 	Grads    []*tensor.Matrix // local rows' gradients are added to these
-	// Sent is the form of messages with gradients; nil: none are sent. A gradient that is still added up is
-	// Float32, and travels in the element type of its value.
+	// Sent is the form of messages with gradients; nil: none are sent. A gradient that is still being summed
+	// is Float32, and travels in the element type of its value.
 	Sent exchange.Form
-	// Reads are the matrices that visits read where gradients alone are sent.
+	// Reads are the matrices that visits read if only gradients are sent.
 	Reads []*tensor.Matrix
 }
 
@@ -75,28 +75,29 @@ func (t *Transfer) fetches() bool { return len(t.Rows) > 0 && !t.Received }
 // Returns reports whether gradients are sent to the rows' owners.
 func (t *Transfer) Returns() bool { return len(t.Sent) > 0 }
 
-// owned reports whether gradients alone are sent, so that visits change nothing else. Between partitions of a
-// worker the owner of the rows makes them.
+// owned reports whether only gradients are sent, so that visits change nothing else. Between partitions of a
+// worker, the owner of the rows computes them.
 func (t *Transfer) owned() bool { return t.Returns() && len(t.Rows) == 0 }
 
 // Visit is one remote block in a halo exchange.
 type Visit struct {
 	*edges.Block
-	// for each matrix of Transfer.Rows, the rows of the block's sources, until the next visit
+	// Rows has, for each matrix of Transfer.Rows, the rows of the block's sources, until the next visit.
 	Rows []*tensor.Matrix
 	// Grads are for the gradients of the sources' rows, one matrix for each of Transfer.Grads. The visit must
-	// set all elements. They are sent after it.
+	// set all elements. They are sent after the visit.
 	Grads []*tensor.Matrix
 	// Pick returns the block's rows of a matrix of Transfer.Reads, until the end of the visit.
 	Pick func(*tensor.Matrix) *tensor.Matrix
-	// Team computes Grads for sendGradients: this partition's, or that of another in whose turn it does.
+	// Team computes Grads for sendGradients: the team of this partition, or of another one if it is done in
+	// that one's turn.
 	Team *kernel.Team
 }
 
 // call begins the forward pass of one call of the layer on a tape. All rows of the halo travel.
 func (p *propagator) call(t *autograd.Tape) *Call { return p.callOver(t, edges.HaloRows) }
 
-// callLinear is call for a linear aggregation. What travels is what Halo says.
+// callLinear is call for a linear aggregation. Halo says what travels.
 func (p *propagator) callLinear(t *autograd.Tape, r gnn.Reduce) *Call {
 	c := p.callOver(t, p.part.options.Halo)
 	var err error
@@ -148,9 +149,9 @@ func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
 	return c.exchange(t)
 }
 
-// sendGradients has visit fill in the gradients of every remote block's source rows, of columns of an element
-// type. It reads some matrices, and changes nothing else. add adds the gradients that other workers send for
-// local rows to dx.
+// sendGradients has visit fill in the gradients of every remote block's source rows, with columns of an
+// element type. visit reads the matrices reads, and changes nothing else. The returned add adds the gradients
+// that other workers send for local rows to dx.
 func (c *Call) sendGradients(columns int, e tensor.Element, reads []*tensor.Matrix, visit func(Visit)) (
 	add func(dx *tensor.Matrix),
 ) {
@@ -175,8 +176,8 @@ func (c *Call) sendGradients(columns int, e tensor.Element, reads []*tensor.Matr
 }
 
 // rematerialize visits every remote block again, with its sources' rows of xs, which were kept or are fetched
-// once more. Each visit fills in a matrix of gradients for each of dxs, which belong to the Vars of. The
-// gradients that other workers send for local rows are added to dxs.
+// once more. Each visit fills in a matrix of gradients for each of dxs, which belong to the Vars of.
+// Gradients that other workers send for local rows are added to dxs.
 func (c *Call) rematerialize(xs []*tensor.Matrix, of []*autograd.Var, dxs []*tensor.Matrix) iter.Seq[Visit] {
 	t := Transfer{Rows: xs, Buffers: c.buffers, Received: c.keeps, Grads: dxs, Sent: c.formOf(of)}
 	c.begin(&t, nil)
@@ -194,7 +195,7 @@ func (c *Call) formOf(of []*autograd.Var) (f exchange.Form) {
 // Form is the form of messages with rows of these matrices.
 func (c *Call) Form(of []*tensor.Matrix) exchange.Form { return c.sent(exchange.FormOf(of)) }
 
-// sent says how the parts of a message are sent.
+// sent sets how the parts of a message are sent.
 func (c *Call) sent(f exchange.Form) exchange.Form {
 	rows := len(f)
 	if c.scored && rows > 0 {
@@ -206,14 +207,14 @@ func (c *Call) sent(f exchange.Form) exchange.Form {
 	return f
 }
 
-// Draws are those by which rows of a message's matrix are encoded: the same in all passes. IDs lists the
+// Draws are the draws by which rows of a message's matrix are encoded: the same in all passes. ids lists the
 // vertices.
 func (c *Call) Draws(matrix int, ids *tensor.Matrix) kernel.Draws {
 	return kernel.Draws{Key: c.keyOf(matrix), Stream: uint32(c.column), IDs: ids}
 }
 
-// GradientDraws are those by which a worker encodes the gradients of rows of a message's matrix. Each worker
-// that sends some has others.
+// GradientDraws are the draws by which a worker encodes the gradients of rows of a message's matrix. They
+// differ from sender to sender.
 func (c *Call) GradientDraws(matrix, sender int, ids *tensor.Matrix) kernel.Draws {
 	return kernel.Draws{
 		Key:    autograd.Mix(c.keyOf(matrix) + 1 + uint64(sender)),
@@ -229,8 +230,8 @@ func (c *Call) keyOf(matrix int) uint64 {
 	return autograd.Mix(c.draws - uint64(matrix))
 }
 
-// sumDraws are those by which a worker encodes the partial sums of a message, or their gradients. The
-// message's number counts those that the worker sends in the exchange.
+// sumDraws are the draws by which a worker encodes the partial sums of a message, or their gradients. number
+// counts the messages that the worker sends in the exchange.
 func (c *Call) sumDraws(k comm.Kind, sender, number int) kernel.Draws {
 	key := autograd.Mix(^c.draws + uint64(k)<<48 + uint64(sender)<<24 + uint64(number))
 	return kernel.Draws{Key: key, Stream: uint32(c.column)}
@@ -245,8 +246,8 @@ func (c *Call) sums() int {
 	return 1 + len(c.Edges.Blocks) + len(c.Edges.Needed)
 }
 
-// begin begins an exchange, before the worker works on its local rows. In turns it waits until what the other
-// partitions of the worker expose is there.
+// begin begins an exchange, before the worker works on its local rows. If partitions take turns, it waits
+// until the other partitions of the worker have exposed their part.
 func (c *Call) begin(t *Transfer, visit func(Visit) bool) {
 	if c.sends != nil {
 		c.drawn = c.draw(slices.Concat(exchange.FormOf(t.Rows), t.Sent)[0].Count)
@@ -271,7 +272,7 @@ func (c *Call) exchange(t Transfer) iter.Seq[Visit] {
 	}
 }
 
-// draw lists those of so many columns from the tile's first one on that are sent. They are drawn among the
+// draw lists which of the columns, counted from the tile's first one, are sent. They are drawn among the
 // columns of all tiles: the same on all workers, and in all exchanges of the call.
 func (c *Call) draw(columns int) *tensor.Matrix {
 	of := cmp.Or(c.columns, columns)
@@ -287,9 +288,9 @@ func (c *Call) draw(columns int) *tensor.Matrix {
 	return kernel.List(c.part.team, tensor.Buffers, list)
 }
 
-// separateGradient returns the matrix in which the gradient of target is summed, while another goroutine
-// adds other workers' gradients to the gradient of source. If source and target are one value, it is a
-// matrix of its own, because each row must have one writer. AddBlockGrad then adds it to target's gradient.
+// separateGradient returns the matrix in which the gradient of target is summed, while another goroutine adds
+// other workers' gradients to the gradient of source. If source and target are one value, it is a matrix of
+// its own, because each row must have one writer. AddBlockGrad then adds it to target's gradient.
 func separateGradient(target, source *autograd.Var, blocks int) *tensor.Matrix {
 	if target == source && source.RequiresGrad() {
 		return target.Tape().Team.Zeros(tensor.Gradients, target.Rows(), target.Cols())

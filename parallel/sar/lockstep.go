@@ -12,50 +12,50 @@ import (
 )
 
 // lockstep is the inbox of a partition in its turn. It makes messages from what the partitions of its worker
-// expose: the messages to itself, and those to the partitions at work on other workers. These do the same for
-// this one, so that no message waits. A partition receives Prefetch+1 messages of other workers at a time,
-// and sends two.
+// expose: the messages to itself, and those to the partitions that are at work on other workers. The other
+// workers do the same for this partition, so that no message waits. A partition receives Prefetch+1 messages
+// of other workers at a time, and sends two.
 //
-// Workers may hold different numbers of partitions. The last partition of a worker that holds fewer than
-// another one also sends, after all else, what the remaining partitions of that one need in their turns.
+// Workers may hold different numbers of partitions. If a worker holds fewer than another one, its last
+// partition also sends, after all else, what the remaining partitions of that worker need in their turns.
 //
-// There is no deadlock, as all partitions have one order of steps: by the round of the halo exchange, and in
-// a round by the number of the message between two partitions. Before a partition waits for what comes in a
-// step, it has sent all messages up to that step, with a Prefetch up to the next one. Suppose that partitions
-// wait, and take one whose step is the lowest. What it is to receive has been sent, as the sender's step is
-// no lower. What it sends is received: the receiver's step is no lower, so that it has a free buffer for at
-// least the next message.
+// There is no deadlock, as all partitions have one order of steps: by the round of the halo exchange, and
+// within a round by the number of the message between two partitions. Before a partition waits for what comes
+// in a step, it has sent all messages up to that step, with a Prefetch up to the next one. Suppose that
+// partitions wait, and take one whose step is the lowest. What it is to receive has been sent, as the
+// sender's step is no lower. What it sends is received: the receiver's step is no lower, so that it has a
+// free buffer for at least the next message.
 type lockstep struct {
 	inbox // of messages from other workers
 	*wire
 	kind comm.Kind
 	cols int // of a message
 	make maker
-	near []*tensor.Matrix // for messages to itself, in turn; none: the maker has them
+	near []*tensor.Matrix // buffers for messages to itself, in turn; none: the maker has its own
 
 	expected []passage
-	taken    int // of expected
-	made     int // in near
+	taken    int // how many of expected have been taken
+	made     int // how many messages have been made in near
 	used     []*tensor.Matrix
-	to       []passage // other workers, which are not sent yet
+	to       []passage // messages to other workers that have not been sent
 	sending  [2]sending
 	sent     int
 }
 
 // passage is a message from a partition to another one.
 type passage struct {
-	from, to, number int // among those between the two
+	from, to, number int // the partitions, and the message's number between them
 	rows             int
-	step             int // in the order of all messages
+	step             int // its place in the order of all messages
 }
 
-// maker makes a message of what a partition exposes, in a matrix or in one of its own. It returns what it
-// used, which is to be released.
+// maker makes a message from what a partition exposes, in the matrix in or in one of its own. It returns the
+// matrices that it used, which the caller releases.
 type maker func(o *exposed, p passage, in *tensor.Matrix) (message *tensor.Matrix, used []*tensor.Matrix)
 
 // sending is a message on its way.
 type sending struct {
-	buffer  *tensor.Matrix // for those that are made
+	buffer  *tensor.Matrix // of a message that the partition makes
 	pending *comm.Pending  // nil: nothing was sent
 	used    []*tensor.Matrix
 }
@@ -63,7 +63,7 @@ type sending struct {
 // lockstep finds the messages of a kind that this partition sends to other workers, of a form.
 func (w *wire) lockstep(k comm.Kind, form exchange.Form) *lockstep {
 	l := &lockstep{wire: w, kind: k, cols: form.Width()}
-	serves := make([]bool, w.comm.Size()) // by rank: it is at work on another worker while this one is
+	serves := make([]bool, w.comm.Size()) // by rank: the rank is at work on another worker while this one is
 	for to := range serves {
 		serves[to] = !l.beside(to) && w.comm.Opposite(to, w.rank) == w.rank
 	}
@@ -104,17 +104,18 @@ func (l *lockstep) beside(rank int) bool { return rank == l.rank || l.comm.Nearb
 
 func (l *lockstep) exposedBy(rank int) *exposed { return l.comm.Exposed(rank).(*exposed) }
 
-// stepOf is the place of a message in the order of all: by the receiver's turn, the round and the number.
+// stepOf is the place of a message in the order of all messages: by the receiver's turn, the round and the
+// number.
 func (l *lockstep) stepOf(p passage) int {
 	n := l.comm.Size()
 	round := p.to - p.from
-	if l.kind == comm.HaloGradient { // opposite to the rows
+	if l.kind == comm.HaloGradient { // gradients go opposite to the rows
 		round = -round
 	}
 	return (l.comm.Turn(p.to)*n+(round+n)%n)*edges.MostMessages + p.number
 }
 
-// buffers makes what messages are made in.
+// buffers makes the matrices in which messages are made.
 func (l *lockstep) buffers(form exchange.Form) {
 	for i := range min(len(l.sending), len(l.to)) {
 		l.sending[i].buffer = form.New(l.team.Memory, 1, l.most())[0]
@@ -192,7 +193,7 @@ func (l *lockstep) sendUntil(step int) error {
 		}
 		message, used := l.make(l.exposedBy(p.from), p, in)
 		s.pending, s.used = exchange.Send(l.comm.Unqueued(), l.kind, message, p.to), used
-		if message == in { // a copy of what was used
+		if message == in { // it is a copy of what was used
 			done(used)
 			s.used = nil
 		}
@@ -221,7 +222,7 @@ func (s *sending) wait() error {
 	return err
 }
 
-// done says that this turn does not need matrices any more that were kept for it.
+// done says that this turn no longer needs matrices that were kept for it.
 func done(used []*tensor.Matrix) {
 	for _, m := range used {
 		m.DontNeed()

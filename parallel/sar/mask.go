@@ -10,11 +10,11 @@ import (
 	"weft/tensor"
 )
 
-// A pass with masks of edges (edges.Given.Mask) computes each aggregation as a message function, whose
-// results are multiplied by the masks. So do PyG's explanations (torch_geometric.explain). What messages are
-// divided by has none: degrees, and the sums of a softmax.
+// A pass with masks of edges (edges.Given.Mask) computes each aggregation as a message function, and
+// multiplies the results by the masks, as PyG's explanations do (torch_geometric.explain). Divisors of
+// messages have no masks: degrees, and the sums of a softmax.
 
-// mask is the factors of a batch's messages, edges × 1; without a Var there are none.
+// mask is the factors of a batch's messages, edges × 1. Without a Var there are none.
 type mask struct {
 	*autograd.Var
 	values *tensor.Matrix
@@ -35,7 +35,7 @@ func (m *messages) masks(b *batch, e gnn.Edges) mask {
 	return mask{onTape(e.Tape, values, set, true), values}
 }
 
-// of are messages times their factors.
+// of returns messages times their factors.
 func (m mask) of(messages *autograd.Var) *autograd.Var {
 	if m.Var == nil {
 		return messages
@@ -79,7 +79,7 @@ func (p *propagator) aggregateMasked(x *autograd.Var, r gnn.Reduce) *autograd.Va
 	return scaled(z, row)
 }
 
-// scaled are the rows of x times a factor each; nil: x.
+// scaled are the rows of x, each times its factor; factors nil: x.
 func scaled(x *autograd.Var, factors *tensor.Matrix) *autograd.Var {
 	if factors == nil {
 		return x
@@ -95,11 +95,11 @@ func (p *propagator) maxMasked(x *autograd.Var, loops gnn.Loops) *autograd.Var {
 	})
 }
 
-// attendMasked is attend with masks. The coefficients are softmax over all edges, whatever their masks.
+// attendMasked is attend with masks. The coefficients are a softmax over all edges, whatever their masks.
 func (p *propagator) attendMasked(a gnn.Attention) *autograd.Var {
 	scores := p.scores(a)
 	ofEdges := func(of *autograd.Var) []gnn.EdgeRows { return []gnn.EdgeRows{{Var: of, Loops: a.Loops}} }
-	target := autograd.Detach(a.Source) // its rows are the targets', if the relation joins one type to itself
+	target := autograd.Detach(a.Source) // its rows are the targets' if the relation joins one type to itself
 	if rows := p.targets(); rows != nil {
 		target = autograd.Detach(cmp.Or(a.TargetScore, a.Target))
 	}
@@ -130,7 +130,7 @@ func (p *propagator) attendMasked(a gnn.Attention) *autograd.Var {
 	return autograd.HeadScale(z, autograd.Reciprocal(sum)) // 0 for a vertex without edges
 }
 
-// scores are those of attention, edges × heads.
+// scores are the scores of attention, edges × heads.
 func (p *propagator) scores(a gnn.Attention) *autograd.Var {
 	m := gnn.Message{
 		Source: a.SourceScore, Target: a.TargetScore, Columns: a.Heads, Loops: a.Loops, Reads: readBy(a),
@@ -168,7 +168,7 @@ func (p *propagator) scores(a gnn.Attention) *autograd.Var {
 	return p.ApplyEdges(m)
 }
 
-// readBy are the values that functions of attention read besides the ends.
+// readBy are the values, other than the ends, that functions of attention read.
 func readBy(a gnn.Attention) (all []*autograd.Var) {
 	for _, v := range []*autograd.Var{a.ASource, a.OfFeatures()} {
 		if v != nil {
@@ -178,7 +178,7 @@ func readBy(a gnn.Attention) (all []*autograd.Var) {
 	return all
 }
 
-// ofFeatures are the features of a batch's edges times a matrix. The gradient of the matrix is not asked for.
+// ofFeatures are the features of a batch's edges times a matrix w, for which no gradient is computed.
 func ofFeatures(e gnn.Edges, w *autograd.Var) *autograd.Var {
 	return autograd.Linear(e.Features, e.Tape.Constant(w.Value(), nil))
 }

@@ -16,15 +16,15 @@ import (
 // memory of the function's tape.
 const messageEdges = 1 << 13
 
-// deviceEdges is messageEdges on a device, so that a kernel takes longer than its launch, and the
-// largest number of rows of their targets. The host writes 40 to 56 bytes for each edge of a batch,
-// and 8 for each row, and the device reads them: lists of ends, and matrices that sum by these.
+// deviceEdges is messageEdges on a device, so that a kernel takes longer than its launch. It is also the
+// largest number of rows of the edges' targets. For each batch the host writes lists of ends, and matrices
+// that sum by them, and the device reads them: 40 to 56 bytes for each edge, and 8 for each row.
 const deviceEdges = 1 << 15
 
-// Into are rows of a partition that messages are computed into.
+// Into are the rows of a partition into which messages are computed.
 type Into struct {
 	Rows *autograd.RowSet
-	// Places (Int32, 1 × n) are the rows, ascending: those of axis.Env.Own. nil: all.
+	// Places (Int32, 1 × n) are the rows of axis.Env.Own, ascending; nil: all.
 	Places *tensor.Matrix
 }
 
@@ -34,9 +34,9 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	return p.MessageInto(m, Into{Rows: p.part.Types()[target]})
 }
 
-// MessageInto is Message for some targets: m.Target and the result have rows of these. It computes the
-// messages of a few edges at a time, aggregates them, and drops them. The backward pass fetches the source
-// rows again and recomputes each edge's message on a tape of its own (case 2).
+// MessageInto is Message for some targets: m.Target and the result have these rows. It computes the messages
+// of a few edges at a time, aggregates them, and drops them. The backward pass fetches the source rows again
+// and recomputes each edge's message on a tape of its own (case 2).
 func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
 	exchange.Must(m.Check(p.layer.Path, into.Rows.Here))
 	if m.Reduce == gnn.KindMin {
@@ -57,7 +57,7 @@ func (p *propagator) MessageInto(m gnn.Message, into Into) *autograd.Var {
 	}
 	added := batches
 	if m.Reduce == gnn.KindMax {
-		added = 1 // a maximum of stored numbers is one of them
+		added = 1 // a maximum of stored numbers is itself a stored number
 	}
 	z := t.NewSum(added, into.Rows.Here, m.Columns)
 	t.Team.Zero(z)
@@ -81,16 +81,16 @@ type messages struct {
 	Into
 	tape     *autograd.Tape
 	path     string
-	own      []*edges.Block // those whose sources are local or not read, and self loops
+	own      []*edges.Block // blocks whose sources are local or not read, and self loops
 	edgeRows []edgeRows     // of Message.EdgeRows
-	mask     *float32       // a factor of the messages along blocks that have MaskGradients; nil: none
-	stored   *tensor.Matrix // Int32: loops of each vertex that come before an added one; nil: none
-	vertices int            // the graph's, of the sources' type
+	mask     *float32       // a factor of the messages along blocks with MaskGradients; nil: none
+	stored   *tensor.Matrix // Int32: how many loops of each vertex come before an added one; nil: none
+	vertices int            // how many vertices of the sources' type the graph has
 	factors  *tensor.Matrix // 1/in-degree for a mean, else nil
-	arg      *tensor.Matrix // Int32: the vertices that have a maximum, else nil
+	arg      *tensor.Matrix // Int32: the vertices that have the maximum, else nil
 }
 
-// messages begins a call. what describes its results.
+// messages begins a call. what names its results.
 func (p *propagator) messages(what string, m gnn.Message, into Into) (*messages, *Call) {
 	t := m.Ends()[0].Tape()
 	c := p.call(t)
@@ -115,7 +115,7 @@ func (p *propagator) messages(what string, m gnn.Message, into Into) (*messages,
 	}
 	if !m.Loops.Only() {
 		run.own = append([]*edges.Block{e.Local()}, run.own...)
-		if m.Source == nil { // nothing is received
+		if m.Source == nil { // without sources nothing is received
 			run.own = append(run.own, e.Remote()...)
 		}
 	}
@@ -125,7 +125,7 @@ func (p *propagator) messages(what string, m gnn.Message, into Into) (*messages,
 	return run, c
 }
 
-// record records the operation of a call. It adds what the function reads.
+// record records the operation of a call. It adds what the function reads to the operation's inputs.
 func (m *messages) record(c *Call, op autograd.Op) *autograd.Var {
 	op.Inputs = m.Ends()
 	for _, x := range m.EdgeRows {
@@ -136,7 +136,7 @@ func (m *messages) record(c *Call, op autograd.Op) *autograd.Var {
 	for _, q := range m.Parameters {
 		op.Inputs = append(op.Inputs, q.On(m.tape))
 	}
-	if c.Edges.Differentiable() { // an input without a gradient, so that there is a backward pass
+	if c.Edges.Differentiable() { // an input without a gradient makes a backward pass
 		op.Inputs = append(op.Inputs, m.tape.Input(op.Value, nil))
 	}
 	return m.tape.Record(op)
@@ -154,8 +154,8 @@ func (m *messages) count(c *Call) {
 // receives reports whether rows of the sources are received.
 func (m *messages) receives() bool { return m.Source != nil && !m.Loops.Only() }
 
-// forward computes all messages, those of a batch of edges at a time. use gets them, without the right to
-// keep them.
+// forward computes all messages, one batch of edges at a time. It passes them to use, which must not keep
+// them.
 func (m *messages) forward(c *Call, use func(b *batch, messages *tensor.Matrix)) {
 	m.count(c)
 	visits := func(func(Visit) bool) {}
@@ -183,7 +183,7 @@ func (m *messages) forward(c *Call, use func(b *batch, messages *tensor.Matrix))
 	}
 }
 
-// backward adds all gradients of the call. of returns the gradient of the messages of a batch, which backward
+// backward adds all gradients of the call. of returns the gradient of a batch's messages, which backward then
 // owns.
 func (m *messages) backward(c *Call, of func(b *batch) *tensor.Matrix) {
 	c.resume()
@@ -232,13 +232,13 @@ func (m *messages) backward(c *Call, of func(b *batch) *tensor.Matrix) {
 	}
 }
 
-// wanted reports whether there is a value that needs a gradient.
+// wanted reports whether v is a value that needs a gradient.
 func wanted(v *autograd.Var) bool { return v != nil && v.RequiresGrad() }
 
-// batches says that gradients are added up over several batches of edges.
+// batches says that gradients are summed over several batches of edges.
 const batches = 2
 
-// sum returns a Float32 matrix like this one, or this one if it is Float32.
+// sum returns a Float32 matrix of like's size, or like itself if it is Float32.
 func (m *messages) sum(like *tensor.Matrix) *tensor.Matrix {
 	if like.Element == tensor.Float32 {
 		return like
@@ -305,7 +305,7 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 	return e, rows
 }
 
-// onTape puts rows of edges on a tape. wants says that their gradient is asked for.
+// onTape puts rows of edges on a tape. requiresGrad asks for their gradient.
 func onTape(tape *autograd.Tape, rows *tensor.Matrix, set *autograd.RowSet, requiresGrad bool) *autograd.Var {
 	if requiresGrad {
 		return tape.Input(rows, set)
@@ -337,7 +337,7 @@ func (m *messages) call(e gnn.Edges, n int, by mask) *autograd.Var {
 	return out
 }
 
-// aggregate adds the batch's messages to z. For a maximum it also writes the ids that have it.
+// aggregate adds the batch's messages to z. For a maximum it also writes which ids have it.
 func (m *messages) aggregate(z *tensor.Matrix, b *batch, messages *tensor.Matrix) {
 	team := m.tape.Team
 	if m.arg != nil {
@@ -357,7 +357,7 @@ func (m *messages) meanFactors(b *batch) *tensor.Matrix {
 	return m.factors.RowRange(b.lo, b.hi)
 }
 
-// spread returns the gradient of the batch's messages from g, that of their aggregation.
+// spread returns the gradient of the batch's messages from g, the gradient of their aggregation.
 func (m *messages) spread(b *batch, g *tensor.Matrix) *tensor.Matrix {
 	team := m.tape.Team
 	d := m.tape.Memory().NewElement(tensor.Gradients, m.tape.Storage, b.n, m.Columns)
@@ -371,7 +371,7 @@ func (m *messages) spread(b *batch, g *tensor.Matrix) *tensor.Matrix {
 }
 
 // addGradients recomputes the batch's messages and runs them backward from their gradient, which of returns.
-// It adds the gradients of the sources' rows to dSource, and those of the targets' rows to dTarget.
+// It adds the gradients of the sources' rows to dSource, and the gradients of the targets' rows to dTarget.
 func (m *messages) addGradients(b *batch, of func(b *batch) *tensor.Matrix, source, dSource,
 	dTarget *tensor.Matrix,
 ) {

@@ -22,17 +22,17 @@ type Partition struct {
 	env     axis.Env
 	options axis.Options
 	team    *kernel.Team
-	comm    *comm.Comm // is told the epoch and the layer, for errors
+	comm    *comm.Comm // knows the epoch and the layer, for errors
 	from    Source
-	made    map[edgesKey]*edges.Edges // the edges that were read so far
+	made    map[edgesKey]*edges.Edges // edges that have been read
 	thin    map[gnn.Along]*edges.Thin // with DropEdge, the edges of this epoch
 
 	costs *order.Costs
 	epoch int // for errors
-	read  int // bytes of mapped relations that were read since the last Share.Unload
+	read  int // bytes of mapped relations read since the last Share.Unload
 }
 
-// edgesKey is a relation and direction, and what travels between partitions along its edges.
+// edgesKey is a relation and direction, with what travels between partitions along its edges.
 type edgesKey struct {
 	along gnn.Along
 	halo  edges.Halo
@@ -42,28 +42,28 @@ type edgesKey struct {
 // the system. A graph of many relations has many mapped arrays, and all of them are read.
 const unloadEvery = 64 << 20
 
-// Source is what a Partition is made from.
+// Source is what a Partition is made of.
 type Source struct {
 	Types    []*autograd.RowSet // the rows of each vertex type
-	Vertices []int32            // original ids of those of the first type, ascending; nil: all of the graph
+	Vertices []int32            // original ids of the first type's rows, ascending; nil: all vertices
 	Schema   gnn.Schema         // of the graph
 	// Read makes the edges of a relation and direction into the rows. It is called once for each of these,
-	// and once more with what the settings say of the halo.
+	// and once more with the halo of the settings.
 	Read func(gnn.Along, edges.Halo) (*edges.Edges, error)
 	// Exchanger exchanges the rows of the remote blocks' sources.
 	Exchanger Exchanger
-	// Chunk says that the rows are a chunk of several: gradients of other chunks are added to theirs.
+	// Chunk says that the rows are one of several chunks: gradients from other chunks are added to theirs.
 	Chunk bool
-	Slice int // of the columns, which the Partition aggregates
+	Slice int // the number of the slice of columns that the Partition aggregates
 }
 
 // New makes this worker's partition of a graph, or the whole graph for a single worker. Groups.Halo connects
-// the workers of all partitions; Groups.Holders says which rank holds which. The structure is copied into
-// the team's memory: now with HaloRows, else at its first use. All of these workers must call New, and must
-// then make the same calls in the same order.
+// the workers of all partitions. Groups.Holders says which rank holds which partition. The structure is
+// copied into the team's memory: with HaloRows now, else at its first use. All of these workers must call
+// New, and must then make the same calls in the same order.
 func New(e axis.Env, o axis.Options) (*Partition, error) {
 	p := ofShare(e, nil, e.Costs(&o, nil), o)
-	// which edges are needed depends on the model; they are read at their first use
+	// Which edges are needed depends on the model. They are read at their first use.
 	if p.options.Halo != edges.HaloRows {
 		return p, nil
 	}
@@ -80,9 +80,9 @@ func New(e axis.Env, o axis.Options) (*Partition, error) {
 // share, ascending.
 type Some struct {
 	Rows [][]int32
-	// Into are those of Rows for which an aggregation is computed, to the same bits as for the whole share.
-	// Rows must hold all in-neighbours of Into along the relations that the model uses, and the rows that
-	// other workers need of this worker.
+	// Into are the rows, among Rows, for which an aggregation is computed, with the same bits as for the
+	// whole share. Rows must hold all in-neighbours of Into along the relations that the model uses, and the
+	// rows that other workers need from this worker.
 	Into [][]int32
 	// Gradients says that there may be a backward pass.
 	Gradients bool
@@ -126,7 +126,7 @@ func Of(e axis.Env, from Source, costs *order.Costs, o axis.Options) *Partition 
 	}
 }
 
-// SchemaOf returns the schema of the graph that the share belongs to.
+// SchemaOf returns the schema of the graph to which the share belongs.
 func SchemaOf(s *partition.Share) (schema gnn.Schema) {
 	for _, t := range s.Whole.Types {
 		schema.Types = append(schema.Types, gnn.VertexType{
@@ -178,7 +178,7 @@ func (p *Partition) Ends(a gnn.Along) (source, target int) {
 	return r.Source, r.Target
 }
 
-// vertices returns how many vertices the graph has of the type of the sources.
+// vertices returns how many vertices of the sources' type the graph has.
 func (p *Partition) vertices(a gnn.Along) int {
 	source, _ := p.Ends(a)
 	return p.from.Schema.Types[source].Vertices
@@ -200,18 +200,17 @@ func (p *Partition) Count(path string, entries int64, columns int) {
 	}
 }
 
-// Edges returns the edges of a relation in a direction, for an aggregation to which all rows travel whatever
-// Halo says, and makes them at the first call. All workers ask for
-// the same edges in the same order.
+// Edges returns the edges of a relation in a direction, for an aggregation to which all rows travel, whatever
+// Halo says. It makes them at the first call. All workers ask for the same edges in the same order.
 func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) { return p.edgesOf(a, edges.HaloRows) }
 
-// EdgesOn returns the edges for a pass on a tape: those that the pass is given. With DropEdge, in training,
-// they are those that the epoch keeps.
+// EdgesOn returns the edges for a pass on a tape: the edges that the pass is given. With DropEdge, in
+// training, these are the edges that the epoch keeps.
 func (p *Partition) EdgesOn(t *autograd.Tape, a gnn.Along) (*edges.Edges, error) {
 	return p.edgesOn(t, a, edges.HaloRows)
 }
 
-// edgesOn returns the edges for a pass on a tape, where h travels between partitions.
+// edgesOn returns the edges for a pass on a tape. h says what travels between partitions.
 func (p *Partition) edgesOn(t *autograd.Tape, a gnn.Along, h edges.Halo) (*edges.Edges, error) {
 	if given, is := t.Edges.(*edges.Given); is {
 		e, err := p.edgesOf(a, edges.HaloRows)
@@ -231,7 +230,7 @@ func (p *Partition) edgesOn(t *autograd.Tape, a gnn.Along, h edges.Halo) (*edges
 		nil
 }
 
-// edgesOf returns the edges of a relation in a direction, where h travels between partitions.
+// edgesOf returns the edges of a relation in a direction. h says what travels between partitions.
 func (p *Partition) edgesOf(a gnn.Along, h edges.Halo) (*edges.Edges, error) {
 	key := edgesKey{a, h}
 	if e, made := p.made[key]; made {
@@ -245,7 +244,7 @@ func (p *Partition) edgesOf(a gnn.Along, h edges.Halo) (*edges.Edges, error) {
 }
 
 // readEdges makes the edges from the share. With one partition it makes the reverse direction from the edges
-// as stored.
+// as they are stored.
 func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edges, error) {
 	g, s := &p.env.Groups, p.env.Share
 	r := &s.Edges.Relations[p.relation(a.Relation)]
@@ -276,13 +275,13 @@ func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edg
 	case a.Reversed:
 		from.Relation, from.HaloRows, from.Back = &r.Out, r.HaloRowsOut, &r.In
 	}
-	if h != edges.HaloRows { // of a linear aggregation, which reads no features
+	if h != edges.HaloRows { // a linear aggregation reads no features
 		from.Data = edges.WithoutFeatures
 	}
 	e, err := edges.New(p.team, g.Halo, from)
 	if p.options.Halo != edges.HaloRows { // else New reads the edges, and its caller makes them read-only
 		p.team.Memory.SetAllReadOnly(tensor.Graph)
-		// else a layer may be filling what it keeps of aggregated features
+		// Otherwise a layer may be writing aggregated features that it keeps.
 		if from.Data != edges.WithoutFeatures {
 			p.team.Memory.SetAllReadOnly(tensor.Features)
 		}

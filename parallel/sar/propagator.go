@@ -17,7 +17,7 @@ type propagator struct {
 	layer *order.Layer
 	along gnn.Along
 
-	tape  *autograd.Tape // of the last call; calls counts the calls on it
+	tape  *autograd.Tape // of the last call; calls counts the calls on this tape
 	calls int
 }
 
@@ -38,8 +38,8 @@ func (p *propagator) targets() *autograd.RowSet {
 	return p.part.Types()[target]
 }
 
-// AggregateInto implements order.Axis. Rows are sent with all columns, as they are stored: inference reads
-// the result, too.
+// AggregateInto implements order.Axis. Rows are sent with all columns, as they are stored, because inference
+// reads the result, too.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
 	c := p.callLinear(x.Tape(), r)
 	team := p.part.team

@@ -8,7 +8,7 @@
 //	z ← Â_pp·x_p;  for each remote block b: receive x_b;  z ← z ⊕ Â_b·x_b;  free x_b
 //
 // ⊕ is a sum, a maximum, or the update of a running softmax. The backward pass gets g = ∂L/∂z. In case 1 it
-// fetches no rows: a linear aggregation has constant weights, and a maximum keeps the vertex that has it.
+// fetches no rows: a linear aggregation has constant weights, and a maximum remembers the vertex that has it.
 //
 //	for each remote block b: send Â_bᵀ·g to b's worker;  add what comes to ∂L/∂x_p
 //
@@ -16,23 +16,23 @@
 //
 //	for each remote block b: receive x_b;  send ∂L/∂x_b to b's worker;  free x_b;  add what comes to ∂L/∂x_p
 //
-// ("add what comes": the gradients that other workers send for rows of p.) A single worker has no remote
+// ("Add what comes" adds the gradients that other workers send for rows of p.) A single worker has no remote
 // blocks.
 //
-// With edges.HaloCover some rows of x_b are partial sums. The worker that sends them adds up its rows along
-// the edges into one row of the receiver. To the receiver a partial sum is a row like others, with one edge.
+// With edges.HaloCover some rows of x_b are partial sums. The worker that sends them sums its rows along the
+// edges into one row of the receiver. To the receiver a partial sum is a row like others, with one edge.
 //
 // Reading order: sar.go has this algorithm for sums, maxima and attention. partition.go makes a Partition of
 // what the worker holds, and propagator.go implements gnn.Propagator. halo.go has the halo exchange:
-// Call.fetch receives rows in the forward pass, and in the backward pass Call.rematerialize fetches them
-// again, or Call.sendGradients sends gradients alone. wire.go sends its messages: visitor.each visits one
-// block after another, and frees its rows. Where partitions take turns, turns.go reads rows of others of the
-// same worker, and lockstep.go sends messages to those at work on other workers. attention.go computes
+// Call.fetch receives rows in the forward pass. In the backward pass Call.rematerialize fetches them again,
+// or Call.sendGradients sends only gradients. wire.go sends its messages: visitor.each visits one block after
+// another, and frees its rows. If partitions take turns, turns.go reads rows of other partitions of the same
+// worker, and lockstep.go sends messages to the partitions at work on other workers. attention.go computes
 // attention on one block, and scoring.go its four kinds of scores. message.go and batch.go compute message
 // functions.
 //
-// Package engine has a whole worker aggregate by it; packages tp and chunked have it aggregate their slices
-// and chunks.
+// Package engine aggregates by it on a whole worker. Packages tp and chunked aggregate slices and chunks by
+// it.
 package sar
 
 import (
@@ -44,7 +44,7 @@ import (
 	"weft/tensor"
 )
 
-// Aggregate computes the linear aggregation Â·x (case 1). Large sums are computed in tiles of columns.
+// Aggregate computes the linear aggregation Â·x (case 1). It computes large sums in tiles of columns.
 func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	t := x.Tape()
 	if p.masked(t) {
@@ -85,7 +85,7 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	})
 }
 
-// sum computes z = Â·x, in the matrix of into.
+// sum computes z = Â·x in the matrix that into returns.
 func (c *Call) sum(x *tensor.Matrix, into func() *tensor.Matrix) (z *tensor.Matrix) {
 	visits := c.fetch(x)
 	z = into()
@@ -96,7 +96,8 @@ func (c *Call) sum(x *tensor.Matrix, into func() *tensor.Matrix) (z *tensor.Matr
 	return z
 }
 
-// sumTransposed computes dx = Âᵀ·g, or adds it, in the matrix of into. Gradients travel in an element type.
+// sumTransposed computes dx = Âᵀ·g, or adds it, in the matrix that into returns. Gradients travel in the
+// element type sent.
 func (c *Call) sumTransposed(g *tensor.Matrix, sent tensor.Element,
 	into func() (dx *tensor.Matrix, add bool),
 ) *tensor.Matrix {
@@ -109,8 +110,8 @@ func (c *Call) sumTransposed(g *tensor.Matrix, sent tensor.Element,
 	return dx
 }
 
-// max computes the largest value of each column over the in-neighbours (case 1). It keeps, for each element,
-// the vertex that has the maximum. So the backward pass needs no rows.
+// max computes the largest value of each column over the in-neighbours (case 1). It remembers, for each
+// element, the vertex that has the maximum, so that the backward pass needs no rows.
 func (p *propagator) max(x *autograd.Var, of gnn.Loops) *autograd.Var {
 	t := x.Tape()
 	if p.masked(t) {
@@ -146,10 +147,10 @@ func (p *propagator) max(x *autograd.Var, of gnn.Loops) *autograd.Var {
 	})
 }
 
-// Attend implements gnn.Propagator. Each block updates the running softmax of each vertex and head. Besides
-// the inputs and the output, only the log-sum-exp is kept: the backward pass recomputes scores and
-// coefficients (case 2). The sources' rows are sent, and their scores are computed from them; given scores
-// are sent with the rows.
+// Attend implements gnn.Propagator. Each block updates the running softmax of each vertex and head. In
+// addition to the inputs and the output, only the log-sum-exp is kept: the backward pass recomputes scores
+// and coefficients (case 2). The sources' rows are sent, and their scores are computed from them. Given
+// scores are sent with the rows.
 func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	a.CheckScores(p.layer.Path)
 	p.layer.Explain(func() string { return order.Attention(a, k) })

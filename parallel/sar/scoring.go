@@ -7,27 +7,29 @@ import (
 	"weft/tensor"
 )
 
-// scoring is how one call of attention scores an edge j→i. The equations are those of gnn.Attention.
+// scoring says how one call of attention scores an edge j→i. The equations are those of gnn.Attention.
 type scoring interface {
-	vars() []*autograd.Var // the values besides Source that scores depend on
-	sent() *autograd.Var   // the value whose rows are sent beside Source's; nil: none
+	vars() []*autograd.Var // the values, other than Source, on which scores depend
+	sent() *autograd.Var   // the value whose rows are sent with Source's; nil: none
 
-	begin() // computes what a pass reads of the local rows
-	end()   // frees it
+	begin() // computes from the local rows what a pass reads
+	end()   // frees what begin computed
 
-	// set gives k what the scores of a block are computed of: its sources' rows, in the order of
+	// set sets in k from what the scores of a block are computed: its sources' rows, in the order of
 	// attention.rows, and rows of the targets.
 	set(k *kernel.Attention, rows []*tensor.Matrix, pick *edges.Picker)
 	unset(k kernel.Attention) // frees what set computed
 
-	// targetGradient returns the matrix in which the gradient of what set picked of the targets is summed.
+	// targetGradient returns the matrix in which the gradient of the rows that set picked from the targets is
+	// summed.
 	targetGradient(blocks int) *tensor.Matrix
 	// sentGradient returns the matrix in which the gradient of sent is summed; nil: nobody reads it.
 	sentGradient(blocks int) *tensor.Matrix
-	// setGradients gives d where a block's gradients are added: dRows for its sources' rows, in the order of
-	// attention.rows, and dTarget for what set picked.
+	// setGradients sets in d where a block's gradients are added: dRows for its sources' rows, in the order
+	// of attention.rows, and dTarget for the rows that set picked.
 	setGradients(d *kernel.AttentionGradients, dRows []*tensor.Matrix, dTarget *tensor.Matrix)
-	// unsetGradients adds what d has of scores to what these were computed of, and frees it.
+	// unsetGradients adds the gradients of scores in d to the gradients of the values from which the scores
+	// were computed, and frees them.
 	unsetGradients(d kernel.AttentionGradients, rows *tensor.Matrix)
 	// finish gives the sums over all blocks to the tape. The first of dRows is the gradient of Source.
 	finish(dRows []*tensor.Matrix, dTarget *tensor.Matrix)
@@ -46,12 +48,12 @@ func scoringOf(at *attention) scoring {
 	return &gatv1{attention: at}
 }
 
-// gatv1 scores by LeakyReLU(aSource·source_j + aTarget·target_i). The scores of a row are computed from the
-// row, where it is: so they are not sent.
+// gatv1 scores by LeakyReLU(aSource·source_j + aTarget·target_i). The scores of a row are computed where the
+// row is, so they are not sent.
 type gatv1 struct {
 	*attention
 	targets *tensor.Matrix // scores of the local rows as targets, during a pass
-	sources *tensor.Matrix // and as sources, until the first block of the pass, which is the local one
+	sources *tensor.Matrix // the same as sources, until the first block of the pass, which is the local one
 }
 
 func (s *gatv1) vars() []*autograd.Var { return []*autograd.Var{s.ASource, s.ATarget} }
@@ -115,7 +117,8 @@ func (s *gatv1) finish(dRows []*tensor.Matrix, dTarget *tensor.Matrix) {
 	s.Source.AddBlockGrad(dRows[0])
 }
 
-// givenScores scores as gatv1 does, by scores that the caller computed. The sources' are sent with the rows.
+// givenScores scores as gatv1 does, by scores that the caller computed. The sources' scores are sent with the
+// rows.
 type givenScores struct{ *attention }
 
 func (s *givenScores) vars() []*autograd.Var { return []*autograd.Var{s.SourceScore, s.TargetScore} }

@@ -15,14 +15,14 @@ import (
 type Key struct {
 	Path   string // module path of the layer
 	Along  gnn.Along
-	Number int // of the call of the layer on its tape, from 0
+	Number int // the number of the layer's call on its tape, from 0
 }
 
-// Saved has what the aggregations of a worker hold from one epoch to the next (their history) and a
-// checkpoint has of it, until they take it.
+// Saved has what the aggregations of a worker keep from one epoch to the next (their history), as a
+// checkpoint has it, until they take it.
 type Saved struct {
-	What     string // begins the names
-	Place    string // whose rows and columns these are, from PlaceOf
+	What     string // with which the names begin
+	Place    string // names the rows and columns, as PlaceOf returns it
 	restored map[string]*tensor.Matrix
 }
 
@@ -45,7 +45,7 @@ func PlaceOf(g mesh.Groups) string {
 	return place
 }
 
-// Restore loads the worker's history of the module paths that begin so.
+// Restore loads the worker's history for module paths that begin with paths.
 func (s *Saved) Restore(memory *tensor.Meter, from *checkpoint.Checkpoint, paths string) error {
 	if s.restored == nil {
 		s.restored = map[string]*tensor.Matrix{}

@@ -9,10 +9,10 @@ import (
 const (
 	// tilesOfSum is the number of tiles of a large sum.
 	tilesOfSum = 4
-	// tileColumns divides the columns of a tile. So many BFloat16 fill a cache line.
+	// tileColumns divides the number of columns of a tile. So many BFloat16 fill a cache line.
 	tileColumns = 32
-	// tiledFrom is the number of elements of a mean worker's sum from which tiles save memory that is worth
-	// their messages.
+	// tiledFrom is the number of elements, in a mean worker's sum, from which on the memory that tiles save
+	// is worth their messages.
 	tiledFrom = 1 << 20
 )
 
@@ -36,8 +36,8 @@ func (p *propagator) tile(x *autograd.Var) int {
 	return tileOf(p.part.vertices(p.along)/workers, columns)
 }
 
-// tileOf returns the number of columns of a tile of a sum, given how many rows a worker has on average; all
-// of the columns if the sum is small.
+// tileOf returns the number of columns of a tile of a sum, if a worker has rows rows on average. It is all
+// columns if the sum is small.
 func tileOf(rows, columns int) int {
 	if rows*columns < tiledFrom {
 		return columns
@@ -46,8 +46,8 @@ func tileOf(rows, columns int) int {
 	return (columns + divisor - 1) / divisor * tileColumns
 }
 
-// inTiles computes z, or adds to it, from x. For each tile of so many columns sum must compute the Float32
-// matrix of into from these columns of x. It is then rounded.
+// inTiles computes z from x, or adds to it, a tile of columns at a time. For each tile sum must compute a
+// Float32 matrix, which into returns, from the tile's columns of x. inTiles then rounds it.
 func (c *Call) inTiles(columns int, z, x *tensor.Matrix, to kernel.Output,
 	sum func(x *tensor.Matrix, into func() *tensor.Matrix) *tensor.Matrix,
 ) {

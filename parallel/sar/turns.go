@@ -10,14 +10,14 @@ import (
 	"weft/tensor"
 )
 
-// Partitions of one worker, which take turns, read each other's rows where they lie. What travels as a
-// message between workers, with the same bits, is made by its receiver in its own turn:
+// Partitions of one worker, which take turns, read each other's rows where they lie. The receiver itself
+// makes, in its own turn, what would travel as a message between workers, with the same bits:
 //
 //	turn 1 of each partition p: compute x_p, and expose it
 //	turn 2: for each block b: gather x_b;  z ← z ⊕ Â_b·x_b
 //
-// So no message waits, and no sum that is not complete. In case 1 of the backward pass the partition that
-// owns the rows computes what it adds to their gradients, from g of the others:
+// So no message waits, and no incomplete sum. In case 1 of the backward pass the partition that owns the rows
+// computes what others would add to their gradients, from g of the others:
 //
 //	turn 1 of each partition p: compute g_p, and expose it
 //	turn 2: for each partition q that needs rows of p: add Â_qpᵀ·g_q to ∂L/∂x_p
@@ -25,22 +25,23 @@ import (
 // In case 2 each visit also adds to gradients of its own partition. So the message that it makes stays until
 // the owner's turn, as a matrix that may rest.
 //
-// Partitions of different workers take their second turns at the same time. Each makes the messages of those
-// at work elsewhere beside its own (lockstep.go).
+// Partitions of different workers take their second turns at the same time. In addition to its own, each
+// makes the messages of the partitions at work elsewhere (lockstep.go).
 
-// exposed is what a partition lets the others of its worker use, from a LocalBarrier to the next.
+// exposed is what a partition lets the others of its worker use, from one LocalBarrier to the next.
 type exposed struct {
 	call *Call
 	rank int
-	rows []*tensor.Matrix // that they gather from; nil: none
-	// visit fills in the gradients of the rows of a block, and reads these matrices; nil: gradients has them
+	rows []*tensor.Matrix // the matrices from which the others gather rows; nil: none
+	// visit fills in the gradients of the rows of a block, and reads the following matrices; nil: gradients
+	// has them.
 	visit     func(Visit) bool
 	reads     []*tensor.Matrix
-	gradients []*tensor.Matrix // by remote block: the message with those of its rows
+	gradients []*tensor.Matrix // by remote block: the message with the gradients of its rows
 }
 
-// firstTurn exposes what others need of this partition. When it returns, what the other partitions of the
-// worker expose is there.
+// firstTurn exposes what others need from this partition. When it returns, the other partitions of the worker
+// have exposed theirs.
 func (w *wire) firstTurn(call *Call, t Transfer, visit func(Visit) bool) error {
 	o := &exposed{call: call, rank: w.rank}
 	read := 0
@@ -63,7 +64,7 @@ func (w *wire) firstTurn(call *Call, t Transfer, visit func(Visit) bool) error {
 	return w.expose(o)
 }
 
-// expose lets the other partitions of the worker use something. When it returns, theirs is there.
+// expose lets the other partitions of the worker use o. When it returns, the others have exposed theirs.
 func (w *wire) expose(o *exposed) error {
 	w.comm.Expose(o)
 	w.comm.LocalBarrier()
@@ -93,13 +94,13 @@ func (w *wire) secondTurn(call *Call, t Transfer, yield func(Visit) bool) error 
 		l.make = take
 	}
 	defer l.release()
-	return exchange.Beside(w.comm, nil, func() error { // where it fails, nothing uses the buffers afterwards
+	return exchange.Beside(w.comm, nil, func() error { // if this fails, nothing uses the buffers afterwards
 		return cmp.Or(w.addGradients(call, l, into, t.Grads), l.finish())
 	})
 }
 
-// visitInTurn visits the remote blocks. It returns a message for each with the gradients of its rows; none,
-// if gradients are not returned.
+// visitInTurn visits the remote blocks. It returns a message for each with the gradients of its rows. It
+// returns none if gradients are not returned.
 func (w *wire) visitInTurn(call *Call, t Transfer, yield func(Visit) bool) ([]*tensor.Matrix, error) {
 	v := w.newVisitor(call, t)
 	defer v.release()
@@ -121,7 +122,7 @@ func (w *wire) visitInTurn(call *Call, t Transfer, yield func(Visit) bool) ([]*t
 	return back.messages, err
 }
 
-// keeper is an outbox of gradients, whose messages stay until their owners' turns.
+// keeper is an outbox for gradients that keeps the messages until their owners' turns.
 type keeper struct {
 	*visitor
 	messages []*tensor.Matrix
@@ -154,7 +155,7 @@ func (w *wire) split(messages int, peer func(i int) int) (near, far int) {
 	return near, messages - near
 }
 
-// retain keeps matrices for a turn that reads so many of their rows, and returns the number.
+// retain keeps matrices for a turn that reads rows of their rows, and returns the number.
 func retain(ms []*tensor.Matrix, rows int) int {
 	for _, m := range ms {
 		m.Retain().SetReadOnly()
@@ -162,7 +163,7 @@ func retain(ms []*tensor.Matrix, rows int) int {
 	return rows
 }
 
-// want keeps matrices in memory for the next turns where these read more rows than there are.
+// want keeps matrices in memory for the next turns, if these read more rows than there are.
 func want(ms []*tensor.Matrix, read int) {
 	for _, m := range ms {
 		if read > m.Rows {
@@ -171,21 +172,21 @@ func want(ms []*tensor.Matrix, read int) {
 	}
 }
 
-// of returns the same call of the layer, as made by the partition that has exposed o.
+// of returns the same call of the layer, as the partition that exposed o made it.
 func (o *exposed) of(call *Call) *Call {
 	c := *call
 	c.Edges, c.by = o.call.Edges, o.call.by
 	return &c
 }
 
-// as is the wire as another partition of the worker has it.
+// as is the wire of another partition of the worker.
 func (w *wire) as(rank int) *wire {
 	as := *w
 	as.rank = rank
 	return &as
 }
 
-// gather makes a message of the rows that a partition exposes.
+// gather makes a message from the rows that a partition exposes.
 func (v *visitor) gather(o *exposed, p passage, message *tensor.Matrix) (_ *tensor.Matrix,
 	used []*tensor.Matrix,
 ) {
@@ -205,25 +206,25 @@ func (v *visitor) gather(o *exposed, p passage, message *tensor.Matrix) (_ *tens
 	return message, o.rows
 }
 
-// take gives a message that a partition exposes.
+// take returns a message that a partition exposes.
 func take(o *exposed, p passage, _ *tensor.Matrix) (message *tensor.Matrix, used []*tensor.Matrix) {
 	at, _ := nth(o.call.Edges.Remote(), p.number, func(b *edges.Block) bool { return b.Peer == p.to })
 	return o.gradients[at], o.gradients[at : at+1]
 }
 
-// giver makes gradients of rows in place of the partitions that need these.
+// giver computes gradients of rows in place of the partitions that need them.
 type giver struct {
 	*lockstep
 	call    *Call
 	form    exchange.Form
-	encoded *tensor.Matrix // for a message's gradients as they are stored; nil: messages have them so
+	encoded *tensor.Matrix // a message's gradients before they are encoded; nil: they are not
 	copies  []copied       // by matrix that is exposed
 }
 
-// copied is a matrix of another partition which rests, and a copy of it.
+// copied is a matrix of another partition that rests, with a copy of it.
 type copied struct{ of, memory, copy *tensor.Matrix }
 
-// giver has the partitions in lockstep give each other gradients alone.
+// giver lets the partitions in lockstep give each other only gradients.
 func (w *wire) giver(call *Call, t Transfer, l *lockstep) *giver {
 	g := &giver{lockstep: l, call: call, form: t.Sent, copies: make([]copied, len(t.Reads))}
 	l.make = g.give
@@ -247,7 +248,7 @@ func (g *giver) release() {
 	}
 }
 
-// give makes a message of the gradients that a partition has for rows of another one.
+// give makes a message with the gradients that a partition has for rows of another one.
 func (g *giver) give(o *exposed, p passage, message *tensor.Matrix) (_ *tensor.Matrix,
 	used []*tensor.Matrix,
 ) {
@@ -281,7 +282,7 @@ func (g *giver) give(o *exposed, p passage, message *tensor.Matrix) (_ *tensor.M
 	return message, o.reads
 }
 
-// whole returns the i-th matrix that is exposed, or a copy of it if it rests.
+// whole returns the i-th exposed matrix, or a copy of it if it rests.
 func (g *giver) whole(m *tensor.Matrix, i int) *tensor.Matrix {
 	c := &g.copies[i]
 	if c.of == m {
@@ -303,7 +304,7 @@ func (g *giver) whole(m *tensor.Matrix, i int) *tensor.Matrix {
 	return c.copy
 }
 
-// nth returns the number-th of those that have the property, and its index.
+// nth returns the number-th element for which has is true, and its index.
 func nth[T any](all []T, number int, has func(T) bool) (at int, found T) {
 	for i, x := range all {
 		if has(x) {

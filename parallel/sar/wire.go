@@ -12,14 +12,14 @@ import (
 
 // wire is the Exchanger that sends messages between the workers of the partitions.
 //
-// The order of the blocks differs from worker to worker: in round r worker p receives rows from
-// worker p−r and sends rows to worker p+r. So each worker sends to one and receives from one at a time.
-// The rows of a round are divided into messages. A worker receives at most Prefetch+1 messages at a time, and
-// sends at most two.
+// The order of the blocks differs from worker to worker: in round r worker p receives rows from worker p−r
+// and sends rows to worker p+r. So each worker sends to one worker and receives from one at a time. The rows
+// of a round are divided into messages. A worker receives at most Prefetch+1 messages at a time, and sends at
+// most two.
 type wire struct {
 	team     *kernel.Team
 	comm     *comm.Comm
-	rank     int // of the partition whose messages it makes
+	rank     int // rank of the partition whose messages it makes
 	prefetch int
 }
 
@@ -69,7 +69,7 @@ type inbox interface {
 	Free()
 }
 
-// outbox sends messages: an exchange.Sender, or one that keeps them until their receivers' turns.
+// outbox sends messages. It is an exchange.Sender, or keeps the messages until their receivers' turns.
 type outbox interface {
 	Buffer(rows, cols int) (message *tensor.Matrix, err error)
 	Send(peer int)
@@ -85,9 +85,9 @@ type visitor struct {
 	in           inbox         // of the blocks' rows; nil if Buffers has them, or if none are needed
 	back         outbox        // of gradients; nil if none are sent
 	own          []*tensor.Matrix
-	inPlace      bool // rows come to where they stay
-	// decoded has the rows of a block, and toEncode their gradients, as they are stored. Each is nil if
-	// messages have them so.
+	inPlace      bool // rows are received where they stay
+	// decoded has the rows of a block as they are stored, and toEncode their gradients. Each is nil if
+	// messages hold them as stored.
 	decoded, toEncode *tensor.Matrix
 }
 
@@ -97,7 +97,8 @@ func (w *wire) newVisitor(call *Call, t Transfer) *visitor {
 	return v
 }
 
-// buffers makes what the worker receives rows with, and what it sends gradients with from so many buffers.
+// buffers makes the buffers in which the worker receives rows, and messages buffers from which it sends
+// gradients.
 func (v *visitor) buffers(messages int) {
 	if v.Returns() {
 		v.own = v.Sent.New(v.team.Memory, messages, v.call.Edges.MostIn)
@@ -109,13 +110,13 @@ func (v *visitor) buffers(messages int) {
 	}
 }
 
-// places makes the buffers of messages with rows: far for messages of other workers, near for those of other
-// partitions of this worker.
+// places makes the buffers of messages with rows: far for messages of other workers, near for messages of
+// other partitions of this worker.
 func (v *visitor) places() (far, near []*tensor.Matrix) {
 	e, memory := v.call.Edges, v.team.Memory
 	v.inPlace = v.Buffers != nil && !v.rows.Encodes()
 	if v.inPlace {
-		for i, b := range v.Buffers { // messages count in the elements of their form
+		for i, b := range v.Buffers { // a message counts the elements of its form
 			in := b.As(v.rows.Element(), b.Rows, v.rows.Width())
 			if v.comm.Nearby(e.Remote()[i].Peer) {
 				near = append(near, in)
@@ -128,7 +129,7 @@ func (v *visitor) places() (far, near []*tensor.Matrix) {
 	fewNear, fewFar := v.split(len(e.Remote()), func(i int) int { return e.Remote()[i].Peer })
 	making := 1
 	if memory.GathersBeside() && !v.rows.Encodes() {
-		making = 2 // the rows of a block come while those of the one before are used
+		making = 2 // the rows of a block come while the rows before are used
 	}
 	near = v.rows.New(memory, min(making, fewNear), e.MostIn)
 	far = v.rows.New(memory, min(v.prefetch+1, fewFar), e.MostIn)
@@ -153,7 +154,7 @@ func (v *visitor) release() {
 }
 
 // beside returns the wire whose team makes the sums of messages beside the worker's main work. Its scratch, a
-// few rows, is not counted: it would be live at another time in each run, and no plan could tell the peak.
+// few rows, is not counted: it would live at another time in each run, so no plan could tell the peak.
 func (w *wire) beside(call *Call) (beside *wire, done func()) {
 	if !call.Edges.Sums {
 		return w, func() {}
@@ -165,12 +166,12 @@ func (w *wire) beside(call *Call) (beside *wire, done func()) {
 	return &aside, team.Memory.Close
 }
 
-// local is what a worker sends local rows from, or receives their gradients in.
+// local has the matrices from which a worker sends local rows, or in which it receives their gradients.
 type local struct {
 	kind    comm.Kind
 	form    exchange.Form // of the messages
 	buffers []*tensor.Matrix
-	sums    *tensor.Matrix // the partial sums of a message as they are stored; nil if messages have them so
+	sums    *tensor.Matrix // partial sums of a message as they are stored; nil: they are not encoded
 	spread  *tensor.Matrix // scratch for the gradients of partial sums; nil: none
 }
 
@@ -184,19 +185,19 @@ func (l *local) sender(c *comm.Comm) *exchange.Sender {
 	return &exchange.Sender{Comm: c, Kind: l.kind, Buffers: l.buffers}
 }
 
-// forRows makes what rows are sent from, in so many buffers.
+// forRows makes what is needed to send rows, with messages buffers.
 func (w *wire) forRows(call *Call, t Transfer, messages int) *local {
 	l := w.toSend(call, call.Form(t.Rows))
 	l.buffers = l.form.New(w.team.Memory, messages, call.Edges.MostOut)
 	return l
 }
 
-// toSend is what rows are sent from that need no buffers.
+// toSend makes the part of it that needs no buffers.
 func (w *wire) toSend(call *Call, form exchange.Form) *local {
 	return &local{kind: comm.Halo, form: form, sums: w.storedSums(call, form)}
 }
 
-// forGradients makes what gradients of local rows are received in.
+// forGradients makes what is needed to receive gradients of local rows.
 func (w *wire) forGradients(call *Call, t Transfer) *local {
 	l := &local{kind: comm.HaloGradient, form: t.Sent}
 	if most := call.Edges.MostSpread; most > 0 {
@@ -208,8 +209,8 @@ func (w *wire) forGradients(call *Call, t Transfer) *local {
 	return l
 }
 
-// storedSums makes the matrix for the partial sums of a message as they are stored; nil if messages have them
-// so.
+// storedSums makes the matrix for the partial sums of a message as they are stored; nil: they are not
+// encoded.
 func (w *wire) storedSums(call *Call, form exchange.Form) *tensor.Matrix {
 	if !call.Edges.Sums || !form.Encodes() {
 		return nil
@@ -279,8 +280,8 @@ func (v *visitor) received(i int, message *tensor.Matrix) []*tensor.Matrix {
 	return rows
 }
 
-// encode makes a message of the gradients of block b, which is remote block number i: those of rows of
-// vertices, and then those of partial sums.
+// encode makes a message from the gradients of block b, which is remote block number i: first of the rows of
+// vertices, then of the partial sums.
 func (v *visitor) encode(message, gradients *tensor.Matrix, b *edges.Block, i int) {
 	w, call, form := v.wire, v.call, v.Sent
 	stored := form.Stored().Parts(gradients)
@@ -309,7 +310,7 @@ func (w *wire) sendRows(call *Call, out *exchange.Sender, from *local, xs []*ten
 	return out.Finish()
 }
 
-// pack makes message p, which has this number among those of the call: rows of xs, and then partial sums.
+// pack makes message p, which is the number-th of the call: rows of xs, followed by partial sums.
 func (w *wire) pack(
 	call *Call, message *tensor.Matrix, p *edges.Message, number int, from *local, xs []*tensor.Matrix,
 ) {

@@ -11,30 +11,31 @@ import (
 	"weft/tensor"
 )
 
-// allToAll redistributes parts from one layout to the other, one chunk after the other. Without an overlap it
-// has one chunk.
+// allToAll redistributes parts from one layout to the other, one chunk after the other. Without an overlap
+// there is one chunk.
 type allToAll struct {
 	module
-	number int // among those of an epoch
+	number int // its number among the all-to-alls of an epoch
 	kind   comm.Kind
-	rowsOf []*tensor.Matrix // vertexRows.rowsOf of the rows that are sent
+	rowsOf []*tensor.Matrix // vertexRows.rowsOf for the rows that are sent
 	parts  []part
 	chunks int
-	// of returns which of the owner's rows are sent with a chunk. A row's owner has it in the row layout.
+	// of returns which of the owner's rows are sent with a chunk. The owner of a row has it in the row
+	// layout.
 	of func(owner, chunk int) rows
-	// pack fills a buffer with rows of a part for worker q, from the given row on. unpack stores a buffer
+	// pack fills a buffer for worker q with rows of a part, from the given row on. unpack stores a buffer
 	// that came from worker q.
 	pack, unpack func(buffer *tensor.Matrix, p part, q, row int)
 	// sentRows (Int32, 1 × n) lists the owner's rows, as rows of the partition, in the order in which they
 	// are sent.
 	sentRows func(owner int) *tensor.Matrix
 
-	maxRows        int              // of a message
-	out, in, own   [][]message      // of each chunk: to other workers, from them, and to itself
+	maxRows        int              // the most rows of a message
+	out, in, own   [][]message      // messages of each chunk: to other workers, from them, and to itself
 	sendBuffers    []*tensor.Matrix // for out
 	receiveBuffers []*tensor.Matrix // for in
 	ownBuffers     []*tensor.Matrix // for own
-	// For messages that are encoded: the stored form of one that is sent, and of one that is received.
+	// For encoded messages: the stored form of a message to send, and of a received one.
 	toEncode, decoded []*tensor.Matrix
 }
 
@@ -56,8 +57,8 @@ const (
 	// messageElements it bounds the memory of the buffers. Two messages to each of seven others keep all
 	// links busy.
 	maxInFlight = 2 * (8 - 1)
-	// messagesOnCard bounds in how many messages a worker on a card sends its rows to each other one; each
-	// aggregation chunk may add one. A message takes launches and copies there, which take longer than to
+	// messagesOnCard bounds in how many messages a worker on a card sends its rows to each other one. Each
+	// aggregation chunk may add one. There a message takes launches and copies, which take longer than to
 	// move few rows: large graphs have larger messages, and not more of them.
 	messagesOnCard = 8
 	// inFlightOnCard is maxInFlight on a card: one message is packed, one copied and one unpacked while
@@ -65,7 +66,7 @@ const (
 	inFlightOnCard = 4
 )
 
-// AtOnce bounds to how many others a slice sends messages at a time.
+// AtOnce bounds the number of other workers to which a slice sends messages at the same time.
 func AtOnce(card bool) int {
 	if card {
 		return inFlightOnCard
@@ -101,7 +102,7 @@ func (t *allToAll) ends(sender, receiver int) (owner, slice int) {
 	return sender, receiver
 }
 
-// between lists the messages of a chunk from one worker to another. maxRows is the same for all workers. So
+// between lists the messages of a chunk from one worker to another. maxRows is the same for all workers, so
 // the messages of all senders divide a receiver's rows at the same rows, and each row gets its values in the
 // order of the senders.
 func (t *allToAll) between(sender, receiver, chunk int) (list []message) {
@@ -122,10 +123,10 @@ func (t *allToAll) between(sender, receiver, chunk int) (list []message) {
 	return list
 }
 
-// list makes the lists out, in and own. A worker sends the first message to each other worker, then
-// the second to each, and so on. It begins with the worker of the next rank, and receives from the previous
-// rank first. So all links are in use, and no two workers begin with the same receiver. Sender and receiver
-// have the same order on each link, so that any number of buffers suffices.
+// list makes the lists out, in and own. A worker sends the first message to each other worker, then the
+// second to each, and so on. It begins with the worker of the next rank, and receives from the previous rank
+// first. So all links are in use, and no two workers begin with the same receiver. Sender and receiver have
+// the same order on each link, so that any number of buffers suffices.
 func (t *allToAll) list() {
 	me := t.axis.comm.Rank()
 	for chunk := range t.chunks {
@@ -155,9 +156,9 @@ func (t *allToAll) roundRobin(direction int, messages func(q int) []message) (li
 	return list
 }
 
-// elements returns a bound of a message's size, for rows of a width. It does not depend on the chunks, which
-// a plan does not know. Where messages have the same size in any large graph, it is that size in the graph
-// for which a plan may take a smaller one.
+// elements bounds a message's size, for rows of a width. The bound does not depend on the chunks, which a
+// plan does not know. If messages have the same size in any large graph, it is that size, for the graph that
+// a plan may replace by a smaller one.
 func (t *allToAll) elements(sender, receiver int, width func(exchange.Form) int) int {
 	owner, slice := t.ends(sender, receiver)
 	rows := float64(t.rowsOf[owner].Cols)
@@ -167,7 +168,7 @@ func (t *allToAll) elements(sender, receiver int, width func(exchange.Form) int)
 	return int(min(rows, float64(t.maxRows))) * width(t.form(slice))
 }
 
-// rowsOfMessage is the maxRows of messages with rows of at most so many elements.
+// rowsOfMessage is maxRows for messages whose rows have at most widest elements.
 func (t *allToAll) rowsOfMessage(widest int) int {
 	most := max(1, messageElements/widest)
 	if !t.axis.team.Memory.OnDevice() {
@@ -263,14 +264,14 @@ func (t *allToAll) run() {
 		func() error { return t.receive(c, 0, t.chunks, nil) }))
 }
 
-// inStep is run for workers whose partitions take turns. The partition keeps its turn. It has one on every
-// worker that slices it: all of them hold the same partitions, whose turns have the same order. So nobody
-// waits for a partition whose turn comes later.
+// inStep is run for workers whose partitions take turns. The partition keeps its turn. Every worker that
+// slices the partition gives it a turn at the same time: all of them hold the same partitions, whose turns
+// have the same order. So nobody waits for a partition whose turn comes later.
 //
-// Each worker sends a message to each other one and receives one from each before it sends the next. Two to
-// each and two from each are between the workers at most, on Go's heap. All buffers but one each way stand
-// for them. A worker without columns has nothing to send or nothing to receive: a barrier takes the place of
-// the message.
+// Each worker sends one message to each other worker and receives one from each before it sends the next. At
+// most two to each and two from each are between the workers, on Go's heap. All buffers but one each way
+// stand for them. A worker without columns has nothing to send or nothing to receive: there a barrier
+// replaces the message.
 func (t *allToAll) inStep(c *comm.Comm) error {
 	defer c.KeepTurn()()
 	out, in, most := t.out[0], t.in[0], 0
@@ -301,8 +302,8 @@ func (t *allToAll) inStep(c *comm.Comm) error {
 	return s.Finish()
 }
 
-// send sends each chunk's messages after a signal from ready, or without waiting if ready is nil. It stops if
-// ready is closed before the last chunk, because the computation has failed.
+// send sends each chunk's messages after a signal from ready; ready nil: without waiting. It stops if ready
+// is closed before the last chunk, because the computation has failed.
 func (t *allToAll) send(c *comm.Comm, ready <-chan struct{}) error {
 	s := &exchange.Sender{Comm: c, Kind: t.kind, Buffers: t.sendBuffers}
 	for chunk := range t.chunks {
@@ -387,7 +388,7 @@ func (t *allToAll) fill(m message, buffer *tensor.Matrix) {
 	})
 }
 
-// store stores what a message has.
+// store stores the rows of a message.
 func (t *allToAll) store(m message, buffer *tensor.Matrix) {
 	if m.form.Encodes() {
 		stored := t.decoded[0].Prefix(m.rows, m.form.Stored().Width())
@@ -406,7 +407,7 @@ func (t *allToAll) each(m message, buffer *tensor.Matrix,
 	}
 }
 
-// copyOwn copies the rows of a chunk that the worker owns in both layouts, through a buffer.
+// copyOwn copies, through a buffer, the rows of a chunk that the worker owns in both layouts.
 func (t *allToAll) copyOwn(chunk int) {
 	for _, m := range t.own[chunk] {
 		buffer := t.ownBuffers[0].Prefix(m.rows, m.form.Width())

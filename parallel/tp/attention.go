@@ -11,9 +11,9 @@ import (
 
 // Attend implements gnn.Propagator. For GATv1 each worker computes the scores of its own rows, and
 // redistributes them with the rows: two numbers for each vertex and head. So a slice may end within a head.
-// GATv2 and dot products need all columns of a head at each edge, so their slices are whole heads. So are
-// those of GATv1 in the history of a pipeline, which has rows: scores are computed of them with the
-// parameters of this epoch. With fewer heads than workers, some workers have no head.
+// GATv2 and dot products need all columns of a head at each edge, so their slices are whole heads. GATv1's
+// slices are whole heads, too, in the history of a pipeline: it keeps rows, and scores are computed from them
+// with the parameters of this epoch. With fewer heads than workers, some workers have no head.
 func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	a.CheckScores(p.path)
 	if a.LayerHeads == 0 {
@@ -32,7 +32,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	cut := p.cut(a.Source.Cols())
 	width := a.Source.Cols() / a.Heads
 	me := p.axis.comm.Rank()
-	touched := make([]span, len(cut)) // for each slice, the heads that it has columns of
+	touched := make([]span, len(cut)) // by slice: the heads of which it has columns
 	for t, s := range cut {
 		if first := s.from / width; s.count > 0 {
 			touched[t] = span{first, (s.from+s.count-1)/width + 1 - first}
@@ -73,7 +73,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	return z
 }
 
-// attendHeads computes attention where each slice has whole heads: its scores need all columns of a head.
+// attendHeads computes attention whose slices are whole heads, because its scores need all columns of a head.
 func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	width := a.Source.Cols() / a.Heads
 	heads := p.cut(a.Heads)
@@ -83,7 +83,7 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	}
 	mine, own := heads[p.axis.comm.Rank()], cut[p.axis.comm.Rank()]
 	p.order.Explain(func() string { return order.Attention(a, k) + ", sliced between heads" })
-	// Of all columns or of none, too: gradients of parameters are complete in the same order on all workers
+	// With all columns or none, too: gradients of parameters are complete in the same order on all workers.
 	b := a
 	for _, v := range []**autograd.Var{&b.ASource, &b.ATarget, &b.EdgeWeight} {
 		if *v != nil {

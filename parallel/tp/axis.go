@@ -10,8 +10,8 @@
 // Each is the inverse and the adjoint of the other. inner is the aggregation of sar.Partition, on the
 // columns of the slice. With one partition it sends no messages.
 //
-// If the number of workers divides the number of columns, all workers have equal work, whatever the graph
-// is. One worker computes the whole sum of a row and column. So the results have the bits of one worker.
+// If the number of workers divides the number of columns, all workers have equal work, whatever the graph is.
+// One worker computes the whole sum of a row and column, so the results have the bits of one worker.
 // Gradients of weights are summed over the workers.
 //
 // In this package a chunk is an aggregation chunk: consecutive rows of an aggregation's result.
@@ -49,21 +49,21 @@ type Axis struct {
 	inner *sar.Partition // aggregates the columns of the slice
 	types []*vertexRows  // by vertex type
 	costs *order.Costs
-	// that all workers send in an all-to-all of a vertex type's rows
+	// bytes returns the bytes that all workers send in an all-to-all of a vertex type's rows.
 	bytes         func(kind, columns int) int64
 	redistributed func(module string, bytes int64) // Env.Redistributed
 	epoch         int                              // for errors
-	partition     int                              // whose columns are sliced
+	partition     int                              // the partition whose columns are sliced
 	wire          kernel.Format
 	largerBy      float64 // Env.LargerBy, or 1
-	allToAlls     int     // so far in this epoch
-	idle          func()  // takes the place of inner's work in a forward pass where the slice has no columns
-	wholeHeads    bool    // slices of attention are whole heads
-	overlapping   bool    // a slice has all rows that its edges read, so that chunks can be aggregated
-	common        bool    // workers of the axis have the edges in common
+	allToAlls     int     // how many there were in this epoch
+	idle          func()  // replaces inner's work in a forward pass if the slice has no columns
+	wholeHeads    bool    // attention is sliced by whole heads
+	overlapping   bool    // a slice has all rows that its edges read, so chunks can be aggregated
+	common        bool    // workers of the axis share the edges
 
 	chunks    int                     // AggregationChunks
-	schedules map[direction]*schedule // made when first asked for
+	schedules map[direction]*schedule // each made when first asked for
 }
 
 // vertexRows are the partition's rows of one vertex type.
@@ -71,16 +71,16 @@ type vertexRows struct {
 	rowsOf   []*tensor.Matrix // Int32, 1 × n: the rows that each worker owns, ascending
 	own      *autograd.RowSet // the worker's own rows
 	all      *autograd.RowSet // all rows of the partition
-	places   []int32          // the own rows, among all
-	vertices []int32          // of the own rows
-	once     *schedule        // of an all-to-all of all rows at once
+	places   []int32          // places of the own rows among all rows
+	vertices []int32          // vertices of the own rows
+	once     *schedule        // the schedule of an all-to-all of all rows at once
 }
 
-// New returns the Axis of one worker of Groups.Slices. All workers of Groups.Slices have the same share. All
-// workers of the mesh must call New, and then call the same methods in the same order.
+// New returns the Axis of one worker of Groups.Slices, all of which have the same share. All workers of the
+// mesh must call New, and then call the same methods in the same order.
 func New(e axis.Env, o axis.Options) (*Axis, error) {
 	inside, within := e, o
-	inside.Explain, within.AggregationOrder = nil, order.Auto // the whole columns decide
+	inside.Explain, within.AggregationOrder = nil, order.Auto // the whole columns decide on the order
 	g, s := e.Groups, e.Share
 	var lists [][][]int32
 	for kind := range s.Edges.Types {
@@ -116,8 +116,8 @@ func newAxis(e axis.Env, inner *sar.Partition, o axis.Options) *Axis {
 	}
 }
 
-// slice adds the rows of the next vertex type. lists has those that each worker owns, ascending. ids are the
-// vertices of all rows; nil: the rows. total is that of their RowSet.
+// slice adds the rows of the next vertex type. lists has the rows that each worker owns, ascending. ids are
+// the vertices of all rows; nil: the row numbers. total is the Total of their RowSet.
 func (a *Axis) slice(g mesh.Groups, lists [][]int32, ids []int32, total int) {
 	own := lists[g.Slice]
 	t := &vertexRows{all: a.inner.Types()[len(a.types)], places: own, vertices: own}
@@ -136,7 +136,7 @@ func (a *Axis) slice(g mesh.Groups, lists [][]int32, ids []int32, total int) {
 }
 
 // redistributedBytes returns the number of bytes that the slices of all partitions send in an all-to-all.
-// starts are the first row of each partition, and the number of all rows.
+// starts are the first rows of all partitions, followed by the number of all rows.
 func redistributedBytes(team *kernel.Team, starts []int, slices, columns int,
 	wire kernel.Format,
 ) (bytes int64) {
@@ -174,8 +174,8 @@ func (a *Axis) Types() (own []*autograd.RowSet) {
 // Places returns the worker's own rows of a vertex type, among those of the share, ascending.
 func (a *Axis) Places(kind int) []int32 { return a.types[kind].places }
 
-// EdgeRows describes rows of edges on a tape, whose values another worker computes: those into the worker's
-// own rows.
+// EdgeRows describes rows of edges on a tape, for the edges into the worker's own rows. Another worker
+// computes their values.
 func (a *Axis) EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSet, error) {
 	_, target := a.inner.Ends(s.Along)
 	return a.inner.EdgeRowsInto(t, s, a.types[target].into(a.comm.Rank()))

@@ -9,21 +9,21 @@ import (
 
 // Chunk describes one of the chunks of a stage of a pipeline.
 type Chunk struct {
-	Inner  *sar.Partition // aggregates a slice's columns of the chunk's rows
+	Inner  *sar.Partition // aggregates a slice of the columns, for the chunk's rows
 	Number int            // of the chunk
-	// Vertices are those of the rows, by vertex type.
+	// Vertices are the vertices of the rows, by vertex type.
 	Vertices [][]int32
 	Totals   []int // autograd.RowSet.Total of the rows, by vertex type
-	// Idle is called in a forward pass in place of Inner's aggregation, where this worker has no columns.
+	// Idle is called in a forward pass in place of Inner's aggregation, if this worker has no columns.
 	Idle func()
-	// Costs is that of all chunks of the worker, from NewCosts.
+	// Costs is the cost table of all chunks of the worker, from NewCosts.
 	Costs *order.Costs
-	// Whole are the edges of the partition if the chunk has all its rows, and reads none of earlier epochs.
-	// It is nil for one chunk of several.
+	// Whole are the edges of the partition if the chunk has all its rows, and reads no rows of earlier
+	// epochs. It is nil for one chunk of several.
 	Whole *partition.Edges
 }
 
-// NewCosts returns the cost table of a worker whose columns are sliced, of all its chunks.
+// NewCosts returns the cost table of a worker whose columns are sliced, for all its chunks.
 func NewCosts(e axis.Env, o axis.Options) *order.Costs {
 	starts := e.Share.Edges.Types[0].Starts
 	slices := e.Groups.Mesh.Slices
@@ -49,8 +49,8 @@ func OfChunk(e axis.Env, c Chunk, o axis.Options) *Axis {
 	return a
 }
 
-// owners returns which of so many rows each worker owns: consecutive ones, equally many but for one. The
-// worker that begins differs from chunk to chunk, so that the remainders of all chunks spread.
+// owners returns which of the rows each worker owns: consecutive rows, equally many up to one. The worker
+// that begins differs from chunk to chunk, so that the remainders of all chunks spread.
 func (c *Chunk) owners(rows, workers int) [][]int32 {
 	lists := make([][]int32, workers)
 	for i, s := range even(rows, workers) {

@@ -22,12 +22,12 @@ type module struct {
 	path string
 	// from and to are the rows of the sources and of the targets.
 	from, to *vertexRows
-	// format is how values are sent; random keys the draws that encode them.
+	// format is how values are sent. random keys the draws that encode them.
 	format kernel.Format
 	random autograd.Random
 }
 
-// on is the module in a pass of a tape. In inference values are sent as they are stored.
+// on is the module in a pass on a tape. In inference values are sent as they are stored.
 func (m module) on(t *autograd.Tape) module {
 	m.format = kernel.AsStored
 	if t.Training {
@@ -36,7 +36,7 @@ func (m module) on(t *autograd.Tape) module {
 	return m
 }
 
-// span is a range of columns: those that a worker has in the slice layout.
+// span is a range of columns, which a worker has in the slice layout.
 type span struct{ from, count int }
 
 // even divides the columns evenly. Entry t of the result is the span of worker t.
@@ -69,11 +69,11 @@ type input struct {
 	// back is Accumulate if spans overlap. If several workers have a column, its gradient is the sum of
 	// theirs.
 	back   kernel.Output
-	scores bool // which are sent as they are stored
+	scores bool // scores are sent as they are stored
 }
 
-// inputs makes inputs from values of the sources and of the targets, unless one is nil or they are the same.
-// Their spans are the same and do not overlap.
+// inputs makes inputs from a value of the sources and one of the targets. A nil value is left out, and so is
+// the second if both are the same. Their spans are equal and do not overlap.
 func (m module) inputs(cut []span, source, target *autograd.Var) (list []input) {
 	if source != nil {
 		list = append(list, input{x: source, of: m.from, cut: cut, back: kernel.Replace})
@@ -90,9 +90,9 @@ type part struct {
 	// z is in the slice layout. If an overlap computes z, it sets z before the first chunk is ready.
 	z   *tensor.Matrix
 	cut []span // of each worker
-	// to says how received rows are stored in x: Accumulate where spans overlap.
+	// to says how received rows are stored in x: Accumulate if spans overlap.
 	to     kernel.Output
-	scores bool // which are sent as they are stored
+	scores bool // scores are sent as they are stored
 }
 
 // element returns the element type of both matrices.
@@ -106,7 +106,7 @@ func (p *part) element() tensor.Element {
 // onSlices returns toRows(inner(toSlices(inputs))). inner gets this worker's columns of all rows. Its
 // results, side by side, are this worker's span of cut. A worker with an empty span does not call inner, but
 // takes part in every all-to-all, forward and backward. If its partitions take turns, they take them between
-// the all-to-alls, just as partitions of other workers do in inner.
+// the all-to-alls, as partitions of other workers do in inner.
 func (m module) onSlices(inputs []input, cut []span,
 	inner func(own []*autograd.Var) []*autograd.Var,
 ) *autograd.Var {
@@ -132,8 +132,8 @@ func (m module) onSlices(inputs []input, cut []span,
 	return z
 }
 
-// nothing takes the place of an aggregation of no columns: its result has no columns, and the inputs get
-// gradients without columns.
+// nothing replaces an aggregation of no columns: its result has no columns, and the inputs get gradients
+// without columns.
 func (m module) nothing(own []*autograd.Var) *autograd.Var {
 	none := func(x *autograd.Var, rows int, kind tensor.Kind) *tensor.Matrix {
 		return m.axis.team.Memory.NewElement(kind, x.Element(), rows, 0)
@@ -151,8 +151,8 @@ func (m module) nothing(own []*autograd.Var) *autograd.Var {
 	})
 }
 
-// toSlices redistributes own rows × all columns into all rows × own columns: values of the sources in one
-// all-to-all, and those of targets of another vertex type in another one.
+// toSlices redistributes own rows × all columns into all rows × own columns. Values of the sources go in one
+// all-to-all, and values of targets of another vertex type in another one.
 func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 	for len(inputs) > 0 {
 		n := slices.IndexFunc(inputs, func(in input) bool { return in.of != inputs[0].of })
@@ -166,7 +166,7 @@ func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 }
 
 // toSlicesOf is toSlices for values of one vertex type. In the backward pass one all-to-all redistributes all
-// gradients, after the last of them is complete.
+// gradients, once the last of them is complete.
 func (m module) toSlicesOf(of *vertexRows, inputs []input) (own []*autograd.Var) {
 	m = m.on(inputs[0].x.Tape())
 	var there, back []part
@@ -181,7 +181,7 @@ func (m module) toSlicesOf(of *vertexRows, inputs []input) (own []*autograd.Var)
 		}
 	}
 	m.moveToSlices(of, there...)
-	var xs []*autograd.Var // of back
+	var xs []*autograd.Var // the inputs with gradients
 	for i, in := range inputs {
 		own = append(own, in.x.Tape().Record(autograd.Op{
 			Value: there[i].z, Inputs: []*autograd.Var{in.x}, Rows: of.all, Reads: true,
@@ -206,8 +206,8 @@ func (m module) toSlicesOf(of *vertexRows, inputs []input) (own []*autograd.Var)
 	return own
 }
 
-// toRows redistributes all rows × own columns into own rows × all columns. It is the inverse and the adjoint
-// of toSlices where the spans are disjoint and cover all columns.
+// toRows redistributes all rows × own columns into own rows × all columns. If the spans are disjoint and
+// cover all columns, it is the inverse and the adjoint of toSlices.
 func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
 	m = m.on(z.Tape())
 	x := m.axis.team.Memory.NewElement(tensor.Activations, z.Element(), m.to.own.Here, columnsOf(cut))
@@ -226,8 +226,8 @@ func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
 	})
 }
 
-// OnSlices implements gnn.Slicer. The rows of each type are redistributed into slices by one all-to-all, and
-// the result into rows by another one.
+// OnSlices implements gnn.Slicer. One all-to-all redistributes the rows of each type into slices, and another
+// one the result into rows.
 func (a *Axis) OnSlices(path string, x []*autograd.Var,
 	f func(x []*autograd.Var) *autograd.Var,
 ) *autograd.Var {
@@ -253,8 +253,8 @@ func (a *Axis) OnSlices(path string, x []*autograd.Var,
 	})
 }
 
-// SlicePropagator implements gnn.Slicer. Workers that have the edges in common make them here, together: in
-// an epoch one without columns would not.
+// SlicePropagator implements gnn.Slicer. Workers that share the edges make them here, together: in an epoch a
+// worker without columns would not.
 func (a *Axis) SlicePropagator(path string, along gnn.Along) gnn.Propagator {
 	p := a.inner.Propagator(path, along)
 	if a.common {
@@ -264,7 +264,7 @@ func (a *Axis) SlicePropagator(path string, along gnn.Along) gnn.Propagator {
 	return p
 }
 
-// moveToSlices fills each part's z, own columns of all rows of a vertex type, from all workers' x.
+// moveToSlices fills each part's z, which has own columns of all rows of a vertex type, from all workers' x.
 func (m module) moveToSlices(of *vertexRows, parts ...part) {
 	m.slicesByChunk(parts, of.once).run()
 }

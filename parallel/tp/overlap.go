@@ -17,7 +17,7 @@ import (
 //	last round                   c0 c1 c2 c3       (with one round, the first)
 //	to rows                         r0 r1 r2 r3
 //
-// The sum of a row is never divided among chunks, and so has the same bits for any chunks.
+// The sum of a row is never divided among chunks, so it has the same bits for any chunks.
 type overlap struct {
 	module
 	*schedule
@@ -29,8 +29,8 @@ type overlap struct {
 
 	receiving, returning     *allToAll     // to slices, and to rows
 	arrived, ready, computed chan struct{} // a signal for each chunk; closed early if the work has failed
-	// start is for a teleport: in the forward pass H⁰, the input of the first round; in the backward pass the
-	// sum of the gradients of H⁰ so far. It is nil without a teleport.
+	// start is for a teleport. In the forward pass it is H⁰, the input of the first round. In the backward
+	// pass it is the sum of the gradients of H⁰ so far. It is nil without a teleport.
 	start *tensor.Matrix
 }
 
@@ -57,7 +57,7 @@ func (p *propagator) newOverlap(t *autograd.Tape, of pass, columns int, r gnn.Re
 		all, some = op.ApplyTransposed, op.ApplyTransposedRows
 	}
 	o.apply = func(z, x *tensor.Matrix, to kernel.Output, c rows) { some(z, e.Local(), x, to, c.lo, c.hi) }
-	if len(o.chunks) == 1 { // only Apply, for all rows, can tile the matrix for the cache
+	if len(o.chunks) == 1 { // only Apply, which computes all rows, can tile the matrix for the cache
 		o.apply = func(z, x *tensor.Matrix, to kernel.Output, _ rows) { all(z, e.Local(), x, to) }
 	}
 	return o
@@ -125,7 +125,7 @@ func (o *overlap) compute(x *tensor.Matrix, cut []span) {
 		}
 		for _, c := range o.chunks {
 			if round == 0 && !o.axis.comm.Signalled(o.arrived) {
-				return // the side that receives has failed
+				return // the receiving side has failed
 			}
 			o.chunk(round, y, x, c)
 			if last {
@@ -142,7 +142,7 @@ func (o *overlap) compute(x *tensor.Matrix, cut []span) {
 
 // beginTeleport prepares rounds with a teleport t, for the received slice x. In the forward pass each round
 // computes H ← (1−t)·Â·H + t·H⁰. In the backward pass G is at first the gradient of the last round's result.
-// Each round computes ∂L/∂H⁰ += t·G and G ← Âᵀ·(1−t)·G. In the end ∂L/∂H⁰ += G. Between backward rounds x has
+// Each round computes ∂L/∂H⁰ += t·G and G ← Âᵀ·(1−t)·G. At the end ∂L/∂H⁰ += G. Between backward rounds x has
 // the values (1−t)·G.
 func (o *overlap) beginTeleport(x *tensor.Matrix, cut []span) {
 	if o.pass == forward {

@@ -6,8 +6,8 @@ import (
 	"weft/partition"
 )
 
-// ownerChunks is the number of chunks of destinations in which ownersOf visits the edges. It is a constant:
-// the owner of a row must not depend on the aggregation chunks.
+// ownerChunks is the number of chunks of destinations in which ownersOf visits the edges. It is constant,
+// because the owner of a row must not depend on the aggregation chunks.
 const ownerChunks = 64
 
 // ownersOf returns, for each worker, the rows of a partition and a vertex type that it owns, ascending. They
@@ -40,8 +40,8 @@ func ownersOf(e *partition.Edges, kind, workers int) [][]int32 {
 }
 
 // assignOwners returns the rows that each worker owns. It goes through chunks of consecutive targets in
-// order; sources visits the sources of a chunk's edges. The sources that no earlier chunk has are divided
-// equally among the workers, in ascending order. So a chunk waits for equally many rows of every worker. Rows
+// order. sources visits the sources of a chunk's edges. Sources that no earlier chunk has are divided equally
+// among the workers, in ascending order, so that a chunk waits for equally many rows of every worker. Rows
 // that are no source come last. The workers get the remainders in turn: their numbers of rows differ by at
 // most one, and the first workers have more.
 func assignOwners(rows, workers, chunks int, sources func(chunk int, visit func(source int32))) [][]int32 {

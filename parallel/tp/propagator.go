@@ -69,14 +69,14 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *aut
 }
 
 // Message implements gnn.Propagator. A function that computes each column from that column alone gets slices.
-// For another one the workers send each other complete rows of the sources, and each computes the messages
-// into its own rows.
+// For any other function the workers send each other complete rows of the sources, and each computes the
+// messages into its own rows.
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	exchange.Must(m.Check(p.path, p.to.own.Here))
 	if !m.Columnwise || len(m.EdgeRows) > 0 {
 		return p.ofRows("messages", m, messenger.MessageInto)
 	}
-	// on workers without columns, too: gradients are complete in the same order on all workers
+	// On workers without columns, too: gradients are complete in the same order on all workers.
 	for _, q := range m.Parameters {
 		autograd.Columns(q.On(m.Ends()[0].Tape()), 0, 0)
 	}
@@ -109,7 +109,7 @@ type messenger interface {
 	ApplyEdgesInto(m gnn.Message, into sar.Into) *autograd.Var
 }
 
-// ofRows computes functions of complete rows, whose results are what. The gradients of the sources are summed
+// ofRows computes functions of complete rows, whose results what names. It sums the gradients of the sources
 // over the workers.
 func (p *propagator) ofRows(what string, m gnn.Message,
 	compute func(messenger, gnn.Message, sar.Into) *autograd.Var,

@@ -13,25 +13,26 @@ import (
 const (
 	// maxChunks bounds the number of chunks that chunksFor chooses; on a card, messagesOnCard does.
 	maxChunks = 16
-	// minChunkRows is the smallest mean number of rows of each worker in such a chunk: messages stay large.
+	// minChunkRows is the smallest mean number of rows that each worker has in such a chunk, so that messages
+	// stay large.
 	minChunkRows = 1024
-	// linkBytes and gatherBytes are rates in bytes per second that chunksFor assumes: of a network link of
-	// 1 Gbit/s, and of a thread that reads rows along edges.
+	// linkBytes and gatherBytes are rates, in bytes per second, that chunksFor assumes: for a network link of
+	// 1 Gbit/s, and for a thread that reads rows along edges.
 	linkBytes   = 125e6
 	gatherBytes = 30e9
-	// leastHidden is the smallest fraction of the time that chunks must hide to be chosen.
+	// leastHidden is the smallest fraction of the time that several chunks must hide to be chosen.
 	leastHidden = .2
 )
 
 // chunksFor chooses the number of chunks for an aggregation of so many columns, the same on every worker. The
-// columns decide only whether there is one chunk or several. So one schedule serves all numbers of columns.
+// columns decide only whether there is one chunk or several, so one schedule serves all numbers of columns.
 //
-// One chunk takes the time of its communication plus that of its computation. Several chunks take about the
-// longer of the two, plus the other's time for the first and the last chunk: they hide the shorter. If they
-// would hide little, one chunk is faster: its messages are larger, and go in one direction at a time. One
-// chunk is also faster if the kernel divides the matrix into tiles that fit a cache, which it does not do
-// for chunks: they take 1.5 to 2 times as long to compute. Only a slow link could hide that, and compared
-// with a slow link the computation is short.
+// One chunk takes the time of its communication plus the time of its computation. Several chunks take about
+// the longer of the two, plus the other's time for the first and the last chunk: they hide the shorter. If
+// they would hide little, one chunk is faster: its messages are larger, and go in one direction at a time.
+// One chunk is also faster if the kernel divides the matrix into tiles that fit a cache. It does not do so
+// for chunks, which then take 1.5 to 2 times as long to compute. Only a slow link could hide that, and beside
+// a slow link the computation is short.
 func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 	workers := a.comm.Size()
 	if a.chunks > 0 {
@@ -41,7 +42,7 @@ func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 		return 1
 	}
 	others := float64(workers-1) / float64(workers)
-	communication := others * float64(matrix.Rows+matrix.Cols) / linkBytes // divided by the bytes of a column
+	communication := others * float64(matrix.Rows+matrix.Cols) / linkBytes // per byte of a column
 	computation := float64(matrix.Entries()) / gatherBytes
 	if min(communication, computation) < leastHidden*(communication+computation) {
 		return 1
@@ -56,14 +57,14 @@ func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 // schedule is the order in which workers send the rows that an aggregation along one direction reads. Each
 // row is sent once, with the first chunk that reads it.
 type schedule struct {
-	from, to  *vertexRows // the rows that are read, and those that are computed
+	from, to  *vertexRows // the rows that are read, and the rows that are computed
 	chunks    []rows
 	sendOrder []*tensor.Matrix // Int32, 1 × n: each worker's rows in the order in which it sends them
 	offsets   [][]int          // offsets[q][j]: how many rows worker q sends before chunk j; len chunks+1
-	// results[q][j]: the rows of worker q that chunk j computes, numbered among its own
+	// results[q][j] are the rows of worker q that chunk j computes, as numbers among its own rows.
 	results [][]rows
-	// ownOrder (Int32, 1 × n) lists this worker's rows in the order in which it sends them, numbered among
-	// its own. nil: ascending order.
+	// ownOrder (Int32, 1 × n) lists this worker's rows in the order in which it sends them, as numbers among
+	// its own rows. nil: ascending order.
 	ownOrder *tensor.Matrix
 }
 
@@ -77,7 +78,7 @@ func newOneChunk(from, to *vertexRows) *schedule {
 	return s
 }
 
-// direction is a relation's direction, and the forward or the backward pass along it.
+// direction is a relation's direction, with the forward or the backward pass along it.
 type direction struct {
 	along gnn.Along
 	pass  pass
@@ -91,8 +92,8 @@ const (
 	backward pass = true
 )
 
-// schedule returns the schedule of an aggregation of so many columns. Backward the chunks are in reverse
-// order.
+// schedule returns the schedule of an aggregation of so many columns. In the backward pass the chunks are in
+// reverse order.
 func (a *Axis) schedule(d direction, columns int) *schedule {
 	source, target := a.inner.Ends(d.along)
 	e, err := a.inner.Edges(d.along)
@@ -135,7 +136,7 @@ func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, of p
 		for _, row := range read {
 			s.offsets[q][first[row]+1]++
 		}
-		if len(read) < list.Cols { // a plan, which knows none, sends equally many with each chunk
+		if len(read) < list.Cols { // a plan knows no sources, and sends equally many with each chunk
 			for j, c := range evenly(list.Cols, n) {
 				s.offsets[q][j+1] = c.hi - c.lo
 			}
@@ -152,7 +153,7 @@ func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, of p
 			}
 			*at++
 		}
-		s.results[q] = evenly(to.rowsOf[q].Cols, n) // of a plan
+		s.results[q] = evenly(to.rowsOf[q].Cols, n) // in a plan
 		a.team.Host(func() {
 			for j, c := range s.chunks {
 				s.results[q][j].lo, _ = slices.BinarySearch(computed, int32(c.lo))
@@ -189,8 +190,8 @@ func chunksOf(a *kernel.CSR, n int) (list []rows) {
 	return list
 }
 
-// firstReaders returns, for each row, the first chunk that reads it as a source. Where sources and targets
-// are of one vertex type a chunk also reads its own rows. A row that none reads counts as the last chunk's.
+// firstReaders returns, for each row, the first chunk that reads it as a source. If sources and targets are
+// of one vertex type, a chunk also reads its own rows. A row that no chunk reads counts as the last chunk's.
 func firstReaders(a *kernel.CSR, chunks []rows, oneType bool) []int32 {
 	first := make([]int32, a.Cols)
 	for row := range first {

@@ -5,14 +5,15 @@ import (
 	"weft/tensor"
 )
 
-// Offload makes the matrices of a worker rest on disk where its memory would exceed the limit, in bytes. A
+// Offload makes the matrices of a worker rest on disk when its memory would exceed the limit, in bytes. A
 // part of the limit is reserved for messages between workers. In a plan the disks are nil.
 func (s *Spool) Offload(w *comm.SharedWorker, matrices, messages tensor.Disk, limit int64) {
 	s.Memory.Offload(matrices, limit)
 	s.turns(w, messages)
 }
 
-// OffloadToHost is Offload for matrices on a device, which rest in so many bytes of the host's memory.
+// OffloadToHost is Offload for matrices on a device, which rest in the host's memory. bytes is how many may
+// rest there.
 func (s *Spool) OffloadToHost(w *comm.SharedWorker, bytes, limit int64) error {
 	err := s.Memory.OffloadToHost(bytes, limit)
 	if err == nil {
@@ -21,7 +22,7 @@ func (s *Spool) OffloadToHost(w *comm.SharedWorker, bytes, limit int64) error {
 	return err
 }
 
-// turns tells the memory of the turns of a shared worker.
+// turns lets a shared worker tell the memory when turns begin and end.
 func (s *Spool) turns(w *comm.SharedWorker, messages tensor.Disk) {
 	if !s.Reserve.Rests {
 		messages = nil

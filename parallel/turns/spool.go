@@ -1,14 +1,14 @@
 // Package turns is for a worker that holds several partitions of a graph. Each is a rank of its own
 // (comm.SharedWorker). The ranks take turns: one computes at a time, with all threads of the worker, until it
-// waits for something that has not happened. Then the lowest rank is next whose wait is over. As all ranks
-// wait at the same places of an epoch, the order of turns is the same in every run.
+// waits for something that has not happened. The next turn goes to the lowest rank whose wait is over. All
+// ranks wait at the same places of an epoch, so the order of turns is the same in every run.
 //
-// A message to a rank that has no turn is kept by a Spool until its receiver takes it. Rows of vertices and
-// their gradients are none of these: partitions take them where they lie (package sar). With Offload the
+// A Spool keeps a message to a rank that has no turn until the receiver takes it. Rows of vertices and their
+// gradients are not among these messages: partitions take them where they lie (package sar). With Offload the
 // worker has a memory limit: matrices that the rank at work does not use, and large messages, then rest on
 // disk (package tensor).
 //
-// Package train keeps messages in it where a worker holds several partitions, and package plan counts what it
+// Package train keeps messages in it if a worker holds several partitions, and package plan counts what it
 // holds.
 package turns
 
@@ -19,23 +19,23 @@ import (
 	"weft/tensor"
 )
 
-// Spool keeps messages until they are received: rows at the ends of scored edges and their gradients in a
-// worker's metered memory, and the others, such as sums of weights' gradients, on Go's heap.
+// Spool keeps messages until they are received. Rows at the ends of scored edges, and their gradients, are in
+// a worker's metered memory. Other messages, such as sums of weights' gradients, are on Go's heap.
 type Spool struct {
 	Memory  *tensor.Meter
 	Reserve Reserve
 	Plan    bool // messages have no content, and Memory only plans
-	// Messages keeps those between workers, if matrices of Memory may rest. nil: Memory does.
+	// Messages keeps the messages between workers, if matrices of Memory may rest. nil: Memory keeps them.
 	Messages *tensor.Meter
 }
 
-// Reserve is the memory that a worker has for messages to and from other workers where matrices may rest.
-// Such messages come at any time. So they have memory of their own, and what rests of all other matrices is
-// the same in every run.
+// Reserve is the memory that a worker has for messages to and from other workers, if matrices may rest. Such
+// messages come at any time. They have memory of their own, so that what rests of all other matrices is the
+// same in every run.
 type Reserve struct {
 	Bytes int64
-	// Rests says that messages rest, from the least size on: each is written once, when it is sent or comes,
-	// and read once. Otherwise that memory holds all of them.
+	// Rests says that messages of at least the least size rest: each is written once, when it is sent or
+	// comes, and read once. Otherwise that memory holds all messages.
 	Rests bool
 }
 
@@ -65,8 +65,8 @@ func (s *Spool) Put(k comm.Kind, message []byte, path comm.Path) (p comm.Message
 	return s.keep(s.Memory, message), nil
 }
 
-// between keeps a message to or from another worker. What it moves counts in the turn of its sender, or of
-// its receiver.
+// between keeps a message to or from another worker. What it moves counts in the turn of the message's sender
+// here, or its receiver.
 func (s *Spool) between(message []byte, path comm.Path) comm.Message {
 	memory, rests := s.Memory.Takes(len(message), tensor.LeastResting)
 	rests = rests && s.Reserve.Rests
@@ -89,7 +89,7 @@ func (s *Spool) between(message []byte, path comm.Path) comm.Message {
 	}
 }
 
-// count counts a message of so many bytes that was written, and is read.
+// count counts a message of so many bytes that is written and read.
 func (s *Spool) count(bytes int64) { s.Memory.Count(tensor.Moved{Written: bytes, Read: bytes}) }
 
 func (s *Spool) keep(memory *tensor.Meter, message []byte) *buffer {
@@ -112,7 +112,7 @@ func (p heap) Take(into []byte) error {
 	return nil
 }
 
-// planned is a message of a plan to or from another worker, of so many bytes.
+// planned is a message in a plan to or from another worker, of so many bytes.
 type planned int
 
 func (p planned) Len() int          { return int(p) }
@@ -120,7 +120,7 @@ func (p planned) Ahead()            {}
 func (p planned) Drop()             {}
 func (p planned) Take([]byte) error { return nil }
 
-// counted is a message that counts when it is taken.
+// counted is a message that is counted when it is taken.
 type counted struct {
 	comm.Message
 	count func()
@@ -144,7 +144,7 @@ func (b *buffer) Take(into []byte) (err error) {
 	return nil
 }
 
-// refused makes an error of memory that is refused, or of a disk that fails.
+// refused makes an error of a panic for refused memory, or for a failing disk.
 func refused(err *error) {
 	switch p := recover().(type) {
 	case nil:
