@@ -2,13 +2,14 @@ package comm
 
 import "time"
 
-// rounds is how many messages go to rank 0 and back to estimate a clock. On a busy machine some are late.
+// rounds is how many messages go to rank 0 and back to estimate a clock. On a busy machine some of them are
+// late.
 const rounds = 16
 
 // ClockOffset estimates what to add to this rank's clock to get the clock of the group's rank 0. uncertainty
-// bounds its error. Several messages go to rank 0 and back, and the fastest counts: the estimate takes rank 0
-// to have read its clock at the middle of its time, and uncertainty is half of that time. All ranks of the
-// group call it, each with its own clock.
+// bounds its error. Several messages go to rank 0 and back, and the fastest counts. The estimate assumes that
+// rank 0 read its clock at the middle of that message's time, and uncertainty is half of that time. All ranks
+// of the group call it, each with its own clock.
 func (c *Comm) ClockOffset(k Kind,
 	clock func() time.Duration,
 ) (offset, uncertainty time.Duration, err error) {

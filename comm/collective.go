@@ -5,19 +5,19 @@ import (
 	"unsafe"
 )
 
-// In these collectives each rank sends directly to each other rank, where setup.go does not. A rank begins
-// with the next rank, so that not all send to the same one at once. It waits for its receives first: then the
-// error of a wait names a rank that is missing, not one that waits itself.
+// In these collectives each rank sends directly to each other rank, unless they are in setup.go. A rank
+// begins with the next rank, so that not all send to the same rank at once. It waits for its receives first,
+// so that the error of a wait names a rank that is missing, and not one that waits itself.
 
 // SumDoubles replaces each element by its sum over the ranks. One rank computes the sum, in the order of the
-// ranks. So it has the same bits on every rank and on every transport.
+// ranks, so it has the same bits on every rank and on every transport.
 func (c *Comm) SumDoubles(k Kind, values []float64) error { return sum(c, k, values) }
 
-// SumFloats replaces each element by its sum over the ranks: added up in double precision, in the order of
-// the ranks, and rounded once.
+// SumFloats replaces each element by its sum over the ranks. The sum is computed in double precision, in the
+// order of the ranks, and rounded once.
 func (c *Comm) SumFloats(k Kind, values []float32) error { return sum(c, k, values) }
 
-// SumBlock is the number of bytes that a sum works on at a time: it bounds the memory for other ranks' terms.
+// SumBlock is the number of bytes that a sum works on at a time. It bounds the memory for other ranks' terms.
 const SumBlock = 4 << 20
 
 func sum[T float32 | float64](c *Comm, k Kind, values []T) error {
@@ -71,7 +71,7 @@ func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
 	return c.exchange(k, send, receive, "a sum")
 }
 
-// addUp makes mine, which is one of the terms, their sum.
+// addUp sets mine, which is one of the terms of, to their sum.
 func addUp[T float32 | float64](mine []T, of [][]T) {
 	for i := range mine {
 		total := float64(of[0][i])
@@ -82,8 +82,8 @@ func addUp[T float32 | float64](mine []T, of [][]T) {
 	}
 }
 
-// AllToAll sends send[r] to rank r and receives receive[r] from it, for every rank r of the group. The own
-// entry is copied. Both sides know the lengths. Where a length is 0, nothing is sent.
+// AllToAll sends send[r] to rank r and receives receive[r] from it, for every rank r of the group. It copies
+// its own entry. Both sides know the lengths. An entry of length 0 is not sent.
 func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
 	if err := c.keep(receive[c.rank], send[c.rank], "an all-to-all"); err != nil {
 		return err
@@ -102,7 +102,8 @@ func AllToAllOf[T int32 | int64 | float32](c *Comm, k Kind, send, receive [][]T)
 	return c.AllToAll(k, bytes(send), bytes(receive))
 }
 
-// AllGather sends mine to every rank of the group. all[r] becomes what rank r sent, and must have its length.
+// AllGather sends mine to every rank of the group. all[r] becomes what rank r sent, which must have the same
+// length.
 func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
 	const within = "an all-gather"
 	if err := c.keep(all[c.rank], mine, within); err != nil {
@@ -115,7 +116,7 @@ func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
 	if bytes == 0 {
 		return nil
 	}
-	if k == Setup && bytes <= shortGather && !c.end.plans { // a plan knows what the ranks of its worker say
+	if k == Setup && bytes <= shortGather && !c.end.plans { // a plan knows what they send
 		return c.gatherShort(k, mine, all, within)
 	}
 	send := make([][]byte, c.Size())
@@ -125,7 +126,7 @@ func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
 	return c.exchange(k, send, all, within)
 }
 
-// keep copies the own entry.
+// keep copies the rank's own entry.
 func (c *Comm) keep(to, from []byte, within string) error {
 	if len(to) != len(from) {
 		return fmt.Errorf("rank %d: %s: %w: %d bytes to itself where %d are expected",
@@ -135,7 +136,8 @@ func (c *Comm) keep(to, from []byte, within string) error {
 	return nil
 }
 
-// exchange sends send[r] to each other rank r, and receives receive[r] from it. The own entry is not copied.
+// exchange sends send[r] to each other rank r, and receives receive[r] from it. It does not copy its own
+// entry.
 func (c *Comm) exchange(k Kind, send, receive [][]byte, within string) error {
 	n := c.Size()
 	receives, sends := make([]*Pending, 0, n), make([]*Pending, 0, n)
@@ -149,7 +151,7 @@ func (c *Comm) exchange(k Kind, send, receive [][]byte, within string) error {
 			sends = append(sends, c.send(k, send[to], nil, to, within))
 		}
 	}
-	if n > 1 && k != Setup { // in set-up ranks may do different things
+	if n > 1 && k != Setup { // during set-up ranks may do different things
 		c.LocalBarrier()
 		defer c.KeepTurn()()
 	}

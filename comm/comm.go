@@ -2,12 +2,12 @@
 // named after MPI.
 //
 // A Transport moves the bytes: InProcess between goroutines, package mpi between processes. Everything else
-// is here. So a run sends the same bytes, and rounds its sums the same way, on either. A send is not queued:
+// is here, so a run sends the same bytes, and rounds its sums the same way, on either. A send is not queued:
 // it waits until its receiver takes the message. Every wait has a deadline, after which it fails with an
 // Error that says who waited for whom.
 //
-// A failed wait aborts the transport before it returns. No transfer uses a buffer any more, and the caller
-// may release what it holds. There is no recovery from an error: the worker ends, and so does the run.
+// A failed wait aborts the transport before it returns. From then on no transfer uses a buffer, and the
+// caller may release what it holds. There is no recovery from an error: the worker ends, and so does the run.
 //
 // A worker may hold several ranks, which take turns (SharedWorker). What they send waits for the turn of its
 // receiver, unless both are at work at the same time (Comm.Unqueued). A rank of a plan sends nothing, and
@@ -17,7 +17,7 @@
 // epoch). group.go makes groups of ranks. sharedworker.go keeps the messages between the ranks of a worker,
 // turns.go has the order of their turns, and link.go carries the messages of all its ranks to another worker.
 //
-// Axes (parallel/*) send rows by it, and workers agree by it on what all need to know.
+// The axes (parallel/*) send rows by it, and workers agree by it on what all need to know.
 package comm
 
 import (
@@ -32,36 +32,37 @@ import (
 )
 
 // Comm is one rank's end of a group of workers. Goroutines may make calls of different kinds at the same
-// time. Calls of one kind to one peer are matched in the order in which they are made. So every rank must
+// time. Calls of one kind to one peer are matched in the order in which they are made, so every rank must
 // make its collective calls of one kind in the same order.
 type Comm struct {
 	end   *end
 	rank  int
-	ranks []int // the members, by their rank in the transport
+	ranks []int // the members, as ranks of the transport
 	tags  int   // the tag of the group's messages of kind k is tags+k
-	aside bool  // its waits are beside the worker's work: see Beside
-	// its messages to other workers' ranks wait in no Spool: see Unqueued
+	aside bool  // its waits are for work beside the worker's own: see Beside
+	// unqueued says that its messages to other workers' ranks wait in no Spool: see Unqueued.
 	unqueued bool
-	track    *trace.Track // of its goroutine; nil: nothing is recorded
+	track    *trace.Track // the track of its goroutine; nil: nothing is recorded
 }
 
 // end is what all groups of a rank share.
 type end struct {
 	transport Transport
-	shared    *member // the transport of a rank that shares its worker; nil: it does not
+	shared    *member // the transport of a rank that shares its worker with others; nil: it does not
 	plans     bool    // messages to and from other workers go nowhere
 	timeout   time.Duration
 	place     atomic.Pointer[place]
 	sent      [Kinds]struct{ bytes, messages atomic.Int64 }
 	sentTo    []atomic.Int64 // bytes of all kinds but Setup, by rank
-	waited    atomic.Int64   // nanoseconds
+	waited    atomic.Int64   // nanoseconds that the rank has waited
 
 	mu     sync.Mutex
 	waits  []*Pending       // in progress, the oldest first
 	groups int              // the number of the next group, from 1
-	sentBy map[string]int64 // bytes of rows, by layer
+	sentBy map[string]int64 // bytes of rows sent, by layer
 	traced map[stream]int   // how many messages were started while recording
-	// postponed has the last request of each stream that has no place among its messages yet, or has failed
+	// postponed has the last request of each stream that has no place among its messages yet, or that has
+	// failed.
 	postponed map[stream]*postponed
 }
 
@@ -72,7 +73,7 @@ type stream struct {
 }
 
 // New returns one rank's end of the group of all ranks of the transport. A wait fails after the timeout, in
-// which a stop of this process does not count (Deadline); 0 sets no limit.
+// which time while this process is stopped does not count (Deadline); 0 sets no limit.
 func New(t Transport, timeout time.Duration) *Comm {
 	e := &end{
 		transport: t, timeout: timeout, groups: 1,
@@ -102,11 +103,12 @@ func (c *Comm) Size() int { return len(c.ranks) }
 // Timeout is the time after which a wait fails; 0: never.
 func (c *Comm) Timeout() time.Duration { return c.end.timeout }
 
-// SetTimeout sets the time after which a wait of this rank fails, in all its groups. No wait is under way.
+// SetTimeout sets the time after which a wait of this rank fails, in all its groups. No wait may be under
+// way.
 func (c *Comm) SetTimeout(timeout time.Duration) { c.end.timeout = timeout }
 
 // Recorded returns c with r recording what this rank sends and waits for, also in groups and goroutines made
-// from it. nil records nothing. All ranks of the transport start recording in the same step.
+// from it. A nil r records nothing. All ranks of the transport start recording in the same step.
 func (c *Comm) Recorded(r *trace.Recorder) *Comm {
 	recorded := *c
 	recorded.track = r.Work()
@@ -117,14 +119,14 @@ func (c *Comm) Recorded(r *trace.Recorder) *Comm {
 // recorded.
 func (c *Comm) Track() *trace.Track { return c.track }
 
-// At says where in the run this rank is, in all its groups, for errors and for Waiting: the epoch, counted
+// At sets where in the run this rank is, in all its groups, for errors and for Waiting: the epoch, counted
 // from 1, and the module path of a layer, which may be empty.
 func (c *Comm) At(epoch int, layer string) {
 	c.end.place.Store(&place{epoch, layer})
 	c.track.At(layer)
 }
 
-// Traffic is an amount of payload. An empty message counts as none.
+// Traffic is an amount of payload. An empty message does not count.
 type Traffic struct{ Bytes, Messages int64 }
 
 // Sent is what this rank has sent so far to ranks of other workers, in all its groups.
@@ -133,8 +135,8 @@ func (c *Comm) Sent(k Kind) Traffic {
 	return Traffic{s.bytes.Load(), s.messages.Load()}
 }
 
-// SentTo is the bytes of all kinds but Setup that this rank has sent so far to each rank of another worker,
-// in all its groups: by rank of the transport.
+// SentTo is the bytes of all kinds but Setup that this rank has sent so far, in all its groups, by rank of
+// the transport. Ranks of its own worker have 0.
 func (c *Comm) SentTo() []int64 {
 	bytes := make([]int64, len(c.end.sentTo))
 	for rank := range bytes {
@@ -143,8 +145,8 @@ func (c *Comm) SentTo() []int64 {
 	return bytes
 }
 
-// SentBy is the bytes of rows and of their gradients, between partitions and between layouts, that this rank
-// has sent so far to ranks of other workers, by the module path of the layer (At).
+// SentBy is the bytes of rows and their gradients, between partitions and between layouts, that this rank has
+// sent so far to ranks of other workers. They are keyed by the module path of the layer (At).
 func (c *Comm) SentBy() map[string]int64 {
 	c.end.mu.Lock()
 	defer c.end.mu.Unlock()
@@ -189,14 +191,14 @@ func (c *Comm) Await(f func()) {
 	f()
 }
 
-// Signalled waits for a signal of work beside, which counts as a wait. came is false if there is none any
-// more.
+// Signalled waits for a signal of work beside this rank's own. The time counts as a wait. came is false if no
+// more signals will come.
 func (c *Comm) Signalled(by <-chan struct{}) (came bool) {
 	c.Await(func() { _, came = <-by })
 	return came
 }
 
-// countWait counts a wait that ends now. A rank of a SharedWorker keeps its turn in it.
+// countWait counts a wait that ends now. A rank of a SharedWorker has kept its turn in it.
 func (c *Comm) countWait(since time.Time) {
 	if m := c.member(); m != nil {
 		m.wasIdle(since)
@@ -205,8 +207,8 @@ func (c *Comm) countWait(since time.Time) {
 	}
 }
 
-// Waiting says in words what this rank is waiting for, and for how long. If there are several waits, it tells
-// of the oldest. It returns "" if there is none. Any goroutine may call it.
+// Waiting says in words what this rank is waiting for, and for how long. Of several waits it takes the
+// oldest. It returns "" if there is none. Any goroutine may call it.
 func (c *Comm) Waiting() (what string, lasted time.Duration) {
 	e := c.end
 	e.mu.Lock()
@@ -224,11 +226,12 @@ func (c *Comm) Device() DeviceTransport {
 	return t
 }
 
-// Abort ends every pending and later call with an error that wraps ErrAborted and err: of every rank in one
-// process, or of this rank with MPI. When it returns no transfer uses a buffer any more.
+// Abort ends every pending and later call with an error that wraps ErrAborted and err. In one process these
+// are the calls of every rank, and with MPI the calls of this rank. When it returns, no transfer uses a
+// buffer.
 func (c *Comm) Abort(err error) { c.end.transport.Abort(err) }
 
-// Close ends the group that New made in an orderly way. It waits for all ranks, with the deadline of any
+// Close ends, in an orderly way, the group that New made. It waits for all ranks, with the deadline of any
 // wait, and then closes the transport. Groups made by Group end with it; their own Close does nothing.
 func (c *Comm) Close() error {
 	if c.tags != 0 {
@@ -249,7 +252,7 @@ func (c *Comm) Close() error {
 	return err
 }
 
-// Bytes is the memory of s.
+// Bytes is the memory of s as bytes.
 func Bytes[T byte | int32 | int64 | float32 | float64](s []T) []byte {
 	var element T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(element)))

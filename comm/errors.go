@@ -17,26 +17,26 @@ var (
 	ErrLength = errors.New("message of another length")
 )
 
-// Error says where communication failed. Ranks are those of the whole run, also in a group made by Group.
+// Error says where communication failed. Ranks are ranks of the whole run, also in a group made by Group.
 type Error struct {
 	Rank, Peer int
 	Operation  string // "receive of halo rows", "send in an all-to-all of layout switches"
-	Epoch      int    // 0: before the first
-	Layer      string // "": in none
+	Epoch      int    // 0: before the first epoch
+	Layer      string // "": in no layer
 	Err        error
 }
 
 // Error is one line: rank, operation, peer, epoch, layer, the reason, and what to do.
 func (e *Error) Error() string {
 	if own := (spoolError{}); errors.As(e.Err, &own) {
-		return own.Error() // no other rank has a part in it
+		return own.Error() // no other rank is involved
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "rank %d: %s, peer rank %d", e.Rank, e.Operation, e.Peer)
 	b.WriteString(place{e.Epoch, e.Layer}.String())
 	fmt.Fprintf(&b, ": %v", e.Err)
 	switch {
-	case errors.Is(e.Err, ErrAborted): // the cause has its own advice
+	case errors.Is(e.Err, ErrAborted): // the cause has advice of its own
 	case errors.Is(e.Err, ErrTimeout):
 		fmt.Fprintf(&b, ": rank %d is stopped, dead or slow: see what it printed; a slow one needs "+
 			"a longer --comm-timeout",
@@ -49,7 +49,7 @@ func (e *Error) Error() string {
 	return strings.ReplaceAll(b.String(), "\n", " ")
 }
 
-// spoolError says why a message is not kept until it is received.
+// spoolError is why a message cannot be kept until it is received.
 type spoolError struct{ error }
 
 func (e spoolError) Unwrap() error { return e.error }
@@ -57,13 +57,13 @@ func (e spoolError) Unwrap() error { return e.error }
 // Unwrap is the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// place is where in the run something happens.
+// place is a place in a run.
 type place struct {
 	epoch int
 	layer string
 }
 
-// String continues a sentence: ", epoch 3, layer convs.1".
+// String is the place as the end of a sentence: ", epoch 3, layer convs.1".
 func (p place) String() string {
 	var s string
 	if p.epoch > 0 {

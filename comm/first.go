@@ -1,13 +1,13 @@
 package comm
 
-// Collectives of set-up whose result, or whose terms, the first rank alone sees whole.
+// Collectives of set-up whose result, or whose terms, only the first rank sees whole.
 
 // SumInts replaces each value by its sum over the ranks. It counts as Setup.
 func (c *Comm) SumInts(values []int64) error {
 	return c.reduce(values, func(a, b int64) int64 { return a + b })
 }
 
-// MaxInts replaces each value by the largest of the ranks. It counts as Setup.
+// MaxInts replaces each value by the largest of all ranks. It counts as Setup.
 func (c *Comm) MaxInts(values []int64) error {
 	return c.reduce(values, func(a, b int64) int64 { return max(a, b) })
 }
@@ -61,7 +61,7 @@ func ToFirst[T byte | int32 | int64 | float32 | float64](c *Comm, mine []T) ([][
 	return all, c.exchange(Setup, send, receive, within)
 }
 
-// FromFirst returns the first rank's list on all ranks. The others' lists are ignored. It counts as Setup.
+// FromFirst returns the first rank's list on all ranks. It ignores the others' lists. It counts as Setup.
 func FromFirst[T byte | int32 | int64 | float32 | float64](c *Comm, list []T) ([]T, error) {
 	const within = "a broadcast"
 	length := []int64{int64(len(list))}

@@ -9,7 +9,7 @@ import (
 // Alone is the group of a single worker: its collectives change nothing and send nothing.
 func Alone() *Comm { return New(InProcess(1)[0], 0) }
 
-// InProcess connects n ranks that are goroutines of this process. Sender and receiver both call; the second
+// InProcess connects n ranks that are goroutines of this process. Sender and receiver both call. The second
 // to call copies the message from the sender's memory into the receiver's. Nothing is buffered.
 func InProcess(n int) []Transport {
 	e := &exchange{lanes: lanes{}, closed: make([]bool, n)}

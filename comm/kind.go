@@ -33,9 +33,8 @@ var kindNames = [Kinds]struct{ short, what string }{
 // String is the kind's name in one word.
 func (k Kind) String() string { return kindNames[k].short }
 
-// KindOf is the kind of the messages that a Comm sends through its transport with this tag, in whatever
-// group.
+// KindOf is the kind of messages with this tag, which a Comm sends through its transport, in any group.
 func KindOf(tag int) Kind { return Kind(tag % int(Kinds)) }
 
-// ofRows reports whether layers send it: rows of vertices, or slices of these, and their gradients.
+// ofRows reports whether layers send this kind: rows of vertices, slices of them, or their gradients.
 func (k Kind) ofRows() bool { return k >= Halo && k <= ToRows }

@@ -17,14 +17,14 @@ type transfer struct {
 	data    []byte
 	done    chan struct{}
 	err     error
-	message Message // of a SharedWorker: the message that was sent, or that has come
+	message Message // of a SharedWorker: the message that was sent or has come
 }
 
 func newTransfer(data []byte) *transfer { return &transfer{data: data, done: make(chan struct{})} }
 
 func (t *transfer) Done() <-chan struct{} { return t.done }
 
-// Err copies the message of a SharedWorker's Spool that has come, once.
+// Err copies, once, a message that has come from the Spool of a SharedWorker.
 func (t *transfer) Err() error {
 	if p := t.message; p != nil {
 		t.message = nil
@@ -38,8 +38,8 @@ func (t *transfer) finish(err error) {
 	close(t.done)
 }
 
-// match takes the oldest transfer of the other side in a lane. It returns nil if there is none: mine begins
-// to wait.
+// match takes the oldest transfer of the other side in a lane. If there is none, it returns nil, and mine
+// begins to wait.
 func (l lanes) match(at lane, mine *transfer, sends bool) (other *transfer) {
 	q := l[at]
 	switch {
@@ -58,7 +58,7 @@ func (l lanes) match(at lane, mine *transfer, sends bool) (other *transfer) {
 	return other
 }
 
-// drop ends the transfers that wait in some lanes.
+// drop ends the transfers that wait in the lanes for which which is true.
 func (l lanes) drop(which func(lane) bool, err error) {
 	for at, q := range l {
 		if !which(at) {

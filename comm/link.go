@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A link carries the messages from the ranks of one worker to those of another, one after the other. Each has
-// a header of four numbers: sender, receiver, tag and length.
+// A link carries the messages from the ranks of one worker to those of another, one after the other. Each
+// message has a header of four numbers: sender, receiver, tag and length.
 
 const (
 	headerLen = 4
@@ -59,7 +59,7 @@ func (l *link) stop() {
 	l.added.Signal()
 }
 
-// next waits for a message to send.
+// next waits for a message to send. stopped reports that there will be none.
 func (l *link) next() (m queuedMessage, stopped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,8 +126,8 @@ func (w *SharedWorker) receiveFrom(worker int) error {
 	}
 }
 
-// moved waits for a message of a link, without a deadline: the ranks that wait for it have theirs, and Close
-// has its own.
+// moved waits for a message of a link, without a deadline. The ranks that wait for the message have
+// deadlines, and so has Close.
 func (w *SharedWorker) moved(p *Pending) error {
 	<-p.request.Done()
 	w.carried.Add(1)

@@ -14,24 +14,24 @@ type Pending struct {
 	comm    *Comm
 	kind    Kind
 	sends   bool
-	within  string // the collective that it belongs to, with its article; "" for a message of its own
-	peer    int    // in the transport
+	within  string // the collective to which it belongs, with its article; "" for a message of its own
+	peer    int    // rank of the transport
 	place   place
 	request Request
 	since   time.Time // when the wait began, under end.mu
 	bytes   int
 	number  int  // its number among recorded messages of its stream
-	waited  bool // a wait for it is recorded once
+	waited  bool // a wait for it is recorded only once
 
-	patience int // timeouts that its wait lasts; 0: one
+	patience int // how many timeouts its wait lasts; 0: one
 }
 
-// Send starts to send data to a rank of the group. data must stay unchanged until Wait returns. A Receive of
-// the same kind takes the message. Only then does the send end: wait for it after the receives that its
-// receiver may be waiting for.
+// Send starts to send data to a rank of the group. data must stay unchanged until Wait returns. The send ends
+// only when a Receive of the same kind takes the message, so wait for it after the receives for which its
+// receiver may be waiting.
 func (c *Comm) Send(k Kind, data []byte, to int) *Pending { return c.send(k, data, nil, to, "") }
 
-// Receive starts to receive a message of exactly len(data) bytes from a rank of the group. data is valid when
+// Receive starts to receive a message of exactly len(data) bytes from a rank of the group. data is valid once
 // Wait has returned.
 func (c *Comm) Receive(k Kind, data []byte, from int) *Pending {
 	return c.receive(k, data, nil, from, "")
@@ -92,8 +92,8 @@ func (c *Comm) pending(k Kind, peer int, within string) *Pending {
 }
 
 // Wait waits until the message has been moved, at most for the timeout of the Comm. An error is always an
-// *Error, and has aborted the transport: no transfer uses a buffer any more. Further calls return the same
-// outcome.
+// *Error, and has aborted the transport, so that no transfer uses a buffer. Further calls return the same
+// result.
 func (p *Pending) Wait() error {
 	span := p.waits()
 	defer span.End()
@@ -204,7 +204,7 @@ func (e *end) leave(p *Pending) {
 	e.waits = slices.Delete(e.waits, i, i+1)
 }
 
-// waitAll waits for the messages of a collective. The first failure aborts, and so ends the others.
+// waitAll waits for the messages of a collective. The first failure aborts, which ends the others.
 func waitAll(ps []*Pending) error {
 	for _, p := range ps {
 		if err := p.Wait(); err != nil {

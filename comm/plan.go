@@ -2,8 +2,8 @@ package comm
 
 import "context"
 
-// Plan is a rank of a group without other ranks, for a plan. Its Comm counts what is sent, which goes
-// nowhere. Received data is left as it was. Once ctx is cancelled messages fail with its cause.
+// Plan is the transport of a rank in a plan, where no other ranks exist. Its Comm counts what is sent, and
+// sends nothing. Data to receive stays as it was. Once ctx is cancelled, messages fail with its cause.
 func Plan(ctx context.Context, rank, size int) Transport { return plan{planned{ctx}, rank, size} }
 
 type plan struct {
@@ -18,7 +18,7 @@ func (p plan) Receive(_ []byte, _, _ int) Request { return p.message }
 func (plan) Abort(error)                          {}
 func (plan) Close() error                         { return nil }
 
-// planned is a message that is complete, as long as the plan goes on.
+// planned is a message that is complete, unless the plan is cancelled.
 type planned struct{ ctx context.Context }
 
 var done = func() chan struct{} {

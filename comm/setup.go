@@ -2,14 +2,14 @@ package comm
 
 import "slices"
 
-// What ranks tell each other before the first epoch is short: the number of messages decides how long it
-// takes. So it goes through rank 0 of the group, in 2·(N−1) messages where each to each takes N·(N−1).
+// What ranks tell each other before the first epoch is short, so the number of messages decides how long it
+// takes. So it goes through rank 0 of the group, in 2·(N−1) messages, where each to each would take N·(N−1).
 
-// shortGather is the largest number of bytes, of all ranks together, that an all-gather sends through rank 0.
+// shortGather is the most bytes, of all ranks together, that an all-gather sends through rank 0.
 const shortGather = 1 << 18
 
-// patience is how many timeouts a rank waits for an answer of rank 0. The wait of rank 0 ends before, and its
-// error names the rank that is missing.
+// patience is how many timeouts a rank waits for an answer of rank 0. The wait of rank 0 ends before that,
+// and its error names the rank that is missing.
 const patience = 2
 
 // toFirst sends mine to rank 0, where of[r] becomes what rank r > 0 sent.
@@ -48,7 +48,7 @@ func (c *Comm) Barrier(k Kind) error {
 	return c.fromFirst(k, nothing, nil, within)
 }
 
-// gatherShort is AllGather through rank 0, without the own entry.
+// gatherShort is AllGather through rank 0, without the rank's own entry.
 func (c *Comm) gatherShort(k Kind, mine []byte, all [][]byte, within string) error {
 	if err := c.toFirst(k, mine, all, within); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (c *Comm) gatherShort(k Kind, mine []byte, all [][]byte, within string) err
 }
 
 // Exchange sends equally many values to every rank of the group: the first of mine to rank 0, and so on. It
-// returns what the ranks sent to this one, in their order. In a plan, what ranks of other workers sent is 0.
+// returns what the ranks sent to this one, in their order. In a plan ranks of other workers send 0.
 func Exchange[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) ([]T, error) {
 	const within = "an exchange"
 	n := c.Size()

@@ -9,48 +9,48 @@ import (
 )
 
 // SharedWorker is a worker that holds several ranks of a run, which take turns (turns.go). A message between
-// two of them stays on the worker. One to another worker's rank travels over the link between the two
+// two of them stays on the worker. A message to another worker's rank travels over the link between the two
 // workers.
 //
-// A send is complete once the worker's Spool has the message. So ranks that take turns need not be at work at
+// A send is complete once the worker's Spool has the message, so ranks that take turns need not be at work at
 // the same time.
 type SharedWorker struct {
 	// OnTurn is called when a rank's turn begins, and when it ends. It may be nil. It must not wait.
 	OnTurn func(rank int, begins bool)
 
-	workers *Comm     // connects the workers; nil: it plans
-	holders []int     // by rank: the worker that holds it
-	spool   Spool     // messages between their sending and their receipt
+	workers *Comm     // connects the workers; nil: this is a plan
+	holders []int     // by rank: the worker that holds the rank
+	spool   Spool     // keeps messages until they are received
 	members []*member // the worker's ranks, ascending
 
-	links    []*link // by worker; nil: this one
+	links    []*link // by worker; nil for this worker
 	carrying sync.WaitGroup
-	carried  atomic.Int64 // headers and messages of all links that have gone or come
+	carried  atomic.Int64 // how many headers and messages have gone or come, over all links
 
 	mu       sync.Mutex
-	lanes                  // messages that nobody has asked for, and receives that wait for one
+	lanes                  // messages for which nobody has asked, and receives that wait for one
 	err      error         // why everything was aborted
-	turn     *member       // at work; nil: none
-	changed  sync.Cond     // the turn
-	starting int           // members that have not begun
-	ended    time.Time     // of the last turn
-	idle     time.Duration // in which no rank was at work, since the first turn began
+	turn     *member       // the rank at work; nil: none
+	changed  sync.Cond     // signalled when the turn changes
+	starting int           // how many members have not begun
+	ended    time.Time     // when the last turn ended
+	idle     time.Duration // how long no rank was at work, since the first turn began
 }
 
-// Spool keeps messages that are sent and not yet received.
+// Spool keeps messages that have been sent and not yet received.
 type Spool interface {
 	// Put copies a message of a kind.
 	Put(k Kind, message []byte, p Path) (Message, error)
-	// Takes returns the memory that such a message takes, and whether it may rest while it waits.
+	// Takes returns the memory that a message of a kind takes, and whether it may rest while it waits.
 	Takes(k Kind, bytes int) (memory int64, rests bool)
 }
 
-// Path is where a message comes from and where it goes.
+// Path says from where to where a message goes.
 type Path uint8
 
 // The paths of messages.
 const (
-	Within   Path = iota // from a rank to another one that the same worker holds
+	Within   Path = iota // between two ranks of the same worker
 	Outgoing             // to another worker's rank
 	Incoming             // from another worker's rank
 )
@@ -62,13 +62,13 @@ type Message interface {
 	Ahead()
 	// Take copies the message and removes it.
 	Take(into []byte) error
-	// Drop removes it unread.
+	// Drop removes the message unread.
 	Drop()
 }
 
 // NewSharedWorker returns the worker that holds several ranks. workers connects the workers, which all make
-// their SharedWorker in the same step. From then on nothing else sends messages over workers. holders[r] is
-// the worker that holds rank r.
+// their SharedWorker in the same step. From then on nothing else may send messages over workers. holders[r]
+// is the worker that holds rank r.
 func NewSharedWorker(workers *Comm, holders []int, s Spool) *SharedWorker {
 	w := newSharedWorker(holders, workers.Rank(), s)
 	everyone := make([]int, workers.Size())
@@ -85,9 +85,8 @@ func NewSharedWorker(workers *Comm, holders []int, s Spool) *SharedWorker {
 	return w
 }
 
-// PlanSharedWorker returns the worker that holds several ranks for a plan, without other workers. What is
-// sent to these goes nowhere. What is received from them is left as it was; the Spool sees it as if it had
-// come.
+// PlanSharedWorker returns the worker that holds several ranks in a plan, without other workers. What is sent
+// to them goes nowhere. What is received from them stays as it was, and the Spool sees it as if it had come.
 func PlanSharedWorker(worker int, holders []int, s Spool) *SharedWorker {
 	return newSharedWorker(holders, worker, s)
 }
@@ -107,9 +106,10 @@ func newSharedWorker(holders []int, me int, s Spool) *SharedWorker {
 	return w
 }
 
-// Queued bounds, after a plan, the memory of messages to and from other workers while they wait: of all, of
-// those that stay, and of those that may rest. They are those between two calls of LocalBarrier and those
-// before the next one, as a link may be slow and other workers may be ahead. A plan does not put them there.
+// Queued bounds, after a plan, the memory of messages to and from other workers while they wait: of all
+// messages, of those that stay in memory, and of those that may rest. It takes the messages between two calls
+// of LocalBarrier together with those before the next call, as a link may be slow and other workers may be
+// ahead. A plan does not put them into the Spool.
 func (w *SharedWorker) Queued() (all, stay, rest int64) {
 	for _, m := range w.members {
 		for _, v := range []*volume{&m.went, &m.came} {
@@ -127,7 +127,7 @@ func (w *SharedWorker) Largest() (bytes int64) {
 	return bytes
 }
 
-// Transports are those of the worker's ranks, in ascending order.
+// Transports are the transports of the worker's ranks, in ascending order.
 func (w *SharedWorker) Transports() []Transport {
 	ts := make([]Transport, len(w.members))
 	for i, m := range w.members {
@@ -137,7 +137,7 @@ func (w *SharedWorker) Transports() []Transport {
 }
 
 // Close ends the links in an orderly way, when all ranks of the worker have ended. It waits for the other
-// workers, and fails if no message goes or comes within the deadline of any wait.
+// workers. It fails if no message goes or comes within the deadline of any wait.
 func (w *SharedWorker) Close() error {
 	for _, l := range w.links {
 		if l != nil {
@@ -174,7 +174,7 @@ func (w *SharedWorker) Close() error {
 // volume counts the memory of messages in a plan.
 type volume struct {
 	all, stay, rest between
-	largest         int64 // of one that may rest
+	largest         int64 // memory of the largest message that may rest
 }
 
 // between counts memory between two calls of LocalBarrier.
@@ -191,7 +191,7 @@ func (v *volume) add(memory int64, rests bool) {
 	}
 }
 
-// queued counts a message of a plan in v, unless it stands for itself and Apart leaves it out.
+// queued counts a message of a plan in v, unless Apart leaves out messages that are not bounds.
 func (m *member) queued(v *volume, k Kind, bytes int, bound bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,8 +200,8 @@ func (m *member) queued(v *volume, k Kind, bytes int, bound bool) {
 	}
 }
 
-// Bound counts in SharedWorker.Queued, in a plan of a rank that shares its worker, a message of another epoch
-// to another worker, or from it.
+// Bound counts in SharedWorker.Queued a message of another epoch to another worker, or from it. It is for a
+// plan of a rank that shares its worker.
 func (c *Comm) Bound(k Kind, bytes int, p Path) {
 	m := c.member()
 	v := &m.went
@@ -211,8 +211,8 @@ func (c *Comm) Bound(k Kind, bytes int, p Path) {
 	m.queued(v, k, bytes, true)
 }
 
-// Apart leaves the messages of f out of SharedWorker.Queued, in a plan of a rank that shares its worker:
-// Bound counts those that bound them.
+// Apart leaves the messages of f out of SharedWorker.Queued, in a plan of a rank that shares its worker.
+// Bound counts upper bounds in their place.
 func (c *Comm) Apart(f func()) {
 	m := c.member()
 	set := func(apart bool) {
@@ -235,16 +235,16 @@ type member struct {
 
 	// Under SharedWorker.mu:
 	over func() bool // reports whether its wait is over; nil: it does not wait for its turn
-	came volume      // in a plan, from other workers
-	went volume      // in a plan, to other workers
-	// in a plan, messages are under way that Bound counts
+	came volume      // in a plan: messages from other workers
+	went volume      // in a plan: messages to other workers
+	// apart says, in a plan, that the present messages are those for which Bound counts others.
 	apart    bool
-	barriers map[int]int // the number of its calls of LocalBarrier, by the tags of the group
-	held     int         // it keeps its turn while it waits
+	barriers map[int]int // how often it has called LocalBarrier, by the tags of the group
+	held     int         // above 0 while it keeps its turn in waits
 	last     bool        // it has ended
 
 	published map[int]any     // the values of Publish, by the tags of the group
-	exposed   map[int]*[2]any // those of Expose, by the tags of the group and the parity of met
+	exposed   map[int]*[2]any // the values of Expose, by the tags of the group and the parity of barriers
 }
 
 func (m *member) Rank() int { return m.rank }
@@ -300,7 +300,7 @@ func (m *member) Receive(data []byte, from, tag int) Request {
 	return t
 }
 
-// deliver gives a message to the receive that it is for.
+// deliver gives a message to the receive for which it is.
 func (w *SharedWorker) deliver(l lane, p Message) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -328,7 +328,7 @@ func hand(p Message, t *transfer) {
 	t.finish(nil)
 }
 
-// Abort ends the requests of all ranks of the worker. Those of other workers end as after Comm.Abort.
+// Abort ends the requests of all ranks of the worker. Requests of other workers end as after Comm.Abort.
 func (w *SharedWorker) Abort(err error) {
 	w.mu.Lock()
 	if w.err == nil {
@@ -347,14 +347,14 @@ func (w *SharedWorker) Abort(err error) {
 	}
 }
 
-// aborted is why everything was aborted, nil if it was not.
+// aborted is why everything was aborted; nil: it was not.
 func (w *SharedWorker) aborted() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Close ends the rank's communication. It refuses while messages to it are not received.
+// Close ends the rank's communication. It fails if messages to the rank have not been received.
 func (m *member) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 )
 
 // Ranks of one worker take turns. The rank at work keeps its turn until it waits for something that has not
-// happened. The next one is the lowest rank whose wait is over. Within an epoch all ranks wait at the same
-// places (LocalBarrier), so that the order of their turns, and the memory that they take, is the same in
+// happened. The next turn goes to the lowest rank whose wait is over. Within an epoch all ranks wait at the
+// same places (LocalBarrier), so the order of their turns, and the memory that they take, are the same in
 // every run.
 
 // Begin waits for the rank's first turn. A rank of a SharedWorker calls it before any other work, and End at
-// last. For another rank both do nothing.
+// the end. For other ranks both do nothing.
 func (c *Comm) Begin() {
 	if m := c.member(); m != nil {
 		m.mu.Lock()
@@ -34,9 +34,9 @@ func (c *Comm) End() {
 // TakesTurns reports whether the rank shares its worker with others.
 func (c *Comm) TakesTurns() bool { return c.member() != nil }
 
-// LocalBarrier waits until all ranks of the group that the worker holds have called it as often. Messages
-// that they have sent to each other before are there then. For a rank that has its worker for itself,
-// LocalBarrier does nothing.
+// LocalBarrier waits until all ranks of the group that the worker holds have called it as often as this rank.
+// Messages that they sent to each other before it have then arrived. For a rank that has its worker for
+// itself, LocalBarrier does nothing.
 func (c *Comm) LocalBarrier() {
 	m := c.member()
 	if m == nil {
@@ -67,7 +67,7 @@ func (c *Comm) Aborted() error {
 	return nil
 }
 
-// Publish lets the nearby ranks of the group see a value, by Published, from the next LocalBarrier on. They
+// Publish lets the nearby ranks of the group read a value, by Published, from the next LocalBarrier on. They
 // use it in their turns. For a rank that has its worker for itself, Publish does nothing.
 func (c *Comm) Publish(value any) {
 	if m := c.member(); m != nil {
@@ -77,24 +77,24 @@ func (c *Comm) Publish(value any) {
 	}
 }
 
-// Nearby reports whether a rank of the group is another one that the same worker holds.
+// Nearby reports whether a rank of the group is a different rank of the same worker.
 func (c *Comm) Nearby(rank int) bool {
 	m := c.member()
 	return m != nil && rank != c.rank && m.beside(c.ranks[rank])
 }
 
-// Turn is a rank's place among those of the group that its worker holds. They take their turns between two
-// calls of LocalBarrier in this order.
+// Turn is a rank's place among the ranks of the group that its worker holds. Between two calls of
+// LocalBarrier they take their turns in this order.
 func (c *Comm) Turn(rank int) int { return slices.Index(c.heldWith(rank), rank) }
 
-// Opposite returns the rank of the group that is at work on the worker that holds on while rank is on its
-// own: that of the same Turn, or the last one of a worker with fewer.
+// Opposite returns the rank of the group that is at work on the worker of rank on while rank is at work on
+// its own. It is the rank of the same Turn, or the last one of a worker with fewer.
 func (c *Comm) Opposite(rank, on int) int {
 	held := c.heldWith(on)
 	return held[min(c.Turn(rank), len(held)-1)]
 }
 
-// heldWith lists the ranks of the group that the worker of one of them holds, ascending.
+// heldWith lists the ranks of the group that the worker of rank holds, ascending.
 func (c *Comm) heldWith(rank int) (held []int) {
 	m := c.member()
 	for other, of := range c.ranks {
@@ -106,15 +106,15 @@ func (c *Comm) heldWith(rank int) (held []int) {
 }
 
 // Unqueued is c for messages to and from ranks of other workers that are at work at the same time, each with
-// KeepTurn. They wait in no Spool: a send ends when its receiver takes it. Those from one worker to another
-// are matched in the order in which they are made, whichever ranks of the two make them.
+// KeepTurn. These messages wait in no Spool: a send ends when its receiver takes it. Messages from one worker
+// to another are matched in the order in which they are made, whichever ranks of the two make them.
 func (c *Comm) Unqueued() *Comm {
 	unqueued := *c
 	unqueued.unqueued = true
 	return &unqueued
 }
 
-// unqueued is the Transport of Unqueued. In a plan nothing is sent, and all has come.
+// unqueued is the Transport of Unqueued. In a plan it sends nothing, and everything has already come.
 type unqueued struct{ *member }
 
 func (u unqueued) Send(data []byte, to, tag int) Request {
@@ -143,12 +143,12 @@ func (c *Comm) Published(rank int) any {
 	return m.memberOf(c.ranks[rank]).published[c.tags]
 }
 
-// memberOf is that of one of the worker's ranks.
+// memberOf is the member for one of the worker's ranks.
 func (w *SharedWorker) memberOf(rank int) *member {
 	return w.members[slices.IndexFunc(w.members, func(m *member) bool { return m.rank == rank })]
 }
 
-// Expose lets the nearby ranks of the group see a value, by Exposed, between the next LocalBarrier and the
+// Expose lets the nearby ranks of the group read a value, by Exposed, between the next LocalBarrier and the
 // one after it. They use it in their turns.
 func (c *Comm) Expose(value any) {
 	m := c.member()
@@ -168,9 +168,9 @@ func (c *Comm) Exposed(rank int) any {
 	return m.memberOf(c.ranks[rank]).exposed[c.tags][m.barriers[c.tags]%2]
 }
 
-// KeepTurn lets the rank keep its turn while it waits, until release is called. Between a LocalBarrier and
-// the next one it waits for ranks of other workers alone. All ranks have sent what it waits for, or will
-// before they hold their turns, or are Opposite. So nobody waits for ever.
+// KeepTurn lets the rank keep its turn while it waits, until release is called. Between two calls of
+// LocalBarrier it then waits only for ranks of other workers. All these ranks have sent what it waits for, or
+// will do so before they hold their turns, or are Opposite. So nobody waits for ever.
 func (c *Comm) KeepTurn() (release func()) {
 	m := c.member()
 	if m == nil {
@@ -186,8 +186,8 @@ func (c *Comm) KeepTurn() (release func()) {
 	}
 }
 
-// member is the rank's place on its SharedWorker. It is nil if it has no turn to give away: it has a worker
-// of its own, or c is for work beside that of the rank.
+// member is the rank's member of its SharedWorker. It is nil if the rank has no turn to give away: it has a
+// worker of its own, or c is for work beside the rank's own.
 func (c *Comm) member() *member {
 	if c.aside {
 		return nil
@@ -195,7 +195,8 @@ func (c *Comm) member() *member {
 	return c.end.shared
 }
 
-// await gives the turn away until over reports true or the worker is aborted, and the rank's turn comes.
+// await gives the turn away until over reports true, or the worker is aborted, and the rank's turn comes
+// again.
 func (m *member) await(over func() bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -258,14 +259,14 @@ func (w *SharedWorker) waitedSoFar() time.Duration {
 	return w.idle
 }
 
-// turned says that a turn begins or ends. The caller holds mu.
+// turned reports to OnTurn that a turn begins or ends. The caller holds mu.
 func (w *SharedWorker) turned(m *member, begins bool) {
 	if w.OnTurn != nil {
 		w.OnTurn(m.rank, begins)
 	}
 }
 
-// happened says that waits may be over.
+// happened tells waiting ranks that their waits may be over.
 func (w *SharedWorker) happened() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -279,8 +280,8 @@ func (m *member) holds() bool {
 	return m.held > 0
 }
 
-// otherAtWork reports whether another rank of the worker is at work: what it does may be what this one waits
-// for.
+// otherAtWork reports whether another rank of the worker is at work. This rank may be waiting for what that
+// one does.
 func (c *Comm) otherAtWork() bool {
 	m := c.end.shared
 	if m == nil {
@@ -291,8 +292,8 @@ func (c *Comm) otherAtWork() bool {
 	return m.turn != nil && m.turn != m
 }
 
-// waitFor waits for a request of the rank, while others take their turns. It reports false after the timeout,
-// unless another rank of the worker is at work then.
+// waitFor waits for a request of the rank, while others take their turns. It returns false after the timeout,
+// unless another rank of the worker is then at work.
 func (m *member) waitFor(r Request, timeout time.Duration) (done bool) {
 	expired := false // under mu
 	if timeout > 0 {

@@ -2,20 +2,20 @@ package comm
 
 import "cmp"
 
-// SendWhen is Send of data that is there when ready has returned, without an error; nil: it is there. Unless
-// ranks take turns the caller does not wait for it.
+// SendWhen is Send for data that is there once ready has returned without an error; ready nil: it is there
+// now. The caller does not wait for it, unless ranks take turns.
 func (c *Comm) SendWhen(k Kind, data []byte, ready func() error, to int) *Pending {
 	return c.send(k, data, ready, to, "")
 }
 
-// ReceiveWhen is Receive into memory that may be written when ready has returned.
+// ReceiveWhen is Receive into memory that may be written once ready has returned.
 func (c *Comm) ReceiveWhen(k Kind, data []byte, ready func() error, from int) *Pending {
 	return c.receive(k, data, ready, from, "")
 }
 
-// postponed is a request that is made in a goroutine of its own.
+// postponed is a request that a goroutine of its own makes.
 type postponed struct {
-	made   chan struct{} // closed when it has its place among the messages of its stream
+	made   chan struct{} // closed when the request has its place among the messages of its stream
 	failed error         // why it was not made, once made is closed
 	done   chan struct{}
 	err    error // once done is closed
@@ -24,9 +24,9 @@ type postponed struct {
 func (p *postponed) Done() <-chan struct{} { return p.done }
 func (p *postponed) Err() error            { return p.err }
 
-// when makes a request when ready has returned, after those of its stream that were asked for before.
+// when makes a request once ready has returned, after the earlier requests of its stream.
 func (e *end) when(ready func() error, s stream, request func() Request) Request {
-	if e.shared != nil { // whose turns have the same order in each run
+	if e.shared != nil { // the turns of ranks have the same order in each run
 		if ready != nil {
 			if err := ready(); err != nil {
 				return &postponed{done: done, err: err}
@@ -63,7 +63,7 @@ func (e *end) run(p *postponed, s stream, before *postponed, ready func() error,
 	r := request()
 	close(p.made)
 	e.mu.Lock()
-	if e.postponed[s] == p { // the next one need not wait
+	if e.postponed[s] == p { // the next request need not wait
 		delete(e.postponed, s)
 	}
 	e.mu.Unlock()

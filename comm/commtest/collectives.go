@@ -22,7 +22,7 @@ func terms(rank, n int) []float64 {
 	return v
 }
 
-// sameSum compares sums with those computed one rank after the other.
+// sameSum compares sums with the sums computed one rank after the other.
 func sameSum(got []float64, ranks int) error {
 	want := terms(0, len(got))
 	for r := 1; r < ranks; r++ {
@@ -66,7 +66,7 @@ func sameSingleSum(got []float32, ranks int) error {
 	return nil
 }
 
-// collectives tests all of them, on a group of any size.
+// collectives tests all collectives, on a group of any size.
 func collectives(c *comm.Comm) error {
 	return errors.Join(sums(c), allToAll(c), allGather(c, comm.Setup), allGather(c, comm.Stage), exchange(c),
 		broadcast(c), barrier(c), listsThroughFirst(c))
@@ -87,7 +87,7 @@ func sums(c *comm.Comm) error {
 	return nil
 }
 
-// sumInBlocks sums more values than one block has.
+// sumInBlocks sums more values than one block holds.
 func sumInBlocks(c *comm.Comm) error {
 	values := terms(c.Rank(), 550_001)
 	if err := c.SumDoubles(comm.Gradient, values); err != nil {
@@ -141,7 +141,7 @@ func allGather(c *comm.Comm, k comm.Kind) error {
 	return nil
 }
 
-// exchange: each rank has two values for each rank.
+// exchange tests Exchange: each rank has two values for each rank.
 func exchange(c *comm.Comm) error {
 	value := func(from, to, i int) int64 { return int64(100*from + 10*to + i) }
 	var mine, want []int64
@@ -185,7 +185,7 @@ func listsThroughFirst(c *comm.Comm) error {
 	if want := []int64{n - 1, 0, 1 << 40 * min(2, n-1)}; !slices.Equal(most, want) {
 		return fmt.Errorf("largest integers of %d ranks: %v, want %v", n, most, want)
 	}
-	list := func(rank int) []byte { return pattern(rank%3*1001, rank) } // of some ranks it is empty
+	list := func(rank int) []byte { return pattern(rank%3*1001, rank) } // some ranks' lists are empty
 	lists, err := comm.ToFirst(c, list(c.Rank()))
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func listsThroughFirst(c *comm.Comm) error {
 			return err
 		}
 	}
-	for length := range 3 { // those of the other ranks are ignored
+	for length := range 3 { // the lists of the other ranks are ignored
 		theirs, err := comm.FromFirst(c, pattern((length+c.Rank())*100, c.Rank()))
 		if err != nil {
 			return err
@@ -210,8 +210,8 @@ func listsThroughFirst(c *comm.Comm) error {
 	return nil
 }
 
-// barrier: no rank leaves before the last has arrived, by the machine's clock, which all ranks of a test
-// share.
+// barrier tests that no rank leaves before the last has arrived, by the machine's clock, which all ranks of a
+// test share.
 func barrier(c *comm.Comm) error {
 	for last := range c.Size() {
 		if c.Rank() == last {
@@ -225,16 +225,16 @@ func barrier(c *comm.Comm) error {
 		if err := c.Broadcast(comm.Setup, comm.Bytes(came), last); err != nil {
 			return err
 		}
-		if left < came[0] { // that of the last
+		if left < came[0] { // when the last one came
 			return fmt.Errorf("left the barrier %v before rank %d came", time.Duration(came[0]-left), last)
 		}
 	}
 	return nil
 }
 
-// groups puts the even and the odd ones of ranks 0 to 5 into groups, in reverse order, and the other ranks
-// alone. Then it makes groups of these. All MaxRanks ranks take part, as every rank of a transport makes
-// equally many groups.
+// groups puts the even and the odd ranks of 0 to 5 into groups, in reverse order, and each other rank alone.
+// Then it makes groups of these. All MaxRanks ranks take part, as every rank of a transport makes equally
+// many groups.
 func groups(c *comm.Comm) error {
 	members := [][]int{{4, 2, 0}, {5, 3, 1}}[c.Rank()%2]
 	if c.Rank() > 5 {
@@ -300,7 +300,7 @@ func isGroup(c *comm.Comm, rank int, members []int) error {
 	return nil
 }
 
-// counters tests the exact payload and messages of every call.
+// counters tests the exact bytes and messages of every call.
 func counters(c *comm.Comm) error {
 	n, me := c.Size(), c.Rank()
 	others := int64(n - 1)
@@ -382,7 +382,7 @@ func counters(c *comm.Comm) error {
 	return nil
 }
 
-// messages is how many other ranks have values to sum, if all divide so many values equally.
+// messages is how many other ranks have values to sum, if all ranks divide so many values equally.
 func messages(ranks, me, values int) int64 {
 	share := (values + ranks - 1) / ranks
 	var n int64

@@ -15,8 +15,8 @@ import (
 )
 
 // Case tests one property on one rank. Every rank of a group calls Run at the same time. No case measures
-// time: a busy machine would decide its result. A case that should not fail has no deadline of its own: the
-// test's deadline ends it.
+// time, as a busy machine would decide its result. A case that should not fail has no deadline of its own:
+// the test's deadline ends it.
 type Case struct {
 	Name    string
 	Ranks   int           // of the group
@@ -62,8 +62,8 @@ func Cases() []Case {
 // MaxRanks is the number of ranks that the suite needs.
 const MaxRanks = 8
 
-// Run runs the suite on a transport whose ranks are in this process. The clock of a case runs only while all
-// its goroutines wait. So a deadline passes only where nothing else can end the waits. Every wait has a
+// Run runs the suite on a transport whose ranks are in this process. The clock of a case advances only while
+// all its goroutines wait, so a deadline passes only if nothing else can end the waits. Every wait has a
 // deadline, whose error says who waited for whom.
 func Run(t *testing.T, connect func(n int) []comm.Transport) {
 	for _, one := range Cases() {
@@ -74,8 +74,8 @@ func Run(t *testing.T, connect func(n int) []comm.Transport) {
 	}
 }
 
-// RunTurns runs the suite on ranks of which workers hold several. Each rank is its number modulo the number
-// of workers.
+// RunTurns runs the suite with several ranks on each of some workers. A rank is on the worker whose number is
+// the rank modulo the number of workers.
 func RunTurns(t *testing.T, workers int, spool func() comm.Spool) {
 	for _, one := range Cases() {
 		if one.Apart {
@@ -136,7 +136,7 @@ func runInProcess(t *testing.T, ts []comm.Transport, one Case) {
 }
 
 // RunAsRank runs the cases that leave the transport usable, as one of at least MaxRanks processes, and
-// reports each.
+// reports the result of each.
 func RunAsRank(t comm.Transport, report func(name string, err error)) {
 	for _, one := range Cases() {
 		if one.Ends {
@@ -167,7 +167,7 @@ func asMember(all *comm.Comm, one Case) error {
 	return all.Barrier(comm.Setup)
 }
 
-// pattern is a message of n bytes that identifies its source: the bytes depend on the numbers, and do not
+// pattern is a message of n bytes that identifies its source. The bytes depend on the numbers, and do not
 // repeat at a round distance.
 func pattern(n int, numbers ...int) []byte {
 	seed := uint32(2166136261)

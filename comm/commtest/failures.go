@@ -9,11 +9,11 @@ import (
 	"weft/comm"
 )
 
-// timeout: rank 1 never answers. After the deadline, and not before, the others get an error that names rank
-// 1.
+// timeout tests that, if rank 1 never answers, the others get an error that names it, after the deadline and
+// not before.
 func timeout(c *comm.Comm) error {
 	c.At(12, "convs.2")
-	const limit = 300 * time.Millisecond // the case's
+	const limit = 300 * time.Millisecond // the case's limit
 	if c.Rank() == 1 {
 		return nil
 	}
@@ -36,10 +36,10 @@ func timeout(c *comm.Comm) error {
 	return failsNow(c)
 }
 
-// barrierTimeout: rank 1 is missing in a barrier, and rank 0 says so. Rank 2 waits for the answer of rank 0,
-// longer than rank 0 waits.
+// barrierTimeout tests a barrier without rank 1, which rank 0's error names. Rank 2 waits for the answer of
+// rank 0, longer than rank 0 waits.
 func barrierTimeout(c *comm.Comm) error {
-	const limit = 300 * time.Millisecond // the case's
+	const limit = 300 * time.Millisecond // the case's limit
 	switch c.Rank() {
 	case 0:
 		time.Sleep(100 * time.Millisecond)
@@ -54,7 +54,7 @@ func barrierTimeout(c *comm.Comm) error {
 	return nil
 }
 
-// sendTimeout: a send that nobody receives ends at the deadline.
+// sendTimeout tests that a send that nobody receives ends at the deadline.
 func sendTimeout(c *comm.Comm) error {
 	c.At(1, "")
 	if c.Rank() == 1 {
@@ -75,8 +75,8 @@ func sendTimeout(c *comm.Comm) error {
 
 var errCause = errors.New("out of memory")
 
-// abort: another goroutine aborts every rank while it waits in several goroutines. The abort ends the waits;
-// a deadline would give another error.
+// abort tests that an abort ends every rank's waits: another goroutine aborts while the rank waits in several
+// goroutines. A deadline would give another error.
 func abort(c *comm.Comm) error {
 	waits := make(chan error)
 	for _, k := range []comm.Kind{comm.Halo, comm.ToRows, comm.Stage} {
@@ -92,7 +92,7 @@ func abort(c *comm.Comm) error {
 		}
 		sums <- aside.SumDoubles(comm.Gradient, make([]float64, 100))
 	})
-	time.Sleep(50 * time.Millisecond) // in process, until all of them wait
+	time.Sleep(50 * time.Millisecond) // in one process: until all of them wait
 	c.Abort(errCause)
 	for _, wait := range []chan error{waits, waits, waits, sums} {
 		if err := <-wait; !errors.Is(err, errCause) {
@@ -102,7 +102,7 @@ func abort(c *comm.Comm) error {
 	return failsNow(c)
 }
 
-// wrongLength: a receive fails if the message has another length.
+// wrongLength tests that a receive fails if the message has another length.
 func wrongLength(sent, expected int) func(c *comm.Comm) error {
 	return func(c *comm.Comm) error {
 		if c.Rank() == 0 {
@@ -117,7 +117,7 @@ func wrongLength(sent, expected int) func(c *comm.Comm) error {
 	}
 }
 
-// isError compares an error with one without a reason.
+// isError compares an error with a wanted one, which has no reason.
 func isError(err error, want comm.Error) error {
 	var got *comm.Error
 	if !errors.As(err, &got) {
@@ -134,7 +134,7 @@ func isError(err error, want comm.Error) error {
 	return nil
 }
 
-// failsNow: after an error every call fails with that error at once.
+// failsNow tests that after an error every call fails with that error at once.
 func failsNow(c *comm.Comm) error {
 	peer := (c.Rank() + 1) % c.Size()
 	for _, p := range []*comm.Pending{

@@ -8,15 +8,15 @@ import (
 	"weft/comm"
 )
 
-// order: messages of one kind between two ranks arrive in the order in which they were sent, for any use of
-// other kinds.
+// order tests that messages of one kind between two ranks arrive in the order in which they were sent,
+// whatever messages of other kinds there are.
 func order(c *comm.Comm) error {
 	const messages = 40
 	kinds := []comm.Kind{comm.Halo, comm.ToSlices, comm.Stage}
 	length := func(i int) int { return 1 + i*i%700 }
 	got := map[[3]int][]byte{}
 	var ps []*comm.Pending
-	for k := len(kinds) - 1; k >= 0; k-- { // received kind by kind, sent in turn
+	for k := len(kinds) - 1; k >= 0; k-- { // messages are received kind by kind, and sent in turn
 		for peer := range c.Size() {
 			for i := range messages {
 				if peer != c.Rank() {
@@ -49,7 +49,7 @@ func order(c *comm.Comm) error {
 	return nil
 }
 
-// sizes: messages of any length are sent in both directions at once.
+// sizes tests that messages of any length are sent in both directions at once.
 func sizes(c *comm.Comm) error {
 	peer := 1 - c.Rank()
 	for _, n := range []int{0, 1, 3, 4095, 4096, 4097, 65535, 65537, 1<<20 + 1, 8 << 20} {
@@ -65,7 +65,7 @@ func sizes(c *comm.Comm) error {
 	return nil
 }
 
-// manySmall: many small messages around a ring, with several in flight at any time.
+// manySmall sends many small messages around a ring, with several in flight at any time.
 func manySmall(c *comm.Comm) error {
 	const messages, window = 3000, 32
 	next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
@@ -89,7 +89,7 @@ func manySmall(c *comm.Comm) error {
 	return nil
 }
 
-// allPairs: every rank has a message in flight to every other rank before any waits.
+// allPairs tests that every rank can have a message in flight to every other rank before any rank waits.
 func allPairs(c *comm.Comm) error {
 	const n = 200_001
 	got := make([][]byte, c.Size())
@@ -118,7 +118,7 @@ func allPairs(c *comm.Comm) error {
 	return nil
 }
 
-// toItself: a rank may send to itself, which is not counted.
+// toItself tests that a rank may send to itself, which does not count.
 func toItself(c *comm.Comm) error {
 	before := c.Sent(comm.Halo)
 	b := make([]byte, 1000)
@@ -132,7 +132,7 @@ func toItself(c *comm.Comm) error {
 	return same("own message", b, pattern(1000, c.Rank()))
 }
 
-// concurrentKinds: one goroutine for each kind sends messages and runs collectives at its own speed.
+// concurrentKinds has one goroutine for each kind send messages and run collectives at its own speed.
 func concurrentKinds(c *comm.Comm) error {
 	errs := make([]error, comm.Kinds)
 	var joins []func()
@@ -168,9 +168,10 @@ func oneKind(c *comm.Comm, k comm.Kind) error {
 	return nil
 }
 
-// rendezvous: nothing is buffered. The send of the smallest message does not end before its receive begins.
+// rendezvous tests that nothing is buffered: the send of the smallest message does not end before its receive
+// begins.
 func rendezvous(c *comm.Comm) error {
-	asked := make([]int64, 1) // when rank 1 did, by the machine's clock
+	asked := make([]int64, 1) // when rank 1 asked, by the machine's clock
 	if c.Rank() == 1 {
 		time.Sleep(50 * time.Millisecond)
 		asked[0] = time.Now().UnixNano()

@@ -13,7 +13,7 @@ type Event struct {
 	Send       bool
 	Ended      bool
 	Kind       comm.Kind
-	Data       []byte // the message; of a receive, when the wait has ended
+	Data       []byte // the message; of a receive, once the wait has ended
 }
 
 // String is the event in a transcript: "0 sends 64 bytes of halo to 2".
@@ -29,8 +29,8 @@ func (e Event) String() string {
 	return fmt.Sprintf("%d %s %d bytes of %v %s %d", e.Rank, verb, len(e.Data), e.Kind, way, e.Peer)
 }
 
-// Record is the transport t that calls log for each event, in the goroutine that starts a message or waits
-// for it. When a receive starts, log may write to its data.
+// Record wraps the transport t so that it calls log for each event, in the goroutine that starts a message or
+// waits for it. When a receive starts, log may write to its data.
 func Record(t comm.Transport, log func(Event)) comm.Transport { return &recorder{t, log} }
 
 type recorder struct {
@@ -69,7 +69,7 @@ type Flights struct {
 	now, most map[Lane]int
 }
 
-// Lane is where messages are in flight: a rank sends or receives them.
+// Lane is where messages are in flight: a rank and whether it sends or receives them.
 type Lane struct {
 	Rank int
 	Send bool
@@ -92,5 +92,5 @@ func (f *Flights) Log(e Event) {
 	f.most[l] = max(f.most[l], f.now[l])
 }
 
-// Most are the most messages at one time.
+// Most are the most messages in flight at one time, by lane.
 func (f *Flights) Most() map[Lane]int { return f.most }

@@ -1,11 +1,11 @@
-// Package launch is how the ranks of a run come to one answer. Each makes a step by itself, or rank 0 makes
-// it for all; then all go on, or all end with one error, which one of them says.
+// Package launch brings the ranks of a run to one answer. Each rank makes a step by itself, or rank 0 makes
+// it for all. Then all go on, or all end with one error, which one of them says.
 //
-// An error is of one of two sorts. A Common one is what all ranks have come to at the same point of their
-// work: their connection is still whole, and they take leave of each other over it (End). Any other ends the
+// There are two sorts of errors. All ranks have come to a Common error at the same point of their work: their
+// connection still works, and they take leave of each other over it (End). Any other error ends the
 // connection, so that no rank waits for one that has failed (Run).
 //
-// Package train and the commands take the steps of a run by it.
+// Package train and the commands make the steps of a run by it.
 package launch
 
 import (
@@ -16,7 +16,7 @@ import (
 	"weft/comm"
 )
 
-// Ranks is this rank's place among those of a run; a process without others has comm.Alone.
+// Ranks is this rank's place among the ranks of a run. A process without others has comm.Alone.
 type Ranks struct{ Comm *comm.Comm }
 
 // Rank is this rank's number, from 0.
@@ -25,9 +25,9 @@ func (r Ranks) Rank() int { return r.Comm.Rank() }
 // First reports whether this is rank 0, which speaks for all.
 func (r Ranks) First() bool { return r.Rank() == 0 }
 
-// Together ends a step that every rank makes by itself, with err. Where it failed on any, it fails on all
-// with the error of the lowest of these, as a Common. That rank has its error itself; the others have its
-// text, its subject and its kind: a refusal, ErrInterrupted, context.Canceled, or none of them.
+// Together ends, with err, a step that every rank makes by itself. If it failed on any rank, it fails on all,
+// with the error of the lowest such rank, as a Common. That rank has its error itself. The others have its
+// text, its subject and its kind: a refusal, ErrInterrupted, context.Canceled, or none of these.
 func (r Ranks) Together(err error) error {
 	all, broken := comm.ToFirst(r.Comm, []byte(pack(err)))
 	if broken != nil {
@@ -50,14 +50,14 @@ func (r Ranks) Together(err error) error {
 	return &Common{from(lowest.Rank, err)}
 }
 
-// verdict is what rank 0 finds in what all ranks have told it.
+// verdict is what rank 0 concludes from what all ranks have told it.
 type verdict struct {
 	Found       bool
-	Rank        int    // the lowest one that it is about
-	Text, First []byte // of that rank, and of rank 0
+	Rank        int    // the lowest rank that it is about
+	Text, First []byte // the texts of that rank and of rank 0
 }
 
-// verdict returns that of rank 0 on all ranks.
+// verdict returns rank 0's verdict on all ranks.
 func (r Ranks) verdict(v verdict) (verdict, error) {
 	var text []byte // empty: nothing is found
 	if v.Found {
@@ -73,8 +73,8 @@ func (r Ranks) verdict(v verdict) (verdict, error) {
 	return v, json.Unmarshal(text, &v)
 }
 
-// OnFirst runs f on rank 0 while the others wait for it, however long it takes: before their wait times out
-// rank 0 tells them that it is at work. f always comes to its end. Where it fails, it fails on all, as in
+// OnFirst runs f on rank 0 while the others wait for it, however long it takes: before their wait times out,
+// rank 0 tells them that it is at work. f always comes to its end. If it fails, it fails on all, as in
 // Together.
 func (r Ranks) OnFirst(f func() error) error {
 	const working, done = 0, 1
@@ -92,7 +92,7 @@ func (r Ranks) OnFirst(f func() error) error {
 	told := make(chan error, 1)
 	go func() { told <- r.until(ended, tell) }()
 	failed := func() error {
-		defer close(ended) // where f panics, too
+		defer close(ended) // also if f panics
 		return f()
 	}()
 	if err := <-told; err != nil {
@@ -105,7 +105,7 @@ func (r Ranks) OnFirst(f func() error) error {
 	return r.Together(failed)
 }
 
-// until calls tell, often enough for ranks that wait for it, until ended is closed or tell fails.
+// until calls tell, often enough for the ranks that wait for it, until ended is closed or tell fails.
 func (r Ranks) until(ended <-chan struct{}, tell func() error) error {
 	timeout := r.Comm.Timeout()
 	if timeout == 0 {
@@ -126,14 +126,14 @@ func (r Ranks) until(ended <-chan struct{}, tell func() error) error {
 }
 
 // Each runs f on every rank. A rank whose f has ended waits for the others, however long theirs take: before
-// its wait times out these tell that they are at work. Where f fails on any, it fails on all, as in Together.
-// f sends nothing.
+// its wait times out, they tell it that they are at work. If f fails on any rank, it fails on all, as in
+// Together. f sends nothing.
 func (r Ranks) Each(f func() error) error {
 	ended := make(chan struct{})
 	var broken error
 	join := r.Comm.Beside(func(aside *comm.Comm) { broken = Ranks{aside}.allEnded(ended) })
 	failed := func() error {
-		defer close(ended) // where f panics, too
+		defer close(ended) // also if f panics
 		return f()
 	}()
 	join()
@@ -165,8 +165,8 @@ func (r Ranks) allEnded(ended <-chan struct{}) error {
 	}
 }
 
-// Agree fails where a rank's text differs from rank 0's, on all ranks, with the error that differs makes of
-// the lowest such rank, as a Common. A text is not empty; in a plan those of other ranks are.
+// Agree fails on all ranks if a rank's text differs from rank 0's. The error, a Common, is what differs makes
+// of the lowest such rank. A text is not empty. In a plan the other ranks' texts are.
 func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) error) error {
 	all, err := comm.ToFirst(r.Comm, []byte(mine))
 	if err != nil {

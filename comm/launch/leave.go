@@ -9,13 +9,13 @@ import (
 	"weft/comm"
 )
 
-// End takes leave of the other ranks with what the work of this one has come to, and returns it; the caller
-// says it unless it is Told.
+// End takes leave of the other ranks with the result of this rank's work, and returns it. The caller says it
+// unless it is Told.
 //
-// Where the work is done (nil) the ranks wait for each other and close the connection. A Common error rank 0
-// says before any of several ranks ends: when the first does, a launcher ends the others. The connection is
-// not closed then, for which the ranks would need a launcher that is not ending them already. Any other error
-// is this rank's own.
+// If the work is done (nil), the ranks wait for each other and close the connection. If it ends with a Common
+// error, rank 0 says it before any of several ranks ends, because a launcher ends the others when the first
+// one ends. The connection is not closed then: to close it, the ranks would need a launcher that is not
+// already ending them. Any other error is this rank's own.
 func (r Ranks) End(err error, say func(error)) error {
 	switch {
 	case err == nil:
@@ -41,9 +41,9 @@ func (r Ranks) Interrupted(s os.Signal) error {
 	return r.during(s, what, lasted)
 }
 
-// AfterSignal waits until this rank has waited for another one for long, and returns what for; nil, when ctx
-// ends before. A launcher sends a signal to all ranks when one of them has died, and leaves them a second or
-// more. Where all live they go on, and wait for moments only.
+// AfterSignal waits until this rank has waited long for another one, and returns an error that names it. It
+// returns nil if ctx ends before. When a rank has died, a launcher sends a signal to all ranks, and leaves
+// them a second or more. If all ranks live they go on, and wait for moments only.
 func (r Ranks) AfterSignal(ctx context.Context, s os.Signal) error {
 	const long, often = 250 * time.Millisecond, 50 * time.Millisecond
 	tick := time.NewTicker(often)

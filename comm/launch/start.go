@@ -10,26 +10,26 @@ import (
 
 // Start is how a rank begins.
 type Start struct {
-	Rank int // this process's, as its launcher says
-	// Connect connects the ranks. A refusal is what every rank finds.
+	Rank int // this process's rank, as its launcher says
+	// Connect connects the ranks. If it returns a refusal, every rank finds the same.
 	Connect func() (comm.Transport, error)
-	Timeout time.Duration // of every wait for another rank, 0: never
+	Timeout time.Duration // of every wait for another rank; 0: never
 	// Connected is called on every rank that has a connection, before it waits for the others. An error is
 	// this rank's, as Found is.
 	Connected func(Ranks) error
-	Found     error // what this rank has found wrong with the request before
+	Found     error // what this rank has found wrong with the request before it connects
 	Program   Program
 }
 
-// Program is what has to be the same on all ranks, for all to compute the same.
+// Program is what must be the same on all ranks, so that all compute the same.
 type Program struct {
 	Version  string
-	Rounding string // level of the kernels, and how they multiply bfloat16s if the run has these
+	Rounding string // the kernels' level, and how they multiply bfloat16s if the run has these
 	Settings string
 }
 
-// Join begins the work of the ranks together: where any of them has found something wrong, or is another
-// program, all end with one error, as a Common. Where there is no connection the rank is alone.
+// Join begins the work of the ranks together. If any rank has found something wrong, or is another program,
+// all end with one error, as a Common. Without a connection the rank is alone.
 func (s *Start) Join() (Ranks, error) {
 	t, err := s.Connect()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"weft/comm"
 )
 
-// Run does this rank's work. Where that fails with an error that is not Common, the connection ends, and with
-// it the work of the ranks that wait for this one.
+// Run does this rank's work. If it fails with an error that is not Common, the connection ends, and with it
+// the work of the ranks that wait for this one.
 func (r Ranks) Run(work func() error) error {
 	err := work()
 	if err != nil && !isCommon(err) {
@@ -19,9 +19,9 @@ func (r Ranks) Run(work func() error) error {
 	return err
 }
 
-// Workers runs work as each of n ranks that are goroutines of this process, whose waits for each other fail
-// after the timeout (0: never). It returns when all have ended, with the error that the others follow from. A
-// panic is an error of its worker, as it would end the program without a word to the user.
+// Workers runs work as each of n ranks that are goroutines of this process. Their waits for each other fail
+// after the timeout (0: never). It returns when all have ended, with the error from which the others follow.
+// A panic becomes an error of its worker, as it would otherwise end the program without a word to the user.
 func Workers(n int, timeout time.Duration, work func(*comm.Comm) error) error {
 	return asRanks(comm.InProcess(n), timeout, work)
 }
@@ -35,7 +35,7 @@ func SharedWorkers(shared []*comm.SharedWorker, timeout time.Duration, work func
 	err := asRanks(ends, timeout, work)
 	if err != nil && !isCommon(err) {
 		for _, h := range shared {
-			h.Abort(err) // Close waits for what still reads and writes messages
+			h.Abort(err) // Close waits for goroutines that still read and write messages
 		}
 	}
 	errs := make([]error, len(shared))
@@ -70,7 +70,7 @@ func asRanks(ends []comm.Transport, timeout time.Duration, work func(*comm.Comm)
 	return cause(errs)
 }
 
-// cause is the error that the others follow from: the lowest rank's that is not the end of the connection.
+// cause is the error from which the others follow: the lowest rank's that is not the end of the connection.
 func cause(errs []error) (first error) {
 	for _, err := range errs {
 		if err != nil &&

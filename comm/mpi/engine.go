@@ -11,13 +11,13 @@ import (
 	"weft/comm"
 )
 
-// A transfer is sent in parts. Each is an MPI message of at most partBytes. At most partsAtOnce parts are in
-// flight on a link.
+// A transfer is sent in parts. Each part is an MPI message of at most partBytes. At most partsAtOnce parts
+// are in flight on a link.
 //
 // Over TCP, MPI sends a message of more than 64 KiB with its header only after the receiver agrees. That
 // question and its answer queue behind everything that is already in flight, and links are idle meanwhile. A
-// smaller message is sent at once, even to a receiver that has not asked for it: then it lies in the
-// receiver's MPI. partsAtOnce bounds that.
+// smaller message is sent at once, even to a receiver that has not asked for it, and then lies in the
+// receiver's MPI. partsAtOnce bounds how many do.
 var partBytes = 60 << 10
 
 const partsAtOnce = 16
@@ -30,8 +30,8 @@ type engine struct {
 	ended []*transfer
 }
 
-// link is one direction between this rank and another. MPI matches its messages in the order in which they
-// begin.
+// link is one direction between this rank and another rank. MPI matches its messages in the order in which
+// they begin.
 type link struct {
 	peer, tag int
 	sends     bool

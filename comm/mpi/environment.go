@@ -1,6 +1,6 @@
-// Package mpi connects the processes that an MPI launcher started. It needs no MPI where it is built: where a
-// launcher is found, it loads that launcher's library, Open MPI or MPICH. One goroutine, locked to its
-// thread, makes every MPI call. The command alone imports it: other packages take a comm.Transport.
+// Package mpi connects the processes that an MPI launcher started. To build it no MPI is needed: when it
+// finds a launcher, it loads that launcher's library, Open MPI or MPICH. One goroutine, locked to its thread,
+// makes every MPI call. Only the command imports it. Other packages take a comm.Transport.
 package mpi
 
 import (
@@ -15,7 +15,7 @@ type launch struct {
 	by                 launcher
 }
 
-// launcher is what connects the processes.
+// launcher is the program that connects the processes.
 type launcher int
 
 const (
@@ -25,8 +25,8 @@ const (
 	byPMIx             // srun --mpi=pmix
 )
 
-// launched reads the environment through lookup. Slurm sets SLURM_PROCID and SLURM_NTASKS in batch scripts
-// too, where nobody launched anything. So its variables count only together with those of PMIx.
+// launched reads the environment through lookup. Slurm sets SLURM_PROCID and SLURM_NTASKS in batch scripts,
+// too, where nobody launched anything. So these count only together with the variables of PMIx.
 func launched(lookup func(string) (string, bool)) launch {
 	number := func(name string) int {
 		text, _ := lookup(name)
@@ -55,15 +55,15 @@ func launched(lookup func(string) (string, bool)) launch {
 			one.local = slurmTasks(tasks, number("SLURM_NODEID"))
 		}
 		if one.local < 1 || one.local > one.ranks {
-			one.local = one.ranks // as if on one machine: rather too few cores than too many
+			one.local = one.ranks // as if all were on one machine: too few cores are better than too many
 		}
 		return one
 	}
 	return launch{0, 1, 1, nobody}
 }
 
-// slurmTasks is the number of tasks on one node of a list such as "2(x3),1": two on each of three nodes, then
-// one. It is 0 if the list does not tell.
+// slurmTasks is the number of tasks on one node, from a list such as "2(x3),1": two on each of three nodes,
+// then one. It is 0 if the list does not tell.
 func slurmTasks(list string, node int) int {
 	for _, part := range strings.Split(list, ",") {
 		count, repeat, repeated := strings.Cut(part, "(x")
@@ -95,8 +95,8 @@ func Ranks() int { return launched(os.LookupEnv).ranks }
 // LocalRanks is how many of these processes run on this machine and share its cores; 1 without a launcher.
 func LocalRanks() int { return launched(os.LookupEnv).local }
 
-// LocalRank is this process's number among those on this machine, or its rank if the launcher does not tell;
-// 0 without one.
+// LocalRank is this process's number among those on this machine, or its rank if the launcher does not tell.
+// It is 0 without a launcher.
 func LocalRank() int { return localRank(os.LookupEnv) }
 
 func localRank(lookup func(string) (string, bool)) int {

@@ -19,19 +19,19 @@ import (
 	"weft/internal/refusal"
 )
 
-// Variable is the environment variable that names the library of MPI to load, by its path or as the loader
-// searches for it, instead of the launcher's.
+// Variable is the environment variable that names the MPI library to load in place of the launcher's, by its
+// path or by a name for which the loader searches.
 const Variable = "WEFT_MPI"
 
 // Library is a library of MPI, loaded into this process.
 type Library struct {
 	Name       string // and version, as in "Open MPI v4.1.4"
 	File       string // its path
-	SrunOption string // by which Slurm connects its processes
+	SrunOption string // the srun option with which Slurm connects its processes
 }
 
-// Load loads the library of the launcher that started this process, once. Without a launcher it loads that of
-// the mpirun that would. It refuses where no library loads: the error says which were looked for.
+// Load loads, once, the library of the launcher that started this process. Without a launcher it loads the
+// library of the installed mpirun. It refuses if no library loads; the error says which ones it looked for.
 var Load = sync.OnceValues(func() (Library, error) {
 	var reasons []string
 	for _, name := range candidates(os.LookupEnv, launcherProgram()) {
@@ -44,7 +44,7 @@ var Load = sync.OnceValues(func() (Library, error) {
 	return Library{}, missing(os.LookupEnv, strings.Join(reasons, "; "))
 })
 
-// load loads a library, and returns "", or why it does not load.
+// load loads a library. It returns "", or why the library does not load.
 func load(name string) string {
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
@@ -67,15 +67,15 @@ func loaded() Library {
 	return Library{name, C.GoString(C.weft_mpi_file()), option}
 }
 
-// The names of the libraries, by their binary interfaces. Intel MPI and MVAPICH name theirs as MPICH does.
-// Debian alone has another name for MPICH's.
+// The names of the libraries, by their binary interfaces. Intel MPI and MVAPICH have the same name for theirs
+// as MPICH. Only Debian has another name for MPICH's.
 var (
 	openMPIFiles = []string{"libmpi.so.40"}
 	mpichFiles   = []string{"libmpi.so.12", "libmpich.so.12"}
 )
 
-// candidates are the libraries to try, in order. What stands beside the launcher's program comes before what
-// the loader finds by a name alone, which may be another version. program may be "".
+// candidates are the libraries to try, in order. A library beside the launcher's program comes before what
+// the loader finds by name, which may be another version. program may be "".
 func candidates(lookup func(string) (string, bool), program string) []string {
 	if named, _ := lookup(Variable); named != "" {
 		return []string{named}
@@ -86,7 +86,7 @@ func candidates(lookup func(string) (string, bool), program string) []string {
 		files = openMPIFiles
 	case by == byPMI:
 		files = mpichFiles
-	case by == nobody && strings.Contains(filepath.Base(program), "hydra"): // MPICH's
+	case by == nobody && strings.Contains(filepath.Base(program), "hydra"): // MPICH's launcher
 		files = slices.Concat(mpichFiles, openMPIFiles)
 	}
 	var beside []string
@@ -101,7 +101,7 @@ func candidates(lookup func(string) (string, bool), program string) []string {
 	return append(beside, files...)
 }
 
-// missing says that no library loads, and why.
+// missing is the refusal that says that no library loads, and why.
 func missing(lookup func(string) (string, bool), reasons string) error {
 	if named, _ := lookup(Variable); named != "" {
 		return refusal.Errorf("%s: %s: name the launcher's library of MPI: libmpi.so.40 of Open MPI, or "+
@@ -126,7 +126,7 @@ func missing(lookup func(string) (string, bool), reasons string) error {
 		Variable)
 }
 
-// Mpirun is the path of mpirun or else of mpiexec, "" where neither is installed.
+// Mpirun is the path of mpirun, or else of mpiexec; "" if neither is installed.
 func Mpirun() string {
 	for _, name := range []string{"mpirun", "mpiexec"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -136,8 +136,8 @@ func Mpirun() string {
 	return ""
 }
 
-// launcherProgram is the path of the program that launched this process, and without a launcher that of
-// mpirun. "" if it is not known.
+// launcherProgram is the path of the program that launched this process or, without a launcher, of mpirun. It
+// is "" if it is not known.
 func launcherProgram() string {
 	if Launched() {
 		return above(os.Getppid())
@@ -148,8 +148,8 @@ func launcherProgram() string {
 	return ""
 }
 
-// above is the program of the nearest process, from pid on upwards, that no launcher started. Between a
-// launcher and its ranks there may be shells. "" where a process belongs to another user, as Slurm's do.
+// above is the program of the nearest process, from pid on upwards, that no launcher started: shells may
+// stand between a launcher and its ranks. It is "" if a process belongs to another user, as Slurm's do.
 func above(pid int) string {
 	for {
 		folder := fmt.Sprintf("/proc/%d/", pid)

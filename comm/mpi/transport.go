@@ -21,7 +21,7 @@ import (
 
 // Start initialises MPI and connects this process to the processes launched with it. It waits for them until
 // the timeout; 0 sets no limit. A process calls it once. It refuses a process that no launcher started, or
-// for whose launcher no library loads. After an error MPI may still run: the process should end.
+// for whose launcher no library loads. After an error MPI may still run, so the process should end.
 func Start(timeout time.Duration) (comm.Transport, error) {
 	if !Launched() {
 		return nil, refusal.Errorf("no MPI launcher started this process: start it with mpirun -n RANKS, " +
@@ -50,9 +50,8 @@ func Start(timeout time.Duration) (comm.Transport, error) {
 
 var finalized atomic.Bool
 
-// Exit ends the process. A rank whose transport is closed ends as a program in C does, because MPICH 5 takes
-// leave of its launcher in a function that C's exit calls, and the launcher kills the others if one is gone
-// without.
+// Exit ends the process. A rank whose transport is closed ends as a program in C does: MPICH 5 takes leave of
+// its launcher in a function that C's exit calls, and the launcher kills the others if one ends without that.
 func Exit(status int) {
 	if finalized.Load() {
 		C.exit(C.int(status))
@@ -60,22 +59,22 @@ func Exit(status int) {
 	os.Exit(status)
 }
 
-// world is all processes of the launch. The goroutine of serve makes every MPI call for the others.
+// world is all processes of the launch. Only the goroutine of serve makes MPI calls, for all others.
 type world struct {
 	library    Library
 	rank, size int
-	device     bool // the library says that it takes addresses of a device
+	device     bool // the library says that it accepts addresses of a device
 
 	mu      sync.Mutex
-	posted  []*transfer        // handed over, not yet started
-	calls   []func()           // for serve's thread
-	live    map[*transfer]bool // not yet done; after an abort, what MPI may still refer to
+	posted  []*transfer        // transfers that were handed over and not yet started
+	calls   []func()           // calls to make on serve's thread
+	live    map[*transfer]bool // transfers that are not done; after an abort, what MPI may still refer to
 	err     error              // why this rank was aborted
 	closing bool
 
 	aborting sync.Once
 	stopped  chan struct{} // closed when serve makes no more calls
-	final    error         // of MPI_Finalize, once stopped
+	final    error         // the error of MPI_Finalize, once stopped is closed
 }
 
 // transfer is a message of this rank.
@@ -85,16 +84,16 @@ type transfer struct {
 	pin  runtime.Pinner
 	err  error
 	done chan struct{}
-	// awaited: somebody has asked for done.
+	// awaited says that somebody has asked for done.
 	awaited atomic.Bool
 
-	// Of the engine:
-	rest  []byte // not begun yet
-	parts int    // in flight
+	// The engine's fields:
+	rest  []byte // bytes that have not begun
+	parts int    // how many parts are in flight
 	ended bool
 }
 
-// Done says that somebody waits from now on: MPI is polled more often (weft_mpi_wait).
+// Done says that somebody waits from now on, so that MPI is polled more often (weft_mpi_wait).
 func (t *transfer) Done() <-chan struct{} {
 	select {
 	case <-t.done:
@@ -164,8 +163,8 @@ func (w *world) UseDevice(use func() error) error {
 	}
 }
 
-// Abort ends this rank's requests. The other ranks notice that this rank ends, or their deadlines pass. MPI
-// cannot be used afterwards.
+// Abort ends this rank's requests. The other ranks notice that this rank ends, or their deadlines pass.
+// Afterwards MPI cannot be used.
 func (w *world) Abort(err error) {
 	w.aborting.Do(func() {
 		w.mu.Lock()
@@ -174,7 +173,7 @@ func (w *world) Abort(err error) {
 		w.mu.Unlock()
 		select {
 		case <-w.stopped:
-		case <-time.After(time.Second): // a call into MPI hangs; the requests end anyway
+		case <-time.After(time.Second): // a call into MPI hangs; the requests end all the same
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -185,7 +184,7 @@ func (w *world) Abort(err error) {
 	})
 }
 
-// Close waits for the other ranks, and finalises MPI; after an abort it does neither.
+// Close waits for the other ranks, and finalises MPI. After an abort it does neither.
 func (w *world) Close() error {
 	w.mu.Lock()
 	if w.err != nil {
@@ -211,7 +210,7 @@ func (w *world) finish(t *transfer) {
 		delete(w.live, t)
 		t.pin.Unpin()
 		close(t.done)
-		if t.awaited.Swap(true) { // Done sets it no more
+		if t.awaited.Swap(true) { // from now on Done does not set it
 			C.weft_mpi_await(-1)
 		}
 	}
@@ -236,7 +235,7 @@ func (w *world) serve(started chan<- error) {
 		}
 		if aborted {
 			close(w.stopped)
-			select {} // the thread must stay: MPI still runs, and may need it
+			select {} // MPI still runs, and may need the thread, so it must stay
 		}
 		if closing {
 			w.final = failure(C.weft_mpi_finalize())
@@ -252,7 +251,7 @@ func (w *world) serve(started chan<- error) {
 			w.finish(t)
 		}
 		if err != nil {
-			go w.Abort(err) // it waits for this loop
+			go w.Abort(err) // Abort waits for this loop
 		}
 	}
 }
