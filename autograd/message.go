@@ -85,7 +85,7 @@ func Ones(x *Var) *Var {
 // sets them, row by row. It is not called in a plan.
 func Filled(x *Var, columns int, fill func(values []float32)) *Var {
 	z := x.tape.element(tensor.Float32, x.Rows(), columns)
-	x.tape.Team.Host(func() { fill(z.WriteFloats()) })
+	x.tape.Team.Serial(func() { fill(z.WriteFloats()) })
 	return x.tape.Record(Op{Value: z, Rows: x.set})
 }
 

@@ -92,7 +92,7 @@ func (c *call) finish() {
 // helpers are the goroutines that work beside the callers. Between two calls they linger.
 type helpers struct {
 	begun atomic.Int64 // so far: a helper's number
-	idle  atomic.Int64 // that linger and are not promised to a call
+	lingering atomic.Int64 // that linger and are not promised to a call
 	calls chan *call   // what was promised to them; if it is full, a helper that lingers receives one soon
 }
 
@@ -134,8 +134,8 @@ func (h *helpers) another() (*call, bool) {
 // caller's.
 func (h *helpers) offer() bool {
 	most := int64(cores.Count()) - 1
-	for idle := h.idle.Load(); idle < most; idle = h.idle.Load() {
-		if h.idle.CompareAndSwap(idle, idle+1) {
+	for n := h.lingering.Load(); n < most; n = h.lingering.Load() {
+		if h.lingering.CompareAndSwap(n, n+1) {
 			return true
 		}
 	}
@@ -144,8 +144,8 @@ func (h *helpers) offer() bool {
 
 // claim promises one of the helpers that linger to a call, or to itself.
 func (h *helpers) claim() bool {
-	for idle := h.idle.Load(); idle > 0; idle = h.idle.Load() {
-		if h.idle.CompareAndSwap(idle, idle-1) {
+	for n := h.lingering.Load(); n > 0; n = h.lingering.Load() {
+		if h.lingering.CompareAndSwap(n, n-1) {
 			return true
 		}
 	}

@@ -258,8 +258,8 @@ type attending struct {
 	grad   *tensor.Matrix // of the output
 	d      kernel.AttentionGradients
 	of     kernel.Attended // what the backward pass reads; nil: what the forward pass gives
-	// together says that rows of hubs are not taken apart
-	together bool
+	// uncut says that rows of hubs are not taken apart
+	uncut bool
 }
 
 // attending is attention over these blocks, whose gradients are added to zeros.
@@ -302,7 +302,7 @@ func (a attending) over(team *kernel.Team) map[string]*tensor.Matrix {
 					*m = (*m).RowRange(from, from+b.Cols)
 				}
 			}
-			if b.Segments = nil; !a.together {
+			if b.Segments = nil; !a.uncut {
 				b.FindSegments()
 			}
 			run(k, d, b, n == len(a.blocks)-1)
@@ -325,7 +325,7 @@ func (a attending) over(team *kernel.Team) map[string]*tensor.Matrix {
 	each(func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, _ bool) {
 		transposed := team.Transpose(b, tensor.Graph)
 		defer transposed.Release()
-		if a.together {
+		if a.uncut {
 			transposed.Segments = nil
 		}
 		team.AttendBackward(d, k, b, transposed, a.loops, a.of)

@@ -46,7 +46,7 @@ const (
 // must have one range of sources, because it cannot hold its old value and an unfinished sum at the same
 // time.
 func (t *Team) tileSources(a *CSR, columns int, x, z tensor.Element, accumulate bool) int {
-	if t.Uncut || t.Memory.OnDevice() || x.Size()*a.Cols*columns < t.sizes.from || columns < tileColumns {
+	if t.Untiled || t.Memory.OnDevice() || x.Size()*a.Cols*columns < t.sizes.from || columns < tileColumns {
 		return 0
 	}
 	most := t.sizes.tile / x.Size() / tileColumns
@@ -123,7 +123,7 @@ func (t *Team) tiling(a *CSR, x *tensor.Matrix, z tensor.Element, accumulate boo
 	}
 	t.Memory.Reserve(scratch...)
 	scattered := false
-	t.Host(func() { scattered = t.scattered(a, x) })
+	t.Serial(func() { scattered = t.scattered(a, x) })
 	if !scattered {
 		return nil
 	}

@@ -179,7 +179,7 @@ func TestSumsCountTheirBytes(t *testing.T) {
 
 // peakOf is the peak of sums over a matrix with scattered entries, whose tiles are small: of a run or a plan,
 // of SpMM or, where bounds are given, of SpMMRows between them.
-func peakOf(n, degree int, near, plan, uncut bool, bounds ...int) int64 {
+func peakOf(n, degree int, near, plan, untiled bool, bounds ...int) int64 {
 	memory := tensor.NewMeter()
 	defer memory.Close()
 	team := withTiles(1, 64<<10, memory)
@@ -188,7 +188,7 @@ func peakOf(n, degree int, near, plan, uncut bool, bounds ...int) int64 {
 		clear(a.Indices.Int32s())
 	}
 	x, z := memory.New(tensor.Activations, n, 100), memory.New(tensor.Activations, n, 100)
-	team.Uncut = uncut
+	team.Untiled = untiled
 	if plan {
 		team.backend = nothing{}
 	}
@@ -202,7 +202,7 @@ func peakOf(n, degree int, near, plan, uncut bool, bounds ...int) int64 {
 }
 
 // TestPlanTakesTiles: a plan takes as much memory as a run, whether the run uses tiles or finds that sources
-// are near each other. Neither takes memory for tiles that sizes or Uncut rule out.
+// are near each other. Neither takes memory for tiles that sizes or Untiled rule out.
 func TestPlanTakesTiles(t *testing.T) {
 	for _, test := range []struct {
 		n, degree int

@@ -12,7 +12,7 @@ func (t *Team) Narrow(m *tensor.Matrix) {
 	from, n := m.Reshape(m.Len(), 1), m.Len()
 	to := from.As(tensor.BFloat16, 2*n, 1).RowRange(0, n)
 	first := min(n, narrowedFirst)
-	t.Host(func() {
+	t.Serial(func() {
 		for i, x := range from.Floats()[:first] {
 			to.BFloat16s()[i] = tensor.RoundBFloat16(x)
 		}

@@ -42,7 +42,7 @@ func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
 	of := t.tileMoments(x)
 	defer of.release()
 	merged := of.mergeThere(&C.weft_merge_moments_args{})
-	t.Host(func() {
+	t.Serial(func() {
 		if merged {
 			m.Count = x.Rows
 			n := of.mean.Rows
@@ -122,7 +122,7 @@ func (t *Team) SetBatchStatistics(s BatchStatistics, x, added *tensor.Matrix, ep
 	}) {
 		return
 	}
-	t.Host(func() {
+	t.Serial(func() {
 		m, n := NewMoments(x.Cols), float64(x.Rows)
 		of.merge(m)
 		shift, rstd := s.Mean.WriteFloats(), s.Rstd.WriteFloats()
@@ -157,7 +157,7 @@ func (t *Team) SetRunningStatistics(shift, rstd, mean, variance, added *tensor.M
 		t.rows(on(C.weft_running), unsafe.Pointer(args), shift.Cols, 1)
 		return
 	}
-	t.Host(func() {
+	t.Serial(func() {
 		from, squares, less := mean.ReadFloats(), variance.ReadFloats(), added.ReadFloats()
 		to, scale := shift.WriteFloats(), rstd.WriteFloats()
 		for c := range to {
@@ -179,7 +179,7 @@ func (t *Team) MoveTowards(running, batch *tensor.Matrix, momentum float64) {
 		t.rows(on(C.weft_move), unsafe.Pointer(args), running.Len(), 1)
 		return
 	}
-	t.Host(func() {
+	t.Serial(func() {
 		to := running.Floats()
 		for i, v := range batch.ReadDoubles() {
 			to[i] += float32(momentum * (v - float64(to[i])))

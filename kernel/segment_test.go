@@ -168,7 +168,7 @@ func TestHubAttention(t *testing.T) {
 				two := s.attending(k, g, left, right).over(s.team)
 				whole := one
 				if degree < 100_000 { // whole rows of more are summed with too many roundings
-					run.together = true
+					run.uncut = true
 					whole = run.over(s.team)
 				}
 				for name, m := range one {

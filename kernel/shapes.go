@@ -240,7 +240,7 @@ func inVectors(rows int, cols C.int64_t, width int) shape {
 	return shape{variant, rows * int(cols) / width, 256}
 }
 
-// spmmShape is the zero shape for a part of x, which a device never cuts (Uncut).
+// spmmShape is the zero shape for a part of x, which a device never cuts (Untiled).
 func spmmShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	a := (*C.weft_spmm_args)(args)
 	if a.cut != 0 || a.extend != 0 || a.sums != nil {

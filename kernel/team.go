@@ -27,9 +27,9 @@ import (
 type Team struct {
 	// Memory is where kernels take their scratch matrices from.
 	Memory *tensor.Meter
-	// Uncut computes products with large matrices without tiles (cut.go). They take less memory, have the
+	// Untiled computes products with large matrices without tiles (cut.go). They take less memory, have the
 	// same bits, and may take longer.
-	Uncut bool
+	Untiled bool
 	// Storage is the element type that tapes store values of vertices and edges in: Float32 or BFloat16.
 	Storage tensor.Element
 	// TF32 has devices multiply Float32 matrices by tensor cores (3×TF32), whose sums are about as exact.
@@ -90,8 +90,8 @@ func (t *Team) Threads() int { return t.threads }
 // elements of matrices. A plan, whose matrices hold nothing, has none.
 func (t *Team) Parallel(n int, work func(k int)) { t.backend.parallel(n, work) }
 
-// Host is Parallel for work that is not divided.
-func (t *Team) Host(work func()) { t.backend.parallel(1, func(int) { work() }) }
+// Serial calls work once: Parallel for work that is not divided among threads.
+func (t *Team) Serial(work func()) { t.backend.parallel(1, func(int) { work() }) }
 
 // Call is a kernel call as Team.Watch is told of it.
 type Call struct {

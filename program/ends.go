@@ -104,16 +104,16 @@ func (p *Program) EdgeScorer(schema gnn.Schema, relation string) gnn.EdgeScorer 
 			f := p.decoder.function(b, v)
 			_, read := p.endsRead()
 			return func(e gnn.Edges) *autograd.Var {
-				e.Sources = apart(e.Source, read[0], p.decoder.sources)
-				e.Targets = apart(e.Target, read[1], p.decoder.targets)
+				e.Sources = split(e.Source, read[0], p.decoder.sources)
+				e.Targets = split(e.Target, read[1], p.decoder.targets)
 				return f(e)
 			}
 		},
 	}
 }
 
-// apart are some of the values that lie side by side in rows.
-func apart(rows *autograd.Var, all, some []*value) (parts []*autograd.Var) {
+// split returns some of the values that lie side by side in rows.
+func split(rows *autograd.Var, all, some []*value) (parts []*autograd.Var) {
 	for _, v := range some {
 		parts = append(parts, autograd.Columns(rows, width(all[:slices.Index(all, v)]), v.size()))
 	}

@@ -25,7 +25,7 @@ func (b *builder) hoisted(o Operation, in []*value) *value {
 		return nil
 	}
 	if k := singular(o.Op); k >= 0 && in[k].Rows == Edges {
-		rows[k] = b.regular(rows[k], from)
+		rows[k] = b.oneWhereUnread(rows[k], from)
 	}
 	return b.make(from.o, b.make(o, rows...))
 }
@@ -41,9 +41,9 @@ func singular(op string) int {
 	return -1
 }
 
-// regular returns an operand that edges gather, with 1 in the place of vertices that no edge reads: their
+// oneWhereUnread returns an operand that edges gather, with 1 in the place of vertices that no edge reads: their
 // gradient is to stay 0.
-func (b *builder) regular(x, gather *value) *value {
+func (b *builder) oneWhereUnread(x, gather *value) *value {
 	if !x.requiresGrad || gather.Loops == one || gather.Loops == added {
 		return x
 	}

@@ -48,7 +48,7 @@ func goldenLosses(t *testing.T) (all []goldenLoss) {
 func (g *goldenLoss) labels(team *kernel.Team, vertices []int32) (l nn.Labels) {
 	columns := func(of []float32) *tensor.Matrix {
 		m := team.Memory.New(tensor.Buffers, len(vertices), g.columns)
-		team.Host(func() {
+		team.Serial(func() {
 			for i, v := range vertices {
 				copy(m.WriteFloats()[i*g.columns:], of[int(v)*g.columns:][:g.columns])
 			}
@@ -62,7 +62,7 @@ func (g *goldenLoss) labels(team *kernel.Team, vertices []int32) (l nn.Labels) {
 		l.Values = columns(g.Values)
 	default:
 		l.Class = team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(vertices))
-		team.Host(func() {
+		team.Serial(func() {
 			for i, v := range vertices {
 				l.Class.WriteInt32s()[i] = g.Class[v]
 			}

@@ -193,7 +193,7 @@ func (p *pass) compute(s step) *autograd.Var {
 // row is numbers as a tensor without rows.
 func (p *pass) row(numbers []float32) *autograd.Var {
 	m := p.tape.Memory().New(tensor.Activations, 1, len(numbers))
-	p.tape.Team.Host(func() { copy(m.WriteFloats(), numbers) })
+	p.tape.Team.Serial(func() { copy(m.WriteFloats(), numbers) })
 	return p.tape.Record(autograd.Op{Value: m})
 }
 

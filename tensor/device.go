@@ -140,7 +140,7 @@ func (t *Meter) On(d Mover, bytes int64) error {
 	size := bytes + bytes*guard/PageSize // with room for a gap behind each page
 	t.device = &onDevice{
 		mover: d, size: size, use: DeviceUse{OnCPU: map[string]int64{}},
-		staging: staging{free: map[int][]*staged{}},
+		staging: staging{free: map[int][]*buffer{}},
 	}
 	if d == nil {
 		return nil
@@ -167,7 +167,7 @@ func (t *Meter) DeviceUse() DeviceUse {
 		use.Graphs = t.device.mover.Graphs()
 	}
 	if t.offload != nil {
-		use.HostBytes += t.offload.extents.end
+		use.HostBytes += t.offload.slots.end
 	}
 	return use
 }
@@ -182,8 +182,8 @@ func (t *Meter) WatchMoves(f func(Moving) (end func())) {
 	}
 }
 
-// takePlace gives a new matrix an extent. The caller holds mu.
-func (t *account) takePlace(m *Matrix) {
+// takeExtent gives a new matrix an extent. The caller holds mu.
+func (t *account) takeExtent(m *Matrix) {
 	d := t.device
 	if d == nil || d.mover == nil {
 		return
@@ -195,8 +195,8 @@ func (t *account) takePlace(m *Matrix) {
 	m.extent = p
 }
 
-// leavePlace ends takePlace. The caller holds mu.
-func (t *account) leavePlace(m *Matrix) {
+// leaveExtent ends takeExtent. The caller holds mu.
+func (t *account) leaveExtent(m *Matrix) {
 	d, p := t.device, m.extent
 	if d != nil {
 		d.unstage(m)
@@ -225,8 +225,8 @@ func (d *onDevice) vacate(p *extent) {
 	p.valid.Store(0)
 }
 
-// shrinkPlace says that a matrix will have fewer bytes. The caller holds mu.
-func (t *account) shrinkPlace(m *Matrix, bytes int) {
+// shrinkExtent says that a matrix will have fewer bytes. The caller holds mu.
+func (t *account) shrinkExtent(m *Matrix, bytes int) {
 	p := m.extent
 	if p == nil {
 		return
@@ -237,15 +237,15 @@ func (t *account) shrinkPlace(m *Matrix, bytes int) {
 	t.device.blank(p, len(p.m.content()))
 }
 
-// leavePlaces is leavePlace for all matrices of a Meter. The caller holds mu.
-func (t *Meter) leavePlaces() {
+// leaveExtents is leaveExtent for all matrices of a Meter. The caller holds mu.
+func (t *Meter) leaveExtents() {
 	d := t.device
 	if d == nil {
 		return
 	}
 	for _, p := range slices.Clone(d.names) {
 		if p.m.meter == t {
-			t.leavePlace(p.m)
+			t.leaveExtent(p.m)
 		}
 	}
 }
@@ -399,7 +399,7 @@ func (t *Meter) ToHost(kernel string, operands []Operand) {
 	defer t.mu.Unlock()
 	before := t.device.use.ToHost
 	for _, o := range operands {
-		if p := t.device.placeOf(o.Address); p != nil {
+		if p := t.device.extentOf(o.Address); p != nil {
 			t.device.toHost(p, o.Written)
 		}
 	}
@@ -426,12 +426,12 @@ func (t *Meter) WaitForDevice() {
 func (t *Meter) Holds(address unsafe.Pointer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.device.placeOf(address) != nil
+	return t.device.extentOf(address) != nil
 }
 
 func (d *onDevice) places(operands []Operand) (places []*extent, ok bool) {
 	for _, o := range operands {
-		p := d.placeOf(o.Address)
+		p := d.extentOf(o.Address)
 		if p == nil {
 			return nil, false
 		}
@@ -443,8 +443,8 @@ func (d *onDevice) places(operands []Operand) (places []*extent, ok bool) {
 	return places, true
 }
 
-// placeOf returns the place of the matrix that has an address; nil: none has.
-func (d *onDevice) placeOf(address unsafe.Pointer) *extent {
+// extentOf returns the place of the matrix that has an address; nil: none has.
+func (d *onDevice) extentOf(address unsafe.Pointer) *extent {
 	at, found := d.named(address)
 	if !found {
 		at--

@@ -29,7 +29,7 @@ func (e DiskFailure) Unwrap() error { return e.Err }
 type onDisk struct {
 	*account
 	disk   Disk
-	staged sync.Pool // of staging
+	scratches sync.Pool // of scratch
 }
 
 func (d *onDisk) write(m *Matrix) (end func() error) {
@@ -83,7 +83,7 @@ func (d *onDisk) gather(m, into *Matrix, rows []int32) error {
 func (d *onDisk) gatherSome(m, into *Matrix, rows []int32, some []run) error {
 	to := into.Bytes()
 	row := m.Cols * m.Element.Size()
-	buffer, done := d.staging(max(longestRun, row+2*PageSize))
+	buffer, done := d.scratch(max(longestRun, row+2*PageSize))
 	defer done()
 	for _, r := range some {
 		pages := buffer[:r.hi-r.lo]

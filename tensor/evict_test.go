@@ -322,9 +322,9 @@ func TestPlanTakesAddressesAgain(t *testing.T) {
 	assert.Equal(t, int64(0), mem.addresses.bytes, "addresses of a closed plan")
 }
 
-// TestLevel: after Level the same matrices of two ranks rest, and later turns move the same, in whichever
+// TestResetResidency: after Level the same matrices of two ranks rest, and later turns move the same, in whichever
 // order the ranks made them, and whatever has left before.
-func TestLevel(t *testing.T) {
+func TestResetResidency(t *testing.T) {
 	moved := func(first int, frozen bool) (m Moved) {
 		mem := NewMeter()
 		defer mem.Close()

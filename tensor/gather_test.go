@@ -25,14 +25,14 @@ func TestGatherAtRest(t *testing.T) {
 		{[]int32{1, 2, 30, 33, 159}, 4}, // pages 0; 7 and 8; 39
 		{[]int32{}, 0},
 	} {
-		for k, level := range levels {
-			mem := level.of(t, pages*tensor.PageSize)
+		for k, tier := range tiers {
+			mem := tier.of(t, pages*tensor.PageSize)
 			bytes := c.want * tensor.PageSize
 			if k >= 2 { // below a device
 				bytes = int64(len(c.rows)) * columns * 4
 			}
 			m := mem.New(tensor.Activations, 4*pages, columns)
-			if !level.plan {
+			if !tier.plan {
 				for i := range m.Floats() {
 					m.Floats()[i] = float32(i)
 				}
@@ -48,16 +48,16 @@ func TestGatherAtRest(t *testing.T) {
 			before := mem.OnDisk()
 			require.Equal(t, true, m.GatherAtRest(into, c.rows), "it gathers")
 			after := mem.OnDisk()
-			assert.Equal(t, before.Read+bytes, after.Read, "%s: %v", level.name, c.rows)
+			assert.Equal(t, before.Read+bytes, after.Read, "%s: %v", tier.name, c.rows)
 			assert.Equal(t, before.Written, after.Written, "%v: written", c.rows)
 			for k, row := range c.rows {
 				want := numbersFrom(int(row)*columns, columns)
-				if !level.plan && !slices.Equal(into.RowRange(k, k+1).Floats(), want) {
+				if !tier.plan && !slices.Equal(into.RowRange(k, k+1).Floats(), want) {
 					t.Errorf("row %d is another", row)
 				}
 			}
 			whole := mem.NewElement(tensor.Buffers, tensor.Byte, 1, m.Memory())
-			if copied := m.CopyAtRest(whole); !level.plan &&
+			if copied := m.CopyAtRest(whole); !tier.plan &&
 				!slices.Equal(copied.Floats(), numbersFrom(0, 4*pages*columns)) {
 				t.Error("the copy of all rows has others")
 			}

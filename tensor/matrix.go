@@ -66,7 +66,7 @@ type Matrix struct {
 	held     *Matrix // of a view that holds a matrix: that matrix
 	rest     *rest   // nil: the matrix does not rest
 	extent   *extent // nil: the matrix is on the host
-	staged   *staged // nil: it had no message yet
+	staged   *buffer // nil: it had no message yet
 	kind     Kind
 	retained int // holders besides the first
 	bytes    int // what the operating system gave, a whole number of pages

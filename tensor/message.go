@@ -29,14 +29,14 @@ const (
 
 // staging is the pinned memory of a worker's messages.
 type staging struct {
-	free  map[int][]*staged // by the number of bytes
+	free  map[int][]*buffer // by the number of bytes
 	bytes int64             // of all
 	// larger is how many times longer transports' messages are than those of a plan; 0: as long.
 	larger float64
 }
 
-// staged is pinned memory, from which elements are copied to the device.
-type staged struct {
+// buffer is pinned memory, from which elements are copied to the device.
+type buffer struct {
 	bytes  int
 	memory []byte // nil in a plan
 	mark   uint64 // after the last copy from there, perhaps for another matrix
@@ -177,7 +177,7 @@ func (x *exchanged) stages(by MessageUser) (direct bool) {
 		m.staged = free[len(free)-1]
 		d.staging.free[bytes] = free[:len(free)-1]
 	} else {
-		m.staged = &staged{bytes: bytes}
+		m.staged = &buffer{bytes: bytes}
 		d.staging.bytes += int64(float64(bytes) / larger)
 		if d.mover != nil {
 			var err error

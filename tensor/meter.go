@@ -183,7 +183,7 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	}
 	t.used[m.data] = charge{size, kind}
 	t.live[kind] += int64(size)
-	t.takePlace(m)
+	t.takeExtent(m)
 	t.trimSpares()
 	t.raise()
 	t.tell(0)
@@ -285,7 +285,7 @@ func (t *Meter) free(m *Matrix) {
 	if m.rest != nil {
 		t.forget(m)
 	}
-	t.leavePlace(m)
+	t.leaveExtent(m)
 	switch {
 	case !rests:
 		t.live[m.kind] -= int64(m.bytes)
@@ -313,7 +313,7 @@ func (t *Meter) shrink(m *Matrix, size int) {
 		t.idle.put(span{unsafe.Add(m.data, size), m.bytes - size})
 	}
 	t.used[m.data] = charge{size, m.kind}
-	t.shrinkPlace(m, size)
+	t.shrinkExtent(m, size)
 	t.live[m.kind] -= int64(m.bytes - size)
 	m.bytes = size
 	t.tell(0)
@@ -439,7 +439,7 @@ func (t *Meter) Retire() {
 
 // idleAll makes the memory of this Meter's matrices idle.
 func (t *Meter) idleAll() {
-	t.leavePlaces()
+	t.leaveExtents()
 	for p, of := range t.used {
 		t.idle.put(span{p, of.bytes})
 	}

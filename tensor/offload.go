@@ -45,23 +45,23 @@ type tier interface {
 	holds(m *Matrix)
 }
 
-// extents are the ranges of bytes below that matrices have. A free one is used again for as many bytes.
-type extents struct {
+// slots are the ranges of bytes below that matrices have. A free one is used again for as many bytes.
+type slots struct {
 	end  int64
 	free map[int][]int64 // by the number of bytes
 }
 
-func (e *extents) take(bytes int) (offset int64) {
-	if free := e.free[bytes]; len(free) > 0 {
-		e.free[bytes] = free[:len(free)-1]
+func (s *slots) take(bytes int) (offset int64) {
+	if free := s.free[bytes]; len(free) > 0 {
+		s.free[bytes] = free[:len(free)-1]
 		return free[len(free)-1]
 	}
-	offset = e.end
-	e.end += int64(bytes)
+	offset = s.end
+	s.end += int64(bytes)
 	return offset
 }
 
-func (e *extents) put(offset int64, bytes int) { e.free[bytes] = append(e.free[bytes], offset) }
+func (s *slots) put(offset int64, bytes int) { s.free[bytes] = append(s.free[bytes], offset) }
 
 // offload is the part of an account that keeps within the limit. All but atomic fields are under the mutex of
 // the account.
@@ -77,7 +77,7 @@ type offload struct {
 	busy     int           // matrices that are being written, or read ahead
 	changed  *sync.Cond
 	moved    Moved
-	extents  extents
+	slots    slots
 	err      error
 	watch    atomic.Pointer[func(what string, bytes int64) (end func())]
 
@@ -98,13 +98,14 @@ func (t *Meter) Offload(d Disk, limit int64) {
 	if d != nil {
 		below = &onDisk{disk: d, account: t.account}
 	}
-	t.rest(below, limit)
+	t.offloadTo(below, limit)
 }
 
-func (t *Meter) rest(below tier, limit int64) {
+// offloadTo is Offload to a tier; nil in a plan.
+func (t *Meter) offloadTo(below tier, limit int64) {
 	t.offload = &offload{
 		below: below, limit: limit, changed: sync.NewCond(&t.mu),
-		extents: extents{free: map[int][]int64{}},
+		slots: slots{free: map[int][]int64{}},
 	}
 }
 
@@ -254,7 +255,7 @@ func (t *Meter) DiskBytes() int64 {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.offload.extents.end
+	return t.offload.slots.end
 }
 
 // beside ends a move in a goroutine of its own, and calls done at its end. nil is done at once. The caller

@@ -65,8 +65,8 @@ const unit = 32 << 10 // bytes of a matrix of the tests
 
 func unitOf(m *tensor.Meter, k tensor.Kind) *tensor.Matrix { return m.New(k, unit/4/8, 8) }
 
-// levels are where matrices rest beyond a limit, and plans of these.
-var levels = []struct {
+// tiers are where matrices rest beyond a limit, and plans of these.
+var tiers = []struct {
 	name string
 	plan bool
 	of   func(t *testing.T, limit int64) *tensor.Meter
@@ -94,10 +94,10 @@ var levels = []struct {
 	}},
 }
 
-// onLevels runs a test on a Meter of each level in its first turn.
-func onLevels(t *testing.T, limit int64, f func(t *testing.T, mem *tensor.Meter, plan bool)) {
-	for _, level := range levels {
-		t.Run(level.name, func(t *testing.T) { f(t, level.of(t, limit), level.plan) })
+// onTiers runs a test on a Meter of each level in its first turn.
+func onTiers(t *testing.T, limit int64, f func(t *testing.T, mem *tensor.Meter, plan bool)) {
+	for _, tier := range tiers {
+		t.Run(tier.name, func(t *testing.T) { f(t, tier.of(t, limit), tier.plan) })
 	}
 }
 
@@ -115,7 +115,7 @@ func offloaded(t *testing.T, d tensor.Disk, limit int64) *tensor.Meter {
 func newDrum() *drum { return &drum{held: map[int64][]byte{}} }
 
 // TestEqualPeaks: of two times at which memory is equally full, the peak is that with the most tensors.
-func TestEqualPeaks(t *testing.T) { onLevels(t, 4*unit, equalPeaks) }
+func TestEqualPeaks(t *testing.T) { onTiers(t, 4*unit, equalPeaks) }
 
 func equalPeaks(t *testing.T, mem *tensor.Meter, _ bool) {
 	first, second := unitOf(mem, tensor.Graph), unitOf(mem, tensor.Graph)
@@ -136,7 +136,7 @@ func equalPeaks(t *testing.T, mem *tensor.Meter, _ bool) {
 // TestResting: matrices keep their elements while more exist than fit the limit, which is kept as long as a
 // turn needs less; what is released leaves nothing on the disk.
 func TestResting(t *testing.T) {
-	onLevels(t, 8*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
+	onTiers(t, 8*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
 		if !plan {
 			resting(t, mem, 8*unit)
 		}
@@ -191,7 +191,7 @@ func resting(t *testing.T, mem *tensor.Meter, limit int64) {
 
 // TestFrozen: what nobody changes is written once, however often it is read, and what is pinned never.
 func TestFrozen(t *testing.T) {
-	onLevels(t, 2*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
+	onTiers(t, 2*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
 		if !plan {
 			frozen(t, mem)
 		}
@@ -263,7 +263,7 @@ func TestFailingDisk(t *testing.T) {
 func TestPlannedRest(t *testing.T) {
 	var moved []tensor.Moved
 	var most []int64
-	onLevels(t, 3*unit, func(_ *testing.T, mem *tensor.Meter, _ bool) {
+	onTiers(t, 3*unit, func(_ *testing.T, mem *tensor.Meter, _ bool) {
 		var all []*tensor.Matrix
 		for turn := range 12 {
 			mem.BeginTurn(turn%4 == 0)
@@ -273,8 +273,8 @@ func TestPlannedRest(t *testing.T) {
 		moved, most = append(moved, mem.OnDisk()), append(most, mem.DiskBytes())
 	})
 	for k := range moved {
-		assert.Equal(t, moved[0], moved[k], "%s: moved", levels[k].name)
-		assert.Equal(t, most[0], most[k], "%s: at rest", levels[k].name)
+		assert.Equal(t, moved[0], moved[k], "%s: moved", tiers[k].name)
+		assert.Equal(t, most[0], most[k], "%s: at rest", tiers[k].name)
 	}
 	if moved[0].Read == 0 || most[0] == 0 {
 		t.Errorf("moved %+v, and %d bytes rest", moved[0], most[0])
@@ -284,7 +284,7 @@ func TestPlannedRest(t *testing.T) {
 // TestWanted: what most turns of the next round read leaves after what was used at the same time, and later;
 // in that round it leaves after all that was used in it.
 func TestWanted(t *testing.T) {
-	onLevels(t, 3*unit, func(t *testing.T, mem *tensor.Meter, _ bool) {
+	onTiers(t, 3*unit, func(t *testing.T, mem *tensor.Meter, _ bool) {
 		var all []*tensor.Matrix
 		turn := func(first bool, leaves string) {
 			mem.BeginTurn(first)
@@ -313,7 +313,7 @@ func TestWanted(t *testing.T) {
 // TestEndTurn: when a turn ends, what it used and nobody changes any more is written once, if something has
 // left.
 func TestEndTurn(t *testing.T) {
-	onLevels(t, 4*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
+	onTiers(t, 4*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
 		made := func(readOnly bool) *tensor.Matrix {
 			m := unitOf(mem, tensor.Activations)
 			if !plan {
@@ -343,17 +343,17 @@ func TestEndTurn(t *testing.T) {
 
 // TestSplit: what is reserved for messages is within the limit, unless that is a device's.
 func TestSplit(t *testing.T) {
-	for k, level := range levels {
-		mem := level.of(t, 4*unit)
+	for k, tier := range tiers {
+		mem := tier.of(t, 4*unit)
 		mem.Split(nil, unit)
 		unitOf(mem, tensor.Activations)
-		assert.Equal(t, []int64{2 * unit, unit}[k/2], mem.Peak(), level.name)
+		assert.Equal(t, []int64{2 * unit, unit}[k/2], mem.Peak(), tier.name)
 	}
 }
 
 // TestReserveWithinLimit: matrices leave for buffers that count and are not there, so that the limit is kept.
 func TestReserveWithinLimit(t *testing.T) {
-	onLevels(t, 2*unit, func(t *testing.T, mem *tensor.Meter, _ bool) {
+	onTiers(t, 2*unit, func(t *testing.T, mem *tensor.Meter, _ bool) {
 		a, b := unitOf(mem, tensor.Activations), unitOf(mem, tensor.Activations)
 		mem.BeginTurn(false)
 		mem.Reserve(tensor.PageSize)
@@ -473,7 +473,7 @@ func TestFailedReadAhead(t *testing.T) {
 }
 
 // TestClosedMeter: matrices of a Meter that was closed do not leave, and take no room.
-func TestClosedMeter(t *testing.T) { onLevels(t, 2*unit, closedMeter) }
+func TestClosedMeter(t *testing.T) { onTiers(t, 2*unit, closedMeter) }
 
 func closedMeter(t *testing.T, mem *tensor.Meter, _ bool) {
 	ended := mem.Another()
@@ -490,7 +490,7 @@ func closedMeter(t *testing.T, mem *tensor.Meter, _ bool) {
 
 // TestUsedElsewhere: goroutines beside the one that takes turns make matrices, while it uses its own.
 func TestUsedElsewhere(t *testing.T) {
-	onLevels(t, 64*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
+	onTiers(t, 64*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
 		if !plan {
 			usedElsewhere(t, mem)
 		}

@@ -18,27 +18,27 @@ type ram struct {
 	pool   []byte           // of matrices, by their offsets
 	beyond map[int64][]byte // by offset: of matrices that end beyond the pool
 	lastUp map[int64]uint64 // by offset: a mark after the last copy up from there
-	staged [2]staged        // for rows that are gathered
-	next   int              // of staged
+	buffers [2]buffer        // for rows that are gathered
+	next   int              // of buffers
 }
 
-// stage is the number of bytes that are gathered before they are copied.
-const stage = 8 << 20
+// bufferBytes is the number of bytes that are gathered before they are copied.
+const bufferBytes = 8 << 20
 
 // OffloadToHost is Offload for matrices on a device, which rest in the host's memory: in so many bytes, as a
 // plan has found. Where passes of several kinds follow each other more may rest, which is then allocated. It
 // must be called after On.
 func (t *Meter) OffloadToHost(bytes, limit int64) error {
-	pool, err := t.device.mover.Pinned(bytes + 2*stage)
+	pool, err := t.device.mover.Pinned(bytes + 2*bufferBytes)
 	if err != nil {
 		return err
 	}
 	r := &ram{account: t.account, pool: pool[:bytes], beyond: map[int64][]byte{}, lastUp: map[int64]uint64{}}
-	for k := range r.staged {
-		r.staged[k].memory = pool[bytes+int64(k)*stage:][:stage]
+	for k := range r.buffers {
+		r.buffers[k].memory = pool[bytes+int64(k)*bufferBytes:][:bufferBytes]
 	}
 	t.device.ram = r
-	t.rest(r, limit)
+	t.offloadTo(r, limit)
 	return nil
 }
 
@@ -155,7 +155,7 @@ func (r *ram) into(m *Matrix) (p *extent, at uintptr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	d := r.device
-	p = d.placeOf(first)
+	p = d.extentOf(first)
 	if p.valid.Load() == onTheHost {
 		d.toDevice(p)
 	}
@@ -176,11 +176,11 @@ func (r *ram) gather(m, into *Matrix, rows []int32) error {
 	err := r.now()
 	r.mu.Unlock()
 	from, row := r.at(m), m.Cols*m.Element.Size()
-	most := max(1, stage/row)
+	most := max(1, bufferBytes/row)
 	for err == nil && len(rows) > 0 {
 		some := rows[:min(most, len(rows))]
 		rows = rows[len(some):]
-		s := &r.staged[r.next%len(r.staged)]
+		s := &r.buffers[r.next%len(r.buffers)]
 		r.next++
 		pieces := from[int(some[0])*row:][:row]
 		if most > 1 {

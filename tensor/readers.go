@@ -37,12 +37,12 @@ func (d *onDisk) readPages(pages []byte, r *rest) error {
 	})
 }
 
-// staging is memory for so many bytes that are read and do not stay. done takes it back.
-func (d *onDisk) staging(bytes int) (memory []byte, done func()) {
-	kept, _ := d.staged.Get().(*[]byte)
+// scratch is memory for so many bytes that are read and do not stay. done takes it back.
+func (d *onDisk) scratch(bytes int) (memory []byte, done func()) {
+	kept, _ := d.scratches.Get().(*[]byte)
 	if kept == nil || len(*kept) < bytes {
 		kept = new([]byte)
 		*kept = make([]byte, bytes)
 	}
-	return *kept, func() { d.staged.Put(kept) }
+	return *kept, func() { d.scratches.Put(kept) }
 }

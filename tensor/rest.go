@@ -13,7 +13,7 @@ type rest struct {
 	used     atomic.Uint64 // the turn of the last use
 	readOnly bool          // nobody changes the elements
 	ahead    bool          // it is coming beside the work of the turn that asked for it
-	placed   bool          // the matrix has an extent on the disk, at offset
+	hasSlot  bool          // the matrix has an extent on the disk, at offset
 	offset   int64
 	pinned   []byte      // the host's memory of that extent, below a device
 	saved    bool        // the disk has the elements there
@@ -252,9 +252,9 @@ func (t *account) came(m *Matrix, err error) {
 func (t *account) write(m *Matrix) {
 	r, o := m.rest, t.offload
 	o.moved.Written, o.short = o.moved.Written+int64(m.bytes), true
-	if !r.placed {
-		r.placed = true
-		r.offset = o.extents.take(m.bytes)
+	if !r.hasSlot {
+		r.hasSlot = true
+		r.offset = o.slots.take(m.bytes)
 	}
 	var end func() error
 	if o.below != nil {
@@ -297,8 +297,8 @@ func (t *account) forget(m *Matrix) {
 	o.rests[last].rest.index = m.rest.index
 	o.rests[m.rest.index], o.rests[last] = o.rests[last], nil
 	o.rests = o.rests[:last]
-	if m.rest.placed {
-		t.offload.extents.put(m.rest.offset, m.bytes)
+	if m.rest.hasSlot {
+		t.offload.slots.put(m.rest.offset, m.bytes)
 	}
 	m.rest = nil
 }

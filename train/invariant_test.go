@@ -206,10 +206,10 @@ func TestMemoryOfCutSums(t *testing.T) {
 	}
 	o.Recompute = setting.RecomputeNone
 	need := setting.Bytes(planned)
-	for limit, uncut := range map[setting.Bytes]bool{0: false, 1: true, need - 1: true, need: false} {
+	for limit, untiled := range map[setting.Bytes]bool{0: false, 1: true, need - 1: true, need: false} {
 		o.MemoryLimit = limit
-		if got := planOf(t, g, o); got.Uncut != uncut {
-			t.Errorf("at %d of %d bytes: %v", limit, need, got.Uncut)
+		if got := planOf(t, g, o); got.Untiled != untiled {
+			t.Errorf("at %d of %d bytes: %v", limit, need, got.Untiled)
 		}
 	}
 }

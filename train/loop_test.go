@@ -199,7 +199,7 @@ func TestIdleMemoryAtTheEnd(t *testing.T) {
 	j.Engine = func(c engine.Config) (engine.Engine, error) {
 		e, err := engine.New(c)
 		memory = c.Team.Memory
-		c.Team.Host(func() { e = inferring{e, func() { before = append(before, idle(memory) > 0) }} })
+		c.Team.Serial(func() { e = inferring{e, func() { before = append(before, idle(memory) > 0) }} })
 		return e, err
 	}
 	mustRun(t, j)

@@ -97,7 +97,7 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*sendList) 
 			}
 			list[i] = row
 		}
-		e.team.Host(func() {
+		e.team.Serial(func() {
 			for i, row := range list {
 				vertices[rank][i] = ids[row]
 			}
@@ -183,7 +183,7 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 		values := own.ReadFloats()
 		rows := p.Rows.ReadInt32s()
 		sent := make([]float32, p.Rows.Cols)
-		e.team.Host(func() {
+		e.team.Serial(func() {
 			for i, row := range rows {
 				sent[i] = values[row]
 			}

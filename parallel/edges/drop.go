@@ -108,7 +108,7 @@ func (t *Thin) filter(z, a *kernel.CSR, zf, af *tensor.Matrix,
 	to := &arrays{
 		z.Indptr.WriteInt64s(), z.Indices.WriteInt32s(), z.Values.WriteFloats(), zf.WriteBytes(), from.width,
 	}
-	t.team.Host(func() { t.keep(to, from, keep) })
+	t.team.Serial(func() { t.keep(to, from, keep) })
 	z.FindSegments()
 }
 

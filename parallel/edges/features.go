@@ -61,7 +61,7 @@ func (b *Block) listFeatureRows(team *kernel.Team) {
 	columns := b.In.Indices.ReadInt32s()
 	indptr := b.Out.Indptr.ReadInt64s()
 	rows := b.featureRows.WriteInt32s()
-	team.Host(func() {
+	team.Serial(func() {
 		next := slices.Clone(indptr)
 		for k, column := range columns[:indptr[len(indptr)-1]] {
 			rows[next[column]] = int32(k)
@@ -103,7 +103,7 @@ func (e *Edges) featuresOfLoops(loops gnn.Loops) *tensor.Matrix {
 			}
 		}
 	}
-	team.Host(func() {
+	team.Serial(func() {
 		write, mean := m.Writer(), make([]float32, columns)
 		for v, n := range degrees {
 			for c := range mean {
@@ -121,7 +121,7 @@ func (e *Edges) featuresOfLast() *tensor.Matrix {
 	m := e.team.Memory.NewElement(tensor.Features, all.Element, all.Rows, all.Cols)
 	e.made = append(e.made, m)
 	count := e.loopCounts()
-	e.team.Host(func() {
+	e.team.Serial(func() {
 		read, write, row := all.Reader(), m.Writer(), make([]float32, all.Cols)
 		for v, at, to := 0, 0, 0; v < e.Rows; v++ {
 			if at += count(v); count(v) > 0 {

@@ -166,7 +166,7 @@ func (e *Edges) numbersOf(n *Numbering, reversed bool) [][]int64 {
 		e.numbers = append(e.numbers, numbers)
 	}
 	loops, count := []int64{}, e.loopCounts()
-	e.team.Host(func() {
+	e.team.Serial(func() {
 		for v := range e.Rows {
 			for k := range count(v) {
 				loops = append(loops, n.Number(target(v), target(v), int64(k)))
@@ -249,7 +249,7 @@ func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
 		starts[row+1] += starts[row]
 	}
 	entries := of.Entries() // a plan keeps all
-	e.team.Host(func() {
+	e.team.Serial(func() {
 		entries = int(starts[of.Rows])
 		some.numbers = make([]int64, entries)
 		owns, v := among(e.own, e.Rows), entriesOf(some.Targets)
@@ -300,7 +300,7 @@ func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, nu
 	}
 	width := entryBytes(all)
 	from, to := all.ReadBytes(), m.WriteBytes()
-	e.team.Host(func() {
+	e.team.Serial(func() {
 		at := int64(0)
 		for k, number := range numbers[:of.Entries()] {
 			if in.keeps(number) {
@@ -330,7 +330,7 @@ func (e *Edges) giveLoops(full *Edges, numbers []int64) {
 		e.loopStart, e.loopW = make([]int64, e.Rows+1), []float32{}
 	}
 	var kept []int
-	e.team.Host(func() { // in a plan the pass keeps all
+	e.team.Serial(func() { // in a plan the pass keeps all
 		at, owns := 0, among(e.own, e.Rows)
 		e.ownLoops = 0
 		for v := range e.Rows {

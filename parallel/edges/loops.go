@@ -201,7 +201,7 @@ const (
 // inDegrees returns the in-degrees of the local rows, without self loops. In a plan they are zeros or nil.
 func (e *Edges) inDegrees(of degreeOf) (sums []float64) {
 	if e.degrees != nil {
-		e.team.Host(func() { sums = e.degrees(of) })
+		e.team.Serial(func() { sums = e.degrees(of) })
 		return sums
 	}
 	sums = make([]float64, e.Rows)

@@ -174,7 +174,7 @@ func (l *Edges) read(k int32, s *partition.Share, places *partition.Places,
 	})
 	r.sources, r.targets = l.int32s(n), l.int32s(n)
 	sources, targets := r.sources.WriteInt32s(), r.targets.WriteInt32s()
-	l.team.Host(func() {
+	l.team.Serial(func() {
 		edges := make([]uint64, 0, n)
 		each(func(row int32, e Edge) { edges = append(edges, ends(e.Source, row)) })
 		slices.Sort(edges)
@@ -308,7 +308,7 @@ type walk struct {
 func (w *walk) next(most int) []Edge {
 	w.edges, w.numbers = w.edges[:0], w.numbers[:0]
 	w.touch()
-	w.team.Host(func() { w.collect(most) })
+	w.team.Serial(func() { w.collect(most) })
 	return w.edges
 }
 

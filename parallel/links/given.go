@@ -60,7 +60,7 @@ func (l *Edges) readSplit(split *graph.EdgeSplit, of Ends) (r relation, counts [
 			r.negatives[part] = l.int32s(int(counts[part]) * each)
 		}
 	}
-	l.team.Host(func() { r.fill(edges, split, of) })
+	l.team.Serial(func() { r.fill(edges, split, of) })
 	for _, list := range r.lists() {
 		list.SetReadOnly()
 	}

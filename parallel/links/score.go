@@ -132,7 +132,7 @@ func (p *edgeBatch) inParts(name string, columns, n int, work func(lo, hi int)) 
 func (p *edgeBatch) backward(sums *tensor.Matrix) {
 	grads := p.pairGrads.Prefix(p.scored, 1)
 	ends := p.ends.Prefix(1, 2*p.scored)
-	p.team.Host(func() { p.incident(p.begin.WriteInt32s(), ends.WriteInt32s()) })
+	p.team.Serial(func() { p.incident(p.begin.WriteInt32s(), ends.WriteInt32s()) })
 	p.team.PairRows(p.dx, grads, p.of(), p.begin, ends)
 	if sums != nil {
 		p.team.PairWeights(sums, grads, p.of())

@@ -55,7 +55,7 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	at, there := &position{}, from.entries() // fewer than in a plan, if an epoch drops some
 	for lo, n := 0, 0; lo < there; lo += n {
 		n = min(size, there-lo)
-		m.tape.Team.Host(func() { n = m.fill(buffer, n, at, from) })
+		m.tape.Team.Serial(func() { n = m.fill(buffer, n, at, from) })
 		part := buffer.index(m.tape.Team, n).with(block)
 		part.before = lo
 		f(part)
@@ -257,7 +257,7 @@ func edgeKey(source, target, occurrence int64) int32 {
 // not know the ends: they may be any rows.
 func (b *batch) index(team *kernel.Team, n int) *batch {
 	lo, hi := b.lo, b.hi
-	team.Host(func() {
+	team.Serial(func() {
 		targets := b.targets.ReadInt32s()[:n]
 		lo, hi = int(targets[0]), int(targets[n-1])+1
 		into, edges := b.into.Indptr.WriteInt64s(), b.into.Indices.WriteInt32s()
@@ -297,7 +297,7 @@ func (b *batch) index(team *kernel.Team, n int) *batch {
 // of sources.
 func (b *batch) bySource(team *kernel.Team, rows int) {
 	u := min(b.n, rows) // in a plan
-	team.Host(func() {
+	team.Serial(func() {
 		sources := b.sources.ReadInt32s()
 		columns := sorted(b.outOf.Indices.WriteInt32s()[:b.n], sources, rows)
 		begins := b.outOf.Indptr.WriteInt64s()

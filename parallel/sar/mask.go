@@ -26,7 +26,7 @@ func (m *messages) masks(b *batch, e gnn.Edges) mask {
 		return mask{}
 	}
 	values := m.tape.Memory().New(tensor.Buffers, b.n, 1)
-	m.tape.Team.Host(func() {
+	m.tape.Team.Serial(func() {
 		for k, all := 0, values.WriteFloats(); k < len(all); k++ {
 			all[k] = *m.mask
 		}

@@ -161,7 +161,7 @@ func (w *wire) beside(call *Call) (beside *wire, done func()) {
 	}
 	team, aside := *w.team, *w
 	team.Memory = w.team.Memory.Uncounted()
-	team.Uncut = true
+	team.Untiled = true
 	aside.team = &team
 	return &aside, team.Memory.Close
 }

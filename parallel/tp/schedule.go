@@ -128,7 +128,7 @@ func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, of p
 	}
 	s.offsets, s.results = make([][]int, len(from.rowsOf)), make([][]rows, len(to.rowsOf))
 	var first []int32
-	a.team.Host(func() { first = firstReaders(matrix, s.chunks, from == to) })
+	a.team.Serial(func() { first = firstReaders(matrix, s.chunks, from == to) })
 	own := s.ownOrder.WriteInt32s()
 	for q, list := range from.rowsOf {
 		s.offsets[q] = make([]int, n+1)
@@ -154,7 +154,7 @@ func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, of p
 			*at++
 		}
 		s.results[q] = evenly(to.rowsOf[q].Cols, n) // in a plan
-		a.team.Host(func() {
+		a.team.Serial(func() {
 			for j, c := range s.chunks {
 				s.results[q][j].lo, _ = slices.BinarySearch(computed, int32(c.lo))
 				s.results[q][j].hi, _ = slices.BinarySearch(computed, int32(c.hi))

@@ -206,7 +206,7 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 	from := &l.of.Features
 	indptr := a.Indptr.WriteInt64s()
 	indices := a.Indices.WriteInt32s()
-	l.team.Host(func() {
+	l.team.Serial(func() {
 		at := 0
 		indptr[0] = 0
 		l.each(func(row int) {
@@ -230,7 +230,7 @@ const unloadEvery, rowsOfPart = 16 << 20, 256
 // fill copies the stored feature values, each row times its scale, or standardised. The values of the i-th
 // copied row begin at element begins(i).
 func (l *loader) fill(to *tensor.Matrix, begins func(i int) int) {
-	l.team.Host(func() { l.copyRows(to, begins) })
+	l.team.Serial(func() { l.copyRows(to, begins) })
 }
 
 func (l *loader) copyRows(to *tensor.Matrix, begins func(i int) int) {

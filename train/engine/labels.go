@@ -105,7 +105,7 @@ func (c *Config) findLabels(f *features, l *loader) *shown {
 	} else {
 		s.values = []labelValues{{in: f.sparse.Rows.Values}, {in: f.sparse.Columns.Values}}
 	}
-	c.Team.Host(func() {
+	c.Team.Serial(func() {
 		ids := make([]int32, 0, f.rows.Here)
 		row := 0
 		var columns []int32

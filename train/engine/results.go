@@ -157,7 +157,7 @@ func (c *Config) edgeNumbers(of *graph.Relation, places func(kind int) []int32,
 	find func(gnn.EdgeState, *edges.Numbering) []int64,
 ) (numbers []int64) {
 	state := c.Blocks[len(c.Blocks)-1].EdgeOutputs[0]
-	c.Team.Host(func() { numbers = find(state, &edges.Numbering{Relation: of}) })
+	c.Team.Serial(func() { numbers = find(state, &edges.Numbering{Relation: of}) })
 	if numbers != nil {
 		return numbers
 	}

@@ -161,7 +161,7 @@ func (in *Inputs) savings() (list []worker.Savings) {
 	}
 	for _, recompute := range in.Recomputes() {
 		list = append(list, worker.Savings{Recompute: recompute},
-			worker.Savings{Recompute: recompute, Uncut: true})
+			worker.Savings{Recompute: recompute, Untiled: true})
 	}
 	return list
 }
@@ -169,7 +169,7 @@ func (in *Inputs) savings() (list []worker.Savings) {
 // savesNothing reports whether the plan would equal the one before it in savings, where the workers need at
 // most so many bytes: too few for a tiled matrix. A card tiles none.
 func (in *Inputs) savesNothing(needed int64) bool {
-	return in.Savings.Uncut && (needed < kernel.TiledFrom || in.Cards != nil)
+	return in.Savings.Untiled && (needed < kernel.TiledFrom || in.Cards != nil)
 }
 
 // most is the largest memory of a worker, for tensors and graph.

@@ -115,7 +115,7 @@ func (c *classes) sumTerms() error {
 		}
 	}
 	err := c.World.SumDoubles(comm.Statistics, totals)
-	c.Team.Host(func() {
+	c.Team.Serial(func() {
 		for k, set := range sets {
 			set.total = totals[k]
 		}
@@ -144,7 +144,7 @@ func (c *classes) hide(epoch int) vertexSet {
 	shows := c.input.Shows(epoch)
 	set := c.train
 	totals := []float64{0}
-	c.Team.Host(func() {
+	c.Team.Serial(func() {
 		n := 0
 		for _, row := range c.train.ids {
 			v := row
@@ -163,7 +163,7 @@ func (c *classes) hide(epoch int) vertexSet {
 		set.rows = c.hidden.Prefix(1, n)
 	})
 	exchange.Must(c.World.SumDoubles(comm.Statistics, totals))
-	c.Team.Host(func() { set.total, set.all = totals[0], int(totals[len(totals)-1]) })
+	c.Team.Serial(func() { set.total, set.all = totals[0], int(totals[len(totals)-1]) })
 	return set
 }
 

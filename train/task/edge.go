@@ -198,7 +198,7 @@ func (k ofEdges) standardise(e Env, relation int) error {
 		}
 	}
 	var err error
-	e.Team.Host(func() {
+	e.Team.Serial(func() {
 		each(func(k int, x float64) { sums[k] += x })
 		sums[n] = float64(len(r.EdgeFeatures) / n)
 	})
@@ -207,7 +207,7 @@ func (k ofEdges) standardise(e Env, relation int) error {
 	}
 	count := max(1, sums[n])
 	squares := make([]float64, n)
-	e.Team.Host(func() {
+	e.Team.Serial(func() {
 		each(func(k int, x float64) {
 			d := x - sums[k]/count
 			squares[k] += d * d
@@ -216,7 +216,7 @@ func (k ofEdges) standardise(e Env, relation int) error {
 	if err = e.World.SumDoubles(comm.Statistics, squares); err != nil {
 		return err
 	}
-	e.Team.Host(func() {
+	e.Team.Serial(func() {
 		for k := range n {
 			sums[k] /= count
 			squares[k] = math.Sqrt(squares[k] / count)

@@ -214,7 +214,7 @@ type linkTask struct {
 // others have some if the settings allow it.
 func (l *linkTask) any(part links.Part) bool {
 	others := l.World.Size() > 1 && (l.stored() || l.goal.LinkSplit[part] > 0)
-	l.Team.Host(func() { others = false }) // in a run all are counted
+	l.Team.Serial(func() { others = false }) // in a run all are counted
 	return others || l.edges.Counts[part] > 0
 }
 

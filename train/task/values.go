@@ -48,7 +48,7 @@ func (ofValues) begin(k ofVertices, l loss, v *vertices) (err error) {
 	if t.metric, err = k.Metric(&v.Share.Whole, &labels); err != nil {
 		return err
 	}
-	v.Team.Host(func() { // a plan knows only the values of its own vertices
+	v.Team.Serial(func() { // a plan knows only the values of its own vertices
 		if v.Trained != nil { // the units come with the parameters
 			err = t.count()
 		} else {

@@ -127,7 +127,7 @@ func (w *Worker) hash() float64 {
 	}
 	h := uint32(0)
 	table := crc32.MakeTable(crc32.Castagnoli)
-	w.Team.Host(func() {
+	w.Team.Serial(func() {
 		for _, p := range w.Params.List {
 			if p.Rows == nil {
 				h = crc32.Update(h, table, p.Value.ReadBytes())

@@ -44,7 +44,7 @@ func (w *Worker) shareEdges() error {
 	}
 	var memory *tensor.Common
 	var err error
-	w.Team.Host(func() {
+	w.Team.Serial(func() {
 		var path []byte
 		if !others {
 			memory = tensor.NewCommon()

@@ -17,7 +17,7 @@ func (w *Worker) degrees() (d gnn.Degrees, err error) {
 		sums[1] += float64(degree)
 		sums[2] += math.Log1p(float64(degree))
 	}
-	w.Team.Host(func() {
+	w.Team.Serial(func() {
 		into, reversed := &r.In, w.Direction == "out"
 		switch several := w.Share.Edges.Partitions() > 1; {
 		case w.Groups.Stage > 0 || w.Groups.Slice > 0: // another worker counts the same edges

@@ -135,7 +135,7 @@ func (w *Worker) eachOwnRow(kind int, f func(row []float32)) {
 	}
 	v := &w.Share.Types[kind]
 	var room []float32
-	w.Team.Host(func() {
+	w.Team.Serial(func() {
 		for row := range v.Rows {
 			features := v.FeatureRow(room, row)
 			if v.Arrangement != nil {

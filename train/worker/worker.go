@@ -162,7 +162,7 @@ func NewInference(c Config, team *kernel.Team, world *comm.Comm,
 func begin(c Config, team *kernel.Team, world *comm.Comm,
 	share *partition.Share,
 ) (w *Worker, e engine.Config, err error) {
-	team.Uncut, team.Storage, team.TF32 = c.Savings.Uncut, c.Storage, c.TF32
+	team.Untiled, team.Storage, team.TF32 = c.Savings.Untiled, c.Storage, c.TF32
 	world = world.Recorded(c.Recorder)
 	team = recorded(team, c.Recorder)
 	w = &Worker{Config: c, Team: team, Groups: c.Mesh.Join(world), Share: share, account: newAccount()}
