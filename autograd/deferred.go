@@ -14,7 +14,7 @@ type deferred struct {
 	layer int // of the product
 }
 
-// addLater adds g·wᵀ to the gradient: now for a leaf, otherwise in addDeferred. It owns g, and does not
+// addLater adds g·wᵀ to the gradient: at once for a leaf, otherwise in addDeferred. It owns g, and does not
 // change it.
 func (v *Var) addLater(g *tensor.Matrix, w *Var) {
 	switch {
@@ -49,10 +49,10 @@ func (v *Var) addProduct(g *tensor.Matrix, w *Var) {
 }
 
 // memory returns a matrix for the gradient. It is the value's own matrix if only deferred terms still keep
-// the value and no alias shares it; otherwise it is a new one. The value's own matrix stays charged to the
+// the value and no alias shares it. Otherwise it is a new one. The value's own matrix stays charged to the
 // activations.
 func (v *Var) memory() *tensor.Matrix {
-	if !v.reusable() || v.value.Rests() { // it would be read for nothing
+	if !v.reusable() || v.value.Rests() { // a value at rest would be read for nothing
 		return v.newGrad()
 	}
 	m := v.value

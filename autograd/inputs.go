@@ -6,10 +6,10 @@ import (
 	"weft/tensor"
 )
 
-// What operations begin with: parameters, inputs, and constants.
+// The values that operations begin with: parameters, inputs, and constants.
 
 // Parameter puts a parameter on this tape. Its gradient is added to grad. The caller owns both value and
-// grad. No gradient is computed if grad is nil.
+// grad. No gradient is computed if grad is nil. It panics for a parameter that Tape.Announced lacks.
 func (t *Tape) Parameter(value, grad *tensor.Matrix) *Var {
 	if t.Announced != nil && grad != nil && !t.Announced[grad] {
 		panic(fmt.Sprintf("autograd: a parameter of %d×%d is used where it was not announced",
@@ -50,7 +50,8 @@ func (t *Tape) Constant(value *tensor.Matrix, rows *RowSet) *Var {
 	return v
 }
 
-// Fixed is a Constant that is the same in every epoch, so that what depends on it alone may be computed once.
+// Fixed is a Constant that is the same in every epoch, so that a value that depends on it alone may be
+// computed once.
 func (t *Tape) Fixed(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.Constant(value, rows)
 	v.origin = fixed

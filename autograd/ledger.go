@@ -35,8 +35,8 @@ func (l *Ledger) expect(inputs []*Var) {
 	}
 }
 
-// settle counts one operation less for each parameter among inputs, and announces the gradients that are
-// complete.
+// settle counts one operation less for each parameter among inputs, and calls complete with each gradient
+// that nothing will be added to.
 func (l *Ledger) settle(inputs []*Var) {
 	for _, in := range inputs {
 		if in.origin == parameter && in.requiresGrad {

@@ -61,8 +61,8 @@ func Sqrt(x *Var, least float32) *Var {
 	}, func(g, z *tensor.Matrix) { team.SqrtBackward(g, g, z) })
 }
 
-// Mapped returns f(x) in Float32, element by element, through which no gradient flows. It is for few
-// elements, such as a number for each vertex.
+// Mapped returns f(x) in Float32, element by element, through which no gradient flows. f runs on the host, so
+// it is for few elements, such as one for each vertex.
 func Mapped(x *Var, f func(x float64) float64) *Var {
 	t := x.tape
 	z := t.element(tensor.Float32, x.Rows(), x.Cols())
@@ -81,8 +81,8 @@ func Ones(x *Var) *Var {
 	return x.tape.Record(Op{Value: z, Rows: x.set})
 }
 
-// Filled returns numbers for the rows of x, rows × columns in Float32, through which no gradient flows. fill
-// sets them, row by row. It is not called in a plan.
+// Filled returns rows × columns numbers (Float32) for the rows of x. fill sets them, in row order; a plan
+// does not call it. No gradient flows through them.
 func Filled(x *Var, columns int, fill func(values []float32)) *Var {
 	z := x.tape.element(tensor.Float32, x.Rows(), columns)
 	x.tape.Team.Serial(func() { fill(z.WriteFloats()) })

@@ -133,10 +133,11 @@ func Copy(x *Var) *Var {
 	}, Backward: x.AddGrad})
 }
 
-// Stored returns x in the tape's element type, as the rows of a learned table are needed that messages hold.
+// Stored returns x in the tape's element type. Rows of a learned table, which is Float32, are converted so
+// before messages hold them.
 func Stored(x *Var) *Var { return convert(x, x.tape.Storage) }
 
-// Float32 returns x in Float32, as scores, losses and metrics are.
+// Float32 returns x in Float32, the element type of scores, losses and metrics.
 func Float32(x *Var) *Var { return convert(x, tensor.Float32) }
 
 // convert returns x in an element type, or x itself if that is its own.
@@ -159,7 +160,8 @@ func convert(x *Var, e tensor.Element) *Var {
 
 // Alias returns x in the same memory. The alias has a place of its own among the recorded operations, and
 // adds its gradient to x's there. Products that read x itself defer theirs until all other readers of x have
-// run backward. So a gradient that is summed over blocks has one order, wherever the stages are cut.
+// run backward. So a gradient that is a sum over blocks is added up in the same order, wherever a pipeline's
+// stages are cut.
 func Alias(x *Var) *Var {
 	return x.tape.Record(Op{
 		Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
@@ -196,8 +198,8 @@ func Multiply(a, b *Var) *Var {
 	}})
 }
 
-// Finish returns mask(act(x + bias)), computed in one pass but for GELU. It may reuse the memory of x, which
-// must not be used afterwards. bias (1 × cols) may be nil.
+// Finish returns mask(act(x + bias)), computed in one pass, except for GELU. It may reuse the memory of x,
+// which must not be used afterwards. bias (1 × cols) may be nil.
 func Finish(x, bias *Var, act kernel.Activation, mask kernel.Mask) *Var {
 	t := x.tape
 	switch {
@@ -250,7 +252,8 @@ func Activate(x *Var, act kernel.Activation) *Var {
 		func(g, z *tensor.Matrix) { team.FinishBackward(g, nil, g, z, act, kernel.Mask{}) })
 }
 
-// gelu returns GELU(x) and leaves x unchanged. It keeps x, as the derivative does not follow from the output.
+// gelu returns GELU(x) and leaves x unchanged. It keeps x, because the derivative does not follow from the
+// output.
 func gelu(x *Var) *Var {
 	t := x.tape
 	return t.Record(Op{Inputs: []*Var{x}, Keeps: []*Var{x}, Forward: func() *tensor.Matrix {
@@ -298,8 +301,8 @@ func Dropout(x *Var, mask kernel.Mask) *Var {
 	return Finish(x, nil, kernel.Identity, mask)
 }
 
-// Uniform draws a number of [0, 1) for each element of x, of the tape's seed and epoch, the path, and the
-// row's id and column. No gradient flows through them.
+// Uniform draws a number in [0, 1) for each element of x. It follows from the tape's seed and epoch, the
+// path, the row's id and the column. No gradient flows through the numbers.
 func Uniform(x *Var, path string) *Var {
 	t := x.tape
 	z := t.NewLike(x, x.Rows(), x.Cols())

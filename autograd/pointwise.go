@@ -8,17 +8,16 @@ import (
 	"weft/tensor"
 )
 
-// Operand is an input of an expression. One without rows of its own, such as a parameter, has one row, which
-// is the same for all rows. Columns says which of the Var's columns is each column of the result; nil: the
-// same.
+// Operand is an input of an expression. An input without a RowSet, such as a parameter, has one row, which
+// counts for all rows. Column c of the result reads column Columns[c] of the Var; nil: column c.
 type Operand struct {
 	*Var
 	Columns []int32
 }
 
-// Pointwise returns the one result of an expression of some operands, element by element. It has the rows of
-// those that have rows, and else one row. Only operands that gradients depend on are kept for the backward
-// pass.
+// Pointwise computes an expression of one result from its operands, element by element. The result has the
+// rows of the operands that have rows, or one row if none has. Only operands that gradients depend on are
+// kept for the backward pass.
 func Pointwise(e *kernel.Expression, in ...Operand) *Var {
 	t := in[0].tape
 	p := &pointwise{t: t, e: e, in: in, rows: 1, cols: in[0].cols, result: tensor.Float32}
@@ -48,7 +47,7 @@ func Pointwise(e *kernel.Expression, in ...Operand) *Var {
 	return t.Record(op)
 }
 
-// pointwise is an expression of operands.
+// pointwise is an expression and its operands.
 type pointwise struct {
 	t          *Tape
 	e          *kernel.Expression
@@ -58,7 +57,7 @@ type pointwise struct {
 	wanted     []bool
 }
 
-// alike reports whether an operand is read element by element, as it has the result's shape.
+// alike reports whether an operand is read element by element, because it has the result's shape.
 func (p *pointwise) alike(o Operand) bool { return o.Columns == nil && o.rows == p.rows }
 
 // over reports whether the operand's gradient can take the place of the result's.
@@ -66,7 +65,7 @@ func (p *pointwise) over(o Operand) bool {
 	return o.requiresGrad && p.alike(o) && o.element == p.result
 }
 
-// operands are the inputs that an expression reads, and lists to be released.
+// operands returns the inputs that an expression reads, and the lists of columns, which the caller releases.
 func (p *pointwise) operands(e *kernel.Expression) (x []kernel.Operand, lists []*tensor.Matrix) {
 	x = make([]kernel.Operand, len(p.in))
 	for k, o := range p.in {
@@ -90,8 +89,8 @@ func (p *pointwise) forward() *tensor.Matrix {
 	return z
 }
 
-// backward makes all gradients in one pass. Those of one row, or of columns that the result has several
-// times, are sums of what each of the result's elements gives.
+// backward computes all gradients in one pass. An operand that has one row, or a column that the result reads
+// several times, gets the sum of the gradients at the result's elements.
 func (p *pointwise) backward(g *tensor.Matrix) {
 	team, adjoint := p.t.Team, p.e.Adjoint(p.wanted)
 	x, lists := p.operands(adjoint)
@@ -127,7 +126,8 @@ func (p *pointwise) backward(g *tensor.Matrix) {
 	}
 }
 
-// sums returns an operand's gradient from those of the result's elements, which it owns.
+// sums adds up each, an operand's gradient at each of the result's elements, to the operand's shape. It owns
+// each.
 func (p *pointwise) sums(o Operand, each *tensor.Matrix) *tensor.Matrix {
 	team := p.t.Team
 	if o.rows != p.rows {
@@ -152,7 +152,7 @@ func release(matrices []*tensor.Matrix) {
 	}
 }
 
-// MapColumns returns the columns that a map makes of those of x, row by row.
+// MapColumns applies a map of columns to each row of x.
 func MapColumns(x *Var, m *kernel.ColumnMap) *Var {
 	t := x.tape
 	return t.Record(Op{Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
@@ -167,7 +167,7 @@ func MapColumns(x *Var, m *kernel.ColumnMap) *Var {
 	}})
 }
 
-// Groups returns a function of each of so many groups of columns.
+// Groups divides the columns of x into groups of equal width, and returns f of each group of each row.
 func Groups(x *Var, groups int, f kernel.GroupFunction) *Var {
 	t := x.tape
 	op := Op{Inputs: []*Var{x}, KeepsResult: true}
@@ -219,8 +219,8 @@ func RowProduct(x, y *Var, p kernel.RowProduct) *Var {
 	})
 }
 
-// Reshape returns x in the same memory with other numbers of rows and columns. It has the rows of x if there
-// are as many.
+// Reshape returns x in the same memory with other numbers of rows and columns. The result has the RowSet of x
+// if it has as many rows.
 func Reshape(x *Var, rows, cols int) *Var {
 	of := x.set
 	if rows != x.rows {
@@ -242,8 +242,9 @@ func reshape(x *Var, rows, cols int, of *RowSet) *Var {
 	return v
 }
 
-// SumRows returns the sum over the rows on all workers, 1 × cols and Float32. Like a parameter it has no
-// rows: each worker's gradient is a part of the whole, and the rows of all workers get the sum.
+// SumRows returns the sum over the rows on all workers, 1 × cols and Float32. Like a parameter, the sum has
+// no RowSet: each worker's gradient is a part of the whole. The backward pass adds up the parts, and gives
+// the sum to all rows.
 func SumRows(x *Var) *Var {
 	t, rows := x.tape, vertices(x)
 	sums := make([]float64, x.cols)
@@ -260,9 +261,8 @@ func SumRows(x *Var) *Var {
 	return v
 }
 
-// ProductOverRows returns xᵀ·y, the sum over the rows on all workers of the products of each column of x with
-// each of y, as one row of x's columns times y's, Float32. Nothing grows with rows times that. It has no
-// rows, as SumRows has none.
+// ProductOverRows returns xᵀ·y, summed over the rows on all workers, as one row of x.Cols()·y.Cols() elements
+// in Float32. It takes no memory of that size for each row. Like the result of SumRows, it has no RowSet.
 func ProductOverRows(x, y *Var) *Var {
 	t, rows := x.tape, vertices(x)
 	z := t.element(tensor.Float32, x.cols, y.cols)
@@ -297,7 +297,7 @@ func LargestOfRows(x *Var) *Var {
 		e := &kernel.Expression{Inputs: 2}
 		e.Results = []int{e.Op(kernel.OpMaximum, 0, 1)}
 		m := x.Value().Retain()
-		for m.Rows > 1 || m.Element != tensor.Float32 { // of both halves, which may overlap
+		for m.Rows > 1 || m.Element != tensor.Float32 { // the larger of both halves, which may overlap
 			half := (m.Rows + 1) / 2
 			z := t.element(tensor.Float32, half, x.cols)
 			t.Team.Pointwise([]*tensor.Matrix{z}, e, []kernel.Operand{
@@ -315,7 +315,7 @@ func LargestOfRows(x *Var) *Var {
 	return t.Record(Op{Value: t.row(largest)})
 }
 
-// vertices returns the row set of rows of vertices.
+// vertices returns the RowSet of x. It panics if the rows are not vertices.
 func vertices(x *Var) *RowSet {
 	if x.set == nil || x.set.Total == NotVertices {
 		panic("autograd: over all vertices, of rows that are not vertices")
@@ -323,13 +323,13 @@ func vertices(x *Var) *RowSet {
 	return x.set
 }
 
-// sumOf returns the sum of numbers over all workers of some rows.
+// sumOf adds up the numbers of all workers that hold some of the rows. It returns the sums, 1 × n in Float32.
 func (t *Tape) sumOf(rows *RowSet, numbers []float64) *tensor.Matrix {
 	rows.Sum(numbers)
 	return t.row(numbers)
 }
 
-// overWorkers is sumOf for the elements of a matrix, which it releases.
+// overWorkers is sumOf for the elements of m, which it releases.
 func (t *Tape) overWorkers(rows *RowSet, m *tensor.Matrix) *tensor.Matrix {
 	numbers := make([]float64, m.Len())
 	for i, x := range m.ReadFloats() {
@@ -339,7 +339,7 @@ func (t *Tape) overWorkers(rows *RowSet, m *tensor.Matrix) *tensor.Matrix {
 	return t.sumOf(rows, numbers)
 }
 
-// row is numbers as a Float32 row.
+// row returns the numbers as a 1 × n matrix in Float32.
 func (t *Tape) row(numbers []float64) *tensor.Matrix {
 	z := t.element(tensor.Float32, 1, len(numbers))
 	for c := range z.WriteFloats() {

@@ -3,13 +3,13 @@ package autograd
 // A tape that recomputes does not keep all values that backward steps read (activation checkpointing; Chen et
 // al. 2016). When the forward code drops such a value, the tape evicts it: it releases the value, and
 // computes it again from its inputs before the first backward step that reads it. From then on the value
-// lives until its last reader, as any other.
+// lives until its last reader, like any other.
 //
 // A value is evicted if its operation has a Forward, and if each input is a leaf, or is kept for backward
-// steps anyway, or can itself be computed from such inputs and is read by no backward step. So no value is
-// evicted for whose sake others would have to stay, and none is computed from a value that was evicted before
-// it: of two consecutive layers without aggregation one keeps its output. An evicted value keeps its inputs.
-// These may be evicted later, as a layer's input is after the values within the layer.
+// steps anyway, or can itself be computed from such inputs and is read by no backward step. So no eviction
+// makes another value stay, and no value is computed from one that was evicted before it: of two consecutive
+// layers without aggregation, one keeps its output. An evicted value keeps its inputs. These may be evicted
+// later, as a layer's input is after the values within the layer.
 //
 // The results of a gnn.Propagator have no Forward. They stay, and so no aggregation and no message between
 // workers is repeated. Norm, activation, dropout and the next layer's product are computed again from them.
@@ -71,7 +71,7 @@ func (v *Var) restore() {
 	for _, in := range v.op.Inputs {
 		in.restore()
 	}
-	for _, in := range v.op.Inputs { // before, so that Forward may reuse an input's memory
+	for _, in := range v.op.Inputs { // restored first, so that Forward may reuse an input's memory
 		in.kept--
 	}
 	v.value = v.op.Forward()

@@ -37,12 +37,12 @@ func AllHere(n int) *RowSet { return &RowSet{Here: n, Total: n} }
 func RowsOf(team *kernel.Team, ids []int32, here, total int, peers Peers) *RowSet {
 	r := &RowSet{Here: here, Total: total, Peers: peers}
 	if ids != nil {
-		r.IDs = kernel.List(team, tensor.Graph, ids).Pin() // Vertices are read at any time
+		r.IDs = kernel.List(team, tensor.Graph, ids).Pin() // pinned: List is called at any time
 	}
 	return r
 }
 
-// Pick returns some rows of x, each once: those at the places, whose RowSet is set.
+// Pick returns the rows of x at these places, each at most once. set describes them.
 func Pick(x *Var, places []int32, set *RowSet) *Var {
 	t := x.tape
 	return t.Scope(func() *Var {

@@ -21,7 +21,7 @@ func Rows(x *Var, lo, hi int, set *RowSet) *Var {
 	}})
 }
 
-// Stack returns the rows of all xs, below each other. Its rows are no one type of vertices, so that nothing
+// Stack returns the rows of all xs, below each other. They are not the rows of one vertex type, so nothing
 // sums over them on all workers.
 func Stack(xs ...*Var) *Var {
 	t, rows := xs[0].tape, 0
@@ -54,7 +54,7 @@ func Stack(xs ...*Var) *Var {
 }
 
 // BasisDecomposition returns weighted sums of the bases, which are the matrices stacked in x: z_k = Σ_b
-// c_kb·x_b for the listed rows k of c, stacked. x holds as many bases of equal size as c has columns.
+// c_kb·x_b for the listed rows k of c, stacked. x holds c.Cols() bases of equal size.
 func BasisDecomposition(c *Var, rows []int, x *Var) *Var {
 	t := c.tape
 	n := x.Rows() / c.Cols()
@@ -127,8 +127,8 @@ func (m *basisSums) backward(dWeights, dx, g *tensor.Matrix) {
 	})
 }
 
-// transposeTile is how many columns a thread transposes at a time. Both they and the resulting rows fit in
-// its caches.
+// transposeTile is how many columns a thread transposes at a time. These columns and the resulting rows fit
+// in its caches.
 const transposeTile = 256
 
 // columnsToRows copies column lo+i of x to row i of z.
@@ -163,8 +163,8 @@ func rowsToColumns(team *kernel.Team, z, x *tensor.Matrix, lo int, how kernel.Ou
 	})
 }
 
-// BlockDiagonal returns the block-diagonal matrix of so many equally large blocks, which are stacked in x: in
-// × out for x in × out/blocks.
+// BlockDiagonal returns the block-diagonal matrix of equally large blocks, which are stacked in x: in × out
+// for x in × out/blocks.
 func BlockDiagonal(x *Var, blocks int) *Var {
 	t := x.tape
 	height, width := x.Rows()/blocks, x.Cols()

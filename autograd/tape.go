@@ -1,5 +1,5 @@
 // Package autograd records operations on matrices and runs them backward. The tape keeps only the values that
-// a backward step reads, and releases each as soon as it was read for the last time.
+// a backward step reads, and releases each after its last reader.
 //
 // Ownership: the code that makes a Var by an operation holds it until the enclosing Scope ends, or until
 // Drop. Each recorded operation that keeps a Var holds it until the operation has run backward. When nobody
@@ -23,23 +23,25 @@ type Tape struct {
 	Recording bool   // gradients are needed
 	Training  bool   // dropout is active, batch norm uses the batch's statistics
 	Random    Random // keys of dropout masks
-	// Edges are what a pass has in place of the graph's edges, as its axis knows it; nil: nothing.
+	// Edges are the edges of a pass that does not run on the graph's, in the form that its axis knows. nil:
+	// the pass runs on the graph's edges.
 	Edges any
-	// Rows are the rows of each vertex type in a pass of some of a worker's rows, as of a chunk; nil: of all.
+	// Rows are the rows of each vertex type in a pass over some of a worker's rows, such as a chunk. nil: the
+	// pass is over all rows.
 	Rows []*RowSet
 	// Storage is the element type of the dense values of vertices or edges that operations make, and of their
-	// gradients: the team's. Parameters and scores are Float32 always.
+	// gradients. It is the team's Storage. Parameters and scores are always Float32.
 	Storage tensor.Element
-	// Announced has the gradients of the only parameters that Parameter accepts, because the ledger would
-	// miss others. nil: Parameter accepts all.
+	// Announced holds the gradients of the parameters that Parameter accepts: the ledger would miss others.
+	// nil: Parameter accepts all.
 	Announced map[*tensor.Matrix]bool
 	// Ledger counts the operations on parameters, unless it is nil. The tapes of one step share it.
 	Ledger *Ledger
 	// Recompute releases values that only backward steps still read, and computes them again there
 	// (recompute.go).
 	Recompute bool
-	// OnLayer is told of each layer before operations of it run, forward and backward, and of NoLayer after
-	// them. It may be nil.
+	// OnLayer is called with each layer before its operations run, forward and backward, and with NoLayer
+	// after them. It may be nil.
 	OnLayer func(layer int, backward bool)
 
 	layer    int    // of the operations that run now
@@ -96,8 +98,8 @@ func (t *Tape) element(e tensor.Element, rows, cols int) *tensor.Matrix {
 	return t.Memory().NewElement(tensor.Activations, e, rows, cols)
 }
 
-// NewSum returns a matrix in which an operation adds up so many blocks, with undefined elements. Sums of
-// several blocks are Float32, so that Rounded rounds each of them once.
+// NewSum returns a matrix with undefined elements, in which an operation adds up its blocks. A sum of several
+// blocks is Float32, so that Rounded rounds it once.
 func (t *Tape) NewSum(blocks, rows, cols int) *tensor.Matrix {
 	if blocks > 1 {
 		return t.element(tensor.Float32, rows, cols)
@@ -105,7 +107,7 @@ func (t *Tape) NewSum(blocks, rows, cols int) *tensor.Matrix {
 	return t.New(rows, cols)
 }
 
-// Rounded returns a sum that is complete, in the tape's element type and in the same memory.
+// Rounded rounds a complete sum to the tape's element type, in the same memory.
 func (t *Tape) Rounded(z *tensor.Matrix) *tensor.Matrix {
 	if z.Element != t.Storage {
 		t.Team.Narrow(z)
@@ -120,8 +122,8 @@ type Op struct {
 	Value *tensor.Matrix
 	// Forward computes the result from the values of Inputs, and from nothing else that changes before
 	// Backward has run. It is called at once, and perhaps again in the backward pass. Both results must be
-	// the same, so nobody may change the first, other than by Take. The tape owns them. nil: Value is set,
-	// and kept for as long as it is read.
+	// the same, so nobody may change the first except by Take. The tape owns both. nil: Value is set, and
+	// kept for as long as it is read.
 	Forward func() *tensor.Matrix
 	// Inputs are the Vars that the result depends on.
 	Inputs []*Var
@@ -266,8 +268,8 @@ func (t *Tape) Backward(roots ...Root) {
 	t.empty()
 }
 
-// Discard releases what the tape keeps for a backward pass that will not come. The tape is then empty. The
-// caller has dropped what it holds of the forward pass.
+// Discard releases the values that the tape keeps for a backward pass that will not come. The tape is then
+// empty. The caller must have dropped its values of the forward pass.
 func (t *Tape) Discard() {
 	t.backward = true
 	defer func() { t.backward = false }()
@@ -280,7 +282,7 @@ func (t *Tape) Discard() {
 	t.empty()
 }
 
-// end releases what the operation keeps for its backward step, which has run or will not.
+// end releases what the operation keeps for its backward step, which has run or will never run.
 func (op *Op) end(out *Var) {
 	for _, b := range op.Buffers {
 		b.Release()
@@ -296,7 +298,7 @@ func (op *Op) end(out *Var) {
 	out.releaseUnused()
 }
 
-// empty drops what was made outside every Scope.
+// empty drops the Vars that were made outside every Scope.
 func (t *Tape) empty() {
 	for _, made := range t.scope {
 		made.Drop()
@@ -304,7 +306,7 @@ func (t *Tape) empty() {
 	t.scope = nil
 }
 
-// readAhead begins to read what the step before reads, if it rests on disk.
+// readAhead begins to read the values at rest that the next backward step reads.
 func (t *Tape) readAhead() {
 	if len(t.steps) == 0 {
 		return

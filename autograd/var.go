@@ -13,7 +13,7 @@ type Var struct {
 	rows         int
 	cols         int
 	element      tensor.Element
-	set          *RowSet // describes the rows; nil: a parameter's
+	set          *RowSet // describes the rows; nil for a parameter
 	value        *tensor.Matrix
 	sparse       *Sparse
 	grad         *tensor.Matrix
@@ -21,9 +21,9 @@ type Var struct {
 	depends      bool // on parameters, whether the tape records or not
 	origin       origin
 	liveness     liveness
-	kept         int // by recorded operations
+	kept         int // how many recorded operations keep the value
 	deferred     []deferred
-	op           *Op // computes the value again; nil: it cannot be
+	op           *Op // computes the value again; nil: nothing can
 }
 
 // origin says where a value comes from.
@@ -33,7 +33,7 @@ const (
 	result    origin = iota // of an operation, or received: the tape owns it
 	constant                // someone else owns it
 	fixed                   // a constant that is the same in every epoch
-	parameter               // its gradient is added to a matrix that someone else owns, too
+	parameter               // someone else owns it, and the matrix that its gradient is added to
 )
 
 // liveness says who still needs the value of a result.
@@ -124,9 +124,9 @@ func (v *Var) newGrad() *tensor.Matrix {
 	return v.tape.Memory().NewElement(tensor.Gradients, v.element, v.rows, v.cols)
 }
 
-// BlockGrad is Grad for a gradient that is added up over so many blocks. For several blocks and a value that
-// is not Float32 it is a sum apart, which is Float32 and takes the place of a value that nobody reads any
-// more. AddBlockGrad ends the sum.
+// BlockGrad is Grad for a gradient that is the sum over so many blocks. For several blocks of a value that is
+// not Float32 it returns a separate sum in Float32. To make room for it, it releases the value if nobody
+// reads that any more. AddBlockGrad ends the sum.
 func (v *Var) BlockGrad(blocks int) (sum *tensor.Matrix, accumulate bool) {
 	if blocks == 1 || v.element == tensor.Float32 {
 		return v.Grad()
@@ -138,7 +138,7 @@ func (v *Var) BlockGrad(blocks int) (sum *tensor.Matrix, accumulate bool) {
 	return v.tape.Memory().New(tensor.Gradients, v.rows, v.cols), false
 }
 
-// BlockGradSum is BlockGrad for a caller that must add.
+// BlockGradSum is BlockGrad for a caller that always adds: a new sum is zero.
 func (v *Var) BlockGradSum(blocks int) *tensor.Matrix {
 	sum, accumulate := v.BlockGrad(blocks)
 	if !accumulate {
@@ -147,7 +147,8 @@ func (v *Var) BlockGradSum(blocks int) *tensor.Matrix {
 	return sum
 }
 
-// AddBlockGrad adds a sum of BlockGrad, which it owns, to the gradient, unless it is the gradient itself.
+// AddBlockGrad adds a sum that BlockGrad returned to the gradient, unless it is the gradient itself. It owns
+// the sum.
 func (v *Var) AddBlockGrad(sum *tensor.Matrix) {
 	if sum == v.grad {
 		return
@@ -163,7 +164,7 @@ func (v *Var) AddBlockGrad(sum *tensor.Matrix) {
 	v.AddGrad(sum)
 }
 
-// GradSum returns the matrix for the Var's gradient, to which the caller must add.
+// GradSum returns the matrix for the Var's gradient. The caller adds to it; a new one is zero.
 func (v *Var) GradSum() *tensor.Matrix { return v.BlockGradSum(1) }
 
 // AddGrad adds g to the gradient. It owns g.
@@ -201,7 +202,7 @@ func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 	if v.held() {
 		v.liveness = given
 	} else {
-		v.liveness = spent // an operation that is computed again takes what was dropped
+		v.liveness = spent // an operation that is computed again takes a value that was dropped
 	}
 	if v.kept > 0 || v.value.Shared() {
 		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
@@ -218,7 +219,7 @@ func (v *Var) Drop() {
 	v.releaseUnused()
 }
 
-// letGo ends the forward code's hold.
+// letGo ends the forward code's hold of the value.
 func (v *Var) letGo() {
 	switch v.liveness {
 	case held:

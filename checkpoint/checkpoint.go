@@ -1,11 +1,10 @@
-// Package checkpoint stores what a run holds from one epoch to the next, and loads it on any number of
-// workers.
+// Package checkpoint stores the state of a run between two epochs, and loads it on any number of workers.
 //
-// Each part of a run (parameters, optimizer, engine) lists the Arrays that it holds. Each worker writes those
-// that it alone holds into a file of its own, in the format of safetensors. Worker 0 then writes a manifest
+// Each part of a run (parameters, optimizer, engine) lists the Arrays that it holds. Each worker writes a
+// file in the format of safetensors, with the arrays that it alone holds. Worker 0 then writes a manifest
 // with the sizes and checksums of all files, and gives the folder its name: a folder with that name is a
-// whole checkpoint. A worker that loads finds each array by its name, whoever wrote it. So a run can continue
-// on another mesh.
+// whole checkpoint. A worker that loads a checkpoint finds each array by its name, whichever worker wrote it.
+// So a run can continue on another mesh.
 //
 // Package train writes and reads checkpoints.
 package checkpoint
@@ -40,8 +39,8 @@ func Matrix(name string, m *tensor.Matrix) Array {
 	return Array{Name: name, Shape: []int{m.Rows, m.Cols}, Of: m}
 }
 
-// Elements returns the arrays with the elements of their matrices, which stay as they are until nobody reads
-// the arrays any more.
+// Elements returns the arrays with the elements of their matrices in Floats or BFloat16s. The matrices must
+// not change while the arrays are read.
 func Elements(arrays []Array) []Array {
 	all := slices.Clone(arrays)
 	for i := range all {
@@ -50,7 +49,8 @@ func Elements(arrays []Array) []Array {
 	return all
 }
 
-// Copies are Elements in memory of their own, as their matrices may not all be in a device's at a time.
+// Copies is Elements with copies of the elements: a device's memory may be too small for all matrices at a
+// time.
 func Copies(arrays []Array) []Array {
 	all := slices.Clone(arrays)
 	for i, a := range arrays {
@@ -63,7 +63,7 @@ func Copies(arrays []Array) []Array {
 	return all
 }
 
-// elements has Floats or BFloat16s be the elements.
+// elements moves the elements from Of to Floats or BFloat16s.
 func (a *Array) elements(floats func(*tensor.Matrix) []float32, halves func(*tensor.Matrix) []uint16) {
 	if a.Of == nil {
 		return
@@ -76,7 +76,7 @@ func (a *Array) elements(floats func(*tensor.Matrix) []float32, halves func(*ten
 	a.Of = nil
 }
 
-// Snapshot is a copy of arrays, which can be written while they change. Its zero value is empty.
+// Snapshot is a copy of arrays. It can be written while the arrays change. Its zero value is empty.
 type Snapshot struct {
 	values *tensor.Matrix
 }
@@ -101,7 +101,7 @@ func floats(arrays []Array) (n int) {
 // halves is the number of float32s that take as many bytes as n bfloat16s, or two more.
 func halves(n int) int { return (n + 1) / 2 }
 
-// Allocate allocates the memory of snapshots of so many bytes, unless it is there.
+// Allocate allocates memory for snapshots of so many bytes, unless the snapshot has it already.
 func (s *Snapshot) Allocate(memory *tensor.Meter, bytes int64) {
 	n := int(bytes / 4)
 	if s.values != nil && s.values.Cols == n {

@@ -21,7 +21,7 @@ import (
 
 const (
 	manifestFile = "manifest.json"
-	kept         = 2 // checkpoints that stay
+	kept         = 2 // how many checkpoints stay
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -32,7 +32,7 @@ type Folder struct {
 	root *os.Root
 }
 
-// OpenFolder opens the folder at a path, and makes it if it is not there.
+// OpenFolder opens the folder at a path. It makes the folder if there is none.
 func OpenFolder(path string) (*Folder, error) {
 	above, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -42,8 +42,8 @@ func OpenFolder(path string) (*Folder, error) {
 	return OpenFolderIn(above, path)
 }
 
-// OpenFolderIn is OpenFolder in the folder above the path, which is open: one that has taken its place since
-// then is left alone.
+// OpenFolderIn is OpenFolder below an open folder, the one above the path. If another folder has taken its
+// place since it was opened, that one is left alone.
 func OpenFolderIn(above *os.Root, path string) (*Folder, error) {
 	base := filepath.Base(path)
 	err := above.Mkdir(base, 0o777)
@@ -63,8 +63,8 @@ func OpenFolderIn(above *os.Root, path string) (*Folder, error) {
 	return &Folder{path, root}, nil
 }
 
-// notFolder refuses what is at the path of a folder of checkpoints, but is none: old checkpoints are removed
-// from it.
+// notFolder is the refusal of a link or a file at the path. A link is refused because old checkpoints are
+// removed from the folder.
 func notFolder(path string) error {
 	return refusal.Errorf("%s: not a folder, but a link or a file; move it away, or put the folder there",
 		path)
@@ -73,7 +73,7 @@ func notFolder(path string) error {
 // Close closes the folder.
 func (f *Folder) Close() error { return f.root.Close() }
 
-// CheckRoom refuses to write where the disk has fewer bytes left.
+// CheckRoom returns a refusal if the disk has fewer bytes left.
 func (f *Folder) CheckRoom(bytes int64) error {
 	free, known, err := atomicfile.Free(f.path)
 	if err != nil {
@@ -100,7 +100,7 @@ func name(epoch int) string { return fmt.Sprintf("epoch-%09d", epoch) }
 func unfinished(epoch int) string { return "." + name(epoch) + ".tmp" }
 
 // Write writes a worker's file of the checkpoint after an epoch, and brings it to disk. All workers write
-// theirs at the same time.
+// their files at the same time.
 func (f *Folder) Write(epoch, worker int, arrays []Array, metadata map[string]string) (file File, err error) {
 	dir := unfinished(epoch)
 	if err := f.root.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -213,7 +213,7 @@ func (f *Folder) Commit(epoch int, files []File, run any) error {
 	if err := errors.Join(err, in.Close()); err != nil {
 		return err
 	}
-	if err := f.root.RemoveAll(name(epoch)); err != nil { // one that was damaged
+	if err := f.root.RemoveAll(name(epoch)); err != nil { // a damaged checkpoint
 		return err
 	}
 	if err := f.root.Rename(dir, name(epoch)); err != nil {
@@ -242,8 +242,9 @@ func (f *Folder) removeOld() error {
 // Abandon removes what was written of a checkpoint that will not become whole.
 func (f *Folder) Abandon(epoch int) error { return f.root.RemoveAll(unfinished(epoch)) }
 
-// ContinueFrom removes what a run does not need that continues after an epoch (0: it begins): later
-// checkpoints, which it has found damaged, and what a killed run left unfinished or had not removed.
+// ContinueFrom removes what a run that continues after an epoch (0: from the start) does not need. These are
+// later checkpoints, which it has found damaged, unfinished checkpoints of a killed run, and old ones that a
+// killed run had not removed.
 func (f *Folder) ContinueFrom(epoch int) error {
 	entries, err := fs.ReadDir(f.root.FS(), ".")
 	if err != nil {
@@ -261,8 +262,8 @@ func (f *Folder) ContinueFrom(epoch int) error {
 	return f.removeOld()
 }
 
-// Epochs are those after which the folder at a path has checkpoints, the last one first. Where there is no
-// folder there are none.
+// Epochs returns the epochs after which the folder at a path has checkpoints, the last one first. If there is
+// no folder it returns none.
 func Epochs(path string) (epochs []int, err error) {
 	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
 		return nil, notFolder(path)
@@ -283,7 +284,7 @@ func Epochs(path string) (epochs []int, err error) {
 	return epochs, nil
 }
 
-// epochOf is the epoch of the checkpoint of that name.
+// epochOf returns the epoch in the name of a checkpoint.
 func epochOf(entry string) (epoch int, named bool) {
 	_, err := fmt.Sscanf(entry, "epoch-%d", &epoch)
 	return epoch, err == nil && epoch > 0 && entry == name(epoch)

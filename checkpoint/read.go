@@ -19,7 +19,7 @@ import (
 	"weft/tensor"
 )
 
-// maxManifest is the number of bytes of a manifest that are read: the curve of millions of epochs.
+// maxManifest bounds the bytes of a manifest that are read. It has room for the curve of millions of epochs.
 const maxManifest = 1 << 30
 
 // Checkpoint is a checkpoint that is opened for reading. Several workers may use it.
@@ -38,10 +38,11 @@ func Read(path string, epoch int) (*Checkpoint, error) {
 		return nil, err
 	}
 	var version struct{ Format int }
-	if json.Unmarshal(text, &version) == nil && version.Format > format { // not damaged
+	if json.Unmarshal(text, &version) == nil && version.Format > format { // a newer format, not damage
 		return nil, fmt.Errorf("%s: written by a later version of weft; continue the run with that", file)
 	}
-	if err := document.StrictJSON(text, format, &c.Manifest); err != nil { // a damaged key is no other
+	// a damaged key must not pass as an unknown one
+	if err := document.StrictJSON(text, format, &c.Manifest); err != nil {
 		return nil, refusal.Errorf("%s: %w", file, err)
 	}
 	if c.Epoch != epoch {
@@ -54,8 +55,8 @@ func Read(path string, epoch int) (*Checkpoint, error) {
 	return c, nil
 }
 
-// Size is the number of bytes of the checkpoint's files, and the time at which it was whole. It fails if a
-// file is not there, or not as long as the manifest says. It reads no file.
+// Size returns the number of bytes of the checkpoint's files, and the time at which it became whole. It fails
+// if a file is missing, or not as long as the manifest says. It reads no file.
 func (c *Checkpoint) Size() (bytes int64, written time.Time, err error) {
 	manifest, err := os.Stat(filepath.Join(c.Path, manifestFile))
 	if err != nil {
@@ -77,7 +78,7 @@ func (c *Checkpoint) Size() (bytes int64, written time.Time, err error) {
 	return bytes, manifest.ModTime(), nil
 }
 
-// State is what the run kept besides arrays.
+// State decodes into run what the run kept besides arrays (Manifest.Run).
 func (c *Checkpoint) State(run any) error {
 	if err := json.Unmarshal(c.Run, run); err != nil {
 		return refusal.Errorf("%s: %w", filepath.Join(c.Path, manifestFile), err)
@@ -85,7 +86,7 @@ func (c *Checkpoint) State(run any) error {
 	return nil
 }
 
-// Verify compares the bytes of every step-th file, from the first given one on, with the manifest.
+// Verify compares the checksums of files first, first+step, first+2·step, … with the manifest.
 func (c *Checkpoint) Verify(first, step int) error {
 	for i := first; i < len(c.Files); i += step {
 		want := c.Files[i]
@@ -225,7 +226,7 @@ func (c *Checkpoint) unfit(name string, there, want []int) error {
 		"settings?", c.Path, name, there, want)
 }
 
-// loadRows loads the rows of a file that belong to this worker's vertices. It returns how many there are.
+// loadRows loads from a file the rows of this worker's vertices. It returns how many of them the file has.
 func (c *Checkpoint) loadRows(f *safetensors.File, a Array, shape []int) (n int, err error) {
 	axis := len(a.Shape) - 2
 	if len(shape) != len(a.Shape) {

@@ -13,19 +13,19 @@ import (
 type State struct {
 	// Rows holds the rows of each vertex type, rows × the width of the next block; nil for a type that no
 	// later block reads. Before the first block, a type without features has rows of no columns. After the
-	// last block types at the end may be missing.
+	// last block, the last types may be missing.
 	Rows []*autograd.Var
-	// H0 is what blocks read besides Rows: GCNII's initial residual, or the outputs of all layers so far in a
-	// jumping knowledge network; nil if no later block reads it.
+	// H0 is a value that later blocks read besides Rows: GCNII's initial residual, or the outputs of all
+	// layers so far in a jumping knowledge network. nil: no later block reads one.
 	H0 *autograd.Var
-	// Edges are rows of edges that later blocks read, as BlockSpec.Edges of the next block says. After the
-	// last block they are outputs, as its BlockSpec.EdgeOutputs says.
+	// Edges are rows of edges that later blocks read; BlockSpec.Edges of the next block describes them. After
+	// the last block they are outputs, which its BlockSpec.EdgeOutputs describes.
 	Edges []*autograd.Var
-	// Beside are more rows of vertices, of any types, as the blocks of a pass for some vertices have them.
+	// Beside are more rows of vertices, of any types. The blocks of a pass for some vertices have them.
 	Beside []*autograd.Var
 }
 
-// StateOf returns the state with the rows of some vertex types.
+// StateOf returns the state with these rows, by vertex type.
 func StateOf(rows ...*autograd.Var) State { return State{Rows: rows} }
 
 // with returns the state with other rows of its only vertex type.
@@ -44,8 +44,9 @@ func (s State) Vars() (vars []*autograd.Var) {
 // tape returns the tape of the state's values.
 func (s State) tape() *autograd.Tape { return s.Vars()[0].Tape() }
 
-// Outputs returns the rows of some vertex types, and then the rows of edges, and drops the rest of the state.
-// Without types it returns the vertices of the first. A type whose rows the last block leaves out has none.
+// Outputs returns the rows of some vertex types, and after them the rows of edges. It drops all other values
+// of the state. Without kinds it returns the rows of the first type. It returns nothing for a type whose rows
+// the last block leaves out.
 func (s State) Outputs(kinds ...int) (outputs []*autograd.Var) {
 	if len(kinds) == 0 {
 		kinds = []int{0}
@@ -64,10 +65,11 @@ func (s State) Outputs(kinds ...int) (outputs []*autograd.Var) {
 	return outputs
 }
 
-// Output is Outputs below each other.
+// Output returns Outputs below each other, as one value.
 func (s State) Output(kinds ...int) *autograd.Var { return Below(s.Outputs(kinds...)) }
 
-// Below puts the rows of values below each other, and drops them unless there is one.
+// Below stacks the rows of values below each other, and drops the values. A single value is returned as it
+// is.
 func Below(values []*autograd.Var) *autograd.Var {
 	if len(values) == 1 {
 		return values[0]
@@ -81,33 +83,34 @@ func Below(values []*autograd.Var) *autograd.Var {
 
 // Block is one step of a model.
 type Block interface {
-	// Forward computes the block. The state that it returns may hold values that it made and values that it
-	// was given. All others are dropped.
+	// Forward computes the block. The state that it returns may hold values that it made, and values that it
+	// was given. All other values are dropped.
 	Forward(s State) State
 }
 
-// BlockSpec describes a block without building it. A model is a list of them. A worker of a pipeline builds
-// the consecutive part that it computes; a plan builds none.
+// BlockSpec describes a block without building it. A model is a list of specs. A worker of a pipeline builds
+// only the consecutive blocks that it computes.
 type BlockSpec struct {
-	In, Out int         // widths of the first vertex type's rows before and after it
-	H0      int         // width of State.H0 before it; 0: there is no H0
-	Edges   []EdgeState // what State.Edges are before it
-	// EdgeOutputs are what State.Edges are after the last block: outputs of the model.
+	In, Out int         // widths of the first vertex type's rows, before the block and after it
+	H0      int         // width of State.H0 before the block; 0: there is no H0
+	Edges   []EdgeState // describes State.Edges before the block
+	// EdgeOutputs describe State.Edges after the last block, which are outputs of the model.
 	EdgeOutputs []EdgeState
-	// Made are the columns of State.Rows after it by vertex type, 0 where there are no rows, and Beside is
-	// what State.Beside is, for a pipeline of several vertex types. nil: Out columns of the first alone.
+	// Made and Beside are for a pipeline of several vertex types. Made has the columns of State.Rows after
+	// the block by vertex type, 0 for a type without rows. Beside describes State.Beside after it. nil: the
+	// first type alone has rows, of Out columns.
 	Made   []int
 	Beside []VertexState
 	Cost   Cost
 	// Rounds is the number of aggregations of the block that depend on each other; 0: at most one.
 	Rounds int
-	// EdgeFeatures says that the block's message functions read the features of the edges. Workers have them
+	// EdgeFeatures says that the block's message functions read the features of the edges. Workers load them
 	// only if a block reads them.
 	EdgeFeatures bool
 	// Degrees says that the block reads Env.Degrees.
 	Degrees bool
-	// Relations names the relations that a block for several types of vertices or edges aggregates along.
-	// Other blocks have none.
+	// Relations names the relations that the block aggregates along, in a model for several types of vertices
+	// or edges. Blocks of other models name none.
 	Relations []string
 	// Build makes the block. Initial values are drawn from the parameters' names, so that they do not depend
 	// on which part of a model is built.
@@ -122,18 +125,18 @@ func (b *BlockSpec) Widths() []int {
 	return b.Made
 }
 
-// VertexState describes rows of vertices that pass from one block to the next.
+// VertexState describes rows of vertices that one block passes to the next.
 type VertexState struct {
 	Type    int // the number of the vertex type
 	Columns int
 }
 
-// EdgeState describes rows of edges that pass from one block to the next.
+// EdgeState describes rows of edges that one block passes to the next.
 type EdgeState struct {
 	Along   Along
 	Loops   Loops
 	Columns int
-	Counted bool // as of the Message that made them
+	Counted bool // Message.Counted of the message that made them
 }
 
 // ReadEdgeFeatures reports whether one of the blocks reads the features of the edges.
@@ -141,8 +144,8 @@ func ReadEdgeFeatures(blocks []BlockSpec) bool {
 	return slices.ContainsFunc(blocks, func(b BlockSpec) bool { return b.EdgeFeatures })
 }
 
-// ReadRelation reports whether one of the blocks aggregates along a relation, of those of a model for several
-// types of vertices or edges. Other models leave none out.
+// ReadRelation reports whether one of the blocks aggregates along a relation. A model that is not for several
+// types of vertices or edges leaves no relation out.
 func ReadRelation(blocks []BlockSpec, name string) bool {
 	typed := false
 	for _, b := range blocks {
@@ -159,8 +162,8 @@ func ReadDegrees(blocks []BlockSpec) bool {
 	return slices.ContainsFunc(blocks, func(b BlockSpec) bool { return b.Degrees })
 }
 
-// Cost is the work of a block's forward pass, in multiply-adds of its products and aggregations. Pipeline
-// stages are balanced by it.
+// Cost is the work of a block's forward pass: the multiply-adds of its products and aggregations. It is used
+// to balance pipeline stages.
 type Cost struct {
 	Vertex, Edge int // for each vertex, and for each edge
 }
@@ -170,61 +173,62 @@ func (c Cost) Of(vertices int, edges int64) float64 {
 	return float64(c.Vertex)*float64(vertices) + float64(c.Edge)*float64(edges)
 }
 
-// Env is what blocks are built with: one worker's parameters, rows and Propagators.
+// Env is the environment in which one worker builds blocks: its parameters, rows and Propagators.
 type Env struct {
 	Params *nn.Params
 	Schema
-	Rows        []*autograd.RowSet // by vertex type: this worker's rows
+	Rows        []*autograd.RowSet // this worker's rows, by vertex type
 	Propagators Propagators
 	Slicer      Slicer // nil: rows are not sliced
-	// Degrees are those along the direction in which the model aggregates, for blocks that read them. Weights
-	// that are loaded have their own.
+	// Degrees are mean degrees along the direction in which the model aggregates, for blocks that read them.
+	// Loaded weights bring their own.
 	Degrees Degrees
 	// Explain is called for each operation of a program that reads the dense form of sparse features, with
-	// their name and what reads them. It may be nil.
+	// the features' name and a description of the operation. It may be nil.
 	Explain func(path, what string)
 }
 
-// Schema is what a model knows of its graph: the vertex types and the relations.
+// Schema describes a graph to a model: the vertex types and the relations.
 type Schema struct {
 	Types     []VertexType // at least one
 	Relations []Relation   // at least one
-	// the types whose rows the last block computes, as indices into Types; nil: the first
+	// Outputs are the types whose rows the last block computes, as indices into Types; nil: the first.
 	Outputs []int
 }
 
 // VertexType is one type of vertices.
 type VertexType struct {
 	Name     string
-	Vertices int  // of the whole graph
-	Columns  int  // of features; 0: the type has none
+	Vertices int  // their number in the whole graph
+	Columns  int  // columns of the features; 0: the type has none
 	Sparse   bool // the features are stored in sparse rows
 }
 
 // Relation is one type of edges, from vertices of one type to vertices of one type.
 type Relation struct {
-	Name           string // as in Along; unique
+	Name           string // a unique name, which Along.Relation uses
 	Source, Target int    // indices into Types
-	Columns        int    // of the edges' features; 0: they have none
+	Columns        int    // columns of the edges' features; 0: they have none
 	Unweighted     bool   // the edges are known to have no weights
-	Silent         bool   // no messages pass along it: an EdgeDecoder alone reads the edges
+	Silent         bool   // only an EdgeDecoder reads the edges, and no messages pass along them
 }
 
-// Passing is the schema with the relations along which messages pass.
+// Passing returns the schema without silent relations.
 func (s Schema) Passing() Schema {
 	s.Relations = slices.DeleteFunc(slices.Clone(s.Relations), func(r Relation) bool { return r.Silent })
 	return s
 }
 
-// TypeOf returns the number of the vertex type of that name, of the only one if it is empty; −1: there is
-// none.
+// TypeOf returns the number of the vertex type of that name, or of the only type if the name is empty; −1:
+// there is none.
 func (s Schema) TypeOf(name string) int {
 	return slices.IndexFunc(s.Types, func(t VertexType) bool {
 		return name == t.Name && name != "" || name == "" && len(s.Types) == 1
 	})
 }
 
-// RelationOf returns the relation of that name, or the only one if it is empty; nil: there is none.
+// RelationOf returns the relation of that name, or the only relation if the name is empty; nil: there is
+// none.
 func (s Schema) RelationOf(name string) *Relation {
 	for i := range s.Relations {
 		if r := &s.Relations[i]; name == r.Name || name == "" && len(s.Relations) == 1 {
@@ -234,7 +238,7 @@ func (s Schema) RelationOf(name string) *Relation {
 	return nil
 }
 
-// outputs returns Outputs, or what nil stands for.
+// outputs returns Outputs, or the first type for nil.
 func (s Schema) outputs() []int {
 	if s.Outputs == nil {
 		return []int{0}
@@ -242,8 +246,8 @@ func (s Schema) outputs() []int {
 	return s.Outputs
 }
 
-// OneType returns the schema of a graph of one vertex type and one relation, with so many columns of features
-// of vertices and of edges.
+// OneType returns the schema of a graph of one vertex type and one relation. features and edgeFeatures are
+// the numbers of columns of the features.
 func OneType(features, edgeFeatures int) Schema {
 	return Schema{
 		Types:     []VertexType{{Name: "vertex", Columns: features}},
@@ -269,7 +273,7 @@ func (s Schema) Names() (names []string) {
 
 // edgeColumns returns the number of columns of edge features in a graph with one relation.
 func (s Schema) edgeColumns() int {
-	if len(s.Relations) == 0 { // the edges are not read yet
+	if len(s.Relations) == 0 { // the schema is of a graph whose edges are not read yet
 		return 0
 	}
 	return s.Relations[0].Columns
@@ -292,7 +296,7 @@ type TypeLayer struct {
 	Activation kernel.Activation
 	Dropout    nn.Dropout
 	Residual   bool
-	Detached   bool // the bias has its gradient from the next layer's Offset
+	Detached   bool // the next layer computes the bias's gradient (Module.Offset)
 }
 
 // GraphConvolution aggregates along all relations. Forward returns, by vertex type, the output without the

@@ -13,7 +13,7 @@ type Both struct {
 	root    *Linear
 }
 
-// NewBoth makes the two convolutions for a relation. conv makes one of them from a Module.
+// NewBoth makes the two convolutions for a relation, each by a call of conv.
 func NewBoth(m Module, props Propagators, relation string, conv func(Module) Convolution) *Both {
 	half := func(path string, along Along) Convolution {
 		h := m

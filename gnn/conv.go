@@ -29,41 +29,42 @@ type ConvolutionFunc func(x *autograd.Var) (*autograd.Var, *nn.Param)
 // Forward calls f.
 func (f ConvolutionFunc) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return f(x) }
 
-// Module is what a layer is made from: its place in the model, the widths of its rows, and what it computes
-// with.
+// Module is the argument from which a layer is made: its path in the model, the widths of its rows, and the
+// parameters and Propagator that it computes with.
 type Module struct {
 	Path    string // the module path (`convs.1`): it names parameters and keys caches and dropout masks
 	In, Out int    // columns of the layer's input and output
 	// InTarget is the width of the targets' rows, and In the width of the sources', in a graph with several
-	// types of vertices or edges. Convolutions then add no self loops, and graph attention has a weight for
-	// each end. 0: the graph has one vertex type and one relation.
+	// types of vertices or edges. Convolutions then add no self loops, and graph attention has one weight for
+	// sources and one for targets. 0: the graph has one vertex type and one relation.
 	InTarget int
 	// EdgeColumns is the width of the features of the edges; 0: they have none.
 	EdgeColumns int
 	Params      *nn.Params
 	Propagator  Propagator
 	Degrees     Degrees           // Env.Degrees
-	Activation  kernel.Activation // inside the convolution, if it has one
+	Activation  kernel.Activation // the activation inside the convolution, if it has one
 	// Norm follows the convolution; nil: none. If it centres columns, the convolution needs no bias.
 	Norm nn.Norm
-	// Centred says that nothing but norms that centre columns read the sum that the output is added to. It
-	// needs no bias, as before Norm.
+	// Centred says that the output is added to a sum that only norms read which centre columns. Then, too,
+	// the convolution needs no bias.
 	Centred bool
-	// Offset is a bias that the layer's input has, detached, and whose gradient this layer computes; nil:
-	// none. The layer is Centred.
+	// Offset is a bias in the layer's input whose gradient this layer computes: the input has it detached.
+	// Such a layer is Centred. nil: none.
 	Offset *nn.Param
 	// Inner makes the norm inside the convolution, if it has one.
 	Inner func(path string, width int) nn.Norm
 	// Plain leaves out what PyG's DirGNNConv switches off in the layers that it wraps: added self loops, and
 	// the root weight if PyG's layer has the option root_weight.
 	Plain  bool
-	halved bool // Both takes half of the output
+	halved bool // the output is halved for Both
 }
 
 // target returns the width of the targets' rows.
 func (m Module) target() int { return cmp.Or(m.InTarget, m.In) }
 
-// loops are those of graph attention: PyG's layers replace stored ones by one for each vertex.
+// loops returns the self loops of graph attention: PyG's layers replace the stored ones by one for each
+// vertex.
 func (m Module) loops() Loops {
 	if m.Plain || m.InTarget != 0 {
 		return StoredLoops
@@ -76,7 +77,7 @@ func (m Module) bias(name string, n int, init nn.Init) *nn.Param {
 	return m.biasThrough("", name, n, init)
 }
 
-// centred reports whether nothing but norms that centre columns read the output.
+// centred reports whether only norms that centre columns read the output.
 func (m Module) centred() bool {
 	switch m.Norm.(type) {
 	case *nn.BatchNorm, *nn.PairNorm:
@@ -85,7 +86,7 @@ func (m Module) centred() bool {
 	return m.Centred
 }
 
-// biasThrough is bias for one that a weight multiplies before it is added.
+// biasThrough is bias for a bias that is multiplied by a weight before it is added.
 func (m Module) biasThrough(weight, name string, n int, init nn.Init) *nn.Param {
 	shift := nn.Shift{Bias: m.Path + name, Share: 1, Through: weight}
 	if m.halved {

@@ -11,8 +11,8 @@ import (
 // EdgeDecoder is the last block of a model whose outputs are rows of the edges of one relation: an MLP of
 // [h_source, h_target, h_source ⊙ h_target, e], where h are the rows of vertices that the blocks before it
 // make, and e the edge's features as standard scores. Its linear layers are those of PyG's MLP, with ReLU and
-// dropout between them. It is a message function whose results are kept: the rest exists for a few thousand
-// edges at a time, where the edges' targets are.
+// dropout between them. It is a message function whose results are kept. All other values exist for a few
+// thousand edges at a time, on the workers that hold the edges' targets.
 type EdgeDecoder struct {
 	Relation       string
 	Source, Target int // vertex types
@@ -27,8 +27,8 @@ type EdgeDecoder struct {
 // decoderPath is the module path of an EdgeDecoder.
 const decoderPath = "decoder"
 
-// Block describes the decoder as a block. After it the state has the rows of the edges alone, in the order of
-// Propagator.ApplyEdges for stored self loops.
+// Block describes the decoder as a block. The state after it has only the rows of the edges, in the order of
+// Propagator.ApplyEdges for StoredLoops.
 func (d EdgeDecoder) Block() BlockSpec {
 	widths, products := d.widths(), 0
 	for i, in := range widths[:len(widths)-1] {
@@ -60,22 +60,22 @@ func (d EdgeDecoder) build(ps *nn.Params) *edgeDecoder {
 	return b
 }
 
-// EdgeScorer computes the outputs of edges, which need not be of the graph, from the rows of the vertices at
-// their ends: the end of a model that learns labels of edges.
+// EdgeScorer is the last part of a model that learns labels of edges. It computes the outputs of edges from
+// the rows of the vertices at their ends. The edges need not be in the graph.
 type EdgeScorer struct {
 	Relation       string
 	Source, Target int  // vertex types
 	Width          int  // columns of the rows of vertices
-	Features       int  // columns of the edges' features, as the graph has them; 0: the edges have none
+	Features       int  // columns of the edges' features in the graph; 0: the edges have none
 	Standardised   bool // the function reads the features as standard scores
-	Weighted       bool // it reads the edges' weights
+	Weighted       bool // the function reads the edges' weights
 	Outputs        int
-	// Rows makes the function's parameters, and returns it: edges × Outputs. The function reads the fields
-	// Tape, Source, Target, Features and Weight of its Edges.
+	// Rows makes the parameters of a function, and returns the function, whose result is edges × Outputs. It
+	// reads the fields Tape, Source, Target, Features and Weight of its Edges.
 	Rows func(ps *nn.Params) func(Edges) *autograd.Var
 }
 
-// Scorer is the decoder apart from the graph.
+// Scorer returns the decoder's function, for edges that need not be in the graph.
 func (d EdgeDecoder) Scorer() EdgeScorer {
 	return EdgeScorer{
 		Relation: d.Relation, Source: d.Source, Target: d.Target, Width: d.Width, Features: d.Features,
@@ -86,7 +86,7 @@ func (d EdgeDecoder) Scorer() EdgeScorer {
 
 func (d EdgeDecoder) along() Along { return Along{Relation: d.Relation} }
 
-// widths are the columns before each linear layer, and after the last.
+// widths returns the columns before each linear layer, and after the last.
 func (d EdgeDecoder) widths() []int {
 	all := []int{3*d.Width + d.Features}
 	for range d.Layers - 1 {
@@ -95,13 +95,12 @@ func (d EdgeDecoder) widths() []int {
 	return append(all, d.Outputs)
 }
 
-// DecoderOutputs returns the outputs of a decoder of so many layers whose weights a state has; 0: it has
-// none.
+// DecoderOutputs returns the number of outputs of the decoder, of so many layers, in a state; 0: it has none.
 func DecoderOutputs(weights nn.State, layers int) int {
 	return len(weights[fmt.Sprintf("%s.lins.%d.bias", decoderPath, layers-1)].Float32)
 }
 
-// DecoderNames are those of the tensors of an EdgeDecoder in a state, as nn.Params.Allow takes them.
+// DecoderNames returns names and prefixes, for nn.Params.Allow, of the tensors of an EdgeDecoder in a state.
 func DecoderNames() []string { return append(nn.EdgeUnitNames(), decoderPath+".") }
 
 // scores returns the standard scores of features of edges.
@@ -145,7 +144,7 @@ func (b *edgeDecoder) Forward(s State) State {
 	return State{Rows: make([]*autograd.Var, len(s.Rows)), Edges: []*autograd.Var{made}}
 }
 
-// rows are those of some edges: edges × Outputs.
+// rows returns the outputs of some edges: edges × Outputs.
 func (b *edgeDecoder) rows(e Edges) *autograd.Var {
 	parts := []*autograd.Var{e.Source, e.Target, autograd.Multiply(e.Source, e.Target)}
 	if b.Features > 0 {

@@ -28,8 +28,8 @@ var appnpModel = ModelKind{
 //	Hᵏ⁺¹_v = (1−a)·(Hᵏ_v + Σ_{r∈R(v)} mean_{u∈N_r(v)} Hᵏ_u) / (1+|R(v)|) + a·Z_v
 //
 // R(v) are the relations into vertices of v's type. Their mean counts the vertex itself as one more relation,
-// just as decoupled GraphSAGE counts it as one more neighbour. H has Layers rounds with the first one.
-// NeutronTP evaluates an R-GCN (section 5.8), and leaves its decoupled form open.
+// as decoupled GraphSAGE counts it as one more neighbour. There are Layers rounds, the first included.
+// NeutronTP evaluates an R-GCN (section 5.8), but does not define its decoupled form.
 
 // propagationPath is the module path of a decoupled model's rounds.
 const propagationPath = "propagation"
@@ -42,7 +42,7 @@ type Propagation struct {
 	rounds  Rounds
 }
 
-// NewPropagation makes the rounds of an aggregation.
+// NewPropagation makes the rounds k of the aggregation r, for rows × m.In.
 func NewPropagation(m Module, r Reduce, k Rounds) *Propagation {
 	return &Propagation{p: m.Propagator, r: r, rounds: k}
 }
@@ -67,7 +67,7 @@ func (c *Propagation) Forward(s State) State {
 
 // AttentionPropagation is the rounds of a decoupled graph attention network. GATv1's coefficients are
 // computed from Z alone, with one head over the class columns and LeakyReLU slope 0.2. Every round uses the
-// same coefficients, with the same ones dropped.
+// same coefficients, of which dropout drops the same ones.
 type AttentionPropagation struct {
 	aSource, aTarget *nn.Param
 	p                Propagator
@@ -77,7 +77,7 @@ type AttentionPropagation struct {
 // AttentionPropagationOptions are the settings of AttentionPropagation.
 type AttentionPropagationOptions struct {
 	Rounds  Rounds
-	Dropout float64 // on the coefficients
+	Dropout float64 // probability that a coefficient is dropped
 }
 
 // NewAttentionPropagation makes the rounds; m.In is the number of classes.
@@ -109,7 +109,7 @@ type RelationalPropagation struct {
 type relationalMean struct {
 	target    int
 	relations []meanOf
-	count     int // of the relations and the vertex itself
+	count     int // the number of relations into the type, plus one for the vertex itself
 }
 
 // meanOf is the mean over the neighbours of one relation.
@@ -118,7 +118,7 @@ type meanOf struct {
 	source int
 }
 
-// newRelationalPropagation makes the rounds; computed says which relations each has.
+// newRelationalPropagation makes the rounds. c says which relations each of them has.
 func newRelationalPropagation(c computed, schema Schema, teleport float64, e Env) *RelationalPropagation {
 	block := &RelationalPropagation{slices: e.Slicer, teleport: float32(teleport)}
 	propagator := e.Propagators

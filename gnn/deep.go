@@ -108,7 +108,7 @@ var residualBlocks = &deep{
 			f.First = NewLinear(s.deepModule(path+".lins.0", e))
 		}
 		at = s.deepModule(path+".lins.1", e)
-		at.Centred = s.centres() && s.Dropout == 0 // which comes after the bias
+		at.Centred = s.centres() && s.Dropout == 0 // dropout would come between the bias and the norm
 		f.Second = NewLinear(at)
 		return b
 	},
@@ -131,7 +131,7 @@ func (s *Spec) deepModule(path string, e Env) Module {
 	}
 }
 
-// preActivation makes the norm, activation and dropout of ResGCN+ that read the sum of the first n blocks.
+// preActivation makes the norm, activation and dropout of ResGCN+ that follow the sum of the first n blocks.
 func (s *Spec) preActivation(kind ModelKind, n int, path string, e Env) PreActivation {
 	norm := s.norm(e, path, s.Hidden)
 	for i := range n {
@@ -148,7 +148,7 @@ func (s *Spec) preActivation(kind ModelKind, n int, path string, e Env) PreActiv
 	}
 }
 
-// sumNorm makes the norm that reads the sum of the first n of Platonov et al.'s blocks.
+// sumNorm makes the norm that follows the sum of the first n of Platonov et al.'s blocks.
 func (s *Spec) sumNorm(n int, e Env) PreActivation {
 	norm := s.norm(e, fmt.Sprintf("norms.%d", n), s.Hidden)
 	for i := range n {

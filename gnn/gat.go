@@ -19,7 +19,7 @@ var gatModel = ModelKind{
 }
 
 // GAT is graph attention (Veličković et al. 2018) with LeakyReLU slope 0.2. Attention has the equations. As
-// in PyG, the features of edges count in the scores by a weight and an attention vector of their own.
+// in PyG, the features of edges enter the scores through a weight and an attention vector of their own.
 type GAT struct {
 	w, wTarget, aSource, aTarget, b *nn.Param // wTarget nil: targets use w
 	wEdge, aEdge                    *nn.Param // nil: features of edges are not used
@@ -36,7 +36,7 @@ type GATOptions struct {
 	Average          bool
 	Dropout          float64 // on the coefficients
 	TransformDropout float64 // on the transformed features
-	EdgeFeatures     bool    // scores depend on the features of the edges, too
+	EdgeFeatures     bool    // the scores also depend on the features of the edges
 }
 
 // columns returns how many columns all heads have together.
@@ -76,8 +76,8 @@ func NewGAT(m Module, o GATOptions) *GAT {
 // Forward computes the layer.
 func (c *GAT) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Between(x, x) }
 
-// Between computes the layer along a relation between two types. Sources and targets have a weight of their
-// own.
+// Between computes the layer along a relation between two types. Sources have one weight, and targets
+// another.
 func (c *GAT) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 	t := source.Tape()
 	z := autograd.Dropout(autograd.Linear(source, c.w.On(t)), c.dropout.Mask(source))

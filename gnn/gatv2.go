@@ -18,8 +18,7 @@ var gatv2Model = ModelKind{
 }
 
 // GATv2 is graph attention with a nonlinearity between its two weights (Brody et al. 2022), with slope 0.2.
-// Attention has the equations, also of the features of edges. Sources and targets are transformed by a weight
-// each.
+// Attention has the equations, also for the features of edges. Sources have one weight, and targets another.
 type GATv2 struct {
 	source, sourceB, target, targetB, a, b *nn.Param
 	wEdge                                  *nn.Param // nil: features of edges are not used

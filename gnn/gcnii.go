@@ -43,8 +43,8 @@ type GCNIIOptions struct {
 	Last          bool    // no later block reads the initial residual
 }
 
-// NewGCNII makes a layer whose input, output and initial residual have m.In columns. The initial values are
-// those of the authors' code.
+// NewGCNII makes a layer whose input, output and initial residual have m.In columns. Initial values are drawn
+// as in the authors' code.
 func NewGCNII(m Module, o GCNIIOptions) *GCNII {
 	weight := func(name string) *nn.Param {
 		w := m.Params.Matrix(m.Path+name, m.In, m.In, nn.FanIn(m.In))
@@ -78,11 +78,10 @@ func (c *GCNII) Forward(s State) State {
 	return s
 }
 
-// identityMap returns scale·M(w). It combines the weights rather than the rows, which saves a pass over the
-// rows.
+// identityMap returns scale·M(w). It combines the weights and not the rows, which saves a pass over the rows.
 func (c *GCNII) identityMap(t *autograd.Tape, w *nn.Param, scale float32) *autograd.Var {
 	m := autograd.Scale(scale*c.beta, w.On(t))
-	// The diagonal is a column of rows that are longer by one, and the last element.
+	// Read in rows of n+1 elements, the diagonal is the first column, and the last element.
 	all, n := m.Value().Reshape(1, m.Rows()*m.Cols()), m.Cols()
 	more := t.Memory().New(tensor.Buffers, n, 1)
 	t.Team.Fill(more, scale*(1-c.beta))
@@ -95,7 +94,7 @@ func (c *GCNII) identityMap(t *autograd.Tape, w *nn.Param, scale float32) *autog
 // InitialResidual is the block before the layers of a GCNII. Its output before dropout is h0, which all
 // layers read.
 type InitialResidual struct {
-	Layer   *Layer // without dropout
+	Layer   *Layer // the layer that computes h0, without dropout
 	Dropout nn.Dropout
 }
 

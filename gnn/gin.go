@@ -58,10 +58,10 @@ func newGINMLP(m Module) *ginMLP {
 	return c
 }
 
-// own is 1+ε.
+// own returns 1+ε.
 func (c *ginMLP) own() float32 { return 1 + c.epsilon.Values[0] }
 
-// after returns the rest of the MLP of W_1·h: its output without the last bias, and that bias.
+// after computes the MLP from h = W_1·(…) on. It returns the output without the last bias, and that bias.
 func (c *ginMLP) after(h *autograd.Var) (*autograd.Var, *nn.Param) {
 	t := h.Tape()
 	h = finish(h, c.b1.On(t), c.norm, c.act, kernel.Mask{})

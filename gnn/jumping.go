@@ -11,18 +11,18 @@ var Jumps = []string{noJump, "cat", "max"}
 
 const noJump = "none"
 
-// Jumping is a layer whose output is also combined with those of the layers before it, side by side or by the
-// largest of each column. State.H0 holds what is combined so far.
+// Jumping is a layer whose output is also combined with the outputs of the layers before it: side by side, or
+// as the maximum of each column. State.H0 holds the combination so far.
 type Jumping struct {
 	Layer   Block
 	Maximum bool
-	Last    bool // the state after it is the combined outputs alone
+	Last    bool // the state after the layer has only the combined outputs
 }
 
 // Forward computes the layer for a vertex type's rows, rows × its input width.
 func (b *Jumping) Forward(s State) State {
 	h := b.Layer.Forward(s).Rows[0]
-	// An alias is read instead of h, so that the gradient of h does not depend on the cuts between stages
+	// The alias makes the gradient of h independent of where the model is cut into stages.
 	all := autograd.Alias(h)
 	switch {
 	case s.H0 == nil:
@@ -37,15 +37,15 @@ func (b *Jumping) Forward(s State) State {
 	return State{Rows: []*autograd.Var{h}, H0: all}
 }
 
-// maximum returns the larger of each pair of elements, a + relu(b − a).
+// maximum returns the larger of each pair of elements, as a + relu(b − a).
 func maximum(a, b *autograd.Var) *autograd.Var {
 	more := autograd.Finish(autograd.Combine(1, b, -1, autograd.Copy(a)), nil, kernel.ReLU, kernel.Mask{})
 	return autograd.Add(a, more)
 }
 
-// jumping makes of layers a jumping knowledge network, with the linear layer after them.
+// jumping turns layers into a jumping knowledge network, and appends the linear layer.
 func (s Spec) jumping(layers []BlockSpec, classes int) []BlockSpec {
-	all := 0 // columns that are combined so far
+	all := 0 // columns of the combination so far
 	for i := range layers {
 		b := &layers[i]
 		b.H0 = all

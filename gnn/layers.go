@@ -14,11 +14,11 @@ import (
 
 // Blocks describes a model known by name: Layers convolutions, of which the last has classes columns and the
 // others Hidden columns, with norm, activation and dropout between them. Parameters have PyG's names
-// (torch_geometric.nn.models). A decoupled model is the model mlp of so many layers, followed by a block of
-// the rounds; for R-GCN, the layers are its own, and only the last has relations. A deep model has a block
-// before the Layers and a block after them. On a graph with several types of vertices or edges, a layer has a
-// convolution for each relation, and the names of PyG's to_hetero. Blocks refuses what the graph does not
-// allow.
+// (torch_geometric.nn.models). A decoupled model is the model mlp with so many layers, and then a block with
+// the rounds. Decoupled R-GCN has layers of its own instead, of which only the last has relations. A deep
+// model has a block before the Layers and a block after them. On a graph with several types of vertices or
+// edges, a layer has a convolution for each relation, and the names of PyG's to_hetero. Blocks refuses
+// settings that the graph does not allow.
 func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	kind, known := KindOf(s.Model)
 	if !known {
@@ -117,8 +117,8 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 	return nil
 }
 
-// layers describes the layers of a model, on edges with so many columns of features. Those of a jumping
-// knowledge network are all of the hidden width, and a linear layer follows them.
+// layers describes the layers of a model. edge is the number of columns of the edges' features. In a jumping
+// knowledge network all layers have the hidden width, and a linear layer follows them.
 func (s Spec) layers(kind ModelKind, features, edge, classes int) (specs []BlockSpec) {
 	in, jumps := s.read(features), s.jumps(kind)
 	for i := range s.Layers {
@@ -141,12 +141,11 @@ func (s Spec) layers(kind ModelKind, features, edge, classes int) (specs []Block
 	return specs
 }
 
-// read returns how many columns the first block reads: those of the features or, without features, of the
-// embedding.
+// read returns how many columns the first block reads: the columns of the features or, without features, of
+// the embedding.
 func (s *Spec) read(features int) int { return cmp.Or(features, s.NodeEmbedding) }
 
-// embedding makes the embedding that the first block reads if the vertices of type i have no features; nil:
-// it reads none.
+// embedding makes the embedding of vertices of type i that have no features; nil: the type has features.
 func (s *Spec) embedding(i int, e Env) *nn.Param {
 	of := e.Types[i]
 	if s.NodeEmbedding == 0 || of.Columns > 0 {
@@ -155,8 +154,8 @@ func (s *Spec) embedding(i int, e Env) *nn.Param {
 	return e.Params.Table("embed."+of.Name+".weight", e.Rows[i], 0, s.NodeEmbedding, nn.Normal())
 }
 
-// decoupled describes the decoupled form of a model. Its MLP has the initial values of GCN's layers:
-// PyTorch's are smaller, and a deep MLP without a norm then does not learn.
+// decoupled describes the decoupled form of a model. Its MLP has the initial values of GCN's layers.
+// PyTorch's are smaller, and with them a deep MLP without a norm does not learn.
 func (s Spec) decoupled(kind ModelKind, features, classes int) []BlockSpec {
 	transform := s.perceptron()
 	mlp, _ := KindOf(transform.Model)
@@ -224,9 +223,9 @@ func (s *Spec) layer(kind ModelKind, i, in, out int, last bool, e Env) *Layer {
 	return NewLayer(s.convolution(kind, at, e, last), l)
 }
 
-// hidden adds to a vertex type's part of layer i, of so many columns, what follows the convolution of a
-// hidden layer: the norm with that module path, activation, dropout keyed by the module path of the part, and
-// the residual connection.
+// hidden adds to t, the part of layer i for a vertex type, the parts that follow the convolution of a hidden
+// layer: a norm of so many columns with the module path norm, the activation, dropout keyed by path, and the
+// residual connection.
 func (s *Spec) hidden(t *TypeLayer, i int, norm, path string, columns int, e Env) {
 	t.Norm = s.norm(e, norm, columns)
 	t.Activation = Activations[s.Activation]
@@ -269,7 +268,7 @@ func (s *Spec) norms(e Env) func(path string, width int) nn.Norm {
 // path returns the module path of layer i.
 func (k ModelKind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
 
-// Widths returns the numbers of features and classes of the model that the weights belong to; each is 0 if
+// Widths returns the numbers of features and classes of the model that the weights belong to. Each is 0 if
 // its weight is missing.
 func (s Spec) Widths(weights nn.State) (features, classes int) {
 	kind, known := KindOf(s.Model)

@@ -29,7 +29,7 @@ func Build(specs []BlockSpec, from, to int, e Env) (m Model) {
 	return m
 }
 
-// pathOf is the module path of parameters: that which they have in common, or the first one's name.
+// pathOf returns the module path that all the parameters have in common, or the name of the first.
 func pathOf(made []*nn.Param) string {
 	module := func(path string) string { return path[:max(0, strings.LastIndexByte(path, '.'))] }
 	path := module(made[0].Name)
@@ -41,7 +41,7 @@ func pathOf(made []*nn.Param) string {
 	return cmp.Or(path, made[0].Name)
 }
 
-// numbered is a block, its number in the whole model, which the tape is told, and its name in errors.
+// numbered is a block with its number in the whole model, which the tape is told, and its name in errors.
 type numbered struct {
 	Block
 	number int

@@ -22,15 +22,16 @@ var pnaModel = ModelKind{
 //	m_ij = W_t·x_i + W_s·x_j + b,  a_i = [mean, min, max, std]_{j→i} m_ij
 //	z_i  = W·(W_post·[x_i, a_i, log(d_i+1)/δ·a_i, δ/log(d_i+1)·a_i] + b_post) + b_out
 //
-// d_i is the in-degree, and δ the mean of log(d+1) in the training graph. What m_ij has of x_i is the same
-// for all j: it moves mean, minimum and maximum, and leaves the deviation. So only W_s·x_j is aggregated.
+// d_i is the in-degree, and δ the mean of log(d+1) in the training graph. The term W_t·x_i + b is the same
+// for all j. It moves the mean, the minimum and the maximum, and does not change the deviation. So only
+// W_s·x_j is aggregated.
 type PNA struct {
 	pre, preBias, post, postBias, lin, bias *nn.Param
 	delta                                   *nn.Buffer
 	p                                       Propagator
 }
 
-// Degrees are means over the vertices of the training graph, along a direction.
+// Degrees are means over the vertices of the training graph, along one edge direction.
 type Degrees struct {
 	Mean, MeanLog float64 // of the in-degree d, and of log(d+1)
 }
@@ -79,7 +80,7 @@ func (c *PNA) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 // aggregate returns the in-degree of each vertex, and a: rows × four times the columns of x. Both are 0 where
 // a vertex has no in-neighbours.
 func (c *PNA) aggregate(x *autograd.Var) (degree, a *autograd.Var) {
-	const least = 1e-5 // of a variance, as in PyG
+	const least = 1e-5 // the least variance, as in PyG
 	t := x.Tape()
 	n := x.Cols()
 	pre := c.pre.On(t)

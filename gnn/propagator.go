@@ -1,7 +1,8 @@
 // Package gnn builds graph neural networks. Layers do not know how the graph is divided: they aggregate along
 // edges only through a Propagator, and each axis of parallelism implements one.
 //
-// Package setting asks a Spec for the blocks of a model, and package engine builds them on a worker.
+// Package setting asks a Spec for the blocks of a model, or takes those of a Go user. Package engine builds
+// them on a worker.
 package gnn
 
 import (
@@ -18,10 +19,10 @@ import (
 // counts once for each of its edges.
 type Reduce struct {
 	Kind ReduceKind
-	// Loops says which self loops are edges. KindSymmetric has loops of its own.
+	// Loops says which self loops count as edges. KindSymmetric does not use it.
 	Loops Loops
 	// Weighted multiplies the rows of a sum or mean by the weights of their edges: 1 for added loops, and in
-	// a relation without weights. A mean is divided by the number of edges all the same.
+	// a relation without weights. A mean is still divided by the number of edges.
 	Weighted bool
 	// Unweighted leaves the weights of edges out of a normalisation, as in a relation without weights.
 	Unweighted bool
@@ -50,17 +51,17 @@ const (
 // Linear reports whether the aggregation is a matrix.
 func (r Reduce) Linear() bool { return r.Kind != KindMax && r.Kind != KindMin }
 
-// Loops says which self loops are edges.
+// Loops says which self loops count as edges.
 type Loops uint8
 
 // The self loops. In a relation between two vertex types there are none, and none can be added.
 const (
-	StoredLoops  Loops = iota // those that the graph stores
-	RemovedLoops              // none: stored ones are left out
+	StoredLoops  Loops = iota // the loops that the graph stores
+	RemovedLoops              // no loops: stored ones are left out
 	OneLoop                   // one for each vertex; stored ones are left out
-	AddedLoops                // those that the graph stores, and one more for each vertex
-	// For message functions alone: the loops that the graph stores, or the last one of each vertex, and no
-	// other edges.
+	AddedLoops                // the loops that the graph stores, and one more for each vertex
+	// Only for message functions. There are no other edges than the loops that the graph stores, or than the
+	// last of each vertex.
 	OnlyLoops
 	LastLoops
 )
@@ -74,7 +75,7 @@ func (l Loops) Only() bool { return l == OnlyLoops || l == LastLoops }
 // Add reports whether each vertex gets a loop that the graph does not store.
 func (l Loops) Add() bool { return l == OneLoop || l == AddedLoops }
 
-// Of returns how many loops a vertex has that has so many stored ones.
+// Of returns how many loops a vertex with so many stored ones has.
 func (l Loops) Of(stored int) (n int) {
 	if l.Keep() {
 		n = stored
@@ -85,7 +86,7 @@ func (l Loops) Of(stored int) (n int) {
 	return n
 }
 
-// The aggregations as values.
+// Reductions that layers use.
 var (
 	Sum              = Reduce{Kind: KindSum}
 	Mean             = Reduce{Kind: KindMean}
@@ -105,8 +106,8 @@ type Rounds struct {
 // Once is one round.
 var Once = Rounds{Count: 1}
 
-// Of runs the rounds from x; step computes one aggregation. A step may leave its argument to be dropped with
-// the scope, but must not give it away.
+// Of runs the rounds from x. step computes one aggregation. It must not give its argument away, and need not
+// drop it: the scope does.
 func (k Rounds) Of(x *autograd.Var, step func(h *autograd.Var) *autograd.Var) *autograd.Var {
 	h := x
 	for range k.Count {
@@ -132,15 +133,15 @@ type Propagator interface {
 	// Propagate applies the aggregation in rounds: rows × the columns of x.
 	Propagate(x *autograd.Var, r Reduce, k Rounds) *autograd.Var
 	// Attend computes softmax attention over in-edges, in rounds: rows × Heads·Width. Several rounds need
-	// given scores: every round uses the same coefficients, with the same ones dropped. No tensor with an
-	// entry for each edge is kept.
+	// given scores: every round uses the same coefficients, of which dropout drops the same ones. No tensor
+	// with an entry for each edge is kept.
 	Attend(a Attention, k Rounds) *autograd.Var
-	// Message aggregates the messages of the caller's function: rows × Columns. Only some edges' messages
-	// exist at a time.
+	// Message aggregates the messages of the caller's function: rows × Columns. The messages of only some
+	// edges exist at a time.
 	Message(m Message) *autograd.Var
 	// ApplyEdges computes the messages of the caller's function and keeps them: a row for each edge, in the
-	// order that Message.EdgeRows are in. Reduce and Columnwise have no effect. Values of the function
-	// before its result exist for some edges at a time.
+	// order of Message.EdgeRows. Reduce and Columnwise have no effect. Intermediate values of the function
+	// exist for some edges at a time.
 	ApplyEdges(m Message) *autograd.Var
 }
 
@@ -153,8 +154,8 @@ type Propagator interface {
 //
 // The features e_ji of the edges count where EdgeVector (GATv1) or EdgeWeight (others) is given:
 // e_ji·EdgeVector is added to GATv1's score before LeakyReLU, e_ji·EdgeWeight to source_j + target_i in
-// GATv2, and with dot products to key_j and to source_j. With OneLoop a vertex's loop has the means of the
-// features of its other in-edges, and zeros without any; AddedLoops have no features.
+// GATv2, and with dot products to key_j and to source_j. With OneLoop, a vertex's loop has the means of the
+// features of its other in-edges, or zeros if there are none. With AddedLoops, added loops have no features.
 //
 // The caller may also give GATv1's two products as scores. Target, ASource and ATarget are then nil, and
 // Source, SourceScore and TargetScore must be three different values; so must Source, Key and Target.
@@ -163,25 +164,25 @@ type Attention struct {
 	ASource, ATarget    *autograd.Var // 1 × Heads·Width
 	// rows × Heads: aSource·source_j and aTarget·target_i; nil: computed
 	SourceScore, TargetScore *autograd.Var
-	// columns of the edges' features × Heads; nil: GATv1 does not use them
+	// columns of the edges' features × Heads; of GATv1; nil: it does not use them
 	EdgeVector *autograd.Var
-	// columns of the edges' features × Heads·Width; nil: others do not use them
+	// columns of the edges' features × Heads·Width; of the other forms; nil: they do not use them
 	EdgeWeight *autograd.Var
 	Heads      int
 	// FirstHead is the index of the first head in the layer, if Source is a slice of the layer's columns.
-	// LayerHeads is how many heads the layer has; 0: Heads. Dropout and the order of sums are those of the
-	// whole layer.
+	// LayerHeads is how many heads the layer has; 0: Heads. The slice has the dropout and the order of sums
+	// of the whole layer.
 	FirstHead, LayerHeads int
-	Slope                 float64 // of LeakyReLU
+	Slope                 float64 // slope of LeakyReLU
 	Dropout               float64 // probability that a coefficient is dropped
 	Loops                 Loops
 }
 
-// OfFeatures returns what the features of edges are multiplied by; nil: they are not used.
+// OfFeatures returns EdgeVector or EdgeWeight, whichever is set; nil: features of edges are not used.
 func (a Attention) OfFeatures() *autograd.Var { return cmp.Or(a.EdgeVector, a.EdgeWeight) }
 
-// CheckScores panics if given scores are the same value as each other or as the rows, and so for keys. The
-// value's gradient would have two writers.
+// CheckScores panics if two of the given scores and rows, or two of Source, Key and Target, are the same
+// value: its gradient would have two writers.
 func (a Attention) CheckScores(path string) {
 	if k := a.Key; k != nil && (k == a.Target || k == a.Source || a.Target == a.Source) {
 		panic(fmt.Sprintf("gnn: %s attends with one value in two places: Source, Key and Target are three",
@@ -201,7 +202,7 @@ func (a Attention) WithScores() Attention {
 	return a
 }
 
-// EachRound runs the rounds of a; once computes one of them.
+// EachRound runs k rounds of a; once computes one round.
 func (a Attention) EachRound(k Rounds, once func(a Attention) *autograd.Var) *autograd.Var {
 	if k != Once && a.SourceScore == nil {
 		panic("gnn: rounds of attention are those of scores that are given")
@@ -214,19 +215,20 @@ func (a Attention) EachRound(k Rounds, once func(a Attention) *autograd.Var) *au
 
 // Message describes a message function: z_i = ⊕_{j→i} f(source_j, target_i, w_ji, e_ji).
 type Message struct {
-	// rows × any columns: what a vertex sends, and what the receiver knows; nil: nothing, for one of them
+	// rows × any columns: what a vertex sends, and what the receiver knows. One of them may be nil.
 	Source, Target *autograd.Var
-	// SourceParts and TargetParts are the numbers of columns of the values that Source and Target are joined
-	// of. Function then gets these apart, as Edges.Sources and Edges.Targets. nil: it gets them whole
+	// SourceParts and TargetParts are for a Source and a Target that are several values side by side: the
+	// columns of each value. Function then gets each value by itself, in Edges.Sources and Edges.Targets.
+	// nil: it gets one value.
 	SourceParts, TargetParts []int
-	// EdgeRows are what ApplyEdges made of other functions of this relation and direction, on this tape.
+	// EdgeRows are results of ApplyEdges that Function reads: of this relation and direction, on this tape.
 	EdgeRows []EdgeRows
 	// Counted says that ApplyEdges counts the rows over all workers, as norms over all edges need.
 	Counted bool
 	// Function computes the messages of some edges, one row for each: edges × Columns. It is called for a few
-	// thousand edges at a time, and again in the backward pass. It must depend only on its argument and
-	// Parameters. The message of an edge must depend on that edge's rows alone, so Function cannot use batch
-	// norm.
+	// thousand edges at a time, and again in the backward pass. Its result must depend only on its argument
+	// and Parameters. The message of an edge must depend on that edge's rows alone, so Function cannot use
+	// batch norm.
 	Function func(e Edges) *autograd.Var
 	// Parameters are the parameters that Function puts on its tape (Param.On(e.Tape)). It must use no others.
 	Parameters []*nn.Param
@@ -241,9 +243,10 @@ type Message struct {
 	// KindSum, KindMean, KindMax or KindMin. Among equal messages the source with the smallest id wins.
 	Reduce ReduceKind
 	Loops  Loops
-	// Unmasked says that masks of edges leave the messages as they are: they are what others are divided by.
+	// Unmasked says that masks of edges do not change these messages. The caller divides other messages by
+	// their sum.
 	Unmasked bool
-	// Reads are further values of the tape that Function reads, through which no gradient flows.
+	// Reads are further values on the tape that Function reads. No gradient flows through them.
 	Reads []*autograd.Var
 }
 
@@ -253,7 +256,7 @@ type EdgeRows struct {
 	Loops Loops
 }
 
-// Ends returns the values that there are of Source and Target.
+// Ends returns Source and Target, without nil.
 func (m Message) Ends() (ends []*autograd.Var) {
 	for _, v := range []*autograd.Var{m.Source, m.Target} {
 		if v != nil {
@@ -263,8 +266,8 @@ func (m Message) Ends() (ends []*autograd.Var) {
 	return ends
 }
 
-// Check returns a refusal if the messages of the layer with that module path cannot be computed, and nil
-// otherwise. targets is the number of rows of the result.
+// Check returns a refusal if the messages cannot be computed, and nil otherwise. The refusal names the layer
+// by its module path. targets is the number of rows of the result.
 func (m Message) Check(path string, targets int) error {
 	refuse := func(format string, args ...any) error {
 		return refusal.Errorf("%s: a message function %s", path, fmt.Sprintf(format, args...))
@@ -300,7 +303,7 @@ func (m Message) Check(path string, targets int) error {
 	return nil
 }
 
-// addUp reports whether parts are all columns of a value; nil: of any.
+// addUp reports whether the parts add up to the columns of a value. Parts that are nil always do.
 func addUp(parts []int, of *autograd.Var) bool {
 	sum := 0
 	for _, columns := range parts {
@@ -312,26 +315,27 @@ func addUp(parts []int, of *autograd.Var) bool {
 // Edges are some edges, as a message function sees them.
 type Edges struct {
 	Tape *autograd.Tape // where the function's operations are recorded
-	// edges × columns of Message.Source and of Message.Target; nil where these are. Of parts it is the first
+	// edges × columns of Message.Source and of Message.Target, or the first part of each; nil where these are
+	// nil
 	Source, Target   *autograd.Var
-	Sources, Targets []*autograd.Var // the parts, or the whole
+	Sources, Targets []*autograd.Var // all parts, or the one value
 	Rows             []*autograd.Var // these edges' rows of Message.EdgeRows
 	// Loops says that these are added self loops. Otherwise all of them are edges of the graph.
 	Loops bool
 	// Weight (edges × 1) holds the edges' weights, 1 for added self loops; nil if the relation has no weights
 	Weight *autograd.Var
 	// Features (edges × columns) holds the features of the edges; nil if the relation has none, if no
-	// BlockSpec.EdgeFeatures asks for them, and along reversed edges, as features are stored for the edges as
-	// they are. An added self loop has the means of the features of the edges into the vertex, without stored
-	// loops.
+	// BlockSpec.EdgeFeatures asks for them, and along reversed edges, because features are stored for the
+	// edges in their own direction. An added self loop has the means of the features of the vertex's
+	// in-edges, stored loops excepted.
 	Features *autograd.Var
 	// FirstColumn is Message.FirstColumn. A columnwise function masks with
 	// nn.Dropout.Mask(…).From(FirstColumn), so that a slice has its part of the layer's mask.
 	FirstColumn int
 }
 
-// Slice returns the columns of w that these edges' columns of the layer have. w has a column for each of the
-// layer's, as the parameters of a columnwise function do.
+// Slice returns the columns of w that belong to the columns of these edges. w has a column for each column of
+// the layer, as the parameters of a columnwise function do.
 func (e Edges) Slice(w *autograd.Var) *autograd.Var {
 	n := cmp.Or(e.Source, e.Target).Cols()
 	if n == w.Cols() {
@@ -343,18 +347,20 @@ func (e Edges) Slice(w *autograd.Var) *autograd.Var {
 // Along is a relation and an edge direction.
 type Along struct {
 	Relation string // the name of one of Schema.Relations
-	Reversed bool   // from the target of each edge to its source: "in-neighbours" are then the out-neighbours
+	// from the target of each edge to its source: the in-neighbours are then the out-neighbours
+	Reversed bool
 }
 
 // Propagators makes the Propagator of the layer with that module path. It panics if the graph does not have
 // the relation.
 type Propagators func(path string, along Along) Propagator
 
-// Slicer redistributes vertex rows into slices of columns, for functions of several aggregations that compute
-// each column from that column alone.
+// Slicer redistributes vertex rows into slices of columns, for functions of several aggregations in which
+// each column depends on that column alone.
 type Slicer interface {
 	// OnSlices returns f(x), rows × the columns of x of the first vertex type. x has the rows of each vertex
-	// type, or nil, in equal columns. f gets slices of them, and returns one of the first vertex type.
+	// type, or nil, all with the same number of columns. f is given a slice of each, and returns a slice of
+	// the first vertex type.
 	OnSlices(path string, x []*autograd.Var, f func(x []*autograd.Var) *autograd.Var) *autograd.Var
 	// SlicePropagator makes a Propagator for use in f. It panics as Propagators does.
 	SlicePropagator(path string, along Along) Propagator

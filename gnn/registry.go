@@ -9,14 +9,14 @@ import (
 // ModelKind describes a model that is known by name.
 type ModelKind struct {
 	Name string
-	// Settings are the names of the settings that the model uses, among those that only some models use.
-	// Decoupled are the same for its decoupled form.
+	// Settings are the names of the settings that this model uses and some other models do not. Decoupled are
+	// the same for its decoupled form.
 	Settings, Decoupled []string
 	// EdgeWeights says that the model uses the graph's edge weights.
 	EdgeWeights bool
 	// EdgeFeatures says that the model uses the features of the edges. Each relation then must have some.
 	EdgeFeatures bool
-	// OneDirection says that its layers aggregate in one edge direction, and cannot in both.
+	// OneDirection says that the model's layers cannot aggregate in both edge directions.
 	OneDirection bool
 	// Featureless says that the model takes vertices without features as one-hot rows.
 	Featureless bool
@@ -29,7 +29,7 @@ type ModelKind struct {
 	// cost returns the cost of a convolution from in columns to out; for graph attention, out counts the
 	// columns of all heads. edge is the number of columns of the edges' features.
 	cost func(in, out, edge int) Cost
-	// how many times the weight that reads the layer's input has its columns, side by side; 0: once
+	// reads is how many weights of the layer's input lie side by side in that weight; 0: one.
 	reads   int
 	degrees bool // the convolution reads Module.Degrees
 	root    bool // the convolution has a root weight, which Module.Plain leaves out
@@ -53,24 +53,24 @@ type ModelKind struct {
 var (
 	layerSettings = []string{"norm", "residual"}
 	graphSettings = append([]string{"direction", "drop-edge"}, layerSettings...)
-	// of models with a decoupled form, in both forms
+	// settings of models with a decoupled form, in both forms
 	eitherForm        = append([]string{"decoupled"}, graphSettings...)
 	decoupledSettings = append([]string{"teleport", "rounds"}, eitherForm...)
 	linearRounds      = append([]string{"aggregation-chunks"}, decoupledSettings...)
-	// of aggregations of transformed rows
+	// settings of models that aggregate transformed rows
 	linearSettings = append([]string{"jk", "aggregation-order", "aggregation-chunks"}, eitherForm...)
 	blockSettings  = append([]string{"blocks"}, linearSettings...)
 	// of graph attention
 	scoreSettings     = []string{"heads", "output-heads", "attention-dropout", "use-edge-features"}
 	attentionSettings = append([]string{"transform-dropout"}, scoreSettings...)
-	// in both forms
+	// settings of R-GCN, in both forms
 	relationalSettings = []string{
 		"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm",
 		"residual", "drop-edge",
 	}
-	// of all models that are known by name
+	// settings of all models that are known by name
 	namedSettings = []string{"model", "input-dropout", "node-embedding", "init-scheme"}
-	// of all models with hidden layers
+	// settings of all models with hidden layers
 	hiddenSettings = []string{"layers", "hidden", "dropout", "activation", "decay-first-layer-only"}
 )
 
@@ -102,7 +102,7 @@ func named(some func(ModelKind) bool) (names []string) {
 	return names
 }
 
-// Names are the models that are known by name.
+// Names returns the names of all models.
 func Names() []string { return named(func(ModelKind) bool { return true }) }
 
 // KindOf returns the model of that name; known is false if there is none.
@@ -117,7 +117,7 @@ func KindOf(name string) (k ModelKind, known bool) {
 // ofTypes reports whether the model is for graphs of several types of vertices or edges.
 func (k ModelKind) ofTypes() bool { return k.deep == nil && k.rounds == 0 && !k.degrees }
 
-// ofAnyTypes lists the models for relations between whatever types.
+// ofAnyTypes lists the models for relations between any two types.
 func ofAnyTypes() string {
 	return strings.Join(named(func(k ModelKind) bool {
 		return (k.relations != nil || k.Uses("direction")) && k.ofTypes() && !k.oneType && !k.sameWidth

@@ -6,7 +6,7 @@ import (
 	"weft/nn"
 )
 
-// PreActivation is what a convolution reads if the norm comes before it: mask(act(norm(x))).
+// PreActivation is the norm, activation and dropout before a convolution: mask(act(norm(x))).
 type PreActivation struct {
 	Norm       nn.Norm // nil for none
 	Activation kernel.Activation
@@ -44,8 +44,8 @@ func (b *ResidualBlock) Forward(s State) State {
 }
 
 // FeedForward is a linear map, an activation, and a linear map, with dropout after each map. In Platonov et
-// al.'s code, GCN and GraphSAGE aggregate without weights before the first linear map. Here that map is the
-// convolution's weight, and First is nil.
+// al.'s code, GCN and GraphSAGE aggregate without weights before the first linear map. Here the convolution's
+// weight is that map, and First is nil.
 type FeedForward struct {
 	First      *Linear
 	Activation kernel.Activation
@@ -54,7 +54,7 @@ type FeedForward struct {
 	Outer      nn.Dropout
 }
 
-// forward computes all but the last bias and dropout, for z + bias. It may reuse the memory of z.
+// forward computes everything except the last bias and dropout, for z + bias. It may reuse the memory of z.
 func (f *FeedForward) forward(z *autograd.Var, bias *nn.Param) (*autograd.Var, *nn.Param) {
 	if f.First != nil {
 		z, bias = f.First.Forward(finish(z, bias.On(z.Tape()), nil, kernel.Identity, kernel.Mask{}))

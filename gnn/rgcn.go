@@ -23,10 +23,10 @@ var rgcnModel = ModelKind{
 //	W_r = Σ_b a_rb·V_b             basis decomposition: each relation r weights the bases V_b by a_rb
 //	W_r = diag(Q_r1, …, Q_rB)      block-diagonal decomposition
 //
-// A layer without relations, of decoupled R-GCN's MLP, is W_0·x_i + b.
+// A layer without relations is W_0·x_i + b; the MLP of decoupled R-GCN has such layers.
 //
 // Vertices without features have one-hot rows x_j, so W_r·x_j is row j of an embedding table W_r. The layer
-// looks rows up in the tables and sums them; it multiplies nothing by x.
+// looks rows up in the tables and sums them. No product with x is computed.
 type RGCN struct {
 	comp      *nn.Param // a: relations × bases; nil without bases
 	blocks    int       // 0: none
@@ -37,9 +37,9 @@ type RGCN struct {
 
 // rgcnSource has the weights of the relations from one vertex type.
 type rgcnSource struct {
-	weight    *nn.Param // the matrices of its bases or relations, stacked
+	weight    *nn.Param // the matrices of the type's bases or relations, stacked
 	typ       int
-	in        int   // rows of each matrix: columns of x, or for a table the type's rows on this worker
+	in        int   // rows of each matrix: the columns of x or, for a table, this worker's rows of the type
 	table     bool  // the vertices have no features
 	relations []int // indices into the schema, ascending: the relations that are computed
 	all       []int // the relations with weights; without bases, in the order of weight's matrices
@@ -53,7 +53,7 @@ type rgcnRelation struct {
 
 // rgcnTarget has the root weight and the bias of one vertex type.
 type rgcnTarget struct {
-	root, bias *nn.Param // root nil: the type has no output; bias nil: the norm that follows cancels it
+	root, bias *nn.Param // root nil: the type has no output; bias nil: the norm after the layer cancels it
 	rows       *autograd.RowSet
 }
 
@@ -123,7 +123,7 @@ func newRGCN(l *typedLayer, b *Layer, e Env) GraphConvolution {
 	return c
 }
 
-// rgcnWeight makes so many matrices for one vertex type as source.
+// rgcnWeight makes so many matrices for relations from vertex type i.
 func (l *typedLayer) rgcnWeight(name string, i, matrices int, e Env) *nn.Param {
 	in, blocks := l.in[i], l.spec.NumBlocks
 	switch {
@@ -136,7 +136,7 @@ func (l *typedLayer) rgcnWeight(name string, i, matrices int, e Env) *nn.Param {
 	return e.Params.Tensor(name, []int{matrices, in, l.out}, nn.Glorot(in, l.out))
 }
 
-// rgcnRoot makes W_0 for one vertex type.
+// rgcnRoot makes W_0 for vertex type i.
 func (l *typedLayer) rgcnRoot(name string, i int, e Env) *nn.Param {
 	if in := l.in[i]; in > 0 {
 		return e.Params.Matrix(name, in, l.out, nn.Glorot(in, l.out))
@@ -185,8 +185,8 @@ func (to *rgcnTarget) add(z, x *autograd.Var) *autograd.Var {
 }
 
 // weights iterates over the relations from a type and the weights of each, which the caller drops: columns of
-// x × out, or the rows of a table. It sums the bases for as many relations at a time as there are bases, so
-// that the sums take no more memory than the bases.
+// x × out, or the rows of a table. It sums the bases for some relations at a time, as many as there are
+// bases. So the sums take no more memory than the bases.
 func (c *RGCN) weights(t *autograd.Tape, from *rgcnSource) func(yield func(int, *autograd.Var) bool) {
 	var rows *autograd.RowSet
 	if from.table {

@@ -61,11 +61,12 @@ func (c *SAGE) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) 
 	return z, c.b
 }
 
-// offset corrects z for a norm that subtracts the columns' means. z is the output of a layer that takes means
-// of rows of source, with weights of the sum 1, times w (nil: the identity). Each row of source has the bias
-// b, detached. All vertices with in-neighbours have the same b·w in z, which the norm cancels; vertices
-// without in-neighbours lack it, and through them alone b has a gradient. The sum of the rows of source's
-// gradient has the same value, but with rounding, which Adam would magnify to steps as long as any other.
+// offset gives the bias b its gradient, in a layer before a norm that subtracts the columns' means. The layer
+// computes z: means of rows of source (weights with the sum 1) times w; nil is the identity. Each row of
+// source has b added, detached. All vertices with in-neighbours have the same b·w in z, and the norm cancels
+// it. Vertices without in-neighbours lack it, so b has a gradient through them alone. The sum of the rows of
+// source's gradient would have the same value, but with rounding errors, and Adam would magnify these to
+// steps as long as any other.
 func offset(z, source *autograd.Var, p Propagator, b, w *autograd.Var) *autograd.Var {
 	t := z.Tape()
 	if !t.Training {

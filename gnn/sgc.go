@@ -12,7 +12,7 @@ var sgcModel = ModelKind{
 	convolution: func(s *Spec, at Module, _ bool) Convolution {
 		return NewSGC(at, Rounds{Count: s.Rounds})
 	},
-	cost: func(in, out, _ int) Cost { return Cost{in * out, out} }, // with one round
+	cost: func(in, out, _ int) Cost { return Cost{in * out, out} }, // the cost of one round
 }
 
 // SGC is the simple graph convolution (Wu et al. 2019), PyG's SGConv: z = Âᴷ·x·W + b, with Â as in GCN. It

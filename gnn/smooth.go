@@ -6,10 +6,10 @@ import (
 	"weft/autograd"
 )
 
-// Smoothing improves the class probabilities of a trained model by the labels that are known and the edges.
-// It is Correct and Smooth (Huang et al., "Combining Label Propagation and Simple Models Out-performs Graph
-// Neural Networks", ICLR 2021), PyG's CorrectAndSmooth, with Â as in GCN but without self loops that the
-// graph lacks:
+// Smoothing improves the class probabilities of a trained model, by known labels and along the edges. It is
+// Correct and Smooth (Huang et al., "Combining Label Propagation and Simple Models Out-performs Graph Neural
+// Networks", ICLR 2021), PyG's CorrectAndSmooth, with Â as in GCN but without self loops that the graph
+// lacks:
 //
 //	E = Y − Z for vertices with known labels, else 0                      (residuals)
 //	Ê = E⁰ = E, Eᵏ⁺¹ = (1−Teleport)·Â·Eᵏ + Teleport·E                     (Correct)
@@ -26,15 +26,15 @@ import (
 // With Z = 0 and without rounds of Correct this is label propagation (Zhu and Ghahramani 2002), PyG's
 // LabelPropagation.
 type Smoothing struct {
-	Correct, Smooth Rounds // of no rounds: left out
+	Correct, Smooth Rounds // a part with no rounds is left out
 	Scale           float64
 }
 
-// Columns is the number of columns of the input for so many classes: probabilities Z, labels Y as 0 and 1,
-// and whether the label is known. The label of a vertex of which it is not known is 0 everywhere.
+// Columns returns the number of columns of the input for so many classes: probabilities Z, labels Y as 0 and
+// 1, and 1 where the label is known, else 0. A vertex without a known label has Y = 0.
 func (s Smoothing) Columns(classes int) int { return 2*classes + 1 }
 
-// Blocks is the model: one block without parameters. It has no backward pass.
+// Blocks returns the model: one block without parameters and without a backward pass.
 func (s Smoothing) Blocks(classes int) []BlockSpec {
 	rounds := s.Correct.Count + s.Smooth.Count
 	return []BlockSpec{{
@@ -70,7 +70,7 @@ func (s *smoother) Forward(in State) State {
 	return StateOf(z)
 }
 
-// corrected is Z'.
+// corrected returns Z'.
 func (s *smoother) corrected(z, labels, known *autograd.Var) *autograd.Var {
 	residuals := autograd.Combine(1, labels, -1, autograd.HeadScale(z, known))
 	if s.Scale > 0 {
@@ -84,7 +84,7 @@ func (s *smoother) corrected(z, labels, known *autograd.Var) *autograd.Var {
 	return autograd.Add(z, autograd.HeadScale(e, scales(e, residuals, known)))
 }
 
-// propagated runs the rounds from x, with an operation after each.
+// propagated runs the rounds from x, and applies an operation after each.
 func propagated(p Propagator, x *autograd.Var, k Rounds,
 	after func(x *autograd.Var) *autograd.Var,
 ) *autograd.Var {
@@ -125,9 +125,9 @@ func clamped(x *autograd.Var, least, most float32) *autograd.Var {
 	})
 }
 
-// scales returns s of autoscale: rows × 1.
+// scales returns the factors s of autoscale: rows × 1.
 func scales(e, residuals, known *autograd.Var) *autograd.Var {
-	// of ‖E_j‖₁, and of known labels
+	// the sum of ‖E_j‖₁, and the number of known labels
 	sums := []float64{norm(residuals.Value().ReadFloats()), norm(known.Value().ReadFloats())}
 	e.RowSet().Sum(sums)
 	const most = 1000
@@ -140,7 +140,7 @@ func scales(e, residuals, known *autograd.Var) *autograd.Var {
 	})
 }
 
-// norm is ‖x‖₁.
+// norm returns ‖x‖₁.
 func norm(x []float32) (sum float64) {
 	for _, v := range x {
 		sum += math.Abs(float64(v))

@@ -10,12 +10,12 @@ import (
 type Spec struct {
 	Model       string `yaml:"model"` // one of Names
 	Layers      int    `yaml:"layers"`
-	Hidden      int    `yaml:"hidden"`       // width of a hidden layer, over all heads together
+	Hidden      int    `yaml:"hidden"`       // width of a hidden layer: the sum over all heads
 	Heads       int    `yaml:"heads"`        // of graph attention
 	OutputHeads int    `yaml:"output-heads"` // of the last layer, averaged
 	Norm        string `yaml:"norm"`         // one of Norms, empty: none
 	Activation  string `yaml:"activation"`   // one of Activations
-	// the input of each hidden block but the first is added to its output
+	// Residual: the input of each hidden block except the first is added to its output.
 	Residual         bool    `yaml:"residual"`
 	Direction        string  `yaml:"direction"`         // in, out, both
 	Dropout          float64 `yaml:"dropout"`           // after each layer but the last
@@ -23,22 +23,22 @@ type Spec struct {
 	EdgeFeatures     bool    `yaml:"use-edge-features"` // graph attention: uses the features of the edges
 	TransformDropout float64 `yaml:"transform-dropout"` // graph attention: on the transformed features
 	AttentionDropout float64 `yaml:"attention-dropout"` // graph attention: on the coefficients
-	// Decoupled: an MLP of Layers layers, followed by rounds of the model's aggregation
+	// Decoupled: an MLP of Layers layers, and then rounds of the model's aggregation.
 	Decoupled bool    `yaml:"decoupled"`
 	Teleport  float64 `yaml:"teleport"` // of the rounds
-	// Rounds: 0: as many as published for appnp and sgc, and as many as Layers for other models
+	// Rounds: 0 is the published number for appnp and sgc, and Layers for other models.
 	Rounds      int    `yaml:"rounds"`
 	BlockForm   string `yaml:"blocks"`      // one of BlockForms, empty: plain
 	Aggregation string `yaml:"aggregation"` // GraphSAGE: one of Aggregations, empty: mean
 	Jump        string `yaml:"jk"`          // one of Jumps, empty: none
-	// R-GCN: the number of bases of the basis decomposition, or of blocks of the block-diagonal one; 0: not
-	// used
+	// Of R-GCN: the number of bases of the basis decomposition, or of blocks of the block-diagonal one; 0:
+	// not used.
 	Bases     int `yaml:"bases"`
 	NumBlocks int `yaml:"num-blocks"`
-	// columns of the embedding of vertices without features; 0: none
+	// NodeEmbedding is the number of columns of the embedding of vertices without features; 0: none.
 	NodeEmbedding int `yaml:"node-embedding"`
-	// GCNII: the share of the initial residual, the strength of the weights, and whether aggregation and
-	// initial residual share one weight. APPNP: Alpha is the teleport
+	// Of GCNII: the share of the initial residual, the strength of the weights, and whether aggregation and
+	// initial residual share one weight. Of APPNP: Alpha is the teleport probability.
 	Alpha         float64 `yaml:"alpha"`
 	Theta         float64 `yaml:"theta"`
 	SharedWeights bool    `yaml:"shared-weights"`
@@ -47,7 +47,7 @@ type Spec struct {
 // Norms are the names of the norms. Auto is layer norm if norms come before convolutions, and none otherwise.
 var Norms = []string{"auto", "none", "batch", "layer", "graph", "pair"}
 
-// OverVertices reports whether the norm's training takes statistics over all vertices.
+// OverVertices reports whether the norm takes statistics over all vertices in training.
 func OverVertices(norm string) bool { return norm == "batch" || OverAll(norm) }
 
 // OverAll reports whether the norm takes statistics over all vertices in training and in evaluation.
@@ -78,7 +78,7 @@ func (s Spec) Uses(setting string) bool {
 		return false
 	case (setting == "aggregation-order" || setting == "aggregation-chunks") && kind.Uses("aggregation") &&
 		s.aggregation() == Max:
-		return false // it comes before the product, and in one chunk
+		return false // max aggregates before the product, and in one chunk
 	}
 	return slices.Contains(kind.Settings, setting)
 }
@@ -96,7 +96,7 @@ func (s *Spec) decouples(kind ModelKind) bool {
 	return s.Decoupled || kind.convolution == nil && kind.propagation != nil
 }
 
-// made describes the model if it has an encoder and a decoder; nil for other models.
+// made returns the description of a model with an encoder and a decoder; nil for other models.
 func (s *Spec) made(kind ModelKind) *deep {
 	if s.BlockForm == residualForm && kind.ResidualBlocks() {
 		return residualBlocks

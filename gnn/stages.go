@@ -7,7 +7,7 @@ import (
 )
 
 // MostStages is the largest number of stages that the blocks of a model can be cut into. Each stage needs a
-// block that aggregates or, in a model without any, a block.
+// block that aggregates or, in a model without aggregation, any block.
 func MostStages(specs []BlockSpec) int { return layersBefore(specs)[len(specs)] }
 
 // Cut cuts the blocks of a model into stages of consecutive blocks. It minimises the cost of the costliest
@@ -22,11 +22,11 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 	}
 	n := len(specs)
 	layers := layersBefore(specs)
-	cost := make([]float64, n+1) // of the blocks before each
+	cost := make([]float64, n+1) // the cost of all blocks before each block
 	for i, c := range Costs(specs, vertices, edges) {
 		cost[i+1] = cost[i] + c
 	}
-	// The cost of the costliest stage, if the blocks from i on are cut into so many stages.
+	// costliest[i] is the cost of the costliest stage, if the blocks from i on are cut into so many stages.
 	costliest := make([]float64, n+1)
 	for i := range costliest {
 		costliest[i] = math.Inf(1)
@@ -34,7 +34,7 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 			costliest[i] = cost[n] - cost[i]
 		}
 	}
-	// by the number of stages that follow: the end of the stage that begins with block i
+	// ends[more][i] is the end of the stage that begins with block i and that more stages follow
 	ends := make([][]int, stages)
 	for more := 1; more < stages; more++ {
 		rest := costliest
@@ -56,8 +56,8 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 	return append(cuts, n), nil
 }
 
-// Costs returns the cost of each block on a graph. If none is known, as for a model of the caller's own, each
-// is 1.
+// Costs returns the cost of each block on a graph. If no cost is known, as in a caller's own model, each is
+// 1.
 func Costs(specs []BlockSpec, vertices int, edges int64) []float64 {
 	costs := make([]float64, len(specs))
 	known := slices.ContainsFunc(specs, func(s BlockSpec) bool { return s.Cost != Cost{} })
@@ -70,8 +70,8 @@ func Costs(specs []BlockSpec, vertices int, edges int64) []float64 {
 	return costs
 }
 
-// layersBefore counts, before each block, the blocks that a stage can be made of: those that aggregate, or
-// all of them in a model without any.
+// layersBefore counts, before each block, the blocks that a stage can be made of: the blocks that aggregate,
+// or all blocks in a model without aggregation.
 func layersBefore(specs []BlockSpec) []int {
 	aggregates := func(s BlockSpec) bool { return s.Cost.Edge > 0 }
 	all := !slices.ContainsFunc(specs, aggregates)

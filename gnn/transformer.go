@@ -36,7 +36,7 @@ type linear struct{ w, b *nn.Param }
 
 func (l linear) of(x *autograd.Var) *autograd.Var { return l.with(x, l.b.On(x.Tape())) }
 
-// with is of with a bias in the place of l's.
+// with is of with another bias.
 func (l linear) with(x, b *autograd.Var) *autograd.Var {
 	return autograd.Finish(autograd.Linear(x, l.w.On(x.Tape())), b, kernel.Identity, kernel.Mask{})
 }
@@ -59,7 +59,7 @@ func NewTransformer(m Module, o GATOptions) *Transformer {
 		c.wEdge = m.Params.Weight(m.Path+".lin_edge.weight", m.EdgeColumns, n, nn.FanIn(m.EdgeColumns))
 	}
 	if skip := m.Path + ".lin_skip."; m.Plain {
-		m.Params.Allow(skip) // DirGNNConv keeps the map of the layer that it wraps, and never uses it
+		m.Params.Allow(skip) // DirGNNConv keeps this linear map of the layer that it wraps, and never uses it
 	} else {
 		c.skip = m.Params.Weight(skip+"weight", m.target(), m.Out, nn.FanIn(m.target()))
 		c.b = m.bias(".lin_skip.bias", m.Out, nn.FanIn(m.target()))

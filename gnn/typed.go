@@ -12,8 +12,8 @@ import (
 )
 
 // Models of heterogeneous graphs have a convolution for each relation in each layer, and sum the results by
-// target type, as PyG's to_hetero(…, aggr="sum") does. R-GCN's layers have relations that share weights
-// instead. A layer computes only what the outputs depend on: the last layer computes the relations into the
+// target type, as PyG's to_hetero(…, aggr="sum") does. R-GCN's layers differ: their relations share weights.
+// A layer computes only values that the outputs depend on: the last layer computes the relations into the
 // types that Schema.Outputs names.
 
 // Typed reports whether the graph has several types of vertices or edges.
@@ -22,20 +22,20 @@ func (s Schema) Typed() bool { return len(s.Types) > 1 || len(s.Relations) > 1 }
 // computed says what each layer of a model computes.
 type computed struct {
 	relations [][]int  // by layer: indices of the relations, in the schema's order
-	rows      [][]bool // before each layer and after the last: which types have rows that are read
+	rows      [][]bool // before each layer and after the last: the types whose rows are read
 }
 
-// sourceOnly says what happens to the rows of a vertex type without incoming relations.
+// sourceOnly says whether later layers keep the rows of a vertex type without incoming relations.
 type sourceOnly bool
 
-// The rows are left out of later layers, or they stay, as with a root weight of their own.
+// Later layers lack the rows, or keep them: with a root weight they have a value without any relation.
 const (
 	dropped sourceOnly = false
 	stay    sourceOnly = true
 )
 
-// computed returns what so many layers compute. It goes forward over the layers to find the types that have
-// rows, and backward to find those that are read.
+// computed returns the relations and rows of so many layers. It goes forward over the layers to find the
+// types that have rows, and backward to find the types whose rows are read.
 func (s Schema) computed(layers int, sources sourceOnly) computed {
 	there := make([][]bool, layers+1)
 	for i := range there {
@@ -66,8 +66,8 @@ func (s Schema) computed(layers int, sources sourceOnly) computed {
 	return c
 }
 
-// decoupled returns what the layers of a decoupled model compute whose rounds are c: the last layer computes
-// the relations of the first round, and the others none.
+// decoupled turns c, the relations and rows of a decoupled model's rounds, into those of its layers. The last
+// layer computes the relations of the first round, and the other layers compute none.
 func (c computed) decoupled() computed {
 	n := len(c.relations)
 	d := computed{make([][]int, n), slices.Repeat([][]bool{c.rows[0]}, n+1)}
@@ -75,7 +75,7 @@ func (c computed) decoupled() computed {
 	return d
 }
 
-// names are those of the relations that a layer computes. No later layer computes others.
+// names returns the names of the relations that a layer computes. Later layers compute no others.
 func (c computed) names(schema Schema, layer int) []string {
 	names := []string{}
 	for _, k := range c.relations[layer] {
@@ -124,7 +124,7 @@ func plus(sum, y *autograd.Var) *autograd.Var {
 	return z
 }
 
-// typed describes the layers of a model for a heterogeneous graph.
+// typed describes the blocks of a model for a heterogeneous graph.
 func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSpec, err error) {
 	sources := dropped
 	if kind.relations != nil {
@@ -254,10 +254,10 @@ type typed struct {
 	kind     ModelKind
 	schema   Schema
 	computed computed
-	widths   []int // of the first layer's input, by type; 0: no features, the vertices are one-hot
+	widths   []int // columns of the first layer's input, by type; 0: no features, the vertices are one-hot
 }
 
-// typedLayer is layer i of such a model.
+// typedLayer is layer i of a typed model.
 type typedLayer struct {
 	*typed
 	i   int
@@ -278,7 +278,7 @@ func (l *typedLayer) ofType(path string, i int) string {
 	return path + "." + l.schema.Types[i].Name
 }
 
-// made are the columns that the layer makes of each type.
+// made returns how many columns the layer computes for each type.
 func (l *typedLayer) made() (columns []int) {
 	columns = make([]int, len(l.schema.Types))
 	for i, read := range l.computed.rows[l.i+1] {
@@ -324,7 +324,8 @@ func (l *typedLayer) inputPath(i int) string {
 	return "input." + l.schema.Types[i].Name
 }
 
-// relational makes a convolution for each relation that is computed. Files may hold weights of the others.
+// relational makes a convolution for each relation that is computed. Files may hold weights of other
+// relations.
 func (l *typedLayer) relational(b *Layer, e Env) *Relational {
 	s := l.spec
 	c := &Relational{types: len(l.schema.Types)}
@@ -345,8 +346,8 @@ func (l *typedLayer) relational(b *Layer, e Env) *Relational {
 	return c
 }
 
-// cost returns the layer's cost: the products for each vertex of a type, averaged over all vertices, and for
-// each edge the most that any relation costs.
+// cost returns the layer's cost. The cost of a vertex is the mean over all vertices, of all types; the cost
+// of an edge is the largest of all relations.
 func (l *typedLayer) cost() (c Cost) {
 	work, vertices := 0.0, 0.0
 	count := func(i int) float64 { return max(1, float64(l.schema.Types[i].Vertices)) }

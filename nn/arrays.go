@@ -5,7 +5,7 @@ import (
 	"weft/tensor"
 )
 
-// What a checkpoint holds of a model: parameters and buffers, now and at the best epoch.
+// The part of a checkpoint that is a model's: parameters and buffers, of now and of the best epoch.
 
 // Arrays lists all parameters and buffers. Matrices are in × out here, unlike in State.
 func (ps *Params) Arrays() []checkpoint.Array {
@@ -50,7 +50,7 @@ func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
 	return ps.arrays("best/", values, counts)
 }
 
-// arrays are values, in the order of all, and counts, by their names.
+// arrays names the values, which are in the order of List and then Buffers, and the counts.
 func (ps *Params) arrays(
 	prefix string, values []checkpoint.Array, counts []*int64,
 ) (arrays []checkpoint.Array) {
@@ -69,7 +69,7 @@ func (ps *Params) arrays(
 	return arrays
 }
 
-// Array is an array of values that belong to those of the parameter, one by one.
+// Array returns an array of values that has one for each of the parameter's, such as an optimizer's moments.
 func (p *Param) Array(name string, values *tensor.Matrix) checkpoint.Array {
 	a := checkpoint.Array{Name: name, Shape: []int{p.Value.Rows, p.Value.Cols}, Of: values, Rows: p.Rows}
 	if p.Rows != nil {

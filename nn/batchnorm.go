@@ -24,13 +24,15 @@ type BatchNorm struct {
 }
 
 // BatchNormOptions are PyTorch's settings of a batch norm, and the names of its tensors; an empty name stands
-// for none. Weight and Bias, and Mean and Variance, are there together. Norms of the same names share them.
+// for none. A norm has Weight and Bias or neither, and Mean and Variance or neither. Norms with the same
+// names share the tensors.
 type BatchNormOptions struct {
 	Weight, Bias, Mean, Variance, Batches string
 	Epsilon, Momentum                     float64
 	// Cumulative replaces the momentum by 1/(number of batches so far), PyTorch's momentum=None.
 	Cumulative bool
-	// Times is how often a step moves the running statistics, as a layer that is computed again does; 0: once
+	// Times is how often a step moves the running statistics; 0: once. A layer that the module computes again
+	// moves them more often
 	Times int
 }
 
@@ -74,7 +76,7 @@ func (b *BatchNorm) Forward(x *autograd.Var, use InputUse, act kernel.Activation
 }
 
 // Biased is Forward for x + bias, a row that may be nil. With the batch's statistics y does not depend on the
-// bias, and so its gradient is 0, without rounding. With the running ones it has a gradient.
+// bias, whose gradient then is exactly 0. With the running statistics the bias has a gradient.
 func (b *BatchNorm) Biased(x, bias *autograd.Var, use InputUse, act kernel.Activation,
 	mask kernel.Mask,
 ) *autograd.Var {
@@ -95,7 +97,8 @@ func (b *BatchNorm) Biased(x, bias *autograd.Var, use InputUse, act kernel.Activ
 	return b.forward(x, use, act, mask, b.running(x.Tape(), added))
 }
 
-// batch returns the statistics of the rows. The running statistics note the mean of x + bias.
+// batch returns the statistics of the rows of x. Those that commit will move the running statistics by have
+// the mean of x + bias.
 func (b *BatchNorm) batch(x, bias *autograd.Var) statistics {
 	rows, t := vertices(x), x.Tape()
 	var added *tensor.Matrix
@@ -125,7 +128,8 @@ func (b *BatchNorm) batch(x, bias *autograd.Var) statistics {
 	return b.ofHost(t, mean, rstd, func(sums []float64) { meansOf(rows, sums) })
 }
 
-// running returns the running statistics of x + added, for x. They are constants.
+// running returns the running statistics, which are those of x + added, as statistics of x. They are
+// constants.
 func (b *BatchNorm) running(t *autograd.Tape, added *tensor.Matrix) statistics {
 	s := emptyStatistics(t, b.runningMean.Len())
 	s.backward = func(sums []float64) { clear(sums) }

@@ -11,15 +11,15 @@ import (
 type Buffer struct {
 	Name   string
 	Values []float32
-	Of     *tensor.Matrix // instead of Values: 1 × n, which are where the team computes
+	Of     *tensor.Matrix // instead of Values: 1 × n, where the team computes
 	Count  *int64         // instead of Values: an integer scalar
-	// Keeps: a state without it leaves the values as they are
+	// Keeps says that Load leaves the values as they are if the state lacks the buffer
 	Keeps bool
 
-	shape []int // in files; nil: that of a vector
+	shape []int // in files; nil: [n]
 }
 
-// InFiles is the buffer's shape in files.
+// InFiles returns the buffer's shape in files.
 func (b *Buffer) InFiles() []int {
 	if b.shape == nil {
 		return []int{b.Len()}
@@ -35,7 +35,7 @@ func (b *Buffer) Len() int {
 	return len(b.Values)
 }
 
-// Read are the values, to be read. In a plan those of Of are zeros.
+// Read returns the values for reading. In a plan those of Of are zeros.
 func (b *Buffer) Read() []float32 {
 	if b.Of == nil {
 		return b.Values
@@ -46,7 +46,7 @@ func (b *Buffer) Read() []float32 {
 	return make([]float32, b.Of.Len())
 }
 
-// Write are the values, to be changed. A plan has none of Of.
+// Write returns the values for changing. In a plan it returns nil for those of Of.
 func (b *Buffer) Write() []float32 {
 	if b.Of != nil {
 		return b.Of.WriteFloats()
@@ -54,12 +54,12 @@ func (b *Buffer) Write() []float32 {
 	return b.Values
 }
 
-// Buffer makes a buffer of n equal values, or returns the one of that name.
+// Buffer returns the buffer of that name, or makes it with n equal values.
 func (ps *Params) Buffer(name string, n int, value float32) *Buffer {
 	return ps.buffer(&Buffer{Name: name, Values: slices.Repeat([]float32{value}, n)})
 }
 
-// Running makes a buffer of n equal values, or has the one of that name, be where the team computes.
+// Running is Buffer with the values in a matrix (Of), so that kernels read and write them.
 func (ps *Params) Running(name string, n int, value float32) *Buffer {
 	b := ps.Buffer(name, n, value)
 	if b.Of == nil {
@@ -70,7 +70,7 @@ func (ps *Params) Running(name string, n int, value float32) *Buffer {
 	return b
 }
 
-// Frozen is Buffer of any shape. Its values are those of a file.
+// Frozen is Buffer for any shape. Its values come from a file.
 func (ps *Params) Frozen(name string, shape []int) *Buffer {
 	n := 1
 	for _, size := range shape {
@@ -79,7 +79,7 @@ func (ps *Params) Frozen(name string, shape []int) *Buffer {
 	return ps.buffer(&Buffer{Name: name, Values: make([]float32, n), shape: append([]int{}, shape...)})
 }
 
-// Counter makes an integer buffer, or returns the one of that name.
+// Counter returns the integer buffer of that name, or makes it.
 func (ps *Params) Counter(name string) *Buffer {
 	return ps.buffer(&Buffer{Name: name, Count: new(int64)})
 }

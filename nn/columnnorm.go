@@ -8,8 +8,8 @@ import (
 	"weft/tensor"
 )
 
-// columnNorm is what the norms share that normalise each column over all vertices, on all workers: y = γ·x̂ +
-// β with x̂ = (x − shift)·rstd. They differ in the columns' shift and rstd.
+// columnNorm is the common part of the norms that normalise each column over the vertices of all workers: y =
+// γ·x̂ + β with x̂ = (x − shift)·rstd. The norms differ in the columns' shift and rstd.
 type columnNorm struct {
 	gamma, beta *Param // nil: 1 and 0
 	moments     *kernel.Moments
@@ -20,20 +20,20 @@ type columnNorm struct {
 type statistics struct {
 	shift, rstd *tensor.Matrix  // 1 × columns; the tape releases them
 	inputs      []*autograd.Var // parameters that shift and rstd depend on
-	// backward turns the sums of g = dLoss/dy over this worker's rows, and after them those of g·x̂, into
-	// what the gradient of each column lacks because shift and rstd depend on x: meanG and meanGX in
-	// dLoss/dx = γ·rstd·(g − meanG − x̂·meanGX). It adds to the gradients of inputs. nil: these are the means
-	// over this worker's rows, which are all.
+	// backward is for shift and rstd that depend on x: dLoss/dx = γ·rstd·(g − meanG − x̂·meanGX), with g =
+	// dLoss/dy. It is given the sums over this worker's rows, of g for each column and then of g·x̂, and
+	// replaces them by meanG and meanGX. It adds to the gradients of inputs. nil: meanG and meanGX are means
+	// over this worker's rows, which are all rows.
 	backward func(sums []float64)
 }
 
-// emptyStatistics are statistics that the team is to compute.
+// emptyStatistics returns statistics without values, which the team will compute.
 func emptyStatistics(t *autograd.Tape, columns int) statistics {
 	row := func() *tensor.Matrix { return t.Memory().New(tensor.Activations, 1, columns) }
 	return statistics{shift: row(), rstd: row()}
 }
 
-// ofHost are statistics that the host has computed.
+// ofHost returns statistics that the host has computed.
 func (c *columnNorm) ofHost(t *autograd.Tape, shift, rstd []float64,
 	backward func(sums []float64),
 ) statistics {
@@ -47,7 +47,8 @@ func newColumnNorm(width int, gamma, beta *Param) columnNorm {
 }
 
 // momentsOf returns the mean of each column over all rows on all workers, and the sum of squared deviations
-// from it. It combines the workers' as in Chan, Golub & LeVeque: Σ_w M2_w + n_w·(mean_w − mean)².
+// from it. The workers' moments are combined as in Chan, Golub & LeVeque (1979): Σ_w M2_w + n_w·(mean_w −
+// mean)².
 func (c *columnNorm) momentsOf(x *autograd.Var) (mean, m2 []float64) {
 	rows := vertices(x)
 	m, n := c.moments, float64(rows.Total)
@@ -123,7 +124,7 @@ func (c *columnNorm) forward(x *autograd.Var, use InputUse, act kernel.Activatio
 	})
 }
 
-// means returns meanG and meanGX, and adds to the gradients of γ and β, which may be nil, and of s.inputs.
+// means returns meanG and meanGX. It adds to the gradients of γ and β, which may be nil, and of s.inputs.
 func (c *columnNorm) means(of kernel.NormalizedSums, x, gamma, beta *autograd.Var, s statistics) (
 	meanG, meanGX *tensor.Matrix,
 ) {
@@ -147,8 +148,8 @@ func (c *columnNorm) means(of kernel.NormalizedSums, x, gamma, beta *autograd.Va
 	return meanG, meanGX
 }
 
-// output returns the matrix for the normalised x. It is the matrix of x if x was given away and the tape does
-// not record; only a backward pass would read x again.
+// output returns the matrix for the normalised x. It is the matrix of x if the input is InPlace and the tape
+// does not record, because only a backward pass would read x again.
 func output(x *autograd.Var, use InputUse) *tensor.Matrix {
 	t := x.Tape()
 	if t.Recording || use == OutOfPlace {

@@ -6,17 +6,18 @@ import (
 	"weft/tensor"
 )
 
-// The values of a model's parameters may be those of a caller, who gives them to each pass and gets their
-// gradients: State tensors in the shapes that files hold.
+// A caller may give the values of a model's parameters to each pass, and take their gradients: as a State,
+// with tensors in the shapes that files hold.
 
-// Give sets the parameters to those of a state that Load takes. A value may be any number.
+// Give sets the parameters to those of a state, which must be one that Load takes. Unlike Load, it takes
+// values that are not finite.
 func (ps *Params) Give(state State) {
 	for _, p := range ps.List {
 		p.take(state[p.Name].Float32)
 	}
 }
 
-// GiveBuffers sets the buffers, as Give the parameters.
+// GiveBuffers sets the buffers to those of a state.
 func (ps *Params) GiveBuffers(state State) {
 	for _, b := range ps.Buffers {
 		if b.Count != nil {
@@ -46,7 +47,7 @@ func (ps *Params) BufferValues() (values [][]float32) {
 	return values
 }
 
-// SetBufferValues sets what BufferValues has returned.
+// SetBufferValues sets all buffers to values that BufferValues returned.
 func (ps *Params) SetBufferValues(values [][]float32) {
 	for k, b := range ps.Buffers {
 		copy(b.Write(), values[k])
@@ -54,7 +55,8 @@ func (ps *Params) SetBufferValues(values [][]float32) {
 }
 
 // TakeGradients copies the gradients into the tensors of a state, and sets them to zero. It copies this
-// worker's rows of an embedding. It copies other tensors where replica is set, as all replicas have them.
+// worker's rows of an embedding. It copies other tensors only if replica is set, because all replicas have
+// the same.
 func (ps *Params) TakeGradients(state State, replica bool) {
 	for _, p := range ps.List {
 		to, grad := state[p.Name].Float32, p.Grad.ReadFloats()
@@ -74,8 +76,8 @@ func (ps *Params) TakeGradients(state State, replica bool) {
 	ps.ZeroGrad()
 }
 
-// Renew gives the parameters new memory for their values, which are undefined. It returns the old memory,
-// which the tapes of passes before read. The caller releases it.
+// Renew gives the parameters new memory, with undefined values. It returns the old memory, which tapes of
+// earlier passes still read. The caller releases it.
 func (ps *Params) Renew() (old []*tensor.Matrix) {
 	for _, p := range ps.List {
 		old = append(old, p.Value)

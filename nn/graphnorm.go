@@ -9,8 +9,8 @@ import (
 )
 
 // GraphNorm normalises each column over all vertices of the graph (Cai et al. 2021), as PyG's GraphNorm: y =
-// γ·(x − α·μ)/√(var + 1e-5) + β, where μ is the mean of x and var that of (x − α·μ)². Training and evaluation
-// use the statistics of the rows that they compute, on all workers.
+// γ·(x − α·μ)/√(var + 1e-5) + β, where μ is the mean of x, and var the mean of (x − α·μ)². Training and
+// evaluation use the statistics of the rows that they compute, on all workers.
 type GraphNorm struct {
 	columnNorm
 	alpha *Param
@@ -33,9 +33,9 @@ func (n *GraphNorm) Forward(x *autograd.Var, use InputUse, act kernel.Activation
 	return n.Biased(x, nil, use, act, mask)
 }
 
-// Biased is Forward for x + bias, a row that may be nil. Where α is 1, as at first, y does not depend on the
-// bias, and the bias has the gradient 0 without rounding: a sum of the gradient of x would be rounding alone,
-// which Adam would magnify to a step as long as any other.
+// Biased is Forward for x + bias, a row that may be nil. While α is 1, its initial value, y does not depend
+// on the bias, and the gradient of the bias is exactly 0. The sum of the gradient of x would be rounding
+// errors alone, and Adam would magnify them to a step as long as any other.
 func (n *GraphNorm) Biased(x, bias *autograd.Var, use InputUse, act kernel.Activation,
 	mask kernel.Mask,
 ) *autograd.Var {
@@ -57,8 +57,8 @@ func (n *GraphNorm) Biased(x, bias *autograd.Var, use InputUse, act kernel.Activ
 			1/math.Sqrt(m2[c]/float64(rows.Total)+rest*rest+normEpsilon)
 		left[c] = rest * rstd[c]
 	}
-	// The gradient of x − α·μ is d = γ·rstd·(g − x̂·mean(g·x̂)). That of α is −μ·Σ d, that of x is d −
-	// α·mean(d), and that of the bias (1 − α)·Σ d.
+	// The gradient of x − α·μ is d = γ·rstd·(g − x̂·mean(g·x̂)). The gradient of α is −μ·Σ d, the gradient of
+	// x is d − α·mean(d), and the gradient of the bias is (1 − α)·Σ d.
 	backward := func(sums []float64) {
 		sumG, sumGX := sums[:len(mean)], sums[len(mean):]
 		gamma, dAlpha, dBias := values(n.gamma.Value), make([]float64, len(mean)),
@@ -81,7 +81,7 @@ func (n *GraphNorm) Biased(x, bias *autograd.Var, use InputUse, act kernel.Activ
 	return n.forward(x, use, act, mask, s)
 }
 
-// values returns the values of a row in double precision, in a plan zeros.
+// values returns the values of a row in double precision; in a plan they are zeros.
 func values(row *tensor.Matrix) []float64 {
 	values := make([]float64, row.Cols)
 	for c, v := range row.ReadFloats() {

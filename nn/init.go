@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// What the initial values of a parameter are drawn from.
+// The distributions of the initial values of parameters.
 
 // Init fills a parameter's initial values.
 type Init func(values []float32, r *rand.Rand)
@@ -43,6 +43,6 @@ func Glorot(in, out int) Init { return Uniform(math.Sqrt(6 / float64(in+out))) }
 // FanIn is uniform in ±1/√in, PyTorch's default for a linear layer's weight and bias.
 func FanIn(in int) Init { return Uniform(1 / math.Sqrt(float64(max(1, in)))) }
 
-// InitSchemes are what the weights of linear layers are drawn from: auto is the model's own distribution,
-// glorot is Glorot, and torch is FanIn.
+// InitSchemes name the distribution of the initial weights of linear layers: auto is the model's own, glorot
+// is Glorot, and torch is FanIn.
 var InitSchemes = []string{"auto", "glorot", "torch"}

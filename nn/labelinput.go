@@ -2,9 +2,9 @@ package nn
 
 import "weft/autograd"
 
-// LabelInput says which labels of training vertices are input of a model beside the features, and which the
-// loss is of (masked label prediction; Shi et al. 2021, section 3.2; DGL's --use-labels). An epoch shows each
-// label with a probability, and the loss is of the others. Inference shows all.
+// LabelInput gives a model the labels of some training vertices as input beside the features (masked label
+// prediction; Shi et al. 2021, section 3.2; DGL's --use-labels). An epoch shows each label with a
+// probability, and computes the loss of the others. Inference shows all labels.
 type LabelInput struct {
 	Probability float64 // in [0, 1); 0: no labels are input
 	Seed        uint64

@@ -15,9 +15,10 @@ type Targets struct {
 	// Smoothing is ε in [0, 1). With one class per vertex the target of a vertex is 1−ε at its class, and
 	// ε/Classes more at every class (Szegedy et al. 2016; CrossEntropyLoss's label_smoothing in PyTorch).
 	Smoothing float64
-	// Weights are those of the classes, nil: 1 each. They are for one class per vertex, as Loss.
+	// Weights are the classes' weights in the loss; nil: 1 each. Like Loss, they are for one class per
+	// vertex.
 	Weights []float64
-	// Loss is the loss of a vertex. nil: the cross-entropy, to which Smoothing belongs.
+	// Loss is the loss of a vertex. nil: the cross-entropy, with Smoothing.
 	Loss ClassLoss
 }
 
@@ -30,8 +31,8 @@ func Loss(logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) f
 	return loss(nil, logits, y, rows, total)()
 }
 
-// LossGradient returns a function that returns Loss, and dLoss/dlogits. The function is called once. A card
-// is waited for when it is called, so that the backward pass can be asked for before.
+// LossGradient returns a function that returns Loss, and dLoss/dlogits. The function is called once. Only
+// that call waits for the device, so a caller can launch the backward pass before it.
 func LossGradient(logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) (
 	value func() float64, grad *tensor.Matrix,
 ) {
@@ -53,8 +54,8 @@ func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix
 	return func() float64 { return scale * sum() }
 }
 
-// sum has the losses of the listed rows (Int32, 1 × n) be added up, and returns what returns their sum: it is
-// called once. It adds scale times the gradient to g, unless g is nil.
+// sum begins to add up the losses of the listed rows (Int32, 1 × n). It returns a function that returns the
+// sum, to be called once. It adds scale times the gradient to g, unless g is nil.
 func (y *Targets) sum(team *kernel.Team, g, logits, rows *tensor.Matrix, scale float64) func() float64 {
 	if !y.InKernels() {
 		sum := y.softmax(team, g, logits, rows, scale)
@@ -64,7 +65,7 @@ func (y *Targets) sum(team *kernel.Team, g, logits, rows *tensor.Matrix, scale f
 	return func() float64 { return sums()[0] }
 }
 
-// InKernels reports whether LossSum has the loss.
+// InKernels reports whether a kernel computes the loss, so that LossSum may be called.
 func (y *Targets) InKernels() bool {
 	return y.Multi != nil || y.Smoothing == 0 && y.Weights == nil && y.Loss == nil
 }
@@ -75,7 +76,7 @@ func LossSum(logits *autograd.Var, y Targets, rows *tensor.Matrix) kernel.Sum {
 	return y.ask(logits.Tape().Team, nil, logits.Value(), rows, 1)
 }
 
-// ask is the sum of a kernel.
+// ask returns the kernel's sum of the losses. The kernel adds scale times the gradient to g, unless g is nil.
 func (y *Targets) ask(team *kernel.Team, g, logits, rows *tensor.Matrix, scale float64) kernel.Sum {
 	if y.Multi != nil {
 		return team.BinaryCrossEntropy(g, logits, rows, y.Multi, scale)
@@ -83,7 +84,7 @@ func (y *Targets) ask(team *kernel.Team, g, logits, rows *tensor.Matrix, scale f
 	return team.CrossEntropy(g, logits, rows, y.Class, scale)
 }
 
-// mustFit panics where logits have another number of columns than there are classes.
+// mustFit panics unless the logits have as many columns as there are classes.
 func (y *Targets) mustFit(logits *autograd.Var) {
 	if logits.Cols() != y.Classes {
 		panic(tensor.Mismatched("the model gives %d×%d, and the labels need %d columns", logits.Rows(),

@@ -9,7 +9,8 @@ import (
 )
 
 // A layer makes each of its parameters from its name, its shape in files, and the distribution of its initial
-// values. These are drawn by the seed and the name, so that they are the same on any number of workers.
+// values. The values are drawn from the seed and the name, so that they are the same on any number of
+// workers.
 
 // Weight makes a linear layer's in × out weight. Files hold it as [out, in]. InitScheme may replace init.
 func (ps *Params) Weight(name string, in, out int, init Init) *Param {
@@ -42,8 +43,8 @@ func (ps *Params) Tensor(name string, shape []int, init Init) *Param {
 	return p
 }
 
-// Any makes a parameter of any shape, with weight decay: the rows of all axes but the last, or the transpose
-// of a matrix that files hold as [out, in]. Its values are those of a file.
+// Any makes a parameter of any shape, with weight decay. All axes but the last are its rows; with transposed,
+// files hold a matrix as [out, in]. Its values come from a file.
 func (ps *Params) Any(name string, shape []int, transposed bool) *Param {
 	rows, cols := 1, 1
 	for _, n := range shape {
@@ -58,9 +59,9 @@ func (ps *Params) Any(name string, shape []int, transposed bool) *Param {
 }
 
 // Table makes an embedding, which has a row for each vertex in one table or several. Files hold it as
-// [tables, vertices, columns], or as [vertices, columns] if tables is 0, which means one. The initial values
-// of each row are drawn from the seed, the name, the table and the vertex's id, so that they are the same on
-// any number of workers. An embedding may rest on disk.
+// [tables, vertices, columns], or as [vertices, columns] if tables is 0, which stands for one table. The
+// initial values of each row are drawn from the seed, the name, the table and the vertex's id, so that they
+// are the same on any number of workers. An embedding may rest on disk.
 func (ps *Params) Table(name string, rows *autograd.RowSet, tables, columns int, init Init) *Param {
 	count := max(1, tables)
 	p := ps.make(name, count*rows.Here, columns)
@@ -75,7 +76,7 @@ func (ps *Params) Table(name string, rows *autograd.RowSet, tables, columns int,
 		return p
 	}
 	p.Value.Unpin()
-	p.Grad.Unpin() // no replica sums it
+	p.Grad.Unpin() // it may rest: no replica sums it
 	values := p.Value.WriteFloats()
 	source := rand.NewPCG(0, 0)
 	key := hash(name)
@@ -95,7 +96,7 @@ func (ps *Params) Bias(name string, n int, init Init) *Param {
 	return p
 }
 
-// shared is the vector of that name, or a new one of n equal values.
+// shared returns the vector of that name, or makes it with n equal values.
 func (ps *Params) shared(name string, n int, value float32) *Param {
 	if p := ps.Named(name); p != nil {
 		return p

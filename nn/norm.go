@@ -8,7 +8,7 @@ import (
 
 // Norm normalises a layer's output.
 type Norm interface {
-	// Forward returns mask(act(y)), where y is the normalised x. It is one pass but for GELU.
+	// Forward returns mask(act(y)), where y is the normalised x. It is one pass, except for GELU.
 	Forward(x *autograd.Var, use InputUse, act kernel.Activation, mask kernel.Mask) *autograd.Var
 }
 
@@ -26,8 +26,8 @@ const (
 // normEpsilon is added to variances before the square root, as in PyTorch and PyG.
 const normEpsilon = 1e-5
 
-// LayerNorm normalises each row over its columns (Ba et al. 2016), with PyTorch's epsilon of 1e-5 unless it
-// has another. It is PyG's LayerNorm with mode="node".
+// LayerNorm normalises each row over its columns (Ba et al. 2016), by default with PyTorch's epsilon of 1e-5.
+// It is PyG's LayerNorm with mode="node".
 type LayerNorm struct {
 	gamma, beta *Param
 	epsilon     float64
@@ -39,7 +39,7 @@ func NewLayerNorm(ps *Params, path string, width int) *LayerNorm {
 		normEpsilon)
 }
 
-// LayerNormOf makes a layer norm of parameters that are there.
+// LayerNormOf makes a layer norm of existing parameters, γ and β of 1 × columns.
 func LayerNormOf(gamma, beta *Param, epsilon float64) *LayerNorm {
 	return &LayerNorm{gamma, beta, epsilon}
 }

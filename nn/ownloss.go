@@ -8,13 +8,12 @@ import (
 	"weft/tensor"
 )
 
-// Labels are what a loss of a caller's own compares the model's output with: a row for each row of the
-// output.
+// Labels are the targets of a caller's own loss: a row for each row of the model's output.
 type Labels struct {
 	// Targets are the classes. Smoothing, Weights and Loss are zero, and a caller may set them.
 	Targets
-	// Values (Float32, rows × columns) are those of a regression, as standard scores by the training
-	// vertices, NaN where one is missing. nil: the labels are classes.
+	// Values (Float32, rows × columns) are the targets of a regression: standard scores by the statistics of
+	// the training vertices, and NaN for a missing one. nil: the labels are classes.
 	Values *tensor.Matrix
 	// Vertices are the rows' vertices, by their ids in the graph: the key of whatever a caller knows about
 	// them, such as weights or the output of another model. They are nil in a plan, where matrices hold
@@ -22,8 +21,8 @@ type Labels struct {
 	Vertices []int32
 }
 
-// AsRows returns the labels as rows of numbers beside the model's output: the number of a class, or a number
-// for each column.
+// AsRows returns the labels as a value on the output's tape, with its rows: the number of the class, or a
+// number for each column.
 func (l Labels) AsRows(output *autograd.Var) *autograd.Var {
 	switch {
 	case l.Values != nil:
@@ -38,14 +37,15 @@ func (l Labels) AsRows(output *autograd.Var) *autograd.Var {
 	})
 }
 
-// Listed are the rows of a model's output that a loss is of.
+// Listed are the rows of a model's output that a loss is computed of.
 type Listed struct {
 	Rows  *tensor.Matrix // Int32, 1 × n: those of this worker
 	All   int            // how many all workers have
-	Total float64        // the number of their labels, by which a sum is divided
+	Total float64        // the number of all workers' labels, by which a sum is divided
 }
 
-// OwnLoss is a loss that the settings do not name, on a worker. All workers call its methods together.
+// OwnLoss is a loss that the settings do not name, as a worker computes it. All workers call its methods
+// together.
 type OwnLoss interface {
 	// Loss returns this worker's part of the loss of listed rows, whose labels are given.
 	Loss(output *autograd.Var, labels Labels, of Listed) (part float64)
@@ -53,15 +53,15 @@ type OwnLoss interface {
 	LossGradient(output *autograd.Var, labels Labels, of Listed) (part float64, grad *tensor.Matrix)
 }
 
-// LossFunc is a loss of the caller's own. It gets the model's output of some vertices, rows × columns in
-// Float32, and their labels, and computes on the output's tape. The sum of all elements of what it returns,
-// such as rows × 1, is the loss of these vertices. Each worker calls it with the labelled vertices that it
-// holds, for training with a tape that records, and for validation. So it must be a sum over rows. It has no
-// parameters. What a caller knows about vertices comes in by autograd.Filled. Other Go code reads
-// matrices by their Read accessors, which give nothing in a plan.
+// LossFunc is a loss of the caller's own. It is given the model's output for some vertices, rows × columns in
+// Float32, and their labels, and computes on the output's tape. It may return a matrix of any shape, such as
+// rows × 1: the sum of all elements is the loss of these vertices. Each worker calls it with the labelled
+// vertices that it holds, so the loss must be a sum over rows. The tape records in training, and does not in
+// validation. The function has no parameters. It brings in what it knows about vertices by autograd.Filled.
+// Other Go code reads matrices by their Read accessors, which return nothing in a plan.
 type LossFunc func(output *autograd.Var, labels Labels) *autograd.Var
 
-// Loss implements OwnLoss: a part is divided by the number of labels.
+// Loss implements OwnLoss. The sum over this worker's rows is divided by the number of all labels.
 func (f LossFunc) Loss(output *autograd.Var, labels Labels, of Listed) (part float64) {
 	return f.share(of).loss(output, labels)
 }
@@ -73,7 +73,7 @@ func (f LossFunc) LossGradient(output *autograd.Var, labels Labels,
 	return f.share(of).gradient(output, labels)
 }
 
-// share has rows that no worker sums over.
+// share returns the worker's share of the loss. No worker may sum over its rows.
 func (f LossFunc) share(of Listed) share {
 	if of.Rows.Cols == 0 || of.Total == 0 {
 		return share{}
@@ -82,12 +82,12 @@ func (f LossFunc) share(of Listed) share {
 	return share{f, of.Rows, set, 1 / of.Total}
 }
 
-// WholeLoss is a loss of the rows of all workers together, by a function that returns one number: it may sum
-// over the rows of its values, and returns the same on each worker.
+// WholeLoss is a loss of the rows of all workers. Its function may sum over the rows of all workers, and
+// returns one number, the same on each worker.
 type WholeLoss struct {
 	Of    LossFunc
 	Peers autograd.Peers
-	First bool // this worker's part is the loss, and that of others 0
+	First bool // this worker's part is the loss; the others' parts are 0
 }
 
 // Loss implements OwnLoss.
@@ -113,8 +113,8 @@ func (l WholeLoss) share(of Listed) share {
 	return share{l.Of, of.Rows, set, 0}
 }
 
-// share is the loss of listed rows (Int32, 1 × n), which are those of set, times scale. The zero value is
-// that of no rows.
+// share is scale times the loss of listed rows (Int32, 1 × n), which set describes. The zero value is the
+// loss of no rows, 0.
 type share struct {
 	function LossFunc
 	rows     *tensor.Matrix
@@ -133,7 +133,7 @@ func (s share) loss(output *autograd.Var, labels Labels) (part float64) {
 	return s.scale * sumOf(loss)
 }
 
-// gradient returns loss and its gradient.
+// gradient returns the loss and its gradient.
 func (s share) gradient(output *autograd.Var, labels Labels) (part float64, grad *tensor.Matrix) {
 	team := output.Tape().Team
 	grad = team.Zeros(tensor.Gradients, output.Rows(), output.Cols())
@@ -164,7 +164,7 @@ func (s share) gradient(output *autograd.Var, labels Labels) (part float64, grad
 	return part, grad
 }
 
-// of is the loss of rows; a Mismatch names it.
+// of calls the function. A Mismatch in it names the job's own loss.
 func (f LossFunc) of(output *autograd.Var, labels Labels) (loss *autograd.Var) {
 	tensor.Within("the job's own loss", func() { loss = f(output, labels) })
 	return loss
@@ -177,7 +177,7 @@ func (s share) listed(t *autograd.Tape, output *autograd.Var) *autograd.Var {
 	return t.Received(x, s.set)
 }
 
-// sumOf is the sum of all elements, over tiles of rows in their order.
+// sumOf returns the sum of all elements. Tiles of rows are added up in their order.
 func sumOf(v *autograd.Var) (sum float64) {
 	m := v.Value()
 	team := v.Tape().Team
@@ -200,9 +200,9 @@ func sumOf(v *autograd.Var) (sum float64) {
 	return sum
 }
 
-// CrossEntropy returns the sum over the rows of what Loss has for each of them, 1 × 1 in Float64, as an
-// operation: the cross-entropy of the softmax or, with several labels, of σ. The targets have a row for each
-// of the logits'. It is for a LossFunc, whose caller divides by the number of terms.
+// CrossEntropy is an operation that returns the sum of the loss of each row, 1 × 1 in Float64: the
+// cross-entropy of the softmax or, with several labels, of σ. The targets have a row for each of the logits'.
+// It is for a LossFunc, whose caller divides by the number of terms.
 func CrossEntropy(logits *autograd.Var, y Targets) *autograd.Var {
 	t := logits.Tape()
 	rows := t.Memory().NewElement(tensor.Buffers, tensor.Int32, 1, logits.Rows())

@@ -8,10 +8,10 @@ import (
 	"weft/kernel"
 )
 
-// PairNorm centres each column and divides all by one number, so that the mean square length of a row is 1
-// (Zhao & Akoglu 2020, equations 10 and 11), as PyG's PairNorm with its defaults: y = (x − μ)/√(1e-5 + Σ_i
-// |x_i − μ|²/n) over all n vertices. It has no parameters. Training and evaluation use the statistics of the
-// rows that they compute, on all workers.
+// PairNorm centres each column and divides all elements by one number, so that the mean square length of a
+// row is 1 (Zhao & Akoglu 2020, equations 10 and 11), as PyG's PairNorm with its defaults: y = (x − μ)/√(1e-5
+// + Σ_i |x_i − μ|²/n) over all n vertices. It has no parameters. Training and evaluation use the statistics
+// of the rows that they compute, on all workers.
 type PairNorm struct{ columnNorm }
 
 // NewPairNorm makes a norm of the given width.

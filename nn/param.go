@@ -17,10 +17,10 @@ type Param struct {
 	Value, Grad *tensor.Matrix
 	Decay       Decay
 	Layer       int // index of the layer that it belongs to, from 0
-	// Fixed: an optimizer leaves it as it is
+	// Fixed says that an optimizer leaves the parameter as it is.
 	Fixed bool
-	// Rate is a factor of the learning rate; 0: 1. OwnDecay is a weight decay in place of that of Decay; nil:
-	// there is none
+	// Rate is a factor of the learning rate; 0 stands for 1. OwnDecay is a weight decay of its own; nil:
+	// Decay says which applies.
 	Rate     float64
 	OwnDecay *float64
 	// Rows are set for an embedding, which has a row for each vertex: each worker holds the rows of its own
@@ -39,9 +39,9 @@ type Decay uint8
 
 // The kinds of weight decay.
 const (
-	NoDecay     Decay = iota // none: biases and norms
-	WeightDecay              // that of weights
-	ConvDecay                // that of convolutions with a decay of their own
+	NoDecay     Decay = iota // no decay: biases and norms
+	WeightDecay              // Settings.WeightDecay of package optim
+	ConvDecay                // Settings.ConvWeightDecay, for convolutions with a decay of their own
 )
 
 // On puts the parameter on a tape. The rows of a single embedding table have the RowSet of its vertices.
@@ -55,7 +55,7 @@ func (p *Param) On(t *autograd.Tape) *autograd.Var {
 	return t.Parameter(p.Value, p.Grad)
 }
 
-// RowsOn is On for some of the rows that a table has, in a set from Again or in a chunk of a pipeline.
+// RowsOn is On for some of a table's rows: those of a set from Again, or of a chunk of a pipeline.
 func (p *Param) RowsOn(t *autograd.Tape, rows *autograd.RowSet) *autograd.Var {
 	if rows.Here == p.Rows.Here { // all of them
 		return t.ParameterRows(p.Value, p.Grad, rows)
@@ -97,13 +97,13 @@ func (p *Param) here() []int {
 type Params struct {
 	List    []*Param
 	Buffers []*Buffer
-	// InitScheme is what Weight draws from, one of InitSchemes. Empty: auto.
+	// InitScheme is the distribution that Weight draws from, one of InitSchemes. Empty: auto.
 	InitScheme string
 
 	team      *kernel.Team
 	seed      uint64
-	like      *Params // whose values these are; nil: they have their own
-	again     bool    // another set commits
+	like      *Params // the set that has the values; nil: this one has its own
+	again     bool    // Commit of another set moves the buffers
 	layer     int
 	named     map[string]*Param
 	buffers   map[string]*Buffer
@@ -111,9 +111,9 @@ type Params struct {
 	shifts    []shift
 	unused    []string
 	commits   []func()
-	pending   []*tensor.Matrix // what they read
+	pending   []*tensor.Matrix // what commits read
 	once      map[any]bool     // the keys of OnCommitOnce
-	saves     *Snapshot        // that Keep fills; nil: none
+	saves     *Snapshot        // the snapshot that Keep will fill; nil: none
 }
 
 // NewParams returns an empty set. Initial values are drawn from the seed and each parameter's name.
@@ -124,38 +124,39 @@ func NewParams(team *kernel.Team, seed uint64) *Params {
 	}
 }
 
-// Sharing returns an empty set for an inference by the same model on other rows: what is made in it has the
-// values of this set, in whose tables each vertex has a row, and no gradients. Several goroutines may use
-// such sets of their own while nobody changes this one.
+// Sharing returns an empty set for inference by the same model on other rows. Parameters and buffers that are
+// made in it have the values of this set, and no gradients. Each vertex must have a row in the tables of this
+// set. Several goroutines may each use such a set while nobody changes this one.
 func (ps *Params) Sharing(team *kernel.Team) *Params {
 	made := NewParams(team, ps.seed)
 	made.like = ps
 	return made
 }
 
-// Again returns a set for the same model on some of the rows: what is made in it are the parameters and
-// buffers of this set, with their gradients. It takes no memory, and Commit of this set alone moves buffers.
+// Again returns a set for the same model on some of the rows. Parameters and buffers that are made in it are
+// those of this set, with their gradients, and take no memory. Only Commit of this set moves buffers.
 func (ps *Params) Again() *Params {
 	made := *ps
 	made.commits, made.pending, made.again = nil, nil, true
 	return &made
 }
 
-// Named returns the parameter of that name; nil: there is none, as if a block is built without the blocks
-// before it.
+// Named returns the parameter of that name; nil: there is none, for instance because a block is built without
+// the blocks before it.
 func (ps *Params) Named(name string) *Param { return ps.named[name] }
 
 // BeginLayer says that the parameters made from now on belong to layer i.
 func (ps *Params) BeginLayer(i int) { ps.layer = i }
 
-// OnCommit registers a function that Commit calls once for each epoch. It updates what an epoch changes
-// besides parameters. pending is what it reads that a training pass has set: Float64. Release releases it.
+// OnCommit registers a function that Commit calls once for each epoch. f updates what an epoch changes
+// besides parameters. pending (Float64) are the matrices that a training pass sets and f reads; Release
+// releases them.
 func (ps *Params) OnCommit(f func(), pending ...*tensor.Matrix) {
 	ps.commits, ps.pending = append(ps.commits, f), append(ps.pending, pending...)
 }
 
-// Pending is what Commit reads that the training pass has set, such as means and variances of a batch: to be
-// changed to that of another pass of the same parameters.
+// Pending returns the matrices that a training pass sets and Commit reads, such as means and variances of a
+// batch. A caller may replace their elements by those of another pass of the same parameters.
 func (ps *Params) Pending() []*tensor.Matrix { return ps.pending }
 
 // OnCommitOnce registers the function that make returns, unless there has been a call with this key.
@@ -192,8 +193,8 @@ func (ps *Params) Count() (n int) {
 	return n
 }
 
-// NotFinite is 0 where no parameter and no buffer holds a NaN or an infinity, together with what the host has
-// of buffers.
+// NotFinite looks for NaN and infinities. sum is 0 if no parameter and no buffer in a matrix holds one;
+// onHost reports whether a buffer in the host's memory does.
 func (ps *Params) NotFinite() (sum kernel.Sum, onHost bool) {
 	return ps.team.NotFinite(ps.matrices()...),
 		slices.ContainsFunc(ps.Buffers, func(b *Buffer) bool { return !tensor.Finite(b.Values) })
@@ -213,7 +214,7 @@ func (ps *Params) Release() {
 	}
 }
 
-// matrices are the values of the parameters, and those buffers that are matrices.
+// matrices returns the values of the parameters, and of the buffers that are matrices.
 func (ps *Params) matrices() (all []*tensor.Matrix) {
 	for _, p := range ps.List {
 		all = append(all, p.Value)

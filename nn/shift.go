@@ -9,8 +9,9 @@ type cancelledBias struct {
 	width int
 }
 
-// Shift says that a running mean is moved by a file's bias × Share where the model leaves that bias out. The
-// model then computes what one with the bias does. The layer that leaves it out may be one of another stage.
+// Shift says that a bias which the model leaves out moves a running mean: Load subtracts Share × the file's
+// bias. The model then computes what the model with the bias would. The layer without the bias may belong to
+// another stage.
 type Shift struct {
 	Bias    string
 	Share   float32
@@ -45,7 +46,8 @@ func (ps *Params) CancelledBias(name string, width int) {
 	ps.cancelled = append(ps.cancelled, cancelledBias{name, width})
 }
 
-// Shift has loaded biases move the running mean of a norm. Other norms have none.
+// Shift lets loaded biases move the running mean of a batch norm. It does nothing for other norms, which have
+// none.
 func (ps *Params) Shift(norm Norm, by Shift) {
 	if norm, ok := norm.(*BatchNorm); ok {
 		ps.shifts = append(ps.shifts, shift{by, norm.runningMean})

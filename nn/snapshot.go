@@ -10,13 +10,13 @@ import (
 
 // Snapshot is a copy of all values, for Restore. Its zero value is empty.
 type Snapshot struct {
-	values *tensor.Matrix // of matrices
+	values *tensor.Matrix // of parameters, and of buffers that are matrices
 	floats [][]float32    // of other buffers
 	counts []int64
 }
 
-// Save has Keep copy all values into s, whose memory it reuses. So the values of each epoch are brought into
-// memory only when they change.
+// Save notes that s is a snapshot of the present values; Keep copies them into s before they change. So an
+// epoch that changes nothing brings no values into memory. The memory of s is reused.
 func (ps *Params) Save(s *Snapshot) {
 	if s.values == nil {
 		n := 0
@@ -28,8 +28,8 @@ func (ps *Params) Save(s *Snapshot) {
 	ps.saves = s
 }
 
-// Keep makes the copy of the last Save, if there has been one since. It must be called before values change.
-// It brings all values into memory, whether or not it copies them.
+// Keep makes the copy for the last Save, unless it has been made. It must be called before values change. It
+// brings all values into memory, whether or not it copies them.
 func (ps *Params) Keep() {
 	for _, m := range ps.matrices() {
 		m.Pointer()
@@ -61,7 +61,7 @@ func (ps *Params) Keep() {
 	}
 }
 
-// places returns a function that returns where the next values of a snapshot are: so many × 1.
+// places returns a function that returns the memory of a snapshot's next n values, n × 1.
 func (s *Snapshot) places() func(n int) *tensor.Matrix {
 	all, from := s.values.Reshape(s.values.Len(), 1), 0
 	return func(n int) *tensor.Matrix {
@@ -72,7 +72,7 @@ func (s *Snapshot) places() func(n int) *tensor.Matrix {
 
 // Restore sets all values to a snapshot of this set, and releases the snapshot's memory.
 func (ps *Params) Restore(s *Snapshot) {
-	if ps.saves == s { // the values are still these
+	if ps.saves == s { // the values have not changed since Save
 		ps.saves = nil
 		s.Release()
 		return
@@ -100,8 +100,8 @@ func (s *Snapshot) Release() {
 	s.values = nil
 }
 
-// Like refuses another model's set whose values Copy cannot take: it must have the same tensors, and none
-// with a row for each vertex.
+// Like refuses a set whose values Copy cannot take. It must have the same tensors, and none with a row for
+// each vertex.
 func (ps *Params) Like(from *Params) error {
 	for _, p := range from.List {
 		if p.Rows != nil {

@@ -7,12 +7,12 @@ import (
 	"weft/tensor"
 )
 
-// tileRows is the number of rows whose losses are summed together, in their order. Threads share the tiles,
-// and the sums of the tiles are added in order.
+// tileRows is the number of rows of a tile. Each tile's losses are summed in the order of rows, on one
+// thread. The sums of the tiles are then added in order.
 const tileRows = 1024
 
-// softmax returns the sum over the listed rows of losses that no kernel has: with weights, with smoothed
-// targets, or focal. It adds scale times its gradient to g, unless g is nil.
+// softmax returns the sum over the listed rows (Int32, 1 × n) of a loss that no kernel computes: with
+// weights, with smoothed targets, or a focal loss. It adds scale times its gradient to g, unless g is nil.
 func (y *Targets) softmax(team *kernel.Team, g, logits, rows *tensor.Matrix, scale float64) (sum float64) {
 	z := logits.ReadFloats()
 	class := y.Class.ReadInt32s()
@@ -58,12 +58,12 @@ func negativeLogs(nll []float64, z []float32) {
 	}
 }
 
-// ClassLoss returns the loss of a row of a class with a weight, from nll = −ln p for each class, where p is
-// the softmax of the row. It sets a, which is 0, to ∂loss/∂nll.
+// ClassLoss returns the loss of a row whose label is class, with the weight of that class. nll is −ln p for
+// each class, where p is the softmax of the row. It sets a, which is 0, to ∂loss/∂nll.
 type ClassLoss func(a, nll []float64, class int, weight float64) (loss float64)
 
-// Focal is the focal loss −(1−p)^γ·ln p of p of the class (Lin et al. 2017, equation 5, with
-// Targets.Weights as α).
+// Focal returns the focal loss −(1−p)^γ·ln p, where p is the probability of the row's class (Lin et al. 2017,
+// equation 5, with Targets.Weights as α).
 func Focal(gamma float64) ClassLoss {
 	return func(a, nll []float64, class int, weight float64) float64 {
 		rest := -math.Expm1(-nll[class]) // 1−p
@@ -76,8 +76,8 @@ func Focal(gamma float64) ClassLoss {
 	}
 }
 
-// terms returns the loss of a row of a class, from nll = −ln p for each class. It sets a to ∂loss/∂nll, and
-// returns the sum of a: the gradient of logit c is p_c·Σa − a_c.
+// terms returns the loss of a row whose label is class, from nll = −ln p for each class. It sets a to
+// ∂loss/∂nll, and returns the sum of a: the gradient of logit c is p_c·Σa − a_c.
 func (y *Targets) terms(a, nll []float64, class int) (loss, all float64) {
 	weight := func(c int) float64 {
 		if y.Weights == nil {

@@ -13,7 +13,7 @@ import (
 	"weft/tensor"
 )
 
-// Tensor is a tensor as weight files hold it.
+// Tensor is a tensor in the form of weight files.
 type Tensor = safetensors.Tensor
 
 // State holds a model's values by name, as PyTorch's state_dict does.
@@ -120,8 +120,8 @@ func otherRows(was, is []int) bool {
 		slices.Equal(was[:at], is[:at])
 }
 
-// Load sets all values from a state. It refuses a missing, unknown or wrongly shaped tensor by name. A
-// missing integer is 0, as in PyTorch, whose older files lack those of batch norm.
+// Load sets all values from a state. Its error names a missing, unknown or wrongly shaped tensor. A missing
+// integer becomes 0, as in PyTorch: older files lack the counters of batch norm.
 func (ps *Params) Load(state State) error {
 	names := ps.namesIn(state)
 	used := map[string]bool{}
@@ -215,9 +215,9 @@ func (ps *Params) Load(state State) error {
 	return nil
 }
 
-// otherwise says why weights of these names may have other tensors than the model: they are of other
-// relations, or of other settings. Names without relations are those of a graph with one, or of a model whose
-// relations share tensors.
+// otherwise says why a state with these names may have other tensors than the model: it belongs to other
+// relations, or to other settings. Names without relations belong to a graph with one relation, or to a model
+// whose relations share tensors.
 func (ps *Params) otherwise(names map[string]string) string {
 	var own []string
 	for _, p := range ps.List {
@@ -226,7 +226,8 @@ func (ps *Params) otherwise(names map[string]string) string {
 	there, layers := relationsIn(slices.Values(own))
 	here, before := relationsIn(maps.Keys(names))
 	const asks = "; was the model built with the same settings, for the same relations? %s alone name%s some: %s"
-	depths := there != nil && here != nil && !slices.Equal(layers, before) // each reads relations of its own
+	// each layer reads relations of its own
+	depths := there != nil && here != nil && !slices.Equal(layers, before)
 	switch {
 	case depths || slices.Equal(there, here):
 		return "; was the model built with the same settings?"
@@ -239,8 +240,8 @@ func (ps *Params) otherwise(names map[string]string) string {
 		"the names of then, and leave others out", refusal.List(here, 6), refusal.List(there, 6))
 }
 
-// relationsIn are the relations of names of parameters, as convs.0.SOURCE__NAME__TARGET.bias, and what stands
-// before these, as convs.0; both are sorted.
+// relationsIn returns the relations in names of parameters, such as convs.0.SOURCE__NAME__TARGET.bias, and
+// the parts before them, such as convs.0. Both are sorted.
 func relationsIn(names iter.Seq[string]) (relations, layers []string) {
 	for name := range names {
 		parts := strings.Split(name, ".")

@@ -13,13 +13,13 @@ import (
 // units.
 type Units struct{ mean, deviation *Buffer }
 
-// The names of Units in files of weights, each with a number for each column.
+// The names of the tensors of Units in files of weights. Each has a number for each column.
 const (
 	unitMeans      = "target.mean"
 	unitDeviations = "target.deviation"
 )
 
-// UnitNames are these names.
+// UnitNames returns these names.
 func UnitNames() []string { return []string{unitMeans, unitDeviations} }
 
 // The names of the units of edges' features.
@@ -28,16 +28,16 @@ const (
 	edgeDeviations = "edge_features.deviation"
 )
 
-// EdgeUnitNames are these names.
+// EdgeUnitNames returns these names.
 func EdgeUnitNames() []string { return []string{edgeMeans, edgeDeviations} }
 
-// NewUnits adds units of so many columns to a set: means of 0 and deviations of 1. Weights that do not have
-// any, as those of a module of PyTorch, leave them as they are.
+// NewUnits adds units of so many columns to a set: means of 0 and deviations of 1. A state without units,
+// such as that of a PyTorch module, leaves them as they are.
 func NewUnits(ps *Params, columns int) *Units {
 	return newUnits(ps, columns, unitMeans, unitDeviations)
 }
 
-// NewEdgeUnits is NewUnits of the features of edges, in which these are standard scores.
+// NewEdgeUnits is NewUnits for the features of edges, which the model reads as standard scores.
 func NewEdgeUnits(ps *Params, columns int) *Units {
 	return newUnits(ps, columns, edgeMeans, edgeDeviations)
 }
@@ -97,7 +97,8 @@ func (u *Units) standard(k int, y float32) float64 {
 	return (float64(y) - float64(u.mean.Values[k])) / float64(u.deviation.Values[k])
 }
 
-// Distance is a loss as a function of the difference d between an output and its target: ℓ(d) and dℓ/dd.
+// Distance is a loss that depends on the difference d between an output and its target. It returns ℓ(d) and
+// dℓ/dd.
 type Distance func(d float64) (loss, slope float64)
 
 // Squared is d² (PyTorch's mse_loss).
@@ -125,7 +126,7 @@ func Huber(d float64) (loss, slope float64) {
 
 // Values are the values that a regression learns.
 type Values struct {
-	Rows     *tensor.Matrix // Float32, rows × columns, NaN where one is missing
+	Rows     *tensor.Matrix // Float32, rows × columns, NaN for a missing value
 	Units    *Units
 	Distance Distance
 }
@@ -145,8 +146,8 @@ func (y Values) LossGradient(output *autograd.Var, rows *tensor.Matrix,
 	return y.loss(g, output, rows, total), g
 }
 
-// loss also adds the gradient to g, unless g is nil. It goes over the rows in their order, so the threads
-// change no bit.
+// loss also adds the gradient to g, unless g is nil. It goes over the rows in their order, so the number of
+// threads changes no bit.
 func (y Values) loss(g *tensor.Matrix, output *autograd.Var, rows *tensor.Matrix,
 	total float64,
 ) (sum float64) {

@@ -1,5 +1,5 @@
 // Package optim has the optimizers Adam, AdamW and SGD, and learning-rate schedules, as PyTorch defines them.
-// A worker takes a step in each epoch.
+// A worker (package worker) makes a step at the end of each epoch, over the parameters of package nn.
 package optim
 
 import (
@@ -24,7 +24,7 @@ type Settings struct {
 	// AdamBeta2 is β₂ of Adam and AdamW, in (0, 1): the share of the mean of squared gradients that each step
 	// keeps.
 	AdamBeta2 float64 `yaml:"adam-beta2"`
-	Clip      float64 `yaml:"clip"` // largest 2-norm of all gradients together; 0: no limit
+	Clip      float64 `yaml:"clip"` // limit of the 2-norm of all gradients; 0: no limit
 }
 
 // Names are the optimizers: Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), and stochastic
@@ -40,8 +40,8 @@ const (
 
 // Optimizer holds the state of one run.
 type Optimizer struct {
-	// Squares takes the squared 2-norm of the gradient of each parameter, and returns those of all parameters
-	// of the model in its order, for Clip. nil: the parameters are the whole model's.
+	// Squares is given the squared 2-norms of the gradients of this worker's parameters. It returns those of
+	// all parameters of the model, in the model's order, for Clip. nil: this worker has all parameters.
 	Squares func(own []float64) []float64
 
 	s      Settings
@@ -51,7 +51,7 @@ type Optimizer struct {
 	step   int64
 }
 
-// New returns an optimizer for the parameters.
+// New returns an optimizer for the parameters. It is an error if a setting is out of its range.
 func New(s Settings, team *kernel.Team, params []*nn.Param) (*Optimizer, error) {
 	buffers := 2
 	switch s.Optimizer {
@@ -99,9 +99,9 @@ func (o *Optimizer) Step(factor float64) {
 	}
 }
 
-// update updates a parameter, whose state may rest on disk otherwise.
+// update updates a parameter. Its state may rest on disk between steps.
 func (o *Optimizer) update(p *nn.Param, state [2]*tensor.Matrix, rate, clip float64) {
-	p.Value.SetWritable() // what the training pass has kept
+	p.Value.SetWritable() // the training pass has made it read-only
 	decay := o.s.decay(p)
 	if o.s.Optimizer == SGD {
 		o.team.SGD(p.Value, p.Grad, state[0], kernel.SGDStep{
@@ -130,7 +130,7 @@ func (s *Settings) decay(p *nn.Param) float64 {
 	return 0
 }
 
-// norm returns the 2-norm of all gradients together.
+// norm returns the 2-norm of all gradients, as of one vector.
 func (o *Optimizer) norm() float64 {
 	squares := make([]float64, len(o.params))
 	for i, p := range o.params {

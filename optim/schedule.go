@@ -2,8 +2,9 @@ package optim
 
 import "math"
 
-// Schedules are the names of the schedules. constant is 1; cosine falls from 1 to 0 along half a cosine; step
-// is halved after each tenth of the run; plateau falls where a measure stops improving.
+// Schedules are the names of the schedules. The factor of constant is 1. That of cosine falls from 1 to 0
+// along half a cosine, that of step is halved after each tenth of the run, and that of plateau falls when a
+// measure stops improving.
 var Schedules = []string{"constant", "cosine", "step", PlateauSchedule}
 
 // PlateauSchedule is the name of the schedule that depends on a measure.
@@ -13,9 +14,10 @@ const PlateauSchedule = "plateau"
 type Schedule struct {
 	Name    string // one of Schedules
 	Epochs  int    // of the run
-	Warmup  int    // epochs before the schedule begins, over which the rate rises linearly
+	Warmup  int    // the first epochs, in which the rate rises linearly before the schedule begins
 	Plateau Plateau
-	// Factors are those of the epochs, in place of a name; epochs beyond them have the last. nil: Name counts
+	// Factors has a factor for each epoch, and takes the place of Name. Epochs beyond its end have the last
+	// one. nil: Name counts.
 	Factors []float64
 }
 
@@ -40,7 +42,7 @@ func (s *Schedule) Factor(epoch int) float64 {
 	return 1
 }
 
-// Observe takes the measure of an epoch, in the order of the epochs. Those of the warm-up do not count.
+// Observe takes the measure of an epoch, in the order of the epochs. Measures of the warm-up do not count.
 func (s *Schedule) Observe(epoch int, measure float64) {
 	if epoch > s.Warmup {
 		s.Plateau.observe(measure)
@@ -48,17 +50,17 @@ func (s *Schedule) Observe(epoch int, measure float64) {
 }
 
 // Plateau multiplies the learning rate by Factor after more than Patience measures in a row that are not
-// better than the best by a ten-thousandth of it, as PyTorch's ReduceLROnPlateau with its defaults. NaN is
-// not better than anything. It has no least change of the rate.
+// better than the best by a ten-thousandth of it, like PyTorch's ReduceLROnPlateau with its defaults. NaN is
+// not better than anything. Unlike there, any change of the rate counts, however small.
 type Plateau struct {
 	Factor   float64
 	Patience int
 	Highest  bool // the highest measure is the best, not the lowest
 
 	falls int
-	seen  bool    // a measure that is a number
-	best  float64 // measure, of those seen
-	bad   int     // measures since the best or the last fall
+	seen  bool    // whether any measure was a number
+	best  float64 // the best measure so far
+	bad   int     // number of measures since the best, or since the last fall
 }
 
 func (p *Plateau) observe(measure float64) {
